@@ -1,0 +1,1 @@
+//! Volumes on files and block devices

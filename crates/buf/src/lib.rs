@@ -1,0 +1,1 @@
+//! Data buffers: who may write them is who owns them

@@ -1,0 +1,1 @@
+//! The server: engine, reactor and backends in one process

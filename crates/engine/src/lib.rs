@@ -1,0 +1,1 @@
+//! Joins connections with volume queues

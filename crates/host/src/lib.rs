@@ -1,0 +1,1 @@
+//! What the outside world must offer the engine: blocks, dialling, timers, stored state

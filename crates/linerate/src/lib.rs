@@ -1,0 +1,1 @@
+//! The library: open a volume URL, read, write, flush

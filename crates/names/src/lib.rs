@@ -1,0 +1,1 @@
+//! The names users type: volume URLs, IQNs, NQNs, sizes, durations

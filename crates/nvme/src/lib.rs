@@ -1,0 +1,1 @@
+//! NVMe over Fabrics with the TCP transport: controller and host, sans-IO

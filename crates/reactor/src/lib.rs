@@ -1,0 +1,1 @@
+//! One thin event loop per core: io_uring, or epoll where it is blocked

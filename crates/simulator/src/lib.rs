@@ -1,0 +1,1 @@
+//! The engine in a seeded world: clock, network, crash disks, faults, checkers

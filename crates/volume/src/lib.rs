@@ -1,0 +1,1 @@
+//! The volume contract, simple volumes, filters, reservations, and the contract test suite

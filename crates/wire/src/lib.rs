@@ -1,0 +1,1 @@
+//! Bounded readers and writers of wire formats, and CRC32C
