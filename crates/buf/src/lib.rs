@@ -1,1 +1,26 @@
-//! Data buffers: who may write them is who owns them
+//! Data buffers: ownership is the permission.
+//!
+//! * [`Buf`] is unique and writable. It comes from a per-core [`Pool`] (aligned for direct I/O) or from
+//!   foreign memory with its owner ([`Buf::foreign`]: fio, C callers, virtual machines).
+//! * [`Buf::freeze`] turns it into a [`SharedBuf`]: read-only, counted, sliceable. Nobody can write memory
+//!   that somebody else may be reading, so nothing is ever borrowed across an I/O.
+//! * [`BufList`] is a sequence of shared pieces, which becomes one vectored transfer.
+//!
+//! Running out of buffers is a *state*, never an allocation: [`Pool::take`] answers `None` at the pool's
+//! limit, and whoever asked waits until [`Pool::returns`] has moved. That is the memory limit and the
+//! back-pressure of the whole system.
+//!
+//! This is one of the few crates with `unsafe` code (ARCHITECTURE.md): `block` holds the raw memory and the
+//! counts; everything else builds on its checked interface.
+#![expect(unsafe_code, reason = "counted and foreign memory; confined to this crate's block module")]
+
+mod block;
+mod list;
+mod owned;
+mod pool;
+mod shared;
+
+pub use list::BufList;
+pub use owned::{Buf, Foreign};
+pub use pool::{LARGEST, Pool, PoolUse};
+pub use shared::SharedBuf;

@@ -1,1 +1,18 @@
-//! What the outside world must offer the engine: blocks, dialling, timers, stored state
+//! What the outside world must offer the engine and the backends: storage, streams, time and other cores.
+//!
+//! The reactor implements these traits with real files, sockets and clocks; the simulator with seeded ones.
+//! Whoever is written against them runs unchanged in both.
+//!
+//! Architecture invariant: nothing here knows a protocol or makes a system call.
+#![forbid(unsafe_code)]
+
+mod block;
+mod service;
+mod stream;
+
+pub use block::{
+    BlockDone, BlockFile, BlockInfo, BlockKind, BlockOperation, BlockQueue, BlockRequest, IoError, OpenMode,
+    OpenOptions, Storage,
+};
+pub use service::{CoreIndex, Postbox, Service, World};
+pub use stream::{Accepted, Dialer, Endpoint, EndpointId, ListenerId, Refusal};

@@ -1,1 +1,19 @@
-//! The volume contract, simple volumes, filters, reservations, and the contract test suite
+//! The volume contract: what every target consumes, and what every initiator is.
+//!
+//! A [`Volume`] is the shared control side; a [`VolumeQueue`] is one core's data side. Requests are
+//! submitted and completions polled; nothing blocks and no future exists per I/O. A filter is a volume that
+//! holds a volume. `docs/volume-contract.md` says what is promised; [`contract`] checks it on any volume.
+//!
+//! Architecture invariant: nothing here knows a protocol, a file or a socket.
+#![forbid(unsafe_code)]
+
+mod error;
+mod geometry;
+mod request;
+pub mod reservation;
+mod volume;
+
+pub use error::VolumeErrorKind;
+pub use geometry::{Changes, Extent, Features, Geometry, Limits};
+pub use request::{Allocation, Completion, Durability, Operation, Outcome, Request, Tag};
+pub use volume::{CoreId, OpenError, QueueFull, Volume, VolumeId, VolumeQueue};

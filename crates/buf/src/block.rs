@@ -1,0 +1,176 @@
+//! The raw memory behind a buffer: where it is, how many hold it, and where it goes when nobody does.
+//!
+//! A [`Handle`] is one counted reference. The count is atomic because a buffer may travel to a file thread
+//! and back, but the lines are core-local in the steady state: a buffer that was never shared is released
+//! without any read-modify-write.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, fence};
+
+use crate::owned::Foreign;
+use crate::pool::Shared;
+
+/// What becomes of the memory when the last holder lets go.
+pub(crate) enum Home {
+    /// Back to the free list of its size class.
+    Pool { pool: Arc<Shared>, class: usize },
+    /// To its owner, which is dropped.
+    Foreign { _owner: Box<dyn Foreign> },
+    /// Nowhere: the memory lives as long as the program and is never written.
+    Static,
+}
+
+/// One piece of memory and its count of holders.
+pub(crate) struct Block {
+    data: NonNull<u8>,
+    capacity: usize,
+    holders: AtomicUsize,
+    /// The next block of the free list this one is in, if it is in one.
+    pub(crate) next: AtomicPtr<Block>,
+    pub(crate) home: Home,
+}
+
+// SAFETY: the memory is owned by the block (pool memory, or memory whose `Foreign` owner is `Send + Sync`
+// and promises that nobody else touches it); access follows `Handle`'s ownership rules.
+unsafe impl Send for Block {}
+// SAFETY: as above: shared access is read-only.
+unsafe impl Sync for Block {}
+
+impl Block {
+    /// New zeroed memory of `layout` for a pool; the caller owns the only handle.
+    pub(crate) fn for_pool(pool: Arc<Shared>, class: usize, layout: Layout) -> Handle {
+        // SAFETY: every class has a size above zero.
+        let raw = unsafe { alloc_zeroed(layout) };
+        let Some(data) = NonNull::new(raw) else { handle_alloc_error(layout) };
+        Self::handle(data, layout.size(), Home::Pool { pool, class })
+    }
+
+    /// A block over foreign memory.
+    pub(crate) fn for_foreign(mut owner: Box<dyn Foreign>) -> Handle {
+        let memory = owner.memory();
+        let capacity = memory.len();
+        let data = NonNull::from(memory).cast::<u8>();
+        Self::handle(data, capacity, Home::Foreign { _owner: owner })
+    }
+
+    /// A block over memory that lives as long as the program; `Buf` never wraps it.
+    pub(crate) fn for_static(bytes: &'static [u8]) -> Handle {
+        Self::handle(NonNull::from(bytes).cast::<u8>(), bytes.len(), Home::Static)
+    }
+
+    fn handle(data: NonNull<u8>, capacity: usize, home: Home) -> Handle {
+        let block = Box::new(Self {
+            data,
+            capacity,
+            holders: AtomicUsize::new(1),
+            next: AtomicPtr::new(std::ptr::null_mut()),
+            home,
+        });
+        Handle(NonNull::from(Box::leak(block)))
+    }
+
+    /// Frees a block that is in nobody's hands, and its memory if that came from a pool's allocator.
+    ///
+    /// # Safety
+    /// `block` is idle: off every list, held by nobody, and used by nobody afterwards.
+    pub(crate) unsafe fn free(block: NonNull<Block>, layout: Option<Layout>) {
+        // SAFETY: the caller owns the block, which `handle` leaked from a box.
+        let block = unsafe { Box::from_raw(block.as_ptr()) };
+        if let Some(layout) = layout {
+            // SAFETY: pool memory was allocated with its class's layout.
+            unsafe { dealloc(block.data.as_ptr(), layout) };
+        }
+    }
+}
+
+/// One holder of a block.
+pub(crate) struct Handle(NonNull<Block>);
+
+// SAFETY: a handle is a counted reference to a `Send + Sync` block.
+unsafe impl Send for Handle {}
+// SAFETY: as above.
+unsafe impl Sync for Handle {}
+
+impl Handle {
+    fn block(&self) -> &Block {
+        // SAFETY: a handle keeps its block alive.
+        unsafe { self.0.as_ref() }
+    }
+
+    pub(crate) fn capacity(&self) -> usize {
+        self.block().capacity
+    }
+
+    /// The memory from `start` for `len` bytes.
+    pub(crate) fn bytes(&self, start: usize, len: usize) -> &[u8] {
+        debug_assert!(start.checked_add(len).is_some_and(|end| end <= self.capacity()));
+        // SAFETY: `Buf` and `SharedBuf` keep `start + len` within the capacity, the memory is always
+        // initialised (zeroed or foreign), and writers are excluded by `Buf`'s uniqueness.
+        unsafe { std::slice::from_raw_parts(self.block().data.as_ptr().add(start), len) }
+    }
+
+    /// The memory from `start` for `len` bytes, writable.
+    ///
+    /// # Safety
+    /// The caller is the only holder.
+    pub(crate) unsafe fn bytes_mut(&mut self, start: usize, len: usize) -> &mut [u8] {
+        debug_assert!(start.checked_add(len).is_some_and(|end| end <= self.capacity()));
+        // SAFETY: in bounds as in `bytes`; the caller is the only holder, so nobody reads.
+        unsafe { std::slice::from_raw_parts_mut(self.block().data.as_ptr().add(start), len) }
+    }
+
+    /// True when no other handle to the block exists.
+    pub(crate) fn is_unique(&self) -> bool {
+        self.block().holders.load(Ordering::Acquire) == 1
+    }
+
+    /// True for memory that must never be written.
+    pub(crate) fn is_static(&self) -> bool {
+        matches!(self.block().home, Home::Static)
+    }
+
+    /// A handle to a block taken from a free list.
+    ///
+    /// # Safety
+    /// `block` is idle and was taken off its list by the caller.
+    pub(crate) unsafe fn from_idle(block: NonNull<Block>) -> Self {
+        Self(block)
+    }
+
+    /// Ends the last holder: called once, from `drop`.
+    fn release_last(&mut self) {
+        let idle = self.0;
+        // SAFETY: the last holder owns the block, which is alive until given away below.
+        let home = unsafe { &(*idle.as_ptr()).home };
+        match home {
+            // SAFETY: nobody else holds the block.
+            Home::Pool { .. } => unsafe { Shared::put_back(home, idle) },
+            // SAFETY: nobody else holds the block; its memory belongs to the owner inside.
+            Home::Foreign { .. } | Home::Static => unsafe { Block::free(idle, None) },
+        }
+    }
+}
+
+impl Clone for Handle {
+    fn clone(&self) -> Self {
+        let before = self.block().holders.fetch_add(1, Ordering::Relaxed);
+        assert!(before < usize::MAX / 2, "a buffer's count of holders overflowed");
+        Self(self.0)
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        let holders = &self.block().holders;
+        if holders.load(Ordering::Acquire) == 1 {
+            return self.release_last();
+        }
+        if holders.fetch_sub(1, Ordering::Release) == 1 {
+            fence(Ordering::Acquire);
+            holders.store(1, Ordering::Relaxed);
+            self.release_last();
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! The unique, writable buffer.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+
+use crate::block::{Block, Handle};
+use crate::shared::SharedBuf;
+
+/// Memory that somebody else provides for the time of an I/O.
+///
+/// Dropping the owner is the sign that the memory is no longer used.
+pub trait Foreign: Send + Sync {
+    /// The memory; called once. It must not move, and nobody else may touch it, until the owner is dropped.
+    fn memory(&mut self) -> &mut [u8];
+}
+
+impl Foreign for Vec<u8> {
+    fn memory(&mut self) -> &mut [u8] {
+        self
+    }
+}
+
+/// A unique and writable buffer: whoever has it may write it, and nobody else can see it.
+pub struct Buf {
+    handle: Handle,
+    len: usize,
+}
+
+impl Buf {
+    pub(crate) fn whole(handle: Handle, len: usize) -> Self {
+        debug_assert!(len <= handle.capacity());
+        Self { handle, len }
+    }
+
+    /// A buffer over foreign memory, whose owner is dropped when the last holder lets go.
+    pub fn foreign(owner: Box<dyn Foreign>) -> Self {
+        let handle = Block::for_foreign(owner);
+        let len = handle.capacity();
+        Self { handle, len }
+    }
+
+    /// A zeroed buffer of its own, outside every pool: for control paths and tests.
+    pub fn zeroed(len: usize) -> Self {
+        Self::foreign(Box::new(vec![0; len]))
+    }
+
+    /// The most that [`Buf::set_len`] accepts.
+    pub fn capacity(&self) -> usize {
+        self.handle.capacity()
+    }
+
+    /// Changes how much of the memory counts, up to the capacity. New bytes have unspecified content.
+    ///
+    /// # Panics
+    /// When `len` exceeds [`Buf::capacity`].
+    pub fn set_len(&mut self, len: usize) {
+        assert!(len <= self.capacity(), "a buffer of {} bytes cannot hold {len}", self.capacity());
+        self.len = len;
+    }
+
+    /// Gives up writing: from now on the memory may be shared, sliced and sent, and never changes.
+    pub fn freeze(self) -> SharedBuf {
+        SharedBuf::whole(self.handle, self.len)
+    }
+
+    pub(crate) fn from_unique(handle: Handle, len: usize) -> Self {
+        debug_assert!(handle.is_unique());
+        Self { handle, len }
+    }
+}
+
+impl From<Vec<u8>> for Buf {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::foreign(Box::new(bytes))
+    }
+}
+
+impl Deref for Buf {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.handle.bytes(0, self.len)
+    }
+}
+
+impl DerefMut for Buf {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: a `Buf` is the only holder of its block.
+        unsafe { self.handle.bytes_mut(0, self.len) }
+    }
+}
+
+impl fmt::Debug for Buf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Buf({} of {} bytes)", self.len, self.capacity())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    struct Told(Vec<u8>, Arc<AtomicBool>);
+
+    impl Foreign for Told {
+        fn memory(&mut self) -> &mut [u8] {
+            &mut self.0
+        }
+    }
+
+    impl Drop for Told {
+        fn drop(&mut self) {
+            self.1.store(true, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn foreign_memory_is_held_until_the_last_holder_lets_go() {
+        let ended = Arc::new(AtomicBool::new(false));
+        let mut buf = Buf::foreign(Box::new(Told(vec![1, 2, 3], Arc::clone(&ended))));
+        buf[1] = 9;
+        let shared = buf.freeze();
+        let slice = shared.slice(1..3);
+        drop(shared);
+        assert!(!ended.load(Ordering::Relaxed));
+        assert_eq!(&slice[..], &[9, 3]);
+        drop(slice);
+        assert!(ended.load(Ordering::Relaxed));
+    }
+}

@@ -1,0 +1,346 @@
+//! A pool of buffers in power-of-two size classes, owned by one core and returned to from any.
+//!
+//! The owning thread takes and returns through plain lists; other threads push onto one lock-free stack,
+//! which the owner empties when a list runs dry. Memory is bounded by the limit given at construction:
+//! idle blocks of other classes are released before a request is refused.
+
+use std::alloc::Layout;
+use std::cell::UnsafeCell;
+use std::fmt;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+
+use crate::block::{Block, Handle, Home};
+use crate::owned::Buf;
+
+/// The smallest size class, in bytes.
+const SMALLEST: usize = 512;
+/// Size classes: powers of two from [`SMALLEST`] to [`LARGEST`].
+const CLASSES: usize = 15;
+/// The largest buffer that a pool gives out: 8 MiB.
+pub const LARGEST: usize = SMALLEST << (CLASSES - 1);
+/// Blocks of this size and above are aligned to it, as direct I/O wants; smaller ones to their size.
+const ALIGNMENT: usize = 4096;
+
+/// How much of a pool is in use, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PoolUse {
+    /// Memory that the pool holds, in use or idle.
+    pub allocated: usize,
+    /// The most that it may hold.
+    pub limit: usize,
+}
+
+/// A core's buffers. Clones are handles to the same pool.
+///
+/// Only the thread that called [`Pool::new`] (or last called [`Pool::adopt`]) may take buffers; any
+/// thread may drop them.
+#[derive(Clone)]
+pub struct Pool(Arc<Tie>);
+
+/// Ends the pool when its last handle goes, while blocks may still be out.
+struct Tie(Arc<Shared>);
+
+pub(crate) struct Shared {
+    owner: AtomicUsize,
+    lists: UnsafeCell<[*mut Block; CLASSES]>,
+    remote: AtomicPtr<Block>,
+    allocated: AtomicUsize,
+    limit: usize,
+    returns: AtomicU64,
+    remote_returns: AtomicU64,
+    closed: AtomicBool,
+}
+
+// SAFETY: `lists` is touched only by the owning thread (checked against `owner`), or by the last handle's
+// drop, when no thread can take any more; everything else is atomic.
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
+
+impl Pool {
+    /// A pool for the calling thread that holds at most `limit` bytes.
+    pub fn new(limit: usize) -> Self {
+        Self(Arc::new(Tie(Arc::new(Shared {
+            owner: AtomicUsize::new(this_thread()),
+            lists: UnsafeCell::new([ptr::null_mut(); CLASSES]),
+            remote: AtomicPtr::new(ptr::null_mut()),
+            allocated: AtomicUsize::new(0),
+            limit,
+            returns: AtomicU64::new(0),
+            remote_returns: AtomicU64::new(0),
+            closed: AtomicBool::new(false),
+        }))))
+    }
+
+    /// A buffer of `len` bytes (at most [`LARGEST`]) with unspecified, initialised content, or `None`
+    /// when the pool is at its limit: wait until [`Pool::returns`] has moved.
+    ///
+    /// # Panics
+    /// When the calling thread does not own the pool, or when `len` is above [`LARGEST`]: both are
+    /// mistakes of the program, never of a peer.
+    pub fn take(&self, len: usize) -> Option<Buf> {
+        assert!(len <= LARGEST, "a buffer of {len} bytes was asked of a pool whose largest is {LARGEST}");
+        let shared = &self.0.0;
+        assert!(shared.is_owner(), "a pool's buffer was asked for outside its thread");
+        let class = class_of(len);
+        // SAFETY: the calling thread owns the lists.
+        let idle = unsafe { shared.pop(class) };
+        let handle = match idle {
+            // SAFETY: the block was just taken off its list.
+            Some(block) => unsafe { Handle::from_idle(block) },
+            None => shared.grow(class)?,
+        };
+        Some(Buf::whole(handle, len))
+    }
+
+    /// A number that moves whenever a buffer comes back: a starved taker tries again when it changed.
+    pub fn returns(&self) -> u64 {
+        let shared = &self.0.0;
+        shared.returns.load(Ordering::Relaxed).wrapping_add(shared.remote_returns.load(Ordering::Relaxed))
+    }
+
+    /// How much memory the pool holds, and how much it may.
+    pub fn usage(&self) -> PoolUse {
+        PoolUse { allocated: self.0.0.allocated.load(Ordering::Relaxed), limit: self.0.0.limit }
+    }
+
+    /// Makes the calling thread the owner, for a pool that was built before its thread started.
+    ///
+    /// The handle is consumed and given back to say that nobody else uses the pool yet.
+    #[must_use]
+    pub fn adopt(self) -> Self {
+        self.0.0.owner.store(this_thread(), Ordering::Release);
+        self
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Pool").field(&self.usage()).finish()
+    }
+}
+
+impl Drop for Tie {
+    fn drop(&mut self) {
+        // From here on no thread is the owner, so returns go to the stack and are freed there.
+        self.0.owner.store(0, Ordering::SeqCst);
+        self.0.closed.store(true, Ordering::SeqCst);
+        // SAFETY: this was the last handle, dropped by the only thread that could have owned the lists or
+        // by one that received the pool from it: nobody can take from them any more.
+        unsafe {
+            self.0.drain_remote();
+            self.0.trim();
+        }
+    }
+}
+
+impl Shared {
+    fn is_owner(&self) -> bool {
+        self.owner.load(Ordering::Relaxed) == this_thread()
+    }
+
+    /// # Safety
+    /// The calling thread owns the lists.
+    unsafe fn pop(&self, class: usize) -> Option<NonNull<Block>> {
+        // SAFETY: by the caller's promise.
+        let lists = unsafe { &mut *self.lists.get() };
+        if lists[class].is_null() {
+            if self.remote.load(Ordering::Relaxed).is_null() {
+                return None;
+            }
+            // SAFETY: by the caller's promise; `lists` is not used across the call.
+            unsafe { self.drain_remote() };
+        }
+        // SAFETY: by the caller's promise.
+        let head = unsafe { &mut (*self.lists.get())[class] };
+        let block = NonNull::new(*head)?;
+        // SAFETY: blocks on a list are alive.
+        *head = unsafe { block.as_ref() }.next.load(Ordering::Relaxed);
+        Some(block)
+    }
+
+    /// New memory, if the limit allows it after idle blocks were released.
+    fn grow(self: &Arc<Self>, class: usize) -> Option<Handle> {
+        let size = SMALLEST << class;
+        if self.allocated.load(Ordering::Relaxed).saturating_add(size) > self.limit {
+            // SAFETY: only the owner grows.
+            unsafe {
+                self.drain_remote();
+                self.trim();
+            }
+            if self.allocated.load(Ordering::Relaxed).saturating_add(size) > self.limit {
+                return None;
+            }
+        }
+        self.allocated.fetch_add(size, Ordering::Relaxed);
+        Some(Block::for_pool(Arc::clone(self), class, layout_of(class)))
+    }
+
+    /// Takes back an idle block.
+    ///
+    /// # Safety
+    /// Nobody else holds the block, whose home is this pool.
+    pub(crate) unsafe fn put_back(home: &Home, block: NonNull<Block>) {
+        let Home::Pool { pool, class } = home else { return };
+        if pool.is_owner() && !pool.closed.load(Ordering::Relaxed) {
+            // SAFETY: the calling thread owns the lists.
+            let head = unsafe { &mut (*pool.lists.get())[*class] };
+            // SAFETY: the block is alive and ours.
+            unsafe { block.as_ref() }.next.store(*head, Ordering::Relaxed);
+            *head = block.as_ptr();
+            let returns = pool.returns.load(Ordering::Relaxed);
+            pool.returns.store(returns.wrapping_add(1), Ordering::Relaxed);
+            return;
+        }
+        // Once pushed, the block may be freed by somebody else: keep the pool by a reference of our own.
+        let pool = Arc::clone(pool);
+        pool.push_remote(block);
+        if pool.closed.load(Ordering::SeqCst) {
+            pool.free_chain(pool.remote.swap(ptr::null_mut(), Ordering::SeqCst));
+        }
+    }
+
+    fn push_remote(&self, block: NonNull<Block>) {
+        let mut head = self.remote.load(Ordering::Relaxed);
+        loop {
+            // SAFETY: the block is alive and not yet visible to others.
+            unsafe { block.as_ref() }.next.store(head, Ordering::Relaxed);
+            let new = block.as_ptr();
+            match self.remote.compare_exchange_weak(head, new, Ordering::SeqCst, Ordering::Relaxed) {
+                Ok(_) => break,
+                Err(current) => head = current,
+            }
+        }
+        self.remote_returns.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Moves what other threads returned to the lists.
+    ///
+    /// # Safety
+    /// The calling thread owns the lists.
+    unsafe fn drain_remote(&self) {
+        let mut next = self.remote.swap(ptr::null_mut(), Ordering::SeqCst);
+        while let Some(block) = NonNull::new(next) {
+            // SAFETY: the swap gave us the whole chain.
+            let taken = unsafe { block.as_ref() };
+            next = taken.next.load(Ordering::Relaxed);
+            let Home::Pool { class, .. } = taken.home else { continue };
+            // SAFETY: by the caller's promise.
+            let head = unsafe { &mut (*self.lists.get())[class] };
+            taken.next.store(*head, Ordering::Relaxed);
+            *head = block.as_ptr();
+        }
+    }
+
+    /// Frees every idle block.
+    ///
+    /// # Safety
+    /// The calling thread owns the lists.
+    unsafe fn trim(&self) {
+        for class in 0..CLASSES {
+            // SAFETY: by the caller's promise.
+            let head = unsafe { std::mem::replace(&mut (*self.lists.get())[class], ptr::null_mut()) };
+            self.free_chain(head);
+        }
+    }
+
+    /// Frees a chain of idle blocks that the caller took off a list or the stack.
+    fn free_chain(&self, mut next: *mut Block) {
+        while let Some(block) = NonNull::new(next) {
+            // SAFETY: the chain belongs to the caller.
+            let taken = unsafe { block.as_ref() };
+            next = taken.next.load(Ordering::Relaxed);
+            let Home::Pool { class, .. } = taken.home else { continue };
+            self.allocated.fetch_sub(SMALLEST << class, Ordering::Relaxed);
+            // SAFETY: the block is idle and off every list; its memory has its class's layout.
+            unsafe { Block::free(block, Some(layout_of(class))) };
+        }
+    }
+}
+
+/// The size class that holds `len` bytes.
+fn class_of(len: usize) -> usize {
+    let size = len.max(SMALLEST).next_power_of_two();
+    (size.trailing_zeros() - SMALLEST.trailing_zeros()) as usize
+}
+
+fn layout_of(class: usize) -> Layout {
+    let size = SMALLEST << class;
+    Layout::from_size_align(size, size.min(ALIGNMENT)).unwrap_or(Layout::new::<[u8; SMALLEST]>())
+}
+
+/// A number that differs between threads that are alive at the same time.
+fn this_thread() -> usize {
+    thread_local!(static MARK: u8 = const { 0 });
+    MARK.with(|mark| std::ptr::from_ref(mark).addr())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_returned_buffer_is_given_out_again_without_new_memory() {
+        let pool = Pool::new(1 << 20);
+        let first = pool.take(4096).unwrap();
+        let place = first.as_ptr();
+        let returns = pool.returns();
+        drop(first);
+        assert_ne!(pool.returns(), returns);
+        assert_eq!(pool.take(3000).unwrap().as_ptr(), place);
+        assert_eq!(pool.usage().allocated, 4096);
+    }
+
+    #[test]
+    fn the_limit_is_a_state_and_idle_memory_of_another_class_is_released_first() {
+        let pool = Pool::new(8192);
+        let kept = pool.take(4096).unwrap();
+        let other = pool.take(4096).unwrap();
+        assert!(pool.take(512).is_none());
+        drop(other);
+        let small = pool.take(512).unwrap();
+        assert_eq!(pool.usage().allocated, 4096 + 512);
+        drop((kept, small));
+        assert!(pool.take(8192).is_some());
+    }
+
+    #[test]
+    fn large_blocks_are_aligned_for_direct_io() {
+        let pool = Pool::new(1 << 24);
+        for len in [4096, 10_000, LARGEST] {
+            assert_eq!(pool.take(len).unwrap().as_ptr().addr() % 4096, 0, "{len}");
+        }
+    }
+
+    #[test]
+    fn buffers_come_back_from_other_threads_and_after_the_pool_ended() {
+        let pool = Pool::new(1 << 20);
+        let shared = pool.take(4096).unwrap().freeze();
+        let copies: Vec<_> = (0..8).map(|_| shared.clone()).collect();
+        drop(shared);
+        std::thread::scope(|scope| {
+            for copy in copies {
+                scope.spawn(move || drop(copy));
+            }
+        });
+        assert_eq!(pool.usage().allocated, 4096);
+        let again = pool.take(4096).unwrap();
+        assert_eq!(pool.usage().allocated, 4096);
+        drop(pool);
+        drop(again);
+    }
+
+    #[test]
+    fn a_race_between_the_last_return_and_the_end_of_the_pool_is_clean() {
+        for _ in 0..200 {
+            let pool = Pool::new(1 << 20);
+            let out: Vec<_> = (0..4).map(|_| pool.take(512).unwrap()).collect();
+            std::thread::scope(|scope| {
+                scope.spawn(move || drop(out));
+                drop(pool);
+            });
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! The read-only, counted, sliceable buffer.
+
+use std::fmt;
+use std::ops::{Bound, Deref, RangeBounds};
+
+use crate::block::{Block, Handle};
+use crate::owned::Buf;
+
+/// A read-only piece of memory. Clones and slices share it; it never changes while one of them lives.
+#[derive(Clone)]
+pub struct SharedBuf {
+    handle: Handle,
+    start: usize,
+    len: usize,
+}
+
+impl SharedBuf {
+    pub(crate) fn whole(handle: Handle, len: usize) -> Self {
+        Self { handle, start: 0, len }
+    }
+
+    /// Memory that lives as long as the program, such as a page of zeros. Allocates its count once: keep a
+    /// clone per core.
+    pub fn from_static(bytes: &'static [u8]) -> Self {
+        Self::whole(Block::for_static(bytes), bytes.len())
+    }
+
+    /// A part of this memory, which it shares.
+    ///
+    /// # Panics
+    /// When the range does not lie within the buffer.
+    #[must_use]
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Self {
+        let from = match range.start_bound() {
+            Bound::Included(&from) => from,
+            Bound::Excluded(&before) => before + 1,
+            Bound::Unbounded => 0,
+        };
+        let to = match range.end_bound() {
+            Bound::Included(&last) => last + 1,
+            Bound::Excluded(&to) => to,
+            Bound::Unbounded => self.len,
+        };
+        assert!(from <= to && to <= self.len, "a slice {from}..{to} of {} bytes", self.len);
+        Self { handle: self.handle.clone(), start: self.start + from, len: to - from }
+    }
+
+    /// The writable buffer again, if nobody else holds the memory and it is not lent for reading only.
+    pub fn try_unfreeze(self) -> Result<Buf, Self> {
+        if self.start == 0 && self.handle.is_unique() && !self.handle.is_static() {
+            return Ok(Buf::from_unique(self.handle, self.len));
+        }
+        Err(self)
+    }
+}
+
+impl From<Vec<u8>> for SharedBuf {
+    fn from(bytes: Vec<u8>) -> Self {
+        Buf::from(bytes).freeze()
+    }
+}
+
+impl Deref for SharedBuf {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.handle.bytes(self.start, self.len)
+    }
+}
+
+impl fmt::Debug for SharedBuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SharedBuf({} bytes)", self.len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_sole_holder_gets_to_write_again() {
+        let shared = Buf::zeroed(8).freeze();
+        let other = shared.clone();
+        let shared = shared.try_unfreeze().unwrap_err();
+        drop(other);
+        let mut buf = shared.try_unfreeze().unwrap();
+        buf[0] = 1;
+        assert!(SharedBuf::from_static(b"zeros").try_unfreeze().is_err());
+    }
+
+    #[test]
+    #[should_panic(expected = "a slice 2..9 of 8 bytes")]
+    fn a_slice_beyond_the_end_is_refused() {
+        let _ = Buf::zeroed(8).freeze().slice(2..9);
+    }
+}

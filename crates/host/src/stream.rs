@@ -1,0 +1,76 @@
+//! Byte streams: an [`Endpoint`] is what somebody else's bytes are given to.
+
+use std::net::SocketAddr;
+
+use protocol::{CloseReason, Ended, Instant, Placement, Transmit};
+
+/// Names an endpoint on its core, for as long as it lives and a while after; never reused soon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct EndpointId(pub u64);
+
+/// Names a listening socket, in the order in which the listeners were given to the world.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ListenerId(pub u32);
+
+/// One end of a byte stream, driven by whoever moves the bytes. It is a
+/// [`Connection`](protocol::Connection) whose inputs and actions somebody has taken care of: the calls are those of that
+/// trait and in its order; [`turn`](Self::turn) comes after receiving and before transmitting.
+pub trait Endpoint {
+    /// Bytes that the staging area must hold at least.
+    fn staging(&self) -> usize;
+    /// Offers staged bytes; says how many were consumed.
+    fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) -> usize;
+    /// Where the next bytes of the stream go, if they are a payload.
+    fn take_placement(&mut self) -> Option<Placement>;
+    /// Takes back a filled placement.
+    fn handle_placed(&mut self, now: Instant, placement: Placement);
+    /// The last send has gone out whole.
+    fn handle_transmitted(&mut self, now: Instant, bytes: usize);
+    /// The deadline has passed.
+    fn handle_timeout(&mut self, now: Instant);
+    /// The stream has been connected (dialled endpoints only; accepted ones begin connected).
+    fn handle_connected(&mut self, now: Instant, local: SocketAddr, peer: SocketAddr);
+    /// The stream has ended, or could not be connected. The endpoint stays until [`is_idle`](Self::is_idle).
+    fn handle_ended(&mut self, now: Instant, how: Ended);
+    /// Does what has come from inside since the last turn: completions, commands, messages.
+    fn turn(&mut self, now: Instant);
+    /// Fills a send.
+    fn poll_transmit(&mut self, now: Instant, send: &mut Transmit);
+    /// The next deadline.
+    fn poll_timeout(&self) -> Option<Instant>;
+    /// False while no bytes can be taken.
+    fn wants_bytes(&mut self) -> bool;
+    /// Why the stream is to be closed, once everything is transmitted.
+    fn poll_close(&self) -> Option<CloseReason>;
+    /// True when nothing that was started inside is still under way; asked after the end.
+    fn is_idle(&self) -> bool;
+    /// True while an answer is expected within microseconds: the core may spin instead of sleeping.
+    fn expects_work(&self) -> bool;
+}
+
+/// A stream that a listener accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Accepted {
+    /// By which listener.
+    pub listener: ListenerId,
+    /// The name that the new endpoint will have.
+    pub endpoint: EndpointId,
+    /// This side's address.
+    pub local: SocketAddr,
+    /// The other side's address.
+    pub peer: SocketAddr,
+}
+
+/// Why an accepted stream is closed at once, for the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refusal(pub &'static str);
+
+/// Connects to peers. Shared by all cores; a call concerns the core whose thread makes it.
+pub trait Dialer: Send + Sync {
+    /// Starts connecting to `peer` on the calling core, which drives `endpoint` from then on: it is told
+    /// `handle_connected` or `handle_ended`.
+    fn dial(&self, peer: SocketAddr, endpoint: Box<dyn Endpoint>) -> EndpointId;
+
+    /// Lets an endpoint of the calling core take a [`turn`](Endpoint::turn) soon.
+    fn nudge(&self, endpoint: EndpointId);
+}

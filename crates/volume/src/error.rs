@@ -1,0 +1,63 @@
+//! What can go wrong with a request, independent of any protocol.
+
+use std::fmt;
+
+/// The closed list of failures. Each protocol maps it to its own statuses in one `match`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum VolumeErrorKind {
+    /// The extent reaches beyond the volume's end.
+    OutOfRange,
+    /// The medium could not read or write the data.
+    Media,
+    /// Protection information did not match.
+    Protection,
+    /// A thin volume's pool, or a file system, is full.
+    NoSpace,
+    /// The volume is write-protected.
+    ReadOnly,
+    /// Memory or extent is not aligned as [`Limits`](crate::Limits) asks, or longer than it allows.
+    Misaligned,
+    /// The volume does not do this operation; see [`Features`](crate::Features).
+    Unsupported,
+    /// A comparison failed.
+    Miscompare {
+        /// The first differing byte, counted from the start of the request's extent.
+        offset: u64,
+    },
+    /// [`VolumeQueue::cancel`](crate::VolumeQueue::cancel) was called in time.
+    Cancelled,
+    /// The volume did not answer in its time limit; whether the request took effect is not known.
+    TimedOut,
+    /// There is no path to the volume; whether the request took effect is not known.
+    Unreachable,
+    /// A reservation held by somebody else forbids it.
+    ReservationConflict,
+    /// The volume is being closed.
+    ShuttingDown,
+}
+
+impl fmt::Display for VolumeErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match self {
+            Self::OutOfRange => "the extent reaches beyond the end of the volume",
+            Self::Media => "the medium could not read or write the data",
+            Self::Protection => "the protection information does not match",
+            Self::NoSpace => "no space is left behind the volume",
+            Self::ReadOnly => "the volume is write-protected",
+            Self::Misaligned => "the request is not aligned, or too long, for the volume",
+            Self::Unsupported => "the volume does not support the operation",
+            Self::Miscompare { offset } => {
+                return write!(f, "the data differs at byte {offset} of the extent");
+            }
+            Self::Cancelled => "the request was cancelled",
+            Self::TimedOut => "the volume did not answer in time",
+            Self::Unreachable => "there is no path to the volume",
+            Self::ReservationConflict => "a reservation of another host forbids it",
+            Self::ShuttingDown => "the volume is being closed",
+        };
+        f.write_str(text)
+    }
+}
+
+impl std::error::Error for VolumeErrorKind {}

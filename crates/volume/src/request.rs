@@ -1,0 +1,154 @@
+//! Requests to a volume, and their completions.
+
+use buf::{Buf, BufList, SharedBuf};
+
+use crate::{Extent, VolumeErrorKind};
+
+/// Names a request within one queue, until it has completed. The submitter chooses it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Tag(pub u64);
+
+/// When a write may be reported complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// As soon as later reads see it; a flush makes it durable.
+    Cached,
+    /// Only once it is on stable media (force unit access).
+    Durable,
+}
+
+/// What a request asks for.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Operation {
+    /// Fill the first `extent` bytes of `into` (whose length is exactly that), or answer with memory of the
+    /// volume's own.
+    Read {
+        /// What to read.
+        extent: Extent,
+        /// Where to, unless the volume lends.
+        into: Buf,
+    },
+    /// Write `data`, whose length is exactly the extent's.
+    Write {
+        /// Where to.
+        extent: Extent,
+        /// The data, read-only until completion.
+        data: BufList,
+        /// When it counts as done.
+        durability: Durability,
+    },
+    /// Make every write that completed before this was submitted durable.
+    Flush,
+    /// Say that the blocks are no longer needed; with [`Features::DISCARD`](crate::Features::DISCARD) they then read as zeros.
+    Discard {
+        /// Which blocks.
+        extent: Extent,
+    },
+    /// Make the blocks read as zeros.
+    WriteZeroes {
+        /// Which blocks.
+        extent: Extent,
+        /// When it counts as done.
+        durability: Durability,
+        /// The space behind them may be released.
+        may_unmap: bool,
+    },
+    /// Compare the blocks with `data`.
+    Compare {
+        /// What to compare.
+        extent: Extent,
+        /// With what; its length is exactly the extent's.
+        data: BufList,
+    },
+    /// Compare the blocks with `compare`, and only if they are equal write `write`; atomic against every
+    /// other request of the volume on any core.
+    CompareAndWrite {
+        /// Which blocks.
+        extent: Extent,
+        /// What they must hold.
+        compare: BufList,
+        /// What they are to hold.
+        write: BufList,
+        /// When it counts as done.
+        durability: Durability,
+    },
+    /// Check that the blocks can be read from the medium.
+    Verify {
+        /// Which blocks.
+        extent: Extent,
+    },
+    /// Say how the blocks from `extent`'s start are allocated: see [`Outcome::Allocation`].
+    QueryAllocation {
+        /// Where to begin, and how far to look at most.
+        extent: Extent,
+    },
+}
+
+impl Operation {
+    /// The blocks that the operation touches; `None` for a flush.
+    pub const fn extent(&self) -> Option<Extent> {
+        match self {
+            Self::Flush => None,
+            Self::Read { extent, .. }
+            | Self::Write { extent, .. }
+            | Self::Discard { extent }
+            | Self::WriteZeroes { extent, .. }
+            | Self::Compare { extent, .. }
+            | Self::CompareAndWrite { extent, .. }
+            | Self::Verify { extent }
+            | Self::QueryAllocation { extent } => Some(*extent),
+        }
+    }
+
+    /// True when the operation changes the volume's content.
+    pub const fn writes(&self) -> bool {
+        matches!(
+            self,
+            Self::Write { .. }
+                | Self::Discard { .. }
+                | Self::WriteZeroes { .. }
+                | Self::CompareAndWrite { .. }
+        )
+    }
+}
+
+/// One request.
+#[derive(Debug)]
+pub struct Request {
+    /// Comes back with the completion.
+    pub tag: Tag,
+    /// What to do.
+    pub operation: Operation,
+}
+
+/// How a run of blocks is backed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Allocation {
+    /// The run; it begins where the query began and is not empty unless the query was.
+    pub extent: Extent,
+    /// False when no space is behind it: it reads as zeros.
+    pub mapped: bool,
+}
+
+/// What a successful request answers.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// It is done.
+    Done,
+    /// The data that was read, exactly the extent's bytes. If the volume did not lend, it is the request's own
+    /// buffer: [`SharedBuf::try_unfreeze`] gives it back.
+    Data(SharedBuf),
+    /// The first run of equally allocated blocks; ask again from its end for the next.
+    Allocation(Allocation),
+}
+
+/// The end of a request. Every submitted request completes exactly once.
+#[derive(Debug)]
+pub struct Completion {
+    /// The request's tag.
+    pub tag: Tag,
+    /// Success, or why not. A failed request may have changed any of its blocks, each whole or not at all.
+    pub result: Result<Outcome, VolumeErrorKind>,
+}

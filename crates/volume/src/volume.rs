@@ -1,0 +1,76 @@
+//! The two sides of a volume: control, shared by all; data, one queue per core.
+
+use std::fmt;
+use std::task::Waker;
+
+use protocol::Instant;
+
+use crate::{Changes, Completion, Features, Geometry, Limits, Request, Tag};
+
+/// Names a core's event loop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CoreId(pub u16);
+
+/// Names an exported volume within one process, in the order of the export table. Connections speak of volumes by it;
+/// the engine knows which queue it means on each core.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct VolumeId(pub u32);
+
+/// Why a volume or a queue could not be opened: what was wrong, where, and what to do, for the user to read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenError(String);
+
+impl OpenError {
+    /// The error that says `text`.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+/// The queue is at its depth; the request comes back untouched.
+#[derive(Debug)]
+pub struct QueueFull(pub Request);
+
+/// The control side of a volume. It exists only once its geometry is known.
+pub trait Volume: Send + Sync + fmt::Debug {
+    /// Its size now.
+    fn geometry(&self) -> Geometry;
+    /// What requests may look like now.
+    fn limits(&self) -> Limits;
+    /// What it can do now.
+    fn features(&self) -> Features;
+    /// Numbers that move when something changes.
+    fn changes(&self) -> Changes {
+        Changes::default()
+    }
+    /// The data side for one core, to be used only on that core's thread. `waker` is woken whenever a completion
+    /// may have become available without a call to the queue.
+    fn open_queue(&self, core: CoreId, waker: Waker) -> Result<Box<dyn VolumeQueue>, OpenError>;
+}
+
+/// One core's data side of a volume, shared by that core's connections.
+///
+/// No order holds between tags. `docs/volume-contract.md` has the promises.
+pub trait VolumeQueue {
+    /// Takes a request, or gives it back when the queue is at its depth.
+    fn submit(&mut self, now: Instant, request: Request) -> Result<(), QueueFull>;
+
+    /// Asks that a request end soon. It always ends in a completion: cancelled, or whatever it came to.
+    fn cancel(&mut self, tag: Tag);
+
+    /// Adds all completions that are ready.
+    fn poll(&mut self, now: Instant, done: &mut Vec<Completion>);
+
+    /// When the queue wants to be polled even if nothing wakes it.
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+}
