@@ -117,7 +117,7 @@ pub trait Connection {
     fn poll_close(&self) -> Option<CloseReason>;
 }
 
-/// Several connections that share state: an iSCSI session, an `NVMe` controller and its subsystem.
+/// Several connections that share state: an iSCSI session, an NVMe controller and its subsystem.
 ///
 /// A group is owned by one core; its members live on any core and reach it by message.
 pub trait Group {

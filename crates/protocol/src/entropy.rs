@@ -13,7 +13,7 @@ pub trait Entropy {
     }
 }
 
-/// A reproducible source for tests and simulation (`SplitMix64`). Never for secrets.
+/// A reproducible source for tests and simulation (SplitMix64). Never for secrets.
 #[derive(Debug, Clone)]
 pub struct SeededEntropy(u64);
 

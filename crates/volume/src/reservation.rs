@@ -1,9 +1,9 @@
-//! Persistent reservations: one truth per volume, for SCSI and `NVMe` alike.
+//! Persistent reservations: one truth per volume, for SCSI and NVMe alike.
 //!
-//! A registrant is a SCSI I_T nexus or an `NVMe` host; keys, types and the generation are neutral. `scsi` and
+//! A registrant is a SCSI I_T nexus or an NVMe host; keys, types and the generation are neutral. `scsi` and
 //! `nvme` map their commands to [`Command`] and their statuses from [`Refused`]; the engine owns the
 //! state ([`Reservations`](self)) on one core, and gives every connection the [`View`] that results from each change.
-//! SPC-4 §5.13 and `NVMe` Base §8.1.22 describe the same model in two languages.
+//! SPC-4 §5.13 and NVMe Base §8.1.22 describe the same model in two languages.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub enum Registrant {
         /// The target port's relative identifier (SPC-4 §7.8.6.8).
         relative_port: u16,
     },
-    /// An `NVMe` host.
+    /// An NVMe host.
     Host {
         /// The host's identifier, 128 bits.
         identifier: [u8; 16],

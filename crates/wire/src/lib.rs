@@ -16,5 +16,5 @@ pub use reader::{Reader, Truncated};
 pub use writer::{Full, Writer};
 /// Big-endian integers without alignment, for headers of iSCSI and SCSI.
 pub use zerocopy::big_endian;
-/// Little-endian integers without alignment, for headers of `NVMe`.
+/// Little-endian integers without alignment, for headers of NVMe.
 pub use zerocopy::little_endian;
