@@ -1,0 +1,110 @@
+//! A crate imports only lower layers, and the edges inside a layer that the design shows.
+//!
+//! Why: the layers are what keeps protocols testable without a network and the engine runnable in a simulator. One edge the wrong way is
+//! easily added and hard to take out again. An edge beyond these needs a decision record that names it.
+
+use super::super::{Finding, Rule};
+use crate::workspace::{Crate, Dependency, Kind, Workspace};
+
+pub(super) const RULE: Rule = Rule {
+    name: "layers",
+    demands: "a crate imports only lower layers and the edges shown in ARCHITECTURE.md",
+    check,
+};
+
+/// Every crate and its layer. A crate that stands here need not exist yet; one that exists must stand here.
+const LAYERS: &[(u8, &[&str])] = &[
+    (0, &["wire", "buf", "names"]),
+    (1, &["protocol", "volume", "filesystem", "host"]),
+    (2, &["scsi", "iscsi", "nvme", "rpc", "nfs", "iwarp", "tls"]),
+    (3, &["engine", "reactor", "backends"]),
+    (4, &["linerate", "admin", "daemon", "attach", "lab", "simulator", "cli", "fio-engine", "xtask"]),
+];
+
+/// The edges allowed inside a layer. `protocol` owns the clock's type, which the other contracts speak of.
+const SAME_LAYER: &[(&str, &str)] = &[
+    ("volume", "protocol"),
+    ("filesystem", "protocol"),
+    ("host", "protocol"),
+    ("iscsi", "scsi"),
+    ("iscsi", "iwarp"),
+    ("nvme", "iwarp"),
+    ("rpc", "iwarp"),
+    ("nfs", "rpc"),
+    ("daemon", "admin"),
+    ("lab", "linerate"),
+    ("attach", "linerate"),
+    ("fio-engine", "linerate"),
+    ("cli", "daemon"),
+    ("cli", "attach"),
+    ("cli", "lab"),
+    ("cli", "admin"),
+    ("cli", "linerate"),
+];
+
+fn check(workspace: &Workspace) -> Vec<Finding> {
+    workspace.crates.iter().flat_map(check_crate).collect()
+}
+
+fn check_crate(member: &Crate) -> Vec<Finding> {
+    let Some(own) = layer(&member.name) else {
+        return vec![Finding::whole(
+            &member.manifest,
+            format!("`{}` is in no layer of the design", member.name),
+        )];
+    };
+    let ours = member.dependencies.iter().filter(|dependency| dependency.ours);
+    ours.filter(|dependency| !allowed(&member.name, own, dependency))
+        .map(|dependency| {
+            Finding::whole(
+                &member.manifest,
+                format!("`{}` may not import `{}`", member.name, dependency.name),
+            )
+        })
+        .collect()
+}
+
+/// Tests may also use what stands beside a crate, as they join things that the product keeps apart; never what stands above.
+fn allowed(from: &str, own: u8, dependency: &Dependency) -> bool {
+    let Some(other) = layer(&dependency.name) else { return false };
+    let same_layer = dependency.kind == Kind::Test || SAME_LAYER.contains(&(from, dependency.name.as_str()));
+    other < own || (other == own && same_layer)
+}
+
+fn layer(name: &str) -> Option<u8> {
+    LAYERS.iter().find(|(_, names)| names.contains(&name)).map(|&(layer, _)| layer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::plant;
+    use super::*;
+
+    fn findings(member: Crate) -> usize {
+        let workspace = Workspace { crates: vec![member], ..Workspace::default() };
+        plant::findings(&RULE, &workspace).len()
+    }
+
+    #[test]
+    fn lower_layers_and_shown_edges_pass() {
+        assert_eq!(findings(plant::member("iscsi", &["wire", "volume", "scsi"])), 0);
+        assert_eq!(findings(plant::member("daemon", &["engine", "reactor", "backends", "admin"])), 0);
+    }
+
+    #[test]
+    fn upward_sideways_and_unknown_are_found() {
+        assert_eq!(findings(plant::member("volume", &["engine"])), 1);
+        assert_eq!(findings(plant::member("scsi", &["iscsi"])), 1);
+        assert_eq!(findings(plant::member("engine", &["reactor"])), 1);
+        assert_eq!(findings(plant::member("utilities", &[])), 1);
+    }
+
+    #[test]
+    fn tests_may_look_sideways_but_not_up() {
+        let mut member = plant::member("engine", &["reactor", "daemon"]);
+        for dependency in &mut member.dependencies {
+            dependency.kind = Kind::Test;
+        }
+        assert_eq!(findings(member), 1);
+    }
+}

@@ -1,0 +1,73 @@
+//! The rules of tidy, one file each.
+
+mod dependencies;
+mod engine;
+mod headers;
+mod ignored;
+mod layers;
+mod leftovers;
+mod length;
+mod links;
+mod machine;
+mod manifests;
+mod protocol_names;
+mod purity;
+mod tokio;
+mod unsafety;
+
+use super::Rule;
+
+/// Every rule, in the order in which findings are printed.
+pub(super) const ALL: &[Rule] = &[
+    layers::RULE,
+    purity::RULE,
+    unsafety::RULE,
+    protocol_names::RULE,
+    engine::RULE,
+    tokio::RULE,
+    manifests::RULE,
+    dependencies::RULE,
+    headers::RULE,
+    length::RULE,
+    leftovers::RULE,
+    ignored::RULE,
+    machine::RULE,
+    links::RULE,
+];
+
+/// Workspaces to plant breaches in.
+#[cfg(test)]
+mod plant {
+    use crate::tidy::Finding;
+    use crate::tidy::Rule;
+    use crate::workspace::{Crate, Dependency, Kind, TextFile, Workspace};
+
+    /// A workspace of one file.
+    pub(super) fn file(path: &str, text: &str) -> Workspace {
+        Workspace { files: vec![TextFile::new(path, text)], ..Workspace::default() }
+    }
+
+    /// A crate of the workspace that depends on others of the workspace.
+    pub(super) fn member(name: &str, ours: &[&str]) -> Crate {
+        Crate {
+            name: name.to_owned(),
+            manifest: format!("crates/{name}/Cargo.toml"),
+            dependencies: ours.iter().map(|name| dependency(name, true)).collect(),
+        }
+    }
+
+    /// A product dependency without features.
+    pub(super) fn dependency(name: &str, ours: bool) -> Dependency {
+        Dependency { name: name.to_owned(), kind: Kind::Product, features: Vec::new(), ours }
+    }
+
+    /// The lines at which a rule finds something in one planted file.
+    pub(super) fn lines(rule: &Rule, path: &str, text: &str) -> Vec<usize> {
+        findings(rule, &file(path, text)).into_iter().map(|finding| finding.line).collect()
+    }
+
+    /// What a rule finds.
+    pub(super) fn findings(rule: &Rule, workspace: &Workspace) -> Vec<Finding> {
+        (rule.check)(workspace)
+    }
+}

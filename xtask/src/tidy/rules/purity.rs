@@ -1,0 +1,128 @@
+//! Protocol crates are `#![no_std]` without `unsafe`, and use only foreign crates that compute.
+//!
+//! Why: a protocol that has no clock, socket, thread or random source gives the same output for the same input, so that it can be tested
+//! with a fake clock, fuzzed, and run in a simulator. `no_std` makes most of it a matter of the compiler; this rule sees that nobody takes
+//! it off, and that no dependency brings it back.
+
+use super::super::source::has_word;
+use super::super::{Finding, Rule};
+use crate::workspace::{Crate, Dependency, Kind, Workspace};
+
+pub(super) const RULE: Rule = Rule {
+    name: "purity",
+    demands: "protocol crates are no_std, free of unsafe, and import only what computes",
+    check,
+};
+
+/// The crates of layer 2 but `tls`, whose library is OpenSSL.
+const PROTOCOLS: &[&str] = &["scsi", "iscsi", "nvme", "rpc", "nfs", "iwarp"];
+
+/// Foreign crates that only compute: layouts, flags, hashes, errors, containers.
+const COMPUTING: &[&str] = &[
+    "arrayvec",
+    "bitflags",
+    "crc-fast",
+    "crypto-bigint",
+    "hmac",
+    "md-5",
+    "num_enum",
+    "sha1",
+    "sha2",
+    "sha3",
+    "smallvec",
+    "thiserror",
+    "zerocopy",
+];
+
+fn check(workspace: &Workspace) -> Vec<Finding> {
+    let members = workspace.crates.iter().filter(|member| PROTOCOLS.contains(&member.name.as_str()));
+    members
+        .flat_map(|member| {
+            let mut findings = check_root(workspace, &member.name);
+            findings.extend(check_sources(workspace, &member.name));
+            findings.extend(check_dependencies(member));
+            findings
+        })
+        .collect()
+}
+
+fn check_root(workspace: &Workspace, name: &str) -> Vec<Finding> {
+    let path = format!("crates/{name}/src/lib.rs");
+    let text = workspace.file(&path).map_or("", |file| file.text.as_str());
+    let missing = ["#![no_std]", "#![forbid(unsafe_code)]"]
+        .into_iter()
+        .filter(|line| !text.lines().any(|have| have == *line));
+    missing.map(|line| Finding::whole(&path, format!("a protocol crate has {line}"))).collect()
+}
+
+fn check_sources(workspace: &Workspace, name: &str) -> Vec<Finding> {
+    let folder = format!("crates/{name}/src/");
+    let mut findings = Vec::new();
+    for (file, source) in workspace.rust_under(&folder).filter(|(file, _)| !file.is_test()) {
+        let uses_std = source.product_lines().filter(|(_, line)| uses_std(line));
+        findings.extend(
+            uses_std.map(|(number, _)| Finding::at(&file.path, number, "a protocol crate uses `std`")),
+        );
+    }
+    findings
+}
+
+fn uses_std(line: &str) -> bool {
+    has_word(line, "std") && (line.contains("std::") || line.contains("crate std"))
+}
+
+fn check_dependencies(member: &Crate) -> Vec<Finding> {
+    let foreign =
+        member.dependencies.iter().filter(|dependency| !dependency.ours && dependency.kind == Kind::Product);
+    foreign
+        .filter_map(|dependency| {
+            complaint(dependency).map(|message| Finding::whole(&member.manifest, message))
+        })
+        .collect()
+}
+
+fn complaint(dependency: &Dependency) -> Option<String> {
+    let name = &dependency.name;
+    if !COMPUTING.contains(&name.as_str()) {
+        return Some(format!("`{name}` is not among the crates that only compute"));
+    }
+    let std = dependency.features.iter().any(|feature| feature == "std");
+    std.then(|| format!("`{name}` is used with its feature `std`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::plant;
+    use super::*;
+    use crate::workspace::TextFile;
+
+    const GOOD: &str =
+        "//! x\n#![no_std]\n#![forbid(unsafe_code)]\n// std::fs\n#[cfg(test)]\nmod tests { use std::vec; }\n";
+
+    fn planted(text: &str, member: Crate) -> usize {
+        let files = vec![TextFile::new("crates/scsi/src/lib.rs", text)];
+        plant::findings(&RULE, &Workspace { files, crates: vec![member], ..Workspace::default() }).len()
+    }
+
+    #[test]
+    fn a_pure_crate_passes() {
+        assert_eq!(planted(GOOD, plant::member("scsi", &["wire"])), 0);
+    }
+
+    #[test]
+    fn missing_attributes_and_std_are_found() {
+        assert_eq!(planted("//! x\n", plant::member("scsi", &[])), 2);
+        assert_eq!(planted(&format!("{GOOD}use std::fs;\n"), plant::member("scsi", &[])), 1);
+        assert_eq!(planted(&format!("{GOOD}extern crate std;\n"), plant::member("scsi", &[])), 1);
+    }
+
+    #[test]
+    fn a_dependency_that_touches_the_world_is_found() {
+        let mut member = plant::member("scsi", &[]);
+        member.dependencies.push(plant::dependency("libc", false));
+        let mut hash = plant::dependency("sha2", false);
+        hash.features.push("std".to_owned());
+        member.dependencies.push(hash);
+        assert_eq!(planted(GOOD, member), 2);
+    }
+}
