@@ -1,0 +1,14 @@
+"""The virtual-machine harness: Linux' own iSCSI and NVMe/TCP initiators against Linerate.
+
+The machines that run the tests usually have a kernel without these initiators, and loading modules into somebody's kernel would be
+rude anyway. So the harness boots Debian's kernels under software emulation and lets *them* judge. The map:
+
+    packages   which Debian packages, from which mirror; fetched, never installed
+    image      packages -> a bare kernel and an initramfs, cached by version
+    network    a network namespace with a bridge and a tap, for one run
+    server     what the guest talks to: `linerate serve`, or tgt to test the harness itself
+    guest      one QEMU process, its two serial lines, and the clock that bounds it
+    results    serial lines -> test results
+    process    child processes that cannot outlive the harness
+    __main__   the command line that puts these together
+"""

@@ -1,0 +1,141 @@
+"""The command line: `run` judges Linerate, `selftest` judges the harness, `shell` is for looking around, `prepare` only fills the cache."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from . import image
+from .guest import Guest, GuestTimeoutError
+from .network import Network
+from .process import HarnessError
+from .results import Report, Result
+from .server import Linerate, Server, Tgt
+
+CHECKOUT = Path(__file__).resolve().parents[3]
+KERNELS = ("6.1", "6.12")
+SCRIPTS = ("iscsi", "iscsi_chap", "nvme", "cross")
+SELFTEST_SCRIPTS = ("iscsi", "iscsi_chap", "nvme")
+BOOT_SECONDS = 180.0
+SCRIPT_SECONDS = 420.0
+SHOWN_LINES = 40
+"""How much of a log is printed with a failure."""
+
+
+def main() -> int:
+    """Runs one command. 0: all passed, 1: something failed, 2: nothing could be judged."""
+    options = arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))
+    try:
+        cache = Path(os.environ.get("LINERATE_CACHE", CHECKOUT / ".cache")) / "vm"
+        booted = image.prepare(cache, options.kernel, refresh=options.refresh)
+        if options.command == "prepare":
+            print(booted.kernel.parent)
+            return 0
+        with tempfile.TemporaryDirectory(dir=cache, prefix="run-") as folder, Network() as network:
+            with server(options, network, Path(folder)) as serving:
+                guest = Guest(booted, network, Path(folder), serving.environment(), scripts(options))
+                if options.command == "shell":
+                    guest.shell()
+                    return 0
+                return judge(guest, serving)
+    except HarnessError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def arguments() -> argparse.Namespace:
+    """Parses the command line."""
+    parser = argparse.ArgumentParser(prog="conformance/vm/run", description="Linux' own initiators, in a virtual machine, against Linerate")
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, purpose in {
+        "run": "boot one guest, run scripts in it against `linerate serve`, print their results",
+        "selftest": "the same scripts against tgt and the kernel's own NVMe target",
+        "shell": "boot the guest with a shell on this terminal, and the server running",
+        "prepare": "only fetch the packages and build the image",
+    }.items():
+        command = commands.add_parser(name, help=purpose, description=purpose)
+        command.add_argument("--kernel", choices=KERNELS, default="6.12", help="Debian's kernel series (default: %(default)s)")
+        command.add_argument("--refresh", action="store_true", help="look for newer packages")
+        if name in ("run", "selftest"):
+            command.add_argument("--script", action="append", choices=SCRIPTS, help="only this script; may be repeated")
+        if name in ("run", "shell"):
+            command.add_argument("--server", type=Path, default=built_binary(), help="the linerate binary (default: %(default)s)")
+    return parser.parse_args()
+
+
+def built_binary() -> Path:
+    """Where cargo puts the release build."""
+    return Path(os.environ.get("CARGO_TARGET_DIR", CHECKOUT / "target")) / "release" / "linerate"
+
+
+def scripts(options: argparse.Namespace) -> tuple[str, ...]:
+    """The guest scripts to run, in order."""
+    default = SELFTEST_SCRIPTS if options.command == "selftest" else SCRIPTS
+    return tuple(getattr(options, "script", None) or default)
+
+
+def server(options: argparse.Namespace, network: Network, folder: Path) -> Server:
+    """What the guest will talk to."""
+    if options.command == "selftest":
+        return Tgt(network, folder)
+    return Linerate(network, folder, options.server)
+
+
+def judge(guest: Guest, serving: Server) -> int:
+    """Boots the guest, prints each result as it comes, and then the sum."""
+    start = time.monotonic()
+    report = Report(guest.scripts)
+    print(f"# {guest.image.release}, scripts {' '.join(guest.scripts)}", flush=True)
+    why = converse(guest, report, start)
+    ends = [*report.finish(why), report.kernel(guest.console.read_text(errors="replace"))]
+    if isinstance(serving, Linerate):
+        ends.append(report.add("server/shutdown", serving.shut_down()))
+    for result in ends:
+        show(result)
+    if report.failed:
+        excerpt("kernel console", guest.console.read_text(errors="replace").splitlines())
+        excerpt("server", serving.tail())
+    print(f"{len(report.results) - report.failed} passed, {report.failed} failed ({time.monotonic() - start:.0f} s)")
+    return 1 if report.failed else 0
+
+
+def converse(guest: Guest, report: Report, start: float) -> str:
+    """Reads the guest's lines into the report until it is gone. Returns why it is gone."""
+    deadline = start + BOOT_SECONDS
+    with guest.boot() as child:
+        try:
+            while (line := guest.read_line(child, deadline)) is not None:
+                before = report.running
+                result = report.line(line)
+                if result:
+                    show(result)
+                if report.running != before:
+                    deadline = time.monotonic() + SCRIPT_SECONDS
+                    print(f"# {time.monotonic() - start:.1f} s: {line.removeprefix('# ')}", flush=True)
+        except GuestTimeoutError:
+            limit = SCRIPT_SECONDS if report.running else BOOT_SECONDS
+            return f"the guest was given up after {limit:.0f} s of this machine's time"
+    return "the guest is gone"
+
+
+def show(result: Result) -> None:
+    """Prints a result; what was logged before it too, if it is a failure."""
+    print(result, flush=True)
+    if result.reason is not None:
+        excerpt("log", list(result.log))
+
+
+def excerpt(title: str, lines: list[str]) -> None:
+    """Prints the end of a log, set off from the results."""
+    for line in lines[-SHOWN_LINES:]:
+        print(f"    {title} | {line}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

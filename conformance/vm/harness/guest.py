@@ -1,0 +1,104 @@
+"""One guest: QEMU under software emulation, with the kernel's console and the scripts' results on serial lines of their own.
+
+Two lines, because one would mix the kernel's messages into the results. Time is taken from the machine's clock only: a guest's clock
+under emulation on a busy machine says nothing.
+"""
+
+from __future__ import annotations
+
+import select
+import shlex
+import shutil
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .image import GUEST, Image, pack
+from .network import GUEST_ADDRESS, PREFIX_LENGTH, TAP, Network
+from .process import Child
+
+MEMORY_MIB = 1536
+PROCESSORS = 2
+"""Two, so that the kernel's NVMe host sets up two I/O queues."""
+
+KERNEL_ARGUMENTS = (
+    "console=ttyS0 loglevel=5 panic=-1 nokaslr mitigations=off random.trust_cpu=on net.ifnames=0"
+    # A busy machine stops an emulated processor for seconds: the kernel must not call that a lockup.
+    " nowatchdog rcupdate.rcu_cpu_stall_suppress=1"
+)
+
+
+class GuestTimeoutError(Exception):
+    """The guest did not say anything more in its time."""
+
+
+@dataclass
+class Guest:
+    """A guest that has been described, and can be booted once."""
+
+    image: Image
+    network: Network
+    folder: Path
+    environment: dict[str, str]
+    scripts: tuple[str, ...]
+    _unread: bytes = field(default=b"", init=False)
+
+    @property
+    def console(self) -> Path:
+        """Where the kernel's console goes."""
+        return self.folder / "console.log"
+
+    def boot(self) -> Child:
+        """Starts QEMU with the scripts' line on its standard output."""
+        serial = ["-serial", f"file:{self.console}", "-serial", "stdio"]
+        log = (self.folder / "qemu.log").open("wb")
+        with log:
+            return Child(self._command(serial, ""), stdout=subprocess.PIPE, stderr=log.fileno())
+
+    def shell(self) -> None:
+        """Boots the guest with its console on this terminal, and a shell instead of the scripts' run."""
+        subprocess.run(self._command(["-serial", "mon:stdio", "-serial", "null"], " linerate.shell"), check=False)
+
+    def read_line(self, child: Child, deadline: float) -> str | None:
+        """The next line of the scripts, or None at their end. Raises when the deadline (monotonic clock) passes first."""
+        while b"\n" not in self._unread:
+            patience = deadline - time.monotonic()
+            if patience <= 0:
+                raise GuestTimeoutError
+            if select.select([child.descriptor], [], [], patience)[0]:
+                chunk = child.read()
+                if not chunk:
+                    return None
+                self._unread += chunk
+        line, self._unread = self._unread.split(b"\n", 1)
+        return line.decode(errors="replace").rstrip("\r")
+
+    def _command(self, serial: list[str], arguments: str) -> list[str | Path]:
+        """QEMU's command line."""
+        return self.network.inside(
+            ["qemu-system-x86_64", "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max"]
+            + ["-smp", str(PROCESSORS), "-m", str(MEMORY_MIB), "-nodefaults", "-display", "none", "-no-reboot", *serial]
+            + ["-netdev", f"tap,id=net,ifname={TAP},script=no,downscript=no", "-device", "virtio-net-pci,netdev=net,romfile="]
+            + ["-device", "virtio-rng-pci", "-kernel", self.image.kernel, "-initrd", self._initramfs()]
+            + ["-append", KERNEL_ARGUMENTS + arguments]
+        )
+
+    def _initramfs(self) -> Path:
+        """The image with this run's scripts and environment behind it."""
+        tree, added, whole = self.folder / "guest", self.folder / "guest.cpio", self.folder / "initramfs"
+        shutil.copytree(GUEST, tree / "linerate")
+        shutil.move(tree / "linerate" / "init", tree / "init")
+        environment = {
+            "GUEST_NETWORK": f"{GUEST_ADDRESS}/{PREFIX_LENGTH}",
+            "SCRIPTS": " ".join(self.scripts),
+            **self.environment,
+        }
+        lines = [f"export {name}={shlex.quote(value)}\n" for name, value in environment.items()]
+        (tree / "linerate" / "environment").write_text("".join(lines))
+        pack(tree, added)
+        with whole.open("wb") as out:
+            for part in (self.image.initramfs, added):
+                with part.open("rb") as source:
+                    shutil.copyfileobj(source, out, 1 << 20)
+        return whole

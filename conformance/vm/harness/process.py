@@ -1,0 +1,89 @@
+"""Child processes: short commands whose failure is an error, and long-lived children that never outlive the harness.
+
+A child is its own session, so that it can be ended by its process group and by nothing broader; and the kernel is told to kill it
+should the harness itself be killed, because then no `finally` runs.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+GRACE_SECONDS = 10.0
+"""How long a child may take to end after SIGTERM, before SIGKILL."""
+
+
+class HarnessError(Exception):
+    """Something outside the tests went wrong; the message says what, and what to do about it."""
+
+
+def output(argv: Sequence[str | Path], *, cwd: Path | None = None, stdin: bytes | None = None) -> bytes:
+    """Runs a short command to its end and returns what it wrote."""
+    try:
+        done = subprocess.run(argv, cwd=cwd, input=stdin, capture_output=True, check=False)
+    except FileNotFoundError as missing:
+        raise HarnessError(f"{missing.filename} is not installed; see conformance/vm/packages.txt") from missing
+    if done.returncode != 0:
+        said = done.stderr.decode(errors="replace").strip()
+        raise HarnessError(f"{' '.join(map(str, argv))} failed with {done.returncode}: {said}")
+    return done.stdout
+
+
+def command(argv: Sequence[str | Path], *, cwd: Path | None = None, stdin: bytes | None = None) -> str:
+    """Runs a short command to its end and returns the text that it printed."""
+    return output(argv, cwd=cwd, stdin=stdin).decode(errors="replace")
+
+
+class Child:
+    """A long-lived process. As a context manager it is gone when the block is left, however that happens."""
+
+    def __init__(self, argv: Sequence[str | Path], *, stdout: int, stderr: int, env: Mapping[str, str] | None = None) -> None:
+        self._process = subprocess.Popen(
+            ["setpriv", "--pdeathsig", "KILL", *argv],
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            env=None if env is None else {**os.environ, **env},
+            start_new_session=True,
+        )
+
+    @property
+    def descriptor(self) -> int:
+        """The descriptor to read the child's standard output from, if it was opened with PIPE."""
+        assert self._process.stdout is not None
+        return self._process.stdout.fileno()
+
+    def read(self) -> bytes:
+        """Some of the child's standard output; nothing at its end."""
+        return os.read(self.descriptor, 65536)
+
+    def exit_code(self) -> int | None:
+        """The exit code, or None while the child runs; negative means ended by that signal."""
+        return self._process.poll()
+
+    def wait(self, seconds: float) -> int | None:
+        """Waits at most so long for the child to end by itself."""
+        try:
+            return self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def stop(self) -> int:
+        """Ends the child: SIGTERM to its process group, and SIGKILL if that is ignored. Returns its exit code."""
+        for order in (signal.SIGTERM, signal.SIGKILL):
+            if self.exit_code() is None:
+                os.killpg(self._process.pid, order)
+                self.wait(GRACE_SECONDS)
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+        return self._process.wait()
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()

@@ -1,0 +1,173 @@
+"""What the guest talks to: `linerate serve`, the judged one; or tgt, a peer that is known to work, to judge the harness itself."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+
+from .network import SERVER_ADDRESS, Network
+from .process import Child, HarnessError, command
+
+ISCSI_PORT = 3260
+NVME_PORT = 4420
+START_SECONDS = 30.0
+TARGET_PREFIX = "iqn.2026-11.org.linerate"
+SUBSYSTEM_PREFIX = "nqn.2026-11.org.linerate"
+
+CHAP_USER = "guest"
+CHAP_SECRET = "one-way-secret"
+CHAP_MUTUAL_USER = "target"
+CHAP_MUTUAL_SECRET = "mutual-secret-2"
+
+VOLUMES = {"ram": 256, "file": 256, "chap": 16, "mutual": 16}
+"""The volumes and their sizes in MiB. The last two ask for CHAP, one-way and mutual."""
+
+
+class Server:
+    """A server in the run's network. As a context manager it serves inside the block."""
+
+    def __init__(self, network: Network, folder: Path) -> None:
+        self.network = network
+        self.folder = folder
+        self.log = folder / "server.log"
+        self._open = ExitStack()
+
+    def environment(self) -> dict[str, str]:
+        """What the guest's scripts need to know to find the server."""
+        return {
+            "ISCSI_PORTAL": f"{SERVER_ADDRESS}:{ISCSI_PORT}",
+            "NVME_ADDRESS": SERVER_ADDRESS,
+            "NVME_PORT": str(NVME_PORT),
+            "TARGET_PREFIX": TARGET_PREFIX,
+            "SUBSYSTEM_PREFIX": SUBSYSTEM_PREFIX,
+            "CHAP_USER": CHAP_USER,
+            "CHAP_SECRET": CHAP_SECRET,
+            "CHAP_MUTUAL_USER": CHAP_MUTUAL_USER,
+            "CHAP_MUTUAL_SECRET": CHAP_MUTUAL_SECRET,
+        }
+
+    def start(self) -> None:
+        """Starts serving; returns when the ports are open."""
+        raise NotImplementedError
+
+    def spawn(self, argv: list[str | Path], env: dict[str, str] | None = None) -> Child:
+        """Starts the server's process in the network, with its output going to the log."""
+        output = self._open.enter_context(self.log.open("wb"))
+        return self._open.enter_context(Child(self.network.inside(argv), stdout=output.fileno(), stderr=subprocess.STDOUT, env=env))
+
+    def tail(self, lines: int = 60) -> list[str]:
+        """The end of the server's log."""
+        return self.log.read_text(errors="replace").splitlines()[-lines:] if self.log.exists() else []
+
+    def wait(self, child: Child, ready: Path) -> None:
+        """Waits for the file that says that the server is ready."""
+        deadline = time.monotonic() + START_SECONDS
+        while not ready.exists():
+            if child.exit_code() is not None or time.monotonic() > deadline:
+                said = "\n".join(self.tail())
+                raise HarnessError(f"the server did not start (exit code {child.exit_code()}):\n{said}")
+            time.sleep(0.05)
+
+    def __enter__(self) -> Server:
+        try:
+            self.start()
+        except BaseException:
+            self._open.close()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self._open.close()
+
+
+class Linerate(Server):
+    """`linerate serve` with a configuration file for this run."""
+
+    def __init__(self, network: Network, folder: Path, binary: Path) -> None:
+        super().__init__(network, folder)
+        if not binary.is_file():
+            raise HarnessError(f"there is no {binary}: build it with `cargo build --release`, or name another one with --server")
+        self._binary = binary
+        self._child: Child | None = None
+
+    def start(self) -> None:
+        config, ready = self.folder / "linerate.toml", self.folder / "ready"
+        (self.folder / "chap-secret").write_text(CHAP_SECRET)
+        (self.folder / "chap-mutual-secret").write_text(CHAP_MUTUAL_SECRET)
+        config.write_text(self._config())
+        arguments = ["serve", "--config", config, "--ready-file", ready, "--allow-any"]
+        self._child = self.spawn([self._binary, *arguments], env={"RUST_BACKTRACE": "1"})
+        self.wait(self._child, ready)
+
+    def shut_down(self) -> str | None:
+        """Asks the server to end; returns what is wrong with how it did."""
+        assert self._child is not None
+        code = self._child.exit_code()
+        if code is not None:
+            return f"the server had ended by itself, with {code}"
+        code = self._child.stop()
+        if code != 0:
+            return f"the server ended with {code} on SIGTERM"
+        panics = [line for line in self.tail(10_000) if "panicked at" in line]
+        return panics[0] if panics else None
+
+    def _config(self) -> str:
+        """The configuration file."""
+        image = self.folder / "volume.img"
+        lines = []
+        for protocol, port in (("iscsi", ISCSI_PORT), ("nvme", NVME_PORT)):
+            lines += ["[[portal]]", f'protocol = "{protocol}"', f'listen = "{SERVER_ADDRESS}:{port}"']
+        for name, size in VOLUMES.items():
+            url = f"file:{image}?size={size}M" if name == "file" else f"ram:{size}M"
+            lines += ["[[volume]]", f'name = "{name}"', f'url = "{url}"']
+        one_way = f'user = "{CHAP_USER}", secret_file = "{self.folder}/chap-secret"'
+        mutual = f'{one_way}, mutual_user = "{CHAP_MUTUAL_USER}", mutual_secret_file = "{self.folder}/chap-mutual-secret"'
+        for name, chap in (("chap", one_way), ("mutual", mutual)):
+            lines += ["[[access]]", f'volume = "{name}"', f"chap = {{ {chap} }}"]
+        return "\n".join(lines) + "\n"
+
+
+class Tgt(Server):
+    """tgt with the same targets. It speaks only iSCSI; the guest's kernel is its own NVMe/TCP target then (guest/nvmet.sh)."""
+
+    def environment(self) -> dict[str, str]:
+        return {**super().environment(), "NVME_ADDRESS": "127.0.0.1", "PREPARE": "nvmet"}
+
+    def start(self) -> None:
+        self._socket = self.folder / "tgt"
+        child = self.spawn(
+            ["tgtd", "--foreground", "--iscsi", f"portal={SERVER_ADDRESS}:{ISCSI_PORT}"],
+            env={"TGT_IPC_SOCKET": str(self._socket)},
+        )
+        self.wait(child, Path(f"{self._socket}.0"))
+        self._accounts()
+        for number, (name, size) in enumerate(VOLUMES.items(), start=1):
+            self._target(number, name, size)
+
+    def _accounts(self) -> None:
+        for user, secret in ((CHAP_USER, CHAP_SECRET), (CHAP_MUTUAL_USER, CHAP_MUTUAL_SECRET)):
+            self._admin("account", "new", "--user", user, "--password", secret)
+
+    def _target(self, number: int, name: str, size: int) -> None:
+        image = self.folder / f"{name}.img"
+        image.touch()
+        image.open("r+b").truncate(size << 20)
+        target = ("--tid", str(number))
+        unit = (*target, "--lun", "1")
+        self._admin("target", "new", *target, "--targetname", f"{TARGET_PREFIX}:{name}")
+        self._admin("logicalunit", "new", *unit, "--backing-store", str(image))
+        self._admin("logicalunit", "update", *unit, "--params", "thin_provisioning=1")
+        for digest in ("HeaderDigest", "DataDigest"):
+            self._admin("target", "update", *target, "--name", digest, "--value", "CRC32C,None")
+        self._admin("target", "bind", *target, "--initiator-address", "ALL")
+        if name in ("chap", "mutual"):
+            self._admin("account", "bind", *target, "--user", CHAP_USER)
+        if name == "mutual":
+            self._admin("account", "bind", *target, "--user", CHAP_MUTUAL_USER, "--outgoing")
+
+    def _admin(self, mode: str, operation: str, *arguments: str) -> None:
+        tgtadm = ["tgtadm", "--lld", "iscsi", "--mode", mode, "--op", operation, *arguments]
+        command(["env", f"TGT_IPC_SOCKET={self._socket}", *tgtadm])
