@@ -1,0 +1,103 @@
+//! Where to ask which targets there are: `iscsi://host[:3260]`, `nvme+tcp://host[:4420]`.
+
+use alloc::format;
+use core::fmt;
+
+use crate::iscsi::{IscsiOptions, read_portal};
+use crate::nvme::NvmeOptions;
+use crate::piece::{Fault, Piece, parse_by_read};
+use crate::portal::{ISCSI_PORT, NVME_PORT, Portal};
+use crate::source::split_query;
+
+const SHAPE: &str = "write iscsi://HOST[:PORT] or nvme+tcp://HOST[:PORT]";
+
+/// A discovery service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DiscoveryUrl {
+    /// An iSCSI portal, asked by SendTargets (RFC 7143 appendix C).
+    Iscsi {
+        /// Where.
+        portal: Portal,
+        /// How to log in.
+        options: IscsiOptions,
+    },
+    /// An NVMe discovery controller (NVMe Base §3.1.3.3).
+    Nvme {
+        /// Where.
+        portal: Portal,
+        /// How to connect.
+        options: NvmeOptions,
+    },
+}
+
+impl DiscoveryUrl {
+    fn read(piece: Piece<'_>) -> Result<Self, Fault> {
+        let Some((scheme, rest)) = piece.split_once(':') else {
+            return Err(piece.fault("there is no scheme", SHAPE));
+        };
+        let (place, query) = split_query(rest);
+        match scheme.text {
+            "iscsi" => Ok(Self::Iscsi {
+                portal: bare_portal(place, ISCSI_PORT)?,
+                options: IscsiOptions::read(query)?,
+            }),
+            "nvme+tcp" => {
+                Ok(Self::Nvme { portal: bare_portal(place, NVME_PORT)?, options: NvmeOptions::read(query)? })
+            }
+            other => Err(scheme.fault(format!("\"{other}\" has no discovery service"), SHAPE)),
+        }
+    }
+}
+
+fn bare_portal(place: Piece<'_>, port: u16) -> Result<Portal, Fault> {
+    match read_portal(place, port, SHAPE)? {
+        (_, Some(path)) if !path.text.is_empty() => {
+            Err(path.fault("a discovery service has no target in its URL", "leave the path out"))
+        }
+        (portal, _) => Ok(portal),
+    }
+}
+
+impl fmt::Display for DiscoveryUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Iscsi { portal, options } => {
+                write!(f, "iscsi://{portal}")?;
+                options.write(f)
+            }
+            Self::Nvme { portal, options } => {
+                write!(f, "nvme+tcp://{portal}")?;
+                options.write(f)
+            }
+        }
+    }
+}
+
+parse_by_read!(DiscoveryUrl, "discovery URL");
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+
+    use super::*;
+
+    #[test]
+    fn a_discovery_service_is_a_portal_with_options() {
+        for (text, written) in [
+            ("iscsi://[::1]", "iscsi://[::1]:3260"),
+            ("iscsi://10.0.0.1:7/", "iscsi://10.0.0.1:7"),
+            (
+                "nvme+tcp://h?hostnqn=nqn.2014-08.org.example:h",
+                "nvme+tcp://h:4420?hostnqn=nqn.2014-08.org.example:h",
+            ),
+        ] {
+            assert_eq!(text.parse::<DiscoveryUrl>().unwrap().to_string(), written);
+        }
+        for text in
+            ["ram:1G", "iscsi:x", "iscsi://h/iqn.2026-11.org.linerate:disk/0", "h", "nvme+tcp://h?x=1"]
+        {
+            assert!(text.parse::<DiscoveryUrl>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! The one error of this crate, and the one way in which it is worded.
+
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use core::fmt;
+
+use crate::piece::Fault;
+
+/// Why a text is not the name that it should be: what was read, where it stopped making sense, why, and the remedy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NameError {
+    what: &'static str,
+    text: String,
+    at: usize,
+    problem: String,
+    remedy: String,
+}
+
+impl NameError {
+    pub(crate) fn new(what: &'static str, text: &str, fault: Fault) -> Self {
+        let text = if fault.secret { "(not shown: it holds a secret)".to_owned() } else { text.to_owned() };
+        let at = text.char_indices().take_while(|(index, _)| *index < fault.at).count();
+        Self { what, text, at, problem: fault.problem, remedy: fault.remedy }
+    }
+
+    /// Where in the text the trouble begins, in characters from zero.
+    pub const fn position(&self) -> usize {
+        self.at
+    }
+
+    /// What is wrong there.
+    pub fn problem(&self) -> &str {
+        &self.problem
+    }
+
+    /// What to write instead.
+    pub fn remedy(&self) -> &str {
+        &self.remedy
+    }
+}
+
+impl fmt::Display for NameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { what, text, at, problem, remedy } = self;
+        write!(f, "{what} \"{text}\": at character {}: {problem}; {remedy}", at + 1)
+    }
+}
+
+impl core::error::Error for NameError {}

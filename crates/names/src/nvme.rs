@@ -1,0 +1,128 @@
+//! `nvme+tcp://host[:4420]/subsystem/nsid?options`.
+
+use alloc::format;
+use core::fmt;
+
+use crate::iscsi::read_portal;
+use crate::nqn::{Nqn, is_uuid};
+use crate::options::{Options, Writer, flag, number};
+use crate::percent;
+use crate::piece::{Fault, Piece, parse_by_read};
+use crate::portal::{NVME_PORT, Portal};
+use crate::source::split_query;
+
+const OPTIONS: &[&str] = &["header_digest", "data_digest", "queues", "hostnqn", "hostid"];
+const SHAPE: &str = "write nvme+tcp://HOST[:PORT]/SUBSYSTEM/NSID";
+/// The largest namespace identifier: the next one means all namespaces (NVMe Base §3.2.1).
+const LAST_NSID: u32 = 0xffff_fffe;
+
+/// A namespace of an NVMe/TCP subsystem.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NvmeUrl {
+    /// Where the subsystem is reached.
+    pub portal: Portal,
+    /// The subsystem's name.
+    pub subsystem: Nqn,
+    /// The namespace identifier, at least 1.
+    pub nsid: u32,
+    /// How to connect.
+    pub options: NvmeOptions,
+}
+
+/// How a host is to connect.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NvmeOptions {
+    /// Ask for CRC32C of headers.
+    pub header_digest: bool,
+    /// Ask for CRC32C of data.
+    pub data_digest: bool,
+    /// I/O queues, at least 1; as many as cores if not given.
+    pub queues: Option<u16>,
+    /// The host's name; a default if not given.
+    pub hostnqn: Option<Nqn>,
+    /// The host's identifier; a default if not given.
+    pub hostid: Option<HostId>,
+}
+
+/// A host identifier (NVMe Base §8.1.10): 16 bytes, written as a UUID.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct HostId(pub [u8; 16]);
+
+impl HostId {
+    pub(crate) fn read(piece: Piece<'_>) -> Result<Self, Fault> {
+        let bad = || {
+            let problem = format!("\"{}\" is not a UUID", piece.text);
+            piece.fault(problem, "write it as 11111111-2222-3333-4444-555555555555")
+        };
+        if !is_uuid(piece.text) {
+            return Err(bad());
+        }
+        let mut bytes = [0; 16];
+        let mut digits = piece.text.chars().filter_map(|letter| letter.to_digit(16));
+        for byte in &mut bytes {
+            let (high, low) = (digits.next().ok_or_else(bad)?, digits.next().ok_or_else(bad)?);
+            *byte = u8::try_from(high * 16 + low).map_err(|_| bad())?;
+        }
+        Ok(Self(bytes))
+    }
+}
+
+impl fmt::Display for HostId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, byte) in self.0.iter().enumerate() {
+            let dash = if [4, 6, 8, 10].contains(&index) { "-" } else { "" };
+            write!(f, "{dash}{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
+
+parse_by_read!(HostId, "host identifier");
+
+impl NvmeUrl {
+    pub(crate) fn read(piece: Piece<'_>) -> Result<Self, Fault> {
+        let (place, query) = split_query(piece);
+        let (portal, path) = read_portal(place, NVME_PORT, SHAPE)?;
+        let parts = path.and_then(|path| path.split_once('/'));
+        let Some((subsystem, nsid)) = parts else {
+            return Err(place.from(place.text.len()).fault("subsystem or namespace is missing", SHAPE));
+        };
+        let number = nsid.number::<u32>().filter(|number| (1..=LAST_NSID).contains(number));
+        let number = number.ok_or_else(|| {
+            let problem = format!("\"{}\" is not a namespace identifier", nsid.text);
+            nsid.fault(problem, format!("write a number from 1 to {LAST_NSID}"))
+        })?;
+        let name = percent::decode(subsystem)?;
+        let subsystem = Nqn::read(Piece { text: &name, at: subsystem.at })?;
+        Ok(Self { portal, subsystem, nsid: number, options: NvmeOptions::read(query)? })
+    }
+
+    pub(crate) fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "//{}/", self.portal)?;
+        percent::encode(f, self.subsystem.as_str(), "/?")?;
+        write!(f, "/{}", self.nsid)?;
+        self.options.write(f)
+    }
+}
+
+impl NvmeOptions {
+    pub(crate) fn read(query: Option<Piece<'_>>) -> Result<Self, Fault> {
+        let options = Options::read(query, "nvme+tcp:", OPTIONS)?;
+        Ok(Self {
+            header_digest: options.get("header_digest", flag)?.unwrap_or(false),
+            data_digest: options.get("data_digest", flag)?.unwrap_or(false),
+            queues: options.get("queues", |value| number(value, &1))?,
+            hostnqn: options.get("hostnqn", Nqn::read)?,
+            hostid: options.get("hostid", HostId::read)?,
+        })
+    }
+
+    pub(crate) fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut options = Writer::new(f);
+        options.put_flag("header_digest", self.header_digest)?;
+        options.put_flag("data_digest", self.data_digest)?;
+        options.put("queues", self.queues)?;
+        options.put("hostnqn", self.hostnqn.as_ref())?;
+        options.put("hostid", self.hostid)
+    }
+}

@@ -1,0 +1,116 @@
+//! Volume URLs from the outside: every scheme, every filter, every way to get one wrong, and the round trip.
+
+use names::{BlockSize, ByteSize, Filter, Source, VolumeUrl};
+
+/// What is written equals what was read.
+const CANONICAL: &[&str] = &[
+    "null:600M",
+    "ram:4G?block=4096",
+    "file:disk.img",
+    "file:a%20b%3Fc%25+d.img?size=2G&direct=1&block=512",
+    "device:/dev/nvme0n1?direct=0",
+    "iscsi://127.0.0.1:3260/iqn.2026-11.org.linerate:disk/0",
+    "iscsi://[::1]:7/eui.02004567a425678d/16383?header_digest=crc32c&data_digest=crc32c\
+     &initiator=iqn.1993-08.org.debian:01:x&connections=2&chap_user=a%26b&chap_secret_file=/etc/s\
+     &chap_mutual_user=t&chap_mutual_secret_file=m",
+    "nvme+tcp://storage.example:4420/nqn.2026-11.org.linerate:a%2Fb/4294967294?header_digest=1&data_digest=1\
+     &queues=2&hostnqn=nqn.2014-08.org.nvmexpress:uuid:f81d4fae-7dec-11d0-a765-00a0c91e6bf6\
+     &hostid=f81d4fae-7dec-11d0-a765-00a0c91e6bf6",
+    "delay=5ms,jitter=1ms,seed=7,on=read,on=flush+ram:1G",
+    "fail=0.5000%,kind=nospace,on=write,blocks=8-15,seed=3+fail=1/100+null:1M",
+    "limit=5000iops,200M/s+limit=7iops+limit=1k/s+stats+readonly+device:/dev/x",
+];
+
+#[test]
+fn what_is_read_is_written() {
+    for text in CANONICAL {
+        assert_eq!(text.parse::<VolumeUrl>().unwrap().to_string(), *text);
+    }
+}
+
+#[test]
+fn parts_are_what_they_say() {
+    let url: VolumeUrl = "stats+readonly+file:disk.img?size=2G&block=4096".parse().unwrap();
+    assert_eq!(url.filters, [Filter::Stats, Filter::ReadOnly]);
+    assert!(url.is_read_only());
+    let Source::File(file) = &url.source else { panic!("{url:?}") };
+    assert_eq!((file.path.as_str(), file.size, file.direct), ("disk.img", Some(ByteSize(2 << 30)), false));
+    assert_eq!(file.block.map(BlockSize::bytes), Some(4096));
+    let remote: VolumeUrl = "nvme+tcp://[fe80::1]/nqn.2026-11.org.linerate:disk/1".parse().unwrap();
+    let Source::Nvme(remote) = remote.source else { panic!("not NVMe") };
+    assert_eq!(remote.portal.address().unwrap().to_string(), "[fe80::1]:4420");
+}
+
+/// Text, where the error must point (in characters from zero), and a word that its text must have.
+const WRONG: &[(&str, usize, &str)] = &[
+    ("", 0, "scheme"),
+    ("disk.img", 0, "file:"),
+    ("disk:1G", 0, "nvme+tcp://"),
+    ("ram:", 4, "size"),
+    ("ram:4Q", 4, "\"4Q\" is not a size"),
+    ("ram:4G?size=3", 7, "it has block"),
+    ("ram:4G?block=1024", 13, "512 or 4096"),
+    ("ram:4G?block=512&block=512", 17, "twice"),
+    ("ram:4G?block", 7, "OPTION=VALUE"),
+    ("file:", 5, "path"),
+    ("file:a%2", 7, "hexadecimal"),
+    ("file:a%ff", 5, "UTF-8"),
+    ("file:ä?direct=yes", 14, "1 for yes"),
+    ("file:a?sise=1G", 7, "size, direct, block"),
+    ("file:a%00", 5, "zero byte"),
+    ("iscsi:host", 6, "slashes"),
+    ("iscsi://host", 12, "missing"),
+    ("iscsi://host/iqn.2026-11.org.linerate:disk", 42, "LUN"),
+    ("iscsi://host/disk/0", 13, "iqn."),
+    ("iscsi://host/iqn.2026-11.org.linerate:disk/16384", 43, "16383"),
+    ("iscsi://ho st/iqn.2026-11.org.linerate:disk/0", 8, "host name"),
+    ("iscsi://::1/iqn.2026-11.org.linerate:disk/0", 8, "brackets"),
+    ("iscsi://h/iqn.2026-11.org.linerate:d/0?data_digest=1", 51, "crc32c or none"),
+    ("iscsi://h/iqn.2026-11.org.linerate:d/0?chap_user=u", 39, "chap_secret_file"),
+    ("iscsi://h/iqn.2026-11.org.linerate:d/0?connections=0", 51, "at least 1"),
+    ("nvme+tcp://h/nqn.2026-11.org.linerate:d/0", 40, "namespace"),
+    ("nvme+tcp://h/nqn.2026-11.org.linerate:d/1?queues=x", 49, "number"),
+    ("nvme+tcp://h/nqn.2026-11.org.linerate:d/1?hostid=1", 49, "UUID"),
+    ("delay=5ms", 0, "'+'"),
+    ("delay+ram:1G", 5, "delay=5ms+"),
+    ("delay=5+ram:1G", 6, "duration"),
+    ("delay=5ms,foo=1+ram:1G", 10, "jitter="),
+    ("stats=1+ram:1G", 5, "no arguments"),
+    ("fail=101%+ram:1G", 5, "rate"),
+    ("fail=429496.9999%+ram:1G", 5, "rate"),
+    ("fail=1/0+ram:1G", 5, "rate"),
+    ("fail=1%,on=everything+ram:1G", 11, "flush"),
+    ("fail=1%,blocks=9-8+ram:1G", 15, "FIRST-LAST"),
+    ("limit=fast+ram:1G", 6, "1000iops"),
+    ("limit=0/s+ram:1G", 6, "zero"),
+    ("limit=1iops,2iops+ram:1G", 12, "twice"),
+    ("readonly+bogus:1G", 9, "neither a scheme nor a filter"),
+];
+
+#[test]
+fn every_mistake_is_named_where_it_stands_with_a_remedy() {
+    for (text, at, word) in WRONG {
+        let error = text.parse::<VolumeUrl>().expect_err(text);
+        assert_eq!(error.position(), *at, "{error}");
+        assert!(error.to_string().contains(word), "{error} lacks {word}");
+        assert!(!error.remedy().is_empty());
+    }
+}
+
+#[test]
+fn a_secret_in_the_url_is_refused_and_not_repeated() {
+    for text in [
+        "iscsi://user:hunter2@host/iqn.2026-11.org.linerate:disk/0",
+        "iscsi://host/iqn.2026-11.org.linerate:disk/0?chap_user=u&chap_secret=hunter2",
+    ] {
+        let error = text.parse::<VolumeUrl>().unwrap_err().to_string();
+        assert!(!error.contains("hunter2") && error.contains("chap_secret_file"), "{error}");
+    }
+}
+
+#[test]
+fn too_many_filters_are_refused() {
+    let url = "stats+".repeat(16) + "null:1M";
+    assert!(url.parse::<VolumeUrl>().is_ok());
+    assert!(("stats+".to_owned() + &url).parse::<VolumeUrl>().is_err());
+}
