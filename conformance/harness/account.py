@@ -27,7 +27,9 @@ class Account:
         try:
             yield
         except Exception as error:  # whatever went wrong, the other tests still run
-            self.record("failed", name, f"{type(error).__name__}: {error}", traceback.format_exc(limit=-2))
+            words, _, detail = str(error).partition("\n")
+            place = "" if isinstance(error, RuntimeError) else traceback.format_exc(limit=-2)
+            self.record("failed", name, f"{type(error).__name__}: {words}", detail + place)
         else:
             self.record("passed", name, f"{time.monotonic() - started:.1f} s")
 

@@ -1,0 +1,119 @@
+"""A TCP proxy that writes what passes as a capture file, so that an ordinary user can record (capturing an interface needs privileges).
+
+Each direction becomes TCP segments of its own making, in sequence and without loss, over made-up IPv4 headers of link type "raw IP": just what
+a dissector needs to follow the streams. The server's side keeps its real port, so that one decode rule names the protocol.
+"""
+import socket
+import struct
+import threading
+import time
+
+RAW_IP = 101
+# Bytes in one recorded segment: an IPv4 packet's length has 16 bits.
+SEGMENT = 60_000
+SYN, ACK_PUSH, FIN_ACK, SYN_ACK = 0x02, 0x18, 0x11, 0x12
+
+
+class Capture:
+    """A capture file in the classic pcap format. Packets are written as they come, by one thread at a time."""
+
+    def __init__(self, path):
+        self.out = path.open("wb")
+        self.lock = threading.Lock()
+        self.out.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 1 << 18, RAW_IP))
+
+    def packet(self, source, target, numbers, flags, payload=b""):
+        """One segment from source to target, both (address, port), with (sequence, acknowledgement) numbers."""
+        tcp = struct.pack(">HHIIBBHHH", source[1], target[1], *numbers, 5 << 4, flags, 65535, 0, 0)
+        ends = socket.inet_aton(source[0]) + socket.inet_aton(target[0])
+        ip = struct.pack(">BBHHHBBH", 0x45, 0, 20 + len(tcp) + len(payload), 0, 0, 64, socket.IPPROTO_TCP, 0)
+        packet = ip + ends + tcp + payload
+        now = time.time()
+        self.out.write(struct.pack("<IIII", int(now), int(now % 1 * 1_000_000), len(packet), len(packet)) + packet)
+
+    def close(self):
+        """Ends the file."""
+        with self.lock:
+            self.out.close()
+
+
+class Stream:
+    """One proxied connection: two sockets, and the sequence numbers of both directions."""
+
+    def __init__(self, capture, client, server, port):
+        self.capture, self.sockets = capture, (client, server)
+        # Client and server are told apart by address; the client's real port keeps streams apart.
+        self.ends = (("127.0.0.2", client.getpeername()[1]), ("127.0.0.1", port))
+        self.sequence = [1, 1]
+        with capture.lock:
+            capture.packet(*self.ends, (0, 0), SYN)
+            capture.packet(*reversed(self.ends), (0, 1), SYN_ACK)
+        self.threads = [threading.Thread(target=self.pump, args=(way,), daemon=True) for way in (0, 1)]
+        for thread in self.threads:
+            thread.start()
+
+    def pump(self, way):
+        """Moves bytes one way (0: from the client) until that way ends."""
+        source, target = self.sockets[way], self.sockets[1 - way]
+        try:
+            while data := source.recv(256 * 1024):
+                # Recorded before it is sent: an answer must not stand before its question.
+                self.record(way, data)
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)
+        except OSError:
+            for one in self.sockets:
+                one.close()
+        self.record(way, None)
+
+    def record(self, way, data):
+        """Writes data, or the end of a direction, as segments."""
+        ends = (self.ends[way], self.ends[1 - way])
+        with self.capture.lock:
+            if data is None:
+                self.capture.packet(*ends, (self.sequence[way], self.sequence[1 - way]), FIN_ACK)
+                return
+            for at in range(0, len(data), SEGMENT):
+                piece = data[at : at + SEGMENT]
+                self.capture.packet(*ends, (self.sequence[way], self.sequence[1 - way]), ACK_PUSH, piece)
+                self.sequence[way] = (self.sequence[way] + len(piece)) % (1 << 32)
+
+
+class Recorder:
+    """The proxy of one server, as a `with` block. `address` is where clients connect."""
+
+    def __init__(self, path, address):
+        host, port = address.rsplit(":", 1)
+        self.server = (host, int(port))
+        self.capture = Capture(path)
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
+        self.streams = []
+        self.thread = threading.Thread(target=self.accept, daemon=True)
+        self.thread.start()
+
+    def accept(self):
+        """Joins each client with a connection of its own to the server."""
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            server = socket.create_connection(self.server)
+            for one in (client, server):
+                one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self.streams.append(Stream(self.capture, client, server, self.server[1]))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+        self.thread.join()
+        for stream in self.streams:
+            for thread in stream.threads:
+                thread.join(5)
+            for one in stream.sockets:
+                one.close()
+        self.capture.close()

@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""Wireshark's dissectors judge every byte on the wire: no malformed frame, no error, nothing that they cannot name.
+
+Clients do I/O through a recording proxy (`recorder.py`); `tshark` then decodes the capture. It must find each PDU that the traffic is known to
+contain, so that a capture of nothing cannot pass.
+
+    run.py              both protocols on a Linerate of its own
+    run.py --peer tgt   Debian's tgt instead, iSCSI only: proves the runner
+    run.py --keep DIR   keeps the captures
+"""
+import argparse
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+from harness import Account, Linerate, Tgt, linerate_binary, temporary_folder  # noqa: E402
+from recorder import Recorder  # noqa: E402
+
+SIZE = 64 << 20
+# Seconds for one command.
+TIME_LIMIT = 120
+# What must be seen, by the dissector's number and the standard's name: RFC 7143 §11.2.1.2; NVMe/TCP §3.6.
+ISCSI = {"0x03": "Login Request", "0x23": "Login Response", "0x01": "SCSI Command", "0x21": "SCSI Response", "0x25": "SCSI Data-In",
+         "0x04": "Text Request", "0x24": "Text Response", "0x06": "Logout Request", "0x26": "Logout Response"}
+ISCSI_WRITES = {"0x31": "Ready To Transfer", "0x05": "SCSI Data-Out"}
+NVME = {"0": "ICReq", "1": "ICResp", "4": "CapsuleCmd", "5": "CapsuleResp", "7": "C2HData"}
+NVME_WRITES = {"9": "R2T", "6": "H2CData"}
+# Tests of libiscsi's suite whose PDUs are all well formed, and which between them use most commands.
+SCSI_TESTS = ("Inquiry", "ModeSense6", "Read10.Simple", "Read16.Simple", "ReadCapacity16", "Write10.Simple", "Write16.Simple", "Unmap.Simple",
+              "WriteSame10.Simple", "CompareAndWrite.Simple", "ReportSupportedOpcodes", "ProutReserve.Simple", "PrinReportCapabilities",
+              "TestUnitReady")
+
+
+def command(*arguments):
+    """Runs a client; its failure is the test's."""
+    run = subprocess.run([str(word) for word in arguments], capture_output=True, text=True, timeout=TIME_LIMIT)
+    if run.returncode != 0:
+        raise RuntimeError(f"{' '.join(map(str, arguments))} ended with {run.returncode}\n{run.stdout}{run.stderr}")
+    return run.stdout
+
+
+class Decoder:
+    """tshark on one capture with one protocol on the server's port."""
+
+    def __init__(self, path, port, protocol):
+        self.base = ["tshark", "-n", "-r", str(path), "-d", f"tcp.port=={port},{protocol}"]
+        self.protocol = protocol
+
+    def lines(self, display, *fields):
+        """The fields of the frames that a display filter selects, without the empty ones."""
+        picks = [word for field in fields for word in ("-e", field)]
+        output = command(*self.base, "-Y", display, "-T", "fields", *picks)
+        return [line for line in output.splitlines() if line.strip()]
+
+    def complaints(self):
+        """What is malformed, an error, or decoded as nothing."""
+        fields = ("frame.number", "_ws.col.Info", "_ws.expert.message")
+        error = self.lines("_ws.malformed || _ws.expert.severity == error", *fields)
+        unknown = self.lines(f"tcp.len > 0 && !({self.protocol}) && !tcp.segment_data && !tcp.reassembled_in", *fields)
+        cut = self.cut_short() if self.protocol == "iscsi" else set()
+        error = [line for line in error if line.split("\t")[0] not in cut]
+        return [f"error: {line[:200]}" for line in error] + [f"not decoded: {line[:200]}" for line in unknown]
+
+    def cut_short(self):
+        """Frames whose one PDU is a Data-In as long as its command allows: the initiator asked for the first bytes of a longer answer (SPC-4
+        §4.2.5.6, allocation length), which is right, but the dissector calls it malformed when a field is cut in two."""
+        answers = self.lines("_ws.malformed && iscsi.opcode == 0x25", "frame.number", "iscsi.datasegmentlength", "iscsi.request_frame")
+        commands = self.lines("iscsi.opcode == 0x01", "frame.number", "iscsi.scsicommand.expecteddatatransferlength")
+        allowed = dict(line.split("\t") for line in commands)
+        return {frame for frame, length, command in map(str.split, answers) if allowed.get(command) == length}
+
+    def check(self, opcode, demanded):
+        """Fails on any complaint, and on any PDU that should be there and is not."""
+        complaints = self.complaints()
+        if complaints:
+            raise RuntimeError(f"{len(complaints)} complaints\n" + "\n".join(complaints[:12]))
+        seen = {value for line in self.lines(opcode, opcode) for value in line.split(",")}
+        missing = [name for number, name in demanded.items() if number not in seen]
+        if missing:
+            raise RuntimeError(f"never seen: {', '.join(missing)}; seen: {', '.join(sorted(seen))}")
+
+
+def qemu_io(portal, url, digest):
+    """Reads and writes of all sizes by libiscsi's initiator."""
+    target, lun = url.removeprefix("iscsi://").rsplit("/", 2)[1:]
+    image = (f"driver=raw,file.driver=iscsi,file.transport=tcp,file.portal={portal},file.target={target},file.lun={lun},"
+             f"file.header-digest={digest}")
+    steps = ("write -P 1 0 512", "write -P 2 4k 64k", "write -P 3 1M 4M", "flush", "read -P 1 0 512", "read -P 3 1M 4M", "write -z 8M 1M",
+             "discard 16M 1M")
+    command("qemu-io", "-t", "none", "-d", "unmap", "--image-opts", *[word for step in steps for word in ("-c", step)], image)
+
+
+def libiscsi(portal, server):
+    """Discovery, and a choice of the conformance suite."""
+    command("iscsi-ls", f"iscsi://{portal}")
+    url = server.iscsi("disk").split("/", 3)[3]
+    for test in SCSI_TESTS:
+        subprocess.run(["iscsi-test-cu", "--dataloss", f"--test=ALL.{test}", f"iscsi://{portal}/{url}"], capture_output=True, timeout=TIME_LIMIT)
+
+
+def own_clients(portal, url, folder, digests):
+    """Linerate's own initiator or host: a copy each way."""
+    scheme, rest = url.split("://")
+    remote = f"{scheme}://{portal}/{rest.split('/', 1)[1]}{digests}"
+    source = folder / "source.raw"
+    source.write_bytes(bytes(range(256)) * (SIZE // 256))
+    command(linerate_binary(), "copy", f"file:{source}", remote)
+    command(linerate_binary(), "copy", remote, f"file:{folder}/back.raw?size={SIZE}")
+    command(linerate_binary(), "discover", f"{scheme}://{portal}")
+
+
+def capture(account, name, server_address, protocol, traffic, check):
+    """One test: traffic through a recorder, then the dissector's verdict."""
+    with account.test(name), temporary_folder() as folder:
+        path = Path(folder) / "capture.pcap"
+        with Recorder(path, server_address) as recorder:
+            traffic(recorder.address, Path(folder))
+        if capture.keep:
+            shutil.copy(path, Path(capture.keep) / f"{name.replace(' ', '-').replace(',', '')}.pcap")
+        Decoder(path, server_address.rsplit(":", 1)[1], protocol).check(*check)
+
+
+def iscsi_captures(account, server):
+    """libiscsi and QEMU with and without header digests."""
+    address = server.iscsi("disk").removeprefix("iscsi://").split("/")[0]
+    opcodes = ("iscsi.opcode", ISCSI)
+    capture(account, "libiscsi", address, "iscsi", lambda portal, _: libiscsi(portal, server), opcodes)
+    writes = {number: word for number, word in (ISCSI | ISCSI_WRITES).items() if not word.startswith("Text")}
+    for digest in ("none", "crc32c"):
+        capture(account, f"qemu, header digest {digest}", address, "iscsi",
+                lambda portal, _: qemu_io(portal, server.iscsi("disk"), digest), ("iscsi.opcode", writes))
+
+
+def own_captures(account, server):
+    """Linerate's own clients, with and without digests."""
+    for protocol, url, digests, check in (
+        ("iscsi", server.iscsi("disk"), "?header_digest=crc32c&data_digest=crc32c", ("iscsi.opcode", ISCSI)),
+        ("nvme-tcp", server.nvme("disk"), "?header_digest=1&data_digest=1", ("nvme-tcp.type", NVME | NVME_WRITES)),
+    ):
+        address = url.split("://")[1].split("/")[0]
+        for words, options in (("plain", ""), ("digests", digests)):
+            capture(account, f"own client, {protocol}, {words}", address, protocol,
+                    lambda portal, folder: own_clients(portal, url, folder, options), check)
+
+
+def main():
+    """Parses the command line and runs."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--peer", choices=("tgt",))
+    parser.add_argument("--keep", metavar="DIR")
+    arguments = parser.parse_args()
+    capture.keep = arguments.keep
+    account = Account("tshark")
+    with temporary_folder() as folder:
+        with Tgt(folder, SIZE) if arguments.peer else Linerate(folder, [f"disk=ram:{SIZE}"]) as server:
+            iscsi_captures(account, server)
+            if not arguments.peer:
+                own_captures(account, server)
+    return account.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
