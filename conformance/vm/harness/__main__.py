@@ -12,7 +12,7 @@ from pathlib import Path
 
 from . import image
 from .guest import Guest, GuestTimeoutError
-from .network import Network
+from .network import Network, require_root
 from .process import HarnessError
 from .results import Report, Result
 from .server import Linerate, Server, Tgt
@@ -32,6 +32,8 @@ def main() -> int:
     options = arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))
     try:
+        if options.command != "prepare":
+            require_root()
         cache = Path(os.environ.get("LINERATE_CACHE", CHECKOUT / ".cache")) / "vm"
         booted = image.prepare(cache, options.kernel, refresh=options.refresh)
         if options.command == "prepare":

@@ -76,13 +76,11 @@ class Guest:
 
     def _command(self, serial: list[str], arguments: str) -> list[str | Path]:
         """QEMU's command line."""
-        return self.network.inside(
-            ["qemu-system-x86_64", "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max"]
-            + ["-smp", str(PROCESSORS), "-m", str(MEMORY_MIB), "-nodefaults", "-display", "none", "-no-reboot", *serial]
-            + ["-netdev", f"tap,id=net,ifname={TAP},script=no,downscript=no", "-device", "virtio-net-pci,netdev=net,romfile="]
-            + ["-device", "virtio-rng-pci", "-kernel", self.image.kernel, "-initrd", self._initramfs()]
-            + ["-append", KERNEL_ARGUMENTS + arguments]
-        )
+        machine = ["-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", str(PROCESSORS), "-m", str(MEMORY_MIB)]
+        plain = ["-nodefaults", "-display", "none", "-no-reboot", "-device", "virtio-rng-pci"]
+        net = ["-netdev", f"tap,id=net,ifname={TAP},script=no,downscript=no", "-device", "virtio-net-pci,netdev=net,romfile="]
+        kernel = ["-kernel", str(self.image.kernel), "-initrd", str(self._initramfs()), "-append", KERNEL_ARGUMENTS + arguments]
+        return self.network.inside(["qemu-system-x86_64", *machine, *plain, *serial, *net, *kernel])
 
     def _initramfs(self) -> Path:
         """The image with this run's scripts and environment behind it."""

@@ -179,22 +179,22 @@ class Builder:
         source, target = (root / "lib/modules" / self._release for root in (self._kernel, self._tree))
         command(["depmod", "-b", self._kernel, self._release])
         wanted = [name for group in self._contents["modules"].values() for name in group]
-        for name in sorted({path for module in wanted for path in self._closure(module)}):
-            module = target / name.relative_to(source)
+        for packed in sorted({path for module in wanted for path in self._closure(module)}):
+            module = target / packed.relative_to(source)
             module.parent.mkdir(parents=True, exist_ok=True)
             if module.suffix == ".xz":
-                module.with_suffix("").write_bytes(lzma.decompress(name.read_bytes()))
+                module.with_suffix("").write_bytes(lzma.decompress(packed.read_bytes()))
             else:
-                shutil.copy(name, module)
+                shutil.copy(packed, module)
         for name in ("modules.builtin", "modules.builtin.modinfo", "modules.order"):
             shutil.copy(source / name, target / name)
         command(["depmod", "-b", self._tree, self._release])
 
     def _closure(self, module: str) -> list[Path]:
         """The files that loading a module loads; none if it is built in, or if this kernel does not have it."""
-        modprobe = ["modprobe", "--dirname", self._kernel, "--set-version", self._release, "--show-depends", "--ignore-install"]
+        where = [f"--dirname={self._kernel}", f"--set-version={self._release}"]
         try:
-            listing = command([*modprobe, module])
+            listing = command(["modprobe", *where, "--show-depends", "--ignore-install", module])
         except HarnessError:
             return []
         return [Path(path) for path in re.findall(r"^insmod (\S+)", listing, re.MULTILINE)]

@@ -11,6 +11,7 @@ import secrets
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from .process import HarnessError, command
 
@@ -19,6 +20,12 @@ TAP = "tap0"
 SERVER_ADDRESS = "192.168.77.1"
 GUEST_ADDRESS = "192.168.77.2"
 PREFIX_LENGTH = 24
+
+
+def require_root() -> None:
+    """Refuses to go on as an ordinary user, before much time is spent."""
+    if os.geteuid() != 0:
+        raise HarnessError("a network namespace with a tap needs root: run this with sudo, or in a privileged container")
 
 
 class Network:
@@ -31,9 +38,7 @@ class Network:
         """The command line that runs another one inside."""
         return ["ip", "netns", "exec", self.name, *argv]
 
-    def __enter__(self) -> Network:
-        if os.geteuid() != 0:
-            raise HarnessError("a network namespace with a tap needs root: run this as root, for example with sudo, or in a privileged container")
+    def __enter__(self) -> Self:
         command(["ip", "netns", "add", self.name])
         try:
             self._wire()

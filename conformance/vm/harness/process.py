@@ -12,6 +12,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 GRACE_SECONDS = 10.0
 """How long a child may take to end after SIGTERM, before SIGKILL."""
@@ -72,9 +73,9 @@ class Child:
         except subprocess.TimeoutExpired:
             return None
 
-    def stop(self) -> int:
-        """Ends the child: SIGTERM to its process group, and SIGKILL if that is ignored. Returns its exit code."""
-        for order in (signal.SIGTERM, signal.SIGKILL):
+    def stop(self, *orders: signal.Signals) -> int:
+        """Ends the child by signals to its process group: SIGTERM, and SIGKILL if that is ignored. Returns its exit code."""
+        for order in orders or (signal.SIGTERM, signal.SIGKILL):
             if self.exit_code() is None:
                 os.killpg(self._process.pid, order)
                 self.wait(GRACE_SECONDS)
@@ -82,7 +83,7 @@ class Child:
             self._process.stdout.close()
         return self._process.wait()
 
-    def __enter__(self) -> Child:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:

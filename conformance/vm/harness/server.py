@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import time
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from .network import SERVER_ADDRESS, Network
 from .process import Child, HarnessError, command
@@ -71,7 +73,7 @@ class Server:
                 raise HarnessError(f"the server did not start (exit code {child.exit_code()}):\n{said}")
             time.sleep(0.05)
 
-    def __enter__(self) -> Server:
+    def __enter__(self) -> Self:
         try:
             self.start()
         except BaseException:
@@ -98,7 +100,7 @@ class Linerate(Server):
         (self.folder / "chap-secret").write_text(CHAP_SECRET)
         (self.folder / "chap-mutual-secret").write_text(CHAP_MUTUAL_SECRET)
         config.write_text(self._config())
-        arguments = ["serve", "--config", config, "--ready-file", ready, "--allow-any"]
+        arguments = ["serve", f"--config={config}", f"--ready-file={ready}", "--allow-any"]
         self._child = self.spawn([self._binary, *arguments], env={"RUST_BACKTRACE": "1"})
         self.wait(self._child, ready)
 
@@ -142,6 +144,7 @@ class Tgt(Server):
             ["tgtd", "--foreground", "--iscsi", f"portal={SERVER_ADDRESS}:{ISCSI_PORT}"],
             env={"TGT_IPC_SOCKET": str(self._socket)},
         )
+        self._open.callback(child.stop, signal.SIGKILL)  # it ignores SIGTERM while it has targets
         self.wait(child, Path(f"{self._socket}.0"))
         self._accounts()
         for number, (name, size) in enumerate(VOLUMES.items(), start=1):

@@ -1,0 +1,65 @@
+"""The judge of the judge: what must turn a run red does. Needs neither root nor a guest: `python3 -m unittest discover -s conformance/vm/tests`."""
+
+import sys
+import unittest
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from harness.results import Report  # noqa: E402
+
+
+def report(*lines: str, why: str = "the guest is gone") -> Report:
+    """The report of a guest that was to run the script `disk`, and said these lines."""
+    filled = Report(("disk",))
+    for line in lines:
+        filled.line(line)
+    filled.finish(why)
+    return filled
+
+
+class ReportTest(unittest.TestCase):
+    """One line, or one missing line, each."""
+
+    def test_a_script_that_ends_with_results_passes(self) -> None:
+        self.assertEqual(report("# begin disk", "ok mkfs", "# end disk 0").failed, 0)
+
+    def test_a_failure_has_its_reason_and_the_log_since_the_result_before(self) -> None:
+        failed = report("# begin disk", "old", "ok mkfs", "new", "not ok fsck exit status 4", "# end disk 0").results[1]
+        self.assertEqual((failed.name, failed.reason, failed.log), ("disk/fsck", "exit status 4", ("new",)))
+
+    def test_a_failure_without_a_reason_is_a_failure(self) -> None:
+        self.assertEqual(report("# begin disk", "not ok fsck", "# end disk 0").failed, 1)
+
+    def test_a_script_without_end_fails(self) -> None:
+        self.assertIn("given up", report("# begin disk", "ok mkfs", why="given up").results[-1].reason or "")
+
+    def test_a_script_that_never_began_fails(self) -> None:
+        self.assertEqual(report().failed, 1)
+
+    def test_a_script_without_results_fails(self) -> None:
+        self.assertEqual(report("# begin disk", "# end disk 0").failed, 1)
+
+    def test_a_script_that_breaks_off_fails(self) -> None:
+        self.assertEqual(report("# begin disk", "ok mkfs", "# end disk 1").failed, 1)
+
+    def test_complaints_of_the_kernel_fail(self) -> None:
+        for complaint in (
+            "Kernel panic - not syncing: Attempted to kill init!",
+            "Oops: 0002 [#1] PREEMPT SMP",
+            "BUG: kernel NULL pointer dereference",
+            "INFO: task fio:123 blocked for more than 120 seconds.",
+            "blk_update_request: I/O error, dev sda, sector 0",
+            " connection1:0: detected conn error (1020)",
+            "nvme nvme0: I/O tag 1 (1001) opcode 0x2 QID 1 timeout, reset controller",
+        ):
+            with self.subTest(complaint):
+                self.assertIsNotNone(Report(()).kernel(f"[  1.0] fine\n[  2.0] {complaint}\n").reason)
+
+    def test_a_quiet_kernel_passes(self) -> None:
+        self.assertIsNone(Report(()).kernel("[  1.0] sd 0:0:0:0: Power-on or device reset occurred\n").reason)
+
+
+if __name__ == "__main__":
+    unittest.main()
