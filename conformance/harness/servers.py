@@ -44,12 +44,12 @@ def wait_until(ready, process, log):
 class Linerate:
     """`linerate serve` on ephemeral ports, as a `with` block. Leaving the block stops it and demands a clean exit."""
 
-    def __init__(self, folder, volumes=(), options=(), config=None):
+    def __init__(self, folder, volumes=(), driver="auto", config=None):
         self.folder = Path(folder)
         self.log = self.folder / "linerate.log"
         ready = self.folder / "ready"
         ready.unlink(missing_ok=True)
-        command = [linerate_binary(), "serve", *volumes, "--ready-file", ready, *options]
+        command = [linerate_binary(), "serve", *volumes, "--ready-file", ready, "--driver", driver]
         if config is None:
             command += ["--iscsi", "127.0.0.1:0", "--nvme", "127.0.0.1:0"]
         else:

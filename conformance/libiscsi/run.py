@@ -8,6 +8,7 @@ pass, and what stands there must still fail: a new pass is recorded by taking it
     run.py                    RAM and file volumes of a Linerate of its own
     run.py --test Read10      only tests whose name begins so
     run.py --volume ram       only one kind of volume
+    run.py --driver epoll     the reactor's loop for machines without io_uring
     run.py --peer tgt         Debian's tgt instead, without expectations: proves the runner, and shows what a peer does
     run.py --list-unexpected  prints the lines that expected.txt would need, without reasons
 """
@@ -96,7 +97,7 @@ def run_volume(account, arguments, kind):
     results = {}
     with temporary_folder() as folder:
         volume = {"ram": f"disk=ram:{SIZE}", "file": f"disk=file:{folder}/disk.img?size={SIZE}"}.get(kind)
-        with Tgt(folder, SIZE) if arguments.peer else Linerate(folder, [volume]) as server:
+        with Tgt(folder, SIZE) if arguments.peer else Linerate(folder, [volume], arguments.driver) as server:
             for test in tests:
                 outcome = run_test(test, server.iscsi("disk"))
                 results[test] = outcome[0]
@@ -119,6 +120,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--test", default="")
     parser.add_argument("--volume", choices=("ram", "file"))
+    parser.add_argument("--driver", default="auto", choices=("auto", "uring", "epoll"))
     parser.add_argument("--peer", choices=("tgt",))
     parser.add_argument("--list-unexpected", action="store_true")
     arguments = parser.parse_args()

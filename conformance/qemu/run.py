@@ -5,8 +5,9 @@ QEMU reaches iSCSI through libiscsi. Each kind of volume (RAM, file) and each wa
 tests. What QEMU wrote is then read by Linerate's own host over NVMe/TCP (or, where the volume asks for CHAP, by Linerate's own initiator) and
 compared with a model that never saw a network.
 
-    run.py              a Linerate of its own
-    run.py --peer tgt   Debian's tgt instead, read back by QEMU itself: proves the runner
+    run.py                  a Linerate of its own
+    run.py --driver epoll   the reactor's loop for machines without io_uring
+    run.py --peer tgt       Debian's tgt instead, read back by QEMU itself: proves the runner
 """
 import argparse
 import random
@@ -203,6 +204,7 @@ def variants(peer):
 def main():
     """Parses the command line and runs."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--driver", default="auto", choices=("auto", "uring", "epoll"))
     parser.add_argument("--peer", choices=("tgt",))
     arguments = parser.parse_args()
     account = Account("qemu")
@@ -210,7 +212,7 @@ def main():
         folder = Path(name)
         secret(folder)
         content = make_image(folder)
-        with Tgt(folder, SIZE) if arguments.peer else Linerate(folder, config=configuration(folder)) as server:
+        with Tgt(folder, SIZE) if arguments.peer else Linerate(folder, driver=arguments.driver, config=configuration(folder)) as server:
             for variant in variants(arguments.peer):
                 Tests(server, variant, folder).run(account, content)
     return account.close()

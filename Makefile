@@ -1,0 +1,63 @@
+# What people do with a checkout. Every target is a line or two: the work is in scripts/, conformance/ and xtask/.
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run serve check test test-unit test-conformance test-interop test-vm test-full fuzz bench clean
+
+VOLUMES ?= disk=ram:1G scratch=file:target/scratch.img?size=1G none=null:1G
+
+help: ## what there is
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
+
+setup: ## installs what every target needs (Debian packages, cargo-deny)
+	@scripts/setup.sh test
+
+run: ## shows it all in under a minute: sets up, builds, serves, writes by iSCSI, reads by NVMe/TCP, measures
+	@scripts/setup.sh run
+	cargo build --release -p cli
+	@scripts/demo.py
+
+serve: ## builds, and serves $VOLUMES on loopback until Ctrl-C
+	@scripts/setup.sh run
+	cargo build --release -p cli
+	target/release/linerate serve $(VOLUMES)
+
+check: ## fmt, clippy, tidy, deny
+	@scripts/setup.sh tools
+	cargo xtask check
+
+test: ## every suite; what CI runs
+	@scripts/setup.sh test
+	@scripts/suites.py unit conformance interop vm
+
+test-unit: ## fmt, lints, tidy, cargo test
+	@scripts/setup.sh tools
+	@scripts/suites.py unit
+
+test-conformance: ## libiscsi's suite, Wireshark's dissectors
+	@scripts/setup.sh test
+	@scripts/suites.py conformance
+
+test-interop: ## QEMU's tools, kill -9
+	@scripts/setup.sh test
+	@scripts/suites.py interop
+
+test-vm: ## Linux' own initiators in a virtual machine
+	@scripts/setup.sh test
+	@scripts/suites.py vm
+
+test-full: ## everything, both kernels, long simulations: hours
+	@scripts/setup.sh test
+	@LINERATE_FULL=1 scripts/suites.py unit conformance interop vm vm-6.1
+	@$(MAKE) fuzz
+
+fuzz: ## every fuzz target for 60 s
+	@scripts/setup.sh run
+	fuzz/run.sh
+
+bench: ## A/B figures against bare loop, tgt and libiscsi
+	@scripts/setup.sh test
+	cargo build --release -p cli
+	scripts/bench.sh
+
+clean: ## removes what was built and cached
+	rm -rf target .cache

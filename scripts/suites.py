@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+"""Runs suites one after another and sums them up: `suites.py unit conformance interop vm`.
+
+A suite is a list of steps, a step is a command. Whatever a step prints goes to the terminal and to `target/suites/SUITE.log`; its results are
+read from the closing lines of cargo's test harness or of our runners. A command that has no such line is one test. The last line of all is the
+sum, alone: `N passed, N failed`.
+"""
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+CARGO = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored", re.MULTILINE)
+RUNNER = re.compile(r"^(?:[\w-]+: )?(\d+) passed, (\d+) failed(?:, (\d+) skipped)?(?: \(.*\))?$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A command, and how long it may take before it is stopped and has failed, in seconds."""
+
+    name: str
+    command: str
+    limit: int
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Steps, and what this suite does not do yet or here, with the reason."""
+
+    steps: tuple
+    skips: tuple = field(default=())
+
+
+# The release build stands before the suites that need it: it is their step, so that each suite can run alone.
+BUILD = Step("build", "cargo build --release --quiet -p cli", 1500)
+
+SUITES = {
+    "unit": Suite((
+        Step("check", "cargo xtask check", 1500),
+        Step("tests", "cargo test --workspace --quiet", 2400),
+    )),
+    "conformance": Suite((
+        BUILD,
+        Step("libiscsi", "conformance/libiscsi/run.py", 900),
+        Step("libiscsi on epoll", "conformance/libiscsi/run.py --volume ram --driver epoll", 600),
+        Step("tshark", "conformance/tshark/run.py", 300),
+    )),
+    "interop": Suite((
+        BUILD,
+        Step("qemu", "conformance/qemu/run.py", 600),
+        Step("qemu on epoll", "conformance/qemu/run.py --driver epoll", 600),
+        Step("kill", "conformance/kill/run.py", 300),
+    )),
+    "vm": Suite((
+        BUILD,
+        Step("Linux 6.12", "conformance/vm/run run --kernel 6.12", 1500),
+    ), ("Linux 6.1: `make test-full` runs it (time)",)),
+    "vm-6.1": Suite((
+        BUILD,
+        Step("Linux 6.1", "conformance/vm/run run --kernel 6.1", 1500),
+    )),
+}
+NOT_THERE = ("test-lab: the lab arrives with its own issue, and its suite with it",)
+
+
+@dataclass
+class Outcome:
+    """What a step came to."""
+
+    suite: str
+    step: str
+    passed: int
+    failed: int
+    skipped: int
+    seconds: float
+    words: str = ""
+
+
+def count(output, status):
+    """(passed, failed, skipped) from a step's output. A status that contradicts the lines is a failure of its own."""
+    rows = CARGO.findall(output) + RUNNER.findall(output)
+    if not rows:
+        return (1, 0, 0) if status == 0 else (0, 1, 0)
+    passed, failed, skipped = (sum(int(row[at] or 0) for row in rows) for at in range(3))
+    if status != 0 and failed == 0:
+        failed = 1
+    return passed, failed, skipped
+
+
+def run_step(suite, step, log):
+    """Runs a command in a process group of its own, so that its time limit reaches all that it started."""
+    print(f"\n== {suite}: {step.name}: {step.command}", flush=True)
+    started = time.monotonic()
+    output = []
+    process = subprocess.Popen(step.command, shell=True, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                               errors="replace", start_new_session=True, env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"})
+    signal.signal(signal.SIGALRM, lambda *_: os.killpg(process.pid, signal.SIGKILL))
+    signal.alarm(step.limit)
+    for line in process.stdout:
+        sys.stdout.write(line)
+        sys.stdout.flush()
+        log.write(line)
+        output.append(line)
+    status = process.wait()
+    signal.alarm(0)
+    seconds = time.monotonic() - started
+    words = f"stopped after {step.limit} s" if seconds >= step.limit else "" if status == 0 else f"exit status {status}"
+    return Outcome(suite, step.name, *count("".join(output), status), seconds, words)
+
+
+def run_suite(name, log):
+    """Runs the steps of a suite. A step that cannot be built makes the rest of its suite fail, not vanish."""
+    outcomes = []
+    for step in SUITES[name].steps:
+        outcome = run_step(name, step, log)
+        if step is BUILD and outcome.failed:
+            rest = [Outcome(name, other.name, 0, 1, 0, 0.0, "did not run: no build") for other in SUITES[name].steps[1:]]
+            return [*outcomes, outcome, *rest]
+        if step is not BUILD:
+            outcomes.append(outcome)
+    return outcomes
+
+
+def summary(names, outcomes, seconds):
+    """The table, what was left out and why, and the sum."""
+    print("\n== summary")
+    for one in outcomes:
+        print(f"{one.suite + ': ' + one.step:32}{one.passed:6} passed {one.failed:4} failed {one.skipped:4} skipped {one.seconds:6.0f} s  {one.words}".rstrip())
+    for name in names:
+        total = sum(one.seconds for one in outcomes if one.suite == name)
+        print(f"suite {name}: {'FAILED' if any(one.failed for one in outcomes if one.suite == name) else 'passed'} in {total:.0f} s")
+        for words in SUITES[name].skips:
+            print(f"skipped in {name}: {words}")
+    for words in NOT_THERE:
+        print(f"not yet there: {words}")
+    skipped = sum(one.skipped for one in outcomes)
+    print(f"skipped: {skipped} tests, each with its reason in conformance/*/expected.txt or beside its #[ignore]")
+    print(f"all of it took {seconds / 60:.1f} minutes")
+
+
+def main(names):
+    """Runs the named suites."""
+    unknown = [name for name in names if name not in SUITES]
+    if unknown or not names:
+        sys.exit(f"usage: suites.py SUITE …, of {', '.join(SUITES)}")
+    started = time.monotonic()
+    outcomes = []
+    folder = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "suites"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        with (folder / f"{name}.log").open("w") as log:
+            outcomes += run_suite(name, log)
+    summary(names, outcomes, time.monotonic() - started)
+    passed, failed = sum(one.passed for one in outcomes), sum(one.failed for one in outcomes)
+    print(f"{passed} passed, {failed} failed", flush=True)
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
