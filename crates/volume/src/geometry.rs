@@ -2,6 +2,8 @@
 
 use bitflags::bitflags;
 
+use crate::OpenError;
+
 /// A run of blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Extent {
@@ -42,6 +44,22 @@ pub struct Geometry {
 }
 
 impl Geometry {
+    /// The geometry of `size` bytes in blocks of `block_size`, if both are possible.
+    pub fn of(size: u64, block_size: u32) -> Result<Self, OpenError> {
+        if block_size != 512 && block_size != 4096 {
+            return Err(OpenError::new(format!(
+                "a volume cannot have blocks of {block_size} bytes; ask for block=512 or block=4096"
+            )));
+        }
+        let blocks = size / u64::from(block_size);
+        if blocks == 0 || blocks * u64::from(block_size) != size {
+            return Err(OpenError::new(format!(
+                "{size} bytes are not a whole number, above zero, of {block_size}-byte blocks; give a size that is"
+            )));
+        }
+        Ok(Self { blocks, block_size, physical_block_size: block_size.max(4096) })
+    }
+
     /// Size in bytes.
     pub const fn bytes(self) -> u64 {
         self.blocks.saturating_mul(self.block_size as u64)

@@ -9,11 +9,17 @@
 
 mod error;
 mod geometry;
+mod null;
+mod ram;
+mod ready;
 mod request;
 pub mod reservation;
+pub mod shape;
 mod volume;
 
 pub use error::VolumeErrorKind;
 pub use geometry::{Changes, Extent, Features, Geometry, Limits};
+pub use null::Null;
+pub use ram::Ram;
 pub use request::{Allocation, Completion, Durability, Operation, Outcome, Request, Tag};
 pub use volume::{CoreId, OpenError, QueueFull, Volume, VolumeId, VolumeQueue};

@@ -1,0 +1,286 @@
+//! Sparse pages behind a lock each.
+//!
+//! Cores that touch different pages share no lock. A request that lies in one page is atomic by that page's lock.
+//! One that spans pages goes through them one by one, which keeps every block whole; it also holds `spanning` for
+//! reading, so that the rare compare-and-write over several pages can keep all such requests out.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use buf::BufList;
+
+use crate::VolumeErrorKind;
+
+/// Bytes in a page: what one lock covers, and what a first write allocates.
+pub(super) const PAGE: usize = 64 << 10;
+/// Pages in a directory, which is allocated when the first of them is touched: 64 MiB of the volume.
+const DIRECTORY: usize = 1024;
+/// The most directories: 8 PiB of volume, 2 MiB of memory for each TiB.
+const MOST_DIRECTORIES: u64 = 1 << 27;
+
+type Page = RwLock<Option<Box<[u8]>>>;
+
+/// All pages of a volume.
+#[derive(Debug)]
+pub(super) struct Pages {
+    directories: Box<[OnceLock<Box<[Page]>>]>,
+    spanning: RwLock<()>,
+    allocated: AtomicU64,
+}
+
+/// A part of a request that lies in one page.
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    page: usize,
+    /// Where it begins in the page.
+    start: usize,
+    len: usize,
+    /// Where it begins in the request.
+    done: usize,
+}
+
+impl Part {
+    const fn end(self) -> usize {
+        self.start + self.len
+    }
+
+    const fn is_whole(self) -> bool {
+        self.len == PAGE
+    }
+}
+
+/// Cuts a request at the borders of pages.
+fn parts(offset: u64, len: usize) -> impl Iterator<Item = Part> {
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        if done == len {
+            return None;
+        }
+        let at = offset + done as u64;
+        let start = usize::try_from(at % PAGE as u64).unwrap_or_default();
+        let page = usize::try_from(at / PAGE as u64).unwrap_or(usize::MAX);
+        let part = Part { page, start, len: (PAGE - start).min(len - done), done };
+        done += part.len;
+        Some(part)
+    })
+}
+
+fn spans(offset: u64, len: usize) -> bool {
+    parts(offset, len).nth(1).is_some()
+}
+
+fn fresh() -> Box<[u8]> {
+    vec![0; PAGE].into_boxed_slice()
+}
+
+fn shared(lock: &Page) -> RwLockReadGuard<'_, Option<Box<[u8]>>> {
+    lock.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn unique(lock: &Page) -> RwLockWriteGuard<'_, Option<Box<[u8]>>> {
+    lock.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Pages {
+    /// Pages for `size` bytes, or `None` if that is more than can be kept track of.
+    pub(super) fn new(size: u64) -> Option<Self> {
+        let count = size.div_ceil((PAGE * DIRECTORY) as u64);
+        let count = usize::try_from(count).ok().filter(|_| count <= MOST_DIRECTORIES)?;
+        let directories = std::iter::repeat_with(OnceLock::new).take(count).collect();
+        Some(Self { directories, spanning: RwLock::new(()), allocated: AtomicU64::new(0) })
+    }
+
+    pub(super) fn allocated(&self) -> u64 {
+        self.allocated.load(Ordering::Relaxed)
+    }
+
+    /// The lock of a page, if any page near it was ever written.
+    fn existing(&self, page: usize) -> Option<&Page> {
+        self.directories.get(page / DIRECTORY)?.get()?.get(page % DIRECTORY)
+    }
+
+    fn page(&self, page: usize) -> Option<&Page> {
+        let directory = self.directories.get(page / DIRECTORY)?;
+        let empty = || std::iter::repeat_with(|| RwLock::new(None)).take(DIRECTORY).collect();
+        directory.get_or_init(empty).get(page % DIRECTORY)
+    }
+
+    /// Held by every request that spans pages, while it goes through them.
+    fn enter(&self, offset: u64, len: usize) -> Option<RwLockReadGuard<'_, ()>> {
+        spans(offset, len).then(|| self.spanning.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn read(&self, offset: u64, into: &mut [u8]) {
+        let _entered = self.enter(offset, into.len());
+        for part in parts(offset, into.len()) {
+            let target = &mut into[part.done..part.done + part.len];
+            match self.existing(part.page).map(shared).as_deref() {
+                Some(Some(bytes)) => target.copy_from_slice(&bytes[part.start..part.end()]),
+                _ => target.fill(0),
+            }
+        }
+    }
+
+    pub(super) fn write(&self, offset: u64, data: &BufList) {
+        let _entered = self.enter(offset, data.len());
+        let mut source = Source::new(data);
+        for part in parts(offset, data.len()) {
+            let Some(page) = self.page(part.page) else { continue };
+            source.copy_to(self.open(&mut unique(page), part));
+        }
+    }
+
+    /// The bytes of a part of a locked page, which is allocated if it was a hole.
+    fn open<'a>(&self, page: &'a mut Option<Box<[u8]>>, part: Part) -> &'a mut [u8] {
+        let bytes = page.get_or_insert_with(|| {
+            self.allocated.fetch_add(PAGE as u64, Ordering::Relaxed);
+            fresh()
+        });
+        &mut bytes[part.start..part.end()]
+    }
+
+    /// Makes the range read as zeros; whole pages are given back if `release` allows it.
+    pub(super) fn zero(&self, (offset, len): (u64, u64), release: bool) {
+        let mut offset = offset;
+        let end = offset.saturating_add(len);
+        while offset < end {
+            let skip = (PAGE * DIRECTORY) as u64 - offset % (PAGE * DIRECTORY) as u64;
+            let len = skip.min(end - offset);
+            self.zero_in_directory(offset, usize::try_from(len).unwrap_or_default(), release);
+            offset += len;
+        }
+    }
+
+    fn zero_in_directory(&self, offset: u64, len: usize, release: bool) {
+        let _entered = self.enter(offset, len);
+        for part in parts(offset, len) {
+            // Nothing near was ever written: the whole directory is a hole.
+            let Some(page) = self.existing(part.page) else { return };
+            let mut page = unique(page);
+            if part.is_whole() && release {
+                if page.take().is_some() {
+                    self.allocated.fetch_sub(PAGE as u64, Ordering::Relaxed);
+                }
+            } else if let Some(bytes) = page.as_mut() {
+                bytes[part.start..part.end()].fill(0);
+            }
+        }
+    }
+
+    pub(super) fn compare(&self, offset: u64, data: &BufList) -> Result<(), VolumeErrorKind> {
+        let _entered = self.enter(offset, data.len());
+        let mut source = Source::new(data);
+        for part in parts(offset, data.len()) {
+            let page = self.existing(part.page).map(shared);
+            source.compare(page.as_deref().and_then(|page| page.as_deref()), part)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn compare_and_write(
+        &self,
+        offset: u64,
+        compare: &BufList,
+        write: &BufList,
+    ) -> Result<(), VolumeErrorKind> {
+        let spans = spans(offset, write.len());
+        let _alone = spans.then(|| self.spanning.write().unwrap_or_else(PoisonError::into_inner));
+        let locks = parts(offset, write.len());
+        let mut pages: Vec<_> =
+            locks.filter_map(|part| Some((part, unique(self.page(part.page)?)))).collect();
+        let mut source = Source::new(compare);
+        for (part, page) in &pages {
+            source.compare(page.as_deref(), *part)?;
+        }
+        let mut source = Source::new(write);
+        for (part, page) in &mut pages {
+            source.copy_to(self.open(page, *part));
+        }
+        Ok(())
+    }
+
+    /// How many bytes from `offset`, of `len` at most, are alike, and whether there are pages behind them.
+    pub(super) fn run(&self, offset: u64, len: u64) -> (u64, bool) {
+        let mapped = |at: u64| {
+            let page = usize::try_from(at / PAGE as u64).unwrap_or(usize::MAX);
+            self.existing(page).is_some_and(|page| shared(page).is_some())
+        };
+        let first = mapped(offset);
+        let end = offset.saturating_add(len);
+        let mut at = offset;
+        while at < end && mapped(at) == first {
+            at = (at - at % PAGE as u64).saturating_add(self.stride(at));
+        }
+        (at.min(end) - offset, first)
+    }
+
+    /// How far from the page of `at` the next page is that can differ.
+    fn stride(&self, at: u64) -> u64 {
+        let directory = usize::try_from(at / (PAGE * DIRECTORY) as u64).unwrap_or(usize::MAX);
+        let untouched = self.directories.get(directory).is_none_or(|directory| directory.get().is_none());
+        let page = at % (PAGE * DIRECTORY) as u64 / PAGE as u64;
+        if untouched { (DIRECTORY as u64 - page) * PAGE as u64 } else { PAGE as u64 }
+    }
+}
+
+/// Goes through the pieces of a list in step with the parts of a request.
+struct Source<'a> {
+    pieces: std::slice::Iter<'a, buf::SharedBuf>,
+    rest: &'a [u8],
+}
+
+impl<'a> Source<'a> {
+    fn new(data: &'a BufList) -> Self {
+        Self { pieces: data.pieces().iter(), rest: &[] }
+    }
+
+    /// At most `most` of the next bytes; none at the end.
+    fn next(&mut self, most: usize) -> &'a [u8] {
+        if self.rest.is_empty() {
+            self.rest = self.pieces.next().map_or(&[], |piece| piece);
+        }
+        let (now, later) = self.rest.split_at(most.min(self.rest.len()));
+        self.rest = later;
+        now
+    }
+
+    fn copy_to(&mut self, mut target: &mut [u8]) {
+        while !target.is_empty() {
+            let bytes = self.next(target.len());
+            if bytes.is_empty() {
+                return;
+            }
+            let (now, later) = target.split_at_mut(bytes.len());
+            now.copy_from_slice(bytes);
+            target = later;
+        }
+    }
+
+    fn compare(&mut self, page: Option<&[u8]>, part: Part) -> Result<(), VolumeErrorKind> {
+        let mut done = 0;
+        while done < part.len {
+            let bytes = self.next(part.len - done);
+            if bytes.is_empty() {
+                break;
+            }
+            let from = part.start + done;
+            let differs = match page {
+                Some(page) => difference(&page[from..from + bytes.len()], bytes),
+                None => bytes.iter().position(|byte| *byte != 0),
+            };
+            if let Some(at) = differs {
+                return Err(VolumeErrorKind::Miscompare { offset: (part.done + done + at) as u64 });
+            }
+            done += bytes.len();
+        }
+        Ok(())
+    }
+}
+
+/// The first byte in which two pieces of the same length differ.
+fn difference(one: &[u8], two: &[u8]) -> Option<usize> {
+    if one == two {
+        return None;
+    }
+    one.iter().zip(two).position(|(one, two)| one != two)
+}
