@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "conformance"))
 from harness import Linerate, linerate_binary, temporary_folder  # noqa: E402
 

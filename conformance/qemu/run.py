@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+sys.dont_write_bytecode = True
 sys.path.insert(0, str(HERE.parent))
 from harness import Account, Linerate, Tgt, linerate_binary, temporary_folder  # noqa: E402
 

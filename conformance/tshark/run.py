@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+sys.dont_write_bytecode = True
 sys.path.insert(0, str(HERE.parent))
 from harness import Account, Linerate, Tgt, linerate_binary, temporary_folder  # noqa: E402
 from recorder import Recorder  # noqa: E402
