@@ -2,11 +2,17 @@
 //!
 //! A registrant is a SCSI I_T nexus or an NVMe host; keys, types and the generation are neutral. `scsi` and
 //! `nvme` map their commands to [`Command`] and their statuses from [`Refused`]; the engine owns the
-//! state ([`Reservations`](self)) on one core, and gives every connection the [`View`] that results from each change.
+//! state ([`Reservations`]) on one core, and gives every connection the [`View`] that results from each change.
 //! SPC-4 §5.13 and NVMe Base §8.1.22 describe the same model in two languages.
+
+mod limits;
+mod state;
 
 use std::fmt;
 use std::sync::Arc;
+
+pub use limits::MAX_REGISTRATIONS;
+pub use state::{Change, Reservations};
 
 /// Who holds a key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -44,6 +50,18 @@ pub enum ReservationType {
     WriteExclusiveAll,
     /// Only registrants read and write, and all of them hold it.
     ExclusiveAccessAll,
+}
+
+impl ReservationType {
+    /// True when every registrant holds the reservation.
+    pub const fn is_all(self) -> bool {
+        matches!(self, Self::WriteExclusiveAll | Self::ExclusiveAccessAll)
+    }
+
+    /// True when registrants have rights that others lack, so that they are told when it ends.
+    pub const fn favours_registrants(self) -> bool {
+        !matches!(self, Self::WriteExclusive | Self::ExclusiveAccess)
+    }
 }
 
 /// What a registrant asks for.
