@@ -42,6 +42,7 @@ BUILD = Step("build", "cargo build --release --quiet -p cli", 1500)
 SUITES = {
     "unit": Suite((
         Step("check", "cargo xtask check", 1500),
+        Step("judges", "conformance/selftest.py", 60),
         Step("tests", "cargo test --workspace --no-fail-fast --quiet", 2400),
     )),
     "conformance": Suite((

@@ -9,6 +9,8 @@ import threading
 import time
 
 RAW_IP = 101
+# The address that clients are recorded with, so that they are told from the server.
+CLIENT = "127.0.0.2"
 # Bytes in one recorded segment: an IPv4 packet's length has 16 bits.
 SEGMENT = 60_000
 SYN, ACK_PUSH, FIN_ACK, SYN_ACK = 0x02, 0x18, 0x11, 0x12
@@ -42,8 +44,7 @@ class Stream:
 
     def __init__(self, capture, client, server, port):
         self.capture, self.sockets = capture, (client, server)
-        # Client and server are told apart by address; the client's real port keeps streams apart.
-        self.ends = (("127.0.0.2", client.getpeername()[1]), ("127.0.0.1", port))
+        self.ends = ((CLIENT, client.getpeername()[1]), ("127.0.0.1", port))
         self.sequence = [1, 1]
         with capture.lock:
             capture.packet(*self.ends, (0, 0), SYN)

@@ -10,15 +10,18 @@ contain, so that a capture of nothing cannot pass.
 """
 import argparse
 import shutil
+import socket
+import struct
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(HERE.parent))
 from harness import Account, Linerate, Tgt, linerate_binary, temporary_folder  # noqa: E402
-from recorder import Recorder  # noqa: E402
+from recorder import CLIENT, Recorder  # noqa: E402
 
 SIZE = 64 << 20
 # Seconds for one command.
@@ -29,6 +32,8 @@ ISCSI = {"0x03": "Login Request", "0x23": "Login Response", "0x01": "SCSI Comman
 ISCSI_WRITES = {"0x31": "Ready To Transfer", "0x05": "SCSI Data-Out"}
 NVME = {"0": "ICReq", "1": "ICResp", "4": "CapsuleCmd", "5": "CapsuleResp", "7": "C2HData"}
 NVME_WRITES = {"9": "R2T", "6": "H2CData"}
+# Bytes of the headers in a capture file, and where in an IPv4 header the source stands.
+PCAP_HEADER, PACKET_HEADER, TCP_IP, IP_SOURCE = 24, 16, 40, 12
 # Tests of libiscsi's suite whose PDUs are all well formed, and which between them use most commands.
 SCSI_TESTS = ("Inquiry", "ModeSense6", "Read10.Simple", "Read16.Simple", "ReadCapacity16", "Write10.Simple", "Write16.Simple", "Unmap.Simple",
               "WriteSame10.Simple", "CompareAndWrite.Simple", "ReportSupportedOpcodes", "ProutReserve.Simple", "PrinReportCapabilities",
@@ -60,7 +65,10 @@ class Decoder:
         """What is malformed, an error, or decoded as nothing."""
         fields = ("frame.number", "_ws.col.Info", "_ws.expert.message")
         error = self.lines("_ws.malformed || _ws.expert.severity == error", *fields)
-        unknown = self.lines(f"tcp.len > 0 && !({self.protocol}) && !tcp.segment_data && !tcp.reassembled_in", *fields)
+        unknown = f"tcp.len > 0 && !({self.protocol}) && !tcp.segment_data && !tcp.reassembled_in"
+        if self.protocol == "nvme-tcp":
+            unknown += " || nvme-tcp.unknown_data"
+        unknown = self.lines(unknown, *fields)
         cut = self.cut_short() if self.protocol == "iscsi" else set()
         error = [line for line in error if line.split("\t")[0] not in cut]
         return [f"error: {line[:200]}" for line in error] + [f"not decoded: {line[:200]}" for line in unknown]
@@ -113,38 +121,71 @@ def own_clients(portal, url, folder, digests):
     command(linerate_binary(), "discover", f"{scheme}://{portal}")
 
 
-def capture(account, name, server_address, protocol, traffic, check):
-    """One test: traffic through a recorder, then the dissector's verdict."""
-    with account.test(name), temporary_folder() as folder:
+@dataclass(frozen=True)
+class Wire:
+    """What is listened to: a protocol on a server's address, and the PDUs that must be seen."""
+
+    protocol: str
+    address: str
+    opcode: str
+    demanded: dict
+
+
+def garble(path):
+    """Plants a PDU of no known kind: the first byte of the client's second segment, where a PDU begins, becomes one that no PDU has."""
+    content = bytearray(path.read_bytes())
+    at, places = PCAP_HEADER, []
+    while at < len(content):
+        length = struct.unpack_from("<I", content, at + 8)[0]
+        source = content[at + PACKET_HEADER + IP_SOURCE : at + PACKET_HEADER + IP_SOURCE + 4]
+        if bytes(source) == socket.inet_aton(CLIENT) and length > TCP_IP:
+            places.append(at + PACKET_HEADER + TCP_IP)
+        at += PACKET_HEADER + length
+    content[places[1]] = 0x3B
+    path.write_bytes(content)
+
+
+def capture(account, name, wire, traffic):
+    """Traffic through a recorder, the dissector's verdict, and whether the dissector can say no."""
+    with temporary_folder() as folder:
         path = Path(folder) / "capture.pcap"
-        with Recorder(path, server_address) as recorder:
-            traffic(recorder.address, Path(folder))
-        if capture.keep:
-            shutil.copy(path, Path(capture.keep) / f"{name.replace(' ', '-').replace(',', '')}.pcap")
-        Decoder(path, server_address.rsplit(":", 1)[1], protocol).check(*check)
+        decoder = Decoder(path, wire.address.rsplit(":", 1)[1], wire.protocol)
+        with account.test(name):
+            with Recorder(path, wire.address) as recorder:
+                traffic(recorder.address, Path(folder))
+            if capture.keep:
+                shutil.copy(path, Path(capture.keep) / f"{name.replace(' ', '-').replace(',', '')}.pcap")
+            decoder.check(wire.opcode, wire.demanded)
+        with account.test(f"{name}: a planted PDU of no known kind is noticed"):
+            garble(path)
+            if not decoder.complaints():
+                raise RuntimeError("no complaint")
+
+
+def address_of(url):
+    """The address and port in a volume's URL."""
+    return url.split("://")[1].split("/")[0]
 
 
 def iscsi_captures(account, server):
     """libiscsi and QEMU with and without header digests."""
-    address = server.iscsi("disk").removeprefix("iscsi://").split("/")[0]
-    opcodes = ("iscsi.opcode", ISCSI)
-    capture(account, "libiscsi", address, "iscsi", lambda portal, _: libiscsi(portal, server), opcodes)
-    writes = {number: word for number, word in (ISCSI | ISCSI_WRITES).items() if not word.startswith("Text")}
+    url = server.iscsi("disk")
+    all_kinds = ISCSI | ISCSI_WRITES
+    capture(account, "libiscsi", Wire("iscsi", address_of(url), "iscsi.opcode", ISCSI), lambda portal, _: libiscsi(portal, server))
+    wire = Wire("iscsi", address_of(url), "iscsi.opcode", {number: word for number, word in all_kinds.items() if not word.startswith("Text")})
     for digest in ("none", "crc32c"):
-        capture(account, f"qemu, header digest {digest}", address, "iscsi",
-                lambda portal, _: qemu_io(portal, server.iscsi("disk"), digest), ("iscsi.opcode", writes))
+        capture(account, f"qemu, header digest {digest}", wire, lambda portal, _: qemu_io(portal, url, digest))
 
 
 def own_captures(account, server):
     """Linerate's own clients, with and without digests."""
-    for protocol, url, digests, check in (
-        ("iscsi", server.iscsi("disk"), "?header_digest=crc32c&data_digest=crc32c", ("iscsi.opcode", ISCSI)),
-        ("nvme-tcp", server.nvme("disk"), "?header_digest=1&data_digest=1", ("nvme-tcp.type", NVME | NVME_WRITES)),
+    for wire, url, digests in (
+        (Wire("iscsi", address_of(server.iscsi("disk")), "iscsi.opcode", ISCSI), server.iscsi("disk"), "?header_digest=crc32c&data_digest=crc32c"),
+        (Wire("nvme-tcp", address_of(server.nvme("disk")), "nvme-tcp.type", NVME | NVME_WRITES), server.nvme("disk"), "?header_digest=1&data_digest=1"),
     ):
-        address = url.split("://")[1].split("/")[0]
         for words, options in (("plain", ""), ("digests", digests)):
-            capture(account, f"own client, {protocol}, {words}", address, protocol,
-                    lambda portal, folder: own_clients(portal, url, folder, options), check)
+            capture(account, f"own client, {wire.protocol}, {words}", wire,
+                    lambda portal, folder: own_clients(portal, url, folder, options))
 
 
 def main():

@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""Tests of the judges: each must be able to say no. Run by the suite `unit`; needs neither server nor network."""
+import importlib.util
+import io
+import sys
+import tempfile
+import unittest
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "scripts")]
+import suites  # noqa: E402
+from harness import Account  # noqa: E402
+
+
+def load(path):
+    """A runner as a module."""
+    spec = importlib.util.spec_from_file_location(path.parent.name, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+LIBISCSI = load(HERE / "libiscsi" / "run.py")
+
+
+def quietly(function, *arguments):
+    """Calls without the printing."""
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        return function(*arguments)
+
+
+class Expectations(unittest.TestCase):
+    """libiscsi/expected.txt as a ratchet."""
+
+    def judged(self, result, expected):
+        """What one test comes to."""
+        account = Account("x")
+        quietly(LIBISCSI.judge, account, "A.B", (result, ""), expected)
+        return next(kind for kind, count in account.counts.items() if count)
+
+    def test_a_result_is_judged_by_what_is_expected(self):
+        """Only what is expected is no failure."""
+        known = ("failed", "not-yet: some reason")
+        self.assertEqual(self.judged("passed", None), "passed")
+        self.assertEqual(self.judged("failed", known), "skipped")
+        self.assertEqual(self.judged("failed", None), "failed")
+        self.assertEqual(self.judged("skipped", None), "failed")
+        self.assertEqual(self.judged("skipped", known), "failed")
+
+    def test_a_new_pass_must_be_recorded(self):
+        """The list only gets shorter."""
+        self.assertEqual(self.judged("passed", ("failed", "not-yet: some reason")), "failed")
+
+    def test_a_line_needs_a_known_kind_and_a_reason(self):
+        """A bare excuse ends the run."""
+        for line in ("failed A.B", "failed A.B not-yet:", "failed A.B whim: because of it", "broken A.B not-yet: some reason"):
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / "expected.txt"
+                path.write_text(line)
+                self.assertRaises(SystemExit, LIBISCSI.read_expected, path)
+
+    def test_the_list_itself_reads(self):
+        """Whatever stands in it now is well formed."""
+        LIBISCSI.read_expected(HERE / "libiscsi" / "expected.txt")
+
+
+class Sums(unittest.TestCase):
+    """Accounts and the sum of suites."""
+
+    def test_a_run_without_a_pass_fails(self):
+        """Nothing run is nothing proved."""
+        account = Account("x")
+        self.assertEqual(quietly(account.close), 1)
+
+    def test_an_exception_is_a_failure(self):
+        """And the other tests still run."""
+        account = Account("x")
+
+        def run():
+            with account.test("breaks"):
+                raise ValueError("why")
+            with account.test("works"):
+                pass
+            return account.close()
+
+        self.assertEqual(quietly(run), 1)
+        self.assertEqual(account.counts, {"passed": 1, "failed": 1, "skipped": 0})
+
+    def test_results_are_read_from_closing_lines(self):
+        """cargo's, ours, and none at all."""
+        cargo = "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out\n"
+        self.assertEqual(suites.count(cargo * 2, 0), (6, 0, 2))
+        self.assertEqual(suites.count("qemu: 5 passed, 1 failed, 2 skipped\n", 1), (5, 1, 2))
+        self.assertEqual(suites.count("7 passed, 0 failed (81 s)\n", 0), (7, 0, 0))
+        self.assertEqual(suites.count("", 0), (1, 0, 0))
+
+    def test_a_status_is_never_hidden_by_good_lines(self):
+        """A crash after the sum is a failure."""
+        self.assertEqual(suites.count("qemu: 5 passed, 0 failed, 0 skipped\n", 1), (5, 1, 0))
+        self.assertEqual(suites.count("", 101), (0, 1, 0))
+
+
+if __name__ == "__main__":
+    unittest.main()
