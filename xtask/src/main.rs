@@ -3,6 +3,7 @@
 //! They live in a crate of the workspace so that a fresh clone needs nothing but cargo. The commands are few; each is one module here.
 
 mod check;
+mod limits;
 mod tidy;
 mod workspace;
 
@@ -16,6 +17,7 @@ usage: cargo xtask COMMAND
 
   check   fmt, clippy, tidy and deny: all that must hold before a commit
   tidy    the rules that no compiler knows: layers, purity, unsafe, headers, lengths, …
+  limits  writes docs/limits.md from every crate's limits.rs
   deny    licences, bans and sources of the dependencies (cargo-deny)
   rules   the rules of tidy, one line each";
 
@@ -33,6 +35,7 @@ fn run(command: Option<&str>) -> Result<()> {
     match command {
         Some("check") => check::all(),
         Some("tidy") => tidy::run(),
+        Some("limits") => limits::write(),
         Some("deny") => check::deny(),
         Some("rules") => {
             tidy::list();

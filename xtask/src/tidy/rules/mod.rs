@@ -7,11 +7,13 @@ mod ignored;
 mod layers;
 mod leftovers;
 mod length;
+mod limits;
 mod links;
 mod machine;
 mod manifests;
 mod protocol_names;
 mod purity;
+mod references;
 mod tokio;
 mod unsafety;
 
@@ -33,6 +35,8 @@ pub(super) const ALL: &[Rule] = &[
     ignored::RULE,
     machine::RULE,
     links::RULE,
+    references::RULE,
+    limits::RULE,
 ];
 
 /// Workspaces to plant breaches in.
