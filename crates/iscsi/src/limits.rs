@@ -1,0 +1,95 @@
+//! Every number of this crate, with its unit, its reason and the section it comes from.
+
+use core::time::Duration;
+
+/// Bytes of a basic header segment (RFC 7143 §11.2.1).
+pub const BHS: usize = 48;
+/// Bytes of a digest (RFC 7143 §13.1).
+pub const DIGEST: usize = 4;
+/// The most bytes of additional header segments that TotalAHSLength, counted in words, can announce (RFC 7143 §11.2.1.5).
+pub const MOST_AHS: usize = 255 * 4;
+/// The longest CDB, with the extended-CDB segment: 16 bytes in the header and 244 more (SPC-4 §4.2.3).
+pub const LONGEST_CDB: usize = 260;
+/// Data segments up to this many bytes are taken whole from staging, and copied where they belong: below about this size a
+/// copy is cheaper than a receive of its own. It is also the default MaxRecvDataSegmentLength (RFC 7143 §13.12), so that
+/// every login and text PDU is staged.
+pub const STAGED: usize = 8192;
+/// What must fit into staging at once: the largest header, a staged data segment with its padding, and both digests.
+pub const STAGING: usize = BHS + MOST_AHS + DIGEST + STAGED + 3 + DIGEST;
+
+/// MaxRecvDataSegmentLength until it is declared, in bytes (RFC 7143 §13.12).
+pub const DEFAULT_SEGMENT: u32 = 8192;
+/// The smallest value of the length keys, in bytes (RFC 7143 §13.12 to §13.14).
+pub const LEAST_LENGTH: u32 = 512;
+/// The largest value of the length keys, in bytes: 2^24 − 1 (RFC 7143 §13.12 to §13.14).
+pub const MOST_LENGTH: u32 = (1 << 24) - 1;
+/// What this side receives in one data segment, in bytes: large enough that per-PDU costs vanish (docs/data-path.md rule 9).
+pub const SEGMENT: u32 = 262_144;
+/// Unsolicited data per command, in bytes: saves the R2T's round trip for writes up to this size.
+pub const FIRST_BURST: u32 = 262_144;
+/// Data per R2T or Data-In sequence, in bytes.
+pub const MAX_BURST: u32 = 1 << 20;
+/// R2Ts that may be open for one task.
+pub const OUTSTANDING_R2T: u16 = 4;
+/// The most of MaxOutstandingR2T that the target's task keeps track of, whatever is configured.
+pub const MOST_R2T: u16 = 8;
+/// DefaultTime2Wait and DefaultTime2Retain, in seconds (RFC 7143 §13.15, §13.16). Nothing is retained at
+/// ErrorRecoveryLevel 0, so an initiator may come back at once.
+pub const TIME2WAIT: u16 = 0;
+/// See [`TIME2WAIT`].
+pub const TIME2RETAIN: u16 = 0;
+
+/// The longest key name in bytes (RFC 7143 §6.1).
+pub const LONGEST_KEY: usize = 63;
+/// The longest value in bytes, unless a key says otherwise (RFC 7143 §6.1).
+pub const LONGEST_VALUE: usize = 255;
+/// The longest large binary value in bytes, encoded: 1024 bytes and their prefix in hexadecimal (RFC 7143 §12.1.3).
+pub const LONGEST_BINARY: usize = 2 + 2 * 1024;
+/// The most keys in one login or text exchange: three times as many as the standard defines.
+pub const MOST_KEYS: usize = 96;
+/// The most text in one login or text exchange over all its PDUs, in bytes: eight full PDUs, as RFC 7143 §6.2 obliges a
+/// target to take 64 KiB at most.
+pub const MOST_TEXT: usize = 65_536;
+/// The most login requests before the login must be over: a mutual CHAP login takes five.
+pub const MOST_LOGIN_PDUS: u32 = 64;
+/// How long a login may take.
+pub const LOGIN_TIME: Duration = Duration::from_secs(15);
+/// The challenge that this side sends, in bytes; RFC 1994 asks for enough randomness never to repeat.
+pub const CHALLENGE: usize = 32;
+/// The longest challenge that is accepted, in bytes (RFC 7143 §12.1.3).
+pub const LONGEST_CHALLENGE: usize = 1024;
+/// Below this many bytes a CHAP secret is called weak (RFC 7143 §9.2.1: 96 bits).
+pub const WEAK_SECRET: usize = 12;
+
+/// Commands that one session may have outstanding: the width of the CmdSN window. Linux' default asks for 128.
+pub const QUEUE_DEPTH: u16 = 128;
+/// Immediate commands that may be outstanding beyond the window (RFC 7143 §4.2.2.1 leaves it to the target).
+pub const IMMEDIATE_DEPTH: u16 = 16;
+/// Task management functions that may wait for tasks to end.
+pub const MANAGEMENT_DEPTH: usize = 16;
+/// PDUs that may wait to be sent before no more bytes are received: every open task's answer, and pings.
+pub const OUTBOUND: usize = 512;
+/// Commands that an initiator takes before it answers that its queue is full.
+pub const INITIATOR_DEPTH: u16 = 256;
+
+/// Silence of the peer after which a ping (NOP-In or NOP-Out) is sent.
+pub const IDLE_TIME: Duration = Duration::from_secs(30);
+/// Silence after such a ping after which the connection is given up.
+pub const PING_TIME: Duration = Duration::from_secs(15);
+/// How long an initiator waits for a command before it aborts the task.
+pub const COMMAND_TIME: Duration = Duration::from_secs(30);
+/// How long an initiator waits for the answer to the abort before it gives the connection up.
+pub const ABORT_TIME: Duration = Duration::from_secs(15);
+/// How long a new session waits until the one that it replaces has drained.
+pub const REINSTATEMENT_TIME: Duration = Duration::from_secs(10);
+/// How long the target waits for the logout that its last asynchronous message asked for, in seconds.
+pub const LOGOUT_TIME: Duration = Duration::from_secs(3);
+/// How long a logout or close may wait for requests to end before the answer goes out.
+pub const DRAIN_TIME: Duration = Duration::from_secs(5);
+
+/// Sessions that a process serves: far below the 65,535 handles that a TSIH can name.
+pub const SESSIONS: usize = 8192;
+/// Bytes of NOP-Out ping data that are echoed (RFC 7143 §11.19 allows less than was sent).
+pub const ECHO: usize = 8192;
+/// Unit attentions and BUSY answers in a row after which an initiator's command fails.
+pub const RETRIES: u8 = 16;

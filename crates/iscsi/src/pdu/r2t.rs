@@ -1,0 +1,91 @@
+//! Ready To Transfer (RFC 7143 §11.8).
+
+use wire::big_endian::U32;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::{FINAL, Opcode, U24, basic_header};
+
+/// The header of an R2T: the target asks for a piece of the write data.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct R2t {
+    opcode: u8,
+    flags: u8,
+    reserved2: [u8; 2],
+    total_ahs_length: u8,
+    data_segment_length: U24,
+    lun: [u8; 8],
+    initiator_task_tag: U32,
+    target_transfer_tag: U32,
+    stat_sn: U32,
+    exp_cmd_sn: U32,
+    max_cmd_sn: U32,
+    r2t_sn: U32,
+    buffer_offset: U32,
+    desired_data_transfer_length: U32,
+}
+
+basic_header!(R2t);
+
+impl R2t {
+    /// The `r2t_sn`-th R2T of a task (`tags`: initiator's and target's) asks for `length` bytes at `offset`.
+    pub fn new(lun: [u8; 8], tags: (u32, u32), r2t_sn: u32, (offset, length): (u32, u32)) -> Self {
+        Self {
+            opcode: Opcode::R2T.0,
+            flags: FINAL,
+            reserved2: [0; 2],
+            total_ahs_length: 0,
+            data_segment_length: U24::default(),
+            lun,
+            initiator_task_tag: U32::new(tags.0),
+            target_transfer_tag: U32::new(tags.1),
+            stat_sn: U32::ZERO,
+            exp_cmd_sn: U32::ZERO,
+            max_cmd_sn: U32::ZERO,
+            r2t_sn: U32::new(r2t_sn),
+            buffer_offset: U32::new(offset),
+            desired_data_transfer_length: U32::new(length),
+        }
+    }
+
+    /// The task.
+    pub fn task_tag(&self) -> u32 {
+        self.initiator_task_tag.get()
+    }
+
+    /// The target's mark, which the data must carry.
+    pub fn transfer_tag(&self) -> u32 {
+        self.target_transfer_tag.get()
+    }
+
+    /// Its number within the task.
+    pub fn r2t_sn(&self) -> u32 {
+        self.r2t_sn.get()
+    }
+
+    /// Where the piece begins.
+    pub fn buffer_offset(&self) -> u32 {
+        self.buffer_offset.get()
+    }
+
+    /// Bytes of the piece.
+    pub fn length(&self) -> u32 {
+        self.desired_data_transfer_length.get()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pdu::golden;
+
+    #[test]
+    fn golden_vector() {
+        let vector = golden::bytes(include_str!("r2t.hex"));
+        let lun = [0, 1, 0, 0, 0, 0, 0, 0];
+        assert_eq!(R2t::new(lun, (0x1234, 0x55), 3, (0x10000, 0x40000)).to_bytes(), vector);
+        let r2t = R2t::from_bytes(&vector);
+        assert_eq!((r2t.task_tag(), r2t.transfer_tag(), r2t.r2t_sn()), (0x1234, 0x55, 3));
+        assert_eq!((r2t.buffer_offset(), r2t.length()), (0x10000, 0x40000));
+    }
+}

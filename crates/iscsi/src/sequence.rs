@@ -1,0 +1,143 @@
+//! Sequence numbers: serial arithmetic (RFC 1982), the target's command window, the status numbers (RFC 7143 §4.2.2).
+
+/// True when `a` comes before `b` in serial arithmetic.
+pub fn before(a: u32, b: u32) -> bool {
+    let distance = b.wrapping_sub(a);
+    distance != 0 && distance < 1 << 31
+}
+
+/// What a target does with a numbered request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is the next one: deliver it.
+    Next,
+    /// It lies outside the window: ignore it without a word (RFC 7143 §4.2.2.1).
+    Outside,
+    /// It lies within the window, but an earlier one is missing.
+    Gap,
+}
+
+/// The target's side of CmdSN: which number is expected, and how far an initiator may run ahead.
+#[derive(Debug, Clone)]
+pub struct CommandWindow {
+    expected: u32,
+    most: u32,
+}
+
+impl CommandWindow {
+    /// A window of `depth` commands that begins with `first`.
+    pub fn new(first: u32, depth: u16) -> Self {
+        Self { expected: first, most: first.wrapping_add(u32::from(depth)).wrapping_sub(1) }
+    }
+
+    /// Judges a request's CmdSN without taking it.
+    pub fn judge(&self, cmd_sn: u32) -> Verdict {
+        if cmd_sn == self.expected && !before(self.most, cmd_sn) {
+            Verdict::Next
+        } else if before(cmd_sn, self.expected) || before(self.most, cmd_sn) {
+            Verdict::Outside
+        } else {
+            Verdict::Gap
+        }
+    }
+
+    /// Takes the expected request.
+    pub fn take(&mut self) {
+        self.expected = self.expected.wrapping_add(1);
+    }
+
+    /// A numbered request is done: the window moves on by one.
+    pub fn release(&mut self) {
+        self.most = self.most.wrapping_add(1);
+    }
+
+    /// ExpCmdSN.
+    pub fn expected(&self) -> u32 {
+        self.expected
+    }
+
+    /// MaxCmdSN.
+    pub fn most(&self) -> u32 {
+        self.most
+    }
+}
+
+/// The initiator's side of CmdSN: the next number, and what the target allows.
+#[derive(Debug, Clone)]
+pub struct CommandNumbers {
+    next: u32,
+    acknowledged: u32,
+    most: u32,
+}
+
+impl CommandNumbers {
+    /// Starts with `first`; only that one may be sent until the target says more.
+    pub fn new(first: u32) -> Self {
+        Self { next: first, acknowledged: first, most: first }
+    }
+
+    /// Takes a response's ExpCmdSN and MaxCmdSN; older ones than are known are ignored (RFC 7143 §4.2.2.1).
+    pub fn update(&mut self, exp_cmd_sn: u32, max_cmd_sn: u32) {
+        if before(max_cmd_sn, exp_cmd_sn.wrapping_sub(1)) {
+            return;
+        }
+        if before(self.most, max_cmd_sn) {
+            self.most = max_cmd_sn;
+        }
+        if before(self.acknowledged, exp_cmd_sn) {
+            self.acknowledged = exp_cmd_sn;
+        }
+    }
+
+    /// True when another numbered request may be sent.
+    pub fn open(&self) -> bool {
+        !before(self.most, self.next)
+    }
+
+    /// The number of the next request, which immediate ones carry too.
+    pub fn next(&self) -> u32 {
+        self.next
+    }
+
+    /// Takes the next number.
+    pub fn take(&mut self) -> u32 {
+        let number = self.next;
+        self.next = number.wrapping_add(1);
+        number
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_window_wraps() {
+        let mut window = CommandWindow::new(u32::MAX, 2);
+        assert_eq!([u32::MAX - 1, u32::MAX, 0, 1].map(|sn| window.judge(sn)), [
+            Verdict::Outside,
+            Verdict::Next,
+            Verdict::Gap,
+            Verdict::Outside
+        ]);
+        window.take();
+        window.take();
+        assert_eq!((window.expected(), window.most()), (1, 0));
+        assert_eq!(window.judge(1), Verdict::Outside, "the window is closed");
+        window.release();
+        assert_eq!(window.judge(1), Verdict::Next);
+    }
+
+    #[test]
+    fn the_initiator_stays_within_what_it_was_given() {
+        let mut numbers = CommandNumbers::new(5);
+        assert_eq!(numbers.take(), 5);
+        assert!(!numbers.open());
+        numbers.update(6, 7);
+        assert!(numbers.open());
+        numbers.update(6, 3);
+        assert_eq!((numbers.take(), numbers.take(), numbers.open()), (6, 7, false), "an old MaxCmdSN changes nothing");
+        numbers.update(9, 7);
+        assert!(!numbers.open(), "MaxCmdSN = ExpCmdSN - 2 is nonsense and ignored");
+    }
+}
