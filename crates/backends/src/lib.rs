@@ -1,1 +1,14 @@
-//! Volumes on files and block devices
+//! Volumes on files and block devices, and the one place where a URL of a local volume becomes a volume.
+//!
+//! Everything is done through `host`'s traits, so the same code runs on the reactor's real files and on the
+//! simulator's crash disks.
+//!
+//! Architecture invariant: no protocol name, no system call, no socket.
+#![forbid(unsafe_code)]
+
+mod errno;
+mod file;
+mod open;
+
+pub use file::FileVolume;
+pub use open::{apply_filters, open};

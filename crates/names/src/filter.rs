@@ -114,7 +114,6 @@ pub struct Limit {
 
 /// One filter.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum Filter {
     /// `delay=`
     Delay(Delay),

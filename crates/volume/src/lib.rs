@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod error;
+pub mod filter;
 mod geometry;
 mod null;
 mod ram;

@@ -1,6 +1,6 @@
 //! Completions of a volume that answers at once: kept in the queue until the next poll.
 
-use crate::{Completion, Tag, VolumeErrorKind};
+use crate::Completion;
 
 /// Completions that wait for a poll, at most as many as the queue is deep.
 #[derive(Debug)]
@@ -22,10 +22,6 @@ impl Ready {
 
     pub(crate) fn push(&mut self, completion: Completion) {
         self.list.push(completion);
-    }
-
-    pub(crate) fn fail(&mut self, tag: Tag, kind: VolumeErrorKind) {
-        self.list.push(Completion { tag, result: Err(kind) });
     }
 
     /// Hands everything on.

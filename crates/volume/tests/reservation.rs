@@ -1,4 +1,5 @@
 //! Persistent reservations: the table of transitions, the special cases of the standards, and what always holds.
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::fmt::Write as _;
 use std::sync::Arc;

@@ -1,0 +1,104 @@
+//! A volume on a file or a block device.
+
+mod gate;
+mod limits;
+mod queue;
+mod stage;
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use host::{BlockFile, BlockInfo, BlockKind, OpenMode};
+use volume::{CoreId, Features, Geometry, Limits, OpenError, Volume, VolumeQueue};
+
+use gate::{Gate, Pass};
+use queue::FileQueue;
+
+/// A file or device, in blocks.
+#[derive(Debug)]
+pub struct FileVolume {
+    file: Arc<dyn BlockFile>,
+    shape: Shape,
+    gate: Arc<Gate>,
+}
+
+/// What every queue of a file volume knows.
+#[derive(Debug, Clone, Copy)]
+struct Shape {
+    info: BlockInfo,
+    geometry: Geometry,
+    limits: Limits,
+    features: Features,
+}
+
+impl FileVolume {
+    /// The volume on an opened file, in blocks of `block` bytes (or, if not given, 512 on a file and the device's own
+    /// on a device).
+    pub fn new(file: Arc<dyn BlockFile>, mode: OpenMode, block: Option<u32>) -> Result<Self, OpenError> {
+        let info = file.info();
+        let geometry = geometry(&info, block)?;
+        let limits = Limits {
+            depth: limits::DEPTH,
+            // Odd memory is copied, so that callers need not care; the extents are blocks, which are aligned.
+            memory_alignment: 1,
+            discard_granularity: (info.physical_block / geometry.block_size).max(1),
+            ..Limits::default()
+        };
+        let shape = Shape { info, geometry, limits, features: features(&info, mode) };
+        Ok(Self { file, shape, gate: Arc::new(Gate::default()) })
+    }
+}
+
+fn geometry(info: &BlockInfo, block: Option<u32>) -> Result<Geometry, OpenError> {
+    let own = match info.kind {
+        BlockKind::File => 512,
+        BlockKind::Device => info.logical_block,
+    };
+    let block = block.unwrap_or(own);
+    let least = match info.kind {
+        BlockKind::File => info.alignment,
+        BlockKind::Device => info.alignment.max(info.logical_block),
+    };
+    if least == 0 || !block.is_multiple_of(least) {
+        return Err(OpenError::new(format!(
+            "blocks of {block} bytes do not fit: reads and writes there must be aligned to {least} bytes; \
+             give block=4096, or direct=0"
+        )));
+    }
+    let mut geometry = Geometry::of(info.size, block)?;
+    if info.physical_block.is_multiple_of(block) {
+        geometry.physical_block_size = info.physical_block.max(block);
+    }
+    Ok(geometry)
+}
+
+fn features(info: &BlockInfo, mode: OpenMode) -> Features {
+    let mut features = Features::VOLATILE_CACHE | Features::COMPARE;
+    features.set(Features::DISCARD, info.can_discard);
+    features.set(Features::WRITE_ZEROES, info.can_zero || info.can_discard);
+    features.set(Features::ALLOCATION, info.kind == BlockKind::File);
+    features.set(Features::READ_ONLY, mode == OpenMode::ReadOnly);
+    features
+}
+
+impl Volume for FileVolume {
+    fn geometry(&self) -> Geometry {
+        self.shape.geometry
+    }
+
+    fn limits(&self) -> Limits {
+        self.shape.limits
+    }
+
+    fn features(&self) -> Features {
+        self.shape.features
+    }
+
+    fn open_queue(&self, _core: CoreId, waker: Waker) -> Result<Box<dyn VolumeQueue>, OpenError> {
+        let blocks = self.file.open_queue(waker.clone());
+        let blocks = blocks.map_err(|error| {
+            OpenError::new(format!("the file's queue cannot be opened: {error}; try again"))
+        })?;
+        Ok(Box::new(FileQueue::new(self.shape, blocks, Pass::new(&self.gate, waker))))
+    }
+}

@@ -1,0 +1,436 @@
+//! One core's data side of a file volume.
+//!
+//! A request is held until it may begin (the gate is open, scratch memory is there), then turned into one operation
+//! after another. Nothing is allocated per request once the queue's lists have grown to their depth.
+
+use std::collections::VecDeque;
+
+use buf::{Buf, BufList, Pool, SharedBuf};
+use host::{BlockDone, BlockOperation, BlockQueue, BlockRequest};
+use protocol::Instant;
+use volume::{
+    Allocation, Completion, Durability, Extent, Operation, Outcome, QueueFull, Request, Tag, VolumeErrorKind,
+    VolumeQueue, shape,
+};
+
+use super::Shape;
+use super::gate::Pass;
+use super::limits::{SCRATCH, ZERO_CHUNK};
+use super::stage::{Active, Stage};
+use crate::errno::{NOT_SUPPORTED, kind_of};
+
+type Answer = Result<Outcome, VolumeErrorKind>;
+
+/// Fields are dropped in order: the file's queue ends before this one leaves the gate.
+pub(super) struct FileQueue {
+    blocks: Box<dyn BlockQueue>,
+    pass: Pass,
+    shape: Shape,
+    /// Requests that may not begin yet, in order.
+    held: VecDeque<Request>,
+    /// A compare-and-write that has closed the gate and waits for quiet.
+    alone: Option<Request>,
+    /// Requests under way, by the mark of their operation.
+    active: Vec<Option<Active>>,
+    free: Vec<usize>,
+    /// Operations that the file had no room for.
+    backlog: VecDeque<BlockRequest>,
+    ended: Vec<BlockDone>,
+    ready: Vec<Completion>,
+    scratch: Option<Pool>,
+    zeros: Option<SharedBuf>,
+}
+
+impl FileQueue {
+    pub(super) fn new(shape: Shape, blocks: Box<dyn BlockQueue>, pass: Pass) -> Self {
+        Self {
+            blocks,
+            pass,
+            shape,
+            held: VecDeque::new(),
+            alone: None,
+            active: Vec::new(),
+            free: Vec::new(),
+            backlog: VecDeque::new(),
+            ended: Vec::new(),
+            ready: Vec::new(),
+            scratch: None,
+            zeros: None,
+        }
+    }
+
+    fn occupied(&self) -> usize {
+        let under_way = self.active.len() - self.free.len();
+        self.held.len() + under_way + usize::from(self.alone.is_some()) + self.ready.len()
+    }
+
+    /// What can be answered without the file: what is wrong, what is empty, and what changes nothing.
+    fn answer_now(&self, operation: &mut Operation) -> Option<Answer> {
+        let Shape { info, geometry, limits, features } = &self.shape;
+        if let Err(kind) = shape::check(operation, *geometry, limits, *features) {
+            return Some(Err(kind));
+        }
+        let extent = operation.extent()?;
+        if let Operation::QueryAllocation { .. } = operation
+            && (extent.blocks == 0 || info.kind == host::BlockKind::Device)
+        {
+            let mapped = info.kind == host::BlockKind::Device;
+            return Some(Ok(Outcome::Allocation(Allocation { extent, mapped })));
+        }
+        if let Operation::Read { into, .. } = operation
+            && extent.blocks == 0
+        {
+            let empty = std::mem::replace(into, Buf::zeroed(0));
+            return Some(Ok(Outcome::Data(empty.freeze())));
+        }
+        let idle = matches!(operation, Operation::Discard { .. }) && !info.can_discard;
+        (extent.blocks == 0 || idle).then_some(Ok(Outcome::Done))
+    }
+
+    fn finish(&mut self, tag: Tag, result: Answer) {
+        self.ready.push(Completion { tag, result });
+    }
+
+    fn offset(&self, extent: Extent) -> u64 {
+        extent.start * u64::from(self.shape.geometry.block_size)
+    }
+
+    fn bytes(&self, extent: Extent) -> u64 {
+        extent.blocks * u64::from(self.shape.geometry.block_size)
+    }
+
+    /// Lets held requests begin, in order, as far as they may. True if one did.
+    fn admit(&mut self) -> bool {
+        let mut progress = false;
+        while let Some(request) = self.held.pop_front() {
+            let compares_first = matches!(request.operation, Operation::CompareAndWrite { .. });
+            let refused = if compares_first {
+                if self.alone.is_none() && self.pass.close() {
+                    self.alone = Some(request);
+                    return true;
+                }
+                Some(request)
+            } else if self.pass.enter() {
+                let refused = self.begin(request).err();
+                if refused.is_some() {
+                    self.pass.leave();
+                }
+                refused
+            } else {
+                Some(request)
+            };
+            if let Some(request) = refused {
+                self.held.push_front(request);
+                return progress;
+            }
+            progress = true;
+        }
+        progress
+    }
+
+    /// Begins the compare-and-write that has closed the gate, once everything else has ended. True if it did.
+    fn begin_alone(&mut self) -> bool {
+        if self.alone.is_none() || !self.pass.is_quiet() {
+            return false;
+        }
+        let Some(request) = self.alone.take() else { return false };
+        match self.begin(request) {
+            Ok(()) => true,
+            Err(request) => {
+                self.alone = Some(request);
+                false
+            }
+        }
+    }
+
+    /// Starts a request's first operation, or gives it back while there is no scratch memory.
+    fn begin(&mut self, request: Request) -> Result<(), Request> {
+        let spare = match self.scratch_needed(&request.operation) {
+            None => None,
+            Some(len) => match self.take_scratch(len) {
+                None => return Err(request),
+                spare => spare,
+            },
+        };
+        let Request { tag, operation } = request;
+        let Some(extent) = operation.extent() else {
+            self.start(Active { tag, extent: Extent::new(0, 0), stage: Stage::Only }, BlockOperation::Flush);
+            return Ok(());
+        };
+        let offset = self.offset(extent);
+        let (stage, operation) = match (operation, spare) {
+            (Operation::WriteZeroes { durability, may_unmap, .. }, _) => {
+                let durable = durability == Durability::Durable;
+                self.begin_zeroes(Active { tag, extent, stage: Stage::Zero { durable } }, may_unmap);
+                return Ok(());
+            }
+            (operation, spare) => first_step(operation, spare, (offset, self.bytes(extent))),
+        };
+        self.start(Active { tag, extent, stage }, operation);
+        Ok(())
+    }
+
+    /// Bytes of aligned memory that a request needs besides its own.
+    fn scratch_needed(&self, operation: &Operation) -> Option<usize> {
+        let aligned = |bytes: &[u8]| {
+            let alignment = self.shape.info.alignment as usize;
+            bytes.as_ptr().addr().is_multiple_of(alignment) && bytes.len().is_multiple_of(alignment)
+        };
+        let needed = match operation {
+            Operation::Read { into, .. } => !aligned(into),
+            Operation::Write { data, .. } => !data.pieces().iter().all(|piece| aligned(piece)),
+            Operation::Compare { .. } | Operation::CompareAndWrite { .. } | Operation::Verify { .. } => true,
+            _ => false,
+        };
+        let bytes = operation.extent().map_or(0, |extent| self.bytes(extent));
+        needed.then(|| usize::try_from(bytes).unwrap_or(usize::MAX))
+    }
+
+    /// Aligned memory. The pool is made at the first need, on the thread that the queue belongs to.
+    fn take_scratch(&mut self, len: usize) -> Option<Buf> {
+        self.scratch.get_or_insert_with(|| Pool::new(SCRATCH)).take(len)
+    }
+
+    fn start(&mut self, active: Active, operation: BlockOperation) {
+        let mark = self.free.pop().unwrap_or(self.active.len());
+        match self.active.get_mut(mark) {
+            Some(slot) => *slot = Some(active),
+            None => self.active.push(Some(active)),
+        }
+        self.backlog.push_back(BlockRequest { tag: mark as u64, operation });
+        self.push_backlog();
+    }
+
+    fn push_backlog(&mut self) {
+        while let Some(request) = self.backlog.pop_front() {
+            if let Err(refused) = self.blocks.submit(request) {
+                self.backlog.push_front(refused);
+                return;
+            }
+        }
+    }
+
+    fn begin_zeroes(&mut self, active: Active, may_unmap: bool) {
+        let (offset, len) = (self.offset(active.extent), self.bytes(active.extent));
+        if may_unmap && self.shape.info.can_discard {
+            self.start(active, BlockOperation::Discard { offset, len });
+        } else if self.shape.info.can_zero {
+            self.start(active, BlockOperation::Zero { offset, len });
+        } else {
+            self.write_zeros(active, offset);
+        }
+    }
+
+    /// Writes the next piece of zeros, from byte `next` on.
+    fn write_zeros(&mut self, mut active: Active, next: u64) {
+        let durable =
+            matches!(active.stage, Stage::Zero { durable: true } | Stage::WriteZeros { durable: true, .. });
+        let end = self.offset(active.extent) + self.bytes(active.extent);
+        let len = ZERO_CHUNK.min(end - next);
+        let data = self.zeros().slice(..usize::try_from(len).unwrap_or_default());
+        active.stage = Stage::WriteZeros { next: next + len, durable };
+        self.start(active, BlockOperation::Write { offset: next, data: data.into(), durable: false });
+    }
+
+    fn zeros(&mut self) -> SharedBuf {
+        let fresh = || {
+            let len = usize::try_from(ZERO_CHUNK).unwrap_or_default();
+            let mut buf = Pool::new(len).take(len).unwrap_or_else(|| Buf::zeroed(len));
+            buf.fill(0);
+            buf.freeze()
+        };
+        self.zeros.get_or_insert_with(fresh).clone()
+    }
+
+    /// Takes the end of an operation: the request goes on, or ends too.
+    fn advance(&mut self, done: BlockDone) {
+        let mark = usize::try_from(done.tag).unwrap_or(usize::MAX);
+        let Some(active) = self.active.get_mut(mark).and_then(Option::take) else { return };
+        self.free.push(mark);
+        let alone = active.stage.is_alone();
+        let Some((tag, result)) = self.step(active, done) else { return };
+        if alone {
+            self.pass.open();
+        } else {
+            self.pass.leave();
+        }
+        self.finish(tag, result);
+    }
+
+    /// What follows an operation: the request's end, or `None` if another operation was started.
+    fn step(&mut self, active: Active, done: BlockDone) -> Option<(Tag, Answer)> {
+        let tag = active.tag;
+        if let Err(error) = done.result {
+            if error.0 == NOT_SUPPORTED && matches!(active.stage, Stage::Zero { .. }) {
+                let offset = self.offset(active.extent);
+                self.write_zeros(active, offset);
+                return None;
+            }
+            return Some((tag, Err(kind_of(error))));
+        }
+        let answer = match active.stage {
+            Stage::Only | Stage::Verify | Stage::WriteLast | Stage::Zero { durable: false } => {
+                Ok(Outcome::Done)
+            }
+            Stage::Zero { durable: true } => {
+                self.start(Active { stage: Stage::Only, ..active }, BlockOperation::Flush);
+                return None;
+            }
+            Stage::WriteZeros { next, durable } => {
+                if next < self.offset(active.extent) + self.bytes(active.extent) {
+                    self.write_zeros(active, next);
+                    return None;
+                }
+                return self.step(Active { stage: Stage::Zero { durable }, ..active }, done);
+            }
+            Stage::Read => done.data.map(Outcome::Data).ok_or(VolumeErrorKind::Media),
+            Stage::ReadApart(into) => copied(into, done.data.as_deref()),
+            Stage::Compare(data) => compared(&data, done.data.as_deref()).map(|()| Outcome::Done),
+            Stage::CompareFirst { compare, write, durable } => {
+                if let Err(kind) = compared(&compare, done.data.as_deref()) {
+                    return Some((tag, Err(kind)));
+                }
+                let write = self.realigned(write, done.data);
+                let offset = self.offset(active.extent);
+                let stage = Stage::WriteLast;
+                let operation = BlockOperation::Write { offset, data: write, durable };
+                self.start(Active { stage, ..active }, operation);
+                return None;
+            }
+            Stage::Seek => self.allocation(active.extent, done.run),
+        };
+        Some((tag, answer))
+    }
+
+    /// The data to write, copied into the memory that was read into: that is aligned, and as long.
+    fn realigned(&self, data: BufList, read: Option<SharedBuf>) -> BufList {
+        match read.map(SharedBuf::try_unfreeze) {
+            Some(Ok(mut memory)) if self.shape.info.alignment > 1 && memory.len() == data.len() => {
+                data.copy_to(&mut memory);
+                memory.freeze().into()
+            }
+            _ => data,
+        }
+    }
+
+    /// The first run of an extent, in whole blocks: a block that is part data is mapped.
+    fn allocation(&self, extent: Extent, run: Option<(u64, bool)>) -> Answer {
+        let size = u64::from(self.shape.geometry.block_size);
+        let (len, data) = run.ok_or(VolumeErrorKind::Media)?;
+        let (blocks, mapped) = if data {
+            (len.div_ceil(size).max(1), true)
+        } else {
+            let whole = len / size;
+            (whole.max(1), whole == 0)
+        };
+        let extent = Extent::new(extent.start, blocks.min(extent.blocks));
+        Ok(Outcome::Allocation(Allocation { extent, mapped }))
+    }
+}
+
+/// The stage and the operation that a request with one first operation begins with.
+fn first_step(
+    operation: Operation,
+    spare: Option<Buf>,
+    (offset, len): (u64, u64),
+) -> (Stage, BlockOperation) {
+    match (operation, spare) {
+        (Operation::Read { into, .. }, None) => (Stage::Read, BlockOperation::Read { offset, into }),
+        (Operation::Read { into, .. }, Some(spare)) => {
+            (Stage::ReadApart(into), BlockOperation::Read { offset, into: spare })
+        }
+        (Operation::Write { data, durability, .. }, spare) => {
+            let data = match spare {
+                None => data,
+                Some(mut spare) => {
+                    data.copy_to(&mut spare);
+                    spare.freeze().into()
+                }
+            };
+            let durable = durability == Durability::Durable;
+            (Stage::Only, BlockOperation::Write { offset, data, durable })
+        }
+        (Operation::Discard { .. }, _) => (Stage::Only, BlockOperation::Discard { offset, len }),
+        (Operation::Compare { data, .. }, Some(into)) => {
+            (Stage::Compare(data), BlockOperation::Read { offset, into })
+        }
+        (Operation::CompareAndWrite { compare, write, durability, .. }, Some(into)) => {
+            let durable = durability == Durability::Durable;
+            (Stage::CompareFirst { compare, write, durable }, BlockOperation::Read { offset, into })
+        }
+        (Operation::Verify { .. }, Some(into)) => (Stage::Verify, BlockOperation::Read { offset, into }),
+        (Operation::QueryAllocation { .. }, _) => (Stage::Seek, BlockOperation::Seek { offset }),
+        // Nothing else reaches this place; a flush does no harm.
+        _ => (Stage::Only, BlockOperation::Flush),
+    }
+}
+
+fn copied(mut into: Buf, data: Option<&[u8]>) -> Answer {
+    match data {
+        Some(data) if data.len() == into.len() => {
+            into.copy_from_slice(data);
+            Ok(Outcome::Data(into.freeze()))
+        }
+        _ => Err(VolumeErrorKind::Media),
+    }
+}
+
+/// Compares what is wanted with what was read.
+fn compared(wanted: &BufList, data: Option<&[u8]>) -> Result<(), VolumeErrorKind> {
+    let mut rest = data.filter(|data| data.len() == wanted.len()).ok_or(VolumeErrorKind::Media)?;
+    let mut offset = 0;
+    for piece in wanted.pieces() {
+        let (now, later) = rest.split_at(piece.len());
+        if now != &piece[..] {
+            let at = now.iter().zip(piece.iter()).take_while(|(one, two)| one == two).count();
+            return Err(VolumeErrorKind::Miscompare { offset: offset + at as u64 });
+        }
+        offset += piece.len() as u64;
+        rest = later;
+    }
+    Ok(())
+}
+
+impl VolumeQueue for FileQueue {
+    fn submit(&mut self, _now: Instant, mut request: Request) -> Result<(), QueueFull> {
+        if self.occupied() >= self.shape.limits.depth as usize {
+            return Err(QueueFull(request));
+        }
+        if let Some(result) = self.answer_now(&mut request.operation) {
+            self.finish(request.tag, result);
+        } else {
+            self.held.push_back(request);
+            self.admit();
+        }
+        Ok(())
+    }
+
+    fn cancel(&mut self, tag: Tag) {
+        if self.alone.as_ref().is_some_and(|request| request.tag == tag) {
+            self.alone = None;
+            self.pass.open();
+            self.finish(tag, Err(VolumeErrorKind::Cancelled));
+        }
+        if let Some(index) = self.held.iter().position(|request| request.tag == tag) {
+            self.held.remove(index);
+            self.finish(tag, Err(VolumeErrorKind::Cancelled));
+        }
+    }
+
+    fn poll(&mut self, _now: Instant, done: &mut Vec<Completion>) {
+        loop {
+            self.push_backlog();
+            let mut ended = std::mem::take(&mut self.ended);
+            self.blocks.poll(&mut ended);
+            let mut progress = !ended.is_empty();
+            ended.drain(..).for_each(|one| self.advance(one));
+            self.ended = ended;
+            progress |= self.begin_alone();
+            progress |= self.admit();
+            if !progress {
+                break;
+            }
+        }
+        done.append(&mut self.ready);
+    }
+}

@@ -1,0 +1,128 @@
+//! From a URL to a volume, for everything that is on this machine.
+
+use std::sync::Arc;
+
+use host::{IoError, OpenMode, OpenOptions, Storage};
+use names::{BlockSize, ByteSize, Filter, MemorySource, OperationKind, Source, VolumeUrl};
+use volume::filter::{Delay, Fail, FailRate, Limit, OperationSet, ReadOnly, Stats};
+use volume::{Extent, Null, OpenError, Ram, Volume, VolumeErrorKind};
+
+use crate::FileVolume;
+
+/// `ENOENT`: there is no such file.
+const NO_ENTRY: i32 = 2;
+/// `EINVAL`: what a file system answers that cannot do direct I/O.
+const INVALID: i32 = 22;
+/// `EAGAIN`, as opening answers when another volume or process has the file locked.
+const LOCKED: i32 = 11;
+
+/// Opens the volume that `url` names, with its filters. Volumes of other machines are refused: the engine opens them
+/// and puts their filters on with [`apply_filters`].
+pub fn open(url: &VolumeUrl, storage: &Arc<dyn Storage>) -> Result<Arc<dyn Volume>, OpenError> {
+    let mode = if url.is_read_only() { OpenMode::ReadOnly } else { OpenMode::ReadWrite };
+    let source = open_source(&url.source, mode, storage);
+    let source = source.map_err(|error| OpenError::new(format!("{url}: {error}")))?;
+    Ok(apply_filters(&url.filters, source))
+}
+
+fn open_source(
+    source: &Source,
+    mode: OpenMode,
+    storage: &Arc<dyn Storage>,
+) -> Result<Arc<dyn Volume>, OpenError> {
+    match source {
+        Source::Null(MemorySource { size, block }) => Ok(Arc::new(Null::new(size.0, bytes(*block))?)),
+        Source::Ram(MemorySource { size, block }) => Ok(Arc::new(Ram::new(size.0, bytes(*block))?)),
+        Source::File(file) => {
+            let size = file.size.map(|ByteSize(size)| size).filter(|_| mode == OpenMode::ReadWrite);
+            let options = OpenOptions { mode, direct: file.direct, size };
+            open_file(storage, &file.path, options, file.block)
+        }
+        Source::Device(device) => {
+            let options = OpenOptions { mode, direct: device.direct, size: None };
+            open_file(storage, &device.path, options, device.block)
+        }
+        other => Err(OpenError::new(format!(
+            "{}: volumes are on another machine, which only the engine can reach; open the URL through it",
+            other.scheme()
+        ))),
+    }
+}
+
+fn bytes(block: Option<BlockSize>) -> u32 {
+    block.map_or(512, BlockSize::bytes)
+}
+
+fn open_file(
+    storage: &Arc<dyn Storage>,
+    path: &str,
+    options: OpenOptions,
+    block: Option<BlockSize>,
+) -> Result<Arc<dyn Volume>, OpenError> {
+    let file = storage.open(path, options).map_err(|error| refusal(error, options))?;
+    Ok(Arc::new(FileVolume::new(file, options.mode, block.map(BlockSize::bytes))?))
+}
+
+fn refusal(error: IoError, options: OpenOptions) -> OpenError {
+    let remedy = match error.0 {
+        NO_ENTRY if options.size.is_none() => "check the path, or create a file with size=",
+        NO_ENTRY => "check that its folder is there",
+        INVALID if options.direct => "the file system may lack direct I/O: try direct=0",
+        LOCKED => "another volume or process has it open: writing twice would destroy data",
+        _ => "check the path and the rights to it",
+    };
+    OpenError::new(format!("cannot be opened: {error}; {remedy}"))
+}
+
+/// Puts filters, the outermost first, before a volume.
+pub fn apply_filters(filters: &[Filter], volume: Arc<dyn Volume>) -> Arc<dyn Volume> {
+    filters.iter().rev().fold(volume, |inner, filter| apply_filter(filter, inner))
+}
+
+fn apply_filter(filter: &Filter, inner: Arc<dyn Volume>) -> Arc<dyn Volume> {
+    match filter {
+        Filter::Delay(names::Delay { time, jitter, seed, on }) => {
+            Arc::new(Delay::new(inner, time.0).with_jitter(jitter.0, *seed).on(operations(on)))
+        }
+        Filter::Fail(fail) => {
+            let rate = match fail.rate {
+                names::FailRate::PartsPerMillion(parts) => FailRate::PartsPerMillion(parts),
+                names::FailRate::EveryNth(nth) => FailRate::EveryNth(nth),
+            };
+            let extent = fail.blocks.map(|(first, count)| Extent::new(first, count));
+            let filter = Fail::new(inner, rate, kind_of(fail.kind)).on(operations(&fail.on));
+            Arc::new(filter.within(extent).with_seed(fail.seed))
+        }
+        Filter::Limit(names::Limit { iops, bandwidth }) => {
+            Arc::new(Limit::new(inner, *iops, bandwidth.map(|ByteSize(size)| size)))
+        }
+        Filter::Stats => Arc::new(Stats::new(inner)),
+        Filter::ReadOnly => Arc::new(ReadOnly::new(inner)),
+    }
+}
+
+fn kind_of(kind: names::FailKind) -> VolumeErrorKind {
+    match kind {
+        names::FailKind::Media => VolumeErrorKind::Media,
+        names::FailKind::NoSpace => VolumeErrorKind::NoSpace,
+        names::FailKind::Protection => VolumeErrorKind::Protection,
+        names::FailKind::TimedOut => VolumeErrorKind::TimedOut,
+        names::FailKind::Unreachable => VolumeErrorKind::Unreachable,
+    }
+}
+
+fn operations(on: &[OperationKind]) -> OperationSet {
+    if on.is_empty() {
+        return OperationSet::all();
+    }
+    let named = on.iter().map(|kind| match kind {
+        OperationKind::Read => OperationSet::READ,
+        OperationKind::Write => OperationSet::WRITE,
+        OperationKind::Flush => OperationSet::FLUSH,
+        OperationKind::Discard => OperationSet::DISCARD,
+        OperationKind::Zero => OperationSet::ZERO,
+        OperationKind::Compare => OperationSet::COMPARE,
+        OperationKind::Verify => OperationSet::VERIFY,
+    });
+    named.fold(OperationSet::empty(), OperationSet::union)
+}

@@ -1,0 +1,41 @@
+//! Filters: volumes that hold a volume and change one thing about it.
+//!
+//! Each passes on what it does not change, never takes more requests than the volume's depth, and keeps every promise
+//! of the contract: that is how they can be stacked in any order.
+
+mod delay;
+mod fail;
+mod front;
+mod limit;
+mod read_only;
+mod set;
+mod stats;
+
+pub use delay::Delay;
+pub use fail::{Fail, FailRate};
+pub use limit::Limit;
+pub use read_only::ReadOnly;
+pub use set::OperationSet;
+pub use stats::{OperationStats, Stats, StatsSnapshot};
+
+/// The control side of a filter that changes nothing there: everything is asked of `self.inner`.
+macro_rules! same_control {
+    () => {
+        fn geometry(&self) -> crate::Geometry {
+            self.inner.geometry()
+        }
+
+        fn limits(&self) -> crate::Limits {
+            self.inner.limits()
+        }
+
+        fn features(&self) -> crate::Features {
+            self.inner.features()
+        }
+
+        fn changes(&self) -> crate::Changes {
+            self.inner.changes()
+        }
+    };
+}
+use same_control;

@@ -1,0 +1,80 @@
+//! A volume that nobody changes.
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use protocol::Instant;
+
+use super::front::Front;
+use crate::{
+    Changes, Completion, CoreId, Features, Geometry, Limits, OpenError, QueueFull, Request, Tag, Volume,
+    VolumeErrorKind, VolumeQueue,
+};
+
+/// Refuses everything that writes.
+#[derive(Debug)]
+pub struct ReadOnly {
+    inner: Arc<dyn Volume>,
+}
+
+impl ReadOnly {
+    /// Protects `inner`.
+    pub fn new(inner: Arc<dyn Volume>) -> Self {
+        Self { inner }
+    }
+}
+
+impl Volume for ReadOnly {
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+
+    fn limits(&self) -> Limits {
+        self.inner.limits()
+    }
+
+    fn features(&self) -> Features {
+        let useless = Features::DISCARD | Features::WRITE_ZEROES;
+        self.inner.features().difference(useless) | Features::READ_ONLY
+    }
+
+    fn changes(&self) -> Changes {
+        self.inner.changes()
+    }
+
+    fn open_queue(&self, core: CoreId, waker: Waker) -> Result<Box<dyn VolumeQueue>, OpenError> {
+        let front = Front::open(&*self.inner, core, waker)?;
+        Ok(Box::new(ReadOnlyQueue { front, inner: Arc::clone(&self.inner) }))
+    }
+}
+
+struct ReadOnlyQueue {
+    front: Front,
+    inner: Arc<dyn Volume>,
+}
+
+impl VolumeQueue for ReadOnlyQueue {
+    fn submit(&mut self, now: Instant, request: Request) -> Result<(), QueueFull> {
+        let request = self.front.take(request)?;
+        if request.operation.writes() {
+            let inside = request.operation.extent().and_then(|extent| self.inner.geometry().check(extent));
+            let kind = inside.map_or(VolumeErrorKind::OutOfRange, |_| VolumeErrorKind::ReadOnly);
+            self.front.fail(request.tag, kind);
+        } else {
+            self.front.pass_on(now, request);
+        }
+        Ok(())
+    }
+
+    fn cancel(&mut self, tag: Tag) {
+        self.front.cancel(tag);
+    }
+
+    fn poll(&mut self, now: Instant, done: &mut Vec<Completion>) {
+        self.front.poll(now, done);
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.front.poll_timeout()
+    }
+}
