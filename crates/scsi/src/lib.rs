@@ -1,14 +1,47 @@
-//! SCSI as a thin-provisioned disk: SAM-5, SPC-4/5 and SBC-3/4, sans-IO.
+//! SCSI as a thin-provisioned disk: SAM-5, SPC-4 and SBC-4, sans-IO.
 //!
 //! * [`DeviceServer`] is one I_T nexus's view of a target's logical units: a transport gives it commands and
 //!   does what each [`Step`] says.
 //! * [`Task`] is the state of one command between steps; the transport owns it.
+//! * [`builder`] makes an initiator's commands and reads their answers.
+//!
+//! | standard | module |
+//! |---|---|
+//! | SAM-5 §4 (device, LUNs) | `device` |
+//! | SPC-4 §4.3 (CDBs), §4.5 (sense data) | `cdb`, `sense`, `error` |
+//! | SPC-4 §6 and SBC-4 §5 (commands) | `opcode`, `commands`, `work`, `server` |
+//! | SPC-4 §6.6.2, §7.8, SBC-4 §6.6 (INQUIRY, VPD) | `inquiry`, `vpd` |
+//! | SPC-4 §7.5, SBC-4 §6.5 (mode pages) | `mode` |
+//! | SPC-4 §6.15, §6.16 (persistent reservations) | `reserve` |
 //!
 //! Architecture invariant: nothing here knows iSCSI, memory pools or queues of volumes.
 #![no_std]
 #![forbid(unsafe_code)]
 extern crate alloc;
 
+pub mod builder;
+mod capacity;
+mod cdb;
+mod commands;
+mod device;
+mod error;
+mod inquiry;
+pub mod limits;
+mod mode;
+mod opcode;
+mod page;
+mod reserve;
+mod sense;
+mod server;
 mod step;
+mod task;
+mod vpd;
+mod work;
 
+pub use device::{LogicalUnit, TargetDevice, UnitIdentity, decode_lun, encode_lun};
+pub use error::volume_error;
+pub use mode::ModeState;
+pub use sense::{Additional, SenseKey};
+pub use server::DeviceServer;
 pub use step::{Command, DataDirection, NexusEvent, Reply, Sense, Status, Step, TaskAttribute};
+pub use task::Task;

@@ -4,6 +4,8 @@ use alloc::sync::Arc;
 
 use buf::BufList;
 use volume::reservation;
+
+use crate::mode::ModeState;
 use volume::{Extent, Operation, VolumeId};
 
 /// Which way a command's data goes, seen from the initiator, and how much of it the initiator expects.
@@ -91,6 +93,16 @@ impl Sense {
     /// No sense data.
     pub const NONE: Self = Self { bytes: [0; Self::MAX], len: 0 };
 
+    /// Sense data with these bytes; what exceeds [`Sense::MAX`] is cut off.
+    pub(crate) fn of(sense: &[u8]) -> Self {
+        let mut bytes = [0; Self::MAX];
+        let len = sense.len().min(Self::MAX);
+        for (place, byte) in bytes.iter_mut().zip(sense) {
+            *place = *byte;
+        }
+        Self { bytes, len: u8::try_from(len).unwrap_or(0) }
+    }
+
     /// The bytes for the wire.
     pub fn bytes(&self) -> &[u8] {
         self.bytes.get(..usize::from(self.len)).unwrap_or_default()
@@ -143,15 +155,15 @@ pub enum NexusEvent {
     LogicalUnitReset,
     /// Another nexus cleared the task set (CLEAR TASK SET): tasks on the unit are gone.
     TaskSetCleared,
-    /// Mode parameters were changed by another nexus.
-    ModeParametersChanged,
+    /// Mode parameters were changed by another nexus, to these.
+    ModeParametersChanged(ModeState),
     /// The capacity changed.
     CapacityChanged,
     /// Reservations changed: the new state, and what happened to this nexus, if anything.
     Reservations {
         /// The state from now on.
         view: Arc<reservation::View>,
-        /// What this nexus is told.
-        notice: Option<reservation::Notice>,
+        /// Who is told what; each nexus looks for itself.
+        notices: Arc<[(reservation::Registrant, reservation::Notice)]>,
     },
 }

@@ -1,0 +1,205 @@
+//! An initiator's side: command descriptor blocks, and what their answers say.
+
+use volume::{Extent, Features, Geometry, VolumeErrorKind};
+
+use crate::cdb::Cdb;
+use crate::error::volume_error;
+use crate::sense::{Additional, SenseKey};
+
+/// A command descriptor block of 16 bytes, the rest of a shorter one being zero.
+pub type Block = [u8; 16];
+
+/// Bytes of UNMAP's parameter list for one extent.
+pub const UNMAP_LIST: usize = 24;
+
+fn sixteen(opcode: u8, flags: u8, extent: Extent) -> Block {
+    let mut cdb = [0; 16];
+    cdb[0] = opcode;
+    cdb[1] = flags;
+    cdb[2..10].copy_from_slice(&extent.start.to_be_bytes());
+    cdb[10..14].copy_from_slice(&u32::try_from(extent.blocks).unwrap_or(u32::MAX).to_be_bytes());
+    cdb
+}
+
+/// TEST UNIT READY.
+pub fn test_unit_ready() -> Block {
+    [0; 16]
+}
+
+/// INQUIRY of a vital product data page, or of standard data.
+pub fn inquiry(page: Option<u8>, allocation: u16) -> Block {
+    let [high, low] = allocation.to_be_bytes();
+    let mut cdb = [0; 16];
+    cdb[..6].copy_from_slice(&[0x12, u8::from(page.is_some()), page.unwrap_or(0), high, low, 0]);
+    cdb
+}
+
+/// READ CAPACITY (16).
+pub fn read_capacity(allocation: u32) -> Block {
+    let mut cdb = [0; 16];
+    cdb[0] = 0x9e;
+    cdb[1] = 0x10;
+    cdb[10..14].copy_from_slice(&allocation.to_be_bytes());
+    cdb
+}
+
+/// REPORT LUNS of all but well-known units.
+pub fn report_luns(allocation: u32) -> Block {
+    let mut cdb = [0; 16];
+    cdb[0] = 0xa0;
+    cdb[6..10].copy_from_slice(&allocation.to_be_bytes());
+    cdb
+}
+
+/// MODE SENSE (6) of the caching page, without block descriptors.
+pub fn mode_sense_caching(allocation: u8) -> Block {
+    let mut cdb = [0; 16];
+    cdb[..6].copy_from_slice(&[0x1a, 0x08, 0x08, 0, allocation, 0]);
+    cdb
+}
+
+/// READ (16).
+pub fn read(extent: Extent) -> Block {
+    sixteen(0x88, 0, extent)
+}
+
+/// WRITE (16), with force unit access where the write must be durable.
+pub fn write(extent: Extent, fua: bool) -> Block {
+    sixteen(0x8a, if fua { 0x08 } else { 0 }, extent)
+}
+
+/// SYNCHRONIZE CACHE (16) of everything.
+pub fn synchronize_cache() -> Block {
+    sixteen(0x91, 0, Extent::new(0, 0))
+}
+
+/// WRITE SAME (16) with one block of zeros to follow.
+pub fn write_same(extent: Extent, unmap: bool) -> Block {
+    sixteen(0x93, if unmap { 0x08 } else { 0 }, extent)
+}
+
+/// VERIFY (16): of the medium, or of the data to follow.
+pub fn verify(extent: Extent, compare: bool) -> Block {
+    sixteen(0x8f, if compare { 0x02 } else { 0 }, extent)
+}
+
+/// COMPARE AND WRITE.
+pub fn compare_and_write(extent: Extent, fua: bool) -> Block {
+    let mut cdb = sixteen(0x89, if fua { 0x08 } else { 0 }, Extent::new(extent.start, 0));
+    cdb[13] = u8::try_from(extent.blocks).unwrap_or(u8::MAX);
+    cdb
+}
+
+/// GET LBA STATUS from a block on.
+pub fn lba_status(start: u64, allocation: u32) -> Block {
+    sixteen(0x9e, 0x12, Extent::new(start, u64::from(allocation)))
+}
+
+/// UNMAP with a parameter list for one extent to follow.
+pub fn unmap() -> Block {
+    let mut cdb = [0; 16];
+    cdb[0] = 0x42;
+    cdb[8] = 24;
+    cdb
+}
+
+/// UNMAP's parameter list.
+pub fn unmap_list(extent: Extent) -> [u8; UNMAP_LIST] {
+    let mut list = [0; UNMAP_LIST];
+    list[1] = 22;
+    list[3] = 16;
+    list[8..16].copy_from_slice(&extent.start.to_be_bytes());
+    list[16..20].copy_from_slice(&u32::try_from(extent.blocks).unwrap_or(u32::MAX).to_be_bytes());
+    list
+}
+
+/// What READ CAPACITY (16) data says: the geometry, and whether blocks can be unmapped and then read as zeros.
+pub fn capacity(data: &[u8]) -> Option<(Geometry, bool)> {
+    let reader = Cdb(data);
+    if data.len() < 16 {
+        return None;
+    }
+    let block_size = reader.u32(8);
+    if !block_size.is_power_of_two() || block_size < 512 {
+        return None;
+    }
+    let physical_block_size = block_size.checked_shl(u32::from(reader.bits(13, 3, 0))).unwrap_or(block_size);
+    let geometry = Geometry { blocks: reader.u64(0).checked_add(1)?, block_size, physical_block_size };
+    Some((geometry, reader.bit(14, 7) && reader.bit(14, 6)))
+}
+
+/// What the Block Limits page says; zero where it sets no limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct BlockLimits {
+    /// Blocks in one COMPARE AND WRITE; zero when it is not supported.
+    pub compare_and_write: u8,
+    /// Blocks in one transfer.
+    pub transfer: u32,
+    /// Blocks in one UNMAP.
+    pub unmap: u32,
+    /// Blocks in the unit that UNMAP releases.
+    pub granularity: u32,
+    /// Blocks in one WRITE SAME.
+    pub write_same: u64,
+}
+
+/// Reads the Block Limits page.
+pub fn block_limits(data: &[u8]) -> Option<BlockLimits> {
+    let reader = Cdb(data);
+    if data.len() < 16 || reader.u8(1) != 0xb0 {
+        return None;
+    }
+    Some(BlockLimits {
+        compare_and_write: reader.u8(5),
+        transfer: reader.u32(8),
+        unmap: reader.u32(20),
+        granularity: reader.u32(28),
+        write_same: reader.u64(36),
+    })
+}
+
+/// Whether MODE SENSE (6) data of the caching page says that there is a volatile cache, and whether the medium is
+/// write-protected.
+pub fn caching(data: &[u8]) -> Option<Features> {
+    let reader = Cdb(data);
+    if data.len() < 7 || reader.u8(4) & 0x3f != 0x08 {
+        return None;
+    }
+    let mut features = Features::empty();
+    features.set(Features::VOLATILE_CACHE, reader.bit(6, 2));
+    features.set(Features::READ_ONLY, reader.bit(2, 7));
+    Some(features)
+}
+
+/// The first descriptor of GET LBA STATUS data: its extent, and whether it is mapped.
+pub fn first_status(data: &[u8]) -> Option<(Extent, bool)> {
+    let reader = Cdb(data);
+    (data.len() >= 24).then(|| {
+        let extent = Extent::new(reader.u64(8), u64::from(reader.u32(16)));
+        (extent, reader.bits(20, 3, 0) == 0)
+    })
+}
+
+/// What sense data says, in either format.
+pub fn sense(data: &[u8]) -> Option<(SenseKey, Additional, Option<u64>)> {
+    let reader = Cdb(data);
+    let (key, code, information) = match reader.bits(0, 6, 0) {
+        0x70 | 0x71 => {
+            let valid = reader.bit(0, 7);
+            let information = valid.then(|| u64::from(reader.u32(3)));
+            (reader.bits(2, 3, 0), Additional(reader.u8(12), reader.u8(13)), information)
+        }
+        0x72 | 0x73 => {
+            let information = (reader.u8(8) == 0 && reader.u8(7) >= 12).then(|| reader.u64(12));
+            (reader.bits(1, 3, 0), Additional(reader.u8(2), reader.u8(3)), information)
+        }
+        _ => return None,
+    };
+    Some((SenseKey::from_wire(key)?, code, information))
+}
+
+/// What a CHECK CONDITION with this sense data means for a request.
+pub fn request_error(data: &[u8]) -> VolumeErrorKind {
+    sense(data)
+        .map_or(VolumeErrorKind::Media, |(key, code, information)| volume_error(key, code, information))
+}

@@ -1,0 +1,110 @@
+//! What is served: a target device and its logical units (SAM-5 §4.5, §4.6).
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use volume::{Features, Geometry, Limits, VolumeId};
+
+/// A target device with its logical units, as one target port shows it.
+#[derive(Debug, Clone)]
+pub struct TargetDevice {
+    /// The target port's name (SPC-4 §7.8.6.11), such as `iqn.…,t,0x0001`.
+    pub port_name: Arc<str>,
+    /// The target device's name, such as `iqn.…`.
+    pub device_name: Arc<str>,
+    /// The relative target port identifier, from 1.
+    pub relative_port: u16,
+    /// The target port group.
+    pub port_group: u16,
+    /// The logical units in the order of their numbers.
+    pub units: Vec<LogicalUnit>,
+}
+
+impl TargetDevice {
+    /// The place in [`TargetDevice::units`] of the unit that eight LUN bytes name.
+    pub fn find(&self, lun: [u8; 8]) -> Option<usize> {
+        let number = decode_lun(lun)?;
+        self.units.iter().position(|unit| unit.lun == number)
+    }
+}
+
+/// A logical unit: a volume under a number.
+#[derive(Debug, Clone)]
+pub struct LogicalUnit {
+    /// Its number, at most 16383.
+    pub lun: u16,
+    /// The volume.
+    pub volume: VolumeId,
+    /// The volume's size.
+    pub geometry: Geometry,
+    /// What requests may look like.
+    pub limits: Limits,
+    /// What the volume can do.
+    pub features: Features,
+    /// How hosts know it.
+    pub identity: UnitIdentity,
+}
+
+impl LogicalUnit {
+    /// True when blocks can be unmapped (logical block provisioning management, SBC-4 §4.7).
+    pub fn thin(&self) -> bool {
+        self.features.contains(Features::DISCARD)
+    }
+}
+
+/// The names that hosts know a logical unit by; the same through every port.
+#[derive(Debug, Clone)]
+pub struct UnitIdentity {
+    /// T10 vendor identification, at most 8 ASCII characters.
+    pub vendor: String,
+    /// Product identification, at most 16 ASCII characters.
+    pub product: String,
+    /// Product revision level, at most 4 ASCII characters.
+    pub revision: String,
+    /// Unit serial number, ASCII.
+    pub serial: Arc<str>,
+    /// A locally assigned NAA designator (SPC-4 §7.8.6.6.4).
+    pub naa: [u8; 8],
+    /// A UUID (SPC-5 §7.7.6.12).
+    pub uuid: [u8; 16],
+}
+
+/// Peripheral device addressing reaches this far on bus 0 (SAM-5 §4.7.7.2).
+const LAST_PERIPHERAL: u16 = 255;
+
+/// The number that eight LUN bytes name by peripheral or flat addressing; `None` for other methods and levels.
+pub fn decode_lun(lun: [u8; 8]) -> Option<u16> {
+    let [first, second, rest @ ..] = lun;
+    if rest != [0; 6] {
+        return None;
+    }
+    match first >> 6 {
+        0 if first == 0 => Some(u16::from(second)),
+        1 => Some(u16::from_be_bytes([first & 0x3f, second])),
+        _ => None,
+    }
+}
+
+/// The eight bytes of a LUN: peripheral addressing where it reaches, flat beyond (SAM-5 §4.7.7).
+pub fn encode_lun(lun: u16) -> [u8; 8] {
+    let [high, low] = lun.to_be_bytes();
+    let method = if lun > LAST_PERIPHERAL { 0x40 } else { 0 };
+    [high & 0x3f | method, low, 0, 0, 0, 0, 0, 0]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn luns_go_round_and_other_methods_are_unknown() {
+        for lun in [0, 1, 255, 256, 16383] {
+            assert_eq!(decode_lun(encode_lun(lun)), Some(lun));
+        }
+        assert_eq!(decode_lun([0x40, 7, 0, 0, 0, 0, 0, 0]), Some(7), "flat addressing of a small number");
+        assert_eq!(decode_lun([1, 0, 0, 0, 0, 0, 0, 0]), None, "another bus");
+        assert_eq!(decode_lun([0xc1, 1, 0, 0, 0, 0, 0, 0]), None, "a well-known unit");
+        assert_eq!(decode_lun([0, 1, 0, 1, 0, 0, 0, 0]), None, "a second level");
+    }
+}

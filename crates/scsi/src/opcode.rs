@@ -1,0 +1,268 @@
+//! Every command that is supported: one table for dispatch, REPORT SUPPORTED OPERATION CODES and reservations.
+
+use alloc::vec::Vec;
+
+use volume::Features;
+
+use crate::cdb::Cdb;
+use crate::device::LogicalUnit;
+use crate::page::Page;
+use crate::sense::Check;
+
+/// What a reservation of somebody else's must leave for the command to run (SPC-4 table 67, SBC-4 table 10).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Needs {
+    /// Nothing: it is always allowed.
+    Nothing,
+    /// Reading.
+    Read,
+    /// Writing.
+    Write,
+}
+
+/// Which handler runs it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Run {
+    TestUnitReady,
+    RequestSense,
+    Inquiry,
+    ModeSelect,
+    ModeSense,
+    StartStop,
+    PreventAllow,
+    ReadCapacity10,
+    ReadCapacity16,
+    Read,
+    Write,
+    WriteAndVerify,
+    Verify,
+    Prefetch,
+    SynchronizeCache,
+    Unmap,
+    WriteSame,
+    CompareAndWrite,
+    LbaStatus,
+    ReserveIn,
+    ReserveOut,
+    ReportLuns,
+    ReportOpcodes,
+    ReportFunctions,
+}
+
+/// A command.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) opcode: u8,
+    /// The service action, for operation codes that have one.
+    pub(crate) action: Option<u8>,
+    /// The bits that are looked at, byte by byte (SPC-4 §6.34.4); its length is the CDB's.
+    usage: &'static [u8],
+    pub(crate) needs: Needs,
+    pub(crate) run: Run,
+    /// Features without which the command is not offered.
+    with: Features,
+}
+
+const fn entry(opcode: u8, usage: &'static [u8], needs: Needs, run: Run) -> Entry {
+    Entry { opcode, action: None, usage, needs, run, with: Features::empty() }
+}
+
+const fn action(opcode: u8, action: u8, usage: &'static [u8], (needs, run): (Needs, Run)) -> Entry {
+    Entry { opcode, action: Some(action), usage, needs, run, with: Features::empty() }
+}
+
+const fn only_with(with: Features, entry: Entry) -> Entry {
+    Entry {
+        opcode: entry.opcode,
+        action: entry.action,
+        usage: entry.usage,
+        needs: entry.needs,
+        run: entry.run,
+        with,
+    }
+}
+
+const RW6: &[u8] = &[0xff, 0x1f, 0xff, 0xff, 0xff, 0];
+const RW10: &[u8] = &[0xff, 0x18, 0xff, 0xff, 0xff, 0xff, 0, 0xff, 0xff, 0];
+const RW12: &[u8] = &[0xff, 0x18, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0];
+const RW16: &[u8] =
+    &[0xff, 0x18, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0];
+const VERIFY10: &[u8] = &[0xff, 0x16, 0xff, 0xff, 0xff, 0xff, 0, 0xff, 0xff, 0];
+const VERIFY12: &[u8] = &[0xff, 0x16, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0];
+const VERIFY16: &[u8] =
+    &[0xff, 0x16, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0];
+const FETCH10: &[u8] = &[0xff, 0x02, 0xff, 0xff, 0xff, 0xff, 0, 0xff, 0xff, 0];
+const FETCH16: &[u8] =
+    &[0xff, 0x02, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0];
+const SAME10: &[u8] = &[0xff, 0x08, 0xff, 0xff, 0xff, 0xff, 0, 0xff, 0xff, 0];
+const SAME16: &[u8] =
+    &[0xff, 0x09, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0];
+const RESERVE_IN: &[u8] = &[0xff, 0x1f, 0, 0, 0, 0, 0, 0xff, 0xff, 0];
+const RESERVE_OUT: &[u8] = &[0xff, 0x1f, 0xff, 0, 0, 0xff, 0xff, 0xff, 0xff, 0];
+const SERVICE_IN_16: &[u8] = &[0xff, 0x1f, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0];
+const LBA_STATUS: &[u8] =
+    &[0xff, 0x1f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0];
+const REPORT_CODES: &[u8] = &[0xff, 0x1f, 0x87, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0];
+const REPORT_TMF: &[u8] = &[0xff, 0x1f, 0x80, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0];
+const CAW: &[u8] = &[0xff, 0x18, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0xff, 0, 0];
+
+/// All commands, by operation code and service action.
+pub(crate) const TABLE: &[Entry] = &[
+    entry(0x00, &[0xff, 0, 0, 0, 0, 0], Needs::Nothing, Run::TestUnitReady),
+    entry(0x03, &[0xff, 0x01, 0, 0, 0xff, 0], Needs::Nothing, Run::RequestSense),
+    entry(0x08, RW6, Needs::Read, Run::Read),
+    entry(0x0a, RW6, Needs::Write, Run::Write),
+    entry(0x12, &[0xff, 0x01, 0xff, 0xff, 0xff, 0], Needs::Nothing, Run::Inquiry),
+    entry(0x15, &[0xff, 0x11, 0, 0, 0xff, 0], Needs::Write, Run::ModeSelect),
+    entry(0x1a, &[0xff, 0x08, 0xff, 0xff, 0xff, 0], Needs::Read, Run::ModeSense),
+    entry(0x1b, &[0xff, 0x01, 0, 0x0f, 0xf7, 0], Needs::Nothing, Run::StartStop),
+    entry(0x1e, &[0xff, 0, 0, 0, 0x03, 0], Needs::Nothing, Run::PreventAllow),
+    entry(0x25, &[0xff, 0, 0xff, 0xff, 0xff, 0xff, 0, 0, 0x01, 0], Needs::Nothing, Run::ReadCapacity10),
+    entry(0x28, RW10, Needs::Read, Run::Read),
+    entry(0x2a, RW10, Needs::Write, Run::Write),
+    entry(0x2e, VERIFY10, Needs::Write, Run::WriteAndVerify),
+    entry(0x2f, VERIFY10, Needs::Read, Run::Verify),
+    entry(0x34, FETCH10, Needs::Read, Run::Prefetch),
+    entry(0x35, FETCH10, Needs::Write, Run::SynchronizeCache),
+    entry(0x41, SAME10, Needs::Write, Run::WriteSame),
+    only_with(
+        Features::DISCARD,
+        entry(0x42, &[0xff, 0x01, 0, 0, 0, 0, 0, 0xff, 0xff, 0], Needs::Write, Run::Unmap),
+    ),
+    entry(0x55, &[0xff, 0x11, 0, 0, 0, 0, 0, 0xff, 0xff, 0], Needs::Write, Run::ModeSelect),
+    entry(0x5a, &[0xff, 0x18, 0xff, 0xff, 0, 0, 0, 0xff, 0xff, 0], Needs::Read, Run::ModeSense),
+    action(0x5e, 0x00, RESERVE_IN, (Needs::Nothing, Run::ReserveIn)),
+    action(0x5e, 0x01, RESERVE_IN, (Needs::Nothing, Run::ReserveIn)),
+    action(0x5e, 0x02, RESERVE_IN, (Needs::Nothing, Run::ReserveIn)),
+    action(0x5e, 0x03, RESERVE_IN, (Needs::Nothing, Run::ReserveIn)),
+    action(0x5f, 0x00, RESERVE_OUT, (Needs::Nothing, Run::ReserveOut)),
+    action(0x5f, 0x01, RESERVE_OUT, (Needs::Nothing, Run::ReserveOut)),
+    action(0x5f, 0x02, RESERVE_OUT, (Needs::Nothing, Run::ReserveOut)),
+    action(0x5f, 0x03, RESERVE_OUT, (Needs::Nothing, Run::ReserveOut)),
+    action(0x5f, 0x04, RESERVE_OUT, (Needs::Nothing, Run::ReserveOut)),
+    action(0x5f, 0x05, RESERVE_OUT, (Needs::Nothing, Run::ReserveOut)),
+    action(0x5f, 0x06, RESERVE_OUT, (Needs::Nothing, Run::ReserveOut)),
+    entry(0x88, RW16, Needs::Read, Run::Read),
+    only_with(Features::COMPARE, entry(0x89, CAW, Needs::Write, Run::CompareAndWrite)),
+    entry(0x8a, RW16, Needs::Write, Run::Write),
+    entry(0x8e, VERIFY16, Needs::Write, Run::WriteAndVerify),
+    entry(0x8f, VERIFY16, Needs::Read, Run::Verify),
+    entry(0x90, FETCH16, Needs::Read, Run::Prefetch),
+    entry(0x91, FETCH16, Needs::Write, Run::SynchronizeCache),
+    entry(0x93, SAME16, Needs::Write, Run::WriteSame),
+    action(0x9e, 0x10, SERVICE_IN_16, (Needs::Nothing, Run::ReadCapacity16)),
+    only_with(Features::ALLOCATION, action(0x9e, 0x12, LBA_STATUS, (Needs::Read, Run::LbaStatus))),
+    entry(0xa0, &[0xff, 0, 0xff, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0], Needs::Nothing, Run::ReportLuns),
+    action(0xa3, 0x0c, REPORT_CODES, (Needs::Read, Run::ReportOpcodes)),
+    action(0xa3, 0x0d, REPORT_TMF, (Needs::Read, Run::ReportFunctions)),
+    entry(0xa8, RW12, Needs::Read, Run::Read),
+    entry(0xaa, RW12, Needs::Write, Run::Write),
+    entry(0xae, VERIFY12, Needs::Write, Run::WriteAndVerify),
+    entry(0xaf, VERIFY12, Needs::Read, Run::Verify),
+];
+
+/// What the table says of a CDB.
+pub(crate) enum Lookup {
+    /// It is supported.
+    Found(&'static Entry),
+    /// The operation code is, its service action is not.
+    NoAction,
+    /// The operation code is not.
+    NoOpcode,
+}
+
+/// The commands of a unit.
+fn offered(unit: &LogicalUnit) -> impl Iterator<Item = &'static Entry> + '_ {
+    TABLE.iter().filter(|entry| unit.features.contains(entry.with))
+}
+
+/// Looks a command up.
+pub(crate) fn find(cdb: Cdb<'_>, unit: &LogicalUnit) -> Lookup {
+    let (opcode, service) = (cdb.u8(0), cdb.bits(1, 4, 0));
+    let mut answer = Lookup::NoOpcode;
+    for entry in offered(unit).filter(|entry| entry.opcode == opcode) {
+        if entry.action.is_none_or(|action| action == service) {
+            return Lookup::Found(entry);
+        }
+        answer = Lookup::NoAction;
+    }
+    answer
+}
+
+/// REPORT SUPPORTED OPERATION CODES data (SPC-4 §6.34).
+pub(crate) fn report(cdb: Cdb<'_>, unit: &LogicalUnit) -> Result<Vec<u8>, Check> {
+    let timeouts = cdb.bit(2, 7);
+    let (opcode, service) = (cdb.u8(3), cdb.u16(4));
+    let of_opcode = |entry: &&Entry| entry.opcode == opcode;
+    let same = |entry: &Entry| entry.action.map(u16::from) == Some(service);
+    let has_actions = offered(unit).filter(of_opcode).any(|entry| entry.action.is_some());
+    match cdb.bits(2, 2, 0) {
+        0 => Ok(report_all(unit, timeouts)),
+        1 if has_actions => Err(Check::cdb_field(2)),
+        1 => Ok(report_one(offered(unit).find(of_opcode), timeouts)),
+        2 if !has_actions && offered(unit).any(|entry| entry.opcode == opcode) => Err(Check::cdb_field(2)),
+        2 => Ok(report_one(offered(unit).filter(of_opcode).find(|entry| same(entry)), timeouts)),
+        3 if has_actions => {
+            Ok(report_one(offered(unit).filter(of_opcode).find(|entry| same(entry)), timeouts))
+        }
+        3 => Ok(report_one(offered(unit).filter(of_opcode).find(|_| service == 0), timeouts)),
+        _ => Err(Check::cdb_field(2)),
+    }
+}
+
+/// A command timeouts descriptor that promises nothing.
+fn timeouts_descriptor(page: &mut Page) {
+    page.u16(10).zeros(10);
+}
+
+fn report_all(unit: &LogicalUnit, timeouts: bool) -> Vec<u8> {
+    let mut page = Page::new();
+    page.u32(0);
+    for entry in offered(unit) {
+        let flags = u8::from(entry.action.is_some()) | if timeouts { 2 } else { 0 };
+        page.u8(entry.opcode).u8(0).u16(u16::from(entry.action.unwrap_or(0))).u8(0).u8(flags);
+        page.u16(u16::try_from(entry.usage.len()).unwrap_or(0));
+        if timeouts {
+            timeouts_descriptor(&mut page);
+        }
+    }
+    page.length_u32(0).take()
+}
+
+fn report_one(entry: Option<&Entry>, timeouts: bool) -> Vec<u8> {
+    /// SUPPORT: not supported; supported as the standard says.
+    const ABSENT: u8 = 1;
+    const STANDARD: u8 = 3;
+    let mut page = Page::new();
+    let Some(entry) = entry else { return page.u8(0).u8(ABSENT).u16(0).take() };
+    page.u8(0).u8(STANDARD | if timeouts { 0x80 } else { 0 });
+    page.u16(u16::try_from(entry.usage.len()).unwrap_or(0));
+    for (at, mask) in entry.usage.iter().enumerate() {
+        // The operation code and the service action stand as they are; elsewhere, the bits that count.
+        page.u8(match (at, entry.action) {
+            (0, _) => entry.opcode,
+            (1, Some(action)) => action,
+            _ => *mask,
+        });
+    }
+    if timeouts {
+        timeouts_descriptor(&mut page);
+    }
+    page.take()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_sorted_and_its_lengths_are_the_groups() {
+        for pair in TABLE.windows(2) {
+            assert!((pair[0].opcode, pair[0].action) < (pair[1].opcode, pair[1].action));
+        }
+        for entry in TABLE {
+            assert_eq!(entry.usage.len(), Cdb::fixed_length(entry.opcode), "{:#x}", entry.opcode);
+            assert_eq!(entry.usage[0], 0xff);
+        }
+    }
+}

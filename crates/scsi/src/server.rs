@@ -1,0 +1,389 @@
+//! The device server of one I_T nexus (SAM-5 §4.6.3): commands in, steps out.
+//!
+//! It keeps what belongs to the nexus: pending unit attentions, the reservations as they are known here, and the
+//! mode parameters. What a command does is in `commands`; how its requests follow each other is in `work`.
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use buf::{BufList, SharedBuf};
+use volume::reservation::{Access, Notice, Refused, Registrant, View};
+use volume::{Features, Outcome, VolumeErrorKind, VolumeId};
+
+use crate::cdb::Cdb;
+use crate::commands::{self, Begun};
+use crate::device::{LogicalUnit, TargetDevice};
+use crate::error::{Failure, failure};
+use crate::inquiry;
+use crate::limits;
+use crate::mode::ModeState;
+use crate::opcode::{self, Entry, Lookup, Needs, Run};
+use crate::reserve;
+use crate::sense::{Additional, Check, SenseKey};
+use crate::step::{Command, DataDirection, NexusEvent, Reply, Sense, Status, Step};
+use crate::task::{State, Task};
+use crate::work::{Io, Work};
+
+/// What the nexus knows of one logical unit.
+#[derive(Debug)]
+struct UnitState {
+    attentions: VecDeque<Additional>,
+    view: Arc<View>,
+    access: Access,
+    mode: ModeState,
+}
+
+/// One I_T nexus's view of a target device.
+#[derive(Debug)]
+pub struct DeviceServer {
+    device: Arc<TargetDevice>,
+    nexus: Registrant,
+    units: Vec<UnitState>,
+    events: VecDeque<(VolumeId, NexusEvent)>,
+}
+
+impl DeviceServer {
+    /// A new nexus, which finds a unit attention for its power-on on every logical unit (SAM-5 §6.2).
+    pub fn new(device: Arc<TargetDevice>, nexus: Registrant) -> Self {
+        let fresh = |_: &LogicalUnit| UnitState {
+            attentions: VecDeque::from([Additional::POWER_ON]),
+            view: Arc::default(),
+            access: Access::FULL,
+            mode: ModeState::default(),
+        };
+        let units = device.units.iter().map(fresh).collect();
+        Self { device, nexus, units, events: VecDeque::new() }
+    }
+
+    /// The device that is served.
+    pub fn device(&self) -> &TargetDevice {
+        &self.device
+    }
+
+    /// True when the LUN names a logical unit.
+    pub fn unit_exists(&self, lun: [u8; 8]) -> bool {
+        self.device.find(lun).is_some()
+    }
+
+    /// The volume behind a LUN.
+    pub fn volume(&self, lun: [u8; 8]) -> Option<VolumeId> {
+        self.device.units.get(self.device.find(lun)?).map(|unit| unit.volume)
+    }
+
+    /// Begins a command.
+    pub fn start(&mut self, command: &Command<'_>) -> (Task, Step) {
+        let mut task =
+            Task { unit: usize::MAX, state: State::Finished, full_length: 0, allocation: usize::MAX };
+        let step = match self.begin(command, &mut task) {
+            Ok(begun) => self.take_up(&mut task, begun),
+            Err(check) => self.fail(&mut task, Failure::Check(check)),
+        };
+        (task, step)
+    }
+
+    fn begin(&mut self, command: &Command<'_>, task: &mut Task) -> Result<Begun, Check> {
+        let cdb = Cdb(command.cdb);
+        let Some(index) = self.device.find(command.lun) else { return self.begin_without_unit(cdb) };
+        task.unit = index;
+        let (Some(unit), Some(state)) = (self.device.units.get(index), self.units.get_mut(index)) else {
+            return Err(Check::illegal(Additional::UNIT_NOT_SUPPORTED));
+        };
+        let entry = match opcode::find(cdb, unit) {
+            Lookup::Found(entry) => entry,
+            Lookup::NoAction => return Err(Check::cdb_field(1)),
+            Lookup::NoOpcode => return Err(Check::illegal(Additional::INVALID_OPCODE)),
+        };
+        if !matches!(entry.run, Run::Inquiry | Run::ReportLuns | Run::RequestSense)
+            && let Some(attention) = state.attentions.pop_front()
+        {
+            return Err(Check::attention(attention));
+        }
+        if cdb.naca() {
+            return Err(Check::cdb_field(
+                u16::try_from(Cdb::fixed_length(cdb.u8(0)).saturating_sub(1)).unwrap_or(0),
+            ));
+        }
+        if !allowed(entry, state.access) {
+            return Ok(Begun::Status(Status::ReservationConflict));
+        }
+        if entry.needs == Needs::Write && protected(entry.run, unit, state.mode) {
+            return Err(Check::new(SenseKey::DataProtect, Additional::WRITE_PROTECTED));
+        }
+        let sense = (entry.run == Run::RequestSense).then(|| state.attentions.pop_front()).flatten();
+        let around =
+            commands::Around { device: &self.device, unit, mode: state.mode, view: &state.view, sense };
+        commands::begin(entry.run, cdb, (command.data, around))
+    }
+
+    /// SPC-4 §6.6.1 and §6.33: INQUIRY, REPORT LUNS and REQUEST SENSE are answered by every LUN.
+    fn begin_without_unit(&self, cdb: Cdb<'_>) -> Result<Begun, Check> {
+        const INQUIRY: u8 = 0x12;
+        const REPORT_LUNS: u8 = 0xa0;
+        const REQUEST_SENSE: u8 = 0x03;
+        let missing = Check::illegal(Additional::UNIT_NOT_SUPPORTED);
+        match cdb.u8(0) {
+            INQUIRY if !cdb.bit(1, 0) => Ok(Begun::data(inquiry::standard(None), usize::from(cdb.u16(3)))),
+            REPORT_LUNS => commands::report_luns(cdb, &self.device),
+            REQUEST_SENSE => {
+                let sense = missing.sense(cdb.bit(1, 0));
+                Ok(Begun::data(sense.bytes().to_vec(), usize::from(cdb.u8(4))))
+            }
+            _ => Err(missing),
+        }
+    }
+
+    /// Data that a [`Step::ReceiveData`] asked for has arrived.
+    pub fn data_received(&mut self, task: &mut Task, data: SharedBuf) -> Step {
+        let State::Data(purpose) = core::mem::replace(&mut task.state, State::Finished) else {
+            return self.fail(
+                task,
+                Failure::Check(Check::new(SenseKey::HardwareError, Additional::INTERNAL_FAILURE)),
+            );
+        };
+        let (Some(unit), Some(state)) = (self.device.units.get(task.unit), self.units.get_mut(task.unit))
+        else {
+            return self.fail(task, Failure::Check(Check::illegal(Additional::UNIT_NOT_SUPPORTED)));
+        };
+        let begun = commands::with_data(purpose, data, (unit, state.mode));
+        // A reservation may have changed while the data was on its way: a fenced nexus must not write any more.
+        let begun = match begun {
+            Ok(Begun::Io(work)) if work.writes() && !state.access.write => {
+                Ok(Begun::Status(Status::ReservationConflict))
+            }
+            Ok(Begun::Mode(mode)) => {
+                if core::mem::replace(&mut state.mode, mode) != mode {
+                    self.events.push_back((unit.volume, NexusEvent::ModeParametersChanged(mode)));
+                }
+                Ok(Begun::Nothing)
+            }
+            other => other,
+        };
+        match begun {
+            Ok(begun) => self.take_up(task, begun),
+            Err(check) => self.fail(task, Failure::Check(check)),
+        }
+    }
+
+    /// A request that a step asked for has ended.
+    pub fn completed(&mut self, task: &mut Task, result: Result<Outcome, VolumeErrorKind>) -> Step {
+        let State::Io(mut work) = core::mem::replace(&mut task.state, State::Finished) else {
+            return self.fail(
+                task,
+                Failure::Check(Check::new(SenseKey::HardwareError, Additional::INTERNAL_FAILURE)),
+            );
+        };
+        match result {
+            Ok(outcome) => {
+                work.absorb(outcome);
+                self.go_on(task, work)
+            }
+            Err(VolumeErrorKind::Miscompare { offset }) => {
+                let offset = offset.saturating_add(work.compared_before());
+                self.fail(task, failure(VolumeErrorKind::Miscompare { offset }, false))
+            }
+            Err(kind) => self.fail(task, failure(kind, work.writes())),
+        }
+    }
+
+    /// The owner of the reservations has answered a [`Step::Reserve`].
+    pub fn reserved(&mut self, task: &mut Task, result: Result<Arc<View>, Refused>) -> Step {
+        task.state = State::Finished;
+        match result {
+            Ok(view) => {
+                self.see(task.unit, view);
+                self.finish(task, (Status::Good, BufList::new()))
+            }
+            Err(refused) => match reserve::refusal(refused) {
+                Some(check) => self.fail(task, Failure::Check(check)),
+                None => self.fail(task, Failure::Conflict),
+            },
+        }
+    }
+
+    /// Something happened on a volume, through another nexus or by itself.
+    pub fn handle_event(&mut self, volume: VolumeId, event: &NexusEvent) {
+        for index in 0..self.device.units.len() {
+            if self.device.units.get(index).is_some_and(|unit| unit.volume == volume) {
+                self.handle_unit_event(index, event);
+            }
+        }
+    }
+
+    fn handle_unit_event(&mut self, index: usize, event: &NexusEvent) {
+        match event {
+            NexusEvent::LogicalUnitReset => self.attention(index, Additional::DEVICE_RESET),
+            NexusEvent::TaskSetCleared => self.attention(index, Additional::COMMANDS_CLEARED),
+            NexusEvent::CapacityChanged => self.attention(index, Additional::CAPACITY_CHANGED),
+            NexusEvent::ModeParametersChanged(mode) => {
+                if let Some(state) = self.units.get_mut(index) {
+                    state.mode = *mode;
+                }
+                self.attention(index, Additional::MODE_CHANGED);
+            }
+            NexusEvent::Reservations { view, notices } => {
+                self.see(index, Arc::clone(view));
+                for (registrant, notice) in notices.iter() {
+                    if *registrant == self.nexus {
+                        self.attention(index, notice_code(*notice));
+                    }
+                }
+            }
+        }
+    }
+
+    /// This nexus resets a logical unit: others hear of it, and so does this nexus (SAM-5 §6.3.3).
+    pub fn reset_unit(&mut self, lun: [u8; 8]) {
+        if let Some(index) = self.device.find(lun)
+            && let Some(unit) = self.device.units.get(index)
+        {
+            self.events.push_back((unit.volume, NexusEvent::LogicalUnitReset));
+            if let Some(state) = self.units.get_mut(index) {
+                state.mode = ModeState::default();
+            }
+            self.attention(index, Additional::DEVICE_RESET);
+        }
+    }
+
+    /// This nexus clears a logical unit's task set: others hear of it.
+    pub fn clear_task_set(&mut self, lun: [u8; 8]) {
+        if let Some(volume) = self.volume(lun) {
+            self.events.push_back((volume, NexusEvent::TaskSetCleared));
+        }
+    }
+
+    /// What other nexuses must be told.
+    pub fn poll_event(&mut self) -> Option<(VolumeId, NexusEvent)> {
+        self.events.pop_front()
+    }
+
+    fn see(&mut self, index: usize, view: Arc<View>) {
+        if let Some(state) = self.units.get_mut(index) {
+            state.access = view.access(&self.nexus);
+            state.view = view;
+        }
+    }
+
+    fn attention(&mut self, index: usize, code: Additional) {
+        let Some(state) = self.units.get_mut(index) else { return };
+        if !state.attentions.contains(&code) && state.attentions.len() < limits::PENDING_ATTENTIONS {
+            state.attentions.push_back(code);
+        }
+    }
+
+    fn take_up(&mut self, task: &mut Task, begun: Begun) -> Step {
+        match begun {
+            Begun::Nothing => self.finish(task, (Status::Good, BufList::new())),
+            Begun::Status(status) => self.finish(task, (status, BufList::new())),
+            Begun::Data { data, allocation } => {
+                let whole = data.len().min(allocation);
+                task.full_length = whole as u64;
+                let data = SharedBuf::from(data);
+                self.finish(task, (Status::Good, BufList::from(data.slice(..whole))))
+            }
+            Begun::Receive { purpose, length, full } => {
+                task.full_length = full;
+                if length == 0 {
+                    return self.finish(task, (Status::Good, BufList::new()));
+                }
+                task.state = State::Data(purpose);
+                Step::ReceiveData { length }
+            }
+            Begun::Transfer { work, full } => {
+                task.full_length = full;
+                self.go_on(task, work)
+            }
+            Begun::Allocated { work, allocation } => {
+                task.allocation = allocation;
+                self.go_on(task, work)
+            }
+            Begun::Io(work) => self.go_on(task, work),
+            // Only `data_received` has mode parameters, and it has taken them.
+            Begun::Mode(_) => self.finish(task, (Status::Good, BufList::new())),
+            Begun::Reserve(command) => {
+                let Some(unit) = self.device.units.get(task.unit) else {
+                    return self.fail(task, Failure::Check(Check::illegal(Additional::UNIT_NOT_SUPPORTED)));
+                };
+                task.state = State::Reserving;
+                Step::Reserve { volume: unit.volume, registrant: self.nexus.clone(), command }
+            }
+        }
+    }
+
+    fn go_on(&mut self, task: &mut Task, mut work: Work) -> Step {
+        let Some(unit) = self.device.units.get(task.unit) else {
+            return self.fail(task, Failure::Check(Check::illegal(Additional::UNIT_NOT_SUPPORTED)));
+        };
+        let volume = unit.volume;
+        match work.next() {
+            Some(Io::Read(extent, length)) => {
+                task.state = State::Io(work);
+                Step::Read { volume, extent, length }
+            }
+            Some(Io::Other(operation)) => {
+                task.state = State::Io(work);
+                Step::Submit { volume, operation }
+            }
+            None => {
+                let data = work.into_data();
+                if task.allocation != usize::MAX {
+                    let whole = data.len().min(task.allocation);
+                    task.full_length = whole as u64;
+                    let data = data.part(0, whole);
+                    return self.finish(task, (Status::Good, data));
+                }
+                self.finish(task, (Status::Good, data))
+            }
+        }
+    }
+
+    fn finish(&self, task: &mut Task, (status, data): (Status, BufList)) -> Step {
+        task.state = State::Finished;
+        Step::Complete(Reply { status, sense: Sense::NONE, data, full_length: task.full_length })
+    }
+
+    fn fail(&self, task: &mut Task, failure: Failure) -> Step {
+        let status = match failure {
+            Failure::Check(check) => {
+                let descriptor = self.units.get(task.unit).is_some_and(|state| state.mode.descriptor_sense);
+                task.state = State::Finished;
+                return Step::Complete(Reply { full_length: 0, ..check.reply(descriptor) });
+            }
+            Failure::Conflict => Status::ReservationConflict,
+            Failure::Aborted => Status::TaskAborted,
+            Failure::Busy => Status::Busy,
+        };
+        task.full_length = 0;
+        self.finish(task, (status, BufList::new()))
+    }
+}
+
+fn allowed(entry: &Entry, access: Access) -> bool {
+    match entry.needs {
+        Needs::Nothing => true,
+        Needs::Read => access.read,
+        Needs::Write => access.write,
+    }
+}
+
+/// Whether write protection forbids a command that writes to the medium.
+fn protected(run: Run, unit: &LogicalUnit, mode: ModeState) -> bool {
+    let medium = !matches!(run, Run::ModeSelect | Run::SynchronizeCache);
+    medium && (mode.software_write_protect || unit.features.contains(Features::READ_ONLY))
+}
+
+fn notice_code(notice: Notice) -> Additional {
+    match notice {
+        Notice::Released => Additional::RESERVATIONS_RELEASED,
+        Notice::Preempted => Additional::REGISTRATIONS_PREEMPTED,
+        Notice::Cleared => Additional::RESERVATIONS_PREEMPTED,
+    }
+}
+
+/// The most bytes that an initiator announced to send.
+pub(crate) fn announced(data: DataDirection) -> u32 {
+    match data {
+        DataDirection::Out(bytes) => bytes,
+        DataDirection::None | DataDirection::In(_) => 0,
+    }
+}

@@ -1,0 +1,67 @@
+//! The state of one command between steps.
+
+use crate::reserve::OutParameters;
+use crate::work::Work;
+
+/// A command under way. The transport keeps it and gives it back with each event.
+#[derive(Debug)]
+pub struct Task {
+    pub(crate) unit: usize,
+    pub(crate) state: State,
+    /// Bytes that the command would move.
+    pub(crate) full_length: u64,
+    /// The most bytes of data for the initiator.
+    pub(crate) allocation: usize,
+}
+
+/// What a task waits for.
+#[derive(Debug)]
+pub(crate) enum State {
+    /// Nothing: it has been completed.
+    Finished,
+    /// Data of the initiator's.
+    Data(Purpose),
+    /// A request to the volume; then the rest of the work.
+    Io(Work),
+    /// The owner of the reservations.
+    Reserving,
+}
+
+/// What received data is for.
+#[derive(Debug)]
+pub(crate) enum Purpose {
+    /// WRITE, WRITE AND VERIFY.
+    Write(Work),
+    /// VERIFY with BYTCHK: compare the blocks with the data, or each with the one block received.
+    Verify {
+        /// The rest of the work, its data still missing.
+        work: Work,
+        /// BYTCHK 11b.
+        single: bool,
+    },
+    /// COMPARE AND WRITE of so many blocks.
+    CompareAndWrite {
+        /// First block.
+        lba: u64,
+        /// Blocks.
+        blocks: u64,
+        /// Force unit access.
+        fua: bool,
+    },
+    /// UNMAP.
+    Unmap,
+    /// WRITE SAME with one block of data.
+    WriteSame {
+        /// The rest of the work, its data still missing.
+        range: crate::work::Range,
+        /// The UNMAP bit.
+        unmap: bool,
+    },
+    /// MODE SELECT (6) or (10).
+    ModeSelect {
+        /// The ten-byte form.
+        long: bool,
+    },
+    /// PERSISTENT RESERVE OUT.
+    Reserve(OutParameters),
+}

@@ -1,0 +1,213 @@
+//! The medium-access part of a command: a sequence of requests to the volume, one at a time.
+//!
+//! Commands that are longer than the volume's largest transfer become several requests; UNMAP, WRITE SAME and
+//! VERIFY become as many as their parameters need.
+
+use alloc::vec::Vec;
+
+use buf::BufList;
+use volume::{Allocation, Durability, Extent, Operation, Outcome};
+
+use crate::limits;
+use crate::page::Page;
+
+/// A run of blocks that is worked off in pieces.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Range {
+    pub(crate) next: u64,
+    pub(crate) left: u64,
+    /// The most blocks in one piece, at least 1.
+    pub(crate) piece: u64,
+    /// Bytes in a block.
+    pub(crate) block: u32,
+}
+
+impl Range {
+    fn take(&mut self) -> Option<Extent> {
+        let blocks = self.left.min(self.piece.max(1));
+        if blocks == 0 {
+            return None;
+        }
+        let extent = Extent::new(self.next, blocks);
+        self.next = self.next.saturating_add(blocks);
+        self.left = self.left.saturating_sub(blocks);
+        Some(extent)
+    }
+
+    fn bytes(&self, extent: Extent) -> usize {
+        usize::try_from(extent.blocks.saturating_mul(u64::from(self.block))).unwrap_or(usize::MAX)
+    }
+}
+
+/// What follows a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ThenVerify {
+    /// Nothing.
+    No,
+    /// Check that the medium can be read (BYTCHK 00b).
+    Medium,
+    /// Compare with the data (BYTCHK 01b).
+    Bytes,
+}
+
+/// The requests that are left to do.
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// READ.
+    Read { range: Range, gathered: BufList },
+    /// WRITE, with what follows it over the whole range.
+    Write { range: Range, whole: Range, data: BufList, at: usize, durability: Durability, then: ThenVerify },
+    /// VERIFY without data, PRE-FETCH.
+    Verify { range: Range },
+    /// VERIFY with data: `data` is walked through, or repeated for each piece.
+    Compare { range: Range, data: BufList, at: usize, repeat: bool },
+    /// Any single operation.
+    Single(Option<Operation>),
+    /// UNMAP.
+    Unmap { extents: Vec<Extent>, done: usize, piece: u64 },
+    /// WRITE SAME of zeros.
+    Zeroes { range: Range, may_unmap: bool },
+    /// WRITE SAME of anything else; `pattern` holds a piece's worth of repetitions.
+    Repeat { range: Range, pattern: BufList },
+    /// GET LBA STATUS.
+    Allocations { next: u64, end: u64, found: Vec<Allocation>, most: usize, queries: usize },
+}
+
+/// The next request.
+#[derive(Debug)]
+pub(crate) enum Io {
+    /// Read these blocks into a buffer of so many bytes.
+    Read(Extent, u32),
+    /// Anything else.
+    Other(Operation),
+}
+
+impl Work {
+    /// The next request; `None` when the work is done.
+    pub(crate) fn next(&mut self) -> Option<Io> {
+        match self {
+            Self::Read { range, .. } => {
+                let extent = range.take()?;
+                Some(Io::Read(extent, u32::try_from(range.bytes(extent)).unwrap_or(u32::MAX)))
+            }
+            Self::Write { .. } => self.next_write(),
+            Self::Verify { range } => range.take().map(|extent| Io::Other(Operation::Verify { extent })),
+            Self::Compare { range, data, at, repeat } => {
+                let extent = range.take()?;
+                let bytes = range.bytes(extent);
+                let part = data.part(if *repeat { 0 } else { *at }, bytes);
+                *at = at.saturating_add(bytes);
+                Some(Io::Other(Operation::Compare { extent, data: part }))
+            }
+            Self::Single(operation) => operation.take().map(Io::Other),
+            Self::Unmap { .. } => self.next_unmap(),
+            Self::Zeroes { range, may_unmap } => {
+                let (durability, may_unmap) = (Durability::Cached, *may_unmap);
+                let extent = range.take()?;
+                Some(Io::Other(Operation::WriteZeroes { extent, durability, may_unmap }))
+            }
+            Self::Repeat { range, pattern } => {
+                let extent = range.take()?;
+                let data = pattern.part(0, range.bytes(extent));
+                Some(Io::Other(Operation::Write { extent, data, durability: Durability::Cached }))
+            }
+            Self::Allocations { next, end, found, most, queries } => {
+                if *next >= *end || found.len() > *most || *queries == 0 {
+                    return None;
+                }
+                *queries = queries.saturating_sub(1);
+                let extent = Extent::new(*next, end.saturating_sub(*next));
+                Some(Io::Other(Operation::QueryAllocation { extent }))
+            }
+        }
+    }
+
+    fn next_write(&mut self) -> Option<Io> {
+        let Self::Write { range, whole, data, at, durability, then } = self else { return None };
+        if let Some(extent) = range.take() {
+            let bytes = range.bytes(extent);
+            let part = data.part(*at, bytes);
+            *at = at.saturating_add(bytes);
+            return Some(Io::Other(Operation::Write { extent, data: part, durability: *durability }));
+        }
+        let range = *whole;
+        *self = match then {
+            ThenVerify::No => return None,
+            ThenVerify::Medium => Self::Verify { range },
+            ThenVerify::Bytes => Self::Compare { range, data: core::mem::take(data), at: 0, repeat: false },
+        };
+        self.next()
+    }
+
+    fn next_unmap(&mut self) -> Option<Io> {
+        let Self::Unmap { extents, done, piece } = self else { return None };
+        let rest = extents.get_mut(*done)?;
+        let blocks = rest.blocks.min((*piece).max(1));
+        let extent = Extent::new(rest.start, blocks);
+        rest.start = rest.start.saturating_add(blocks);
+        rest.blocks = rest.blocks.saturating_sub(blocks);
+        if rest.blocks == 0 {
+            *done = done.saturating_add(1);
+        }
+        Some(Io::Other(Operation::Discard { extent }))
+    }
+
+    /// Takes what a request answered.
+    pub(crate) fn absorb(&mut self, outcome: Outcome) {
+        match (self, outcome) {
+            (Self::Read { gathered, .. }, Outcome::Data(data)) => gathered.push(data),
+            (Self::Allocations { next, end, found, .. }, Outcome::Allocation(run)) => {
+                *next = run.extent.end().unwrap_or(*end).max(next.saturating_add(1));
+                match found.last_mut() {
+                    Some(last) if last.mapped == run.mapped => {
+                        last.extent.blocks = last.extent.blocks.saturating_add(run.extent.blocks);
+                    }
+                    _ => found.push(run),
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// How far the extent of the last comparison lies behind the command's first block, in bytes: what a miscompare's
+    /// offset is counted from.
+    pub(crate) fn compared_before(&self) -> u64 {
+        match self {
+            Self::Compare { range, at, .. } => {
+                let last = range.piece.saturating_mul(u64::from(range.block));
+                let done = u64::try_from(*at).unwrap_or(u64::MAX);
+                done.saturating_sub(last.min(done))
+            }
+            _ => 0,
+        }
+    }
+
+    /// The data for the initiator, once the work is done.
+    pub(crate) fn into_data(self) -> BufList {
+        match self {
+            Self::Read { gathered, .. } => gathered,
+            Self::Allocations { found, most, .. } => lba_status(&found, most),
+            _ => BufList::new(),
+        }
+    }
+
+    /// True when a medium error is one of writing.
+    pub(crate) fn writes(&self) -> bool {
+        !matches!(
+            self,
+            Self::Read { .. } | Self::Verify { .. } | Self::Compare { .. } | Self::Allocations { .. }
+        )
+    }
+}
+
+/// GET LBA STATUS data (SBC-4 §5.6.2).
+fn lba_status(found: &[Allocation], most: usize) -> BufList {
+    let mut page = Page::new();
+    page.u32(0).u32(0);
+    for run in found.iter().take(most.min(limits::LBA_STATUS_DESCRIPTORS)) {
+        page.u64(run.extent.start).u32(u32::try_from(run.extent.blocks).unwrap_or(u32::MAX));
+        page.u8(if run.mapped { 0 } else { 1 }).zeros(3);
+    }
+    page.length_u32(0);
+    BufList::from(buf::SharedBuf::from(page.take()))
+}
