@@ -53,9 +53,10 @@ pub fn volume_error(key: SenseKey, code: Additional, information: Option<u64>) -
         (SenseKey::DataProtect, _) => VolumeErrorKind::ReadOnly,
         (SenseKey::Miscompare, _) => VolumeErrorKind::Miscompare { offset: information.unwrap_or(0) },
         (SenseKey::AbortedCommand, Additional::GUARD_CHECK) => VolumeErrorKind::Protection,
-        (SenseKey::AbortedCommand, Additional::COMMUNICATION_FAILURE) => VolumeErrorKind::Unreachable,
+        (SenseKey::AbortedCommand, Additional::COMMUNICATION_FAILURE) | (SenseKey::NotReady, _) => {
+            VolumeErrorKind::Unreachable
+        }
         (SenseKey::AbortedCommand, _) => VolumeErrorKind::Cancelled,
-        (SenseKey::NotReady, _) => VolumeErrorKind::Unreachable,
         _ => VolumeErrorKind::Media,
     }
 }

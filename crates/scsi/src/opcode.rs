@@ -50,7 +50,7 @@ pub(crate) enum Run {
 }
 
 /// A command.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Entry {
     pub(crate) opcode: u8,
     /// The service action, for operation codes that have one.

@@ -192,7 +192,7 @@ impl DeviceServer {
         match result {
             Ok(view) => {
                 self.see(task.unit, view);
-                self.finish(task, (Status::Good, BufList::new()))
+                Self::finish(task, (Status::Good, BufList::new()))
             }
             Err(refused) => match reserve::refusal(refused) {
                 Some(check) => self.fail(task, Failure::Check(check)),
@@ -273,18 +273,19 @@ impl DeviceServer {
 
     fn take_up(&mut self, task: &mut Task, begun: Begun) -> Step {
         match begun {
-            Begun::Nothing => self.finish(task, (Status::Good, BufList::new())),
-            Begun::Status(status) => self.finish(task, (status, BufList::new())),
+            // Mode parameters were taken by `data_received`.
+            Begun::Nothing | Begun::Mode(_) => Self::finish(task, (Status::Good, BufList::new())),
+            Begun::Status(status) => Self::finish(task, (status, BufList::new())),
             Begun::Data { data, allocation } => {
                 let whole = data.len().min(allocation);
                 task.full_length = whole as u64;
                 let data = SharedBuf::from(data);
-                self.finish(task, (Status::Good, BufList::from(data.slice(..whole))))
+                Self::finish(task, (Status::Good, BufList::from(data.slice(..whole))))
             }
             Begun::Receive { purpose, length, full } => {
                 task.full_length = full;
                 if length == 0 {
-                    return self.finish(task, (Status::Good, BufList::new()));
+                    return Self::finish(task, (Status::Good, BufList::new()));
                 }
                 task.state = State::Data(purpose);
                 Step::ReceiveData { length }
@@ -298,8 +299,6 @@ impl DeviceServer {
                 self.go_on(task, work)
             }
             Begun::Io(work) => self.go_on(task, work),
-            // Only `data_received` has mode parameters, and it has taken them.
-            Begun::Mode(_) => self.finish(task, (Status::Good, BufList::new())),
             Begun::Reserve(command) => {
                 let Some(unit) = self.device.units.get(task.unit) else {
                     return self.fail(task, Failure::Check(Check::illegal(Additional::UNIT_NOT_SUPPORTED)));
@@ -330,14 +329,14 @@ impl DeviceServer {
                     let whole = data.len().min(task.allocation);
                     task.full_length = whole as u64;
                     let data = data.part(0, whole);
-                    return self.finish(task, (Status::Good, data));
+                    return Self::finish(task, (Status::Good, data));
                 }
-                self.finish(task, (Status::Good, data))
+                Self::finish(task, (Status::Good, data))
             }
         }
     }
 
-    fn finish(&self, task: &mut Task, (status, data): (Status, BufList)) -> Step {
+    fn finish(task: &mut Task, (status, data): (Status, BufList)) -> Step {
         task.state = State::Finished;
         Step::Complete(Reply { status, sense: Sense::NONE, data, full_length: task.full_length })
     }
@@ -354,7 +353,7 @@ impl DeviceServer {
             Failure::Busy => Status::Busy,
         };
         task.full_length = 0;
-        self.finish(task, (status, BufList::new()))
+        Self::finish(task, (status, BufList::new()))
     }
 }
 

@@ -206,7 +206,7 @@ fn lba_status(found: &[Allocation], most: usize) -> BufList {
     page.u32(0).u32(0);
     for run in found.iter().take(most.min(limits::LBA_STATUS_DESCRIPTORS)) {
         page.u64(run.extent.start).u32(u32::try_from(run.extent.blocks).unwrap_or(u32::MAX));
-        page.u8(if run.mapped { 0 } else { 1 }).zeros(3);
+        page.u8(u8::from(!run.mapped)).zeros(3);
     }
     page.length_u32(0);
     BufList::from(buf::SharedBuf::from(page.take()))
