@@ -7,6 +7,7 @@
 //! Architecture invariant: nothing here knows a protocol, a file or a socket.
 #![forbid(unsafe_code)]
 
+pub mod contract;
 mod error;
 pub mod filter;
 mod geometry;

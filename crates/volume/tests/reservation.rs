@@ -62,7 +62,7 @@ fn name(registrant: &Registrant) -> String {
         Registrant::Host { .. } => "B".to_owned(),
         other if *other == nexus(1) => "A".to_owned(),
         other if *other == nexus(3) => "C".to_owned(),
-        _ => "D".to_owned(),
+        Registrant::Nexus { .. } => "D".to_owned(),
     }
 }
 

@@ -1,0 +1,153 @@
+//! Several cores at once on the same blocks.
+
+use std::thread;
+
+use buf::Buf;
+use protocol::{Entropy, SeededEntropy};
+
+use super::Verdict;
+use super::bench::{Answer, Bench};
+use super::stamp;
+use crate::{Durability, Extent, Features, Operation, Outcome, Tag, VolumeErrorKind};
+
+/// Blocks that all threads write, around a place where a volume's own units are likely to meet.
+const AREA: u64 = 24;
+/// Rounds of each thread, and requests under way in each round.
+const ROUNDS: u64 = 60;
+const BATCH: u64 = 8;
+/// Successful compare-and-writes of each thread.
+const INCREMENTS: u64 = 25;
+
+fn area(bench: &Bench<'_>) -> Extent {
+    let blocks = AREA.min(bench.geometry.blocks).min(bench.longest());
+    // 64 KiB from the start, less a few blocks.
+    let start = (u64::from(65_536 / bench.geometry.block_size)).saturating_sub(blocks / 2);
+    Extent::new(start.min(bench.geometry.blocks - blocks), blocks)
+}
+
+/// Runs `work` on a thread for each queue, with the number of the queue.
+fn on_threads(bench: &Bench<'_>, work: impl Fn(&mut Bench<'_>, u64) -> Verdict + Sync) -> Verdict {
+    let (volume, options, worlds) = (bench.volume, bench.options, bench.worlds);
+    thread::scope(|scope| {
+        let threads: Vec<_> = (1..=u64::from(options.threads))
+            .map(|number| {
+                let work = &work;
+                scope.spawn(move || {
+                    let mut bench = Bench::open(volume, options, worlds)?;
+                    bench.entropy = SeededEntropy::new(options.seed.wrapping_add(number));
+                    work(&mut bench, number)?;
+                    bench.end()
+                })
+            })
+            .collect();
+        for thread in threads {
+            thread.join().map_err(|_| "a thread panicked".to_owned())??;
+        }
+        Ok(())
+    })
+}
+
+pub(super) fn blocks_are_never_torn(bench: &mut Bench<'_>) -> Verdict {
+    if bench.options.threads < 2 {
+        return Ok(());
+    }
+    let area = area(bench);
+    let mut bytes = vec![0; bench.bytes(area.blocks)];
+    stamp::fill_all(&mut bytes, bench.block_size(), area.start, (0, 0));
+    bench.write(area, Buf::from(bytes).freeze().into())?;
+    on_threads(bench, |bench, writer| write_and_read(bench, area, writer))?;
+    let data = bench.read(area)?;
+    check_blocks(bench, area, &data)
+}
+
+fn check_blocks(bench: &Bench<'_>, extent: Extent, data: &[u8]) -> Verdict {
+    for (place, block) in (extent.start..).zip(data.chunks(bench.block_size())) {
+        let (writer, number) = stamp::read(block, place)?;
+        if writer > u64::from(bench.options.threads) || number > ROUNDS * BATCH {
+            return Err(format!("block {place} is stamped by nobody: {writer}, {number}"));
+        }
+    }
+    Ok(())
+}
+
+fn write_and_read(bench: &mut Bench<'_>, area: Extent, writer: u64) -> Verdict {
+    let mut number = 0;
+    for _ in 0..ROUNDS {
+        let mut reads: Vec<(Tag, Extent)> = Vec::new();
+        for _ in 0..BATCH {
+            number += 1;
+            let blocks = 1 + bench.entropy.number() % area.blocks;
+            let extent =
+                Extent::new(area.start + bench.entropy.number() % (area.blocks - blocks + 1), blocks);
+            let mut bytes = vec![0; bench.bytes(blocks)];
+            if number % 2 == 0 {
+                let into = Buf::from(bytes);
+                reads.push((bench.start(Operation::Read { extent, into })?, extent));
+            } else {
+                stamp::fill_all(&mut bytes, bench.block_size(), extent.start, (writer, number));
+                let data = Buf::from(bytes).freeze().into();
+                bench.start(Operation::Write { extent, data, durability: Durability::Cached })?;
+            }
+        }
+        for (tag, extent) in reads {
+            match bench.wait(tag)? {
+                Ok(Outcome::Data(data)) => check_blocks(bench, extent, &data)?,
+                other => return Err(format!("a read ended with {other:?}")),
+            }
+        }
+        bench.settle()?;
+    }
+    Ok(())
+}
+
+/// Every thread counts up a number that spans blocks: no increment may be lost.
+pub(super) fn compare_and_write_is_atomic(bench: &mut Bench<'_>) -> Verdict {
+    if bench.options.threads < 2 || !bench.features.contains(Features::COMPARE) {
+        return Ok(());
+    }
+    let area = area(bench);
+    let value = |bench: &Bench<'_>, count: u64| {
+        let mut bytes = vec![0; bench.bytes(area.blocks)];
+        stamp::fill_all(&mut bytes, bench.block_size(), area.start, (count, 0));
+        bytes
+    };
+    bench.write(area, Buf::from(value(bench, 0)).freeze().into())?;
+    on_threads(bench, |bench, _| {
+        let mut count = 0;
+        let mut won = 0;
+        while won < INCREMENTS {
+            let (old, new) = (value(bench, count), value(bench, count + 1));
+            match increment(bench, area, old, new)? {
+                Ok(_) => {
+                    (won, count) = (won + 1, count + 1);
+                }
+                Err(VolumeErrorKind::Miscompare { .. }) => count = current(bench, area)?,
+                Err(other) => return Err(format!("a compare-and-write failed: {other}")),
+            }
+        }
+        Ok(())
+    })?;
+    let (count, expected) = (current(bench, area)?, INCREMENTS * u64::from(bench.options.threads));
+    if count != expected {
+        return Err(format!("{expected} increments left the number at {count}"));
+    }
+    Ok(())
+}
+
+fn increment(bench: &mut Bench<'_>, extent: Extent, old: Vec<u8>, new: Vec<u8>) -> Result<Answer, String> {
+    let (compare, write) = (Buf::from(old).freeze().into(), Buf::from(new).freeze().into());
+    bench.run(Operation::CompareAndWrite { extent, compare, write, durability: Durability::Cached })
+}
+
+/// The number that all blocks hold now; they must agree, as compare-and-write is atomic against reads.
+fn current(bench: &mut Bench<'_>, extent: Extent) -> Result<u64, String> {
+    let data = bench.read(extent)?;
+    let mut counts = Vec::new();
+    for (place, block) in (extent.start..).zip(data.chunks(bench.block_size())) {
+        counts.push(stamp::read(block, place)?.0);
+    }
+    if counts.iter().any(|count| Some(count) != counts.first()) {
+        return Err(format!("a read saw half a compare-and-write: {counts:?}"));
+    }
+    Ok(counts.first().copied().unwrap_or(0))
+}

@@ -1,0 +1,49 @@
+//! Blocks that say who wrote them: a block that is part one write and part another cannot pass.
+
+/// Bytes of a stamp: writer and number, eight each.
+const HEADER: usize = 16;
+
+fn mix(mut word: u64) -> u64 {
+    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ (word >> 31)
+}
+
+/// Fills a block: the stamp, and content that follows from it and from the block's place.
+pub(super) fn fill(block: &mut [u8], place: u64, (writer, number): (u64, u64)) {
+    let mut words = block.chunks_mut(8);
+    if let (Some(one), Some(two)) = (words.next(), words.next()) {
+        one.copy_from_slice(&writer.to_le_bytes());
+        two.copy_from_slice(&number.to_le_bytes());
+    }
+    let start = mix(writer ^ mix(number ^ mix(place)));
+    for (index, word) in (1_u64..).zip(words) {
+        let bytes = mix(start.wrapping_add(index)).to_le_bytes();
+        word.iter_mut().zip(bytes).for_each(|(target, byte)| *target = byte);
+    }
+}
+
+/// Fills blocks from `place` on.
+pub(super) fn fill_all(bytes: &mut [u8], block_size: usize, place: u64, stamp: (u64, u64)) {
+    for (place, block) in (place..).zip(bytes.chunks_mut(block_size)) {
+        fill(block, place, stamp);
+    }
+}
+
+/// The stamp of a block that is whole, or why it is not.
+pub(super) fn read(block: &[u8], place: u64) -> Result<(u64, u64), String> {
+    let word = |from: usize| {
+        let bytes = block.get(from..from + 8).and_then(|bytes| bytes.try_into().ok());
+        bytes.map_or(0, u64::from_le_bytes)
+    };
+    let stamp = (word(0), word(8));
+    let mut expected = vec![0; block.len()];
+    fill(&mut expected, place, stamp);
+    match block.iter().zip(&expected).position(|(one, two)| one != two) {
+        None => Ok(stamp),
+        Some(at) => Err(format!(
+            "block {place} carries the stamp {stamp:?}, but from byte {} on it is not that write's",
+            at.max(HEADER)
+        )),
+    }
+}

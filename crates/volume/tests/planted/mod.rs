@@ -1,0 +1,242 @@
+//! A volume with one bug: a test that cannot fail proves nothing.
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use buf::{Buf, BufList};
+use protocol::Instant;
+use volume::{
+    Completion, CoreId, Durability, Extent, Features, Geometry, Limits, OpenError, Operation, Outcome,
+    QueueFull, Request, Tag, Volume, VolumeErrorKind, VolumeQueue,
+};
+
+/// What is wrong with the volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bug {
+    /// Every 50th completion is never told.
+    DropsCompletion,
+    /// Every 50th completion is told twice.
+    CompletesTwice,
+    /// A full queue swallows the request's memory.
+    FullQueueChangesRequest,
+    /// The queue takes more than its depth.
+    IgnoresDepth,
+    /// Writes go in two halves of each block, with the other cores in between.
+    TearsBlocks,
+    /// A discard does nothing.
+    IgnoresDiscard,
+    /// A discard takes the block after it too.
+    DiscardsTooMuch,
+    /// A write of zeros does nothing.
+    IgnoresWriteZeroes,
+    /// A comparison reports the offset within the block.
+    WrongMiscompareOffset,
+    /// A compare-and-write compares, then writes, with the other cores in between.
+    ComparesThenWrites,
+    /// The end of the volume is one block late.
+    LateEnd,
+    /// An allocation query says that there is never anything.
+    NothingAllocated,
+    /// The last block of a write is lost.
+    LosesLastBlock,
+}
+
+impl Bug {
+    /// Every bug, and the checks of which one must find it.
+    pub(crate) const ALL: &[(Self, &[&str])] = &[
+        (Self::DropsCompletion, &["queue_full_gives_back", "completes_exactly_once"]),
+        (Self::CompletesTwice, &["queue_full_gives_back", "completes_exactly_once"]),
+        (Self::FullQueueChangesRequest, &["queue_full_gives_back"]),
+        (Self::IgnoresDepth, &["queue_full_gives_back"]),
+        (Self::TearsBlocks, &["blocks_are_never_torn"]),
+        (Self::IgnoresDiscard, &["discard"]),
+        (Self::DiscardsTooMuch, &["discard"]),
+        (Self::IgnoresWriteZeroes, &["write_zeroes"]),
+        (Self::WrongMiscompareOffset, &["compare"]),
+        (Self::ComparesThenWrites, &["compare_and_write_is_atomic"]),
+        (Self::LateEnd, &["out_of_range"]),
+        (Self::NothingAllocated, &["allocation_covers", "allocation_tells_data"]),
+        (Self::LosesLastBlock, &["read_after_write"]),
+    ];
+}
+
+/// A volume with a bug.
+#[derive(Debug)]
+pub(crate) struct Planted {
+    inner: Arc<dyn Volume>,
+    bug: Bug,
+}
+
+impl Planted {
+    pub(crate) fn new(inner: Arc<dyn Volume>, bug: Bug) -> Self {
+        Self { inner, bug }
+    }
+}
+
+impl Volume for Planted {
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+
+    fn limits(&self) -> Limits {
+        let depth = if self.bug == Bug::IgnoresDepth { 16 } else { 64 };
+        Limits { depth, ..self.inner.limits() }
+    }
+
+    fn features(&self) -> Features {
+        self.inner.features()
+    }
+
+    fn open_queue(&self, core: CoreId, waker: Waker) -> Result<Box<dyn VolumeQueue>, OpenError> {
+        let inner = self.inner.open_queue(core, waker)?;
+        let geometry = self.geometry();
+        Ok(Box::new(PlantedQueue { inner, bug: self.bug, geometry, taken: 0, told: 0 }))
+    }
+}
+
+struct PlantedQueue {
+    inner: Box<dyn VolumeQueue>,
+    bug: Bug,
+    geometry: Geometry,
+    taken: usize,
+    told: u64,
+}
+
+/// A mark that the submitter does not use.
+const HIDDEN: Tag = Tag(u64::MAX - 1);
+
+impl PlantedQueue {
+    /// Does something at once, unseen.
+    fn aside(&mut self, operation: Operation) -> Result<Outcome, VolumeErrorKind> {
+        self.inner.submit(Instant::ZERO, Request { tag: HIDDEN, operation }).unwrap();
+        let mut done = Vec::new();
+        self.inner.poll(Instant::ZERO, &mut done);
+        let index = done.iter().position(|one| one.tag == HIDDEN).unwrap();
+        let answer = done.swap_remove(index).result;
+        assert!(done.is_empty(), "this bug is planted for one request at a time");
+        answer
+    }
+
+    fn read(&mut self, extent: Extent) -> Vec<u8> {
+        let len = usize::try_from(extent.blocks).unwrap() * self.geometry.block_size as usize;
+        match self.aside(Operation::Read { extent, into: Buf::zeroed(len) }) {
+            Ok(Outcome::Data(data)) => data.to_vec(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn write(&mut self, extent: Extent, bytes: Vec<u8>) {
+        let data = Buf::from(bytes).freeze().into();
+        self.aside(Operation::Write { extent, data, durability: Durability::Cached }).unwrap();
+    }
+
+    /// Writes the first half of every block, lets others run, and writes the whole.
+    fn tear(&mut self, extent: Extent, data: &BufList) {
+        let size = self.geometry.block_size as usize;
+        let mut new = vec![0; data.len()];
+        data.copy_to(&mut new);
+        let mut torn = self.read(extent);
+        for (torn, new) in torn.chunks_mut(size).zip(new.chunks(size)) {
+            torn[..size / 2].copy_from_slice(&new[..size / 2]);
+        }
+        self.write(extent, torn);
+        std::thread::yield_now();
+        self.write(extent, new);
+    }
+
+    fn is_inside(&self, extent: Extent) -> bool {
+        extent.blocks > 0 && self.geometry.check(extent).is_some()
+    }
+
+    fn twisted(&mut self, operation: Operation) -> Operation {
+        match (self.bug, operation) {
+            (Bug::TearsBlocks, Operation::Write { extent, data, .. })
+                if self.is_inside(extent)
+                    && Some(data.len() as u64) == self.geometry.check(extent)
+                    && extent.blocks <= 24
+                    && self.taken == 0 =>
+            {
+                self.tear(extent, &data);
+                Operation::Flush
+            }
+            (Bug::IgnoresDiscard, Operation::Discard { extent }) if self.is_inside(extent) => {
+                Operation::Flush
+            }
+            (Bug::DiscardsTooMuch, Operation::Discard { extent }) if self.is_inside(extent) => {
+                let blocks = (extent.blocks + 1).min(self.geometry.blocks - extent.start);
+                Operation::Discard { extent: Extent::new(extent.start, blocks) }
+            }
+            (Bug::IgnoresWriteZeroes, Operation::WriteZeroes { extent, .. }) if self.is_inside(extent) => {
+                Operation::Flush
+            }
+            (Bug::ComparesThenWrites, Operation::CompareAndWrite { extent, compare, write, durability })
+                if self.is_inside(extent) && extent.blocks <= 24 =>
+            {
+                if self.aside(Operation::Compare { extent, data: compare.clone() }).is_err() {
+                    return Operation::Compare { extent, data: compare };
+                }
+                std::thread::yield_now();
+                Operation::Write { extent, data: write, durability }
+            }
+            (Bug::LateEnd, Operation::Verify { extent })
+                if extent.end() == Some(self.geometry.blocks + 1) =>
+            {
+                Operation::Flush
+            }
+            (Bug::LosesLastBlock, Operation::Write { extent, data, durability })
+                if self.is_inside(extent)
+                    && extent.blocks > 1
+                    && Some(data.len() as u64) == self.geometry.check(extent) =>
+            {
+                let data = data.part(0, data.len() - self.geometry.block_size as usize);
+                Operation::Write { extent: Extent::new(extent.start, extent.blocks - 1), data, durability }
+            }
+            (_, operation) => operation,
+        }
+    }
+
+    fn twist_answer(&self, completion: &mut Completion) {
+        match &mut completion.result {
+            Err(VolumeErrorKind::Miscompare { offset }) if self.bug == Bug::WrongMiscompareOffset => {
+                *offset %= u64::from(self.geometry.block_size);
+            }
+            Ok(Outcome::Allocation(run)) if self.bug == Bug::NothingAllocated => run.mapped = false,
+            _ => {}
+        }
+    }
+}
+
+impl VolumeQueue for PlantedQueue {
+    fn submit(&mut self, now: Instant, mut request: Request) -> Result<(), QueueFull> {
+        if self.taken >= 64 {
+            if self.bug == Bug::FullQueueChangesRequest {
+                request.operation = Operation::Flush;
+            }
+            return Err(QueueFull(request));
+        }
+        request.operation = self.twisted(request.operation);
+        self.taken += 1;
+        self.inner.submit(now, request)
+    }
+
+    fn cancel(&mut self, tag: Tag) {
+        self.inner.cancel(tag);
+    }
+
+    fn poll(&mut self, now: Instant, done: &mut Vec<Completion>) {
+        let mut fresh = Vec::new();
+        self.inner.poll(now, &mut fresh);
+        self.taken -= fresh.len();
+        for mut completion in fresh {
+            self.told += 1;
+            self.twist_answer(&mut completion);
+            let special = self.told.is_multiple_of(50);
+            if special && self.bug == Bug::CompletesTwice {
+                done.push(Completion { tag: completion.tag, result: Ok(Outcome::Done) });
+            }
+            if !(special && self.bug == Bug::DropsCompletion) {
+                done.push(completion);
+            }
+        }
+    }
+}
