@@ -1,1 +1,31 @@
-//! Joins connections with volume queues
+//! Joins connections with volumes: the middle of every Linerate process.
+//!
+//! * [`Core`] is what runs on each core: it implements [`host::Service`], owns that core's volume queues,
+//!   accepts connections and answers other cores.
+//! * `driver` wraps one protocol connection as a [`host::Endpoint`].
+//! * `groups` and `fence` are the shared truths (sessions, controllers, reservations), which live on core 0.
+//!
+//! Data flow of a read: the reactor gives received bytes to a driver, whose connection asks for a request to be
+//! submitted; the core's volume queue completes it; the completion goes back through the driver's inbox into
+//! the connection, which becomes bytes again.
+//!
+//! Architecture invariant: nothing here makes a system call, reads a clock or starts a thread; the world comes
+//! in through `host`, so that the daemon and the simulator run the same code.
+#![forbid(unsafe_code)]
+
+mod core;
+mod driver;
+mod fence;
+mod groups;
+mod hub;
+mod iscsi_target;
+mod limits;
+mod message;
+mod nvme_controller;
+mod queues;
+mod setup;
+
+pub use crate::core::Core;
+pub use limits::ConnectionLimits;
+pub use message::{Fence, Inbound, Member, Message, ReserveCall};
+pub use setup::{EntropySource, ListenerRole, Setup};

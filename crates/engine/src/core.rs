@@ -1,0 +1,183 @@
+//! What runs on each core of a serving process.
+//!
+//! Every core owns its volume queues and connections. Core 0 also owns what all share: groups and
+//! reservations.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use buf::Pool;
+use host::{Accepted, Endpoint, EndpointId, Refusal, Service, World};
+use protocol::Instant;
+use volume::{CoreId, OpenError, VolumeId};
+
+use crate::driver::Driver;
+use crate::fence::{Outcome, Owner};
+use crate::groups::Groups;
+use crate::hub::Hub;
+use crate::iscsi_target::IscsiTarget;
+use crate::message::{Fence, Inbound, Member, Message};
+use crate::nvme_controller::NvmeController;
+use crate::queues::Queues;
+use crate::setup::{ListenerRole, Setup};
+
+/// What only core 0 has.
+struct Shared {
+    groups: Groups,
+    owner: Owner,
+}
+
+/// One core's service.
+pub struct Core {
+    setup: Arc<Setup>,
+    hub: Rc<Hub>,
+    shared: Option<Shared>,
+    /// The newest state of every volume that was ever reserved, for connections that come later.
+    views: HashMap<VolumeId, Fence>,
+    stopping: bool,
+}
+
+impl Core {
+    /// Opens this core's queues of all volumes.
+    pub fn new(setup: Arc<Setup>, world: World<Message>) -> Result<Self, OpenError> {
+        let queues = setup
+            .volumes
+            .iter()
+            .map(|volume| volume.open_queue(CoreId(world.core), world.waker.clone()))
+            .collect::<Result<Vec<_>, _>>()?;
+        let pool = Pool::new(setup.pool_limit);
+        let shared =
+            (world.core == Groups::CORE).then(|| Shared { groups: Groups::new(), owner: Owner::default() });
+        let hub = Hub::new(world.core, pool, world.postbox, Queues::new(queues));
+        Ok(Self { setup, hub, shared, views: HashMap::new(), stopping: false })
+    }
+
+    fn tell_reservations(&self, fence: &Fence, newcomer: Option<EndpointId>) {
+        match newcomer {
+            Some(endpoint) => {
+                let quiet = Fence { notices: Arc::new([]), ..fence.clone() };
+                self.hub.deliver(endpoint, Inbound::Reservations(quiet));
+            }
+            None => self.hub.deliver_all(None, || Inbound::Reservations(fence.clone())),
+        }
+    }
+
+    fn handle_fence(&mut self, fence: Fence) {
+        self.tell_reservations(&fence, None);
+        self.hub.queues().fence(fence.volume, fence.number);
+        self.views.insert(fence.volume, fence);
+    }
+
+    fn run_shared(&mut self) {
+        let Some(shared) = &mut self.shared else { return };
+        while let Some((to, inbound)) = shared.groups.poll() {
+            self.hub.post_member(to, inbound);
+        }
+        while let Some(outcome) = shared.owner.poll() {
+            match outcome {
+                Outcome::Broadcast(fence) => self.hub.post_all(|| Message::Fence(fence.clone())),
+                Outcome::Answer(to, inbound) => self.hub.post_member(to, inbound),
+            }
+        }
+    }
+
+    fn handle_owned(&mut self, now: Instant, message: Message) {
+        let Some(shared) = &mut self.shared else { return };
+        match message {
+            Message::Session(from, request) => shared.groups.handle_session(now, from, request),
+            Message::Subsystem(from, request) => shared.groups.handle_subsystem(now, from, request),
+            Message::Left(member) => shared.groups.handle_leave(now, member),
+            Message::Reserve(call) => shared.owner.apply(call, self.hub.cores()),
+            Message::Fenced(number) => shared.owner.acknowledge(number),
+            Message::Deliver(..) | Message::Event(..) | Message::Fence(_) | Message::Shutdown => {}
+        }
+    }
+}
+
+impl Service for Core {
+    type Message = Message;
+
+    fn accept(&mut self, now: Instant, accepted: Accepted) -> Result<Box<dyn Endpoint>, Refusal> {
+        if self.stopping {
+            return Err(Refusal("the server is stopping"));
+        }
+        if self.hub.members() >= self.setup.limits.per_core {
+            return Err(Refusal("the limit of connections is reached"));
+        }
+        let Some(role) = self.setup.listeners.get(accepted.listener.0 as usize) else {
+            return Err(Refusal("the listener is not in the export table"));
+        };
+        let member = Member { core: self.hub.core, endpoint: accepted.endpoint };
+        let hub = Rc::clone(&self.hub);
+        let endpoint: Box<dyn Endpoint> = match role {
+            ListenerRole::Iscsi(portal) => {
+                let entropy = (self.setup.entropy)();
+                let connection = IscsiTarget::connect(portal, &hub.pool, entropy, (now, accepted));
+                Box::new(Driver::<IscsiTarget>::new(hub, member, connection))
+            }
+            ListenerRole::Nvme(portal) => {
+                let connection = NvmeController::connect(portal, &hub.pool, now);
+                Box::new(Driver::<NvmeController>::new(hub, member, connection))
+            }
+        };
+        for fence in self.views.values() {
+            self.tell_reservations(fence, Some(accepted.endpoint));
+        }
+        Ok(endpoint)
+    }
+
+    fn handle_message(&mut self, now: Instant, message: Message) {
+        match message {
+            Message::Deliver(endpoint, inbound) => self.hub.deliver(endpoint, inbound),
+            Message::Event(from, volume, event) => {
+                let except = (from.core == self.hub.core).then_some(from.endpoint);
+                self.hub.deliver_all(except, || Inbound::Event(volume, event.clone()));
+            }
+            Message::Fence(fence) => self.handle_fence(fence),
+            Message::Shutdown => {
+                self.stopping = true;
+                self.hub.deliver_all(None, || Inbound::Shutdown);
+            }
+            owned => self.handle_owned(now, owned),
+        }
+    }
+
+    fn turn(&mut self, now: Instant, ready: &mut Vec<EndpointId>) {
+        if let Some(shared) = &mut self.shared
+            && shared.groups.poll_timeout().is_some_and(|due| due <= now)
+        {
+            shared.groups.handle_timeout(now);
+        }
+        self.run_shared();
+        let completed = self.hub.poll_queues(now);
+        let hub = &self.hub;
+        hub.queues().take_drained(|number| hub.post_owner(Message::Fenced(number)));
+        hub.list_waiters(completed);
+        hub.take_ready(ready);
+    }
+
+    fn handle_gone(&mut self, _now: Instant, endpoint: EndpointId) {
+        self.hub.leave(endpoint);
+        let member = Member { core: self.hub.core, endpoint };
+        self.hub.post_owner(Message::Left(member));
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let shared = self.shared.as_ref().and_then(|shared| shared.groups.poll_timeout());
+        [shared, self.hub.queues().poll_timeout()].into_iter().flatten().min()
+    }
+
+    fn is_finished(&self) -> bool {
+        self.stopping && self.hub.members() == 0
+    }
+}
+
+impl std::fmt::Debug for Core {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Core")
+            .field("hub", &self.hub)
+            .field("stopping", &self.stopping)
+            .finish_non_exhaustive()
+    }
+}

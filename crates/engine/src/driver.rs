@@ -1,0 +1,180 @@
+//! One protocol connection as an endpoint: bytes from whoever moves them, requests to the core's queues.
+//!
+//! The driver adds nothing of its own to the protocol. It drains the connection's actions after each batch of
+//! inputs, parks requests that a full queue gave back, and counts what is under way, so that a connection
+//! whose stream has ended stays until its last request has completed.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use host::Endpoint;
+use protocol::{CloseReason, Connection, Ended, Instant, Placement, Transmit};
+use volume::{QueueFull, Request, Tag, VolumeId};
+
+use crate::hub::Hub;
+use crate::limits::PARKED_GUESS;
+use crate::message::{Inbound, Member};
+use crate::queues::Slot;
+
+/// What tells one protocol's driver from another's: how inbox and actions map to its words.
+pub(crate) trait Role {
+    /// The protocol's state machine.
+    type Connection: Connection;
+
+    /// What the inbox says, in the connection's words; `None` when it does not concern this connection.
+    fn input(inbound: Inbound) -> Option<<Self::Connection as Connection>::Input>;
+
+    /// Does what the connection asks for.
+    fn act(action: <Self::Connection as Connection>::Action, desk: &mut Desk);
+}
+
+/// The driver's side of the hub, through which actions are carried out.
+pub(crate) struct Desk {
+    pub(crate) hub: Rc<Hub>,
+    pub(crate) member: Member,
+    pub(crate) now: Instant,
+    slot: Slot,
+    parked: VecDeque<(VolumeId, Request)>,
+    outstanding: usize,
+}
+
+impl Desk {
+    /// Submits a request, or parks it behind those that a full queue gave back.
+    pub(crate) fn submit(&mut self, volume: VolumeId, request: Request) {
+        self.outstanding += 1;
+        if !self.parked.is_empty() {
+            return self.parked.push_back((volume, request));
+        }
+        if let Err(QueueFull(request)) = self.hub.submit(self.now, self.slot, (volume, request)) {
+            self.parked.push_back((volume, request));
+        }
+    }
+
+    /// Asks that a request end soon; a parked one ends here.
+    pub(crate) fn cancel(&mut self, volume: VolumeId, tag: Tag) {
+        let parked = self.parked.iter().position(|(at, request)| (*at, request.tag) == (volume, tag));
+        match parked.and_then(|index| self.parked.remove(index)) {
+            Some((_, request)) => {
+                let result = Err(volume::VolumeErrorKind::Cancelled);
+                let completion = volume::Completion { tag: request.tag, result };
+                self.hub.deliver(self.member.endpoint, Inbound::Completion(completion));
+            }
+            None => self.hub.cancel(self.slot, volume, tag),
+        }
+    }
+
+    fn retry_parked(&mut self) {
+        while let Some((volume, request)) = self.parked.pop_front() {
+            if let Err(QueueFull(request)) = self.hub.submit(self.now, self.slot, (volume, request)) {
+                self.parked.push_front((volume, request));
+                return;
+            }
+        }
+    }
+}
+
+/// A connection with its desk.
+pub(crate) struct Driver<R: Role> {
+    connection: R::Connection,
+    desk: Desk,
+    ended: bool,
+    active: bool,
+}
+
+impl<R: Role> Driver<R> {
+    /// Takes a place at the hub for a new connection.
+    pub(crate) fn new(hub: Rc<Hub>, member: Member, connection: R::Connection) -> Self {
+        let slot = hub.join(member.endpoint);
+        let parked = VecDeque::with_capacity(PARKED_GUESS);
+        let desk = Desk { hub, member, now: Instant::ZERO, slot, parked, outstanding: 0 };
+        Self { connection, desk, ended: false, active: false }
+    }
+
+    fn act(&mut self) {
+        while let Some(action) = self.connection.poll_action() {
+            R::act(action, &mut self.desk);
+        }
+    }
+}
+
+impl<R: Role> Endpoint for Driver<R> {
+    fn staging(&self) -> usize {
+        R::Connection::STAGING
+    }
+
+    fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) -> usize {
+        self.active = true;
+        self.connection.handle_bytes(now, bytes)
+    }
+
+    fn take_placement(&mut self) -> Option<Placement> {
+        self.connection.take_placement()
+    }
+
+    fn handle_placed(&mut self, now: Instant, placement: Placement) {
+        self.active = true;
+        self.connection.handle_placed(now, placement);
+    }
+
+    fn handle_transmitted(&mut self, now: Instant, bytes: usize) {
+        self.connection.handle_transmitted(now, bytes);
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.connection.handle_timeout(now);
+    }
+
+    fn handle_connected(&mut self, _now: Instant, _local: SocketAddr, _peer: SocketAddr) {}
+
+    fn handle_ended(&mut self, now: Instant, how: Ended) {
+        if !std::mem::replace(&mut self.ended, true) {
+            self.connection.handle_ended(now, how);
+        }
+    }
+
+    fn turn(&mut self, now: Instant) {
+        self.desk.now = now;
+        self.act();
+        while let Some(inbound) = self.desk.hub.take(self.desk.slot) {
+            if matches!(inbound, Inbound::Completion(_)) {
+                self.desk.outstanding -= 1;
+            }
+            if let Some(input) = R::input(inbound) {
+                self.connection.handle_input(now, input);
+            }
+        }
+        self.desk.retry_parked();
+        self.act();
+        if !self.desk.parked.is_empty() {
+            self.desk.hub.wait_for_room(self.desk.slot);
+        }
+        if !self.connection.wants_bytes() {
+            self.desk.hub.wait_for_memory(self.desk.slot);
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Instant, send: &mut Transmit) {
+        self.connection.poll_transmit(now, send);
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.connection.poll_timeout()
+    }
+
+    fn wants_bytes(&mut self) -> bool {
+        self.connection.wants_bytes()
+    }
+
+    fn poll_close(&self) -> Option<CloseReason> {
+        self.connection.poll_close()
+    }
+
+    fn is_idle(&self) -> bool {
+        self.desk.outstanding == 0
+    }
+
+    fn expects_work(&self) -> bool {
+        self.active && !self.ended
+    }
+}

@@ -1,0 +1,230 @@
+//! What the drivers of one core share: its queues, their inboxes, and the way to other cores.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use buf::Pool;
+use host::{CoreIndex, EndpointId, Postbox};
+use protocol::Instant;
+use volume::{QueueFull, Request, Tag, VolumeId};
+
+use crate::message::{Inbound, Member, Message};
+use crate::queues::{Queues, Slot};
+
+/// One driver's place.
+struct Seat {
+    endpoint: EndpointId,
+    inbox: VecDeque<Inbound>,
+    listed: bool,
+}
+
+/// Shared by all drivers of a core; nothing in it ever waits.
+pub(crate) struct Hub {
+    pub(crate) core: CoreIndex,
+    pub(crate) pool: Pool,
+    postbox: Arc<dyn Postbox<Message>>,
+    queues: RefCell<Queues>,
+    seats: RefCell<Seats>,
+}
+
+#[derive(Default)]
+struct Seats {
+    places: Vec<Option<Seat>>,
+    free: Vec<u32>,
+    by_endpoint: HashMap<EndpointId, Slot>,
+    ready: Vec<EndpointId>,
+    /// Drivers whose requests a full queue gave back.
+    want_room: Vec<Slot>,
+    /// Drivers whose connections wait for a buffer.
+    want_memory: Vec<Slot>,
+    /// The pool's count of returns when it was last looked at.
+    returns: u64,
+}
+
+impl Seats {
+    /// Lets a driver take a turn although nothing came for it.
+    fn list(&mut self, slot: Slot) {
+        let Some(Some(seat)) = self.places.get_mut(slot.0 as usize) else { return };
+        if !std::mem::replace(&mut seat.listed, true) {
+            self.ready.push(seat.endpoint);
+        }
+    }
+
+    fn deliver(&mut self, slot: Slot, inbound: Inbound) {
+        let Some(Some(seat)) = self.places.get_mut(slot.0 as usize) else { return };
+        seat.inbox.push_back(inbound);
+        if !std::mem::replace(&mut seat.listed, true) {
+            self.ready.push(seat.endpoint);
+        }
+    }
+}
+
+impl Hub {
+    pub(crate) fn new(
+        core: CoreIndex,
+        pool: Pool,
+        postbox: Arc<dyn Postbox<Message>>,
+        queues: Queues,
+    ) -> Rc<Self> {
+        Rc::new(Self { core, pool, postbox, queues: RefCell::new(queues), seats: RefCell::default() })
+    }
+
+    /// Makes a place for a driver.
+    pub(crate) fn join(&self, endpoint: EndpointId) -> Slot {
+        let mut seats = self.seats.borrow_mut();
+        let seat = Seat { endpoint, inbox: VecDeque::new(), listed: false };
+        let slot = match seats.free.pop() {
+            Some(free) => {
+                seats.places[free as usize] = Some(seat);
+                Slot(free)
+            }
+            None => {
+                seats.places.push(Some(seat));
+                Slot(u32::try_from(seats.places.len() - 1).unwrap_or(u32::MAX))
+            }
+        };
+        seats.by_endpoint.insert(endpoint, slot);
+        slot
+    }
+
+    /// Takes a driver's place away, once it has no request under way.
+    pub(crate) fn leave(&self, endpoint: EndpointId) {
+        let mut seats = self.seats.borrow_mut();
+        if let Some(slot) = seats.by_endpoint.remove(&endpoint) {
+            seats.places[slot.0 as usize] = None;
+            seats.free.push(slot.0);
+        }
+    }
+
+    /// How many drivers there are.
+    pub(crate) fn members(&self) -> usize {
+        self.seats.borrow().by_endpoint.len()
+    }
+
+    /// The next thing in a driver's inbox.
+    pub(crate) fn take(&self, slot: Slot) -> Option<Inbound> {
+        let mut seats = self.seats.borrow_mut();
+        let seat = seats.places.get_mut(slot.0 as usize)?.as_mut()?;
+        let inbound = seat.inbox.pop_front();
+        if inbound.is_none() {
+            seat.listed = false;
+        }
+        inbound
+    }
+
+    /// Puts something into one driver's inbox.
+    pub(crate) fn deliver(&self, endpoint: EndpointId, inbound: Inbound) {
+        let mut seats = self.seats.borrow_mut();
+        if let Some(&slot) = seats.by_endpoint.get(&endpoint) {
+            seats.deliver(slot, inbound);
+        }
+    }
+
+    /// Puts something into every driver's inbox but one's.
+    pub(crate) fn deliver_all(&self, except: Option<EndpointId>, make: impl Fn() -> Inbound) {
+        let mut seats = self.seats.borrow_mut();
+        for index in 0..seats.places.len() {
+            let Some(Some(seat)) = seats.places.get(index) else { continue };
+            if Some(seat.endpoint) != except {
+                seats.deliver(Slot(u32::try_from(index).unwrap_or(u32::MAX)), make());
+            }
+        }
+    }
+
+    /// Lets a driver take a turn once some request of this core has completed.
+    pub(crate) fn wait_for_room(&self, slot: Slot) {
+        self.seats.borrow_mut().want_room.push(slot);
+    }
+
+    /// Lets a driver take a turn once a buffer has come back to the pool.
+    pub(crate) fn wait_for_memory(&self, slot: Slot) {
+        let mut seats = self.seats.borrow_mut();
+        if !seats.want_memory.contains(&slot) {
+            seats.want_memory.push(slot);
+        }
+    }
+
+    /// Lists the drivers whose wait is over.
+    pub(crate) fn list_waiters(&self, completed: bool) {
+        let mut seats = self.seats.borrow_mut();
+        if completed {
+            while let Some(slot) = seats.want_room.pop() {
+                seats.list(slot);
+            }
+        }
+        let returns = self.pool.returns();
+        if std::mem::replace(&mut seats.returns, returns) != returns {
+            while let Some(slot) = seats.want_memory.pop() {
+                seats.list(slot);
+            }
+        }
+    }
+
+    /// Moves the names of all drivers that have something to do.
+    pub(crate) fn take_ready(&self, ready: &mut Vec<EndpointId>) {
+        ready.append(&mut self.seats.borrow_mut().ready);
+    }
+
+    /// Submits a connection's request.
+    pub(crate) fn submit(
+        &self,
+        now: Instant,
+        slot: Slot,
+        what: (VolumeId, Request),
+    ) -> Result<(), QueueFull> {
+        self.queues.borrow_mut().submit(now, slot, what)
+    }
+
+    /// Asks that a connection's request end soon.
+    pub(crate) fn cancel(&self, slot: Slot, volume: VolumeId, own: Tag) {
+        self.queues.borrow_mut().cancel(slot, volume, own);
+    }
+
+    /// Takes all completions and puts them into their askers' inboxes. Answers whether there was any.
+    pub(crate) fn poll_queues(&self, now: Instant) -> bool {
+        let mut seats = self.seats.borrow_mut();
+        self.queues.borrow_mut().poll(now, |slot, done| seats.deliver(slot, Inbound::Completion(done)))
+    }
+
+    /// The queues themselves, for fences and deadlines.
+    pub(crate) fn queues(&self) -> std::cell::RefMut<'_, Queues> {
+        self.queues.borrow_mut()
+    }
+
+    /// Sends to the owner of the shared truths.
+    pub(crate) fn post_owner(&self, message: Message) {
+        self.postbox.post(0, message);
+    }
+
+    /// Sends to every core, this one included.
+    pub(crate) fn post_all(&self, mut make: impl FnMut() -> Message) {
+        for core in 0..self.postbox.cores() {
+            self.postbox.post(core, make());
+        }
+    }
+
+    /// Sends to one connection, wherever it lives.
+    pub(crate) fn post_member(&self, to: Member, inbound: Inbound) {
+        if to.core == self.core {
+            self.deliver(to.endpoint, inbound);
+        } else {
+            self.postbox.post(to.core, Message::Deliver(to.endpoint, inbound));
+        }
+    }
+
+    /// How many cores there are.
+    pub(crate) fn cores(&self) -> CoreIndex {
+        self.postbox.cores()
+    }
+}
+
+impl std::fmt::Debug for Hub {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hub")
+            .field("core", &self.core)
+            .field("members", &self.members())
+            .finish_non_exhaustive()
+    }
+}
