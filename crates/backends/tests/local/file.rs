@@ -1,0 +1,179 @@
+//! File and device volumes over files in memory: the contract suite for every nature of file, and what is special.
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use crate::memory::{FILE, MemoryFile, Nature};
+use backends::FileVolume;
+use buf::Buf;
+use host::{BlockKind, IoError, OpenMode};
+use protocol::Instant;
+use volume::contract::{self, FakeWorld, Options};
+use volume::{
+    Completion, CoreId, Durability, Extent, Features, Operation, Outcome, Request, Tag, Volume,
+    VolumeErrorKind, VolumeQueue,
+};
+
+const SIZE: u64 = 24 << 20;
+
+fn volume_on(file: &Arc<MemoryFile>, block: Option<u32>) -> FileVolume {
+    FileVolume::new(Arc::<MemoryFile>::clone(file), OpenMode::ReadWrite, block).unwrap()
+}
+
+fn assert_keeps(nature: Nature, block: Option<u32>) {
+    let volume: Arc<dyn Volume> = Arc::new(volume_on(&Arc::new(MemoryFile::new(SIZE, nature)), block));
+    let result = contract::check(&volume, &Options::default(), &|| Box::new(FakeWorld::new()));
+    if let Err(violation) = result {
+        panic!("{nature:?} with {block:?} breaks {violation}");
+    }
+}
+
+#[test]
+fn a_buffered_file_keeps_the_contract() {
+    assert_keeps(FILE, None);
+    assert_keeps(FILE, Some(4096));
+}
+
+#[test]
+fn a_file_with_direct_io_keeps_the_contract_with_memory_of_any_kind() {
+    let mut nature = FILE;
+    nature.info.alignment = 512;
+    assert_keeps(nature, None);
+    nature.info.alignment = 4096;
+    assert_keeps(nature, Some(4096));
+}
+
+#[test]
+fn a_device_keeps_the_contract() {
+    let mut nature = FILE;
+    nature.info.kind = BlockKind::Device;
+    nature.info.logical_block = 4096;
+    assert_keeps(nature, None);
+}
+
+#[test]
+fn a_file_that_cannot_zero_or_release_keeps_the_contract() {
+    let mut nature = FILE;
+    (nature.info.can_zero, nature.info.can_discard) = (false, false);
+    assert_keeps(nature, None);
+    nature.info.can_zero = true;
+    assert_keeps(Nature { zero_fails: true, ..nature }, None);
+}
+
+struct Driven(Box<dyn VolumeQueue>);
+
+impl Driven {
+    fn new(volume: &dyn Volume) -> Self {
+        Self(volume.open_queue(CoreId(0), Waker::noop().clone()).unwrap())
+    }
+
+    fn submit(&mut self, tag: u64, operation: Operation) {
+        self.0.submit(Instant::ZERO, Request { tag: Tag(tag), operation }).unwrap();
+    }
+
+    fn poll(&mut self) -> Vec<Completion> {
+        let mut done = Vec::new();
+        (0..100).for_each(|_| self.0.poll(Instant::ZERO, &mut done));
+        done
+    }
+
+    fn run(&mut self, operation: Operation) -> Result<Outcome, VolumeErrorKind> {
+        self.submit(1, operation);
+        self.poll().pop().unwrap().result
+    }
+}
+
+fn write(durability: Durability) -> Operation {
+    Operation::Write { extent: Extent::new(0, 1), data: Buf::zeroed(512).freeze().into(), durability }
+}
+
+#[test]
+fn durable_requests_leave_nothing_volatile_behind() {
+    let file = Arc::new(MemoryFile::new(SIZE, FILE));
+    let mut queue = Driven::new(&volume_on(&file, None));
+    queue.run(write(Durability::Cached)).unwrap();
+    assert_eq!(file.content().volatile, 1);
+    queue.run(Operation::Flush).unwrap();
+    queue.run(write(Durability::Durable)).unwrap();
+    for may_unmap in [false, true] {
+        let extent = Extent::new(0, 1);
+        let durability = Durability::Durable;
+        queue.run(Operation::WriteZeroes { extent, durability, may_unmap }).unwrap();
+    }
+    assert_eq!(file.content().volatile, 0);
+}
+
+#[test]
+fn system_errors_become_kinds() {
+    let table = [
+        (5, VolumeErrorKind::Media),
+        (28, VolumeErrorKind::NoSpace),
+        (30, VolumeErrorKind::ReadOnly),
+        (22, VolumeErrorKind::Misaligned),
+        (95, VolumeErrorKind::Unsupported),
+        (6, VolumeErrorKind::Unreachable),
+        (110, VolumeErrorKind::TimedOut),
+        (84, VolumeErrorKind::Protection),
+        (52, VolumeErrorKind::ReservationConflict),
+        (4095, VolumeErrorKind::Media),
+    ];
+    let file = Arc::new(MemoryFile::new(SIZE, FILE));
+    let mut queue = Driven::new(&volume_on(&file, None));
+    for (number, kind) in table {
+        file.content().broken = Some(IoError(number));
+        assert_eq!(queue.run(write(Durability::Cached)).unwrap_err(), kind, "{number}");
+    }
+}
+
+#[test]
+fn a_failed_compare_and_write_lets_the_others_go_on() {
+    let file = Arc::new(MemoryFile::new(SIZE, FILE));
+    let volume = volume_on(&file, None);
+    let (mut one, mut two) = (Driven::new(&volume), Driven::new(&volume));
+    let data = || Buf::zeroed(512).freeze().into();
+    let extent = Extent::new(0, 1);
+    let durability = Durability::Cached;
+    one.submit(1, Operation::CompareAndWrite { extent, compare: data(), write: data(), durability });
+    two.submit(2, write(Durability::Cached));
+    assert!(two.poll().is_empty(), "the write waits for the compare-and-write");
+    file.content().broken = Some(IoError(5));
+    let done = one.poll();
+    assert!(matches!(done[..], [Completion { result: Err(VolumeErrorKind::Media), .. }]), "{done:?}");
+    file.content().broken = None;
+    assert!(two.poll()[0].result.is_ok());
+}
+
+#[test]
+fn a_held_request_can_be_cancelled_and_a_dropped_queue_holds_nobody_up() {
+    let file = Arc::new(MemoryFile::new(SIZE, FILE));
+    let volume = volume_on(&file, None);
+    let (mut one, mut two) = (Driven::new(&volume), Driven::new(&volume));
+    let data = || Buf::zeroed(512).freeze().into();
+    let (extent, durability) = (Extent::new(0, 1), Durability::Cached);
+    one.submit(1, Operation::CompareAndWrite { extent, compare: data(), write: data(), durability });
+    two.submit(2, write(Durability::Cached));
+    two.0.cancel(Tag(2));
+    let done = two.poll();
+    assert!(matches!(done[..], [Completion { result: Err(VolumeErrorKind::Cancelled), .. }]), "{done:?}");
+    drop(one);
+    two.run(write(Durability::Cached)).unwrap();
+}
+
+#[test]
+fn blocks_that_direct_io_cannot_reach_are_refused_with_the_remedy() {
+    let mut nature = FILE;
+    nature.info.alignment = 4096;
+    let file = Arc::new(MemoryFile::new(SIZE, nature));
+    let error = FileVolume::new(file, OpenMode::ReadWrite, None).unwrap_err().to_string();
+    assert!(error.contains("block=4096"), "{error}");
+    let odd = Arc::new(MemoryFile::new(1000, FILE));
+    assert!(FileVolume::new(odd, OpenMode::ReadWrite, None).is_err());
+}
+
+#[test]
+fn a_file_opened_for_reading_is_protected() {
+    let file = Arc::new(MemoryFile::new(SIZE, FILE));
+    let volume: Arc<dyn Volume> = Arc::new(FileVolume::new(file, OpenMode::ReadOnly, None).unwrap());
+    assert!(volume.features().contains(Features::READ_ONLY));
+    contract::check(&volume, &Options::default(), &|| Box::new(FakeWorld::new())).unwrap();
+}
