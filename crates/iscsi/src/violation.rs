@@ -78,8 +78,6 @@ pub enum Violation {
     TooManyImmediate,
     /// A response to no request.
     UnknownTask,
-    /// The peer's StatSN skips a number.
-    StatSnGap,
 }
 
 /// How a violation after the login is answered.
@@ -165,7 +163,6 @@ impl Violation {
             Self::CommandInDiscovery => "a SCSI command in a discovery session",
             Self::TooManyImmediate => "too many immediate commands",
             Self::UnknownTask => "a response to no request",
-            Self::StatSnGap => "a gap in StatSN",
         }
     }
 }

@@ -170,8 +170,6 @@ impl Segment {
 /// A data segment to send.
 #[derive(Debug, Clone)]
 pub(crate) enum Payload<'a> {
-    /// No data.
-    None,
     /// Copied.
     Bytes(&'a [u8]),
     /// Shared.
@@ -186,7 +184,6 @@ pub(crate) fn send(out: &mut Transmit, digests: Digests, header: &Bhs, payload: 
     }
     let mut crc = digests.data.then(Crc32c::new);
     let length = match payload {
-        Payload::None => return,
         Payload::Bytes(bytes) => {
             sum(&mut crc, bytes);
             out.put(bytes);

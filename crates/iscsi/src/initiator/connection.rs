@@ -1,0 +1,522 @@
+//! The life of an initiator's connection, and what it sends.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+use core::time::Duration;
+
+use buf::{Buf, BufList, Pool};
+use names::Iqn;
+use protocol::{CloseReason, Ended, Entropy, Instant, Placement, Transmit};
+use volume::{Completion, Request, Tag, VolumeErrorKind};
+
+use super::cdb;
+use super::login::{Failure, Login, Outcome};
+use super::probe::{ANSWER, Probe, RemoteUnit};
+use super::tasks::{Kind, Owner, Task, Tasks, Transfer, Work, tag};
+use crate::chap::{Algorithm, Credentials};
+use crate::connection::{Event, State};
+use crate::datamover::tcp::{Digests, Payload, Receiver, send};
+use crate::keys::{Parameters, Tuning};
+use crate::limits::{
+    ABORT_TIME, COMMAND_TIME, IDLE_TIME, INITIATOR_DEPTH, LOGIN_TIME, LOGOUT_TIME, PING_TIME, STAGING,
+};
+use crate::pdu::{
+    BasicHeaderSegment, Bhs, DataOut, Function, LoginResponse, LogoutReason, LogoutRequest, NopOut, Opcode,
+    RESERVED_TAG, ScsiCommand, TaskManagementRequest, TextRequest, stamp_length, stamp_request,
+};
+use crate::sequence::CommandNumbers;
+use crate::text::Text;
+use crate::violation::Violation;
+
+/// Where to log in, as whom, and how.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// InitiatorName.
+    pub initiator: Iqn,
+    /// The initiator's part of the session's name: one that no other session of this initiator to the target uses.
+    pub isid: [u8; 6],
+    /// TargetName; `None` for a discovery session.
+    pub target: Option<Iqn>,
+    /// The logical unit's number.
+    pub lun: u16,
+    /// How the initiator proves itself; `None` to be believed.
+    pub chap: Option<Credentials>,
+    /// How the target must prove itself.
+    pub mutual: Option<Credentials>,
+    /// The hashes to offer, the preferred first.
+    pub algorithms: Vec<Algorithm>,
+    /// What to negotiate.
+    pub tuning: Tuning,
+    /// How long a command may take before its task is aborted.
+    pub command_time: Duration,
+}
+
+impl Config {
+    /// A login of `initiator` to a target's logical unit, or a discovery, with defaults for everything else.
+    pub fn new(initiator: Iqn, isid: [u8; 6], target: Option<Iqn>, lun: u16) -> Self {
+        Self {
+            initiator,
+            isid,
+            target,
+            lun,
+            chap: None,
+            mutual: None,
+            algorithms: Algorithm::ALL.to_vec(),
+            tuning: Tuning::default(),
+            command_time: COMMAND_TIME,
+        }
+    }
+}
+
+/// A target that a discovery found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Discovered {
+    /// TargetName.
+    pub name: String,
+    /// Its portals: address, port and portal group, as the target wrote them.
+    pub addresses: Vec<String>,
+}
+
+/// What a connection tells the inside.
+#[derive(Debug)]
+pub enum Action {
+    /// The logical unit is known; requests may come.
+    Ready(Box<RemoteUnit>),
+    /// A request has ended.
+    Complete(Completion),
+    /// A discovery has ended; the connection logs out.
+    Discovered(Vec<Discovered>),
+    /// The connection is of no use any more; every request has been completed.
+    Failed {
+        /// Why, for people.
+        reason: String,
+    },
+}
+
+/// What the inside asks of a connection.
+#[derive(Debug)]
+pub enum Input {
+    /// Carry out a request; at most [`INITIATOR_DEPTH`] at a time.
+    Submit(Request),
+    /// End a request soon; it completes in any case.
+    Cancel(Tag),
+    /// Log out, once what was sent is done with.
+    Logout,
+}
+
+/// One thing to send.
+#[derive(Debug)]
+pub(super) enum Outgoing {
+    /// A PDU that is not numbered.
+    Pdu { header: Bhs, data: Vec<u8> },
+    /// A sequence of write data: from `next` to `end`, for the task in `slot` if it still has that tag.
+    Data { slot: u16, tags: (u32, u32), data_sn: u32, next: u32, end: u32 },
+}
+
+/// A connection to one target's logical unit, or to a discovery service.
+pub struct Connection {
+    pub(super) config: Config,
+    pub(super) lun: [u8; 8],
+    pub(super) pool: Pool,
+    pub(super) entropy: Box<dyn Entropy>,
+    pub(super) receiver: Receiver,
+    pub(super) digests: Digests,
+    pub(super) state: State,
+    pub(super) login: Login,
+    pub(super) parameters: Parameters,
+    pub(super) numbers: CommandNumbers,
+    pub(super) exp_stat_sn: u32,
+    pub(super) tasks: Tasks,
+    /// Commands that wait for the window, in order.
+    pub(super) queue: VecDeque<u16>,
+    pub(super) out: VecDeque<Outgoing>,
+    pub(super) actions: VecDeque<Action>,
+    pub(super) probe: Option<Probe>,
+    pub(super) block_size: u32,
+    pub(super) found: Text,
+    pub(super) pings: u32,
+    heard: Instant,
+    pub(super) pinged: Option<Instant>,
+    /// When a login or logout is overdue.
+    due: Option<Instant>,
+    /// When to look for overdue commands.
+    check: Option<Instant>,
+    close: Option<CloseReason>,
+    failed: bool,
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection").field("state", &self.state).field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+impl Connection {
+    /// A connection whose transport was just established; it begins to log in.
+    pub fn new(now: Instant, config: Config, pool: Pool, entropy: Box<dyn Entropy>) -> Self {
+        let numbers = CommandNumbers::new(1);
+        let (login, request, text) = Login::begin(&config, numbers.next());
+        let mut connection = Self {
+            lun: scsi::encode_lun(config.lun),
+            config,
+            pool,
+            entropy,
+            receiver: Receiver::new(),
+            digests: Digests::default(),
+            state: State::InLogin,
+            login,
+            parameters: Parameters::default(),
+            numbers,
+            exp_stat_sn: 0,
+            tasks: Tasks::new(INITIATOR_DEPTH),
+            queue: VecDeque::new(),
+            out: VecDeque::new(),
+            actions: VecDeque::new(),
+            probe: None,
+            block_size: 512,
+            found: Text::new(),
+            pings: 0,
+            heard: now,
+            pinged: None,
+            due: Some(now + LOGIN_TIME),
+            check: None,
+            close: None,
+            failed: false,
+        };
+        connection.tell(request.to_bytes(), text.into_bytes());
+        connection
+    }
+
+    /// Where the connection is in its life.
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    pub(super) fn tell(&mut self, header: Bhs, data: Vec<u8>) {
+        self.out.push_back(Outgoing::Pdu { header, data });
+    }
+
+    pub(super) fn enter(&mut self, event: Event) {
+        if let Some(next) = self.state.after(event) {
+            self.state = next;
+        }
+    }
+
+    pub(super) fn handle_login(&mut self, now: Instant, response: &LoginResponse, data: &[u8]) {
+        let cmd_sn = self.numbers.next();
+        match self.login.handle((&self.config, cmd_sn), response, data, &mut *self.entropy) {
+            Ok(Outcome::Request(request, text)) => self.tell(request.to_bytes(), text.into_bytes()),
+            Ok(Outcome::Done) => self.begin_full_feature(now),
+            Err(Failure(reason)) => self.fail(CloseReason::Refused("the login failed"), reason),
+        }
+    }
+
+    fn begin_full_feature(&mut self, now: Instant) {
+        self.parameters = self.login.parameters;
+        self.digests = Digests { header: self.parameters.header_digest, data: self.parameters.data_digest };
+        self.receiver.digests = self.digests;
+        self.receiver.longest = self.config.tuning.segment;
+        self.enter(Event::LoginDone);
+        self.due = None;
+        self.heard = now;
+        if self.config.target.is_none() {
+            let mut text = Text::new();
+            text.put("SendTargets", "All");
+            let request = TextRequest::new(tag(Kind::Other, 0, 0), RESERVED_TAG);
+            self.tell(request.to_bytes(), text.into_bytes());
+        } else {
+            self.probe = Some(Probe::new());
+            self.ask();
+        }
+    }
+
+    /// Sends the probe's current question.
+    pub(super) fn ask(&mut self) {
+        let Some(probe) = &self.probe else { return };
+        let buf = self.pool.take(ANSWER.into()).unwrap_or_else(|| Buf::zeroed(ANSWER.into()));
+        let work = Work::reading(probe.question.cdb(), buf);
+        self.start(Owner::Probe, work);
+    }
+
+    /// Makes a command a task that waits for the window.
+    fn start(&mut self, owner: Owner, work: Work) {
+        let task = Task { owner, work, received: 0, cmd_sn: 0, due: None, retries: 0, aborting: None };
+        match self.tasks.insert(task) {
+            Ok(slot) => self.queue.push_back(slot),
+            Err(task) => self.complete(&task, Err(VolumeErrorKind::TimedOut)),
+        }
+    }
+
+    fn submit(&mut self, request: Request) {
+        let Request { tag, operation } = request;
+        let usable = self.state == State::LoggedIn && self.probe.is_none() && self.config.target.is_some();
+        let work = if usable {
+            cdb::command(operation, self.block_size)
+        } else {
+            Err(VolumeErrorKind::Unreachable)
+        };
+        match work {
+            Ok(work) => self.start(Owner::Request(tag), work),
+            Err(kind) => self.actions.push_back(Action::Complete(Completion { tag, result: Err(kind) })),
+        }
+    }
+
+    /// Ends a task's request.
+    pub(super) fn complete(&mut self, task: &Task, result: Result<volume::Outcome, VolumeErrorKind>) {
+        if let Owner::Request(tag) = task.owner {
+            self.actions.push_back(Action::Complete(Completion { tag, result }));
+        }
+    }
+
+    /// Aborts a task: at once if it was not sent yet, else with the target's help.
+    pub(super) fn abort(&mut self, now: Instant, slot: u16, kind: VolumeErrorKind) {
+        let Some((generation, task)) = self.tasks.get(slot) else { return };
+        if task.due.is_none() {
+            self.queue.retain(|queued| *queued != slot);
+            if let Some(task) = self.tasks.remove(slot) {
+                self.complete(&task, Err(kind));
+            }
+            return;
+        }
+        if task.aborting.replace(kind).is_none() {
+            task.due = Some(now + ABORT_TIME);
+            let request = TaskManagementRequest::new(Function::ABORT_TASK, self.lun, tag(Kind::Abort, generation, slot))
+                .referring(tag(Kind::Command, generation, slot), task.cmd_sn);
+            self.tell(request.to_bytes(), Vec::new());
+            let soon = now + ABORT_TIME;
+            self.check = Some(self.check.map_or(soon, |check| check.min(soon)));
+        }
+    }
+
+    /// The connection is of no use any more.
+    pub(super) fn fail(&mut self, reason: CloseReason, text: impl Into<String>) {
+        self.enter(Event::Close);
+        self.close.get_or_insert(reason);
+        self.due = None;
+        self.check = None;
+        self.queue.clear();
+        for slot in self.tasks.slots() {
+            if let Some(task) = self.tasks.remove(slot) {
+                let kind = task.aborting.unwrap_or(VolumeErrorKind::Unreachable);
+                self.complete(&task, Err(kind));
+            }
+        }
+        if !core::mem::replace(&mut self.failed, true) {
+            self.actions.push_back(Action::Failed { reason: text.into() });
+        }
+    }
+
+    pub(super) fn violate(&mut self, violation: Violation) {
+        let text = alloc::format!("the target broke the protocol: {violation}");
+        self.fail(CloseReason::Violation(violation.text()), text);
+    }
+
+    pub(super) fn log_out(&mut self, now: Instant) {
+        match self.state {
+            State::LoggedIn => {
+                let request = LogoutRequest::new(LogoutReason::CLOSE_SESSION, 0, tag(Kind::Other, 1, 0));
+                self.tell(request.to_bytes(), Vec::new());
+                self.enter(Event::Logout);
+                self.due = Some(now + LOGOUT_TIME);
+            }
+            State::InLogin => self.fail(CloseReason::Finished, "the login was given up"),
+            _ => {}
+        }
+    }
+
+    /// Commands that are overdue are aborted; an abort that is overdue ends the connection.
+    fn check_tasks(&mut self, now: Instant) {
+        let mut next: Option<Instant> = None;
+        for slot in self.tasks.slots() {
+            let Some((_, task)) = self.tasks.get(slot) else { continue };
+            let overdue = task.due.is_some_and(|due| due <= now);
+            if overdue && task.aborting.is_some() {
+                return self.fail(CloseReason::TimedOut("an abort was not answered"), "the target does not answer");
+            }
+            if overdue {
+                self.abort(now, slot, VolumeErrorKind::TimedOut);
+            }
+            let due = self.tasks.get(slot).and_then(|(_, task)| task.due);
+            next = [next, due].into_iter().flatten().min();
+        }
+        self.check = next;
+    }
+
+    fn check_silence(&mut self, now: Instant) {
+        if self.state != State::LoggedIn {
+            return;
+        }
+        if self.pinged.is_some_and(|due| due <= now) {
+            self.fail(CloseReason::TimedOut("the target does not answer pings"), "the target is silent");
+        } else if self.pinged.is_none() && self.heard + IDLE_TIME <= now {
+            self.pings = self.pings.wrapping_add(1);
+            let [.., low] = self.pings.to_be_bytes();
+            self.tell(NopOut::ping(tag(Kind::Other, low, 2)).to_bytes(), Vec::new());
+            self.pinged = Some(now + PING_TIME);
+        }
+    }
+
+    fn hear(&mut self, now: Instant) {
+        self.heard = now;
+        self.pinged = None;
+    }
+
+    fn put(&self, out: &mut Transmit, mut header: Bhs, payload: &Payload<'_>) {
+        let view = BasicHeaderSegment::from_bytes(&header);
+        let numbered = view.opcode() != Opcode::DATA_OUT && view.opcode() != Opcode::SCSI_COMMAND;
+        stamp_request(&mut header, numbered.then(|| self.numbers.next()), self.exp_stat_sn);
+        send(out, self.digests, &header, payload);
+    }
+
+    /// Sends the oldest thing that waits, or the next command that the window lets through.
+    fn send_one(&mut self, now: Instant, out: &mut Transmit) -> bool {
+        match self.out.pop_front() {
+            Some(Outgoing::Pdu { mut header, data }) => {
+                stamp_length(&mut header, data.len());
+                self.put(out, header, &Payload::Bytes(&data));
+                true
+            }
+            Some(Outgoing::Data { slot, tags, data_sn, next, end }) => {
+                self.send_data((slot, tags), data_sn, (next, end), out);
+                true
+            }
+            None => self.send_command(now, out),
+        }
+    }
+
+    fn send_data(&mut self, (slot, tags): (u16, (u32, u32)), data_sn: u32, (next, end): (u32, u32), out: &mut Transmit) {
+        if self.tasks.find(Kind::Command, tags.0) != Some(slot) {
+            return;
+        }
+        let length = (end - next).min(self.parameters.peer_segment);
+        let part = self.tasks.get(slot).and_then(|(_, task)| task.work.part(next, length));
+        let Some(part) = part else { return };
+        let after = next + length;
+        let header = DataOut::new(self.lun, tags, data_sn, (next, length));
+        let header = if after == end { header.ending() } else { header };
+        self.put(out, header.to_bytes(), &Payload::Shared(&part));
+        if after < end {
+            self.out.push_front(Outgoing::Data { slot, tags, data_sn: data_sn + 1, next: after, end });
+        }
+    }
+
+    fn send_command(&mut self, now: Instant, out: &mut Transmit) -> bool {
+        if self.state != State::LoggedIn || !self.numbers.open() {
+            return false;
+        }
+        let Some(slot) = self.queue.pop_front() else { return false };
+        let due = now + self.config.command_time;
+        self.check.get_or_insert(due);
+        let cmd_sn = self.numbers.take();
+        let Some((generation, task)) = self.tasks.get(slot) else { return true };
+        task.due = Some(due);
+        task.cmd_sn = cmd_sn;
+        task.received = 0;
+        let task_tag = tag(Kind::Command, generation, slot);
+        let length = task.work.length;
+        let command = ScsiCommand::new(self.lun, task_tag, cmd_sn, task.work.cdb);
+        let mut immediate = BufList::new();
+        let command = match task.work.transfer {
+            Transfer::None => command,
+            Transfer::Read | Transfer::Status(_) => command.reading(length),
+            Transfer::Write(_) => {
+                let first = self.parameters.unsolicited().min(length);
+                let most = if self.parameters.immediate_data { first.min(self.parameters.peer_segment) } else { 0 };
+                immediate = task.work.part(0, most).unwrap_or_default();
+                let more = !self.parameters.initial_r2t && most < first;
+                if more {
+                    let tags = (task_tag, RESERVED_TAG);
+                    self.out.push_front(Outgoing::Data { slot, tags, data_sn: 0, next: most, end: first });
+                }
+                command.writing(length, most, more)
+            }
+        };
+        self.put(out, command.to_bytes(), &Payload::Shared(&immediate));
+        true
+    }
+}
+
+impl protocol::Connection for Connection {
+    type Input = Input;
+    type Action = Action;
+    const STAGING: usize = STAGING;
+
+    fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) -> usize {
+        let used = self.receive(now, bytes);
+        if used > 0 {
+            self.hear(now);
+        }
+        used
+    }
+
+    fn take_placement(&mut self) -> Option<Placement> {
+        self.receiver.take_placement()
+    }
+
+    fn handle_placed(&mut self, now: Instant, placement: Placement) {
+        self.hear(now);
+        self.receiver.placed(placement);
+        self.receive(now, &[]);
+    }
+
+    fn handle_input(&mut self, now: Instant, input: Input) {
+        match input {
+            Input::Submit(request) => self.submit(request),
+            Input::Cancel(wanted) => {
+                if let Some(slot) = self.tasks.of_request(wanted) {
+                    self.abort(now, slot, VolumeErrorKind::Cancelled);
+                }
+            }
+            Input::Logout => self.log_out(now),
+        }
+    }
+
+    fn handle_transmitted(&mut self, _now: Instant, _bytes: usize) {}
+
+    fn handle_timeout(&mut self, now: Instant) {
+        if self.due.is_some_and(|due| due <= now) {
+            match self.state {
+                State::InLogin => self.fail(CloseReason::TimedOut("the login took too long"), "the login timed out"),
+                _ => self.fail(CloseReason::Finished, "logged out"),
+            }
+        }
+        if self.check.is_some_and(|check| check <= now) {
+            self.check_tasks(now);
+        }
+        self.check_silence(now);
+    }
+
+    fn handle_ended(&mut self, _now: Instant, how: Ended) {
+        let reason = match how {
+            Ended::ByPeer => "the target closed the connection".into(),
+            Ended::Failed(code) => alloc::format!("the connection failed (system error {})", code.to_string()),
+            Ended::ByUs => "the connection was closed".into(),
+        };
+        self.fail(CloseReason::Finished, reason);
+        self.enter(Event::Ended);
+        self.out.clear();
+    }
+
+    fn poll_transmit(&mut self, now: Instant, send: &mut Transmit) {
+        if self.state == State::Closing {
+            self.out.clear();
+        }
+        while !send.is_full() && self.send_one(now, send) {}
+    }
+
+    fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let silence = (self.state == State::LoggedIn).then(|| self.pinged.unwrap_or(self.heard + IDLE_TIME));
+        [self.due, self.check, silence].into_iter().flatten().min()
+    }
+
+    fn poll_close(&self) -> Option<CloseReason> {
+        self.close
+    }
+}

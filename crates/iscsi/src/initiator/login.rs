@@ -1,0 +1,240 @@
+//! The initiator's side of the login phase (RFC 7143 §6.3, §12.1.3).
+//!
+//! Each state says what it expects of the next response, and is consumed by it.
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use protocol::Entropy;
+
+use super::connection::Config;
+use crate::chap::{self, Algorithm, Credentials};
+use crate::keys::{self, Parameters};
+use crate::limits::{CHALLENGE, MOST_LOGIN_PDUS};
+use crate::pdu::{LoginRequest, LoginResponse, Stage, Status};
+use crate::text::{Text, number};
+use crate::violation::Violation;
+
+/// Why a login failed, for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Failure(pub(super) String);
+
+impl From<Violation> for Failure {
+    fn from(violation: Violation) -> Self {
+        Self(alloc::format!("the target broke the login's rules: {violation}"))
+    }
+}
+
+/// What the login expects next.
+#[derive(Debug)]
+enum Expect {
+    /// The choice of an authentication method.
+    Method,
+    /// The target's challenge.
+    Challenge,
+    /// The transition out of the security stage, and the target's own proof if it was challenged.
+    Proof(Option<(Algorithm, u8, Vec<u8>)>),
+    /// The answers to the operational keys.
+    Answers,
+}
+
+/// What follows from a response.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// Send this.
+    Request(LoginRequest, Text),
+    /// The full feature phase has begun.
+    Done,
+}
+
+/// A login under way.
+#[derive(Debug)]
+pub(super) struct Login {
+    expect: Option<Expect>,
+    text: Text,
+    responses: u32,
+    offered: bool,
+    pub(super) parameters: Parameters,
+}
+
+/// The task tag of the whole login.
+const TAG: u32 = 0;
+
+fn value<'a>(text: &'a Text, name: &str) -> Option<&'a str> {
+    text.pairs().filter_map(Result::ok).find(|(key, _)| *key == name).map(|(_, value)| value)
+}
+
+fn request(config: &Config, stage: Stage, cmd_sn: u32) -> LoginRequest {
+    LoginRequest::new(stage, (config.isid, 0, 0), TAG, cmd_sn)
+}
+
+impl Login {
+    /// The login and its first request.
+    pub(super) fn begin(config: &Config, cmd_sn: u32) -> (Self, LoginRequest, Text) {
+        let mut text = Text::new();
+        text.put("InitiatorName", config.initiator.as_str());
+        match &config.target {
+            Some(target) => {
+                text.put("SessionType", "Normal");
+                text.put("TargetName", target.as_str());
+            }
+            None => text.put("SessionType", "Discovery"),
+        }
+        let mut first = request(config, Stage::Security, cmd_sn);
+        if config.chap.is_some() {
+            text.put("AuthMethod", "CHAP");
+        } else {
+            text.put("AuthMethod", "None");
+            first = first.transit(Stage::Operational);
+        }
+        let login = Self {
+            expect: Some(Expect::Method),
+            text: Text::new(),
+            responses: 0,
+            offered: false,
+            parameters: Parameters::default(),
+        };
+        (login, first, text)
+    }
+
+    /// Takes a response with its text.
+    pub(super) fn handle(
+        &mut self,
+        (config, cmd_sn): (&Config, u32),
+        response: &LoginResponse,
+        data: &[u8],
+        entropy: &mut dyn Entropy,
+    ) -> Result<Outcome, Failure> {
+        self.responses += 1;
+        if self.responses > MOST_LOGIN_PDUS {
+            return Err(Violation::TooManyLoginPdus.into());
+        }
+        self.text.collect(data)?;
+        if response.status() != Status::SUCCESS {
+            return Err(refused(response.status(), &self.text));
+        }
+        let stage = response.current().ok_or(Violation::BadStage)?;
+        if response.continues() {
+            return Ok(Outcome::Request(request(config, stage, cmd_sn), Text::new()));
+        }
+        let text = core::mem::take(&mut self.text);
+        let next = response.transition();
+        match self.expect.take().ok_or(Violation::BadStage)? {
+            Expect::Method => self.method((config, cmd_sn), &text, next),
+            Expect::Challenge => self.challenge((config, cmd_sn), &text, entropy),
+            Expect::Proof(asked) => {
+                if let Some(asked) = asked {
+                    verify(config, &text, &asked)?;
+                }
+                self.advance((config, cmd_sn), stage, next)
+            }
+            Expect::Answers => {
+                self.take_answers(config, &text)?;
+                self.advance((config, cmd_sn), stage, next)
+            }
+        }
+    }
+
+    fn method(
+        &mut self,
+        (config, cmd_sn): (&Config, u32),
+        text: &Text,
+        next: Option<Stage>,
+    ) -> Result<Outcome, Failure> {
+        if config.chap.is_none() {
+            self.take_answers(config, text)?;
+            return self.advance((config, cmd_sn), Stage::Security, next);
+        }
+        if value(text, "AuthMethod") != Some("CHAP") {
+            return Err(Failure("the target does not authenticate by CHAP".into()));
+        }
+        let list: Vec<String> = config.algorithms.iter().map(|algorithm| algorithm.number().to_string()).collect();
+        let mut answer = Text::new();
+        answer.put("CHAP_A", &list.join(","));
+        self.expect = Some(Expect::Challenge);
+        Ok(Outcome::Request(request(config, Stage::Security, cmd_sn), answer))
+    }
+
+    fn challenge(
+        &mut self,
+        (config, cmd_sn): (&Config, u32),
+        text: &Text,
+        entropy: &mut dyn Entropy,
+    ) -> Result<Outcome, Failure> {
+        let us = config.chap.as_ref().ok_or(Violation::BadChap)?;
+        let algorithm = value(text, "CHAP_A").and_then(Algorithm::read);
+        let algorithm = algorithm.filter(|chosen| config.algorithms.contains(chosen)).ok_or(Violation::BadChap)?;
+        let identifier = byte(value(text, "CHAP_I")).ok_or(Violation::BadChap)?;
+        let theirs = value(text, "CHAP_C").and_then(chap::decode).ok_or(Violation::BadChap)?;
+        let mut answer = Text::new();
+        answer.put("CHAP_N", &us.user);
+        answer.put("CHAP_R", &chap::encode(&algorithm.respond(identifier, &us.secret, &theirs)));
+        let asked = config.mutual.as_ref().map(|_| {
+            let mut random = [0; CHALLENGE + 1];
+            entropy.fill(&mut random);
+            let [identifier, challenge @ ..] = random;
+            answer.put("CHAP_I", &identifier.to_string());
+            answer.put("CHAP_C", &chap::encode(&challenge));
+            (algorithm, identifier, challenge.to_vec())
+        });
+        if asked.as_ref().is_some_and(|(.., ours)| *ours == theirs) {
+            return Err(Violation::Reflection.into());
+        }
+        self.expect = Some(Expect::Proof(asked));
+        let request = request(config, Stage::Security, cmd_sn).transit(Stage::Operational);
+        Ok(Outcome::Request(request, answer))
+    }
+
+    /// Goes where the target has agreed to go, or asks again.
+    fn advance(
+        &mut self,
+        (config, cmd_sn): (&Config, u32),
+        stage: Stage,
+        next: Option<Stage>,
+    ) -> Result<Outcome, Failure> {
+        let to = next.unwrap_or(stage);
+        if to == Stage::FullFeature {
+            return Ok(Outcome::Done);
+        }
+        let mut text = Text::new();
+        self.expect = Some(if to == Stage::Operational { Expect::Answers } else { Expect::Proof(None) });
+        if to == Stage::Operational && !core::mem::replace(&mut self.offered, true) {
+            config.tuning.offer(config.target.is_none(), &mut text);
+        }
+        let wanted = if to == Stage::Security { Stage::Operational } else { Stage::FullFeature };
+        Ok(Outcome::Request(request(config, to, cmd_sn).transit(wanted), text))
+    }
+
+    fn take_answers(&mut self, config: &Config, text: &Text) -> Result<(), Failure> {
+        for pair in text.pairs() {
+            let (name, value) = pair?;
+            if let Some(key) = keys::find(name) {
+                self.parameters.accept(key, value, &config.tuning).map_err(|violation| {
+                    Failure(alloc::format!("the target answers {name}={value}: {violation}"))
+                })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn byte(text: Option<&str>) -> Option<u8> {
+    u8::try_from(number(text?)?).ok()
+}
+
+fn verify(config: &Config, text: &Text, asked: &(Algorithm, u8, Vec<u8>)) -> Result<(), Failure> {
+    let Credentials { user, secret } = config.mutual.as_ref().ok_or(Violation::BadChap)?;
+    let (algorithm, identifier, challenge) = asked;
+    let name = value(text, "CHAP_N").ok_or(Violation::BadChap)?;
+    let response = value(text, "CHAP_R").and_then(chap::decode).ok_or(Violation::BadChap)?;
+    let expected = algorithm.respond(*identifier, secret, challenge);
+    if name == user && chap::equal(&response, &expected) {
+        return Ok(());
+    }
+    Err(Failure("the target could not prove who it is".into()))
+}
+
+fn refused(status: Status, text: &Text) -> Failure {
+    let place = value(text, "TargetAddress").map(|address| alloc::format!(" to {address}")).unwrap_or_default();
+    Failure(alloc::format!("login refused: {}{place} (status {:#06x})", status.text(), status.0))
+}

@@ -1,0 +1,18 @@
+//! The initiator's side of a connection: a remote logical unit that takes a volume's requests, or a discovery.
+//!
+//! * [`Config`] says where to log in, as whom, and how.
+//! * [`Connection`] logs in, probes the logical unit, and then carries requests. It does not reconnect: whoever owns it
+//!   makes a new one.
+//!
+//! `connection` has its life, `login` the login phase, `tasks` the commands under way, `receive` the target's PDUs, `cdb`
+//! what a request means in SCSI, `probe` how a logical unit becomes a [`RemoteUnit`].
+
+mod cdb;
+mod connection;
+mod login;
+mod probe;
+mod receive;
+mod tasks;
+
+pub use connection::{Action, Config, Connection, Discovered, Input};
+pub use probe::RemoteUnit;

@@ -1,0 +1,337 @@
+//! The target's PDUs, as an initiator takes them (RFC 7143 §11).
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use protocol::{CloseReason, Instant};
+use scsi::Status;
+use volume::{Outcome, VolumeErrorKind};
+
+use super::cdb::{Sense, allocation};
+use super::connection::{Action, Connection, Discovered, Outgoing};
+use super::tasks::{Kind, Owner, Task, Transfer, tag};
+use crate::connection::State;
+use crate::datamover::tcp::Next;
+use crate::limits::{MOST_KEYS, RETRIES};
+use crate::pdu::{
+    AsyncEvent, AsyncMessage, BasicHeaderSegment, Bhs, DataIn, LoginResponse, NopIn, NopOut, Opcode, R2t, RESERVED_TAG,
+    Reject, Residual, ScsiResponse, TaskManagementResponse, TextRequest, TextResponse,
+};
+use crate::violation::Violation;
+
+impl Connection {
+    pub(super) fn receive(&mut self, now: Instant, bytes: &[u8]) -> usize {
+        let mut used = 0;
+        while !self.state.is_over() {
+            let rest = bytes.get(used..).unwrap_or_default();
+            used += match self.receiver.next(rest) {
+                Next::Short => break,
+                Next::Moved { size } => size,
+                Next::Whole { header, data, size, .. } => {
+                    self.handle_pdu(now, &header, data);
+                    size
+                }
+                Next::Large { header, size, .. } => {
+                    self.begin_large(&header);
+                    size
+                }
+                Next::Ended { header, buf, size } => {
+                    if let Some(buf) = buf {
+                        self.end_large(&header, buf);
+                    }
+                    size
+                }
+                Next::Fault { violation, .. } => {
+                    self.violate(violation);
+                    break;
+                }
+            };
+        }
+        if self.state.is_over() { bytes.len() } else { used }
+    }
+
+    fn handle_pdu(&mut self, now: Instant, header: &Bhs, data: &[u8]) {
+        let view = BasicHeaderSegment::from_bytes(header);
+        if self.state == State::InLogin {
+            if view.opcode() != Opcode::LOGIN_RESPONSE {
+                return self.violate(Violation::NotLogin);
+            }
+            self.exp_stat_sn = view.stat_sn().wrapping_add(1);
+            self.numbers.update(view.exp_cmd_sn(), view.max_cmd_sn());
+            return self.handle_login(now, &LoginResponse::from_bytes(header), data);
+        }
+        self.numbers.update(view.exp_cmd_sn(), view.max_cmd_sn());
+        self.count_status(header);
+        match view.opcode() {
+            Opcode::DATA_IN => self.handle_data_in(header, data),
+            Opcode::SCSI_RESPONSE => self.handle_response(&ScsiResponse::from_bytes(header), data),
+            Opcode::R2T => self.handle_r2t(&R2t::from_bytes(header)),
+            Opcode::NOP_IN => self.handle_nop(&NopIn::from_bytes(header)),
+            Opcode::TASK_MANAGEMENT_RESPONSE => self.handle_abort(&TaskManagementResponse::from_bytes(header)),
+            Opcode::TEXT_RESPONSE => self.handle_text(now, &TextResponse::from_bytes(header), data),
+            Opcode::LOGOUT_RESPONSE => self.fail(CloseReason::Finished, "logged out"),
+            Opcode::ASYNC_MESSAGE => self.handle_async(now, &AsyncMessage::from_bytes(header)),
+            Opcode::REJECT => {
+                let reason = Reject::from_bytes(header).reason().0;
+                let text = alloc::format!("the target rejected a PDU (reason {reason:#04x})");
+                self.fail(CloseReason::Violation("the target rejected a PDU"), text);
+            }
+            _ => self.violate(Violation::UnknownOpcode),
+        }
+    }
+
+    /// Acknowledges a PDU that took a StatSN.
+    fn count_status(&mut self, header: &Bhs) {
+        let view = BasicHeaderSegment::from_bytes(header);
+        let takes = match view.opcode() {
+            Opcode::DATA_IN => DataIn::from_bytes(header).status().is_some(),
+            Opcode::NOP_IN => view.task_tag() != RESERVED_TAG,
+            Opcode::R2T => false,
+            _ => true,
+        };
+        if takes {
+            self.exp_stat_sn = view.stat_sn().wrapping_add(1);
+        }
+    }
+
+    /// Checks a Data-In against its task.
+    fn check_data_in(&mut self, data: &DataIn) -> Result<u16, Violation> {
+        let slot = self.tasks.find(Kind::Command, data.task_tag()).ok_or(Violation::UnknownTask)?;
+        let (_, task) = self.tasks.get(slot).ok_or(Violation::UnknownTask)?;
+        if data.buffer_offset() != task.received {
+            return Err(Violation::DataOutOfOrder);
+        }
+        let end = data.buffer_offset().checked_add(data.length());
+        if !task.work.reads() || end.is_none_or(|end| end > task.work.length) {
+            return Err(Violation::DataOverrun);
+        }
+        Ok(slot)
+    }
+
+    fn handle_data_in(&mut self, header: &Bhs, bytes: &[u8]) {
+        let data = DataIn::from_bytes(header);
+        let slot = match self.check_data_in(&data) {
+            Ok(slot) => slot,
+            Err(violation) => return self.violate(violation),
+        };
+        let start = data.buffer_offset() as usize;
+        if let Some((_, task)) = self.tasks.get(slot)
+            && let Some(room) = task.work.buf.as_mut().and_then(|buf| buf.get_mut(start..start + bytes.len()))
+        {
+            room.copy_from_slice(bytes);
+        }
+        self.data_arrived(slot, &data);
+    }
+
+    /// A Data-In whose data goes straight to the request's buffer, or nowhere.
+    fn begin_large(&mut self, header: &Bhs) {
+        let view = BasicHeaderSegment::from_bytes(header);
+        if self.state == State::InLogin || view.opcode() != Opcode::DATA_IN {
+            return self.receiver.begin(*header, None);
+        }
+        let data = DataIn::from_bytes(header);
+        match self.check_data_in(&data) {
+            Ok(slot) => {
+                let buf = self.tasks.get(slot).and_then(|(_, task)| task.work.buf.take());
+                self.receiver.begin(*header, buf.map(|buf| (buf, data.buffer_offset() as usize)));
+            }
+            Err(violation) => self.violate(violation),
+        }
+    }
+
+    fn end_large(&mut self, header: &Bhs, buf: buf::Buf) {
+        let view = BasicHeaderSegment::from_bytes(header);
+        self.numbers.update(view.exp_cmd_sn(), view.max_cmd_sn());
+        self.count_status(header);
+        let data = DataIn::from_bytes(header);
+        let Some(slot) = self.tasks.find(Kind::Command, data.task_tag()) else { return };
+        if let Some((_, task)) = self.tasks.get(slot) {
+            task.work.buf = Some(buf);
+        }
+        self.data_arrived(slot, &data);
+    }
+
+    fn data_arrived(&mut self, slot: u16, data: &DataIn) {
+        if let Some((_, task)) = self.tasks.get(slot) {
+            task.received = task.received.saturating_add(data.length());
+        }
+        if let Some((status, residual)) = data.status() {
+            self.finish(slot, (status, residual), Sense::default());
+        }
+    }
+
+    fn handle_response(&mut self, response: &ScsiResponse, data: &[u8]) {
+        let Some(slot) = self.tasks.find(Kind::Command, response.task_tag()) else {
+            return self.violate(Violation::UnknownTask);
+        };
+        match response.status() {
+            Some(status) => self.finish(slot, (status, response.residual()), Sense::read(data)),
+            None => self.end(slot, Err(VolumeErrorKind::Unreachable)),
+        }
+    }
+
+    fn finish(&mut self, slot: u16, (status, residual): (u8, Residual), sense: Sense) {
+        let Some((_, task)) = self.tasks.get(slot) else { return };
+        // An abort is under way: the command ended first, which decides.
+        task.aborting = None;
+        let good = status == Status::Good as u8 || status == Status::ConditionMet as u8;
+        let busy = status == Status::Busy as u8 || status == Status::TaskSetFull as u8;
+        let again = busy || status == Status::CheckCondition as u8 && sense.is_attention();
+        if again && task.retries < RETRIES {
+            task.retries += 1;
+            task.due = None;
+            self.tasks.renew(slot);
+            return self.queue.push_back(slot);
+        }
+        let result = if good {
+            self.outcome(slot, residual)
+        } else if status == Status::ReservationConflict as u8 {
+            Err(VolumeErrorKind::ReservationConflict)
+        } else if status == Status::CheckCondition as u8 {
+            Err(sense.failure())
+        } else if busy {
+            Err(VolumeErrorKind::TimedOut)
+        } else {
+            Err(VolumeErrorKind::Cancelled)
+        };
+        self.end(slot, result);
+    }
+
+    /// What a command that ended well came to.
+    fn outcome(&mut self, slot: u16, residual: Residual) -> Result<Outcome, VolumeErrorKind> {
+        let (_, task) = self.tasks.get(slot).ok_or(VolumeErrorKind::Unreachable)?;
+        let whole = task.received == task.work.length && residual == Residual::None;
+        let probe = task.owner == Owner::Probe;
+        match task.work.transfer {
+            Transfer::None => Ok(Outcome::Done),
+            Transfer::Write(_) if residual == Residual::None => Ok(Outcome::Done),
+            Transfer::Read if whole || probe => {
+                let mut buf = task.work.buf.take().ok_or(VolumeErrorKind::Media)?;
+                buf.set_len((task.received as usize).min(buf.len()));
+                Ok(Outcome::Data(buf.freeze()))
+            }
+            Transfer::Status(asked) => {
+                let buf = task.work.buf.take().ok_or(VolumeErrorKind::Media)?;
+                allocation(&buf, asked).ok_or(VolumeErrorKind::Media)
+            }
+            // A success that moved less, or more, than was asked for is none.
+            Transfer::Read | Transfer::Write(_) => Err(VolumeErrorKind::Media),
+        }
+    }
+
+    fn end(&mut self, slot: u16, result: Result<Outcome, VolumeErrorKind>) {
+        let Some(task) = self.tasks.remove(slot) else { return };
+        match task.owner {
+            Owner::Request(_) => self.complete(&task, result),
+            Owner::Probe => self.probed(&task, &result),
+        }
+    }
+
+    fn probed(&mut self, _task: &Task, result: &Result<Outcome, VolumeErrorKind>) {
+        let Some(mut probe) = self.probe.take() else { return };
+        let answer = match result {
+            Ok(Outcome::Data(data)) => Some(&**data),
+            _ => None,
+        };
+        if !probe.take(answer) {
+            let text = alloc::format!("logical unit {} is not a usable disk", self.config.lun);
+            return self.fail(CloseReason::Refused("the logical unit is not a usable disk"), text);
+        }
+        match probe.question.next() {
+            Some(next) => {
+                probe.question = next;
+                self.probe = Some(probe);
+                self.ask();
+            }
+            None => {
+                let unit = probe.finish();
+                self.block_size = unit.geometry.block_size;
+                self.actions.push_back(Action::Ready(alloc::boxed::Box::new(unit)));
+            }
+        }
+    }
+
+    fn handle_r2t(&mut self, r2t: &R2t) {
+        let Some(slot) = self.tasks.find(Kind::Command, r2t.task_tag()) else {
+            // The task was aborted in the meantime.
+            return;
+        };
+        let end = r2t.buffer_offset().checked_add(r2t.length());
+        let length = self.tasks.get(slot).map_or(0, |(_, task)| match task.work.transfer {
+            Transfer::Write(_) => task.work.length,
+            _ => 0,
+        });
+        match end {
+            Some(end) if end <= length && r2t.length() > 0 => {
+                let tags = (r2t.task_tag(), r2t.transfer_tag());
+                self.out.push_back(Outgoing::Data { slot, tags, data_sn: 0, next: r2t.buffer_offset(), end });
+            }
+            _ => self.violate(Violation::DataOverrun),
+        }
+    }
+
+    fn handle_nop(&mut self, nop: &NopIn) {
+        if nop.transfer_tag() != RESERVED_TAG {
+            self.tell(NopOut::answer(nop).to_bytes(), Vec::new());
+        }
+    }
+
+    /// The abort of a task is answered: whatever it says, the task is over.
+    fn handle_abort(&mut self, response: &TaskManagementResponse) {
+        if let Some(slot) = self.tasks.find(Kind::Abort, response.task_tag())
+            && let Some((_, task)) = self.tasks.get(slot)
+            && let Some(kind) = task.aborting
+        {
+            self.end(slot, Err(kind));
+        }
+    }
+
+    fn handle_async(&mut self, now: Instant, message: &AsyncMessage) {
+        match message.event() {
+            AsyncEvent::LOGOUT_REQUESTED => self.log_out(now),
+            AsyncEvent::CONNECTION_DROPPED | AsyncEvent::SESSION_DROPPED => {
+                self.fail(CloseReason::Finished, "the target drops the session");
+            }
+            _ => {}
+        }
+    }
+
+    fn handle_text(&mut self, now: Instant, response: &TextResponse, data: &[u8]) {
+        if let Err(violation) = self.found.collect(data) {
+            return self.violate(violation);
+        }
+        if !response.is_final() {
+            let request = TextRequest::new(tag(Kind::Other, 0, 0), response.transfer_tag());
+            return self.tell(request.to_bytes(), Vec::new());
+        }
+        match targets(self.found.bytes()) {
+            Ok(found) => {
+                self.actions.push_back(Action::Discovered(found));
+                self.log_out(now);
+            }
+            Err(violation) => self.violate(violation),
+        }
+    }
+}
+
+/// Reads a SendTargets answer (RFC 7143 Appendix C): addresses follow the name that they belong to. The number of pairs is
+/// bounded by the text's size, not by the limit of a negotiation.
+fn targets(text: &[u8]) -> Result<Vec<Discovered>, Violation> {
+    let mut found: Vec<Discovered> = Vec::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        let end = rest.iter().enumerate().filter(|(_, byte)| **byte == 0).nth(MOST_KEYS / 2).map(|(at, _)| at + 1);
+        let (part, later) = rest.split_at(end.unwrap_or(rest.len()));
+        rest = later;
+        for pair in crate::text::Pairs::new(part) {
+            match (pair?, found.last_mut()) {
+                (("TargetName", name), _) => {
+                    found.push(Discovered { name: String::from(name), addresses: Vec::new() });
+                }
+                (("TargetAddress", address), Some(last)) => last.addresses.push(address.to_string()),
+                _ => {}
+            }
+        }
+    }
+    Ok(found)
+}

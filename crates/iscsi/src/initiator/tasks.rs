@@ -1,0 +1,171 @@
+//! The commands under way.
+
+use alloc::vec::Vec;
+
+use buf::{Buf, BufList};
+use protocol::Instant;
+use volume::{Extent, Tag, VolumeErrorKind};
+
+use super::cdb::Cdb;
+
+/// Which way a command's data goes, and what becomes of it.
+#[derive(Debug)]
+pub(super) enum Transfer {
+    /// No data.
+    None,
+    /// Read data, which is the outcome.
+    Read,
+    /// Read data that says how blocks are allocated.
+    Status(Extent),
+    /// Write data.
+    Write(BufList),
+}
+
+/// A command to send.
+#[derive(Debug)]
+pub(super) struct Work {
+    pub(super) cdb: Cdb,
+    pub(super) transfer: Transfer,
+    /// Where read data goes; away while a piece is being received.
+    pub(super) buf: Option<Buf>,
+    pub(super) length: u32,
+}
+
+impl Work {
+    /// A command without data.
+    pub(super) fn plain(cdb: Cdb) -> Self {
+        Self { cdb, transfer: Transfer::None, buf: None, length: 0 }
+    }
+
+    /// A command that fills `buf`.
+    pub(super) fn reading(cdb: Cdb, buf: Buf) -> Self {
+        let length = u32::try_from(buf.len()).unwrap_or(u32::MAX);
+        Self { cdb, transfer: Transfer::Read, buf: Some(buf), length }
+    }
+
+    /// A command that writes `data`.
+    pub(super) fn writing(cdb: Cdb, data: BufList) -> Self {
+        let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
+        Self { cdb, transfer: Transfer::Write(data), buf: None, length }
+    }
+
+    pub(super) fn reads(&self) -> bool {
+        matches!(self.transfer, Transfer::Read | Transfer::Status(_))
+    }
+
+    /// A part of the write data.
+    pub(super) fn part(&self, offset: u32, length: u32) -> Option<BufList> {
+        let (offset, length) = (offset as usize, length as usize);
+        match &self.transfer {
+            Transfer::Write(data) if offset.checked_add(length)? <= data.len() => Some(data.part(offset, length)),
+            _ => None,
+        }
+    }
+}
+
+/// Whose command it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// A request's.
+    Request(Tag),
+    /// The probe's.
+    Probe,
+}
+
+/// One command.
+#[derive(Debug)]
+pub(super) struct Task {
+    pub(super) owner: Owner,
+    pub(super) work: Work,
+    /// Read data received.
+    pub(super) received: u32,
+    pub(super) cmd_sn: u32,
+    /// When it is overdue; `None` until it is sent.
+    pub(super) due: Option<Instant>,
+    pub(super) retries: u8,
+    /// It is being aborted, and ends with this.
+    pub(super) aborting: Option<VolumeErrorKind>,
+}
+
+/// A slab of tasks whose tags tell a slot's successive tasks apart.
+#[derive(Debug)]
+pub(super) struct Tasks {
+    slots: Vec<(u8, Option<Task>)>,
+    free: Vec<u16>,
+}
+
+/// What a task tag stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A SCSI command.
+    Command = 1,
+    /// The abort of the command in the same slot.
+    Abort = 2,
+    /// Everything else: pings, text, logout.
+    Other = 3,
+}
+
+/// A tag of that kind.
+pub(super) fn tag(kind: Kind, generation: u8, slot: u16) -> u32 {
+    let [high, low] = slot.to_be_bytes();
+    u32::from_be_bytes([kind as u8, generation, high, low])
+}
+
+impl Tasks {
+    /// Room for `depth` tasks.
+    pub(super) fn new(depth: u16) -> Self {
+        let slots = (0..depth).map(|_| (0, None)).collect();
+        Self { slots, free: (0..depth).rev().collect() }
+    }
+
+    pub(super) fn insert(&mut self, task: Task) -> Result<u16, Task> {
+        let Some(slot) = self.free.pop() else { return Err(task) };
+        if let Some((_, place)) = self.slots.get_mut(usize::from(slot)) {
+            *place = Some(task);
+        }
+        Ok(slot)
+    }
+
+    /// The task in a slot and its tag's generation.
+    pub(super) fn get(&mut self, slot: u16) -> Option<(u8, &mut Task)> {
+        let (generation, task) = self.slots.get_mut(usize::from(slot))?;
+        Some((*generation, task.as_mut()?))
+    }
+
+    /// The slot that a tag of this kind names, if it is in use by that task.
+    pub(super) fn find(&self, kind: Kind, wanted: u32) -> Option<u16> {
+        let [of, generation, high, low] = wanted.to_be_bytes();
+        let slot = u16::from_be_bytes([high, low]);
+        let (current, task) = self.slots.get(usize::from(slot))?;
+        (of == kind as u8 && generation == *current && task.is_some()).then_some(slot)
+    }
+
+    /// The slot of a request.
+    pub(super) fn of_request(&self, wanted: Tag) -> Option<u16> {
+        let owns = |(_, task): &(u8, Option<Task>)| {
+            task.as_ref().is_some_and(|task| task.owner == Owner::Request(wanted))
+        };
+        self.slots.iter().position(owns).and_then(|slot| u16::try_from(slot).ok())
+    }
+
+    /// Frees a slot; its old tag is not known any more.
+    pub(super) fn remove(&mut self, slot: u16) -> Option<Task> {
+        let (generation, task) = self.slots.get_mut(usize::from(slot))?;
+        let task = task.take()?;
+        *generation = generation.wrapping_add(1);
+        self.free.push(slot);
+        Some(task)
+    }
+
+    /// Gives a task that is sent again a new tag.
+    pub(super) fn renew(&mut self, slot: u16) {
+        if let Some((generation, _)) = self.slots.get_mut(usize::from(slot)) {
+            *generation = generation.wrapping_add(1);
+        }
+    }
+
+    pub(super) fn slots(&self) -> core::ops::Range<u16> {
+        0..u16::try_from(self.slots.len()).unwrap_or(u16::MAX)
+    }
+
+}

@@ -1,0 +1,350 @@
+//! The way of a SCSI command between the wire and the volume.
+//!
+//! A command's write data goes to one buffer, taken when its header arrives: without a buffer the command stays in the
+//! stream, and the transport's flow control holds the initiator back.
+
+use alloc::sync::Arc;
+
+use buf::{Buf, LARGEST};
+use scsi::{DataDirection, Reply, Step};
+use volume::reservation::{Refused, View};
+use volume::{Completion, Operation, Request, Tag};
+
+use super::connection::{Action, Connection};
+use super::data::Collection;
+use super::outbound::{Answer, Outgoing};
+use super::tasks::{State, Task};
+use crate::limits::{IMMEDIATE_DEPTH, LONGEST_CDB};
+use crate::pdu::{BasicHeaderSegment, Bhs, DataOut, R2t, Residual, ScsiCommand, extended_cdb};
+use crate::violation::Violation;
+
+impl Connection {
+    /// Handles a SCSI command; `staged` is `None` when its immediate data is too long to be staged. False when a buffer is
+    /// missing and nothing was done.
+    pub(super) fn handle_command(&mut self, (header, ahs): (&Bhs, &[u8]), staged: Option<&[u8]>) -> bool {
+        let command = ScsiCommand::from_bytes(header);
+        let buf = if command.writes() && command.expected_length() > 0 {
+            let Some(buf) = self.resources.pool.take((command.expected_length() as usize).min(LARGEST)) else {
+                self.starved = Some(self.resources.pool.returns());
+                return false;
+            };
+            Some(buf)
+        } else {
+            None
+        };
+        let begun = match self.take_number(header) {
+            Some(numbered) if self.state.takes_commands() => self.begin_command((header, ahs), numbered),
+            _ => None,
+        };
+        let large = staged.is_none();
+        let Some((slot, step)) = begun else {
+            if large {
+                self.receiver.begin(*header, None);
+            }
+            return true;
+        };
+        match (step, buf) {
+            (Step::ReceiveData { length }, Some(mut buf)) if length as usize <= buf.len() => {
+                if let Some((data, room)) = staged.and_then(|data| Some((data, buf.get_mut(..data.len())?))) {
+                    room.copy_from_slice(data);
+                }
+                let kept = if large {
+                    self.receiver.begin(*header, Some((buf, 0)));
+                    None
+                } else {
+                    Some(buf)
+                };
+                if let Some(task) = self.tasks.get(slot) {
+                    task.needed = length;
+                    task.data.need(length);
+                    task.state = State::Collecting(kept);
+                }
+                if !large {
+                    self.collect(slot);
+                }
+            }
+            (step, _) => {
+                if large {
+                    self.receiver.begin(*header, None);
+                }
+                self.run(slot, step);
+            }
+        }
+        true
+    }
+
+    fn begin_command(&mut self, (header, ahs): (&Bhs, &[u8]), numbered: bool) -> Option<(u16, Step)> {
+        let command = ScsiCommand::from_bytes(header);
+        if let Err(violation) = self.check_command(&command, numbered) {
+            if numbered {
+                self.window.release();
+            }
+            self.violate(violation, Some(header));
+            return None;
+        }
+        let expected = command.expected_length();
+        let more = !command.is_final();
+        let begun = if command.writes() {
+            Collection::begin(expected, command.data_length(), more, &self.parameters)
+        } else if command.data_length() > 0 {
+            Err(Violation::UnexpectedData)
+        } else {
+            Ok(Collection::default())
+        };
+        let data = match begun {
+            Ok(data) => data,
+            Err(violation) => {
+                self.violate(violation, Some(header));
+                return None;
+            }
+        };
+        let (task, step) = self.start(&command, ahs)?;
+        let task = Task {
+            tag: command.task_tag(),
+            lun: command.lun,
+            expected,
+            reads: command.reads(),
+            numbered,
+            command: task,
+            data,
+            needed: 0,
+            state: State::Answering,
+            doomed: false,
+        };
+        self.tasks.insert(task).map(|slot| (slot, step))
+    }
+
+    fn check_command(&self, command: &ScsiCommand, numbered: bool) -> Result<(), Violation> {
+        if self.server.is_none() {
+            return Err(Violation::CommandInDiscovery);
+        }
+        if command.reads() && command.writes() {
+            return Err(Violation::Bidirectional);
+        }
+        if self.tasks.find(command.task_tag()).is_some() {
+            return Err(Violation::DuplicateTask);
+        }
+        let immediate = || self.tasks.iter().filter(|task| !task.numbered).count();
+        if !numbered && immediate() >= usize::from(IMMEDIATE_DEPTH) || !self.tasks.has_room() {
+            return Err(Violation::TooManyImmediate);
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, command: &ScsiCommand, ahs: &[u8]) -> Option<(scsi::Task, Step)> {
+        let server = self.server.as_mut()?;
+        let data = match (command.reads(), command.writes()) {
+            (true, _) => DataDirection::In(command.expected_length()),
+            (_, true) => DataDirection::Out(command.expected_length()),
+            _ => DataDirection::None,
+        };
+        let mut long = [0; LONGEST_CDB];
+        let cdb = match extended_cdb(ahs) {
+            Some(rest) => {
+                let mut writer = wire::Writer::new(&mut long);
+                let rest = rest.get(..LONGEST_CDB.saturating_sub(command.cdb.len()).min(rest.len()));
+                let written = writer.put(&command.cdb).and_then(|()| writer.put(rest.unwrap_or_default()));
+                let length = if written.is_ok() { writer.written() } else { 0 };
+                long.get(..length).unwrap_or_default()
+            }
+            None => command.cdb.as_slice(),
+        };
+        let command = scsi::Command { lun: command.lun, cdb, data, attribute: command.attribute() };
+        let started = server.start(&command);
+        self.spread_events();
+        Some(started)
+    }
+
+    /// Gives other nexuses what the device server has for them.
+    fn spread_events(&mut self) {
+        let Some(server) = &mut self.server else { return };
+        while let Some((volume, event)) = server.poll_event() {
+            self.actions.push_back(Action::Event { volume, event });
+        }
+    }
+
+    /// Asks for the data that is missing, or goes on with the command when all is there.
+    fn collect(&mut self, slot: u16) {
+        let Some(task) = self.tasks.get(slot) else { return };
+        if task.data.is_complete() {
+            let needed = task.needed as usize;
+            let State::Collecting(Some(buf)) = core::mem::replace(&mut task.state, State::Answering) else { return };
+            let data = buf.freeze();
+            let data = if needed == data.len() { data } else { data.slice(..needed.min(data.len())) };
+            let Some(server) = &mut self.server else { return };
+            let step = server.data_received(&mut task.command, data);
+            self.spread_events();
+            return self.run(slot, step);
+        }
+        loop {
+            let transfer_tag = self.transfer_tag();
+            let Some(task) = self.tasks.get(slot) else { return };
+            let Some(ask) = task.data.ask(transfer_tag, &self.parameters) else { return };
+            let tags = (task.tag, ask.transfer_tag);
+            let r2t = R2t::new(task.lun, tags, ask.r2t_sn, (ask.offset, ask.length));
+            self.out.tell(r2t.to_bytes());
+        }
+    }
+
+    /// Handles a Data-Out; what belongs to no task any more is thrown away.
+    pub(super) fn handle_data_out(&mut self, header: &Bhs, staged: Option<&[u8]>) {
+        let data = DataOut::from_bytes(header);
+        let task = self.tasks.find(data.task_tag()).and_then(|slot| self.tasks.get(slot));
+        let collecting = task.and_then(|task| match &mut task.state {
+            State::Collecting(buf) => Some((buf, &task.data)),
+            _ => None,
+        });
+        let Some((buf, collection)) = collecting else {
+            if staged.is_none() {
+                self.receiver.begin(*header, None);
+            }
+            return;
+        };
+        if let Err(violation) = collection.check(&data) {
+            return self.violate(violation, Some(header));
+        }
+        let start = data.buffer_offset() as usize;
+        match staged {
+            None => {
+                let target = buf.take().map(|buf| (buf, start));
+                self.receiver.begin(*header, target);
+            }
+            Some(bytes) => {
+                if let Some(room) = buf.as_mut().and_then(|buf| buf.get_mut(start..start + bytes.len())) {
+                    room.copy_from_slice(bytes);
+                }
+                self.data_arrived(&data);
+            }
+        }
+    }
+
+    /// A large Data-Out is complete: the buffer goes back to its task, if that still wants it.
+    pub(super) fn data_out_arrived(&mut self, header: &Bhs, buf: Buf) {
+        if self.give_back(header, buf) {
+            self.data_arrived(&DataOut::from_bytes(header));
+        }
+    }
+
+    /// Large immediate data is complete.
+    pub(super) fn immediate_arrived(&mut self, header: &Bhs, buf: Buf) {
+        let tag = BasicHeaderSegment::from_bytes(header).task_tag();
+        if self.give_back(header, buf)
+            && let Some(slot) = self.tasks.find(tag)
+        {
+            self.collect(slot);
+        }
+    }
+
+    fn give_back(&mut self, header: &Bhs, buf: Buf) -> bool {
+        let tag = BasicHeaderSegment::from_bytes(header).task_tag();
+        let task = self.tasks.find(tag).and_then(|slot| self.tasks.get(slot));
+        let Some(State::Collecting(place)) = task.map(|task| &mut task.state) else { return false };
+        *place = Some(buf);
+        true
+    }
+
+    fn data_arrived(&mut self, data: &DataOut) {
+        let Some(slot) = self.tasks.find(data.task_tag()) else { return };
+        if let Some(task) = self.tasks.get(slot) {
+            task.data.take(data);
+            if data.is_final() {
+                self.collect(slot);
+            }
+        }
+    }
+
+    /// Does what the device server wants next for a task.
+    fn run(&mut self, slot: u16, step: Step) {
+        let Some(task) = self.tasks.get(slot) else { return };
+        let tag = Tag(slot.into());
+        match step {
+            Step::Read { volume, extent, length } => match self.resources.pool.take((length as usize).min(LARGEST)) {
+                Some(into) => {
+                    task.state = State::AtVolume(volume);
+                    let request = Request { tag, operation: Operation::Read { extent, into } };
+                    self.actions.push_back(Action::Submit { volume, request });
+                }
+                None => {
+                    task.state = State::AwaitBuffer { volume, extent, length };
+                    self.parked.push_back(slot);
+                }
+            },
+            Step::Submit { volume, operation } => {
+                task.state = State::AtVolume(volume);
+                self.actions.push_back(Action::Submit { volume, request: Request { tag, operation } });
+            }
+            Step::Reserve { volume, registrant, command } => {
+                task.state = State::AtReservations;
+                self.actions.push_back(Action::Reserve { tag: slot.into(), volume, registrant, command });
+            }
+            Step::Complete(reply) => self.answer(slot, reply),
+            // Only a command without announced data, or with more than a buffer holds, comes here.
+            Step::ReceiveData { .. } => self.violate(Violation::DataOverrun, None),
+        }
+    }
+
+    fn answer(&mut self, slot: u16, reply: Reply) {
+        let Some(task) = self.tasks.get(slot) else { return };
+        task.state = State::Answering;
+        let most = if task.reads { task.expected as usize } else { 0 };
+        let data = if reply.data.len() > most { reply.data.part(0, most) } else { reply.data };
+        let answer = Answer {
+            slot,
+            tag: task.tag,
+            status: reply.status as u8,
+            sense: reply.sense,
+            residual: Residual::between(task.expected, reply.full_length),
+            sequence: if data.is_empty() { task.data.r2ts() } else { 0 },
+            data,
+            sent: 0,
+        };
+        self.out.push(Outgoing::Answer(answer));
+    }
+
+    /// Tries again to find buffers for the tasks that wait for one.
+    pub(super) fn retry_parked(&mut self) {
+        for _ in 0..self.parked.len() {
+            let Some(slot) = self.parked.pop_front() else { return };
+            let Some(State::AwaitBuffer { volume, extent, length }) = self.tasks.peek(slot).map(|task| &task.state)
+            else {
+                continue;
+            };
+            let step = Step::Read { volume: *volume, extent: *extent, length: *length };
+            self.run(slot, step);
+            if let Some(last) = self.parked.pop_back() {
+                if last != slot {
+                    self.parked.push_back(last);
+                    continue;
+                }
+                self.parked.push_front(last);
+                return;
+            }
+        }
+    }
+
+    /// A volume's request has ended.
+    pub(super) fn handle_completion(&mut self, completion: Completion) {
+        let Ok(slot) = u16::try_from(completion.tag.0) else { return };
+        let Some(task) = self.tasks.get(slot) else { return };
+        if task.doomed {
+            return self.bury(slot);
+        }
+        let Some(server) = &mut self.server else { return };
+        let step = server.completed(&mut task.command, completion.result);
+        self.spread_events();
+        self.run(slot, step);
+    }
+
+    /// The owner of the reservations has answered.
+    pub(super) fn handle_reserved(&mut self, tag: u32, result: Result<Arc<View>, Refused>) {
+        let Ok(slot) = u16::try_from(tag) else { return };
+        let Some(task) = self.tasks.get(slot) else { return };
+        if task.doomed {
+            return self.bury(slot);
+        }
+        let Some(server) = &mut self.server else { return };
+        let step = server.reserved(&mut task.command, result);
+        self.spread_events();
+        self.run(slot, step);
+    }
+}

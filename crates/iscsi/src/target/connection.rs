@@ -1,0 +1,466 @@
+//! The life of a target's connection, and the contract that its driver sees.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::format;
+use alloc::string::ToString;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use core::net::SocketAddr;
+
+use buf::Pool;
+use protocol::{CloseReason, Ended, Entropy, Instant, Placement, Transmit};
+use scsi::{DeviceServer, NexusEvent};
+use volume::reservation::{Command, Refused, Registrant, View};
+use volume::{Completion, Request, Tag, VolumeId};
+
+use super::discovery::Exchange;
+use super::login::{Failure, Login, Outcome};
+use super::management::Pending;
+use super::outbound::Outbound;
+use super::portal::{Node, Portal};
+use super::tasks::Tasks;
+use crate::connection::{Event, State};
+use crate::datamover::tcp::{Digests, Next, Receiver};
+use crate::keys::Parameters;
+use crate::limits::{IDLE_TIME, IMMEDIATE_DEPTH, LOGIN_TIME, LOGOUT_TIME, PING_TIME, STAGING};
+use crate::pdu::{
+    AsyncMessage, BasicHeaderSegment, Bhs, LoginRequest, LoginResponse, NopIn, Opcode, Reject, Status,
+};
+use crate::sequence::CommandWindow;
+use crate::session;
+use crate::violation::{Answer, Violation};
+
+/// What a connection asks of the inside.
+#[derive(Debug)]
+pub enum Action {
+    /// Submit a request to a volume.
+    Submit {
+        /// Which volume.
+        volume: VolumeId,
+        /// What; its tag is below 2^16 and unique until its completion.
+        request: Request,
+    },
+    /// Ask that a request end soon.
+    Cancel {
+        /// On which volume.
+        volume: VolumeId,
+        /// Which.
+        tag: Tag,
+    },
+    /// Tell every other connection that shows this volume.
+    Event {
+        /// Which volume.
+        volume: VolumeId,
+        /// What happened.
+        event: NexusEvent,
+    },
+    /// Hand a command to the owner of a volume's reservations; [`Input::Reserved`] follows.
+    Reserve {
+        /// Comes back with the answer.
+        tag: u32,
+        /// Which volume.
+        volume: VolumeId,
+        /// In whose name.
+        registrant: Registrant,
+        /// What.
+        command: Command,
+    },
+    /// A message to the group of sessions.
+    Group(session::Request),
+}
+
+/// What the inside tells a connection.
+#[derive(Debug)]
+pub enum Input {
+    /// A request has ended.
+    Completion(Completion),
+    /// Something happened on a volume.
+    Event {
+        /// Which volume.
+        volume: VolumeId,
+        /// What.
+        event: NexusEvent,
+    },
+    /// The owner of the reservations answers.
+    Reserved {
+        /// The action's tag.
+        tag: u32,
+        /// The new state, or why nothing changed.
+        result: Result<Arc<View>, Refused>,
+    },
+    /// The group of sessions speaks.
+    Group(session::Reply),
+    /// The process is about to stop.
+    Shutdown,
+}
+
+/// What a connection is made of besides its portal.
+pub struct Resources {
+    /// The core's buffers.
+    pub pool: Pool,
+    /// Randomness for challenges.
+    pub entropy: Box<dyn Entropy>,
+    /// The address that the initiator came to.
+    pub local: SocketAddr,
+    /// The initiator's address.
+    pub peer: SocketAddr,
+}
+
+impl fmt::Debug for Resources {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Resources").field("local", &self.local).field("peer", &self.peer).finish_non_exhaustive()
+    }
+}
+
+/// One connection of an initiator to a portal.
+#[derive(Debug)]
+pub struct Connection {
+    pub(super) portal: Arc<Portal>,
+    pub(super) resources: Resources,
+    pub(super) receiver: Receiver,
+    pub(super) out: Outbound,
+    pub(super) state: State,
+    pub(super) login: Option<Box<Login>>,
+    pub(super) parameters: Parameters,
+    pub(super) window: CommandWindow,
+    /// The I_T nexus's view of its target; `None` in a discovery session.
+    pub(super) server: Option<Box<DeviceServer>>,
+    pub(super) tasks: Tasks,
+    /// Tasks that wait for a buffer, the oldest first.
+    pub(super) parked: VecDeque<u16>,
+    /// The pool's count of returns when the stream's next command found no buffer.
+    pub(super) starved: Option<u64>,
+    pub(super) pending: VecDeque<Pending>,
+    pub(super) exchange: Option<Exchange>,
+    pub(super) serial: u32,
+    pub(super) actions: VecDeque<Action>,
+    heard: Instant,
+    /// When the answer to this side's ping is overdue.
+    pinged: Option<Instant>,
+    /// When a login, logout or drain is overdue.
+    pub(super) due: Option<Instant>,
+    close: Option<CloseReason>,
+}
+
+impl Connection {
+    /// A connection that was just accepted.
+    pub fn new(now: Instant, portal: Arc<Portal>, resources: Resources) -> Self {
+        let login = Box::new(Login::new(Arc::clone(&portal)));
+        Self {
+            window: CommandWindow::new(0, portal.queue_depth),
+            portal,
+            resources,
+            receiver: Receiver::new(),
+            out: Outbound::new(),
+            state: State::InLogin,
+            login: Some(login),
+            parameters: Parameters::default(),
+            server: None,
+            tasks: Tasks::new(0),
+            parked: VecDeque::new(),
+            starved: None,
+            pending: VecDeque::new(),
+            exchange: None,
+            serial: 0,
+            actions: VecDeque::new(),
+            heard: now,
+            pinged: None,
+            due: Some(now + LOGIN_TIME),
+            close: None,
+        }
+    }
+
+    /// Where the connection is in its life.
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// Commands that have not been answered yet.
+    pub fn outstanding(&self) -> usize {
+        self.tasks.iter().count()
+    }
+
+    /// The target that the initiator has logged in to.
+    pub(super) fn node(&self) -> Option<&Node> {
+        self.portal.nodes.get(self.login.as_ref()?.node?)
+    }
+
+    /// True while nothing more can be taken from the stream.
+    fn is_blocked(&self) -> bool {
+        let starved = self.starved.is_some_and(|returns| returns == self.resources.pool.returns());
+        let joining = self.state == State::InLogin && self.login.as_ref().is_some_and(|login| login.waiting().is_some());
+        starved || joining || !self.parked.is_empty() || self.out.is_full()
+    }
+
+    fn receive(&mut self, now: Instant, bytes: &[u8]) -> usize {
+        let mut used = 0;
+        while !self.state.is_over() && !self.is_blocked() {
+            let rest = bytes.get(used..).unwrap_or_default();
+            used += match self.receiver.next(rest) {
+                Next::Short => break,
+                Next::Moved { size } => size,
+                Next::Whole { header, ahs, data, size } => {
+                    if !self.handle_pdu(now, (&header, ahs), Some(data)) {
+                        break;
+                    }
+                    size
+                }
+                Next::Large { header, ahs, size } => {
+                    if !self.handle_pdu(now, (&header, ahs), None) {
+                        break;
+                    }
+                    size
+                }
+                Next::Ended { header, buf, size } => {
+                    self.handle_ended_data(now, &header, buf);
+                    size
+                }
+                Next::Fault { violation, header } => {
+                    self.violate(violation, header.as_ref());
+                    break;
+                }
+            };
+        }
+        if self.state.is_over() { bytes.len() } else { used }
+    }
+
+    /// Handles a PDU; `data` is `None` when it is too long to be staged. False when a buffer is missing: nothing was
+    /// done, and the PDU stays where it is.
+    fn handle_pdu(&mut self, now: Instant, (header, ahs): (&Bhs, &[u8]), data: Option<&[u8]>) -> bool {
+        self.starved = None;
+        if self.state != State::InLogin {
+            return self.handle_request(now, (header, ahs), data);
+        }
+        match data {
+            Some(data) if BasicHeaderSegment::from_bytes(header).opcode() == Opcode::LOGIN_REQUEST => {
+                self.handle_login(&LoginRequest::from_bytes(header), data);
+            }
+            _ => self.violate(Violation::NotLogin, None),
+        }
+        true
+    }
+
+    fn handle_login(&mut self, request: &LoginRequest, data: &[u8]) {
+        let Some(login) = &mut self.login else { return };
+        self.window = CommandWindow::new(request.cmd_sn(), self.portal.queue_depth);
+        match login.handle(request, data, &mut *self.resources.entropy) {
+            Ok(Outcome::Respond(response, text)) => self.out.respond(response.to_bytes(), text.into_bytes(), false),
+            Ok(Outcome::Join(join)) => self.actions.push_back(Action::Group(join)),
+            Err(failure) => self.fail_login(request, failure),
+        }
+    }
+
+    fn fail_login(&mut self, request: &LoginRequest, failure: Failure) {
+        let response = LoginResponse::new(request, failure.status);
+        self.out.respond(response.to_bytes(), Vec::new(), false);
+        let reason = match failure.status {
+            Status::AUTHENTICATION_FAILURE | Status::AUTHORIZATION_FAILURE => CloseReason::Refused(failure.text),
+            Status::OUT_OF_RESOURCES | Status::SERVICE_UNAVAILABLE => CloseReason::Limit(failure.text),
+            _ => CloseReason::Violation(failure.text),
+        };
+        self.close(reason);
+    }
+
+    fn handle_group(&mut self, now: Instant, reply: session::Reply) {
+        match reply {
+            session::Reply::Joined { tsih } => self.finish_login(now, tsih),
+            session::Reply::Refused(status) => {
+                if let Some(request) = self.login.as_ref().and_then(|login| login.waiting()) {
+                    self.fail_login(&request, status.into());
+                }
+            }
+            session::Reply::Displaced => {
+                self.out.clear();
+                self.close(CloseReason::Finished);
+            }
+        }
+    }
+
+    fn finish_login(&mut self, now: Instant, tsih: u16) {
+        let Some(login) = &mut self.login else { return };
+        let Some((response, text, request)) = login.finish(tsih) else { return };
+        self.parameters = login.parameters;
+        self.out.respond(response.to_bytes(), text.into_bytes(), false);
+        let digests = Digests { header: self.parameters.header_digest, data: self.parameters.data_digest };
+        self.receiver.digests = digests;
+        self.receiver.longest = self.portal.tuning.segment;
+        self.out.digests = digests;
+        self.enter(Event::LoginDone);
+        self.due = None;
+        self.heard = now;
+        self.open_nexus(request.isid);
+    }
+
+    /// Makes the nexus's view of its logical units, and room for its tasks.
+    fn open_nexus(&mut self, isid: [u8; 6]) {
+        let Some(node) = self.node() else { return };
+        let initiator = self.login.as_ref().and_then(|login| login.initiator.as_ref());
+        let initiator = initiator.map(ToString::to_string).unwrap_or_default();
+        let [a, b, c, d, e, f] = isid;
+        // The ports' names are those of RFC 7143 §4.4.4.
+        let registrant = Registrant::Nexus {
+            initiator_port: format!("{initiator},i,0x{a:02x}{b:02x}{c:02x}{d:02x}{e:02x}{f:02x}").into(),
+            target_port: format!("{},t,0x{:04x}", node.name, node.portal_group).into(),
+            relative_port: node.device.relative_port,
+        };
+        self.server = Some(Box::new(DeviceServer::new(Arc::clone(&node.device), registrant)));
+        self.tasks = Tasks::new(self.portal.queue_depth.saturating_add(IMMEDIATE_DEPTH));
+    }
+
+    pub(super) fn enter(&mut self, event: Event) {
+        if let Some(next) = self.state.after(event) {
+            self.state = next;
+        }
+    }
+
+    /// Ends the connection once what is queued has gone out; its tasks are aborted.
+    pub(super) fn close(&mut self, reason: CloseReason) {
+        self.enter(Event::Close);
+        self.close.get_or_insert(reason);
+        self.due = None;
+        self.abandon();
+    }
+
+    /// Does what the standard prescribes for a misdeed.
+    pub(super) fn violate(&mut self, violation: Violation, header: Option<&Bhs>) {
+        let answer = if self.state == State::InLogin { Answer::Close } else { violation.answer() };
+        let reason = match answer {
+            Answer::Reject(reason) | Answer::RejectAndClose(reason) => Some(reason),
+            Answer::Close => None,
+        };
+        if let Some((reason, header)) = reason.zip(header) {
+            self.out.respond(Reject::new(reason).to_bytes(), header.to_vec(), false);
+        }
+        if !matches!(answer, Answer::Reject(_)) {
+            self.close(CloseReason::Violation(violation.text()));
+        }
+    }
+
+    fn shut_down(&mut self, now: Instant) {
+        if self.state == State::LoggedIn {
+            let seconds = u16::try_from(LOGOUT_TIME.as_secs()).unwrap_or(u16::MAX);
+            self.out.respond(AsyncMessage::logout_requested(seconds).to_bytes(), Vec::new(), false);
+            self.enter(Event::LogoutAsked);
+            self.due = Some(now + LOGOUT_TIME);
+        } else if self.state == State::InLogin {
+            self.close(CloseReason::ShuttingDown);
+        }
+    }
+
+    fn deadline_passed(&mut self, now: Instant) {
+        match self.state {
+            State::InLogin => self.close(CloseReason::TimedOut("the login took too long")),
+            State::LogoutRequested => self.close(CloseReason::ShuttingDown),
+            State::InLogout => self.finish_pending(true),
+            _ => {}
+        }
+        self.due = self.due.filter(|due| *due > now);
+    }
+
+    fn check_silence(&mut self, now: Instant) {
+        if self.state != State::LoggedIn {
+            return;
+        }
+        if self.pinged.is_some_and(|due| due <= now) {
+            self.close(CloseReason::TimedOut("the initiator does not answer pings"));
+        } else if self.pinged.is_none() && self.heard + IDLE_TIME <= now {
+            let transfer_tag = self.transfer_tag();
+            self.out.tell(NopIn::ping(transfer_tag).to_bytes());
+            self.pinged = Some(now + PING_TIME);
+        }
+    }
+
+    /// A mark that was not used for a long time and is not the reserved one.
+    pub(super) fn transfer_tag(&mut self) -> u32 {
+        self.serial = self.serial.wrapping_add(1) & 0x7fff_ffff;
+        self.serial
+    }
+
+    fn hear(&mut self, now: Instant) {
+        self.heard = now;
+        self.pinged = None;
+    }
+}
+
+impl protocol::Connection for Connection {
+    type Input = Input;
+    type Action = Action;
+    const STAGING: usize = STAGING;
+
+    fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) -> usize {
+        let used = self.receive(now, bytes);
+        if used > 0 {
+            self.hear(now);
+        }
+        used
+    }
+
+    fn take_placement(&mut self) -> Option<Placement> {
+        self.receiver.take_placement()
+    }
+
+    fn handle_placed(&mut self, now: Instant, placement: Placement) {
+        self.hear(now);
+        self.receiver.placed(placement);
+        self.receive(now, &[]);
+    }
+
+    fn handle_input(&mut self, now: Instant, input: Input) {
+        match input {
+            Input::Completion(completion) => self.handle_completion(completion),
+            Input::Event { volume, event } => self.handle_event(volume, event),
+            Input::Reserved { tag, result } => self.handle_reserved(tag, result),
+            Input::Group(reply) => self.handle_group(now, reply),
+            Input::Shutdown => self.shut_down(now),
+        }
+    }
+
+    fn handle_transmitted(&mut self, _now: Instant, _bytes: usize) {}
+
+    fn handle_timeout(&mut self, now: Instant) {
+        if self.due.is_some_and(|due| due <= now) {
+            self.deadline_passed(now);
+        }
+        self.check_silence(now);
+    }
+
+    fn handle_ended(&mut self, _now: Instant, _how: Ended) {
+        self.enter(Event::Ended);
+        self.out.clear();
+        self.due = None;
+        self.abandon();
+    }
+
+    fn poll_transmit(&mut self, _now: Instant, send: &mut Transmit) {
+        while !send.is_full() {
+            let tasks = &self.tasks;
+            let numbered = |slot| tasks.peek(slot).is_none_or(|task| task.numbered);
+            let Some(ended) = self.out.send_one(send, &mut self.window, &self.parameters, numbered) else { return };
+            if let Some(slot) = ended {
+                self.tasks.remove(slot);
+            }
+        }
+    }
+
+    fn poll_action(&mut self) -> Option<Action> {
+        if self.actions.is_empty() && !self.parked.is_empty() {
+            self.retry_parked();
+        }
+        self.actions.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let silence = (self.state == State::LoggedIn).then(|| self.pinged.unwrap_or(self.heard + IDLE_TIME));
+        [self.due, silence].into_iter().flatten().min()
+    }
+
+    fn wants_bytes(&mut self) -> bool {
+        self.state.is_over() || !self.is_blocked()
+    }
+
+    fn poll_close(&self) -> Option<CloseReason> {
+        self.close
+    }
+}

@@ -1,0 +1,130 @@
+//! Text requests in the full feature phase: SendTargets and little else (RFC 7143 §11.10, Appendix C).
+
+use alloc::format;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
+use super::connection::Connection;
+use super::portal::Node;
+use crate::keys;
+use crate::limits::STAGED;
+use crate::pdu::{Bhs, RESERVED_TAG, TextRequest, TextResponse};
+use crate::text::Text;
+use crate::violation::Violation;
+
+/// A text exchange under way.
+#[derive(Debug)]
+pub(super) struct Exchange {
+    task_tag: u32,
+    transfer_tag: u32,
+    question: Text,
+    answer: Vec<u8>,
+}
+
+impl Connection {
+    pub(super) fn handle_text(&mut self, (header, request): (&Bhs, &TextRequest), data: &[u8], numbered: bool) {
+        match self.converse(request, data) {
+            Ok((response, text)) => self.out.respond(response.to_bytes(), text, numbered),
+            Err(violation) => {
+                self.exchange = None;
+                if numbered {
+                    self.window.release();
+                }
+                self.violate(violation, Some(header));
+            }
+        }
+    }
+
+    fn converse(&mut self, request: &TextRequest, data: &[u8]) -> Result<(TextResponse, Vec<u8>), Violation> {
+        let fresh = request.transfer_tag() == RESERVED_TAG;
+        let mut exchange = match self.exchange.take() {
+            // A request without the target's mark starts anew and resets what went on (RFC 7143 §11.10.4).
+            _ if fresh => Exchange {
+                task_tag: request.task_tag(),
+                transfer_tag: self.transfer_tag(),
+                question: Text::new(),
+                answer: Vec::new(),
+            },
+            Some(open) if open.task_tag == request.task_tag() && open.transfer_tag == request.transfer_tag() => open,
+            _ => return Err(Violation::UnknownTransferTag),
+        };
+        exchange.question.collect(data)?;
+        if request.continues() {
+            let response = TextResponse::partial(exchange.task_tag, exchange.transfer_tag, false);
+            self.exchange = Some(exchange);
+            return Ok((response, Vec::new()));
+        }
+        if exchange.answer.is_empty() {
+            exchange.answer = self.answer_text(&exchange.question)?.into_bytes();
+        }
+        exchange.question.clear();
+        let most = STAGED.min(self.parameters.peer_segment as usize);
+        let rest = exchange.answer.split_off(most.min(exchange.answer.len()));
+        let part = core::mem::replace(&mut exchange.answer, rest);
+        let response = if exchange.answer.is_empty() && request.is_final() {
+            TextResponse::last(exchange.task_tag)
+        } else {
+            let more = !exchange.answer.is_empty();
+            let response = TextResponse::partial(exchange.task_tag, exchange.transfer_tag, more);
+            self.exchange = Some(exchange);
+            response
+        };
+        Ok((response, part))
+    }
+
+    fn answer_text(&mut self, question: &Text) -> Result<Text, Violation> {
+        let mut answer = Text::new();
+        let mut seen: Vec<&str> = Vec::new();
+        for pair in question.pairs() {
+            let (name, value) = pair?;
+            if seen.contains(&name) {
+                return Err(Violation::DuplicateKey);
+            }
+            seen.push(name);
+            match (name, keys::find(name)) {
+                ("SendTargets", _) => self.send_targets(value, &mut answer),
+                ("InitiatorAlias", _) => {}
+                // The only key that changes within a session (RFC 7143 §13.12).
+                ("MaxRecvDataSegmentLength", Some(key)) => {
+                    if let Some(result) = self.parameters.respond(key, value, &self.portal.tuning) {
+                        answer.put(name, &result);
+                    }
+                }
+                (_, Some(_)) => answer.put(name, "Reject"),
+                (_, None) => answer.put(name, "NotUnderstood"),
+            }
+        }
+        Ok(answer)
+    }
+
+    /// RFC 7143 Appendix C: all targets only in a discovery session; an empty value is the session's own target.
+    fn send_targets(&self, value: &str, answer: &mut Text) {
+        let own = self.node();
+        let named = |node: &&Node| node.name.as_str().eq_ignore_ascii_case(value);
+        match (value, own) {
+            ("All", None) => self.portal.nodes.iter().for_each(|node| self.describe(node, answer)),
+            ("All", Some(_)) => answer.put("SendTargets", "Reject"),
+            ("", Some(node)) => self.describe(node, answer),
+            ("", None) => answer.put("SendTargets", "Reject"),
+            _ => {
+                if let Some(node) = self.portal.nodes.iter().find(named) {
+                    self.describe(node, answer);
+                }
+            }
+        }
+    }
+
+    /// One target's record, unless this initiator may not know of it.
+    fn describe(&self, node: &Node, answer: &mut Text) {
+        let initiator = self.login.as_ref().and_then(|login| login.initiator.as_ref());
+        if !initiator.is_some_and(|initiator| node.access.allows(initiator)) {
+            return;
+        }
+        answer.put("TargetName", node.name.as_str());
+        let came_to = [self.resources.local];
+        let addresses = if self.portal.addresses.is_empty() { &came_to } else { self.portal.addresses.as_slice() };
+        for address in addresses {
+            answer.put("TargetAddress", &format!("{address},{}", node.portal_group.to_string()));
+        }
+    }
+}

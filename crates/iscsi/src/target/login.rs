@@ -1,0 +1,376 @@
+//! The target's side of the login phase (RFC 7143 §6.3, §11.12, §11.13).
+
+use alloc::collections::BTreeSet;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use names::Iqn;
+use protocol::Entropy;
+
+use super::portal::{Chap, Portal};
+use crate::chap::{self, Algorithm};
+use crate::keys::{self, Parameters};
+use crate::limits::{CHALLENGE, LONGEST_VALUE, MOST_LOGIN_PDUS};
+use crate::login::{Move, judge};
+use crate::pdu::{LoginRequest, LoginResponse, Stage, Status};
+use crate::session::{Nexus, Request};
+use crate::text::Text;
+use crate::violation::Violation;
+
+/// Why a login fails: the status for the initiator, and the reason for us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Failure {
+    pub(super) status: Status,
+    pub(super) text: &'static str,
+}
+
+impl From<Violation> for Failure {
+    fn from(violation: Violation) -> Self {
+        Self { status: violation.status(), text: violation.text() }
+    }
+}
+
+impl From<Status> for Failure {
+    fn from(status: Status) -> Self {
+        Self { status, text: status.text() }
+    }
+}
+
+/// What follows from a login request.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// Send this.
+    Respond(LoginResponse, Text),
+    /// Ask the group; [`Login::finish`] follows its answer.
+    Join(Request),
+}
+
+/// How far the authentication is.
+#[derive(Debug)]
+enum Proof {
+    /// Nothing was said about it yet.
+    Open,
+    /// AuthMethod=CHAP is agreed; CHAP_A must follow.
+    ExpectAlgorithms,
+    /// The challenge is out; CHAP_N and CHAP_R must follow.
+    ExpectResponse { algorithm: Algorithm, identifier: u8, challenge: Vec<u8> },
+    /// Nothing more is needed.
+    Done,
+}
+
+/// The keys of one request that need each other.
+#[derive(Debug, Default)]
+struct Security<'a> {
+    method: Option<&'a str>,
+    algorithms: Option<&'a str>,
+    name: Option<&'a str>,
+    response: Option<&'a str>,
+    identifier: Option<&'a str>,
+    challenge: Option<&'a str>,
+}
+
+/// A login under way.
+#[derive(Debug)]
+pub(super) struct Login {
+    portal: Arc<Portal>,
+    stage: Stage,
+    requests: u32,
+    identity: Option<([u8; 6], u16, u16, u32)>,
+    text: Text,
+    seen: BTreeSet<String>,
+    proof: Proof,
+    declared: bool,
+    last: Option<(LoginRequest, Text)>,
+    pub(super) parameters: Parameters,
+    pub(super) initiator: Option<Iqn>,
+    pub(super) discovery: bool,
+    pub(super) node: Option<usize>,
+    target_name: Option<String>,
+    known: bool,
+}
+
+impl Login {
+    pub(super) fn new(portal: Arc<Portal>) -> Self {
+        Self {
+            portal,
+            stage: Stage::Security,
+            requests: 0,
+            identity: None,
+            text: Text::new(),
+            seen: BTreeSet::new(),
+            proof: Proof::Open,
+            declared: false,
+            last: None,
+            parameters: Parameters::default(),
+            initiator: None,
+            discovery: false,
+            node: None,
+            target_name: None,
+            known: false,
+        }
+    }
+
+    /// The connection's number, once a request has come.
+    pub(super) fn cid(&self) -> u16 {
+        self.identity.map_or(0, |(_, _, cid, _)| cid)
+    }
+
+    /// Takes a request with its text.
+    pub(super) fn handle(
+        &mut self,
+        request: &LoginRequest,
+        data: &[u8],
+        entropy: &mut dyn Entropy,
+    ) -> Result<Outcome, Failure> {
+        if self.last.is_some() {
+            return Err(Violation::BadStage.into());
+        }
+        self.check_identity(request)?;
+        self.text.collect(data)?;
+        let transit = request.wants_transit().then(|| request.next());
+        if request.continues() {
+            if transit.is_some() {
+                return Err(Violation::BadStage.into());
+            }
+            return Ok(Outcome::Respond(LoginResponse::new(request, Status::SUCCESS), Text::new()));
+        }
+        let first = !self.known;
+        let wanted = judge(self.stage, first, request.current(), transit)?;
+        self.stage = request.current().unwrap_or(self.stage);
+        let text = core::mem::take(&mut self.text);
+        let mut answer = Text::new();
+        let security = self.read_keys(&text, &mut answer)?;
+        if first {
+            self.identify(&mut answer)?;
+        }
+        self.prove(&security, &mut answer, entropy)?;
+        self.respond(request, wanted, answer)
+    }
+
+    fn check_identity(&mut self, request: &LoginRequest) -> Result<(), Failure> {
+        self.requests += 1;
+        if self.requests > MOST_LOGIN_PDUS {
+            return Err(Violation::TooManyLoginPdus.into());
+        }
+        if request.version_min() > 0 {
+            return Err(Violation::BadVersion.into());
+        }
+        let identity = (request.isid, request.tsih(), request.cid(), request.task_tag());
+        if *self.identity.get_or_insert(identity) != identity {
+            return Err(Violation::LoginChanged.into());
+        }
+        Ok(())
+    }
+
+    fn read_keys<'a>(&mut self, text: &'a Text, answer: &mut Text) -> Result<Security<'a>, Failure> {
+        let mut security = Security::default();
+        for pair in text.pairs() {
+            let (name, value) = pair?;
+            if !self.seen.insert(name.to_string()) {
+                return Err(Violation::DuplicateKey.into());
+            }
+            if value.len() > LONGEST_VALUE && !matches!(name, "CHAP_C" | "CHAP_R") {
+                return Err(Violation::ValueTooLong.into());
+            }
+            match name {
+                "AuthMethod" => security.method = Some(value),
+                "CHAP_A" => security.algorithms = Some(value),
+                "CHAP_N" => security.name = Some(value),
+                "CHAP_R" => security.response = Some(value),
+                "CHAP_I" => security.identifier = Some(value),
+                "CHAP_C" => security.challenge = Some(value),
+                _ => self.read_key(name, value, answer)?,
+            }
+        }
+        Ok(security)
+    }
+
+    fn read_key(&mut self, name: &str, value: &str, answer: &mut Text) -> Result<(), Failure> {
+        match name {
+            "InitiatorName" => {
+                self.initiator = Some(value.parse().map_err(|_| Violation::MissingName)?);
+            }
+            "TargetName" => self.target_name = Some(value.into()),
+            "SessionType" => match value {
+                "Normal" => self.discovery = false,
+                "Discovery" => self.discovery = true,
+                _ => return Err(Violation::BadSessionType.into()),
+            },
+            "InitiatorAlias" => {}
+            "TargetAlias" | "TargetAddress" | "TargetPortalGroupTag" => answer.put(name, "Reject"),
+            _ => match keys::find(name) {
+                Some(key) if self.discovery && !key.discovery => answer.put(name, "Irrelevant"),
+                Some(key) => {
+                    if let Some(result) = self.parameters.respond(key, value, &self.portal.tuning) {
+                        answer.put(name, &result);
+                    }
+                }
+                None => answer.put(name, "NotUnderstood"),
+            },
+        }
+        Ok(())
+    }
+
+    /// After the first request: who wants to go where, and may he.
+    fn identify(&mut self, answer: &mut Text) -> Result<(), Failure> {
+        self.known = true;
+        let initiator = self.initiator.as_ref().ok_or(Violation::MissingName)?;
+        if self.discovery {
+            return Ok(());
+        }
+        let name = self.target_name.as_ref().ok_or(Violation::MissingName)?;
+        let found = name.parse().ok().and_then(|name| self.portal.find(&name));
+        let index = found.ok_or(Status::NOT_FOUND)?;
+        let node = self.portal.nodes.get(index).ok_or(Status::NOT_FOUND)?;
+        if !node.access.allows(initiator) {
+            return Err(Status::AUTHORIZATION_FAILURE.into());
+        }
+        self.node = Some(index);
+        if !node.alias.is_empty() {
+            answer.put("TargetAlias", &node.alias);
+        }
+        answer.put("TargetPortalGroupTag", &node.portal_group.to_string());
+        Ok(())
+    }
+
+    fn chap(&self) -> Option<&Chap> {
+        match self.node.and_then(|index| self.portal.nodes.get(index)) {
+            Some(node) => node.access.chap.as_ref(),
+            None => self.portal.discovery.as_ref(),
+        }
+    }
+
+    fn prove(&mut self, keys: &Security<'_>, answer: &mut Text, entropy: &mut dyn Entropy) -> Result<(), Failure> {
+        let proof = core::mem::replace(&mut self.proof, Proof::Open);
+        self.proof = match (proof, keys) {
+            (Proof::Open, Security { method: Some(methods), .. }) => self.choose_method(methods, answer)?,
+            (Proof::ExpectAlgorithms, Security { algorithms: Some(offered), .. }) => {
+                self.challenge(offered, answer, entropy)?
+            }
+            (Proof::ExpectResponse { algorithm, identifier, challenge }, Security { response: Some(_), .. }) => {
+                self.check(keys, (algorithm, identifier, &challenge), answer)?;
+                Proof::Done
+            }
+            (proof, Security { algorithms: None, name: None, response: None, challenge: None, .. }) => proof,
+            _ => return Err(Violation::BadChap.into()),
+        };
+        Ok(())
+    }
+
+    fn choose_method(&self, methods: &str, answer: &mut Text) -> Result<Proof, Failure> {
+        let (method, proof) = match self.chap() {
+            Some(_) => ("CHAP", Proof::ExpectAlgorithms),
+            None => ("None", Proof::Done),
+        };
+        if !methods.split(',').any(|offered| offered == method) {
+            return Err(Violation::NoCommonMethod.into());
+        }
+        answer.put("AuthMethod", method);
+        Ok(proof)
+    }
+
+    fn challenge(&self, offered: &str, answer: &mut Text, entropy: &mut dyn Entropy) -> Result<Proof, Failure> {
+        let chap = self.chap().ok_or(Violation::BadChap)?;
+        let algorithm = Algorithm::choose(offered, &chap.algorithms).ok_or(Violation::NoCommonMethod)?;
+        let mut random = [0; CHALLENGE + 1];
+        entropy.fill(&mut random);
+        let [identifier, challenge @ ..] = random;
+        answer.put("CHAP_A", &algorithm.number().to_string());
+        answer.put("CHAP_I", &identifier.to_string());
+        answer.put("CHAP_C", &chap::encode(&challenge));
+        Ok(Proof::ExpectResponse { algorithm, identifier, challenge: challenge.to_vec() })
+    }
+
+    fn check(
+        &self,
+        keys: &Security<'_>,
+        (algorithm, identifier, challenge): (Algorithm, u8, &[u8]),
+        answer: &mut Text,
+    ) -> Result<(), Failure> {
+        let chap = self.chap().ok_or(Violation::BadChap)?;
+        let name = keys.name.ok_or(Violation::BadChap)?;
+        let response = keys.response.and_then(chap::decode).ok_or(Violation::BadChap)?;
+        let expected = algorithm.respond(identifier, &chap.initiator.secret, challenge);
+        let known = chap::equal(name.as_bytes(), chap.initiator.user.as_bytes());
+        if !(chap::equal(&response, &expected) & known) {
+            return Err(Violation::WrongResponse.into());
+        }
+        let (Some(identifier), Some(theirs)) = (keys.identifier, keys.challenge) else {
+            return if keys.identifier.or(keys.challenge).is_none() { Ok(()) } else { Err(Violation::BadChap.into()) };
+        };
+        let identifier = crate::text::number(identifier).and_then(|number| u8::try_from(number).ok());
+        let identifier = identifier.ok_or(Violation::BadChap)?;
+        let theirs = chap::decode(theirs).filter(|bytes| !bytes.is_empty()).ok_or(Violation::BadChap)?;
+        if theirs == challenge {
+            return Err(Violation::Reflection.into());
+        }
+        let us = chap.target.as_ref().ok_or(Violation::NoCommonMethod)?;
+        answer.put("CHAP_N", &us.user);
+        answer.put("CHAP_R", &chap::encode(&algorithm.respond(identifier, &us.secret, &theirs)));
+        Ok(())
+    }
+
+    /// True when nothing stands in the way of leaving the security stage.
+    fn proved(&self) -> bool {
+        matches!(self.proof, Proof::Done) || self.chap().is_none()
+    }
+
+    fn respond(&mut self, request: &LoginRequest, wanted: Move, mut answer: Text) -> Result<Outcome, Failure> {
+        if !self.proved() && (self.stage != Stage::Security || matches!(self.proof, Proof::Open)) {
+            // Whoever leaves out what is needed is told so at once.
+            return Err(Violation::NoCommonMethod.into());
+        }
+        let response = LoginResponse::new(request, Status::SUCCESS);
+        let next = match wanted {
+            Move::Propose(next) if self.proved() => next,
+            _ => {
+                self.declare(&mut answer);
+                return Ok(Outcome::Respond(response, answer));
+            }
+        };
+        if next != Stage::FullFeature {
+            self.stage = next;
+            return Ok(Outcome::Respond(response.transit(next), answer));
+        }
+        self.declare_now(&mut answer);
+        self.last = Some((*request, answer));
+        Ok(Outcome::Join(self.join(request)))
+    }
+
+    /// Declares what this side receives, once, in the stage for it.
+    fn declare(&mut self, answer: &mut Text) {
+        if self.stage == Stage::Operational {
+            self.declare_now(answer);
+        }
+    }
+
+    fn declare_now(&mut self, answer: &mut Text) {
+        if !core::mem::replace(&mut self.declared, true) {
+            answer.put("MaxRecvDataSegmentLength", &self.portal.tuning.segment.to_string());
+        }
+    }
+
+    fn join(&self, request: &LoginRequest) -> Request {
+        let node = self.node.and_then(|index| self.portal.nodes.get(index));
+        let nexus = Nexus {
+            initiator: self.initiator.as_ref().map(ToString::to_string).unwrap_or_default(),
+            isid: request.isid,
+            target: node.map(|node| node.name.to_string()).unwrap_or_default(),
+            portal_group: node.map_or(0, |node| node.portal_group),
+        };
+        Request::Join { nexus, tsih: request.tsih(), cid: request.cid() }
+    }
+
+    /// The group has answered: the last response of the login, and the first CmdSN of the session.
+    pub(super) fn finish(&mut self, tsih: u16) -> Option<(LoginResponse, Text, LoginRequest)> {
+        let (request, answer) = self.last.take()?;
+        let response = LoginResponse::new(&request, Status::SUCCESS).transit(Stage::FullFeature).with_tsih(tsih);
+        Some((response, answer, request))
+    }
+
+    /// The request whose answer waits for the group.
+    pub(super) fn waiting(&self) -> Option<LoginRequest> {
+        self.last.as_ref().map(|(request, _)| *request)
+    }
+}

@@ -1,0 +1,206 @@
+//! What a target is to send, in order, and how it becomes PDUs.
+//!
+//! StatSN, ExpCmdSN and MaxCmdSN are written when a PDU is sent, so that they are always the newest.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use buf::BufList;
+use protocol::Transmit;
+use scsi::Sense;
+
+use crate::datamover::tcp::{Digests, Payload, send};
+use crate::keys::Parameters;
+use crate::limits::OUTBOUND;
+use crate::pdu::{
+    BasicHeaderSegment, Bhs, DataIn, Opcode, Residual, ScsiResponse, stamp_length, stamp_response,
+};
+use crate::sequence::CommandWindow;
+
+/// The end of a SCSI command: its data, then its status.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) slot: u16,
+    pub(super) tag: u32,
+    pub(super) status: u8,
+    pub(super) sense: Sense,
+    pub(super) residual: Residual,
+    pub(super) data: BufList,
+    /// R2Ts sent so far; then Data-Ins.
+    pub(super) sequence: u32,
+    pub(super) sent: usize,
+}
+
+/// One thing to send.
+#[derive(Debug)]
+pub(super) enum Outgoing {
+    /// A single PDU. `status` is true when it takes a StatSN, `numbered` when it ends a request that took a CmdSN.
+    Pdu { header: Bhs, data: Vec<u8>, status: bool, numbered: bool },
+    /// The end of a command.
+    Answer(Answer),
+}
+
+/// The queue.
+#[derive(Debug)]
+pub(super) struct Outbound {
+    queue: VecDeque<Outgoing>,
+    pub(super) digests: Digests,
+    pub(super) stat_sn: u32,
+}
+
+/// A SCSI response's data segment: the sense data behind its length (RFC 7143 §11.4.7).
+struct SenseSegment {
+    bytes: [u8; 2 + Sense::MAX],
+    len: usize,
+}
+
+impl SenseSegment {
+    fn new(sense: &Sense) -> Self {
+        let mut bytes = [0; 2 + Sense::MAX];
+        let sense = sense.bytes();
+        if sense.is_empty() {
+            return Self { bytes, len: 0 };
+        }
+        let mut writer = wire::Writer::new(&mut bytes);
+        let length = u16::try_from(sense.len()).unwrap_or(0);
+        let written = writer.u16_be(length).and_then(|()| writer.put(sense));
+        let len = if written.is_ok() { writer.written() } else { 0 };
+        Self { bytes, len }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
+    }
+}
+
+impl Outbound {
+    pub(super) fn new() -> Self {
+        Self { queue: VecDeque::new(), digests: Digests::default(), stat_sn: 0 }
+    }
+
+    pub(super) fn push(&mut self, outgoing: Outgoing) {
+        self.queue.push_back(outgoing);
+    }
+
+    /// A response that takes a StatSN.
+    pub(super) fn respond(&mut self, header: Bhs, data: Vec<u8>, numbered: bool) {
+        self.push(Outgoing::Pdu { header, data, status: true, numbered });
+    }
+
+    /// A PDU that takes no StatSN.
+    pub(super) fn tell(&mut self, header: Bhs) {
+        self.push(Outgoing::Pdu { header, data: Vec::new(), status: false, numbered: false });
+    }
+
+    /// True when the peer had better read first.
+    pub(super) fn is_full(&self) -> bool {
+        self.queue.len() >= OUTBOUND
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.queue.clear();
+    }
+
+    /// Sends one PDU, if there is one, and names the slot of a command that it ended.
+    pub(super) fn send_one(
+        &mut self,
+        out: &mut Transmit,
+        window: &mut CommandWindow,
+        parameters: &Parameters,
+        numbered: impl Fn(u16) -> bool,
+    ) -> Option<Option<u16>> {
+        let ended = match self.queue.front_mut()? {
+            Outgoing::Pdu { header, data, status, numbered } => {
+                if *numbered {
+                    window.release();
+                }
+                stamp_length(header, data.len());
+                stamp_response(header, self.stat_sn, window.expected(), window.most());
+                if *status {
+                    self.stat_sn = self.stat_sn.wrapping_add(1);
+                }
+                // Digests begin after the login's last response (RFC 7143 §13.1).
+                let login = BasicHeaderSegment::from_bytes(header).opcode() == Opcode::LOGIN_RESPONSE;
+                let digests = if login { Digests::default() } else { self.digests };
+                send(out, digests, header, &Payload::Bytes(data));
+                Some(None)
+            }
+            Outgoing::Answer(answer) => {
+                let last = answer.is_last(parameters);
+                if last && numbered(answer.slot) {
+                    window.release();
+                }
+                answer.send(out, (self.digests, parameters), self.stat_sn, window);
+                last.then_some(Some(answer.slot))
+            }
+        };
+        let Some(ended) = ended else { return Some(None) };
+        if ended.is_some() {
+            self.stat_sn = self.stat_sn.wrapping_add(1);
+        }
+        self.queue.pop_front();
+        Some(ended)
+    }
+}
+
+impl Answer {
+    /// How much data the next PDU carries: bounded by the peer's segment and the end of the burst.
+    fn piece(&self, parameters: &Parameters) -> usize {
+        let burst = parameters.max_burst as usize;
+        let left = burst - self.sent % burst;
+        (self.data.len() - self.sent).min(parameters.peer_segment as usize).min(left)
+    }
+
+    /// True when the status travels with the last data (phase collapse, RFC 7143 §11.7.5): only without sense data.
+    fn collapses(&self) -> bool {
+        !self.data.is_empty() && self.sense.bytes().is_empty()
+    }
+
+    fn is_last(&self, parameters: &Parameters) -> bool {
+        let rest = self.data.len() - self.sent;
+        rest == 0 || (self.collapses() && self.piece(parameters) == rest)
+    }
+
+    fn send(
+        &mut self,
+        out: &mut Transmit,
+        (digests, parameters): (Digests, &Parameters),
+        stat_sn: u32,
+        window: &CommandWindow,
+    ) {
+        let rest = self.data.len() - self.sent;
+        if rest == 0 {
+            let sense = SenseSegment::new(&self.sense);
+            let response = ScsiResponse::new(self.tag, self.status, self.residual, self.sequence);
+            let mut header = response.to_bytes();
+            stamp_length(&mut header, sense.len);
+            stamp_response(&mut header, stat_sn, window.expected(), window.most());
+            return send(out, digests, &header, &Payload::Bytes(sense.bytes()));
+        }
+        let piece = self.piece(parameters);
+        let short = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        let mut data_in = DataIn::new(self.tag, self.sequence, (short(self.sent), short(piece)));
+        let list = if piece == self.data.len() {
+            core::mem::take(&mut self.data)
+        } else {
+            self.data.part(self.sent, piece)
+        };
+        let collapse = piece == rest && self.sense.bytes().is_empty();
+        self.sent += piece;
+        self.sequence = self.sequence.wrapping_add(1);
+        if collapse {
+            data_in = data_in.with_status(self.status, self.residual);
+        } else if piece == rest || self.sent.is_multiple_of(parameters.max_burst as usize) {
+            data_in = data_in.ending();
+        }
+        let mut header = data_in.to_bytes();
+        // StatSN counts only with a status; elsewhere it is reserved (RFC 7143 §11.7.3).
+        let stat_sn = if collapse { stat_sn } else { 0 };
+        stamp_response(&mut header, stat_sn, window.expected(), window.most());
+        send(out, digests, &header, &Payload::Shared(&list));
+        if !collapse && self.data.is_empty() {
+            // The data went in one piece and the status follows by itself.
+            self.sent = 0;
+        }
+    }
+}

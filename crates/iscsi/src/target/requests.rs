@@ -1,0 +1,133 @@
+//! Requests of the full feature phase: numbering, and the ones that are not SCSI commands (RFC 7143 §4.2.2, §11).
+
+use alloc::vec::Vec;
+
+use buf::Buf;
+use protocol::Instant;
+
+use super::connection::Connection;
+use super::management::{Pending, Then};
+use crate::connection::{Event, State};
+use crate::limits::{DRAIN_TIME, ECHO};
+use crate::pdu::{
+    BasicHeaderSegment, Bhs, LogoutReason, LogoutRequest, LogoutResponse, NopIn, NopOut, Opcode, RESERVED_TAG,
+    TaskManagementRequest, TextRequest,
+};
+use crate::sequence::Verdict;
+use crate::violation::Violation;
+
+impl Connection {
+    /// Handles a request; false when a buffer is missing and nothing was done.
+    pub(super) fn handle_request(
+        &mut self,
+        now: Instant,
+        (header, ahs): (&Bhs, &[u8]),
+        data: Option<&[u8]>,
+    ) -> bool {
+        let view = BasicHeaderSegment::from_bytes(header);
+        match view.opcode() {
+            Opcode::SCSI_COMMAND => return self.handle_command((header, ahs), data),
+            Opcode::DATA_OUT => self.handle_data_out(header, data),
+            Opcode::NOP_OUT | Opcode::TASK_MANAGEMENT_REQUEST | Opcode::TEXT_REQUEST | Opcode::LOGOUT_REQUEST => {
+                return self.handle_numbered(now, header, data);
+            }
+            Opcode::LOGIN_REQUEST => self.violate(Violation::LoginAfterLogin, Some(header)),
+            Opcode::SNACK => self.violate(Violation::Snack, Some(header)),
+            _ => self.violate(Violation::UnknownOpcode, Some(header)),
+        }
+        if data.is_none() && view.opcode() != Opcode::DATA_OUT {
+            self.receiver.begin(*header, None);
+        }
+        true
+    }
+
+    /// Judges a request's CmdSN and takes it: `None` when the request is to be ignored.
+    pub(super) fn take_number(&mut self, header: &Bhs) -> Option<bool> {
+        let view = BasicHeaderSegment::from_bytes(header);
+        if view.immediate() {
+            return Some(false);
+        }
+        match self.window.judge(view.cmd_sn()) {
+            Verdict::Next => {
+                self.window.take();
+                Some(true)
+            }
+            Verdict::Outside => None,
+            Verdict::Gap => {
+                self.violate(Violation::CmdSnGap, Some(header));
+                None
+            }
+        }
+    }
+
+    fn handle_numbered(&mut self, now: Instant, header: &Bhs, data: Option<&[u8]>) -> bool {
+        let Some(data) = data else { return self.collect_request(header) };
+        let Some(numbered) = self.take_number(header) else { return true };
+        match BasicHeaderSegment::from_bytes(header).opcode() {
+            Opcode::NOP_OUT => self.handle_nop(&NopOut::from_bytes(header), data, numbered),
+            Opcode::TEXT_REQUEST => self.handle_text((header, &TextRequest::from_bytes(header)), data, numbered),
+            Opcode::LOGOUT_REQUEST => self.handle_logout(now, &LogoutRequest::from_bytes(header), numbered),
+            _ => self.handle_management(&TaskManagementRequest::from_bytes(header), numbered),
+        }
+        true
+    }
+
+    /// A request with more data than is staged: collect it first. Its number is taken afterwards; order holds, because
+    /// nothing else of the stream is looked at before.
+    fn collect_request(&mut self, header: &Bhs) -> bool {
+        let length = BasicHeaderSegment::from_bytes(header).data_length();
+        let Some(buf) = self.resources.pool.take((length as usize).min(buf::LARGEST)) else {
+            self.starved = Some(self.resources.pool.returns());
+            return false;
+        };
+        self.receiver.begin(*header, (buf.len() >= length as usize).then_some((buf, 0)));
+        true
+    }
+
+    /// The data of a large PDU has arrived, or was thrown away (`buf` is `None`).
+    pub(super) fn handle_ended_data(&mut self, now: Instant, header: &Bhs, buf: Option<Buf>) {
+        let Some(buf) = buf else { return };
+        match BasicHeaderSegment::from_bytes(header).opcode() {
+            Opcode::DATA_OUT => self.data_out_arrived(header, buf),
+            Opcode::SCSI_COMMAND => self.immediate_arrived(header, buf),
+            _ => {
+                self.handle_numbered(now, header, Some(&buf));
+            }
+        }
+    }
+
+    fn handle_nop(&mut self, nop: &NopOut, data: &[u8], numbered: bool) {
+        if nop.task_tag() == RESERVED_TAG {
+            // The answer to this side's ping; having heard it is enough.
+            if numbered {
+                self.window.release();
+            }
+            return;
+        }
+        let most = ECHO.min(self.parameters.peer_segment as usize).min(data.len());
+        let echo: Vec<u8> = data.get(..most).unwrap_or_default().to_vec();
+        let answer = NopIn::answer(nop.task_tag(), u32::try_from(most).unwrap_or(0));
+        self.out.respond(answer.to_bytes(), echo, numbered);
+    }
+
+    fn handle_logout(&mut self, now: Instant, request: &LogoutRequest, numbered: bool) {
+        let ours = self.login.as_ref().map_or(0, |login| login.cid());
+        let response = match request.reason() {
+            LogoutReason::CLOSE_SESSION => LogoutResponse::CLOSED,
+            LogoutReason::CLOSE_CONNECTION if request.cid() == ours => LogoutResponse::CLOSED,
+            LogoutReason::RECOVERY => LogoutResponse::NO_RECOVERY,
+            _ => LogoutResponse::CID_NOT_FOUND,
+        };
+        let times = (self.parameters.time2wait, self.parameters.time2retain);
+        let header = LogoutResponse::new(request.task_tag(), response, times).to_bytes();
+        if response != LogoutResponse::CLOSED {
+            return self.out.respond(header, Vec::new(), numbered);
+        }
+        self.enter(Event::Logout);
+        debug_assert_eq!(self.state, State::InLogout);
+        self.due = Some(now + DRAIN_TIME);
+        self.doom_where(|_| true);
+        self.pending.push_back(Pending { header, numbered, then: Then::Close });
+        self.finish_pending(false);
+    }
+}
