@@ -106,6 +106,7 @@ const CHECKS: &[Check] = &[
     check_of("compare_and_write", Needs::Content, space::compare_and_write),
     check_of("random_against_model", Needs::Content, content::random_against_model),
     check_of("blocks_are_never_torn", Needs::Content, overlap::blocks_are_never_torn),
+    check_of("compare_and_write_loses_no_write", Needs::Content, overlap::compare_and_write_loses_no_write),
     check_of("compare_and_write_is_atomic", Needs::Content, overlap::compare_and_write_is_atomic),
 ];
 

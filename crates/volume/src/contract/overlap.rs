@@ -151,3 +151,45 @@ fn current(bench: &mut Bench<'_>, extent: Extent) -> Result<u64, String> {
     }
     Ok(counts.first().copied().unwrap_or(0))
 }
+
+/// Every thread writes a block of its own, and at the same time changes the first block by a compare-and-write over all
+/// of them, which puts back what it compared with: if it slips past a write that it did not see, that write is lost.
+pub(super) fn compare_and_write_loses_no_write(bench: &mut Bench<'_>) -> Verdict {
+    let area = area(bench);
+    let threads = u64::from(bench.options.threads);
+    if area.blocks <= threads.max(1) || !bench.features.contains(Features::COMPARE) {
+        return Ok(());
+    }
+    let mut bytes = vec![0; bench.bytes(area.blocks)];
+    stamp::fill_all(&mut bytes, bench.block_size(), area.start, (0, 0));
+    bench.write(area, Buf::from(bytes).freeze().into())?;
+    let rounds = |bench: &mut Bench<'_>, writer| {
+        (1..=ROUNDS).try_for_each(|number| change_first_while_writing(bench, area, (writer, number)))
+    };
+    rounds(bench, 1)?;
+    on_threads(bench, rounds)
+}
+
+fn change_first_while_writing(bench: &mut Bench<'_>, area: Extent, stamp: (u64, u64)) -> Verdict {
+    let old = bench.read(area)?.to_vec();
+    let mut new = old.clone();
+    let size = bench.block_size();
+    stamp::fill_all(&mut new[..size], size, area.start, stamp);
+    let own = Extent::new(area.start + stamp.0, 1);
+    let mut bytes = vec![0; size];
+    stamp::fill_all(&mut bytes, size, own.start, stamp);
+    let (data, durability) = (Buf::from(bytes).freeze().into(), Durability::Cached);
+    let write = bench.start(Operation::Write { extent: own, data, durability })?;
+    let changed = increment(bench, area, old, new)?;
+    bench.wait(write)?.map_err(|kind| format!("a write failed: {kind}"))?;
+    if let Err(kind) = changed
+        && !matches!(kind, VolumeErrorKind::Miscompare { .. })
+    {
+        return Err(format!("a compare-and-write failed: {kind}"));
+    }
+    let found = stamp::read(&bench.read(own)?, own.start)?;
+    if found != stamp {
+        return Err(format!("write {stamp:?} of a block was followed by {found:?}, which is older"));
+    }
+    Ok(())
+}
