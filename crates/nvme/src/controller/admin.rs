@@ -1,0 +1,281 @@
+//! The admin queue of a controller: Fabrics and admin commands, properties, events, keep alive.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use protocol::Instant;
+use volume::Features;
+
+use super::command::Plan;
+use super::features::{self, Values};
+use super::{Portal, Subsystem, identify, logs};
+use crate::VERSION;
+use crate::fabrics::{HostIdentity, Property};
+use crate::features::FeatureCommand;
+use crate::identify::Identify;
+use crate::limits::{ADMIN_QUEUE, ASYNC_EVENTS, DISCOVERY_IDLE, KEEP_ALIVE_GRANULARITY, PENDING_EVENTS};
+use crate::log::{ChangedNamespaces, GetLogPage, lid};
+use crate::opcode::{FABRICS, admin as opcodes, fctype};
+use crate::properties::{Capabilities, Configuration, ControllerStatus, offset};
+use crate::sqe::SubmissionQueueEntry;
+use crate::status::Status;
+use crate::subsystem::Request;
+
+/// CAP.TO in units of 500 ms: the controller is ready at once, hosts may still wait this long.
+const READY_TIME: u8 = 15;
+
+/// An asynchronous event: what completes a request (NVMe Base §5.1.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Event {
+    Namespaces,
+    Discovery,
+}
+
+impl Event {
+    /// Dword 0: type, information, log page.
+    const fn result(self) -> u64 {
+        match self {
+            Self::Namespaces => 0x0004_0002,
+            Self::Discovery => 0x0070_f002,
+        }
+    }
+
+    /// The bit in Asynchronous Event Configuration that asks for it.
+    const fn wanted(self) -> u32 {
+        match self {
+            Self::Namespaces => 1 << 8,
+            Self::Discovery => 1 << 31,
+        }
+    }
+
+    const fn of_log(lid: u8) -> Option<Self> {
+        match lid {
+            lid::CHANGED_NAMESPACES => Some(Self::Namespaces),
+            lid::DISCOVERY => Some(Self::Discovery),
+            _ => None,
+        }
+    }
+}
+
+/// A controller as its admin connection knows it.
+#[derive(Debug)]
+pub(super) struct Admin {
+    pub(super) portal: Arc<Portal>,
+    index: Option<usize>,
+    pub(super) host: HostIdentity,
+    pub(super) cntlid: u16,
+    pub(super) kato: u32,
+    pub(super) values: Values,
+    pub(super) changed: ChangedNamespaces,
+    configuration: Configuration,
+    status: ControllerStatus,
+    waiting: Vec<u16>,
+    events: VecDeque<Event>,
+    masked: Vec<Event>,
+    /// What the group is to be told.
+    pub(super) news: VecDeque<Request>,
+}
+
+impl Admin {
+    /// A disabled controller of a subsystem, or of the discovery service if `index` is `None`.
+    pub(super) fn new(
+        portal: Arc<Portal>,
+        index: Option<usize>,
+        (host, kato): (HostIdentity, u32),
+    ) -> Box<Self> {
+        Box::new(Self {
+            portal,
+            index,
+            host,
+            cntlid: 0,
+            kato,
+            values: Values::default(),
+            changed: ChangedNamespaces::default(),
+            configuration: Configuration::default(),
+            status: ControllerStatus::default(),
+            waiting: Vec::new(),
+            events: VecDeque::new(),
+            masked: Vec::new(),
+            news: VecDeque::new(),
+        })
+    }
+
+    /// The subsystem; `None` for a discovery controller.
+    pub(super) fn subsystem(&self) -> Option<&Subsystem> {
+        self.portal.subsystems.get(self.index?)
+    }
+
+    pub(super) fn max_queues(&self) -> u16 {
+        self.subsystem().map_or(1, |subsystem| subsystem.limits.queues.max(1))
+    }
+
+    pub(super) fn depth(&self) -> u16 {
+        self.subsystem().map_or(ADMIN_QUEUE, |subsystem| subsystem.limits.depth.max(2))
+    }
+
+    pub(super) fn has_cache(&self) -> bool {
+        let cached = |subsystem: &Subsystem| {
+            subsystem.namespaces.iter().any(|each| each.features.contains(Features::VOLATILE_CACHE))
+        };
+        self.subsystem().is_some_and(cached)
+    }
+
+    /// When the host must have been heard of again.
+    pub(super) fn next_deadline(&self, now: Instant) -> Option<Instant> {
+        let grain = Duration::from_millis(u64::from(KEEP_ALIVE_GRANULARITY).saturating_mul(100));
+        match self.kato {
+            0 if self.index.is_none() => Some(now + DISCOVERY_IDLE),
+            0 => None,
+            kato => Some(now + Duration::from_millis(u64::from(kato)).saturating_add(grain)),
+        }
+    }
+
+    /// Decides about a command.
+    pub(super) fn plan(&mut self, entry: &SubmissionQueueEntry, in_capsule: usize) -> Result<Plan, Status> {
+        match entry.opcode {
+            FABRICS => self.plan_fabrics(entry),
+            opcodes::KEEP_ALIVE => entry.no_data(in_capsule).map(|()| Plan::success(0)),
+            _ if !self.status.has(ControllerStatus::READY) => Err(Status::COMMAND_SEQUENCE.dnr()),
+            opcodes::IDENTIFY => {
+                let data = identify::data(self, Identify::decode(entry), entry.nsid.get())?;
+                respond(entry, in_capsule, data)
+            }
+            opcodes::GET_LOG_PAGE => {
+                let data = logs::data(self, GetLogPage::decode(entry))?;
+                respond(entry, in_capsule, data)
+            }
+            opcodes::GET_FEATURES => match features::get(self, FeatureCommand::decode(entry))? {
+                Plan::Respond(data) => respond(entry, in_capsule, data),
+                plan => Ok(plan),
+            },
+            opcodes::SET_FEATURES => self.plan_set_features(entry, in_capsule),
+            opcodes::ASYNC_EVENT_REQUEST if self.waiting.len() < ASYNC_EVENTS => Ok(Plan::Hold),
+            opcodes::ASYNC_EVENT_REQUEST => Err(Status::ASYNC_EVENT_LIMIT.dnr()),
+            // Commands end soon by themselves; bit 0 says that this one was not aborted.
+            opcodes::ABORT if self.subsystem().is_some() => Ok(Plan::success(1)),
+            _ => Err(Status::INVALID_OPCODE.dnr()),
+        }
+    }
+
+    fn plan_set_features(&mut self, entry: &SubmissionQueueEntry, in_capsule: usize) -> Result<Plan, Status> {
+        let command = FeatureCommand::decode(entry);
+        let length = features::data_length(command);
+        if length != 0 && self.subsystem().is_some() {
+            let pointer = entry.data_pointer(in_capsule)?;
+            let fits = pointer.length() == length;
+            return if fits {
+                Ok(Plan::Receive(pointer))
+            } else {
+                Err(Status::DATA_SGL_LENGTH_INVALID.dnr())
+            };
+        }
+        let plan = features::set(self, command)?;
+        if command.fid == crate::features::fid::QUEUES
+            && let Plan::Finish(_, value) = plan
+        {
+            let granted = crate::features::queue_count(u32::try_from(value).unwrap_or(0)).unwrap_or(1);
+            self.news.push_back(Request::Queues(u16::try_from(granted).unwrap_or(u16::MAX)));
+        }
+        Ok(plan)
+    }
+
+    fn plan_fabrics(&mut self, entry: &SubmissionQueueEntry) -> Result<Plan, Status> {
+        let property = Property::view(entry);
+        match entry.fctype() {
+            fctype::PROPERTY_GET => self.get_property(property).map(Plan::success),
+            fctype::PROPERTY_SET => self.set_property(property).map(|()| Plan::success(0)),
+            // A second Connect, or a Disconnect of the admin queue.
+            fctype::CONNECT => Err(Status::COMMAND_SEQUENCE.dnr()),
+            fctype::DISCONNECT => Err(Status::INVALID_QUEUE.dnr()),
+            _ => Err(Status::INVALID_FIELD.dnr()),
+        }
+    }
+
+    fn get_property(&self, property: Property) -> Result<u64, Status> {
+        match (property.ofst.get(), property.size()) {
+            (offset::CAP, Some(8)) => Ok(Capabilities::new(self.depth(), READY_TIME).0),
+            (offset::VS, Some(4)) => Ok(u64::from(VERSION)),
+            (offset::CC, Some(4)) => Ok(u64::from(self.configuration.0)),
+            (offset::CSTS, Some(4)) => Ok(u64::from(self.status.0)),
+            _ => Err(Status::INVALID_FIELD.dnr()),
+        }
+    }
+
+    fn set_property(&mut self, property: Property) -> Result<(), Status> {
+        let (offset::CC, Some(4)) = (property.ofst.get(), property.size()) else {
+            return Err(Status::INVALID_FIELD.dnr());
+        };
+        let value =
+            Configuration(u32::try_from(property.value.get()).map_err(|_| Status::INVALID_FIELD.dnr())?);
+        let old = core::mem::replace(&mut self.configuration, value);
+        self.status = match (old.enabled(), value.enabled()) {
+            (_, true) if !value.is_supported() => ControllerStatus::FATAL,
+            (false, true) => {
+                self.news.push_back(Request::Ready(true));
+                ControllerStatus::READY
+            }
+            (true, false) => {
+                self.news.push_back(Request::Ready(false));
+                self.reset();
+                ControllerStatus::default()
+            }
+            _ => self.status,
+        };
+        if value.shutdown() && !old.shutdown() {
+            self.news.push_back(Request::Ready(false));
+            self.status = self.status.with(ControllerStatus::SHUT_DOWN);
+        }
+        Ok(())
+    }
+
+    /// A controller level reset: what the host had set is forgotten.
+    fn reset(&mut self) {
+        self.values = Values::default();
+        self.events.clear();
+        self.masked.clear();
+    }
+
+    /// Keeps an Asynchronous Event Request.
+    pub(super) fn hold(&mut self, slot: u16) {
+        self.waiting.push(slot);
+    }
+
+    /// Something happened that the host may want to know.
+    pub(super) fn notify(&mut self, event: Event) {
+        let known = self.events.contains(&event) || self.masked.contains(&event);
+        if self.values.async_events & event.wanted() != 0 && !known && self.events.len() < PENDING_EVENTS {
+            self.events.push_back(event);
+        }
+    }
+
+    /// A request that waits, and the event that completes it. Until the event's log page is read, no further
+    /// event of its kind is reported.
+    pub(super) fn poll_event(&mut self) -> Option<(u16, u64)> {
+        if self.waiting.is_empty() {
+            return None;
+        }
+        let event = self.events.pop_front()?;
+        self.masked.push(event);
+        Some((self.waiting.remove(0), event.result()))
+    }
+
+    /// The host has read a log page, so that its events are reported again.
+    pub(super) fn log_was_read(&mut self, lid: u8) {
+        let Some(event) = Event::of_log(lid) else { return };
+        self.masked.retain(|masked| *masked != event);
+        if event == Event::Namespaces {
+            self.changed.clear();
+        }
+    }
+}
+
+/// Data toward the host, if the host has room for exactly that much.
+fn respond(entry: &SubmissionQueueEntry, in_capsule: usize, data: Vec<u8>) -> Result<Plan, Status> {
+    if entry.data_pointer(in_capsule)?.length() != data.len() {
+        return Err(Status::DATA_SGL_LENGTH_INVALID.dnr());
+    }
+    Ok(Plan::Respond(data))
+}

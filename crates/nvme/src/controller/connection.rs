@@ -1,0 +1,843 @@
+//! One queue's connection at the controller: PDUs in, requests out, completions in, PDUs out
+//! (NVMe TCP Transport §3.4 to §3.6; NVMe Base §3.3 for queues over fabrics).
+//!
+//! States: `ExpectIcReq` → `ExpectConnect` → `Connecting` (the group of controllers decides) → `Admin` or
+//! `Io`. A violation in any state queues a termination request and closes; so does silence before `Admin` or
+//! `Io`, or an expired keep alive timer.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use buf::{Pool, SharedBuf};
+use protocol::{CloseReason, Ended, Instant, Placement, Transmit};
+use volume::reservation::{Registrant, View};
+use volume::{Completion, Operation, Outcome, Request, Tag, VolumeId};
+use wire::crc32c;
+use zerocopy::FromBytes;
+
+use super::admin::{Admin, Event};
+use super::command::Plan;
+use super::io::Namespaces;
+use super::slots::{Slots, Step};
+use super::transmit::Outgoing;
+use super::{Action, Input, Portal};
+use crate::DISCOVERY_NQN;
+use crate::cqe::CompletionQueueEntry;
+use crate::fabrics::{ANY_CONTROLLER, Connect, ConnectData, HostIdentity, field, text};
+use crate::limits::{ADMIN_QUEUE, CONNECT_TIME, MAX_H2C_DATA, MEMORY_RETRY, SLOT_SLACK, STAGING, UNSENT};
+use crate::opcode::{FABRICS, fctype, nvm};
+use crate::pdu::{CapsuleCmd, H2cData, H2cTermReq, IcReq, PduType, flags};
+use crate::sgl::DataPointer;
+use crate::sqe::SubmissionQueueEntry;
+use crate::status::Status;
+use crate::subsystem::{self, ConnectError, Reply};
+use crate::transport::{Agreement, DIGEST, Framed, MOST_ALIGNMENT, Role, Termination, frame};
+use crate::violation::Violation;
+
+/// What the connection is doing.
+#[derive(Debug)]
+enum State {
+    ExpectIcReq,
+    ExpectConnect,
+    Connecting(u16, Box<Joining>),
+    Admin(Box<Admin>),
+    Io(Namespaces),
+}
+
+/// What becomes of the connection if its group agrees.
+#[derive(Debug)]
+enum Joining {
+    Admin(Box<Admin>),
+    Io { index: usize },
+}
+
+/// What the next bytes are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Receive {
+    Header,
+    /// Data for a slot's buffer.
+    Place {
+        slot: u16,
+        start: usize,
+        length: usize,
+    },
+    Placing {
+        slot: u16,
+    },
+    /// A data digest, and the sum that it must be.
+    Digest {
+        slot: u16,
+        sum: u32,
+    },
+    /// Data that nobody wants, digest included.
+    Discard {
+        bytes: usize,
+    },
+}
+
+/// Why no further command is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Starved {
+    /// For memory, since the pool's returns were at this number.
+    Memory(u64),
+    /// Until a command has ended or an answer was sent.
+    Room,
+}
+
+/// The submission queue as its head moves.
+#[derive(Debug, Clone, Copy, Default)]
+struct Head {
+    entries: u32,
+    head: u32,
+    flow_off: bool,
+}
+
+impl Head {
+    fn advance(&mut self) {
+        self.head = self.head.saturating_add(1).checked_rem(self.entries).unwrap_or(0);
+    }
+
+    fn report(self) -> u16 {
+        if self.flow_off { u16::MAX } else { u16::try_from(self.head).unwrap_or(0) }
+    }
+}
+
+/// The controller's end of one transport connection, which is one queue.
+#[derive(Debug)]
+pub struct Connection {
+    portal: Arc<Portal>,
+    pool: Pool,
+    state: State,
+    agreed: Agreement,
+    receive: Receive,
+    starved: Option<Starved>,
+    slots: Slots,
+    /// Commands that wait for memory, in order.
+    waiting: VecDeque<u16>,
+    retry: Option<Instant>,
+    /// Transfers that an R2T has begun: they hold memory until later bytes of the stream come.
+    transfers: usize,
+    head: Head,
+    host: Option<HostIdentity>,
+    views: Vec<(VolumeId, Arc<View>)>,
+    outgoing: VecDeque<Outgoing>,
+    actions: VecDeque<Action>,
+    deadline: Option<Instant>,
+    termination: Option<Termination>,
+    close: Option<CloseReason>,
+}
+
+impl Connection {
+    /// The end of a connection that was accepted on `portal`'s address.
+    pub fn new(portal: Arc<Portal>, pool: Pool, now: Instant) -> Self {
+        Self {
+            portal,
+            pool,
+            state: State::ExpectIcReq,
+            agreed: Agreement::default(),
+            receive: Receive::Header,
+            starved: None,
+            slots: Slots::new(1),
+            waiting: VecDeque::new(),
+            retry: None,
+            transfers: 0,
+            head: Head::default(),
+            host: None,
+            views: Vec::new(),
+            outgoing: VecDeque::new(),
+            actions: VecDeque::new(),
+            deadline: Some(now + CONNECT_TIME),
+            termination: None,
+            close: None,
+        }
+    }
+
+    fn violate(&mut self, violation: Violation, bytes: &[u8]) {
+        self.termination = Some(Termination::new(violation, bytes));
+        self.outgoing.clear();
+        self.end(CloseReason::Violation(violation.describe()));
+    }
+
+    /// Closes once everything is sent.
+    fn end(&mut self, reason: CloseReason) {
+        self.close.get_or_insert(reason);
+        self.deadline = None;
+    }
+
+    /// Takes a PDU's header off the front of `bytes`, if it is there whole and there is room for what it asks.
+    fn handle_header(&mut self, now: Instant, bytes: &[u8]) -> usize {
+        if self.slots.is_full() || self.outgoing.len() >= UNSENT {
+            self.starved = Some(Starved::Room);
+            return 0;
+        }
+        let framed = match frame(Role::Controller, self.agreed, bytes) {
+            Ok(Some(framed)) => framed,
+            Ok(None) => return 0,
+            Err(violation) => {
+                self.violate(violation, bytes);
+                return 0;
+            }
+        };
+        match self.handle_pdu(now, &framed) {
+            Ok(true) => framed.before_data,
+            Ok(false) => 0,
+            Err(violation) => {
+                self.violate(violation, bytes);
+                0
+            }
+        }
+    }
+
+    /// Acts on a PDU; false when it must wait for memory.
+    fn handle_pdu(&mut self, now: Instant, framed: &Framed<'_>) -> Result<bool, Violation> {
+        let kind = framed.common.kind;
+        match (kind, &self.state) {
+            (PduType::H2C_TERM_REQ, _) => {
+                self.handle_termination(framed);
+                Ok(true)
+            }
+            (PduType::IC_REQ, State::ExpectIcReq) => self.handle_ic_req(framed).map(|()| true),
+            (PduType::CAPSULE_CMD, State::ExpectConnect | State::Admin(_) | State::Io(_)) => {
+                let Ok((capsule, _)) = CapsuleCmd::read_from_prefix(framed.header) else { return Ok(false) };
+                Ok(self.handle_command(now, capsule.entry, framed.data))
+            }
+            (PduType::H2C_DATA, State::ExpectConnect | State::Admin(_) | State::Io(_)) => {
+                self.handle_h2c_data(framed).map(|()| true)
+            }
+            _ => Err(Violation::OutOfSequence(kind)),
+        }
+    }
+
+    fn handle_termination(&mut self, framed: &Framed<'_>) {
+        let named =
+            H2cTermReq::read_from_prefix(framed.header).is_ok_and(|(request, _)| request.fes.get() != 0);
+        let text =
+            if named { "the host reported a fatal error" } else { "the host terminated the connection" };
+        self.receive = Receive::Discard { bytes: framed.data };
+        self.end(CloseReason::Violation(text));
+    }
+
+    fn handle_ic_req(&mut self, framed: &Framed<'_>) -> Result<(), Violation> {
+        let Ok((request, _)) = IcReq::read_from_prefix(framed.header) else {
+            return Err(Violation::HeaderLength);
+        };
+        if request.pfv.get() != 0 {
+            return Err(Violation::FormatVersion);
+        }
+        if request.hpda > MOST_ALIGNMENT {
+            return Err(Violation::Alignment);
+        }
+        self.agreed = Agreement {
+            header_digest: request.header_digest(),
+            data_digest: request.data_digest(),
+            alignment: request.hpda,
+        };
+        self.outgoing.push_back(Outgoing::IcResp);
+        self.state = State::ExpectConnect;
+        Ok(())
+    }
+
+    /// Passes over the data of a command that was refused.
+    fn discard(&mut self, data: usize) {
+        if data != 0 {
+            let digest = if self.agreed.data_digest { DIGEST } else { 0 };
+            self.receive = Receive::Discard { bytes: data.saturating_add(digest) };
+        }
+    }
+
+    /// Takes a command that came with `data` bytes; false when it must wait for memory.
+    fn handle_command(&mut self, now: Instant, entry: SubmissionQueueEntry, data: usize) -> bool {
+        let cid = entry.cid.get();
+        let plan = if self.slots.is_outstanding(cid) {
+            Plan::fail(Status::COMMAND_ID_CONFLICT.dnr())
+        } else {
+            self.decide(now, &entry, data)
+        };
+        let taken = self.carry_out(now, entry, (plan, data));
+        if taken {
+            self.head.advance();
+            self.after_admin();
+        }
+        taken
+    }
+
+    fn decide(&mut self, now: Instant, entry: &SubmissionQueueEntry, data: usize) -> Plan {
+        let planned = match &mut self.state {
+            State::Admin(admin) => {
+                self.deadline = admin.next_deadline(now);
+                admin.plan(entry, data)
+            }
+            State::Io(namespaces) if entry.opcode != FABRICS => namespaces.plan(entry, data),
+            State::Io(_) => plan_io_fabrics(entry),
+            _ => plan_connect(entry, data),
+        };
+        planned.unwrap_or_else(Plan::fail)
+    }
+
+    /// Does what was decided about a command that came with `data` bytes; false when the stream must wait.
+    fn carry_out(&mut self, now: Instant, entry: SubmissionQueueEntry, (plan, data): (Plan, usize)) -> bool {
+        match plan {
+            Plan::Finish(status, result) => {
+                self.discard(data);
+                self.complete(&entry, (status, result), None);
+                if entry.opcode == FABRICS && entry.fctype() == fctype::DISCONNECT && status.is_success() {
+                    self.end(CloseReason::Finished);
+                }
+            }
+            Plan::Respond(bytes) => {
+                self.discard(data);
+                self.complete(&entry, (Status::SUCCESS, 0), Some(SharedBuf::from(bytes)));
+            }
+            Plan::Receive(DataPointer::InCapsule { length }) => return self.receive_capsule(entry, length),
+            plan @ (Plan::Read { .. } | Plan::Receive(_)) => {
+                let Some(slot) = self.slots.begin(entry, Step::Waiting) else { return true };
+                if !self.waiting.is_empty() || !self.serve(slot, &plan) {
+                    self.waiting.push_back(slot);
+                    self.retry = Some(now + MEMORY_RETRY);
+                }
+            }
+            Plan::Submit { volume, operation } => {
+                let step = Step::Submitted { volume, ranges: None, next: 1, done: 0 };
+                let slot = self.slots.begin(entry, step);
+                self.submit(slot, volume, operation);
+            }
+            Plan::Hold => {
+                let slot = self.slots.begin(entry, Step::Held);
+                if let (State::Admin(admin), Some(slot)) = (&mut self.state, slot) {
+                    admin.hold(slot);
+                }
+            }
+        }
+        true
+    }
+
+    /// Receives data that is next in the stream; false when it must stay there until there is memory. While
+    /// transfers are under way it may not: what they wait for comes behind it. The host is to try again then.
+    fn receive_capsule(&mut self, entry: SubmissionQueueEntry, length: usize) -> bool {
+        let returns = self.pool.returns();
+        let Some(buf) = self.pool.take(length) else {
+            if self.transfers == 0 {
+                self.starved = Some(Starved::Memory(returns));
+                return false;
+            }
+            self.discard(length);
+            self.complete(&entry, (Status::COMMAND_INTERRUPTED, 0), None);
+            return true;
+        };
+        let step = Step::Data { buf: Some(buf), received: 0, length, damaged: false };
+        if let Some(slot) = self.slots.begin(entry, step) {
+            self.receive = Receive::Place { slot, start: 0, length };
+        }
+        true
+    }
+
+    /// Begins a waiting command if there is memory for its data.
+    fn serve(&mut self, index: u16, plan: &Plan) -> bool {
+        let length = match plan {
+            Plan::Read { length, .. } => *length,
+            Plan::Receive(pointer) => pointer.length(),
+            _ => return true,
+        };
+        let Some(buf) = self.pool.take(length) else { return false };
+        let Some(slot) = self.slots.get(index) else { return true };
+        if let Plan::Read { volume, extent, .. } = *plan {
+            slot.step = Step::Submitted { volume, ranges: None, next: 0, done: 0 };
+            self.submit(Some(index), volume, Operation::Read { extent, into: buf });
+        } else {
+            let cid = slot.entry.cid.get();
+            slot.step = Step::Data { buf: Some(buf), received: 0, length, damaged: false };
+            self.transfers = self.transfers.saturating_add(1);
+            let length = u32::try_from(length).unwrap_or(u32::MAX);
+            self.outgoing.push_back(Outgoing::R2t { cid, ttag: index, length });
+        }
+        true
+    }
+
+    /// Begins as many waiting commands as there is memory for. What may be done is decided anew: reservations
+    /// may have changed meanwhile.
+    fn serve_waiting(&mut self, now: Instant) {
+        while let Some(&index) = self.waiting.front() {
+            let Some(entry) = self.slots.get(index).map(|slot| slot.entry) else { return };
+            match self.decide(now, &entry, 0) {
+                Plan::Finish(status, result) => self.finish(index, (status, result), None),
+                plan => {
+                    if !self.serve(index, &plan) {
+                        self.retry = Some(now + MEMORY_RETRY);
+                        return;
+                    }
+                }
+            }
+            self.waiting.pop_front();
+        }
+        self.retry = None;
+    }
+
+    /// A piece of data that an R2T asked for.
+    fn handle_h2c_data(&mut self, framed: &Framed<'_>) -> Result<(), Violation> {
+        let Ok((pdu, _)) = H2cData::read_from_prefix(framed.header) else {
+            return Err(Violation::HeaderLength);
+        };
+        let index = pdu.ttag.get();
+        let slot = self.slots.get(index).ok_or(Violation::TransferTag)?;
+        let Step::Data { received, length, .. } = &slot.step else { return Err(Violation::UnknownCommand) };
+        if slot.entry.cid.get() != pdu.cccid.get() {
+            return Err(Violation::UnknownCommand);
+        }
+        let offset = usize::try_from(pdu.datao.get()).unwrap_or(usize::MAX);
+        let count = usize::try_from(pdu.datal.get()).unwrap_or(usize::MAX);
+        let end = offset.saturating_add(count);
+        if offset != *received || end > *length {
+            return Err(Violation::DataRange);
+        }
+        if count != framed.data {
+            return Err(Violation::PduLength);
+        }
+        if pdu.datal.get() > MAX_H2C_DATA {
+            return Err(Violation::DataLimit);
+        }
+        if framed.common.has(flags::LAST) != (end == *length) {
+            return Err(Violation::LastFlag);
+        }
+        self.receive = Receive::Place { slot: index, start: offset, length: count };
+        Ok(())
+    }
+
+    /// Data has come, and its digest was right or there is none.
+    fn data_arrived(&mut self, now: Instant, index: u16) {
+        self.receive = Receive::Header;
+        let Some(slot) = self.slots.get(index) else { return };
+        let Step::Data { buf, received, length, damaged } = &mut slot.step else { return };
+        if *received < *length {
+            return;
+        }
+        let damaged = *damaged;
+        let Some(data) = buf.take() else { return };
+        let entry = slot.entry;
+        if !entry.dptr.is_in_capsule() {
+            self.transfers = self.transfers.saturating_sub(1);
+        }
+        if damaged {
+            return self.finish(index, (Status::TRANSIENT_TRANSPORT, 0), None);
+        }
+        let next = match &mut self.state {
+            State::Io(_) if entry.opcode == nvm::DATASET_MANAGEMENT => {
+                let volume = VolumeId(0);
+                slot.step = Step::Submitted { volume, ranges: Some(data), next: 0, done: 0 };
+                return self.next_step(index);
+            }
+            State::Io(namespaces) => namespaces.with_data(&entry, data),
+            State::Admin(_) => Err(Status::SUCCESS),
+            _ => return self.handle_connect(now, index, &data),
+        };
+        match next {
+            Ok((volume, operation)) => {
+                slot.step = Step::Submitted { volume, ranges: None, next: 1, done: 0 };
+                self.submit(Some(index), volume, operation);
+            }
+            Err(status) => self.finish(index, (status, 0), None),
+        }
+    }
+
+    /// The next request of a command that needs several, or its end.
+    fn next_step(&mut self, index: u16) {
+        let (Some(slot), State::Io(namespaces)) = (self.slots.get(index), &self.state) else { return };
+        let entry = slot.entry;
+        let Step::Submitted { volume, ranges, next, done } = &mut slot.step else { return };
+        let step = match ranges {
+            Some(ranges) => match namespaces.next_discard(&entry, ranges, (*next, *done)) {
+                Ok(Some(discard)) => {
+                    (*next, *done) = discard.position;
+                    Ok(Some((discard.volume, Operation::Discard { extent: discard.extent })))
+                }
+                Ok(None) => Ok(None),
+                Err(status) => Err(status),
+            },
+            None => {
+                let flushed = *next;
+                *next = flushed.saturating_add(1);
+                Ok(namespaces.next_flush(&entry, flushed))
+            }
+        };
+        match step {
+            Ok(Some((target, operation))) => {
+                *volume = target;
+                self.submit(Some(index), target, operation);
+            }
+            Ok(None) => self.finish(index, (Status::SUCCESS, 0), None),
+            Err(status) => self.finish(index, (status, 0), None),
+        }
+    }
+
+    fn submit(&mut self, slot: Option<u16>, volume: VolumeId, operation: Operation) {
+        if let Some(slot) = slot {
+            let request = Request { tag: Tag(u64::from(slot)), operation };
+            self.actions.push_back(Action::Submit { volume, request });
+        }
+    }
+
+    /// Ends a slot's command.
+    fn finish(&mut self, slot: u16, answer: (Status, u64), data: Option<SharedBuf>) {
+        if let Some(entry) = self.slots.end(slot) {
+            self.complete(&entry, answer, data);
+        }
+    }
+
+    fn complete(&mut self, entry: &SubmissionQueueEntry, answer: (Status, u64), data: Option<SharedBuf>) {
+        let (status, result) = answer;
+        let entry =
+            CompletionQueueEntry::new(entry.cid.get(), self.head.report(), status).with_result(result);
+        if self.termination.is_none() {
+            self.outgoing.push_back(Outgoing::Complete { entry, data, may_omit: self.head.flow_off });
+        }
+    }
+
+    /// A Connect with its data.
+    fn handle_connect(&mut self, now: Instant, slot: u16, data: &[u8]) {
+        let Some(entry) = self.slots.get(slot).map(|slot| slot.entry) else { return };
+        match self.check_connect(&Connect::view(&entry), data) {
+            Ok((joining, request)) => {
+                if let Some(slot) = self.slots.get(slot) {
+                    slot.step = Step::Held;
+                }
+                self.state = State::Connecting(slot, Box::new(joining));
+                self.deadline = Some(now + CONNECT_TIME);
+                self.actions.push_back(Action::Group(request));
+            }
+            Err(error) => {
+                self.finish(slot, (error.status, u64::from(error.result)), None);
+                self.end(CloseReason::Refused("a Connect command was refused"));
+            }
+        }
+    }
+
+    fn check_connect(
+        &mut self,
+        command: &Connect,
+        data: &[u8],
+    ) -> Result<(Joining, subsystem::Request), ConnectError> {
+        let short = ConnectError::plain(Status::DATA_SGL_LENGTH_INVALID);
+        let (data, _) = ConnectData::read_from_prefix(data).map_err(|_| short)?;
+        if command.recfmt.get() != 0 {
+            return Err(ConnectError::plain(Status::CONNECT_FORMAT));
+        }
+        let subnqn = text(&data.subnqn).ok_or(ConnectError::data(field::SUBNQN))?;
+        let hostnqn = text(&data.hostnqn).ok_or(ConnectError::data(field::HOSTNQN))?;
+        let host = HostIdentity { identifier: data.hostid, nqn: Arc::from(hostnqn) };
+        let index = self.portal.subsystems.iter().position(|subsystem| *subsystem.nqn == *subnqn);
+        if index.is_none() && subnqn != DISCOVERY_NQN {
+            return Err(ConnectError::data(field::SUBNQN));
+        }
+        let subsystem = index.and_then(|index| self.portal.subsystems.get(index));
+        if subsystem.is_some_and(|subsystem| !subsystem.allows(hostnqn)) {
+            return Err(ConnectError::plain(Status::CONNECT_HOST));
+        }
+        let (qid, sqsize) = (command.qid.get(), command.sqsize.get());
+        let most =
+            if qid == 0 { ADMIN_QUEUE } else { subsystem.map_or(0, |subsystem| subsystem.limits.depth) };
+        if qid != 0 && subsystem.is_none() {
+            return Err(ConnectError::command(field::QID));
+        }
+        if sqsize == 0 || sqsize >= most.max(2) {
+            return Err(ConnectError::command(field::SQSIZE));
+        }
+        let entries = u32::from(sqsize).saturating_add(1);
+        self.head = Head { entries, head: 0, flow_off: command.disables_sq_flow() };
+        self.slots.grow(sqsize.saturating_add(1).saturating_add(SLOT_SLACK));
+        self.host = Some(host.clone());
+        let subnqn =
+            subsystem.map_or_else(|| Arc::from(DISCOVERY_NQN), |subsystem| Arc::clone(&subsystem.nqn));
+        if let (Some(index), true) = (index, qid != 0) {
+            let cntlid = data.cntlid.get();
+            return Ok((Joining::Io { index }, subsystem::Request::Io { subnqn, host, cntlid, qid }));
+        }
+        if data.cntlid.get() != ANY_CONTROLLER {
+            return Err(ConnectError::data(field::CNTLID));
+        }
+        let admin = Admin::new(Arc::clone(&self.portal), index, (host.clone(), command.kato.get()));
+        let max_queues = admin.max_queues();
+        Ok((Joining::Admin(admin), subsystem::Request::Admin { subnqn, host, max_queues }))
+    }
+
+    fn handle_reply(&mut self, now: Instant, reply: Reply) {
+        let cntlid = match reply {
+            Reply::Close => return self.end(CloseReason::Finished),
+            Reply::Refused(error) => {
+                if let State::Connecting(slot, _) = self.state {
+                    self.finish(slot, (error.status, u64::from(error.result)), None);
+                }
+                return self.end(CloseReason::Refused("the controller does not take this queue"));
+            }
+            Reply::Joined { cntlid } => cntlid,
+        };
+        match core::mem::replace(&mut self.state, State::ExpectConnect) {
+            State::Connecting(slot, joining) => {
+                match *joining {
+                    Joining::Admin(mut admin) => {
+                        admin.cntlid = cntlid;
+                        self.deadline = admin.next_deadline(now);
+                        self.state = State::Admin(admin);
+                    }
+                    Joining::Io { index } => self.attach(index),
+                }
+                self.finish(slot, (Status::SUCCESS, u64::from(cntlid)), None);
+            }
+            state => self.state = state,
+        }
+    }
+
+    /// Becomes an I/O queue of a subsystem.
+    fn attach(&mut self, index: usize) {
+        if let Some(subsystem) = self.portal.subsystems.get(index) {
+            self.state = State::Io(Namespaces::new(subsystem));
+            self.deadline = None;
+            self.apply_reservations();
+        }
+    }
+
+    /// What this host may do, from all reservations known.
+    fn apply_reservations(&mut self) {
+        let (State::Io(namespaces), Some(host)) = (&mut self.state, &self.host) else { return };
+        let registrant = Registrant::Host { identifier: host.identifier, nqn: Arc::clone(&host.nqn) };
+        for namespace in namespaces.iter_mut() {
+            if let Some((_, view)) = self.views.iter().find(|(volume, _)| *volume == namespace.volume) {
+                namespace.access = view.access(&registrant);
+            }
+        }
+    }
+
+    fn handle_completion(&mut self, completion: Completion) {
+        let Ok(index) = u16::try_from(completion.tag.0) else { return };
+        let Some(slot) = self.slots.get(index) else { return };
+        let write = slot.entry.opcode != nvm::READ;
+        match completion.result {
+            Err(kind) => self.finish(index, (Status::from_volume(kind, write), 0), None),
+            Ok(Outcome::Data(data)) => self.finish(index, (Status::SUCCESS, 0), Some(data)),
+            Ok(_) if matches!(slot.entry.opcode, nvm::FLUSH | nvm::DATASET_MANAGEMENT) => {
+                self.next_step(index)
+            }
+            Ok(_) => self.finish(index, (Status::SUCCESS, 0), None),
+        }
+    }
+
+    fn handle_resize(&mut self, volume: VolumeId, geometry: volume::Geometry) {
+        match &mut self.state {
+            State::Io(namespaces) => {
+                for namespace in namespaces.iter_mut().filter(|namespace| namespace.volume == volume) {
+                    namespace.geometry = geometry;
+                }
+            }
+            State::Admin(admin) => {
+                let portal = Arc::make_mut(&mut admin.portal);
+                let all = portal.subsystems.iter_mut().flat_map(|subsystem| &mut subsystem.namespaces);
+                let mut changed = Vec::new();
+                for namespace in all.filter(|namespace| namespace.volume == volume) {
+                    namespace.geometry = geometry;
+                    changed.push(namespace.nsid);
+                }
+                let own = |nsid: &u32| {
+                    admin.subsystem().is_some_and(|own| own.namespaces.iter().any(|each| each.nsid == *nsid))
+                };
+                changed.retain(own);
+                if !changed.is_empty() {
+                    changed.into_iter().for_each(|nsid| admin.changed.add(nsid));
+                    admin.notify(Event::Namespaces);
+                }
+            }
+            _ => {}
+        }
+        self.after_admin();
+    }
+
+    /// Tells the group what the admin queue decided, and reports events.
+    fn after_admin(&mut self) {
+        loop {
+            let State::Admin(admin) = &mut self.state else { return };
+            if let Some(request) = admin.news.pop_front() {
+                self.actions.push_back(Action::Group(request));
+            } else if let Some((slot, result)) = admin.poll_event() {
+                self.finish(slot, (Status::SUCCESS, result), None);
+            } else {
+                return;
+            }
+        }
+    }
+
+    fn handle_digest(&mut self, now: Instant, bytes: &[u8], (slot, sum): (u16, u32)) -> usize {
+        let Some(received) = bytes.first_chunk::<DIGEST>() else { return 0 };
+        if u32::from_le_bytes(*received) != sum
+            && let Some(slot) = self.slots.get(slot)
+            && let Step::Data { damaged, .. } = &mut slot.step
+        {
+            *damaged = true;
+        }
+        self.data_arrived(now, slot);
+        DIGEST
+    }
+}
+
+fn plan_connect(entry: &SubmissionQueueEntry, data: usize) -> Result<Plan, Status> {
+    if entry.opcode != FABRICS || entry.fctype() != fctype::CONNECT {
+        return Err(Status::COMMAND_SEQUENCE.dnr());
+    }
+    let pointer = entry.data_pointer(data)?;
+    if pointer.length() != size_of::<ConnectData>() {
+        return Err(Status::DATA_SGL_LENGTH_INVALID.dnr());
+    }
+    Ok(Plan::Receive(pointer))
+}
+
+fn plan_io_fabrics(entry: &SubmissionQueueEntry) -> Result<Plan, Status> {
+    match entry.fctype() {
+        fctype::DISCONNECT => Ok(Plan::success(0)),
+        fctype::CONNECT => Err(Status::COMMAND_SEQUENCE.dnr()),
+        _ => Err(Status::INVALID_FIELD.dnr()),
+    }
+}
+
+impl protocol::Connection for Connection {
+    type Input = Input;
+    type Action = Action;
+
+    const STAGING: usize = STAGING;
+
+    fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) -> usize {
+        self.starved = None;
+        let mut used = 0_usize;
+        loop {
+            let rest = bytes.get(used..).unwrap_or_default();
+            if self.close.is_some() {
+                return bytes.len();
+            }
+            let step = match self.receive {
+                Receive::Header => self.handle_header(now, rest),
+                Receive::Digest { slot, sum } => self.handle_digest(now, rest, (slot, sum)),
+                Receive::Discard { bytes } => {
+                    let count = bytes.min(rest.len());
+                    let left = bytes.saturating_sub(count);
+                    self.receive = if left == 0 { Receive::Header } else { Receive::Discard { bytes: left } };
+                    count
+                }
+                Receive::Place { .. } | Receive::Placing { .. } => 0,
+            };
+            if step == 0 && self.close.is_none() {
+                return used;
+            }
+            used = used.saturating_add(step);
+        }
+    }
+
+    fn take_placement(&mut self) -> Option<Placement> {
+        let Receive::Place { slot: index, start, length } = self.receive else { return None };
+        let Step::Data { buf, .. } = &mut self.slots.get(index)?.step else { return None };
+        let buf = buf.take()?;
+        self.receive = Receive::Placing { slot: index };
+        Some(Placement { buf, start, len: length, token: u64::from(index) })
+    }
+
+    fn handle_placed(&mut self, now: Instant, placement: Placement) {
+        let Receive::Placing { slot: index } = self.receive else { return };
+        let digest = self.agreed.data_digest;
+        let end = placement.start.saturating_add(placement.len);
+        let sum =
+            if digest { crc32c(placement.buf.get(placement.start..end).unwrap_or_default()) } else { 0 };
+        if let Some(slot) = self.slots.get(index)
+            && let Step::Data { buf, received, .. } = &mut slot.step
+        {
+            *buf = Some(placement.buf);
+            *received = end;
+        }
+        if digest {
+            self.receive = Receive::Digest { slot: index, sum };
+        } else {
+            self.data_arrived(now, index);
+        }
+    }
+
+    fn handle_input(&mut self, now: Instant, input: Input) {
+        match input {
+            Input::Completion(completion) => {
+                self.handle_completion(completion);
+                self.serve_waiting(now);
+            }
+            Input::Reservations { volume, view } => {
+                match self.views.iter_mut().find(|(known, _)| *known == volume) {
+                    Some((_, known)) => *known = view,
+                    None => self.views.push((volume, view)),
+                }
+                self.apply_reservations();
+            }
+            Input::Group(reply) => self.handle_reply(now, reply),
+            Input::NamespaceChanged { volume, geometry } => self.handle_resize(volume, geometry),
+            Input::DiscoveryChanged => {
+                if let State::Admin(admin) = &mut self.state
+                    && admin.subsystem().is_none()
+                {
+                    admin.notify(Event::Discovery);
+                }
+                self.after_admin();
+            }
+            Input::Shutdown => self.end(CloseReason::ShuttingDown),
+        }
+    }
+
+    fn handle_transmitted(&mut self, now: Instant, _bytes: usize) {
+        self.serve_waiting(now);
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        if self.retry.is_some_and(|retry| retry <= now) {
+            self.serve_waiting(now);
+        }
+        if self.deadline.is_some_and(|deadline| deadline <= now) {
+            let text = match self.state {
+                State::Admin(_) => "the keep alive timer expired",
+                _ => "the host did not connect in time",
+            };
+            self.end(CloseReason::TimedOut(text));
+        }
+    }
+
+    fn handle_ended(&mut self, _now: Instant, _how: Ended) {
+        self.end(CloseReason::Finished);
+        self.outgoing.clear();
+        self.waiting.clear();
+        self.retry = None;
+        let cancelled = self.slots.submitted();
+        self.actions
+            .extend(cancelled.map(|(volume, slot)| Action::Cancel { volume, tag: Tag(u64::from(slot)) }));
+    }
+
+    fn poll_transmit(&mut self, _now: Instant, send: &mut Transmit) {
+        while !send.is_full() {
+            let Some(outgoing) = self.outgoing.pop_front() else { break };
+            outgoing.put(self.agreed, send);
+        }
+        if self.outgoing.is_empty()
+            && let Some(termination) = self.termination.take()
+        {
+            termination.put(Role::Controller, send);
+        }
+    }
+
+    fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        [self.deadline, self.retry].into_iter().flatten().min()
+    }
+
+    fn wants_bytes(&mut self) -> bool {
+        match self.starved {
+            None => true,
+            Some(Starved::Memory(returns)) => self.pool.returns() != returns,
+            Some(Starved::Room) => !self.slots.is_full() && self.outgoing.len() < UNSENT,
+        }
+    }
+
+    fn poll_close(&self) -> Option<CloseReason> {
+        self.close
+    }
+}

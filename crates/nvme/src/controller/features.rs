@@ -1,0 +1,102 @@
+//! Get Features and Set Features of a controller (NVMe Base §5.1.11, §5.1.25).
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::admin::Admin;
+use super::command::Plan;
+use crate::features::{CHANGEABLE, FeatureCommand, Select, fid, queue_count, queues};
+use crate::status::Status;
+
+/// Data of Host Behavior Support.
+const BEHAVIOR: usize = 512;
+/// EXHID: the host identifier has 128 bits.
+const EXTENDED: u32 = 1;
+
+/// Values that a host may change and read back.
+#[derive(Debug, Default)]
+pub(super) struct Values {
+    arbitration: u32,
+    temperature: u32,
+    error_recovery: u32,
+    pub(super) async_events: u32,
+    queues: Option<u16>,
+}
+
+pub(super) fn get(admin: &Admin, command: FeatureCommand) -> Result<Plan, Status> {
+    let select = command.select.ok_or(Status::INVALID_FIELD.dnr())?;
+    if admin.subsystem().is_none() && ![fid::KEEP_ALIVE, fid::ASYNC_EVENTS].contains(&command.fid) {
+        return Err(Status::INVALID_FIELD.dnr());
+    }
+    let now = select == Select::Current;
+    let values = &admin.values;
+    let current = |value: u32| if now { value } else { 0 };
+    let (value, changeable) = match command.fid {
+        fid::ARBITRATION => (current(values.arbitration), true),
+        fid::POWER => (0, true),
+        fid::TEMPERATURE => (current(values.temperature), true),
+        fid::ERROR_RECOVERY => (current(values.error_recovery), true),
+        fid::WRITE_CACHE => (u32::from(admin.has_cache()), false),
+        fid::QUEUES => (queues(values.queues.unwrap_or_else(|| admin.max_queues())), true),
+        fid::WRITE_ATOMICITY => (0, false),
+        fid::ASYNC_EVENTS => (current(values.async_events), true),
+        fid::KEEP_ALIVE => (current(admin.kato), true),
+        fid::HOST_BEHAVIOR if now => return Ok(Plan::Respond(vec![0; BEHAVIOR])),
+        fid::HOST_ID if now => return host_id(admin, command.value),
+        fid::HOST_BEHAVIOR => (0, true),
+        fid::HOST_ID => (0, false),
+        _ => return Err(Status::INVALID_FIELD.dnr()),
+    };
+    let capabilities = if changeable { CHANGEABLE } else { 0 };
+    let value = if select == Select::Capabilities { capabilities } else { value };
+    Ok(Plan::success(u64::from(value)))
+}
+
+fn host_id(admin: &Admin, value: u32) -> Result<Plan, Status> {
+    if value & EXTENDED == 0 {
+        return Err(Status::HOST_ID_INCONSISTENT.dnr());
+    }
+    let identifier: Vec<u8> = admin.host.identifier.to_vec();
+    Ok(Plan::Respond(identifier))
+}
+
+/// Sets a value that comes in dword 11; Host Behavior Support is the only feature with data.
+pub(super) fn set(admin: &mut Admin, command: FeatureCommand) -> Result<Plan, Status> {
+    if command.save {
+        return Err(Status::NOT_SAVEABLE.dnr());
+    }
+    if admin.subsystem().is_none() && ![fid::KEEP_ALIVE, fid::ASYNC_EVENTS].contains(&command.fid) {
+        return Err(Status::INVALID_FIELD.dnr());
+    }
+    let value = command.value;
+    match command.fid {
+        fid::ARBITRATION => admin.values.arbitration = value,
+        fid::TEMPERATURE => admin.values.temperature = value,
+        fid::ERROR_RECOVERY => admin.values.error_recovery = value,
+        fid::ASYNC_EVENTS => admin.values.async_events = value,
+        fid::POWER if value & 0x1f != 0 => return Err(Status::INVALID_FIELD.dnr()),
+        fid::POWER => {}
+        fid::KEEP_ALIVE => admin.kato = value,
+        fid::QUEUES => return set_queues(admin, value),
+        fid::WRITE_CACHE | fid::WRITE_ATOMICITY => return Err(Status::NOT_CHANGEABLE.dnr()),
+        // Over fabrics the identifier comes with Connect and stays.
+        fid::HOST_ID => return Err(Status::COMMAND_SEQUENCE.dnr()),
+        _ => return Err(Status::INVALID_FIELD.dnr()),
+    }
+    Ok(Plan::success(0))
+}
+
+fn set_queues(admin: &mut Admin, value: u32) -> Result<Plan, Status> {
+    let wanted = queue_count(value).ok_or(Status::INVALID_FIELD.dnr())?;
+    let granted = u16::try_from(wanted).unwrap_or(u16::MAX).min(admin.max_queues());
+    admin.values.queues = Some(granted);
+    Ok(Plan::success(u64::from(queues(granted))))
+}
+
+/// Bytes of data that a Set Features command brings.
+pub(super) const fn data_length(command: FeatureCommand) -> usize {
+    match command.fid {
+        fid::HOST_BEHAVIOR => BEHAVIOR,
+        _ => 0,
+    }
+}

@@ -1,0 +1,228 @@
+//! NVM commands on an I/O queue (NVM Command Set §3.2): checks, requests, and the next step of commands that
+//! need several requests.
+
+use alloc::vec::Vec;
+
+use buf::{Buf, BufList};
+use volume::reservation::Access;
+use volume::{Durability, Extent, Features, Geometry, Operation, VolumeId};
+use zerocopy::FromBytes;
+
+use super::command::Plan;
+use super::{Namespace, Subsystem};
+use crate::nvm::{BlockCommand, Range, dataset_management};
+use crate::opcode::nvm;
+use crate::sqe::{ALL_NAMESPACES, SubmissionQueueEntry};
+use crate::status::Status;
+
+/// A namespace as one queue sees it.
+#[derive(Debug)]
+pub(crate) struct Attached {
+    pub(crate) nsid: u32,
+    pub(crate) volume: VolumeId,
+    pub(crate) geometry: Geometry,
+    pub(crate) access: Access,
+    features: Features,
+    max_discard: u64,
+}
+
+impl Attached {
+    fn new(namespace: &Namespace) -> Self {
+        Self {
+            nsid: namespace.nsid,
+            volume: namespace.volume,
+            geometry: namespace.geometry,
+            access: Access::FULL,
+            features: namespace.features,
+            max_discard: namespace.limits.max_discard,
+        }
+    }
+
+    fn may(&self, write: bool) -> Result<(), Status> {
+        if write && self.features.contains(Features::READ_ONLY) {
+            return Err(Status::WRITE_PROTECTED.dnr());
+        }
+        let allowed = if write { self.access.write } else { self.access.read };
+        if allowed { Ok(()) } else { Err(Status::RESERVATION_CONFLICT.dnr()) }
+    }
+}
+
+/// The namespaces that a queue may use, and what bounds its commands.
+#[derive(Debug)]
+pub(crate) struct Namespaces {
+    attached: Vec<Attached>,
+    max_transfer: usize,
+    in_capsule: usize,
+}
+
+impl Namespaces {
+    pub(crate) fn new(subsystem: &Subsystem) -> Self {
+        Self {
+            attached: subsystem.namespaces.iter().map(Attached::new).collect(),
+            max_transfer: usize::try_from(subsystem.max_transfer()).unwrap_or(usize::MAX),
+            in_capsule: usize::try_from(subsystem.limits.in_capsule).unwrap_or(usize::MAX),
+        }
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Attached> {
+        self.attached.iter_mut()
+    }
+
+    fn find(&self, nsid: u32) -> Result<&Attached, Status> {
+        self.attached.iter().find(|namespace| namespace.nsid == nsid).ok_or(Status::INVALID_NAMESPACE.dnr())
+    }
+
+    /// Decides about a command that came with `in_capsule` bytes of data.
+    pub(crate) fn plan(&self, entry: &SubmissionQueueEntry, in_capsule: usize) -> Result<Plan, Status> {
+        match entry.opcode {
+            nvm::FLUSH => self.plan_flush(entry, in_capsule),
+            nvm::READ | nvm::WRITE | nvm::COMPARE => self.plan_transfer(entry, in_capsule),
+            nvm::WRITE_ZEROES | nvm::VERIFY => self.plan_without_data(entry, in_capsule),
+            nvm::DATASET_MANAGEMENT => {
+                let namespace = self.find(entry.nsid.get())?;
+                let pointer = entry.data_pointer(in_capsule)?;
+                let (ranges, deallocate) = dataset_management(entry);
+                if pointer.length() != ranges.saturating_mul(size_of::<Range>()) {
+                    return Err(Status::DATA_SGL_LENGTH_INVALID.dnr());
+                }
+                namespace.may(deallocate)?;
+                Ok(Plan::Receive(pointer))
+            }
+            _ => Err(Status::INVALID_OPCODE.dnr()),
+        }
+    }
+
+    fn plan_flush(&self, entry: &SubmissionQueueEntry, in_capsule: usize) -> Result<Plan, Status> {
+        entry.no_data(in_capsule)?;
+        let namespace = match entry.nsid.get() {
+            ALL_NAMESPACES => self.attached.first().ok_or(Status::INVALID_NAMESPACE.dnr())?,
+            nsid => self.find(nsid)?,
+        };
+        Ok(Plan::Submit { volume: namespace.volume, operation: Operation::Flush })
+    }
+
+    /// The blocks of a command, if they exist and may be touched.
+    fn blocks(
+        &self,
+        entry: &SubmissionQueueEntry,
+        write: bool,
+    ) -> Result<(&Attached, BlockCommand, usize), Status> {
+        let namespace = self.find(entry.nsid.get())?;
+        let command = BlockCommand::decode(entry);
+        if command.protection {
+            return Err(Status::INVALID_FIELD.dnr());
+        }
+        let bytes = namespace.geometry.check(command.extent).ok_or(Status::LBA_OUT_OF_RANGE.dnr())?;
+        namespace.may(write)?;
+        Ok((namespace, command, usize::try_from(bytes).unwrap_or(usize::MAX)))
+    }
+
+    fn plan_transfer(&self, entry: &SubmissionQueueEntry, in_capsule: usize) -> Result<Plan, Status> {
+        let pointer = entry.data_pointer(in_capsule)?;
+        let (namespace, command, length) = self.blocks(entry, entry.opcode == nvm::WRITE)?;
+        if length > self.max_transfer {
+            return Err(Status::INVALID_FIELD.dnr());
+        }
+        if pointer.length() != length || in_capsule > self.in_capsule {
+            return Err(Status::DATA_SGL_LENGTH_INVALID.dnr());
+        }
+        if entry.opcode != nvm::READ {
+            return Ok(Plan::Receive(pointer));
+        }
+        if in_capsule != 0 {
+            return Err(Status::INVALID_FIELD.dnr());
+        }
+        Ok(Plan::Read { volume: namespace.volume, extent: command.extent, length })
+    }
+
+    fn plan_without_data(&self, entry: &SubmissionQueueEntry, in_capsule: usize) -> Result<Plan, Status> {
+        entry.no_data(in_capsule)?;
+        let zeroes = entry.opcode == nvm::WRITE_ZEROES;
+        let (namespace, command, _) = self.blocks(entry, zeroes)?;
+        let extent = command.extent;
+        let operation = if zeroes {
+            if extent.blocks > namespace.max_discard {
+                return Err(Status::INVALID_FIELD.dnr());
+            }
+            let durability = durability(command);
+            Operation::WriteZeroes { extent, durability, may_unmap: command.deallocate }
+        } else {
+            Operation::Verify { extent }
+        };
+        Ok(Plan::Submit { volume: namespace.volume, operation })
+    }
+
+    /// The request of a command whose data has arrived. Reservation and size are looked at again: they may
+    /// have changed while the data was on its way.
+    pub(crate) fn with_data(
+        &self,
+        entry: &SubmissionQueueEntry,
+        data: Buf,
+    ) -> Result<(VolumeId, Operation), Status> {
+        let write = entry.opcode == nvm::WRITE;
+        let (namespace, command, _) = self.blocks(entry, write)?;
+        let data = BufList::from(data.freeze());
+        let extent = command.extent;
+        let operation = if write {
+            Operation::Write { extent, data, durability: durability(command) }
+        } else {
+            Operation::Compare { extent, data }
+        };
+        Ok((namespace.volume, operation))
+    }
+
+    /// The next request of a flush of all namespaces, of which `done` have been flushed.
+    pub(crate) fn next_flush(
+        &self,
+        entry: &SubmissionQueueEntry,
+        done: usize,
+    ) -> Option<(VolumeId, Operation)> {
+        if entry.opcode != nvm::FLUSH || entry.nsid.get() != ALL_NAMESPACES {
+            return None;
+        }
+        self.attached.get(done).map(|namespace| (namespace.volume, Operation::Flush))
+    }
+
+    /// The next request of a Dataset Management command from range `next`, of which `done` blocks are over;
+    /// with it the position after it. `None` when all is over.
+    pub(crate) fn next_discard(
+        &self,
+        entry: &SubmissionQueueEntry,
+        ranges: &[u8],
+        (mut next, mut done): (usize, u64),
+    ) -> Result<Option<Discard>, Status> {
+        let namespace = self.find(entry.nsid.get())?;
+        let (count, deallocate) = dataset_management(entry);
+        if !deallocate {
+            return Ok(None);
+        }
+        namespace.may(true)?;
+        while next < count {
+            let offset = next.saturating_mul(size_of::<Range>());
+            let bytes = ranges.get(offset..).unwrap_or_default();
+            let Ok((range, _)) = Range::read_from_prefix(bytes) else { return Ok(None) };
+            let whole = Extent::new(range.start.get(), u64::from(range.blocks.get()));
+            namespace.geometry.check(whole).ok_or(Status::LBA_OUT_OF_RANGE.dnr())?;
+            let blocks = whole.blocks.saturating_sub(done).min(namespace.max_discard);
+            if blocks != 0 {
+                let extent = Extent::new(whole.start.saturating_add(done), blocks);
+                let position = (next, done.saturating_add(blocks));
+                return Ok(Some(Discard { volume: namespace.volume, extent, position }));
+            }
+            (next, done) = (next.saturating_add(1), 0);
+        }
+        Ok(None)
+    }
+}
+
+/// One step of a Dataset Management command.
+#[derive(Debug)]
+pub(crate) struct Discard {
+    pub(crate) volume: VolumeId,
+    pub(crate) extent: Extent,
+    pub(crate) position: (usize, u64),
+}
+
+fn durability(command: BlockCommand) -> Durability {
+    if command.fua { Durability::Durable } else { Durability::Cached }
+}

@@ -1,0 +1,111 @@
+//! Log pages of a controller (NVMe Base §5.1.12).
+
+use alloc::string::ToString;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use volume::Features;
+use zerocopy::IntoBytes;
+
+use super::Subsystem;
+use super::admin::Admin;
+use crate::DISCOVERY_NQN;
+use crate::identify::put_padded;
+use crate::limits::{ADMIN_DATA, ADMIN_QUEUE};
+use crate::log::{
+    DiscoveryEntry, DiscoveryHeader, ErrorEntry, FirmwareSlots, GetLogPage, SmartHealth, SubsystemType,
+    effects, lid, supported,
+};
+use crate::opcode::{FABRICS, admin as opcodes, nvm};
+use crate::status::Status;
+
+const DISCOVERY_PAGES: [u8; 3] = [lid::SUPPORTED, lid::ERROR, lid::DISCOVERY];
+const IO_PAGES: [u8; 6] =
+    [lid::SUPPORTED, lid::ERROR, lid::SMART, lid::FIRMWARE, lid::CHANGED_NAMESPACES, lid::EFFECTS];
+
+/// The bytes that the command asks for; those beyond the page's end are zeros.
+pub(super) fn data(admin: &mut Admin, command: GetLogPage) -> Result<Vec<u8>, Status> {
+    let length = usize::try_from(command.length).unwrap_or(usize::MAX);
+    if length > ADMIN_DATA || command.indexed || !command.offset.is_multiple_of(4) {
+        return Err(Status::INVALID_FIELD.dnr());
+    }
+    let page = page(admin, command)?;
+    let offset = usize::try_from(command.offset).unwrap_or(usize::MAX);
+    if offset > page.len() {
+        return Err(Status::INVALID_FIELD.dnr());
+    }
+    if !command.retain && command.offset == 0 {
+        admin.log_was_read(command.lid);
+    }
+    let mut bytes = vec![0; length];
+    for (target, byte) in bytes.iter_mut().zip(page.get(offset..).unwrap_or_default()) {
+        *target = *byte;
+    }
+    Ok(bytes)
+}
+
+fn page(admin: &Admin, command: GetLogPage) -> Result<Vec<u8>, Status> {
+    let Some(subsystem) = admin.subsystem() else {
+        return match command.lid {
+            lid::SUPPORTED => Ok(supported(&DISCOVERY_PAGES)),
+            lid::ERROR => Ok(vec![0; size_of::<ErrorEntry>()]),
+            lid::DISCOVERY => Ok(discovery(admin)),
+            _ => Err(Status::INVALID_LOG_PAGE.dnr()),
+        };
+    };
+    match command.lid {
+        lid::SUPPORTED => Ok(supported(&IO_PAGES)),
+        lid::ERROR => Ok(vec![0; size_of::<ErrorEntry>()]),
+        lid::SMART => Ok(SmartHealth::good().as_bytes().to_vec()),
+        lid::FIRMWARE => {
+            let mut revision = [0; 8];
+            put_padded(&mut revision, &subsystem.firmware);
+            Ok(FirmwareSlots::one(revision).as_bytes().to_vec())
+        }
+        lid::CHANGED_NAMESPACES => Ok(admin.changed.page()),
+        lid::EFFECTS if command.csi == crate::identify::CSI_NVM => Ok(commands(subsystem)),
+        lid::EFFECTS => Err(Status::INVALID_FIELD.dnr()),
+        _ => Err(Status::INVALID_LOG_PAGE.dnr()),
+    }
+}
+
+fn commands(subsystem: &Subsystem) -> Vec<u8> {
+    let all = |feature| subsystem.namespaces.iter().all(|namespace| namespace.features.contains(feature));
+    let mut io = vec![(nvm::FLUSH, false), (nvm::WRITE, true), (nvm::READ, false), (nvm::VERIFY, false)];
+    let optional = [
+        (Features::COMPARE, (nvm::COMPARE, false)),
+        (Features::WRITE_ZEROES, (nvm::WRITE_ZEROES, true)),
+        (Features::DISCARD, (nvm::DATASET_MANAGEMENT, true)),
+    ];
+    io.extend(optional.into_iter().filter(|(feature, _)| all(*feature)).map(|(_, command)| command));
+    let admin = [
+        opcodes::GET_LOG_PAGE,
+        opcodes::IDENTIFY,
+        opcodes::ABORT,
+        opcodes::SET_FEATURES,
+        opcodes::GET_FEATURES,
+        opcodes::ASYNC_EVENT_REQUEST,
+        opcodes::KEEP_ALIVE,
+        FABRICS,
+    ];
+    effects(&admin, &io)
+}
+
+/// The discovery log page as this host may see it.
+fn discovery(admin: &Admin) -> Vec<u8> {
+    let portal = &admin.portal;
+    let visible = portal.subsystems.iter().filter(|subsystem| subsystem.allows(&admin.host.nqn));
+    let names = visible.map(|subsystem| (SubsystemType::Nvm, &*subsystem.nqn));
+    let itself = core::iter::once((SubsystemType::CurrentDiscovery, DISCOVERY_NQN));
+    let mut records = Vec::new();
+    for (kind, subnqn) in itself.chain(names) {
+        for (portid, &address) in (1_u16..).zip(&portal.advertised) {
+            let entry = DiscoveryEntry { kind, subnqn: subnqn.to_string(), address, portid };
+            records.push(entry.encode(ADMIN_QUEUE));
+        }
+    }
+    let count = u64::try_from(records.len()).unwrap_or(0);
+    let mut page = DiscoveryHeader::new(portal.generation, count).as_bytes().to_vec();
+    page.extend_from_slice(records.as_bytes());
+    page
+}

@@ -1,0 +1,167 @@
+//! The controller's side: what is served, and the connection of one queue.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+
+use volume::reservation::View;
+use volume::{Completion, Features, Geometry, Limits, Request, Tag, VolumeId};
+
+use crate::subsystem;
+
+mod admin;
+mod command;
+mod connection;
+mod features;
+mod identify;
+mod io;
+mod logs;
+mod slots;
+mod transmit;
+
+pub use connection::Connection;
+
+/// One namespace of a subsystem.
+#[derive(Debug, Clone)]
+pub struct Namespace {
+    /// Its identifier, 1 or above.
+    pub nsid: u32,
+    /// The volume behind it.
+    pub volume: VolumeId,
+    /// The volume's shape.
+    pub geometry: Geometry,
+    /// The volume's limits.
+    pub limits: Limits,
+    /// The volume's features.
+    pub features: Features,
+    /// Globally unique identifier.
+    pub nguid: [u8; 16],
+    /// IEEE extended unique identifier, if there is one.
+    pub eui64: Option<[u8; 8]>,
+    /// UUID.
+    pub uuid: [u8; 16],
+}
+
+/// Which hosts may use a subsystem.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Hosts {
+    /// Every host.
+    Any,
+    /// Hosts of these names.
+    Listed(Vec<String>),
+}
+
+/// What a controller offers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueueLimits {
+    /// I/O queues of one controller.
+    pub queues: u16,
+    /// Entries of one queue, 2 or above.
+    pub depth: u16,
+    /// The longest transfer of one command, in bytes; rounded down to a power of two, 8 KiB or above.
+    pub max_transfer: u32,
+    /// In-capsule data, in bytes, a multiple of 16: writes up to here save a round trip.
+    pub in_capsule: u32,
+}
+
+impl Default for QueueLimits {
+    fn default() -> Self {
+        Self { queues: 64, depth: 128, max_transfer: 1 << 20, in_capsule: 16 << 10 }
+    }
+}
+
+/// One subsystem.
+#[derive(Debug, Clone)]
+pub struct Subsystem {
+    /// Its qualified name.
+    pub nqn: Arc<str>,
+    /// Serial number, up to 20 ASCII characters.
+    pub serial: String,
+    /// Model number, up to 40.
+    pub model: String,
+    /// Firmware revision, up to 8.
+    pub firmware: String,
+    /// Who may use it.
+    pub hosts: Hosts,
+    /// Its namespaces, in ascending order of their identifiers.
+    pub namespaces: Vec<Namespace>,
+    /// What its controllers offer.
+    pub limits: QueueLimits,
+}
+
+impl Subsystem {
+    /// True when the host of this name may use it.
+    pub fn allows(&self, hostnqn: &str) -> bool {
+        match &self.hosts {
+            Hosts::Any => true,
+            Hosts::Listed(names) => names.iter().any(|name| name == hostnqn),
+        }
+    }
+
+    /// The longest transfer in bytes that every namespace takes, as a power of two.
+    pub fn max_transfer(&self) -> u32 {
+        let least = self.namespaces.iter().map(|namespace| namespace.limits.max_transfer).min();
+        let bytes = self.limits.max_transfer.min(least.unwrap_or(u32::MAX)).max(8192);
+        1_u32.checked_shl(bytes.ilog2()).unwrap_or(8192)
+    }
+}
+
+/// Everything that is served on one listener.
+#[derive(Debug, Clone)]
+pub struct Portal {
+    /// The subsystems, of different names.
+    pub subsystems: Vec<Subsystem>,
+    /// Where hosts reach this portal, for the discovery log page.
+    pub advertised: Vec<SocketAddr>,
+    /// Moves whenever the discovery log page changes.
+    pub generation: u64,
+}
+
+/// What a controller's connection asks of the inside.
+#[derive(Debug)]
+pub enum Action {
+    /// Submit a request; its completion comes back as [`Input::Completion`].
+    Submit {
+        /// To which volume.
+        volume: VolumeId,
+        /// What.
+        request: Request,
+    },
+    /// Ask that a request end soon.
+    Cancel {
+        /// Of which volume.
+        volume: VolumeId,
+        /// Which.
+        tag: Tag,
+    },
+    /// Speak to the group of controllers.
+    Group(subsystem::Request),
+}
+
+/// What the inside tells a controller's connection.
+#[derive(Debug)]
+pub enum Input {
+    /// A request has ended.
+    Completion(Completion),
+    /// A volume's reservation has changed.
+    Reservations {
+        /// Which volume's.
+        volume: VolumeId,
+        /// The state from now on.
+        view: Arc<View>,
+    },
+    /// The group of controllers answers.
+    Group(subsystem::Reply),
+    /// A volume has another size from now on.
+    NamespaceChanged {
+        /// Which volume.
+        volume: VolumeId,
+        /// Its shape.
+        geometry: Geometry,
+    },
+    /// The discovery log page changed.
+    DiscoveryChanged,
+    /// The process is about to stop.
+    Shutdown,
+}

@@ -1,0 +1,104 @@
+//! Commands under way on one queue, indexed by a slot number that is the volume's tag and the transfer tag.
+
+use alloc::vec::Vec;
+
+use buf::Buf;
+use volume::VolumeId;
+
+use crate::sqe::SubmissionQueueEntry;
+
+/// How far a command is.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// No command.
+    Free,
+    /// It waits for memory for its data.
+    Waiting,
+    /// Its data is arriving.
+    Data { buf: Option<Buf>, received: usize, length: usize, damaged: bool },
+    /// Requests are with a volume: the next range or namespace, blocks done of it, and a list of ranges.
+    Submitted { volume: VolumeId, ranges: Option<Buf>, next: usize, done: u64 },
+    /// It waits: an Asynchronous Event Request, or a Connect for its group.
+    Held,
+}
+
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) entry: SubmissionQueueEntry,
+    pub(crate) step: Step,
+}
+
+/// The slots of a queue. Identifiers stand apart, so that looking for a duplicate reads few lines of cache.
+#[derive(Debug)]
+pub(crate) struct Slots {
+    slots: Vec<Slot>,
+    cids: Vec<u32>,
+    free: Vec<u16>,
+}
+
+/// Not a command identifier.
+const NONE: u32 = u32::MAX;
+
+impl Slots {
+    pub(crate) fn new(count: u16) -> Self {
+        let mut slots = Self { slots: Vec::new(), cids: Vec::new(), free: Vec::new() };
+        slots.grow(count);
+        slots
+    }
+
+    /// Makes room for `count` commands in all.
+    pub(crate) fn grow(&mut self, count: u16) {
+        let from = u16::try_from(self.slots.len()).unwrap_or(u16::MAX);
+        for index in from..count {
+            let entry = SubmissionQueueEntry::new(0, 0);
+            self.slots.push(Slot { entry, step: Step::Free });
+            self.cids.push(NONE);
+            self.free.push(index);
+        }
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.free.is_empty()
+    }
+
+    pub(crate) fn is_outstanding(&self, cid: u16) -> bool {
+        self.cids.contains(&u32::from(cid))
+    }
+
+    /// Begins a command; `None` when all slots are in use.
+    pub(crate) fn begin(&mut self, entry: SubmissionQueueEntry, step: Step) -> Option<u16> {
+        let index = self.free.pop()?;
+        if let Some(cid) = self.cids.get_mut(usize::from(index)) {
+            *cid = u32::from(entry.cid.get());
+        }
+        *self.get(index)? = Slot { entry, step };
+        Some(index)
+    }
+
+    pub(crate) fn get(&mut self, index: u16) -> Option<&mut Slot> {
+        self.slots.get_mut(usize::from(index))
+    }
+
+    /// Ends a command and gives what it was; `None` if there is none.
+    pub(crate) fn end(&mut self, index: u16) -> Option<SubmissionQueueEntry> {
+        let slot = self.slots.get_mut(usize::from(index))?;
+        if matches!(slot.step, Step::Free) {
+            return None;
+        }
+        slot.step = Step::Free;
+        let entry = slot.entry;
+        if let Some(cid) = self.cids.get_mut(usize::from(index)) {
+            *cid = NONE;
+        }
+        self.free.push(index);
+        Some(entry)
+    }
+
+    /// Volumes and slots of all requests that are with a volume.
+    pub(crate) fn submitted(&self) -> impl Iterator<Item = (VolumeId, u16)> + '_ {
+        (0_u16..).zip(&self.slots).filter_map(|(index, slot)| match slot.step {
+            Step::Submitted { volume, .. } => Some((volume, index)),
+            _ => None,
+        })
+    }
+}

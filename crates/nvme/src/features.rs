@@ -1,0 +1,114 @@
+//! Get Features and Set Features (NVMe Base §5.1.11, §5.1.25).
+
+use crate::opcode::admin;
+use crate::sqe::SubmissionQueueEntry;
+
+/// Feature identifiers.
+pub mod fid {
+    /// Arbitration.
+    pub const ARBITRATION: u8 = 0x01;
+    /// Power Management.
+    pub const POWER: u8 = 0x02;
+    /// Temperature Threshold.
+    pub const TEMPERATURE: u8 = 0x04;
+    /// Error Recovery.
+    pub const ERROR_RECOVERY: u8 = 0x05;
+    /// Volatile Write Cache.
+    pub const WRITE_CACHE: u8 = 0x06;
+    /// Number of Queues.
+    pub const QUEUES: u8 = 0x07;
+    /// Write Atomicity Normal.
+    pub const WRITE_ATOMICITY: u8 = 0x0a;
+    /// Asynchronous Event Configuration.
+    pub const ASYNC_EVENTS: u8 = 0x0b;
+    /// Keep Alive Timer.
+    pub const KEEP_ALIVE: u8 = 0x0f;
+    /// Host Behavior Support.
+    pub const HOST_BEHAVIOR: u8 = 0x16;
+    /// Host Identifier.
+    pub const HOST_ID: u8 = 0x81;
+}
+
+/// What Get Features asks for (SEL).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Select {
+    /// The current value.
+    Current,
+    /// The default value.
+    Default,
+    /// The saved value; without saving, the default.
+    Saved,
+    /// What can be done with the feature.
+    Capabilities,
+}
+
+/// The fields that both commands share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FeatureCommand {
+    /// Which feature.
+    pub fid: u8,
+    /// What of it (Get Features); `None` for a reserved value.
+    pub select: Option<Select>,
+    /// Save the value (Set Features).
+    pub save: bool,
+    /// Dword 11: the value, or how to read it.
+    pub value: u32,
+}
+
+impl FeatureCommand {
+    /// The fields of `entry`.
+    pub fn decode(entry: &SubmissionQueueEntry) -> Self {
+        let [fid, select, _, save] = entry.dword(10).to_le_bytes();
+        let select = match select & 7 {
+            0 => Some(Select::Current),
+            1 => Some(Select::Default),
+            2 => Some(Select::Saved),
+            3 => Some(Select::Capabilities),
+            _ => None,
+        };
+        Self { fid, select, save: save & 0x80 != 0, value: entry.dword(11) }
+    }
+}
+
+/// Capabilities of a feature that can be changed, but neither saved nor set for a namespace.
+pub const CHANGEABLE: u32 = 1 << 2;
+
+/// A Set Features command without data.
+pub fn set(fid: u8, value: u32) -> SubmissionQueueEntry {
+    SubmissionQueueEntry::new(admin::SET_FEATURES, 0).with(10, u32::from(fid)).with(11, value)
+}
+
+/// Number of Queues: submission and completion queues, each counted from zero.
+pub fn queues(count: u16) -> u32 {
+    let [low, high] = count.saturating_sub(1).to_le_bytes();
+    u32::from_le_bytes([low, high, low, high])
+}
+
+/// The submission queues, counted from one, that a value of Number of Queues says; `None` for the
+/// reserved value in either half.
+pub fn queue_count(value: u32) -> Option<u32> {
+    let [a, b, c, d] = value.to_le_bytes();
+    let (submission, completion) = (u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d]));
+    if submission == u16::MAX || completion == u16::MAX {
+        return None;
+    }
+    Some(u32::from(submission.min(completion)).saturating_add(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn golden_vectors() {
+        let fields =
+            FeatureCommand::decode(&SubmissionQueueEntry::new(0x0a, 0).with(10, 0x8000_0307).with(11, 5));
+        assert_eq!(
+            fields,
+            FeatureCommand { fid: 7, select: Some(Select::Capabilities), save: true, value: 5 }
+        );
+        assert_eq!(queues(4), 0x0003_0003);
+        assert_eq!(queue_count(0x0003_0007), Some(4));
+        assert_eq!(queue_count(0xffff_0000), None);
+    }
+}

@@ -1,0 +1,707 @@
+//! One queue's connection at the host: requests in, PDUs out, PDUs in, completions out
+//! (NVMe TCP Transport §3.4 to §3.6).
+//!
+//! States: `ExpectIcResp` → `Connecting` → `Setup` (admin queues: see `setup`) → `Ready`. Whatever ends the
+//! connection completes every request with "unreachable" and reports one failure.
+
+use alloc::collections::VecDeque;
+use core::time::Duration;
+
+use buf::{Buf, BufList, SharedBuf};
+use protocol::{CloseReason, Ended, Instant, Placement, Transmit};
+use volume::{Completion, Durability, Extent, Operation, Outcome, Request, Tag, VolumeErrorKind};
+use wire::crc32c;
+use wire::little_endian::{U32, U64};
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::setup::{Next, Setup};
+use super::transmit::Outgoing;
+use super::work::{Landing, Work, Works, Zeroes};
+use super::{Action, Config, Failure, Input, Queue, RemoteNamespace};
+use crate::cqe::CompletionQueueEntry;
+use crate::fabrics::{ANY_CONTROLLER, Connect, ConnectData, Property, disconnect};
+use crate::limits::{
+    ADMIN_TIME, BLOCKS_PER_COMMAND, CONNECT_TIME, LEAST_H2C_DATA, READY_POLL, STAGING, UNSENT,
+};
+use crate::nvm::{BlockCommand, Range, deallocate_one};
+use crate::opcode::{admin, nvm};
+use crate::pdu::{C2hData, CapsuleResp, IcResp, PduType, R2t, flags};
+use crate::properties::{Configuration, offset};
+use crate::sgl::SglDescriptor;
+use crate::sqe::SubmissionQueueEntry;
+use crate::status::Status;
+use crate::transport::{Agreement, DIGEST, Framed, MOST_ALIGNMENT, Role, Termination, frame};
+use crate::violation::Violation;
+
+/// Entries of the admin queue, as Linux has it.
+const ADMIN_ENTRIES: u16 = 32;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    ExpectIcResp,
+    Connecting,
+    Setup,
+    Ready,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Receive {
+    Header,
+    Place { cid: u16, start: usize, length: usize, success: bool },
+    Placing { cid: u16, success: bool },
+    Digest { cid: u16, sum: u32, success: bool },
+}
+
+/// The host's end of one transport connection, which is one queue.
+#[derive(Debug)]
+pub struct Connection {
+    config: Config,
+    state: State,
+    agreed: Agreement,
+    max_data: usize,
+    receive: Receive,
+    works: Works,
+    setup: Option<Setup>,
+    /// A change that was reported while the chain was busy.
+    refresh: bool,
+    pending: VecDeque<Request>,
+    outgoing: VecDeque<Outgoing>,
+    actions: VecDeque<Action>,
+    /// When the controller must have answered something.
+    patience: Option<Instant>,
+    keep_alive: Option<Instant>,
+    look_again: Option<Instant>,
+    ready_by: Option<Instant>,
+    termination: Option<Termination>,
+    close: Option<CloseReason>,
+    failed: bool,
+}
+
+impl Connection {
+    /// The end of a connection that has just been made.
+    pub fn new(config: Config, now: Instant) -> Self {
+        let entries = match &config.queue {
+            Queue::Discovery | Queue::Admin { .. } => ADMIN_ENTRIES,
+            Queue::Io { remote, .. } => config.depth.saturating_add(1).min(remote.entries).max(2),
+        };
+        let setup = match &config.queue {
+            Queue::Discovery => Some(Setup::new(None)),
+            Queue::Admin { nsid, queues, .. } => Some(Setup::new(Some((*nsid, *queues)))),
+            Queue::Io { .. } => None,
+        };
+        let mut outgoing = VecDeque::new();
+        let (header_digest, data_digest) = (config.header_digest, config.data_digest);
+        outgoing.push_back(Outgoing::IcReq { header_digest, data_digest });
+        Self {
+            config,
+            state: State::ExpectIcResp,
+            agreed: Agreement::default(),
+            max_data: 0,
+            receive: Receive::Header,
+            works: Works::new(entries.saturating_sub(1)),
+            setup,
+            refresh: false,
+            pending: VecDeque::new(),
+            outgoing,
+            actions: VecDeque::new(),
+            patience: Some(now + CONNECT_TIME),
+            keep_alive: None,
+            look_again: None,
+            ready_by: None,
+            termination: None,
+            close: None,
+            failed: false,
+        }
+    }
+
+    fn remote(&self) -> Option<&RemoteNamespace> {
+        match &self.config.queue {
+            Queue::Io { remote, .. } => Some(remote),
+            _ => None,
+        }
+    }
+
+    fn violate(&mut self, violation: Violation, bytes: &[u8]) {
+        self.termination = Some(Termination::new(violation, bytes));
+        self.outgoing.clear();
+        self.fail(Failure::Lost(violation.describe()), CloseReason::Violation(violation.describe()));
+    }
+
+    /// Ends the connection: every request is answered, and the failure is reported once.
+    fn fail(&mut self, failure: Failure, reason: CloseReason) {
+        self.close.get_or_insert(reason);
+        (self.patience, self.keep_alive, self.look_again) = (None, None, None);
+        for tag in self.works.end_all() {
+            self.answer(tag, Err(VolumeErrorKind::Unreachable));
+        }
+        while let Some(request) = self.pending.pop_front() {
+            self.answer(request.tag, Err(VolumeErrorKind::Unreachable));
+        }
+        if !core::mem::replace(&mut self.failed, true) {
+            self.actions.push_back(Action::Failed(failure));
+        }
+    }
+
+    /// Ends the connection as it was wanted.
+    fn finish(&mut self) {
+        self.failed = true;
+        self.fail(Failure::Lost("the connection was ended"), CloseReason::Finished);
+    }
+
+    fn answer(&mut self, tag: Tag, result: Result<Outcome, VolumeErrorKind>) {
+        self.actions.push_back(Action::Complete(Completion { tag, result }));
+    }
+
+    /// Sends a command with what is in its capsule.
+    fn send(&mut self, now: Instant, mut entry: SubmissionQueueEntry, (work, data): (Work, BufList)) {
+        let Some(cid) = self.works.begin(work) else { return };
+        entry.cid.set(cid);
+        self.patience.get_or_insert(now + ADMIN_TIME);
+        self.outgoing.push_back(Outgoing::Command { entry, data });
+    }
+
+    fn handle_header(&mut self, now: Instant, bytes: &[u8]) -> usize {
+        let framed = match frame(Role::Host, self.agreed, bytes) {
+            Ok(Some(framed)) => framed,
+            Ok(None) => return 0,
+            Err(violation) => {
+                self.violate(violation, bytes);
+                return 0;
+            }
+        };
+        match self.handle_pdu(now, &framed) {
+            Ok(()) => framed.before_data,
+            Err(violation) => {
+                self.violate(violation, bytes);
+                0
+            }
+        }
+    }
+
+    fn handle_pdu(&mut self, now: Instant, framed: &Framed<'_>) -> Result<(), Violation> {
+        let kind = framed.common.kind;
+        let initialised = self.state != State::ExpectIcResp;
+        match kind {
+            PduType::C2H_TERM_REQ => {
+                let text = "the controller terminated the connection";
+                self.fail(Failure::Lost(text), CloseReason::Violation(text));
+                Ok(())
+            }
+            PduType::IC_RESP if !initialised => self.handle_ic_resp(now, framed),
+            PduType::CAPSULE_RESP if initialised => {
+                let response =
+                    CapsuleResp::read_from_prefix(framed.header).map_err(|_| Violation::HeaderLength)?;
+                self.handle_response(now, response.0.entry)
+            }
+            PduType::C2H_DATA if initialised => self.handle_data(framed),
+            PduType::R2T if initialised => self.handle_r2t(framed),
+            _ => Err(Violation::OutOfSequence(kind)),
+        }
+    }
+
+    fn handle_ic_resp(&mut self, now: Instant, framed: &Framed<'_>) -> Result<(), Violation> {
+        let (response, _) = IcResp::read_from_prefix(framed.header).map_err(|_| Violation::HeaderLength)?;
+        if response.pfv.get() != 0 {
+            return Err(Violation::FormatVersion);
+        }
+        if response.cpda > MOST_ALIGNMENT {
+            return Err(Violation::Alignment);
+        }
+        if response.maxh2cdata.get() < LEAST_H2C_DATA {
+            return Err(Violation::Maxh2cdata);
+        }
+        // A controller may refuse a digest that was asked for, but not force one.
+        self.agreed = Agreement {
+            header_digest: response.header_digest() && self.config.header_digest,
+            data_digest: response.data_digest() && self.config.data_digest,
+            alignment: response.cpda,
+        };
+        self.max_data = usize::try_from(response.maxh2cdata.get()).unwrap_or(usize::MAX);
+        self.state = State::Connecting;
+        self.connect(now);
+        Ok(())
+    }
+
+    fn connect(&mut self, now: Instant) {
+        let (qid, entries, kato, cntlid) = match &self.config.queue {
+            Queue::Discovery => (0, ADMIN_ENTRIES, 0, ANY_CONTROLLER),
+            Queue::Admin { kato, .. } => (0, ADMIN_ENTRIES, *kato, ANY_CONTROLLER),
+            Queue::Io { qid, remote } => {
+                let entries = self.config.depth.saturating_add(1).min(remote.entries).max(2);
+                (*qid, entries, 0, remote.cntlid)
+            }
+        };
+        let data = ConnectData::new(&self.config.host, cntlid, &self.config.subnqn);
+        let data = BufList::from(SharedBuf::from(data.as_bytes().to_vec()));
+        self.send(now, Connect::entry(qid, entries.saturating_sub(1), kato), (Work::Setup(None), data));
+    }
+
+    /// Data from the controller.
+    fn handle_data(&mut self, framed: &Framed<'_>) -> Result<(), Violation> {
+        let (pdu, _) = C2hData::read_from_prefix(framed.header).map_err(|_| Violation::HeaderLength)?;
+        let cid = pdu.cccid.get();
+        let work = self.works.get(cid).ok_or(Violation::UnknownCommand)?;
+        let landing = work.landing().ok_or(Violation::UnknownCommand)?;
+        let start = usize::try_from(pdu.datao.get()).unwrap_or(usize::MAX);
+        let length = usize::try_from(pdu.datal.get()).unwrap_or(usize::MAX);
+        if start != landing.received || start.saturating_add(length) > landing.length {
+            return Err(Violation::DataRange);
+        }
+        if length != framed.data {
+            return Err(Violation::PduLength);
+        }
+        let success = framed.common.has(flags::SUCCESS);
+        if success && !framed.common.has(flags::LAST) {
+            return Err(Violation::LastFlag);
+        }
+        self.receive = Receive::Place { cid, start, length, success };
+        Ok(())
+    }
+
+    /// The controller asks for a command's data.
+    fn handle_r2t(&mut self, framed: &Framed<'_>) -> Result<(), Violation> {
+        let (pdu, _) = R2t::read_from_prefix(framed.header).map_err(|_| Violation::HeaderLength)?;
+        let cid = pdu.cccid.get();
+        let Some(Work::Write(_, data)) = self.works.get(cid) else { return Err(Violation::UnknownCommand) };
+        let start = usize::try_from(pdu.r2to.get()).unwrap_or(usize::MAX);
+        let length = usize::try_from(pdu.r2tl.get()).unwrap_or(usize::MAX);
+        let end = start.saturating_add(length);
+        if length == 0 || end > data.len() {
+            return Err(Violation::DataRange);
+        }
+        if self.outgoing.len() >= UNSENT {
+            return Err(Violation::DataLimit);
+        }
+        let mut from = start;
+        while from < end {
+            let count = end.saturating_sub(from).min(self.max_data);
+            let next = from.saturating_add(count);
+            self.outgoing.push_back(Outgoing::Data {
+                cid,
+                ttag: pdu.ttag.get(),
+                offset: u32::try_from(from).unwrap_or(u32::MAX),
+                data: data.part(from, count),
+                last: next == end,
+            });
+            from = next;
+        }
+        Ok(())
+    }
+
+    fn handle_response(&mut self, now: Instant, entry: CompletionQueueEntry) -> Result<(), Violation> {
+        let work = self.works.end(entry.cid.get()).ok_or(Violation::UnknownCommand)?;
+        self.patience = (self.works.busy != 0).then(|| now + ADMIN_TIME);
+        let status = entry.status();
+        match work {
+            Work::Free => {}
+            Work::Setup(landing) => self.handle_setup(now, status, (entry.result(), landing)),
+            Work::AsyncEvent => self.handle_event(now, status),
+            Work::KeepAlive if status.is_success() => {}
+            Work::KeepAlive => {
+                let text = "the controller refused to be kept alive";
+                self.fail(Failure::Refused(status), CloseReason::TimedOut(text));
+            }
+            Work::Disconnect => self.finish(),
+            Work::Read(tag, landing) => self.complete_read(tag, status, landing),
+            Work::Write(tag, _) | Work::Plain(tag) => self.complete(tag, status),
+            Work::Zeroes(tag, zeroes) if status.is_success() && zeroes.rest.blocks != 0 => {
+                self.send_zeroes(now, tag, zeroes);
+            }
+            Work::Zeroes(tag, _) => self.complete(tag, status),
+        }
+        self.start_pending(now);
+        Ok(())
+    }
+
+    fn complete(&mut self, tag: Tag, status: Status) {
+        let result = if status.is_success() { Ok(Outcome::Done) } else { Err(status.to_volume()) };
+        self.answer(tag, result);
+    }
+
+    fn complete_read(&mut self, tag: Tag, status: Status, landing: Landing) {
+        let whole = landing.received == landing.length && !landing.damaged;
+        match landing.buf {
+            Some(buf) if status.is_success() && whole => self.answer(tag, Ok(Outcome::Data(buf.freeze()))),
+            _ if status.is_success() => self.answer(tag, Err(VolumeErrorKind::Media)),
+            _ => self.complete(tag, status),
+        }
+    }
+
+    /// A step of the set-up has ended.
+    fn handle_setup(&mut self, now: Instant, status: Status, (result, landing): (u64, Option<Landing>)) {
+        if self.state == State::Connecting {
+            return self.handle_connected(now, status, result);
+        }
+        let damaged = landing.as_ref().is_some_and(|landing| landing.damaged);
+        let buf = landing.and_then(|landing| landing.buf);
+        let data = buf.as_deref().unwrap_or_default();
+        let status = if damaged { Status::TRANSIENT_TRANSPORT } else { status };
+        let Some(setup) = &mut self.setup else { return };
+        let next = setup.advance(status, (result, data));
+        self.follow(now, next);
+    }
+
+    fn handle_connected(&mut self, now: Instant, status: Status, result: u64) {
+        if !status.is_success() {
+            let text = "the controller refused to connect the queue";
+            return self.fail(Failure::Refused(status), CloseReason::Refused(text));
+        }
+        let cntlid = u16::try_from(result & u64::from(u16::MAX)).unwrap_or(0);
+        match &mut self.setup {
+            None => {
+                self.state = State::Ready;
+                self.actions.push_back(Action::QueueReady);
+            }
+            Some(setup) => {
+                self.state = State::Setup;
+                let next = setup.begin(cntlid);
+                self.schedule_keep_alive(now);
+                self.follow(now, next);
+            }
+        }
+    }
+
+    /// Does what the set-up says comes next.
+    fn follow(&mut self, now: Instant, next: Next) {
+        match next {
+            Next::Command(mut entry, data) => {
+                let landing = (data != 0).then(|| Landing::new(Buf::zeroed(data), data));
+                if data != 0 {
+                    entry.dptr = SglDescriptor::transport(u32::try_from(data).unwrap_or(0));
+                }
+                self.send(now, entry, (Work::Setup(landing), BufList::new()));
+            }
+            Next::Wait => {
+                let time = self.setup.as_ref().map_or(ADMIN_TIME, Setup::ready_time);
+                let by = *self.ready_by.get_or_insert(now + time);
+                if by <= now {
+                    let text = "the controller did not become ready";
+                    return self.fail(Failure::TimedOut(text), CloseReason::TimedOut(text));
+                }
+                self.look_again = Some(now + READY_POLL);
+            }
+            Next::Ready(remote) if self.state == State::Ready => {
+                self.actions.push_back(Action::NamespaceChanged(remote));
+                self.refresh_if_due(now);
+            }
+            Next::Ready(remote) => {
+                self.state = State::Ready;
+                self.actions.push_back(Action::Ready(remote));
+                let entry = SubmissionQueueEntry::new(admin::ASYNC_EVENT_REQUEST, 0);
+                self.send(now, entry, (Work::AsyncEvent, BufList::new()));
+            }
+            Next::Discovered(entries) => {
+                self.actions.push_back(Action::Discovered(entries));
+                self.finish();
+            }
+            Next::Fail(failure) => self.fail(failure, CloseReason::Refused("the controller cannot be used")),
+        }
+    }
+
+    /// The only event that was asked for is a change of a namespace.
+    fn handle_event(&mut self, now: Instant, status: Status) {
+        if !status.is_success() {
+            return;
+        }
+        let entry = SubmissionQueueEntry::new(admin::ASYNC_EVENT_REQUEST, 0);
+        self.send(now, entry, (Work::AsyncEvent, BufList::new()));
+        self.refresh = true;
+        self.refresh_if_due(now);
+    }
+
+    fn refresh_if_due(&mut self, now: Instant) {
+        if let Some(setup) = &mut self.setup
+            && setup.is_done()
+            && core::mem::take(&mut self.refresh)
+        {
+            let next = setup.refresh();
+            self.follow(now, next);
+        }
+    }
+
+    fn schedule_keep_alive(&mut self, now: Instant) {
+        if let Queue::Admin { kato, .. } = self.config.queue {
+            self.keep_alive = (kato != 0).then(|| now + Duration::from_millis(u64::from(kato / 2)));
+        }
+    }
+
+    fn start_pending(&mut self, now: Instant) {
+        while self.state == State::Ready && !self.works.is_full() {
+            let Some(request) = self.pending.pop_front() else { return };
+            self.start(now, request);
+        }
+    }
+
+    /// Turns a request into its command.
+    fn start(&mut self, now: Instant, request: Request) {
+        let tag = request.tag;
+        let Some((nsid, block_size)) = self.remote().map(|remote| (remote.nsid, remote.geometry.block_size))
+        else {
+            return self.answer(tag, Err(VolumeErrorKind::Unsupported));
+        };
+        match request.operation {
+            Operation::Read { extent, into } => {
+                let length = into.len();
+                if !fits(extent, block_size, length) {
+                    return self.refuse_length(tag, extent, Some(into));
+                }
+                let entry = moving(block(extent, false).encode(nvm::READ, nsid), length);
+                self.send(now, entry, (Work::Read(tag, Landing::new(into, length)), BufList::new()));
+            }
+            Operation::Write { extent, data, durability } => {
+                let entry = block(extent, durability == Durability::Durable).encode(nvm::WRITE, nsid);
+                self.start_data(now, tag, (entry, extent, data));
+            }
+            Operation::Compare { extent, data } => {
+                let entry = block(extent, false).encode(nvm::COMPARE, nsid);
+                self.start_data(now, tag, (entry, extent, data));
+            }
+            Operation::Flush => {
+                let entry = SubmissionQueueEntry::new(nvm::FLUSH, nsid);
+                self.send(now, entry, (Work::Plain(tag), BufList::new()));
+            }
+            Operation::Discard { extent } => self.start_discard(now, tag, (nsid, extent)),
+            Operation::WriteZeroes { extent, durability, may_unmap } => {
+                if extent.blocks == 0 {
+                    return self.answer(tag, Ok(Outcome::Done));
+                }
+                let fua = durability == Durability::Durable;
+                self.send_zeroes(now, tag, Zeroes { rest: extent, fua, deallocate: may_unmap });
+            }
+            Operation::Verify { extent } if (1..=BLOCKS_PER_COMMAND).contains(&extent.blocks) => {
+                let entry = block(extent, false).encode(nvm::VERIFY, nsid);
+                self.send(now, entry, (Work::Plain(tag), BufList::new()));
+            }
+            Operation::Verify { extent } => self.refuse_length(tag, extent, None),
+            _ => self.answer(tag, Err(VolumeErrorKind::Unsupported)),
+        }
+    }
+
+    /// A request without blocks does nothing successfully; one whose memory has another length, or that no
+    /// command can express, is refused.
+    fn refuse_length(&mut self, tag: Tag, extent: Extent, into: Option<Buf>) {
+        let result = match into {
+            _ if extent.blocks != 0 => Err(VolumeErrorKind::Misaligned),
+            Some(into) => Ok(Outcome::Data(into.freeze())),
+            None => Ok(Outcome::Done),
+        };
+        self.answer(tag, result);
+    }
+
+    /// Sends data to the controller: in the capsule if it fits, else when an R2T asks for it.
+    fn start_data(&mut self, now: Instant, tag: Tag, command: (SubmissionQueueEntry, Extent, BufList)) {
+        let (mut entry, extent, data) = command;
+        let (block_size, in_capsule) =
+            self.remote().map_or((512, 0), |remote| (remote.geometry.block_size, remote.in_capsule));
+        let length = data.len();
+        if !fits(extent, block_size, length) {
+            return self.refuse_length(tag, extent, None);
+        }
+        if length <= usize::try_from(in_capsule).unwrap_or(0) {
+            entry.dptr = SglDescriptor::in_capsule(u32::try_from(length).unwrap_or(0));
+            return self.send(now, entry, (Work::Plain(tag), data));
+        }
+        self.send(now, moving(entry, length), (Work::Write(tag, data), BufList::new()));
+    }
+
+    fn start_discard(&mut self, now: Instant, tag: Tag, (nsid, extent): (u32, Extent)) {
+        let Ok(blocks) = u32::try_from(extent.blocks) else {
+            return self.answer(tag, Err(VolumeErrorKind::Misaligned));
+        };
+        if blocks == 0 {
+            return self.answer(tag, Ok(Outcome::Done));
+        }
+        let range = Range { attributes: U32::ZERO, blocks: U32::new(blocks), start: U64::new(extent.start) };
+        let data = BufList::from(SharedBuf::from(range.as_bytes().to_vec()));
+        let mut entry = deallocate_one(nsid);
+        let in_capsule = self.remote().map_or(0, |remote| remote.in_capsule);
+        if usize::try_from(in_capsule).is_ok_and(|room| room >= data.len()) {
+            entry.dptr = SglDescriptor::in_capsule(u32::try_from(data.len()).unwrap_or(0));
+            return self.send(now, entry, (Work::Plain(tag), data));
+        }
+        self.send(now, moving(entry, data.len()), (Work::Write(tag, data), BufList::new()));
+    }
+
+    /// The next piece of a write zeroes.
+    fn send_zeroes(&mut self, now: Instant, tag: Tag, mut zeroes: Zeroes) {
+        let nsid = self.remote().map_or(0, |remote| remote.nsid);
+        let blocks = zeroes.rest.blocks.min(BLOCKS_PER_COMMAND);
+        let extent = Extent::new(zeroes.rest.start, blocks);
+        zeroes.rest =
+            Extent::new(extent.start.saturating_add(blocks), zeroes.rest.blocks.saturating_sub(blocks));
+        let mut command = block(extent, zeroes.fua);
+        command.deallocate = zeroes.deallocate;
+        self.send(now, command.encode(nvm::WRITE_ZEROES, nsid), (Work::Zeroes(tag, zeroes), BufList::new()));
+    }
+
+    fn cancel(&mut self, tag: Tag) {
+        if let Some(index) = self.pending.iter().position(|request| request.tag == tag) {
+            self.pending.remove(index);
+            self.answer(tag, Err(VolumeErrorKind::Cancelled));
+        }
+    }
+
+    fn disconnect(&mut self, now: Instant) {
+        if matches!(self.state, State::ExpectIcResp | State::Connecting) || self.works.is_full() {
+            return self.finish();
+        }
+        let entry = match self.config.queue {
+            Queue::Io { .. } => disconnect(),
+            _ => Property::set(offset::CC, Configuration::ENABLE.with_shutdown().0),
+        };
+        self.send(now, entry, (Work::Disconnect, BufList::new()));
+    }
+
+    /// Data has landed, and its digest was looked at.
+    fn landed(&mut self, now: Instant, cid: u16, success: bool) {
+        self.receive = Receive::Header;
+        if success {
+            let entry = CompletionQueueEntry::new(cid, 0, Status::SUCCESS);
+            // The identifier was found when the data was announced.
+            let _known = self.handle_response(now, entry);
+        }
+    }
+
+    fn handle_digest(&mut self, now: Instant, bytes: &[u8], (cid, sum, success): (u16, u32, bool)) -> usize {
+        let Some(received) = bytes.first_chunk::<DIGEST>() else { return 0 };
+        if u32::from_le_bytes(*received) != sum
+            && let Some(landing) = self.works.get(cid).and_then(Work::landing)
+        {
+            landing.damaged = true;
+        }
+        self.landed(now, cid, success);
+        DIGEST
+    }
+}
+
+/// The fields of a command that touches `extent`.
+const fn block(extent: Extent, fua: bool) -> BlockCommand {
+    BlockCommand { extent, fua, deallocate: false, protection: false }
+}
+
+/// The command with `length` bytes of data that data PDUs move.
+fn moving(mut entry: SubmissionQueueEntry, length: usize) -> SubmissionQueueEntry {
+    entry.dptr = SglDescriptor::transport(u32::try_from(length).unwrap_or(u32::MAX));
+    entry
+}
+
+/// True when memory and extent agree and one command can express it.
+fn fits(extent: Extent, block_size: u32, length: usize) -> bool {
+    let bytes = extent.blocks.saturating_mul(u64::from(block_size));
+    (1..=BLOCKS_PER_COMMAND).contains(&extent.blocks)
+        && u64::try_from(length).is_ok_and(|length| length == bytes)
+}
+
+impl protocol::Connection for Connection {
+    type Input = Input;
+    type Action = Action;
+
+    const STAGING: usize = STAGING;
+
+    fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) -> usize {
+        let mut used = 0_usize;
+        loop {
+            if self.close.is_some() {
+                return bytes.len();
+            }
+            let rest = bytes.get(used..).unwrap_or_default();
+            let step = match self.receive {
+                Receive::Header => self.handle_header(now, rest),
+                Receive::Digest { cid, sum, success } => self.handle_digest(now, rest, (cid, sum, success)),
+                Receive::Place { .. } | Receive::Placing { .. } => 0,
+            };
+            if step == 0 && self.close.is_none() {
+                return used;
+            }
+            used = used.saturating_add(step);
+        }
+    }
+
+    fn take_placement(&mut self) -> Option<Placement> {
+        let Receive::Place { cid, start, length, success } = self.receive else { return None };
+        let buf = self.works.get(cid)?.landing()?.buf.take()?;
+        self.receive = Receive::Placing { cid, success };
+        Some(Placement { buf, start, len: length, token: u64::from(cid) })
+    }
+
+    fn handle_placed(&mut self, now: Instant, placement: Placement) {
+        let Receive::Placing { cid, success } = self.receive else { return };
+        let digest = self.agreed.data_digest;
+        let end = placement.start.saturating_add(placement.len);
+        let sum =
+            if digest { crc32c(placement.buf.get(placement.start..end).unwrap_or_default()) } else { 0 };
+        if let Some(landing) = self.works.get(cid).and_then(Work::landing) {
+            landing.buf = Some(placement.buf);
+            landing.received = end;
+        }
+        if digest {
+            self.receive = Receive::Digest { cid, sum, success };
+        } else {
+            self.landed(now, cid, success);
+        }
+    }
+
+    fn handle_input(&mut self, now: Instant, input: Input) {
+        match input {
+            Input::Submit(request) if self.close.is_some() => {
+                self.answer(request.tag, Err(VolumeErrorKind::Unreachable));
+            }
+            Input::Submit(request) => {
+                self.pending.push_back(request);
+                self.start_pending(now);
+            }
+            Input::Cancel(tag) => self.cancel(tag),
+            Input::Disconnect => self.disconnect(now),
+        }
+    }
+
+    fn handle_transmitted(&mut self, _now: Instant, _bytes: usize) {}
+
+    fn handle_timeout(&mut self, now: Instant) {
+        let due = |deadline: Option<Instant>| deadline.is_some_and(|deadline| deadline <= now);
+        if due(self.patience) {
+            let text = "the controller did not answer in time";
+            return self.fail(Failure::TimedOut(text), CloseReason::TimedOut(text));
+        }
+        if due(self.look_again) {
+            self.look_again = None;
+            if let Some(next) = self.setup.as_mut().map(Setup::look_again) {
+                self.follow(now, next);
+            }
+        }
+        if due(self.keep_alive) {
+            self.schedule_keep_alive(now);
+            let entry = SubmissionQueueEntry::new(admin::KEEP_ALIVE, 0);
+            self.send(now, entry, (Work::KeepAlive, BufList::new()));
+        }
+    }
+
+    fn handle_ended(&mut self, _now: Instant, _how: Ended) {
+        self.outgoing.clear();
+        self.fail(Failure::Lost("the connection to the controller was lost"), CloseReason::Finished);
+    }
+
+    fn poll_transmit(&mut self, _now: Instant, send: &mut Transmit) {
+        while !send.is_full() {
+            let Some(outgoing) = self.outgoing.pop_front() else { break };
+            outgoing.put(self.agreed, send);
+        }
+        if self.outgoing.is_empty()
+            && let Some(termination) = self.termination.take()
+        {
+            termination.put(Role::Host, send);
+        }
+    }
+
+    fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        [self.patience, self.look_again, self.keep_alive].into_iter().flatten().min()
+    }
+
+    fn poll_close(&self) -> Option<CloseReason> {
+        self.close
+    }
+}

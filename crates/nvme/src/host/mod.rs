@@ -1,0 +1,135 @@
+//! The host's side: a connection for discovery, for an admin queue, or for an I/O queue.
+//!
+//! An admin connection connects, enables the controller, identifies it and one namespace, and reports a
+//! [`RemoteNamespace`]; I/O connections are then made with that, one for each queue, on any core.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+
+use volume::{Completion, Features, Geometry, Limits, Request, Tag};
+
+use crate::fabrics::HostIdentity;
+use crate::identify::NamespaceIds;
+use crate::log::DiscoveryEntry;
+use crate::status::Status;
+
+mod connection;
+mod setup;
+mod transmit;
+mod work;
+
+pub use connection::Connection;
+
+/// What a connection is for.
+#[derive(Debug, Clone)]
+pub enum Queue {
+    /// Read the discovery log page, report it, and disconnect.
+    Discovery,
+    /// The admin queue of a new controller.
+    Admin {
+        /// The namespace that is wanted.
+        nsid: u32,
+        /// I/O queues that are wanted, 1 or above.
+        queues: u16,
+        /// Keep alive timeout in milliseconds; 0 for none.
+        kato: u32,
+    },
+    /// An I/O queue of a controller.
+    Io {
+        /// Which queue, 1 or above.
+        qid: u16,
+        /// What the admin connection reported.
+        remote: RemoteNamespace,
+    },
+}
+
+/// What a host's connection needs to know.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Who the host is.
+    pub host: HostIdentity,
+    /// The subsystem's name.
+    pub subnqn: Arc<str>,
+    /// Ask for header digests.
+    pub header_digest: bool,
+    /// Ask for data digests.
+    pub data_digest: bool,
+    /// Commands at a time, 1 or above; at most what the controller offers is used.
+    pub depth: u16,
+    /// What the connection is for.
+    pub queue: Queue,
+}
+
+/// A namespace of a controller, as identified.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RemoteNamespace {
+    /// Its identifier.
+    pub nsid: u32,
+    /// The controller.
+    pub cntlid: u16,
+    /// Its shape.
+    pub geometry: Geometry,
+    /// What requests may look like.
+    pub limits: Limits,
+    /// What it can do.
+    pub features: Features,
+    /// What identifies it everywhere.
+    pub ids: NamespaceIds,
+    /// I/O queues that the controller granted.
+    pub queues: u16,
+    /// Bytes of in-capsule data on I/O queues.
+    pub in_capsule: u32,
+    /// Entries of an I/O queue at most.
+    pub entries: u16,
+}
+
+/// Why a connection is of no use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failure {
+    /// The controller refused a command of the set-up.
+    Refused(Status),
+    /// The transport ended, or the controller broke the protocol.
+    Lost(&'static str),
+    /// The controller did not answer in time.
+    TimedOut(&'static str),
+    /// The controller or the namespace is none that this host can use.
+    Unusable(&'static str),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(status) => write!(f, "the controller refused: {status}"),
+            Self::Lost(text) | Self::TimedOut(text) | Self::Unusable(text) => f.write_str(text),
+        }
+    }
+}
+
+/// What a host's connection is told.
+#[derive(Debug)]
+pub enum Input {
+    /// Do this; ends in [`Action::Complete`]. On I/O queues only.
+    Submit(Request),
+    /// End this soon: a request that was not sent yet is cancelled, others run their course.
+    Cancel(Tag),
+    /// End the connection in good order.
+    Disconnect,
+}
+
+/// What a host's connection reports.
+#[derive(Debug)]
+pub enum Action {
+    /// The admin queue is up, and the namespace is this.
+    Ready(RemoteNamespace),
+    /// The I/O queue is up and takes requests.
+    QueueReady,
+    /// A request has ended.
+    Complete(Completion),
+    /// The discovery log page has these entries.
+    Discovered(Vec<DiscoveryEntry>),
+    /// The namespace changed, and is this from now on.
+    NamespaceChanged(RemoteNamespace),
+    /// The connection is of no use (any more).
+    Failed(Failure),
+}

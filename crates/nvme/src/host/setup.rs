@@ -1,0 +1,316 @@
+//! The admin queue's set-up as a chain of commands: properties, identify, queues, discovery
+//! (NVMe Base §3.5, §3.1.3.3).
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use volume::{Features, Geometry, Limits};
+use zerocopy::FromBytes;
+
+use super::{Failure, RemoteNamespace};
+use crate::fabrics::Property;
+use crate::features::{self, fid, queue_count};
+use crate::identify::{
+    self, CSI_NVM, Identify, IdentifyController, IdentifyNamespace, NamespaceIds, SIZE, cns, read_descriptors,
+};
+use crate::limits::{DISCOVERY_CHUNK, DISCOVERY_ENTRIES, DISCOVERY_RETRIES, MAX_H2C_DATA};
+use crate::log::{ChangedNamespaces, DiscoveryEntry, DiscoveryHeader, GetLogPage, RawEntry, lid};
+use crate::properties::{Capabilities, Configuration, ControllerStatus, offset};
+use crate::sqe::SubmissionQueueEntry;
+use crate::status::Status;
+
+/// Which command of the chain is under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    Capabilities,
+    Enable,
+    Status,
+    Controller,
+    Queues,
+    Events,
+    Namespace,
+    Descriptors,
+    ChangedList,
+    LogHeader,
+    LogEntries,
+    LogCheck,
+    Done,
+}
+
+/// What to do after a command of the chain.
+#[derive(Debug)]
+pub(crate) enum Next {
+    /// Send this, and expect this much data.
+    Command(SubmissionQueueEntry, usize),
+    /// Ask for the status again after a while.
+    Wait,
+    /// The namespace is known.
+    Ready(RemoteNamespace),
+    /// The discovery log page is known.
+    Discovered(Vec<DiscoveryEntry>),
+    Fail(Failure),
+}
+
+/// The chain, with what it has learnt.
+#[derive(Debug)]
+pub(crate) struct Setup {
+    stage: Stage,
+    /// `None` for discovery.
+    wanted: Option<(u32, u16)>,
+    cntlid: u16,
+    capabilities: Capabilities,
+    max_transfer: u32,
+    in_capsule: u32,
+    oncs: u16,
+    vwc: u8,
+    queues: u16,
+    namespace: Option<(Geometry, Limits, Features)>,
+    log: Log,
+}
+
+#[derive(Debug, Default)]
+struct Log {
+    generation: u64,
+    count: u64,
+    entries: Vec<DiscoveryEntry>,
+    read: u64,
+    tries: u32,
+}
+
+const MALFORMED: Failure = Failure::Lost("the controller sent malformed data");
+
+impl Setup {
+    /// The chain for a namespace with so many queues, or for discovery.
+    pub(crate) fn new(wanted: Option<(u32, u16)>) -> Self {
+        Self {
+            stage: Stage::Capabilities,
+            wanted,
+            cntlid: 0,
+            capabilities: Capabilities(0),
+            max_transfer: MAX_H2C_DATA,
+            in_capsule: 0,
+            oncs: 0,
+            vwc: 0,
+            queues: 1,
+            namespace: None,
+            log: Log::default(),
+        }
+    }
+
+    pub(crate) const fn is_done(&self) -> bool {
+        matches!(self.stage, Stage::Done)
+    }
+
+    pub(crate) const fn is_discovery(&self) -> bool {
+        self.wanted.is_none()
+    }
+
+    /// How long the controller may take to become ready.
+    pub(crate) fn ready_time(&self) -> Duration {
+        Duration::from_millis(u64::from(self.capabilities.timeout().max(1)).saturating_mul(500))
+    }
+
+    /// The first command, after Connect.
+    pub(crate) fn begin(&mut self, cntlid: u16) -> Next {
+        self.cntlid = cntlid;
+        self.to(Stage::Capabilities, Property::get(offset::CAP, true), 0)
+    }
+
+    /// Looks at the status again.
+    pub(crate) fn look_again(&mut self) -> Next {
+        self.to(Stage::Status, Property::get(offset::CSTS, false), 0)
+    }
+
+    /// Looks at the namespace again, after it changed: first the list of changes, so that the controller
+    /// reports the next one.
+    pub(crate) fn refresh(&mut self) -> Next {
+        let length = ChangedNamespaces::default().page().len();
+        let bytes = u32::try_from(length).unwrap_or(0);
+        self.to(Stage::ChangedList, GetLogPage::entry(lid::CHANGED_NAMESPACES, 0, bytes), length)
+    }
+
+    fn to(&mut self, stage: Stage, entry: SubmissionQueueEntry, data: usize) -> Next {
+        self.stage = stage;
+        Next::Command(entry, data)
+    }
+
+    /// The command under way has ended.
+    pub(crate) fn advance(&mut self, status: Status, (result, data): (u64, &[u8])) -> Next {
+        // Identification descriptors are older than their obligation; do without them.
+        if !status.is_success() && self.stage != Stage::Descriptors && self.stage != Stage::Events {
+            return Next::Fail(Failure::Refused(status));
+        }
+        match self.stage {
+            Stage::Capabilities => {
+                self.capabilities = Capabilities(result);
+                self.to(Stage::Enable, Property::set(offset::CC, Configuration::ENABLE.0), 0)
+            }
+            Stage::Enable => self.look_again(),
+            Stage::Status => self.after_status(result),
+            Stage::Controller => self.after_controller(data),
+            Stage::Queues => self.after_queues(result),
+            Stage::Events | Stage::ChangedList => self.identify_namespace(),
+            Stage::Namespace => self.after_namespace(data),
+            Stage::Descriptors => self.after_descriptors(status, data),
+            Stage::LogHeader => self.after_log_header(data),
+            Stage::LogEntries => self.after_log_entries(data),
+            Stage::LogCheck => self.after_log_check(data),
+            Stage::Done => Next::Fail(Failure::Lost("the controller answered what was not asked")),
+        }
+    }
+
+    fn after_status(&mut self, result: u64) -> Next {
+        let status = ControllerStatus(u32::try_from(result).unwrap_or(0));
+        if status.has(ControllerStatus::FATAL) {
+            return Next::Fail(Failure::Unusable("the controller reports a fatal status"));
+        }
+        if !status.has(ControllerStatus::READY) {
+            return Next::Wait;
+        }
+        if self.is_discovery() {
+            return self.read_log_header(Stage::LogHeader);
+        }
+        let command = Identify { cns: cns::CONTROLLER, cntid: 0, csi: CSI_NVM };
+        self.to(Stage::Controller, command.encode(0), SIZE)
+    }
+
+    fn after_controller(&mut self, data: &[u8]) -> Next {
+        let Ok((identify, _)) = IdentifyController::ref_from_prefix(data) else {
+            return Next::Fail(MALFORMED);
+        };
+        let limit = identify.max_transfer(self.capabilities.min_page()).unwrap_or(u32::MAX);
+        self.max_transfer = limit.min(MAX_H2C_DATA);
+        self.in_capsule = identify.in_capsule();
+        self.oncs = identify.oncs.get();
+        self.vwc = identify.vwc;
+        let queues = self.wanted.map_or(1, |(_, queues)| queues.max(1));
+        self.to(Stage::Queues, features::set(fid::QUEUES, features::queues(queues)), 0)
+    }
+
+    fn after_queues(&mut self, result: u64) -> Next {
+        let granted = queue_count(u32::try_from(result).unwrap_or(0)).unwrap_or(1);
+        let wanted = self.wanted.map_or(1, |(_, queues)| queues.max(1));
+        self.queues = u16::try_from(granted).unwrap_or(u16::MAX).min(wanted);
+        self.to(Stage::Events, features::set(fid::ASYNC_EVENTS, identify::OAES_NAMESPACE), 0)
+    }
+
+    fn identify(&mut self, stage: Stage, cns: u8) -> Next {
+        let nsid = self.wanted.map_or(0, |(nsid, _)| nsid);
+        self.to(stage, Identify { cns, cntid: 0, csi: CSI_NVM }.encode(nsid), SIZE)
+    }
+
+    fn identify_namespace(&mut self) -> Next {
+        self.identify(Stage::Namespace, cns::NAMESPACE)
+    }
+
+    fn after_namespace(&mut self, data: &[u8]) -> Next {
+        let Ok((identify, _)) = IdentifyNamespace::ref_from_prefix(data) else {
+            return Next::Fail(MALFORMED);
+        };
+        let Some(geometry) = identify.geometry() else {
+            return Next::Fail(Failure::Unusable("the namespace's block format is not supported"));
+        };
+        if geometry.blocks == 0 {
+            return Next::Fail(Failure::Unusable("the namespace does not exist or is empty"));
+        }
+        let preferred = identify.nsfeat & identify::NSFEAT_PREFERRED != 0;
+        let granularity = if preferred { u32::from(identify.npdg.get()).saturating_add(1) } else { 1 };
+        let limits = Limits {
+            max_transfer: self.max_transfer,
+            memory_alignment: 1,
+            depth: u32::from(self.capabilities.mqes()),
+            discard_granularity: granularity,
+            max_discard: u64::from(u32::MAX),
+            atomic_blocks: 1,
+        };
+        self.namespace = Some((geometry, limits, self.features(identify)));
+        self.identify(Stage::Descriptors, cns::DESCRIPTORS)
+    }
+
+    fn features(&self, identify: &IdentifyNamespace) -> Features {
+        let mut features = Features::empty();
+        let zeros = identify.dlfeat & identify::DLFEAT_ZEROS != 0;
+        features.set(Features::VOLATILE_CACHE, self.vwc & identify::VWC_PRESENT != 0);
+        features.set(Features::DISCARD, self.oncs & identify::ONCS_DATASET != 0 && zeros);
+        features.set(Features::WRITE_ZEROES, self.oncs & identify::ONCS_WRITE_ZEROES != 0);
+        features.set(Features::READ_ONLY, identify.nsattr & identify::NSATTR_READ_ONLY != 0);
+        features
+    }
+
+    fn after_descriptors(&mut self, status: Status, data: &[u8]) -> Next {
+        self.stage = Stage::Done;
+        let ids = if status.is_success() {
+            read_descriptors(data).unwrap_or_default()
+        } else {
+            NamespaceIds::default()
+        };
+        let (Some((geometry, limits, features)), Some((nsid, _))) = (self.namespace, self.wanted) else {
+            return Next::Fail(MALFORMED);
+        };
+        Next::Ready(RemoteNamespace {
+            nsid,
+            cntlid: self.cntlid,
+            geometry,
+            limits,
+            features,
+            ids,
+            queues: self.queues,
+            in_capsule: self.in_capsule,
+            entries: self.capabilities.mqes().saturating_add(1),
+        })
+    }
+
+    fn read_log_header(&mut self, stage: Stage) -> Next {
+        let length = size_of::<DiscoveryHeader>();
+        let bytes = u32::try_from(length).unwrap_or(0);
+        self.to(stage, GetLogPage::entry(lid::DISCOVERY, 0, bytes), length)
+    }
+
+    fn after_log_header(&mut self, data: &[u8]) -> Next {
+        let Ok((header, _)) = DiscoveryHeader::ref_from_prefix(data) else { return Next::Fail(MALFORMED) };
+        if header.numrec.get() > DISCOVERY_ENTRIES {
+            return Next::Fail(Failure::Unusable("the discovery log page has too many entries"));
+        }
+        self.log.generation = header.genctr.get();
+        self.log.count = header.numrec.get();
+        self.log.entries.clear();
+        self.log.read = 0;
+        self.read_log_entries()
+    }
+
+    fn read_log_entries(&mut self) -> Next {
+        let size = u64::try_from(size_of::<RawEntry>()).unwrap_or(1);
+        let left = self.log.count.saturating_sub(self.log.read).saturating_mul(size);
+        if left == 0 {
+            return self.read_log_header(Stage::LogCheck);
+        }
+        let bytes = u32::try_from(left).unwrap_or(u32::MAX).min(DISCOVERY_CHUNK);
+        let offset = self.log.read.saturating_add(1).saturating_mul(size);
+        let length = usize::try_from(bytes).unwrap_or(0);
+        self.to(Stage::LogEntries, GetLogPage::entry(lid::DISCOVERY, offset, bytes), length)
+    }
+
+    fn after_log_entries(&mut self, data: &[u8]) -> Next {
+        for bytes in data.chunks_exact(size_of::<RawEntry>()) {
+            self.log.read = self.log.read.saturating_add(1);
+            if let Ok(raw) = RawEntry::ref_from_bytes(bytes) {
+                self.log.entries.extend(raw.decode());
+            }
+        }
+        self.read_log_entries()
+    }
+
+    /// The page is consistent only if its generation did not move meanwhile.
+    fn after_log_check(&mut self, data: &[u8]) -> Next {
+        let Ok((header, _)) = DiscoveryHeader::ref_from_prefix(data) else { return Next::Fail(MALFORMED) };
+        if header.genctr.get() == self.log.generation {
+            self.stage = Stage::Done;
+            return Next::Discovered(core::mem::take(&mut self.log.entries));
+        }
+        self.log.tries = self.log.tries.saturating_add(1);
+        if self.log.tries > DISCOVERY_RETRIES {
+            return Next::Fail(Failure::Unusable("the discovery log page keeps changing"));
+        }
+        self.after_log_header(data)
+    }
+}

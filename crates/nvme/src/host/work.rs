@@ -1,0 +1,116 @@
+//! Commands that a host has under way, indexed by command identifier.
+
+use alloc::vec::Vec;
+
+use buf::{Buf, BufList};
+use volume::{Extent, Tag};
+
+/// Data on its way to the host.
+#[derive(Debug)]
+pub(crate) struct Landing {
+    /// `None` while the memory is lent for a placement.
+    pub(crate) buf: Option<Buf>,
+    pub(crate) received: usize,
+    pub(crate) length: usize,
+    /// A digest did not match.
+    pub(crate) damaged: bool,
+}
+
+impl Landing {
+    pub(crate) const fn new(buf: Buf, length: usize) -> Self {
+        Self { buf: Some(buf), received: 0, length, damaged: false }
+    }
+}
+
+/// One command.
+#[derive(Debug)]
+pub(crate) enum Work {
+    Free,
+    /// A step of the set-up, with data if it has any.
+    Setup(Option<Landing>),
+    AsyncEvent,
+    KeepAlive,
+    Disconnect,
+    Read(Tag, Landing),
+    /// A write or compare: its data, for R2Ts.
+    Write(Tag, BufList),
+    Plain(Tag),
+    /// Write zeroes, with what is left after this command.
+    Zeroes(Tag, Zeroes),
+}
+
+/// A write zeroes of any length.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Zeroes {
+    pub(crate) rest: Extent,
+    pub(crate) fua: bool,
+    pub(crate) deallocate: bool,
+}
+
+impl Work {
+    pub(crate) const fn landing(&mut self) -> Option<&mut Landing> {
+        match self {
+            Self::Read(_, landing) | Self::Setup(Some(landing)) => Some(landing),
+            _ => None,
+        }
+    }
+
+    /// The request behind it.
+    pub(crate) const fn tag(&self) -> Option<Tag> {
+        match self {
+            Self::Read(tag, _) | Self::Write(tag, _) | Self::Plain(tag) | Self::Zeroes(tag, _) => Some(*tag),
+            _ => None,
+        }
+    }
+}
+
+/// All commands of a queue.
+#[derive(Debug)]
+pub(crate) struct Works {
+    works: Vec<Work>,
+    free: Vec<u16>,
+    /// Commands that end soon: all but Asynchronous Event Requests.
+    pub(crate) busy: usize,
+}
+
+impl Works {
+    pub(crate) fn new(count: u16) -> Self {
+        let works = (0..count).map(|_| Work::Free).collect();
+        Self { works, free: (0..count).rev().collect(), busy: 0 }
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.free.is_empty()
+    }
+
+    pub(crate) fn begin(&mut self, work: Work) -> Option<u16> {
+        let cid = self.free.pop()?;
+        if !matches!(work, Work::AsyncEvent) {
+            self.busy = self.busy.saturating_add(1);
+        }
+        *self.get(cid)? = work;
+        Some(cid)
+    }
+
+    pub(crate) fn get(&mut self, cid: u16) -> Option<&mut Work> {
+        self.works.get_mut(usize::from(cid))
+    }
+
+    /// Ends a command; `None` if there is none of this identifier.
+    pub(crate) fn end(&mut self, cid: u16) -> Option<Work> {
+        let work = core::mem::replace(self.get(cid)?, Work::Free);
+        match work {
+            Work::Free => return None,
+            Work::AsyncEvent => {}
+            _ => self.busy = self.busy.saturating_sub(1),
+        }
+        self.free.push(cid);
+        Some(work)
+    }
+
+    /// Ends all commands and gives the requests behind them.
+    pub(crate) fn end_all(&mut self) -> Vec<Tag> {
+        let all = 0..u16::try_from(self.works.len()).unwrap_or(u16::MAX);
+        all.filter_map(|cid| self.end(cid)).filter_map(|work| work.tag()).collect()
+    }
+}

@@ -1,0 +1,80 @@
+//! Every limit of this crate, with its unit and the reason for its value.
+
+use core::time::Duration;
+
+/// Bytes that must be staged at once: the longest PDU that is parsed as a whole is a 152-byte termination
+/// request, and data offsets reach 255 bytes.
+pub const STAGING: usize = 1024;
+
+/// How long a new connection may take to initialise and to connect its queue. Linux answers within a
+/// second; a silent peer must not keep a connection for longer than this.
+pub const CONNECT_TIME: Duration = Duration::from_secs(10);
+
+/// Keep alive granularity that the controller reports, in units of 100 ms (KAS): one second, as Linux'
+/// own target does.
+pub const KEEP_ALIVE_GRANULARITY: u16 = 10;
+
+/// How long a discovery controller without a keep alive timer lives without a command: two minutes
+/// (NVMe Base §3.1.3.3 leaves the number to the controller; this one is customary).
+pub const DISCOVERY_IDLE: Duration = Duration::from_secs(120);
+
+/// Asynchronous Event Requests that may wait at a time. Linux keeps one, SPDK four.
+pub const ASYNC_EVENTS: usize = 4;
+
+/// Abort commands that may be under way at a time.
+pub const ABORTS: u8 = 4;
+
+/// Events of one kind wait as one, so this many suffice: namespace change and discovery change.
+pub const PENDING_EVENTS: usize = 4;
+
+/// Entries of a changed namespace list before it says "all" (NVMe Base §5.1.12.1.5).
+pub const CHANGED_NAMESPACES: usize = 1024;
+
+/// Entries in an admin submission queue that the controller offers; NVMe Base asks for at least 32.
+pub const ADMIN_QUEUE: u16 = 128;
+
+/// Data that an H2CData PDU may carry, in bytes: large segments cost fewer headers and digests.
+pub const MAX_H2C_DATA: u32 = 1 << 20;
+
+/// The least that a controller may report as MAXH2CDATA (NVMe TCP Transport §3.6.2.3), in bytes.
+pub const LEAST_H2C_DATA: u32 = 4096;
+
+/// The longest data of a single PDU that is accepted at all, in bytes; the header's length field allows 4 GiB.
+pub const LONGEST_PDU_DATA: usize = 8 << 20;
+
+/// PDUs that wait to be sent before a controller stops reading, or a host refuses further R2Ts: a peer that
+/// does not read what it asked for is held back.
+pub const UNSENT: usize = 1024;
+
+/// Commands beyond the queue's size that are accepted: Linux fills a queue to its last entry.
+pub const SLOT_SLACK: u16 = 8;
+
+/// Ranges in one Dataset Management command; the field cannot say more (NVM Command Set §3.2.3).
+pub const RANGES: usize = 256;
+
+/// The longest log page piece or identify structure that one admin command transfers, in bytes.
+pub const ADMIN_DATA: usize = 1 << 20;
+
+/// Blocks in one NVM command: the length field has 16 bits and counts from zero.
+pub const BLOCKS_PER_COMMAND: u64 = 1 << 16;
+
+/// Controllers of all subsystems of one process: what 16-bit identifiers allow without the reserved ones.
+pub const CONTROLLERS: u16 = 0xffe0;
+
+/// How long a host waits for the controller to become ready when CAP.TO says less, and for any admin command.
+pub const ADMIN_TIME: Duration = Duration::from_secs(60);
+
+/// How long a host waits between two looks at CSTS.
+pub const READY_POLL: Duration = Duration::from_millis(10);
+
+/// Entries that a host accepts in a discovery log page.
+pub const DISCOVERY_ENTRIES: u64 = 4096;
+
+/// How often a host reads a discovery log page again because it changed while being read.
+pub const DISCOVERY_RETRIES: u32 = 8;
+
+/// Bytes of a discovery log page that a host asks for at a time, header and seven entries: within any MDTS.
+pub const DISCOVERY_CHUNK: u32 = 8192;
+
+/// How long commands that wait for memory wait before they look again, if nothing else happens meanwhile.
+pub const MEMORY_RETRY: Duration = Duration::from_millis(1);

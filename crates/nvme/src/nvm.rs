@@ -1,0 +1,109 @@
+//! Fields of the NVM commands (NVM Command Set §3.2) and the Dataset Management range.
+
+use volume::Extent;
+use wire::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::limits::BLOCKS_PER_COMMAND;
+use crate::sqe::SubmissionQueueEntry;
+
+const FUA: u32 = 1 << 30;
+const DEAC: u32 = 1 << 25;
+const PRINFO: u32 = 0xf << 26;
+const ATTRIBUTE_DEALLOCATE: u32 = 1 << 2;
+
+/// The fields that Read, Write, Compare, Write Zeroes and Verify share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlockCommand {
+    /// Which blocks.
+    pub extent: Extent,
+    /// Force unit access.
+    pub fua: bool,
+    /// Write Zeroes: the blocks may be deallocated.
+    pub deallocate: bool,
+    /// Protection information is asked for.
+    pub protection: bool,
+}
+
+impl BlockCommand {
+    /// The fields of `entry`.
+    pub fn decode(entry: &SubmissionQueueEntry) -> Self {
+        let control = entry.dword(12);
+        let blocks = u64::from(control & 0xffff).saturating_add(1);
+        Self {
+            extent: Extent::new(entry.quad(10), blocks),
+            fua: control & FUA != 0,
+            deallocate: control & DEAC != 0,
+            protection: control & PRINFO != 0,
+        }
+    }
+
+    /// The command with these fields; an extent beyond [`BLOCKS_PER_COMMAND`] or of no blocks is cut to what
+    /// the length field can say.
+    pub fn encode(&self, opcode: u8, nsid: u32) -> SubmissionQueueEntry {
+        let count = self.extent.blocks.clamp(1, BLOCKS_PER_COMMAND).saturating_sub(1);
+        let mut control = u32::try_from(count).unwrap_or(0);
+        control |= u32::from(self.fua) * FUA | u32::from(self.deallocate) * DEAC;
+        let start = self.extent.start;
+        SubmissionQueueEntry::new(opcode, nsid)
+            .with(10, low(start))
+            .with(11, low(start >> 32))
+            .with(12, control)
+    }
+}
+
+fn low(number: u64) -> u32 {
+    u32::try_from(number & u64::from(u32::MAX)).unwrap_or(0)
+}
+
+/// Ranges of a Dataset Management command, and whether they are to be deallocated.
+pub fn dataset_management(entry: &SubmissionQueueEntry) -> (usize, bool) {
+    let ranges = entry.dword(10).to_le_bytes()[0];
+    (usize::from(ranges).saturating_add(1), entry.dword(11) & ATTRIBUTE_DEALLOCATE != 0)
+}
+
+/// A Dataset Management command that deallocates one range.
+pub fn deallocate_one(nsid: u32) -> SubmissionQueueEntry {
+    SubmissionQueueEntry::new(crate::opcode::nvm::DATASET_MANAGEMENT, nsid).with(11, ATTRIBUTE_DEALLOCATE)
+}
+
+/// One range of a Dataset Management command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct Range {
+    /// Hints, ignored.
+    pub attributes: U32,
+    /// Blocks.
+    pub blocks: U32,
+    /// The first block.
+    pub start: U64,
+}
+
+const _: () = assert!(size_of::<Range>() == 16);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn golden_vector() {
+        let command = BlockCommand {
+            extent: Extent::new(0x1_0000_0002, 8),
+            fua: true,
+            deallocate: true,
+            protection: false,
+        };
+        let entry = command.encode(0x08, 1);
+        assert_eq!(&entry.as_bytes()[40..52], &[2, 0, 0, 0, 1, 0, 0, 0, 7, 0, 0, 0x42]);
+        assert_eq!(BlockCommand::decode(&entry), command);
+    }
+
+    #[test]
+    fn dataset_management_golden_vector() {
+        assert_eq!(dataset_management(&deallocate_one(1)), (1, true));
+        let many = SubmissionQueueEntry::new(9, 1).with(10, 0xff);
+        assert_eq!(dataset_management(&many), (256, false));
+        let range = Range { attributes: U32::ZERO, blocks: U32::new(8), start: U64::new(0x10) };
+        assert_eq!(range.as_bytes(), [0, 0, 0, 0, 8, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0, 0]);
+    }
+}

@@ -1,0 +1,120 @@
+//! Controller properties (NVMe Base §3.1.4): what a memory-mapped controller calls registers.
+
+/// Offsets of the properties that a fabrics controller has.
+pub mod offset {
+    /// Controller Capabilities, 8 bytes.
+    pub const CAP: u32 = 0x00;
+    /// Version, 4 bytes.
+    pub const VS: u32 = 0x08;
+    /// Controller Configuration, 4 bytes.
+    pub const CC: u32 = 0x14;
+    /// Controller Status, 4 bytes.
+    pub const CSTS: u32 = 0x1c;
+}
+
+/// Controller Capabilities.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Capabilities(pub u64);
+
+impl Capabilities {
+    /// Capabilities of a controller with queues of up to `entries` entries, contiguous queues, the NVM
+    /// command set, 4 KiB pages, and `timeout` × 500 ms to become ready.
+    pub const fn new(entries: u16, timeout: u8) -> Self {
+        let mqes = entries.saturating_sub(1) as u64;
+        Self(mqes | 1 << 16 | (timeout as u64) << 24 | 1 << 37)
+    }
+
+    /// MQES: the highest queue index.
+    pub const fn mqes(self) -> u16 {
+        let [low, high, ..] = self.0.to_le_bytes();
+        u16::from_le_bytes([low, high])
+    }
+
+    /// TO: the time to become ready, in units of 500 ms.
+    pub const fn timeout(self) -> u8 {
+        self.0.to_le_bytes()[3]
+    }
+
+    /// MPSMIN as bytes: what MDTS counts in.
+    pub const fn min_page(self) -> u32 {
+        4096 << ((self.0 >> 48) & 0xf)
+    }
+}
+
+/// Controller Configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Configuration(pub u32);
+
+impl Configuration {
+    /// What a host writes to enable the controller: NVM command set, 4 KiB pages, 64-byte submission and
+    /// 16-byte completion queue entries.
+    pub const ENABLE: Self = Self(1 | 6 << 16 | 4 << 20);
+
+    /// EN.
+    pub const fn enabled(self) -> bool {
+        self.0 & 1 != 0
+    }
+
+    /// True when SHN asks for a shutdown, normal or abrupt.
+    pub const fn shutdown(self) -> bool {
+        matches!((self.0 >> 14) & 3, 1 | 2)
+    }
+
+    /// The same, asking for a normal shutdown.
+    #[must_use]
+    pub const fn with_shutdown(self) -> Self {
+        Self(self.0 & !(3 << 14) | 1 << 14)
+    }
+
+    /// True when command set, page size and entry sizes are ones that this controller has.
+    pub const fn is_supported(self) -> bool {
+        let css = (self.0 >> 4) & 7;
+        let mps = (self.0 >> 7) & 0xf;
+        let iosqes = (self.0 >> 16) & 0xf;
+        let iocqes = (self.0 >> 20) & 0xf;
+        // Entry sizes may be left at zero until I/O queues are made.
+        css == 0 && mps == 0 && (iosqes == 6 || iosqes == 0) && (iocqes == 4 || iocqes == 0)
+    }
+}
+
+/// Controller Status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ControllerStatus(pub u32);
+
+impl ControllerStatus {
+    /// RDY.
+    pub const READY: Self = Self(1);
+    /// CFS: the controller failed.
+    pub const FATAL: Self = Self(1 << 1);
+    /// SHST 10b: shutdown complete.
+    pub const SHUT_DOWN: Self = Self(2 << 2);
+
+    /// True when all bits of `other` are set.
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Both.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn golden_vectors() {
+        let capabilities = Capabilities::new(128, 15);
+        assert_eq!(capabilities.0, 0x0000_0020_0f01_007f);
+        assert_eq!((capabilities.mqes(), capabilities.timeout(), capabilities.min_page()), (127, 15, 4096));
+        // What Linux writes to enable a controller.
+        let linux = Configuration(0x0046_0001);
+        assert_eq!(linux, Configuration::ENABLE);
+        assert!(linux.enabled() && linux.is_supported() && !linux.shutdown());
+        assert!(linux.with_shutdown().shutdown());
+        assert!(!Configuration(0x0046_0071).is_supported());
+    }
+}

@@ -1,0 +1,170 @@
+//! Command statuses (NVMe Base §4.2.3), and the two mappings between them and a volume's errors.
+
+use core::fmt;
+
+use volume::VolumeErrorKind;
+
+/// Status code, status code type, retry delay, More and Do Not Retry: the status field without the phase tag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Status(u16);
+
+const DO_NOT_RETRY: u16 = 1 << 14;
+const CODE_MASK: u16 = 0x07ff;
+
+macro_rules! statuses {
+    ($($name:ident = $value:literal: $text:literal;)*) => {
+        impl Status {
+            $(#[doc = concat!("The ", $text, " status.")] pub const $name: Self = Self($value);)*
+
+            /// The status's name, if it is one that this crate speaks of.
+            pub const fn name(self) -> Option<&'static str> {
+                match self.code() {
+                    $($value => Some($text),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+statuses! {
+    SUCCESS = 0x000: "Successful Completion";
+    INVALID_OPCODE = 0x001: "Invalid Command Opcode";
+    INVALID_FIELD = 0x002: "Invalid Field in Command";
+    COMMAND_ID_CONFLICT = 0x003: "Command ID Conflict";
+    DATA_TRANSFER_ERROR = 0x004: "Data Transfer Error";
+    INTERNAL_ERROR = 0x006: "Internal Error";
+    ABORT_REQUESTED = 0x007: "Command Abort Requested";
+    INVALID_NAMESPACE = 0x00b: "Invalid Namespace or Format";
+    COMMAND_SEQUENCE = 0x00c: "Command Sequence Error";
+    DATA_SGL_LENGTH_INVALID = 0x00f: "Data SGL Length Invalid";
+    SGL_TYPE_INVALID = 0x011: "SGL Descriptor Type Invalid";
+    SGL_OFFSET_INVALID = 0x016: "SGL Offset Invalid";
+    HOST_ID_INCONSISTENT = 0x018: "Host Identifier Inconsistent Format";
+    WRITE_PROTECTED = 0x020: "Namespace is Write Protected";
+    COMMAND_INTERRUPTED = 0x021: "Command Interrupted";
+    TRANSIENT_TRANSPORT = 0x022: "Transient Transport Error";
+    LBA_OUT_OF_RANGE = 0x080: "LBA Out of Range";
+    CAPACITY_EXCEEDED = 0x081: "Capacity Exceeded";
+    NAMESPACE_NOT_READY = 0x082: "Namespace Not Ready";
+    RESERVATION_CONFLICT = 0x083: "Reservation Conflict";
+    INVALID_QUEUE = 0x101: "Invalid Queue Identifier";
+    ASYNC_EVENT_LIMIT = 0x105: "Asynchronous Event Request Limit Exceeded";
+    INVALID_LOG_PAGE = 0x109: "Invalid Log Page";
+    NOT_SAVEABLE = 0x10d: "Feature Identifier Not Saveable";
+    NOT_CHANGEABLE = 0x10e: "Feature Not Changeable";
+    CONNECT_FORMAT = 0x180: "Connect Incompatible Format";
+    CONNECT_BUSY = 0x181: "Connect Controller Busy";
+    CONNECT_INVALID = 0x182: "Connect Invalid Parameters";
+    CONNECT_HOST = 0x184: "Connect Invalid Host";
+    WRITE_FAULT = 0x280: "Write Fault";
+    UNRECOVERED_READ = 0x281: "Unrecovered Read Error";
+    GUARD_CHECK = 0x282: "End-to-end Guard Check Error";
+    COMPARE_FAILURE = 0x285: "Compare Failure";
+}
+
+impl Status {
+    /// The same status with Do Not Retry.
+    #[must_use]
+    pub const fn dnr(self) -> Self {
+        Self(self.0 | DO_NOT_RETRY)
+    }
+
+    /// True when the command succeeded.
+    pub const fn is_success(self) -> bool {
+        self.code() == 0
+    }
+
+    /// True when retrying is pointless.
+    pub const fn is_final(self) -> bool {
+        self.0 & DO_NOT_RETRY != 0
+    }
+
+    /// Status code type and status code, as `0xTCC`.
+    pub const fn code(self) -> u16 {
+        self.0 & CODE_MASK
+    }
+
+    pub(crate) const fn to_wire(self) -> u16 {
+        self.0 << 1
+    }
+
+    pub(crate) const fn from_wire(field: u16) -> Self {
+        Self(field >> 1)
+    }
+
+    /// What a controller answers when a volume failed; `write` says whether the command writes.
+    pub const fn from_volume(kind: VolumeErrorKind, write: bool) -> Self {
+        match kind {
+            VolumeErrorKind::OutOfRange => Self::LBA_OUT_OF_RANGE.dnr(),
+            VolumeErrorKind::Media if write => Self::WRITE_FAULT,
+            VolumeErrorKind::Media => Self::UNRECOVERED_READ,
+            VolumeErrorKind::Protection => Self::GUARD_CHECK,
+            VolumeErrorKind::NoSpace => Self::CAPACITY_EXCEEDED,
+            VolumeErrorKind::ReadOnly => Self::WRITE_PROTECTED.dnr(),
+            VolumeErrorKind::Misaligned => Self::INVALID_FIELD.dnr(),
+            VolumeErrorKind::Unsupported => Self::INVALID_OPCODE.dnr(),
+            VolumeErrorKind::Miscompare { .. } => Self::COMPARE_FAILURE.dnr(),
+            VolumeErrorKind::Cancelled => Self::ABORT_REQUESTED,
+            VolumeErrorKind::TimedOut => Self::COMMAND_INTERRUPTED,
+            VolumeErrorKind::Unreachable | VolumeErrorKind::ShuttingDown => Self::NAMESPACE_NOT_READY,
+            VolumeErrorKind::ReservationConflict => Self::RESERVATION_CONFLICT.dnr(),
+            _ => Self::INTERNAL_ERROR,
+        }
+    }
+
+    /// What a host's volume answers when a command ended in this status. NVMe does not say where a
+    /// comparison failed, so a miscompare names the first byte.
+    pub fn to_volume(self) -> VolumeErrorKind {
+        match Self(self.code()) {
+            Self::LBA_OUT_OF_RANGE => VolumeErrorKind::OutOfRange,
+            Self::CAPACITY_EXCEEDED => VolumeErrorKind::NoSpace,
+            Self::WRITE_PROTECTED => VolumeErrorKind::ReadOnly,
+            Self::INVALID_OPCODE => VolumeErrorKind::Unsupported,
+            Self::INVALID_FIELD | Self::DATA_SGL_LENGTH_INVALID => VolumeErrorKind::Misaligned,
+            Self::COMPARE_FAILURE => VolumeErrorKind::Miscompare { offset: 0 },
+            Self::ABORT_REQUESTED => VolumeErrorKind::Cancelled,
+            Self::COMMAND_INTERRUPTED => VolumeErrorKind::TimedOut,
+            Self::NAMESPACE_NOT_READY | Self::INVALID_NAMESPACE => VolumeErrorKind::Unreachable,
+            Self::RESERVATION_CONFLICT => VolumeErrorKind::ReservationConflict,
+            Self::GUARD_CHECK => VolumeErrorKind::Protection,
+            _ => VolumeErrorKind::Media,
+        }
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({:03x}h)", self.name().unwrap_or("status"), self.code())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn volume_errors_survive_the_way_over_the_wire() {
+        use VolumeErrorKind as Kind;
+        let kept = [
+            Kind::OutOfRange,
+            Kind::Media,
+            Kind::Protection,
+            Kind::NoSpace,
+            Kind::ReadOnly,
+            Kind::Misaligned,
+            Kind::Unsupported,
+            Kind::Miscompare { offset: 0 },
+            Kind::Cancelled,
+            Kind::TimedOut,
+            Kind::Unreachable,
+            Kind::ReservationConflict,
+        ];
+        for kind in kept {
+            for write in [false, true] {
+                let status = Status::from_volume(kind, write);
+                assert_eq!(Status::from_wire(status.to_wire()).to_volume(), kind, "{status}");
+            }
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! Controllers as groups of connections (NVMe Base §3.1, §6.3): identifiers, and which queue belongs to whom.
+//!
+//! An admin connection asks for a controller identifier; I/O connections, on any core, ask to join it. When
+//! the controller is disabled or its admin connection goes, all of its I/O connections are told to close.
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use protocol::{Group, Instant};
+
+use crate::fabrics::{HostIdentity, field};
+use crate::limits::CONTROLLERS;
+use crate::status::Status;
+
+/// From a connection to the group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Request {
+    /// An admin queue was connected: a controller is wanted.
+    Admin {
+        /// Of which subsystem.
+        subnqn: Arc<str>,
+        /// For whom.
+        host: HostIdentity,
+        /// The most I/O queues.
+        max_queues: u16,
+    },
+    /// An I/O queue was connected: it wants to join its controller.
+    Io {
+        /// Of which subsystem.
+        subnqn: Arc<str>,
+        /// For whom.
+        host: HostIdentity,
+        /// The controller.
+        cntlid: u16,
+        /// The queue.
+        qid: u16,
+    },
+    /// The admin connection's controller was enabled, or disabled or shut down.
+    Ready(bool),
+    /// The admin connection agreed to this many I/O queues.
+    Queues(u16),
+}
+
+/// Why a Connect was refused: the status, and for invalid parameters the field that is to blame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConnectError {
+    /// The status.
+    pub status: Status,
+    /// Dword 0: IPO and IATTR.
+    pub result: u32,
+}
+
+impl ConnectError {
+    /// A status that points to no field.
+    pub const fn plain(status: Status) -> Self {
+        Self { status: status.dnr(), result: 0 }
+    }
+
+    /// Invalid parameters: the field at `offset` of the command.
+    pub const fn command(offset: u16) -> Self {
+        Self { status: Status::CONNECT_INVALID.dnr(), result: offset as u32 }
+    }
+
+    /// Invalid parameters: the field at `offset` of the data.
+    pub const fn data(offset: u16) -> Self {
+        Self { status: Status::CONNECT_INVALID.dnr(), result: 1 << 16 | offset as u32 }
+    }
+}
+
+/// From the group to a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reply {
+    /// The connection belongs to this controller now.
+    Joined {
+        /// The controller.
+        cntlid: u16,
+    },
+    /// It does not.
+    Refused(ConnectError),
+    /// The controller is gone or disabled: close.
+    Close,
+}
+
+#[derive(Debug)]
+struct Controller<M> {
+    cntlid: u16,
+    subnqn: Arc<str>,
+    host: HostIdentity,
+    admin: M,
+    ready: bool,
+    max_queues: u16,
+    queues: Vec<(u16, M)>,
+}
+
+/// All controllers of the process.
+#[derive(Debug)]
+pub struct Subsystems<M> {
+    controllers: Vec<Controller<M>>,
+    messages: VecDeque<(M, Reply)>,
+    last: u16,
+}
+
+impl<M: Copy + Eq> Subsystems<M> {
+    /// No controllers.
+    pub fn new() -> Self {
+        Self { controllers: Vec::new(), messages: VecDeque::new(), last: 0 }
+    }
+
+    /// Controllers that exist.
+    pub fn controllers(&self) -> usize {
+        self.controllers.len()
+    }
+
+    /// An identifier that is not in use; old ones are not given out again soon.
+    fn allocate(&mut self) -> Option<u16> {
+        for _ in 0..CONTROLLERS {
+            self.last = if self.last >= CONTROLLERS { 1 } else { self.last.saturating_add(1) };
+            if self.controllers.iter().all(|controller| controller.cntlid != self.last) {
+                return Some(self.last);
+            }
+        }
+        None
+    }
+
+    fn join_admin(&mut self, admin: M, request: (Arc<str>, HostIdentity, u16)) -> Result<u16, ConnectError> {
+        let (subnqn, host, max_queues) = request;
+        let inconsistent = |known: &Controller<M>| {
+            known.host.identifier == host.identifier
+                && known.host.nqn != host.nqn
+                && host.identifier != [0; 16]
+        };
+        if self.controllers.iter().filter(|known| known.subnqn == subnqn).any(inconsistent) {
+            return Err(ConnectError::data(field::HOSTID));
+        }
+        let cntlid = self.allocate().ok_or(ConnectError::plain(Status::CONNECT_BUSY))?;
+        let queues = Vec::new();
+        self.controllers.push(Controller { cntlid, subnqn, host, admin, ready: false, max_queues, queues });
+        Ok(cntlid)
+    }
+
+    fn join_io(&mut self, member: M, wish: (&str, &HostIdentity, u16, u16)) -> Result<u16, ConnectError> {
+        let (subnqn, host, cntlid, qid) = wish;
+        let found =
+            self.controllers.iter_mut().find(|known| known.cntlid == cntlid && *known.subnqn == *subnqn);
+        let controller = found.ok_or(ConnectError::data(field::CNTLID))?;
+        if controller.host.nqn != host.nqn {
+            return Err(ConnectError::data(field::HOSTNQN));
+        }
+        if controller.host.identifier != host.identifier {
+            return Err(ConnectError::data(field::HOSTID));
+        }
+        if !controller.ready {
+            return Err(ConnectError::plain(Status::COMMAND_SEQUENCE));
+        }
+        if qid == 0 || qid > controller.max_queues {
+            return Err(ConnectError::command(field::QID));
+        }
+        if controller.queues.iter().any(|(used, _)| *used == qid) {
+            return Err(ConnectError::plain(Status::COMMAND_SEQUENCE));
+        }
+        controller.queues.push((qid, member));
+        Ok(cntlid)
+    }
+
+    fn of_admin(&mut self, admin: M) -> Option<&mut Controller<M>> {
+        self.controllers.iter_mut().find(|controller| controller.admin == admin)
+    }
+}
+
+impl<M: Copy + Eq> Default for Subsystems<M> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<M: Copy + Eq> Group for Subsystems<M> {
+    type Member = M;
+    type Request = Request;
+    type Reply = Reply;
+
+    fn handle_message(&mut self, _now: Instant, from: M, message: Request) {
+        let joined = match message {
+            Request::Admin { subnqn, host, max_queues } => self.join_admin(from, (subnqn, host, max_queues)),
+            Request::Io { subnqn, host, cntlid, qid } => self.join_io(from, (&subnqn, &host, cntlid, qid)),
+            Request::Queues(count) => {
+                if let Some(controller) = self.of_admin(from) {
+                    controller.max_queues = controller.max_queues.min(count);
+                }
+                return;
+            }
+            Request::Ready(ready) => {
+                let Some(controller) = self.of_admin(from) else { return };
+                controller.ready = ready;
+                if !ready {
+                    let members = core::mem::take(&mut controller.queues);
+                    self.messages.extend(members.into_iter().map(|(_, member)| (member, Reply::Close)));
+                }
+                return;
+            }
+        };
+        let reply = joined.map_or_else(Reply::Refused, |cntlid| Reply::Joined { cntlid });
+        self.messages.push_back((from, reply));
+    }
+
+    fn handle_leave(&mut self, _now: Instant, member: M) {
+        if let Some(index) = self.controllers.iter().position(|controller| controller.admin == member) {
+            let gone = self.controllers.swap_remove(index);
+            self.messages.extend(gone.queues.into_iter().map(|(_, queue)| (queue, Reply::Close)));
+            return;
+        }
+        for controller in &mut self.controllers {
+            controller.queues.retain(|(_, queue)| *queue != member);
+        }
+    }
+
+    fn handle_timeout(&mut self, _now: Instant) {}
+
+    fn poll_message(&mut self) -> Option<(M, Reply)> {
+        self.messages.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(identifier: u8, nqn: &str) -> HostIdentity {
+        HostIdentity { identifier: [identifier; 16], nqn: nqn.into() }
+    }
+
+    fn ask(group: &mut Subsystems<u32>, from: u32, request: Request) -> Option<Reply> {
+        group.handle_message(Instant::ZERO, from, request);
+        group.poll_message().map(|(to, reply)| {
+            assert_eq!(to, from);
+            reply
+        })
+    }
+
+    fn admin(group: &mut Subsystems<u32>, from: u32, host: HostIdentity) -> Option<Reply> {
+        ask(group, from, Request::Admin { subnqn: "nqn.s".into(), host, max_queues: 2 })
+    }
+
+    fn io(
+        group: &mut Subsystems<u32>,
+        from: u32,
+        (host, cntlid, qid): (HostIdentity, u16, u16),
+    ) -> Option<Reply> {
+        ask(group, from, Request::Io { subnqn: "nqn.s".into(), host, cntlid, qid })
+    }
+
+    #[test]
+    fn a_queue_joins_the_controller_of_its_host_only_once_and_only_while_enabled() {
+        let mut group = Subsystems::new();
+        let joined = Some(Reply::Joined { cntlid: 1 });
+        assert_eq!(admin(&mut group, 0, host(1, "a")), joined);
+        let refused = |error| Some(Reply::Refused(error));
+        let early = refused(ConnectError::plain(Status::COMMAND_SEQUENCE));
+        assert_eq!(io(&mut group, 1, (host(1, "a"), 1, 1)), early);
+        assert_eq!(ask(&mut group, 0, Request::Ready(true)), None);
+        assert_eq!(io(&mut group, 1, (host(1, "a"), 1, 1)), joined);
+        assert_eq!(io(&mut group, 2, (host(1, "a"), 1, 1)), early);
+        assert_eq!(io(&mut group, 2, (host(1, "b"), 1, 2)), refused(ConnectError::data(512)));
+        assert_eq!(io(&mut group, 2, (host(2, "a"), 1, 2)), refused(ConnectError::data(0)));
+        assert_eq!(io(&mut group, 2, (host(1, "a"), 9, 2)), refused(ConnectError::data(16)));
+        assert_eq!(io(&mut group, 2, (host(1, "a"), 1, 3)), refused(ConnectError::command(42)));
+        assert_eq!(io(&mut group, 2, (host(1, "a"), 1, 2)), joined);
+        group.handle_leave(Instant::ZERO, 2);
+        assert_eq!(io(&mut group, 3, (host(1, "a"), 1, 2)), joined);
+        group.handle_leave(Instant::ZERO, 0);
+        assert_eq!(group.poll_message(), Some((1, Reply::Close)));
+        assert_eq!(group.poll_message(), Some((3, Reply::Close)));
+        assert_eq!(group.controllers(), 0);
+    }
+
+    #[test]
+    fn identifiers_are_not_reused_at_once_and_a_host_has_one_name() {
+        let mut group = Subsystems::new();
+        assert_eq!(admin(&mut group, 0, host(1, "a")), Some(Reply::Joined { cntlid: 1 }));
+        assert_eq!(admin(&mut group, 1, host(1, "b")), Some(Reply::Refused(ConnectError::data(0))));
+        group.handle_leave(Instant::ZERO, 0);
+        assert_eq!(admin(&mut group, 1, host(1, "b")), Some(Reply::Joined { cntlid: 2 }));
+    }
+}

@@ -1,0 +1,272 @@
+//! The bench of the tests: hosts and controllers joined by pairs, one group, and a disk in memory.
+#![allow(dead_code, unreachable_pub, reason = "each test file uses a part of the bench")]
+#![allow(clippy::cast_possible_truncation, reason = "small numbers of tests")]
+
+use std::sync::Arc;
+
+use buf::{Buf, BufList, Pool, SharedBuf};
+use nvme::controller::{self, Hosts, Namespace, Portal, QueueLimits, Subsystem};
+use nvme::fabrics::HostIdentity;
+use nvme::host::{self, Config, Queue, RemoteNamespace};
+use nvme::subsystem::Subsystems;
+use protocol::pair::Pair;
+use protocol::{Connection as _, Ended, Group as _, Instant};
+use volume::{
+    Completion, Durability, Extent, Features, Geometry, Limits, Operation, Outcome, Request, Tag,
+    VolumeErrorKind, VolumeId,
+};
+
+pub const NQN: &str = "nqn.2026-11.org.linerate:disk";
+pub const BLOCKS: u64 = 8192;
+
+pub fn namespace(nsid: u32, volume: u32, block_size: u32) -> Namespace {
+    Namespace {
+        nsid,
+        volume: VolumeId(volume),
+        geometry: Geometry { blocks: BLOCKS, block_size, physical_block_size: 4096 },
+        limits: Limits::default(),
+        features: Features::VOLATILE_CACHE | Features::DISCARD | Features::WRITE_ZEROES | Features::COMPARE,
+        nguid: [u8::try_from(nsid).unwrap(); 16],
+        eui64: None,
+        uuid: [7; 16],
+    }
+}
+
+pub fn portal() -> Portal {
+    Portal {
+        subsystems: vec![Subsystem {
+            nqn: NQN.into(),
+            serial: "1".into(),
+            model: "Linerate".into(),
+            firmware: "0.1".into(),
+            hosts: Hosts::Any,
+            namespaces: vec![namespace(1, 0, 512), namespace(3, 1, 4096)],
+            limits: QueueLimits::default(),
+        }],
+        advertised: vec!["127.0.0.1:4420".parse().unwrap(), "[::1]:4420".parse().unwrap()],
+        generation: 1,
+    }
+}
+
+pub fn host_identity() -> HostIdentity {
+    HostIdentity { identifier: [5; 16], nqn: "nqn.2014-08.org.nvmexpress:uuid:host".into() }
+}
+
+pub fn config(queue: Queue) -> Config {
+    let subnqn = if matches!(queue, Queue::Discovery) { nvme::DISCOVERY_NQN } else { NQN };
+    Config {
+        host: host_identity(),
+        subnqn: subnqn.into(),
+        header_digest: false,
+        data_digest: false,
+        depth: 64,
+        queue,
+    }
+}
+
+pub fn admin(nsid: u32) -> Config {
+    config(Queue::Admin { nsid, queues: 4, kato: 10_000 })
+}
+
+pub fn io(qid: u16, remote: &RemoteNamespace) -> Config {
+    config(Queue::Io { qid, remote: remote.clone() })
+}
+
+pub struct Link {
+    pub pair: Pair<host::Connection, controller::Connection>,
+    pub events: Vec<host::Action>,
+}
+
+impl Link {
+    pub fn submit(&mut self, tag: u64, operation: Operation) {
+        let request = Request { tag: Tag(tag), operation };
+        let now = self.pair.now;
+        self.pair.near.connection.handle_input(now, host::Input::Submit(request));
+    }
+
+    pub fn write(&mut self, tag: u64, start: u64, bytes: Vec<u8>) {
+        let extent = Extent::new(start, bytes.len() as u64 / 512);
+        let data = BufList::from(SharedBuf::from(bytes));
+        self.submit(tag, Operation::Write { extent, data, durability: Durability::Durable });
+    }
+
+    pub fn read(&mut self, tag: u64, start: u64, length: usize) {
+        let extent = Extent::new(start, length as u64 / 512);
+        self.submit(tag, Operation::Read { extent, into: Buf::zeroed(length) });
+    }
+
+    /// What has completed since the last call, by tag.
+    pub fn completions(&mut self) -> Vec<(u64, Result<Vec<u8>, VolumeErrorKind>)> {
+        let mut done = Vec::new();
+        for event in self.events.extract_if(.., |event| matches!(event, host::Action::Complete(_))) {
+            if let host::Action::Complete(completion) = event {
+                let result = completion.result.map(|outcome| match outcome {
+                    Outcome::Data(data) => data.to_vec(),
+                    _ => Vec::new(),
+                });
+                done.push((completion.tag.0, result));
+            }
+        }
+        done.sort_by_key(|(tag, _)| *tag);
+        done
+    }
+}
+
+pub struct Bench {
+    pub group: Subsystems<usize>,
+    pub portal: Arc<Portal>,
+    pub pool: Pool,
+    pub disks: Vec<Vec<u8>>,
+    pub links: Vec<Link>,
+    /// Requests are kept here instead of being carried out.
+    pub held: Option<Vec<(usize, VolumeId, Request)>>,
+    pub flushes: usize,
+    pub chunk: usize,
+}
+
+impl Bench {
+    pub fn new() -> Self {
+        Self::with(portal())
+    }
+
+    pub fn with(portal: Portal) -> Self {
+        Self {
+            group: Subsystems::new(),
+            portal: Arc::new(portal),
+            pool: Pool::new(256 << 20),
+            disks: vec![vec![0; (BLOCKS * 512) as usize], vec![0; (BLOCKS * 4096) as usize]],
+            links: Vec::new(),
+            held: None,
+            flushes: 0,
+            chunk: usize::MAX,
+        }
+    }
+
+    pub fn connect(&mut self, config: Config) -> usize {
+        let near = host::Connection::new(config, Instant::ZERO);
+        let far = controller::Connection::new(Arc::clone(&self.portal), self.pool.clone(), Instant::ZERO);
+        let mut pair = Pair::new(near, far);
+        pair.chunk = self.chunk;
+        self.links.push(Link { pair, events: Vec::new() });
+        self.run();
+        self.links.len() - 1
+    }
+
+    /// An admin connection and `queues` I/O connections of namespace `nsid`; the first link is the admin's.
+    pub fn session(&mut self, nsid: u32, queues: u16, digests: (bool, bool)) -> RemoteNamespace {
+        let with = |mut config: Config| {
+            (config.header_digest, config.data_digest) = digests;
+            config
+        };
+        let link = self.connect(with(admin(nsid)));
+        let remote = match self.links[link].events.remove(0) {
+            host::Action::Ready(remote) => remote,
+            other => panic!("{other:?}"),
+        };
+        for qid in 1..=queues {
+            let link = self.connect(with(io(qid, &remote)));
+            assert!(matches!(self.links[link].events.remove(0), host::Action::QueueReady));
+        }
+        remote
+    }
+
+    /// Moves everything until nothing moves.
+    pub fn run(&mut self) {
+        loop {
+            let mut moved = 0;
+            for index in 0..self.links.len() {
+                moved += self.links[index].pair.exchange();
+                moved += self.act(index);
+                let link = &mut self.links[index];
+                while let Some(action) = link.pair.near.connection.poll_action() {
+                    link.events.push(action);
+                    moved += 1;
+                }
+            }
+            if moved == 0 {
+                return;
+            }
+        }
+    }
+
+    fn act(&mut self, index: usize) -> usize {
+        let mut count = 0;
+        while let Some(action) = self.links[index].pair.far.connection.poll_action() {
+            count += 1;
+            match action {
+                controller::Action::Submit { volume, request } => match &mut self.held {
+                    Some(held) => held.push((index, volume, request)),
+                    None => self.complete(index, volume, request),
+                },
+                controller::Action::Cancel { .. } => {}
+                controller::Action::Group(request) => {
+                    self.group.handle_message(Instant::ZERO, index, request);
+                    while let Some((to, reply)) = self.group.poll_message() {
+                        self.input(to, controller::Input::Group(reply));
+                    }
+                }
+            }
+        }
+        count
+    }
+
+    pub fn input(&mut self, index: usize, input: controller::Input) {
+        let pair = &mut self.links[index].pair;
+        pair.far.connection.handle_input(pair.now, input);
+    }
+
+    pub fn release(&mut self) {
+        for (index, volume, request) in self.held.take().unwrap_or_default() {
+            self.complete(index, volume, request);
+        }
+    }
+
+    pub fn complete(&mut self, index: usize, volume: VolumeId, request: Request) {
+        let size = if volume.0 == 0 { 512 } else { 4096 };
+        let disk = &mut self.disks[volume.0 as usize];
+        let range =
+            |extent: Extent| (extent.start * size) as usize..((extent.start + extent.blocks) * size) as usize;
+        let result = match request.operation {
+            Operation::Read { extent, mut into } => {
+                into.copy_from_slice(&disk[range(extent)]);
+                Ok(Outcome::Data(into.freeze()))
+            }
+            Operation::Write { extent, data, .. } => {
+                assert_eq!(data.copy_to(&mut disk[range(extent)]), data.len());
+                Ok(Outcome::Done)
+            }
+            Operation::Compare { extent, data } => {
+                let mut expected = vec![0; data.len()];
+                data.copy_to(&mut expected);
+                let differs = expected.iter().zip(&disk[range(extent)]).position(|(one, two)| one != two);
+                differs.map_or(Ok(Outcome::Done), |at| Err(VolumeErrorKind::Miscompare { offset: at as u64 }))
+            }
+            Operation::Discard { extent } | Operation::WriteZeroes { extent, .. } => {
+                disk[range(extent)].fill(0);
+                Ok(Outcome::Done)
+            }
+            Operation::Flush => {
+                self.flushes += 1;
+                Ok(Outcome::Done)
+            }
+            _ => Ok(Outcome::Done),
+        };
+        let completion = Completion { tag: request.tag, result };
+        self.input(index, controller::Input::Completion(completion));
+    }
+
+    pub fn end(&mut self, index: usize) {
+        let pair = &mut self.links[index].pair;
+        pair.far.end(pair.now, Ended::ByPeer);
+        pair.near.end(pair.now, Ended::ByPeer);
+        self.group.handle_leave(Instant::ZERO, index);
+        while let Some((to, reply)) = self.group.poll_message() {
+            self.input(to, controller::Input::Group(reply));
+        }
+        self.run();
+    }
+}
+
+pub fn pattern(seed: u8, length: usize) -> Vec<u8> {
+    (0..length).map(|index| (index / 7) as u8 ^ seed).collect()
+}
