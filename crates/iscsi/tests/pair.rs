@@ -1,0 +1,90 @@
+//! Initiator and target against each other: data integrity over every way that data can take.
+
+mod common;
+
+use common::{BLOCK, Bench, config, pattern, portal};
+use iscsi::keys::{DigestPolicy, Tuning};
+
+#[test]
+fn login_probe_write_read() {
+    let mut bench = Bench::ready(config(), portal(2048));
+    let unit = bench.unit.clone().unwrap();
+    assert_eq!((unit.geometry.blocks, unit.geometry.block_size, unit.geometry.physical_block_size), (2048, 512, 4096));
+    assert_eq!((unit.vendor.as_str(), unit.product.as_str()), ("LINERATE", "DISK"));
+    let bytes = pattern(8 * BLOCK, 1);
+    bench.write(8, bytes.clone()).unwrap();
+    assert_eq!(bench.read(8, 8).unwrap(), bytes);
+    assert_eq!(bench.memory.bytes[8 * BLOCK..16 * BLOCK], bytes);
+}
+
+#[test]
+fn every_chunk_size() {
+    for chunk in (1..80).chain([127, 512, 1024, 4096, 65_536]) {
+        let mut bench = Bench::new(config(), portal(256));
+        bench.pair.chunk = chunk;
+        bench.run();
+        let bytes = pattern(48 * BLOCK, 3);
+        bench.write(0, bytes.clone()).unwrap();
+        assert_eq!(bench.read(0, 48).unwrap(), bytes, "chunks of {chunk}");
+    }
+}
+
+fn check(near: Tuning, far: Tuning, chunk: usize) {
+    let mut config = config();
+    config.tuning = near;
+    let mut portal = portal(4096);
+    portal.tuning = far;
+    let mut bench = Bench::new(config, portal);
+    bench.pair.chunk = chunk;
+    bench.run();
+    assert_eq!(bench.failed, None);
+    for blocks in [1, 3, 16, 17, 128, 500] {
+        let bytes = pattern(blocks * BLOCK, 9);
+        bench.write(5, bytes.clone()).unwrap();
+        assert_eq!(bench.read(5, blocks).unwrap(), bytes, "{blocks} blocks, {near:?}");
+        assert_eq!(bench.memory.bytes[5 * BLOCK..][..bytes.len()], bytes);
+    }
+    assert_eq!(bench.pair.far.connection.outstanding(), 0);
+}
+
+#[test]
+fn every_burst_setting() {
+    for immediate_data in [false, true] {
+        for initial_r2t in [false, true] {
+            for (first_burst, max_burst) in [(512, 512), (8192, 65_536), (65_536, 8192), (262_144, 1 << 20)] {
+                for outstanding_r2t in [1, 4] {
+                    let near = Tuning {
+                        immediate_data,
+                        initial_r2t,
+                        first_burst,
+                        max_burst,
+                        outstanding_r2t,
+                        segment: 16_384,
+                        ..Tuning::default()
+                    };
+                    check(near, Tuning { segment: 12_288, ..Tuning::default() }, usize::MAX);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_digest_setting() {
+    for header in [DigestPolicy::Off, DigestPolicy::Require] {
+        for data in [DigestPolicy::Off, DigestPolicy::Require] {
+            let near = Tuning { header_digest: header, data_digest: data, ..Tuning::default() };
+            for chunk in [7, 1000, usize::MAX] {
+                check(near, Tuning::default(), chunk);
+            }
+        }
+    }
+}
+
+#[test]
+fn odd_segments_are_padded() {
+    let near = Tuning { segment: 513, header_digest: DigestPolicy::Require, data_digest: DigestPolicy::Require, ..Tuning::default() };
+    let far = Tuning { segment: 9001, max_burst: 10_003, first_burst: 777, ..Tuning::default() };
+    check(near, far, usize::MAX);
+    check(near, far, 11);
+}
