@@ -1,0 +1,455 @@
+//! The turn of a core: events, messages, deadlines, the service, and then one send per endpoint that has something to say.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use host::{Accepted, CoreIndex, EndpointId, ListenerId, Service};
+use protocol::{Ended, Instant};
+
+use crate::alarm::Alarm;
+use crate::areas::Areas;
+use crate::cluster::Shared;
+use crate::connection::{Connection, Phase};
+use crate::driver::{self, Driver, Event, Interest, Wait, Woken};
+use crate::limits;
+use crate::listener::{self, Stream};
+use crate::local::{self, Dial, Local, slot_of};
+use crate::timers::Timers;
+use crate::{clock, threads};
+
+/// The slot of the alarm; listeners follow, then connections.
+const ALARM: u32 = 0;
+
+/// A core while it runs.
+pub(crate) struct Turning<'a, S: Service> {
+    pub(crate) service: S,
+    pub(crate) driver: Box<dyn Driver>,
+    pub(crate) connections: Vec<Option<Connection>>,
+    pub(crate) areas: Areas,
+    pub(crate) timers: Timers,
+    /// Slots that have something to do in this turn.
+    pub(crate) touched: Vec<u32>,
+    /// Slots whose endpoint takes no bytes, or that wait for a staging area: asked again every turn.
+    pub(crate) parked: Vec<u32>,
+    /// Slots whose stream is over, until they are idle.
+    pub(crate) departing: Vec<u32>,
+    /// Slots that have a staging area.
+    pub(crate) holders: Vec<u32>,
+    pub(crate) sweep_at: Option<Instant>,
+    /// In the last turn, and in this one, somebody found no staging area free.
+    pub(crate) starving: bool,
+    pub(crate) starved: bool,
+    pub(crate) expecting: usize,
+    /// Something is left to do without waiting.
+    pub(crate) again: bool,
+    pub(crate) shared: &'a Shared<S::Message>,
+    pub(crate) index: CoreIndex,
+    local: Rc<Local>,
+    alarm: Arc<Alarm>,
+    listeners: Vec<Rc<OwnedFd>>,
+    resting: Vec<u32>,
+    pub(crate) accept_at: Option<Instant>,
+    next_core: usize,
+    spin: Spin,
+    ending: Option<Instant>,
+    events: Vec<Event>,
+    ready: Vec<EndpointId>,
+    messages: Vec<S::Message>,
+    streams: Vec<(ListenerId, Stream)>,
+}
+
+impl<'a, S: Service> Turning<'a, S> {
+    /// Runs a core from its first turn to its last.
+    pub(crate) fn run(
+        shared: &'a Shared<S::Message>,
+        index: CoreIndex,
+        listeners: Vec<OwnedFd>,
+        service: impl FnOnce() -> S,
+    ) -> io::Result<S> {
+        let mut driver = driver::open(shared.config.driver)?;
+        let local = Rc::new(Local::default());
+        let guard = local::enter(Rc::clone(&local));
+        let Some(inbox) = shared.inboxes.get(usize::from(index)) else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
+        let alarm = Arc::clone(&inbox.alarm);
+        let listeners: Vec<_> = listeners.into_iter().map(Rc::new).collect();
+        // They take the first slots, before the service can dial.
+        let watched = std::iter::once(Rc::new(alarm.descriptor()?)).chain(listeners.iter().cloned());
+        for descriptor in watched {
+            let slot = slot_of(local.slots.borrow_mut().take());
+            driver.attach(slot, descriptor, false)?;
+            driver.poll(slot, Interest::Read);
+        }
+        let mut turning = Self {
+            service: service(),
+            driver,
+            connections: Vec::new(),
+            areas: Areas::new(&shared.config),
+            timers: Timers::default(),
+            touched: Vec::new(),
+            parked: Vec::new(),
+            departing: Vec::new(),
+            holders: Vec::new(),
+            sweep_at: None,
+            starving: false,
+            starved: false,
+            expecting: 0,
+            again: true,
+            shared,
+            index,
+            local,
+            alarm,
+            listeners,
+            resting: Vec::new(),
+            accept_at: None,
+            next_core: 0,
+            spin: Spin { span: shared.config.spin, misses: 0, penalty: 0 },
+            ending: None,
+            events: Vec::new(),
+            ready: Vec::new(),
+            messages: Vec::new(),
+            streams: Vec::new(),
+        };
+        turning.turn_until_done()?;
+        drop(guard);
+        Ok(turning.service)
+    }
+
+    fn turn_until_done(&mut self) -> io::Result<()> {
+        loop {
+            let now = clock::now();
+            self.turn(now);
+            if self.is_over(now) {
+                return Ok(());
+            }
+            let wait = self.wait(now);
+            let expects = self.expecting > 0 || self.service.expects_work();
+            let span = if expects { self.spin.allowed() } else { Duration::ZERO };
+            let woken = self.driver.wait(wait, span, &self.alarm)?;
+            self.spin.learn(woken, span);
+        }
+    }
+
+    fn turn(&mut self, now: Instant) {
+        self.again = false;
+        self.starving = std::mem::take(&mut self.starved);
+        self.take_events(now);
+        self.take_events(now);
+        if self.alarm.take() {
+            self.take_mail(now);
+        }
+        self.take_due(now);
+        self.retry_parked();
+        self.serve(now);
+        self.start_dials(now);
+        let mut touched = std::mem::take(&mut self.touched);
+        for slot in touched.drain(..) {
+            self.finish_turn(slot, now);
+        }
+        // What was touched meanwhile has its turn in the next one.
+        touched.append(&mut self.touched);
+        self.again |= !touched.is_empty();
+        self.touched = touched;
+        self.let_go(now);
+        self.start_files();
+    }
+
+    /// Takes what has completed; a second time for what a readiness event has led to.
+    fn take_events(&mut self, now: Instant) {
+        let mut events = std::mem::take(&mut self.events);
+        self.driver.reap(&mut events);
+        for event in events.drain(..) {
+            match event {
+                Event::Ready(ALARM) => {
+                    self.alarm.silence();
+                    self.driver.drained(ALARM);
+                    self.driver.poll(ALARM, Interest::Read);
+                }
+                Event::Ready(slot) if slot as usize <= self.listeners.len() => self.accept_some(slot, now),
+                Event::Ready(slot) => self.handle_ready(slot, now),
+                Event::Received(slot, receive, result) => self.handle_received(slot, receive, result, now),
+                Event::Sent(slot, send, result) => self.handle_sent(slot, send, result, now),
+            }
+        }
+        self.events = events;
+    }
+
+    fn take_mail(&mut self, now: Instant) {
+        let Some(inbox) = self.shared.inboxes.get(usize::from(self.index)) else { return };
+        inbox.collect(&mut self.messages, &mut self.streams);
+        let mut messages = std::mem::take(&mut self.messages);
+        for message in messages.drain(..) {
+            self.service.handle_message(now, message);
+        }
+        self.messages = messages;
+        let mut streams = std::mem::take(&mut self.streams);
+        for (listener, stream) in streams.drain(..) {
+            self.adopt(listener, stream, now);
+        }
+        self.streams = streams;
+        if self.shared.is_stopping() {
+            self.begin_ending(now);
+        }
+    }
+
+    fn take_due(&mut self, now: Instant) {
+        while let Some((when, slot)) = self.timers.pop_due(now) {
+            self.handle_due(slot, when, now);
+        }
+        if self.sweep_at.is_some_and(|at| at <= now) {
+            self.sweep(now);
+        }
+        if self.accept_at.is_some_and(|at| at <= now) {
+            self.accept_at = None;
+            for slot in std::mem::take(&mut self.resting) {
+                self.accept_some(slot, now);
+            }
+        }
+    }
+
+    /// Lets endpoints and the service take turns until nothing is left, or the round limit.
+    fn serve(&mut self, now: Instant) {
+        for index in 0..self.touched.len() {
+            let Some(slot) = self.touched.get(index).copied() else { break };
+            self.take_turn(slot, now);
+        }
+        let mut ready = std::mem::take(&mut self.ready);
+        for round in 0.. {
+            ready.append(&mut self.local.nudged.borrow_mut());
+            self.service.turn(now, &mut ready);
+            if ready.is_empty() {
+                break;
+            }
+            for id in ready.drain(..) {
+                let slot = slot_of(id);
+                if self.connection(slot).is_some_and(|connection| connection.id == id) {
+                    self.touch(slot);
+                    self.take_turn(slot, now);
+                }
+            }
+            if round >= limits::SERVICE_ROUNDS {
+                self.again = true;
+                break;
+            }
+        }
+        self.ready = ready;
+    }
+
+    fn start_dials(&mut self, now: Instant) {
+        let dials = std::mem::take(&mut *self.local.dials.borrow_mut());
+        for dial in dials {
+            self.dial(dial, now);
+        }
+    }
+
+    fn dial(&mut self, dial: Dial, now: Instant) {
+        let slot = slot_of(dial.id);
+        let started =
+            listener::connect(dial.peer, self.shared.config.congestion.as_deref()).and_then(|descriptor| {
+                let descriptor = Rc::new(descriptor);
+                self.driver.attach(slot, Rc::clone(&descriptor), false)?;
+                Ok(descriptor)
+            });
+        match started {
+            Ok(descriptor) => {
+                let mut connection =
+                    Connection::new(dial.id, Some(descriptor), dial.endpoint, Phase::Connecting);
+                connection.deadline = Some(now + limits::CONNECT);
+                connection.polling = true;
+                self.insert(slot, connection);
+                self.driver.poll(slot, Interest::Write);
+            }
+            Err(error) => {
+                self.insert(slot, Connection::new(dial.id, None, dial.endpoint, Phase::Connecting));
+                self.end(slot, Ended::Failed(error.raw_os_error().unwrap_or(libc::EIO)), now);
+            }
+        }
+        self.touch(slot);
+    }
+
+    fn start_files(&mut self) {
+        let mut files = self.local.files.borrow_mut();
+        for op in files.drain(..) {
+            if let Some(refused) = self.driver.file(op) {
+                threads::submit(refused);
+            }
+        }
+    }
+
+    /// Accepts what waits at a listener, and gives each stream to the core that has the fewest.
+    fn accept_some(&mut self, slot: u32, now: Instant) {
+        let number = slot.saturating_sub(ALARM + 1);
+        let Some(listener) = self.listeners.get(number as usize).cloned() else { return };
+        if self.ending.is_some() {
+            return;
+        }
+        for _ in 0..limits::ACCEPTS_PER_TURN {
+            match listener::accept(listener.as_fd(), self.shared.config.congestion.as_deref()) {
+                Ok(stream) => self.spread(ListenerId(number), stream, now),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.driver.drained(slot);
+                    break;
+                }
+                Err(error) if is_shortage(&error) => {
+                    self.resting.push(slot);
+                    self.accept_at = Some(now + limits::ACCEPT_RETRY);
+                    return;
+                }
+                // That stream was gone before it could be accepted.
+                Err(_) => {}
+            }
+        }
+        self.driver.poll(slot, Interest::Read);
+    }
+
+    fn spread(&mut self, listener: ListenerId, stream: Stream, now: Instant) {
+        let cores = self.shared.inboxes.len();
+        let load = |core: usize| {
+            let inbox = self.shared.inboxes.get(core % cores).filter(|inbox| !inbox.is_stopped());
+            inbox.map_or(usize::MAX, |inbox| inbox.load.load(Ordering::Relaxed))
+        };
+        let order = self.next_core..self.next_core + cores;
+        let Some(core) = order.min_by_key(|core| load(*core)).map(|core| core % cores) else { return };
+        self.next_core = (core + 1) % cores;
+        let Some(inbox) = self.shared.inboxes.get(core) else { return };
+        if inbox.load.load(Ordering::Relaxed) >= self.shared.config.max_connections {
+            return;
+        }
+        inbox.load.fetch_add(1, Ordering::Relaxed);
+        if core == usize::from(self.index) {
+            self.adopt(listener, stream, now);
+        } else {
+            inbox.hand_over(listener, stream);
+        }
+    }
+
+    /// Offers a stream to the service.
+    fn adopt(&mut self, listener: ListenerId, stream: Stream, now: Instant) {
+        let id = self.local.slots.borrow_mut().take();
+        let slot = slot_of(id);
+        let accepted = Accepted { listener, endpoint: id, local: stream.local, peer: stream.peer };
+        let descriptor = Rc::new(stream.descriptor);
+        let fits = self.ending.is_none() && self.driver.attach(slot, Rc::clone(&descriptor), true).is_ok();
+        let endpoint = if fits { self.service.accept(now, accepted).ok() } else { None };
+        match endpoint.filter(|endpoint| endpoint.staging() <= self.areas.staging()) {
+            Some(endpoint) => {
+                let mut connection = Connection::new(id, Some(descriptor), endpoint, Phase::Open);
+                connection.accepted = true;
+                self.insert(slot, connection);
+                self.touch(slot);
+            }
+            None => {
+                self.driver.detach(slot);
+                self.local.slots.borrow_mut().give_back(slot);
+                self.unload();
+            }
+        }
+    }
+
+    /// Counts an accepted stream less.
+    pub(crate) fn unload(&mut self) {
+        if let Some(inbox) = self.shared.inboxes.get(usize::from(self.index)) {
+            inbox.load.fetch_sub(1, Ordering::Relaxed);
+        }
+        if self.accept_at.is_some() {
+            // A descriptor is free again.
+            self.accept_at = Some(Instant::ZERO);
+        }
+    }
+
+    /// Forgets the streams that are over.
+    fn let_go(&mut self, now: Instant) {
+        let mut departing = std::mem::take(&mut self.departing);
+        departing.retain(|slot| {
+            let place = self.connections.get_mut(*slot as usize);
+            let Some(connection) = place.and_then(|place| place.take_if(|connection| connection.is_gone()))
+            else {
+                return true;
+            };
+            self.driver.detach(*slot);
+            self.expecting -= usize::from(connection.expects);
+            let (id, accepted) = (connection.id, connection.accepted);
+            drop(connection);
+            if accepted {
+                self.unload();
+            }
+            self.local.slots.borrow_mut().give_back(*slot);
+            self.service.handle_gone(now, id);
+            self.again = true;
+            false
+        });
+        departing.append(&mut self.departing);
+        self.departing = departing;
+    }
+
+    fn begin_ending(&mut self, now: Instant) {
+        if self.ending.is_some() {
+            return;
+        }
+        self.ending = Some(now + limits::SHUTDOWN);
+        for slot in 0..u32::try_from(self.connections.len()).unwrap_or(u32::MAX) {
+            if self.connection(slot).is_some() {
+                self.end(slot, Ended::ByUs, now);
+            }
+        }
+        self.again = true;
+    }
+
+    fn is_over(&mut self, now: Instant) -> bool {
+        if self.service.is_finished() {
+            self.begin_ending(now);
+        }
+        self.ending.is_some_and(|deadline| now >= deadline || self.connections.iter().all(Option::is_none))
+    }
+
+    /// How long the core may sleep.
+    fn wait(&self, now: Instant) -> Wait {
+        if self.again || !self.local.is_empty() {
+            return Wait::No;
+        }
+        let deadlines =
+            [self.timers.next(), self.service.poll_timeout(), self.sweep_at, self.accept_at, self.ending];
+        deadlines
+            .into_iter()
+            .flatten()
+            .fold(Wait::Forever, |wait, deadline| wait.at_most(deadline.since(now)))
+    }
+}
+
+/// True when accepting failed for want of something that may come back, which does not concern the stream.
+fn is_shortage(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
+}
+
+/// Learns whether spinning pays.
+#[derive(Debug)]
+struct Spin {
+    span: Duration,
+    misses: u32,
+    penalty: u32,
+}
+
+impl Spin {
+    /// How long the next sleep may be put off.
+    fn allowed(&self) -> Duration {
+        if self.penalty == 0 { self.span } else { Duration::ZERO }
+    }
+
+    /// Spins in vain make twice as many of the following sleeps go without, each time.
+    fn learn(&mut self, woken: Woken, span: Duration) {
+        match woken {
+            Woken::SpunInVain => {
+                self.misses = (self.misses + 1).min(limits::SPIN_PENALTY.ilog2());
+                self.penalty = 2_u32.pow(self.misses);
+            }
+            Woken::Slept => self.penalty = self.penalty.saturating_sub(1),
+            Woken::Awake if !span.is_zero() => self.misses = 0,
+            Woken::Awake => {}
+        }
+    }
+}

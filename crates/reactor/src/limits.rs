@@ -1,0 +1,55 @@
+//! Every number of the loop, with its unit and its reason.
+
+use std::time::Duration;
+
+/// Bytes of one staging area. A smaller one doubles the cost of 4 KiB requests (docs/data-path.md rule 5).
+pub(crate) const STAGING: usize = 256 * 1024;
+/// Staging areas per core: connections that may be receiving at the same moment. More wait their turn.
+pub(crate) const STAGING_AREAS: usize = 64;
+/// Bytes of one send, about. More would only wait in the socket's buffer, out of the cache.
+pub(crate) const SEND_BUDGET: usize = 1 << 20;
+/// Pieces of one send, about: half of the kernel's `IOV_MAX`, as one PDU may exceed the budget.
+pub(crate) const SEND_SEGMENTS: usize = 512;
+/// Pieces that one system call takes (`IOV_MAX`).
+pub(crate) const MOST_VECTORS: usize = 1024;
+/// Connections per core.
+pub(crate) const CONNECTIONS: usize = 16 * 1024;
+/// How long a core looks for completions before it sleeps, while work is expected (rule 7).
+pub(crate) const SPIN: Duration = Duration::from_micros(50);
+/// Sleeps that follow without a spin after spins in vain, at most.
+pub(crate) const SPIN_PENALTY: u32 = 64;
+/// Looks at the completion queue between two looks at the clock while spinning.
+pub(crate) const SPIN_STRIDE: u32 = 32;
+/// A connection that received nothing for this long gives its staging area back.
+pub(crate) const QUIET: Duration = Duration::from_millis(100);
+/// The same while others wait for a staging area.
+pub(crate) const QUIET_UNDER_PRESSURE: Duration = Duration::from_millis(1);
+/// How long a listener rests when the process or the system has no descriptor left.
+pub(crate) const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+/// Streams that one turn accepts from one listener, so that connections are served in between.
+pub(crate) const ACCEPTS_PER_TURN: usize = 64;
+/// Streams that wait to be accepted (the kernel's own limit may be lower).
+pub(crate) const BACKLOG: i32 = 1024;
+/// How long a closed stream's peer may take to close its side, before the rest is cut off; also how long what was ready
+/// to be sent may take once the peer has closed its side.
+pub(crate) const LINGER: Duration = Duration::from_secs(1);
+/// How long a connection attempt may take.
+pub(crate) const CONNECT: Duration = Duration::from_secs(10);
+/// How long endpoints may take to become idle when the loop ends.
+pub(crate) const SHUTDOWN: Duration = Duration::from_secs(5);
+/// Times that the service is asked again within one turn before the sockets get a look in.
+pub(crate) const SERVICE_ROUNDS: usize = 16;
+/// Submission queue entries. A turn that needs more submits in between.
+pub(crate) const RING_ENTRIES: u32 = 512;
+/// Completion queue entries; the kernel keeps what overflows.
+pub(crate) const RING_COMPLETIONS: u32 = 4096;
+/// Events that one `epoll_wait` takes.
+pub(crate) const EPOLL_EVENTS: usize = 256;
+/// Turns in a row that may be served from what is known to be ready before epoll is asked again.
+pub(crate) const EPOLL_SKIPS: u32 = 2;
+/// Requests that a core's queue of one file takes at a time.
+pub(crate) const FILE_DEPTH: usize = 1024;
+/// Threads for operations that block, for the whole process: enough to keep a drive busy, few enough to be cheap.
+pub(crate) const FILE_THREADS: usize = 8;
+/// Pieces of one blocking write.
+pub(crate) const FILE_SLICES: usize = 64;

@@ -1,0 +1,97 @@
+//! Listening sockets, and what every stream's socket is set to.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+
+use crate::limits::BACKLOG;
+
+/// A bound, listening socket.
+#[derive(Debug)]
+pub struct Listener {
+    socket: Socket,
+    local: SocketAddr,
+}
+
+impl Listener {
+    /// Listens on `address`; port 0 takes a free one, which [`Listener::local`] tells.
+    pub fn bind(address: SocketAddr) -> io::Result<Self> {
+        let socket =
+            Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+        socket.set_reuse_address(true)?;
+        if address.is_ipv6() {
+            socket.set_only_v6(true)?;
+        }
+        socket.bind(&address.into())?;
+        socket.listen(BACKLOG)?;
+        let local = socket.local_addr()?.as_socket().unwrap_or(address);
+        Ok(Self { socket, local })
+    }
+
+    /// The address that it listens on.
+    pub fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    pub(crate) fn into_descriptor(self) -> OwnedFd {
+        self.socket.into()
+    }
+}
+
+/// Sets a stream's socket: no delay, and the congestion control if the system permits it.
+pub(crate) fn prepare(socket: &OwnedFd, congestion: Option<&str>) -> io::Result<()> {
+    let socket = SockRef::from(socket);
+    socket.set_tcp_nodelay(true)?;
+    if let Some(name) = congestion {
+        // Not permitted, or not there: the system's own choice works too.
+        let _ = socket.set_tcp_congestion(name.as_bytes());
+    }
+    Ok(())
+}
+
+/// Begins to connect; the outcome shows when the socket becomes writable.
+pub(crate) fn connect(peer: SocketAddr, congestion: Option<&str>) -> io::Result<OwnedFd> {
+    let socket = Socket::new(Domain::for_address(peer), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+    let result = socket.connect(&peer.into());
+    let descriptor = OwnedFd::from(socket);
+    match result {
+        Ok(()) => {}
+        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
+        Err(error) => return Err(error),
+    }
+    prepare(&descriptor, congestion)?;
+    Ok(descriptor)
+}
+
+/// The outcome of a connection attempt, and the addresses of both sides. From then on calls may wait: io_uring's do.
+pub(crate) fn connected(socket: &OwnedFd) -> io::Result<(SocketAddr, SocketAddr)> {
+    let socket = SockRef::from(socket);
+    if let Some(error) = socket.take_error()? {
+        return Err(error);
+    }
+    let peer = socket.peer_addr()?.as_socket();
+    socket.set_nonblocking(false)?;
+    let local = socket.local_addr()?.as_socket();
+    local.zip(peer).ok_or_else(|| io::Error::from_raw_os_error(libc::EAFNOSUPPORT))
+}
+
+/// A stream that somebody has opened to a listener.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub(crate) descriptor: OwnedFd,
+    pub(crate) local: SocketAddr,
+    pub(crate) peer: SocketAddr,
+}
+
+/// Accepts a stream, without waiting.
+pub(crate) fn accept(listener: impl AsFd, congestion: Option<&str>) -> io::Result<Stream> {
+    let (socket, peer) = SockRef::from(&listener).accept()?;
+    let local = socket.local_addr()?.as_socket();
+    let descriptor = OwnedFd::from(socket);
+    prepare(&descriptor, congestion)?;
+    let addresses = local.zip(peer.as_socket());
+    let (local, peer) = addresses.ok_or_else(|| io::Error::from_raw_os_error(libc::EAFNOSUPPORT))?;
+    Ok(Stream { descriptor, local, peer })
+}

@@ -1,0 +1,143 @@
+//! What belongs to the core whose thread is running: how its service reaches the loop that is calling it.
+//!
+//! The loop is borrowed while it calls the service or an endpoint, so requests to it are left here, and it looks here
+//! before it sleeps.
+
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use host::{Dialer, Endpoint, EndpointId};
+use protocol::Ended;
+
+use crate::clock;
+use crate::sys::FileOp;
+use crate::threads;
+
+thread_local! {
+    static CURRENT: RefCell<Option<Rc<Local>>> = const { RefCell::new(None) };
+}
+
+/// Slots that are free, and how often each was used: a name is a slot and its use.
+#[derive(Debug, Default)]
+pub(crate) struct Slots {
+    uses: Vec<u32>,
+    free: Vec<u32>,
+}
+
+/// How many slots a core can number; names are `use × SPAN + slot`.
+const SPAN: u64 = 1 << 32;
+
+impl Slots {
+    /// Takes a free slot and names its next use.
+    pub(crate) fn take(&mut self) -> EndpointId {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.uses.push(0);
+            u32::try_from(self.uses.len() - 1).unwrap_or(u32::MAX)
+        });
+        let uses = self.uses.get(slot as usize).copied().unwrap_or_default();
+        EndpointId(u64::from(uses) * SPAN + u64::from(slot))
+    }
+
+    /// Frees a slot; the name is not given again before four thousand million uses of the slot.
+    pub(crate) fn give_back(&mut self, slot: u32) {
+        if let Some(uses) = self.uses.get_mut(slot as usize) {
+            *uses = uses.wrapping_add(1);
+            self.free.push(slot);
+        }
+    }
+}
+
+/// The slot of a name.
+pub(crate) fn slot_of(id: EndpointId) -> u32 {
+    u32::try_from(id.0 % SPAN).unwrap_or(u32::MAX)
+}
+
+/// A connection attempt that the loop is to start.
+pub(crate) struct Dial {
+    pub(crate) id: EndpointId,
+    pub(crate) peer: SocketAddr,
+    pub(crate) endpoint: Box<dyn Endpoint>,
+}
+
+/// One core's letter tray.
+#[derive(Default)]
+pub(crate) struct Local {
+    pub(crate) slots: RefCell<Slots>,
+    pub(crate) dials: RefCell<Vec<Dial>>,
+    pub(crate) nudged: RefCell<Vec<EndpointId>>,
+    pub(crate) files: RefCell<Vec<Box<FileOp>>>,
+}
+
+impl Local {
+    /// True when nobody has left anything.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.dials.borrow().is_empty() && self.nudged.borrow().is_empty()
+    }
+}
+
+/// Makes `local` the calling thread's, until the guard is dropped.
+pub(crate) fn enter(local: Rc<Local>) -> Guard {
+    CURRENT.with(|current| *current.borrow_mut() = Some(local));
+    Guard
+}
+
+/// Ends what [`enter`] began.
+pub(crate) struct Guard;
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        // A thread that is going down has already dropped it.
+        let _ = CURRENT.try_with(|current| current.borrow_mut().take());
+    }
+}
+
+fn current() -> Option<Rc<Local>> {
+    CURRENT.with(|current| current.borrow().clone())
+}
+
+/// Starts a file operation on the calling core's ring, or on a file thread if there is none.
+pub(crate) fn start_file(op: Box<FileOp>) {
+    match current() {
+        Some(local) => local.files.borrow_mut().push(op),
+        None => threads::submit(op),
+    }
+}
+
+/// Connects from whichever core's thread calls it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct LocalDialer;
+
+impl Dialer for LocalDialer {
+    fn dial(&self, peer: SocketAddr, mut endpoint: Box<dyn Endpoint>) -> EndpointId {
+        let Some(local) = current() else {
+            endpoint.handle_ended(clock::now(), Ended::Failed(libc::ENXIO));
+            return EndpointId(u64::MAX);
+        };
+        let id = local.slots.borrow_mut().take();
+        local.dials.borrow_mut().push(Dial { id, peer, endpoint });
+        id
+    }
+
+    fn nudge(&self, endpoint: EndpointId) {
+        if let Some(local) = current() {
+            local.nudged.borrow_mut().push(endpoint);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_is_used_again_under_another_name() {
+        let mut slots = Slots::default();
+        let (first, second) = (slots.take(), slots.take());
+        slots.give_back(slot_of(first));
+        let third = slots.take();
+        assert_eq!(slot_of(third), slot_of(first));
+        assert_ne!(third, first);
+        assert_ne!(slot_of(second), slot_of(first));
+    }
+}

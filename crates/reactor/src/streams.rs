@@ -1,0 +1,382 @@
+//! What a turn does for one connection: events in, its endpoint's turn, one send out, and the next receive.
+
+use std::io;
+
+use host::Service;
+use protocol::{Ended, Instant};
+use rustix::net::Shutdown;
+
+use crate::connection::{Connection, Phase};
+use crate::core::Turning;
+use crate::driver::{Interest, Receive, Send};
+use crate::limits;
+use crate::listener;
+
+/// The error's number, for endpoints.
+fn number(error: &io::Error) -> i32 {
+    error.raw_os_error().unwrap_or(libc::EIO)
+}
+
+/// True when the same call may succeed next time.
+fn is_passing(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR | libc::ENOBUFS | libc::ENOMEM))
+}
+
+impl<S: Service> Turning<'_, S> {
+    pub(crate) fn connection(&mut self, slot: u32) -> Option<&mut Connection> {
+        self.connections.get_mut(slot as usize)?.as_mut()
+    }
+
+    pub(crate) fn insert(&mut self, slot: u32, connection: Connection) {
+        let index = slot as usize;
+        if self.connections.len() <= index {
+            self.connections.resize_with(index + 1, || None);
+        }
+        if let Some(place) = self.connections.get_mut(index) {
+            *place = Some(connection);
+        }
+    }
+
+    /// Makes the connection take part in this turn.
+    pub(crate) fn touch(&mut self, slot: u32) {
+        let Some(connection) = self.connection(slot) else { return };
+        if !std::mem::replace(&mut connection.touched, true) {
+            self.touched.push(slot);
+        }
+    }
+
+    /// Asks those again that wait for a buffer or a staging area.
+    pub(crate) fn retry_parked(&mut self) {
+        let mut parked = std::mem::take(&mut self.parked);
+        for slot in parked.drain(..) {
+            if let Some(connection) = self.connection(slot) {
+                connection.parked = false;
+            }
+            self.touch(slot);
+        }
+        self.parked = parked;
+    }
+
+    /// Lets the endpoint do what has come from inside, and take what is staged.
+    pub(crate) fn take_turn(&mut self, slot: u32, now: Instant) {
+        let Some(connection) = self.connection(slot) else { return };
+        if connection.phase == Phase::Connecting {
+            return;
+        }
+        connection.endpoint.turn(now);
+        connection.feed(now);
+    }
+
+    /// The end of a connection's turn: send, close or receive, and see to its deadline.
+    pub(crate) fn finish_turn(&mut self, slot: u32, now: Instant) {
+        let Some(connection) = self.connection(slot) else { return };
+        connection.touched = false;
+        match connection.phase {
+            Phase::Open => {
+                self.transmit(slot, now);
+                self.close_if_asked(slot, now);
+                self.arm(slot, now);
+            }
+            Phase::Flushing => {
+                self.transmit(slot, now);
+                if self.connection(slot).is_some_and(|connection| !connection.sending) {
+                    self.end(slot, Ended::ByPeer, now);
+                }
+            }
+            Phase::Lingering => self.arm(slot, now),
+            Phase::Connecting | Phase::Ended => {}
+        }
+        let Some(connection) = self.connections.get_mut(slot as usize).and_then(Option::as_mut) else {
+            return;
+        };
+        let expects = !connection.is_told() && connection.endpoint.expects_work();
+        self.expecting += usize::from(expects);
+        self.expecting -= usize::from(std::mem::replace(&mut connection.expects, expects));
+        self.timers.schedule(slot, connection.poll_timeout(), &mut connection.scheduled);
+    }
+
+    /// Starts a send, if none is under way and there is anything to say.
+    fn transmit(&mut self, slot: u32, now: Instant) {
+        let Some(connection) = self.connections.get_mut(slot as usize).and_then(Option::as_mut) else {
+            return;
+        };
+        if connection.sending {
+            return;
+        }
+        let mut send = self.areas.take_send();
+        connection.endpoint.poll_transmit(now, send.transmit());
+        if send.seal() {
+            connection.sending = true;
+            self.driver.send(slot, send);
+        } else {
+            self.areas.put_send(send);
+        }
+    }
+
+    fn close_if_asked(&mut self, slot: u32, now: Instant) {
+        let Some(connection) = self.connection(slot) else { return };
+        if connection.sending || connection.endpoint.poll_close().is_none() {
+            return;
+        }
+        connection.tell_ended(now, Ended::ByUs);
+        connection.phase = Phase::Lingering;
+        connection.deadline = Some(now + limits::LINGER);
+        connection.readable = false;
+        let shut =
+            connection.descriptor.as_ref().map(|socket| rustix::net::shutdown(socket, Shutdown::Write));
+        if let Some(receive) = connection.receive.take() {
+            self.release(slot, receive);
+        }
+        if !matches!(shut, Some(Ok(()))) {
+            self.end(slot, Ended::ByUs, now);
+        }
+    }
+
+    /// Makes the next bytes come: by a receive that waits, or by a poll that holds no memory.
+    fn arm(&mut self, slot: u32, now: Instant) {
+        let waits = self.driver.waits_with_memory();
+        let Some(connection) = self.connections.get_mut(slot as usize).and_then(Option::as_mut) else {
+            return;
+        };
+        if connection.receiving || connection.polling {
+            return;
+        }
+        if !connection.wants_bytes() {
+            return self.park(slot);
+        }
+        let holds = connection.readable || (connection.warm && waits && !self.starving);
+        if connection.receive.is_none() && holds {
+            connection.receive = self.areas.take_receive();
+            if connection.receive.is_none() {
+                return self.starve(slot, now);
+            }
+            if waits {
+                self.holders.push(slot);
+            }
+        }
+        self.again |= connection.feed(now);
+        if !connection.wants_bytes() {
+            return self.park(slot);
+        }
+        match connection.receive.take() {
+            Some(receive) if !receive.is_empty() || holds => self.receive(slot, receive, now),
+            unused => {
+                connection.polling = true;
+                self.driver.poll(slot, Interest::Read);
+                if let Some(receive) = unused {
+                    self.release(slot, receive);
+                }
+            }
+        }
+    }
+
+    fn receive(&mut self, slot: u32, receive: Box<Receive>, now: Instant) {
+        let Some(connection) = self.connections.get_mut(slot as usize).and_then(Option::as_mut) else {
+            return;
+        };
+        if receive.room() == 0 {
+            // The endpoint asks for more than it said it would ever need.
+            self.release(slot, receive);
+            return self.end(slot, Ended::Failed(libc::EMSGSIZE), now);
+        }
+        connection.committed = !receive.is_empty();
+        connection.readable = false;
+        connection.receiving = true;
+        if !connection.committed && self.sweep_at.is_none() && self.driver.waits_with_memory() {
+            self.sweep_at = Some(now + limits::QUIET);
+        }
+        self.driver.receive(slot, receive);
+    }
+
+    /// Remembers to ask again in the next turn, whatever that is for.
+    fn park(&mut self, slot: u32) {
+        let Some(connection) = self.connection(slot) else { return };
+        if !std::mem::replace(&mut connection.parked, true) {
+            self.parked.push(slot);
+        }
+        // What waits to be placed or consumed stays; an empty area is for others.
+        if let Some(receive) =
+            self.connection(slot).and_then(|connection| connection.receive.take_if(|area| area.is_empty()))
+        {
+            self.release(slot, receive);
+        }
+    }
+
+    /// No staging area is free: those of quiet connections are asked back soon.
+    fn starve(&mut self, slot: u32, now: Instant) {
+        self.starved = true;
+        let soon = now + limits::QUIET_UNDER_PRESSURE;
+        self.sweep_at = Some(self.sweep_at.map_or(soon, |at| at.min(soon)));
+        self.park(slot);
+    }
+
+    fn release(&mut self, slot: u32, receive: Box<Receive>) {
+        self.areas.put_receive(receive);
+        if let Some(place) = self.holders.iter().position(|holder| *holder == slot) {
+            self.holders.swap_remove(place);
+        }
+        self.again |= self.starving || self.starved;
+    }
+
+    /// Takes staging areas back from connections that have been quiet.
+    pub(crate) fn sweep(&mut self, now: Instant) {
+        self.sweep_at = None;
+        let quiet = if self.starving { limits::QUIET_UNDER_PRESSURE } else { limits::QUIET };
+        let mut waiting = false;
+        for slot in &self.holders {
+            let connection = self.connections.get_mut(*slot as usize).and_then(Option::as_mut);
+            let Some(connection) =
+                connection.filter(|connection| connection.receiving && !connection.committed)
+            else {
+                continue;
+            };
+            if !connection.sending && now.since(connection.active_at) >= quiet {
+                self.driver.cancel(*slot);
+            } else {
+                waiting = true;
+            }
+        }
+        if waiting || (self.starving && !self.holders.is_empty()) {
+            self.sweep_at = Some(now + quiet);
+        }
+    }
+
+    /// A poll's condition holds.
+    pub(crate) fn handle_ready(&mut self, slot: u32, now: Instant) {
+        let Some(connection) = self.connection(slot) else { return };
+        connection.polling = false;
+        match connection.phase {
+            Phase::Connecting => self.handle_connected(slot, now),
+            Phase::Open | Phase::Lingering => {
+                connection.readable = true;
+                connection.warm = true;
+                connection.active_at = now;
+                self.arm(slot, now);
+                self.touch(slot);
+            }
+            Phase::Flushing | Phase::Ended => self.touch(slot),
+        }
+    }
+
+    fn handle_connected(&mut self, slot: u32, now: Instant) {
+        let Some(connection) = self.connection(slot) else { return };
+        let Some(descriptor) = connection.descriptor.as_ref() else { return };
+        match listener::connected(descriptor) {
+            Ok((local, peer)) => {
+                connection.phase = Phase::Open;
+                connection.deadline = None;
+                connection.endpoint.handle_connected(now, local, peer);
+                self.touch(slot);
+            }
+            Err(error) => self.end(slot, Ended::Failed(number(&error)), now),
+        }
+    }
+
+    /// A receive has ended.
+    pub(crate) fn handle_received(
+        &mut self,
+        slot: u32,
+        receive: Box<Receive>,
+        result: io::Result<usize>,
+        now: Instant,
+    ) {
+        let Some(connection) = self.connection(slot) else { return };
+        connection.receiving = false;
+        match (connection.phase, result) {
+            (Phase::Open, Ok(count)) if count > 0 => {
+                let receive = connection.receive.insert(receive);
+                receive.received(count);
+                connection.warm = true;
+                connection.active_at = now;
+                connection.feed(now);
+            }
+            (Phase::Open, Err(error)) if is_passing(&error) || number(&error) == libc::ECANCELED => {
+                // Taken back by a sweep, or nothing there after all.
+                connection.warm = false;
+                connection.receive = Some(receive);
+            }
+            (Phase::Lingering, Ok(count)) if count > 0 => self.release(slot, receive),
+            (phase, result) => {
+                self.release(slot, receive);
+                match result {
+                    Ok(_) if phase == Phase::Open => self.begin_flushing(slot, now),
+                    Ok(_) => self.end(slot, Ended::ByPeer, now),
+                    Err(error) => self.end(slot, Ended::Failed(number(&error)), now),
+                }
+            }
+        }
+        self.touch(slot);
+    }
+
+    /// The peer has closed its side: what is ready to be sent goes out first, for a while.
+    fn begin_flushing(&mut self, slot: u32, now: Instant) {
+        let Some(connection) = self.connection(slot) else { return };
+        connection.phase = Phase::Flushing;
+        connection.deadline = Some(now + limits::LINGER);
+    }
+
+    /// A send has ended.
+    pub(crate) fn handle_sent(
+        &mut self,
+        slot: u32,
+        mut send: Box<Send>,
+        result: io::Result<usize>,
+        now: Instant,
+    ) {
+        let Some(connection) = self.connection(slot) else { return };
+        connection.active_at = now;
+        let over = connection.phase == Phase::Ended;
+        let failure = match result {
+            Ok(count) if !send.sent(count) && !over => return self.driver.send(slot, send),
+            Err(error) if is_passing(&error) && !over => return self.driver.send(slot, send),
+            Ok(_) => None,
+            Err(error) => Some(number(&error)),
+        };
+        connection.sending = false;
+        if failure.is_none() && !connection.is_told() {
+            connection.endpoint.handle_transmitted(now, send.len());
+        }
+        self.areas.put_send(send);
+        if let Some(failure) = failure {
+            self.end(slot, Ended::Failed(failure), now);
+        }
+        self.touch(slot);
+    }
+
+    /// An entry of the timers has come due.
+    pub(crate) fn handle_due(&mut self, slot: u32, when: Instant, now: Instant) {
+        let Some(connection) = self.connection(slot) else { return };
+        if connection.scheduled != Some(when) {
+            return;
+        }
+        connection.scheduled = None;
+        if connection.deadline.is_some_and(|deadline| deadline <= now) {
+            let how = match connection.phase {
+                Phase::Connecting => Ended::Failed(libc::ETIMEDOUT),
+                Phase::Flushing => Ended::ByPeer,
+                Phase::Open | Phase::Lingering | Phase::Ended => Ended::ByUs,
+            };
+            self.end(slot, how, now);
+        } else if !connection.is_told() && connection.endpoint.poll_timeout().is_some_and(|due| due <= now) {
+            connection.endpoint.handle_timeout(now);
+        }
+        self.touch(slot);
+    }
+
+    /// The stream is over: what is under way is ended, and the endpoint told.
+    pub(crate) fn end(&mut self, slot: u32, how: Ended, now: Instant) {
+        let Some(connection) = self.connection(slot) else { return };
+        if connection.phase == Phase::Ended {
+            return;
+        }
+        connection.phase = Phase::Ended;
+        connection.deadline = None;
+        connection.tell_ended(now, how);
+        if let Some(receive) = connection.receive.take() {
+            self.release(slot, receive);
+        }
+        self.driver.cancel(slot);
+        self.departing.push(slot);
+        self.touch(slot);
+    }
+}

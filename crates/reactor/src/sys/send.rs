@@ -1,0 +1,125 @@
+//! One send: everything that a connection had to say in a turn, as one vectored message.
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use protocol::Transmit;
+
+use super::{empty_message, outcome};
+use crate::limits::MOST_VECTORS;
+
+/// A filled [`Transmit`] on its way out.
+pub struct Send {
+    transmit: Transmit,
+    vectors: Vec<libc::iovec>,
+    first: usize,
+    left: usize,
+    message: libc::msghdr,
+}
+
+impl Send {
+    /// An empty send of about `budget` bytes in about `segments` pieces.
+    pub fn new(budget: usize, segments: usize) -> Self {
+        Self {
+            transmit: Transmit::new(budget, segments),
+            vectors: Vec::new(),
+            first: 0,
+            left: 0,
+            message: empty_message(),
+        }
+    }
+
+    /// What is to be sent, for filling. Only before [`Send::seal`].
+    pub fn transmit(&mut self) -> &mut Transmit {
+        self.vectors.clear();
+        &mut self.transmit
+    }
+
+    /// Bytes of the whole send.
+    pub fn len(&self) -> usize {
+        self.transmit.len()
+    }
+
+    /// True when there is nothing to send.
+    pub fn is_empty(&self) -> bool {
+        self.transmit.is_empty()
+    }
+
+    /// Ends the filling; false when there is nothing to send.
+    pub fn seal(&mut self) -> bool {
+        let transmit = &self.transmit;
+        self.vectors.clear();
+        self.vectors.extend(transmit.segments().iter().map(|segment| {
+            let bytes = transmit.bytes(segment);
+            libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }
+        }));
+        self.first = 0;
+        self.left = transmit.len();
+        self.left > 0
+    }
+
+    /// Counts `count` bytes that were sent; true when that was all.
+    pub fn sent(&mut self, mut count: usize) -> bool {
+        self.left = self.left.saturating_sub(count);
+        while let Some(vector) = self.vectors.get_mut(self.first) {
+            if count < vector.iov_len {
+                vector.iov_base = vector.iov_base.cast::<u8>().wrapping_add(count).cast();
+                vector.iov_len -= count;
+                break;
+            }
+            count -= vector.iov_len;
+            self.first += 1;
+        }
+        self.left == 0
+    }
+
+    /// Lets go of everything that was to be sent.
+    pub fn clear(&mut self) {
+        self.vectors.clear();
+        self.transmit.clear();
+        self.left = 0;
+    }
+
+    /// The message over what is left, valid while the send is neither moved out of its box nor touched.
+    pub(super) fn message(&mut self) -> &libc::msghdr {
+        let rest = self.vectors.get_mut(self.first..).unwrap_or_default();
+        self.message.msg_iov = rest.as_mut_ptr();
+        self.message.msg_iovlen = rest.len().min(MOST_VECTORS);
+        &self.message
+    }
+
+    /// Sends what the socket takes, without waiting.
+    pub fn send_now(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
+        let message = self.message();
+        // SAFETY: the vectors were built by `seal` from segments that `transmit` still owns.
+        outcome(unsafe {
+            libc::sendmsg(socket.as_raw_fd(), message, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)
+        })
+    }
+}
+
+impl fmt::Debug for Send {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Send").field("len", &self.len()).field("left", &self.left).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_send_continues_where_the_socket_stopped() {
+        let mut send = Send::new(1 << 20, 64);
+        send.transmit().put(b"head");
+        send.transmit().put_shared(buf::SharedBuf::from(vec![7; 2000]));
+        assert!(send.seal());
+        assert!(!send.sent(5));
+        assert_eq!(send.message().msg_iovlen, 1);
+        assert_eq!(send.vectors[1].iov_len, 1999);
+        assert!(send.sent(1999));
+        send.clear();
+        assert!(!send.seal());
+    }
+}
