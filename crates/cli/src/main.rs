@@ -1,2 +1,40 @@
-//! The `linerate` command.
-fn main() {}
+//! The `linerate` command: serves volumes, copies them, and puts load on them.
+//!
+//! Each command has a module of its own with its arguments, their help and what they do. Errors end here: they are
+//! printed once, with their causes, and the exit code says what kind they were.
+
+mod output;
+mod serve;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Storage over Ethernet: serves volumes over iSCSI and NVMe/TCP, and uses them, in one ordinary process.
+#[derive(Debug, Parser)]
+#[command(name = "linerate", version, about, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve volumes over iSCSI and NVMe/TCP
+    Serve(serve::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false).init();
+    let result = match cli.command {
+        Command::Serve(args) => serve::run(args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            output::error(&error);
+            ExitCode::FAILURE
+        }
+    }
+}

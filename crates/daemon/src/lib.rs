@@ -1,1 +1,21 @@
-//! The server: engine, reactor and backends in one process
+//! The server: engine, reactor and backends in one ordinary process.
+//!
+//! [`Config`] says what is wanted; [`serve`] checks it whole, opens every volume and portal, and runs one event
+//! loop per core until a signal asks it to stop. Nothing is served before everything could be opened.
+
+mod config;
+mod descriptors;
+mod exports;
+mod help;
+mod identity;
+mod randomness;
+mod ready;
+mod safety;
+mod secrets;
+mod serve;
+
+pub use config::{
+    AccessEntry, ChapEntry, Config, Daemon, Limits, PortalEntry, Protocol, VolumeEntry, check_name,
+};
+pub use identity::{IQN_PREFIX, Identity, NQN_PREFIX};
+pub use serve::serve;

@@ -36,21 +36,32 @@ pub struct Core {
     /// The newest state of every volume that was ever reserved, for connections that come later.
     views: HashMap<VolumeId, Fence>,
     stopping: bool,
+    failure: Option<OpenError>,
 }
 
 impl Core {
-    /// Opens this core's queues of all volumes.
-    pub fn new(setup: Arc<Setup>, world: World<Message>) -> Result<Self, OpenError> {
-        let queues = setup
+    /// Why this core cannot serve, if so.
+    pub fn failure(&self) -> Option<&OpenError> {
+        self.failure.as_ref()
+    }
+
+    /// Opens this core's queues of all volumes. If one cannot be opened the core is finished before it begins, and
+    /// [`Core::failure`] says why.
+    pub fn new(setup: Arc<Setup>, world: World<Message>) -> Self {
+        let opened: Result<Vec<_>, _> = setup
             .volumes
             .iter()
             .map(|volume| volume.open_queue(CoreId(world.core), world.waker.clone()))
-            .collect::<Result<Vec<_>, _>>()?;
+            .collect();
+        let (queues, failure) = match opened {
+            Ok(queues) => (queues, None),
+            Err(error) => (Vec::new(), Some(error)),
+        };
         let pool = Pool::new(setup.pool_limit);
         let shared =
             (world.core == Groups::CORE).then(|| Shared { groups: Groups::new(), owner: Owner::default() });
         let hub = Hub::new(world.core, pool, world.postbox, Queues::new(queues));
-        Ok(Self { setup, hub, shared, views: HashMap::new(), stopping: false })
+        Self { setup, hub, shared, views: HashMap::new(), stopping: failure.is_some(), failure }
     }
 
     fn tell_reservations(&self, fence: &Fence, newcomer: Option<EndpointId>) {

@@ -80,6 +80,12 @@ fn split_port(piece: Piece<'_>) -> Result<(Piece<'_>, Option<Piece<'_>>), Fault>
     }
 }
 
+impl From<SocketAddr> for Portal {
+    fn from(address: SocketAddr) -> Self {
+        Self { host: Host::Address(address.ip()), port: address.port() }
+    }
+}
+
 impl Host {
     fn read(piece: Piece<'_>) -> Result<Self, Fault> {
         if let Some(inner) = piece.strip_prefix("[").and_then(|inner| inner.strip_suffix("]")) {

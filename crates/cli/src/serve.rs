@@ -1,0 +1,79 @@
+//! `linerate serve`: volumes over iSCSI and NVMe/TCP, until it is told to stop.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use clap::Parser;
+use daemon::{Config, PortalEntry, Protocol, VolumeEntry};
+use names::{Portal, VolumeUrl};
+
+use crate::output;
+
+/// Arguments of `serve`.
+#[derive(Debug, Parser)]
+pub(crate) struct Args {
+    /// Volumes to serve, such as disk=ram:1G or scratch=file:scratch.img?size=2G
+    #[arg(value_name = "NAME=URL")]
+    volumes: Vec<String>,
+    /// Listen for iSCSI here; port 0 takes a free one
+    #[arg(long, value_name = "ADDR:PORT")]
+    iscsi: Option<SocketAddr>,
+    /// Listen for NVMe/TCP here; port 0 takes a free one
+    #[arg(long, value_name = "ADDR:PORT")]
+    nvme: Option<SocketAddr>,
+    /// Event loops, each on a core of its own
+    #[arg(long, value_name = "N")]
+    cores: Option<u16>,
+    /// Volumes, portals and access rules from a file
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Write the listening addresses to this file once everything listens
+    #[arg(long, value_name = "FILE")]
+    ready_file: Option<PathBuf>,
+    /// How to reach the kernel: auto, uring or epoll
+    #[arg(long, value_name = "DRIVER")]
+    driver: Option<String>,
+    /// Serve anybody who can reach the portals, also beyond loopback
+    #[arg(long)]
+    allow_any: bool,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: Args) -> Result<()> {
+    let mut config = match &args.config {
+        Some(path) => Config::read(path)?,
+        None => Config::default(),
+    };
+    for text in &args.volumes {
+        config.volumes.push(named_volume(text)?);
+    }
+    replace_portal(&mut config, Protocol::Iscsi, args.iscsi);
+    replace_portal(&mut config, Protocol::Nvme, args.nvme);
+    config.daemon.cores = args.cores.or(config.daemon.cores);
+    config.daemon.driver = args.driver.or(config.daemon.driver);
+    config.daemon.allow_any |= args.allow_any;
+    if config.volumes.is_empty() {
+        bail!("there is nothing to serve: name a volume, such as disk=ram:1G, or give --config FILE");
+    }
+    daemon::serve(&config, args.ready_file.as_deref(), &|line| {
+        // Whoever closed standard output does not want to know how to connect.
+        let _unheard = output::line(line);
+    })
+}
+
+/// An address on the command line takes the place of the file's portals of that protocol.
+fn replace_portal(config: &mut Config, protocol: Protocol, listen: Option<SocketAddr>) {
+    let Some(listen) = listen else { return };
+    config.portals.retain(|portal| portal.protocol != protocol);
+    config.portals.push(PortalEntry { protocol, listen: Portal::from(listen), advertise: None });
+}
+
+fn named_volume(text: &str) -> Result<VolumeEntry> {
+    let Some((name, url)) = text.split_once('=') else {
+        bail!("{text:?} has no name: write NAME=URL, such as disk=ram:1G");
+    };
+    daemon::check_name(name)?;
+    let url: VolumeUrl = url.parse()?;
+    Ok(VolumeEntry { name: name.to_owned(), url })
+}

@@ -1,0 +1,255 @@
+//! The configuration file: what the operator wants served, as TOML.
+//!
+//! The file is read whole, and every mistake is named with its place before anything starts. Unknown keys are
+//! mistakes: a misspelt limit must not silently do nothing.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use names::{ByteSize, Iqn, Nqn, Portal, VolumeUrl};
+use serde::Deserialize;
+use serde::de::{self, Deserializer};
+
+/// The whole file.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// How the process runs.
+    #[serde(default)]
+    pub daemon: Daemon,
+    /// What it refuses beyond.
+    #[serde(default)]
+    pub limits: Limits,
+    /// Where it listens.
+    #[serde(default, rename = "portal")]
+    pub portals: Vec<PortalEntry>,
+    /// What it serves.
+    #[serde(default, rename = "volume")]
+    pub volumes: Vec<VolumeEntry>,
+    /// To whom.
+    #[serde(default)]
+    pub access: Vec<AccessEntry>,
+}
+
+/// How the process runs.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Daemon {
+    /// Event loops, one per core; at least 1.
+    pub cores: Option<u16>,
+    /// `auto`, `uring` or `epoll`.
+    pub driver: Option<String>,
+    /// Let portals beyond loopback serve anybody.
+    #[serde(default)]
+    pub allow_any: bool,
+}
+
+/// Limits of the process; `docs/limits.md` explains each.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limits {
+    /// Connections at a time, over all protocols and cores.
+    pub connections: Option<usize>,
+    /// Data buffers in all, such as `"512M"`.
+    #[serde(default, deserialize_with = "optional")]
+    pub memory: Option<ByteSize>,
+}
+
+/// What is spoken at a portal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// iSCSI.
+    Iscsi,
+    /// NVMe/TCP.
+    Nvme,
+}
+
+/// A listening address.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PortalEntry {
+    /// Which protocol.
+    pub protocol: Protocol,
+    /// `ADDRESS:PORT`; port 0 takes a free one.
+    #[serde(deserialize_with = "text")]
+    pub listen: Portal,
+    /// The address that discovery names instead, for portals behind address translation.
+    #[serde(default, deserialize_with = "optional")]
+    pub advertise: Option<Portal>,
+}
+
+/// A volume and its name.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeEntry {
+    /// The name that targets and subsystems end with.
+    pub name: String,
+    /// Where its blocks are.
+    #[serde(deserialize_with = "text")]
+    pub url: VolumeUrl,
+}
+
+/// Who may use a volume, and how they prove who they are. Without any entry a volume is open to everybody who can
+/// reach a portal.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AccessEntry {
+    /// Which volume; all when left out.
+    pub volume: Option<String>,
+    /// iSCSI initiators; all who pass the challenge when left out.
+    #[serde(default, deserialize_with = "list")]
+    pub initiators: Vec<Iqn>,
+    /// NVMe hosts.
+    #[serde(default, deserialize_with = "list")]
+    pub hosts: Vec<Nqn>,
+    /// The challenge that iSCSI initiators must answer.
+    pub chap: Option<ChapEntry>,
+}
+
+/// A CHAP account. Secrets stand in files of their own, never here.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChapEntry {
+    /// The initiator's user name.
+    pub user: String,
+    /// The file with the initiator's secret.
+    pub secret_file: PathBuf,
+    /// The target's user name, for mutual authentication.
+    pub mutual_user: Option<String>,
+    /// The file with the target's secret.
+    pub mutual_secret_file: Option<PathBuf>,
+}
+
+impl Config {
+    /// Reads and checks a file. Relative paths of secrets are taken from the file's folder.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("the configuration file {} cannot be read", path.display()))?;
+        let mut config: Self = toml::from_str(&text)
+            .with_context(|| format!("the configuration file {} is not valid", path.display()))?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        for chap in config.access.iter_mut().filter_map(|entry| entry.chap.as_mut()) {
+            chap.secret_file = folder.join(&chap.secret_file);
+            chap.mutual_secret_file = chap.mutual_secret_file.take().map(|file| folder.join(file));
+        }
+        Ok(config)
+    }
+
+    /// Checks what the grammar cannot: names that are used twice or not at all.
+    pub fn check(&self) -> Result<()> {
+        for (index, volume) in self.volumes.iter().enumerate() {
+            check_name(&volume.name)?;
+            if self.volumes.iter().take(index).any(|other| other.name == volume.name) {
+                bail!("two volumes are named {:?}: give one of them another name", volume.name);
+            }
+        }
+        for entry in &self.access {
+            let known = |name: &str| self.volumes.iter().any(|volume| volume.name == name);
+            if let Some(name) = entry.volume.as_deref().filter(|name| !known(name)) {
+                bail!("[[access]] names the volume {name:?}, which no [[volume]] has");
+            }
+            if entry.initiators.is_empty() && entry.hosts.is_empty() && entry.chap.is_none() {
+                bail!("[[access]] says neither initiators, nor hosts, nor chap: it would allow nobody");
+            }
+            let chap = entry.chap.as_ref();
+            if chap.is_some_and(|chap| chap.mutual_user.is_some() != chap.mutual_secret_file.is_some()) {
+                bail!("chap: mutual_user and mutual_secret_file go together");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A volume's name becomes the end of an IQN and an NQN, so it may only hold what both allow.
+pub fn check_name(name: &str) -> Result<()> {
+    const LONGEST: usize = 64;
+    let good = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || "-.".contains(letter);
+    if name.is_empty() || name.len() > LONGEST || !name.chars().all(good) {
+        bail!(
+            "the volume name {name:?} cannot be part of a target's name: use 1 to {LONGEST} of a-z, 0-9, '-' and '.'"
+        );
+    }
+    Ok(())
+}
+
+fn text<'de, D, T>(from: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: std::str::FromStr<Err: std::fmt::Display>,
+{
+    String::deserialize(from)?.parse().map_err(de::Error::custom)
+}
+
+fn optional<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: std::str::FromStr<Err: std::fmt::Display>,
+{
+    text(from).map(Some)
+}
+
+fn list<'de, D, T>(from: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: std::str::FromStr<Err: std::fmt::Display>,
+{
+    let texts = Vec::<String>::deserialize(from)?;
+    texts.iter().map(|text| text.parse().map_err(de::Error::custom)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Config> {
+        let config: Config = toml::from_str(text)?;
+        config.check()?;
+        Ok(config)
+    }
+
+    #[test]
+    fn a_whole_file() {
+        let config = parse(
+            r#"
+            [daemon]
+            cores = 2
+            [limits]
+            connections = 100
+            memory = "512M"
+            [[portal]]
+            protocol = "iscsi"
+            listen = "[::1]:0"
+            advertise = "10.0.0.1:3260"
+            [[volume]]
+            name = "disk"
+            url = "delay=5ms+ram:1G?block=4096"
+            [[access]]
+            volume = "disk"
+            initiators = ["iqn.2026-11.org.example:host"]
+            hosts = ["nqn.2026-11.org.example:host"]
+            chap = { user = "u", secret_file = "s" }
+            "#,
+        )
+        .unwrap();
+        assert_eq!(config.daemon.cores, Some(2));
+        assert_eq!(config.portals[0].protocol, Protocol::Iscsi);
+        assert_eq!(config.volumes[0].url.to_string(), "delay=5ms+ram:1G?block=4096");
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (text, expected) in [
+            ("[deamon]\n", "unknown field `deamon`"),
+            ("[limits]\nmemory = \"12Q\"", "12Q"),
+            ("[[volume]]\nname = \"a\"\nurl = \"rum:1G\"", "rum"),
+            ("[[volume]]\nname = \"A b\"\nurl = \"ram:1G\"", "the volume name \"A b\""),
+            ("[[volume]]\nname=\"a\"\nurl=\"ram:1G\"\n[[volume]]\nname=\"a\"\nurl=\"ram:2G\"", "two volumes"),
+            ("[[access]]\nvolume = \"b\"\nhosts = [\"nqn.2026-11.org.e:h\"]", "which no [[volume]] has"),
+            ("[[access]]\n", "it would allow nobody"),
+        ] {
+            let error = format!("{:#}", parse(text).unwrap_err());
+            assert!(error.contains(expected), "{text:?} says {error:?}");
+        }
+    }
+}

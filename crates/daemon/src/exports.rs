@@ -1,0 +1,215 @@
+//! From the configuration to what the engine serves: volumes opened, targets and subsystems named, rules applied.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use engine::{ConnectionLimits, EntropySource, ListenerRole, Setup};
+use host::Storage;
+use iscsi::chap::{Algorithm, Credentials, Secret};
+use iscsi::target::{self, Chap};
+use names::Iqn;
+use nvme::controller::{self, Hosts};
+use scsi::{LogicalUnit, TargetDevice, UnitIdentity};
+use volume::{Volume, VolumeId};
+
+use crate::config::{AccessEntry, ChapEntry, Config, Protocol};
+use crate::identity::{IQN_PREFIX, Identity, NQN_PREFIX};
+use crate::secrets;
+
+/// How the volumes describe themselves.
+const VENDOR: &str = "LINERATE";
+const PRODUCT: &str = "VOLUME";
+const MODEL: &str = "Linerate volume";
+/// The only portal group and the only relative target port.
+const PORTAL_GROUP: u16 = 1;
+/// Moves of the discovery log page: exports do not change while a process runs.
+const GENERATION: u64 = 1;
+
+/// A volume that is open, under its name.
+pub(crate) struct Opened {
+    pub(crate) name: String,
+    pub(crate) volume: Arc<dyn Volume>,
+}
+
+/// Opens every volume of the configuration.
+pub(crate) fn open_volumes(config: &Config, storage: &Arc<dyn Storage>) -> Result<Vec<Opened>> {
+    config
+        .volumes
+        .iter()
+        .map(|entry| {
+            let volume = backends::open(&entry.url, storage)
+                .with_context(|| format!("the volume {:?} cannot be opened", entry.name))?;
+            Ok(Opened { name: entry.name.clone(), volume })
+        })
+        .collect()
+}
+
+/// The rules that concern a volume.
+fn rules<'a>(config: &'a Config, name: &'a str) -> impl Iterator<Item = &'a AccessEntry> {
+    config.access.iter().filter(move |entry| entry.volume.as_deref().is_none_or(|volume| volume == name))
+}
+
+/// True when every volume says who may use it by this protocol.
+pub(crate) fn restricted(config: &Config, protocol: Protocol) -> bool {
+    config.volumes.iter().all(|volume| {
+        rules(config, &volume.name).any(|rule| match protocol {
+            Protocol::Iscsi => !rule.initiators.is_empty() || rule.chap.is_some(),
+            Protocol::Nvme => !rule.hosts.is_empty(),
+        })
+    })
+}
+
+/// Everything that the engine needs, for portals that listen at these addresses.
+pub(crate) fn setup(
+    config: &Config,
+    opened: &[Opened],
+    portals: &[(Protocol, SocketAddr)],
+    resources: Resources,
+) -> Result<Setup> {
+    let listeners = config
+        .portals
+        .iter()
+        .zip(portals)
+        .map(|(entry, &(protocol, listening))| {
+            let advertised = entry.advertise.as_ref().and_then(names::Portal::address);
+            Ok(match protocol {
+                Protocol::Iscsi => ListenerRole::Iscsi(Arc::new(iscsi_portal(config, opened, advertised)?)),
+                Protocol::Nvme => {
+                    let address = advertised.unwrap_or(listening);
+                    ListenerRole::Nvme(Arc::new(nvme_portal(config, opened, address)))
+                }
+            })
+        })
+        .collect::<Result<_>>()?;
+    Ok(Setup {
+        volumes: opened.iter().map(|entry| Arc::clone(&entry.volume)).collect(),
+        listeners,
+        limits: resources.limits,
+        pool_limit: resources.pool_limit,
+        entropy: resources.entropy,
+    })
+}
+
+/// What each core may use.
+pub(crate) struct Resources {
+    pub(crate) limits: ConnectionLimits,
+    pub(crate) pool_limit: usize,
+    pub(crate) entropy: EntropySource,
+}
+
+fn volume_id(index: usize) -> VolumeId {
+    VolumeId(u32::try_from(index).unwrap_or(u32::MAX))
+}
+
+fn iscsi_portal(
+    config: &Config,
+    opened: &[Opened],
+    advertised: Option<SocketAddr>,
+) -> Result<target::Portal> {
+    let nodes = opened
+        .iter()
+        .enumerate()
+        .map(|(index, entry)| iscsi_node(config, entry, volume_id(index)))
+        .collect::<Result<_>>()?;
+    Ok(target::Portal { addresses: advertised.into_iter().collect(), ..target::Portal::new(nodes) })
+}
+
+fn iscsi_node(config: &Config, entry: &Opened, volume: VolumeId) -> Result<target::Node> {
+    let text = format!("{IQN_PREFIX}{}", entry.name);
+    let name: Iqn = text.parse()?;
+    let identity = Identity::of(&entry.name);
+    let unit = LogicalUnit {
+        lun: 0,
+        volume,
+        geometry: entry.volume.geometry(),
+        limits: entry.volume.limits(),
+        features: entry.volume.features(),
+        identity: UnitIdentity {
+            vendor: VENDOR.to_owned(),
+            product: PRODUCT.to_owned(),
+            revision: env!("CARGO_PKG_VERSION").chars().filter(|letter| *letter != '.').collect(),
+            serial: identity.serial.as_str().into(),
+            naa: identity.naa,
+            uuid: identity.uuid,
+        },
+    };
+    let device = TargetDevice {
+        port_name: format!("{text},t,0x{PORTAL_GROUP:04x}").into(),
+        device_name: text.as_str().into(),
+        relative_port: PORTAL_GROUP,
+        port_group: PORTAL_GROUP,
+        units: vec![unit],
+    };
+    Ok(target::Node {
+        name,
+        alias: entry.name.clone(),
+        device: Arc::new(device),
+        portal_group: PORTAL_GROUP,
+        access: iscsi_access(config, &entry.name)?,
+    })
+}
+
+fn iscsi_access(config: &Config, name: &str) -> Result<target::Access> {
+    let mut access = target::Access::default();
+    for rule in rules(config, name) {
+        if !rule.initiators.is_empty() {
+            access.initiators.get_or_insert_default().extend(rule.initiators.iter().cloned());
+        }
+        if let Some(entry) = &rule.chap {
+            access.chap = Some(chap(entry)?);
+        }
+    }
+    // A volume whose rules name NVMe hosts only is not for iSCSI initiators.
+    if rules(config, name).next().is_some() && access.initiators.is_none() && access.chap.is_none() {
+        access.initiators = Some(Vec::new());
+    }
+    Ok(access)
+}
+
+fn chap(entry: &ChapEntry) -> Result<Chap> {
+    let credentials = |user: &str, file: &std::path::Path| -> Result<Credentials> {
+        Ok(Credentials { user: user.to_owned(), secret: Secret::new(secrets::read(file)?) })
+    };
+    let target = match (&entry.mutual_user, &entry.mutual_secret_file) {
+        (Some(user), Some(file)) => Some(credentials(user, file)?),
+        _ => None,
+    };
+    let initiator = credentials(&entry.user, &entry.secret_file)?;
+    Ok(Chap { initiator, target, algorithms: Algorithm::ALL.to_vec() })
+}
+
+fn nvme_portal(config: &Config, opened: &[Opened], address: SocketAddr) -> controller::Portal {
+    let subsystems = opened
+        .iter()
+        .enumerate()
+        .map(|(index, entry)| nvme_subsystem(config, entry, volume_id(index)))
+        .collect();
+    controller::Portal { subsystems, advertised: vec![address], generation: GENERATION }
+}
+
+fn nvme_subsystem(config: &Config, entry: &Opened, volume: VolumeId) -> controller::Subsystem {
+    let identity = Identity::of(&entry.name);
+    let namespace = controller::Namespace {
+        nsid: 1,
+        volume,
+        geometry: entry.volume.geometry(),
+        limits: entry.volume.limits(),
+        features: entry.volume.features(),
+        nguid: identity.nguid,
+        eui64: None,
+        uuid: identity.uuid,
+    };
+    let listed: Vec<String> =
+        rules(config, &entry.name).flat_map(|rule| &rule.hosts).map(ToString::to_string).collect();
+    let open = rules(config, &entry.name).next().is_none();
+    controller::Subsystem {
+        nqn: format!("{NQN_PREFIX}{}", entry.name).into(),
+        serial: identity.serial,
+        model: MODEL.to_owned(),
+        firmware: env!("CARGO_PKG_VERSION").to_owned(),
+        hosts: if open { Hosts::Any } else { Hosts::Listed(listed) },
+        namespaces: vec![namespace],
+        limits: controller::QueueLimits::default(),
+    }
+}

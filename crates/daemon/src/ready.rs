@@ -1,0 +1,42 @@
+//! The ready file: tells scripts that everything listens, and where.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use crate::config::Protocol;
+
+/// Writes a line `PROTOCOL ADDRESS:PORT` per portal. The file appears whole: it is written beside its place and renamed.
+pub(crate) fn write(path: &Path, portals: &[(Protocol, SocketAddr)]) -> Result<()> {
+    let mut text = String::new();
+    for (protocol, address) in portals {
+        let name = match protocol {
+            Protocol::Iscsi => "iscsi",
+            Protocol::Nvme => "nvme",
+        };
+        text.push_str(&format!("{name} {address}\n"));
+    }
+    let beside = path.with_extension(format!("{}.new", std::process::id()));
+    std::fs::write(&beside, text)
+        .and_then(|()| std::fs::rename(&beside, path))
+        .with_context(|| format!("the ready file {} cannot be written", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_line_per_portal_and_nothing_beside_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ready");
+        let portals = [
+            (Protocol::Iscsi, "127.0.0.1:3260".parse().unwrap()),
+            (Protocol::Nvme, "[::1]:4420".parse().unwrap()),
+        ];
+        write(&path, &portals).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "iscsi 127.0.0.1:3260\nnvme [::1]:4420\n");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,42 @@
+//! Safe by default: a portal that others can reach must know whom it serves.
+
+use std::net::SocketAddr;
+
+use anyhow::{Result, bail};
+
+/// Refuses a portal beyond loopback that would serve anybody.
+///
+/// `restricted` says whether every volume has access rules for the portal's protocol.
+pub(crate) fn check_bind(address: SocketAddr, restricted: bool, allow_any: bool) -> Result<()> {
+    if address.ip().to_canonical().is_loopback() || restricted || allow_any {
+        return Ok(());
+    }
+    bail!(
+        "{address} can be reached from other machines, and nothing says who may use the volumes: add [[access]] entries \
+         with initiators, hosts or chap for every volume to the configuration file, or say --allow-any to serve \
+         anybody who can reach it"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_loopback_is_open_by_itself() {
+        for (address, restricted, any, fine) in [
+            ("127.0.0.1:3260", false, false, true),
+            ("127.9.9.9:3260", false, false, true),
+            ("[::1]:3260", false, false, true),
+            ("[::ffff:127.0.0.1]:3260", false, false, true),
+            ("0.0.0.0:3260", false, false, false),
+            ("[::]:3260", false, false, false),
+            ("192.0.2.1:3260", false, false, false),
+            ("192.0.2.1:3260", true, false, true),
+            ("192.0.2.1:3260", false, true, true),
+        ] {
+            let result = check_bind(address.parse().unwrap(), restricted, any);
+            assert_eq!(result.is_ok(), fine, "{address} {restricted} {any}");
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Serving: from a checked configuration to running cores, and back to nothing when a signal comes.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use engine::{ConnectionLimits, Core, Message, Setup};
+use host::Storage;
+use names::{ISCSI_PORT, NVME_PORT, Portal};
+use reactor::{Cluster, Driver, Listener};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::config::{Config, PortalEntry, Protocol};
+use crate::exports::{self, Opened, Resources};
+use crate::{descriptors, help, randomness, ready, safety};
+
+/// Memory for data buffers in all, unless the configuration says otherwise.
+const USUAL_MEMORY: u64 = 512 << 20;
+/// The least memory for data buffers on each core: one largest transfer in, one out.
+const LEAST_MEMORY: usize = 64 << 20;
+/// How long connections get to end by themselves when the process is asked to stop.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Serves what `config` says until SIGTERM or SIGINT. `say` is given the lines that tell the user how to connect.
+pub fn serve(config: &Config, ready_file: Option<&Path>, say: &dyn Fn(&str)) -> Result<()> {
+    let config = &with_usual_portals(config);
+    config.check()?;
+    // Signals are caught before anything listens, so that none is missed.
+    let mut signals = Signals::new([SIGTERM, SIGINT]).context("signals cannot be caught")?;
+    let cores = config.daemon.cores.unwrap_or(1);
+    let mut cluster =
+        Cluster::new(cores, reactor_config(config)?).context("the event loops cannot be made")?;
+    let portals = listen(config, &mut cluster)?;
+    let storage: Arc<dyn Storage> = Arc::new(reactor::Files);
+    let opened = exports::open_volumes(config, &storage)?;
+    let setup = Arc::new(exports::setup(config, &opened, &portals, resources(config, cores))?);
+
+    let postbox = cluster.postbox();
+    let stopper = cluster.stopper();
+    let (tell, started) = mpsc::channel();
+    let threads = start(cluster, &setup, &tell)?;
+    drop(tell);
+    for _ in 0..cores {
+        started
+            .recv()
+            .map_err(|_| anyhow!("an event loop ended before it began"))?
+            .map_err(|error| anyhow!(error))?;
+    }
+    announce(&opened, &portals, ready_file, say)?;
+
+    let ended = Arc::new(OnceLock::new());
+    let watcher = watch(threads, Arc::clone(&ended), signals.handle());
+    for _signal in &mut signals {
+        say("stopping: connections are told to leave");
+        for core in 0..cores {
+            postbox.post(core, Message::Shutdown);
+        }
+        let patient = stopper.clone();
+        let over = Arc::clone(&ended);
+        // Whoever is still connected after the grace is cut off.
+        std::thread::spawn(move || {
+            std::thread::park_timeout(GRACE);
+            if over.get().is_none() {
+                patient.stop();
+            }
+        });
+    }
+    watcher.join().map_err(|_| anyhow!("the watching thread failed"))?
+}
+
+/// The portals of the command line's simplest form, when nothing else is said.
+fn with_usual_portals(config: &Config) -> Config {
+    let mut config = config.clone();
+    let loopback = |port| Portal::from(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
+    for (protocol, port) in [(Protocol::Iscsi, ISCSI_PORT), (Protocol::Nvme, NVME_PORT)] {
+        if !config.portals.iter().any(|portal| portal.protocol == protocol) {
+            config.portals.push(PortalEntry { protocol, listen: loopback(port), advertise: None });
+        }
+    }
+    config
+}
+
+fn reactor_config(config: &Config) -> Result<reactor::Config> {
+    let driver = match config.daemon.driver.as_deref() {
+        None | Some("auto") => Driver::Auto,
+        Some("uring") => Driver::Uring,
+        Some("epoll") => Driver::Epoll,
+        Some(other) => bail!("there is no driver {other:?}: say auto, uring or epoll"),
+    };
+    Ok(reactor::Config { driver, ..reactor::Config::default() })
+}
+
+fn listen(config: &Config, cluster: &mut Cluster<Message>) -> Result<Vec<(Protocol, SocketAddr)>> {
+    let mut portals = Vec::new();
+    for entry in &config.portals {
+        let Some(address) = entry.listen.address() else {
+            bail!("{} is not an address to listen at: write an IP address and a port", entry.listen);
+        };
+        let restricted = exports::restricted(config, entry.protocol);
+        safety::check_bind(address, restricted, config.daemon.allow_any)?;
+        let listener = Listener::bind(address).with_context(|| format!("cannot listen at {address}"))?;
+        portals.push((entry.protocol, listener.local()));
+        cluster.listen(listener);
+    }
+    Ok(portals)
+}
+
+fn resources(config: &Config, cores: u16) -> Resources {
+    let cores = usize::from(cores.max(1));
+    let connections = descriptors::connections(config.limits.connections, config.volumes.len());
+    let memory = config.limits.memory.map_or(USUAL_MEMORY, |size| size.0);
+    let pool_limit = (usize::try_from(memory).unwrap_or(usize::MAX) / cores).max(LEAST_MEMORY);
+    let limits = ConnectionLimits { per_core: connections.div_ceil(cores) };
+    Resources { limits, pool_limit, entropy: randomness::source() }
+}
+
+type Started = Sender<Result<(), String>>;
+type CoreThread = JoinHandle<std::io::Result<()>>;
+
+fn start(cluster: Cluster<Message>, setup: &Arc<Setup>, tell: &Started) -> Result<Vec<CoreThread>> {
+    cluster
+        .into_cores()
+        .into_iter()
+        .map(|core| {
+            let (setup, tell) = (Arc::clone(setup), tell.clone());
+            core.spawn(move |world| {
+                let core = Core::new(setup, world);
+                let result = core.failure().map_or(Ok(()), |error| Err(error.to_string()));
+                // Nobody listens any more only when another core has failed, which is then what is told.
+                let _unheard = tell.send(result);
+                core
+            })
+            .context("an event loop's thread cannot be started")
+        })
+        .collect()
+}
+
+fn announce(
+    opened: &[Opened],
+    portals: &[(Protocol, SocketAddr)],
+    ready_file: Option<&Path>,
+    say: &dyn Fn(&str),
+) -> Result<()> {
+    let names: Vec<String> = opened.iter().map(|entry| entry.name.clone()).collect();
+    for line in help::lines(&names, portals) {
+        say(&line);
+    }
+    ready_file.map_or(Ok(()), |path| ready::write(path, portals))
+}
+
+/// Waits for all cores on a thread of its own, then ends the waiting for signals.
+fn watch(
+    threads: Vec<CoreThread>,
+    ended: Arc<OnceLock<()>>,
+    signals: signal_hook::iterator::Handle,
+) -> JoinHandle<Result<()>> {
+    std::thread::spawn(move || {
+        let mut result = Ok(());
+        for thread in threads {
+            let outcome = thread.join().map_err(|_| anyhow!("an event loop panicked"));
+            result = result.and(outcome.and_then(|outcome| outcome.context("an event loop failed")));
+        }
+        ended.get_or_init(|| ());
+        signals.close();
+        result
+    })
+}
