@@ -121,7 +121,7 @@ impl std::fmt::Debug for Stopper {
 /// Cores that are about to run.
 ///
 /// ```no_run
-/// # fn start<S: host::Service<Message = u32>>(service: fn(host::World<u32>) -> S) -> std::io::Result<()> {
+/// # fn start<S: host::Service<Message = u32> + 'static>(service: fn(host::World<u32>) -> S) -> std::io::Result<()> {
 /// let mut cluster = reactor::Cluster::<u32>::new(2, reactor::Config::default())?;
 /// cluster.listen(reactor::Listener::bind("127.0.0.1:3260".parse().unwrap())?);
 /// let postbox = cluster.postbox();
@@ -159,8 +159,7 @@ impl<M: Send + 'static> Cluster<M> {
 
     /// Sends messages to the cores, from any thread.
     pub fn postbox(&self) -> Arc<dyn Postbox<M>> {
-        let shared = Arc::clone(&self.shared);
-        shared
+        Arc::<Shared<M>>::clone(&self.shared)
     }
 
     /// Ends the cores' loops.

@@ -32,6 +32,10 @@ pub(crate) enum Phase {
 }
 
 /// A stream, its endpoint, and what is under way for it.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "what is under way is independent of each other and of the phase"
+)]
 pub(crate) struct Connection {
     pub(crate) id: EndpointId,
     pub(crate) descriptor: Option<Rc<OwnedFd>>,

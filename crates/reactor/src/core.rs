@@ -48,6 +48,8 @@ pub(crate) struct Turning<'a, S: Service> {
     pub(crate) again: bool,
     pub(crate) shared: &'a Shared<S::Message>,
     pub(crate) index: CoreIndex,
+    /// When this turn began: the turn's one look at the clock.
+    pub(crate) now: Instant,
     local: Rc<Local>,
     alarm: Arc<Alarm>,
     listeners: Vec<Rc<OwnedFd>>,
@@ -102,6 +104,7 @@ impl<'a, S: Service> Turning<'a, S> {
             again: true,
             shared,
             index,
+            now: Instant::ZERO,
             local,
             alarm,
             listeners,
@@ -136,6 +139,7 @@ impl<'a, S: Service> Turning<'a, S> {
     }
 
     fn turn(&mut self, now: Instant) {
+        self.now = now;
         self.again = false;
         self.starving = std::mem::take(&mut self.starved);
         self.take_events(now);
@@ -172,8 +176,8 @@ impl<'a, S: Service> Turning<'a, S> {
                 }
                 Event::Ready(slot) if slot as usize <= self.listeners.len() => self.accept_some(slot, now),
                 Event::Ready(slot) => self.handle_ready(slot, now),
-                Event::Received(slot, receive, result) => self.handle_received(slot, receive, result, now),
-                Event::Sent(slot, send, result) => self.handle_sent(slot, send, result, now),
+                Event::Received(slot, receive, result) => self.handle_received(slot, receive, result),
+                Event::Sent(slot, send, result) => self.handle_sent(slot, send, result),
             }
         }
         self.events = events;
@@ -336,19 +340,15 @@ impl<'a, S: Service> Turning<'a, S> {
         let descriptor = Rc::new(stream.descriptor);
         let fits = self.ending.is_none() && self.driver.attach(slot, Rc::clone(&descriptor), true).is_ok();
         let endpoint = if fits { self.service.accept(now, accepted).ok() } else { None };
-        match endpoint.filter(|endpoint| endpoint.staging() <= self.areas.staging()) {
-            Some(endpoint) => {
-                let mut connection = Connection::new(id, Some(descriptor), endpoint, Phase::Open);
-                connection.accepted = true;
-                self.insert(slot, connection);
-                self.touch(slot);
-            }
-            None => {
-                self.driver.detach(slot);
-                self.local.slots.borrow_mut().give_back(slot);
-                self.unload();
-            }
-        }
+        let Some(endpoint) = endpoint.filter(|endpoint| endpoint.staging() <= self.areas.staging()) else {
+            self.driver.detach(slot);
+            self.local.slots.borrow_mut().give_back(slot);
+            return self.unload();
+        };
+        let mut connection = Connection::new(id, Some(descriptor), endpoint, Phase::Open);
+        connection.accepted = true;
+        self.insert(slot, connection);
+        self.touch(slot);
     }
 
     /// Counts an accepted stream less.

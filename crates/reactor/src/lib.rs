@@ -18,6 +18,7 @@
 //! | `local` | how a service reaches the loop that is calling it |
 //!
 //! Architecture invariant: nothing here knows a protocol. `docs/decisions/0001-own-reactor.md` says why it is ours.
+#![expect(clippy::vec_box, reason = "the kernel knows an operation's address: its box moves, it never does")]
 
 mod alarm;
 mod areas;

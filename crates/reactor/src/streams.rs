@@ -273,13 +273,8 @@ impl<S: Service> Turning<'_, S> {
     }
 
     /// A receive has ended.
-    pub(crate) fn handle_received(
-        &mut self,
-        slot: u32,
-        receive: Box<Receive>,
-        result: io::Result<usize>,
-        now: Instant,
-    ) {
+    pub(crate) fn handle_received(&mut self, slot: u32, receive: Box<Receive>, result: io::Result<usize>) {
+        let now = self.now;
         let Some(connection) = self.connection(slot) else { return };
         connection.receiving = false;
         match (connection.phase, result) {
@@ -316,13 +311,8 @@ impl<S: Service> Turning<'_, S> {
     }
 
     /// A send has ended.
-    pub(crate) fn handle_sent(
-        &mut self,
-        slot: u32,
-        mut send: Box<Send>,
-        result: io::Result<usize>,
-        now: Instant,
-    ) {
+    pub(crate) fn handle_sent(&mut self, slot: u32, mut send: Box<Send>, result: io::Result<usize>) {
+        let now = self.now;
         let Some(connection) = self.connection(slot) else { return };
         connection.active_at = now;
         let over = connection.phase == Phase::Ended;

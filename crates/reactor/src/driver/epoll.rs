@@ -31,7 +31,7 @@ struct Slot {
 
 /// The epoll driver.
 pub struct Epoll {
-    epoll: OwnedFd,
+    descriptor: OwnedFd,
     slots: Vec<Slot>,
     ready: VecDeque<Event>,
     events: Vec<epoll::Event>,
@@ -41,9 +41,9 @@ pub struct Epoll {
 impl Epoll {
     /// A driver without descriptors.
     pub fn new() -> io::Result<Self> {
-        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let descriptor = epoll::create(CreateFlags::CLOEXEC)?;
         let events = Vec::with_capacity(EPOLL_EVENTS);
-        Ok(Self { epoll, slots: Vec::new(), ready: VecDeque::new(), events, skips: 0 })
+        Ok(Self { descriptor, slots: Vec::new(), ready: VecDeque::new(), events, skips: 0 })
     }
 
     fn slot(&mut self, slot: u32) -> Option<&mut Slot> {
@@ -75,7 +75,7 @@ impl Epoll {
             slot.readable = slot.ended || !emptied;
             match result {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && !slot.ended => {
-                    slot.receive = Some(receive)
+                    slot.receive = Some(receive);
                 }
                 result => self.ready.push_back(Event::Received(number, receive, result)),
             }
@@ -102,7 +102,11 @@ impl Epoll {
         };
         self.skips = 0;
         self.events.clear();
-        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut self.events), timeout.as_ref()) {
+        match epoll::wait(
+            &self.descriptor,
+            rustix::buffer::spare_capacity(&mut self.events),
+            timeout.as_ref(),
+        ) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
@@ -151,7 +155,7 @@ impl Driver for Epoll {
             self.slots.resize_with(index + 1, Slot::default);
         }
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        epoll::add(&self.epoll, &descriptor, EventData::new_u64(u64::from(slot)), flags)?;
+        epoll::add(&self.descriptor, &descriptor, EventData::new_u64(u64::from(slot)), flags)?;
         if let Some(slot) = self.slots.get_mut(index) {
             *slot = Slot { descriptor: Some(descriptor), writable, ..Slot::default() };
         }
@@ -162,7 +166,7 @@ impl Driver for Epoll {
         let Some(slot) = self.slots.get_mut(slot as usize) else { return };
         if let Some(descriptor) = std::mem::take(slot).descriptor {
             // It is registered; should the kernel disagree, closing it has the same effect.
-            let _ = epoll::delete(&self.epoll, &descriptor);
+            let _ = epoll::delete(&self.descriptor, &descriptor);
         }
     }
 

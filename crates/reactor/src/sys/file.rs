@@ -84,7 +84,7 @@ impl FileOp {
                 (self.verb, self.offset, self.len) = (Verb::Discard, offset, len);
             }
             BlockOperation::Zero { offset, len } => {
-                (self.verb, self.offset, self.len) = (Verb::Zero, offset, len)
+                (self.verb, self.offset, self.len) = (Verb::Zero, offset, len);
             }
             BlockOperation::Seek { offset } => (self.verb, self.offset) = (Verb::Seek, offset),
         }
@@ -128,7 +128,7 @@ impl FileOp {
             (Err(_), _) => self.result = Err(IoError(-result)),
             // The end of the file, within what was asked for: somebody has cut it.
             (Ok(0), Verb::Read | Verb::Write { .. }) if self.len > self.done => {
-                self.result = Err(IoError(libc::EIO))
+                self.result = Err(IoError(libc::EIO));
             }
             (Ok(count), Verb::Read | Verb::Write { .. }) => {
                 self.done = self.done.saturating_add(count);

@@ -1,5 +1,12 @@
 //! A toy protocol for the loop's tests: frames of a length and a payload; one end echoes, the other checks.
-#![allow(dead_code, unreachable_pub, reason = "each test file uses a part")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    missing_docs,
+    missing_debug_implementations,
+    reason = "each test file uses a part"
+)]
+#![expect(clippy::unwrap_used, clippy::panic, clippy::cast_possible_truncation, reason = "tests")]
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
