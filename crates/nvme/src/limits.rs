@@ -16,7 +16,7 @@ pub const KEEP_ALIVE_GRANULARITY: u16 = 10;
 
 /// How long a discovery controller without a keep alive timer lives without a command: two minutes
 /// (NVMe Base §3.1.3.3 leaves the number to the controller; this one is customary).
-pub const DISCOVERY_IDLE: Duration = Duration::from_secs(120);
+pub const DISCOVERY_IDLE: Duration = Duration::from_mins(2);
 
 /// Asynchronous Event Requests that may wait at a time. Linux keeps one, SPDK four.
 pub const ASYNC_EVENTS: usize = 4;
@@ -62,7 +62,7 @@ pub const BLOCKS_PER_COMMAND: u64 = 1 << 16;
 pub const CONTROLLERS: u16 = 0xffe0;
 
 /// How long a host waits for the controller to become ready when CAP.TO says less, and for any admin command.
-pub const ADMIN_TIME: Duration = Duration::from_secs(60);
+pub const ADMIN_TIME: Duration = Duration::from_mins(1);
 
 /// How long a host waits between two looks at CSTS.
 pub const READY_POLL: Duration = Duration::from_millis(10);

@@ -43,17 +43,9 @@ impl BlockCommand {
     pub fn encode(&self, opcode: u8, nsid: u32) -> SubmissionQueueEntry {
         let count = self.extent.blocks.clamp(1, BLOCKS_PER_COMMAND).saturating_sub(1);
         let mut control = u32::try_from(count).unwrap_or(0);
-        control |= u32::from(self.fua) * FUA | u32::from(self.deallocate) * DEAC;
-        let start = self.extent.start;
-        SubmissionQueueEntry::new(opcode, nsid)
-            .with(10, low(start))
-            .with(11, low(start >> 32))
-            .with(12, control)
+        control |= (u32::from(self.fua) * FUA) | (u32::from(self.deallocate) * DEAC);
+        SubmissionQueueEntry::new(opcode, nsid).with_quad(10, self.extent.start).with(12, control)
     }
-}
-
-fn low(number: u64) -> u32 {
-    u32::try_from(number & u64::from(u32::MAX)).unwrap_or(0)
 }
 
 /// Ranges of a Dataset Management command, and whether they are to be deallocated.

@@ -70,10 +70,10 @@ impl Configuration {
     pub const fn is_supported(self) -> bool {
         let css = (self.0 >> 4) & 7;
         let mps = (self.0 >> 7) & 0xf;
-        let iosqes = (self.0 >> 16) & 0xf;
-        let iocqes = (self.0 >> 20) & 0xf;
+        let submission = (self.0 >> 16) & 0xf;
+        let completion = (self.0 >> 20) & 0xf;
         // Entry sizes may be left at zero until I/O queues are made.
-        css == 0 && mps == 0 && (iosqes == 6 || iosqes == 0) && (iocqes == 4 || iocqes == 0)
+        css == 0 && mps == 0 && matches!(submission, 0 | 6) && matches!(completion, 0 | 4)
     }
 }
 

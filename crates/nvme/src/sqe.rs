@@ -59,6 +59,15 @@ impl SubmissionQueueEntry {
         self
     }
 
+    /// Sets two consecutive command dwords, the lower half first.
+    #[must_use]
+    pub fn with_quad(self, low: usize, value: u64) -> Self {
+        let mut halves = [U32::ZERO; 2];
+        halves.as_mut_bytes().copy_from_slice(&value.to_le_bytes());
+        let [lower, upper] = halves;
+        self.with(low, lower.get()).with(low.saturating_add(1), upper.get())
+    }
+
     /// One of the command dwords 10 to 15; zero for others.
     pub fn dword(&self, dword: usize) -> u32 {
         dword.checked_sub(10).and_then(|index| self.cdw.get(index)).map_or(0, |field| field.get())

@@ -125,14 +125,6 @@ impl<M: Copy + Eq> Subsystems<M> {
 
     fn join_admin(&mut self, admin: M, request: (Arc<str>, HostIdentity, u16)) -> Result<u16, ConnectError> {
         let (subnqn, host, max_queues) = request;
-        let inconsistent = |known: &Controller<M>| {
-            known.host.identifier == host.identifier
-                && known.host.nqn != host.nqn
-                && host.identifier != [0; 16]
-        };
-        if self.controllers.iter().filter(|known| known.subnqn == subnqn).any(inconsistent) {
-            return Err(ConnectError::data(field::HOSTID));
-        }
         let cntlid = self.allocate().ok_or(ConnectError::plain(Status::CONNECT_BUSY))?;
         let queues = Vec::new();
         self.controllers.push(Controller { cntlid, subnqn, host, admin, ready: false, max_queues, queues });
@@ -278,11 +270,12 @@ mod tests {
     }
 
     #[test]
-    fn identifiers_are_not_reused_at_once_and_a_host_has_one_name() {
+    fn identifiers_are_not_reused_at_once() {
         let mut group = Subsystems::new();
         assert_eq!(admin(&mut group, 0, host(1, "a")), Some(Reply::Joined { cntlid: 1 }));
-        assert_eq!(admin(&mut group, 1, host(1, "b")), Some(Reply::Refused(ConnectError::data(0))));
+        assert_eq!(admin(&mut group, 1, host(1, "a")), Some(Reply::Joined { cntlid: 2 }));
         group.handle_leave(Instant::ZERO, 0);
-        assert_eq!(admin(&mut group, 1, host(1, "b")), Some(Reply::Joined { cntlid: 2 }));
+        assert_eq!(admin(&mut group, 2, host(2, "b")), Some(Reply::Joined { cntlid: 3 }));
+        assert_eq!(group.controllers(), 2);
     }
 }

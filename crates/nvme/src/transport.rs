@@ -46,9 +46,9 @@ pub(crate) struct Framed<'a> {
 fn shape(role: Role, kind: PduType) -> Option<(u8, bool)> {
     match (role, kind) {
         (Role::Controller, PduType::IC_REQ) | (Role::Host, PduType::IC_RESP) => Some((128, false)),
-        (Role::Controller, PduType::H2C_TERM_REQ) | (Role::Host, PduType::C2H_TERM_REQ) => Some((24, true)),
+        (Role::Controller, PduType::H2C_TERM_REQ | PduType::H2C_DATA)
+        | (Role::Host, PduType::C2H_TERM_REQ | PduType::C2H_DATA) => Some((24, true)),
         (Role::Controller, PduType::CAPSULE_CMD) => Some((72, true)),
-        (Role::Controller, PduType::H2C_DATA) | (Role::Host, PduType::C2H_DATA) => Some((24, true)),
         (Role::Host, PduType::CAPSULE_RESP | PduType::R2T) => Some((24, false)),
         _ => None,
     }
@@ -75,7 +75,7 @@ pub(crate) fn frame(role: Role, agreed: Agreement, bytes: &[u8]) -> Result<Optio
     if length < base || (length > base && !may_have_data) {
         return Err(Violation::PduLength);
     }
-    let (before_data, data) = if length == base { (base, 0) } else { locate_data(&common, base, agreed)? };
+    let (before_data, data) = if length == base { (base, 0) } else { locate_data(common, base, agreed)? };
     if bytes.len() < before_data {
         return Ok(None);
     }
@@ -87,7 +87,7 @@ pub(crate) fn frame(role: Role, agreed: Agreement, bytes: &[u8]) -> Result<Optio
 }
 
 /// Offset and length of a PDU's data.
-fn locate_data(common: &CommonHeader, base: usize, agreed: Agreement) -> Result<(usize, usize), Violation> {
+fn locate_data(common: CommonHeader, base: usize, agreed: Agreement) -> Result<(usize, usize), Violation> {
     let plain = without_digests(common.kind);
     let data_digest = agreed.data_digest && !plain;
     if !plain && common.has(flags::DDGST) != data_digest {

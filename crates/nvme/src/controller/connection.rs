@@ -90,17 +90,17 @@ enum Starved {
 #[derive(Debug, Clone, Copy, Default)]
 struct Head {
     entries: u32,
-    head: u32,
+    index: u32,
     flow_off: bool,
 }
 
 impl Head {
     fn advance(&mut self) {
-        self.head = self.head.saturating_add(1).checked_rem(self.entries).unwrap_or(0);
+        self.index = self.index.saturating_add(1).checked_rem(self.entries).unwrap_or(0);
     }
 
     fn report(self) -> u16 {
-        if self.flow_off { u16::MAX } else { u16::try_from(self.head).unwrap_or(0) }
+        if self.flow_off { u16::MAX } else { u16::try_from(self.index).unwrap_or(0) }
     }
 }
 
@@ -445,20 +445,17 @@ impl Connection {
         let (Some(slot), State::Io(namespaces)) = (self.slots.get(index), &self.state) else { return };
         let entry = slot.entry;
         let Step::Submitted { volume, ranges, next, done } = &mut slot.step else { return };
-        let step = match ranges {
-            Some(ranges) => match namespaces.next_discard(&entry, ranges, (*next, *done)) {
-                Ok(Some(discard)) => {
+        let step = if let Some(ranges) = ranges {
+            namespaces.next_discard(&entry, ranges, (*next, *done)).map(|found| {
+                found.map(|discard| {
                     (*next, *done) = discard.position;
-                    Ok(Some((discard.volume, Operation::Discard { extent: discard.extent })))
-                }
-                Ok(None) => Ok(None),
-                Err(status) => Err(status),
-            },
-            None => {
-                let flushed = *next;
-                *next = flushed.saturating_add(1);
-                Ok(namespaces.next_flush(&entry, flushed))
-            }
+                    (discard.volume, Operation::Discard { extent: discard.extent })
+                })
+            })
+        } else {
+            let flushed = *next;
+            *next = flushed.saturating_add(1);
+            Ok(namespaces.next_flush(&entry, flushed))
         };
         match step {
             Ok(Some((target, operation))) => {
@@ -543,7 +540,7 @@ impl Connection {
             return Err(ConnectError::command(field::SQSIZE));
         }
         let entries = u32::from(sqsize).saturating_add(1);
-        self.head = Head { entries, head: 0, flow_off: command.disables_sq_flow() };
+        self.head = Head { entries, index: 0, flow_off: command.disables_sq_flow() };
         self.slots.grow(sqsize.saturating_add(1).saturating_add(SLOT_SLACK));
         self.host = Some(host.clone());
         let subnqn =
@@ -560,8 +557,8 @@ impl Connection {
         Ok((Joining::Admin(admin), subsystem::Request::Admin { subnqn, host, max_queues }))
     }
 
-    fn handle_reply(&mut self, now: Instant, reply: Reply) {
-        let cntlid = match reply {
+    fn handle_reply(&mut self, now: Instant, reply: &Reply) {
+        let cntlid = match *reply {
             Reply::Close => return self.end(CloseReason::Finished),
             Reply::Refused(error) => {
                 if let State::Connecting(slot, _) = self.state {
@@ -615,7 +612,7 @@ impl Connection {
             Err(kind) => self.finish(index, (Status::from_volume(kind, write), 0), None),
             Ok(Outcome::Data(data)) => self.finish(index, (Status::SUCCESS, 0), Some(data)),
             Ok(_) if matches!(slot.entry.opcode, nvm::FLUSH | nvm::DATASET_MANAGEMENT) => {
-                self.next_step(index)
+                self.next_step(index);
             }
             Ok(_) => self.finish(index, (Status::SUCCESS, 0), None),
         }
@@ -641,7 +638,9 @@ impl Connection {
                 };
                 changed.retain(own);
                 if !changed.is_empty() {
-                    changed.into_iter().for_each(|nsid| admin.changed.add(nsid));
+                    for nsid in changed {
+                        admin.changed.add(nsid);
+                    }
                     admin.notify(Event::Namespaces);
                 }
             }
@@ -768,7 +767,7 @@ impl protocol::Connection for Connection {
                 }
                 self.apply_reservations();
             }
-            Input::Group(reply) => self.handle_reply(now, reply),
+            Input::Group(reply) => self.handle_reply(now, &reply),
             Input::NamespaceChanged { volume, geometry } => self.handle_resize(volume, geometry),
             Input::DiscoveryChanged => {
                 if let State::Admin(admin) = &mut self.state

@@ -33,18 +33,16 @@ pub(super) fn get(admin: &Admin, command: FeatureCommand) -> Result<Plan, Status
     let current = |value: u32| if now { value } else { 0 };
     let (value, changeable) = match command.fid {
         fid::ARBITRATION => (current(values.arbitration), true),
-        fid::POWER => (0, true),
         fid::TEMPERATURE => (current(values.temperature), true),
         fid::ERROR_RECOVERY => (current(values.error_recovery), true),
         fid::WRITE_CACHE => (u32::from(admin.has_cache()), false),
         fid::QUEUES => (queues(values.queues.unwrap_or_else(|| admin.max_queues())), true),
-        fid::WRITE_ATOMICITY => (0, false),
         fid::ASYNC_EVENTS => (current(values.async_events), true),
         fid::KEEP_ALIVE => (current(admin.kato), true),
         fid::HOST_BEHAVIOR if now => return Ok(Plan::Respond(vec![0; BEHAVIOR])),
         fid::HOST_ID if now => return host_id(admin, command.value),
-        fid::HOST_BEHAVIOR => (0, true),
-        fid::HOST_ID => (0, false),
+        fid::POWER | fid::HOST_BEHAVIOR => (0, true),
+        fid::WRITE_ATOMICITY | fid::HOST_ID => (0, false),
         _ => return Err(Status::INVALID_FIELD.dnr()),
     };
     let capabilities = if changeable { CHANGEABLE } else { 0 };

@@ -30,7 +30,6 @@ pub(super) fn data(admin: &Admin, command: Identify, nsid: u32) -> Result<Vec<u8
     match command.cns {
         cns::NAMESPACE => Ok(namespace(subsystem, nsid)?.as_bytes().to_vec()),
         cns::CONTROLLER => Ok(io_controller(admin, subsystem).as_bytes().to_vec()),
-        cns::NAMESPACE_LIST => list(subsystem, nsid),
         cns::DESCRIPTORS => descriptors(find(subsystem, nsid)?),
         cns::INDEPENDENT => Ok(independent(find(subsystem, nsid)?).as_bytes().to_vec()),
         cns::COMMAND_SETS => Ok(command_sets()),
@@ -39,7 +38,7 @@ pub(super) fn data(admin: &Admin, command: Identify, nsid: u32) -> Result<Vec<u8
         }
         cns::SET_NAMESPACE => find(subsystem, nsid).map(|_| vec![0; SIZE]),
         cns::SET_CONTROLLER => Ok(nvm_controller().as_bytes().to_vec()),
-        cns::SET_NAMESPACE_LIST => list(subsystem, nsid),
+        cns::NAMESPACE_LIST | cns::SET_NAMESPACE_LIST => list(subsystem, nsid),
         _ => Err(Status::INVALID_FIELD.dnr()),
     }
 }
@@ -95,7 +94,7 @@ fn io_controller(admin: &Admin, subsystem: &Subsystem) -> IdentifyController {
     data.oncs.set(optional_commands(subsystem));
     let cached = |namespace: &Namespace| namespace.features.contains(Features::VOLATILE_CACHE);
     let present = subsystem.namespaces.iter().any(cached);
-    data.vwc = identify::VWC_FLUSH_ALL | u8::from(present) * identify::VWC_PRESENT;
+    data.vwc = identify::VWC_FLUSH_ALL | (u8::from(present) * identify::VWC_PRESENT);
     put_text(&mut data.subnqn, &subsystem.nqn);
     data.set_in_capsule(subsystem.limits.in_capsule);
     data.iorcsz.set(1);

@@ -31,7 +31,7 @@ pub(crate) struct Slot {
 /// The slots of a queue. Identifiers stand apart, so that looking for a duplicate reads few lines of cache.
 #[derive(Debug)]
 pub(crate) struct Slots {
-    slots: Vec<Slot>,
+    list: Vec<Slot>,
     cids: Vec<u32>,
     free: Vec<u16>,
 }
@@ -41,17 +41,17 @@ const NONE: u32 = u32::MAX;
 
 impl Slots {
     pub(crate) fn new(count: u16) -> Self {
-        let mut slots = Self { slots: Vec::new(), cids: Vec::new(), free: Vec::new() };
+        let mut slots = Self { list: Vec::new(), cids: Vec::new(), free: Vec::new() };
         slots.grow(count);
         slots
     }
 
     /// Makes room for `count` commands in all.
     pub(crate) fn grow(&mut self, count: u16) {
-        let from = u16::try_from(self.slots.len()).unwrap_or(u16::MAX);
+        let from = u16::try_from(self.list.len()).unwrap_or(u16::MAX);
         for index in from..count {
             let entry = SubmissionQueueEntry::new(0, 0);
-            self.slots.push(Slot { entry, step: Step::Free });
+            self.list.push(Slot { entry, step: Step::Free });
             self.cids.push(NONE);
             self.free.push(index);
         }
@@ -76,12 +76,12 @@ impl Slots {
     }
 
     pub(crate) fn get(&mut self, index: u16) -> Option<&mut Slot> {
-        self.slots.get_mut(usize::from(index))
+        self.list.get_mut(usize::from(index))
     }
 
     /// Ends a command and gives what it was; `None` if there is none.
     pub(crate) fn end(&mut self, index: u16) -> Option<SubmissionQueueEntry> {
-        let slot = self.slots.get_mut(usize::from(index))?;
+        let slot = self.list.get_mut(usize::from(index))?;
         if matches!(slot.step, Step::Free) {
             return None;
         }
@@ -96,7 +96,7 @@ impl Slots {
 
     /// Volumes and slots of all requests that are with a volume.
     pub(crate) fn submitted(&self) -> impl Iterator<Item = (VolumeId, u16)> + '_ {
-        (0_u16..).zip(&self.slots).filter_map(|(index, slot)| match slot.step {
+        (0_u16..).zip(&self.list).filter_map(|(index, slot)| match slot.step {
             Step::Submitted { volume, .. } => Some((volume, index)),
             _ => None,
         })

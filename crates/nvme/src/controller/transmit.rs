@@ -45,6 +45,6 @@ impl Outgoing {
 fn put_data(send: &mut Transmit, agreed: Agreement, (cid, data, success): (u16, SharedBuf, bool)) {
     let length = data.len();
     let mut pdu = C2hData::new(cid, 0, u32::try_from(length).unwrap_or(u32::MAX));
-    pdu.header.flags = flags::LAST | u8::from(success) * flags::SUCCESS;
+    pdu.header.flags = flags::LAST | (u8::from(success) * flags::SUCCESS);
     put_with_data(send, agreed, pdu.as_mut_bytes(), (length, core::iter::once(data)));
 }

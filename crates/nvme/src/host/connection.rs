@@ -303,11 +303,10 @@ impl Connection {
             }
             Work::Disconnect => self.finish(),
             Work::Read(tag, landing) => self.complete_read(tag, status, landing),
-            Work::Write(tag, _) | Work::Plain(tag) => self.complete(tag, status),
             Work::Zeroes(tag, zeroes) if status.is_success() && zeroes.rest.blocks != 0 => {
                 self.send_zeroes(now, tag, zeroes);
             }
-            Work::Zeroes(tag, _) => self.complete(tag, status),
+            Work::Write(tag, _) | Work::Plain(tag) | Work::Zeroes(tag, _) => self.complete(tag, status),
         }
         self.start_pending(now);
         Ok(())

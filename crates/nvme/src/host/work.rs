@@ -67,7 +67,7 @@ impl Work {
 /// All commands of a queue.
 #[derive(Debug)]
 pub(crate) struct Works {
-    works: Vec<Work>,
+    list: Vec<Work>,
     free: Vec<u16>,
     /// Commands that end soon: all but Asynchronous Event Requests.
     pub(crate) busy: usize,
@@ -75,8 +75,8 @@ pub(crate) struct Works {
 
 impl Works {
     pub(crate) fn new(count: u16) -> Self {
-        let works = (0..count).map(|_| Work::Free).collect();
-        Self { works, free: (0..count).rev().collect(), busy: 0 }
+        let list = (0..count).map(|_| Work::Free).collect();
+        Self { list, free: (0..count).rev().collect(), busy: 0 }
     }
 
     pub(crate) fn is_full(&self) -> bool {
@@ -93,7 +93,7 @@ impl Works {
     }
 
     pub(crate) fn get(&mut self, cid: u16) -> Option<&mut Work> {
-        self.works.get_mut(usize::from(cid))
+        self.list.get_mut(usize::from(cid))
     }
 
     /// Ends a command; `None` if there is none of this identifier.
@@ -110,7 +110,7 @@ impl Works {
 
     /// Ends all commands and gives the requests behind them.
     pub(crate) fn end_all(&mut self) -> Vec<Tag> {
-        let all = 0..u16::try_from(self.works.len()).unwrap_or(u16::MAX);
+        let all = 0..u16::try_from(self.list.len()).unwrap_or(u16::MAX);
         all.filter_map(|cid| self.end(cid)).filter_map(|work| work.tag()).collect()
     }
 }

@@ -16,7 +16,7 @@ pub fn effects(admin: &[u8], io: &[(u8, bool)]) -> Vec<u8> {
         put(&mut page, usize::from(opcode), SUPPORTED);
     }
     for &(opcode, writes) in io {
-        let effect = SUPPORTED | u32::from(writes) * CHANGES_BLOCKS;
+        let effect = SUPPORTED | (u32::from(writes) * CHANGES_BLOCKS);
         put(&mut page, usize::from(opcode).saturating_add(IO_COMMANDS), effect);
     }
     page

@@ -78,12 +78,10 @@ impl GetLogPage {
     pub fn entry(lid: u8, offset: u64, length: u32) -> SubmissionQueueEntry {
         let numd = (length / 4).saturating_sub(1).to_le_bytes();
         let [low, high, upper_low, upper_high] = numd;
-        let [a, b, c, d, e, f, g, h] = offset.to_le_bytes();
         SubmissionQueueEntry::new(admin::GET_LOG_PAGE, crate::sqe::ALL_NAMESPACES)
             .with(10, u32::from_le_bytes([lid, 0, low, high]))
             .with(11, u32::from_le_bytes([upper_low, upper_high, 0, 0]))
-            .with(12, u32::from_le_bytes([a, b, c, d]))
-            .with(13, u32::from_le_bytes([e, f, g, h]))
+            .with_quad(12, offset)
     }
 }
 

@@ -32,7 +32,7 @@ impl IcReq {
     pub fn new(header_digest: bool, data_digest: bool, maxr2t: u32) -> Self {
         let mut pdu = Self::new_zeroed();
         pdu.header = CommonHeader::bare(PduType::IC_REQ, Self::HLEN);
-        pdu.dgst = u8::from(header_digest) * HEADER_DIGEST | u8::from(data_digest) * DATA_DIGEST;
+        pdu.dgst = (u8::from(header_digest) * HEADER_DIGEST) | (u8::from(data_digest) * DATA_DIGEST);
         pdu.maxr2t.set(maxr2t);
         pdu
     }

@@ -32,7 +32,7 @@ impl IcResp {
     pub fn new(header_digest: bool, data_digest: bool, maxh2cdata: u32) -> Self {
         let mut pdu = Self::new_zeroed();
         pdu.header = CommonHeader::bare(PduType::IC_RESP, Self::HLEN);
-        pdu.dgst = u8::from(header_digest) * HEADER_DIGEST | u8::from(data_digest) * DATA_DIGEST;
+        pdu.dgst = (u8::from(header_digest) * HEADER_DIGEST) | (u8::from(data_digest) * DATA_DIGEST);
         pdu.maxh2cdata.set(maxh2cdata);
         pdu
     }
