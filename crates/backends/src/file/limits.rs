@@ -6,3 +6,9 @@ pub(super) const DEPTH: u32 = 1024;
 pub(super) const SCRATCH: usize = 8 * buf::LARGEST;
 /// Bytes that one write of zeros carries, where the file cannot zero a range by itself.
 pub(super) const ZERO_CHUNK: u64 = 1 << 20;
+/// Bytes of a volume that one lock covers: what small requests of file systems are aligned to.
+pub(super) const LOCK_UNIT: u64 = 4096;
+/// Slots that all units of a volume share: 32 KiB, so that a slot is rarely wanted for two units at a time.
+pub(super) const LOCK_SLOTS: usize = 8192;
+/// Failed attempts after which a queue keeps all others out until it is in.
+pub(super) const LOCK_PATIENCE: u32 = 64;

@@ -1,7 +1,7 @@
 //! A volume on a file or a block device.
 
-mod gate;
 mod limits;
+mod locks;
 mod queue;
 mod stage;
 
@@ -11,7 +11,7 @@ use std::task::Waker;
 use host::{BlockFile, BlockInfo, BlockKind, OpenMode};
 use volume::{CoreId, Features, Geometry, Limits, OpenError, Volume, VolumeQueue};
 
-use gate::{Gate, Pass};
+use locks::{Locks, Pass};
 use queue::FileQueue;
 
 /// A file or device, in blocks.
@@ -19,7 +19,7 @@ use queue::FileQueue;
 pub struct FileVolume {
     file: Arc<dyn BlockFile>,
     shape: Shape,
-    gate: Arc<Gate>,
+    locks: Arc<Locks>,
 }
 
 /// What every queue of a file volume knows.
@@ -45,7 +45,7 @@ impl FileVolume {
             ..Limits::default()
         };
         let shape = Shape { info, geometry, limits, features: features(&info, mode) };
-        Ok(Self { file, shape, gate: Arc::new(Gate::default()) })
+        Ok(Self { file, shape, locks: Locks::new() })
     }
 }
 
@@ -99,6 +99,6 @@ impl Volume for FileVolume {
         let blocks = blocks.map_err(|error| {
             OpenError::new(format!("the file's queue cannot be opened: {error}; try again"))
         })?;
-        Ok(Box::new(FileQueue::new(self.shape, blocks, Pass::new(&self.gate, waker))))
+        Ok(Box::new(FileQueue::new(self.shape, blocks, Pass::new(&self.locks, waker))))
     }
 }

@@ -1,6 +1,6 @@
 //! One core's data side of a file volume.
 //!
-//! A request is held until it may begin (the gate is open, scratch memory is there), then turned into one operation
+//! A request is held until it may begin (no other overlaps it, scratch memory is there), then turned into one operation
 //! after another. Nothing is allocated per request once the queue's lists have grown to their depth.
 
 use std::collections::VecDeque;
@@ -14,22 +14,19 @@ use volume::{
 };
 
 use super::Shape;
-use super::gate::Pass;
-use super::limits::{SCRATCH, ZERO_CHUNK};
+use super::limits::{LOCK_UNIT, SCRATCH, ZERO_CHUNK};
+use super::locks::{Hold, Pass, Units};
 use super::stage::{Active, Stage};
 use crate::errno::{NOT_SUPPORTED, kind_of};
 
 type Answer = Result<Outcome, VolumeErrorKind>;
 
-/// Fields are dropped in order: the file's queue ends before this one leaves the gate.
 pub(super) struct FileQueue {
     blocks: Box<dyn BlockQueue>,
     pass: Pass,
     shape: Shape,
     /// Requests that may not begin yet, in order.
     held: VecDeque<Request>,
-    /// A compare-and-write that has closed the gate and waits for quiet.
-    alone: Option<Request>,
     /// Requests under way, by the mark of their operation.
     active: Vec<Option<Active>>,
     free: Vec<usize>,
@@ -48,7 +45,6 @@ impl FileQueue {
             pass,
             shape,
             held: VecDeque::new(),
-            alone: None,
             active: Vec::new(),
             free: Vec::new(),
             backlog: VecDeque::new(),
@@ -61,7 +57,7 @@ impl FileQueue {
 
     fn occupied(&self) -> usize {
         let under_way = self.active.len() - self.free.len();
-        self.held.len() + under_way + usize::from(self.alone.is_some()) + self.ready.len()
+        self.held.len() + under_way + self.ready.len()
     }
 
     /// What can be answered without the file: what is wrong, what is empty, and what changes nothing.
@@ -99,21 +95,23 @@ impl FileQueue {
         extent.blocks * u64::from(self.shape.geometry.block_size)
     }
 
+    /// The units of the locks that an extent lies in.
+    fn units(&self, extent: Extent) -> Units {
+        let (start, len) = (self.offset(extent), self.bytes(extent));
+        let first = start / LOCK_UNIT;
+        Units { first, count: (start + len).div_ceil(LOCK_UNIT) - first }
+    }
+
     /// Lets held requests begin, in order, as far as they may. True if one did.
     fn admit(&mut self) -> bool {
         let mut progress = false;
         while let Some(request) = self.held.pop_front() {
-            let compares_first = matches!(request.operation, Operation::CompareAndWrite { .. });
-            let refused = if compares_first {
-                if self.alone.is_none() && self.pass.close() {
-                    self.alone = Some(request);
-                    return true;
-                }
-                Some(request)
-            } else if self.pass.enter() {
-                let refused = self.begin(request).err();
+            let hold = hold_of(&request.operation);
+            let units = self.units(request.operation.extent().unwrap_or(Extent::new(0, 0)));
+            let refused = if self.pass.enter(units, hold) {
+                let refused = self.begin(request, hold).err();
                 if refused.is_some() {
-                    self.pass.leave();
+                    self.pass.leave(units, hold);
                 }
                 refused
             } else {
@@ -128,23 +126,8 @@ impl FileQueue {
         progress
     }
 
-    /// Begins the compare-and-write that has closed the gate, once everything else has ended. True if it did.
-    fn begin_alone(&mut self) -> bool {
-        if self.alone.is_none() || !self.pass.is_quiet() {
-            return false;
-        }
-        let Some(request) = self.alone.take() else { return false };
-        match self.begin(request) {
-            Ok(()) => true,
-            Err(request) => {
-                self.alone = Some(request);
-                false
-            }
-        }
-    }
-
     /// Starts a request's first operation, or gives it back while there is no scratch memory.
-    fn begin(&mut self, request: Request) -> Result<(), Request> {
+    fn begin(&mut self, request: Request, hold: Hold) -> Result<(), Request> {
         let spare = match self.scratch_needed(&request.operation) {
             None => None,
             Some(len) => match self.take_scratch(len) {
@@ -154,19 +137,20 @@ impl FileQueue {
         };
         let Request { tag, operation } = request;
         let Some(extent) = operation.extent() else {
-            self.start(Active { tag, extent: Extent::new(0, 0), stage: Stage::Only }, BlockOperation::Flush);
+            let active = Active { tag, extent: Extent::new(0, 0), hold, stage: Stage::Only };
+            self.start(active, BlockOperation::Flush);
             return Ok(());
         };
         let offset = self.offset(extent);
         let (stage, operation) = match (operation, spare) {
             (Operation::WriteZeroes { durability, may_unmap, .. }, _) => {
                 let durable = durability == Durability::Durable;
-                self.begin_zeroes(Active { tag, extent, stage: Stage::Zero { durable } }, may_unmap);
+                self.begin_zeroes(Active { tag, extent, hold, stage: Stage::Zero { durable } }, may_unmap);
                 return Ok(());
             }
             (operation, spare) => first_step(operation, spare, (offset, self.bytes(extent))),
         };
-        self.start(Active { tag, extent, stage }, operation);
+        self.start(Active { tag, extent, hold, stage }, operation);
         Ok(())
     }
 
@@ -247,13 +231,9 @@ impl FileQueue {
         let mark = usize::try_from(done.tag).unwrap_or(usize::MAX);
         let Some(active) = self.active.get_mut(mark).and_then(Option::take) else { return };
         self.free.push(mark);
-        let alone = active.stage.is_alone();
+        let (units, hold) = (self.units(active.extent), active.hold);
         let Some((tag, result)) = self.step(active, done) else { return };
-        if alone {
-            self.pass.open();
-        } else {
-            self.pass.leave();
-        }
+        self.pass.leave(units, hold);
         self.finish(tag, result);
     }
 
@@ -325,6 +305,15 @@ impl FileQueue {
         };
         let extent = Extent::new(extent.start, blocks.min(extent.blocks));
         Ok(Outcome::Allocation(Allocation { extent, mapped }))
+    }
+}
+
+/// How a request holds its extent: reads may overlap reads, and nothing may overlap a change.
+fn hold_of(operation: &Operation) -> Hold {
+    match operation {
+        Operation::Read { .. } | Operation::Compare { .. } => Hold::Shared,
+        operation if operation.writes() => Hold::Exclusive,
+        _ => Hold::Nothing,
     }
 }
 
@@ -406,13 +395,9 @@ impl VolumeQueue for FileQueue {
     }
 
     fn cancel(&mut self, tag: Tag) {
-        if self.alone.as_ref().is_some_and(|request| request.tag == tag) {
-            self.alone = None;
-            self.pass.open();
-            self.finish(tag, Err(VolumeErrorKind::Cancelled));
-        }
         if let Some(index) = self.held.iter().position(|request| request.tag == tag) {
             self.held.remove(index);
+            self.pass.give_up();
             self.finish(tag, Err(VolumeErrorKind::Cancelled));
         }
     }
@@ -425,12 +410,21 @@ impl VolumeQueue for FileQueue {
             let mut progress = !ended.is_empty();
             ended.drain(..).for_each(|one| self.advance(one));
             self.ended = ended;
-            progress |= self.begin_alone();
             progress |= self.admit();
             if !progress {
                 break;
             }
         }
         done.append(&mut self.ready);
+    }
+}
+
+impl Drop for FileQueue {
+    /// Requests under way let their units go. The file may still be at work on one: as with a machine that loses power,
+    /// nobody may rely on what becomes of it.
+    fn drop(&mut self) {
+        for active in std::mem::take(&mut self.active).into_iter().flatten() {
+            self.pass.leave(self.units(active.extent), active.hold);
+        }
     }
 }

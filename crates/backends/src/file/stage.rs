@@ -3,11 +3,15 @@
 use buf::{Buf, BufList};
 use volume::{Extent, Tag};
 
+use super::locks::Hold;
+
 /// A request under way.
 #[derive(Debug)]
 pub(super) struct Active {
     pub(super) tag: Tag,
     pub(super) extent: Extent,
+    /// How it holds the extent until it ends.
+    pub(super) hold: Hold,
     pub(super) stage: Stage,
 }
 
@@ -49,11 +53,4 @@ pub(super) enum Stage {
     WriteLast,
     /// A search for the end of a run.
     Seek,
-}
-
-impl Stage {
-    /// True for the parts of a compare-and-write, which is alone behind the gate and not counted there.
-    pub(super) const fn is_alone(&self) -> bool {
-        matches!(self, Self::CompareFirst { .. } | Self::WriteLast)
-    }
 }
