@@ -3,6 +3,10 @@
 //! Each command has a module of its own with its arguments, their help and what they do. Errors end here: they are
 //! printed once, with their causes, and the exit code says what kind they were.
 
+mod bench;
+mod copy;
+mod discover;
+mod docs;
 mod output;
 mod serve;
 
@@ -22,6 +26,15 @@ struct Cli {
 enum Command {
     /// Serve volumes over iSCSI and NVMe/TCP
     Serve(serve::Args),
+    /// Copy one volume onto another
+    Copy(copy::Args),
+    /// Measure a volume with a closed loop of requests
+    Bench(bench::Args),
+    /// List what a portal offers
+    Discover(discover::Args),
+    /// Write shell completions or manual pages
+    #[command(hide = true)]
+    Docs(docs::Args),
 }
 
 fn main() -> ExitCode {
@@ -29,6 +42,10 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false).init();
     let result = match cli.command {
         Command::Serve(args) => serve::run(args),
+        Command::Copy(args) => copy::run(&args),
+        Command::Bench(args) => bench::run(&args),
+        Command::Discover(args) => discover::run(&args),
+        Command::Docs(args) => docs::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

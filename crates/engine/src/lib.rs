@@ -23,6 +23,7 @@ mod limits;
 mod message;
 mod nvme_controller;
 mod queues;
+pub mod remote;
 mod setup;
 
 pub use crate::core::Core;

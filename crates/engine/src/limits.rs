@@ -20,3 +20,6 @@ pub(crate) const COMPLETIONS_GUESS: usize = 256;
 /// Requests that a connection may have parked because a volume's queue was full. Connections are bounded by their own
 /// command windows, so this only sizes the list.
 pub(crate) const PARKED_GUESS: usize = 64;
+
+/// Buffers of one initiator connection, for what it receives outside a request's own memory, in bytes.
+pub(crate) const CLIENT_POOL: usize = 16 << 20;

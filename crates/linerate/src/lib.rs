@@ -1,1 +1,22 @@
-//! The library: open a volume URL, read, write, flush
+//! Volumes as a library: open a URL, copy it, put load on it, ask a portal what it offers.
+//!
+//! Each call runs an event loop on the calling thread until it has its result, so that a program needs no runtime of
+//! its own. Everything that can be opened is a [`volume::Volume`], whether it is memory, a file, or a disk on
+//! another machine.
+#![forbid(unsafe_code)]
+
+mod copy;
+mod discover;
+mod error;
+mod job;
+mod load;
+mod open;
+mod run;
+mod secret;
+
+pub use copy::{CopyError, CopyResult, Verify};
+pub use discover::discover;
+pub use engine::remote::Found;
+pub use error::Error;
+pub use load::{LoadPlan, LoadResult, MOST_DEPTH, Pattern};
+pub use run::{copy, run_load};

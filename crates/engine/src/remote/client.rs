@@ -2,12 +2,13 @@
 
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::{Arc, Weak};
 
+use ::volume::Completion;
 use host::Endpoint;
 use protocol::{CloseReason, Connection, Ended, Instant, Placement, Transmit};
-use volume::Completion;
 
-use super::link::{Link, Order, Stage};
+use super::link::{Link, Order};
 
 /// What a connection reports.
 pub(crate) enum Report<I> {
@@ -17,6 +18,8 @@ pub(crate) enum Report<I> {
     Complete(Completion),
     /// It cannot go on.
     Failed(String),
+    /// What concerns nobody here.
+    Nothing,
 }
 
 /// What tells one protocol's client from another's.
@@ -36,23 +39,35 @@ pub(crate) trait ClientRole {
 /// Called once with what became known of the far end.
 pub(crate) type WhenReady<I> = Box<dyn FnOnce(I)>;
 
+/// Makes the connection once its transport is there: a protocol's clock starts then.
+pub(crate) type Make<C> = Box<dyn FnOnce(Instant) -> C>;
+
 /// A client connection with its link.
 pub(crate) struct Client<R: ClientRole> {
-    connection: R::Connection,
+    make: Option<Make<R::Connection>>,
+    connection: Option<R::Connection>,
     link: Rc<Link>,
     when_ready: Option<WhenReady<R::Info>>,
-    now: Instant,
+    /// Gone once nobody uses the volume any more: the connection then takes its leave.
+    purpose: Weak<()>,
     ended: bool,
 }
 
 impl<R: ClientRole> Client<R> {
-    /// Joins a connection with its link.
-    pub(crate) fn new(connection: R::Connection, link: Rc<Link>, when_ready: WhenReady<R::Info>) -> Self {
-        Self { connection, link, when_ready: Some(when_ready), now: Instant::ZERO, ended: false }
+    /// Joins a connection that is to be made with its link. `purpose` is held by whoever needs the connection.
+    pub(crate) fn new(
+        make: Make<R::Connection>,
+        link: Rc<Link>,
+        when_ready: WhenReady<R::Info>,
+        purpose: &Arc<()>,
+    ) -> Self {
+        let purpose = Arc::downgrade(purpose);
+        Self { make: Some(make), connection: None, link, when_ready: Some(when_ready), purpose, ended: false }
     }
 
     fn act(&mut self) {
-        while let Some(action) = self.connection.poll_action() {
+        let Some(connection) = &mut self.connection else { return };
+        while let Some(action) = connection.poll_action() {
             match R::report(action) {
                 Report::Complete(completion) => self.link.complete(completion),
                 Report::Failed(why) => self.link.fail(why),
@@ -62,7 +77,21 @@ impl<R: ClientRole> Client<R> {
                     }
                     self.link.ready();
                 }
+                Report::Nothing => {}
             }
+        }
+    }
+
+    /// Why the stream ended, for people.
+    fn why(&self, how: Ended) -> String {
+        match (how, self.connection.as_ref().and_then(Connection::poll_close)) {
+            (
+                _,
+                Some(CloseReason::Violation(text) | CloseReason::TimedOut(text) | CloseReason::Refused(text)),
+            ) => text.to_owned(),
+            (Ended::ByPeer, _) => "the peer closed the connection".to_owned(),
+            (Ended::Failed(code), _) => host::IoError(code).to_string(),
+            (Ended::ByUs, _) => "the connection was closed".to_owned(),
         }
     }
 }
@@ -73,69 +102,75 @@ impl<R: ClientRole> Endpoint for Client<R> {
     }
 
     fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) -> usize {
-        self.connection.handle_bytes(now, bytes)
+        self.connection.as_mut().map_or(0, |connection| connection.handle_bytes(now, bytes))
     }
 
     fn take_placement(&mut self) -> Option<Placement> {
-        self.connection.take_placement()
+        self.connection.as_mut()?.take_placement()
     }
 
     fn handle_placed(&mut self, now: Instant, placement: Placement) {
-        self.connection.handle_placed(now, placement);
+        if let Some(connection) = &mut self.connection {
+            connection.handle_placed(now, placement);
+        }
     }
 
     fn handle_transmitted(&mut self, now: Instant, bytes: usize) {
-        self.connection.handle_transmitted(now, bytes);
+        if let Some(connection) = &mut self.connection {
+            connection.handle_transmitted(now, bytes);
+        }
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        self.connection.handle_timeout(now);
+        if self.purpose.strong_count() == 0 {
+            self.link.order(Order::Leave);
+        }
+        if let Some(connection) = &mut self.connection {
+            connection.handle_timeout(now);
+        }
     }
 
     fn handle_connected(&mut self, now: Instant, _local: SocketAddr, _peer: SocketAddr) {
-        self.now = now;
+        self.connection = self.make.take().map(|make| make(now));
     }
 
     fn handle_ended(&mut self, now: Instant, how: Ended) {
         if std::mem::replace(&mut self.ended, true) {
             return;
         }
-        self.connection.handle_ended(now, how);
+        if let Some(connection) = &mut self.connection {
+            connection.handle_ended(now, how);
+        }
         self.act();
-        let why = match (how, self.connection.poll_close()) {
-            (_, Some(CloseReason::Violation(text) | CloseReason::TimedOut(text) | CloseReason::Refused(text))) => {
-                text.to_owned()
-            }
-            (Ended::ByPeer, _) => "the peer closed the connection".to_owned(),
-            (Ended::Failed(code), _) => host::IoError(code).to_string(),
-            (Ended::ByUs, _) => "the connection was closed".to_owned(),
-        };
-        self.link.fail(why);
+        self.link.fail(self.why(how));
     }
 
     fn turn(&mut self, now: Instant) {
-        self.now = now;
         self.act();
-        while let Some(order) = self.link.next_order() {
-            self.connection.handle_input(now, R::input(order));
+        if let Some(connection) = &mut self.connection {
+            while let Some(order) = self.link.next_order() {
+                connection.handle_input(now, R::input(order));
+            }
         }
         self.act();
     }
 
     fn poll_transmit(&mut self, now: Instant, send: &mut Transmit) {
-        self.connection.poll_transmit(now, send);
+        if let Some(connection) = &mut self.connection {
+            connection.poll_transmit(now, send);
+        }
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.connection.poll_timeout()
+        self.connection.as_ref()?.poll_timeout()
     }
 
     fn wants_bytes(&mut self) -> bool {
-        self.connection.wants_bytes()
+        self.connection.as_mut().is_some_and(Connection::wants_bytes)
     }
 
     fn poll_close(&self) -> Option<CloseReason> {
-        self.connection.poll_close()
+        self.connection.as_ref()?.poll_close()
     }
 
     fn is_idle(&self) -> bool {
@@ -143,6 +178,6 @@ impl<R: ClientRole> Endpoint for Client<R> {
     }
 
     fn expects_work(&self) -> bool {
-        !self.ended && self.link.stage() == Stage::Ready && self.link.outstanding() > 0
+        !self.ended && self.link.outstanding() > 0
     }
 }

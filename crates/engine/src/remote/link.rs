@@ -8,8 +8,8 @@ use std::collections::{HashSet, VecDeque};
 use std::rc::Rc;
 use std::task::Waker;
 
+use ::volume::{Completion, Request, Tag, VolumeErrorKind};
 use host::EndpointId;
-use volume::{Completion, Request, Tag, VolumeErrorKind};
 
 /// What a connection is asked to do.
 #[derive(Debug)]
@@ -132,7 +132,9 @@ impl Link {
         inner.stage = Stage::Failed(why);
         inner.orders.clear();
         let lost: Vec<Tag> = inner.out.drain().collect();
-        inner.done.extend(lost.into_iter().map(|tag| Completion { tag, result: Err(VolumeErrorKind::Unreachable) }));
+        inner.done.extend(
+            lost.into_iter().map(|tag| Completion { tag, result: Err(VolumeErrorKind::Unreachable) }),
+        );
         inner.waker.wake_by_ref();
     }
 

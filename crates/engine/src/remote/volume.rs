@@ -4,10 +4,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Waker;
 
-use protocol::Instant;
-use volume::{
+use ::volume::{
     Completion, CoreId, Features, Geometry, Limits, OpenError, QueueFull, Request, Tag, Volume, VolumeQueue,
 };
+use protocol::Instant;
 
 use super::link::{Link, Order, Stage};
 
@@ -31,6 +31,8 @@ pub(crate) struct RemoteVolume {
     pub(crate) shape: Shape,
     pub(crate) connect: Box<Connect>,
     pub(crate) dialer: Nudge,
+    /// Keeps the connections that belong to the volume as such.
+    pub(crate) _purpose: Arc<()>,
 }
 
 impl std::fmt::Debug for RemoteVolume {

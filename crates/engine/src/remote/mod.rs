@@ -1,0 +1,166 @@
+//! Volumes on other machines: an initiator or host connection as a [`volume::Volume`].
+//!
+//! Opening asks the far end what it is; after that every core that opens a queue gets a connection of its own (an
+//! iSCSI session, or an NVMe I/O queue of one controller). Nothing above knows that the volume is remote.
+
+mod client;
+mod iscsi;
+mod link;
+mod nvme;
+mod volume;
+
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Waker;
+
+use ::volume::{OpenError, Volume};
+use host::{Dialer, Endpoint};
+use names::{DiscoveryUrl, IscsiUrl, NvmeUrl};
+
+use self::link::{Link, Stage};
+use crate::setup::EntropySource;
+
+/// What opening may use of the world.
+#[derive(Clone)]
+pub struct Surroundings {
+    /// Connects.
+    pub dialer: Arc<dyn Dialer>,
+    /// Woken when something has become known.
+    pub waker: Waker,
+    /// Randomness.
+    pub entropy: EntropySource,
+}
+
+impl std::fmt::Debug for Surroundings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Surroundings").finish_non_exhaustive()
+    }
+}
+
+/// CHAP secrets, read from their files: the initiator's, and the target's if it must prove itself.
+pub type Secrets = (Vec<u8>, Option<Vec<u8>>);
+
+/// Which volume, and how it is entered.
+#[derive(Clone)]
+pub enum Access {
+    /// A logical unit of an iSCSI target.
+    Iscsi {
+        /// Which.
+        url: IscsiUrl,
+        /// The secrets that its options name.
+        secrets: Option<Secrets>,
+    },
+    /// A namespace of an NVMe/TCP subsystem.
+    Nvme {
+        /// Which.
+        url: NvmeUrl,
+    },
+}
+
+impl std::fmt::Debug for Access {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Iscsi { url, .. } => f.debug_tuple("Iscsi").field(url).finish(),
+            Self::Nvme { url } => f.debug_tuple("Nvme").field(url).finish(),
+        }
+    }
+}
+
+/// A place that an answer will be put into.
+type Place<T> = Rc<RefCell<Option<T>>>;
+
+/// A volume that is being opened.
+pub struct RemoteOpening(Waiting<Arc<dyn Volume>>);
+
+impl RemoteOpening {
+    /// The volume, or why it cannot be opened, once that is known.
+    pub fn poll(&mut self) -> Option<Result<Arc<dyn Volume>, OpenError>> {
+        self.0.poll()
+    }
+}
+
+impl std::fmt::Debug for RemoteOpening {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("RemoteOpening")
+    }
+}
+
+/// Begins to open a volume at `address`, on the calling core.
+pub fn open(address: SocketAddr, access: Access, surroundings: &Surroundings) -> RemoteOpening {
+    RemoteOpening(match access {
+        Access::Iscsi { url, secrets } => iscsi::open(address, (url, secrets), surroundings),
+        Access::Nvme { url } => nvme::open(address, url, surroundings),
+    })
+}
+
+/// A target or subsystem that a portal offers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// Its name.
+    pub name: String,
+    /// Where it is reached.
+    pub address: String,
+}
+
+/// A discovery under way.
+pub struct Discovery(Waiting<Vec<Found>>);
+
+impl Discovery {
+    /// What the portal offers, or why it did not say, once that is known.
+    pub fn poll(&mut self) -> Option<Result<Vec<Found>, OpenError>> {
+        self.0.poll()
+    }
+}
+
+impl std::fmt::Debug for Discovery {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Discovery")
+    }
+}
+
+/// Asks the portal at `address` what it offers, on the calling core.
+pub fn discover(
+    address: SocketAddr,
+    url: &DiscoveryUrl,
+    secrets: Option<Secrets>,
+    surroundings: &Surroundings,
+) -> Discovery {
+    Discovery(match url {
+        DiscoveryUrl::Iscsi { options, .. } => iscsi::discover(address, (options, secrets), surroundings),
+        DiscoveryUrl::Nvme { options, .. } => nvme::discover(address, options, surroundings),
+        _ => Waiting::failed("this kind of portal has no discovery service that is known here"),
+    })
+}
+
+/// Waits for an answer that a connection finds out.
+struct Waiting<T> {
+    link: Rc<Link>,
+    answer: Place<T>,
+    /// Keeps the connection for as long as somebody waits.
+    _purpose: Arc<()>,
+}
+
+impl<T> Waiting<T> {
+    fn failed(why: &str) -> Self {
+        let link = Link::new(Waker::noop().clone());
+        link.fail(why.to_owned());
+        Self { link, answer: Rc::default(), _purpose: Arc::new(()) }
+    }
+
+    fn poll(&mut self) -> Option<Result<T, OpenError>> {
+        if let Some(answer) = self.answer.borrow_mut().take() {
+            return Some(Ok(answer));
+        }
+        match self.link.stage() {
+            Stage::Failed(why) => Some(Err(OpenError::new(why))),
+            Stage::Opening | Stage::Ready => None,
+        }
+    }
+}
+
+/// Dials for a link.
+fn dial(dialer: &Arc<dyn Dialer>, address: SocketAddr, link: &Rc<Link>, endpoint: Box<dyn Endpoint>) {
+    link.set_endpoint(dialer.dial(address, endpoint));
+}

@@ -1,0 +1,41 @@
+//! Asks a portal what it offers.
+
+use engine::remote::{self, Discovery, Found};
+use names::DiscoveryUrl;
+use protocol::Instant;
+use volume::OpenError;
+
+use crate::error::Error;
+use crate::job::Job;
+use crate::open::{remote_surroundings, resolve};
+use crate::run::run_job;
+use crate::secret;
+
+/// A discovery under way.
+struct Asking(Discovery);
+
+impl Job for Asking {
+    type Output = Result<Vec<Found>, OpenError>;
+
+    fn poll(&mut self, _now: Instant) -> Option<Self::Output> {
+        self.0.poll()
+    }
+}
+
+/// What the portal at `url` offers.
+pub fn discover(url: &DiscoveryUrl) -> Result<Vec<Found>, Error> {
+    let told = |error| Error::Open { url: url.to_string(), error };
+    let (portal, secrets) = match url {
+        DiscoveryUrl::Iscsi { portal, options } => (portal, secret::of(options).map_err(told)?),
+        DiscoveryUrl::Nvme { portal, .. } => (portal, None),
+        _ => {
+            return Err(told(OpenError::new(
+                "this kind of portal has no discovery service that is known here",
+            )));
+        }
+    };
+    let address = resolve(portal).map_err(told)?;
+    let found =
+        run_job(|around| Asking(remote::discover(address, url, secrets, &remote_surroundings(&around))))?;
+    found.map_err(told)
+}

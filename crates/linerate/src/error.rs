@@ -1,0 +1,25 @@
+//! What a call can fail with; each text says what was wrong and where.
+
+use volume::OpenError;
+
+use crate::copy::CopyError;
+
+/// A failed call.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A volume could not be opened.
+    #[error("{url}: {error}")]
+    Open {
+        /// Which one.
+        url: String,
+        /// Why not.
+        error: OpenError,
+    },
+    /// A copy failed on the way.
+    #[error("the copy failed {0}")]
+    Copy(#[from] CopyError),
+    /// The event loop could not run.
+    #[error("the event loop cannot run: {0}")]
+    System(#[from] std::io::Error),
+}

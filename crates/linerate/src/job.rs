@@ -1,0 +1,105 @@
+//! Something to do on one core, from start to end: opening a volume, copying one, putting load on one.
+
+use std::sync::Arc;
+
+use host::{Accepted, Dialer, Endpoint, EndpointId, Refusal, Service, Storage, World};
+use protocol::Instant;
+
+/// What a job may use of the world it runs in.
+#[derive(Clone)]
+pub(crate) struct Surroundings {
+    /// Files and devices.
+    pub(crate) storage: Arc<dyn Storage>,
+    /// Connections to other machines.
+    pub(crate) dialer: Arc<dyn Dialer>,
+    /// Wakes the job.
+    pub(crate) waker: std::task::Waker,
+}
+
+impl std::fmt::Debug for Surroundings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Surroundings").finish_non_exhaustive()
+    }
+}
+
+/// A piece of work that is polled until it has a result.
+pub(crate) trait Job {
+    /// What comes of it.
+    type Output;
+
+    /// Does what can be done now; `Some` once it is over.
+    fn poll(&mut self, now: Instant) -> Option<Self::Output>;
+
+    /// When to poll again even if nothing wakes it.
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    /// True while an answer is expected within microseconds.
+    fn expects_work(&self) -> bool {
+        false
+    }
+}
+
+/// Runs one job as a core's service.
+pub(crate) struct JobService<J: Job> {
+    job: J,
+    output: Option<J::Output>,
+    finished: bool,
+}
+
+impl<J: Job> JobService<J> {
+    /// A job that has not begun.
+    pub(crate) fn new(job: J) -> Self {
+        Self { job, output: None, finished: false }
+    }
+
+    /// What came of it, once it is over.
+    pub(crate) fn into_output(self) -> Option<J::Output> {
+        self.output
+    }
+}
+
+impl<J: Job> Service for JobService<J> {
+    type Message = ();
+
+    fn accept(&mut self, _now: Instant, _accepted: Accepted) -> Result<Box<dyn Endpoint>, Refusal> {
+        Err(Refusal("this process does not serve"))
+    }
+
+    fn handle_message(&mut self, _now: Instant, (): ()) {}
+
+    fn turn(&mut self, now: Instant, _ready: &mut Vec<EndpointId>) {
+        if self.finished {
+            return;
+        }
+        if let Some(output) = self.job.poll(now) {
+            self.finished = true;
+            self.output = Some(output);
+        }
+    }
+
+    fn handle_gone(&mut self, _now: Instant, _endpoint: EndpointId) {}
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.job.poll_timeout()
+    }
+
+    fn expects_work(&self) -> bool {
+        !self.finished && self.job.expects_work()
+    }
+
+    fn is_finished(&self) -> bool {
+        self.finished
+    }
+}
+
+impl<M> From<&World<M>> for Surroundings {
+    fn from(world: &World<M>) -> Self {
+        Self {
+            storage: Arc::clone(&world.storage),
+            dialer: Arc::clone(&world.dialer),
+            waker: world.waker.clone(),
+        }
+    }
+}

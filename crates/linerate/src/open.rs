@@ -1,0 +1,108 @@
+//! Opening a volume by its URL: local ones at once, remote ones over a few round trips.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::remote::{self, Access, RemoteOpening};
+use names::{Host, Portal, Source, VolumeUrl};
+use protocol::Instant;
+use volume::{OpenError, Volume};
+
+use crate::job::Surroundings;
+use crate::secret;
+
+/// How long connecting, logging in and asking for the geometry may take together.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A volume that is being opened.
+pub(crate) struct Opening {
+    url: VolumeUrl,
+    state: State,
+    deadline: Option<Instant>,
+}
+
+enum State {
+    Decided(Option<Result<Arc<dyn Volume>, OpenError>>),
+    Remote(RemoteOpening),
+}
+
+impl Opening {
+    /// Begins to open what `url` names.
+    pub(crate) fn new(url: &VolumeUrl, around: &Surroundings) -> Self {
+        let state = match access(&url.source) {
+            Err(error) => State::Decided(Some(Err(error))),
+            Ok(None) => State::Decided(Some(backends::open(url, &around.storage))),
+            Ok(Some((address, access))) => {
+                State::Remote(remote::open(address, access, &remote_surroundings(around)))
+            }
+        };
+        Self { url: url.clone(), state, deadline: None }
+    }
+
+    /// The volume or why it could not be opened, once that is known.
+    pub(crate) fn poll(&mut self, now: Instant) -> Option<Result<Arc<dyn Volume>, OpenError>> {
+        let deadline = *self.deadline.get_or_insert(now + PATIENCE);
+        match &mut self.state {
+            State::Decided(result) => result.take(),
+            State::Remote(opening) => match opening.poll() {
+                Some(result) => Some(result.map(|volume| backends::apply_filters(&self.url.filters, volume))),
+                None if now >= deadline => {
+                    Some(Err(OpenError::new(format!("no answer within {} s", PATIENCE.as_secs()))))
+                }
+                None => None,
+            },
+        }
+    }
+
+    /// When waiting ends.
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        self.deadline
+    }
+}
+
+/// Where a remote source is and how it is entered; `None` for local ones.
+fn access(source: &Source) -> Result<Option<(SocketAddr, Access)>, OpenError> {
+    match source {
+        Source::Iscsi(url) => {
+            let secrets = secret::of(&url.options)?;
+            Ok(Some((resolve(&url.portal)?, Access::Iscsi { url: url.clone(), secrets })))
+        }
+        Source::Nvme(url) => Ok(Some((resolve(&url.portal)?, Access::Nvme { url: url.clone() }))),
+        _ => Ok(None),
+    }
+}
+
+/// What remote volumes may use of a job's surroundings.
+pub(crate) fn remote_surroundings(around: &Surroundings) -> remote::Surroundings {
+    remote::Surroundings {
+        dialer: Arc::clone(&around.dialer),
+        waker: around.waker.clone(),
+        entropy: Arc::new(|| Box::new(SystemEntropy)),
+    }
+}
+
+/// The first address of a portal. May ask the system's resolver.
+pub(crate) fn resolve(portal: &Portal) -> Result<SocketAddr, OpenError> {
+    match &portal.host {
+        Host::Address(address) => Ok(SocketAddr::new(*address, portal.port)),
+        Host::Name(name) => (name.as_str(), portal.port)
+            .to_socket_addrs()
+            .map_err(|error| OpenError::new(format!("the host name {name:?} cannot be resolved: {error}")))?
+            .next()
+            .ok_or_else(|| OpenError::new(format!("the host name {name:?} has no address"))),
+    }
+}
+
+/// The operating system's randomness.
+#[derive(Debug)]
+struct SystemEntropy;
+
+impl protocol::Entropy for SystemEntropy {
+    fn fill(&mut self, bytes: &mut [u8]) {
+        // Without randomness no challenge is safe: a process that cannot get any must not go on.
+        if getrandom::fill(bytes).is_err() {
+            std::process::abort();
+        }
+    }
+}
