@@ -40,7 +40,9 @@ impl Algorithm {
 
     /// The algorithm with this number as text.
     pub fn read(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|algorithm| crate::text::number(text) == Some(u64::from(algorithm.number())))
+        Self::ALL
+            .into_iter()
+            .find(|algorithm| crate::text::number(text) == Some(u64::from(algorithm.number())))
     }
 
     /// The first of the offered list that `allowed` has: a responder takes the first that it supports (RFC 7143 §6.2.1).
@@ -114,7 +116,8 @@ pub fn decode(text: &str) -> Option<Vec<u8>> {
 }
 
 fn hexadecimal(digits: &str) -> Option<Vec<u8>> {
-    let mut values = digits.chars().map(|digit| digit.to_digit(16).and_then(|digit| u8::try_from(digit).ok()));
+    let mut values =
+        digits.chars().map(|digit| digit.to_digit(16).and_then(|digit| u8::try_from(digit).ok()));
     let mut bytes = Vec::with_capacity(digits.len().div_ceil(2).min(LONGEST_CHALLENGE));
     if digits.len() % 2 == 1 {
         bytes.push(values.next()??);

@@ -61,8 +61,8 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use alloc::format;
     use alloc::string::String;
+    use core::fmt::Write as _;
 
     use super::*;
 
@@ -80,7 +80,7 @@ mod tests {
         ] {
             for event in [LoginDone, LogoutAsked, Logout, Close, Ended] {
                 if let Some(next) = state.after(event) {
-                    table += &format!("{state:?} --{event:?}--> {next:?}\n");
+                    writeln!(table, "{state:?} --{event:?}--> {next:?}").unwrap();
                 }
             }
         }

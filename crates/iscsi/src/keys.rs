@@ -64,6 +64,7 @@ impl Default for Tuning {
 
 /// What was agreed on, beginning with the standard's defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a Boolean key of the standard")]
 pub struct Parameters {
     /// HeaderDigest=CRC32C.
     pub header_digest: bool,
@@ -265,7 +266,7 @@ impl Parameters {
     /// The originator's part: takes the peer's answer to what [`Tuning::offer`] offered.
     pub fn accept(&mut self, key: &Key, value: &str, ours: &Tuning) -> Result<(), Violation> {
         if matches!(value, "NotUnderstood" | "Irrelevant" | "Reject") {
-            return self.accept_refusal(key, ours);
+            return Self::accept_refusal(key, ours);
         }
         let mine = ours.number(key.name);
         let result = match key.rule {
@@ -282,7 +283,7 @@ impl Parameters {
     }
 
     /// A key that the peer did not take keeps its default, which must be good enough for this side.
-    fn accept_refusal(&self, key: &Key, ours: &Tuning) -> Result<(), Violation> {
+    fn accept_refusal(key: &Key, ours: &Tuning) -> Result<(), Violation> {
         let needed = match key.name {
             "HeaderDigest" => ours.header_digest == DigestPolicy::Require,
             "DataDigest" => ours.data_digest == DigestPolicy::Require,
@@ -365,7 +366,8 @@ mod tests {
 
     #[test]
     fn an_answer_outside_the_offer_is_refused() {
-        let ours = Tuning { header_digest: DigestPolicy::Require, immediate_data: false, ..Tuning::default() };
+        let ours =
+            Tuning { header_digest: DigestPolicy::Require, immediate_data: false, ..Tuning::default() };
         let mut parameters = Parameters::default();
         for (name, answer) in [
             ("HeaderDigest", "None"),

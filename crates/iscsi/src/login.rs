@@ -35,6 +35,7 @@ pub fn judge(
 mod tests {
     use alloc::format;
     use alloc::string::String;
+    use core::fmt::Write as _;
 
     use super::*;
 
@@ -61,7 +62,7 @@ mod tests {
                     })
                     .collect();
                 let begin = if first { "first" } else { short(Some(at)) };
-                table += &format!("{begin} {}: {}\n", short(current), row.join(" "));
+                writeln!(table, "{begin} {}: {}", short(current), row.join(" ")).unwrap();
             }
         }
         assert_eq!(table, include_str!("login.table"));

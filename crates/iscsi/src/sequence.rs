@@ -114,12 +114,10 @@ mod tests {
     #[test]
     fn the_window_wraps() {
         let mut window = CommandWindow::new(u32::MAX, 2);
-        assert_eq!([u32::MAX - 1, u32::MAX, 0, 1].map(|sn| window.judge(sn)), [
-            Verdict::Outside,
-            Verdict::Next,
-            Verdict::Gap,
-            Verdict::Outside
-        ]);
+        assert_eq!(
+            [u32::MAX - 1, u32::MAX, 0, 1].map(|sn| window.judge(sn)),
+            [Verdict::Outside, Verdict::Next, Verdict::Gap, Verdict::Outside]
+        );
         window.take();
         window.take();
         assert_eq!((window.expected(), window.most()), (1, 0));
@@ -136,7 +134,11 @@ mod tests {
         numbers.update(6, 7);
         assert!(numbers.open());
         numbers.update(6, 3);
-        assert_eq!((numbers.take(), numbers.take(), numbers.open()), (6, 7, false), "an old MaxCmdSN changes nothing");
+        assert_eq!(
+            (numbers.take(), numbers.take(), numbers.open()),
+            (6, 7, false),
+            "an old MaxCmdSN changes nothing"
+        );
         numbers.update(9, 7);
         assert!(!numbers.open(), "MaxCmdSN = ExpCmdSN - 2 is nonsense and ignored");
     }

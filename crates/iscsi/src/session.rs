@@ -70,7 +70,7 @@ struct Session<M> {
 /// All sessions of a process.
 #[derive(Debug)]
 pub struct Sessions<M> {
-    sessions: BTreeMap<u16, Session<M>>,
+    by_handle: BTreeMap<u16, Session<M>>,
     messages: VecDeque<(M, Reply)>,
     last: u16,
 }
@@ -78,12 +78,13 @@ pub struct Sessions<M> {
 impl<M: Copy + PartialEq> Sessions<M> {
     /// No sessions.
     pub fn new() -> Self {
-        Self { sessions: BTreeMap::new(), messages: VecDeque::new(), last: 0 }
+        Self { by_handle: BTreeMap::new(), messages: VecDeque::new(), last: 0 }
     }
 
     fn join(&mut self, now: Instant, from: M, (nexus, tsih, cid): (Nexus, u16, u16)) {
         // Discovery sessions share nothing, so nothing is reinstated.
-        let known = self.sessions.iter_mut().find(|(_, session)| session.nexus == nexus && !nexus.target.is_empty());
+        let known =
+            self.by_handle.iter_mut().find(|(_, session)| session.nexus == nexus && !nexus.target.is_empty());
         let refusal = match (known, tsih) {
             (None, 0) => return self.open(from, nexus, cid),
             (None, _) => Status::NO_SESSION,
@@ -102,12 +103,12 @@ impl<M: Copy + PartialEq> Sessions<M> {
     }
 
     fn open(&mut self, member: M, nexus: Nexus, cid: u16) {
-        if self.sessions.len() >= SESSIONS {
+        if self.by_handle.len() >= SESSIONS {
             self.messages.push_back((member, Reply::Refused(Status::OUT_OF_RESOURCES)));
             return;
         }
         let tsih = self.free_handle();
-        self.sessions.insert(tsih, Session { nexus, cid, member, heir: None });
+        self.by_handle.insert(tsih, Session { nexus, cid, member, heir: None });
         self.messages.push_back((member, Reply::Joined { tsih }));
     }
 
@@ -115,7 +116,7 @@ impl<M: Copy + PartialEq> Sessions<M> {
     fn free_handle(&mut self) -> u16 {
         loop {
             self.last = self.last.checked_add(1).unwrap_or(1);
-            if !self.sessions.contains_key(&self.last) {
+            if !self.by_handle.contains_key(&self.last) {
                 return self.last;
             }
         }
@@ -123,12 +124,12 @@ impl<M: Copy + PartialEq> Sessions<M> {
 
     /// How many sessions there are.
     pub fn len(&self) -> usize {
-        self.sessions.len()
+        self.by_handle.len()
     }
 
     /// True when nobody is logged in.
     pub fn is_empty(&self) -> bool {
-        self.sessions.is_empty()
+        self.by_handle.is_empty()
     }
 }
 
@@ -147,7 +148,7 @@ impl<M: Copy + PartialEq> Group for Sessions<M> {
         match message {
             Request::Join { nexus, tsih, cid } => self.join(now, from, (nexus, tsih, cid)),
             Request::EndTarget { target } => {
-                for session in self.sessions.values() {
+                for session in self.by_handle.values() {
                     if session.nexus.target == target && session.member != from {
                         self.messages.push_back((session.member, Reply::Displaced));
                     }
@@ -157,18 +158,18 @@ impl<M: Copy + PartialEq> Group for Sessions<M> {
     }
 
     fn handle_leave(&mut self, _now: Instant, member: M) {
-        for session in self.sessions.values_mut() {
+        for session in self.by_handle.values_mut() {
             session.heir = session.heir.take().filter(|(heir, ..)| *heir != member);
         }
-        let left = self.sessions.iter().find(|(_, session)| session.member == member).map(|(tsih, _)| *tsih);
-        let Some(session) = left.and_then(|tsih| self.sessions.remove(&tsih)) else { return };
+        let left = self.by_handle.iter().find(|(_, session)| session.member == member).map(|(tsih, _)| *tsih);
+        let Some(session) = left.and_then(|tsih| self.by_handle.remove(&tsih)) else { return };
         if let Some((heir, cid, _)) = session.heir {
             self.open(heir, session.nexus, cid);
         }
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        for session in self.sessions.values_mut() {
+        for session in self.by_handle.values_mut() {
             if let Some((heir, _, due)) = session.heir
                 && due <= now
             {
@@ -183,7 +184,7 @@ impl<M: Copy + PartialEq> Group for Sessions<M> {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.sessions.values().filter_map(|session| session.heir.map(|(.., due)| due)).min()
+        self.by_handle.values().filter_map(|session| session.heir.map(|(.., due)| due)).min()
     }
 }
 
@@ -194,8 +195,7 @@ mod tests {
     use super::*;
 
     fn join(target: &str, tsih: u16, cid: u16) -> Request {
-        let nexus =
-            Nexus { initiator: "iqn.i".into(), isid: [1; 6], target: target.into(), portal_group: 1 };
+        let nexus = Nexus { initiator: "iqn.i".into(), isid: [1; 6], target: target.into(), portal_group: 1 };
         Request::Join { nexus, tsih, cid }
     }
 
@@ -238,12 +238,15 @@ mod tests {
         group.handle_message(Instant::ZERO, 2, join("t", 9, 7));
         group.handle_message(Instant::ZERO, 3, join("u", 1, 7));
         group.handle_message(Instant::ZERO, 4, join("t", 1, 8));
-        assert_eq!(drain(&mut group), [
-            (1, joined(1)),
-            (2, Reply::Refused(Status::NO_SESSION)),
-            (3, Reply::Refused(Status::NO_SESSION)),
-            (4, Reply::Refused(Status::TOO_MANY_CONNECTIONS)),
-        ]);
+        assert_eq!(
+            drain(&mut group),
+            [
+                (1, joined(1)),
+                (2, Reply::Refused(Status::NO_SESSION)),
+                (3, Reply::Refused(Status::NO_SESSION)),
+                (4, Reply::Refused(Status::TOO_MANY_CONNECTIONS)),
+            ]
+        );
         group.handle_message(Instant::ZERO, 5, join("t", 1, 7));
         assert_eq!(drain(&mut group), [(1, Reply::Displaced)], "the same connection again: reinstatement");
     }

@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn collecting_is_bounded() {
         let mut text = Text::new();
-        assert_eq!(text.collect(&[b'x'; MOST_TEXT]), Ok(()));
+        assert_eq!(text.collect(&vec![b'x'; MOST_TEXT]), Ok(()));
         assert_eq!(text.collect(b"y"), Err(Violation::TooMuchText));
     }
 

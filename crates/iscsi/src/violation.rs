@@ -97,11 +97,12 @@ impl Violation {
         match self {
             Self::HeaderDigest => Answer::Close,
             Self::DataDigest => Answer::RejectAndClose(Reason::DATA_DIGEST),
-            Self::UnknownOpcode | Self::CommandInDiscovery => Answer::Reject(Reason::COMMAND_NOT_SUPPORTED),
+            Self::UnknownOpcode | Self::CommandInDiscovery | Self::Bidirectional => {
+                Answer::Reject(Reason::COMMAND_NOT_SUPPORTED)
+            }
             Self::Snack => Answer::Reject(Reason::SNACK),
             Self::TooManyImmediate => Answer::Reject(Reason::IMMEDIATE),
             Self::DuplicateTask => Answer::Reject(Reason::TASK_IN_PROGRESS),
-            Self::Bidirectional => Answer::Reject(Reason::COMMAND_NOT_SUPPORTED),
             Self::TooMuchText => Answer::Reject(Reason::LONG_OPERATION),
             Self::UnknownTransferTag => Answer::Reject(Reason::INVALID_FIELD),
             Self::BadText | Self::ValueTooLong | Self::TooManyKeys | Self::DuplicateKey => {

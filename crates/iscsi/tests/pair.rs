@@ -1,5 +1,7 @@
 //! Initiator and target against each other: data integrity over every way that data can take.
 
+#![expect(clippy::unwrap_used, reason = "tests")]
+
 mod common;
 
 use common::{BLOCK, Bench, config, pattern, portal};
@@ -9,7 +11,10 @@ use iscsi::keys::{DigestPolicy, Tuning};
 fn login_probe_write_read() {
     let mut bench = Bench::ready(config(), portal(2048));
     let unit = bench.unit.clone().unwrap();
-    assert_eq!((unit.geometry.blocks, unit.geometry.block_size, unit.geometry.physical_block_size), (2048, 512, 4096));
+    assert_eq!(
+        (unit.geometry.blocks, unit.geometry.block_size, unit.geometry.physical_block_size),
+        (2048, 512, 4096)
+    );
     assert_eq!((unit.vendor.as_str(), unit.product.as_str()), ("LINERATE", "DISK"));
     let bytes = pattern(8 * BLOCK, 1);
     bench.write(8, bytes.clone()).unwrap();
@@ -83,7 +88,12 @@ fn every_digest_setting() {
 
 #[test]
 fn odd_segments_are_padded() {
-    let near = Tuning { segment: 513, header_digest: DigestPolicy::Require, data_digest: DigestPolicy::Require, ..Tuning::default() };
+    let near = Tuning {
+        segment: 513,
+        header_digest: DigestPolicy::Require,
+        data_digest: DigestPolicy::Require,
+        ..Tuning::default()
+    };
     let far = Tuning { segment: 9001, max_burst: 10_003, first_burst: 777, ..Tuning::default() };
     check(near, far, usize::MAX);
     check(near, far, 11);

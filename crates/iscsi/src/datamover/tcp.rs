@@ -116,7 +116,9 @@ impl Receiver {
         let Some(segment) = &self.segment else { return Next::Short };
         let pad = padding(segment.length);
         let size = pad + self.data_digest(segment.length);
-        let Some((pad, digest)) = bytes.get(..size).map(|trailer| trailer.split_at(pad)) else { return Next::Short };
+        let Some((pad, digest)) = bytes.get(..size).map(|trailer| trailer.split_at(pad)) else {
+            return Next::Short;
+        };
         let intact = digest.is_empty() || segment.discard || digest == segment.sum(pad).to_le_bytes();
         let Some(segment) = self.segment.take() else { return Next::Short };
         if !intact {

@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
@@ -112,8 +112,19 @@ pub enum Input {
 pub(super) enum Outgoing {
     /// A PDU that is not numbered.
     Pdu { header: Bhs, data: Vec<u8> },
-    /// A sequence of write data: from `next` to `end`, for the task in `slot` if it still has that tag.
-    Data { slot: u16, tags: (u32, u32), data_sn: u32, next: u32, end: u32 },
+    /// A sequence of write data.
+    Data(Burst),
+}
+
+/// A sequence of write data: from `next` to `end`, for the task in `slot` if it still has that tag.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Burst {
+    pub(super) slot: u16,
+    /// The initiator's tag, and the target's.
+    pub(super) tags: (u32, u32),
+    pub(super) data_sn: u32,
+    pub(super) next: u32,
+    pub(super) end: u32,
 }
 
 /// A connection to one target's logical unit, or to a discovery service.
@@ -150,7 +161,10 @@ pub struct Connection {
 
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connection").field("state", &self.state).field("config", &self.config).finish_non_exhaustive()
+        f.debug_struct("Connection")
+            .field("state", &self.state)
+            .field("config", &self.config)
+            .finish_non_exhaustive()
     }
 }
 
@@ -207,7 +221,7 @@ impl Connection {
 
     pub(super) fn handle_login(&mut self, now: Instant, response: &LoginResponse, data: &[u8]) {
         let cmd_sn = self.numbers.next();
-        match self.login.handle((&self.config, cmd_sn), response, data, &mut *self.entropy) {
+        match self.login.handle((&self.config, cmd_sn), (response, data), &mut *self.entropy) {
             Ok(Outcome::Request(request, text)) => self.tell(request.to_bytes(), text.into_bytes()),
             Ok(Outcome::Done) => self.begin_full_feature(now),
             Err(Failure(reason)) => self.fail(CloseReason::Refused("the login failed"), reason),
@@ -253,11 +267,8 @@ impl Connection {
     fn submit(&mut self, request: Request) {
         let Request { tag, operation } = request;
         let usable = self.state == State::LoggedIn && self.probe.is_none() && self.config.target.is_some();
-        let work = if usable {
-            cdb::command(operation, self.block_size)
-        } else {
-            Err(VolumeErrorKind::Unreachable)
-        };
+        let work =
+            if usable { cdb::command(operation, self.block_size) } else { Err(VolumeErrorKind::Unreachable) };
         match work {
             Ok(work) => self.start(Owner::Request(tag), work),
             Err(kind) => self.actions.push_back(Action::Complete(Completion { tag, result: Err(kind) })),
@@ -283,8 +294,12 @@ impl Connection {
         }
         if task.aborting.replace(kind).is_none() {
             task.due = Some(now + ABORT_TIME);
-            let request = TaskManagementRequest::new(Function::ABORT_TASK, self.lun, tag(Kind::Abort, generation, slot))
-                .referring(tag(Kind::Command, generation, slot), task.cmd_sn);
+            let request = TaskManagementRequest::new(
+                Function::ABORT_TASK,
+                self.lun,
+                tag(Kind::Abort, generation, slot),
+            )
+            .referring(tag(Kind::Command, generation, slot), task.cmd_sn);
             self.tell(request.to_bytes(), Vec::new());
             let soon = now + ABORT_TIME;
             self.check = Some(self.check.map_or(soon, |check| check.min(soon)));
@@ -334,7 +349,8 @@ impl Connection {
             let Some((_, task)) = self.tasks.get(slot) else { continue };
             let overdue = task.due.is_some_and(|due| due <= now);
             if overdue && task.aborting.is_some() {
-                return self.fail(CloseReason::TimedOut("an abort was not answered"), "the target does not answer");
+                return self
+                    .fail(CloseReason::TimedOut("an abort was not answered"), "the target does not answer");
             }
             if overdue {
                 self.abort(now, slot, VolumeErrorKind::TimedOut);
@@ -379,15 +395,16 @@ impl Connection {
                 self.put(out, header, &Payload::Bytes(&data));
                 true
             }
-            Some(Outgoing::Data { slot, tags, data_sn, next, end }) => {
-                self.send_data((slot, tags), data_sn, (next, end), out);
+            Some(Outgoing::Data(burst)) => {
+                self.send_data(burst, out);
                 true
             }
             None => self.send_command(now, out),
         }
     }
 
-    fn send_data(&mut self, (slot, tags): (u16, (u32, u32)), data_sn: u32, (next, end): (u32, u32), out: &mut Transmit) {
+    fn send_data(&mut self, burst: Burst, out: &mut Transmit) {
+        let Burst { slot, tags, data_sn, next, end } = burst;
         if self.tasks.find(Kind::Command, tags.0) != Some(slot) {
             return;
         }
@@ -399,7 +416,7 @@ impl Connection {
         let header = if after == end { header.ending() } else { header };
         self.put(out, header.to_bytes(), &Payload::Shared(&part));
         if after < end {
-            self.out.push_front(Outgoing::Data { slot, tags, data_sn: data_sn + 1, next: after, end });
+            self.out.push_front(Outgoing::Data(Burst { data_sn: data_sn + 1, next: after, ..burst }));
         }
     }
 
@@ -424,12 +441,19 @@ impl Connection {
             Transfer::Read | Transfer::Status(_) => command.reading(length),
             Transfer::Write(_) => {
                 let first = self.parameters.unsolicited().min(length);
-                let most = if self.parameters.immediate_data { first.min(self.parameters.peer_segment) } else { 0 };
+                let most =
+                    if self.parameters.immediate_data { first.min(self.parameters.peer_segment) } else { 0 };
                 immediate = task.work.part(0, most).unwrap_or_default();
                 let more = !self.parameters.initial_r2t && most < first;
                 if more {
                     let tags = (task_tag, RESERVED_TAG);
-                    self.out.push_front(Outgoing::Data { slot, tags, data_sn: 0, next: most, end: first });
+                    self.out.push_front(Outgoing::Data(Burst {
+                        slot,
+                        tags,
+                        data_sn: 0,
+                        next: most,
+                        end: first,
+                    }));
                 }
                 command.writing(length, most, more)
             }
@@ -479,7 +503,9 @@ impl protocol::Connection for Connection {
     fn handle_timeout(&mut self, now: Instant) {
         if self.due.is_some_and(|due| due <= now) {
             match self.state {
-                State::InLogin => self.fail(CloseReason::TimedOut("the login took too long"), "the login timed out"),
+                State::InLogin => {
+                    self.fail(CloseReason::TimedOut("the login took too long"), "the login timed out");
+                }
                 _ => self.fail(CloseReason::Finished, "logged out"),
             }
         }
@@ -492,7 +518,9 @@ impl protocol::Connection for Connection {
     fn handle_ended(&mut self, _now: Instant, how: Ended) {
         let reason = match how {
             Ended::ByPeer => "the target closed the connection".into(),
-            Ended::Failed(code) => alloc::format!("the connection failed (system error {})", code.to_string()),
+            Ended::Failed(code) => {
+                alloc::format!("the connection failed (system error {code})")
+            }
             Ended::ByUs => "the connection was closed".into(),
         };
         self.fail(CloseReason::Finished, reason);

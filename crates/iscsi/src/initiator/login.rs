@@ -101,8 +101,7 @@ impl Login {
     pub(super) fn handle(
         &mut self,
         (config, cmd_sn): (&Config, u32),
-        response: &LoginResponse,
-        data: &[u8],
+        (response, data): (&LoginResponse, &[u8]),
         entropy: &mut dyn Entropy,
     ) -> Result<Outcome, Failure> {
         self.responses += 1;
@@ -126,11 +125,11 @@ impl Login {
                 if let Some(asked) = asked {
                     verify(config, &text, &asked)?;
                 }
-                self.advance((config, cmd_sn), stage, next)
+                Ok(self.advance((config, cmd_sn), stage, next))
             }
             Expect::Answers => {
                 self.take_answers(config, &text)?;
-                self.advance((config, cmd_sn), stage, next)
+                Ok(self.advance((config, cmd_sn), stage, next))
             }
         }
     }
@@ -143,12 +142,13 @@ impl Login {
     ) -> Result<Outcome, Failure> {
         if config.chap.is_none() {
             self.take_answers(config, text)?;
-            return self.advance((config, cmd_sn), Stage::Security, next);
+            return Ok(self.advance((config, cmd_sn), Stage::Security, next));
         }
         if value(text, "AuthMethod") != Some("CHAP") {
             return Err(Failure("the target does not authenticate by CHAP".into()));
         }
-        let list: Vec<String> = config.algorithms.iter().map(|algorithm| algorithm.number().to_string()).collect();
+        let list: Vec<String> =
+            config.algorithms.iter().map(|algorithm| algorithm.number().to_string()).collect();
         let mut answer = Text::new();
         answer.put("CHAP_A", &list.join(","));
         self.expect = Some(Expect::Challenge);
@@ -163,7 +163,8 @@ impl Login {
     ) -> Result<Outcome, Failure> {
         let us = config.chap.as_ref().ok_or(Violation::BadChap)?;
         let algorithm = value(text, "CHAP_A").and_then(Algorithm::read);
-        let algorithm = algorithm.filter(|chosen| config.algorithms.contains(chosen)).ok_or(Violation::BadChap)?;
+        let algorithm =
+            algorithm.filter(|chosen| config.algorithms.contains(chosen)).ok_or(Violation::BadChap)?;
         let identifier = byte(value(text, "CHAP_I")).ok_or(Violation::BadChap)?;
         let theirs = value(text, "CHAP_C").and_then(chap::decode).ok_or(Violation::BadChap)?;
         let mut answer = Text::new();
@@ -186,15 +187,10 @@ impl Login {
     }
 
     /// Goes where the target has agreed to go, or asks again.
-    fn advance(
-        &mut self,
-        (config, cmd_sn): (&Config, u32),
-        stage: Stage,
-        next: Option<Stage>,
-    ) -> Result<Outcome, Failure> {
+    fn advance(&mut self, (config, cmd_sn): (&Config, u32), stage: Stage, next: Option<Stage>) -> Outcome {
         let to = next.unwrap_or(stage);
         if to == Stage::FullFeature {
-            return Ok(Outcome::Done);
+            return Outcome::Done;
         }
         let mut text = Text::new();
         self.expect = Some(if to == Stage::Operational { Expect::Answers } else { Expect::Proof(None) });
@@ -202,7 +198,7 @@ impl Login {
             config.tuning.offer(config.target.is_none(), &mut text);
         }
         let wanted = if to == Stage::Security { Stage::Operational } else { Stage::FullFeature };
-        Ok(Outcome::Request(request(config, to, cmd_sn).transit(wanted), text))
+        Outcome::Request(request(config, to, cmd_sn).transit(wanted), text)
     }
 
     fn take_answers(&mut self, config: &Config, text: &Text) -> Result<(), Failure> {
@@ -235,6 +231,7 @@ fn verify(config: &Config, text: &Text, asked: &(Algorithm, u8, Vec<u8>)) -> Res
 }
 
 fn refused(status: Status, text: &Text) -> Failure {
-    let place = value(text, "TargetAddress").map(|address| alloc::format!(" to {address}")).unwrap_or_default();
+    let place =
+        value(text, "TargetAddress").map(|address| alloc::format!(" to {address}")).unwrap_or_default();
     Failure(alloc::format!("login refused: {}{place} (status {:#06x})", status.text(), status.0))
 }

@@ -4,10 +4,10 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use buf::LARGEST;
+use scsi::builder::{self, Block};
 use volume::{Features, Geometry, Limits};
 use wire::Reader;
 
-use super::cdb::{Cdb, inquiry, mode_sense, read_capacity};
 use crate::limits::INITIATOR_DEPTH;
 
 /// What a logical unit is.
@@ -70,14 +70,14 @@ impl Question {
     }
 
     /// The command that asks it.
-    pub(super) fn cdb(self) -> Cdb {
+    pub(super) fn cdb(self) -> Block {
         match self {
-            Self::Inquiry => inquiry(None, ANSWER),
-            Self::Identification => inquiry(Some(0x83), ANSWER),
-            Self::Capacity => read_capacity(ANSWER.into()),
-            Self::BlockLimits => inquiry(Some(0xb0), ANSWER),
-            Self::Provisioning => inquiry(Some(0xb2), ANSWER),
-            Self::Caching => mode_sense(ANSWER),
+            Self::Inquiry => builder::inquiry(None, ANSWER.into()),
+            Self::Identification => builder::inquiry(Some(0x83), ANSWER.into()),
+            Self::Capacity => builder::read_capacity(ANSWER.into()),
+            Self::BlockLimits => builder::inquiry(Some(0xb0), ANSWER.into()),
+            Self::Provisioning => builder::inquiry(Some(0xb2), ANSWER.into()),
+            Self::Caching => builder::mode_sense_caching(ANSWER),
         }
     }
 }
@@ -161,32 +161,22 @@ impl Probe {
     }
 
     fn capacity(&mut self, data: &[u8]) -> Option<()> {
-        let mut reader = Reader::new(data);
-        let last = reader.u64_be().ok()?;
-        let block_size = reader.u32_be().ok()?;
-        reader.skip(1).ok()?;
-        let exponent = u32::from(reader.u8().ok()? & 0x0f);
-        let provisioning = reader.u8().ok()?;
-        let physical_block_size = block_size.checked_mul(2_u32.checked_pow(exponent)?)?;
-        self.unit.geometry = Geometry { blocks: last.checked_add(1)?, block_size, physical_block_size };
-        self.unit.features.set(Features::DISCARD, provisioning & 0xc0 == 0xc0);
+        let (geometry, unmaps) = builder::capacity(data)?;
+        self.unit.geometry = geometry;
+        self.unit.features.set(Features::DISCARD, unmaps);
         Some(())
     }
 
     fn block_limits(&mut self, data: &[u8]) -> Option<()> {
-        let mut reader = Reader::new(data);
-        reader.skip(5).ok()?;
-        self.unit.features.set(Features::COMPARE, reader.u8().ok()? > 0);
-        reader.skip(2).ok()?;
-        let most = reader.u32_be().ok()?;
-        if most > 0 {
-            self.unit.limits.max_transfer = most.saturating_mul(self.unit.geometry.block_size);
+        let limits = builder::block_limits(data)?;
+        self.unit.features.set(Features::COMPARE, limits.compare_and_write > 0);
+        if limits.transfer > 0 {
+            self.unit.limits.max_transfer = limits.transfer.saturating_mul(self.unit.geometry.block_size);
         }
-        reader.skip(8).ok()?;
-        let discard = reader.u32_be().ok()?;
-        self.unit.limits.max_discard = discard.into();
-        reader.skip(4).ok()?;
-        self.unit.limits.discard_granularity = reader.u32_be().ok()?.max(1);
+        // One number bounds both commands; zero says nothing about WRITE SAME.
+        let same = if limits.write_same == 0 { u64::from(u32::MAX) } else { limits.write_same };
+        self.unit.limits.max_discard = u64::from(limits.unmap).min(same);
+        self.unit.limits.discard_granularity = limits.granularity.max(1);
         Some(())
     }
 
@@ -200,12 +190,9 @@ impl Probe {
     }
 
     fn caching(&mut self, data: &[u8]) -> Option<()> {
-        let [_, _, device_specific, descriptors] = *data.first_chunk()?;
-        self.unit.features.set(Features::READ_ONLY, device_specific & 0x80 != 0);
-        let page = data.get(4 + usize::from(descriptors)..)?;
-        if page.first()? & 0x3f == 0x08 {
-            self.unit.features.set(Features::VOLATILE_CACHE, page.get(2)? & 0x04 != 0);
-        }
+        let features = builder::caching(data)?;
+        self.unit.features.remove(Features::VOLATILE_CACHE | Features::READ_ONLY);
+        self.unit.features.insert(features);
         Some(())
     }
 }
@@ -221,8 +208,8 @@ mod tests {
         standard[8..16].copy_from_slice(b"LINERATE");
         assert!(probe.take(Some(&standard)));
         probe.question = Question::Capacity;
-        let capacity = [0, 0, 0, 0, 0, 0, 0, 99, 0, 0, 2, 0, 0, 3, 0xc0, 0];
-        assert!(probe.take(Some(&capacity)));
+        let capacity = [0, 0, 0, 0, 0, 0, 0, 99, 0, 0, 2, 0, 0, 3, 0xc0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        assert!(probe.take(Some(&capacity)), "READ CAPACITY (16)");
         probe.question = Question::BlockLimits;
         assert!(probe.take(None), "not every unit has the page");
         let unit = probe.finish();

@@ -1,21 +1,23 @@
 //! The target's PDUs, as an initiator takes them (RFC 7143 §11).
 
+use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use protocol::{CloseReason, Instant};
 use scsi::Status;
+use scsi::builder::{request_error, synchronize_cache};
 use volume::{Outcome, VolumeErrorKind};
 
-use super::cdb::{Sense, allocation};
-use super::connection::{Action, Connection, Discovered, Outgoing};
-use super::tasks::{Kind, Owner, Task, Transfer, tag};
+use super::cdb::{allocation, is_attention, sense};
+use super::connection::{Action, Burst, Connection, Discovered, Outgoing};
+use super::tasks::{Kind, Owner, Transfer, Work, tag};
 use crate::connection::State;
 use crate::datamover::tcp::Next;
 use crate::limits::{MOST_KEYS, RETRIES};
 use crate::pdu::{
-    AsyncEvent, AsyncMessage, BasicHeaderSegment, Bhs, DataIn, LoginResponse, NopIn, NopOut, Opcode, R2t, RESERVED_TAG,
-    Reject, Residual, ScsiResponse, TaskManagementResponse, TextRequest, TextResponse,
+    AsyncEvent, AsyncMessage, BasicHeaderSegment, Bhs, DataIn, LoginResponse, NopIn, NopOut, Opcode, R2t,
+    RESERVED_TAG, Reject, Residual, ScsiResponse, TaskManagementResponse, TextRequest, TextResponse,
 };
 use crate::violation::Violation;
 
@@ -67,7 +69,9 @@ impl Connection {
             Opcode::SCSI_RESPONSE => self.handle_response(&ScsiResponse::from_bytes(header), data),
             Opcode::R2T => self.handle_r2t(&R2t::from_bytes(header)),
             Opcode::NOP_IN => self.handle_nop(&NopIn::from_bytes(header)),
-            Opcode::TASK_MANAGEMENT_RESPONSE => self.handle_abort(&TaskManagementResponse::from_bytes(header)),
+            Opcode::TASK_MANAGEMENT_RESPONSE => {
+                self.handle_abort(&TaskManagementResponse::from_bytes(header));
+            }
             Opcode::TEXT_RESPONSE => self.handle_text(now, &TextResponse::from_bytes(header), data),
             Opcode::LOGOUT_RESPONSE => self.fail(CloseReason::Finished, "logged out"),
             Opcode::ASYNC_MESSAGE => self.handle_async(now, &AsyncMessage::from_bytes(header)),
@@ -156,7 +160,7 @@ impl Connection {
             task.received = task.received.saturating_add(data.length());
         }
         if let Some((status, residual)) = data.status() {
-            self.finish(slot, (status, residual), Sense::default());
+            self.finish(slot, (status, residual), &[]);
         }
     }
 
@@ -165,20 +169,26 @@ impl Connection {
             return self.violate(Violation::UnknownTask);
         };
         match response.status() {
-            Some(status) => self.finish(slot, (status, response.residual()), Sense::read(data)),
+            Some(status) => self.finish(slot, (status, response.residual()), sense(data)),
             None => self.end(slot, Err(VolumeErrorKind::Unreachable)),
         }
     }
 
-    fn finish(&mut self, slot: u16, (status, residual): (u8, Residual), sense: Sense) {
+    fn finish(&mut self, slot: u16, (status, residual): (u8, Residual), sense: &[u8]) {
         let Some((_, task)) = self.tasks.get(slot) else { return };
         // An abort is under way: the command ended first, which decides.
         task.aborting = None;
         let good = status == Status::Good as u8 || status == Status::ConditionMet as u8;
         let busy = status == Status::Busy as u8 || status == Status::TaskSetFull as u8;
-        let again = busy || status == Status::CheckCondition as u8 && sense.is_attention();
+        let again = busy || status == Status::CheckCondition as u8 && is_attention(sense);
         if again && task.retries < RETRIES {
             task.retries += 1;
+            task.due = None;
+            self.tasks.renew(slot);
+            return self.queue.push_back(slot);
+        }
+        if good && core::mem::replace(&mut task.work.flush_after, false) {
+            task.work = Work::plain(synchronize_cache());
             task.due = None;
             self.tasks.renew(slot);
             return self.queue.push_back(slot);
@@ -188,7 +198,7 @@ impl Connection {
         } else if status == Status::ReservationConflict as u8 {
             Err(VolumeErrorKind::ReservationConflict)
         } else if status == Status::CheckCondition as u8 {
-            Err(sense.failure())
+            Err(request_error(sense))
         } else if busy {
             Err(VolumeErrorKind::TimedOut)
         } else {
@@ -223,11 +233,11 @@ impl Connection {
         let Some(task) = self.tasks.remove(slot) else { return };
         match task.owner {
             Owner::Request(_) => self.complete(&task, result),
-            Owner::Probe => self.probed(&task, &result),
+            Owner::Probe => self.probed(&result),
         }
     }
 
-    fn probed(&mut self, _task: &Task, result: &Result<Outcome, VolumeErrorKind>) {
+    fn probed(&mut self, result: &Result<Outcome, VolumeErrorKind>) {
         let Some(mut probe) = self.probe.take() else { return };
         let answer = match result {
             Ok(Outcome::Data(data)) => Some(&**data),
@@ -237,18 +247,14 @@ impl Connection {
             let text = alloc::format!("logical unit {} is not a usable disk", self.config.lun);
             return self.fail(CloseReason::Refused("the logical unit is not a usable disk"), text);
         }
-        match probe.question.next() {
-            Some(next) => {
-                probe.question = next;
-                self.probe = Some(probe);
-                self.ask();
-            }
-            None => {
-                let unit = probe.finish();
-                self.block_size = unit.geometry.block_size;
-                self.actions.push_back(Action::Ready(alloc::boxed::Box::new(unit)));
-            }
+        if let Some(next) = probe.question.next() {
+            probe.question = next;
+            self.probe = Some(probe);
+            return self.ask();
         }
+        let unit = probe.finish();
+        self.block_size = unit.geometry.block_size;
+        self.actions.push_back(Action::Ready(Box::new(unit)));
     }
 
     fn handle_r2t(&mut self, r2t: &R2t) {
@@ -264,7 +270,13 @@ impl Connection {
         match end {
             Some(end) if end <= length && r2t.length() > 0 => {
                 let tags = (r2t.task_tag(), r2t.transfer_tag());
-                self.out.push_back(Outgoing::Data { slot, tags, data_sn: 0, next: r2t.buffer_offset(), end });
+                self.out.push_back(Outgoing::Data(Burst {
+                    slot,
+                    tags,
+                    data_sn: 0,
+                    next: r2t.buffer_offset(),
+                    end,
+                }));
             }
             _ => self.violate(Violation::DataOverrun),
         }
@@ -320,7 +332,8 @@ fn targets(text: &[u8]) -> Result<Vec<Discovered>, Violation> {
     let mut found: Vec<Discovered> = Vec::new();
     let mut rest = text;
     while !rest.is_empty() {
-        let end = rest.iter().enumerate().filter(|(_, byte)| **byte == 0).nth(MOST_KEYS / 2).map(|(at, _)| at + 1);
+        let end =
+            rest.iter().enumerate().filter(|(_, byte)| **byte == 0).nth(MOST_KEYS / 2).map(|(at, _)| at + 1);
         let (part, later) = rest.split_at(end.unwrap_or(rest.len()));
         rest = later;
         for pair in crate::text::Pairs::new(part) {

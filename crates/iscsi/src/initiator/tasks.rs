@@ -4,9 +4,8 @@ use alloc::vec::Vec;
 
 use buf::{Buf, BufList};
 use protocol::Instant;
+use scsi::builder::Block;
 use volume::{Extent, Tag, VolumeErrorKind};
-
-use super::cdb::Cdb;
 
 /// Which way a command's data goes, and what becomes of it.
 #[derive(Debug)]
@@ -24,29 +23,31 @@ pub(super) enum Transfer {
 /// A command to send.
 #[derive(Debug)]
 pub(super) struct Work {
-    pub(super) cdb: Cdb,
+    pub(super) cdb: Block,
     pub(super) transfer: Transfer,
     /// Where read data goes; away while a piece is being received.
     pub(super) buf: Option<Buf>,
     pub(super) length: u32,
+    /// It counts as done only once a flush has followed.
+    pub(super) flush_after: bool,
 }
 
 impl Work {
     /// A command without data.
-    pub(super) fn plain(cdb: Cdb) -> Self {
-        Self { cdb, transfer: Transfer::None, buf: None, length: 0 }
+    pub(super) fn plain(cdb: Block) -> Self {
+        Self { cdb, transfer: Transfer::None, buf: None, length: 0, flush_after: false }
     }
 
     /// A command that fills `buf`.
-    pub(super) fn reading(cdb: Cdb, buf: Buf) -> Self {
+    pub(super) fn reading(cdb: Block, buf: Buf) -> Self {
         let length = u32::try_from(buf.len()).unwrap_or(u32::MAX);
-        Self { cdb, transfer: Transfer::Read, buf: Some(buf), length }
+        Self { cdb, transfer: Transfer::Read, buf: Some(buf), length, flush_after: false }
     }
 
     /// A command that writes `data`.
-    pub(super) fn writing(cdb: Cdb, data: BufList) -> Self {
+    pub(super) fn writing(cdb: Block, data: BufList) -> Self {
         let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
-        Self { cdb, transfer: Transfer::Write(data), buf: None, length }
+        Self { cdb, transfer: Transfer::Write(data), buf: None, length, flush_after: false }
     }
 
     pub(super) fn reads(&self) -> bool {
@@ -57,7 +58,9 @@ impl Work {
     pub(super) fn part(&self, offset: u32, length: u32) -> Option<BufList> {
         let (offset, length) = (offset as usize, length as usize);
         match &self.transfer {
-            Transfer::Write(data) if offset.checked_add(length)? <= data.len() => Some(data.part(offset, length)),
+            Transfer::Write(data) if offset.checked_add(length)? <= data.len() => {
+                Some(data.part(offset, length))
+            }
             _ => None,
         }
     }
@@ -167,5 +170,4 @@ impl Tasks {
     pub(super) fn slots(&self) -> core::ops::Range<u16> {
         0..u16::try_from(self.slots.len()).unwrap_or(u16::MAX)
     }
-
 }

@@ -179,7 +179,8 @@ impl DataIn {
 
     /// The status and the residual, if this PDU ends the command.
     pub fn status(&self) -> Option<(u8, Residual)> {
-        (self.flags & STATUS != 0).then(|| (self.status, Residual::read(self.flags, self.residual_count.get())))
+        (self.flags & STATUS != 0)
+            .then(|| (self.status, Residual::read(self.flags, self.residual_count.get())))
     }
 }
 

@@ -316,7 +316,8 @@ mod tests {
     #[test]
     fn request_golden_vector() {
         let vector = golden::bytes(include_str!("login_request.hex"));
-        let request = LoginRequest::new(Stage::Security, (ISID, 0x0102, 7), 0xabcd, 9).transit(Stage::Operational);
+        let request =
+            LoginRequest::new(Stage::Security, (ISID, 0x0102, 7), 0xabcd, 9).transit(Stage::Operational);
         assert_eq!(request.to_bytes(), vector);
         let request = LoginRequest::from_bytes(&vector);
         assert_eq!((request.current(), request.next()), (Some(Stage::Security), Some(Stage::Operational)));
@@ -329,11 +330,18 @@ mod tests {
     fn response_golden_vector() {
         let vector = golden::bytes(include_str!("login_response.hex"));
         let request = LoginRequest::new(Stage::Operational, (ISID, 0, 7), 0xabcd, 9);
-        let response = LoginResponse::new(&request, Status::SUCCESS).transit(Stage::FullFeature).with_tsih(0x0506);
+        let response =
+            LoginResponse::new(&request, Status::SUCCESS).transit(Stage::FullFeature).with_tsih(0x0506);
         assert_eq!(response.to_bytes(), vector);
         let response = LoginResponse::from_bytes(&vector);
-        assert_eq!((response.current(), response.transition()), (Some(Stage::Operational), Some(Stage::FullFeature)));
-        assert_eq!((response.status(), response.tsih(), response.task_tag()), (Status::SUCCESS, 0x0506, 0xabcd));
+        assert_eq!(
+            (response.current(), response.transition()),
+            (Some(Stage::Operational), Some(Stage::FullFeature))
+        );
+        assert_eq!(
+            (response.status(), response.tsih(), response.task_tag()),
+            (Status::SUCCESS, 0x0506, 0xabcd)
+        );
         assert!(!response.continues());
     }
 }

@@ -8,6 +8,7 @@ use super::{FINAL, Opcode, U24, basic_header};
 /// The header of an R2T: the target asks for a piece of the write data.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
+#[expect(clippy::struct_field_names, reason = "R2TSN is the standard's name")]
 pub struct R2t {
     opcode: u8,
     flags: u8,

@@ -166,7 +166,10 @@ mod tests {
         let command = ScsiCommand::new(LUN, 0x1234, 0x0a, CDB).writing(4096, 512, true);
         assert_eq!(command.to_bytes(), vector);
         let command = ScsiCommand::from_bytes(&vector);
-        assert_eq!((command.task_tag(), command.expected_length(), command.data_length()), (0x1234, 4096, 512));
+        assert_eq!(
+            (command.task_tag(), command.expected_length(), command.data_length()),
+            (0x1234, 4096, 512)
+        );
         assert!(command.writes() && !command.reads() && !command.is_final());
         assert_eq!((command.cmd_sn(), command.attribute()), (0x0a, TaskAttribute::Simple));
     }

@@ -24,7 +24,8 @@ impl Connection {
     pub(super) fn handle_command(&mut self, (header, ahs): (&Bhs, &[u8]), staged: Option<&[u8]>) -> bool {
         let command = ScsiCommand::from_bytes(header);
         let buf = if command.writes() && command.expected_length() > 0 {
-            let Some(buf) = self.resources.pool.take((command.expected_length() as usize).min(LARGEST)) else {
+            let Some(buf) = self.resources.pool.take((command.expected_length() as usize).min(LARGEST))
+            else {
                 self.starved = Some(self.resources.pool.returns());
                 return false;
             };
@@ -156,7 +157,7 @@ impl Connection {
     }
 
     /// Gives other nexuses what the device server has for them.
-    fn spread_events(&mut self) {
+    pub(super) fn spread_events(&mut self) {
         let Some(server) = &mut self.server else { return };
         while let Some((volume, event)) = server.poll_event() {
             self.actions.push_back(Action::Event { volume, event });
@@ -168,7 +169,9 @@ impl Connection {
         let Some(task) = self.tasks.get(slot) else { return };
         if task.data.is_complete() {
             let needed = task.needed as usize;
-            let State::Collecting(Some(buf)) = core::mem::replace(&mut task.state, State::Answering) else { return };
+            let State::Collecting(Some(buf)) = core::mem::replace(&mut task.state, State::Answering) else {
+                return;
+            };
             let data = buf.freeze();
             let data = if needed == data.len() { data } else { data.slice(..needed.min(data.len())) };
             let Some(server) = &mut self.server else { return };
@@ -258,17 +261,16 @@ impl Connection {
         let Some(task) = self.tasks.get(slot) else { return };
         let tag = Tag(slot.into());
         match step {
-            Step::Read { volume, extent, length } => match self.resources.pool.take((length as usize).min(LARGEST)) {
-                Some(into) => {
+            Step::Read { volume, extent, length } => {
+                if let Some(into) = self.resources.pool.take((length as usize).min(LARGEST)) {
                     task.state = State::AtVolume(volume);
                     let request = Request { tag, operation: Operation::Read { extent, into } };
                     self.actions.push_back(Action::Submit { volume, request });
-                }
-                None => {
+                } else {
                     task.state = State::AwaitBuffer { volume, extent, length };
                     self.parked.push_back(slot);
                 }
-            },
+            }
             Step::Submit { volume, operation } => {
                 task.state = State::AtVolume(volume);
                 self.actions.push_back(Action::Submit { volume, request: Request { tag, operation } });
@@ -305,7 +307,8 @@ impl Connection {
     pub(super) fn retry_parked(&mut self) {
         for _ in 0..self.parked.len() {
             let Some(slot) = self.parked.pop_front() else { return };
-            let Some(State::AwaitBuffer { volume, extent, length }) = self.tasks.peek(slot).map(|task| &task.state)
+            let Some(State::AwaitBuffer { volume, extent, length }) =
+                self.tasks.peek(slot).map(|task| &task.state)
             else {
                 continue;
             };

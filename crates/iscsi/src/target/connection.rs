@@ -18,9 +18,10 @@ use volume::{Completion, Request, Tag, VolumeId};
 use super::discovery::Exchange;
 use super::login::{Failure, Login, Outcome};
 use super::management::Pending;
-use super::outbound::Outbound;
+use super::outbound::{Outbound, Sent};
 use super::portal::{Node, Portal};
 use super::tasks::Tasks;
+use crate::chap;
 use crate::connection::{Event, State};
 use crate::datamover::tcp::{Digests, Next, Receiver};
 use crate::keys::Parameters;
@@ -110,7 +111,10 @@ pub struct Resources {
 
 impl fmt::Debug for Resources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Resources").field("local", &self.local).field("peer", &self.peer).finish_non_exhaustive()
+        f.debug_struct("Resources")
+            .field("local", &self.local)
+            .field("peer", &self.peer)
+            .finish_non_exhaustive()
     }
 }
 
@@ -190,7 +194,8 @@ impl Connection {
     /// True while nothing more can be taken from the stream.
     fn is_blocked(&self) -> bool {
         let starved = self.starved.is_some_and(|returns| returns == self.resources.pool.returns());
-        let joining = self.state == State::InLogin && self.login.as_ref().is_some_and(|login| login.waiting().is_some());
+        let joining = self.state == State::InLogin
+            && self.login.as_ref().is_some_and(|login| login.waiting().is_some());
         starved || joining || !self.parked.is_empty() || self.out.is_full()
     }
 
@@ -246,7 +251,9 @@ impl Connection {
         let Some(login) = &mut self.login else { return };
         self.window = CommandWindow::new(request.cmd_sn(), self.portal.queue_depth);
         match login.handle(request, data, &mut *self.resources.entropy) {
-            Ok(Outcome::Respond(response, text)) => self.out.respond(response.to_bytes(), text.into_bytes(), false),
+            Ok(Outcome::Respond(response, text)) => {
+                self.out.respond(response.to_bytes(), text.into_bytes(), false);
+            }
             Ok(Outcome::Join(join)) => self.actions.push_back(Action::Group(join)),
             Err(failure) => self.fail_login(request, failure),
         }
@@ -256,7 +263,9 @@ impl Connection {
         let response = LoginResponse::new(request, failure.status);
         self.out.respond(response.to_bytes(), Vec::new(), false);
         let reason = match failure.status {
-            Status::AUTHENTICATION_FAILURE | Status::AUTHORIZATION_FAILURE => CloseReason::Refused(failure.text),
+            Status::AUTHENTICATION_FAILURE | Status::AUTHORIZATION_FAILURE => {
+                CloseReason::Refused(failure.text)
+            }
             Status::OUT_OF_RESOURCES | Status::SERVICE_UNAVAILABLE => CloseReason::Limit(failure.text),
             _ => CloseReason::Violation(failure.text),
         };
@@ -298,10 +307,9 @@ impl Connection {
         let Some(node) = self.node() else { return };
         let initiator = self.login.as_ref().and_then(|login| login.initiator.as_ref());
         let initiator = initiator.map(ToString::to_string).unwrap_or_default();
-        let [a, b, c, d, e, f] = isid;
         // The ports' names are those of RFC 7143 §4.4.4.
         let registrant = Registrant::Nexus {
-            initiator_port: format!("{initiator},i,0x{a:02x}{b:02x}{c:02x}{d:02x}{e:02x}{f:02x}").into(),
+            initiator_port: format!("{initiator},i,{}", chap::encode(&isid)).into(),
             target_port: format!("{},t,0x{:04x}", node.name, node.portal_group).into(),
             relative_port: node.device.relative_port,
         };
@@ -437,9 +445,10 @@ impl protocol::Connection for Connection {
         while !send.is_full() {
             let tasks = &self.tasks;
             let numbered = |slot| tasks.peek(slot).is_none_or(|task| task.numbered);
-            let Some(ended) = self.out.send_one(send, &mut self.window, &self.parameters, numbered) else { return };
-            if let Some(slot) = ended {
-                self.tasks.remove(slot);
+            match self.out.send_one(send, (&mut self.window, &self.parameters), numbered) {
+                Sent::Nothing => return,
+                Sent::Pdu => {}
+                Sent::Command(slot) => drop(self.tasks.remove(slot)),
             }
         }
     }

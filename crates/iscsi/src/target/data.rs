@@ -91,7 +91,8 @@ impl Collection {
     /// Counts a checked Data-Out whose data has arrived.
     pub(super) fn take(&mut self, data: &DataOut) {
         let place = core::iter::once(&mut self.unsolicited).chain(&mut self.open);
-        let mut found = place.filter(|place| place.is_some_and(|burst| burst.transfer_tag == data.transfer_tag()));
+        let mut found =
+            place.filter(|place| place.is_some_and(|burst| burst.transfer_tag == data.transfer_tag()));
         let Some(place) = found.next() else { return };
         let Some(burst) = place else { return };
         burst.data_sn = burst.data_sn.wrapping_add(1);
@@ -131,7 +132,13 @@ mod tests {
     use super::*;
 
     fn parameters() -> Parameters {
-        Parameters { max_burst: 1024, first_burst: 1024, initial_r2t: false, outstanding_r2t: 2, ..Parameters::default() }
+        Parameters {
+            max_burst: 1024,
+            first_burst: 1024,
+            initial_r2t: false,
+            outstanding_r2t: 2,
+            ..Parameters::default()
+        }
     }
 
     fn out(transfer_tag: u32, data_sn: u32, place: (u32, u32)) -> DataOut {

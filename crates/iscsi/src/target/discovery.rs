@@ -1,7 +1,6 @@
 //! Text requests in the full feature phase: SendTargets and little else (RFC 7143 §11.10, Appendix C).
 
 use alloc::format;
-use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use super::connection::Connection;
@@ -22,7 +21,12 @@ pub(super) struct Exchange {
 }
 
 impl Connection {
-    pub(super) fn handle_text(&mut self, (header, request): (&Bhs, &TextRequest), data: &[u8], numbered: bool) {
+    pub(super) fn handle_text(
+        &mut self,
+        (header, request): (&Bhs, &TextRequest),
+        data: &[u8],
+        numbered: bool,
+    ) {
         match self.converse(request, data) {
             Ok((response, text)) => self.out.respond(response.to_bytes(), text, numbered),
             Err(violation) => {
@@ -45,7 +49,11 @@ impl Connection {
                 question: Text::new(),
                 answer: Vec::new(),
             },
-            Some(open) if open.task_tag == request.task_tag() && open.transfer_tag == request.transfer_tag() => open,
+            Some(open)
+                if open.task_tag == request.task_tag() && open.transfer_tag == request.transfer_tag() =>
+            {
+                open
+            }
             _ => return Err(Violation::UnknownTransferTag),
         };
         exchange.question.collect(data)?;
@@ -103,9 +111,8 @@ impl Connection {
         let named = |node: &&Node| node.name.as_str().eq_ignore_ascii_case(value);
         match (value, own) {
             ("All", None) => self.portal.nodes.iter().for_each(|node| self.describe(node, answer)),
-            ("All", Some(_)) => answer.put("SendTargets", "Reject"),
+            ("All", Some(_)) | ("", None) => answer.put("SendTargets", "Reject"),
             ("", Some(node)) => self.describe(node, answer),
-            ("", None) => answer.put("SendTargets", "Reject"),
             _ => {
                 if let Some(node) = self.portal.nodes.iter().find(named) {
                     self.describe(node, answer);
@@ -122,9 +129,10 @@ impl Connection {
         }
         answer.put("TargetName", node.name.as_str());
         let came_to = [self.resources.local];
-        let addresses = if self.portal.addresses.is_empty() { &came_to } else { self.portal.addresses.as_slice() };
+        let addresses =
+            if self.portal.addresses.is_empty() { &came_to } else { self.portal.addresses.as_slice() };
         for address in addresses {
-            answer.put("TargetAddress", &format!("{address},{}", node.portal_group.to_string()));
+            answer.put("TargetAddress", &format!("{address},{}", node.portal_group));
         }
     }
 }

@@ -241,14 +241,22 @@ impl Login {
         }
     }
 
-    fn prove(&mut self, keys: &Security<'_>, answer: &mut Text, entropy: &mut dyn Entropy) -> Result<(), Failure> {
+    fn prove(
+        &mut self,
+        keys: &Security<'_>,
+        answer: &mut Text,
+        entropy: &mut dyn Entropy,
+    ) -> Result<(), Failure> {
         let proof = core::mem::replace(&mut self.proof, Proof::Open);
         self.proof = match (proof, keys) {
             (Proof::Open, Security { method: Some(methods), .. }) => self.choose_method(methods, answer)?,
             (Proof::ExpectAlgorithms, Security { algorithms: Some(offered), .. }) => {
                 self.challenge(offered, answer, entropy)?
             }
-            (Proof::ExpectResponse { algorithm, identifier, challenge }, Security { response: Some(_), .. }) => {
+            (
+                Proof::ExpectResponse { algorithm, identifier, challenge },
+                Security { response: Some(_), .. },
+            ) => {
                 self.check(keys, (algorithm, identifier, &challenge), answer)?;
                 Proof::Done
             }
@@ -270,7 +278,12 @@ impl Login {
         Ok(proof)
     }
 
-    fn challenge(&self, offered: &str, answer: &mut Text, entropy: &mut dyn Entropy) -> Result<Proof, Failure> {
+    fn challenge(
+        &self,
+        offered: &str,
+        answer: &mut Text,
+        entropy: &mut dyn Entropy,
+    ) -> Result<Proof, Failure> {
         let chap = self.chap().ok_or(Violation::BadChap)?;
         let algorithm = Algorithm::choose(offered, &chap.algorithms).ok_or(Violation::NoCommonMethod)?;
         let mut random = [0; CHALLENGE + 1];
@@ -297,7 +310,11 @@ impl Login {
             return Err(Violation::WrongResponse.into());
         }
         let (Some(identifier), Some(theirs)) = (keys.identifier, keys.challenge) else {
-            return if keys.identifier.or(keys.challenge).is_none() { Ok(()) } else { Err(Violation::BadChap.into()) };
+            return if keys.identifier.or(keys.challenge).is_none() {
+                Ok(())
+            } else {
+                Err(Violation::BadChap.into())
+            };
         };
         let identifier = crate::text::number(identifier).and_then(|number| u8::try_from(number).ok());
         let identifier = identifier.ok_or(Violation::BadChap)?;
@@ -316,7 +333,12 @@ impl Login {
         matches!(self.proof, Proof::Done) || self.chap().is_none()
     }
 
-    fn respond(&mut self, request: &LoginRequest, wanted: Move, mut answer: Text) -> Result<Outcome, Failure> {
+    fn respond(
+        &mut self,
+        request: &LoginRequest,
+        wanted: Move,
+        mut answer: Text,
+    ) -> Result<Outcome, Failure> {
         if !self.proved() && (self.stage != Stage::Security || matches!(self.proof, Proof::Open)) {
             // Whoever leaves out what is needed is told so at once.
             return Err(Violation::NoCommonMethod.into());
@@ -365,7 +387,8 @@ impl Login {
     /// The group has answered: the last response of the login, and the first CmdSN of the session.
     pub(super) fn finish(&mut self, tsih: u16) -> Option<(LoginResponse, Text, LoginRequest)> {
         let (request, answer) = self.last.take()?;
-        let response = LoginResponse::new(&request, Status::SUCCESS).transit(Stage::FullFeature).with_tsih(tsih);
+        let response =
+            LoginResponse::new(&request, Status::SUCCESS).transit(Stage::FullFeature).with_tsih(tsih);
         Some((response, answer, request))
     }
 

@@ -3,6 +3,7 @@
 //! A function is answered only after every task that it affects has ended, at the volume too.
 
 use alloc::string::ToString;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use protocol::CloseReason;
@@ -48,9 +49,9 @@ impl Connection {
     fn perform(&mut self, request: &TaskManagementRequest) -> (FunctionResponse, Then) {
         let response = match request.function() {
             Function::ABORT_TASK => self.abort_task(request),
-            Function::ABORT_TASK_SET => self.on_unit(request.lun, None),
-            Function::CLEAR_TASK_SET => self.on_unit(request.lun, Some(NexusEvent::TaskSetCleared)),
-            Function::LOGICAL_UNIT_RESET => self.on_unit(request.lun, Some(NexusEvent::LogicalUnitReset)),
+            Function::ABORT_TASK_SET | Function::CLEAR_TASK_SET | Function::LOGICAL_UNIT_RESET => {
+                self.on_unit(request)
+            }
             Function::TARGET_WARM_RESET => {
                 self.reset_target();
                 FunctionResponse::COMPLETE
@@ -81,38 +82,35 @@ impl Connection {
         }
     }
 
-    /// The volume behind a LUN.
-    fn volume_of(&self, lun: [u8; 8]) -> Option<VolumeId> {
-        let device = &self.node()?.device;
-        Some(device.units.get(device.find(lun)?)?.volume)
-    }
-
-    fn on_unit(&mut self, lun: [u8; 8], event: Option<NexusEvent>) -> FunctionResponse {
-        let Some(volume) = self.volume_of(lun) else { return FunctionResponse::NO_LUN };
+    fn on_unit(&mut self, request: &TaskManagementRequest) -> FunctionResponse {
+        let lun = request.lun;
+        if !self.server.as_ref().is_some_and(|server| server.unit_exists(lun)) {
+            return FunctionResponse::NO_LUN;
+        }
         self.doom_where(|task| task.lun == lun);
-        if let Some(event) = event {
-            self.spread(volume, &event);
+        if let Some(server) = &mut self.server {
+            match request.function() {
+                Function::CLEAR_TASK_SET => server.clear_task_set(lun),
+                Function::LOGICAL_UNIT_RESET => server.reset_unit(lun),
+                _ => {}
+            }
         }
+        self.spread_events();
         FunctionResponse::COMPLETE
-    }
-
-    fn spread(&mut self, volume: VolumeId, event: &NexusEvent) {
-        // A reset concerns this nexus too; who clears a task set knows it already.
-        if let (NexusEvent::LogicalUnitReset, Some(server)) = (event, &mut self.server) {
-            server.handle_event(volume, event.clone());
-        }
-        self.actions.push_back(Action::Event { volume, event: event.clone() });
     }
 
     fn reset_target(&mut self) {
         self.doom_where(|_| true);
-        let volumes: Vec<VolumeId> = match self.node() {
-            Some(node) => node.device.units.iter().map(|unit| unit.volume).collect(),
+        let luns: Vec<u16> = match self.node() {
+            Some(node) => node.device.units.iter().map(|unit| unit.lun).collect(),
             None => Vec::new(),
         };
-        for volume in volumes {
-            self.spread(volume, &NexusEvent::LogicalUnitReset);
+        if let Some(server) = &mut self.server {
+            for lun in luns {
+                server.reset_unit(scsi::encode_lun(lun));
+            }
         }
+        self.spread_events();
     }
 
     /// Something happened on a volume through another nexus. Tasks that it ends get no answer (TAS is zero); a unit
@@ -121,12 +119,11 @@ impl Connection {
         if matches!(event, NexusEvent::LogicalUnitReset | NexusEvent::TaskSetCleared)
             && let Some(node) = self.node()
         {
-            let device = alloc::sync::Arc::clone(&node.device);
-            let on = |task: &Task| {
+            let device = Arc::clone(&node.device);
+            self.doom_where(|task| {
                 let unit = device.find(task.lun).and_then(|place| device.units.get(place));
                 unit.is_some_and(|unit| unit.volume == volume)
-            };
-            self.doom_where(on);
+            });
         }
         if let Some(server) = &mut self.server {
             server.handle_event(volume, event);

@@ -40,6 +40,17 @@ pub(super) enum Outgoing {
     Answer(Answer),
 }
 
+/// What a call to [`Outbound::send_one`] came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sent {
+    /// There was nothing to send.
+    Nothing,
+    /// A PDU went out.
+    Pdu,
+    /// A PDU went out that ended the command in this slot.
+    Command(u16),
+}
+
 /// The queue.
 #[derive(Debug)]
 pub(super) struct Outbound {
@@ -101,15 +112,15 @@ impl Outbound {
         self.queue.clear();
     }
 
-    /// Sends one PDU, if there is one, and names the slot of a command that it ended.
+    /// Sends one PDU, if there is one. `numbered` says whether the command in a slot took a CmdSN.
     pub(super) fn send_one(
         &mut self,
         out: &mut Transmit,
-        window: &mut CommandWindow,
-        parameters: &Parameters,
+        (window, parameters): (&mut CommandWindow, &Parameters),
         numbered: impl Fn(u16) -> bool,
-    ) -> Option<Option<u16>> {
-        let ended = match self.queue.front_mut()? {
+    ) -> Sent {
+        let Some(front) = self.queue.front_mut() else { return Sent::Nothing };
+        let ended = match front {
             Outgoing::Pdu { header, data, status, numbered } => {
                 if *numbered {
                     window.release();
@@ -123,23 +134,23 @@ impl Outbound {
                 let login = BasicHeaderSegment::from_bytes(header).opcode() == Opcode::LOGIN_RESPONSE;
                 let digests = if login { Digests::default() } else { self.digests };
                 send(out, digests, header, &Payload::Bytes(data));
-                Some(None)
+                Sent::Pdu
             }
             Outgoing::Answer(answer) => {
                 let last = answer.is_last(parameters);
                 if last && numbered(answer.slot) {
                     window.release();
                 }
-                answer.send(out, (self.digests, parameters), self.stat_sn, window);
-                last.then_some(Some(answer.slot))
+                answer.send(out, (self.digests, parameters), (self.stat_sn, window));
+                if !last {
+                    return Sent::Pdu;
+                }
+                self.stat_sn = self.stat_sn.wrapping_add(1);
+                Sent::Command(answer.slot)
             }
         };
-        let Some(ended) = ended else { return Some(None) };
-        if ended.is_some() {
-            self.stat_sn = self.stat_sn.wrapping_add(1);
-        }
         self.queue.pop_front();
-        Some(ended)
+        ended
     }
 }
 
@@ -165,8 +176,7 @@ impl Answer {
         &mut self,
         out: &mut Transmit,
         (digests, parameters): (Digests, &Parameters),
-        stat_sn: u32,
-        window: &CommandWindow,
+        (stat_sn, window): (u32, &CommandWindow),
     ) {
         let rest = self.data.len() - self.sent;
         if rest == 0 {

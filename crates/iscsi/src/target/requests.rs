@@ -10,8 +10,8 @@ use super::management::{Pending, Then};
 use crate::connection::{Event, State};
 use crate::limits::{DRAIN_TIME, ECHO};
 use crate::pdu::{
-    BasicHeaderSegment, Bhs, LogoutReason, LogoutRequest, LogoutResponse, NopIn, NopOut, Opcode, RESERVED_TAG,
-    TaskManagementRequest, TextRequest,
+    BasicHeaderSegment, Bhs, LogoutReason, LogoutRequest, LogoutResponse, NopIn, NopOut, Opcode,
+    RESERVED_TAG, TaskManagementRequest, TextRequest,
 };
 use crate::sequence::Verdict;
 use crate::violation::Violation;
@@ -28,7 +28,10 @@ impl Connection {
         match view.opcode() {
             Opcode::SCSI_COMMAND => return self.handle_command((header, ahs), data),
             Opcode::DATA_OUT => self.handle_data_out(header, data),
-            Opcode::NOP_OUT | Opcode::TASK_MANAGEMENT_REQUEST | Opcode::TEXT_REQUEST | Opcode::LOGOUT_REQUEST => {
+            Opcode::NOP_OUT
+            | Opcode::TASK_MANAGEMENT_REQUEST
+            | Opcode::TEXT_REQUEST
+            | Opcode::LOGOUT_REQUEST => {
                 return self.handle_numbered(now, header, data);
             }
             Opcode::LOGIN_REQUEST => self.violate(Violation::LoginAfterLogin, Some(header)),
@@ -65,7 +68,9 @@ impl Connection {
         let Some(numbered) = self.take_number(header) else { return true };
         match BasicHeaderSegment::from_bytes(header).opcode() {
             Opcode::NOP_OUT => self.handle_nop(&NopOut::from_bytes(header), data, numbered),
-            Opcode::TEXT_REQUEST => self.handle_text((header, &TextRequest::from_bytes(header)), data, numbered),
+            Opcode::TEXT_REQUEST => {
+                self.handle_text((header, &TextRequest::from_bytes(header)), data, numbered);
+            }
             Opcode::LOGOUT_REQUEST => self.handle_logout(now, &LogoutRequest::from_bytes(header), numbered),
             _ => self.handle_management(&TaskManagementRequest::from_bytes(header), numbered),
         }

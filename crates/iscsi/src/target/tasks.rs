@@ -15,11 +15,7 @@ pub(super) enum State {
     /// Its write data; the buffer is away while a piece is being received.
     Collecting(Option<Buf>),
     /// A buffer from the pool.
-    AwaitBuffer {
-        volume: VolumeId,
-        extent: Extent,
-        length: u32,
-    },
+    AwaitBuffer { volume: VolumeId, extent: Extent, length: u32 },
     /// A volume.
     AtVolume(VolumeId),
     /// The owner of the reservations.

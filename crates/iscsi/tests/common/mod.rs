@@ -1,5 +1,16 @@
 //! An initiator and a target joined by a pair, over a volume in memory: what every test of this folder stands on.
-#![allow(dead_code, reason = "each test file uses its own part")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    dead_code,
+    unreachable_pub,
+    missing_debug_implementations,
+    missing_docs,
+    reason = "each test file uses its own part"
+)]
+
+pub mod raw;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -12,7 +23,8 @@ use protocol::pair::Pair;
 use protocol::{Connection, Group, SeededEntropy};
 use scsi::{LogicalUnit, TargetDevice, UnitIdentity};
 use volume::{
-    Completion, Extent, Features, Geometry, Limits, Operation, Outcome, Request, Tag, VolumeErrorKind, VolumeId,
+    Completion, Extent, Features, Geometry, Limits, Operation, Outcome, Request, Tag, VolumeErrorKind,
+    VolumeId,
 };
 
 pub const BLOCK: usize = 512;
@@ -125,15 +137,15 @@ pub struct Bench {
 
 impl Bench {
     pub fn new(config: Config, portal: Portal) -> Self {
-        Self::with_pool(config, portal, Pool::new(256 << 20))
+        Self::with_pool(config, portal, &Pool::new(256 << 20))
     }
 
-    pub fn with_pool(config: Config, portal: Portal, pool: Pool) -> Self {
+    pub fn with_pool(config: Config, portal: Portal, pool: &Pool) -> Self {
         let now = protocol::Instant::ZERO;
         let ours = Pool::new(64 << 20);
         let near = initiator::Connection::new(now, config, ours, Box::new(SeededEntropy::new(2)));
         let blocks = portal.nodes.first().map_or(0, |node| node.device.units[0].geometry.blocks);
-        let far = target::Connection::new(now, Arc::new(portal), resources(&pool));
+        let far = target::Connection::new(now, Arc::new(portal), resources(pool));
         Self {
             pair: Pair::new(near, far),
             memory: Memory::new(usize::try_from(blocks).unwrap()),

@@ -1,0 +1,315 @@
+//! What a target does in the full feature phase, PDU by PDU.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use core::time::Duration;
+
+use common::raw::{Pdu, Raw};
+use common::{BLOCK, pattern, portal};
+use iscsi::connection::State;
+use iscsi::pdu::{
+    DataIn, DataOut, Function, FunctionResponse, LogoutReason, LogoutRequest, LogoutResponse, NopIn, NopOut,
+    Opcode, R2t, RESERVED_TAG, Reason, Reject, Residual, ScsiCommand, ScsiResponse, TaskManagementRequest,
+    TaskManagementResponse, TextRequest, TextResponse,
+};
+use protocol::{CloseReason, Connection};
+use scsi::builder;
+use volume::{Extent, VolumeErrorKind};
+
+const LUN: [u8; 8] = [0; 8];
+
+/// Logged in, with the power-on attention taken.
+fn ready() -> Raw {
+    let mut raw = Raw::logged_in(portal(2048));
+    let answers = command(&mut raw, 1, builder::test_unit_ready(), |command| command, &[]);
+    assert_eq!(ScsiResponse::from_bytes(&answers[0].header).status(), Some(2), "a unit attention");
+    raw
+}
+
+fn command(
+    raw: &mut Raw,
+    tag: u32,
+    cdb: [u8; 16],
+    shape: impl Fn(ScsiCommand) -> ScsiCommand,
+    data: &[u8],
+) -> Vec<Pdu> {
+    let header = shape(ScsiCommand::new(LUN, tag, raw.cmd_sn, cdb));
+    raw.cmd_sn += 1;
+    raw.send(header.to_bytes(), data)
+}
+
+fn read(start: u64, blocks: u64) -> [u8; 16] {
+    builder::read(Extent::new(start, blocks))
+}
+
+fn write(start: u64, blocks: u64) -> [u8; 16] {
+    builder::write(Extent::new(start, blocks), false)
+}
+
+fn opcodes(pdus: &[Pdu]) -> Vec<Opcode> {
+    pdus.iter().map(Pdu::opcode).collect()
+}
+
+fn rejected(pdus: &[Pdu]) -> Option<Reason> {
+    pdus.iter().find(|pdu| pdu.opcode() == Opcode::REJECT).map(|pdu| Reject::from_bytes(&pdu.header).reason())
+}
+
+#[test]
+fn status_travels_with_the_last_data() {
+    let mut raw = ready();
+    let answers = command(&mut raw, 2, read(0, 256), |command| command.reading(131_072), &[]);
+    assert_eq!(opcodes(&answers), [Opcode::DATA_IN; 2], "two segments of 65536, no response");
+    let last = DataIn::from_bytes(&answers[1].header);
+    assert_eq!((last.status(), last.data_sn(), last.buffer_offset()), (Some((0, Residual::None)), 1, 65_536));
+    assert!(!DataIn::from_bytes(&answers[0].header).is_final());
+}
+
+#[test]
+fn residuals() {
+    let mut raw = ready();
+    let answers = command(&mut raw, 2, read(0, 2), |command| command.reading(2048), &[]);
+    let (status, residual) = DataIn::from_bytes(&answers[0].header).status().unwrap();
+    assert_eq!((status, residual, answers[0].data.len()), (0, Residual::Underflow(1024), 1024));
+    let answers = command(&mut raw, 3, read(0, 2), |command| command.reading(512), &[]);
+    let (status, residual) = DataIn::from_bytes(&answers[0].header).status().unwrap();
+    assert_eq!((status, residual, answers[0].data.len()), (0, Residual::Overflow(512), 512));
+    let answers = command(&mut raw, 4, write(0, 1), |command| command.writing(1024, 1024, false), &[7; 1024]);
+    let response = ScsiResponse::from_bytes(&answers[0].header);
+    assert_eq!((response.status(), response.residual()), (Some(0), Residual::Underflow(512)));
+    assert_eq!(raw.memory.bytes[..1024], [[7; 512], [0; 512]].concat());
+}
+
+#[test]
+fn an_r2t_asks_for_what_was_not_sent() {
+    let mut raw = ready();
+    let bytes = pattern(8 * BLOCK, 5);
+    let answers =
+        command(&mut raw, 2, write(0, 8), |command| command.writing(4096, 1024, true), &bytes[..1024]);
+    assert_eq!(opcodes(&answers), [], "unsolicited data is announced");
+    let unsolicited = DataOut::new(LUN, (2, RESERVED_TAG), 0, (1024, 1024)).ending();
+    let answers = raw.send(unsolicited.to_bytes(), &bytes[1024..2048]);
+    let r2t = R2t::from_bytes(&answers[0].header);
+    assert_eq!((r2t.buffer_offset(), r2t.length(), r2t.r2t_sn()), (2048, 2048, 0));
+    let half = DataOut::new(LUN, (2, r2t.transfer_tag()), 0, (2048, 1024));
+    assert_eq!(opcodes(&raw.send(half.to_bytes(), &bytes[2048..3072])), []);
+    let rest = DataOut::new(LUN, (2, r2t.transfer_tag()), 1, (3072, 1024)).ending();
+    let answers = raw.send(rest.to_bytes(), &bytes[3072..]);
+    assert_eq!(ScsiResponse::from_bytes(&answers[0].header).status(), Some(0));
+    assert_eq!(raw.memory.bytes[..4096], bytes);
+}
+
+#[test]
+fn data_out_of_order_ends_the_connection() {
+    let mut raw = ready();
+    let answers = command(&mut raw, 2, write(0, 2), |command| command.writing(1024, 0, false), &[]);
+    let tag = R2t::from_bytes(&answers[0].header).transfer_tag();
+    let wrong = DataOut::new(LUN, (2, tag), 27, (0, 1024)).ending();
+    let answers = raw.send(wrong.to_bytes(), &[1; 1024]);
+    assert_eq!(rejected(&answers), Some(Reason::PROTOCOL_ERROR));
+    assert_eq!(raw.closed(), Some(CloseReason::Violation("data out of order")));
+    assert_eq!(answers[0].data, wrong.to_bytes_with_length(1024), "the rejected header comes back");
+}
+
+trait WithLength {
+    fn to_bytes_with_length(self, length: u16) -> [u8; 48];
+}
+
+impl WithLength for DataOut {
+    fn to_bytes_with_length(self, length: u16) -> [u8; 48] {
+        let mut bytes = self.to_bytes();
+        bytes[6..8].copy_from_slice(&length.to_be_bytes());
+        bytes
+    }
+}
+
+#[test]
+fn commands_outside_the_window_are_ignored_and_gaps_are_not() {
+    let mut raw = ready();
+    let far = ScsiCommand::new(LUN, 9, raw.cmd_sn + 1000, builder::test_unit_ready());
+    assert_eq!(opcodes(&raw.send(far.to_bytes(), &[])), []);
+    let old = ScsiCommand::new(LUN, 9, raw.cmd_sn - 1, builder::test_unit_ready());
+    assert_eq!(opcodes(&raw.send(old.to_bytes(), &[])), []);
+    assert_eq!(raw.closed(), None);
+    let gap = ScsiCommand::new(LUN, 9, raw.cmd_sn + 1, builder::test_unit_ready());
+    assert_eq!(rejected(&raw.send(gap.to_bytes(), &[])), Some(Reason::PROTOCOL_ERROR));
+    assert_eq!(raw.closed(), Some(CloseReason::Violation("a gap in CmdSN")));
+}
+
+#[test]
+fn the_window_stays_open_over_many_commands() {
+    let mut raw = ready();
+    for tag in 2..1000 {
+        let answers = command(&mut raw, tag, builder::test_unit_ready(), |command| command, &[]);
+        let view = answers[0].view();
+        assert_eq!(view.exp_cmd_sn(), raw.cmd_sn);
+        assert_eq!(view.max_cmd_sn().wrapping_sub(view.exp_cmd_sn()), 127, "the whole window again");
+        assert_eq!(view.stat_sn(), tag, "each response takes one number");
+    }
+}
+
+#[test]
+fn pings_are_echoed() {
+    let mut raw = ready();
+    let answers = raw.send(NopOut::ping(5).to_bytes(), b"hello");
+    assert_eq!(NopIn::from_bytes(&answers[0].header).task_tag(), 5);
+    assert_eq!(answers[0].data, b"hello");
+    let answers = raw.send(NopOut::ping(6).to_bytes(), &[3; 100_000]);
+    assert_eq!(answers[0].data, [3; 8192], "as much as is echoed");
+}
+
+#[test]
+fn a_silent_initiator_is_pinged_and_then_dropped() {
+    let mut raw = ready();
+    let due = raw.half.connection.poll_timeout().unwrap();
+    raw.now = due;
+    raw.half.connection.handle_timeout(due);
+    let answers = raw.settle();
+    let ping = NopIn::from_bytes(&answers[0].header);
+    assert_ne!(ping.transfer_tag(), RESERVED_TAG);
+    raw.send(NopOut::answer(&ping).to_bytes(), &[]);
+    assert!(raw.half.connection.poll_timeout().unwrap() > due + Duration::from_secs(20));
+    for _ in 0..2 {
+        raw.now = raw.half.connection.poll_timeout().unwrap();
+        raw.half.connection.handle_timeout(raw.now);
+    }
+    assert!(matches!(raw.closed(), Some(CloseReason::TimedOut(_))));
+}
+
+fn management(raw: &mut Raw, request: TaskManagementRequest) -> Vec<Pdu> {
+    raw.send(request.to_bytes(), &[])
+}
+
+fn function_response(pdu: &Pdu) -> FunctionResponse {
+    assert_eq!(pdu.opcode(), Opcode::TASK_MANAGEMENT_RESPONSE);
+    TaskManagementResponse::from_bytes(&pdu.header).response()
+}
+
+#[test]
+fn an_abort_is_answered_after_the_volume_let_go() {
+    let mut raw = ready();
+    raw.memory.hold = true;
+    command(&mut raw, 2, read(0, 8), |command| command.reading(4096), &[]);
+    let abort = TaskManagementRequest::new(Function::ABORT_TASK, LUN, 50).referring(2, raw.cmd_sn - 1);
+    assert_eq!(opcodes(&management(&mut raw, abort)), [], "the volume still has the request");
+    assert_eq!(raw.memory.cancelled.len(), 1);
+    let answers = raw.release();
+    assert_eq!(answers.len(), 1, "the command itself is not answered");
+    assert_eq!(function_response(&answers[0]), FunctionResponse::COMPLETE);
+    assert_eq!(raw.half.connection.outstanding(), 0);
+    let again = TaskManagementRequest::new(Function::ABORT_TASK, LUN, 51).referring(2, 1);
+    assert_eq!(function_response(&management(&mut raw, again)[0]), FunctionResponse::NO_TASK);
+}
+
+#[test]
+fn a_task_that_waits_for_data_is_aborted_and_its_data_thrown_away() {
+    let mut raw = ready();
+    let answers = command(&mut raw, 2, write(0, 64), |command| command.writing(32_768, 0, false), &[]);
+    let tag = R2t::from_bytes(&answers[0].header).transfer_tag();
+    let reset = TaskManagementRequest::new(Function::LOGICAL_UNIT_RESET, LUN, 50);
+    assert_eq!(function_response(&management(&mut raw, reset)[0]), FunctionResponse::COMPLETE);
+    assert_eq!(raw.events, [(volume::VolumeId(0), scsi::NexusEvent::LogicalUnitReset)]);
+    let late = DataOut::new(LUN, (2, tag), 0, (0, 32_768)).ending();
+    assert_eq!(opcodes(&raw.send(late.to_bytes(), &[9; 32_768])), []);
+    assert_eq!(raw.closed(), None);
+    assert!(raw.memory.bytes.iter().all(|byte| *byte == 0));
+    let answers = command(&mut raw, 3, builder::test_unit_ready(), |command| command, &[]);
+    assert_eq!(ScsiResponse::from_bytes(&answers[0].header).status(), Some(2), "the reset is told");
+}
+
+#[test]
+fn functions_that_do_not_apply_are_answered() {
+    let mut raw = ready();
+    let nowhere = [0, 9, 0, 0, 0, 0, 0, 0];
+    for (function, lun, expected) in [
+        (Function::ABORT_TASK_SET, LUN, FunctionResponse::COMPLETE),
+        (Function::CLEAR_TASK_SET, LUN, FunctionResponse::COMPLETE),
+        (Function::CLEAR_ACA, LUN, FunctionResponse::NOT_SUPPORTED),
+        (Function::LOGICAL_UNIT_RESET, nowhere, FunctionResponse::NO_LUN),
+        (Function::TASK_REASSIGN, LUN, FunctionResponse::NO_REASSIGNMENT),
+        (Function::TARGET_WARM_RESET, LUN, FunctionResponse::COMPLETE),
+        (Function(99), LUN, FunctionResponse::NOT_SUPPORTED),
+        (Function::TARGET_COLD_RESET, LUN, FunctionResponse::COMPLETE),
+    ] {
+        let answers = management(&mut raw, TaskManagementRequest::new(function, lun, 50));
+        assert_eq!(function_response(&answers[0]), expected, "{function:?}");
+    }
+    assert_eq!(raw.closed(), Some(CloseReason::Finished), "a cold reset ends the session");
+}
+
+#[test]
+fn a_logout_waits_for_the_volume() {
+    let mut raw = ready();
+    raw.memory.hold = true;
+    command(&mut raw, 2, write(0, 1), |command| command.writing(512, 512, false), &[1; 512]);
+    let other = LogoutRequest::new(LogoutReason::CLOSE_CONNECTION, 9, 60);
+    let answers = raw.send(other.to_bytes(), &[]);
+    assert_eq!(LogoutResponse::from_bytes(&answers[0].header).response(), LogoutResponse::CID_NOT_FOUND);
+    let logout = LogoutRequest::new(LogoutReason::CLOSE_SESSION, 0, 61);
+    assert_eq!(opcodes(&raw.send(logout.to_bytes(), &[])), []);
+    assert_eq!(raw.half.connection.state(), State::InLogout);
+    let answers = raw.release();
+    assert_eq!(LogoutResponse::from_bytes(&answers[0].header).response(), LogoutResponse::CLOSED);
+    assert_eq!(raw.closed(), Some(CloseReason::Finished));
+}
+
+#[test]
+fn misdeeds_are_rejected() {
+    let mut raw = ready();
+    let mut snack = [0; 48];
+    snack[0] = 0x10;
+    assert_eq!(rejected(&raw.send(snack, &[])), Some(Reason::SNACK));
+    let mut unknown = [0; 48];
+    unknown[0] = 0x1e;
+    assert_eq!(rejected(&raw.send(unknown, &[])), Some(Reason::COMMAND_NOT_SUPPORTED));
+    let answers =
+        command(&mut raw, 2, read(0, 1), |command| command.reading(512).writing(512, 0, false), &[]);
+    assert_eq!(rejected(&answers), Some(Reason::COMMAND_NOT_SUPPORTED));
+    raw.memory.hold = true;
+    command(&mut raw, 3, read(0, 1), |command| command.reading(512), &[]);
+    let answers = command(&mut raw, 3, read(0, 1), |command| command.reading(512), &[]);
+    assert_eq!(rejected(&answers), Some(Reason::TASK_IN_PROGRESS));
+    let stale = TextRequest::new(7, 77);
+    assert_eq!(rejected(&raw.send(stale.to_bytes(), &[])), Some(Reason::INVALID_FIELD));
+    assert_eq!(raw.closed(), None, "none of these harms the connection");
+    let answers = command(&mut raw, 4, read(0, 1), |command| command, &[1; 512]);
+    assert_eq!(rejected(&answers), Some(Reason::PROTOCOL_ERROR));
+    assert!(raw.closed().is_some());
+}
+
+#[test]
+fn text_in_the_full_feature_phase() {
+    let mut raw = ready();
+    let request = TextRequest::new(7, RESERVED_TAG);
+    let text = b"SendTargets=\0MaxRecvDataSegmentLength=4096\0MaxBurstLength=512\0X-what=1\0";
+    let answers = raw.send(request.to_bytes(), text);
+    let text = String::from_utf8(answers[0].data.clone()).unwrap();
+    assert_eq!(
+        text,
+        "TargetName=iqn.2026-11.org.linerate:disk\0TargetAddress=127.0.0.1:3260,1\0MaxBurstLength=Reject\0\
+         X-what=NotUnderstood\0"
+    );
+    assert!(TextResponse::from_bytes(&answers[0].header).is_final());
+    let answers = command(&mut raw, 2, read(0, 16), |command| command.reading(8192), &[]);
+    assert_eq!(answers.len(), 2, "the new segment length holds");
+}
+
+#[test]
+fn failures_of_the_volume_are_check_conditions() {
+    let mut raw = ready();
+    raw.memory.fail = Some(VolumeErrorKind::Media);
+    let answers = command(&mut raw, 2, read(0, 8), |command| command.reading(4096), &[]);
+    let response = ScsiResponse::from_bytes(&answers[0].header);
+    assert_eq!((response.status(), response.residual()), (Some(2), Residual::Underflow(4096)));
+    assert_eq!(answers[0].data[4] & 0x0f, 3, "MEDIUM ERROR behind the sense length");
+}
+
+#[test]
+fn shutting_down_asks_for_a_logout_first() {
+    let mut raw = ready();
+    raw.half.connection.handle_input(raw.now, iscsi::target::Input::Shutdown);
+    assert_eq!(opcodes(&raw.settle()), [Opcode::ASYNC_MESSAGE]);
+    raw.now = raw.half.connection.poll_timeout().unwrap();
+    raw.half.connection.handle_timeout(raw.now);
+    assert_eq!(raw.closed(), Some(CloseReason::ShuttingDown));
+}
