@@ -1,5 +1,6 @@
 //! No heap allocation per 4K read or write in the steady state, at either end; and what an I/O costs in PDUs and
 //! bytes.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 #![expect(unsafe_code, reason = "a counting allocator is one")]
 #![allow(clippy::cast_possible_truncation, reason = "small numbers of tests")]
 

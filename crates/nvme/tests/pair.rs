@@ -1,5 +1,5 @@
 //! Host and controller against each other: every size, chunk, digest, and command.
-
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small numbers of tests")]
 
 mod common;

@@ -23,18 +23,18 @@ use super::io::Namespaces;
 use super::slots::{Slots, Step};
 use super::transmit::Outgoing;
 use super::{Action, Input, Portal};
-use crate::DISCOVERY_NQN;
 use crate::cqe::CompletionQueueEntry;
-use crate::fabrics::{ANY_CONTROLLER, Connect, ConnectData, HostIdentity, field, text};
-use crate::limits::{ADMIN_QUEUE, CONNECT_TIME, MAX_H2C_DATA, MEMORY_RETRY, SLOT_SLACK, STAGING, UNSENT};
+use crate::fabrics::{ConnectData, HostIdentity};
+use crate::limits::{CONNECT_TIME, MAX_H2C_DATA, MEMORY_RETRY, STAGING, UNSENT};
 use crate::opcode::{FABRICS, fctype, nvm};
 use crate::pdu::{CapsuleCmd, H2cData, H2cTermReq, IcReq, PduType, flags};
 use crate::sgl::DataPointer;
 use crate::sqe::SubmissionQueueEntry;
 use crate::status::Status;
-use crate::subsystem::{self, ConnectError, Reply};
 use crate::transport::{Agreement, DIGEST, Framed, MOST_ALIGNMENT, Role, Termination, frame};
 use crate::violation::Violation;
+
+mod connect;
 
 /// What the connection is doing.
 #[derive(Debug)]
@@ -487,109 +487,6 @@ impl Connection {
             CompletionQueueEntry::new(entry.cid.get(), self.head.report(), status).with_result(result);
         if self.termination.is_none() {
             self.outgoing.push_back(Outgoing::Complete { entry, data, may_omit: self.head.flow_off });
-        }
-    }
-
-    /// A Connect with its data.
-    fn handle_connect(&mut self, now: Instant, slot: u16, data: &[u8]) {
-        let Some(entry) = self.slots.get(slot).map(|slot| slot.entry) else { return };
-        match self.check_connect(&Connect::view(&entry), data) {
-            Ok((joining, request)) => {
-                if let Some(slot) = self.slots.get(slot) {
-                    slot.step = Step::Held;
-                }
-                self.state = State::Connecting(slot, Box::new(joining));
-                self.deadline = Some(now + CONNECT_TIME);
-                self.actions.push_back(Action::Group(request));
-            }
-            Err(error) => {
-                self.finish(slot, (error.status, u64::from(error.result)), None);
-                self.end(CloseReason::Refused("a Connect command was refused"));
-            }
-        }
-    }
-
-    fn check_connect(
-        &mut self,
-        command: &Connect,
-        data: &[u8],
-    ) -> Result<(Joining, subsystem::Request), ConnectError> {
-        let short = ConnectError::plain(Status::DATA_SGL_LENGTH_INVALID);
-        let (data, _) = ConnectData::read_from_prefix(data).map_err(|_| short)?;
-        if command.recfmt.get() != 0 {
-            return Err(ConnectError::plain(Status::CONNECT_FORMAT));
-        }
-        let subnqn = text(&data.subnqn).ok_or(ConnectError::data(field::SUBNQN))?;
-        let hostnqn = text(&data.hostnqn).ok_or(ConnectError::data(field::HOSTNQN))?;
-        let host = HostIdentity { identifier: data.hostid, nqn: Arc::from(hostnqn) };
-        let index = self.portal.subsystems.iter().position(|subsystem| *subsystem.nqn == *subnqn);
-        if index.is_none() && subnqn != DISCOVERY_NQN {
-            return Err(ConnectError::data(field::SUBNQN));
-        }
-        let subsystem = index.and_then(|index| self.portal.subsystems.get(index));
-        if subsystem.is_some_and(|subsystem| !subsystem.allows(hostnqn)) {
-            return Err(ConnectError::plain(Status::CONNECT_HOST));
-        }
-        let (qid, sqsize) = (command.qid.get(), command.sqsize.get());
-        let most =
-            if qid == 0 { ADMIN_QUEUE } else { subsystem.map_or(0, |subsystem| subsystem.limits.depth) };
-        if qid != 0 && subsystem.is_none() {
-            return Err(ConnectError::command(field::QID));
-        }
-        if sqsize == 0 || sqsize >= most.max(2) {
-            return Err(ConnectError::command(field::SQSIZE));
-        }
-        let entries = u32::from(sqsize).saturating_add(1);
-        self.head = Head { entries, index: 0, flow_off: command.disables_sq_flow() };
-        self.slots.grow(sqsize.saturating_add(1).saturating_add(SLOT_SLACK));
-        self.host = Some(host.clone());
-        let subnqn =
-            subsystem.map_or_else(|| Arc::from(DISCOVERY_NQN), |subsystem| Arc::clone(&subsystem.nqn));
-        if let (Some(index), true) = (index, qid != 0) {
-            let cntlid = data.cntlid.get();
-            return Ok((Joining::Io { index }, subsystem::Request::Io { subnqn, host, cntlid, qid }));
-        }
-        if data.cntlid.get() != ANY_CONTROLLER {
-            return Err(ConnectError::data(field::CNTLID));
-        }
-        let admin = Admin::new(Arc::clone(&self.portal), index, (host.clone(), command.kato.get()));
-        let max_queues = admin.max_queues();
-        Ok((Joining::Admin(admin), subsystem::Request::Admin { subnqn, host, max_queues }))
-    }
-
-    fn handle_reply(&mut self, now: Instant, reply: &Reply) {
-        let cntlid = match *reply {
-            Reply::Close => return self.end(CloseReason::Finished),
-            Reply::Refused(error) => {
-                if let State::Connecting(slot, _) = self.state {
-                    self.finish(slot, (error.status, u64::from(error.result)), None);
-                }
-                return self.end(CloseReason::Refused("the controller does not take this queue"));
-            }
-            Reply::Joined { cntlid } => cntlid,
-        };
-        match core::mem::replace(&mut self.state, State::ExpectConnect) {
-            State::Connecting(slot, joining) => {
-                match *joining {
-                    Joining::Admin(mut admin) => {
-                        admin.cntlid = cntlid;
-                        self.deadline = admin.next_deadline(now);
-                        self.state = State::Admin(admin);
-                    }
-                    Joining::Io { index } => self.attach(index),
-                }
-                self.finish(slot, (Status::SUCCESS, u64::from(cntlid)), None);
-            }
-            state => self.state = state,
-        }
-    }
-
-    /// Becomes an I/O queue of a subsystem.
-    fn attach(&mut self, index: usize) {
-        if let Some(subsystem) = self.portal.subsystems.get(index) {
-            self.state = State::Io(Namespaces::new(subsystem));
-            self.deadline = None;
-            self.apply_reservations();
         }
     }
 

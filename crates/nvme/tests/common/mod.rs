@@ -1,4 +1,5 @@
 //! The bench of the tests: hosts and controllers joined by pairs, one group, and a disk in memory.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of the bench")]
 #![allow(clippy::cast_possible_truncation, reason = "small numbers of tests")]
 
