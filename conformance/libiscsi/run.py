@@ -46,7 +46,7 @@ def read_expected(path):
     for number, line in enumerate(path.read_text().splitlines(), 1):
         if not line.strip() or line.startswith("#"):
             continue
-        match = re.fullmatch(r"(\w+)\s+(\S+)\s+([\w-]+): (.{8,})", line)
+        match = re.fullmatch(r"(\w+)\s+(\S+)\s+([\w-]+): (.{4,})", line)
         if not match or match[1] not in RESULTS or match[3] not in REASONS or match[2] in expected:
             sys.exit(f"{path.name}:{number}: not `result Suite.Test kind: reason`, or a second line of a test: {line}")
         expected[match[2]] = (match[1], f"{match[3]}: {match[4]}")

@@ -312,7 +312,8 @@ fn write_same(cdb: Cdb<'_>, unit: &LogicalUnit, data: DataDirection) -> Result<B
         return Ok(Begun::Io(Work::Zeroes { range, may_unmap: unmap }));
     }
     let length = unit.geometry.block_size;
-    if announced(data) < length {
+    // Whoever announces more or less than one block means another block size than ours: nothing must be written then.
+    if announced(data) != length {
         return Err(Check::illegal(Additional::INVALID_INFORMATION_UNIT));
     }
     Ok(Begun::Receive { purpose: Purpose::WriteSame { range, unmap }, length, full: u64::from(length) })
@@ -330,12 +331,13 @@ fn compare_and_write(cdb: Cdb<'_>, unit: &LogicalUnit, data: DataDirection) -> R
     if unit.geometry.check(extent).is_none() {
         return Err(Check::illegal(Additional::OUT_OF_RANGE));
     }
+    // Data for another number of blocks, such as 256 in a field of eight bits, is a misunderstanding: nothing is compared.
+    let needed = bytes(extent, unit).saturating_mul(2);
+    if needed != u64::from(announced(data)) {
+        return Err(Check::cdb_field(13));
+    }
     if blocks == 0 {
         return Ok(Begun::Nothing);
-    }
-    let needed = bytes(extent, unit).saturating_mul(2);
-    if needed > u64::from(announced(data)) {
-        return Err(Check::illegal(Additional::INVALID_INFORMATION_UNIT));
     }
     let purpose = Purpose::CompareAndWrite { lba, blocks, fua: cdb.bit(1, 3) };
     Ok(Begun::Receive { purpose, length: u32::try_from(needed).unwrap_or(u32::MAX), full: needed })

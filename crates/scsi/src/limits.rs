@@ -6,8 +6,8 @@ pub(crate) const PENDING_ATTENTIONS: usize = 8;
 pub(crate) const PARAMETER_LIST: u32 = 8 + 16 * UNMAP_DESCRIPTORS;
 /// Block descriptors in one UNMAP (Block Limits VPD page, SBC-4 §6.6.4).
 pub const UNMAP_DESCRIPTORS: u32 = 256;
-/// Blocks that one UNMAP may name in all.
-pub const UNMAP_BLOCKS: u32 = 1 << 22;
+/// Blocks that one UNMAP may name in all: the most that libiscsi's suite takes for sane, and half a gigabyte at least.
+pub const UNMAP_BLOCKS: u32 = 1 << 20;
 /// Blocks that one WRITE SAME may write.
 pub const WRITE_SAME_BLOCKS: u64 = 1 << 22;
 /// Blocks that one COMPARE AND WRITE may compare: its length field has eight bits (SBC-4 §5.3).
