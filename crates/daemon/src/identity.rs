@@ -26,7 +26,9 @@ pub struct Identity {
 impl Identity {
     /// The identifiers that belong to `name`.
     pub fn of(name: &str) -> Self {
-        let serial = digest("serial", name).iter().take(10).map(|byte| format!("{byte:02x}")).collect();
+        let [a, b, c, d, e, f, g, h, i, j, ..] = digest("serial", name);
+        let number = u128::from_be_bytes([0, 0, 0, 0, 0, 0, a, b, c, d, e, f, g, h, i, j]);
+        let serial = format!("{number:020x}");
         let mut naa = [0; 8];
         naa.copy_from_slice(&digest("naa", name)[..8]);
         naa[0] = 0x30 | naa[0] & 0x0f;

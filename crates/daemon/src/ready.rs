@@ -9,14 +9,11 @@ use crate::config::Protocol;
 
 /// Writes a line `PROTOCOL ADDRESS:PORT` per portal. The file appears whole: it is written beside its place and renamed.
 pub(crate) fn write(path: &Path, portals: &[(Protocol, SocketAddr)]) -> Result<()> {
-    let mut text = String::new();
-    for (protocol, address) in portals {
-        let name = match protocol {
-            Protocol::Iscsi => "iscsi",
-            Protocol::Nvme => "nvme",
-        };
-        text.push_str(&format!("{name} {address}\n"));
-    }
+    let line = |(protocol, address): &(Protocol, SocketAddr)| match protocol {
+        Protocol::Iscsi => format!("iscsi {address}\n"),
+        Protocol::Nvme => format!("nvme {address}\n"),
+    };
+    let text: String = portals.iter().map(line).collect::<Vec<_>>().concat();
     let beside = path.with_extension(format!("{}.new", std::process::id()));
     std::fs::write(&beside, text)
         .and_then(|()| std::fs::rename(&beside, path))

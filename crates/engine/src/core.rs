@@ -99,7 +99,7 @@ impl Core {
             Message::Session(from, request) => shared.groups.handle_session(now, from, request),
             Message::Subsystem(from, request) => shared.groups.handle_subsystem(now, from, request),
             Message::Left(member) => shared.groups.handle_leave(now, member),
-            Message::Reserve(call) => shared.owner.apply(call, self.hub.cores()),
+            Message::Reserve(call) => shared.owner.apply(&call, self.hub.cores()),
             Message::Fenced(number) => shared.owner.acknowledge(number),
             Message::Deliver(..) | Message::Event(..) | Message::Fence(_) | Message::Shutdown => {}
         }

@@ -41,7 +41,7 @@ pub(crate) struct Owner {
 
 impl Owner {
     /// Applies a command; the answer comes once every one of `cores` has acknowledged.
-    pub(crate) fn apply(&mut self, call: ReserveCall, cores: CoreIndex) {
+    pub(crate) fn apply(&mut self, call: &ReserveCall, cores: CoreIndex) {
         let state = self.volumes.entry(call.volume).or_default();
         match state.apply(&call.registrant, &call.command) {
             Err(refused) => self.answer(call.from, call.tag, Err(refused)),

@@ -75,15 +75,12 @@ impl Hub {
     pub(crate) fn join(&self, endpoint: EndpointId) -> Slot {
         let mut seats = self.seats.borrow_mut();
         let seat = Seat { endpoint, inbox: VecDeque::new(), listed: false };
-        let slot = match seats.free.pop() {
-            Some(free) => {
-                seats.places[free as usize] = Some(seat);
-                Slot(free)
-            }
-            None => {
-                seats.places.push(Some(seat));
-                Slot(u32::try_from(seats.places.len() - 1).unwrap_or(u32::MAX))
-            }
+        let slot = if let Some(free) = seats.free.pop() {
+            seats.places[free as usize] = Some(seat);
+            Slot(free)
+        } else {
+            seats.places.push(Some(seat));
+            Slot(u32::try_from(seats.places.len() - 1).unwrap_or(u32::MAX))
         };
         seats.by_endpoint.insert(endpoint, slot);
         slot

@@ -151,7 +151,7 @@ impl Copy {
         }
     }
 
-    fn to_target(&mut self, now: Instant, slot: u64, operation: Operation) {
+    fn ask_target(&mut self, now: Instant, slot: u64, operation: Operation) {
         let request = Request { tag: Tag(slot), operation };
         if let Err(QueueFull(request)) = self.target.submit(now, request) {
             let result = Err(VolumeErrorKind::Unreachable);
@@ -173,7 +173,7 @@ impl Copy {
             Verify::No => Stage::Writing,
             Verify::Yes => Stage::ReadingBack(data),
         };
-        self.to_target(now, slot as u64, operation);
+        self.ask_target(now, slot as u64, operation);
     }
 
     fn written(&mut self, now: Instant, slot: usize, outcome: Outcome) {
@@ -182,14 +182,14 @@ impl Copy {
             (Stage::ReadingBack(_), Outcome::Done) => {
                 let extent = Extent::new(start / self.target_block_size, len / self.target_block_size);
                 match usize::try_from(len).ok().and_then(|len| self.pool.take(len)) {
-                    Some(into) => self.to_target(now, slot as u64, Operation::Read { extent, into }),
-                    None => self.fail(slot, "no memory is left to read it back".to_owned()),
+                    Some(into) => self.ask_target(now, slot as u64, Operation::Read { extent, into }),
+                    None => self.fail(slot, "no memory is left to read it back"),
                 }
             }
             (Stage::ReadingBack(data), Outcome::Data(read)) => {
                 match data.iter().zip(read.iter()).position(|(ours, theirs)| ours != theirs) {
                     Some(at) => {
-                        self.fail(slot, format!("what was read back differs at byte {}", start + at as u64))
+                        self.fail(slot, &format!("what was read back differs at byte {}", start + at as u64));
                     }
                     None => self.finish(slot),
                 }
@@ -204,7 +204,7 @@ impl Copy {
         (self.progress)(self.moved, self.total);
     }
 
-    fn fail(&mut self, slot: usize, why: String) {
+    fn fail(&mut self, slot: usize, why: &str) {
         let (_, start, _) = self.chunks[slot];
         self.chunks[slot].0 = Stage::Idle;
         self.failure.get_or_insert_with(|| CopyError(format!("at byte {start}: {why}")));
@@ -216,8 +216,8 @@ impl Copy {
             let slot = slot_of(completion.tag);
             match completion.result {
                 Ok(Outcome::Data(data)) => self.write(now, slot, data),
-                Ok(_) => self.fail(slot, "the source answered a read without data".to_owned()),
-                Err(kind) => self.fail(slot, format!("the source cannot be read: {kind}")),
+                Ok(_) => self.fail(slot, "the source answered a read without data"),
+                Err(kind) => self.fail(slot, &format!("the source cannot be read: {kind}")),
             }
         }
         self.target.poll(now, &mut self.done);
@@ -232,7 +232,7 @@ impl Copy {
             let slot = slot_of(completion.tag);
             match completion.result {
                 Ok(outcome) => self.written(now, slot, outcome),
-                Err(kind) => self.fail(slot, format!("the target cannot be written: {kind}")),
+                Err(kind) => self.fail(slot, &format!("the target cannot be written: {kind}")),
             }
         }
     }
@@ -254,7 +254,7 @@ impl Job for Copy {
         }
         if quiet && self.phase == Phase::Moving && self.next >= self.total {
             self.phase = Phase::Flushing;
-            self.to_target(now, 0, Operation::Flush);
+            self.ask_target(now, 0, Operation::Flush);
             self.reap(now);
         }
         (self.phase == Phase::Over).then_some(Ok(CopyResult { bytes: self.total, zeros: self.zeros }))

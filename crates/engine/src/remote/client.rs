@@ -36,8 +36,8 @@ pub(crate) trait ClientRole {
     fn report(action: <Self::Connection as Connection>::Action) -> Report<Self::Info>;
 }
 
-/// Called once with what became known of the far end.
-pub(crate) type WhenReady<I> = Box<dyn FnOnce(I)>;
+/// Called once with what became known of the far end, and with the link, to which it may give orders.
+pub(crate) type WhenReady<I> = Box<dyn FnOnce(I, &Link)>;
 
 /// Makes the connection once its transport is there: a protocol's clock starts then.
 pub(crate) type Make<C> = Box<dyn FnOnce(Instant) -> C>;
@@ -73,7 +73,7 @@ impl<R: ClientRole> Client<R> {
                 Report::Failed(why) => self.link.fail(why),
                 Report::Ready(info) => {
                     if let Some(tell) = self.when_ready.take() {
-                        tell(info);
+                        tell(info, &self.link);
                     }
                     self.link.ready();
                 }

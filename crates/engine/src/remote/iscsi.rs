@@ -12,7 +12,7 @@ use buf::Pool;
 use names::{Iqn, IscsiOptions, IscsiUrl};
 use std::task::Waker;
 
-use super::client::{Client, ClientRole, Report};
+use super::client::{Client, ClientRole, Report, WhenReady};
 use super::link::{Link, Order};
 use super::volume::{RemoteVolume, Shape};
 use super::{Found, Place, Secrets, Surroundings, Waiting, dial};
@@ -104,7 +104,7 @@ impl Plan {
         &self,
         address: SocketAddr,
         (waker, purpose): (Waker, &Arc<()>),
-        tell: Box<dyn FnOnce(Info)>,
+        tell: WhenReady<Info>,
     ) -> Rc<Link> {
         let link = Link::new(waker);
         let (config, entropy) = (self.config(), (self.surroundings.entropy)());
@@ -129,14 +129,14 @@ pub(super) fn open(
     let answer: Place<Arc<dyn Volume>> = Rc::default();
     let place = Rc::clone(&answer);
     let later = Arc::clone(&plan);
-    let tell = Box::new(move |info| {
+    let tell = Box::new(move |info, link: &Link| {
+        link.order(Order::Leave);
         if let Info::Unit(unit) = info {
             *place.borrow_mut() = Some(remote_volume(&unit, later, address, url.target.to_string()));
         }
     });
     let purpose = Arc::new(());
     let link = plan.connect(address, (surroundings.waker.clone(), &purpose), tell);
-    link.order(Order::Leave);
     Waiting { link, answer, _purpose: purpose }
 }
 
@@ -146,7 +146,7 @@ fn remote_volume(unit: &RemoteUnit, plan: Arc<Plan>, address: SocketAddr, name: 
     let purpose = Arc::new(());
     let kept = Arc::clone(&purpose);
     let connect =
-        Box::new(move |_: CoreId, waker| Ok(plan.connect(address, (waker, &kept), Box::new(|_| {}))));
+        Box::new(move |_: CoreId, waker| Ok(plan.connect(address, (waker, &kept), Box::new(|_, _| {}))));
     Arc::new(RemoteVolume { name, shape, connect, dialer, _purpose: purpose })
 }
 
@@ -162,7 +162,7 @@ pub(super) fn discover(
     };
     let answer: Place<Vec<Found>> = Rc::default();
     let place = Rc::clone(&answer);
-    let tell = Box::new(move |info| {
+    let tell = Box::new(move |info, _: &Link| {
         if let Info::Targets(targets) = info {
             let rows = targets.into_iter().flat_map(|target| {
                 let Discovered { name, addresses } = target;

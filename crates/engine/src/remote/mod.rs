@@ -91,7 +91,7 @@ impl std::fmt::Debug for RemoteOpening {
 pub fn open(address: SocketAddr, access: Access, surroundings: &Surroundings) -> RemoteOpening {
     RemoteOpening(match access {
         Access::Iscsi { url, secrets } => iscsi::open(address, (url, secrets), surroundings),
-        Access::Nvme { url } => nvme::open(address, url, surroundings),
+        Access::Nvme { url } => nvme::open(address, &url, surroundings),
     })
 }
 

@@ -12,7 +12,7 @@ use ::nvme::log::DiscoveryEntry;
 use ::volume::{CoreId, OpenError, Volume};
 use names::{NvmeOptions, NvmeUrl};
 
-use super::client::{Client, ClientRole, Report};
+use super::client::{Client, ClientRole, Report, WhenReady};
 use super::link::{Link, Order};
 use super::volume::{RemoteVolume, Shape};
 use super::{Found, Place, Surroundings, Waiting, dial};
@@ -93,12 +93,7 @@ impl Plan {
     }
 
     /// Dials a queue; `tell` is given what becomes known.
-    fn connect(
-        &self,
-        queue: Queue,
-        (waker, purpose): (Waker, &Arc<()>),
-        tell: Box<dyn FnOnce(Info)>,
-    ) -> Rc<Link> {
+    fn connect(&self, queue: Queue, (waker, purpose): (Waker, &Arc<()>), tell: WhenReady<Info>) -> Rc<Link> {
         let link = Link::new(waker);
         let config = Config {
             host: self.host.clone(),
@@ -126,7 +121,7 @@ fn hyphenated(bytes: [u8; 16]) -> String {
 /// Opens a namespace: the admin queue stays for as long as the volume is used.
 pub(super) fn open(
     address: SocketAddr,
-    url: NvmeUrl,
+    url: &NvmeUrl,
     surroundings: &Surroundings,
 ) -> Waiting<Arc<dyn Volume>> {
     let name = url.subsystem.to_string();
@@ -140,7 +135,7 @@ pub(super) fn open(
     let answer: Place<Arc<dyn Volume>> = Rc::default();
     let (place, later) = (Rc::clone(&answer), plan.clone());
     let kept = Arc::downgrade(&purpose);
-    let tell = Box::new(move |info| {
+    let tell = Box::new(move |info, _: &Link| {
         if let (Info::Namespace(remote), Some(purpose)) = (info, kept.upgrade()) {
             *place.borrow_mut() = Some(remote_volume(remote, later, (name, purpose)));
         }
@@ -161,7 +156,7 @@ fn remote_volume(remote: RemoteNamespace, plan: Plan, (name, purpose): (String, 
             return Err(OpenError::new(format!("the controller granted only {} I/O queues", remote.queues)));
         }
         let queue = Queue::Io { qid, remote: remote.clone() };
-        Ok(plan.connect(queue, (waker, &kept), Box::new(|_| {})))
+        Ok(plan.connect(queue, (waker, &kept), Box::new(|_, _| {})))
     });
     Arc::new(RemoteVolume { name, shape, connect, dialer, _purpose: purpose })
 }
@@ -175,7 +170,7 @@ pub(super) fn discover(
     let plan = Plan::new(address, (::nvme::DISCOVERY_NQN, options), surroundings);
     let answer: Place<Vec<Found>> = Rc::default();
     let place = Rc::clone(&answer);
-    let tell = Box::new(move |info| {
+    let tell = Box::new(move |info, _: &Link| {
         if let Info::Subsystems(entries) = info {
             let rows = entries
                 .into_iter()
