@@ -1,12 +1,12 @@
 //! No heap allocation per 4K read or write in the steady state, at either end; and what an I/O costs in PDUs and
 //! bytes.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-#![expect(unsafe_code, reason = "a counting allocator is one")]
 #![allow(clippy::cast_possible_truncation, reason = "small numbers of tests")]
 
 mod common;
+#[path = "common/counting_allocator.rs"]
+mod counting_allocator;
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use buf::{BufList, Pool};
@@ -15,26 +15,6 @@ use nvme::controller::{Action, Input};
 use nvme::host;
 use protocol::{Connection as _, Instant, Transmit};
 use volume::{Completion, Durability, Extent, Operation, Outcome, Request, Tag};
-
-thread_local!(static COUNT: Cell<u64> = const { Cell::new(0) });
-
-struct Counting;
-
-// SAFETY: every call goes to the system's allocator as it is.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        COUNT.set(COUNT.get() + 1);
-        // SAFETY: by the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: by the caller's promise.
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
 
 /// Moves what one end sends into the other without allocating; answers PDU bytes.
 fn carry<A: protocol::Connection, B: protocol::Connection>(
@@ -128,9 +108,9 @@ fn no_allocation_for_small_and_large_io() {
                 }
             };
             all(20);
-            let before = COUNT.get();
+            let before = counting_allocator::count();
             all(100);
-            assert_eq!(COUNT.get() - before, 0, "{length} bytes, digests {digests}");
+            assert_eq!(counting_allocator::count() - before, 0, "{length} bytes, digests {digests}");
         }
     }
 }
