@@ -88,7 +88,7 @@ impl Service for Reader {
             match self.total {
                 WARM => self.before = COUNT.load(Ordering::Relaxed),
                 total if total == WARM + COUNTED => {
-                    self.counted = Some(COUNT.load(Ordering::Relaxed) - self.before)
+                    self.counted = Some(COUNT.load(Ordering::Relaxed) - self.before);
                 }
                 _ => {}
             }

@@ -39,7 +39,7 @@ on_both_drivers!(
 /// Runs a list of batches on a core: each batch is submitted at once, and its completions end up in `done`.
 struct Batches {
     queue: Box<dyn BlockQueue>,
-    batches: std::vec::IntoIter<Vec<BlockOperation>>,
+    left: std::vec::IntoIter<Vec<BlockOperation>>,
     open: usize,
     done: Vec<Vec<BlockDone>>,
     finished: bool,
@@ -61,7 +61,7 @@ impl Service for Batches {
         if self.open > 0 {
             return;
         }
-        let Some(batch) = self.batches.next() else {
+        let Some(batch) = self.left.next() else {
             self.finished = true;
             return;
         };
@@ -86,7 +86,7 @@ fn run(driver: Driver, file: &Arc<dyn BlockFile>, batches: Vec<Vec<BlockOperatio
     let mut service = core
         .run(|world| {
             let queue = file.open_queue(world.waker.clone()).unwrap();
-            Batches { queue, batches: batches.into_iter(), open: 0, done: Vec::new(), finished: false }
+            Batches { queue, left: batches.into_iter(), open: 0, done: Vec::new(), finished: false }
         })
         .unwrap();
     for batch in &mut service.done {
@@ -305,18 +305,18 @@ fn paths_of_the_wrong_kind_are_told_apart() {
 
 #[test]
 fn a_queue_outside_a_core_works_on_the_file_threads() {
-    struct Ring(mpsc::SyncSender<()>);
-    impl Wake for Ring {
+    struct Bell(mpsc::SyncSender<()>);
+    impl Wake for Bell {
         fn wake(self: Arc<Self>) {
             let _ = self.0.try_send(());
         }
     }
     let folder = tempfile::tempdir().unwrap();
     let file = create(&folder.path().join("disk"), 4096);
-    let (ring, rung) = mpsc::sync_channel(1);
-    let mut queue = file.open_queue(Waker::from(Arc::new(Ring(ring)))).unwrap();
+    let (bell, heard) = mpsc::sync_channel(1);
+    let mut queue = file.open_queue(Waker::from(Arc::new(Bell(bell)))).unwrap();
     queue.submit(BlockRequest { tag: 7, operation: read(0, 4096) }).unwrap();
-    rung.recv_timeout(Duration::from_secs(20)).unwrap();
+    heard.recv_timeout(Duration::from_secs(20)).unwrap();
     let mut done = Vec::new();
     queue.poll(&mut done);
     assert_eq!((done[0].tag, done[0].result), (7, Ok(())));

@@ -1,4 +1,5 @@
 //! Streams over real sockets, on both drivers: every case runs on each.
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "tests")]
 
 mod toy;
 
@@ -36,7 +37,7 @@ on_both_drivers!(
 fn frames_of_all_sizes_come_back_whole(driver: Driver) {
     let server = Server::start(driver, 1, 64 << 20);
     let errand = Errand::new(&[0, 1, 63, 64, 65, 512, 1024, 1025, 4096, 70_000, 262_144, 1 << 20], 240, 7);
-    call(driver, server.address, &[errand.clone()], true);
+    call(driver, server.address, std::slice::from_ref(&errand), true);
     assert_eq!(errand.done.get(), 240);
     assert_eq!(errand.ended.get(), Some(Ended::ByUs));
     assert_eq!(server.stop().gone.load(Ordering::SeqCst), 1);
@@ -66,7 +67,7 @@ fn odd_chunks_are_put_together(driver: Driver) {
 fn bulk_moves_both_ways_under_back_pressure(driver: Driver) {
     let server = Server::start(driver, 1, 8 << 20);
     let errand = Errand::new(&[1 << 20, 65_536, 300_001], 150, 64);
-    call(driver, server.address, &[errand.clone()], true);
+    call(driver, server.address, std::slice::from_ref(&errand), true);
     assert_eq!(errand.done.get(), 150);
     server.stop();
 }
@@ -102,7 +103,7 @@ fn more_connections_than_staging_areas(driver: Driver) {
 fn a_refused_dial_is_told(driver: Driver) {
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let errand = Errand::new(&[10], 1, 1);
-    call(driver, nobody, &[errand.clone()], true);
+    call(driver, nobody, std::slice::from_ref(&errand), true);
     assert_eq!(errand.ended.get(), Some(Ended::Failed(libc::ECONNREFUSED)));
     assert!(!errand.connected.get());
 }
@@ -117,7 +118,7 @@ fn a_reset_in_mid_send_ends_the_endpoint(driver: Driver) {
         drop(stream);
     });
     let errand = Errand::new(&[1 << 20], 64, 64);
-    call(driver, peer, &[errand.clone()], false);
+    call(driver, peer, std::slice::from_ref(&errand), false);
     rude.join().unwrap();
     assert!(
         matches!(errand.ended.get(), Some(Ended::Failed(libc::ECONNRESET | libc::EPIPE))),
@@ -149,7 +150,7 @@ fn a_close_is_seen_as_an_end_and_not_a_reset(driver: Driver) {
     stream.read_exact(&mut back).unwrap();
     assert_eq!(back, bytes);
     // The echo has closed its side and reads what still comes.
-    let _ = stream.write_all(&[7; 100_000]);
+    let _ = stream.write_all(&vec![7; 100_000]);
     assert_eq!(stream.read(&mut [0; 10]).unwrap(), 0);
     drop(stream);
     let seen = server.stop();

@@ -1,0 +1,98 @@
+//! The bare loop: the least that a request/response protocol over one TCP stream costs on this machine, as the measure for
+//! the real protocols. Requests are 72 bytes, responses 24, as NVMe/TCP's are about; payloads come from and go to memory.
+//!
+//! The plain mode drives sockets with the reactor's driver and nothing else: no table, no timers, no service, no dynamic
+//! dispatch per connection. `--endpoint` runs the same two parties under the whole reactor: the difference is what the loop
+//! costs. Without `--serve` or `--connect` both ends run in one process, on a processor each.
+//!
+//! ```text
+//! cargo run --release -p reactor --example bareloop -- --bs 4096 --qd 32 --rw read --runtime 3 --json
+//! ```
+#![expect(clippy::print_stdout, reason = "a benchmark's result goes there")]
+
+mod bare;
+mod options;
+mod party;
+mod whole;
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+
+use options::Options;
+use party::{Initiator, Report, Target};
+use reactor::Listener;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+fn main() -> io::Result<()> {
+    let options = match Options::parse(std::env::args().skip(1)) {
+        Ok(options) => options,
+        Err(message) => return Err(io::Error::new(io::ErrorKind::InvalidInput, message)),
+    };
+    let report = match (options.serve, options.connect) {
+        (Some(address), _) => return serve(&options, address),
+        (None, Some(peer)) => call(&options, peer)?,
+        (None, None) => both(&options)?,
+    };
+    println!("{}", if options.json { report.json(&options) } else { report.text(&options) });
+    Ok(())
+}
+
+/// Binds the calling thread to the `index`-th processor, where there are as many.
+fn pin(index: usize) {
+    let Ok(allowed) = sched_getaffinity(None) else { return };
+    if let Some(processor) = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).nth(index) {
+        let mut one = CpuSet::new();
+        one.set(processor);
+        // Without permission the figures are only less steady.
+        let _ = sched_setaffinity(None, &one);
+    }
+}
+
+fn both(options: &Options) -> io::Result<Report> {
+    let listener = TcpListener::bind(("127.0.0.1", 0))?;
+    let address = listener.local_addr()?;
+    let server = options.clone();
+    let thread = std::thread::spawn(move || {
+        pin(0);
+        if server.endpoint {
+            drop(listener);
+            return Ok(None);
+        }
+        let (stream, _) = listener.accept()?;
+        let mut target = Target::new(&server);
+        bare::run(&server, stream, &mut target)?;
+        Ok::<_, io::Error>(Some(target.cpu_per_request()))
+    });
+    if options.endpoint {
+        let _ = thread.join();
+        return whole::both(options);
+    }
+    let mut report = call(options, address)?;
+    if let Ok(Ok(Some(cpu))) = thread.join() {
+        report.server_cpu = Some(cpu);
+    }
+    Ok(report)
+}
+
+fn call(options: &Options, peer: SocketAddr) -> io::Result<Report> {
+    if options.endpoint {
+        return whole::call(options, peer);
+    }
+    pin(1);
+    let mut initiator = Initiator::new(options);
+    bare::run(options, TcpStream::connect(peer)?, &mut initiator)?;
+    Ok(initiator.report())
+}
+
+/// Serves one stream after the other, until it is ended from outside.
+fn serve(options: &Options, address: SocketAddr) -> io::Result<()> {
+    pin(0);
+    if options.endpoint {
+        return whole::serve(options, Listener::bind(address)?);
+    }
+    let listener = TcpListener::bind(address)?;
+    loop {
+        let (stream, _) = listener.accept()?;
+        bare::run(options, stream, &mut Target::new(options))?;
+    }
+}

@@ -1,0 +1,322 @@
+//! The two ends of the bare loop's wire protocol, as plain state machines.
+
+use std::time::Duration;
+
+use buf::{Pool, SharedBuf};
+use protocol::{Instant, Placement, Transmit};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::options::Options;
+
+/// Bytes of a request: the first is 1 for a write, bytes 8 to 16 are its number, 16 to 24 its place.
+const REQUEST: usize = 72;
+/// Bytes of a response: 8 to 16 are the request's number.
+const RESPONSE: usize = 24;
+/// Memory for payloads under way.
+const POOL: usize = 1 << 30;
+
+/// One end of the stream.
+pub(crate) trait Party {
+    fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) -> usize;
+    fn take_placement(&mut self) -> Option<Placement>;
+    fn handle_placed(&mut self, now: Instant, placement: Placement);
+    fn poll_transmit(&mut self, now: Instant, send: &mut Transmit);
+    fn is_finished(&self) -> bool;
+    fn expects_work(&self) -> bool;
+}
+
+/// The time that the calling thread has spent on a processor.
+fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), nanos)
+}
+
+fn number_in(bytes: &[u8], from: usize) -> u64 {
+    let field = bytes.get(from..from + 8).and_then(|field| field.try_into().ok());
+    u64::from_le_bytes(field.unwrap_or_default())
+}
+
+/// Answers requests.
+pub(crate) struct Target {
+    block: usize,
+    pool: Pool,
+    /// What reads are answered with, block after block.
+    memory: Vec<SharedBuf>,
+    ready: std::collections::VecDeque<(u64, Option<SharedBuf>)>,
+    awaited: Option<u64>,
+    placed: bool,
+    served: u64,
+    since: Option<Duration>,
+}
+
+impl Target {
+    pub(crate) fn new(options: &Options) -> Self {
+        let blocks = (options.memory / options.block.max(1)).max(1);
+        let block = || SharedBuf::from(vec![7; options.block]);
+        Self {
+            block: options.block,
+            pool: Pool::new(POOL),
+            memory: std::iter::repeat_with(block).take(blocks).collect(),
+            ready: std::collections::VecDeque::new(),
+            awaited: None,
+            placed: false,
+            served: 0,
+            since: None,
+        }
+    }
+
+    /// Microseconds of the serving thread per request.
+    pub(crate) fn cpu_per_request(&self) -> f64 {
+        let spent = thread_time().saturating_sub(self.since.unwrap_or_default());
+        per(spent, self.served)
+    }
+}
+
+/// Microseconds of `span` for each of `count`.
+#[expect(clippy::cast_precision_loss, reason = "a figure for people")]
+fn per(span: Duration, count: u64) -> f64 {
+    span.as_secs_f64() * 1e6 / count.max(1) as f64
+}
+
+impl Party for Target {
+    fn handle_bytes(&mut self, _: Instant, bytes: &[u8]) -> usize {
+        let mut used = 0;
+        while self.awaited.is_none()
+            && let Some(request) = bytes.get(used..used + REQUEST)
+        {
+            self.since.get_or_insert_with(thread_time);
+            used += REQUEST;
+            let number = number_in(request, 8);
+            if request.first() == Some(&1) {
+                self.awaited = Some(number);
+                self.placed = false;
+            } else {
+                let place = usize::try_from(number_in(request, 16)).unwrap_or(0) % self.memory.len();
+                self.ready.push_back((number, self.memory.get(place).cloned()));
+            }
+        }
+        used
+    }
+
+    fn take_placement(&mut self) -> Option<Placement> {
+        if self.awaited.is_none() || self.placed {
+            return None;
+        }
+        self.placed = true;
+        let buf = self.pool.take(self.block)?;
+        Some(Placement { buf, start: 0, len: self.block, token: 0 })
+    }
+
+    fn handle_placed(&mut self, _: Instant, _: Placement) {
+        if let Some(number) = self.awaited.take() {
+            self.ready.push_back((number, None));
+        }
+    }
+
+    fn poll_transmit(&mut self, _: Instant, send: &mut Transmit) {
+        while !send.is_full() {
+            let Some((number, payload)) = self.ready.pop_front() else { return };
+            let mut response = [0; RESPONSE];
+            response[8..16].copy_from_slice(&number.to_le_bytes());
+            send.put(&response);
+            payload.into_iter().for_each(|payload| send.put_shared(payload));
+            self.served += 1;
+        }
+    }
+
+    fn is_finished(&self) -> bool {
+        false
+    }
+
+    fn expects_work(&self) -> bool {
+        self.since.is_some()
+    }
+}
+
+/// Asks, and keeps time.
+pub(crate) struct Initiator {
+    block: usize,
+    depth: usize,
+    writes: bool,
+    runtime: Duration,
+    pool: Pool,
+    payload: SharedBuf,
+    /// When each request under way was sent, by its number modulo the depth.
+    sent: Vec<Instant>,
+    issued: u64,
+    done: u64,
+    under_way: usize,
+    awaited: Option<u64>,
+    placed: bool,
+    began: Option<(Instant, Duration)>,
+    ended: Option<(Instant, Duration)>,
+    latencies: Vec<u32>,
+}
+
+/// Room for the latencies of so many requests; later ones are counted only.
+const LATENCIES: usize = 1 << 23;
+
+impl Initiator {
+    pub(crate) fn new(options: &Options) -> Self {
+        Self {
+            block: options.block,
+            depth: options.depth,
+            writes: options.writes,
+            runtime: options.runtime,
+            pool: Pool::new(POOL),
+            payload: SharedBuf::from(vec![5; options.block]),
+            sent: vec![Instant::ZERO; options.depth],
+            issued: 0,
+            done: 0,
+            under_way: 0,
+            awaited: None,
+            placed: false,
+            began: None,
+            ended: None,
+            latencies: Vec::with_capacity(LATENCIES),
+        }
+    }
+
+    fn complete(&mut self, now: Instant, number: u64) {
+        let slot = usize::try_from(number % self.depth as u64).unwrap_or(0);
+        let waited = self.sent.get(slot).map_or(Duration::ZERO, |sent| now.since(*sent));
+        if self.latencies.len() < LATENCIES {
+            self.latencies.push(u32::try_from(waited.as_nanos()).unwrap_or(u32::MAX));
+        }
+        self.done += 1;
+        self.under_way -= 1;
+        self.ended = Some((now, Duration::ZERO));
+    }
+
+    fn is_over(&self, now: Instant) -> bool {
+        self.began.is_some_and(|(began, _)| now.since(began) >= self.runtime)
+    }
+
+    /// What was measured; to be called on the thread that ran it.
+    pub(crate) fn report(&mut self) -> Report {
+        let (began, cpu) = self.began.unwrap_or_default();
+        let span = self.ended.unwrap_or_default().0.since(began);
+        self.latencies.sort_unstable();
+        let quantile = |part: usize| {
+            let nanos = self.latencies.get(self.latencies.len() * part / 1000).copied().unwrap_or_default();
+            f64::from(nanos) / 1000.0
+        };
+        Report {
+            rate: 1e6 / per(span, self.done),
+            p50: quantile(500),
+            p99: quantile(990),
+            client_cpu: per(thread_time().saturating_sub(cpu), self.done),
+            server_cpu: None,
+        }
+    }
+}
+
+impl Party for Initiator {
+    fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) -> usize {
+        let mut used = 0;
+        while self.awaited.is_none()
+            && let Some(response) = bytes.get(used..used + RESPONSE)
+        {
+            used += RESPONSE;
+            let number = number_in(response, 8);
+            if self.writes {
+                self.complete(now, number);
+            } else {
+                self.awaited = Some(number);
+                self.placed = false;
+            }
+        }
+        used
+    }
+
+    fn take_placement(&mut self) -> Option<Placement> {
+        if self.awaited.is_none() || self.placed {
+            return None;
+        }
+        self.placed = true;
+        let buf = self.pool.take(self.block)?;
+        Some(Placement { buf, start: 0, len: self.block, token: 0 })
+    }
+
+    fn handle_placed(&mut self, now: Instant, _: Placement) {
+        if let Some(number) = self.awaited.take() {
+            self.complete(now, number);
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Instant, send: &mut Transmit) {
+        self.began.get_or_insert_with(|| (now, thread_time()));
+        while self.under_way < self.depth && !send.is_full() && !self.is_over(now) {
+            let slot = usize::try_from(self.issued % self.depth as u64).unwrap_or(0);
+            if let Some(sent) = self.sent.get_mut(slot) {
+                *sent = now;
+            }
+            let mut request = [0; REQUEST];
+            request[0] = u8::from(self.writes);
+            request[8..16].copy_from_slice(&self.issued.to_le_bytes());
+            // A multiplicative step visits the blocks out of order.
+            request[16..24].copy_from_slice(&(self.issued.wrapping_mul(0x9E37_79B9)).to_le_bytes());
+            send.put(&request);
+            if self.writes {
+                send.put_shared(self.payload.clone());
+            }
+            self.issued += 1;
+            self.under_way += 1;
+        }
+    }
+
+    fn is_finished(&self) -> bool {
+        self.under_way == 0 && self.ended.is_some_and(|(now, _)| self.is_over(now))
+    }
+
+    fn expects_work(&self) -> bool {
+        self.under_way > 0
+    }
+}
+
+/// What a run has shown.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Report {
+    /// Requests per second.
+    pub(crate) rate: f64,
+    /// Microseconds of half of the requests, at most.
+    pub(crate) p50: f64,
+    /// Microseconds of 99 in a hundred requests, at most.
+    pub(crate) p99: f64,
+    /// Microseconds of the client's thread per request.
+    pub(crate) client_cpu: f64,
+    /// Microseconds of the server's thread per request, where it ran in this process.
+    pub(crate) server_cpu: Option<f64>,
+}
+
+impl Report {
+    #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
+    fn bytes_per_second(&self, options: &Options) -> f64 {
+        self.rate * options.block as f64
+    }
+
+    pub(crate) fn json(&self, options: &Options) -> String {
+        let server = self.server_cpu.map_or("null".to_owned(), |cpu| format!("{cpu:.3}"));
+        format!(
+            "{{\"mode\":\"{}\",\"driver\":\"{:?}\",\"rw\":\"{}\",\"bs\":{},\"qd\":{},\"iops\":{:.0},\"bytes_per_second\":{:.0},\
+             \"p50_us\":{:.1},\"p99_us\":{:.1},\"client_cpu_us\":{:.3},\"server_cpu_us\":{server}}}",
+            if options.endpoint { "endpoint" } else { "bare" },
+            options.driver,
+            if options.writes { "write" } else { "read" },
+            options.block,
+            options.depth,
+            self.rate,
+            self.bytes_per_second(options),
+            self.p50,
+            self.p99,
+            self.client_cpu,
+        )
+    }
+
+    pub(crate) fn text(&self, options: &Options) -> String {
+        let (rate, p50, p99) = (self.rate, self.p50, self.p99);
+        let gigabytes = self.bytes_per_second(options) / 1e9;
+        format!("{rate:.0} IOPS, {gigabytes:.2} GB/s, p50 {p50:.1} µs, p99 {p99:.1} µs")
+    }
+}
