@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Wake, Waker};
 
 use buf::{Buf, BufList, SharedBuf};
 use protocol::SeededEntropy;
@@ -13,6 +15,22 @@ use crate::{
 };
 
 pub(super) type Answer = Result<Outcome, VolumeErrorKind>;
+
+/// Rounds of idling in which a wake-up that goes with a completion may still arrive: it may come from another thread.
+const GRACE: u32 = 100;
+
+/// Remembers that it was woken, and wakes the world.
+struct Bell {
+    rung: AtomicBool,
+    world: Waker,
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.rung.store(true, Ordering::SeqCst);
+        self.world.wake_by_ref();
+    }
+}
 
 /// One queue of the volume under test, and what is under way in it.
 pub(super) struct Bench<'a> {
@@ -29,6 +47,9 @@ pub(super) struct Bench<'a> {
     under_way: BTreeMap<Tag, Option<Answer>>,
     last: u64,
     done: Vec<Completion>,
+    bell: Arc<Bell>,
+    /// The queue has been polled in vain since it was last given something to do, and has named no deadline.
+    waits_for_bell: bool,
 }
 
 impl<'a> Bench<'a> {
@@ -38,7 +59,9 @@ impl<'a> Bench<'a> {
         worlds: &'a (dyn Fn() -> Box<dyn World> + Sync),
     ) -> Result<Self, String> {
         let world = worlds();
-        let queue = volume.open_queue(CoreId(0), world.waker()).map_err(|error| error.to_string())?;
+        let bell = Arc::new(Bell { rung: AtomicBool::new(false), world: world.waker() });
+        let waker = Waker::from(Arc::clone(&bell));
+        let queue = volume.open_queue(CoreId(0), waker).map_err(|error| error.to_string())?;
         Ok(Self {
             volume,
             options,
@@ -52,6 +75,8 @@ impl<'a> Bench<'a> {
             under_way: BTreeMap::new(),
             last: 0,
             done: Vec::new(),
+            bell,
+            waits_for_bell: false,
         })
     }
 
@@ -92,6 +117,7 @@ impl<'a> Bench<'a> {
         let tag = Tag(self.last);
         let now = self.world.now();
         let told = describe(&operation);
+        self.waits_for_bell = false;
         match self.queue.submit(now, Request { tag, operation }) {
             Ok(()) => {
                 self.under_way.insert(tag, None);
@@ -105,6 +131,7 @@ impl<'a> Bench<'a> {
     }
 
     pub(super) fn cancel(&mut self, tag: Tag) {
+        self.waits_for_bell = false;
         self.queue.cancel(tag);
     }
 
@@ -113,6 +140,9 @@ impl<'a> Bench<'a> {
         let now = self.world.now();
         self.queue.poll(now, &mut self.done);
         let some = !self.done.is_empty();
+        if some {
+            self.check_bell()?;
+        }
         for completion in std::mem::take(&mut self.done) {
             match self.under_way.get_mut(&completion.tag) {
                 Some(slot @ None) => *slot = Some(completion.result),
@@ -120,10 +150,27 @@ impl<'a> Bench<'a> {
                 None => return Err(format!("{:?} completed, but was not under way", completion.tag)),
             }
         }
+        let deadline = self.queue.poll_timeout();
+        self.waits_for_bell = !some && deadline.is_none();
         if !some {
-            self.world.idle(self.queue.poll_timeout());
+            self.world.idle(deadline);
         }
         Ok(some)
+    }
+
+    /// Sees that a completion that nobody could expect was announced: the queue named no deadline when it was polled in
+    /// vain, so it must have woken its waker since.
+    fn check_bell(&mut self) -> Result<(), String> {
+        let mut rounds = 0;
+        while self.waits_for_bell && !self.bell.rung.load(Ordering::SeqCst) {
+            rounds += 1;
+            if rounds > GRACE {
+                return Err("a completion came without a wake-up or a deadline".to_owned());
+            }
+            self.world.idle(None);
+        }
+        self.bell.rung.store(false, Ordering::SeqCst);
+        Ok(())
     }
 
     /// Waits for the end of a request.

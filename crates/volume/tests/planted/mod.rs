@@ -39,6 +39,8 @@ pub(crate) enum Bug {
     NothingAllocated,
     /// The last block of a write is lost.
     LosesLastBlock,
+    /// Completions come late, and nobody is woken.
+    WakesNobody,
 }
 
 impl Bug {
@@ -57,6 +59,7 @@ impl Bug {
         (Self::LateEnd, &["out_of_range"]),
         (Self::NothingAllocated, &["allocation_covers", "allocation_tells_data"]),
         (Self::LosesLastBlock, &["read_after_write"]),
+        (Self::WakesNobody, &["out_of_range"]),
     ];
 }
 
@@ -90,7 +93,15 @@ impl Volume for Planted {
     fn open_queue(&self, core: CoreId, waker: Waker) -> Result<Box<dyn VolumeQueue>, OpenError> {
         let inner = self.inner.open_queue(core, waker)?;
         let geometry = self.geometry();
-        Ok(Box::new(PlantedQueue { inner, bug: self.bug, geometry, taken: 0, told: 0, seen: Vec::new() }))
+        Ok(Box::new(PlantedQueue {
+            inner,
+            bug: self.bug,
+            geometry,
+            taken: 0,
+            told: 0,
+            seen: Vec::new(),
+            late: false,
+        }))
     }
 }
 
@@ -102,6 +113,7 @@ struct PlantedQueue {
     told: u64,
     /// Completions that came while something was done aside.
     seen: Vec<Completion>,
+    late: bool,
 }
 
 /// A mark that the submitter does not use.
@@ -227,6 +239,13 @@ impl VolumeQueue for PlantedQueue {
     fn poll(&mut self, now: Instant, done: &mut Vec<Completion>) {
         let mut fresh = std::mem::take(&mut self.seen);
         self.inner.poll(now, &mut fresh);
+        if self.bug == Bug::WakesNobody && !fresh.is_empty() {
+            self.late = !self.late;
+            if self.late {
+                self.seen = fresh;
+                return;
+            }
+        }
         self.taken -= fresh.len();
         for mut completion in fresh {
             self.told += 1;
