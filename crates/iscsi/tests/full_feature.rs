@@ -4,6 +4,7 @@
 mod common;
 
 use core::time::Duration;
+use std::sync::Arc;
 
 use common::raw::{Pdu, Raw};
 use common::{BLOCK, pattern, portal};
@@ -13,9 +14,11 @@ use iscsi::pdu::{
     Opcode, R2t, RESERVED_TAG, Reason, Reject, Residual, ScsiCommand, ScsiResponse, TaskManagementRequest,
     TaskManagementResponse, TextRequest, TextResponse,
 };
+use iscsi::target::Input;
 use protocol::{CloseReason, Connection};
-use scsi::builder;
-use volume::{Extent, VolumeErrorKind};
+use scsi::{NexusEvent, builder};
+use volume::reservation::{Registrant, Registration, ReservationType, View};
+use volume::{Extent, VolumeErrorKind, VolumeId};
 
 const LUN: [u8; 8] = [0; 8];
 
@@ -305,9 +308,28 @@ fn failures_of_the_volume_are_check_conditions() {
 }
 
 #[test]
+fn reservations_heard_before_the_login_bind_the_nexus() {
+    let holder = Registrant::Host { identifier: [1; 16], nqn: "nqn.2026-11.org.linerate:host".into() };
+    let view = View {
+        generation: 1,
+        registrations: vec![Registration { registrant: holder.clone(), key: 7 }],
+        reservation: Some((ReservationType::WriteExclusive, Some(holder))),
+        persist: false,
+    };
+    let mut raw = Raw::new(portal(64));
+    let event = NexusEvent::Reservations { view: Arc::new(view), notices: Arc::new([]) };
+    raw.half.connection.handle_input(raw.now, Input::Event { volume: VolumeId(0), event });
+    assert_eq!(raw.log_in(&[]), Ok(()));
+    command(&mut raw, 1, builder::test_unit_ready(), |command| command, &[]);
+    let answers = command(&mut raw, 2, write(0, 1), |command| command.writing(512, 512, false), &[1; 512]);
+    let status = ScsiResponse::from_bytes(&answers[0].header).status();
+    assert_eq!(status, Some(scsi::Status::ReservationConflict as u8));
+}
+
+#[test]
 fn shutting_down_asks_for_a_logout_first() {
     let mut raw = ready();
-    raw.half.connection.handle_input(raw.now, iscsi::target::Input::Shutdown);
+    raw.half.connection.handle_input(raw.now, Input::Shutdown);
     assert_eq!(opcodes(&raw.settle()), [Opcode::ASYNC_MESSAGE]);
     raw.now = raw.half.connection.poll_timeout().unwrap();
     raw.half.connection.handle_timeout(raw.now);

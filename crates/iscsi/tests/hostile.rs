@@ -1,6 +1,4 @@
 //! Peers that mean harm: whatever they send, the connection stays bounded and ends in a close or goes on.
-#![expect(clippy::unwrap_used, reason = "tests")]
-
 mod common;
 
 use std::sync::Arc;
@@ -176,6 +174,30 @@ fn out_of_buffers_is_a_state() {
     drop(hostage);
     bench.run();
     assert!(bench.done.pop().unwrap().result.is_ok());
+}
+
+/// Writes that wait for their data hold every buffer, and a command that needs one stands before that data.
+#[test]
+fn buffers_that_wait_for_the_stream_do_not_stop_it() {
+    let mut config = config();
+    config.tuning.immediate_data = false;
+    config.tuning.initial_r2t = true;
+    let pool = Pool::new(64 * 1024);
+    let mut bench = Bench::with_pool(config, portal(512), &pool);
+    bench.run();
+    let submit = |bench: &mut Bench, tag: u64| {
+        let data = buf::BufList::from(buf::SharedBuf::from(pattern(64 * BLOCK, 1)));
+        let extent = Extent::new(64 * tag, 64);
+        bench.submit(tag, volume::Operation::Write { extent, data, durability: volume::Durability::Cached });
+    };
+    for tag in 0..6 {
+        submit(&mut bench, tag);
+    }
+    let extent = Extent::new(0, 64);
+    bench.submit(6, volume::Operation::Read { extent, into: buf::Buf::zeroed(64 * BLOCK) });
+    bench.run();
+    assert_eq!(bench.done.len(), 7);
+    assert!(bench.done.iter().all(|done| done.result.is_ok()), "BUSY is retried: {:?}", bench.done);
 }
 
 #[test]

@@ -1,5 +1,4 @@
 //! The login phase from both ends: CHAP, access, statuses, discovery, reinstatement.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
 mod common;
 

@@ -4,9 +4,10 @@
 //! stream, and the transport's flow control holds the initiator back.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use buf::{Buf, LARGEST};
-use scsi::{DataDirection, Reply, Step};
+use scsi::{DataDirection, Reply, Status, Step};
 use volume::reservation::{Refused, View};
 use volume::{Completion, Operation, Request, Tag};
 
@@ -15,7 +16,7 @@ use super::data::Collection;
 use super::outbound::{Answer, Outgoing};
 use super::tasks::{State, Task};
 use crate::limits::{IMMEDIATE_DEPTH, LONGEST_CDB};
-use crate::pdu::{BasicHeaderSegment, Bhs, DataOut, R2t, Residual, ScsiCommand, extended_cdb};
+use crate::pdu::{BasicHeaderSegment, Bhs, DataOut, R2t, Residual, ScsiCommand, ScsiResponse, extended_cdb};
 use crate::violation::Violation;
 
 impl Connection {
@@ -26,8 +27,7 @@ impl Connection {
         let buf = if command.writes() && command.expected_length() > 0 {
             let Some(buf) = self.resources.pool.take((command.expected_length() as usize).min(LARGEST))
             else {
-                self.starved = Some(self.resources.pool.returns());
-                return false;
+                return self.starve_command(header, staged);
             };
             Some(buf)
         } else {
@@ -70,6 +70,25 @@ impl Connection {
                 }
                 self.run(slot, step);
             }
+        }
+        true
+    }
+
+    /// No buffer for a write. It stays in the stream, unless buffers wait for what comes behind it: then it is answered
+    /// BUSY, and its data is thrown away.
+    fn starve_command(&mut self, header: &Bhs, staged: Option<&[u8]>) -> bool {
+        if !self.tasks.are_collecting() {
+            self.starved = Some(self.resources.pool.returns());
+            return false;
+        }
+        let command = ScsiCommand::from_bytes(header);
+        if let Some(numbered) = self.take_number(header) {
+            let residual = Residual::between(command.expected_length(), 0);
+            let response = ScsiResponse::new(command.task_tag(), Status::Busy as u8, residual, 0);
+            self.out.respond(response.to_bytes(), Vec::new(), numbered);
+        }
+        if staged.is_none() {
+            self.receiver.begin(*header, None);
         }
         true
     }

@@ -131,6 +131,8 @@ pub struct Connection {
     pub(super) window: CommandWindow,
     /// The I_T nexus's view of its target; `None` in a discovery session.
     pub(super) server: Option<Box<DeviceServer>>,
+    /// The newest reservations of each volume, heard before there was a nexus.
+    pub(super) heard_early: Vec<(VolumeId, NexusEvent)>,
     pub(super) tasks: Tasks,
     /// Tasks that wait for a buffer, the oldest first.
     pub(super) parked: VecDeque<u16>,
@@ -162,6 +164,7 @@ impl Connection {
             login: Some(login),
             parameters: Parameters::default(),
             server: None,
+            heard_early: Vec::new(),
             tasks: Tasks::new(0),
             parked: VecDeque::new(),
             starved: None,
@@ -196,7 +199,8 @@ impl Connection {
         let starved = self.starved.is_some_and(|returns| returns == self.resources.pool.returns());
         let joining = self.state == State::InLogin
             && self.login.as_ref().is_some_and(|login| login.waiting().is_some());
-        starved || joining || !self.parked.is_empty() || self.out.is_full()
+        let parked = !self.parked.is_empty() && !self.tasks.are_collecting();
+        starved || joining || parked || self.out.is_full()
     }
 
     fn receive(&mut self, now: Instant, bytes: &[u8]) -> usize {
@@ -313,7 +317,11 @@ impl Connection {
             target_port: format!("{},t,0x{:04x}", node.name, node.portal_group).into(),
             relative_port: node.device.relative_port,
         };
-        self.server = Some(Box::new(DeviceServer::new(Arc::clone(&node.device), registrant)));
+        let mut server = DeviceServer::new(Arc::clone(&node.device), registrant);
+        for (volume, event) in self.heard_early.drain(..) {
+            server.handle_event(volume, event);
+        }
+        self.server = Some(Box::new(server));
         self.tasks = Tasks::new(self.portal.queue_depth.saturating_add(IMMEDIATE_DEPTH));
     }
 

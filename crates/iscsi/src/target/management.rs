@@ -12,6 +12,7 @@ use volume::{Tag, VolumeId};
 
 use super::connection::{Action, Connection};
 use super::tasks::{State, Task};
+use crate::connection::State as Connected;
 use crate::limits::MANAGEMENT_DEPTH;
 use crate::pdu::{Bhs, Function, FunctionResponse, TaskManagementRequest, TaskManagementResponse};
 use crate::sequence::Verdict;
@@ -125,8 +126,17 @@ impl Connection {
                 unit.is_some_and(|unit| unit.volume == volume)
             });
         }
-        if let Some(server) = &mut self.server {
-            server.handle_event(volume, event);
+        match &mut self.server {
+            Some(server) => server.handle_event(volume, event),
+            None => self.hear_early(volume, event),
+        }
+    }
+
+    /// Who holds reservations must be known when the nexus begins; nothing else that happened before concerns it.
+    fn hear_early(&mut self, volume: VolumeId, event: NexusEvent) {
+        if self.state == Connected::InLogin && matches!(event, NexusEvent::Reservations { .. }) {
+            self.heard_early.retain(|(earlier, _)| *earlier != volume);
+            self.heard_early.push((volume, event));
         }
     }
 

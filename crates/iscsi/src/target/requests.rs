@@ -82,6 +82,15 @@ impl Connection {
     fn collect_request(&mut self, header: &Bhs) -> bool {
         let length = BasicHeaderSegment::from_bytes(header).data_length();
         let Some(buf) = self.resources.pool.take((length as usize).min(buf::LARGEST)) else {
+            if self.tasks.are_collecting() {
+                // The stream must go on: what waits for buffers comes behind this.
+                if self.take_number(header) == Some(true) {
+                    self.window.release();
+                }
+                self.violate(Violation::TooMuchText, Some(header));
+                self.receiver.begin(*header, None);
+                return true;
+            }
             self.starved = Some(self.resources.pool.returns());
             return false;
         };

@@ -148,6 +148,12 @@ impl Tasks {
         self.slots.iter().flatten()
     }
 
+    /// True while a task holds a buffer for data that is still in the stream. The stream must then go on, or the buffer
+    /// would never come back.
+    pub(super) fn are_collecting(&self) -> bool {
+        self.iter().any(|task| matches!(task.state, State::Collecting(_)))
+    }
+
     /// True when another task fits.
     pub(super) fn has_room(&self) -> bool {
         !self.free.is_empty()

@@ -202,7 +202,7 @@ impl Bench {
         any
     }
 
-    fn act_near(&mut self) -> bool {
+    pub fn act_near(&mut self) -> bool {
         let mut any = false;
         while let Some(action) = self.pair.near.connection.poll_action() {
             any = true;

@@ -1,0 +1,181 @@
+//! No heap allocation per I/O in the steady state, counted, over both roles with 4 KiB reads and writes.
+#![expect(unsafe_code, reason = "a counting allocator has to be an allocator")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod common;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::Arc;
+
+use buf::{BufList, Pool};
+use common::{BLOCK, config, portal, resources};
+use iscsi::{initiator, session, target};
+use protocol::{Connection, Group, Instant, SeededEntropy, Transmit};
+use volume::{Completion, Durability, Extent, Operation, Outcome, Request, Tag};
+
+struct Counting;
+
+thread_local!(static ALLOCATIONS: Cell<usize> = const { Cell::new(0) });
+
+// SAFETY: everything is left to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: by the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: by the caller's promise.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// One end with memory of its own that is kept.
+struct End<C> {
+    connection: C,
+    send: Transmit,
+    staged: Vec<u8>,
+}
+
+impl<C: Connection> End<C> {
+    fn new(connection: C) -> Self {
+        Self { connection, send: Transmit::new(1 << 20, 256), staged: Vec::with_capacity(1 << 20) }
+    }
+
+    /// Sends to `peer` what there is to send; false when there was nothing.
+    fn send_to<D: Connection>(&mut self, peer: &mut End<D>) -> bool {
+        self.send.clear();
+        self.connection.poll_transmit(Instant::ZERO, &mut self.send);
+        for segment in self.send.segments() {
+            peer.staged.extend_from_slice(self.send.bytes(segment));
+        }
+        peer.receive();
+        !self.send.is_empty()
+    }
+
+    fn receive(&mut self) {
+        let mut at = 0;
+        loop {
+            if let Some(mut placement) = self.connection.take_placement() {
+                let count = placement.len.min(self.staged.len() - at);
+                assert_eq!(count, placement.len, "a whole send crosses at once");
+                placement.buf[placement.start..][..count].copy_from_slice(&self.staged[at..at + count]);
+                at += count;
+                self.connection.handle_placed(Instant::ZERO, placement);
+                continue;
+            }
+            let used = self.connection.handle_bytes(Instant::ZERO, &self.staged[at..]);
+            at += used;
+            if used == 0 {
+                break;
+            }
+        }
+        self.staged.drain(..at);
+    }
+}
+
+struct World {
+    near: End<initiator::Connection>,
+    far: End<target::Connection>,
+    sessions: session::Sessions<u8>,
+    ready: bool,
+    done: usize,
+}
+
+impl World {
+    fn new(pool: &Pool) -> Self {
+        let entropy = Box::new(SeededEntropy::new(4));
+        let near = initiator::Connection::new(Instant::ZERO, config(), pool.clone(), entropy);
+        let far = target::Connection::new(Instant::ZERO, Arc::new(portal(1024)), resources(pool));
+        let sessions = session::Sessions::new();
+        Self { near: End::new(near), far: End::new(far), sessions, ready: false, done: 0 }
+    }
+
+    fn run(&mut self) {
+        loop {
+            let mut any = self.near.send_to(&mut self.far) | self.far.send_to(&mut self.near);
+            while let Some(action) = self.far.connection.poll_action() {
+                any = true;
+                let input = match action {
+                    target::Action::Submit { request: Request { tag, operation }, .. } => {
+                        let outcome = match operation {
+                            Operation::Read { into, .. } => Outcome::Data(into.freeze()),
+                            _ => Outcome::Done,
+                        };
+                        target::Input::Completion(Completion { tag, result: Ok(outcome) })
+                    }
+                    target::Action::Group(request) => {
+                        self.sessions.handle_message(Instant::ZERO, 1, request);
+                        target::Input::Group(self.sessions.poll_message().unwrap().1)
+                    }
+                    other => panic!("{other:?}"),
+                };
+                self.far.connection.handle_input(Instant::ZERO, input);
+            }
+            while let Some(action) = self.near.connection.poll_action() {
+                any = true;
+                match action {
+                    initiator::Action::Ready(_) => self.ready = true,
+                    initiator::Action::Complete(completion) => {
+                        assert!(completion.result.is_ok());
+                        self.done += 1;
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+            if !any {
+                return;
+            }
+        }
+    }
+
+    fn submit(&mut self, operation: Operation) {
+        let request = Request { tag: Tag(1), operation };
+        self.near.connection.handle_input(Instant::ZERO, initiator::Input::Submit(request));
+    }
+
+    /// `count` rounds of `depth` requests at a time.
+    fn rounds(&mut self, pool: &Pool, (count, depth, blocks): (usize, usize, u64), write: bool) {
+        let extent = Extent::new(8, blocks);
+        let length = usize::try_from(blocks).unwrap() * BLOCK;
+        for _ in 0..count {
+            for _ in 0..depth {
+                let buf = pool.take(length).unwrap();
+                self.submit(if write {
+                    let data = BufList::from(buf.freeze());
+                    Operation::Write { extent, data, durability: Durability::Cached }
+                } else {
+                    Operation::Read { extent, into: buf }
+                });
+            }
+            self.run();
+        }
+    }
+}
+
+#[test]
+fn reads_and_writes_allocate_nothing() {
+    let pool = Pool::new(64 << 20);
+    let mut world = World::new(&pool);
+    world.run();
+    assert!(world.ready);
+    for (blocks, write) in [(8, false), (8, true), (256, false), (256, true)] {
+        world.rounds(&pool, (20, 32, blocks), write);
+        let (before, done) = (ALLOCATIONS.get(), world.done);
+        world.rounds(&pool, (100, 32, blocks), write);
+        assert_eq!(world.done - done, 3200);
+        assert_eq!(ALLOCATIONS.get() - before, 0, "{blocks} blocks, write: {write}");
+    }
+}
+
+#[test]
+fn the_counter_counts() {
+    let before = ALLOCATIONS.get();
+    drop(Box::new(7_u64));
+    assert_eq!(ALLOCATIONS.get() - before, 1);
+}
