@@ -59,7 +59,7 @@ impl Options {
             "--bs" => self.block = value.parse().ok().filter(|bytes| *bytes <= buf::LARGEST)?,
             "--qd" => self.depth = value.parse().ok().filter(|depth| *depth > 0)?,
             "--rw" => {
-                self.writes = (value == "write").then_some(true).or((value == "read").then_some(false))?
+                self.writes = [("read", false), ("write", true)].iter().find(|(name, _)| *name == value)?.1
             }
             "--runtime" => self.runtime = Duration::try_from_secs_f64(value.parse().ok()?).ok()?,
             "--memory" => self.memory = value.parse().ok()?,
@@ -72,7 +72,7 @@ impl Options {
                     "uring" => Driver::Uring,
                     "epoll" => Driver::Epoll,
                     _ => return None,
-                }
+                };
             }
             _ => return None,
         }

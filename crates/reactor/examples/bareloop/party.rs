@@ -120,7 +120,9 @@ impl Party for Target {
             let mut response = [0; RESPONSE];
             response[8..16].copy_from_slice(&number.to_le_bytes());
             send.put(&response);
-            payload.into_iter().for_each(|payload| send.put_shared(payload));
+            if let Some(payload) = payload {
+                send.put_shared(payload);
+            }
             self.served += 1;
         }
     }
