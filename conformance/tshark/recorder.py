@@ -3,6 +3,7 @@
 Each direction becomes TCP segments of its own making, in sequence and without loss, over made-up IPv4 headers of link type "raw IP": just what
 a dissector needs to follow the streams. The server's side keeps its real port, so that one decode rule names the protocol.
 """
+import contextlib
 import socket
 import struct
 import threading
@@ -63,9 +64,22 @@ class Stream:
                 target.sendall(data)
             target.shutdown(socket.SHUT_WR)
         except OSError:
-            for one in self.sockets:
-                one.close()
+            self.cut()
         self.record(way, None)
+
+    def cut(self):
+        """Ends both directions; a thread that waits in `recv` wakes up, as it does not when a socket is closed under it."""
+        for one in self.sockets:
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+
+    def close(self):
+        """Cuts what still flows, and waits for both threads."""
+        self.cut()
+        for thread in self.threads:
+            thread.join()
+        for one in self.sockets:
+            one.close()
 
     def record(self, way, data):
         """Writes data, or the end of a direction, as segments."""
@@ -113,8 +127,5 @@ class Recorder:
         self.listener.close()
         self.thread.join()
         for stream in self.streams:
-            for thread in stream.threads:
-                thread.join(5)
-            for one in stream.sockets:
-                one.close()
+            stream.close()
         self.capture.close()
