@@ -1,39 +1,18 @@
 //! No heap allocation per I/O in the steady state, counted, over both roles with 4 KiB reads and writes.
-#![expect(unsafe_code, reason = "a counting allocator has to be an allocator")]
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod common;
+#[path = "common/counting_allocator.rs"]
+mod counting_allocator;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::sync::Arc;
 
 use buf::{BufList, Pool};
 use common::{BLOCK, config, portal, resources};
+use counting_allocator::allocations;
 use iscsi::{initiator, session, target};
 use protocol::{Connection, Group, Instant, SeededEntropy, Transmit};
 use volume::{Completion, Durability, Extent, Operation, Outcome, Request, Tag};
-
-struct Counting;
-
-thread_local!(static ALLOCATIONS: Cell<usize> = const { Cell::new(0) });
-
-// SAFETY: everything is left to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: by the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: by the caller's promise.
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// One end with memory of its own that is kept.
 struct End<C> {
@@ -166,16 +145,16 @@ fn reads_and_writes_allocate_nothing() {
     assert!(world.ready);
     for (blocks, write) in [(8, false), (8, true), (256, false), (256, true)] {
         world.rounds(&pool, (20, 32, blocks), write);
-        let (before, done) = (ALLOCATIONS.get(), world.done);
+        let (before, done) = (allocations(), world.done);
         world.rounds(&pool, (100, 32, blocks), write);
         assert_eq!(world.done - done, 3200);
-        assert_eq!(ALLOCATIONS.get() - before, 0, "{blocks} blocks, write: {write}");
+        assert_eq!(allocations() - before, 0, "{blocks} blocks, write: {write}");
     }
 }
 
 #[test]
 fn the_counter_counts() {
-    let before = ALLOCATIONS.get();
+    let before = allocations();
     drop(Box::new(7_u64));
-    assert_eq!(ALLOCATIONS.get() - before, 1);
+    assert_eq!(allocations() - before, 1);
 }

@@ -1,5 +1,4 @@
 //! What a target does in the full feature phase, PDU by PDU.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
 mod common;
 
@@ -25,15 +24,14 @@ const LUN: [u8; 8] = [0; 8];
 /// Logged in, with the power-on attention taken.
 fn ready() -> Raw {
     let mut raw = Raw::logged_in(portal(2048));
-    let answers = command(&mut raw, 1, builder::test_unit_ready(), |command| command, &[]);
+    let answers = command(&mut raw, (1, builder::test_unit_ready()), |command| command, &[]);
     assert_eq!(ScsiResponse::from_bytes(&answers[0].header).status(), Some(2), "a unit attention");
     raw
 }
 
 fn command(
     raw: &mut Raw,
-    tag: u32,
-    cdb: [u8; 16],
+    (tag, cdb): (u32, [u8; 16]),
     shape: impl Fn(ScsiCommand) -> ScsiCommand,
     data: &[u8],
 ) -> Vec<Pdu> {
@@ -61,7 +59,7 @@ fn rejected(pdus: &[Pdu]) -> Option<Reason> {
 #[test]
 fn status_travels_with_the_last_data() {
     let mut raw = ready();
-    let answers = command(&mut raw, 2, read(0, 256), |command| command.reading(131_072), &[]);
+    let answers = command(&mut raw, (2, read(0, 256)), |command| command.reading(131_072), &[]);
     assert_eq!(opcodes(&answers), [Opcode::DATA_IN; 2], "two segments of 65536, no response");
     let last = DataIn::from_bytes(&answers[1].header);
     assert_eq!((last.status(), last.data_sn(), last.buffer_offset()), (Some((0, Residual::None)), 1, 65_536));
@@ -71,13 +69,14 @@ fn status_travels_with_the_last_data() {
 #[test]
 fn residuals() {
     let mut raw = ready();
-    let answers = command(&mut raw, 2, read(0, 2), |command| command.reading(2048), &[]);
+    let answers = command(&mut raw, (2, read(0, 2)), |command| command.reading(2048), &[]);
     let (status, residual) = DataIn::from_bytes(&answers[0].header).status().unwrap();
     assert_eq!((status, residual, answers[0].data.len()), (0, Residual::Underflow(1024), 1024));
-    let answers = command(&mut raw, 3, read(0, 2), |command| command.reading(512), &[]);
+    let answers = command(&mut raw, (3, read(0, 2)), |command| command.reading(512), &[]);
     let (status, residual) = DataIn::from_bytes(&answers[0].header).status().unwrap();
     assert_eq!((status, residual, answers[0].data.len()), (0, Residual::Overflow(512), 512));
-    let answers = command(&mut raw, 4, write(0, 1), |command| command.writing(1024, 1024, false), &[7; 1024]);
+    let answers =
+        command(&mut raw, (4, write(0, 1)), |command| command.writing(1024, 1024, false), &[7; 1024]);
     let response = ScsiResponse::from_bytes(&answers[0].header);
     assert_eq!((response.status(), response.residual()), (Some(0), Residual::Underflow(512)));
     assert_eq!(raw.memory.bytes[..1024], [[7; 512], [0; 512]].concat());
@@ -88,7 +87,7 @@ fn an_r2t_asks_for_what_was_not_sent() {
     let mut raw = ready();
     let bytes = pattern(8 * BLOCK, 5);
     let answers =
-        command(&mut raw, 2, write(0, 8), |command| command.writing(4096, 1024, true), &bytes[..1024]);
+        command(&mut raw, (2, write(0, 8)), |command| command.writing(4096, 1024, true), &bytes[..1024]);
     assert_eq!(opcodes(&answers), [], "unsolicited data is announced");
     let unsolicited = DataOut::new(LUN, (2, RESERVED_TAG), 0, (1024, 1024)).ending();
     let answers = raw.send(unsolicited.to_bytes(), &bytes[1024..2048]);
@@ -105,7 +104,7 @@ fn an_r2t_asks_for_what_was_not_sent() {
 #[test]
 fn data_out_of_order_ends_the_connection() {
     let mut raw = ready();
-    let answers = command(&mut raw, 2, write(0, 2), |command| command.writing(1024, 0, false), &[]);
+    let answers = command(&mut raw, (2, write(0, 2)), |command| command.writing(1024, 0, false), &[]);
     let tag = R2t::from_bytes(&answers[0].header).transfer_tag();
     let wrong = DataOut::new(LUN, (2, tag), 27, (0, 1024)).ending();
     let answers = raw.send(wrong.to_bytes(), &[1; 1024]);
@@ -143,7 +142,7 @@ fn commands_outside_the_window_are_ignored_and_gaps_are_not() {
 fn the_window_stays_open_over_many_commands() {
     let mut raw = ready();
     for tag in 2..1000 {
-        let answers = command(&mut raw, tag, builder::test_unit_ready(), |command| command, &[]);
+        let answers = command(&mut raw, (tag, builder::test_unit_ready()), |command| command, &[]);
         let view = answers[0].view();
         assert_eq!(view.exp_cmd_sn(), raw.cmd_sn);
         assert_eq!(view.max_cmd_sn().wrapping_sub(view.exp_cmd_sn()), 127, "the whole window again");
@@ -157,7 +156,7 @@ fn pings_are_echoed() {
     let answers = raw.send(NopOut::ping(5).to_bytes(), b"hello");
     assert_eq!(NopIn::from_bytes(&answers[0].header).task_tag(), 5);
     assert_eq!(answers[0].data, b"hello");
-    let answers = raw.send(NopOut::ping(6).to_bytes(), &[3; 100_000]);
+    let answers = raw.send(NopOut::ping(6).to_bytes(), &vec![3; 100_000]);
     assert_eq!(answers[0].data, [3; 8192], "as much as is echoed");
 }
 
@@ -192,7 +191,7 @@ fn function_response(pdu: &Pdu) -> FunctionResponse {
 fn an_abort_is_answered_after_the_volume_let_go() {
     let mut raw = ready();
     raw.memory.hold = true;
-    command(&mut raw, 2, read(0, 8), |command| command.reading(4096), &[]);
+    command(&mut raw, (2, read(0, 8)), |command| command.reading(4096), &[]);
     let abort = TaskManagementRequest::new(Function::ABORT_TASK, LUN, 50).referring(2, raw.cmd_sn - 1);
     assert_eq!(opcodes(&management(&mut raw, abort)), [], "the volume still has the request");
     assert_eq!(raw.memory.cancelled.len(), 1);
@@ -207,16 +206,16 @@ fn an_abort_is_answered_after_the_volume_let_go() {
 #[test]
 fn a_task_that_waits_for_data_is_aborted_and_its_data_thrown_away() {
     let mut raw = ready();
-    let answers = command(&mut raw, 2, write(0, 64), |command| command.writing(32_768, 0, false), &[]);
+    let answers = command(&mut raw, (2, write(0, 64)), |command| command.writing(32_768, 0, false), &[]);
     let tag = R2t::from_bytes(&answers[0].header).transfer_tag();
     let reset = TaskManagementRequest::new(Function::LOGICAL_UNIT_RESET, LUN, 50);
     assert_eq!(function_response(&management(&mut raw, reset)[0]), FunctionResponse::COMPLETE);
     assert_eq!(raw.events, [(volume::VolumeId(0), scsi::NexusEvent::LogicalUnitReset)]);
     let late = DataOut::new(LUN, (2, tag), 0, (0, 32_768)).ending();
-    assert_eq!(opcodes(&raw.send(late.to_bytes(), &[9; 32_768])), []);
+    assert_eq!(opcodes(&raw.send(late.to_bytes(), &vec![9; 32_768])), []);
     assert_eq!(raw.closed(), None);
     assert!(raw.memory.bytes.iter().all(|byte| *byte == 0));
-    let answers = command(&mut raw, 3, builder::test_unit_ready(), |command| command, &[]);
+    let answers = command(&mut raw, (3, builder::test_unit_ready()), |command| command, &[]);
     assert_eq!(ScsiResponse::from_bytes(&answers[0].header).status(), Some(2), "the reset is told");
 }
 
@@ -244,7 +243,7 @@ fn functions_that_do_not_apply_are_answered() {
 fn a_logout_waits_for_the_volume() {
     let mut raw = ready();
     raw.memory.hold = true;
-    command(&mut raw, 2, write(0, 1), |command| command.writing(512, 512, false), &[1; 512]);
+    command(&mut raw, (2, write(0, 1)), |command| command.writing(512, 512, false), &[1; 512]);
     let other = LogoutRequest::new(LogoutReason::CLOSE_CONNECTION, 9, 60);
     let answers = raw.send(other.to_bytes(), &[]);
     assert_eq!(LogoutResponse::from_bytes(&answers[0].header).response(), LogoutResponse::CID_NOT_FOUND);
@@ -266,16 +265,16 @@ fn misdeeds_are_rejected() {
     unknown[0] = 0x1e;
     assert_eq!(rejected(&raw.send(unknown, &[])), Some(Reason::COMMAND_NOT_SUPPORTED));
     let answers =
-        command(&mut raw, 2, read(0, 1), |command| command.reading(512).writing(512, 0, false), &[]);
+        command(&mut raw, (2, read(0, 1)), |command| command.reading(512).writing(512, 0, false), &[]);
     assert_eq!(rejected(&answers), Some(Reason::COMMAND_NOT_SUPPORTED));
     raw.memory.hold = true;
-    command(&mut raw, 3, read(0, 1), |command| command.reading(512), &[]);
-    let answers = command(&mut raw, 3, read(0, 1), |command| command.reading(512), &[]);
+    command(&mut raw, (3, read(0, 1)), |command| command.reading(512), &[]);
+    let answers = command(&mut raw, (3, read(0, 1)), |command| command.reading(512), &[]);
     assert_eq!(rejected(&answers), Some(Reason::TASK_IN_PROGRESS));
     let stale = TextRequest::new(7, 77);
     assert_eq!(rejected(&raw.send(stale.to_bytes(), &[])), Some(Reason::INVALID_FIELD));
     assert_eq!(raw.closed(), None, "none of these harms the connection");
-    let answers = command(&mut raw, 4, read(0, 1), |command| command, &[1; 512]);
+    let answers = command(&mut raw, (4, read(0, 1)), |command| command, &[1; 512]);
     assert_eq!(rejected(&answers), Some(Reason::PROTOCOL_ERROR));
     assert!(raw.closed().is_some());
 }
@@ -293,7 +292,7 @@ fn text_in_the_full_feature_phase() {
          X-what=NotUnderstood\0"
     );
     assert!(TextResponse::from_bytes(&answers[0].header).is_final());
-    let answers = command(&mut raw, 2, read(0, 16), |command| command.reading(8192), &[]);
+    let answers = command(&mut raw, (2, read(0, 16)), |command| command.reading(8192), &[]);
     assert_eq!(answers.len(), 2, "the new segment length holds");
 }
 
@@ -301,7 +300,7 @@ fn text_in_the_full_feature_phase() {
 fn failures_of_the_volume_are_check_conditions() {
     let mut raw = ready();
     raw.memory.fail = Some(VolumeErrorKind::Media);
-    let answers = command(&mut raw, 2, read(0, 8), |command| command.reading(4096), &[]);
+    let answers = command(&mut raw, (2, read(0, 8)), |command| command.reading(4096), &[]);
     let response = ScsiResponse::from_bytes(&answers[0].header);
     assert_eq!((response.status(), response.residual()), (Some(2), Residual::Underflow(4096)));
     assert_eq!(answers[0].data[4] & 0x0f, 3, "MEDIUM ERROR behind the sense length");
@@ -320,8 +319,8 @@ fn reservations_heard_before_the_login_bind_the_nexus() {
     let event = NexusEvent::Reservations { view: Arc::new(view), notices: Arc::new([]) };
     raw.half.connection.handle_input(raw.now, Input::Event { volume: VolumeId(0), event });
     assert_eq!(raw.log_in(&[]), Ok(()));
-    command(&mut raw, 1, builder::test_unit_ready(), |command| command, &[]);
-    let answers = command(&mut raw, 2, write(0, 1), |command| command.writing(512, 512, false), &[1; 512]);
+    command(&mut raw, (1, builder::test_unit_ready()), |command| command, &[]);
+    let answers = command(&mut raw, (2, write(0, 1)), |command| command.writing(512, 512, false), &[1; 512]);
     let status = ScsiResponse::from_bytes(&answers[0].header).status();
     assert_eq!(status, Some(scsi::Status::ReservationConflict as u8));
 }
