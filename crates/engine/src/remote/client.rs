@@ -147,7 +147,8 @@ impl<R: ClientRole> Endpoint for Client<R> {
 
     fn turn(&mut self, now: Instant) {
         self.act();
-        if let Some(connection) = &mut self.connection {
+        // Orders wait until the connection is open.
+        if let Some(connection) = self.connection.as_mut().filter(|_| self.when_ready.is_none()) {
             while let Some(order) = self.link.next_order() {
                 connection.handle_input(now, R::input(order));
             }
