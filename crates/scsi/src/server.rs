@@ -202,10 +202,11 @@ impl DeviceServer {
     }
 
     /// Something happened on a volume, through another nexus or by itself.
-    pub fn handle_event(&mut self, volume: VolumeId, event: &NexusEvent) {
+    #[expect(clippy::needless_pass_by_value, reason = "an event is told once; its teller keeps nothing")]
+    pub fn handle_event(&mut self, volume: VolumeId, event: NexusEvent) {
         for index in 0..self.device.units.len() {
             if self.device.units.get(index).is_some_and(|unit| unit.volume == volume) {
-                self.handle_unit_event(index, event);
+                self.handle_unit_event(index, &event);
             }
         }
     }
