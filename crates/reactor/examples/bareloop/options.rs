@@ -59,7 +59,11 @@ impl Options {
             "--bs" => self.block = value.parse().ok().filter(|bytes| *bytes <= buf::LARGEST)?,
             "--qd" => self.depth = value.parse().ok().filter(|depth| *depth > 0)?,
             "--rw" => {
-                self.writes = [("read", false), ("write", true)].iter().find(|(name, _)| *name == value)?.1
+                self.writes = match value {
+                    "read" => false,
+                    "write" => true,
+                    _ => return None,
+                };
             }
             "--runtime" => self.runtime = Duration::try_from_secs_f64(value.parse().ok()?).ok()?,
             "--memory" => self.memory = value.parse().ok()?,
