@@ -1,1 +1,33 @@
-//! The engine in a seeded world: clock, network, crash disks, faults, checkers
+//! A seeded world: the same code that the daemon runs, with a clock, a network and disks that do what a seed says.
+//!
+//! One seed is one history. A world runs on one thread; whatever could happen in another order (which operation ends first,
+//! how long a chunk travels, which sector of an unflushed write survives) is thrown by one [`Dice`]. A failure is
+//! therefore one line: the seed, and the command that plays it again ([`replay`]).
+//!
+//! * [`disk`]: the crash disk. It has a volatile write cache, completes out of order, fails, and on a cut loses, reorders and
+//!   tears what was not flushed. Its header states the fault model.
+//! * [`history`]: the checker for lost writes, which knows what every block may hold; [`workload`] keeps a volume busy and tells
+//!   the checker what it was promised; [`trial`] puts them together.
+//!
+//! Architecture invariant: nothing here reads a clock, opens a socket or a file, or starts a thread.
+#![forbid(unsafe_code)]
+
+pub mod dice;
+pub mod disk;
+pub mod history;
+pub mod limits;
+pub mod replay;
+pub mod trial;
+pub mod workload;
+
+pub use dice::{Dice, Odds};
+pub use disk::{CrashDisk, DiskOptions};
+pub use history::{History, Violation};
+pub use workload::Workload;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Locks; a world lives on one thread, so a poisoned lock only means that a test has already failed.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

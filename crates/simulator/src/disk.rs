@@ -1,0 +1,318 @@
+//! The crash disk: a disk with a volatile write cache, whose power can be cut at any moment.
+//!
+//! # Fault model
+//! * A sector is written all or nothing; a longer write is torn between its sectors.
+//! * A completed write that is neither durable nor covered by a later flush lies in the cache: reads see it, and a cut
+//!   loses it or not, each sector by itself, in any order. So newer sectors may survive where older ones are lost.
+//! * A write that is under way at a cut may have reached any of its sectors.
+//! * A flush secures what had completed before it was submitted, and nothing more.
+//! * Operations end in any order. By [`DiskOptions::errors`] some fail with `EIO`; a failed write may have changed any of its sectors.
+//!
+//! Architecture invariant: one thread, one seed, no clock; whoever drives the disk lets operations end by polling.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::task::Waker;
+
+use buf::Buf;
+use host::{
+    BlockDone, BlockFile, BlockInfo, BlockKind, BlockOperation, BlockQueue, BlockRequest, IoError,
+    OpenOptions, Storage,
+};
+
+use crate::dice::{Dice, Odds};
+use crate::limits::DISK_DEPTH;
+use crate::lock;
+
+/// `EIO`.
+const IO_ERROR: IoError = IoError(5);
+/// Bytes in a sector.
+pub const SECTOR: usize = 512;
+
+/// A bug that a storage stack must not have; the checker must find it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Plant {
+    /// None: the disk keeps its promises.
+    #[default]
+    None,
+    /// A flush does nothing and succeeds.
+    FlushDoesNothing,
+    /// A write is acknowledged before it is done.
+    EarlyAcknowledgement,
+    /// A durable write stays in the cache.
+    DurableIsCached,
+}
+
+/// What a disk is like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DiskOptions {
+    /// Sectors.
+    pub sectors: usize,
+    /// How often an operation fails.
+    pub errors: Odds,
+    /// What is wrong with it.
+    pub plant: Plant,
+}
+
+/// Bytes of a sector, and when they were written.
+#[derive(Debug, Clone)]
+struct Version {
+    sequence: u64,
+    bytes: Box<[u8]>,
+}
+
+/// A sector: what is on the medium, and what the cache holds of it, oldest first.
+#[derive(Debug, Clone)]
+struct Sector {
+    stable: Version,
+    cached: Vec<Version>,
+}
+
+impl Sector {
+    fn newest(&self) -> &Version {
+        self.cached.last().unwrap_or(&self.stable)
+    }
+}
+
+struct State {
+    options: DiskOptions,
+    sectors: Vec<Sector>,
+    /// Operations of all queues that are under way, by queue.
+    pending: Vec<(usize, u64, BlockRequest)>,
+    /// Acknowledged before they were done ([`Plant::EarlyAcknowledgement`]).
+    owed: VecDeque<(u64, Vec<u8>)>,
+    done: Vec<(usize, BlockDone)>,
+    sequence: u64,
+    queues: usize,
+    dice: Dice,
+}
+
+/// A disk whose power can be cut. Clones are handles to the same disk.
+#[derive(Clone)]
+pub struct CrashDisk(Arc<Mutex<State>>);
+
+impl CrashDisk {
+    /// A disk of zeros.
+    pub fn new(options: DiskOptions, dice: Dice) -> Self {
+        let zeros = Version { sequence: 0, bytes: vec![0; SECTOR].into() };
+        let sector = Sector { stable: zeros, cached: Vec::new() };
+        Self(Arc::new(Mutex::new(State {
+            options,
+            sectors: vec![sector; options.sectors],
+            pending: Vec::new(),
+            owed: VecDeque::new(),
+            done: Vec::new(),
+            sequence: 0,
+            queues: 0,
+            dice,
+        })))
+    }
+
+    /// Cuts the power: what was under way ends nowhere, and of everything that was not secured any part may be gone.
+    /// Queues that were open are dead.
+    pub fn cut(&self) {
+        let mut state = lock(&self.0);
+        state.reach_some_sectors_of_pending();
+        state.pending.clear();
+        state.owed.clear();
+        state.done.clear();
+        let State { sectors, dice, .. } = &mut *state;
+        for sector in sectors {
+            let survivors = sector.cached.len() + 1;
+            let survivor = dice.index(survivors);
+            if let Some(version) = survivor.checked_sub(1).and_then(|index| sector.cached.get(index)) {
+                sector.stable = version.clone();
+            }
+            sector.cached.clear();
+        }
+    }
+}
+
+impl fmt::Debug for CrashDisk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CrashDisk").field("options", &lock(&self.0).options).finish_non_exhaustive()
+    }
+}
+
+impl State {
+    fn bytes(&self) -> u64 {
+        (self.sectors.len() * SECTOR) as u64
+    }
+
+    /// Puts bytes into the cache, or onto the medium.
+    fn write(&mut self, offset: u64, bytes: &[u8], secured: bool) {
+        self.sequence += 1;
+        let first = usize::try_from(offset).unwrap_or(usize::MAX) / SECTOR;
+        for (sector, bytes) in self.sectors.iter_mut().skip(first).zip(bytes.chunks(SECTOR)) {
+            let version = Version { sequence: self.sequence, bytes: bytes.into() };
+            if secured {
+                sector.stable = version;
+                sector.cached.clear();
+            } else {
+                sector.cached.push(version);
+            }
+        }
+    }
+
+    fn read(&self, offset: u64, into: &mut [u8]) {
+        let first = usize::try_from(offset).unwrap_or(usize::MAX) / SECTOR;
+        for (sector, place) in self.sectors.iter().skip(first).zip(into.chunks_mut(SECTOR)) {
+            place.copy_from_slice(&sector.newest().bytes[..place.len()]);
+        }
+    }
+
+    /// Secures every cached version up to `sequence`.
+    fn secure(&mut self, sequence: u64) {
+        for sector in &mut self.sectors {
+            let older = sector.cached.iter().take_while(|version| version.sequence <= sequence).count();
+            if let Some(newest) = sector.cached.drain(..older).next_back() {
+                sector.stable = newest;
+            }
+        }
+    }
+
+    /// Lets each pending write reach some of its sectors, in the cache.
+    fn reach_some_sectors_of_pending(&mut self) {
+        for (_, _, request) in std::mem::take(&mut self.pending) {
+            self.reach_some_sectors(&request.operation);
+        }
+    }
+
+    fn reach_some_sectors(&mut self, operation: &BlockOperation) {
+        let Some((offset, bytes)) = written(operation) else { return };
+        for (index, sector) in bytes.chunks(SECTOR).enumerate() {
+            if self.dice.coin() {
+                self.write(offset + (index * SECTOR) as u64, sector, false);
+            }
+        }
+    }
+
+    fn submit(&mut self, queue: usize, request: BlockRequest) {
+        let early = self.options.plant == Plant::EarlyAcknowledgement;
+        match &request.operation {
+            BlockOperation::Write { offset, data, durable: false } if early => {
+                let mut bytes = vec![0; data.len()];
+                data.copy_to(&mut bytes);
+                self.owed.push_back((*offset, bytes));
+                let done = BlockDone { tag: request.tag, result: Ok(()), data: None, run: None };
+                self.done.push((queue, done));
+            }
+            _ => self.pending.push((queue, self.sequence, request)),
+        }
+    }
+
+    /// Lets some operations end.
+    fn step(&mut self) {
+        if !self.owed.is_empty()
+            && self.dice.coin()
+            && self.dice.coin()
+            && let Some((offset, bytes)) = self.owed.pop_front()
+        {
+            self.write(offset, &bytes, false);
+        }
+        while !self.pending.is_empty() && self.dice.coin() {
+            let chosen = self.dice.index(self.pending.len());
+            let (queue, submitted, request) = self.pending.swap_remove(chosen);
+            let done = self.perform(submitted, request);
+            self.done.push((queue, done));
+        }
+    }
+
+    fn perform(&mut self, submitted: u64, request: BlockRequest) -> BlockDone {
+        let mut done = BlockDone { tag: request.tag, result: Ok(()), data: None, run: None };
+        if self.dice.happens(self.options.errors) {
+            self.reach_some_sectors(&request.operation);
+            done.result = Err(IO_ERROR);
+            return done;
+        }
+        let honest_durable = self.options.plant != Plant::DurableIsCached;
+        if let Some((offset, bytes)) = written(&request.operation) {
+            let durable = matches!(request.operation, BlockOperation::Write { durable: true, .. });
+            self.write(offset, &bytes, durable && honest_durable);
+            return done;
+        }
+        match request.operation {
+            BlockOperation::Read { offset, mut into } => {
+                self.read(offset, &mut into);
+                done.data = Some(Buf::freeze(into));
+            }
+            BlockOperation::Flush if self.options.plant != Plant::FlushDoesNothing => self.secure(submitted),
+            BlockOperation::Seek { offset } => done.run = Some((self.bytes().saturating_sub(offset), true)),
+            _ => {}
+        }
+        done
+    }
+}
+
+/// The bytes that an operation writes, and where.
+fn written(operation: &BlockOperation) -> Option<(u64, Vec<u8>)> {
+    match operation {
+        BlockOperation::Write { offset, data, .. } => {
+            let mut bytes = vec![0; data.len()];
+            data.copy_to(&mut bytes);
+            Some((*offset, bytes))
+        }
+        BlockOperation::Discard { offset, len } | BlockOperation::Zero { offset, len } => {
+            Some((*offset, vec![0; usize::try_from(*len).unwrap_or(0)]))
+        }
+        BlockOperation::Read { .. } | BlockOperation::Flush | BlockOperation::Seek { .. } => None,
+    }
+}
+
+impl BlockFile for CrashDisk {
+    fn info(&self) -> BlockInfo {
+        let sector = u32::try_from(SECTOR).unwrap_or(u32::MAX);
+        BlockInfo {
+            kind: BlockKind::File,
+            size: lock(&self.0).bytes(),
+            alignment: 1,
+            logical_block: sector,
+            physical_block: sector,
+            can_discard: true,
+            can_zero: true,
+        }
+    }
+
+    fn open_queue(&self, _waker: Waker) -> Result<Box<dyn BlockQueue>, IoError> {
+        let mut state = lock(&self.0);
+        state.queues += 1;
+        Ok(Box::new(DiskQueue { disk: self.clone(), queue: state.queues, outstanding: 0 }))
+    }
+}
+
+/// A storage with this one disk, whatever the path.
+impl Storage for CrashDisk {
+    fn open(&self, _path: &str, _options: OpenOptions) -> Result<Arc<dyn BlockFile>, IoError> {
+        Ok(Arc::new(self.clone()))
+    }
+}
+
+struct DiskQueue {
+    disk: CrashDisk,
+    queue: usize,
+    outstanding: usize,
+}
+
+impl BlockQueue for DiskQueue {
+    fn submit(&mut self, request: BlockRequest) -> Result<(), BlockRequest> {
+        if self.outstanding >= DISK_DEPTH {
+            return Err(request);
+        }
+        self.outstanding += 1;
+        lock(&self.disk.0).submit(self.queue, request);
+        Ok(())
+    }
+
+    fn poll(&mut self, done: &mut Vec<BlockDone>) {
+        let mut state = lock(&self.disk.0);
+        state.step();
+        let before = done.len();
+        let (ours, others) =
+            std::mem::take(&mut state.done).into_iter().partition(|(queue, _)| *queue == self.queue);
+        state.done = others;
+        let ours: Vec<(usize, BlockDone)> = ours;
+        done.extend(ours.into_iter().map(|(_, finished)| finished));
+        self.outstanding = self.outstanding.saturating_sub(done.len() - before);
+    }
+}

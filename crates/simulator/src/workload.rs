@@ -1,0 +1,161 @@
+//! Keeps a volume busy and tells the checker what was promised.
+
+use std::collections::HashMap;
+
+use buf::{Buf, BufList};
+use protocol::Instant;
+use volume::{
+    Completion, Durability, Extent, Operation, Outcome, Request, Tag, VolumeErrorKind, VolumeQueue,
+};
+
+use crate::dice::{Dice, Odds};
+use crate::history::{Began, Content, History, Violation, WriteEnd, WriteId};
+
+/// Requests under way at a time, at most.
+const DEPTH: usize = 8;
+/// Blocks in one request, at most.
+const LONGEST: usize = 6;
+/// How often a write must be durable.
+const DURABLE: Odds = Odds(250);
+
+/// What a request under way was for.
+enum Errand {
+    Write(WriteId),
+    Read(Began, usize),
+    Flush(Began),
+}
+
+/// Random requests on one queue, all of whose answers are checked.
+pub struct Workload {
+    /// What was promised so far.
+    pub history: History,
+    dice: Dice,
+    errands: HashMap<Tag, Errand>,
+    next: u64,
+    done: Vec<Completion>,
+}
+
+impl Workload {
+    /// A workload on a volume of `blocks` blocks of `block` bytes, all zeros.
+    pub fn new(blocks: usize, block: usize, dice: Dice) -> Self {
+        Self {
+            history: History::new(blocks, block),
+            dice,
+            errands: HashMap::new(),
+            next: 0,
+            done: Vec::new(),
+        }
+    }
+
+    /// Submits something, or lets something end.
+    pub fn step(&mut self, queue: &mut dyn VolumeQueue) -> Result<(), Violation> {
+        if self.errands.len() < DEPTH && self.dice.coin() {
+            self.submit(queue);
+        }
+        queue.poll(Instant::ZERO, &mut self.done);
+        for completion in std::mem::take(&mut self.done) {
+            self.take(completion)?;
+        }
+        Ok(())
+    }
+
+    /// The power was cut: nothing that was under way will end.
+    pub fn cut(&mut self) {
+        self.errands.clear();
+        self.history.died();
+    }
+
+    /// Reads the whole volume after a cut and checks it.
+    pub fn check_after_cut(&mut self, queue: &mut dyn VolumeQueue) -> Result<(), Violation> {
+        let blocks = self.history.pieces();
+        let into = Buf::zeroed(blocks * self.history.piece());
+        let operation = Operation::Read { extent: Extent::new(0, blocks as u64), into };
+        let tag = self.tag();
+        let mut bytes = None;
+        if queue.submit(Instant::ZERO, Request { tag, operation }).is_err() {
+            return Ok(());
+        }
+        while bytes.is_none() {
+            queue.poll(Instant::ZERO, &mut self.done);
+            for completion in self.done.drain(..) {
+                if let Ok(Outcome::Data(data)) = completion.result {
+                    bytes = Some(data);
+                } else {
+                    // The disk refused this time: ask again.
+                    let into = Buf::zeroed(blocks * self.history.piece());
+                    let operation = Operation::Read { extent: Extent::new(0, blocks as u64), into };
+                    if queue.submit(Instant::ZERO, Request { tag, operation }).is_err() {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        self.history.check_after_cut(0, &bytes.unwrap_or_else(|| Buf::zeroed(0).freeze()))
+    }
+
+    fn tag(&mut self) -> Tag {
+        self.next += 1;
+        Tag(self.next)
+    }
+
+    fn submit(&mut self, queue: &mut dyn VolumeQueue) {
+        let count = self.dice.within(1..=LONGEST.min(self.history.pieces()));
+        let first = self.dice.index(self.history.pieces() - count + 1);
+        let extent = Extent::new(first as u64, count as u64);
+        let (operation, errand) = match self.dice.below(8) {
+            0 => (Operation::Flush, Errand::Flush(self.history.begin())),
+            1 => {
+                let into = Buf::zeroed(count * self.history.piece());
+                (Operation::Read { extent, into }, Errand::Read(self.history.begin(), first))
+            }
+            2 => {
+                let id = self.history.begin_write((first, count), Content::Zeros, false);
+                (Operation::Discard { extent }, Errand::Write(id))
+            }
+            _ => self.write(extent, (first, count)),
+        };
+        let tag = self.tag();
+        match queue.submit(Instant::ZERO, Request { tag, operation }) {
+            Ok(()) => {
+                self.errands.insert(tag, errand);
+            }
+            Err(_) => {
+                if let Errand::Write(id) = errand {
+                    self.history.end_write(id, WriteEnd::Failed);
+                }
+            }
+        }
+    }
+
+    fn write(&mut self, extent: Extent, (first, count): (usize, usize)) -> (Operation, Errand) {
+        let durable = self.dice.happens(DURABLE);
+        let id = self.history.begin_write((first, count), Content::Named, durable);
+        let mut data = Buf::zeroed(count * self.history.piece());
+        self.history.fill(id, first, &mut data);
+        let durability = if durable { Durability::Durable } else { Durability::Cached };
+        (Operation::Write { extent, data: BufList::from(data.freeze()), durability }, Errand::Write(id))
+    }
+
+    fn take(&mut self, completion: Completion) -> Result<(), Violation> {
+        let Some(errand) = self.errands.remove(&completion.tag) else { return Ok(()) };
+        match (errand, completion.result) {
+            (Errand::Write(id), Ok(_)) => self.history.end_write(id, WriteEnd::Done),
+            (Errand::Write(id), Err(kind)) => {
+                let unknown = matches!(kind, VolumeErrorKind::Unreachable | VolumeErrorKind::TimedOut);
+                self.history.end_write(id, if unknown { WriteEnd::Unknown } else { WriteEnd::Failed });
+            }
+            (Errand::Flush(began), Ok(_)) => self.history.flushed(began),
+            (Errand::Read(began, first), Ok(Outcome::Data(data))) => {
+                return self.history.check_read(began, first, &data);
+            }
+            (Errand::Flush(_) | Errand::Read(..), _) => {}
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Workload {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Workload").field("history", &self.history).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,50 @@
+//! Nothing that was flushed or written durably is lost, whatever a power cut does; and the checker that says so finds the
+//! bugs that it is there for.
+
+use simulator::disk::Plant;
+use simulator::{Odds, replay, trial};
+
+/// Cuts in each trial.
+const CUTS: usize = 20;
+/// With so many trials: 10,000 cuts.
+const TRIALS: u64 = 500;
+/// A planted bug must be found within so many trials.
+const PATIENCE: u64 = 50;
+
+#[test]
+fn nothing_secured_is_lost_in_ten_thousand_cuts() {
+    replay::run("nothing_secured", TRIALS, |seed| trial::crash(seed, CUTS, Plant::None, Odds::NEVER));
+}
+
+#[test]
+fn nothing_secured_is_lost_on_a_disk_that_fails_now_and_then() {
+    replay::run("on_a_disk_that_fails", TRIALS / 5, |seed| trial::crash(seed, CUTS, Plant::None, Odds(30)));
+}
+
+fn is_found(plant: Plant) {
+    let found = (0..PATIENCE).any(|seed| trial::crash(seed, CUTS, plant, Odds::NEVER).is_err());
+    assert!(found, "{plant:?} was not found in {PATIENCE} trials of {CUTS} cuts");
+}
+
+#[test]
+fn a_flush_that_does_nothing_is_found() {
+    is_found(Plant::FlushDoesNothing);
+}
+
+#[test]
+fn an_early_acknowledgement_is_found() {
+    is_found(Plant::EarlyAcknowledgement);
+}
+
+#[test]
+fn a_durable_write_that_stays_in_the_cache_is_found() {
+    is_found(Plant::DurableIsCached);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_history() {
+    let lost = |seed| trial::crash(seed, CUTS, Plant::FlushDoesNothing, Odds(30));
+    for seed in 0..10 {
+        assert_eq!(lost(seed), lost(seed), "seed {seed}");
+    }
+}
