@@ -1,0 +1,96 @@
+//! iSCSI: text, and both ends of a whole connection.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use buf::Pool;
+use iscsi::initiator::{self, Config};
+use iscsi::session::Sessions;
+use iscsi::target::{self, Access, Node, Portal, Resources};
+use protocol::pair::Half;
+use protocol::{Connection, Ended, Group, Instant, SeededEntropy};
+
+use super::{answer, chunks, scsi};
+
+/// The target's name.
+pub const TARGET: &str = "iqn.2026-11.org.linerate:disk";
+/// The initiator's name.
+pub const INITIATOR: &str = "iqn.2026-11.org.linerate:fuzz";
+
+/// A portal with one open target.
+pub fn portal() -> Option<Portal> {
+    let node = Node {
+        name: TARGET.parse().ok()?,
+        alias: String::new(),
+        device: scsi::device(),
+        portal_group: 1,
+        access: Access::default(),
+    };
+    Some(Portal::new(vec![node]))
+}
+
+/// What a target's connection is made of.
+pub fn resources(pool: &Pool) -> Resources {
+    let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 3260));
+    Resources { pool: pool.clone(), entropy: Box::new(SeededEntropy::new(1)), local, peer: local }
+}
+
+/// How the initiator logs in.
+pub fn config() -> Option<Config> {
+    let isid = [0x80, 0, 0, 0, 0, 1];
+    Some(Config::new(INITIATOR.parse().ok()?, isid, Some(TARGET.parse().ok()?), 0))
+}
+
+/// Gives a target's connection what it asks for.
+pub fn serve(half: &mut Half<target::Connection>, sessions: &mut Sessions<u8>) {
+    while let Some(action) = half.connection.poll_action() {
+        let input = match action {
+            target::Action::Submit { request, .. } => target::Input::Completion(answer(request)),
+            target::Action::Group(request) => {
+                sessions.handle_message(Instant::ZERO, 0, request);
+                let Some((_, reply)) = sessions.poll_message() else { continue };
+                target::Input::Group(reply)
+            }
+            target::Action::Reserve { tag, .. } => {
+                target::Input::Reserved { tag, result: Err(volume::reservation::Refused::Conflict) }
+            }
+            target::Action::Cancel { .. } | target::Action::Event { .. } => continue,
+        };
+        half.connection.handle_input(Instant::ZERO, input);
+    }
+}
+
+/// Whatever a peer may send to a target.
+pub fn target(bytes: &[u8]) {
+    let Some(portal) = portal() else { return };
+    let pool = Pool::new(8 << 20);
+    let connection = target::Connection::new(Instant::ZERO, Arc::new(portal), resources(&pool));
+    let (mut half, mut sessions) = (Half::new(connection), Sessions::new());
+    for chunk in chunks(bytes) {
+        half.receive(Instant::ZERO, chunk);
+        serve(&mut half, &mut sessions);
+        half.transmit(Instant::ZERO);
+    }
+    half.end(Instant::ZERO, Ended::ByPeer);
+    serve(&mut half, &mut sessions);
+}
+
+/// Whatever a peer may send to an initiator.
+pub fn initiator(bytes: &[u8]) {
+    let Some(config) = config() else { return };
+    let entropy = Box::new(SeededEntropy::new(1));
+    let connection = initiator::Connection::new(Instant::ZERO, config, Pool::new(8 << 20), entropy);
+    let mut half = Half::new(connection);
+    half.transmit(Instant::ZERO);
+    for chunk in chunks(bytes) {
+        half.receive(Instant::ZERO, chunk);
+        while half.connection.poll_action().is_some() {}
+        half.transmit(Instant::ZERO);
+    }
+    half.end(Instant::ZERO, Ended::ByPeer);
+}
+
+/// Text as it comes with logins.
+pub fn login_text(bytes: &[u8]) {
+    std::hint::black_box(iscsi::text::Pairs::new(bytes).count());
+}

@@ -1,0 +1,94 @@
+//! NVMe/TCP: both ends of a whole connection.
+
+use std::sync::Arc;
+
+use buf::Pool;
+use nvme::controller::{self, Hosts, Namespace, Portal, QueueLimits, Subsystem};
+use nvme::fabrics::HostIdentity;
+use nvme::host::{self, Config, Queue};
+use nvme::subsystem::Subsystems;
+use protocol::pair::Half;
+use protocol::{Connection, Ended, Group, Instant};
+use volume::{Features, Geometry, Limits, VolumeId};
+
+use super::{answer, chunks};
+
+/// The subsystem's name.
+pub const NQN: &str = "nqn.2026-11.org.linerate:disk";
+
+/// A portal with one open subsystem.
+pub fn portal() -> Portal {
+    let namespace = Namespace {
+        nsid: 1,
+        volume: VolumeId(0),
+        geometry: Geometry { blocks: 4096, block_size: 512, physical_block_size: 4096 },
+        limits: Limits::default(),
+        features: Features::all().difference(Features::READ_ONLY),
+        nguid: [1; 16],
+        eui64: None,
+        uuid: [7; 16],
+    };
+    let subsystem = Subsystem {
+        nqn: NQN.into(),
+        serial: "1".to_owned(),
+        model: "Linerate".to_owned(),
+        firmware: "0".to_owned(),
+        hosts: Hosts::Any,
+        namespaces: vec![namespace],
+        limits: QueueLimits::default(),
+    };
+    Portal { subsystems: vec![subsystem], advertised: Vec::new(), generation: 1 }
+}
+
+/// How the host connects its admin queue.
+pub fn config() -> Config {
+    Config {
+        host: HostIdentity { identifier: [5; 16], nqn: "nqn.2014-08.org.nvmexpress:uuid:fuzz".into() },
+        subnqn: NQN.into(),
+        header_digest: false,
+        data_digest: false,
+        depth: 16,
+        queue: Queue::Admin { nsid: 1, queues: 1, kato: 0 },
+    }
+}
+
+/// Gives a controller's connection what it asks for.
+pub fn serve(half: &mut Half<controller::Connection>, subsystems: &mut Subsystems<u8>) {
+    while let Some(action) = half.connection.poll_action() {
+        let input = match action {
+            controller::Action::Submit { request, .. } => controller::Input::Completion(answer(request)),
+            controller::Action::Group(request) => {
+                subsystems.handle_message(Instant::ZERO, 0, request);
+                let Some((_, reply)) = subsystems.poll_message() else { continue };
+                controller::Input::Group(reply)
+            }
+            controller::Action::Cancel { .. } => continue,
+        };
+        half.connection.handle_input(Instant::ZERO, input);
+    }
+}
+
+/// Whatever a peer may send to a controller.
+pub fn controller(bytes: &[u8]) {
+    let connection = controller::Connection::new(Arc::new(portal()), Pool::new(8 << 20), Instant::ZERO);
+    let (mut half, mut subsystems) = (Half::new(connection), Subsystems::new());
+    for chunk in chunks(bytes) {
+        half.receive(Instant::ZERO, chunk);
+        serve(&mut half, &mut subsystems);
+        half.transmit(Instant::ZERO);
+    }
+    half.end(Instant::ZERO, Ended::ByPeer);
+    serve(&mut half, &mut subsystems);
+}
+
+/// Whatever a peer may send to a host.
+pub fn host(bytes: &[u8]) {
+    let mut half = Half::new(host::Connection::new(config(), Instant::ZERO));
+    half.transmit(Instant::ZERO);
+    for chunk in chunks(bytes) {
+        half.receive(Instant::ZERO, chunk);
+        while half.connection.poll_action().is_some() {}
+        half.transmit(Instant::ZERO);
+    }
+    half.end(Instant::ZERO, Ended::ByPeer);
+}
