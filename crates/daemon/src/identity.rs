@@ -26,9 +26,9 @@ pub struct Identity {
 impl Identity {
     /// The identifiers that belong to `name`.
     pub fn of(name: &str) -> Self {
-        let [a, b, c, d, e, f, g, h, i, j, ..] = digest("serial", name);
-        let number = u128::from_be_bytes([0, 0, 0, 0, 0, 0, a, b, c, d, e, f, g, h, i, j]);
-        let serial = format!("{number:020x}");
+        let serial = half(digest("serial", name));
+        // 80 of its bits, as 20 digits.
+        let serial = format!("{:020x}", u128::from_be_bytes(serial) >> 48);
         let mut naa = [0; 8];
         naa.copy_from_slice(&digest("naa", name)[..8]);
         naa[0] = 0x30 | naa[0] & 0x0f;

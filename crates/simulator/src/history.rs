@@ -242,10 +242,9 @@ impl History {
         let versions = self.pieces.get(piece).map(Vec::as_slice).unwrap_or_default();
         let with_writes =
             || versions.iter().filter_map(|version| Some((version, self.writes.get(version.write)?)));
-        let newest =
-            with_writes()
-                .filter(|(version, write)| replaces(version, write))
-                .map(|(version, write)| if version.found { 0 } else { write.began });
+        let newest = with_writes()
+            .filter(|(version, write)| replaces(version, write))
+            .map(|(version, write)| if version.found { 0 } else { write.began });
         let newest = newest.max().unwrap_or(0);
         let alive = with_writes().filter(|(version, write)| {
             let ended = if version.found { Some(0) } else { write.ended };
