@@ -1,15 +1,20 @@
-//! A file volume on a crash disk, kept busy and cut off again and again: one seed, one trial.
+//! Trials, one seed each: a file volume on a crash disk, by itself or behind a whole server and a network.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::task::Waker;
+use std::time::Duration;
 
 use backends::FileVolume;
-use host::OpenMode;
+use engine::remote::{self, Access};
+use engine::{ConnectionLimits, Core, ListenerRole, Message, Setup};
+use host::{OpenMode, World as HostWorld};
 use volume::{CoreId, OpenError, Volume, VolumeQueue};
 
 use crate::dice::{Dice, Odds};
 use crate::disk::{CrashDisk, DiskOptions, Plant, SECTOR};
 use crate::workload::Workload;
+use crate::world::{Mailbox, Weather, World, WorldDialer};
 
 /// Sectors of the disk: few, so that requests meet.
 const SECTORS: usize = 24;
@@ -25,7 +30,7 @@ pub fn crash(seed: u64, cuts: usize, plant: Plant, errors: Odds) -> Result<(), S
     for cut in 0..cuts {
         let mut queue = open(&disk).map_err(|error| error.to_string())?;
         let told = |violation| format!("cut {cut}: {violation}");
-        workload.check_after_cut(&mut *queue).map_err(told)?;
+        while !workload.check_after_cut(&mut *queue, &mut || ()).map_err(told)? {}
         for _ in 0..dice.within(STEPS) {
             workload.step(&mut *queue).map_err(told)?;
         }
@@ -38,4 +43,103 @@ pub fn crash(seed: u64, cuts: usize, plant: Plant, errors: Odds) -> Result<(), S
 fn open(disk: &CrashDisk) -> Result<Box<dyn VolumeQueue>, OpenError> {
     let volume = FileVolume::new(Arc::new(disk.clone()), OpenMode::ReadWrite, None)?;
     volume.open_queue(CoreId(0), Waker::noop().clone())
+}
+
+/// Buffers of the server, in bytes.
+const SERVER_POOL: usize = 8 << 20;
+/// Steps of the world after which an opening that has not succeeded is tried again.
+const PATIENCE: usize = 20_000;
+/// Steps of the world for each step of the workload.
+const WORLD_STEPS: usize = 4;
+
+/// What the server of a trial serves, and how a client reaches it.
+#[derive(Clone)]
+pub struct Scene {
+    /// What is spoken, given the volume that is served.
+    pub listener: fn(&dyn Volume) -> Option<ListenerRole>,
+    /// How a client opens it.
+    pub access: Access,
+}
+
+impl std::fmt::Debug for Scene {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Scene").field("access", &self.access).finish_non_exhaustive()
+    }
+}
+
+/// A whole server with its disk, behind a network that delays, cuts into chunks and resets; the client reconnects, and the
+/// server loses power `cuts` times.
+pub fn served(seed: u64, cuts: usize, scene: &Scene, plant: Plant) -> Result<(), String> {
+    let mut dice = Dice::new(seed);
+    let options = DiskOptions { sectors: SECTORS, errors: Odds::NEVER, plant };
+    let disk = CrashDisk::new(options, dice.fork());
+    let weather = Weather {
+        delay: Duration::ZERO..=Duration::from_micros(500),
+        longest: dice.within(1..=4096),
+        cuts: Odds(2),
+    };
+    let mut world = World::new(weather, dice.fork());
+    let mut workload = Workload::new(SECTORS, SECTOR, dice.fork());
+    for cut in 0..cuts {
+        start_server(&mut world, &disk, scene)?;
+        let told = |violation| format!("cut {cut}: {violation}");
+        let mut queue = connect(&mut world, scene)?;
+        while !workload.check_after_cut(&mut *queue, &mut || world.step()).map_err(told)? {
+            queue = connect(&mut world, scene)?;
+        }
+        for _ in 0..dice.within(STEPS) {
+            workload.step(&mut *queue).map_err(told)?;
+            (0..WORLD_STEPS).for_each(|_| world.step());
+        }
+        world.end_server();
+        disk.cut();
+        workload.cut();
+    }
+    Ok(())
+}
+
+fn start_server(world: &mut World<Core>, disk: &CrashDisk, scene: &Scene) -> Result<(), String> {
+    let volume = FileVolume::new(Arc::new(disk.clone()), OpenMode::ReadWrite, None)
+        .map_err(|error| error.to_string())?;
+    let listener = (scene.listener)(&volume).ok_or("the scene has no listener")?;
+    let setup = Setup {
+        volumes: vec![Arc::new(volume)],
+        listeners: vec![listener],
+        limits: ConnectionLimits::default(),
+        pool_limit: SERVER_POOL,
+        entropy: Arc::new(|| Box::new(Dice::new(1))),
+    };
+    let mailbox: Arc<Mailbox<Message>> = Arc::default();
+    let surroundings = HostWorld {
+        core: 0,
+        storage: Arc::new(disk.clone()),
+        dialer: Arc::new(WorldDialer),
+        postbox: Arc::<Mailbox<Message>>::clone(&mailbox),
+        waker: Waker::noop().clone(),
+    };
+    world.start_server(Core::new(Arc::new(setup), surroundings), mailbox);
+    Ok(())
+}
+
+/// Opens the volume and a queue on it, as often as it takes.
+fn connect(world: &mut World<Core>, scene: &Scene) -> Result<Box<dyn VolumeQueue>, String> {
+    let surroundings = remote::Surroundings {
+        dialer: Arc::new(WorldDialer),
+        waker: Waker::noop().clone(),
+        entropy: Arc::new(|| Box::new(Dice::new(2))),
+    };
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
+    let mut opening = remote::open(address, scene.access.clone(), &surroundings);
+    for _ in 0..PATIENCE {
+        world.step();
+        match opening.poll() {
+            Some(Ok(volume)) => {
+                let waker = Waker::noop().clone();
+                return volume.open_queue(CoreId(0), waker).map_err(|error| error.to_string());
+            }
+            Some(Err(_)) => opening = remote::open(address, scene.access.clone(), &surroundings),
+            None => {}
+        }
+    }
+    Err(format!("the volume could not be opened in {PATIENCE} steps"))
 }

@@ -65,32 +65,28 @@ impl Workload {
         self.history.died();
     }
 
-    /// Reads the whole volume after a cut and checks it.
-    pub fn check_after_cut(&mut self, queue: &mut dyn VolumeQueue) -> Result<(), Violation> {
+    /// Reads the whole volume after a cut and checks it; `pump` lets the world go on while the answer is awaited. An answer that
+    /// does not come (the stream was cut again) checks nothing, and is `false`.
+    pub fn check_after_cut(
+        &mut self,
+        queue: &mut dyn VolumeQueue,
+        pump: &mut dyn FnMut(),
+    ) -> Result<bool, Violation> {
         let blocks = self.history.pieces();
         let into = Buf::zeroed(blocks * self.history.piece());
         let operation = Operation::Read { extent: Extent::new(0, blocks as u64), into };
         let tag = self.tag();
-        let mut bytes = None;
         if queue.submit(Instant::ZERO, Request { tag, operation }).is_err() {
-            return Ok(());
+            return Ok(false);
         }
-        while bytes.is_none() {
+        loop {
+            pump();
             queue.poll(Instant::ZERO, &mut self.done);
-            for completion in self.done.drain(..) {
-                if let Ok(Outcome::Data(data)) = completion.result {
-                    bytes = Some(data);
-                } else {
-                    // The disk refused this time: ask again.
-                    let into = Buf::zeroed(blocks * self.history.piece());
-                    let operation = Operation::Read { extent: Extent::new(0, blocks as u64), into };
-                    if queue.submit(Instant::ZERO, Request { tag, operation }).is_err() {
-                        return Ok(());
-                    }
-                }
+            if let Some(completion) = self.done.pop() {
+                let Ok(Outcome::Data(data)) = completion.result else { return Ok(false) };
+                return self.history.check_after_cut(0, &data).map(|()| true);
             }
         }
-        self.history.check_after_cut(0, &bytes.unwrap_or_else(|| Buf::zeroed(0).freeze()))
     }
 
     fn tag(&mut self) -> Tag {

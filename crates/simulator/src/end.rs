@@ -1,0 +1,86 @@
+//! One end of a simulated stream: an endpoint driven as the reactor drives it.
+
+use host::Endpoint;
+use protocol::{Ended, Instant, Placement, Transmit};
+
+/// Bytes that one send gathers, about, and its pieces at most: small, so that many sends are needed.
+const BUDGET: usize = 16 << 10;
+const PIECES: usize = 16;
+
+/// An endpoint with what was received and not yet consumed.
+pub(crate) struct End {
+    pub(crate) endpoint: Box<dyn Endpoint>,
+    staged: Vec<u8>,
+    placement: Option<(Placement, usize)>,
+    send: Transmit,
+    ended: bool,
+}
+
+impl End {
+    pub(crate) fn new(endpoint: Box<dyn Endpoint>) -> Self {
+        let send = Transmit::new(BUDGET, PIECES);
+        Self { endpoint, staged: Vec::new(), placement: None, send, ended: false }
+    }
+
+    /// Receives a chunk, and gives the endpoint its turn.
+    pub(crate) fn receive(&mut self, now: Instant, bytes: &[u8]) {
+        self.staged.extend_from_slice(bytes);
+        while self.advance(now) {}
+        self.endpoint.turn(now);
+        // What could not be taken before the turn may be taken after it.
+        while self.advance(now) {}
+    }
+
+    fn advance(&mut self, now: Instant) -> bool {
+        if self.placement.is_none() {
+            self.placement = self.endpoint.take_placement().map(|placement| (placement, 0));
+        }
+        if let Some((placement, filled)) = &mut self.placement {
+            let count = (placement.len - *filled).min(self.staged.len());
+            let from = placement.start + *filled;
+            placement.buf[from..from + count].copy_from_slice(&self.staged[..count]);
+            self.staged.drain(..count);
+            *filled += count;
+            if *filled < placement.len {
+                return false;
+            }
+            if let Some((placement, _)) = self.placement.take() {
+                self.endpoint.handle_placed(now, placement);
+            }
+            return true;
+        }
+        if self.staged.is_empty() || !self.endpoint.wants_bytes() {
+            return false;
+        }
+        let consumed = self.endpoint.handle_bytes(now, &self.staged);
+        self.staged.drain(..consumed);
+        consumed > 0
+    }
+
+    /// One send's bytes; empty when there is nothing to say.
+    pub(crate) fn transmit(&mut self, now: Instant) -> Vec<u8> {
+        self.send.clear();
+        self.endpoint.poll_transmit(now, &mut self.send);
+        let segments = self.send.segments().iter();
+        let bytes: Vec<u8> = segments.flat_map(|segment| self.send.bytes(segment).iter().copied()).collect();
+        if !bytes.is_empty() {
+            self.endpoint.handle_transmitted(now, bytes.len());
+        }
+        bytes
+    }
+
+    /// Ends it, once.
+    pub(crate) fn end(&mut self, now: Instant, how: Ended) {
+        if !std::mem::replace(&mut self.ended, true) {
+            self.placement = None;
+            self.staged.clear();
+            self.endpoint.handle_ended(now, how);
+        }
+        self.endpoint.turn(now);
+    }
+
+    /// True once its stream is over and nothing is under way behind it.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.ended && self.endpoint.is_idle()
+    }
+}

@@ -1,0 +1,310 @@
+//! A server and its clients, joined by simulated streams, on one thread and one clock.
+//!
+//! # Fault model
+//! * Bytes of one stream stay in order. They are cut into chunks of any size, each of which travels for any time within
+//!   [`Weather::delay`]; so chunks of different streams, and the two directions of one, overtake each other.
+//! * By [`Weather::cuts`] a stream is reset: what travels is lost, and both ends are told.
+//! * The server may die at any moment ([`World::end_server`]): all streams are reset, and nothing it had begun goes on.
+//!
+//! The server is any [`host::Service`], in production the engine's; clients are what the
+//! [`WorldDialer`] is given. Neither can tell this world from the reactor.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use host::{Accepted, CoreIndex, Dialer, Endpoint, EndpointId, ListenerId, Postbox, Service};
+use protocol::{Ended, Instant};
+
+use crate::dice::{Dice, Odds};
+use crate::end::End;
+use crate::lock;
+
+/// `ECONNRESET` and `ECONNREFUSED`.
+const RESET: Ended = Ended::Failed(104);
+const REFUSED: Ended = Ended::Failed(111);
+/// The longest that one step of the world lets time pass when nothing is due.
+const IDLE_STEP: Duration = Duration::from_millis(1);
+
+/// What the network is like.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Weather {
+    /// How long a chunk travels.
+    pub delay: RangeInclusive<Duration>,
+    /// The longest chunk, in bytes.
+    pub longest: usize,
+    /// How often, for each step, a stream is reset.
+    pub cuts: Odds,
+}
+
+thread_local! {
+    static DIALS: RefCell<Vec<(EndpointId, Box<dyn Endpoint>)>> = const { RefCell::new(Vec::new()) };
+    static NUDGES: RefCell<Vec<EndpointId>> = const { RefCell::new(Vec::new()) };
+    static NEXT: RefCell<u64> = const { RefCell::new(0) };
+}
+
+fn next_endpoint() -> EndpointId {
+    NEXT.with_borrow_mut(|next| {
+        *next += 1;
+        EndpointId(*next)
+    })
+}
+
+/// Dials within the calling thread's world.
+#[derive(Debug, Clone, Copy)]
+pub struct WorldDialer;
+
+impl Dialer for WorldDialer {
+    fn dial(&self, _peer: SocketAddr, endpoint: Box<dyn Endpoint>) -> EndpointId {
+        let name = next_endpoint();
+        DIALS.with_borrow_mut(|dials| dials.push((name, endpoint)));
+        name
+    }
+
+    fn nudge(&self, endpoint: EndpointId) {
+        NUDGES.with_borrow_mut(|nudges| nudges.push(endpoint));
+    }
+}
+
+/// The mailbox of the server's one core.
+#[derive(Debug)]
+pub struct Mailbox<M>(Mutex<VecDeque<M>>);
+
+impl<M> Default for Mailbox<M> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<M: Send> Postbox<M> for Mailbox<M> {
+    fn post(&self, _core: CoreIndex, message: M) {
+        lock(&self.0).push_back(message);
+    }
+
+    fn cores(&self) -> CoreIndex {
+        1
+    }
+}
+
+/// One direction of a stream.
+#[derive(Default)]
+struct Lane {
+    travelling: VecDeque<(Instant, Vec<u8>)>,
+}
+
+struct Stream {
+    client: End,
+    /// Absent when the server refused it or is dead.
+    server: Option<(EndpointId, End)>,
+    to_server: Lane,
+    to_client: Lane,
+}
+
+/// A server with its clients.
+pub struct World<S: Service> {
+    now: Instant,
+    dice: Dice,
+    weather: Weather,
+    server: Option<(S, Arc<Mailbox<S::Message>>)>,
+    streams: BTreeMap<EndpointId, Stream>,
+}
+
+impl<S: Service> World<S> {
+    /// A world in which nothing listens yet.
+    pub fn new(weather: Weather, dice: Dice) -> Self {
+        DIALS.take();
+        NUDGES.take();
+        Self { now: Instant::ZERO, dice, weather, server: None, streams: BTreeMap::new() }
+    }
+
+    /// Starts a server.
+    pub fn start_server(&mut self, service: S, mailbox: Arc<Mailbox<S::Message>>) {
+        self.server = Some((service, mailbox));
+    }
+
+    /// Kills the server, and with it every stream.
+    pub fn end_server(&mut self) {
+        self.server = None;
+        for stream in self.streams.values_mut() {
+            stream.server = None;
+            stream.client.end(self.now, RESET);
+        }
+    }
+
+    /// Lets something happen.
+    pub fn step(&mut self) {
+        self.open_streams();
+        self.cut_something();
+        self.run_server();
+        self.nudge();
+        self.transmit();
+        self.deliver();
+        self.run_timers();
+        self.bury();
+    }
+
+    fn open_streams(&mut self) {
+        for (name, endpoint) in DIALS.take() {
+            let mut client = End::new(endpoint);
+            let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 1024));
+            let endpoint = next_endpoint();
+            let accepted = Accepted { listener: ListenerId(0), endpoint, local: peer, peer };
+            let made = self.server.as_mut().and_then(|(service, _)| service.accept(self.now, accepted).ok());
+            match &made {
+                Some(_) => client.endpoint.handle_connected(self.now, peer, peer),
+                None => client.end(self.now, REFUSED),
+            }
+            let server = made.map(|made| (endpoint, End::new(made)));
+            let lanes = (Lane::default(), Lane::default());
+            self.streams.insert(name, Stream { client, server, to_server: lanes.0, to_client: lanes.1 });
+        }
+    }
+
+    fn cut_something(&mut self) {
+        if !self.dice.happens(self.weather.cuts) || self.streams.is_empty() {
+            return;
+        }
+        let chosen = self.dice.index(self.streams.len());
+        let Some(stream) = self.streams.values_mut().nth(chosen) else { return };
+        stream.to_server.travelling.clear();
+        stream.to_client.travelling.clear();
+        stream.client.end(self.now, RESET);
+        if let Some((_, server)) = &mut stream.server {
+            server.end(self.now, RESET);
+        }
+    }
+
+    fn run_server(&mut self) {
+        let Some((service, mailbox)) = &mut self.server else { return };
+        let mut ready = Vec::new();
+        loop {
+            while let Some(message) = { lock(&mailbox.0).pop_front() } {
+                service.handle_message(self.now, message);
+            }
+            service.turn(self.now, &mut ready);
+            if ready.is_empty() {
+                return;
+            }
+            for name in ready.drain(..) {
+                let found = self.streams.values_mut().filter_map(|stream| stream.server.as_mut());
+                for (_, end) in found.filter(|(endpoint, _)| *endpoint == name) {
+                    end.receive(self.now, &[]);
+                }
+            }
+        }
+    }
+
+    fn nudge(&mut self) {
+        for name in NUDGES.take() {
+            if let Some(stream) = self.streams.get_mut(&name) {
+                stream.client.receive(self.now, &[]);
+            }
+        }
+    }
+
+    fn transmit(&mut self) {
+        for stream in self.streams.values_mut() {
+            let out = stream.client.transmit(self.now);
+            stream.to_server.send(self.now, &out, (&self.weather, &mut self.dice));
+            if let Some((_, server)) = &mut stream.server {
+                let back = server.transmit(self.now);
+                stream.to_client.send(self.now, &back, (&self.weather, &mut self.dice));
+            }
+        }
+    }
+
+    /// Moves the clock to the next arrival, and delivers what is due.
+    fn deliver(&mut self) {
+        let lanes = self.streams.values().flat_map(|stream| [&stream.to_server, &stream.to_client]);
+        let next = lanes.filter_map(|lane| lane.travelling.front().map(|(due, _)| *due)).min();
+        let idle = self.now + IDLE_STEP;
+        self.now = next.unwrap_or(idle).min(idle).max(self.now);
+        for stream in self.streams.values_mut() {
+            while let Some(bytes) = stream.to_server.arrive(self.now) {
+                if let Some((_, server)) = &mut stream.server {
+                    server.receive(self.now, &bytes);
+                }
+            }
+            while let Some(bytes) = stream.to_client.arrive(self.now) {
+                stream.client.receive(self.now, &bytes);
+            }
+            close_if_asked(stream, self.now);
+        }
+    }
+
+    fn run_timers(&mut self) {
+        for stream in self.streams.values_mut() {
+            let server = stream.server.as_mut().map(|(_, end)| end);
+            for end in [Some(&mut stream.client), server].into_iter().flatten() {
+                if end.endpoint.poll_timeout().is_some_and(|due| due <= self.now) {
+                    end.endpoint.handle_timeout(self.now);
+                    end.receive(self.now, &[]);
+                }
+            }
+        }
+    }
+
+    fn bury(&mut self) {
+        let now = self.now;
+        let Self { streams, server, .. } = self;
+        streams.retain(|_, stream| {
+            if let Some((name, end)) = &stream.server
+                && end.is_gone()
+            {
+                if let Some((service, _)) = server {
+                    service.handle_gone(now, *name);
+                }
+                stream.server = None;
+            }
+            stream.server.is_some() || !stream.client.is_gone()
+        });
+    }
+}
+
+/// Closes a stream that one of its ends wants closed, once everything has arrived.
+fn close_if_asked(stream: &mut Stream, now: Instant) {
+    if !stream.to_server.travelling.is_empty() || !stream.to_client.travelling.is_empty() {
+        return;
+    }
+    let client_asks = stream.client.endpoint.poll_close().is_some();
+    let server_asks = stream.server.as_ref().is_some_and(|(_, end)| end.endpoint.poll_close().is_some());
+    if client_asks || server_asks {
+        let how = |asks| if asks { Ended::ByUs } else { Ended::ByPeer };
+        stream.client.end(now, how(client_asks));
+        if let Some((_, server)) = &mut stream.server {
+            server.end(now, how(server_asks));
+        }
+    }
+}
+
+impl Lane {
+    fn send(&mut self, now: Instant, mut bytes: &[u8], (weather, dice): (&Weather, &mut Dice)) {
+        while !bytes.is_empty() {
+            let (chunk, rest) = bytes.split_at(dice.within(1..=weather.longest).min(bytes.len()));
+            let due = now + dice.span(&weather.delay);
+            let last = self.travelling.back().map_or(due, |(last, _)| *last);
+            self.travelling.push_back((due.max(last), chunk.to_vec()));
+            bytes = rest;
+        }
+    }
+
+    fn arrive(&mut self, now: Instant) -> Option<Vec<u8>> {
+        let (due, _) = self.travelling.front()?;
+        if *due > now {
+            return None;
+        }
+        self.travelling.pop_front().map(|(_, bytes)| bytes)
+    }
+}
+
+impl<S: Service> std::fmt::Debug for World<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("World")
+            .field("now", &self.now)
+            .field("streams", &self.streams.len())
+            .finish_non_exhaustive()
+    }
+}
