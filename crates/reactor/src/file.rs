@@ -57,6 +57,11 @@ fn open(path: &str, options: OpenOptions) -> Result<File, Errno> {
     flags.set(OFlags::CREATE, may_create);
     let descriptor = rustix::fs::open(path, flags, Mode::from_raw_mode(0o644))?;
     let kind = kind_of(rustix::fs::fstat(&descriptor)?.st_mode)?;
+    if options.mode == OpenMode::ReadWrite {
+        // Two volumes on one file would overwrite each other: the second is refused with `EAGAIN`. The lock ends with
+        // the descriptor, also when the process is killed.
+        rustix::fs::flock(&descriptor, rustix::fs::FlockOperation::NonBlockingLockExclusive)?;
+    }
     if let Some(size) = options.size {
         ensure_size(&descriptor, kind, size, options.mode)?;
     }

@@ -321,3 +321,16 @@ fn a_queue_outside_a_core_works_on_the_file_threads() {
     queue.poll(&mut done);
     assert_eq!((done[0].tag, done[0].result), (7, Ok(())));
 }
+
+#[test]
+fn a_file_that_is_in_use_is_refused_to_a_second_writer() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("disk");
+    let first = create(&path, 4096);
+    let again = open(&path, OpenOptions::default());
+    assert_eq!(again.err(), Some(IoError(rustix::io::Errno::AGAIN.raw_os_error())));
+    let reader = open(&path, OpenOptions { mode: host::OpenMode::ReadOnly, ..OpenOptions::default() });
+    assert!(reader.is_ok(), "reading disturbs nobody");
+    drop(first);
+    assert!(open(&path, OpenOptions::default()).is_ok());
+}
