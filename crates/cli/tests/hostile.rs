@@ -190,10 +190,12 @@ fn survives_running_out_of_descriptors() {
     let server = Server::start(folder.path(), &[SlowCopy::VOLUME]);
     let idle = server.descriptors();
     let copy = SlowCopy::start(&server, folder.path());
-    let few = Some((server.descriptors() + SPARE) as u64);
+    let most = server.descriptors() + SPARE;
+    let few = Some(most as u64);
     let usual = prlimit(Some(server.pid()), Resource::Nofile, Rlimit { current: few, maximum: few }).unwrap();
     assert!(usual.current > few);
     let crowd: Vec<_> = (0..100).map(|_| connect(server.nvme)).collect();
+    until(|| (server.descriptors() >= most).then_some(()));
     copy.finish();
     drop(crowd);
     until(|| (server.descriptors() <= idle).then_some(()));
