@@ -12,8 +12,9 @@ pub const UNMAP_BLOCKS: u32 = 1 << 20;
 pub const WRITE_SAME_BLOCKS: u64 = 1 << 22;
 /// Blocks that one COMPARE AND WRITE may compare: its length field has eight bits (SBC-4 §5.3).
 pub const COMPARE_AND_WRITE_BLOCKS: u8 = 255;
-/// Bytes that one read, write or verify may move; longer ones are refused (Block Limits VPD page).
-pub const TRANSFER_BYTES: u64 = 16 << 20;
+/// Bytes that one read, write or verify may move; longer ones are refused (Block Limits VPD page). A write's data is collected in
+/// one buffer, so this is the largest that a pool gives out.
+pub const TRANSFER_BYTES: u64 = buf::LARGEST as u64;
 /// Bytes of one repeated pattern when a WRITE SAME becomes writes, or a VERIFY compares one block with many.
 pub(crate) const REPEATED_BYTES: u64 = 64 << 10;
 /// Descriptors that GET LBA STATUS answers at most.
