@@ -18,8 +18,8 @@ pub enum Error {
     },
     /// A copy failed on the way.
     #[error("the copy failed {0}")]
-    Copy(#[from] CopyError),
+    Copy(CopyError),
     /// The event loop could not run.
-    #[error("the event loop cannot run: {0}")]
+    #[error("the event loop cannot run")]
     System(#[from] std::io::Error),
 }

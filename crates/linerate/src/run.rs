@@ -124,7 +124,7 @@ pub fn copy(
         })),
         job: None,
     })??;
-    Ok(result?)
+    result.map_err(Error::Copy)
 }
 
 /// A target file that does not exist is made in the source's size.
