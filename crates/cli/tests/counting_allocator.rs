@@ -1,0 +1,103 @@
+//! The whole path allocates nothing per I/O: initiator, reactor, engine, target and volume in one process, counted together.
+#![allow(unsafe_code, reason = "an allocator that counts")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use daemon::{Config, PortalEntry, Protocol, VolumeEntry};
+use linerate::{LoadPlan, Pattern};
+use names::VolumeUrl;
+
+struct Counting;
+
+static COUNT: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: everything is left to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        COUNT.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: as the caller promised.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
+        // SAFETY: as the caller promised.
+        unsafe { System.dealloc(place, layout) }
+    }
+    unsafe fn realloc(&self, place: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        COUNT.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: as the caller promised.
+        unsafe { System.realloc(place, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Allocations that may fall between two looks at the counters without being any I/O's: timers, the looks themselves.
+const BESIDE: u64 = 16;
+/// I/Os between the looks, at least, for the count to mean anything.
+const ENOUGH: u64 = 1000;
+
+/// Allocations and I/Os between the load's second and last look.
+fn count(url: &str, pattern: Pattern) -> (u64, u64) {
+    let looks: Arc<Mutex<Vec<(u64, u64)>>> = Arc::new(Mutex::new(Vec::with_capacity(16)));
+    let seen = Arc::clone(&looks);
+    let plan = LoadPlan { pattern, block: 4096, depth: 32, runtime: Duration::from_secs(3), seed: 1 };
+    let url: VolumeUrl = url.parse().unwrap();
+    let progress = Arc::new(move |_: Duration, completed: u64| {
+        seen.lock().unwrap().push((COUNT.load(Ordering::Relaxed), completed));
+    });
+    let result = linerate::run_load(&url, plan, progress).unwrap();
+    assert_eq!(result.errors, 0, "{url}");
+    let looks = looks.lock().unwrap();
+    let (first, last) = (looks[1], looks[looks.len() - 1]);
+    (last.0 - first.0, last.1 - first.1)
+}
+
+fn config() -> Config {
+    let portal = |protocol| PortalEntry { protocol, listen: "127.0.0.1:0".parse().unwrap(), advertise: None };
+    Config {
+        portals: vec![portal(Protocol::Iscsi), portal(Protocol::Nvme)],
+        volumes: vec![VolumeEntry { name: "disk".to_owned(), url: "ram:16M".parse().unwrap() }],
+        ..Config::default()
+    }
+}
+
+/// Waits until the server has written where it listens: iSCSI first, then NVMe.
+fn portals(ready: &Path) -> (String, String) {
+    let text = loop {
+        match std::fs::read_to_string(ready) {
+            Ok(text) => break text,
+            Err(_) => std::thread::yield_now(),
+        }
+    };
+    let address =
+        |protocol| text.lines().find_map(|line| line.strip_prefix(protocol)).unwrap().trim().to_owned();
+    (address("iscsi "), address("nvme "))
+}
+
+#[test]
+fn nothing_is_allocated_for_an_io() {
+    let folder = tempfile::tempdir().unwrap();
+    let ready = folder.path().join("ready");
+    let place = ready.clone();
+    let server = std::thread::spawn(move || daemon::serve(&config(), Some(&place), &|_| {}));
+    let (iscsi, nvme) = portals(&ready);
+    for url in [
+        format!("iscsi://{iscsi}/iqn.2026-11.org.linerate:disk/0"),
+        format!("nvme+tcp://{nvme}/nqn.2026-11.org.linerate:disk/1"),
+    ] {
+        // The first pass gives every page of the RAM volume its memory.
+        count(&url, Pattern::Write);
+        for pattern in [Pattern::RandRead, Pattern::RandWrite] {
+            let (allocations, ios) = count(&url, pattern);
+            assert!(ios >= ENOUGH, "only {ios} I/Os on {url}");
+            assert!(allocations <= BESIDE, "{allocations} allocations for {ios} I/Os, {pattern:?} on {url}");
+        }
+    }
+    rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TERM).unwrap();
+    server.join().unwrap().unwrap();
+}
