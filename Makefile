@@ -57,7 +57,8 @@ fuzz: ## every fuzz target for 60 s
 bench: ## A/B figures against bare loop, tgt and libiscsi
 	@scripts/setup.sh test
 	cargo build --release -p cli
-	scripts/bench.sh
+	cargo build --release -p reactor --example bareloop
+	@scripts/bench.py
 
 clean: ## removes what was built and cached
 	rm -rf target .cache
