@@ -91,6 +91,16 @@ impl BlockCommand {
             _ => Self { lba: cdb.u64(2), blocks: cdb.u32(10), protect, fua },
         }
     }
+
+    /// The first byte of the length field.
+    pub(crate) fn length_field(cdb: Cdb<'_>) -> u16 {
+        match Cdb::fixed_length(cdb.u8(0)) {
+            6 => 4,
+            10 => 7,
+            12 => 6,
+            _ => 10,
+        }
+    }
 }
 
 #[cfg(test)]

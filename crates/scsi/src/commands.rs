@@ -188,7 +188,7 @@ fn bytes(extent: Extent, unit: &LogicalUnit) -> u64 {
 fn transfer(cdb: Cdb<'_>, unit: &LogicalUnit) -> Result<(BlockCommand, Extent), Check> {
     let (command, extent) = checked(cdb, unit)?;
     if bytes(extent, unit) > limits::TRANSFER_BYTES {
-        return Err(Check::cdb_field(if Cdb::fixed_length(cdb.u8(0)) == 10 { 7 } else { 10 }));
+        return Err(Check::cdb_field(BlockCommand::length_field(cdb)));
     }
     Ok((command, extent))
 }

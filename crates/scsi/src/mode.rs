@@ -55,7 +55,8 @@ pub(crate) fn sense(cdb: Cdb<'_>, unit: &LogicalUnit, state: ModeState) -> Resul
     let (code, subpage) = (cdb.bits(2, 5, 0), cdb.u8(3));
     let mut pages = Page::new();
     for (known, fill) in PAGES {
-        if code == ALL_PAGES && (subpage == 0 || subpage == ALL_SUBPAGES) || code == *known && subpage == 0 {
+        // No page has subpages, so a page with all of them is the page.
+        if matches!(subpage, 0 | ALL_SUBPAGES) && (code == ALL_PAGES || code == *known) {
             fill(&mut pages, unit, (which, state));
         }
     }
@@ -130,6 +131,9 @@ pub(crate) fn select(
     }
     let descriptors = if long { usize::from(reader.u16(6)) } else { usize::from(reader.u8(3)) };
     let mut at = header.saturating_add(descriptors);
+    if at > list.len() {
+        return Err(Check::illegal(Additional::PARAMETER_LIST_LENGTH));
+    }
     let mut state = state;
     while at < list.len() {
         let length = usize::from(reader.u8(at.saturating_add(1))).saturating_add(2);

@@ -213,7 +213,7 @@ impl DeviceServer {
 
     fn handle_unit_event(&mut self, index: usize, event: &NexusEvent) {
         match event {
-            NexusEvent::LogicalUnitReset => self.attention(index, Additional::DEVICE_RESET),
+            NexusEvent::LogicalUnitReset => self.reset(index),
             NexusEvent::TaskSetCleared => self.attention(index, Additional::COMMANDS_CLEARED),
             NexusEvent::CapacityChanged => self.attention(index, Additional::CAPACITY_CHANGED),
             NexusEvent::ModeParametersChanged(mode) => {
@@ -239,11 +239,16 @@ impl DeviceServer {
             && let Some(unit) = self.device.units.get(index)
         {
             self.events.push_back((unit.volume, NexusEvent::LogicalUnitReset));
-            if let Some(state) = self.units.get_mut(index) {
-                state.mode = ModeState::default();
-            }
-            self.attention(index, Additional::DEVICE_RESET);
+            self.reset(index);
         }
+    }
+
+    /// What a reset does to every nexus alike: mode parameters are the default ones again, and it is told.
+    fn reset(&mut self, index: usize) {
+        if let Some(state) = self.units.get_mut(index) {
+            state.mode = ModeState::default();
+        }
+        self.attention(index, Additional::DEVICE_RESET);
     }
 
     /// This nexus clears a logical unit's task set: others hear of it.

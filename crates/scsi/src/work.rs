@@ -174,9 +174,10 @@ impl Work {
     pub(crate) fn compared_before(&self) -> u64 {
         match self {
             Self::Compare { range, at, .. } => {
-                let last = range.piece.saturating_mul(u64::from(range.block));
-                let done = u64::try_from(*at).unwrap_or(u64::MAX);
-                done.saturating_sub(last.min(done))
+                // Every piece but the last is whole, so the last one begins at a multiple of a piece.
+                let piece = range.piece.max(1).saturating_mul(u64::from(range.block));
+                let last_byte = u64::try_from(*at).unwrap_or(u64::MAX).saturating_sub(1);
+                last_byte.checked_div(piece).unwrap_or(0).saturating_mul(piece)
             }
             _ => 0,
         }

@@ -1,0 +1,304 @@
+//! What the disk does with its commands, seen from a transport: data, pieces, durability, refusals, attentions.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::{BLOCK, Nexus, Shared, additional, cdb, data, device, pattern};
+use scsi::{DataDirection, NexusEvent, Status, builder};
+use volume::{Extent, Features};
+
+const GOOD: (u8, u8, u8) = (0, 0, 0);
+const INVALID_FIELD: (u8, u8, u8) = (5, 0x24, 0);
+const OUT_OF_RANGE: (u8, u8, u8) = (5, 0x21, 0);
+
+fn pair() -> (Nexus, Shared) {
+    (Nexus::ready(device(), "a"), Shared::default())
+}
+
+#[test]
+fn what_is_written_is_read_by_commands_of_every_length() {
+    let (mut nexus, mut shared) = pair();
+    let whole = pattern(20, 0x5a);
+    let reply = nexus.send(&mut shared, &builder::write(Extent::new(3, 20), false), &whole);
+    assert_eq!((additional(&reply), reply.full_length), (GOOD, 20 * 512));
+    assert_eq!(
+        shared.disk.log,
+        ["write 3+8 Cached", "write 11+8 Cached", "write 19+4 Cached"],
+        "pieces of what the volume takes"
+    );
+    let reads = [
+        cdb(6, &[(0, 0x08), (3, 3), (4, 20)]),
+        cdb(10, &[(0, 0x28), (5, 3), (8, 20)]),
+        cdb(12, &[(0, 0xa8), (5, 3), (9, 20)]),
+        cdb(16, &[(0, 0x88), (9, 3), (13, 20)]),
+    ];
+    for read in reads {
+        let reply = nexus.control(&mut shared, &read);
+        assert_eq!(data(&reply), whole, "{read:02x?}");
+        assert_eq!(reply.full_length, 20 * 512);
+    }
+}
+
+#[test]
+fn force_unit_access_makes_each_piece_durable_and_synchronize_cache_flushes() {
+    let (mut nexus, mut shared) = pair();
+    nexus.send(&mut shared, &builder::write(Extent::new(0, 9), true), &pattern(9, 0));
+    nexus.control(&mut shared, &builder::synchronize_cache());
+    assert_eq!(shared.disk.log, ["write 0+8 Durable", "write 8+1 Durable", "flush"]);
+}
+
+#[test]
+fn nothing_reaches_the_medium_that_the_command_forbids() {
+    let (mut nexus, mut shared) = pair();
+    let block = pattern(1, 1);
+    let protect = cdb(16, &[(0, 0x8a), (1, 0x20), (13, 1)]);
+    assert_eq!(additional(&nexus.send(&mut shared, &protect, &block)), INVALID_FIELD);
+    for (start, blocks) in [(256, 1), (255, 2), (257, 0), (u64::MAX, 1)] {
+        let write = builder::write(Extent::new(start, blocks), false);
+        assert_eq!(additional(&nexus.send(&mut shared, &write, &pattern(2, 1))), OUT_OF_RANGE, "{start}");
+    }
+    let end = builder::write(Extent::new(256, 0), false);
+    assert_eq!(additional(&nexus.send(&mut shared, &end, &[])), GOOD, "no blocks, at the end");
+    let write = builder::write(Extent::new(0, 1), false);
+    for direction in [DataDirection::None, DataDirection::In(512)] {
+        let reply = nexus.run(&mut shared, (&write, direction, &[]));
+        assert_eq!((additional(&reply), reply.full_length), (GOOD, 512), "the transport tells the residual");
+    }
+    assert!(shared.disk.log.is_empty(), "{:?}", shared.disk.log);
+}
+
+#[test]
+fn a_write_announced_too_short_writes_the_whole_blocks_of_it() {
+    let (mut nexus, mut shared) = pair();
+    let write = builder::write(Extent::new(0, 3), false);
+    let reply = nexus.send(&mut shared, &write, &pattern(2, 9)[..BLOCK + 100]);
+    assert_eq!((additional(&reply), reply.full_length), (GOOD, 3 * 512));
+    assert_eq!(shared.disk.log, ["write 0+1 Cached"]);
+}
+
+#[test]
+fn a_read_only_volume_is_never_written() {
+    let mut device = device();
+    device.units[0].features |= Features::READ_ONLY;
+    let (mut nexus, mut shared) = (Nexus::ready(device, "a"), Shared::default());
+    let commands: [(&[u8], usize); 4] = [
+        (&builder::write(Extent::new(0, 1), false), 512),
+        (&builder::write_same(Extent::new(0, 1), true), 512),
+        (&builder::compare_and_write(Extent::new(0, 1), false), 1024),
+        (&builder::unmap(), 24),
+    ];
+    for (command, length) in commands {
+        let reply = nexus.send(&mut shared, command, &vec![0; length]);
+        assert_eq!(additional(&reply), (7, 0x27, 0), "{:#x}", command[0]);
+    }
+    let sense = nexus.control(&mut shared, &builder::mode_sense_caching(255));
+    assert!(builder::caching(&data(&sense)).unwrap().contains(Features::READ_ONLY));
+    assert!(shared.disk.log.is_empty());
+}
+
+#[test]
+fn a_miscompare_is_found_where_it_is() {
+    let (mut nexus, mut shared) = pair();
+    let whole = pattern(20, 3);
+    nexus.send(&mut shared, &builder::write(Extent::new(0, 20), false), &whole);
+    let verify = builder::verify(Extent::new(0, 20), true);
+    assert_eq!(additional(&nexus.send(&mut shared, &verify, &whole)), GOOD);
+    // In the first piece, at the last's first byte, and at the very end: the last piece is shorter than the others.
+    for at in [1, 8 * BLOCK, 16 * BLOCK, 20 * BLOCK - 1] {
+        let mut other = whole.clone();
+        other[at] ^= 0x80;
+        let reply = nexus.send(&mut shared, &verify, &other);
+        assert_eq!(additional(&reply), (0xe, 0x1d, 0));
+        let (_, _, information) = builder::sense(reply.sense.bytes()).unwrap();
+        assert_eq!(information, Some(u64::try_from(at).unwrap()));
+    }
+}
+
+#[test]
+fn verify_compares_every_block_with_one() {
+    let (mut nexus, mut shared) = pair();
+    let block = pattern(1, 7);
+    let verify = cdb(16, &[(0, 0x8f), (1, 0x06), (13, 20)]);
+    nexus.send(&mut shared, &builder::write_same(Extent::new(0, 20), false), &block);
+    assert_eq!(additional(&nexus.send(&mut shared, &verify, &block)), GOOD);
+    shared.disk.bytes[17 * BLOCK + 5] ^= 1;
+    let reply = nexus.send(&mut shared, &verify, &block);
+    let (_, _, information) = builder::sense(reply.sense.bytes()).unwrap();
+    assert_eq!(information, Some(17 * 512 + 5));
+}
+
+#[test]
+fn compare_and_write_writes_only_over_what_it_expects() {
+    let (mut nexus, mut shared) = pair();
+    let (old, new) = (pattern(1, 0), pattern(1, 0x11));
+    let command = builder::compare_and_write(Extent::new(4, 1), false);
+    nexus.send(&mut shared, &builder::write(Extent::new(4, 1), false), &old);
+    assert_eq!(additional(&nexus.send(&mut shared, &command, &[old.clone(), new.clone()].concat())), GOOD);
+    let reply = nexus.send(&mut shared, &command, &[old, pattern(1, 0x22)].concat());
+    assert_eq!(additional(&reply), (0xe, 0x1d, 0));
+    assert_eq!(shared.disk.bytes[4 * BLOCK..5 * BLOCK], new);
+}
+
+#[test]
+fn unmapped_blocks_read_as_zeros_and_their_status_says_so() {
+    let (mut nexus, mut shared) = pair();
+    nexus.send(&mut shared, &builder::write(Extent::new(0, 64), false), &pattern(64, 1));
+    shared.disk.log.clear();
+    nexus.send(&mut shared, &builder::unmap(), &builder::unmap_list(Extent::new(8, 40)));
+    assert_eq!(shared.disk.log, ["discard 8+16", "discard 24+16", "discard 40+8"], "as the volume takes it");
+    let reply = nexus.control(&mut shared, &builder::read(Extent::new(8, 40)));
+    assert!(data(&reply).iter().all(|&byte| byte == 0));
+    let status = data(&nexus.control(&mut shared, &builder::lba_status(8, 4096)));
+    assert_eq!(builder::first_status(&status), Some((Extent::new(8, 40), false)));
+    assert_eq!(status.len(), 8 + 3 * 16, "unmapped, mapped, unmapped to the end");
+    let anchored = cdb(10, &[(0, 0x42), (1, 1), (8, 24)]);
+    let reply = nexus.send(&mut shared, &anchored, &builder::unmap_list(Extent::new(0, 1)));
+    assert_eq!(additional(&reply), INVALID_FIELD, "nothing can be anchored");
+}
+
+#[test]
+fn an_unmap_list_with_one_bad_extent_unmaps_nothing() {
+    let (mut nexus, mut shared) = pair();
+    let mut list = builder::unmap_list(Extent::new(0, 8)).to_vec();
+    list.extend(&builder::unmap_list(Extent::new(250, 8))[8..]);
+    list[..8].copy_from_slice(&[0, 38, 0, 32, 0, 0, 0, 0]);
+    let reply = nexus.send(&mut shared, &cdb(10, &[(0, 0x42), (8, 40)]), &list);
+    assert_eq!(additional(&reply), OUT_OF_RANGE);
+    assert!(shared.disk.log.is_empty());
+}
+
+#[test]
+fn write_same_of_zeros_unmaps_if_it_may_and_of_anything_else_writes() {
+    let (mut nexus, mut shared) = pair();
+    nexus.send(&mut shared, &builder::write_same(Extent::new(0, 20), true), &[0; BLOCK]);
+    nexus.send(&mut shared, &builder::write_same(Extent::new(0, 20), false), &[0; BLOCK]);
+    nexus.control(&mut shared, &cdb(16, &[(0, 0x93), (1, 0x09), (13, 4)]));
+    nexus.send(&mut shared, &builder::write_same(Extent::new(0, 10), true), &[1; BLOCK]);
+    let expected = [
+        "zeroes 0+16 unmap=true",
+        "zeroes 16+4 unmap=true",
+        "zeroes 0+16 unmap=false",
+        "zeroes 16+4 unmap=false",
+        "zeroes 0+4 unmap=true",
+        "write 0+8 Cached",
+        "write 8+2 Cached",
+    ];
+    assert_eq!(shared.disk.log, expected);
+    assert!(shared.disk.bytes[..10 * BLOCK].iter().all(|&byte| byte == 1));
+}
+
+#[test]
+fn a_wrong_field_is_pointed_at() {
+    let mut device = device();
+    device.units[0].geometry.blocks = 1 << 30;
+    let mut nexus = Nexus::ready(device, "a");
+    let mut shared = Shared::default();
+    // A transfer that is too long: the length stands elsewhere in each CDB.
+    for (length, opcode, place, field) in [(10, 0x28, 7, 7), (12, 0xa8, 7, 6), (16, 0x88, 11, 10)] {
+        let reply = nexus.control(&mut shared, &cdb(length, &[(0, opcode), (place, 0xff)]));
+        assert_eq!(additional(&reply), INVALID_FIELD);
+        assert_eq!(reply.sense.bytes()[15..18], [0xc0, 0, field], "{opcode:#x}");
+    }
+}
+
+#[test]
+fn the_first_command_hears_of_power_on_but_not_by_inquiry() {
+    let (mut nexus, mut shared) = (Nexus::fresh(device(), "a"), Shared::default());
+    assert_eq!(additional(&nexus.control(&mut shared, &builder::inquiry(None, 96))), GOOD);
+    assert_eq!(additional(&nexus.control(&mut shared, &builder::report_luns(16))), GOOD);
+    assert_eq!(additional(&nexus.control(&mut shared, &builder::read(Extent::new(0, 1)))), (6, 0x29, 0));
+    assert_eq!(additional(&nexus.control(&mut shared, &builder::test_unit_ready())), GOOD, "told once");
+}
+
+#[test]
+fn request_sense_takes_a_pending_attention_as_data() {
+    let (mut nexus, mut shared) = (Nexus::fresh(device(), "a"), Shared::default());
+    let request = cdb(6, &[(0, 0x03), (4, 252)]);
+    let reply = nexus.control(&mut shared, &request);
+    assert_eq!(reply.status, Status::Good);
+    let (key, code, _) = builder::sense(&data(&reply)).unwrap();
+    assert_eq!((key as u8, code.0), (6, 0x29));
+    let (key, ..) = builder::sense(&data(&nexus.control(&mut shared, &request))).unwrap();
+    assert_eq!(key as u8, 0);
+}
+
+/// MODE SELECT (6) of the control page.
+fn control_page(flags: u8, protect: u8) -> (Vec<u8>, Vec<u8>) {
+    let page = [0x0a, 0x0a, flags, 0x10, protect, 0, 0, 0, 0, 0, 0, 0];
+    (cdb(6, &[(0, 0x15), (1, 0x10), (4, 16)]), [&[0; 4], &page[..]].concat())
+}
+
+#[test]
+fn mode_parameters_are_every_nexuss_and_a_reset_restores_them_for_all() {
+    let mut shared = Shared::default();
+    let (mut first, mut second) = (Nexus::ready(device(), "a"), Nexus::ready(device(), "b"));
+    let (select, list) = control_page(0x04, 0x08);
+    assert_eq!(additional(&first.send(&mut shared, &select, &list)), GOOD);
+    let (_, event) = first.server.poll_event().unwrap();
+    second.hear(event);
+    let write = builder::write(Extent::new(0, 1), false);
+    assert_eq!(additional(&second.send(&mut shared, &write, &[0; BLOCK])), (6, 0x2a, 1));
+    let reply = second.send(&mut shared, &write, &[0; BLOCK]);
+    assert_eq!(additional(&reply), (7, 0x27, 0), "write-protected for both");
+    assert_eq!(reply.sense.bytes()[0], 0x72, "and the sense data has descriptors");
+    first.server.reset_unit([0; 8]);
+    let (_, event) = first.server.poll_event().unwrap();
+    second.hear(event);
+    for nexus in [&mut first, &mut second] {
+        assert_eq!(additional(&nexus.control(&mut shared, &builder::test_unit_ready())), (6, 0x29, 3));
+        assert_eq!(additional(&nexus.send(&mut shared, &write, &[0; BLOCK])), GOOD, "as at power-on");
+    }
+}
+
+#[test]
+fn mode_select_changes_nothing_unless_all_of_it_is_right() {
+    let (mut nexus, mut shared) = pair();
+    let (select, mut list) = control_page(0x04, 0);
+    list[3] = 200;
+    assert_eq!(
+        additional(&nexus.send(&mut shared, &select, &list)),
+        (5, 0x1a, 0),
+        "descriptors beyond the end"
+    );
+    let (select, mut list) = control_page(0x04, 0);
+    list[7] = 0xf0;
+    assert_eq!(additional(&nexus.send(&mut shared, &select, &list)), (5, 0x26, 0), "not changeable");
+    assert!(nexus.server.poll_event().is_none());
+}
+
+#[test]
+fn a_page_and_all_its_subpages_are_that_page() {
+    let (mut nexus, mut shared) = pair();
+    let page = data(&nexus.control(&mut shared, &cdb(6, &[(0, 0x1a), (2, 0x0a), (4, 255)])));
+    let all = nexus.control(&mut shared, &cdb(6, &[(0, 0x1a), (2, 0x0a), (3, 0xff), (4, 255)]));
+    assert_eq!(additional(&all), GOOD);
+    assert_eq!(data(&all), page);
+    let unknown = nexus.control(&mut shared, &cdb(6, &[(0, 0x1a), (2, 0x0a), (3, 0x01), (4, 255)]));
+    assert_eq!(additional(&unknown), INVALID_FIELD);
+}
+
+#[test]
+fn a_reservation_fences_the_other_nexus_and_its_end_is_told() {
+    let mut shared = Shared::default();
+    let (mut holder, mut other) = (Nexus::ready(device(), "a"), Nexus::ready(device(), "b"));
+    let out = |action, kind| cdb(10, &[(0, 0x5f), (1, action), (2, kind), (8, 24)]);
+    let keys = |key: u64, new: u64| [&key.to_be_bytes()[..], &new.to_be_bytes(), &[0; 8]].concat();
+    for (nexus, key) in [(&mut holder, 1), (&mut other, 2)] {
+        assert_eq!(additional(&nexus.send(&mut shared, &out(0, 0), &keys(0, key))), GOOD);
+    }
+    assert_eq!(additional(&holder.send(&mut shared, &out(1, 1), &keys(1, 0))), GOOD);
+    let tell = |shared: &mut Shared, other: &mut Nexus| {
+        let change = shared.change.take().unwrap();
+        other.hear(NexusEvent::Reservations { view: change.view, notices: change.notices.into() });
+    };
+    tell(&mut shared, &mut other);
+    let write = builder::write(Extent::new(0, 1), false);
+    assert_eq!(other.send(&mut shared, &write, &[0; BLOCK]).status, Status::ReservationConflict);
+    let read = other.control(&mut shared, &builder::read(Extent::new(0, 1)));
+    assert_eq!(read.status, Status::Good, "write exclusive lets others read");
+    assert_eq!(holder.send(&mut shared, &write, &[0; BLOCK]).status, Status::Good);
+    assert_eq!(additional(&holder.send(&mut shared, &out(3, 0), &keys(1, 0))), GOOD);
+    tell(&mut shared, &mut other);
+    assert_eq!(additional(&other.send(&mut shared, &write, &[0; BLOCK])), (6, 0x2a, 3));
+    assert_eq!(other.send(&mut shared, &write, &[0; BLOCK]).status, Status::Good);
+}
