@@ -146,11 +146,7 @@ impl DeviceServer {
             return self.fail(task, Failure::Check(Check::illegal(Additional::UNIT_NOT_SUPPORTED)));
         };
         let begun = commands::with_data(purpose, data, (unit, state.mode));
-        // A reservation may have changed while the data was on its way: a fenced nexus must not write any more.
         let begun = match begun {
-            Ok(Begun::Io(work)) if work.writes() && !state.access.write => {
-                Ok(Begun::Status(Status::ReservationConflict))
-            }
             Ok(Begun::Mode(mode)) => {
                 if core::mem::replace(&mut state.mode, mode) != mode {
                     self.events.push_back((unit.volume, NexusEvent::ModeParametersChanged(mode)));
@@ -320,7 +316,11 @@ impl DeviceServer {
             return self.fail(task, Failure::Check(Check::illegal(Additional::UNIT_NOT_SUPPORTED)));
         };
         let volume = unit.volume;
+        let fenced = self.units.get(task.unit).is_some_and(|state| !state.access.write);
         match work.next() {
+            // A reservation may have changed while data was on its way or a piece under way: who waits for the fence was
+            // promised that nothing is written behind it.
+            Some(_) if fenced && work.writes() => self.fail(task, Failure::Conflict),
             Some(Io::Read(extent, length)) => {
                 task.state = State::Io(work);
                 Step::Read { volume, extent, length }

@@ -3,9 +3,10 @@
 
 mod common;
 
+use buf::SharedBuf;
 use common::{BLOCK, Nexus, Shared, additional, cdb, data, device, pattern};
-use scsi::{DataDirection, NexusEvent, Status, builder};
-use volume::{Extent, Features};
+use scsi::{DataDirection, NexusEvent, Status, Step, builder};
+use volume::{Extent, Features, Outcome};
 
 const GOOD: (u8, u8, u8) = (0, 0, 0);
 const INVALID_FIELD: (u8, u8, u8) = (5, 0x24, 0);
@@ -301,4 +302,31 @@ fn a_reservation_fences_the_other_nexus_and_its_end_is_told() {
     tell(&mut shared, &mut other);
     assert_eq!(additional(&other.send(&mut shared, &write, &[0; BLOCK])), (6, 0x2a, 3));
     assert_eq!(other.send(&mut shared, &write, &[0; BLOCK]).status, Status::Good);
+}
+
+#[test]
+fn a_fenced_nexus_writes_not_one_piece_more() {
+    let (mut nexus, mut shared) = pair();
+    let command = |cdb| scsi::Command {
+        lun: [0; 8],
+        cdb,
+        data: DataDirection::Out(20 * 512),
+        attribute: scsi::TaskAttribute::Simple,
+    };
+    let write = builder::write(Extent::new(0, 20), false);
+    let (mut task, _) = nexus.server.start(&command(&write));
+    let step = nexus.server.data_received(&mut task, SharedBuf::from(pattern(20, 1)));
+    assert!(matches!(step, Step::Submit { .. }), "the first piece is under way");
+    // Somebody else takes an exclusive reservation before it ends.
+    let mut holder = Nexus::ready(device(), "b");
+    let keys = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0];
+    holder.send(&mut shared, &cdb(10, &[(0, 0x5f), (8, 24)]), &keys);
+    let key = [0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    holder.send(&mut shared, &cdb(10, &[(0, 0x5f), (1, 1), (2, 3), (8, 24)]), &key);
+    let change = shared.change.take().unwrap();
+    nexus.hear(NexusEvent::Reservations { view: change.view, notices: change.notices.into() });
+    match nexus.server.completed(&mut task, Ok(Outcome::Done)) {
+        Step::Complete(reply) => assert_eq!(reply.status, Status::ReservationConflict),
+        step => panic!("the write went on: {step:?}"),
+    }
 }
