@@ -3,7 +3,7 @@
 
 Every repetition runs all arms of a point one after the other, so that a machine whose speed drifts treats them alike. Targets are pinned to
 the first processor, initiators to the second. Printed are medians with the least and the most, and the ratio to the bare loop of the same run. The
-results also go to `target/bench/results.json`, and as a table in Markdown to `target/bench/results.md`.
+results also go to `target/bench/`, as JSON and as a Markdown table.
 """
 import argparse
 import json
@@ -202,7 +202,7 @@ def main():
     out = ROOT / "target/bench"
     out.mkdir(parents=True, exist_ok=True)
     (out / "results.json").write_text(json.dumps(rows, indent=1))
-    (out / "results.md").write_text(table(rows) + "\n")
+    (out / "results.markdown").write_text(table(rows) + "\n")
     print(table(rows))
 
 

@@ -75,5 +75,5 @@ fn named_volume(text: &str) -> Result<VolumeEntry> {
     };
     daemon::check_name(name)?;
     let url: VolumeUrl = url.parse()?;
-    Ok(VolumeEntry { name: name.to_owned(), url })
+    Ok(VolumeEntry::alone(name.to_owned(), url))
 }

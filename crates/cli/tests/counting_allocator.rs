@@ -61,7 +61,7 @@ fn config() -> Config {
     let portal = |protocol| PortalEntry { protocol, listen: "127.0.0.1:0".parse().unwrap(), advertise: None };
     Config {
         portals: vec![portal(Protocol::Iscsi), portal(Protocol::Nvme)],
-        volumes: vec![VolumeEntry { name: "disk".to_owned(), url: "ram:16M".parse().unwrap() }],
+        volumes: vec![VolumeEntry::alone("disk".to_owned(), "ram:16M".parse().unwrap())],
         ..Config::default()
     }
 }

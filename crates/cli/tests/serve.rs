@@ -126,3 +126,24 @@ fn stops_cleanly_under_load() {
     succeeded(again.wait_with_output().unwrap());
     server.stop();
 }
+
+#[test]
+fn volumes_of_one_target_keep_apart_under_both_protocols() {
+    let folder = tempdir().unwrap();
+    let config = folder.path().join("config.toml");
+    let volumes = "[[volume]]\nname = \"system\"\nurl = \"ram:2M\"\ntarget = \"host1\"\n\
+                   [[volume]]\nname = \"data\"\nurl = \"ram:2M\"\ntarget = \"host1\"\nlun = 1\n";
+    std::fs::write(&config, volumes).unwrap();
+    let server = Server::start(folder.path(), &["--config", config.to_str().unwrap()]);
+    let luns = [0, 1].map(|lun| format!("iscsi://{}/iqn.2026-11.org.linerate:host1/{lun}", server.iscsi));
+    let namespaces =
+        [1, 2].map(|nsid| format!("nvme+tcp://{}/nqn.2026-11.org.linerate:host1/{nsid}", server.nvme));
+    for (seed, (lun, namespace)) in (1..).zip(luns.iter().zip(&namespaces)) {
+        let (there, back) =
+            (folder.path().join(format!("there{seed}")), folder.path().join(format!("back{seed}")));
+        run(&["copy", &stamped(&there, SECTORS, seed), lun, "--verify"]);
+        run(&["copy", namespace, &format!("file:{}", back.display())]);
+        assert!(std::fs::read(&there).unwrap() == std::fs::read(&back).unwrap(), "{namespace} is not {lun}");
+    }
+    server.stop();
+}

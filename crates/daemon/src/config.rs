@@ -10,6 +10,9 @@ use names::{ByteSize, Iqn, Nqn, Portal, VolumeUrl};
 use serde::Deserialize;
 use serde::de::{self, Deserializer};
 
+/// The largest LUN that flat addressing holds (SAM-5 §4.7.7.3).
+const LAST_LUN: u16 = 16_383;
+
 /// The whole file.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -88,6 +91,24 @@ pub struct VolumeEntry {
     /// Where its blocks are.
     #[serde(deserialize_with = "text")]
     pub url: VolumeUrl,
+    /// The target and subsystem that it belongs to; one of its own name when left out.
+    #[serde(default)]
+    pub target: Option<String>,
+    /// Its logical unit number there, 0 when left out; its namespace identifier is one more.
+    #[serde(default)]
+    pub lun: u16,
+}
+
+impl VolumeEntry {
+    /// A volume with a target of its own.
+    pub fn alone(name: String, url: VolumeUrl) -> Self {
+        Self { name, url, target: None, lun: 0 }
+    }
+
+    /// The name that its target and subsystem end with.
+    pub fn target(&self) -> &str {
+        self.target.as_deref().unwrap_or(&self.name)
+    }
 }
 
 /// Who may use a volume, and how they prove who they are. Without any entry a volume is open to everybody who can
@@ -140,8 +161,24 @@ impl Config {
     pub fn check(&self) -> Result<()> {
         for (index, volume) in self.volumes.iter().enumerate() {
             check_name(&volume.name)?;
+            check_name(volume.target())?;
+            if volume.lun > LAST_LUN {
+                bail!("the volume {:?} has LUN {}: the last is {LAST_LUN}", volume.name, volume.lun);
+            }
             if self.volumes.iter().take(index).any(|other| other.name == volume.name) {
                 bail!("two volumes are named {:?}: give one of them another name", volume.name);
+            }
+            let place = (volume.target(), volume.lun);
+            if let Some(other) =
+                self.volumes.iter().take(index).find(|other| (other.target(), other.lun) == place)
+            {
+                bail!(
+                    "the volumes {:?} and {:?} are both LUN {} of the target {:?}: give one of them another lun",
+                    other.name,
+                    volume.name,
+                    volume.lun,
+                    volume.target()
+                );
             }
         }
         for entry in &self.access {
@@ -245,6 +282,10 @@ mod tests {
             ("[[volume]]\nname = \"a\"\nurl = \"rum:1G\"", "rum"),
             ("[[volume]]\nname = \"A b\"\nurl = \"ram:1G\"", "the volume name \"A b\""),
             ("[[volume]]\nname=\"a\"\nurl=\"ram:1G\"\n[[volume]]\nname=\"a\"\nurl=\"ram:2G\"", "two volumes"),
+            (
+                "[[volume]]\nname=\"a\"\nurl=\"ram:1G\"\n[[volume]]\nname=\"b\"\nurl=\"ram:2G\"\ntarget=\"a\"",
+                "both LUN 0 of the target \"a\"",
+            ),
             ("[[access]]\nvolume = \"b\"\nhosts = [\"nqn.2026-11.org.e:h\"]", "which no [[volume]] has"),
             ("[[access]]\n", "it would allow nobody"),
         ] {

@@ -29,7 +29,31 @@ const GENERATION: u64 = 1;
 /// A volume that is open, under its name.
 pub(crate) struct Opened {
     pub(crate) name: String,
+    pub(crate) target: String,
+    pub(crate) lun: u16,
     pub(crate) volume: Arc<dyn Volume>,
+}
+
+/// The volumes of one target, in the order of their numbers, each with its place in the export table.
+struct Group<'a> {
+    target: &'a str,
+    members: Vec<(VolumeId, &'a Opened)>,
+}
+
+/// All targets, in the order in which the configuration first names them.
+fn groups(opened: &[Opened]) -> Vec<Group<'_>> {
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    for (index, entry) in opened.iter().enumerate() {
+        let member = (volume_id(index), entry);
+        match groups.iter_mut().find(|group| group.target == entry.target) {
+            Some(group) => group.members.push(member),
+            None => groups.push(Group { target: &entry.target, members: vec![member] }),
+        }
+    }
+    for group in &mut groups {
+        group.members.sort_by_key(|(_, entry)| entry.lun);
+    }
+    groups
 }
 
 /// Opens every volume of the configuration.
@@ -40,20 +64,23 @@ pub(crate) fn open_volumes(config: &Config, storage: &Arc<dyn Storage>) -> Resul
         .map(|entry| {
             let volume = backends::open(&entry.url, storage)
                 .with_context(|| format!("the volume {:?} cannot be opened", entry.name))?;
-            Ok(Opened { name: entry.name.clone(), volume })
+            Ok(Opened { name: entry.name.clone(), target: entry.target().to_owned(), lun: entry.lun, volume })
         })
         .collect()
 }
 
-/// The rules that concern a volume.
-fn rules<'a>(config: &'a Config, name: &'a str) -> impl Iterator<Item = &'a AccessEntry> {
-    config.access.iter().filter(move |entry| entry.volume.as_deref().is_none_or(|volume| volume == name))
+/// The rules that concern a target: those for all volumes, and those that name one of its own.
+fn rules<'a>(config: &'a Config, target: &'a str) -> impl Iterator<Item = &'a AccessEntry> {
+    let belongs = move |name: &str| {
+        config.volumes.iter().any(|volume| volume.name == name && volume.target() == target)
+    };
+    config.access.iter().filter(move |entry| entry.volume.as_deref().is_none_or(belongs))
 }
 
 /// True when every volume says who may use it by this protocol.
 pub(crate) fn restricted(config: &Config, protocol: Protocol) -> bool {
     config.volumes.iter().all(|volume| {
-        rules(config, &volume.name).any(|rule| match protocol {
+        rules(config, volume.target()).any(|rule| match protocol {
             Protocol::Iscsi => !rule.initiators.is_empty() || rule.chap.is_some(),
             Protocol::Nvme => !rule.hosts.is_empty(),
         })
@@ -107,20 +134,33 @@ fn iscsi_portal(
     opened: &[Opened],
     advertised: Option<SocketAddr>,
 ) -> Result<target::Portal> {
-    let nodes = opened
-        .iter()
-        .enumerate()
-        .map(|(index, entry)| iscsi_node(config, entry, volume_id(index)))
-        .collect::<Result<_>>()?;
+    let nodes = groups(opened).iter().map(|group| iscsi_node(config, group)).collect::<Result<_>>()?;
     Ok(target::Portal { addresses: advertised.into_iter().collect(), ..target::Portal::new(nodes) })
 }
 
-fn iscsi_node(config: &Config, entry: &Opened, volume: VolumeId) -> Result<target::Node> {
-    let text = format!("{IQN_PREFIX}{}", entry.name);
+fn iscsi_node(config: &Config, group: &Group<'_>) -> Result<target::Node> {
+    let text = format!("{IQN_PREFIX}{}", group.target);
     let name: Iqn = text.parse()?;
+    let device = TargetDevice {
+        port_name: format!("{text},t,0x{PORTAL_GROUP:04x}").into(),
+        device_name: text.as_str().into(),
+        relative_port: PORTAL_GROUP,
+        port_group: PORTAL_GROUP,
+        units: group.members.iter().map(|(volume, entry)| logical_unit(*volume, entry)).collect(),
+    };
+    Ok(target::Node {
+        name,
+        alias: group.target.to_owned(),
+        device: Arc::new(device),
+        portal_group: PORTAL_GROUP,
+        access: iscsi_access(config, group.target)?,
+    })
+}
+
+fn logical_unit(volume: VolumeId, entry: &Opened) -> LogicalUnit {
     let identity = Identity::of(&entry.name);
-    let unit = LogicalUnit {
-        lun: 0,
+    LogicalUnit {
+        lun: entry.lun,
         volume,
         geometry: entry.volume.geometry(),
         limits: entry.volume.limits(),
@@ -133,21 +173,7 @@ fn iscsi_node(config: &Config, entry: &Opened, volume: VolumeId) -> Result<targe
             naa: identity.naa,
             uuid: identity.uuid,
         },
-    };
-    let device = TargetDevice {
-        port_name: format!("{text},t,0x{PORTAL_GROUP:04x}").into(),
-        device_name: text.as_str().into(),
-        relative_port: PORTAL_GROUP,
-        port_group: PORTAL_GROUP,
-        units: vec![unit],
-    };
-    Ok(target::Node {
-        name,
-        alias: entry.name.clone(),
-        device: Arc::new(device),
-        portal_group: PORTAL_GROUP,
-        access: iscsi_access(config, &entry.name)?,
-    })
+    }
 }
 
 fn iscsi_access(config: &Config, name: &str) -> Result<target::Access> {
@@ -180,18 +206,30 @@ fn chap(entry: &ChapEntry) -> Result<Chap> {
 }
 
 fn nvme_portal(config: &Config, opened: &[Opened], address: SocketAddr) -> controller::Portal {
-    let subsystems = opened
-        .iter()
-        .enumerate()
-        .map(|(index, entry)| nvme_subsystem(config, entry, volume_id(index)))
-        .collect();
+    let subsystems = groups(opened).iter().map(|group| nvme_subsystem(config, group)).collect();
     controller::Portal { subsystems, advertised: vec![address], generation: GENERATION }
 }
 
-fn nvme_subsystem(config: &Config, entry: &Opened, volume: VolumeId) -> controller::Subsystem {
+fn nvme_subsystem(config: &Config, group: &Group<'_>) -> controller::Subsystem {
+    let listed: Vec<String> =
+        rules(config, group.target).flat_map(|rule| &rule.hosts).map(ToString::to_string).collect();
+    let open = rules(config, group.target).next().is_none();
+    controller::Subsystem {
+        nqn: format!("{NQN_PREFIX}{}", group.target).into(),
+        serial: Identity::of(group.target).serial,
+        model: MODEL.to_owned(),
+        firmware: env!("CARGO_PKG_VERSION").to_owned(),
+        hosts: if open { Hosts::Any } else { Hosts::Listed(listed) },
+        namespaces: group.members.iter().map(|(volume, entry)| namespace(*volume, entry)).collect(),
+        limits: controller::QueueLimits::default(),
+    }
+}
+
+/// Namespace identifiers begin at one where LUNs begin at zero.
+fn namespace(volume: VolumeId, entry: &Opened) -> controller::Namespace {
     let identity = Identity::of(&entry.name);
-    let namespace = controller::Namespace {
-        nsid: 1,
+    controller::Namespace {
+        nsid: u32::from(entry.lun) + 1,
         volume,
         geometry: entry.volume.geometry(),
         limits: entry.volume.limits(),
@@ -199,17 +237,5 @@ fn nvme_subsystem(config: &Config, entry: &Opened, volume: VolumeId) -> controll
         nguid: identity.nguid,
         eui64: None,
         uuid: identity.uuid,
-    };
-    let listed: Vec<String> =
-        rules(config, &entry.name).flat_map(|rule| &rule.hosts).map(ToString::to_string).collect();
-    let open = rules(config, &entry.name).next().is_none();
-    controller::Subsystem {
-        nqn: format!("{NQN_PREFIX}{}", entry.name).into(),
-        serial: identity.serial,
-        model: MODEL.to_owned(),
-        firmware: env!("CARGO_PKG_VERSION").to_owned(),
-        hosts: if open { Hosts::Any } else { Hosts::Listed(listed) },
-        namespaces: vec![namespace],
-        limits: controller::QueueLimits::default(),
     }
 }

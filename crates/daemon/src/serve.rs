@@ -146,8 +146,7 @@ fn announce(
     ready_file: Option<&Path>,
     say: &dyn Fn(&str),
 ) -> Result<()> {
-    let names: Vec<String> = opened.iter().map(|entry| entry.name.clone()).collect();
-    for line in help::lines(&names, portals) {
+    for line in help::lines(opened, portals) {
         say(&line);
     }
     ready_file.map_or(Ok(()), |path| ready::write(path, portals))
