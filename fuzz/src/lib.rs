@@ -12,12 +12,15 @@ pub type Target = fn(&[u8]);
 
 /// Every target by its name, which is also its corpus's folder.
 pub const TARGETS: &[(&str, Target)] = &[
+    ("iscsi_chap", targets::iscsi::chap_values),
     ("iscsi_initiator", targets::iscsi::initiator),
     ("iscsi_login", targets::iscsi::login_text),
     ("iscsi_target", targets::iscsi::target),
     ("names", targets::names::urls),
     ("nvme_admin", targets::nvme::controller),
+    ("nvme_decoders", targets::nvme::decoders),
     ("nvme_host", targets::nvme::host),
+    ("nvme_io", targets::nvme::io_queue),
     ("scsi_command", targets::scsi::command),
     ("scsi_initiator", targets::scsi::answers),
 ];

@@ -9,10 +9,11 @@ use ::iscsi::session::Sessions;
 use ::iscsi::{initiator, target};
 use ::nvme::subsystem::Subsystems;
 use ::nvme::{controller, host};
-use buf::Pool;
+use buf::{Buf, BufList, Pool};
 use fuzz::targets::{iscsi, nvme};
 use protocol::pair::Half;
 use protocol::{Connection, Instant, SeededEntropy};
+use volume::{Durability, Extent, Operation, Request, Tag};
 
 /// Rounds after which both ends have said all they have to say.
 const ROUNDS: usize = 40;
@@ -58,6 +59,41 @@ fn nvme_said() -> Said {
     listen(&mut Half::new(near), &mut Half::new(far), |far| nvme::serve(far, &mut subsystems))
 }
 
+/// What a host says to an I/O queue, with a read, a write, a flush and a discard.
+fn nvme_io_said() -> Option<Vec<u8>> {
+    let mut near = Half::new(host::Connection::new(nvme::config(), Instant::ZERO));
+    let portal = Arc::new(nvme::portal());
+    let connection = controller::Connection::new(Arc::clone(&portal), Pool::new(8 << 20), Instant::ZERO);
+    let (mut far, mut subsystems, mut remote) = (Half::new(connection), Subsystems::new(), None);
+    for _ in 0..ROUNDS {
+        far.receive(Instant::ZERO, &near.transmit(Instant::ZERO));
+        nvme::serve(&mut far, &mut subsystems);
+        near.receive(Instant::ZERO, &far.transmit(Instant::ZERO));
+        while let Some(action) = near.connection.poll_action() {
+            if let host::Action::Ready(found) = action {
+                remote = Some(found);
+            }
+        }
+    }
+    let queue = host::Queue::Io { qid: 1, remote: remote? };
+    let config = host::Config { queue, ..nvme::config() };
+    let mut near = Half::new(host::Connection::new(config, Instant::ZERO));
+    let mut far = Half::new(controller::Connection::new(portal, Pool::new(8 << 20), Instant::ZERO));
+    let extent = Extent::new(8, 4);
+    let data = BufList::from(Buf::zeroed(2048).freeze());
+    let operations = [
+        Operation::Read { extent, into: Buf::zeroed(2048) },
+        Operation::Write { extent, data, durability: Durability::Durable },
+        Operation::Flush,
+        Operation::Discard { extent },
+    ];
+    for (tag, operation) in (0..).zip(operations) {
+        near.connection
+            .handle_input(Instant::ZERO, host::Input::Submit(Request { tag: Tag(tag), operation }));
+    }
+    Some(listen(&mut near, &mut far, nvme::serve_queue).near)
+}
+
 /// One command of 24 bytes for each operation code.
 fn scsi_commands() -> Vec<u8> {
     let records = (0..=255_u8).map(|opcode| {
@@ -84,6 +120,11 @@ fn main() -> std::io::Result<()> {
     let said = nvme_said();
     write("nvme_admin", "ours", &said.near)?;
     write("nvme_host", "ours", &said.far)?;
+    if let Some(said) = nvme_io_said() {
+        write("nvme_io", "ours", &said)?;
+    }
+    write("nvme_decoders", "ours", &[0; 1024])?;
+    write("iscsi_chap", "ours", b"0x0123456789abcdef")?;
     write(
         "iscsi_login",
         "ours",

@@ -6,10 +6,12 @@ use buf::Pool;
 use nvme::controller::{self, Hosts, Namespace, Portal, QueueLimits, Subsystem};
 use nvme::fabrics::HostIdentity;
 use nvme::host::{self, Config, Queue};
-use nvme::subsystem::Subsystems;
+use nvme::sqe::SubmissionQueueEntry;
+use nvme::subsystem::{Reply, Subsystems};
 use protocol::pair::Half;
 use protocol::{Connection, Ended, Group, Instant};
 use volume::{Features, Geometry, Limits, VolumeId};
+use zerocopy::FromBytes;
 
 use super::{answer, chunks};
 
@@ -79,6 +81,49 @@ pub fn controller(bytes: &[u8]) {
     }
     half.end(Instant::ZERO, Ended::ByPeer);
     serve(&mut half, &mut subsystems);
+}
+
+/// Gives an I/O queue's connection what it asks for, as the group of a controller that wants it.
+pub fn serve_queue(half: &mut Half<controller::Connection>) {
+    while let Some(action) = half.connection.poll_action() {
+        let input = match action {
+            controller::Action::Submit { request, .. } => controller::Input::Completion(answer(request)),
+            controller::Action::Group(_) => controller::Input::Group(Reply::Joined { cntlid: 1 }),
+            controller::Action::Cancel { .. } => continue,
+        };
+        half.connection.handle_input(Instant::ZERO, input);
+    }
+}
+
+/// Whatever a peer may send to an I/O queue.
+pub fn io_queue(bytes: &[u8]) {
+    let connection = controller::Connection::new(Arc::new(portal()), Pool::new(8 << 20), Instant::ZERO);
+    let mut half = Half::new(connection);
+    for chunk in chunks(bytes) {
+        half.receive(Instant::ZERO, chunk);
+        serve_queue(&mut half);
+        half.transmit(Instant::ZERO);
+    }
+    half.end(Instant::ZERO, Ended::ByPeer);
+    serve_queue(&mut half);
+}
+
+/// Every decoder of a command's fields, and of what a host reads.
+pub fn decoders(bytes: &[u8]) {
+    if let Ok((entry, _)) = SubmissionQueueEntry::read_from_prefix(bytes) {
+        std::hint::black_box((
+            nvme::nvm::BlockCommand::decode(&entry),
+            nvme::nvm::dataset_management(&entry),
+            nvme::identify::Identify::decode(&entry),
+            nvme::log::GetLogPage::decode(&entry),
+            nvme::features::FeatureCommand::decode(&entry),
+            entry.data_pointer(8192).is_ok(),
+        ));
+    }
+    if let Ok((entry, _)) = nvme::log::RawEntry::read_from_prefix(bytes) {
+        std::hint::black_box(entry.decode().is_some());
+    }
+    std::hint::black_box(nvme::identify::read_descriptors(bytes).is_ok());
 }
 
 /// Whatever a peer may send to a host.
