@@ -97,7 +97,7 @@ class Servers:
 
 
 def bare(rw, size, depth, seconds):
-    """The bare loop pins nothing itself: its two threads get a processor each from the scheduler."""
+    """The bare loop, which pins its two threads to a processor each."""
     both = f"{TARGET_CPU},{INITIATOR_CPU}"
     found = json.loads(run([BARE, "--bs", size, "--qd", depth, "--rw", rw, "--runtime", seconds, "--json"], seconds, both).splitlines()[-1])
     return {"iops": found["iops"], "p50": found["p50_us"], "cpu": found["client_cpu_us"]}
@@ -154,24 +154,33 @@ def measure(options, servers):
                         try:
                             found[name].append(arm(size, depth, options.runtime))
                         except (RuntimeError, subprocess.TimeoutExpired, IndexError) as error:
+                            # Its place stays empty, so that the others are still paired with those of their own repetition.
+                            found[name].append(None)
                             print(f"{name}: {error}", file=sys.stderr)
                     print(f"{size} {rw} QD{depth}: repetition {repetition + 1} of {options.reps}", file=sys.stderr)
-                rows += [row(size, rw, depth, name, found[name], found["bare loop"]) for name in found if found[name]]
+                rows += [row(size, rw, depth, name, found[name], found["bare loop"]) for name in found if any(found[name])]
     return rows
 
 
 def row(size, rw, depth, name, results, base):
     """One line of the table."""
+    pairs = [(one, other) for one, other in zip(results, base) if one and other]
+    ratios = [one["iops"] / other["iops"] for one, other in pairs]
+    results = [one for one in results if one]
     iops = [one["iops"] for one in results]
-    ratios = [one["iops"] / other["iops"] for one, other in zip(results, base)]
 
     def middle(key):
         values = [one[key] for one in results if one[key] is not None]
         return statistics.median(values) if values else None
 
     return {"size": size, "rw": rw, "depth": depth, "arm": name, "iops": statistics.median(iops), "least": min(iops), "most": max(iops),
-            "mb_per_s": statistics.median(iops) * size / 1e6, "ratio": statistics.median(ratios), "p50": middle("p50"), "cpu": middle("cpu"),
+            "mb_per_s": statistics.median(iops) * size / 1e6, "ratio": statistics.median(ratios) if ratios and not name.startswith("iperf3") else None, "p50": middle("p50"), "cpu": middle("cpu"),
             "repetitions": len(results)}
+
+
+def ratio(one):
+    """The ratio to the bare loop; a stream without answers has none."""
+    return "" if one["ratio"] is None else f"{one['ratio']:.2f}"
 
 
 def table(rows):
@@ -181,7 +190,7 @@ def table(rows):
     for one in rows:
         show = lambda key: "" if one[key] is None else f"{one[key]:.1f}"  # noqa: E731
         lines.append(f"| {one['size']} | {one['rw']} | {one['depth']} | {one['arm']} | {one['iops']:,.0f} ({one['least']:,.0f} to {one['most']:,.0f}) "
-                     f"| {one['mb_per_s']:,.0f} | {one['ratio']:.2f} | {show('p50')} | {show('cpu')} |")
+                     f"| {one['mb_per_s']:,.0f} | {ratio(one)} | {show('p50')} | {show('cpu')} |")
     return "\n".join(lines)
 
 
