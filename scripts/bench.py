@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Figures against the bare loop and against peers, in turn: `make bench`, or `scripts/bench.py [--reps N] [--runtime S] [--quick] [--only TEXT]`.
+"""Figures against the bare loop and against peers, in turn: `make bench`, or `scripts/bench.py [--reps N] [--runtime S] [--spin US] [--quick] [--only TEXT]`.
 
 Every repetition runs all arms of a point one after the other, so that a machine whose speed drifts treats them alike. Targets are pinned to
-the first processor, initiators to the second. Printed are medians with the least and the most, and the ratio to the bare loop of the same run. The
+the first processor, initiators to the second. What is ours, the bare loop included, spins equally long. Printed are medians with the least and the most, and the ratio to the bare loop of the same run. The
 results also go to `target/bench/`, as JSON and as a Markdown table.
 """
 import argparse
@@ -44,11 +44,12 @@ def run(command, limit, cpu=INITIATOR_CPU):
 class Servers:
     """Linerate's and tgt's targets with null volumes, for as long as the benchmark runs."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, spin):
         self.folder = folder
+        self.spin = spin
         self.processes = []
         ready = folder / "ready"
-        self.start(LINERATE, "serve", "null=null:16G", "--iscsi", "127.0.0.1:0", "--nvme", "127.0.0.1:0", "--ready-file", ready)
+        self.start(LINERATE, "serve", "null=null:16G", "--iscsi", "127.0.0.1:0", "--nvme", "127.0.0.1:0", "--ready-file", ready, "--spin", f"{spin}us")
         while not ready.exists():
             time.sleep(0.02)
         listening = dict(line.split() for line in ready.read_text().splitlines())
@@ -96,16 +97,16 @@ class Servers:
                 process.wait()
 
 
-def bare(rw, size, depth, seconds):
+def bare(spin, rw, size, depth, seconds):
     """The bare loop, which pins its two threads to a processor each."""
     both = f"{TARGET_CPU},{INITIATOR_CPU}"
-    found = json.loads(run([BARE, "--bs", size, "--qd", depth, "--rw", rw, "--runtime", seconds, "--json"], seconds, both).splitlines()[-1])
+    found = json.loads(run([BARE, "--bs", size, "--qd", depth, "--rw", rw, "--runtime", seconds, "--spin", spin, "--json"], seconds, both).splitlines()[-1])
     return {"iops": found["iops"], "p50": found["p50_us"], "cpu": found["client_cpu_us"]}
 
 
-def ours(url, rw, size, depth, seconds):
+def ours(servers, url, rw, size, depth, seconds):
     """Linerate's initiator or host."""
-    out = run([LINERATE, "bench", url, "--rw", f"rand{rw}", "--bs", size, "--qd", depth, "--runtime", seconds, "--json"], seconds)
+    out = run([LINERATE, "bench", url, "--rw", f"rand{rw}", "--bs", size, "--qd", depth, "--runtime", seconds, "--spin", f"{servers.spin}us", "--json"], seconds)
     found = json.loads([line for line in out.splitlines() if line.startswith("{")][-1])
     if found["errors"]:
         raise RuntimeError(f"{url}: {found['errors']} errors")
@@ -127,13 +128,13 @@ def iperf(port, size, seconds):
 
 def arms(servers, rw):
     """The arms of a point: names, and what measures them."""
-    yield "bare loop", lambda *point: bare(rw, *point)
-    yield "NVMe/TCP: Linerate, Linerate", lambda *point: ours(servers.nvme, rw, *point)
-    yield "iSCSI: Linerate, Linerate", lambda *point: ours(servers.iscsi, rw, *point)
+    yield "bare loop", lambda *point: bare(servers.spin, rw, *point)
+    yield "NVMe/TCP: Linerate, Linerate", lambda *point: ours(servers, servers.nvme, rw, *point)
+    yield "iSCSI: Linerate, Linerate", lambda *point: ours(servers, servers.iscsi, rw, *point)
     if rw == "read":
         yield "iSCSI: Linerate, libiscsi", lambda *point: libiscsi(servers.iscsi, rw, *point)
     if servers.tgt:
-        yield "iSCSI: tgt, Linerate", lambda *point: ours(servers.tgt, rw, *point)
+        yield "iSCSI: tgt, Linerate", lambda *point: ours(servers, servers.tgt, rw, *point)
         if rw == "read":
             yield "iSCSI: tgt, libiscsi", lambda *point: libiscsi(servers.tgt, rw, *point)
     if rw == "write":
@@ -199,11 +200,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--reps", type=int, default=5, help="repetitions of every point")
     parser.add_argument("--runtime", type=int, default=3, help="seconds for each measurement")
+    parser.add_argument("--spin", type=int, default=50, help="microseconds that Linerate and the bare loop look for an answer before they sleep; 0 never does")
     parser.add_argument("--only", default="", help="only arms whose name has this text, and the bare loop")
     parser.add_argument("--quick", action="store_true", help="queue depth 32 only")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        servers = Servers(Path(folder))
+        servers = Servers(Path(folder), options.spin)
         try:
             rows = measure(options, servers)
         finally:

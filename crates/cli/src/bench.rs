@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use clap::{Parser, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use linerate::{LoadPlan, LoadResult, Pattern};
-use names::{ByteSize, VolumeUrl};
+use names::{ByteSize, Span, VolumeUrl};
 use serde::Serialize;
 
 use crate::output;
@@ -32,6 +32,9 @@ pub(crate) struct Args {
     /// Seed of the random offsets
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// How long to look for an answer before sleeping, such as 50us; 0 never does
+    #[arg(long, value_name = "DURATION")]
+    spin: Option<Span>,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -82,6 +85,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         depth: args.qd,
         runtime: Duration::from_secs(args.runtime),
         seed: args.seed,
+        spin: args.spin.map(|span| span.0),
     };
     let bar = ProgressBar::new(args.runtime);
     bar.set_style(ProgressStyle::with_template("{elapsed} of {len} s {bar:30} {msg}")?);

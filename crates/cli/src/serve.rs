@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use clap::Parser;
 use daemon::{Config, PortalEntry, Protocol, VolumeEntry};
-use names::{Portal, VolumeUrl};
+use names::{Portal, Span, VolumeUrl};
 
 use crate::output;
 
@@ -34,6 +34,9 @@ pub(crate) struct Args {
     /// How to reach the kernel: auto, uring or epoll
     #[arg(long, value_name = "DRIVER")]
     driver: Option<String>,
+    /// How long a core that expects an answer looks for it before it sleeps, such as 50us; 0 never does
+    #[arg(long, value_name = "DURATION")]
+    spin: Option<Span>,
     /// Serve anybody who can reach the portals, also beyond loopback
     #[arg(long)]
     allow_any: bool,
@@ -52,6 +55,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
     replace_portal(&mut config, Protocol::Nvme, args.nvme);
     config.daemon.cores = args.cores.or(config.daemon.cores);
     config.daemon.driver = args.driver.or(config.daemon.driver);
+    config.daemon.spin = args.spin.or(config.daemon.spin);
     config.daemon.allow_any |= args.allow_any;
     if config.volumes.is_empty() {
         bail!("there is nothing to serve: name a volume, such as disk=ram:1G, or give --config FILE");

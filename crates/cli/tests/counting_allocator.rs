@@ -45,7 +45,8 @@ const ENOUGH: u64 = 1000;
 fn count(url: &str, pattern: Pattern) -> (u64, u64) {
     let looks: Arc<Mutex<Vec<(u64, u64)>>> = Arc::new(Mutex::new(Vec::with_capacity(16)));
     let seen = Arc::clone(&looks);
-    let plan = LoadPlan { pattern, block: 4096, depth: 32, runtime: Duration::from_secs(3), seed: 1 };
+    let plan =
+        LoadPlan { pattern, block: 4096, depth: 32, runtime: Duration::from_secs(3), seed: 1, spin: None };
     let url: VolumeUrl = url.parse().unwrap();
     let progress = Arc::new(move |_: Duration, completed: u64| {
         seen.lock().unwrap().push((COUNT.load(Ordering::Relaxed), completed));

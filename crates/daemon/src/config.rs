@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use names::{ByteSize, Iqn, Nqn, Portal, VolumeUrl};
+use names::{ByteSize, Iqn, Nqn, Portal, Span, VolumeUrl};
 use serde::Deserialize;
 use serde::de::{self, Deserializer};
 
@@ -42,6 +42,9 @@ pub struct Daemon {
     pub cores: Option<u16>,
     /// `auto`, `uring` or `epoll`.
     pub driver: Option<String>,
+    /// How long a core that expects an answer looks for it before it sleeps, such as `"50us"`; `"0"` never does.
+    #[serde(default, deserialize_with = "optional")]
+    pub spin: Option<Span>,
     /// Let portals beyond loopback serve anybody.
     #[serde(default)]
     pub allow_any: bool,

@@ -92,7 +92,9 @@ fn reactor_config(config: &Config) -> Result<reactor::Config> {
         Some("epoll") => Driver::Epoll,
         Some(other) => bail!("there is no driver {other:?}: say auto, uring or epoll"),
     };
-    Ok(reactor::Config { driver, ..reactor::Config::default() })
+    let usual = reactor::Config::default();
+    let spin = config.daemon.spin.map_or(usual.spin, |span| span.0);
+    Ok(reactor::Config { driver, spin, ..usual })
 }
 
 fn listen(config: &Config, cluster: &mut Cluster<Message>) -> Result<Vec<(Protocol, SocketAddr)>> {

@@ -57,6 +57,8 @@ pub struct LoadPlan {
     pub runtime: Duration,
     /// Seed of the offsets.
     pub seed: u64,
+    /// How long the event loop looks for an answer before it sleeps; `None` for what suits the machine.
+    pub spin: Option<Duration>,
 }
 
 /// What came of a load.

@@ -16,7 +16,12 @@ use crate::open::Opening;
 
 /// Runs a job on the calling thread until it has a result.
 pub(crate) fn run_job<J: Job>(make: impl FnOnce(Surroundings) -> J) -> Result<J::Output, Error> {
-    let cluster: Cluster<()> = Cluster::new(1, Config::default())?;
+    run_job_with(Config::default(), make)
+}
+
+/// The same with settings of its own for the event loop.
+fn run_job_with<J: Job>(config: Config, make: impl FnOnce(Surroundings) -> J) -> Result<J::Output, Error> {
+    let cluster: Cluster<()> = Cluster::new(1, config)?;
     let Some(core) = cluster.into_cores().pop() else {
         return Err(std::io::Error::other("the event loop has no core").into());
     };
@@ -92,7 +97,9 @@ pub fn run_load(
     progress: Arc<dyn Fn(Duration, u64) + Send + Sync>,
 ) -> Result<LoadResult, Error> {
     let urls = vec![url.clone()];
-    run_job(|surroundings| Opened {
+    let usual = Config::default();
+    let config = Config { spin: plan.spin.unwrap_or(usual.spin), ..usual };
+    run_job_with(config, |surroundings| Opened {
         surroundings,
         urls,
         prepare: |_, _| {},

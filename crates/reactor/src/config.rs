@@ -1,5 +1,7 @@
 //! What may be set when a cluster is built.
 
+use std::fs;
+use std::thread;
 use std::time::Duration;
 
 use crate::limits;
@@ -39,16 +41,52 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        let alone = std::thread::available_parallelism().map_or(1, usize::from) < 2;
         Self {
             driver: Driver::Auto,
-            spin: if alone { Duration::ZERO } else { limits::SPIN },
+            spin: if spinning_pays() { limits::SPIN } else { Duration::ZERO },
             congestion: Some("cubic".to_owned()),
             staging: limits::STAGING,
             staging_areas: limits::STAGING_AREAS,
             send_budget: limits::SEND_BUDGET,
             max_connections: limits::CONNECTIONS,
             pin: false,
+        }
+    }
+}
+
+/// True where a peer can make progress on another processor while this process looks out for its answer. A process that
+/// is bound to one processor of several may spin; one whose quota is less than two processors would burn its share.
+fn spinning_pays() -> bool {
+    let bound = rustix::thread::sched_getaffinity(None).map_or(0, |set| set.count() as usize);
+    let usable = thread::available_parallelism().map_or(1, usize::from);
+    let short_of_quota = usable < 2 && bound > usable;
+    online_processors() > 1 && !short_of_quota
+}
+
+/// Processors that the machine runs; one when it does not tell.
+fn online_processors() -> usize {
+    fs::read_to_string("/sys/devices/system/cpu/online").map_or(1, |ranges| count_ranges(ranges.trim()))
+}
+
+/// How many numbers a list of ranges such as `0-3,6` names.
+fn count_ranges(ranges: &str) -> usize {
+    let count = |range: &str| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last) = (first.parse::<usize>().ok()?, last.parse::<usize>().ok()?);
+        last.checked_sub(first)?.checked_add(1)
+    };
+    ranges.split(',').filter_map(count).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_of_processors_are_counted() {
+        let cases = [("0", 1), ("0-1", 2), ("0-3,6", 5), ("0,2,4-7", 6), ("", 0), ("3-1", 0)];
+        for (ranges, count) in cases {
+            assert_eq!(count_ranges(ranges), count, "{ranges}");
         }
     }
 }
