@@ -1,0 +1,1 @@
+//! Headline claims of the publications, tested one by one.

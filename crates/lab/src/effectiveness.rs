@@ -1,0 +1,1 @@
+//! Processor effectiveness: work per 1 % of processor, the publications' own measure.

@@ -1,0 +1,1 @@
+//! Other tools' logs as results: labelled as imported, never as measured here.

@@ -1,0 +1,1 @@
+//! Measuring what a run costs: processor time by side, histograms, pressure, links, the environment.

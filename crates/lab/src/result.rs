@@ -1,0 +1,309 @@
+//! The result of one measured point: what `result.json` holds.
+//!
+//! One file per point, arm and repetition. Everything that a report or a comparison says is computed from these files, so
+//! they hold raw counts and histograms, not averages of averages. The tool's own output is kept beside it, untouched.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::evidence::Evidence;
+
+/// Version of the layout; a reader refuses a newer one.
+pub const SCHEMA: u32 = 1;
+
+/// One arm at one point in one repetition.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PointResult {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// The run it belongs to.
+    pub run: String,
+    /// The scenario's identifier, such as `chelsio-t6.nullio`.
+    pub scenario: String,
+    /// SHA-256 of the scenario file, in hexadecimal.
+    pub scenario_hash: String,
+    /// The arm's key, such as `A`.
+    pub arm: String,
+    /// Axis and value, in the order of the sweep.
+    pub point: Vec<Coordinate>,
+    /// Repetition (the pair's number), from 1.
+    pub repetition: u32,
+    /// Place within its pair: 1 ran first.
+    pub order: u32,
+    /// RFC 3339, UTC.
+    pub started: String,
+    /// Length of the measured window, seconds.
+    pub seconds: f64,
+    /// Where the figures come from.
+    pub evidence: Evidence,
+    /// What produced them.
+    pub tool: Tool,
+    /// I/Os, bytes and latencies by direction.
+    pub load: Load,
+    /// Seconds of the window one by one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub intervals: Vec<Interval>,
+    /// Processor time by side.
+    pub cpu: Cpu,
+    /// Most resident memory by side (`host`, `adapter`, `target`), bytes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub memory: BTreeMap<String, u64>,
+    /// What crossed the link, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<Network>,
+    /// The target's own counters, where it has them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub target_counters: BTreeMap<String, f64>,
+    /// Further figures of the tool, such as `transactions_per_second`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub extra: BTreeMap<String, f64>,
+    /// The resource that was above 90 %, if one was measured to be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limiter: Option<String>,
+    /// What makes the point doubtful or invalid.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub flags: Vec<Flag>,
+}
+
+/// A value on an axis.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Coordinate {
+    /// The axis, in fio's option name where fio has one.
+    pub axis: String,
+    /// The value, as the scenario writes it.
+    pub value: String,
+}
+
+/// The program that measured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Tool {
+    /// Its name, such as `fio`.
+    pub name: String,
+    /// Its version, as it says itself.
+    pub version: String,
+    /// The command line, secrets left out.
+    pub argv: Vec<String>,
+}
+
+/// What the tool did.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Load {
+    /// Reads; absent when there were none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read: Option<Direction>,
+    /// Writes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write: Option<Direction>,
+    /// Time of flushes (fio's sync latency).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sync: Option<Latency>,
+    /// I/Os that failed.
+    pub errors: u64,
+}
+
+/// One direction of a load.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Direction {
+    /// I/Os that succeeded.
+    pub ios: u64,
+    /// Bytes that they moved.
+    pub bytes: u64,
+    /// I/Os per second, as the tool says.
+    pub iops: f64,
+    /// Bytes per second, as the tool says.
+    pub bytes_per_second: f64,
+    /// From submission (open loop: from the intended start) to completion; absent when the tool has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency: Option<Latency>,
+}
+
+/// A distribution of latencies, in nanoseconds.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Latency {
+    /// Least.
+    pub min: f64,
+    /// Arithmetic mean.
+    pub mean: f64,
+    /// Standard deviation.
+    pub deviation: f64,
+    /// Most.
+    pub max: f64,
+    /// Percentiles by name (`p50`, `p95`, `p99`, `p99.9`, `p99.99`), as the tool gives them.
+    pub percentiles: BTreeMap<String, f64>,
+    /// Upper bound of a bucket in nanoseconds, and how many fell into it; ascending. Empty when the tool has no histogram.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub histogram: Vec<(u64, u64)>,
+}
+
+/// One second or so of the window.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Interval {
+    /// Its end, seconds since the window began.
+    pub at: f64,
+    /// I/Os per second.
+    pub iops: f64,
+    /// Bytes per second.
+    pub bytes_per_second: f64,
+    /// Mean latency, nanoseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency: Option<f64>,
+    /// Per cent of the machine's processors that were busy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_percent: Option<f64>,
+    /// Transactions per second, for databases.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transactions: Option<f64>,
+}
+
+/// Processor time of a window. The publications counted the host only; here every side is counted.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Cpu {
+    /// Processors of the machine.
+    pub processors: u32,
+    /// The application and its kernel path.
+    pub host: CpuShare,
+    /// The process that does the protocol's work for the host, when it is one of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adapter: Option<CpuShare>,
+    /// The target.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<CpuShare>,
+    /// Seconds of soft interrupts on the whole machine; they cannot be told apart by side.
+    pub softirq: f64,
+    /// Seconds taken by the hypervisor.
+    pub steal: f64,
+    /// Busy seconds that belong to nobody above.
+    pub foreign: f64,
+    /// Busy per cent of the machine: least, mean and most of the window's seconds.
+    pub machine_percent: (f64, f64, f64),
+    /// How it was counted: `cgroup2`, `cgroup1` or `process tree`.
+    pub method: String,
+}
+
+/// Processor time of one side.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CpuShare {
+    /// Seconds in user mode.
+    pub user: f64,
+    /// Seconds in the kernel.
+    pub system: f64,
+}
+
+impl CpuShare {
+    /// Seconds in all.
+    pub fn seconds(self) -> f64 {
+        self.user + self.system
+    }
+}
+
+/// Counters of the link during the window.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Network {
+    /// Bytes toward the target.
+    pub sent: u64,
+    /// Bytes from the target.
+    pub received: u64,
+    /// TCP segments sent again.
+    pub retransmitted: u64,
+}
+
+/// Why a point is doubtful or invalid.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Flag {
+    /// Others used the processors.
+    Contended {
+        /// Per cent of the machine that was foreign, and what was allowed.
+        detail: String,
+    },
+    /// The rate still changed when the window began or while it lasted.
+    NoSteadyState {
+        /// The slope that was seen.
+        detail: String,
+    },
+    /// The machine's clock or quota was lowered.
+    Throttled {
+        /// By what.
+        detail: String,
+    },
+    /// I/Os failed: the point is invalid.
+    Errors {
+        /// How many, and the first.
+        detail: String,
+    },
+    /// Latencies look like Nagle's algorithm against delayed acknowledgements (about 40 ms or a multiple).
+    DelayedAck {
+        /// The median that was seen.
+        detail: String,
+    },
+    /// The volume returned wrong data: the point is invalid.
+    Corrupt {
+        /// Where.
+        detail: String,
+    },
+    /// Several arms sat on the same limit, so their equality says nothing.
+    SharedLimit {
+        /// Which, where it was measured.
+        detail: String,
+    },
+}
+
+impl Flag {
+    /// An invalid point gets no row in a report.
+    pub const fn invalidates(&self) -> bool {
+        matches!(self, Self::Errors { .. } | Self::Corrupt { .. })
+    }
+}
+
+impl PointResult {
+    /// I/Os per second, both directions.
+    pub fn iops(&self) -> f64 {
+        self.directions().map(|direction| direction.iops).sum()
+    }
+
+    /// Bytes per second, both directions.
+    pub fn bytes_per_second(&self) -> f64 {
+        self.directions().map(|direction| direction.bytes_per_second).sum()
+    }
+
+    /// I/Os that succeeded.
+    pub fn ios(&self) -> u64 {
+        self.directions().map(|direction| direction.ios).sum()
+    }
+
+    /// Reads, then writes, as far as there were any.
+    pub fn directions(&self) -> impl Iterator<Item = &Direction> {
+        self.load.read.iter().chain(&self.load.write)
+    }
+
+    /// False when a flag makes it worthless.
+    pub fn valid(&self) -> bool {
+        !self.flags.iter().any(Flag::invalidates)
+    }
+
+    /// `bs=4k rw=randread`.
+    pub fn point_name(&self) -> String {
+        point_name(&self.point)
+    }
+}
+
+/// `bs=4k rw=randread`; `-` for a sweep without axes.
+pub fn point_name(point: &[Coordinate]) -> String {
+    if point.is_empty() {
+        return "-".to_owned();
+    }
+    let parts: Vec<String> = point.iter().map(|at| format!("{}={}", at.axis, at.value)).collect();
+    parts.join(" ")
+}

@@ -1,0 +1,1 @@
+//! Runs a scenario: plan, preflight, topology, integrity, pairs, collection, tearing down.

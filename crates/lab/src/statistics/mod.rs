@@ -1,0 +1,1 @@
+//! What may be said of noisy pairs: ratios with intervals, corrected over many points, as verdicts in words.

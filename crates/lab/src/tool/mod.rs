@@ -1,0 +1,1 @@
+//! Tools that put load on, and what their output means.
