@@ -1,0 +1,20 @@
+// What a report needs of ECharts: lines, bars, and custom series for error bars and bands, drawn as SVG.
+import { init, use } from "echarts/core";
+import { BarChart, CustomChart, LineChart } from "echarts/charts";
+import { AriaComponent, GraphicComponent, GridComponent, LegendComponent, MarkLineComponent, TooltipComponent } from "echarts/components";
+import { SVGRenderer } from "echarts/renderers";
+
+use([
+  AriaComponent,
+  BarChart,
+  CustomChart,
+  GraphicComponent,
+  GridComponent,
+  LegendComponent,
+  LineChart,
+  MarkLineComponent,
+  SVGRenderer,
+  TooltipComponent,
+]);
+
+export { init };
