@@ -27,7 +27,7 @@ enum Command {
     /// Serve volumes over iSCSI and NVMe/TCP
     Serve(serve::Args),
     /// Copy one volume onto another
-    Copy(copy::Args),
+    Copy(Box<copy::Args>),
     /// Measure a volume with a closed loop of requests
     Bench(bench::Args),
     /// List what a portal offers

@@ -45,13 +45,12 @@ const ENOUGH: u64 = 1000;
 fn count(url: &str, pattern: Pattern) -> (u64, u64) {
     let looks: Arc<Mutex<Vec<(u64, u64)>>> = Arc::new(Mutex::new(Vec::with_capacity(16)));
     let seen = Arc::clone(&looks);
-    let plan =
-        LoadPlan { pattern, block: 4096, depth: 32, runtime: Duration::from_secs(3), seed: 1, spin: None };
+    let plan = LoadPlan { pattern, runtime: Duration::from_secs(3), ..LoadPlan::default() };
     let url: VolumeUrl = url.parse().unwrap();
     let progress = Arc::new(move |_: Duration, completed: u64| {
         seen.lock().unwrap().push((COUNT.load(Ordering::Relaxed), completed));
     });
-    let result = linerate::run_load(&url, plan, progress).unwrap();
+    let result = linerate::run_load(std::slice::from_ref(&url), plan, progress).unwrap();
     assert_eq!(result.errors, 0, "{url}");
     let looks = looks.lock().unwrap();
     let (first, last) = (looks[1], looks[looks.len() - 1]);

@@ -18,5 +18,5 @@ pub use copy::{CopyError, CopyResult, Verify};
 pub use discover::discover;
 pub use engine::remote::Found;
 pub use error::Error;
-pub use load::{LoadPlan, LoadResult, MOST_DEPTH, Pattern};
+pub use load::{LoadInterval, LoadPlan, LoadResult, MOST_DEPTH, Pattern, Progress, Tally};
 pub use run::{copy, run_load};

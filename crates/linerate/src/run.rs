@@ -1,7 +1,6 @@
 //! The calls that take URLs: open what they name, then run the job.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use names::{FileSource, Source, VolumeUrl};
 use protocol::Instant;
@@ -11,7 +10,7 @@ use volume::{OpenError, Volume};
 use crate::copy::{Copy, CopyResult, Verify};
 use crate::error::Error;
 use crate::job::{Job, JobService, Surroundings};
-use crate::load::{Load, LoadPlan, LoadResult};
+use crate::load::{Load, LoadPlan, LoadResult, Progress};
 use crate::open::Opening;
 
 /// Runs a job on the calling thread until it has a result.
@@ -90,13 +89,10 @@ impl<J: Job> Job for Opened<J> {
     }
 }
 
-/// Puts a load on a volume. `progress` is told the elapsed time and the completed requests about once a second.
-pub fn run_load(
-    url: &VolumeUrl,
-    plan: LoadPlan,
-    progress: Arc<dyn Fn(Duration, u64) + Send + Sync>,
-) -> Result<LoadResult, Error> {
-    let urls = vec![url.clone()];
+/// Puts a load on volumes, on each in turn. `progress` is told the elapsed time and the completed requests about once a
+/// second. The same volume named twice is opened twice, with connections of its own.
+pub fn run_load(urls: &[VolumeUrl], plan: LoadPlan, progress: Progress) -> Result<LoadResult, Error> {
+    let urls = urls.to_vec();
     let usual = Config::default();
     let config = Config { spin: plan.spin.unwrap_or(usual.spin), ..usual };
     run_job_with(config, |surroundings| Opened {
@@ -105,9 +101,7 @@ pub fn run_load(
         prepare: |_, _| {},
         opening: None,
         volumes: Vec::new(),
-        next: Some(Box::new(move |volumes, around| {
-            Load::new(volumes[0].as_ref(), plan, around.waker.clone(), progress)
-        })),
+        next: Some(Box::new(move |volumes, around| Load::new(&volumes, plan, &around.waker, progress))),
         job: None,
     })?
 }

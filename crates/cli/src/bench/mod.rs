@@ -1,0 +1,128 @@
+//! `linerate bench`: a closed or open loop of requests on any volumes, with latencies and the processor time it took.
+
+mod report;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use clap::{Parser, ValueEnum};
+use indicatif::{ProgressBar, ProgressStyle};
+use linerate::{LoadPlan, LoadResult, Pattern};
+use names::{ByteSize, Span, VolumeUrl};
+
+use crate::output;
+use report::Report;
+
+/// Arguments of `bench`.
+#[derive(Debug, Parser)]
+pub(crate) struct Args {
+    /// The volumes, such as iscsi://127.0.0.1/iqn.2026-11.org.linerate:disk/0; requests go to each in turn
+    #[arg(required = true, value_name = "URL")]
+    urls: Vec<VolumeUrl>,
+    /// What to do; writes overwrite the volume's content
+    #[arg(long, value_enum, default_value = "randread")]
+    rw: Rw,
+    /// Reads among a hundred requests of readwrite and randrw
+    #[arg(long, default_value_t = 50, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
+    rwmixread: u8,
+    /// Bytes in each request
+    #[arg(long, default_value = "4k")]
+    bs: ByteSize,
+    /// Requests under way at a time, over all volumes
+    #[arg(long, default_value_t = 32)]
+    qd: usize,
+    /// Requests to start per second whatever the volume does (an open loop), instead of one for each that ends
+    #[arg(long, value_name = "IOPS")]
+    rate: Option<u32>,
+    /// How long to run before anything is counted, in seconds
+    #[arg(long, default_value_t = 0.0, value_name = "SECONDS", value_parser = seconds)]
+    ramp: f64,
+    /// How long to count, in seconds
+    #[arg(long, default_value_t = 5.0, value_name = "SECONDS", value_parser = seconds)]
+    runtime: f64,
+    /// Seed of the random offsets
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How long to look for an answer before sleeping, such as 50us; 0 never does
+    #[arg(long, value_name = "DURATION")]
+    spin: Option<Span>,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The longest run: a day.
+const LONGEST_SECONDS: f64 = 86_400.0;
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.0..=LONGEST_SECONDS).contains(&seconds) => Ok(seconds),
+        _ => Err(format!("{text:?} is not a number of seconds from 0 to {LONGEST_SECONDS}")),
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "lowercase")]
+enum Rw {
+    Randread,
+    Randwrite,
+    Randrw,
+    Read,
+    Write,
+    #[value(alias = "rw")]
+    Readwrite,
+}
+
+impl From<Rw> for Pattern {
+    fn from(rw: Rw) -> Self {
+        match rw {
+            Rw::Randread => Self::RandRead,
+            Rw::Randwrite => Self::RandWrite,
+            Rw::Randrw => Self::RandRw,
+            Rw::Read => Self::Read,
+            Rw::Write => Self::Write,
+            Rw::Readwrite => Self::ReadWrite,
+        }
+    }
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let block = usize::try_from(args.bs.0)?;
+    let plan = LoadPlan {
+        pattern: args.rw.into(),
+        read_percent: args.rwmixread,
+        block,
+        depth: args.qd,
+        rate: args.rate,
+        ramp: Duration::from_secs_f64(args.ramp),
+        runtime: Duration::from_secs_f64(args.runtime),
+        seed: args.seed,
+        spin: args.spin.map(|span| span.0),
+    };
+    let result = measure(args, plan)?;
+    if result.completed() == 0 {
+        let urls: Vec<String> = args.urls.iter().map(ToString::to_string).collect();
+        match result.first_error {
+            Some(kind) => bail!("{}: no request succeeded: {kind}", urls.join(", ")),
+            None => bail!("{}: no request completed in {} s", urls.join(", "), args.runtime),
+        }
+    }
+    let report = Report::new(&result, block);
+    if args.json { output::line(&serde_json::to_string(&report)?) } else { report.print() }
+}
+
+/// Runs the load behind a progress bar.
+fn measure(args: &Args, plan: LoadPlan) -> Result<LoadResult> {
+    let bar = ProgressBar::new(plan.runtime.as_secs());
+    bar.set_style(ProgressStyle::with_template("{elapsed} of {len} s {bar:30} {msg}")?);
+    let shown = bar.clone();
+    let progress = Arc::new(move |elapsed: Duration, completed: u64| {
+        shown.set_position(elapsed.as_secs());
+        shown.set_message(format!("{completed} requests"));
+    });
+    let result = linerate::run_load(&args.urls, plan, progress)?;
+    bar.finish_and_clear();
+    Ok(result)
+}

@@ -1,0 +1,121 @@
+//! What `linerate bench` prints: figures for people, or JSON with everything that was counted.
+
+use anyhow::Result;
+use linerate::{LoadResult, Tally};
+use serde::Serialize;
+
+use crate::output;
+
+/// The result as JSON. Latencies are in microseconds, but for the histograms, whose bounds are nanoseconds.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    iops: f64,
+    mb_per_s: f64,
+    latency_us: Latency,
+    cpu_us_per_io: f64,
+    errors: u64,
+    missed: u64,
+    seconds: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    read: Option<Direction>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    write: Option<Direction>,
+    intervals: Vec<Interval>,
+}
+
+#[derive(Debug, Serialize)]
+struct Latency {
+    p50: f64,
+    p99: f64,
+    p999: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct Direction {
+    ios: u64,
+    bytes: u64,
+    latency_ns: Distribution,
+}
+
+#[derive(Debug, Serialize)]
+struct Distribution {
+    min: u64,
+    mean: f64,
+    deviation: f64,
+    max: u64,
+    /// Upper bound of a bucket, and how many fell into it.
+    histogram: Vec<(u64, u64)>,
+}
+
+#[derive(Debug, Serialize)]
+struct Interval {
+    end: f64,
+    ios: u64,
+    latency_us: f64,
+}
+
+impl Report {
+    /// What came of a load with requests of `block` bytes.
+    #[expect(clippy::cast_precision_loss, reason = "counts of one run are far below 2^52")]
+    pub(crate) fn new(result: &LoadResult, block: usize) -> Self {
+        let seconds = result.elapsed.as_secs_f64();
+        let latency = result.latency();
+        let quantile = |share: f64| latency.value_at_quantile(share) as f64 / 1000.0;
+        let completed = result.completed() as f64;
+        let intervals = result.intervals.iter().map(|interval| Interval {
+            end: interval.end.as_secs_f64(),
+            ios: interval.completed,
+            latency_us: interval.latency.as_secs_f64() * 1e6,
+        });
+        Self {
+            iops: completed / seconds,
+            mb_per_s: completed * block as f64 / seconds / 1e6,
+            latency_us: Latency { p50: quantile(0.5), p99: quantile(0.99), p999: quantile(0.999) },
+            cpu_us_per_io: result.cpu.as_secs_f64() * 1e6 / completed,
+            errors: result.errors,
+            missed: result.missed,
+            seconds,
+            read: Direction::new(&result.read, block),
+            write: Direction::new(&result.write, block),
+            intervals: intervals.collect(),
+        }
+    }
+
+    /// Prints it for people.
+    pub(crate) fn print(&self) -> Result<()> {
+        output::line(&format!("{:.0} IOPS, {:.1} MB/s", self.iops, self.mb_per_s))?;
+        let latency = &self.latency_us;
+        output::line(&format!(
+            "latency in µs: p50 {:.1}, p99 {:.1}, p99.9 {:.1}",
+            latency.p50, latency.p99, latency.p999
+        ))?;
+        output::line(&format!("{:.2} µs of CPU per I/O, {} errors", self.cpu_us_per_io, self.errors))?;
+        if self.missed > 0 {
+            output::line(&format!(
+                "{} requests were due but never started: the rate is too high",
+                self.missed
+            ))?;
+        }
+        Ok(())
+    }
+}
+
+impl Direction {
+    fn new(tally: &Tally, block: usize) -> Option<Self> {
+        let latency = &tally.latency;
+        let histogram = latency
+            .iter_recorded()
+            .map(|bucket| (bucket.value_iterated_to(), bucket.count_since_last_iteration()));
+        (tally.completed > 0).then(|| Self {
+            ios: tally.completed,
+            bytes: tally.completed * block as u64,
+            latency_ns: Distribution {
+                min: latency.min(),
+                mean: latency.mean(),
+                deviation: latency.stdev(),
+                max: latency.max(),
+                histogram: histogram.collect(),
+            },
+        })
+    }
+}

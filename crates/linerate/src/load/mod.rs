@@ -1,0 +1,294 @@
+//! Load on volumes: a closed loop keeps a fixed number of requests under way, an open loop starts them at a fixed rate.
+
+mod pace;
+mod plan;
+mod tally;
+
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+use buf::{BufList, Pool, SharedBuf};
+use protocol::{Entropy, Instant, SeededEntropy};
+use volume::{
+    Completion, CoreId, Durability, Extent, OpenError, Operation, Request, Tag, Volume, VolumeQueue,
+};
+
+use crate::job::Job;
+use pace::Pace;
+pub use plan::{LoadPlan, MOST_DEPTH, Pattern};
+use tally::Counter;
+pub use tally::{LoadInterval, LoadResult, Tally};
+
+/// A load that fails this often has nothing to measure, and ends.
+const MOST_ERRORS: u64 = 1000;
+/// How long an open loop that fell behind may go on after its end, to count what was due before it.
+const CATCH_UP: Duration = Duration::from_secs(10);
+
+/// Hears of the time since the start and the completed requests about once a second.
+pub type Progress = Arc<dyn Fn(Duration, u64) + Send + Sync>;
+
+/// A load under way.
+pub(crate) struct Load {
+    plan: LoadPlan,
+    lanes: Vec<Lane>,
+    next_lane: usize,
+    pool: Pool,
+    data: SharedBuf,
+    dice: SeededEntropy,
+    slots: Vec<Slot>,
+    free: Vec<usize>,
+    done: Vec<Completion>,
+    clock: Option<Clock>,
+    counter: Counter,
+    progress: Progress,
+    next_progress: Instant,
+    /// No volume took the last request: a completion comes first.
+    blocked: bool,
+    /// A volume in memory has answered at once: there is room again.
+    again: bool,
+}
+
+/// A volume and where its next request goes.
+struct Lane {
+    queue: Box<dyn VolumeQueue>,
+    offsets: Offsets,
+}
+
+/// A request under way.
+#[derive(Debug, Clone, Copy)]
+struct Slot {
+    counts_from: Instant,
+    is_read: bool,
+}
+
+/// When things begin and end.
+#[derive(Debug)]
+struct Clock {
+    counted_from: Instant,
+    end: Instant,
+    pace: Pace,
+    over: bool,
+}
+
+impl Clock {
+    /// The moment from which the next request counts, if it is due.
+    fn due(&self, now: Instant) -> Option<Instant> {
+        self.pace.due(now).filter(|due| *due < self.end)
+    }
+}
+
+impl Load {
+    /// Opens a queue on each volume for the calling core.
+    pub(crate) fn new(
+        volumes: &[Arc<dyn Volume>],
+        plan: LoadPlan,
+        waker: &Waker,
+        progress: Progress,
+    ) -> Result<Self, OpenError> {
+        plan.check()?;
+        let mut dice = SeededEntropy::new(plan.seed);
+        let mut bytes = vec![0; plan.block];
+        dice.fill(&mut bytes);
+        let lanes: Result<Vec<Lane>, OpenError> =
+            volumes.iter().map(|volume| Lane::open(volume.as_ref(), &plan, waker)).collect();
+        Ok(Self {
+            plan,
+            lanes: lanes?,
+            next_lane: 0,
+            pool: Pool::new((plan.depth + 1) * plan.block.next_power_of_two().max(4096) * 2),
+            data: SharedBuf::from(bytes),
+            dice,
+            slots: vec![Slot { counts_from: Instant::ZERO, is_read: true }; plan.depth],
+            free: (0..plan.depth).collect(),
+            done: Vec::with_capacity(plan.depth),
+            clock: None,
+            counter: Counter::new()?,
+            progress,
+            next_progress: Instant::ZERO,
+            blocked: false,
+            again: false,
+        })
+    }
+
+    /// Starts what is due and has room.
+    fn fill(&mut self, now: Instant) {
+        while let Some(counts_from) = self.clock.as_ref().and_then(|clock| clock.due(now)) {
+            let Some(slot) = self.free.pop() else { return };
+            let is_read = self.next_is_read();
+            self.blocked = !self.start(now, slot, is_read);
+            if self.blocked {
+                return self.free.push(slot);
+            }
+            self.slots[slot] = Slot { counts_from, is_read };
+            if let Some(clock) = &mut self.clock {
+                clock.pace.advance();
+            }
+        }
+    }
+
+    fn next_is_read(&mut self) -> bool {
+        match self.plan.pattern.read_percent(self.plan.read_percent) {
+            0 => false,
+            100 => true,
+            share => self.dice.number() % 100 < u64::from(share),
+        }
+    }
+
+    /// Submits a request to the next volume that takes one; false when none does.
+    fn start(&mut self, now: Instant, slot: usize, is_read: bool) -> bool {
+        for _ in 0..self.lanes.len() {
+            let lane = self.next_lane;
+            self.next_lane = (lane + 1) % self.lanes.len();
+            let extent = self.lanes[lane].offsets.peek(self.plan.pattern.random(), &mut self.dice);
+            let operation = if is_read {
+                let Some(into) = self.pool.take(self.plan.block) else { return false };
+                Operation::Read { extent, into }
+            } else {
+                let data = BufList::from(self.data.clone());
+                Operation::Write { extent, data, durability: Durability::Cached }
+            };
+            let request = Request { tag: Tag(slot as u64), operation };
+            if let Ok(()) = self.lanes[lane].queue.submit(now, request) {
+                self.lanes[lane].offsets.advance();
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Takes completions. In a closed loop those that come after the end are not counted: they would add time but no load.
+    fn reap(&mut self, now: Instant, over: bool) {
+        let counted = self.clock.as_ref().is_some_and(|clock| now >= clock.counted_from)
+            && !(over && self.plan.rate.is_none());
+        for lane in 0..self.lanes.len() {
+            self.lanes[lane].queue.poll(now, &mut self.done);
+        }
+        let mut done = std::mem::take(&mut self.done);
+        for completion in done.drain(..) {
+            self.complete(now, completion, counted);
+        }
+        self.done = done;
+    }
+
+    fn complete(&mut self, now: Instant, completion: Completion, counted: bool) {
+        let index = usize::try_from(completion.tag.0).unwrap_or(usize::MAX);
+        let Some(slot) = self.slots.get(index).copied() else { return };
+        self.free.push(index);
+        let in_window = self.clock.as_ref().is_some_and(|clock| slot.counts_from >= clock.counted_from);
+        if counted && (in_window || self.plan.rate.is_none()) {
+            let outcome = completion.result.map(|_| ());
+            self.counter.record(slot.is_read, now.since(slot.counts_from), outcome);
+        }
+    }
+
+    fn tell(&mut self, now: Instant, elapsed: Duration) {
+        if now >= self.next_progress {
+            self.next_progress = now + Duration::from_secs(1);
+            (self.progress)(elapsed, self.counter.result.completed());
+        }
+    }
+
+    /// Whether an open loop still owes requests that were due before its end.
+    fn owes(&self, now: Instant) -> bool {
+        self.clock.as_ref().is_some_and(|clock| {
+            clock.pace.behind(clock.end) > 0
+                && now < clock.end + CATCH_UP
+                && self.counter.result.errors <= MOST_ERRORS
+        })
+    }
+
+    fn finish(&mut self) -> LoadResult {
+        if let Some(clock) = &self.clock {
+            self.counter.result.missed = clock.pace.behind(clock.end);
+        }
+        self.counter.finish();
+        self.counter.result.clone()
+    }
+}
+
+impl Job for Load {
+    type Output = LoadResult;
+
+    fn poll(&mut self, now: Instant) -> Option<LoadResult> {
+        let plan = self.plan;
+        let clock = self.clock.get_or_insert_with(|| {
+            let counted_from = now + plan.ramp;
+            Clock {
+                counted_from,
+                end: counted_from + plan.runtime,
+                pace: Pace::new(plan.rate, now),
+                over: false,
+            }
+        });
+        let clock_start = clock.counted_from;
+        let elapsed = now.since(clock_start);
+        clock.over |= now >= clock.end || self.counter.result.errors > MOST_ERRORS;
+        let over = clock.over;
+        self.reap(now, over);
+        self.tell(now, elapsed);
+        if !over && now >= clock_start {
+            self.counter.advance(elapsed);
+        }
+        if !over || self.owes(now) {
+            let entered = std::time::Instant::now();
+            self.fill(now);
+            let waiting = self.free.len();
+            // What a volume in memory answered at once took the time of this very call.
+            self.reap(now + entered.elapsed(), over);
+            self.again = self.free.len() > waiting;
+            return None;
+        }
+        self.again = false;
+        (self.free.len() == plan.depth).then(|| self.finish())
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let clock = self.clock.as_ref();
+        let end = clock.filter(|clock| !clock.over).map(|clock| clock.end);
+        let idle = !self.free.is_empty() && !self.blocked;
+        let due = clock.filter(|_| idle).and_then(|clock| clock.pace.next().filter(|due| *due < clock.end));
+        let queues = self.lanes.iter().filter_map(|lane| lane.queue.poll_timeout());
+        let again = self.again.then_some(Instant::ZERO);
+        queues.chain(end).chain(due).chain(again).chain([self.next_progress]).min()
+    }
+
+    fn expects_work(&self) -> bool {
+        true
+    }
+}
+
+impl std::fmt::Debug for Load {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Load").field("plan", &self.plan).finish_non_exhaustive()
+    }
+}
+
+impl Lane {
+    fn open(volume: &dyn Volume, plan: &LoadPlan, waker: &Waker) -> Result<Self, OpenError> {
+        plan.check_volume(volume)?;
+        let geometry = volume.geometry();
+        let blocks = (plan.block / geometry.block_size as usize) as u64;
+        let offsets = Offsets { blocks, slots: geometry.blocks / blocks, next: 0 };
+        Ok(Self { queue: volume.open_queue(CoreId(0), waker.clone())?, offsets })
+    }
+}
+
+/// Where a volume's next request goes.
+#[derive(Debug)]
+struct Offsets {
+    blocks: u64,
+    slots: u64,
+    next: u64,
+}
+
+impl Offsets {
+    fn peek(&self, random: bool, dice: &mut SeededEntropy) -> Extent {
+        let slot = if random { dice.number() % self.slots } else { self.next % self.slots };
+        Extent::new(slot * self.blocks, self.blocks)
+    }
+
+    fn advance(&mut self) {
+        self.next += 1;
+    }
+}

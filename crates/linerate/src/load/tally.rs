@@ -1,0 +1,144 @@
+//! What a load counts: requests and latencies by direction, second by second.
+
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use volume::{OpenError, VolumeErrorKind};
+
+/// Longest latency that the histograms tell apart, in nanoseconds: 100 s.
+const LONGEST_NANOS: u64 = 100_000_000_000;
+
+/// Requests of one direction.
+#[derive(Debug, Clone)]
+pub struct Tally {
+    /// Requests that succeeded.
+    pub completed: u64,
+    /// Nanoseconds from the start, in an open loop from the intended start, to completion.
+    pub latency: Histogram<u64>,
+}
+
+impl Tally {
+    fn new() -> Result<Self, OpenError> {
+        let latency = Histogram::new_with_max(LONGEST_NANOS, 3)
+            .map_err(|error| OpenError::new(format!("the latency histogram cannot be made: {error}")))?;
+        Ok(Self { completed: 0, latency })
+    }
+}
+
+/// About a second of a load.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LoadInterval {
+    /// Its end, since counting began.
+    pub end: Duration,
+    /// Requests that completed in it.
+    pub completed: u64,
+    /// Their mean latency.
+    pub latency: Duration,
+}
+
+/// What came of a load.
+#[derive(Debug, Clone)]
+pub struct LoadResult {
+    /// Reads.
+    pub read: Tally,
+    /// Writes.
+    pub write: Tally,
+    /// Requests that failed.
+    pub errors: u64,
+    /// The first failure.
+    pub first_error: Option<VolumeErrorKind>,
+    /// Requests of an open loop that should have started but never could.
+    pub missed: u64,
+    /// From the first counted moment to the last.
+    pub elapsed: Duration,
+    /// Processor time of the whole process, user and system, in that time.
+    pub cpu: Duration,
+    /// The seconds one by one.
+    pub intervals: Vec<LoadInterval>,
+}
+
+impl LoadResult {
+    /// Requests that succeeded, both directions.
+    pub fn completed(&self) -> u64 {
+        self.read.completed + self.write.completed
+    }
+
+    /// Latencies of both directions together.
+    pub fn latency(&self) -> Histogram<u64> {
+        let mut both = self.read.latency.clone();
+        // Both were made with the same bounds.
+        let _same_bounds = both.add(&self.write.latency);
+        both
+    }
+}
+
+/// The counting itself.
+#[derive(Debug)]
+pub(super) struct Counter {
+    pub(super) result: LoadResult,
+    cpu_before: Option<Duration>,
+    since: Duration,
+    completed: u64,
+    latency: Duration,
+}
+
+impl Counter {
+    pub(super) fn new() -> Result<Self, OpenError> {
+        let result = LoadResult {
+            read: Tally::new()?,
+            write: Tally::new()?,
+            errors: 0,
+            first_error: None,
+            missed: 0,
+            elapsed: Duration::ZERO,
+            cpu: Duration::ZERO,
+            intervals: Vec::new(),
+        };
+        Ok(Self { result, cpu_before: None, since: Duration::ZERO, completed: 0, latency: Duration::ZERO })
+    }
+
+    /// A request ended.
+    pub(super) fn record(&mut self, is_read: bool, latency: Duration, outcome: Result<(), VolumeErrorKind>) {
+        if let Err(kind) = outcome {
+            self.result.errors += 1;
+            self.result.first_error.get_or_insert(kind);
+            return;
+        }
+        let tally = if is_read { &mut self.result.read } else { &mut self.result.write };
+        tally.completed += 1;
+        tally.latency.saturating_record(u64::try_from(latency.as_nanos()).unwrap_or(LONGEST_NANOS));
+        self.completed += 1;
+        self.latency += latency;
+    }
+
+    /// Closes the running interval when it has lasted a second.
+    pub(super) fn advance(&mut self, elapsed: Duration) {
+        self.result.elapsed = elapsed;
+        self.cpu_before.get_or_insert_with(cpu_time);
+        if elapsed.saturating_sub(self.since) >= Duration::from_secs(1) {
+            self.close_interval(elapsed);
+        }
+    }
+
+    /// Closes the running interval, if it is long enough to say something.
+    pub(super) fn finish(&mut self) {
+        let elapsed = self.result.elapsed;
+        self.result.cpu = cpu_time().saturating_sub(self.cpu_before.unwrap_or_default());
+        if elapsed.saturating_sub(self.since) >= Duration::from_millis(500) {
+            self.close_interval(elapsed);
+        }
+    }
+
+    fn close_interval(&mut self, end: Duration) {
+        let requests = u32::try_from(self.completed.max(1)).unwrap_or(u32::MAX);
+        let interval = LoadInterval { end, completed: self.completed, latency: self.latency / requests };
+        self.result.intervals.push(interval);
+        (self.since, self.completed, self.latency) = (end, 0, Duration::ZERO);
+    }
+}
+
+/// Processor time of this process so far.
+fn cpu_time() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or_default())
+}
