@@ -21,8 +21,13 @@ pub const DISCOVERY_IDLE: Duration = Duration::from_mins(2);
 /// Asynchronous Event Requests that may wait at a time. Linux keeps one, SPDK four.
 pub const ASYNC_EVENTS: usize = 4;
 
-/// Abort commands that may be under way at a time.
+/// Abort commands that may be under way at a time on one controller (ACL). Linux sends one at a time for each queue
+/// that stalls; four is what drives and other targets customarily report.
 pub const ABORTS: u8 = 4;
+
+/// Aborted commands of one queue whose data a host may still send, because it was asked for. Each keeps a slot but no
+/// memory; beyond this many, a command is aborted only once its data has come.
+pub const ABANDONED: u16 = 32;
 
 /// Events of one kind wait as one, so this many suffice: namespace change and discovery change.
 pub const PENDING_EVENTS: usize = 4;

@@ -49,6 +49,7 @@ statuses! {
     NAMESPACE_NOT_READY = 0x082: "Namespace Not Ready";
     RESERVATION_CONFLICT = 0x083: "Reservation Conflict";
     INVALID_QUEUE = 0x101: "Invalid Queue Identifier";
+    ABORT_LIMIT = 0x103: "Abort Command Limit Exceeded";
     ASYNC_EVENT_LIMIT = 0x105: "Asynchronous Event Request Limit Exceeded";
     INVALID_LOG_PAGE = 0x109: "Invalid Log Page";
     NOT_SAVEABLE = 0x10d: "Feature Identifier Not Saveable";

@@ -2,6 +2,7 @@
 //!
 //! An admin connection asks for a controller identifier; I/O connections, on any core, ask to join it. When
 //! the controller is disabled or its admin connection goes, all of its I/O connections are told to close.
+//! The group also carries an Abort (NVMe Base §5.1.1) to the queue that it names, and the outcome back.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -40,6 +41,22 @@ pub enum Request {
     Ready(bool),
     /// The admin connection agreed to this many I/O queues.
     Queues(u16),
+    /// The admin connection wants a command of an I/O queue aborted.
+    Abort {
+        /// The queue.
+        qid: u16,
+        /// The command.
+        cid: u16,
+        /// The asker's own mark, which comes back with the outcome.
+        tag: u16,
+    },
+    /// An I/O connection has done what it could about an abort.
+    Aborted {
+        /// The asker's mark.
+        tag: u16,
+        /// True when the command ended because of it.
+        aborted: bool,
+    },
 }
 
 /// Why a Connect was refused: the status, and for invalid parameters the field that is to blame.
@@ -80,6 +97,20 @@ pub enum Reply {
     Refused(ConnectError),
     /// The controller is gone or disabled: close.
     Close,
+    /// To an I/O connection: abort a command, and tell of the outcome once it has completed.
+    Abort {
+        /// The command.
+        cid: u16,
+        /// The asker's mark.
+        tag: u16,
+    },
+    /// To the admin connection: the outcome of an abort.
+    Aborted {
+        /// Its mark.
+        tag: u16,
+        /// True when the command ended because of it.
+        aborted: bool,
+    },
 }
 
 #[derive(Debug)]
@@ -91,6 +122,8 @@ struct Controller<M> {
     ready: bool,
     max_queues: u16,
     queues: Vec<(u16, M)>,
+    /// Aborts under way: the queue that was told, and the asker's mark.
+    aborts: Vec<(M, u16)>,
 }
 
 /// All controllers of the process.
@@ -126,8 +159,9 @@ impl<M: Copy + Eq> Subsystems<M> {
     fn join_admin(&mut self, admin: M, request: (Arc<str>, HostIdentity, u16)) -> Result<u16, ConnectError> {
         let (subnqn, host, max_queues) = request;
         let cntlid = self.allocate().ok_or(ConnectError::plain(Status::CONNECT_BUSY))?;
-        let queues = Vec::new();
-        self.controllers.push(Controller { cntlid, subnqn, host, admin, ready: false, max_queues, queues });
+        let (queues, aborts) = (Vec::new(), Vec::new());
+        let controller = Controller { cntlid, subnqn, host, admin, ready: false, max_queues, queues, aborts };
+        self.controllers.push(controller);
         Ok(cntlid)
     }
 
@@ -158,6 +192,46 @@ impl<M: Copy + Eq> Subsystems<M> {
     fn of_admin(&mut self, admin: M) -> Option<&mut Controller<M>> {
         self.controllers.iter_mut().find(|controller| controller.admin == admin)
     }
+
+    /// The admin connection enabled its controller, or disabled it.
+    fn set_ready(&mut self, admin: M, ready: bool) {
+        let Some(controller) = self.of_admin(admin) else { return };
+        controller.ready = ready;
+        if !ready {
+            let members = core::mem::take(&mut controller.queues);
+            let aborts = core::mem::take(&mut controller.aborts);
+            self.messages.extend(members.into_iter().map(|(_, member)| (member, Reply::Close)));
+            self.messages.extend(aborts.into_iter().map(|(_, tag)| (admin, not_aborted(tag))));
+        }
+    }
+
+    /// Passes an abort on to its queue; a queue that does not exist has no such command.
+    fn pass_abort(&mut self, admin: M, (qid, cid, tag): (u16, u16, u16)) {
+        let told = self.of_admin(admin).and_then(|controller| {
+            let (_, queue) = *controller.queues.iter().find(|(used, _)| *used == qid)?;
+            controller.aborts.push((queue, tag));
+            Some(queue)
+        });
+        self.messages.push_back(match told {
+            Some(queue) => (queue, Reply::Abort { cid, tag }),
+            None => (admin, not_aborted(tag)),
+        });
+    }
+
+    /// Passes the outcome of an abort back.
+    fn pass_outcome(&mut self, queue: M, (tag, aborted): (u16, bool)) {
+        for controller in &mut self.controllers {
+            if let Some(at) = controller.aborts.iter().position(|known| *known == (queue, tag)) {
+                controller.aborts.remove(at);
+                self.messages.push_back((controller.admin, Reply::Aborted { tag, aborted }));
+                return;
+            }
+        }
+    }
+}
+
+const fn not_aborted(tag: u16) -> Reply {
+    Reply::Aborted { tag, aborted: false }
 }
 
 impl<M: Copy + Eq> Default for Subsystems<M> {
@@ -181,15 +255,9 @@ impl<M: Copy + Eq> Group for Subsystems<M> {
                 }
                 return;
             }
-            Request::Ready(ready) => {
-                let Some(controller) = self.of_admin(from) else { return };
-                controller.ready = ready;
-                if !ready {
-                    let members = core::mem::take(&mut controller.queues);
-                    self.messages.extend(members.into_iter().map(|(_, member)| (member, Reply::Close)));
-                }
-                return;
-            }
+            Request::Ready(ready) => return self.set_ready(from, ready),
+            Request::Abort { qid, cid, tag } => return self.pass_abort(from, (qid, cid, tag)),
+            Request::Aborted { tag, aborted } => return self.pass_outcome(from, (tag, aborted)),
         };
         let reply = joined.map_or_else(Reply::Refused, |cntlid| Reply::Joined { cntlid });
         self.messages.push_back((from, reply));
@@ -203,6 +271,8 @@ impl<M: Copy + Eq> Group for Subsystems<M> {
         }
         for controller in &mut self.controllers {
             controller.queues.retain(|(_, queue)| *queue != member);
+            let lost = controller.aborts.extract_if(.., |(queue, _)| *queue == member);
+            self.messages.extend(lost.map(|(_, tag)| (controller.admin, not_aborted(tag))));
         }
     }
 
@@ -267,6 +337,34 @@ mod tests {
         assert_eq!(group.poll_message(), Some((1, Reply::Close)));
         assert_eq!(group.poll_message(), Some((3, Reply::Close)));
         assert_eq!(group.controllers(), 0);
+    }
+
+    #[test]
+    fn every_abort_has_exactly_one_outcome() {
+        let mut group = Subsystems::new();
+        admin(&mut group, 0, host(1, "a"));
+        ask(&mut group, 0, Request::Ready(true));
+        io(&mut group, 1, (host(1, "a"), 1, 1));
+        io(&mut group, 2, (host(1, "a"), 1, 2));
+        let lost = |tag| Some((0, Reply::Aborted { tag, aborted: false }));
+        let abort = |group: &mut Subsystems<u32>, qid, tag| {
+            group.handle_message(Instant::ZERO, 0, Request::Abort { qid, cid: 70, tag });
+            group.poll_message()
+        };
+        assert_eq!(abort(&mut group, 9, 5), lost(5), "no such queue");
+        assert_eq!(abort(&mut group, 2, 6), Some((2, Reply::Abort { cid: 70, tag: 6 })));
+        assert_eq!(ask(&mut group, 1, Request::Aborted { tag: 6, aborted: true }), None, "it was not asked");
+        group.handle_message(Instant::ZERO, 2, Request::Aborted { tag: 6, aborted: true });
+        assert_eq!(group.poll_message(), Some((0, Reply::Aborted { tag: 6, aborted: true })));
+        assert_eq!(ask(&mut group, 2, Request::Aborted { tag: 6, aborted: true }), None, "it was answered");
+        assert!(abort(&mut group, 2, 7).is_some());
+        group.handle_leave(Instant::ZERO, 2);
+        assert_eq!(group.poll_message(), lost(7), "its queue went");
+        assert!(abort(&mut group, 1, 8).is_some());
+        group.handle_message(Instant::ZERO, 0, Request::Ready(false));
+        assert_eq!(group.poll_message(), Some((1, Reply::Close)));
+        assert_eq!(group.poll_message(), lost(8), "its controller was disabled");
+        assert_eq!(ask(&mut group, 1, Request::Aborted { tag: 8, aborted: true }), None);
     }
 
     #[test]

@@ -16,7 +16,9 @@ use crate::VERSION;
 use crate::fabrics::{HostIdentity, Property};
 use crate::features::FeatureCommand;
 use crate::identify::Identify;
-use crate::limits::{ADMIN_QUEUE, ASYNC_EVENTS, DISCOVERY_IDLE, KEEP_ALIVE_GRANULARITY, PENDING_EVENTS};
+use crate::limits::{
+    ABORTS, ADMIN_QUEUE, ASYNC_EVENTS, DISCOVERY_IDLE, KEEP_ALIVE_GRANULARITY, PENDING_EVENTS,
+};
 use crate::log::{ChangedNamespaces, GetLogPage, lid};
 use crate::opcode::{FABRICS, admin as opcodes, fctype};
 use crate::properties::{Capabilities, Configuration, ControllerStatus, offset};
@@ -73,6 +75,8 @@ pub(super) struct Admin {
     configuration: Configuration,
     status: ControllerStatus,
     waiting: Vec<u16>,
+    /// Abort commands under way.
+    pub(super) aborts: u8,
     events: VecDeque<Event>,
     masked: Vec<Event>,
     /// What the group is to be told.
@@ -97,6 +101,7 @@ impl Admin {
             configuration: Configuration::default(),
             status: ControllerStatus::default(),
             waiting: Vec::new(),
+            aborts: 0,
             events: VecDeque::new(),
             masked: Vec::new(),
             news: VecDeque::new(),
@@ -154,8 +159,10 @@ impl Admin {
             opcodes::SET_FEATURES => self.plan_set_features(entry, in_capsule),
             opcodes::ASYNC_EVENT_REQUEST if self.waiting.len() < ASYNC_EVENTS => Ok(Plan::Hold),
             opcodes::ASYNC_EVENT_REQUEST => Err(Status::ASYNC_EVENT_LIMIT.dnr()),
-            // Commands end soon by themselves; bit 0 says that this one was not aborted.
-            opcodes::ABORT if self.subsystem().is_some() => Ok(Plan::success(1)),
+            opcodes::ABORT if self.subsystem().is_some() => {
+                entry.no_data(in_capsule)?;
+                if self.aborts < ABORTS { Ok(Plan::Abort) } else { Err(Status::ABORT_LIMIT) }
+            }
             _ => Err(Status::INVALID_OPCODE.dnr()),
         }
     }
@@ -241,6 +248,12 @@ impl Admin {
     /// Keeps an Asynchronous Event Request.
     pub(super) fn hold(&mut self, slot: u16) {
         self.waiting.push(slot);
+    }
+
+    /// Gives up an Asynchronous Event Request; false if this is none.
+    pub(super) fn release(&mut self, slot: u16) -> bool {
+        let known = self.waiting.iter().position(|waiting| *waiting == slot);
+        known.map(|index| self.waiting.remove(index)).is_some()
     }
 
     /// Something happened that the host may want to know.

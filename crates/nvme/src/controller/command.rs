@@ -22,6 +22,8 @@ pub(crate) enum Plan {
     Submit { volume: VolumeId, operation: Operation },
     /// Keep it until something happens.
     Hold,
+    /// Abort the command that it names, and keep it until that has ended.
+    Abort,
 }
 
 impl Plan {

@@ -33,7 +33,9 @@ use crate::sqe::SubmissionQueueEntry;
 use crate::status::Status;
 use crate::transport::{Agreement, DIGEST, Framed, MOST_ALIGNMENT, Role, Termination, frame};
 use crate::violation::Violation;
+use abort::Aborts;
 
+mod abort;
 mod connect;
 
 /// What the connection is doing.
@@ -80,8 +82,8 @@ enum Receive {
 /// Why no further command is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Starved {
-    /// For memory, since the pool's returns were at this number.
-    Memory(u64),
+    /// For memory for a command's data, since the pool's returns were at this number.
+    Memory { returns: u64, cid: u16 },
     /// Until a command has ended or an answer was sent.
     Room,
 }
@@ -119,6 +121,7 @@ pub struct Connection {
     retry: Option<Instant>,
     /// Transfers that an R2T has begun: they hold memory until later bytes of the stream come.
     transfers: usize,
+    aborts: Aborts,
     head: Head,
     host: Option<HostIdentity>,
     views: Vec<(VolumeId, Arc<View>)>,
@@ -143,6 +146,7 @@ impl Connection {
             waiting: VecDeque::new(),
             retry: None,
             transfers: 0,
+            aborts: Aborts::default(),
             head: Head::default(),
             host: None,
             views: Vec::new(),
@@ -250,8 +254,11 @@ impl Connection {
     /// Takes a command that came with `data` bytes; false when it must wait for memory.
     fn handle_command(&mut self, now: Instant, entry: SubmissionQueueEntry, data: usize) -> bool {
         let cid = entry.cid.get();
+        let abort = self.aborts.take_unread(cid);
         let plan = if self.slots.is_outstanding(cid) {
             Plan::fail(Status::COMMAND_ID_CONFLICT.dnr())
+        } else if abort.is_some() {
+            Plan::fail(Status::ABORT_REQUESTED)
         } else {
             self.decide(now, &entry, data)
         };
@@ -259,6 +266,9 @@ impl Connection {
         if taken {
             self.head.advance();
             self.after_admin();
+        }
+        if let Some(tag) = abort {
+            self.answer_abort(tag, true);
         }
         taken
     }
@@ -309,6 +319,7 @@ impl Connection {
                     admin.hold(slot);
                 }
             }
+            Plan::Abort => self.begin_abort(now, entry),
         }
         true
     }
@@ -319,7 +330,7 @@ impl Connection {
         let returns = self.pool.returns();
         let Some(buf) = self.pool.take(length) else {
             if self.transfers == 0 {
-                self.starved = Some(Starved::Memory(returns));
+                self.starved = Some(Starved::Memory { returns, cid: entry.cid.get() });
                 return false;
             }
             self.discard(length);
@@ -381,7 +392,9 @@ impl Connection {
         };
         let index = pdu.ttag.get();
         let slot = self.slots.get(index).ok_or(Violation::TransferTag)?;
-        let Step::Data { received, length, .. } = &slot.step else { return Err(Violation::UnknownCommand) };
+        let (Step::Data { received, length, .. } | Step::Abandoned { received, length }) = &slot.step else {
+            return Err(Violation::UnknownCommand);
+        };
         if slot.entry.cid.get() != pdu.cccid.get() {
             return Err(Violation::UnknownCommand);
         }
@@ -400,13 +413,21 @@ impl Connection {
         if framed.common.has(flags::LAST) != (end == *length) {
             return Err(Violation::LastFlag);
         }
-        self.receive = Receive::Place { slot: index, start: offset, length: count };
+        if matches!(slot.step, Step::Abandoned { .. }) {
+            self.slots.pass_over(index, end);
+            self.discard(count);
+        } else {
+            self.receive = Receive::Place { slot: index, start: offset, length: count };
+        }
         Ok(())
     }
 
     /// Data has come, and its digest was right or there is none.
     fn data_arrived(&mut self, now: Instant, index: u16) {
         self.receive = Receive::Header;
+        if self.aborts.concern(index) {
+            return self.stop_transfer(index);
+        }
         let Some(slot) = self.slots.get(index) else { return };
         let Step::Data { buf, received, length, damaged } = &mut slot.step else { return };
         if *received < *length {
@@ -458,6 +479,9 @@ impl Connection {
             Ok(namespaces.next_flush(&entry, flushed))
         };
         match step {
+            Ok(Some(_)) if self.aborts.concern(index) => {
+                self.finish(index, (Status::ABORT_REQUESTED, 0), None);
+            }
             Ok(Some((target, operation))) => {
                 *volume = target;
                 self.submit(Some(index), target, operation);
@@ -478,6 +502,7 @@ impl Connection {
     fn finish(&mut self, slot: u16, answer: (Status, u64), data: Option<SharedBuf>) {
         if let Some(entry) = self.slots.end(slot) {
             self.complete(&entry, answer, data);
+            self.settle(slot, answer.0 == Status::ABORT_REQUESTED);
         }
     }
 
@@ -728,7 +753,7 @@ impl protocol::Connection for Connection {
     fn wants_bytes(&mut self) -> bool {
         match self.starved {
             None => true,
-            Some(Starved::Memory(returns)) => self.pool.returns() != returns,
+            Some(Starved::Memory { returns, .. }) => self.pool.returns() != returns,
             Some(Starved::Room) => !self.slots.is_full() && self.outgoing.len() < UNSENT,
         }
     }

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use buf::Buf;
 use volume::VolumeId;
 
+use crate::limits::ABANDONED;
 use crate::sqe::SubmissionQueueEntry;
 
 /// How far a command is.
@@ -18,8 +19,10 @@ pub(crate) enum Step {
     Data { buf: Option<Buf>, received: usize, length: usize, damaged: bool },
     /// Requests are with a volume: the next range or namespace, blocks done of it, and a list of ranges.
     Submitted { volume: VolumeId, ranges: Option<Buf>, next: usize, done: u64 },
-    /// It waits: an Asynchronous Event Request, or a Connect for its group.
+    /// It waits: an Asynchronous Event Request, an Abort, or a Connect for its group.
     Held,
+    /// It was aborted and is complete, but the host was asked for its data: what still comes is passed over.
+    Abandoned { received: usize, length: usize },
 }
 
 #[derive(Debug)]
@@ -34,6 +37,9 @@ pub(crate) struct Slots {
     list: Vec<Slot>,
     cids: Vec<u32>,
     free: Vec<u16>,
+    abandoned: u16,
+    /// Slots that were made for commands in place of abandoned ones.
+    spare: u16,
 }
 
 /// Not a command identifier.
@@ -41,7 +47,7 @@ const NONE: u32 = u32::MAX;
 
 impl Slots {
     pub(crate) fn new(count: u16) -> Self {
-        let mut slots = Self { list: Vec::new(), cids: Vec::new(), free: Vec::new() };
+        let mut slots = Self { list: Vec::new(), cids: Vec::new(), free: Vec::new(), abandoned: 0, spare: 0 };
         slots.grow(count);
         slots
     }
@@ -65,6 +71,12 @@ impl Slots {
         self.cids.contains(&u32::from(cid))
     }
 
+    /// The slot of a command that has not completed.
+    pub(crate) fn find(&self, cid: u16) -> Option<u16> {
+        let index = self.cids.iter().position(|known| *known == u32::from(cid))?;
+        u16::try_from(index).ok()
+    }
+
     /// Begins a command; `None` when all slots are in use.
     pub(crate) fn begin(&mut self, entry: SubmissionQueueEntry, step: Step) -> Option<u16> {
         let index = self.free.pop()?;
@@ -82,8 +94,10 @@ impl Slots {
     /// Ends a command and gives what it was; `None` if there is none.
     pub(crate) fn end(&mut self, index: u16) -> Option<SubmissionQueueEntry> {
         let slot = self.list.get_mut(usize::from(index))?;
-        if matches!(slot.step, Step::Free) {
-            return None;
+        match slot.step {
+            Step::Free => return None,
+            Step::Abandoned { .. } => self.abandoned = self.abandoned.saturating_sub(1),
+            _ => {}
         }
         slot.step = Step::Free;
         let entry = slot.entry;
@@ -92,6 +106,39 @@ impl Slots {
         }
         self.free.push(index);
         Some(entry)
+    }
+
+    /// Ends a command whose data is still to come: its memory and its identifier are free at once, its slot, which is
+    /// the transfer tag, once the data has come. `None` when that is not so, or there are too many already.
+    pub(crate) fn abandon(&mut self, index: u16) -> Option<SubmissionQueueEntry> {
+        let slot = self.list.get_mut(usize::from(index))?;
+        let Step::Data { received, length, .. } = slot.step else { return None };
+        if self.abandoned >= ABANDONED {
+            return None;
+        }
+        slot.step = Step::Abandoned { received, length };
+        let entry = slot.entry;
+        if let Some(cid) = self.cids.get_mut(usize::from(index)) {
+            *cid = NONE;
+        }
+        self.abandoned = self.abandoned.saturating_add(1);
+        if self.abandoned > self.spare {
+            self.spare = self.abandoned;
+            let count = u16::try_from(self.list.len()).unwrap_or(u16::MAX);
+            self.grow(count.saturating_add(1));
+        }
+        Some(entry)
+    }
+
+    /// Counts data of an abandoned command that was passed over up to `end`.
+    pub(crate) fn pass_over(&mut self, index: u16, end: usize) {
+        let Some(slot) = self.get(index) else { return };
+        if let Step::Abandoned { received, length } = &mut slot.step {
+            *received = end;
+            if end == *length {
+                self.end(index);
+            }
+        }
     }
 
     /// Volumes and slots of all requests that are with a volume.

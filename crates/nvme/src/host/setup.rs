@@ -143,6 +143,11 @@ impl Setup {
         match self.stage {
             Stage::Capabilities => {
                 self.capabilities = Capabilities(result);
+                if self.capabilities.mqes() == 0 {
+                    return Next::Fail(Failure::Unusable(
+                        "the controller's queues have no room for a command",
+                    ));
+                }
                 self.to(Stage::Enable, Property::set(offset::CC, Configuration::ENABLE.0), 0)
             }
             Stage::Enable => self.look_again(),

@@ -79,6 +79,8 @@ impl core::fmt::Debug for RawEntry {
     }
 }
 
+/// The longest qualified name in bytes (NVMe Base §4.7).
+const LONGEST_NAME: usize = 223;
 const TRTYPE_TCP: u8 = 3;
 const ADRFAM_IPV4: u8 = 1;
 const ADRFAM_IPV6: u8 = 2;
@@ -134,7 +136,8 @@ impl RawEntry {
         }
         let ip: IpAddr = fixed_text(&self.traddr)?.parse().ok()?;
         let port: u16 = fixed_text(&self.trsvcid)?.parse().ok()?;
-        let subnqn = fixed_text(&self.subnqn)?.to_string();
+        let subnqn =
+            fixed_text(&self.subnqn).filter(|name| (1..=LONGEST_NAME).contains(&name.len()))?.to_string();
         Some(DiscoveryEntry { kind, subnqn, address: SocketAddr::new(ip, port), portid: self.portid.get() })
     }
 }
@@ -167,5 +170,16 @@ mod tests {
         assert_eq!(RawEntry::new_zeroed().decode(), None);
         let header = DiscoveryHeader::new(7, 2);
         assert_eq!(&header.as_bytes()[..18], &[7, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn an_entry_without_a_possible_name_is_passed_over() {
+        let kind = SubsystemType::Nvm;
+        let address = "127.0.0.1:4420".parse().unwrap();
+        let named = |length| {
+            let entry = DiscoveryEntry { kind, subnqn: "n".repeat(length), address, portid: 1 };
+            entry.encode(128).decode().is_some()
+        };
+        assert_eq!([0, 1, 223, 224, 255].map(named), [false, true, true, false, false]);
     }
 }

@@ -94,6 +94,8 @@ impl Connection {
                 }
                 return self.end(CloseReason::Refused("the controller does not take this queue"));
             }
+            Reply::Abort { cid, tag } => return self.abort(now, cid, tag),
+            Reply::Aborted { tag, aborted } => return self.finish_abort(tag, aborted),
             Reply::Joined { cntlid } => cntlid,
         };
         match core::mem::replace(&mut self.state, State::ExpectConnect) {

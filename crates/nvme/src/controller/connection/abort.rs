@@ -1,0 +1,177 @@
+//! Abort (NVMe Base §5.1.1): on the admin queue, and at the queue whose command is to end.
+//!
+//! Abort's own completion waits until the command has completed, so that it tells the truth: an immediate abort was
+//! performed if the command ended in Command Abort Requested. The two answers are queued in that order.
+//!
+//! A command with a volume is cancelled there, and whatever the volume makes of that decides. A command that waits for
+//! memory or for its data ends at once. Data that the host was asked for still comes, since an R2T is to be served
+//! (NVMe TCP Transport §3.3.2.2): its transfer tag stays valid, and the data is passed over.
+
+use alloc::vec::Vec;
+
+use protocol::Instant;
+use volume::Tag;
+
+use super::{Connection, Receive, Starved, State};
+use crate::controller::Action;
+use crate::controller::slots::Step;
+use crate::controller::transmit::Outgoing;
+use crate::opcode::admin::ABORT;
+use crate::sqe::SubmissionQueueEntry;
+use crate::status::Status;
+use crate::subsystem::Request;
+
+/// Aborts that wait for the end of a command of this queue.
+#[derive(Debug, Default)]
+pub(super) struct Aborts {
+    /// Slots of the commands, each with the asker's mark.
+    pending: Vec<(u16, u16)>,
+    /// A command that is still in the stream, where it waited for memory, with the asker's mark.
+    unread: Option<(u16, u16)>,
+}
+
+impl Aborts {
+    /// True when the command of this slot is to end.
+    pub(super) fn concern(&self, slot: u16) -> bool {
+        self.pending.iter().any(|(pending, _)| *pending == slot)
+    }
+
+    /// Who asked that this command, which has now been read, be aborted.
+    pub(super) fn take_unread(&mut self, cid: u16) -> Option<u16> {
+        self.unread.take_if(|(unread, _)| *unread == cid).map(|(_, tag)| tag)
+    }
+
+    fn take(&mut self, slot: u16) -> Option<u16> {
+        let index = self.pending.iter().position(|(pending, _)| *pending == slot)?;
+        Some(self.pending.remove(index).1)
+    }
+}
+
+impl Connection {
+    /// Takes an Abort on the admin queue. Its slot is the mark by which the outcome is known.
+    pub(super) fn begin_abort(&mut self, now: Instant, entry: SubmissionQueueEntry) {
+        let Some(tag) = self.slots.begin(entry, Step::Held) else { return };
+        let State::Admin(admin) = &mut self.state else { return };
+        admin.aborts = admin.aborts.saturating_add(1);
+        let [qid, cid] = [entry.dword(10), entry.dword(10) >> 16].map(|field| (field & 0xffff) as u16);
+        if qid == 0 {
+            self.abort(now, cid, tag);
+        } else {
+            admin.news.push_back(Request::Abort { qid, cid, tag });
+        }
+    }
+
+    /// Aborts a command of this queue, as far as that is possible.
+    pub(super) fn abort(&mut self, now: Instant, cid: u16, tag: u16) {
+        let Some(index) = self.slots.find(cid) else { return self.abort_unread(cid, tag) };
+        let Some(slot) = self.slots.get(index) else { return };
+        let volume = match slot.step {
+            Step::Submitted { volume, .. } => Some(volume),
+            Step::Waiting | Step::Data { .. } => None,
+            Step::Free | Step::Held | Step::Abandoned { .. } => return self.abort_held(index, tag),
+        };
+        let known = self.aborts.concern(index);
+        self.aborts.pending.push((index, tag));
+        match volume {
+            Some(volume) if !known => {
+                self.actions.push_back(Action::Cancel { volume, tag: Tag(u64::from(index)) });
+            }
+            Some(_) => {}
+            None => self.stop(now, index),
+        }
+    }
+
+    /// Ends a command that is not with a volume, and lets others have its memory.
+    fn stop(&mut self, now: Instant, index: u16) {
+        let waiting = self.waiting.iter().position(|waiting| *waiting == index);
+        if waiting.and_then(|at| self.waiting.remove(at)).is_some() {
+            self.finish(index, (Status::ABORT_REQUESTED, 0), None);
+        } else if !self.receive.is_for(index) {
+            self.stop_transfer(index);
+        }
+        self.serve_waiting(now);
+    }
+
+    /// Ends an aborted command whose data was expected, unless a part of it is just coming or too much is owed already.
+    pub(super) fn stop_transfer(&mut self, index: u16) {
+        let Some(slot) = self.slots.get(index) else { return };
+        let Step::Data { received, length, .. } = slot.step else { return };
+        let in_capsule = slot.entry.dptr.is_in_capsule();
+        let ended = if received == length || self.withdraw(index) {
+            self.slots.end(index)
+        } else {
+            self.slots.abandon(index)
+        };
+        let Some(entry) = ended else { return };
+        if !in_capsule {
+            self.transfers = self.transfers.saturating_sub(1);
+        }
+        self.complete(&entry, (Status::ABORT_REQUESTED, 0), None);
+        self.settle(index, true);
+    }
+
+    /// Takes back an R2T that was not sent yet; false if there is none.
+    fn withdraw(&mut self, index: u16) -> bool {
+        let unsent = |outgoing: &Outgoing| matches!(outgoing, Outgoing::R2t { ttag, .. } if *ttag == index);
+        let position = self.outgoing.iter().position(unsent);
+        position.and_then(|at| self.outgoing.remove(at)).is_some()
+    }
+
+    /// An Asynchronous Event Request ends at once; nothing else that is held can be aborted.
+    fn abort_held(&mut self, index: u16, tag: u16) {
+        let aborted = match &mut self.state {
+            State::Admin(admin) => admin.release(index),
+            _ => false,
+        };
+        if aborted {
+            self.finish(index, (Status::ABORT_REQUESTED, 0), None);
+        }
+        self.answer_abort(tag, aborted);
+    }
+
+    /// The command has no slot: it may be the one that waits in the stream for memory. It is read again then.
+    fn abort_unread(&mut self, cid: u16, tag: u16) {
+        if matches!(self.starved, Some(Starved::Memory { cid: starved, .. }) if starved == cid) {
+            self.starved = None;
+            self.aborts.unread = Some((cid, tag));
+        } else {
+            self.answer_abort(tag, false);
+        }
+    }
+
+    /// A command has completed: answers the aborts that waited for it.
+    pub(super) fn settle(&mut self, slot: u16, aborted: bool) {
+        while let Some(tag) = self.aborts.take(slot) {
+            self.answer_abort(tag, aborted);
+        }
+    }
+
+    /// Tells whoever asked for an abort of its outcome.
+    pub(super) fn answer_abort(&mut self, tag: u16, aborted: bool) {
+        if matches!(self.state, State::Admin(_)) {
+            self.finish_abort(tag, aborted);
+        } else {
+            self.actions.push_back(Action::Group(Request::Aborted { tag, aborted }));
+        }
+    }
+
+    /// Completes an Abort on the admin queue. Bit 0 is Immediate Abort Not Performed.
+    pub(super) fn finish_abort(&mut self, tag: u16, aborted: bool) {
+        let State::Admin(admin) = &mut self.state else { return };
+        let held = |step: &Step| matches!(step, Step::Held);
+        if self.slots.get(tag).is_some_and(|slot| slot.entry.opcode == ABORT && held(&slot.step)) {
+            admin.aborts = admin.aborts.saturating_sub(1);
+            self.finish(tag, (Status::SUCCESS, u64::from(!aborted)), None);
+        }
+    }
+}
+
+impl Receive {
+    /// True when data for this slot is just coming.
+    fn is_for(self, index: u16) -> bool {
+        match self {
+            Self::Place { slot, .. } | Self::Placing { slot } | Self::Digest { slot, .. } => slot == index,
+            Self::Header | Self::Discard { .. } => false,
+        }
+    }
+}
