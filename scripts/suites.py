@@ -56,6 +56,7 @@ SUITES = {
         Step("qemu", "conformance/qemu/run.py", 600),
         Step("qemu on epoll", "conformance/qemu/run.py --driver epoll", 600),
         Step("kill", "conformance/kill/run.py", 300),
+        Step("device", "conformance/device/run.py", 1500),
     )),
     "vm": Suite((
         BUILD,
@@ -140,7 +141,7 @@ def summary(names, outcomes, seconds):
     for words in NOT_THERE:
         print(f"not yet there: {words}")
     skipped = sum(one.skipped for one in outcomes)
-    print(f"skipped: {skipped} tests, each with its reason in conformance/*/expected.txt or beside its #[ignore]")
+    print(f"skipped: {skipped} tests, each with its reason in conformance/*/expected.txt, beside its #[ignore], or in its step's output")
     print(f"all of it took {seconds / 60:.1f} minutes")
 
 

@@ -9,12 +9,20 @@ use volume::{Extent, Null, OpenError, Ram, Volume, VolumeErrorKind};
 
 use crate::FileVolume;
 
+/// `EPERM`, `EACCES`: the user lacks the right.
+const NOT_PERMITTED: [i32; 2] = [1, 13];
 /// `ENOENT`: there is no such file.
 const NO_ENTRY: i32 = 2;
-/// `EINVAL`: what a file system answers that cannot do direct I/O.
-const INVALID: i32 = 22;
+/// `ENXIO`, `ENODEV`: a node without a device behind it.
+const NO_DEVICE: [i32; 2] = [6, 19];
 /// `EAGAIN`, as opening answers when another volume or process has the file locked.
 const LOCKED: i32 = 11;
+/// `EBUSY`: somebody else claims the device.
+const BUSY: i32 = 16;
+/// `EINVAL`: what a file system answers that cannot do direct I/O.
+const INVALID: i32 = 22;
+/// `EROFS`: the file system or device takes no writes.
+const READ_ONLY: i32 = 30;
 
 /// Opens the volume that `url` names, with its filters. Volumes of other machines are refused: the engine opens them
 /// and puts their filters on with [`apply_filters`].
@@ -65,10 +73,19 @@ fn open_file(
 
 fn refusal(error: IoError, options: OpenOptions) -> OpenError {
     let remedy = match error.0 {
-        NO_ENTRY if options.size.is_none() => "check the path, or create a file with size=",
+        NO_ENTRY if options.size.is_none() => "check the path, or create a file with file: and size=",
         NO_ENTRY => "check that its folder is there",
         INVALID if options.direct => "the file system may lack direct I/O: try direct=0",
         LOCKED => "another volume or process has it open: writing twice would destroy data",
+        BUSY => {
+            "the device is in use: mounted, swap, part of a RAID or LVM, or claimed by another process; unmount or \
+             release it first"
+        }
+        READ_ONLY => "it takes no writes: put readonly+ before the URL to serve it for reading",
+        code if NOT_PERMITTED.contains(&code) => {
+            "this user lacks the right: grant it (chmod, chown, group), or use another"
+        }
+        code if NO_DEVICE.contains(&code) => "no device is behind that node: attach it, or load its driver",
         _ => "check the path and the rights to it",
     };
     OpenError::new(format!("cannot be opened: {error}; {remedy}"))

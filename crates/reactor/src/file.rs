@@ -43,21 +43,25 @@ fn kind_of(mode: rustix::fs::RawMode) -> Result<BlockKind, Errno> {
 }
 
 fn open(path: &str, options: OpenOptions) -> Result<File, Errno> {
-    let may_create = options.size.is_some() && options.mode == OpenMode::ReadWrite;
-    match rustix::fs::stat(path) {
-        Ok(stat) => drop(kind_of(stat.st_mode)?),
-        Err(Errno::NOENT) if may_create => {}
+    let writable = options.mode == OpenMode::ReadWrite;
+    let device = match rustix::fs::stat(path) {
+        Ok(stat) => kind_of(stat.st_mode)? == BlockKind::Device,
+        Err(Errno::NOENT) if options.size.is_some() && writable => false,
         Err(error) => return Err(error),
-    }
-    let mut flags = match options.mode {
-        OpenMode::ReadWrite => OFlags::RDWR,
-        OpenMode::ReadOnly => OFlags::RDONLY,
-    } | OFlags::CLOEXEC;
+    };
+    let mut flags = if writable { OFlags::RDWR } else { OFlags::RDONLY } | OFlags::CLOEXEC;
     flags.set(OFlags::DIRECT, options.direct);
-    flags.set(OFlags::CREATE, may_create);
+    flags.set(OFlags::CREATE, options.size.is_some() && writable && !device);
+    // On a device this claims it: refused with `EBUSY` while a mount, swap, RAID or another claimant has it, and they are
+    // refused while we have it.
+    flags.set(OFlags::EXCL, writable && device);
     let descriptor = rustix::fs::open(path, flags, Mode::from_raw_mode(0o644))?;
     let kind = kind_of(rustix::fs::fstat(&descriptor)?.st_mode)?;
-    if options.mode == OpenMode::ReadWrite {
+    if writable && kind == BlockKind::Device && attribute(&descriptor, "ro")? == Some(1) {
+        // The kernel lets it be opened for writing and refuses each write.
+        return Err(Errno::ROFS);
+    }
+    if writable {
         // Two volumes on one file would overwrite each other: the second is refused with `EAGAIN`. The lock ends with
         // the descriptor, also when the process is killed.
         rustix::fs::flock(&descriptor, rustix::fs::FlockOperation::NonBlockingLockExclusive)?;
@@ -92,7 +96,8 @@ fn examine(file: &OwnedFd, kind: BlockKind, options: OpenOptions) -> Result<Bloc
         BlockKind::Device => (writable && discards(file)?, writable),
         BlockKind::File => (writable && punches(file, size), writable && zeroes(file, size)),
     };
-    let alignment = if options.direct { direct_alignment(file).unwrap_or(4096) } else { 1 };
+    let usual = if kind == BlockKind::Device { logical_block } else { 4096 };
+    let alignment = if options.direct { direct_alignment(file).unwrap_or(usual) } else { 1 };
     Ok(BlockInfo { kind, size, alignment, logical_block, physical_block, can_discard, can_zero })
 }
 
@@ -104,16 +109,28 @@ fn direct_alignment(file: &OwnedFd) -> Option<u32> {
     (alignment > 0).then_some(alignment)
 }
 
-/// True when the device's queue takes discards.
+/// True when the device's queue releases blocks so that they read as zeros: it takes discards, and the write zeroes
+/// that punching a hole in a device becomes.
 fn discards(file: &OwnedFd) -> Result<bool, Errno> {
-    let device = rustix::fs::fstat(file)?.st_rdev;
-    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-    let read = |folder: &str| {
-        std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/{folder}queue/discard_max_bytes"))
-    };
-    // A partition's queue is its disk's, one folder up.
-    let most = read("").or_else(|_| read("../")).unwrap_or_default();
-    Ok(most.trim().parse::<u64>().is_ok_and(|most| most > 0))
+    for limit in ["discard_max_bytes", "write_zeroes_max_bytes"] {
+        // A partition's queue is its disk's, one folder up.
+        let most = match attribute(file, &format!("queue/{limit}"))? {
+            None => attribute(file, &format!("../queue/{limit}"))?,
+            most => most,
+        };
+        if most.unwrap_or(0) == 0 {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// A number that sysfs tells of a block device, if it does.
+fn attribute(device: &OwnedFd, name: &str) -> Result<Option<u64>, Errno> {
+    let number = rustix::fs::fstat(device)?.st_rdev;
+    let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+    let text = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/{name}"));
+    Ok(text.ok().and_then(|text| text.trim().parse().ok()))
 }
 
 /// Tries to punch a hole behind the end, where it changes nothing.
@@ -146,7 +163,7 @@ impl BlockFile for File {
     }
 
     fn open_queue(&self, waker: Waker) -> Result<Box<dyn BlockQueue>, IoError> {
-        let sink = Arc::new(Sink { ended: Mutex::new(Vec::new()), waker });
+        let sink = Arc::new(Sink { ended: Mutex::new(Some(Vec::new())), waker });
         let file = Arc::clone(&self.descriptor);
         Ok(Box::new(Queue { file, sink, free: Vec::new(), taken: Vec::new(), under_way: 0 }))
     }
@@ -154,18 +171,21 @@ impl BlockFile for File {
 
 /// Where a queue's operations end, on whatever thread.
 pub(crate) struct Sink {
-    ended: Mutex<Vec<Box<FileOp>>>,
+    /// `None` once the queue is gone: operations keep the file open, and would keep this alive.
+    ended: Mutex<Option<Vec<Box<FileOp>>>>,
     waker: Waker,
 }
 
 impl Sink {
-    fn lock(&self) -> MutexGuard<'_, Vec<Box<FileOp>>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Vec<Box<FileOp>>>> {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes an operation that has ended.
+    /// Takes an operation that has ended, or drops it if nobody waits for it any more.
     pub(crate) fn put(&self, op: Box<FileOp>) {
-        self.lock().push(op);
+        if let Some(ended) = self.lock().as_mut() {
+            ended.push(op);
+        }
         self.waker.wake_by_ref();
     }
 }
@@ -199,12 +219,21 @@ impl BlockQueue for Queue {
     }
 
     fn poll(&mut self, done: &mut Vec<BlockDone>) {
-        std::mem::swap(&mut *self.sink.lock(), &mut self.taken);
+        if let Some(ended) = self.sink.lock().as_mut() {
+            std::mem::swap(ended, &mut self.taken);
+        }
         self.under_way = self.under_way.saturating_sub(self.taken.len());
         for mut op in self.taken.drain(..) {
             done.push(op.take_done());
             self.free.push(op);
         }
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        let ended = self.sink.lock().take();
+        drop(ended);
     }
 }
 

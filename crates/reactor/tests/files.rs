@@ -303,14 +303,16 @@ fn paths_of_the_wrong_kind_are_told_apart() {
     assert_eq!(create(&missing, 10_000).info().size, 10_000);
 }
 
+struct Bell(mpsc::SyncSender<()>);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        let _ = self.0.try_send(());
+    }
+}
+
 #[test]
 fn a_queue_outside_a_core_works_on_the_file_threads() {
-    struct Bell(mpsc::SyncSender<()>);
-    impl Wake for Bell {
-        fn wake(self: Arc<Self>) {
-            let _ = self.0.try_send(());
-        }
-    }
     let folder = tempfile::tempdir().unwrap();
     let file = create(&folder.path().join("disk"), 4096);
     let (bell, heard) = mpsc::sync_channel(1);
@@ -320,6 +322,20 @@ fn a_queue_outside_a_core_works_on_the_file_threads() {
     let mut done = Vec::new();
     queue.poll(&mut done);
     assert_eq!((done[0].tag, done[0].result), (7, Ok(())));
+}
+
+#[test]
+fn a_queue_that_is_dropped_with_unseen_completions_lets_its_file_go() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("disk");
+    let file = create(&path, 4096);
+    let (bell, heard) = mpsc::sync_channel(1);
+    let mut queue = file.open_queue(Waker::from(Arc::new(Bell(bell)))).unwrap();
+    queue.submit(BlockRequest { tag: 7, operation: read(0, 4096) }).unwrap();
+    heard.recv_timeout(Duration::from_secs(20)).unwrap();
+    drop(queue);
+    drop(file);
+    assert!(open(&path, OpenOptions::default()).is_ok(), "nobody has it open any more");
 }
 
 #[test]

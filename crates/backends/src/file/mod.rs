@@ -50,6 +50,11 @@ impl FileVolume {
 }
 
 fn geometry(info: &BlockInfo, block: Option<u32>) -> Result<Geometry, OpenError> {
+    if info.kind == BlockKind::Device && info.size == 0 {
+        return Err(OpenError::new(
+            "the device is empty (0 bytes); attach a disk to it, or insert its medium",
+        ));
+    }
     let own = match info.kind {
         BlockKind::File => 512,
         BlockKind::Device => info.logical_block,
@@ -60,9 +65,12 @@ fn geometry(info: &BlockInfo, block: Option<u32>) -> Result<Geometry, OpenError>
         BlockKind::Device => info.alignment.max(info.logical_block),
     };
     if least == 0 || !block.is_multiple_of(least) {
+        let remedy = match info.kind {
+            BlockKind::File => "give block=4096, or direct=0",
+            BlockKind::Device => "leave block= out to take the device's own",
+        };
         return Err(OpenError::new(format!(
-            "blocks of {block} bytes do not fit: reads and writes there must be aligned to {least} bytes; \
-             give block=4096, or direct=0"
+            "blocks of {block} bytes do not fit: reads and writes there must be aligned to {least} bytes; {remedy}"
         )));
     }
     let mut geometry = Geometry::of(info.size, block)?;

@@ -339,7 +339,9 @@ fn first_step(
             let durable = durability == Durability::Durable;
             (Stage::Only, BlockOperation::Write { offset, data, durable })
         }
-        (Operation::Discard { .. }, _) => (Stage::Only, BlockOperation::Discard { offset, len }),
+        (Operation::Discard { .. }, _) => {
+            (Stage::Zero { durable: false }, BlockOperation::Discard { offset, len })
+        }
         (Operation::Compare { data, .. }, Some(into)) => {
             (Stage::Compare(data), BlockOperation::Read { offset, into })
         }

@@ -60,6 +60,13 @@ fn a_file_that_cannot_zero_or_release_keeps_the_contract() {
     assert_keeps(Nature { zero_fails: true, ..nature }, None);
 }
 
+#[test]
+fn a_device_that_claims_to_release_and_does_not_keeps_the_contract() {
+    let mut nature = Nature { zero_fails: true, ..FILE };
+    nature.info.kind = BlockKind::Device;
+    assert_keeps(nature, None);
+}
+
 struct Driven(Box<dyn VolumeQueue>);
 
 impl Driven {

@@ -21,7 +21,7 @@ const ROOM: usize = 6;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Nature {
     pub(crate) info: BlockInfo,
-    /// Zeroing is claimed, but turns out not to work.
+    /// Zeroing and releasing are claimed, but turn out not to work.
     pub(crate) zero_fails: bool,
 }
 
@@ -136,8 +136,10 @@ impl MemoryQueue {
                 }
             }
             BlockOperation::Flush => content.volatile = 0,
+            BlockOperation::Discard { .. } | BlockOperation::Zero { .. } if self.nature.zero_fails => {
+                done.result = Err(NOT_SUPPORTED);
+            }
             BlockOperation::Discard { offset, len } => content.zero(offset, len, true),
-            BlockOperation::Zero { .. } if self.nature.zero_fails => done.result = Err(NOT_SUPPORTED),
             BlockOperation::Zero { offset, len } => {
                 content.zero(offset, len, false);
                 content.volatile += 1;

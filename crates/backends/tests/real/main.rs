@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod bridge;
+mod device;
 
 use std::sync::Arc;
 
