@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
-# Lets the fuzzer look at every target for SECONDS_EACH (60) seconds, beginning from its corpus. What breaks a target is kept in
+# Lets the fuzzer look at every target for LINERATE_FUZZ_SECONDS (60) each, beginning from its corpus. What breaks a target is kept in
 # target/fuzz/TARGET/; put it into fuzz/corpus/TARGET/ once it is mended. Usage: fuzz/run.sh [TARGET …]
 set -eu
 cd "$(dirname "$0")/.."
-seconds=${SECONDS_EACH:-60}
+seconds=${LINERATE_FUZZ_SECONDS:-60}
+out=${CARGO_TARGET_DIR:-target}/fuzz
 host=$(rustc -vV | sed -n 's/^host: //p')
 flags="--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters"
 flags="$flags -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1 -Cdebug-assertions=on"
-RUSTFLAGS="$flags" cargo build --release --quiet -p fuzz --features fuzzer --bin fuzzer --target "$host" --target-dir target/fuzz/build
-fuzzer=target/fuzz/build/$host/release/fuzzer
+RUSTFLAGS="$flags" cargo build --release --quiet -p fuzz --features fuzzer --bin fuzzer --target "$host" --target-dir "$out/build"
+fuzzer=$out/build/$host/release/fuzzer
 targets=${*:-$(ls fuzz/corpus)}
 passed=0 failed=0
 for target in $targets; do
-  work=target/fuzz/$target
+  work=$out/$target
   mkdir -p "$work/corpus"
   echo "== $target, $seconds s"
   if LINERATE_FUZZ_TARGET=$target "$fuzzer" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -max_len=16384 -print_final_stats=1 \

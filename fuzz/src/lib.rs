@@ -12,17 +12,28 @@ pub type Target = fn(&[u8]);
 
 /// Every target by its name, which is also its corpus's folder.
 pub const TARGETS: &[(&str, Target)] = &[
-    ("iscsi_chap", targets::iscsi::chap_values),
+    ("config", targets::config::file),
+    ("iscsi_chap", targets::iscsi_text::chap_values),
     ("iscsi_initiator", targets::iscsi::initiator),
-    ("iscsi_login", targets::iscsi::login_text),
+    ("iscsi_keys", targets::iscsi_text::negotiation),
+    ("iscsi_login", targets::iscsi_text::login_text),
+    ("iscsi_pdu", targets::iscsi_pdu::headers),
     ("iscsi_target", targets::iscsi::target),
+    ("iscsi_target_digests", targets::iscsi_peer::target_with_digests),
+    ("iscsi_unit", targets::iscsi_peer::unit),
     ("names", targets::names::urls),
     ("nvme_admin", targets::nvme::controller),
-    ("nvme_decoders", targets::nvme::decoders),
+    ("nvme_commands", targets::nvme_structures::commands),
     ("nvme_host", targets::nvme::host),
+    ("nvme_host_digests", targets::nvme_peer::host_with_digests),
     ("nvme_io", targets::nvme::io_queue),
+    ("nvme_io_digests", targets::nvme_peer::queue_with_digests),
+    ("nvme_namespace", targets::nvme_peer::namespace),
+    ("nvme_pages", targets::nvme_structures::pages),
+    ("nvme_pdu", targets::nvme_pdu::headers),
     ("scsi_command", targets::scsi::command),
     ("scsi_initiator", targets::scsi::answers),
+    ("scsi_parameter_lists", targets::scsi::parameter_lists),
 ];
 
 /// The target of that name.

@@ -2,18 +2,36 @@
 //!
 //! `cargo run -p fuzz --bin seeds` writes `fuzz/corpus/TARGET/ours*`; the bytes are the same each time.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 
+use ::iscsi::keys::Tuning;
+use ::iscsi::pdu::{
+    AsyncMessage, Bhs, DataIn, DataOut, Function, FunctionResponse, LoginRequest, LoginResponse,
+    LogoutReason, LogoutRequest, LogoutResponse, NopIn, NopOut, R2t, RESERVED_TAG, Reason, Reject, Residual,
+    ScsiCommand, ScsiResponse, Stage, Status, TaskManagementRequest, TaskManagementResponse, TextRequest,
+    TextResponse,
+};
 use ::iscsi::session::Sessions;
+use ::iscsi::text::Text;
 use ::iscsi::{initiator, target};
+use ::nvme::cqe::CompletionQueueEntry;
+use ::nvme::fabrics::{Connect, ConnectData, HostIdentity, Property};
+use ::nvme::identify::{Identify, IdentifyController, IdentifyNamespace, NamespaceIds, write_descriptors};
+use ::nvme::log::{DiscoveryEntry, DiscoveryHeader, GetLogPage, SubsystemType};
+use ::nvme::nvm::{BlockCommand, deallocate_one};
+use ::nvme::pdu::{C2hData, C2hTermReq, CapsuleCmd, CapsuleResp, H2cData, H2cTermReq, IcReq, IcResp};
+use ::nvme::sqe::SubmissionQueueEntry;
+use ::nvme::status::Status as NvmeStatus;
 use ::nvme::subsystem::Subsystems;
-use ::nvme::{controller, host};
+use ::nvme::{controller, features, host};
 use buf::{Buf, BufList, Pool};
 use fuzz::targets::{iscsi, nvme};
 use protocol::pair::Half;
 use protocol::{Connection, Instant, SeededEntropy};
 use volume::{Durability, Extent, Operation, Request, Tag};
+use zerocopy::{FromZeros, IntoBytes};
 
 /// Rounds after which both ends have said all they have to say.
 const ROUNDS: usize = 40;
@@ -106,34 +124,277 @@ fn scsi_commands() -> Vec<u8> {
     records.flatten().collect()
 }
 
+/// One header of every kind, each with some data behind it.
+fn iscsi_headers() -> Vec<Bhs> {
+    let lun = [0, 1, 0, 0, 0, 0, 0, 0];
+    let request =
+        LoginRequest::new(Stage::Security, ([0x80, 0, 0, 0, 0, 1], 0, 0), 1, 2).transit(Stage::Operational);
+    vec![
+        NopOut::ping(1).to_bytes(),
+        ScsiCommand::new(lun, 2, 3, scsi::builder::test_unit_ready()).writing(4096, 512, true).to_bytes(),
+        TaskManagementRequest::new(Function::ABORT_TASK, lun, 3).referring(2, 3).to_bytes(),
+        request.to_bytes(),
+        TextRequest::new(4, RESERVED_TAG).to_bytes(),
+        DataOut::new(lun, (2, 7), 1, (512, 512)).ending().to_bytes(),
+        LogoutRequest::new(LogoutReason(0), 1, 5).to_bytes(),
+        NopIn::ping(9).to_bytes(),
+        ScsiResponse::new(2, 2, Residual::Underflow(512), 1).to_bytes(),
+        TaskManagementResponse::new(3, FunctionResponse::NO_TASK).to_bytes(),
+        LoginResponse::new(&request, Status::SUCCESS).transit(Stage::Operational).to_bytes(),
+        TextResponse::partial(4, 8, true).to_bytes(),
+        DataIn::new(2, 1, (512, 512)).with_status(0, Residual::Overflow(8)).to_bytes(),
+        LogoutResponse::new(5, 0, (2, 20)).to_bytes(),
+        R2t::new(lun, (2, 7), 1, (0, 4096)).to_bytes(),
+        AsyncMessage::logout_requested(3).to_bytes(),
+        Reject::new(Reason(4)).to_bytes(),
+    ]
+}
+
+fn nvme_headers() -> Vec<Vec<u8>> {
+    let entry = SubmissionQueueEntry::new(2, 1);
+    let done = CompletionQueueEntry::new(1, 2, NvmeStatus::SUCCESS).with_result(3);
+    vec![
+        IcReq::new(true, false, 4).as_bytes().to_vec(),
+        IcResp::new(false, true, 4096).as_bytes().to_vec(),
+        H2cTermReq::new(1, 4, 8).as_bytes().to_vec(),
+        C2hTermReq::new(2, 8, 8).as_bytes().to_vec(),
+        CapsuleCmd::new(entry).as_bytes().to_vec(),
+        CapsuleResp::new(done).as_bytes().to_vec(),
+        H2cData::new(1, 2, 512, 512).as_bytes().to_vec(),
+        C2hData::new(1, 512, 512).as_bytes().to_vec(),
+        ::nvme::pdu::R2t::new(1, 2, 0, 4096).as_bytes().to_vec(),
+    ]
+}
+
+/// Commands with what follows them in their capsules.
+fn nvme_commands() -> Vec<Vec<u8>> {
+    let host = HostIdentity { identifier: [5; 16], nqn: "nqn.2014-08.org.nvmexpress:uuid:fuzz".into() };
+    let data = ConnectData::new(&host, 0xffff, nvme::NQN);
+    let block = BlockCommand { extent: Extent::new(8, 4), fua: true, deallocate: false, protection: false };
+    let range = [0, 0, 0, 0, 8, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0, 0];
+    vec![
+        [Connect::entry(0, 31, 0).as_bytes(), data.as_bytes()].concat(),
+        Property::get(0x1c, false).as_bytes().to_vec(),
+        Property::set(0x14, 0x0046_0001).as_bytes().to_vec(),
+        Identify { cns: 1, cntid: 0, csi: 0 }.encode(0).as_bytes().to_vec(),
+        GetLogPage::entry(0x70, 0, 1024).as_bytes().to_vec(),
+        features::set(7, features::queues(4)).as_bytes().to_vec(),
+        block.encode(1, 1).as_bytes().to_vec(),
+        [deallocate_one(1).as_bytes(), &range].concat(),
+    ]
+}
+
+/// What a controller shows, behind the byte that says which it is.
+fn nvme_pages() -> Vec<Vec<u8>> {
+    let ids = NamespaceIds { nguid: Some([1; 16]), eui64: Some([2; 8]), uuid: Some([3; 16]) };
+    let mut descriptors = [0; 64];
+    let _ = write_descriptors(&ids, &mut descriptors);
+    let subnqn = nvme::NQN.to_owned();
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 4420));
+    let entry = DiscoveryEntry { kind: SubsystemType::Nvm, subnqn, address, portid: 1 };
+    let (controller, namespace) = identify_pages();
+    vec![
+        [&[0][..], &descriptors].concat(),
+        [&[1][..], entry.encode(32).as_bytes()].concat(),
+        [&[2][..], &controller].concat(),
+        [&[3][..], &namespace].concat(),
+    ]
+}
+
+/// The identify structures of a controller and of a namespace with 4096 blocks of 512 bytes, as far as they are not zeros.
+fn identify_pages() -> (Vec<u8>, Vec<u8>) {
+    let mut controller = IdentifyController::new_zeroed();
+    controller.set_max_transfer(1 << 20);
+    controller.set_in_capsule(8192);
+    controller.oncs.set(0x0c);
+    let mut namespace = IdentifyNamespace::new_zeroed();
+    namespace.nsze.set(4096);
+    namespace.dlfeat = 1;
+    namespace.nsfeat = 0x10;
+    namespace.npwg.set(7);
+    namespace.lbaf[0].lbads = 9;
+    (controller.as_bytes()[..2048].to_vec(), namespace.as_bytes()[..256].to_vec())
+}
+
+/// The answers of a controller to a host that sets up: behind status and result, the data.
+fn namespace_script() -> Vec<u8> {
+    let (controller, namespace) = identify_pages();
+    let mut script = vec![1];
+    let steps: [(u64, &[u8]); 8] = [
+        (0x0020_0f01_007f, &[]),
+        (0, &[]),
+        (1, &[]),
+        (0, &controller),
+        (0x0003_0003, &[]),
+        (0, &[]),
+        (0, &namespace),
+        (0, &[3, 16, 0, 0, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7]),
+    ];
+    for (result, data) in steps {
+        script.push(0);
+        script.extend(result.to_le_bytes());
+        script.extend(u16::try_from(data.len()).unwrap_or(0).to_le_bytes());
+        script.extend(data);
+    }
+    script
+}
+
+/// The answers of a controller to a host that asks for a discovery log page of one entry.
+fn discovery_script() -> Vec<u8> {
+    let pages = nvme_pages();
+    let header = DiscoveryHeader::new(7, 1);
+    let entry = pages.get(1).and_then(|page| page.get(1..)).unwrap_or_default();
+    let mut script = vec![0];
+    let steps: [(u64, &[u8]); 6] = [
+        (0x0020_0f01_007f, &[]),
+        (0, &[]),
+        (1, &[]),
+        (0, header.as_bytes()),
+        (0, entry),
+        (0, header.as_bytes()),
+    ];
+    for (result, data) in steps {
+        script.push(0);
+        script.extend(result.to_le_bytes());
+        script.extend(u16::try_from(data.len()).unwrap_or(0).to_le_bytes());
+        script.extend(data);
+    }
+    script
+}
+
+/// The answers of a logical unit to an initiator that asks what it is.
+fn unit_script() -> Vec<u8> {
+    let mut standard = [0; 36];
+    standard[8..16].copy_from_slice(b"LINERATE");
+    let designator = [0, 0x83, 0, 12, 1, 3, 0, 8, 0x30, 0, 0, 0, 0, 0, 0, 1];
+    let capacity = [0, 0, 0, 0, 0, 0, 0, 99, 0, 0, 2, 0, 0, 3, 0xc0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let mut limits = [0; 64];
+    limits[..4].copy_from_slice(&[0, 0xb0, 0, 60]);
+    limits[20..24].copy_from_slice(&[0, 0, 1, 0]);
+    let provisioning = [0, 0xb2, 0, 4, 0, 0xe4, 2, 0];
+    let caching = [19, 0, 0x10, 0, 8, 18, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let mut script = vec![1];
+    let answers: [&[u8]; 6] = [&standard, &designator, &capacity, &limits, &provisioning, &caching];
+    for answer in answers {
+        script.extend([0, u8::try_from(answer.len()).unwrap_or(0)]);
+        script.extend(answer);
+    }
+    script
+}
+
+/// MODE SELECT of the control page, a registration and a reservation, and UNMAP of one extent.
+fn parameter_lists() -> Vec<u8> {
+    let mode = [0, 0, 0, 0, 0x0a, 0x0a, 4, 0x10, 0, 0, 0, 0, 0, 0, 0, 0];
+    let mut register = [0; 24];
+    register[15] = 1;
+    let mut reserve = [0; 24];
+    reserve[7] = 1;
+    let unmap = scsi::builder::unmap_list(Extent::new(8, 4));
+    let lists: [(u8, u8, &[u8]); 6] =
+        [(0, 0, &mode), (2, 6, &register), (2, 0x11, &reserve), (3, 0, &unmap), (4, 8, &[0]), (5, 0, &[1])];
+    let records = lists.iter().map(|(which, choice, list)| {
+        [&[*which, *choice, u8::try_from(list.len()).unwrap_or(0)][..], list].concat()
+    });
+    records.flatten().collect()
+}
+
+/// A configuration that uses every table.
+const CONFIG: &str = r#"[daemon]
+cores = 2
+spin = "50us"
+[limits]
+connections = 100
+memory = "512M"
+[[portal]]
+protocol = "iscsi"
+listen = "[::1]:0"
+advertise = "10.0.0.1:3260"
+[[volume]]
+name = "disk"
+url = "delay=5ms+ram:1G?block=4096"
+lun = 1
+[[volume]]
+name = "other"
+target = "disk"
+url = "null:1G"
+[[access]]
+volume = "disk"
+initiators = ["iqn.2026-11.org.example:host"]
+hosts = ["nqn.2026-11.org.example:host"]
+chap = { user = "u", secret_file = "s" }
+"#;
+
 fn write(target: &str, name: &str, bytes: &[u8]) -> std::io::Result<()> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
     std::fs::create_dir_all(&folder)?;
     std::fs::write(folder.join(name), bytes)
 }
 
-fn main() -> std::io::Result<()> {
+/// Writes one file for each of several inputs.
+fn write_each(target: &str, inputs: &[impl AsRef<[u8]>]) -> std::io::Result<()> {
+    for (index, input) in inputs.iter().enumerate() {
+        write(target, &format!("ours-{index:02}"), input.as_ref())?;
+    }
+    Ok(())
+}
+
+/// What two ends say to each other, as it is and for the targets that add digests, which take no chunk size.
+fn write_conversations() -> std::io::Result<()> {
     if let Some(said) = iscsi_said() {
         write("iscsi_target", "ours", &said.near)?;
+        write("iscsi_target_digests", "ours", said.near.get(1..).unwrap_or_default())?;
         write("iscsi_initiator", "ours", &said.far)?;
     }
     let said = nvme_said();
     write("nvme_admin", "ours", &said.near)?;
     write("nvme_host", "ours", &said.far)?;
+    write("nvme_host_digests", "ours", said.far.get(1..).unwrap_or_default())?;
     if let Some(said) = nvme_io_said() {
         write("nvme_io", "ours", &said)?;
+        write("nvme_io_digests", "ours", said.get(1..).unwrap_or_default())?;
     }
-    write("nvme_decoders", "ours", &[0; 1024])?;
+    Ok(())
+}
+
+fn write_iscsi() -> std::io::Result<()> {
+    let text = b"InitiatorName=iqn.2026-11.org.linerate:fuzz\0SessionType=Normal\0HeaderDigest=None,CRC32C\0";
+    write_each("iscsi_pdu", &iscsi_headers())?;
     write("iscsi_chap", "ours", b"0x0123456789abcdef")?;
-    write(
-        "iscsi_login",
-        "ours",
-        b"InitiatorName=iqn.2026-11.org.linerate:fuzz\0SessionType=Normal\0HeaderDigest=None,CRC32C\0",
-    )?;
+    write("iscsi_login", "ours", text)?;
+    let mut offer = Text::new();
+    Tuning::default().offer(false, &mut offer);
+    write("iscsi_keys", "ours", &[&[1; 8][..], offer.bytes()].concat())?;
+    write("iscsi_unit", "ours", &unit_script())?;
+    let found = b"\0\0\x40TargetName=iqn.2026-11.org.linerate:disk\0TargetAddress=[::1]:3260,1\0";
+    write("iscsi_unit", "ours-discovery", found)
+}
+
+fn write_nvme() -> std::io::Result<()> {
+    write_each("nvme_pdu", &nvme_headers())?;
+    write_each("nvme_commands", &nvme_commands())?;
+    write_each("nvme_pages", &nvme_pages())?;
+    write("nvme_namespace", "ours", &namespace_script())?;
+    write("nvme_namespace", "ours-discovery", &discovery_script())
+}
+
+fn write_scsi() -> std::io::Result<()> {
     for (index, part) in scsi_commands().chunks(24 * 32).enumerate() {
         write("scsi_command", &format!("ours-{index}"), part)?;
     }
     write("scsi_initiator", "ours", &[0; 64])?;
+    write("scsi_parameter_lists", "ours", &parameter_lists())
+}
+
+fn main() -> std::io::Result<()> {
+    write_conversations()?;
+    write_iscsi()?;
+    write_nvme()?;
+    write_scsi()?;
+    write("config", "ours", CONFIG.as_bytes())?;
     write("names", "ours", b"delay=5ms+readonly+file:disk.img?size=2G&direct=1")?;
-    write("names", "ours-iscsi", b"iscsi://[::1]:3260/iqn.2026-11.org.linerate:disk/0?header_digest=crc32c")
+    write("names", "ours-iscsi", b"iscsi://[::1]:3260/iqn.2026-11.org.linerate:disk/0?header_digest=crc32c")?;
+    write("names", "ours-portal", b"[::1]:3260")?;
+    write("names", "ours-size", b"1.5T")?;
+    write("names", "ours-span", b"250us")?;
+    write("names", "ours-nqn", b"nqn.2014-08.org.nvmexpress:uuid:f81d4fae-7dec-11d0-a765-00a0c91e6bf6")
 }

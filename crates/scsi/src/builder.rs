@@ -113,17 +113,19 @@ pub fn unmap_list(extent: Extent) -> [u8; UNMAP_LIST] {
     list
 }
 
-/// What READ CAPACITY (16) data says: the geometry, and whether blocks can be unmapped and then read as zeros.
+/// What READ CAPACITY (16) data says: the geometry, and whether blocks can be unmapped and then read as zeros. `None` for blocks
+/// of another size than 512 or 4096 bytes.
 pub fn capacity(data: &[u8]) -> Option<(Geometry, bool)> {
     let reader = Cdb(data);
     if data.len() < 16 {
         return None;
     }
     let block_size = reader.u32(8);
-    if !block_size.is_power_of_two() || block_size < 512 {
+    // What a volume's geometry allows; the exponent below then cannot overflow.
+    if !matches!(block_size, 512 | 4096) {
         return None;
     }
-    let physical_block_size = block_size.checked_shl(u32::from(reader.bits(13, 3, 0))).unwrap_or(block_size);
+    let physical_block_size = block_size << reader.bits(13, 3, 0);
     let geometry = Geometry { blocks: reader.u64(0).checked_add(1)?, block_size, physical_block_size };
     Some((geometry, reader.bit(14, 7) && reader.bit(14, 6)))
 }
@@ -202,4 +204,25 @@ pub fn sense(data: &[u8]) -> Option<(SenseKey, Additional, Option<u64>)> {
 pub fn request_error(data: &[u8]) -> VolumeErrorKind {
     sense(data)
         .map_or(VolumeErrorKind::Media, |(key, code, information)| volume_error(key, code, information))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_blocks_that_volumes_have_are_taken() {
+        let mut data = [0; 32];
+        data[7] = 99;
+        data[13] = 0x0f;
+        for (block_size, physical) in
+            [(512_u32, Some(1 << 24)), (4096, Some(1 << 27)), (1 << 31, None), (1024, None)]
+        {
+            data[8..12].copy_from_slice(&block_size.to_be_bytes());
+            let found = capacity(&data).map(|(geometry, _)| geometry.physical_block_size);
+            assert_eq!(found, physical, "{block_size}");
+        }
+        data[..8].fill(0xff);
+        assert_eq!(capacity(&data), None, "2^64 blocks");
+    }
 }

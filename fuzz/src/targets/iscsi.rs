@@ -1,4 +1,4 @@
-//! iSCSI: text, and both ends of a whole connection.
+//! iSCSI: both ends of a whole connection.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -88,16 +88,4 @@ pub fn initiator(bytes: &[u8]) {
         half.transmit(Instant::ZERO);
     }
     half.end(Instant::ZERO, Ended::ByPeer);
-}
-
-/// Values of CHAP's keys.
-pub fn chap_values(bytes: &[u8]) {
-    let Ok(text) = std::str::from_utf8(bytes) else { return };
-    let read = (iscsi::chap::decode(text).is_some(), iscsi::chap::Algorithm::read(text).is_some());
-    std::hint::black_box((read, iscsi::text::number(text)));
-}
-
-/// Text as it comes with logins.
-pub fn login_text(bytes: &[u8]) {
-    std::hint::black_box(iscsi::text::Pairs::new(bytes).count());
 }

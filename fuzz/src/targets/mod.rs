@@ -1,8 +1,15 @@
 //! The targets, by crate.
 
+pub mod config;
 pub mod iscsi;
+pub mod iscsi_pdu;
+pub mod iscsi_peer;
+pub mod iscsi_text;
 pub mod names;
 pub mod nvme;
+pub mod nvme_pdu;
+pub mod nvme_peer;
+pub mod nvme_structures;
 pub mod scsi;
 
 use ::volume::{Completion, Operation, Outcome, Request};

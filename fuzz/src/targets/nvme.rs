@@ -6,12 +6,10 @@ use buf::Pool;
 use nvme::controller::{self, Hosts, Namespace, Portal, QueueLimits, Subsystem};
 use nvme::fabrics::HostIdentity;
 use nvme::host::{self, Config, Queue};
-use nvme::sqe::SubmissionQueueEntry;
 use nvme::subsystem::{Reply, Subsystems};
 use protocol::pair::Half;
 use protocol::{Connection, Ended, Group, Instant};
 use volume::{Features, Geometry, Limits, VolumeId};
-use zerocopy::FromBytes;
 
 use super::{answer, chunks};
 
@@ -106,24 +104,6 @@ pub fn io_queue(bytes: &[u8]) {
     }
     half.end(Instant::ZERO, Ended::ByPeer);
     serve_queue(&mut half);
-}
-
-/// Every decoder of a command's fields, and of what a host reads.
-pub fn decoders(bytes: &[u8]) {
-    if let Ok((entry, _)) = SubmissionQueueEntry::read_from_prefix(bytes) {
-        std::hint::black_box((
-            nvme::nvm::BlockCommand::decode(&entry),
-            nvme::nvm::dataset_management(&entry),
-            nvme::identify::Identify::decode(&entry),
-            nvme::log::GetLogPage::decode(&entry),
-            nvme::features::FeatureCommand::decode(&entry),
-            entry.data_pointer(8192).is_ok(),
-        ));
-    }
-    if let Ok((entry, _)) = nvme::log::RawEntry::read_from_prefix(bytes) {
-        std::hint::black_box(entry.decode().is_some());
-    }
-    std::hint::black_box(nvme::identify::read_descriptors(bytes).is_ok());
 }
 
 /// Whatever a peer may send to a host.
