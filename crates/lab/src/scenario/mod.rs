@@ -4,6 +4,10 @@
 //! stand in a *site* file ([`crate::site`]), so that the same scenario runs on a laptop and on a rack. fio's options keep
 //! fio's names and values, word for word.
 
+pub mod catalogue;
+pub mod options;
+pub mod sweep;
+
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
@@ -55,7 +59,7 @@ pub struct Scenario {
     /// Headline claims, each tested by itself.
     #[serde(default, rename = "claim")]
     pub claims: Vec<Claim>,
-    /// Traps of the publication that the report must point out (`docs/howto/lab.md` lists the lints).
+    /// Traps of the publication that the report must point out: its kind, a colon, and how it shows there.
     #[serde(default)]
     pub traps: Vec<String>,
 }
@@ -238,6 +242,9 @@ pub struct Workload {
     /// The tool's options by their own names, such as `iodepth = "64"`. A sweep axis of the same name takes their place.
     #[serde(default)]
     pub options: BTreeMap<String, String>,
+    /// Sets of options with a name each, for an axis `job` whose values are those names.
+    #[serde(default)]
+    pub jobs: BTreeMap<String, BTreeMap<String, String>>,
     /// The publication's own command line, where it has one.
     #[serde(default)]
     pub published_command: Option<String>,
@@ -267,7 +274,8 @@ pub enum ToolKind {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Axis {
-    /// A workload option (`bs`, `rw`, `iodepth`, `numjobs`, `rwmixread`), or one of the lab's: `link`, `mtu`, `volumes`, `placement`.
+    /// A workload option (`bs`, `rw`, `iodepth`, `numjobs`, `rwmixread`), or one of the lab's own ([`options::LAB`]), such
+    /// as `link`, `mtu`, `volumes`, `placement`, `job`.
     pub axis: String,
     /// Its values, in order.
     pub values: Vec<String>,
