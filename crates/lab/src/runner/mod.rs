@@ -1,1 +1,3 @@
 //! Runs a scenario: plan, preflight, topology, integrity, pairs, collection, tearing down.
+
+pub mod process;
