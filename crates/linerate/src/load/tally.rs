@@ -8,6 +8,9 @@ use volume::{OpenError, VolumeErrorKind};
 /// Longest latency that the histograms tell apart, in nanoseconds: 100 s.
 const LONGEST_NANOS: u64 = 100_000_000_000;
 
+/// The shortest interval at the end of a load that stands by itself.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(500);
+
 /// Requests of one direction.
 #[derive(Debug, Clone)]
 pub struct Tally {
@@ -120,13 +123,17 @@ impl Counter {
         }
     }
 
-    /// Closes the running interval, if it is long enough to say something.
+    /// Closes the running interval; one that is too short to say something becomes part of the interval before.
     pub(super) fn finish(&mut self) {
         let elapsed = self.result.elapsed;
         self.result.cpu = cpu_time().saturating_sub(self.cpu_before.unwrap_or_default());
-        if elapsed.saturating_sub(self.since) >= Duration::from_millis(500) {
-            self.close_interval(elapsed);
+        if elapsed.saturating_sub(self.since) < SHORTEST_INTERVAL
+            && let Some(before) = self.result.intervals.pop()
+        {
+            self.completed += before.completed;
+            self.latency += before.latency * u32::try_from(before.completed).unwrap_or(u32::MAX);
         }
+        self.close_interval(elapsed);
     }
 
     fn close_interval(&mut self, end: Duration) {
