@@ -45,9 +45,9 @@ test-vm: ## Linux' own initiators in a virtual machine
 	@scripts/setup.sh test
 	@scripts/suites.py vm
 
-test-full: ## everything, both kernels, long simulations: hours
+test-full: ## everything, both kernels, long simulations, fuzzing: over an hour
 	@scripts/setup.sh test
-	@LINERATE_FULL=1 scripts/suites.py unit conformance interop vm vm-6.1
+	@scripts/suites.py unit conformance interop vm vm-6.1 simulation
 	@$(MAKE) fuzz
 
 fuzz: ## every fuzz target for 60 s

@@ -62,6 +62,9 @@ SUITES = {
         BUILD,
         Step("Linux 6.12", "conformance/vm/run run --kernel 6.12", 1500),
     ), ("Linux 6.1: `make test-full` runs it (time)",)),
+    "simulation": Suite((
+        Step("5,000 seeds", "env LINERATE_SEEDS=5000 cargo test -p simulator --quiet", 3600),
+    )),
     "vm-6.1": Suite((
         BUILD,
         Step("Linux 6.1", "conformance/vm/run run --kernel 6.1", 1500),
