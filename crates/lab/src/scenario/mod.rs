@@ -7,6 +7,7 @@
 pub mod catalogue;
 pub mod options;
 pub mod sweep;
+pub mod topology;
 
 use std::collections::BTreeMap;
 
@@ -213,11 +214,17 @@ pub struct Link {
     pub mtu: u32,
     /// The rate it is shaped to, such as `5Gbit`; unshaped when absent.
     pub rate: Option<String>,
+    /// Delay that it adds in each direction, such as `100us`; needs `sch_netem`.
+    pub delay: Option<String>,
+    /// Share of the packets that it drops, such as `0.1%`; needs `sch_netem`.
+    pub loss: Option<String>,
+    /// Share of the packets that overtake others, such as `1%`; needs `sch_netem` and a delay.
+    pub reorder: Option<String>,
 }
 
 impl Default for Link {
     fn default() -> Self {
-        Self { kind: LinkKind::Loopback, mtu: 1500, rate: None }
+        Self { kind: LinkKind::Loopback, mtu: 1500, rate: None, delay: None, loss: None, reorder: None }
     }
 }
 

@@ -21,16 +21,16 @@ const fn known(name: &'static str, meaning: &'static str) -> Known {
 /// Settings of the lab, usable with every tool.
 pub const LAB: &[Known] = &[
     known("job", "a named set of options of `workload.jobs`"),
-    known("link", "rate that the link is shaped to, such as 5Gbit"),
+    known("link", "rate that the link is shaped to, such as 5Gbit; or unshaped, or loopback"),
     known("mtu", "bytes of payload of an Ethernet frame"),
     known("volume", "volume of each logical unit or namespace, as a URL"),
-    known("volumes", "logical units or namespaces that the load is spread over"),
+    known("volumes", "logical units or namespaces of each target"),
     known("targets", "targets in all"),
     known("initiators", "initiating hosts"),
     known("placement", "core of the target: same or other than the initiator's"),
-    known("delay", "delay that the link adds in each direction, such as 100us (sch_netem)"),
-    known("loss", "share of the packets that the link drops, such as 0.1% (sch_netem)"),
-    known("reorder", "share of the packets that overtake others, such as 1% (sch_netem)"),
+    known("delay", "delay that the link adds in each direction, such as 100us, or none (sch_netem)"),
+    known("loss", "share of the packets that the link drops, such as 0.1%, or none (sch_netem)"),
+    known("reorder", "share of the packets that overtake others, such as 1%, or none (sch_netem)"),
     known("neighbour", "what else uses the link: none, stream, iscsi, nvme or all"),
     known("rate_iops", "open loop: I/Os per second that are started whatever comes back"),
 ];
