@@ -4,6 +4,7 @@
 //! printed once, with their causes, and the exit code says what kind they were.
 
 mod bench;
+mod check;
 mod copy;
 mod discover;
 mod docs;
@@ -28,7 +29,9 @@ enum Command {
     Serve(serve::Args),
     /// Copy one volume onto another
     Copy(Box<copy::Args>),
-    /// Measure a volume with a closed loop of requests
+    /// Overwrite the start of a volume with patterns, and require that it keeps them
+    Check(check::Args),
+    /// Measure volumes with a closed or open loop of requests
     Bench(bench::Args),
     /// List what a portal offers
     Discover(discover::Args),
@@ -43,6 +46,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Serve(args) => serve::run(args),
         Command::Copy(args) => copy::run(&args),
+        Command::Check(args) => check::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Discover(args) => discover::run(&args),
         Command::Docs(args) => docs::run(&args),

@@ -2,6 +2,7 @@
 
 use volume::OpenError;
 
+use crate::check::CheckError;
 use crate::copy::CopyError;
 
 /// A failed call.
@@ -19,6 +20,14 @@ pub enum Error {
     /// A copy failed on the way.
     #[error("the copy failed {0}")]
     Copy(CopyError),
+    /// A volume does not keep its data, or refuses what it offers.
+    #[error("{url} does not keep its data: {error}")]
+    Check {
+        /// Which one.
+        url: String,
+        /// What was wrong, and where.
+        error: CheckError,
+    },
     /// The event loop could not run.
     #[error("the event loop cannot run")]
     System(#[from] std::io::Error),

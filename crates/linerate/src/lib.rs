@@ -5,6 +5,7 @@
 //! another machine.
 #![forbid(unsafe_code)]
 
+mod check;
 mod copy;
 mod discover;
 mod error;
@@ -14,9 +15,10 @@ mod open;
 mod run;
 mod secret;
 
+pub use check::{CheckError, CheckPlan, CheckResult};
 pub use copy::{CopyError, CopyResult, Verify};
 pub use discover::discover;
 pub use engine::remote::Found;
 pub use error::Error;
 pub use load::{LoadInterval, LoadPlan, LoadResult, MOST_DEPTH, Pattern, Progress, Tally};
-pub use run::{copy, run_load};
+pub use run::{check, copy, run_load};

@@ -7,6 +7,7 @@ use protocol::Instant;
 use reactor::{Cluster, Config};
 use volume::{OpenError, Volume};
 
+use crate::check::{Check, CheckPlan, CheckResult};
 use crate::copy::{Copy, CopyResult, Verify};
 use crate::error::Error;
 use crate::job::{Job, JobService, Surroundings};
@@ -104,6 +105,21 @@ pub fn run_load(urls: &[VolumeUrl], plan: LoadPlan, progress: Progress) -> Resul
         next: Some(Box::new(move |volumes, around| Load::new(&volumes, plan, &around.waker, progress))),
         job: None,
     })?
+}
+
+/// Checks that a volume keeps data. **Overwrites** the first bytes of the volume, as many as the plan says.
+pub fn check(url: &VolumeUrl, plan: CheckPlan) -> Result<CheckResult, Error> {
+    let urls = vec![url.clone()];
+    let result = run_job(|surroundings| Opened {
+        surroundings,
+        urls,
+        prepare: |_, _| {},
+        opening: None,
+        volumes: Vec::new(),
+        next: Some(Box::new(move |volumes, around| Check::new(volumes[0].as_ref(), plan, &around.waker))),
+        job: None,
+    })??;
+    result.map_err(|error| Error::Check { url: url.to_string(), error })
 }
 
 /// Copies one volume onto another. `progress` is told bytes done and bytes in all.
