@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
 
-use super::Scenario;
+use super::{Scenario, lint};
 
 /// A scenario with the text that it was read from.
 #[derive(Debug, Clone)]
@@ -68,19 +68,20 @@ pub fn id_of(path: &str) -> String {
     path.trim_end_matches(".toml").replacen('/', ".", 1)
 }
 
-/// Finds a scenario: by its identifier, by the name of a family that has only one, or as a file.
+/// Finds a scenario: by its identifier, by the name of a family that has only one, or as a file. Refuses one that
+/// the lints find something wrong with.
 pub fn load(name: &str) -> Result<Loaded> {
     if let Some(file) = FILES.iter().find(|file| id_of(file.path) == name) {
-        return built_in(file);
+        return checked(built_in(file)?);
     }
     let family: Vec<&File> = FILES.iter().filter(|file| file.path.split('/').next() == Some(name)).collect();
     match family.as_slice() {
-        [] if Path::new(name).extension().is_some_and(|end| end == "toml") => read(Path::new(name)),
+        [] if Path::new(name).extension().is_some_and(|end| end == "toml") => checked(read(Path::new(name))?),
         [] => bail!(
             "no scenario is called {name:?}{}; `linerate lab list` shows all, and a path must end in .toml",
             nearest(name)
         ),
-        [only] => built_in(only),
+        [only] => checked(built_in(only)?),
         several => {
             let ids: Vec<String> = several.iter().map(|file| id_of(file.path)).collect();
             bail!("{name} is a family of {} scenarios; choose one of {}", ids.len(), ids.join(", "))
@@ -98,6 +99,14 @@ fn read(path: &Path) -> Result<Loaded> {
 pub fn parse(text: &str, origin: &str) -> Result<Loaded> {
     let scenario = toml::from_str(text).with_context(|| format!("{origin} is not a scenario"))?;
     Ok(Loaded { scenario, text: text.to_owned(), hash: hash(text), origin: origin.to_owned() })
+}
+
+fn checked(loaded: Loaded) -> Result<Loaded> {
+    let findings: Vec<String> = lint::errors(&loaded.scenario).iter().map(ToString::to_string).collect();
+    if findings.is_empty() {
+        return Ok(loaded);
+    }
+    bail!("{} cannot be run as it is:\n  {}", loaded.origin, findings.join("\n  "))
 }
 
 /// SHA-256 of a scenario's text, in hexadecimal: two runs are of the same experiment when it is equal.

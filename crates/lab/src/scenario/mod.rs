@@ -5,6 +5,8 @@
 //! fio's names and values, word for word.
 
 pub mod catalogue;
+pub mod lint;
+pub mod needs;
 pub mod options;
 pub mod sweep;
 pub mod topology;
@@ -60,7 +62,7 @@ pub struct Scenario {
     /// Headline claims, each tested by itself.
     #[serde(default, rename = "claim")]
     pub claims: Vec<Claim>,
-    /// Traps of the publication that the report must point out: its kind, a colon, and how it shows there.
+    /// Traps of the publication that the report must point out: one of [`lint::TRAPS`], a colon, and how it shows there.
     #[serde(default)]
     pub traps: Vec<String>,
 }

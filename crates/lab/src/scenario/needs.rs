@@ -1,0 +1,291 @@
+//! What a claim, an arm or a point needs that not every machine has, and a precise sentence for what is missing.
+//!
+//! Nothing is faked: what a machine or this version lacks is named when the scenario is shown, planned or run. What can be
+//! seen on the machine is looked for; what cannot (an offload adapter, a second host) the site file declares.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use super::{Arm, Initiator, LinkKind, Scenario, Target, sweep, topology};
+use crate::result::Coordinate;
+
+/// Something that a scenario may need.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Need {
+    /// As claims write it under `needs`, and as a site declares it.
+    pub name: &'static str,
+    /// What is missing where it is not there, and what would mend that.
+    pub missing: &'static str,
+}
+
+const fn need(name: &'static str, missing: &'static str) -> Need {
+    Need { name, missing }
+}
+
+/// Everything that may be needed.
+pub const NEEDS: &[Need] = &[
+    need(
+        "offload adapter",
+        "an adapter that takes the storage protocol off the host; a site file that has one declares it",
+    ),
+    need("10GbE", "a network link of 10 Gbit/s; no interface here says that it has one"),
+    need("25GbE", "a network link of 25 Gbit/s; no interface here says that it has one"),
+    need("40GbE", "a network link of 40 Gbit/s; no interface here says that it has one"),
+    need("100GbE", "a network link of 100 Gbit/s; no interface here says that it has one"),
+    need("infiniband", "an InfiniBand FDR adapter on both hosts"),
+    need("rdma adapter", "an adapter with RDMA: /sys/class/infiniband is empty"),
+    need("rdma", "RDMA (iWARP or RoCE) in Linerate: this version speaks TCP only"),
+    need("two hosts", "a second host; a site file names it, with `linerate lab agent` running there"),
+    need(
+        "four nodes",
+        "four hosts for the cluster; a site file names them, with `linerate lab agent` on each",
+    ),
+    need("cluster", "a volume replicated over several nodes in Linerate: this version has none"),
+    need("cache volume", "a volume in Linerate that caches one volume in another: this version has none"),
+    need("8 NVMe drives", "eight NVMe drives behind the target; a site file names them"),
+    need("24 NVMe drives", "24 NVMe drives behind the target; a site file names them"),
+    need("10 NVMe drives", "ten NVMe drives behind the target; a site file names them"),
+    need("4 NVMe drives", "four NVMe drives behind the target; a site file names them"),
+    need("2 NVMe drives", "two NVMe drives behind the target; a site file names them"),
+    need("NVMe drive", "an NVMe drive behind the target; a site file names it"),
+    need(
+        "two sockets",
+        "a machine with two processors, so that adapter and drives can sit on different ones",
+    ),
+    need(
+        "windows",
+        "Windows on the initiating host; results of its tools can be read with `linerate lab import`",
+    ),
+    need("SQL Server", "Microsoft SQL Server 2016 and its load generator"),
+    need("Jetstress", "Exchange Jetstress 2013; its report can be read with `linerate lab import jetstress`"),
+    need("kernel iSCSI initiator", "the kernel's iSCSI initiator: load iscsi_tcp and install open-iscsi"),
+    need("kernel NVMe/TCP host", "the kernel's NVMe/TCP host: load nvme_tcp and install nvme-cli"),
+    need("kernel NFS client", "the kernel's NFS client: /proc/filesystems lists no nfs"),
+    need("knfsd over RDMA", "the kernel's NFS server and client over RDMA"),
+    need(
+        "netem",
+        "the kernel's sch_netem, which adds delay, loss and reordering to a link: load it, or run in a guest",
+    ),
+    need("root", "root, which builds network namespaces and links: run with sudo"),
+    need("fuse", "/dev/fuse and root, to put a file system on a remote volume"),
+    need("site", "the devices or mounts of a site file: give one with --site"),
+    need("import", "the tool's own result files: read them with `linerate lab import`"),
+    need("neighbour", "several loads at once on one link: this version puts on one at a time"),
+    need("nat", "a translating gateway between initiator and target: this version's topologies have none"),
+    need("prices", "prices in the site file"),
+    need("energy", "readable energy counters (/sys/class/powercap) or watts in the site file"),
+];
+
+/// A need by its name.
+pub fn find(name: &str) -> Option<&'static Need> {
+    NEEDS.iter().find(|need| need.name == name)
+}
+
+/// What is there.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Present(BTreeSet<String>);
+
+impl Present {
+    /// Looks at this machine.
+    pub fn look() -> Self {
+        let mut present = Self::under(Path::new("/"));
+        if rustix::process::geteuid().is_root() {
+            present.add("root");
+            if Path::new("/dev/fuse").exists() {
+                present.add("fuse");
+            }
+        }
+        present
+    }
+
+    /// Looks at the `proc`, `sys` and `lib` below a folder.
+    fn under(root: &Path) -> Self {
+        let mut present = Self::default();
+        let some = |path: &str| root.join(path).read_dir().is_ok_and(|mut entries| entries.next().is_some());
+        let links = [("10GbE", 10_000), ("25GbE", 25_000), ("40GbE", 40_000), ("100GbE", 100_000)];
+        let fastest = fastest_link(&root.join("sys/class/net"));
+        let seen = [
+            ("rdma adapter", some("sys/class/infiniband")),
+            ("kernel iSCSI initiator", some("sys/class/iscsi_transport")),
+            ("kernel NVMe/TCP host", root.join("sys/module/nvme_tcp").exists()),
+            ("kernel NFS client", says(&root.join("proc/filesystems"), "nfs")),
+            ("netem", netem(root)),
+            ("energy", some("sys/class/powercap")),
+        ];
+        let fast = links.iter().filter(|(_, megabits)| fastest >= *megabits).map(|(name, _)| *name);
+        for name in fast.chain(seen.iter().filter(|(_, is)| *is).map(|(name, _)| *name)) {
+            present.add(name);
+        }
+        present
+    }
+
+    /// Adds what a site declares.
+    pub fn add(&mut self, name: &str) {
+        self.0.insert(name.to_owned());
+    }
+
+    /// Whether it is there.
+    pub fn has(&self, name: &str) -> bool {
+        self.0.contains(name)
+    }
+}
+
+/// Speed of the fastest device with a driver, in Mbit/s; virtual links claim speeds that they do not have.
+fn fastest_link(folder: &Path) -> i64 {
+    let entries = folder.read_dir().into_iter().flatten().flatten();
+    let real = entries.map(|entry| entry.path()).filter(|path| path.join("device/driver").exists());
+    let speed =
+        |path: std::path::PathBuf| std::fs::read_to_string(path.join("speed")).ok()?.trim().parse().ok();
+    real.filter_map(speed).max().unwrap_or(0)
+}
+
+fn says(file: &Path, word: &str) -> bool {
+    std::fs::read_to_string(file).is_ok_and(|text| text.split_whitespace().any(|one| one == word))
+}
+
+/// Loaded, or among the modules of a kernel that is installed.
+fn netem(root: &Path) -> bool {
+    let listed = |folder: &Path| {
+        ["modules.dep", "modules.builtin"].iter().any(|name| {
+            std::fs::read_to_string(folder.join(name)).is_ok_and(|text| text.contains("/sch_netem.ko"))
+        })
+    };
+    let release = std::fs::read_to_string(root.join("proc/sys/kernel/osrelease")).unwrap_or_default();
+    root.join("sys/module/sch_netem").exists() || listed(&root.join("lib/modules").join(release.trim()))
+}
+
+/// What an arm needs at a point. Programs are not among it: starting the arm names their packages.
+pub fn of_point(scenario: &Scenario, arm: &Arm, point: &[Coordinate]) -> Vec<&'static Need> {
+    let mut names = Vec::new();
+    if let Ok(topology) = topology::at(scenario, arm, point) {
+        match topology.link.kind {
+            _ if arm.initiator == Initiator::Local => {}
+            LinkKind::Loopback => {}
+            LinkKind::Veth => names.push("root"),
+            LinkKind::Physical => names.push("two hosts"),
+        }
+        if topology.link.delay.is_some() || topology.link.loss.is_some() || topology.link.reorder.is_some() {
+            names.push("netem");
+        }
+    }
+    let settings = sweep::settings(scenario, arm, point);
+    if settings.get("neighbour").is_some_and(|what| what != topology::NONE) {
+        names.push("neighbour");
+    }
+    match arm.initiator {
+        Initiator::LibiscsiFuse => names.push("fuse"),
+        Initiator::Site => names.push("site"),
+        Initiator::Imported => names.push("import"),
+        _ => {}
+    }
+    if arm.target == Target::Site && arm.initiator != Initiator::Site {
+        names.push("site");
+    }
+    names.into_iter().filter_map(find).collect()
+}
+
+/// What an arm lacks at a point, a sentence each.
+pub fn missing_at(
+    scenario: &Scenario,
+    arm: &Arm,
+    point: &[Coordinate],
+    present: &Present,
+) -> Vec<&'static str> {
+    let needs = of_point(scenario, arm, point);
+    needs.into_iter().filter(|need| !present.has(need.name)).map(|need| need.missing).collect()
+}
+
+/// What keeps a claim from being tested as it stands: an empty list means that a verdict speaks of the claim itself.
+pub fn missing_for_claim(needs: &[String], present: &Present) -> Vec<String> {
+    let absent = needs.iter().filter(|name| !present.has(name));
+    absent.map(|name| find(name).map_or_else(|| name.clone(), |need| need.missing.to_owned())).collect()
+}
+
+/// Everything that is missing for a whole scenario: what it says itself, and what its arms lack at any point.
+pub fn of_scenario(scenario: &Scenario, present: &Present) -> Vec<String> {
+    let mut all = scenario.missing.clone();
+    for point in sweep::points(scenario, sweep::Extent::Full) {
+        for arm in &scenario.arms {
+            for sentence in missing_at(scenario, arm, &point, present) {
+                if !all.iter().any(|known| known == sentence) {
+                    all.push(sentence.to_owned());
+                }
+            }
+        }
+    }
+    all
+}
+
+/// Whether at least two arms lack nothing at the same point.
+pub fn runnable(scenario: &Scenario, extent: sweep::Extent, present: &Present) -> bool {
+    sweep::points(scenario, extent).iter().any(|point| {
+        let whole = |arm: &&Arm| missing_at(scenario, arm, point, present).is_empty();
+        scenario.arms.iter().filter(whole).count() >= 2
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_is_looked_at_below_a_folder() {
+        let root = tempfile::tempdir().unwrap();
+        let put = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        assert_eq!(Present::under(root.path()), Present::default());
+        put("sys/class/net/eth0/device/driver/bind", "");
+        put("sys/class/net/eth0/speed", "25000\n");
+        put("sys/class/net/veth0/speed", "100000\n");
+        put("sys/class/infiniband/mlx5_0/node_type", "1");
+        put("proc/filesystems", "nodev\tnfs\n\text4\n");
+        put("proc/sys/kernel/osrelease", "6.12\n");
+        put("lib/modules/6.12/modules.dep", "kernel/net/sched/sch_netem.ko.xz:\n");
+        let present = Present::under(root.path());
+        for name in ["10GbE", "25GbE", "rdma adapter", "kernel NFS client", "netem"] {
+            assert!(present.has(name), "{name}");
+        }
+        for name in ["40GbE", "100GbE", "root", "energy"] {
+            assert!(!present.has(name), "{name}");
+        }
+    }
+
+    fn scenario(arms: &str) -> Scenario {
+        let text = format!(
+            "id='f.n'\ntitle='t'\nquestion='q'\nsource={{publication='p'}}\n[workload]\ntool='fio'\n\
+             [topology]\nlink={{kind='veth'}}\n[[sweep]]\naxis='loss'\nvalues=['none','1%']\n{arms}"
+        );
+        toml::from_str(&text).unwrap()
+    }
+
+    #[test]
+    fn a_point_needs_what_its_settings_take() {
+        let arm = "[[arm]]\nkey='A'\nname='a'\ninitiator='linerate'\ntarget='tgt'\nevidence={kind='real'}\n";
+        let scenario = scenario(arm);
+        let points = sweep::points(&scenario, sweep::Extent::Full);
+        let names = |point: usize| -> Vec<&str> {
+            of_point(&scenario, &scenario.arms[0], &points[point]).iter().map(|need| need.name).collect()
+        };
+        assert_eq!(names(0), ["root"]);
+        assert_eq!(names(1), ["root", "netem"]);
+        let mut present = Present::default();
+        present.add("root");
+        let lacks = missing_at(&scenario, &scenario.arms[0], &points[1], &present);
+        assert_eq!(lacks.len(), 1);
+        assert!(lacks[0].contains("sch_netem"), "{lacks:?}");
+        assert_eq!(of_scenario(&scenario, &present), lacks);
+        assert!(!runnable(&scenario, sweep::Extent::Full, &present), "one arm is no comparison");
+    }
+
+    #[test]
+    fn a_claim_says_what_it_lacks_in_a_sentence() {
+        let needs = ["offload adapter".to_owned(), "windows".to_owned()];
+        let mut present = Present::default();
+        present.add("windows");
+        let lacks = missing_for_claim(&needs, &present);
+        assert_eq!(lacks, [find("offload adapter").unwrap().missing]);
+    }
+}
