@@ -1,0 +1,30 @@
+//! Thresholds and bounds of measuring, with unit and reason.
+
+use std::time::Duration;
+
+/// Per cent of the machine's processors that may be foreign in a window before it is flagged as contended: identical runs then still agree within a few per cent.
+pub const FOREIGN_PERCENT: f64 = 5.0;
+/// Per cent of a resource's capacity above which it is said to limit: queues grow without bound from there on.
+pub const LIMITING_PERCENT: f64 = 90.0;
+/// Time between two samples of sides and processors: the most by which the interpolated edge of a window lies between them. Reading control groups ten times a second takes less than 0.1 % of a processor.
+pub const SAMPLE_EVERY: Duration = Duration::from_millis(100);
+/// Time between two samples where sides are process trees: the whole of `/proc` is read for each, which takes milliseconds.
+pub const SAMPLE_TREES_EVERY: Duration = Duration::from_millis(500);
+/// Time between two looks at memory and threads, for each of which files of every process are read.
+pub const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Samples that a window keeps: seven minutes at first. At the limit every second one is let go and the time between them doubles, so that memory stays bounded on machines with hundreds of processors.
+pub const SAMPLES: usize = 4096;
+/// Seconds by which a window may reach beyond what was sampled, for the rounding of a tool's own times.
+pub const EDGE_SECONDS: f64 = 0.25;
+/// Seconds of an interval of the series in a result.
+pub const INTERVAL_SECONDS: f64 = 1.0;
+/// Shortest last interval that counts by itself, in seconds: at less, the kernel's clock ticks (10 ms) would be whole per cents.
+pub const SHORTEST_INTERVAL: f64 = 0.5;
+/// Attempts to remove a control group whose last process has just ended: the kernel lets go of it a little later.
+pub const REMOVE_ATTEMPTS: u32 = 100;
+/// Time between two such attempts.
+pub const REMOVE_PAUSE: Duration = Duration::from_millis(5);
+/// Share of its base frequency below which a busy processor is said to be slowed: governors settle within a few per cent of it under load.
+pub const SLOWED_SHARE: f64 = 0.8;
+/// Busy per cent from which a processor's frequency says anything: governors lower the clock of an idle one on purpose.
+pub const SLOWED_BUSY_PERCENT: f64 = 50.0;

@@ -1,0 +1,397 @@
+//! The measured window: everything counted between two moments.
+//!
+//! A thread of its own samples sides, processors and the link ten times a second from [`Window::open`] on. The window may
+//! then be from there to [`Window::close`], or, because a load tool says only afterwards when its own window was, between
+//! any two moments in between ([`Window::close_over`]): counters are interpolated between the samples around them.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, anyhow, ensure};
+
+use crate::measure::cgroup::Method;
+use crate::measure::cpu::{self, Machine, account, contended};
+use crate::measure::limits::{
+    EDGE_SECONDS, INTERVAL_SECONDS, LOOK_EVERY, SAMPLE_EVERY, SAMPLE_TREES_EVERY, SAMPLES, SHORTEST_INTERVAL,
+};
+use crate::measure::network::{self, Probe};
+use crate::measure::side::{Sides, Spent};
+use crate::measure::threads::{Busiest, Census};
+use crate::measure::throttle::Throttling;
+use crate::measure::tree;
+use crate::result::{Cpu, CpuShare, Flag, Interval, Network};
+
+/// All counters at one moment.
+#[derive(Debug, Clone)]
+struct Sample {
+    /// Seconds since the window was opened.
+    at: f64,
+    spent: Spent,
+    machine: Machine,
+    network: Option<Network>,
+}
+
+impl Sample {
+    /// The counters at a moment between this one and `later`, as if they had grown evenly.
+    fn toward(&self, later: &Self, at: f64) -> Self {
+        let length = later.at - self.at;
+        let share = if length > 0.0 { ((at - self.at) / length).clamp(0.0, 1.0) } else { 0.0 };
+        let between = |from: f64, to: f64| from + (to - from) * share;
+        let spent = self.spent.iter().filter_map(|(name, from)| {
+            let to = later.spent.get(name)?;
+            Some((
+                *name,
+                CpuShare { user: between(from.user, to.user), system: between(from.system, to.system) },
+            ))
+        });
+        Self {
+            at,
+            spent: spent.collect(),
+            machine: self.machine.toward(&later.machine, share),
+            network: self.network.zip(later.network).map(|(from, to)| network::toward(from, to, share)),
+        }
+    }
+}
+
+/// What changes slowly or costs more to read.
+#[derive(Debug, Clone)]
+struct Look {
+    at: f64,
+    threads: Census,
+    throttling: Throttling,
+}
+
+/// A window that is being measured.
+#[derive(Debug)]
+pub struct Window {
+    sides: Sides,
+    began: Instant,
+    /// The same moment in seconds since 1970.
+    epoch: f64,
+    stop: Sender<()>,
+    sampler: JoinHandle<Result<Record>>,
+}
+
+impl Window {
+    /// Begins to sample the sides, and the link if there is one with counters.
+    pub fn open(sides: &Sides, link: Option<Probe>) -> Result<Self> {
+        let (stop, stopped) = mpsc::channel();
+        let (began, epoch) = (Instant::now(), now());
+        let mut sampler = Sampler { sides: sides.clone(), link, began, record: Record::default() };
+        // The first samples are taken here, so that what cannot be counted fails before anything is measured.
+        sampler.sample()?;
+        sampler.look()?;
+        let sampler = thread::Builder::new()
+            .name("lab-window".to_owned())
+            .spawn(move || sampler.run(|wait| stopped.recv_timeout(wait) == Err(RecvTimeoutError::Timeout)))
+            .context("cannot start the thread that samples processors")?;
+        Ok(Self { sides: sides.clone(), began, epoch, stop, sampler })
+    }
+
+    /// When it was opened, seconds since 1970.
+    pub const fn opened(&self) -> f64 {
+        self.epoch
+    }
+
+    /// Ends it: what was counted from its opening to now.
+    pub fn close(self) -> Result<Counted> {
+        let end = self.began.elapsed().as_secs_f64();
+        self.finish(0.0, end)
+    }
+
+    /// Ends it: what was counted between two moments after its opening, in seconds since 1970.
+    pub fn close_over(self, from: f64, to: f64) -> Result<Counted> {
+        let (opened, end) = (self.epoch, self.began.elapsed().as_secs_f64());
+        let (from, to) = (from - opened, to - opened);
+        ensure!(
+            from < to && from >= -EDGE_SECONDS && to <= end + EDGE_SECONDS,
+            "the window from {from:.2} s to {to:.2} s was not sampled: samples are from 0 s to {end:.2} s; open it before the load starts and close it after its end"
+        );
+        self.finish(from.max(0.0), to.min(end))
+    }
+
+    fn finish(self, from: f64, to: f64) -> Result<Counted> {
+        drop(self.stop);
+        let record =
+            self.sampler.join().map_err(|_| anyhow!("the thread that samples processors failed"))??;
+        let mut counted = record.count(from, to).context("the window has no samples")?;
+        counted.from = self.epoch + from;
+        self.sides.method().name().clone_into(&mut counted.cpu.method);
+        counted.memory = self.sides.memory()?;
+        counted.bound = record.bound;
+        Ok(counted)
+    }
+}
+
+/// Seconds since 1970.
+fn now() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}
+
+/// What a window showed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Counted {
+    /// When it began, seconds since 1970.
+    pub from: f64,
+    /// Its length.
+    pub seconds: f64,
+    /// Processor time, as a result holds it.
+    pub cpu: Cpu,
+    /// Most resident memory by side, bytes, since the sides' processes started.
+    pub memory: BTreeMap<String, u64>,
+    /// What crossed the link, if its counters were asked for.
+    pub network: Option<Network>,
+    /// The machine's processors.
+    pub machine: Machine,
+    /// The window second by second; the last one may be shorter or longer by half of it.
+    pub intervals: Vec<Second>,
+    /// The busiest thread of each side.
+    pub busiest: Vec<Busiest>,
+    /// Processors to which all processes of a side are bound, by side; those that may run anywhere are missing.
+    pub bound: BTreeMap<&'static str, Vec<usize>>,
+    /// Contended, throttled.
+    pub flags: Vec<Flag>,
+}
+
+/// One second or so of a window.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Second {
+    /// Its end, seconds since the window began.
+    pub at: f64,
+    /// What the machine's processors did.
+    pub machine: Machine,
+}
+
+impl Counted {
+    /// Busy per cent of the machine at a moment of the window, in seconds since it began.
+    pub fn percent_at(&self, at: f64) -> Option<f64> {
+        // The rounding of a tool's times must not shift an interval into the next.
+        self.intervals
+            .iter()
+            .find(|second| at <= second.at + EDGE_SECONDS)
+            .map(|second| second.machine.all.percent())
+    }
+
+    /// Writes the machine's busy per cent into a tool's own intervals.
+    pub fn fill(&self, intervals: &mut [Interval]) {
+        for interval in intervals {
+            interval.cpu_percent = self.percent_at(interval.at);
+        }
+    }
+}
+
+/// All that was sampled.
+#[derive(Debug, Default)]
+struct Record {
+    samples: Vec<Sample>,
+    looks: Vec<Look>,
+    bound: BTreeMap<&'static str, Vec<usize>>,
+}
+
+impl Record {
+    /// Counters at a moment.
+    fn at(&self, at: f64) -> Option<Sample> {
+        let next = self.samples.partition_point(|sample| sample.at <= at);
+        let before = self.samples.get(next.saturating_sub(1))?;
+        Some(before.toward(self.samples.get(next).unwrap_or(before), at))
+    }
+
+    /// What happened from one moment to another.
+    fn count(&self, from: f64, to: f64) -> Option<Counted> {
+        let (first, last) = (self.at(from)?, self.at(to)?);
+        let machine = last.machine.since(&first.machine);
+        let spent: Spent = last
+            .spent
+            .iter()
+            .map(|(name, now)| (*name, tree::less(*now, first.spent.get(name).copied().unwrap_or_default())))
+            .collect();
+        let intervals = self.intervals(from, to)?;
+        let mut cpu = account(&machine, &spent, cpu::interrupts_apart());
+        cpu.machine_percent = range(&intervals, machine.all.percent());
+        let mut flags = contended(&cpu, &machine);
+        let (busiest, throttled) = self.looked(from, to, &machine).unwrap_or_default();
+        flags.extend(throttled);
+        Some(Counted {
+            from,
+            seconds: to - from,
+            cpu,
+            memory: BTreeMap::new(),
+            network: last.network.zip(first.network).map(|(last, first)| network::since(last, first)),
+            machine,
+            intervals,
+            busiest,
+            bound: BTreeMap::new(),
+            flags,
+        })
+    }
+
+    fn intervals(&self, from: f64, to: f64) -> Option<Vec<Second>> {
+        let mut intervals = Vec::new();
+        let mut before = self.at(from)?;
+        while before.at < to {
+            let next = before.at + INTERVAL_SECONDS;
+            let end = self.at(if to - next < SHORTEST_INTERVAL { to } else { next })?;
+            intervals.push(Second { at: end.at - from, machine: end.machine.since(&before.machine) });
+            before = end;
+        }
+        Some(intervals)
+    }
+
+    /// What the looks nearest to the window's edges show, and the clocks in between.
+    fn looked(&self, from: f64, to: f64, machine: &Machine) -> Option<(Vec<Busiest>, Vec<Flag>)> {
+        let nearest = |at: f64| {
+            self.looks.iter().min_by(|one, other| (one.at - at).abs().total_cmp(&(other.at - at).abs()))
+        };
+        let (first, last) = (nearest(from)?, nearest(to)?);
+        let inside = self.looks.iter().filter(|look| (first.at..=last.at).contains(&look.at));
+        let throttling = inside.fold(last.throttling.clone(), |all, look| all.fastest(&look.throttling));
+        let busiest = last.threads.busiest(&first.threads, last.at - first.at);
+        Some((busiest, throttling.flags(&first.throttling, machine)))
+    }
+}
+
+/// Lets every second one go.
+fn thin<T>(list: &mut Vec<T>) {
+    let mut keep = false;
+    list.retain(|_| {
+        keep = !keep;
+        keep
+    });
+}
+
+/// Least, mean and most of the window's seconds.
+fn range(intervals: &[Second], mean: f64) -> (f64, f64, f64) {
+    let percents = || intervals.iter().map(|second| second.machine.all.percent()).chain([mean]);
+    (percents().fold(f64::INFINITY, f64::min), mean, percents().fold(0.0, f64::max))
+}
+
+/// The thread that samples.
+#[derive(Debug)]
+struct Sampler {
+    sides: Sides,
+    link: Option<Probe>,
+    began: Instant,
+    record: Record,
+}
+
+impl Sampler {
+    /// Samples until `pause`, which is told how long to wait, says that the window has ended; then once more.
+    fn run(mut self, pause: impl Fn(Duration) -> bool) -> Result<Record> {
+        let mut every =
+            if self.sides.method() == Method::ProcessTree { SAMPLE_TREES_EVERY } else { SAMPLE_EVERY };
+        let mut looked = self.began.elapsed();
+        while pause(every) {
+            self.sample()?;
+            if self.began.elapsed().saturating_sub(looked) >= LOOK_EVERY {
+                looked = self.began.elapsed();
+                self.look()?;
+            }
+            if self.record.samples.len() >= SAMPLES {
+                thin(&mut self.record.samples);
+                every *= 2;
+            }
+        }
+        self.sample()?;
+        self.look()?;
+        Ok(self.record)
+    }
+
+    fn sample(&mut self) -> Result<()> {
+        let at = self.began.elapsed().as_secs_f64();
+        let (spent, machine) = (self.sides.usage()?, Machine::read()?);
+        let network = self.link.as_mut().map(Probe::read).transpose()?;
+        self.record.samples.push(Sample { at, spent, machine, network });
+        Ok(())
+    }
+
+    fn look(&mut self) -> Result<()> {
+        let at = self.began.elapsed().as_secs_f64();
+        let threads = Census::read(&self.sides)?;
+        self.record.looks.push(Look { at, threads, throttling: Throttling::read() });
+        if self.record.looks.len() >= SAMPLES {
+            thin(&mut self.record.looks);
+        }
+        let processors = Machine::read()?.each.len();
+        for side in self.sides.iter() {
+            if let Some(bound) = side.processors(processors)? {
+                self.record.bound.insert(side.role().name(), bound);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One processor that is busy for a share of each second, and a host that spends all of that but `foreign`.
+    fn sample(at: f64, busy: f64, foreign: f64) -> Sample {
+        let ticks = |seconds: f64| format!("{:.0}", seconds * 1e6);
+        let line = format!("{} 0 0 {} 0 0 0 0", ticks(busy), ticks(at - busy));
+        let machine = Machine::parse(&format!("cpu  {line}\ncpu0 {line}\n"), 1_000_000).unwrap();
+        let spent = Spent::from([("host", CpuShare { user: busy - foreign, system: 0.0 })]);
+        let network = Some(Network { sent: 1000, received: 0, retransmitted: 0 });
+        Sample { at, spent, machine, network }
+    }
+
+    /// Idle for a second, half busy for the next two, of which a tenth is foreign.
+    fn record() -> Record {
+        let samples = vec![sample(0.0, 0.0, 0.0), sample(1.0, 0.0, 0.0), sample(3.0, 1.0, 0.1)];
+        Record { samples, ..Record::default() }
+    }
+
+    fn near(one: f64, other: f64) -> bool {
+        (one - other).abs() < 1e-6
+    }
+
+    #[test]
+    fn a_window_between_samples_is_interpolated() {
+        let counted = record().count(1.5, 2.5).unwrap();
+        assert!(near(counted.seconds, 1.0) && near(counted.cpu.host.user, 0.45), "{counted:?}");
+        assert!(near(counted.cpu.foreign, 0.05) && near(counted.machine.all.percent(), 50.0), "{counted:?}");
+        assert_eq!(counted.network, Some(Network::default()));
+        assert!(counted.flags.is_empty() && counted.busiest.is_empty(), "{counted:?}");
+    }
+
+    #[test]
+    fn the_seconds_cover_the_window_and_tell_its_range() {
+        let counted = record().count(0.0, 2.4).unwrap();
+        let ends: Vec<f64> = counted.intervals.iter().map(|second| second.at).collect();
+        assert!(ends.len() == 2 && near(ends[0], 1.0) && near(ends[1], 2.4), "{ends:?}");
+        let (least, mean, most) = counted.cpu.machine_percent;
+        assert!(near(least, 0.0) && near(mean, 100.0 * 0.7 / 2.4) && near(most, 50.0), "{counted:?}");
+        assert_eq!(counted.percent_at(0.9), counted.percent_at(1.1));
+        assert!(near(counted.percent_at(2.0).unwrap(), 50.0));
+        assert_eq!(counted.percent_at(9.0), None);
+        assert_eq!(record().count(0.0, 2.6).unwrap().intervals.len(), 3);
+    }
+
+    #[test]
+    fn beyond_the_last_sample_nothing_happened() {
+        let counted = record().count(2.0, 5.0).unwrap();
+        assert!(
+            near(counted.cpu.host.user, 0.45) && near(counted.intervals.last().unwrap().at, 3.0),
+            "{counted:?}"
+        );
+        assert_eq!(Record::default().count(0.0, 1.0), None);
+    }
+
+    #[test]
+    fn memory_stays_bounded() {
+        let mut list: Vec<u32> = (0..7).collect();
+        thin(&mut list);
+        assert_eq!(list, [0, 2, 4, 6]);
+    }
+
+    #[test]
+    fn a_window_that_was_not_sampled_is_refused() {
+        let sides = Sides::with_method("w", &[], Method::ProcessTree).unwrap();
+        let window = Window::open(&sides, None).unwrap();
+        let before = window.opened() - 5.0;
+        let error = window.close_over(before, before + 1.0).unwrap_err().to_string();
+        assert!(error.contains("from -5.00 s to -4.00 s was not sampled"), "{error}");
+    }
+}
