@@ -1,18 +1,24 @@
-//! Bootstrap interval of a median.
+//! Bootstrap interval of a median, honest for a handful of values.
 //!
 //! A resample of `n` values has a median that depends on nothing but which *ranks* were drawn: rank 3 is the third
 //! smallest value, whatever it is. So the draws are made once for each `n`, on ranks, and counted by the two middle
 //! ranks that came out; applying them to data is then a short sum. It is the ordinary percentile bootstrap, resample by
 //! resample, only that the resamples are shared between points with the same number of pairs.
+//!
+//! With five to twelve values the plain 2.5 % tails hold the median in 91 to 94 % of the cases, and less when measuring
+//! went on until the interval was narrow ([`super::stopping`]). Two things mend that. The tails are those that a
+//! normal sample of this size would need (Hesterberg's expanded percentile interval, 2015), and the interval is never
+//! narrower than Student's around the mean. `trials.rs` shows what it holds then.
 
 use std::collections::BTreeMap;
 
+use super::MIN_PAIRS;
+use super::number::real_length;
 use super::random::Random;
+use super::student;
 
 /// Resamples.
 pub const DRAWS: u32 = 10_000;
-/// Resamples beyond each end of a 95 % interval.
-const TAIL: u32 = DRAWS / 40;
 
 /// Resampled medians by the two middle ranks (the same one twice for an odd count), and how often they came out.
 type Medians = Vec<((usize, usize), u32)>;
@@ -30,8 +36,19 @@ impl Bootstrap {
         Self { seed, tables: BTreeMap::new() }
     }
 
-    /// The 95 % percentile interval of the median of `sorted` (ascending). `None` without values.
+    /// The 95 % interval of the median of `sorted` (ascending). `None` without values; for fewer than
+    /// [`MIN_PAIRS`] values, which have no honest interval, their range.
     pub fn interval(&mut self, sorted: &[f64]) -> Option<(f64, f64)> {
+        let (low, high) = self.percentiles(sorted, tail(sorted.len()))?;
+        if sorted.len() < MIN_PAIRS {
+            return Some((low, high));
+        }
+        let (around_low, around_high) = student::interval(sorted)?;
+        Some((low.min(around_low), high.max(around_high)))
+    }
+
+    /// The values with at least `tail` resampled medians up to and from them.
+    fn percentiles(&mut self, sorted: &[f64], tail: u32) -> Option<(f64, f64)> {
         let seed = self.seed;
         let table = self.tables.entry(sorted.len()).or_insert_with(|| resample(seed, sorted.len()));
         let mut medians: Vec<(f64, u32)> = table
@@ -41,16 +58,24 @@ impl Bootstrap {
             })
             .collect();
         medians.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
-        Some((beyond_tail(medians.iter())?, beyond_tail(medians.iter().rev())?))
+        Some((beyond(tail, medians.iter())?, beyond(tail, medians.iter().rev())?))
     }
 }
 
-/// The first value with at least [`TAIL`] resamples up to it.
-fn beyond_tail<'a>(mut medians: impl Iterator<Item = &'a (f64, u32)>) -> Option<f64> {
+/// Resamples beyond each end of the interval of `count` values, at least one.
+fn tail(count: usize) -> u32 {
+    let Some(freedom) = count.checked_sub(1).filter(|&freedom| freedom > 0) else { return 1 };
+    let expansion = (real_length(count) / real_length(freedom)).sqrt();
+    let wanted = student::above_normal(student::quantile(freedom) * expansion) * f64::from(DRAWS);
+    (1..DRAWS).find(|&draws| f64::from(draws) >= wanted).unwrap_or(DRAWS)
+}
+
+/// The first value with at least `tail` resamples up to it.
+fn beyond<'a>(tail: u32, mut medians: impl Iterator<Item = &'a (f64, u32)>) -> Option<f64> {
     let mut seen = 0;
     medians.find_map(|&(median, count)| {
         seen += count;
-        (seen >= TAIL).then_some(median)
+        (seen >= tail).then_some(median)
     })
 }
 
@@ -83,6 +108,14 @@ fn middle_values(drawn: &mut [usize]) -> (usize, usize) {
 }
 
 #[cfg(test)]
+impl Bootstrap {
+    /// The percentile interval as textbooks have it, which is too narrow for few values.
+    pub(crate) fn plain(&mut self, sorted: &[f64]) -> Option<(f64, f64)> {
+        self.percentiles(sorted, DRAWS / 40)
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -106,8 +139,29 @@ mod tests {
         for count in [1, 2, 5, 8, 13, 30] {
             let mut values: Vec<f64> = (0..count).map(|_| random.unit()).collect();
             values.sort_by(f64::total_cmp);
-            assert_eq!(Bootstrap::new(3).interval(&values), Some(plain(3, &values)), "{count} values");
+            assert_eq!(Bootstrap::new(3).plain(&values), Some(plain(3, &values)), "{count} values");
         }
+    }
+
+    #[test]
+    fn tails_are_wider_for_fewer_values_and_never_empty() {
+        // 10,000 times the normal tail beyond t(97.5 %) * sqrt(n / (n - 1)).
+        assert_eq!([1, 2, 5, 8, 12].map(tail), [1, 1, 10, 58, 108]);
+        assert!((240..=250).contains(&tail(500)), "{}", tail(500));
+    }
+
+    #[test]
+    fn an_interval_holds_the_median_and_students_interval() {
+        let values = [0.90, 1.00, 1.02, 1.03, 1.05];
+        let (low, high) = Bootstrap::new(3).interval(&values).unwrap();
+        let (mean_low, mean_high) = student::interval(&values).unwrap();
+        assert!(low <= 0.90 && high >= 1.05 && low <= mean_low && high >= mean_high, "{low} to {high}");
+        assert_eq!(
+            Bootstrap::new(3).interval(&values[..3]),
+            Some((0.90, 1.02)),
+            "three values have only a range"
+        );
+        assert_eq!(Bootstrap::new(3).interval(&[2.0; 7]), Some((2.0, 2.0)));
     }
 
     #[test]

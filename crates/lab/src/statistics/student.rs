@@ -8,15 +8,57 @@ use super::number::real_length;
 
 /// Two-sided p-value of the mean of `values` against zero; 1 for fewer than two values.
 pub fn p_value(values: &[f64]) -> f64 {
-    let Some(freedom) = values.len().checked_sub(1).filter(|&freedom| freedom > 0) else { return 1.0 };
-    let count = real_length(values.len());
-    let mean = values.iter().sum::<f64>() / count;
-    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    let error = (squares / real_length(freedom) / count).sqrt();
-    if mean == 0.0 {
-        return 1.0;
+    match Mean::of(values) {
+        Some(mean) if mean.value != 0.0 => {
+            (1.0 - within(mean.value.abs() / mean.error, mean.freedom)).clamp(0.0, 1.0)
+        }
+        _ => 1.0,
     }
-    (1.0 - within(mean.abs() / error, freedom)).clamp(0.0, 1.0)
+}
+
+/// The 95 % interval of the mean of `values`. `None` for fewer than two.
+pub fn interval(values: &[f64]) -> Option<(f64, f64)> {
+    let mean = Mean::of(values)?;
+    let reach = quantile(mean.freedom) * mean.error;
+    Some((mean.value - reach, mean.value + reach))
+}
+
+/// The t that |t| stays below with a probability of 95 %, for 1 degree of freedom or more.
+pub fn quantile(freedom: usize) -> f64 {
+    // From the normal distribution's to just beyond that of one degree of freedom, by halves.
+    let (mut low, mut high) = (1.9, 13.0);
+    for _ in 0..50 {
+        let middle = f64::midpoint(low, high);
+        if within(middle, freedom) < 0.95 { low = middle } else { high = middle }
+    }
+    high
+}
+
+/// Probability that a standard normal number is above `x`, which is at least 0; off by less than 1e-7
+/// (Abramowitz and Stegun, 26.2.17).
+pub fn above_normal(x: f64) -> f64 {
+    const COEFFICIENTS: [f64; 5] =
+        [1.330_274_429, -1.821_255_978, 1.781_477_937, -0.356_563_782, 0.319_381_530];
+    let t = 1.0 / (1.0 + 0.231_641_9 * x);
+    let polynomial = COEFFICIENTS.iter().fold(0.0, |sum, coefficient| (sum + coefficient) * t);
+    polynomial * (-x * x / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt()
+}
+
+/// A mean, its standard error and its degrees of freedom.
+struct Mean {
+    value: f64,
+    error: f64,
+    freedom: usize,
+}
+
+impl Mean {
+    fn of(values: &[f64]) -> Option<Self> {
+        let freedom = values.len().checked_sub(1).filter(|&freedom| freedom > 0)?;
+        let count = real_length(values.len());
+        let value = values.iter().sum::<f64>() / count;
+        let squares: f64 = values.iter().map(|one| (one - value).powi(2)).sum();
+        Some(Self { value, error: (squares / real_length(freedom) / count).sqrt(), freedom })
+    }
 }
 
 /// Probability that |t| stays below `t`, by the finite sums that exist for whole degrees of freedom
@@ -54,7 +96,19 @@ mod tests {
         ] {
             assert!((within(five, freedom) - 0.95).abs() < 1e-5, "{freedom}");
             assert!((within(one, freedom) - 0.99).abs() < 1e-5, "{freedom}");
+            assert!((quantile(freedom) - five).abs() < 1e-4, "{freedom}");
         }
+    }
+
+    #[test]
+    fn normal_tails_and_an_interval() {
+        assert!((above_normal(0.0) - 0.5).abs() < 1e-7);
+        assert!((above_normal(1.959_964) - 0.025).abs() < 1e-7);
+        assert!((above_normal(3.090_232) - 0.001).abs() < 1e-7);
+        // Mean 2, standard error 1 / sqrt(3), t(2) = 4.3027.
+        let (low, high) = interval(&[1.0, 2.0, 3.0]).unwrap();
+        assert!((low + 0.4841).abs() < 1e-4 && (high - 4.4841).abs() < 1e-4, "{low} to {high}");
+        assert_eq!(interval(&[1.0]), None);
     }
 
     #[test]
