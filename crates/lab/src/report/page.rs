@@ -1,0 +1,349 @@
+//! The page: what the template shows, put together from a run.
+
+use std::fmt::Write;
+
+use anyhow::{Context, Result};
+use askama::Template;
+
+use crate::scenario::{Figure, FigureKind, Published, PublishedStatus, Scenario};
+
+use super::chart::{Chart, Shape};
+use super::claim::{self, Judged};
+use super::environment::{self, Fact};
+use super::figure::Drawn;
+use super::run::Run;
+use super::series::Measured;
+use super::table::{Cell, Table};
+use super::{distribution, extras, figure, topology, trace, words};
+
+/// The charts library, bundled by `crates/lab/echarts`.
+const LIBRARY: &str = include_str!("assets/echarts.js");
+/// Draws the charts from the page's data.
+const SCRIPT: &str = include_str!("assets/report.js");
+/// Both colour schemes.
+const STYLE: &str = include_str!("assets/report.css");
+/// More rows than this are read in a spreadsheet, not on a page.
+const MOST_ROWS: usize = 250;
+
+/// Everything the template needs.
+#[derive(Template)]
+#[template(path = "report.html")]
+struct Page<'a> {
+    scenario: &'a Scenario,
+    labels: Vec<Label>,
+    facts: Vec<Fact>,
+    claims: Vec<Judged>,
+    arms: Vec<ArmRow>,
+    topology: String,
+    environment: Vec<Fact>,
+    sections: Vec<Section>,
+    published: Vec<PublishedPanel>,
+    concerns: Vec<Concern>,
+    data: String,
+    library: &'static str,
+    script: &'static str,
+    style: &'static str,
+}
+
+/// A label of evidence with what it stands for.
+struct Label {
+    word: &'static str,
+    detail: String,
+    arms: String,
+}
+
+/// What an arm is.
+struct ArmRow {
+    key: String,
+    name: String,
+    initiator: String,
+    target: String,
+    stands_for: String,
+    evidence: &'static str,
+    with: String,
+}
+
+/// Figures under one heading.
+struct Section {
+    id: &'static str,
+    title: &'static str,
+    introduction: &'static str,
+    figures: Vec<FigureView>,
+}
+
+/// A figure as the template shows it.
+struct FigureView {
+    id: String,
+    title: String,
+    notes: Vec<String>,
+    verdicts: Vec<String>,
+    charts: Vec<ChartView>,
+    svg: String,
+    table: TableView,
+}
+
+/// Where a chart is drawn, and its legend.
+struct ChartView {
+    id: String,
+    heading: String,
+    description: String,
+    wide: bool,
+    better: String,
+    legend: Vec<Entry>,
+}
+
+/// A line of a legend.
+struct Entry {
+    name: String,
+    key: String,
+}
+
+/// A table as rows of text, and as a file.
+struct TableView {
+    columns: Vec<(String, &'static str)>,
+    rows: Vec<Vec<(String, &'static str)>>,
+    total: usize,
+    file: String,
+    url: String,
+}
+
+/// Published numbers, which were not measured here.
+struct PublishedPanel {
+    title: String,
+    status: &'static str,
+    explanation: &'static str,
+    unit: String,
+    note: String,
+    table: TableView,
+}
+
+/// What a reader must know before trusting a number.
+struct Concern {
+    title: &'static str,
+    lines: Vec<String>,
+}
+
+/// The whole file.
+pub(crate) fn render(run: &Run) -> Result<String> {
+    let measured = Measured::new(&run.scenario, &run.points);
+    let published = drawn(&measured);
+    let ours = extras::draw(run, &measured);
+    let charts: Vec<&Chart> = published.iter().chain(&ours).flat_map(|one| &one.charts).collect();
+    let data = serde_json::to_string(&charts).context("cannot write the charts' data")?;
+    let page = Page {
+        scenario: &run.scenario,
+        labels: labels(&run.scenario),
+        facts: environment::facts(run, &measured),
+        claims: claim::judge(run, &measured),
+        arms: run.scenario.arms.iter().map(arm_row).collect(),
+        topology: topology::draw(&run.scenario),
+        environment: environment::flat(&run.info.environment),
+        sections: sections(&published, &ours),
+        published: run.scenario.published.iter().map(published_panel).collect(),
+        concerns: concerns(run, &measured),
+        data: for_script(&data),
+        library: LIBRARY,
+        script: SCRIPT,
+        style: STYLE,
+    };
+    page.render().context("cannot fill in the report's template")
+}
+
+/// Every figure of the scenario.
+fn drawn(measured: &Measured<'_>) -> Vec<Drawn> {
+    measured.scenario.figures.iter().map(|figure| draw(measured, figure)).collect()
+}
+
+/// One figure by its kind.
+pub(crate) fn draw(measured: &Measured<'_>, figure: &Figure) -> Drawn {
+    match figure.kind {
+        FigureKind::OverTime => trace::draw(measured, figure),
+        FigureKind::Histogram | FigureKind::HistogramZoom => distribution::draw(measured, figure),
+        _ => figure::draw(measured, figure),
+    }
+}
+
+fn sections(published: &[Drawn], ours: &[Drawn]) -> Vec<Section> {
+    vec![
+        Section {
+            id: "figures",
+            title: "Figures of the publication, measured here",
+            introduction: "Whiskers and bands are intervals over the repetitions. Bars begin at zero.",
+            figures: published.iter().map(figure_view).collect(),
+        },
+        Section {
+            id: "ours",
+            title: "What the publication does not show",
+            introduction: "Drawn for every run: latency against load, whether the load was steady, what this bench can \
+                           tell apart at all, and which resource was exhausted.",
+            figures: ours.iter().map(figure_view).collect(),
+        },
+    ]
+}
+
+fn figure_view(drawn: &Drawn) -> FigureView {
+    FigureView {
+        id: drawn.id.clone(),
+        title: drawn.title.clone(),
+        notes: drawn.notes.clone(),
+        verdicts: drawn.verdicts.clone(),
+        charts: drawn.charts.iter().map(chart_view).collect(),
+        svg: drawn.svg.clone(),
+        table: table_view(&drawn.table, &drawn.id),
+    }
+}
+
+fn chart_view(chart: &Chart) -> ChartView {
+    let key = |series: &super::chart::Series| match chart.shape {
+        Shape::Bars | Shape::Stacked => super::svg::bar_key(series.colour, series.variant),
+        _ => super::svg::line_key(series.colour, series.variant),
+    };
+    ChartView {
+        id: chart.id.clone(),
+        heading: chart.heading.clone(),
+        description: chart.description.clone(),
+        wide: chart.x.categories.len() > 8 || matches!(chart.shape, Shape::Trace | Shape::Steps),
+        better: chart
+            .y
+            .iter()
+            .map(|axis| axis.better.clone())
+            .find(|words| !words.is_empty())
+            .unwrap_or_default(),
+        legend: chart
+            .series
+            .iter()
+            .map(|series| Entry { name: series.name.clone(), key: key(series) })
+            .collect(),
+    }
+}
+
+fn table_view(table: &Table, id: &str) -> TableView {
+    let class = |number: bool, minor: bool| match (number, minor) {
+        (true, true) => "number minor",
+        (true, false) => "number",
+        _ => "",
+    };
+    let numeric = |place: usize| table.rows.iter().any(|row| row.get(place).is_some_and(Cell::is_number));
+    let minor = |place: usize| table.columns.get(place).is_some_and(|column| column.minor);
+    let columns = table.columns.iter().enumerate();
+    let row = |row: &Vec<Cell>| {
+        let cells = row.iter().enumerate();
+        cells.map(|(place, cell)| (cell.shown(), class(cell.is_number(), minor(place)))).collect()
+    };
+    TableView {
+        columns: columns
+            .map(|(place, column)| (column.name.clone(), class(numeric(place), column.minor)))
+            .collect(),
+        rows: table.rows.iter().take(MOST_ROWS).map(row).collect(),
+        total: table.rows.len(),
+        file: format!("{id}.csv"),
+        url: data_url(&table.csv()),
+    }
+}
+
+/// A CSV file as an address that needs no network (RFC 2397); everything but unreserved letters is escaped (RFC 3986 §2.3).
+fn data_url(csv: &str) -> String {
+    let mut url = "data:text/csv;charset=utf-8,".to_owned();
+    for byte in csv.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            url.push(char::from(byte));
+        } else {
+            let _ = write!(url, "%{byte:02X}");
+        }
+    }
+    url
+}
+
+/// JSON that may stand inside a script element: nothing in it closes the element or opens a comment.
+fn for_script(json: &str) -> String {
+    json.replace('<', "\\u003c").replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029")
+}
+
+fn labels(scenario: &Scenario) -> Vec<Label> {
+    let mut labels: Vec<Label> = Vec::new();
+    for arm in &scenario.arms {
+        let (word, detail) = (arm.evidence.label(), arm.evidence.detail().unwrap_or_default().to_owned());
+        match labels.iter_mut().find(|label| label.word == word && label.detail == detail) {
+            Some(label) => label.arms = format!("{}, {}", label.arms, arm.key),
+            None => labels.push(Label { word, detail, arms: arm.key.clone() }),
+        }
+    }
+    labels
+}
+
+fn arm_row(arm: &crate::scenario::Arm) -> ArmRow {
+    let with: Vec<String> = arm.with.iter().map(|(name, value)| format!("{name} = {value}")).collect();
+    ArmRow {
+        key: arm.key.clone(),
+        name: arm.name.clone(),
+        initiator: words::initiator(arm.initiator).to_owned(),
+        target: words::target(arm.target).to_owned(),
+        stands_for: arm.stands_for.clone().unwrap_or_default(),
+        evidence: arm.evidence.label(),
+        with: with.join(", "),
+    }
+}
+
+fn published_panel(published: &Published) -> PublishedPanel {
+    let (status, explanation) = match published.status {
+        PublishedStatus::Published => ("published", "as the publication states them"),
+        PublishedStatus::Derived => ("derived", "computed from the publication's numbers"),
+        PublishedStatus::Inferred => ("inferred", "a reading of the publication, not its words"),
+        PublishedStatus::Lost => ("lost", "the publication had them; the values are not known"),
+    };
+    let mut table = Table::new(std::iter::once("").chain(published.columns.iter().map(String::as_str)));
+    for row in &published.rows {
+        let cells = std::iter::once(&row.label).chain(&row.values);
+        table.rows.push(cells.map(Cell::text).collect());
+    }
+    let file = format!("published-{}", words::slug(&published.title));
+    PublishedPanel {
+        title: published.title.clone(),
+        status,
+        explanation,
+        unit: published.unit.clone().unwrap_or_default(),
+        note: published.note.clone().unwrap_or_default(),
+        table: table_view(&table, &file),
+    }
+}
+
+fn concerns(run: &Run, measured: &Measured<'_>) -> Vec<Concern> {
+    let scenario = &run.scenario;
+    let scaled = scenario.scales.iter().map(|scale| {
+        format!("{}: {} there, {} here. {}", scale.what, scale.published, scale.here, scale.effect)
+    });
+    let excluded: Vec<String> = measured.excluded.iter().map(ToString::to_string).collect();
+    let source = &scenario.source;
+    let all = [
+        ("What is smaller here", scaled.collect()),
+        ("Traps of the publication", scenario.traps.clone()),
+        ("Results that count for nothing here", excluded),
+        ("Results with a flag", environment::flagged(run)),
+        ("Files that could not be read", run.unreadable.clone()),
+        ("Points that the time budget left out", run.info.budget_dropped.clone()),
+        ("What is missing to run the rest", scenario.missing.clone()),
+        ("What the publication does not say, or what did not survive", source.lost.clone()),
+        ("What is read into it here", source.inferred.clone()),
+        ("The publication's machines and settings", source.environment.clone()),
+    ];
+    let all = all.into_iter().map(|(title, lines)| Concern { title, lines });
+    all.filter(|concern| !concern.lines.is_empty()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_cannot_leave_its_script_element() {
+        let text = for_script("[\"</script><!-- \u{2028}\"]");
+        assert!(!text.contains('<') && !text.contains('\u{2028}'));
+        let back: Vec<String> = serde_json::from_str(&text).unwrap();
+        assert_eq!(back, ["</script><!-- \u{2028}"]);
+    }
+
+    #[test]
+    fn a_data_url_has_only_what_an_address_may_hold() {
+        assert_eq!(data_url("a,\"µ\"\r\n"), "data:text/csv;charset=utf-8,a%2C%22%C2%B5%22%0D%0A");
+    }
+}
