@@ -1,1 +1,231 @@
 //! Headline claims of the publications, tested one by one.
+//!
+//! A claim's `test` is an expression over measured points ([`grammar`] has the language); [`judge`] evaluates it with the
+//! intervals of what was measured and says `reproduced`, `contradicted`, `not enough` or `not testable here`, and why. A number
+//! without an interval decides nothing: a claim is reproduced when the whole interval is on its side, contradicted when
+//! the whole interval is on the other.
+//!
+//! What was published of an offload adapter cannot be reproduced by two programs. A verdict then speaks of what stands
+//! in the claim's `here`, and says so ([`Judgement::speaks_of`]); without `here` there is none.
+
+pub mod evaluate;
+pub mod grammar;
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::evidence::Evidence;
+use crate::result::{Coordinate, PointResult, point_name};
+use crate::scenario::{Claim, Scenario, needs};
+use evaluate::{Scope, Truth};
+use grammar::Test;
+
+/// What became of a claim.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Judgement {
+    /// The claim's identifier.
+    pub claim: String,
+    /// As published.
+    pub text: String,
+    /// When it holds, as the scenario writes it.
+    pub test: Option<String>,
+    /// Added or corrected by arithmetic.
+    pub derived: Option<String>,
+    /// The verdict.
+    pub outcome: Outcome,
+    /// What the verdict speaks of in the claim's place, because something is missing here.
+    pub speaks_of: Option<String>,
+    /// What is missing for a verdict on the claim itself, a sentence each.
+    pub missing: Vec<String>,
+    /// Why, with the numbers.
+    pub why: String,
+    /// The points that were looked at; empty when the test speaks of all points together.
+    pub checks: Vec<Check>,
+}
+
+/// A verdict on a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// It holds, whole intervals included.
+    Reproduced,
+    /// It does not hold, whole intervals included.
+    Contradicted,
+    /// An interval lies on both sides, or there are too few pairs.
+    NotEnough,
+    /// Something is missing that measuring longer would not bring.
+    NotTestable,
+}
+
+/// A claim at one point.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Check {
+    /// The point.
+    pub point: Vec<Coordinate>,
+    /// Whether the test holds there; `None` when the measurement does not decide it.
+    pub holds: Option<bool>,
+    /// The numbers.
+    pub detail: String,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Reproduced => "reproduced",
+            Self::Contradicted => "contradicted",
+            Self::NotEnough => "not enough",
+            Self::NotTestable => "not testable here",
+        })
+    }
+}
+
+impl Judgement {
+    /// The verdict in one sentence: `reproduced for two shaped links of the same ratio: ratio(bandwidth) = 2.49 (2.47–2.51)`.
+    pub fn words(&self) -> String {
+        match &self.speaks_of {
+            Some(here) if self.outcome != Outcome::NotTestable => {
+                format!("{} for {here}: {}", self.outcome, self.why)
+            }
+            _ => format!("{}: {}", self.outcome, self.why),
+        }
+    }
+}
+
+/// The verdict on each claim of a scenario, in its order. `site_has` names what is there of what claims may need
+/// ([`needs::NEEDS`]). The control block's results must not be among `results`.
+pub fn judge(scenario: &Scenario, results: &[PointResult], site_has: &[String]) -> Vec<Judgement> {
+    scenario.claims.iter().map(|claim| judge_one(scenario, claim, (results, site_has))).collect()
+}
+
+fn judge_one(
+    scenario: &Scenario,
+    claim: &Claim,
+    (results, site_has): (&[PointResult], &[String]),
+) -> Judgement {
+    let lacking: Vec<&String> = claim.needs.iter().filter(|need| !site_has.contains(need)).collect();
+    let missing: Vec<String> = lacking
+        .iter()
+        .map(|name| {
+            needs::find(name).map_or_else(|| (*name).clone(), |need| format!("{name}: {}", need.missing))
+        })
+        .collect();
+    let speaks_of = claim.here.clone().filter(|_| !missing.is_empty());
+    let verdict = if missing.is_empty() || speaks_of.is_some() {
+        test(scenario, claim, results).unwrap_or_else(Verdict::not_testable)
+    } else {
+        Verdict::not_testable(format!("it needs {}", missing.join("; ")))
+    };
+    Judgement {
+        claim: claim.id.clone(),
+        text: claim.text.clone(),
+        test: claim.test.clone(),
+        derived: claim.derived.clone(),
+        outcome: verdict.outcome,
+        speaks_of,
+        missing,
+        why: verdict.why,
+        checks: verdict.checks,
+    }
+}
+
+/// A verdict before it is known what it speaks of.
+struct Verdict {
+    outcome: Outcome,
+    why: String,
+    checks: Vec<Check>,
+}
+
+impl Verdict {
+    const fn not_testable(why: String) -> Self {
+        Self { outcome: Outcome::NotTestable, why, checks: Vec::new() }
+    }
+}
+
+/// An error says why the claim is not testable.
+fn test(scenario: &Scenario, claim: &Claim, results: &[PointResult]) -> Result<Verdict, String> {
+    let written = claim.test.as_deref().ok_or("the scenario has no test in numbers for it")?;
+    let test = Test::parse(written).map_err(|error| format!("{error:#}"))?;
+    if scenario.arms.is_empty() {
+        return Err(format!("nothing of this scenario can be run here: {}", scenario.missing.join("; ")));
+    }
+    comparable(&test, results)?;
+    let scope = Scope::new(scenario, results, &claim.at)?;
+    if !test.depends_on_point() {
+        let (truth, detail) = scope.look(&test, &[]);
+        return Ok(Verdict {
+            outcome: outcome(truth.holds()),
+            why: because(&truth, &detail),
+            checks: Vec::new(),
+        });
+    }
+    let looked: Vec<(Truth, Check)> =
+        scope.points().iter().map(|point| check(&scope, &test, point)).collect();
+    Ok(over_points(looked))
+}
+
+fn check(scope: &Scope<'_>, test: &Test, point: &[Coordinate]) -> (Truth, Check) {
+    let (truth, detail) = scope.look(test, point);
+    let check = Check { point: point.to_vec(), holds: truth.holds(), detail: because(&truth, &detail) };
+    (truth, check)
+}
+
+/// A test without an aggregate must hold at every point.
+fn over_points(looked: Vec<(Truth, Check)>) -> Verdict {
+    let holds = Truth::all(looked.iter().map(|(truth, _)| truth.clone())).holds();
+    let checks: Vec<Check> = looked.into_iter().map(|(_, check)| check).collect();
+    let telling: Vec<&Check> = checks.iter().filter(|check| check.holds == holds).collect();
+    let mut why: Vec<String> = telling
+        .iter()
+        .take(TOLD)
+        .map(|check| format!("{} at {}", check.detail, point_name(&check.point)))
+        .collect();
+    if telling.len() > TOLD {
+        why.push(format!("and so at {} more of {} points", telling.len() - TOLD, checks.len()));
+    } else if telling.len() < checks.len() {
+        why.push(format!(
+            "the other {} of {} points do not say so",
+            checks.len() - telling.len(),
+            checks.len()
+        ));
+    }
+    Verdict { outcome: outcome(holds), why: why.join("; "), checks }
+}
+
+/// Points that a sentence tells one by one.
+const TOLD: usize = 3;
+
+const fn outcome(holds: Option<bool>) -> Outcome {
+    match holds {
+        Some(true) => Outcome::Reproduced,
+        Some(false) => Outcome::Contradicted,
+        None => Outcome::NotEnough,
+    }
+}
+
+fn because(truth: &Truth, detail: &str) -> String {
+    match truth {
+        Truth::Open(reason) if detail.is_empty() => reason.clone(),
+        Truth::Open(reason) => format!("{detail}: {reason}"),
+        Truth::Yes | Truth::No => detail.to_owned(),
+    }
+}
+
+/// What was measured on the thing itself is not compared with what stood in for it.
+fn comparable(test: &Test, results: &[PointResult]) -> Result<(), String> {
+    let named = test.arms();
+    let mut seen: Vec<(&str, &Evidence)> = Vec::new();
+    for result in results.iter().filter(|result| named.contains(result.arm.as_str())) {
+        if !seen.iter().any(|(arm, _)| *arm == result.arm) {
+            seen.push((&result.arm, &result.evidence));
+        }
+    }
+    let clash = seen.iter().zip(seen.iter().skip(1)).find(|((_, one), (_, other))| !one.comparable(other));
+    clash.map_or(Ok(()), |((a, one), (b, other))| {
+        Err(format!("{a} is {} and {b} is {}: they are not compared", one.label(), other.label()))
+    })
+}
+
+#[cfg(test)]
+#[path = "claims_tests.rs"]
+mod tests;

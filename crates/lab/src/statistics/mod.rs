@@ -4,6 +4,7 @@
 //! done; [`control::control`] says what the bench cannot tell apart. `trials.rs` shows by simulation what they hold.
 
 pub mod bootstrap;
+pub mod context;
 pub mod control;
 pub mod histogram;
 pub mod holm;

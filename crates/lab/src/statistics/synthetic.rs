@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::random::Random;
 use crate::evidence::Evidence;
 use crate::result::{Coordinate, Cpu, Direction, Load, PointResult, SCHEMA, Tool};
+use crate::scenario::Scenario;
 
 /// A result of a scenario without axes that read with so many I/Os per second of 4 KiB for ten seconds.
 pub(crate) fn result(arm: &str, repetition: u32, iops: f64) -> PointResult {
@@ -38,6 +39,18 @@ pub(crate) fn result(arm: &str, repetition: u32, iops: f64) -> PointResult {
 pub(crate) fn point(text: &str) -> Vec<Coordinate> {
     let words = text.split_whitespace().filter_map(|word| word.split_once('='));
     words.map(|(axis, value)| Coordinate { axis: axis.to_owned(), value: value.to_owned() }).collect()
+}
+
+/// A scenario with arms A and B, workload options `rw=randread`, and whatever else `text` says in TOML.
+pub(crate) fn scenario(text: &str) -> Scenario {
+    let arm = |key: &str| {
+        format!(
+            "[[arm]]\nkey='{key}'\nname='{key}'\ninitiator='linerate'\ntarget='linerate-iscsi'\nevidence={{kind='real'}}\n"
+        )
+    };
+    let head = "id='family.name'\ntitle='t'\nquestion='q'\nsource={publication='p'}\n[workload]\ntool='fio'\n\
+        options={rw='randread'}\n";
+    toml::from_str(&format!("{head}{}{}{text}", arm("A"), arm("B"))).unwrap()
 }
 
 /// A bench whose figures scatter log-normally: each run by itself, and each block as a whole.
