@@ -1,7 +1,8 @@
-// What a report needs of ECharts: lines, bars, and custom series for error bars and bands, drawn as SVG.
+// What a report needs of ECharts: lines, bars, and custom series for error bars and bands, drawn as SVG, labels kept apart.
 import { init, use } from "echarts/core";
 import { BarChart, CustomChart, LineChart } from "echarts/charts";
 import { AriaComponent, GraphicComponent, GridComponent, LegendComponent, MarkLineComponent, TooltipComponent } from "echarts/components";
+import { LabelLayout } from "echarts/features";
 import { SVGRenderer } from "echarts/renderers";
 
 use([
@@ -10,6 +11,7 @@ use([
   CustomChart,
   GraphicComponent,
   GridComponent,
+  LabelLayout,
   LegendComponent,
   LineChart,
   MarkLineComponent,

@@ -5,8 +5,8 @@
 //! without an interval decides nothing: a claim is reproduced when the whole interval is on its side, contradicted when
 //! the whole interval is on the other.
 //!
-//! What was published of an offload adapter cannot be reproduced by two programs. Such a claim is not testable here,
-//! whatever is measured; what its `here` names is tested in its place, and its verdict stands apart ([`StandIn`]).
+//! What was published of an offload adapter cannot be reproduced by two programs. A verdict then speaks of what stands
+//! in the claim's `here`, and says so ([`Judgement::speaks_of`]); without `here` there is none.
 
 pub mod evaluate;
 pub mod grammar;
@@ -32,27 +32,16 @@ pub struct Judgement {
     pub test: Option<String>,
     /// Added or corrected by arithmetic.
     pub derived: Option<String>,
-    /// The verdict on the claim itself.
+    /// The verdict.
     pub outcome: Outcome,
-    /// Why, with the numbers.
-    pub why: String,
+    /// What the verdict speaks of in the claim's place, because something is missing here.
+    pub speaks_of: Option<String>,
     /// What is missing for a verdict on the claim itself, a sentence each.
     pub missing: Vec<String>,
-    /// What was tested in its place, because something is missing.
-    pub stand_in: Option<StandIn>,
-    /// The points that were looked at, for the claim or its stand-in; empty when the test speaks of all points together.
-    pub checks: Vec<Check>,
-}
-
-/// The claim's test applied to what there is in place of what the claim speaks of.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct StandIn {
-    /// What was tested, as the scenario's `here` says it: `two shaped links of the same ratio`.
-    pub what: String,
-    /// The verdict on that.
-    pub outcome: Outcome,
     /// Why, with the numbers.
     pub why: String,
+    /// The points that were looked at; empty when the test speaks of all points together.
+    pub checks: Vec<Check>,
 }
 
 /// A verdict on a claim.
@@ -92,13 +81,13 @@ impl fmt::Display for Outcome {
 }
 
 impl Judgement {
-    /// The verdict in words: `reproduced: ratio(bandwidth) = 2.49 (CI 2.47–2.51)`, or `not testable here: it needs 25GbE; in its
-    /// place, two shaped links of the same ratio: reproduced: ratio(bandwidth) = 2.49 (CI 2.47–2.51)`.
+    /// The verdict in one sentence: `reproduced for two shaped links of the same ratio: ratio(bandwidth) = 2.49 (2.47–2.51)`.
     pub fn words(&self) -> String {
-        let own = format!("{}: {}", self.outcome, self.why);
-        match &self.stand_in {
-            Some(StandIn { what, outcome, why }) => format!("{own}; in its place, {what}: {outcome}: {why}"),
-            None => own,
+        match &self.speaks_of {
+            Some(here) if self.outcome != Outcome::NotTestable => {
+                format!("{} for {here}: {}", self.outcome, self.why)
+            }
+            _ => format!("{}: {}", self.outcome, self.why),
         }
     }
 }
@@ -114,39 +103,33 @@ fn judge_one(
     claim: &Claim,
     (results, site_has): (&[PointResult], &[String]),
 ) -> Judgement {
-    let missing: Vec<&str> =
-        claim.needs.iter().filter(|need| !site_has.contains(need)).map(String::as_str).collect();
-    let tested = || test(scenario, claim, results).unwrap_or_else(Verdict::not_testable);
-    let needs = || Verdict::not_testable(format!("it needs {}", missing.join(", ")));
-    let (own, in_place) = match &claim.here {
-        _ if missing.is_empty() => (tested(), None),
-        Some(here) => (needs(), Some((here, tested()))),
-        None => (needs(), None),
+    let lacking: Vec<&String> = claim.needs.iter().filter(|need| !site_has.contains(need)).collect();
+    let missing: Vec<String> = lacking
+        .iter()
+        .map(|name| {
+            needs::find(name).map_or_else(|| (*name).clone(), |need| format!("{name}: {}", need.missing))
+        })
+        .collect();
+    let speaks_of = claim.here.clone().filter(|_| !missing.is_empty());
+    let verdict = if missing.is_empty() || speaks_of.is_some() {
+        test(scenario, claim, results).unwrap_or_else(Verdict::not_testable)
+    } else {
+        Verdict::not_testable(format!("it needs {}", missing.join("; ")))
     };
-    let stand_in = in_place.as_ref().map(|(what, verdict)| StandIn {
-        what: (*what).clone(),
-        outcome: verdict.outcome,
-        why: verdict.why.clone(),
-    });
     Judgement {
         claim: claim.id.clone(),
         text: claim.text.clone(),
         test: claim.test.clone(),
         derived: claim.derived.clone(),
-        outcome: own.outcome,
-        why: own.why,
-        missing: missing.iter().map(|name| sentence(name)).collect(),
-        stand_in,
-        checks: in_place.map_or(own.checks, |(_, verdict)| verdict.checks),
+        outcome: verdict.outcome,
+        speaks_of,
+        missing,
+        why: verdict.why,
+        checks: verdict.checks,
     }
 }
 
-/// What a missing need is, and what would mend it.
-fn sentence(name: &str) -> String {
-    needs::find(name).map_or_else(|| name.to_owned(), |need| format!("{name}: {}", need.missing))
-}
-
-/// A verdict before it is known whether it speaks of the claim itself.
+/// A verdict before it is known what it speaks of.
 struct Verdict {
     outcome: Outcome,
     why: String,

@@ -10,6 +10,7 @@ use lab::result::{
     Coordinate, Cpu, CpuShare, Direction, Flag, Interval, Latency, Load, Network, PointResult, SCHEMA, Tool,
 };
 use lab::scenario::Scenario;
+use lab::statistics::histogram::percentile;
 use lab::statistics::random::Random;
 use serde_json::json;
 
@@ -207,13 +208,15 @@ fn processor(arm: &str, [host, adapter, target]: &[f64; 3]) -> Cpu {
 fn direction((iops, size): (f64, f64), latency: f64, random: &mut Random) -> Direction {
     let count = iops * WINDOW;
     let histogram = histogram(count, latency, random);
-    let percentiles = [("p50", 0.92), ("p95", 1.4), ("p99", 1.8), ("p99.9", 3.5), ("p99.99", 9.0)];
+    let percentiles = [("p50", 50.0), ("p95", 95.0), ("p99", 99.0), ("p99.9", 99.9), ("p99.99", 99.99)];
+    let percentiles =
+        percentiles.map(|(name, percent)| (name.to_owned(), percentile(&histogram, percent).unwrap_or(0.0)));
     let latency = Latency {
         min: latency * 0.5,
         mean: latency,
         deviation: latency * 0.25,
         max: latency * 40.0,
-        percentiles: percentiles.map(|(name, factor)| (name.to_owned(), latency * factor)).into(),
+        percentiles: percentiles.into(),
         histogram,
     };
     Direction {
@@ -228,11 +231,11 @@ fn direction((iops, size): (f64, f64), latency: f64, random: &mut Random) -> Dir
 /// A bell over the logarithm of latency, and a small second one where something waited.
 fn histogram(count: f64, latency: f64, random: &mut Random) -> Vec<(u64, u64)> {
     let step = |place: i32| -> (f64, f64) {
-        let away = f64::from(place) / 20.0;
+        let away = f64::from(place) / 100.0;
         let bell = (-(away * 4.5).powi(2)).exp() + 0.015 * (-((away - 1.1) * 6.0).powi(2)).exp();
         (latency * 10_f64.powf(away), bell * noise(random, 0.05).max(0.0))
     };
-    let steps: Vec<(f64, f64)> = (-12..=34).map(step).collect();
+    let steps: Vec<(f64, f64)> = (-60..=170).map(step).collect();
     let sum: f64 = steps.iter().map(|(_, share)| share).sum();
     steps
         .into_iter()

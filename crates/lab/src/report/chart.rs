@@ -13,8 +13,10 @@ pub(crate) enum Shape {
     Bars,
     /// Lines over categories, whiskers.
     Lines,
-    /// Bars of parts upon each other, whiskers on the whole.
+    /// Bars of parts upon each other, a whisker at the end of each.
     Stacked,
+    /// Bars on the left axis, lines on the right one.
+    Dual,
     /// Lines over numbers, with bands.
     Trace,
     /// Steps over numbers, with bands.

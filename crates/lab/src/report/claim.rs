@@ -1,9 +1,18 @@
-//! Each claim of the publication with its verdict.
+//! Each claim of the publication with its verdict, as the page shows it.
 
-use crate::scenario::Claim;
+use std::collections::BTreeMap;
+
+use crate::claims::grammar::Test;
+use crate::claims::{Judgement, Outcome, judge};
+use crate::result::point_name;
+use crate::scenario::{Claim, Initiator, Metric};
 
 use super::run::Run;
-use super::series::Measured;
+use super::series::{Group, Measured};
+use super::values::summary;
+
+/// More points than this are not told one by one beside a claim.
+const MOST_POINTS: usize = 3;
 
 /// A claim and what became of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,10 +21,12 @@ pub(crate) struct Judged {
     pub(crate) id: String,
     /// The claim.
     pub(crate) text: String,
-    /// `reproduced`, `contradicted`, `not testable here`, `not enough`.
+    /// `reproduced`, `contradicted`, `not enough`, `not testable here`.
     pub(crate) verdict: String,
     /// The verdict as a class of the style sheet.
     pub(crate) class: &'static str,
+    /// What the verdict speaks of in the claim's place; empty for the claim itself.
+    pub(crate) speaks_of: String,
     /// Why, with the numbers.
     pub(crate) why: Vec<String>,
     /// When it holds.
@@ -24,19 +35,74 @@ pub(crate) struct Judged {
     pub(crate) derived: String,
 }
 
-/// Every claim.
-pub(crate) fn judge(run: &Run, _measured: &Measured<'_>) -> Vec<Judged> {
-    run.scenario.claims.iter().map(judged).collect()
+/// Every claim, in the scenario's order.
+pub(crate) fn judged(run: &Run, measured: &Measured<'_>) -> Vec<Judged> {
+    let judgements = judge(&run.scenario, &run.points, &run.info.site_has);
+    let claims = run.scenario.claims.iter().zip(judgements);
+    claims.map(|(claim, judgement)| shown(judgement, added_latency(measured, claim))).collect()
 }
 
-fn judged(claim: &Claim) -> Judged {
+fn shown(judgement: Judgement, beside: Vec<String>) -> Judged {
+    let decided = judgement.outcome != Outcome::NotTestable;
+    let missing = judgement.missing.iter().filter(|_| decided).map(|what| format!("Not here: {what}."));
+    let why = std::iter::once(judgement.why).chain(missing).chain(beside);
     Judged {
-        id: claim.id.clone(),
-        text: claim.text.clone(),
-        verdict: if claim.test.is_none() { "not testable by numbers" } else { "not tested" }.to_owned(),
-        class: "untested",
-        why: claim.needs.iter().map(|need| format!("needs {need}")).collect(),
-        test: claim.test.clone().unwrap_or_default(),
-        derived: claim.derived.clone().unwrap_or_default(),
+        id: judgement.claim,
+        text: judgement.text,
+        verdict: judgement.outcome.to_string(),
+        class: class(judgement.outcome),
+        speaks_of: judgement.speaks_of.filter(|_| decided).unwrap_or_default(),
+        why: why.filter(|line| !line.is_empty()).collect(),
+        test: judgement.test.unwrap_or_default(),
+        derived: judgement.derived.unwrap_or_default(),
     }
+}
+
+const fn class(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Reproduced => "reproduced",
+        Outcome::Contradicted => "contradicted",
+        Outcome::NotEnough => "unsure",
+        Outcome::NotTestable => "untested",
+    }
+}
+
+/// `1 reproduced, 2 not testable here`.
+pub(crate) fn counted(claims: &[Judged]) -> String {
+    let mut counts: BTreeMap<(usize, &str), usize> = BTreeMap::new();
+    let order = ["reproduced", "contradicted", "unsure", "untested"];
+    for claim in claims {
+        let rank = order.iter().position(|class| *class == claim.class).unwrap_or(order.len());
+        *counts.entry((rank, &claim.verdict)).or_default() += 1;
+    }
+    let counts: Vec<String> =
+        counts.into_iter().map(|((_, verdict), count)| format!("{count} {verdict}")).collect();
+    counts.join(", ")
+}
+
+/// What the transport adds, for a claim that speaks of latency: a small share of a large latency may be a large share of what
+/// the transport is to blame for.
+fn added_latency(measured: &Measured<'_>, claim: &Claim) -> Vec<String> {
+    let Some(test) = claim.test.as_deref().filter(|test| test.contains("latency")) else { return Vec::new() };
+    let Ok(parsed) = Test::parse(test) else { return Vec::new() };
+    if !measured.scenario.arms.iter().any(|arm| arm.initiator == Initiator::Local) {
+        return vec!["No arm is local: how much of the latency the transport adds is not known.".to_owned()];
+    }
+    let named = parsed.arms();
+    let here = |group: &&Group<'_>| {
+        let fits = claim.at.iter().all(|(axis, value)| group.at(axis).is_none_or(|own| own == value));
+        fits && named.contains(group.arm.key.as_str()) && group.arm.initiator != Initiator::Local
+    };
+    let mut points: Vec<(String, Vec<String>)> = Vec::new();
+    for group in measured.groups.iter().filter(here) {
+        let Some(added) = summary(measured, group, Metric::AddedLatency) else { continue };
+        let words = format!("{} {}", group.arm.key, Metric::AddedLatency.format(added.value));
+        let name = point_name(group.point);
+        match points.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, arms)) => arms.push(words),
+            None => points.push((name, vec![words])),
+        }
+    }
+    let lines = points.iter().take(MOST_POINTS);
+    lines.map(|(point, arms)| format!("Added over local at {point}: {}.", arms.join(", "))).collect()
 }

@@ -117,7 +117,7 @@ pub(crate) fn draw(measured: &Measured<'_>, figure: &Figure) -> Drawn {
     shorten(&mut charts, &mut notes);
     number(&figure.id, &mut charts);
     let (id, title) = (figure.id.clone(), figure.title.clone());
-    Drawn { id, title, notes, charts, svg: String::new(), table, verdicts: Vec::new() }
+    Drawn { id, title, notes, charts, svg: String::new(), table, comparisons: Vec::new() }
 }
 
 /// The 99th percentile up to which the zoom goes.

@@ -6,9 +6,11 @@
 use crate::scenario::{Figure, FigureKind, Metric};
 
 use super::chart::{Chart, Horizontal, Rule, Series, Shape, Vertical};
+use super::compare::Comparison;
 use super::link;
 use super::series::{Group, Measured, values_of};
-use super::table::{Cell, Table};
+use super::table::Table;
+use super::tabulate;
 use super::units::{self, Unit};
 use super::values::{Summary, summary};
 use super::words;
@@ -33,8 +35,8 @@ pub(crate) struct Drawn {
     pub(crate) svg: String,
     /// Its numbers.
     pub(crate) table: Table,
-    /// Comparisons of the arms in words, a line for each point.
-    pub(crate) verdicts: Vec<String>,
+    /// Comparisons of the arms, a line for each point.
+    pub(crate) comparisons: Vec<Comparison>,
 }
 
 /// A figure in the making.
@@ -81,11 +83,11 @@ impl<'a> Plan<'a> {
         split(&self.groups, |group| values_of(group, &self.panels))
     }
 
-    fn unit(&self, metric: Metric) -> Unit {
+    pub(crate) fn unit(&self, metric: Metric) -> Unit {
         Unit::new(metric, self.measured.scenario)
     }
 
-    fn summary(&self, group: &Group<'_>, metric: Metric) -> Option<Summary> {
+    pub(crate) fn summary(&self, group: &Group<'_>, metric: Metric) -> Option<Summary> {
         let unit = self.unit(metric);
         summary(self.measured, group, metric).map(|summary| summary.map(|value| unit.of(value)))
     }
@@ -99,7 +101,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    fn legend(&self, group: &Group<'_>) -> String {
+    pub(crate) fn legend(&self, group: &Group<'_>) -> String {
         legend(group, &values_of(group, &self.series))
     }
 }
@@ -146,8 +148,8 @@ pub(crate) fn draw(measured: &Measured<'_>, figure: &Figure) -> Drawn {
         notes,
         charts,
         svg: String::new(),
-        table: plan.table(),
-        verdicts: Vec::new(),
+        table: tabulate::table(&plan),
+        comparisons: Vec::new(),
     }
 }
 
@@ -206,6 +208,7 @@ impl Plan<'_> {
             shape: match self.figure.kind {
                 FigureKind::Bars => Shape::Bars,
                 FigureKind::Stacked => Shape::Stacked,
+                FigureKind::DualAxis => Shape::Dual,
                 FigureKind::Hockey => Shape::Path,
                 _ => Shape::Lines,
             },
@@ -320,7 +323,7 @@ impl Plan<'_> {
             let series = Series {
                 name,
                 colour: part,
-                variant: part,
+                variant: 0,
                 axis: 0,
                 stack: "parts".to_owned(),
                 labels: Vec::new(),
@@ -344,13 +347,17 @@ impl Plan<'_> {
                 Some([load.value, latency.value, latency.low, latency.high])
             });
             let (name, points) = (self.legend(first), points.collect());
+            let label = |group: &&Group<'_>| {
+                let axis = self.x.as_ref()?;
+                Some(words::coordinate(axis, group.at(axis)?))
+            };
             chart.series.push(Series {
                 name,
                 colour: first.index,
                 variant,
                 axis: 0,
                 stack: String::new(),
-                labels: Vec::new(),
+                labels: groups.iter().filter_map(label).collect(),
                 points,
             });
         }
@@ -358,39 +365,9 @@ impl Plan<'_> {
     }
 
     /// What counts as load: transactions where there are some.
-    fn load(&self) -> Metric {
+    pub(crate) fn load(&self) -> Metric {
         let has = |group: &&&Group<'_>| summary(self.measured, group, Metric::Iops).is_some();
         if self.groups.iter().any(|group| has(&group)) { Metric::Iops } else { Metric::Transactions }
-    }
-
-    /// Every number of the figure: a row for each arm at each point.
-    fn table(&self) -> Table {
-        let mut metrics = self.figure.y.clone();
-        if self.figure.kind == FigureKind::Hockey && !metrics.contains(&self.load()) {
-            metrics.insert(0, self.load());
-        }
-        let axes: Vec<&String> = self.x.iter().chain(&self.series).chain(&self.panels).collect();
-        let mut table = Table::new(axes.iter().map(|axis| axis.as_str()).chain(["arm", "name", "evidence"]));
-        for metric in &metrics {
-            table.column(units::with_unit(*metric, self.unit(*metric)), false);
-            table.column(format!("{}: 95 % from", metric.title()), true);
-            table.column(format!("{}: 95 % to", metric.title()), true);
-        }
-        table.column("repetitions", true);
-        for group in &self.groups {
-            let mut row: Vec<Cell> =
-                axes.iter().map(|axis| Cell::text(group.at(axis).unwrap_or_default())).collect();
-            row.extend([&*group.arm.key, &*group.arm.name, group.evidence()].map(Cell::text));
-            for metric in &metrics {
-                let summary = self.summary(group, *metric);
-                let numbers =
-                    [summary.map(|one| one.value), summary.map(|one| one.low), summary.map(|one| one.high)];
-                row.extend(numbers.map(Cell::number));
-            }
-            row.push(Cell::Number(real(group.results.len())));
-            table.rows.push(row);
-        }
-        table
     }
 }
 

@@ -49,7 +49,7 @@ pub(crate) fn draw(run: &Run) -> Drawn {
         charts: Vec::new(),
         svg: if windows.is_empty() { String::new() } else { strips(run, &windows, &limiters) },
         table,
-        verdicts: Vec::new(),
+        comparisons: Vec::new(),
     }
 }
 
@@ -136,10 +136,21 @@ fn scale(svg: &mut String, top: f64, end: f64) {
         };
         let _ = write!(
             svg,
-            "<text class=\"fine\" x=\"{x}\" y=\"{}\" text-anchor=\"{anchor}\">{:.0} s</text>",
+            "<text class=\"fine\" x=\"{x}\" y=\"{}\" text-anchor=\"{anchor}\">{}</text>",
             top + 14.0,
-            share * end
+            clock(share * end)
         );
+    }
+}
+
+/// Hours, minutes and seconds: `2:05:09`, `5:09`.
+fn clock(seconds: f64) -> String {
+    let minutes = (seconds / 60.0).floor();
+    let (hours, rest) = ((minutes / 60.0).floor(), seconds - minutes * 60.0);
+    if hours > 0.0 {
+        format!("{hours}:{:02}:{rest:02.0}", minutes - hours * 60.0)
+    } else {
+        format!("{minutes}:{rest:02.0}")
     }
 }
 

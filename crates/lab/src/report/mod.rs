@@ -10,6 +10,7 @@
 
 mod chart;
 mod claim;
+mod compare;
 mod control;
 mod distribution;
 mod environment;
@@ -22,6 +23,7 @@ mod run;
 mod series;
 mod svg;
 mod table;
+mod tabulate;
 mod topology;
 mod trace;
 mod units;

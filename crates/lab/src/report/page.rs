@@ -5,16 +5,18 @@ use std::fmt::Write;
 use anyhow::{Context, Result};
 use askama::Template;
 
+use crate::evidence::Evidence;
 use crate::scenario::{Figure, FigureKind, Published, PublishedStatus, Scenario};
 
-use super::chart::{Chart, Shape};
+use super::chart::{Chart, Series, Shape, Vertical};
 use super::claim::{self, Judged};
+use super::compare::{self, Comparison};
 use super::environment::{self, Fact};
 use super::figure::Drawn;
 use super::run::Run;
 use super::series::Measured;
 use super::table::{Cell, Table};
-use super::{distribution, extras, figure, topology, trace, words};
+use super::{control, distribution, extras, figure, svg, topology, trace, words};
 
 /// The charts library, bundled by `crates/lab/echarts`.
 const LIBRARY: &str = include_str!("assets/echarts.js");
@@ -33,6 +35,8 @@ struct Page<'a> {
     labels: Vec<Label>,
     facts: Vec<Fact>,
     claims: Vec<Judged>,
+    counted: String,
+    control: String,
     arms: Vec<ArmRow>,
     topology: String,
     environment: Vec<Fact>,
@@ -76,7 +80,7 @@ struct FigureView {
     id: String,
     title: String,
     notes: Vec<String>,
-    verdicts: Vec<String>,
+    comparisons: Vec<Comparison>,
     charts: Vec<ChartView>,
     svg: String,
     table: TableView,
@@ -88,7 +92,8 @@ struct ChartView {
     heading: String,
     description: String,
     wide: bool,
-    better: String,
+    x: String,
+    axes: Vec<String>,
     legend: Vec<Entry>,
 }
 
@@ -130,11 +135,14 @@ pub(crate) fn render(run: &Run) -> Result<String> {
     let ours = extras::draw(run, &measured);
     let charts: Vec<&Chart> = published.iter().chain(&ours).flat_map(|one| &one.charts).collect();
     let data = serde_json::to_string(&charts).context("cannot write the charts' data")?;
+    let claims = claim::judged(run, &measured);
     let page = Page {
         scenario: &run.scenario,
-        labels: labels(&run.scenario),
+        labels: labels(run),
         facts: environment::facts(run, &measured),
-        claims: claim::judge(run, &measured),
+        counted: claim::counted(&claims),
+        claims,
+        control: control::words(control::found(run).as_ref()),
         arms: run.scenario.arms.iter().map(arm_row).collect(),
         topology: topology::draw(&run.scenario),
         environment: environment::flat(&run.info.environment),
@@ -159,7 +167,7 @@ pub(crate) fn draw(measured: &Measured<'_>, figure: &Figure) -> Drawn {
     match figure.kind {
         FigureKind::OverTime => trace::draw(measured, figure),
         FigureKind::Histogram | FigureKind::HistogramZoom => distribution::draw(measured, figure),
-        _ => figure::draw(measured, figure),
+        _ => Drawn { comparisons: compare::comparisons(measured, figure), ..figure::draw(measured, figure) },
     }
 }
 
@@ -186,7 +194,7 @@ fn figure_view(drawn: &Drawn) -> FigureView {
         id: drawn.id.clone(),
         title: drawn.title.clone(),
         notes: drawn.notes.clone(),
-        verdicts: drawn.verdicts.clone(),
+        comparisons: drawn.comparisons.clone(),
         charts: drawn.charts.iter().map(chart_view).collect(),
         svg: drawn.svg.clone(),
         table: table_view(&drawn.table, &drawn.id),
@@ -194,21 +202,22 @@ fn figure_view(drawn: &Drawn) -> FigureView {
 }
 
 fn chart_view(chart: &Chart) -> ChartView {
-    let key = |series: &super::chart::Series| match chart.shape {
-        Shape::Bars | Shape::Stacked => super::svg::bar_key(series.colour, series.variant),
-        _ => super::svg::line_key(series.colour, series.variant),
+    let key = |series: &Series| match chart.shape {
+        Shape::Bars | Shape::Stacked => svg::bar_key(series.colour, series.variant),
+        Shape::Dual if series.axis == 0 => svg::bar_key(series.colour, series.variant),
+        _ => svg::line_key(series.colour, series.variant),
+    };
+    let axis = |axis: &Vertical| match axis.better.as_str() {
+        "" => axis.name.clone(),
+        better => format!("{}, {better}", axis.name),
     };
     ChartView {
         id: chart.id.clone(),
         heading: chart.heading.clone(),
         description: chart.description.clone(),
-        wide: chart.x.categories.len() > 8 || matches!(chart.shape, Shape::Trace | Shape::Steps),
-        better: chart
-            .y
-            .iter()
-            .map(|axis| axis.better.clone())
-            .find(|words| !words.is_empty())
-            .unwrap_or_default(),
+        wide: chart.x.categories.len() > 8,
+        x: chart.x.name.clone(),
+        axes: chart.y.iter().map(axis).collect(),
         legend: chart
             .series
             .iter()
@@ -259,16 +268,32 @@ fn for_script(json: &str) -> String {
     json.replace('<', "\\u003c").replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029")
 }
 
-fn labels(scenario: &Scenario) -> Vec<Label> {
+/// Every kind of evidence in the run with the arms that have it, as the results say; as the scenario says where none came.
+fn labels(run: &Run) -> Vec<Label> {
     let mut labels: Vec<Label> = Vec::new();
-    for arm in &scenario.arms {
-        let (word, detail) = (arm.evidence.label(), arm.evidence.detail().unwrap_or_default().to_owned());
-        match labels.iter_mut().find(|label| label.word == word && label.detail == detail) {
-            Some(label) => label.arms = format!("{}, {}", label.arms, arm.key),
-            None => labels.push(Label { word, detail, arms: arm.key.clone() }),
+    for arm in &run.scenario.arms {
+        let mut own: Vec<&Evidence> = Vec::new();
+        for result in run.points.iter().filter(|result| result.arm == arm.key) {
+            if !own.contains(&&result.evidence) {
+                own.push(&result.evidence);
+            }
+        }
+        if own.is_empty() {
+            own.push(&arm.evidence);
+        }
+        for evidence in own {
+            label(&mut labels, evidence, &arm.key);
         }
     }
     labels
+}
+
+fn label(labels: &mut Vec<Label>, evidence: &Evidence, arm: &str) {
+    let (word, detail) = (evidence.label(), evidence.detail().unwrap_or_default());
+    match labels.iter_mut().find(|label| label.word == word && label.detail == detail) {
+        Some(label) => label.arms = format!("{}, {arm}", label.arms),
+        None => labels.push(Label { word, detail: detail.to_owned(), arms: arm.to_owned() }),
+    }
 }
 
 fn arm_row(arm: &crate::scenario::Arm) -> ArmRow {

@@ -39,6 +39,9 @@ pub(crate) struct RunInfo {
     /// Repetitions and times.
     #[serde(default)]
     pub(crate) design: Value,
+    /// What the site has of what claims may need, such as `offload adapter`.
+    #[serde(default)]
+    pub(crate) site_has: Vec<String>,
     /// Names of the points that the budget left out.
     #[serde(default)]
     pub(crate) budget_dropped: Vec<String>,

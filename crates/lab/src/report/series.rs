@@ -53,6 +53,8 @@ pub(crate) struct Excluded {
 pub(crate) struct Measured<'a> {
     /// What was to be measured.
     pub(crate) scenario: &'a Scenario,
+    /// Every result, as it was read.
+    pub(crate) points: &'a [PointResult],
     /// By point in the order of the sweep, then by arm.
     pub(crate) groups: Vec<Group<'a>>,
     /// For the intervals.
@@ -64,7 +66,8 @@ pub(crate) struct Measured<'a> {
 impl<'a> Measured<'a> {
     /// Sorts a run's results.
     pub(crate) fn new(scenario: &'a Scenario, points: &'a [PointResult]) -> Self {
-        let mut sorted = Self { scenario, groups: Vec::new(), draws: Draws::default(), excluded: Vec::new() };
+        let mut sorted =
+            Self { scenario, points, groups: Vec::new(), draws: Draws::default(), excluded: Vec::new() };
         for result in points {
             sorted.add(result);
         }

@@ -29,13 +29,17 @@ pub(crate) fn draw(measured: &Measured<'_>, figure: &Figure) -> Drawn {
             table.rows.extend(rows(measured, figure, &point, group));
         }
     }
-    if figure.y.iter().any(|metric| of(&Interval::default(), *metric).is_none()) {
-        notes.push("What the tool does not give by the second has no line.".to_owned());
+    let silent = |metric: &&Metric| {
+        measured.of(figure).iter().all(|group| seconds(measured, group, **metric).is_empty())
+    };
+    let silent: Vec<&str> = figure.y.iter().filter(silent).map(|metric| metric.title()).collect();
+    if !silent.is_empty() {
+        notes.push(format!("Not given by the second: {}.", silent.join(", ")));
     }
     shorten(&mut charts, &mut notes);
     number(&figure.id, &mut charts);
     let (id, title) = (figure.id.clone(), figure.title.clone());
-    Drawn { id, title, notes, charts, svg: String::new(), table, verdicts: Vec::new() }
+    Drawn { id, title, notes, charts, svg: String::new(), table, comparisons: Vec::new() }
 }
 
 fn chart(measured: &Measured<'_>, figure: &Figure, point: (&str, &[&Group<'_>]), metric: Metric) -> Chart {

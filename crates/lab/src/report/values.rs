@@ -7,15 +7,13 @@ use std::cell::RefCell;
 
 use crate::result::{Latency, PointResult};
 use crate::scenario::{Initiator, Metric};
+use crate::statistics::SEED;
 use crate::statistics::bootstrap::{Bootstrap, median};
 use crate::statistics::histogram::percentile_of_all;
 use crate::statistics::metric::{Context, value_of};
 
 use super::link;
 use super::series::{Group, Measured};
-
-/// Decides the bootstrap's draws, so that a report made again is the same report.
-const SEED: u64 = 1;
 
 /// The bootstrap's draws, shared by all the numbers of a report.
 #[derive(Debug)]

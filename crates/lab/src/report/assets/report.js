@@ -49,8 +49,15 @@
     },
   });
 
+  // An edge of a band: from point to point, or in steps that change midway between two points, as those of the line do.
+  const edge = (points, stepped) => !stepped ? points : points.flatMap(([x, y], place) => {
+    const left = place > 0 ? (points[place - 1][0] + x) / 2 : x;
+    const right = place + 1 < points.length ? (x + points[place + 1][0]) / 2 : x;
+    return [[left, y], [right, y]];
+  });
+
   // A band from the lower to the upper end of every point's interval.
-  const band = (series, colour) => ({
+  const band = (series, colour, stepped) => ({
     type: "custom",
     name: series.name,
     silent: true,
@@ -62,17 +69,17 @@
     data: series.points.map(([x, , low, high]) => [x, low, high]),
     renderItem: (params, api) => {
       if (params.dataIndex !== 0) return null;
-      const upper = series.points.map(([x, , , high]) => api.coord([x, high]));
-      const lower = series.points.map(([x, , low]) => api.coord([x, low])).reverse();
+      const upper = edge(series.points.map(([x, , , high]) => api.coord([x, high])), stepped);
+      const lower = edge(series.points.map(([x, , low]) => api.coord([x, low])), stepped).reverse();
       return { type: "polygon", silent: true, shape: { points: [...upper, ...lower] }, style: { fill: colour, opacity: 0.18 } };
     },
   });
 
   // Bars side by side, those of one stack upon each other; a whisker at the end of each.
-  const bars = (chart, colours) => {
-    const stacks = [...new Set(chart.series.map((series) => series.stack || series.name))];
+  const bars = (chart, all, colours) => {
+    const stacks = [...new Set(all.map((series) => series.stack || series.name))];
     const below = chart.x.categories.map(() => 0);
-    return chart.series.flatMap((series, index) => {
+    return all.flatMap((series, index) => {
       const colour = cycled(colours.series, series.colour);
       const stack = stacks.indexOf(series.stack || series.name);
       const upon = series.stack ? series.points.map((point) => {
@@ -82,26 +89,23 @@
       }) : series.points;
       const place = (api) => {
         const layout = api.barLayout({ count: stacks.length, barMaxWidth: WIDEST_BAR, ...GAPS })[stack];
-        const share = series.stack ? (index + 1) / (chart.series.length + 1) - 0.5 : 0;
+        const share = series.stack ? (index + 1) / (all.length + 1) - 0.5 : 0;
         return layout.offsetCenter + share * layout.width;
       };
       const data = chart.x.categories.map(() => null);
       for (const [at, value] of series.points) data[at] = value;
       return [{
         type: "bar", name: series.name, data, stack: series.stack || undefined, yAxisIndex: series.axis, barMaxWidth: WIDEST_BAR, ...GAPS,
-        itemStyle: { color: colour, opacity: 1, borderColor: colour, borderWidth: 1, ...fill(colour, series.variant) },
+        itemStyle: { color: filled(colour, series.variant), borderColor: colour, borderWidth: 1 },
         emphasis: { disabled: true },
         markLine: rules(chart, series, colours),
       }, whiskers({ ...series, points: upon }, colours, place)];
     });
   };
-  const fill = (colour, variant) => {
-    const opacity = cycled(FILLS, variant);
-    return opacity === 1 ? {} : { color: `${colour}${Math.round(opacity * 255).toString(16).padStart(2, "0")}` };
-  };
+  const filled = (colour, variant) => colour + Math.round(cycled(FILLS, variant) * 255).toString(16).padStart(2, "0");
 
   // Lines and dots, with whiskers or bands.
-  const lines = (chart, colours) => chart.series.flatMap((series) => {
+  const lines = (chart, all, colours) => all.flatMap((series) => {
     const colour = cycled(colours.series, series.colour);
     const many = series.points.length > 40;
     const line = {
@@ -111,12 +115,12 @@
       lineStyle: { color: colour, width: chart.shape === "dots" ? 0 : 2, type: cycled(DASHES, series.variant) },
       itemStyle: { color: colour },
       emphasis: { disabled: true },
-      label: { show: series.labels.length > 0, position: "top", color: colours.soft, fontSize: 11, formatter: (at) => series.labels[at.dataIndex] },
+      label: { show: series.labels.length > 0, position: "top", color: colours.soft, fontSize: 11, minMargin: 6, formatter: (at) => series.labels[at.dataIndex] },
       labelLayout: { hideOverlap: true },
       markLine: rules(chart, series, colours),
     };
     const banded = chart.shape === "trace" || chart.shape === "steps";
-    return [line, banded ? band(series, colour) : whiskers(series, { ...colours, ink: colour }, () => 0)];
+    return [line, banded ? band(series, colour, chart.shape === "steps") : whiskers(series, { ...colours, ink: colour }, () => 0)];
   });
 
   // Rules across stand with the first series.
@@ -143,44 +147,47 @@
     return `${escaped(head ?? "")}${items.map(row).join("")}`;
   };
 
-  // Words of a category, one below the other where they are several.
+  // The axis along x. Words of a category stand one below the other; where even those are too wide, they are turned.
+  const TURN = 40;
   const category = (words) => words.replaceAll(" · ", "\n").replaceAll(" ", "\n");
   const horizontal = (chart, colours, width) => {
-    const common = { name: chart.x.name, nameLocation: "middle", nameGap: 10, nameTextStyle: { color: colours.soft },
-      axisLine: { lineStyle: { color: colours.line } }, axisTick: { show: false } };
+    const common = { axisLine: { lineStyle: { color: colours.line } }, axisTick: { show: false } };
+    const labels = { color: colours.ink, fontSize: 12, lineHeight: 16 };
     const count = chart.x.categories.length;
     if (count > 0) {
-      const each = (width - 90) / count;
-      const longest = Math.max(...chart.x.categories.flatMap((words) => category(words).split("\n").map((word) => word.length)));
+      const parts = chart.x.categories.map((words) => category(words).split("\n"));
+      const turned = Math.max(...parts.flat().map((word) => word.length)) * 7.5 > (width - 90) / count;
       return { ...common, type: "category", data: chart.x.categories,
-        axisLabel: { interval: 0, hideOverlap: true, rotate: longest * 7 > each ? 40 : 0, color: colours.ink, fontSize: 12,
-          formatter: longest * 7 > each ? undefined : category } };
+        axisLabel: { ...labels, interval: 0, rotate: turned ? TURN : 0, formatter: turned ? undefined : category } };
     }
+    const decades = chart.x.log && Math.log10(Math.max(...across(chart)) / Math.min(...across(chart))) > 1.5;
     return { ...common, type: chart.x.log ? "log" : "value", min: chart.x.log ? "dataMin" : 0, max: chart.x.log ? "dataMax" : null,
-      splitLine: { show: false }, axisLabel: { color: colours.ink, hideOverlap: true, formatter: tick } };
+      splitLine: { show: false }, axisLabel: { ...labels, hideOverlap: true, showMinLabel: !decades, showMaxLabel: !decades, formatter: chart.x.log ? number : tick } };
   };
-  const vertical = (chart, colours) => chart.y.map((axis, place) => ({
-    type: "value", scale: false, name: axis.name, nameLocation: "end", position: place === 0 ? "left" : "right",
-    nameTextStyle: { color: colours.soft, align: place === 0 ? "left" : "right" }, alignTicks: place > 0,
-    axisLabel: { color: colours.ink, formatter: tick }, axisLine: { show: false },
+  const across = (chart) => chart.series.flatMap((series) => series.points.map((point) => point[0]));
+  const vertical = (chart, colours) => chart.y.map((_, place) => ({
+    type: "value", scale: false, min: chart.series.some((series) => series.axis === place && series.points.some((point) => point[2] < 0)) ? null : 0, position: place === 0 ? "left" : "right", alignTicks: place > 0,
+    axisLabel: { color: colours.ink, formatter: tick }, axisLine: { show: false }, axisTick: { show: false },
     splitLine: { show: place === 0, lineStyle: { color: colours.faint } },
   }));
 
+  const isBar = (chart) => (series) => chart.shape === "bars" || chart.shape === "stacked" || (chart.shape === "dual" && series.axis === 0);
   const option = (chart, width) => {
     const colours = style();
-    const barred = chart.shape === "bars" || chart.shape === "stacked";
+    const barred = chart.series.some(isBar(chart));
+    const mark = Math.min(48, (width - 120) / (chart.watermark.length * 0.62));
     return {
       animation: false,
       textStyle: { fontFamily: "system-ui, sans-serif", color: colours.ink },
-      grid: { left: 4, right: 12, top: 34, bottom: 4, containLabel: true },
+      grid: { left: 4, right: chart.y.length > 1 ? 4 : 24, top: 14, bottom: 4, containLabel: true },
       legend: { show: false, data: chart.series.map((series) => series.name) },
-      graphic: { type: "text", left: "center", top: "middle", z: -1, silent: true, rotation: 0.18,
-        style: { text: chart.watermark, fill: colours.ink, opacity: 0.07, font: "700 54px system-ui, sans-serif" } },
+      graphic: { type: "text", left: "center", top: "middle", z: -1, silent: true, rotation: mark < 48 ? 0 : 0.18,
+        style: { text: chart.watermark, fill: colours.ink, opacity: 0.08, font: `700 ${mark}px system-ui, sans-serif` } },
       tooltip: { trigger: chart.shape === "path" ? "item" : "axis", formatter: tooltip(chart), confine: true, backgroundColor: colours.panel,
         borderColor: colours.line, textStyle: { color: colours.ink, fontSize: 13 }, axisPointer: { type: barred ? "shadow" : "line" } },
       xAxis: horizontal(chart, colours, width),
       yAxis: vertical(chart, colours),
-      series: barred ? bars(chart, colours) : lines(chart, colours),
+      series: [...bars(chart, chart.series.filter(isBar(chart)), colours), ...lines(chart, chart.series.filter((series) => !isBar(chart)(series)), colours)],
     };
   };
 
@@ -225,7 +232,7 @@
   dark.addEventListener("change", redraw);
 
   // Tables are open for readers without scripts; here the charts come first.
-  for (const details of document.querySelectorAll("details.data, details.environment")) details.open = false;
+  for (const details of document.querySelectorAll("details.data:not(.alone), details.environment, details.comparison")) details.open = false;
   addEventListener("beforeprint", () => { for (const details of document.querySelectorAll("details")) details.open = true; });
   let width = innerWidth;
   addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; redraw(); } });
