@@ -52,11 +52,52 @@ pub const FILES: &[File] = files![
     "chelsio-t580/oltp.toml",
     "chelsio-t580/jetstress.toml",
     "chelsio-t580/latency_contributors.toml",
+    "solarflare-nvme-tcp/1x.toml",
+    "solarflare-nvme-tcp/2x.toml",
+    "solarflare-nvme-tcp/4x.1nic.toml",
+    "solarflare-nvme-tcp/4x.2nic.toml",
+    "solarflare-nvme-tcp/10x.toml",
+    "solarflare-nvme-tcp/24x.toml",
+    "solarflare-nvme-tcp/latency.read.toml",
+    "solarflare-nvme-tcp/latency.write.toml",
+    "solarflare-nvme-tcp/usecases.toml",
+    "solarflare-nvme-tcp/cache-tier.toml",
+    "chelsio-nfs-rdma/nfs.dd.toml",
+    "linerate/quick.toml",
+    "linerate/bench.toml",
+    "linerate/loss.toml",
+    "linerate/reorder.toml",
+    "linerate/distance.toml",
+    "linerate/nat.toml",
+    "linerate/mixed-traffic.toml",
+    "linerate/incast.toml",
+    "linerate/added-latency-streaming.toml",
+    "linerate/added-latency-oltp.toml",
+    "linerate/cost.toml",
+    "linerate/first-io.toml",
 ];
 
 /// Every built-in scenario, in the order of [`FILES`].
 pub fn list() -> Result<Vec<Loaded>> {
     FILES.iter().map(built_in).collect()
+}
+
+/// The scenarios of a folder of one's own: every `.toml` file below it, in the order of the paths.
+pub fn list_folder(folder: &Path) -> Result<Vec<Loaded>> {
+    let cannot = || format!("cannot read the folder of scenarios {}", folder.display());
+    let mut paths = Vec::new();
+    for entry in folder.read_dir().with_context(cannot)? {
+        let path = entry.with_context(cannot)?.path();
+        if path.is_dir() {
+            let inner = path.read_dir().with_context(cannot)?;
+            paths.extend(inner.flatten().map(|entry| entry.path()));
+        } else {
+            paths.push(path);
+        }
+    }
+    paths.retain(|path| path.extension().is_some_and(|end| end == "toml"));
+    paths.sort();
+    paths.iter().map(|path| read(path)).collect()
 }
 
 fn built_in(file: &File) -> Result<Loaded> {
@@ -68,10 +109,12 @@ pub fn id_of(path: &str) -> String {
     path.trim_end_matches(".toml").replacen('/', ".", 1)
 }
 
-/// Finds a scenario: by its identifier, by the name of a family that has only one, or as a file. Refuses one that
+/// Finds a scenario: by its identifier (Linerate's own also without the family, such as `quick`), by the
+/// name of a family that has only one, or as a file. Refuses one that
 /// the lints find something wrong with.
 pub fn load(name: &str) -> Result<Loaded> {
-    if let Some(file) = FILES.iter().find(|file| id_of(file.path) == name) {
+    let own = format!("linerate.{name}");
+    if let Some(file) = FILES.iter().find(|file| [name, &own].contains(&id_of(file.path).as_str())) {
         return checked(built_in(file)?);
     }
     let family: Vec<&File> = FILES.iter().filter(|file| file.path.split('/').next() == Some(name)).collect();
@@ -155,6 +198,50 @@ mod tests {
         for loaded in list().unwrap() {
             assert_eq!(format!("scenarios/{}.toml", loaded.scenario.id.replacen('.', "/", 1)), loaded.origin);
         }
+    }
+
+    #[test]
+    fn every_experiment_of_the_five_publications_is_there() {
+        let experiments = [
+            "marvell-41000.l2.iperf",
+            "marvell-41000.iscsi.linux",
+            "marvell-41000.iscsi.windows",
+            "marvell-41000.iscsi.25v10",
+            "marvell-41000.s2d",
+            "chelsio-t6.nullio",
+            "chelsio-t6.ssd",
+            "chelsio-t580.iometer",
+            "chelsio-t580.oltp",
+            "chelsio-t580.jetstress",
+            "chelsio-t580.latency_contributors",
+            "solarflare-nvme-tcp.1x",
+            "solarflare-nvme-tcp.2x",
+            "solarflare-nvme-tcp.4x.1nic",
+            "solarflare-nvme-tcp.4x.2nic",
+            "solarflare-nvme-tcp.24x",
+            "solarflare-nvme-tcp.latency.read",
+            "solarflare-nvme-tcp.latency.write",
+            "solarflare-nvme-tcp.usecases",
+            "solarflare-nvme-tcp.10x",
+            "solarflare-nvme-tcp.cache-tier",
+            "chelsio-nfs-rdma.nfs.dd",
+        ];
+        for id in experiments {
+            let scenario = load(id).unwrap().scenario;
+            assert!(!scenario.figures.is_empty() && !scenario.claims.is_empty(), "{id}");
+            assert!(!scenario.arms.is_empty() || !scenario.missing.is_empty(), "{id}");
+        }
+        let others =
+            FILES.iter().map(|file| id_of(file.path)).filter(|id| !experiments.contains(&id.as_str()));
+        assert!(others.into_iter().all(|id| id.starts_with("linerate.")));
+    }
+
+    #[test]
+    fn a_short_name_finds_what_it_means() {
+        assert_eq!(load("quick").unwrap().scenario.id, "linerate.quick");
+        assert_eq!(load("chelsio-nfs-rdma").unwrap().scenario.id, "chelsio-nfs-rdma.nfs.dd");
+        assert!(load("marvell-41000").unwrap_err().to_string().contains("marvell-41000.s2d"));
+        assert!(load("chelsio.nulio").unwrap_err().to_string().contains("did you mean chelsio"));
     }
 
     #[test]

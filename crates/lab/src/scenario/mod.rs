@@ -5,6 +5,7 @@
 //! fio's names and values, word for word.
 
 pub mod catalogue;
+pub mod describe;
 pub mod lint;
 pub mod needs;
 pub mod options;

@@ -66,7 +66,10 @@ pub const NEEDS: &[Need] = &[
         "netem",
         "the kernel's sch_netem, which adds delay, loss and reordering to a link: load it, or run in a guest",
     ),
-    need("root", "root, which builds network namespaces and links: run with sudo"),
+    need(
+        "root",
+        "root: network namespaces and links are built, and tgt is managed, by root alone; run with sudo",
+    ),
     need("fuse", "/dev/fuse and root, to put a file system on a remote volume"),
     need("site", "the devices or mounts of a site file: give one with --site"),
     need("import", "the tool's own result files: read them with `linerate lab import`"),
@@ -177,6 +180,9 @@ pub fn of_point(scenario: &Scenario, arm: &Arm, point: &[Coordinate]) -> Vec<&'s
         Initiator::Site => names.push("site"),
         Initiator::Imported => names.push("import"),
         _ => {}
+    }
+    if matches!(arm.target, Target::Tgt | Target::Ganesha) && !names.contains(&"root") {
+        names.push("root");
     }
     if arm.target == Target::Site && arm.initiator != Initiator::Site {
         names.push("site");
