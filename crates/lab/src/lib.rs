@@ -12,6 +12,7 @@ pub mod compare;
 pub mod effectiveness;
 pub mod evidence;
 pub mod import;
+pub mod jetstress;
 pub mod measure;
 pub mod report;
 pub mod result;

@@ -1,0 +1,219 @@
+//! The Jetstress-like table, and whether an I/O profile has an Exchange server's mix.
+//!
+//! Jetstress runs Exchange's database engine. What this lab runs in its place is a fio profile with the same mix, and
+//! Microsoft's ranges say what that mix is: database reads to writes between 3:2 and 2:1, database I/Os to log I/Os between
+//! 8:1 and 12:1. Both ratios are computed from what was measured, never from what was asked for, and a profile
+//! outside them fails. A result tells its parts in `extra`, under the names below.
+
+use std::ops::RangeInclusive;
+
+use anyhow::{Result, bail};
+use comfy_table::Table;
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+
+use crate::effectiveness::effectiveness;
+use crate::result::PointResult;
+
+/// Database reads per second.
+pub const DATABASE_READS: &str = "database_reads_per_second";
+/// Database writes per second.
+pub const DATABASE_WRITES: &str = "database_writes_per_second";
+/// Log writes per second: during a run without recovery or replication, all of the log's I/O.
+pub const LOG_WRITES: &str = "log_writes_per_second";
+/// Mean bytes of a log write.
+pub const LOG_WRITE_BYTES: &str = "log_write_bytes";
+/// Mean latency of database reads, ns.
+pub const DATABASE_READ_LATENCY: &str = "database_read_latency";
+/// Mean latency of log writes, ns.
+pub const LOG_WRITE_LATENCY: &str = "log_write_latency";
+/// Transactional (database) I/Os per second that were achieved.
+pub const ACHIEVED: &str = "transactional_io_per_second";
+/// Transactional I/Os per second that were asked for.
+pub const TARGET: &str = "transactional_io_per_second_target";
+/// Bytes of the databases at the beginning.
+pub const INITIAL_SIZE: &str = "database_bytes_initial";
+/// Bytes of the databases at the end.
+pub const FINAL_SIZE: &str = "database_bytes_final";
+/// Threads.
+pub const THREADS: &str = "threads";
+/// 1 when Jetstress itself said Pass, 0 when it said Fail.
+pub const PASSED: &str = "passed";
+
+/// Microsoft's range of database reads to database writes: 3:2 to 2:1.
+pub const READS_TO_WRITES: RangeInclusive<f64> = 1.5..=2.0;
+/// Microsoft's range of database I/Os to log I/Os: 8:1 to 12:1.
+pub const DATABASE_TO_LOG: RangeInclusive<f64> = 8.0..=12.0;
+
+/// The mix of a measured profile.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Mix {
+    /// Database reads per database write.
+    pub reads_to_writes: f64,
+    /// Database I/Os per log I/O.
+    pub database_to_log: f64,
+}
+
+impl Mix {
+    /// The mix that a result shows; `None` when its tool did not tell database and log apart or one of them stood still.
+    pub fn of(result: &PointResult) -> Option<Self> {
+        let rate = |name: &str| result.extra.get(name).copied().filter(|rate| rate.is_finite());
+        let (reads, writes, log) = (rate(DATABASE_READS)?, rate(DATABASE_WRITES)?, rate(LOG_WRITES)?);
+        (writes > 0.0 && log > 0.0)
+            .then(|| Self { reads_to_writes: reads / writes, database_to_log: (reads + writes) / log })
+    }
+
+    /// Fails outside Microsoft's ranges, naming the ratio that lies there.
+    pub fn check(&self) -> Result<()> {
+        let checks = [
+            ("database reads to writes", self.reads_to_writes, READS_TO_WRITES, "3:2 to 2:1 (set rwmixread)"),
+            (
+                "database to log I/O",
+                self.database_to_log,
+                DATABASE_TO_LOG,
+                "8:1 to 12:1 (set the log's rate)",
+            ),
+        ];
+        let outside: Vec<String> = checks
+            .into_iter()
+            .filter(|(_, value, range, _)| !range.contains(value))
+            .map(|(what, value, _, range)| format!("{what} is {value:.2}:1, outside {range}"))
+            .collect();
+        if !outside.is_empty() {
+            bail!("not an Exchange server's mix: {}", outside.join("; "));
+        }
+        Ok(())
+    }
+}
+
+/// A row of the table: a label, then a text for each result.
+pub type Row = (&'static str, Vec<String>);
+
+/// The rows of the report's table, then what is computed from them. What a result does not tell is `-`.
+pub fn rows(results: &[&PointResult]) -> Vec<Row> {
+    let row = |label, cell: fn(&PointResult) -> Option<String>| {
+        let cells = results.iter().map(|result| cell(result).unwrap_or_else(|| "-".to_owned()));
+        (label, cells.collect())
+    };
+    vec![
+        row("Overall Test Result", |result| Some(verdict(result).to_owned())),
+        row("Machine Name", |result| {
+            result.point.iter().find(|at| at.axis == "machine").map(|at| at.value.clone())
+        }),
+        row("Achieved Transactional I/O per Second", |result| {
+            achieved(result).map(|rate| format!("{rate:.3}"))
+        }),
+        row("Target Transactional I/O per Second", |result| plain(result, TARGET)),
+        row("Initial Database Size (bytes)", |result| plain(result, INITIAL_SIZE)),
+        row("Final Database Size (bytes)", |result| plain(result, FINAL_SIZE)),
+        row("Thread Count", |result| plain(result, THREADS)),
+        row("I/O Database Reads Average Latency (ms)", |result| milliseconds(result, DATABASE_READ_LATENCY)),
+        row("I/O Log Writes Average Latency (ms)", |result| milliseconds(result, LOG_WRITE_LATENCY)),
+        row("% CPU average", |result| percent(result).map(|(_, mean, _)| format!("{mean:.3}"))),
+        row("% CPU minimum", |result| percent(result).map(|(least, ..)| format!("{least:.3}"))),
+        row("% CPU maximum", |result| percent(result).map(|(.., most)| format!("{most:.3}"))),
+        row("Transactional I/Os per 1 % CPU", |result| {
+            effectiveness(achieved(result)?, percent(result)?.1).map(|value| format!("{value:.1}"))
+        }),
+        row("Database reads : writes (3:2 to 2:1)", |result| {
+            Mix::of(result).map(|mix| within(mix.reads_to_writes, &READS_TO_WRITES))
+        }),
+        row("Database I/O : log I/O (8:1 to 12:1)", |result| {
+            Mix::of(result).map(|mix| within(mix.database_to_log, &DATABASE_TO_LOG))
+        }),
+    ]
+}
+
+/// The rows as text for a terminal, under a name for each result.
+pub fn table(names: &[&str], results: &[&PointResult]) -> String {
+    let mut table = Table::new();
+    table.load_style(UTF8_FULL_CONDENSED);
+    table.set_header(std::iter::once("Jetstress-like profile").chain(names.iter().copied()));
+    for (label, cells) in rows(results) {
+        table.add_row(std::iter::once(label.to_owned()).chain(cells));
+    }
+    table.to_string()
+}
+
+/// Transactional I/Os per second: as told, or the database's reads and writes.
+pub fn achieved(result: &PointResult) -> Option<f64> {
+    let figure = |name: &str| result.extra.get(name).copied();
+    figure(ACHIEVED).or_else(|| Some(figure(DATABASE_READS)? + figure(DATABASE_WRITES)?))
+}
+
+/// `Pass` needs what Jetstress said, if it was Jetstress, and the mix, if it is known.
+fn verdict(result: &PointResult) -> &'static str {
+    let said = result.extra.get(PASSED).is_none_or(|passed| *passed > 0.0);
+    let mix = Mix::of(result).is_none_or(|mix| mix.check().is_ok());
+    let known = result.extra.contains_key(PASSED) || Mix::of(result).is_some();
+    match (known, said && mix && result.valid()) {
+        (_, false) => "Fail",
+        (true, true) => "Pass",
+        (false, true) => "-",
+    }
+}
+
+fn plain(result: &PointResult, name: &str) -> Option<String> {
+    result.extra.get(name).map(|value| if *value >= 1e9 { format!("{value:.5e}") } else { value.to_string() })
+}
+
+fn milliseconds(result: &PointResult, name: &str) -> Option<String> {
+    result.extra.get(name).map(|nanoseconds| format!("{:.3}", nanoseconds / 1e6))
+}
+
+fn percent(result: &PointResult) -> Option<(f64, f64, f64)> {
+    Some(result.cpu.machine_percent).filter(|(_, mean, _)| *mean > 0.0)
+}
+
+fn within(ratio: f64, range: &RangeInclusive<f64>) -> String {
+    let place = if range.contains(&ratio) { "within" } else { "OUTSIDE" };
+    format!("{ratio:.2}:1, {place}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::statistics::synthetic::result;
+
+    fn profile(reads: f64, writes: f64, log: f64) -> PointResult {
+        let mut result = result("A", 1, reads + writes + log);
+        for (name, rate) in [(DATABASE_READS, reads), (DATABASE_WRITES, writes), (LOG_WRITES, log)] {
+            result.extra.insert(name.to_owned(), rate);
+        }
+        result
+    }
+
+    #[test]
+    fn ratios_are_computed_and_their_ends_belong_to_the_range() {
+        for (reads, writes, log) in [(600.0, 400.0, 100.0), (600.0, 400.0, 125.0), (800.0, 400.0, 100.0)] {
+            let profile = profile(reads, writes, log);
+            let mix = Mix::of(&profile).unwrap();
+            assert!((mix.reads_to_writes - reads / writes).abs() < 1e-12);
+            assert!((mix.database_to_log - (reads + writes) / log).abs() < 1e-12);
+            mix.check().unwrap();
+            assert_eq!(rows(&[&profile])[0].1, ["Pass"]);
+        }
+    }
+
+    #[test]
+    fn a_profile_outside_the_ranges_fails_and_says_which() {
+        for (reads, writes, log, names) in [
+            (590.0, 410.0, 100.0, "database reads to writes is 1.44:1"),
+            (700.0, 300.0, 100.0, "database reads to writes is 2.33:1"),
+            (600.0, 400.0, 50.0, "database to log I/O is 20.00:1"),
+            (600.0, 400.0, 200.0, "database to log I/O is 5.00:1"),
+        ] {
+            let profile = profile(reads, writes, log);
+            let error = Mix::of(&profile).unwrap().check().unwrap_err().to_string();
+            assert!(error.contains(names), "{error}");
+            assert_eq!(rows(&[&profile])[0].1, ["Fail"]);
+            assert!(table(&["here"], &[&profile]).contains("OUTSIDE"));
+        }
+    }
+
+    #[test]
+    fn a_result_that_tells_no_parts_has_no_mix() {
+        assert_eq!(Mix::of(&profile(600.0, 400.0, 0.0)), None);
+        assert_eq!(Mix::of(&result("A", 1, 1000.0)), None);
+        assert_eq!(rows(&[&result("A", 1, 1000.0)])[0].1, ["-"]);
+    }
+}
