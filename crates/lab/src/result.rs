@@ -103,6 +103,12 @@ pub struct Load {
     /// Time of flushes (fio's sync latency).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync: Option<Latency>,
+    /// Writes of a second section, a database's log, which the directions above do not count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<Direction>,
+    /// Latency of a database's transactions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transactions: Option<Latency>,
     /// I/Os that failed.
     pub errors: u64,
 }

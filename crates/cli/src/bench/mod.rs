@@ -29,6 +29,9 @@ pub(crate) struct Args {
     /// Bytes in each request
     #[arg(long, default_value = "4k")]
     bs: ByteSize,
+    /// Bytes of each volume to use, from its beginning; all of it if not given
+    #[arg(long)]
+    size: Option<ByteSize>,
     /// Requests under way at a time, over all volumes
     #[arg(long, default_value_t = 32)]
     qd: usize,
@@ -94,6 +97,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         pattern: args.rw.into(),
         read_percent: args.rwmixread,
         block,
+        size: args.size.map(|size| size.0),
         depth: args.qd,
         rate: args.rate,
         ramp: Duration::from_secs_f64(args.ramp),

@@ -1,14 +1,24 @@
 //! What `linerate bench` prints: figures for people, or JSON with everything that was counted.
 
+use std::collections::BTreeMap;
+use std::time::SystemTime;
+
 use anyhow::Result;
-use linerate::{LoadResult, Tally};
+use linerate::{LoadInterval, LoadResult, Tally};
 use serde::Serialize;
 
 use crate::output;
 
+/// Percentiles of each direction, by the names that the lab gives them.
+const PERCENTILES: &[(&str, f64)] =
+    &[("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("p99.9", 0.999), ("p99.99", 0.9999)];
+
 /// The result as JSON. Latencies are in microseconds, but for the histograms, whose bounds are nanoseconds.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
+    version: &'static str,
+    /// When counting began, seconds since 1970.
+    started: f64,
     iops: f64,
     mb_per_s: f64,
     latency_us: Latency,
@@ -34,6 +44,8 @@ struct Latency {
 struct Direction {
     ios: u64,
     bytes: u64,
+    iops: f64,
+    bytes_per_second: f64,
     latency_ns: Distribution,
 }
 
@@ -43,6 +55,8 @@ struct Distribution {
     mean: f64,
     deviation: f64,
     max: u64,
+    /// By name, such as `p99.9`.
+    percentiles: BTreeMap<&'static str, u64>,
     /// Upper bound of a bucket, and how many fell into it.
     histogram: Vec<(u64, u64)>,
 }
@@ -51,6 +65,8 @@ struct Distribution {
 struct Interval {
     end: f64,
     ios: u64,
+    iops: f64,
+    bytes_per_second: f64,
     latency_us: f64,
 }
 
@@ -62,12 +78,10 @@ impl Report {
         let latency = result.latency();
         let quantile = |share: f64| latency.value_at_quantile(share) as f64 / 1000.0;
         let completed = result.completed() as f64;
-        let intervals = result.intervals.iter().map(|interval| Interval {
-            end: interval.end.as_secs_f64(),
-            ios: interval.completed,
-            latency_us: interval.latency.as_secs_f64() * 1e6,
-        });
+        let ended = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Self {
+            version: env!("CARGO_PKG_VERSION"),
+            started: ended.as_secs_f64() - seconds,
             iops: completed / seconds,
             mb_per_s: completed * block as f64 / seconds / 1e6,
             latency_us: Latency { p50: quantile(0.5), p99: quantile(0.99), p999: quantile(0.999) },
@@ -75,9 +89,9 @@ impl Report {
             errors: result.errors,
             missed: result.missed,
             seconds,
-            read: Direction::new(&result.read, block),
-            write: Direction::new(&result.write, block),
-            intervals: intervals.collect(),
+            read: Direction::new(&result.read, block, seconds),
+            write: Direction::new(&result.write, block, seconds),
+            intervals: intervals(result, block),
         }
     }
 
@@ -100,8 +114,28 @@ impl Report {
     }
 }
 
+/// About a second each.
+#[expect(clippy::cast_precision_loss, reason = "counts of one run are far below 2^52")]
+fn intervals(result: &LoadResult, block: usize) -> Vec<Interval> {
+    let mut begin = 0.0;
+    let interval = |interval: &LoadInterval| {
+        let end = interval.end.as_secs_f64();
+        let iops = interval.completed as f64 / (end - begin);
+        begin = end;
+        Interval {
+            end,
+            ios: interval.completed,
+            iops,
+            bytes_per_second: iops * block as f64,
+            latency_us: interval.latency.as_secs_f64() * 1e6,
+        }
+    };
+    result.intervals.iter().map(interval).collect()
+}
+
 impl Direction {
-    fn new(tally: &Tally, block: usize) -> Option<Self> {
+    #[expect(clippy::cast_precision_loss, reason = "counts of one run are far below 2^52")]
+    fn new(tally: &Tally, block: usize, seconds: f64) -> Option<Self> {
         let latency = &tally.latency;
         let histogram = latency
             .iter_recorded()
@@ -109,11 +143,17 @@ impl Direction {
         (tally.completed > 0).then(|| Self {
             ios: tally.completed,
             bytes: tally.completed * block as u64,
+            iops: tally.completed as f64 / seconds,
+            bytes_per_second: tally.completed as f64 * block as f64 / seconds,
             latency_ns: Distribution {
                 min: latency.min(),
                 mean: latency.mean(),
                 deviation: latency.stdev(),
                 max: latency.max(),
+                percentiles: PERCENTILES
+                    .iter()
+                    .map(|(name, share)| (*name, latency.value_at_quantile(*share)))
+                    .collect(),
                 histogram: histogram.collect(),
             },
         })

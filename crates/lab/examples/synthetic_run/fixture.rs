@@ -177,8 +177,7 @@ fn result(scenario: &Scenario, place: (&str, &[Coordinate], u32), random: &mut R
         load: Load {
             read: Some(direction((iops * part, size), latency, random)),
             write: mixed.then(|| direction((iops * part, size), latency * 1.4, random)),
-            sync: None,
-            errors: 0,
+            ..Load::default()
         },
         intervals: intervals((iops, size), latency, random),
         cpu: processor(arm, &behaviour.cpu.map(|one| one * iops * WINDOW / 1e6 * noise(random, 0.03))),

@@ -1,11 +1,33 @@
 //! Tools that put load on, and what their output means.
+//!
+//! [`command`] says how a tool is started for an [`Assignment`], the runner starts it, [`outcome`] turns what it left in
+//! its folder into [`Measured`]. The tools' own figures are taken over as they stand; where a tool has none (`dd` prints
+//! three digits of a rate, pgbench no percentiles) its module says what is computed from which of its raw numbers.
+
+mod bench;
+mod dd;
+mod doubt;
+mod fio;
+mod iperf3;
+mod iscsi_perf;
+mod pgbench;
+mod raw;
+mod settings;
+mod shell;
+mod spread;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+
+use anyhow::{Context, Error, Result, anyhow, bail};
 
 use crate::arm::Endpoint;
 use crate::result::{Flag, Interval, Load, Tool};
-use crate::scenario::Initiator;
+use crate::runner::process::CommandLine;
+use crate::scenario::{Initiator, ToolKind};
 
 /// What a tool is asked to do once.
 #[derive(Debug, Clone, Copy)]
@@ -14,7 +36,7 @@ pub struct Assignment<'a> {
     pub settings: &'a BTreeMap<String, String>,
     /// What the load is spread over.
     pub endpoints: &'a [Endpoint],
-    /// Where its raw output goes.
+    /// Where its raw output goes; it exists, and holds no output of an earlier run.
     pub folder: &'a Path,
     /// Seconds before the window.
     pub ramp: f64,
@@ -43,4 +65,200 @@ pub struct Measured {
     pub window_start: Option<f64>,
     /// What makes the figures doubtful or invalid.
     pub flags: Vec<Flag>,
+}
+
+/// The programs behind a scenario's tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Program {
+    Fio,
+    Bench,
+    IscsiPerf,
+    Iperf3,
+    Dd,
+    Pgbench,
+}
+
+impl Program {
+    /// Which one does the work of `kind`.
+    fn of(kind: ToolKind, assignment: &Assignment<'_>) -> Result<Self> {
+        match (kind, assignment.initiator) {
+            (ToolKind::Fio, Initiator::Linerate) => Ok(Self::Bench),
+            (ToolKind::Fio, Initiator::Local) if assignment.endpoints.iter().all(is_volume_url) => {
+                Ok(Self::Bench)
+            }
+            (ToolKind::Fio, Initiator::LibiscsiPerf) => Ok(Self::IscsiPerf),
+            (ToolKind::Fio, Initiator::Stream | Initiator::Imported) => {
+                bail!("initiator {:?} does no block I/O: give the arm another one", assignment.initiator)
+            }
+            (ToolKind::Fio, _) => Ok(Self::Fio),
+            (ToolKind::Iperf3, _) => Ok(Self::Iperf3),
+            (ToolKind::Dd, _) => Ok(Self::Dd),
+            (ToolKind::Pgbench, _) => Ok(Self::Pgbench),
+            (ToolKind::Diskspd | ToolKind::Vmfleet, _) => {
+                bail!("{kind:?} runs on Windows: import its output with `linerate lab import`")
+            }
+            (ToolKind::Analysis, _) => {
+                bail!("an analysis puts no load on: it is computed from other scenarios' results")
+            }
+        }
+    }
+
+    /// What to do when it fails.
+    const fn remedy(self) -> &'static str {
+        match self {
+            Self::Fio => {
+                "run the command above in that folder by hand; a name that fio does not know is one of the scenario"
+            }
+            Self::Bench => "try the same volumes with `linerate bench URL`, or `linerate doctor`",
+            Self::IscsiPerf => "see whether the target answers: iscsi-inq URL",
+            Self::Iperf3 => "see whether the arm's `iperf3 -s` still runs and listens at that address",
+            Self::Dd => "see whether the file system is mounted, writable and has room",
+            Self::Pgbench => "see whether the database answers: psql URL -c 'select 1'",
+        }
+    }
+}
+
+/// `null:1G` and `iscsi://…` are volumes; `/dev/sdb` is a path.
+fn is_volume_url(endpoint: &Endpoint) -> bool {
+    !endpoint.url.starts_with('/') && endpoint.url.contains(':')
+}
+
+/// How the tool is started.
+pub fn command(kind: ToolKind, assignment: &Assignment<'_>) -> Result<CommandLine> {
+    match Program::of(kind, assignment)? {
+        Program::Fio => fio::command(assignment),
+        Program::Bench => bench::command(assignment),
+        Program::IscsiPerf => iscsi_perf::command(assignment),
+        Program::Iperf3 => iperf3::command(assignment),
+        Program::Dd => dd::command(assignment),
+        Program::Pgbench => pgbench::command(assignment),
+    }
+}
+
+/// What has to be run once before the first measurement of a point, such as `pgbench -i`; nothing for most tools.
+pub fn prepare(kind: ToolKind, assignment: &Assignment<'_>) -> Result<Vec<CommandLine>> {
+    match Program::of(kind, assignment)? {
+        Program::Pgbench => pgbench::prepare(assignment),
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// What the tool measured, from the raw files that it left in its folder.
+pub fn read(kind: ToolKind, assignment: &Assignment<'_>) -> Result<Measured> {
+    match Program::of(kind, assignment)? {
+        Program::Fio => fio::read(assignment),
+        Program::Bench => bench::read(assignment),
+        Program::IscsiPerf => iscsi_perf::read(assignment),
+        Program::Iperf3 => iperf3::read(assignment),
+        Program::Dd => dd::read(assignment),
+        Program::Pgbench => pgbench::read(assignment),
+    }
+}
+
+/// What came of a tool that ended with `status`. One that failed but still reported I/Os with errors (fio does) gives an
+/// invalid point with its figures; any other failure is an error with the end of what the tool said and what to do.
+pub fn outcome(kind: ToolKind, assignment: &Assignment<'_>, status: ExitStatus) -> Result<Measured> {
+    let program = Program::of(kind, assignment)?;
+    let measured = read(kind, assignment);
+    match measured {
+        Ok(measured) if status.success() || measured.load.errors > 0 => Ok(measured),
+        Ok(_) => Err(failure(program, assignment, status, &command(kind, assignment)?)),
+        Err(error) if status.success() => Err(error),
+        Err(error) => Err(error.context(failure(program, assignment, status, &command(kind, assignment)?))),
+    }
+}
+
+fn failure(
+    program: Program,
+    assignment: &Assignment<'_>,
+    status: ExitStatus,
+    command: &CommandLine,
+) -> Error {
+    let said = [&command.stderr, &command.stdout]
+        .map(|path| raw::tail(path))
+        .into_iter()
+        .find(|said| !said.is_empty());
+    anyhow!(
+        "{} failed ({status}) in {}\n  command: {}\n  it said: {}\n  what to do: {}",
+        command.argv.first().map_or("the tool", String::as_str),
+        assignment.folder.display(),
+        shell::join(&redacted(&command.argv)),
+        said.as_deref().unwrap_or("nothing"),
+        program.remedy()
+    )
+}
+
+/// The version of the tool, as it says itself.
+pub fn version(kind: ToolKind, assignment: &Assignment<'_>) -> Result<String> {
+    let (program, package) = match Program::of(kind, assignment)? {
+        Program::Fio => ("fio".to_owned(), "fio"),
+        Program::Bench => (assignment.linerate.display().to_string(), "linerate"),
+        // It tells its version only beside a usage message.
+        Program::IscsiPerf => ("iscsi-perf".to_owned(), "libiscsi-bin"),
+        Program::Iperf3 => ("iperf3".to_owned(), "iperf3"),
+        Program::Dd => ("dd".to_owned(), "coreutils"),
+        Program::Pgbench => ("pgbench".to_owned(), "postgresql-contrib"),
+    };
+    let output = std::process::Command::new(&program)
+        .arg("--version")
+        .env("LC_ALL", "C")
+        .output()
+        .with_context(|| format!("{program} cannot be started: install the package {package}"))?;
+    let both = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&both);
+    said.lines().find_map(version_in).with_context(|| {
+        format!("{program} --version names no version: {:?}", said.lines().next().unwrap_or_default())
+    })
+}
+
+/// The first word that begins with a digit, after a dash too: `fio-3.33`, `pgbench (PostgreSQL) 15.18 (Debian …)`.
+fn version_in(line: &str) -> Option<String> {
+    let words = line.split_whitespace().map(|word| word.rsplit('-').next().unwrap_or(word));
+    let mut numbers = words.map(|word| word.trim_matches(|letter| "(),".contains(letter)));
+    numbers
+        .find(|word| word.starts_with(|first: char| first.is_ascii_digit()) && word.contains('.'))
+        .map(str::to_owned)
+}
+
+/// A command line in the folder of the assignment, with standard output to `stdout` and standard error beside it.
+fn command_line(assignment: &Assignment<'_>, argv: Vec<String>, stdout: &str) -> CommandLine {
+    let stdout = assignment.folder.join(stdout);
+    CommandLine {
+        argv,
+        environment: BTreeMap::from([("LC_ALL".to_owned(), "C".to_owned())]),
+        folder: assignment.folder.to_owned(),
+        stderr: errors_beside(&stdout),
+        stdout,
+        user: None,
+    }
+}
+
+/// `fio.json` has its standard error in `fio.stderr`.
+fn errors_beside(stdout: &Path) -> PathBuf {
+    stdout.with_extension("stderr")
+}
+
+fn tool(name: &str, version: &str, command: &CommandLine) -> Tool {
+    Tool { name: name.to_owned(), version: version.to_owned(), argv: redacted(&command.argv) }
+}
+
+/// Passwords in URLs (`scheme://user:password@host`) are left out.
+fn redacted(argv: &[String]) -> Vec<String> {
+    argv.iter().map(|word| redact(word)).collect()
+}
+
+fn redact(word: &str) -> String {
+    let Some((scheme, rest)) = word.split_once("://") else { return word.to_owned() };
+    let end = rest.find(['/', '?', ' ', '\'']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    let path = redact(path);
+    match authority.rsplit_once('@').and_then(|(user, host)| Some((user.split_once(':')?.0, host))) {
+        Some((user, host)) => format!("{scheme}://{user}:…@{host}{path}"),
+        None => format!("{scheme}://{authority}{path}"),
+    }
+}
+
+/// Whole seconds, for tools that take no fractions; at least one.
+fn whole_seconds(seconds: f64) -> u64 {
+    std::time::Duration::try_from_secs_f64(seconds.ceil()).map_or(1, |span| span.as_secs().max(1))
 }

@@ -269,7 +269,8 @@ impl Lane {
         plan.check_volume(volume)?;
         let geometry = volume.geometry();
         let blocks = (plan.block / geometry.block_size as usize) as u64;
-        let offsets = Offsets { blocks, slots: geometry.blocks / blocks, next: 0 };
+        let used = plan.size.map_or(geometry.blocks, |size| size / u64::from(geometry.block_size));
+        let offsets = Offsets { blocks, slots: used / blocks, next: 0 };
         Ok(Self { queue: volume.open_queue(CoreId(0), waker.clone())?, offsets })
     }
 }

@@ -48,6 +48,8 @@ pub struct LoadPlan {
     pub read_percent: u8,
     /// Bytes in each request; a multiple of the volumes' block size.
     pub block: usize,
+    /// Bytes of each volume that are used, from its beginning; all when `None`.
+    pub size: Option<u64>,
     /// Requests under way at a time, over all volumes, 1 to [`MOST_DEPTH`].
     pub depth: usize,
     /// Requests to start per second, whether earlier ones have been answered or not: an open loop. `None` is a closed
@@ -69,6 +71,7 @@ impl Default for LoadPlan {
             pattern: Pattern::RandRead,
             read_percent: 50,
             block: 4096,
+            size: None,
             depth: 32,
             rate: None,
             ramp: Duration::ZERO,
@@ -111,8 +114,15 @@ impl LoadPlan {
                 self.block
             )));
         }
-        if self.block as u64 > geometry.bytes() {
+        let size = self.size.unwrap_or(self.block as u64);
+        if size.max(self.block as u64) > geometry.bytes() {
             return Err(OpenError::new(format!("the volume has only {} bytes", geometry.bytes())));
+        }
+        if size < self.block as u64 {
+            return Err(OpenError::new(format!(
+                "a size of {size} bytes holds no block of {}: raise the size",
+                self.block
+            )));
         }
         Ok(())
     }
