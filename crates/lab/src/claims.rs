@@ -5,8 +5,8 @@
 //! without an interval decides nothing: a claim is reproduced when the whole interval is on its side, contradicted when
 //! the whole interval is on the other.
 //!
-//! What was published of an offload adapter cannot be reproduced by two programs. A verdict then speaks of what stands
-//! in the claim's `here`, and says so ([`Judgement::speaks_of`]); without `here` there is none.
+//! What was published of an offload adapter cannot be reproduced by two programs. Such a claim is not testable here,
+//! whatever is measured; what its `here` names is tested in its place, and its verdict stands apart ([`StandIn`]).
 
 pub mod evaluate;
 pub mod grammar;
@@ -32,16 +32,27 @@ pub struct Judgement {
     pub test: Option<String>,
     /// Added or corrected by arithmetic.
     pub derived: Option<String>,
-    /// The verdict.
+    /// The verdict on the claim itself.
     pub outcome: Outcome,
-    /// What the verdict speaks of in the claim's place, because something is missing here.
-    pub speaks_of: Option<String>,
-    /// What is missing for a verdict on the claim itself, a sentence each.
-    pub missing: Vec<String>,
     /// Why, with the numbers.
     pub why: String,
-    /// The points that were looked at; empty when the test speaks of all points together.
+    /// What is missing for a verdict on the claim itself, a sentence each.
+    pub missing: Vec<String>,
+    /// What was tested in its place, because something is missing.
+    pub stand_in: Option<StandIn>,
+    /// The points that were looked at, for the claim or its stand-in; empty when the test speaks of all points together.
     pub checks: Vec<Check>,
+}
+
+/// The claim's test applied to what there is in place of what the claim speaks of.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StandIn {
+    /// What was tested, as the scenario's `here` says it: `two shaped links of the same ratio`.
+    pub what: String,
+    /// The verdict on that.
+    pub outcome: Outcome,
+    /// Why, with the numbers.
+    pub why: String,
 }
 
 /// A verdict on a claim.
@@ -81,13 +92,13 @@ impl fmt::Display for Outcome {
 }
 
 impl Judgement {
-    /// The verdict in one sentence: `reproduced for two shaped links of the same ratio: ratio(bandwidth) = 2.49 (2.47–2.51)`.
+    /// The verdict in words: `reproduced: ratio(bandwidth) = 2.49 (CI 2.47–2.51)`, or `not testable here: it needs 25GbE; in its
+    /// place, two shaped links of the same ratio: reproduced: ratio(bandwidth) = 2.49 (CI 2.47–2.51)`.
     pub fn words(&self) -> String {
-        match &self.speaks_of {
-            Some(here) if self.outcome != Outcome::NotTestable => {
-                format!("{} for {here}: {}", self.outcome, self.why)
-            }
-            _ => format!("{}: {}", self.outcome, self.why),
+        let own = format!("{}: {}", self.outcome, self.why);
+        match &self.stand_in {
+            Some(StandIn { what, outcome, why }) => format!("{own}; in its place, {what}: {outcome}: {why}"),
+            None => own,
         }
     }
 }
@@ -103,33 +114,39 @@ fn judge_one(
     claim: &Claim,
     (results, site_has): (&[PointResult], &[String]),
 ) -> Judgement {
-    let lacking: Vec<&String> = claim.needs.iter().filter(|need| !site_has.contains(need)).collect();
-    let missing: Vec<String> = lacking
-        .iter()
-        .map(|name| {
-            needs::find(name).map_or_else(|| (*name).clone(), |need| format!("{name}: {}", need.missing))
-        })
-        .collect();
-    let speaks_of = claim.here.clone().filter(|_| !missing.is_empty());
-    let verdict = if missing.is_empty() || speaks_of.is_some() {
-        test(scenario, claim, results).unwrap_or_else(Verdict::not_testable)
-    } else {
-        Verdict::not_testable(format!("it needs {}", missing.join("; ")))
+    let missing: Vec<&str> =
+        claim.needs.iter().filter(|need| !site_has.contains(need)).map(String::as_str).collect();
+    let tested = || test(scenario, claim, results).unwrap_or_else(Verdict::not_testable);
+    let needs = || Verdict::not_testable(format!("it needs {}", missing.join(", ")));
+    let (own, in_place) = match &claim.here {
+        _ if missing.is_empty() => (tested(), None),
+        Some(here) => (needs(), Some((here, tested()))),
+        None => (needs(), None),
     };
+    let stand_in = in_place.as_ref().map(|(what, verdict)| StandIn {
+        what: (*what).clone(),
+        outcome: verdict.outcome,
+        why: verdict.why.clone(),
+    });
     Judgement {
         claim: claim.id.clone(),
         text: claim.text.clone(),
         test: claim.test.clone(),
         derived: claim.derived.clone(),
-        outcome: verdict.outcome,
-        speaks_of,
-        missing,
-        why: verdict.why,
-        checks: verdict.checks,
+        outcome: own.outcome,
+        why: own.why,
+        missing: missing.iter().map(|name| sentence(name)).collect(),
+        stand_in,
+        checks: in_place.map_or(own.checks, |(_, verdict)| verdict.checks),
     }
 }
 
-/// A verdict before it is known what it speaks of.
+/// What a missing need is, and what would mend it.
+fn sentence(name: &str) -> String {
+    needs::find(name).map_or_else(|| name.to_owned(), |need| format!("{name}: {}", need.missing))
+}
+
+/// A verdict before it is known whether it speaks of the claim itself.
 struct Verdict {
     outcome: Outcome,
     why: String,
@@ -151,17 +168,16 @@ fn test(scenario: &Scenario, claim: &Claim, results: &[PointResult]) -> Result<V
     }
     comparable(&test, results)?;
     let scope = Scope::new(scenario, results, &claim.at)?;
-    if !test.depends_on_point() {
+    let mut verdict = if test.depends_on_point() {
+        over_points(scope.points().iter().map(|point| check(&scope, &test, point)).collect())
+    } else {
         let (truth, detail) = scope.look(&test, &[]);
-        return Ok(Verdict {
-            outcome: outcome(truth.holds()),
-            why: because(&truth, &detail),
-            checks: Vec::new(),
-        });
+        Verdict { outcome: outcome(truth.holds()), why: because(&truth, &detail), checks: Vec::new() }
+    };
+    for limit in scope.shared_limits(&test) {
+        verdict.why = format!("{}; {limit}", verdict.why);
     }
-    let looked: Vec<(Truth, Check)> =
-        scope.points().iter().map(|point| check(&scope, &test, point)).collect();
-    Ok(over_points(looked))
+    Ok(verdict)
 }
 
 fn check(scope: &Scope<'_>, test: &Test, point: &[Coordinate]) -> (Truth, Check) {

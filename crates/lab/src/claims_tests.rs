@@ -113,7 +113,7 @@ fn what_is_missing_is_said() {
     let results = blocks("bs=4k", 2.0);
     for (rest, part) in [
         ("", "no test in numbers"),
-        ("test='ratio(iops) > 1'\nneeds=['offload adapter']", "offload adapter: an adapter that takes"),
+        ("test='ratio(iops) > 1'\nneeds=['offload adapter']", "it needs offload adapter"),
         ("test='ratio(iops) > 1'\nat={bs='512'}", "nothing was measured at bs=512"),
         ("test='ratio(iops) > 1'\nat={rw='randwrite'}", "nothing was measured at rw=randwrite"),
         ("test='ratio(iops)'", "a comparison is expected"),
@@ -138,15 +138,27 @@ fn a_stand_in_is_never_the_claim_itself() {
     let text = "test='ratio(iops) > 1.9'\nneeds=['offload adapter','25GbE']\nhere='two programs'";
     let results = blocks("bs=4k", 2.0);
     let judgement = judged(text, &results);
-    assert_eq!(judgement.outcome, Outcome::Reproduced);
-    assert_eq!(judgement.speaks_of.as_deref(), Some("two programs"));
+    assert_eq!(judgement.outcome, Outcome::NotTestable);
+    assert_eq!(judgement.stand_in.as_ref().map(|stand_in| stand_in.outcome), Some(Outcome::Reproduced));
     assert_eq!(judgement.missing.len(), 2);
-    assert!(judgement.words().starts_with("reproduced for two programs: "), "{}", judgement.words());
+    assert!(
+        judgement.missing[0].starts_with("offload adapter: an adapter that takes"),
+        "{:?}",
+        judgement.missing
+    );
+    assert_eq!(
+        judgement.words(),
+        "not testable here: it needs offload adapter, 25GbE; in its place, two programs: reproduced: \
+         ratio(iops) = 2.00 (CI 1.96–2.04) at bs=4k"
+    );
     let site = ["offload adapter".to_owned(), "25GbE".to_owned()];
     let judgement = judge(&claim(text), &results, &site).remove(0);
-    assert_eq!((judgement.speaks_of, judgement.missing.len()), (None, 0));
+    assert_eq!(
+        (judgement.outcome, judgement.stand_in, judgement.missing.len()),
+        (Outcome::Reproduced, None, 0)
+    );
     let judgement = judge(&claim(text), &results, &site[..1]).remove(0);
-    assert_eq!(judgement.missing.len(), 1);
+    assert_eq!((judgement.outcome, judgement.missing.len()), (Outcome::NotTestable, 1));
 }
 
 #[test]
@@ -172,6 +184,25 @@ fn stand_ins_are_not_compared_with_the_thing() {
     assert_eq!(judgement.outcome, Outcome::NotTestable);
     assert!(judgement.why.contains("A is real and B is emulated"), "{}", judgement.why);
     assert_eq!(outcome_of("iops(A) > 1", &results), Outcome::Reproduced, "one arm alone may speak");
+}
+
+#[test]
+fn equality_at_a_shared_limit_is_told_as_such() {
+    let mut results = Vec::new();
+    for (depth, factor) in [(1, 1.0), (32, 6.0), (64, 6.0)] {
+        let scale = |result: PointResult| {
+            let iops = 10_000.0 * factor;
+            PointResult { load: self::result(&result.arm, 1, iops).load, ..result }
+        };
+        results.extend(blocks(&format!("iodepth={depth}"), 1.0).into_iter().map(scale));
+    }
+    let judgement = judged("test='ratio(iops) >= 0.98'", &results);
+    assert_eq!(judgement.outcome, Outcome::Reproduced);
+    assert!(
+        judgement.why.contains("shared limit: from 32 I/Os under way on, A, B all end at 60.0k IOPS"),
+        "{}",
+        judgement.why
+    );
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::statistics::context::Contexts;
 use crate::statistics::metric::value_of;
 use crate::statistics::number::real_length;
 use crate::statistics::pairing::pairs_with;
-use crate::statistics::{MIN_PAIRS, SEED, verdict};
+use crate::statistics::{MIN_PAIRS, SEED, little, verdict};
 
 /// A number with its 95 % interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -127,6 +127,16 @@ impl<'a> Scope<'a> {
         (truth, details.join(", "))
     }
 
+    /// The limits that arms of the test share at the points, in words: there, their equality says nothing about them.
+    pub fn shared_limits(&self, test: &Test) -> Vec<String> {
+        let named = test.arms();
+        let within = |result: &&PointResult| {
+            named.contains(result.arm.as_str()) && self.points.contains(&result.point)
+        };
+        let results: Vec<&PointResult> = self.results.iter().filter(within).collect();
+        little::shared_limits(&results).iter().map(ToString::to_string).collect()
+    }
+
     fn lies(&self, point: &[Coordinate], at: &BTreeMap<String, String>) -> bool {
         let own = |axis: &str| point.iter().find(|here| here.axis == axis).map(|here| &here.value);
         at.iter().all(|(axis, value)| own(axis).or_else(|| self.fixed.get(axis)) == Some(value))
@@ -185,10 +195,9 @@ impl<'a> Scope<'a> {
     }
 
     fn ratio(&self, metric: Metric, (a, b): &(String, String), point: &[Coordinate]) -> Evaluated {
-        let here = |result: &PointResult| {
-            (result.point == point).then(|| value_of(metric, result, &self.contexts.of(result))).flatten()
-        };
-        let pairs = pairs_with(self.results, (a, b), &here).into_iter().find(|pairs| pairs.point == point);
+        let here = self.results.iter().filter(|result| result.point == point);
+        let value = |result: &PointResult| value_of(metric, result, &self.contexts.of(result));
+        let pairs = pairs_with(here, (a, b), &value).pop();
         let log_ratios = pairs.map(|pairs| pairs.log_ratios).unwrap_or_default();
         verdict::ratio(&mut self.bootstrap.borrow_mut(), &log_ratios)
             .map(|ratio| Number { value: ratio.median, low: ratio.low, high: ratio.high })

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::claims::grammar::Test;
-use crate::claims::{Judgement, Outcome, judge};
+use crate::claims::{Judgement, Outcome, StandIn, judge};
 use crate::result::point_name;
 use crate::scenario::{Claim, Initiator, Metric};
 
@@ -21,11 +21,11 @@ pub(crate) struct Judged {
     pub(crate) id: String,
     /// The claim.
     pub(crate) text: String,
-    /// `reproduced`, `contradicted`, `not enough`, `not testable here`.
+    /// `reproduced`, `contradicted`, `not enough`, `not testable here`, or `not testable here; reproduced in its place`.
     pub(crate) verdict: String,
     /// The verdict as a class of the style sheet.
     pub(crate) class: &'static str,
-    /// What the verdict speaks of in the claim's place; empty for the claim itself.
+    /// What was tested in the claim's place; empty for the claim itself.
     pub(crate) speaks_of: String,
     /// Why, with the numbers.
     pub(crate) why: Vec<String>,
@@ -43,15 +43,19 @@ pub(crate) fn judged(run: &Run, measured: &Measured<'_>) -> Vec<Judged> {
 }
 
 fn shown(judgement: Judgement, beside: Vec<String>) -> Judged {
-    let decided = judgement.outcome != Outcome::NotTestable;
-    let missing = judgement.missing.iter().filter(|_| decided).map(|what| format!("Not here: {what}."));
-    let why = std::iter::once(judgement.why).chain(missing).chain(beside);
+    let own = judgement.outcome;
+    let (verdict, speaks_of, reason) = match judgement.stand_in {
+        Some(StandIn { what, outcome, why }) => (format!("{own}; {outcome} in its place"), what, Some(why)),
+        None => (own.to_string(), String::new(), None),
+    };
+    let missing = judgement.missing.iter().map(|what| format!("Not here: {what}."));
+    let why = reason.into_iter().chain([judgement.why]).chain(missing).chain(beside);
     Judged {
         id: judgement.claim,
         text: judgement.text,
-        verdict: judgement.outcome.to_string(),
-        class: class(judgement.outcome),
-        speaks_of: judgement.speaks_of.filter(|_| decided).unwrap_or_default(),
+        verdict,
+        class: class(own),
+        speaks_of,
         why: why.filter(|line| !line.is_empty()).collect(),
         test: judgement.test.unwrap_or_default(),
         derived: judgement.derived.unwrap_or_default(),

@@ -30,13 +30,13 @@ pub fn pairs(results: &[PointResult], (a, b): (&str, &str), metric: Metric) -> V
 }
 
 /// The same for any value of a result.
-pub fn pairs_with(
-    results: &[PointResult],
+pub fn pairs_with<'a>(
+    results: impl IntoIterator<Item = &'a PointResult>,
     (a, b): (&str, &str),
     value: &dyn Fn(&PointResult) -> Option<f64>,
 ) -> Vec<Pairs> {
     let mut points: Vec<(&[Coordinate], BTreeMap<u32, Sides<'_>>)> = Vec::new();
-    for result in results.iter().filter(|result| result.arm == a || result.arm == b) {
+    for result in results.into_iter().filter(|result| result.arm == a || result.arm == b) {
         let place = points.iter().position(|(point, _)| *point == result.point).unwrap_or_else(|| {
             points.push((&result.point, BTreeMap::new()));
             points.len() - 1

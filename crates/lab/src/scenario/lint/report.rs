@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Finding, doubles};
+use crate::claims::grammar::Test;
 use crate::scenario::{Claim, Figure, FigureKind, Published, PublishedStatus, Scenario, needs};
 
 /// What a figure may have along x that is no axis of the sweep.
@@ -111,17 +112,17 @@ fn claim(scenario: &Scenario, claim: &Claim) -> Vec<String> {
     messages
 }
 
-/// The arms that a test names, where there are arms; the published systems, where there are none.
+/// What is wrong with a test: it is none, or names other arms than there are (other systems, where there are no arms).
 fn keys(scenario: &Scenario, test: &str) -> Vec<String> {
     let arms = scenario.arms.iter().map(|arm| arm.key.as_str());
     let systems = scenario.systems.iter().map(|system| system.key.as_str());
     let known: Vec<&str> = if scenario.arms.is_empty() { systems.collect() } else { arms.collect() };
-    let inside = test.split('(').skip(1).filter_map(|rest| rest.split(')').next()).map(str::trim);
-    let named = inside.filter(|name| name.len() == 1);
-    named
-        .filter(|key| !known.contains(key))
-        .map(|key| format!("its test speaks of {key}, and there are only {}", known.join(", ")))
-        .collect()
+    let test = match Test::parse(test) {
+        Ok(test) => test,
+        Err(error) => return vec![format!("{error:#}")],
+    };
+    let unknown = test.arms().into_iter().filter(|key| !known.contains(key));
+    unknown.map(|key| format!("its test speaks of {key}, and there are only {}", known.join(", "))).collect()
 }
 
 #[cfg(test)]
@@ -170,6 +171,7 @@ mod tests {
         refused(&claim("needs=['luck']"), "luck");
         refused(&claim("here='something'"), "nothing here can test it");
         refused(&claim("test='iops(A) / iops(Z) > 1'"), "speaks of Z");
+        refused(&claim("test='iops(A) is fast'"), "the test `iops(A) is fast`");
         refused(&format!("{}\n{}", claim(""), claim("")), "two claims");
     }
 }
