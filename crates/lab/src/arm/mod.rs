@@ -1,11 +1,90 @@
 //! What is compared: each arm starts its target and says how the load reaches it.
+//!
+//! An arm is an implementation, ours or a peer's. [`Served`] is what is there once the target (or the process that
+//! speaks the protocol for the host) is ready: the processes whose time and memory are accounted, and the endpoints that a
+//! load tool opens.
 
-/// Where a load tool finds a volume, a stream or a database.
+use std::path::Path;
+
+use crate::runner::process::{Placement, Running};
+use crate::runner::topology::Host;
+
+/// The volumes behind the targets of an arm.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Volumes {
+    /// Targets (iSCSI targets, NVMe subsystems, exports); at least 1.
+    pub targets: u32,
+    /// Volumes of each target; at least 1.
+    pub luns: u32,
+    /// What each volume is: a volume URL in which `{n}` is its number from 0 and `{folder}` the point's folder.
+    pub url: String,
+}
+
+/// Something that a load tool opens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
-    /// A volume's URL (`iscsi://…`, `nvme+tcp://…`, `nbd+unix:///0?socket=…`, a local volume's), the path of a file or
-    /// device, `HOST:PORT` of a stream, or `postgresql://…`.
+    /// `iscsi://…`, `nvme+tcp://…`, `nbd+unix:///…?socket=…`, `nbd://…`, `nfs://…`, a path, a local volume's URL,
+    /// `host:port` of a stream, or `postgresql:///…`.
     pub url: String,
     /// Its size in bytes; 0 when it has none.
     pub size: u64,
+}
+
+/// For whom a process works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Side {
+    /// It speaks the protocol for the host.
+    Adapter,
+    /// It serves.
+    Target,
+}
+
+/// A process that runs for an arm.
+#[derive(Debug)]
+pub struct Service {
+    /// For whom.
+    pub side: Side,
+    /// The program's name.
+    pub name: String,
+    /// What it says of its version.
+    pub version: String,
+    /// The process.
+    pub running: Running,
+}
+
+/// What runs, and what can be opened. Dropping it ends the processes.
+#[derive(Debug, Default)]
+pub struct Served {
+    /// The processes.
+    pub services: Vec<Service>,
+    /// Target 0 LUN 0, LUN 1, …, target 1 LUN 0, …
+    pub endpoints: Vec<Endpoint>,
+}
+
+/// What a target needs to know.
+#[derive(Debug, Clone, Copy)]
+pub struct ServeSpec<'a> {
+    /// What it serves.
+    pub volumes: &'a Volumes,
+    /// Where it listens.
+    pub host: &'a Host,
+    /// Where its files go; there must be nobody else's.
+    pub folder: &'a Path,
+    /// Where it runs.
+    pub placement: &'a Placement,
+    /// The `linerate` program itself.
+    pub linerate: &'a Path,
+}
+
+/// What an adapter needs to know.
+#[derive(Debug, Clone, Copy)]
+pub struct AdaptSpec<'a> {
+    /// What the targets offer.
+    pub endpoints: &'a [Endpoint],
+    /// The initiating host.
+    pub host: &'a Host,
+    /// Where its files go.
+    pub folder: &'a Path,
+    /// Where it runs.
+    pub placement: &'a Placement,
 }

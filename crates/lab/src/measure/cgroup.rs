@@ -13,8 +13,9 @@ use anyhow::{Context, Result, bail};
 use rustix::fs::{Access, access};
 
 use crate::measure::limits::{REMOVE_ATTEMPTS, REMOVE_PAUSE};
-use crate::measure::{float, process};
+use crate::measure::process;
 use crate::result::CpuShare;
+use crate::statistics::number::real;
 
 /// How the names of all groups of the lab begin; the run's identifier follows.
 pub const PREFIX: &str = "linerate-lab-";
@@ -226,17 +227,17 @@ pub fn left_behind(run: &str) -> Vec<PathBuf> {
 fn parse_cpu_stat(text: &str) -> Option<CpuShare> {
     let seconds = |name: &str| {
         let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
-        Some(float(value.trim().parse().ok()?) / 1e6)
+        Some(real(value.trim().parse().ok()?) / 1e6)
     };
     Some(CpuShare { user: seconds("user_usec")?, system: seconds("system_usec")? })
 }
 
 /// `cpuacct.usage` is exact, in nanoseconds; `cpuacct.stat` says in clock ticks how it divides into user and kernel.
 fn parse_cpuacct(usage: &str, stat: &str) -> Option<CpuShare> {
-    let total = float(usage.trim().parse().ok()?) / 1e9;
+    let total = real(usage.trim().parse().ok()?) / 1e9;
     let ticks = |name: &str| {
         let value = stat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
-        Some(float(value.trim().parse().ok()?))
+        Some(real(value.trim().parse().ok()?))
     };
     let (user, system) = (ticks("user")?, ticks("system")?);
     let share = if user + system > 0.0 { system / (user + system) } else { 0.0 };

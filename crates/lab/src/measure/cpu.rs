@@ -12,9 +12,10 @@ use std::sync::OnceLock;
 use anyhow::{Context, Result};
 
 use crate::measure::limits::FOREIGN_PERCENT;
+use crate::measure::process;
 use crate::measure::side::Spent;
-use crate::measure::{float, process};
 use crate::result::{Cpu, CpuShare, Flag};
+use crate::statistics::number::real;
 
 /// Seconds of one processor, or of all, since boot or in a window.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -38,7 +39,7 @@ impl Times {
     /// in ticks of which a second has `per_second`.
     fn parse(columns: &str, per_second: u64) -> Option<Self> {
         let ticks: Vec<u64> = columns.split_ascii_whitespace().map_while(|text| text.parse().ok()).collect();
-        let seconds = ticks.first_chunk::<8>()?.map(|count| float(count) / float(per_second));
+        let seconds = ticks.first_chunk::<8>()?.map(|count| real(count) / real(per_second));
         let [user, nice, system, idle, iowait, irq, softirq, steal] = seconds;
         Some(Self { user: user + nice, system, idle: idle + iowait, irq, softirq, steal })
     }

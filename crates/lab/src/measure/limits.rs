@@ -28,3 +28,23 @@ pub const REMOVE_PAUSE: Duration = Duration::from_millis(5);
 pub const SLOWED_SHARE: f64 = 0.8;
 /// Busy per cent from which a processor's frequency says anything: governors lower the clock of an idle one on purpose.
 pub const SLOWED_BUSY_PERCENT: f64 = 50.0;
+/// Per cent of the machine's processors that may be busy before a run starts: the same as may be foreign while it lasts.
+pub const QUIET_BUSY_PERCENT: f64 = FOREIGN_PERCENT;
+/// Per cent of the time in which some process may have waited for a processor before a run starts (PSI, `some`): short waits are part of any wake-up.
+pub const QUIET_PRESSURE_PERCENT: f64 = 10.0;
+/// Time over which it is decided whether the machine is quiet: a hundred clock ticks, so that one tick is one per cent of a processor.
+pub const QUIET_LOOK: Duration = Duration::from_secs(1);
+/// Processes that are named as disturbing: more would hide the one that matters.
+pub const DISTURBERS: usize = 5;
+/// Least per cent of one processor at which a process is named as disturbing.
+pub const DISTURBER_PERCENT: f64 = 2.0;
+/// Time that a program may take to say its version; one that takes longer is listed without.
+pub const VERSION_PATIENCE: Duration = Duration::from_secs(3);
+/// Bytes of what a program says of its version that are kept: a line, not a licence.
+pub const VERSION_BYTES: usize = 120;
+/// Intervals below which nothing is said about a steady state: the five rounds of SNIA's performance test specification.
+pub const STEADY_INTERVALS: usize = 5;
+/// Most drift of the fitted line across the window, as a share of the mean rate (SNIA PTS: 10 %).
+pub const STEADY_DRIFT: f64 = 0.10;
+/// Share of the median rate below which an interval is a stall: no scheduling noise takes nine tenths of a second.
+pub const STALL_SHARE: f64 = 0.10;

@@ -7,23 +7,21 @@
 
 pub mod cgroup;
 pub mod cpu;
+pub mod device;
+pub mod environment;
+pub mod limiter;
 pub mod limits;
 pub mod network;
+pub mod pressure;
 pub mod process;
 pub mod side;
+pub mod steady;
 pub mod threads;
 pub mod throttle;
 pub mod tree;
+pub mod versions;
 pub mod window;
 
+pub use environment::Environment;
 pub use side::{Role, Side, Sides};
-pub use window::{Counted, Window};
-
-/// A count as a floating-point number, for rates and shares.
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "a share of counts above 2^53 loses nothing that anybody could see"
-)]
-pub(crate) const fn float(count: u64) -> f64 {
-    count as f64
-}
+pub use window::{Counted, Watched, Window};

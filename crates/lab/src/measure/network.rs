@@ -14,8 +14,8 @@ use std::thread;
 use anyhow::{Context, Result, anyhow};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use crate::measure::float;
 use crate::result::Network;
+use crate::statistics::number::real;
 
 /// Where `ip netns` keeps the namespaces that have a name (`ip-netns(8)`).
 const NAMESPACES: &str = "/run/netns";
@@ -153,7 +153,7 @@ pub(crate) fn toward(from: Network, to: Network, share: f64) -> Network {
     reason = "a share from 0 to 1 of a count is a count"
 )]
 fn part(count: u64, share: f64) -> u64 {
-    (float(count) * share).round() as u64
+    (real(count) * share).round() as u64
 }
 
 #[cfg(test)]

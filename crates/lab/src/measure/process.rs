@@ -6,8 +6,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use crate::measure::float;
 use crate::result::CpuShare;
+use crate::statistics::number::real;
 
 /// What a process and its reaped children spent so far.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,7 +34,7 @@ impl Stat {
         let (name, rest) = rest.rsplit_once(") ")?;
         let field: Vec<&str> = rest.split_ascii_whitespace().collect();
         let number = |index: usize| field.get(index)?.parse::<u64>().ok();
-        let seconds = |index: usize| Some(float(number(index)?) / float(per_second));
+        let seconds = |index: usize| Some(real(number(index)?) / real(per_second));
         let share = |user, system| Some(CpuShare { user: seconds(user)?, system: seconds(system)? });
         Some(Self {
             pid: before.trim().parse().ok()?,

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 
 use crate::measure::cpu::{Machine, percent};
 use crate::measure::limits::{SLOWED_BUSY_PERCENT, SLOWED_SHARE};
-use crate::measure::{cgroup, float, process};
+use crate::measure::{cgroup, process};
 use crate::result::Flag;
+use crate::statistics::number::real;
 
 /// Where processors are described.
 const PROCESSORS: &str = "/sys/devices/system/cpu";
@@ -76,7 +77,7 @@ impl Throttling {
     fn by_clock(&self, machine: &Machine) -> Option<String> {
         self.clocks.iter().find_map(|(processor, (now, base))| {
             let busy = machine.each.get(processor)?.percent() >= SLOWED_BUSY_PERCENT;
-            let (now, base) = (float(*now), float(*base));
+            let (now, base) = (real(*now), real(*base));
             let detail = format!(
                 "processor {processor} ran at {:.0} MHz, {:.0} % of its base frequency: see its cpufreq governor and limits",
                 now / 1e3,

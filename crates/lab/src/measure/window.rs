@@ -5,14 +5,17 @@
 //! any two moments in between ([`Window::close_over`]): counters are interpolated between the samples around them.
 
 use std::collections::BTreeMap;
+use std::mem;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow, ensure};
 
 use crate::measure::cgroup::Method;
-use crate::measure::cpu::{self, Machine, account, contended};
+use crate::measure::cpu::{self, Machine, account, contended, percent};
+use crate::measure::device::{self, Busy};
 use crate::measure::limits::{
     EDGE_SECONDS, INTERVAL_SECONDS, LOOK_EVERY, SAMPLE_EVERY, SAMPLE_TREES_EVERY, SAMPLES, SHORTEST_INTERVAL,
 };
@@ -31,6 +34,7 @@ struct Sample {
     spent: Spent,
     machine: Machine,
     network: Option<Network>,
+    devices: Busy,
 }
 
 impl Sample {
@@ -46,9 +50,14 @@ impl Sample {
                 CpuShare { user: between(from.user, to.user), system: between(from.system, to.system) },
             ))
         });
+        let devices = self
+            .devices
+            .iter()
+            .filter_map(|(name, from)| Some((name.clone(), between(*from, *later.devices.get(name)?))));
         Self {
             at,
             spent: spent.collect(),
+            devices: devices.collect(),
             machine: self.machine.toward(&later.machine, share),
             network: self.network.zip(later.network).map(|(from, to)| network::toward(from, to, share)),
         }
@@ -63,31 +72,54 @@ struct Look {
     throttling: Throttling,
 }
 
+/// What is sampled beside sides and processors.
+#[derive(Debug, Default)]
+pub struct Watched {
+    /// The link, where there is one with counters.
+    pub link: Option<Probe>,
+    /// Block devices, as `/sys/class/block` names them.
+    pub devices: Vec<String>,
+}
+
 /// A window that is being measured.
 #[derive(Debug)]
 pub struct Window {
     sides: Sides,
-    began: Instant,
-    /// The same moment in seconds since 1970.
+    /// When it was opened, seconds since 1970.
     epoch: f64,
+    sampler: Arc<Mutex<Sampler>>,
     stop: Sender<()>,
-    sampler: JoinHandle<Result<Record>>,
+    thread: JoinHandle<Result<()>>,
 }
 
 impl Window {
     /// Begins to sample the sides, and the link if there is one with counters.
     pub fn open(sides: &Sides, link: Option<Probe>) -> Result<Self> {
+        Self::open_with(sides, Watched { link, devices: Vec::new() })
+    }
+
+    /// Begins to sample the sides and whatever else is to be watched.
+    pub fn open_with(sides: &Sides, watched: Watched) -> Result<Self> {
         let (stop, stopped) = mpsc::channel();
-        let (began, epoch) = (Instant::now(), now());
-        let mut sampler = Sampler { sides: sides.clone(), link, began, record: Record::default() };
+        let epoch = now();
+        let mut sampler =
+            Sampler { sides: sides.clone(), watched, began: Instant::now(), record: Record::default() };
         // The first samples are taken here, so that what cannot be counted fails before anything is measured.
         sampler.sample()?;
         sampler.look()?;
-        let sampler = thread::Builder::new()
+        let mut clock = Clock::new(sides.method());
+        let sampler = Arc::new(Mutex::new(sampler));
+        let shared = Arc::clone(&sampler);
+        let thread = thread::Builder::new()
             .name("lab-window".to_owned())
-            .spawn(move || sampler.run(|wait| stopped.recv_timeout(wait) == Err(RecvTimeoutError::Timeout)))
+            .spawn(move || {
+                while stopped.recv_timeout(clock.every) == Err(RecvTimeoutError::Timeout) {
+                    clock.tick(&mut lock(&shared))?;
+                }
+                Ok(())
+            })
             .context("cannot start the thread that samples processors")?;
-        Ok(Self { sides: sides.clone(), began, epoch, stop, sampler })
+        Ok(Self { sides: sides.clone(), epoch, sampler, stop, thread })
     }
 
     /// When it was opened, seconds since 1970.
@@ -97,25 +129,34 @@ impl Window {
 
     /// Ends it: what was counted from its opening to now.
     pub fn close(self) -> Result<Counted> {
-        let end = self.began.elapsed().as_secs_f64();
-        self.finish(0.0, end)
+        let record = self.end()?;
+        let end = record.end();
+        self.count(record, 0.0, end)
     }
 
     /// Ends it: what was counted between two moments after its opening, in seconds since 1970.
     pub fn close_over(self, from: f64, to: f64) -> Result<Counted> {
-        let (opened, end) = (self.epoch, self.began.elapsed().as_secs_f64());
-        let (from, to) = (from - opened, to - opened);
+        let record = self.end()?;
+        let end = record.end();
+        let (from, to) = (from - self.epoch, to - self.epoch);
         ensure!(
             from < to && from >= -EDGE_SECONDS && to <= end + EDGE_SECONDS,
             "the window from {from:.2} s to {to:.2} s was not sampled: samples are from 0 s to {end:.2} s; open it before the load starts and close it after its end"
         );
-        self.finish(from.max(0.0), to.min(end))
+        self.count(record, from.max(0.0), to.min(end))
     }
 
-    fn finish(self, from: f64, to: f64) -> Result<Counted> {
+    /// Takes the last samples, by the caller's own hand: the thread may wake up late on a busy machine.
+    fn end(&self) -> Result<Record> {
+        let mut sampler = lock(&self.sampler);
+        sampler.sample()?;
+        sampler.look()?;
+        Ok(mem::take(&mut sampler.record))
+    }
+
+    fn count(self, record: Record, from: f64, to: f64) -> Result<Counted> {
         drop(self.stop);
-        let record =
-            self.sampler.join().map_err(|_| anyhow!("the thread that samples processors failed"))??;
+        self.thread.join().map_err(|_| anyhow!("the thread that samples processors failed"))??;
         let mut counted = record.count(from, to).context("the window has no samples")?;
         counted.from = self.epoch + from;
         self.sides.method().name().clone_into(&mut counted.cpu.method);
@@ -123,6 +164,11 @@ impl Window {
         counted.bound = record.bound;
         Ok(counted)
     }
+}
+
+/// A panic elsewhere leaves samples that are still right.
+fn lock(sampler: &Mutex<Sampler>) -> MutexGuard<'_, Sampler> {
+    sampler.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Seconds since 1970.
@@ -143,6 +189,8 @@ pub struct Counted {
     pub memory: BTreeMap<String, u64>,
     /// What crossed the link, if its counters were asked for.
     pub network: Option<Network>,
+    /// Per cent of the time that each device which was asked for was busy.
+    pub devices: BTreeMap<String, f64>,
     /// The machine's processors.
     pub machine: Machine,
     /// The window second by second; the last one may be shorter or longer by half of it.
@@ -191,6 +239,11 @@ struct Record {
 }
 
 impl Record {
+    /// Seconds from the window's opening to the last sample.
+    fn end(&self) -> f64 {
+        self.samples.last().map_or(0.0, |sample| sample.at)
+    }
+
     /// Counters at a moment.
     fn at(&self, at: f64) -> Option<Sample> {
         let next = self.samples.partition_point(|sample| sample.at <= at);
@@ -207,6 +260,9 @@ impl Record {
             .iter()
             .map(|(name, now)| (*name, tree::less(*now, first.spent.get(name).copied().unwrap_or_default())))
             .collect();
+        let busy = |(name, now): (&String, &f64)| {
+            (name.clone(), percent(now - first.devices.get(name).copied().unwrap_or(*now), to - from))
+        };
         let intervals = self.intervals(from, to)?;
         let mut cpu = account(&machine, &spent, cpu::interrupts_apart());
         cpu.machine_percent = range(&intervals, machine.all.percent());
@@ -219,6 +275,7 @@ impl Record {
             cpu,
             memory: BTreeMap::new(),
             network: last.network.zip(first.network).map(|(last, first)| network::since(last, first)),
+            devices: last.devices.iter().map(busy).collect(),
             machine,
             intervals,
             busiest,
@@ -267,42 +324,49 @@ fn range(intervals: &[Second], mean: f64) -> (f64, f64, f64) {
     (percents().fold(f64::INFINITY, f64::min), mean, percents().fold(0.0, f64::max))
 }
 
-/// The thread that samples.
+/// When the thread looks at what.
+#[derive(Debug)]
+struct Clock {
+    every: Duration,
+    looked: Instant,
+}
+
+impl Clock {
+    fn new(method: Method) -> Self {
+        let every = if method == Method::ProcessTree { SAMPLE_TREES_EVERY } else { SAMPLE_EVERY };
+        Self { every, looked: Instant::now() }
+    }
+
+    fn tick(&mut self, sampler: &mut Sampler) -> Result<()> {
+        sampler.sample()?;
+        if self.looked.elapsed() >= LOOK_EVERY {
+            self.looked = Instant::now();
+            sampler.look()?;
+        }
+        if sampler.record.samples.len() >= SAMPLES {
+            thin(&mut sampler.record.samples);
+            self.every *= 2;
+        }
+        Ok(())
+    }
+}
+
+/// What takes samples: the thread while the window lasts, the caller at its ends.
 #[derive(Debug)]
 struct Sampler {
     sides: Sides,
-    link: Option<Probe>,
+    watched: Watched,
     began: Instant,
     record: Record,
 }
 
 impl Sampler {
-    /// Samples until `pause`, which is told how long to wait, says that the window has ended; then once more.
-    fn run(mut self, pause: impl Fn(Duration) -> bool) -> Result<Record> {
-        let mut every =
-            if self.sides.method() == Method::ProcessTree { SAMPLE_TREES_EVERY } else { SAMPLE_EVERY };
-        let mut looked = self.began.elapsed();
-        while pause(every) {
-            self.sample()?;
-            if self.began.elapsed().saturating_sub(looked) >= LOOK_EVERY {
-                looked = self.began.elapsed();
-                self.look()?;
-            }
-            if self.record.samples.len() >= SAMPLES {
-                thin(&mut self.record.samples);
-                every *= 2;
-            }
-        }
-        self.sample()?;
-        self.look()?;
-        Ok(self.record)
-    }
-
     fn sample(&mut self) -> Result<()> {
         let at = self.began.elapsed().as_secs_f64();
         let (spent, machine) = (self.sides.usage()?, Machine::read()?);
-        let network = self.link.as_mut().map(Probe::read).transpose()?;
-        self.record.samples.push(Sample { at, spent, machine, network });
+        let network = self.watched.link.as_mut().map(Probe::read).transpose()?;
+        let devices = device::read(&self.watched.devices)?;
+        self.record.samples.push(Sample { at, spent, machine, network, devices });
         Ok(())
     }
 
@@ -334,7 +398,7 @@ mod tests {
         let machine = Machine::parse(&format!("cpu  {line}\ncpu0 {line}\n"), 1_000_000).unwrap();
         let spent = Spent::from([("host", CpuShare { user: busy - foreign, system: 0.0 })]);
         let network = Some(Network { sent: 1000, received: 0, retransmitted: 0 });
-        Sample { at, spent, machine, network }
+        Sample { at, spent, machine, network, devices: Busy::from([("sdb".to_owned(), busy / 2.0)]) }
     }
 
     /// Idle for a second, half busy for the next two, of which a tenth is foreign.
@@ -353,6 +417,7 @@ mod tests {
         assert!(near(counted.seconds, 1.0) && near(counted.cpu.host.user, 0.45), "{counted:?}");
         assert!(near(counted.cpu.foreign, 0.05) && near(counted.machine.all.percent(), 50.0), "{counted:?}");
         assert_eq!(counted.network, Some(Network::default()));
+        assert!(near(counted.devices["sdb"], 25.0), "{counted:?}");
         assert!(counted.flags.is_empty() && counted.busiest.is_empty(), "{counted:?}");
     }
 
