@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::claims::grammar::Test;
-use crate::claims::{Judgement, Outcome, StandIn, judge};
+use crate::claims::{Judgement, Outcome, judge};
 use crate::result::point_name;
 use crate::scenario::{Claim, Initiator, Metric};
 
@@ -21,18 +21,33 @@ pub(crate) struct Judged {
     pub(crate) id: String,
     /// The claim.
     pub(crate) text: String,
-    /// `reproduced`, `contradicted`, `not enough`, `not testable here`, or `not testable here; reproduced in its place`.
+    /// `reproduced`, `contradicted`, `not enough`, `not testable here`.
     pub(crate) verdict: String,
     /// The verdict as a class of the style sheet.
     pub(crate) class: &'static str,
-    /// What was tested in the claim's place; empty for the claim itself.
-    pub(crate) speaks_of: String,
     /// Why, with the numbers.
     pub(crate) why: Vec<String>,
+    /// What was tested in its place.
+    pub(crate) stand_in: Option<StandIn>,
+    /// What else belongs to the numbers.
+    pub(crate) beside: Vec<String>,
     /// When it holds.
     pub(crate) test: String,
     /// Corrected by arithmetic.
     pub(crate) derived: String,
+}
+
+/// What was tested in a claim's place, with a verdict of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StandIn {
+    /// What.
+    pub(crate) what: String,
+    /// The verdict on it.
+    pub(crate) verdict: String,
+    /// The verdict as a class of the style sheet.
+    pub(crate) class: &'static str,
+    /// Why, with the numbers.
+    pub(crate) why: String,
 }
 
 /// Every claim, in the scenario's order.
@@ -43,20 +58,19 @@ pub(crate) fn judged(run: &Run, measured: &Measured<'_>) -> Vec<Judged> {
 }
 
 fn shown(judgement: Judgement, beside: Vec<String>) -> Judged {
-    let own = judgement.outcome;
-    let (verdict, speaks_of, reason) = match judgement.stand_in {
-        Some(StandIn { what, outcome, why }) => (format!("{own}; {outcome} in its place"), what, Some(why)),
-        None => (own.to_string(), String::new(), None),
-    };
-    let missing = judgement.missing.iter().map(|what| format!("Not here: {what}."));
-    let why = reason.into_iter().chain([judgement.why]).chain(missing).chain(beside);
+    let stand_in = judgement.stand_in.map(|stand_in| {
+        let (verdict, class) = (stand_in.outcome.to_string(), class(stand_in.outcome));
+        StandIn { what: stand_in.what, verdict, class, why: stand_in.why }
+    });
+    let missing = judgement.missing.into_iter().map(|what| format!("Missing: {what}."));
     Judged {
         id: judgement.claim,
         text: judgement.text,
-        verdict,
-        class: class(own),
-        speaks_of,
-        why: why.filter(|line| !line.is_empty()).collect(),
+        verdict: judgement.outcome.to_string(),
+        class: class(judgement.outcome),
+        why: std::iter::once(judgement.why).chain(missing).filter(|line| !line.is_empty()).collect(),
+        stand_in,
+        beside,
         test: judgement.test.unwrap_or_default(),
         derived: judgement.derived.unwrap_or_default(),
     }
