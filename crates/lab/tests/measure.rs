@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use lab::measure::cgroup::{self, Method};
+use lab::measure::cgroup::Method;
 use lab::measure::{Counted, Role, Side, Sides, Window};
 use lab::result::Flag;
 
@@ -56,7 +56,7 @@ fn count(test: &str, method: Method, measured: impl FnOnce(&Sides) -> f64) -> (C
     let counted = window.close().unwrap();
     sides.remove().unwrap();
     assert!(folders.iter().all(|folder| !folder.exists()), "{folders:?}");
-    assert_eq!(cgroup::left_behind(&run), Vec::<std::path::PathBuf>::new());
+    assert_eq!(Sides::left_behind(&run), Vec::<std::path::PathBuf>::new());
     (counted, seconds)
 }
 
@@ -110,13 +110,13 @@ fn a_window_in_the_middle_counts_only_what_happened_in_it() {
         let run = run_name("middle", method);
         let sides = Sides::with_method(&run, &[Role::Host], method).unwrap();
         let window = Window::open(&sides, None).unwrap();
-        let child = burn(&sides, Role::Host, 30);
+        let child = burn(&sides, Role::Host, 20);
         let before = finish(&sides, Role::Host, child);
         let from = seconds_since_1970();
-        let child = burn(&sides, Role::Host, 60);
+        let child = burn(&sides, Role::Host, 50);
         let inside = finish(&sides, Role::Host, child);
         let to = seconds_since_1970();
-        let child = burn(&sides, Role::Host, 30);
+        let child = burn(&sides, Role::Host, 20);
         let after = finish(&sides, Role::Host, child);
         let counted = window.close_over(from, to).unwrap();
         sides.remove().unwrap();
@@ -137,7 +137,7 @@ fn folders_are_known_before_they_are_made_and_another_run_cannot_take_them() {
     let sides = Sides::create(&run, &roles).unwrap();
     assert_eq!(sides.iter().filter_map(Side::folder).collect::<Vec<_>>(), folders);
     if !folders.is_empty() {
-        assert_eq!(cgroup::left_behind(&run).len(), 3);
+        assert_eq!(Sides::left_behind(&run).len(), 3);
         let error = Sides::create(&run, &roles).unwrap_err().to_string();
         assert!(error.contains("is there already") && error.contains("lab clean"), "{error}");
         // The failed attempt must not have removed what it found.

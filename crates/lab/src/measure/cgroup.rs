@@ -3,7 +3,7 @@
 //! The kernel charges a group for all that its processes spend, children that have ended included, to the microsecond and
 //! without being asked; no other way of counting loses nothing. Groups are made below the one in which the lab runs
 //! itself, so that whatever limits the lab limits its children too, and no controller is switched on: version 2
-//! counts processor time without. Names begin with [`PREFIX`], by which `lab clean` finds what a killed run left.
+//! counts processor time without. Names begin with [`PREFIX`], so that a killed run's are known for what they are.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -211,16 +211,6 @@ pub fn remove(folder: &Path) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Folders of all groups that the run left, for `lab clean`.
-pub fn left_behind(run: &str) -> Vec<PathBuf> {
-    let start = format!("{PREFIX}{run}-");
-    let parents = [Method::Cgroup2, Method::Cgroup1].into_iter().filter_map(parent);
-    let entries = parents.filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
-    let ours =
-        entries.filter(|entry| entry.file_name().to_str().is_some_and(|name| name.starts_with(&start)));
-    ours.map(|entry| entry.path()).collect()
 }
 
 /// `cpu.stat`: `user_usec` and `system_usec` add up to `usage_usec`.

@@ -18,6 +18,34 @@ use crate::measure::process::{self, field, kibibytes, line};
 use crate::measure::{throttle, versions};
 use crate::statistics::number::real;
 
+/// Kernel parameters that change how fast it is, by the beginning of their names.
+const PARAMETERS: [&str; 24] = [
+    "amd_iommu",
+    "amd_pstate",
+    "clocksource",
+    "cpufreq.",
+    "cpuidle",
+    "default_hugepagesz",
+    "haltpoll.",
+    "hugepages",
+    "idle",
+    "intel_idle.",
+    "intel_iommu",
+    "intel_pstate",
+    "iommu",
+    "irqaffinity",
+    "isolcpus",
+    "mitigations",
+    "nohz",
+    "nosmt",
+    "numa_balancing",
+    "preempt",
+    "processor.",
+    "rcu_nocbs",
+    "threadirqs",
+    "transparent_hugepage",
+];
+
 /// What a run was measured on and with.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Environment {
@@ -37,8 +65,8 @@ pub struct Environment {
     pub transparent_huge_pages: Option<String>,
     /// The kernel's release and build.
     pub kernel: String,
-    /// The kernel's parameters at boot.
-    pub kernel_parameters: Option<String>,
+    /// Parameters at boot that change how fast the kernel is; others are nobody's business.
+    pub kernel_parameters: Vec<String>,
     /// Name and version of the distribution.
     pub distribution: Option<String>,
     /// What the machine runs under: a hypervisor, a container. Absent on bare metal.
@@ -111,7 +139,7 @@ impl Environment {
                 .as_deref()
                 .and_then(chosen),
             kernel: kernel.join(" "),
-            kernel_parameters: line("/proc/cmdline"),
+            kernel_parameters: line("/proc/cmdline").as_deref().map(parameters).unwrap_or_default(),
             distribution: line("/etc/os-release").as_deref().and_then(distribution),
             virtualised: virtualised(),
             clock_source: line("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
@@ -170,6 +198,12 @@ fn is_numbered(name: &str, start: &str) -> bool {
 /// The choice in brackets: `always [madvise] never`.
 fn chosen(text: &str) -> Option<String> {
     Some(text.split_once('[')?.1.split_once(']')?.0.to_owned())
+}
+
+/// Those of the kernel's command line that count; it may hold names and secrets besides.
+fn parameters(text: &str) -> Vec<String> {
+    let counts = |word: &&str| PARAMETERS.iter().any(|start| word.starts_with(start));
+    text.split_ascii_whitespace().take_while(|word| *word != "--").filter(counts).map(str::to_owned).collect()
 }
 
 /// `PRETTY_NAME` of `os-release(5)`.
@@ -319,6 +353,8 @@ mod tests {
     fn texts_of_the_system() {
         assert_eq!(chosen("always [madvise] never").unwrap(), "madvise");
         assert_eq!(distribution("NAME=x\nPRETTY_NAME=\"Debian 12\"\n").unwrap(), "Debian 12");
+        let line = "root=/dev/x mitigations=off password=1 isolcpus=2-3 -- nohz";
+        assert_eq!(parameters(line), ["mitigations=off", "isolcpus=2-3"]);
         assert_eq!(value_of("model name\t: X 1", "model name").unwrap(), "X 1");
         assert!(is_numbered("node12", "node") && !is_numbered("nodes", "node"));
     }

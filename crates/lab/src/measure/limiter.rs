@@ -7,9 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::measure::cpu::percent;
-use crate::measure::limits::LIMITING_PERCENT;
+use crate::measure::limits::{LIMITING_PERCENT, OWN_SHARE};
 use crate::measure::side::Role;
 use crate::measure::window::Counted;
+use crate::result::CpuShare;
 use crate::statistics::number::real;
 
 /// Something of which there is only so much.
@@ -50,8 +51,10 @@ fn processors(counted: &Counted, polling: &[Role]) -> Vec<Resource> {
     let bound = sides.iter().filter(|(_, sides)| !sides.iter().any(|side| polls(side)));
     let bound = bound.filter_map(|(processor, sides)| {
         let sides: Vec<&str> = sides.iter().copied().collect();
-        let percent = counted.machine.each.get(processor)?.percent();
-        Some(Resource { name: format!("processor {processor} ({})", sides.join(", ")), percent })
+        let times = counted.machine.each.get(processor)?;
+        let others = if shared(counted, *processor, times.busy()) { " and others" } else { "" };
+        let name = format!("processor {processor} ({}{others})", sides.join(", "));
+        Some(Resource { name, percent: times.percent() })
     });
     let free = counted
         .busiest
@@ -63,6 +66,16 @@ fn processors(counted: &Counted, polling: &[Role]) -> Vec<Resource> {
     });
     let whole = Resource { name: "all processors".to_owned(), percent: counted.machine.all.percent() };
     bound.chain(free).chain(Some(whole).filter(|_| polling.is_empty())).collect()
+}
+
+/// Whether a processor that was busy for so many seconds did much for others than the sides that are bound to it. What a
+/// side with several processors spent on this one is not known; then nothing is said.
+fn shared(counted: &Counted, processor: usize, busy: f64) -> bool {
+    let cpu = &counted.cpu;
+    let shares = BTreeMap::from([("host", Some(cpu.host)), ("adapter", cpu.adapter), ("target", cpu.target)]);
+    let bound = || counted.bound.iter().filter(|(_, processors)| processors.contains(&processor));
+    let spent = bound().filter_map(|(side, _)| shares.get(side).copied().flatten()).map(CpuShare::seconds);
+    bound().all(|(_, processors)| processors.len() == 1) && spent.sum::<f64>() < busy * OWN_SHARE
 }
 
 /// The busier direction of the link. Headers of small packets count too, hence no more than 100 % is shown.
@@ -91,7 +104,11 @@ mod tests {
         Counted {
             from: 0.0,
             seconds: 2.0,
-            cpu: Cpu::default(),
+            cpu: Cpu {
+                host: CpuShare { user: f64::from(first) / 100.0, system: 0.0 },
+                target: Some(CpuShare { user: f64::from(second) / 100.0, system: 0.0 }),
+                ..Cpu::default()
+            },
             memory: BTreeMap::new(),
             network: None,
             devices: BTreeMap::new(),
@@ -116,6 +133,16 @@ mod tests {
         counted.bound.insert("host", vec![1]);
         assert_eq!(limiter(&resources(&counted, None, &[])).unwrap(), "processor 1 (host, target) 97 %");
         assert_eq!(limiter(&resources(&counted, None, &[Role::Target])), None);
+    }
+
+    #[test]
+    fn a_processor_that_others_use_is_said_to_be_shared() {
+        let mut counted = counted(50, 97);
+        counted.bound.insert("target", vec![1]);
+        counted.cpu.target = Some(CpuShare { user: 0.3, system: 0.0 });
+        assert_eq!(limiter(&resources(&counted, None, &[])).unwrap(), "processor 1 (target and others) 97 %");
+        counted.bound.insert("target", vec![0, 1]);
+        assert_eq!(limiter(&resources(&counted, None, &[])).unwrap(), "processor 1 (target) 97 %");
     }
 
     #[test]

@@ -6,6 +6,8 @@ use std::time::Duration;
 pub const FOREIGN_PERCENT: f64 = 5.0;
 /// Per cent of a resource's capacity above which it is said to limit: queues grow without bound from there on.
 pub const LIMITING_PERCENT: f64 = 90.0;
+/// Share of a processor's work that must be for the sides bound to it, or it is said to be shared: interrupts of the arm's own packets take up to a quarter.
+pub const OWN_SHARE: f64 = 0.75;
 /// Time between two samples of sides and processors: the most by which the interpolated edge of a window lies between them. Reading control groups ten times a second takes less than 0.1 % of a processor.
 pub const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 /// Time between two samples where sides are process trees: the whole of `/proc` is read for each, which takes milliseconds.

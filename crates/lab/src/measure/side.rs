@@ -220,6 +220,14 @@ impl Sides {
         roles.iter().filter_map(|role| folder(method, &role.group(run))).collect()
     }
 
+    /// Folders of control groups that a run of this name left.
+    pub fn left_behind(run: &str) -> Vec<PathBuf> {
+        let roles = [Role::Host, Role::Adapter, Role::Target];
+        let methods = [Method::Cgroup2, Method::Cgroup1].into_iter();
+        let all = methods.flat_map(|method| roles.map(|role| folder(method, &role.group(run))));
+        all.flatten().filter(|folder| folder.exists()).collect()
+    }
+
     /// Makes these sides. `run` names the control groups: the run's identifier, with the arm's if several live at a time.
     pub fn create(run: &str, roles: &[Role]) -> Result<Self> {
         Self::with_method(run, roles, Method::best())

@@ -33,6 +33,13 @@ pub struct Busiest {
 }
 
 impl Census {
+    /// One thread of one side, or none.
+    #[cfg(test)]
+    pub(crate) fn of(side: &'static str, spent: Option<f64>) -> Self {
+        let threads = spent.map(|spent| ((1, 0), ("t1".to_owned(), spent))).into_iter().collect();
+        Self { sides: BTreeMap::from([(side, threads)]) }
+    }
+
     /// Now.
     pub(crate) fn read(sides: &Sides) -> Result<Self> {
         let threads = |pids: Vec<u32>| pids.into_iter().flat_map(of_process).collect();

@@ -296,15 +296,20 @@ impl Record {
         Some(intervals)
     }
 
-    /// What the looks nearest to the window's edges show, and the clocks in between.
+    /// What slowed the machine, by the looks nearest to the window's edges, and the busiest threads, by those inside it:
+    /// a load's threads may be gone right after its end.
     fn looked(&self, from: f64, to: f64, machine: &Machine) -> Option<(Vec<Busiest>, Vec<Flag>)> {
         let nearest = |at: f64| {
             self.looks.iter().min_by(|one, other| (one.at - at).abs().total_cmp(&(other.at - at).abs()))
         };
         let (first, last) = (nearest(from)?, nearest(to)?);
-        let inside = self.looks.iter().filter(|look| (first.at..=last.at).contains(&look.at));
-        let throttling = inside.fold(last.throttling.clone(), |all, look| all.fastest(&look.throttling));
-        let busiest = last.threads.busiest(&first.threads, last.at - first.at);
+        let inside = || self.looks.iter().filter(|look| (from..=to).contains(&look.at));
+        let throttling = inside().fold(last.throttling.clone(), |all, look| all.fastest(&look.throttling));
+        let (early, late) = match (inside().next(), inside().next_back()) {
+            (Some(early), Some(late)) if late.at > early.at => (early, late),
+            _ => (first, last),
+        };
+        let busiest = late.threads.busiest(&early.threads, late.at - early.at);
         Some((busiest, throttling.flags(&first.throttling, machine)))
     }
 }
@@ -442,6 +447,18 @@ mod tests {
             "{counted:?}"
         );
         assert_eq!(Record::default().count(0.0, 1.0), None);
+    }
+
+    #[test]
+    fn threads_that_are_gone_at_the_end_are_still_known() {
+        let look = |at: f64, spent: Option<f64>| Look {
+            at,
+            threads: Census::of("host", spent),
+            throttling: Throttling::default(),
+        };
+        let looks = vec![look(0.0, Some(0.0)), look(0.5, Some(0.5)), look(2.5, Some(2.3)), look(3.01, None)];
+        let counted = Record { looks, ..record() }.count(0.4, 3.0).unwrap();
+        assert!(counted.busiest.len() == 1 && near(counted.busiest[0].percent, 90.0), "{counted:?}");
     }
 
     #[test]
