@@ -103,6 +103,18 @@ impl Program {
         }
     }
 
+    /// Its name for people; scripts around it begin with the shell's.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Fio => "fio",
+            Self::Bench => "linerate bench",
+            Self::IscsiPerf => "iscsi-perf",
+            Self::Iperf3 => "iperf3",
+            Self::Dd => "dd",
+            Self::Pgbench => "pgbench",
+        }
+    }
+
     /// What to do when it fails.
     const fn remedy(self) -> &'static str {
         match self {
@@ -180,7 +192,7 @@ fn failure(
         .find(|said| !said.is_empty());
     anyhow!(
         "{} failed ({status}) in {}\n  command: {}\n  it said: {}\n  what to do: {}",
-        command.argv.first().map_or("the tool", String::as_str),
+        program.name(),
         assignment.folder.display(),
         shell::join(&redacted(&command.argv)),
         said.as_deref().unwrap_or("nothing"),

@@ -1,7 +1,5 @@
 //! The command line: options for all sections, then a section for each volume.
 
-use std::collections::BTreeMap;
-
 use anyhow::{Result, bail};
 
 use super::super::settings::{LOG, Settings};
@@ -41,11 +39,13 @@ pub(in crate::tool) fn command(assignment: &Assignment<'_>) -> Result<CommandLin
     let shares = spread::over(settings, load)?;
     let mut argv = vec!["fio".to_owned()];
     argv.extend(reporting(assignment));
-    argv.extend(settings.verbatim(OURS).map(|(name, value)| option(name, value)));
-    argv.extend(rate(settings, &shares)?);
+    let mut own: Vec<String> = settings.verbatim(OURS).map(|(name, value)| option(name, value)).collect();
+    own.push(option("direct", settings.text("direct", "1")));
+    own.extend(rate(settings, &shares)?);
     for (index, (endpoint, share)) in load.iter().zip(&shares).enumerate() {
         argv.push(option("name", &format!("{LOGS}{index}")));
         argv.extend(place(settings, endpoint)?);
+        argv.extend(own.iter().cloned());
         argv.extend(["bw", "iops", "lat"].map(|log| option(&format!("write_{log}_log"), LOGS)));
         argv.extend(own_size(settings.get("size"), endpoint));
         argv.push(option("iodepth", &share.depth.to_string()));
@@ -54,9 +54,7 @@ pub(in crate::tool) fn command(assignment: &Assignment<'_>) -> Result<CommandLin
     if let Some(endpoint) = log {
         argv.extend(log_section(settings, endpoint)?);
     }
-    let mut command = command_line(assignment, argv, OUTPUT);
-    command.environment = BTreeMap::from([("LC_ALL".to_owned(), "C".to_owned())]);
-    Ok(command)
+    Ok(command_line(assignment, argv, OUTPUT))
 }
 
 /// The volumes of the load and that of the log: the last one when there are several, else the same.
@@ -75,7 +73,6 @@ fn option(name: &str, value: &str) -> String {
 /// What is measured and how it is told. Milliseconds, since fio takes no fractions of a second.
 fn reporting(assignment: &Assignment<'_>) -> Vec<String> {
     let millis = |seconds: f64| format!("{:.0}ms", seconds * 1000.0);
-    let settings = Settings(assignment.settings);
     let mut all = vec![
         "--output-format=json+".to_owned(),
         "--eta=never".to_owned(),
@@ -89,7 +86,6 @@ fn reporting(assignment: &Assignment<'_>) -> Vec<String> {
         "--continue_on_error=io".to_owned(),
         "--time_based=1".to_owned(),
         option("runtime", &millis(assignment.runtime)),
-        option("direct", settings.text("direct", "1")),
     ];
     if assignment.ramp > 0.0 {
         all.push(option("ramp_time", &millis(assignment.ramp)));
@@ -137,15 +133,19 @@ fn own_size(setting: Option<&str>, endpoint: &Endpoint) -> Option<String> {
     setting.map(str::to_owned).or(known).map(|size| option("size", &size))
 }
 
-/// The second section, in a group of its own so that its figures stand alone. The load's own options do not reach it.
+/// The second section, in a group of its own so that its figures stand alone. Of the load's options only `direct` holds
+/// for it too.
 fn log_section(settings: Settings<'_>, endpoint: &Endpoint) -> Result<Vec<String>> {
-    let mut all = vec![option("name", LOG_SECTION), "--new_group=1".to_owned()];
+    let mut all = vec![
+        option("name", LOG_SECTION),
+        "--new_group=1".to_owned(),
+        option("direct", settings.text("direct", "1")),
+    ];
     all.extend(place(settings, endpoint)?);
     all.extend(own_size(settings.get("log_size"), endpoint));
-    // What the first section may have set for all and the log does not repeat.
-    let back = [("rw", "write"), ("bs", "4k"), ("iodepth", "1"), ("numjobs", "1"), ("fsync", "0")];
-    let unset = back.iter().filter(|(name, _)| settings.get(&format!("{LOG}{name}")).is_none());
-    all.extend(unset.map(|(name, value)| option(name, value)));
+    if settings.get("log_rw").is_none() {
+        all.push(option("rw", "write"));
+    }
     let own = settings.0.iter().filter_map(|(name, value)| Some((name.strip_prefix(LOG)?, value)));
     all.extend(own.filter(|(name, _)| *name != "size").map(|(name, value)| option(name, value)));
     Ok(all)

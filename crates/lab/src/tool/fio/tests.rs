@@ -121,6 +121,12 @@ fn a_log_beside_the_database_is_told_apart() {
     let log = measured.load.log.as_ref().unwrap();
     same_direction(&raw, "/jobs/1/write", log);
     assert_eq!(raw.pointer("/jobs/1/read/total_ios").and_then(Value::as_u64), Some(0));
+    let argv = bench.argv(ToolKind::Fio);
+    let second = argv.iter().position(|word| word == "--name=log").unwrap();
+    assert!(
+        argv[second..].iter().all(|word| word != "--bs=32k"),
+        "the load's options are not the log's: {argv:?}"
+    );
     let average = log.bytes / log.ios;
     assert!((6 << 10..=8 << 10).contains(&average), "{average}");
 }
