@@ -107,22 +107,28 @@ fn claim(scenario: &Scenario, claim: &Claim) -> Vec<String> {
         messages.push("it says what a verdict here would speak of, and nothing here can test it".to_owned());
     }
     if let Some(test) = &claim.test {
-        messages.extend(keys(scenario, test));
+        messages.extend(self::test(scenario, test));
     }
     messages
 }
 
-/// What is wrong with a test: it is none, or names other arms than there are (other systems, where there are no arms).
-fn keys(scenario: &Scenario, test: &str) -> Vec<String> {
-    let arms = scenario.arms.iter().map(|arm| arm.key.as_str());
-    let systems = scenario.systems.iter().map(|system| system.key.as_str());
-    let known: Vec<&str> = if scenario.arms.is_empty() { systems.collect() } else { arms.collect() };
+/// What is wrong with a test: its language, the arms and the places that it names.
+fn test(scenario: &Scenario, test: &str) -> Vec<String> {
     let test = match Test::parse(test) {
         Ok(test) => test,
         Err(error) => return vec![format!("{error:#}")],
     };
+    // Without arms it speaks of the published systems.
+    let arms = scenario.arms.iter().map(|arm| arm.key.as_str());
+    let systems = scenario.systems.iter().map(|system| system.key.as_str());
+    let known: Vec<&str> = if scenario.arms.is_empty() { systems.collect() } else { arms.collect() };
     let unknown = test.arms().into_iter().filter(|key| !known.contains(key));
-    unknown.map(|key| format!("its test speaks of {key}, and there are only {}", known.join(", "))).collect()
+    let mut messages: Vec<String> = unknown
+        .map(|key| format!("its test speaks of {key}, and there are only {}", known.join(", ")))
+        .collect();
+    let places = test.places().into_iter().map(|at| (at.axis.clone(), at.value.clone())).collect();
+    messages.extend(place(scenario, &places));
+    messages
 }
 
 #[cfg(test)]
@@ -171,7 +177,8 @@ mod tests {
         refused(&claim("needs=['luck']"), "luck");
         refused(&claim("here='something'"), "nothing here can test it");
         refused(&claim("test='iops(A) / iops(Z) > 1'"), "speaks of Z");
-        refused(&claim("test='iops(A) is fast'"), "the test `iops(A) is fast`");
+        refused(&claim("test='iops(A, bs=2k) > 1'"), "no point has");
+        refused(&claim("test='speed(A) > 1'"), "speed");
         refused(&format!("{}\n{}", claim(""), claim("")), "two claims");
     }
 }
