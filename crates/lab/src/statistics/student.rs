@@ -9,11 +9,14 @@ use super::number::real_length;
 /// Two-sided p-value of the mean of `values` against zero; 1 for fewer than two values.
 pub fn p_value(values: &[f64]) -> f64 {
     match Mean::of(values) {
-        Some(mean) if mean.value != 0.0 => {
-            (1.0 - within(mean.value.abs() / mean.error, mean.freedom)).clamp(0.0, 1.0)
-        }
+        Some(mean) if mean.value != 0.0 => two_sided(mean.value / mean.error, mean.freedom),
         _ => 1.0,
     }
+}
+
+/// How likely a t at least so far from zero is, if only noise made it, for 1 degree of freedom or more.
+pub fn two_sided(t: f64, freedom: usize) -> f64 {
+    (1.0 - within(t.abs(), freedom)).clamp(0.0, 1.0)
 }
 
 /// The 95 % interval of the mean of `values`. `None` for fewer than two.

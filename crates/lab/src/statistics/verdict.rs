@@ -119,7 +119,8 @@ pub fn ratio(bootstrap: &mut Bootstrap, log_ratios: &[f64]) -> Option<Ratio> {
     })
 }
 
-fn finding(ratio: Ratio) -> Finding {
+/// What a ratio with its corrected p-value shows.
+pub(crate) fn finding(ratio: Ratio) -> Finding {
     match ratio {
         _ if ratio.adjusted > LEVEL => Finding::NoDifference,
         _ if ratio.low > 1.0 => Finding::Higher,
