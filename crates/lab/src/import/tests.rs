@@ -103,6 +103,8 @@ fn vmfleet_s_rows_are_points() {
     near(latency(results[1].load.write.as_ref()).mean, 1.25e6);
     near(results[1].cpu.machine_percent.1, 78.25);
     near(results[1].extra["vmcount"], 40.0);
+    let effectiveness = value_of(Metric::EffectivenessIops, &results[0], &Context::default());
+    near(effectiveness.unwrap(), 812_000.5 / 71.5);
 }
 
 #[test]

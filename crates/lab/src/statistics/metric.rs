@@ -72,13 +72,16 @@ fn processor_value(metric: Metric, point: &PointResult) -> Option<f64> {
     let cpu = &point.cpu;
     let percent = |seconds: f64| percent_of_machine(seconds, cpu.processors, point.seconds);
     let host = Scope::Host.seconds(cpu);
+    // An imported log may tell per cent of a machine whose processors it does not count.
+    let told = Some(cpu.machine_percent.1).filter(|&percent| cpu.processors == 0 && percent > 0.0);
+    let host_percent = || percent(host).or(told);
     let with_adapter = Scope::HostAndAdapter.seconds(cpu);
     match metric {
-        Metric::CpuHost => percent(host),
+        Metric::CpuHost => host_percent(),
         Metric::CpuAdapter => percent(cpu.adapter?.seconds()),
         Metric::CpuTarget => percent(cpu.target?.seconds()),
-        Metric::EffectivenessIops => effectiveness(point.iops(), percent(host)?),
-        Metric::EffectivenessBandwidth => effectiveness(point.bytes_per_second() / MEGABYTE, percent(host)?),
+        Metric::EffectivenessIops => effectiveness(point.iops(), host_percent()?),
+        Metric::EffectivenessBandwidth => effectiveness(point.bytes_per_second() / MEGABYTE, host_percent()?),
         Metric::EffectivenessWithAdapter => effectiveness(point.iops(), percent(with_adapter)?),
         Metric::CpuPerIo => microseconds_per_io(host, real(point.ios())),
         Metric::CpuPerGib => {
