@@ -88,6 +88,8 @@ pub(super) struct Probe {
     pub(super) question: Question,
     unit: RemoteUnit,
     disk: bool,
+    /// False once the unit has said that it takes no UNMAP.
+    unmaps: bool,
 }
 
 impl Probe {
@@ -103,7 +105,7 @@ impl Probe {
             revision: String::new(),
             naa: Vec::new(),
         };
-        Self { question: Question::FIRST, unit, disk: false }
+        Self { question: Question::FIRST, unit, disk: false, unmaps: true }
     }
 
     /// Takes the answer to the current question, or that there is none. False when the unit cannot be used.
@@ -129,6 +131,9 @@ impl Probe {
         let block = self.unit.geometry.block_size.max(1);
         let largest = u32::try_from(LARGEST).unwrap_or(u32::MAX).min(self.unit.limits.max_transfer);
         self.unit.limits.max_transfer = (largest / block).max(1).saturating_mul(block);
+        if !self.unmaps {
+            self.unit.features.remove(Features::DISCARD);
+        }
         self.unit
     }
 
@@ -175,7 +180,9 @@ impl Probe {
         }
         // One number bounds both commands; zero says nothing about WRITE SAME.
         let same = if limits.write_same == 0 { u64::from(u32::MAX) } else { limits.write_same };
-        self.unit.limits.max_discard = u64::from(limits.unmap).min(same);
+        // At least one wherever UNMAP is taken (SBC-4 §6.6.4), whatever other pages say.
+        self.unmaps = limits.unmap > 0;
+        self.unit.limits.max_discard = if self.unmaps { u64::from(limits.unmap).min(same) } else { same };
         self.unit.limits.discard_granularity = limits.granularity.max(1);
         Some(())
     }
@@ -215,6 +222,21 @@ mod tests {
         let unit = probe.finish();
         assert_eq!(unit.geometry, Geometry { blocks: 100, block_size: 512, physical_block_size: 4096 });
         assert_eq!((unit.vendor.as_str(), unit.features.contains(Features::DISCARD)), ("LINERATE", true));
+    }
+
+    #[test]
+    fn a_unit_that_unmaps_no_block_at_a_time_is_not_asked_to() {
+        let mut probe = Probe::new();
+        probe.question = Question::Capacity;
+        assert!(probe.take(Some(&[0, 0, 0, 0, 0, 0, 0, 99, 0, 0, 2, 0, 0, 3, 0xc0, 0])));
+        let mut limits = [0; 64];
+        limits[1] = 0xb0;
+        probe.question = Question::BlockLimits;
+        assert!(probe.take(Some(&limits)));
+        probe.question = Question::Provisioning;
+        assert!(probe.take(Some(&[0, 0xb2, 0, 4, 0, 0x80, 0, 0])));
+        let unit = probe.finish();
+        assert!(!unit.features.contains(Features::DISCARD) && unit.limits.max_discard > 0);
     }
 
     #[test]
