@@ -8,6 +8,7 @@ mod check;
 mod copy;
 mod discover;
 mod docs;
+mod lab;
 mod output;
 mod serve;
 
@@ -33,6 +34,8 @@ enum Command {
     Check(check::Args),
     /// Measure volumes with a closed or open loop of requests
     Bench(bench::Args),
+    /// Run published evaluations of storage adapters here, and report them
+    Lab(lab::Args),
     /// List what a portal offers
     Discover(discover::Args),
     /// Write shell completions or manual pages
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false).init();
     let result = match cli.command {
+        Command::Lab(args) => return lab::run(&args),
         Command::Serve(args) => serve::run(args),
         Command::Copy(args) => copy::run(&args),
         Command::Check(args) => check::run(&args),

@@ -4,10 +4,21 @@
 //! speaks the protocol for the host) is ready: the processes whose time and memory are accounted, and the endpoints that a
 //! load tool opens.
 
-use std::path::Path;
+mod linerate;
+mod ready;
+mod stream;
+mod tgt;
 
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::runner::ledger::{Ledger, Thing};
 use crate::runner::process::{Placement, Running};
+use crate::runner::program;
 use crate::runner::topology::Host;
+use crate::scenario::{Initiator, Target};
 
 /// The volumes behind the targets of an arm.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,4 +98,90 @@ pub struct AdaptSpec<'a> {
     pub folder: &'a Path,
     /// Where it runs.
     pub placement: &'a Placement,
+}
+/// Starts what serves, and waits until it can be used.
+pub fn serve(target: Target, spec: &ServeSpec<'_>, ledger: &mut Ledger) -> Result<Served> {
+    match target {
+        Target::LinerateIscsi => linerate::serve(linerate::Protocol::Iscsi, spec, ledger),
+        Target::LinerateNvme => linerate::serve(linerate::Protocol::Nvme, spec, ledger),
+        Target::Tgt => tgt::serve(spec, ledger),
+        Target::Stream => stream::serve(spec, ledger),
+        Target::None => Ok(local(spec)),
+        Target::Nbdkit | Target::Ganesha => bail!("this lab cannot start {target:?} yet"),
+        Target::Site => bail!("the target is the site's: name it with --site"),
+    }
+}
+
+/// Starts what speaks the protocol for the host, if that is a process of its own.
+pub fn adapt(initiator: Initiator, spec: &AdaptSpec<'_>, _ledger: &mut Ledger) -> Result<Served> {
+    match initiator {
+        Initiator::LibiscsiNbd | Initiator::LibiscsiFuse => bail!("this lab cannot start {initiator:?} yet"),
+        _ => Ok(Served { services: Vec::new(), endpoints: spec.endpoints.to_vec() }),
+    }
+}
+
+/// Programs that an arm needs and that are not installed, each with its package.
+pub fn missing(target: Target, initiator: Initiator) -> Vec<String> {
+    let serving: &[&str] = match target {
+        Target::Tgt => &["tgtd", "tgtadm"],
+        Target::Stream => &["iperf3"],
+        Target::Nbdkit => &["nbdkit"],
+        Target::Ganesha => &["ganesha.nfsd"],
+        _ => &[],
+    };
+    let asking: &[&str] = match initiator {
+        Initiator::LibiscsiPerf => &["iscsi-perf"],
+        Initiator::LibiscsiNbd | Initiator::LibiscsiFuse => &["qemu-storage-daemon", "fio"],
+        Initiator::Stream => &["iperf3"],
+        Initiator::Libnfs => &["nfs-ls"],
+        _ => &[],
+    };
+    let absent = serving.iter().chain(asking).filter(|name| program::find(name).is_none());
+    absent.map(|name| program::not_there(name)).collect()
+}
+
+/// The volumes themselves.
+fn local(spec: &ServeSpec<'_>) -> Served {
+    let size = volume_size(&spec.volumes.url);
+    let url = |number| volume_url(&spec.volumes.url, number, spec.folder);
+    let endpoints = numbers(spec.volumes).map(|(_, _, number)| Endpoint { url: url(number), size });
+    Served { services: Vec::new(), endpoints: endpoints.collect() }
+}
+
+/// Target, LUN and number of every volume, in order.
+fn numbers(volumes: &Volumes) -> impl Iterator<Item = (u32, u32, u32)> + use<> {
+    let luns = volumes.luns.max(1);
+    (0..volumes.targets).flat_map(move |target| (0..luns).map(move |lun| (target, lun, target * luns + lun)))
+}
+
+/// A volume's URL with its number and folder in their places.
+fn volume_url(url: &str, number: u32, folder: &Path) -> String {
+    url.replace("{n}", &number.to_string()).replace("{folder}", &folder.display().to_string())
+}
+
+/// Bytes of a volume, as its URL says; 0 where it does not.
+fn volume_size(url: &str) -> u64 {
+    let size = match url.split_once("size=") {
+        Some((_, size)) => size.split('&').next(),
+        None => url.split_once(':').and_then(|(_, size)| size.split('?').next()),
+    };
+    size.and_then(|size| size.parse::<names::ByteSize>().ok()).map_or(0, |size| size.0)
+}
+
+/// A folder of an arm in memory where there is such a place: for control sockets, whose paths must be short, and for
+/// volumes that are to be in memory.
+fn scratch(name: &str, ledger: &mut Ledger) -> Result<PathBuf> {
+    let memory = Path::new("/dev/shm");
+    let base = if memory.is_dir() { memory.to_path_buf() } else { std::env::temp_dir() };
+    let path = base.join(format!("linerate-lab-{}-{name}", std::process::id()));
+    ledger.add(Thing::Folder { path: path.clone() })?;
+    std::fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
+    Ok(path)
+}
+
+/// What a program says of its version, in its first line.
+pub fn version(program: &str) -> Result<String> {
+    let flag = if program == "iperf3" { "-v" } else { "--version" };
+    let said = program::output(&[program, flag], Duration::from_secs(10))?;
+    Ok(said.lines().next().unwrap_or_default().trim().to_owned())
 }

@@ -1,0 +1,80 @@
+//! `linerate lab`: published evaluations, run here.
+//!
+//! Exit codes: 0 all is well, 1 a regression was found, 2 the run is worth nothing or did not come about, 3 the scenario
+//! cannot be tested here.
+
+mod display;
+mod inspect;
+mod offline;
+mod run;
+mod verdicts;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use lab::runner::preflight::NotTestable;
+use lab::scenario::catalogue::{self, Loaded};
+
+use crate::output;
+
+/// Arguments of `lab`.
+#[derive(Debug, Parser)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// List the scenarios
+    List(inspect::ListArgs),
+    /// Show a scenario: its question, arms, claims, and what the publication says
+    Show(inspect::ScenarioArgs),
+    /// Say what a run would measure, how long it would take, and what is missing here
+    Plan(run::PlanArgs),
+    /// Run a scenario and write its report
+    Run(run::Args),
+    /// Go on with a run that was cut off
+    Resume(run::ResumeArgs),
+    /// Write a run's report anew
+    Report(offline::RunFolder),
+    /// Remove what runs that were cut off left behind: processes, namespaces, mounts, control groups
+    Clean(offline::CleanArgs),
+}
+
+/// A run is worth nothing, or did not come about.
+pub(crate) const INVALID: u8 = 2;
+/// A scenario cannot be tested here.
+pub(crate) const NOT_TESTABLE: u8 = 3;
+
+/// Runs the command.
+pub(crate) fn run(args: &Args) -> ExitCode {
+    let result = match &args.command {
+        Command::List(args) => inspect::list(args),
+        Command::Show(args) => inspect::show(args),
+        Command::Plan(args) => run::plan(args),
+        Command::Run(args) => run::run(args),
+        Command::Resume(args) => run::resume(args),
+        Command::Report(args) => offline::report(args),
+        Command::Clean(args) => offline::clean(args),
+    };
+    match result {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            output::error(&error);
+            let untestable = error.downcast_ref::<NotTestable>().is_some();
+            ExitCode::from(if untestable { NOT_TESTABLE } else { INVALID })
+        }
+    }
+}
+
+/// Finds a scenario; those of our own family may be named without it.
+fn scenario(name: &str) -> Result<Loaded> {
+    let own = format!("linerate.{name}");
+    let is_own = catalogue::FILES.iter().any(|file| catalogue::id_of(file.path) == own);
+    catalogue::load(if is_own { &own } else { name })
+}
+
+/// Where runs are kept unless said otherwise.
+const USUAL_RUNS: &str = "lab-runs";

@@ -1,0 +1,188 @@
+//! `lab plan`, `lab run` and `lab resume`.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use lab::runner::plan::Plan;
+use lab::runner::preflight::{self, NotTestable};
+use lab::runner::progress::{Event, Observer, clock};
+use lab::runner::session::{self, Ended, Options};
+use lab::scenario::Scenario;
+use lab::scenario::catalogue::Loaded;
+use lab::scenario::needs;
+use lab::scenario::sweep::Extent;
+use lab::site::Site;
+use names::Span;
+
+use super::display::Display;
+use super::{INVALID, verdicts};
+use crate::output;
+
+/// What is measured, and where.
+#[derive(Debug, Parser)]
+pub(crate) struct What {
+    /// The scenario: its identifier, or the path of a file
+    #[arg(value_name = "SCENARIO")]
+    scenario: String,
+    /// Only the points that the scenario names for a quick look
+    #[arg(long)]
+    quick: bool,
+    /// Longest time that the run may take, such as 10m; points that do not fit are dropped and named
+    #[arg(long, value_name = "DURATION")]
+    budget: Option<Span>,
+    /// File that binds arms to machines and devices
+    #[arg(long, value_name = "FILE")]
+    site: Option<PathBuf>,
+}
+
+/// Arguments of `lab plan`.
+#[derive(Debug, Parser)]
+pub(crate) struct PlanArgs {
+    #[command(flatten)]
+    what: What,
+}
+
+/// Arguments of `lab run`.
+#[derive(Debug, Parser)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    what: What,
+    /// Folder in which the run gets a folder of its own
+    #[arg(long, value_name = "FOLDER", default_value = super::USUAL_RUNS)]
+    runs: PathBuf,
+    /// Serial number of a device whose content may be lost; may be given several times
+    #[arg(long, value_name = "SERIAL")]
+    destroy: Vec<String>,
+    /// Tell of the progress as JSON, one event per line
+    #[arg(long)]
+    json_progress: bool,
+}
+
+/// Arguments of `lab resume`.
+#[derive(Debug, Parser)]
+pub(crate) struct ResumeArgs {
+    /// The run's folder
+    #[arg(value_name = "RUN")]
+    folder: PathBuf,
+    /// Tell of the progress as JSON, one event per line
+    #[arg(long)]
+    json_progress: bool,
+}
+
+impl What {
+    fn load(&self) -> Result<(Loaded, Site)> {
+        let site = self.site.as_deref().map_or_else(|| Ok(Site::default()), Site::read)?;
+        Ok((super::scenario(&self.scenario)?, site))
+    }
+
+    const fn extent(&self) -> Extent {
+        if self.quick { Extent::Quick } else { Extent::Full }
+    }
+}
+
+/// Says what a run would measure.
+pub(crate) fn plan(args: &PlanArgs) -> Result<u8> {
+    let (loaded, site) = args.what.load()?;
+    let scenario = &loaded.scenario;
+    let plan = Plan::new(scenario, args.what.extent(), args.what.budget.map(|span| span.0));
+    output::line(&format!("{}: {}\n{}", scenario.id, scenario.title, scenario.question))?;
+    for arm in &scenario.arms {
+        output::line(&format!("arm {}: {} [{}]", arm.key, arm.name, arm.evidence))?;
+    }
+    let (least, most) = plan.seconds();
+    output::line(&format!(
+        "{} points, {} to {} pairs each, {} to {}",
+        plan.points.len(),
+        plan.design.min_pairs,
+        plan.design.max_pairs,
+        clock(least),
+        clock(most)
+    ))?;
+    for point in &plan.points {
+        output::line(&format!("  {}", lab::result::point_name(point)))?;
+    }
+    for name in &plan.dropped {
+        output::line(&format!("  dropped for the budget: {name}"))?;
+    }
+    let present = preflight::present(&site);
+    for missing in needs::of_scenario(scenario, &present) {
+        output::line(&format!("missing here: {missing}"))?;
+    }
+    match preflight::check(scenario, &plan, &site, &BTreeSet::new()) {
+        Ok(_) => output::line("it can be run here").map(|()| 0),
+        Err(error) if error.downcast_ref::<NotTestable>().is_some() => {
+            output::line("it cannot be run here").map(|()| super::NOT_TESTABLE)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Runs a scenario.
+pub(crate) fn run(args: &Args) -> Result<u8> {
+    let (scenario, site) = args.what.load()?;
+    let spoken = scenario.scenario.clone();
+    let options = Options {
+        scenario,
+        site,
+        extent: args.what.extent(),
+        budget: args.what.budget.map(|span| span.0),
+        runs: args.runs.clone(),
+        linerate: own_program()?,
+        destroy: args.destroy.iter().cloned().collect(),
+    };
+    let mut display = Display::new(args.json_progress);
+    let ended = session::run(options, &mut display, &*stop_by_signal()?)?;
+    finish(&spoken, &ended, &mut display)
+}
+
+/// Goes on with a run.
+pub(crate) fn resume(args: &ResumeArgs) -> Result<u8> {
+    let mut display = Display::new(args.json_progress);
+    let ended = session::resume(&args.folder, own_program()?, &mut display, &*stop_by_signal()?)?;
+    let text = args.folder.join("scenario.toml");
+    let scenario = super::scenario(&text.display().to_string())?;
+    finish(&scenario.scenario, &ended, &mut display)
+}
+
+fn finish(scenario: &Scenario, ended: &Ended, display: &mut Display) -> Result<u8> {
+    let report = lab::report::write(&ended.folder)?;
+    display.tell(&Event::Ended { report: Some(report.display().to_string()) });
+    if !matches!(display, Display::Json) {
+        verdicts::print(scenario, ended)?;
+        output::line(&format!("report: {}", report.display()))?;
+    }
+    if ended.stopped {
+        output::line(&format!("stopped; `linerate lab resume {}` goes on", ended.folder.display()))?;
+        return Ok(INVALID);
+    }
+    Ok(if ended.invalid.is_empty() { 0 } else { INVALID })
+}
+
+/// This program, which the lab starts as target, initiator and load.
+fn own_program() -> Result<PathBuf> {
+    std::env::current_exe()
+        .context("cannot find the path of this program")
+        .map(|path| path.as_path().to_owned())
+}
+
+/// Set by Ctrl-C and by a polite kill: the run ends after the measurement under way.
+fn stop_by_signal() -> Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        // The second one ends the process at once.
+        signal_hook::flag::register_conditional_shutdown(signal, i32::from(INVALID), Arc::clone(&stop))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
+            .context("cannot listen for signals")?;
+    }
+    Ok(stop)
+}
+
+/// A run's folder by itself or by its name below the usual place.
+pub(super) fn folder_of(given: &Path) -> PathBuf {
+    let below = Path::new(super::USUAL_RUNS).join(given);
+    if !given.exists() && below.exists() { below } else { given.to_path_buf() }
+}

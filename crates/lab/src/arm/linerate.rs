@@ -1,0 +1,116 @@
+//! Linerate's own target: `linerate serve` on one core, with a configuration file that puts the volumes under their targets.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use super::{Endpoint, ServeSpec, Served, Side, ready};
+use crate::runner::ledger::Ledger;
+use crate::runner::process::CommandLine;
+
+/// The protocol that is served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Protocol {
+    Iscsi,
+    Nvme,
+}
+
+impl Protocol {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Iscsi => "iscsi",
+            Self::Nvme => "nvme",
+        }
+    }
+}
+
+pub(super) fn serve(protocol: Protocol, spec: &ServeSpec<'_>, ledger: &mut Ledger) -> Result<Served> {
+    let config = spec.folder.join("linerate.toml");
+    std::fs::write(&config, configuration(protocol, spec))
+        .with_context(|| format!("cannot write {}", config.display()))?;
+    let listening = spec.folder.join("listening");
+    // A file of an earlier target would be taken for this one's.
+    let _absent = std::fs::remove_file(&listening);
+    let program = path(spec.linerate)?;
+    let argv = [
+        "serve",
+        "--cores",
+        "1",
+        "--allow-any",
+        "--config",
+        path(&config)?,
+        "--ready-file",
+        path(&listening)?,
+    ];
+    let argv: Vec<String> = std::iter::once(program).chain(argv).map(str::to_owned).collect();
+    let line = CommandLine::new("target", argv, spec.folder);
+    let version = super::version(program)?;
+    let mut service = ready::start(&line, spec.placement, (Side::Target, "linerate", version), ledger)?;
+    let text = ready::wait(&mut service, "it listens", || Ok(ready::written(&listening)))?;
+    let portal = portal(protocol, &text).with_context(|| format!("{text:?} names no portal"))?;
+    let size = super::volume_size(&spec.volumes.url);
+    Ok(Served { services: vec![service], endpoints: endpoints(protocol, &portal, spec, size) })
+}
+
+fn path(path: &Path) -> Result<&str> {
+    path.to_str().with_context(|| format!("{} is not UTF-8: name it otherwise", path.display()))
+}
+
+/// One portal and every volume, a target's volumes under its name.
+fn configuration(protocol: Protocol, spec: &ServeSpec<'_>) -> String {
+    let mut text = String::new();
+    let listen = std::net::SocketAddr::new(spec.host.address, 0);
+    let _infallible = writeln!(text, "[[portal]]\nprotocol = \"{}\"\nlisten = \"{listen}\"", protocol.name());
+    for (target, lun, number) in super::numbers(spec.volumes) {
+        let url = super::volume_url(&spec.volumes.url, number, spec.folder);
+        let _infallible = writeln!(
+            text,
+            "\n[[volume]]\nname = \"v{number}\"\nurl = {url:?}\ntarget = \"t{target}\"\nlun = {lun}"
+        );
+    }
+    text
+}
+
+/// `ADDR:PORT` of the protocol, from the lines of the ready file.
+fn portal(protocol: Protocol, text: &str) -> Option<String> {
+    let line = text.lines().find_map(|line| line.strip_prefix(protocol.name()));
+    line.map(|address| address.trim().to_owned())
+}
+
+fn endpoints(protocol: Protocol, portal: &str, spec: &ServeSpec<'_>, size: u64) -> Vec<Endpoint> {
+    let url = |(target, lun, _): (u32, u32, u32)| match protocol {
+        Protocol::Iscsi => format!("iscsi://{portal}/iqn.2026-11.org.linerate:t{target}/{lun}"),
+        Protocol::Nvme => format!("nvme+tcp://{portal}/nqn.2026-11.org.linerate:t{target}/{}", lun + 1),
+    };
+    super::numbers(spec.volumes).map(|place| Endpoint { url: url(place), size }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arm::Volumes;
+    use crate::runner::process::Placement;
+    use crate::runner::topology::Host;
+
+    #[test]
+    fn every_volume_is_under_its_target_and_has_its_url() {
+        let volumes = Volumes { targets: 2, luns: 2, url: "file:{folder}/{n}.img?size=1M".to_owned() };
+        let host = Host { namespace: None, address: [127, 0, 0, 1].into(), link: None };
+        let (folder, placement) = (Path::new("/run/lab"), Placement::default());
+        let spec =
+            ServeSpec { volumes: &volumes, host: &host, folder, placement: &placement, linerate: folder };
+        let text = configuration(Protocol::Nvme, &spec);
+        let last =
+            "[[volume]]\nname = \"v3\"\nurl = \"file:/run/lab/3.img?size=1M\"\ntarget = \"t1\"\nlun = 1";
+        assert!(text.contains("listen = \"127.0.0.1:0\"") && text.trim_end().ends_with(last), "{text}");
+        let urls: Vec<String> =
+            endpoints(Protocol::Nvme, "h:1", &spec, 0).into_iter().map(|endpoint| endpoint.url).collect();
+        assert_eq!(urls[1], "nvme+tcp://h:1/nqn.2026-11.org.linerate:t0/2");
+        assert_eq!(urls[2], "nvme+tcp://h:1/nqn.2026-11.org.linerate:t1/1");
+        assert_eq!(
+            portal(Protocol::Iscsi, "iscsi 1.2.3.4:5\nnvme 1.2.3.4:6\n").as_deref(),
+            Some("1.2.3.4:5")
+        );
+    }
+}

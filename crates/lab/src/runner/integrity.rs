@@ -1,0 +1,105 @@
+//! The integrity pass: before an arm is measured, it must keep what it is given.
+//!
+//! Patterns are written through the arm's own path, flushed and read back, some overwritten, zeroed or discarded. A fast
+//! arm that loses data gets no row. A `null` volume keeps nothing by definition and is passed over, by name.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use super::process::{CommandLine, Running};
+use super::stage::Stage;
+use crate::arm::Endpoint;
+
+/// How long the pass over one endpoint may take.
+const LIMIT: Duration = Duration::from_mins(1);
+/// Bytes that are written to each endpoint.
+const BYTES: &str = "4M";
+
+/// What the pass came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Integrity {
+    /// This many endpoints keep their data.
+    Kept(usize),
+    /// It could not be asked, and why.
+    PassedOver(String),
+}
+
+/// Checks every endpoint of an arm. An error says which one lost data, and where.
+pub fn check(stage: &Stage, linerate: &Path, folder: &Path) -> Result<Integrity> {
+    if stage.topology.volume.starts_with("null:") && !stage.is_bound() {
+        return Ok(Integrity::PassedOver(format!("{} keeps no data by definition", stage.topology.volume)));
+    }
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let mut checked = 0;
+    for (host, endpoints) in &stage.initiators {
+        for endpoint in endpoints {
+            let Some(argv) = checker(endpoint, linerate) else {
+                return Ok(Integrity::PassedOver(format!("nothing here can check {}", endpoint.url)));
+            };
+            let line = CommandLine::new(&format!("check-{checked}"), argv, folder);
+            let mut running = Running::start(&line, &stage.load_placement(host))?;
+            running.finish(LIMIT).with_context(|| format!("{} fails the integrity pass", endpoint.url))?;
+            checked += 1;
+        }
+    }
+    Ok(Integrity::Kept(checked))
+}
+
+/// The command that checks an endpoint; `None` for what is no disk.
+fn checker(endpoint: &Endpoint, linerate: &Path) -> Option<Vec<String>> {
+    let url = endpoint.url.as_str();
+    let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
+    match scheme {
+        "iscsi" | "nvme+tcp" | "file" | "ram" | "null" | "device" => Some(own(url, linerate)),
+        "nbd" | "nbd+unix" => Some(fio(&[format!("--uri={url}"), "--ioengine=nbd".to_owned()])),
+        "" if url.starts_with("/dev/") => Some(own(&format!("device:{url}"), linerate)),
+        "" if url.starts_with('/') => Some(fio(&[
+            format!("--filename={}", url.replace(':', "\\:")),
+            "--ioengine=psync".to_owned(),
+            "--direct=0".to_owned(),
+        ])),
+        _ => None,
+    }
+}
+
+fn own(url: &str, linerate: &Path) -> Vec<String> {
+    let words = ["check", url, "--overwrite", "--bytes", BYTES];
+    std::iter::once(linerate.display().to_string()).chain(words.map(str::to_owned)).collect()
+}
+
+fn fio(engine: &[String]) -> Vec<String> {
+    let words = [
+        "fio",
+        "--name=integrity",
+        "--rw=randwrite",
+        "--bs=64k",
+        "--iodepth=8",
+        "--verify=crc32c",
+        "--verify_fatal=1",
+        "--do_verify=1",
+        "--end_fsync=1",
+        "--randseed=1",
+    ];
+    let size = format!("--size={BYTES}");
+    words.map(str::to_owned).into_iter().chain([size]).chain(engine.iter().cloned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_endpoint_has_its_checker() {
+        let of = |url: &str| {
+            let endpoint = Endpoint { url: url.to_owned(), size: 0 };
+            checker(&endpoint, Path::new("linerate")).map(|argv| argv[..3.min(argv.len())].join(" "))
+        };
+        assert_eq!(of("iscsi://h/t/0").as_deref(), Some("linerate check iscsi://h/t/0"));
+        assert_eq!(of("/dev/sdb").as_deref(), Some("linerate check device:/dev/sdb"));
+        assert!(of("nbd+unix:///0?socket=/s").unwrap().starts_with("fio"));
+        assert!(of("/run/fuse/0").unwrap().starts_with("fio"));
+        assert_eq!(of("127.0.0.1:5201"), None);
+    }
+}

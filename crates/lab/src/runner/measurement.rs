@@ -1,0 +1,158 @@
+//! One measurement: the load of one arm at one point, once, with everything that is counted meanwhile.
+
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail};
+
+use super::merge::merge;
+use super::process::Running;
+use super::stage::Stage;
+use crate::measure::{Counted, Role, Window};
+use crate::result::{Cpu, Flag};
+use crate::scenario::{Arm, Design, ToolKind};
+use crate::tool::{self, Assignment, Measured};
+
+/// What is put on an arm.
+#[derive(Debug, Clone, Copy)]
+pub struct Task<'a> {
+    /// The tool.
+    pub kind: ToolKind,
+    /// The arm.
+    pub arm: &'a Arm,
+    /// Options of the workload, the point and the arm.
+    pub settings: &'a std::collections::BTreeMap<String, String>,
+    /// Ramp and window.
+    pub design: &'a Design,
+    /// The `linerate` program.
+    pub linerate: &'a Path,
+    /// Where the raw output goes.
+    pub folder: &'a Path,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Taken {
+    /// The tool's figures.
+    pub measured: Measured,
+    /// Processors, memory and link.
+    pub counted: Counted,
+    /// When it began, seconds since 1970.
+    pub started: f64,
+}
+
+/// Longest time that a load may take: half as much again as it should, and half a minute.
+fn limit(design: &Design) -> Duration {
+    Duration::from_secs_f64(1.5 * (design.ramp + design.runtime) + 30.0)
+}
+
+/// Measures once. The load of every initiating host runs at the same time.
+pub fn take(stage: &mut Stage, task: &Task<'_>) -> Result<Taken> {
+    let many = stage.initiators.len() > 1;
+    let folders: Vec<_> = (0..stage.initiators.len())
+        .map(
+            |number| if many { task.folder.join(format!("host{number}")) } else { task.folder.to_path_buf() },
+        )
+        .collect();
+    let mut assignments = Vec::new();
+    for ((_, endpoints), folder) in stage.initiators.iter().zip(&folders) {
+        std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        assignments.push(Assignment {
+            settings: task.settings,
+            endpoints,
+            folder,
+            ramp: task.design.ramp,
+            runtime: task.design.runtime,
+            linerate: task.linerate,
+            initiator: task.arm.initiator,
+        });
+    }
+    for (assignment, (host, _)) in assignments.iter().zip(&stage.initiators) {
+        for line in tool::prepare(task.kind, assignment)? {
+            Running::start(&line, &stage.load_placement(host))?.finish(limit(task.design) * 4)?;
+        }
+    }
+    let window = Window::open(&stage.sides, stage.probe()?)?;
+    let started = now();
+    run(stage, task, &assignments)?;
+    let ended = now();
+    let parts = assignments.iter().map(|one| tool::read(task.kind, one)).collect::<Result<Vec<_>>>()?;
+    let Some(measured) = merge(parts) else { bail!("the arm has no initiating host") };
+    let (from, to) = span(&measured, (started, ended), task.design);
+    let counted = window.close_over(from, to)?;
+    if let Some(words) = stage.ended() {
+        bail!("{words}");
+    }
+    Ok(Taken { measured, counted, started })
+}
+
+fn run(stage: &Stage, task: &Task<'_>, assignments: &[Assignment<'_>]) -> Result<()> {
+    let mut running = Vec::new();
+    for (assignment, (host, _)) in assignments.iter().zip(&stage.initiators) {
+        let line = tool::command(task.kind, assignment)?;
+        let started = Running::start(&line, &stage.load_placement(host))?;
+        if let Some(side) = stage.sides.get(Role::Host) {
+            side.started(started.pid());
+        }
+        running.push(started);
+    }
+    running.iter_mut().try_for_each(|one| one.finish(limit(task.design)))
+}
+
+/// When the tool's window was. A tool that does not tell is taken to spend as long on its start as on its end.
+fn span(measured: &Measured, (started, ended): (f64, f64), design: &Design) -> (f64, f64) {
+    let around = (ended - started - design.ramp - measured.seconds).max(0.0);
+    let from = measured.window_start.unwrap_or(started + design.ramp + around / 2.0).clamp(started, ended);
+    let to = (from + measured.seconds).min(ended);
+    if to > from { (from, to) } else { (started, ended) }
+}
+
+/// Seconds since 1970.
+pub fn now() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}
+
+/// What makes a result doubtful or worthless: the tool's own flags, the machine's, and failed I/Os.
+pub fn flags(measured: &Measured, counted: &Counted) -> Vec<Flag> {
+    let mut flags = measured.flags.clone();
+    let told = flags.iter().any(|flag| matches!(flag, Flag::Errors { .. }));
+    if measured.load.errors > 0 && !told {
+        flags.push(Flag::Errors { detail: format!("{} I/Os failed", measured.load.errors) });
+    }
+    flags.extend(counted.flags.iter().cloned());
+    flags
+}
+
+/// Busy per cent of the machine, and the half of the range over the window's seconds.
+pub fn busy(cpu: &Cpu) -> (f64, f64) {
+    let (least, mean, most) = cpu.machine_percent;
+    (mean, (most - least) / 2.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::{Load, Tool};
+
+    fn measured(window_start: Option<f64>, seconds: f64) -> Measured {
+        Measured {
+            tool: Tool { name: String::new(), version: String::new(), argv: Vec::new() },
+            load: Load { errors: 3, ..Load::default() },
+            intervals: Vec::new(),
+            extra: std::collections::BTreeMap::new(),
+            seconds,
+            window_start,
+            flags: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_window_is_the_tool_s_own_where_it_tells() {
+        let design = Design { ramp: 0.5, runtime: 2.0, ..Design::default() };
+        let of = |start, seconds| span(&measured(start, seconds), (100.0, 103.0), &design);
+        assert_eq!(of(Some(100.7), 2.0), (100.7, 102.7));
+        assert_eq!(of(None, 2.0), (100.75, 102.75));
+        assert_eq!(of(Some(100.7), 9.0), (100.7, 103.0));
+        assert_eq!(of(Some(200.0), 2.0), (100.0, 103.0), "a clock that was set meanwhile");
+    }
+}

@@ -1,0 +1,227 @@
+//! One arm, built: hosts and their link, sides to account it by, the target and what speaks the protocol for the host.
+//!
+//! Every arm has hosts, link and control groups of its own. All arms stand side by side through the run, idle but for the
+//! one that is measured, so that pairs can be taken in any order without starting anything but the load.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use super::ledger::{Ledger, Thing};
+use super::process::Placement;
+use super::topology::{self, Host, Hosts};
+use crate::arm::{self, AdaptSpec, Endpoint, ServeSpec, Served, Volumes};
+use crate::measure::network::{End, Probe};
+use crate::measure::{Role, Sides};
+use crate::scenario::{Arm, Initiator, LinkKind, Placement as Core, Topology, topology as scenario_topology};
+use crate::site::{BoundArm, Processors};
+
+/// What all arms of a run share.
+#[derive(Debug)]
+pub struct Ground<'a> {
+    /// The run's identifier.
+    pub run: &'a str,
+    /// Where the arms' files go.
+    pub folder: &'a Path,
+    /// The `linerate` program.
+    pub linerate: &'a Path,
+    /// Which processors do what.
+    pub processors: &'a Processors,
+}
+
+/// Bytes of IP and TCP headers of a packet with timestamps.
+const HEADERS: f64 = 52.0;
+/// Bytes that the shaper counts of a frame beside its payload: the Ethernet header.
+const FRAMING: f64 = 14.0;
+
+/// One arm, ready to be loaded.
+#[derive(Debug)]
+pub struct Stage {
+    /// What it was built from: another one is built when this changes.
+    pub topology: Topology,
+    /// The initiating hosts, each with what its load goes to.
+    pub initiators: Vec<(Host, Vec<Endpoint>)>,
+    /// Whose time is counted.
+    pub sides: Sides,
+    /// Where the load runs.
+    pub processors: Vec<usize>,
+    services: Vec<Served>,
+    target: Option<Host>,
+}
+
+impl Stage {
+    /// Builds an arm. Whatever it makes outside the run's folder is in the ledger first.
+    pub fn build(ground: &Ground<'_>, arm: &Arm, topology: &Topology, ledger: &mut Ledger) -> Result<Self> {
+        let name = format!("{}-{}", ground.run, arm.key);
+        let hosts = topology::build(&topology.link, topology.initiators, ledger)?;
+        let sides = sides(&name, arm.initiator, ledger)?;
+        let target_core = match topology.placement {
+            Core::Other => &ground.processors.target,
+            Core::Same => &ground.processors.host,
+        };
+        let folder = folder(ground, &arm.key)?;
+        let place = placement(&hosts.target, target_core, &sides, Role::Target);
+        let volumes =
+            Volumes { targets: topology.targets, luns: topology.luns, url: topology.volume.clone() };
+        let spec = ServeSpec {
+            volumes: &volumes,
+            host: &hosts.target,
+            folder: &folder,
+            placement: &place,
+            linerate: ground.linerate,
+        };
+        let served = arm::serve(arm.target, &spec, ledger)
+            .with_context(|| format!("arm {} ({}): its target does not start", arm.key, arm.name))?;
+        let parts = share(&served.endpoints, hosts.initiators.len());
+        enrol(&sides, Role::Target, &served);
+        let mut stage = Self {
+            topology: topology.clone(),
+            initiators: Vec::new(),
+            sides,
+            processors: ground.processors.host.clone(),
+            services: vec![served],
+            target: Some(hosts.target.clone()),
+        };
+        stage.adapt((ground, arm), (&hosts, parts), ledger)?;
+        Ok(stage)
+    }
+
+    /// An arm on what the site names: nothing is built but the account of its host.
+    pub fn bound(ground: &Ground<'_>, arm: &Arm, bound: &BoundArm, ledger: &mut Ledger) -> Result<Self> {
+        let sides = sides(&format!("{}-{}", ground.run, arm.key), Initiator::Site, ledger)?;
+        let host = Host { namespace: None, address: std::net::Ipv4Addr::LOCALHOST.into(), link: None };
+        let endpoints = bound.endpoints.iter().map(|url| Endpoint { url: url.clone(), size: 0 }).collect();
+        Ok(Self {
+            topology: Topology::default(),
+            initiators: vec![(host, endpoints)],
+            sides,
+            processors: ground.processors.host.clone(),
+            services: Vec::new(),
+            target: None,
+        })
+    }
+
+    /// Starts what speaks the protocol for each initiating host.
+    fn adapt(
+        &mut self,
+        (ground, arm): (&Ground<'_>, &Arm),
+        (hosts, parts): (&Hosts, Vec<Vec<Endpoint>>),
+        ledger: &mut Ledger,
+    ) -> Result<()> {
+        for (number, (host, endpoints)) in hosts.initiators.iter().zip(parts).enumerate() {
+            let folder = folder(ground, &format!("{}-host{number}", arm.key))?;
+            let place = placement(host, &ground.processors.adapter, &self.sides, Role::Adapter);
+            let spec = AdaptSpec { endpoints: &endpoints, host, folder: &folder, placement: &place };
+            let served = arm::adapt(arm.initiator, &spec, ledger)
+                .with_context(|| format!("arm {} ({}): its initiator does not start", arm.key, arm.name))?;
+            enrol(&self.sides, Role::Adapter, &served);
+            self.initiators.push((host.clone(), served.endpoints.clone()));
+            self.services.push(served);
+        }
+        Ok(())
+    }
+
+    /// Whether it stands on what the site names.
+    pub const fn is_bound(&self) -> bool {
+        self.target.is_none()
+    }
+
+    /// Where the load of an initiating host runs.
+    pub fn load_placement(&self, host: &Host) -> Placement {
+        placement(host, &self.processors, &self.sides, Role::Host)
+    }
+
+    /// Counters of the link, where it has any.
+    pub fn probe(&self) -> Result<Option<Probe>> {
+        let end =
+            |host: &Host| Some(End { namespace: host.namespace.clone(), interface: host.link.clone()? });
+        let initiators: Vec<End> = self.initiators.iter().filter_map(|(host, _)| end(host)).collect();
+        if initiators.is_empty() || self.topology.link.kind == LinkKind::Loopback {
+            return Ok(None);
+        }
+        let target = self.target.as_ref().and_then(end);
+        Probe::open(&initiators, target.as_ref()).map(Some)
+    }
+
+    /// Bytes of payload per second that the link carries in one direction, where it is limited.
+    pub fn payload(&self) -> Option<f64> {
+        let link = &self.topology.link;
+        let bits = scenario_topology::bits_per_second(link.rate.as_deref()?).ok()?;
+        let mtu = f64::from(link.mtu);
+        Some(bits / 8.0 * (mtu - HEADERS) / (mtu + FRAMING))
+    }
+
+    /// A process of the arm that has ended although nobody stopped it, in words.
+    pub fn ended(&mut self) -> Option<String> {
+        let mut all = self.services.iter_mut().flat_map(|served| &mut served.services);
+        let gone = all.find_map(|service| (!service.running.is_alive()).then_some(service))?;
+        Some(format!("{} has ended{}", gone.name, gone.running.last_words()))
+    }
+}
+
+fn sides(name: &str, initiator: Initiator, ledger: &mut Ledger) -> Result<Sides> {
+    let adapted = matches!(initiator, Initiator::LibiscsiNbd | Initiator::LibiscsiFuse);
+    let roles: &[Role] = match initiator {
+        Initiator::Site | Initiator::Local => &[Role::Host],
+        _ if adapted => &[Role::Host, Role::Adapter, Role::Target],
+        _ => &[Role::Host, Role::Target],
+    };
+    for path in Sides::folders(name, roles) {
+        ledger.add(Thing::Cgroup { path })?;
+    }
+    Sides::create(name, roles)
+}
+
+fn folder(ground: &Ground<'_>, name: &str) -> Result<PathBuf> {
+    let folder = ground.folder.join("arms").join(name);
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    Ok(folder)
+}
+
+fn placement(host: &Host, processors: &[usize], sides: &Sides, role: Role) -> Placement {
+    Placement {
+        namespace: host.namespace.clone(),
+        processors: (!processors.is_empty()).then(|| processors.to_vec()),
+        cgroup: sides.get(role).and_then(crate::measure::Side::folder),
+    }
+}
+
+/// Where no control groups can be made, a side has to be told of its processes.
+fn enrol(sides: &Sides, role: Role, served: &Served) {
+    let Some(side) = sides.get(role) else { return };
+    for service in &served.services {
+        side.started(service.running.pid());
+    }
+}
+
+/// Endpoints for each of `hosts` hosts, in order, as evenly as can be.
+fn share(endpoints: &[Endpoint], hosts: usize) -> Vec<Vec<Endpoint>> {
+    let hosts = hosts.max(1);
+    let (each, rest) = (endpoints.len() / hosts, endpoints.len() % hosts);
+    let mut left = endpoints;
+    (0..hosts)
+        .map(|host| {
+            let (part, behind) = left.split_at(each + usize::from(host < rest));
+            left = behind;
+            part.to_vec()
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_are_shared_evenly_and_in_order() {
+        let endpoints: Vec<Endpoint> =
+            (0..8).map(|number| Endpoint { url: number.to_string(), size: 0 }).collect();
+        let shared = |hosts| -> Vec<String> {
+            let parts = share(&endpoints, hosts);
+            parts.iter().map(|part| part.iter().map(|one| one.url.as_str()).collect()).collect()
+        };
+        assert_eq!(shared(1), ["01234567"]);
+        assert_eq!(shared(3), ["012", "345", "67"]);
+        assert_eq!(share(&[], 2), [vec![], vec![]]);
+    }
+}

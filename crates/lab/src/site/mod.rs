@@ -1,0 +1,123 @@
+//! Site files: the machines, devices and rights that a scenario's arms are bound to here.
+//!
+//! A scenario says what is measured, a site file where. Without one, everything runs on this machine, on volumes that the
+//! lab makes itself. A device of the site is written to only if nothing on it can be lost: see [`device`].
+
+pub mod device;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+
+use crate::evidence::Evidence;
+
+/// What a site file says.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Site {
+    /// What the machines have that a claim may need, such as `offload adapter` or `25GbE`.
+    pub has: Vec<String>,
+    /// Which processors do what.
+    pub processors: Processors,
+    /// Arms that are bound to something of the site, by `SCENARIO/KEY` (`marvell-41000.iscsi.linux/B`) or the key alone.
+    pub arm: BTreeMap<String, BoundArm>,
+}
+
+/// Which processors do what, counted from 0. Empty: the lab's choice, the target apart from the rest where there are two.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Processors {
+    /// The load and the kernel path of the host.
+    pub host: Vec<usize>,
+    /// The process that speaks the protocol for the host.
+    pub adapter: Vec<usize>,
+    /// The target.
+    pub target: Vec<usize>,
+}
+
+/// An arm on something that the lab did not make.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BoundArm {
+    /// What it is, in place of the scenario's name.
+    pub name: Option<String>,
+    /// Where the load goes: `/dev/sdb`, `iscsi://…`, `nvme+tcp://…`, `nbd://…`, `file:…`, `rbd:…`, `mount:…`.
+    pub endpoints: Vec<String>,
+    /// The label of its figures; the machines are not the scenario's any more.
+    pub evidence: Evidence,
+}
+
+impl Site {
+    /// Reads a site file.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read the site file {}", path.display()))?;
+        let site: Self =
+            toml::from_str(&text).with_context(|| format!("{} is not a site file", path.display()))?;
+        site.check().with_context(|| format!("the site file {}", path.display()))?;
+        Ok(site)
+    }
+
+    fn check(&self) -> Result<()> {
+        for (key, arm) in &self.arm {
+            if arm.endpoints.is_empty() {
+                bail!("arm.{key} has no endpoints: name at least one, such as \"/dev/sdb\"");
+            }
+        }
+        Ok(())
+    }
+
+    /// What an arm of a scenario is bound to, if the site says so.
+    pub fn bound(&self, scenario: &str, key: &str) -> Option<&BoundArm> {
+        self.arm.get(&format!("{scenario}/{key}")).or_else(|| self.arm.get(key))
+    }
+}
+
+impl Processors {
+    /// The site's choice where it made one; else, of two or more processors, the first for the target and the second for
+    /// host and adapter, and the third for the adapter if there is one.
+    #[must_use]
+    pub fn or_usual(&self, online: usize) -> Self {
+        let one = |number: usize| if online > number { vec![number] } else { Vec::new() };
+        let or = |own: &[usize], usual: Vec<usize>| if own.is_empty() { usual } else { own.to_vec() };
+        let host = if online > 1 { one(1) } else { Vec::new() };
+        let adapter = if online > 2 { one(2) } else { host.clone() };
+        let target = if online > 1 { one(0) } else { Vec::new() };
+        Self {
+            host: or(&self.host, host),
+            adapter: or(&self.adapter, adapter),
+            target: or(&self.target, target),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_site_binds_arms_and_a_full_name_goes_before_a_key() {
+        let text = "has=['25GbE']\n[arm.A]\nendpoints=['/dev/sdb']\nevidence={kind='real'}\n\
+                    [arm.'f.n/A']\nendpoints=['/dev/sdc']\nevidence={kind='real'}\n";
+        let site: Site = toml::from_str(text).unwrap();
+        assert_eq!(site.bound("f.n", "A").unwrap().endpoints, ["/dev/sdc"]);
+        assert_eq!(site.bound("f.m", "A").unwrap().endpoints, ["/dev/sdb"]);
+        assert!(site.bound("f.m", "B").is_none());
+        assert!(toml::from_str::<Site>("[arm.A]\nendpoints=['/dev/sdb']\n").is_err(), "no evidence");
+    }
+
+    #[test]
+    fn the_target_stands_apart_where_there_is_room() {
+        let usual = |online| {
+            let chosen = Processors::default().or_usual(online);
+            (chosen.host, chosen.adapter, chosen.target)
+        };
+        assert_eq!(usual(1), (vec![], vec![], vec![]));
+        assert_eq!(usual(2), (vec![1], vec![1], vec![0]));
+        assert_eq!(usual(8), (vec![1], vec![2], vec![0]));
+        let own = Processors { host: vec![5], ..Processors::default() };
+        assert_eq!(own.or_usual(8).host, [5]);
+    }
+}
