@@ -27,7 +27,17 @@ type Medians = Vec<((usize, usize), u32)>;
 #[derive(Debug, Clone)]
 pub struct Bootstrap {
     seed: u64,
-    tables: BTreeMap<usize, Medians>,
+    tables: BTreeMap<usize, Table>,
+}
+
+/// What the intervals of all samples of one size have in common.
+#[derive(Debug, Clone)]
+struct Table {
+    medians: Medians,
+    /// Resamples beyond each end.
+    tail: u32,
+    /// Standard errors to each side of the mean, by Student.
+    reach: f64,
 }
 
 impl Bootstrap {
@@ -39,34 +49,39 @@ impl Bootstrap {
     /// The 95 % interval of the median of `sorted` (ascending). `None` without values; for fewer than
     /// [`MIN_PAIRS`] values, which have no honest interval, their range.
     pub fn interval(&mut self, sorted: &[f64]) -> Option<(f64, f64)> {
-        let (low, high) = self.percentiles(sorted, tail(sorted.len()))?;
+        let table = self.table(sorted.len());
+        let (low, high) = percentiles(&table.medians, sorted, table.tail)?;
         if sorted.len() < MIN_PAIRS {
             return Some((low, high));
         }
-        let (around_low, around_high) = student::interval(sorted)?;
+        let (around_low, around_high) = student::interval_within(sorted, table.reach)?;
         Some((low.min(around_low), high.max(around_high)))
     }
 
-    /// The values with at least `tail` resampled medians up to and from them.
-    fn percentiles(&mut self, sorted: &[f64], tail: u32) -> Option<(f64, f64)> {
+    fn table(&mut self, count: usize) -> &Table {
         let seed = self.seed;
-        let table = self.tables.entry(sorted.len()).or_insert_with(|| resample(seed, sorted.len()));
-        let mut medians: Vec<(f64, u32)> = table
-            .iter()
-            .filter_map(|&((lower, upper), count)| {
-                Some((f64::midpoint(*sorted.get(lower)?, *sorted.get(upper)?), count))
-            })
-            .collect();
-        medians.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
-        Some((beyond(tail, medians.iter())?, beyond(tail, medians.iter().rev())?))
+        self.tables.entry(count).or_insert_with(|| {
+            let reach = student::quantile(count.saturating_sub(1).max(1));
+            Table { medians: resample(seed, count), tail: tail(count, reach), reach }
+        })
     }
 }
 
+/// The values with at least `tail` resampled medians up to and from them.
+fn percentiles(medians: &Medians, sorted: &[f64], tail: u32) -> Option<(f64, f64)> {
+    let middle = |&((lower, upper), count): &((usize, usize), u32)| {
+        Some((f64::midpoint(*sorted.get(lower)?, *sorted.get(upper)?), count))
+    };
+    let mut medians: Vec<(f64, u32)> = medians.iter().filter_map(middle).collect();
+    medians.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+    Some((beyond(tail, medians.iter())?, beyond(tail, medians.iter().rev())?))
+}
+
 /// Resamples beyond each end of the interval of `count` values, at least one.
-fn tail(count: usize) -> u32 {
+fn tail(count: usize, reach: f64) -> u32 {
     let Some(freedom) = count.checked_sub(1).filter(|&freedom| freedom > 0) else { return 1 };
     let expansion = (real_length(count) / real_length(freedom)).sqrt();
-    let wanted = student::above_normal(student::quantile(freedom) * expansion) * f64::from(DRAWS);
+    let wanted = student::above_normal(reach * expansion) * f64::from(DRAWS);
     (1..DRAWS).find(|&draws| f64::from(draws) >= wanted).unwrap_or(DRAWS)
 }
 
@@ -111,7 +126,7 @@ fn middle_values(drawn: &mut [usize]) -> (usize, usize) {
 impl Bootstrap {
     /// The percentile interval as textbooks have it, which is too narrow for few values.
     pub(crate) fn plain(&mut self, sorted: &[f64]) -> Option<(f64, f64)> {
-        self.percentiles(sorted, DRAWS / 40)
+        percentiles(&self.table(sorted.len()).medians, sorted, DRAWS / 40)
     }
 }
 
@@ -146,8 +161,10 @@ mod tests {
     #[test]
     fn tails_are_wider_for_fewer_values_and_never_empty() {
         // 10,000 times the normal tail beyond t(97.5 %) * sqrt(n / (n - 1)).
-        assert_eq!([1, 2, 5, 8, 12].map(tail), [1, 1, 10, 58, 108]);
-        assert!((240..=250).contains(&tail(500)), "{}", tail(500));
+        let mut bootstrap = Bootstrap::new(3);
+        let mut tail = |count| bootstrap.table(count).tail;
+        assert_eq!([1, 2, 5, 8, 12].map(&mut tail), [1, 1, 10, 58, 108]);
+        assert!((225..=250).contains(&tail(100)), "{}", tail(100));
     }
 
     #[test]

@@ -21,8 +21,13 @@ pub fn two_sided(t: f64, freedom: usize) -> f64 {
 
 /// The 95 % interval of the mean of `values`. `None` for fewer than two.
 pub fn interval(values: &[f64]) -> Option<(f64, f64)> {
+    interval_within(values, quantile(values.len().checked_sub(1).filter(|&freedom| freedom > 0)?))
+}
+
+/// So many standard errors to each side of the mean of `values`. `None` for fewer than two.
+pub fn interval_within(values: &[f64], reach: f64) -> Option<(f64, f64)> {
     let mean = Mean::of(values)?;
-    let reach = quantile(mean.freedom) * mean.error;
+    let reach = reach * mean.error;
     Some((mean.value - reach, mean.value + reach))
 }
 
