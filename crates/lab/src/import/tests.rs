@@ -230,6 +230,16 @@ fn sadf_without_options_has_a_line_for_each_figure() {
     let result = of_text(Kind::Sar, text).unwrap().remove(0);
     assert_eq!((result.seconds, result.cpu.machine_percent.1), (10.0, 25.0));
     near(result.extra["disk_transfers_per_second"], 40.0);
+    assert!(!result.extra.contains_key("disk_await_ms"), "a figure that is not told is absent, not zero");
+}
+
+/// What iperf 2.1.8 writes of a test without intervals, after one with them.
+#[test]
+fn an_iperf_test_without_a_time_is_a_test_of_its_own() {
+    let line = "19700101000000,10.0.0.1,40009,10.0.0.2,5001,1,0.0-1.0,125000000,1000000000\n";
+    let results = of_text(Kind::Iperf, &format!("{}{line}", text("iperf2.csv")));
+    let rates: Vec<f64> = results.unwrap().iter().map(|result| result.bytes_per_second() / 1e6).collect();
+    assert_eq!(rates, [118.0, 117.0, 125.0]);
 }
 
 #[test]

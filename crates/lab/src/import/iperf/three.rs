@@ -64,9 +64,11 @@ fn shape(test: &Value, result: &mut PointResult) {
     if let Some(streams) = count("num_streams") {
         result.point.push(at("numjobs", streams.to_string()));
     }
-    let direction = match (count("bidir"), count("reverse")) {
-        (Some(1), _) => "rw",
-        (_, Some(1)) => "read",
+    // Older versions do not say that a test was asked to go both ways, but have the sum of the way back.
+    let both = count("bidir") == Some(1) || test.pointer("/end/sum_received_bidir_reverse").is_some();
+    let direction = match count("reverse") {
+        _ if both => "rw",
+        Some(1) => "read",
         _ => "write",
     };
     result.point.push(at("rw", direction));

@@ -30,6 +30,11 @@ struct Line {
 }
 
 impl Line {
+    /// The stream's number in its test.
+    fn number(&self) -> &str {
+        self.stream.split(' ').next().unwrap_or_default()
+    }
+
     /// Whether it can speak of a whole test.
     fn begins_at_zero(&self) -> bool {
         self.start.abs() < 1e-3
@@ -37,7 +42,7 @@ impl Line {
 }
 
 pub(super) fn read(source: &Source) -> Result<Vec<PointResult>> {
-    let mut tests: Vec<Vec<Line>> = Vec::new();
+    let mut tests: Vec<Test> = Vec::new();
     let mut opened = false;
     for (index, text) in source.text.lines().enumerate() {
         opened |= text.starts_with("Client connecting to") || text.starts_with("Server listening on");
@@ -54,9 +59,11 @@ pub(super) fn read(source: &Source) -> Result<Vec<PointResult>> {
             _ => None,
         };
         let Some(line) = line.filter(|line| !matches!(line.stream.as_str(), "SUM" | "-1")) else { continue };
-        match tests.last_mut() {
-            Some(test) if !opened && !follows(test, &line) => test.push(line),
-            _ => tests.push(vec![line]),
+        if opened || tests.last().is_none_or(|test| test.is_over_before(&line)) {
+            tests.push(Test::default());
+        }
+        if let Some(test) = tests.last_mut() {
+            test.add(line);
         }
         opened = false;
     }
@@ -64,15 +71,34 @@ pub(super) fn read(source: &Source) -> Result<Vec<PointResult>> {
         return Err(source
             .error(1, "no result of iperf: give what 'iperf3 -J' or 'iperf -y C' wrote, or iperf 2's text"));
     }
-    Ok(tests.iter().map(|test| result(source, test)).collect())
+    Ok(tests.iter().map(|test| result(source, &test.lines)).collect())
 }
 
-/// A line that began after the test was over belongs to the next one.
-fn follows(test: &[Line], line: &Line) -> bool {
-    let last = test.iter().filter_map(|line| line.at).max();
-    let half = SignedDuration::from_millis(500);
-    line.begins_at_zero()
-        && began(line).and_then(|at| at.checked_add(half).ok()).zip(last).is_some_and(|(at, last)| at >= last)
+/// The lines of a test.
+#[derive(Debug, Default)]
+struct Test {
+    lines: Vec<Line>,
+    /// When the last of them was written.
+    last: Option<Timestamp>,
+    /// The stream that bears a number.
+    streams: BTreeMap<String, String>,
+}
+
+impl Test {
+    fn add(&mut self, line: Line) {
+        self.last = self.last.max(line.at);
+        self.streams.entry(line.number().to_owned()).or_insert_with(|| line.stream.clone());
+        self.lines.push(line);
+    }
+
+    /// Numbers begin anew with each test, so a number with other ports belongs to the next one; so does a line that began
+    /// when the test was over.
+    fn is_over_before(&self, line: &Line) -> bool {
+        let renumbered = self.streams.get(line.number()).is_some_and(|stream| *stream != line.stream);
+        let half = SignedDuration::from_millis(500);
+        let later = began(line).and_then(|at| at.checked_add(half).ok()).zip(self.last);
+        line.begins_at_zero() && (renumbered || later.is_some_and(|(at, last)| at >= last))
+    }
 }
 
 fn began(line: &Line) -> Option<Timestamp> {
@@ -85,14 +111,16 @@ fn separated(text: &str) -> Option<Line> {
     let [stamp, _, from, _, to, id, interval, bytes, bits, ..] = cells.as_slice() else { return None };
     let (start, end) = span(interval)?;
     let stamp = stamp.rsplit(':').next().unwrap_or_default();
+    // Some versions write 1970 for a test without intervals.
     let at = DateTime::strptime("%Y%m%d%H%M%S", stamp.get(..14)?).ok()?;
+    let known = at.year() > 1970;
     Some(Line {
         stream: if *id == "-1" { (*id).to_owned() } else { format!("{id} {from} {to}") },
         start,
         end,
         bytes: count(bytes)?,
         rate: amount(bits)? / 8.0,
-        at: at.to_zoned(TimeZone::UTC).ok().map(|zoned| zoned.timestamp()),
+        at: at.to_zoned(TimeZone::UTC).ok().filter(|_| known).map(|zoned| zoned.timestamp()),
     })
 }
 

@@ -77,7 +77,7 @@ struct Disk {
     read: f64,
     written: f64,
     /// Transfers × await, ms per s.
-    waited: f64,
+    waited: Option<f64>,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -143,22 +143,20 @@ impl Host {
         self.processors(&mut result);
         self.load(&mut result);
         self.further(&mut result);
-        result.intervals = self
-            .samples
-            .iter()
-            .map(|sample| Interval {
-                at: since(sample.at),
-                iops: sample.disk.transfers.unwrap_or(0.0),
-                bytes_per_second: sample.disk.read + sample.disk.written,
-                latency: sample
-                    .disk
-                    .transfers
-                    .filter(|transfers| *transfers > 0.0)
-                    .map(|transfers| sample.disk.waited / transfers * super::blank::MILLISECOND),
-                cpu_percent: sample.idle.map(|idle| (100.0 - idle).max(0.0)),
-                transactions: None,
-            })
-            .collect();
+        result.intervals =
+            self.samples
+                .iter()
+                .map(|sample| Interval {
+                    at: since(sample.at),
+                    iops: sample.disk.transfers.unwrap_or(0.0),
+                    bytes_per_second: sample.disk.read + sample.disk.written,
+                    latency: sample.disk.transfers.filter(|transfers| *transfers > 0.0).and_then(
+                        |transfers| Some(sample.disk.waited? / transfers * super::blank::MILLISECOND),
+                    ),
+                    cpu_percent: sample.idle.map(|idle| (100.0 - idle).max(0.0)),
+                    transactions: None,
+                })
+                .collect();
         result
     }
 
@@ -204,7 +202,8 @@ impl Host {
         let disk =
             |value: fn(&Disk) -> f64| self.mean(|sample| sample.disk.transfers.map(|_| value(&sample.disk)));
         let transfers = disk(|of| of.transfers.unwrap_or(0.0));
-        let waited = disk(|of| of.waited).zip(transfers).map(|(waited, rate)| ratio(waited, rate));
+        let waited = self.mean(|sample| sample.disk.waited);
+        let waited = waited.zip(transfers).map(|(waited, rate)| ratio(waited, rate));
         let mut extra = vec![
             ("disk_transfers_per_second", transfers),
             ("disk_read_bytes_per_second", disk(|of| of.read)),
@@ -267,7 +266,7 @@ impl Sample {
     /// A disk's mean wait, ms, weighed by its transfers.
     fn wait(&mut self, disk: &str, transfers: f64, milliseconds: f64) {
         if !stands_on_others(disk) {
-            self.disk.waited += transfers * milliseconds;
+            self.disk.waited = Some(self.disk.waited.unwrap_or(0.0) + transfers * milliseconds);
         }
     }
 
