@@ -52,6 +52,7 @@ pub const FIO: &[Known] = &[
     known("group_reporting", "1 adds the jobs up"),
     known("readahead", "bytes that the kernel reads ahead on the device"),
     known("random_distribution", "which blocks are taken, such as zipf:1.1"),
+    known("spin", "how long Linerate's initiator looks for an answer before it sleeps, such as 50us"),
     known("bssplit", "mix of sizes, such as 6k/50:8k/50"),
     known("rate_iops_per_job", "closed-loop limit of each job"),
 ];
