@@ -24,6 +24,7 @@ def load(path):
 
 
 LIBISCSI = load(HERE / "libiscsi" / "run.py")
+REPORT = load(HERE / "report" / "run.py")
 
 
 def quietly(function, *arguments):
@@ -65,6 +66,36 @@ class Expectations(unittest.TestCase):
     def test_the_list_itself_reads(self):
         """Whatever stands in it now is well formed."""
         LIBISCSI.read_expected(HERE / "libiscsi" / "expected.txt")
+
+
+class Reports(unittest.TestCase):
+    """report/run.py: what is wrong with a chart is found."""
+
+    @staticmethod
+    def chart(**changes):
+        """A chart as a page tells of it, nothing wrong unless changed."""
+        texts = [{"words": "4k", "box": [10, 90, 30, 100], "turned": False}, {"words": "64k", "box": [60, 90, 90, 100], "turned": False}]
+        return {"id": "x", "drawn": True, "paths": 3, "missing": [], "legend": ["A (real)"], "series": ["A (real)"], "watermark": "real",
+                "watermarked": True, "zero": [True], "extents": [[0, 5]], "holder": [0, 0, 100, 110], "texts": texts} | changes
+
+    def test_a_sound_chart_passes(self):
+        """Or nothing would."""
+        for check in (REPORT.complete, REPORT.from_zero, REPORT.legible):
+            check([self.chart()])
+
+    def test_what_is_wrong_fails(self):
+        """Each fault by itself."""
+        label = {"words": "y", "box": [20, 90, 40, 100], "turned": False}
+        outside = label | {"box": [95, 90, 140, 100]}
+        for check, changes in (
+            (REPORT.complete, {"drawn": False}), (REPORT.complete, {"missing": ["A (real)"]}), (REPORT.complete, {"legend": []}),
+            (REPORT.complete, {"watermarked": False}), (REPORT.from_zero, {"extents": [[2, 5]]}), (REPORT.from_zero, {"extents": [[-1, 5]]}),
+            (REPORT.legible, {"texts": [*self.chart()["texts"], label]}), (REPORT.legible, {"texts": [outside]}),
+        ):
+            with self.assertRaises(RuntimeError, msg=str(changes)):
+                check([self.chart(**changes)])
+        with self.assertRaises(RuntimeError):
+            REPORT.complete([])
 
 
 class Sums(unittest.TestCase):

@@ -50,6 +50,7 @@ SUITES = {
         Step("libiscsi", "conformance/libiscsi/run.py", 900),
         Step("libiscsi on epoll", "conformance/libiscsi/run.py --volume ram --driver epoll", 600),
         Step("tshark", "conformance/tshark/run.py", 300),
+        Step("report", "conformance/report/run.py", 1800),
     )),
     "interop": Suite((
         BUILD,

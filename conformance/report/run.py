@@ -5,7 +5,9 @@ The report is that of a synthetic run which has every kind of figure and of evid
 every one of its series, begin its bars at zero and keep its labels apart; nothing may be logged or fetched; with scripts off every figure has its
 table.
 
-    run.py                 the synthetic run
+Then a synthetic run of every scenario that Linerate has is opened and looked at in the same way.
+
+    run.py                 the synthetic runs
     run.py FOLDER          another run that has a report
     run.py --pictures DIR  leave pictures of the figures there
 """
@@ -50,6 +52,7 @@ CHARTS = """(() => {
         .getPropertyValue("--s" + series.colour % 8).trim()))).map((series) => series.name),
       legend: [...document.querySelectorAll(`.legend[data-for="${chart.id}"] li[data-name]`)].map((item) => item.dataset.name),
       series: chart.series.map((series) => series.name),
+      zero: chart.y.map((axis) => axis.zero),
       extents: chart.y.map((_, place) => instance.getModel().getComponent("yAxis", place).axis.scale.getExtent()),
       texts: texts.map((text) => ({ words: text.textContent, box: box(text), turned: /rotate|matrix\\((?!1,0,0,1)/.test(text.getAttribute("transform") ?? "") })),
     };
@@ -65,9 +68,9 @@ TABLES = """[...document.querySelectorAll("figure")].map((figure) => {
 })"""
 
 
-def synthetic_run(folder):
-    """Writes the synthetic run with its report."""
-    command = ["cargo", "run", "--quiet", "--package", "lab", "--example", "synthetic_run", "--", str(folder)]
+def synthetic_run(folder, *words):
+    """Writes a synthetic run with its report, or with `--all` one of every scenario."""
+    command = ["cargo", "run", "--quiet", "--package", "lab", "--example", "synthetic_run", "--", str(folder), *words]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=BUILD_SECONDS)
     if run.returncode != 0:
         sys.exit(f"the synthetic run cannot be written:\n{run.stderr}")
@@ -97,10 +100,9 @@ def complete(charts):
 
 
 def from_zero(charts):
-    """Axes hold zero; those of bars begin there."""
-    wrong = [(one["id"], one["extents"]) for one in charts for low, high in one["extents"] if not low <= 0 <= high]
-    wrong += [(one["id"], one["extents"]) for one in charts if one["shape"] in ("bars", "stacked") and any(low != 0 for low, _ in one["extents"])]
-    demand(wrong, "axes that do not begin at zero")
+    """Axes hold zero, and begin there unless something lies below."""
+    demand([(one["id"], one["extents"]) for one in charts for (low, high), zero in zip(one["extents"], one["zero"])
+            if not low <= 0 <= high or (zero and low != 0)], "axes that do not begin at zero")
 
 
 def overlap(one, other):
@@ -191,6 +193,20 @@ def plain(browser, account, report, pictures):
         take(browser, pictures, "plain")
 
 
+def scenarios(browser, account, folder):
+    """A report of every scenario. Those without arms have no chart."""
+    for report in sorted(folder.glob("*/report.html")):
+        with account.test(f"scenario: {report.parent.name}"):
+            browser.open(report)
+            silent(browser)
+            fits(browser)
+            charts = browser.evaluate(CHARTS)
+            if charts:
+                complete(charts)
+                from_zero(charts)
+                legible(charts)
+
+
 def take(browser, pictures, words):
     """Pictures of the page and of each figure."""
     browser.screenshot(pictures / f"{words}.png")
@@ -213,6 +229,8 @@ def main():
         with Browser(folder) as browser:
             scripted(browser, account, report, arguments.pictures)
             plain(browser, account, report, arguments.pictures)
+            if arguments.folder is None:
+                scenarios(browser, account, synthetic_run(folder / "scenarios", "--all"))
     return account.close()
 
 

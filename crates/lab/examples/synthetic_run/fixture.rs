@@ -2,6 +2,7 @@
 //!
 //! Arms differ by their time per I/O and by the rate at which they saturate. Noise is seeded.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -9,7 +10,8 @@ use lab::evidence::Evidence;
 use lab::result::{
     Coordinate, Cpu, CpuShare, Direction, Flag, Interval, Latency, Load, Network, PointResult, SCHEMA, Tool,
 };
-use lab::scenario::Scenario;
+use lab::scenario::sweep::{Extent, points};
+use lab::scenario::{Scenario, ToolKind};
 use lab::statistics::histogram::percentile;
 use lab::statistics::random::Random;
 use serde_json::json;
@@ -41,33 +43,41 @@ fn behaviour(arm: &str) -> Behaviour {
         "B" => (74e3, 118e3, 560e6, [5.2, 3.1, 6.0]),
         "L" => (9e3, 420e3, 2600e6, [1.4, 0.0, 0.0]),
         "S" => (20e3, 260e3, 610e6, [1.8, 0.0, 2.0]),
+        "C" => (22e3, 280e3, 610e6, [1.9, 0.0, 2.1]),
+        "D" => (7e3, 430e3, 2500e6, [1.3, 0.0, 0.0]),
         _ => (55e3, 150e3, 590e6, [4.0, 0.0, 0.0]),
     };
     Behaviour { latency, iops, bytes, cpu }
 }
 
-/// Writes the run directory, which is made if there is none.
+/// Writes the synthetic run, with a few results that are doubtful, invalid or cut off.
 pub(crate) fn write(folder: &Path) -> Result<()> {
-    let scenario: Scenario = toml::from_str(SCENARIO).context("the fixture's scenario")?;
-    file(&folder.join("scenario.toml"), SCENARIO)?;
+    write_scenario(folder, SCENARIO, Extent::Full)?;
+    file(&folder.join("points/999-cut-off/A-1/result.json"), "{\"schema\": 1, \"run\":")
+}
+
+/// Writes a run of any scenario into a directory, which is made if there is none.
+pub(crate) fn write_scenario(folder: &Path, text: &str, extent: Extent) -> Result<()> {
+    let scenario: Scenario = toml::from_str(text).context("the fixture's scenario")?;
+    file(&folder.join("scenario.toml"), text)?;
     file(&folder.join("run.json"), &run(&scenario).to_string())?;
     let mut random = Random::new(20_260_321);
     let mut turn = 0;
-    for (number, point) in points(&scenario).iter().enumerate() {
+    for (number, point) in points(&scenario, extent).iter().enumerate() {
         for pair in 1..=PAIRS {
             for arm in &scenario.arms {
                 let mut result = result(&scenario, (&arm.key, point, pair), &mut random);
                 result.evidence = arm.evidence.clone();
                 result.started = started(turn);
                 turn += TURN;
-                blemish(&mut result, number);
-                let slug = result.point_name().replace(' ', "-");
-                save(&folder.join(format!("points/{number:03}-{slug}/{}-{pair}", arm.key)), &result)?;
+                if text == SCENARIO {
+                    blemish(&mut result, number);
+                }
+                save(&folder.join(format!("points/{number:03}/{}-{pair}", arm.key)), &result)?;
             }
         }
     }
-    control(folder, &scenario, &mut random)?;
-    file(&folder.join("points/999-cut-off/A-1/result.json"), "{\"schema\": 1, \"run\":")
+    control(folder, &scenario, &mut random)
 }
 
 /// One arm against itself.
@@ -115,24 +125,13 @@ fn at(axis: &str, value: &str) -> Coordinate {
     Coordinate { axis: axis.to_owned(), value: value.to_owned() }
 }
 
-/// Every combination of the sweep, the last axis fastest.
-fn points(scenario: &Scenario) -> Vec<Vec<Coordinate>> {
-    scenario.sweep.iter().fold(vec![Vec::new()], |points, axis| {
-        let longer = |point: &Vec<Coordinate>| -> Vec<Vec<Coordinate>> {
-            let values = axis.values.iter();
-            values.map(|value| [point.as_slice(), &[at(&axis.axis, value)]].concat()).collect()
-        };
-        points.iter().flat_map(longer).collect()
-    })
-}
-
 fn value<'a>(point: &'a [Coordinate], axis: &str) -> &'a str {
     point.iter().find(|one| one.axis == axis).map_or("", |one| &one.value)
 }
 
 fn block_size(text: &str) -> u32 {
     let thousands = text.strip_suffix('k').and_then(|number| number.parse::<u32>().ok());
-    thousands.map_or_else(|| text.parse().unwrap_or(512), |number| number * 1024)
+    thousands.map_or_else(|| text.parse().unwrap_or(4096), |number| number * 1024)
 }
 
 /// About 1, with a deviation of about `share`.
@@ -159,8 +158,10 @@ fn result(scenario: &Scenario, place: (&str, &[Coordinate], u32), random: &mut R
     let free = depth / (behaviour.latency + size / behaviour.bytes * 1e9) * 1e9;
     let iops = most * free / (most.powi(4) + free.powi(4)).powf(0.25) * noise(random, 0.02);
     let latency = depth / iops * 1e9;
-    let mixed = value(point, "rw") == "randrw";
-    let part = if mixed { 0.5 } else { 1.0 };
+    let read_share = reads(value(point, "rw"));
+    let loaded = |part: f64, latency: f64, random: &mut Random| {
+        (part > 0.0).then(|| direction((iops * part, size), latency, random))
+    };
     PointResult {
         schema: SCHEMA,
         run: "synthetic".to_owned(),
@@ -175,8 +176,8 @@ fn result(scenario: &Scenario, place: (&str, &[Coordinate], u32), random: &mut R
         evidence: Evidence::Real,
         tool: Tool { name: "fio".to_owned(), version: "3.33".to_owned(), argv: vec!["fio".to_owned()] },
         load: Load {
-            read: Some(direction((iops * part, size), latency, random)),
-            write: mixed.then(|| direction((iops * part, size), latency * 1.4, random)),
+            read: loaded(read_share, latency, random),
+            write: loaded(1.0 - read_share, latency * 1.4, random),
             ..Load::default()
         },
         intervals: intervals((iops, size), latency, random),
@@ -184,9 +185,23 @@ fn result(scenario: &Scenario, place: (&str, &[Coordinate], u32), random: &mut R
         memory: [("host".to_owned(), 48 << 20), ("target".to_owned(), 96 << 20)].into(),
         network: Some(Network { sent: 1 << 20, received: whole(iops * size), retransmitted: 0 }),
         target_counters: [].into(),
-        extra: [].into(),
+        extra: transactions(scenario, iops),
         limiter: limiter(iops / most, size),
         flags: Vec::new(),
+    }
+}
+
+fn transactions(scenario: &Scenario, iops: f64) -> BTreeMap<String, f64> {
+    let some = scenario.workload.tool == ToolKind::Pgbench;
+    some.then(|| ("transactions_per_second".to_owned(), iops / 20.0)).into_iter().collect()
+}
+
+/// The share of reads.
+fn reads(access: &str) -> f64 {
+    match access {
+        _ if access.contains("rw") => 0.5,
+        _ if access.contains("write") => 0.0,
+        _ => 1.0,
     }
 }
 
@@ -252,7 +267,7 @@ fn intervals((iops, size): (f64, f64), latency: f64, random: &mut Random) -> Vec
             bytes_per_second: iops * size,
             latency: Some(latency * noise(random, 0.03)),
             cpu_percent: Some(62.0 * noise(random, 0.03)),
-            transactions: None,
+            transactions: Some(iops / 20.0),
         }
     };
     (1..=20).map(second).collect()

@@ -50,6 +50,18 @@ pub(crate) struct Chart {
     pub(crate) series: Vec<Series>,
 }
 
+impl Chart {
+    /// Gives the chart its identifier and lets its axes begin where they must.
+    pub(crate) fn finish(&mut self, id: String) {
+        self.id = id;
+        for (place, axis) in self.y.iter_mut().enumerate() {
+            let mut own =
+                self.series.iter().filter(|series| series.axis == place).flat_map(|series| &series.points);
+            axis.zero = own.all(|[_, value, low, _]| *value >= 0.0 && *low >= 0.0);
+        }
+    }
+}
+
 /// The axis along x.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Horizontal {
@@ -70,6 +82,8 @@ pub(crate) struct Vertical {
     pub(crate) unit: String,
     /// `higher is better`, or nothing.
     pub(crate) better: String,
+    /// It begins at zero: always, unless something lies below. A chart that begins elsewhere makes small differences large.
+    pub(crate) zero: bool,
 }
 
 /// A rule across a chart.

@@ -52,7 +52,7 @@ pub(crate) struct StandIn {
 
 /// Every claim, in the scenario's order.
 pub(crate) fn judged(run: &Run, measured: &Measured<'_>) -> Vec<Judged> {
-    let judgements = judge(&run.scenario, &run.points, &run.info.site_has);
+    let judgements = judge(&run.scenario, &run.points, &run.info.site.has);
     let claims = run.scenario.claims.iter().zip(judgements);
     claims.map(|(claim, judgement)| shown(judgement, added_latency(measured, claim))).collect()
 }

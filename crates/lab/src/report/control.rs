@@ -82,6 +82,7 @@ fn chart(evidence: &str, categories: Vec<String>, points: Vec<[f64; 4]>) -> Char
             name: "first run over second (%)".to_owned(),
             unit: "%".to_owned(),
             better: String::new(),
+            zero: true,
         }],
         rules: vec![Rule { value: 0.0, label: "no difference".to_owned(), axis: 0 }],
         series: vec![Series {

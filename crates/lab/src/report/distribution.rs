@@ -212,6 +212,7 @@ fn chart(figure: &Figure, point: &str, groups: &[&Group<'_>], log: bool) -> Char
             name: "share of I/Os (%)".to_owned(),
             unit: "%".to_owned(),
             better: String::new(),
+            zero: true,
         }],
         rules: Vec::new(),
         series: Vec::new(),

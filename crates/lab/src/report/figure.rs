@@ -7,6 +7,7 @@ use crate::scenario::{Figure, FigureKind, Metric};
 
 use super::chart::{Chart, Horizontal, Rule, Series, Shape, Vertical};
 use super::compare::Comparison;
+use super::contributors;
 use super::link;
 use super::series::{Group, Measured, values_of};
 use super::table::Table;
@@ -98,6 +99,7 @@ impl<'a> Plan<'a> {
             name: units::with_unit(metric, unit),
             unit: unit.name.to_owned(),
             better: units::better(metric).to_owned(),
+            zero: true,
         }
     }
 
@@ -139,6 +141,7 @@ pub(crate) fn draw(measured: &Measured<'_>, figure: &Figure) -> Drawn {
         }
     }
     let mut notes = notes(figure);
+    notes.extend(plan.contributors().map(|_| contributors::note(&plan)));
     shorten(&mut charts, &mut notes);
     let id = figure.id.clone();
     number(&id, &mut charts);
@@ -163,17 +166,20 @@ pub(crate) fn notes(figure: &Figure) -> Vec<String> {
 
 /// Leaves out what is too much, and says so.
 pub(crate) fn shorten(charts: &mut Vec<Chart>, notes: &mut Vec<String>) {
-    charts.retain(|chart| chart.series.iter().any(|series| !series.points.is_empty()));
+    for chart in charts.iter_mut() {
+        chart.series.retain(|series| !series.points.is_empty());
+    }
+    charts.retain(|chart| !chart.series.is_empty());
     if charts.len() > MOST_CHARTS {
         notes.push(format!("{} charts of {} are drawn; the table has them all.", MOST_CHARTS, charts.len()));
         charts.truncate(MOST_CHARTS);
     }
 }
 
-/// Gives each chart an identifier of its own.
+/// Finishes the charts of a figure, each with an identifier of its own.
 pub(crate) fn number(id: &str, charts: &mut [Chart]) {
     for (place, chart) in charts.iter_mut().enumerate() {
-        chart.id = format!("{id}-{place}");
+        chart.finish(format!("{id}-{place}"));
     }
 }
 
@@ -184,7 +190,12 @@ impl Plan<'_> {
             FigureKind::DualAxis => {
                 figure.y.chunks(2).map(|metrics| self.categorical(heading, groups, metrics)).collect()
             }
-            FigureKind::Stacked => vec![self.stacked(heading, groups)],
+            FigureKind::Stacked => vec![match self.contributors() {
+                Some(metric) => {
+                    contributors::chart(self, self.empty(heading, groups, &[metric]), metric, groups)
+                }
+                None => self.stacked(heading, groups),
+            }],
             FigureKind::Hockey => {
                 figure.y.iter().map(|metric| self.hockey(heading, groups, *metric)).collect()
             }
@@ -280,6 +291,12 @@ impl Plan<'_> {
         }
         lines.sort_by_key(|line| (line.0, line.1));
         lines.into_iter().map(|(_, variant, groups)| (variant, groups)).collect()
+    }
+
+    /// The metric of a stack that has one only: its parts are differences of arms.
+    pub(crate) fn contributors(&self) -> Option<Metric> {
+        let alone = self.figure.kind == FigureKind::Stacked && self.figure.y.len() == 1;
+        self.figure.y.first().copied().filter(|_| alone)
     }
 
     /// The payload rates of the links, each once.

@@ -11,6 +11,7 @@
 mod chart;
 mod claim;
 mod compare;
+mod contributors;
 mod control;
 mod distribution;
 pub(crate) mod environment;

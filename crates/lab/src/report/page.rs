@@ -342,6 +342,7 @@ fn concerns(run: &Run, measured: &Measured<'_>) -> Vec<Concern> {
     let all = [
         ("What is smaller here", scaled.collect()),
         ("Traps of the publication", scenario.traps.clone()),
+        ("What went wrong on the way", run.info.warnings.clone()),
         ("Results that count for nothing here", excluded),
         ("Results with a flag", environment::flagged(run)),
         ("Files that could not be read", run.unreadable.clone()),

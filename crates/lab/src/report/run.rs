@@ -39,12 +39,23 @@ pub(crate) struct RunInfo {
     /// Repetitions and times.
     #[serde(default)]
     pub(crate) design: Value,
-    /// What the site has of what claims may need, such as `offload adapter`.
+    /// Where it ran.
     #[serde(default)]
-    pub(crate) site_has: Vec<String>,
+    pub(crate) site: Site,
+    /// What went wrong on the way, in words.
+    #[serde(default)]
+    pub(crate) warnings: Vec<String>,
     /// Names of the points that the budget left out.
     #[serde(default)]
     pub(crate) budget_dropped: Vec<String>,
+}
+
+/// The site, as far as a report speaks of it.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub(crate) struct Site {
+    /// What it has of what claims may need, such as `offload adapter`.
+    #[serde(default)]
+    pub(crate) has: Vec<String>,
 }
 
 /// A run as a report needs it.

@@ -6,15 +6,18 @@ use crate::scenario::{FigureKind, Metric};
 use super::figure::{Plan, real};
 use super::series::{Group, values_of};
 use super::table::{Cell, Table};
-use super::units;
+use super::{contributors, units};
 
 /// More arms at points than this do not fit side by side.
 const MOST_COLUMNS: usize = 6;
 
 /// Every number of the figure.
 pub(crate) fn table(plan: &Plan<'_>) -> Table {
+    if let Some(metric) = plan.contributors() {
+        return contributors::table(plan, metric);
+    }
     let metrics = metrics(plan);
-    if plan.figure.kind == FigureKind::Table && plan.groups.len() <= MOST_COLUMNS {
+    if plan.figure.kind == FigureKind::Table && (1..=MOST_COLUMNS).contains(&plan.groups.len()) {
         side_by_side(plan, &metrics)
     } else {
         row_by_row(plan, &metrics)

@@ -44,6 +44,8 @@ impl Summary {
         let mut sorted: Vec<f64> = numbers.into_iter().filter(|number| number.is_finite()).collect();
         sorted.sort_by(f64::total_cmp);
         let (low, high) = draws.0.borrow_mut().interval(&sorted)?;
+        // What is never negative (a rate, a share, a time) is not so at the end of its interval either.
+        let low = if *sorted.first()? >= 0.0 { low.max(0.0) } else { low };
         Some(Self { value: median(&sorted)?, low, high, count: sorted.len() })
     }
 
@@ -82,6 +84,9 @@ pub(crate) fn context(measured: &Measured<'_>, group: &Group<'_>) -> Context {
 
 /// The local arm's mean latency at the same point, unless the group is the local arm itself.
 fn local_latency(measured: &Measured<'_>, group: &Group<'_>) -> Option<f64> {
+    if group.arm.initiator == Initiator::Local {
+        return None;
+    }
     let local = measured
         .groups
         .iter()

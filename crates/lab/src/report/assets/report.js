@@ -126,7 +126,8 @@
   // Rules across stand with the first series.
   const rules = (chart, series, colours) => series === chart.series[0] && chart.rules.length > 0 ? {
     silent: true, symbol: "none", animation: false,
-    data: chart.rules.map((rule) => ({ yAxis: rule.value, label: { formatter: rule.label } })),
+    data: chart.rules.map((rule, place) => ({ yAxis: rule.value,
+      label: { formatter: rule.label, position: place % 2 === 0 ? "insideStartTop" : "insideEndTop" } })),
     lineStyle: { color: colours.ink, type: [4, 4], width: 1 },
     label: { position: "insideStartTop", color: colours.ink, fontSize: 11 },
   } : undefined;
@@ -165,8 +166,8 @@
       splitLine: { show: false }, axisLabel: { ...labels, hideOverlap: true, showMinLabel: !decades, showMaxLabel: !decades, formatter: chart.x.log ? number : tick } };
   };
   const across = (chart) => chart.series.flatMap((series) => series.points.map((point) => point[0]));
-  const vertical = (chart, colours) => chart.y.map((_, place) => ({
-    type: "value", scale: false, min: chart.series.some((series) => series.axis === place && series.points.some((point) => point[2] < 0)) ? null : 0, position: place === 0 ? "left" : "right", alignTicks: place > 0,
+  const vertical = (chart, colours) => chart.y.map((axis, place) => ({
+    type: "value", scale: false, min: axis.zero ? 0 : null, position: place === 0 ? "left" : "right", alignTicks: place > 0,
     axisLabel: { color: colours.ink, formatter: tick }, axisLine: { show: false }, axisTick: { show: false },
     splitLine: { show: place === 0, lineStyle: { color: colours.faint } },
   }));
