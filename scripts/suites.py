@@ -58,6 +58,7 @@ SUITES = {
         Step("qemu on epoll", "conformance/qemu/run.py --driver epoll", 600),
         Step("kill", "conformance/kill/run.py", 300),
         Step("device", "conformance/device/run.py", 1500),
+        Step("lab", "conformance/lab/run.py", 2400),
     )),
     "vm": Suite((
         BUILD,

@@ -4,12 +4,20 @@
 //! speaks the protocol for the host) is ready: the processes whose time and memory are accounted, and the endpoints that a
 //! load tool opens.
 
+mod filesystem;
+mod ganesha;
 mod linerate;
+mod nbdkit;
+pub mod postgresql;
+mod qemu;
 mod ready;
 mod stream;
 mod tgt;
 
+pub use filesystem::Filesystem;
+
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -19,6 +27,11 @@ use crate::runner::process::{Placement, Running};
 use crate::runner::program;
 use crate::runner::topology::Host;
 use crate::scenario::{Initiator, Target};
+
+/// How long an adapter may take to end by itself.
+const ADAPTER_PATIENCE: Duration = Duration::from_secs(5);
+/// Folders that were made so far: each has a name of its own.
+static SCRATCH: AtomicU32 = AtomicU32::new(0);
 
 /// The volumes behind the targets of an arm.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,6 +74,15 @@ pub struct Service {
     pub version: String,
     /// The process.
     pub running: Running,
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        // An adapter is asked, so that it logs out and unmounts; what serves keeps nothing that would be worth waiting for.
+        if self.side == Side::Adapter {
+            self.running.stop(ADAPTER_PATIENCE);
+        }
+    }
 }
 
 /// What runs, and what can be opened. Dropping it ends the processes.
@@ -107,15 +129,17 @@ pub fn serve(target: Target, spec: &ServeSpec<'_>, ledger: &mut Ledger) -> Resul
         Target::Tgt => tgt::serve(spec, ledger),
         Target::Stream => stream::serve(spec, ledger),
         Target::None => Ok(local(spec)),
-        Target::Nbdkit | Target::Ganesha => bail!("this lab cannot start {target:?} yet"),
+        Target::Nbdkit => nbdkit::serve(spec, ledger),
+        Target::Ganesha => ganesha::serve(spec, ledger),
         Target::Site => bail!("the target is the site's: name it with --site"),
     }
 }
 
 /// Starts what speaks the protocol for the host, if that is a process of its own.
-pub fn adapt(initiator: Initiator, spec: &AdaptSpec<'_>, _ledger: &mut Ledger) -> Result<Served> {
+pub fn adapt(initiator: Initiator, spec: &AdaptSpec<'_>, ledger: &mut Ledger) -> Result<Served> {
     match initiator {
-        Initiator::LibiscsiNbd | Initiator::LibiscsiFuse => bail!("this lab cannot start {initiator:?} yet"),
+        Initiator::LibiscsiNbd => qemu::adapt(qemu::Handing::Nbd, spec, ledger),
+        Initiator::LibiscsiFuse => qemu::adapt(qemu::Handing::Fuse, spec, ledger),
         _ => Ok(Served { services: Vec::new(), endpoints: spec.endpoints.to_vec() }),
     }
 }
@@ -125,19 +149,23 @@ pub fn missing(target: Target, initiator: Initiator) -> Vec<String> {
     let serving: &[&str] = match target {
         Target::Tgt => &["tgtd", "tgtadm"],
         Target::Stream => &["iperf3"],
-        Target::Nbdkit => &["nbdkit"],
-        Target::Ganesha => &["ganesha.nfsd"],
+        Target::Nbdkit => &[nbdkit::PROGRAM],
+        Target::Ganesha => &[ganesha::PROGRAM],
         _ => &[],
     };
     let asking: &[&str] = match initiator {
         Initiator::LibiscsiPerf => &["iscsi-perf"],
-        Initiator::LibiscsiNbd | Initiator::LibiscsiFuse => &["qemu-storage-daemon", "fio"],
+        Initiator::LibiscsiNbd | Initiator::LibiscsiFuse => &[qemu::PROGRAM, "fio"],
         Initiator::Stream => &["iperf3"],
         Initiator::Libnfs => &["nfs-ls"],
         _ => &[],
     };
     let absent = serving.iter().chain(asking).filter(|name| program::find(name).is_none());
-    absent.map(|name| program::not_there(name)).collect()
+    let mut words: Vec<String> = absent.map(|name| program::not_there(name)).collect();
+    if matches!(initiator, Initiator::LibiscsiNbd | Initiator::LibiscsiFuse) {
+        words.extend(qemu::missing_module());
+    }
+    words
 }
 
 /// The volumes themselves.
@@ -168,12 +196,27 @@ fn volume_size(url: &str) -> u64 {
     size.and_then(|size| size.parse::<names::ByteSize>().ok()).map_or(0, |size| size.0)
 }
 
+/// The file of a `file:` volume, made and grown to `size` where it is smaller.
+fn file(url: &str, size: u64) -> Result<PathBuf> {
+    let path = url.strip_prefix("file:").and_then(|rest| rest.split('?').next());
+    sized(path.with_context(|| format!("{url} is no file: volume"))?.into(), size)
+}
+
+/// Makes a file of at least `size` bytes.
+fn sized(path: PathBuf, size: u64) -> Result<PathBuf> {
+    let file = std::fs::OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+    let grown = file.and_then(|file| if file.metadata()?.len() < size { file.set_len(size) } else { Ok(()) });
+    grown.with_context(|| format!("cannot make {}", path.display()))?;
+    Ok(path)
+}
+
 /// A folder of an arm in memory where there is such a place: for control sockets, whose paths must be short, and for
 /// volumes that are to be in memory.
 fn scratch(name: &str, ledger: &mut Ledger) -> Result<PathBuf> {
     let memory = Path::new("/dev/shm");
     let base = if memory.is_dir() { memory.to_path_buf() } else { std::env::temp_dir() };
-    let path = base.join(format!("linerate-lab-{}-{name}", std::process::id()));
+    let number = SCRATCH.fetch_add(1, Ordering::Relaxed);
+    let path = base.join(format!("linerate-lab-{}-{number}-{name}", std::process::id()));
     ledger.add(Thing::Folder { path: path.clone() })?;
     std::fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
     Ok(path)
@@ -181,7 +224,7 @@ fn scratch(name: &str, ledger: &mut Ledger) -> Result<PathBuf> {
 
 /// What a program says of its version, in its first line.
 pub fn version(program: &str) -> Result<String> {
-    let flag = if program == "iperf3" { "-v" } else { "--version" };
+    let flag = if matches!(program, "iperf3" | ganesha::PROGRAM) { "-v" } else { "--version" };
     let said = program::output(&[program, flag], Duration::from_secs(10))?;
     Ok(said.lines().next().unwrap_or_default().trim().to_owned())
 }

@@ -33,6 +33,8 @@ pub struct Hosts {
     pub target: Host,
     /// Where the load comes from; at least one.
     pub initiators: Vec<Host>,
+    /// The namespace of the switch between them, where there is one.
+    pub switch: Option<String>,
 }
 
 /// The interface of every host inside its namespace.
@@ -60,7 +62,7 @@ pub fn build(link: &Link, initiators: u32, ledger: &mut Ledger) -> Result<Hosts>
         LinkKind::Loopback => {
             let host = Host { namespace: None, address: Ipv4Addr::LOCALHOST.into(), link: None };
             let count = usize::try_from(initiators).unwrap_or(1);
-            Ok(Hosts { target: host.clone(), initiators: vec![host; count] })
+            Ok(Hosts { target: host.clone(), initiators: vec![host; count], switch: None })
         }
         LinkKind::Veth => veth(link, initiators, ledger),
         LinkKind::Physical => bail!("a physical link is the site's: bind the arms to its hosts with --site"),
@@ -74,7 +76,17 @@ pub fn reshape(hosts: &Hosts, link: &Link) -> Result<()> {
             set_up_port(namespace, interface, link)?;
         }
     }
+    if let Some(switch) = &hosts.switch {
+        for number in 0..=hosts.initiators.len() {
+            set_up_port(switch, &port(number), link)?;
+        }
+    }
     Ok(())
+}
+
+/// The switch's interface toward a host: the target is number 0.
+fn port(number: usize) -> String {
+    format!("port{number}")
 }
 
 /// Tells the links of one process apart.
@@ -89,11 +101,13 @@ fn veth(link: &Link, initiators: u32, ledger: &mut Ledger) -> Result<Hosts> {
     let hosts: Vec<Host> = (0..initiators)
         .map(|number| host(&format!("{base}i{number}"), number + 2, ledger))
         .collect::<Result<_>>()?;
-    let hosts = Hosts { target, initiators: hosts };
+    let mut hosts = Hosts { target, initiators: hosts, switch: None };
     if let [only] = hosts.initiators.as_slice() {
         join(name(&hosts.target)?, (name(only)?, INTERFACE))?;
     } else {
-        switch(&format!("{base}s"), &hosts, link, ledger)?;
+        let namespace = format!("{base}s");
+        switch(&namespace, &hosts, link, ledger)?;
+        hosts.switch = Some(namespace);
     }
     for host in std::iter::once(&hosts.target).chain(&hosts.initiators) {
         let namespace = name(host)?;
@@ -132,7 +146,7 @@ fn switch(namespace: &str, hosts: &Hosts, link: &Link, ledger: &mut Ledger) -> R
     add_namespace(namespace, ledger)?;
     ip(&["-n", namespace, "link", "add", BRIDGE, "type", "bridge"])?;
     for (number, host) in std::iter::once(&hosts.target).chain(&hosts.initiators).enumerate() {
-        let port = format!("port{number}");
+        let port = port(number);
         join(name(host)?, (namespace, &port))?;
         ip(&["-n", namespace, "link", "set", &port, "master", BRIDGE])?;
         set_up_port(namespace, &port, link)?;

@@ -1,0 +1,143 @@
+//! libiscsi as the host's initiator: `qemu-storage-daemon` speaks iSCSI and hands every volume to the load tool, as an NBD
+//! export on a local socket or as a file through FUSE.
+//!
+//! One daemon with one event loop serves all volumes of a host: it is the adapter, and its processor time is counted as such.
+//! Nothing is cached in it: what the tool writes is what the target is asked to write.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value, json};
+
+use super::{AdaptSpec, Endpoint, Served, Side, ready};
+use crate::runner::ledger::{Ledger, Thing};
+use crate::runner::process::CommandLine;
+
+/// The daemon's name, and its module for iSCSI, which is a package of its own.
+pub(super) const PROGRAM: &str = "qemu-storage-daemon";
+/// Where Debian keeps the module, below the folder of libraries.
+const MODULE: &str = "qemu/block-iscsi.so";
+/// The name under which the lab logs in.
+const INITIATOR: &str = "iqn.2026-11.org.linerate.lab:host";
+
+/// How the volumes are handed on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Handing {
+    /// An export each on one socket.
+    Nbd,
+    /// A file each.
+    Fuse,
+}
+
+/// Starts the daemon on all volumes of a host.
+pub(super) fn adapt(handing: Handing, spec: &AdaptSpec<'_>, ledger: &mut Ledger) -> Result<Served> {
+    if spec.endpoints.is_empty() {
+        return Ok(Served::default());
+    }
+    if let Some(words) = missing_module() {
+        bail!("{words}");
+    }
+    let scratch = super::scratch("qemu", ledger)?;
+    let pidfile = scratch.join("ready");
+    let mut argv = vec![PROGRAM.to_owned()];
+    let mut add = |option: &str, value: &Value| argv.extend([option.to_owned(), value.to_string()]);
+    if handing == Handing::Nbd {
+        add("--nbd-server", &json!({"addr": {"type": "unix", "path": scratch.join("nbd")}}));
+    }
+    let mut endpoints = Vec::new();
+    for (number, endpoint) in spec.endpoints.iter().enumerate() {
+        add("--blockdev", &volume(number, &endpoint.url)?);
+        let (export, url) = match handing {
+            Handing::Nbd => nbd(number, &scratch),
+            Handing::Fuse => fuse(number, &scratch, ledger)?,
+        };
+        add("--export", &export);
+        endpoints.push(Endpoint { url, size: endpoint.size });
+    }
+    argv.extend(["--pidfile".to_owned(), pidfile.display().to_string()]);
+    let line = CommandLine::new("adapter", argv, spec.folder);
+    let version = super::version(PROGRAM)?;
+    let mut service = ready::start(&line, spec.placement, (Side::Adapter, PROGRAM, version), ledger)?;
+    // The daemon writes the file when every export is there.
+    ready::wait(&mut service, "it exports its volumes", || Ok(ready::written(&pidfile)))?;
+    Ok(Served { services: vec![service], endpoints })
+}
+
+/// What to install when the daemon could not speak iSCSI.
+pub(super) fn missing_module() -> Option<String> {
+    let libraries = ["/usr/lib", "/usr/lib64", "/usr/local/lib"].map(PathBuf::from).into_iter();
+    let per_machine = libraries.clone().flat_map(|folder| {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect::<Vec<_>>()
+    });
+    let there = libraries.chain(per_machine).any(|folder| folder.join(MODULE).is_file());
+    (!there).then(|| format!("{PROGRAM} cannot speak iSCSI without its module: apt install qemu-block-extra"))
+}
+
+/// The block device on an iSCSI URL.
+fn volume(number: usize, url: &str) -> Result<Value> {
+    let parts = url.strip_prefix("iscsi://").and_then(|rest| rest.split_once('/'));
+    let (portal, rest) =
+        parts.with_context(|| format!("libiscsi needs iscsi://HOST:PORT/IQN/LUN, not {url}"))?;
+    let (target, lun) = rest.split_once('/').with_context(|| format!("{url} names no logical unit"))?;
+    ensure!(
+        !portal.contains('@'),
+        "a CHAP secret would stand in the command line of {PROGRAM}: leave it out of {url}"
+    );
+    let lun: u16 = lun.parse().with_context(|| format!("{url}: {lun:?} is no logical unit number"))?;
+    Ok(json!({
+        "driver": "iscsi",
+        "node-name": format!("volume{number}"),
+        "transport": "tcp",
+        "portal": portal,
+        "target": target,
+        "lun": lun,
+        "initiator-name": INITIATOR,
+        "cache": {"direct": true},
+    }))
+}
+
+fn nbd(number: usize, scratch: &Path) -> (Value, String) {
+    let node = format!("volume{number}");
+    let export = json!({"type": "nbd", "id": format!("export{number}"), "node-name": node, "name": number.to_string(), "writable": true});
+    (export, format!("nbd+unix:///{number}?socket={}", scratch.join("nbd").display()))
+}
+
+/// The daemon mounts over an empty file.
+fn fuse(number: usize, scratch: &Path, ledger: &mut Ledger) -> Result<(Value, String)> {
+    let file = scratch.join(format!("volume{number}"));
+    std::fs::write(&file, []).with_context(|| format!("cannot make {}", file.display()))?;
+    ledger.add(Thing::Mount { path: file.clone() })?;
+    let node = format!("volume{number}");
+    let export = json!({"type": "fuse", "id": format!("export{number}"), "node-name": node, "mountpoint": file, "writable": true});
+    Ok((export, file.display().to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_becomes_a_block_device_and_others_are_refused() {
+        let device = volume(3, "iscsi://[::1]:3260/iqn.2026-11.org.example:t/2").unwrap();
+        assert_eq!(device["portal"], "[::1]:3260");
+        assert_eq!(device["target"], "iqn.2026-11.org.example:t");
+        assert_eq!((device["lun"].as_u64(), device["node-name"].as_str()), (Some(2), Some("volume3")));
+        for (url, part) in [
+            ("nvme+tcp://h:1/nqn.x:y/1", "iscsi://HOST"),
+            ("iscsi://h:1/iqn.x:y", "logical unit"),
+            ("iscsi://h:1/iqn.x:y/one", "logical unit number"),
+            ("iscsi://u%p@h:1/iqn.x:y/1", "CHAP"),
+        ] {
+            let error = format!("{:#}", volume(0, url).unwrap_err());
+            assert!(error.contains(part), "{url}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_export_has_its_url() {
+        let (export, url) = nbd(1, Path::new("/run/x"));
+        assert_eq!(url, "nbd+unix:///1?socket=/run/x/nbd");
+        assert_eq!((export["name"].as_str(), export["node-name"].as_str()), (Some("1"), Some("volume1")));
+    }
+}
