@@ -27,7 +27,7 @@ impl Protocol {
 
 pub(super) fn serve(protocol: Protocol, spec: &ServeSpec<'_>, ledger: &mut Ledger) -> Result<Served> {
     let config = spec.folder.join("linerate.toml");
-    std::fs::write(&config, configuration(protocol, spec))
+    std::fs::write(&config, configuration(spec))
         .with_context(|| format!("cannot write {}", config.display()))?;
     let listening = spec.folder.join("listening");
     // A file of an earlier target would be taken for this one's.
@@ -57,16 +57,20 @@ fn path(path: &Path) -> Result<&str> {
     path.to_str().with_context(|| format!("{} is not UTF-8: name it otherwise", path.display()))
 }
 
-/// One portal and every volume, a target's volumes under its name.
-fn configuration(protocol: Protocol, spec: &ServeSpec<'_>) -> String {
+/// A portal of each protocol (one that is not named would be opened at its usual port) and every volume, a target's volumes
+/// under its name.
+fn configuration(spec: &ServeSpec<'_>) -> String {
     let mut text = String::new();
     let listen = std::net::SocketAddr::new(spec.host.address, 0);
-    let _infallible = writeln!(text, "[[portal]]\nprotocol = \"{}\"\nlisten = \"{listen}\"", protocol.name());
+    for protocol in [Protocol::Iscsi, Protocol::Nvme] {
+        let name = protocol.name();
+        let _infallible = writeln!(text, "[[portal]]\nprotocol = \"{name}\"\nlisten = \"{listen}\"\n");
+    }
     for (target, lun, number) in super::numbers(spec.volumes) {
         let url = super::volume_url(&spec.volumes.url, number, spec.folder);
         let _infallible = writeln!(
             text,
-            "\n[[volume]]\nname = \"v{number}\"\nurl = {url:?}\ntarget = \"t{target}\"\nlun = {lun}"
+            "[[volume]]\nname = \"v{number}\"\nurl = {url:?}\ntarget = \"t{target}\"\nlun = {lun}\n"
         );
     }
     text
@@ -100,7 +104,7 @@ mod tests {
         let (folder, placement) = (Path::new("/run/lab"), Placement::default());
         let spec =
             ServeSpec { volumes: &volumes, host: &host, folder, placement: &placement, linerate: folder };
-        let text = configuration(Protocol::Nvme, &spec);
+        let text = configuration(&spec);
         let last =
             "[[volume]]\nname = \"v3\"\nurl = \"file:/run/lab/3.img?size=1M\"\ntarget = \"t1\"\nlun = 1";
         assert!(text.contains("listen = \"127.0.0.1:0\"") && text.trim_end().ends_with(last), "{text}");

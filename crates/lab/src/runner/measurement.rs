@@ -1,6 +1,7 @@
 //! One measurement: the load of one arm at one point, once, with everything that is counted meanwhile.
 
 use std::path::Path;
+use std::process::ExitStatus;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
@@ -74,9 +75,13 @@ pub fn take(stage: &mut Stage, task: &Task<'_>) -> Result<Taken> {
     }
     let window = Window::open(&stage.sides, stage.probe()?)?;
     let started = now();
-    run(stage, task, &assignments)?;
+    let statuses = run(stage, task, &assignments)?;
     let ended = now();
-    let parts = assignments.iter().map(|one| tool::read(task.kind, one)).collect::<Result<Vec<_>>>()?;
+    let parts: Vec<Measured> = assignments
+        .iter()
+        .zip(statuses)
+        .map(|(one, status)| tool::outcome(task.kind, one, status))
+        .collect::<Result<_>>()?;
     let Some(measured) = merge(parts) else { bail!("the arm has no initiating host") };
     let (from, to) = span(&measured, (started, ended), task.design);
     let counted = window.close_over(from, to)?;
@@ -86,7 +91,8 @@ pub fn take(stage: &mut Stage, task: &Task<'_>) -> Result<Taken> {
     Ok(Taken { measured, counted, started })
 }
 
-fn run(stage: &Stage, task: &Task<'_>, assignments: &[Assignment<'_>]) -> Result<()> {
+/// Runs the loads of all hosts side by side to their ends.
+fn run(stage: &Stage, task: &Task<'_>, assignments: &[Assignment<'_>]) -> Result<Vec<ExitStatus>> {
     let mut running = Vec::new();
     for (assignment, (host, _)) in assignments.iter().zip(&stage.initiators) {
         let line = tool::command(task.kind, assignment)?;
@@ -96,7 +102,7 @@ fn run(stage: &Stage, task: &Task<'_>, assignments: &[Assignment<'_>]) -> Result
         }
         running.push(started);
     }
-    running.iter_mut().try_for_each(|one| one.finish(limit(task.design)))
+    running.iter_mut().map(|one| one.wait(limit(task.design))).collect()
 }
 
 /// When the tool's window was. A tool that does not tell is taken to spend as long on its start as on its end.
