@@ -130,8 +130,10 @@ fn value<'a>(point: &'a [Coordinate], axis: &str) -> &'a str {
 }
 
 fn block_size(text: &str) -> u32 {
-    let thousands = text.strip_suffix('k').and_then(|number| number.parse::<u32>().ok());
-    thousands.map_or_else(|| text.parse().unwrap_or(4096), |number| number * 1024)
+    let number = |text: &str, unit: u32| text.parse::<u32>().ok().map(|number| number * unit);
+    let sized = text.strip_suffix('k').and_then(|text| number(text, 1 << 10));
+    let sized = sized.or_else(|| text.strip_suffix('m').and_then(|text| number(text, 1 << 20)));
+    sized.or_else(|| number(text, 1)).unwrap_or(4096)
 }
 
 /// About 1, with a deviation of about `share`.

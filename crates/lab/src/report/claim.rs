@@ -1,6 +1,6 @@
 //! Each claim of the publication with its verdict, as the page shows it.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use crate::claims::grammar::Test;
 use crate::claims::{Judgement, Outcome, judge};
@@ -26,7 +26,9 @@ pub(crate) struct Judged {
     /// The verdict as a class of the style sheet.
     pub(crate) class: &'static str,
     /// Why, with the numbers.
-    pub(crate) why: Vec<String>,
+    pub(crate) why: String,
+    /// What is missing for a verdict on the claim itself.
+    pub(crate) missing: Vec<String>,
     /// What was tested in its place.
     pub(crate) stand_in: Option<StandIn>,
     /// What else belongs to the numbers.
@@ -62,13 +64,13 @@ fn shown(judgement: Judgement, beside: Vec<String>) -> Judged {
         let (verdict, class) = (stand_in.outcome.to_string(), class(stand_in.outcome));
         StandIn { what: stand_in.what, verdict, class, why: stand_in.why }
     });
-    let missing = judgement.missing.into_iter().map(|what| format!("Missing: {what}."));
     Judged {
         id: judgement.claim,
         text: judgement.text,
         verdict: judgement.outcome.to_string(),
         class: class(judgement.outcome),
-        why: std::iter::once(judgement.why).chain(missing).filter(|line| !line.is_empty()).collect(),
+        why: judgement.why,
+        missing: judgement.missing,
         stand_in,
         beside,
         test: judgement.test.unwrap_or_default(),
@@ -85,17 +87,30 @@ const fn class(outcome: Outcome) -> &'static str {
     }
 }
 
-/// `1 reproduced, 2 not testable here`.
+/// `1 reproduced, 2 not testable here; in the place of those: 1 contradicted`.
 pub(crate) fn counted(claims: &[Judged]) -> String {
-    let mut counts: BTreeMap<(usize, &str), usize> = BTreeMap::new();
-    let order = ["reproduced", "contradicted", "unsure", "untested"];
-    for claim in claims {
-        let rank = order.iter().position(|class| *class == claim.class).unwrap_or(order.len());
-        *counts.entry((rank, &claim.verdict)).or_default() += 1;
-    }
+    let own = tally(claims.iter().map(|claim| claim.verdict.as_str()));
+    let in_place = tally(claims.iter().filter_map(|claim| Some(claim.stand_in.as_ref()?.verdict.as_str())));
+    if in_place.is_empty() { own } else { format!("{own}; in the place of those: {in_place}") }
+}
+
+/// How often each verdict was given, in the order of their weight.
+fn tally<'a>(verdicts: impl Iterator<Item = &'a str>) -> String {
+    let verdicts: Vec<&str> = verdicts.collect();
+    let order = [Outcome::Reproduced, Outcome::Contradicted, Outcome::NotEnough, Outcome::NotTestable];
+    let counts = order.into_iter().map(|outcome| {
+        let word = outcome.to_string();
+        (verdicts.iter().filter(|verdict| **verdict == word).count(), word)
+    });
     let counts: Vec<String> =
-        counts.into_iter().map(|((_, verdict), count)| format!("{count} {verdict}")).collect();
+        counts.filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")).collect();
     counts.join(", ")
+}
+
+/// What all claims together miss, each once.
+pub(crate) fn missing(claims: &[Judged]) -> Vec<String> {
+    let all: BTreeSet<&String> = claims.iter().flat_map(|claim| &claim.missing).collect();
+    all.into_iter().cloned().collect()
 }
 
 /// What the transport adds, for a claim that speaks of latency: a small share of a large latency may be a large share of what

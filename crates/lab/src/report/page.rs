@@ -15,7 +15,7 @@ use super::environment::{self, Fact};
 use super::figure::Drawn;
 use super::run::Run;
 use super::series::Measured;
-use super::table::{Cell, Table};
+use super::table::{Cell, Table, grouped};
 use super::{control, distribution, extras, figure, svg, topology, trace, words};
 
 /// The charts library, bundled by `crates/lab/echarts`.
@@ -36,6 +36,7 @@ struct Page<'a> {
     facts: Vec<Fact>,
     claims: Vec<Judged>,
     counted: String,
+    missing: Vec<String>,
     control: String,
     arms: Vec<ArmRow>,
     topology: String,
@@ -108,6 +109,7 @@ struct TableView {
     columns: Vec<(String, &'static str)>,
     rows: Vec<Vec<(String, &'static str)>>,
     total: usize,
+    count: String,
     file: String,
     url: String,
 }
@@ -141,6 +143,7 @@ pub(crate) fn render(run: &Run) -> Result<String> {
         labels: labels(run),
         facts: environment::facts(run, &measured),
         counted: claim::counted(&claims),
+        missing: claim::missing(&claims),
         claims,
         control: control::words(control::found(run).as_ref()),
         arms: run.scenario.arms.iter().map(arm_row).collect(),
@@ -245,6 +248,7 @@ fn table_view(table: &Table, id: &str) -> TableView {
             .collect(),
         rows: table.rows.iter().take(MOST_ROWS).map(row).collect(),
         total: table.rows.len(),
+        count: grouped(&table.rows.len().to_string()),
         file: format!("{id}.csv"),
         url: data_url(&table.csv()),
     }

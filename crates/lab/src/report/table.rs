@@ -117,7 +117,7 @@ pub(crate) fn rounded(value: f64) -> String {
 }
 
 /// Digits with a comma before every three.
-fn grouped(digits: &str) -> String {
+pub(crate) fn grouped(digits: &str) -> String {
     let mut text = String::with_capacity(digits.len() * 4 / 3);
     for (place, digit) in digits.chars().enumerate() {
         if place > 0 && (digits.len() - place).is_multiple_of(3) {

@@ -78,13 +78,15 @@
   // Bars side by side, those of one stack upon each other; a whisker at the end of each.
   const bars = (chart, all, colours) => {
     const stacks = [...new Set(all.map((series) => series.stack || series.name))];
-    const below = chart.x.categories.map(() => 0);
+    // Where the next part begins: parts below zero hang from it, the others stand on it.
+    const ends = { above: chart.x.categories.map(() => 0), below: chart.x.categories.map(() => 0) };
     return all.flatMap((series, index) => {
       const colour = cycled(colours.series, series.colour);
       const stack = stacks.indexOf(series.stack || series.name);
       const upon = series.stack ? series.points.map((point) => {
-        const base = below[point[0]];
-        below[point[0]] += point[1];
+        const side = point[1] < 0 ? ends.below : ends.above;
+        const base = side[point[0]];
+        side[point[0]] += point[1];
         return [point[0], point[1], base + point[2], base + point[3]];
       }) : series.points;
       const place = (api) => {
@@ -115,7 +117,7 @@
       lineStyle: { color: colour, width: chart.shape === "dots" ? 0 : 2, type: cycled(DASHES, series.variant) },
       itemStyle: { color: colour },
       emphasis: { disabled: true },
-      label: { show: series.labels.length > 0, position: "top", color: colours.soft, fontSize: 11, minMargin: 6, formatter: (at) => series.labels[at.dataIndex] },
+      label: { show: series.labels.length > 0, position: "top", color: colours.soft, fontSize: 11, minMargin: 12, formatter: (at) => series.labels[at.dataIndex] },
       labelLayout: { hideOverlap: true },
       markLine: rules(chart, series, colours),
     };
