@@ -7,14 +7,13 @@ mod display;
 mod inspect;
 mod offline;
 mod run;
+mod selftest;
 mod verdicts;
 
 use std::process::ExitCode;
 
-use anyhow::Result;
 use clap::{Parser, Subcommand};
 use lab::runner::preflight::NotTestable;
-use lab::scenario::catalogue::{self, Loaded};
 
 use crate::output;
 
@@ -39,6 +38,16 @@ enum Command {
     Resume(run::ResumeArgs),
     /// Write a run's report anew
     Report(offline::RunFolder),
+    /// Compare two runs, or the arms of one
+    Compare(offline::CompareArgs),
+    /// Fail when a run fell behind another by more than it may
+    Regress(offline::RegressArgs),
+    /// Make a run of another tool's results, labelled as imported
+    Import(offline::ImportArgs),
+    /// Describe this machine, or what differs between two runs' machines
+    Env(offline::EnvArgs),
+    /// Hold the instrument against what is known on this machine
+    Selftest(selftest::Args),
     /// Remove what runs that were cut off left behind: processes, namespaces, mounts, control groups
     Clean(offline::CleanArgs),
 }
@@ -57,6 +66,11 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         Command::Run(args) => run::run(args),
         Command::Resume(args) => run::resume(args),
         Command::Report(args) => offline::report(args),
+        Command::Compare(args) => offline::compare(args),
+        Command::Regress(args) => offline::regress(args),
+        Command::Import(args) => offline::import(args),
+        Command::Env(args) => offline::env(args),
+        Command::Selftest(args) => selftest::run(args),
         Command::Clean(args) => offline::clean(args),
     };
     match result {
@@ -67,13 +81,6 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             ExitCode::from(if untestable { NOT_TESTABLE } else { INVALID })
         }
     }
-}
-
-/// Finds a scenario; those of our own family may be named without it.
-fn scenario(name: &str) -> Result<Loaded> {
-    let own = format!("linerate.{name}");
-    let is_own = catalogue::FILES.iter().any(|file| catalogue::id_of(file.path) == own);
-    catalogue::load(if is_own { &own } else { name })
 }
 
 /// Where runs are kept unless said otherwise.

@@ -9,11 +9,12 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use lab::runner::plan::Plan;
 use lab::runner::preflight::{self, NotTestable};
-use lab::runner::progress::{Event, Observer, clock};
+use lab::runner::progress::{Event, Observer};
 use lab::runner::session::{self, Ended, Options};
+use lab::runner::store::Store;
 use lab::scenario::Scenario;
-use lab::scenario::catalogue::Loaded;
-use lab::scenario::needs;
+use lab::scenario::catalogue::{self, Loaded};
+use lab::scenario::describe;
 use lab::scenario::sweep::Extent;
 use lab::site::Site;
 use names::Span;
@@ -76,7 +77,7 @@ pub(crate) struct ResumeArgs {
 impl What {
     fn load(&self) -> Result<(Loaded, Site)> {
         let site = self.site.as_deref().map_or_else(|| Ok(Site::default()), Site::read)?;
-        Ok((super::scenario(&self.scenario)?, site))
+        Ok((catalogue::load(&self.scenario)?, site))
     }
 
     const fn extent(&self) -> Extent {
@@ -89,33 +90,20 @@ pub(crate) fn plan(args: &PlanArgs) -> Result<u8> {
     let (loaded, site) = args.what.load()?;
     let scenario = &loaded.scenario;
     let plan = Plan::new(scenario, args.what.extent(), args.what.budget.map(|span| span.0));
-    output::line(&format!("{}: {}\n{}", scenario.id, scenario.title, scenario.question))?;
-    for arm in &scenario.arms {
-        output::line(&format!("arm {}: {} [{}]", arm.key, arm.name, arm.evidence))?;
-    }
-    let (least, most) = plan.seconds();
-    output::line(&format!(
-        "{} points, {} to {} pairs each, {} to {}",
-        plan.points.len(),
-        plan.design.min_pairs,
-        plan.design.max_pairs,
-        clock(least),
-        clock(most)
-    ))?;
-    for point in &plan.points {
-        output::line(&format!("  {}", lab::result::point_name(point)))?;
-    }
-    for name in &plan.dropped {
-        output::line(&format!("  dropped for the budget: {name}"))?;
-    }
     let present = preflight::present(&site);
-    for missing in needs::of_scenario(scenario, &present) {
-        output::line(&format!("missing here: {missing}"))?;
+    output::line(describe::plan(&loaded, args.what.extent(), &present)?.trim_end())?;
+    if let Some(budget) = args.what.budget {
+        output::line(&format!(
+            "\nWithin {budget}: {} of {} points",
+            plan.points.len(),
+            plan.points.len() + plan.dropped.len()
+        ))?;
+        plan.dropped.iter().try_for_each(|name| output::line(&format!("  dropped: {name}")))?;
     }
     match preflight::check(scenario, &plan, &site, &BTreeSet::new()) {
-        Ok(_) => output::line("it can be run here").map(|()| 0),
+        Ok(_) => output::line("\nIt can be run here.").map(|()| 0),
         Err(error) if error.downcast_ref::<NotTestable>().is_some() => {
-            output::line("it cannot be run here").map(|()| super::NOT_TESTABLE)
+            output::line(&format!("\n{error}")).map(|()| super::NOT_TESTABLE)
         }
         Err(error) => Err(error),
     }
@@ -124,7 +112,7 @@ pub(crate) fn plan(args: &PlanArgs) -> Result<u8> {
 /// Runs a scenario.
 pub(crate) fn run(args: &Args) -> Result<u8> {
     let (scenario, site) = args.what.load()?;
-    let spoken = scenario.scenario.clone();
+    let (spoken, has) = (scenario.scenario.clone(), site.has.clone());
     let options = Options {
         scenario,
         site,
@@ -136,23 +124,22 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
     };
     let mut display = Display::new(args.json_progress);
     let ended = session::run(options, &mut display, &*stop_by_signal()?)?;
-    finish(&spoken, &ended, &mut display)
+    finish((&spoken, &has), &ended, &mut display)
 }
 
 /// Goes on with a run.
 pub(crate) fn resume(args: &ResumeArgs) -> Result<u8> {
     let mut display = Display::new(args.json_progress);
     let ended = session::resume(&args.folder, own_program()?, &mut display, &*stop_by_signal()?)?;
-    let text = args.folder.join("scenario.toml");
-    let scenario = super::scenario(&text.display().to_string())?;
-    finish(&scenario.scenario, &ended, &mut display)
+    let (_, record, scenario) = Store::open(&args.folder)?;
+    finish((&scenario.scenario, &record.site.has), &ended, &mut display)
 }
 
-fn finish(scenario: &Scenario, ended: &Ended, display: &mut Display) -> Result<u8> {
+fn finish((scenario, has): (&Scenario, &[String]), ended: &Ended, display: &mut Display) -> Result<u8> {
     let report = lab::report::write(&ended.folder)?;
     display.tell(&Event::Ended { report: Some(report.display().to_string()) });
     if !matches!(display, Display::Json) {
-        verdicts::print(scenario, ended)?;
+        verdicts::print(scenario, ended, has)?;
         output::line(&format!("report: {}", report.display()))?;
     }
     if ended.stopped {
@@ -163,7 +150,7 @@ fn finish(scenario: &Scenario, ended: &Ended, display: &mut Display) -> Result<u
 }
 
 /// This program, which the lab starts as target, initiator and load.
-fn own_program() -> Result<PathBuf> {
+pub(super) fn own_program() -> Result<PathBuf> {
     std::env::current_exe()
         .context("cannot find the path of this program")
         .map(|path| path.as_path().to_owned())

@@ -1,23 +1,31 @@
 //! What a run showed, in words: every comparison, the control, and what becomes of the claims.
 
+use std::collections::BTreeMap;
+
 use anyhow::Result;
+use lab::claims;
+use lab::result::{Flag, PointResult, point_name};
 use lab::runner::session::{Ended, main_metric};
 use lab::scenario::{Arm, Scenario};
 use lab::statistics;
 
 use crate::output;
 
-/// Prints the verdicts of a run.
-pub(super) fn print(scenario: &Scenario, ended: &Ended) -> Result<()> {
+/// Prints the verdicts of a run on a site that has these things.
+pub(super) fn print(scenario: &Scenario, ended: &Ended, has: &[String]) -> Result<()> {
     let Some((first, others)) = scenario.arms.split_first() else { return Ok(()) };
     for arm in &scenario.arms {
-        output::line(&format!("{}: {} [{}]", arm.key, arm.name, arm.evidence.label()))?;
+        output::line(&format!("{}: {} [{}]", arm.key, arm.name, arm.evidence))?;
     }
     others.iter().try_for_each(|other| compare(scenario, ended, (first, other)))?;
     match &ended.control {
         Some(control) => output::line(&format!("control (A against A): {}", control.words()))?,
         None => output::line("control (A against A): not enough pairs to say anything")?,
     }
+    for judgement in claims::judge(scenario, &ended.results, has) {
+        output::line(&format!("claim \"{}\": {}", judgement.text, judgement.words()))?;
+    }
+    doubts(&ended.results)?;
     for why in &ended.invalid {
         output::line(&format!("INVALID: {why}"))?;
     }
@@ -27,7 +35,7 @@ pub(super) fn print(scenario: &Scenario, ended: &Ended) -> Result<()> {
 fn compare(scenario: &Scenario, ended: &Ended, (a, b): (&Arm, &Arm)) -> Result<()> {
     let metric = main_metric(scenario.workload.tool);
     for verdict in statistics::analyse(&ended.results, &a.key, &b.key, metric) {
-        let point = lab::result::point_name(&verdict.point);
+        let point = point_name(&verdict.point);
         output::line(&format!(
             "{point}: {}, {} against {}: {}",
             metric.title(),
@@ -37,4 +45,28 @@ fn compare(scenario: &Scenario, ended: &Ended, (a, b): (&Arm, &Arm)) -> Result<(
         ))?;
     }
     Ok(())
+}
+
+/// How many results are doubtful, by kind.
+fn doubts(results: &[PointResult]) -> Result<()> {
+    let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
+    for flag in results.iter().flat_map(|result| &result.flags) {
+        *kinds.entry(kind(flag)).or_default() += 1;
+    }
+    for (kind, count) in kinds {
+        output::line(&format!("{count} of {} measurements: {kind}", results.len()))?;
+    }
+    Ok(())
+}
+
+const fn kind(flag: &Flag) -> &'static str {
+    match flag {
+        Flag::Contended { .. } => "contended, others used the processors",
+        Flag::NoSteadyState { .. } => "no steady state",
+        Flag::Throttled { .. } => "throttled processors",
+        Flag::Errors { .. } => "failed I/Os",
+        Flag::DelayedAck { .. } => "latencies of delayed acknowledgements",
+        Flag::Corrupt { .. } => "wrong data",
+        Flag::SharedLimit { .. } => "arms on the same limit",
+    }
 }
