@@ -49,14 +49,15 @@ fn limit(design: &Design) -> Duration {
 
 /// Measures once. The load of every initiating host runs at the same time.
 pub fn take(stage: &mut Stage, task: &Task<'_>) -> Result<Taken> {
-    let many = stage.initiators.len() > 1;
-    let folders: Vec<_> = (0..stage.initiators.len())
+    let initiators = stage.initiators.clone();
+    let many = initiators.len() > 1;
+    let folders: Vec<_> = (0..initiators.len())
         .map(
             |number| if many { task.folder.join(format!("host{number}")) } else { task.folder.to_path_buf() },
         )
         .collect();
     let mut assignments = Vec::new();
-    for ((_, endpoints), folder) in stage.initiators.iter().zip(&folders) {
+    for ((_, endpoints), folder) in initiators.iter().zip(&folders) {
         std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
         assignments.push(Assignment {
             settings: task.settings,
@@ -68,10 +69,8 @@ pub fn take(stage: &mut Stage, task: &Task<'_>) -> Result<Taken> {
             initiator: task.arm.initiator,
         });
     }
-    for (assignment, (host, _)) in assignments.iter().zip(&stage.initiators) {
-        for line in tool::prepare(task.kind, assignment)? {
-            Running::start(&line, &stage.load_placement(host))?.finish(limit(task.design) * 4)?;
-        }
+    if stage.wants_preparing(task.settings) {
+        prepare(stage, task, &assignments)?;
     }
     let window = Window::open(&stage.sides, stage.probe()?)?;
     let started = now();
@@ -89,6 +88,16 @@ pub fn take(stage: &mut Stage, task: &Task<'_>) -> Result<Taken> {
         bail!("{words}");
     }
     Ok(Taken { measured, counted, started })
+}
+
+/// Lets the tool lay out what it works on: tables, files.
+fn prepare(stage: &Stage, task: &Task<'_>, assignments: &[Assignment<'_>]) -> Result<()> {
+    for (assignment, (host, _)) in assignments.iter().zip(&stage.initiators) {
+        for line in tool::prepare(task.kind, assignment)? {
+            Running::start(&line, &stage.load_placement(host))?.finish(limit(task.design) * 4)?;
+        }
+    }
+    Ok(())
 }
 
 /// Runs the loads of all hosts side by side to their ends.

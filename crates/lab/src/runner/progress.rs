@@ -38,8 +38,10 @@ pub enum Event {
         repetition: u32,
         /// Repetitions at least.
         repetitions: u32,
-        /// I/Os (or transactions) per second.
+        /// I/Os per second; 0 when the tool does not tell.
         iops: f64,
+        /// Transactions per second, of a database.
+        transactions: f64,
         /// Bytes per second.
         bytes_per_second: f64,
         /// Busy per cent of the machine, and the half of the range over its seconds.
@@ -87,33 +89,31 @@ impl Event {
     }
 
     fn measured(&self) -> String {
-        let Self::Measured {
-            done,
-            of,
-            left,
-            point,
-            arm,
-            repetition,
-            repetitions,
-            iops,
-            bytes_per_second,
-            cpu,
-        } = self
-        else {
+        let Self::Measured { done, of, left, point, arm, repetition, repetitions, cpu, .. } = self else {
             return String::new();
         };
         let percent = 100 * done / (*of).max(1);
-        let rate = if *iops > 0.0 {
-            format!("{} IOPS", short(*iops))
-        } else {
-            format!("{}B/s", short(*bytes_per_second))
-        };
+        let rate = self.rate();
         format!(
             "[{done}/{of} {percent} %, {} left] {point} {arm} rep {repetition}/{repetitions}: {rate}, CPU {:.0} % (±{:.0} %)",
             clock(*left),
             cpu.0,
             cpu.1
         )
+    }
+}
+
+impl Event {
+    /// What the tool measured, in its own unit.
+    fn rate(&self) -> String {
+        match self {
+            Self::Measured { iops, .. } if *iops > 0.0 => format!("{} IOPS", short(*iops)),
+            Self::Measured { transactions, .. } if *transactions > 0.0 => {
+                format!("{} transactions/s", short(*transactions))
+            }
+            Self::Measured { bytes_per_second, .. } => format!("{}B/s", short(*bytes_per_second)),
+            _ => String::new(),
+        }
     }
 }
 
@@ -150,6 +150,7 @@ mod tests {
             repetition: 3,
             repetitions: 5,
             iops: 41_234.0,
+            transactions: 0.0,
             bytes_per_second: 3e8,
             cpu: (93.1, 4.2),
         };

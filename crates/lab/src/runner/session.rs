@@ -14,7 +14,7 @@ use super::ledger::Ledger;
 use super::measurement::{self, Taken, Task};
 use super::plan::Plan;
 use super::progress::{Event, Observer};
-use super::stage::{Ground, Stage};
+use super::stage::{Furnishing, Ground, Stage};
 use super::store::{Block, RunRecord, Store};
 use super::{integrity, preflight};
 use crate::measure::{Environment, environment, limiter, pressure, steady};
@@ -24,6 +24,7 @@ use crate::scenario::needs::{self, Present};
 use crate::scenario::sweep::{self, Extent, Point};
 use crate::scenario::{Arm, Metric, ToolKind, topology};
 use crate::site::{Processors, Site};
+use crate::statistics::metric::{Context as Around, value_of};
 use crate::statistics::random::Random;
 use crate::statistics::{control, pairing, stopping};
 
@@ -412,6 +413,7 @@ impl<'a> Session<'a> {
             repetition: result.repetition,
             repetitions: self.plan.design.min_pairs,
             iops: result.iops(),
+            transactions: value_of(Metric::Transactions, result, &Around::default()).unwrap_or(0.0),
             bytes_per_second: result.bytes_per_second(),
             cpu: measurement::busy(&result.cpu),
         });
@@ -433,7 +435,7 @@ impl<'a> Session<'a> {
             linerate: &self.linerate,
             processors: &self.processors,
         };
-        let stage = match &bound {
+        let mut stage = match &bound {
             Some(bound) => Stage::bound(&ground, arm, bound, &mut self.ledger)?,
             None => Stage::build(&ground, arm, &wanted, &mut self.ledger)?,
         };
@@ -447,6 +449,12 @@ impl<'a> Session<'a> {
             }
             self.checked.insert(what);
         }
+        let scenario = &self.scenario.scenario;
+        let settings = sweep::settings(scenario, arm, point);
+        let load = Furnishing { kind: scenario.workload.tool, arm: &arm.key, settings: &settings };
+        stage.furnish(&ground, &load, &mut self.ledger).with_context(|| {
+            format!("arm {} ({}): what the load needs cannot be made on its volume", arm.key, arm.name)
+        })?;
         self.stages.insert(arm.key.clone(), stage);
         Ok(())
     }

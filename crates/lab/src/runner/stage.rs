@@ -3,6 +3,7 @@
 //! Every arm has hosts, link and control groups of its own. All arms stand side by side through the run, idle but for the
 //! one that is measured, so that pairs can be taken in any order without starting anything but the load.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -10,10 +11,12 @@ use anyhow::{Context, Result};
 use super::ledger::{Ledger, Thing};
 use super::process::Placement;
 use super::topology::{self, Host, Hosts};
-use crate::arm::{self, AdaptSpec, Endpoint, ServeSpec, Served, Volumes};
+use crate::arm::{self, AdaptSpec, Endpoint, Filesystem, ServeSpec, Served, Volumes, postgresql};
 use crate::measure::network::{End, Probe};
 use crate::measure::{Role, Sides};
-use crate::scenario::{Arm, Initiator, LinkKind, Placement as Core, Topology, topology as scenario_topology};
+use crate::scenario::{
+    Arm, Initiator, LinkKind, Placement as Core, ToolKind, Topology, topology as scenario_topology,
+};
 use crate::site::{BoundArm, Processors};
 
 /// What all arms of a run share.
@@ -45,7 +48,13 @@ pub struct Stage {
     pub sides: Sides,
     /// Where the load runs.
     pub processors: Vec<usize>,
-    services: Vec<Served>,
+    /// The size of what the tool laid out to work on.
+    prepared: Option<String>,
+    // What is dropped first stands on what is dropped later.
+    databases: Vec<Served>,
+    filesystems: Vec<Filesystem>,
+    adapters: Vec<Served>,
+    targets: Vec<Served>,
     target: Option<Host>,
 }
 
@@ -79,7 +88,11 @@ impl Stage {
             initiators: Vec::new(),
             sides,
             processors: ground.processors.host.clone(),
-            services: vec![served],
+            prepared: None,
+            databases: Vec::new(),
+            filesystems: Vec::new(),
+            adapters: Vec::new(),
+            targets: vec![served],
             target: Some(hosts.target.clone()),
         };
         stage.adapt((ground, arm), (&hosts, parts), ledger)?;
@@ -96,7 +109,11 @@ impl Stage {
             initiators: vec![(host, endpoints)],
             sides,
             processors: ground.processors.host.clone(),
-            services: Vec::new(),
+            prepared: None,
+            databases: Vec::new(),
+            filesystems: Vec::new(),
+            adapters: Vec::new(),
+            targets: Vec::new(),
             target: None,
         })
     }
@@ -116,9 +133,45 @@ impl Stage {
                 .with_context(|| format!("arm {} ({}): its initiator does not start", arm.key, arm.name))?;
             enrol(&self.sides, Role::Adapter, &served);
             self.initiators.push((host.clone(), served.endpoints.clone()));
-            self.services.push(served);
+            self.adapters.push(served);
         }
         Ok(())
+    }
+
+    /// Puts on the volumes what the load needs on them: a file system with a database for pgbench, plain paths for dd.
+    /// Comes after the integrity pass, which overwrites them.
+    pub fn furnish(&mut self, ground: &Ground<'_>, load: &Furnishing<'_>, ledger: &mut Ledger) -> Result<()> {
+        for number in 0..self.initiators.len() {
+            let Some((host, endpoints)) = self.initiators.get(number) else { continue };
+            let furnished = match load.kind {
+                ToolKind::Dd => endpoints.iter().map(plain_path).collect(),
+                ToolKind::Pgbench => {
+                    let folder = folder(ground, &format!("{}-host{number}", load.arm))?;
+                    let place = self.load_placement(host);
+                    let volume = endpoints.first().context("the arm has no volume for a database")?;
+                    let files = Filesystem::make(volume, postgresql::user().as_deref(), ledger)?;
+                    let settings = database_settings(load.settings);
+                    let served = postgresql::serve(files.path(), &settings, (&folder, &place), ledger)?;
+                    enrol(&self.sides, Role::Host, &served);
+                    let urls = served.endpoints.clone();
+                    self.filesystems.push(files);
+                    self.databases.push(served);
+                    urls
+                }
+                _ => continue,
+            };
+            if let Some((_, endpoints)) = self.initiators.get_mut(number) {
+                *endpoints = furnished;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the tool has yet to lay out what it works on, which it now does. It does so once for each size: what a
+    /// database gathers in one measurement is there in the next, as in any database.
+    pub fn wants_preparing(&mut self, settings: &BTreeMap<String, String>) -> bool {
+        let size = settings.get("scale").cloned().unwrap_or_default();
+        self.prepared.replace(size.clone()) != Some(size)
     }
 
     /// Whether it stands on what the site names.
@@ -153,10 +206,35 @@ impl Stage {
 
     /// A process of the arm that has ended although nobody stopped it, in words.
     pub fn ended(&mut self) -> Option<String> {
-        let mut all = self.services.iter_mut().flat_map(|served| &mut served.services);
+        let layers = [&mut self.databases, &mut self.adapters, &mut self.targets];
+        let mut all = layers.into_iter().flatten().flat_map(|served| &mut served.services);
         let gone = all.find_map(|service| (!service.running.is_alive()).then_some(service))?;
         Some(format!("{} has ended{}", gone.name, gone.running.last_words()))
     }
+}
+
+/// What a load needs on its volumes.
+#[derive(Debug, Clone, Copy)]
+pub struct Furnishing<'a> {
+    /// The tool.
+    pub kind: ToolKind,
+    /// The arm's key.
+    pub arm: &'a str,
+    /// Options of the workload, the point and the arm.
+    pub settings: &'a BTreeMap<String, String>,
+}
+
+/// The settings that are the database server's own.
+fn database_settings(settings: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let own = ["shared_buffers", "synchronous_commit"];
+    let chosen = own.iter().filter_map(|name| settings.get_key_value(*name));
+    chosen.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+/// The path of a local file; other endpoints as they are.
+fn plain_path(endpoint: &Endpoint) -> Endpoint {
+    let path = endpoint.url.strip_prefix("file:").and_then(|rest| rest.split('?').next());
+    Endpoint { url: path.unwrap_or(&endpoint.url).to_owned(), size: endpoint.size }
 }
 
 fn sides(name: &str, initiator: Initiator, ledger: &mut Ledger) -> Result<Sides> {
