@@ -6,6 +6,7 @@ back with Linerate's host over NVMe/TCP; compares checksums; and measures each p
 """
 import hashlib
 import json
+import os
 import subprocess
 import sys
 import time
@@ -79,6 +80,20 @@ def measure(server):
             sys.exit(f"{figure['errors']} errors")
 
 
+def quick_lab():
+    """The quick lab: our initiator and libiscsi, in pairs, with a report. `LAB=0` leaves it out."""
+    if os.environ.get("LAB") == "0":
+        say("The quick lab is left out, as LAB=0 says")
+        return
+    say("The quick lab: two initiators against the same target, in pairs (up to three minutes; LAB=0 leaves it out)")
+    runs = ROOT / "target" / "lab-runs"
+    words = [linerate_binary(), "lab", "run", "quick", "--budget", "170s", "--runs", runs]
+    print(f"  $ {' '.join(map(str, words)).replace(str(ROOT) + '/', '')}", flush=True)
+    ended = subprocess.run(words, check=False)
+    if ended.returncode:
+        sys.exit(f"the quick lab ended with exit status {ended.returncode}")
+
+
 def main():
     """The demonstration, in order."""
     started = time.monotonic()
@@ -95,6 +110,7 @@ def main():
                 sys.exit("iscsi-ls did not find all three")
             write_and_read(server, folder)
             measure(server)
+    quick_lab()
     say("Connect to it yourself")
     print("  make serve              the same, on ports 3260 and 4420, until Ctrl-C; prints the commands for Linux, QEMU and libiscsi")
     print("  docs/howto/connect.md   Linux, Windows, ESXi, QEMU, step by step")

@@ -9,8 +9,9 @@ use anyhow::{Result, bail};
 
 use super::plan::Plan;
 use crate::arm;
+use crate::result::Coordinate;
 use crate::scenario::needs::{self, Present};
-use crate::scenario::{Scenario, lint};
+use crate::scenario::{Arm, Scenario, lint};
 use crate::site::{Site, device};
 
 /// What is missing for a scenario to run here; an exit code of its own.
@@ -52,15 +53,11 @@ pub fn check(scenario: &Scenario, plan: &Plan, site: &Site, destroy: &BTreeSet<S
     let somewhere = plan.points.iter().any(|point| !runnable(scenario, point, site, &present).is_empty());
     if !somewhere {
         let mut missing = needs::of_scenario(scenario, &present);
+        missing.extend(scenario.arms.iter().flat_map(|arm| arm::missing(arm.target, arm.initiator)));
+        missing.dedup();
         if scenario.arms.is_empty() && missing.is_empty() {
             missing.push("an arm: the scenario names none".to_owned());
         }
-        return Err(NotTestable { scenario: scenario.id.clone(), missing }.into());
-    }
-    let programs: BTreeSet<String> =
-        scenario.arms.iter().flat_map(|arm| arm::missing(arm.target, arm.initiator)).collect();
-    if !programs.is_empty() {
-        let missing = programs.into_iter().collect();
         return Err(NotTestable { scenario: scenario.id.clone(), missing }.into());
     }
     for bound in scenario.arms.iter().filter_map(|arm| site.bound(&scenario.id, &arm.key)) {
@@ -71,16 +68,21 @@ pub fn check(scenario: &Scenario, plan: &Plan, site: &Site, destroy: &BTreeSet<S
     Ok(present)
 }
 
-/// Keys of the arms that lack nothing at a point.
+/// What an arm lacks at a point, a sentence each: needs of the machine, and programs with their packages.
+pub fn missing(scenario: &Scenario, arm: &Arm, point: &[Coordinate], present: &Present) -> Vec<String> {
+    let needs = needs::missing_at(scenario, arm, point, present).into_iter().map(str::to_owned);
+    needs.chain(arm::missing(arm.target, arm.initiator)).collect()
+}
+
+/// The arms that lack nothing at a point.
 pub fn runnable<'s>(
     scenario: &'s Scenario,
-    point: &[crate::result::Coordinate],
+    point: &[Coordinate],
     site: &Site,
     present: &Present,
-) -> Vec<&'s crate::scenario::Arm> {
-    let whole = |arm: &&crate::scenario::Arm| {
-        site.bound(&scenario.id, &arm.key).is_some()
-            || needs::missing_at(scenario, arm, point, present).is_empty()
+) -> Vec<&'s Arm> {
+    let whole = |arm: &&Arm| {
+        site.bound(&scenario.id, &arm.key).is_some() || missing(scenario, arm, point, present).is_empty()
     };
     scenario.arms.iter().filter(whole).collect()
 }

@@ -13,14 +13,14 @@ use anyhow::{Context, Result, bail};
 use super::ledger::Ledger;
 use super::measurement::{self, Taken, Task};
 use super::plan::Plan;
-use super::progress::{Event, Observer};
+use super::progress::{Event, Observer, clock};
 use super::stage::{Furnishing, Ground, Stage};
 use super::store::{Block, RunRecord, Store};
 use super::{integrity, preflight};
 use crate::measure::{Environment, environment, limiter, pressure, steady};
 use crate::result::{Coordinate, Flag, PointResult, SCHEMA, point_name};
 use crate::scenario::catalogue::Loaded;
-use crate::scenario::needs::{self, Present};
+use crate::scenario::needs::Present;
 use crate::scenario::sweep::{self, Extent, Point};
 use crate::scenario::{Arm, Metric, ToolKind, topology};
 use crate::site::{Processors, Site};
@@ -216,6 +216,13 @@ impl<'a> Session<'a> {
 
     fn run(mut self) -> Result<Ended> {
         let (least, _) = self.plan.seconds();
+        if self.record.budget.is_some_and(|budget| least > budget) {
+            let words = format!(
+                "the budget is too short for one point, which is measured all the same: {}",
+                clock(least)
+            );
+            self.warn(words);
+        }
         self.whom.observer.tell(&Event::Begun {
             folder: self.store.folder().display().to_string(),
             points: self.plan.points.len(),
@@ -285,7 +292,7 @@ impl<'a> Session<'a> {
     fn point(&mut self, number: usize, point: &Point) -> Result<Result<(), Interrupted>> {
         let arms = self.arms(point);
         for arm in self.scenario.scenario.arms.clone() {
-            let sentences = needs::missing_at(&self.scenario.scenario, &arm, point, &self.present);
+            let sentences = preflight::missing(&self.scenario.scenario, &arm, point, &self.present);
             if !arms.iter().any(|there| there.key == arm.key) {
                 let name = point_name(point);
                 self.warn(format!("{name}: arm {} is left out: {}", arm.key, sentences.join("; ")));

@@ -96,13 +96,20 @@ fn moved(point: &PointResult) -> bool {
     point.directions().next().is_some()
 }
 
-/// The latencies of all directions; `None` if one of them has none, since the rest would not speak for the whole.
+/// The latencies of all directions; `None` if one of them has none, since the rest would not speak for the whole. A database's
+/// point has those of its transactions.
 fn latencies(point: &PointResult) -> Option<Vec<&Latency>> {
+    if !moved(point) {
+        return point.load.transactions.as_ref().map(|latency| vec![latency]);
+    }
     point.directions().map(|direction| direction.latency.as_ref()).collect()
 }
 
 /// Means weigh as many I/Os as they stand for.
 fn mean_latency(point: &PointResult) -> Option<f64> {
+    if !moved(point) {
+        return point.load.transactions.as_ref().map(|latency| latency.mean);
+    }
     let ios = real(point.ios());
     let means = latencies(point)?.into_iter().zip(point.directions());
     let sum: f64 = means.map(|(latency, direction)| latency.mean * real(direction.ios)).sum();
