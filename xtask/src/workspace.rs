@@ -93,6 +93,8 @@ pub(crate) struct Crate {
 pub(crate) struct Workspace {
     /// Every text file of the project.
     pub(crate) files: Vec<TextFile>,
+    /// Paths of the files that are no text, such as pictures.
+    pub(crate) others: Vec<String>,
     /// Every crate of the workspace.
     pub(crate) crates: Vec<Crate>,
     /// The resolved product dependencies of every package, ours and foreign, by name.
@@ -104,7 +106,8 @@ impl Workspace {
     pub(crate) fn load() -> Result<Self> {
         let root = root()?;
         let metadata = metadata(&root)?;
-        Ok(Self { files: files(&root)?, crates: metadata.crates(&root), graph: metadata.graph() })
+        let (files, others) = files(&root)?;
+        Ok(Self { files, others, crates: metadata.crates(&root), graph: metadata.graph() })
     }
 
     /// The file at a path.
@@ -124,16 +127,19 @@ impl Workspace {
     }
 }
 
-fn files(root: &Path) -> Result<Vec<TextFile>> {
+/// The text files, and the paths of the others.
+fn files(root: &Path) -> Result<(Vec<TextFile>, Vec<String>)> {
     let listing = output(root, "git", &["ls-files", "-z", "--cached", "--others", "--exclude-standard"])?;
-    let mut files = Vec::new();
+    let (mut files, mut others) = (Vec::new(), Vec::new());
     for path in listing.split('\0').filter(|path| !path.is_empty()) {
         // A file that was deleted but not yet committed is listed and absent; one that is no UTF-8 is no text.
-        if let Ok(text) = std::fs::read_to_string(root.join(path)) {
-            files.push(TextFile::new(path, text));
+        match std::fs::read_to_string(root.join(path)) {
+            Ok(text) => files.push(TextFile::new(path, text)),
+            Err(error) if error.kind() == std::io::ErrorKind::InvalidData => others.push(path.to_owned()),
+            Err(_) => {}
         }
     }
-    Ok(files)
+    Ok((files, others))
 }
 
 fn metadata(root: &Path) -> Result<Metadata> {

@@ -11,7 +11,8 @@ pub(super) const RULE: Rule =
     Rule { name: "links", demands: "every relative link in Markdown leads somewhere", check };
 
 fn check(workspace: &Workspace) -> Vec<Finding> {
-    let paths: BTreeSet<&str> = workspace.files.iter().map(|file| file.path.as_str()).collect();
+    let texts = workspace.files.iter().map(|file| file.path.as_str());
+    let paths: BTreeSet<&str> = texts.chain(workspace.others.iter().map(String::as_str)).collect();
     let documents = workspace.files.iter().filter(|file| file.ends_in("md"));
     documents.flat_map(|file| dead_links(file, &paths)).collect()
 }
@@ -60,10 +61,12 @@ mod tests {
 
     #[test]
     fn files_folders_anchors_and_addresses_pass() {
-        let text = "[a](../README.md) [b](b.md#x) [c](#y) [d](https://example.org) [e](../docs)\n";
+        let text =
+            "[a](../README.md) [b](b.md#x) [c](#y) [d](https://example.org) [e](../docs) ![f](f.png)\n";
         let mut workspace = plant::file("docs/a.md", text);
         workspace.files.push(TextFile::new("README.md", ""));
         workspace.files.push(TextFile::new("docs/b.md", ""));
+        workspace.others.push("docs/f.png".to_owned());
         assert_eq!(plant::findings(&RULE, &workspace), []);
     }
 
