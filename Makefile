@@ -1,7 +1,7 @@
 # What people do with a checkout. Every target is a line or two: the work is in scripts/, conformance/ and xtask/.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run serve check test test-unit test-conformance test-interop test-vm test-full fuzz bench clean
+.PHONY: help setup run serve check test test-unit test-conformance test-interop test-lab test-vm test-full fuzz bench clean
 
 VOLUMES ?= disk=ram:1G scratch=file:target/scratch.img?size=1G none=null:1G
 
@@ -27,7 +27,7 @@ check: ## fmt, clippy, tidy, deny
 
 test: ## every suite; what CI runs
 	@scripts/setup.sh test
-	@scripts/suites.py unit conformance interop vm
+	@scripts/suites.py unit conformance interop lab vm
 
 test-unit: ## fmt, lints, tidy, cargo test
 	@scripts/setup.sh tools
@@ -41,13 +41,17 @@ test-interop: ## QEMU's tools, kill -9
 	@scripts/setup.sh test
 	@scripts/suites.py interop
 
+test-lab: ## the lab: what it builds, what it measures, its reports in Chromium
+	@scripts/setup.sh test
+	@scripts/suites.py lab
+
 test-vm: ## Linux' own initiators in a virtual machine
 	@scripts/setup.sh test
 	@scripts/suites.py vm
 
 test-full: ## everything, both kernels, long simulations, fuzzing: over an hour
 	@scripts/setup.sh test
-	@scripts/suites.py unit conformance interop vm vm-6.1 simulation
+	@scripts/suites.py unit conformance interop lab vm vm-6.1 simulation
 	@$(MAKE) fuzz
 
 fuzz: ## every fuzz target for 60 s

@@ -1,73 +1,369 @@
 #!/usr/bin/env python3
-"""What the lab builds for a scenario: targets, adapters, file systems, links; each used by a program of others, and taken down again.
+"""The lab as an instrument: whatever would make its figures worthless must be seen, and nothing may outlive it.
 
-The tests are Rust (`crates/lab/tests/arms.rs`), since what they prove is the crate's; this runner builds them, finds the `linerate` program
-and runs each in a process of its own. Needs root, for network namespaces, loop devices and mounts: without it every test is left out by name.
+Every test runs `linerate lab` as a user would and judges it from outside: by the tools' own files, by the kernel's counters, by what is done to
+its processes in the middle of a run. Throttled devices, links between namespaces and devices with a file system need root; without it
+those tests are left out by name.
 """
 import argparse
+import bisect
+import hashlib
 import json
 import os
-import re
+import shutil
+import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
 sys.dont_write_bytecode = True
-sys.path.insert(0, str(HERE.parent))
-from harness import Account, linerate_binary  # noqa: E402
+sys.path[:0] = [str(HERE.parent), str(HERE), str(HERE.parent / "device")]
+from harness import Account, Linerate, temporary_folder  # noqa: E402
+from lab import INVALID, ISCSI, NOT_TESTABLE, READS, SITE, Run, Throttle, alive, demand, lab, ledger, results, scenario, site, spent  # noqa: E402
+from loop import Loop, obstacle, tool  # noqa: E402
 
-# Seconds for the build, and for one test.
-BUILD_LIMIT = 1800
-TEST_LIMIT = 180
-# PostgreSQL's package starts a server of its own, so the other tests do not ask for it.
-WANTS = {"a_database_runs_on_a_file_system_on_a_remote_volume": ("/usr/lib/postgresql", "PostgreSQL is not installed: apt install postgresql")}
-# Started by another test, which kills it.
-NO_TEST = "victim"
-
-
-def build():
-    """The test program."""
-    command = ["cargo", "test", "--package", "lab", "--test", "arms", "--no-run", "--message-format=json"]
-    run = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=BUILD_LIMIT, check=True)
-    messages = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
-    found = [message["executable"] for message in messages if message.get("executable") and message["target"]["name"] == "arms"]
-    return found[-1]
-
-
-def names(program):
-    """The names of the tests."""
-    run = subprocess.run([program, "--list", "--ignored"], capture_output=True, text=True, timeout=TEST_LIMIT, check=True)
-    return [name for name in re.findall(r"^(\w+): test$", run.stdout, re.MULTILINE) if name != NO_TEST]
+MIB = 1 << 20
+# What a figure may be off from what the kernel or a throttle says.
+TOLERANCE = 0.02
+# Seconds between the last look at a process and its end, at most.
+EDGE = 0.05
+# The experiments of the five publications.
+EXPERIMENTS = """
+    marvell-41000.l2.iperf marvell-41000.iscsi.linux marvell-41000.iscsi.windows marvell-41000.iscsi.25v10 marvell-41000.s2d
+    chelsio-t6.nullio chelsio-t6.ssd
+    chelsio-t580.iometer chelsio-t580.oltp chelsio-t580.jetstress chelsio-t580.latency_contributors
+    solarflare-nvme-tcp.1x solarflare-nvme-tcp.2x solarflare-nvme-tcp.4x.1nic solarflare-nvme-tcp.4x.2nic solarflare-nvme-tcp.10x
+    solarflare-nvme-tcp.24x solarflare-nvme-tcp.latency.read solarflare-nvme-tcp.latency.write solarflare-nvme-tcp.usecases
+    solarflare-nvme-tcp.cache-tier
+    chelsio-nfs-rdma.nfs.dd
+""".split()
 
 
-def run_one(program, name):
-    """One test; its words if it fails."""
-    command = [program, "--exact", name, "--ignored", "--nocapture"]
-    environment = os.environ | {"LINERATE": str(linerate_binary())}
-    run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=TEST_LIMIT)
-    if run.returncode != 0 or "1 passed" not in run.stdout:
-        raise RuntimeError(f"ended with {run.returncode}\n{run.stdout[-3000:]}{run.stderr[-3000:]}")
+def near(found, wanted, words):
+    """Fails when a figure is off by more than the tolerance."""
+    demand(abs(found - wanted) <= TOLERANCE * wanted, f"{words}: {found:.6g}, not {wanted:.6g} ({100 * (found / wanted - 1):+.2f} %)")
+
+
+def every_experiment(folder):
+    """Every experiment is listed, and planned: it can be run here, or what is missing is named."""
+    listed = {row["id"]: row for row in json.loads(lab(folder, "list", "--json"))}
+    absent = [name for name in EXPERIMENTS if name not in listed]
+    demand(not absent, f"not listed: {absent}")
+    for name, row in listed.items():
+        status = 0 if row["runnable"] else NOT_TESTABLE
+        said = lab(folder, "plan", name, status=status)
+        demand(status == 0 or "missing here: " in said, f"{name}: nothing is named as missing", said)
+
+
+def not_testable(folder):
+    """A scenario for Windows cannot be run here: it says so, and what it would need."""
+    said = lab(folder, "run", "marvell-41000.iscsi.windows", status=NOT_TESTABLE)
+    demand("Windows Server 2019" in said and "on the initiating host" in said, "the missing system is not named", said)
+
+
+def same_figures(result, raw):
+    """A result holds what fio's JSON says, digit for digit."""
+    job = raw["jobs"][0]
+    pairs = [("errors", result["load"]["errors"], job["total_err"])]
+    for name in ("read", "write"):
+        mine, its = result["load"][name], job[name]
+        pairs += [(f"{name} {one}", mine[one], its[other]) for one, other in
+                  (("ios", "total_ios"), ("bytes", "io_bytes"), ("iops", "iops"), ("bytes_per_second", "bw_bytes"))]
+        latency, distribution = mine["latency"], its["lat_ns"]
+        pairs += [(f"{name} latency {one}", latency[one], distribution[other]) for one, other in
+                  (("min", "min"), ("max", "max"), ("mean", "mean"), ("deviation", "stddev"))]
+        pairs += [(f"{name} p{float(share):g}", latency["percentiles"].get(f"p{float(share):g}"), value)
+                  for share, value in distribution["percentile"].items()]
+        pairs.append((f"{name} histogram", latency["histogram"], [[int(bin_), count] for bin_, count in distribution["bins"].items()]))
+    wrong = [f"{words}: {mine!r}, fio says {its!r}" for words, mine, its in pairs if mine != its]
+    demand(not wrong, f"{len(wrong)} of {len(pairs)} figures differ", "\n".join(wrong))
+
+
+def as_fio_says(folder):
+    """Every figure of every result of a whole run is fio's own."""
+    disk = folder / "disk.img"
+    disk.write_bytes(b"\x5a" * (16 * MIB))
+    path = scenario(folder, SITE, READS | {"rw": "randrw"})
+    said = lab(folder, "run", path, "--site", site(folder, disk), "--runs", folder / "runs")
+    (run,) = (folder / "runs").iterdir()
+    demand("report: " in said and (run / "report.html").stat().st_size, "no report was written", said)
+    found = results(run)
+    demand(len(found) == 20, f"{len(found)} results, not two arms and the control five times each")
+    for at, result in found:
+        text = (at / "fio.json").read_text()
+        same_figures(result, json.loads(text[text.index("{") :]))
+
+
+def throttled(folder):
+    """A device that the kernel holds to 500 IOPS is measured at 500 IOPS, one at 20 MiB/s at 20 MiB/s."""
+    wanted = (("riops", 500, "4k", "iops", 500), ("rbps", 20 * MIB, "64k", "bytes_per_second", 20 * MIB))
+    started = []
+    try:  # one I/O at a time: fio counts the bytes that are under way at the end of its ramp
+        for limit, value, block, figure, rate in wanted:
+            place = folder / limit
+            place.mkdir()
+            loop = Loop(place / "disk.img", 64 * MIB)
+            started.append(loop)
+            group = Throttle(loop.path, **{limit: value}).__enter__()
+            started.append(group)
+            words = ("run", scenario(place, SITE, READS | {"bs": block, "iodepth": "1"}, (1.0, 3.0)), "--site", site(place, loop.path))
+            started.append((Run(place, *words, entrance=group.entrance), figure, rate))
+        for run, figure, rate in (one for one in started if isinstance(one, tuple)):
+            run.measured(2).stop()
+            for _, result in results(run.path):
+                near(result["load"]["read"][figure], rate, figure)
+    finally:
+        for one in reversed(started):
+            (one[0] if isinstance(one, tuple) else one).__exit__(None, None, None)
+
+
+class Witness(threading.Thread):
+    """Reads a process' time from the kernel while it lasts, to say how much it was between two moments."""
+
+    def __init__(self, pid):
+        super().__init__(daemon=True)
+        self.pid, self.seen = pid, []
+        self.start()
+
+    def run(self):
+        """Until the process is gone."""
+        while Path(f"/proc/{self.pid}").exists():
+            try:
+                self.seen.append((time.time(), spent(self.pid)))
+            except (OSError, IndexError):  # a thread ended while it was read
+                continue
+            time.sleep(0.01)
+
+    def at(self, moment):
+        """Seconds that it had spent at a moment; the process may have ended right after its last look."""
+        place = min(bisect.bisect([when for when, _ in self.seen], moment), len(self.seen) - 1)
+        (before, had), (after, has) = self.seen[place - 1], self.seen[place]
+        demand(place and before - EDGE <= moment <= after + EDGE, f"no look at {moment:.2f}", self.seen[-1])
+        return had + (has - had) * (moment - before) / (after - before)
+
+
+def processor_time(folder):
+    """Host and target of an arm over iSCSI: their processor time in the window is what the kernel counted for their processes."""
+    with Run(folder, "run", scenario(folder, ISCSI, window=(0.1, 3.0))) as run:
+        host = Witness(run.loaded())
+        target = Witness(run.targets()[-1]["pid"])
+        run.measured(1).stop()
+        (at, result), *_ = results(run.path)
+        raw = json.loads((at / "bench.json").read_text())
+        start, end = raw["started"], raw["started"] + raw["seconds"]
+        for side, witness in (("host", host), ("target", target)):
+            share = result["cpu"][side]
+            near(share["user"] + share["system"], witness.at(end) - witness.at(start), f"processor seconds of the {side}")
+        # The load's own getrusage says the same, but for what its start and its end take.
+        own = raw["cpu_us_per_io"] / 1e6 * result["load"]["read"]["ios"]
+        near(result["cpu"]["host"]["user"] + result["cpu"]["host"]["system"], own, "processor seconds by getrusage")
+
+
+def stalled(folder, load):
+    """Stops the target for 1.5 s in the middle of a window of 3 s; gives the result."""
+    folder.mkdir()
+    with Run(folder, "run", scenario(folder, ISCSI, load, (0.1, 3.0))) as run:
+        run.loaded()
+        target = run.targets()[-1]
+        time.sleep(0.8)  # into the window
+        os.kill(target["pid"], signal.SIGSTOP)
+        time.sleep(1.5)  # the stall
+        os.kill(target["pid"], signal.SIGCONT)
+        run.measured(1).stop()
+        (_, result), *_ = results(run.path)
+    latency = result["load"]["read"]["latency"]
+    demand(latency["max"] > 1.4e9, f"the stall was not in the window: the longest I/O took {latency['max'] / 1e6:.1f} ms")
+    return latency["percentiles"]["p99"] / 1e9
+
+
+def stall(folder):
+    """A stall of 1.5 s is in the 99th percentile of an open loop, and hides from a closed one's."""
+    open_loop = stalled(folder / "open", READS | {"rate_iops": "500"})
+    demand(open_loop > 1.3, f"the open loop's p99 is {open_loop:.3f} s")
+    closed = stalled(folder / "closed", READS)
+    demand(closed < 0.5, f"the closed loop's p99 is {closed:.3f} s: this test shows nothing")
+
+
+def failing(folder):
+    """A volume on which one I/O of a hundred fails, beyond what the integrity pass touches, makes the run worthless."""
+    path = scenario(folder, ISCSI, volume="fail=1%,blocks=16384-131071+ram:64M")
+    said = lab(folder, "run", path, "--runs", folder / "runs", status=INVALID)
+    demand("INVALID: " in said and "failed" in said, "the run is not called invalid", said)
+    (run,) = (folder / "runs").iterdir()
+    flags = [flag["kind"] for _, result in results(run, "points") for flag in result.get("flags", [])]
+    demand("errors" in flags, f"no result is flagged: {flags}", said)
+
+
+def corrupting(folder):
+    """An arm that loses data is not measured."""
+    with Linerate(folder, ["disk=null:64M"]) as server:
+        path = scenario(folder, ("linerate", "site"))
+        said = lab(folder, "run", path, "--site", site(folder, server.iscsi("disk")), "--runs", folder / "runs", status=INVALID)
+    demand("integrity" in said and "arm A" in said, "the integrity pass is not named", said)
+    (run,) = (folder / "runs").iterdir()
+    demand(not results(run), "a corrupting arm has results")
+
+
+def unlabelled(folder):
+    """An arm without evidence is not run."""
+    said = lab(folder, "run", scenario(folder, ISCSI, evidence=""), "--runs", folder / "runs", status=INVALID)
+    demand("evidence" in said, "the missing label is not named", said)
+    demand(not (folder / "runs").exists(), "a run was begun")
+
+
+def label_removed(folder):
+    """A result whose evidence was removed afterwards is in no report, and named there."""
+    disk = folder / "disk.img"
+    disk.write_bytes(bytes(16 * MIB))
+    with Run(folder, "run", scenario(folder, ISCSI)) as run:
+        run.measured(12).stop()
+        (at, result), *_ = results(run.path, "points")
+        del result["evidence"]
+        (at / "result.json").write_text(json.dumps(result))
+        lab(folder, "report", run.path)
+        page = (run.path / "report.html").read_text()
+        name = str((at / "result.json").relative_to(run.path))
+        demand(name in page and "missing field `evidence`" in page, "the report does not name the result that it leaves out")
+
+
+def contended(folder):
+    """Two strangers that use both processors are seen in every measurement."""
+    processors = sorted(os.sched_getaffinity(0))[:2]
+    strangers = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in processors]
+    try:
+        for stranger, processor in zip(strangers, processors):
+            os.sched_setaffinity(stranger.pid, {processor})
+        with Run(folder, "run", scenario(folder, ISCSI)) as run:
+            run.measured(2).stop()
+            for at, result in results(run.path):
+                flags = [flag["kind"] for flag in result.get("flags", [])]
+                demand("contended" in flags, f"{at.name} is not flagged: {flags}", result["cpu"])
+    finally:
+        for stranger in strangers:
+            stranger.kill()
+            stranger.wait()
+
+
+def left_behind(things):
+    """Which of a ledger's things are still there."""
+    def there(thing):
+        match thing["thing"]:
+            case "process":
+                return alive(thing["identity"])
+            case "namespace":
+                return Path("/run/netns", thing["name"]).exists()
+            case "loop-device":
+                return bool(tool("losetup", "--noheadings", "--associated", thing["backing"]))
+            case _:
+                return Path(thing["path"]).exists()
+    return [thing for thing in things if there(thing)]
+
+
+def killed(folder, link):
+    """`kill -9` in the middle of a measurement; `lab clean` removes all that is left, `lab resume` goes on."""
+    with Run(folder, "run", scenario(folder, ISCSI, window=(0.1, 1.0), link=link)) as run:
+        run.measured(12)
+        run.process.kill()
+        run.process.wait()
+        things = ledger(run.path)
+        kinds = {thing["thing"] for thing in left_behind(things)}
+        demand("process" in kinds and ("namespace" in kinds) == (link == "veth"), f"only {kinds} outlived the lab", things)
+        before = {at: (at / "result.json").stat().st_mtime_ns for at, _ in results(run.path)}
+        said = lab(folder, "clean", folder / "runs")
+        demand(not left_behind(things), "left behind", f"{left_behind(things)}\n{said}")
+        demand(not ledger(run.path), "the ledger still lists something", ledger(run.path))
+        demand("nothing was left" in lab(folder, "clean", folder / "runs"), "a second cleaning found something")
+        path = run.path
+    lab(folder, "resume", path)
+    changed = [at.name for at, mtime in before.items() if (at / "result.json").stat().st_mtime_ns != mtime]
+    demand(not changed, f"measured again: {changed}")
+    demand(len(results(path)) == 20, f"{len(results(path))} results, not 20")
+    demand((path / "report.html").exists() and not left_behind(things + ledger(path)), "no report, or something was left behind")
+
+
+def resumed_at_once(folder):
+    """Without cleaning, `lab resume` first removes what the killed run left."""
+    with Run(folder, "run", scenario(folder, ISCSI)) as run:
+        run.measured(19)
+        run.process.kill()
+        run.process.wait()
+        things = ledger(run.path)
+        said = lab(folder, "resume", run.path)
+        demand("removed what was left" in said and not left_behind(things), "something was left behind", said)
+
+
+def kept(folder):
+    """A device with a file system is not overwritten unless it is named, and it has no serial number to name it by."""
+    with Loop(folder / "disk.img", 32 * MIB) as loop:
+        tool("mkfs.ext4", "-q", "-F", loop.path)
+        before = hashlib.sha256(Path(loop.path).read_bytes()).digest()
+        words = ("run", scenario(folder, SITE), "--site", site(folder, loop.path), "--runs", folder / "runs")
+        said = lab(folder, *words, status=INVALID)
+        demand("file system (ext4)" in said and loop.path in said, "what it holds is not named", said)
+        said = lab(folder, *words, "--destroy", "another", status=INVALID)
+        demand("wipefs" in said, "no way out is named", said)
+        demand(hashlib.sha256(Path(loop.path).read_bytes()).digest() == before, "the device was written to")
+
+
+def no_root():
+    """Why nothing that needs root can be tested here, or nothing."""
+    return None if os.geteuid() == 0 else "needs root, for network namespaces"
+
+
+def no_throttle():
+    """Why no device can be throttled here, or nothing."""
+    return no_loop() or (None if Throttle.root() else "no control group of this machine can throttle a device (io.max, blkio.throttle)")
+
+
+def no_loop():
+    """Why no loop device can be made here, or nothing."""
+    with temporary_folder() as name:
+        return obstacle(Path(name))
+
+
+def no_fio():
+    """Why fio cannot be run here, or nothing."""
+    return None if shutil.which("fio") else "fio is not installed: apt install fio"
+
+
+def anywhere():
+    """Nothing keeps the test from running."""
+
+
+TESTS = (
+    ("every experiment is listed and planned", every_experiment, anywhere),
+    ("what is missing is named, with an exit code of its own", not_testable, anywhere),
+    ("figures are fio's own, digit for digit", as_fio_says, no_fio),
+    ("500 IOPS and 20 MiB/s of a throttled device, within 2 %", throttled, no_throttle),
+    ("processor time of host and target, within 2 %", processor_time, anywhere),
+    ("a stall of 1.5 s shows in an open loop's p99", stall, anywhere),
+    ("failing I/Os invalidate the run", failing, anywhere),
+    ("an arm that loses data is not measured", corrupting, anywhere),
+    ("an arm without evidence is refused", unlabelled, anywhere),
+    ("a result without evidence is in no report", label_removed, anywhere),
+    ("foreign load is flagged", contended, anywhere),
+    ("kill -9, clean, resume: loopback", lambda folder: killed(folder, "loopback"), anywhere),
+    ("kill -9, clean, resume: network namespaces", lambda folder: killed(folder, "veth"), no_root),
+    ("kill -9, resume at once", resumed_at_once, anywhere),
+    ("a device with a file system is kept", kept, no_loop),
+)
 
 
 def main():
-    """Runs the tests, or leaves all of them out by name with the reason."""
+    """Runs the tests, or leaves those out by name that cannot be run here."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--test", default="", help="only tests whose name has this text")
     options = parser.parse_args()
-    account = Account("lab")
-    program = build()
-    for name in (name for name in names(program) if options.test in name):
-        if os.geteuid() != 0:
-            account.record("skipped", name, "needs root, for network namespaces, loop devices and mounts")
+    account = Account("instrument")
+    for name, function, needs in (test for test in TESTS if options.test in test[0]):
+        if reason := needs():
+            account.record("skipped", name, reason)
             continue
-        path, words = WANTS.get(name, ("/", ""))
-        if not Path(path).exists():
-            account.record("skipped", name, words)
-            continue
-        with account.test(name):
-            run_one(program, name)
+        with account.test(name), temporary_folder() as folder:
+            function(Path(folder))
     return account.close()
 
 

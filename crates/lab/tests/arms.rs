@@ -1,6 +1,6 @@
 //! Every target, adapter and link that the lab builds, used by a program that is not the lab, and taken down again.
 //!
-//! These need root and the peers' programs: `conformance/lab/run.py` runs them, with `LINERATE` naming the binary.
+//! These need root and the peers' programs: `conformance/lab/arms.py` runs them, with `LINERATE` naming the binary.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use std::collections::BTreeMap;
@@ -92,7 +92,7 @@ fn place(host: &Host) -> Placement {
 }
 
 fn linerate() -> PathBuf {
-    std::env::var_os("LINERATE").expect("LINERATE names the binary: run conformance/lab/run.py").into()
+    std::env::var_os("LINERATE").expect("LINERATE names the binary: run conformance/lab/arms.py").into()
 }
 
 fn volumes(targets: u32, luns: u32, url: &str) -> Volumes {
@@ -130,7 +130,7 @@ fn keeps_data(ground: &Ground, url: &str) {
 }
 
 #[test]
-#[ignore = "needs root and programs of others: conformance/lab/run.py"]
+#[ignore = "needs root and programs of others: conformance/lab/arms.py"]
 fn iscsi_targets_serve_every_logical_unit() {
     for target in [Target::LinerateIscsi, Target::Tgt] {
         let mut ground = Ground::new(&Link::default(), 1);
@@ -149,7 +149,7 @@ fn iscsi_targets_serve_every_logical_unit() {
 }
 
 #[test]
-#[ignore = "needs root and programs of others: conformance/lab/run.py"]
+#[ignore = "needs root and programs of others: conformance/lab/arms.py"]
 fn null_volumes_are_served_by_all_who_have_them() {
     for target in [Target::LinerateIscsi, Target::LinerateNvme, Target::Tgt] {
         let mut ground = Ground::new(&veth(9000, None), 1);
@@ -168,7 +168,7 @@ fn null_volumes_are_served_by_all_who_have_them() {
 }
 
 #[test]
-#[ignore = "needs root and programs of others: conformance/lab/run.py"]
+#[ignore = "needs root and programs of others: conformance/lab/arms.py"]
 fn nbdkit_keeps_data_in_memory_and_in_files() {
     for url in ["ram:16M", "file:{folder}/{n}.img?size=16M"] {
         let mut ground = Ground::new(&Link::default(), 1);
@@ -180,7 +180,7 @@ fn nbdkit_keeps_data_in_memory_and_in_files() {
 }
 
 #[test]
-#[ignore = "needs root and programs of others: conformance/lab/run.py"]
+#[ignore = "needs root and programs of others: conformance/lab/arms.py"]
 fn ganesha_exports_a_file_for_each_volume() {
     for (link, url) in [(Link::default(), "ram:1M"), (veth(1500, None), "file:{folder}/{n}.img?size=1M")] {
         let mut ground = Ground::new(&link, 1);
@@ -197,7 +197,7 @@ fn ganesha_exports_a_file_for_each_volume() {
 }
 
 #[test]
-#[ignore = "needs root and programs of others: conformance/lab/run.py"]
+#[ignore = "needs root and programs of others: conformance/lab/arms.py"]
 fn libiscsi_hands_every_volume_on() {
     for target in [Target::LinerateIscsi, Target::Tgt] {
         let mut ground = Ground::new(&veth(1500, None), 1);
@@ -216,7 +216,7 @@ fn libiscsi_hands_every_volume_on() {
 }
 
 #[test]
-#[ignore = "needs root and programs of others: conformance/lab/run.py"]
+#[ignore = "needs root and programs of others: conformance/lab/arms.py"]
 fn a_database_runs_on_a_file_system_on_a_remote_volume() {
     let mut ground = Ground::new(&veth(1500, None), 1);
     let target = ground.serve(Target::LinerateIscsi, &volumes(1, 1, "ram:512M"));
@@ -238,7 +238,7 @@ fn a_database_runs_on_a_file_system_on_a_remote_volume() {
 }
 
 #[test]
-#[ignore = "needs root and programs of others: conformance/lab/run.py"]
+#[ignore = "needs root and programs of others: conformance/lab/arms.py"]
 fn a_link_has_its_mtu_and_its_rate_and_can_be_reshaped() {
     for initiators in [1, 3] {
         let mut ground = Ground::new(&veth(1500, Some("1Gbit")), initiators);
@@ -292,7 +292,7 @@ fn victim() {
 }
 
 #[test]
-#[ignore = "needs root and programs of others: conformance/lab/run.py"]
+#[ignore = "needs root and programs of others: conformance/lab/arms.py"]
 fn nothing_outlives_a_killed_run() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new(std::env::current_exe().unwrap());

@@ -41,6 +41,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("tgtd", "tgt"),
     ("timeout", "coreutils"),
     ("umount", "mount"),
+    ("wipefs", "util-linux"),
 ];
 
 /// Folders in which Debian keeps what an ordinary user's PATH may leave out.

@@ -7,9 +7,12 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
+
+use crate::runner::program;
 
 /// What `lsblk` tells of a device.
 #[derive(Debug, Clone, Deserialize)]
@@ -31,6 +34,21 @@ struct Listing {
     blockdevices: Vec<Described>,
 }
 
+/// What `wipefs` finds on a device; it prints nothing when that is nothing.
+#[derive(Debug, Deserialize)]
+struct Signatures {
+    signatures: Vec<Signature>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Signature {
+    #[serde(rename = "type")]
+    kind: String,
+}
+
+/// How long a look at a device may take.
+const LIMIT: Duration = Duration::from_secs(10);
+
 /// Refuses a block device that holds something, unless its serial number is among `destroy`. What is no block device is
 /// not this function's business.
 pub fn may_overwrite(path: &Path, destroy: &BTreeSet<String>) -> Result<()> {
@@ -44,12 +62,29 @@ pub fn may_overwrite(path: &Path, destroy: &BTreeSet<String>) -> Result<()> {
         .arg(path)
         .output()
         .context("cannot run lsblk, which says what a device holds: install util-linux")?;
-    let listing: Listing = serde_json::from_slice(&output.stdout)
+    let mut listing: Listing = serde_json::from_slice(&output.stdout)
         .with_context(|| format!("lsblk says nothing about {}", path.display()))?;
-    for device in &listing.blockdevices {
+    for device in &mut listing.blockdevices {
+        // lsblk repeats what udev wrote down, which is nothing where there is no udev, as in containers.
+        if holds(device).is_none() {
+            device.fstype = signature(path)?;
+        }
         judge(device, destroy).with_context(|| format!("{} is not overwritten", path.display()))?;
     }
     Ok(())
+}
+
+/// The first signature (file system, partition table, RAID, …) on the device itself.
+fn signature(path: &Path) -> Result<Option<String>> {
+    let words = ["wipefs", "--json", "--no-act", &path.display().to_string()];
+    let said = program::output(&words, LIMIT)
+        .with_context(|| format!("cannot tell what {} holds, so it is not overwritten", path.display()))?;
+    if said.trim().is_empty() {
+        return Ok(None);
+    }
+    let found: Signatures = serde_json::from_str(&said)
+        .with_context(|| format!("wipefs is not understood about {}: {said:?}", path.display()))?;
+    Ok(found.signatures.into_iter().next().map(|signature| signature.kind))
 }
 
 fn judge(device: &Described, destroy: &BTreeSet<String>) -> Result<()> {
