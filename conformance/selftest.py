@@ -25,6 +25,7 @@ def load(path):
 
 LIBISCSI = load(HERE / "libiscsi" / "run.py")
 REPORT = load(HERE / "report" / "run.py")
+LAB = load(HERE / "lab" / "run.py")
 
 
 def quietly(function, *arguments):
@@ -132,6 +133,29 @@ class Sums(unittest.TestCase):
         """A crash after the sum is a failure."""
         self.assertEqual(suites.count("qemu: 5 passed, 0 failed, 0 skipped\n", 1), (5, 1, 0))
         self.assertEqual(suites.count("", 101), (0, 1, 0))
+
+
+class Instrument(unittest.TestCase):
+    """The judges of the lab's figures."""
+
+    def test_a_figure_that_is_not_fio_s_is_seen(self):
+        """One digit is enough."""
+        side = {"total_ios": 3, "io_bytes": 4096, "iops": 1.5, "bw_bytes": 99,
+                "lat_ns": {"min": 1, "max": 9, "mean": 4.25, "stddev": 0.5, "percentile": {"99.900000": 9}, "bins": {"9": 3}}}
+        mine = {"ios": 3, "bytes": 4096, "iops": 1.5, "bytes_per_second": 99.0,
+                "latency": {"min": 1.0, "max": 9.0, "mean": 4.25, "deviation": 0.5, "percentiles": {"p99.9": 9.0}, "histogram": [[9, 3]]}}
+        raw, result = {"jobs": [{"total_err": 0, "read": side, "write": side}]}, {"load": {"errors": 0, "read": mine, "write": mine}}
+        LAB.same_figures(result, raw)
+        result["load"]["write"] = mine | {"iops": 1.5000000000000002}
+        with self.assertRaisesRegex(RuntimeError, "write iops"):
+            LAB.same_figures(result, raw)
+
+    def test_two_per_cent_are_allowed_and_no_more(self):
+        """On either side."""
+        LAB.near(490.5, 500, "x")
+        for found in (489, 511):
+            with self.assertRaises(RuntimeError):
+                LAB.near(found, 500, "x")
 
 
 if __name__ == "__main__":

@@ -78,14 +78,13 @@ def ledger(run):
     return list(things.values())
 
 
-def alive(identity):
-    """Whether a process of a ledger still runs: its id, and its start so that it is no other."""
+def identity(pid):
+    """A process as ledgers name it: its id, and its start so that it is no other. Nothing when it has ended."""
     try:
-        stat = Path(f"/proc/{identity['pid']}/stat").read_text()
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
-        return False
-    fields = stat.rpartition(")")[2].split()
-    return fields[0] not in "ZX" and int(fields[19]) == identity["start_time"]
+        return None
+    return None if fields[0] in "ZX" else {"pid": pid, "start_time": int(fields[19])}
 
 
 def spent(pid):
@@ -115,7 +114,8 @@ class Run:
     """`linerate lab run` or `resume`, watched by its events, as a `with` block."""
 
     def __init__(self, folder, *words, entrance=None):
-        self.folder, self.path, self.events = Path(folder), None, []
+        self.folder, self.events = Path(folder), []
+        self.path = words[1] if words[0] == "resume" else None
         command = [linerate_binary(), "lab", *words, "--json-progress"]
         if words[0] == "run":
             command += ["--runs", self.folder / "runs"]
@@ -156,8 +156,12 @@ class Run:
         return self
 
     def loaded(self):
-        """Waits until a load runs, and gives its process."""
+        """Waits until the first load runs, and gives its process."""
         self.until(lambda event: event["event"] == "begun", "it began")
+        return self.load()
+
+    def load(self):
+        """Waits until a load runs, and gives its process."""
         deadline = time.monotonic() + COMMAND_LIMIT
         while time.monotonic() < deadline and self.process.poll() is None:
             for pid, words in children(self.process.pid).items():

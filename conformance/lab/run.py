@@ -22,7 +22,7 @@ HERE = Path(__file__).resolve().parent
 sys.dont_write_bytecode = True
 sys.path[:0] = [str(HERE.parent), str(HERE), str(HERE.parent / "device")]
 from harness import Account, Linerate, temporary_folder  # noqa: E402
-from lab import INVALID, ISCSI, NOT_TESTABLE, READS, SITE, Run, Throttle, alive, demand, lab, ledger, results, scenario, site, spent  # noqa: E402
+from lab import INVALID, ISCSI, NOT_TESTABLE, READS, SITE, Run, Throttle, demand, identity, lab, ledger, results, scenario, site, spent  # noqa: E402
 from loop import Loop, obstacle, tool  # noqa: E402
 
 MIB = 1 << 20
@@ -55,7 +55,8 @@ def every_experiment(folder):
     for name, row in listed.items():
         status = 0 if row["runnable"] else NOT_TESTABLE
         said = lab(folder, "plan", name, status=status)
-        demand(status == 0 or "missing here: " in said, f"{name}: nothing is named as missing", said)
+        demand(status == 0 or row["missing"], f"{name}: nothing is missing, yet it cannot be run", said)
+        demand(all(what in said for what in row["missing"]), f"{name}: the plan does not name what is missing: {row['missing']}", said)
 
 
 def not_testable(folder):
@@ -216,11 +217,9 @@ def unlabelled(folder):
 
 def label_removed(folder):
     """A result whose evidence was removed afterwards is in no report, and named there."""
-    disk = folder / "disk.img"
-    disk.write_bytes(bytes(16 * MIB))
     with Run(folder, "run", scenario(folder, ISCSI)) as run:
-        run.measured(12).stop()
-        (at, result), *_ = results(run.path, "points")
+        run.measured(1).stop()
+        (at, result), *_ = results(run.path)
         del result["evidence"]
         (at / "result.json").write_text(json.dumps(result))
         lab(folder, "report", run.path)
@@ -252,7 +251,7 @@ def left_behind(things):
     def there(thing):
         match thing["thing"]:
             case "process":
-                return alive(thing["identity"])
+                return identity(thing["identity"]["pid"]) == thing["identity"]
             case "namespace":
                 return Path("/run/netns", thing["name"]).exists()
             case "loop-device":
@@ -262,37 +261,72 @@ def left_behind(things):
     return [thing for thing in things if there(thing)]
 
 
-def killed(folder, link):
-    """`kill -9` in the middle of a measurement; `lab clean` removes all that is left, `lab resume` goes on."""
-    with Run(folder, "run", scenario(folder, ISCSI, window=(0.1, 1.0), link=link)) as run:
-        run.measured(12)
+def killed_and_cleaned(folder, words, count, outlives):
+    """`kill -9` in the middle of a measurement, after `count` of them: `lab clean` removes all that is left. Gives the run's folder."""
+    with Run(folder, "run", *words) as run:
+        load = run.loaded() if count == 0 else run.measured(count).load()
+        load = identity(load)
         run.process.kill()
         run.process.wait()
         things = ledger(run.path)
         kinds = {thing["thing"] for thing in left_behind(things)}
-        demand("process" in kinds and ("namespace" in kinds) == (link == "veth"), f"only {kinds} outlived the lab", things)
-        before = {at: (at / "result.json").stat().st_mtime_ns for at, _ in results(run.path)}
+        demand(kinds >= outlives, f"only {kinds} outlived the lab", things)
         said = lab(folder, "clean", folder / "runs")
         demand(not left_behind(things), "left behind", f"{left_behind(things)}\n{said}")
+        demand(identity(load["pid"]) != load, "the load still runs", said)
         demand(not ledger(run.path), "the ledger still lists something", ledger(run.path))
         demand("nothing was left" in lab(folder, "clean", folder / "runs"), "a second cleaning found something")
-        path = run.path
-    lab(folder, "resume", path)
+        return run.path
+
+
+def measured_once(path, finish):
+    """Goes on with a run, by `finish`: what was measured before is not measured again."""
+    before = {at: (at / "result.json").stat().st_mtime_ns for at, _ in results(path)}
+    finish()
     changed = [at.name for at, mtime in before.items() if (at / "result.json").stat().st_mtime_ns != mtime]
     demand(not changed, f"measured again: {changed}")
-    demand(len(results(path)) == 20, f"{len(results(path))} results, not 20")
-    demand((path / "report.html").exists() and not left_behind(things + ledger(path)), "no report, or something was left behind")
+    demand(len(results(path)) > len(before), "nothing more was measured")
+    demand((path / "report.html").exists() and not ledger(path), "no report, or something was left behind", ledger(path))
+
+
+def resumed_to_the_end(folder):
+    """A run on loopback that was killed and cleaned is resumed to its end."""
+    path = killed_and_cleaned(folder, [scenario(folder, ISCSI, window=(0.1, 0.7))], 12, {"process"})
+    measured_once(path, lambda: lab(folder, "resume", path))
+    demand(len(results(path)) == 20, f"{len(results(path))} results, not two arms and the control five times each")
+
+
+def resumed_in_namespaces(folder):
+    """A run between network namespaces that was killed in a long measurement, cleaned, and goes on."""
+    path = killed_and_cleaned(folder, [scenario(folder, ISCSI, window=(0.1, 4.0), link="veth")], 1, {"process", "namespace"})
+
+    def finish():
+        with Run(folder, "resume", path) as run:
+            run.measured(1).stop()
+
+    measured_once(path, finish)
+
+
+def load_of_its_own(folder):
+    """A load that needs no target, and so outlives the lab for a minute, is ended by `lab clean`."""
+    disk = folder / "disk.img"
+    disk.write_bytes(bytes(16 * MIB))
+    words = [scenario(folder, SITE, window=(0.1, 60.0)), "--site", site(folder, disk)]
+    killed_and_cleaned(folder, words, 0, set())
 
 
 def resumed_at_once(folder):
     """Without cleaning, `lab resume` first removes what the killed run left."""
     with Run(folder, "run", scenario(folder, ISCSI)) as run:
-        run.measured(19)
+        run.measured(1)
         run.process.kill()
         run.process.wait()
-        things = ledger(run.path)
-        said = lab(folder, "resume", run.path)
-        demand("removed what was left" in said and not left_behind(things), "something was left behind", said)
+        things = left_behind(ledger(run.path))
+        demand(things, "nothing outlived the lab")
+        with Run(folder, "resume", run.path) as after:
+            after.until(lambda event: "removed what was left" in event.get("what", ""), "it removed anything")
+            after.measured(1).stop()
+        demand(not left_behind(things), "something was left behind", left_behind(things))
 
 
 def kept(folder):
@@ -345,8 +379,9 @@ TESTS = (
     ("an arm without evidence is refused", unlabelled, anywhere),
     ("a result without evidence is in no report", label_removed, anywhere),
     ("foreign load is flagged", contended, anywhere),
-    ("kill -9, clean, resume: loopback", lambda folder: killed(folder, "loopback"), anywhere),
-    ("kill -9, clean, resume: network namespaces", lambda folder: killed(folder, "veth"), no_root),
+    ("kill -9, clean, resume: loopback, to the end", resumed_to_the_end, anywhere),
+    ("kill -9, clean, resume: network namespaces", resumed_in_namespaces, no_root),
+    ("kill -9, clean: a load without a target", load_of_its_own, no_fio),
     ("kill -9, resume at once", resumed_at_once, anywhere),
     ("a device with a file system is kept", kept, no_loop),
 )

@@ -193,13 +193,25 @@ impl Thing {
             }
             Self::Mount { path } => unmount(path),
             Self::LoopDevice { backing } => detach(backing),
-            Self::Cgroup { path } if path.exists() => cgroup::remove(path).map(|()| true),
+            Self::Cgroup { path } if path.exists() => {
+                end_members(path);
+                cgroup::remove(path).map(|()| true)
+            }
             Self::Folder { path } if path.exists() => {
                 std::fs::remove_dir_all(path).with_context(|| format!("cannot remove {}", path.display()))?;
                 Ok(true)
             }
             Self::Cgroup { .. } | Self::Folder { .. } => Ok(false),
         }
+    }
+}
+
+/// Ends whatever lives in a group of ours: a load that outlived the lab stands in no ledger, since it would have ended by
+/// itself.
+fn end_members(group: &Path) {
+    let members = std::fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+    for member in members.lines().filter_map(|pid| Identity::of(pid.parse().ok()?)) {
+        member.kill_family();
     }
 }
 
