@@ -57,6 +57,10 @@ pub struct PointResult {
     /// The target's own counters, where it has them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub target_counters: BTreeMap<String, f64>,
+    /// What machines with an agent counted, by the site's names for them. `cpu` above has the host's machine, and of the others
+    /// the sides' shares only.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub hosts: BTreeMap<String, Machine>,
     /// Further figures of the tool, such as `transactions_per_second`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub extra: BTreeMap<String, f64>,
@@ -211,6 +215,40 @@ impl CpuShare {
     pub fn seconds(self) -> f64 {
         self.user + self.system
     }
+}
+
+/// What one of several machines counted during the window.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Machine {
+    /// Its processors; sides that do not run there are absent or zero.
+    pub cpu: Cpu,
+    /// Most resident memory by side, bytes.
+    pub memory: BTreeMap<String, u64>,
+    /// Its end of the link, where the site names the interface. Sent is what left this machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<Network>,
+    /// What its hardware counted.
+    pub hardware: Hardware,
+}
+
+/// What a machine's hardware counted around the window: read when it was opened and when it was closed.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Hardware {
+    /// Seconds between the two readings; a little more than ramp and window.
+    pub seconds: f64,
+    /// Counters of the interface on the link, such as `rx_packets`, by the kernel's names; those that did not grow are absent.
+    pub interface: BTreeMap<String, u64>,
+    /// Interrupts by source, and soft interrupts as `soft NET_RX`; the busiest ones.
+    pub interrupts: BTreeMap<String, u64>,
+    /// Pages by NUMA node, as `node0 other_node`, by the kernel's names.
+    pub pages: BTreeMap<String, u64>,
+    /// NUMA node of the interface, where there are several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interface_node: Option<u32>,
+    /// Joules by RAPL domain, where they can be read.
+    pub energy: BTreeMap<String, f64>,
 }
 
 /// Counters of the link during the window.

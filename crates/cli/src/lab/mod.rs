@@ -3,6 +3,7 @@
 //! Exit codes: 0 all is well, 1 a regression was found, 2 the run is worth nothing or did not come about, 3 the scenario
 //! cannot be tested here.
 
+mod agent;
 mod display;
 mod inspect;
 mod offline;
@@ -46,6 +47,8 @@ enum Command {
     Import(offline::ImportArgs),
     /// Describe this machine, or what differs between two runs' machines
     Env(offline::EnvArgs),
+    /// Let a lab elsewhere start and measure what it needs on this host
+    Agent(agent::Args),
     /// Hold the instrument against what is known on this machine
     Selftest(selftest::Args),
     /// Remove what runs that were cut off left behind: processes, namespaces, mounts, control groups
@@ -70,6 +73,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         Command::Regress(args) => offline::regress(args),
         Command::Import(args) => offline::import(args),
         Command::Env(args) => offline::env(args),
+        Command::Agent(args) => agent::run(args),
         Command::Selftest(args) => selftest::run(args),
         Command::Clean(args) => offline::clean(args),
     };

@@ -157,7 +157,7 @@ pub(super) fn own_program() -> Result<PathBuf> {
 }
 
 /// Set by Ctrl-C and by a polite kill: the run ends after the measurement under way.
-fn stop_by_signal() -> Result<Arc<AtomicBool>> {
+pub(super) fn stop_by_signal() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         // The second one ends the process at once.

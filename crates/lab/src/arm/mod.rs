@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
 
 use crate::runner::ledger::{Ledger, Thing};
 use crate::runner::process::{Placement, Running};
@@ -34,7 +35,8 @@ const ADAPTER_PATIENCE: Duration = Duration::from_secs(5);
 static SCRATCH: AtomicU32 = AtomicU32::new(0);
 
 /// The volumes behind the targets of an arm.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Volumes {
     /// Targets (iSCSI targets, NVMe subsystems, exports); at least 1.
     pub targets: u32,
@@ -45,7 +47,8 @@ pub struct Volumes {
 }
 
 /// Something that a load tool opens.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Endpoint {
     /// `iscsi://…`, `nvme+tcp://…`, `nbd+unix:///…?socket=…`, `nbd://…`, `nfs://…`, a path, a local volume's URL,
     /// `host:port` of a stream, or `postgresql:///…`.

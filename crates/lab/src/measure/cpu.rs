@@ -10,6 +10,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
 
 use crate::measure::limits::FOREIGN_PERCENT;
 use crate::measure::process;
@@ -18,7 +19,7 @@ use crate::result::{Cpu, CpuShare, Flag};
 use crate::statistics::number::real;
 
 /// Seconds of one processor, or of all, since boot or in a window.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Times {
     /// Programs, and programs at lower priority.
     pub user: f64,
@@ -83,7 +84,7 @@ pub(crate) fn percent(part: f64, whole: f64) -> f64 {
 }
 
 /// `/proc/stat` at one moment, or what happened between two.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// All processors together.
     pub all: Times,

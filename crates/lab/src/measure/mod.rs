@@ -9,6 +9,7 @@ pub mod cgroup;
 pub mod cpu;
 pub mod device;
 pub mod environment;
+pub mod hardware;
 pub mod limiter;
 pub mod limits;
 pub mod network;

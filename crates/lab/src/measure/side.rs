@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::measure::cgroup::{Group, Method, folder, remove};
 use crate::measure::process::{self, Stat};
@@ -37,7 +38,8 @@ struct Seen {
 }
 
 /// Which side.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Role {
     /// The application and its kernel path.
     Host,
@@ -60,6 +62,14 @@ impl Role {
     fn group(self, run: &str) -> String {
         format!("{run}-{}", self.name())
     }
+}
+
+/// A map by sides' names as it comes from another machine.
+pub(crate) fn by_name<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    from: D,
+) -> Result<BTreeMap<&'static str, T>, D::Error> {
+    let map = BTreeMap::<Role, T>::deserialize(from)?;
+    Ok(map.into_iter().map(|(role, value)| (role.name(), value)).collect())
 }
 
 /// Processor time by the name of the side.

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use anyhow::Result;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::measure::cpu::percent;
 use crate::measure::process::{self, Stat};
-use crate::measure::side::Sides;
+use crate::measure::side::{Role, Sides};
 
 /// A thread: its number and when it started.
 type Key = (u32, u64);
@@ -22,7 +23,7 @@ pub(crate) struct Census {
 }
 
 /// The thread of a side that spent most in a window.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Busiest {
     /// Whose.
     pub side: &'static str,
@@ -30,6 +31,21 @@ pub struct Busiest {
     pub thread: String,
     /// Per cent of one processor.
     pub percent: f64,
+}
+
+/// The same as it comes from another machine.
+#[derive(Debug, Deserialize)]
+struct ByRole {
+    side: Role,
+    thread: String,
+    percent: f64,
+}
+
+impl<'de> Deserialize<'de> for Busiest {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let ByRole { side, thread, percent } = ByRole::deserialize(from)?;
+        Ok(Self { side: side.name(), thread, percent })
+    }
 }
 
 impl Census {

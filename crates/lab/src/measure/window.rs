@@ -12,6 +12,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow, ensure};
+use serde::{Deserialize, Serialize};
 
 use crate::measure::cgroup::Method;
 use crate::measure::cpu::{self, Machine, account, contended, percent};
@@ -177,7 +178,7 @@ fn now() -> f64 {
 }
 
 /// What a window showed.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Counted {
     /// When it began, seconds since 1970.
     pub from: f64,
@@ -198,13 +199,14 @@ pub struct Counted {
     /// The busiest thread of each side.
     pub busiest: Vec<Busiest>,
     /// Processors to which all processes of a side are bound, by side; those that may run anywhere are missing.
+    #[serde(deserialize_with = "super::side::by_name")]
     pub bound: BTreeMap<&'static str, Vec<usize>>,
     /// Contended, throttled.
     pub flags: Vec<Flag>,
 }
 
 /// One second or so of a window.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Second {
     /// Its end, seconds since the window began.
     pub at: f64,

@@ -32,6 +32,9 @@ pub fn check(stage: &Stage, linerate: &Path, folder: &Path) -> Result<Integrity>
     if stage.topology.volume.starts_with("null:") && !stage.is_bound() {
         return Ok(Integrity::PassedOver(format!("{} keeps no data by definition", stage.topology.volume)));
     }
+    if stage.afar.loads() {
+        return stage.afar.check();
+    }
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let mut checked = 0;
     for (host, endpoints) in &stage.initiators {
@@ -49,7 +52,7 @@ pub fn check(stage: &Stage, linerate: &Path, folder: &Path) -> Result<Integrity>
 }
 
 /// The command that checks an endpoint; `None` for what is no disk.
-fn checker(endpoint: &Endpoint, linerate: &Path) -> Option<Vec<String>> {
+pub(crate) fn checker(endpoint: &Endpoint, linerate: &Path) -> Option<Vec<String>> {
     let url = endpoint.url.as_str();
     let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
     match scheme {

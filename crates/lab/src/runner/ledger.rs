@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::identity::Identity;
 use super::program;
+use crate::agent::action::Attachment;
 use crate::measure::cgroup;
 
 /// How long removing one thing may take.
@@ -50,6 +51,11 @@ pub enum Thing {
     Cgroup {
         /// Its folder.
         path: PathBuf,
+    },
+    /// Something that the kernel holds since a named action asked it to.
+    Attachment {
+        /// What.
+        attachment: Attachment,
     },
     /// A folder with all that is in it.
     Folder {
@@ -178,6 +184,7 @@ impl Thing {
             Self::Mount { path } => format!("mount {}", path.display()),
             Self::LoopDevice { backing } => format!("loop device of {}", backing.display()),
             Self::Cgroup { path } => format!("control group {}", path.display()),
+            Self::Attachment { attachment } => attachment.to_string(),
             Self::Folder { path } => format!("folder {}", path.display()),
         }
     }
@@ -193,6 +200,7 @@ impl Thing {
             }
             Self::Mount { path } => unmount(path),
             Self::LoopDevice { backing } => detach(backing),
+            Self::Attachment { attachment } => attachment.remove(),
             Self::Cgroup { path } if path.exists() => {
                 end_members(path);
                 cgroup::remove(path).map(|()| true)

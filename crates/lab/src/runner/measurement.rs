@@ -1,5 +1,6 @@
 //! One measurement: the load of one arm at one point, once, with everything that is counted meanwhile.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitStatus;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -10,7 +11,7 @@ use super::merge::merge;
 use super::process::Running;
 use super::stage::Stage;
 use crate::measure::{Counted, Role, Window};
-use crate::result::{Cpu, Flag};
+use crate::result::{Cpu, Flag, Machine};
 use crate::scenario::{Arm, Design, ToolKind};
 use crate::tool::{self, Assignment, Measured};
 
@@ -22,7 +23,7 @@ pub struct Task<'a> {
     /// The arm.
     pub arm: &'a Arm,
     /// Options of the workload, the point and the arm.
-    pub settings: &'a std::collections::BTreeMap<String, String>,
+    pub settings: &'a BTreeMap<String, String>,
     /// Ramp and window.
     pub design: &'a Design,
     /// The `linerate` program.
@@ -40,15 +41,21 @@ pub struct Taken {
     pub counted: Counted,
     /// When it began, seconds since 1970.
     pub started: f64,
+    /// What machines with an agent counted, by their names.
+    pub hosts: BTreeMap<String, Machine>,
 }
 
 /// Longest time that a load may take: half as much again as it should, and half a minute.
-fn limit(design: &Design) -> Duration {
-    Duration::from_secs_f64(1.5 * (design.ramp + design.runtime) + 30.0)
+pub(crate) fn limit(ramp: f64, runtime: f64) -> Duration {
+    Duration::from_secs_f64(1.5 * (ramp + runtime) + 30.0)
 }
 
 /// Measures once. The load of every initiating host runs at the same time.
 pub fn take(stage: &mut Stage, task: &Task<'_>) -> Result<Taken> {
+    if stage.afar.loads() {
+        let prepare = stage.wants_preparing(task.settings);
+        return stage.afar.take(task, prepare);
+    }
     let initiators = stage.initiators.clone();
     let many = initiators.len() > 1;
     let folders: Vec<_> = (0..initiators.len())
@@ -72,6 +79,7 @@ pub fn take(stage: &mut Stage, task: &Task<'_>) -> Result<Taken> {
     if stage.wants_preparing(task.settings) {
         prepare(stage, task, &assignments)?;
     }
+    stage.afar.open()?;
     let window = Window::open(&stage.sides, stage.probe()?)?;
     let started = now();
     let statuses = run(stage, task, &assignments)?;
@@ -82,19 +90,21 @@ pub fn take(stage: &mut Stage, task: &Task<'_>) -> Result<Taken> {
         .map(|(one, status)| tool::outcome(task.kind, one, status))
         .collect::<Result<_>>()?;
     let Some(measured) = merge(parts) else { bail!("the arm has no initiating host") };
-    let (from, to) = span(&measured, (started, ended), task.design);
-    let counted = window.close_over(from, to)?;
+    let (from, to) = span(&measured, (started, ended), task.design.ramp);
+    let mut counted = window.close_over(from, to)?;
+    let hosts = stage.afar.close(&mut counted, (from, to))?;
     if let Some(words) = stage.ended() {
         bail!("{words}");
     }
-    Ok(Taken { measured, counted, started })
+    Ok(Taken { measured, counted, started, hosts })
 }
 
 /// Lets the tool lay out what it works on: tables, files.
 fn prepare(stage: &Stage, task: &Task<'_>, assignments: &[Assignment<'_>]) -> Result<()> {
     for (assignment, (host, _)) in assignments.iter().zip(&stage.initiators) {
         for line in tool::prepare(task.kind, assignment)? {
-            Running::start(&line, &stage.load_placement(host))?.finish(limit(task.design) * 4)?;
+            Running::start(&line, &stage.load_placement(host))?
+                .finish(limit(task.design.ramp, task.design.runtime) * 4)?;
         }
     }
     Ok(())
@@ -111,13 +121,13 @@ fn run(stage: &Stage, task: &Task<'_>, assignments: &[Assignment<'_>]) -> Result
         }
         running.push(started);
     }
-    running.iter_mut().map(|one| one.wait(limit(task.design))).collect()
+    running.iter_mut().map(|one| one.wait(limit(task.design.ramp, task.design.runtime))).collect()
 }
 
 /// When the tool's window was. A tool that does not tell is taken to spend as long on its start as on its end.
-fn span(measured: &Measured, (started, ended): (f64, f64), design: &Design) -> (f64, f64) {
-    let around = (ended - started - design.ramp - measured.seconds).max(0.0);
-    let from = measured.window_start.unwrap_or(started + design.ramp + around / 2.0).clamp(started, ended);
+pub(crate) fn span(measured: &Measured, (started, ended): (f64, f64), ramp: f64) -> (f64, f64) {
+    let around = (ended - started - ramp - measured.seconds).max(0.0);
+    let from = measured.window_start.unwrap_or(started + ramp + around / 2.0).clamp(started, ended);
     let to = (from + measured.seconds).min(ended);
     if to > from { (from, to) } else { (started, ended) }
 }
@@ -154,7 +164,7 @@ mod tests {
             tool: Tool { name: String::new(), version: String::new(), argv: Vec::new() },
             load: Load { errors: 3, ..Load::default() },
             intervals: Vec::new(),
-            extra: std::collections::BTreeMap::new(),
+            extra: BTreeMap::new(),
             seconds,
             window_start,
             flags: Vec::new(),
@@ -163,8 +173,7 @@ mod tests {
 
     #[test]
     fn the_window_is_the_tool_s_own_where_it_tells() {
-        let design = Design { ramp: 0.5, runtime: 2.0, ..Design::default() };
-        let of = |start, seconds| span(&measured(start, seconds), (100.0, 103.0), &design);
+        let of = |start, seconds| span(&measured(start, seconds), (100.0, 103.0), 0.5);
         assert_eq!(of(Some(100.7), 2.0), (100.7, 102.7));
         assert_eq!(of(None, 2.0), (100.75, 102.75));
         assert_eq!(of(Some(100.7), 9.0), (100.7, 103.0));

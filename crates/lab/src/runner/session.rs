@@ -17,6 +17,7 @@ use super::progress::{Event, Observer, clock};
 use super::stage::{Furnishing, Ground, Stage};
 use super::store::{Block, RunRecord, Store};
 use super::{integrity, preflight};
+use crate::agent::Fleet;
 use crate::measure::{Environment, environment, limiter, pressure, steady};
 use crate::result::{Coordinate, Flag, PointResult, SCHEMA, point_name};
 use crate::scenario::catalogue::Loaded;
@@ -76,6 +77,7 @@ pub fn run(options: Options, observer: &mut dyn Observer, stop: &AtomicBool) -> 
         finished: None,
         commit: commit.clone(),
         environment: serde_json::to_value(Environment::capture(commit))?,
+        hosts: BTreeMap::new(),
         design: plan.design.clone(),
         quick: options.extent == Extent::Quick,
         budget: options.budget.map(|budget| budget.as_secs_f64()),
@@ -157,7 +159,9 @@ struct Session<'a> {
     record: RunRecord,
     ledger: Ledger,
     processors: Processors,
+    // Stages before the connections over which they are ended.
     stages: BTreeMap<String, Stage>,
+    fleet: Fleet,
     /// Arms that kept their data, by key and topology.
     checked: BTreeSet<String>,
     results: Vec<PointResult>,
@@ -205,6 +209,7 @@ impl<'a> Session<'a> {
             ledger,
             processors,
             stages: BTreeMap::new(),
+            fleet: Fleet::default(),
             checked: BTreeSet::new(),
             results: Vec::new(),
             control: Vec::new(),
@@ -431,7 +436,7 @@ impl<'a> Session<'a> {
         let wanted = topology::at(&self.scenario.scenario, arm, point)?;
         let bound = self.record.site.bound(&self.scenario.scenario.id, &arm.key).cloned();
         let stands = self.stages.get(&arm.key);
-        if stands.is_some_and(|stage| bound.is_some() || stage.topology == wanted) {
+        if stands.is_some_and(|stage| stage.is_bound() || stage.topology == wanted) {
             return Ok(());
         }
         self.stages.remove(&arm.key);
@@ -441,9 +446,10 @@ impl<'a> Session<'a> {
             folder: self.store.folder(),
             linerate: &self.linerate,
             processors: &self.processors,
+            hosts: (&self.record.site, &self.fleet),
         };
         let mut stage = match &bound {
-            Some(bound) => Stage::bound(&ground, arm, bound, &mut self.ledger)?,
+            Some(bound) => Stage::bound(&ground, (arm, bound), &wanted, &mut self.ledger)?,
             None => Stage::build(&ground, arm, &wanted, &mut self.ledger)?,
         };
         let what = format!("{}-{:?}", arm.key, stage.topology);
@@ -463,6 +469,7 @@ impl<'a> Session<'a> {
             format!("arm {} ({}): what the load needs cannot be made on its volume", arm.key, arm.name)
         })?;
         self.stages.insert(arm.key.clone(), stage);
+        self.fleet.describe(&mut self.record.hosts)?;
         Ok(())
     }
 
@@ -483,7 +490,7 @@ impl<'a> Session<'a> {
     }
 
     fn result(&self, arm: &Arm, turn: Turn<'_>, taken: Taken) -> PointResult {
-        let Taken { measured, counted, started } = taken;
+        let Taken { measured, counted, started, hosts } = taken;
         let mut flags = measurement::flags(&measured, &counted);
         flags.extend(steady::check(&measured.intervals));
         let payload = self.stages.get(&arm.key).and_then(Stage::payload);
@@ -510,6 +517,7 @@ impl<'a> Session<'a> {
             memory: counted.memory,
             network: counted.network,
             target_counters: BTreeMap::new(),
+            hosts,
             extra: measured.extra,
             limiter,
             flags,

@@ -6,18 +6,19 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use super::ledger::{Ledger, Thing};
 use super::process::Placement;
 use super::topology::{self, Host, Hosts};
+use crate::agent::{Afar, Fleet};
 use crate::arm::{self, AdaptSpec, Endpoint, Filesystem, ServeSpec, Served, Volumes, postgresql};
 use crate::measure::network::{End, Probe};
 use crate::measure::{Role, Sides};
 use crate::scenario::{
     Arm, Initiator, LinkKind, Placement as Core, ToolKind, Topology, topology as scenario_topology,
 };
-use crate::site::{BoundArm, Processors};
+use crate::site::{BoundArm, Processors, Site};
 
 /// What all arms of a run share.
 #[derive(Debug)]
@@ -30,6 +31,8 @@ pub struct Ground<'a> {
     pub linerate: &'a Path,
     /// Which processors do what.
     pub processors: &'a Processors,
+    /// The site's hosts, and the connections to them.
+    pub hosts: (&'a Site, &'a Fleet),
 }
 
 /// Bytes of IP and TCP headers of a packet with timestamps.
@@ -50,6 +53,8 @@ pub struct Stage {
     pub processors: Vec<usize>,
     /// The size of what the tool laid out to work on.
     prepared: Option<String>,
+    /// What of it stands on other machines.
+    pub afar: Afar,
     // What is dropped first stands on what is dropped later.
     databases: Vec<Served>,
     filesystems: Vec<Filesystem>,
@@ -63,7 +68,7 @@ impl Stage {
     pub fn build(ground: &Ground<'_>, arm: &Arm, topology: &Topology, ledger: &mut Ledger) -> Result<Self> {
         let name = format!("{}-{}", ground.run, arm.key);
         let hosts = topology::build(&topology.link, topology.initiators, ledger)?;
-        let sides = sides(&name, arm.initiator, ledger)?;
+        let sides = account(&name, roles(arm.initiator), ledger)?;
         let target_core = match topology.placement {
             Core::Other => &ground.processors.target,
             Core::Same => &ground.processors.host,
@@ -89,6 +94,7 @@ impl Stage {
             sides,
             processors: ground.processors.host.clone(),
             prepared: None,
+            afar: Afar::default(),
             databases: Vec::new(),
             filesystems: Vec::new(),
             adapters: Vec::new(),
@@ -99,23 +105,43 @@ impl Stage {
         Ok(stage)
     }
 
-    /// An arm on what the site names: nothing is built but the account of its host.
-    pub fn bound(ground: &Ground<'_>, arm: &Arm, bound: &BoundArm, ledger: &mut Ledger) -> Result<Self> {
-        let sides = sides(&format!("{}-{}", ground.run, arm.key), Initiator::Site, ledger)?;
+    /// An arm on what the site names: here nothing is built but the account of the host, and the adapter to a target that an
+    /// agent serves.
+    pub fn bound(
+        ground: &Ground<'_>,
+        (arm, bound): (&Arm, &BoundArm),
+        topology: &Topology,
+        ledger: &mut Ledger,
+    ) -> Result<Self> {
+        let (site, fleet) = ground.hosts;
+        let afar = Afar::build(fleet, site, (arm, bound), topology)
+            .with_context(|| format!("arm {} ({}) does not start", arm.key, arm.name))?;
+        let offered = afar.offered().filter(|_| !afar.loads()).map(<[Endpoint]>::to_vec);
+        let initiator = if offered.is_some() { arm.initiator } else { Initiator::Site };
+        let here = roles(initiator).iter().copied().filter(|role| *role != Role::Target);
+        let sides = account(&format!("{}-{}", ground.run, arm.key), &here.collect::<Vec<_>>(), ledger)?;
         let host = Host { namespace: None, address: std::net::Ipv4Addr::LOCALHOST.into(), link: None };
-        let endpoints = bound.endpoints.iter().map(|url| Endpoint { url: url.clone(), size: 0 }).collect();
-        Ok(Self {
-            topology: Topology::default(),
-            initiators: vec![(host, endpoints)],
+        let mut stage = Self {
+            topology: if afar.serves() { topology.clone() } else { Topology::default() },
+            initiators: Vec::new(),
             sides,
             processors: ground.processors.host.clone(),
             prepared: None,
+            afar,
             databases: Vec::new(),
             filesystems: Vec::new(),
             adapters: Vec::new(),
             targets: Vec::new(),
             target: None,
-        })
+        };
+        match offered {
+            Some(offered) => {
+                let hosts = Hosts { target: host.clone(), initiators: vec![host], switch: None };
+                stage.adapt((ground, arm), (&hosts, vec![offered]), ledger)?;
+            }
+            None => stage.initiators.push((host, bound.opened())),
+        }
+        Ok(stage)
     }
 
     /// Starts what speaks the protocol for each initiating host.
@@ -141,6 +167,14 @@ impl Stage {
     /// Puts on the volumes what the load needs on them: a file system with a database for pgbench, plain paths for dd.
     /// Comes after the integrity pass, which overwrites them.
     pub fn furnish(&mut self, ground: &Ground<'_>, load: &Furnishing<'_>, ledger: &mut Ledger) -> Result<()> {
+        if self.afar.loads() {
+            return match load.kind {
+                ToolKind::Pgbench if self.afar.serves() => bail!(
+                    "an agent does not lay a database out: let the load come from this machine (no `host`), or name a database as endpoint"
+                ),
+                _ => Ok(()),
+            };
+        }
         for number in 0..self.initiators.len() {
             let Some((host, endpoints)) = self.initiators.get(number) else { continue };
             let furnished = match load.kind {
@@ -174,9 +208,9 @@ impl Stage {
         self.prepared.replace(size.clone()) != Some(size)
     }
 
-    /// Whether it stands on what the site names.
+    /// Whether it stands on what the site names, whatever the scenario says of targets.
     pub const fn is_bound(&self) -> bool {
-        self.target.is_none()
+        self.target.is_none() && !self.afar.serves()
     }
 
     /// Where the load of an initiating host runs.
@@ -237,13 +271,17 @@ fn plain_path(endpoint: &Endpoint) -> Endpoint {
     Endpoint { url: path.unwrap_or(&endpoint.url).to_owned(), size: endpoint.size }
 }
 
-fn sides(name: &str, initiator: Initiator, ledger: &mut Ledger) -> Result<Sides> {
-    let adapted = matches!(initiator, Initiator::LibiscsiNbd | Initiator::LibiscsiFuse);
-    let roles: &[Role] = match initiator {
+/// Whose time an arm with this initiator has, as far as it is not the site's.
+pub(crate) fn roles(initiator: Initiator) -> &'static [Role] {
+    match initiator {
         Initiator::Site | Initiator::Local => &[Role::Host],
-        _ if adapted => &[Role::Host, Role::Adapter, Role::Target],
+        Initiator::LibiscsiNbd | Initiator::LibiscsiFuse => &[Role::Host, Role::Adapter, Role::Target],
         _ => &[Role::Host, Role::Target],
-    };
+    }
+}
+
+/// Makes control groups for sides, noted before.
+pub(crate) fn account(name: &str, roles: &[Role], ledger: &mut Ledger) -> Result<Sides> {
     for path in Sides::folders(name, roles) {
         ledger.add(Thing::Cgroup { path })?;
     }
@@ -256,7 +294,8 @@ fn folder(ground: &Ground<'_>, name: &str) -> Result<PathBuf> {
     Ok(folder)
 }
 
-fn placement(host: &Host, processors: &[usize], sides: &Sides, role: Role) -> Placement {
+/// A process of a side, on its host.
+pub(crate) fn placement(host: &Host, processors: &[usize], sides: &Sides, role: Role) -> Placement {
     Placement {
         namespace: host.namespace.clone(),
         processors: (!processors.is_empty()).then(|| processors.to_vec()),
@@ -265,7 +304,7 @@ fn placement(host: &Host, processors: &[usize], sides: &Sides, role: Role) -> Pl
 }
 
 /// Where no control groups can be made, a side has to be told of its processes.
-fn enrol(sides: &Sides, role: Role, served: &Served) {
+pub(crate) fn enrol(sides: &Sides, role: Role, served: &Served) {
     let Some(side) = sides.get(role) else { return };
     for service in &served.services {
         side.started(service.running.pid());

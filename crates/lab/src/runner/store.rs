@@ -9,6 +9,7 @@
 //! RUN/report.html
 //! ```
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,7 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::measure::Environment;
 use crate::result::{Coordinate, PointResult, SCHEMA};
 use crate::scenario::Design;
 use crate::scenario::catalogue::{self, Loaded};
@@ -45,6 +47,9 @@ pub struct RunRecord {
     /// The machine and its settings.
     #[serde(default)]
     pub environment: Value,
+    /// The machines with an agent that took part, by the site's names.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub hosts: BTreeMap<String, Environment>,
     /// Repetitions and times.
     pub design: Design,
     /// Whether all points were wanted or the quick ones.

@@ -4,14 +4,18 @@
 //! lab makes itself. A device of the site is written to only if nothing on it can be lost: see [`device`].
 
 pub mod device;
+pub mod host;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
+use crate::arm::Endpoint;
 use crate::evidence::Evidence;
+
+pub use host::{AgentHost, HostAction};
 
 /// What a site file says.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -23,6 +27,8 @@ pub struct Site {
     pub processors: Processors,
     /// Arms that are bound to something of the site, by `SCENARIO/KEY` (`marvell-41000.iscsi.linux/B`) or the key alone.
     pub arm: BTreeMap<String, BoundArm>,
+    /// Machines with an agent, by the names that arms give.
+    pub host: BTreeMap<String, AgentHost>,
 }
 
 /// Which processors do what, counted from 0. Empty: the lab's choice, the target apart from the rest where there are two.
@@ -37,14 +43,24 @@ pub struct Processors {
     pub target: Vec<usize>,
 }
 
-/// An arm on something that the lab did not make.
+/// An arm on something that the lab did not make, or on hosts with an agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BoundArm {
     /// What it is, in place of the scenario's name.
     pub name: Option<String>,
     /// Where the load goes: `/dev/sdb`, `iscsi://…`, `nvme+tcp://…`, `nbd://…`, `file:…`, `rbd:…`, `mount:…`.
+    #[serde(default)]
     pub endpoints: Vec<String>,
+    /// The host from which the load comes; this machine where none is named.
+    #[serde(default)]
+    pub host: Option<String>,
+    /// The host on which the scenario's target for this arm is started, in place of `endpoints`.
+    #[serde(default)]
+    pub target_host: Option<String>,
+    /// What hosts do before, in order.
+    #[serde(default)]
+    pub actions: Vec<HostAction>,
     /// The label of its figures; the machines are not the scenario's any more.
     pub evidence: Evidence,
 }
@@ -62,8 +78,12 @@ impl Site {
 
     fn check(&self) -> Result<()> {
         for (key, arm) in &self.arm {
-            if arm.endpoints.is_empty() {
-                bail!("arm.{key} has no endpoints: name at least one, such as \"/dev/sdb\"");
+            arm.check(key)?;
+            for name in arm.hosts() {
+                ensure!(
+                    self.host.contains_key(name),
+                    "arm.{key} names host {name}: add [host.{name}] with agent and token_file"
+                );
             }
         }
         Ok(())
@@ -72,6 +92,38 @@ impl Site {
     /// What an arm of a scenario is bound to, if the site says so.
     pub fn bound(&self, scenario: &str, key: &str) -> Option<&BoundArm> {
         self.arm.get(&format!("{scenario}/{key}")).or_else(|| self.arm.get(key))
+    }
+}
+
+impl BoundArm {
+    fn check(&self, key: &str) -> Result<()> {
+        match (&self.target_host, self.endpoints.is_empty()) {
+            (None, true) => {
+                bail!("arm.{key} has no endpoints: name at least one, such as \"/dev/sdb\", or a target_host")
+            }
+            (Some(_), false) => bail!("arm.{key} has both endpoints and a target_host: leave one out"),
+            _ => {}
+        }
+        // Both would count the other's load as a stranger's.
+        ensure!(
+            self.host.is_none() || self.host != self.target_host,
+            "arm.{key} has its load and its target on one host: name two, or leave the site out"
+        );
+        Ok(())
+    }
+
+    fn hosts(&self) -> impl Iterator<Item = &String> {
+        self.host.iter().chain(&self.target_host).chain(self.actions.iter().map(|one| &one.host))
+    }
+
+    /// Whether an agent does anything for it.
+    pub fn is_afar(&self) -> bool {
+        self.hosts().next().is_some()
+    }
+
+    /// What the site says that the load opens.
+    pub fn opened(&self) -> Vec<Endpoint> {
+        self.endpoints.iter().map(|url| Endpoint { url: url.clone(), size: 0 }).collect()
     }
 }
 
@@ -106,6 +158,30 @@ mod tests {
         assert_eq!(site.bound("f.m", "A").unwrap().endpoints, ["/dev/sdb"]);
         assert!(site.bound("f.m", "B").is_none());
         assert!(toml::from_str::<Site>("[arm.A]\nendpoints=['/dev/sdb']\n").is_err(), "no evidence");
+    }
+
+    #[test]
+    fn arms_are_bound_to_hosts_that_the_site_names() {
+        let host =
+            "[host.s]\nagent='10.0.0.2:7311'\ntoken_file='/t'\n[host.c]\nagent='h:1'\ntoken_file='/t'\n";
+        let check = |arm: &str| {
+            let text = format!("{host}[arm.A]\nevidence={{kind='real'}}\n{arm}");
+            let site: Site = toml::from_str(&text).map_err(|error| error.to_string())?;
+            site.check().map_err(|error| error.to_string()).map(|()| site.bound("f", "A").unwrap().is_afar())
+        };
+        assert_eq!(check("target_host='s'\nhost='c'\n"), Ok(true));
+        assert_eq!(check("host='c'\nendpoints=['/dev/sdb']\n"), Ok(true));
+        assert_eq!(check("endpoints=['/dev/sdb']\n"), Ok(false));
+        let action = "[[arm.A.actions]]\nhost='c'\n[arm.A.actions.action.nvme-connect]\nportal='10.0.0.2:4420'\nsubsystem='nqn.x'\n";
+        assert_eq!(check(&format!("endpoints=['/dev/nvme1n1']\n{action}")), Ok(true));
+        for (arm, part) in [
+            ("", "target_host"),
+            ("target_host='s'\nendpoints=['/dev/sdb']\n", "leave one out"),
+            ("target_host='s'\nhost='s'\n", "one host"),
+            ("target_host='x'\n", "[host.x]"),
+        ] {
+            assert!(check(arm).unwrap_err().contains(part), "{arm}");
+        }
     }
 
     #[test]

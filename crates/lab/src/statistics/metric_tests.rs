@@ -55,6 +55,7 @@ fn point() -> PointResult {
         memory: BTreeMap::new(),
         network: None,
         target_counters: BTreeMap::new(),
+        hosts: BTreeMap::new(),
         extra: BTreeMap::new(),
         limiter: None,
         flags: Vec::new(),

@@ -23,6 +23,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
 use anyhow::{Context, Error, Result, anyhow, bail};
+use serde::{Deserialize, Serialize};
 
 use crate::arm::Endpoint;
 use crate::result::{Flag, Interval, Load, Tool};
@@ -49,7 +50,7 @@ pub struct Assignment<'a> {
 }
 
 /// What a tool measured. Its figures are the tool's own: units may be others, nothing is computed anew.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
     /// The program, its version and its command line.
     pub tool: Tool,
