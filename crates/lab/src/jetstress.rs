@@ -5,6 +5,7 @@
 //! 8:1 and 12:1. Both ratios are computed from what was measured, never from what was asked for, and a profile
 //! outside them fails. A result tells its parts in `extra`, under the names below.
 
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use anyhow::{Result, bail};
@@ -12,7 +13,7 @@ use comfy_table::Table;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 
 use crate::effectiveness::effectiveness;
-use crate::result::PointResult;
+use crate::result::{Direction, Load, PointResult};
 
 /// Database reads per second.
 pub const DATABASE_READS: &str = "database_reads_per_second";
@@ -43,6 +44,22 @@ pub const PASSED: &str = "passed";
 pub const READS_TO_WRITES: RangeInclusive<f64> = 1.5..=2.0;
 /// Microsoft's range of database I/Os to log I/Os: 8:1 to 12:1.
 pub const DATABASE_TO_LOG: RangeInclusive<f64> = 8.0..=12.0;
+
+/// The parts of a load with a log section, by the names of `extra`; nothing for a load without one.
+pub fn parts(load: &Load) -> BTreeMap<String, f64> {
+    let Some(log) = &load.log else { return BTreeMap::new() };
+    let rate = |direction: Option<&Direction>| direction.map(|direction| direction.iops);
+    let mean = |direction: Option<&Direction>| Some(direction?.latency.as_ref()?.mean);
+    let parts = [
+        (DATABASE_READS, rate(load.read.as_ref())),
+        (DATABASE_WRITES, rate(load.write.as_ref())),
+        (LOG_WRITES, rate(Some(log))),
+        (LOG_WRITE_BYTES, (log.iops > 0.0).then(|| log.bytes_per_second / log.iops)),
+        (DATABASE_READ_LATENCY, mean(load.read.as_ref())),
+        (LOG_WRITE_LATENCY, mean(Some(log))),
+    ];
+    parts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+}
 
 /// The mix of a measured profile.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -297,6 +297,11 @@ pub enum Flag {
         /// Where.
         detail: String,
     },
+    /// The load was not what its profile promises, such as an Exchange server's mix: the point is invalid.
+    OutsideProfile {
+        /// Which ratio, and its range.
+        detail: String,
+    },
     /// Several arms sat on the same limit, so their equality says nothing.
     SharedLimit {
         /// Which, where it was measured.
@@ -307,7 +312,7 @@ pub enum Flag {
 impl Flag {
     /// An invalid point gets no row in a report.
     pub const fn invalidates(&self) -> bool {
-        matches!(self, Self::Errors { .. } | Self::Corrupt { .. })
+        matches!(self, Self::Errors { .. } | Self::Corrupt { .. } | Self::OutsideProfile { .. })
     }
 }
 

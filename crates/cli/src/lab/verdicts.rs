@@ -67,6 +67,7 @@ const fn kind(flag: &Flag) -> &'static str {
         Flag::Errors { .. } => "failed I/Os",
         Flag::DelayedAck { .. } => "latencies of delayed acknowledgements",
         Flag::Corrupt { .. } => "wrong data",
+        Flag::OutsideProfile { .. } => "not the load that the profile promises",
         Flag::SharedLimit { .. } => "arms on the same limit",
     }
 }

@@ -46,6 +46,11 @@ impl Filesystem {
         &self.path
     }
 
+    /// Its block device, as `/sys/class/block` names it.
+    pub fn device(&self) -> Option<&str> {
+        self.device.strip_prefix("/dev/")
+    }
+
     fn mount(&mut self, owner: Option<&str>, ledger: &mut Ledger) -> Result<()> {
         let path = text(&self.path)?;
         program::output(&[&FORMAT[..], &[&self.device]].concat(), LIMIT)?;

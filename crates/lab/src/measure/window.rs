@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::measure::cgroup::Method;
 use crate::measure::cpu::{self, Machine, account, contended, percent};
-use crate::measure::device::{self, Busy};
+use crate::measure::device::{self, Counters, Devices};
 use crate::measure::limits::{
     EDGE_SECONDS, INTERVAL_SECONDS, LOOK_EVERY, SAMPLE_EVERY, SAMPLE_TREES_EVERY, SAMPLES, SHORTEST_INTERVAL,
 };
@@ -35,7 +35,7 @@ struct Sample {
     spent: Spent,
     machine: Machine,
     network: Option<Network>,
-    devices: Busy,
+    devices: Devices,
 }
 
 impl Sample {
@@ -54,7 +54,7 @@ impl Sample {
         let devices = self
             .devices
             .iter()
-            .filter_map(|(name, from)| Some((name.clone(), between(*from, *later.devices.get(name)?))));
+            .filter_map(|(name, from)| Some((name.clone(), from.toward(*later.devices.get(name)?, share))));
         Self {
             at,
             spent: spent.collect(),
@@ -212,10 +212,14 @@ pub struct Second {
     pub at: f64,
     /// What the machine's processors did.
     pub machine: Machine,
+    /// I/Os per second of the watched devices; 0 where none is watched.
+    pub device_iops: f64,
+    /// Bytes per second of the watched devices.
+    pub device_bytes_per_second: f64,
 }
 
 impl Counted {
-    /// Busy per cent of the machine at a moment of the window, in seconds since it began.
+    /// Devices per cent of the machine at a moment of the window, in seconds since it began.
     pub fn percent_at(&self, at: f64) -> Option<f64> {
         // The rounding of a tool's times must not shift an interval into the next.
         self.intervals
@@ -262,8 +266,9 @@ impl Record {
             .iter()
             .map(|(name, now)| (*name, tree::less(*now, first.spent.get(name).copied().unwrap_or_default())))
             .collect();
-        let busy = |(name, now): (&String, &f64)| {
-            (name.clone(), percent(now - first.devices.get(name).copied().unwrap_or(*now), to - from))
+        let busy = |(name, now): (&String, &Counters)| {
+            let before = first.devices.get(name).copied().unwrap_or(*now);
+            (name.clone(), percent(now.busy - before.busy, to - from))
         };
         let intervals = self.intervals(from, to)?;
         let mut cpu = account(&machine, &spent, cpu::interrupts_apart());
@@ -292,7 +297,14 @@ impl Record {
         while before.at < to {
             let next = before.at + INTERVAL_SECONDS;
             let end = self.at(if to - next < SHORTEST_INTERVAL { to } else { next })?;
-            intervals.push(Second { at: end.at - from, machine: end.machine.since(&before.machine) });
+            let length = (end.at - before.at).max(f64::EPSILON);
+            let (ios, bytes) = device::traffic(&before.devices, &end.devices);
+            intervals.push(Second {
+                at: end.at - from,
+                machine: end.machine.since(&before.machine),
+                device_iops: ios / length,
+                device_bytes_per_second: bytes / length,
+            });
             before = end;
         }
         Some(intervals)
@@ -405,7 +417,16 @@ mod tests {
         let machine = Machine::parse(&format!("cpu  {line}\ncpu0 {line}\n"), 1_000_000).unwrap();
         let spent = Spent::from([("host", CpuShare { user: busy - foreign, system: 0.0 })]);
         let network = Some(Network { sent: 1000, received: 0, retransmitted: 0 });
-        Sample { at, spent, machine, network, devices: Busy::from([("sdb".to_owned(), busy / 2.0)]) }
+        Sample {
+            at,
+            spent,
+            machine,
+            network,
+            devices: Devices::from([(
+                "sdb".to_owned(),
+                Counters { busy: busy / 2.0, ..Counters::default() },
+            )]),
+        }
     }
 
     /// Idle for a second, half busy for the next two, of which a tenth is foreign.

@@ -135,7 +135,11 @@ struct Line<'a> {
 }
 
 fn lines<'a>(figure: &Figure, groups: &[&'a Group<'a>]) -> Vec<Line<'a>> {
-    let split = figure.y.iter().any(|metric| matches!(metric, Metric::LatencyRead | Metric::LatencyWrite));
+    let directions =
+        groups.iter().flat_map(|group| &group.results).any(|result| result.directions().next().is_some());
+    let named = figure.y.iter().any(|metric| matches!(metric, Metric::LatencyRead | Metric::LatencyWrite));
+    // A database tells the latency of its transactions, which have no direction.
+    let split = named && directions;
     let metrics: &[Metric] =
         if split { &[Metric::LatencyRead, Metric::LatencyWrite] } else { &[Metric::LatencyP50] };
     let lines = groups.iter().flat_map(|group| {

@@ -116,6 +116,7 @@ pub(crate) fn latencies(result: &PointResult, metric: Metric) -> Vec<&Latency> {
     let directions = match metric {
         Metric::LatencyRead => vec![result.load.read.as_ref()],
         Metric::LatencyWrite => vec![result.load.write.as_ref()],
+        _ if result.directions().next().is_none() => return result.load.transactions.iter().collect(),
         _ => vec![result.load.read.as_ref(), result.load.write.as_ref()],
     };
     directions.into_iter().flatten().filter_map(|direction| direction.latency.as_ref()).collect()

@@ -18,6 +18,7 @@ pub(crate) const fn flag_name(flag: &Flag) -> &'static str {
         Flag::Errors { .. } => "I/Os failed",
         Flag::DelayedAck { .. } => "looks like Nagle's algorithm against delayed acknowledgements",
         Flag::Corrupt { .. } => "wrong data",
+        Flag::OutsideProfile { .. } => "not the load that the profile promises",
         Flag::SharedLimit { .. } => "several arms sat on one limit",
     }
 }
@@ -31,6 +32,7 @@ pub(crate) fn flag_detail(flag: &Flag) -> &str {
         | Flag::Errors { detail }
         | Flag::DelayedAck { detail }
         | Flag::Corrupt { detail }
+        | Flag::OutsideProfile { detail }
         | Flag::SharedLimit { detail } => detail,
     }
 }

@@ -57,7 +57,7 @@ pub(crate) fn checker(endpoint: &Endpoint, linerate: &Path) -> Option<Vec<String
     let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
     match scheme {
         "iscsi" | "nvme+tcp" | "file" | "ram" | "null" | "device" => Some(own(url, linerate)),
-        "nbd" | "nbd+unix" => Some(fio(&[format!("--uri={url}"), "--ioengine=nbd".to_owned()])),
+        "nbd" | "nbd+unix" => Some(fio(&["--ioengine=nbd".to_owned(), format!("--uri={url}")])),
         "" if is_device(url) => Some(own(&format!("device:{url}"), linerate)),
         "" if url.starts_with('/') => Some(fio(&[
             format!("--filename={}", url.replace(':', "\\:")),

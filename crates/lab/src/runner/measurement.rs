@@ -80,7 +80,7 @@ pub fn take(stage: &mut Stage, task: &Task<'_>) -> Result<Taken> {
         prepare(stage, task, &assignments)?;
     }
     stage.afar.open()?;
-    let window = Window::open(&stage.sides, stage.probe()?)?;
+    let window = Window::open_with(&stage.sides, stage.watched()?)?;
     let started = now();
     let statuses = run(stage, task, &assignments)?;
     let ended = now();

@@ -18,6 +18,7 @@ use super::stage::{Furnishing, Ground, Stage};
 use super::store::{Block, RunRecord, Store};
 use super::{integrity, preflight};
 use crate::agent::Fleet;
+use crate::jetstress;
 use crate::measure::{Environment, environment, limiter, pressure, steady};
 use crate::result::{Coordinate, Flag, PointResult, SCHEMA, point_name};
 use crate::scenario::catalogue::Loaded;
@@ -498,7 +499,8 @@ impl<'a> Session<'a> {
         let mut intervals = measured.intervals;
         counted.fill(&mut intervals);
         let bound = self.record.site.bound(&self.scenario.scenario.id, &arm.key);
-        PointResult {
+        let parts = jetstress::parts(&measured.load);
+        let mut result = PointResult {
             schema: SCHEMA,
             run: self.record.id.clone(),
             scenario: self.scenario.scenario.id.clone(),
@@ -518,10 +520,14 @@ impl<'a> Session<'a> {
             network: counted.network,
             target_counters: BTreeMap::new(),
             hosts,
-            extra: measured.extra,
+            extra: measured.extra.into_iter().chain(parts).collect(),
             limiter,
             flags,
+        };
+        if let Some(Err(error)) = jetstress::Mix::of(&result).map(|mix| mix.check()) {
+            result.flags.push(Flag::OutsideProfile { detail: error.to_string() });
         }
+        result
     }
 
     /// What makes the whole run worthless.
@@ -529,7 +535,9 @@ impl<'a> Session<'a> {
         for result in self.results.iter().filter(|result| !result.valid()) {
             let why = result.flags.iter().find(|flag| flag.invalidates());
             let detail = match why {
-                Some(Flag::Errors { detail } | Flag::Corrupt { detail }) => detail.as_str(),
+                Some(
+                    Flag::Errors { detail } | Flag::Corrupt { detail } | Flag::OutsideProfile { detail },
+                ) => detail.as_str(),
                 _ => "",
             };
             self.invalid.push(format!(

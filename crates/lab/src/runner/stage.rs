@@ -14,7 +14,7 @@ use super::topology::{self, Host, Hosts};
 use crate::agent::{Afar, Fleet};
 use crate::arm::{self, AdaptSpec, Endpoint, Filesystem, ServeSpec, Served, Volumes, postgresql};
 use crate::measure::network::{End, Probe};
-use crate::measure::{Role, Sides};
+use crate::measure::{Role, Sides, Watched};
 use crate::scenario::{
     Arm, Initiator, LinkKind, Placement as Core, ToolKind, Topology, topology as scenario_topology,
 };
@@ -218,8 +218,15 @@ impl Stage {
         placement(host, &self.processors, &self.sides, Role::Host)
     }
 
-    /// Counters of the link, where it has any.
-    pub fn probe(&self) -> Result<Option<Probe>> {
+    /// What is watched beside the processors: the link, where it has counters, and block devices under the load.
+    pub fn watched(&self) -> Result<Watched> {
+        let own = self.filesystems.iter().filter_map(Filesystem::device).map(str::to_owned);
+        let given = self.initiators.iter().flat_map(|(_, endpoints)| endpoints);
+        let given = given.filter_map(|endpoint| block_device(&endpoint.url));
+        Ok(Watched { link: self.probe()?, devices: own.chain(given).collect() })
+    }
+
+    fn probe(&self) -> Result<Option<Probe>> {
         let end =
             |host: &Host| Some(End { namespace: host.namespace.clone(), interface: host.link.clone()? });
         let initiators: Vec<End> = self.initiators.iter().filter_map(|(host, _)| end(host)).collect();
@@ -309,6 +316,13 @@ pub(crate) fn enrol(sides: &Sides, role: Role, served: &Served) {
     for service in &served.services {
         side.started(service.running.pid());
     }
+}
+
+/// The name of a block device that an endpoint is, as `/sys/class/block` has it.
+fn block_device(endpoint: &str) -> Option<String> {
+    let path = std::fs::canonicalize(endpoint).ok()?;
+    let name = path.file_name()?.to_str()?;
+    Path::new("/sys/class/block").join(name).exists().then(|| name.to_owned())
 }
 
 /// Endpoints for each of `hosts` hosts, in order, as evenly as can be.
