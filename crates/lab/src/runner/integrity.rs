@@ -29,7 +29,7 @@ pub enum Integrity {
 
 /// Checks every endpoint of an arm. An error says which one lost data, and where.
 pub fn check(stage: &Stage, linerate: &Path, folder: &Path) -> Result<Integrity> {
-    if stage.topology.volume.starts_with("null:") && !stage.is_bound() {
+    if scheme(&stage.topology.volume) == "null" && !stage.is_bound() {
         return Ok(Integrity::PassedOver(format!("{} keeps no data by definition", stage.topology.volume)));
     }
     if stage.afar.loads() {
@@ -54,8 +54,7 @@ pub fn check(stage: &Stage, linerate: &Path, folder: &Path) -> Result<Integrity>
 /// The command that checks an endpoint; `None` for what is no disk.
 pub(crate) fn checker(endpoint: &Endpoint, linerate: &Path) -> Option<Vec<String>> {
     let url = endpoint.url.as_str();
-    let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
-    match scheme {
+    match scheme(url) {
         "iscsi" | "nvme+tcp" | "file" | "ram" | "null" | "device" => Some(own(url, linerate)),
         "nbd" | "nbd+unix" => Some(fio(&["--ioengine=nbd".to_owned(), format!("--uri={url}")])),
         "" if is_device(url) => Some(own(&format!("device:{url}"), linerate)),
@@ -65,6 +64,16 @@ pub(crate) fn checker(endpoint: &Endpoint, linerate: &Path) -> Option<Vec<String
             "--direct=0".to_owned(),
         ])),
         _ => None,
+    }
+}
+
+/// What stands before the colon of a URL, behind its filters: `ram` of `delay=75us+ram:64M`.
+fn scheme(url: &str) -> &str {
+    let before = url.split_once(':').map_or("", |(before, _)| before);
+    if before == "nvme+tcp" || before == "nbd+unix" {
+        before
+    } else {
+        before.rsplit('+').next().unwrap_or(before)
     }
 }
 
@@ -108,6 +117,7 @@ mod tests {
         assert!(of("/dev/null").unwrap().starts_with("fio"), "no block device");
         assert!(of("nbd+unix:///0?socket=/s").unwrap().starts_with("fio"));
         assert!(of("/run/fuse/0").unwrap().starts_with("fio"));
+        assert!(of("limit=5000iops+ram:64M").unwrap().starts_with("linerate check"));
         assert_eq!(of("127.0.0.1:5201"), None);
     }
 }

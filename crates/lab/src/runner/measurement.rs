@@ -11,8 +11,10 @@ use super::merge::merge;
 use super::process::Running;
 use super::stage::Stage;
 use crate::measure::{Counted, Role, Window};
-use crate::result::{Cpu, Flag, Machine};
+
+use crate::result::{Cpu, Direction, Flag, Machine, Network};
 use crate::scenario::{Arm, Design, ToolKind};
+use crate::statistics::number::real;
 use crate::tool::{self, Assignment, Measured};
 
 /// What is put on an arm.
@@ -145,7 +147,24 @@ pub fn flags(measured: &Measured, counted: &Counted) -> Vec<Flag> {
         flags.push(Flag::Errors { detail: format!("{} I/Os failed", measured.load.errors) });
     }
     flags.extend(counted.flags.iter().cloned());
+    flags.extend(counted.network.and_then(|network| short_cut(measured, network)));
     flags
+}
+
+/// Share of a tool's bytes that must have crossed the link; less means that something answered on this side of it.
+const ON_THE_WIRE: f64 = 0.9;
+
+/// Data that a tool counted and the link did not carry: an initiator that knows blocks to be unmapped fills them in by itself.
+fn short_cut(measured: &Measured, network: Network) -> Option<Flag> {
+    let moved = |direction: Option<&Direction>| direction.map_or(0, |direction| direction.bytes);
+    let (read, written) = (moved(measured.load.read.as_ref()), moved(measured.load.write.as_ref()));
+    let missing = |bytes: u64, carried: u64| real(carried) < ON_THE_WIRE * real(bytes);
+    (missing(read, network.received) || missing(written, network.sent)).then(|| Flag::OutsideProfile {
+        detail: format!(
+            "{read} bytes read and {written} written, but the link carried only {} and {}: something answered on this side of it",
+            network.received, network.sent
+        ),
+    })
 }
 
 /// Busy per cent of the machine, and the half of the range over the window's seconds.
@@ -169,6 +188,15 @@ mod tests {
             window_start,
             flags: Vec::new(),
         }
+    }
+
+    #[test]
+    fn data_that_never_crossed_the_link_is_noticed() {
+        let mut measured = measured(None, 1.0);
+        measured.load.read = Some(Direction { bytes: 1_000_000, ..Direction::default() });
+        let network = |received| Network { received, ..Network::default() };
+        assert_eq!(short_cut(&measured, network(1_020_000)), None);
+        assert!(short_cut(&measured, network(20_000)).unwrap().invalidates());
     }
 
     #[test]
