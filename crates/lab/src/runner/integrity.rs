@@ -1,7 +1,8 @@
 //! The integrity pass: before an arm is measured, it must keep what it is given.
 //!
 //! Patterns are written through the arm's own path, flushed and read back, some overwritten, zeroed or discarded. A fast
-//! arm that loses data gets no row. A `null` volume keeps nothing by definition and is passed over, by name.
+//! arm that loses data gets no row. Endpoints up to 256 MiB are filled by it: a volume with holes would be measured as if
+//! reading nothing were fast, and some initiators do not even ask for a hole. A `null` volume keeps nothing by definition and is passed over, by name.
 
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
@@ -15,8 +16,10 @@ use crate::arm::Endpoint;
 
 /// How long the pass over one endpoint may take.
 const LIMIT: Duration = Duration::from_mins(1);
-/// Bytes that are written to each endpoint.
-const BYTES: &str = "4M";
+/// Bytes that are written to an endpoint that is too large to be filled.
+const LEAST: u64 = 4 << 20;
+/// Largest endpoint that is filled.
+const MOST: u64 = 256 << 20;
 
 /// What the pass came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,15 +57,19 @@ pub fn check(stage: &Stage, linerate: &Path, folder: &Path) -> Result<Integrity>
 /// The command that checks an endpoint; `None` for what is no disk.
 pub(crate) fn checker(endpoint: &Endpoint, linerate: &Path) -> Option<Vec<String>> {
     let url = endpoint.url.as_str();
+    let bytes = if (1..=MOST).contains(&endpoint.size) { endpoint.size } else { LEAST };
     match scheme(url) {
-        "iscsi" | "nvme+tcp" | "file" | "ram" | "null" | "device" => Some(own(url, linerate)),
-        "nbd" | "nbd+unix" => Some(fio(&["--ioengine=nbd".to_owned(), format!("--uri={url}")])),
-        "" if is_device(url) => Some(own(&format!("device:{url}"), linerate)),
-        "" if url.starts_with('/') => Some(fio(&[
-            format!("--filename={}", url.replace(':', "\\:")),
-            "--ioengine=psync".to_owned(),
-            "--direct=0".to_owned(),
-        ])),
+        "iscsi" | "nvme+tcp" | "file" | "ram" | "null" | "device" => Some(own(url, bytes, linerate)),
+        "nbd" | "nbd+unix" => Some(fio(bytes, &["--ioengine=nbd".to_owned(), format!("--uri={url}")])),
+        "" if is_device(url) => Some(own(&format!("device:{url}"), bytes, linerate)),
+        "" if url.starts_with('/') => Some(fio(
+            bytes,
+            &[
+                format!("--filename={}", url.replace(':', "\\:")),
+                "--ioengine=psync".to_owned(),
+                "--direct=0".to_owned(),
+            ],
+        )),
         _ => None,
     }
 }
@@ -81,12 +88,13 @@ fn is_device(path: &str) -> bool {
     std::fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device())
 }
 
-fn own(url: &str, linerate: &Path) -> Vec<String> {
-    let words = ["check", url, "--overwrite", "--bytes", BYTES];
+fn own(url: &str, bytes: u64, linerate: &Path) -> Vec<String> {
+    let bytes = bytes.to_string();
+    let words = ["check", url, "--overwrite", "--bytes", &bytes];
     std::iter::once(linerate.display().to_string()).chain(words.map(str::to_owned)).collect()
 }
 
-fn fio(engine: &[String]) -> Vec<String> {
+fn fio(bytes: u64, engine: &[String]) -> Vec<String> {
     let words = [
         "fio",
         "--name=integrity",
@@ -99,7 +107,7 @@ fn fio(engine: &[String]) -> Vec<String> {
         "--end_fsync=1",
         "--randseed=1",
     ];
-    let size = format!("--size={BYTES}");
+    let size = format!("--size={bytes}");
     words.map(str::to_owned).into_iter().chain([size]).chain(engine.iter().cloned()).collect()
 }
 

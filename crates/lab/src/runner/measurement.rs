@@ -151,8 +151,9 @@ pub fn flags(measured: &Measured, counted: &Counted) -> Vec<Flag> {
     flags
 }
 
-/// Share of a tool's bytes that must have crossed the link; less means that something answered on this side of it.
-const ON_THE_WIRE: f64 = 0.9;
+/// Share of a tool's bytes that must have crossed the link; less means that something answered on this side of it. On a busy
+/// machine the windows of several hosts do not quite meet, so it is far below one.
+const ON_THE_WIRE: f64 = 0.5;
 
 /// Data that a tool counted and the link did not carry: an initiator that knows blocks to be unmapped fills them in by itself.
 fn short_cut(measured: &Measured, network: Network) -> Option<Flag> {

@@ -61,6 +61,10 @@ pub const NEEDS: &[Need] = &[
     need("kernel iSCSI initiator", "the kernel's iSCSI initiator: load iscsi_tcp and install open-iscsi"),
     need("kernel NVMe/TCP host", "the kernel's NVMe/TCP host: load nvme_tcp and install nvme-cli"),
     need("kernel NFS client", "the kernel's NFS client: /proc/filesystems lists no nfs"),
+    need(
+        "file on NFS",
+        "a file on NFS that dd can open: a kernel's NFS client and a site file with its mount, or Linerate's own client, which is yet to come",
+    ),
     need("knfsd over RDMA", "the kernel's NFS server and client over RDMA"),
     need(
         "netem",
@@ -177,6 +181,7 @@ pub fn of_point(scenario: &Scenario, arm: &Arm, point: &[Coordinate]) -> Vec<&'s
     }
     match arm.initiator {
         Initiator::LibiscsiFuse => names.push("fuse"),
+        Initiator::Libnfs => names.push("file on NFS"),
         Initiator::Site => names.push("site"),
         Initiator::Imported => names.push("import"),
         _ => {}

@@ -1,5 +1,5 @@
 //! Checks that a volume keeps what it was given: patterns written in mixed order, flushed, read back, then partly
-//! overwritten, zeroed and discarded, and read back again.
+//! overwritten, zeroed and discarded, and read back again. It ends with everything written.
 //!
 //! A fast volume that loses data is worth nothing, so a measurement begins with this. Every block carries its own number
 //! and the round in which it was written: what is found in the wrong place says where it belongs.
@@ -242,7 +242,8 @@ impl Act {
     }
 }
 
-/// All is written and read; then a quarter each is written again, zeroed, discarded and left alone, and all is read.
+/// All is written and read; then a quarter each is written again, zeroed, discarded and left alone, and all is read. At the
+/// end all is written once more, so that no hole is left: who measures the volume next shall not measure holes.
 fn phases(chunks: u64, seed: u64, (zeroes, discards): (bool, bool)) -> VecDeque<Phase> {
     let mut dice = SeededEntropy::new(seed);
     let mut all = |act: fn(u64) -> Option<Act>| {
@@ -259,7 +260,8 @@ fn phases(chunks: u64, seed: u64, (zeroes, discards): (bool, bool)) -> VecDeque<
     });
     mixed.retain(|(_, act)| (*act != Act::Zero || zeroes) && (*act != Act::Discard || discards));
     let again = all(|_| Some(Act::Read));
-    VecDeque::from([written, read, mixed, again])
+    let whole = all(|_| Some(Act::Write));
+    VecDeque::from([written, read, mixed, again, whole])
 }
 
 fn shuffle(steps: &mut [(u64, Act)], dice: &mut SeededEntropy) {
