@@ -212,6 +212,7 @@ fn on_host(mut flag: Flag, host: &str) -> Flag {
     | Flag::Errors { detail }
     | Flag::DelayedAck { detail }
     | Flag::Corrupt { detail }
+    | Flag::OutsideProfile { detail }
     | Flag::SharedLimit { detail }) = &mut flag;
     *detail = format!("host {host}: {detail}");
     flag
