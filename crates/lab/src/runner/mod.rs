@@ -2,6 +2,7 @@
 
 pub mod identity;
 pub mod integrity;
+pub mod knee;
 pub mod ledger;
 pub mod measurement;
 pub mod merge;

@@ -16,7 +16,7 @@ use super::plan::Plan;
 use super::progress::{Event, Observer, clock};
 use super::stage::{Furnishing, Ground, Stage};
 use super::store::{Block, RunRecord, Store};
-use super::{integrity, preflight};
+use super::{integrity, knee, preflight};
 use crate::agent::Fleet;
 use crate::jetstress;
 use crate::measure::{Environment, environment, limiter, pressure, steady};
@@ -242,6 +242,9 @@ impl<'a> Session<'a> {
         }
         let stopped = outcome?;
         if !stopped {
+            for words in knee::outside(&self.scenario.scenario, &self.plan.points, &self.results) {
+                self.warn(words);
+            }
             self.record.finished = Some(timestamp(measurement::now()));
         }
         self.store.write_record(&self.record)?;
