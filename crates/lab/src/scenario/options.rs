@@ -66,6 +66,7 @@ pub const LOG: &[Known] = &[
     known("log_size", "bytes of each log"),
     known("log_fsync", "flush after so many log writes"),
     known("log_thinktime", "microseconds between two log writes of a job"),
+    known("log_rate_iops", "log writes of a job that are started in a second"),
 ];
 
 /// iperf3's.
