@@ -190,7 +190,7 @@ def stall(folder):
 
 def failing(folder):
     """A volume on which one I/O of a hundred fails, beyond what the integrity pass touches, makes the run worthless."""
-    path = scenario(folder, ISCSI, volume="fail=1%,blocks=16384-131071+ram:64M")
+    path = scenario(folder, ISCSI, volume="fail=1%,blocks=16384-614399+ram:300M")
     said = lab(folder, "run", path, "--runs", folder / "runs", status=INVALID)
     demand("INVALID: " in said and "failed" in said, "the run is not called invalid", said)
     (run,) = (folder / "runs").iterdir()

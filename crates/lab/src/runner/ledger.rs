@@ -20,6 +20,9 @@ use crate::measure::cgroup;
 
 /// How long removing one thing may take.
 const LIMIT: Duration = Duration::from_secs(10);
+/// How often the members of a control group are looked at and ended, and the time between two looks: five seconds in all.
+const END_LOOKS: u32 = 100;
+const END_PAUSE: Duration = Duration::from_millis(50);
 
 /// Something that a run makes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -215,11 +218,17 @@ impl Thing {
 }
 
 /// Ends whatever lives in a group of ours: a load that outlived the lab stands in no ledger, since it would have ended by
-/// itself.
+/// itself. It may start others while it is looked at, and on a busy machine a killed process takes its time to go.
 fn end_members(group: &Path) {
-    let members = std::fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
-    for member in members.lines().filter_map(|pid| Identity::of(pid.parse().ok()?)) {
-        member.kill_family();
+    for _ in 0..END_LOOKS {
+        let members = std::fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+        if members.is_empty() {
+            return;
+        }
+        for member in members.lines().filter_map(|pid| Identity::of(pid.parse().ok()?)) {
+            member.kill_family();
+        }
+        std::thread::sleep(END_PAUSE);
     }
 }
 

@@ -50,7 +50,9 @@ pub fn check(scenario: &Scenario, plan: &Plan, site: &Site, destroy: &BTreeSet<S
         bail!("{} is not run, because its results would mislead:\n  - {}", scenario.id, words.join("\n  - "));
     }
     let present = present(site);
-    let somewhere = plan.points.iter().any(|point| !runnable(scenario, point, site, &present).is_empty());
+    // A comparison takes two arms; a scenario of one arm compares nothing and may still be measured.
+    let wanted = scenario.arms.len().clamp(1, 2);
+    let somewhere = plan.points.iter().any(|point| runnable(scenario, point, site, &present).len() >= wanted);
     if !somewhere {
         let mut missing = needs::of_scenario(scenario, &present);
         missing.extend(scenario.arms.iter().flat_map(|arm| arm::missing(arm.target, arm.initiator)));
