@@ -19,6 +19,14 @@ fn ip(arguments: &str) -> bool {
     Command::new("ip").args(arguments.split(' ')).output().is_ok_and(|output| output.status.success())
 }
 
+fn retransmitted_in(namespace: &str) -> u64 {
+    let arguments = ["netns", "exec", namespace, "nstat", "-a", "-s", "-z", "TcpRetransSegs"];
+    let output = Command::new("ip").args(arguments).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let line = text.lines().find(|line| line.starts_with("TcpRetransSegs")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
 /// Two namespaces with a cable; gone at the end.
 struct Pair {
     names: [String; 2],
@@ -50,6 +58,11 @@ impl Pair {
             work()
         };
         thread::scope(|scope| scope.spawn(work).join().unwrap())
+    }
+
+    /// Segments that both ends sent again since they exist, as `nstat` reads them.
+    fn retransmitted(&self) -> u64 {
+        self.names.iter().map(|name| retransmitted_in(name)).sum()
     }
 
     fn end(&self, index: usize) -> End {
@@ -90,14 +103,17 @@ fn bytes_are_counted_where_they_cross_and_by_direction() {
     let link = Probe::open(&[pair.end(0)], Some(&pair.end(1))).unwrap();
     let window = Window::open(&sides, Some(link)).unwrap();
     exchange(&pair);
+    let before = pair.retransmitted();
     let network = window.close().unwrap().network.unwrap();
+    let after = pair.retransmitted();
     sides.remove().unwrap();
     for (counted, payload) in [(network.sent, UP), (network.received, DOWN)] {
         let payload = u64::try_from(payload).unwrap();
         // Headers and acknowledgements come on top: 66 bytes for each packet.
         assert!((payload..payload + payload / 5).contains(&counted), "{network:?}");
     }
-    assert_eq!(network.retransmitted, 0);
+    // None is lost, but a busy machine may be late with an acknowledgement, or with that of a goodbye.
+    assert!((before..=after).contains(&network.retransmitted), "{network:?}, {before} to {after}");
     let wrong = End { interface: "lab9".to_owned(), ..pair.end(0) };
     assert!(Probe::open(&[wrong], None).unwrap_err().to_string().contains("no interface lab9"));
 }

@@ -1,5 +1,6 @@
 //! Several cores at once on the same blocks.
 
+use std::sync::Barrier;
 use std::thread;
 
 use buf::Buf;
@@ -25,15 +26,18 @@ fn area(bench: &Bench<'_>) -> Extent {
     Extent::new(start.min(bench.geometry.blocks - blocks), blocks)
 }
 
-/// Runs `work` on a thread for each queue, with the number of the queue.
+/// Runs `work` on a thread for each queue, with the number of the queue, once all of them are there.
 fn on_threads(bench: &Bench<'_>, work: impl Fn(&mut Bench<'_>, u64) -> Verdict + Sync) -> Verdict {
     let (volume, options, worlds) = (bench.volume, bench.options, bench.worlds);
+    let start = Barrier::new(usize::from(options.threads));
     thread::scope(|scope| {
         let threads: Vec<_> = (1..=u64::from(options.threads))
             .map(|number| {
-                let work = &work;
+                let (work, start) = (&work, &start);
                 scope.spawn(move || {
-                    let mut bench = Bench::open(volume, options, worlds)?;
+                    let bench = Bench::open(volume, options, worlds);
+                    start.wait();
+                    let mut bench = bench?;
                     bench.entropy = SeededEntropy::new(options.seed.wrapping_add(number));
                     work(&mut bench, number)?;
                     bench.end()

@@ -1,7 +1,9 @@
 //! A volume with one bug: a test that cannot fail proves nothing.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
+use std::time::Duration;
 
 use buf::{Buf, BufList};
 use protocol::Instant;
@@ -68,11 +70,37 @@ impl Bug {
 pub(crate) struct Planted {
     inner: Arc<dyn Volume>,
     bug: Bug,
+    traffic: Arc<Traffic>,
 }
 
 impl Planted {
     pub(crate) fn new(inner: Arc<dyn Volume>, bug: Bug) -> Self {
-        Self { inner, bug }
+        Self { inner, bug, traffic: Arc::default() }
+    }
+}
+
+/// What all queues of a volume have been asked, so that a bug that needs somebody in between can wait for them: on a
+/// busy machine giving up the processor once brings nobody.
+#[derive(Debug, Default)]
+struct Traffic {
+    queues: AtomicU64,
+    requests: AtomicU64,
+}
+
+/// Requests of others that a gap waits for, and how long it does at most.
+const IN_BETWEEN: u64 = 2;
+const GAP: Duration = Duration::from_millis(20);
+
+impl Traffic {
+    /// Lets the other cores in. Beside its threads, a check has an idle queue of its own open.
+    fn let_others_in(&self) {
+        let (seen, begun) = (self.requests.load(Ordering::SeqCst), std::time::Instant::now());
+        while self.queues.load(Ordering::SeqCst) > 1
+            && self.requests.load(Ordering::SeqCst) < seen + IN_BETWEEN
+            && begun.elapsed() < GAP
+        {
+            std::thread::yield_now();
+        }
     }
 }
 
@@ -93,9 +121,11 @@ impl Volume for Planted {
     fn open_queue(&self, core: CoreId, waker: Waker) -> Result<Box<dyn VolumeQueue>, OpenError> {
         let inner = self.inner.open_queue(core, waker)?;
         let geometry = self.geometry();
+        self.traffic.queues.fetch_add(1, Ordering::SeqCst);
         Ok(Box::new(PlantedQueue {
             inner,
             bug: self.bug,
+            traffic: Arc::clone(&self.traffic),
             geometry,
             taken: 0,
             told: 0,
@@ -108,6 +138,7 @@ impl Volume for Planted {
 struct PlantedQueue {
     inner: Box<dyn VolumeQueue>,
     bug: Bug,
+    traffic: Arc<Traffic>,
     geometry: Geometry,
     taken: usize,
     told: u64,
@@ -154,7 +185,7 @@ impl PlantedQueue {
             torn[..size / 2].copy_from_slice(&new[..size / 2]);
         }
         self.write(extent, torn);
-        std::thread::yield_now();
+        self.traffic.let_others_in();
         self.write(extent, new);
     }
 
@@ -188,7 +219,7 @@ impl PlantedQueue {
                 if self.aside(Operation::Compare { extent, data: compare.clone() }).is_err() {
                     return Operation::Compare { extent, data: compare };
                 }
-                std::thread::yield_now();
+                self.traffic.let_others_in();
                 Operation::Write { extent, data: write, durability }
             }
             (Bug::LateEnd, Operation::Verify { extent })
@@ -219,8 +250,15 @@ impl PlantedQueue {
     }
 }
 
+impl Drop for PlantedQueue {
+    fn drop(&mut self) {
+        self.traffic.queues.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 impl VolumeQueue for PlantedQueue {
     fn submit(&mut self, now: Instant, mut request: Request) -> Result<(), QueueFull> {
+        self.traffic.requests.fetch_add(1, Ordering::SeqCst);
         if self.taken >= 64 {
             if self.bug == Bug::FullQueueChangesRequest {
                 request.operation = Operation::Flush;
