@@ -2,7 +2,6 @@
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
-use std::time::Duration;
 
 use engine::remote::{self, Access, RemoteOpening};
 use names::{Host, Portal, Source, VolumeUrl};
@@ -10,10 +9,8 @@ use protocol::Instant;
 use volume::{OpenError, Volume};
 
 use crate::job::Surroundings;
+use crate::limits::OPEN_PATIENCE;
 use crate::secret;
-
-/// How long connecting, logging in and asking for the geometry may take together.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A volume that is being opened.
 pub(crate) struct Opening {
@@ -42,13 +39,13 @@ impl Opening {
 
     /// The volume or why it could not be opened, once that is known.
     pub(crate) fn poll(&mut self, now: Instant) -> Option<Result<Arc<dyn Volume>, OpenError>> {
-        let deadline = *self.deadline.get_or_insert(now + PATIENCE);
+        let deadline = *self.deadline.get_or_insert(now + OPEN_PATIENCE);
         match &mut self.state {
             State::Decided(result) => result.take(),
             State::Remote(opening) => match opening.poll() {
                 Some(result) => Some(result.map(|volume| backends::apply_filters(&self.url.filters, volume))),
                 None if now >= deadline => {
-                    Some(Err(OpenError::new(format!("no answer within {} s", PATIENCE.as_secs()))))
+                    Some(Err(OpenError::new(format!("no answer within {} s", OPEN_PATIENCE.as_secs()))))
                 }
                 None => None,
             },

@@ -13,6 +13,7 @@ use rustix::thread::CpuSet;
 use crate::alarm::Alarm;
 use crate::config::Config;
 use crate::core::Turning;
+use crate::driver::Wait;
 use crate::file::Files;
 use crate::listener::{Listener, Stream};
 use crate::local::LocalDialer;
@@ -46,8 +47,12 @@ impl<M> Inbox<M> {
 
     /// From now on everything is swallowed.
     pub(crate) fn close(&self) {
+        let mut messages = lock(&self.messages);
         self.stopped.store(true, Ordering::SeqCst);
-        lock(&self.messages).clear();
+        let swallowed = std::mem::take(&mut *messages);
+        drop(messages);
+        // Dropping a message may post another: without the lock.
+        drop(swallowed);
         lock(&self.streams).clear();
     }
 
@@ -74,7 +79,14 @@ impl<M: Send> Postbox<M> for Shared<M> {
         let Some(inbox) = self.inboxes.get(usize::from(core)).filter(|inbox| !inbox.is_stopped()) else {
             return;
         };
-        lock(&inbox.messages).push(message);
+        let mut messages = lock(&inbox.messages);
+        if inbox.is_stopped() {
+            // It has stopped meanwhile; whatever the message does when it is dropped, it does without the lock.
+            drop(messages);
+            return;
+        }
+        messages.push(message);
+        drop(messages);
         inbox.alarm.raise();
     }
 
@@ -206,6 +218,16 @@ impl<M: Send + 'static> Core<M> {
         S: Service<Message = M>,
         F: FnOnce(World<M>) -> S,
     {
+        self.begin(service)?.turn_until_done()
+    }
+
+    /// Puts the core into the hands of the calling thread, which turns it by itself: for callers that have a loop of
+    /// their own.
+    pub fn begin<S, F>(self, service: F) -> io::Result<Running<S>>
+    where
+        S: Service<Message = M>,
+        F: FnOnce(World<M>) -> S,
+    {
         let Some(inbox) = self.shared.inboxes.get(usize::from(self.index)) else {
             return Err(io::ErrorKind::NotFound.into());
         };
@@ -218,9 +240,9 @@ impl<M: Send + 'static> Core<M> {
             waker: Waker::from(Arc::clone(&inbox.alarm)),
         };
         let listeners: Vec<OwnedFd> = self.listeners.into_iter().map(Listener::into_descriptor).collect();
-        let outcome = Turning::run(&self.shared, self.index, listeners, || service(world));
-        inbox.close();
-        outcome
+        let closing = Closing(Arc::clone(&self.shared), self.index);
+        let turning = Turning::begin(Arc::clone(&self.shared), self.index, listeners, || service(world))?;
+        Ok(Running { turning, _closing: closing })
     }
 
     /// Runs the core on a new thread.
@@ -236,6 +258,65 @@ impl<M: Send + 'static> Core<M> {
             }
             self.run(service).map(drop)
         })
+    }
+}
+
+/// A core that its caller turns. It lives on the thread that began it.
+///
+/// ```
+/// # use reactor::driver::Wait;
+/// # fn turns<S: host::Service>(mut core: reactor::Running<S>, done: impl Fn(&S) -> bool) -> std::io::Result<()> {
+/// loop {
+///     core.turn();
+///     if done(core.service()) {
+///         return Ok(());
+///     }
+///     core.wait(Wait::Forever)?;
+/// }
+/// # }
+/// ```
+pub struct Running<S: Service> {
+    turning: Turning<S>,
+    _closing: Closing<S::Message>,
+}
+
+impl<S: Service> Running<S> {
+    /// The service, to be given work before a turn.
+    pub fn service(&mut self) -> &mut S {
+        &mut self.turning.service
+    }
+
+    /// Lets what has happened have its effect, without a wait; true when the service is finished, or the cluster is
+    /// stopped, and nothing is left to end. What the turn has to send goes out with the wait that follows it.
+    pub fn turn(&mut self) -> bool {
+        self.turning.turn_once()
+    }
+
+    /// Starts what the turn has left, and waits until something happens or is due, but not beyond `limit`.
+    pub fn wait(&mut self, limit: Wait) -> io::Result<()> {
+        self.turning.wait_at_most(limit)
+    }
+
+    /// Turns until the service is finished or the cluster is stopped; gives the service back.
+    fn turn_until_done(self) -> io::Result<S> {
+        self.turning.turn_until_done()
+    }
+}
+
+impl<S: Service> std::fmt::Debug for Running<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Running").finish_non_exhaustive()
+    }
+}
+
+/// Closes a core's mailbox when the core is gone.
+struct Closing<M>(Arc<Shared<M>>, CoreIndex);
+
+impl<M> Drop for Closing<M> {
+    fn drop(&mut self) {
+        if let Some(inbox) = self.0.inboxes.get(usize::from(self.1)) {
+            inbox.close();
+        }
     }
 }
 

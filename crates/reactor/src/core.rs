@@ -17,7 +17,7 @@ use crate::connection::{Connection, Phase};
 use crate::driver::{self, Driver, Event, Interest, Wait, Woken};
 use crate::limits;
 use crate::listener::{self, Stream};
-use crate::local::{self, Dial, Local, slot_of};
+use crate::local::{self, Dial, Guard, Local, slot_of};
 use crate::timers::Timers;
 use crate::{clock, threads};
 
@@ -25,7 +25,7 @@ use crate::{clock, threads};
 const ALARM: u32 = 0;
 
 /// A core while it runs.
-pub(crate) struct Turning<'a, S: Service> {
+pub(crate) struct Turning<S: Service> {
     pub(crate) service: S,
     pub(crate) driver: Box<dyn Driver>,
     pub(crate) connections: Vec<Option<Connection>>,
@@ -46,7 +46,7 @@ pub(crate) struct Turning<'a, S: Service> {
     pub(crate) expecting: usize,
     /// Something is left to do without waiting.
     pub(crate) again: bool,
-    pub(crate) shared: &'a Shared<S::Message>,
+    pub(crate) shared: Arc<Shared<S::Message>>,
     pub(crate) index: CoreIndex,
     /// When this turn began: the turn's one look at the clock.
     pub(crate) now: Instant,
@@ -62,19 +62,21 @@ pub(crate) struct Turning<'a, S: Service> {
     ready: Vec<EndpointId>,
     messages: Vec<S::Message>,
     streams: Vec<(ListenerId, Stream)>,
+    /// The calling thread's letter tray is this core's for as long as it lives; last, so that it goes last.
+    _entered: Guard,
 }
 
-impl<'a, S: Service> Turning<'a, S> {
-    /// Runs a core from its first turn to its last.
-    pub(crate) fn run(
-        shared: &'a Shared<S::Message>,
+impl<S: Service> Turning<S> {
+    /// A core before its first turn, on the calling thread, where it stays.
+    pub(crate) fn begin(
+        shared: Arc<Shared<S::Message>>,
         index: CoreIndex,
         listeners: Vec<OwnedFd>,
         service: impl FnOnce() -> S,
-    ) -> io::Result<S> {
+    ) -> io::Result<Self> {
         let mut driver = driver::open(shared.config.driver)?;
         let local = Rc::new(Local::default());
-        let guard = local::enter(Rc::clone(&local));
+        let entered = local::enter(Rc::clone(&local))?;
         let Some(inbox) = shared.inboxes.get(usize::from(index)) else {
             return Err(io::ErrorKind::NotFound.into());
         };
@@ -87,11 +89,12 @@ impl<'a, S: Service> Turning<'a, S> {
             driver.attach(slot, descriptor, false)?;
             driver.poll(slot, Interest::Read);
         }
-        let mut turning = Self {
+        Ok(Self {
             service: service(),
             driver,
             connections: Vec::new(),
             areas: Areas::new(&shared.config),
+            spin: Spin { span: shared.config.spin, misses: 0, penalty: 0 },
             timers: Timers::default(),
             touched: Vec::new(),
             parked: Vec::new(),
@@ -111,31 +114,42 @@ impl<'a, S: Service> Turning<'a, S> {
             resting: Vec::new(),
             accept_at: None,
             next_core: 0,
-            spin: Spin { span: shared.config.spin, misses: 0, penalty: 0 },
             ending: None,
             events: Vec::new(),
             ready: Vec::new(),
             messages: Vec::new(),
             streams: Vec::new(),
-        };
-        turning.turn_until_done()?;
-        drop(guard);
-        Ok(turning.service)
+            _entered: entered,
+        })
     }
 
-    fn turn_until_done(&mut self) -> io::Result<()> {
-        loop {
-            let now = clock::now();
-            self.turn(now);
-            if self.is_over(now) {
-                return Ok(());
-            }
-            let wait = self.wait(now);
-            let expects = self.expecting > 0 || self.service.expects_work();
-            let span = if expects { self.spin.allowed() } else { Duration::ZERO };
-            let woken = self.driver.wait(wait, span, &self.alarm)?;
-            self.spin.learn(woken, span);
+    /// Turns until the service is finished or the cluster is stopped; gives the service back.
+    pub(crate) fn turn_until_done(mut self) -> io::Result<S> {
+        while !self.turn_once() {
+            self.wait_at_most(Wait::Forever)?;
         }
+        Ok(self.service)
+    }
+
+    /// One turn at the present moment; true when it was the last.
+    pub(crate) fn turn_once(&mut self) -> bool {
+        let now = clock::now();
+        self.turn(now);
+        self.is_over(now)
+    }
+
+    /// Starts what the last turn left, and waits until something happens or is due, but not beyond `limit`.
+    pub(crate) fn wait_at_most(&mut self, limit: Wait) -> io::Result<()> {
+        let wait = match limit {
+            Wait::No => Wait::No,
+            Wait::For(span) => self.wait(self.now).at_most(span),
+            Wait::Forever => self.wait(self.now),
+        };
+        let expects = self.expecting > 0 || self.service.expects_work();
+        let span = if expects { self.spin.allowed() } else { Duration::ZERO };
+        let woken = self.driver.wait(wait, span, &self.alarm)?;
+        self.spin.learn(woken, span);
+        Ok(())
     }
 
     fn turn(&mut self, now: Instant) {

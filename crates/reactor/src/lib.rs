@@ -39,7 +39,7 @@ mod timers;
 
 pub use alarm::Alarm;
 pub use clock::now;
-pub use cluster::{Cluster, Core, Stopper};
+pub use cluster::{Cluster, Core, Running, Stopper};
 pub use config::{Config, Driver};
 pub use file::Files;
 pub use listener::Listener;

@@ -4,6 +4,8 @@
 //! before it sleeps.
 
 use std::cell::RefCell;
+use std::io;
+use std::marker::PhantomData;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
@@ -76,14 +78,19 @@ impl Local {
     }
 }
 
-/// Makes `local` the calling thread's, until the guard is dropped.
-pub(crate) fn enter(local: Rc<Local>) -> Guard {
-    CURRENT.with(|current| *current.borrow_mut() = Some(local));
-    Guard
+/// Makes `local` the calling thread's, until the guard is dropped. A thread has one core at a time.
+pub(crate) fn enter(local: Rc<Local>) -> io::Result<Guard> {
+    CURRENT.with(|current| match &mut *current.borrow_mut() {
+        Some(_) => Err(io::Error::other("another core runs on this thread: end it, or use another thread")),
+        free => {
+            *free = Some(local);
+            Ok(Guard(PhantomData))
+        }
+    })
 }
 
-/// Ends what [`enter`] began.
-pub(crate) struct Guard;
+/// Ends what [`enter`] began, on the thread that began it.
+pub(crate) struct Guard(PhantomData<*const ()>);
 
 impl Drop for Guard {
     fn drop(&mut self) {

@@ -22,7 +22,7 @@ fn is_passing(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR | libc::ENOBUFS | libc::ENOMEM))
 }
 
-impl<S: Service> Turning<'_, S> {
+impl<S: Service> Turning<S> {
     pub(crate) fn connection(&mut self, slot: u32) -> Option<&mut Connection> {
         self.connections.get_mut(slot as usize)?.as_mut()
     }

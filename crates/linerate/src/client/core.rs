@@ -1,0 +1,230 @@
+//! What runs on a client's core: it opens volumes, and pumps the lanes of the disks.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use ::volume::{OpenError, Volume, VolumeErrorKind};
+use buf::Pool;
+use host::{Accepted, CoreIndex, Endpoint, EndpointId, Refusal, Service, World};
+use names::VolumeUrl;
+use protocol::Instant;
+
+use super::answer::Reply;
+use super::lane::{Ended, Lane, Work};
+use super::permits::Permit;
+use crate::job::Surroundings;
+use crate::open::Opening;
+
+/// For a volume, or why it cannot be opened.
+pub(crate) type OpenReply = Reply<Result<Arc<dyn Volume>, OpenError>>;
+
+/// What a core is asked to do.
+pub(crate) enum Message {
+    /// Open a volume.
+    Open {
+        /// Which.
+        url: VolumeUrl,
+        /// For the volume.
+        reply: OpenReply,
+    },
+    /// Be ready for a disk's requests.
+    Attach {
+        /// The disk's number.
+        disk: u64,
+        /// Its volume.
+        volume: Arc<dyn Volume>,
+        /// Once it is so.
+        reply: Reply<Result<(), OpenError>>,
+    },
+    /// Do a request.
+    Submit {
+        /// The disk's number.
+        disk: u64,
+        /// What to do.
+        work: Work,
+        /// Whom to tell.
+        callback: Callback,
+    },
+    /// A disk's last handle is gone.
+    Close {
+        /// The disk's number.
+        disk: u64,
+    },
+    /// End everything.
+    Shutdown,
+}
+
+/// Whom a request's end is told to: exactly once, whatever happens to the request.
+pub(crate) struct Callback {
+    permit: Option<Permit>,
+    call: Option<Box<dyn FnOnce(Ended) + Send>>,
+}
+
+impl Callback {
+    /// Tells `call`; a permit is given back just before.
+    pub(crate) fn new(permit: Option<Permit>, call: Box<dyn FnOnce(Ended) + Send>) -> Self {
+        Self { permit, call: Some(call) }
+    }
+
+    /// Tells how the request ended.
+    pub(crate) fn finish(mut self, ended: Ended) {
+        self.tell(ended);
+    }
+
+    fn tell(&mut self, ended: Ended) {
+        if let Some(call) = self.call.take() {
+            self.permit = None;
+            call(ended);
+        }
+    }
+}
+
+impl Drop for Callback {
+    fn drop(&mut self) {
+        self.tell(Err(VolumeErrorKind::ShuttingDown));
+    }
+}
+
+thread_local! {
+    /// The client and the core that the thread belongs to, if it does.
+    static HERE: Cell<Option<(u64, CoreIndex)>> = const { Cell::new(None) };
+    static THREAD: usize = {
+        static THREADS: AtomicUsize = AtomicUsize::new(0);
+        THREADS.fetch_add(1, Ordering::Relaxed)
+    };
+}
+
+/// The core of a client that the calling thread is, if it is one.
+pub(crate) fn core_here(client: u64) -> Option<CoreIndex> {
+    HERE.get().filter(|(other, _)| *other == client).map(|(_, core)| core)
+}
+
+/// True on a thread that is a core of any client.
+pub(crate) fn is_core() -> bool {
+    HERE.get().is_some()
+}
+
+/// The core that the calling thread's requests go to, of `cores`.
+pub(crate) fn core_for(client: u64, cores: CoreIndex) -> CoreIndex {
+    let spread = || THREAD.with(|thread| thread % usize::from(cores.max(1)));
+    core_here(client).unwrap_or_else(|| CoreIndex::try_from(spread()).unwrap_or(0))
+}
+
+/// A core of a client.
+pub(crate) struct CoreService {
+    core: CoreIndex,
+    surroundings: Surroundings,
+    pool: Pool,
+    openings: Vec<(Opening, OpenReply)>,
+    disks: HashMap<u64, Attached>,
+    ended: Vec<(Callback, Ended)>,
+    finished: bool,
+}
+
+/// A disk on this core.
+struct Attached {
+    lane: Lane<Callback>,
+    /// Nobody can submit any more.
+    closing: bool,
+}
+
+impl CoreService {
+    /// A core without disks, on the calling thread.
+    pub(crate) fn new(world: &World<Message>, client: u64, memory: usize) -> Self {
+        HERE.set(Some((client, world.core)));
+        Self {
+            core: world.core,
+            surroundings: Surroundings::from(world),
+            pool: Pool::new(memory),
+            openings: Vec::new(),
+            disks: HashMap::new(),
+            ended: Vec::new(),
+            finished: false,
+        }
+    }
+
+    fn attach(&mut self, disk: u64, volume: Arc<dyn Volume>) -> Result<(), OpenError> {
+        let lane = Lane::open(volume, self.core, self.surroundings.waker.clone())?;
+        self.disks.insert(disk, Attached { lane, closing: false });
+        Ok(())
+    }
+
+    fn poll_openings(&mut self, now: Instant) {
+        for index in (0..self.openings.len()).rev() {
+            if let Some(result) = self.openings[index].0.poll(now) {
+                let (_, reply) = self.openings.swap_remove(index);
+                reply.send(result);
+            }
+        }
+    }
+
+    fn shut_down(&mut self) {
+        self.finished = true;
+        self.openings.clear();
+        for (_, attached) in self.disks.drain() {
+            self.ended.extend(
+                attached.lane.abandon().map(|callback| (callback, Err(VolumeErrorKind::ShuttingDown))),
+            );
+        }
+    }
+}
+
+impl Service for CoreService {
+    type Message = Message;
+
+    fn accept(&mut self, _now: Instant, _accepted: Accepted) -> Result<Box<dyn Endpoint>, Refusal> {
+        Err(Refusal("a client does not serve"))
+    }
+
+    fn handle_message(&mut self, _now: Instant, message: Message) {
+        match message {
+            Message::Open { url, reply } => {
+                self.openings.push((Opening::new(&url, &self.surroundings), reply));
+            }
+            Message::Attach { disk, volume, reply } => {
+                let attached = self.attach(disk, volume);
+                reply.send(attached);
+            }
+            Message::Submit { disk, work, callback } => match self.disks.get_mut(&disk) {
+                Some(attached) => attached.lane.push(work, callback),
+                None => callback.finish(Err(VolumeErrorKind::ShuttingDown)),
+            },
+            Message::Close { disk } => {
+                if let Some(attached) = self.disks.get_mut(&disk) {
+                    attached.closing = true;
+                }
+            }
+            Message::Shutdown => self.shut_down(),
+        }
+    }
+
+    fn turn(&mut self, now: Instant, _ready: &mut Vec<EndpointId>) {
+        self.poll_openings(now);
+        let (pool, ended) = (&self.pool, &mut self.ended);
+        self.disks.retain(|_, attached| {
+            attached.lane.pump(now, pool, ended);
+            !(attached.closing && attached.lane.is_idle())
+        });
+        for (callback, result) in self.ended.drain(..) {
+            callback.finish(result);
+        }
+    }
+
+    fn handle_gone(&mut self, _now: Instant, _endpoint: EndpointId) {}
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let lanes = self.disks.values().filter_map(|attached| attached.lane.poll_timeout());
+        let openings = self.openings.iter().filter_map(|(opening, _)| opening.poll_timeout());
+        lanes.chain(openings).min()
+    }
+
+    fn expects_work(&self) -> bool {
+        self.disks.values().any(|attached| attached.lane.is_flying())
+    }
+
+    fn is_finished(&self) -> bool {
+        self.finished
+    }
+}
