@@ -1,7 +1,7 @@
 //! Files and block devices: opened by path, and a queue of operations per core.
 
 use std::fmt;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
@@ -61,15 +61,16 @@ fn open(path: &str, options: OpenOptions) -> Result<File, Errno> {
         // The kernel lets it be opened for writing and refuses each write.
         return Err(Errno::ROFS);
     }
+    let descriptor = Claimed(descriptor);
     if writable {
-        // Two volumes on one file would overwrite each other: the second is refused with `EAGAIN`. The lock ends with
-        // the descriptor, also when the process is killed.
+        // Two volumes on one file would overwrite each other: the second is refused with `EAGAIN`. The lock ends also when
+        // the process is killed.
         rustix::fs::flock(&descriptor, rustix::fs::FlockOperation::NonBlockingLockExclusive)?;
     }
     if let Some(size) = options.size {
-        ensure_size(&descriptor, kind, size, options.mode)?;
+        ensure_size(&descriptor.0, kind, size, options.mode)?;
     }
-    let info = examine(&descriptor, kind, options)?;
+    let info = examine(&descriptor.0, kind, options)?;
     Ok(File { descriptor: Arc::new(descriptor), info })
 }
 
@@ -149,16 +150,40 @@ fn zeroes(file: &OwnedFd, size: u64) -> bool {
     can
 }
 
+/// A descriptor whose lock ends when it is closed, even while the kernel still holds the file for a request that has completed:
+/// whoever closes a file may open it again at once.
+#[derive(Debug)]
+pub(crate) struct Claimed(OwnedFd);
+
+impl AsFd for Claimed {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl AsRawFd for Claimed {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+impl Drop for Claimed {
+    fn drop(&mut self) {
+        // A file that was never locked has nothing to give back, and a failure leaves it to the kernel.
+        let _unlocked = rustix::fs::flock(&self.0, rustix::fs::FlockOperation::Unlock);
+    }
+}
+
 /// An opened file or device.
 #[derive(Debug)]
 struct File {
-    descriptor: Arc<OwnedFd>,
+    descriptor: Arc<Claimed>,
     info: BlockInfo,
 }
 
 impl BlockFile for File {
     fn info(&self) -> BlockInfo {
-        let size = size_of(&self.descriptor).unwrap_or(self.info.size);
+        let size = size_of(&self.descriptor.0).unwrap_or(self.info.size);
         BlockInfo { size, ..self.info }
     }
 
@@ -192,7 +217,7 @@ impl Sink {
 
 /// One core's operations on a file. Operations' boxes are used again, so that the steady state allocates nothing.
 struct Queue {
-    file: Arc<OwnedFd>,
+    file: Arc<Claimed>,
     sink: Arc<Sink>,
     free: Vec<Box<FileOp>>,
     taken: Vec<Box<FileOp>>,

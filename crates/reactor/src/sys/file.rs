@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io::IoSlice;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
 use buf::{Buf, BufList, SharedBuf};
@@ -11,7 +11,7 @@ use io_uring::{opcode, squeue, types};
 use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags};
 
-use crate::file::Sink;
+use crate::file::{Claimed, Sink};
 use crate::limits::{FILE_SLICES, MOST_VECTORS};
 
 /// What a file operation does.
@@ -40,7 +40,7 @@ pub struct FileOp {
     vectors: Vec<libc::iovec>,
     run: Option<(u64, bool)>,
     result: Result<(), IoError>,
-    file: Arc<OwnedFd>,
+    file: Arc<Claimed>,
     sink: Arc<Sink>,
 }
 
@@ -49,7 +49,7 @@ unsafe impl std::marker::Send for FileOp {}
 
 impl FileOp {
     /// An operation to be filled by [`FileOp::load`].
-    pub(crate) fn new(file: Arc<OwnedFd>, sink: Arc<Sink>) -> Self {
+    pub(crate) fn new(file: Arc<Claimed>, sink: Arc<Sink>) -> Self {
         Self {
             verb: Verb::Flush,
             tag: 0,
