@@ -1,16 +1,21 @@
-//! The `linerate` command: serves volumes, copies them, and puts load on them.
+//! The `linerate` command: serves volumes, copies and compares them, and puts load on them.
 //!
 //! Each command has a module of its own with its arguments, their help and what they do. Errors end here: they are
 //! printed once, with their causes, and the exit code says what kind they were.
 
 mod bench;
 mod check;
+mod checksum;
+mod compare;
 mod copy;
 mod discover;
 mod docs;
 mod lab;
 mod output;
+mod place;
 mod serve;
+mod watch;
+mod zero;
 
 use std::process::ExitCode;
 
@@ -28,8 +33,14 @@ struct Cli {
 enum Command {
     /// Serve volumes over iSCSI and NVMe/TCP
     Serve(serve::Args),
-    /// Copy one volume onto another
+    /// Copy one volume onto another, or from or to a stream
     Copy(Box<copy::Args>),
+    /// Compare two volumes byte by byte
+    Compare(Box<compare::Args>),
+    /// Sum a volume's bytes, as sha256sum does a file's
+    Checksum(checksum::Args),
+    /// Make a volume, or a part of it, read as zeros
+    Zero(Box<zero::Args>),
     /// Overwrite the start of a volume with patterns, and require that it keeps them
     Check(check::Args),
     /// Measure volumes with a closed or open loop of requests
@@ -48,18 +59,26 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false).init();
     let result = match cli.command {
         Command::Lab(args) => return lab::run(&args),
-        Command::Serve(args) => serve::run(args),
+        Command::Serve(args) => serve::run(args).map(done),
+        Command::Compare(args) => return compare::run(&args),
         Command::Copy(args) => copy::run(&args),
-        Command::Check(args) => check::run(&args),
-        Command::Bench(args) => bench::run(&args),
-        Command::Discover(args) => discover::run(&args),
-        Command::Docs(args) => docs::run(&args),
+        Command::Checksum(args) => checksum::run(&args),
+        Command::Zero(args) => zero::run(&args),
+        Command::Check(args) => check::run(&args).map(done),
+        Command::Bench(args) => bench::run(&args).map(done),
+        Command::Discover(args) => discover::run(&args).map(done),
+        Command::Docs(args) => docs::run(&args).map(done),
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             output::error(&error);
             ExitCode::FAILURE
         }
     }
+}
+
+/// The exit code of a command that has only one.
+fn done((): ()) -> ExitCode {
+    ExitCode::SUCCESS
 }

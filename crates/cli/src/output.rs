@@ -13,3 +13,9 @@ pub(crate) fn line(text: &str) -> anyhow::Result<()> {
     writeln!(std::io::stdout().lock(), "{text}")?;
     Ok(())
 }
+
+/// Says something beside the result.
+pub(crate) fn remark(text: &str) {
+    // A closed standard error leaves nobody to tell it to.
+    let _unheard = writeln!(std::io::stderr().lock(), "linerate: {text}");
+}

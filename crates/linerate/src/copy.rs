@@ -1,59 +1,19 @@
-//! Copies a volume onto another, several chunks at a time, and can read it back to compare.
+//! Copies a volume or a stream onto a volume, many chunks at a time, and can read it back to compare.
+//!
+//! Holes of the source are not read, and what is zero is not sent as data, unless that is what the caller wants.
 
+use std::io::Read;
 use std::sync::Arc;
 use std::task::Waker;
 
-use buf::{BufList, Pool, SharedBuf};
-use protocol::Instant;
-use volume::{
-    Completion, CoreId, Durability, Extent, Features, OpenError, Operation, Outcome, QueueFull, Request, Tag,
-    Volume, VolumeErrorKind, VolumeQueue,
-};
+use buf::SharedBuf;
+use volume::{Features, OpenError, Volume};
 
-use crate::job::Job;
-
-/// Chunks under way at a time.
-const WINDOW: usize = 16;
-/// Bytes in a chunk, if both volumes allow it.
-const CHUNK: u64 = 1 << 20;
-
-/// What came of a copy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CopyResult {
-    /// Bytes of the source, all of which the target now holds.
-    pub bytes: u64,
-    /// Of these, how many were zeros and not sent as data.
-    pub zeros: u64,
-}
-
-/// Why a copy did not succeed, for the user to read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CopyError(pub String);
-
-impl std::fmt::Display for CopyError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for CopyError {}
-
-/// What a chunk waits for.
-#[derive(Debug, Clone)]
-enum Stage {
-    Idle,
-    Reading,
-    Writing,
-    ReadingBack(SharedBuf),
-}
-
-/// What the whole copy waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    Moving,
-    Flushing,
-    Over,
-}
+use crate::control::{Control, Effort};
+use crate::limits::{CHUNK, HOLE};
+use crate::stream::Inlet;
+use crate::walk::{Answer, Ask, Content, Cut, Feed, Map, Piece, Side, Span, Step, Visit, Walk, Walked};
+use crate::zeros::{is_zero, zeros};
 
 /// Whether the target is read back and compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,213 +24,206 @@ pub enum Verify {
     Yes,
 }
 
-/// A copy under way.
+/// How to copy.
+#[derive(Debug, Clone, Copy)]
+pub struct CopyPlan {
+    /// Whether to read the target back.
+    pub verify: Verify,
+    /// Leave holes of the source unread, and release the target's space where there are zeros. Without it everything is read
+    /// and written.
+    pub sparse: bool,
+    /// How much goes on side by side.
+    pub effort: Effort,
+}
+
+impl Default for CopyPlan {
+    fn default() -> Self {
+        Self { verify: Verify::No, sparse: true, effort: Effort::default() }
+    }
+}
+
+/// What came of a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CopyResult {
+    /// Bytes from the source's beginning that the target now holds: all of them, unless the copy was stopped.
+    pub bytes: u64,
+    /// Of these, how many were zeros and not sent as data.
+    pub zeros: u64,
+    /// Of the zeros, how many were holes and not even read.
+    pub holes: u64,
+    /// It was stopped before its end.
+    pub stopped: bool,
+}
+
+/// What a copy is made from.
+pub(crate) enum Origin<'a> {
+    /// A volume, and its name.
+    Volume(&'a Arc<dyn Volume>, String),
+    /// A stream.
+    Stream(Box<dyn Read + Send>),
+}
+
+/// What is done with a chunk of a copy.
 pub(crate) struct Copy {
-    source: Box<dyn VolumeQueue>,
-    target: Box<dyn VolumeQueue>,
-    pool: Pool,
-    verify: Verify,
+    plan: CopyPlan,
+    target: usize,
+    target_name: String,
+    target_bytes: u64,
+    target_block: u64,
     target_zeroes: bool,
-    block_size: u64,
-    target_block_size: u64,
-    chunk: u64,
-    total: u64,
-    next: u64,
-    moved: u64,
-    zeros: u64,
-    chunks: Vec<(Stage, u64, u64)>,
-    done: Vec<Completion>,
-    phase: Phase,
-    failure: Option<CopyError>,
-    progress: Arc<dyn Fn(u64, u64) + Send + Sync>,
+    zeros: SharedBuf,
+    zeroed: u64,
+    holes: u64,
+}
+
+/// What a chunk waits for.
+#[derive(Debug)]
+pub(crate) enum Note {
+    Reading,
+    /// With what to expect when it is read back.
+    Writing(Option<SharedBuf>),
+    ReadingBack(SharedBuf),
 }
 
 impl Copy {
-    /// Opens queues on both volumes. `progress` is told bytes done and bytes in all.
-    pub(crate) fn new(
-        (source, target): (&dyn Volume, &dyn Volume),
-        verify: Verify,
+    /// A copy onto a volume of this name.
+    pub(crate) fn onto(
+        (target, name): (&Arc<dyn Volume>, String),
+        from: Origin<'_>,
+        (plan, control): (CopyPlan, Control),
         waker: &Waker,
-        progress: Arc<dyn Fn(u64, u64) + Send + Sync>,
-    ) -> Result<Self, OpenError> {
-        let (from, to) = (source.geometry(), target.geometry());
-        if to.bytes() < from.bytes() {
+    ) -> Result<Walk<Self>, OpenError> {
+        let target = Side::open(name, target, plan.effort.connections, waker)?;
+        let mut visit = Self {
+            plan,
+            target: 0,
+            target_name: target.name.clone(),
+            target_bytes: target.bytes,
+            target_block: target.block,
+            target_zeroes: plan.sparse
+                && target.features.contains(Features::WRITE_ZEROES)
+                && target.max_discard >= CHUNK,
+            zeros: zeros(),
+            zeroed: 0,
+            holes: 0,
+        };
+        let chunks = plan.effort.chunks;
+        match from {
+            Origin::Stream(stream) => {
+                let chunk = (CHUNK.min(target.max_transfer) / target.block).max(1) * target.block;
+                let inlet = Inlet::new(stream, chunk, waker);
+                let inlet = inlet
+                    .map_err(|error| OpenError::new(format!("no thread can read the stream: {error}")))?;
+                Ok(Walk::new(visit, (vec![target], Feed::Stream(inlet)), (chunks, control), waker))
+            }
+            Origin::Volume(volume, name) => {
+                let source = Side::open(name, volume, plan.effort.connections, waker)?;
+                let map = Map::new(&source, visit.cut(&source, &target)?);
+                visit.target = 1;
+                Ok(Walk::new(visit, (vec![source, target], Feed::Volume(map)), (chunks, control), waker))
+            }
+        }
+    }
+
+    fn cut(&self, source: &Side, target: &Side) -> Result<Cut, OpenError> {
+        if target.bytes < source.bytes {
             return Err(OpenError::new(format!(
-                "the target has {} bytes, fewer than the source's {}",
-                to.bytes(),
-                from.bytes()
+                "it has {} bytes, fewer than the {} of {}; copy onto a volume that is at least as large",
+                target.bytes, source.bytes, source.name
             )));
         }
-        let unit = u64::from(from.block_size.max(to.block_size));
-        if !from.bytes().is_multiple_of(unit) {
+        let unit = source.block.max(target.block);
+        if !source.bytes.is_multiple_of(unit) {
             return Err(OpenError::new(format!(
-                "the source's {} bytes are no whole number of the target's blocks of {unit} bytes",
-                from.bytes()
+                "the {} bytes of {} are no whole number of its blocks of {unit} bytes; copy onto a volume with smaller blocks",
+                source.bytes, source.name
             )));
         }
-        let most = u64::from(source.limits().max_transfer.min(target.limits().max_transfer));
-        let chunk = (CHUNK.min(most) / unit * unit).max(unit);
-        Ok(Self {
-            source: source.open_queue(CoreId(0), waker.clone())?,
-            target: target.open_queue(CoreId(0), waker.clone())?,
-            pool: Pool::new(WINDOW * 4 * usize::try_from(CHUNK).unwrap_or(usize::MAX)),
-            verify,
-            target_zeroes: target.features().contains(Features::WRITE_ZEROES),
-            block_size: u64::from(from.block_size),
-            target_block_size: u64::from(to.block_size),
-            chunk,
-            total: from.bytes(),
-            next: 0,
-            moved: 0,
-            zeros: 0,
-            chunks: vec![(Stage::Idle, 0, 0); WINDOW],
-            done: Vec::new(),
-            phase: Phase::Moving,
-            failure: None,
-            progress,
-        })
+        let chunk = (CHUNK.min(source.max_transfer).min(target.max_transfer) / unit * unit).max(unit);
+        let far = (HOLE.min(target.max_discard) / unit * unit).max(unit);
+        // What is read back or sent as data must fit into memory.
+        let hole = if self.target_zeroes && self.plan.verify == Verify::No { far } else { chunk.min(far) };
+        Ok(Cut { from: 0, to: source.bytes, chunk, hole, unit, border: 0, sparse: self.plan.sparse })
     }
 
-    fn start_chunks(&mut self, now: Instant) {
-        for slot in 0..self.chunks.len() {
-            if self.failure.is_some() || self.next >= self.total {
-                return;
-            }
-            if !matches!(self.chunks[slot].0, Stage::Idle) {
-                continue;
-            }
-            let (start, len) = (self.next, self.chunk.min(self.total - self.next));
-            let Some(into) = usize::try_from(len).ok().and_then(|len| self.pool.take(len)) else { return };
-            let extent = Extent::new(start / self.block_size, len / self.block_size);
-            let request = Request { tag: Tag(slot as u64), operation: Operation::Read { extent, into } };
-            if self.source.submit(now, request).is_err() {
-                return;
-            }
-            self.next += len;
-            self.chunks[slot] = (Stage::Reading, start, len);
-        }
-    }
-
-    fn ask_target(&mut self, now: Instant, slot: u64, operation: Operation) {
-        let request = Request { tag: Tag(slot), operation };
-        if let Err(QueueFull(request)) = self.target.submit(now, request) {
-            let result = Err(VolumeErrorKind::Unreachable);
-            self.done.push(Completion { tag: request.tag, result });
-        }
-    }
-
-    fn write(&mut self, now: Instant, slot: usize, data: SharedBuf) {
-        let (_, start, len) = self.chunks[slot];
-        let extent = Extent::new(start / self.target_block_size, len / self.target_block_size);
-        let durability = Durability::Cached;
-        let operation = if self.target_zeroes && data.iter().all(|&byte| byte == 0) {
-            self.zeros += len;
-            Operation::WriteZeroes { extent, durability, may_unmap: true }
+    fn write(&mut self, span: Span, data: Option<SharedBuf>) -> Result<Step<Note>, String> {
+        let data = data.map(|data| self.whole_blocks(span, data)).transpose()?;
+        let empty = data.as_ref().is_none_or(|data| self.plan.sparse && is_zero(data));
+        let expected = data.clone().unwrap_or_else(|| self.zero_data(span.len));
+        let ask = if empty && self.target_zeroes {
+            self.zeroed += span.len;
+            Ask::Zero
         } else {
-            Operation::Write { extent, data: BufList::from(data.clone()), durability }
+            Ask::Write(data.unwrap_or_else(|| self.zero_data(span.len)))
         };
-        self.chunks[slot].0 = match self.verify {
-            Verify::No => Stage::Writing,
-            Verify::Yes => Stage::ReadingBack(data),
-        };
-        self.ask_target(now, slot as u64, operation);
+        let expected = (self.plan.verify == Verify::Yes).then_some(expected);
+        Ok(Step::Ask(self.target, ask, Note::Writing(expected)))
     }
 
-    fn written(&mut self, now: Instant, slot: usize, outcome: Outcome) {
-        let (stage, start, len) = self.chunks[slot].clone();
-        match (stage, outcome) {
-            (Stage::ReadingBack(_), Outcome::Done) => {
-                let extent = Extent::new(start / self.target_block_size, len / self.target_block_size);
-                match usize::try_from(len).ok().and_then(|len| self.pool.take(len)) {
-                    Some(into) => self.ask_target(now, slot as u64, Operation::Read { extent, into }),
-                    None => self.fail(slot, "no memory is left to read it back"),
-                }
+    /// The first `len` zeros, or as many as there are: a longer hole is not sent as data.
+    fn zero_data(&self, len: u64) -> SharedBuf {
+        let len = usize::try_from(len).unwrap_or(usize::MAX).min(self.zeros.len());
+        self.zeros.slice(..len)
+    }
+
+    /// A stream's end may lie within a block, which is filled with zeros.
+    fn whole_blocks(&self, span: Span, data: SharedBuf) -> Result<SharedBuf, String> {
+        if span.at + span.len > self.target_bytes {
+            return Err(format!(
+                "the stream is longer than the {} bytes of {}",
+                self.target_bytes, self.target_name
+            ));
+        }
+        let missing = span.len.next_multiple_of(self.target_block) - span.len;
+        if missing == 0 {
+            return Ok(data);
+        }
+        let mut filled = data.to_vec();
+        filled.resize(filled.len() + usize::try_from(missing).unwrap_or(0), 0);
+        Ok(SharedBuf::from(filled))
+    }
+}
+
+impl Visit for Copy {
+    const JOB: &'static str = "copy";
+    type Note = Note;
+    type Output = CopyResult;
+
+    fn flushes(&self) -> Option<usize> {
+        Some(self.target)
+    }
+
+    fn begin(&mut self, piece: Piece) -> Result<Step<Note>, String> {
+        match piece.content {
+            Content::Volume => Ok(Step::Ask(0, Ask::Read, Note::Reading)),
+            Content::Here(data) => self.write(piece.span, Some(data)),
+            Content::Hole => {
+                self.holes += piece.span.len;
+                self.write(piece.span, None)
             }
-            (Stage::ReadingBack(data), Outcome::Data(read)) => {
+        }
+    }
+
+    fn answered(&mut self, span: Span, note: Note, answer: Answer) -> Result<Step<Note>, String> {
+        match (note, answer) {
+            (Note::Reading, Answer::Data(data)) => self.write(span, Some(data)),
+            (Note::Writing(None), _) => Ok(Step::Done),
+            (Note::Writing(Some(data)), _) => Ok(Step::Ask(self.target, Ask::Read, Note::ReadingBack(data))),
+            (Note::ReadingBack(data), Answer::Data(read)) => {
                 match data.iter().zip(read.iter()).position(|(ours, theirs)| ours != theirs) {
-                    Some(at) => {
-                        self.fail(slot, &format!("what was read back differs at byte {}", start + at as u64));
-                    }
-                    None => self.finish(slot),
+                    None => Ok(Step::Done),
+                    Some(at) => Err(format!(
+                        "what was read back from {} differs at byte {}",
+                        self.target_name,
+                        span.at + at as u64
+                    )),
                 }
             }
-            _ => self.finish(slot),
+            (Note::Reading | Note::ReadingBack(_), _) => Err("a read was answered without data".to_owned()),
         }
     }
 
-    fn finish(&mut self, slot: usize) {
-        self.moved += self.chunks[slot].2;
-        self.chunks[slot].0 = Stage::Idle;
-        (self.progress)(self.moved, self.total);
-    }
-
-    fn fail(&mut self, slot: usize, why: &str) {
-        let (_, start, _) = self.chunks[slot];
-        self.chunks[slot].0 = Stage::Idle;
-        self.failure.get_or_insert_with(|| CopyError(format!("at byte {start}: {why}")));
-    }
-
-    fn reap(&mut self, now: Instant) {
-        self.source.poll(now, &mut self.done);
-        for completion in std::mem::take(&mut self.done) {
-            let slot = slot_of(completion.tag);
-            match completion.result {
-                Ok(Outcome::Data(data)) => self.write(now, slot, data),
-                Ok(_) => self.fail(slot, "the source answered a read without data"),
-                Err(kind) => self.fail(slot, &format!("the source cannot be read: {kind}")),
-            }
-        }
-        self.target.poll(now, &mut self.done);
-        for completion in std::mem::take(&mut self.done) {
-            if self.phase == Phase::Flushing {
-                self.phase = Phase::Over;
-                if let Err(kind) = completion.result {
-                    self.failure = Some(CopyError(format!("the target cannot be flushed: {kind}")));
-                }
-                continue;
-            }
-            let slot = slot_of(completion.tag);
-            match completion.result {
-                Ok(outcome) => self.written(now, slot, outcome),
-                Err(kind) => self.fail(slot, &format!("the target cannot be written: {kind}")),
-            }
-        }
-    }
-}
-
-fn slot_of(tag: Tag) -> usize {
-    usize::try_from(tag.0).unwrap_or(0)
-}
-
-impl Job for Copy {
-    type Output = Result<CopyResult, CopyError>;
-
-    fn poll(&mut self, now: Instant) -> Option<Self::Output> {
-        self.reap(now);
-        self.start_chunks(now);
-        let quiet = self.chunks.iter().all(|(stage, _, _)| matches!(stage, Stage::Idle));
-        if quiet && let Some(failure) = &self.failure {
-            return Some(Err(failure.clone()));
-        }
-        if quiet && self.phase == Phase::Moving && self.next >= self.total {
-            self.phase = Phase::Flushing;
-            self.ask_target(now, 0, Operation::Flush);
-            self.reap(now);
-        }
-        (self.phase == Phase::Over).then_some(Ok(CopyResult { bytes: self.total, zeros: self.zeros }))
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        [self.source.poll_timeout(), self.target.poll_timeout()].into_iter().flatten().min()
-    }
-
-    fn expects_work(&self) -> bool {
-        true
-    }
-}
-
-impl std::fmt::Debug for Copy {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Copy").field("moved", &self.moved).field("total", &self.total).finish_non_exhaustive()
+    fn finish(&mut self, walked: Walked) -> CopyResult {
+        CopyResult { bytes: walked.bytes, zeros: self.zeroed, holes: self.holes, stopped: walked.stopped }
     }
 }

@@ -1,15 +1,19 @@
-//! Volumes as a library: open a URL and read, write, flush; copy it, put load on it, ask a portal what it offers.
+//! Volumes as a library: open a URL and read, write, flush; copy it, compare it, sum it, put load on it, ask a portal what it
+//! offers.
 //!
 //! Everything that can be opened is a [`volume::Volume`], whether it is memory, a file, or a disk on another machine. A
 //! [`Client`] opens [`Disk`]s for a program to use from any thread, with callbacks, futures or calls that wait. The
-//! functions beside it ([`copy()`], [`check()`], [`run_load`], [`discover()`]) each run an event loop on the calling thread
+//! functions beside it ([`copy()`], [`compare()`], [`check()`], [`run_load`], [`discover()`]) each run an event loop on the calling thread
 //! until they have their result. Either way a program needs no runtime of its own.
 //!
 //! `examples/` has whole programs.
 #![forbid(unsafe_code)]
 
 mod check;
+mod checksum;
 mod client;
+mod compare;
+mod control;
 mod copy;
 mod discover;
 mod error;
@@ -17,21 +21,31 @@ mod job;
 mod limits;
 mod load;
 mod open;
+mod ordered;
 mod run;
 mod secret;
+mod stream;
+mod walk;
+mod zero;
+mod zeros;
 
 pub use ::volume::{
     Durability, Extent, Features, Geometry, Limits, OpenError, Operation, Outcome, Volume, VolumeErrorKind,
 };
 pub use buf::{Buf, BufList, Foreign, SharedBuf};
 pub use check::{CheckError, CheckPlan, CheckResult};
+pub use checksum::{Algorithm, ChecksumPlan};
 pub use client::{
     BlockingDisk, Bytes, Client, ClientConfig, Disk, DiskError, Driver, Inline, InlineDone, Wait, block_on,
 };
-pub use copy::{CopyError, CopyResult, Verify};
+pub use compare::CompareResult;
+pub use control::{Control, Effort, Meter, Stop};
+pub use copy::{CopyPlan, CopyResult, Verify};
 pub use discover::discover;
 pub use engine::remote::Found;
-pub use error::Error;
+pub use error::{DataError, Error};
 pub use load::{LoadInterval, LoadPlan, LoadResult, MOST_DEPTH, Pattern, Progress, Tally};
 pub use names::VolumeUrl;
-pub use run::{check, copy, run_load};
+pub use ordered::{ChecksumResult, ExportResult};
+pub use run::{check, checksum, compare, copy, export, import, run_load, zero};
+pub use zero::{Means, ZeroPlan, ZeroResult};

@@ -1,18 +1,26 @@
 //! The calls that take URLs: open what they name, then run the job.
 
+use std::io::{Read, Write};
 use std::sync::Arc;
 
-use names::{FileSource, Source, VolumeUrl};
+use names::{FileSource, Filter, Source, VolumeUrl};
 use protocol::Instant;
 use reactor::{Cluster, Config};
 use volume::{OpenError, Volume};
 
 use crate::check::{Check, CheckPlan, CheckResult};
-use crate::copy::{Copy, CopyResult, Verify};
+use crate::checksum::{ChecksumPlan, Sum};
+use crate::compare::{Compare, CompareResult};
+use crate::control::{Control, Effort};
+use crate::copy::{Copy, CopyPlan, CopyResult, Origin};
 use crate::error::Error;
 use crate::job::{Job, JobService, Surroundings};
 use crate::load::{Load, LoadPlan, LoadResult, Progress};
 use crate::open::Opening;
+use crate::ordered::{self, ChecksumResult, ExportResult, Summing};
+use crate::stream::Outlet;
+use crate::zero::{Zero, ZeroPlan, ZeroResult};
+use crate::zeros::zeros;
 
 /// Runs a job on the calling thread until it has a result.
 pub(crate) fn run_job<J: Job>(make: impl FnOnce(Surroundings) -> J) -> Result<J::Output, Error> {
@@ -30,11 +38,13 @@ fn run_job_with<J: Job>(config: Config, make: impl FnOnce(Surroundings) -> J) ->
 }
 
 /// A step that follows when volumes are open.
-type Next<J> = Box<dyn FnOnce(Vec<Arc<dyn Volume>>, &Surroundings) -> Result<J, OpenError>>;
+type Next<J> = Box<dyn FnOnce(&[Arc<dyn Volume>], &Surroundings) -> Result<J, OpenError>>;
 
 /// Opens volumes one after the other, then runs a job on them.
 struct Opened<J: Job> {
     surroundings: Surroundings,
+    /// What the user called them.
+    names: Vec<String>,
     urls: Vec<VolumeUrl>,
     prepare: fn(&mut VolumeUrl, &[Arc<dyn Volume>]),
     opening: Option<Opening>,
@@ -52,15 +62,14 @@ impl<J: Job> Opened<J> {
         }
         let result = self.opening.as_mut()?.poll(now)?;
         self.opening = None;
-        let url = url.to_string();
+        let url = self.names.get(self.volumes.len()).cloned().unwrap_or_default();
         Some(result.map(|volume| self.volumes.push(volume)).map_err(|error| Error::Open { url, error }))
     }
 
     fn start(&mut self) -> Result<(), Error> {
         let Some(next) = self.next.take() else { return Ok(()) };
-        let url = self.urls.last().map(ToString::to_string).unwrap_or_default();
-        let volumes = self.volumes.clone();
-        self.job = Some(next(volumes, &self.surroundings).map_err(|error| Error::Open { url, error })?);
+        let url = self.names.last().cloned().unwrap_or_default();
+        self.job = Some(next(&self.volumes, &self.surroundings).map_err(|error| Error::Open { url, error })?);
         Ok(())
     }
 }
@@ -90,58 +99,138 @@ impl<J: Job> Job for Opened<J> {
     }
 }
 
-/// Puts a load on volumes, on each in turn. `progress` is told the elapsed time and the completed requests about once a
-/// second. The same volume named twice is opened twice, with connections of its own.
-pub fn run_load(urls: &[VolumeUrl], plan: LoadPlan, progress: Progress) -> Result<LoadResult, Error> {
-    let urls = urls.to_vec();
-    let usual = Config::default();
-    let config = Config { spin: plan.spin.unwrap_or(usual.spin), ..usual };
+/// Opens volumes, one after the other, and runs the job that `next` makes of them.
+fn on_volumes<J: Job>(
+    config: Config,
+    urls: Vec<VolumeUrl>,
+    prepare: fn(&mut VolumeUrl, &[Arc<dyn Volume>]),
+    next: impl FnOnce(&[Arc<dyn Volume>], &Surroundings) -> Result<J, OpenError> + 'static,
+) -> Result<J::Output, Error> {
     run_job_with(config, |surroundings| Opened {
         surroundings,
+        names: urls.iter().map(ToString::to_string).collect(),
         urls,
-        prepare: |_, _| {},
+        prepare,
         opening: None,
         volumes: Vec::new(),
-        next: Some(Box::new(move |volumes, around| Load::new(&volumes, plan, &around.waker, progress))),
+        next: Some(Box::new(next)),
         job: None,
     })?
 }
 
+/// Puts a load on volumes, on each in turn. `progress` is told the elapsed time and the completed requests about once a
+/// second. The same volume named twice is opened twice, with connections of its own.
+pub fn run_load(urls: &[VolumeUrl], plan: LoadPlan, progress: Progress) -> Result<LoadResult, Error> {
+    let usual = Config::default();
+    let config = Config { spin: plan.spin.unwrap_or(usual.spin), ..usual };
+    on_volumes(config, urls.to_vec(), as_it_is, move |volumes, around| {
+        Load::new(volumes, plan, &around.waker, progress)
+    })
+}
+
 /// Checks that a volume keeps data. **Overwrites** the first bytes of the volume, as many as the plan says.
 pub fn check(url: &VolumeUrl, plan: CheckPlan) -> Result<CheckResult, Error> {
-    let urls = vec![url.clone()];
-    let result = run_job(|surroundings| Opened {
-        surroundings,
-        urls,
-        prepare: |_, _| {},
-        opening: None,
-        volumes: Vec::new(),
-        next: Some(Box::new(move |volumes, around| Check::new(volumes[0].as_ref(), plan, &around.waker))),
-        job: None,
-    })??;
+    let result = on_volumes(Config::default(), vec![url.clone()], as_it_is, move |volumes, around| {
+        Check::new(volumes[0].as_ref(), plan, &around.waker)
+    })?;
     result.map_err(|error| Error::Check { url: url.to_string(), error })
 }
 
-/// Copies one volume onto another. `progress` is told bytes done and bytes in all.
+/// Copies one volume onto another, from its beginning. A target file that does not exist is made in the source's size.
 pub fn copy(
     source: &VolumeUrl,
     target: &VolumeUrl,
-    verify: Verify,
-    progress: Arc<dyn Fn(u64, u64) + Send + Sync>,
+    plan: CopyPlan,
+    control: Control,
 ) -> Result<CopyResult, Error> {
+    let names = (source.to_string(), target.to_string());
     let urls = vec![source.clone(), target.clone()];
-    let result = run_job(|surroundings| Opened {
-        surroundings,
-        urls,
-        prepare: size_new_file,
-        opening: None,
-        volumes: Vec::new(),
-        next: Some(Box::new(move |volumes, around| {
-            Copy::new((volumes[0].as_ref(), volumes[1].as_ref()), verify, &around.waker, progress)
-        })),
-        job: None,
-    })??;
-    result.map_err(Error::Copy)
+    let result = on_volumes(Config::default(), urls, for_copying, move |volumes, around| {
+        let from = Origin::Volume(&volumes[0], names.0);
+        Copy::onto((&volumes[1], names.1), from, (plan, control), &around.waker)
+    })?;
+    Ok(result?)
+}
+
+/// Copies a stream onto a volume, from its beginning. The end of a stream that is no whole number of blocks is filled with zeros.
+pub fn import(
+    stream: Box<dyn Read + Send>,
+    target: &VolumeUrl,
+    plan: CopyPlan,
+    control: Control,
+) -> Result<CopyResult, Error> {
+    let name = target.to_string();
+    let result = on_volumes(Config::default(), vec![target.clone()], as_it_is, move |volumes, around| {
+        Copy::onto((&volumes[0], name), Origin::Stream(stream), (plan, control), &around.waker)
+    })?;
+    Ok(result?)
+}
+
+/// Writes a volume's bytes to a stream, in order. Of the plan, `verify` does not apply.
+pub fn export(
+    source: &VolumeUrl,
+    stream: Box<dyn Write + Send>,
+    plan: CopyPlan,
+    control: Control,
+) -> Result<ExportResult, Error> {
+    let name = source.to_string();
+    let range = ordered::Range { offset: 0, length: None, sparse: plan.sparse, effort: plan.effort };
+    let result = on_volumes(Config::default(), vec![source.clone()], for_reading, move |volumes, around| {
+        let outlet = Outlet::open(stream, &around.waker)?;
+        ordered::read((&volumes[0], name), (range, outlet), control, &around.waker)
+    })?;
+    Ok(result?)
+}
+
+/// Sums a volume's bytes.
+pub fn checksum(url: &VolumeUrl, plan: ChecksumPlan, control: Control) -> Result<ChecksumResult, Error> {
+    let name = url.to_string();
+    let range =
+        ordered::Range { offset: plan.offset, length: plan.length, sparse: true, effort: plan.effort };
+    let result = on_volumes(Config::default(), vec![url.clone()], for_reading, move |volumes, around| {
+        let sink = Summing { sum: Sum::new(plan.algorithm), zeros: zeros() };
+        ordered::read((&volumes[0], name), (range, sink), control, &around.waker)
+    })?;
+    Ok(result?)
+}
+
+/// Compares two volumes byte by byte; where one is longer, its tail is compared with zeros.
+pub fn compare(
+    one: &VolumeUrl,
+    two: &VolumeUrl,
+    effort: Effort,
+    control: Control,
+) -> Result<CompareResult, Error> {
+    let names = (one.to_string(), two.to_string());
+    let urls = vec![one.clone(), two.clone()];
+    let result = on_volumes(Config::default(), urls, for_reading, move |volumes, around| {
+        Compare::of((&volumes[0], &volumes[1]), names, (effort, control), &around.waker)
+    })?;
+    Ok(result?)
+}
+
+/// Makes a part of a volume read as zeros. **Overwrites** it.
+pub fn zero(url: &VolumeUrl, plan: ZeroPlan, control: Control) -> Result<ZeroResult, Error> {
+    let name = url.to_string();
+    let result = on_volumes(Config::default(), vec![url.clone()], as_it_is, move |volumes, around| {
+        Zero::on((&volumes[0], name), (plan, control), &around.waker)
+    })?;
+    Ok(result?)
+}
+
+/// Opens what the URL says.
+fn as_it_is(_url: &mut VolumeUrl, _opened: &[Arc<dyn Volume>]) {}
+
+/// Opens files and devices for reading only: they need not be writable, and may be served meanwhile.
+fn for_reading(url: &mut VolumeUrl, _opened: &[Arc<dyn Volume>]) {
+    if matches!(url.source, Source::File(_) | Source::Device(_)) && !url.is_read_only() {
+        url.filters.push(Filter::ReadOnly);
+    }
+}
+
+/// Opens a copy's source for reading only, and its target as [`size_new_file`] says.
+fn for_copying(url: &mut VolumeUrl, opened: &[Arc<dyn Volume>]) {
+    if opened.is_empty() { for_reading(url, opened) } else { size_new_file(url, opened) }
 }
 
 /// A target file that does not exist is made in the source's size.

@@ -1,0 +1,101 @@
+//! `linerate compare`: do two volumes hold the same? Exit code 0 says yes, 1 no, 2 that it could not be found out.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Parser;
+use linerate::CompareResult;
+use names::VolumeUrl;
+
+use crate::output;
+use crate::watch::{EffortArgs, Watch, exit_code};
+
+/// The exit code of a difference.
+const DIFFERENT: u8 = 1;
+/// The exit code of an error.
+const TROUBLE: u8 = 2;
+
+/// Arguments of `compare`.
+#[derive(Debug, Parser)]
+#[command(
+    after_help = "Exit codes: 0 when both hold the same, 1 when they differ, 2 when an error kept it from being found out."
+)]
+pub(crate) struct Args {
+    /// The one volume
+    one: VolumeUrl,
+    /// The other volume
+    two: VolumeUrl,
+    /// Also require the same size; otherwise the end of the longer one must be zeros
+    #[arg(long)]
+    strict: bool,
+    #[command(flatten)]
+    effort: EffortArgs,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args) -> ExitCode {
+    match compare(args) {
+        Ok(code) => code,
+        Err(error) => {
+            output::error(&error);
+            ExitCode::from(TROUBLE)
+        }
+    }
+}
+
+fn compare(args: &Args) -> Result<ExitCode> {
+    let watch = Watch::start()?;
+    let result = linerate::compare(&args.one, &args.two, args.effort.effort(), watch.control()?)?;
+    watch.clear();
+    let sizes_matter = args.strict && result.sizes.0 != result.sizes.1;
+    output::line(&words(&result, sizes_matter))?;
+    if result.first.is_some() || sizes_matter {
+        return Ok(ExitCode::from(DIFFERENT));
+    }
+    Ok(exit_code(result.stopped))
+}
+
+fn words(result: &CompareResult, sizes_matter: bool) -> String {
+    let CompareResult { sizes, bytes, first, differing, runs, stopped } = *result;
+    let found = match first {
+        Some(first) => {
+            format!("different from byte {first} on: {differing} of {bytes} bytes differ, in {runs} runs")
+        }
+        None if sizes_matter => format!("different sizes: {} and {} bytes", sizes.0, sizes.1),
+        None => format!("equal: {bytes} bytes"),
+    };
+    let tail = if sizes.0 != sizes.1 && !sizes_matter {
+        format!(" (one has {} bytes, the other {}: what is missing counts as zeros)", sizes.0, sizes.1)
+    } else {
+        String::new()
+    };
+    let end = if stopped { "; stopped before the end" } else { "" };
+    format!("{found}{tail}{end}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EQUAL: CompareResult = CompareResult {
+        sizes: (1024, 1024),
+        bytes: 1024,
+        first: None,
+        differing: 0,
+        runs: 0,
+        stopped: false,
+    };
+
+    #[test]
+    fn the_words_say_what_was_found() {
+        assert_eq!(words(&EQUAL, false), "equal: 1024 bytes");
+        let sizes = CompareResult { sizes: (512, 1024), ..EQUAL };
+        assert_eq!(words(&sizes, true), "different sizes: 512 and 1024 bytes");
+        assert!(words(&sizes, false).starts_with("equal: 1024 bytes (one has 512 bytes"));
+        let different = CompareResult { first: Some(7), differing: 3, runs: 2, stopped: true, ..EQUAL };
+        assert_eq!(
+            words(&different, false),
+            "different from byte 7 on: 3 of 1024 bytes differ, in 2 runs; stopped before the end"
+        );
+    }
+}

@@ -1,0 +1,25 @@
+//! An end of a copy: a volume, or `-` for a stream.
+
+use std::str::FromStr;
+
+use names::{NameError, VolumeUrl};
+
+/// Where data comes from or goes to.
+#[derive(Debug, Clone)]
+pub(crate) enum Place {
+    /// A volume.
+    Volume(Box<VolumeUrl>),
+    /// Standard input or standard output.
+    Stream,
+}
+
+impl FromStr for Place {
+    type Err = NameError;
+
+    fn from_str(text: &str) -> Result<Self, NameError> {
+        match text {
+            "-" => Ok(Self::Stream),
+            url => url.parse().map(|url| Self::Volume(Box::new(url))),
+        }
+    }
+}

@@ -1,0 +1,419 @@
+//! Walks over volumes with a window of chunks: what copying, comparing, summing and zeroing have in common.
+//!
+//! A [`Feed`] hands out chunks in order. Each goes through the steps that a [`Visit`] asks for, many chunks side by side; a
+//! visitor that needs them in order takes them in turn. The walk keeps the window full, waits where memory or queues are full,
+//! ends at the first failure or when it is told to stop, and flushes what it wrote.
+
+mod feed;
+mod map;
+mod side;
+
+use std::task::Waker;
+
+use buf::{Pool, SharedBuf};
+use protocol::Instant;
+use volume::{Completion, Operation, Outcome, Request, Tag, VolumeErrorKind};
+
+use crate::control::Control;
+use crate::error::DataError;
+use crate::job::Job;
+use crate::limits::{CHUNK, CHUNK_BUFFERS};
+
+pub(crate) use feed::{Content, Fed, Feed, Piece};
+pub(crate) use map::{Cut, Map};
+pub(crate) use side::{Ask, Side, Span};
+
+/// The allocation query's tag; chunks have the number of their slot.
+const QUERY: Tag = Tag(u64::MAX);
+/// The flush's tag.
+const FLUSH: Tag = Tag(u64::MAX - 1);
+
+/// What a chunk does next. `N` is what the visitor notes meanwhile.
+#[derive(Debug)]
+pub(crate) enum Step<N> {
+    /// Asks a side, by its number.
+    Ask(usize, Ask, N),
+    /// Waits until all chunks before it have had their turn.
+    Turn(N),
+    /// Nothing.
+    Done,
+}
+
+/// What a side answered.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// It is done.
+    Done,
+    /// The span's bytes.
+    Data(SharedBuf),
+    /// Whether the whole span is a hole.
+    Hole(bool),
+}
+
+/// How far a walk came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Walked {
+    /// Bytes from the walk's beginning without a gap.
+    pub(crate) bytes: u64,
+    /// It was stopped before its end.
+    pub(crate) stopped: bool,
+}
+
+/// What is done with each chunk.
+pub(crate) trait Visit {
+    /// What the job is called in messages.
+    const JOB: &'static str;
+    /// What is noted of a chunk between its steps.
+    type Note;
+    /// What comes of it all.
+    type Output;
+
+    /// The side to flush at the end.
+    fn flushes(&self) -> Option<usize> {
+        None
+    }
+
+    /// The first step of a chunk.
+    fn begin(&mut self, piece: Piece) -> Result<Step<Self::Note>, String>;
+
+    /// The step after an answer.
+    fn answered(&mut self, span: Span, note: Self::Note, answer: Answer) -> Result<Step<Self::Note>, String>;
+
+    /// A chunk's turn; gives the note back when it has to wait some more.
+    fn turn(&mut self, _span: Span, _note: Self::Note) -> Result<Option<Self::Note>, String> {
+        Ok(None)
+    }
+
+    /// Whether everything that was handed on has arrived, once all chunks are done.
+    fn settle(&mut self) -> Result<bool, String> {
+        Ok(true)
+    }
+
+    /// The result.
+    fn finish(&mut self, walked: Walked) -> Self::Output;
+}
+
+/// A chunk's place in the window, among the volume's bytes, and in the order of chunks.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    slot: usize,
+    span: Span,
+    order: u64,
+}
+
+/// A chunk under way.
+struct Slot<N> {
+    place: Place,
+    state: State<N>,
+}
+
+enum State<N> {
+    /// Waits for memory or room.
+    Waiting(usize, Ask, N),
+    /// Waits for an answer to a request of this verb.
+    Asked(&'static str, N),
+    /// Waits for its turn.
+    Turn(N),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Moving,
+    Settling,
+    Flushing,
+    Over,
+}
+
+/// A walk under way.
+pub(crate) struct Walk<V: Visit> {
+    visit: V,
+    sides: Vec<Side>,
+    feed: Feed,
+    fed: bool,
+    slots: Vec<Option<Slot<V::Note>>>,
+    /// The order of the next chunk to begin, and of the one whose turn it is.
+    orders: (u64, u64),
+    pool: Pool,
+    done: Vec<Completion>,
+    begun: u64,
+    moved: u64,
+    phase: Phase,
+    failure: Option<DataError>,
+    control: Control,
+    stopped: bool,
+    /// Something was answered at once: there may be more to do without anybody waking the job.
+    again: bool,
+}
+
+impl<V: Visit> Walk<V> {
+    /// A walk with `window` chunks under way at a time. The sides are numbered as the visitor numbers them.
+    pub(crate) fn new(
+        visit: V,
+        (sides, feed): (Vec<Side>, Feed),
+        (window, control): (usize, Control),
+        waker: &Waker,
+    ) -> Self {
+        control.stop.listen(waker);
+        let chunk = usize::try_from(CHUNK).unwrap_or(usize::MAX);
+        Self {
+            visit,
+            sides,
+            feed,
+            fed: false,
+            slots: (0..window.max(1)).map(|_| None).collect(),
+            orders: (0, 0),
+            pool: Pool::new(window.max(1) * CHUNK_BUFFERS * chunk),
+            done: Vec::new(),
+            begun: 0,
+            moved: 0,
+            phase: Phase::Moving,
+            failure: None,
+            control,
+            stopped: false,
+            again: false,
+        }
+    }
+
+    fn fail(&mut self, at: Option<u64>, why: String) {
+        self.failure.get_or_insert(DataError { job: V::JOB, at, why });
+    }
+
+    /// Begins chunks for as long as there is room in the window.
+    fn fill(&mut self, now: Instant) {
+        for slot in 0..self.slots.len() {
+            if self.slots[slot].is_some() {
+                continue;
+            }
+            if !self.fed && self.control.stop.is_set() {
+                (self.fed, self.stopped) = (true, true);
+            }
+            if self.fed || self.failure.is_some() {
+                return;
+            }
+            match self.feed.next() {
+                Fed::Piece(piece) => self.begin(now, slot, piece),
+                Fed::Later => return,
+                Fed::End => self.fed = true,
+                Fed::Failed(why) => self.fail(None, why),
+            }
+        }
+    }
+
+    fn begin(&mut self, now: Instant, slot: usize, piece: Piece) {
+        let place = Place { slot, span: piece.span, order: self.orders.0 };
+        self.orders.0 += 1;
+        self.begun += place.span.len;
+        let step = self.visit.begin(piece);
+        self.follow(now, place, step);
+    }
+
+    /// Takes a chunk's next step.
+    fn follow(&mut self, now: Instant, place: Place, step: Result<Step<V::Note>, String>) {
+        let state = match step {
+            Ok(Step::Ask(side, ask, note)) => State::Waiting(side, ask, note),
+            Ok(Step::Turn(note)) => State::Turn(note),
+            Ok(Step::Done) => return self.end(place),
+            Err(why) => return self.fail(Some(place.span.at), why),
+        };
+        self.slots[place.slot] = Some(Slot { place, state });
+        self.send(now, place.slot);
+    }
+
+    fn end(&mut self, place: Place) {
+        self.moved += place.span.len;
+        (self.control.meter)(self.moved, self.feed.total());
+    }
+
+    /// Sends a waiting request if there is memory and room.
+    fn send(&mut self, now: Instant, slot: usize) {
+        let Some(Slot { place, state }) = self.slots[slot].take() else { return };
+        let state = match state {
+            State::Waiting(side, ask, note) if self.submit(now, place, (side, &ask)) => {
+                State::Asked(ask.verb(), note)
+            }
+            other => other,
+        };
+        self.slots[slot] = Some(Slot { place, state });
+    }
+
+    /// False while there is no memory or no room.
+    fn submit(&mut self, now: Instant, place: Place, (side, ask): (usize, &Ask)) -> bool {
+        let side = &mut self.sides[side];
+        let Some(operation) = side.operation(place.span, ask, &self.pool) else { return false };
+        side.submit(now, place.slot, Request { tag: Tag(place.slot as u64), operation })
+    }
+
+    /// Lets chunks have their turn, in order; true if any had.
+    fn turns(&mut self) -> bool {
+        let before = self.orders.1;
+        self.take_turns();
+        self.orders.1 > before
+    }
+
+    fn take_turns(&mut self) {
+        while let Some(slot) = self.turn_of(self.orders.1) {
+            let Some(Slot { place, state: State::Turn(note) }) = self.slots[slot].take() else { return };
+            match self.visit.turn(place.span, note) {
+                Ok(None) => {
+                    self.orders.1 += 1;
+                    self.end(place);
+                }
+                Ok(Some(note)) => {
+                    self.slots[slot] = Some(Slot { place, state: State::Turn(note) });
+                    return;
+                }
+                Err(why) => return self.fail(Some(place.span.at), why),
+            }
+        }
+    }
+
+    fn turn_of(&self, order: u64) -> Option<usize> {
+        self.slots.iter().position(|slot| {
+            slot.as_ref()
+                .is_some_and(|slot| slot.place.order == order && matches!(slot.state, State::Turn(_)))
+        })
+    }
+
+    /// Asks the volume of side 0 for its holes, ahead of the chunks.
+    fn query(&mut self, now: Instant) {
+        let (Feed::Volume(map), Some(side)) = (&mut self.feed, self.sides.first_mut()) else { return };
+        if let Some(extent) = map.query() {
+            let request = Request { tag: QUERY, operation: Operation::QueryAllocation { extent } };
+            if side.submit(now, 0, request) {
+                map.asked();
+            }
+        }
+    }
+
+    /// Takes completions; true if there were any.
+    fn reap(&mut self, now: Instant) -> bool {
+        let mut any = false;
+        for side in 0..self.sides.len() {
+            self.sides[side].poll(now, &mut self.done);
+            for completion in std::mem::take(&mut self.done) {
+                any = true;
+                self.complete(now, side, completion);
+            }
+        }
+        any
+    }
+
+    fn complete(&mut self, now: Instant, side: usize, completion: Completion) {
+        match (completion.tag, &mut self.feed) {
+            (QUERY, Feed::Volume(map)) => map.answered(&completion.result),
+            (FLUSH, _) => self.flushed(side, completion.result.err()),
+            (Tag(tag), _) => {
+                let slot = usize::try_from(tag).unwrap_or(usize::MAX);
+                let Some(Slot { place, state: State::Asked(verb, note) }) =
+                    self.slots.get_mut(slot).and_then(Option::take)
+                else {
+                    return;
+                };
+                let step = match self.answer(side, place.span, completion.result) {
+                    Ok(answer) => self.visit.answered(place.span, note, answer),
+                    Err(kind) => Err(format!("{} cannot be {verb}: {kind}", self.sides[side].name)),
+                };
+                self.follow(now, place, step);
+            }
+        }
+    }
+
+    fn answer(
+        &self,
+        side: usize,
+        span: Span,
+        result: Result<Outcome, VolumeErrorKind>,
+    ) -> Result<Answer, VolumeErrorKind> {
+        let side = &self.sides[side];
+        Ok(match result? {
+            Outcome::Data(data) => Answer::Data(side.own(span, &data).ok_or(VolumeErrorKind::Media)?),
+            Outcome::Allocation(told) => {
+                let whole = side.around(span);
+                Answer::Hole(!told.mapped && told.extent.end() >= whole.end())
+            }
+            _ => Answer::Done,
+        })
+    }
+
+    fn flushed(&mut self, side: usize, failure: Option<VolumeErrorKind>) {
+        self.phase = Phase::Over;
+        if let Some(kind) = failure {
+            let why = format!("{} cannot be flushed: {kind}", self.sides[side].name);
+            self.fail(None, why);
+        }
+    }
+
+    /// What follows when no chunk is under way and none will come.
+    fn conclude(&mut self, now: Instant) {
+        if self.phase == Phase::Moving && self.fed {
+            self.phase = Phase::Settling;
+        }
+        if self.phase == Phase::Settling {
+            match self.visit.settle() {
+                Ok(true) => {
+                    self.phase = self.visit.flushes().map_or(Phase::Over, |side| self.flush(now, side));
+                }
+                Ok(false) => {}
+                Err(why) => self.fail(None, why),
+            }
+        }
+    }
+
+    fn flush(&mut self, now: Instant, side: usize) -> Phase {
+        let request = Request { tag: FLUSH, operation: Operation::Flush };
+        // A queue without room has completions to come; the next poll tries again.
+        if self.sides[side].submit(now, 0, request) { Phase::Flushing } else { Phase::Settling }
+    }
+
+    /// True when no request is under way, or after a failure none that matters.
+    fn is_quiet(&self) -> bool {
+        let failed = self.failure.is_some();
+        let waits = |slot: &Slot<V::Note>| !failed || matches!(slot.state, State::Asked(..));
+        !self.slots.iter().flatten().any(waits)
+    }
+}
+
+impl<V: Visit> Job for Walk<V> {
+    type Output = Result<V::Output, DataError>;
+
+    fn poll(&mut self, now: Instant) -> Option<Self::Output> {
+        self.reap(now);
+        self.again = false;
+        if self.failure.is_none() {
+            (0..self.slots.len()).for_each(|slot| self.send(now, slot));
+            self.query(now);
+            self.fill(now);
+            self.again = self.turns();
+        }
+        self.again |= self.reap(now);
+        if self.is_quiet() {
+            if self.failure.is_none() {
+                self.conclude(now);
+                self.again |= self.reap(now);
+            }
+            if let Some(failure) = &self.failure {
+                return Some(Err(failure.clone()));
+            }
+            if self.phase == Phase::Over {
+                let walked = Walked { bytes: self.begun, stopped: self.stopped };
+                return Some(Ok(self.visit.finish(walked)));
+            }
+        }
+        None
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let again = self.again.then_some(Instant::ZERO);
+        self.sides.iter().filter_map(Side::poll_timeout).chain(again).min()
+    }
+
+    fn expects_work(&self) -> bool {
+        true
+    }
+}
+
+impl<V: Visit> std::fmt::Debug for Walk<V> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Walk").field("job", &V::JOB).field("moved", &self.moved).finish_non_exhaustive()
+    }
+}
