@@ -56,6 +56,7 @@ SUITES = {
         Step("qemu", "conformance/qemu/run.py", 600),
         Step("qemu on epoll", "conformance/qemu/run.py --driver epoll", 600),
         Step("kill", "conformance/kill/run.py", 300),
+        Step("attach", "conformance/attach/run.py", 900),
         Step("device", "conformance/device/run.py", 1500),
     )),
     "lab": Suite((

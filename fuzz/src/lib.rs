@@ -22,6 +22,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("iscsi_target_digests", targets::iscsi_peer::target_with_digests),
     ("iscsi_unit", targets::iscsi_peer::unit),
     ("names", targets::names::urls),
+    ("nbd_negotiation", targets::nbd::negotiation),
+    ("nbd_transmission", targets::nbd::transmission),
     ("nvme_admin", targets::nvme::controller),
     ("nvme_commands", targets::nvme_structures::commands),
     ("nvme_host", targets::nvme::host),

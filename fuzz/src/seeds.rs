@@ -26,8 +26,9 @@ use ::nvme::sqe::SubmissionQueueEntry;
 use ::nvme::status::Status as NvmeStatus;
 use ::nvme::subsystem::Subsystems;
 use ::nvme::{controller, features, host};
+use attach::nbd::wire::{Command, CommandFlags, RequestHeader};
 use buf::{Buf, BufList, Pool};
-use fuzz::targets::{iscsi, nvme};
+use fuzz::targets::{iscsi, nbd, nvme};
 use protocol::pair::Half;
 use protocol::{Connection, Instant, SeededEntropy};
 use volume::{Durability, Extent, Operation, Request, Tag};
@@ -385,11 +386,40 @@ fn write_scsi() -> std::io::Result<()> {
     write("scsi_parameter_lists", "ours", &parameter_lists())
 }
 
+/// One NBD request of every kind, the write with its data.
+fn nbd_requests() -> Vec<u8> {
+    let none = CommandFlags::empty();
+    let requests = [
+        (Command::READ, CommandFlags::DF, (512, 8192)),
+        (Command::WRITE, CommandFlags::FUA, (0, 512)),
+        (Command::FLUSH, none, (0, 0)),
+        (Command::TRIM, CommandFlags::FUA, (4096, 65_536)),
+        (Command::WRITE_ZEROES, CommandFlags::NO_HOLE, (0, 16_384)),
+        (Command::BLOCK_STATUS, none, (0, 16_384)),
+        (Command::BLOCK_STATUS, CommandFlags::REQ_ONE, (512, 512)),
+        (Command::DISC, none, (0, 0)),
+    ];
+    let mut said = vec![0];
+    for (cookie, (command, flags, range)) in (1..).zip(requests) {
+        said.extend(RequestHeader::new(command, cookie, range).with(flags).as_bytes());
+        if command == Command::WRITE {
+            said.extend([0x5a; 512]);
+        }
+    }
+    said
+}
+
 fn main() -> std::io::Result<()> {
     write_conversations()?;
     write_iscsi()?;
     write_nvme()?;
     write_scsi()?;
+    write(
+        "nbd_negotiation",
+        "ours",
+        &[&[0], nbd::OPENING, nbd_requests().get(1..).unwrap_or_default()].concat(),
+    )?;
+    write("nbd_transmission", "ours", &nbd_requests())?;
     write("config", "ours", CONFIG.as_bytes())?;
     write("names", "ours", b"delay=5ms+readonly+file:disk.img?size=2G&direct=1")?;
     write("names", "ours-iscsi", b"iscsi://[::1]:3260/iqn.2026-11.org.linerate:disk/0?header_digest=crc32c")?;

@@ -3,6 +3,7 @@
 //! Each command has a module of its own with its arguments, their help and what they do. Errors end here: they are
 //! printed once, with their causes, and the exit code says what kind they were.
 
+mod attach;
 mod bench;
 mod check;
 mod checksum;
@@ -33,6 +34,8 @@ struct Cli {
 enum Command {
     /// Serve volumes over iSCSI and NVMe/TCP
     Serve(serve::Args),
+    /// Make a volume appear as an NBD server, for programs that speak that
+    Attach(Box<attach::Args>),
     /// Copy one volume onto another, or from or to a stream
     Copy(Box<copy::Args>),
     /// Compare two volumes byte by byte
@@ -60,6 +63,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Lab(args) => return lab::run(&args),
         Command::Serve(args) => serve::run(args).map(done),
+        Command::Attach(args) => attach::run(&args).map(done),
         Command::Compare(args) => return compare::run(&args),
         Command::Copy(args) => copy::run(&args),
         Command::Checksum(args) => checksum::run(&args),

@@ -15,6 +15,7 @@ mod client;
 mod compare;
 mod control;
 mod copy;
+mod core_open;
 mod discover;
 mod error;
 mod job;
@@ -41,6 +42,7 @@ pub use client::{
 pub use compare::CompareResult;
 pub use control::{Control, Effort, Meter, Stop};
 pub use copy::{CopyPlan, CopyResult, Verify};
+pub use core_open::CoreOpening;
 pub use discover::discover;
 pub use engine::remote::Found;
 pub use error::{DataError, Error};

@@ -1,12 +1,18 @@
 //! Listening sockets, and what every stream's socket is set to.
 
+use std::fs;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
-use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
 use crate::limits::BACKLOG;
+
+/// Stands for the address of a stream that has none: a Unix-domain one.
+pub const UNNAMED: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 /// A bound, listening socket.
 #[derive(Debug)]
@@ -28,6 +34,17 @@ impl Listener {
         socket.listen(BACKLOG)?;
         let local = socket.local_addr()?.as_socket().unwrap_or(address);
         Ok(Self { socket, local })
+    }
+
+    /// Listens on a Unix-domain socket at `path`, which must not be there yet. Its file is the owner's alone, and stays
+    /// when the listener goes. Such streams have no address: [`UNNAMED`] stands for both sides'.
+    pub fn bind_unix(path: &Path) -> io::Result<Self> {
+        let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
+        socket.bind(&SockAddr::unix(path)?)?;
+        // Nobody can connect before it listens.
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+        socket.listen(BACKLOG)?;
+        Ok(Self { socket, local: UNNAMED })
     }
 
     /// The address that it listens on.
@@ -88,8 +105,12 @@ pub(crate) struct Stream {
 /// Accepts a stream, without waiting.
 pub(crate) fn accept(listener: impl AsFd, congestion: Option<&str>) -> io::Result<Stream> {
     let (socket, peer) = SockRef::from(&listener).accept()?;
-    let local = socket.local_addr()?.as_socket();
+    let local = socket.local_addr()?;
     let descriptor = OwnedFd::from(socket);
+    if local.domain() == Domain::UNIX {
+        return Ok(Stream { descriptor, local: UNNAMED, peer: UNNAMED });
+    }
+    let local = local.as_socket();
     prepare(&descriptor, congestion)?;
     let addresses = local.zip(peer.as_socket());
     let (local, peer) = addresses.ok_or_else(|| io::Error::from_raw_os_error(libc::EAFNOSUPPORT))?;

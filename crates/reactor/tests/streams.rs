@@ -5,10 +5,12 @@ mod toy;
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
 
 use protocol::Ended;
-use reactor::{Config, Driver};
+use reactor::{Config, Driver, Listener};
 use toy::{Errand, Server, call, in_time};
 
 macro_rules! on_both_drivers {
@@ -21,6 +23,7 @@ macro_rules! on_both_drivers {
 on_both_drivers!(
     frames_of_all_sizes_come_back_whole,
     odd_chunks_are_put_together,
+    a_unix_socket_carries_streams_too,
     bulk_moves_both_ways_under_back_pressure,
     a_starved_pool_parks_and_recovers,
     two_hundred_connections_spread_over_cores,
@@ -62,6 +65,27 @@ fn odd_chunks_are_put_together(driver: Driver) {
     }
     drop(stream);
     server.stop();
+}
+
+fn a_unix_socket_carries_streams_too(driver: Driver) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
+    let listener = Listener::bind_unix(&path).unwrap();
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    let server = Server::at(listener, Config { driver, ..Config::default() }, (2, 64 << 20));
+    let mut bytes = 70_000_u64.to_le_bytes().to_vec();
+    bytes.extend((0..70_000_u32).map(|index| (index % 251) as u8));
+    for _ in 0..4 {
+        let mut stream = UnixStream::connect(&path).unwrap();
+        let mut writer = stream.try_clone().unwrap();
+        let sent = bytes.clone();
+        let writing = std::thread::spawn(move || writer.write_all(&sent).unwrap());
+        let mut back = vec![0; bytes.len()];
+        stream.read_exact(&mut back).unwrap();
+        assert!(back == bytes);
+        writing.join().unwrap();
+    }
+    assert_eq!(server.stop().accepted.load(Ordering::SeqCst), 4);
 }
 
 fn bulk_moves_both_ways_under_back_pressure(driver: Driver) {

@@ -6,6 +6,7 @@ pub mod iscsi_pdu;
 pub mod iscsi_peer;
 pub mod iscsi_text;
 pub mod names;
+pub mod nbd;
 pub mod nvme;
 pub mod nvme_pdu;
 pub mod nvme_peer;

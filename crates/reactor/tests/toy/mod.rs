@@ -241,8 +241,11 @@ impl Server {
     }
 
     pub fn with(config: Config, cores: u16, pool: usize) -> Self {
+        Self::at(Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap(), config, (cores, pool))
+    }
+
+    pub fn at(listener: Listener, config: Config, (cores, pool): (u16, usize)) -> Self {
         let mut cluster = Cluster::new(cores, config).unwrap();
-        let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listener.local();
         cluster.listen(listener);
         let seen = Arc::new(Seen::default());

@@ -35,6 +35,7 @@ const SAME_LAYER: &[(&str, &str)] = &[
     ("lab", "linerate"),
     ("attach", "linerate"),
     ("fio-engine", "linerate"),
+    ("fuzz", "attach"),
     ("fuzz", "daemon"),
     ("cli", "daemon"),
     ("cli", "attach"),

@@ -1,0 +1,16 @@
+//! The software adapter: makes a volume appear to other programs of the machine.
+//!
+//! The work of the storage protocol is done here, on cores of its own, as an offload card would do it; the application sees
+//! an ordinary device of its own kind.
+
+#![forbid(unsafe_code)]
+
+mod cores;
+mod limits;
+pub mod nbd;
+mod place;
+mod ready;
+
+pub use cores::{Cores, CpuList};
+pub use place::{Place, SocketFile};
+pub use reactor::Driver;

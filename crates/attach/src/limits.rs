@@ -1,0 +1,15 @@
+//! Limits of the adapter as a whole, with unit and reason.
+
+use std::time::Duration;
+
+/// Connections of clients on each core. Programs open a handful, or one for each of their threads.
+pub(crate) const CONNECTIONS: usize = 256;
+
+/// Bytes of data buffers in all, unless the user says otherwise: several of the longest requests at a time.
+pub(crate) const MEMORY: usize = 256 << 20;
+
+/// The least bytes of data buffers of each core: two of the longest requests.
+pub(crate) const LEAST_MEMORY: usize = 64 << 20;
+
+/// How long clients' requests under way get to end when the adapter is told to stop, before connections are cut off.
+pub(crate) const GRACE: Duration = Duration::from_secs(10);

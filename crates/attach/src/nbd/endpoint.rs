@@ -1,0 +1,115 @@
+//! A connection with its seat at the hub: bytes from the reactor, requests to the core's queue.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use host::{Endpoint, EndpointId};
+use protocol::{CloseReason, Connection as _, Ended, Instant, Placement, Transmit};
+use volume::{QueueFull, Request};
+
+use super::connection::{Action, Connection, Input};
+use super::hub::{Hub, SeatId};
+
+/// A client's connection as the reactor drives it.
+#[derive(Debug)]
+pub(crate) struct ClientEndpoint {
+    connection: Connection,
+    hub: Rc<Hub>,
+    seat: SeatId,
+    /// Requests that a full queue gave back, in order.
+    parked: VecDeque<Request>,
+    outstanding: usize,
+    ended: bool,
+}
+
+impl ClientEndpoint {
+    /// Takes a seat for a new connection.
+    pub(crate) fn new(hub: Rc<Hub>, endpoint: EndpointId, connection: Connection) -> Self {
+        let seat = hub.join(endpoint);
+        Self { connection, hub, seat, parked: VecDeque::new(), outstanding: 0, ended: false }
+    }
+
+    fn act(&mut self, now: Instant) {
+        while let Some(Action::Submit(request)) = self.connection.poll_action() {
+            self.outstanding += 1;
+            self.parked.push_back(request);
+        }
+        while let Some(request) = self.parked.pop_front() {
+            if let Err(QueueFull(request)) = self.hub.submit(now, self.seat, request) {
+                self.parked.push_front(request);
+                return self.hub.wait_for_room(self.seat);
+            }
+        }
+    }
+}
+
+impl Endpoint for ClientEndpoint {
+    fn staging(&self) -> usize {
+        Connection::STAGING
+    }
+
+    fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) -> usize {
+        self.connection.handle_bytes(now, bytes)
+    }
+
+    fn take_placement(&mut self) -> Option<Placement> {
+        self.connection.take_placement()
+    }
+
+    fn handle_placed(&mut self, now: Instant, placement: Placement) {
+        self.connection.handle_placed(now, placement);
+    }
+
+    fn handle_transmitted(&mut self, now: Instant, bytes: usize) {
+        self.connection.handle_transmitted(now, bytes);
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.connection.handle_timeout(now);
+    }
+
+    fn handle_connected(&mut self, _now: Instant, _local: SocketAddr, _peer: SocketAddr) {}
+
+    fn handle_ended(&mut self, now: Instant, how: Ended) {
+        if !std::mem::replace(&mut self.ended, true) {
+            self.connection.handle_ended(now, how);
+        }
+    }
+
+    fn turn(&mut self, now: Instant) {
+        self.act(now);
+        while let Some(input) = self.hub.take(self.seat) {
+            self.outstanding -= usize::from(matches!(input, Input::Completion(_)));
+            self.connection.handle_input(now, input);
+        }
+        self.act(now);
+        if !self.connection.wants_bytes() {
+            self.hub.wait_for_memory(self.seat);
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Instant, send: &mut Transmit) {
+        self.connection.poll_transmit(now, send);
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.connection.poll_timeout()
+    }
+
+    fn wants_bytes(&mut self) -> bool {
+        self.connection.wants_bytes()
+    }
+
+    fn poll_close(&self) -> Option<CloseReason> {
+        self.connection.poll_close()
+    }
+
+    fn is_idle(&self) -> bool {
+        self.outstanding == 0
+    }
+
+    fn expects_work(&self) -> bool {
+        !self.ended
+    }
+}

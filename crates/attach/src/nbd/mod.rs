@@ -1,0 +1,30 @@
+//! The NBD protocol, as a server: the NBD project's protocol document, fixed newstyle.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`wire`] | headers and numbers |
+//! | `handshake` | the negotiation of options |
+//! | `requests` | requests under way |
+//! | `reply` | what goes out |
+//! | [`Connection`] | one connection, as a state machine without sockets |
+//! | `hub`, `endpoint`, `service` | connections on a core, with the volume's queue |
+//! | [`serve`] | the whole |
+//!
+//! Structured replies, `base:allocation`, `FUA`, trim, zeroing (also the fast kind, where the volume has it) and several
+//! connections at a time are spoken. TLS, resizing and `CACHE` are not.
+
+mod connection;
+mod endpoint;
+mod export;
+mod handshake;
+mod hub;
+pub mod limits;
+mod reply;
+mod requests;
+mod server;
+mod service;
+pub mod wire;
+
+pub use connection::{Action, Connection, Input};
+pub use export::{Export, failure};
+pub use server::{NbdConfig, serve};

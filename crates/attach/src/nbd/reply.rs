@@ -1,0 +1,96 @@
+//! Replies as they go out: headers copied, data shared (the NBD project's protocol document, "Simple reply message",
+//! "Structured reply chunk message").
+
+use buf::SharedBuf;
+use protocol::Transmit;
+use smallvec::SmallVec;
+use zerocopy::IntoBytes;
+
+use super::handshake::ALLOCATION_ID;
+use super::requests::{Pending, Work};
+use super::wire::{Chunk, ChunkHeader, Descriptor, Failure, SimpleReply};
+
+/// Something to send.
+#[derive(Debug)]
+pub(crate) enum Reply {
+    /// What the negotiation says.
+    Bytes(Vec<u8>),
+    /// Success or an error, and nothing more.
+    Simple(SimpleReply),
+    /// Data behind a simple reply.
+    Plain(SimpleReply, SmallVec<[SharedBuf; 1]>),
+    /// Data in a chunk: request, offset, bytes.
+    Data((u64, u64, u32), SmallVec<[SharedBuf; 1]>),
+    /// Extents.
+    Extents(u64, Vec<Descriptor>),
+    /// An error in a chunk.
+    Error(u64, Failure),
+}
+
+fn bytes_of(length: usize) -> u32 {
+    u32::try_from(length).unwrap_or(u32::MAX)
+}
+
+impl Reply {
+    /// The reply to a request that is over.
+    pub(crate) fn of(pending: Pending, structured: bool) -> Self {
+        let cookie = pending.cookie;
+        let in_chunks = structured && matches!(pending.work, Work::Read(_) | Work::BlockStatus { .. });
+        if let Some(failure) = pending.failure {
+            return Self::failed(cookie, failure, in_chunks);
+        }
+        let simple = SimpleReply::new(0, cookie);
+        match pending.work {
+            Work::Read(pieces) => {
+                let data = pieces.into_iter().flatten().collect();
+                if structured {
+                    Self::Data((cookie, pending.offset, pending.length), data)
+                } else {
+                    Self::Plain(simple, data)
+                }
+            }
+            Work::BlockStatus { found, .. } => Self::Extents(cookie, found),
+            _ => Self::Simple(simple),
+        }
+    }
+
+    /// A reply that tells an error; where the client expects chunks, in a chunk.
+    pub(crate) fn failed(cookie: u64, failure: Failure, in_chunks: bool) -> Self {
+        if in_chunks {
+            Self::Error(cookie, failure)
+        } else {
+            Self::Simple(SimpleReply::new(failure.0, cookie))
+        }
+    }
+
+    /// Adds it to a send.
+    pub(crate) fn put(self, send: &mut Transmit) {
+        match self {
+            Self::Bytes(bytes) => send.put(&bytes),
+            Self::Simple(reply) => send.put(reply.as_bytes()),
+            Self::Plain(reply, data) => {
+                send.put(reply.as_bytes());
+                data.into_iter().for_each(|piece| send.put_shared(piece));
+            }
+            Self::Data((cookie, offset, length), data) => {
+                let payload = length.saturating_add(bytes_of(size_of::<u64>()));
+                send.put(ChunkHeader::only(Chunk::OFFSET_DATA, cookie, payload).as_bytes());
+                send.put(&offset.to_be_bytes());
+                data.into_iter().for_each(|piece| send.put_shared(piece));
+            }
+            Self::Extents(cookie, found) => {
+                let payload = bytes_of(size_of::<u32>() + found.as_bytes().len());
+                send.put(ChunkHeader::only(Chunk::BLOCK_STATUS, cookie, payload).as_bytes());
+                send.put(&ALLOCATION_ID.to_be_bytes());
+                send.put(found.as_bytes());
+            }
+            Self::Error(cookie, failure) => {
+                // The number, and a message of no bytes.
+                let payload = bytes_of(size_of::<u32>() + size_of::<u16>());
+                send.put(ChunkHeader::only(Chunk::ERROR, cookie, payload).as_bytes());
+                send.put(&failure.0.to_be_bytes());
+                send.put(&0_u16.to_be_bytes());
+            }
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! The server as a whole: from a plan to running cores, and back to nothing when a signal comes.
+
+use std::path::PathBuf;
+use std::sync::mpsc::{self, Receiver};
+use std::thread::JoinHandle;
+
+use anyhow::{Context, Result, anyhow, bail};
+use names::VolumeUrl;
+use reactor::{Cluster, Stopper};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use volume::Geometry;
+
+use super::service::{CoreService, Message, News, Plan};
+use crate::cores::Cores;
+use crate::limits::{GRACE, LEAST_MEMORY, MEMORY};
+use crate::place::{Place, check_reach, listen};
+use crate::ready;
+
+/// What is to be served, and how.
+#[derive(Debug, Clone)]
+pub struct NbdConfig {
+    /// The volume.
+    pub url: VolumeUrl,
+    /// Where clients connect.
+    pub place: Place,
+    /// Refuse writes.
+    pub read_only: bool,
+    /// Serve anybody, also beyond loopback.
+    pub allow_any: bool,
+    /// Where the work is done.
+    pub cores: Cores,
+    /// Written once clients can connect.
+    pub ready_file: Option<PathBuf>,
+}
+
+type CoreThread = JoinHandle<std::io::Result<()>>;
+
+/// Serves until SIGTERM or SIGINT. `say` is given the lines that tell the user how to connect.
+pub fn serve(config: &NbdConfig, say: &dyn Fn(&str)) -> Result<()> {
+    check_reach(&config.place, config.allow_any)?;
+    // Signals are caught before anything listens, so that none is missed.
+    let mut signals = Signals::new([SIGTERM, SIGINT]).context("signals cannot be caught")?;
+    config.cores.bind()?;
+    let count = config.cores.count();
+    let mut cluster =
+        Cluster::new(count, config.cores.reactor()).context("the event loops cannot be made")?;
+    let (listener, place, _socket_file) = listen(&config.place)?;
+    cluster.listen(listener);
+    let (postbox, stopper) = (cluster.postbox(), cluster.stopper());
+    let (tell, news) = mpsc::channel();
+    let memory = (MEMORY / usize::from(count)).max(LEAST_MEMORY);
+    let plan = Plan { url: config.url.clone(), read_only: config.read_only, memory };
+    let threads = start(cluster, &plan, &tell)?;
+    drop(tell);
+
+    let served = wait_until_serving(&news, count);
+    if let Ok(geometry) = &served {
+        announce(&place, *geometry, say);
+        config.ready_file.as_deref().map_or(Ok(()), |path| ready::write(path, &format!("nbd {place}")))?;
+        // The handle is closed by nobody else: the iterator ends with the first signal only.
+        if signals.forever().next().is_some() {
+            say("detaching: requests under way are finished");
+        }
+    }
+    for core in 0..count {
+        postbox.post(core, Message::Shutdown);
+    }
+    let ended = end(threads, &stopper);
+    served.with_context(|| format!("{} cannot be attached", config.url))?;
+    ended?;
+    flushes(&news).with_context(|| format!("{}: the last flush failed", config.url))
+}
+
+fn start(cluster: Cluster<Message>, plan: &Plan, tell: &mpsc::Sender<News>) -> Result<Vec<CoreThread>> {
+    cluster
+        .into_cores()
+        .into_iter()
+        .map(|core| {
+            let (plan, tell) = (plan.clone(), tell.clone());
+            core.spawn(move |world| CoreService::new(plan, world, tell))
+                .context("an event loop's thread cannot be started")
+        })
+        .collect()
+}
+
+/// Waits for all cores to serve, or for the first that cannot.
+fn wait_until_serving(news: &Receiver<News>, count: u16) -> Result<Geometry> {
+    let mut last = None;
+    for _ in 0..count {
+        match news.recv() {
+            Ok(News::Serving(geometry)) => last = Some(geometry?),
+            Ok(News::Flushed(_)) | Err(_) => bail!("an event loop ended before it began"),
+        }
+    }
+    last.context("there is no event loop")
+}
+
+/// Waits for the cores; connections that are still there after the grace are cut off.
+fn end(threads: Vec<CoreThread>, stopper: &Stopper) -> Result<()> {
+    let (over, wait) = mpsc::channel::<()>();
+    let stopper = stopper.clone();
+    let patient = std::thread::spawn(move || {
+        if wait.recv_timeout(GRACE) == Err(mpsc::RecvTimeoutError::Timeout) {
+            stopper.stop();
+        }
+    });
+    let mut result = Ok(());
+    for thread in threads {
+        let outcome = thread.join().map_err(|_| anyhow!("an event loop panicked"));
+        result = result.and(outcome.and_then(|outcome| outcome.context("an event loop failed")));
+    }
+    drop(over);
+    patient.join().map_err(|_| anyhow!("the waiting thread failed"))?;
+    result
+}
+
+fn flushes(news: &Receiver<News>) -> Result<()> {
+    for one in news.try_iter() {
+        if let News::Flushed(result) = one {
+            result?;
+        }
+    }
+    Ok(())
+}
+
+fn announce(place: &Place, geometry: Geometry, say: &dyn Fn(&str)) {
+    let uri = place.uri();
+    say(&format!("{} bytes in blocks of {} at {uri}", geometry.bytes(), geometry.block_size));
+    say(&format!("    QEMU:   qemu-img info '{uri}'"));
+    say(&format!("            -drive 'file={uri},format=raw,if=virtio'"));
+    say(&format!("    libnbd: nbdcopy '{uri}' disk.img"));
+    match place {
+        Place::Unix(path) => say(&format!("    Linux:  nbd-client -unix {} /dev/nbd0", path.display())),
+        Place::Tcp(address) => {
+            say(&format!("    Linux:  nbd-client {} {} /dev/nbd0", address.ip(), address.port()));
+        }
+    }
+}

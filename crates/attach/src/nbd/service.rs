@@ -1,0 +1,214 @@
+//! What runs on each core: opens the volume (the first core), accepts clients, and at the end flushes once more.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use buf::Pool;
+use host::{Accepted, Endpoint, EndpointId, Refusal, Service, World};
+use linerate::CoreOpening;
+use names::VolumeUrl;
+use protocol::Instant;
+use volume::{CoreId, Geometry, OpenError, Volume, VolumeErrorKind};
+
+use super::connection::Connection;
+use super::endpoint::ClientEndpoint;
+use super::export::Export;
+use super::hub::Hub;
+use crate::limits::CONNECTIONS;
+
+/// What cores are told.
+#[derive(Debug, Clone)]
+pub(crate) enum Message {
+    /// The volume is open.
+    Volume(Arc<dyn Volume>),
+    /// End all connections in good order, flush, finish.
+    Shutdown,
+}
+
+/// What a core tells.
+#[derive(Debug)]
+pub(crate) enum News {
+    /// It serves a volume of this shape, or why it cannot.
+    Serving(Result<Geometry, OpenError>),
+    /// What the last flush came to.
+    Flushed(Result<(), VolumeErrorKind>),
+}
+
+/// What all cores are given.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) url: VolumeUrl,
+    pub(crate) read_only: bool,
+    /// Bytes of data buffers of each core.
+    pub(crate) memory: usize,
+}
+
+/// How far the end is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// Not asked for.
+    Open,
+    /// Connections are taking their leave.
+    Leaving,
+    /// The last flush is under way.
+    Flushing,
+    /// All is done.
+    Over,
+}
+
+/// One core's service.
+pub(crate) struct CoreService {
+    plan: Plan,
+    world: World<Message>,
+    tell: Sender<News>,
+    opening: Option<CoreOpening>,
+    serving: Option<(Rc<Hub>, Arc<Export>)>,
+    /// A volume of another machine takes its leave there when nobody holds it any more.
+    volume: Option<Arc<dyn Volume>>,
+    end: End,
+}
+
+impl CoreService {
+    /// A core that opens the volume, if it is the first, or waits for it.
+    pub(crate) fn new(plan: Plan, world: World<Message>, tell: Sender<News>) -> Self {
+        let opening = (world.core == 0).then(|| CoreOpening::begin(&plan.url, &world));
+        Self { plan, world, tell, opening, serving: None, volume: None, end: End::Open }
+    }
+
+    fn tell(&self, news: News) {
+        // Nobody listens any more only when the process is on its way out.
+        let _unheard = self.tell.send(news);
+    }
+
+    fn fail(&mut self, error: OpenError) {
+        self.tell(News::Serving(Err(error)));
+        self.end = End::Over;
+    }
+
+    /// Begins to serve the open volume.
+    fn serve(&mut self, volume: Arc<dyn Volume>) {
+        let queue = match volume.open_queue(CoreId(self.world.core), self.world.waker.clone()) {
+            Ok(queue) => queue,
+            Err(error) => return self.fail(error),
+        };
+        let export = Export {
+            description: self.plan.url.to_string(),
+            geometry: volume.geometry(),
+            limits: volume.limits(),
+            features: volume.features(),
+            read_only: self.plan.read_only,
+        };
+        self.tell(News::Serving(Ok(export.geometry)));
+        let hub = Rc::new(Hub::new(Pool::new(self.plan.memory), queue));
+        self.serving = Some((hub, Arc::new(export)));
+        self.volume = Some(volume);
+    }
+
+    fn go_on_opening(&mut self, now: Instant) {
+        let Some(result) = self.opening.as_mut().and_then(|opening| opening.poll(now)) else { return };
+        self.opening = None;
+        match result {
+            Ok(volume) => {
+                for core in 1..self.world.postbox.cores() {
+                    self.world.postbox.post(core, Message::Volume(Arc::clone(&volume)));
+                }
+                self.serve(volume);
+            }
+            Err(error) => self.fail(error),
+        }
+    }
+
+    /// After the last connection: one flush, so that what clients did not flush is not left to chance.
+    fn go_on_ending(&mut self, now: Instant) {
+        let Some((hub, export)) = &self.serving else {
+            if self.end == End::Leaving {
+                self.end = End::Over;
+            }
+            return;
+        };
+        if self.end == End::Leaving && hub.members() == 0 {
+            if export.is_read_only() {
+                self.end = End::Over;
+            } else if hub.flush(now) {
+                self.end = End::Flushing;
+            }
+        }
+        if self.end == End::Flushing
+            && let Some(result) = hub.flushed()
+        {
+            self.tell(News::Flushed(result));
+            self.end = End::Over;
+        }
+    }
+}
+
+impl Service for CoreService {
+    type Message = Message;
+
+    fn accept(&mut self, now: Instant, accepted: Accepted) -> Result<Box<dyn Endpoint>, Refusal> {
+        let Some((hub, export)) = &self.serving else { return Err(Refusal("the volume is not open yet")) };
+        if self.end != End::Open {
+            return Err(Refusal("the adapter is stopping"));
+        }
+        if hub.members() >= CONNECTIONS {
+            return Err(Refusal("the limit of connections is reached"));
+        }
+        let connection = Connection::new(Arc::clone(export), hub.pool.clone(), now);
+        Ok(Box::new(ClientEndpoint::new(Rc::clone(hub), accepted.endpoint, connection)))
+    }
+
+    fn handle_message(&mut self, _now: Instant, message: Message) {
+        match message {
+            Message::Volume(volume) => self.serve(volume),
+            Message::Shutdown => {
+                if self.end == End::Open {
+                    self.end = End::Leaving;
+                    self.opening = None;
+                }
+                if let Some((hub, _)) = &self.serving {
+                    hub.tell_shutdown();
+                }
+            }
+        }
+    }
+
+    fn turn(&mut self, now: Instant, ready: &mut Vec<EndpointId>) {
+        self.go_on_opening(now);
+        if let Some((hub, _)) = &self.serving {
+            hub.poll(now, ready);
+        }
+        self.go_on_ending(now);
+        if let (End::Flushing, Some((hub, _))) = (self.end, &self.serving) {
+            // A volume that answers at once has answered already.
+            hub.poll(now, ready);
+            self.go_on_ending(now);
+        }
+    }
+
+    fn handle_gone(&mut self, _now: Instant, endpoint: EndpointId) {
+        if let Some((hub, _)) = &self.serving {
+            hub.leave(endpoint);
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let opening = self.opening.as_ref().and_then(CoreOpening::poll_timeout);
+        let serving = self.serving.as_ref().and_then(|(hub, _)| hub.poll_timeout());
+        opening.into_iter().chain(serving).min()
+    }
+
+    fn expects_work(&self) -> bool {
+        self.serving.as_ref().is_some_and(|(hub, _)| hub.is_busy())
+    }
+
+    fn is_finished(&self) -> bool {
+        self.end == End::Over
+    }
+}
+
+impl std::fmt::Debug for CoreService {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CoreService").field("end", &self.end).finish_non_exhaustive()
+    }
+}

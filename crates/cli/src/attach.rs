@@ -1,0 +1,87 @@
+//! `linerate attach`: a volume as a device or server of another kind, for programs that do not speak its protocol.
+
+use std::path::PathBuf;
+
+use ::attach::nbd::{self, NbdConfig};
+use ::attach::{Cores, CpuList, Driver, Place};
+use anyhow::{Result, bail};
+use clap::{Parser, ValueEnum};
+use names::{Span, VolumeUrl};
+
+use crate::output;
+
+/// As what a volume is to appear.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    /// An NBD server, for QEMU, libnbd and Linux' nbd-client
+    Nbd,
+}
+
+/// Arguments of `attach`.
+#[derive(Debug, Parser)]
+pub(crate) struct Args {
+    /// The volume, such as nvme+tcp://127.0.0.1/nqn.2026-11.org.linerate:disk/1
+    url: VolumeUrl,
+    /// Where it is to appear: for nbd, unix:PATH or ADDR:PORT
+    place: String,
+    /// As what it is to appear
+    #[arg(long = "as", value_name = "KIND", value_enum)]
+    kind: Kind,
+    /// Refuse writes
+    #[arg(long)]
+    read_only: bool,
+    /// Event loops, each on a core of its own
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    cores: Option<u16>,
+    /// Bind the adapter to these processors, such as 1,2 or 4-7, and run one event loop on each
+    #[arg(long, value_name = "LIST")]
+    cpus: Option<CpuList>,
+    /// How long a core that expects work looks for it before it sleeps, such as 50us; 0 never does
+    #[arg(long, value_name = "DURATION")]
+    spin: Option<Span>,
+    /// How to reach the kernel: auto, uring or epoll
+    #[arg(long, value_name = "DRIVER", default_value = "auto")]
+    driver: String,
+    /// Write to this file where it appeared, once it can be used
+    #[arg(long, value_name = "FILE")]
+    ready_file: Option<PathBuf>,
+    /// Serve anybody who can reach the place, also beyond loopback
+    #[arg(long)]
+    allow_any: bool,
+}
+
+/// Runs the command: until a signal asks it to stop.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let cores = Cores {
+        count: args.cores,
+        cpus: args.cpus.clone(),
+        spin: args.spin.map(|span| span.0),
+        driver: driver(&args.driver)?,
+    };
+    let say = |line: &str| {
+        // Whoever closed standard output does not want to know how to connect.
+        let _unheard = output::line(line);
+    };
+    match args.kind {
+        Kind::Nbd => {
+            let config = NbdConfig {
+                url: args.url.clone(),
+                place: args.place.parse::<Place>()?,
+                read_only: args.read_only,
+                allow_any: args.allow_any,
+                cores,
+                ready_file: args.ready_file.clone(),
+            };
+            nbd::serve(&config, &say)
+        }
+    }
+}
+
+fn driver(name: &str) -> Result<Driver> {
+    Ok(match name {
+        "auto" => Driver::Auto,
+        "uring" => Driver::Uring,
+        "epoll" => Driver::Epoll,
+        other => bail!("there is no driver {other:?}: say auto, uring or epoll"),
+    })
+}

@@ -1,0 +1,37 @@
+//! Opening a volume on a core of the caller's own event loops: for programs that are a [`host::Service`] themselves.
+
+use std::sync::Arc;
+
+use host::World;
+use names::VolumeUrl;
+use protocol::Instant;
+use volume::{OpenError, Volume};
+
+use crate::job::Surroundings;
+use crate::open::Opening;
+
+/// A volume that is being opened on the calling core. Once it is open, every core of the process may open queues on it.
+pub struct CoreOpening(Opening);
+
+impl CoreOpening {
+    /// Begins to open what `url` names. The world's waker is woken when there is news.
+    pub fn begin<M>(url: &VolumeUrl, world: &World<M>) -> Self {
+        Self(Opening::new(url, &Surroundings::from(world)))
+    }
+
+    /// The volume or why it could not be opened, once that is known; asked again it answers nothing.
+    pub fn poll(&mut self, now: Instant) -> Option<Result<Arc<dyn Volume>, OpenError>> {
+        self.0.poll(now)
+    }
+
+    /// When to poll again even if nothing wakes the core.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.0.poll_timeout()
+    }
+}
+
+impl std::fmt::Debug for CoreOpening {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("CoreOpening")
+    }
+}
