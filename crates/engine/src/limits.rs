@@ -1,5 +1,7 @@
 //! The engine's own limits; `docs/limits.md` lists all.
 
+use std::time::Duration;
+
 /// How many connections a process serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectionLimits {
@@ -20,6 +22,30 @@ pub(crate) const COMPLETIONS_GUESS: usize = 256;
 /// Requests that a connection may have parked because a volume's queue was full. Connections are bounded by their own
 /// command windows, so this only sizes the list.
 pub(crate) const PARKED_GUESS: usize = 64;
+
+/// How long a request to a remote volume may take unless its URL says otherwise (`timeout=`).
+pub(crate) const COMMAND_TIME: Duration = Duration::from_secs(30);
+
+/// How long requests wait for a lost connection unless the URL says otherwise (`reconnect=`): longer than the restart of a server
+/// and than the longest wait for an NVMe controller to be surely gone, shorter than file systems' own patience.
+pub(crate) const RECONNECT_TIME: Duration = Duration::from_secs(30);
+
+/// How long requests wait for a queue's very first connection: the volume was just there when it was opened, so what is wrong
+/// now is likely to stay so, and is to be told soon.
+pub(crate) const FIRST_OPEN: Duration = Duration::from_secs(5);
+
+/// The wait before the second attempt to reconnect; it doubles with each further one. The first attempt does not wait.
+pub(crate) const BACKOFF_FIRST: Duration = Duration::from_millis(100);
+
+/// The longest wait between two attempts to reconnect.
+pub(crate) const BACKOFF_MOST: Duration = Duration::from_secs(5);
+
+/// Keep alive timeout of an NVMe association (KATO): twice Linux' default, so that a cut of five seconds ends nothing.
+pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(10);
+
+/// How long after its keep alive timer ran out a controller may still be busy with commands. Only controllers that follow NVMe
+/// Base 2.1 say so themselves (CQT); most end at once.
+pub(crate) const QUIESCE: Duration = Duration::from_secs(2);
 
 /// Buffers of one initiator connection, for what it receives outside a request's own memory, in bytes.
 pub(crate) const CLIENT_POOL: usize = 16 << 20;

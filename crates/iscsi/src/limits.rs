@@ -76,6 +76,11 @@ pub const INITIATOR_DEPTH: u16 = 256;
 pub const IDLE_TIME: Duration = Duration::from_secs(30);
 /// Silence after such a ping after which the connection is given up.
 pub const PING_TIME: Duration = Duration::from_secs(15);
+/// Silence of the target after which an initiator sends a ping: open-iscsi's default, so that a target is used to it.
+pub const INITIATOR_IDLE_TIME: Duration = Duration::from_secs(5);
+/// How long an initiator waits for the answer to a ping before it gives the connection up (open-iscsi's default). Together
+/// with [`INITIATOR_IDLE_TIME`] the longest that a frozen or vanished target goes unnoticed.
+pub const INITIATOR_PING_TIME: Duration = Duration::from_secs(5);
 /// How long an initiator waits for a command before it aborts the task.
 pub const COMMAND_TIME: Duration = Duration::from_secs(30);
 /// How long an initiator waits for the answer to the abort before it gives the connection up.

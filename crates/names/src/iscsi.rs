@@ -4,8 +4,9 @@ use alloc::format;
 use alloc::string::String;
 use core::fmt;
 
+use crate::duration::Span;
 use crate::iqn::Iqn;
-use crate::options::{Options, Writer, number, text};
+use crate::options::{Options, Writer, number, positive, text};
 use crate::percent;
 use crate::piece::{Fault, Piece};
 use crate::portal::{ISCSI_PORT, Portal};
@@ -16,10 +17,14 @@ const OPTIONS: &[&str] = &[
     "data_digest",
     "initiator",
     "connections",
+    "timeout",
+    "reconnect",
     "chap_user",
     "chap_secret_file",
+    "chap_secret_env",
     "chap_mutual_user",
     "chap_mutual_secret_file",
+    "chap_mutual_secret_env",
 ];
 const SHAPE: &str = "write iscsi://HOST[:PORT]/TARGET/LUN";
 /// The largest LUN that the flat addressing of SAM-5 §4.7.7.3 holds.
@@ -49,17 +54,30 @@ pub struct IscsiOptions {
     pub initiator: Option<Iqn>,
     /// Connections in the session, at least 1; 1 if not given.
     pub connections: Option<u16>,
+    /// How long a command may take before its task is aborted, above zero; a default if not given.
+    pub timeout: Option<Span>,
+    /// How long requests wait for a lost connection to come back; zero never to reconnect, a default if not given.
+    pub reconnect: Option<Span>,
     /// Answer the target's challenge.
     pub chap: Option<Chap>,
 }
 
-/// CHAP as the initiator does it (RFC 1994). The secrets stand in files.
+/// Where a secret stands: never in the URL itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SecretPlace {
+    /// In the file of this path.
+    File(String),
+    /// In the environment variable of this name.
+    Environment(String),
+}
+
+/// CHAP as the initiator does it (RFC 1994).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chap {
     /// The initiator's user name.
     pub user: String,
-    /// The file with the initiator's secret.
-    pub secret_file: String,
+    /// Where the initiator's secret is.
+    pub secret: SecretPlace,
     /// Challenge the target too.
     pub mutual: Option<MutualChap>,
 }
@@ -69,8 +87,8 @@ pub struct Chap {
 pub struct MutualChap {
     /// The target's user name.
     pub user: String,
-    /// The file with the target's secret.
-    pub secret_file: String,
+    /// Where the target's secret is.
+    pub secret: SecretPlace,
 }
 
 impl IscsiUrl {
@@ -126,6 +144,8 @@ impl IscsiOptions {
             data_digest: options.get("data_digest", digest)?.unwrap_or(false),
             initiator: options.get("initiator", Iqn::read)?,
             connections: options.get("connections", |value| number(value, &1))?,
+            timeout: options.get("timeout", positive)?,
+            reconnect: options.get("reconnect", Span::read)?,
             chap: read_chap(&options)?,
         })
     }
@@ -136,11 +156,14 @@ impl IscsiOptions {
         options.put("data_digest", self.data_digest.then_some("crc32c"))?;
         options.put("initiator", self.initiator.as_ref())?;
         options.put("connections", self.connections)?;
+        options.put("timeout", self.timeout)?;
+        options.put("reconnect", self.reconnect)?;
         let Some(chap) = &self.chap else { return Ok(()) };
         options.put("chap_user", Some(&chap.user))?;
-        options.put("chap_secret_file", Some(&chap.secret_file))?;
-        options.put("chap_mutual_user", chap.mutual.as_ref().map(|mutual| &mutual.user))?;
-        options.put("chap_mutual_secret_file", chap.mutual.as_ref().map(|mutual| &mutual.secret_file))
+        put_place(&mut options, OWN, &chap.secret)?;
+        let Some(mutual) = &chap.mutual else { return Ok(()) };
+        options.put("chap_mutual_user", Some(&mutual.user))?;
+        put_place(&mut options, MUTUAL, &mutual.secret)
     }
 }
 
@@ -152,30 +175,60 @@ fn digest(value: Piece<'_>) -> Result<bool, Fault> {
     }
 }
 
+/// The options of one proof: the user, and the two places where its secret may stand.
+type Proof = [&'static str; 3];
+
+/// The initiator's own proof.
+const OWN: Proof = ["chap_user", "chap_secret_file", "chap_secret_env"];
+/// The target's.
+const MUTUAL: Proof = ["chap_mutual_user", "chap_mutual_secret_file", "chap_mutual_secret_env"];
+
+fn put_place(options: &mut Writer<'_, '_>, [_, file, env]: Proof, place: &SecretPlace) -> fmt::Result {
+    match place {
+        SecretPlace::File(path) => options.put(file, Some(path)),
+        SecretPlace::Environment(name) => options.put(env, Some(name)),
+    }
+}
+
 fn read_chap(options: &Options<'_>) -> Result<Option<Chap>, Fault> {
-    let own = read_pair(options, "chap_user", "chap_secret_file")?;
-    let mutual = read_pair(options, "chap_mutual_user", "chap_mutual_secret_file")?;
-    let mutual = mutual.map(|(user, secret_file)| MutualChap { user, secret_file });
+    let own = read_proof(options, OWN)?;
+    let mutual = read_proof(options, MUTUAL)?.map(|(user, secret)| MutualChap { user, secret });
     match (own, mutual) {
-        (Some((user, secret_file)), mutual) => Ok(Some(Chap { user, secret_file, mutual })),
+        (Some((user, secret)), mutual) => Ok(Some(Chap { user, secret, mutual })),
         (None, None) => Ok(None),
         (None, Some(_)) => {
             let place = options.place("chap_mutual_user").unwrap_or(Piece::whole(""));
-            Err(place.fault("mutual CHAP needs CHAP", "give chap_user and chap_secret_file too"))
+            let remedy = "give chap_user and chap_secret_file or chap_secret_env too";
+            Err(place.fault("mutual CHAP needs CHAP", remedy))
         }
     }
 }
 
-/// Two options that only make sense together.
-fn read_pair(options: &Options<'_>, one: &str, two: &str) -> Result<Option<(String, String)>, Fault> {
-    let lonely = |present: &str, missing: &str| {
+/// A user and a secret, which only make sense together.
+fn read_proof(
+    options: &Options<'_>,
+    [user, file, env]: Proof,
+) -> Result<Option<(String, SecretPlace)>, Fault> {
+    let lonely = |present: &str, missing: String| {
         let place = options.place(present).unwrap_or(Piece::whole(""));
         place.fault(format!("{present} stands without {missing}"), format!("give {missing} too"))
     };
-    match (options.get(one, text)?, options.get(two, text)?) {
-        (Some(first), Some(second)) => Ok(Some((first, second))),
+    let in_file = options.get(file, text)?.map(SecretPlace::File);
+    let in_env = options.get(env, text)?.map(SecretPlace::Environment);
+    let (place, present) = match (in_file, in_env) {
+        (Some(_), Some(_)) => {
+            let place = options.place(env).unwrap_or(Piece::whole(""));
+            return Err(
+                place.fault(format!("{file} and {env} both say where the secret is"), "give one of them")
+            );
+        }
+        (Some(place), None) => (Some(place), file),
+        (None, place) => (place, env),
+    };
+    match (options.get(user, text)?, place) {
+        (Some(user), Some(place)) => Ok(Some((user, place))),
         (None, None) => Ok(None),
-        (Some(_), None) => Err(lonely(one, two)),
-        (None, Some(_)) => Err(lonely(two, one)),
+        (Some(_), None) => Err(lonely(user, format!("{file} or {env}"))),
+        (None, Some(_)) => Err(lonely(present, user.into())),
     }
 }

@@ -3,15 +3,17 @@
 use alloc::format;
 use core::fmt;
 
+use crate::duration::Span;
 use crate::iscsi::read_portal;
 use crate::nqn::{Nqn, is_uuid};
-use crate::options::{Options, Writer, flag, number};
+use crate::options::{Options, Writer, flag, number, positive};
 use crate::percent;
 use crate::piece::{Fault, Piece, parse_by_read};
 use crate::portal::{NVME_PORT, Portal};
 use crate::source::split_query;
 
-const OPTIONS: &[&str] = &["header_digest", "data_digest", "queues", "hostnqn", "hostid"];
+const OPTIONS: &[&str] =
+    &["header_digest", "data_digest", "queues", "timeout", "reconnect", "hostnqn", "hostid"];
 const SHAPE: &str = "write nvme+tcp://HOST[:PORT]/SUBSYSTEM/NSID";
 /// The largest namespace identifier: the next one means all namespaces (NVMe Base §3.2.1).
 const LAST_NSID: u32 = 0xffff_fffe;
@@ -38,6 +40,10 @@ pub struct NvmeOptions {
     pub data_digest: bool,
     /// I/O queues, at least 1; as many as cores if not given.
     pub queues: Option<u16>,
+    /// How long a command may take before the connection is given up, above zero; a default if not given.
+    pub timeout: Option<Span>,
+    /// How long requests wait for a lost connection to come back; zero never to reconnect, a default if not given.
+    pub reconnect: Option<Span>,
     /// The host's name; a default if not given.
     pub hostnqn: Option<Nqn>,
     /// The host's identifier; a default if not given.
@@ -112,6 +118,8 @@ impl NvmeOptions {
             header_digest: options.get("header_digest", flag)?.unwrap_or(false),
             data_digest: options.get("data_digest", flag)?.unwrap_or(false),
             queues: options.get("queues", |value| number(value, &1))?,
+            timeout: options.get("timeout", positive)?,
+            reconnect: options.get("reconnect", Span::read)?,
             hostnqn: options.get("hostnqn", Nqn::read)?,
             hostid: options.get("hostid", HostId::read)?,
         })
@@ -122,6 +130,8 @@ impl NvmeOptions {
         options.put_flag("header_digest", self.header_digest)?;
         options.put_flag("data_digest", self.data_digest)?;
         options.put("queues", self.queues)?;
+        options.put("timeout", self.timeout)?;
+        options.put("reconnect", self.reconnect)?;
         options.put("hostnqn", self.hostnqn.as_ref())?;
         options.put("hostid", self.hostid)
     }

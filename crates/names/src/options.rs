@@ -5,6 +5,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
+use crate::duration::Span;
 use crate::percent;
 use crate::piece::{Fault, Piece};
 
@@ -55,7 +56,8 @@ impl<'a> Options<'a> {
 fn unknown(key: Piece<'_>, owner: &str, allowed: &[&str]) -> Fault {
     let problem = format!("{owner} has no option \"{}\"", key.text);
     if key.text.contains("secret") || key.text.contains("password") {
-        let remedy = "secrets never stand in a URL: put it in a file and name that with chap_secret_file=";
+        let remedy = "secrets never stand in a URL: put it in a file and name that with chap_secret_file=, or in an \
+                      environment variable and name that with chap_secret_env=";
         return key.fault(problem, remedy).hiding();
     }
     key.fault(problem, format!("it has {}", allowed.join(", ")))
@@ -67,6 +69,16 @@ pub(crate) fn flag(value: Piece<'_>) -> Result<bool, Fault> {
         "1" => Ok(true),
         "0" => Ok(false),
         other => Err(value.fault(format!("\"{other}\" is neither 1 nor 0"), "write 1 for yes or 0 for no")),
+    }
+}
+
+/// A duration above zero.
+pub(crate) fn positive(value: Piece<'_>) -> Result<Span, Fault> {
+    match Span::read(value)? {
+        Span(duration) if duration.is_zero() => {
+            Err(value.fault("the time is zero", "write one above zero, such as 30s"))
+        }
+        span => Ok(span),
     }
 }
 

@@ -11,10 +11,10 @@ const CANONICAL: &[&str] = &[
     "device:/dev/nvme0n1?direct=0",
     "iscsi://127.0.0.1:3260/iqn.2026-11.org.linerate:disk/0",
     "iscsi://[::1]:7/eui.02004567a425678d/16383?header_digest=crc32c&data_digest=crc32c\
-     &initiator=iqn.1993-08.org.debian:01:x&connections=2&chap_user=a%26b&chap_secret_file=/etc/s\
-     &chap_mutual_user=t&chap_mutual_secret_file=m",
+     &initiator=iqn.1993-08.org.debian:01:x&connections=2&timeout=5s&reconnect=0&chap_user=a%26b\
+     &chap_secret_file=/etc/s&chap_mutual_user=t&chap_mutual_secret_env=SECRET",
     "nvme+tcp://storage.example:4420/nqn.2026-11.org.linerate:a%2Fb/4294967294?header_digest=1&data_digest=1\
-     &queues=2&hostnqn=nqn.2014-08.org.nvmexpress:uuid:f81d4fae-7dec-11d0-a765-00a0c91e6bf6\
+     &queues=2&timeout=1m&reconnect=250ms&hostnqn=nqn.2014-08.org.nvmexpress:uuid:f81d4fae-7dec-11d0-a765-00a0c91e6bf6\
      &hostid=f81d4fae-7dec-11d0-a765-00a0c91e6bf6",
     "delay=5ms,jitter=1ms,seed=7,on=read,on=flush+ram:1G",
     "fail=0.5000%,kind=nospace,on=write,blocks=8-15,seed=3+fail=1/100+null:1M",
@@ -67,6 +67,14 @@ const WRONG: &[(&str, usize, &str)] = &[
     ("iscsi://::1/iqn.2026-11.org.linerate:disk/0", 8, "brackets"),
     ("iscsi://h/iqn.2026-11.org.linerate:d/0?data_digest=1", 51, "crc32c or none"),
     ("iscsi://h/iqn.2026-11.org.linerate:d/0?chap_user=u", 39, "chap_secret_file"),
+    ("iscsi://h/iqn.2026-11.org.linerate:d/0?chap_secret_env=S", 39, "chap_user"),
+    (
+        "iscsi://h/iqn.2026-11.org.linerate:d/0?chap_user=u&chap_secret_file=f&chap_secret_env=S",
+        70,
+        "one of them",
+    ),
+    ("iscsi://h/iqn.2026-11.org.linerate:d/0?timeout=0", 47, "above zero"),
+    ("iscsi://h/iqn.2026-11.org.linerate:d/0?reconnect=5", 49, "duration"),
     ("iscsi://h/iqn.2026-11.org.linerate:d/0?connections=0", 51, "at least 1"),
     ("nvme+tcp://h/nqn.2026-11.org.linerate:d/0", 40, "namespace"),
     ("nvme+tcp://h/nqn.2026-11.org.linerate:d/1?queues=x", 49, "number"),

@@ -69,6 +69,13 @@ pub const CONTROLLERS: u16 = 0xffe0;
 /// How long a host waits for the controller to become ready when CAP.TO says less, and for any admin command.
 pub const ADMIN_TIME: Duration = Duration::from_mins(1);
 
+/// How long a host waits for a command on an I/O queue before it gives the connection up, unless it is told otherwise: what
+/// Linux' host waits.
+pub const COMMAND_TIME: Duration = Duration::from_secs(30);
+
+/// How long a host waits for its farewell to be answered.
+pub const DISCONNECT_TIME: Duration = Duration::from_secs(2);
+
 /// How long a host waits between two looks at CSTS.
 pub const READY_POLL: Duration = Duration::from_millis(10);
 

@@ -51,6 +51,11 @@ pub trait Volume: Send + Sync + fmt::Debug {
     fn changes(&self) -> Changes {
         Changes::default()
     }
+    /// What was last wrong with the way to the volume, for people: why requests ended as unreachable, or waited. `None` where
+    /// there is no way that could fail, or it never did.
+    fn trouble(&self) -> Option<String> {
+        None
+    }
     /// The data side for one core, to be used only on that core's thread. `waker` is woken whenever a completion
     /// may have become available without a call to the queue.
     fn open_queue(&self, core: CoreId, waker: Waker) -> Result<Box<dyn VolumeQueue>, OpenError>;

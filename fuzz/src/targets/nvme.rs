@@ -48,6 +48,7 @@ pub fn config() -> Config {
         header_digest: false,
         data_digest: false,
         depth: 16,
+        command_time: nvme::limits::COMMAND_TIME,
         queue: Queue::Admin { nsid: 1, queues: 1, kato: 0 },
     }
 }

@@ -14,12 +14,12 @@ use super::link::{Link, Order};
 pub(crate) enum Report<I> {
     /// It is open; what is now known of the far end.
     Ready(I),
+    /// Something at the far end has changed.
+    Changed(I),
     /// A request has ended.
     Complete(Completion),
     /// It cannot go on.
     Failed(String),
-    /// What concerns nobody here.
-    Nothing,
 }
 
 /// What tells one protocol's client from another's.
@@ -36,8 +36,9 @@ pub(crate) trait ClientRole {
     fn report(action: <Self::Connection as Connection>::Action) -> Report<Self::Info>;
 }
 
-/// Called once with what became known of the far end, and with the link, to which it may give orders.
-pub(crate) type WhenReady<I> = Box<dyn FnOnce(I, &Link)>;
+/// Called with what became known of the far end when the connection is ready and whenever it has changed, and with the link, to
+/// which it may give orders.
+pub(crate) type Tell<I> = Box<dyn FnMut(I, &Link)>;
 
 /// Makes the connection once its transport is there: a protocol's clock starts then.
 pub(crate) type Make<C> = Box<dyn FnOnce(Instant) -> C>;
@@ -47,7 +48,9 @@ pub(crate) struct Client<R: ClientRole> {
     make: Option<Make<R::Connection>>,
     connection: Option<R::Connection>,
     link: Rc<Link>,
-    when_ready: Option<WhenReady<R::Info>>,
+    tell: Tell<R::Info>,
+    /// Where the far end is, for people.
+    address: SocketAddr,
     /// Gone once nobody uses the volume any more: the connection then takes its leave.
     purpose: Weak<()>,
     ended: bool,
@@ -57,41 +60,44 @@ impl<R: ClientRole> Client<R> {
     /// Joins a connection that is to be made with its link. `purpose` is held by whoever needs the connection.
     pub(crate) fn new(
         make: Make<R::Connection>,
-        link: Rc<Link>,
-        when_ready: WhenReady<R::Info>,
+        (link, address): (Rc<Link>, SocketAddr),
+        tell: Tell<R::Info>,
         purpose: &Arc<()>,
     ) -> Self {
         let purpose = Arc::downgrade(purpose);
-        Self { make: Some(make), connection: None, link, when_ready: Some(when_ready), purpose, ended: false }
+        Self { make: Some(make), connection: None, link, tell, address, purpose, ended: false }
     }
 
     fn act(&mut self) {
+        self.act_with(None);
+    }
+
+    /// Does what the connection wants done; `why` is a better reason for its failure than its own.
+    fn act_with(&mut self, why: Option<&str>) {
         let Some(connection) = &mut self.connection else { return };
         while let Some(action) = connection.poll_action() {
             match R::report(action) {
                 Report::Complete(completion) => self.link.complete(completion),
-                Report::Failed(why) => self.link.fail(why),
+                Report::Failed(own) => self.link.fail(why.map_or(own, str::to_owned)),
+                Report::Changed(info) => (self.tell)(info, &self.link),
                 Report::Ready(info) => {
-                    if let Some(tell) = self.when_ready.take() {
-                        tell(info, &self.link);
-                    }
+                    (self.tell)(info, &self.link);
                     self.link.ready();
                 }
-                Report::Nothing => {}
             }
         }
     }
 
     /// Why the stream ended, for people.
     fn why(&self, how: Ended) -> String {
-        match (how, self.connection.as_ref().and_then(Connection::poll_close)) {
-            (
-                _,
-                Some(CloseReason::Violation(text) | CloseReason::TimedOut(text) | CloseReason::Refused(text)),
-            ) => text.to_owned(),
-            (Ended::ByPeer, _) => "the peer closed the connection".to_owned(),
-            (Ended::Failed(code), _) => host::IoError(code).to_string(),
-            (Ended::ByUs, _) => "the connection was closed".to_owned(),
+        let address = self.address;
+        match (how, self.connection.as_ref()) {
+            (Ended::ByPeer, Some(_)) => format!("{address} closed the connection"),
+            (Ended::Failed(code), Some(_)) => {
+                format!("the connection to {address} failed: {}", host::IoError(code))
+            }
+            (Ended::Failed(code), None) => format!("cannot connect to {address}: {}", host::IoError(code)),
+            (Ended::ByPeer | Ended::ByUs, _) => format!("the connection to {address} was closed"),
         }
     }
 }
@@ -138,18 +144,25 @@ impl<R: ClientRole> Endpoint for Client<R> {
         if std::mem::replace(&mut self.ended, true) {
             return;
         }
+        // Whatever the connection has said of its end itself says more.
+        self.act();
+        let why = self.why(how);
         if let Some(connection) = &mut self.connection {
             connection.handle_ended(now, how);
+            // Its requests go back before the link is known to have ended.
+            self.act_with(Some(&why));
         }
-        self.act();
-        self.link.fail(self.why(how));
+        self.link.fail(why);
     }
 
     fn turn(&mut self, now: Instant) {
         self.act();
-        // Orders wait until the connection is open.
-        if let Some(connection) = self.connection.as_mut().filter(|_| self.when_ready.is_none()) {
-            while let Some(order) = self.link.next_order() {
+        if let Some(connection) = &mut self.connection {
+            // Orders wait until the connection is open.
+            while let Some(order) = self.link.is_ready().then(|| self.link.next_order()).flatten() {
+                connection.handle_input(now, R::input(order));
+            }
+            if let Some(order) = self.link.take_farewell() {
                 connection.handle_input(now, R::input(order));
             }
         }
@@ -179,6 +192,6 @@ impl<R: ClientRole> Endpoint for Client<R> {
     }
 
     fn expects_work(&self) -> bool {
-        !self.ended && self.link.outstanding() > 0
+        !self.ended && self.link.under_way() > 0
     }
 }

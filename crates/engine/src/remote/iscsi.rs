@@ -1,29 +1,37 @@
 //! iSCSI logical units as remote volumes: one session per core.
+//!
+//! A queue's sessions bear the same name (ISID) one after the other. A login under the name of a session that the target still
+//! has *reinstates* it: the target ends the old session and its tasks before it answers (RFC 7143 §6.3.5). So once a login has
+//! succeeded, no command of the session before can take effect any more, and writes may be sent again.
 
+use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
 
 use ::iscsi::chap::{Credentials, Secret};
 use ::iscsi::initiator::{Action, Config, Connection, Discovered, Input, RemoteUnit};
 use ::iscsi::keys::DigestPolicy;
-use ::volume::{CoreId, OpenError, Volume};
+use ::volume::{CoreId, Geometry, OpenError, Volume};
 use buf::Pool;
 use names::{Iqn, IscsiOptions, IscsiUrl};
-use std::task::Waker;
 
-use super::client::{Client, ClientRole, Report, WhenReady};
-use super::link::{Link, Order};
-use super::volume::{RemoteVolume, Shape};
+use super::client::{Client, ClientRole, Report, Tell};
+use super::link::{Link, Order, Stage};
+use super::queue::{Attempt, Route};
+use super::volume::{Facts, RemoteVolume, Shape, Shared, Timing};
 use super::{Found, Place, Secrets, Surroundings, Waiting, dial};
-use crate::limits::CLIENT_POOL;
+use crate::limits::{CLIENT_POOL, COMMAND_TIME, RECONNECT_TIME};
 
 /// The name that initiators log in under unless the URL says otherwise.
 const INITIATOR: &str = "iqn.2026-11.org.linerate:initiator";
 
-/// What an opened connection tells.
+/// What a connection tells.
 enum Info {
     Unit(Box<RemoteUnit>),
+    Size(Geometry),
     Targets(Vec<Discovered>),
 }
 
@@ -39,12 +47,14 @@ impl ClientRole for Initiator {
             Order::Submit(request) => Input::Submit(request),
             Order::Cancel(tag) => Input::Cancel(tag),
             Order::Leave => Input::Logout,
+            Order::Abandon => Input::Abandon,
         }
     }
 
     fn report(action: Action) -> Report<Info> {
         match action {
             Action::Ready(unit) => Report::Ready(Info::Unit(unit)),
+            Action::Resized(geometry) => Report::Changed(Info::Size(geometry)),
             Action::Discovered(targets) => Report::Ready(Info::Targets(targets)),
             Action::Complete(completion) => Report::Complete(completion),
             Action::Failed { reason } => Report::Failed(reason),
@@ -54,17 +64,20 @@ impl ClientRole for Initiator {
 
 /// A session that is to be: everything but its random part.
 struct Plan {
+    address: SocketAddr,
     initiator: Iqn,
     target: Option<Iqn>,
     lun: u16,
     chap: Option<Credentials>,
     mutual: Option<Credentials>,
     digests: (bool, bool),
+    timing: Timing,
     surroundings: Surroundings,
 }
 
 impl Plan {
     fn new(
+        address: SocketAddr,
         (options, secrets): (&IscsiOptions, Option<Secrets>),
         (target, lun): (Option<Iqn>, u16),
         surroundings: &Surroundings,
@@ -81,18 +94,28 @@ impl Plan {
             }
         }
         let digests = (options.header_digest, options.data_digest);
-        Ok(Self { initiator, target, lun, chap, mutual, digests, surroundings: surroundings.clone() })
+        let timing = Timing {
+            command: options.timeout.map_or(COMMAND_TIME, |span| span.0),
+            reconnect: options.reconnect.map_or(RECONNECT_TIME, |span| span.0),
+        };
+        let surroundings = surroundings.clone();
+        Ok(Self { address, initiator, target, lun, chap, mutual, digests, timing, surroundings })
     }
 
-    /// A configuration with a session name of its own.
-    fn config(&self) -> Config {
+    /// A session's name of its own.
+    fn isid(&self) -> [u8; 6] {
         let mut isid = [0; 6];
         (self.surroundings.entropy)().fill(&mut isid);
         // Type 10b: a random session name (RFC 7143 §11.12.5).
         isid[0] = 0x80;
+        isid
+    }
+
+    fn config(&self, isid: [u8; 6]) -> Config {
         let mut config = Config::new(self.initiator.clone(), isid, self.target.clone(), self.lun);
         config.chap.clone_from(&self.chap);
         config.mutual.clone_from(&self.mutual);
+        config.command_time = self.timing.command;
         let policy = |wanted| if wanted { DigestPolicy::Require } else { DigestPolicy::Allow };
         config.tuning.header_digest = policy(self.digests.0);
         config.tuning.data_digest = policy(self.digests.1);
@@ -100,19 +123,26 @@ impl Plan {
     }
 
     /// Dials a session; `tell` is given what becomes known.
-    fn connect(
-        &self,
-        address: SocketAddr,
-        (waker, purpose): (Waker, &Arc<()>),
-        tell: WhenReady<Info>,
-    ) -> Rc<Link> {
+    fn connect(&self, isid: [u8; 6], (waker, purpose): (Waker, &Arc<()>), tell: Tell<Info>) -> Rc<Link> {
         let link = Link::new(waker);
-        let (config, entropy) = (self.config(), (self.surroundings.entropy)());
+        let (config, entropy) = (self.config(isid), (self.surroundings.entropy)());
         let make = Box::new(move |now| Connection::new(now, config, Pool::new(CLIENT_POOL), entropy));
-        let client = Client::<Initiator>::new(make, Rc::clone(&link), tell, purpose);
-        dial(&self.surroundings.dialer, address, &link, Box::new(client));
+        let client = Client::<Initiator>::new(make, (Rc::clone(&link), self.address), tell, purpose);
+        dial(&self.surroundings.dialer, self.address, &link, Box::new(client));
         link
     }
+}
+
+/// What a login found.
+fn facts(unit: &RemoteUnit) -> Facts {
+    let shape = Shape { geometry: unit.geometry, limits: unit.limits, features: unit.features };
+    // A unit without a name is at least to be of the same make.
+    let identity = if unit.naa.is_empty() {
+        format!("{}\0{}", unit.vendor, unit.product).into_bytes()
+    } else {
+        unit.naa.clone()
+    };
+    Facts { shape, identity, incarnation: None }
 }
 
 /// Opens a logical unit: a first session asks what it is and leaves; queues log in by themselves.
@@ -122,7 +152,7 @@ pub(super) fn open(
     surroundings: &Surroundings,
 ) -> Waiting<Arc<dyn Volume>> {
     let aim = (Some(url.target.clone()), url.lun);
-    let plan = match Plan::new((&url.options, secrets), aim, surroundings) {
+    let plan = match Plan::new(address, (&url.options, secrets), aim, surroundings) {
         Ok(plan) => Arc::new(plan),
         Err(error) => return Waiting::failed(&error.to_string()),
     };
@@ -132,22 +162,75 @@ pub(super) fn open(
     let tell = Box::new(move |info, link: &Link| {
         link.order(Order::Leave);
         if let Info::Unit(unit) = info {
-            *place.borrow_mut() = Some(remote_volume(&unit, later, address, url.target.to_string()));
+            *place.borrow_mut() = Some(remote_volume(&unit, Arc::clone(&later), url.target.to_string()));
         }
     });
     let purpose = Arc::new(());
-    let link = plan.connect(address, (surroundings.waker.clone(), &purpose), tell);
-    Waiting { link, answer, _purpose: purpose }
+    let link = plan.connect(plan.isid(), (surroundings.waker.clone(), &purpose), tell);
+    Waiting::on(link, answer, purpose)
 }
 
-fn remote_volume(unit: &RemoteUnit, plan: Arc<Plan>, address: SocketAddr, name: String) -> Arc<dyn Volume> {
-    let shape = Shape { geometry: unit.geometry, limits: unit.limits, features: unit.features };
-    let dialer = Arc::clone(&plan.surroundings.dialer);
-    let purpose = Arc::new(());
-    let kept = Arc::clone(&purpose);
-    let connect =
-        Box::new(move |_: CoreId, waker| Ok(plan.connect(address, (waker, &kept), Box::new(|_, _| {}))));
-    Arc::new(RemoteVolume { name, shape, connect, dialer, _purpose: purpose })
+fn remote_volume(unit: &RemoteUnit, plan: Arc<Plan>, name: String) -> Arc<dyn Volume> {
+    let shared = Shared::new(facts(unit), plan.timing, plan.surroundings.clone());
+    let given = Arc::clone(&shared);
+    let open = Box::new(move |_: CoreId, waker| -> Result<Box<dyn Route>, OpenError> {
+        let (plan, shared) = (Arc::clone(&plan), Arc::clone(&given));
+        Ok(Box::new(Sessions { isid: plan.isid(), plan, shared, waker, purpose: Arc::new(()) }))
+    });
+    Arc::new(RemoteVolume { name, shared, open })
+}
+
+/// One queue's sessions, one after the other.
+struct Sessions {
+    plan: Arc<Plan>,
+    isid: [u8; 6],
+    shared: Arc<Shared>,
+    waker: Waker,
+    /// Held for as long as the queue is.
+    purpose: Arc<()>,
+}
+
+impl Route for Sessions {
+    fn begin(&mut self) -> Box<dyn Attempt> {
+        let found: Rc<RefCell<Option<Facts>>> = Rc::default();
+        let (place, shared) = (Rc::clone(&found), Arc::clone(&self.shared));
+        let tell = Box::new(move |info, _: &Link| match info {
+            Info::Unit(unit) => *place.borrow_mut() = Some(facts(&unit)),
+            Info::Size(geometry) => shared.resize(geometry),
+            Info::Targets(_) => {}
+        });
+        let link = self.plan.connect(self.isid, (self.waker.clone(), &self.purpose), tell);
+        Box::new(Login { link, found, dialer: Arc::clone(&self.plan.surroundings.dialer) })
+    }
+
+    /// A login under the old session's name has ended that session.
+    fn quiet_time(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+/// A session that is being begun.
+struct Login {
+    link: Rc<Link>,
+    found: Rc<RefCell<Option<Facts>>>,
+    dialer: Arc<dyn host::Dialer>,
+}
+
+impl Attempt for Login {
+    fn poll(&mut self) -> Option<Result<(Rc<Link>, Facts), String>> {
+        match self.link.stage() {
+            Stage::Opening => None,
+            Stage::Failed(why) => Some(Err(why)),
+            Stage::Ready => self.found.take().map(|facts| Ok((Rc::clone(&self.link), facts))),
+        }
+    }
+
+    fn give_up(&mut self) {
+        self.link.order(Order::Leave);
+        if let Some(endpoint) = self.link.endpoint() {
+            self.dialer.nudge(endpoint);
+        }
+    }
 }
 
 /// Asks for all targets.
@@ -156,7 +239,7 @@ pub(super) fn discover(
     access: (&IscsiOptions, Option<Secrets>),
     surroundings: &Surroundings,
 ) -> Waiting<Vec<Found>> {
-    let plan = match Plan::new(access, (None, 0), surroundings) {
+    let plan = match Plan::new(address, access, (None, 0), surroundings) {
         Ok(plan) => plan,
         Err(error) => return Waiting::failed(&error.to_string()),
     };
@@ -172,6 +255,6 @@ pub(super) fn discover(
         }
     });
     let purpose = Arc::new(());
-    let link = plan.connect(address, (surroundings.waker.clone(), &purpose), tell);
-    Waiting { link, answer, _purpose: purpose }
+    let link = plan.connect(plan.isid(), (surroundings.waker.clone(), &purpose), tell);
+    Waiting::on(link, answer, purpose)
 }

@@ -1,14 +1,14 @@
-//! What a remote volume's queue and its connection share on one core.
+//! What a remote volume's queue and one connection share on one core.
 //!
 //! The queue puts requests in and takes completions out; the connection does the opposite. Both live on the same
-//! core, so nothing here waits or is atomic.
+//! core, so nothing here waits or is atomic. A link lives as long as its connection; the queue that reconnects has a new one.
 
-use std::cell::RefCell;
-use std::collections::{HashSet, VecDeque};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::task::Waker;
 
-use ::volume::{Completion, Request, Tag, VolumeErrorKind};
+use ::volume::{Completion, Request, Tag};
 use host::EndpointId;
 
 /// What a connection is asked to do.
@@ -18,8 +18,10 @@ pub(crate) enum Order {
     Submit(Request),
     /// End a request soon.
     Cancel(Tag),
-    /// Log out, disconnect.
+    /// Log out, disconnect; at once if it is not even open.
     Leave,
+    /// Send nothing more.
+    Abandon,
 }
 
 /// How far a connection is.
@@ -33,113 +35,139 @@ pub(crate) enum Stage {
     Failed(String),
 }
 
+/// Called once when the connection has ended, with the reason.
+type WhenFailed = Box<dyn FnOnce(&str)>;
+
 /// The shared part of one connection.
-#[derive(Debug)]
 pub(crate) struct Link {
-    inner: RefCell<Inner>,
+    orders: RefCell<VecDeque<Order>>,
+    /// The connection is to end.
+    farewell: RefCell<Option<Order>>,
+    done: RefCell<Vec<Completion>>,
+    under_way: Cell<usize>,
+    stage: RefCell<Stage>,
+    endpoint: Cell<Option<EndpointId>>,
+    when_failed: RefCell<Option<WhenFailed>>,
+    waker: Waker,
 }
 
-#[derive(Debug)]
-struct Inner {
-    orders: VecDeque<Order>,
-    done: Vec<Completion>,
-    /// Requests given to the connection and not yet completed, so that none is lost when it ends.
-    out: HashSet<Tag>,
-    stage: Stage,
-    endpoint: Option<EndpointId>,
-    waker: Waker,
+impl std::fmt::Debug for Link {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Link")
+            .field("stage", &self.stage)
+            .field("endpoint", &self.endpoint)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Link {
     /// A link whose connection is being opened; `waker` is woken when completions or a new stage can be seen.
     pub(crate) fn new(waker: Waker) -> Rc<Self> {
         Rc::new(Self {
-            inner: RefCell::new(Inner {
-                orders: VecDeque::new(),
-                done: Vec::new(),
-                out: HashSet::new(),
-                stage: Stage::Opening,
-                endpoint: None,
-                waker,
-            }),
+            orders: RefCell::default(),
+            farewell: RefCell::default(),
+            done: RefCell::default(),
+            under_way: Cell::new(0),
+            stage: RefCell::new(Stage::Opening),
+            endpoint: Cell::new(None),
+            when_failed: RefCell::default(),
+            waker,
         })
     }
 
     /// Says which endpoint serves the link.
     pub(crate) fn set_endpoint(&self, endpoint: EndpointId) {
-        self.inner.borrow_mut().endpoint = Some(endpoint);
+        self.endpoint.set(Some(endpoint));
+    }
+
+    /// Says what else is to be told of the end.
+    pub(crate) fn set_when_failed(&self, tell: WhenFailed) {
+        *self.when_failed.borrow_mut() = Some(tell);
     }
 
     /// The endpoint that serves the link.
     pub(crate) fn endpoint(&self) -> Option<EndpointId> {
-        self.inner.borrow().endpoint
+        self.endpoint.get()
     }
 
     /// How far the connection is.
     pub(crate) fn stage(&self) -> Stage {
-        self.inner.borrow().stage.clone()
+        self.stage.borrow().clone()
     }
 
-    /// Requests submitted and not yet completed.
-    pub(crate) fn outstanding(&self) -> usize {
-        self.inner.borrow().out.len()
+    /// True once requests can go, and until the end.
+    pub(crate) fn is_ready(&self) -> bool {
+        *self.stage.borrow() == Stage::Ready
     }
 
-    /// Asks the connection to do something; a request to an ended connection fails at once.
-    pub(crate) fn order(&self, order: Order) {
-        let mut inner = self.inner.borrow_mut();
-        match (&inner.stage, &order) {
-            (Stage::Failed(_), Order::Submit(request)) => {
-                let completion = Completion { tag: request.tag, result: Err(VolumeErrorKind::Unreachable) };
-                inner.done.push(completion);
-            }
-            (Stage::Failed(_), _) => {}
-            (_, Order::Submit(request)) => {
-                let tag = request.tag;
-                inner.out.insert(tag);
-                inner.orders.push_back(order);
-            }
-            _ => inner.orders.push_back(order),
+    /// Why the connection has ended, if it has.
+    pub(crate) fn failure(&self) -> Option<String> {
+        match &*self.stage.borrow() {
+            Stage::Failed(why) => Some(why.clone()),
+            Stage::Opening | Stage::Ready => None,
         }
     }
 
-    /// What the connection is to do next.
+    /// Requests given to the connection and not yet answered by it.
+    pub(crate) fn under_way(&self) -> usize {
+        self.under_way.get()
+    }
+
+    /// Asks the connection to do something. An ended connection does nothing: whoever gave it requests looks after them.
+    pub(crate) fn order(&self, order: Order) {
+        match order {
+            Order::Leave | Order::Abandon => *self.farewell.borrow_mut() = Some(order),
+            Order::Submit(_) => {
+                self.under_way.set(self.under_way.get() + 1);
+                self.orders.borrow_mut().push_back(order);
+            }
+            Order::Cancel(_) => self.orders.borrow_mut().push_back(order),
+        }
+    }
+
+    /// What the connection, which is open, is to do next.
     pub(crate) fn next_order(&self) -> Option<Order> {
-        self.inner.borrow_mut().orders.pop_front()
+        self.orders.borrow_mut().pop_front()
+    }
+
+    /// Whether the connection is to end, told once.
+    pub(crate) fn take_farewell(&self) -> Option<Order> {
+        // Farewells wait for orders, unless there is to be no more sending at all.
+        let mut farewell = self.farewell.borrow_mut();
+        let waits =
+            matches!(*farewell, Some(Order::Leave)) && self.is_ready() && !self.orders.borrow().is_empty();
+        if waits { None } else { farewell.take() }
     }
 
     /// The connection has finished a request.
     pub(crate) fn complete(&self, completion: Completion) {
-        let mut inner = self.inner.borrow_mut();
-        inner.out.remove(&completion.tag);
-        inner.done.push(completion);
-        inner.waker.wake_by_ref();
+        self.under_way.set(self.under_way.get().saturating_sub(1));
+        self.done.borrow_mut().push(completion);
+        self.waker.wake_by_ref();
     }
 
     /// The connection is ready.
     pub(crate) fn ready(&self) {
-        let mut inner = self.inner.borrow_mut();
-        inner.stage = Stage::Ready;
-        inner.waker.wake_by_ref();
+        *self.stage.borrow_mut() = Stage::Ready;
+        self.waker.wake_by_ref();
     }
 
     /// The connection has ended: whatever it had not completed may or may not have taken effect.
     pub(crate) fn fail(&self, why: String) {
-        let mut inner = self.inner.borrow_mut();
-        if matches!(inner.stage, Stage::Failed(_)) {
+        if self.failure().is_some() {
             return;
         }
-        inner.stage = Stage::Failed(why);
-        inner.orders.clear();
-        let lost: Vec<Tag> = inner.out.drain().collect();
-        inner.done.extend(
-            lost.into_iter().map(|tag| Completion { tag, result: Err(VolumeErrorKind::Unreachable) }),
-        );
-        inner.waker.wake_by_ref();
+        if let Some(tell) = self.when_failed.take() {
+            tell(&why);
+        }
+        *self.stage.borrow_mut() = Stage::Failed(why);
+        self.orders.borrow_mut().clear();
+        self.under_way.set(0);
+        self.waker.wake_by_ref();
     }
 
     /// Moves all completions.
     pub(crate) fn take_done(&self, done: &mut Vec<Completion>) {
-        done.append(&mut self.inner.borrow_mut().done);
+        done.append(&mut self.done.borrow_mut());
     }
 }

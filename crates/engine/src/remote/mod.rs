@@ -2,11 +2,19 @@
 //!
 //! Opening asks the far end what it is; after that every core that opens a queue gets a connection of its own (an
 //! iSCSI session, or an NVMe I/O queue of one controller). Nothing above knows that the volume is remote.
+//!
+//! A connection that ends is replaced: `recovery` says when, `queue` keeps the requests meanwhile, `replay` says which of them
+//! may be sent again, and `durability` what a flush may still promise. docs/decisions/0003-reconnect.md has the reasons.
 
+mod association;
 mod client;
+mod durability;
 mod iscsi;
 mod link;
 mod nvme;
+mod queue;
+mod recovery;
+mod replay;
 mod volume;
 
 use std::cell::RefCell;
@@ -19,7 +27,7 @@ use ::volume::{OpenError, Volume};
 use host::{Dialer, Endpoint};
 use names::{DiscoveryUrl, IscsiUrl, NvmeUrl};
 
-use self::link::{Link, Stage};
+use self::link::Link;
 use crate::setup::EntropySource;
 
 /// What opening may use of the world.
@@ -31,6 +39,23 @@ pub struct Surroundings {
     pub waker: Waker,
     /// Randomness.
     pub entropy: EntropySource,
+}
+
+#[cfg(test)]
+impl Surroundings {
+    /// A world in which every attempt to connect fails at once.
+    fn nowhere() -> Self {
+        struct Nowhere;
+        impl Dialer for Nowhere {
+            fn dial(&self, _peer: SocketAddr, mut endpoint: Box<dyn Endpoint>) -> host::EndpointId {
+                endpoint.handle_ended(protocol::Instant::ZERO, protocol::Ended::Failed(111));
+                host::EndpointId(0)
+            }
+            fn nudge(&self, _endpoint: host::EndpointId) {}
+        }
+        let entropy: EntropySource = Arc::new(|| Box::new(protocol::SeededEntropy::new(1)));
+        Self { dialer: Arc::new(Nowhere), waker: Waker::noop().clone(), entropy }
+    }
 }
 
 impl std::fmt::Debug for Surroundings {
@@ -134,29 +159,39 @@ pub fn discover(
     })
 }
 
+/// Looks whether there is an answer.
+type Look<T> = dyn FnMut() -> Option<Result<T, OpenError>>;
+
 /// Waits for an answer that a connection finds out.
 struct Waiting<T> {
-    link: Rc<Link>,
-    answer: Place<T>,
-    /// Keeps the connection for as long as somebody waits.
-    _purpose: Arc<()>,
+    look: Box<Look<T>>,
+    /// Keeps the connection, unless the look does.
+    _purpose: Option<Arc<()>>,
 }
 
-impl<T> Waiting<T> {
+impl<T: 'static> Waiting<T> {
+    fn new(look: impl FnMut() -> Option<Result<T, OpenError>> + 'static) -> Self {
+        Self { look: Box::new(look), _purpose: None }
+    }
+
     fn failed(why: &str) -> Self {
-        let link = Link::new(Waker::noop().clone());
-        link.fail(why.to_owned());
-        Self { link, answer: Rc::default(), _purpose: Arc::new(()) }
+        let error = OpenError::new(why);
+        Self::new(move || Some(Err(error.clone())))
+    }
+
+    /// Waits for one connection, which stays for as long as somebody waits.
+    fn on(link: Rc<Link>, answer: Place<T>, purpose: Arc<()>) -> Self {
+        let waiting = Self::new(move || {
+            if let Some(answer) = answer.borrow_mut().take() {
+                return Some(Ok(answer));
+            }
+            link.failure().map(|why| Err(OpenError::new(why)))
+        });
+        Self { _purpose: Some(purpose), ..waiting }
     }
 
     fn poll(&mut self) -> Option<Result<T, OpenError>> {
-        if let Some(answer) = self.answer.borrow_mut().take() {
-            return Some(Ok(answer));
-        }
-        match self.link.stage() {
-            Stage::Failed(why) => Some(Err(OpenError::new(why))),
-            Stage::Opening | Stage::Ready => None,
-        }
+        (self.look)()
     }
 }
 

@@ -1,10 +1,15 @@
 //! NVMe/TCP namespaces as remote volumes: one controller, and an I/O queue of it per core.
+//!
+//! A new association says nothing of the one before: its controller may still be busy with what it was sent. It ends at the
+//! latest when it has not been kept alive for as long as was agreed (KATO, NVMe Base §3.9.4), and only after that is a
+//! write sent again.
 
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::task::Waker;
+use std::time::Duration;
 
 use ::nvme::fabrics::HostIdentity;
 use ::nvme::host::{Action, Config, Connection, Input, Queue, RemoteNamespace};
@@ -12,20 +17,21 @@ use ::nvme::log::DiscoveryEntry;
 use ::volume::{CoreId, OpenError, Volume};
 use names::{NvmeOptions, NvmeUrl};
 
-use super::client::{Client, ClientRole, Report, WhenReady};
-use super::link::{Link, Order};
-use super::volume::{RemoteVolume, Shape};
+use super::association::{Association, Standing};
+use super::client::{Client, ClientRole, Report, Tell};
+use super::link::{Link, Order, Stage};
+use super::queue::{Attempt, Route};
+use super::volume::{Facts, RemoteVolume, Shape, Shared, Timing};
 use super::{Found, Place, Surroundings, Waiting, dial};
+use crate::limits::{COMMAND_TIME, KEEP_ALIVE, QUIESCE, RECONNECT_TIME};
 
 /// Commands that a queue may have under way.
 const DEPTH: u16 = 128;
 /// I/O queues that are asked for unless the URL says otherwise.
 const QUEUES: u16 = 16;
-/// Keep alive timeout, in milliseconds.
-const KEEP_ALIVE: u32 = 15_000;
 
-/// What an opened connection tells.
-enum Info {
+/// What a connection tells.
+pub(super) enum Info {
     Namespace(RemoteNamespace),
     QueueReady,
     Subsystems(Vec<DiscoveryEntry>),
@@ -43,6 +49,7 @@ impl ClientRole for Host {
             Order::Submit(request) => Input::Submit(request),
             Order::Cancel(tag) => Input::Cancel(tag),
             Order::Leave => Input::Disconnect,
+            Order::Abandon => Input::Abandon,
         }
     }
 
@@ -52,7 +59,7 @@ impl ClientRole for Host {
             Action::QueueReady => Report::Ready(Info::QueueReady),
             Action::Discovered(entries) => Report::Ready(Info::Subsystems(entries)),
             Action::Complete(completion) => Report::Complete(completion),
-            Action::NamespaceChanged(_) => Report::Nothing,
+            Action::NamespaceChanged(namespace) => Report::Changed(Info::Namespace(namespace)),
             Action::Failed(failure) => Report::Failed(failure.to_string()),
         }
     }
@@ -60,11 +67,12 @@ impl ClientRole for Host {
 
 /// What all connections to a subsystem have in common.
 #[derive(Clone)]
-struct Plan {
+pub(super) struct Plan {
     host: HostIdentity,
     subnqn: Arc<str>,
     digests: (bool, bool),
     address: SocketAddr,
+    timing: Timing,
     surroundings: Surroundings,
 }
 
@@ -88,12 +96,26 @@ impl Plan {
             subnqn: subnqn.into(),
             digests: (options.header_digest, options.data_digest),
             address,
+            timing: Timing {
+                command: options.timeout.map_or(COMMAND_TIME, |span| span.0),
+                reconnect: options.reconnect.map_or(RECONNECT_TIME, |span| span.0),
+            },
             surroundings: surroundings.clone(),
         }
     }
 
+    /// The keep alive timeout, in milliseconds.
+    pub(super) fn keep_alive() -> u32 {
+        u32::try_from(KEEP_ALIVE.as_millis()).unwrap_or(u32::MAX)
+    }
+
     /// Dials a queue; `tell` is given what becomes known.
-    fn connect(&self, queue: Queue, (waker, purpose): (Waker, &Arc<()>), tell: WhenReady<Info>) -> Rc<Link> {
+    pub(super) fn connect(
+        &self,
+        queue: Queue,
+        (waker, purpose): (Waker, &Arc<()>),
+        tell: Tell<Info>,
+    ) -> Rc<Link> {
         let link = Link::new(waker);
         let config = Config {
             host: self.host.clone(),
@@ -101,10 +123,11 @@ impl Plan {
             header_digest: self.digests.0,
             data_digest: self.digests.1,
             depth: DEPTH,
+            command_time: self.timing.command,
             queue,
         };
         let make = Box::new(move |now| Connection::new(config, now));
-        let client = Client::<Host>::new(make, Rc::clone(&link), tell, purpose);
+        let client = Client::<Host>::new(make, (Rc::clone(&link), self.address), tell, purpose);
         dial(&self.surroundings.dialer, self.address, &link, Box::new(client));
         link
     }
@@ -118,6 +141,20 @@ fn hyphenated(bytes: [u8; 16]) -> String {
         .join("-")
 }
 
+/// What an admin queue found.
+fn facts(remote: &RemoteNamespace) -> Facts {
+    let mut limits = remote.limits;
+    limits.depth = limits.depth.min(u32::from(DEPTH));
+    let shape = Shape { geometry: remote.geometry, limits, features: remote.features };
+    let ids = &remote.ids;
+    let parts: [&[u8]; 3] = [
+        ids.nguid.as_ref().map_or(&[], |id| id.as_slice()),
+        ids.eui64.as_ref().map_or(&[], |id| id.as_slice()),
+        ids.uuid.as_ref().map_or(&[], |id| id.as_slice()),
+    ];
+    Facts { shape, identity: parts.concat(), incarnation: None }
+}
+
 /// Opens a namespace: the admin queue stays for as long as the volume is used.
 pub(super) fn open(
     address: SocketAddr,
@@ -126,39 +163,146 @@ pub(super) fn open(
 ) -> Waiting<Arc<dyn Volume>> {
     let name = url.subsystem.to_string();
     let plan = Plan::new(address, (&name, &url.options), surroundings);
-    let queue = Queue::Admin {
-        nsid: url.nsid,
-        queues: url.options.queues.unwrap_or(QUEUES).max(1),
-        kato: KEEP_ALIVE,
-    };
-    let purpose = Arc::new(());
-    let answer: Place<Arc<dyn Volume>> = Rc::default();
-    let (place, later) = (Rc::clone(&answer), plan.clone());
-    let kept = Arc::downgrade(&purpose);
-    let tell = Box::new(move |info, _: &Link| {
-        if let (Info::Namespace(remote), Some(purpose)) = (info, kept.upgrade()) {
-            *place.borrow_mut() = Some(remote_volume(remote, later, (name, purpose)));
+    let queues = url.options.queues.unwrap_or(QUEUES).max(1);
+    let association = Association::new(plan.clone(), (url.nsid, queues));
+    association.begin(surroundings.waker.clone());
+    Waiting::new(move || match association.standing() {
+        Standing::Opening => None,
+        Standing::Down(why) => Some(Err(OpenError::new(why))),
+        Standing::Up(_, remote, _) => {
+            Some(Ok(remote_volume(&remote, (name.clone(), plan.clone()), &association)))
         }
-    });
-    let link = plan.connect(queue, (surroundings.waker.clone(), &purpose), tell);
-    Waiting { link, answer, _purpose: purpose }
+    })
 }
 
-fn remote_volume(remote: RemoteNamespace, plan: Plan, (name, purpose): (String, Arc<()>)) -> Arc<dyn Volume> {
-    let mut limits = remote.limits;
-    limits.depth = limits.depth.min(u32::from(DEPTH));
-    let shape = Shape { geometry: remote.geometry, limits, features: remote.features };
-    let dialer = Arc::clone(&plan.surroundings.dialer);
-    let (last, kept) = (AtomicU16::new(0), Arc::clone(&purpose));
-    let connect = Box::new(move |_: CoreId, waker| {
-        let qid = last.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-        if qid > remote.queues {
-            return Err(OpenError::new(format!("the controller granted only {} I/O queues", remote.queues)));
-        }
-        let queue = Queue::Io { qid, remote: remote.clone() };
-        Ok(plan.connect(queue, (waker, &kept), Box::new(|_, _| {})))
+fn remote_volume(
+    remote: &RemoteNamespace,
+    (name, plan): (String, Plan),
+    association: &Arc<Association>,
+) -> Arc<dyn Volume> {
+    let shared = Shared::new(facts(remote), plan.timing, plan.surroundings.clone());
+    let told = Arc::clone(&shared);
+    association.set_changed(Box::new(move |remote| told.resize(remote.geometry)));
+    let association = Arc::clone(association);
+    let open = Box::new(move |_: CoreId, waker: Waker| -> Result<Box<dyn Route>, OpenError> {
+        let Some(qid) = association.take_queue(waker.clone()) else {
+            return Err(OpenError::new(
+                "the controller granted no further I/O queue: use fewer cores, or ask for more with queues=",
+            ));
+        };
+        let (plan, association) = (plan.clone(), Arc::clone(&association));
+        Ok(Box::new(Queues(Rc::new(Way { plan, association, qid, number: Cell::new(0), waker }))))
     });
-    Arc::new(RemoteVolume { name, shape, connect, dialer, _purpose: purpose })
+    Arc::new(RemoteVolume { name, shared, open })
+}
+
+/// One core's way to a controller.
+struct Way {
+    plan: Plan,
+    association: Arc<Association>,
+    qid: u16,
+    /// The association of the queue that is open, or being opened.
+    number: Cell<u64>,
+    waker: Waker,
+}
+
+impl Drop for Way {
+    fn drop(&mut self) {
+        self.association.give_back(self.qid);
+    }
+}
+
+/// One core's I/O queues, one after the other.
+struct Queues(Rc<Way>);
+
+impl Route for Queues {
+    fn begin(&mut self) -> Box<dyn Attempt> {
+        Box::new(Connecting { way: Rc::clone(&self.0), asked: false, queue: None })
+    }
+
+    fn breach(&self) -> Option<String> {
+        if self.0.association.is_up(self.0.number.get()) {
+            return None;
+        }
+        match self.0.association.standing() {
+            Standing::Down(why) => Some(why),
+            Standing::Opening | Standing::Up(..) => {
+                Some("the association with the controller ended".to_owned())
+            }
+        }
+    }
+
+    fn handle_lost(&mut self, why: &str) {
+        self.0.association.lose(self.0.number.get(), why);
+    }
+
+    /// The admin queue may keep the controller alive until it notices that it is not wanted any more, which it does when
+    /// it would send the next keep alive.
+    fn quiet_time(&self) -> Duration {
+        KEEP_ALIVE / 2 + KEEP_ALIVE + QUIESCE
+    }
+}
+
+/// An I/O queue that is being connected, and if need be an association before it.
+struct Connecting {
+    way: Rc<Way>,
+    /// An association was waited for.
+    asked: bool,
+    queue: Option<(Rc<Link>, Facts)>,
+}
+
+impl Connecting {
+    /// Connects the queue once there is an association.
+    fn connect(&mut self) -> Option<String> {
+        let Way { association, plan, qid, number, waker } = &*self.way;
+        if matches!(association.standing(), Standing::Down(_)) && !self.asked {
+            association.begin(waker.clone());
+        }
+        self.asked = true;
+        match association.standing() {
+            Standing::Opening => None,
+            Standing::Down(why) => Some(why),
+            Standing::Up(_, remote, _) if *qid > remote.queues => {
+                Some(format!("the controller grants only {} I/O queues now", remote.queues))
+            }
+            Standing::Up(current, remote, purpose) => {
+                number.set(current);
+                let facts = facts(&remote);
+                let queue = Queue::Io { qid: *qid, remote: *remote };
+                let link = plan.connect(queue, (waker.clone(), &purpose), Box::new(|_, _| {}));
+                self.queue = Some((link, facts));
+                None
+            }
+        }
+    }
+}
+
+impl Attempt for Connecting {
+    fn poll(&mut self) -> Option<Result<(Rc<Link>, Facts), String>> {
+        if self.queue.is_none()
+            && let Some(why) = self.connect()
+        {
+            return Some(Err(why));
+        }
+        let (link, facts) = self.queue.as_ref()?;
+        match link.stage() {
+            Stage::Failed(why) => Some(Err(why)),
+            Stage::Ready => Some(Ok((Rc::clone(link), facts.clone()))),
+            Stage::Opening if self.way.association.is_up(self.way.number.get()) => None,
+            Stage::Opening => {
+                self.give_up();
+                Some(Err("the association with the controller ended".to_owned()))
+            }
+        }
+    }
+
+    fn give_up(&mut self) {
+        let Some((link, _)) = &self.queue else { return };
+        link.order(Order::Leave);
+        if let Some(endpoint) = link.endpoint() {
+            self.way.plan.surroundings.dialer.nudge(endpoint);
+        }
+    }
 }
 
 /// Asks for all subsystems.
@@ -180,7 +324,7 @@ pub(super) fn discover(
     });
     let purpose = Arc::new(());
     let link = plan.connect(Queue::Discovery, (surroundings.waker.clone(), &purpose), tell);
-    Waiting { link, answer, _purpose: purpose }
+    Waiting::on(link, answer, purpose)
 }
 
 #[cfg(test)]

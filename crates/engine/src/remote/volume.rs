@@ -1,21 +1,15 @@
-//! An opened remote volume, and its queue on each core.
+//! An opened remote volume: what all its queues share.
 
-use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
+use std::time::Duration;
 
-use ::volume::{
-    Completion, CoreId, Features, Geometry, Limits, OpenError, QueueFull, Request, Tag, Volume, VolumeQueue,
-};
-use protocol::Instant;
+use ::volume::{Changes, CoreId, Features, Geometry, Limits, OpenError, Volume, VolumeQueue};
 
-use super::link::{Link, Order, Stage};
-
-/// Opens one more connection to the volume, on the calling core, and answers its link.
-pub(crate) type Connect = dyn Fn(CoreId, Waker) -> Result<Rc<Link>, OpenError> + Send + Sync;
-
-/// Lets a link's connection see its orders.
-pub(crate) type Nudge = Arc<dyn host::Dialer>;
+use super::Surroundings;
+use super::durability::Durability;
+use super::queue::{RemoteQueue, Route};
 
 /// What the far end told of itself.
 #[derive(Debug, Clone, Copy)]
@@ -25,14 +19,111 @@ pub(crate) struct Shape {
     pub(crate) features: Features,
 }
 
+/// What a connection found at the other end.
+#[derive(Debug, Clone)]
+pub(crate) struct Facts {
+    pub(crate) shape: Shape,
+    /// What tells the volume from all others; empty if it has no such name.
+    pub(crate) identity: Vec<u8>,
+    /// What changes whenever the far end begins anew and may have lost what it had in memory; `None` if it does not say.
+    pub(crate) incarnation: Option<Vec<u8>>,
+}
+
+/// How patient a volume is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Timing {
+    /// How long a command may take.
+    pub(crate) command: Duration,
+    /// How long requests wait for a lost connection; zero never to reconnect.
+    pub(crate) reconnect: Duration,
+}
+
+/// What all queues of a volume share. Only [`Durability`] is touched for each request, and it has no lock.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    facts: Mutex<Facts>,
+    resized: AtomicU64,
+    trouble: Mutex<Option<String>>,
+    pub(crate) durability: Durability,
+    pub(crate) timing: Timing,
+    pub(crate) surroundings: Surroundings,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    pub(crate) fn new(facts: Facts, timing: Timing, surroundings: Surroundings) -> Arc<Self> {
+        Arc::new(Self {
+            facts: Mutex::new(facts),
+            resized: AtomicU64::new(0),
+            trouble: Mutex::default(),
+            durability: Durability::default(),
+            timing,
+            surroundings,
+        })
+    }
+
+    pub(crate) fn shape(&self) -> Shape {
+        lock(&self.facts).shape
+    }
+
+    /// What was last wrong with the way to the volume.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        lock(&self.trouble).clone()
+    }
+
+    pub(crate) fn set_trouble(&self, text: String) {
+        *lock(&self.trouble) = Some(text);
+    }
+
+    /// The volume has another size now.
+    pub(crate) fn resize(&self, geometry: Geometry) {
+        let mut facts = lock(&self.facts);
+        if facts.shape.geometry != geometry {
+            facts.shape.geometry = geometry;
+            self.resized.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// Looks whether what a new connection found is still the volume; says how it differs if it is not. The answer tells
+    /// whether the far end is certainly another incarnation than the last one (`Some(true)`), the same, or does not say.
+    pub(crate) fn recognise(&self, found: &Facts) -> Result<Option<bool>, String> {
+        let mut facts = lock(&self.facts);
+        let (was, is) = (facts.shape.geometry, found.shape.geometry);
+        if facts.identity != found.identity {
+            return Err("another volume answers under its name: open it anew if that is meant".to_owned());
+        }
+        if was.block_size != is.block_size {
+            let (was, is) = (was.block_size, is.block_size);
+            return Err(format!(
+                "the volume came back with blocks of {is} bytes, it had {was}: open it anew"
+            ));
+        }
+        if is.blocks < was.blocks {
+            let (was, is) = (was.bytes(), is.bytes());
+            return Err(format!("the volume came back with {is} bytes, it had {was}: open it anew"));
+        }
+        let renewed = match (&facts.incarnation, &found.incarnation) {
+            (Some(was), Some(is)) => Some(was != is),
+            _ => None,
+        };
+        facts.incarnation.clone_from(&found.incarnation);
+        drop(facts);
+        self.resize(is);
+        Ok(renewed)
+    }
+}
+
+/// Gives one more queue its way to the volume, on the calling core.
+pub(crate) type OpenRoute = dyn Fn(CoreId, Waker) -> Result<Box<dyn Route>, OpenError> + Send + Sync;
+
 /// A volume on another machine.
 pub(crate) struct RemoteVolume {
     pub(crate) name: String,
-    pub(crate) shape: Shape,
-    pub(crate) connect: Box<Connect>,
-    pub(crate) dialer: Nudge,
-    /// Keeps the connections that belong to the volume as such.
-    pub(crate) _purpose: Arc<()>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) open: Box<OpenRoute>,
 }
 
 impl std::fmt::Debug for RemoteVolume {
@@ -43,64 +134,69 @@ impl std::fmt::Debug for RemoteVolume {
 
 impl Volume for RemoteVolume {
     fn geometry(&self) -> Geometry {
-        self.shape.geometry
+        self.shared.shape().geometry
     }
 
     fn limits(&self) -> Limits {
-        self.shape.limits
+        self.shared.shape().limits
     }
 
     fn features(&self) -> Features {
-        self.shape.features
+        self.shared.shape().features
+    }
+
+    fn changes(&self) -> Changes {
+        Changes { resized: self.shared.resized.load(Ordering::Acquire), ..Changes::default() }
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.shared.trouble()
     }
 
     fn open_queue(&self, core: CoreId, waker: Waker) -> Result<Box<dyn VolumeQueue>, OpenError> {
-        let link = (self.connect)(core, waker)?;
-        let depth = self.shape.limits.depth as usize;
-        Ok(Box::new(RemoteQueue { link, dialer: Arc::clone(&self.dialer), depth }))
+        let route = (self.open)(core, waker.clone())?;
+        Ok(Box::new(RemoteQueue::new(Arc::clone(&self.shared), route, waker)))
     }
 }
 
-/// One core's connection to a remote volume.
-struct RemoteQueue {
-    link: Rc<Link>,
-    dialer: Nudge,
-    depth: usize,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl RemoteQueue {
-    fn nudge(&self) {
-        if let Some(endpoint) = self.link.endpoint() {
-            self.dialer.nudge(endpoint);
-        }
-    }
-}
-
-impl VolumeQueue for RemoteQueue {
-    fn submit(&mut self, _now: Instant, request: Request) -> Result<(), QueueFull> {
-        if self.link.outstanding() >= self.depth {
-            return Err(QueueFull(request));
-        }
-        self.link.order(Order::Submit(request));
-        self.nudge();
-        Ok(())
+    fn facts(blocks: u64, identity: &[u8], incarnation: Option<&[u8]>) -> Facts {
+        let geometry = Geometry { blocks, block_size: 512, physical_block_size: 4096 };
+        let shape = Shape { geometry, limits: Limits::default(), features: Features::VOLATILE_CACHE };
+        Facts { shape, identity: identity.to_vec(), incarnation: incarnation.map(<[u8]>::to_vec) }
     }
 
-    fn cancel(&mut self, tag: Tag) {
-        self.link.order(Order::Cancel(tag));
-        self.nudge();
+    fn shared(facts: Facts) -> Arc<Shared> {
+        let timing = Timing { command: Duration::from_secs(1), reconnect: Duration::from_secs(1) };
+        Shared::new(facts, timing, Surroundings::nowhere())
     }
 
-    fn poll(&mut self, _now: Instant, done: &mut Vec<Completion>) {
-        self.link.take_done(done);
+    #[test]
+    fn what_comes_back_must_be_the_same_and_not_smaller() {
+        let shared = shared(facts(100, b"one", None));
+        assert!(shared.recognise(&facts(100, b"two", None)).unwrap_err().contains("another volume"));
+        assert!(shared.recognise(&facts(99, b"one", None)).unwrap_err().contains("51200"));
+        let mut other = facts(100, b"one", None);
+        other.shape.geometry.block_size = 4096;
+        assert!(shared.recognise(&other).unwrap_err().contains("blocks of 4096 bytes"));
+        assert_eq!(shared.shape().geometry.blocks, 100);
+        assert_eq!(shared.recognise(&facts(120, b"one", None)), Ok(None), "it may have grown");
+        assert_eq!((shared.shape().geometry.blocks, shared.resized.load(Ordering::Relaxed)), (120, 1));
     }
-}
 
-impl Drop for RemoteQueue {
-    fn drop(&mut self) {
-        if !matches!(self.link.stage(), Stage::Failed(_)) {
-            self.link.order(Order::Leave);
-            self.nudge();
-        }
+    #[test]
+    fn incarnations_are_told_apart_where_they_are_told() {
+        let shared = shared(facts(1, b"", Some(b"a")));
+        assert_eq!(shared.recognise(&facts(1, b"", Some(b"a"))), Ok(Some(false)));
+        assert_eq!(shared.recognise(&facts(1, b"", Some(b"b"))), Ok(Some(true)));
+        assert_eq!(shared.recognise(&facts(1, b"", None)), Ok(None));
+        assert_eq!(
+            shared.recognise(&facts(1, b"", Some(b"b"))),
+            Ok(None),
+            "it may have been another in between"
+        );
     }
 }

@@ -72,11 +72,11 @@ pub(super) fn sense(segment: &[u8]) -> &[u8] {
     reader.rest().get(..length).unwrap_or(reader.rest())
 }
 
-/// True for a unit attention: the command was not carried out, and may be sent again.
-pub(super) fn is_attention(sense: &[u8]) -> bool {
-    // Nothing of the code matters: every attention is cleared by having been told.
-    let told: Option<(SenseKey, Additional, Option<u64>)> = builder::sense(sense);
-    told.is_some_and(|(key, ..)| key == SenseKey::UnitAttention)
+/// What a unit attention says. The command was not carried out, and may be sent again: every attention is cleared by having
+/// been told.
+pub(super) fn attention(sense: &[u8]) -> Option<Additional> {
+    let (key, code, _) = builder::sense(sense)?;
+    (key == SenseKey::UnitAttention).then_some(code)
 }
 
 #[cfg(test)]
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn sense_is_found_behind_its_length() {
         let segment = [0, 18, 0x70, 0, 6, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0x29, 0, 0, 0, 0, 0];
-        assert!(is_attention(sense(&segment)));
+        assert_eq!(attention(sense(&segment)), Some(Additional::POWER_ON));
         assert_eq!(sense(&[0, 200, 1, 2]), [1, 2], "a length beyond the end");
         assert_eq!(sense(&[]), []);
     }

@@ -10,7 +10,8 @@ use core::time::Duration;
 use buf::{Buf, BufList, Pool};
 use names::Iqn;
 use protocol::{CloseReason, Ended, Entropy, Instant, Placement, Transmit};
-use volume::{Completion, Request, Tag, VolumeErrorKind};
+use scsi::builder::read_capacity;
+use volume::{Completion, Geometry, Request, Tag, VolumeErrorKind};
 
 use super::cdb;
 use super::login::{Failure, Login, Outcome};
@@ -21,7 +22,8 @@ use crate::connection::{Event, State};
 use crate::datamover::tcp::{Digests, Payload, Receiver, send};
 use crate::keys::{Parameters, Tuning};
 use crate::limits::{
-    ABORT_TIME, COMMAND_TIME, IDLE_TIME, INITIATOR_DEPTH, LOGIN_TIME, LOGOUT_TIME, PING_TIME, STAGING,
+    ABORT_TIME, COMMAND_TIME, INITIATOR_DEPTH, INITIATOR_IDLE_TIME, INITIATOR_PING_TIME, LOGIN_TIME,
+    LOGOUT_TIME, STAGING,
 };
 use crate::pdu::{
     BasicHeaderSegment, Bhs, DataOut, Function, LoginResponse, LogoutReason, LogoutRequest, NopOut, Opcode,
@@ -85,6 +87,8 @@ pub struct Discovered {
 pub enum Action {
     /// The logical unit is known; requests may come.
     Ready(Box<RemoteUnit>),
+    /// The logical unit has another size now.
+    Resized(Geometry),
     /// A request has ended.
     Complete(Completion),
     /// A discovery has ended; the connection logs out.
@@ -105,6 +109,8 @@ pub enum Input {
     Cancel(Tag),
     /// Log out, once what was sent is done with.
     Logout,
+    /// Send nothing more, and close.
+    Abandon,
 }
 
 /// One thing to send.
@@ -146,7 +152,9 @@ pub struct Connection {
     pub(super) out: VecDeque<Outgoing>,
     pub(super) actions: VecDeque<Action>,
     pub(super) probe: Option<Probe>,
-    pub(super) block_size: u32,
+    pub(super) geometry: Geometry,
+    /// The size is being asked for again.
+    pub(super) measuring: bool,
     pub(super) found: Text,
     pub(super) pings: u32,
     heard: Instant,
@@ -190,7 +198,8 @@ impl Connection {
             out: VecDeque::new(),
             actions: VecDeque::new(),
             probe: None,
-            block_size: 512,
+            geometry: Geometry { blocks: 0, block_size: 512, physical_block_size: 512 },
+            measuring: false,
             found: Text::new(),
             pings: 0,
             heard: now,
@@ -255,6 +264,14 @@ impl Connection {
         self.start(Owner::Probe, work);
     }
 
+    /// Asks for the size again, after the unit has said that it changed.
+    pub(super) fn measure(&mut self) {
+        if self.probe.is_none() && !core::mem::replace(&mut self.measuring, true) {
+            let buf = self.pool.take(ANSWER.into()).unwrap_or_else(|| Buf::zeroed(ANSWER.into()));
+            self.start(Owner::Size, Work::reading(read_capacity(ANSWER.into()), buf));
+        }
+    }
+
     /// Makes a command a task that waits for the window.
     fn start(&mut self, owner: Owner, work: Work) {
         let task = Task { owner, work, received: 0, cmd_sn: 0, due: None, retries: 0, aborting: None };
@@ -267,8 +284,11 @@ impl Connection {
     fn submit(&mut self, request: Request) {
         let Request { tag, operation } = request;
         let usable = self.state == State::LoggedIn && self.probe.is_none() && self.config.target.is_some();
-        let work =
-            if usable { cdb::command(operation, self.block_size) } else { Err(VolumeErrorKind::Unreachable) };
+        let work = if usable {
+            cdb::command(operation, self.geometry.block_size)
+        } else {
+            Err(VolumeErrorKind::Unreachable)
+        };
         match work {
             Ok(work) => self.start(Owner::Request(tag), work),
             Err(kind) => self.actions.push_back(Action::Complete(Completion { tag, result: Err(kind) })),
@@ -367,11 +387,11 @@ impl Connection {
         }
         if self.pinged.is_some_and(|due| due <= now) {
             self.fail(CloseReason::TimedOut("the target does not answer pings"), "the target is silent");
-        } else if self.pinged.is_none() && self.heard + IDLE_TIME <= now {
+        } else if self.pinged.is_none() && self.heard + INITIATOR_IDLE_TIME <= now {
             self.pings = self.pings.wrapping_add(1);
             let [.., low] = self.pings.to_be_bytes();
             self.tell(NopOut::ping(tag(Kind::Other, low, 2)).to_bytes(), Vec::new());
-            self.pinged = Some(now + PING_TIME);
+            self.pinged = Some(now + INITIATOR_PING_TIME);
         }
     }
 
@@ -495,6 +515,7 @@ impl protocol::Connection for Connection {
                 }
             }
             Input::Logout => self.log_out(now),
+            Input::Abandon => self.fail(CloseReason::Finished, "the connection was given up"),
         }
     }
 
@@ -540,7 +561,8 @@ impl protocol::Connection for Connection {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let silence = (self.state == State::LoggedIn).then(|| self.pinged.unwrap_or(self.heard + IDLE_TIME));
+        let silence =
+            (self.state == State::LoggedIn).then(|| self.pinged.unwrap_or(self.heard + INITIATOR_IDLE_TIME));
         [self.due, self.check, silence].into_iter().flatten().min()
     }
 

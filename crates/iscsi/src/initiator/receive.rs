@@ -5,11 +5,11 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use protocol::{CloseReason, Instant};
-use scsi::Status;
-use scsi::builder::{request_error, synchronize_cache};
+use scsi::builder::{capacity, request_error, synchronize_cache};
+use scsi::{Additional, Status};
 use volume::{Outcome, VolumeErrorKind};
 
-use super::cdb::{allocation, is_attention, sense};
+use super::cdb::{allocation, attention, sense};
 use super::connection::{Action, Burst, Connection, Discovered, Outgoing};
 use super::tasks::{Kind, Owner, Transfer, Work, tag};
 use crate::connection::State;
@@ -180,12 +180,16 @@ impl Connection {
         task.aborting = None;
         let good = status == Status::Good as u8 || status == Status::ConditionMet as u8;
         let busy = status == Status::Busy as u8 || status == Status::TaskSetFull as u8;
-        let again = busy || status == Status::CheckCondition as u8 && is_attention(sense);
-        if again && task.retries < RETRIES {
+        let told = if status == Status::CheckCondition as u8 { attention(sense) } else { None };
+        if (busy || told.is_some()) && task.retries < RETRIES {
             task.retries += 1;
             task.due = None;
             self.tasks.renew(slot);
-            return self.queue.push_back(slot);
+            self.queue.push_back(slot);
+            if told == Some(Additional::CAPACITY_CHANGED) {
+                self.measure();
+            }
+            return;
         }
         if good && core::mem::replace(&mut task.work.flush_after, false) {
             task.work = Work::plain(synchronize_cache());
@@ -211,7 +215,7 @@ impl Connection {
     fn outcome(&mut self, slot: u16, residual: Residual) -> Result<Outcome, VolumeErrorKind> {
         let (_, task) = self.tasks.get(slot).ok_or(VolumeErrorKind::Unreachable)?;
         let whole = task.received == task.work.length && residual == Residual::None;
-        let probe = task.owner == Owner::Probe;
+        let probe = matches!(task.owner, Owner::Probe | Owner::Size);
         match task.work.transfer {
             Transfer::None => Ok(Outcome::Done),
             Transfer::Write(_) if residual == Residual::None => Ok(Outcome::Done),
@@ -234,6 +238,7 @@ impl Connection {
         match task.owner {
             Owner::Request(_) => self.complete(&task, result),
             Owner::Probe => self.probed(&result),
+            Owner::Size => self.measured(&result),
         }
     }
 
@@ -253,8 +258,21 @@ impl Connection {
             return self.ask();
         }
         let unit = probe.finish();
-        self.block_size = unit.geometry.block_size;
+        self.geometry = unit.geometry;
         self.actions.push_back(Action::Ready(Box::new(unit)));
+    }
+
+    /// The size was asked for again; no answer changes nothing.
+    fn measured(&mut self, result: &Result<Outcome, VolumeErrorKind>) {
+        self.measuring = false;
+        if let Ok(Outcome::Data(data)) = result
+            && let Some((geometry, _)) = capacity(data)
+            && geometry.block_size == self.geometry.block_size
+            && geometry != self.geometry
+        {
+            self.geometry = geometry;
+            self.actions.push_back(Action::Resized(geometry));
+        }
     }
 
     fn handle_r2t(&mut self, r2t: &R2t) {

@@ -73,6 +73,8 @@ pub(super) enum Owner {
     Request(Tag),
     /// The probe's.
     Probe,
+    /// A later question for the size.
+    Size,
 }
 
 /// One command.

@@ -132,6 +132,7 @@ pub struct Bench {
     pub discovered: Option<Vec<Discovered>>,
     pub failed: Option<String>,
     pub events: usize,
+    pub resized: Vec<Geometry>,
     pub moved: usize,
 }
 
@@ -155,6 +156,7 @@ impl Bench {
             discovered: None,
             failed: None,
             events: 0,
+            resized: Vec::new(),
             moved: 0,
         }
     }
@@ -208,6 +210,7 @@ impl Bench {
             any = true;
             match action {
                 initiator::Action::Ready(unit) => self.unit = Some(*unit),
+                initiator::Action::Resized(geometry) => self.resized.push(geometry),
                 initiator::Action::Complete(completion) => self.done.push(completion),
                 initiator::Action::Discovered(found) => self.discovered = Some(found),
                 initiator::Action::Failed { reason } => self.failed = Some(reason),

@@ -21,7 +21,8 @@ use super::{Action, Config, Failure, Input, Queue, RemoteNamespace};
 use crate::cqe::CompletionQueueEntry;
 use crate::fabrics::{ANY_CONTROLLER, Connect, ConnectData, Property, disconnect};
 use crate::limits::{
-    ADMIN_TIME, BLOCKS_PER_COMMAND, CONNECT_TIME, LEAST_H2C_DATA, READY_POLL, STAGING, UNSENT,
+    ADMIN_TIME, BLOCKS_PER_COMMAND, CONNECT_TIME, DISCONNECT_TIME, LEAST_H2C_DATA, READY_POLL, STAGING,
+    UNSENT,
 };
 use crate::nvm::{BlockCommand, Range, deallocate_one};
 use crate::opcode::{admin, nvm};
@@ -67,8 +68,10 @@ pub struct Connection {
     pending: VecDeque<Request>,
     outgoing: VecDeque<Outgoing>,
     actions: VecDeque<Action>,
-    /// When the controller must have answered something.
+    /// When the controller must have answered the very first PDU.
     patience: Option<Instant>,
+    /// When to look for overdue commands; never later than the first of them is.
+    check: Option<Instant>,
     keep_alive: Option<Instant>,
     look_again: Option<Instant>,
     ready_by: Option<Instant>,
@@ -105,6 +108,7 @@ impl Connection {
             outgoing,
             actions: VecDeque::new(),
             patience: Some(now + CONNECT_TIME),
+            check: None,
             keep_alive: None,
             look_again: None,
             ready_by: None,
@@ -131,8 +135,14 @@ impl Connection {
     fn fail(&mut self, failure: Failure, reason: CloseReason) {
         self.close.get_or_insert(reason);
         (self.patience, self.keep_alive, self.look_again) = (None, None, None);
-        for tag in self.works.end_all() {
-            self.answer(tag, Err(VolumeErrorKind::Unreachable));
+        let checked = self.check.take();
+        for (tag, due) in self.works.end_all() {
+            let overdue =
+                matches!(failure, Failure::TimedOut(_)) && due.is_some_and(|due| Some(due) <= checked);
+            self.answer(
+                tag,
+                Err(if overdue { VolumeErrorKind::TimedOut } else { VolumeErrorKind::Unreachable }),
+            );
         }
         while let Some(request) = self.pending.pop_front() {
             self.answer(request.tag, Err(VolumeErrorKind::Unreachable));
@@ -154,10 +164,38 @@ impl Connection {
 
     /// Sends a command with what is in its capsule.
     fn send(&mut self, now: Instant, mut entry: SubmissionQueueEntry, (work, data): (Work, BufList)) {
-        let Some(cid) = self.works.begin(work) else { return };
+        let due = self.patience_with(&work).map(|time| now + time);
+        let Some(cid) = self.works.begin(work, due) else { return };
         entry.cid.set(cid);
-        self.patience.get_or_insert(now + ADMIN_TIME);
+        self.check = [self.check, due].into_iter().flatten().min();
         self.outgoing.push_back(Outgoing::Command { entry, data });
+    }
+
+    /// How long a command may take.
+    fn patience_with(&self, work: &Work) -> Option<Duration> {
+        match work {
+            Work::Free | Work::AsyncEvent => None,
+            Work::Setup(_) if self.state == State::Connecting => Some(CONNECT_TIME),
+            Work::Setup(_) => Some(ADMIN_TIME),
+            Work::KeepAlive => match self.config.queue {
+                Queue::Admin { kato, .. } => Some(Duration::from_millis(kato.into())),
+                Queue::Discovery | Queue::Io { .. } => Some(ADMIN_TIME),
+            },
+            Work::Disconnect => Some(DISCONNECT_TIME),
+            Work::Read(..) | Work::Write(..) | Work::Plain(_) | Work::Zeroes(..) => {
+                Some(self.config.command_time)
+            }
+        }
+    }
+
+    /// Ends the connection if a command is overdue: nothing is certain about its others then.
+    fn check_works(&mut self, now: Instant) {
+        self.check = self.works.first_due();
+        if self.check.is_some_and(|due| due <= now) {
+            let text = "the controller did not answer in time";
+            self.check = Some(now);
+            self.fail(Failure::TimedOut(text), CloseReason::TimedOut(text));
+        }
     }
 
     fn handle_header(&mut self, now: Instant, bytes: &[u8]) -> usize {
@@ -216,6 +254,7 @@ impl Connection {
             data_digest: response.data_digest() && self.config.data_digest,
             alignment: response.cpda,
         };
+        self.patience = None;
         self.max_data = usize::try_from(response.maxh2cdata.get()).unwrap_or(usize::MAX);
         self.state = State::Connecting;
         self.connect(now);
@@ -290,7 +329,6 @@ impl Connection {
 
     fn handle_response(&mut self, now: Instant, entry: CompletionQueueEntry) -> Result<(), Violation> {
         let work = self.works.end(entry.cid.get()).ok_or(Violation::UnknownCommand)?;
-        self.patience = (self.works.busy != 0).then(|| now + ADMIN_TIME);
         let status = entry.status();
         match work {
             Work::Free => {}
@@ -651,6 +689,10 @@ impl protocol::Connection for Connection {
             }
             Input::Cancel(tag) => self.cancel(tag),
             Input::Disconnect => self.disconnect(now),
+            Input::Abandon => {
+                self.outgoing.clear();
+                self.finish();
+            }
         }
     }
 
@@ -661,6 +703,9 @@ impl protocol::Connection for Connection {
         if due(self.patience) {
             let text = "the controller did not answer in time";
             return self.fail(Failure::TimedOut(text), CloseReason::TimedOut(text));
+        }
+        if due(self.check) {
+            self.check_works(now);
         }
         if due(self.look_again) {
             self.look_again = None;
@@ -697,7 +742,7 @@ impl protocol::Connection for Connection {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        [self.patience, self.look_again, self.keep_alive].into_iter().flatten().min()
+        [self.patience, self.check, self.look_again, self.keep_alive].into_iter().flatten().min()
     }
 
     fn poll_close(&self) -> Option<CloseReason> {

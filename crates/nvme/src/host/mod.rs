@@ -6,6 +6,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
+use core::time::Duration;
 
 use volume::{Completion, Features, Geometry, Limits, Request, Tag};
 
@@ -57,6 +58,9 @@ pub struct Config {
     pub data_digest: bool,
     /// Commands at a time, 1 or above; at most what the controller offers is used.
     pub depth: u16,
+    /// How long a command on an I/O queue may take before the connection is given up. There is no Abort: it would have to go
+    /// over another connection, whose fate is usually the same.
+    pub command_time: Duration,
     /// What the connection is for.
     pub queue: Queue,
 }
@@ -115,6 +119,8 @@ pub enum Input {
     Cancel(Tag),
     /// End the connection in good order.
     Disconnect,
+    /// Send nothing more, and close.
+    Abandon,
 }
 
 /// What a host's connection reports.

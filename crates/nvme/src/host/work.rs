@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use buf::{Buf, BufList};
+use protocol::Instant;
 use volume::{Extent, Tag};
 
 /// Data on its way to the host.
@@ -67,50 +68,54 @@ impl Work {
 /// All commands of a queue.
 #[derive(Debug)]
 pub(crate) struct Works {
-    list: Vec<Work>,
+    /// Each with the time at which it is overdue.
+    list: Vec<(Work, Option<Instant>)>,
     free: Vec<u16>,
-    /// Commands that end soon: all but Asynchronous Event Requests.
-    pub(crate) busy: usize,
 }
 
 impl Works {
     pub(crate) fn new(count: u16) -> Self {
-        let list = (0..count).map(|_| Work::Free).collect();
-        Self { list, free: (0..count).rev().collect(), busy: 0 }
+        let list = (0..count).map(|_| (Work::Free, None)).collect();
+        Self { list, free: (0..count).rev().collect() }
     }
 
     pub(crate) fn is_full(&self) -> bool {
         self.free.is_empty()
     }
 
-    pub(crate) fn begin(&mut self, work: Work) -> Option<u16> {
+    /// Gives a command an identifier; it is overdue at `due`.
+    pub(crate) fn begin(&mut self, work: Work, due: Option<Instant>) -> Option<u16> {
         let cid = self.free.pop()?;
-        if !matches!(work, Work::AsyncEvent) {
-            self.busy = self.busy.saturating_add(1);
-        }
-        *self.get(cid)? = work;
+        *self.list.get_mut(usize::from(cid))? = (work, due);
         Some(cid)
     }
 
     pub(crate) fn get(&mut self, cid: u16) -> Option<&mut Work> {
-        self.list.get_mut(usize::from(cid))
+        self.list.get_mut(usize::from(cid)).map(|(work, _)| work)
+    }
+
+    /// When the first command is overdue; looks at all of them.
+    pub(crate) fn first_due(&self) -> Option<Instant> {
+        self.list.iter().filter(|(work, _)| !matches!(work, Work::Free)).filter_map(|(_, due)| *due).min()
     }
 
     /// Ends a command; `None` if there is none of this identifier.
     pub(crate) fn end(&mut self, cid: u16) -> Option<Work> {
         let work = core::mem::replace(self.get(cid)?, Work::Free);
-        match work {
-            Work::Free => return None,
-            Work::AsyncEvent => {}
-            _ => self.busy = self.busy.saturating_sub(1),
+        if matches!(work, Work::Free) {
+            return None;
         }
         self.free.push(cid);
         Some(work)
     }
 
-    /// Ends all commands and gives the requests behind them.
-    pub(crate) fn end_all(&mut self) -> Vec<Tag> {
+    /// Ends all commands and gives the requests behind them, each with the time at which it was overdue.
+    pub(crate) fn end_all(&mut self) -> Vec<(Tag, Option<Instant>)> {
         let all = 0..u16::try_from(self.list.len()).unwrap_or(u16::MAX);
-        all.filter_map(|cid| self.end(cid)).filter_map(|work| work.tag()).collect()
+        all.filter_map(|cid| {
+            let due = self.list.get(usize::from(cid)).and_then(|(_, due)| *due);
+            Some((self.end(cid)?.tag()?, due))
+        })
+        .collect()
     }
 }

@@ -61,6 +61,7 @@ pub fn config(queue: Queue) -> Config {
         header_digest: false,
         data_digest: false,
         depth: 64,
+        command_time: nvme::limits::COMMAND_TIME,
         queue,
     }
 }

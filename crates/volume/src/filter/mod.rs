@@ -36,6 +36,10 @@ macro_rules! same_control {
         fn changes(&self) -> crate::Changes {
             self.inner.changes()
         }
+
+        fn trouble(&self) -> Option<String> {
+            self.inner.trouble()
+        }
     };
 }
 use same_control;

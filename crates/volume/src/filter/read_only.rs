@@ -42,6 +42,10 @@ impl Volume for ReadOnly {
         self.inner.changes()
     }
 
+    fn trouble(&self) -> Option<String> {
+        self.inner.trouble()
+    }
+
     fn open_queue(&self, core: CoreId, waker: Waker) -> Result<Box<dyn VolumeQueue>, OpenError> {
         let front = Front::open(&*self.inner, core, waker)?;
         Ok(Box::new(ReadOnlyQueue { front, inner: Arc::clone(&self.inner) }))

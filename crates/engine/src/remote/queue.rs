@@ -1,0 +1,372 @@
+//! One core's queue of a remote volume: its requests, and whatever connection there is for them.
+//!
+//! The queue keeps a copy of each request until it is answered ([`super::replay`]). While there is no connection, requests wait
+//! here. [`super::recovery`] says when to connect and when to give up; a [`Route`] says how.
+
+use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+use ::volume::{Completion, Operation, QueueFull, Request, Tag, VolumeErrorKind, VolumeQueue};
+use protocol::Instant;
+
+use super::link::{Link, Order};
+use super::recovery::{Recovery, State, Step};
+use super::replay::Replay;
+use super::volume::{Facts, Shared};
+
+/// A protocol's way to a volume, for one queue.
+pub(crate) trait Route {
+    /// Begins to make a connection.
+    fn begin(&mut self) -> Box<dyn Attempt>;
+
+    /// Why the open connection is of no use though it has not ended itself, if so: what it depends on has ended.
+    fn breach(&self) -> Option<String> {
+        None
+    }
+
+    /// The queue's connection has ended, or is not wanted any more.
+    fn handle_lost(&mut self, _why: &str) {}
+
+    /// How long after a connection was lost a command that it carried may still take effect, even though another
+    /// connection has been made.
+    fn quiet_time(&self) -> Duration;
+}
+
+/// A connection that is being made.
+pub(crate) trait Attempt {
+    /// The open connection with what it found, or why it failed, once that is known.
+    fn poll(&mut self) -> Option<Result<(Rc<Link>, Facts), String>>;
+
+    /// It is not wanted any more.
+    fn give_up(&mut self);
+}
+
+/// Where a request is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// It waits for a connection.
+    Parked,
+    /// The connection has it.
+    Sent,
+    /// A lost connection had it, and it may be sent again at that time.
+    Held(Instant),
+}
+
+/// A request that is not answered yet.
+struct Entry {
+    replay: Replay,
+    place: Place,
+    submitted: Instant,
+    /// A connection has had it.
+    was_sent: bool,
+    /// A flush's number.
+    flush: u64,
+}
+
+/// One core's queue.
+pub(crate) struct RemoteQueue {
+    shared: Arc<Shared>,
+    route: Box<dyn Route>,
+    recovery: Recovery,
+    link: Option<Rc<Link>>,
+    attempt: Option<Box<dyn Attempt>>,
+    entries: HashMap<Tag, Entry>,
+    parked: VecDeque<Request>,
+    /// When the first held request may be sent again.
+    release: Option<Instant>,
+    /// Losses that users of this queue have been told of.
+    told: u64,
+    done: Vec<Completion>,
+    scratch: Vec<Completion>,
+    depth: usize,
+    waker: Waker,
+}
+
+impl RemoteQueue {
+    /// A queue whose first connection is being made.
+    pub(crate) fn new(shared: Arc<Shared>, mut route: Box<dyn Route>, waker: Waker) -> Self {
+        let attempt = Some(route.begin());
+        let recovery = Recovery::new(shared.timing.reconnect, (shared.surroundings.entropy)());
+        let depth = shared.shape().limits.depth as usize;
+        let told = shared.durability.losses();
+        Self {
+            shared,
+            route,
+            recovery,
+            link: None,
+            attempt,
+            entries: HashMap::new(),
+            parked: VecDeque::new(),
+            release: None,
+            told,
+            done: Vec::new(),
+            scratch: Vec::new(),
+            depth,
+            waker,
+        }
+    }
+
+    fn nudge(&self, link: &Link) {
+        if let Some(endpoint) = link.endpoint() {
+            self.shared.surroundings.dialer.nudge(endpoint);
+        }
+    }
+
+    /// Ends a request.
+    fn end(&mut self, tag: Tag, kind: VolumeErrorKind) {
+        if self.entries.remove(&tag).is_some() {
+            self.done.push(Completion { tag, result: Err(kind) });
+            self.waker.wake_by_ref();
+        }
+    }
+
+    /// Gives a request to the connection, or lets it wait for one.
+    fn dispatch(&mut self, request: Request) {
+        let tag = request.tag;
+        let Some(link) = self.link.clone() else { return self.parked.push_back(request) };
+        let Some(entry) = self.entries.get_mut(&tag) else { return };
+        if matches!(request.operation, Operation::Flush) {
+            let losses = self.shared.durability.losses();
+            if std::mem::replace(&mut self.told, losses) != losses {
+                self.shared.set_trouble(LOSS.to_owned());
+                return self.end(tag, VolumeErrorKind::Unreachable);
+            }
+            entry.flush = self.shared.durability.begin_flush();
+        }
+        (entry.place, entry.was_sent) = (Place::Sent, true);
+        link.order(Order::Submit(request));
+        self.nudge(&link);
+    }
+
+    /// Takes what the connection has answered.
+    fn collect(&mut self) {
+        let Some(link) = &self.link else { return };
+        link.take_done(&mut self.scratch);
+        if self.scratch.is_empty() {
+            return;
+        }
+        let over = link.failure().is_some();
+        let mut scratch = std::mem::take(&mut self.scratch);
+        for completion in scratch.drain(..) {
+            // What a connection gives back because it ends is not over yet.
+            if over && matches!(completion.result, Err(VolumeErrorKind::Unreachable)) {
+                continue;
+            }
+            let Some(entry) = self.entries.remove(&completion.tag) else { continue };
+            if completion.result.is_ok() {
+                self.recovery.handle_progress();
+                match entry.replay {
+                    Replay::Flush => self.shared.durability.flushed(entry.flush),
+                    replay if replay.is_cached_write() => self.shared.durability.wrote(),
+                    _ => {}
+                }
+            }
+            self.done.push(completion);
+        }
+        self.scratch = scratch;
+    }
+
+    /// Looks whether the connection still stands.
+    fn check_link(&mut self, now: Instant) {
+        let Some(link) = &self.link else { return };
+        if let Some(why) = link.failure().or_else(|| self.route.breach()) {
+            link.order(Order::Abandon);
+            let link = Rc::clone(link);
+            self.nudge(&link);
+            self.lose(now, why);
+        }
+    }
+
+    /// The connection is gone: what it had is to be sent again, or ends.
+    fn lose(&mut self, now: Instant, why: String) {
+        self.link = None;
+        self.route.handle_lost(&why);
+        self.shared.set_trouble(why);
+        self.recovery.handle_ended(now);
+        let quiet = self.route.quiet_time();
+        let longest = self.shared.timing.command.saturating_add(self.shared.timing.reconnect);
+        for tag in self.tags(|entry| entry.place == Place::Sent) {
+            let Some(entry) = self.entries.get_mut(&tag) else { continue };
+            let old = entry.submitted + longest <= now;
+            match entry.replay.operation() {
+                Some(_) if entry.replay.writes() && !old && !quiet.is_zero() => {
+                    entry.place = Place::Held(now + quiet);
+                }
+                Some(operation) if !old => {
+                    entry.place = Place::Parked;
+                    self.parked.push_back(Request { tag, operation });
+                }
+                _ => self.end(tag, VolumeErrorKind::Unreachable),
+            }
+        }
+        self.find_release();
+        if self.recovery.state().fails_fast() {
+            self.expire();
+        }
+    }
+
+    /// Requests of a kind, in an order that does not depend on chance.
+    fn tags(&self, wanted: impl Fn(&Entry) -> bool) -> Vec<Tag> {
+        let found = self.entries.iter().filter(|(_, entry)| wanted(entry));
+        let mut tags: Vec<Tag> = found.map(|(tag, _)| *tag).collect();
+        tags.sort_unstable();
+        tags
+    }
+
+    fn find_release(&mut self) {
+        let held = self.entries.values().filter_map(|entry| match entry.place {
+            Place::Held(until) => Some(until),
+            Place::Parked | Place::Sent => None,
+        });
+        self.release = held.min();
+    }
+
+    /// Sends again what was held until `now`.
+    fn release_held(&mut self, now: Instant) {
+        if self.release.is_none_or(|release| release > now) {
+            return;
+        }
+        for tag in self.tags(|entry| matches!(entry.place, Place::Held(until) if until <= now)) {
+            let Some(entry) = self.entries.get_mut(&tag) else { continue };
+            entry.place = Place::Parked;
+            if let Some(operation) = entry.replay.operation() {
+                self.dispatch(Request { tag, operation });
+            }
+        }
+        self.find_release();
+    }
+
+    /// Ends everything that waits.
+    fn expire(&mut self) {
+        self.parked.clear();
+        self.release = None;
+        for tag in self.tags(|entry| entry.place != Place::Sent) {
+            self.end(tag, VolumeErrorKind::Unreachable);
+        }
+    }
+
+    /// Looks how the attempt is doing.
+    fn check_attempt(&mut self, now: Instant) {
+        match self.attempt.as_mut().and_then(|attempt| attempt.poll()) {
+            None => {}
+            Some(Ok((link, facts))) => {
+                self.attempt = None;
+                self.open(now, link, &facts);
+            }
+            Some(Err(why)) => {
+                self.attempt = None;
+                self.shared.set_trouble(why);
+                self.recovery.handle_failed(now);
+                if self.recovery.state() == State::Dead {
+                    self.expire();
+                }
+            }
+        }
+    }
+
+    /// There is a connection, if only it leads to the same volume.
+    fn open(&mut self, now: Instant, link: Rc<Link>, facts: &Facts) {
+        let renewed = match self.shared.recognise(facts) {
+            Ok(renewed) => renewed,
+            Err(why) => {
+                link.order(Order::Leave);
+                self.nudge(&link);
+                self.shared.set_trouble(why);
+                self.recovery.handle_mismatch();
+                return self.expire();
+            }
+        };
+        if renewed != Some(false) {
+            self.shared.durability.suspect();
+        }
+        self.recovery.handle_opened();
+        self.link = Some(link);
+        if renewed == Some(true) {
+            // Whoever had the commands that are held has ended, and they with it.
+            self.release = self.release.map(|_| now);
+            self.entries.values_mut().filter(|entry| matches!(entry.place, Place::Held(_))).for_each(
+                |entry| {
+                    entry.place = Place::Held(now);
+                },
+            );
+        }
+        for request in std::mem::take(&mut self.parked) {
+            self.dispatch(request);
+        }
+    }
+}
+
+/// What users of a queue read when a flush fails though there is a connection.
+const LOSS: &str = "the volume was away, and may have lost what was written and not yet flushed";
+
+impl VolumeQueue for RemoteQueue {
+    fn submit(&mut self, now: Instant, request: Request) -> Result<(), QueueFull> {
+        if self.entries.len() + self.done.len() >= self.depth {
+            return Err(QueueFull(request));
+        }
+        let (tag, replay) = (request.tag, Replay::of(&request.operation));
+        let entry = Entry { replay, place: Place::Parked, submitted: now, was_sent: false, flush: 0 };
+        self.entries.insert(tag, entry);
+        if self.recovery.state().fails_fast() {
+            self.end(tag, VolumeErrorKind::Unreachable);
+        } else {
+            self.dispatch(request);
+        }
+        Ok(())
+    }
+
+    fn cancel(&mut self, tag: Tag) {
+        let Some(entry) = self.entries.get(&tag) else { return };
+        match (&self.link, entry.place) {
+            (Some(link), Place::Sent) => {
+                link.order(Order::Cancel(tag));
+                self.nudge(link);
+            }
+            (None, Place::Sent) => {}
+            (_, Place::Parked | Place::Held(_)) => {
+                // What a lost connection had may have taken effect.
+                let unknown = entry.was_sent && entry.replay.writes();
+                self.parked.retain(|request| request.tag != tag);
+                self.end(
+                    tag,
+                    if unknown { VolumeErrorKind::Unreachable } else { VolumeErrorKind::Cancelled },
+                );
+                self.find_release();
+            }
+        }
+    }
+
+    fn poll(&mut self, now: Instant, done: &mut Vec<Completion>) {
+        self.collect();
+        self.check_link(now);
+        loop {
+            self.check_attempt(now);
+            self.release_held(now);
+            match self.recovery.poll(now) {
+                Step::Rest => break,
+                Step::Expire => self.expire(),
+                Step::Dial => self.attempt = Some(self.route.begin()),
+            }
+        }
+        done.append(&mut self.done);
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        [self.recovery.poll_timeout(), self.release].into_iter().flatten().min()
+    }
+}
+
+impl Drop for RemoteQueue {
+    fn drop(&mut self) {
+        if let Some(link) = &self.link {
+            link.order(Order::Leave);
+            self.nudge(link);
+        }
+        if let Some(attempt) = &mut self.attempt {
+            attempt.give_up();
+        }
+    }
+}
