@@ -1,0 +1,110 @@
+//! What is served: one null volume, over one of the protocols, and how it is reached.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use engine::ListenerRole;
+use engine::remote::Access;
+use names::{Source, VolumeUrl};
+use scsi::{LogicalUnit, TargetDevice, UnitIdentity};
+use volume::{OpenError, Volume, VolumeId};
+
+const IQN: &str = "iqn.2026-11.org.linerate:disk";
+const NQN: &str = "nqn.2026-11.org.linerate:disk";
+
+/// A protocol, both of whose ends are looked at.
+#[derive(Clone, Copy)]
+pub(crate) enum Protocol {
+    Iscsi,
+    Nvme,
+}
+
+/// Where the server seems to be.
+pub(crate) fn address() -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, 1))
+}
+
+impl Protocol {
+    /// The volume as a client names it.
+    pub(crate) fn access(self) -> Result<Access, OpenError> {
+        let text = match self {
+            Self::Iscsi => format!("iscsi://127.0.0.1/{IQN}/0"),
+            Self::Nvme => format!("nvme+tcp://127.0.0.1/{NQN}/1"),
+        };
+        let url: VolumeUrl = text.parse().map_err(|error| OpenError::new(format!("{text}: {error}")))?;
+        match url.source {
+            Source::Iscsi(url) => Ok(Access::Iscsi { url, secrets: None }),
+            Source::Nvme(url) => Ok(Access::Nvme { url }),
+            _ => Err(OpenError::new("not a remote volume")),
+        }
+    }
+
+    /// The volume as a server offers it.
+    pub(crate) fn listener(self, volume: &dyn Volume) -> Result<ListenerRole, OpenError> {
+        match self {
+            Self::Iscsi => iscsi_listener(volume),
+            Self::Nvme => Ok(nvme_listener(volume)),
+        }
+    }
+}
+
+fn iscsi_listener(volume: &dyn Volume) -> Result<ListenerRole, OpenError> {
+    let identity = UnitIdentity {
+        vendor: "LINERATE".to_owned(),
+        product: "VOLUME".to_owned(),
+        revision: "0".to_owned(),
+        serial: "1".into(),
+        naa: [0x30; 8],
+        uuid: [7; 16],
+    };
+    let unit = LogicalUnit {
+        lun: 0,
+        volume: VolumeId(0),
+        geometry: volume.geometry(),
+        limits: volume.limits(),
+        features: volume.features(),
+        identity,
+    };
+    let device = TargetDevice {
+        port_name: format!("{IQN},t,0x0001").into(),
+        device_name: IQN.into(),
+        relative_port: 1,
+        port_group: 1,
+        units: vec![unit],
+    };
+    let node = iscsi::target::Node {
+        name: IQN.parse().map_err(|error| OpenError::new(format!("{IQN}: {error}")))?,
+        alias: String::new(),
+        device: Arc::new(device),
+        portal_group: 1,
+        access: iscsi::target::Access::default(),
+    };
+    Ok(ListenerRole::Iscsi(Arc::new(iscsi::target::Portal::new(vec![node]))))
+}
+
+fn nvme_listener(volume: &dyn Volume) -> ListenerRole {
+    let namespace = nvme::controller::Namespace {
+        nsid: 1,
+        volume: VolumeId(0),
+        geometry: volume.geometry(),
+        limits: volume.limits(),
+        features: volume.features(),
+        nguid: [1; 16],
+        eui64: None,
+        uuid: [7; 16],
+    };
+    let subsystem = nvme::controller::Subsystem {
+        nqn: NQN.into(),
+        serial: "1".to_owned(),
+        model: "Linerate".to_owned(),
+        firmware: "0".to_owned(),
+        hosts: nvme::controller::Hosts::Any,
+        namespaces: vec![namespace],
+        limits: nvme::controller::QueueLimits::default(),
+    };
+    ListenerRole::Nvme(Arc::new(nvme::controller::Portal {
+        subsystems: vec![subsystem],
+        advertised: Vec::new(),
+        generation: 1,
+    }))
+}

@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+"""Instructions per I/O of the product's own code, for eight canonical I/Os, against the recorded values.
+
+`instructions.py` counts and compares: a count more than 3 % off is a failure, an improvement included, so that the record stays true.
+`instructions.py --record` writes `docs/instructions.json`. valgrind counts, so that neither the load nor the speed of the machine matters; a run
+with few I/Os is taken off one with more, so that opening does not count. Each instruction belongs to the crate whose source file it came from,
+inlined code too; `std` is the standard library and other people's crates, for whose use we answer. What belongs to neither (the C library's memory
+functions, the copies of the example's own wire) is shown as `other`, and not gated: it differs from one processor to another.
+"""
+import argparse
+import collections
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+RECORD = ROOT / "docs" / "instructions.json"
+TOLERANCE = 0.03
+FEW, MANY = 320, 960
+CASES = [(protocol, rw, size) for protocol in ("iscsi", "nvme") for rw in ("read", "write") for size in (4096, 131072)]
+# What a profile says of places: `fl=`, `fi=` and `fe=` name the file of the lines that follow, `cfl=` and `cfi=` that of a callee; a name is written out
+# once, then only its number.
+FILE = re.compile(r"^(fl|fi|fe|cfl|cfi)=\((\d+)\)(?: (.*))?$")
+CRATE = re.compile(r"(?:^|/)crates/(\w+)/src/")
+STANDARD = re.compile(r"^/rustc/|/library/(?:core|alloc|std)/|/registry/src/")
+
+
+def build():
+    """The example's path."""
+    command = ["cargo", "build", "--release", "--quiet", "-p", "engine", "--example", "canonical", "--message-format=json"]
+    # Line tables, and nothing else, beyond the release profile: they do not change the code.
+    environment = os.environ | {"CARGO_PROFILE_RELEASE_DEBUG": "line-tables-only"}
+    output = subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
+    found = [message["executable"] for message in map(json.loads, output.splitlines()) if message.get("executable")]
+    return found[-1]
+
+
+def profile(program, case, count, folder):
+    """Instructions by crate of one run."""
+    place = Path(folder) / "callgrind.out"
+    words = [case[0], case[1], str(case[2]), str(count)]
+    command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={place}", program, *words]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode != 0:
+        sys.exit(f"instructions: {' '.join(command)} failed:\n{done.stdout}")
+    return by_crate(place.read_text().splitlines())
+
+
+def by_crate(lines):
+    """The self cost of each crate in a profile; `other` is what belongs to none of ours."""
+    names, costs = {}, collections.Counter()
+    crate, call = "other", False
+    for line in lines:
+        place = FILE.match(line)
+        if place:
+            kind, number, name = place.groups()
+            if name is not None:
+                names[number] = owner(name)
+            if not kind.startswith("c"):
+                crate = names[number]
+        elif line.startswith("fn="):
+            call = False
+        elif line.startswith("calls="):
+            call = True
+        elif line[:1] in "+-*0123456789" and line:
+            # The line after `calls=` is the callee's cost, which is told there.
+            if not call:
+                costs[crate] += int(line.split()[1])
+            call = False
+    return costs
+
+
+def measure(program):
+    """Instructions per I/O by case and crate."""
+    result = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for case in CASES:
+            few, many = (profile(program, case, count, folder) for count in (FEW, MANY))
+            per_io = {name: round((many[name] - few[name]) / (MANY - FEW)) for name in sorted(many)}
+            result[" ".join(map(str, case))] = {name: count for name, count in per_io.items() if count}
+    return result
+
+
+def owner(path):
+    """Whose code a source file is."""
+    found = CRATE.search(path)
+    return found[1] if found and "/registry/" not in path else "std" if STANDARD.search(path) else "other"
+
+
+def ours(counts):
+    return sum(count for name, count in counts.items() if name != "other")
+
+
+def table(result):
+    names = sorted({name for counts in result.values() for name in counts} - {"other"})
+    print(f"{'instructions per I/O':22}{'ours':>8}" + "".join(f"{name:>10}" for name in names) + f"{'other':>10}")
+    for case, counts in result.items():
+        print(f"{case:22}{ours(counts):8}" + "".join(f"{counts.get(name, 0):10}" for name in [*names, "other"]))
+
+
+def compare(result, record):
+    """A line for each case that is off."""
+    wrong = []
+    for case, counts in result.items():
+        now, then = ours(counts), ours(record.get(case, {}))
+        if then == 0 or abs(now - then) > TOLERANCE * then:
+            wrong.append(f"{case}: {now} instructions per I/O, recorded are {then}")
+    return wrong
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--record", action="store_true", help="write the counts instead of comparing them")
+    record = parser.parse_args().record
+    result = measure(build())
+    table(result)
+    if record:
+        RECORD.write_text(json.dumps(result, indent=2) + "\n")
+        return
+    wrong = compare(result, json.loads(RECORD.read_text()))
+    for line in wrong:
+        print(f"FAILED  {line} (if that is meant: scripts/instructions.py --record, and say why in the commit)")
+    print(f"instructions: {len(result) - len(wrong)} passed, {len(wrong)} failed")
+    sys.exit(bool(wrong))
+
+
+if __name__ == "__main__":
+    main()
