@@ -43,6 +43,7 @@ SUITES = {
     "unit": Suite((
         Step("check", "cargo xtask check", 1500),
         Step("judges", "conformance/selftest.py", 60),
+        Step("instructions", "scripts/instructions.py", 900),
         Step("tests", "cargo test --workspace --no-fail-fast --quiet", 2400),
     )),
     "conformance": Suite((

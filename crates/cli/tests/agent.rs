@@ -183,13 +183,14 @@ fn measure_across(folder: &Path, (target, host): (&Agent, &Agent), namespace: Op
         assert!(seconds(&result["cpu"]["host"]) > 0.0 && seconds(&result["cpu"]["target"]) > 0.0, "{result}");
         assert_eq!(result["cpu"]["target"], result["hosts"]["storage"]["cpu"]["target"]);
         assert_eq!(result["cpu"]["host"], result["hosts"]["client"]["cpu"]["host"]);
-        assert!(
-            result["memory"]["host"].as_u64().unwrap() > 0
-                && result["memory"]["target"].as_u64().unwrap() > 0
-        );
+        // A load may be over between two looks on a busy machine; then nothing is told, rather than zero.
+        assert!(result["memory"].as_object().unwrap().values().all(|bytes| bytes.as_u64().unwrap() > 0));
         let machine = &result["hosts"]["storage"];
         assert!(machine["network"]["sent"].as_u64().unwrap() > 0, "{machine}");
         assert!(!machine["hardware"]["interrupts"].as_object().unwrap().is_empty(), "{machine}");
+    }
+    for side in ["host", "target"] {
+        assert!(all.iter().any(|result| result["memory"][side].is_u64()), "{side}'s memory was never seen");
     }
     for agent in [target, host] {
         until(|| agent.sessions().is_empty().then_some(()));

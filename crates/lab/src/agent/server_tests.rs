@@ -237,9 +237,8 @@ fn a_load_that_cannot_run_says_so_and_what_is_counted_is_told() {
         assert!(error.contains("/no/such/linerate"), "{error}");
         let close = Request::Close { arm: "B".to_owned(), from, to: f64::MAX };
         let Reply::Counted { counted, hardware } = client.ask(&close).unwrap() else { unreachable!() };
-        assert!(
-            counted.cpu.processors > 0 && counted.network.is_some() && counted.memory.contains_key("host")
-        );
+        assert!(counted.cpu.processors > 0 && counted.network.is_some());
+        assert!(counted.memory.is_empty(), "nothing ran: {:?}", counted.memory);
         assert!(!hardware.interrupts.is_empty() || hardware.seconds < 1.0);
         assert!(client.ask(&close).unwrap_err().to_string().contains("open it first"));
     });

@@ -269,9 +269,10 @@ impl Sides {
         self.iter().map(|side| Ok((side.role.name(), side.usage()?))).collect()
     }
 
-    /// Most resident memory of each, bytes.
+    /// Most resident memory of each, bytes, but for those of which no process was met: what was not seen is not zero.
     pub fn memory(&self) -> Result<BTreeMap<String, u64>> {
-        self.iter().map(|side| Ok((side.role.name().to_owned(), side.memory()?))).collect()
+        let all = self.iter().map(|side| Ok((side.role.name().to_owned(), side.memory()?)));
+        all.filter(|seen: &Result<_>| !matches!(seen, Ok((_, 0)))).collect()
     }
 
     /// Removes the control groups, after their processes have ended. Dropping the last of the sides tries the same and says nothing.

@@ -186,7 +186,7 @@ pub struct Counted {
     pub seconds: f64,
     /// Processor time, as a result holds it.
     pub cpu: Cpu,
-    /// Most resident memory by side, bytes, since the sides' processes started.
+    /// Most resident memory by side, bytes, since the sides' processes started; a side that no look met is left out.
     pub memory: BTreeMap<String, u64>,
     /// What crossed the link, if its counters were asked for.
     pub network: Option<Network>,
@@ -348,18 +348,21 @@ fn range(intervals: &[Second], mean: f64) -> (f64, f64, f64) {
 struct Clock {
     every: Duration,
     looked: Instant,
+    /// Time until the next look: short at first, so that a short load is seen too.
+    look: Duration,
 }
 
 impl Clock {
     fn new(method: Method) -> Self {
         let every = if method == Method::ProcessTree { SAMPLE_TREES_EVERY } else { SAMPLE_EVERY };
-        Self { every, looked: Instant::now() }
+        Self { every, looked: Instant::now(), look: SAMPLE_EVERY }
     }
 
     fn tick(&mut self, sampler: &mut Sampler) -> Result<()> {
         sampler.sample()?;
-        if self.looked.elapsed() >= LOOK_EVERY {
+        if self.looked.elapsed() >= self.look {
             self.looked = Instant::now();
+            self.look = LOOK_EVERY.min(2 * self.look);
             sampler.look()?;
         }
         if sampler.record.samples.len() >= SAMPLES {
