@@ -58,11 +58,11 @@ fuzz: ## every fuzz target for 60 s
 	@scripts/setup.sh run
 	fuzz/run.sh
 
-bench: ## A/B figures against bare loop, tgt and libiscsi
+bench: ## the lab's linerate.bench in pairs: against a bare loop, tgt and libiscsi; BENCH=--quick for depth 32 alone
 	@scripts/setup.sh test
 	cargo build --release -p cli
 	cargo build --release -p reactor --example bareloop
-	@scripts/bench.py
+	target/release/linerate lab run linerate.bench --runs target/bench --table $(BENCH)
 
 clean: ## removes what was built and cached
 	rm -rf target .cache

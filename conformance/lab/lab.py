@@ -30,17 +30,18 @@ def demand(true, words, detail=""):
         raise RuntimeError(f"{words}\n{detail}")
 
 
-def scenario(folder, parts, load=None, window=(0.1, 0.5), volume="ram:64M", link="loopback", evidence="evidence = { kind = 'real' }"):
-    """A scenario with two arms of the same parts; gives its path. `load` is the workload's options, `window` ramp and runtime."""
+def scenario(folder, parts, load=None, window=(0.1, 0.5), volume="ram:64M", link="loopback", evidence="evidence = { kind = 'real' }", sweep=()):
+    """A scenario with two arms of the same parts; gives its path. `load` is the workload's options, `window` ramp and runtime, `sweep` an axis and its values."""
     arms = "".join(
         f"[[arm]]\nkey = '{key}'\nname = 'arm {key}'\ninitiator = '{parts[0]}'\ntarget = '{parts[1]}'\n{evidence}\n" for key in "AB"
     )
+    axes = "[[sweep]]\naxis = '{}'\nvalues = {}\n".format(sweep[0], list(sweep[1:])) if sweep else ""
     options = ", ".join(f"{name} = '{value}'" for name, value in (load or READS).items())
     path = Path(folder) / "scenario.toml"
     path.write_text(
         "id = 'test.instrument'\ntitle = 'A test'\nquestion = 'Does the instrument tell the truth?'\nsource = { publication = 'none' }\n"
         f"{arms}[topology]\nvolume = '{volume}'\nlink = {{ kind = '{link}' }}\n"
-        f"[workload]\ntool = 'fio'\noptions = {{ {options} }}\n"
+        f"[workload]\ntool = 'fio'\noptions = {{ {options} }}\n{axes}"
         f"[design]\nmin_pairs = 5\nmax_pairs = 5\nramp = {window[0]}\nruntime = {window[1]}\n"
     )
     return path

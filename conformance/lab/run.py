@@ -198,6 +198,51 @@ def failing(folder):
     demand("errors" in flags, f"no result is flagged: {flags}", said)
 
 
+def failed_point(folder):
+    """A point whose load fails is named with the reason; the others stand, and the exit code says that not all is well."""
+    load = {name: value for name, value in READS.items() if name != "bs"}
+    path = scenario(folder, ISCSI, load, sweep=("bs", "1000", "4k"))
+    said = lab(folder, "run", path, "--runs", folder / "runs", status=INVALID)
+    named = [line for line in said.splitlines() if line.startswith("INVALID: bs=1000 ")]
+    demand(named and "block" in named[-1], "the point is not named with the reason", said)
+    demand("bs=4k: IOPS, A against B: " in said and "INVALID: bs=4k" not in said, "the other point does not stand", said)
+    (run,) = (folder / "runs").iterdir()
+    demand(len(results(run, "points")) == 10, f"{len(results(run, 'points'))} results, not two arms five times at one point")
+    demand("bs=1000" in (run / "report.html").read_text(), "the report does not name the point")
+
+
+def failed_control(folder):
+    """A load that is killed in the control block costs the control, and not the first point; JSON says so as well."""
+    with Run(folder, "run", scenario(folder, ISCSI, window=(0.1, 5.0))) as run:
+        os.kill(run.loaded(), signal.SIGKILL)
+        failed = run.until(lambda event: event["event"] == "invalid", "the failure was told")
+        demand("(control) A" in failed["what"], "the failed measurement is not named", failed)
+        run.measured(1)
+        run.process.send_signal(signal.SIGTERM)
+        demand(run.finish() == INVALID, "the exit code is another", run.said())
+        demand(results(run.path, "points") and not results(run.path, "control"), "the first point was skipped", run.said())
+        demand(failed["what"] in run.events[-1]["invalid"], "the last event does not list it", run.events[-1])
+
+
+def neighbours(folder):
+    """Three other loads on one link: each carries data in the window, is in the result, and is accounted apart from the arm."""
+    path = scenario(folder, ISCSI, window=(0.2, 2.0), link="veth", sweep=("neighbour", "all"))
+    with Run(folder, "run", path) as run:
+        run.measured(1).stop()
+        (at, result), *_ = results(run.path)
+    found = {one["name"]: one for one in result["neighbours"]}
+    demand(set(found) == {"stream", "iscsi", "nvme"}, f"neighbours: {sorted(found)}")
+    for name, one in found.items():
+        demand(one["bytes_per_second"] > MIB and one["load"]["errors"] == 0, f"{name} carried nothing", one)
+        demand((at / f"neighbour-{name}").is_dir(), f"{name} has no raw output")
+    share = result["cpu"]["neighbour"]
+    demand(share["user"] + share["system"] > 0, "their processor time was not counted", result["cpu"])
+    own = result["load"]["read"]["bytes_per_second"]
+    carried = (own + sum(one["bytes_per_second"] for one in found.values())) * result["seconds"]
+    crossed = result["network"]["received"]
+    demand(0.5 * carried < crossed < 2 * carried, f"the link carried {crossed / MIB:.0f} MiB, the loads {carried / MIB:.0f} MiB")
+
+
 def corrupting(folder):
     """An arm that loses data is not measured."""
     with Linerate(folder, ["disk=null:64M"]) as server:
@@ -347,6 +392,11 @@ def no_root():
     return None if os.geteuid() == 0 else "needs root, for network namespaces"
 
 
+def no_root_or_iperf3():
+    """Why no neighbours can be built here, or nothing."""
+    return no_root() or (None if shutil.which("iperf3") else "iperf3 is not installed: apt install iperf3")
+
+
 def no_throttle():
     """Why no device can be throttled here, or nothing."""
     return no_loop() or (None if Throttle.root() else "no control group of this machine can throttle a device (io.max, blkio.throttle)")
@@ -375,6 +425,9 @@ TESTS = (
     ("processor time of host and target, within 2 %", processor_time, anywhere),
     ("a stall of 1.5 s shows in an open loop's p99", stall, anywhere),
     ("failing I/Os invalidate the run", failing, anywhere),
+    ("a point whose load fails is named, and the run ends with a code of its own", failed_point, anywhere),
+    ("a failure in the control costs no point", failed_control, anywhere),
+    ("neighbours on one link are measured and accounted", neighbours, no_root_or_iperf3),
     ("an arm that loses data is not measured", corrupting, anywhere),
     ("an arm without evidence is refused", unlabelled, anywhere),
     ("a result without evidence is in no report", label_removed, anywhere),

@@ -57,6 +57,9 @@ pub struct PointResult {
     /// The target's own counters, where it has them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub target_counters: BTreeMap<String, f64>,
+    /// Other loads that ran on the link meanwhile.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub neighbours: Vec<Neighbour>,
     /// What machines with an agent counted, by the site's names for them. `cpu` above has the host's machine, and of the others
     /// the sides' shares only.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -70,6 +73,22 @@ pub struct PointResult {
     /// What makes the point doubtful or invalid.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flags: Vec<Flag>,
+}
+
+/// Another load on the link of the measured one. Its own figures are of its whole time, which is longer than the window.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Neighbour {
+    /// Which one: `stream`, `iscsi` or `nvme`.
+    pub name: String,
+    /// Bytes per second that it carried in the window of the measured load.
+    pub bytes_per_second: f64,
+    /// What produced it.
+    pub tool: Tool,
+    /// Its I/Os, bytes and latencies over all of its time.
+    pub load: Load,
+    /// Seconds of that time.
+    pub seconds: f64,
 }
 
 /// A value on an axis.
@@ -188,6 +207,9 @@ pub struct Cpu {
     /// The target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<CpuShare>,
+    /// Other loads on the link, both their ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub neighbour: Option<CpuShare>,
     /// Seconds of soft interrupts on the whole machine; they cannot be told apart by side.
     pub softirq: f64,
     /// Seconds taken by the hypervisor.
@@ -339,7 +361,17 @@ impl PointResult {
 
     /// False when a flag makes it worthless.
     pub fn valid(&self) -> bool {
-        !self.flags.iter().any(Flag::invalidates)
+        self.invalidity().is_none()
+    }
+
+    /// What makes it worthless.
+    pub fn invalidity(&self) -> Option<&str> {
+        self.flags.iter().find_map(|flag| match flag {
+            Flag::Errors { detail } | Flag::Corrupt { detail } | Flag::OutsideProfile { detail } => {
+                Some(detail.as_str())
+            }
+            _ => None,
+        })
     }
 
     /// `bs=4k rw=randread`.

@@ -198,6 +198,31 @@ fn ganesha_exports_a_file_for_each_volume() {
 
 #[test]
 #[ignore = "needs root and programs of others: conformance/lab/arms.py"]
+fn libnfs_hands_every_file_on() {
+    let mut ground = Ground::new(&veth(1500, None), 1);
+    let target = ground.serve(Target::Ganesha, &volumes(2, 1, "ram:1M"));
+    let files = ground.adapt(Initiator::Libnfs, &target.endpoints);
+    for (file, over) in files.endpoints.iter().zip(&target.endpoints) {
+        ground.load(&[
+            "dd",
+            "if=/dev/urandom",
+            &format!("of={}", file.url),
+            "bs=64k",
+            "count=16",
+            "conv=notrunc,fsync",
+        ]);
+        let copy = ground.folder.path().join("copy");
+        ground.load(&["nfs-cp", &over.url, copy.to_str().unwrap()]);
+        let (through, direct) = (std::fs::read(&file.url).unwrap(), std::fs::read(&copy).unwrap());
+        assert!(through == direct && through.len() == 1 << 20 && through.iter().any(|byte| *byte != 0));
+        std::fs::remove_file(copy).unwrap();
+    }
+    drop((files, target));
+    ground.end();
+}
+
+#[test]
+#[ignore = "needs root and programs of others: conformance/lab/arms.py"]
 fn libiscsi_hands_every_volume_on() {
     for target in [Target::LinerateIscsi, Target::Tgt] {
         let mut ground = Ground::new(&veth(1500, None), 1);

@@ -59,7 +59,7 @@ fn show(bar: &ProgressBar, event: &Event) {
             bar.set_position(*done);
             bar.set_message(event.line());
         }
-        Event::Warning { .. } | Event::Begun { .. } => bar.println(event.line()),
+        Event::Warning { .. } | Event::Invalid { .. } | Event::Begun { .. } => bar.println(event.line()),
         Event::Step { .. } => bar.set_message(event.line()),
         Event::Ended { .. } => bar.finish_and_clear(),
     }

@@ -1,7 +1,7 @@
 //! `linerate lab`: published evaluations, run here.
 //!
-//! Exit codes: 0 all is well, 1 a regression was found, 2 the run is worth nothing or did not come about, 3 the scenario
-//! cannot be tested here.
+//! Exit codes: 0 all is well, 1 a regression was found, 2 a measurement failed or is invalid, or the run did not come about, 3
+//! the scenario cannot be tested here.
 
 mod agent;
 mod display;
@@ -18,8 +18,17 @@ use lab::runner::preflight::NotTestable;
 
 use crate::output;
 
+/// What `--help` says of exit codes.
+const EXIT_CODES: &str = "Exit codes:
+  0  all is well
+  1  a regression was found (regress)
+  2  a measurement failed or is invalid, each named by INVALID; or the run was stopped or did not come about; or the command
+     line is wrong
+  3  the scenario cannot be tested here: what is missing is named";
+
 /// Arguments of `lab`.
 #[derive(Debug, Parser)]
+#[command(after_help = EXIT_CODES)]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,
@@ -55,7 +64,7 @@ enum Command {
     Clean(offline::CleanArgs),
 }
 
-/// A run is worth nothing, or did not come about.
+/// Something of a run is worth nothing, or it did not come about.
 pub(crate) const INVALID: u8 = 2;
 /// A scenario cannot be tested here.
 pub(crate) const NOT_TESTABLE: u8 = 3;

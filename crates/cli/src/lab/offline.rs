@@ -19,6 +19,9 @@ pub(crate) struct RunFolder {
     /// The run's folder
     #[arg(value_name = "RUN")]
     folder: PathBuf,
+    /// Also print every arm at every point as a Markdown table, with ratios to the first arm
+    #[arg(long)]
+    table: bool,
 }
 
 /// Arguments of `lab clean`.
@@ -170,7 +173,11 @@ fn environment_of(given: &Path) -> Result<Environment> {
 
 /// Writes a report anew.
 pub(crate) fn report(args: &RunFolder) -> Result<u8> {
-    let report = lab::report::write(&folder_of(&args.folder))?;
+    let folder = folder_of(&args.folder);
+    let report = lab::report::write(&folder)?;
+    if args.table {
+        output::line(lab::report::table(&folder)?.trim_end())?;
+    }
     output::line(&format!("report: {}", report.display())).map(|()| 0)
 }
 

@@ -61,6 +61,9 @@ pub(crate) struct Args {
     /// Tell of the progress as JSON, one event per line
     #[arg(long)]
     json_progress: bool,
+    /// In the end, print every arm at every point as a Markdown table, with ratios to the first arm
+    #[arg(long, conflicts_with = "json_progress")]
+    table: bool,
 }
 
 /// Arguments of `lab resume`.
@@ -124,7 +127,11 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
     };
     let mut display = Display::new(args.json_progress);
     let ended = session::run(options, &mut display, &*stop_by_signal()?)?;
-    finish((&spoken, &has), &ended, &mut display)
+    let code = finish((&spoken, &has), &ended, &mut display)?;
+    if args.table {
+        output::line(lab::report::table(&ended.folder)?.trim_end())?;
+    }
+    Ok(code)
 }
 
 /// Goes on with a run.
@@ -137,7 +144,8 @@ pub(crate) fn resume(args: &ResumeArgs) -> Result<u8> {
 
 fn finish((scenario, has): (&Scenario, &[String]), ended: &Ended, display: &mut Display) -> Result<u8> {
     let report = lab::report::write(&ended.folder)?;
-    display.tell(&Event::Ended { report: Some(report.display().to_string()) });
+    display
+        .tell(&Event::Ended { report: Some(report.display().to_string()), invalid: ended.invalid.clone() });
     if !matches!(display, Display::Json) {
         verdicts::print(scenario, ended, has)?;
         output::line(&format!("report: {}", report.display()))?;

@@ -29,7 +29,12 @@ pub(super) fn print(scenario: &Scenario, ended: &Ended, has: &[String]) -> Resul
     for why in &ended.invalid {
         output::line(&format!("INVALID: {why}"))?;
     }
-    Ok(())
+    match ended.invalid.len() {
+        0 => Ok(()),
+        count => output::line(&format!(
+            "{count} measurements failed or are invalid, and no verdict rests on them; the exit code is 2"
+        )),
+    }
 }
 
 fn compare(scenario: &Scenario, ended: &Ended, (a, b): (&Arm, &Arm)) -> Result<()> {

@@ -187,6 +187,7 @@ fn result(scenario: &Scenario, place: (&str, &[Coordinate], u32), random: &mut R
         memory: [("host".to_owned(), 48 << 20), ("target".to_owned(), 96 << 20)].into(),
         network: Some(Network { sent: 1 << 20, received: whole(iops * size), retransmitted: 0 }),
         target_counters: [].into(),
+        neighbours: Vec::new(),
         hosts: [].into(),
         extra: transactions(scenario, iops),
         limiter: limiter(iops / most, size),

@@ -196,7 +196,7 @@ impl Afar {
         counted.from = here(counted.from);
         let mut hosts = self.close(&mut counted, (from, to))?;
         hosts.insert(post.client.name().to_owned(), machine);
-        Ok(Taken { measured, counted, started: here(started), hosts })
+        Ok(Taken { measured, counted, started: here(started), hosts, neighbours: Vec::new() })
     }
 
     fn host(&self) -> Result<&Post> {

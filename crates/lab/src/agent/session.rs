@@ -355,7 +355,8 @@ impl Arm {
         let processors = match role {
             Role::Host => &self.processors.host,
             Role::Adapter => &self.processors.adapter,
-            Role::Target => &self.processors.target,
+            // Neighbours are built by the lab alone.
+            Role::Target | Role::Neighbour => &self.processors.target,
         };
         stage::placement(&self.host, processors, &self.sides, role)
     }

@@ -1,7 +1,9 @@
 //! nfs-ganesha, the peer server of NFS: one process, one export with a file for each volume.
 //!
-//! NFSv4 alone, on a port of its own: no port mapper, no mount protocol, no lock manager, so that nothing of the machine's is
-//! touched. The grace period after a start is left out: no client can have held anything before.
+//! On loopback it is NFSv4 alone, on a port of its own: no port mapper, no mount protocol, no lock manager, so that nothing of the
+//! machine's is touched. In a network namespace NFSv3 is there as well, for libnfs inside QEMU, which speaks no other: with a
+//! port mapper (RFC 1833) of that namespace, whose sockets lie in a `/run` that only these two see. The grace period after a
+//! start is left out: no client can have held anything before.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -17,6 +19,11 @@ pub(super) const PROGRAM: &str = "ganesha.nfsd";
 const USUAL_PORT: u16 = 2049;
 /// Where the export hangs in the server's name space.
 const EXPORT: &str = "/volumes";
+/// The port mapper, and the port of the mount protocol in a namespace.
+pub(super) const MAPPER: &str = "rpcbind";
+const MOUNT_PORT: u16 = 20048;
+/// Port mapper and server in one process group, with a `/run` of their own.
+const WITH_MAPPER: &str = r#"mount -t tmpfs none /run && { rpcbind -f & exec "$0" "$@"; }"#;
 
 pub(super) fn serve(spec: &ServeSpec<'_>, ledger: &mut Ledger) -> Result<Served> {
     let portal =
@@ -41,11 +48,13 @@ pub(super) fn serve(spec: &ServeSpec<'_>, ledger: &mut Ledger) -> Result<Served>
     }
     let folder = folder.context("there is no volume to export")?;
     let config = spec.folder.join("ganesha.conf");
-    std::fs::write(&config, configuration(portal, &folder, &scratch))
+    let alone = spec.host.namespace.is_some();
+    std::fs::write(&config, configuration(portal, (&folder, &scratch), alone))
         .with_context(|| format!("cannot write {}", config.display()))?;
     let log = scratch.join("log");
     let words = [("-f", &config), ("-L", &log), ("-p", &scratch.join("pid"))];
-    let mut argv = vec![PROGRAM.to_owned(), "-F".to_owned()];
+    let around: &[&str] = if alone { &["unshare", "--mount", "sh", "-c", WITH_MAPPER] } else { &[] };
+    let mut argv: Vec<String> = around.iter().copied().chain([PROGRAM, "-F"]).map(str::to_owned).collect();
     argv.extend(words.iter().flat_map(|(flag, path)| [(*flag).to_owned(), path.display().to_string()]));
     let line = CommandLine::new("target", argv, spec.folder);
     let version = super::version(PROGRAM)?;
@@ -70,14 +79,18 @@ fn backing(url: &str, (number, size): (u32, u64), scratch: &Path) -> Result<Path
     }
 }
 
-fn configuration(portal: SocketAddr, folder: &Path, scratch: &Path) -> String {
+/// `alone`: in a namespace, where NFSv3 and its fixed ports are nobody else's.
+fn configuration(portal: SocketAddr, (folder, scratch): (&Path, &Path), alone: bool) -> String {
     let (address, port) = (portal.ip(), portal.port());
     let (folder, scratch) = (folder.display(), scratch.display());
+    let protocols = if alone { "3, 4" } else { "4" };
+    let mount =
+        if alone { format!("MNT_Port = {MOUNT_PORT}; mount_path_pseudo = true; ") } else { String::new() };
     format!(
-        "NFS_CORE_PARAM {{ Protocols = 4; NFS_Port = {port}; Bind_addr = {address}; \
+        "NFS_CORE_PARAM {{ Protocols = {protocols}; NFS_Port = {port}; {mount}Bind_addr = {address}; \
          Enable_NLM = false; Enable_RQUOTA = false; Enable_UDP = false; }}\n\
          NFSv4 {{ Graceless = true; RecoveryBackend = fs; RecoveryRoot = \"{scratch}\"; }}\n\
-         EXPORT {{ Export_Id = 1; Path = \"{folder}\"; Pseudo = \"{EXPORT}\"; Protocols = 4; Transports = TCP; \
+         EXPORT {{ Export_Id = 1; Path = \"{folder}\"; Pseudo = \"{EXPORT}\"; Protocols = {protocols}; Transports = TCP; \
          Access_Type = RW; Squash = No_Root_Squash; SecType = sys; FSAL {{ Name = VFS; }} }}\n\
          LOG {{ Default_Log_Level = EVENT; }}\n"
     )
@@ -98,10 +111,15 @@ mod tests {
 
     #[test]
     fn only_the_portal_and_the_folder_are_offered() {
-        let text = configuration("127.0.0.1:2050".parse().unwrap(), Path::new("/run/v"), Path::new("/run/s"));
+        let folders = (Path::new("/run/v"), Path::new("/run/s"));
+        let text = configuration("127.0.0.1:2050".parse().unwrap(), folders, false);
         assert!(
             text.contains("NFS_Port = 2050; Bind_addr = 127.0.0.1;") && text.contains("Path = \"/run/v\"")
         );
         assert_eq!(text.matches('{').count(), text.matches('}').count());
+        assert!(!text.contains("MNT_Port") && !text.contains("= 3"), "{text}");
+        let text = configuration("10.0.0.1:2049".parse().unwrap(), folders, true);
+        assert!(text.contains("MNT_Port = 20048; mount_path_pseudo = true;"), "{text}");
+        assert_eq!(text.matches("Protocols = 3, 4;").count(), 2, "{text}");
     }
 }

@@ -4,6 +4,7 @@
 //! speaks the protocol for the host) is ready: the processes whose time and memory are accounted, and the endpoints that a
 //! load tool opens.
 
+pub(crate) mod bareloop;
 mod filesystem;
 mod ganesha;
 mod linerate;
@@ -131,6 +132,7 @@ pub fn serve(target: Target, spec: &ServeSpec<'_>, ledger: &mut Ledger) -> Resul
         Target::LinerateNvme => linerate::serve(linerate::Protocol::Nvme, spec, ledger),
         Target::Tgt => tgt::serve(spec, ledger),
         Target::Stream => stream::serve(spec, ledger),
+        Target::BareLoop => bareloop::serve(spec, ledger),
         Target::None => Ok(local(spec)),
         Target::Nbdkit => nbdkit::serve(spec, ledger),
         Target::Ganesha => ganesha::serve(spec, ledger),
@@ -142,7 +144,7 @@ pub fn serve(target: Target, spec: &ServeSpec<'_>, ledger: &mut Ledger) -> Resul
 pub fn adapt(initiator: Initiator, spec: &AdaptSpec<'_>, ledger: &mut Ledger) -> Result<Served> {
     match initiator {
         Initiator::LibiscsiNbd => qemu::adapt(qemu::Handing::Nbd, spec, ledger),
-        Initiator::LibiscsiFuse => qemu::adapt(qemu::Handing::Fuse, spec, ledger),
+        Initiator::LibiscsiFuse | Initiator::Libnfs => qemu::adapt(qemu::Handing::Fuse, spec, ledger),
         _ => Ok(Served { services: Vec::new(), endpoints: spec.endpoints.to_vec() }),
     }
 }
@@ -153,20 +155,26 @@ pub fn missing(target: Target, initiator: Initiator) -> Vec<String> {
         Target::Tgt => &["tgtd", "tgtadm"],
         Target::Stream => &["iperf3"],
         Target::Nbdkit => &[nbdkit::PROGRAM],
-        Target::Ganesha => &[ganesha::PROGRAM],
+        Target::Ganesha => &[ganesha::PROGRAM, ganesha::MAPPER],
         _ => &[],
     };
     let asking: &[&str] = match initiator {
         Initiator::LibiscsiPerf => &["iscsi-perf"],
         Initiator::LibiscsiNbd | Initiator::LibiscsiFuse => &[qemu::PROGRAM, "fio"],
         Initiator::Stream => &["iperf3"],
-        Initiator::Libnfs => &["nfs-ls"],
+        Initiator::Libnfs => &[qemu::PROGRAM],
         _ => &[],
     };
     let absent = serving.iter().chain(asking).filter(|name| program::find(name).is_none());
     let mut words: Vec<String> = absent.map(|name| program::not_there(name)).collect();
     if matches!(initiator, Initiator::LibiscsiNbd | Initiator::LibiscsiFuse) {
-        words.extend(qemu::missing_module());
+        words.extend(qemu::missing_module(qemu::ISCSI));
+    }
+    if initiator == Initiator::Libnfs {
+        words.extend(qemu::missing_module(qemu::NFS));
+    }
+    if target == Target::BareLoop {
+        words.extend(bareloop::missing());
     }
     words
 }

@@ -1,5 +1,5 @@
-//! libiscsi as the host's initiator: `qemu-storage-daemon` speaks iSCSI and hands every volume to the load tool, as an NBD
-//! export on a local socket or as a file through FUSE.
+//! libiscsi or libnfs as the host's initiator: `qemu-storage-daemon` speaks iSCSI or NFSv3 and hands every volume to the load
+//! tool, as an NBD export on a local socket or as a file through FUSE.
 //!
 //! One daemon with one event loop serves all volumes of a host: it is the adapter, and its processor time is counted as such.
 //! Nothing is cached in it: what the tool writes is what the target is asked to write.
@@ -13,10 +13,12 @@ use super::{AdaptSpec, Endpoint, Served, Side, ready};
 use crate::runner::ledger::{Ledger, Thing};
 use crate::runner::process::CommandLine;
 
-/// The daemon's name, and its module for iSCSI, which is a package of its own.
+/// The daemon's name.
 pub(super) const PROGRAM: &str = "qemu-storage-daemon";
-/// Where Debian keeps the module, below the folder of libraries.
-const MODULE: &str = "qemu/block-iscsi.so";
+/// Its module for iSCSI, which is in a package of its own.
+pub(super) const ISCSI: &str = "iscsi";
+/// Its module for NFS.
+pub(super) const NFS: &str = "nfs";
 /// The name under which the lab logs in.
 const INITIATOR: &str = "iqn.2026-11.org.linerate.lab:host";
 
@@ -34,8 +36,11 @@ pub(super) fn adapt(handing: Handing, spec: &AdaptSpec<'_>, ledger: &mut Ledger)
     if spec.endpoints.is_empty() {
         return Ok(Served::default());
     }
-    if let Some(words) = missing_module() {
-        bail!("{words}");
+    for endpoint in spec.endpoints {
+        let needed = if endpoint.url.starts_with("nfs:") { NFS } else { ISCSI };
+        if let Some(words) = missing_module(needed) {
+            bail!("{words}");
+        }
     }
     let scratch = super::scratch("qemu", ledger)?;
     let pidfile = scratch.join("ready");
@@ -63,19 +68,23 @@ pub(super) fn adapt(handing: Handing, spec: &AdaptSpec<'_>, ledger: &mut Ledger)
     Ok(Served { services: vec![service], endpoints })
 }
 
-/// What to install when the daemon could not speak iSCSI.
-pub(super) fn missing_module() -> Option<String> {
+/// What to install when the daemon lacks a module. Debian keeps them below the folder of libraries.
+pub(super) fn missing_module(name: &str) -> Option<String> {
+    let file = format!("qemu/block-{name}.so");
     let libraries = ["/usr/lib", "/usr/lib64", "/usr/local/lib"].map(PathBuf::from).into_iter();
     let per_machine = libraries.clone().flat_map(|folder| {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
         entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect::<Vec<_>>()
     });
-    let there = libraries.chain(per_machine).any(|folder| folder.join(MODULE).is_file());
-    (!there).then(|| format!("{PROGRAM} cannot speak iSCSI without its module: apt install qemu-block-extra"))
+    let there = libraries.chain(per_machine).any(|folder| folder.join(&file).is_file());
+    (!there).then(|| format!("{PROGRAM} has no module for {name}: apt install qemu-block-extra"))
 }
 
-/// The block device on an iSCSI URL.
+/// The block device on an iSCSI or NFS URL.
 fn volume(number: usize, url: &str) -> Result<Value> {
+    if let Some(rest) = url.strip_prefix("nfs://") {
+        return file_on_nfs(number, rest);
+    }
     let parts = url.strip_prefix("iscsi://").and_then(|rest| rest.split_once('/'));
     let (portal, rest) =
         parts.with_context(|| format!("libiscsi needs iscsi://HOST:PORT/IQN/LUN, not {url}"))?;
@@ -93,6 +102,20 @@ fn volume(number: usize, url: &str) -> Result<Value> {
         "target": target,
         "lun": lun,
         "initiator-name": INITIATOR,
+        "cache": {"direct": true},
+    }))
+}
+
+/// The block device on a file of an NFS server, `HOST/PATH?…`. QEMU's driver speaks NFSv3 at the ports that the host's port mapper
+/// names, so what follows the question mark says nothing to it.
+fn file_on_nfs(number: usize, rest: &str) -> Result<Value> {
+    let place = rest.split('?').next().unwrap_or(rest);
+    let (host, path) = place.split_once('/').with_context(|| format!("nfs://{rest} names no file"))?;
+    Ok(json!({
+        "driver": "nfs",
+        "node-name": format!("volume{number}"),
+        "server": {"type": "inet", "host": host},
+        "path": format!("/{path}"),
         "cache": {"direct": true},
     }))
 }
@@ -132,6 +155,14 @@ mod tests {
             let error = format!("{:#}", volume(0, url).unwrap_err());
             assert!(error.contains(part), "{url}: {error}");
         }
+    }
+
+    #[test]
+    fn a_file_on_nfs_is_one_of_the_host_s_exports() {
+        let device = volume(0, "nfs://10.0.0.1/volumes/0?version=4&nfsport=2049").unwrap();
+        assert_eq!((device["driver"].as_str(), device["path"].as_str()), (Some("nfs"), Some("/volumes/0")));
+        assert_eq!(device["server"]["host"], "10.0.0.1");
+        assert!(volume(0, "nfs://10.0.0.1").is_err());
     }
 
     #[test]

@@ -31,6 +31,7 @@ pub(super) fn blank(source: &Source, tool: &str) -> PointResult {
         memory: BTreeMap::new(),
         network: None,
         target_counters: BTreeMap::new(),
+        neighbours: Vec::new(),
         hosts: BTreeMap::new(),
         extra: BTreeMap::new(),
         limiter: None,

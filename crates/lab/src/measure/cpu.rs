@@ -142,6 +142,7 @@ pub(crate) fn account(machine: &Machine, spent: &Spent, apart: bool) -> Cpu {
         host: spent.get("host").copied().unwrap_or_default(),
         adapter: spent.get("adapter").copied(),
         target: spent.get("target").copied(),
+        neighbour: spent.get("neighbour").copied(),
         softirq: all.softirq,
         steal: all.steal,
         foreign: (busy - accounted).max(0.0),

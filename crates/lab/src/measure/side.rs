@@ -47,6 +47,8 @@ pub enum Role {
     Adapter,
     /// The target.
     Target,
+    /// Other loads on the same link, both their ends.
+    Neighbour,
 }
 
 impl Role {
@@ -56,6 +58,7 @@ impl Role {
             Self::Host => "host",
             Self::Adapter => "adapter",
             Self::Target => "target",
+            Self::Neighbour => "neighbour",
         }
     }
 
@@ -232,7 +235,7 @@ impl Sides {
 
     /// Folders of control groups that a run of this name left.
     pub fn left_behind(run: &str) -> Vec<PathBuf> {
-        let roles = [Role::Host, Role::Adapter, Role::Target];
+        let roles = [Role::Host, Role::Adapter, Role::Target, Role::Neighbour];
         let methods = [Method::Cgroup2, Method::Cgroup1].into_iter();
         let all = methods.flat_map(|method| roles.map(|role| folder(method, &role.group(run))));
         all.flatten().filter(|folder| folder.exists()).collect()

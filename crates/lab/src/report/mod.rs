@@ -19,6 +19,7 @@ mod extras;
 mod figure;
 mod limiter;
 mod link;
+mod markdown;
 mod page;
 pub(crate) mod run;
 mod series;
@@ -35,8 +36,19 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use crate::runner::session::main_metric;
+
 /// Name of the report in its run directory.
 pub const FILE: &str = "report.html";
+
+/// A run's results as one Markdown table: every arm at every point, with its spread and its ratio to the first arm.
+///
+/// Fails as [`write`] does.
+pub fn table(run_folder: &Path) -> Result<String> {
+    let run = run::Run::read(run_folder)?;
+    let metric = main_metric(run.scenario.workload.tool);
+    Ok(markdown::table(&run.scenario, &run.points, metric))
+}
 
 /// Writes `report.html` into a run directory and returns its path. An earlier report is replaced whole or not at all.
 ///

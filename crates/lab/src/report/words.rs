@@ -74,8 +74,9 @@ pub(crate) const fn initiator(initiator: Initiator) -> &'static str {
         Initiator::LibiscsiFuse => "libiscsi in qemu-storage-daemon, a file through FUSE",
         Initiator::Local => "none: the volume is local",
         Initiator::Site => "the kernel's client, as the site names it",
-        Initiator::Libnfs => "libnfs",
+        Initiator::Libnfs => "libnfs in qemu-storage-daemon, a file through FUSE",
         Initiator::Stream => "iperf3",
+        Initiator::BareLoop => "the bare loop's client",
         Initiator::Imported => "the tool of the imported log",
     }
 }
@@ -89,6 +90,7 @@ pub(crate) const fn target(target: Target) -> &'static str {
         Target::Nbdkit => "nbdkit",
         Target::Ganesha => "nfs-ganesha",
         Target::Stream => "iperf3 server",
+        Target::BareLoop => "the bare loop's server",
         Target::None => "nothing",
         Target::Site => "what the site names",
     }

@@ -12,7 +12,7 @@ use super::process::Running;
 use super::stage::Stage;
 use crate::measure::{Counted, Role, Window};
 
-use crate::result::{Cpu, Direction, Flag, Machine, Network};
+use crate::result::{Cpu, Direction, Flag, Machine, Neighbour, Network};
 use crate::scenario::{Arm, Design, ToolKind};
 use crate::statistics::number::real;
 use crate::tool::{self, Assignment, Measured};
@@ -45,6 +45,8 @@ pub struct Taken {
     pub started: f64,
     /// What machines with an agent counted, by their names.
     pub hosts: BTreeMap<String, Machine>,
+    /// What else used the link.
+    pub neighbours: Vec<Neighbour>,
 }
 
 /// Longest time that a load may take: half as much again as it should, and half a minute.
@@ -83,9 +85,11 @@ pub fn take(stage: &mut Stage, task: &Task<'_>) -> Result<Taken> {
     }
     stage.afar.open()?;
     let window = Window::open_with(&stage.sides, stage.watched()?)?;
+    let mut beside = stage.disturb(task)?;
     let started = now();
     let statuses = run(stage, task, &assignments)?;
     let ended = now();
+    beside.still_run()?;
     let parts: Vec<Measured> = assignments
         .iter()
         .zip(statuses)
@@ -93,12 +97,13 @@ pub fn take(stage: &mut Stage, task: &Task<'_>) -> Result<Taken> {
         .collect::<Result<_>>()?;
     let Some(measured) = merge(parts) else { bail!("the arm has no initiating host") };
     let (from, to) = span(&measured, (started, ended), task.design.ramp);
+    let neighbours = beside.finish((from, to))?;
     let mut counted = window.close_over(from, to)?;
     let hosts = stage.afar.close(&mut counted, (from, to))?;
     if let Some(words) = stage.ended() {
         bail!("{words}");
     }
-    Ok(Taken { measured, counted, started, hosts })
+    Ok(Taken { measured, counted, started, hosts, neighbours })
 }
 
 /// Lets the tool lay out what it works on: tables, files.

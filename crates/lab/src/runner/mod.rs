@@ -6,6 +6,7 @@ pub mod knee;
 pub mod ledger;
 pub mod measurement;
 pub mod merge;
+pub mod neighbour;
 pub mod plan;
 pub mod preflight;
 pub mod process;

@@ -35,6 +35,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("psql", "postgresql"),
     ("qemu-img", "qemu-utils"),
     ("qemu-storage-daemon", "qemu-system-common"),
+    ("rpcbind", "rpcbind"),
     ("setpriv", "util-linux"),
     ("sh", "dash"),
     ("sysbench", "sysbench"),
@@ -45,6 +46,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("tgtd", "tgt"),
     ("timeout", "coreutils"),
     ("umount", "mount"),
+    ("unshare", "util-linux"),
     ("wipefs", "util-linux"),
 ];
 

@@ -52,10 +52,17 @@ pub enum Event {
         /// What.
         what: String,
     },
+    /// A measurement failed or is invalid, and the run goes on; in the end its exit code says so.
+    Invalid {
+        /// Point, arm and repetition, and why.
+        what: String,
+    },
     /// The run has ended.
     Ended {
         /// The report, if one was written.
         report: Option<String>,
+        /// Every measurement that failed or is invalid; empty when the run is worth what it says.
+        invalid: Vec<String>,
     },
 }
 
@@ -82,8 +89,9 @@ impl Event {
             }
             Self::Step { what } => what.clone(),
             Self::Warning { what } => format!("warning: {what}"),
-            Self::Ended { report: Some(report) } => format!("report: {report}"),
-            Self::Ended { report: None } => "no report was written".to_owned(),
+            Self::Invalid { what } => format!("INVALID: {what}"),
+            Self::Ended { report: Some(report), .. } => format!("report: {report}"),
+            Self::Ended { report: None, .. } => "no report was written".to_owned(),
             Self::Measured { .. } => self.measured(),
         }
     }

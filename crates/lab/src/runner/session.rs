@@ -54,7 +54,7 @@ pub struct Options {
 pub struct Ended {
     /// Its folder.
     pub folder: PathBuf,
-    /// Why its results are worth nothing; empty when they are worth something.
+    /// Measurements that failed or are invalid, a sentence each; empty when all is well.
     pub invalid: Vec<String>,
     /// True when it was stopped before its end; [`resume`] goes on.
     pub stopped: bool,
@@ -184,6 +184,21 @@ struct Turn<'a> {
     order: u32,
 }
 
+impl Turn<'_> {
+    /// What is said of this measurement.
+    fn sentence(&self, why: &str) -> String {
+        let control = matches!(self.block, Block::Control);
+        let point = point_name(self.point);
+        let point = if control { format!("{point} (control)") } else { point };
+        sentence(&point, (self.label, self.repetition), why)
+    }
+}
+
+/// `bs=4k rw=randread B rep 3: 7 failed: requests of linerate bench`.
+fn sentence(point: &str, (arm, repetition): (&str, u32), why: &str) -> String {
+    format!("{point} {arm} rep {repetition}: {why}")
+}
+
 /// Why a point ends early.
 enum Interrupted {
     Stopped,
@@ -268,14 +283,12 @@ impl<'a> Session<'a> {
         }
         let points = self.plan.points.clone();
         for (number, point) in points.iter().enumerate() {
-            let outcome = if number == 0 { self.control_block(point)? } else { Ok(()) };
-            let outcome = match outcome {
-                Ok(()) => self.point(number, point)?,
-                Err(interrupted) => Err(interrupted),
-            };
-            match outcome {
-                Err(Interrupted::Stopped) => return Ok(true),
-                Ok(()) | Err(Interrupted::Failed) => {}
+            // A load that fails ends its own block: neither the other points nor, after the control, the first one.
+            if number == 0 && matches!(self.control_block(point)?, Err(Interrupted::Stopped)) {
+                return Ok(true);
+            }
+            if matches!(self.point(number, point)?, Err(Interrupted::Stopped)) {
+                return Ok(true);
             }
         }
         Ok(false)
@@ -405,15 +418,26 @@ impl<'a> Session<'a> {
         let result = match self.take(arm, turn, &folder) {
             Ok(result) => result,
             Err(error) => {
-                let what = format!("{} {}: {error:#}", point_name(turn.point), turn.label);
-                self.warn(what);
+                self.fail(turn, &format!("{error:#}"));
                 return Ok(Err(Interrupted::Failed));
             }
         };
         self.store.finish(&folder, &result)?;
         self.done.0 += 1;
         self.tell(&result);
+        if let Some(why) = result.invalidity() {
+            self.whom.observer.tell(&Event::Invalid { what: turn.sentence(why) });
+        }
         Ok(Ok(result))
+    }
+
+    /// A measurement that did not come about: it is told of, kept in the run's record, and makes the run end with a failure.
+    fn fail(&mut self, turn: Turn<'_>, why: &str) {
+        let lines: Vec<&str> = why.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        let what = turn.sentence(&lines.join("; "));
+        self.whom.observer.tell(&Event::Invalid { what: what.clone() });
+        self.record.warnings.push(what.clone());
+        self.invalid.push(what);
     }
 
     fn tell(&mut self, result: &PointResult) {
@@ -494,7 +518,7 @@ impl<'a> Session<'a> {
     }
 
     fn result(&self, arm: &Arm, turn: Turn<'_>, taken: Taken) -> PointResult {
-        let Taken { measured, counted, started, hosts } = taken;
+        let Taken { measured, counted, started, hosts, neighbours } = taken;
         let mut flags = measurement::flags(&measured, &counted);
         flags.extend(steady::check(&measured.intervals));
         let payload = self.stages.get(&arm.key).and_then(Stage::payload);
@@ -522,6 +546,7 @@ impl<'a> Session<'a> {
             memory: counted.memory,
             network: counted.network,
             target_counters: BTreeMap::new(),
+            neighbours,
             hosts,
             extra: measured.extra.into_iter().chain(parts).collect(),
             limiter,
@@ -535,20 +560,11 @@ impl<'a> Session<'a> {
 
     /// What makes the whole run worthless.
     fn judge(&mut self) {
-        for result in self.results.iter().filter(|result| !result.valid()) {
-            let why = result.flags.iter().find(|flag| flag.invalidates());
-            let detail = match why {
-                Some(
-                    Flag::Errors { detail } | Flag::Corrupt { detail } | Flag::OutsideProfile { detail },
-                ) => detail.as_str(),
-                _ => "",
-            };
-            self.invalid.push(format!(
-                "{} {} rep {}: {detail}",
-                result.point_name(),
-                result.arm,
-                result.repetition
-            ));
+        for result in self.control.iter().chain(&self.results) {
+            if let Some(why) = result.invalidity() {
+                let (point, arm, repetition) = (result.point_name(), &result.arm, result.repetition);
+                self.invalid.push(sentence(&point, (arm, repetition), why));
+            }
         }
         if self.results.is_empty() {
             self.invalid.push("nothing was measured".to_owned());

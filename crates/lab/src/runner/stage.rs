@@ -6,9 +6,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use super::ledger::{Ledger, Thing};
+use super::measurement::Task;
+use super::neighbour::{self, Loads, Neighbours};
 use super::process::Placement;
 use super::topology::{self, Host, Hosts};
 use crate::agent::{Afar, Fleet};
@@ -61,6 +63,8 @@ pub struct Stage {
     adapters: Vec<Served>,
     targets: Vec<Served>,
     target: Option<Host>,
+    /// What else uses the link.
+    neighbours: Neighbours,
 }
 
 impl Stage {
@@ -68,7 +72,11 @@ impl Stage {
     pub fn build(ground: &Ground<'_>, arm: &Arm, topology: &Topology, ledger: &mut Ledger) -> Result<Self> {
         let name = format!("{}-{}", ground.run, arm.key);
         let hosts = topology::build(&topology.link, topology.initiators, ledger)?;
-        let sides = account(&name, roles(arm.initiator), ledger)?;
+        let mut roles = roles(arm.initiator).to_vec();
+        if !topology.neighbour.is_none() {
+            roles.push(Role::Neighbour);
+        }
+        let sides = account(&name, &roles, ledger)?;
         let target_core = match topology.placement {
             Core::Other => &ground.processors.target,
             Core::Same => &ground.processors.host,
@@ -88,6 +96,14 @@ impl Stage {
             .with_context(|| format!("arm {} ({}): its target does not start", arm.key, arm.name))?;
         let parts = share(&served.endpoints, hosts.initiators.len());
         enrol(&sides, Role::Target, &served);
+        let site = neighbour::Site {
+            hosts: &hosts,
+            processors: ground.processors,
+            sides: &sides,
+            paths: (&folder, ground.linerate),
+        };
+        let neighbours = Neighbours::build(topology.neighbour, &site, ledger)
+            .with_context(|| format!("arm {} ({})", arm.key, arm.name))?;
         let mut stage = Self {
             topology: topology.clone(),
             initiators: Vec::new(),
@@ -100,6 +116,7 @@ impl Stage {
             adapters: Vec::new(),
             targets: vec![served],
             target: Some(hosts.target.clone()),
+            neighbours,
         };
         stage.adapt((ground, arm), (&hosts, parts), ledger)?;
         Ok(stage)
@@ -113,6 +130,12 @@ impl Stage {
         topology: &Topology,
         ledger: &mut Ledger,
     ) -> Result<Self> {
+        ensure!(
+            topology.neighbour.is_none(),
+            "arm {} ({}): neighbours are put only on a link that the lab builds, and the site binds this arm: leave the axis out",
+            arm.key,
+            arm.name
+        );
         let (site, fleet) = ground.hosts;
         let afar = Afar::build(fleet, site, (arm, bound), topology)
             .with_context(|| format!("arm {} ({}) does not start", arm.key, arm.name))?;
@@ -133,6 +156,7 @@ impl Stage {
             adapters: Vec::new(),
             targets: Vec::new(),
             target: None,
+            neighbours: Neighbours::default(),
         };
         match offered {
             Some(offered) => {
@@ -230,7 +254,9 @@ impl Stage {
         let end =
             |host: &Host| Some(End { namespace: host.namespace.clone(), interface: host.link.clone()? });
         let initiators: Vec<End> = self.initiators.iter().filter_map(|(host, _)| end(host)).collect();
-        if initiators.is_empty() || self.topology.link.kind == LinkKind::Loopback {
+        // Nothing of a local arm crosses the link that the scenario gives to the others.
+        let local = self.targets.iter().all(|served| served.services.is_empty());
+        if local || initiators.is_empty() || self.topology.link.kind == LinkKind::Loopback {
             return Ok(None);
         }
         let target = self.target.as_ref().and_then(end);
@@ -245,10 +271,18 @@ impl Stage {
         Some(bits / 8.0 * (mtu - HEADERS) / (mtu + FRAMING))
     }
 
+    /// Starts the loads of the neighbours, from the first initiating host.
+    pub fn disturb(&self, task: &Task<'_>) -> Result<Loads> {
+        let Some((host, _)) = self.initiators.first() else { return Ok(Loads::default()) };
+        let place = placement(host, &self.processors, &self.sides, Role::Neighbour);
+        self.neighbours.load(task, (&place, &self.sides))
+    }
+
     /// A process of the arm that has ended although nobody stopped it, in words.
     pub fn ended(&mut self) -> Option<String> {
         let layers = [&mut self.databases, &mut self.adapters, &mut self.targets];
-        let mut all = layers.into_iter().flatten().flat_map(|served| &mut served.services);
+        let served = layers.into_iter().flatten().chain(self.neighbours.served());
+        let mut all = served.flat_map(|served| &mut served.services);
         let gone = all.find_map(|service| (!service.running.is_alive()).then_some(service))?;
         Some(format!("{} has ended{}", gone.name, gone.running.last_words()))
     }
@@ -282,7 +316,9 @@ fn plain_path(endpoint: &Endpoint) -> Endpoint {
 pub(crate) fn roles(initiator: Initiator) -> &'static [Role] {
     match initiator {
         Initiator::Site | Initiator::Local => &[Role::Host],
-        Initiator::LibiscsiNbd | Initiator::LibiscsiFuse => &[Role::Host, Role::Adapter, Role::Target],
+        Initiator::LibiscsiNbd | Initiator::LibiscsiFuse | Initiator::Libnfs => {
+            &[Role::Host, Role::Adapter, Role::Target]
+        }
         _ => &[Role::Host, Role::Target],
     }
 }

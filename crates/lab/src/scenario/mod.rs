@@ -136,10 +136,12 @@ pub enum Initiator {
     Local,
     /// A kernel client's mount or device that the site names.
     Site,
-    /// libnfs, by its tools.
+    /// libnfs inside `qemu-storage-daemon`, which hands a file through FUSE.
     Libnfs,
     /// A plain TCP stream (iperf3).
     Stream,
+    /// The bare loop: requests and answers over TCP without any protocol.
+    BareLoop,
     /// The tools of an imported log.
     Imported,
 }
@@ -160,6 +162,8 @@ pub enum Target {
     Ganesha,
     /// iperf3's server.
     Stream,
+    /// The bare loop's server.
+    BareLoop,
     /// Nothing: the volume is local.
     None,
     /// What the site names.
@@ -182,6 +186,55 @@ pub struct Topology {
     pub link: Link,
     /// Where the target runs: `other` core than the initiator's, or the `same`.
     pub placement: Placement,
+    /// What else uses the link while a load is measured.
+    #[serde(skip_serializing_if = "Neighbour::is_none")]
+    pub neighbour: Neighbour,
+}
+
+/// Other loads on the same link, in the same direction as the measured one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Neighbour {
+    /// Nothing.
+    #[default]
+    None,
+    /// One TCP stream (iperf3).
+    Stream,
+    /// 64 KiB I/Os, 16 under way, over iSCSI from Linerate's target to its initiator.
+    Iscsi,
+    /// The same over NVMe/TCP.
+    Nvme,
+    /// All of these at once.
+    All,
+}
+
+impl Neighbour {
+    /// The loads, one by one.
+    pub const fn each(self) -> &'static [Self] {
+        match self {
+            Self::None => &[],
+            Self::Stream => &[Self::Stream],
+            Self::Iscsi => &[Self::Iscsi],
+            Self::Nvme => &[Self::Nvme],
+            Self::All => &[Self::Stream, Self::Iscsi, Self::Nvme],
+        }
+    }
+
+    /// As scenarios write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Stream => "stream",
+            Self::Iscsi => "iscsi",
+            Self::Nvme => "nvme",
+            Self::All => "all",
+        }
+    }
+
+    /// Whether there is none.
+    pub fn is_none(&self) -> bool {
+        *self == Self::None
+    }
 }
 
 impl Default for Topology {
@@ -193,6 +246,7 @@ impl Default for Topology {
             volume: "null:1G".to_owned(),
             link: Link::default(),
             placement: Placement::Other,
+            neighbour: Neighbour::None,
         }
     }
 }
@@ -436,6 +490,8 @@ pub enum Metric {
     LineRate,
     /// Latency beyond the local arm's, ns.
     AddedLatency,
+    /// Bytes per second of the other loads on the link, together.
+    NeighbourBandwidth,
 }
 
 /// Numbers of the publication.

@@ -3,11 +3,12 @@
 //! Nothing is faked: what a machine or this version lacks is named when the scenario is shown, planned or run. What can be
 //! seen on the machine is looked for; what cannot (an offload adapter, a second host) the site file declares.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use super::{Arm, Initiator, LinkKind, Scenario, Target, sweep, topology};
+use super::{Arm, Initiator, LinkKind, Neighbour, Scenario, Target, sweep, topology};
 use crate::result::Coordinate;
+use crate::runner::program;
 
 /// Something that a scenario may need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,8 +63,8 @@ pub const NEEDS: &[Need] = &[
     need("kernel NVMe/TCP host", "the kernel's NVMe/TCP host: load nvme_tcp and install nvme-cli"),
     need("kernel NFS client", "the kernel's NFS client: /proc/filesystems lists no nfs"),
     need(
-        "file on NFS",
-        "a file on NFS that dd can open: a kernel's NFS client and a site file with its mount, or Linerate's own client, which is yet to come",
+        "own port mapper",
+        "a port mapper that is nobody else's, which NFSv3 needs: give the scenario a link between namespaces (veth)",
     ),
     need("knfsd over RDMA", "the kernel's NFS server and client over RDMA"),
     need(
@@ -77,8 +78,9 @@ pub const NEEDS: &[Need] = &[
     need("fuse", "/dev/fuse and root, to put a file system on a remote volume"),
     need("site", "the devices or mounts of a site file: give one with --site"),
     need("import", "the tool's own result files: read them with `linerate lab import`"),
-    need("neighbour", "several loads at once on one link: this version puts on one at a time"),
+    need("reads alone", "an initiator that writes: iscsi-perf only reads, so its arm is left out of writes"),
     need("nat", "a translating gateway between initiator and target: this version's topologies have none"),
+    need("iperf3", "iperf3, for the neighbour that is a stream: apt install iperf3"),
     need("prices", "prices in the site file"),
     need("energy", "readable energy counters (/sys/class/powercap) or watts in the site file"),
 ];
@@ -171,17 +173,23 @@ pub fn of_point(scenario: &Scenario, arm: &Arm, point: &[Coordinate]) -> Vec<&'s
             LinkKind::Veth => names.push("root"),
             LinkKind::Physical => names.push("two hosts"),
         }
+        if topology.neighbour.each().contains(&Neighbour::Stream) && program::find("iperf3").is_none() {
+            names.push("iperf3");
+        }
         if topology.link.delay.is_some() || topology.link.loss.is_some() || topology.link.reorder.is_some() {
             names.push("netem");
         }
     }
     let settings = sweep::settings(scenario, arm, point);
-    if settings.get("neighbour").is_some_and(|what| what != topology::NONE) {
-        names.push("neighbour");
-    }
     match arm.initiator {
+        Initiator::LibiscsiPerf if writes(&settings) => names.push("reads alone"),
         Initiator::LibiscsiFuse => names.push("fuse"),
-        Initiator::Libnfs => names.push("file on NFS"),
+        Initiator::Libnfs => {
+            names.push("fuse");
+            if topology::at(scenario, arm, point).is_ok_and(|built| built.link.kind == LinkKind::Loopback) {
+                names.push("own port mapper");
+            }
+        }
         Initiator::Site => names.push("site"),
         Initiator::Imported => names.push("import"),
         _ => {}
@@ -193,6 +201,11 @@ pub fn of_point(scenario: &Scenario, arm: &Arm, point: &[Coordinate]) -> Vec<&'s
         names.push("site");
     }
     names.into_iter().filter_map(find).collect()
+}
+
+/// Whether a load writes.
+pub(crate) fn writes(settings: &BTreeMap<String, String>) -> bool {
+    settings.get("rw").is_some_and(|rw| !matches!(rw.as_str(), "read" | "randread"))
 }
 
 /// What an arm lacks at a point, a sentence each.

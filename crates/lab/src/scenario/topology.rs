@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::{Arm, Link, LinkKind, Placement, Scenario, Topology, sweep};
+use super::{Arm, Link, LinkKind, Neighbour, Placement, Scenario, Topology, sweep};
 use crate::result::Coordinate;
 
 /// What is built for an arm at a point. An error names the setting whose value means nothing.
@@ -22,6 +22,9 @@ pub fn at(scenario: &Scenario, arm: &Arm, point: &[Coordinate]) -> Result<Topolo
     }
     if let Some(placement) = settings.get("placement") {
         topology.placement = self::placement(placement)?;
+    }
+    if let Some(neighbour) = settings.get("neighbour") {
+        topology.neighbour = self::neighbour(neighbour)?;
     }
     link(&settings, &mut topology.link)?;
     Ok(topology)
@@ -47,6 +50,14 @@ fn placement(value: &str) -> Result<Placement> {
     }
 }
 
+fn neighbour(value: &str) -> Result<Neighbour> {
+    let all = [Neighbour::None, Neighbour::Stream, Neighbour::Iscsi, Neighbour::Nvme, Neighbour::All];
+    all.into_iter().find(|one| one.name() == value).with_context(|| {
+        let names = all.map(Neighbour::name).join(", ");
+        format!("neighbour = {value:?}: it is one of {names}")
+    })
+}
+
 fn link(settings: &BTreeMap<String, String>, link: &mut Link) -> Result<()> {
     match settings.get("link").map(String::as_str) {
         None => {}
@@ -70,8 +81,8 @@ fn link(settings: &BTreeMap<String, String>, link: &mut Link) -> Result<()> {
     Ok(())
 }
 
-/// The value of `delay`, `loss`, `reorder` and `neighbour` that leaves the link as it is.
-pub const NONE: &str = "none";
+/// The value of `delay`, `loss` and `reorder` that leaves the link as it is.
+const NONE: &str = "none";
 
 /// A rate as `tc` writes it, such as `2.5Gbit`, in bits per second.
 pub fn bits_per_second(rate: &str) -> Result<f64> {
@@ -130,6 +141,7 @@ mod tests {
             ("{kind='veth'}", "mtu='jumbo'", "mtu"),
             ("{kind='veth'}", "targets='0'", "at least one"),
             ("{kind='veth'}", "placement='near'", "other"),
+            ("{kind='veth'}", "neighbour='disk'", "stream, iscsi, nvme, all"),
         ] {
             let error = format!("{:#}", built(link, with).unwrap_err());
             assert!(error.contains(part), "{with}: {error}");

@@ -58,6 +58,8 @@ fn load_value(metric: Metric, point: &PointResult, context: &Context) -> Option<
         Metric::LatencyRead => median(point.load.read.as_ref()),
         Metric::LatencyWrite => median(point.load.write.as_ref()),
         Metric::Transactions => point.extra.get(TRANSACTIONS).copied(),
+        Metric::NeighbourBandwidth => (!point.neighbours.is_empty())
+            .then(|| point.neighbours.iter().map(|neighbour| neighbour.bytes_per_second).sum()),
         Metric::LineRate => {
             busier_direction(point).zip(context.payload_rate).map(|(busy, rate)| busy / rate * 100.0)
         }
@@ -127,7 +129,7 @@ fn busier_direction(point: &PointResult) -> Option<f64> {
 
 impl Metric {
     /// Every metric, in the order of the enum.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::Iops,
         Self::Bandwidth,
         Self::LatencyMean,
@@ -151,6 +153,7 @@ impl Metric {
         Self::Transactions,
         Self::LineRate,
         Self::AddedLatency,
+        Self::NeighbourBandwidth,
     ];
 
     /// Its name in scenario files and claims, such as `latency_p50`.
@@ -179,6 +182,7 @@ impl Metric {
             Self::Transactions => "transactions",
             Self::LineRate => "line_rate",
             Self::AddedLatency => "added_latency",
+            Self::NeighbourBandwidth => "neighbour_bandwidth",
         }
     }
 
@@ -213,6 +217,7 @@ impl Metric {
             Self::Transactions => "Transaction rate",
             Self::LineRate => "Share of line rate",
             Self::AddedLatency => "Latency added over local",
+            Self::NeighbourBandwidth => "Throughput of the neighbours",
         }
     }
 
@@ -220,7 +225,7 @@ impl Metric {
     pub const fn scale(self) -> (f64, &'static str) {
         match self {
             Self::Iops => (1.0, "IOPS"),
-            Self::Bandwidth => (MEGABYTE, "MB/s"),
+            Self::Bandwidth | Self::NeighbourBandwidth => (MEGABYTE, "MB/s"),
             Self::LatencyMean
             | Self::LatencyMin
             | Self::LatencyP50
@@ -247,6 +252,7 @@ impl Metric {
         match self {
             Self::Iops
             | Self::Bandwidth
+            | Self::NeighbourBandwidth
             | Self::EffectivenessIops
             | Self::EffectivenessBandwidth
             | Self::EffectivenessWithAdapter

@@ -21,6 +21,17 @@ fn direction(ios: u64, latency: Latency) -> Direction {
     }
 }
 
+/// Another load on the link.
+fn neighbour(bytes_per_second: f64) -> crate::result::Neighbour {
+    crate::result::Neighbour {
+        name: "stream".to_owned(),
+        bytes_per_second,
+        tool: Tool { name: "iperf3".to_owned(), version: "3".to_owned(), argv: Vec::new() },
+        load: Load::default(),
+        seconds: 1.0,
+    }
+}
+
 /// Ten seconds on two processors: 300,000 reads and 100,000 writes of 4 KiB.
 fn point() -> PointResult {
     let load = Load {
@@ -55,6 +66,7 @@ fn point() -> PointResult {
         memory: BTreeMap::new(),
         network: None,
         target_counters: BTreeMap::new(),
+        neighbours: [250e6, 50e6].map(neighbour).into(),
         hosts: BTreeMap::new(),
         extra: BTreeMap::new(),
         limiter: None,
@@ -91,6 +103,7 @@ fn every_metric_has_its_value() {
         (Metric::Transactions, 123.0),
         (Metric::LineRate, 50.0),
         (Metric::AddedLatency, 75_000.0),
+        (Metric::NeighbourBandwidth, 300e6),
     ];
     assert_eq!(expected.map(|(metric, _)| metric), Metric::ALL);
     for (metric, value) in expected {
@@ -103,7 +116,8 @@ fn every_metric_has_its_value() {
 fn what_a_point_cannot_say_is_absent() {
     let mut point = point();
     let context = Context::default();
-    for metric in [Metric::LineRate, Metric::AddedLatency, Metric::Transactions] {
+    point.neighbours.clear();
+    for metric in [Metric::LineRate, Metric::AddedLatency, Metric::Transactions, Metric::NeighbourBandwidth] {
         assert_eq!(value_of(metric, &point, &context), None, "{}", metric.name());
     }
     point.load.write.as_mut().unwrap().latency = None;

@@ -29,6 +29,7 @@ pub(crate) fn result(arm: &str, repetition: u32, iops: f64) -> PointResult {
         memory: BTreeMap::new(),
         network: None,
         target_counters: BTreeMap::new(),
+        neighbours: Vec::new(),
         hosts: BTreeMap::new(),
         extra: BTreeMap::new(),
         limiter: None,

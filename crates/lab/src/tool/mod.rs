@@ -4,6 +4,7 @@
 //! its folder into [`Measured`]. The tools' own figures are taken over as they stand; where a tool has none (`dd` prints
 //! three digits of a rate, pgbench no percentiles) its module says what is computed from which of its raw numbers.
 
+mod bareloop;
 mod bench;
 mod dd;
 mod doubt;
@@ -74,6 +75,7 @@ enum Program {
     Fio,
     Bench,
     IscsiPerf,
+    BareLoop,
     Iperf3,
     Dd,
     Pgbench,
@@ -88,6 +90,7 @@ impl Program {
                 Ok(Self::Bench)
             }
             (ToolKind::Fio, Initiator::LibiscsiPerf) => Ok(Self::IscsiPerf),
+            (ToolKind::Fio, Initiator::BareLoop) => Ok(Self::BareLoop),
             (ToolKind::Fio, Initiator::Stream | Initiator::Imported) => {
                 bail!("initiator {:?} does no block I/O: give the arm another one", assignment.initiator)
             }
@@ -110,6 +113,7 @@ impl Program {
             Self::Fio => "fio",
             Self::Bench => "linerate bench",
             Self::IscsiPerf => "iscsi-perf",
+            Self::BareLoop => "bareloop",
             Self::Iperf3 => "iperf3",
             Self::Dd => "dd",
             Self::Pgbench => "pgbench",
@@ -124,6 +128,9 @@ impl Program {
             }
             Self::Bench => "try the same volumes with `linerate bench URL`, or `linerate doctor`",
             Self::IscsiPerf => "see whether the target answers: iscsi-inq URL",
+            Self::BareLoop => {
+                "see whether the arm's `bareloop --serve` still runs; client and server must be of one build"
+            }
             Self::Iperf3 => "see whether the arm's `iperf3 -s` still runs and listens at that address",
             Self::Dd => "see whether the file system is mounted, writable and has room",
             Self::Pgbench => "see whether the database answers: psql URL -c 'select 1'",
@@ -142,6 +149,7 @@ pub fn command(kind: ToolKind, assignment: &Assignment<'_>) -> Result<CommandLin
         Program::Fio => fio::command(assignment),
         Program::Bench => bench::command(assignment),
         Program::IscsiPerf => iscsi_perf::command(assignment),
+        Program::BareLoop => bareloop::command(assignment),
         Program::Iperf3 => iperf3::command(assignment),
         Program::Dd => dd::command(assignment),
         Program::Pgbench => pgbench::command(assignment),
@@ -162,6 +170,7 @@ pub fn read(kind: ToolKind, assignment: &Assignment<'_>) -> Result<Measured> {
         Program::Fio => fio::read(assignment),
         Program::Bench => bench::read(assignment),
         Program::IscsiPerf => iscsi_perf::read(assignment),
+        Program::BareLoop => bareloop::read(assignment),
         Program::Iperf3 => iperf3::read(assignment),
         Program::Dd => dd::read(assignment),
         Program::Pgbench => pgbench::read(assignment),
@@ -206,6 +215,7 @@ pub fn version(kind: ToolKind, assignment: &Assignment<'_>) -> Result<String> {
     let (program, package) = match Program::of(kind, assignment)? {
         Program::Fio => ("fio".to_owned(), "fio"),
         Program::Bench => (assignment.linerate.display().to_string(), "linerate"),
+        Program::BareLoop => return Ok(env!("CARGO_PKG_VERSION").to_owned()),
         // It tells its version only beside a usage message.
         Program::IscsiPerf => ("iscsi-perf".to_owned(), "libiscsi-bin"),
         Program::Iperf3 => ("iperf3".to_owned(), "iperf3"),

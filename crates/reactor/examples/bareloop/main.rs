@@ -84,13 +84,16 @@ fn call(options: &Options, peer: SocketAddr) -> io::Result<Report> {
     Ok(initiator.report())
 }
 
-/// Serves one stream after the other, until it is ended from outside.
+/// Serves one stream after the other, until it is ended from outside. Port 0 takes a free one; the first line says which.
 fn serve(options: &Options, address: SocketAddr) -> io::Result<()> {
     pin(0);
     if options.endpoint {
-        return whole::serve(options, Listener::bind(address)?);
+        let listener = Listener::bind(address)?;
+        println!("listening {}", listener.local());
+        return whole::serve(options, listener);
     }
     let listener = TcpListener::bind(address)?;
+    println!("listening {}", listener.local_addr()?);
     loop {
         let (stream, _) = listener.accept()?;
         bare::run(options, stream, &mut Target::new(options))?;

@@ -8,7 +8,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::options::Options;
 
-/// Bytes of a request: the first is 1 for a write, bytes 8 to 16 are its number, 16 to 24 its place.
+/// Bytes of a request: the first is 1 for a write, bytes 8 to 16 are its number, 16 to 24 its place, 24 to 32 the size of every
+/// payload on this stream, so that one server answers clients of any block size.
 const REQUEST: usize = 72;
 /// Bytes of a response: 8 to 16 are the request's number.
 const RESPONSE: usize = 24;
@@ -40,6 +41,8 @@ fn number_in(bytes: &[u8], from: usize) -> u64 {
 /// Answers requests.
 pub(crate) struct Target {
     block: usize,
+    /// Bytes that reads are spread over.
+    spread: usize,
     pool: Pool,
     /// What reads are answered with, block after block.
     memory: Vec<SharedBuf>,
@@ -52,12 +55,11 @@ pub(crate) struct Target {
 
 impl Target {
     pub(crate) fn new(options: &Options) -> Self {
-        let blocks = (options.memory / options.block.max(1)).max(1);
-        let block = || SharedBuf::from(vec![7; options.block]);
         Self {
-            block: options.block,
+            block: 0,
+            spread: options.memory,
             pool: Pool::new(POOL),
-            memory: std::iter::repeat_with(block).take(blocks).collect(),
+            memory: Vec::new(),
             ready: std::collections::VecDeque::new(),
             awaited: None,
             placed: false,
@@ -66,11 +68,27 @@ impl Target {
         }
     }
 
+    /// Makes the memory for payloads of `block` bytes, on the first request.
+    fn fit(&mut self, block: u64) {
+        let block = usize::try_from(block).unwrap_or(usize::MAX).clamp(1, buf::LARGEST);
+        if block != self.block {
+            let made = || SharedBuf::from(vec![7; block]);
+            self.memory = std::iter::repeat_with(made).take((self.spread / block).max(1)).collect();
+            self.block = block;
+        }
+    }
+
     /// Microseconds of the serving thread per request.
     pub(crate) fn cpu_per_request(&self) -> f64 {
         let spent = thread_time().saturating_sub(self.since.unwrap_or_default());
         per(spent, self.served)
     }
+}
+
+/// The arithmetic mean; zero of nothing.
+#[expect(clippy::cast_precision_loss, reason = "a figure for people")]
+fn mean(values: &[u32]) -> f64 {
+    values.iter().map(|value| u64::from(*value)).sum::<u64>() as f64 / values.len().max(1) as f64
 }
 
 /// Microseconds of `span` for each of `count`.
@@ -87,6 +105,7 @@ impl Party for Target {
         {
             self.since.get_or_insert_with(thread_time);
             used += REQUEST;
+            self.fit(number_in(request, 24));
             let number = number_in(request, 8);
             if request.first() == Some(&1) {
                 self.awaited = Some(number);
@@ -201,13 +220,15 @@ impl Initiator {
         let span = self.ended.unwrap_or_default().0.since(began);
         self.latencies.sort_unstable();
         let quantile = |part: usize| {
-            let nanos = self.latencies.get(self.latencies.len() * part / 1000).copied().unwrap_or_default();
-            f64::from(nanos) / 1000.0
+            let place = (self.latencies.len() * part / 10_000).min(self.latencies.len().saturating_sub(1));
+            f64::from(self.latencies.get(place).copied().unwrap_or_default()) / 1000.0
         };
         Report {
+            requests: self.done,
+            seconds: span.as_secs_f64(),
             rate: 1e6 / per(span, self.done),
-            p50: quantile(500),
-            p99: quantile(990),
+            mean: mean(&self.latencies) / 1000.0,
+            quantiles: QUANTILES.map(quantile),
             client_cpu: per(thread_time().saturating_sub(cpu), self.done),
             server_cpu: None,
         }
@@ -259,6 +280,7 @@ impl Party for Initiator {
             request[8..16].copy_from_slice(&self.issued.to_le_bytes());
             // A multiplicative step visits the blocks out of order.
             request[16..24].copy_from_slice(&(self.issued.wrapping_mul(0x9E37_79B9)).to_le_bytes());
+            request[24..32].copy_from_slice(&(self.block as u64).to_le_bytes());
             send.put(&request);
             if self.writes {
                 send.put_shared(self.payload.clone());
@@ -277,15 +299,22 @@ impl Party for Initiator {
     }
 }
 
+/// Which latencies are told: least, median and so on to the most, in ten-thousandths of the requests.
+const QUANTILES: [usize; 7] = [0, 5_000, 9_500, 9_900, 9_990, 9_999, 10_000];
+
 /// What a run has shown.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Report {
+    /// Requests that were answered.
+    pub(crate) requests: u64,
+    /// Seconds from the first request to the last answer.
+    pub(crate) seconds: f64,
     /// Requests per second.
     pub(crate) rate: f64,
-    /// Microseconds of half of the requests, at most.
-    pub(crate) p50: f64,
-    /// Microseconds of 99 in a hundred requests, at most.
-    pub(crate) p99: f64,
+    /// Microseconds of a request on average.
+    pub(crate) mean: f64,
+    /// Microseconds of a request at each of [`QUANTILES`].
+    pub(crate) quantiles: [f64; 7],
     /// Microseconds of the client's thread per request.
     pub(crate) client_cpu: f64,
     /// Microseconds of the server's thread per request, where it ran in this process.
@@ -300,24 +329,28 @@ impl Report {
 
     pub(crate) fn json(&self, options: &Options) -> String {
         let server = self.server_cpu.map_or("null".to_owned(), |cpu| format!("{cpu:.3}"));
+        let [min, p50, p95, p99, p999, p9999, max] = self.quantiles;
         format!(
-            "{{\"mode\":\"{}\",\"driver\":\"{:?}\",\"rw\":\"{}\",\"bs\":{},\"qd\":{},\"iops\":{:.0},\"bytes_per_second\":{:.0},\
-             \"p50_us\":{:.1},\"p99_us\":{:.1},\"client_cpu_us\":{:.3},\"server_cpu_us\":{server}}}",
+            "{{\"mode\":\"{}\",\"driver\":\"{:?}\",\"rw\":\"{}\",\"bs\":{},\"qd\":{},\"requests\":{},\"seconds\":{:.6},\
+             \"iops\":{:.0},\"bytes_per_second\":{:.0},\"mean_us\":{:.3},\"min_us\":{min:.3},\"p50_us\":{p50:.3},\
+             \"p95_us\":{p95:.3},\"p99_us\":{p99:.3},\"p999_us\":{p999:.3},\"p9999_us\":{p9999:.3},\"max_us\":{max:.3},\
+             \"client_cpu_us\":{:.3},\"server_cpu_us\":{server}}}",
             if options.endpoint { "endpoint" } else { "bare" },
             options.driver,
             if options.writes { "write" } else { "read" },
             options.block,
             options.depth,
+            self.requests,
+            self.seconds,
             self.rate,
             self.bytes_per_second(options),
-            self.p50,
-            self.p99,
+            self.mean,
             self.client_cpu,
         )
     }
 
     pub(crate) fn text(&self, options: &Options) -> String {
-        let (rate, p50, p99) = (self.rate, self.p50, self.p99);
+        let (rate, [_, p50, _, p99, ..]) = (self.rate, self.quantiles);
         let gigabytes = self.bytes_per_second(options) / 1e9;
         format!("{rate:.0} IOPS, {gigabytes:.2} GB/s, p50 {p50:.1} µs, p99 {p99:.1} µs")
     }

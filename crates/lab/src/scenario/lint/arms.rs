@@ -4,7 +4,9 @@ use names::VolumeUrl;
 
 use super::{Finding, doubles};
 use crate::evidence::Evidence;
-use crate::scenario::{Arm, Initiator, LinkKind, Scenario, Target, ToolKind, options, sweep, topology};
+use crate::scenario::{
+    Arm, Initiator, LinkKind, Scenario, Target, ToolKind, needs, options, sweep, topology,
+};
 
 /// What is wrong with the arms.
 pub(super) fn findings(scenario: &Scenario) -> Vec<Finding> {
@@ -63,6 +65,7 @@ fn parts(scenario: &Scenario, arm: &Arm) -> Vec<String> {
         Initiator::Local => matches!(arm.target, Target::None | Nbdkit),
         Initiator::Libnfs => matches!(arm.target, Ganesha | Target::Site),
         Initiator::Stream => arm.target == Target::Stream,
+        Initiator::BareLoop => arm.target == Target::BareLoop,
         Initiator::Site | Initiator::Imported => true,
     };
     let mut messages = Vec::new();
@@ -81,17 +84,16 @@ fn parts(scenario: &Scenario, arm: &Arm) -> Vec<String> {
     {
         messages.push("its tool runs on Windows only: the arm can be no other than imported".to_owned());
     }
-    if arm.initiator == Initiator::LibiscsiPerf && writes(scenario, arm) {
-        messages.push("iscsi-perf only reads, and the load writes".to_owned());
+    if arm.initiator == Initiator::LibiscsiPerf && never_reads(scenario, arm) {
+        messages.push("iscsi-perf only reads, and the load writes at every point".to_owned());
     }
     messages
 }
 
-fn writes(scenario: &Scenario, arm: &Arm) -> bool {
-    sweep::points(scenario, sweep::Extent::Full).iter().any(|point| {
-        let settings = sweep::settings(scenario, arm, point);
-        settings.get("rw").is_some_and(|rw| !matches!(rw.as_str(), "read" | "randread"))
-    })
+/// An arm that only reads is left out of points that write; here it would be left out of them all.
+fn never_reads(scenario: &Scenario, arm: &Arm) -> bool {
+    let points = sweep::points(scenario, sweep::Extent::Full);
+    points.iter().all(|point| needs::writes(&sweep::settings(scenario, arm, point)))
 }
 
 /// What the label of its figures must say.
