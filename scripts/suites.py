@@ -58,6 +58,7 @@ SUITES = {
         Step("qemu on epoll", "conformance/qemu/run.py --driver epoll", 600),
         Step("kill", "conformance/kill/run.py", 300),
         Step("attach", "conformance/attach/run.py", 900),
+        Step("failures", "conformance/failures/run.py", 1800),
         Step("device", "conformance/device/run.py", 1500),
     )),
     "lab": Suite((

@@ -26,6 +26,7 @@ mod ordered;
 mod run;
 mod secret;
 mod stream;
+mod trouble;
 mod walk;
 mod zero;
 mod zeros;

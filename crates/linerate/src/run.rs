@@ -19,6 +19,7 @@ use crate::load::{Load, LoadPlan, LoadResult, Progress};
 use crate::open::Opening;
 use crate::ordered::{self, ChecksumResult, ExportResult, Summing};
 use crate::stream::Outlet;
+use crate::trouble::{Explain, explained};
 use crate::zero::{Zero, ZeroPlan, ZeroResult};
 use crate::zeros::zeros;
 
@@ -74,7 +75,7 @@ impl<J: Job> Opened<J> {
     }
 }
 
-impl<J: Job> Job for Opened<J> {
+impl<J: Job<Output: Explain>> Job for Opened<J> {
     type Output = Result<J::Output, Error>;
 
     fn poll(&mut self, now: Instant) -> Option<Self::Output> {
@@ -84,7 +85,8 @@ impl<J: Job> Job for Opened<J> {
                 return Some(Err(error));
             }
         }
-        self.job.as_mut()?.poll(now).map(Ok)
+        let output = self.job.as_mut()?.poll(now)?;
+        Some(Ok(explained(output, &self.volumes)))
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
@@ -100,7 +102,7 @@ impl<J: Job> Job for Opened<J> {
 }
 
 /// Opens volumes, one after the other, and runs the job that `next` makes of them.
-fn on_volumes<J: Job>(
+fn on_volumes<J: Job<Output: Explain>>(
     config: Config,
     urls: Vec<VolumeUrl>,
     prepare: fn(&mut VolumeUrl, &[Arc<dyn Volume>]),

@@ -129,6 +129,21 @@ impl CrashDisk {
     }
 }
 
+impl CrashDisk {
+    /// Lets all that is under way run its course, in any order, with nobody to be told: the process that began it has ended, and
+    /// the system waits for such operations before it lets a process go.
+    pub fn outlive(&self) {
+        let mut state = lock(&self.0);
+        while !state.pending.is_empty() {
+            let index = state.pending.len();
+            let chosen = state.dice.index(index);
+            let (_, submitted, request) = state.pending.swap_remove(chosen);
+            state.perform(submitted, request);
+        }
+        state.done.clear();
+    }
+}
+
 impl fmt::Debug for CrashDisk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CrashDisk").field("options", &lock(&self.0).options).finish_non_exhaustive()

@@ -89,6 +89,10 @@ pub struct History {
     writes: Vec<Write>,
     /// Acknowledged and not secure.
     exposed: Vec<usize>,
+    /// Acknowledged, and told as maybe lost by a flush that failed: no later flush makes them secure.
+    disowned: Vec<usize>,
+    /// Acknowledged, not secure, and maybe lost in a power cut of which nobody was told yet.
+    doubtful: Vec<usize>,
     now: u64,
 }
 
@@ -114,7 +118,15 @@ impl History {
             secure: true,
         };
         let first = vec![Version { write: 0, found: true }];
-        Self { piece, pieces: vec![first; pieces], writes: vec![zeros], exposed: Vec::new(), now: 0 }
+        Self {
+            piece,
+            pieces: vec![first; pieces],
+            writes: vec![zeros],
+            exposed: Vec::new(),
+            disowned: Vec::new(),
+            doubtful: Vec::new(),
+            now: 0,
+        }
     }
 
     /// Bytes in a piece.
@@ -178,12 +190,38 @@ impl History {
 
     /// A flush was acknowledged: everything that was acknowledged before it began is secure.
     pub fn flushed(&mut self, began: Began) {
+        // It has promised what may be gone.
+        for id in std::mem::take(&mut self.doubtful) {
+            if let Some(write) = self.writes.get_mut(id) {
+                write.acknowledged = true;
+            }
+            self.exposed.push(id);
+        }
         let writes = &mut self.writes;
         self.exposed.retain(|&id| {
             let Some(write) = writes.get_mut(id) else { return false };
             write.secure = write.ended.is_some_and(|ended| ended < began.0);
             !write.secure
         });
+    }
+
+    /// The power was cut at the other side, but what was under way goes on over another connection. Acknowledged writes that are not
+    /// secure may be gone, which the next flush must tell by failing.
+    pub fn power_lost(&mut self) {
+        for id in self.exposed.iter().chain(&self.disowned) {
+            if let Some(write) = self.writes.get_mut(*id) {
+                write.acknowledged = false;
+            }
+        }
+        self.disowned.clear();
+        self.doubtful.append(&mut self.exposed);
+    }
+
+    /// A flush has failed: whoever asked for it knows that what was acknowledged and is not secure may be lost, and writes it
+    /// again if it matters.
+    pub fn flush_failed(&mut self) {
+        self.doubtful.clear();
+        self.disowned.append(&mut self.exposed);
     }
 
     /// The other side has died: nothing that was under way will happen any more.

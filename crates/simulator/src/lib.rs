@@ -9,14 +9,19 @@
 //! * [`world`]: a server and its clients, joined by streams that delay, cut and reset. Its header states the fault model.
 //! * [`history`]: the checker for lost writes, which knows what every block may hold; [`workload`] keeps a volume busy and tells
 //!   the checker what it was promised; [`trial`] puts them together.
+//! * [`lasting`]: trials of a volume that stays open while its server dies, freezes and comes back; [`careless`] has the bugs that
+//!   they must find.
 //!
 //! Architecture invariant: nothing here reads a clock, opens a socket or a file, or starts a thread.
 #![forbid(unsafe_code)]
 
+pub mod careless;
 pub mod dice;
 pub mod disk;
 mod end;
 pub mod history;
+mod ladder;
+pub mod lasting;
 pub mod limits;
 pub mod replay;
 pub mod trial;

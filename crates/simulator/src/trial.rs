@@ -9,6 +9,7 @@ use backends::FileVolume;
 use engine::remote::{self, Access};
 use engine::{ConnectionLimits, Core, ListenerRole, Message, Setup};
 use host::{OpenMode, World as HostWorld};
+use protocol::Instant;
 use volume::{CoreId, OpenError, Volume, VolumeQueue};
 
 use crate::dice::{Dice, Odds};
@@ -30,7 +31,7 @@ pub fn crash(seed: u64, cuts: usize, plant: Plant, errors: Odds) -> Result<(), S
     for cut in 0..cuts {
         let mut queue = open(&disk).map_err(|error| error.to_string())?;
         let told = |violation| format!("cut {cut}: {violation}");
-        while !workload.check_after_cut(&mut *queue, &mut || ()).map_err(told)? {}
+        while !workload.check_after_cut(&mut *queue, &mut || Instant::ZERO).map_err(told)? {}
         for _ in 0..dice.within(STEPS) {
             workload.step(&mut *queue).map_err(told)?;
         }
@@ -50,7 +51,7 @@ const SERVER_POOL: usize = 8 << 20;
 /// Steps of the world after which an opening that has not succeeded is tried again.
 const PATIENCE: usize = 20_000;
 /// Steps of the world for each step of the workload.
-const WORLD_STEPS: usize = 4;
+pub(crate) const WORLD_STEPS: usize = 4;
 
 /// What the server of a trial serves, and how a client reaches it.
 #[derive(Clone)]
@@ -59,6 +60,13 @@ pub struct Scene {
     pub listener: fn(&dyn Volume) -> Option<ListenerRole>,
     /// How a client opens it.
     pub access: Access,
+}
+
+impl Scene {
+    /// True if the protocol has compare-and-write at this end.
+    pub fn compares(&self) -> bool {
+        matches!(self.access, Access::Iscsi { .. })
+    }
 }
 
 impl std::fmt::Debug for Scene {
@@ -84,10 +92,11 @@ pub fn served(seed: u64, cuts: usize, scene: &Scene, plant: Plant) -> Result<(),
         start_server(&mut world, &disk, scene)?;
         let told = |violation| format!("cut {cut}: {violation}");
         let mut queue = connect(&mut world, scene)?;
-        while !workload.check_after_cut(&mut *queue, &mut || world.step()).map_err(told)? {
+        while !workload.check_after_cut(&mut *queue, &mut || step(&mut world)).map_err(told)? {
             queue = connect(&mut world, scene)?;
         }
         for _ in 0..dice.within(STEPS) {
+            workload.now = world.now();
             workload.step(&mut *queue).map_err(told)?;
             (0..WORLD_STEPS).for_each(|_| world.step());
         }
@@ -98,7 +107,14 @@ pub fn served(seed: u64, cuts: usize, scene: &Scene, plant: Plant) -> Result<(),
     Ok(())
 }
 
-fn start_server(world: &mut World<Core>, disk: &CrashDisk, scene: &Scene) -> Result<(), String> {
+/// Lets something happen, and says what the time is then.
+pub(crate) fn step(world: &mut World<Core>) -> Instant {
+    world.step();
+    world.now()
+}
+
+/// Starts a server for the disk.
+pub(crate) fn start_server(world: &mut World<Core>, disk: &CrashDisk, scene: &Scene) -> Result<(), String> {
     let volume = FileVolume::new(Arc::new(disk.clone()), OpenMode::ReadWrite, None)
         .map_err(|error| error.to_string())?;
     let listener = (scene.listener)(&volume).ok_or("the scene has no listener")?;
@@ -122,7 +138,7 @@ fn start_server(world: &mut World<Core>, disk: &CrashDisk, scene: &Scene) -> Res
 }
 
 /// Opens the volume and a queue on it, as often as it takes.
-fn connect(world: &mut World<Core>, scene: &Scene) -> Result<Box<dyn VolumeQueue>, String> {
+pub(crate) fn connect(world: &mut World<Core>, scene: &Scene) -> Result<Box<dyn VolumeQueue>, String> {
     let surroundings = remote::Surroundings {
         dialer: Arc::new(WorldDialer),
         waker: Waker::noop().clone(),

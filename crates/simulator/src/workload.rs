@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use buf::{Buf, BufList};
+use buf::{Buf, BufList, SharedBuf};
 use protocol::Instant;
 use volume::{
     Completion, Durability, Extent, Operation, Outcome, Request, Tag, VolumeErrorKind, VolumeQueue,
@@ -33,6 +33,8 @@ pub struct Workload {
     errands: HashMap<Tag, Errand>,
     next: u64,
     done: Vec<Completion>,
+    /// What requests are told the time is.
+    pub now: Instant,
 }
 
 impl Workload {
@@ -44,19 +46,30 @@ impl Workload {
             errands: HashMap::new(),
             next: 0,
             done: Vec::new(),
+            now: Instant::ZERO,
         }
+    }
+
+    /// Requests that have not ended.
+    pub fn under_way(&self) -> usize {
+        self.errands.len()
     }
 
     /// Submits something, or lets something end.
     pub fn step(&mut self, queue: &mut dyn VolumeQueue) -> Result<(), Violation> {
-        if self.errands.len() < DEPTH && self.dice.coin() {
-            self.submit(queue);
-        }
-        queue.poll(Instant::ZERO, &mut self.done);
+        self.ask(queue);
+        queue.poll(self.now, &mut self.done);
         for completion in std::mem::take(&mut self.done) {
             self.take(completion)?;
         }
         Ok(())
+    }
+
+    /// Submits something, sometimes.
+    pub fn ask(&mut self, queue: &mut dyn VolumeQueue) {
+        if self.errands.len() < DEPTH && self.dice.coin() {
+            self.submit(queue);
+        }
     }
 
     /// The power was cut: nothing that was under way will end.
@@ -65,26 +78,44 @@ impl Workload {
         self.history.died();
     }
 
-    /// Reads the whole volume after a cut and checks it; `pump` lets the world go on while the answer is awaited. An answer that
-    /// does not come (the stream was cut again) checks nothing, and is `false`.
+    /// Reads the whole volume after a cut and checks it; `pump` lets the world go on while the answer is awaited, and tells the time.
+    /// An answer that does not come (the stream was cut again) checks nothing, and is `false`.
     pub fn check_after_cut(
         &mut self,
         queue: &mut dyn VolumeQueue,
-        pump: &mut dyn FnMut(),
+        pump: &mut dyn FnMut() -> Instant,
     ) -> Result<bool, Violation> {
+        let Some(data) = self.read_all(queue, pump) else { return Ok(false) };
+        self.history.check_after_cut(0, &data).map(|()| true)
+    }
+
+    /// Reads the whole volume and checks it, as any read is checked. `false` as above.
+    pub fn check_now(
+        &mut self,
+        queue: &mut dyn VolumeQueue,
+        pump: &mut dyn FnMut() -> Instant,
+    ) -> Result<bool, Violation> {
+        let began = self.history.begin();
+        let Some(data) = self.read_all(queue, pump) else { return Ok(false) };
+        self.history.check_read(began, 0, &data).map(|()| true)
+    }
+
+    fn read_all(
+        &mut self,
+        queue: &mut dyn VolumeQueue,
+        pump: &mut dyn FnMut() -> Instant,
+    ) -> Option<SharedBuf> {
         let blocks = self.history.pieces();
         let into = Buf::zeroed(blocks * self.history.piece());
         let operation = Operation::Read { extent: Extent::new(0, blocks as u64), into };
         let tag = self.tag();
-        if queue.submit(Instant::ZERO, Request { tag, operation }).is_err() {
-            return Ok(false);
-        }
+        queue.submit(self.now, Request { tag, operation }).ok()?;
         loop {
-            pump();
-            queue.poll(Instant::ZERO, &mut self.done);
+            self.now = pump();
+            queue.poll(self.now, &mut self.done);
             if let Some(completion) = self.done.pop() {
-                let Ok(Outcome::Data(data)) = completion.result else { return Ok(false) };
-                return self.history.check_after_cut(0, &data).map(|()| true);
+                let Ok(Outcome::Data(data)) = completion.result else { return None };
+                return Some(data);
             }
         }
     }
@@ -111,7 +142,7 @@ impl Workload {
             _ => self.write(extent, (first, count)),
         };
         let tag = self.tag();
-        match queue.submit(Instant::ZERO, Request { tag, operation }) {
+        match queue.submit(self.now, Request { tag, operation }) {
             Ok(()) => {
                 self.errands.insert(tag, errand);
             }
@@ -132,7 +163,8 @@ impl Workload {
         (Operation::Write { extent, data: BufList::from(data.freeze()), durability }, Errand::Write(id))
     }
 
-    fn take(&mut self, completion: Completion) -> Result<(), Violation> {
+    /// Something has ended.
+    pub fn take(&mut self, completion: Completion) -> Result<(), Violation> {
         let Some(errand) = self.errands.remove(&completion.tag) else { return Ok(()) };
         match (errand, completion.result) {
             (Errand::Write(id), Ok(_)) => self.history.end_write(id, WriteEnd::Done),
@@ -144,7 +176,8 @@ impl Workload {
             (Errand::Read(began, first), Ok(Outcome::Data(data))) => {
                 return self.history.check_read(began, first, &data);
             }
-            (Errand::Flush(_) | Errand::Read(..), _) => {}
+            (Errand::Flush(_), Err(_)) => self.history.flush_failed(),
+            (Errand::Read(..), _) => {}
         }
         Ok(())
     }

@@ -5,6 +5,7 @@
 //!   [`Weather::delay`]; so chunks of different streams, and the two directions of one, overtake each other.
 //! * By [`Weather::cuts`] a stream is reset: what travels is lost, and both ends are told.
 //! * The server may die at any moment ([`World::end_server`]): all streams are reset, and nothing it had begun goes on.
+//! * The server may freeze ([`World::freeze`]): its machine still takes connections and bytes, but it does nothing until it thaws.
 //!
 //! The server is any [`host::Service`], in production the engine's; clients are what the
 //! [`WorldDialer`] is given. Neither can tell this world from the reactor.
@@ -99,6 +100,8 @@ struct Stream {
     client: End,
     /// Absent when the server refused it or is dead.
     server: Option<(EndpointId, End)>,
+    /// The server has not yet been told of it.
+    waits: bool,
     to_server: Lane,
     to_client: Lane,
 }
@@ -110,6 +113,9 @@ pub struct World<S: Service> {
     weather: Weather,
     server: Option<(S, Arc<Mailbox<S::Message>>)>,
     streams: BTreeMap<EndpointId, Stream>,
+    frozen: bool,
+    /// How far the clock goes in a step in which nothing travels.
+    idle: Duration,
 }
 
 impl<S: Service> World<S> {
@@ -117,7 +123,15 @@ impl<S: Service> World<S> {
     pub fn new(weather: Weather, dice: Dice) -> Self {
         DIALS.take();
         NUDGES.take();
-        Self { now: Instant::ZERO, dice, weather, server: None, streams: BTreeMap::new() }
+        Self {
+            now: Instant::ZERO,
+            dice,
+            weather,
+            server: None,
+            streams: BTreeMap::new(),
+            frozen: false,
+            idle: IDLE_STEP,
+        }
     }
 
     /// Starts a server.
@@ -129,9 +143,25 @@ impl<S: Service> World<S> {
     pub fn end_server(&mut self) {
         self.server = None;
         for stream in self.streams.values_mut() {
-            stream.server = None;
+            (stream.server, stream.waits) = (None, false);
             stream.client.end(self.now, RESET);
         }
+        self.frozen = false;
+    }
+
+    /// Freezes the server, or lets it thaw.
+    pub fn freeze(&mut self, frozen: bool) {
+        self.frozen = frozen;
+    }
+
+    /// What the time is.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// How far the clock goes in a step in which nothing travels: long waits in fewer steps.
+    pub fn set_idle(&mut self, idle: Duration) {
+        self.idle = idle;
     }
 
     /// Lets something happen.
@@ -150,16 +180,31 @@ impl<S: Service> World<S> {
         for (name, endpoint) in DIALS.take() {
             let mut client = End::new(endpoint);
             let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 1024));
-            let endpoint = next_endpoint();
-            let accepted = Accepted { listener: ListenerId(0), endpoint, local: peer, peer };
-            let made = self.server.as_mut().and_then(|(service, _)| service.accept(self.now, accepted).ok());
-            match &made {
-                Some(_) => client.endpoint.handle_connected(self.now, peer, peer),
-                None => client.end(self.now, REFUSED),
+            let listens = self.server.is_some();
+            if listens {
+                client.endpoint.handle_connected(self.now, peer, peer);
+            } else {
+                client.end(self.now, REFUSED);
             }
-            let server = made.map(|made| (endpoint, End::new(made)));
             let lanes = (Lane::default(), Lane::default());
-            self.streams.insert(name, Stream { client, server, to_server: lanes.0, to_client: lanes.1 });
+            let stream =
+                Stream { client, server: None, waits: listens, to_server: lanes.0, to_client: lanes.1 };
+            self.streams.insert(name, stream);
+        }
+        self.accept_streams();
+    }
+
+    /// Lets the server have the streams that its machine has accepted for it.
+    fn accept_streams(&mut self) {
+        let Some((service, _)) = self.server.as_mut().filter(|_| !self.frozen) else { return };
+        for stream in self.streams.values_mut().filter(|stream| stream.waits) {
+            stream.waits = false;
+            let (endpoint, peer) = (next_endpoint(), SocketAddr::from((Ipv4Addr::LOCALHOST, 1024)));
+            let accepted = Accepted { listener: ListenerId(0), endpoint, local: peer, peer };
+            match service.accept(self.now, accepted) {
+                Ok(made) => stream.server = Some((endpoint, End::new(made))),
+                Err(_) => stream.client.end(self.now, RESET),
+            }
         }
     }
 
@@ -169,6 +214,7 @@ impl<S: Service> World<S> {
         }
         let chosen = self.dice.index(self.streams.len());
         let Some(stream) = self.streams.values_mut().nth(chosen) else { return };
+        stream.waits = false;
         stream.to_server.travelling.clear();
         stream.to_client.travelling.clear();
         stream.client.end(self.now, RESET);
@@ -178,7 +224,7 @@ impl<S: Service> World<S> {
     }
 
     fn run_server(&mut self) {
-        let Some((service, mailbox)) = &mut self.server else { return };
+        let Some((service, mailbox)) = self.server.as_mut().filter(|_| !self.frozen) else { return };
         let mut ready = Vec::new();
         loop {
             while let Some(message) = { lock(&mailbox.0).pop_front() } {
@@ -209,7 +255,7 @@ impl<S: Service> World<S> {
         for stream in self.streams.values_mut() {
             let out = stream.client.transmit(self.now);
             stream.to_server.send(self.now, &out, (&self.weather, &mut self.dice));
-            if let Some((_, server)) = &mut stream.server {
+            if let Some((_, server)) = stream.server.as_mut().filter(|_| !self.frozen) {
                 let back = server.transmit(self.now);
                 stream.to_client.send(self.now, &back, (&self.weather, &mut self.dice));
             }
@@ -218,12 +264,16 @@ impl<S: Service> World<S> {
 
     /// Moves the clock to the next arrival, and delivers what is due.
     fn deliver(&mut self) {
-        let lanes = self.streams.values().flat_map(|stream| [&stream.to_server, &stream.to_client]);
+        let frozen = self.frozen;
+        let awaited = |stream: &Stream| !frozen && !stream.waits;
+        let to_server =
+            self.streams.values().filter(|stream| awaited(stream)).map(|stream| &stream.to_server);
+        let lanes = to_server.chain(self.streams.values().map(|stream| &stream.to_client));
         let next = lanes.filter_map(|lane| lane.travelling.front().map(|(due, _)| *due)).min();
-        let idle = self.now + IDLE_STEP;
+        let idle = self.now + self.idle;
         self.now = next.unwrap_or(idle).min(idle).max(self.now);
         for stream in self.streams.values_mut() {
-            while let Some(bytes) = stream.to_server.arrive(self.now) {
+            while let Some(bytes) = awaited(stream).then(|| stream.to_server.arrive(self.now)).flatten() {
                 if let Some((_, server)) = &mut stream.server {
                     server.receive(self.now, &bytes);
                 }
@@ -237,7 +287,7 @@ impl<S: Service> World<S> {
 
     fn run_timers(&mut self) {
         for stream in self.streams.values_mut() {
-            let server = stream.server.as_mut().map(|(_, end)| end);
+            let server = stream.server.as_mut().filter(|_| !self.frozen).map(|(_, end)| end);
             for end in [Some(&mut stream.client), server].into_iter().flatten() {
                 if end.endpoint.poll_timeout().is_some_and(|due| due <= self.now) {
                     end.endpoint.handle_timeout(self.now);

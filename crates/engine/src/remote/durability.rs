@@ -45,8 +45,9 @@ impl Durability {
 
     /// The far end may have lost what was not flushed.
     pub(crate) fn suspect(&self) {
-        let wanted = self.wanted.load(Ordering::Acquire);
-        if self.secured.fetch_max(wanted, Ordering::AcqRel) < wanted {
+        if self.secured.load(Ordering::Acquire) < self.wanted.load(Ordering::Acquire) {
+            // Counts like a flush: what is written from now on is another's to cover.
+            self.flushed(self.begin_flush());
             self.losses.fetch_add(1, Ordering::AcqRel);
         }
     }
@@ -75,8 +76,11 @@ mod tests {
         durability.suspect();
         assert_eq!(durability.losses(), 1, "a loss is counted once");
         durability.wrote();
+        durability.suspect();
+        assert_eq!(durability.losses(), 2, "what was written after a loss can be lost again");
+        durability.wrote();
         durability.flushed(durability.begin_flush());
         durability.suspect();
-        assert_eq!(durability.losses(), 1);
+        assert_eq!(durability.losses(), 2);
     }
 }

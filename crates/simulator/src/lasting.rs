@@ -1,0 +1,175 @@
+//! Trials of a volume that stays open while its server dies, freezes, loses power and comes back.
+//!
+//! The client never opens the volume again: whatever happens, its one queue must answer every request, within the bound that
+//! docs/volume-contract.md gives, and no answer may be wrong. A server that dies is started again after a while on the same disk; what the
+//! disk was doing is done, unless the power was cut. A server that freezes leaves everything that was sent to it in its
+//! socket buffers, and carries it out when it thaws: ghosts of what the client has long sent again.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use engine::Core;
+use volume::VolumeQueue;
+
+use crate::careless::{Bug, Careless};
+use crate::dice::{Dice, Odds};
+use crate::disk::{CrashDisk, DiskOptions, Plant, SECTOR};
+use crate::ladder::Ladder;
+use crate::trial::{Scene, WORLD_STEPS, connect, start_server, step};
+use crate::workload::Workload;
+use crate::world::{Weather, World};
+
+/// Sectors that the workload uses; the ladder has the one after them.
+const SECTORS: usize = 23;
+/// Steps of the workload between two faults.
+const STEPS: RangeInclusive<usize> = 5..=60;
+/// How long a server may be away or frozen: longer than any bound after which its silence is noticed.
+const ABSENCE: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(20);
+/// The clock's longest step during an absence.
+const STRIDE: Duration = Duration::from_millis(20);
+/// How long requests may take at most, with the scenes' options: 2 × 30 s + 2 × 30 s + 15 s.
+const BOUND: Duration = Duration::from_secs(135);
+
+/// What happens to a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    /// Its process ends.
+    Death,
+    /// Its machine loses power.
+    PowerCut,
+    /// It does nothing for a while.
+    Freeze,
+}
+
+/// A trial under way.
+struct Trial<'a> {
+    scene: &'a Scene,
+    world: World<Core>,
+    disk: CrashDisk,
+    dice: Dice,
+    workload: Workload,
+    ladder: Option<Ladder>,
+    queue: Box<dyn VolumeQueue>,
+}
+
+/// Runs one trial with so many faults. The error says what was wrong.
+pub fn lasting(seed: u64, faults: usize, scene: &Scene, bug: Bug) -> Result<(), String> {
+    let mut trial = Trial::new(seed, scene, bug)?;
+    for number in 0..faults {
+        let fault = [Fault::Death, Fault::PowerCut, Fault::Freeze][trial.dice.index(3)];
+        let told = |what| format!("fault {number}, {fault:?}: {what}");
+        for _ in 0..trial.dice.within(STEPS) {
+            trial.work(true).map_err(told)?;
+        }
+        trial.suffer(fault).map_err(told)?;
+    }
+    trial.settle()
+}
+
+impl<'a> Trial<'a> {
+    fn new(seed: u64, scene: &'a Scene, bug: Bug) -> Result<Self, String> {
+        let mut dice = Dice::new(seed);
+        let options = DiskOptions { sectors: SECTORS + 1, errors: Odds::NEVER, plant: Plant::None };
+        let disk = CrashDisk::new(options, dice.fork());
+        let weather = Weather {
+            delay: Duration::ZERO..=Duration::from_micros(500),
+            longest: dice.within(1..=4096),
+            cuts: Odds(1),
+        };
+        let mut world = World::new(weather, dice.fork());
+        start_server(&mut world, &disk, scene)?;
+        let workload = Workload::new(SECTORS, SECTOR, dice.fork());
+        let queue: Box<dyn VolumeQueue> = Box::new(Careless::new(connect(&mut world, scene)?, bug));
+        let ladder = scene.compares().then(|| Ladder::new(SECTORS, SECTOR));
+        Ok(Self { scene, world, disk, dice, workload, ladder, queue })
+    }
+
+    /// A step of the client and a few of the world; `more` lets it ask for something new.
+    fn work(&mut self, more: bool) -> Result<(), String> {
+        self.reap()?;
+        if more {
+            self.workload.ask(&mut *self.queue);
+            if let Some(ladder) = &mut self.ladder {
+                ladder.climb(self.world.now(), &mut *self.queue);
+            }
+        }
+        (0..WORLD_STEPS).for_each(|_| self.world.step());
+        Ok(())
+    }
+
+    /// Takes what has ended.
+    fn reap(&mut self) -> Result<(), String> {
+        let now = self.world.now();
+        self.workload.now = now;
+        let mut done = Vec::new();
+        self.queue.poll(now, &mut done);
+        for completion in done {
+            let others = match &mut self.ladder {
+                Some(ladder) => ladder.take(completion)?,
+                None => Some(completion),
+            };
+            if let Some(completion) = others {
+                self.workload.take(completion).map_err(|violation| violation.to_string())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets time pass; the client goes on meanwhile.
+    fn pass(&mut self, span: Duration) -> Result<(), String> {
+        let end = self.world.now() + span;
+        self.world.set_idle(STRIDE);
+        while self.world.now() < end {
+            let more = self.dice.happens(Odds(50));
+            self.work(more)?;
+        }
+        self.world.set_idle(Duration::from_millis(1));
+        Ok(())
+    }
+
+    fn suffer(&mut self, fault: Fault) -> Result<(), String> {
+        let absence = self.dice.span(&ABSENCE);
+        match fault {
+            Fault::Freeze => {
+                self.world.freeze(true);
+                self.pass(absence)?;
+                self.world.freeze(false);
+                return Ok(());
+            }
+            Fault::Death => {
+                self.world.end_server();
+                self.disk.outlive();
+            }
+            Fault::PowerCut => {
+                self.world.end_server();
+                // What was acknowledged before is told before.
+                self.reap()?;
+                self.disk.cut();
+                self.workload.history.power_lost();
+            }
+        }
+        self.pass(absence)?;
+        start_server(&mut self.world, &self.disk, self.scene)
+    }
+
+    /// Waits until every request has ended, and looks at everything once more.
+    fn settle(&mut self) -> Result<(), String> {
+        let end = self.world.now() + BOUND;
+        self.world.set_idle(STRIDE);
+        while self.workload.under_way() > 0 || self.ladder.as_ref().is_some_and(Ladder::is_climbing) {
+            if self.world.now() > end {
+                return Err(format!(
+                    "{} requests have not ended within {BOUND:?}",
+                    self.workload.under_way()
+                ));
+            }
+            self.work(false)?;
+        }
+        let Self { world, workload, queue, .. } = self;
+        while !workload
+            .check_now(&mut **queue, &mut || step(world))
+            .map_err(|violation| violation.to_string())?
+        {}
+        Ok(())
+    }
+}

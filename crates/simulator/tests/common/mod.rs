@@ -1,0 +1,95 @@
+//! A disk served over either protocol, for worlds by seed.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::unnecessary_wraps,
+    dead_code,
+    reason = "each test file uses its own part"
+)]
+
+use std::sync::Arc;
+
+use engine::ListenerRole;
+use engine::remote::Access;
+use scsi::{LogicalUnit, TargetDevice, UnitIdentity};
+use simulator::trial::Scene;
+use volume::{Volume, VolumeId};
+
+fn iscsi_listener(volume: &dyn Volume) -> Option<ListenerRole> {
+    let identity = UnitIdentity {
+        vendor: "LINERATE".to_owned(),
+        product: "VOLUME".to_owned(),
+        revision: "0".to_owned(),
+        serial: "1".into(),
+        naa: [0x30; 8],
+        uuid: [7; 16],
+    };
+    let unit = LogicalUnit {
+        lun: 0,
+        volume: VolumeId(0),
+        geometry: volume.geometry(),
+        limits: volume.limits(),
+        features: volume.features(),
+        identity,
+    };
+    let device = TargetDevice {
+        port_name: "iqn.2026-11.org.linerate:disk,t,0x0001".into(),
+        device_name: "iqn.2026-11.org.linerate:disk".into(),
+        relative_port: 1,
+        port_group: 1,
+        units: vec![unit],
+    };
+    let node = iscsi::target::Node {
+        name: "iqn.2026-11.org.linerate:disk".parse().ok()?,
+        alias: String::new(),
+        device: Arc::new(device),
+        portal_group: 1,
+        access: iscsi::target::Access::default(),
+    };
+    Some(ListenerRole::Iscsi(Arc::new(iscsi::target::Portal::new(vec![node]))))
+}
+
+fn nvme_listener(volume: &dyn Volume) -> Option<ListenerRole> {
+    let namespace = nvme::controller::Namespace {
+        nsid: 1,
+        volume: VolumeId(0),
+        geometry: volume.geometry(),
+        limits: volume.limits(),
+        features: volume.features(),
+        nguid: [1; 16],
+        eui64: None,
+        uuid: [7; 16],
+    };
+    let subsystem = nvme::controller::Subsystem {
+        nqn: "nqn.2026-11.org.linerate:disk".into(),
+        serial: "1".to_owned(),
+        model: "Linerate".to_owned(),
+        firmware: "0".to_owned(),
+        hosts: nvme::controller::Hosts::Any,
+        namespaces: vec![namespace],
+        limits: nvme::controller::QueueLimits::default(),
+    };
+    let portal =
+        nvme::controller::Portal { subsystems: vec![subsystem], advertised: Vec::new(), generation: 1 };
+    Some(ListenerRole::Nvme(Arc::new(portal)))
+}
+
+fn source(url: &str) -> names::Source {
+    url.parse::<names::VolumeUrl>().unwrap().source
+}
+
+/// The volume over iSCSI, with digests and these options more.
+pub(crate) fn iscsi_scene(options: &str) -> Scene {
+    let digests = "?header_digest=crc32c&data_digest=crc32c";
+    let url = format!("iscsi://127.0.0.1/iqn.2026-11.org.linerate:disk/0{digests}{options}");
+    let names::Source::Iscsi(url) = source(&url) else { panic!("not an iSCSI URL") };
+    Scene { listener: iscsi_listener, access: Access::Iscsi { url, secrets: None } }
+}
+
+/// The volume over NVMe/TCP, with digests and these options more.
+pub(crate) fn nvme_scene(options: &str) -> Scene {
+    let digests = "?header_digest=1&data_digest=1";
+    let url = format!("nvme+tcp://127.0.0.1/nqn.2026-11.org.linerate:disk/1{digests}{options}");
+    let names::Source::Nvme(url) = source(&url) else { panic!("not an NVMe URL") };
+    Scene { listener: nvme_listener, access: Access::Nvme { url } }
+}
