@@ -59,6 +59,7 @@ SUITES = {
         Step("kill", "conformance/kill/run.py", 300),
         Step("attach", "conformance/attach/run.py", 900),
         Step("failures", "conformance/failures/run.py", 1800),
+        Step("attach as a file", "conformance/attach/fuse.py", 900),
         Step("device", "conformance/device/run.py", 1500),
     )),
     "lab": Suite((

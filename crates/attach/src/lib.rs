@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod cores;
+pub mod fuse;
 mod limits;
 pub mod nbd;
 mod place;

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use ::attach::fuse::{self, FuseConfig};
 use ::attach::nbd::{self, NbdConfig};
 use ::attach::{Cores, CpuList, Driver, Place};
 use anyhow::{Result, bail};
@@ -15,6 +16,8 @@ use crate::output;
 enum Kind {
     /// An NBD server, for QEMU, libnbd and Linux' nbd-client
     Nbd,
+    /// A file, by FUSE, for loop devices and whoever opens files
+    Fuse,
 }
 
 /// Arguments of `attach`.
@@ -22,7 +25,7 @@ enum Kind {
 pub(crate) struct Args {
     /// The volume, such as nvme+tcp://127.0.0.1/nqn.2026-11.org.linerate:disk/1
     url: VolumeUrl,
-    /// Where it is to appear: for nbd, unix:PATH or ADDR:PORT
+    /// Where it is to appear: for nbd, unix:PATH or ADDR:PORT; for fuse, the path of a file
     place: String,
     /// As what it is to appear
     #[arg(long = "as", value_name = "KIND", value_enum)]
@@ -45,7 +48,7 @@ pub(crate) struct Args {
     /// Write to this file where it appeared, once it can be used
     #[arg(long, value_name = "FILE")]
     ready_file: Option<PathBuf>,
-    /// Serve anybody who can reach the place, also beyond loopback
+    /// Serve anybody who can reach the place: for nbd also beyond loopback, for fuse all users of the machine
     #[arg(long)]
     allow_any: bool,
 }
@@ -73,6 +76,17 @@ pub(crate) fn run(args: &Args) -> Result<()> {
                 ready_file: args.ready_file.clone(),
             };
             nbd::serve(&config, &say)
+        }
+        Kind::Fuse => {
+            let config = FuseConfig {
+                url: args.url.clone(),
+                path: args.place.clone().into(),
+                read_only: args.read_only,
+                allow_any: args.allow_any,
+                cores,
+                ready_file: args.ready_file.clone(),
+            };
+            fuse::serve(&config, &say)
         }
     }
 }
