@@ -6,9 +6,10 @@
 //! functions beside it ([`copy()`], [`compare()`], [`check()`], [`run_load`], [`discover()`]) each run an event loop on the calling thread
 //! until they have their result. Either way a program needs no runtime of its own.
 //!
-//! `examples/` has whole programs.
-#![forbid(unsafe_code)]
+//! `examples/` has whole programs; [`capi`] is the interface for C, with its header in `include/`.
 
+#[expect(unsafe_code, reason = "the C interface takes what C programs have: pointers")]
+pub mod capi;
 mod check;
 mod checksum;
 mod client;

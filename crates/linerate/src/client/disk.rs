@@ -99,6 +99,11 @@ impl Disk {
         self.0.volume.limits()
     }
 
+    /// The blocks that `len` bytes from byte `offset` are, if they are whole blocks of the disk.
+    pub fn blocks(&self, offset: u64, len: u64) -> Result<Extent, DiskError> {
+        Asked { verb: "request", offset, len, most: u64::MAX }.extent(self)
+    }
+
     /// The same disk for threads that may wait.
     pub fn blocking(&self) -> BlockingDisk {
         BlockingDisk::new(self.clone())

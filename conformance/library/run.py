@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""The library from outside: a C program and the Python module over the shared library, on local volumes and against Linerate.
+
+    run.py                  a Linerate of its own
+    run.py --driver epoll   its server on the loop for machines without io_uring
+"""
+import argparse
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(HERE.parent))
+from harness import Account, Linerate, temporary_folder  # noqa: E402
+
+# Seconds for one program.
+TIME_LIMIT = 300
+CRATE = ROOT / "crates" / "linerate"
+
+
+def build():
+    """The shared library: $LINERATE_LIBRARY, or a build of this checkout."""
+    if named := os.environ.get("LINERATE_LIBRARY"):
+        return Path(named)
+    subprocess.run(["cargo", "rustc", "-p", "linerate", "--lib", "--release", "--quiet", "--crate-type", "cdylib"], cwd=ROOT, check=True)
+    return Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "liblinerate.so"
+
+
+def run(*command, **variables):
+    """Runs a program that must succeed, and gives its output."""
+    environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"} | variables
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=TIME_LIMIT, env=environment)
+    if done.returncode != 0:
+        raise RuntimeError(f"{command[0]} ended with {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout + done.stderr
+
+
+def c_program(account, library, folder, urls):
+    """The example compiles as C and as C++ without a warning, and succeeds on every kind of volume."""
+    program = folder / "exercise"
+    strict = ("-Wall", "-Wextra", "-Wpedantic", "-Werror", f"-I{CRATE}/include")
+    with account.test("the header is C11 and C++"):
+        run("cc", "-std=c11", *strict, "-o", program, CRATE / "examples" / "exercise.c", f"-L{library.parent}", "-llinerate", "-lpthread",
+            f"-Wl,-rpath,{library.parent}")
+        run("c++", "-std=c++17", *strict, "-fsyntax-only", "-x", "c++", CRATE / "include" / "linerate.h")
+    for kind, url in urls.items():
+        with account.test(f"C: {kind}"):
+            text = run(program, url)
+            if "refused as it should be" not in text:
+                raise RuntimeError(text)
+    with account.test("C: a URL that cannot be read"):
+        done = subprocess.run([program, "tape:0"], capture_output=True, text=True)
+        if done.returncode != 1 or "tape" not in done.stderr:
+            raise RuntimeError(f"{done.returncode}: {done.stderr}")
+
+
+def python_module(account, library, urls):
+    """The module's own tests, on every kind of volume."""
+    with account.test("Python: its tests"):
+        text = run(sys.executable, "-W", "error", "-m", "unittest", "discover", "-s", ROOT / "python" / "tests", LINERATE_LIBRARY=str(library),
+                   LINERATE_URLS=" ".join(urls.values()), PYTHONPATH=str(ROOT / "python"))
+        ran = re.search(r"Ran (\d+) tests", text)
+        if not ran or int(ran[1]) < 6:
+            raise RuntimeError(text)
+    with account.test("Python: the library is missing"):
+        script = "import linerate; linerate.open('ram:1M')"
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "PYTHONDONTWRITEBYTECODE": "1"}
+        environment.pop("LINERATE_LIBRARY", None)
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment)
+        if done.returncode != 1 or "set LINERATE_LIBRARY" not in done.stderr:
+            raise RuntimeError(f"{done.returncode}: {done.stderr}")
+
+
+def main():
+    """Parses the command line and runs."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--driver", default="auto", choices=("auto", "uring", "epoll"))
+    arguments = parser.parse_args()
+    library = build()
+    account = Account("library")
+    with temporary_folder() as name:
+        folder = Path(name)
+        with Linerate(folder, ["disk=ram:16M"], arguments.driver) as server:
+            digests = "?header_digest=crc32c&data_digest=crc32c"
+            urls = {"file": f"file:{folder}/disk.img?size=16M", "iSCSI": server.iscsi("disk"), "iSCSI with digests": server.iscsi("disk") + digests,
+                    "NVMe/TCP": server.nvme("disk")}
+            c_program(account, library, folder, {"RAM": "ram:16M", **urls})
+            python_module(account, library, urls)
+    return account.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

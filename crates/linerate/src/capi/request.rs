@@ -1,0 +1,107 @@
+//! Requests of a C program that go on while it does other things: the data stays in the program's memory.
+
+use std::ffi::c_void;
+
+use ::volume::{Durability, Extent, Operation, Outcome, VolumeErrorKind};
+use buf::{Buf, BufList};
+
+use super::memory::Lent;
+use super::status::Status;
+use super::{ended, fail};
+use crate::client::{BlockingDisk, Disk, DiskError};
+
+/// A request, as the C program fills it in.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct Request {
+    /// What to do: 0 read, 1 write, 2 durable write, 3 flush, 4 discard, 5 write zeroes.
+    pub kind: u32,
+    /// Byte where it begins.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+    /// Data, or room for it.
+    pub memory: *mut c_void,
+}
+
+/// Told how a request ended, with the context that came with it, on a thread of the client's. It must not wait.
+pub type Callback = unsafe extern "C" fn(context: *mut c_void, status: Status);
+
+/// The context of a callback on its way to another thread.
+struct Context(*mut c_void);
+
+// SAFETY: the program promised that its callback may be called on any thread.
+unsafe impl Send for Context {}
+
+impl Context {
+    /// Calls back; takes the whole value, so that all of it goes with a closure.
+    fn tell(self, callback: Callback, status: Status) {
+        // SAFETY: by the promise of `linerate_submit`.
+        unsafe { callback(self.0, status) };
+    }
+}
+
+/// Starts a request. If it fits, `callback` is told its end exactly once; else the status says why not.
+///
+/// # Safety
+/// `disk` is open. The request's memory is initialised, has its length, and until the callback stays and is touched by
+/// nobody else. The callback may be called on any thread, and takes `context`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn linerate_submit(
+    disk: *const BlockingDisk,
+    request: *const Request,
+    callback: Callback,
+    context: *mut c_void,
+) -> Status {
+    // SAFETY: by the caller's promise.
+    let (disk, request) = unsafe { ((*disk).disk(), &*request) };
+    let extent = match disk.blocks(request.offset, request.len) {
+        Ok(extent) => extent,
+        Err(error) => return ended(Err(error)),
+    };
+    let bytes = if request.kind < 3 { request.len } else { 0 };
+    let Ok(len) = usize::try_from(bytes) else {
+        return ended(Err(too_long(disk, request)));
+    };
+    // SAFETY: by the caller's promise.
+    let lent = unsafe { Lent::new(request.memory, len) };
+    if lent.len() > disk.limits().max_transfer as usize {
+        return ended(Err(too_long(disk, request)));
+    }
+    let Some(operation) = operation(request.kind, extent, lent) else {
+        return fail(Status::Unsupported, &format!("there is no request of kind {}", request.kind));
+    };
+    let context = Context(context);
+    disk.submit(operation, move |result| {
+        let status = match result {
+            Ok(Outcome::Data(data)) => {
+                lent.fill(&data);
+                Status::Ok
+            }
+            Ok(_) => Status::Ok,
+            Err(kind) => Status::from(kind),
+        };
+        context.tell(callback, status);
+    });
+    Status::Ok
+}
+
+fn too_long(disk: &Disk, request: &Request) -> DiskError {
+    let most = disk.limits().max_transfer;
+    let text = format!("{}: {} bytes are above the volume's limit of {most}", disk.url(), request.len);
+    DiskError::new(VolumeErrorKind::Misaligned, text)
+}
+
+fn operation(kind: u32, extent: Extent, lent: Lent) -> Option<Operation> {
+    let memory = || Buf::foreign(Box::new(lent));
+    let write = |durability| Operation::Write { extent, data: BufList::from(memory().freeze()), durability };
+    Some(match kind {
+        0 => Operation::Read { extent, into: memory() },
+        1 => write(Durability::Cached),
+        2 => write(Durability::Durable),
+        3 => Operation::Flush,
+        4 => Operation::Discard { extent },
+        5 => Operation::WriteZeroes { extent, durability: Durability::Cached, may_unmap: true },
+        _ => return None,
+    })
+}
