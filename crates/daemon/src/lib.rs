@@ -13,6 +13,7 @@ mod ready;
 mod safety;
 mod secrets;
 mod serve;
+mod statistics;
 
 pub use config::{
     AccessEntry, ChapEntry, Config, Daemon, Limits, PortalEntry, Protocol, VolumeEntry, check_name,

@@ -17,7 +17,7 @@ use signal_hook::iterator::Signals;
 
 use crate::config::{Config, PortalEntry, Protocol};
 use crate::exports::{self, Opened, Resources};
-use crate::{descriptors, help, randomness, ready, safety};
+use crate::{descriptors, help, randomness, ready, safety, statistics};
 
 /// Memory for data buffers in all, unless the configuration says otherwise.
 const USUAL_MEMORY: u64 = 512 << 20;
@@ -70,7 +70,11 @@ pub fn serve(config: &Config, ready_file: Option<&Path>, say: &dyn Fn(&str)) -> 
             }
         });
     }
-    watcher.join().map_err(|_| anyhow!("the watching thread failed"))?
+    let outcome = watcher.join().map_err(|_| anyhow!("the watching thread failed"))?;
+    for line in statistics::lines(&opened) {
+        say(&line);
+    }
+    outcome
 }
 
 /// The portals of the command line's simplest form, when nothing else is said.

@@ -5,6 +5,7 @@ use std::task::Waker;
 
 use protocol::Instant;
 
+use crate::filter::StatsSnapshot;
 use crate::{Changes, Completion, Features, Geometry, Limits, Request, Tag};
 
 /// Names a core's event loop.
@@ -54,6 +55,10 @@ pub trait Volume: Send + Sync + fmt::Debug {
     /// What was last wrong with the way to the volume, for people: why requests ended as unreachable, or waited. `None` where
     /// there is no way that could fail, or it never did.
     fn trouble(&self) -> Option<String> {
+        None
+    }
+    /// What the outermost [`Stats`](crate::filter::Stats) filter before it has counted; `None` if there is none.
+    fn statistics(&self) -> Option<StatsSnapshot> {
         None
     }
     /// The data side for one core, to be used only on that core's thread. `waker` is woken whenever a completion

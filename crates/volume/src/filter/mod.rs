@@ -21,6 +21,13 @@ pub use stats::{OperationStats, Stats, StatsSnapshot};
 /// The control side of a filter that changes nothing there: everything is asked of `self.inner`.
 macro_rules! same_control {
     () => {
+        same_control!(but statistics);
+
+        fn statistics(&self) -> Option<crate::filter::StatsSnapshot> {
+            self.inner.statistics()
+        }
+    };
+    (but statistics) => {
         fn geometry(&self) -> crate::Geometry {
             self.inner.geometry()
         }

@@ -6,6 +6,7 @@ use std::task::Waker;
 use protocol::Instant;
 
 use super::front::Front;
+use super::stats::StatsSnapshot;
 use crate::{
     Changes, Completion, CoreId, Features, Geometry, Limits, OpenError, QueueFull, Request, Tag, Volume,
     VolumeErrorKind, VolumeQueue,
@@ -44,6 +45,10 @@ impl Volume for ReadOnly {
 
     fn trouble(&self) -> Option<String> {
         self.inner.trouble()
+    }
+
+    fn statistics(&self) -> Option<StatsSnapshot> {
+        self.inner.statistics()
     }
 
     fn open_queue(&self, core: CoreId, waker: Waker) -> Result<Box<dyn VolumeQueue>, OpenError> {

@@ -79,6 +79,11 @@ impl OperationStats {
 }
 
 impl StatsSnapshot {
+    /// The operations that are counted apart.
+    pub fn kinds() -> impl Iterator<Item = OperationSet> {
+        KINDS.into_iter()
+    }
+
     /// What has been counted of the operations in `set`, together.
     pub fn of(&self, set: OperationSet) -> OperationStats {
         let mut sum = OperationStats::default();
@@ -171,7 +176,11 @@ fn lock(counted: &Mutex<Counted>) -> MutexGuard<'_, Counted> {
 }
 
 impl Volume for Stats {
-    same_control!();
+    same_control!(but statistics);
+
+    fn statistics(&self) -> Option<StatsSnapshot> {
+        Some(self.snapshot())
+    }
 
     fn open_queue(&self, core: CoreId, waker: Waker) -> Result<Box<dyn VolumeQueue>, OpenError> {
         let front = Front::open(&*self.inner, core, waker)?;

@@ -1,0 +1,82 @@
+//! What volumes with a `stats` filter were asked to do, told when serving ends.
+
+use std::fmt::Write;
+
+use volume::filter::{OperationSet, StatsSnapshot};
+
+use crate::exports::Opened;
+
+/// A line for each volume that counts.
+pub(crate) fn lines(volumes: &[Opened]) -> Vec<String> {
+    let counting = volumes.iter().filter_map(|entry| Some((&entry.name, entry.volume.statistics()?)));
+    counting.map(|(name, counted)| format!("volume {name} counted{}", list(&counted))).collect()
+}
+
+/// The operations that have happened.
+fn list(counted: &StatsSnapshot) -> String {
+    let mut text = String::new();
+    for kind in StatsSnapshot::kinds() {
+        let stats = counted.of(kind);
+        if stats.count == 0 {
+            continue;
+        }
+        let separator = if text.is_empty() { ":" } else { "," };
+        let (count, bytes, errors) = (stats.count, stats.bytes, stats.errors);
+        // Writing to a string does not fail.
+        let _ = write!(text, "{separator} {count} {} of {bytes} bytes, {errors} failed", plural(kind));
+    }
+    if text.is_empty() { " no request".to_owned() } else { text }
+}
+
+fn plural(kind: OperationSet) -> &'static str {
+    match kind {
+        OperationSet::READ => "reads",
+        OperationSet::WRITE => "writes",
+        OperationSet::FLUSH => "flushes",
+        OperationSet::DISCARD => "discards",
+        OperationSet::ZERO => "zeroings",
+        OperationSet::COMPARE => "comparisons",
+        OperationSet::VERIFY => "verifications",
+        _ => "allocation queries",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::task::Waker;
+
+    use volume::filter::{Delay, Stats};
+    use volume::{CoreId, Extent, Operation, Request, Tag, Volume};
+
+    use super::*;
+
+    fn opened(name: &str, volume: Arc<dyn Volume>) -> Opened {
+        Opened { name: name.to_owned(), target: name.to_owned(), lun: 0, volume }
+    }
+
+    #[test]
+    fn volumes_that_count_tell_what_was_done_and_others_nothing() {
+        let null = || Arc::new(volume::Null::new(1 << 20, 512).unwrap());
+        let busy: Arc<dyn Volume> = Arc::new(Stats::new(null()));
+        let mut queue = busy.open_queue(CoreId(0), Waker::noop().clone()).unwrap();
+        let operations = [
+            Operation::Flush,
+            Operation::Verify { extent: Extent::new(0, 1) },
+            Operation::Verify { extent: Extent::new(4096, 1) },
+        ];
+        for (tag, operation) in (0..).map(Tag).zip(operations) {
+            queue.submit(protocol::Instant::ZERO, Request { tag, operation }).unwrap();
+            queue.poll(protocol::Instant::ZERO, &mut Vec::new());
+        }
+        let hidden = Delay::new(Arc::new(Stats::new(null())), std::time::Duration::ZERO);
+        let volumes = [opened("busy", busy), opened("idle", Arc::new(hidden)), opened("plain", null())];
+        assert_eq!(
+            lines(&volumes),
+            [
+                "volume busy counted: 1 flushes of 0 bytes, 0 failed, 2 verifications of 512 bytes, 1 failed",
+                "volume idle counted no request"
+            ]
+        );
+    }
+}

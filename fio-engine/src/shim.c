@@ -1,0 +1,191 @@
+/* fio's side of the engine: the only file that sees fio's structures. Everything behind it is in shim.rs.
+ *
+ * A job's volumes are its files, in the order of uri=. Sizes are found out in setup, which runs before fio forks; what
+ * is used is opened in init, in the process or thread that uses it. */
+#include <errno.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "fio.h"
+#include "optgroup.h"
+
+#define MOST_VOLUMES 256
+
+struct request {
+	void *handle;
+	void *memory;
+	uint64_t len;
+	uint64_t offset;
+	uint32_t disk;
+	uint32_t kind;
+};
+
+enum { READ, WRITE, WRITE_DURABLE, TRIM, FLUSH };
+
+intptr_t linerate_fio_sizes(const char *uri, uint64_t *sizes, size_t room);
+void *linerate_fio_open(const char *uri);
+void linerate_fio_close(void *session);
+int linerate_fio_queue(void *session, const struct request *request);
+int linerate_fio_fetch(void *session, uint32_t least, uint32_t most, int64_t nanoseconds);
+void *linerate_fio_event(const void *session, uint32_t index, int *error);
+
+struct engine_options {
+	void *pad; /* fio keeps its job's address at offset 0 */
+	char *uri;
+};
+
+static struct fio_option options[] = {
+	{
+		.name = "uri",
+		.lname = "volume URL",
+		.help = "volumes, separated by spaces: iscsi://…, nvme+tcp://…, file:…, ram:…, with filters",
+		.type = FIO_OPT_STR_STORE,
+		.off1 = offsetof(struct engine_options, uri),
+		.category = FIO_OPT_C_ENGINE,
+		.group = FIO_OPT_G_INVALID,
+	},
+	{ .name = NULL },
+};
+
+void linerate_fio_say(const char *text)
+{
+	log_err("linerate: %s\n", text);
+}
+
+static const char *uri_of(struct thread_data *td)
+{
+	const struct engine_options *own = td->eo;
+
+	return own->uri;
+}
+
+static int engine_setup(struct thread_data *td)
+{
+	uint64_t sizes[MOST_VOLUMES];
+	intptr_t count, at;
+	char name[32];
+
+	if (td->o.filename) {
+		linerate_fio_say("filename= has no meaning here: name the volumes by uri=, separated by spaces");
+		return 1;
+	}
+	count = linerate_fio_sizes(uri_of(td), sizes, MOST_VOLUMES);
+	if (count < 0)
+		return 1;
+	for (at = 0; at < count; at++) {
+		if ((unsigned int) at >= td->files_index) {
+			snprintf(name, sizeof(name), "volume.%d", (int) at);
+			add_file(td, name, td->thread_number, 0);
+			td->o.open_files++;
+		}
+		td->files[at]->real_file_size = sizes[at];
+	}
+	td->o.nr_files = count;
+	return 0;
+}
+
+static int engine_init(struct thread_data *td)
+{
+	td->io_ops_data = linerate_fio_open(uri_of(td));
+	return td->io_ops_data ? 0 : 1;
+}
+
+static void engine_cleanup(struct thread_data *td)
+{
+	if (td->io_ops_data)
+		linerate_fio_close(td->io_ops_data);
+	td->io_ops_data = NULL;
+}
+
+static int kind_of(const struct thread_data *td, enum fio_ddir direction)
+{
+	switch (direction) {
+	case DDIR_READ:
+		return READ;
+	case DDIR_WRITE:
+		return td->o.sync_io ? WRITE_DURABLE : WRITE;
+	case DDIR_TRIM:
+		return TRIM;
+	case DDIR_SYNC:
+	case DDIR_DATASYNC:
+		return FLUSH;
+	default:
+		return -1;
+	}
+}
+
+/* Only stores: the request goes out when fio asks for completions, as it does before it waits for anything. */
+static enum fio_q_status engine_queue(struct thread_data *td, struct io_u *io_u)
+{
+	int kind = kind_of(td, io_u->ddir);
+	struct request request = {
+		.handle = io_u,
+		.memory = io_u->xfer_buf,
+		.len = io_u->xfer_buflen,
+		.offset = io_u->offset,
+		.disk = io_u->file->fileno,
+		.kind = kind,
+	};
+
+	fio_ro_check(td, io_u);
+	io_u->error = kind < 0 ? EOPNOTSUPP : linerate_fio_queue(td->io_ops_data, &request);
+	if (!io_u->error)
+		return FIO_Q_QUEUED;
+	td_verror(td, io_u->error, "xfer");
+	return FIO_Q_COMPLETED;
+}
+
+static int engine_getevents(struct thread_data *td, unsigned int least, unsigned int most, const struct timespec *limit)
+{
+	int64_t nanoseconds = limit ? (int64_t) limit->tv_sec * 1000000000 + limit->tv_nsec : -1;
+
+	return linerate_fio_fetch(td->io_ops_data, least, most, nanoseconds);
+}
+
+static struct io_u *engine_event(struct thread_data *td, int index)
+{
+	int error = 0;
+	struct io_u *io_u = linerate_fio_event(td->io_ops_data, index, &error);
+
+	if (io_u) {
+		io_u->error = error;
+		io_u->resid = 0;
+	}
+	return io_u;
+}
+
+/* A volume has no descriptor, and no cache on this side. */
+static int engine_nothing(struct thread_data *td, struct fio_file *file)
+{
+	return 0;
+}
+
+static struct ioengine_ops operations = {
+	.name = "linerate",
+	.version = FIO_IOOPS_VERSION,
+	.flags = FIO_DISKLESSIO | FIO_NOEXTEND | FIO_NODISKUTIL | FIO_NO_OFFLOAD,
+	.setup = engine_setup,
+	.init = engine_init,
+	.cleanup = engine_cleanup,
+	.queue = engine_queue,
+	.getevents = engine_getevents,
+	.event = engine_event,
+	.open_file = engine_nothing,
+	.close_file = engine_nothing,
+	.invalidate = engine_nothing,
+	.options = options,
+	.option_struct_size = sizeof(struct engine_options),
+};
+
+/* fio checks the version of its table only, which stays while other structures change. */
+void *linerate_fio_operations(void)
+{
+	if (strcmp(fio_version_string, ENGINE_FIO_VERSION)) {
+		fprintf(stderr,
+			"linerate: this engine was built for %s and cannot run in %s: build it against that release's source\n",
+			ENGINE_FIO_VERSION, fio_version_string);
+		return NULL;
+	}
+	return &operations;
+}
