@@ -89,7 +89,7 @@ def verifications(fio, account, urls):
         "1 MiB, depth 1": ("--rw=write", "--bs=1M", "--iodepth=1"),
         "mix of 512 bytes to 1 MiB, flushes": ("--rw=randrw", "--bsrange=512-1M", "--iodepth=16", "--fsync=7"),
         "mix of 4 and 128 KiB, durable": ("--rw=randrw", "--bssplit=4k/60:128k/40", "--iodepth=32", "--sync=1"),
-        "batches": ("--rw=randwrite", "--bs=4k", "--iodepth=64", "--iodepth_batch=16", "--iodepth_batch_complete_min=8"),
+        "batches": ("--rw=randwrite", "--bs=4k", "--iodepth=64", "--iodepth_batch=16", "--iodepth_batch_complete_min=8", "--spin=0"),
     }
     for kind, uri in urls.items():
         for number, (shape, options) in enumerate(shapes.items()):

@@ -10,6 +10,9 @@ use linerate::{
 
 use crate::memory::Memory;
 
+/// Requests that are sent together at the latest, while there are completions that fio has not fetched yet: fio fetches one
+/// at a time and asks for the next request after each, and a system call for each would cost more than the request.
+const BATCH: usize = 16;
 /// `EINVAL`: the request does not fit the volume.
 const INVALID: i32 = 22;
 /// `EIO`: the volume failed.
@@ -61,19 +64,23 @@ pub struct Session {
     asked: Vec<Option<Ask>>,
     free: Vec<usize>,
     ended: Vec<InlineDone>,
+    /// Requests that have not been sent.
+    stored: usize,
     ready: VecDeque<(usize, i32)>,
     fetched: Vec<(usize, i32)>,
 }
 
 impl Session {
-    /// Opens the volumes that `urls` names, separated by spaces.
-    pub fn open(urls: &str) -> Result<Self, String> {
+    /// Opens the volumes that `urls` names, separated by spaces. `spin` is how long to look for an answer before sleeping;
+    /// `None` for what suits the machine.
+    pub fn open(urls: &str, spin: Option<Duration>) -> Result<Self, String> {
         let urls: Vec<VolumeUrl> =
             urls.split_whitespace().map(|url| url.parse().map_err(tell)).collect::<Result<_, String>>()?;
         if urls.is_empty() {
             return Err("uri= is missing: name a volume, such as --uri=nvme+tcp://host/nqn.…/1".to_owned());
         }
-        let mut inline = Inline::start(&ClientConfig::default()).map_err(|error| tell_chain(&error))?;
+        let mut inline = Inline::start(&ClientConfig { spin, ..ClientConfig::default() })
+            .map_err(|error| tell_chain(&error))?;
         let mut shapes = Vec::new();
         for url in &urls {
             let disk = inline.open(url).map_err(|error| tell_chain(&error))?;
@@ -82,7 +89,8 @@ impl Session {
             shapes.push(Shape { block, most: volume.limits().max_transfer as usize });
         }
         let (asked, free, ended) = (Vec::new(), Vec::new(), Vec::new());
-        Ok(Self { inline, shapes, asked, free, ended, ready: VecDeque::new(), fetched: Vec::new() })
+        let (ready, fetched) = (VecDeque::new(), Vec::new());
+        Ok(Self { inline, shapes, asked, free, ended, stored: 0, ready, fetched })
     }
 
     /// Bytes of each volume.
@@ -100,6 +108,7 @@ impl Session {
         });
         self.asked[slot] = Some(ask);
         self.inline.submit(ask.disk, slot as u64, operation);
+        self.stored += 1;
         Ok(())
     }
 
@@ -137,6 +146,18 @@ impl Session {
     /// Waits until at least `least` requests have ended, or `limit` has passed, and says how many [`Self::event`] then
     /// tells of: at most `most`. A `least` of zero does not wait.
     pub fn fetch(&mut self, least: usize, most: usize, limit: Option<Duration>) -> Result<usize, String> {
+        let enough = !self.ready.is_empty() && self.ready.len() >= least;
+        if !enough || self.stored >= BATCH {
+            self.wait(least, limit)?;
+        }
+        self.fetched.clear();
+        self.fetched.extend(self.ready.drain(..self.ready.len().min(most)));
+        Ok(self.fetched.len())
+    }
+
+    /// Sends what is stored, and waits until `least` requests are ready or `limit` has passed.
+    fn wait(&mut self, least: usize, limit: Option<Duration>) -> Result<(), String> {
+        self.stored = 0;
         let end = limit.map(|span| Instant::now() + span);
         loop {
             let missing = self.ready.len() < least;
@@ -149,12 +170,9 @@ impl Session {
             self.inline.turn(wait).map_err(|error| tell_chain(&error))?;
             self.settle();
             if self.ready.len() >= least || left.is_some_and(|left| left.is_zero()) {
-                break;
+                return Ok(());
             }
         }
-        self.fetched.clear();
-        self.fetched.extend(self.ready.drain(..self.ready.len().min(most)));
-        Ok(self.fetched.len())
     }
 
     fn settle(&mut self) {
@@ -222,7 +240,7 @@ mod tests {
 
     #[test]
     fn what_was_written_on_each_volume_is_read_into_the_memory_that_was_given() {
-        let mut session = Session::open("ram:1M  stats+ram:2M?block=4096").unwrap();
+        let mut session = Session::open("ram:1M  stats+ram:2M?block=4096", None).unwrap();
         assert_eq!(session.sizes(), [1 << 20, 2 << 20]);
         let mut data = [vec![1_u8; 4096], vec![2; 4096]];
         for (disk, bytes) in data.iter_mut().enumerate() {
@@ -243,7 +261,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused_and_what_fails_has_its_number() {
-        let mut session = Session::open("fail=1/1+ram:1M").unwrap();
+        let mut session = Session::open("fail=1/1+ram:1M", None).unwrap();
         let mut bytes = vec![0; 4096];
         let text = session.queue(ask(Kind::Read, &mut bytes[..100], (0, 0, 0))).unwrap_err();
         assert!(text.contains("blocks of 512") && text.contains("set bs="), "{text}");
@@ -258,7 +276,7 @@ mod tests {
 
     #[test]
     fn a_limit_of_time_ends_the_wait() {
-        let mut session = Session::open("delay=60m+null:1M").unwrap();
+        let mut session = Session::open("delay=60m+null:1M", Some(Duration::ZERO)).unwrap();
         let mut bytes = vec![0; 512];
         session.queue(ask(Kind::Read, &mut bytes, (0, 0, 1))).unwrap();
         assert_eq!(session.fetch(1, 1, Some(Duration::from_millis(1))), Ok(0));
@@ -267,8 +285,9 @@ mod tests {
 
     #[test]
     fn no_volume_and_no_url_are_told() {
-        assert!(Session::open(" ").unwrap_err().contains("uri= is missing"));
-        assert!(Session::open("tape:0").unwrap_err().contains("tape"));
-        assert!(Session::open("file:/nowhere/at.all").unwrap_err().contains("/nowhere/at.all"));
+        let refusal = |urls| Session::open(urls, None).unwrap_err();
+        assert!(refusal(" ").contains("uri= is missing"));
+        assert!(refusal("tape:0").contains("tape"));
+        assert!(refusal("file:/nowhere/at.all").contains("/nowhere/at.all"));
     }
 }

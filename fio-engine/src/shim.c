@@ -24,7 +24,7 @@ struct request {
 enum { READ, WRITE, WRITE_DURABLE, TRIM, FLUSH };
 
 intptr_t linerate_fio_sizes(const char *uri, uint64_t *sizes, size_t room);
-void *linerate_fio_open(const char *uri);
+void *linerate_fio_open(const char *uri, int64_t spin);
 void linerate_fio_close(void *session);
 int linerate_fio_queue(void *session, const struct request *request);
 int linerate_fio_fetch(void *session, uint32_t least, uint32_t most, int64_t nanoseconds);
@@ -33,6 +33,7 @@ void *linerate_fio_event(const void *session, uint32_t index, int *error);
 struct engine_options {
 	void *pad; /* fio keeps its job's address at offset 0 */
 	char *uri;
+	int spin;
 };
 
 static struct fio_option options[] = {
@@ -45,6 +46,18 @@ static struct fio_option options[] = {
 		.category = FIO_OPT_C_ENGINE,
 		.group = FIO_OPT_G_INVALID,
 	},
+	{
+		.name = "spin",
+		.lname = "spin time in microseconds",
+		.help = "how long to look for an answer before sleeping; -1 for what suits the machine",
+		.type = FIO_OPT_INT,
+		.off1 = offsetof(struct engine_options, spin),
+		.def = "-1",
+		.minval = -1,
+		.maxval = 1000000,
+		.category = FIO_OPT_C_ENGINE,
+		.group = FIO_OPT_G_INVALID,
+	},
 	{ .name = NULL },
 };
 
@@ -53,11 +66,9 @@ void linerate_fio_say(const char *text)
 	log_err("linerate: %s\n", text);
 }
 
-static const char *uri_of(struct thread_data *td)
+static const struct engine_options *options_of(struct thread_data *td)
 {
-	const struct engine_options *own = td->eo;
-
-	return own->uri;
+	return td->eo;
 }
 
 static int engine_setup(struct thread_data *td)
@@ -70,7 +81,7 @@ static int engine_setup(struct thread_data *td)
 		linerate_fio_say("filename= has no meaning here: name the volumes by uri=, separated by spaces");
 		return 1;
 	}
-	count = linerate_fio_sizes(uri_of(td), sizes, MOST_VOLUMES);
+	count = linerate_fio_sizes(options_of(td)->uri, sizes, MOST_VOLUMES);
 	if (count < 0)
 		return 1;
 	for (at = 0; at < count; at++) {
@@ -87,7 +98,7 @@ static int engine_setup(struct thread_data *td)
 
 static int engine_init(struct thread_data *td)
 {
-	td->io_ops_data = linerate_fio_open(uri_of(td));
+	td->io_ops_data = linerate_fio_open(options_of(td)->uri, options_of(td)->spin);
 	return td->io_ops_data ? 0 : 1;
 }
 

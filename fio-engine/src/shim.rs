@@ -35,14 +35,15 @@ pub unsafe extern "C" fn get_ioengine(operations: *mut *mut c_void) {
 ///
 /// # Safety
 /// `uri` is null or a text that ends with a zero.
-unsafe fn open(uri: *const c_char) -> Option<Box<Session>> {
+unsafe fn open(uri: *const c_char, spin: i64) -> Option<Box<Session>> {
     let uri = if uri.is_null() {
         String::new()
     } else {
         // SAFETY: by the caller's promise.
         unsafe { CStr::from_ptr(uri) }.to_string_lossy().into_owned()
     };
-    match Session::open(&uri) {
+    let spin = u64::try_from(spin).ok().map(Duration::from_micros);
+    match Session::open(&uri, spin) {
         Ok(session) => Some(Box::new(session)),
         Err(text) => {
             say(&text);
@@ -59,7 +60,7 @@ unsafe fn open(uri: *const c_char) -> Option<Box<Session>> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linerate_fio_sizes(uri: *const c_char, sizes: *mut u64, room: usize) -> isize {
     // SAFETY: by the caller's promise.
-    let Some(mut session) = (unsafe { open(uri) }) else { return -1 };
+    let Some(mut session) = (unsafe { open(uri, -1) }) else { return -1 };
     let found = session.sizes();
     if found.len() > room {
         say(&format!("uri= names {} volumes, more than the {room} that a job can have", found.len()));
@@ -70,14 +71,15 @@ pub unsafe extern "C" fn linerate_fio_sizes(uri: *const c_char, sizes: *mut u64,
     isize::try_from(found.len()).unwrap_or(-1)
 }
 
-/// Opens the volumes of `uri` on the calling thread; null after an error, which was told.
+/// Opens the volumes of `uri` on the calling thread, to spin for so many microseconds (below zero: as suits the machine);
+/// null after an error, which was told.
 ///
 /// # Safety
 /// `uri` is null or a text that ends with a zero.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn linerate_fio_open(uri: *const c_char) -> *mut Session {
+pub unsafe extern "C" fn linerate_fio_open(uri: *const c_char, spin: i64) -> *mut Session {
     // SAFETY: by the caller's promise.
-    unsafe { open(uri) }.map_or(ptr::null_mut(), Box::into_raw)
+    unsafe { open(uri, spin) }.map_or(ptr::null_mut(), Box::into_raw)
 }
 
 /// Closes what [`linerate_fio_open`] opened, on the thread that opened it.
