@@ -174,6 +174,7 @@ def misuse(fio, account, server):
         "no such target": ("nothing", server.iscsi("nothing"), ()),
         "nobody listens": ("refused", "nvme+tcp://127.0.0.1:1/nqn.2026-11.org.linerate:disk/1", ()),
         "a file name": ("uri=, separated by spaces", server.iscsi("disk"), ("--filename=x",)),
+        "offloaded submission": ("offloaded submit", server.nvme("disk"), ("--io_submit_mode=offload", "--size=1M")),
         "blocks that do not fit": ("set bs= to a multiple", server.nvme("disk"), ("--bs=100", "--size=1M")),
     }
     for name, (words, uri, options) in cases.items():

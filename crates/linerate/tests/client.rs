@@ -147,6 +147,17 @@ fn what_is_under_way_when_the_client_ends_is_told_so() {
 }
 
 #[test]
+fn after_a_panic_in_a_callback_requests_end_rather_than_hang() {
+    let disk = start(&ClientConfig::default()).open(&"delay=60m+ram:1M".parse().unwrap()).unwrap();
+    let other = disk.client().open(&"ram:1M".parse().unwrap()).unwrap();
+    let (tell, told) = mpsc::channel();
+    disk.submit(Operation::Flush, move |result| tell.send(result.map(|_| ())).unwrap());
+    other.submit(Operation::Flush, |_| std::panic::resume_unwind(Box::new("planted")));
+    assert_eq!(told.recv().unwrap(), Err(VolumeErrorKind::ShuttingDown));
+    assert_eq!(other.blocking().flush().unwrap_err().kind(), VolumeErrorKind::ShuttingDown);
+}
+
+#[test]
 fn a_client_may_end_in_a_callback() {
     let disk = ram();
     let (tell, told) = mpsc::channel();

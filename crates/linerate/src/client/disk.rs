@@ -110,7 +110,8 @@ impl Disk {
     }
 
     /// Starts a request as it is, without copying any data. `callback` is called exactly once, on a core's thread, which
-    /// it must not block; when the client ends first, it is told [`VolumeErrorKind::ShuttingDown`].
+    /// it must not block; when the client ends first, it is told [`VolumeErrorKind::ShuttingDown`]. A callback that panics
+    /// ends its core, with the same end for all requests there.
     ///
     /// Where as many requests are under way as the depth allows, the call waits. In a callback it does not wait: there
     /// it is to replace the request that has ended.
@@ -200,7 +201,7 @@ impl Disk {
     /// Makes every write that has ended durable.
     pub async fn flush(&self) -> Result<(), DiskError> {
         let ended = self.start(Work::Operation(Operation::Flush)).await.await;
-        let failed = |kind| DiskError::new(kind, format!("{}: flush: {kind}", self.url()));
+        let failed = |kind| DiskError::new(kind, format!("{}: flush: {}", self.url(), self.reason(kind)));
         ended.unwrap_or(Err(VolumeErrorKind::ShuttingDown)).map(drop).map_err(failed)
     }
 
@@ -280,7 +281,16 @@ impl Disk {
                 Err(kind) => failure = failure.or(Some(kind)),
             }
         }
-        failure.map_or(Ok(()), |kind| Err(asked.failed(self, kind, &kind.to_string())))
+        failure.map_or(Ok(()), |kind| Err(asked.failed(self, kind, &self.reason(kind))))
+    }
+
+    /// What `kind` means here: a lost way has its own story.
+    fn reason(&self, kind: VolumeErrorKind) -> String {
+        let lost = matches!(kind, VolumeErrorKind::Unreachable | VolumeErrorKind::TimedOut);
+        match self.0.volume.trouble().filter(|_| lost) {
+            Some(trouble) => format!("{kind} (last trouble on the way to the volume: {trouble})"),
+            None => kind.to_string(),
+        }
     }
 }
 
