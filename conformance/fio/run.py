@@ -14,6 +14,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -41,10 +42,17 @@ class Fio:
     def __init__(self, engine, folder):
         self.engine, self.folder = engine, folder
 
+    def command(self, uri, *options):
+        """The command line of one job."""
+        return ["fio", "--name=job", f"--ioengine=external:{self.engine}", *([f"--uri={uri}"] if uri else []), "--output-format=json", *options]
+
+    def begin(self, uri, *options):
+        """Starts one job."""
+        return subprocess.Popen(self.command(uri, *options), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.folder)
+
     def start(self, uri, *options):
         """Runs one job and gives the finished process."""
-        command = ["fio", "--name=job", f"--ioengine=external:{self.engine}", *([f"--uri={uri}"] if uri else []), "--output-format=json", *options]
-        return subprocess.run(command, capture_output=True, text=True, timeout=TIME_LIMIT, cwd=self.folder)
+        return subprocess.run(self.command(uri, *options), capture_output=True, text=True, timeout=TIME_LIMIT, cwd=self.folder)
 
     def run(self, uri, *options):
         """Runs a job that must succeed, and gives its results."""
@@ -166,6 +174,29 @@ def failures(fio, account, server):
             fio.refused(words, getattr(server, protocol)("fixed"), "--rw=randwrite", "--bs=4k", "--size=1M")
 
 
+def lost_server(fio, account, folder, driver):
+    """A server that dies ends the job in time, with its reason, and does not hang it."""
+    for protocol in ("iscsi", "nvme"):
+        with account.test(f"a server that dies: {protocol}"):
+            place = folder / f"lost-{protocol}"
+            place.mkdir()
+            image = place / "disk.img"
+            server = Linerate(place, [f"disk=file:{image}?size=1G"], driver)
+            uri = f"{getattr(server, protocol)('disk')}?reconnect=1s"
+            empty = image.stat().st_blocks
+            job = fio.begin(uri, "--rw=write", "--bs=64k", "--iodepth=4", "--rate=16M", "--time_based", "--runtime=600", "--thread")
+            try:
+                deadline = time.monotonic() + TIME_LIMIT
+                while image.stat().st_blocks == empty and job.poll() is None and time.monotonic() < deadline:
+                    time.sleep(0.02)
+            finally:
+                server.process.kill()
+                server.process.wait()
+                text = "".join(job.communicate(timeout=TIME_LIMIT))
+            if job.returncode == 0 or "Input/output error" not in text or "linerate: volume 0: " not in text:
+                raise RuntimeError(f"fio ended with {job.returncode}:\n{text[-2000:]}")
+
+
 def misuse(fio, account, server):
     """What is asked wrongly is refused with a text that says what to do."""
     cases = {
@@ -231,6 +262,7 @@ def main():
             trims(fio, account, server)
             failures(fio, account, server)
             misuse(fio, account, server)
+        lost_server(fio, account, folder, arguments.driver)
         counters(fio, account, folder, arguments.driver)
         another_release(account, engine, folder)
         licences(account)

@@ -68,6 +68,15 @@ pub struct Session {
     stored: usize,
     ready: VecDeque<(usize, i32)>,
     fetched: Vec<(usize, i32)>,
+    complaint: Complaint,
+}
+
+/// Why the way to a volume was lost: fio has a number for it, people want the words, once.
+#[derive(Debug, PartialEq, Eq)]
+enum Complaint {
+    None,
+    Due(String),
+    Made,
 }
 
 impl Session {
@@ -90,7 +99,8 @@ impl Session {
         }
         let (asked, free, ended) = (Vec::new(), Vec::new(), Vec::new());
         let (ready, fetched) = (VecDeque::new(), Vec::new());
-        Ok(Self { inline, shapes, asked, free, ended, stored: 0, ready, fetched })
+        let complaint = Complaint::None;
+        Ok(Self { inline, shapes, asked, free, ended, stored: 0, ready, fetched, complaint })
     }
 
     /// Bytes of each volume.
@@ -177,6 +187,7 @@ impl Session {
 
     fn settle(&mut self) {
         self.inline.take_done(&mut self.ended);
+        self.note_lost_way();
         for done in self.ended.drain(..) {
             let Ok(slot) = usize::try_from(done.token) else { continue };
             let Some(ask) = self.asked.get_mut(slot).and_then(Option::take) else { continue };
@@ -190,6 +201,30 @@ impl Session {
                 Err(kind) => errno(kind),
             };
             self.ready.push_back((ask.handle, error));
+        }
+    }
+
+    fn note_lost_way(&mut self) {
+        let lost = |done: &&InlineDone| {
+            matches!(done.result, Err(VolumeErrorKind::Unreachable | VolumeErrorKind::TimedOut))
+        };
+        if self.complaint != Complaint::None {
+            return;
+        }
+        let Some(done) = self.ended.iter().find(lost) else { return };
+        if let Some(trouble) = self.inline.volume(done.disk).and_then(|volume| volume.trouble()) {
+            self.complaint = Complaint::Due(format!("volume {}: {trouble}", done.disk));
+        }
+    }
+
+    /// Why the way to a volume was lost, if that has happened and was not told yet.
+    pub fn complaint(&mut self) -> Option<String> {
+        match std::mem::replace(&mut self.complaint, Complaint::Made) {
+            Complaint::Due(text) => Some(text),
+            before => {
+                self.complaint = before;
+                None
+            }
         }
     }
 

@@ -154,7 +154,11 @@ pub unsafe extern "C" fn linerate_fio_fetch(
     // SAFETY: by the caller's promise.
     let session = unsafe { &mut *session };
     let limit = u64::try_from(nanoseconds).ok().map(Duration::from_nanos);
-    match session.fetch(least as usize, most as usize, limit) {
+    let fetched = session.fetch(least as usize, most as usize, limit);
+    if let Some(text) = session.complaint() {
+        say(&text);
+    }
+    match fetched {
         Ok(count) => c_int::try_from(count).unwrap_or(c_int::MAX),
         Err(text) => {
             say(&text);
