@@ -19,7 +19,7 @@ from .server import Linerate, Server, Tgt
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 KERNELS = ("6.1", "6.12")
-SCRIPTS = ("iscsi", "iscsi_chap", "nvme", "cross")
+SCRIPTS = ("iscsi", "iscsi_chap", "nvme", "cross", "vhost")
 SELFTEST_SCRIPTS = ("iscsi", "iscsi_chap", "nvme")
 BOOT_SECONDS = 180.0
 SCRIPT_SECONDS = 420.0
@@ -41,7 +41,7 @@ def main() -> int:
             return 0
         with tempfile.TemporaryDirectory(dir=cache, prefix="run-") as folder, Network() as network:
             with server(options, network, Path(folder)) as serving:
-                guest = Guest(booted, network, Path(folder), serving.environment(), scripts(options))
+                guest = Guest(booted, network, Path(folder), serving.environment(), scripts(options), tuple(serving.devices()))
                 if options.command == "shell":
                     guest.shell()
                     return 0

@@ -17,8 +17,8 @@ from pathlib import Path
 from .image import GUEST, Image, pack
 from .network import GUEST_ADDRESS, PREFIX_LENGTH, TAP, Network
 from .process import Child
+from .server import MEMORY_MIB
 
-MEMORY_MIB = 1536
 PROCESSORS = 2
 """Two, so that the kernel's NVMe host sets up two I/O queues."""
 
@@ -42,6 +42,8 @@ class Guest:
     folder: Path
     environment: dict[str, str]
     scripts: tuple[str, ...]
+    devices: tuple[str, ...] = ()
+    """More of QEMU's command line."""
     _unread: bytes = field(default=b"", init=False)
 
     @property
@@ -80,7 +82,7 @@ class Guest:
         plain = ["-nodefaults", "-display", "none", "-no-reboot", "-device", "virtio-rng-pci"]
         net = ["-netdev", f"tap,id=net,ifname={TAP},script=no,downscript=no", "-device", "virtio-net-pci,netdev=net,romfile="]
         kernel = ["-kernel", str(self.image.kernel), "-initrd", str(self._initramfs()), "-append", KERNEL_ARGUMENTS + arguments]
-        return self.network.inside(["qemu-system-x86_64", *machine, *plain, *serial, *net, *kernel])
+        return self.network.inside(["qemu-system-x86_64", *machine, *plain, *serial, *net, *self.devices, *kernel])
 
     def _initramfs(self) -> Path:
         """The image with this run's scripts and environment behind it."""

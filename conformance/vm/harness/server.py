@@ -16,6 +16,8 @@ from .process import Child, HarnessError, command
 ISCSI_PORT = 3260
 NVME_PORT = 4420
 START_SECONDS = 30.0
+MEMORY_MIB = 1536
+"""The guest's memory, which an adapter shares."""
 TARGET_PREFIX = "iqn.2026-11.org.linerate"
 SUBSYSTEM_PREFIX = "nqn.2026-11.org.linerate"
 
@@ -24,8 +26,8 @@ CHAP_SECRET = "one-way-secret"
 CHAP_MUTUAL_USER = "target"
 CHAP_MUTUAL_SECRET = "mutual-secret-2"
 
-VOLUMES = {"ram": 256, "file": 256, "chap": 16, "mutual": 16}
-"""The volumes and their sizes in MiB. The last two ask for CHAP, one-way and mutual."""
+VOLUMES = {"ram": 256, "file": 256, "vhost": 64, "chap": 16, "mutual": 16}
+"""The volumes and their sizes in MiB. `vhost` is attached to the guest as a disk; the last two ask for CHAP, one-way and mutual."""
 
 
 class Server:
@@ -55,9 +57,13 @@ class Server:
         """Starts serving; returns when the ports are open."""
         raise NotImplementedError
 
+    def devices(self) -> list[str]:
+        """What QEMU has to be told so that the guest has the server's own devices."""
+        return []
+
     def spawn(self, argv: list[str | Path], env: dict[str, str] | None = None) -> Child:
-        """Starts the server's process in the network, with its output going to the log."""
-        output = self._open.enter_context(self.log.open("wb"))
+        """Starts a process of the server's in the network, with its output going to the log."""
+        output = self._open.enter_context(self.log.open("ab"))
         return self._open.enter_context(Child(self.network.inside(argv), stdout=output.fileno(), stderr=subprocess.STDOUT, env=env))
 
     def tail(self, lines: int = 60) -> list[str]:
@@ -94,6 +100,7 @@ class Linerate(Server):
             raise HarnessError(f"there is no {binary}: build it with `cargo build --release`, or name another one with --server")
         self._binary = binary
         self._child: Child | None = None
+        self._adapter: Child | None = None
 
     def start(self) -> None:
         config, ready = self.folder / "linerate.toml", self.folder / "ready"
@@ -103,10 +110,26 @@ class Linerate(Server):
         arguments = ["serve", "--config", str(config), "--ready-file", str(ready), "--allow-any"]
         self._child = self.spawn([self._binary, *arguments], env={"RUST_BACKTRACE": "1"})
         self.wait(self._child, ready)
+        attached = self.folder / "attached"
+        url = f"nvme+tcp://{SERVER_ADDRESS}:{NVME_PORT}/{SUBSYSTEM_PREFIX}:vhost/1"
+        arguments = ["attach", url, str(self.folder / "vhost.sock"), "--as", "vhost-user", "--ready-file", str(attached)]
+        self._adapter = self.spawn([self._binary, *arguments], env={"RUST_BACKTRACE": "1"})
+        self.wait(self._adapter, attached)
+
+    def devices(self) -> list[str]:
+        return [
+            *("-object", f"memory-backend-memfd,id=memory,size={MEMORY_MIB}M,share=on", "-machine", "memory-backend=memory"),
+            *("-chardev", f"socket,id=vhost,path={self.folder / 'vhost.sock'}"),
+            *("-device", "vhost-user-blk-pci,chardev=vhost,num-queues=2"),
+        ]
 
     def shut_down(self) -> str | None:
         """Asks the server to end; returns what is wrong with how it did."""
         assert self._child is not None
+        assert self._adapter is not None
+        code = self._adapter.stop()
+        if code != 0:
+            return f"the adapter ended with {code} on SIGTERM"
         code = self._child.exit_code()
         if code is not None:
             return f"the server had ended by itself, with {code}"

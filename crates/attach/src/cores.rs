@@ -4,6 +4,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use linerate::ClientConfig;
 use reactor::{Config, Driver};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
@@ -61,6 +62,17 @@ impl Cores {
         sched_setaffinity(None, &set).with_context(|| {
             format!("this process cannot be bound to the processors {:?}: are they there?", cpus.0)
         })
+    }
+
+    /// The same for a client's event loops.
+    pub(crate) fn client(&self) -> ClientConfig {
+        ClientConfig {
+            cores: self.count(),
+            cpus: self.cpus.as_ref().map(|cpus| cpus.0.clone()).unwrap_or_default(),
+            spin: self.spin,
+            driver: self.driver,
+            ..ClientConfig::default()
+        }
     }
 
     /// The same for the event loops.

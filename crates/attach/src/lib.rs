@@ -7,10 +7,13 @@
 
 mod cores;
 pub mod fuse;
+mod gate;
 mod limits;
+mod memory;
 pub mod nbd;
 mod place;
 mod ready;
+pub mod vhost;
 
 pub use cores::{Cores, CpuList};
 pub use place::{Place, SocketFile};

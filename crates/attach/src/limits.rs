@@ -13,3 +13,6 @@ pub(crate) const LEAST_MEMORY: usize = 64 << 20;
 
 /// How long clients' requests under way get to end when the adapter is told to stop, before connections are cut off.
 pub(crate) const GRACE: Duration = Duration::from_secs(10);
+
+/// Bytes of memory that each thread keeps for data of writes: as many of the longest as are ever under way for one thread.
+pub(crate) const THREAD_MEMORY: usize = 32 << 20;

@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::os::unix::net::UnixStream;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
 use reactor::Listener;
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 /// Where clients connect.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,6 +106,21 @@ pub(crate) fn listen(place: &Place) -> Result<(Listener, Place, Option<SocketFil
     }
 }
 
+/// A Unix-domain socket that listens at `path`, where nobody else does; its file is the owner's alone.
+pub(crate) fn bind_private(path: &Path) -> Result<(UnixListener, SocketFile)> {
+    clear(path)?;
+    let wrong = || format!("cannot listen at {}", path.display());
+    let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+        .with_context(wrong)?;
+    net::bind(&socket, &SocketAddrUnix::new(path).with_context(wrong)?).with_context(wrong)?;
+    let inode = inode(path).with_context(wrong)?;
+    let file = SocketFile { path: path.to_owned(), inode };
+    // Nobody can connect before it listens.
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).with_context(wrong)?;
+    net::listen(&socket, 1).with_context(wrong)?;
+    Ok((UnixListener::from(socket), file))
+}
+
 /// Removes a socket that a process left behind when it died; refuses to touch anything else.
 fn clear(path: &Path) -> Result<()> {
     let data = match std::fs::symlink_metadata(path) {
@@ -141,9 +157,6 @@ pub(crate) fn check_reach(place: &Place, allow_any: bool) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-    use std::os::unix::net::UnixListener;
-
     use super::*;
 
     #[test]

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use ::attach::fuse::{self, FuseConfig};
 use ::attach::nbd::{self, NbdConfig};
+use ::attach::vhost::{self, VhostConfig};
 use ::attach::{Cores, CpuList, Driver, Place};
 use anyhow::{Result, bail};
 use clap::{Parser, ValueEnum};
@@ -18,6 +19,8 @@ enum Kind {
     Nbd,
     /// A file, by FUSE, for loop devices and whoever opens files
     Fuse,
+    /// A vhost-user block device, for virtual machines
+    VhostUser,
 }
 
 /// Arguments of `attach`.
@@ -25,7 +28,7 @@ enum Kind {
 pub(crate) struct Args {
     /// The volume, such as nvme+tcp://127.0.0.1/nqn.2026-11.org.linerate:disk/1
     url: VolumeUrl,
-    /// Where it is to appear: for nbd, unix:PATH or ADDR:PORT; for fuse, the path of a file
+    /// Where it is to appear: for nbd, unix:PATH or ADDR:PORT; for fuse, the path of a file; for vhost-user, the path of a socket
     place: String,
     /// As what it is to appear
     #[arg(long = "as", value_name = "KIND", value_enum)]
@@ -87,6 +90,16 @@ pub(crate) fn run(args: &Args) -> Result<()> {
                 ready_file: args.ready_file.clone(),
             };
             fuse::serve(&config, &say)
+        }
+        Kind::VhostUser => {
+            let config = VhostConfig {
+                url: args.url.clone(),
+                path: args.place.clone().into(),
+                read_only: args.read_only,
+                cores,
+                ready_file: args.ready_file.clone(),
+            };
+            vhost::serve(&config, &say)
         }
     }
 }

@@ -34,7 +34,7 @@ struct Cli {
 enum Command {
     /// Serve volumes over iSCSI and NVMe/TCP
     Serve(serve::Args),
-    /// Make a volume appear as an NBD server or as a file, for programs that speak that
+    /// Make a volume appear as an NBD server, a file, or a virtual machine's disk
     Attach(Box<attach::Args>),
     /// Copy one volume onto another, or from or to a stream
     Copy(Box<copy::Args>),

@@ -3,12 +3,11 @@
 //! Requests for whole blocks are handed to the client's cores and answered from there, so that many are under way however
 //! few threads there are. Parts of blocks are read, changed and written back on the calling thread.
 
-use std::cell::OnceCell;
 use std::ffi::OsStr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use buf::{Buf, BufList, Pool};
+use buf::BufList;
 use fuser::{
     AccessFlags, BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, INodeNo,
     InitFlags, KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyLseek,
@@ -18,9 +17,10 @@ use linerate::{Disk, DiskError};
 use rustix::fs::{FallocateFlags, OFlags};
 use volume::{Durability, Extent, Features, Operation, Outcome, VolumeErrorKind};
 
-use super::gate::{Gate, Pass};
-use super::limits::{BACKGROUND, FRESH, THREAD_MEMORY, TRANSFER};
+use super::limits::{BACKGROUND, FRESH, TRANSFER};
 use super::ranges::{Hold, Ranges};
+use crate::gate::{Gate, Pass};
+use crate::memory::memory;
 
 /// A volume as a file.
 #[derive(Debug)]
@@ -89,13 +89,6 @@ pub(crate) fn errno(kind: VolumeErrorKind) -> Errno {
 
 fn of(error: &DiskError) -> Errno {
     errno(error.kind())
-}
-
-/// Memory for a write, from a pool of the calling thread's own.
-fn memory(len: usize) -> Buf {
-    thread_local!(static POOL: OnceCell<Pool> = const { OnceCell::new() });
-    let pooled = POOL.with(|pool| pool.get_or_init(|| Pool::new(THREAD_MEMORY)).take(len));
-    pooled.unwrap_or_else(|| Buf::zeroed(len))
 }
 
 impl VolumeFile {
@@ -426,12 +419,5 @@ mod tests {
         assert!(!part.is_whole());
         let huge = Span::new(1, 8192, 4096);
         assert_eq!((huge.extent(), huge.inside()), (Extent::new(0, 3), 1..8193));
-    }
-
-    #[test]
-    fn a_kept_buffer_is_as_long_as_asked_for() {
-        assert_eq!(memory(4096).len(), 4096);
-        let kept: Vec<buf::SharedBuf> = (0..40).map(|_| memory(1 << 20).freeze()).collect();
-        assert!(kept.iter().all(|piece| piece.len() == 1 << 20));
     }
 }

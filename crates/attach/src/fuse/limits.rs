@@ -11,8 +11,5 @@ pub(crate) const BACKGROUND: u16 = 128;
 /// How long the kernel may believe the file's size: a volume may grow.
 pub(crate) const FRESH: Duration = Duration::from_secs(1);
 
-/// Bytes of memory that each thread keeps for data of writes: as many of the longest as are ever under way for one thread.
-pub(crate) const THREAD_MEMORY: usize = 32 << 20;
-
 /// Threads that take requests from the kernel. They wait only for parts of blocks, zeroing, and when the volume is at its depth.
 pub(crate) const THREADS: usize = 4;

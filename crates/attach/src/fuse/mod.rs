@@ -4,11 +4,9 @@
 //! |---|---|
 //! | `file` | reads, writes, flushes |
 //! | `ranges` | who is writing where |
-//! | `gate` | requests under way |
 //! | `mount` | the file that is mounted over |
 
 mod file;
-mod gate;
 mod limits;
 mod mount;
 mod ranges;
@@ -19,16 +17,16 @@ use std::thread::JoinHandle;
 
 use anyhow::{Context, Result, anyhow};
 use fuser::{MountOption, Session, SessionACL, SessionUnmounter};
-use linerate::{Client, ClientConfig, Disk};
+use linerate::{Client, Disk};
 use names::VolumeUrl;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use self::file::VolumeFile;
-use self::gate::Gate;
 use self::limits::THREADS;
 use self::mount::MountPoint;
 use crate::cores::Cores;
+use crate::gate::Gate;
 use crate::limits::GRACE;
 use crate::ready;
 
@@ -55,7 +53,7 @@ pub fn serve(config: &FuseConfig, say: &dyn Fn(&str)) -> Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT]).context("signals cannot be caught")?;
     config.cores.bind()?;
     let point = MountPoint::prepare(&config.path)?;
-    let client = Client::start(&client_config(&config.cores)).context("the event loops cannot be started")?;
+    let client = Client::start(&config.cores.client()).context("the event loops cannot be started")?;
     let disk = client.open(&config.url)?;
     let gate = Arc::new(Gate::default());
     let mut session = mount(config, (&disk, &gate))?;
@@ -78,16 +76,6 @@ pub fn serve(config: &FuseConfig, say: &dyn Fn(&str)) -> Result<()> {
         disk.blocking().flush().context("the last flush failed")?;
     }
     Ok(())
-}
-
-fn client_config(cores: &Cores) -> ClientConfig {
-    ClientConfig {
-        cores: cores.count(),
-        cpus: cores.cpus.as_ref().map(|cpus| cpus.0.clone()).unwrap_or_default(),
-        spin: cores.spin,
-        driver: cores.driver,
-        ..ClientConfig::default()
-    }
 }
 
 fn mount(config: &FuseConfig, (disk, gate): (&Disk, &Arc<Gate>)) -> Result<Session<VolumeFile>> {
