@@ -60,6 +60,7 @@ SUITES = {
         Step("fio", "conformance/fio/run.py", 1800),
         Step("kill", "conformance/kill/run.py", 300),
         Step("attach", "conformance/attach/run.py", 900),
+        Step("contract", "cargo build --quiet -p linerate --example contract && conformance/contract/run.py", 1800),
         Step("failures", "conformance/failures/run.py", 1800),
         Step("attach as a file", "conformance/attach/fuse.py", 900),
         Step("device", "conformance/device/run.py", 1500),

@@ -15,6 +15,7 @@ mod nvme;
 mod queue;
 mod recovery;
 mod replay;
+mod screen;
 mod volume;
 
 use std::cell::RefCell;

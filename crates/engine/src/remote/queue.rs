@@ -15,7 +15,8 @@ use protocol::Instant;
 use super::link::{Link, Order};
 use super::recovery::{Recovery, State, Step};
 use super::replay::Replay;
-use super::volume::{Facts, Shared};
+use super::screen::{Screened, screen};
+use super::volume::{Facts, Shape, Shared};
 
 /// A protocol's way to a volume, for one queue.
 pub(crate) trait Route {
@@ -82,6 +83,8 @@ pub(crate) struct RemoteQueue {
     done: Vec<Completion>,
     scratch: Vec<Completion>,
     depth: usize,
+    /// The volume's shape, and how often its size had changed then.
+    shape: (u64, Shape),
     waker: Waker,
 }
 
@@ -90,7 +93,8 @@ impl RemoteQueue {
     pub(crate) fn new(shared: Arc<Shared>, mut route: Box<dyn Route>, waker: Waker) -> Self {
         let attempt = Some(route.begin());
         let recovery = Recovery::new(shared.timing.reconnect, (shared.surroundings.entropy)());
-        let depth = shared.shape().limits.depth as usize;
+        let shape = (shared.resized(), shared.shape());
+        let depth = shape.1.limits.depth as usize;
         let told = shared.durability.losses();
         Self {
             shared,
@@ -105,6 +109,7 @@ impl RemoteQueue {
             done: Vec::new(),
             scratch: Vec::new(),
             depth,
+            shape,
             waker,
         }
     }
@@ -307,7 +312,20 @@ impl VolumeQueue for RemoteQueue {
         if self.entries.len() + self.done.len() >= self.depth {
             return Err(QueueFull(request));
         }
-        let (tag, replay) = (request.tag, Replay::of(&request.operation));
+        let resized = self.shared.resized();
+        if self.shape.0 != resized {
+            self.shape = (resized, self.shared.shape());
+        }
+        let tag = request.tag;
+        let request = match screen(request.operation, &self.shape.1) {
+            Screened::Ask(operation) => Request { tag, operation },
+            Screened::Answer(result) => {
+                self.done.push(Completion { tag, result });
+                self.waker.wake_by_ref();
+                return Ok(());
+            }
+        };
+        let replay = Replay::of(&request.operation);
         let entry = Entry { replay, place: Place::Parked, submitted: now, was_sent: false, flush: 0 };
         self.entries.insert(tag, entry);
         if self.recovery.state().fails_fast() {

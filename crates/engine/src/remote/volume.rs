@@ -69,6 +69,11 @@ impl Shared {
         lock(&self.facts).shape
     }
 
+    /// How often the size has changed.
+    pub(crate) fn resized(&self) -> u64 {
+        self.resized.load(Ordering::Acquire)
+    }
+
     /// What was last wrong with the way to the volume.
     pub(crate) fn trouble(&self) -> Option<String> {
         lock(&self.trouble).clone()
@@ -146,7 +151,7 @@ impl Volume for RemoteVolume {
     }
 
     fn changes(&self) -> Changes {
-        Changes { resized: self.shared.resized.load(Ordering::Acquire), ..Changes::default() }
+        Changes { resized: self.shared.resized(), ..Changes::default() }
     }
 
     fn trouble(&self) -> Option<String> {

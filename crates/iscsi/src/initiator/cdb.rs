@@ -6,7 +6,7 @@ use alloc::vec;
 use buf::{Buf, SharedBuf};
 use scsi::builder::{self, UNMAP_LIST};
 use scsi::{Additional, SenseKey};
-use volume::{Allocation, Durability, Extent, Operation, Outcome, VolumeErrorKind};
+use volume::{Allocation, Durability, Extent, Features, Operation, Outcome, VolumeErrorKind};
 use wire::Reader;
 
 use super::tasks::{Transfer, Work};
@@ -15,8 +15,11 @@ use crate::limits::STAGED;
 /// Bytes of GET LBA STATUS data with one descriptor.
 const LBA_STATUS: u8 = 24;
 
-/// The command that carries out an operation on a unit with blocks of `block_size` bytes.
-pub(super) fn command(operation: Operation, block_size: u32) -> Result<Work, VolumeErrorKind> {
+/// The command that carries out an operation on a unit with blocks of `block_size` bytes and these features.
+pub(super) fn command(
+    operation: Operation,
+    (block_size, features): (u32, Features),
+) -> Result<Work, VolumeErrorKind> {
     if operation.extent().is_some_and(|extent| u32::try_from(extent.blocks).is_err()) {
         return Err(VolumeErrorKind::Misaligned);
     }
@@ -28,11 +31,15 @@ pub(super) fn command(operation: Operation, block_size: u32) -> Result<Work, Vol
         Operation::Flush => Work::plain(builder::synchronize_cache()),
         Operation::Discard { extent } => {
             let list: [u8; UNMAP_LIST] = builder::unmap_list(extent);
-            Work::writing(builder::unmap(), SharedBuf::from(list.to_vec()).into())
+            let mut work = Work::writing(builder::unmap(), SharedBuf::from(list.to_vec()).into());
+            work.exact = false;
+            work
         }
         Operation::WriteZeroes { extent, durability, may_unmap } => {
+            // A unit that does not unmap so may refuse to be asked (SBC-4 §5.49).
+            let unmaps = features.contains(Features::WRITE_ZEROES);
             let zeros = SharedBuf::from(vec![0; (block_size as usize).min(STAGED)]);
-            let mut work = Work::writing(builder::write_same(extent, may_unmap), zeros.into());
+            let mut work = Work::writing(builder::write_same(extent, may_unmap && unmaps), zeros.into());
             // WRITE SAME has no FUA bit.
             work.flush_after = durability == Durability::Durable;
             work
@@ -94,7 +101,7 @@ mod tests {
     #[test]
     fn what_a_cdb_cannot_say_is_refused() {
         let huge = Extent::new(0, 1 << 32);
-        let result = command(Operation::Discard { extent: huge }, 512);
+        let result = command(Operation::Discard { extent: huge }, (512, Features::empty()));
         assert_eq!(result.unwrap_err(), VolumeErrorKind::Misaligned);
     }
 }

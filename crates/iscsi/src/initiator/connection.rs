@@ -11,7 +11,7 @@ use buf::{Buf, BufList, Pool};
 use names::Iqn;
 use protocol::{CloseReason, Ended, Entropy, Instant, Placement, Transmit};
 use scsi::builder::read_capacity;
-use volume::{Completion, Geometry, Request, Tag, VolumeErrorKind};
+use volume::{Completion, Features, Geometry, Request, Tag, VolumeErrorKind};
 
 use super::cdb;
 use super::login::{Failure, Login, Outcome};
@@ -153,6 +153,7 @@ pub struct Connection {
     pub(super) actions: VecDeque<Action>,
     pub(super) probe: Option<Probe>,
     pub(super) geometry: Geometry,
+    pub(super) features: Features,
     /// The size is being asked for again.
     pub(super) measuring: bool,
     pub(super) found: Text,
@@ -199,6 +200,7 @@ impl Connection {
             actions: VecDeque::new(),
             probe: None,
             geometry: Geometry { blocks: 0, block_size: 512, physical_block_size: 512 },
+            features: Features::empty(),
             measuring: false,
             found: Text::new(),
             pings: 0,
@@ -285,7 +287,7 @@ impl Connection {
         let Request { tag, operation } = request;
         let usable = self.state == State::LoggedIn && self.probe.is_none() && self.config.target.is_some();
         let work = if usable {
-            cdb::command(operation, self.geometry.block_size)
+            cdb::command(operation, (self.geometry.block_size, self.features))
         } else {
             Err(VolumeErrorKind::Unreachable)
         };

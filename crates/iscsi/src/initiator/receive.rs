@@ -218,7 +218,7 @@ impl Connection {
         let probe = matches!(task.owner, Owner::Probe | Owner::Size);
         match task.work.transfer {
             Transfer::None => Ok(Outcome::Done),
-            Transfer::Write(_) if residual == Residual::None => Ok(Outcome::Done),
+            Transfer::Write(_) if residual == Residual::None || !task.work.exact => Ok(Outcome::Done),
             Transfer::Read if whole || probe => {
                 let mut buf = task.work.buf.take().ok_or(VolumeErrorKind::Media)?;
                 buf.set_len((task.received as usize).min(buf.len()));
@@ -258,7 +258,7 @@ impl Connection {
             return self.ask();
         }
         let unit = probe.finish();
-        self.geometry = unit.geometry;
+        (self.geometry, self.features) = (unit.geometry, unit.features);
         self.actions.push_back(Action::Ready(Box::new(unit)));
     }
 

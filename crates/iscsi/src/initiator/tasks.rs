@@ -30,24 +30,27 @@ pub(super) struct Work {
     pub(super) length: u32,
     /// It counts as done only once a flush has followed.
     pub(super) flush_after: bool,
+    /// Every byte must have been moved. Not so for a parameter list: tgt 1.0.85 reports a residual for an UNMAP that it has
+    /// carried out.
+    pub(super) exact: bool,
 }
 
 impl Work {
     /// A command without data.
     pub(super) fn plain(cdb: Block) -> Self {
-        Self { cdb, transfer: Transfer::None, buf: None, length: 0, flush_after: false }
+        Self { cdb, transfer: Transfer::None, buf: None, length: 0, flush_after: false, exact: true }
     }
 
     /// A command that fills `buf`.
     pub(super) fn reading(cdb: Block, buf: Buf) -> Self {
         let length = u32::try_from(buf.len()).unwrap_or(u32::MAX);
-        Self { cdb, transfer: Transfer::Read, buf: Some(buf), length, flush_after: false }
+        Self { cdb, transfer: Transfer::Read, buf: Some(buf), length, flush_after: false, exact: true }
     }
 
     /// A command that writes `data`.
     pub(super) fn writing(cdb: Block, data: BufList) -> Self {
         let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
-        Self { cdb, transfer: Transfer::Write(data), buf: None, length, flush_after: false }
+        Self { cdb, transfer: Transfer::Write(data), buf: None, length, flush_after: false, exact: true }
     }
 
     pub(super) fn reads(&self) -> bool {

@@ -9,7 +9,7 @@ use protocol::{Entropy, SeededEntropy};
 use super::Verdict;
 use super::bench::{Answer, Bench};
 use super::stamp;
-use crate::{Durability, Extent, Features, Operation, Outcome, Tag, VolumeErrorKind};
+use crate::{Durability, Extent, Operation, Outcome, Tag, VolumeErrorKind};
 
 /// Blocks that all threads write, around a place where a volume's own units are likely to meet.
 const AREA: u64 = 24;
@@ -106,7 +106,7 @@ fn write_and_read(bench: &mut Bench<'_>, area: Extent, writer: u64) -> Verdict {
 
 /// Every thread counts up a number that spans blocks: no increment may be lost.
 pub(super) fn compare_and_write_is_atomic(bench: &mut Bench<'_>) -> Verdict {
-    if bench.options.threads < 2 || !bench.features.contains(Features::COMPARE) {
+    if bench.options.threads < 2 || !bench.compares_and_writes() {
         return Ok(());
     }
     let area = area(bench);
@@ -161,7 +161,7 @@ fn current(bench: &mut Bench<'_>, extent: Extent) -> Result<u64, String> {
 pub(super) fn compare_and_write_loses_no_write(bench: &mut Bench<'_>) -> Verdict {
     let area = area(bench);
     let threads = u64::from(bench.options.threads);
-    if area.blocks <= threads.max(1) || !bench.features.contains(Features::COMPARE) {
+    if area.blocks <= threads.max(1) || !bench.compares_and_writes() {
         return Ok(());
     }
     let mut bytes = vec![0; bench.bytes(area.blocks)];

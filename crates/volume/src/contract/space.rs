@@ -151,10 +151,11 @@ pub(super) fn compare(bench: &mut Bench<'_>) -> Verdict {
 }
 
 pub(super) fn compare_and_write(bench: &mut Bench<'_>) -> Verdict {
-    if !bench.features.contains(Features::COMPARE) {
+    if !bench.compares_and_writes() {
         return Ok(());
     }
-    let area = area(bench);
+    let mut area = area(bench);
+    area.blocks = area.blocks.min(bench.options.longest_compare_and_write);
     let bytes = filled(bench, area)?;
     let durability = Durability::Durable;
     let mut new = bytes.clone();

@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""The volume contract's suite over the wire: Linerate's own clients as volumes, on Linerate's servers and on Debian's tgt.
+
+What a local volume promises a remote one promises too (docs/volume-contract.md). Against Linerate both protocols are judged on RAM and on
+file volumes. tgt is a peer that nobody here wrote, as a thin and as a thick disk; what it is known to do otherwise is named below, with what was seen.
+"""
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(HERE.parent))
+from harness import Account, Linerate, Tgt, temporary_folder  # noqa: E402
+
+ROOT = HERE.parents[1]
+SIZE = 24 << 20
+# A suite takes seconds; this is for a machine that has other things to do.
+TIME_LIMIT = 600
+# Faults of tgt 1.0.85, in the words of `examples/contract`:
+# `no-difference`: the sense data of a failed VERIFY has no INFORMATION field, so that the first differing byte is not told (SBC-4 §5.36).
+# `compare=0`: its block limits page (B0h) gives a MAXIMUM COMPARE AND WRITE LENGTH, and it answers COMPARE AND WRITE with INVALID COMMAND
+# OPERATION CODE.
+# `torn`: requests that overlap go to the page cache side by side, whose blocks then hold parts of both, now and then: "block 131 carries the
+# stamp (3, 439), but from byte 192 on it is not that write's".
+TGT_FAULTS = ("no-difference", "torn", "compare=0")
+
+
+def program():
+    """The suite as a program."""
+    path = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "debug" / "examples" / "contract"
+    if not path.exists():
+        sys.exit(f"{path} is not there: `cargo build -p linerate --example contract` builds it")
+    return path
+
+
+def judge(url, *faults):
+    """Runs the suite on a volume; its words are the failure's."""
+    done = subprocess.run([program(), url, *faults], capture_output=True, text=True, timeout=TIME_LIMIT)
+    if done.returncode != 0:
+        raise RuntimeError(done.stderr.strip() or f"the suite ended with {done.returncode}")
+
+
+def tests(folder):
+    """Names, and what to do."""
+    volumes = ("ram=ram:24M", f"file=file:{folder}/disk.img?size=24M", f"wide=file:{folder}/wide.img?size=24M&block=4096")
+
+    def served(protocol, volume, driver):
+        with Linerate(folder, volumes, driver=driver) as server:
+            judge(getattr(server, protocol)(volume))
+
+    def foreign(thin):
+        with Tgt(folder, SIZE) as target:
+            unit = ("--mode", "logicalunit", "--tid", "1", "--lun", "1")
+            target.admin(*unit, "--op", "update", "--params", f"thin_provisioning={thin}")
+            judge(target.iscsi("disk"), *TGT_FAULTS)
+
+    for protocol in ("iscsi", "nvme"):
+        for volume in ("ram", "file", "wide"):
+            yield f"{protocol}, {volume}", lambda protocol=protocol, volume=volume: served(protocol, volume, "auto")
+        yield f"{protocol}, ram, on epoll", lambda protocol=protocol: served(protocol, "ram", "epoll")
+    yield "iscsi, tgt, thin", lambda: foreign(1)
+    yield "iscsi, tgt, thick", lambda: foreign(0)
+
+
+def main():
+    """Runs the suite on every volume."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--test", default="", metavar="PART", help="only tests whose name has this")
+    wanted = parser.parse_args().test
+    account = Account("contract")
+    with temporary_folder() as folder:
+        for name, run in tests(folder):
+            if wanted in name:
+                with account.test(name):
+                    run()
+    return account.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,90 @@
+//! What need not be asked of the far end: requests that make no sense for the volume, and those that do nothing.
+//!
+//! The far end's own answers to these differ from one peer to another; the volume contract (docs/volume-contract.md) has one.
+
+use ::volume::{Allocation, Extent, Features, Operation, Outcome, VolumeErrorKind, shape};
+
+use super::volume::Shape;
+
+/// What becomes of a request.
+#[derive(Debug)]
+pub(crate) enum Screened {
+    /// It goes to the far end.
+    Ask(Operation),
+    /// This is its answer.
+    Answer(Result<Outcome, VolumeErrorKind>),
+}
+
+/// Decides what becomes of a request to a volume of this shape.
+pub(crate) fn screen(operation: Operation, of: &Shape) -> Screened {
+    if let Err(kind) = shape::check(&operation, of.geometry, &of.limits, of.features) {
+        return Screened::Answer(Err(kind));
+    }
+    let Some(extent) = operation.extent() else { return Screened::Ask(operation) };
+    match operation {
+        Operation::Read { into, .. } if extent.blocks == 0 => {
+            Screened::Answer(Ok(Outcome::Data(into.freeze())))
+        }
+        Operation::QueryAllocation { .. }
+            if extent.blocks == 0 || !of.features.contains(Features::ALLOCATION) =>
+        {
+            // Where holes cannot be told from data, all is data.
+            Screened::Answer(Ok(mapped(extent)))
+        }
+        // A discard is only advice.
+        Operation::Discard { .. } if !of.features.contains(Features::DISCARD) => {
+            Screened::Answer(Ok(Outcome::Done))
+        }
+        _ if extent.blocks == 0 => Screened::Answer(Ok(Outcome::Done)),
+        operation => Screened::Ask(operation),
+    }
+}
+
+fn mapped(extent: Extent) -> Outcome {
+    Outcome::Allocation(Allocation { extent, mapped: true })
+}
+
+#[cfg(test)]
+mod tests {
+    use ::volume::{Geometry, Limits};
+    use buf::Buf;
+
+    use super::*;
+
+    fn shape(features: Features) -> Shape {
+        let geometry = Geometry { blocks: 100, block_size: 512, physical_block_size: 4096 };
+        Shape { geometry, limits: Limits::default(), features }
+    }
+
+    fn answer(operation: Operation, features: Features) -> Option<Result<Outcome, VolumeErrorKind>> {
+        match screen(operation, &shape(features)) {
+            Screened::Ask(_) => None,
+            Screened::Answer(answer) => Some(answer),
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_or_does_nothing_is_answered_here() {
+        let (inside, empty, beyond) = (Extent::new(0, 1), Extent::new(100, 0), Extent::new(99, 2));
+        let plain = Features::empty();
+        let read = |extent, bytes| Operation::Read { extent, into: Buf::zeroed(bytes) };
+        assert!(answer(read(inside, 512), plain).is_none());
+        assert!(matches!(answer(read(inside, 511), plain), Some(Err(VolumeErrorKind::Misaligned))));
+        assert!(matches!(answer(read(beyond, 1024), plain), Some(Err(VolumeErrorKind::OutOfRange))));
+        assert!(matches!(answer(read(empty, 0), plain), Some(Ok(Outcome::Data(data))) if data.is_empty()));
+        assert!(answer(Operation::Flush, plain).is_none());
+        assert!(matches!(answer(Operation::Verify { extent: empty }, plain), Some(Ok(Outcome::Done))));
+    }
+
+    #[test]
+    fn what_the_far_end_cannot_do_is_done_as_far_as_that_is_nothing() {
+        let extent = Extent::new(3, 4);
+        let query = || Operation::QueryAllocation { extent };
+        let whole = Allocation { extent, mapped: true };
+        let told = answer(query(), Features::empty());
+        assert!(matches!(told, Some(Ok(Outcome::Allocation(run))) if run == whole));
+        assert!(answer(query(), Features::ALLOCATION).is_none());
+        assert!(matches!(answer(Operation::Discard { extent }, Features::empty()), Some(Ok(Outcome::Done))));
+        assert!(answer(Operation::Discard { extent }, Features::DISCARD).is_none());
+    }
+}

@@ -1,0 +1,249 @@
+//! A volume whose queues live on a reactor's cores, driven from other threads.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+use std::thread::JoinHandle;
+
+use host::{Accepted, Endpoint, EndpointId, Postbox, Refusal, Service, World};
+use linerate::{CoreOpening, VolumeUrl};
+use protocol::Instant;
+use reactor::{Cluster, Config, Stopper};
+use volume::{
+    Changes, Completion, CoreId, Features, Geometry, Limits, OpenError, QueueFull, Request, Tag, Volume,
+    VolumeErrorKind, VolumeQueue,
+};
+
+/// Event loops, each with connections of its own.
+const CORES: u16 = 2;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a core is told.
+enum Message {
+    Open(u64, Arc<dyn Volume>, Arc<Lane>),
+    /// Look into the lanes.
+    Look,
+    Close(u64),
+}
+
+/// What goes to and fro between a thread and a core.
+struct Lane {
+    requests: Mutex<VecDeque<Request>>,
+    cancels: Mutex<Vec<Tag>>,
+    done: Mutex<Vec<Completion>>,
+    waker: Waker,
+}
+
+/// A volume that was opened on a core, for threads.
+pub(crate) struct Bridge {
+    inner: Arc<dyn Volume>,
+    postbox: Arc<dyn Postbox<Message>>,
+    lanes: AtomicU64,
+    stopper: Stopper,
+    threads: Vec<JoinHandle<std::io::Result<()>>>,
+}
+
+impl Bridge {
+    /// Opens the volume on the first of the loops.
+    pub(crate) fn open(url: &VolumeUrl) -> Result<Self, String> {
+        let cluster = Cluster::new(CORES, Config::default()).map_err(|error| error.to_string())?;
+        let (postbox, stopper) = (cluster.postbox(), cluster.stopper());
+        let (sender, answer) = channel();
+        let mut threads = Vec::new();
+        for core in cluster.into_cores() {
+            let (url, sender) = (url.clone(), sender.clone());
+            let thread = core.spawn(move |world| Lanes::new(world, &url, sender));
+            threads.push(thread.map_err(|error| error.to_string())?);
+        }
+        let opened = answer.recv().map_err(|error| error.to_string())?;
+        let end = |error: OpenError| {
+            stopper.stop();
+            error.to_string()
+        };
+        let inner = opened.map_err(end)?;
+        Ok(Self { inner, postbox, lanes: AtomicU64::new(0), stopper, threads })
+    }
+}
+
+impl Drop for Bridge {
+    fn drop(&mut self) {
+        self.stopper.stop();
+        for thread in self.threads.drain(..) {
+            if !matches!(thread.join(), Ok(Ok(()))) {
+                eprintln!("an event loop did not end well");
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Bridge {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Bridge").field(&self.inner).finish()
+    }
+}
+
+impl Volume for Bridge {
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+
+    fn limits(&self) -> Limits {
+        self.inner.limits()
+    }
+
+    fn features(&self) -> Features {
+        self.inner.features()
+    }
+
+    fn changes(&self) -> Changes {
+        self.inner.changes()
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.inner.trouble()
+    }
+
+    fn open_queue(&self, _core: CoreId, waker: Waker) -> Result<Box<dyn VolumeQueue>, OpenError> {
+        let number = self.lanes.fetch_add(1, Ordering::Relaxed);
+        let core = u16::try_from(number % u64::from(CORES)).unwrap_or(0);
+        let (requests, cancels, done) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let lane = Arc::new(Lane { requests, cancels, done, waker });
+        self.postbox.post(core, Message::Open(number, Arc::clone(&self.inner), Arc::clone(&lane)));
+        let postbox = Arc::clone(&self.postbox);
+        let depth = self.limits().depth as usize;
+        Ok(Box::new(BridgeQueue { number, core, lane, postbox, outstanding: 0, depth }))
+    }
+}
+
+/// A thread's end of a lane.
+struct BridgeQueue {
+    number: u64,
+    core: u16,
+    lane: Arc<Lane>,
+    postbox: Arc<dyn Postbox<Message>>,
+    outstanding: usize,
+    depth: usize,
+}
+
+impl VolumeQueue for BridgeQueue {
+    fn submit(&mut self, _now: Instant, request: Request) -> Result<(), QueueFull> {
+        if self.outstanding >= self.depth {
+            return Err(QueueFull(request));
+        }
+        self.outstanding += 1;
+        lock(&self.lane.requests).push_back(request);
+        self.postbox.post(self.core, Message::Look);
+        Ok(())
+    }
+
+    fn cancel(&mut self, tag: Tag) {
+        lock(&self.lane.cancels).push(tag);
+        self.postbox.post(self.core, Message::Look);
+    }
+
+    fn poll(&mut self, _now: Instant, done: &mut Vec<Completion>) {
+        let mut ended = lock(&self.lane.done);
+        self.outstanding -= ended.len();
+        done.append(&mut ended);
+    }
+}
+
+impl Drop for BridgeQueue {
+    fn drop(&mut self) {
+        self.postbox.post(self.core, Message::Close(self.number));
+    }
+}
+
+/// Tells what came of opening the volume.
+type Answer = Sender<Result<Arc<dyn Volume>, OpenError>>;
+
+/// A lane with its queue; without one where none could be opened.
+type Open = (Arc<Lane>, Option<Box<dyn VolumeQueue>>);
+
+/// A core's service: the queues of its lanes, and on the first core the opening.
+struct Lanes {
+    world: World<Message>,
+    opening: Option<(CoreOpening, Answer)>,
+    open: HashMap<u64, Open>,
+}
+
+impl Lanes {
+    fn new(world: World<Message>, url: &VolumeUrl, answer: Answer) -> Self {
+        let opening = (world.core == 0).then(|| (CoreOpening::begin(url, &world), answer));
+        Self { world, opening, open: HashMap::new() }
+    }
+}
+
+/// Carries a lane's requests to its queue and completions back.
+fn carry(now: Instant, lane: &Lane, queue: Option<&mut Box<dyn VolumeQueue>>) {
+    let mut requests = lock(&lane.requests);
+    let mut done = lock(&lane.done);
+    let before = done.len();
+    if let Some(queue) = queue {
+        while let Some(request) = requests.pop_front() {
+            if let Err(QueueFull(request)) = queue.submit(now, request) {
+                requests.push_front(request);
+                break;
+            }
+        }
+        lock(&lane.cancels).drain(..).for_each(|tag| queue.cancel(tag));
+        queue.poll(now, &mut done);
+    } else {
+        let failed =
+            |request: Request| Completion { tag: request.tag, result: Err(VolumeErrorKind::Unreachable) };
+        done.extend(requests.drain(..).map(failed));
+    }
+    if done.len() > before {
+        lane.waker.wake_by_ref();
+    }
+}
+
+impl Service for Lanes {
+    type Message = Message;
+
+    fn accept(&mut self, _now: Instant, _accepted: Accepted) -> Result<Box<dyn Endpoint>, Refusal> {
+        Err(Refusal("nothing listens here"))
+    }
+
+    fn handle_message(&mut self, _now: Instant, message: Message) {
+        match message {
+            Message::Look => {}
+            Message::Close(number) => drop(self.open.remove(&number)),
+            Message::Open(number, volume, lane) => {
+                let queue = volume.open_queue(CoreId(self.world.core), self.world.waker.clone());
+                let queue = queue.inspect_err(|error| eprintln!("no queue: {error}")).ok();
+                self.open.insert(number, (lane, queue));
+            }
+        }
+    }
+
+    fn turn(&mut self, now: Instant, _ready: &mut Vec<EndpointId>) {
+        if let Some((opening, answer)) = &mut self.opening
+            && let Some(opened) = opening.poll(now)
+        {
+            // Whoever asked waits for it.
+            let _told = answer.send(opened);
+            self.opening = None;
+        }
+        for (lane, queue) in self.open.values_mut() {
+            carry(now, lane, queue.as_mut());
+        }
+    }
+
+    fn handle_gone(&mut self, _now: Instant, _endpoint: EndpointId) {}
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let queues = self.open.values().filter_map(|(_, queue)| queue.as_ref()?.poll_timeout());
+        let opening = self.opening.as_ref().and_then(|(opening, _)| opening.poll_timeout());
+        queues.chain(opening).min()
+    }
+
+    fn is_finished(&self) -> bool {
+        false
+    }
+}
