@@ -68,8 +68,13 @@ SUITES = {
     "lab": Suite((
         BUILD,
         Step("arms", "conformance/lab/arms.py", 2400),
-        Step("instrument", "conformance/lab/run.py", 900),
+        Step("instrument", "conformance/lab/run.py", 1500),
+        Step("howto", "conformance/lab/howto.py", 900),
         Step("report", "conformance/report/run.py", 1800),
+    ), ("the lab, live: `make test-full` runs it (needs a machine that is left alone)",)),
+    "live": Suite((
+        BUILD,
+        Step("the lab, live", "conformance/lab/live.py", 3600),
     )),
     "vm": Suite((
         BUILD,

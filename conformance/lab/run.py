@@ -243,6 +243,25 @@ def neighbours(folder):
     demand(0.5 * carried < crossed < 2 * carried, f"the link carried {crossed / MIB:.0f} MiB, the loads {carried / MIB:.0f} MiB")
 
 
+def only(folder):
+    """The one run below a folder."""
+    (run,) = Path(folder).iterdir()
+    return run
+
+
+def regression(folder):
+    """Two runs of which the second is slower: `compare` tells of it, `regress` ends with 1, and with 0 the other way round."""
+    for name, delay in (("before", "1ms"), ("after", "2ms")):
+        path = scenario(folder, ("local", "none"), volume=f"delay={delay}+null:64M")
+        lab(folder, "run", path, "--runs", folder / name)
+    before, after = only(folder / "before"), only(folder / "after")
+    said = lab(folder, "compare", before, after)
+    demand("higher by" in said or "lower by" in said, "no difference was told", said)
+    said = lab(folder, "regress", after, "--baseline", before, "--fail-on", "iops<-5%", status=1)
+    demand("iops" in said.lower(), "the regression is not named", said)
+    lab(folder, "regress", before, "--baseline", after, "--fail-on", "iops<-5%")
+
+
 def corrupting(folder):
     """An arm that loses data is not measured."""
     with Linerate(folder, ["disk=null:64M"]) as server:
@@ -428,6 +447,7 @@ TESTS = (
     ("a point whose load fails is named, and the run ends with a code of its own", failed_point, anywhere),
     ("a failure in the control costs no point", failed_control, anywhere),
     ("neighbours on one link are measured and accounted", neighbours, no_root_or_iperf3),
+    ("two runs are compared, and a regression has its exit code", regression, anywhere),
     ("an arm that loses data is not measured", corrupting, anywhere),
     ("an arm without evidence is refused", unlabelled, anywhere),
     ("a result without evidence is in no report", label_removed, anywhere),

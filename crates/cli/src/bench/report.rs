@@ -78,10 +78,10 @@ impl Report {
         let latency = result.latency();
         let quantile = |share: f64| latency.value_at_quantile(share) as f64 / 1000.0;
         let completed = result.completed() as f64;
-        let ended = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let started = result.started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Self {
             version: env!("CARGO_PKG_VERSION"),
-            started: ended.as_secs_f64() - seconds,
+            started: started.as_secs_f64(),
             iops: completed / seconds,
             mb_per_s: completed * block as f64 / seconds / 1e6,
             latency_us: Latency { p50: quantile(0.5), p99: quantile(0.99), p999: quantile(0.999) },

@@ -23,8 +23,15 @@ pub(crate) struct Args {}
 
 /// What may be between two ways of counting, in per cent.
 const TOLERANCE: f64 = 2.0;
-/// Seconds for which the check of the accounting burns a processor: long enough that clock ticks of 10 ms do not matter.
-const BURN: &str = "2";
+/// Uses up two seconds of processor time, however long that takes on a busy machine: enough that clock ticks of 10 ms do not matter.
+const BURN: &str = "ulimit -t 2; while :; do :; done";
+/// Seconds that it may take.
+const BURN_LIMIT: &str = "120";
+
+/// The rate of the limited volume, I/Os per second.
+const RATE: f64 = 2000.0;
+/// How often the rate may be measured.
+const ATTEMPTS: u32 = 5;
 
 /// Runs every check.
 pub(crate) fn run(_args: &Args) -> Result<u8> {
@@ -58,7 +65,7 @@ fn processor_time(method: Method) -> Result<String> {
     let reaped = || Stat::of(own).map(|stat| stat.reaped.seconds());
     let side = Side::with_method(Role::Host, &format!("selftest-{own}"), method)?;
     let mut command = side.command(program::require("timeout")?);
-    command.args([BURN, "sh", "-c", "while :; do :; done"]);
+    command.args([BURN_LIMIT, "sh", "-c", BURN]);
     let before = reaped()?;
     let mut child = side.spawn(&mut command)?;
     side.wait(&mut child)?;
@@ -68,9 +75,22 @@ fn processor_time(method: Method) -> Result<String> {
     Ok(format!("{counted:.3} s of {known:.3} s"))
 }
 
-/// A volume that does 2,000 I/Os per second is measured to do 2,000.
+/// A volume that does 2,000 I/Os per second is measured to do 2,000. A machine that stops the load for a moment takes away from it,
+/// so a few attempts are made.
 fn limited_rate() -> Result<String> {
-    const RATE: f64 = 2000.0;
+    let mut seen = Vec::new();
+    for _ in 0..ATTEMPTS {
+        let measured = rate_of_limited_volume()?;
+        if (measured / RATE - 1.0).abs() * 100.0 <= TOLERANCE {
+            return Ok(format!("{measured:.0} of {RATE} IOPS"));
+        }
+        seen.push(format!("{measured:.0}"));
+    }
+    bail!("{} IOPS were measured, {RATE} were set", seen.join(", "))
+}
+
+/// I/Os per second of the limited volume.
+fn rate_of_limited_volume() -> Result<f64> {
     let plan = LoadPlan {
         depth: 4,
         ramp: Duration::from_millis(500),
@@ -80,12 +100,8 @@ fn limited_rate() -> Result<String> {
     let url = format!("limit={RATE}iops+null:64M").parse().context("the volume's URL")?;
     let result = linerate::run_load(&[url], plan, Arc::new(|_, _| {}))?;
     #[expect(clippy::cast_precision_loss, reason = "a few thousand I/Os")]
-    let measured = result.completed() as f64 / result.elapsed.as_secs_f64();
-    ensure!(
-        (measured / RATE - 1.0).abs() * 100.0 <= TOLERANCE,
-        "{measured:.0} IOPS were measured, {RATE} were set"
-    );
-    Ok(format!("{measured:.0} of {RATE} IOPS"))
+    let completed = result.completed() as f64;
+    Ok(completed / result.elapsed.as_secs_f64())
 }
 
 /// A null volume keeps nothing, and the integrity pass must say so.

@@ -260,6 +260,11 @@ impl<'a> Session<'a> {
             for words in knee::outside(&self.scenario.scenario, &self.plan.points, &self.results) {
                 self.warn(words);
             }
+            if let Some(words) = knee::refusal(&self.scenario.scenario, &self.plan.points, &self.results) {
+                self.whom.observer.tell(&Event::Invalid { what: words.clone() });
+                self.record.warnings.push(words.clone());
+                self.invalid.push(words);
+            }
             self.record.finished = Some(timestamp(measurement::now()));
         }
         self.store.write_record(&self.record)?;

@@ -1,6 +1,6 @@
 //! What a load counts: requests and latencies by direction, second by second.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use hdrhistogram::Histogram;
 use volume::{OpenError, VolumeErrorKind};
@@ -52,6 +52,8 @@ pub struct LoadResult {
     pub first_error: Option<VolumeErrorKind>,
     /// Requests of an open loop that should have started but never could.
     pub missed: u64,
+    /// The first counted moment; `UNIX_EPOCH` when nothing was counted.
+    pub started: SystemTime,
     /// From the first counted moment to the last.
     pub elapsed: Duration,
     /// Processor time of the whole process, user and system, in that time.
@@ -93,6 +95,7 @@ impl Counter {
             errors: 0,
             first_error: None,
             missed: 0,
+            started: SystemTime::UNIX_EPOCH,
             elapsed: Duration::ZERO,
             cpu: Duration::ZERO,
             intervals: Vec::new(),
@@ -117,7 +120,11 @@ impl Counter {
     /// Closes the running interval when it has lasted a second.
     pub(super) fn advance(&mut self, elapsed: Duration) {
         self.result.elapsed = elapsed;
-        self.cpu_before.get_or_insert_with(cpu_time);
+        if self.cpu_before.is_none() {
+            self.cpu_before = Some(cpu_time());
+            let now = SystemTime::now();
+            self.result.started = now.checked_sub(elapsed).unwrap_or(now);
+        }
         if elapsed.saturating_sub(self.since) >= Duration::from_secs(1) {
             self.close_interval(elapsed);
         }
