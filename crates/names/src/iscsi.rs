@@ -6,7 +6,7 @@ use core::fmt;
 
 use crate::duration::Span;
 use crate::iqn::Iqn;
-use crate::options::{Options, Writer, number, positive, text};
+use crate::options::{Options, Writer, positive, text};
 use crate::percent;
 use crate::piece::{Fault, Piece};
 use crate::portal::{ISCSI_PORT, Portal};
@@ -16,7 +16,6 @@ const OPTIONS: &[&str] = &[
     "header_digest",
     "data_digest",
     "initiator",
-    "connections",
     "timeout",
     "reconnect",
     "chap_user",
@@ -52,8 +51,6 @@ pub struct IscsiOptions {
     pub data_digest: bool,
     /// The initiator's name; a default if not given.
     pub initiator: Option<Iqn>,
-    /// Connections in the session, at least 1; 1 if not given.
-    pub connections: Option<u16>,
     /// How long a command may take before its task is aborted, above zero; a default if not given.
     pub timeout: Option<Span>,
     /// How long requests wait for a lost connection to come back; zero never to reconnect, a default if not given.
@@ -143,7 +140,6 @@ impl IscsiOptions {
             header_digest: options.get("header_digest", digest)?.unwrap_or(false),
             data_digest: options.get("data_digest", digest)?.unwrap_or(false),
             initiator: options.get("initiator", Iqn::read)?,
-            connections: options.get("connections", |value| number(value, &1))?,
             timeout: options.get("timeout", positive)?,
             reconnect: options.get("reconnect", Span::read)?,
             chap: read_chap(&options)?,
@@ -155,7 +151,6 @@ impl IscsiOptions {
         options.put("header_digest", self.header_digest.then_some("crc32c"))?;
         options.put("data_digest", self.data_digest.then_some("crc32c"))?;
         options.put("initiator", self.initiator.as_ref())?;
-        options.put("connections", self.connections)?;
         options.put("timeout", self.timeout)?;
         options.put("reconnect", self.reconnect)?;
         let Some(chap) = &self.chap else { return Ok(()) };
