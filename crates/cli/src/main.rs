@@ -11,6 +11,7 @@ mod compare;
 mod copy;
 mod discover;
 mod docs;
+mod inspect;
 mod lab;
 mod output;
 mod place;
@@ -36,6 +37,8 @@ enum Command {
     Serve(serve::Args),
     /// Make a volume appear as an NBD server, a file, or a virtual machine's disk
     Attach(Box<attach::Args>),
+    /// Tell what a volume is
+    Inspect(inspect::Args),
     /// Copy one volume onto another, or from or to a stream
     Copy(Box<copy::Args>),
     /// Compare two volumes byte by byte
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(args).map(done),
         Command::Attach(args) => attach::run(&args).map(done),
         Command::Compare(args) => return compare::run(&args),
+        Command::Inspect(args) => inspect::run(&args),
         Command::Copy(args) => copy::run(&args),
         Command::Checksum(args) => checksum::run(&args),
         Command::Zero(args) => zero::run(&args),

@@ -14,8 +14,8 @@ use tempfile::tempdir;
 const README: &str = include_str!("../../../README.md");
 /// The heading over the examples.
 const HEADING: &str = "\n## Commands\n";
-/// Commands that need no example among these: the server stands above them, and the lab has a section of its own.
-const ELSEWHERE: [&str; 3] = ["serve", "lab", "help"];
+/// Commands that need no example among these: servers go on until they are stopped, and the lab has a section of its own.
+const ELSEWHERE: [&str; 4] = ["serve", "attach", "lab", "help"];
 
 /// The first block of code behind the heading.
 fn examples() -> &'static str {
@@ -50,7 +50,9 @@ fn the_examples_work() {
     let mut shell = Command::new("sh");
     shell.args(["-e", "-c", &script]).env("PATH", path).current_dir(folder.path());
     let said = succeeded(shell.output().unwrap());
-    for expected in ["linerate:disk", "bytes kept", "read back and compared", "equal: ", "zeroed", "IOPS"] {
+    for expected in
+        ["linerate:disk", "nguid", "bytes kept", "read back and compared", "equal: ", "zeroed", "IOPS"]
+    {
         assert!(said.contains(expected), "{expected:?} is missing in {said}");
     }
     server.stop();

@@ -3,9 +3,8 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use engine::{ConnectionLimits, EntropySource, ListenerRole, Setup};
-use host::Storage;
 use iscsi::chap::{Algorithm, Credentials, Secret};
 use iscsi::target::{self, Chap};
 use names::Iqn;
@@ -13,7 +12,7 @@ use nvme::controller::{self, Hosts};
 use scsi::{LogicalUnit, TargetDevice, UnitIdentity};
 use volume::{Volume, VolumeId};
 
-use crate::config::{AccessEntry, ChapEntry, Config, Protocol};
+use crate::config::{AccessEntry, ChapEntry, Config, Protocol, VolumeEntry};
 use crate::identity::{IQN_PREFIX, Identity, NQN_PREFIX};
 use crate::secrets;
 
@@ -56,17 +55,11 @@ fn groups(opened: &[Opened]) -> Vec<Group<'_>> {
     groups
 }
 
-/// Opens every volume of the configuration.
-pub(crate) fn open_volumes(config: &Config, storage: &Arc<dyn Storage>) -> Result<Vec<Opened>> {
-    config
-        .volumes
-        .iter()
-        .map(|entry| {
-            let volume = backends::open(&entry.url, storage)
-                .with_context(|| format!("the volume {:?} cannot be opened", entry.name))?;
-            Ok(Opened { name: entry.name.clone(), target: entry.target().to_owned(), lun: entry.lun, volume })
-        })
-        .collect()
+impl Opened {
+    /// The volume that a configuration's entry names.
+    pub(crate) fn new(entry: &VolumeEntry, volume: Arc<dyn Volume>) -> Self {
+        Self { name: entry.name.clone(), target: entry.target().to_owned(), lun: entry.lun, volume }
+    }
 }
 
 /// The rules that concern a target: those for all volumes, and those that name one of its own.

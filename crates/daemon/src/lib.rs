@@ -13,6 +13,7 @@ mod ready;
 mod safety;
 mod secrets;
 mod serve;
+mod starter;
 mod statistics;
 
 pub use config::{

@@ -2,14 +2,13 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
-use std::sync::mpsc::{self, Sender};
+use std::sync::mpsc;
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
-use engine::{ConnectionLimits, Core, Message, Setup};
-use host::Storage;
+use engine::{ConnectionLimits, Message};
 use names::{ISCSI_PORT, NVME_PORT, Portal};
 use reactor::{Cluster, Driver, Listener};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -17,6 +16,7 @@ use signal_hook::iterator::Signals;
 
 use crate::config::{Config, PortalEntry, Protocol};
 use crate::exports::{self, Opened, Resources};
+use crate::starter::{Start, Started, Starter};
 use crate::{descriptors, help, randomness, ready, safety, statistics};
 
 /// Memory for data buffers in all, unless the configuration says otherwise.
@@ -36,14 +36,11 @@ pub fn serve(config: &Config, ready_file: Option<&Path>, say: &dyn Fn(&str)) -> 
     let mut cluster =
         Cluster::new(cores, reactor_config(config)?).context("the event loops cannot be made")?;
     let portals = listen(config, &mut cluster)?;
-    let storage: Arc<dyn Storage> = Arc::new(reactor::Files);
-    let opened = exports::open_volumes(config, &storage)?;
-    let setup = Arc::new(exports::setup(config, &opened, &portals, resources(config, cores))?);
-
+    let start = start_of(config, portals.clone());
     let postbox = cluster.postbox();
     let stopper = cluster.stopper();
     let (tell, started) = mpsc::channel();
-    let threads = start(cluster, &setup, &tell)?;
+    let threads = spawn(cluster, &start, &tell)?;
     drop(tell);
     for _ in 0..cores {
         started
@@ -51,7 +48,7 @@ pub fn serve(config: &Config, ready_file: Option<&Path>, say: &dyn Fn(&str)) -> 
             .map_err(|_| anyhow!("an event loop ended before it began"))?
             .map_err(|error| anyhow!(error))?;
     }
-    announce(&opened, &portals, ready_file, say)?;
+    announce(start.opened(), &portals, ready_file, say)?;
 
     let ended = Arc::new(OnceLock::new());
     let watcher = watch(threads, Arc::clone(&ended), signals.handle());
@@ -71,7 +68,7 @@ pub fn serve(config: &Config, ready_file: Option<&Path>, say: &dyn Fn(&str)) -> 
         });
     }
     let outcome = watcher.join().map_err(|_| anyhow!("the watching thread failed"))?;
-    for line in statistics::lines(&opened) {
+    for line in statistics::lines(start.opened()) {
         say(&line);
     }
     outcome
@@ -125,23 +122,25 @@ fn resources(config: &Config, cores: u16) -> Resources {
     Resources { limits, pool_limit, entropy: randomness::source() }
 }
 
-type Started = Sender<Result<(), String>>;
+/// What the cores begin with: the volumes to open, and what to make of them.
+fn start_of(config: &Config, portals: Vec<(Protocol, SocketAddr)>) -> Arc<Start> {
+    let given = config.clone();
+    let cores = config.daemon.cores.unwrap_or(1);
+    let compose =
+        Box::new(move |opened: &[Opened]| exports::setup(&given, opened, &portals, resources(&given, cores)));
+    Start::new(config.volumes.clone(), compose)
+}
+
 type CoreThread = JoinHandle<std::io::Result<()>>;
 
-fn start(cluster: Cluster<Message>, setup: &Arc<Setup>, tell: &Started) -> Result<Vec<CoreThread>> {
+fn spawn(cluster: Cluster<Message>, start: &Arc<Start>, tell: &Started) -> Result<Vec<CoreThread>> {
     cluster
         .into_cores()
         .into_iter()
         .map(|core| {
-            let (setup, tell) = (Arc::clone(setup), tell.clone());
-            core.spawn(move |world| {
-                let core = Core::new(setup, world);
-                let result = core.failure().map_or(Ok(()), |error| Err(error.to_string()));
-                // Nobody listens any more only when another core has failed, which is then what is told.
-                let _unheard = tell.send(result);
-                core
-            })
-            .context("an event loop's thread cannot be started")
+            let (start, tell) = (Arc::clone(start), tell.clone());
+            core.spawn(move |world| Starter::new(start, world, tell))
+                .context("an event loop's thread cannot be started")
         })
         .collect()
 }

@@ -19,6 +19,7 @@ mod copy;
 mod core_open;
 mod discover;
 mod error;
+mod inspect;
 mod job;
 mod limits;
 mod load;
@@ -33,7 +34,8 @@ mod zero;
 mod zeros;
 
 pub use ::volume::{
-    Durability, Extent, Features, Geometry, Limits, OpenError, Operation, Outcome, Volume, VolumeErrorKind,
+    Designator, Durability, Extent, Features, Geometry, Identity, Limits, OpenError, Operation, Outcome,
+    Volume, VolumeErrorKind,
 };
 pub use buf::{Buf, BufList, Foreign, SharedBuf};
 pub use check::{CheckError, CheckPlan, CheckResult};
@@ -48,8 +50,10 @@ pub use core_open::CoreOpening;
 pub use discover::discover;
 pub use engine::remote::Found;
 pub use error::{DataError, Error};
+pub use inspect::Inspection;
 pub use load::{LoadInterval, LoadPlan, LoadResult, MOST_DEPTH, Pattern, Progress, Tally};
 pub use names::VolumeUrl;
+pub use open::Opening;
 pub use ordered::{ChecksumResult, ExportResult};
-pub use run::{check, checksum, compare, copy, export, import, run_load, zero};
+pub use run::{check, checksum, compare, copy, export, import, inspect, run_load, zero};
 pub use zero::{Means, ZeroPlan, ZeroResult};

@@ -4,6 +4,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 
 use engine::remote::{self, Access, RemoteOpening};
+use host::World;
 use names::{Host, Portal, Source, VolumeUrl};
 use protocol::Instant;
 use volume::{OpenError, Volume};
@@ -12,8 +13,9 @@ use crate::job::Surroundings;
 use crate::limits::OPEN_PATIENCE;
 use crate::secret;
 
-/// A volume that is being opened.
-pub(crate) struct Opening {
+/// A volume that is being opened, on an event loop of the caller's own: whoever serves or attaches volumes. It is polled on the core's
+/// thread that began it, whenever the core's waker is woken or its deadline comes.
+pub struct Opening {
     url: VolumeUrl,
     state: State,
     deadline: Option<Instant>,
@@ -25,6 +27,11 @@ enum State {
 }
 
 impl Opening {
+    /// Begins to open what `url` names, on the calling core, whose world is given.
+    pub fn begin<M>(url: &VolumeUrl, world: &World<M>) -> Self {
+        Self::new(url, &Surroundings::from(world))
+    }
+
     /// Begins to open what `url` names.
     pub(crate) fn new(url: &VolumeUrl, around: &Surroundings) -> Self {
         let state = match access(&url.source) {
@@ -38,7 +45,7 @@ impl Opening {
     }
 
     /// The volume or why it could not be opened, once that is known.
-    pub(crate) fn poll(&mut self, now: Instant) -> Option<Result<Arc<dyn Volume>, OpenError>> {
+    pub fn poll(&mut self, now: Instant) -> Option<Result<Arc<dyn Volume>, OpenError>> {
         let deadline = *self.deadline.get_or_insert(now + OPEN_PATIENCE);
         match &mut self.state {
             State::Decided(result) => result.take(),
@@ -53,8 +60,14 @@ impl Opening {
     }
 
     /// When waiting ends.
-    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+    pub fn poll_timeout(&self) -> Option<Instant> {
         self.deadline
+    }
+}
+
+impl std::fmt::Debug for Opening {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Opening").field("url", &self.url.to_string()).finish_non_exhaustive()
     }
 }
 

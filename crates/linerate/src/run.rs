@@ -14,6 +14,7 @@ use crate::compare::{Compare, CompareResult};
 use crate::control::{Control, Effort};
 use crate::copy::{Copy, CopyPlan, CopyResult, Origin};
 use crate::error::Error;
+use crate::inspect::{Inspect, Inspection};
 use crate::job::{Job, JobService, Surroundings};
 use crate::load::{Load, LoadPlan, LoadResult, Progress};
 use crate::open::Opening;
@@ -209,6 +210,17 @@ pub fn compare(
         Compare::of((&volumes[0], &volumes[1]), names, (effort, control), &around.waker)
     })?;
     Ok(result?)
+}
+
+/// Looks at a volume without touching its content. A file or device that cannot be written, or is being served, is looked at as
+/// one to read.
+pub fn inspect(url: &VolumeUrl) -> Result<Inspection, Error> {
+    let look = |prepare| {
+        on_volumes(Config::default(), vec![url.clone()], prepare, |volumes, _| Ok(Inspect::of(&volumes[0])))
+    };
+    let local = matches!(url.source, Source::File(_) | Source::Device(_));
+    look(as_it_is)
+        .or_else(|refusal| if local { look(for_reading).map_err(|_| refusal) } else { Err(refusal) })
 }
 
 /// Makes a part of a volume read as zeros. **Overwrites** it.

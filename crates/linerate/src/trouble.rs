@@ -6,6 +6,7 @@ use volume::Volume;
 
 use crate::check::CheckError;
 use crate::error::DataError;
+use crate::inspect::Inspection;
 use crate::load::LoadResult;
 
 /// What a job comes to, if it can be a failure that wants a reason.
@@ -32,6 +33,11 @@ impl<T> Explain for Result<T, CheckError> {
 
 /// A load counts its failures and has no text.
 impl Explain for LoadResult {
+    fn explain(&mut self, _trouble: &str) {}
+}
+
+/// Looking at an open volume does not fail.
+impl Explain for Inspection {
     fn explain(&mut self, _trouble: &str) {}
 }
 

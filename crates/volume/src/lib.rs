@@ -11,6 +11,7 @@ pub mod contract;
 mod error;
 pub mod filter;
 mod geometry;
+mod identity;
 mod null;
 mod ram;
 mod ready;
@@ -21,6 +22,7 @@ mod volume;
 
 pub use error::VolumeErrorKind;
 pub use geometry::{Changes, Extent, Features, Geometry, Limits};
+pub use identity::{Designator, Identity};
 pub use null::Null;
 pub use ram::Ram;
 pub use request::{Allocation, Completion, Durability, Operation, Outcome, Request, Tag};

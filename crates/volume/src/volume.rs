@@ -6,7 +6,7 @@ use std::task::Waker;
 use protocol::Instant;
 
 use crate::filter::StatsSnapshot;
-use crate::{Changes, Completion, Features, Geometry, Limits, Request, Tag};
+use crate::{Changes, Completion, Features, Geometry, Identity, Limits, Request, Tag};
 
 /// Names a core's event loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -48,6 +48,10 @@ pub trait Volume: Send + Sync + fmt::Debug {
     fn limits(&self) -> Limits;
     /// What it can do now.
     fn features(&self) -> Features;
+    /// What it says of itself; `None` for a volume that nobody but this process knows.
+    fn identity(&self) -> Option<Identity> {
+        None
+    }
     /// Numbers that move when something changes.
     fn changes(&self) -> Changes {
         Changes::default()

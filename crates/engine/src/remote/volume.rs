@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
-use ::volume::{Changes, CoreId, Features, Geometry, Limits, OpenError, Volume, VolumeQueue};
+use ::volume::{Changes, CoreId, Features, Geometry, Identity, Limits, OpenError, Volume, VolumeQueue};
 
 use super::Surroundings;
 use super::durability::Durability;
@@ -25,6 +25,8 @@ pub(crate) struct Facts {
     pub(crate) shape: Shape,
     /// What tells the volume from all others; empty if it has no such name.
     pub(crate) identity: Vec<u8>,
+    /// What it says of itself to people.
+    pub(crate) told: Identity,
     /// What changes whenever the far end begins anew and may have lost what it had in memory; `None` if it does not say.
     pub(crate) incarnation: Option<Vec<u8>>,
 }
@@ -150,6 +152,10 @@ impl Volume for RemoteVolume {
         self.shared.shape().features
     }
 
+    fn identity(&self) -> Option<Identity> {
+        Some(lock(&self.shared.facts).told.clone())
+    }
+
     fn changes(&self) -> Changes {
         Changes { resized: self.shared.resized(), ..Changes::default() }
     }
@@ -171,7 +177,12 @@ mod tests {
     fn facts(blocks: u64, identity: &[u8], incarnation: Option<&[u8]>) -> Facts {
         let geometry = Geometry { blocks, block_size: 512, physical_block_size: 4096 };
         let shape = Shape { geometry, limits: Limits::default(), features: Features::VOLATILE_CACHE };
-        Facts { shape, identity: identity.to_vec(), incarnation: incarnation.map(<[u8]>::to_vec) }
+        Facts {
+            shape,
+            identity: identity.to_vec(),
+            told: Identity::default(),
+            incarnation: incarnation.map(<[u8]>::to_vec),
+        }
     }
 
     fn shared(facts: Facts) -> Arc<Shared> {

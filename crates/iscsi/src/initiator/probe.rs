@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use buf::LARGEST;
 use scsi::builder::{self, Block};
-use volume::{Features, Geometry, Limits};
+use volume::{Designator, Features, Geometry, Identity, Limits};
 use wire::Reader;
 
 use crate::limits::INITIATOR_DEPTH;
@@ -27,6 +27,24 @@ pub struct RemoteUnit {
     pub revision: String,
     /// Its NAA designator, if it has one.
     pub naa: Vec<u8>,
+    /// Unit serial number.
+    pub serial: String,
+    /// The names that are its own, not its target's.
+    pub designators: Vec<Designator>,
+}
+
+impl RemoteUnit {
+    /// What it says of itself.
+    pub fn identity(&self) -> Identity {
+        Identity {
+            vendor: self.vendor.clone(),
+            product: self.product.clone(),
+            revision: self.revision.clone(),
+            serial: self.serial.clone(),
+            controller: None,
+            designators: self.designators.clone(),
+        }
+    }
 }
 
 /// Bytes that every question asks for.
@@ -37,6 +55,8 @@ pub(super) const ANSWER: u8 = 252;
 pub(super) enum Question {
     /// Standard INQUIRY data.
     Inquiry,
+    /// Unit serial number, page 80h.
+    Serial,
     /// Device identification, page 83h.
     Identification,
     /// READ CAPACITY (16).
@@ -51,8 +71,9 @@ pub(super) enum Question {
 
 impl Question {
     /// All questions in order.
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Inquiry,
+        Self::Serial,
         Self::Identification,
         Self::Capacity,
         Self::BlockLimits,
@@ -73,6 +94,7 @@ impl Question {
     pub(super) fn cdb(self) -> Block {
         match self {
             Self::Inquiry => builder::inquiry(None, ANSWER.into()),
+            Self::Serial => builder::inquiry(Some(0x80), ANSWER.into()),
             Self::Identification => builder::inquiry(Some(0x83), ANSWER.into()),
             Self::Capacity => builder::read_capacity(ANSWER.into()),
             Self::BlockLimits => builder::inquiry(Some(0xb0), ANSWER.into()),
@@ -90,6 +112,8 @@ pub(super) struct Probe {
     disk: bool,
     /// False once the unit has said that it takes no UNMAP.
     unmaps: bool,
+    /// True once the unit has said that blocks without space read as zeros.
+    zeros: bool,
 }
 
 impl Probe {
@@ -104,8 +128,10 @@ impl Probe {
             product: String::new(),
             revision: String::new(),
             naa: Vec::new(),
+            serial: String::new(),
+            designators: Vec::new(),
         };
-        Self { question: Question::FIRST, unit, disk: false, unmaps: true }
+        Self { question: Question::FIRST, unit, disk: false, unmaps: true, zeros: false }
     }
 
     /// Takes the answer to the current question, or that there is none. False when the unit cannot be used.
@@ -113,6 +139,7 @@ impl Probe {
         let data = answer.unwrap_or_default();
         let known = match self.question {
             Question::Inquiry => self.inquiry(data),
+            Question::Serial => self.serial(data),
             Question::Identification => self.identification(data),
             Question::Capacity => self.capacity(data),
             Question::BlockLimits => self.block_limits(data),
@@ -142,25 +169,26 @@ impl Probe {
         // A disk that is connected: qualifier 0, device type 0.
         self.disk = reader.u8().ok()? == 0;
         reader.skip(7).ok()?;
-        let text = |bytes: &[u8]| String::from(String::from_utf8_lossy(bytes).trim_end());
         self.unit.vendor = text(reader.take(8).ok()?);
         self.unit.product = text(reader.take(16).ok()?);
         self.unit.revision = text(reader.take(4).ok()?);
         Some(())
     }
 
+    fn serial(&mut self, data: &[u8]) -> Option<()> {
+        self.unit.serial = text(page(data)?.rest());
+        Some(())
+    }
+
     fn identification(&mut self, data: &[u8]) -> Option<()> {
-        let mut reader = Reader::new(data);
-        reader.skip(2).ok()?;
-        let length = reader.u16_be().ok()?;
-        let mut list = reader.sub(usize::from(length).min(reader.remaining())).ok()?;
+        let mut list = page(data)?;
         while !list.is_empty() {
             let [_, kind, _, length] = list.array().ok()?;
-            let designator = list.take(length.into()).ok()?;
-            // Association with the logical unit, type NAA.
-            if kind & 0x3f == 3 {
-                self.unit.naa = designator.to_vec();
+            let found = designator(kind, list.take(length.into()).ok()?);
+            if let Some(Designator::Naa(bytes)) = &found {
+                self.unit.naa.clone_from(bytes);
             }
+            self.unit.designators.extend(found);
         }
         Some(())
     }
@@ -169,6 +197,7 @@ impl Probe {
         let (geometry, unmaps) = builder::capacity(data)?;
         self.unit.geometry = geometry;
         self.unit.features.set(Features::DISCARD, unmaps);
+        self.zeros = unmaps;
         Some(())
     }
 
@@ -192,7 +221,9 @@ impl Probe {
         // LBPU: UNMAP works. LBPWS: WRITE SAME (16) with its UNMAP bit does.
         self.unit.features.set(Features::DISCARD, flags & 0x80 != 0);
         self.unit.features.set(Features::WRITE_ZEROES, flags & 0x40 != 0);
-        self.unit.features.set(Features::ALLOCATION, flags & 0x80 != 0);
+        // LBPRZ here or in READ CAPACITY (16): only then is a hole as good as zeros (SBC-4 §6.6.7).
+        let zeros = self.zeros || flags & 0x04 != 0;
+        self.unit.features.set(Features::ALLOCATION, flags & 0x80 != 0 && zeros);
         Some(())
     }
 
@@ -202,6 +233,33 @@ impl Probe {
         self.unit.features.insert(features);
         Some(())
     }
+}
+
+/// What a vital product data page holds behind its head (SPC-4 §7.8.2), as far as it was transferred.
+fn page(data: &[u8]) -> Option<Reader<'_>> {
+    let mut reader = Reader::new(data);
+    reader.skip(2).ok()?;
+    let length = reader.u16_be().ok()?;
+    reader.sub(usize::from(length).min(reader.remaining())).ok()
+}
+
+/// Text that is padded with spaces or ended by zeros.
+fn text(bytes: &[u8]) -> String {
+    let padding = |byte: char| byte == ' ' || byte == '\0';
+    String::from(String::from_utf8_lossy(bytes).trim_matches(padding))
+}
+
+/// The designator of this association and type (SPC-4 §7.8.6.1), if it names the logical unit and is of a known type.
+fn designator(kind: u8, bytes: &[u8]) -> Option<Designator> {
+    // Association in bits 5 and 4, zero for the unit; type in the lower four.
+    Some(match kind & 0x3f {
+        1 => Designator::T10(text(bytes)),
+        2 => Designator::Eui64(bytes.to_vec()),
+        3 => Designator::Naa(bytes.to_vec()),
+        8 => Designator::Name(text(bytes)),
+        10 => Designator::Uuid(bytes.get(2..18)?.try_into().ok()?),
+        _ => return None,
+    })
 }
 
 #[cfg(test)]
@@ -222,6 +280,37 @@ mod tests {
         let unit = probe.finish();
         assert_eq!(unit.geometry, Geometry { blocks: 100, block_size: 512, physical_block_size: 4096 });
         assert_eq!((unit.vendor.as_str(), unit.features.contains(Features::DISCARD)), ("LINERATE", true));
+    }
+
+    #[test]
+    fn a_unit_is_known_by_its_own_names() {
+        let mut probe = Probe::new();
+        probe.question = Question::Serial;
+        assert!(probe.take(Some(b"\0\x80\0\x07  ab12 ")));
+        probe.question = Question::Identification;
+        let naa = [1, 3, 0, 8, 0x30, 1, 2, 3, 4, 5, 6, 7];
+        // A relative target port, which is not the unit's, and a vendor's name.
+        let others = [1, 0x94, 0, 4, 0, 0, 0, 1, 2, 1, 0, 6, b'A', b'C', b'M', b'E', b' ', b'1'];
+        let page = [&[0, 0x83, 0, 30][..], &naa, &others].concat();
+        assert!(probe.take(Some(&page)));
+        let identity = probe.finish().identity();
+        assert_eq!(identity.serial, "ab12");
+        let names = [Designator::Naa(naa[4..].to_vec()), Designator::T10("ACME 1".into())];
+        assert_eq!(identity.designators, names);
+    }
+
+    #[test]
+    fn holes_are_asked_for_only_where_they_read_as_zeros() {
+        for (capacity, provisioning, expected) in
+            [(0x80, 0x80, false), (0x80, 0x84, true), (0xc0, 0x80, true)]
+        {
+            let mut probe = Probe::new();
+            probe.question = Question::Capacity;
+            assert!(probe.take(Some(&[0, 0, 0, 0, 0, 0, 0, 99, 0, 0, 2, 0, 0, 3, capacity, 0])));
+            probe.question = Question::Provisioning;
+            assert!(probe.take(Some(&[0, 0xb2, 0, 4, 0, provisioning, 0, 0])));
+            assert_eq!(probe.finish().features.contains(Features::ALLOCATION), expected);
+        }
     }
 
     #[test]

@@ -27,6 +27,8 @@ pub(crate) use side::{Ask, Side, Span};
 const QUERY: Tag = Tag(u64::MAX);
 /// The flush's tag.
 const FLUSH: Tag = Tag(u64::MAX - 1);
+/// The tag of the flushes that come before everything else.
+const KNOCK: Tag = Tag(u64::MAX - 2);
 
 /// What a chunk does next. `N` is what the visitor notes meanwhile.
 #[derive(Debug)]
@@ -118,6 +120,11 @@ enum State<N> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
+    /// So many queues of the side that will be flushed have still to be asked, and to answer.
+    Connecting {
+        unasked: usize,
+        unanswered: usize,
+    },
     Moving,
     Settling,
     Flushing,
@@ -155,6 +162,10 @@ impl<V: Visit> Walk<V> {
     ) -> Self {
         control.stop.listen(waker);
         let chunk = usize::try_from(CHUNK).unwrap_or(usize::MAX);
+        let phase = match visit.flushes().map_or(0, |side| sides[side].queues()) {
+            0 | 1 => Phase::Moving,
+            queues => Phase::Connecting { unasked: queues, unanswered: queues },
+        };
         Self {
             visit,
             sides,
@@ -166,7 +177,7 @@ impl<V: Visit> Walk<V> {
             done: Vec::new(),
             begun: 0,
             moved: 0,
-            phase: Phase::Moving,
+            phase,
             failure: None,
             control,
             stopped: false,
@@ -302,6 +313,7 @@ impl<V: Visit> Walk<V> {
         match (completion.tag, &mut self.feed) {
             (QUERY, Feed::Volume(map)) => map.answered(&completion.result),
             (FLUSH, _) => self.flushed(side, completion.result.err()),
+            (KNOCK, _) => self.connected(side, completion.result.err()),
             (Tag(tag), _) => {
                 let slot = usize::try_from(tag).unwrap_or(usize::MAX);
                 let Some(Slot { place, state: State::Asked(verb, note) }) =
@@ -311,6 +323,10 @@ impl<V: Visit> Walk<V> {
                 };
                 let step = match self.answer(side, place.span, completion.result) {
                     Ok(answer) => self.visit.answered(place.span, note, answer),
+                    // Whoever cannot tell is read: if that cannot be done either, it will be said.
+                    Err(_) if verb == Ask::Map.verb() => {
+                        self.visit.answered(place.span, note, Answer::Hole(false))
+                    }
                     Err(kind) => Err(format!("{} cannot be {verb}: {kind}", self.sides[side].name)),
                 };
                 self.follow(now, place, step);
@@ -341,6 +357,35 @@ impl<V: Visit> Walk<V> {
             let why = format!("{} cannot be flushed: {kind}", self.sides[side].name);
             self.fail(None, why);
         }
+    }
+
+    /// Flushes each queue once before the first write. A volume on another machine answers once that queue is connected; one that
+    /// connected after a write was acknowledged could not know whether the far end had lost it in between.
+    fn connect(&mut self, now: Instant, mut unasked: usize, unanswered: usize) {
+        if self.control.stop.is_set() {
+            (self.fed, self.stopped, self.phase) = (true, true, Phase::Over);
+            return;
+        }
+        let Some(side) = self.visit.flushes().and_then(|side| self.sides.get_mut(side)) else { return };
+        let knock = || Request { tag: KNOCK, operation: Operation::Flush };
+        while unasked > 0 && side.submit(now, unasked - 1, knock()) {
+            unasked -= 1;
+        }
+        self.phase = Phase::Connecting { unasked, unanswered };
+    }
+
+    fn connected(&mut self, side: usize, failure: Option<VolumeErrorKind>) {
+        if let Some(kind) = failure {
+            let why = format!("{} cannot be flushed: {kind}", self.sides[side].name);
+            return self.fail(None, why);
+        }
+        self.phase = match self.phase {
+            Phase::Connecting { unasked, unanswered } if unanswered > 1 => {
+                Phase::Connecting { unasked, unanswered: unanswered - 1 }
+            }
+            Phase::Connecting { .. } => Phase::Moving,
+            other => other,
+        };
     }
 
     /// What follows when no chunk is under way and none will come.
@@ -379,7 +424,9 @@ impl<V: Visit> Job for Walk<V> {
     fn poll(&mut self, now: Instant) -> Option<Self::Output> {
         self.reap(now);
         self.again = false;
-        if self.failure.is_none() {
+        if let Phase::Connecting { unasked, unanswered } = self.phase {
+            self.connect(now, unasked, unanswered);
+        } else if self.failure.is_none() {
             (0..self.slots.len()).for_each(|slot| self.send(now, slot));
             self.query(now);
             self.fill(now);

@@ -120,6 +120,11 @@ impl Side {
         self.queues[queue].submit(now, request).is_ok()
     }
 
+    /// How many queues there are.
+    pub(crate) fn queues(&self) -> usize {
+        self.queues.len()
+    }
+
     /// Adds what has completed on any queue.
     pub(crate) fn poll(&mut self, now: Instant, done: &mut Vec<Completion>) {
         self.queues.iter_mut().for_each(|queue| queue.poll(now, done));

@@ -3,12 +3,13 @@
 //! An admin connection connects, enables the controller, identifies it and one namespace, and reports a
 //! [`RemoteNamespace`]; I/O connections are then made with that, one for each queue, on any core.
 
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
-use volume::{Completion, Features, Geometry, Limits, Request, Tag};
+use volume::{Completion, Designator, Features, Geometry, Identity, Limits, Request, Tag};
 
 use crate::fabrics::HostIdentity;
 use crate::identify::NamespaceIds;
@@ -80,12 +81,32 @@ pub struct RemoteNamespace {
     pub features: Features,
     /// What identifies it everywhere.
     pub ids: NamespaceIds,
+    /// The subsystem's serial number, model number and firmware revision.
+    pub product: [String; 3],
     /// I/O queues that the controller granted.
     pub queues: u16,
     /// Bytes of in-capsule data on I/O queues.
     pub in_capsule: u32,
     /// Entries of an I/O queue at most.
     pub entries: u16,
+}
+
+impl RemoteNamespace {
+    /// What it says of itself.
+    pub fn identity(&self) -> Identity {
+        let [serial, product, revision] = self.product.clone();
+        let eui64 = self.ids.eui64.map(|bytes| Designator::Eui64(bytes.to_vec()));
+        let nguid = self.ids.nguid.map(Designator::Nguid);
+        let uuid = self.ids.uuid.map(Designator::Uuid);
+        Identity {
+            vendor: String::new(),
+            product,
+            revision,
+            serial,
+            controller: Some(self.cntlid),
+            designators: [eui64, nguid, uuid].into_iter().flatten().collect(),
+        }
+    }
 }
 
 /// Why a connection is of no use.

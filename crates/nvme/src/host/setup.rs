@@ -1,6 +1,7 @@
 //! The admin queue's set-up as a chain of commands: properties, identify, queues, discovery
 //! (NVMe Base §3.5, §3.1.3.3).
 
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -63,6 +64,7 @@ pub(crate) struct Setup {
     in_capsule: u32,
     oncs: u16,
     vwc: u8,
+    product: [String; 3],
     queues: u16,
     namespace: Option<(Geometry, Limits, Features)>,
     log: Log,
@@ -91,6 +93,7 @@ impl Setup {
             in_capsule: 0,
             oncs: 0,
             vwc: 0,
+            product: Default::default(),
             queues: 1,
             namespace: None,
             log: Log::default(),
@@ -188,6 +191,7 @@ impl Setup {
         self.in_capsule = identify.in_capsule();
         self.oncs = identify.oncs.get();
         self.vwc = identify.vwc;
+        self.product = [text(&identify.sn), text(&identify.mn), text(&identify.fr)];
         let queues = self.wanted.map_or(1, |(_, queues)| queues.max(1));
         self.to(Stage::Queues, features::set(fid::QUEUES, features::queues(queues)), 0)
     }
@@ -259,6 +263,7 @@ impl Setup {
             limits,
             features,
             ids,
+            product: self.product.clone(),
             queues: self.queues,
             in_capsule: self.in_capsule,
             entries: self.capabilities.mqes().saturating_add(1),
@@ -318,4 +323,10 @@ impl Setup {
         }
         self.after_log_header(data)
     }
+}
+
+/// Text that is padded with spaces.
+fn text(bytes: &[u8]) -> String {
+    let padding = |byte: char| byte == ' ' || byte == '\0';
+    String::from(String::from_utf8_lossy(bytes).trim_matches(padding))
 }

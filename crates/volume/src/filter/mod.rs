@@ -40,6 +40,10 @@ macro_rules! same_control {
             self.inner.features()
         }
 
+        fn identity(&self) -> Option<crate::Identity> {
+            self.inner.identity()
+        }
+
         fn changes(&self) -> crate::Changes {
             self.inner.changes()
         }

@@ -8,8 +8,8 @@ use protocol::Instant;
 use super::front::Front;
 use super::stats::StatsSnapshot;
 use crate::{
-    Changes, Completion, CoreId, Features, Geometry, Limits, OpenError, QueueFull, Request, Tag, Volume,
-    VolumeErrorKind, VolumeQueue,
+    Changes, Completion, CoreId, Features, Geometry, Identity, Limits, OpenError, QueueFull, Request, Tag,
+    Volume, VolumeErrorKind, VolumeQueue,
 };
 
 /// Refuses everything that writes.
@@ -37,6 +37,10 @@ impl Volume for ReadOnly {
     fn features(&self) -> Features {
         let useless = Features::DISCARD | Features::WRITE_ZEROES;
         self.inner.features().difference(useless) | Features::READ_ONLY
+    }
+
+    fn identity(&self) -> Option<Identity> {
+        self.inner.identity()
     }
 
     fn changes(&self) -> Changes {

@@ -37,6 +37,7 @@ const SAME_LAYER: &[(&str, &str)] = &[
     ("fio-engine", "linerate"),
     ("fuzz", "attach"),
     ("fuzz", "daemon"),
+    ("daemon", "linerate"),
     ("cli", "daemon"),
     ("cli", "attach"),
     ("cli", "lab"),

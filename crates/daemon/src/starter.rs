@@ -1,0 +1,199 @@
+//! What runs on a core until every volume is open, and then becomes the engine's core.
+//!
+//! A volume of another machine is opened over connections, and those live on an event loop: so core 0 opens the volumes once it runs,
+//! and the other cores wait for it. Nothing is served before everything could be opened.
+
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::Waker;
+
+use engine::{Core, Message, Setup};
+use host::{Accepted, Endpoint, EndpointId, Refusal, Service, World};
+use linerate::Opening;
+use protocol::Instant;
+
+use crate::config::VolumeEntry;
+use crate::exports::Opened;
+
+/// The core that opens the volumes.
+const OPENER: u16 = 0;
+
+/// Says that a core serves, or why it cannot.
+pub(crate) type Started = Sender<Result<(), String>>;
+
+/// Makes the export table of the opened volumes.
+pub(crate) type Compose = Box<dyn Fn(&[Opened]) -> anyhow::Result<Setup> + Send + Sync>;
+
+/// What the cores have in common while they start.
+pub(crate) struct Start {
+    volumes: Vec<VolumeEntry>,
+    compose: Compose,
+    ready: OnceLock<Ready>,
+    waiting: Mutex<Vec<Waker>>,
+}
+
+/// Everything is open.
+struct Ready {
+    opened: Vec<Opened>,
+    setup: Arc<Setup>,
+}
+
+impl Start {
+    /// These volumes are to be opened; `compose` is called with them then.
+    pub(crate) fn new(volumes: Vec<VolumeEntry>, compose: Compose) -> Arc<Self> {
+        Arc::new(Self { volumes, compose, ready: OnceLock::new(), waiting: Mutex::default() })
+    }
+
+    /// What was opened; nothing until a core has said that it serves.
+    pub(crate) fn opened(&self) -> &[Opened] {
+        self.ready.get().map_or(&[], |ready| &ready.opened)
+    }
+
+    fn wakers(&self) -> MutexGuard<'_, Vec<Waker>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets all cores serve what was opened.
+    fn finish(&self, opened: Vec<Opened>) -> Result<(), String> {
+        let setup = (self.compose)(&opened).map_err(|error| format!("{error:#}"))?;
+        self.ready.get_or_init(|| Ready { opened, setup: Arc::new(setup) });
+        self.wakers().drain(..).for_each(Waker::wake);
+        Ok(())
+    }
+}
+
+/// One core's service.
+pub(crate) struct Starter {
+    start: Arc<Start>,
+    tell: Started,
+    world: World<Message>,
+    state: State,
+}
+
+enum State {
+    /// Core 0: what is open, and what is being opened.
+    Opening(Vec<Opened>, Option<Box<Opening>>),
+    /// Another core.
+    Waiting,
+    Serving(Box<Core>),
+    /// It cannot serve, and has said why.
+    Over,
+}
+
+impl Starter {
+    /// A core that begins.
+    pub(crate) fn new(start: Arc<Start>, world: World<Message>, tell: Started) -> Self {
+        let opener = world.core == OPENER;
+        if !opener {
+            start.wakers().push(world.waker.clone());
+        }
+        let state = if opener { State::Opening(Vec::new(), None) } else { State::Waiting };
+        // Nothing else wakes a core that has nothing to do yet.
+        world.waker.wake_by_ref();
+        Self { start, tell, world, state }
+    }
+
+    /// Opens one volume after the other; true once all are open.
+    fn open(&mut self, now: Instant) -> Result<bool, String> {
+        let State::Opening(opened, opening) = &mut self.state else { return Ok(true) };
+        while let Some(entry) = self.start.volumes.get(opened.len()) {
+            let current = opening.get_or_insert_with(|| Box::new(Opening::begin(&entry.url, &self.world)));
+            let Some(result) = current.poll(now) else { return Ok(false) };
+            *opening = None;
+            let volume =
+                result.map_err(|error| format!("the volume {:?} cannot be opened: {error}", entry.name))?;
+            opened.push(Opened::new(entry, volume));
+        }
+        let opened = std::mem::take(opened);
+        self.state = State::Waiting;
+        self.start.finish(opened)?;
+        Ok(true)
+    }
+
+    /// Serves once everything is open.
+    fn advance(&mut self, now: Instant) {
+        let result = self.open(now).and_then(|_| match self.start.ready.get() {
+            Some(ready) if matches!(self.state, State::Waiting) => {
+                let core = Core::new(Arc::clone(&ready.setup), same(&self.world));
+                let failure = core.failure().map(ToString::to_string);
+                self.state = State::Serving(Box::new(core));
+                failure.map_or(Ok(true), Err)
+            }
+            _ => Ok(false),
+        });
+        let report = match result {
+            Ok(false) => return,
+            Ok(true) => Ok(()),
+            Err(why) => {
+                self.state = State::Over;
+                Err(why)
+            }
+        };
+        // Nobody listens any more only when another core has failed, which is then what is told.
+        let _unheard = self.tell.send(report);
+    }
+}
+
+/// A core's world again.
+fn same(world: &World<Message>) -> World<Message> {
+    World {
+        core: world.core,
+        storage: Arc::clone(&world.storage),
+        dialer: Arc::clone(&world.dialer),
+        postbox: Arc::clone(&world.postbox),
+        waker: world.waker.clone(),
+    }
+}
+
+impl Service for Starter {
+    type Message = Message;
+
+    fn accept(&mut self, now: Instant, accepted: Accepted) -> Result<Box<dyn Endpoint>, Refusal> {
+        match &mut self.state {
+            State::Serving(core) => core.accept(now, accepted),
+            _ => Err(Refusal("the server is still opening its volumes")),
+        }
+    }
+
+    fn handle_message(&mut self, now: Instant, message: Message) {
+        match (&mut self.state, message) {
+            (State::Serving(core), message) => core.handle_message(now, message),
+            (_, Message::Shutdown) => self.state = State::Over,
+            // Cores that serve already have nothing to tell one that does not.
+            _ => {}
+        }
+    }
+
+    fn turn(&mut self, now: Instant, ready: &mut Vec<EndpointId>) {
+        self.advance(now);
+        if let State::Serving(core) = &mut self.state {
+            core.turn(now, ready);
+        }
+    }
+
+    fn handle_gone(&mut self, now: Instant, endpoint: EndpointId) {
+        if let State::Serving(core) = &mut self.state {
+            core.handle_gone(now, endpoint);
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        match &self.state {
+            State::Serving(core) => core.poll_timeout(),
+            State::Opening(_, opening) => opening.as_ref().and_then(|opening| opening.poll_timeout()),
+            State::Waiting | State::Over => None,
+        }
+    }
+
+    fn expects_work(&self) -> bool {
+        matches!(&self.state, State::Serving(core) if core.expects_work())
+    }
+
+    fn is_finished(&self) -> bool {
+        match &self.state {
+            State::Serving(core) => core.is_finished(),
+            State::Over => true,
+            State::Opening(..) | State::Waiting => false,
+        }
+    }
+}
