@@ -1,6 +1,7 @@
 //! Where an NBD server listens, as users write it, and the socket file that a Unix-domain one is.
 
 use std::fmt;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -125,22 +126,30 @@ pub(crate) fn bind_private(path: &Path) -> Result<(UnixListener, SocketFile)> {
 fn clear(path: &Path) -> Result<()> {
     let data = match std::fs::symlink_metadata(path) {
         Ok(data) => data,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error).with_context(|| format!("{} cannot be looked at", path.display())),
     };
     if !data.file_type().is_socket() {
         bail!("{} is there and is no socket: choose another path, or move it away", path.display());
     }
-    match UnixStream::connect(path) {
-        Ok(_) => {
+    match reactor::while_taken(ErrorKind::AddrInUse, || find_nobody(path)) {
+        Ok(()) => std::fs::remove_file(path).with_context(|| {
+            format!("the socket {} that nobody listens at cannot be removed", path.display())
+        }),
+        Err(error) if error.kind() == ErrorKind::AddrInUse => {
             bail!("somebody listens at {} already: choose another path, or end that process", path.display())
         }
-        Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => std::fs::remove_file(path)
-            .with_context(|| {
-                format!("the socket {} that nobody listens at cannot be removed", path.display())
-            }),
         Err(error) => Err(error)
             .with_context(|| format!("whether somebody listens at {} cannot be told", path.display())),
+    }
+}
+
+/// Fails with [`ErrorKind::AddrInUse`] if somebody listens at `path`.
+fn find_nobody(path: &Path) -> std::io::Result<()> {
+    match UnixStream::connect(path) {
+        Ok(_) => Err(ErrorKind::AddrInUse.into()),
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(()),
+        Err(error) => Err(error),
     }
 }
 

@@ -42,4 +42,4 @@ pub use clock::now;
 pub use cluster::{Cluster, Core, Running, Stopper};
 pub use config::{Config, Driver};
 pub use file::Files;
-pub use listener::{Listener, UNNAMED};
+pub use listener::{Listener, UNNAMED, while_taken};

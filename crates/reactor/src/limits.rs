@@ -53,3 +53,9 @@ pub(crate) const FILE_DEPTH: usize = 1024;
 pub(crate) const FILE_THREADS: usize = 8;
 /// Pieces of one blocking write.
 pub(crate) const FILE_SLICES: usize = 64;
+
+/// How long a listening address may still belong to somebody: the kernel takes a killed process' io_uring apart after the process is gone, and
+/// its sockets with it.
+pub(crate) const BIND_PATIENCE: Duration = Duration::from_secs(2);
+/// Time between two attempts to take such an address.
+pub(crate) const BIND_RETRY: Duration = Duration::from_millis(20);

@@ -6,10 +6,11 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::Instant;
 
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
-use crate::limits::BACKLOG;
+use crate::limits::{BACKLOG, BIND_PATIENCE, BIND_RETRY};
 
 /// Stands for the address of a stream that has none: a Unix-domain one.
 pub const UNNAMED: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
@@ -22,8 +23,13 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens on `address`; port 0 takes a free one, which [`Listener::local`] tells.
+    /// Listens on `address`; port 0 takes a free one, which [`Listener::local`] tells. Waits up to two seconds for an address
+    /// that somebody else has: a process that was just killed.
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
+        while_taken(io::ErrorKind::AddrInUse, || Self::bind_once(address))
+    }
+
+    fn bind_once(address: SocketAddr) -> io::Result<Self> {
         let socket =
             Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
         socket.set_reuse_address(true)?;
@@ -54,6 +60,19 @@ impl Listener {
 
     pub(crate) fn into_descriptor(self) -> OwnedFd {
         self.socket.into()
+    }
+}
+
+/// Tries again while `attempt` fails with `taken`, for as long as a killed process may still be dying.
+pub fn while_taken<T>(taken: io::ErrorKind, mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let begun = Instant::now();
+    loop {
+        match attempt() {
+            Err(error) if error.kind() == taken && begun.elapsed() < BIND_PATIENCE => {
+                std::thread::sleep(BIND_RETRY);
+            }
+            result => return result,
+        }
     }
 }
 
@@ -115,4 +134,22 @@ pub(crate) fn accept(listener: impl AsFd, congestion: Option<&str>) -> io::Resul
     let addresses = local.zip(peer.as_socket());
     let (local, peer) = addresses.ok_or_else(|| io::Error::from_raw_os_error(libc::EAFNOSUPPORT))?;
     Ok(Stream { descriptor, local, peer })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_asked_for_again_only_while_somebody_has_it() {
+        let mut answers = vec![Ok(7), Err(io::ErrorKind::AddrInUse), Err(io::ErrorKind::AddrInUse)];
+        let mut next = || answers.pop().unwrap_or(Ok(0)).map_err(io::Error::from);
+        assert_eq!(while_taken(io::ErrorKind::AddrInUse, &mut next).ok(), Some(7));
+        let mut asked = 0;
+        let refused = while_taken::<()>(io::ErrorKind::AddrInUse, || {
+            asked += 1;
+            Err(io::ErrorKind::PermissionDenied.into())
+        });
+        assert_eq!((refused.map_err(|error| error.kind()), asked), (Err(io::ErrorKind::PermissionDenied), 1));
+    }
 }
