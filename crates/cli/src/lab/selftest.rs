@@ -30,7 +30,7 @@ const BURN_LIMIT: &str = "120";
 
 /// The rate of the limited volume, I/Os per second.
 const RATE: f64 = 2000.0;
-/// How often the rate may be measured.
+/// How often something may be measured that other work on the machine can disturb; a wrong instrument is wrong each time.
 const ATTEMPTS: u32 = 5;
 
 /// Runs every check.
@@ -59,8 +59,23 @@ pub(crate) fn run(_args: &Args) -> Result<u8> {
     Ok(if failed == 0 { 0 } else { INVALID })
 }
 
-/// A child's processor time, counted as a side of an arm and as the kernel tells a parent (`getrusage(2)`, by `/proc`).
+/// A child's processor time, counted both ways. What it spends before it is in its group is the parent's alone to see, and on
+/// a busy machine more than usual, so a few attempts are made.
 fn processor_time(method: Method) -> Result<String> {
+    let mut seen = Vec::new();
+    for _ in 0..ATTEMPTS {
+        let (counted, known) = processor_time_both_ways(method)?;
+        let words = format!("{counted:.3} s of {known:.3} s");
+        if 100.0 * (counted - known).abs() <= TOLERANCE * known {
+            return Ok(words);
+        }
+        seen.push(words);
+    }
+    bail!("{} were counted", seen.join(", "))
+}
+
+/// Seconds as counted as a side of an arm, and as the kernel tells a parent (`getrusage(2)`, by `/proc`).
+fn processor_time_both_ways(method: Method) -> Result<(f64, f64)> {
     let own = getpid().as_raw_nonzero().get().unsigned_abs();
     let reaped = || Stat::of(own).map(|stat| stat.reaped.seconds());
     let side = Side::with_method(Role::Host, &format!("selftest-{own}"), method)?;
@@ -69,10 +84,7 @@ fn processor_time(method: Method) -> Result<String> {
     let before = reaped()?;
     let mut child = side.spawn(&mut command)?;
     side.wait(&mut child)?;
-    let (counted, known) = (side.usage()?.seconds(), reaped()? - before);
-    let percent = 100.0 * (counted - known).abs() / known;
-    ensure!(percent <= TOLERANCE, "{counted:.3} s were counted, {known:.3} s were used");
-    Ok(format!("{counted:.3} s of {known:.3} s"))
+    Ok((side.usage()?.seconds(), reaped()? - before))
 }
 
 /// A volume that does 2,000 I/Os per second is measured to do 2,000. A machine that stops the load for a moment takes away from it,

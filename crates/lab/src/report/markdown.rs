@@ -63,6 +63,8 @@ fn row(
             let [least, middle, most] = [*least, middle, *most].map(|rate| thousands(rate / divisor));
             format!("{middle} ({least} to {most})")
         }
+        // A stream has no I/Os, and is valid all the same.
+        _ if own.iter().any(|result| result.valid()) => String::new(),
         _ => "invalid".to_owned(),
     };
     let shown = |values: &[f64], scale: f64| {
@@ -79,7 +81,7 @@ fn row(
         shown(&middle(&plain(Metric::LatencyP50)), Metric::LatencyP50.scale().0),
         shown(&middle(&plain(Metric::CpuPerIo)), 1.0),
         shown(&middle(&target), 1.0),
-        rates.len()
+        own.iter().filter(|result| result.valid()).count()
     ))
 }
 

@@ -45,7 +45,7 @@ pub fn value_of(metric: Metric, point: &PointResult, context: &Context) -> Optio
 
 fn load_value(metric: Metric, point: &PointResult, context: &Context) -> Option<f64> {
     match metric {
-        Metric::Iops => moved(point).then(|| point.iops()),
+        Metric::Iops => has_ios(point).then(|| point.iops()),
         Metric::Bandwidth => moved(point).then(|| point.bytes_per_second()),
         Metric::LatencyMean => mean_latency(point),
         Metric::LatencyMin => latencies(point)?.iter().map(|latency| latency.min).reduce(f64::min),
@@ -82,9 +82,11 @@ fn processor_value(metric: Metric, point: &PointResult) -> Option<f64> {
         Metric::CpuHost => host_percent(),
         Metric::CpuAdapter => percent(cpu.adapter?.seconds()),
         Metric::CpuTarget => percent(cpu.target?.seconds()),
-        Metric::EffectivenessIops => effectiveness(point.iops(), host_percent()?),
+        Metric::EffectivenessIops if has_ios(point) => effectiveness(point.iops(), host_percent()?),
         Metric::EffectivenessBandwidth => effectiveness(point.bytes_per_second() / MEGABYTE, host_percent()?),
-        Metric::EffectivenessWithAdapter => effectiveness(point.iops(), percent(with_adapter)?),
+        Metric::EffectivenessWithAdapter if has_ios(point) => {
+            effectiveness(point.iops(), percent(with_adapter)?)
+        }
         Metric::CpuPerIo => microseconds_per_io(host, real(point.ios())),
         Metric::CpuPerGib => {
             seconds_per_gib(host, real(point.directions().map(|direction| direction.bytes).sum()))
@@ -96,6 +98,11 @@ fn processor_value(metric: Metric, point: &PointResult) -> Option<f64> {
 /// Whether the load had a direction at all: a database's point has transactions instead.
 fn moved(point: &PointResult) -> bool {
     point.directions().next().is_some()
+}
+
+/// Whether there were I/Os to count: a stream moves bytes without any.
+fn has_ios(point: &PointResult) -> bool {
+    moved(point) && (point.iops() > 0.0 || point.bytes_per_second() <= 0.0)
 }
 
 /// The latencies of all directions; `None` if one of them has none, since the rest would not speak for the whole. A database's

@@ -130,6 +130,13 @@ fn what_a_point_cannot_say_is_absent() {
         value_of(Metric::EffectivenessWithAdapter, &point, &context),
         value_of(Metric::EffectivenessIops, &point, &context)
     );
+    for direction in [&mut point.load.read, &mut point.load.write].into_iter().flatten() {
+        (direction.ios, direction.iops) = (0, 0.0);
+    }
+    assert!(value_of(Metric::Bandwidth, &point, &context).is_some(), "a stream moves bytes");
+    for metric in [Metric::Iops, Metric::EffectivenessIops, Metric::CpuPerIo] {
+        assert_eq!(value_of(metric, &point, &context), None, "a stream has no I/Os: {}", metric.name());
+    }
     point.load.read = None;
     point.load.write = None;
     assert_eq!(value_of(Metric::Iops, &point, &context), None, "no direction is not zero I/Os");

@@ -1,4 +1,4 @@
-//! iperf3: TCP streams toward the target (`write`), from it (`read`), or both.
+//! iperf3: TCP streams toward the target (`write`), from it (`read`), or both; also beside block I/O, as what the path can carry.
 //!
 //! Rates are what the receiver got: the sender's include what still lies in socket buffers. A stream has no I/Os, so
 //! those are 0. iperf3 ends with 0 even when it could not connect; its JSON tells.
@@ -34,12 +34,22 @@ pub(super) fn command(assignment: &Assignment<'_>) -> Result<CommandLine> {
     if settings.get("window").is_some() {
         add("-w", settings.bytes("window", 1)?);
     }
-    match settings.word("direction", DIRECTIONS)? {
+    match direction(settings)? {
         "reverse" => argv.push("-R".to_owned()),
         "bidi" => argv.push("--bidir".to_owned()),
         _ => {}
     }
     Ok(command_line(assignment, argv, OUTPUT))
+}
+
+/// Its own setting, or what fio's `rw` asks of a stream beside block I/O. Depth and order mean nothing to a stream.
+fn direction(settings: Settings<'_>) -> Result<&'static str> {
+    match settings.get("rw") {
+        None => settings.word("direction", DIRECTIONS),
+        Some("read" | "randread") => Ok("reverse"),
+        Some("write" | "randwrite") => Ok("uni"),
+        Some(other) => bail!("a stream reads or writes, and rw = {other:?} mixes: leave its arm out"),
+    }
 }
 
 fn place(assignment: &Assignment<'_>) -> Result<(String, String)> {
@@ -112,7 +122,7 @@ pub(super) fn read(assignment: &Assignment<'_>) -> Result<Measured> {
     let settings = Settings(assignment.settings);
     let forward = Some(received.direction());
     let back = output.end.sum_received_bidir_reverse.map(Sum::direction);
-    let (read, write) = match settings.word("direction", DIRECTIONS)? {
+    let (read, write) = match direction(settings)? {
         "reverse" => (forward, None),
         "bidi" => (back, forward),
         _ => (None, forward),

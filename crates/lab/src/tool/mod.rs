@@ -91,11 +91,11 @@ impl Program {
             }
             (ToolKind::Fio, Initiator::LibiscsiPerf) => Ok(Self::IscsiPerf),
             (ToolKind::Fio, Initiator::BareLoop) => Ok(Self::BareLoop),
-            (ToolKind::Fio, Initiator::Stream | Initiator::Imported) => {
+            (ToolKind::Fio, Initiator::Stream) | (ToolKind::Iperf3, _) => Ok(Self::Iperf3),
+            (ToolKind::Fio, Initiator::Imported) => {
                 bail!("initiator {:?} does no block I/O: give the arm another one", assignment.initiator)
             }
             (ToolKind::Fio, _) => Ok(Self::Fio),
-            (ToolKind::Iperf3, _) => Ok(Self::Iperf3),
             (ToolKind::Dd, _) => Ok(Self::Dd),
             (ToolKind::Pgbench, _) => Ok(Self::Pgbench),
             (ToolKind::Diskspd | ToolKind::Vmfleet, _) => {

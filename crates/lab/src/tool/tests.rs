@@ -117,7 +117,8 @@ fn what_a_program_cannot_do_is_refused_rather_than_left_out() {
         (Initiator::LibiscsiPerf, "iscsi://h/t/0", [("rw", "randwrite")], "only reads"),
         (Initiator::LibiscsiPerf, "iscsi://h/t/0", [("bs", "1000")], "multiple of 512"),
         (Initiator::Site, "iscsi://h/t/0", [("bs", "4k")], "fio cannot reach"),
-        (Initiator::Stream, "h:1", [("bs", "4k")], "no block I/O"),
+        (Initiator::Imported, "h:1", [("bs", "4k")], "no block I/O"),
+        (Initiator::Stream, "h:1", [("rw", "randrw")], "mixes"),
     ];
     for (initiator, url, settings, reason) in refused {
         let said = Bench::new(initiator, &[url], &settings).refusal(ToolKind::Fio);
@@ -169,6 +170,10 @@ fn iperf3_options_are_its_own() {
     let argv = bench.argv(ToolKind::Iperf3);
     let expected = "iperf3 -J -c ::1 -p 5201 -t 3 -O 1 -P 4 -l 8192 -w 262144 --bidir";
     assert_eq!(argv.join(" "), expected);
+    for (rw, back) in [("randread", true), ("write", false)] {
+        let beside = Bench::new(Initiator::Stream, &["h:1"], &[("rw", rw), ("iodepth", "32")]);
+        assert_eq!(has(&beside.argv(ToolKind::Fio), &["-R"]), back, "{rw}");
+    }
 }
 
 #[test]

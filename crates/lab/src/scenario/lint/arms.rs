@@ -75,8 +75,9 @@ fn parts(scenario: &Scenario, arm: &Arm) -> Vec<String> {
             arm.initiator, arm.target
         ));
     }
-    let streams = arm.initiator == Initiator::Stream;
-    if streams != (scenario.workload.tool == ToolKind::Iperf3) {
+    let (streams, tool) = (arm.initiator == Initiator::Stream, scenario.workload.tool);
+    // Beside fio's block I/O a stream tells what the path can carry.
+    if streams != (tool == ToolKind::Iperf3) && !(streams && tool == ToolKind::Fio) {
         messages.push("streams are what iperf3 loads, and iperf3 loads nothing else".to_owned());
     }
     if matches!(scenario.workload.tool, ToolKind::Vmfleet | ToolKind::Diskspd)
@@ -201,7 +202,10 @@ mod tests {
         refused(FIO, &B.replace("'b'", "'a'"), "two arms have this name");
         refused(FIO, &B.replace("'B'", "'b1'"), "capital letter");
         refused(FIO, &B.replace("'tgt'", "'ganesha'"), "cannot speak");
-        refused(FIO, &B.replace("libiscsi-nbd", "stream").replace("tgt", "stream"), "iperf3");
+        let stream = B.replace("libiscsi-nbd", "stream").replace("tgt", "stream");
+        refused(&FIO.replace("fio", "dd"), &stream, "iperf3");
+        refused(&FIO.replace("fio", "iperf3"), &stream, "loads nothing else");
+        assert_eq!(found(FIO, &[A, &stream]), Vec::<String>::new(), "beside block I/O");
         let perf = B.replace("libiscsi-nbd", "libiscsi-perf");
         refused(&FIO.replace("randread", "randwrite"), &perf, "only reads");
         assert!(found(FIO, &[A])[0].contains("no comparison"));
