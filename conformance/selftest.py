@@ -134,6 +134,15 @@ class Sums(unittest.TestCase):
         self.assertEqual(suites.count("qemu: 5 passed, 0 failed, 0 skipped\n", 1), (5, 1, 0))
         self.assertEqual(suites.count("", 101), (0, 1, 0))
 
+    def test_what_failed_is_told_again(self):
+        """The failed tests with what they say; of an unknown command, its last lines."""
+        ours = ["passed  one: 1.0 s", "failed  two: RuntimeError: why", "    | how", "passed  three: 1.0 s", "    | no", "x: 2 passed, 1 failed"]
+        self.assertEqual(suites.failures(ours), ("failed  two: RuntimeError: why", "    | how"))
+        cargo = ["---- tests::two stdout ----", "thread 'tests::two' (7) panicked at a.rs:1:1:", "left is not right", "note: x", "test result: FAILED."]
+        self.assertEqual(suites.failures(cargo), tuple(cargo[:3]))
+        self.assertEqual(suites.failures(["first", "Segmentation fault"]), ("first", "Segmentation fault"))
+        self.assertEqual(len(suites.failures(["line"] * 999)), suites.TOLD_LINES)
+
 
 class Instrument(unittest.TestCase):
     """The judges of the lab's figures."""

@@ -2,8 +2,8 @@
 """Runs suites one after another and sums them up: `suites.py unit conformance interop lab vm`.
 
 A suite is a list of steps, a step is a command. Whatever a step prints goes to the terminal and to `target/suites/SUITE.log`; its results are
-read from the closing lines of cargo's test harness or of our runners. A command that has no such line is one test. The last line of all is the
-sum, alone: `N passed, N failed`.
+read from the closing lines of cargo's test harness or of our runners. A command that has no such line is one test. What failed, and why, is told
+again at the end, where it is looked for first. The last line of all is the sum, alone: `N passed, N failed`.
 """
 import os
 import re
@@ -17,6 +17,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 CARGO = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored", re.MULTILINE)
 RUNNER = re.compile(r"^(?:[\w-]+: )?(\d+) passed, (\d+) failed(?:, (\d+) skipped)?(?: \(.*\))?$", re.MULTILINE)
+# A failed test as our runners and cargo's harness tell it, and what a runner says of it below.
+FAILED = re.compile(r"^(?:failed  .*|---- .+ ----|thread '.+' .*panicked at .*|error(?:\[\w+\])?: .*)$")
+DETAIL = "    | "
+# Lines told again of a step that failed, and of one test's details: the whole of it is in the log.
+TOLD_LINES = 24
+TOLD_DETAILS = 6
 
 
 @dataclass(frozen=True)
@@ -101,6 +107,7 @@ class Outcome:
     skipped: int
     seconds: float
     words: str = ""
+    told: tuple = ()
 
 
 def count(output, status):
@@ -112,6 +119,23 @@ def count(output, status):
     if status != 0 and failed == 0:
         failed = 1
     return passed, failed, skipped
+
+
+def failures(lines):
+    """What a failed step's output says of its failures, in short: the failed tests with their first details, else its last lines."""
+    told, details = [], 0
+    for at, line in enumerate(lines):
+        if FAILED.match(line):
+            told.append(line)
+            details = TOLD_DETAILS
+            if line.startswith("thread '"):  # the message of a panic is on the next line
+                told.extend(lines[at + 1 : at + 2])
+        elif line.startswith(DETAIL) and details:
+            told.append(line)
+            details -= 1
+        else:
+            details = 0
+    return tuple((told or lines)[-TOLD_LINES:])
 
 
 def run_step(suite, step, log):
@@ -132,7 +156,9 @@ def run_step(suite, step, log):
     signal.alarm(0)
     seconds = time.monotonic() - started
     words = f"stopped after {step.limit} s" if seconds >= step.limit else "" if status == 0 else f"exit status {status}"
-    return Outcome(suite, step.name, *count("".join(output), status), seconds, words)
+    passed, failed, skipped = count("".join(output), status)
+    told = failures([line.rstrip("\n") for line in output]) if failed else ()
+    return Outcome(suite, step.name, passed, failed, skipped, seconds, words, told)
 
 
 def run_suite(name, log):
@@ -161,6 +187,9 @@ def summary(names, outcomes, seconds):
     skipped = sum(one.skipped for one in outcomes)
     print(f"skipped: {skipped} tests, each with its reason in conformance/*/expected.txt, beside its #[ignore], or in its step's output")
     print(f"all of it took {seconds / 60:.1f} minutes")
+    for one in outcomes:
+        if one.failed:
+            print(f"\nFAILED in {one.suite}: {one.step} ({one.words or 'by its own count'})", *one.told, sep="\n    ")
 
 
 def main(names):
