@@ -22,8 +22,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.dont_write_bytecode = True
 sys.path[:0] = [str(HERE.parent), str(HERE), str(HERE.parent / "device")]
-from harness import Account, Linerate, temporary_folder  # noqa: E402
-from lab import INVALID, ISCSI, NOT_TESTABLE, READS, SITE, Run, Throttle, demand, identity, lab, ledger, results, scenario, site, spent  # noqa: E402
+from harness import Account, Linerate, linerate_binary, temporary_folder  # noqa: E402
+from lab import COMMAND_LIMIT, INVALID, ISCSI, NOT_TESTABLE, READS, SITE, Run, Throttle, demand, identity, lab, ledger, results, scenario, site, spent  # noqa: E402
 from loop import Loop, obstacle, tool  # noqa: E402
 
 MIB = 1 << 20
@@ -272,15 +272,40 @@ def only(folder):
     return run
 
 
+class Checkout:
+    """A checkout of its own with a `linerate` built in it, whose commits change the scenario that they measure."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.program = folder / "target" / "release" / "linerate"
+        self.program.parent.mkdir(parents=True)
+        shutil.copy2(linerate_binary(), self.program)
+        (folder / ".gitignore").write_text("target\n")
+        self.git("init", "--quiet")
+
+    def git(self, *words):
+        """Git in the checkout, by nobody in particular; gives what it said."""
+        who = ("-c", "user.name=Tester", "-c", "user.email=tester@example.org", "-c", "commit.gpgsign=false")
+        command = ["git", "-C", self.folder, *who, *words]
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=COMMAND_LIMIT).stdout.strip()
+
+    def measured(self, delay, runs):
+        """Commits a scenario whose volume has this delay and runs it; gives the run's folder and the commit."""
+        path = scenario(self.folder, ("local", "none"), volume=f"delay={delay}+null:64M")
+        self.git("add", ".")
+        self.git("commit", "--quiet", "--message", f"Answer after {delay}")
+        lab(self.folder, "run", path, "--runs", runs, program=self.program)
+        return only(runs), self.git("rev-parse", "--short=12", "HEAD")
+
+
 @disturbed_by_load
 def regression(folder):
-    """Two runs of which the second is slower: `compare` tells of it, `regress` ends with 1, and with 0 the other way round."""
-    for name, delay in (("before", "1ms"), ("after", "2ms")):
-        path = scenario(folder, ("local", "none"), volume=f"delay={delay}+null:64M")
-        lab(folder, "run", path, "--runs", folder / name)
-    before, after = only(folder / "before"), only(folder / "after")
+    """Two commits of which the second is slower: `compare` names both and tells of it, `regress` ends with 1, and with 0 the other way round."""
+    checkout = Checkout(folder / "checkout")
+    (before, first), (after, second) = (checkout.measured(delay, folder / delay) for delay in ("1ms", "2ms"))
     said = lab(folder, "compare", before, after)
     demand("higher by" in said or "lower by" in said, "no difference was told", said)
+    demand(f"from {first}," in said and f"from {second}," in said, f"the commits {first} and {second} are not named", said)
     said = lab(folder, "regress", after, "--baseline", before, "--fail-on", "iops<-5%", status=1)
     demand("iops" in said.lower(), "the regression is not named", said)
     lab(folder, "regress", before, "--baseline", after, "--fail-on", "iops<-5%")
@@ -472,7 +497,7 @@ TESTS = (
     ("a point whose load fails is named, and the run ends with a code of its own", failed_point, anywhere),
     ("a failure in the control costs no point", failed_control, anywhere),
     ("neighbours on one link are measured and accounted", neighbours, no_root_or_iperf3),
-    ("two runs are compared, and a regression has its exit code", regression, anywhere),
+    ("two commits are compared, and a regression has its exit code", regression, anywhere),
     ("an arm that loses data is not measured", corrupting, anywhere),
     ("an arm without evidence is refused", unlabelled, anywhere),
     ("a result without evidence is in no report", label_removed, anywhere),

@@ -1,5 +1,5 @@
-//! What every run shows beside the publication's figures: latency against load, the trace of the window, the A/A control
-//! and the limiter over time.
+//! What every run shows beside the publication's figures: latency against load, the trace of the window, the A/A control,
+//! the limiter over time and, of a run over several machines, what each did.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::figure::Drawn;
 use super::run::Run;
 use super::series::Measured;
 use super::values::summary;
-use super::{control, limiter, page};
+use super::{control, limiter, machines, page};
 
 /// Axes along which load grows, the one that counts first first.
 const LOADS: [&str; 5] = ["iodepth", "numjobs", "threads", "parallel", "volumes"];
@@ -18,7 +18,12 @@ const LOADS: [&str; 5] = ["iodepth", "numjobs", "threads", "parallel", "volumes"
 pub(crate) fn draw(run: &Run, measured: &Measured<'_>) -> Vec<Drawn> {
     let hockey = hockey(measured).map(|figure| page::draw(measured, &figure));
     let trace = trace(measured).map(|figure| page::draw(measured, &figure));
-    hockey.into_iter().chain(trace).chain([control::draw(run), limiter::draw(run)]).collect()
+    hockey
+        .into_iter()
+        .chain(trace)
+        .chain([control::draw(run), limiter::draw(run)])
+        .chain(machines::draw(run))
+        .collect()
 }
 
 /// Latency against load, where a load was swept and the scenario does not draw it itself.

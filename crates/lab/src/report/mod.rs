@@ -19,6 +19,7 @@ mod extras;
 mod figure;
 mod limiter;
 mod link;
+mod machines;
 mod markdown;
 mod page;
 pub(crate) mod run;
