@@ -54,9 +54,9 @@ def site(folder, endpoint):
     return path
 
 
-def lab(folder, *words, status=DONE, program=None):
-    """`linerate lab …` to its end, which must have this exit code; gives what it said on both outputs. `program` is another `linerate`."""
-    run = subprocess.run([program or linerate_binary(), "lab", *words], cwd=folder, capture_output=True, text=True, timeout=RUN_LIMIT)
+def lab(folder, *words, status=DONE, program=None, limit=RUN_LIMIT):
+    """`linerate lab …` to its end within `limit` seconds, with this exit code; gives what it said on both outputs. `program` is another `linerate`."""
+    run = subprocess.run([program or linerate_binary(), "lab", *words], cwd=folder, capture_output=True, text=True, timeout=limit)
     demand(run.returncode == status, f"`lab {words[0]}` ended with {run.returncode}, not {status}", run.stdout + run.stderr)
     return run.stdout + run.stderr
 

@@ -15,8 +15,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.dont_write_bytecode = True
 sys.path[:0] = [str(HERE.parent), str(HERE)]
-from harness import Account, linerate_binary, temporary_folder  # noqa: E402
-from lab import DONE, INVALID, READS, demand, results, scenario, site  # noqa: E402
+from harness import Account, temporary_folder  # noqa: E402
+from lab import INVALID, READS, demand, lab, results, scenario, site  # noqa: E402
 from run import SITE, anywhere, no_fio, no_root, only  # noqa: E402
 
 MIB = 1 << 20
@@ -32,13 +32,6 @@ AGREE = 0.05
 QUICK = 180
 
 
-def lab(folder, *words, status=DONE):
-    """`linerate lab …` to its end; gives what it said."""
-    run = subprocess.run([linerate_binary(), "lab", *map(str, words)], cwd=folder, capture_output=True, text=True, timeout=RUN_LIMIT)
-    demand(run.returncode == status, f"`lab {words[0]}` ended with {run.returncode}, not {status}", run.stdout + run.stderr)
-    return run.stdout + run.stderr
-
-
 def rates(found, arm):
     """IOPS of an arm's repetitions."""
     return [result["load"]["read"]["iops"] for _, result in found if result["arm"] == arm]
@@ -47,7 +40,7 @@ def rates(found, arm):
 def quick(folder):
     """The quick scenario, from nothing to its report, within three minutes."""
     started = time.monotonic()
-    lab(folder, "run", "quick", "--runs", folder / "runs")
+    lab(folder, "run", "quick", "--runs", folder / "runs", limit=RUN_LIMIT)
     seconds = time.monotonic() - started
     demand((only(folder / "runs") / "report.html").stat().st_size, "no report was written")
     demand(seconds <= QUICK, f"it took {seconds:.0f} s, not {QUICK}: is the machine left alone?")
@@ -58,7 +51,7 @@ def as_by_hand(folder):
     disk = folder / "disk.img"
     disk.write_bytes(b"\x5a" * (64 * MIB))
     load = READS | {"iodepth": "1", "ioengine": "psync"}
-    lab(folder, "run", scenario(folder, SITE, load, (0.5, 2.0)), "--site", site(folder, disk), "--runs", folder / "runs")
+    lab(folder, "run", scenario(folder, SITE, load, (0.5, 2.0)), "--site", site(folder, disk), "--runs", folder / "runs", limit=RUN_LIMIT)
     found = results(only(folder / "runs"), "points")
     own = rates(found, "A")
     by_hand = []
@@ -74,7 +67,7 @@ def as_by_hand(folder):
 
 def against_itself(folder):
     """An arm against itself: no difference is shown, and the control says what could have been."""
-    said = lab(folder, "run", scenario(folder, ("local", "none"), READS, (0.2, 1.0), volume="delay=500us+null:64M"), "--runs", folder / "runs")
+    said = lab(folder, "run", scenario(folder, ("local", "none"), READS, (0.2, 1.0), volume="delay=500us+null:64M"), "--runs", folder / "runs", limit=RUN_LIMIT)
     demand("no difference shown" in said, "a difference was shown", said)
     demand("the smallest difference that this bench can show" in said, "the control says nothing", said)
 
@@ -85,7 +78,7 @@ def planted(folder):
     text = path.read_text().replace("max_pairs = 5", f"max_pairs = {PAIRS}")
     slow = text.rindex("evidence = { kind = 'real' }\n") + len("evidence = { kind = 'real' }\n")
     path.write_text(text[:slow] + "with = { volume = 'delay=1111us+null:64M' }\n" + text[slow:])
-    said = lab(folder, "run", path, "--runs", folder / "runs")
+    said = lab(folder, "run", path, "--runs", folder / "runs", limit=RUN_LIMIT)
     demand("IOPS, A against B: A higher by " in said, "the slowdown was not found", said)
     pairs = max(result["repetition"] for _, result in results(only(folder / "runs"), "points"))
     demand(pairs <= PAIRS, f"{pairs} pairs")
@@ -104,7 +97,7 @@ def shaped(folder):
     """Both arms on a link of 1 Gbit/s at every point: the payload is what such a link carries, and the run is refused."""
     evidence = "evidence = { kind = 'scaled', factor = 'a tenth' }"
     path = link_scenario(folder, "1Gbit", ("64k", "256k"), evidence)
-    said = lab(folder, "run", path, "--runs", folder / "runs", status=INVALID)
+    said = lab(folder, "run", path, "--runs", folder / "runs", status=INVALID, limit=RUN_LIMIT)
     demand("INVALID: arms A, B sat on the link at every point" in said, "the scale is not refused", said)
     shares = [result["load"]["read"]["bytes_per_second"] * 8 / 1e9 for _, result in results(only(folder / "runs"), "points")]
     middle = statistics.median(shares)
