@@ -90,7 +90,7 @@ fn nvme_io_said() -> Option<Vec<u8>> {
         near.receive(Instant::ZERO, &far.transmit(Instant::ZERO));
         while let Some(action) = near.connection.poll_action() {
             if let host::Action::Ready(found) = action {
-                remote = Some(found);
+                remote = Some(*found);
             }
         }
     }

@@ -4,10 +4,11 @@ use smallvec::SmallVec;
 
 use crate::shared::SharedBuf;
 
-/// Pieces of memory in order. Up to two pieces need no allocation: the usual read or write has one.
+/// Pieces of memory in order. One piece, as the usual read or write has, needs no allocation; room for more would be moved
+/// about with every request.
 #[derive(Debug, Clone, Default)]
 pub struct BufList {
-    pieces: SmallVec<[SharedBuf; 2]>,
+    pieces: SmallVec<[SharedBuf; 1]>,
     len: usize,
 }
 

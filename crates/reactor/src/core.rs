@@ -81,6 +81,7 @@ impl<S: Service> Turning<S> {
             return Err(io::ErrorKind::NotFound.into());
         };
         let alarm = Arc::clone(&inbox.alarm);
+        alarm.adopt();
         let listeners: Vec<_> = listeners.into_iter().map(Rc::new).collect();
         // They take the first slots, before the service can dial.
         let watched = std::iter::once(Rc::new(alarm.descriptor()?)).chain(listeners.iter().cloned());
@@ -239,6 +240,7 @@ impl<S: Service> Turning<S> {
         let mut ready = std::mem::take(&mut self.ready);
         for round in 0.. {
             ready.append(&mut self.local.nudged.borrow_mut());
+            self.alarm.calm();
             self.service.turn(now, &mut ready);
             if ready.is_empty() {
                 break;
@@ -423,7 +425,7 @@ impl<S: Service> Turning<S> {
 
     /// How long the core may sleep.
     fn wait(&self, now: Instant) -> Wait {
-        if self.again || !self.local.is_empty() {
+        if self.again || self.alarm.is_stirred() || !self.local.is_empty() {
             return Wait::No;
         }
         let deadlines =

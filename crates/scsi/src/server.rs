@@ -23,7 +23,7 @@ use crate::reserve;
 use crate::sense::{Additional, Check, SenseKey};
 use crate::step::{Command, DataDirection, NexusEvent, Reply, Sense, Status, Step};
 use crate::task::{State, Task};
-use crate::work::{Io, Work};
+use crate::work::Io;
 
 /// What the nexus knows of one logical unit.
 #[derive(Debug)]
@@ -71,15 +71,13 @@ impl DeviceServer {
         self.device.units.get(self.device.find(lun)?).map(|unit| unit.volume)
     }
 
-    /// Begins a command.
-    pub fn start(&mut self, command: &Command<'_>) -> (Task, Step) {
-        let mut task =
-            Task { unit: usize::MAX, state: State::Finished, full_length: 0, allocation: usize::MAX };
-        let step = match self.begin(command, &mut task) {
-            Ok(begun) => self.take_up(&mut task, begun),
-            Err(check) => self.fail(&mut task, Failure::Check(check)),
-        };
-        (task, step)
+    /// Begins a command. `task` keeps its state from now on, and forgets what it was before.
+    pub fn start(&mut self, command: &Command<'_>, task: &mut Task) -> Step {
+        task.reset();
+        match self.begin(command, task) {
+            Ok(begun) => self.take_up(task, begun),
+            Err(check) => self.fail(task, Failure::Check(check)),
+        }
     }
 
     fn begin(&mut self, command: &Command<'_>, task: &mut Task) -> Result<Begun, Check> {
@@ -163,7 +161,7 @@ impl DeviceServer {
 
     /// A request that a step asked for has ended.
     pub fn completed(&mut self, task: &mut Task, result: Result<Outcome, VolumeErrorKind>) -> Step {
-        let State::Io(mut work) = core::mem::replace(&mut task.state, State::Finished) else {
+        let State::Io(work) = &mut task.state else {
             return self.fail(
                 task,
                 Failure::Check(Check::new(SenseKey::HardwareError, Additional::INTERNAL_FAILURE)),
@@ -172,13 +170,16 @@ impl DeviceServer {
         match result {
             Ok(outcome) => {
                 work.absorb(outcome);
-                self.go_on(task, work)
+                self.go_on(task)
             }
             Err(VolumeErrorKind::Miscompare { offset }) => {
                 let offset = offset.saturating_add(work.compared_before());
                 self.fail(task, failure(VolumeErrorKind::Miscompare { offset }, false))
             }
-            Err(kind) => self.fail(task, failure(kind, work.writes())),
+            Err(kind) => {
+                let writes = work.writes();
+                self.fail(task, failure(kind, writes))
+            }
         }
     }
 
@@ -294,13 +295,18 @@ impl DeviceServer {
             }
             Begun::Transfer { work, full } => {
                 task.full_length = full;
-                self.go_on(task, work)
+                task.state = State::Io(work);
+                self.go_on(task)
             }
             Begun::Allocated { work, allocation } => {
                 task.allocation = allocation;
-                self.go_on(task, work)
+                task.state = State::Io(work);
+                self.go_on(task)
             }
-            Begun::Io(work) => self.go_on(task, work),
+            Begun::Io(work) => {
+                task.state = State::Io(work);
+                self.go_on(task)
+            }
             Begun::Reserve(command) => {
                 let Some(unit) = self.device.units.get(task.unit) else {
                     return self.fail(task, Failure::Check(Check::illegal(Additional::UNIT_NOT_SUPPORTED)));
@@ -311,26 +317,23 @@ impl DeviceServer {
         }
     }
 
-    fn go_on(&mut self, task: &mut Task, mut work: Work) -> Step {
+    fn go_on(&mut self, task: &mut Task) -> Step {
         let Some(unit) = self.device.units.get(task.unit) else {
             return self.fail(task, Failure::Check(Check::illegal(Additional::UNIT_NOT_SUPPORTED)));
         };
         let volume = unit.volume;
         let fenced = self.units.get(task.unit).is_some_and(|state| !state.access.write);
+        let State::Io(work) = &mut task.state else {
+            return Self::finish(task, (Status::Good, BufList::new()));
+        };
         match work.next() {
             // A reservation may have changed while data was on its way or a piece under way: who waits for the fence was
             // promised that nothing is written behind it.
             Some(_) if fenced && work.writes() => self.fail(task, Failure::Conflict),
-            Some(Io::Read(extent, length)) => {
-                task.state = State::Io(work);
-                Step::Read { volume, extent, length }
-            }
-            Some(Io::Other(operation)) => {
-                task.state = State::Io(work);
-                Step::Submit { volume, operation }
-            }
+            Some(Io::Read(extent, length)) => Step::Read { volume, extent, length },
+            Some(Io::Other(operation)) => Step::Submit { volume, operation },
             None => {
-                let data = work.into_data();
+                let data = work.take_data();
                 if task.allocation != usize::MAX {
                     let whole = data.len().min(task.allocation);
                     task.full_length = whole as u64;

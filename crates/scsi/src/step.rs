@@ -89,7 +89,7 @@ pub struct Sense {
 
 impl Sense {
     /// The longest sense data that this device server makes, in bytes.
-    pub const MAX: usize = 64;
+    pub const MAX: usize = 28;
     /// No sense data.
     pub const NONE: Self = Self { bytes: [0; Self::MAX], len: 0 };
 

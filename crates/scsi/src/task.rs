@@ -14,6 +14,20 @@ pub struct Task {
     pub(crate) allocation: usize,
 }
 
+impl Task {
+    /// Ends whatever it was: it is as a new one is.
+    pub fn reset(&mut self) {
+        (self.unit, self.full_length, self.allocation) = (usize::MAX, 0, usize::MAX);
+        self.state = State::Finished;
+    }
+}
+
+impl Default for Task {
+    fn default() -> Self {
+        Self { unit: usize::MAX, state: State::Finished, full_length: 0, allocation: usize::MAX }
+    }
+}
+
 /// What a task waits for.
 #[derive(Debug)]
 pub(crate) enum State {

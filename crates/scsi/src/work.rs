@@ -126,7 +126,13 @@ impl Work {
         let Self::Write { range, whole, data, at, durability, then } = self else { return None };
         if let Some(extent) = range.take() {
             let bytes = range.bytes(extent);
-            let part = data.part(*at, bytes);
+            let last = range.left == 0 && *then != ThenVerify::Bytes;
+            // The usual write is one piece, which is all of the data.
+            let part = if last && *at == 0 && bytes == data.len() {
+                core::mem::take(data)
+            } else {
+                data.part(*at, bytes)
+            };
             *at = at.saturating_add(bytes);
             return Some(Io::Other(Operation::Write { extent, data: part, durability: *durability }));
         }
@@ -184,10 +190,10 @@ impl Work {
     }
 
     /// The data for the initiator, once the work is done.
-    pub(crate) fn into_data(self) -> BufList {
+    pub(crate) fn take_data(&mut self) -> BufList {
         match self {
-            Self::Read { gathered, .. } => gathered,
-            Self::Allocations { found, most, .. } => lba_status(&found, most),
+            Self::Read { gathered, .. } => core::mem::take(gathered),
+            Self::Allocations { found, most, .. } => lba_status(found, *most),
             _ => BufList::new(),
         }
     }

@@ -314,7 +314,8 @@ fn a_fenced_nexus_writes_not_one_piece_more() {
         attribute: scsi::TaskAttribute::Simple,
     };
     let write = builder::write(Extent::new(0, 20), false);
-    let (mut task, _) = nexus.server.start(&command(&write));
+    let mut task = scsi::Task::default();
+    nexus.server.start(&command(&write), &mut task);
     let step = nexus.server.data_received(&mut task, SharedBuf::from(pattern(20, 1)));
     assert!(matches!(step, Step::Submit { .. }), "the first piece is under way");
     // Somebody else takes an exclusive reservation before it ends.

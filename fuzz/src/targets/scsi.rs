@@ -82,7 +82,8 @@ fn run(
     reservations: &mut Reservations,
     (command, list): (&Command<'_>, &[u8]),
 ) -> Option<Reply> {
-    let (mut task, mut step) = server.start(command);
+    let mut task = scsi::Task::default();
+    let mut step = server.start(command, &mut task);
     for _ in 0..MOST_STEPS {
         step = match step {
             Step::Complete(reply) => {

@@ -1,5 +1,6 @@
 //! An initiator's or host's connection as an endpoint: orders in, completions out.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
@@ -54,6 +55,8 @@ pub(crate) struct Client<R: ClientRole> {
     /// Gone once nobody uses the volume any more: the connection then takes its leave.
     purpose: Weak<()>,
     ended: bool,
+    /// Empty between turns; its memory changes places with the link's.
+    orders: VecDeque<Order>,
 }
 
 impl<R: ClientRole> Client<R> {
@@ -65,7 +68,16 @@ impl<R: ClientRole> Client<R> {
         purpose: &Arc<()>,
     ) -> Self {
         let purpose = Arc::downgrade(purpose);
-        Self { make: Some(make), connection: None, link, tell, address, purpose, ended: false }
+        Self {
+            make: Some(make),
+            connection: None,
+            link,
+            tell,
+            address,
+            purpose,
+            ended: false,
+            orders: VecDeque::new(),
+        }
     }
 
     fn act(&mut self) {
@@ -159,7 +171,8 @@ impl<R: ClientRole> Endpoint for Client<R> {
         self.act();
         if let Some(connection) = &mut self.connection {
             // Orders wait until the connection is open.
-            while let Some(order) = self.link.is_ready().then(|| self.link.next_order()).flatten() {
+            self.link.take_orders(&mut self.orders);
+            for order in self.orders.drain(..) {
                 connection.handle_input(now, R::input(order));
             }
             if let Some(order) = self.link.take_farewell() {

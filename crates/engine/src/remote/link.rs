@@ -117,17 +117,23 @@ impl Link {
     pub(crate) fn order(&self, order: Order) {
         match order {
             Order::Leave | Order::Abandon => *self.farewell.borrow_mut() = Some(order),
-            Order::Submit(_) => {
-                self.under_way.set(self.under_way.get() + 1);
-                self.orders.borrow_mut().push_back(order);
-            }
-            Order::Cancel(_) => self.orders.borrow_mut().push_back(order),
+            Order::Submit(_) | Order::Cancel(_) => self.orders.borrow_mut().push_back(order),
         }
     }
 
-    /// What the connection, which is open, is to do next.
-    pub(crate) fn next_order(&self) -> Option<Order> {
-        self.orders.borrow_mut().pop_front()
+    /// Gives the connection a request. True when it must be told to look, and not if it has been because of another.
+    pub(crate) fn submit(&self, request: Request) -> bool {
+        self.under_way.set(self.under_way.get() + 1);
+        let mut orders = self.orders.borrow_mut();
+        orders.push_back(Order::Submit(request));
+        orders.len() == 1
+    }
+
+    /// Moves what the connection, which is open, is to do next to `orders`, which is empty.
+    pub(crate) fn take_orders(&self, orders: &mut VecDeque<Order>) {
+        if self.is_ready() {
+            std::mem::swap(orders, &mut self.orders.borrow_mut());
+        }
     }
 
     /// Whether the connection is to end, told once.

@@ -9,6 +9,7 @@
 mod association;
 mod client;
 mod durability;
+mod entries;
 mod iscsi;
 mod link;
 mod nvme;

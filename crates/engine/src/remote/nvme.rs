@@ -55,11 +55,11 @@ impl ClientRole for Host {
 
     fn report(action: Action) -> Report<Info> {
         match action {
-            Action::Ready(namespace) => Report::Ready(Info::Namespace(namespace)),
+            Action::Ready(namespace) => Report::Ready(Info::Namespace(*namespace)),
             Action::QueueReady => Report::Ready(Info::QueueReady),
             Action::Discovered(entries) => Report::Ready(Info::Subsystems(entries)),
             Action::Complete(completion) => Report::Complete(completion),
-            Action::NamespaceChanged(namespace) => Report::Changed(Info::Namespace(namespace)),
+            Action::NamespaceChanged(namespace) => Report::Changed(Info::Namespace(*namespace)),
             Action::Failed(failure) => Report::Failed(failure.to_string()),
         }
     }

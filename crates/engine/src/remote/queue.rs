@@ -3,7 +3,7 @@
 //! The queue keeps a copy of each request until it is answered ([`super::replay`]). While there is no connection, requests wait
 //! here. [`super::recovery`] says when to connect and when to give up; a [`Route`] says how.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Waker;
@@ -12,10 +12,11 @@ use std::time::Duration;
 use ::volume::{Completion, Operation, QueueFull, Request, Tag, VolumeErrorKind, VolumeQueue};
 use protocol::Instant;
 
+use super::entries::{Entries, Entry, Place};
 use super::link::{Link, Order};
 use super::recovery::{Recovery, State, Step};
 use super::replay::Replay;
-use super::screen::{Screened, screen};
+use super::screen::screen;
 use super::volume::{Facts, Shape, Shared};
 
 /// A protocol's way to a volume, for one queue.
@@ -45,28 +46,6 @@ pub(crate) trait Attempt {
     fn give_up(&mut self);
 }
 
-/// Where a request is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
-    /// It waits for a connection.
-    Parked,
-    /// The connection has it.
-    Sent,
-    /// A lost connection had it, and it may be sent again at that time.
-    Held(Instant),
-}
-
-/// A request that is not answered yet.
-struct Entry {
-    replay: Replay,
-    place: Place,
-    submitted: Instant,
-    /// A connection has had it.
-    was_sent: bool,
-    /// A flush's number.
-    flush: u64,
-}
-
 /// One core's queue.
 pub(crate) struct RemoteQueue {
     shared: Arc<Shared>,
@@ -74,7 +53,8 @@ pub(crate) struct RemoteQueue {
     recovery: Recovery,
     link: Option<Rc<Link>>,
     attempt: Option<Box<dyn Attempt>>,
-    entries: HashMap<Tag, Entry>,
+    entries: Entries,
+    /// Those that wait for a connection, with the tags that they are to have there.
     parked: VecDeque<Request>,
     /// When the first held request may be sent again.
     release: Option<Instant>,
@@ -102,7 +82,7 @@ impl RemoteQueue {
             recovery,
             link: None,
             attempt,
-            entries: HashMap::new(),
+            entries: Entries::default(),
             parked: VecDeque::new(),
             release: None,
             told,
@@ -120,30 +100,31 @@ impl RemoteQueue {
         }
     }
 
-    /// Ends a request.
-    fn end(&mut self, tag: Tag, kind: VolumeErrorKind) {
-        if self.entries.remove(&tag).is_some() {
-            self.done.push(Completion { tag, result: Err(kind) });
+    /// Ends a request; `own` is its tag toward the connection.
+    fn end(&mut self, own: Tag, kind: VolumeErrorKind) {
+        if let Some(entry) = self.entries.remove(own) {
+            self.done.push(Completion { tag: entry.tag, result: Err(kind) });
             self.waker.wake_by_ref();
         }
     }
 
     /// Gives a request to the connection, or lets it wait for one.
     fn dispatch(&mut self, request: Request) {
-        let tag = request.tag;
+        let own = request.tag;
         let Some(link) = self.link.clone() else { return self.parked.push_back(request) };
-        let Some(entry) = self.entries.get_mut(&tag) else { return };
+        let Some(entry) = self.entries.get_mut(own) else { return };
         if matches!(request.operation, Operation::Flush) {
             let losses = self.shared.durability.losses();
             if std::mem::replace(&mut self.told, losses) != losses {
                 self.shared.set_trouble(LOSS.to_owned());
-                return self.end(tag, VolumeErrorKind::Unreachable);
+                return self.end(own, VolumeErrorKind::Unreachable);
             }
             entry.flush = self.shared.durability.begin_flush();
         }
         (entry.place, entry.was_sent) = (Place::Sent, true);
-        link.order(Order::Submit(request));
-        self.nudge(&link);
+        if link.submit(request) {
+            self.nudge(&link);
+        }
     }
 
     /// Takes what the connection has answered.
@@ -160,7 +141,7 @@ impl RemoteQueue {
             if over && matches!(completion.result, Err(VolumeErrorKind::Unreachable)) {
                 continue;
             }
-            let Some(entry) = self.entries.remove(&completion.tag) else { continue };
+            let Some(entry) = self.entries.remove(completion.tag) else { continue };
             if completion.result.is_ok() {
                 self.recovery.handle_progress();
                 match entry.replay {
@@ -169,7 +150,7 @@ impl RemoteQueue {
                     _ => {}
                 }
             }
-            self.done.push(completion);
+            self.done.push(Completion { tag: entry.tag, result: completion.result });
         }
         self.scratch = scratch;
     }
@@ -193,8 +174,8 @@ impl RemoteQueue {
         self.recovery.handle_ended(now);
         let quiet = self.route.quiet_time();
         let longest = self.shared.timing.command.saturating_add(self.shared.timing.reconnect);
-        for tag in self.tags(|entry| entry.place == Place::Sent) {
-            let Some(entry) = self.entries.get_mut(&tag) else { continue };
+        for tag in self.entries.select(|entry| entry.place == Place::Sent) {
+            let Some(entry) = self.entries.get_mut(tag) else { continue };
             let old = entry.submitted + longest <= now;
             match entry.replay.operation() {
                 Some(_) if entry.replay.writes() && !old && !quiet.is_zero() => {
@@ -213,16 +194,8 @@ impl RemoteQueue {
         }
     }
 
-    /// Requests of a kind, in an order that does not depend on chance.
-    fn tags(&self, wanted: impl Fn(&Entry) -> bool) -> Vec<Tag> {
-        let found = self.entries.iter().filter(|(_, entry)| wanted(entry));
-        let mut tags: Vec<Tag> = found.map(|(tag, _)| *tag).collect();
-        tags.sort_unstable();
-        tags
-    }
-
     fn find_release(&mut self) {
-        let held = self.entries.values().filter_map(|entry| match entry.place {
+        let held = self.entries.iter_mut().filter_map(|entry| match entry.place {
             Place::Held(until) => Some(until),
             Place::Parked | Place::Sent => None,
         });
@@ -234,8 +207,8 @@ impl RemoteQueue {
         if self.release.is_none_or(|release| release > now) {
             return;
         }
-        for tag in self.tags(|entry| matches!(entry.place, Place::Held(until) if until <= now)) {
-            let Some(entry) = self.entries.get_mut(&tag) else { continue };
+        for tag in self.entries.select(|entry| matches!(entry.place, Place::Held(until) if until <= now)) {
+            let Some(entry) = self.entries.get_mut(tag) else { continue };
             entry.place = Place::Parked;
             if let Some(operation) = entry.replay.operation() {
                 self.dispatch(Request { tag, operation });
@@ -248,7 +221,7 @@ impl RemoteQueue {
     fn expire(&mut self) {
         self.parked.clear();
         self.release = None;
-        for tag in self.tags(|entry| entry.place != Place::Sent) {
+        for tag in self.entries.select(|entry| entry.place != Place::Sent) {
             self.end(tag, VolumeErrorKind::Unreachable);
         }
     }
@@ -292,11 +265,9 @@ impl RemoteQueue {
         if renewed == Some(true) {
             // Whoever had the commands that are held has ended, and they with it.
             self.release = self.release.map(|_| now);
-            self.entries.values_mut().filter(|entry| matches!(entry.place, Place::Held(_))).for_each(
-                |entry| {
-                    entry.place = Place::Held(now);
-                },
-            );
+            self.entries.iter_mut().filter(|entry| matches!(entry.place, Place::Held(_))).for_each(|entry| {
+                entry.place = Place::Held(now);
+            });
         }
         for request in std::mem::take(&mut self.parked) {
             self.dispatch(request);
@@ -308,7 +279,7 @@ impl RemoteQueue {
 const LOSS: &str = "the volume was away, and may have lost what was written and not yet flushed";
 
 impl VolumeQueue for RemoteQueue {
-    fn submit(&mut self, now: Instant, request: Request) -> Result<(), QueueFull> {
+    fn submit(&mut self, now: Instant, mut request: Request) -> Result<(), QueueFull> {
         if self.entries.len() + self.done.len() >= self.depth {
             return Err(QueueFull(request));
         }
@@ -317,19 +288,17 @@ impl VolumeQueue for RemoteQueue {
             self.shape = (resized, self.shared.shape());
         }
         let tag = request.tag;
-        let request = match screen(request.operation, &self.shape.1) {
-            Screened::Ask(operation) => Request { tag, operation },
-            Screened::Answer(result) => {
-                self.done.push(Completion { tag, result });
-                self.waker.wake_by_ref();
-                return Ok(());
-            }
-        };
+        if let Some(result) = screen(&request.operation, &self.shape.1) {
+            self.done.push(Completion { tag, result });
+            self.waker.wake_by_ref();
+            return Ok(());
+        }
         let replay = Replay::of(&request.operation);
-        let entry = Entry { replay, place: Place::Parked, submitted: now, was_sent: false, flush: 0 };
-        self.entries.insert(tag, entry);
+        let place = Place::Parked;
+        request.tag =
+            self.entries.insert(Entry { tag, replay, place, submitted: now, was_sent: false, flush: 0 });
         if self.recovery.state().fails_fast() {
-            self.end(tag, VolumeErrorKind::Unreachable);
+            self.end(request.tag, VolumeErrorKind::Unreachable);
         } else {
             self.dispatch(request);
         }
@@ -337,19 +306,20 @@ impl VolumeQueue for RemoteQueue {
     }
 
     fn cancel(&mut self, tag: Tag) {
-        let Some(entry) = self.entries.get(&tag) else { return };
+        let Some(own) = self.entries.find(tag) else { return };
+        let Some(entry) = self.entries.get_mut(own) else { return };
         match (&self.link, entry.place) {
             (Some(link), Place::Sent) => {
-                link.order(Order::Cancel(tag));
+                link.order(Order::Cancel(own));
                 self.nudge(link);
             }
             (None, Place::Sent) => {}
             (_, Place::Parked | Place::Held(_)) => {
                 // What a lost connection had may have taken effect.
                 let unknown = entry.was_sent && entry.replay.writes();
-                self.parked.retain(|request| request.tag != tag);
+                self.parked.retain(|request| request.tag != own);
                 self.end(
-                    tag,
+                    own,
                     if unknown { VolumeErrorKind::Unreachable } else { VolumeErrorKind::Cancelled },
                 );
                 self.find_release();

@@ -3,40 +3,27 @@
 //! The far end's own answers to these differ from one peer to another; the volume contract (docs/volume-contract.md) has one.
 
 use ::volume::{Allocation, Extent, Features, Operation, Outcome, VolumeErrorKind, shape};
+use buf::SharedBuf;
 
 use super::volume::Shape;
 
-/// What becomes of a request.
-#[derive(Debug)]
-pub(crate) enum Screened {
-    /// It goes to the far end.
-    Ask(Operation),
-    /// This is its answer.
-    Answer(Result<Outcome, VolumeErrorKind>),
-}
-
-/// Decides what becomes of a request to a volume of this shape.
-pub(crate) fn screen(operation: Operation, of: &Shape) -> Screened {
-    if let Err(kind) = shape::check(&operation, of.geometry, &of.limits, of.features) {
-        return Screened::Answer(Err(kind));
+/// The answer to a request to a volume of this shape; `None` when it is for the far end to say.
+pub(crate) fn screen(operation: &Operation, of: &Shape) -> Option<Result<Outcome, VolumeErrorKind>> {
+    if let Err(kind) = shape::check(operation, of.geometry, &of.limits, of.features) {
+        return Some(Err(kind));
     }
-    let Some(extent) = operation.extent() else { return Screened::Ask(operation) };
+    let extent = operation.extent()?;
     match operation {
-        Operation::Read { into, .. } if extent.blocks == 0 => {
-            Screened::Answer(Ok(Outcome::Data(into.freeze())))
-        }
+        Operation::Read { .. } if extent.blocks == 0 => Some(Ok(Outcome::Data(SharedBuf::from_static(&[])))),
         Operation::QueryAllocation { .. }
             if extent.blocks == 0 || !of.features.contains(Features::ALLOCATION) =>
         {
             // Where holes cannot be told from data, all is data.
-            Screened::Answer(Ok(mapped(extent)))
+            Some(Ok(mapped(extent)))
         }
         // A discard is only advice.
-        Operation::Discard { .. } if !of.features.contains(Features::DISCARD) => {
-            Screened::Answer(Ok(Outcome::Done))
-        }
-        _ if extent.blocks == 0 => Screened::Answer(Ok(Outcome::Done)),
-        operation => Screened::Ask(operation),
+        Operation::Discard { .. } if !of.features.contains(Features::DISCARD) => Some(Ok(Outcome::Done)),
+        _ => (extent.blocks == 0).then_some(Ok(Outcome::Done)),
     }
 }
 
@@ -56,11 +43,8 @@ mod tests {
         Shape { geometry, limits: Limits::default(), features }
     }
 
-    fn answer(operation: Operation, features: Features) -> Option<Result<Outcome, VolumeErrorKind>> {
-        match screen(operation, &shape(features)) {
-            Screened::Ask(_) => None,
-            Screened::Answer(answer) => Some(answer),
-        }
+    fn answer(operation: &Operation, features: Features) -> Option<Result<Outcome, VolumeErrorKind>> {
+        screen(operation, &shape(features))
     }
 
     #[test]
@@ -68,12 +52,12 @@ mod tests {
         let (inside, empty, beyond) = (Extent::new(0, 1), Extent::new(100, 0), Extent::new(99, 2));
         let plain = Features::empty();
         let read = |extent, bytes| Operation::Read { extent, into: Buf::zeroed(bytes) };
-        assert!(answer(read(inside, 512), plain).is_none());
-        assert!(matches!(answer(read(inside, 511), plain), Some(Err(VolumeErrorKind::Misaligned))));
-        assert!(matches!(answer(read(beyond, 1024), plain), Some(Err(VolumeErrorKind::OutOfRange))));
-        assert!(matches!(answer(read(empty, 0), plain), Some(Ok(Outcome::Data(data))) if data.is_empty()));
-        assert!(answer(Operation::Flush, plain).is_none());
-        assert!(matches!(answer(Operation::Verify { extent: empty }, plain), Some(Ok(Outcome::Done))));
+        assert!(answer(&read(inside, 512), plain).is_none());
+        assert!(matches!(answer(&read(inside, 511), plain), Some(Err(VolumeErrorKind::Misaligned))));
+        assert!(matches!(answer(&read(beyond, 1024), plain), Some(Err(VolumeErrorKind::OutOfRange))));
+        assert!(matches!(answer(&read(empty, 0), plain), Some(Ok(Outcome::Data(data))) if data.is_empty()));
+        assert!(answer(&Operation::Flush, plain).is_none());
+        assert!(matches!(answer(&Operation::Verify { extent: empty }, plain), Some(Ok(Outcome::Done))));
     }
 
     #[test]
@@ -81,10 +65,10 @@ mod tests {
         let extent = Extent::new(3, 4);
         let query = || Operation::QueryAllocation { extent };
         let whole = Allocation { extent, mapped: true };
-        let told = answer(query(), Features::empty());
+        let told = answer(&query(), Features::empty());
         assert!(matches!(told, Some(Ok(Outcome::Allocation(run))) if run == whole));
-        assert!(answer(query(), Features::ALLOCATION).is_none());
-        assert!(matches!(answer(Operation::Discard { extent }, Features::empty()), Some(Ok(Outcome::Done))));
-        assert!(answer(Operation::Discard { extent }, Features::DISCARD).is_none());
+        assert!(answer(&query(), Features::ALLOCATION).is_none());
+        assert!(matches!(answer(&Operation::Discard { extent }, Features::empty()), Some(Ok(Outcome::Done))));
+        assert!(answer(&Operation::Discard { extent }, Features::DISCARD).is_none());
     }
 }

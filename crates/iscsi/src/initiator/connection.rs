@@ -279,7 +279,7 @@ impl Connection {
         let task = Task { owner, work, received: 0, cmd_sn: 0, due: None, retries: 0, aborting: None };
         match self.tasks.insert(task) {
             Ok(slot) => self.queue.push_back(slot),
-            Err(task) => self.complete(&task, Err(VolumeErrorKind::TimedOut)),
+            Err(task) => self.complete(task.owner, Err(VolumeErrorKind::TimedOut)),
         }
     }
 
@@ -298,8 +298,8 @@ impl Connection {
     }
 
     /// Ends a task's request.
-    pub(super) fn complete(&mut self, task: &Task, result: Result<volume::Outcome, VolumeErrorKind>) {
-        if let Owner::Request(tag) = task.owner {
+    pub(super) fn complete(&mut self, owner: Owner, result: Result<volume::Outcome, VolumeErrorKind>) {
+        if let Owner::Request(tag) = owner {
             self.actions.push_back(Action::Complete(Completion { tag, result }));
         }
     }
@@ -309,8 +309,8 @@ impl Connection {
         let Some((generation, task)) = self.tasks.get(slot) else { return };
         if task.due.is_none() {
             self.queue.retain(|queued| *queued != slot);
-            if let Some(task) = self.tasks.remove(slot) {
-                self.complete(&task, Err(kind));
+            if let Some((owner, _)) = self.tasks.remove(slot) {
+                self.complete(owner, Err(kind));
             }
             return;
         }
@@ -336,9 +336,8 @@ impl Connection {
         self.check = None;
         self.queue.clear();
         for slot in self.tasks.slots() {
-            if let Some(task) = self.tasks.remove(slot) {
-                let kind = task.aborting.unwrap_or(VolumeErrorKind::Unreachable);
-                self.complete(&task, Err(kind));
+            if let Some((owner, aborting)) = self.tasks.remove(slot) {
+                self.complete(owner, Err(aborting.unwrap_or(VolumeErrorKind::Unreachable)));
             }
         }
         if !core::mem::replace(&mut self.failed, true) {

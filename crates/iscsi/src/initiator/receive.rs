@@ -234,9 +234,9 @@ impl Connection {
     }
 
     fn end(&mut self, slot: u16, result: Result<Outcome, VolumeErrorKind>) {
-        let Some(task) = self.tasks.remove(slot) else { return };
-        match task.owner {
-            Owner::Request(_) => self.complete(&task, result),
+        let Some((owner, _)) = self.tasks.remove(slot) else { return };
+        match owner {
+            Owner::Request(_) => self.complete(owner, result),
             Owner::Probe => self.probed(&result),
             Owner::Size => self.measured(&result),
         }

@@ -156,13 +156,17 @@ impl Tasks {
         self.slots.iter().position(owns).and_then(|slot| u16::try_from(slot).ok())
     }
 
-    /// Frees a slot; its old tag is not known any more.
-    pub(super) fn remove(&mut self, slot: u16) -> Option<Task> {
-        let (generation, task) = self.slots.get_mut(usize::from(slot))?;
-        let task = task.take()?;
+    /// Frees a slot; its old tag is not known any more. Says whose task it was, and what it was to end with if it was being
+    /// aborted.
+    pub(super) fn remove(&mut self, slot: u16) -> Option<(Owner, Option<VolumeErrorKind>)> {
+        let (generation, place) = self.slots.get_mut(usize::from(slot))?;
+        let task = place.as_ref()?;
+        let ended = (task.owner, task.aborting);
+        // Where it stands: it is too big to be moved out.
+        *place = None;
         *generation = generation.wrapping_add(1);
         self.free.push(slot);
-        Some(task)
+        Some(ended)
     }
 
     /// Gives a task that is sent again a new tag.

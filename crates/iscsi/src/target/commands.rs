@@ -12,9 +12,9 @@ use volume::reservation::{Refused, View};
 use volume::{Completion, Operation, Request, Tag};
 
 use super::connection::{Action, Connection};
-use super::data::Collection;
 use super::outbound::{Answer, Outgoing};
 use super::tasks::{State, Task};
+use crate::keys::Parameters;
 use crate::limits::{IMMEDIATE_DEPTH, LONGEST_CDB};
 use crate::pdu::{BasicHeaderSegment, Bhs, DataOut, R2t, Residual, ScsiCommand, ScsiResponse, extended_cdb};
 use crate::violation::Violation;
@@ -102,36 +102,16 @@ impl Connection {
             self.violate(violation, Some(header));
             return None;
         }
-        let expected = command.expected_length();
-        let more = !command.is_final();
-        let begun = if command.writes() {
-            Collection::begin(expected, command.data_length(), more, &self.parameters)
-        } else if command.data_length() > 0 {
-            Err(Violation::UnexpectedData)
-        } else {
-            Ok(Collection::default())
-        };
-        let data = match begun {
-            Ok(data) => data,
-            Err(violation) => {
-                self.violate(violation, Some(header));
-                return None;
-            }
-        };
-        let (task, step) = self.start(&command, ahs)?;
-        let task = Task {
-            tag: command.task_tag(),
-            lun: command.lun,
-            expected,
-            reads: command.reads(),
-            numbered,
-            command: task,
-            data,
-            needed: 0,
-            state: State::Answering,
-            doomed: false,
-        };
-        self.tasks.insert(task).map(|slot| (slot, step))
+        let slot = self.tasks.insert(command.task_tag())?;
+        let task = self.tasks.get(slot)?;
+        (task.lun, task.expected) = (command.lun, command.expected_length());
+        (task.reads, task.numbered) = (command.reads(), numbered);
+        if let Err(violation) = begin_collection(task, &command, &self.parameters) {
+            self.tasks.remove(slot);
+            self.violate(violation, Some(header));
+            return None;
+        }
+        Some((slot, self.start(slot, &command, ahs)?))
     }
 
     fn check_command(&self, command: &ScsiCommand, numbered: bool) -> Result<(), Violation> {
@@ -151,8 +131,8 @@ impl Connection {
         Ok(())
     }
 
-    fn start(&mut self, command: &ScsiCommand, ahs: &[u8]) -> Option<(scsi::Task, Step)> {
-        let server = self.server.as_mut()?;
+    fn start(&mut self, slot: u16, command: &ScsiCommand, ahs: &[u8]) -> Option<Step> {
+        let (server, task) = (self.server.as_mut()?, self.tasks.get(slot)?);
         let data = match (command.reads(), command.writes()) {
             (true, _) => DataDirection::In(command.expected_length()),
             (_, true) => DataDirection::Out(command.expected_length()),
@@ -170,7 +150,7 @@ impl Connection {
             None => command.cdb.as_slice(),
         };
         let command = scsi::Command { lun: command.lun, cdb, data, attribute: command.attribute() };
-        let started = server.start(&command);
+        let started = server.start(&command, &mut task.command);
         self.spread_events();
         Some(started)
     }
@@ -369,4 +349,18 @@ impl Connection {
         self.spread_events();
         self.run(slot, step);
     }
+}
+
+/// Says what data a command may come with, and begins to count it.
+fn begin_collection(
+    task: &mut Task,
+    command: &ScsiCommand,
+    parameters: &Parameters,
+) -> Result<(), Violation> {
+    if command.writes() {
+        let more = !command.is_final();
+        return task.data.begin(task.expected, (command.data_length(), more), parameters);
+    }
+    task.data.clear();
+    if command.data_length() > 0 { Err(Violation::UnexpectedData) } else { Ok(()) }
 }

@@ -456,7 +456,9 @@ impl protocol::Connection for Connection {
             match self.out.send_one(send, (&mut self.window, &self.parameters), numbered) {
                 Sent::Nothing => return,
                 Sent::Pdu => {}
-                Sent::Command(slot) => drop(self.tasks.remove(slot)),
+                Sent::Command(slot) => {
+                    self.tasks.remove(slot);
+                }
             }
         }
     }

@@ -39,11 +39,12 @@ impl Collection {
     /// Begins with a command that announces `expected` bytes, `immediate` of them in the command itself; with `more`,
     /// unsolicited Data-Out PDUs follow.
     pub(super) fn begin(
+        &mut self,
         expected: u32,
-        immediate: u32,
-        more: bool,
+        (immediate, more): (u32, bool),
         parameters: &Parameters,
-    ) -> Result<Self, Violation> {
+    ) -> Result<(), Violation> {
+        self.clear();
         let limit = parameters.unsolicited().min(expected);
         if immediate > 0 && !parameters.immediate_data || more && parameters.initial_r2t {
             return Err(Violation::UnexpectedData);
@@ -52,7 +53,15 @@ impl Collection {
             return Err(Violation::DataOverrun);
         }
         let burst = Burst { transfer_tag: RESERVED_TAG, data_sn: 0, next: immediate, end: limit };
-        Ok(Self { asked: immediate, unsolicited: more.then_some(burst), ..Self::default() })
+        (self.asked, self.unsolicited) = (immediate, more.then_some(burst));
+        Ok(())
+    }
+
+    /// Begins with a command that has no data.
+    pub(super) fn clear(&mut self) {
+        (self.needed, self.asked, self.r2ts) = (0, 0, 0);
+        self.unsolicited = None;
+        self.open.fill(None);
     }
 
     /// The command turns out to need `needed` bytes, of which R2Ts ask for what does not come by itself.
@@ -148,7 +157,8 @@ mod tests {
     #[test]
     fn immediate_then_unsolicited_then_asked() {
         let parameters = parameters();
-        let mut data = Collection::begin(4096, 512, true, &parameters).unwrap();
+        let mut data = Collection::default();
+        data.begin(4096, (512, true), &parameters).unwrap();
         data.need(4096);
         assert_eq!(data.ask(7, &parameters), None, "unsolicited data comes first");
         let pdu = out(RESERVED_TAG, 0, (512, 512)).ending();
@@ -177,14 +187,15 @@ mod tests {
     fn misdeeds() {
         let parameters = parameters();
         let begin = |expected, immediate, more, parameters: &Parameters| {
-            Collection::begin(expected, immediate, more, parameters).map(|_| ())
+            Collection::default().begin(expected, (immediate, more), parameters)
         };
         assert_eq!(begin(4096, 1025, false, &parameters), Err(Violation::DataOverrun));
         assert_eq!(begin(512, 513, false, &parameters), Err(Violation::DataOverrun));
         let strict = Parameters { immediate_data: false, initial_r2t: true, ..parameters };
         assert_eq!(begin(512, 512, false, &strict), Err(Violation::UnexpectedData));
         assert_eq!(begin(512, 0, true, &strict), Err(Violation::UnexpectedData));
-        let mut data = Collection::begin(4096, 0, false, &parameters).unwrap();
+        let mut data = Collection::default();
+        data.begin(4096, (0, false), &parameters).unwrap();
         data.need(4096);
         data.ask(7, &parameters).unwrap();
         for (pdu, violation) in [

@@ -152,7 +152,7 @@ impl Connection {
     fn doom(&mut self, slot: u16) {
         let Some(task) = self.tasks.get(slot) else { return };
         match task.state {
-            State::Answering => {}
+            State::Free | State::Answering => {}
             State::Collecting(_) => self.bury(slot),
             State::AwaitBuffer { .. } => {
                 self.parked.retain(|parked| *parked != slot);
@@ -169,7 +169,7 @@ impl Connection {
 
     /// A task has ended without an answer.
     pub(super) fn bury(&mut self, slot: u16) {
-        if self.tasks.remove(slot).is_some_and(|task| task.numbered) {
+        if self.tasks.remove(slot) {
             self.window.release();
         }
         self.finish_pending(false);

@@ -12,6 +12,8 @@ use super::data::Collection;
 /// What a task waits for.
 #[derive(Debug)]
 pub(super) enum State {
+    /// There is no task.
+    Free,
     /// Its write data; the buffer is away while a piece is being received.
     Collecting(Option<Buf>),
     /// A buffer from the pool.
@@ -40,10 +42,31 @@ pub(super) struct Task {
     pub(super) doomed: bool,
 }
 
-/// The session's tasks.
+impl Task {
+    fn is_live(&self) -> bool {
+        !matches!(self.state, State::Free)
+    }
+
+    fn unused() -> Self {
+        Self {
+            tag: 0,
+            lun: [0; 8],
+            expected: 0,
+            reads: false,
+            numbered: false,
+            command: scsi::Task::default(),
+            data: Collection::default(),
+            needed: 0,
+            state: State::Free,
+            doomed: false,
+        }
+    }
+}
+
+/// The session's tasks. They are filled in and emptied where they stand: a task is too big to be moved about for each command.
 #[derive(Debug)]
 pub(super) struct Tasks {
-    slots: Vec<Option<Task>>,
+    slots: Vec<Task>,
     free: Vec<u16>,
     /// Open addressing with linear probing; at most half full.
     index: Vec<Option<(u32, u16)>>,
@@ -54,18 +77,23 @@ impl Tasks {
     pub(super) fn new(depth: u16) -> Self {
         let size = usize::from(depth.max(1)).saturating_mul(2).next_power_of_two();
         let mut slots = Vec::new();
-        slots.resize_with(usize::from(depth), || None);
+        slots.resize_with(usize::from(depth), Task::unused);
         Self { slots, free: (0..depth).rev().collect(), index: alloc::vec![None; size] }
     }
 
     fn home(&self, tag: u32) -> usize {
         let spread = u64::from(tag).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(20);
-        usize::try_from(spread % self.index.len() as u64).unwrap_or(0)
+        usize::try_from(spread & u64::from(u32::MAX)).unwrap_or(0) & self.mask()
+    }
+
+    /// The index's length is a power of two.
+    fn mask(&self) -> usize {
+        self.index.len().saturating_sub(1)
     }
 
     fn place(&self, tag: u32) -> Option<usize> {
-        let size = self.index.len();
-        let probes = (0..size).map(|step| (self.home(tag) + step) % size);
+        let (home, mask) = (self.home(tag), self.mask());
+        let probes = (0..=mask).map(|step| (home + step) & mask);
         for at in probes {
             match self.index.get(at).copied().flatten() {
                 None => return None,
@@ -82,51 +110,54 @@ impl Tasks {
         Some(slot)
     }
 
-    /// Adds a task whose tag is not in use; `None` when there is no room.
-    pub(super) fn insert(&mut self, task: Task) -> Option<u16> {
+    /// Adds a task with a tag that is not in use, for the caller to fill in; `None` when there is no room.
+    pub(super) fn insert(&mut self, tag: u32) -> Option<u16> {
         let slot = self.free.pop()?;
-        let size = self.index.len();
-        let home = self.home(task.tag);
-        let at = (0..size).map(|step| (home + step) % size).find(|at| self.index.get(*at) == Some(&None))?;
+        let (home, mask) = (self.home(tag), self.mask());
+        let at = (0..=mask).map(|step| (home + step) & mask).find(|at| self.index.get(*at) == Some(&None))?;
         if let Some(place) = self.index.get_mut(at) {
-            *place = Some((task.tag, slot));
+            *place = Some((tag, slot));
         }
-        if let Some(place) = self.slots.get_mut(usize::from(slot)) {
-            *place = Some(task);
+        if let Some(task) = self.slots.get_mut(usize::from(slot)) {
+            (task.tag, task.needed, task.doomed) = (tag, 0, false);
+            task.state = State::Answering;
         }
         Some(slot)
     }
 
     /// The task in a slot.
     pub(super) fn get(&mut self, slot: u16) -> Option<&mut Task> {
-        self.slots.get_mut(usize::from(slot))?.as_mut()
+        self.slots.get_mut(usize::from(slot)).filter(|task| task.is_live())
     }
 
     /// The task in a slot, to look at.
     pub(super) fn peek(&self, slot: u16) -> Option<&Task> {
-        self.slots.get(usize::from(slot))?.as_ref()
+        self.slots.get(usize::from(slot)).filter(|task| task.is_live())
     }
 
-    /// Removes a task; its slot and tag are free again.
-    pub(super) fn remove(&mut self, slot: u16) -> Option<Task> {
-        let task = self.slots.get_mut(usize::from(slot))?.take()?;
+    /// Removes a task and lets go of what it held; its slot and tag are free again. True when it had taken a CmdSN.
+    pub(super) fn remove(&mut self, slot: u16) -> bool {
+        let Some(task) = self.get(slot) else { return false };
+        task.state = State::Free;
+        task.command.reset();
+        let (tag, numbered) = (task.tag, task.numbered);
         self.free.push(slot);
-        if let Some(at) = self.place(task.tag) {
+        if let Some(at) = self.place(tag) {
             self.close_gap(at);
         }
-        Some(task)
+        numbered
     }
 
     /// Moves later entries of a probe run back, so that no search stops early.
     fn close_gap(&mut self, mut gap: usize) {
-        let size = self.index.len();
+        let (size, mask) = (self.index.len(), self.mask());
         let mut at = gap;
         loop {
-            at = (at + 1) % size;
+            at = (at + 1) & mask;
             let Some((tag, slot)) = self.index.get(at).copied().flatten() else { break };
             let home = self.home(tag);
             // The entry may move into the gap unless its home lies between the gap and itself.
-            if (at + size - home) % size >= (at + size - gap) % size {
+            if (at + size - home) & mask >= (at + size - gap) & mask {
                 if let Some(place) = self.index.get_mut(gap) {
                     *place = Some((tag, slot));
                 }
@@ -145,7 +176,7 @@ impl Tasks {
 
     /// All tasks.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Task> {
-        self.slots.iter().flatten()
+        self.slots.iter().filter(|task| task.is_live())
     }
 
     /// True while a task holds a buffer for data that is still in the stream. The stream must then go on, or the buffer

@@ -36,6 +36,9 @@ pub(crate) struct Slot {
 pub(crate) struct Slots {
     list: Vec<Slot>,
     cids: Vec<u32>,
+    /// How many outstanding identifiers end in the same bits as the place's number. Hosts number their commands densely, so
+    /// that a new one meets an empty place, and nothing has to be searched.
+    alike: Vec<u16>,
     free: Vec<u16>,
     abandoned: u16,
     /// Slots that were made for commands in place of abandoned ones.
@@ -47,7 +50,8 @@ const NONE: u32 = u32::MAX;
 
 impl Slots {
     pub(crate) fn new(count: u16) -> Self {
-        let mut slots = Self { list: Vec::new(), cids: Vec::new(), free: Vec::new(), abandoned: 0, spare: 0 };
+        let (list, cids, alike, free) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut slots = Self { list, cids, alike, free, abandoned: 0, spare: 0 };
         slots.grow(count);
         slots
     }
@@ -61,6 +65,22 @@ impl Slots {
             self.cids.push(NONE);
             self.free.push(index);
         }
+        self.alike.clear();
+        self.alike.resize(self.list.len().next_power_of_two(), 0);
+        for index in 0..self.cids.len() {
+            if let Some(known) = self.cids.get(index).copied().filter(|known| *known != NONE) {
+                self.count(known, 1);
+            }
+        }
+    }
+
+    /// Counts an identifier that has become outstanding (1), or is no longer (−1).
+    fn count(&mut self, cid: u32, by: i16) {
+        let mask = self.alike.len().saturating_sub(1);
+        let place = usize::try_from(cid).unwrap_or(0) & mask;
+        if let Some(count) = self.alike.get_mut(place) {
+            *count = count.saturating_add_signed(by);
+        }
     }
 
     pub(crate) fn is_full(&self) -> bool {
@@ -68,7 +88,9 @@ impl Slots {
     }
 
     pub(crate) fn is_outstanding(&self, cid: u16) -> bool {
-        self.cids.contains(&u32::from(cid))
+        let mask = self.alike.len().saturating_sub(1);
+        let alone = self.alike.get(usize::from(cid) & mask).is_some_and(|count| *count == 0);
+        !alone && self.cids.contains(&u32::from(cid))
     }
 
     /// The slot of a command that has not completed.
@@ -80,9 +102,11 @@ impl Slots {
     /// Begins a command; `None` when all slots are in use.
     pub(crate) fn begin(&mut self, entry: SubmissionQueueEntry, step: Step) -> Option<u16> {
         let index = self.free.pop()?;
-        if let Some(cid) = self.cids.get_mut(usize::from(index)) {
-            *cid = u32::from(entry.cid.get());
+        let cid = u32::from(entry.cid.get());
+        if let Some(place) = self.cids.get_mut(usize::from(index)) {
+            *place = cid;
         }
+        self.count(cid, 1);
         *self.get(index)? = Slot { entry, step };
         Some(index)
     }
@@ -101,11 +125,18 @@ impl Slots {
         }
         slot.step = Step::Free;
         let entry = slot.entry;
-        if let Some(cid) = self.cids.get_mut(usize::from(index)) {
-            *cid = NONE;
-        }
+        self.forget(index);
         self.free.push(index);
         Some(entry)
+    }
+
+    /// A command's identifier is free again, if it was not already.
+    fn forget(&mut self, index: u16) {
+        let Some(place) = self.cids.get_mut(usize::from(index)) else { return };
+        let cid = core::mem::replace(place, NONE);
+        if cid != NONE {
+            self.count(cid, -1);
+        }
     }
 
     /// Ends a command whose data is still to come: its memory and its identifier are free at once, its slot, which is
@@ -118,9 +149,7 @@ impl Slots {
         }
         slot.step = Step::Abandoned { received, length };
         let entry = slot.entry;
-        if let Some(cid) = self.cids.get_mut(usize::from(index)) {
-            *cid = NONE;
-        }
+        self.forget(index);
         self.abandoned = self.abandoned.saturating_add(1);
         if self.abandoned > self.spare {
             self.spare = self.abandoned;

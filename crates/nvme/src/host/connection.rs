@@ -4,6 +4,7 @@
 //! States: `ExpectIcResp` → `Connecting` → `Setup` (admin queues: see `setup`) → `Ready`. Whatever ends the
 //! connection completes every request with "unreachable" and reports one failure.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use core::time::Duration;
 
@@ -418,12 +419,12 @@ impl Connection {
                 self.look_again = Some(now + READY_POLL);
             }
             Next::Ready(remote) if self.state == State::Ready => {
-                self.actions.push_back(Action::NamespaceChanged(remote));
+                self.actions.push_back(Action::NamespaceChanged(Box::new(remote)));
                 self.refresh_if_due(now);
             }
             Next::Ready(remote) => {
                 self.state = State::Ready;
-                self.actions.push_back(Action::Ready(remote));
+                self.actions.push_back(Action::Ready(Box::new(remote)));
                 let entry = SubmissionQueueEntry::new(admin::ASYNC_EVENT_REQUEST, 0);
                 self.send(now, entry, (Work::AsyncEvent, BufList::new()));
             }
@@ -462,8 +463,12 @@ impl Connection {
         }
     }
 
+    fn takes_commands(&self) -> bool {
+        self.state == State::Ready && !self.works.is_full()
+    }
+
     fn start_pending(&mut self, now: Instant) {
-        while self.state == State::Ready && !self.works.is_full() {
+        while !self.pending.is_empty() && self.takes_commands() {
             let Some(request) = self.pending.pop_front() else { return };
             self.start(now, request);
         }
@@ -683,10 +688,10 @@ impl protocol::Connection for Connection {
             Input::Submit(request) if self.close.is_some() => {
                 self.answer(request.tag, Err(VolumeErrorKind::Unreachable));
             }
-            Input::Submit(request) => {
-                self.pending.push_back(request);
-                self.start_pending(now);
+            Input::Submit(request) if self.takes_commands() && self.pending.is_empty() => {
+                self.start(now, request);
             }
+            Input::Submit(request) => self.pending.push_back(request),
             Input::Cancel(tag) => self.cancel(tag),
             Input::Disconnect => self.disconnect(now),
             Input::Abandon => {

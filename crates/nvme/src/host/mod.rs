@@ -3,6 +3,7 @@
 //! An admin connection connects, enables the controller, identifies it and one namespace, and reports a
 //! [`RemoteNamespace`]; I/O connections are then made with that, one for each queue, on any core.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -148,7 +149,7 @@ pub enum Input {
 #[derive(Debug)]
 pub enum Action {
     /// The admin queue is up, and the namespace is this.
-    Ready(RemoteNamespace),
+    Ready(Box<RemoteNamespace>),
     /// The I/O queue is up and takes requests.
     QueueReady,
     /// A request has ended.
@@ -156,7 +157,7 @@ pub enum Action {
     /// The discovery log page has these entries.
     Discovered(Vec<DiscoveryEntry>),
     /// The namespace changed, and is this from now on.
-    NamespaceChanged(RemoteNamespace),
+    NamespaceChanged(Box<RemoteNamespace>),
     /// The connection is of no use (any more).
     Failed(Failure),
 }

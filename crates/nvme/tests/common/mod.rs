@@ -162,7 +162,7 @@ impl Bench {
         };
         let link = self.connect(with(admin(nsid)));
         let remote = match self.links[link].events.remove(0) {
-            host::Action::Ready(remote) => remote,
+            host::Action::Ready(remote) => *remote,
             other => panic!("{other:?}"),
         };
         for qid in 1..=queues {

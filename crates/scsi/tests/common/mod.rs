@@ -192,7 +192,8 @@ impl Nexus {
     ) -> Reply {
         let attribute = TaskAttribute::Simple;
         let command = Command { lun: encode_lun(0), cdb, data: direction, attribute };
-        let (mut task, mut step) = self.server.start(&command);
+        let mut task = scsi::Task::default();
+        let mut step = self.server.start(&command, &mut task);
         for _ in 0..MOST_STEPS {
             step = match step {
                 Step::Complete(reply) => return reply,

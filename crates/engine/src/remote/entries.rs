@@ -1,0 +1,133 @@
+//! The requests of a queue that are not answered yet, found by number instead of by search.
+//!
+//! A request's tag is its asker's and may be any number. Toward the connection it is a slot's number instead, so that an answer
+//! finds its request with one look. A slot is free again only when its request is over, and a connection answers each
+//! request once, so a number never stands for two requests at a time.
+
+use ::volume::Tag;
+use protocol::Instant;
+
+use super::replay::Replay;
+
+/// Where a request is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// It waits for a connection.
+    Parked,
+    /// The connection has it.
+    Sent,
+    /// A lost connection had it, and it may be sent again at that time.
+    Held(Instant),
+}
+
+/// A request that is not answered yet.
+#[derive(Debug)]
+pub(super) struct Entry {
+    /// What its asker calls it.
+    pub(super) tag: Tag,
+    pub(super) replay: Replay,
+    pub(super) place: Place,
+    pub(super) submitted: Instant,
+    /// A connection has had it.
+    pub(super) was_sent: bool,
+    /// A flush's number.
+    pub(super) flush: u64,
+}
+
+/// All of a queue's.
+#[derive(Debug, Default)]
+pub(super) struct Entries {
+    slots: Vec<Option<Entry>>,
+    free: Vec<u32>,
+}
+
+fn slot_of(own: Tag) -> usize {
+    usize::try_from(own.0).unwrap_or(usize::MAX)
+}
+
+impl Entries {
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Adds one; the tag that it has toward the connection.
+    pub(super) fn insert(&mut self, entry: Entry) -> Tag {
+        if let Some(slot) = self.free.pop() {
+            self.slots[slot as usize] = Some(entry);
+            return Tag(slot.into());
+        }
+        self.slots.push(Some(entry));
+        Tag(self.slots.len() as u64 - 1)
+    }
+
+    /// The one with this tag toward the connection.
+    pub(super) fn get_mut(&mut self, own: Tag) -> Option<&mut Entry> {
+        self.slots.get_mut(slot_of(own))?.as_mut()
+    }
+
+    /// Takes one out.
+    pub(super) fn remove(&mut self, own: Tag) -> Option<Entry> {
+        let entry = self.slots.get_mut(slot_of(own))?.take()?;
+        self.free.push(u32::try_from(own.0).unwrap_or(u32::MAX));
+        Some(entry)
+    }
+
+    /// The tag toward the connection of the one that its asker calls `tag`.
+    pub(super) fn find(&self, tag: Tag) -> Option<Tag> {
+        let found = self.slots.iter().position(|slot| slot.as_ref().is_some_and(|entry| entry.tag == tag));
+        found.map(|slot| Tag(slot as u64))
+    }
+
+    /// All.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
+        self.slots.iter_mut().flatten()
+    }
+
+    /// The tags toward the connection of those of a kind, in the order of what their askers call them.
+    pub(super) fn select(&self, wanted: impl Fn(&Entry) -> bool) -> Vec<Tag> {
+        let mut found: Vec<(Tag, Tag)> = Vec::new();
+        for (slot, entry) in self.slots.iter().enumerate() {
+            if let Some(entry) = entry.as_ref().filter(|entry| wanted(entry)) {
+                found.push((entry.tag, Tag(slot as u64)));
+            }
+        }
+        found.sort_unstable();
+        found.into_iter().map(|(_, own)| own).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(tag: u64) -> Entry {
+        Entry {
+            tag: Tag(tag),
+            replay: Replay::Flush,
+            place: Place::Parked,
+            submitted: Instant::ZERO,
+            was_sent: false,
+            flush: 0,
+        }
+    }
+
+    #[test]
+    fn numbers_are_used_again_only_after_their_request_is_over() {
+        let mut entries = Entries::default();
+        let (first, second) = (entries.insert(entry(u64::MAX)), entries.insert(entry(7)));
+        assert_ne!(first, second);
+        assert_eq!((entries.find(Tag(7)), entries.find(first)), (Some(second), None));
+        assert_eq!(entries.remove(first).map(|entry| entry.tag), Some(Tag(u64::MAX)));
+        assert!(entries.remove(first).is_none() && entries.get_mut(first).is_none());
+        assert_eq!((entries.len(), entries.insert(entry(9))), (1, first));
+        assert!(entries.get_mut(Tag(u64::MAX)).is_none());
+    }
+
+    #[test]
+    fn a_selection_is_in_the_askers_order() {
+        let mut entries = Entries::default();
+        let own: Vec<Tag> = [5, 3, 9].into_iter().map(|tag| entries.insert(entry(tag))).collect();
+        assert_eq!(entries.select(|entry| entry.tag != Tag(9)), [own[1], own[0]]);
+    }
+}
