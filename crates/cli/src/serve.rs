@@ -10,8 +10,13 @@ use names::{Portal, Span, VolumeUrl};
 
 use crate::output;
 
+/// What a user of the command should know of signals.
+const SIGNALS: &str = "SIGTERM and Ctrl-C stop the server in good order. SIGHUP makes it look whether files and devices have another size now; \
+    clients are told.";
+
 /// Arguments of `serve`.
 #[derive(Debug, Parser)]
+#[command(after_help = SIGNALS)]
 pub(crate) struct Args {
     /// Volumes to serve, such as disk=ram:1G or scratch=file:scratch.img?size=2G
     #[arg(value_name = "NAME=URL")]

@@ -10,6 +10,7 @@ mod help;
 mod identity;
 mod randomness;
 mod ready;
+mod rescan;
 mod safety;
 mod secrets;
 mod serve;

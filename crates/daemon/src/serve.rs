@@ -11,13 +11,13 @@ use anyhow::{Context, Result, anyhow, bail};
 use engine::{ConnectionLimits, Message};
 use names::{ISCSI_PORT, NVME_PORT, Portal};
 use reactor::{Cluster, Driver, Listener};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::config::{Config, PortalEntry, Protocol};
 use crate::exports::{self, Opened, Resources};
 use crate::starter::{Start, Started, Starter};
-use crate::{descriptors, help, randomness, ready, safety, statistics};
+use crate::{descriptors, help, randomness, ready, rescan, safety, statistics};
 
 /// Memory for data buffers in all, unless the configuration says otherwise.
 const USUAL_MEMORY: u64 = 512 << 20;
@@ -26,12 +26,14 @@ const LEAST_MEMORY: usize = 64 << 20;
 /// How long connections get to end by themselves when the process is asked to stop.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Serves what `config` says until SIGTERM or SIGINT. `say` is given the lines that tell the user how to connect.
+/// Serves what `config` says until SIGTERM or SIGINT; SIGHUP looks whether files and devices have other sizes. `say` is given
+/// the lines that tell the user how to connect, and what has changed.
 pub fn serve(config: &Config, ready_file: Option<&Path>, say: &dyn Fn(&str)) -> Result<()> {
     let config = &with_usual_portals(config);
     config.check()?;
+    let had_terminal = has_terminal();
     // Signals are caught before anything listens, so that none is missed.
-    let mut signals = Signals::new([SIGTERM, SIGINT]).context("signals cannot be caught")?;
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("signals cannot be caught")?;
     let cores = config.daemon.cores.unwrap_or(1);
     let mut cluster =
         Cluster::new(cores, reactor_config(config)?).context("the event loops cannot be made")?;
@@ -52,7 +54,13 @@ pub fn serve(config: &Config, ready_file: Option<&Path>, say: &dyn Fn(&str)) -> 
 
     let ended = Arc::new(OnceLock::new());
     let watcher = watch(threads, Arc::clone(&ended), signals.handle());
-    for _signal in &mut signals {
+    for signal in &mut signals {
+        if signal == SIGHUP && has_terminal() == had_terminal {
+            for line in rescan::lines(start.opened()) {
+                say(&line);
+            }
+            continue;
+        }
         say("stopping: connections are told to leave");
         for core in 0..cores {
             postbox.post(core, Message::Shutdown);
@@ -72,6 +80,11 @@ pub fn serve(config: &Config, ready_file: Option<&Path>, say: &dyn Fn(&str)) -> 
         say(&line);
     }
     outcome
+}
+
+/// True while the process belongs to a terminal. One whose terminal is closed gets SIGHUP too, and is to end.
+fn has_terminal() -> bool {
+    std::fs::File::open("/dev/tty").is_ok()
 }
 
 /// The portals of the command line's simplest form, when nothing else is said.

@@ -21,17 +21,21 @@ use crate::message::{Fence, Inbound, Member, Message};
 use crate::nvme_controller::NvmeController;
 use crate::queues::Queues;
 use crate::setup::{ListenerRole, Setup};
+use crate::sizes::Sizes;
 
 /// What only core 0 has.
 struct Shared {
     groups: Groups,
     owner: Owner,
+    sizes: Sizes,
 }
 
 /// One core's service.
 pub struct Core {
     setup: Arc<Setup>,
     hub: Rc<Hub>,
+    /// What new connections find behind each listener; sizes change.
+    listeners: Vec<ListenerRole>,
     shared: Option<Shared>,
     /// The newest state of every volume that was ever reserved, for connections that come later.
     views: HashMap<VolumeId, Fence>,
@@ -58,10 +62,14 @@ impl Core {
             Err(error) => (Vec::new(), Some(error)),
         };
         let pool = Pool::new(setup.pool_limit);
-        let shared =
-            (world.core == Groups::CORE).then(|| Shared { groups: Groups::new(), owner: Owner::default() });
+        let shared = (world.core == Groups::CORE).then(|| Shared {
+            groups: Groups::new(),
+            owner: Owner::default(),
+            sizes: Sizes::new(&setup.volumes, world.waker.clone()),
+        });
+        let listeners = current(&setup);
         let hub = Hub::new(world.core, pool, world.postbox, Queues::new(queues));
-        Self { setup, hub, shared, views: HashMap::new(), stopping: failure.is_some(), failure }
+        Self { setup, hub, listeners, shared, views: HashMap::new(), stopping: failure.is_some(), failure }
     }
 
     fn tell_reservations(&self, fence: &Fence, newcomer: Option<EndpointId>) {
@@ -82,6 +90,10 @@ impl Core {
 
     fn run_shared(&mut self) {
         let Some(shared) = &mut self.shared else { return };
+        let hub = &self.hub;
+        shared.sizes.look(&self.setup.volumes, |volume, geometry| {
+            hub.post_all(|| Message::Resized(volume, geometry));
+        });
         while let Some((to, inbound)) = shared.groups.poll() {
             self.hub.post_member(to, inbound);
         }
@@ -101,9 +113,24 @@ impl Core {
             Message::Left(member) => shared.groups.handle_leave(now, member),
             Message::Reserve(call) => shared.owner.apply(&call, self.hub.cores()),
             Message::Fenced(number) => shared.owner.acknowledge(number),
-            Message::Deliver(..) | Message::Event(..) | Message::Fence(_) | Message::Shutdown => {}
+            Message::Deliver(..)
+            | Message::Event(..)
+            | Message::Fence(_)
+            | Message::Resized(..)
+            | Message::Shutdown => {}
         }
     }
+}
+
+/// What is behind each listener, with the sizes of now: whatever changed before this core began was told to others.
+fn current(setup: &Setup) -> Vec<ListenerRole> {
+    let mut listeners = setup.listeners.clone();
+    for (number, volume) in (0_u32..).zip(&setup.volumes) {
+        for role in &mut listeners {
+            role.resize(VolumeId(number), volume.geometry());
+        }
+    }
+    listeners
 }
 
 impl Service for Core {
@@ -116,7 +143,7 @@ impl Service for Core {
         if self.hub.members() >= self.setup.limits.per_core {
             return Err(Refusal("the limit of connections is reached"));
         }
-        let Some(role) = self.setup.listeners.get(accepted.listener.0 as usize) else {
+        let Some(role) = self.listeners.get(accepted.listener.0 as usize) else {
             return Err(Refusal("the listener is not in the export table"));
         };
         let member = Member { core: self.hub.core, endpoint: accepted.endpoint };
@@ -146,6 +173,10 @@ impl Service for Core {
                 self.hub.deliver_all(except, || Inbound::Event(volume, event.clone()));
             }
             Message::Fence(fence) => self.handle_fence(fence),
+            Message::Resized(volume, geometry) => {
+                self.listeners.iter_mut().for_each(|role| role.resize(volume, geometry));
+                self.hub.deliver_all(None, || Inbound::Resized(volume, geometry));
+            }
             Message::Shutdown => {
                 self.stopping = true;
                 self.hub.deliver_all(None, || Inbound::Shutdown);

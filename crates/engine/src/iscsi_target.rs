@@ -38,6 +38,9 @@ impl Role for IscsiTarget {
                 volume: fence.volume,
                 event: NexusEvent::Reservations { view: fence.view, notices: fence.notices },
             },
+            Inbound::Resized(volume, geometry) => {
+                Input::Event { volume, event: NexusEvent::CapacityChanged(geometry) }
+            }
             Inbound::Reserved(tag, result) => Input::Reserved { tag, result },
             Inbound::Session(reply) => Input::Group(reply),
             Inbound::Shutdown => Input::Shutdown,

@@ -25,6 +25,7 @@ mod nvme_controller;
 mod queues;
 pub mod remote;
 mod setup;
+mod sizes;
 
 pub use crate::core::Core;
 pub use limits::ConnectionLimits;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use host::{CoreIndex, EndpointId};
 use volume::reservation::{Command, Notice, Refused, Registrant, View};
-use volume::{Completion, VolumeId};
+use volume::{Completion, Geometry, VolumeId};
 
 /// Names a connection in the whole process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -34,6 +34,8 @@ pub enum Message {
     Fence(Fence),
     /// To core 0: a core acknowledges a fence.
     Fenced(u64),
+    /// To every core: a volume has this size from now on.
+    Resized(VolumeId, Geometry),
     /// To every core: end all connections, then finish.
     Shutdown,
 }
@@ -75,6 +77,8 @@ pub enum Inbound {
     Event(VolumeId, scsi::NexusEvent),
     /// A volume's reservation has changed.
     Reservations(Fence),
+    /// A volume has this size from now on.
+    Resized(VolumeId, Geometry),
     /// The owner of the reservations answers.
     Reserved(u32, Result<Arc<View>, Refused>),
     /// The session's group speaks.

@@ -26,6 +26,7 @@ impl Role for NvmeController {
         Some(match inbound {
             Inbound::Completion(completion) => Input::Completion(completion),
             Inbound::Reservations(fence) => Input::Reservations { volume: fence.volume, view: fence.view },
+            Inbound::Resized(volume, geometry) => Input::NamespaceChanged { volume, geometry },
             Inbound::Subsystem(reply) => Input::Group(reply),
             Inbound::Shutdown => Input::Shutdown,
             Inbound::Event(..) | Inbound::Reserved(..) | Inbound::Session(_) => return None,

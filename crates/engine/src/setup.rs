@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use protocol::Entropy;
-use volume::Volume;
+use volume::{Geometry, Volume, VolumeId};
 
 use crate::limits::ConnectionLimits;
 
@@ -18,6 +18,16 @@ pub enum ListenerRole {
     Iscsi(Arc<iscsi::target::Portal>),
     /// NVMe/TCP, as a controller.
     Nvme(Arc<nvme::controller::Portal>),
+}
+
+impl ListenerRole {
+    /// A volume has this size from now on, for connections that come later.
+    pub(crate) fn resize(&mut self, volume: VolumeId, geometry: Geometry) {
+        match self {
+            Self::Iscsi(portal) => Arc::make_mut(portal).resize(volume, geometry),
+            Self::Nvme(portal) => Arc::make_mut(portal).resize(volume, geometry),
+        }
+    }
 }
 
 /// Everything that a core needs to know to serve.

@@ -26,6 +26,7 @@ pub mod fabrics;
 pub mod features;
 pub mod host;
 pub mod identify;
+pub mod lifetime;
 pub mod limits;
 pub mod log;
 pub mod nvm;

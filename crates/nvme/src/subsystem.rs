@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 use protocol::{Group, Instant};
 
 use crate::fabrics::{HostIdentity, field};
+use crate::lifetime::Lifetime;
 use crate::limits::CONTROLLERS;
 use crate::status::Status;
 
@@ -25,6 +26,8 @@ pub enum Request {
         host: HostIdentity,
         /// The most I/O queues.
         max_queues: u16,
+        /// Until when the controller lives; the asker says it.
+        lifetime: Lifetime,
     },
     /// An I/O queue was connected: it wants to join its controller.
     Io {
@@ -92,6 +95,8 @@ pub enum Reply {
     Joined {
         /// The controller.
         cntlid: u16,
+        /// Until when that lives.
+        lifetime: Lifetime,
     },
     /// It does not.
     Refused(ConnectError),
@@ -118,6 +123,7 @@ struct Controller<M> {
     cntlid: u16,
     subnqn: Arc<str>,
     host: HostIdentity,
+    lifetime: Lifetime,
     admin: M,
     ready: bool,
     max_queues: u16,
@@ -156,16 +162,23 @@ impl<M: Copy + Eq> Subsystems<M> {
         None
     }
 
-    fn join_admin(&mut self, admin: M, request: (Arc<str>, HostIdentity, u16)) -> Result<u16, ConnectError> {
-        let (subnqn, host, max_queues) = request;
+    fn join_admin(
+        &mut self,
+        admin: M,
+        (subnqn, host, max_queues): (Arc<str>, HostIdentity, u16),
+        lifetime: Lifetime,
+    ) -> Result<Reply, ConnectError> {
         let cntlid = self.allocate().ok_or(ConnectError::plain(Status::CONNECT_BUSY))?;
         let (queues, aborts) = (Vec::new(), Vec::new());
-        let controller = Controller { cntlid, subnqn, host, admin, ready: false, max_queues, queues, aborts };
+        let joined = Reply::Joined { cntlid, lifetime: lifetime.clone() };
+        let ready = false;
+        let controller =
+            Controller { cntlid, subnqn, host, lifetime, admin, ready, max_queues, queues, aborts };
         self.controllers.push(controller);
-        Ok(cntlid)
+        Ok(joined)
     }
 
-    fn join_io(&mut self, member: M, wish: (&str, &HostIdentity, u16, u16)) -> Result<u16, ConnectError> {
+    fn join_io(&mut self, member: M, wish: (&str, &HostIdentity, u16, u16)) -> Result<Reply, ConnectError> {
         let (subnqn, host, cntlid, qid) = wish;
         let found =
             self.controllers.iter_mut().find(|known| known.cntlid == cntlid && *known.subnqn == *subnqn);
@@ -186,7 +199,7 @@ impl<M: Copy + Eq> Subsystems<M> {
             return Err(ConnectError::plain(Status::COMMAND_SEQUENCE));
         }
         controller.queues.push((qid, member));
-        Ok(cntlid)
+        Ok(Reply::Joined { cntlid, lifetime: controller.lifetime.clone() })
     }
 
     fn of_admin(&mut self, admin: M) -> Option<&mut Controller<M>> {
@@ -247,7 +260,9 @@ impl<M: Copy + Eq> Group for Subsystems<M> {
 
     fn handle_message(&mut self, _now: Instant, from: M, message: Request) {
         let joined = match message {
-            Request::Admin { subnqn, host, max_queues } => self.join_admin(from, (subnqn, host, max_queues)),
+            Request::Admin { subnqn, host, max_queues, lifetime } => {
+                self.join_admin(from, (subnqn, host, max_queues), lifetime)
+            }
             Request::Io { subnqn, host, cntlid, qid } => self.join_io(from, (&subnqn, &host, cntlid, qid)),
             Request::Queues(count) => {
                 if let Some(controller) = self.of_admin(from) {
@@ -259,8 +274,7 @@ impl<M: Copy + Eq> Group for Subsystems<M> {
             Request::Abort { qid, cid, tag } => return self.pass_abort(from, (qid, cid, tag)),
             Request::Aborted { tag, aborted } => return self.pass_outcome(from, (tag, aborted)),
         };
-        let reply = joined.map_or_else(Reply::Refused, |cntlid| Reply::Joined { cntlid });
-        self.messages.push_back((from, reply));
+        self.messages.push_back((from, joined.unwrap_or_else(Reply::Refused)));
     }
 
     fn handle_leave(&mut self, _now: Instant, member: M) {
@@ -304,7 +318,16 @@ mod tests {
     }
 
     fn admin(group: &mut Subsystems<u32>, from: u32, host: HostIdentity) -> Option<Reply> {
-        ask(group, from, Request::Admin { subnqn: "nqn.s".into(), host, max_queues: 2 })
+        let lifetime = Lifetime::new();
+        ask(group, from, Request::Admin { subnqn: "nqn.s".into(), host, max_queues: 2, lifetime })
+    }
+
+    /// The controller that a queue has joined.
+    fn joined(reply: Option<&Reply>) -> Option<u16> {
+        match reply {
+            Some(Reply::Joined { cntlid, .. }) => Some(*cntlid),
+            _ => None,
+        }
     }
 
     fn io(
@@ -318,25 +341,40 @@ mod tests {
     #[test]
     fn a_queue_joins_the_controller_of_its_host_only_once_and_only_while_enabled() {
         let mut group = Subsystems::new();
-        let joined = Some(Reply::Joined { cntlid: 1 });
-        assert_eq!(admin(&mut group, 0, host(1, "a")), joined);
+        assert_eq!(joined(admin(&mut group, 0, host(1, "a")).as_ref()), Some(1));
         let refused = |error| Some(Reply::Refused(error));
         let early = refused(ConnectError::plain(Status::COMMAND_SEQUENCE));
         assert_eq!(io(&mut group, 1, (host(1, "a"), 1, 1)), early);
         assert_eq!(ask(&mut group, 0, Request::Ready(true)), None);
-        assert_eq!(io(&mut group, 1, (host(1, "a"), 1, 1)), joined);
+        assert_eq!(joined(io(&mut group, 1, (host(1, "a"), 1, 1)).as_ref()), Some(1));
         assert_eq!(io(&mut group, 2, (host(1, "a"), 1, 1)), early);
         assert_eq!(io(&mut group, 2, (host(1, "b"), 1, 2)), refused(ConnectError::data(512)));
         assert_eq!(io(&mut group, 2, (host(2, "a"), 1, 2)), refused(ConnectError::data(0)));
         assert_eq!(io(&mut group, 2, (host(1, "a"), 9, 2)), refused(ConnectError::data(16)));
         assert_eq!(io(&mut group, 2, (host(1, "a"), 1, 3)), refused(ConnectError::command(42)));
-        assert_eq!(io(&mut group, 2, (host(1, "a"), 1, 2)), joined);
+        assert_eq!(joined(io(&mut group, 2, (host(1, "a"), 1, 2)).as_ref()), Some(1));
         group.handle_leave(Instant::ZERO, 2);
-        assert_eq!(io(&mut group, 3, (host(1, "a"), 1, 2)), joined);
+        assert_eq!(joined(io(&mut group, 3, (host(1, "a"), 1, 2)).as_ref()), Some(1));
         group.handle_leave(Instant::ZERO, 0);
         assert_eq!(group.poll_message(), Some((1, Reply::Close)));
         assert_eq!(group.poll_message(), Some((3, Reply::Close)));
         assert_eq!(group.controllers(), 0);
+    }
+
+    #[test]
+    fn all_queues_of_a_controller_share_its_lifetime() {
+        let mut group = Subsystems::new();
+        let lifetime = |reply| match reply {
+            Some(Reply::Joined { lifetime, .. }) => lifetime,
+            other => panic!("{other:?}"),
+        };
+        let one = lifetime(admin(&mut group, 0, host(1, "a")));
+        let other = lifetime(admin(&mut group, 1, host(1, "a")));
+        ask(&mut group, 0, Request::Ready(true));
+        let queue = lifetime(io(&mut group, 2, (host(1, "a"), 1, 1)));
+        assert!(queue == one && queue != other);
+        one.set_end(Some(Instant::from_nanos(5)));
+        assert!(!queue.is_over(Instant::from_nanos(4)) && queue.is_over(Instant::from_nanos(5)));
     }
 
     #[test]
@@ -370,10 +408,10 @@ mod tests {
     #[test]
     fn identifiers_are_not_reused_at_once() {
         let mut group = Subsystems::new();
-        assert_eq!(admin(&mut group, 0, host(1, "a")), Some(Reply::Joined { cntlid: 1 }));
-        assert_eq!(admin(&mut group, 1, host(1, "a")), Some(Reply::Joined { cntlid: 2 }));
+        assert_eq!(joined(admin(&mut group, 0, host(1, "a")).as_ref()), Some(1));
+        assert_eq!(joined(admin(&mut group, 1, host(1, "a")).as_ref()), Some(2));
         group.handle_leave(Instant::ZERO, 0);
-        assert_eq!(admin(&mut group, 2, host(2, "b")), Some(Reply::Joined { cntlid: 3 }));
+        assert_eq!(joined(admin(&mut group, 2, host(2, "b")).as_ref()), Some(3));
         assert_eq!(group.controllers(), 2);
     }
 }

@@ -11,6 +11,7 @@ use common::Bench;
 use nvme::controller::{self, Action};
 use nvme::fabrics::{Connect, ConnectData, Property};
 use nvme::host;
+use nvme::lifetime::Lifetime;
 use nvme::pdu::{C2hData, CapsuleCmd, H2cData, IcReq, IcResp, R2t, flags};
 use nvme::sgl::SglDescriptor;
 use nvme::sqe::SubmissionQueueEntry;
@@ -36,7 +37,8 @@ fn connected(qid: u16) -> Half<controller::Connection> {
     let data = ConnectData::new(&common::host_identity(), cntlid, common::NQN);
     half.receive(NOW, &capsule(Connect::entry(qid, 31, 0), data.as_bytes()));
     assert!(matches!(half.connection.poll_action(), Some(Action::Group(_))));
-    half.connection.handle_input(NOW, controller::Input::Group(Reply::Joined { cntlid: 1 }));
+    half.connection
+        .handle_input(NOW, controller::Input::Group(Reply::Joined { cntlid: 1, lifetime: Lifetime::new() }));
     assert_eq!(half.transmit(NOW).len(), 128 + 24);
     half
 }

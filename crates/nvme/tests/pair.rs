@@ -218,6 +218,22 @@ fn keep_alive_keeps_alive_and_its_absence_ends_the_controller() {
 }
 
 #[test]
+fn what_waits_in_the_sockets_of_an_expired_controller_is_not_carried_out() {
+    let mut bench = Bench::new();
+    bench.session(1, 1, (false, false));
+    // The process was stopped for a while; nothing has looked at its timers when it goes on.
+    let deadline = bench.links[0].pair.far.connection.poll_timeout().unwrap();
+    for length in [512, 64 << 10] {
+        bench.links[1].write(1, 0, pattern(1, length));
+    }
+    bench.links[1].pair.now = deadline;
+    bench.run();
+    assert!(bench.disks[0][..512].iter().all(|byte| *byte == 0), "an old write took effect");
+    let reason = CloseReason::TimedOut("the keep alive timer expired");
+    assert_eq!(bench.links[1].pair.far.connection.poll_close(), Some(reason));
+}
+
+#[test]
 fn a_resize_reaches_the_host() {
     let mut bench = Bench::new();
     bench.session(1, 1, (false, false));

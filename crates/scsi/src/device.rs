@@ -27,6 +27,13 @@ impl TargetDevice {
         let number = decode_lun(lun)?;
         self.units.iter().position(|unit| unit.lun == number)
     }
+
+    /// The volume has this size from now on.
+    pub fn resize(&mut self, volume: VolumeId, geometry: Geometry) {
+        for unit in self.units.iter_mut().filter(|unit| unit.volume == volume) {
+            unit.geometry = geometry;
+        }
+    }
 }
 
 /// A logical unit: a volume under a number.

@@ -212,7 +212,12 @@ impl DeviceServer {
         match event {
             NexusEvent::LogicalUnitReset => self.reset(index),
             NexusEvent::TaskSetCleared => self.attention(index, Additional::COMMANDS_CLEARED),
-            NexusEvent::CapacityChanged => self.attention(index, Additional::CAPACITY_CHANGED),
+            NexusEvent::CapacityChanged(geometry) => {
+                if let Some(unit) = Arc::make_mut(&mut self.device).units.get_mut(index) {
+                    unit.geometry = *geometry;
+                }
+                self.attention(index, Additional::CAPACITY_CHANGED);
+            }
             NexusEvent::ModeParametersChanged(mode) => {
                 if let Some(state) = self.units.get_mut(index) {
                     state.mode = *mode;

@@ -6,7 +6,7 @@ use buf::BufList;
 use volume::reservation;
 
 use crate::mode::ModeState;
-use volume::{Extent, Operation, VolumeId};
+use volume::{Extent, Geometry, Operation, VolumeId};
 
 /// Which way a command's data goes, seen from the initiator, and how much of it the initiator expects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -157,8 +157,8 @@ pub enum NexusEvent {
     TaskSetCleared,
     /// Mode parameters were changed by another nexus, to these.
     ModeParametersChanged(ModeState),
-    /// The capacity changed.
-    CapacityChanged,
+    /// The logical unit has this size from now on.
+    CapacityChanged(Geometry),
     /// Reservations changed: the new state, and what happened to this nexus, if anything.
     Reservations {
         /// The state from now on.

@@ -56,6 +56,14 @@ pub trait Volume: Send + Sync + fmt::Debug {
     fn changes(&self) -> Changes {
         Changes::default()
     }
+    /// Has `waker` woken, on whatever thread, each time that [`Volume::changes`] has moved, for as long as the volume lives.
+    /// A volume that never changes never wakes anybody.
+    fn listen(&self, _waker: Waker) {}
+    /// Looks whether what the volume lies on has another size than when it was last looked at, where nothing tells of
+    /// that by itself: files and devices. May block: it is a control operation.
+    fn rescan(&self) -> Result<(), OpenError> {
+        Ok(())
+    }
     /// What was last wrong with the way to the volume, for people: why requests ended as unreachable, or waited. `None` where
     /// there is no way that could fail, or it never did.
     fn trouble(&self) -> Option<String> {

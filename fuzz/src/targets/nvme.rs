@@ -6,6 +6,7 @@ use buf::Pool;
 use nvme::controller::{self, Hosts, Namespace, Portal, QueueLimits, Subsystem};
 use nvme::fabrics::HostIdentity;
 use nvme::host::{self, Config, Queue};
+use nvme::lifetime::Lifetime;
 use nvme::subsystem::{Reply, Subsystems};
 use protocol::pair::Half;
 use protocol::{Connection, Ended, Group, Instant};
@@ -87,7 +88,7 @@ pub fn serve_queue(half: &mut Half<controller::Connection>) {
     while let Some(action) = half.connection.poll_action() {
         let input = match action {
             controller::Action::Submit { request, .. } => controller::Input::Completion(answer(request)),
-            controller::Action::Group(_) => controller::Input::Group(Reply::Joined { cntlid: 1 }),
+            controller::Action::Group(_) => controller::Input::Group(Reply::Joined { cntlid: 1, lifetime: Lifetime::new() }),
             controller::Action::Cancel { .. } => continue,
         };
         half.connection.handle_input(Instant::ZERO, input);

@@ -3,26 +3,29 @@
 mod limits;
 mod locks;
 mod queue;
+mod size;
 mod stage;
 
 use std::sync::Arc;
 use std::task::Waker;
 
 use host::{BlockFile, BlockInfo, BlockKind, OpenMode};
-use volume::{CoreId, Features, Geometry, Limits, OpenError, Volume, VolumeQueue};
+use volume::{Changes, CoreId, Features, Geometry, Limits, OpenError, Volume, VolumeQueue};
 
 use locks::{Locks, Pass};
 use queue::FileQueue;
+use size::Size;
 
 /// A file or device, in blocks.
 #[derive(Debug)]
 pub struct FileVolume {
     file: Arc<dyn BlockFile>,
     shape: Shape,
+    size: Arc<Size>,
     locks: Arc<Locks>,
 }
 
-/// What every queue of a file volume knows.
+/// What every queue of a file volume knows. The geometry's number of blocks is that of the beginning: [`Size`] has today's.
 #[derive(Debug, Clone, Copy)]
 struct Shape {
     info: BlockInfo,
@@ -45,7 +48,8 @@ impl FileVolume {
             ..Limits::default()
         };
         let shape = Shape { info, geometry, limits, features: features(&info, mode) };
-        Ok(Self { file, shape, locks: Locks::new() })
+        let size = Arc::new(Size::new(geometry.blocks));
+        Ok(Self { file, shape, size, locks: Locks::new() })
     }
 }
 
@@ -91,7 +95,7 @@ fn features(info: &BlockInfo, mode: OpenMode) -> Features {
 
 impl Volume for FileVolume {
     fn geometry(&self) -> Geometry {
-        self.shape.geometry
+        Geometry { blocks: self.size.blocks(), ..self.shape.geometry }
     }
 
     fn limits(&self) -> Limits {
@@ -102,11 +106,30 @@ impl Volume for FileVolume {
         self.shape.features
     }
 
+    fn changes(&self) -> Changes {
+        Changes { resized: self.size.changes(), ..Changes::default() }
+    }
+
+    fn listen(&self, waker: Waker) {
+        self.size.listeners.add(waker);
+    }
+
+    /// What is beyond the new end of a file that was cut fails from now on; the data there was lost when it was cut.
+    fn rescan(&self) -> Result<(), OpenError> {
+        let geometry = Geometry::of(self.file.info().size, self.shape.geometry.block_size)?;
+        self.size.set(geometry.blocks);
+        Ok(())
+    }
+
     fn open_queue(&self, _core: CoreId, waker: Waker) -> Result<Box<dyn VolumeQueue>, OpenError> {
         let blocks = self.file.open_queue(waker.clone());
         let blocks = blocks.map_err(|error| {
             OpenError::new(format!("the file's queue cannot be opened: {error}; try again"))
         })?;
-        Ok(Box::new(FileQueue::new(self.shape, blocks, Pass::new(&self.locks, waker))))
+        Ok(Box::new(FileQueue::new(
+            (self.shape, Arc::clone(&self.size)),
+            blocks,
+            Pass::new(&self.locks, waker),
+        )))
     }
 }

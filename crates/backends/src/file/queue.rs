@@ -4,18 +4,20 @@
 //! after another. Nothing is allocated per request once the queue's lists have grown to their depth.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use buf::{Buf, BufList, Pool, SharedBuf};
 use host::{BlockDone, BlockOperation, BlockQueue, BlockRequest};
 use protocol::Instant;
 use volume::{
-    Allocation, Completion, Durability, Extent, Operation, Outcome, QueueFull, Request, Tag, VolumeErrorKind,
-    VolumeQueue, shape,
+    Allocation, Completion, Durability, Extent, Geometry, Operation, Outcome, QueueFull, Request, Tag,
+    VolumeErrorKind, VolumeQueue, shape,
 };
 
 use super::Shape;
 use super::limits::{LOCK_UNIT, SCRATCH, ZERO_CHUNK};
 use super::locks::{Hold, Pass, Units};
+use super::size::Size;
 use super::stage::{Active, Stage};
 use crate::errno::{NOT_SUPPORTED, kind_of};
 
@@ -25,6 +27,7 @@ pub(super) struct FileQueue {
     blocks: Box<dyn BlockQueue>,
     pass: Pass,
     shape: Shape,
+    size: Arc<Size>,
     /// Requests that may not begin yet, in order.
     held: VecDeque<Request>,
     /// Requests under way, by the mark of their operation.
@@ -39,11 +42,12 @@ pub(super) struct FileQueue {
 }
 
 impl FileQueue {
-    pub(super) fn new(shape: Shape, blocks: Box<dyn BlockQueue>, pass: Pass) -> Self {
+    pub(super) fn new((shape, size): (Shape, Arc<Size>), blocks: Box<dyn BlockQueue>, pass: Pass) -> Self {
         Self {
             blocks,
             pass,
             shape,
+            size,
             held: VecDeque::new(),
             active: Vec::new(),
             free: Vec::new(),
@@ -63,7 +67,8 @@ impl FileQueue {
     /// What can be answered without the file: what is wrong, what is empty, and what changes nothing.
     fn answer_now(&self, operation: &mut Operation) -> Option<Answer> {
         let Shape { info, geometry, limits, features } = &self.shape;
-        if let Err(kind) = shape::check(operation, *geometry, limits, *features) {
+        let geometry = Geometry { blocks: self.size.blocks(), ..*geometry };
+        if let Err(kind) = shape::check(operation, geometry, limits, *features) {
             return Some(Err(kind));
         }
         let extent = operation.extent()?;

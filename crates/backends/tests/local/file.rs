@@ -1,7 +1,8 @@
 //! File and device volumes over files in memory: the contract suite for every nature of file, and what is special.
 
 use std::sync::Arc;
-use std::task::Waker;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Wake, Waker};
 
 use crate::memory::{FILE, MemoryFile, Nature};
 use backends::FileVolume;
@@ -9,6 +10,7 @@ use buf::Buf;
 use host::{BlockKind, IoError, OpenMode};
 use protocol::Instant;
 use volume::contract::{self, FakeWorld, Options};
+use volume::filter::ReadOnly;
 use volume::{
     Completion, CoreId, Durability, Extent, Features, Operation, Outcome, Request, Tag, Volume,
     VolumeErrorKind, VolumeQueue,
@@ -183,4 +185,37 @@ fn a_file_opened_for_reading_is_protected() {
     let volume: Arc<dyn Volume> = Arc::new(FileVolume::new(file, OpenMode::ReadOnly, None).unwrap());
     assert!(volume.features().contains(Features::READ_ONLY));
     contract::check(&volume, &Options::default(), &|| Box::new(FakeWorld::new())).unwrap();
+}
+
+/// Counts how often it is woken.
+#[derive(Default)]
+struct Count(AtomicUsize);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_file_has_its_new_size_once_it_was_looked_at_again() {
+    let file = Arc::new(MemoryFile::new(SIZE, FILE));
+    let volume = ReadOnly::new(Arc::new(volume_on(&file, None)));
+    let count = Arc::new(Count::default());
+    (0..2).for_each(|_| volume.listen(Waker::from(Arc::clone(&count))));
+    let mut queue = Driven::new(&volume);
+    let behind = || Operation::Read { extent: Extent::new(SIZE / 512, 1), into: Buf::zeroed(512) };
+    file.truncate(2 * SIZE);
+    assert_eq!(queue.run(behind()).unwrap_err(), VolumeErrorKind::OutOfRange, "nobody has looked");
+    volume.rescan().unwrap();
+    assert_eq!((volume.geometry().bytes(), volume.changes().resized), (2 * SIZE, 1));
+    queue.run(behind()).unwrap();
+    volume.rescan().unwrap();
+    assert_eq!((volume.changes().resized, count.0.load(Ordering::Relaxed)), (1, 1), "told once");
+    file.truncate(SIZE / 2);
+    volume.rescan().unwrap();
+    assert_eq!(queue.run(behind()).unwrap_err(), VolumeErrorKind::OutOfRange);
+    file.truncate(SIZE + 100);
+    assert!(volume.rescan().unwrap_err().to_string().contains("512-byte blocks"));
+    assert_eq!((volume.geometry().bytes(), volume.changes().resized), (SIZE / 2, 2), "it is as it was");
 }

@@ -66,6 +66,13 @@ impl MemoryFile {
         Self { nature, content: Arc::new(Mutex::new(content)), seed: Mutex::new(11) }
     }
 
+    /// Cuts it, or makes it longer.
+    pub(crate) fn truncate(&self, size: u64) {
+        let mut content = self.content();
+        content.bytes.resize(usize::try_from(size).unwrap(), 0);
+        content.mapped.resize(usize::try_from(size.div_ceil(UNIT)).unwrap(), false);
+    }
+
     pub(crate) fn content(&self) -> std::sync::MutexGuard<'_, Content> {
         self.content.lock().unwrap()
     }
@@ -73,7 +80,8 @@ impl MemoryFile {
 
 impl BlockFile for MemoryFile {
     fn info(&self) -> BlockInfo {
-        self.nature.info
+        let size = u64::try_from(self.content().bytes.len()).unwrap();
+        BlockInfo { size, ..self.nature.info }
     }
 
     fn open_queue(&self, waker: Waker) -> Result<Box<dyn BlockQueue>, IoError> {

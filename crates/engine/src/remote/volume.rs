@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
-use ::volume::{Changes, CoreId, Features, Geometry, Identity, Limits, OpenError, Volume, VolumeQueue};
+use ::volume::{
+    Changes, CoreId, Features, Geometry, Identity, Limits, Listeners, OpenError, Volume, VolumeQueue,
+};
 
 use super::Surroundings;
 use super::durability::Durability;
@@ -45,6 +47,7 @@ pub(crate) struct Timing {
 pub(crate) struct Shared {
     facts: Mutex<Facts>,
     resized: AtomicU64,
+    listeners: Listeners,
     trouble: Mutex<Option<String>>,
     pub(crate) durability: Durability,
     pub(crate) timing: Timing,
@@ -60,6 +63,7 @@ impl Shared {
         Arc::new(Self {
             facts: Mutex::new(facts),
             resized: AtomicU64::new(0),
+            listeners: Listeners::default(),
             trouble: Mutex::default(),
             durability: Durability::default(),
             timing,
@@ -90,7 +94,9 @@ impl Shared {
         let mut facts = lock(&self.facts);
         if facts.shape.geometry != geometry {
             facts.shape.geometry = geometry;
+            drop(facts);
             self.resized.fetch_add(1, Ordering::Release);
+            self.listeners.wake();
         }
     }
 
@@ -158,6 +164,10 @@ impl Volume for RemoteVolume {
 
     fn changes(&self) -> Changes {
         Changes { resized: self.shared.resized(), ..Changes::default() }
+    }
+
+    fn listen(&self, waker: Waker) {
+        self.shared.listeners.add(waker);
     }
 
     fn trouble(&self) -> Option<String> {

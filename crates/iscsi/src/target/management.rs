@@ -5,6 +5,7 @@
 use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::mem::discriminant;
 
 use protocol::CloseReason;
 use scsi::NexusEvent;
@@ -132,10 +133,13 @@ impl Connection {
         }
     }
 
-    /// Who holds reservations must be known when the nexus begins; nothing else that happened before concerns it.
+    /// Who holds reservations, and how large the unit is, must be known when the nexus begins; nothing else that happened
+    /// before concerns it.
     fn hear_early(&mut self, volume: VolumeId, event: NexusEvent) {
-        if self.state == Connected::InLogin && matches!(event, NexusEvent::Reservations { .. }) {
-            self.heard_early.retain(|(earlier, _)| *earlier != volume);
+        let lasting = matches!(event, NexusEvent::Reservations { .. } | NexusEvent::CapacityChanged(_));
+        if self.state == Connected::InLogin && lasting {
+            let kind = discriminant(&event);
+            self.heard_early.retain(|(at, earlier)| (*at, discriminant(earlier)) != (volume, kind));
             self.heard_early.push((volume, event));
         }
     }

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use names::Iqn;
+use volume::{Geometry, VolumeId};
 
 use crate::chap::{Algorithm, Credentials};
 use crate::keys::Tuning;
@@ -77,6 +78,15 @@ impl Portal {
             addresses: Vec::new(),
             tuning: Tuning::default(),
             queue_depth: limits::QUEUE_DEPTH,
+        }
+    }
+
+    /// The volume has this size from now on, for sessions that begin later.
+    pub fn resize(&mut self, volume: VolumeId, geometry: Geometry) {
+        for node in &mut self.nodes {
+            if node.device.units.iter().any(|unit| unit.volume == volume) {
+                Arc::make_mut(&mut node.device).resize(volume, geometry);
+            }
         }
     }
 

@@ -25,6 +25,7 @@ use super::transmit::Outgoing;
 use super::{Action, Input, Portal};
 use crate::cqe::CompletionQueueEntry;
 use crate::fabrics::{ConnectData, HostIdentity};
+use crate::lifetime::Lifetime;
 use crate::limits::{CONNECT_TIME, MAX_H2C_DATA, MEMORY_RETRY, STAGING, UNSENT};
 use crate::opcode::{FABRICS, fctype, nvm};
 use crate::pdu::{CapsuleCmd, H2cData, H2cTermReq, IcReq, PduType, flags};
@@ -36,7 +37,11 @@ use crate::violation::Violation;
 use abort::Aborts;
 
 mod abort;
+mod change;
 mod connect;
+
+/// Why a controller ended whose host was not heard of.
+const KEEP_ALIVE_EXPIRED: &str = "the keep alive timer expired";
 
 /// What the connection is doing.
 #[derive(Debug)]
@@ -128,6 +133,8 @@ pub struct Connection {
     outgoing: VecDeque<Outgoing>,
     actions: VecDeque<Action>,
     deadline: Option<Instant>,
+    /// The controller's, once this belongs to one.
+    lifetime: Lifetime,
     termination: Option<Termination>,
     close: Option<CloseReason>,
 }
@@ -153,6 +160,7 @@ impl Connection {
             outgoing: VecDeque::new(),
             actions: VecDeque::new(),
             deadline: Some(now + CONNECT_TIME),
+            lifetime: Lifetime::new(),
             termination: None,
             close: None,
         }
@@ -168,6 +176,15 @@ impl Connection {
     fn end(&mut self, reason: CloseReason) {
         self.close.get_or_insert(reason);
         self.deadline = None;
+    }
+
+    /// Ends a connection whose controller was not kept alive; true if so.
+    fn expire(&mut self, now: Instant) -> bool {
+        let over = self.lifetime.is_over(now);
+        if over {
+            self.end(CloseReason::TimedOut(KEEP_ALIVE_EXPIRED));
+        }
+        over
     }
 
     /// Takes a PDU's header off the front of `bytes`, if it is there whole and there is room for what it asks.
@@ -277,6 +294,7 @@ impl Connection {
         let planned = match &mut self.state {
             State::Admin(admin) => {
                 self.deadline = admin.next_deadline(now);
+                self.lifetime.set_end(self.deadline);
                 admin.plan(entry, data)
             }
             State::Io(namespaces) if entry.opcode != FABRICS => namespaces.plan(entry, data),
@@ -540,37 +558,6 @@ impl Connection {
         }
     }
 
-    fn handle_resize(&mut self, volume: VolumeId, geometry: volume::Geometry) {
-        match &mut self.state {
-            State::Io(namespaces) => {
-                for namespace in namespaces.iter_mut().filter(|namespace| namespace.volume == volume) {
-                    namespace.geometry = geometry;
-                }
-            }
-            State::Admin(admin) => {
-                let portal = Arc::make_mut(&mut admin.portal);
-                let all = portal.subsystems.iter_mut().flat_map(|subsystem| &mut subsystem.namespaces);
-                let mut changed = Vec::new();
-                for namespace in all.filter(|namespace| namespace.volume == volume) {
-                    namespace.geometry = geometry;
-                    changed.push(namespace.nsid);
-                }
-                let own = |nsid: &u32| {
-                    admin.subsystem().is_some_and(|own| own.namespaces.iter().any(|each| each.nsid == *nsid))
-                };
-                changed.retain(own);
-                if !changed.is_empty() {
-                    for nsid in changed {
-                        admin.changed.add(nsid);
-                    }
-                    admin.notify(Event::Namespaces);
-                }
-            }
-            _ => {}
-        }
-        self.after_admin();
-    }
-
     /// Tells the group what the admin queue decided, and reports events.
     fn after_admin(&mut self) {
         loop {
@@ -624,6 +611,9 @@ impl protocol::Connection for Connection {
     const STAGING: usize = STAGING;
 
     fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) -> usize {
+        if self.expire(now) {
+            return bytes.len();
+        }
         self.starved = None;
         let mut used = 0_usize;
         loop {
@@ -659,6 +649,9 @@ impl protocol::Connection for Connection {
 
     fn handle_placed(&mut self, now: Instant, placement: Placement) {
         let Receive::Placing { slot: index } = self.receive else { return };
+        if self.expire(now) {
+            return;
+        }
         let digest = self.agreed.data_digest;
         let end = placement.start.saturating_add(placement.len);
         let sum =
@@ -713,7 +706,7 @@ impl protocol::Connection for Connection {
         }
         if self.deadline.is_some_and(|deadline| deadline <= now) {
             let text = match self.state {
-                State::Admin(_) => "the keep alive timer expired",
+                State::Admin(_) => KEEP_ALIVE_EXPIRED,
                 _ => "the host did not connect in time",
             };
             self.end(CloseReason::TimedOut(text));

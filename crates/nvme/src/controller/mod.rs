@@ -118,6 +118,16 @@ pub struct Portal {
     pub generation: u64,
 }
 
+impl Portal {
+    /// The volume has this size from now on, for queues that connect later.
+    pub fn resize(&mut self, volume: VolumeId, geometry: Geometry) {
+        let namespaces = self.subsystems.iter_mut().flat_map(|subsystem| &mut subsystem.namespaces);
+        namespaces.filter(|namespace| namespace.volume == volume).for_each(|namespace| {
+            namespace.geometry = geometry;
+        });
+    }
+}
+
 /// What a controller's connection asks of the inside.
 #[derive(Debug)]
 pub enum Action {

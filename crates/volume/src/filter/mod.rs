@@ -48,6 +48,14 @@ macro_rules! same_control {
             self.inner.changes()
         }
 
+        fn listen(&self, waker: std::task::Waker) {
+            self.inner.listen(waker);
+        }
+
+        fn rescan(&self) -> Result<(), crate::OpenError> {
+            self.inner.rescan()
+        }
+
         fn trouble(&self) -> Option<String> {
             self.inner.trouble()
         }

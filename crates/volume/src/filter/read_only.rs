@@ -47,6 +47,14 @@ impl Volume for ReadOnly {
         self.inner.changes()
     }
 
+    fn listen(&self, waker: Waker) {
+        self.inner.listen(waker);
+    }
+
+    fn rescan(&self) -> Result<(), OpenError> {
+        self.inner.rescan()
+    }
+
     fn trouble(&self) -> Option<String> {
         self.inner.trouble()
     }

@@ -82,21 +82,25 @@ impl Connection {
         }
         let admin = Admin::new(Arc::clone(&self.portal), index, (host.clone(), command.kato.get()));
         let max_queues = admin.max_queues();
-        Ok((Joining::Admin(admin), subsystem::Request::Admin { subnqn, host, max_queues }))
+        let lifetime = self.lifetime.clone();
+        Ok((Joining::Admin(admin), subsystem::Request::Admin { subnqn, host, max_queues, lifetime }))
     }
 
     pub(super) fn handle_reply(&mut self, now: Instant, reply: &Reply) {
-        let cntlid = match *reply {
+        let cntlid = match reply {
             Reply::Close => return self.end(CloseReason::Finished),
-            Reply::Refused(error) => {
+            &Reply::Refused(error) => {
                 if let State::Connecting(slot, _) = self.state {
                     self.finish(slot, (error.status, u64::from(error.result)), None);
                 }
                 return self.end(CloseReason::Refused("the controller does not take this queue"));
             }
-            Reply::Abort { cid, tag } => return self.abort(now, cid, tag),
-            Reply::Aborted { tag, aborted } => return self.finish_abort(tag, aborted),
-            Reply::Joined { cntlid } => cntlid,
+            &Reply::Abort { cid, tag } => return self.abort(now, cid, tag),
+            &Reply::Aborted { tag, aborted } => return self.finish_abort(tag, aborted),
+            Reply::Joined { cntlid, lifetime } => {
+                self.lifetime = lifetime.clone();
+                *cntlid
+            }
         };
         match core::mem::replace(&mut self.state, State::ExpectConnect) {
             State::Connecting(slot, joining) => {
@@ -104,6 +108,7 @@ impl Connection {
                     Joining::Admin(mut admin) => {
                         admin.cntlid = cntlid;
                         self.deadline = admin.next_deadline(now);
+                        self.lifetime.set_end(self.deadline);
                         self.state = State::Admin(admin);
                     }
                     Joining::Io { index } => self.attach(index),
