@@ -87,6 +87,9 @@ pub(crate) fn setup(
     portals: &[(Protocol, SocketAddr)],
     resources: Resources,
 ) -> Result<Setup> {
+    // Volatile caches are lost with the process: its clients may know when it is another.
+    let mut incarnation = [0; 16];
+    (resources.entropy)().fill(&mut incarnation);
     let listeners = config
         .portals
         .iter()
@@ -94,10 +97,12 @@ pub(crate) fn setup(
         .map(|(entry, &(protocol, listening))| {
             let advertised = entry.advertise.as_ref().and_then(names::Portal::address);
             Ok(match protocol {
-                Protocol::Iscsi => ListenerRole::Iscsi(Arc::new(iscsi_portal(config, opened, advertised)?)),
+                Protocol::Iscsi => {
+                    ListenerRole::Iscsi(Arc::new(iscsi_portal(config, opened, (advertised, incarnation))?))
+                }
                 Protocol::Nvme => {
                     let address = advertised.unwrap_or(listening);
-                    ListenerRole::Nvme(Arc::new(nvme_portal(config, opened, address)))
+                    ListenerRole::Nvme(Arc::new(nvme_portal(config, opened, (address, incarnation))))
                 }
             })
         })
@@ -125,13 +130,16 @@ fn volume_id(index: usize) -> VolumeId {
 fn iscsi_portal(
     config: &Config,
     opened: &[Opened],
-    advertised: Option<SocketAddr>,
+    (advertised, incarnation): (Option<SocketAddr>, [u8; 16]),
 ) -> Result<target::Portal> {
-    let nodes = groups(opened).iter().map(|group| iscsi_node(config, group)).collect::<Result<_>>()?;
+    let groups = groups(opened);
+    let nodes = groups.iter().map(|group| iscsi_node(config, group, incarnation));
+    let nodes = nodes.collect::<Result<_>>()?;
     Ok(target::Portal { addresses: advertised.into_iter().collect(), ..target::Portal::new(nodes) })
 }
 
-fn iscsi_node(config: &Config, group: &Group<'_>) -> Result<target::Node> {
+fn iscsi_node(config: &Config, group: &Group<'_>, incarnation: [u8; 16]) -> Result<target::Node> {
+    let units = group.members.iter().map(|(volume, entry)| logical_unit(*volume, entry, incarnation));
     let text = format!("{IQN_PREFIX}{}", group.target);
     let name: Iqn = text.parse()?;
     let device = TargetDevice {
@@ -139,7 +147,7 @@ fn iscsi_node(config: &Config, group: &Group<'_>) -> Result<target::Node> {
         device_name: text.as_str().into(),
         relative_port: PORTAL_GROUP,
         port_group: PORTAL_GROUP,
-        units: group.members.iter().map(|(volume, entry)| logical_unit(*volume, entry)).collect(),
+        units: units.collect(),
     };
     Ok(target::Node {
         name,
@@ -150,7 +158,7 @@ fn iscsi_node(config: &Config, group: &Group<'_>) -> Result<target::Node> {
     })
 }
 
-fn logical_unit(volume: VolumeId, entry: &Opened) -> LogicalUnit {
+fn logical_unit(volume: VolumeId, entry: &Opened, incarnation: [u8; 16]) -> LogicalUnit {
     let identity = Identity::of(&entry.name);
     LogicalUnit {
         lun: entry.lun,
@@ -165,6 +173,7 @@ fn logical_unit(volume: VolumeId, entry: &Opened) -> LogicalUnit {
             serial: identity.serial.as_str().into(),
             naa: identity.naa,
             uuid: identity.uuid,
+            incarnation: Some(incarnation),
         },
     }
 }
@@ -198,9 +207,14 @@ fn chap(entry: &ChapEntry) -> Result<Chap> {
     Ok(Chap { initiator, target, algorithms: Algorithm::ALL.to_vec() })
 }
 
-fn nvme_portal(config: &Config, opened: &[Opened], address: SocketAddr) -> controller::Portal {
+fn nvme_portal(
+    config: &Config,
+    opened: &[Opened],
+    (address, incarnation): (SocketAddr, [u8; 16]),
+) -> controller::Portal {
     let subsystems = groups(opened).iter().map(|group| nvme_subsystem(config, group)).collect();
-    controller::Portal { subsystems, advertised: vec![address], generation: GENERATION }
+    let incarnation = Some(incarnation);
+    controller::Portal { subsystems, advertised: vec![address], generation: GENERATION, incarnation }
 }
 
 fn nvme_subsystem(config: &Config, group: &Group<'_>) -> controller::Subsystem {

@@ -5,6 +5,7 @@ use volume::{Extent, Features, Geometry, VolumeErrorKind};
 use crate::cdb::Cdb;
 use crate::error::volume_error;
 use crate::sense::{Additional, SenseKey};
+use crate::vpd::incarnation as mark;
 
 /// A command descriptor block of 16 bytes, the rest of a shorter one being zero.
 pub type Block = [u8; 16];
@@ -158,6 +159,15 @@ pub fn block_limits(data: &[u8]) -> Option<BlockLimits> {
         granularity: reader.u32(28),
         write_same: reader.u64(36),
     })
+}
+
+/// The code of the page that [`incarnation`] reads.
+pub const INCARNATION: u8 = mark::CODE;
+
+/// Reads the incarnation mark of a logical unit of ours.
+pub fn incarnation(data: &[u8]) -> Option<[u8; 16]> {
+    let mark = data.get(4..)?.strip_prefix(mark::MAGIC)?;
+    (data.get(1) == Some(&INCARNATION)).then(|| mark.first_chunk().copied()).flatten()
 }
 
 /// Whether MODE SENSE (6) data of the caching page says that there is a volatile cache, and whether the medium is

@@ -75,6 +75,8 @@ pub struct UnitIdentity {
     pub naa: [u8; 8],
     /// A UUID (SPC-5 §7.7.6.12).
     pub uuid: [u8; 16],
+    /// What changes whenever the process begins anew and its volatile caches are lost; `None` shows no such mark.
+    pub incarnation: Option<[u8; 16]>,
 }
 
 /// Peripheral device addressing reaches this far on bus 0 (SAM-5 §4.7.7.2).

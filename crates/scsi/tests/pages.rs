@@ -21,6 +21,7 @@ fn questions() -> Vec<(&'static str, Vec<u8>)> {
         ("VPD B0h", page(0xb0)),
         ("VPD B1h", page(0xb1)),
         ("VPD B2h", page(0xb2)),
+        ("VPD E1h", page(0xe1)),
         ("READ CAPACITY (10)", cdb(10, &[(0, 0x25)])),
         ("READ CAPACITY (16)", builder::read_capacity(32).to_vec()),
         ("REPORT LUNS", builder::report_luns(1024).to_vec()),

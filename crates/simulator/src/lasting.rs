@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use engine::Core;
-use volume::VolumeQueue;
+use volume::{VolumeErrorKind, VolumeQueue};
 
 use crate::careless::{Bug, Careless};
 use crate::dice::{Dice, Odds};
@@ -25,6 +25,8 @@ const SECTORS: usize = 23;
 const STEPS: RangeInclusive<usize> = 5..=60;
 /// How long a server may be away or frozen: longer than any bound after which its silence is noticed.
 const ABSENCE: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(20);
+/// How often a stream is reset while nothing else happens.
+const CALM_CUTS: Odds = Odds(5);
 /// The clock's longest step during an absence.
 const STRIDE: Duration = Duration::from_millis(20);
 /// How long requests may take at most, with the scenes' options: 2 × 30 s + 2 × 30 s + 15 s.
@@ -41,6 +43,17 @@ enum Fault {
     Freeze,
 }
 
+/// Runs one trial in which nothing happens to the server: only streams are reset, more often than ever. Its mark says that
+/// it is the same, so not even a flush may fail; the error says what did.
+pub fn calm(seed: u64, steps: usize, scene: &Scene) -> Result<(), String> {
+    let mut trial = Trial::with_cuts(seed, scene, (Bug::None, CALM_CUTS))?;
+    trial.strict = true;
+    for _ in 0..steps {
+        trial.work(true)?;
+    }
+    trial.settle()
+}
+
 /// A trial under way.
 struct Trial<'a> {
     scene: &'a Scene,
@@ -50,6 +63,8 @@ struct Trial<'a> {
     workload: Workload,
     ladder: Option<Ladder>,
     queue: Box<dyn VolumeQueue>,
+    /// No request but a compare-and-write may end as unreachable.
+    strict: bool,
 }
 
 /// Runs one trial with so many faults. The error says what was wrong.
@@ -68,20 +83,24 @@ pub fn lasting(seed: u64, faults: usize, scene: &Scene, bug: Bug) -> Result<(), 
 
 impl<'a> Trial<'a> {
     fn new(seed: u64, scene: &'a Scene, bug: Bug) -> Result<Self, String> {
+        Self::with_cuts(seed, scene, (bug, Odds(1)))
+    }
+
+    fn with_cuts(seed: u64, scene: &'a Scene, (bug, cuts): (Bug, Odds)) -> Result<Self, String> {
         let mut dice = Dice::new(seed);
         let options = DiskOptions { sectors: SECTORS + 1, errors: Odds::NEVER, plant: Plant::None };
         let disk = CrashDisk::new(options, dice.fork());
         let weather = Weather {
             delay: Duration::ZERO..=Duration::from_micros(500),
             longest: dice.within(1..=4096),
-            cuts: Odds(1),
+            cuts,
         };
         let mut world = World::new(weather, dice.fork());
         start_server(&mut world, &disk, scene)?;
         let workload = Workload::new(SECTORS, SECTOR, dice.fork());
         let queue: Box<dyn VolumeQueue> = Box::new(Careless::new(connect(&mut world, scene)?, bug));
         let ladder = scene.compares().then(|| Ladder::new(SECTORS, SECTOR));
-        Ok(Self { scene, world, disk, dice, workload, ladder, queue })
+        Ok(Self { scene, world, disk, dice, workload, ladder, queue, strict: false })
     }
 
     /// A step of the client and a few of the world; `more` lets it ask for something new.
@@ -109,6 +128,9 @@ impl<'a> Trial<'a> {
                 None => Some(completion),
             };
             if let Some(completion) = others {
+                if self.strict && matches!(completion.result, Err(VolumeErrorKind::Unreachable)) {
+                    return Err(format!("{completion:?} though the server lived all the while"));
+                }
                 self.workload.take(completion).map_err(|violation| violation.to_string())?;
             }
         }

@@ -53,13 +53,39 @@ const PATIENCE: usize = 20_000;
 /// Steps of the world for each step of the workload.
 pub(crate) const WORLD_STEPS: usize = 4;
 
+/// What the servers of a trial, one after the other, say of their incarnation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Marks {
+    /// Nothing, as targets of other makes.
+    Absent,
+    /// Each another mark.
+    Fresh,
+    /// All the same mark, which is a lie.
+    Kept,
+}
+
+impl Marks {
+    /// The mark of a server, by its number.
+    fn next(self, number: u64) -> Option<[u8; 16]> {
+        let mut mark = [0; 16];
+        match self {
+            Self::Absent => return None,
+            Self::Kept => {}
+            Self::Fresh => mark[..8].copy_from_slice(&number.to_le_bytes()),
+        }
+        Some(mark)
+    }
+}
+
 /// What the server of a trial serves, and how a client reaches it.
 #[derive(Clone)]
 pub struct Scene {
-    /// What is spoken, given the volume that is served.
-    pub listener: fn(&dyn Volume) -> Option<ListenerRole>,
+    /// What is spoken, given the volume that is served and the server's incarnation mark.
+    pub listener: fn(&dyn Volume, Option<[u8; 16]>) -> Option<ListenerRole>,
     /// How a client opens it.
     pub access: Access,
+    /// What servers say of their incarnation.
+    pub marks: Marks,
 }
 
 impl Scene {
@@ -117,7 +143,8 @@ pub(crate) fn step(world: &mut World<Core>) -> Instant {
 pub(crate) fn start_server(world: &mut World<Core>, disk: &CrashDisk, scene: &Scene) -> Result<(), String> {
     let volume = FileVolume::new(Arc::new(disk.clone()), OpenMode::ReadWrite, None)
         .map_err(|error| error.to_string())?;
-    let listener = (scene.listener)(&volume).ok_or("the scene has no listener")?;
+    let mark = scene.marks.next(world.servers());
+    let listener = (scene.listener)(&volume, mark).ok_or("the scene has no listener")?;
     let setup = Setup {
         volumes: vec![Arc::new(volume)],
         listeners: vec![listener],

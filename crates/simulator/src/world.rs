@@ -113,6 +113,8 @@ pub struct World<S: Service> {
     weather: Weather,
     server: Option<(S, Arc<Mailbox<S::Message>>)>,
     streams: BTreeMap<EndpointId, Stream>,
+    /// How many servers were started so far.
+    servers: u64,
     frozen: bool,
     /// How far the clock goes in a step in which nothing travels.
     idle: Duration,
@@ -129,6 +131,7 @@ impl<S: Service> World<S> {
             weather,
             server: None,
             streams: BTreeMap::new(),
+            servers: 0,
             frozen: false,
             idle: IDLE_STEP,
         }
@@ -137,6 +140,12 @@ impl<S: Service> World<S> {
     /// Starts a server.
     pub fn start_server(&mut self, service: S, mailbox: Arc<Mailbox<S::Message>>) {
         self.server = Some((service, mailbox));
+        self.servers += 1;
+    }
+
+    /// How many servers were started so far.
+    pub fn servers(&self) -> u64 {
+        self.servers
     }
 
     /// Kills the server, and with it every stream.

@@ -4,12 +4,15 @@ mod common;
 
 use common::{iscsi_scene, nvme_scene};
 use simulator::careless::Bug;
-use simulator::lasting::lasting;
+use simulator::lasting::{calm, lasting};
 use simulator::replay;
+use simulator::trial::{Marks, Scene};
 
 /// Faults in each trial, and trials for each protocol.
 const FAULTS: usize = 4;
 const TRIALS: u64 = 25;
+/// Steps of a trial in which only connections are lost.
+const CALM_STEPS: usize = 400;
 /// A planted bug must be found within so many trials.
 const PATIENCE: u64 = 60;
 
@@ -25,7 +28,26 @@ fn a_volume_outlasts_its_server_over_nvme() {
     replay::run("outlasts_its_server_over_nvme", TRIALS, |seed| lasting(seed, FAULTS, &scene, Bug::None));
 }
 
-fn is_found(scene: &simulator::trial::Scene, bug: Bug, words: &str) {
+#[test]
+fn a_volume_outlasts_a_server_that_says_nothing_of_its_incarnation() {
+    for scene in [iscsi_scene(""), nvme_scene("")] {
+        let scene = Scene { marks: Marks::Absent, ..scene };
+        let name = "outlasts_a_server_that_says_nothing_of_its_incarnation";
+        replay::run(name, TRIALS, |seed| lasting(seed, FAULTS, &scene, Bug::None));
+    }
+}
+
+#[test]
+fn nothing_fails_while_only_connections_are_lost() {
+    for scene in [iscsi_scene("&reconnect=20m"), nvme_scene("&reconnect=20m")] {
+        replay::run("only_connections_are_lost", TRIALS, |seed| calm(seed, CALM_STEPS, &scene));
+        // The mark is what makes the difference.
+        let scene = Scene { marks: Marks::Absent, ..scene };
+        assert!((0..PATIENCE).any(|seed| calm(seed, CALM_STEPS, &scene).is_err()), "{scene:?}");
+    }
+}
+
+fn is_found(scene: &Scene, bug: Bug, words: &str) {
     let found = (0..PATIENCE).filter_map(|seed| lasting(seed, FAULTS, scene, bug).err());
     let found = found.inspect(|what| eprintln!("{what}")).any(|what| what.contains(words));
     assert!(found, "{bug:?} is not found in {scene:?}");
@@ -47,6 +69,13 @@ fn a_repeated_compare_and_write_is_found() {
 fn a_flush_that_hides_a_loss_is_found() {
     for scene in [iscsi_scene(""), nvme_scene("")] {
         is_found(&scene, Bug::HidesLosses, "allowed");
+    }
+}
+
+#[test]
+fn a_server_that_lies_about_its_incarnation_is_found() {
+    for scene in [iscsi_scene(""), nvme_scene("")] {
+        is_found(&Scene { marks: Marks::Kept, ..scene }, Bug::None, "allowed");
     }
 }
 

@@ -38,7 +38,7 @@ pub fn portal() -> Portal {
         namespaces: vec![namespace],
         limits: QueueLimits::default(),
     };
-    Portal { subsystems: vec![subsystem], advertised: Vec::new(), generation: 1 }
+    Portal { subsystems: vec![subsystem], advertised: Vec::new(), generation: 1, incarnation: Some([0xe1; 16]) }
 }
 
 /// How the host connects its admin queue.

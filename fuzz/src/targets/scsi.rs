@@ -28,6 +28,7 @@ pub(super) fn device() -> Arc<TargetDevice> {
         serial: "1".into(),
         naa: [0x30; 8],
         uuid: [7; 16],
+        incarnation: Some([0xe1; 16]),
     };
     let unit = LogicalUnit {
         lun: 0,

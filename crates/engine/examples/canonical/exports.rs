@@ -56,6 +56,7 @@ fn iscsi_listener(volume: &dyn Volume) -> Result<ListenerRole, OpenError> {
         serial: "1".into(),
         naa: [0x30; 8],
         uuid: [7; 16],
+        incarnation: None,
     };
     let unit = LogicalUnit {
         lun: 0,
@@ -106,5 +107,6 @@ fn nvme_listener(volume: &dyn Volume) -> ListenerRole {
         subsystems: vec![subsystem],
         advertised: Vec::new(),
         generation: 1,
+        incarnation: None,
     }))
 }

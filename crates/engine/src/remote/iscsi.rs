@@ -142,7 +142,7 @@ fn facts(unit: &RemoteUnit) -> Facts {
     } else {
         unit.naa.clone()
     };
-    Facts { shape, identity, told: unit.identity(), incarnation: None }
+    Facts { shape, identity, told: unit.identity(), incarnation: unit.incarnation }
 }
 
 /// Opens a logical unit: a first session asks what it is and leaves; queues log in by themselves.

@@ -52,6 +52,8 @@ pub(crate) struct RemoteQueue {
     route: Box<dyn Route>,
     recovery: Recovery,
     link: Option<Rc<Link>>,
+    /// The epoch of the far end that the connection leads to ([`Shared::recognise`]).
+    epoch: u64,
     attempt: Option<Box<dyn Attempt>>,
     entries: Entries,
     /// Those that wait for a connection, with the tags that they are to have there.
@@ -81,6 +83,7 @@ impl RemoteQueue {
             route,
             recovery,
             link: None,
+            epoch: 0,
             attempt,
             entries: Entries::default(),
             parked: VecDeque::new(),
@@ -136,6 +139,7 @@ impl RemoteQueue {
         }
         let over = link.failure().is_some();
         let mut scratch = std::mem::take(&mut self.scratch);
+        let mut wrote = false;
         for completion in scratch.drain(..) {
             // What a connection gives back because it ends is not over yet.
             if over && matches!(completion.result, Err(VolumeErrorKind::Unreachable)) {
@@ -146,11 +150,17 @@ impl RemoteQueue {
                 self.recovery.handle_progress();
                 match entry.replay {
                     Replay::Flush => self.shared.durability.flushed(entry.flush),
-                    replay if replay.is_cached_write() => self.shared.durability.wrote(),
+                    replay if replay.is_cached_write() => {
+                        self.shared.durability.wrote();
+                        wrote = true;
+                    }
                     _ => {}
                 }
             }
             self.done.push(Completion { tag: entry.tag, result: completion.result });
+        }
+        if wrote {
+            self.shared.acknowledged(self.epoch);
         }
         self.scratch = scratch;
     }
@@ -232,7 +242,7 @@ impl RemoteQueue {
             None => {}
             Some(Ok((link, facts))) => {
                 self.attempt = None;
-                self.open(now, link, &facts);
+                self.open(link, &facts);
             }
             Some(Err(why)) => {
                 self.attempt = None;
@@ -246,9 +256,9 @@ impl RemoteQueue {
     }
 
     /// There is a connection, if only it leads to the same volume.
-    fn open(&mut self, now: Instant, link: Rc<Link>, facts: &Facts) {
-        let renewed = match self.shared.recognise(facts) {
-            Ok(renewed) => renewed,
+    fn open(&mut self, link: Rc<Link>, facts: &Facts) {
+        match self.shared.recognise(facts) {
+            Ok(epoch) => self.epoch = epoch,
             Err(why) => {
                 link.order(Order::Leave);
                 self.nudge(&link);
@@ -256,19 +266,9 @@ impl RemoteQueue {
                 self.recovery.handle_mismatch();
                 return self.expire();
             }
-        };
-        if renewed != Some(false) {
-            self.shared.durability.suspect();
         }
         self.recovery.handle_opened();
         self.link = Some(link);
-        if renewed == Some(true) {
-            // Whoever had the commands that are held has ended, and they with it.
-            self.release = self.release.map(|_| now);
-            self.entries.iter_mut().filter(|entry| matches!(entry.place, Place::Held(_))).for_each(|entry| {
-                entry.place = Place::Held(now);
-            });
-        }
         for request in std::mem::take(&mut self.parked) {
             self.dispatch(request);
         }

@@ -1,6 +1,6 @@
 //! An opened remote volume: what all its queues share.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub(crate) struct Facts {
     /// What it says of itself to people.
     pub(crate) told: Identity,
     /// What changes whenever the far end begins anew and may have lost what it had in memory; `None` if it does not say.
-    pub(crate) incarnation: Option<Vec<u8>>,
+    pub(crate) incarnation: Option<[u8; 16]>,
 }
 
 /// How patient a volume is.
@@ -46,6 +46,8 @@ pub(crate) struct Timing {
 #[derive(Debug)]
 pub(crate) struct Shared {
     facts: Mutex<Facts>,
+    /// How often the far end was found to be certainly another incarnation.
+    epoch: AtomicU64,
     resized: AtomicU64,
     listeners: Listeners,
     trouble: Mutex<Option<String>>,
@@ -62,6 +64,7 @@ impl Shared {
     pub(crate) fn new(facts: Facts, timing: Timing, surroundings: Surroundings) -> Arc<Self> {
         Arc::new(Self {
             facts: Mutex::new(facts),
+            epoch: AtomicU64::new(0),
             resized: AtomicU64::new(0),
             listeners: Listeners::default(),
             trouble: Mutex::default(),
@@ -100,9 +103,9 @@ impl Shared {
         }
     }
 
-    /// Looks whether what a new connection found is still the volume; says how it differs if it is not. The answer tells
-    /// whether the far end is certainly another incarnation than the last one (`Some(true)`), the same, or does not say.
-    pub(crate) fn recognise(&self, found: &Facts) -> Result<Option<bool>, String> {
+    /// Looks whether what a new connection found is still the volume; says how it differs if it is not. Unless the far end
+    /// is the incarnation that it was, what is not flushed may be lost. Answers the epoch of the connection.
+    pub(crate) fn recognise(&self, found: &Facts) -> Result<u64, String> {
         let mut facts = lock(&self.facts);
         let (was, is) = (facts.shape.geometry, found.shape.geometry);
         if facts.identity != found.identity {
@@ -118,14 +121,29 @@ impl Shared {
             let (was, is) = (was.bytes(), is.bytes());
             return Err(format!("the volume came back with {is} bytes, it had {was}: open it anew"));
         }
-        let renewed = match (&facts.incarnation, &found.incarnation) {
-            (Some(was), Some(is)) => Some(was != is),
-            _ => None,
-        };
-        facts.incarnation.clone_from(&found.incarnation);
+        let known = facts.incarnation.zip(found.incarnation);
+        if known.is_some_and(|(was, is)| was != is) {
+            self.epoch.fetch_add(1, Ordering::SeqCst);
+        }
+        if known.is_none_or(|(was, is)| was != is) {
+            // Either this sees a write that another queue is acknowledging, or that queue sees the new epoch.
+            fence(Ordering::SeqCst);
+            self.durability.suspect();
+        }
+        facts.incarnation = found.incarnation;
+        let epoch = self.epoch.load(Ordering::SeqCst);
         drop(facts);
         self.resize(is);
-        Ok(renewed)
+        Ok(epoch)
+    }
+
+    /// Writes were acknowledged over a connection of that epoch. If others have found another incarnation since, they came
+    /// too late to be suspected then.
+    pub(crate) fn acknowledged(&self, epoch: u64) {
+        fence(Ordering::SeqCst);
+        if self.epoch.load(Ordering::SeqCst) != epoch {
+            self.durability.suspect();
+        }
     }
 }
 
@@ -184,14 +202,14 @@ impl Volume for RemoteVolume {
 mod tests {
     use super::*;
 
-    fn facts(blocks: u64, identity: &[u8], incarnation: Option<&[u8]>) -> Facts {
+    fn facts(blocks: u64, identity: &[u8], incarnation: Option<u8>) -> Facts {
         let geometry = Geometry { blocks, block_size: 512, physical_block_size: 4096 };
         let shape = Shape { geometry, limits: Limits::default(), features: Features::VOLATILE_CACHE };
         Facts {
             shape,
             identity: identity.to_vec(),
             told: Identity::default(),
-            incarnation: incarnation.map(<[u8]>::to_vec),
+            incarnation: incarnation.map(|mark| [mark; 16]),
         }
     }
 
@@ -209,20 +227,44 @@ mod tests {
         other.shape.geometry.block_size = 4096;
         assert!(shared.recognise(&other).unwrap_err().contains("blocks of 4096 bytes"));
         assert_eq!(shared.shape().geometry.blocks, 100);
-        assert_eq!(shared.recognise(&facts(120, b"one", None)), Ok(None), "it may have grown");
+        assert_eq!(shared.recognise(&facts(120, b"one", None)), Ok(0), "it may have grown");
         assert_eq!((shared.shape().geometry.blocks, shared.resized.load(Ordering::Relaxed)), (120, 1));
     }
 
+    /// Losses that are counted when such a connection is made after a write that nothing has flushed.
+    fn losses_after(shared: &Shared, incarnation: Option<u8>) -> u64 {
+        let before = shared.durability.losses();
+        shared.durability.wrote();
+        shared.recognise(&facts(1, b"", incarnation)).unwrap();
+        shared.durability.losses() - before
+    }
+
     #[test]
-    fn incarnations_are_told_apart_where_they_are_told() {
-        let shared = shared(facts(1, b"", Some(b"a")));
-        assert_eq!(shared.recognise(&facts(1, b"", Some(b"a"))), Ok(Some(false)));
-        assert_eq!(shared.recognise(&facts(1, b"", Some(b"b"))), Ok(Some(true)));
-        assert_eq!(shared.recognise(&facts(1, b"", None)), Ok(None));
-        assert_eq!(
-            shared.recognise(&facts(1, b"", Some(b"b"))),
-            Ok(None),
-            "it may have been another in between"
-        );
+    fn only_the_same_incarnation_has_certainly_lost_nothing() {
+        let shared = shared(facts(1, b"", Some(1)));
+        for (found, losses, why) in [
+            (Some(1), 0, "it is the same"),
+            (Some(2), 1, "it is another"),
+            (Some(2), 0, "it is the same again"),
+            (None, 1, "it does not say"),
+            (Some(2), 1, "it may have been another in between"),
+        ] {
+            // What was written before is another case's.
+            shared.durability.flushed(shared.durability.begin_flush());
+            assert_eq!(losses_after(&shared, found), losses, "{why}");
+        }
+    }
+
+    #[test]
+    fn a_write_that_an_old_incarnation_acknowledged_is_suspected_however_late_it_is_heard_of() {
+        let shared = shared(facts(1, b"", Some(1)));
+        let old = shared.recognise(&facts(1, b"", Some(1))).unwrap();
+        let new = shared.recognise(&facts(1, b"", Some(2))).unwrap();
+        assert_eq!(shared.durability.losses(), 0, "nothing was written");
+        shared.durability.wrote();
+        shared.acknowledged(new);
+        assert_eq!(shared.durability.losses(), 0);
+        shared.acknowledged(old);
+        assert_eq!(shared.durability.losses(), 1);
     }
 }

@@ -31,6 +31,8 @@ pub struct RemoteUnit {
     pub serial: String,
     /// The names that are its own, not its target's.
     pub designators: Vec<Designator>,
+    /// What changes whenever the target begins anew and has lost what was in its memory, if it says.
+    pub incarnation: Option<[u8; 16]>,
 }
 
 impl RemoteUnit {
@@ -46,6 +48,9 @@ impl RemoteUnit {
         }
     }
 }
+
+/// The vendor of units that have an incarnation mark.
+const OURS: &str = "LINERATE";
 
 /// Bytes that every question asks for.
 pub(super) const ANSWER: u8 = 252;
@@ -67,11 +72,13 @@ pub(super) enum Question {
     Provisioning,
     /// The caching mode page.
     Caching,
+    /// The incarnation mark of a unit of ours.
+    Incarnation,
 }
 
 impl Question {
     /// All questions in order.
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Inquiry,
         Self::Serial,
         Self::Identification,
@@ -79,13 +86,14 @@ impl Question {
         Self::BlockLimits,
         Self::Provisioning,
         Self::Caching,
+        Self::Incarnation,
     ];
 
     /// The first question.
     pub(super) const FIRST: Self = Self::Inquiry;
 
     /// The one after this.
-    pub(super) fn next(self) -> Option<Self> {
+    fn next(self) -> Option<Self> {
         let at = Self::ALL.iter().position(|question| *question == self)?;
         Self::ALL.get(at + 1).copied()
     }
@@ -100,6 +108,7 @@ impl Question {
             Self::BlockLimits => builder::inquiry(Some(0xb0), ANSWER.into()),
             Self::Provisioning => builder::inquiry(Some(0xb2), ANSWER.into()),
             Self::Caching => builder::mode_sense_caching(ANSWER),
+            Self::Incarnation => builder::inquiry(Some(builder::INCARNATION), ANSWER.into()),
         }
     }
 }
@@ -130,6 +139,7 @@ impl Probe {
             naa: Vec::new(),
             serial: String::new(),
             designators: Vec::new(),
+            incarnation: None,
         };
         Self { question: Question::FIRST, unit, disk: false, unmaps: true, zeros: false }
     }
@@ -145,12 +155,18 @@ impl Probe {
             Question::BlockLimits => self.block_limits(data),
             Question::Provisioning => self.provisioning(data),
             Question::Caching => self.caching(data),
+            Question::Incarnation => self.incarnation(data),
         };
         match self.question {
             Question::Inquiry => self.disk,
             Question::Capacity => known.is_some() && self.unit.geometry.block_size > 0,
             _ => true,
         }
+    }
+
+    /// What is to be asked next. The code of the last page means something else to other vendors.
+    pub(super) fn next(&self) -> Option<Question> {
+        self.question.next().filter(|next| *next != Question::Incarnation || self.unit.vendor == OURS)
     }
 
     /// What was found.
@@ -224,6 +240,11 @@ impl Probe {
         // LBPRZ here or in READ CAPACITY (16): only then is a hole as good as zeros (SBC-4 §6.6.7).
         let zeros = self.zeros || flags & 0x04 != 0;
         self.unit.features.set(Features::ALLOCATION, flags & 0x80 != 0 && zeros);
+        Some(())
+    }
+
+    fn incarnation(&mut self, data: &[u8]) -> Option<()> {
+        self.unit.incarnation = Some(builder::incarnation(data)?);
         Some(())
     }
 
@@ -326,6 +347,23 @@ mod tests {
         assert!(probe.take(Some(&[0, 0xb2, 0, 4, 0, 0x80, 0, 0])));
         let unit = probe.finish();
         assert!(!unit.features.contains(Features::DISCARD) && unit.limits.max_discard > 0);
+    }
+
+    #[test]
+    fn only_a_unit_of_ours_is_asked_for_its_mark() {
+        for (vendor, expected) in [(b"LINERATE", Some([7; 16])), (b"LIO-ORG ", None)] {
+            let mut probe = Probe::new();
+            let mut standard = [0; 36];
+            standard[8..16].copy_from_slice(vendor);
+            assert!(probe.take(Some(&standard)));
+            probe.question = Question::Caching;
+            probe.take(None);
+            if let Some(next) = probe.next() {
+                probe.question = next;
+                probe.take(Some(&[&[0, 0xe1, 0, 24][..], b"LINERATE", &[7; 16]].concat()));
+            }
+            assert_eq!(probe.finish().incarnation, expected);
+        }
     }
 
     #[test]

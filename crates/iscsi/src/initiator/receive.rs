@@ -252,7 +252,7 @@ impl Connection {
             let text = alloc::format!("logical unit {} is not a usable disk", self.config.lun);
             return self.fail(CloseReason::Refused("the logical unit is not a usable disk"), text);
         }
-        if let Some(next) = probe.question.next() {
+        if let Some(next) = probe.next() {
             probe.question = next;
             self.probe = Some(probe);
             return self.ask();

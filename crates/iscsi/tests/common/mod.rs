@@ -80,6 +80,7 @@ pub fn device(blocks: u64) -> Arc<TargetDevice> {
         serial: "0001".into(),
         naa: [0x30, 0, 0, 0, 0, 0, 0, 1],
         uuid: [7; 16],
+        incarnation: Some([0xe1; 16]),
     };
     let unit = LogicalUnit {
         lun: 0,

@@ -99,6 +99,9 @@ fn io_controller(admin: &Admin, subsystem: &Subsystem) -> IdentifyController {
     data.set_in_capsule(subsystem.limits.in_capsule);
     data.iorcsz.set(1);
     data.msdbd = 1;
+    if let Some(mark) = admin.portal.incarnation {
+        data.set_incarnation(mark);
+    }
     data
 }
 

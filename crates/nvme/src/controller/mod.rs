@@ -116,6 +116,8 @@ pub struct Portal {
     pub advertised: Vec<SocketAddr>,
     /// Moves whenever the discovery log page changes.
     pub generation: u64,
+    /// What changes whenever the process begins anew and its volatile caches are lost; `None` shows no such mark.
+    pub incarnation: Option<[u8; 16]>,
 }
 
 impl Portal {

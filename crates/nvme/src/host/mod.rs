@@ -90,6 +90,8 @@ pub struct RemoteNamespace {
     pub in_capsule: u32,
     /// Entries of an I/O queue at most.
     pub entries: u16,
+    /// What changes whenever the controller's process begins anew and has lost what was in its memory, if it says.
+    pub incarnation: Option<[u8; 16]>,
 }
 
 impl RemoteNamespace {

@@ -65,6 +65,7 @@ pub(crate) struct Setup {
     oncs: u16,
     vwc: u8,
     product: [String; 3],
+    incarnation: Option<[u8; 16]>,
     queues: u16,
     namespace: Option<(Geometry, Limits, Features)>,
     log: Log,
@@ -94,6 +95,7 @@ impl Setup {
             oncs: 0,
             vwc: 0,
             product: Default::default(),
+            incarnation: None,
             queues: 1,
             namespace: None,
             log: Log::default(),
@@ -191,6 +193,7 @@ impl Setup {
         self.in_capsule = identify.in_capsule();
         self.oncs = identify.oncs.get();
         self.vwc = identify.vwc;
+        self.incarnation = identify.incarnation();
         self.product = [text(&identify.sn), text(&identify.mn), text(&identify.fr)];
         let queues = self.wanted.map_or(1, |(_, queues)| queues.max(1));
         self.to(Stage::Queues, features::set(fid::QUEUES, features::queues(queues)), 0)
@@ -267,6 +270,7 @@ impl Setup {
             queues: self.queues,
             in_capsule: self.in_capsule,
             entries: self.capabilities.mqes().saturating_add(1),
+            incarnation: self.incarnation,
         })
     }
 

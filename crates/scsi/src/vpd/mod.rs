@@ -4,6 +4,7 @@ mod block_limits;
 mod characteristics;
 mod extended_inquiry;
 mod identification;
+pub(crate) mod incarnation;
 mod provisioning;
 
 use alloc::vec::Vec;
@@ -24,11 +25,12 @@ const PAGES: &[(u8, Fill)] = &[
     (0xb0, block_limits::fill),
     (0xb1, characteristics::fill),
     (0xb2, provisioning::fill),
+    (incarnation::CODE, incarnation::fill),
 ];
 
 /// The whole page with `code`, or `None` if there is no such page.
 pub(crate) fn page(code: u8, device: &TargetDevice, unit: &LogicalUnit) -> Option<Vec<u8>> {
-    let (_, fill) = PAGES.iter().find(|(known, _)| *known == code)?;
+    let (_, fill) = PAGES.iter().find(|(known, _)| *known == code && exists(*known, unit))?;
     let mut page = Page::new();
     page.u8(DISK).u8(code).u16(0);
     fill(&mut page, device, unit);
@@ -36,10 +38,15 @@ pub(crate) fn page(code: u8, device: &TargetDevice, unit: &LogicalUnit) -> Optio
 }
 
 /// SPC-4 §7.8.14.
-fn supported(page: &mut Page, _device: &TargetDevice, _unit: &LogicalUnit) {
-    for (code, _) in PAGES {
+fn supported(page: &mut Page, _device: &TargetDevice, unit: &LogicalUnit) {
+    for (code, _) in PAGES.iter().filter(|(code, _)| exists(*code, unit)) {
         page.u8(*code);
     }
+}
+
+/// Only a unit that has a mark has the page for it.
+fn exists(code: u8, unit: &LogicalUnit) -> bool {
+    code != incarnation::CODE || unit.identity.incarnation.is_some()
 }
 
 /// SPC-4 §7.8.16.

@@ -34,6 +34,7 @@ pub(crate) fn device() -> TargetDevice {
         serial: "12345678".into(),
         naa: [0x31, 2, 3, 4, 5, 6, 7, 8],
         uuid: [9; 16],
+        incarnation: Some([0xe1; 16]),
     };
     let max_transfer = u32::try_from(PIECE).unwrap() * 512;
     let unit = LogicalUnit {

@@ -12,10 +12,10 @@ use std::sync::Arc;
 use engine::ListenerRole;
 use engine::remote::Access;
 use scsi::{LogicalUnit, TargetDevice, UnitIdentity};
-use simulator::trial::Scene;
+use simulator::trial::{Marks, Scene};
 use volume::{Volume, VolumeId};
 
-fn iscsi_listener(volume: &dyn Volume) -> Option<ListenerRole> {
+fn iscsi_listener(volume: &dyn Volume, incarnation: Option<[u8; 16]>) -> Option<ListenerRole> {
     let identity = UnitIdentity {
         vendor: "LINERATE".to_owned(),
         product: "VOLUME".to_owned(),
@@ -23,6 +23,7 @@ fn iscsi_listener(volume: &dyn Volume) -> Option<ListenerRole> {
         serial: "1".into(),
         naa: [0x30; 8],
         uuid: [7; 16],
+        incarnation,
     };
     let unit = LogicalUnit {
         lun: 0,
@@ -49,7 +50,7 @@ fn iscsi_listener(volume: &dyn Volume) -> Option<ListenerRole> {
     Some(ListenerRole::Iscsi(Arc::new(iscsi::target::Portal::new(vec![node]))))
 }
 
-fn nvme_listener(volume: &dyn Volume) -> Option<ListenerRole> {
+fn nvme_listener(volume: &dyn Volume, incarnation: Option<[u8; 16]>) -> Option<ListenerRole> {
     let namespace = nvme::controller::Namespace {
         nsid: 1,
         volume: VolumeId(0),
@@ -69,8 +70,9 @@ fn nvme_listener(volume: &dyn Volume) -> Option<ListenerRole> {
         namespaces: vec![namespace],
         limits: nvme::controller::QueueLimits::default(),
     };
+    let advertised = Vec::new();
     let portal =
-        nvme::controller::Portal { subsystems: vec![subsystem], advertised: Vec::new(), generation: 1 };
+        nvme::controller::Portal { subsystems: vec![subsystem], advertised, generation: 1, incarnation };
     Some(ListenerRole::Nvme(Arc::new(portal)))
 }
 
@@ -83,7 +85,7 @@ pub(crate) fn iscsi_scene(options: &str) -> Scene {
     let digests = "?header_digest=crc32c&data_digest=crc32c";
     let url = format!("iscsi://127.0.0.1/iqn.2026-11.org.linerate:disk/0{digests}{options}");
     let names::Source::Iscsi(url) = source(&url) else { panic!("not an iSCSI URL") };
-    Scene { listener: iscsi_listener, access: Access::Iscsi { url, secrets: None } }
+    Scene { listener: iscsi_listener, access: Access::Iscsi { url, secrets: None }, marks: Marks::Fresh }
 }
 
 /// The volume over NVMe/TCP, with digests and these options more.
@@ -91,5 +93,5 @@ pub(crate) fn nvme_scene(options: &str) -> Scene {
     let digests = "?header_digest=1&data_digest=1";
     let url = format!("nvme+tcp://127.0.0.1/nqn.2026-11.org.linerate:disk/1{digests}{options}");
     let names::Source::Nvme(url) = source(&url) else { panic!("not an NVMe URL") };
-    Scene { listener: nvme_listener, access: Access::Nvme { url } }
+    Scene { listener: nvme_listener, access: Access::Nvme { url }, marks: Marks::Fresh }
 }
