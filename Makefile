@@ -1,7 +1,7 @@
 # What people do with a checkout. Every target is a line or two: the work is in scripts/, conformance/ and xtask/.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run serve check test test-unit test-conformance test-interop test-lab test-vm test-full fuzz bench clean
+.PHONY: help setup run serve check test test-unit test-conformance test-interop test-lab test-vm test-full fuzz bench bench-adapter clean
 
 VOLUMES ?= disk=ram:1G scratch=file:target/scratch.img?size=1G none=null:1G
 
@@ -11,7 +11,7 @@ help: ## what there is
 setup: ## installs what every target needs (Debian packages, cargo-deny)
 	@scripts/setup.sh test
 
-run: ## shows it all in under a minute: sets up, builds, serves, writes by iSCSI, reads by NVMe/TCP, measures
+run: ## shows it all in under a minute: sets up, builds, serves, writes by iSCSI, reads by NVMe/TCP, attaches, measures
 	@scripts/setup.sh run
 	cargo build --release -p cli
 	@scripts/demo.py
@@ -63,6 +63,12 @@ bench: ## the lab's linerate.bench in pairs: against a bare loop, tgt and libisc
 	cargo build --release -p cli
 	cargo build --release -p reactor --example bareloop
 	target/release/linerate lab run linerate.bench --runs target/bench --table $(BENCH)
+
+bench-adapter: ## the lab's linerate.adapter: initiators inside fio and in a software adapter, against libiscsi and qemu-storage-daemon
+	@scripts/setup.sh test
+	cargo build --release -p cli
+	@conformance/fio/build libiscsi
+	target/release/linerate lab run linerate.adapter --runs target/bench --table $(BENCH)
 
 clean: ## removes what was built and cached
 	rm -rf target .cache

@@ -2,7 +2,8 @@
 """The demonstration behind `make run`: one process, two protocols, clients that nobody here wrote, data verified.
 
 Serves null, RAM and file volumes on free ports of loopback; lets libiscsi find them; writes a real disk image by QEMU over iSCSI; reads it
-back with Linerate's host over NVMe/TCP; compares checksums; and measures each protocol for a few seconds. Leaves nothing behind.
+back with Linerate's host over NVMe/TCP; compares checksums; attaches a volume, so that QEMU reads it where it speaks neither protocol; and measures
+each protocol for a few seconds. Leaves nothing behind.
 """
 import hashlib
 import json
@@ -68,6 +69,30 @@ def write_and_read(server, folder):
             sys.exit(f"the {volume} volume gave back something else")
 
 
+def attach(server, folder):
+    """The software adapter: QEMU compares the image with the volume through NBD, and both protocols give the same checksum."""
+    say("The software adapter: Linerate speaks NVMe/TCP for QEMU, which compares the image through NBD")
+    sums = {command(linerate_binary(), "checksum", url).split()[0] for url in (server.iscsi("ram"), server.nvme("ram"))}
+    print(f"  over iSCSI and NVMe/TCP: {' and '.join(one[:16] + '…' for one in sorted(sums))}{'' if len(sums) > 1 else ', equal'}")
+    if sums != {checksum(folder / "image.raw")}:
+        sys.exit("the two protocols gave different data, or not the image's")
+    socket, ready = folder / "disk.sock", folder / "attached"
+    words = [linerate_binary(), "attach", server.nvme("ram"), f"unix:{socket}", "--as", "nbd", "--read-only", "--ready-file", ready]
+    print(f"  $ {' '.join(map(str, words)).replace(str(ROOT) + '/', '')} &", flush=True)
+    with (folder / "attach.log").open("w+") as log:
+        adapter = subprocess.Popen(words, stdout=log, stderr=log)
+        try:
+            while not ready.exists() and adapter.poll() is None:
+                time.sleep(0.01)
+            if adapter.poll() is None:
+                print("  " + command("qemu-img", "compare", "-f", "raw", "-F", "raw", folder / "image.raw", f"nbd+unix:///?socket={socket}").strip())
+        finally:
+            adapter.terminate()
+        if adapter.wait(timeout=30) != 0 or socket.exists():
+            log.seek(0)
+            sys.exit(f"the adapter did not end well:\n{log.read()}")
+
+
 def measure(server):
     """A figure per protocol, on the volume that costs nothing."""
     say(f"4 KiB random reads, 32 in flight, {RUNTIME} seconds each, on the null volume")
@@ -109,6 +134,7 @@ def main():
             if any(f":{name}" not in found for name in ("null", "ram", "file")):
                 sys.exit("iscsi-ls did not find all three")
             write_and_read(server, folder)
+            attach(server, folder)
             measure(server)
     quick_lab()
     say("Connect to it yourself")

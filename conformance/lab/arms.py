@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """What the lab builds for a scenario: targets, adapters, file systems, links; each used by a program of others, and taken down again.
 
-The tests are Rust (`crates/lab/tests/arms.rs`), since what they prove is the crate's; this runner builds them, finds the `linerate` program
-and runs each in a process of its own. Needs root, for network namespaces, loop devices and mounts: without it every test is left out by name.
+Most tests are Rust (`crates/lab/tests/arms.rs`), since what they prove is the crate's; this runner builds them, finds the `linerate` program
+and runs each in a process of its own. The last is a whole run: every initiator, inside fio and in a process of its own, is measured for a moment. Needs root, for network namespaces, loop devices and mounts: without it every test is left out by name.
 """
 import argparse
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,8 +16,9 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.dont_write_bytecode = True
-sys.path.insert(0, str(HERE.parent))
-from harness import Account, linerate_binary  # noqa: E402
+sys.path[:0] = [str(HERE.parent), str(HERE)]
+from harness import Account, linerate_binary, temporary_folder  # noqa: E402
+from lab import demand, lab, results  # noqa: E402
 
 # Seconds for the build, and for one test.
 BUILD_LIMIT = 1800
@@ -51,6 +53,54 @@ def run_one(program, name):
         raise RuntimeError(f"ended with {run.returncode}\n{run.stdout[-3000:]}{run.stderr[-3000:]}")
 
 
+def engines(folder):
+    """Builds fio's engines, and puts them into a folder of their own."""
+    run = subprocess.run([ROOT / "conformance/fio/build", "libiscsi"], capture_output=True, text=True, timeout=BUILD_LIMIT)
+    demand(run.returncode == 0, "fio's engines cannot be built", run.stderr)
+    for path in run.stdout.split():
+        shutil.copy(path, folder)
+
+
+def moment(folder):
+    """The scenario of the software adapter at its first point on Linerate's target, for a moment each arm; its path, and the initiators by the arms' keys."""
+    text = (ROOT / "scenarios/linerate/adapter.toml").read_text()
+    text = text[: text.index("[[figure]]")]
+    head, *arms = re.split(r"^(?=\[\[arm\]\])", text, flags=re.MULTILINE)
+    arms[-1], rest = re.split(r"^(?=\[topology\])", arms[-1], flags=re.MULTILINE)
+    # The others have arms and tests elsewhere.
+    arms = [arm for arm in arms if '"tgt"' not in arm and re.search(r'"\w+-(fio|nbd|fuse)"', arm)]
+    for name, value in {"values": '["4k-qd32"]', "min_pairs": "5", "max_pairs": "5", "ramp": "0.1", "runtime": "0.3"}.items():
+        rest, changed = re.subn(rf"^{name} = .*$", f"{name} = {value}", rest, flags=re.MULTILINE)
+        demand(changed == 1, f"{name} stands {changed} times in the scenario, not once")
+    # A volume that keeps its data, so that every arm has to pass the integrity check.
+    rest = rest.replace('volume = "null:1G"', 'volume = "ram:32M"')
+    path = folder / "moment.toml"
+    path.write_text("".join([head, *arms, rest]))
+    return path, dict(re.findall(r'^key = "(.)"\nname = .*\ninitiator = "(.*)"$', "".join(arms), re.MULTILINE))
+
+
+def every_initiator_is_measured(folder):
+    """Every initiator of `linerate.adapter`, inside fio and in an adapter, passes the integrity check, is measured, and has its processor time on the right sides."""
+    (folder / "engines").mkdir()
+    path, initiators = moment(folder)
+    site = folder / "site.toml"
+    site.write_text("engines = '/nowhere'\n")
+    said = lab(folder, "plan", path)
+    demand("conformance/fio/build" in said or (linerate_binary().parent / "liblinerate-fio.so").exists(), "missing engines are not named", said)
+    engines(folder / "engines")
+    site.write_text(f"engines = '{folder / 'engines'}'\n")
+    said = lab(folder, "run", path, "--site", site, "--runs", folder / "runs")
+    demand("is left out" not in said, "an arm was left out", said)
+    (run,) = (folder / "runs").iterdir()
+    found = [result for _, result in results(run, "points")]
+    for key, initiator in initiators.items():
+        own = [result for result in found if result["arm"] == key]
+        demand(own and all(result["load"]["read"]["ios"] > 0 and result["load"]["errors"] == 0 for result in own), f"arm {key} was not measured, or had errors", said)
+        adapted = initiator.endswith(("-nbd", "-fuse"))
+        spent = [sum(sum(result["cpu"].get(side, {}).values()) for result in own) for side in ("host", "adapter", "target")]
+        demand(spent[0] > 0 and spent[2] > 0 and bool(spent[1]) == adapted, f"arm {key}: host, adapter and target spent {spent}")
+
+
 def main():
     """Runs the tests, or leaves all of them out by name with the reason."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -68,6 +118,12 @@ def main():
             continue
         with account.test(name):
             run_one(program, name)
+    name = "every_initiator_is_measured"
+    if options.test in name and os.geteuid() != 0:
+        account.record("skipped", name, "needs root, for mounts that others see")
+    elif options.test in name:
+        with account.test(name), temporary_folder() as folder:
+            every_initiator_is_measured(Path(folder))
     return account.close()
 
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use lab::arm::{self, AdaptSpec, Endpoint, Filesystem, ServeSpec, Served, Volumes, postgresql};
+use lab::arm::{self, AdaptSpec, Endpoint, Filesystem, ServeSpec, Served, Side, Volumes, postgresql};
 use lab::runner::ledger::Ledger;
 use lab::runner::process::{CommandLine, Placement, Running};
 use lab::runner::program;
@@ -83,8 +83,9 @@ fn adapt(
     (host, folder): (&Host, &Path),
     ledger: &mut Ledger,
 ) -> Served {
-    let placement = place(host);
-    arm::adapt(initiator, &AdaptSpec { endpoints, host, folder, placement: &placement }, ledger).unwrap()
+    let (placement, linerate) = (place(host), linerate());
+    let spec = AdaptSpec { endpoints, host, folder, placement: &placement, linerate: &linerate };
+    arm::adapt(initiator, &spec, ledger).unwrap()
 }
 
 fn place(host: &Host) -> Placement {
@@ -242,10 +243,35 @@ fn libiscsi_hands_every_volume_on() {
 
 #[test]
 #[ignore = "needs root and programs of others: conformance/lab/arms.py"]
+fn linerate_hands_every_volume_on() {
+    for target in [Target::LinerateIscsi, Target::LinerateNvme, Target::Tgt] {
+        let mut ground = Ground::new(&veth(1500, None), 1);
+        let target = ground.serve(target, &volumes(2, 1, "ram:64M"));
+        let nbd = ground.adapt(Initiator::LinerateNbd, &target.endpoints);
+        assert_eq!((nbd.services.len(), nbd.endpoints.len()), (2, 2), "an adapter for each volume");
+        assert!(nbd.services.iter().all(|service| service.side == Side::Adapter));
+        nbd.endpoints.iter().for_each(|endpoint| keeps_data(&ground, &endpoint.url));
+        drop(nbd);
+        let fuse = ground.adapt(Initiator::LinerateFuse, &target.endpoints);
+        for endpoint in &fuse.endpoints {
+            assert_eq!(std::fs::metadata(&endpoint.url).unwrap().len(), 64 << 20);
+            keeps_data(&ground, &endpoint.url);
+        }
+        drop((fuse, target));
+        ground.end();
+    }
+}
+
+#[test]
+#[ignore = "needs root and programs of others: conformance/lab/arms.py"]
 fn a_database_runs_on_a_file_system_on_a_remote_volume() {
+    [Initiator::LibiscsiFuse, Initiator::LinerateFuse].into_iter().for_each(a_database_runs_through);
+}
+
+fn a_database_runs_through(initiator: Initiator) {
     let mut ground = Ground::new(&veth(1500, None), 1);
     let target = ground.serve(Target::LinerateIscsi, &volumes(1, 1, "ram:512M"));
-    let adapter = ground.adapt(Initiator::LibiscsiFuse, &target.endpoints);
+    let adapter = ground.adapt(initiator, &target.endpoints);
     let user = postgresql::user();
     let files = Filesystem::make(&adapter.endpoints[0], user.as_deref(), &mut ground.ledger).unwrap();
     let settings = BTreeMap::from([("shared_buffers".to_owned(), "16MB".to_owned())]);

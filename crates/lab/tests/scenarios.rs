@@ -16,7 +16,12 @@ fn endpoints(scenario: &Scenario, arm: &Arm, point: &sweep::Point) -> Vec<Endpoi
         (ToolKind::Pgbench, ..) => "postgresql:///bench?host=/run/lab".to_owned(),
         (ToolKind::Dd, ..) => "/run/lab/volume.img".to_owned(),
         (_, Initiator::Stream | Initiator::BareLoop, _) => "192.0.2.1:5201".to_owned(),
-        (_, Initiator::LibiscsiNbd, _) => "nbd+unix:///0?socket=/run/lab/nbd".to_owned(),
+        (_, Initiator::LibiscsiNbd | Initiator::LinerateNbd, _) => {
+            "nbd+unix:///0?socket=/run/lab/nbd".to_owned()
+        }
+        (_, Initiator::LinerateFuse | Initiator::LibiscsiFuse | Initiator::Libnfs, _) => {
+            "/run/lab/0".to_owned()
+        }
         (_, Initiator::Local, _) => topology.volume.replace("{n}", "0").replace("{folder}", "/run/lab"),
         (_, _, Target::LinerateNvme) => "nvme+tcp://192.0.2.1/nqn.2026-11.org.linerate:lab/1".to_owned(),
         _ => "iscsi://192.0.2.1/iqn.2026-11.org.linerate:lab/1".to_owned(),
@@ -43,6 +48,7 @@ fn every_arm_can_be_loaded_at_every_point() {
                     ramp: scenario.design.ramp,
                     runtime: scenario.design.runtime,
                     linerate: Path::new("linerate"),
+                    engines: Path::new("/engines"),
                     initiator: arm.initiator,
                 };
                 if let Err(error) = tool::command(scenario.workload.tool, &assignment) {

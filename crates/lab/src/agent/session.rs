@@ -189,8 +189,13 @@ impl<'a> Session<'a> {
         arm.initiator = initiator;
         let folder = self.arm_folder(&key)?;
         let placement = arm.placement(Role::Adapter);
-        let spec =
-            AdaptSpec { endpoints: &endpoints, host: &arm.host, folder: &folder, placement: &placement };
+        let spec = AdaptSpec {
+            endpoints: &endpoints,
+            host: &arm.host,
+            folder: &folder,
+            placement: &placement,
+            linerate: &self.settings.linerate,
+        };
         arm.served = arm::adapt(initiator, &spec, &mut self.ledger)?;
         stage::enrol(&arm.sides, Role::Adapter, &arm.served);
         Ok(self.stands(key, arm))
@@ -378,6 +383,7 @@ impl Job {
             ramp: self.work.ramp,
             runtime: self.work.runtime,
             linerate,
+            engines: linerate.parent().unwrap_or(Path::new("")),
             initiator: arm.initiator,
         }
     }
@@ -396,7 +402,8 @@ impl Job {
                 let all = &arm.served.endpoints;
                 let endpoint =
                     all.get(endpoint).with_context(|| format!("the arm has {} endpoints", all.len()))?;
-                let argv = integrity::checker(endpoint, linerate);
+                let engine = tool::engine(arm.initiator, assignment.engines, &endpoint.url);
+                let argv = integrity::checker(endpoint, linerate, engine);
                 Ok(argv.map(|argv| CommandLine::new("check", argv, &self.folder)))
             }
         }

@@ -4,6 +4,7 @@
 //! speaks the protocol for the host) is ready: the processes whose time and memory are accounted, and the endpoints that a
 //! load tool opens.
 
+mod attach;
 pub(crate) mod bareloop;
 mod filesystem;
 mod ganesha;
@@ -124,7 +125,10 @@ pub struct AdaptSpec<'a> {
     pub folder: &'a Path,
     /// Where it runs.
     pub placement: &'a Placement,
+    /// The `linerate` program itself.
+    pub linerate: &'a Path,
 }
+
 /// Starts what serves, and waits until it can be used.
 pub fn serve(target: Target, spec: &ServeSpec<'_>, ledger: &mut Ledger) -> Result<Served> {
     match target {
@@ -143,6 +147,8 @@ pub fn serve(target: Target, spec: &ServeSpec<'_>, ledger: &mut Ledger) -> Resul
 /// Starts what speaks the protocol for the host, if that is a process of its own.
 pub fn adapt(initiator: Initiator, spec: &AdaptSpec<'_>, ledger: &mut Ledger) -> Result<Served> {
     match initiator {
+        Initiator::LinerateNbd => attach::adapt(attach::Handing::Nbd, spec, ledger),
+        Initiator::LinerateFuse => attach::adapt(attach::Handing::Fuse, spec, ledger),
         Initiator::LibiscsiNbd => qemu::adapt(qemu::Handing::Nbd, spec, ledger),
         Initiator::LibiscsiFuse | Initiator::Libnfs => qemu::adapt(qemu::Handing::Fuse, spec, ledger),
         _ => Ok(Served { services: Vec::new(), endpoints: spec.endpoints.to_vec() }),
@@ -161,6 +167,10 @@ pub fn missing(target: Target, initiator: Initiator) -> Vec<String> {
     let asking: &[&str] = match initiator {
         Initiator::LibiscsiPerf => &["iscsi-perf"],
         Initiator::LibiscsiNbd | Initiator::LibiscsiFuse => &[qemu::PROGRAM, "fio"],
+        Initiator::LinerateFio
+        | Initiator::LinerateNbd
+        | Initiator::LinerateFuse
+        | Initiator::LibiscsiFio => &["fio"],
         Initiator::Stream => &["iperf3"],
         Initiator::Libnfs => &[qemu::PROGRAM],
         _ => &[],

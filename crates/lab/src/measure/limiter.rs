@@ -111,6 +111,7 @@ mod tests {
             },
             memory: BTreeMap::new(),
             network: None,
+            volume: std::collections::BTreeMap::new(),
             devices: BTreeMap::new(),
             machine: Machine::parse(&text, 100).unwrap(),
             intervals: Vec::new(),

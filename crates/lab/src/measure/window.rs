@@ -192,6 +192,9 @@ pub struct Counted {
     pub network: Option<Network>,
     /// Per cent of the time that each device which was asked for was busy.
     pub devices: BTreeMap<String, f64>,
+    /// What the watched devices did by direction, by the names of a result's further figures; empty where none is watched.
+    #[serde(default)]
+    pub volume: BTreeMap<String, f64>,
     /// The machine's processors.
     pub machine: Machine,
     /// The window second by second; the last one may be shorter or longer by half of it.
@@ -221,17 +224,24 @@ pub struct Second {
 impl Counted {
     /// Devices per cent of the machine at a moment of the window, in seconds since it began.
     pub fn percent_at(&self, at: f64) -> Option<f64> {
-        // The rounding of a tool's times must not shift an interval into the next.
-        self.intervals
-            .iter()
-            .find(|second| at <= second.at + EDGE_SECONDS)
-            .map(|second| second.machine.all.percent())
+        self.second_at(at).map(|second| second.machine.all.percent())
     }
 
-    /// Writes the machine's busy per cent into a tool's own intervals.
+    fn second_at(&self, at: f64) -> Option<&Second> {
+        // The rounding of a tool's times must not shift an interval into the next.
+        self.intervals.iter().find(|second| at <= second.at + EDGE_SECONDS)
+    }
+
+    /// Writes the machine's busy per cent into a tool's own intervals, and into a database's what its volume did: it counts
+    /// transactions, not I/Os.
     pub fn fill(&self, intervals: &mut [Interval]) {
         for interval in intervals {
-            interval.cpu_percent = self.percent_at(interval.at);
+            let Some(second) = self.second_at(interval.at) else { continue };
+            interval.cpu_percent = Some(second.machine.all.percent());
+            if interval.transactions.is_some() && !self.devices.is_empty() {
+                (interval.iops, interval.bytes_per_second) =
+                    (second.device_iops, second.device_bytes_per_second);
+            }
         }
     }
 }
@@ -283,6 +293,7 @@ impl Record {
             memory: BTreeMap::new(),
             network: last.network.zip(first.network).map(|(last, first)| network::since(last, first)),
             devices: last.devices.iter().map(busy).collect(),
+            volume: device::directions(&first.devices, &last.devices, to - from),
             machine,
             intervals,
             busiest,

@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use crate::result::PointResult;
+use crate::result::{CpuShare, PointResult};
 use crate::scenario::{Arm, Metric, Scenario};
 use crate::statistics::bootstrap::{Bootstrap, median};
 use crate::statistics::metric::{Context, value_of};
@@ -18,7 +18,8 @@ pub(super) fn table(scenario: &Scenario, results: &[PointResult], metric: Metric
     let first = scenario.arms.first().map_or("", |arm| arm.key.as_str());
     let mut text = format!(
         "| point | arm | {}, median (least to most) | MB/s | ÷ {first}, median [95 %] (least to most of the pairs) | p50 µs \
-         | host's CPU, µs per I/O | target's CPU, µs per I/O | repetitions |\n|---|---|---|---|---|---|---|---|---|\n",
+         | host's CPU, µs per I/O | adapter's CPU, µs per I/O | target's CPU, µs per I/O | repetitions |\n\
+         |---|---|---|---|---|---|---|---|---|---|\n",
         metric.title()
     );
     let mut bootstrap = Bootstrap::new(SEED);
@@ -70,17 +71,18 @@ fn row(
     let shown = |values: &[f64], scale: f64| {
         median(values).map_or_else(String::new, |value| format!("{:.1}", value / scale))
     };
-    let target = |result: &PointResult| {
-        let seconds = result.cpu.target?.seconds();
+    let per_io = |share: Option<CpuShare>, result: &PointResult| {
+        let seconds = share?.seconds();
         (result.ios() > 0).then(|| seconds * 1e6 / real(result.ios()))
     };
     Some(format!(
-        "{spread} | {} | {} | {} | {} | {} | {}",
+        "{spread} | {} | {} | {} | {} | {} | {} | {}",
         shown(&middle(&plain(Metric::Bandwidth)), Metric::Bandwidth.scale().0),
         ratio(here, (&arm.key, first), metric, bootstrap),
         shown(&middle(&plain(Metric::LatencyP50)), Metric::LatencyP50.scale().0),
         shown(&middle(&plain(Metric::CpuPerIo)), 1.0),
-        shown(&middle(&target), 1.0),
+        shown(&middle(&|result| per_io(result.cpu.adapter, result)), 1.0),
+        shown(&middle(&|result| per_io(result.cpu.target, result)), 1.0),
         own.iter().filter(|result| result.valid()).count()
     ))
 }
@@ -186,7 +188,7 @@ mod tests {
             .flat_map(|(number, speed)| [result("A", number, speed), result("B", number, speed * 0.5)])
             .collect();
         let text = table(&scenario(), &results, Metric::Iops);
-        let row = "| bs=4k | B: arm B | 50,000 (25,000 to 50,000) | 204.8 | 0.50 [0.50–0.50] (0.50 to 0.50) |  | 2.0 | 4.0 | 5 |";
+        let row = "| bs=4k | B: arm B | 50,000 (25,000 to 50,000) | 204.8 | 0.50 [0.50–0.50] (0.50 to 0.50) |  | 2.0 |  | 4.0 | 5 |";
         assert!(text.contains(row), "{text}");
         assert!(text.contains("| bs=4k | A: arm A | 100,000 (50,000 to 100,000) | 409.6 | 1 |"), "{text}");
     }
@@ -196,7 +198,7 @@ mod tests {
         let mut bad = result("B", 1, 7.0);
         bad.flags.push(Flag::Errors { detail: "1 failed".to_owned() });
         let text = table(&scenario(), &[result("A", 1, 9.0), bad], Metric::Iops);
-        assert!(text.contains("| bs=4k | B: arm B | invalid |  |  |  |  |  | 0 |"), "{text}");
+        assert!(text.contains("| bs=4k | B: arm B | invalid |  |  |  |  |  |  | 0 |"), "{text}");
     }
 
     #[test]

@@ -69,6 +69,10 @@ pub(crate) fn arm(key: &str, name: &str) -> String {
 pub(crate) const fn initiator(initiator: Initiator) -> &'static str {
     match initiator {
         Initiator::Linerate => "Linerate's initiator, linerate bench",
+        Initiator::LinerateFio => "Linerate's initiator inside fio, as its engine",
+        Initiator::LinerateNbd => "Linerate's software adapter, fio over NBD",
+        Initiator::LinerateFuse => "Linerate's software adapter, a file through FUSE",
+        Initiator::LibiscsiFio => "libiscsi inside fio, as its engine",
         Initiator::LibiscsiPerf => "libiscsi, iscsi-perf",
         Initiator::LibiscsiNbd => "libiscsi in qemu-storage-daemon, fio over NBD",
         Initiator::LibiscsiFuse => "libiscsi in qemu-storage-daemon, a file through FUSE",

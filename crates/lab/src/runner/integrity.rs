@@ -13,6 +13,8 @@ use anyhow::{Context, Result};
 use super::process::{CommandLine, Running};
 use super::stage::Stage;
 use crate::arm::Endpoint;
+use crate::scenario::Initiator;
+use crate::tool;
 
 /// How long the pass over one endpoint may take.
 const LIMIT: Duration = Duration::from_mins(1);
@@ -30,8 +32,21 @@ pub enum Integrity {
     PassedOver(String),
 }
 
+/// The programs that check.
+#[derive(Debug, Clone, Copy)]
+pub struct Programs<'a> {
+    /// The `linerate` program.
+    pub linerate: &'a Path,
+    /// The folder of fio's engines.
+    pub engines: &'a Path,
+}
+
 /// Checks every endpoint of an arm. An error says which one lost data, and where.
-pub fn check(stage: &Stage, linerate: &Path, folder: &Path) -> Result<Integrity> {
+pub fn check(
+    stage: &Stage,
+    (initiator, programs): (Initiator, Programs<'_>),
+    folder: &Path,
+) -> Result<Integrity> {
     if scheme(&stage.topology.volume) == "null" && !stage.is_bound() {
         return Ok(Integrity::PassedOver(format!("{} keeps no data by definition", stage.topology.volume)));
     }
@@ -42,7 +57,8 @@ pub fn check(stage: &Stage, linerate: &Path, folder: &Path) -> Result<Integrity>
     let mut checked = 0;
     for (host, endpoints) in &stage.initiators {
         for endpoint in endpoints {
-            let Some(argv) = checker(endpoint, linerate) else {
+            let engine = tool::engine(initiator, programs.engines, &endpoint.url);
+            let Some(argv) = checker(endpoint, programs.linerate, engine) else {
                 return Ok(Integrity::PassedOver(format!("nothing here can check {}", endpoint.url)));
             };
             let line = CommandLine::new(&format!("check-{checked}"), argv, folder);
@@ -54,10 +70,17 @@ pub fn check(stage: &Stage, linerate: &Path, folder: &Path) -> Result<Integrity>
     Ok(Integrity::Kept(checked))
 }
 
-/// The command that checks an endpoint; `None` for what is no disk.
-pub(crate) fn checker(endpoint: &Endpoint, linerate: &Path) -> Option<Vec<String>> {
+/// The command that checks an endpoint, through fio's engine where the arm has one; `None` for what is no disk.
+pub(crate) fn checker(
+    endpoint: &Endpoint,
+    linerate: &Path,
+    engine: Option<[String; 2]>,
+) -> Option<Vec<String>> {
     let url = endpoint.url.as_str();
     let bytes = if (1..=MOST).contains(&endpoint.size) { endpoint.size } else { LEAST };
+    if let Some(engine) = engine {
+        return Some(fio(bytes, &engine));
+    }
     match scheme(url) {
         "iscsi" | "nvme+tcp" | "file" | "ram" | "null" | "device" => Some(own(url, bytes, linerate)),
         "nbd" | "nbd+unix" => Some(fio(bytes, &["--ioengine=nbd".to_owned(), format!("--uri={url}")])),
@@ -119,7 +142,7 @@ mod tests {
     fn every_kind_of_endpoint_has_its_checker() {
         let of = |url: &str| {
             let endpoint = Endpoint { url: url.to_owned(), size: 0 };
-            checker(&endpoint, Path::new("linerate")).map(|argv| argv[..3.min(argv.len())].join(" "))
+            checker(&endpoint, Path::new("linerate"), None).map(|argv| argv[..3.min(argv.len())].join(" "))
         };
         assert_eq!(of("iscsi://h/t/0").as_deref(), Some("linerate check iscsi://h/t/0"));
         assert!(of("/dev/null").unwrap().starts_with("fio"), "no block device");
@@ -127,5 +150,14 @@ mod tests {
         assert!(of("/run/fuse/0").unwrap().starts_with("fio"));
         assert!(of("limit=5000iops+ram:64M").unwrap().starts_with("linerate check"));
         assert_eq!(of("127.0.0.1:5201"), None);
+    }
+
+    #[test]
+    fn an_arm_inside_fio_is_checked_through_its_engine() {
+        let endpoint = Endpoint { url: "iscsi://h/t/0".to_owned(), size: 0 };
+        let engine = tool::engine(Initiator::LinerateFio, Path::new("/e"), &endpoint.url);
+        let argv = checker(&endpoint, Path::new("linerate"), engine).unwrap();
+        assert!(argv.contains(&"--ioengine=external:/e/liblinerate-fio.so".to_owned()), "{argv:?}");
+        assert_eq!(tool::engine(Initiator::Linerate, Path::new("/e"), &endpoint.url), None);
     }
 }

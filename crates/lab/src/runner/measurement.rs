@@ -30,6 +30,8 @@ pub struct Task<'a> {
     pub design: &'a Design,
     /// The `linerate` program.
     pub linerate: &'a Path,
+    /// The folder of fio's engines.
+    pub engines: &'a Path,
     /// Where the raw output goes.
     pub folder: &'a Path,
 }
@@ -77,6 +79,7 @@ pub fn take(stage: &mut Stage, task: &Task<'_>) -> Result<Taken> {
             ramp: task.design.ramp,
             runtime: task.design.runtime,
             linerate: task.linerate,
+            engines: task.engines,
             initiator: task.arm.initiator,
         });
     }

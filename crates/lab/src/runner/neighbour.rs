@@ -159,6 +159,7 @@ impl Load {
             ramp: 0.0,
             runtime: self.seconds,
             linerate: &self.linerate,
+            engines: &self.folder,
             initiator: parts(self.kind).1,
         }
     }

@@ -35,6 +35,9 @@ impl std::error::Error for NotTestable {}
 /// What is there: this machine's, and what the site declares.
 pub fn present(site: &Site) -> Present {
     let mut present = Present::look();
+    if let Some(folder) = &site.engines {
+        present.look_for_engines(folder);
+    }
     site.has.iter().for_each(|name| present.add(name));
     if !site.arm.is_empty() {
         present.add("site");

@@ -488,7 +488,11 @@ impl<'a> Session<'a> {
         let what = format!("{}-{:?}", arm.key, stage.topology);
         if !self.checked.contains(&what) {
             let folder = self.store.folder().join("integrity").join(&arm.key);
-            let outcome = integrity::check(&stage, &self.linerate, &folder)
+            let programs = integrity::Programs {
+                linerate: &self.linerate,
+                engines: self.record.site.engines(&self.linerate),
+            };
+            let outcome = integrity::check(&stage, (arm.initiator, programs), &folder)
                 .with_context(|| format!("arm {} ({}) is not measured", arm.key, arm.name))?;
             if let integrity::Integrity::PassedOver(why) = outcome {
                 self.whom.observer.tell(&Event::step(format!("arm {}: no integrity pass: {why}", arm.key)));
@@ -515,6 +519,7 @@ impl<'a> Session<'a> {
             settings: &settings,
             design: &self.plan.design,
             linerate: &self.linerate,
+            engines: self.record.site.engines(&self.linerate),
             folder,
         };
         let stage = self.stages.get_mut(&arm.key).context("the arm was not built")?;
@@ -553,7 +558,7 @@ impl<'a> Session<'a> {
             target_counters: BTreeMap::new(),
             neighbours,
             hosts,
-            extra: measured.extra.into_iter().chain(parts).collect(),
+            extra: measured.extra.into_iter().chain(parts).chain(counted.volume).collect(),
             limiter,
             flags,
         };

@@ -177,8 +177,11 @@ impl Stage {
     ) -> Result<()> {
         for (number, (host, endpoints)) in hosts.initiators.iter().zip(parts).enumerate() {
             let folder = folder(ground, &format!("{}-host{number}", arm.key))?;
-            let place = placement(host, &ground.processors.adapter, &self.sides, Role::Adapter);
-            let spec = AdaptSpec { endpoints: &endpoints, host, folder: &folder, placement: &place };
+            let processors = ground.processors.adapter(self.topology.adapter);
+            let place = placement(host, processors, &self.sides, Role::Adapter);
+            let linerate = ground.linerate;
+            let spec =
+                AdaptSpec { endpoints: &endpoints, host, folder: &folder, placement: &place, linerate };
             let served = arm::adapt(arm.initiator, &spec, ledger)
                 .with_context(|| format!("arm {} ({}): its initiator does not start", arm.key, arm.name))?;
             enrol(&self.sides, Role::Adapter, &served);
@@ -316,9 +319,11 @@ fn plain_path(endpoint: &Endpoint) -> Endpoint {
 pub(crate) fn roles(initiator: Initiator) -> &'static [Role] {
     match initiator {
         Initiator::Site | Initiator::Local => &[Role::Host],
-        Initiator::LibiscsiNbd | Initiator::LibiscsiFuse | Initiator::Libnfs => {
-            &[Role::Host, Role::Adapter, Role::Target]
-        }
+        Initiator::LinerateNbd
+        | Initiator::LinerateFuse
+        | Initiator::LibiscsiNbd
+        | Initiator::LibiscsiFuse
+        | Initiator::Libnfs => &[Role::Host, Role::Adapter, Role::Target],
         _ => &[Role::Host, Role::Target],
     }
 }

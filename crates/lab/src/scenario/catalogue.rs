@@ -65,6 +65,7 @@ pub const FILES: &[File] = files![
     "chelsio-nfs-rdma/nfs.dd.toml",
     "linerate/quick.toml",
     "linerate/bench.toml",
+    "linerate/adapter.toml",
     "linerate/loss.toml",
     "linerate/reorder.toml",
     "linerate/distance.toml",

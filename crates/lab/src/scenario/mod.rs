@@ -126,8 +126,16 @@ pub struct Arm {
 pub enum Initiator {
     /// Linerate's own initiator or host, driven by `linerate bench`.
     Linerate,
+    /// Linerate's own initiator or host inside fio, as an engine of fio's.
+    LinerateFio,
+    /// Linerate's software adapter, `linerate attach`, which hands fio an NBD socket.
+    LinerateNbd,
+    /// Linerate's software adapter, which hands a file through FUSE.
+    LinerateFuse,
     /// libiscsi, driven by `iscsi-perf`, which reads only.
     LibiscsiPerf,
+    /// libiscsi inside fio, as fio's own engine.
+    LibiscsiFio,
     /// libiscsi inside `qemu-storage-daemon`, which hands fio an NBD socket.
     LibiscsiNbd,
     /// libiscsi inside `qemu-storage-daemon`, which hands a file through FUSE.
@@ -186,6 +194,9 @@ pub struct Topology {
     pub link: Link,
     /// Where the target runs: `other` core than the initiator's, or the `same`.
     pub placement: Placement,
+    /// Where the process runs that speaks the protocol for the host.
+    #[serde(skip_serializing_if = "AdapterCore::is_usual")]
+    pub adapter: AdapterCore,
     /// What else uses the link while a load is measured.
     #[serde(skip_serializing_if = "Neighbour::is_none")]
     pub neighbour: Neighbour,
@@ -246,6 +257,7 @@ impl Default for Topology {
             volume: "null:1G".to_owned(),
             link: Link::default(),
             placement: Placement::Other,
+            adapter: AdapterCore::Usual,
             neighbour: Neighbour::None,
         }
     }
@@ -259,6 +271,24 @@ pub enum Placement {
     Other,
     /// The initiator's.
     Same,
+}
+
+/// Which core an adapter gets.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum AdapterCore {
+    /// One of its own where there is a third, else the host's.
+    #[default]
+    Usual,
+    /// Never the host's: one of its own where there is a third, else the target's.
+    Apart,
+}
+
+impl AdapterCore {
+    /// Whether it is the usual one.
+    pub fn is_usual(&self) -> bool {
+        *self == Self::Usual
+    }
 }
 
 /// A link.
@@ -468,6 +498,10 @@ pub enum Metric {
     LatencyRead,
     /// Median latency of writes alone, ns.
     LatencyWrite,
+    /// Mean latency of the reads of the volume's block device, ns.
+    VolumeRead,
+    /// Mean latency of the writes of the volume's block device, ns.
+    VolumeWrite,
     /// The host's processor time, per cent of the machine.
     CpuHost,
     /// The adapter's.

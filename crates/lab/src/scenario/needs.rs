@@ -9,6 +9,7 @@ use std::path::Path;
 use super::{Arm, Initiator, LinkKind, Neighbour, Scenario, Target, sweep, topology};
 use crate::result::Coordinate;
 use crate::runner::program;
+use crate::tool::{LIBISCSI_ENGINE, LINERATE_ENGINE};
 
 /// Something that a scenario may need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,6 +77,14 @@ pub const NEEDS: &[Need] = &[
         "root: network namespaces and links are built, and tgt is managed, by root alone; run with sudo",
     ),
     need("fuse", "/dev/fuse and root, to put a file system on a remote volume"),
+    need(
+        "fio engine",
+        "Linerate's engine for fio: conformance/fio/build makes it; or a site file names its folder as `engines`",
+    ),
+    need(
+        "fio libiscsi engine",
+        "fio's engine for libiscsi, which Debian's fio lacks: conformance/fio/build libiscsi makes it; or a site file names its folder as `engines`",
+    ),
     need("site", "the devices or mounts of a site file: give one with --site"),
     need("import", "the tool's own result files: read them with `linerate lab import`"),
     need("reads alone", "an initiator that writes: iscsi-perf only reads, so its arm is left out of writes"),
@@ -104,7 +113,18 @@ impl Present {
                 present.add("fuse");
             }
         }
+        let own = std::env::current_exe().unwrap_or_default();
+        present.look_for_engines(own.parent().unwrap_or(Path::new("")));
         present
+    }
+
+    /// Looks for fio's engines in a folder.
+    pub fn look_for_engines(&mut self, folder: &Path) {
+        for (name, file) in [("fio engine", LINERATE_ENGINE), ("fio libiscsi engine", LIBISCSI_ENGINE)] {
+            if folder.join(file).is_file() {
+                self.add(name);
+            }
+        }
     }
 
     /// Looks at the `proc`, `sys` and `lib` below a folder.
@@ -183,7 +203,9 @@ pub fn of_point(scenario: &Scenario, arm: &Arm, point: &[Coordinate]) -> Vec<&'s
     let settings = sweep::settings(scenario, arm, point);
     match arm.initiator {
         Initiator::LibiscsiPerf if writes(&settings) => names.push("reads alone"),
-        Initiator::LibiscsiFuse => names.push("fuse"),
+        Initiator::LibiscsiFuse | Initiator::LinerateFuse => names.push("fuse"),
+        Initiator::LinerateFio => names.push("fio engine"),
+        Initiator::LibiscsiFio => names.push("fio libiscsi engine"),
         Initiator::Libnfs => {
             names.push("fuse");
             if topology::at(scenario, arm, point).is_ok_and(|built| built.link.kind == LinkKind::Loopback) {
@@ -302,6 +324,15 @@ mod tests {
         assert!(lacks[0].contains("sch_netem"), "{lacks:?}");
         assert_eq!(of_scenario(&scenario, &present), lacks);
         assert!(!runnable(&scenario, sweep::Extent::Full, &present), "one arm is no comparison");
+    }
+
+    #[test]
+    fn engines_are_looked_for_by_their_files() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join(LINERATE_ENGINE), "").unwrap();
+        let mut present = Present::default();
+        present.look_for_engines(folder.path());
+        assert!(present.has("fio engine") && !present.has("fio libiscsi engine"));
     }
 
     #[test]

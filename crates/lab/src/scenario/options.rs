@@ -28,6 +28,10 @@ pub const LAB: &[Known] = &[
     known("targets", "targets in all"),
     known("initiators", "initiating hosts"),
     known("placement", "core of the target: same or other than the initiator's"),
+    known(
+        "adapter",
+        "core of the adapter: usual (its own, or the host's) or apart (its own, or the target's)",
+    ),
     known("delay", "delay that the link adds in each direction, such as 100us, or none (sch_netem)"),
     known("loss", "share of the packets that the link drops, such as 0.1%, or none (sch_netem)"),
     known("reorder", "share of the packets that overtake others, such as 1%, or none (sch_netem)"),

@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::{Arm, Link, LinkKind, Neighbour, Placement, Scenario, Topology, sweep};
+use super::{AdapterCore, Arm, Link, LinkKind, Neighbour, Placement, Scenario, Topology, sweep};
 use crate::result::Coordinate;
 
 /// What is built for an arm at a point. An error names the setting whose value means nothing.
@@ -22,6 +22,9 @@ pub fn at(scenario: &Scenario, arm: &Arm, point: &[Coordinate]) -> Result<Topolo
     }
     if let Some(placement) = settings.get("placement") {
         topology.placement = self::placement(placement)?;
+    }
+    if let Some(core) = settings.get("adapter") {
+        topology.adapter = adapter(core)?;
     }
     if let Some(neighbour) = settings.get("neighbour") {
         topology.neighbour = self::neighbour(neighbour)?;
@@ -47,6 +50,14 @@ fn placement(value: &str) -> Result<Placement> {
         "same" => Ok(Placement::Same),
         "other" => Ok(Placement::Other),
         _ => bail!("placement = {value:?}: it is \"same\" or \"other\""),
+    }
+}
+
+fn adapter(value: &str) -> Result<AdapterCore> {
+    match value {
+        "usual" => Ok(AdapterCore::Usual),
+        "apart" => Ok(AdapterCore::Apart),
+        _ => bail!("adapter = {value:?}: it is \"usual\" or \"apart\""),
     }
 }
 
@@ -141,6 +152,7 @@ mod tests {
             ("{kind='veth'}", "mtu='jumbo'", "mtu"),
             ("{kind='veth'}", "targets='0'", "at least one"),
             ("{kind='veth'}", "placement='near'", "other"),
+            ("{kind='veth'}", "adapter='own'", "apart"),
             ("{kind='veth'}", "neighbour='disk'", "stream, iscsi, nvme, all"),
         ] {
             let error = format!("{:#}", built(link, with).unwrap_err());

@@ -7,13 +7,14 @@ pub mod device;
 pub mod host;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
 use crate::arm::Endpoint;
 use crate::evidence::Evidence;
+use crate::scenario::AdapterCore;
 
 pub use host::{AgentHost, HostAction};
 
@@ -25,6 +26,9 @@ pub struct Site {
     pub has: Vec<String>,
     /// Which processors do what.
     pub processors: Processors,
+    /// The folder of fio's engines ([`crate::tool::LINERATE_ENGINE`], [`crate::tool::LIBISCSI_ENGINE`]); beside the `linerate`
+    /// program where it is not named.
+    pub engines: Option<PathBuf>,
     /// Arms that are bound to something of the site, by `SCENARIO/KEY` (`marvell-41000.iscsi.linux/B`) or the key alone.
     pub arm: BTreeMap<String, BoundArm>,
     /// Machines with an agent, by the names that arms give.
@@ -66,6 +70,11 @@ pub struct BoundArm {
 }
 
 impl Site {
+    /// Where fio's engines are looked for.
+    pub fn engines<'s>(&'s self, linerate: &'s Path) -> &'s Path {
+        self.engines.as_deref().or_else(|| linerate.parent()).unwrap_or(Path::new(""))
+    }
+
     /// Reads a site file.
     pub fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path)
@@ -128,6 +137,14 @@ impl BoundArm {
 }
 
 impl Processors {
+    /// Where an adapter runs.
+    pub fn adapter(&self, core: AdapterCore) -> &[usize] {
+        match core {
+            AdapterCore::Apart if self.adapter == self.host => &self.target,
+            _ => &self.adapter,
+        }
+    }
+
     /// The site's choice where it made one; else, of two or more processors, the first for the target and the second for
     /// host and adapter, and the third for the adapter if there is one.
     #[must_use]
@@ -193,6 +210,9 @@ mod tests {
         assert_eq!(usual(1), (vec![], vec![], vec![]));
         assert_eq!(usual(2), (vec![1], vec![1], vec![0]));
         assert_eq!(usual(8), (vec![1], vec![2], vec![0]));
+        let two = Processors::default().or_usual(2);
+        assert_eq!((two.adapter(AdapterCore::Usual), two.adapter(AdapterCore::Apart)), (&[1][..], &[0][..]));
+        assert_eq!(Processors::default().or_usual(3).adapter(AdapterCore::Apart), [2]);
         let own = Processors { host: vec![5], ..Processors::default() };
         assert_eq!(own.or_usual(8).host, [5]);
     }

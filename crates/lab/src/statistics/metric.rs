@@ -57,6 +57,8 @@ fn load_value(metric: Metric, point: &PointResult, context: &Context) -> Option<
         Metric::LatencyP9999 => percentile_of_all(&latencies(point)?, "p99.99"),
         Metric::LatencyRead => median(point.load.read.as_ref()),
         Metric::LatencyWrite => median(point.load.write.as_ref()),
+        Metric::VolumeRead => point.extra.get("volume_read_ns").copied(),
+        Metric::VolumeWrite => point.extra.get("volume_write_ns").copied(),
         Metric::Transactions => point.extra.get(TRANSACTIONS).copied(),
         Metric::NeighbourBandwidth => (!point.neighbours.is_empty())
             .then(|| point.neighbours.iter().map(|neighbour| neighbour.bytes_per_second).sum()),
@@ -136,7 +138,7 @@ fn busier_direction(point: &PointResult) -> Option<f64> {
 
 impl Metric {
     /// Every metric, in the order of the enum.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 26] = [
         Self::Iops,
         Self::Bandwidth,
         Self::LatencyMean,
@@ -149,6 +151,8 @@ impl Metric {
         Self::LatencyMax,
         Self::LatencyRead,
         Self::LatencyWrite,
+        Self::VolumeRead,
+        Self::VolumeWrite,
         Self::CpuHost,
         Self::CpuAdapter,
         Self::CpuTarget,
@@ -178,6 +182,8 @@ impl Metric {
             Self::LatencyMax => "latency_max",
             Self::LatencyRead => "latency_read",
             Self::LatencyWrite => "latency_write",
+            Self::VolumeRead => "volume_read",
+            Self::VolumeWrite => "volume_write",
             Self::CpuHost => "cpu_host",
             Self::CpuAdapter => "cpu_adapter",
             Self::CpuTarget => "cpu_target",
@@ -213,6 +219,8 @@ impl Metric {
             Self::LatencyMax => "Maximum latency",
             Self::LatencyRead => "Median latency of reads",
             Self::LatencyWrite => "Median latency of writes",
+            Self::VolumeRead => "Mean latency of the volume's reads",
+            Self::VolumeWrite => "Mean latency of the volume's writes",
             Self::CpuHost => "Processor utilization, host",
             Self::CpuAdapter => "Processor utilization, adapter",
             Self::CpuTarget => "Processor utilization, target",
@@ -243,6 +251,8 @@ impl Metric {
             | Self::LatencyMax
             | Self::LatencyRead
             | Self::LatencyWrite
+            | Self::VolumeRead
+            | Self::VolumeWrite
             | Self::AddedLatency => (1e3, "µs"),
             Self::CpuHost | Self::CpuAdapter | Self::CpuTarget => (1.0, "% of the machine"),
             Self::EffectivenessIops | Self::EffectivenessWithAdapter => (1.0, "IOPS per 1 % CPU"),

@@ -77,7 +77,8 @@ fn point() -> PointResult {
 #[test]
 fn every_metric_has_its_value() {
     let mut point = point();
-    point.extra.insert("transactions_per_second".to_owned(), 123.0);
+    let further = [("transactions_per_second", 123.0), ("volume_read_ns", 8e4), ("volume_write_ns", 14e4)];
+    point.extra.extend(further.map(|(name, value)| (name.to_owned(), value)));
     let context = Context { payload_rate: Some(245.76e6), local_latency: Some(50_000.0) };
     let expected = [
         (Metric::Iops, 40_000.0),
@@ -92,6 +93,8 @@ fn every_metric_has_its_value() {
         (Metric::LatencyMax, 2_000_000.0),
         (Metric::LatencyRead, 90_000.0),
         (Metric::LatencyWrite, 150_000.0),
+        (Metric::VolumeRead, 80_000.0),
+        (Metric::VolumeWrite, 140_000.0),
         (Metric::CpuHost, 20.0),
         (Metric::CpuAdapter, 10.0),
         (Metric::CpuTarget, 25.0),

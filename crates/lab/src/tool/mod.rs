@@ -19,6 +19,9 @@ mod spread;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use fio::engine;
+pub use fio::{LIBISCSI_ENGINE, LINERATE_ENGINE};
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
@@ -46,6 +49,8 @@ pub struct Assignment<'a> {
     pub runtime: f64,
     /// The `linerate` program.
     pub linerate: &'a Path,
+    /// The folder of fio's engines.
+    pub engines: &'a Path,
     /// What speaks for the host; it decides which program serves for block I/O.
     pub initiator: Initiator,
 }

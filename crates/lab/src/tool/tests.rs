@@ -40,6 +40,7 @@ impl Bench {
             ramp: self.times.0,
             runtime: self.times.1,
             linerate: Path::new("linerate"),
+            engines: Path::new("/engines"),
             initiator: self.initiator,
         }
     }

@@ -58,8 +58,13 @@ fn name(arm: &Arm) -> Vec<String> {
 fn parts(scenario: &Scenario, arm: &Arm) -> Vec<String> {
     use Target::{Ganesha, LinerateIscsi, LinerateNvme, Nbdkit, Tgt};
     let speaks = match arm.initiator {
-        Initiator::Linerate => matches!(arm.target, LinerateIscsi | LinerateNvme | Tgt | Target::Site),
-        Initiator::LibiscsiPerf | Initiator::LibiscsiNbd | Initiator::LibiscsiFuse => {
+        Initiator::Linerate | Initiator::LinerateFio | Initiator::LinerateNbd | Initiator::LinerateFuse => {
+            matches!(arm.target, LinerateIscsi | LinerateNvme | Tgt | Target::Site)
+        }
+        Initiator::LibiscsiPerf
+        | Initiator::LibiscsiFio
+        | Initiator::LibiscsiNbd
+        | Initiator::LibiscsiFuse => {
             matches!(arm.target, LinerateIscsi | Tgt | Target::Site)
         }
         Initiator::Local => matches!(arm.target, Target::None | Nbdkit),

@@ -5,6 +5,7 @@ use anyhow::{Result, bail};
 use super::super::settings::{LOG, Settings};
 use super::super::spread::{self, Share};
 use super::super::{Assignment, command_line};
+use super::engine::{engine, escaped, spin};
 use super::{LOG_MILLIS, LOG_SECTION, LOGS, OUTPUT};
 use crate::arm::Endpoint;
 use crate::runner::process::CommandLine;
@@ -42,9 +43,10 @@ pub(in crate::tool) fn command(assignment: &Assignment<'_>) -> Result<CommandLin
     let mut own: Vec<String> = settings.verbatim(OURS).map(|(name, value)| option(name, value)).collect();
     own.push(option("direct", settings.text("direct", "1")));
     own.extend(rate(settings, &shares)?);
+    own.extend(spin(assignment)?);
     for (index, (endpoint, share)) in load.iter().zip(&shares).enumerate() {
         argv.push(option("name", &format!("{LOGS}{index}")));
-        argv.extend(place(settings, endpoint)?);
+        argv.extend(place(assignment, endpoint)?);
         argv.extend(own.iter().cloned());
         argv.extend(["bw", "iops", "lat"].map(|log| option(&format!("write_{log}_log"), LOGS)));
         argv.extend(own_size(settings.get("size"), endpoint));
@@ -52,7 +54,7 @@ pub(in crate::tool) fn command(assignment: &Assignment<'_>) -> Result<CommandLin
         argv.push(option("numjobs", &share.jobs.to_string()));
     }
     if let Some(endpoint) = log {
-        argv.extend(log_section(settings, endpoint)?);
+        argv.extend(log_section(assignment, endpoint)?);
     }
     Ok(command_line(assignment, argv, OUTPUT))
 }
@@ -116,7 +118,11 @@ fn rate(settings: Settings<'_>, shares: &[Share]) -> Result<Option<String>> {
 }
 
 /// The engine and where it finds the volume.
-fn place(settings: Settings<'_>, endpoint: &Endpoint) -> Result<[String; 2]> {
+fn place(assignment: &Assignment<'_>, endpoint: &Endpoint) -> Result<[String; 2]> {
+    let settings = Settings(assignment.settings);
+    if let Some(words) = engine(assignment.initiator, assignment.engines, &endpoint.url) {
+        return Ok(words);
+    }
     let url = endpoint.url.as_str();
     if url.starts_with("nbd://") || url.starts_with("nbd+unix://") {
         return Ok([option("ioengine", "nbd"), option("uri", url)]);
@@ -125,7 +131,7 @@ fn place(settings: Settings<'_>, endpoint: &Endpoint) -> Result<[String; 2]> {
         bail!("fio cannot reach {url}: choose an initiator that gives it an NBD export, a file or a device");
     }
     let engine = settings.text("ioengine", ENGINE);
-    Ok([option("ioengine", engine), option("filename", &url.replace('\\', "\\\\").replace(':', "\\:"))])
+    Ok([option("ioengine", engine), option("filename", &escaped(url))])
 }
 
 fn own_size(setting: Option<&str>, endpoint: &Endpoint) -> Option<String> {
@@ -135,13 +141,14 @@ fn own_size(setting: Option<&str>, endpoint: &Endpoint) -> Option<String> {
 
 /// The second section, in a group of its own so that its figures stand alone. Of the load's options only `direct` holds
 /// for it too.
-fn log_section(settings: Settings<'_>, endpoint: &Endpoint) -> Result<Vec<String>> {
+fn log_section(assignment: &Assignment<'_>, endpoint: &Endpoint) -> Result<Vec<String>> {
+    let settings = Settings(assignment.settings);
     let mut all = vec![
         option("name", LOG_SECTION),
         "--new_group=1".to_owned(),
         option("direct", settings.text("direct", "1")),
     ];
-    all.extend(place(settings, endpoint)?);
+    all.extend(place(assignment, endpoint)?);
     all.extend(own_size(settings.get("log_size"), endpoint));
     if settings.get("log_rw").is_none() {
         all.push(option("rw", "write"));

@@ -1,4 +1,4 @@
-//! fio: block I/O on files, devices and NBD exports.
+//! fio: block I/O on files, devices and NBD exports, and on volumes by engines of its own.
 //!
 //! fio's options keep fio's names and values. The lab adds what makes results comparable: one section for each volume
 //! (its NBD engine takes one export), `json+` with total latency (submission to completion), 1 s logs, and group
@@ -6,6 +6,7 @@
 //! stalled target hides from its percentiles; `linerate bench --rate` measures from the intended start instead.
 
 mod command;
+mod engine;
 mod log;
 mod output;
 mod read;
@@ -13,6 +14,8 @@ mod read;
 mod tests;
 
 pub(super) use command::command;
+pub(crate) use engine::engine;
+pub use engine::{LIBISCSI_ENGINE, LINERATE_ENGINE};
 pub(super) use read::read;
 
 /// fio's JSON. fio prints warnings there too.

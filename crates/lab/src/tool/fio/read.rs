@@ -9,7 +9,7 @@ use super::super::raw;
 use super::super::settings::Settings;
 use super::super::{Assignment, Measured, tool};
 use super::output::{Distribution, Job, Output, Side};
-use super::{LOG_SECTION, OUTPUT, command, log};
+use super::{LOG_MILLIS, LOG_SECTION, OUTPUT, command, log};
 use crate::result::{Direction, Interval, Latency, Load};
 
 /// Reads the report and the logs.
@@ -31,6 +31,8 @@ pub(in crate::tool) fn read(assignment: &Assignment<'_>) -> Result<Measured> {
     };
     let millis = main.read.runtime.max(main.write.runtime);
     let (intervals, start) = log::intervals(assignment.folder)?;
+    // A window shorter than an entry of the logs has but one, which does not stand for a whole second.
+    let start = start.filter(|_| millis >= LOG_MILLIS);
     let mut flags = doubt::flags(&load, assignment.initiator);
     let code = output.jobs.iter().map(|job| job.error).find(|code| *code != 0);
     flags.extend(doubt::errors(

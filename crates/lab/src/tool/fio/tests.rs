@@ -174,6 +174,40 @@ fn each_nbd_export_has_a_section_with_its_share() {
 }
 
 #[test]
+fn a_window_shorter_than_a_second_begins_when_it_began() {
+    let settings = [("rw", "randread"), ("ioengine", "null"), ("size", "1G")];
+    let mut bench = Bench::new(Initiator::Site, &["/null"], &settings);
+    bench.times = (0.0, 0.3);
+    let measured = bench.run(ToolKind::Fio).unwrap();
+    let end = at(&bench.raw("fio.json"), "/timestamp_ms") / 1000.0;
+    let start = measured.window_start.unwrap();
+    assert!((end - start - measured.seconds).abs() < 0.002, "{start} to {end} for {} s", measured.seconds);
+}
+
+#[test]
+fn an_initiator_inside_fio_is_an_engine_of_its_own() {
+    let url = ["iscsi://127.0.0.1:3260/iqn.x:t/0"];
+    let settings = [("spin", "50us"), ("iodepth", "4")];
+    let argv = Bench::new(Initiator::LinerateFio, &url, &settings).argv(ToolKind::Fio);
+    for word in [
+        "--ioengine=external:/engines/liblinerate-fio.so",
+        "--uri=iscsi://127.0.0.1:3260/iqn.x:t/0",
+        "--spin=50",
+    ] {
+        assert!(argv.iter().any(|one| one == word), "{word} in {argv:?}");
+    }
+    let argv = Bench::new(Initiator::LibiscsiFio, &url, &settings).argv(ToolKind::Fio);
+    for word in
+        ["--ioengine=external:/engines/libiscsi-fio.so", "--filename=iscsi\\://127.0.0.1\\:3260/iqn.x\\:t/0"]
+    {
+        assert!(argv.iter().any(|one| one == word), "{word} in {argv:?}");
+    }
+    assert!(!argv.iter().any(|word| word.contains("spin")), "{argv:?}");
+    let wrong = Bench::new(Initiator::LinerateFio, &url, &[("spin", "soon")]);
+    assert!(wrong.refusal(ToolKind::Fio).contains("spin = \"soon\""));
+}
+
+#[test]
 fn a_rate_is_divided_by_jobs_and_mix() {
     let settings = [("rate_iops", "900"), ("rw", "randrw"), ("rwmixread", "66"), ("numjobs", "3")];
     let argv = Bench::new(Initiator::Site, &["/dev/sdx"], &settings).argv(ToolKind::Fio);
