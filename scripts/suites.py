@@ -85,6 +85,7 @@ SUITES = {
     "vm": Suite((
         BUILD,
         Step("Linux 6.12", "conformance/vm/run run --kernel 6.12", 1500),
+        Step("Linux 6.12's targets", "cargo build --quiet -p linerate --example contract && conformance/vm/run peers --kernel 6.12", 1500),
     ), ("Linux 6.1: `make test-full` runs it (time)",)),
     "simulation": Suite((
         Step("5,000 seeds", "env LINERATE_SEEDS=5000 cargo test -p simulator --quiet", 3600),
@@ -92,6 +93,7 @@ SUITES = {
     "vm-6.1": Suite((
         BUILD,
         Step("Linux 6.1", "conformance/vm/run run --kernel 6.1", 1500),
+        Step("Linux 6.1's targets", "cargo build --quiet -p linerate --example contract && conformance/vm/run peers --kernel 6.1", 1500),
     )),
 }
 

@@ -1,4 +1,4 @@
-"""The virtual-machine harness: Linux' own iSCSI and NVMe/TCP initiators against Linerate.
+"""The virtual-machine harness: Linux' own iSCSI and NVMe/TCP initiators and targets against Linerate.
 
 The machines that run the tests usually have a kernel without these initiators, and loading modules into somebody's kernel would be
 rude anyway. So the harness boots Debian's kernels under software emulation and lets *them* judge. The map:
@@ -7,6 +7,7 @@ rude anyway. So the harness boots Debian's kernels under software emulation and 
     image      packages -> a bare kernel and an initramfs, cached by version
     network    a network namespace with a bridge and a tap, for one run
     server     what the guest talks to: `linerate serve`, or tgt to test the harness itself
+    peers      the guest as the server, and Linerate's clients beside it
     guest      one QEMU process, its two serial lines, and the clock that bounds it
     results    serial lines -> test results
     process    child processes that cannot outlive the harness

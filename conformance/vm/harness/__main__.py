@@ -1,4 +1,4 @@
-"""The command line: `run` judges Linerate, `selftest` judges the harness, `shell` is for looking around, `prepare` only fills the cache."""
+"""The command line: `run` judges Linerate's targets and `peers` its clients, `selftest` judges the harness, `shell` is for looking around, `prepare` only fills the cache."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from pathlib import Path
 from . import image
 from .guest import Guest, GuestTimeoutError
 from .network import Network, require_root
-from .process import HarnessError
+from .peers import SERVING, Peers
+from .process import Child, HarnessError
 from .results import Report, Result
 from .server import Linerate, Server, Tgt
 
@@ -21,6 +22,7 @@ CHECKOUT = Path(__file__).resolve().parents[3]
 KERNELS = ("6.1", "6.12")
 SCRIPTS = ("iscsi", "iscsi_chap", "nvme", "cross", "vhost")
 SELFTEST_SCRIPTS = ("iscsi", "iscsi_chap", "nvme")
+PEERS_SCRIPTS = ("peers",)
 BOOT_SECONDS = 180.0
 SCRIPT_SECONDS = 420.0
 SHOWN_LINES = 40
@@ -57,6 +59,7 @@ def arguments() -> argparse.Namespace:
     commands = parser.add_subparsers(dest="command", required=True)
     for name, purpose in {
         "run": "boot one guest, run scripts in it against `linerate serve`, print their results",
+        "peers": "boot one guest with LIO and nvmet, run the volume contract's suite and `linerate copy` against them, print the results",
         "selftest": "the same scripts against tgt and the kernel's own NVMe target",
         "shell": "boot the guest with a shell on this terminal, and the server running",
         "prepare": "only fetch the packages and build the image",
@@ -66,7 +69,7 @@ def arguments() -> argparse.Namespace:
         command.add_argument("--refresh", action="store_true", help="look for newer packages")
         if name in ("run", "selftest"):
             command.add_argument("--script", action="append", choices=SCRIPTS, help="only this script; may be repeated")
-        if name in ("run", "shell"):
+        if name in ("run", "peers", "shell"):
             command.add_argument("--server", type=Path, default=built_binary(), help="the linerate binary (default: %(default)s)")
     return parser.parse_args()
 
@@ -78,7 +81,7 @@ def built_binary() -> Path:
 
 def scripts(options: argparse.Namespace) -> tuple[str, ...]:
     """The guest scripts to run, in order."""
-    default = SELFTEST_SCRIPTS if options.command == "selftest" else SCRIPTS
+    default = {"selftest": SELFTEST_SCRIPTS, "peers": PEERS_SCRIPTS}.get(options.command, SCRIPTS)
     return tuple(getattr(options, "script", None) or default)
 
 
@@ -86,6 +89,8 @@ def server(options: argparse.Namespace, network: Network, folder: Path) -> Serve
     """What the guest will talk to."""
     if options.command == "selftest":
         return Tgt(network, folder)
+    if options.command == "peers":
+        return Peers(network, folder, options.server)
     return Linerate(network, folder, options.server)
 
 
@@ -94,7 +99,7 @@ def judge(guest: Guest, serving: Server) -> int:
     start = time.monotonic()
     report = Report(guest.scripts)
     print(f"# {guest.image.release}, scripts {' '.join(guest.scripts)}", flush=True)
-    why = converse(guest, report, start)
+    why = converse(guest, report, serving)
     ends = [*report.finish(why), report.kernel(guest.console.read_text(errors="replace"))]
     if isinstance(serving, Linerate):
         ends.append(report.add("server/shutdown", serving.shut_down()))
@@ -107,15 +112,18 @@ def judge(guest: Guest, serving: Server) -> int:
     return 1 if report.failed else 0
 
 
-def converse(guest: Guest, report: Report, start: float) -> str:
+def converse(guest: Guest, report: Report, serving: Server) -> str:
     """Reads the guest's lines into the report until it is gone. Returns why it is gone."""
+    start = time.monotonic()
     deadline = start + BOOT_SECONDS
     with guest.boot() as child:
         try:
             while (line := guest.read_line(child, deadline)) is not None:
                 before = report.running
-                result = report.line(line)
-                if result:
+                if line == SERVING and isinstance(serving, Peers):
+                    judge_clients(guest, child, (report, serving))
+                    deadline = time.monotonic() + SCRIPT_SECONDS
+                elif result := report.line(line):
                     show(result)
                 if report.running != before:
                     deadline = time.monotonic() + SCRIPT_SECONDS
@@ -124,6 +132,15 @@ def converse(guest: Guest, report: Report, start: float) -> str:
             limit = SCRIPT_SECONDS if report.running else BOOT_SECONDS
             return f"the guest was given up after {limit:.0f} s of this machine's time"
     return "the guest is gone"
+
+
+def judge_clients(guest: Guest, child: Child, account: tuple[Report, Peers]) -> None:
+    """The guest serves: runs the clients against it."""
+    report, peers = account
+    start = time.monotonic()
+    for name, reason in peers.judge(guest, child):
+        show(report.add(name, reason))
+    print(f"# {time.monotonic() - start:.1f} s for the clients", flush=True)
 
 
 def show(result: Result) -> None:

@@ -16,8 +16,11 @@ from pathlib import Path
 
 from .image import GUEST, Image, pack
 from .network import GUEST_ADDRESS, PREFIX_LENGTH, TAP, Network
-from .process import Child
+from .process import Child, HarnessError
 from .server import MEMORY_MIB
+
+ORDER_SECONDS = 120.0
+"""How long the guest may take to do what it was told."""
 
 PROCESSORS = 2
 """Two, so that the kernel's NVMe host sets up two I/O queues."""
@@ -56,7 +59,19 @@ class Guest:
         serial = ["-serial", f"file:{self.console}", "-serial", "stdio"]
         log = (self.folder / "qemu.log").open("wb")
         with log:
-            return Child(self._command(serial, ""), stdout=subprocess.PIPE, stderr=log.fileno())
+            return Child(self._command(serial, ""), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log.fileno())
+
+    def order(self, child: Child, order: str) -> None:
+        """Says a line to the guest's script, and waits until it says that this is done; `stop` is not waited for."""
+        child.write(f"{order}\n".encode())
+        deadline = time.monotonic() + ORDER_SECONDS
+        said = None
+        while order != "stop" and not (said or "").startswith("# done"):
+            said = self.read_line(child, deadline)
+            if said is None:
+                raise HarnessError(f"the guest ended before it had done `{order}`")
+        if said is not None and not said.endswith(" 0"):
+            raise HarnessError(f"the guest could not do `{order}`: {said}")
 
     def shell(self) -> None:
         """Boots the guest with its console on this terminal, and a shell instead of the scripts' run."""

@@ -42,10 +42,12 @@ def command(argv: Sequence[str | Path], *, cwd: Path | None = None, stdin: bytes
 class Child:
     """A long-lived process. As a context manager it is gone when the block is left, however that happens."""
 
-    def __init__(self, argv: Sequence[str | Path], *, stdout: int, stderr: int, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, argv: Sequence[str | Path], *, stdout: int, stderr: int, stdin: int = subprocess.DEVNULL, env: Mapping[str, str] | None = None
+    ) -> None:
         self._process = subprocess.Popen(
             ["setpriv", "--pdeathsig", "KILL", *argv],
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=stdout,
             stderr=stderr,
             env=None if env is None else {**os.environ, **env},
@@ -61,6 +63,12 @@ class Child:
     def read(self) -> bytes:
         """Some of the child's standard output; nothing at its end."""
         return os.read(self.descriptor, 65536)
+
+    def write(self, data: bytes) -> None:
+        """Says something to the child, if its standard input was opened with PIPE."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(data)
+        self._process.stdin.flush()
 
     def exit_code(self) -> int | None:
         """The exit code, or None while the child runs; negative means ended by that signal."""
@@ -79,8 +87,9 @@ class Child:
             if self.exit_code() is None:
                 os.killpg(self._process.pid, order)
                 self.wait(GRACE_SECONDS)
-        if self._process.stdout is not None:
-            self._process.stdout.close()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
         return self._process.wait()
 
     def __enter__(self) -> Self:

@@ -17,6 +17,9 @@ pub const STAGED: usize = 8192;
 /// What must fit into staging at once: the largest header, a staged data segment with its padding, and both digests.
 pub const STAGING: usize = BHS + MOST_AHS + DIGEST + STAGED + 3 + DIGEST;
 
+/// Bytes of zeros that an initiator writes at a time where a unit refuses WRITE SAME: a usual size.
+pub const ZEROS_AT_ONCE: u32 = 1 << 20;
+
 /// MaxRecvDataSegmentLength until it is declared, in bytes (RFC 7143 §13.12).
 pub const DEFAULT_SEGMENT: u32 = 8192;
 /// The smallest value of the length keys, in bytes (RFC 7143 §13.12 to §13.14).

@@ -63,6 +63,9 @@ pub const ADMIN_DATA: usize = 1 << 20;
 /// Blocks in one NVM command: the length field has 16 bits and counts from zero.
 pub const BLOCKS_PER_COMMAND: u64 = 1 << 16;
 
+/// Bytes that a host reads or writes at a time for a command that the controller does not have: to verify, or to zero.
+pub const AT_ONCE: u32 = 1 << 20;
+
 /// Controllers of all subsystems of one process: what 16-bit identifiers allow without the reserved ones.
 pub const CONTROLLERS: u16 = 0xffe0;
 

@@ -39,6 +39,7 @@ statuses! {
     COMMAND_SEQUENCE = 0x00c: "Command Sequence Error";
     DATA_SGL_LENGTH_INVALID = 0x00f: "Data SGL Length Invalid";
     SGL_TYPE_INVALID = 0x011: "SGL Descriptor Type Invalid";
+    OPERATION_DENIED = 0x015: "Operation Denied";
     SGL_OFFSET_INVALID = 0x016: "SGL Offset Invalid";
     HOST_ID_INCONSISTENT = 0x018: "Host Identifier Inconsistent Format";
     WRITE_PROTECTED = 0x020: "Namespace is Write Protected";
@@ -121,7 +122,8 @@ impl Status {
             Self::LBA_OUT_OF_RANGE => VolumeErrorKind::OutOfRange,
             Self::CAPACITY_EXCEEDED => VolumeErrorKind::NoSpace,
             Self::WRITE_PROTECTED => VolumeErrorKind::ReadOnly,
-            Self::INVALID_OPCODE => VolumeErrorKind::Unsupported,
+            // Older Linux targets deny what their namespace's file cannot do.
+            Self::INVALID_OPCODE | Self::OPERATION_DENIED => VolumeErrorKind::Unsupported,
             Self::INVALID_FIELD | Self::DATA_SGL_LENGTH_INVALID => VolumeErrorKind::Misaligned,
             Self::COMPARE_FAILURE => VolumeErrorKind::Miscompare { offset: 0 },
             Self::ABORT_REQUESTED => VolumeErrorKind::Cancelled,

@@ -6,12 +6,12 @@ mod common;
 
 use buf::{BufList, SharedBuf};
 use common::{BLOCKS, Bench, admin, config, io, pattern};
-use nvme::controller::Hosts;
-use nvme::host::{Action, Failure, Input, Queue};
+use nvme::controller::{self, Hosts};
+use nvme::host::{Action, Failure, Input, Queue, RemoteNamespace};
 use nvme::log::SubsystemType;
 use nvme::status::Status;
 use protocol::{CloseReason, Connection as _, Ended, Instant};
-use volume::{Durability, Extent, Features, Operation, VolumeErrorKind};
+use volume::{Completion, Durability, Extent, Features, Operation, VolumeErrorKind};
 
 #[test]
 fn an_admin_connection_learns_the_namespace() {
@@ -68,6 +68,57 @@ fn a_full_queue_of_mixed_commands_completes() {
     done.extend(bench.links[2].completions());
     assert_eq!(done.len(), 200);
     assert!(done.iter().all(|(_, result)| result.is_ok()));
+}
+
+#[test]
+fn blocks_are_read_where_there_is_no_verify() {
+    let mut bench = Bench::new();
+    let remote = bench.session(1, 0, (false, true));
+    let link = bench.connect(io(1, &RemoteNamespace { verifies: false, ..remote }));
+    bench.held = Some(Vec::new());
+    bench.links[link].submit(1, Operation::Verify { extent: Extent::new(3, BLOCKS - 3) });
+    let mut next = 3;
+    bench.run();
+    while let Some((_, _, request)) = bench.held.as_ref().and_then(|held| held.first()) {
+        assert!(matches!(request.operation, Operation::Read { .. }), "{request:?}");
+        let extent = request.operation.extent().unwrap();
+        assert_eq!(extent.start, next, "each block once, in order");
+        next += extent.blocks;
+        bench.release();
+        bench.held = Some(Vec::new());
+        bench.run();
+    }
+    assert_eq!((next, bench.links[link].completions()), (BLOCKS, vec![(1, Ok(vec![]))]));
+}
+
+#[test]
+fn zeros_are_written_where_write_zeroes_is_refused() {
+    let mut bench = Bench::new();
+    bench.session(1, 1, (false, false));
+    bench.disks[0].fill(0xee);
+    let extent = Extent::new(8, BLOCKS - 16);
+    for durability in [Durability::Cached, Durability::Durable] {
+        bench.held = Some(Vec::new());
+        bench.links[1].submit(1, Operation::WriteZeroes { extent, durability, may_unmap: true });
+        bench.run();
+        let mut held = bench.held.take().unwrap();
+        if let Some((index, _, request)) =
+            held.pop_if(|(_, _, request)| matches!(request.operation, Operation::WriteZeroes { .. }))
+        {
+            assert_eq!(durability, Durability::Cached, "asked once, and not again");
+            let completion = Completion { tag: request.tag, result: Err(VolumeErrorKind::Unsupported) };
+            bench.input(index, controller::Input::Completion(completion));
+        }
+        bench.held = Some(held);
+        bench.release();
+        bench.run();
+        assert_eq!(bench.links[1].completions(), [(1, Ok(vec![]))]);
+        let disk = &bench.disks[0];
+        let edge = (8 * 512, (BLOCKS - 8) as usize * 512);
+        assert!(disk[edge.0..edge.1].iter().all(|byte| *byte == 0));
+        assert_eq!((disk[edge.0 - 1], disk[edge.1]), (0xee, 0xee));
+        bench.disks[0].fill(0xee);
+    }
 }
 
 #[test]

@@ -170,9 +170,9 @@ pub fn incarnation(data: &[u8]) -> Option<[u8; 16]> {
     (data.get(1) == Some(&INCARNATION)).then(|| mark.first_chunk().copied()).flatten()
 }
 
-/// Whether MODE SENSE (6) data of the caching page says that there is a volatile cache, and whether the medium is
-/// write-protected.
-pub fn caching(data: &[u8]) -> Option<Features> {
+/// What MODE SENSE (6) data of the caching page says: whether there is a volatile cache and whether the medium is write-protected, and
+/// whether commands may have the FUA bit set (SBC-4 §6.5.1, DPOFUA).
+pub fn caching(data: &[u8]) -> Option<(Features, bool)> {
     let reader = Cdb(data);
     if data.len() < 7 || reader.u8(4) & 0x3f != 0x08 {
         return None;
@@ -180,7 +180,7 @@ pub fn caching(data: &[u8]) -> Option<Features> {
     let mut features = Features::empty();
     features.set(Features::VOLATILE_CACHE, reader.bit(6, 2));
     features.set(Features::READ_ONLY, reader.bit(2, 7));
-    Some(features)
+    Some((features, reader.bit(2, 4)))
 }
 
 /// The first descriptor of GET LBA STATUS data: its extent, and whether it is mapped.

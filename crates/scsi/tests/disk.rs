@@ -93,7 +93,7 @@ fn a_read_only_volume_is_never_written() {
         assert_eq!(additional(&reply), (7, 0x27, 0), "{:#x}", command[0]);
     }
     let sense = nexus.control(&mut shared, &builder::mode_sense_caching(255));
-    assert!(builder::caching(&data(&sense)).unwrap().contains(Features::READ_ONLY));
+    assert!(builder::caching(&data(&sense)).unwrap().0.contains(Features::READ_ONLY));
     assert!(shared.disk.log.is_empty());
 }
 

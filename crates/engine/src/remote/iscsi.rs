@@ -135,7 +135,8 @@ impl Plan {
 
 /// What a login found.
 fn facts(unit: &RemoteUnit) -> Facts {
-    let shape = Shape { geometry: unit.geometry, limits: unit.limits, features: unit.features };
+    let (geometry, limits, features) = (unit.geometry, unit.limits, unit.features);
+    let shape = Shape { geometry, limits, features, discards: unit.discards };
     // A unit without a name is at least to be of the same make.
     let identity = if unit.naa.is_empty() {
         format!("{}\0{}", unit.vendor, unit.product).into_bytes()

@@ -145,7 +145,8 @@ fn hyphenated(bytes: [u8; 16]) -> String {
 fn facts(remote: &RemoteNamespace) -> Facts {
     let mut limits = remote.limits;
     limits.depth = limits.depth.min(u32::from(DEPTH));
-    let shape = Shape { geometry: remote.geometry, limits, features: remote.features };
+    let (geometry, features) = (remote.geometry, remote.features);
+    let shape = Shape { geometry, limits, features, discards: remote.discards };
     let ids = &remote.ids;
     let parts: [&[u8]; 3] = [
         ids.nguid.as_ref().map_or(&[], |id| id.as_slice()),

@@ -22,7 +22,7 @@ pub(crate) fn screen(operation: &Operation, of: &Shape) -> Option<Result<Outcome
             Some(Ok(mapped(extent)))
         }
         // A discard is only advice.
-        Operation::Discard { .. } if !of.features.contains(Features::DISCARD) => Some(Ok(Outcome::Done)),
+        Operation::Discard { .. } if !of.discards => Some(Ok(Outcome::Done)),
         _ => (extent.blocks == 0).then_some(Ok(Outcome::Done)),
     }
 }
@@ -40,7 +40,8 @@ mod tests {
 
     fn shape(features: Features) -> Shape {
         let geometry = Geometry { blocks: 100, block_size: 512, physical_block_size: 4096 };
-        Shape { geometry, limits: Limits::default(), features }
+        let discards = features.contains(Features::DISCARD);
+        Shape { geometry, limits: Limits::default(), features, discards }
     }
 
     fn answer(operation: &Operation, features: Features) -> Option<Result<Outcome, VolumeErrorKind>> {

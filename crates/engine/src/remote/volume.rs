@@ -19,6 +19,8 @@ pub(crate) struct Shape {
     pub(crate) geometry: Geometry,
     pub(crate) limits: Limits,
     pub(crate) features: Features,
+    /// It takes discards, even if it does not promise what is read afterwards.
+    pub(crate) discards: bool,
 }
 
 /// What a connection found at the other end.
@@ -204,7 +206,8 @@ mod tests {
 
     fn facts(blocks: u64, identity: &[u8], incarnation: Option<u8>) -> Facts {
         let geometry = Geometry { blocks, block_size: 512, physical_block_size: 4096 };
-        let shape = Shape { geometry, limits: Limits::default(), features: Features::VOLATILE_CACHE };
+        let features = Features::VOLATILE_CACHE;
+        let shape = Shape { geometry, limits: Limits::default(), features, discards: false };
         Facts {
             shape,
             identity: identity.to_vec(),

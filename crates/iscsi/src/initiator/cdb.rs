@@ -3,22 +3,66 @@
 
 use alloc::vec;
 
-use buf::{Buf, SharedBuf};
+use buf::{Buf, BufList, SharedBuf};
 use scsi::builder::{self, UNMAP_LIST};
 use scsi::{Additional, SenseKey};
 use volume::{Allocation, Durability, Extent, Features, Operation, Outcome, VolumeErrorKind};
 use wire::Reader;
 
-use super::tasks::{Transfer, Work};
-use crate::limits::STAGED;
+use super::probe::RemoteUnit;
+use super::tasks::{Transfer, Work, Zeros};
+use crate::limits::{STAGED, ZEROS_AT_ONCE};
 
 /// Bytes of GET LBA STATUS data with one descriptor.
 const LBA_STATUS: u8 = 24;
 
-/// The command that carries out an operation on a unit with blocks of `block_size` bytes and these features.
+/// What a unit's commands may look like.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Abilities {
+    /// It has not refused WRITE SAME.
+    pub(super) writes_same: bool,
+    pub(super) features: Features,
+    /// It takes the FUA bit.
+    pub(super) fua: bool,
+    /// Blocks in one COMPARE AND WRITE at most.
+    pub(super) longest_compare: u8,
+    /// Bytes in one write at most.
+    pub(super) longest_write: u32,
+}
+
+impl Abilities {
+    /// Of a unit about which nothing is known.
+    pub(super) const NONE: Self = Self {
+        writes_same: true,
+        features: Features::VOLATILE_CACHE,
+        fua: false,
+        longest_compare: 0,
+        longest_write: u32::MAX,
+    };
+
+    /// What was found out about a unit.
+    pub(super) fn of(unit: &RemoteUnit) -> Self {
+        Self {
+            features: unit.features,
+            fua: unit.fua,
+            longest_compare: unit.longest_compare,
+            longest_write: unit.limits.max_transfer,
+            ..Self::NONE
+        }
+    }
+
+    /// How a durable write is made: with the FUA bit, or with a flush after it. A unit without FUA refuses the bit (LIO without a write
+    /// cache does).
+    fn durable(self, durability: Durability) -> (bool, bool) {
+        let durable = durability == Durability::Durable;
+        (durable && self.fua, durable && !self.fua && self.features.contains(Features::VOLATILE_CACHE))
+    }
+}
+
+/// The command that carries out an operation on a unit with blocks of `block_size` bytes and these abilities.
 pub(super) fn command(
     operation: Operation,
-    (block_size, features): (u32, Features),
+    (block_size, abilities): (u32, Abilities),
 ) -> Result<Work, VolumeErrorKind> {
     if operation.extent().is_some_and(|extent| u32::try_from(extent.blocks).is_err()) {
         return Err(VolumeErrorKind::Misaligned);
@@ -26,7 +70,8 @@ pub(super) fn command(
     Ok(match operation {
         Operation::Read { extent, into } => Work::reading(builder::read(extent), into),
         Operation::Write { extent, data, durability } => {
-            Work::writing(builder::write(extent, durability == Durability::Durable), data)
+            let (fua, flush_after) = abilities.durable(durability);
+            Work { flush_after, ..Work::writing(builder::write(extent, fua), data) }
         }
         Operation::Flush => Work::plain(builder::synchronize_cache()),
         Operation::Discard { extent } => {
@@ -36,22 +81,28 @@ pub(super) fn command(
             work
         }
         Operation::WriteZeroes { extent, durability, may_unmap } => {
+            let zeros = Zeros { left: extent, durability, instead: abilities.writes_same };
+            if !abilities.writes_same {
+                return Ok(writing_zeros(zeros, (block_size, abilities)));
+            }
             // A unit that does not unmap so may refuse to be asked (SBC-4 §5.49).
-            let unmaps = features.contains(Features::WRITE_ZEROES);
-            let zeros = SharedBuf::from(vec![0; (block_size as usize).min(STAGED)]);
-            let mut work = Work::writing(builder::write_same(extent, may_unmap && unmaps), zeros.into());
+            let unmap = may_unmap && abilities.features.contains(Features::WRITE_ZEROES);
+            let block = SharedBuf::from(vec![0; (block_size as usize).min(STAGED)]);
             // WRITE SAME has no FUA bit.
-            work.flush_after = durability == Durability::Durable;
-            work
+            let flush_after = durability == Durability::Durable;
+            let work = Work::writing(builder::write_same(extent, unmap), block.into());
+            Work { flush_after, zeros: Some(zeros), ..work }
         }
-        Operation::Compare { extent, data } => Work::writing(builder::verify(extent, true), data),
+        // Not by VERIFY with BYTCHK: LIO then says that all is the same without having looked, and tgt does not tell where a difference is.
+        Operation::Compare { extent, data } => Work::comparing(builder::read(extent), data),
         Operation::CompareAndWrite { extent, compare, write, durability } => {
-            if u8::try_from(extent.blocks).is_err() {
+            if extent.blocks > u64::from(abilities.longest_compare) {
                 return Err(VolumeErrorKind::Misaligned);
             }
+            let (fua, flush_after) = abilities.durable(durability);
             let mut data = compare;
             write.pieces().iter().for_each(|piece| data.push(piece.clone()));
-            Work::writing(builder::compare_and_write(extent, durability == Durability::Durable), data)
+            Work { flush_after, ..Work::writing(builder::compare_and_write(extent, fua), data) }
         }
         Operation::Verify { extent } => Work::plain(builder::verify(extent, false)),
         Operation::QueryAllocation { extent } => {
@@ -62,6 +113,33 @@ pub(super) fn command(
         }
         _ => return Err(VolumeErrorKind::Unsupported),
     })
+}
+
+/// Writes zeros to the first blocks of what is left.
+pub(super) fn writing_zeros(zeros: Zeros, (block_size, abilities): (u32, Abilities)) -> Work {
+    let most = (ZEROS_AT_ONCE.min(abilities.longest_write) / block_size.max(1)).max(1);
+    let blocks = u32::try_from(zeros.left.blocks).unwrap_or(u32::MAX).min(most);
+    let length = blocks.saturating_mul(block_size) as usize;
+    let piece = Extent::new(zeros.left.start, blocks.into());
+    let left = Extent::new(piece.start + piece.blocks, zeros.left.blocks - piece.blocks);
+    let (fua, flush) = abilities.durable(zeros.durability);
+    let work = Work::writing(builder::write(piece, fua), SharedBuf::from(vec![0; length]).into());
+    let rest = (left.blocks > 0).then_some(Zeros { left, instead: false, ..zeros });
+    // One flush covers all pieces.
+    Work { flush_after: flush && rest.is_none(), zeros: rest, ..work }
+}
+
+/// Where what was read first differs from what was expected, in bytes.
+pub(super) fn difference(read: &[u8], expected: &BufList) -> Option<u64> {
+    let mut at = 0;
+    for piece in expected.pieces() {
+        let part = read.get(at..)?;
+        if let Some(first) = part.iter().zip(piece.iter()).position(|(one, other)| one != other) {
+            return u64::try_from(at.saturating_add(first)).ok();
+        }
+        at = at.saturating_add(piece.len());
+    }
+    None
 }
 
 /// The first run of a GET LBA STATUS answer, cut to what was asked about.
@@ -99,9 +177,52 @@ mod tests {
     }
 
     #[test]
+    fn a_difference_is_found_across_pieces() {
+        let mut expected = BufList::from(SharedBuf::from(vec![1, 2, 3]));
+        expected.push(SharedBuf::from(vec![4, 5]));
+        assert_eq!(difference(&[1, 2, 3, 4, 5], &expected), None);
+        for at in 0..5_u8 {
+            let mut read = [1, 2, 3, 4, 5];
+            read[usize::from(at)] ^= 0x80;
+            assert_eq!(difference(&read, &expected), Some(at.into()));
+        }
+    }
+
+    #[test]
+    fn a_unit_without_fua_is_asked_for_a_flush_instead() {
+        let write = |features, fua| {
+            let extent = Extent::new(0, 1);
+            let data = SharedBuf::from(vec![0; 512]).into();
+            let write = Operation::Write { extent, data, durability: Durability::Durable };
+            let work = command(write, (512, Abilities { features, fua, ..Abilities::NONE })).unwrap();
+            (work.cdb[1] & 8 != 0, work.flush_after)
+        };
+        assert_eq!(write(Features::VOLATILE_CACHE, true), (true, false));
+        assert_eq!(write(Features::VOLATILE_CACHE, false), (false, true));
+        assert_eq!(write(Features::empty(), false), (false, false), "nothing is volatile");
+    }
+
+    #[test]
+    fn zeros_are_written_in_pieces_with_one_flush() {
+        let abilities = Abilities { longest_write: 1024, writes_same: false, ..Abilities::NONE };
+        let zeroes = Operation::WriteZeroes {
+            extent: Extent::new(10, 5),
+            durability: Durability::Durable,
+            may_unmap: true,
+        };
+        let mut next = command(zeroes, (512, abilities)).ok();
+        let mut seen = vec![];
+        while let Some(work) = next {
+            seen.push((work.cdb[9], work.length, work.flush_after));
+            next = work.zeros.map(|zeros| writing_zeros(zeros, (512, abilities)));
+        }
+        assert_eq!(seen, [(10, 1024, false), (12, 1024, false), (14, 512, true)]);
+    }
+
+    #[test]
     fn what_a_cdb_cannot_say_is_refused() {
         let huge = Extent::new(0, 1 << 32);
-        let result = command(Operation::Discard { extent: huge }, (512, Features::empty()));
+        let result = command(Operation::Discard { extent: huge }, (512, Abilities::NONE));
         assert_eq!(result.unwrap_err(), VolumeErrorKind::Misaligned);
     }
 }

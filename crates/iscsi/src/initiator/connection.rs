@@ -11,9 +11,9 @@ use buf::{Buf, BufList, Pool};
 use names::Iqn;
 use protocol::{CloseReason, Ended, Entropy, Instant, Placement, Transmit};
 use scsi::builder::read_capacity;
-use volume::{Completion, Features, Geometry, Request, Tag, VolumeErrorKind};
+use volume::{Completion, Geometry, Request, Tag, VolumeErrorKind};
 
-use super::cdb;
+use super::cdb::{self, Abilities};
 use super::login::{Failure, Login, Outcome};
 use super::probe::{ANSWER, Probe, RemoteUnit};
 use super::tasks::{Kind, Owner, Task, Tasks, Transfer, Work, tag};
@@ -153,7 +153,7 @@ pub struct Connection {
     pub(super) actions: VecDeque<Action>,
     pub(super) probe: Option<Probe>,
     pub(super) geometry: Geometry,
-    pub(super) features: Features,
+    pub(super) abilities: Abilities,
     /// The size is being asked for again.
     pub(super) measuring: bool,
     pub(super) found: Text,
@@ -200,7 +200,7 @@ impl Connection {
             actions: VecDeque::new(),
             probe: None,
             geometry: Geometry { blocks: 0, block_size: 512, physical_block_size: 512 },
-            features: Features::empty(),
+            abilities: Abilities::NONE,
             measuring: false,
             found: Text::new(),
             pings: 0,
@@ -287,7 +287,7 @@ impl Connection {
         let Request { tag, operation } = request;
         let usable = self.state == State::LoggedIn && self.probe.is_none() && self.config.target.is_some();
         let work = if usable {
-            cdb::command(operation, (self.geometry.block_size, self.features))
+            cdb::command(operation, (self.geometry.block_size, self.abilities))
         } else {
             Err(VolumeErrorKind::Unreachable)
         };
@@ -459,7 +459,7 @@ impl Connection {
         let mut immediate = BufList::new();
         let command = match task.work.transfer {
             Transfer::None => command,
-            Transfer::Read | Transfer::Status(_) => command.reading(length),
+            Transfer::Read | Transfer::Status(_) | Transfer::Compare(_) => command.reading(length),
             Transfer::Write(_) => {
                 let first = self.parameters.unsolicited().min(length);
                 let most =

@@ -19,6 +19,12 @@ pub struct RemoteUnit {
     pub limits: Limits,
     /// What it can do.
     pub features: Features,
+    /// It takes UNMAP, even if it does not promise what is read afterwards.
+    pub discards: bool,
+    /// Commands may have the FUA bit set.
+    pub fua: bool,
+    /// Blocks in one COMPARE AND WRITE at most; zero if it has none.
+    pub longest_compare: u8,
     /// T10 vendor identification.
     pub vendor: String,
     /// Product identification.
@@ -133,6 +139,9 @@ impl Probe {
             geometry,
             limits,
             features: Features::VOLATILE_CACHE,
+            discards: false,
+            fua: false,
+            longest_compare: 0,
             vendor: String::new(),
             product: String::new(),
             revision: String::new(),
@@ -174,9 +183,9 @@ impl Probe {
         let block = self.unit.geometry.block_size.max(1);
         let largest = u32::try_from(LARGEST).unwrap_or(u32::MAX).min(self.unit.limits.max_transfer);
         self.unit.limits.max_transfer = (largest / block).max(1).saturating_mul(block);
-        if !self.unmaps {
-            self.unit.features.remove(Features::DISCARD);
-        }
+        self.unit.discards &= self.unmaps;
+        // What was discarded reads as zeros only where the unit says so (SBC-4 §6.6.7, LBPRZ); LIO does not by default.
+        self.unit.features.set(Features::DISCARD, self.unit.discards && self.zeros);
         self.unit
     }
 
@@ -212,14 +221,14 @@ impl Probe {
     fn capacity(&mut self, data: &[u8]) -> Option<()> {
         let (geometry, unmaps) = builder::capacity(data)?;
         self.unit.geometry = geometry;
-        self.unit.features.set(Features::DISCARD, unmaps);
-        self.zeros = unmaps;
+        (self.unit.discards, self.zeros) = (unmaps, unmaps);
         Some(())
     }
 
     fn block_limits(&mut self, data: &[u8]) -> Option<()> {
         let limits = builder::block_limits(data)?;
         self.unit.features.set(Features::COMPARE, limits.compare_and_write > 0);
+        self.unit.longest_compare = limits.compare_and_write;
         if limits.transfer > 0 {
             self.unit.limits.max_transfer = limits.transfer.saturating_mul(self.unit.geometry.block_size);
         }
@@ -235,11 +244,11 @@ impl Probe {
     fn provisioning(&mut self, data: &[u8]) -> Option<()> {
         let flags = *data.get(5)?;
         // LBPU: UNMAP works. LBPWS: WRITE SAME (16) with its UNMAP bit does.
-        self.unit.features.set(Features::DISCARD, flags & 0x80 != 0);
+        self.unit.discards = flags & 0x80 != 0;
         self.unit.features.set(Features::WRITE_ZEROES, flags & 0x40 != 0);
         // LBPRZ here or in READ CAPACITY (16): only then is a hole as good as zeros (SBC-4 §6.6.7).
-        let zeros = self.zeros || flags & 0x04 != 0;
-        self.unit.features.set(Features::ALLOCATION, flags & 0x80 != 0 && zeros);
+        self.zeros |= flags & 0x04 != 0;
+        self.unit.features.set(Features::ALLOCATION, self.unit.discards && self.zeros);
         Some(())
     }
 
@@ -249,7 +258,8 @@ impl Probe {
     }
 
     fn caching(&mut self, data: &[u8]) -> Option<()> {
-        let features = builder::caching(data)?;
+        let (features, fua) = builder::caching(data)?;
+        self.unit.fua = fua;
         self.unit.features.remove(Features::VOLATILE_CACHE | Features::READ_ONLY);
         self.unit.features.insert(features);
         Some(())
@@ -330,7 +340,9 @@ mod tests {
             assert!(probe.take(Some(&[0, 0, 0, 0, 0, 0, 0, 99, 0, 0, 2, 0, 0, 3, capacity, 0])));
             probe.question = Question::Provisioning;
             assert!(probe.take(Some(&[0, 0xb2, 0, 4, 0, provisioning, 0, 0])));
-            assert_eq!(probe.finish().features.contains(Features::ALLOCATION), expected);
+            let unit = probe.finish();
+            assert_eq!(unit.features.contains(Features::ALLOCATION), expected);
+            assert_eq!((unit.discards, unit.features.contains(Features::DISCARD)), (true, expected));
         }
     }
 
@@ -346,7 +358,7 @@ mod tests {
         probe.question = Question::Provisioning;
         assert!(probe.take(Some(&[0, 0xb2, 0, 4, 0, 0x80, 0, 0])));
         let unit = probe.finish();
-        assert!(!unit.features.contains(Features::DISCARD) && unit.limits.max_discard > 0);
+        assert!(!unit.discards && !unit.features.contains(Features::DISCARD) && unit.limits.max_discard > 0);
     }
 
     #[test]

@@ -6,10 +6,10 @@ use alloc::vec::Vec;
 
 use protocol::{CloseReason, Instant};
 use scsi::builder::{capacity, request_error, synchronize_cache};
-use scsi::{Additional, Status};
+use scsi::{Additional, SenseKey, Status};
 use volume::{Outcome, VolumeErrorKind};
 
-use super::cdb::{allocation, attention, sense};
+use super::cdb::{Abilities, allocation, attention, difference, sense, writing_zeros};
 use super::connection::{Action, Burst, Connection, Discovered, Outgoing};
 use super::tasks::{Kind, Owner, Transfer, Work, tag};
 use crate::connection::State;
@@ -191,11 +191,11 @@ impl Connection {
             }
             return;
         }
-        if good && core::mem::replace(&mut task.work.flush_after, false) {
-            task.work = Work::plain(synchronize_cache());
-            task.due = None;
-            self.tasks.renew(slot);
-            return self.queue.push_back(slot);
+        let refused = !good
+            && told.is_none()
+            && scsi::builder::sense(sense).is_some_and(|(key, ..)| key == SenseKey::IllegalRequest);
+        if let Some(work) = self.next(slot, good, refused) {
+            return self.replace(slot, work);
         }
         let result = if good {
             self.outcome(slot, residual)
@@ -211,12 +211,33 @@ impl Connection {
         self.end(slot, result);
     }
 
+    /// The command that follows one that ended well, or that stands in for one that was refused, if there is one.
+    fn next(&mut self, slot: u16, good: bool, refused: bool) -> Option<Work> {
+        let work = &mut self.tasks.get(slot)?.1.work;
+        if let Some(zeros) = work.zeros
+            && (if zeros.instead { refused } else { good })
+        {
+            self.abilities.writes_same = false;
+            return Some(writing_zeros(zeros, (self.geometry.block_size, self.abilities)));
+        }
+        (good && work.flush_after).then(|| Work::plain(synchronize_cache()))
+    }
+
+    /// Goes on with another command for the same request.
+    fn replace(&mut self, slot: u16, work: Work) {
+        if let Some((_, task)) = self.tasks.get(slot) {
+            (task.work, task.due) = (work, None);
+        }
+        self.tasks.renew(slot);
+        self.queue.push_back(slot);
+    }
+
     /// What a command that ended well came to.
     fn outcome(&mut self, slot: u16, residual: Residual) -> Result<Outcome, VolumeErrorKind> {
         let (_, task) = self.tasks.get(slot).ok_or(VolumeErrorKind::Unreachable)?;
         let whole = task.received == task.work.length && residual == Residual::None;
         let probe = matches!(task.owner, Owner::Probe | Owner::Size);
-        match task.work.transfer {
+        match &task.work.transfer {
             Transfer::None => Ok(Outcome::Done),
             Transfer::Write(_) if residual == Residual::None || !task.work.exact => Ok(Outcome::Done),
             Transfer::Read if whole || probe => {
@@ -226,10 +247,17 @@ impl Connection {
             }
             Transfer::Status(asked) => {
                 let buf = task.work.buf.take().ok_or(VolumeErrorKind::Media)?;
-                allocation(&buf, asked).ok_or(VolumeErrorKind::Media)
+                allocation(&buf, *asked).ok_or(VolumeErrorKind::Media)
+            }
+            Transfer::Compare(expected) if whole => {
+                let read = task.work.buf.take().ok_or(VolumeErrorKind::Media)?;
+                match difference(&read, expected) {
+                    None => Ok(Outcome::Done),
+                    Some(offset) => Err(VolumeErrorKind::Miscompare { offset }),
+                }
             }
             // A success that moved less, or more, than was asked for is none.
-            Transfer::Read | Transfer::Write(_) => Err(VolumeErrorKind::Media),
+            Transfer::Read | Transfer::Compare(_) | Transfer::Write(_) => Err(VolumeErrorKind::Media),
         }
     }
 
@@ -258,7 +286,7 @@ impl Connection {
             return self.ask();
         }
         let unit = probe.finish();
-        (self.geometry, self.features) = (unit.geometry, unit.features);
+        (self.geometry, self.abilities) = (unit.geometry, Abilities::of(&unit));
         self.actions.push_back(Action::Ready(Box::new(unit)));
     }
 

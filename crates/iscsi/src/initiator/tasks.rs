@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use buf::{Buf, BufList};
 use protocol::Instant;
 use scsi::builder::Block;
-use volume::{Extent, Tag, VolumeErrorKind};
+use volume::{Durability, Extent, Tag, VolumeErrorKind};
 
 /// Which way a command's data goes, and what becomes of it.
 #[derive(Debug)]
@@ -16,8 +16,19 @@ pub(super) enum Transfer {
     Read,
     /// Read data that says how blocks are allocated.
     Status(Extent),
+    /// Read data that is to be the same as this.
+    Compare(BufList),
     /// Write data.
     Write(BufList),
+}
+
+/// An extent to be zeroed by writing zeros.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Zeros {
+    pub(super) left: Extent,
+    pub(super) durability: Durability,
+    /// Only if the unit refuses the command that is to zero it.
+    pub(super) instead: bool,
 }
 
 /// A command to send.
@@ -30,6 +41,8 @@ pub(super) struct Work {
     pub(super) length: u32,
     /// It counts as done only once a flush has followed.
     pub(super) flush_after: bool,
+    /// What is to be zeroed after it, or instead of it.
+    pub(super) zeros: Option<Zeros>,
     /// Every byte must have been moved. Not so for a parameter list: tgt 1.0.85 reports a residual for an UNMAP that it has
     /// carried out.
     pub(super) exact: bool,
@@ -38,23 +51,53 @@ pub(super) struct Work {
 impl Work {
     /// A command without data.
     pub(super) fn plain(cdb: Block) -> Self {
-        Self { cdb, transfer: Transfer::None, buf: None, length: 0, flush_after: false, exact: true }
+        Self {
+            cdb,
+            transfer: Transfer::None,
+            buf: None,
+            length: 0,
+            flush_after: false,
+            zeros: None,
+            exact: true,
+        }
     }
 
     /// A command that fills `buf`.
     pub(super) fn reading(cdb: Block, buf: Buf) -> Self {
         let length = u32::try_from(buf.len()).unwrap_or(u32::MAX);
-        Self { cdb, transfer: Transfer::Read, buf: Some(buf), length, flush_after: false, exact: true }
+        Self {
+            cdb,
+            transfer: Transfer::Read,
+            buf: Some(buf),
+            length,
+            flush_after: false,
+            zeros: None,
+            exact: true,
+        }
+    }
+
+    /// A command that reads what is to be the same as `data`.
+    pub(super) fn comparing(cdb: Block, data: BufList) -> Self {
+        let buf = Buf::zeroed(data.len());
+        Self { transfer: Transfer::Compare(data), ..Self::reading(cdb, buf) }
     }
 
     /// A command that writes `data`.
     pub(super) fn writing(cdb: Block, data: BufList) -> Self {
         let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
-        Self { cdb, transfer: Transfer::Write(data), buf: None, length, flush_after: false, exact: true }
+        Self {
+            cdb,
+            transfer: Transfer::Write(data),
+            buf: None,
+            length,
+            flush_after: false,
+            zeros: None,
+            exact: true,
+        }
     }
 
     pub(super) fn reads(&self) -> bool {
-        matches!(self.transfer, Transfer::Read | Transfer::Status(_))
+        matches!(self.transfer, Transfer::Read | Transfer::Status(_) | Transfer::Compare(_))
     }
 
     /// A part of the write data.

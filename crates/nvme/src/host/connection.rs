@@ -64,6 +64,8 @@ pub struct Connection {
     receive: Receive,
     works: Works,
     setup: Option<Setup>,
+    /// The controller has refused to write zeroes.
+    pub(super) writes_zeros: bool,
     /// A change that was reported while the chain was busy.
     refresh: bool,
     pending: VecDeque<Request>,
@@ -104,6 +106,7 @@ impl Connection {
             receive: Receive::Header,
             works: Works::new(entries.saturating_sub(1)),
             setup,
+            writes_zeros: false,
             refresh: false,
             pending: VecDeque::new(),
             outgoing,
@@ -119,7 +122,7 @@ impl Connection {
         }
     }
 
-    fn remote(&self) -> Option<&RemoteNamespace> {
+    pub(super) fn remote(&self) -> Option<&RemoteNamespace> {
         match &self.config.queue {
             Queue::Io { remote, .. } => Some(remote),
             _ => None,
@@ -159,12 +162,17 @@ impl Connection {
         self.fail(Failure::Lost("the connection was ended"), CloseReason::Finished);
     }
 
-    fn answer(&mut self, tag: Tag, result: Result<Outcome, VolumeErrorKind>) {
+    pub(super) fn answer(&mut self, tag: Tag, result: Result<Outcome, VolumeErrorKind>) {
         self.actions.push_back(Action::Complete(Completion { tag, result }));
     }
 
     /// Sends a command with what is in its capsule.
-    fn send(&mut self, now: Instant, mut entry: SubmissionQueueEntry, (work, data): (Work, BufList)) {
+    pub(super) fn send(
+        &mut self,
+        now: Instant,
+        mut entry: SubmissionQueueEntry,
+        (work, data): (Work, BufList),
+    ) {
         let due = self.patience_with(&work).map(|time| now + time);
         let Some(cid) = self.works.begin(work, due) else { return };
         entry.cid.set(cid);
@@ -183,9 +191,12 @@ impl Connection {
                 Queue::Discovery | Queue::Io { .. } => Some(ADMIN_TIME),
             },
             Work::Disconnect => Some(DISCONNECT_TIME),
-            Work::Read(..) | Work::Write(..) | Work::Plain(_) | Work::Zeroes(..) => {
-                Some(self.config.command_time)
-            }
+            Work::Read(..)
+            | Work::Write(..)
+            | Work::Plain(_)
+            | Work::Verify(..)
+            | Work::Zeroes(..)
+            | Work::Zeros(..) => Some(self.config.command_time),
         }
     }
 
@@ -302,7 +313,9 @@ impl Connection {
     fn handle_r2t(&mut self, framed: &Framed<'_>) -> Result<(), Violation> {
         let (pdu, _) = R2t::read_from_prefix(framed.header).map_err(|_| Violation::HeaderLength)?;
         let cid = pdu.cccid.get();
-        let Some(Work::Write(_, data)) = self.works.get(cid) else { return Err(Violation::UnknownCommand) };
+        let Some(Work::Write(_, data) | Work::Zeros(_, data, _)) = self.works.get(cid) else {
+            return Err(Violation::UnknownCommand);
+        };
         let start = usize::try_from(pdu.r2to.get()).unwrap_or(usize::MAX);
         let length = usize::try_from(pdu.r2tl.get()).unwrap_or(usize::MAX);
         let end = start.saturating_add(length);
@@ -342,16 +355,16 @@ impl Connection {
             }
             Work::Disconnect => self.finish(),
             Work::Read(tag, landing) => self.complete_read(tag, status, landing),
-            Work::Zeroes(tag, zeroes) if status.is_success() && zeroes.rest.blocks != 0 => {
-                self.send_zeroes(now, tag, zeroes);
-            }
-            Work::Write(tag, _) | Work::Plain(tag) | Work::Zeroes(tag, _) => self.complete(tag, status),
+            Work::Verify(tag, landing, rest) => self.verified(now, tag, (status, &landing, rest)),
+            Work::Zeroes(tag, zeroes, blocks) => self.zeroed(now, tag, (status, zeroes, blocks)),
+            Work::Zeros(tag, _, zeroes) if status.is_success() => self.send_zeroes(now, tag, zeroes),
+            Work::Write(tag, _) | Work::Plain(tag) | Work::Zeros(tag, ..) => self.complete(tag, status),
         }
         self.start_pending(now);
         Ok(())
     }
 
-    fn complete(&mut self, tag: Tag, status: Status) {
+    pub(super) fn complete(&mut self, tag: Tag, status: Status) {
         let result = if status.is_success() { Ok(Outcome::Done) } else { Err(status.to_volume()) };
         self.answer(tag, result);
     }
@@ -504,24 +517,17 @@ impl Connection {
             }
             Operation::Discard { extent } => self.start_discard(now, tag, (nsid, extent)),
             Operation::WriteZeroes { extent, durability, may_unmap } => {
-                if extent.blocks == 0 {
-                    return self.answer(tag, Ok(Outcome::Done));
-                }
                 let fua = durability == Durability::Durable;
-                self.send_zeroes(now, tag, Zeroes { rest: extent, fua, deallocate: may_unmap });
+                self.send_zeroes(now, tag, Zeroes { left: extent, fua, deallocate: may_unmap });
             }
-            Operation::Verify { extent } if (1..=BLOCKS_PER_COMMAND).contains(&extent.blocks) => {
-                let entry = block(extent, false).encode(nvm::VERIFY, nsid);
-                self.send(now, entry, (Work::Plain(tag), BufList::new()));
-            }
-            Operation::Verify { extent } => self.refuse_length(tag, extent, None),
+            Operation::Verify { extent } => self.start_verify(now, tag, extent),
             _ => self.answer(tag, Err(VolumeErrorKind::Unsupported)),
         }
     }
 
     /// A request without blocks does nothing successfully; one whose memory has another length, or that no
     /// command can express, is refused.
-    fn refuse_length(&mut self, tag: Tag, extent: Extent, into: Option<Buf>) {
+    pub(super) fn refuse_length(&mut self, tag: Tag, extent: Extent, into: Option<Buf>) {
         let result = match into {
             _ if extent.blocks != 0 => Err(VolumeErrorKind::Misaligned),
             Some(into) => Ok(Outcome::Data(into.freeze())),
@@ -562,18 +568,6 @@ impl Connection {
             return self.send(now, entry, (Work::Plain(tag), data));
         }
         self.send(now, moving(entry, data.len()), (Work::Write(tag, data), BufList::new()));
-    }
-
-    /// The next piece of a write zeroes.
-    fn send_zeroes(&mut self, now: Instant, tag: Tag, mut zeroes: Zeroes) {
-        let nsid = self.remote().map_or(0, |remote| remote.nsid);
-        let blocks = zeroes.rest.blocks.min(BLOCKS_PER_COMMAND);
-        let extent = Extent::new(zeroes.rest.start, blocks);
-        zeroes.rest =
-            Extent::new(extent.start.saturating_add(blocks), zeroes.rest.blocks.saturating_sub(blocks));
-        let mut command = block(extent, zeroes.fua);
-        command.deallocate = zeroes.deallocate;
-        self.send(now, command.encode(nvm::WRITE_ZEROES, nsid), (Work::Zeroes(tag, zeroes), BufList::new()));
     }
 
     fn cancel(&mut self, tag: Tag) {
@@ -617,12 +611,12 @@ impl Connection {
 }
 
 /// The fields of a command that touches `extent`.
-const fn block(extent: Extent, fua: bool) -> BlockCommand {
+pub(super) const fn block(extent: Extent, fua: bool) -> BlockCommand {
     BlockCommand { extent, fua, deallocate: false, protection: false }
 }
 
 /// The command with `length` bytes of data that data PDUs move.
-fn moving(mut entry: SubmissionQueueEntry, length: usize) -> SubmissionQueueEntry {
+pub(super) fn moving(mut entry: SubmissionQueueEntry, length: usize) -> SubmissionQueueEntry {
     entry.dptr = SglDescriptor::transport(u32::try_from(length).unwrap_or(u32::MAX));
     entry
 }

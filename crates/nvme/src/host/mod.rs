@@ -14,13 +14,16 @@ use volume::{Completion, Designator, Features, Geometry, Identity, Limits, Reque
 
 use crate::fabrics::HostIdentity;
 use crate::identify::NamespaceIds;
+use crate::limits::AT_ONCE;
 use crate::log::DiscoveryEntry;
 use crate::status::Status;
 
 mod connection;
 mod setup;
 mod transmit;
+mod verify;
 mod work;
+mod zeroes;
 
 pub use connection::Connection;
 
@@ -80,6 +83,10 @@ pub struct RemoteNamespace {
     pub limits: Limits,
     /// What it can do.
     pub features: Features,
+    /// The controller takes deallocations, even where it does not say what is read afterwards.
+    pub discards: bool,
+    /// The controller has the Verify command.
+    pub verifies: bool,
     /// What identifies it everywhere.
     pub ids: NamespaceIds,
     /// The subsystem's serial number, model number and firmware revision.
@@ -95,6 +102,14 @@ pub struct RemoteNamespace {
 }
 
 impl RemoteNamespace {
+    /// How much of so many blocks one read or write covers that stands for another command, in blocks and in bytes.
+    fn piece(&self, blocks: u64) -> (u64, usize) {
+        let block_size = self.geometry.block_size.max(1);
+        let most = (AT_ONCE.min(self.limits.max_transfer) / block_size).max(1);
+        let blocks = u32::try_from(blocks).unwrap_or(u32::MAX).min(most);
+        (blocks.into(), usize::try_from(blocks.saturating_mul(block_size)).unwrap_or(0))
+    }
+
     /// What it says of itself.
     pub fn identity(&self) -> Identity {
         let [serial, product, revision] = self.product.clone();

@@ -265,6 +265,8 @@ impl Setup {
             geometry,
             limits,
             features,
+            discards: self.oncs & identify::ONCS_DATASET != 0,
+            verifies: self.oncs & identify::ONCS_VERIFY != 0,
             ids,
             product: self.product.clone(),
             queues: self.queues,

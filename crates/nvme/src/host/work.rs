@@ -36,14 +36,18 @@ pub(crate) enum Work {
     /// A write or compare: its data, for R2Ts.
     Write(Tag, BufList),
     Plain(Tag),
-    /// Write zeroes, with what is left after this command.
-    Zeroes(Tag, Zeroes),
+    /// A verification by reading, with what is left after this command.
+    Verify(Tag, Landing, Extent),
+    /// Write zeroes of so many of the blocks that are left.
+    Zeroes(Tag, Zeroes, u64),
+    /// A write of zeros, with what is left after it.
+    Zeros(Tag, BufList, Zeroes),
 }
 
 /// A write zeroes of any length.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Zeroes {
-    pub(crate) rest: Extent,
+    pub(crate) left: Extent,
     pub(crate) fua: bool,
     pub(crate) deallocate: bool,
 }
@@ -51,7 +55,9 @@ pub(crate) struct Zeroes {
 impl Work {
     pub(crate) const fn landing(&mut self) -> Option<&mut Landing> {
         match self {
-            Self::Read(_, landing) | Self::Setup(Some(landing)) => Some(landing),
+            Self::Read(_, landing) | Self::Verify(_, landing, _) | Self::Setup(Some(landing)) => {
+                Some(landing)
+            }
             _ => None,
         }
     }
@@ -59,7 +65,12 @@ impl Work {
     /// The request behind it.
     pub(crate) const fn tag(&self) -> Option<Tag> {
         match self {
-            Self::Read(tag, _) | Self::Write(tag, _) | Self::Plain(tag) | Self::Zeroes(tag, _) => Some(*tag),
+            Self::Read(tag, _)
+            | Self::Write(tag, _)
+            | Self::Plain(tag)
+            | Self::Verify(tag, ..)
+            | Self::Zeroes(tag, ..)
+            | Self::Zeros(tag, ..) => Some(*tag),
             _ => None,
         }
     }

@@ -26,6 +26,12 @@ fn area(bench: &Bench<'_>) -> Extent {
     Extent::new(start.min(bench.geometry.blocks - blocks), blocks)
 }
 
+/// The same, as far as one compare-and-write reaches.
+fn area_of_comparisons(bench: &Bench<'_>) -> Extent {
+    let area = area(bench);
+    Extent::new(area.start, area.blocks.min(bench.options.longest_compare_and_write))
+}
+
 /// Runs `work` on a thread for each queue, with the number of the queue, once all of them are there.
 fn on_threads(bench: &Bench<'_>, work: impl Fn(&mut Bench<'_>, u64) -> Verdict + Sync) -> Verdict {
     let (volume, options, worlds) = (bench.volume, bench.options, bench.worlds);
@@ -109,7 +115,7 @@ pub(super) fn compare_and_write_is_atomic(bench: &mut Bench<'_>) -> Verdict {
     if bench.options.threads < 2 || !bench.compares_and_writes() {
         return Ok(());
     }
-    let area = area(bench);
+    let area = area_of_comparisons(bench);
     let value = |bench: &Bench<'_>, count: u64| {
         let mut bytes = vec![0; bench.bytes(area.blocks)];
         stamp::fill_all(&mut bytes, bench.block_size(), area.start, (count, 0));
@@ -159,7 +165,7 @@ fn current(bench: &mut Bench<'_>, extent: Extent) -> Result<u64, String> {
 /// Every thread writes a block of its own, and at the same time changes the first block by a compare-and-write over all
 /// of them, which puts back what it compared with: if it slips past a write that it did not see, that write is lost.
 pub(super) fn compare_and_write_loses_no_write(bench: &mut Bench<'_>) -> Verdict {
-    let area = area(bench);
+    let area = area_of_comparisons(bench);
     let threads = u64::from(bench.options.threads);
     if area.blocks <= threads.max(1) || !bench.compares_and_writes() {
         return Ok(());

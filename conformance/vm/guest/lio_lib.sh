@@ -1,0 +1,48 @@
+# LIO, the kernel's iSCSI target, set up by hand in configfs.
+
+lio=/sys/kernel/config/target
+
+# backstore KIND NAME CONTROL [ATTRIBUTE=VALUE…]: a unit of LIO's, with a serial number, from which its name (NAA) is made.
+backstore() {
+    local folder=$lio/core/${1}_0/$2 setting
+    mkdir -p "$folder"
+    echo -n "$3" > "$folder/control"
+    echo 1 > "$folder/enable" || return
+    echo "linerate-test-$2" > "$folder/wwn/vpd_unit_serial"
+    for setting in "${@:4}"; do
+        echo "${setting#*=}" > "$folder/attrib/${setting%%=*}" || return
+    done
+}
+
+# target NAME BACKSTORE [PARAMETER=VALUE…]: one unit behind the portal, for any initiator.
+target() {
+    local group=$lio/iscsi/$TARGET_PREFIX:$1/tpgt_1 setting
+    mkdir -p "$group/np/$PEER_ADDRESS:$ISCSI_PORT" "$group/lun/lun_0" || return
+    ln -s "$lio/core/$2" "$group/lun/lun_0/unit"
+    for setting in authentication=0 generate_node_acls=1 demo_mode_write_protect=0 cache_dynamic_acls=1; do
+        echo "${setting#*=}" > "$group/attrib/${setting%%=*}"
+    done
+    for setting in "${@:3}"; do
+        echo "${setting#*=}" > "$group/param/${setting%%=*}" || return
+    done
+    target_enabled "$1" 1
+}
+
+# target_enabled NAME 0|1: switching a target off ends its sessions.
+target_enabled() { echo "$2" > "$lio/iscsi/$TARGET_PREFIX:$1/tpgt_1/enable"; }
+
+# chap NAME: asks for CHAP in both directions.
+chap() {
+    local group=$lio/iscsi/$TARGET_PREFIX:$1/tpgt_1
+    echo 1 > "$group/attrib/authentication"
+    echo -n "$CHAP_USER" > "$group/auth/userid"
+    echo -n "$CHAP_SECRET" > "$group/auth/password"
+    echo -n "$CHAP_MUTUAL_USER" > "$group/auth/userid_mutual"
+    echo -n "$CHAP_MUTUAL_SECRET" > "$group/auth/password_mutual"
+}
+
+# target_gone NAME: takes the target down, sessions or not.
+target_gone() {
+    local group=$lio/iscsi/$TARGET_PREFIX:$1/tpgt_1
+    target_enabled "$1" 0 && rm "$group/lun/lun_0/unit" && rmdir "$group/lun/lun_0" "$group"/np/* "$group" "${group%/*}"
+}

@@ -1,0 +1,131 @@
+"""The kernel's own targets, LIO and nvmet, as peers of Linerate's clients: the guest serves, and the clients run beside it in the run's network.
+
+The guest's script `peers` sets the targets up, says `# serving`, and takes orders on its serial line. The clients are two programs: the volume
+contract's suite (`cargo build -p linerate --example contract`), and `linerate copy`, for a session that ends in the middle. What a peer is known
+to do otherwise than the standards is named here, with what was seen.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from .guest import Guest
+from .network import GUEST_ADDRESS, Network
+from .process import Child, HarnessError
+from .server import CHAP_MUTUAL_SECRET, CHAP_MUTUAL_USER, CHAP_SECRET, CHAP_USER, ISCSI_PORT, NVME_PORT, SUBSYSTEM_PREFIX, TARGET_PREFIX, Server
+
+SERVING = "# serving"
+"""What the guest says when its targets are there."""
+SUITE_SECONDS = 600.0
+"""For one suite or copy. They take seconds; this is for a machine that has other things to do."""
+SIZE = 24 << 20
+"""Bytes of each volume, as guest/peers.sh makes them."""
+WELL_BEGUN = 2 << 20
+"""Bytes that have been copied before the session is ended."""
+
+CHAP_OPTIONS = (
+    f"chap_user={CHAP_USER}&chap_secret_env=CHAP_SECRET&chap_mutual_user={CHAP_MUTUAL_USER}&chap_mutual_secret_env=CHAP_MUTUAL_SECRET"
+)
+DIGESTS = {"iscsi": "header_digest=crc32c&data_digest=crc32c", "nvme": "header_digest=1&data_digest=1"}
+
+LIO = ("compare=1",)
+"""LIO compares and writes one block at most, and says so in its block limits page."""
+COPIES = ("torn",)
+"""LIO's `rd_mcp` and `fileio`, `brd`, and nvmet on a file copy to and from memory that requests share, with no lock: a block then holds parts of two writes
+that overlapped, now and then ("block 121 carries the stamp (1, 273), but from byte 96 on it is not that write's", of `rd_mcp`). `null_blk` has a lock."""
+
+SUITES: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
+    ("iscsi", "memory", "", (*LIO, *COPIES)),
+    ("iscsi", "memory", DIGESTS["iscsi"], (*LIO, *COPIES)),
+    ("iscsi", "file", CHAP_OPTIONS, (*LIO, *COPIES)),
+    ("iscsi", "block", "", LIO),
+    ("nvme", "block", "", COPIES),
+    ("nvme", "file", DIGESTS["nvme"], COPIES),
+    ("nvme", "null", "", ()),
+)
+"""Protocol, volume, options of the URL, and what of the peer's is known, in the words of `examples/contract`."""
+
+RESTARTED = (("iscsi", "memory"), ("nvme", "block"))
+"""Volumes whose sessions are ended while they are read."""
+
+
+class Peers(Server):
+    """The guest as the server, and the programs that use it."""
+
+    def __init__(self, network: Network, folder: Path, binary: Path) -> None:
+        super().__init__(network, folder)
+        self._suite = binary.parents[1] / "debug" / "examples" / "contract"
+        self._linerate = binary
+        for program, remedy in ((binary, "cargo build --release"), (self._suite, "cargo build -p linerate --example contract")):
+            if not program.is_file():
+                raise HarnessError(f"there is no {program}: build it with `{remedy}`")
+
+    def environment(self) -> dict[str, str]:
+        return {**super().environment(), "PEER_ADDRESS": GUEST_ADDRESS, "ISCSI_PORT": str(ISCSI_PORT)}
+
+    def start(self) -> None:
+        """The guest is the server: nothing is started here."""
+
+    def tests(self, guest: Guest, child: Child) -> Iterator[tuple[str, Callable[[], None]]]:
+        """Names, and what to do."""
+        for protocol, volume, options, faults in SUITES:
+            name = "-".join([protocol, volume, *(["with-options"] if options else [])])
+            yield f"contract-{name}", lambda p=protocol, v=volume, o=options, f=faults: self._contract(self._url(p, v, o), f)
+        for protocol, volume in RESTARTED:
+            order = f"restart-{protocol} {volume}"
+            yield f"restart-{protocol}-{volume}", lambda p=protocol, v=volume, o=order: self._restarted(self._url(p, v), lambda: guest.order(child, o))
+
+    def judge(self, guest: Guest, child: Child) -> Iterator[tuple[str, str | None]]:
+        """Runs every test; gives its name and what went wrong. The guest is told to stop at the end."""
+        for name, run in self.tests(guest, child):
+            try:
+                run()
+                yield name, None
+            except (HarnessError, subprocess.TimeoutExpired) as error:
+                yield name, str(error)
+        guest.order(child, "stop")
+
+    @staticmethod
+    def _url(protocol: str, volume: str, options: str = "") -> str:
+        urls = {
+            "iscsi": f"iscsi://{GUEST_ADDRESS}:{ISCSI_PORT}/{TARGET_PREFIX}:{volume}/0",
+            "nvme": f"nvme+tcp://{GUEST_ADDRESS}:{NVME_PORT}/{SUBSYSTEM_PREFIX}:{volume}/1",
+        }
+        return urls[protocol] + (f"?{options}" if options else "")
+
+    def _contract(self, url: str, faults: tuple[str, ...]) -> None:
+        """The volume contract's suite."""
+        self._run([self._suite, url, *faults])
+
+    def _run(self, argv: list[str | Path]) -> None:
+        environment = {**os.environ, "CHAP_SECRET": CHAP_SECRET, "CHAP_MUTUAL_SECRET": CHAP_MUTUAL_SECRET}
+        inside = self.network.inside(argv)
+        done = subprocess.run(inside, env=environment, capture_output=True, text=True, timeout=SUITE_SECONDS, check=False)
+        with self.log.open("a") as log:
+            log.write(done.stdout + done.stderr)
+        if done.returncode != 0:
+            raise HarnessError(done.stderr.strip() or f"{argv[0]} ended with {done.returncode}")
+
+    def _restarted(self, url: str, restart: Callable[[], None]) -> None:
+        """The peer ends the session while the volume is read, and takes the next one: the copy goes on, and every byte is right."""
+        source, back = self.folder / "source.raw", self.folder / "back.raw"
+        source.write_bytes(secrets.token_bytes(SIZE))
+        back.unlink(missing_ok=True)
+        self._run([self._linerate, "copy", f"file:{source}", url])
+        copy = self.network.inside([self._linerate, "copy", f"limit=4M/s+{url}", f"file:{back}?size={SIZE}"])
+        with Child(copy, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as reading:
+            deadline = time.monotonic() + SUITE_SECONDS
+            while not back.exists() or back.stat().st_blocks * 512 < WELL_BEGUN:
+                if reading.exit_code() is not None or time.monotonic() > deadline:
+                    raise HarnessError(f"the copy did not get going ({reading.exit_code()})")
+                time.sleep(0.02)
+            restart()
+            if (code := reading.wait(SUITE_SECONDS)) != 0:
+                raise HarnessError(f"the copy ended with {code}")
+        if back.read_bytes() != source.read_bytes():
+            raise HarnessError("the copy differs from what was written")

@@ -1,0 +1,58 @@
+//! Verifying blocks: by the Verify command, or, at a controller without it (Linux' nvmet), by reading them
+//! (NVM Command Set §3.2.5).
+
+use buf::{Buf, BufList};
+use protocol::Instant;
+use volume::{Extent, Outcome, Tag, VolumeErrorKind};
+
+use super::connection::{Connection, block, moving};
+use super::work::{Landing, Work};
+use crate::limits::BLOCKS_PER_COMMAND;
+use crate::opcode::nvm;
+use crate::status::Status;
+
+impl Connection {
+    /// Begins to verify an extent.
+    pub(super) fn start_verify(&mut self, now: Instant, tag: Tag, extent: Extent) {
+        if !(1..=BLOCKS_PER_COMMAND).contains(&extent.blocks) {
+            return self.refuse_length(tag, extent, None);
+        }
+        match self.remote() {
+            Some(remote) if remote.verifies => {
+                let entry = block(extent, false).encode(nvm::VERIFY, remote.nsid);
+                self.send(now, entry, (Work::Plain(tag), BufList::new()));
+            }
+            _ => self.read_piece(now, tag, extent),
+        }
+    }
+
+    /// Reads the first piece of what is left to verify.
+    fn read_piece(&mut self, now: Instant, tag: Tag, left: Extent) {
+        let Some(remote) = self.remote() else { return };
+        let nsid = remote.nsid;
+        let (blocks, length) = remote.piece(left.blocks);
+        let piece = Extent::new(left.start, blocks);
+        let rest = Extent::new(left.start.saturating_add(blocks), left.blocks.saturating_sub(blocks));
+        let entry = moving(block(piece, false).encode(nvm::READ, nsid), length);
+        let landing = Landing::new(Buf::zeroed(length), length);
+        self.send(now, entry, (Work::Verify(tag, landing, rest), BufList::new()));
+    }
+
+    /// A piece was read, or could not be.
+    pub(super) fn verified(
+        &mut self,
+        now: Instant,
+        tag: Tag,
+        (status, landing, rest): (Status, &Landing, Extent),
+    ) {
+        if !status.is_success() {
+            self.complete(tag, status);
+        } else if landing.received != landing.length || landing.damaged {
+            self.answer(tag, Err(VolumeErrorKind::Media));
+        } else if rest.blocks == 0 {
+            self.answer(tag, Ok(Outcome::Done));
+        } else {
+            self.read_piece(now, tag, rest);
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Zeroing blocks: by Write Zeroes commands, or, where the controller refuses them, by writing zeros. Linux' nvmet offers the command
+//! for any namespace and refuses it for a file whose file system cannot zero a range (NVM Command Set §3.2.8).
+
+use alloc::vec;
+
+use buf::{BufList, SharedBuf};
+use protocol::Instant;
+use volume::{Extent, Outcome, Tag, VolumeErrorKind};
+
+use super::connection::{Connection, block, moving};
+use super::work::{Work, Zeroes};
+use crate::limits::BLOCKS_PER_COMMAND;
+use crate::opcode::nvm;
+use crate::sgl::SglDescriptor;
+use crate::status::Status;
+
+impl Zeroes {
+    /// What is left when the first blocks are done.
+    const fn after(mut self, blocks: u64) -> Self {
+        let start = self.left.start.saturating_add(blocks);
+        self.left = Extent::new(start, self.left.blocks.saturating_sub(blocks));
+        self
+    }
+}
+
+impl Connection {
+    /// The next command of a write zeroes, or its end.
+    pub(super) fn send_zeroes(&mut self, now: Instant, tag: Tag, zeroes: Zeroes) {
+        if zeroes.left.blocks == 0 {
+            return self.answer(tag, Ok(Outcome::Done));
+        }
+        if self.writes_zeros {
+            return self.send_zeros(now, tag, zeroes);
+        }
+        let nsid = self.remote().map_or(0, |remote| remote.nsid);
+        let blocks = zeroes.left.blocks.min(BLOCKS_PER_COMMAND);
+        let mut command = block(Extent::new(zeroes.left.start, blocks), zeroes.fua);
+        command.deallocate = zeroes.deallocate;
+        let work = Work::Zeroes(tag, zeroes, blocks);
+        self.send(now, command.encode(nvm::WRITE_ZEROES, nsid), (work, BufList::new()));
+    }
+
+    /// A Write Zeroes command has ended, which covered the first `blocks`.
+    pub(super) fn zeroed(&mut self, now: Instant, tag: Tag, (status, zeroes, blocks): (Status, Zeroes, u64)) {
+        if status.is_success() {
+            self.send_zeroes(now, tag, zeroes.after(blocks));
+        } else if status.to_volume() == VolumeErrorKind::Unsupported {
+            self.writes_zeros = true;
+            self.send_zeros(now, tag, zeroes);
+        } else {
+            self.complete(tag, status);
+        }
+    }
+
+    /// Writes zeros to the first blocks of what is left.
+    fn send_zeros(&mut self, now: Instant, tag: Tag, zeroes: Zeroes) {
+        let Some(remote) = self.remote() else { return };
+        let (nsid, in_capsule) = (remote.nsid, remote.in_capsule);
+        let (blocks, length) = remote.piece(zeroes.left.blocks);
+        let data = BufList::from(SharedBuf::from(vec![0; length]));
+        let entry = block(Extent::new(zeroes.left.start, blocks), zeroes.fua).encode(nvm::WRITE, nsid);
+        let mut entry = moving(entry, length);
+        let rest = zeroes.after(blocks);
+        match u32::try_from(length) {
+            Ok(bytes) if bytes <= in_capsule => {
+                entry.dptr = SglDescriptor::in_capsule(bytes);
+                self.send(now, entry, (Work::Zeros(tag, BufList::new(), rest), data));
+            }
+            _ => self.send(now, entry, (Work::Zeros(tag, data, rest), BufList::new())),
+        }
+    }
+}
