@@ -25,12 +25,13 @@ use ::nvme::pdu::{C2hData, C2hTermReq, CapsuleCmd, CapsuleResp, H2cData, H2cTerm
 use ::nvme::sqe::SubmissionQueueEntry;
 use ::nvme::status::Status as NvmeStatus;
 use ::nvme::subsystem::Subsystems;
-use ::nvme::{controller, features, host};
+use ::nvme::{controller, features, host, reservation};
 use attach::nbd::wire::{Command, CommandFlags, RequestHeader};
 use buf::{Buf, BufList, Pool};
 use fuzz::targets::{iscsi, nbd, nvme};
 use protocol::pair::Half;
 use protocol::{Connection, Instant, SeededEntropy};
+use volume::reservation::{Command as Change, Registrant, Registration, ReservationType, View};
 use volume::{Durability, Extent, Operation, Request, Tag};
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -78,7 +79,7 @@ fn nvme_said() -> Said {
     listen(&mut Half::new(near), &mut Half::new(far), |far| nvme::serve(far, &mut subsystems))
 }
 
-/// What a host says to an I/O queue, with a read, a write, a flush and a discard.
+/// What a host says to an I/O queue, with a read, a write, a flush, a discard, and the reservation commands.
 fn nvme_io_said() -> Option<Vec<u8>> {
     let mut near = Half::new(host::Connection::new(nvme::config(), Instant::ZERO));
     let portal = Arc::new(nvme::portal());
@@ -106,6 +107,8 @@ fn nvme_io_said() -> Option<Vec<u8>> {
         Operation::Flush,
         Operation::Discard { extent },
     ];
+    let reserve = reservations().map(Operation::Reserve);
+    let operations = operations.into_iter().chain(reserve).chain([Operation::ReadReservations]);
     for (tag, operation) in (0..).zip(operations) {
         near.connection
             .handle_input(Instant::ZERO, host::Input::Submit(Request { tag: Tag(tag), operation }));
@@ -183,6 +186,25 @@ fn nvme_commands() -> Vec<Vec<u8>> {
         block.encode(1, 1).as_bytes().to_vec(),
         [deallocate_one(1).as_bytes(), &range].concat(),
     ]
+    .into_iter()
+    .chain(reservations().iter().map(|change| {
+        let (entry, data) = reservation::encode(1, change);
+        [entry.as_bytes(), &data].concat()
+    }))
+    .collect()
+}
+
+/// One change of a namespace's reservations of every kind.
+fn reservations() -> [Change; 6] {
+    let kind = ReservationType::ExclusiveAccess;
+    [
+        Change::Register { key: Some(0), new_key: 1, persist: None },
+        Change::Reserve { key: 1, kind },
+        Change::Preempt { key: 1, victim: 1, kind, abort: true },
+        Change::Release { key: 1, kind },
+        Change::Clear { key: 1 },
+        Change::Register { key: None, new_key: 0, persist: Some(false) },
+    ]
 }
 
 /// What a controller shows, behind the byte that says which it is.
@@ -199,7 +221,16 @@ fn nvme_pages() -> Vec<Vec<u8>> {
         [&[1][..], entry.encode(32).as_bytes()].concat(),
         [&[2][..], &controller].concat(),
         [&[3][..], &namespace].concat(),
+        [&[1][..], &reservation::report(&reserved())].concat(),
     ]
+}
+
+/// A host's registration and reservation.
+fn reserved() -> View {
+    let host = Registrant::Host { identifier: [5; 16], nqn: "".into() };
+    let registrations = vec![Registration { registrant: host.clone(), key: 7 }];
+    let reservation = Some((ReservationType::WriteExclusive, Some(host)));
+    View { generation: 1, registrations, reservation, persist: false }
 }
 
 /// The identify structures of a controller and of a namespace with 4096 blocks of 512 bytes, as far as they are not zeros.

@@ -15,6 +15,7 @@ mod inspect;
 mod lab;
 mod output;
 mod place;
+mod reserve;
 mod serve;
 mod watch;
 mod zero;
@@ -39,6 +40,8 @@ enum Command {
     Attach(Box<attach::Args>),
     /// Tell what a volume is
     Inspect(inspect::Args),
+    /// Tell or change who may use a volume: registrations and reservations
+    Reserve(reserve::Args),
     /// Copy one volume onto another, or from or to a stream
     Copy(Box<copy::Args>),
     /// Compare two volumes byte by byte
@@ -68,6 +71,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(args).map(done),
         Command::Attach(args) => attach::run(&args).map(done),
         Command::Compare(args) => return compare::run(&args),
+        Command::Reserve(args) => return reserve::run(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Copy(args) => copy::run(&args),
         Command::Checksum(args) => checksum::run(&args),

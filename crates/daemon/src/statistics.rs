@@ -37,6 +37,7 @@ fn plural(kind: OperationSet) -> &'static str {
         OperationSet::ZERO => "zeroings",
         OperationSet::COMPARE => "comparisons",
         OperationSet::VERIFY => "verifications",
+        OperationSet::RESERVATION => "reservation commands",
         _ => "allocation queries",
     }
 }

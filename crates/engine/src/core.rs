@@ -75,7 +75,7 @@ impl Core {
     fn tell_reservations(&self, fence: &Fence, newcomer: Option<EndpointId>) {
         match newcomer {
             Some(endpoint) => {
-                let quiet = Fence { notices: Arc::new([]), ..fence.clone() };
+                let quiet = Fence { notices: Arc::new([]), aborted: Arc::new([]), ..fence.clone() };
                 self.hub.deliver(endpoint, Inbound::Reservations(quiet));
             }
             None => self.hub.deliver_all(None, || Inbound::Reservations(fence.clone())),

@@ -10,12 +10,12 @@ use std::rc::Rc;
 
 use host::Endpoint;
 use protocol::{CloseReason, Connection, Ended, Instant, Placement, Transmit};
-use volume::{QueueFull, Request, Tag, VolumeId};
+use volume::{Request, Tag, VolumeId};
 
 use crate::hub::Hub;
 use crate::limits::PARKED_GUESS;
 use crate::message::{Inbound, Member};
-use crate::queues::Slot;
+use crate::queues::{Parked, Slot};
 
 /// What tells one protocol's driver from another's: how inbox and actions map to its words.
 pub(crate) trait Role {
@@ -35,7 +35,7 @@ pub(crate) struct Desk {
     pub(crate) member: Member,
     pub(crate) now: Instant,
     slot: Slot,
-    parked: VecDeque<(VolumeId, Request)>,
+    parked: VecDeque<Parked>,
     outstanding: usize,
 }
 
@@ -43,21 +43,23 @@ impl Desk {
     /// Submits a request, or parks it behind those that a full queue gave back.
     pub(crate) fn submit(&mut self, volume: VolumeId, request: Request) {
         self.outstanding += 1;
-        if !self.parked.is_empty() {
-            return self.parked.push_back((volume, request));
-        }
-        if let Err(QueueFull(request)) = self.hub.submit(self.now, self.slot, (volume, request)) {
-            self.parked.push_back((volume, request));
-        }
+        let submitted = if self.parked.is_empty() {
+            self.hub.submit(self.now, self.slot, (volume, request))
+        } else {
+            Err(self.hub.queues().park(volume, request))
+        };
+        self.parked.extend(submitted.err());
     }
 
     /// Asks that a request end soon; a parked one ends here.
     pub(crate) fn cancel(&mut self, volume: VolumeId, tag: Tag) {
-        let parked = self.parked.iter().position(|(at, request)| (*at, request.tag) == (volume, tag));
+        let parked =
+            self.parked.iter().position(|parked| (parked.volume, parked.request.tag) == (volume, tag));
         match parked.and_then(|index| self.parked.remove(index)) {
-            Some((_, request)) => {
+            Some(parked) => {
+                self.hub.queues().withdraw(&parked);
                 let result = Err(volume::VolumeErrorKind::Cancelled);
-                let completion = volume::Completion { tag: request.tag, result };
+                let completion = volume::Completion { tag, result };
                 self.hub.deliver(self.member.endpoint, Inbound::Completion(completion));
             }
             None => self.hub.cancel(self.slot, volume, tag),
@@ -65,9 +67,9 @@ impl Desk {
     }
 
     fn retry_parked(&mut self) {
-        while let Some((volume, request)) = self.parked.pop_front() {
-            if let Err(QueueFull(request)) = self.hub.submit(self.now, self.slot, (volume, request)) {
-                self.parked.push_front((volume, request));
+        while let Some(parked) = self.parked.pop_front() {
+            if let Err(parked) = self.hub.resubmit(self.now, self.slot, parked) {
+                self.parked.push_front(parked);
                 return;
             }
         }

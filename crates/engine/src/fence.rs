@@ -59,6 +59,7 @@ impl Owner {
                     volume: call.volume,
                     view: change.view,
                     notices: change.notices.into(),
+                    aborted: change.aborted.into(),
                 }));
             }
         }

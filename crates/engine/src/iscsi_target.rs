@@ -36,7 +36,11 @@ impl Role for IscsiTarget {
             Inbound::Event(volume, event) => Input::Event { volume, event },
             Inbound::Reservations(fence) => Input::Event {
                 volume: fence.volume,
-                event: NexusEvent::Reservations { view: fence.view, notices: fence.notices },
+                event: NexusEvent::Reservations {
+                    view: fence.view,
+                    notices: fence.notices,
+                    aborted: fence.aborted,
+                },
             },
             Inbound::Resized(volume, geometry) => {
                 Input::Event { volume, event: NexusEvent::CapacityChanged(geometry) }

@@ -66,6 +66,8 @@ pub struct Fence {
     pub view: Arc<View>,
     /// What the change means to other registrants.
     pub notices: Arc<[(Registrant, Notice)]>,
+    /// Whose requests on the volume are to be aborted.
+    pub aborted: Arc<[Registrant]>,
 }
 
 /// What a driver finds in its inbox.

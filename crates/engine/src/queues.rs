@@ -28,6 +28,15 @@ fn split(tag: Tag) -> (Slot, usize, Tag) {
     (slot, usize::from(tag.0 & SIDE_BIT != 0), Tag(tag.0 & OWN_MASK))
 }
 
+/// A request that a full queue gave back, as it was.
+#[derive(Debug)]
+pub(crate) struct Parked {
+    pub(crate) volume: VolumeId,
+    pub(crate) request: Request,
+    /// The fence side that it counts on.
+    side: usize,
+}
+
 struct Line {
     queue: Box<dyn VolumeQueue>,
     outstanding: [usize; 2],
@@ -56,25 +65,45 @@ impl Queues {
         Self { lines, done: Vec::with_capacity(COMPLETIONS_GUESS) }
     }
 
-    /// Submits for a connection; a full queue gives the request back as it was.
+    /// Submits for a connection; a full queue gives the request back, to be submitted again with [`Queues::resubmit`]. It counts
+    /// as under way all the same: a fence that comes meanwhile waits for it too.
     pub(crate) fn submit(
         &mut self,
         now: Instant,
         slot: Slot,
-        (volume, mut request): (VolumeId, Request),
-    ) -> Result<(), QueueFull> {
+        (volume, request): (VolumeId, Request),
+    ) -> Result<(), Parked> {
+        let parked = self.park(volume, request);
+        self.resubmit(now, slot, parked)
+    }
+
+    /// Counts a request that is to be submitted later.
+    pub(crate) fn park(&mut self, volume: VolumeId, request: Request) -> Parked {
+        let side = self.lines.get_mut(volume.0 as usize).map_or(0, |line| {
+            line.outstanding[line.side] += 1;
+            line.side
+        });
+        Parked { volume, request, side }
+    }
+
+    /// Submits what a full queue had given back.
+    pub(crate) fn resubmit(&mut self, now: Instant, slot: Slot, parked: Parked) -> Result<(), Parked> {
+        let Parked { volume, mut request, side } = parked;
         let own = request.tag;
-        let Some(line) = self.lines.get_mut(volume.0 as usize) else { return Err(QueueFull(request)) };
-        request.tag = join(slot, line.side, own);
-        match line.queue.submit(now, request) {
-            Ok(()) => {
-                line.outstanding[line.side] += 1;
-                Ok(())
-            }
-            Err(QueueFull(mut request)) => {
-                request.tag = own;
-                Err(QueueFull(request))
-            }
+        let Some(line) = self.lines.get_mut(volume.0 as usize) else {
+            return Err(Parked { volume, request, side });
+        };
+        request.tag = join(slot, side, own);
+        line.queue.submit(now, request).map_err(|QueueFull(mut request)| {
+            request.tag = own;
+            Parked { volume, request, side }
+        })
+    }
+
+    /// A request that a full queue had given back will not be submitted again.
+    pub(crate) fn withdraw(&mut self, parked: &Parked) {
+        if let Some(line) = self.lines.get_mut(parked.volume.0 as usize) {
+            line.outstanding[parked.side] = line.outstanding[parked.side].saturating_sub(1);
         }
     }
 
@@ -186,6 +215,39 @@ mod tests {
             let count = std::mem::take(release);
             done.extend(tags.drain(..count).map(|tag| Completion { tag, result: Ok(Outcome::Done) }));
         }
+    }
+
+    /// A queue that is full until it is told otherwise.
+    #[derive(Default, Clone)]
+    struct Full(Rc<RefCell<bool>>, Held);
+
+    impl VolumeQueue for Full {
+        fn submit(&mut self, now: Instant, request: Request) -> Result<(), QueueFull> {
+            if *self.0.borrow() { self.1.submit(now, request) } else { Err(QueueFull(request)) }
+        }
+        fn cancel(&mut self, _: Tag) {}
+        fn poll(&mut self, now: Instant, done: &mut Vec<Completion>) {
+            self.1.poll(now, done);
+        }
+    }
+
+    #[test]
+    fn a_fence_waits_for_what_a_full_queue_gave_back() {
+        let full = Full::default();
+        let mut queues = Queues::new(vec![Box::new(full.clone())]);
+        let (volume, request) = flush(1);
+        let parked = queues.submit(Instant::ZERO, Slot(3), (volume, request)).unwrap_err();
+        let (volume, request) = flush(2);
+        let other = queues.submit(Instant::ZERO, Slot(4), (volume, request)).unwrap_err();
+        queues.fence(VolumeId(0), 10);
+        assert_eq!(drained(&mut queues), [], "both would still take effect");
+        *full.0.borrow_mut() = true;
+        queues.resubmit(Instant::ZERO, Slot(3), parked).unwrap();
+        queues.withdraw(&other);
+        assert_eq!(drained(&mut queues), []);
+        full.1.0.borrow_mut().1 = 1;
+        queues.poll(Instant::ZERO, |slot, completion| assert_eq!((slot.0, completion.tag.0), (3, 1)));
+        assert_eq!(drained(&mut queues), [10]);
     }
 
     fn flush(own: u64) -> (VolumeId, Request) {

@@ -316,7 +316,8 @@ fn reservations_heard_before_the_login_bind_the_nexus() {
         persist: false,
     };
     let mut raw = Raw::new(portal(64));
-    let event = NexusEvent::Reservations { view: Arc::new(view), notices: Arc::new([]) };
+    let event =
+        NexusEvent::Reservations { view: Arc::new(view), notices: Arc::new([]), aborted: Arc::new([]) };
     raw.half.connection.handle_input(raw.now, Input::Event { volume: VolumeId(0), event });
     assert_eq!(raw.log_in(&[]), Ok(()));
     command(&mut raw, (1, builder::test_unit_ready()), |command| command, &[]);

@@ -25,6 +25,7 @@ mod limits;
 mod load;
 mod open;
 mod ordered;
+mod reserve;
 mod run;
 mod secret;
 mod stream;
@@ -35,7 +36,7 @@ mod zeros;
 
 pub use ::volume::{
     Designator, Durability, Extent, Features, Geometry, Identity, Limits, OpenError, Operation, Outcome,
-    Volume, VolumeErrorKind,
+    Volume, VolumeErrorKind, reservation,
 };
 pub use buf::{Buf, BufList, Foreign, SharedBuf};
 pub use check::{CheckError, CheckPlan, CheckResult};
@@ -55,5 +56,6 @@ pub use load::{LoadInterval, LoadPlan, LoadResult, MOST_DEPTH, Pattern, Progress
 pub use names::VolumeUrl;
 pub use open::Opening;
 pub use ordered::{ChecksumResult, ExportResult};
+pub use reserve::{Changed, Holdings, reservations, reserve};
 pub use run::{check, checksum, compare, copy, export, import, inspect, run_load, zero};
 pub use zero::{Means, ZeroPlan, ZeroResult};

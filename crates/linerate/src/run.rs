@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::sync::Arc;
+use std::task::Waker;
 
 use names::{FileSource, Filter, Source, VolumeUrl};
 use protocol::Instant;
@@ -230,6 +231,15 @@ pub fn zero(url: &VolumeUrl, plan: ZeroPlan, control: Control) -> Result<ZeroRes
         Zero::on((&volumes[0], name), (plan, control), &around.waker)
     })?;
     Ok(result?)
+}
+
+/// Opens one volume and runs the job that `make` makes of it and the core's waker.
+pub(crate) fn on_volume<J: Job<Output: Explain>>(
+    url: &VolumeUrl,
+    make: impl FnOnce(&Arc<dyn Volume>, &Waker) -> Result<J, OpenError> + 'static,
+) -> Result<J::Output, Error> {
+    let urls = vec![url.clone()];
+    on_volumes(Config::default(), urls, as_it_is, move |volumes, around| make(&volumes[0], &around.waker))
 }
 
 /// Opens what the URL says.

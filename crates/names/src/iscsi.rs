@@ -16,6 +16,7 @@ const OPTIONS: &[&str] = &[
     "header_digest",
     "data_digest",
     "initiator",
+    "isid",
     "timeout",
     "reconnect",
     "chap_user",
@@ -51,12 +52,41 @@ pub struct IscsiOptions {
     pub data_digest: bool,
     /// The initiator's name; a default if not given.
     pub initiator: Option<Iqn>,
+    /// The session's own part of the initiator port's name, for whoever must be known again; a random one if not given.
+    pub isid: Option<Isid>,
     /// How long a command may take before its task is aborted, above zero; a default if not given.
     pub timeout: Option<Span>,
     /// How long requests wait for a lost connection to come back; zero never to reconnect, a default if not given.
     pub reconnect: Option<Span>,
     /// Answer the target's challenge.
     pub chap: Option<Chap>,
+}
+
+/// An initiator session identifier (RFC 7143 §11.12.5): with the initiator's name it is the initiator port's name. Written as twelve
+/// hexadecimal digits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Isid(pub [u8; 6]);
+
+impl Isid {
+    pub(crate) fn read(piece: Piece<'_>) -> Result<Self, Fault> {
+        let bad =
+            |problem: String| piece.fault(problem, "write twelve hexadecimal digits, such as 800000000001");
+        let digits = piece.text.strip_prefix("0x").unwrap_or(piece.text);
+        let hexadecimal = digits.len() == 12 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let number = u64::from_str_radix(digits, 16).ok().filter(|_| hexadecimal);
+        let number = number.ok_or_else(|| bad(format!("\"{}\" is not an ISID", piece.text)))?;
+        let [_, _, bytes @ ..] = number.to_be_bytes();
+        if bytes[0] >> 6 == 0b11 {
+            return Err(bad(format!("the type of \"{}\", its first two bits, is reserved", piece.text)));
+        }
+        Ok(Self(bytes))
+    }
+}
+
+impl fmt::Display for Isid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
 }
 
 /// Where a secret stands: never in the URL itself.
@@ -140,6 +170,7 @@ impl IscsiOptions {
             header_digest: options.get("header_digest", digest)?.unwrap_or(false),
             data_digest: options.get("data_digest", digest)?.unwrap_or(false),
             initiator: options.get("initiator", Iqn::read)?,
+            isid: options.get("isid", Isid::read)?,
             timeout: options.get("timeout", positive)?,
             reconnect: options.get("reconnect", Span::read)?,
             chap: read_chap(&options)?,
@@ -151,6 +182,7 @@ impl IscsiOptions {
         options.put("header_digest", self.header_digest.then_some("crc32c"))?;
         options.put("data_digest", self.data_digest.then_some("crc32c"))?;
         options.put("initiator", self.initiator.as_ref())?;
+        options.put("isid", self.isid)?;
         options.put("timeout", self.timeout)?;
         options.put("reconnect", self.reconnect)?;
         let Some(chap) = &self.chap else { return Ok(()) };

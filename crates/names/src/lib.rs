@@ -29,7 +29,7 @@ pub use duration::Span;
 pub use error::NameError;
 pub use filter::{Delay, Fail, FailKind, FailRate, Filter, Limit, OperationKind};
 pub use iqn::Iqn;
-pub use iscsi::{Chap, IscsiOptions, IscsiUrl, MutualChap, SecretPlace};
+pub use iscsi::{Chap, IscsiOptions, IscsiUrl, Isid, MutualChap, SecretPlace};
 pub use nqn::Nqn;
 pub use nvme::{HostId, NvmeOptions, NvmeUrl};
 pub use portal::{Host, ISCSI_PORT, NVME_PORT, Portal};

@@ -11,7 +11,7 @@ const CANONICAL: &[&str] = &[
     "device:/dev/nvme0n1?direct=0",
     "iscsi://127.0.0.1:3260/iqn.2026-11.org.linerate:disk/0",
     "iscsi://[::1]:7/eui.02004567a425678d/16383?header_digest=crc32c&data_digest=crc32c\
-     &initiator=iqn.1993-08.org.debian:01:x&timeout=5s&reconnect=0&chap_user=a%26b\
+     &initiator=iqn.1993-08.org.debian:01:x&isid=800102abcdef&timeout=5s&reconnect=0&chap_user=a%26b\
      &chap_secret_file=/etc/s&chap_mutual_user=t&chap_mutual_secret_env=SECRET",
     "nvme+tcp://storage.example:4420/nqn.2026-11.org.linerate:a%2Fb/4294967294?header_digest=1&data_digest=1\
      &queues=2&timeout=1m&reconnect=250ms&hostnqn=nqn.2014-08.org.nvmexpress:uuid:f81d4fae-7dec-11d0-a765-00a0c91e6bf6\

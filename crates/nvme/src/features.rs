@@ -27,6 +27,10 @@ pub mod fid {
     pub const HOST_BEHAVIOR: u8 = 0x16;
     /// Host Identifier.
     pub const HOST_ID: u8 = 0x81;
+    /// Reservation Notification Mask.
+    pub const RESERVATION_MASK: u8 = 0x82;
+    /// Reservation Persistence.
+    pub const RESERVATION_PERSISTENCE: u8 = 0x83;
 }
 
 /// What Get Features asks for (SEL).
@@ -72,6 +76,9 @@ impl FeatureCommand {
 
 /// Capabilities of a feature that can be changed, but neither saved nor set for a namespace.
 pub const CHANGEABLE: u32 = 1 << 2;
+
+/// Capabilities of a feature that each namespace has for itself.
+pub const OF_NAMESPACE: u32 = 1 << 1;
 
 /// A Set Features command without data.
 pub fn set(fid: u8, value: u32) -> SubmissionQueueEntry {

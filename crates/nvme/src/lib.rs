@@ -10,6 +10,7 @@
 //! | NVMe Base §6 (Fabrics commands) | [`fabrics`] |
 //! | NVMe Base §5 (admin commands: identify, log pages, features) | [`identify`], [`log`], [`features`], [`opcode`] |
 //! | NVM Command Set §3 (I/O commands) | [`nvm`] |
+//! | NVMe Base §7.4 to §7.7, §8.1.22 (reservations) | [`reservation`] |
 //! | NVMe Base §4.2.3 (status) | [`status`] |
 //! | NVMe Base §3.1 (controllers), §3.1.3.3 (discovery) | [`controller`], [`subsystem`] |
 //! | the host's side of all of these | [`host`] |
@@ -33,6 +34,7 @@ pub mod nvm;
 pub mod opcode;
 pub mod pdu;
 pub mod properties;
+pub mod reservation;
 pub mod sgl;
 pub mod sqe;
 pub mod status;

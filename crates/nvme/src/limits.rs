@@ -29,8 +29,12 @@ pub const ABORTS: u8 = 4;
 /// memory; beyond this many, a command is aborted only once its data has come.
 pub const ABANDONED: u16 = 32;
 
-/// Events of one kind wait as one, so this many suffice: namespace change and discovery change.
+/// Events of one kind wait as one, so this many suffice: namespace change, discovery change and reservation notification.
 pub const PENDING_EVENTS: usize = 4;
+
+/// Reservation notifications that a controller keeps until its host reads them, 64 bytes each; what comes beyond is only
+/// counted, so that the host sees the gap. Linux' target keeps as many.
+pub const NOTIFICATIONS: usize = 64;
 
 /// Entries of a changed namespace list before it says "all" (NVMe Base §5.1.12.1.5).
 pub const CHANGED_NAMESPACES: usize = 1024;
@@ -57,8 +61,12 @@ pub const SLOT_SLACK: u16 = 8;
 /// Ranges in one Dataset Management command; the field cannot say more (NVM Command Set §3.2.3).
 pub const RANGES: usize = 256;
 
-/// The longest log page piece or identify structure that one admin command transfers, in bytes.
+/// The longest log page piece, identify structure or Reservation Report that one command transfers, in bytes.
 pub const ADMIN_DATA: usize = 1 << 20;
+
+/// Bytes of a Reservation Report that a host asks for: 64, and as many for each of the 512 registrants that one of our
+/// controllers knows at most.
+pub const REPORT: u32 = 64 + 512 * 64;
 
 /// Blocks in one NVM command: the length field has 16 bits and counts from zero.
 pub const BLOCKS_PER_COMMAND: u64 = 1 << 16;

@@ -174,6 +174,7 @@ impl Rig {
                 None => continue,
                 Some(Action::Submit { volume, request }) => self.held.push_back((queue, volume, request)),
                 Some(Action::Cancel { tag, .. }) => self.cancelled.push((queue, tag)),
+                Some(Action::Reserve { .. }) => panic!("nothing is reserved here"),
                 Some(Action::Group(request)) => self.group.handle_message(NOW, queue, request),
             }
             return true;

@@ -318,7 +318,9 @@ fn a_reservation_of_another_host_fences_this_one() {
         ..View::default()
     };
     let volume = volume::VolumeId(0);
-    bench.input(1, nvme::controller::Input::Reservations { volume, view: view.into() });
+    let (notices, aborted) = (std::sync::Arc::new([]), std::sync::Arc::new([]));
+    let change = nvme::controller::Reservations { volume, view: view.into(), notices, aborted };
+    bench.input(1, nvme::controller::Input::Reservations(change));
     bench.links[1].write(1, 0, pattern(0, 512));
     bench.links[1].write(2, 0, pattern(0, 1 << 20));
     bench.links[1].read(3, 0, 512);

@@ -122,6 +122,7 @@ fn outcome(state: usize, event: Event) -> String {
         match action {
             Action::Submit { request, .. } => write!(text, "{} ", name(&request.operation)),
             Action::Cancel { .. } => write!(text, "cancel "),
+            Action::Reserve { .. } => write!(text, "reserve "),
             Action::Group(request) => write!(text, "→{} ", name(&request)),
         }
         .unwrap();

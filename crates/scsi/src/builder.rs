@@ -4,6 +4,7 @@ use volume::{Extent, Features, Geometry, VolumeErrorKind};
 
 use crate::cdb::Cdb;
 use crate::error::volume_error;
+pub use crate::reserve::{RESERVE_LIST, read_full_status, reserve_in, reserve_out};
 use crate::sense::{Additional, SenseKey};
 use crate::vpd::incarnation as mark;
 

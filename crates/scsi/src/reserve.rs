@@ -1,15 +1,22 @@
 //! PERSISTENT RESERVE IN and OUT (SPC-4 §6.15, §6.16) in the words of [`volume::reservation`].
 
+use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::fmt::Write as _;
 
-use volume::reservation::{Command, Refused, Registrant, ReservationType, View};
+use volume::reservation::{Command, Refused, Registrant, Registration, ReservationType, View};
+use wire::Reader;
 
+use crate::builder::Block;
 use crate::cdb::Cdb;
 use crate::page::Page;
 use crate::sense::{Additional, Check};
 
 /// The length of every PERSISTENT RESERVE OUT parameter list but REGISTER AND MOVE's.
 pub(crate) const OUT_LENGTH: u32 = 24;
+/// The same as the size of a list.
+pub const RESERVE_LIST: usize = 24;
 /// Scope: the logical unit.
 const LU_SCOPE: u8 = 0;
 
@@ -159,6 +166,91 @@ fn transport_id(registrant: &Registrant) -> (u16, Vec<u8>) {
     (port, page.pad_to(padded).length_u16(2).take())
 }
 
+/// An initiator's PERSISTENT RESERVE OUT for a change, and its parameter list.
+pub fn reserve_out(change: &Command) -> (Block, [u8; RESERVE_LIST]) {
+    let (action, kind, key, new_key, persist) = match *change {
+        Command::Register { key: Some(key), new_key, persist } => {
+            (out::REGISTER, None, key, new_key, persist)
+        }
+        Command::Register { key: None, new_key, persist } => {
+            (out::REGISTER_AND_IGNORE, None, 0, new_key, persist)
+        }
+        Command::Reserve { key, kind } => (out::RESERVE, Some(kind), key, 0, None),
+        Command::Release { key, kind } => (out::RELEASE, Some(kind), key, 0, None),
+        Command::Clear { key } => (out::CLEAR, None, key, 0, None),
+        Command::Preempt { key, victim, kind, abort } => {
+            let action = if abort { out::PREEMPT_AND_ABORT } else { out::PREEMPT };
+            (action, Some(kind), key, victim, None)
+        }
+    };
+    let mut cdb = [0; 16];
+    cdb[0] = 0x5f;
+    cdb[1] = action;
+    cdb[2] = kind.map_or(0, kind_to_wire);
+    cdb[5..9].copy_from_slice(&OUT_LENGTH.to_be_bytes());
+    let mut list = [0; RESERVE_LIST];
+    list[..8].copy_from_slice(&key.to_be_bytes());
+    list[8..16].copy_from_slice(&new_key.to_be_bytes());
+    list[20] = u8::from(persist == Some(true));
+    (cdb, list)
+}
+
+/// An initiator's PERSISTENT RESERVE IN: READ FULL STATUS.
+pub fn reserve_in(allocation: u16) -> Block {
+    let mut cdb = [0; 16];
+    cdb[0] = 0x5e;
+    cdb[1] = 3;
+    cdb[7..9].copy_from_slice(&allocation.to_be_bytes());
+    cdb
+}
+
+/// What READ FULL STATUS data says, as far as its bytes reach; `None` if it is none. The target ports of the registrants are not in
+/// it by name.
+pub fn read_full_status(data: &[u8]) -> Option<View> {
+    let mut reader = Reader::new(data);
+    let mut view = View { generation: reader.u32_be().ok()?, ..View::default() };
+    let length = usize::try_from(reader.u32_be().ok()?).ok()?;
+    let mut list = Reader::new(reader.rest().get(..length).unwrap_or(reader.rest()));
+    while let Some((registration, held)) = full_status_descriptor(&mut list) {
+        if let Some(kind) = held {
+            let holder = (!kind.is_all()).then(|| registration.registrant.clone());
+            view.reservation = Some((kind, holder));
+        }
+        view.registrations.push(registration);
+    }
+    Some(view)
+}
+
+/// A registration, and the reservation's type if it holds it.
+fn full_status_descriptor(list: &mut Reader<'_>) -> Option<(Registration, Option<ReservationType>)> {
+    let key = list.u64_be().ok()?;
+    list.skip(4).ok()?;
+    let [flags, kind] = list.array().ok()?;
+    list.skip(4).ok()?;
+    let relative_port = list.u16_be().ok()?;
+    let length = usize::try_from(list.u32_be().ok()?).ok()?;
+    let initiator_port = Arc::from(port_name(list.take(length).ok()?));
+    let registrant = Registrant::Nexus { initiator_port, target_port: Arc::from(""), relative_port };
+    let held = (flags & 1 != 0).then(|| kind_from_wire(kind & 0x0f)).flatten();
+    Some((Registration { registrant, key }, held))
+}
+
+/// The name in a TransportID: iSCSI's is text, others are written as their bytes.
+fn port_name(transport: &[u8]) -> String {
+    const ISCSI: u8 = 5;
+    match transport {
+        [format, _, _, _, name @ ..] if format & 0x0f == ISCSI => {
+            let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
+            String::from_utf8_lossy(name.get(..end).unwrap_or_default()).into_owned()
+        }
+        other => other.iter().fold(String::new(), |mut text, byte| {
+            // Writing to a string does not fail.
+            let _ = write!(text, "{byte:02x}");
+            text
+        }),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -170,6 +262,65 @@ mod tests {
                 assert_eq!(kind_to_wire(kind), wire);
             }
         }
+    }
+
+    const TYPES: [ReservationType; 6] = [
+        ReservationType::WriteExclusive,
+        ReservationType::ExclusiveAccess,
+        ReservationType::WriteExclusiveRegistrants,
+        ReservationType::ExclusiveAccessRegistrants,
+        ReservationType::WriteExclusiveAll,
+        ReservationType::ExclusiveAccessAll,
+    ];
+
+    #[test]
+    fn what_an_initiator_asks_is_what_a_target_reads() {
+        let mut all = alloc::vec![
+            Command::Register { key: Some(0), new_key: 7, persist: Some(false) },
+            Command::Register { key: None, new_key: 7, persist: Some(false) },
+            Command::Clear { key: 0x0102 },
+        ];
+        for kind in TYPES {
+            all.push(Command::Reserve { key: 1, kind });
+            all.push(Command::Release { key: 1, kind });
+            all.push(Command::Preempt { key: 1, victim: 2, kind, abort: false });
+            all.push(Command::Preempt { key: 1, victim: 2, kind, abort: true });
+        }
+        for wanted in all {
+            let (cdb, list) = reserve_out(&wanted);
+            let parameters = out_parameters(Cdb(&cdb)).unwrap();
+            assert_eq!(out_command(parameters, &list), Ok(wanted));
+        }
+        let (cdb, list) = reserve_out(&Command::Register { key: None, new_key: 1, persist: Some(true) });
+        assert_eq!((cdb[..9].to_vec(), list[20]), (alloc::vec![0x5f, 6, 0, 0, 0, 0, 0, 0, 24], 1));
+        assert_eq!(reserve_in(0x1234)[..10], [0x5e, 3, 0, 0, 0, 0, 0, 0x12, 0x34, 0]);
+    }
+
+    #[test]
+    fn full_status_is_read_as_far_as_it_reaches() {
+        let nexus = |name: &str| Registrant::Nexus {
+            initiator_port: name.into(),
+            target_port: "".into(),
+            relative_port: 1,
+        };
+        let (one, two) =
+            (nexus("iqn.2026-11.org.example:one,i,0x1"), nexus("iqn.2026-11.org.example:two,i,0x2"));
+        let mut view = View {
+            generation: 9,
+            registrations: alloc::vec![
+                Registration { registrant: one, key: 1 },
+                Registration { registrant: two.clone(), key: 2 },
+            ],
+            reservation: Some((ReservationType::ExclusiveAccess, Some(two))),
+            persist: false,
+        };
+        assert_eq!(read_full_status(&full_status(&view)), Some(view.clone()));
+        view.reservation = Some((ReservationType::WriteExclusiveAll, None));
+        let data = full_status(&view);
+        assert_eq!(read_full_status(&data), Some(view));
+        assert_eq!(read_full_status(&data[..data.len() - 1]).unwrap().registrations.len(), 1);
+        assert_eq!(read_full_status(&data[..7]), None);
+        assert_eq!(port_name(&[0x06, 0xab]), "06ab", "SAS");
     }
 
     #[test]

@@ -61,6 +61,15 @@ impl DeviceServer {
         &self.device
     }
 
+    /// True when an event ends this nexus's tasks on the unit (SAM-5 §5.6): they get no answer, as TAS is zero.
+    pub fn ends_tasks(&self, event: &NexusEvent) -> bool {
+        match event {
+            NexusEvent::LogicalUnitReset | NexusEvent::TaskSetCleared => true,
+            NexusEvent::Reservations { aborted, .. } => aborted.contains(&self.nexus),
+            NexusEvent::CapacityChanged(_) | NexusEvent::ModeParametersChanged(_) => false,
+        }
+    }
+
     /// True when the LUN names a logical unit.
     pub fn unit_exists(&self, lun: [u8; 8]) -> bool {
         self.device.find(lun).is_some()
@@ -224,7 +233,7 @@ impl DeviceServer {
                 }
                 self.attention(index, Additional::MODE_CHANGED);
             }
-            NexusEvent::Reservations { view, notices } => {
+            NexusEvent::Reservations { view, notices, .. } => {
                 self.see(index, Arc::clone(view));
                 for (registrant, notice) in notices.iter() {
                     if *registrant == self.nexus {

@@ -165,5 +165,7 @@ pub enum NexusEvent {
         view: Arc<reservation::View>,
         /// Who is told what; each nexus looks for itself.
         notices: Arc<[(reservation::Registrant, reservation::Notice)]>,
+        /// Whose tasks on the unit are to be aborted (PREEMPT AND ABORT).
+        aborted: Arc<[reservation::Registrant]>,
     },
 }

@@ -278,6 +278,11 @@ fn a_page_and_all_its_subpages_are_that_page() {
     assert_eq!(additional(&unknown), INVALID_FIELD);
 }
 
+fn told(change: volume::reservation::Change) -> NexusEvent {
+    let (notices, aborted) = (change.notices.into(), change.aborted.into());
+    NexusEvent::Reservations { view: change.view, notices, aborted }
+}
+
 #[test]
 fn a_reservation_fences_the_other_nexus_and_its_end_is_told() {
     let mut shared = Shared::default();
@@ -290,7 +295,7 @@ fn a_reservation_fences_the_other_nexus_and_its_end_is_told() {
     assert_eq!(additional(&holder.send(&mut shared, &out(1, 1), &keys(1, 0))), GOOD);
     let tell = |shared: &mut Shared, other: &mut Nexus| {
         let change = shared.change.take().unwrap();
-        other.hear(NexusEvent::Reservations { view: change.view, notices: change.notices.into() });
+        other.hear(told(change));
     };
     tell(&mut shared, &mut other);
     let write = builder::write(Extent::new(0, 1), false);
@@ -325,7 +330,7 @@ fn a_fenced_nexus_writes_not_one_piece_more() {
     let key = [0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     holder.send(&mut shared, &cdb(10, &[(0, 0x5f), (1, 1), (2, 3), (8, 24)]), &key);
     let change = shared.change.take().unwrap();
-    nexus.hear(NexusEvent::Reservations { view: change.view, notices: change.notices.into() });
+    nexus.hear(told(change));
     match nexus.server.completed(&mut task, Ok(Outcome::Done)) {
         Step::Complete(reply) => assert_eq!(reply.status, Status::ReservationConflict),
         step => panic!("the write went on: {step:?}"),

@@ -1,7 +1,10 @@
 //! Requests to a volume, and their completions.
 
+use std::sync::Arc;
+
 use buf::{Buf, BufList, SharedBuf};
 
+use crate::reservation::{Command, View};
 use crate::{Extent, VolumeErrorKind};
 
 /// Names a request within one queue, until it has completed. The submitter chooses it.
@@ -83,13 +86,18 @@ pub enum Operation {
         /// Where to begin, and how far to look at most.
         extent: Extent,
     },
+    /// Change the reservations in the name under which the volume is used: on volumes of other machines, which know this
+    /// user by a name. Others refuse it; what is served from here has its reservations in the engine.
+    Reserve(Command),
+    /// Tell the reservations, on the same volumes: see [`Outcome::Reservations`].
+    ReadReservations,
 }
 
 impl Operation {
-    /// The blocks that the operation touches; `None` for a flush.
+    /// The blocks that the operation touches; `None` for a flush and for what concerns reservations.
     pub const fn extent(&self) -> Option<Extent> {
         match self {
-            Self::Flush => None,
+            Self::Flush | Self::Reserve(_) | Self::ReadReservations => None,
             Self::Read { extent, .. }
             | Self::Write { extent, .. }
             | Self::Discard { extent }
@@ -99,6 +107,11 @@ impl Operation {
             | Self::Verify { extent }
             | Self::QueryAllocation { extent } => Some(*extent),
         }
+    }
+
+    /// True when the operation concerns reservations, not blocks.
+    pub const fn is_about_reservations(&self) -> bool {
+        matches!(self, Self::Reserve(_) | Self::ReadReservations)
     }
 
     /// True when the operation changes the volume's content.
@@ -142,6 +155,9 @@ pub enum Outcome {
     Data(SharedBuf),
     /// The first run of equally allocated blocks; ask again from its end for the next.
     Allocation(Allocation),
+    /// The registrations and the reservation as the far end tells them. It does not tell everything of each registrant: the
+    /// target port of a nexus and the name of a host stay empty.
+    Reservations(Arc<View>),
 }
 
 /// The end of a request. Every submitted request completes exactly once.

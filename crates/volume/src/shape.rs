@@ -10,7 +10,10 @@ pub fn check(
     limits: &Limits,
     features: Features,
 ) -> Result<(), VolumeErrorKind> {
-    let Some(extent) = operation.extent() else { return Ok(()) };
+    let Some(extent) = operation.extent() else {
+        let unknown = operation.is_about_reservations();
+        return if unknown { Err(VolumeErrorKind::Unsupported) } else { Ok(()) };
+    };
     let bytes = geometry.check(extent).ok_or(VolumeErrorKind::OutOfRange)?;
     if operation.writes() && features.contains(Features::READ_ONLY) {
         return Err(VolumeErrorKind::ReadOnly);

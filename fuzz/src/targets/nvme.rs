@@ -10,6 +10,7 @@ use nvme::lifetime::Lifetime;
 use nvme::subsystem::{Reply, Subsystems};
 use protocol::pair::Half;
 use protocol::{Connection, Ended, Group, Instant};
+use volume::reservation::{Change, Reservations};
 use volume::{Features, Geometry, Limits, VolumeId};
 
 use super::{answer, chunks};
@@ -59,6 +60,9 @@ pub fn serve(half: &mut Half<controller::Connection>, subsystems: &mut Subsystem
     while let Some(action) = half.connection.poll_action() {
         let input = match action {
             controller::Action::Submit { request, .. } => controller::Input::Completion(answer(request)),
+            controller::Action::Reserve { tag, .. } => {
+                controller::Input::Reserved { tag, result: Ok(Arc::default()) }
+            }
             controller::Action::Group(request) => {
                 subsystems.handle_message(Instant::ZERO, 0, request);
                 let Some((_, reply)) = subsystems.poll_message() else { continue };
@@ -85,10 +89,26 @@ pub fn controller(bytes: &[u8]) {
 
 /// Gives an I/O queue's connection what it asks for, as the group of a controller that wants it.
 pub fn serve_queue(half: &mut Half<controller::Connection>) {
+    let mut reservations = Reservations::default();
     while let Some(action) = half.connection.poll_action() {
         let input = match action {
             controller::Action::Submit { request, .. } => controller::Input::Completion(answer(request)),
-            controller::Action::Group(_) => controller::Input::Group(Reply::Joined { cntlid: 1, lifetime: Lifetime::new() }),
+            controller::Action::Reserve { tag, volume, registrant, command } => {
+                let change = reservations.apply(&registrant, &command);
+                if let Ok(Change { view, notices, aborted }) = &change {
+                    let told = controller::Reservations {
+                        volume,
+                        view: Arc::clone(view),
+                        notices: notices.as_slice().into(),
+                        aborted: aborted.as_slice().into(),
+                    };
+                    half.connection.handle_input(Instant::ZERO, controller::Input::Reservations(told));
+                }
+                controller::Input::Reserved { tag, result: change.map(|change| change.view) }
+            }
+            controller::Action::Group(_) => {
+                controller::Input::Group(Reply::Joined { cntlid: 1, lifetime: Lifetime::new() })
+            }
             controller::Action::Cancel { .. } => continue,
         };
         half.connection.handle_input(Instant::ZERO, input);

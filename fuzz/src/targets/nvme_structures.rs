@@ -10,6 +10,7 @@ use nvme::limits::RANGES;
 use nvme::log::{DiscoveryHeader, ErrorEntry, GetLogPage, RawEntry};
 use nvme::nvm::{BlockCommand, Range, dataset_management};
 use nvme::properties::{Capabilities, Configuration, ControllerStatus};
+use nvme::reservation;
 use nvme::sgl::DataPointer;
 use nvme::sqe::SubmissionQueueEntry;
 use zerocopy::{FromBytes, IntoBytes};
@@ -44,6 +45,18 @@ pub fn commands(bytes: &[u8]) {
     }
     assert!(entry.no_data(rest.len()).is_err() || rest.is_empty());
     connect_data(rest);
+    reservations(&entry, rest);
+}
+
+fn reservations(entry: &SubmissionQueueEntry, data: &[u8]) {
+    if !reservation::changes(entry.opcode) {
+        return;
+    }
+    if let Ok(read) = reservation::command(entry, data) {
+        let (written, keys) = reservation::encode(entry.nsid.get(), &read);
+        assert_eq!(reservation::command(&written, &keys), Ok(read));
+        assert!(reservation::check(entry).is_ok());
+    }
 }
 
 fn admin(entry: &SubmissionQueueEntry) {
@@ -138,6 +151,9 @@ fn discovery(bytes: &[u8]) {
     }
     if let Ok((entry, _)) = ErrorEntry::read_from_prefix(bytes) {
         assert_eq!(ErrorEntry::read_from_bytes(entry.as_bytes()), Ok(entry));
+    }
+    if let Some(view) = reservation::read_report(bytes) {
+        assert_eq!(reservation::read_report(&reservation::report(&view)), Some(view));
     }
     let Some(read) = RawEntry::read_from_prefix(bytes).ok().and_then(|(raw, _)| raw.decode()) else { return };
     assert!((1..=LONGEST_NAME).contains(&read.subnqn.len()), "a name of {} bytes", read.subnqn.len());

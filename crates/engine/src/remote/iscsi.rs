@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ use super::{Found, Place, Secrets, Surroundings, Waiting, dial};
 use crate::limits::{CLIENT_POOL, COMMAND_TIME, RECONNECT_TIME};
 
 /// The name that initiators log in under unless the URL says otherwise.
-const INITIATOR: &str = "iqn.2026-11.org.linerate:initiator";
+pub const INITIATOR: &str = "iqn.2026-11.org.linerate:initiator";
 
 /// What a connection tells.
 enum Info {
@@ -71,6 +71,8 @@ struct Plan {
     chap: Option<Credentials>,
     mutual: Option<Credentials>,
     digests: (bool, bool),
+    /// The sessions' own name, if the user gave one: then there is only one session at a time.
+    named: Option<[u8; 6]>,
     timing: Timing,
     surroundings: Surroundings,
 }
@@ -98,12 +100,15 @@ impl Plan {
             command: options.timeout.map_or(COMMAND_TIME, |span| span.0),
             reconnect: options.reconnect.map_or(RECONNECT_TIME, |span| span.0),
         };
-        let surroundings = surroundings.clone();
-        Ok(Self { address, initiator, target, lun, chap, mutual, digests, timing, surroundings })
+        let (named, surroundings) = (options.isid.map(|isid| isid.0), surroundings.clone());
+        Ok(Self { address, initiator, target, lun, chap, mutual, digests, named, timing, surroundings })
     }
 
-    /// A session's name of its own.
+    /// A session's name: the one that the user gave, or one of its own.
     fn isid(&self) -> [u8; 6] {
+        if let Some(isid) = self.named {
+            return isid;
+        }
         let mut isid = [0; 6];
         (self.surroundings.entropy)().fill(&mut isid);
         // Type 10b: a random session name (RFC 7143 §11.12.5).
@@ -174,11 +179,29 @@ pub(super) fn open(
 fn remote_volume(unit: &RemoteUnit, plan: Arc<Plan>, name: String) -> Arc<dyn Volume> {
     let shared = Shared::new(facts(unit), plan.timing, plan.surroundings.clone());
     let given = Arc::clone(&shared);
+    let taken: Mutex<Weak<()>> = Mutex::default();
     let open = Box::new(move |_: CoreId, waker| -> Result<Box<dyn Route>, OpenError> {
         let (plan, shared) = (Arc::clone(&plan), Arc::clone(&given));
-        Ok(Box::new(Sessions { isid: plan.isid(), plan, shared, waker, purpose: Arc::new(()) }))
+        let only = match plan.named {
+            Some(_) => Some(claim(&taken)?),
+            None => None,
+        };
+        Ok(Box::new(Sessions { isid: plan.isid(), plan, shared, waker, purpose: Arc::new(()), _only: only }))
     });
     Arc::new(RemoteVolume { name, shared, open })
+}
+
+/// Lets one queue at a time have the session that the user named: a second login under its name would end the first.
+fn claim(taken: &Mutex<Weak<()>>) -> Result<Arc<()>, OpenError> {
+    let mut taken = taken.lock().unwrap_or_else(PoisonError::into_inner);
+    if taken.strong_count() > 0 {
+        return Err(OpenError::new(
+            "isid= names a single session: use one connection and one core, or leave isid= out",
+        ));
+    }
+    let claimed = Arc::new(());
+    *taken = Arc::downgrade(&claimed);
+    Ok(claimed)
 }
 
 /// One queue's sessions, one after the other.
@@ -189,6 +212,8 @@ struct Sessions {
     waker: Waker,
     /// Held for as long as the queue is.
     purpose: Arc<()>,
+    /// The claim to a session's name, if the user gave it.
+    _only: Option<Arc<()>>,
 }
 
 impl Route for Sessions {

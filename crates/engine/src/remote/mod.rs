@@ -29,6 +29,7 @@ use ::volume::{OpenError, Volume};
 use host::{Dialer, Endpoint};
 use names::{DiscoveryUrl, IscsiUrl, NvmeUrl};
 
+pub use self::iscsi::INITIATOR;
 use self::link::Link;
 use crate::setup::EntropySource;
 

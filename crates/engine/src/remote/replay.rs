@@ -63,6 +63,8 @@ impl Replay {
             Operation::Verify { extent } => Self::Verify { extent: *extent },
             Operation::QueryAllocation { extent } => Self::QueryAllocation { extent: *extent },
             Operation::CompareAndWrite { durability, .. } => Self::Never(*durability),
+            // Whoever changes reservations looks at them again first.
+            Operation::Reserve(_) | Operation::ReadReservations => Self::Never(Durability::Durable),
             // What is not known here is not carried out twice.
             _ => Self::Never(Durability::Cached),
         }

@@ -9,6 +9,10 @@ use super::volume::Shape;
 
 /// The answer to a request to a volume of this shape; `None` when it is for the far end to say.
 pub(crate) fn screen(operation: &Operation, of: &Shape) -> Option<Result<Outcome, VolumeErrorKind>> {
+    // Only the far end knows.
+    if operation.is_about_reservations() {
+        return None;
+    }
     if let Err(kind) = shape::check(operation, of.geometry, &of.limits, of.features) {
         return Some(Err(kind));
     }

@@ -15,6 +15,8 @@ use crate::limits::{STAGED, ZEROS_AT_ONCE};
 
 /// Bytes of GET LBA STATUS data with one descriptor.
 const LBA_STATUS: u8 = 24;
+/// Bytes of READ FULL STATUS data that are asked for: as many as a CDB can say, rounded down to words.
+const FULL_STATUS: u16 = 0xfffc;
 
 /// What a unit's commands may look like.
 #[derive(Debug, Clone, Copy)]
@@ -109,6 +111,17 @@ pub(super) fn command(
             let cdb = builder::lba_status(extent.start, LBA_STATUS.into());
             let mut work = Work::reading(cdb, Buf::zeroed(LBA_STATUS.into()));
             work.transfer = Transfer::Status(extent);
+            work
+        }
+        Operation::Reserve(change) => {
+            let (cdb, list) = builder::reserve_out(&change);
+            let mut work = Work::writing(cdb, SharedBuf::from(list.to_vec()).into());
+            work.exact = false;
+            work
+        }
+        Operation::ReadReservations => {
+            let mut work = Work::reading(builder::reserve_in(FULL_STATUS), Buf::zeroed(FULL_STATUS.into()));
+            work.transfer = Transfer::Reservations;
             work
         }
         _ => return Err(VolumeErrorKind::Unsupported),

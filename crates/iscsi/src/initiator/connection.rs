@@ -459,7 +459,9 @@ impl Connection {
         let mut immediate = BufList::new();
         let command = match task.work.transfer {
             Transfer::None => command,
-            Transfer::Read | Transfer::Status(_) | Transfer::Compare(_) => command.reading(length),
+            Transfer::Read | Transfer::Status(_) | Transfer::Compare(_) | Transfer::Reservations => {
+                command.reading(length)
+            }
             Transfer::Write(_) => {
                 let first = self.parameters.unsolicited().min(length);
                 let most =

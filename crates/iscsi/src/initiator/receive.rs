@@ -2,10 +2,11 @@
 
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use protocol::{CloseReason, Instant};
-use scsi::builder::{capacity, request_error, synchronize_cache};
+use scsi::builder::{capacity, read_full_status, request_error, synchronize_cache};
 use scsi::{Additional, SenseKey, Status};
 use volume::{Outcome, VolumeErrorKind};
 
@@ -255,6 +256,11 @@ impl Connection {
                     None => Ok(Outcome::Done),
                     Some(offset) => Err(VolumeErrorKind::Miscompare { offset }),
                 }
+            }
+            Transfer::Reservations => {
+                let buf = task.work.buf.take().ok_or(VolumeErrorKind::Media)?;
+                let view = read_full_status(buf.get(..task.received as usize).unwrap_or_default());
+                view.map(|view| Outcome::Reservations(Arc::new(view))).ok_or(VolumeErrorKind::Media)
             }
             // A success that moved less, or more, than was asked for is none.
             Transfer::Read | Transfer::Compare(_) | Transfer::Write(_) => Err(VolumeErrorKind::Media),

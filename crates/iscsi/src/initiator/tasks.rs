@@ -18,6 +18,8 @@ pub(super) enum Transfer {
     Status(Extent),
     /// Read data that is to be the same as this.
     Compare(BufList),
+    /// Read data that says what is reserved.
+    Reservations,
     /// Write data.
     Write(BufList),
 }
@@ -97,7 +99,10 @@ impl Work {
     }
 
     pub(super) fn reads(&self) -> bool {
-        matches!(self.transfer, Transfer::Read | Transfer::Status(_) | Transfer::Compare(_))
+        matches!(
+            self.transfer,
+            Transfer::Read | Transfer::Status(_) | Transfer::Compare(_) | Transfer::Reservations
+        )
     }
 
     /// A part of the write data.

@@ -118,7 +118,7 @@ impl Connection {
     /// Something happened on a volume through another nexus. Tasks that it ends get no answer (TAS is zero); a unit
     /// attention tells the initiator.
     pub(super) fn handle_event(&mut self, volume: VolumeId, event: NexusEvent) {
-        if matches!(event, NexusEvent::LogicalUnitReset | NexusEvent::TaskSetCleared)
+        if self.server.as_ref().is_some_and(|server| server.ends_tasks(&event))
             && let Some(node) = self.node()
         {
             let device = Arc::clone(&node.device);

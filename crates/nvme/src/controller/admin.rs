@@ -19,7 +19,7 @@ use crate::identify::Identify;
 use crate::limits::{
     ABORTS, ADMIN_QUEUE, ASYNC_EVENTS, DISCOVERY_IDLE, KEEP_ALIVE_GRANULARITY, PENDING_EVENTS,
 };
-use crate::log::{ChangedNamespaces, GetLogPage, lid};
+use crate::log::{ChangedNamespaces, GetLogPage, Notifications, lid};
 use crate::opcode::{FABRICS, admin as opcodes, fctype};
 use crate::properties::{Capabilities, Configuration, ControllerStatus, offset};
 use crate::sqe::SubmissionQueueEntry;
@@ -34,6 +34,7 @@ const READY_TIME: u8 = 15;
 pub(crate) enum Event {
     Namespaces,
     Discovery,
+    Reservation,
 }
 
 impl Event {
@@ -42,14 +43,16 @@ impl Event {
         match self {
             Self::Namespaces => 0x0004_0002,
             Self::Discovery => 0x0070_f002,
+            Self::Reservation => 0x0080_0006,
         }
     }
 
-    /// The bit in Asynchronous Event Configuration that asks for it.
+    /// The bit in Asynchronous Event Configuration that asks for it; none where a feature of its own decides.
     const fn wanted(self) -> u32 {
         match self {
             Self::Namespaces => 1 << 8,
             Self::Discovery => 1 << 31,
+            Self::Reservation => 0,
         }
     }
 
@@ -57,6 +60,7 @@ impl Event {
         match lid {
             lid::CHANGED_NAMESPACES => Some(Self::Namespaces),
             lid::DISCOVERY => Some(Self::Discovery),
+            lid::RESERVATION => Some(Self::Reservation),
             _ => None,
         }
     }
@@ -72,6 +76,7 @@ pub(super) struct Admin {
     pub(super) kato: u32,
     pub(super) values: Values,
     pub(super) changed: ChangedNamespaces,
+    pub(super) notifications: Notifications,
     configuration: Configuration,
     status: ControllerStatus,
     waiting: Vec<u16>,
@@ -98,6 +103,7 @@ impl Admin {
             kato,
             values: Values::default(),
             changed: ChangedNamespaces::default(),
+            notifications: Notifications::default(),
             configuration: Configuration::default(),
             status: ControllerStatus::default(),
             waiting: Vec::new(),
@@ -152,10 +158,12 @@ impl Admin {
                 let data = logs::data(self, GetLogPage::decode(entry))?;
                 respond(entry, in_capsule, data)
             }
-            opcodes::GET_FEATURES => match features::get(self, FeatureCommand::decode(entry))? {
-                Plan::Respond(data) => respond(entry, in_capsule, data),
-                plan => Ok(plan),
-            },
+            opcodes::GET_FEATURES => {
+                match features::get(self, FeatureCommand::decode(entry), entry.nsid.get())? {
+                    Plan::Respond(data) => respond(entry, in_capsule, data),
+                    plan => Ok(plan),
+                }
+            }
             opcodes::SET_FEATURES => self.plan_set_features(entry, in_capsule),
             opcodes::ASYNC_EVENT_REQUEST if self.waiting.len() < ASYNC_EVENTS => Ok(Plan::Hold),
             opcodes::ASYNC_EVENT_REQUEST => Err(Status::ASYNC_EVENT_LIMIT.dnr()),
@@ -179,7 +187,7 @@ impl Admin {
                 Err(Status::DATA_SGL_LENGTH_INVALID.dnr())
             };
         }
-        let plan = features::set(self, command)?;
+        let plan = features::set(self, command, entry.nsid.get())?;
         if command.fid == crate::features::fid::QUEUES
             && let Plan::Finish(_, value) = plan
         {
@@ -243,6 +251,7 @@ impl Admin {
         self.values = Values::default();
         self.events.clear();
         self.masked.clear();
+        self.notifications = Notifications::default();
     }
 
     /// Keeps an Asynchronous Event Request.
@@ -259,7 +268,8 @@ impl Admin {
     /// Something happened that the host may want to know.
     pub(super) fn notify(&mut self, event: Event) {
         let known = self.events.contains(&event) || self.masked.contains(&event);
-        if self.values.async_events & event.wanted() != 0 && !known && self.events.len() < PENDING_EVENTS {
+        let wanted = event.wanted() == 0 || self.values.async_events & event.wanted() != 0;
+        if wanted && !known && self.events.len() < PENDING_EVENTS {
             self.events.push_back(event);
         }
     }
@@ -279,8 +289,10 @@ impl Admin {
     pub(super) fn log_was_read(&mut self, lid: u8) {
         let Some(event) = Event::of_log(lid) else { return };
         self.masked.retain(|masked| *masked != event);
-        if event == Event::Namespaces {
-            self.changed.clear();
+        match event {
+            Event::Namespaces => self.changed.clear(),
+            Event::Reservation if self.notifications.take() => self.notify(event),
+            Event::Reservation | Event::Discovery => {}
         }
     }
 }

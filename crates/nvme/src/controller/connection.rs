@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 
 use buf::{Pool, SharedBuf};
 use protocol::{CloseReason, Ended, Instant, Placement, Transmit};
-use volume::reservation::{Registrant, View};
+use volume::reservation::View;
 use volume::{Completion, Operation, Outcome, Request, Tag, VolumeId};
 use wire::crc32c;
 use zerocopy::FromBytes;
@@ -29,6 +29,7 @@ use crate::lifetime::Lifetime;
 use crate::limits::{CONNECT_TIME, MAX_H2C_DATA, MEMORY_RETRY, STAGING, UNSENT};
 use crate::opcode::{FABRICS, fctype, nvm};
 use crate::pdu::{CapsuleCmd, H2cData, H2cTermReq, IcReq, PduType, flags};
+use crate::reservation;
 use crate::sgl::DataPointer;
 use crate::sqe::SubmissionQueueEntry;
 use crate::status::Status;
@@ -39,6 +40,7 @@ use abort::Aborts;
 mod abort;
 mod change;
 mod connect;
+mod reserve;
 
 /// Why a controller ended whose host was not heard of.
 const KEEP_ALIVE_EXPIRED: &str = "the keep alive timer expired";
@@ -466,6 +468,7 @@ impl Connection {
                 slot.step = Step::Submitted { volume, ranges: Some(data), next: 0, done: 0 };
                 return self.next_step(index);
             }
+            State::Io(_) if reservation::changes(entry.opcode) => return self.reserve(index, &data),
             State::Io(namespaces) => namespaces.with_data(&entry, data),
             State::Admin(_) => Err(Status::SUCCESS),
             _ => return self.handle_connect(now, index, &data),
@@ -494,7 +497,7 @@ impl Connection {
         } else {
             let flushed = *next;
             *next = flushed.saturating_add(1);
-            Ok(namespaces.next_flush(&entry, flushed))
+            namespaces.next_flush(&entry, flushed)
         };
         match step {
             Ok(Some(_)) if self.aborts.concern(index) => {
@@ -530,17 +533,6 @@ impl Connection {
             CompletionQueueEntry::new(entry.cid.get(), self.head.report(), status).with_result(result);
         if self.termination.is_none() {
             self.outgoing.push_back(Outgoing::Complete { entry, data, may_omit: self.head.flow_off });
-        }
-    }
-
-    /// What this host may do, from all reservations known.
-    fn apply_reservations(&mut self) {
-        let (State::Io(namespaces), Some(host)) = (&mut self.state, &self.host) else { return };
-        let registrant = Registrant::Host { identifier: host.identifier, nqn: Arc::clone(&host.nqn) };
-        for namespace in namespaces.iter_mut() {
-            if let Some((_, view)) = self.views.iter().find(|(volume, _)| *volume == namespace.volume) {
-                namespace.access = view.access(&registrant);
-            }
         }
     }
 
@@ -675,13 +667,8 @@ impl protocol::Connection for Connection {
                 self.handle_completion(completion);
                 self.serve_waiting(now);
             }
-            Input::Reservations { volume, view } => {
-                match self.views.iter_mut().find(|(known, _)| *known == volume) {
-                    Some((_, known)) => *known = view,
-                    None => self.views.push((volume, view)),
-                }
-                self.apply_reservations();
-            }
+            Input::Reservations(change) => self.handle_reservations(change),
+            Input::Reserved { tag, result } => self.handle_reserved(tag, result),
             Input::Group(reply) => self.handle_reply(now, &reply),
             Input::NamespaceChanged { volume, geometry } => self.handle_resize(volume, geometry),
             Input::DiscoveryChanged => {

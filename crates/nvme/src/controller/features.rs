@@ -3,9 +3,13 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use volume::reservation::Notice;
+
 use super::admin::Admin;
 use super::command::Plan;
-use crate::features::{CHANGEABLE, FeatureCommand, Select, fid, queue_count, queues};
+use crate::features::{CHANGEABLE, FeatureCommand, OF_NAMESPACE, Select, fid, queue_count, queues};
+use crate::log::notification_kind;
+use crate::sqe::ALL_NAMESPACES;
 use crate::status::Status;
 
 /// Data of Host Behavior Support.
@@ -21,9 +25,22 @@ pub(super) struct Values {
     error_recovery: u32,
     pub(super) async_events: u32,
     queues: Option<u16>,
+    /// Reservation notifications that the host does not want, by namespace.
+    masks: Vec<(u32, u32)>,
 }
 
-pub(super) fn get(admin: &Admin, command: FeatureCommand) -> Result<Plan, Status> {
+impl Values {
+    fn mask(&self, nsid: u32) -> u32 {
+        self.masks.iter().find(|(of, _)| *of == nsid).map_or(0, |(_, mask)| *mask)
+    }
+
+    /// True when the host does not want to hear of this on a namespace.
+    pub(super) fn masks(&self, nsid: u32, notice: Notice) -> bool {
+        self.mask(nsid).checked_shr(u32::from(notification_kind(notice))).unwrap_or(0) & 1 != 0
+    }
+}
+
+pub(super) fn get(admin: &Admin, command: FeatureCommand, nsid: u32) -> Result<Plan, Status> {
     let select = command.select.ok_or(Status::INVALID_FIELD.dnr())?;
     if admin.subsystem().is_none() && ![fid::KEEP_ALIVE, fid::ASYNC_EVENTS].contains(&command.fid) {
         return Err(Status::INVALID_FIELD.dnr());
@@ -43,11 +60,42 @@ pub(super) fn get(admin: &Admin, command: FeatureCommand) -> Result<Plan, Status
         fid::HOST_ID if now => return host_id(admin, command.value),
         fid::POWER | fid::HOST_BEHAVIOR => (0, true),
         fid::WRITE_ATOMICITY | fid::HOST_ID => (0, false),
+        fid::RESERVATION_MASK | fid::RESERVATION_PERSISTENCE => {
+            return of_namespace(admin, (command.fid, select), nsid);
+        }
         _ => return Err(Status::INVALID_FIELD.dnr()),
     };
     let capabilities = if changeable { CHANGEABLE } else { 0 };
     let value = if select == Select::Capabilities { capabilities } else { value };
     Ok(Plan::success(u64::from(value)))
+}
+
+/// The two features that concern reservations. Nothing here survives a loss of power, so that Reservation Persistence is zero.
+fn of_namespace(admin: &Admin, (feature, select): (u8, Select), nsid: u32) -> Result<Plan, Status> {
+    let subsystem = admin.subsystem().ok_or(Status::INVALID_FIELD.dnr())?;
+    if !subsystem.namespaces.iter().any(|namespace| namespace.nsid == nsid) {
+        return Err(Status::INVALID_NAMESPACE.dnr());
+    }
+    let value = match (feature, select) {
+        (fid::RESERVATION_MASK, Select::Capabilities) => CHANGEABLE | OF_NAMESPACE,
+        (_, Select::Capabilities) => OF_NAMESPACE,
+        (fid::RESERVATION_MASK, Select::Current) => admin.values.mask(nsid),
+        _ => 0,
+    };
+    Ok(Plan::success(u64::from(value)))
+}
+
+/// Sets what notifications the host does not want on a namespace, or on all.
+fn set_mask(admin: &mut Admin, nsid: u32, value: u32) -> Result<Plan, Status> {
+    let subsystem = admin.subsystem().ok_or(Status::INVALID_FIELD.dnr())?;
+    let all = subsystem.namespaces.iter().map(|namespace| namespace.nsid);
+    let named: Vec<u32> = all.filter(|each| nsid == ALL_NAMESPACES || *each == nsid).collect();
+    if named.is_empty() {
+        return Err(Status::INVALID_NAMESPACE.dnr());
+    }
+    admin.values.masks.retain(|(of, _)| !named.contains(of));
+    admin.values.masks.extend(named.into_iter().map(|of| (of, value)));
+    Ok(Plan::success(0))
 }
 
 fn host_id(admin: &Admin, value: u32) -> Result<Plan, Status> {
@@ -59,7 +107,7 @@ fn host_id(admin: &Admin, value: u32) -> Result<Plan, Status> {
 }
 
 /// Sets a value that comes in dword 11; Host Behavior Support is the only feature with data.
-pub(super) fn set(admin: &mut Admin, command: FeatureCommand) -> Result<Plan, Status> {
+pub(super) fn set(admin: &mut Admin, command: FeatureCommand, nsid: u32) -> Result<Plan, Status> {
     if command.save {
         return Err(Status::NOT_SAVEABLE.dnr());
     }
@@ -76,7 +124,10 @@ pub(super) fn set(admin: &mut Admin, command: FeatureCommand) -> Result<Plan, St
         fid::POWER => {}
         fid::KEEP_ALIVE => admin.kato = value,
         fid::QUEUES => return set_queues(admin, value),
-        fid::WRITE_CACHE | fid::WRITE_ATOMICITY => return Err(Status::NOT_CHANGEABLE.dnr()),
+        fid::RESERVATION_MASK => return set_mask(admin, nsid, value),
+        fid::WRITE_CACHE | fid::WRITE_ATOMICITY | fid::RESERVATION_PERSISTENCE => {
+            return Err(Status::NOT_CHANGEABLE.dnr());
+        }
         // Over fabrics the identifier comes with Connect and stays.
         fid::HOST_ID => return Err(Status::COMMAND_SEQUENCE.dnr()),
         _ => return Err(Status::INVALID_FIELD.dnr()),

@@ -108,7 +108,7 @@ fn io_controller(admin: &Admin, subsystem: &Subsystem) -> IdentifyController {
 /// Commands that every namespace takes; a host sees them as the controller's.
 fn optional_commands(subsystem: &Subsystem) -> u16 {
     let all = |feature| subsystem.namespaces.iter().all(|namespace| namespace.features.contains(feature));
-    let mut oncs = identify::ONCS_VERIFY;
+    let mut oncs = identify::ONCS_VERIFY | identify::ONCS_RESERVATIONS;
     for (feature, bit) in [
         (Features::COMPARE, identify::ONCS_COMPARE),
         (Features::DISCARD, identify::ONCS_DATASET),
@@ -153,6 +153,7 @@ fn fill(data: &mut IdentifyNamespace, namespace: &Namespace) {
     low.set(geometry.bytes());
     set_format(data, 0, u8::try_from(geometry.block_size.trailing_zeros()).unwrap_or(9));
     data.nmic = identify::NMIC_SHARED;
+    data.rescap = identify::RESCAP;
     data.nsattr = read_only(namespace);
     data.nguid = namespace.nguid;
     data.eui64 = namespace.eui64.unwrap_or_default();
@@ -180,6 +181,7 @@ fn read_only(namespace: &Namespace) -> u8 {
 fn independent(namespace: &Namespace) -> IndependentNamespace {
     let mut data = IndependentNamespace::new_zeroed();
     data.nmic = identify::NMIC_SHARED;
+    data.rescap = identify::RESCAP;
     data.nsattr = read_only(namespace);
     data.nstat = identify::NSTAT_READY;
     data

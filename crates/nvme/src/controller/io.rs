@@ -1,18 +1,21 @@
 //! NVM commands on an I/O queue (NVM Command Set §3.2): checks, requests, and the next step of commands that
 //! need several requests.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use buf::{Buf, BufList};
-use volume::reservation::Access;
+use volume::reservation::{Access, Registrant, View};
 use volume::{Durability, Extent, Features, Geometry, Operation, VolumeId};
 use zerocopy::FromBytes;
 
 use super::command::Plan;
+use super::reservation::{plan_change, plan_report};
 use super::{Namespace, Subsystem};
 use crate::limits::RANGES;
 use crate::nvm::{BlockCommand, Range, dataset_management};
 use crate::opcode::nvm;
+use crate::reservation;
 use crate::sqe::{ALL_NAMESPACES, SubmissionQueueEntry};
 use crate::status::Status;
 
@@ -22,7 +25,8 @@ pub(crate) struct Attached {
     pub(crate) nsid: u32,
     pub(crate) volume: VolumeId,
     pub(crate) geometry: Geometry,
-    pub(crate) access: Access,
+    pub(crate) view: Arc<View>,
+    access: Access,
     features: Features,
     max_discard: u64,
 }
@@ -33,6 +37,7 @@ impl Attached {
             nsid: namespace.nsid,
             volume: namespace.volume,
             geometry: namespace.geometry,
+            view: Arc::default(),
             access: Access::FULL,
             features: namespace.features,
             max_discard: namespace.limits.max_discard,
@@ -43,8 +48,20 @@ impl Attached {
         if write && self.features.contains(Features::READ_ONLY) {
             return Err(Status::WRITE_PROTECTED.dnr());
         }
+        self.admits(write)
+    }
+
+    /// Whether the reservation leaves room for a command that writes, or for one that only reads (NVMe Base §8.1.22.1: the two
+    /// groups of commands). Flush and Dataset Management count as writing, whatever they do.
+    fn admits(&self, write: bool) -> Result<(), Status> {
         let allowed = if write { self.access.write } else { self.access.read };
         if allowed { Ok(()) } else { Err(Status::RESERVATION_CONFLICT.dnr()) }
+    }
+
+    /// The reservations are these from now on.
+    pub(crate) fn see(&mut self, view: &Arc<View>, host: &Registrant) {
+        self.access = view.access(host);
+        self.view = Arc::clone(view);
     }
 }
 
@@ -69,7 +86,7 @@ impl Namespaces {
         self.attached.iter_mut()
     }
 
-    fn find(&self, nsid: u32) -> Result<&Attached, Status> {
+    pub(crate) fn find(&self, nsid: u32) -> Result<&Attached, Status> {
         self.attached.iter().find(|namespace| namespace.nsid == nsid).ok_or(Status::INVALID_NAMESPACE.dnr())
     }
 
@@ -88,8 +105,16 @@ impl Namespaces {
                 if !(needed..=RANGES.saturating_mul(size_of::<Range>())).contains(&pointer.length()) {
                     return Err(Status::DATA_SGL_LENGTH_INVALID.dnr());
                 }
-                namespace.may(deallocate)?;
+                namespace.admits(true)?;
+                if deallocate {
+                    namespace.may(true)?;
+                }
                 Ok(Plan::Receive(pointer))
+            }
+            nvm::RESERVATION_REPORT => plan_report(self.find(entry.nsid.get())?, entry, in_capsule),
+            opcode if reservation::changes(opcode) => {
+                self.find(entry.nsid.get())?;
+                plan_change(entry, in_capsule)
             }
             _ => Err(Status::INVALID_OPCODE.dnr()),
         }
@@ -101,6 +126,7 @@ impl Namespaces {
             ALL_NAMESPACES => self.attached.first().ok_or(Status::INVALID_NAMESPACE.dnr())?,
             nsid => self.find(nsid)?,
         };
+        namespace.admits(true)?;
         Ok(Plan::Submit { volume: namespace.volume, operation: Operation::Flush })
     }
 
@@ -179,11 +205,13 @@ impl Namespaces {
         &self,
         entry: &SubmissionQueueEntry,
         done: usize,
-    ) -> Option<(VolumeId, Operation)> {
+    ) -> Result<Option<(VolumeId, Operation)>, Status> {
         if entry.opcode != nvm::FLUSH || entry.nsid.get() != ALL_NAMESPACES {
-            return None;
+            return Ok(None);
         }
-        self.attached.get(done).map(|namespace| (namespace.volume, Operation::Flush))
+        let Some(namespace) = self.attached.get(done) else { return Ok(None) };
+        namespace.admits(true)?;
+        Ok(Some((namespace.volume, Operation::Flush)))
     }
 
     /// The next request of a Dataset Management command from range `next`, of which `done` blocks are over;

@@ -20,8 +20,15 @@ use crate::opcode::{FABRICS, admin as opcodes, nvm};
 use crate::status::Status;
 
 const DISCOVERY_PAGES: [u8; 3] = [lid::SUPPORTED, lid::ERROR, lid::DISCOVERY];
-const IO_PAGES: [u8; 6] =
-    [lid::SUPPORTED, lid::ERROR, lid::SMART, lid::FIRMWARE, lid::CHANGED_NAMESPACES, lid::EFFECTS];
+const IO_PAGES: [u8; 7] = [
+    lid::SUPPORTED,
+    lid::ERROR,
+    lid::SMART,
+    lid::FIRMWARE,
+    lid::CHANGED_NAMESPACES,
+    lid::EFFECTS,
+    lid::RESERVATION,
+];
 
 /// The bytes that the command asks for; those beyond the page's end are zeros.
 pub(super) fn data(admin: &mut Admin, command: GetLogPage) -> Result<Vec<u8>, Status> {
@@ -63,6 +70,7 @@ fn page(admin: &Admin, command: GetLogPage) -> Result<Vec<u8>, Status> {
             Ok(FirmwareSlots::one(revision).as_bytes().to_vec())
         }
         lid::CHANGED_NAMESPACES => Ok(admin.changed.page()),
+        lid::RESERVATION => Ok(admin.notifications.page().as_bytes().to_vec()),
         lid::EFFECTS if command.csi == crate::identify::CSI_NVM => Ok(commands(subsystem)),
         lid::EFFECTS => Err(Status::INVALID_FIELD.dnr()),
         _ => Err(Status::INVALID_LOG_PAGE.dnr()),
@@ -71,7 +79,16 @@ fn page(admin: &Admin, command: GetLogPage) -> Result<Vec<u8>, Status> {
 
 fn commands(subsystem: &Subsystem) -> Vec<u8> {
     let all = |feature| subsystem.namespaces.iter().all(|namespace| namespace.features.contains(feature));
-    let mut io = vec![(nvm::FLUSH, false), (nvm::WRITE, true), (nvm::READ, false), (nvm::VERIFY, false)];
+    let mut io = vec![
+        (nvm::FLUSH, false),
+        (nvm::WRITE, true),
+        (nvm::READ, false),
+        (nvm::VERIFY, false),
+        (nvm::RESERVATION_REGISTER, false),
+        (nvm::RESERVATION_REPORT, false),
+        (nvm::RESERVATION_ACQUIRE, false),
+        (nvm::RESERVATION_RELEASE, false),
+    ];
     let optional = [
         (Features::COMPARE, (nvm::COMPARE, false)),
         (Features::WRITE_ZEROES, (nvm::WRITE_ZEROES, true)),

@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-use volume::reservation::View;
+use volume::reservation::{Command, Refused, Registrant, View};
 use volume::{Completion, Features, Geometry, Limits, Request, Tag, VolumeId};
 
 use crate::subsystem;
@@ -17,10 +17,12 @@ mod features;
 mod identify;
 mod io;
 mod logs;
+mod reservation;
 mod slots;
 mod transmit;
 
 pub use connection::Connection;
+pub use reservation::Reservations;
 
 /// One namespace of a subsystem.
 #[derive(Debug, Clone)]
@@ -147,6 +149,17 @@ pub enum Action {
         /// Which.
         tag: Tag,
     },
+    /// Ask the owner of a volume's reservations for a change; the answer comes back as [`Input::Reserved`].
+    Reserve {
+        /// The asker's mark.
+        tag: u32,
+        /// Of which volume.
+        volume: VolumeId,
+        /// In whose name.
+        registrant: Registrant,
+        /// What.
+        command: Command,
+    },
     /// Speak to the group of controllers.
     Group(subsystem::Request),
 }
@@ -157,11 +170,13 @@ pub enum Input {
     /// A request has ended.
     Completion(Completion),
     /// A volume's reservation has changed.
-    Reservations {
-        /// Which volume's.
-        volume: VolumeId,
-        /// The state from now on.
-        view: Arc<View>,
+    Reservations(Reservations),
+    /// The owner of the reservations answers an [`Action::Reserve`].
+    Reserved {
+        /// The asker's mark.
+        tag: u32,
+        /// The state after the change, or why there was none.
+        result: Result<Arc<View>, Refused>,
     },
     /// The group of controllers answers.
     Group(subsystem::Reply),

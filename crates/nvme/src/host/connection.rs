@@ -35,6 +35,8 @@ use crate::status::Status;
 use crate::transport::{Agreement, DIGEST, Framed, MOST_ALIGNMENT, Role, Termination, frame};
 use crate::violation::Violation;
 
+mod reserve;
+
 /// Entries of the admin queue, as Linux has it.
 const ADMIN_ENTRIES: u16 = 32;
 
@@ -192,6 +194,7 @@ impl Connection {
             },
             Work::Disconnect => Some(DISCONNECT_TIME),
             Work::Read(..)
+            | Work::Report(..)
             | Work::Write(..)
             | Work::Plain(_)
             | Work::Verify(..)
@@ -355,6 +358,7 @@ impl Connection {
             }
             Work::Disconnect => self.finish(),
             Work::Read(tag, landing) => self.complete_read(tag, status, landing),
+            Work::Report(tag, landing) => self.complete_report(tag, status, &landing),
             Work::Verify(tag, landing, rest) => self.verified(now, tag, (status, &landing, rest)),
             Work::Zeroes(tag, zeroes, blocks) => self.zeroed(now, tag, (status, zeroes, blocks)),
             Work::Zeros(tag, _, zeroes) if status.is_success() => self.send_zeroes(now, tag, zeroes),
@@ -521,6 +525,8 @@ impl Connection {
                 self.send_zeroes(now, tag, Zeroes { left: extent, fua, deallocate: may_unmap });
             }
             Operation::Verify { extent } => self.start_verify(now, tag, extent),
+            Operation::Reserve(command) => self.start_reserve(now, tag, (nsid, &command)),
+            Operation::ReadReservations => self.start_report(now, tag, nsid),
             _ => self.answer(tag, Err(VolumeErrorKind::Unsupported)),
         }
     }
@@ -536,15 +542,20 @@ impl Connection {
         self.answer(tag, result);
     }
 
-    /// Sends data to the controller: in the capsule if it fits, else when an R2T asks for it.
+    /// Begins a command whose data must be as long as its extent.
     fn start_data(&mut self, now: Instant, tag: Tag, command: (SubmissionQueueEntry, Extent, BufList)) {
-        let (mut entry, extent, data) = command;
-        let (block_size, in_capsule) =
-            self.remote().map_or((512, 0), |remote| (remote.geometry.block_size, remote.in_capsule));
-        let length = data.len();
-        if !fits(extent, block_size, length) {
+        let (entry, extent, data) = command;
+        let block_size = self.remote().map_or(512, |remote| remote.geometry.block_size);
+        if !fits(extent, block_size, data.len()) {
             return self.refuse_length(tag, extent, None);
         }
+        self.send_with_data(now, tag, (entry, data));
+    }
+
+    /// Sends a command that has data for the controller: in the capsule if it fits, else when an R2T asks for it.
+    fn send_with_data(&mut self, now: Instant, tag: Tag, (mut entry, data): (SubmissionQueueEntry, BufList)) {
+        let in_capsule = self.remote().map_or(0, |remote| remote.in_capsule);
+        let length = data.len();
         if length <= usize::try_from(in_capsule).unwrap_or(0) {
             entry.dptr = SglDescriptor::in_capsule(u32::try_from(length).unwrap_or(0));
             return self.send(now, entry, (Work::Plain(tag), data));
@@ -561,13 +572,7 @@ impl Connection {
         }
         let range = Range { attributes: U32::ZERO, blocks: U32::new(blocks), start: U64::new(extent.start) };
         let data = BufList::from(SharedBuf::from(range.as_bytes().to_vec()));
-        let mut entry = deallocate_one(nsid);
-        let in_capsule = self.remote().map_or(0, |remote| remote.in_capsule);
-        if usize::try_from(in_capsule).is_ok_and(|room| room >= data.len()) {
-            entry.dptr = SglDescriptor::in_capsule(u32::try_from(data.len()).unwrap_or(0));
-            return self.send(now, entry, (Work::Plain(tag), data));
-        }
-        self.send(now, moving(entry, data.len()), (Work::Write(tag, data), BufList::new()));
+        self.send_with_data(now, tag, (deallocate_one(nsid), data));
     }
 
     fn cancel(&mut self, tag: Tag) {

@@ -42,6 +42,8 @@ pub(crate) enum Work {
     Zeroes(Tag, Zeroes, u64),
     /// A write of zeros, with what is left after it.
     Zeros(Tag, BufList, Zeroes),
+    /// A Reservation Report.
+    Report(Tag, Landing),
 }
 
 /// A write zeroes of any length.
@@ -55,9 +57,10 @@ pub(crate) struct Zeroes {
 impl Work {
     pub(crate) const fn landing(&mut self) -> Option<&mut Landing> {
         match self {
-            Self::Read(_, landing) | Self::Verify(_, landing, _) | Self::Setup(Some(landing)) => {
-                Some(landing)
-            }
+            Self::Read(_, landing)
+            | Self::Report(_, landing)
+            | Self::Verify(_, landing, _)
+            | Self::Setup(Some(landing)) => Some(landing),
             _ => None,
         }
     }
@@ -66,6 +69,7 @@ impl Work {
     pub(crate) const fn tag(&self) -> Option<Tag> {
         match self {
             Self::Read(tag, _)
+            | Self::Report(tag, _)
             | Self::Write(tag, _)
             | Self::Plain(tag)
             | Self::Verify(tag, ..)

@@ -145,6 +145,7 @@ pub(crate) const CQES: u8 = 0x44;
 pub(crate) const ONCS_COMPARE: u16 = 1 << 0;
 pub(crate) const ONCS_DATASET: u16 = 1 << 2;
 pub(crate) const ONCS_WRITE_ZEROES: u16 = 1 << 3;
+pub(crate) const ONCS_RESERVATIONS: u16 = 1 << 5;
 pub(crate) const ONCS_VERIFY: u16 = 1 << 7;
 /// VWC: present; Flush of all namespaces works.
 pub(crate) const VWC_PRESENT: u8 = 1 << 0;

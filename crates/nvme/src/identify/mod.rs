@@ -11,14 +11,14 @@ mod nvm_controller;
 
 pub(crate) use controller::{
     CMIC_SHARED, CQES, CTRATT_HOSTID, FRMW_ONE_FIXED, LPA, OAES_DISCOVERY, OAES_NAMESPACE, ONCS_COMPARE,
-    ONCS_DATASET, ONCS_VERIFY, ONCS_WRITE_ZEROES, SGLS, SQES, VWC_FLUSH_ALL, VWC_PRESENT,
+    ONCS_DATASET, ONCS_RESERVATIONS, ONCS_VERIFY, ONCS_WRITE_ZEROES, SGLS, SQES, VWC_FLUSH_ALL, VWC_PRESENT,
 };
 pub use controller::{IdentifyController, put_padded};
 pub use descriptors::{NamespaceIds, read_descriptors, write_descriptors};
 pub use independent::IndependentNamespace;
 pub(crate) use independent::NSTAT_READY;
 pub(crate) use namespace::{
-    DLFEAT_WRITE_ZEROES, DLFEAT_ZEROS, NMIC_SHARED, NSATTR_READ_ONLY, NSFEAT_PREFERRED, NSFEAT_THIN,
+    DLFEAT_WRITE_ZEROES, DLFEAT_ZEROS, NMIC_SHARED, NSATTR_READ_ONLY, NSFEAT_PREFERRED, NSFEAT_THIN, RESCAP,
 };
 pub use namespace::{IdentifyNamespace, LbaFormat};
 pub use nvm_controller::NvmController;

@@ -83,6 +83,8 @@ pub(crate) const NSFEAT_THIN: u8 = 1 << 0;
 pub(crate) const NSFEAT_PREFERRED: u8 = 1 << 4;
 /// NMIC: more than one controller may use it.
 pub(crate) const NMIC_SHARED: u8 = 1 << 0;
+/// RESCAP: all six types, and IEKEY as NVMe 1.3 has it; nothing that persists through a loss of power.
+pub(crate) const RESCAP: u8 = 0b1111_1110;
 /// DLFEAT: deallocated blocks read as zeros; Write Zeroes may deallocate.
 pub(crate) const DLFEAT_ZEROS: u8 = 1;
 pub(crate) const DLFEAT_WRITE_ZEROES: u8 = 1 << 3;

@@ -8,6 +8,7 @@ mod discovery;
 mod effects;
 mod error;
 mod firmware;
+mod reservation;
 mod smart;
 mod supported;
 
@@ -16,6 +17,8 @@ pub use discovery::{DiscoveryEntry, DiscoveryHeader, RawEntry, SubsystemType};
 pub use effects::effects;
 pub use error::ErrorEntry;
 pub use firmware::FirmwareSlots;
+pub(crate) use reservation::kind as notification_kind;
+pub use reservation::{Notifications, ReservationNotification};
 pub use smart::SmartHealth;
 pub use supported::supported;
 
@@ -35,6 +38,8 @@ pub mod lid {
     pub const EFFECTS: u8 = 0x05;
     /// Discovery.
     pub const DISCOVERY: u8 = 0x70;
+    /// Reservation notification.
+    pub const RESERVATION: u8 = 0x80;
 }
 
 /// The command's fields.

@@ -12,6 +12,7 @@ use nvme::host::{self, Config, Queue, RemoteNamespace};
 use nvme::subsystem::Subsystems;
 use protocol::pair::Pair;
 use protocol::{Connection as _, Ended, Group as _, Instant};
+use volume::reservation::{Command, Refused, Registrant, Reservations, View};
 use volume::{
     Completion, Durability, Extent, Features, Geometry, Limits, Operation, Outcome, Request, Tag,
     VolumeErrorKind, VolumeId,
@@ -125,6 +126,10 @@ pub struct Bench {
     pub held: Option<Vec<(usize, VolumeId, Request)>>,
     pub flushes: usize,
     pub chunk: usize,
+    /// Each volume's reservations.
+    pub reservations: [Reservations; 2],
+    /// Requests that were to be cancelled: link, volume and tag.
+    pub cancelled: Vec<(usize, VolumeId, Tag)>,
 }
 
 impl Bench {
@@ -142,6 +147,8 @@ impl Bench {
             held: None,
             flushes: 0,
             chunk: usize::MAX,
+            reservations: Default::default(),
+            cancelled: Vec::new(),
         }
     }
 
@@ -157,8 +164,19 @@ impl Bench {
 
     /// An admin connection and `queues` I/O connections of namespace `nsid`; the first link is the admin's.
     pub fn session(&mut self, nsid: u32, queues: u16, digests: (bool, bool)) -> RemoteNamespace {
+        self.session_of(&host_identity(), (nsid, queues), digests)
+    }
+
+    /// The same for another host; the admin link is the last one before the queues'.
+    pub fn session_of(
+        &mut self,
+        host: &HostIdentity,
+        (nsid, queues): (u32, u16),
+        digests: (bool, bool),
+    ) -> RemoteNamespace {
         let with = |mut config: Config| {
             (config.header_digest, config.data_digest) = digests;
+            config.host = host.clone();
             config
         };
         let link = self.connect(with(admin(nsid)));
@@ -201,7 +219,11 @@ impl Bench {
                     Some(held) => held.push((index, volume, request)),
                     None => self.complete(index, volume, request),
                 },
-                controller::Action::Cancel { .. } => {}
+                controller::Action::Cancel { volume, tag } => self.cancelled.push((index, volume, tag)),
+                controller::Action::Reserve { tag, volume, registrant, command } => {
+                    let result = self.reserve(volume, &registrant, &command);
+                    self.input(index, controller::Input::Reserved { tag, result });
+                }
                 controller::Action::Group(request) => {
                     self.group.handle_message(Instant::ZERO, index, request);
                     while let Some((to, reply)) = self.group.poll_message() {
@@ -211,6 +233,26 @@ impl Bench {
             }
         }
         count
+    }
+
+    /// Changes a volume's reservations and tells every connection.
+    pub fn reserve(
+        &mut self,
+        volume: VolumeId,
+        registrant: &Registrant,
+        command: &Command,
+    ) -> Result<Arc<View>, Refused> {
+        let change = self.reservations[volume.0 as usize].apply(registrant, command)?;
+        let told = controller::Reservations {
+            volume,
+            view: Arc::clone(&change.view),
+            notices: change.notices.into(),
+            aborted: change.aborted.into(),
+        };
+        for index in 0..self.links.len() {
+            self.input(index, controller::Input::Reservations(told.clone()));
+        }
+        Ok(change.view)
     }
 
     pub fn input(&mut self, index: usize, input: controller::Input) {

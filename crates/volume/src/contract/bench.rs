@@ -273,6 +273,8 @@ fn describe(operation: &Operation) -> String {
         Operation::CompareAndWrite { .. } => "compare and write",
         Operation::Verify { .. } => "verify",
         Operation::QueryAllocation { .. } => "allocation query",
+        Operation::Reserve(_) => "reservation command",
+        Operation::ReadReservations => "reservation report",
     };
     let memory = match operation {
         Operation::Read { into, .. } => into.len(),

@@ -24,6 +24,8 @@ bitflags! {
         const VERIFY = 1 << 6;
         /// Allocation queries.
         const ALLOCATION = 1 << 7;
+        /// Reservations: changes and reports.
+        const RESERVATION = 1 << 8;
     }
 }
 
@@ -39,6 +41,7 @@ impl OperationSet {
             Operation::Compare { .. } | Operation::CompareAndWrite { .. } => Self::COMPARE,
             Operation::Verify { .. } => Self::VERIFY,
             Operation::QueryAllocation { .. } => Self::ALLOCATION,
+            Operation::Reserve(_) | Operation::ReadReservations => Self::RESERVATION,
         }
     }
 }

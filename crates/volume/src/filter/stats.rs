@@ -46,7 +46,7 @@ pub struct StatsSnapshot {
 }
 
 /// The operations that are counted apart.
-const KINDS: [OperationSet; 8] = [
+const KINDS: [OperationSet; 9] = [
     OperationSet::READ,
     OperationSet::WRITE,
     OperationSet::FLUSH,
@@ -55,6 +55,7 @@ const KINDS: [OperationSet; 8] = [
     OperationSet::COMPARE,
     OperationSet::VERIFY,
     OperationSet::ALLOCATION,
+    OperationSet::RESERVATION,
 ];
 
 impl OperationStats {

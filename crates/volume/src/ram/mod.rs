@@ -93,6 +93,7 @@ impl RamQueue {
                 self.pages.compare_and_write(place(extent).0, &compare, &write)?;
             }
             Operation::Flush | Operation::Verify { .. } => {}
+            Operation::Reserve(_) | Operation::ReadReservations => return Err(VolumeErrorKind::Unsupported),
         }
         Ok(Outcome::Done)
     }

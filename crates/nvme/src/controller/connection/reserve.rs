@@ -1,0 +1,103 @@
+//! Reservations on one connection: asking their owner for a change, and hearing of every change.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use volume::reservation::{Notice, Refused, Registrant, View};
+use volume::{Tag, VolumeId};
+
+use super::{Connection, State};
+use crate::controller::admin::{Admin, Event};
+use crate::controller::slots::Step;
+use crate::controller::{Action, Reservations};
+use crate::reservation;
+use crate::status::Status;
+
+impl Connection {
+    /// The host in the words of the reservations.
+    fn registrant(&self) -> Option<Registrant> {
+        let host = self.host.as_ref()?;
+        Some(Registrant::Host { identifier: host.identifier, nqn: Arc::clone(&host.nqn) })
+    }
+
+    /// A command that changes reservations has its data: the owner decides.
+    pub(super) fn reserve(&mut self, index: u16, data: &[u8]) {
+        let Some(registrant) = self.registrant() else { return };
+        let (Some(slot), State::Io(namespaces)) = (self.slots.get(index), &self.state) else { return };
+        let entry = slot.entry;
+        let asked = namespaces
+            .find(entry.nsid.get())
+            .and_then(|namespace| Ok((namespace.volume, reservation::command(&entry, data)?)));
+        match asked {
+            Ok((volume, command)) => {
+                slot.step = Step::Held;
+                let tag = u32::from(index);
+                self.actions.push_back(Action::Reserve { tag, volume, registrant, command });
+            }
+            Err(status) => self.finish(index, (status, 0), None),
+        }
+    }
+
+    /// The owner has decided.
+    pub(super) fn handle_reserved(&mut self, tag: u32, result: Result<Arc<View>, Refused>) {
+        let Ok(index) = u16::try_from(tag) else { return };
+        let Some(slot) = self.slots.get(index) else { return };
+        if matches!(slot.step, Step::Held) && reservation::changes(slot.entry.opcode) {
+            let status = result.map_or_else(reservation::refusal, |_| Status::SUCCESS);
+            self.finish(index, (status, 0), None);
+        }
+    }
+
+    /// A volume has other reservations from now on.
+    pub(super) fn handle_reservations(&mut self, change: Reservations) {
+        let Reservations { volume, view, notices, aborted } = change;
+        match self.views.iter_mut().find(|(known, _)| *known == volume) {
+            Some((_, known)) => *known = view,
+            None => self.views.push((volume, view)),
+        }
+        self.apply_reservations();
+        let Some(host) = self.registrant() else { return };
+        if aborted.contains(&host) {
+            self.abort_requests(volume);
+        }
+        if let State::Admin(admin) = &mut self.state {
+            for (_, notice) in notices.iter().filter(|(registrant, _)| *registrant == host) {
+                admin.log_reservation(volume, *notice);
+            }
+        }
+        self.after_admin();
+    }
+
+    /// A preemption that aborts has named this host: what it has under way on the volume is to end soon.
+    fn abort_requests(&mut self, volume: VolumeId) {
+        let concerned = self.slots.submitted().filter(|(of, _)| *of == volume);
+        let cancel = |(volume, slot): (VolumeId, u16)| Action::Cancel { volume, tag: Tag(u64::from(slot)) };
+        self.actions.extend(concerned.map(cancel));
+    }
+
+    /// What this host may do, from all reservations known.
+    pub(super) fn apply_reservations(&mut self) {
+        let Some(host) = self.registrant() else { return };
+        let State::Io(namespaces) = &mut self.state else { return };
+        for namespace in namespaces.iter_mut() {
+            if let Some((_, view)) = self.views.iter().find(|(volume, _)| *volume == namespace.volume) {
+                namespace.see(view, &host);
+            }
+        }
+    }
+}
+
+impl Admin {
+    /// Something happened to the host's registration on a volume.
+    fn log_reservation(&mut self, volume: VolumeId, notice: Notice) {
+        let Some(subsystem) = self.subsystem() else { return };
+        let of_volume = subsystem.namespaces.iter().filter(|namespace| namespace.volume == volume);
+        let concerned: Vec<u32> = of_volume.map(|namespace| namespace.nsid).collect();
+        for nsid in concerned {
+            if !self.values.masks(nsid, notice) {
+                self.notifications.add(nsid, notice);
+                self.notify(Event::Reservation);
+            }
+        }
+    }
+}
