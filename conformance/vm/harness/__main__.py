@@ -20,7 +20,7 @@ from .server import Linerate, Server, Tgt
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 KERNELS = ("6.1", "6.12")
-SCRIPTS = ("iscsi", "iscsi_chap", "nvme", "cross", "vhost")
+SCRIPTS = ("iscsi", "iscsi_chap", "nvme", "cross", "reserve", "vhost")
 SELFTEST_SCRIPTS = ("iscsi", "iscsi_chap", "nvme")
 PEERS_SCRIPTS = ("peers",)
 BOOT_SECONDS = 180.0

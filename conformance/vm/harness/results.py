@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 KERNEL_FAULT = re.compile(
     r"Kernel panic|Oops:|BUG: |general protection fault|blocked for more than|WARNING: CPU|refcount_t:|list_(add|del) corruption"
-    r"|I/O error|EXT4-fs error|JBD2: .*error|detected conn error|timeout, reset controller|ping timeout|critical \w+ error"
+    r"|I/O error|EXT4-fs error|JBD2: .*error|detected conn error|timeout, reset controller|ping timeout|critical (?!nexus)\w+ error"
 )
 """Lines of the kernel's log that are a failure whatever the scripts say: the kernel's own faults, and the initiators' complaints."""
 

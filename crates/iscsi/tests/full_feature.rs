@@ -6,7 +6,7 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use common::raw::{Pdu, Raw};
-use common::{BLOCK, pattern, portal};
+use common::{BLOCK, INITIATOR, TARGET, pattern, portal};
 use iscsi::connection::State;
 use iscsi::pdu::{
     DataIn, DataOut, Function, FunctionResponse, LogoutReason, LogoutRequest, LogoutResponse, NopIn, NopOut,
@@ -324,6 +324,29 @@ fn reservations_heard_before_the_login_bind_the_nexus() {
     let answers = command(&mut raw, (2, write(0, 1)), |command| command.writing(512, 512, false), &[1; 512]);
     let status = ScsiResponse::from_bytes(&answers[0].header).status();
     assert_eq!(status, Some(scsi::Status::ReservationConflict as u8));
+}
+
+#[test]
+fn a_preemption_that_aborts_ends_tasks_without_an_answer() {
+    let mut raw = ready();
+    raw.memory.hold = true;
+    let answers = command(&mut raw, (2, write(0, 1)), |command| command.writing(512, 512, false), &[1; 512]);
+    assert_eq!(answers.len(), 0);
+    let own = Registrant::Nexus {
+        initiator_port: format!("{INITIATOR},i,0x800000000001").into(),
+        target_port: format!("{TARGET},t,0x0001").into(),
+        relative_port: 1,
+    };
+    let other = Registrant::Host { identifier: [1; 16], nqn: "nqn.2026-11.org.linerate:host".into() };
+    for (registrant, cancelled) in [(other, 0), (own, 1)] {
+        let (view, notices) = (Arc::default(), Arc::new([]));
+        let event = NexusEvent::Reservations { view, notices, aborted: Arc::new([registrant]) };
+        raw.half.connection.handle_input(raw.now, Input::Event { volume: VolumeId(0), event });
+        assert_eq!(raw.settle().len(), 0);
+        assert_eq!(raw.memory.cancelled.len(), cancelled);
+    }
+    assert_eq!(raw.release().len(), 0, "TAS is zero");
+    assert_eq!(raw.half.connection.outstanding(), 0);
 }
 
 #[test]

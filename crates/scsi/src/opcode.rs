@@ -57,10 +57,27 @@ pub(crate) struct Entry {
     pub(crate) action: Option<u8>,
     /// The bits that are looked at, byte by byte (SPC-4 §6.34.4); its length is the CDB's.
     usage: &'static [u8],
-    pub(crate) needs: Needs,
+    needs: Needs,
     pub(crate) run: Run,
     /// Features without which the command is not offered.
     with: Features,
+}
+
+impl Entry {
+    /// What the command needs of a reservation. Of two commands only the harmless half is always allowed: starting, and allowing
+    /// the medium to be removed.
+    pub(crate) fn needs(&self, cdb: Cdb<'_>) -> Needs {
+        match self.run {
+            Run::StartStop if !cdb.bit(4, 0) || cdb.bits(4, 7, 4) != 0 => Needs::Write,
+            Run::PreventAllow if cdb.bits(4, 1, 0) != 0 => Needs::Write,
+            _ => self.needs,
+        }
+    }
+
+    /// True when the command writes to the medium, or to what describes it.
+    pub(crate) fn writes(&self) -> bool {
+        self.needs == Needs::Write
+    }
 }
 
 const fn entry(opcode: u8, usage: &'static [u8], needs: Needs, run: Run) -> Entry {

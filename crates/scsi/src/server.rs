@@ -18,7 +18,7 @@ use crate::error::{Failure, failure};
 use crate::inquiry;
 use crate::limits;
 use crate::mode::ModeState;
-use crate::opcode::{self, Entry, Lookup, Needs, Run};
+use crate::opcode::{self, Lookup, Needs, Run};
 use crate::reserve;
 use crate::sense::{Additional, Check, SenseKey};
 use crate::step::{Command, DataDirection, NexusEvent, Reply, Sense, Status, Step};
@@ -111,10 +111,10 @@ impl DeviceServer {
                 u16::try_from(Cdb::fixed_length(cdb.u8(0)).saturating_sub(1)).unwrap_or(0),
             ));
         }
-        if !allowed(entry, state.access) {
+        if !allowed(entry.needs(cdb), state.access) {
             return Ok(Begun::Status(Status::ReservationConflict));
         }
-        if entry.needs == Needs::Write && protected(entry.run, unit, state.mode) {
+        if entry.writes() && protected(entry.run, unit, state.mode) {
             return Err(Check::new(SenseKey::DataProtect, Additional::WRITE_PROTECTED));
         }
         let sense = (entry.run == Run::RequestSense).then(|| state.attentions.pop_front()).flatten();
@@ -380,8 +380,8 @@ impl DeviceServer {
     }
 }
 
-fn allowed(entry: &Entry, access: Access) -> bool {
-    match entry.needs {
+fn allowed(needs: Needs, access: Access) -> bool {
+    match needs {
         Needs::Nothing => true,
         Needs::Read => access.read,
         Needs::Write => access.write,

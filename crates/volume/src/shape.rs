@@ -42,3 +42,19 @@ fn too_long(operation: &Operation, extent: Extent, bytes: u64, limits: &Limits) 
         _ => bytes > u64::from(limits.max_transfer),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reservation::Command;
+
+    #[test]
+    fn a_local_volume_has_no_reservations_of_its_own() {
+        let geometry = Geometry { blocks: 8, block_size: 512, physical_block_size: 512 };
+        for operation in [Operation::ReadReservations, Operation::Reserve(Command::Clear { key: 1 })] {
+            let refused = check(&operation, geometry, &Limits::default(), Features::empty());
+            assert_eq!(refused, Err(VolumeErrorKind::Unsupported));
+        }
+        assert_eq!(check(&Operation::Flush, geometry, &Limits::default(), Features::empty()), Ok(()));
+    }
+}
