@@ -2,7 +2,8 @@
 """The volume contract's suite over the wire: Linerate's own clients as volumes, on Linerate's servers and on Debian's tgt.
 
 What a local volume promises a remote one promises too (docs/volume-contract.md). Against Linerate both protocols are judged on RAM and on
-file volumes. tgt is a peer that nobody here wrote, as a thin and as a thick disk; what it is known to do otherwise is named below, with what was seen.
+file volumes. tgt is a peer that nobody here wrote, as a thin and as a thick disk, and as a portal that sends logins elsewhere; what it is known to do
+otherwise is named below, with what was seen.
 """
 import argparse
 import os
@@ -13,7 +14,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(HERE.parent))
-from harness import Account, Linerate, Tgt, temporary_folder  # noqa: E402
+from harness import Account, Linerate, Tgt, linerate_binary, temporary_folder  # noqa: E402
 
 ROOT = HERE.parents[1]
 SIZE = 24 << 20
@@ -57,12 +58,32 @@ def tests(folder):
             target.admin(*unit, "--op", "update", "--params", f"thin_provisioning={thin}")
             judge(target.iscsi("disk"), *TGT_FAULTS)
 
+    def redirected(reason):
+        # Two of them: the first sends each login to the second, which has the data. It does not send a client to its own address.
+        elsewhere = "127.0.0.2"
+        places = [Path(folder) / f"{reason}-{number}" for number in (1, 2)]
+        for place in places:
+            place.mkdir()
+        with Tgt(places[0], SIZE) as front, Tgt(places[1], SIZE) as back:
+            (places[1] / "tgt.img").write_bytes(bytes(range(256)) * (SIZE // 256))
+            back.admin("--mode", "portal", "--op", "new", "--param", f"portal={elsewhere}:{back.port}")
+            address = (("RedirectAddress", elsewhere), ("RedirectPort", back.port), ("RedirectReason", reason))
+            for name, value in address:
+                front.admin("--mode", "target", "--op", "update", "--tid", "1", "--name", name, "--value", str(value))
+            found = subprocess.run(
+                [linerate_binary(), "compare", f"file:{places[1]}/tgt.img", front.iscsi("disk")],
+                capture_output=True, text=True, timeout=TIME_LIMIT)
+            if found.returncode != 0 or not found.stdout.startswith(f"equal: {SIZE} bytes"):
+                raise RuntimeError(found.stdout + found.stderr)
+
     for protocol in ("iscsi", "nvme"):
         for volume in ("ram", "file", "wide"):
             yield f"{protocol}, {volume}", lambda protocol=protocol, volume=volume: served(protocol, volume, "auto")
         yield f"{protocol}, ram, on epoll", lambda protocol=protocol: served(protocol, "ram", "epoll")
     yield "iscsi, tgt, thin", lambda: foreign(1)
     yield "iscsi, tgt, thick", lambda: foreign(0)
+    for reason in ("Temporary", "Permanent"):
+        yield f"iscsi, tgt sends elsewhere, {reason.lower()}", lambda reason=reason: redirected(reason)
 
 
 def main():

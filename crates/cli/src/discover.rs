@@ -22,9 +22,17 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if args.json {
         let rows: Vec<_> = found
             .iter()
-            .map(|entry| serde_json::json!({ "name": entry.name, "address": entry.address }))
+            .map(|entry| match &entry.trouble {
+                None => serde_json::json!({ "name": entry.name, "address": entry.address }),
+                Some(why) => {
+                    serde_json::json!({ "name": entry.name, "address": entry.address, "trouble": why })
+                }
+            })
             .collect();
         return output::line(&serde_json::to_string(&rows)?);
     }
-    found.iter().try_for_each(|entry| output::line(&format!("{}\t{}", entry.address, entry.name)))
+    found.iter().try_for_each(|entry| {
+        let why = entry.trouble.as_ref().map(|why| format!("\tnot known what is behind it: {why}"));
+        output::line(&format!("{}\t{}{}", entry.address, entry.name, why.unwrap_or_default()))
+    })
 }

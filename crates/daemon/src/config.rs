@@ -83,6 +83,9 @@ pub struct PortalEntry {
     /// The address that discovery names instead, for portals behind address translation.
     #[serde(default, deserialize_with = "optional")]
     pub advertise: Option<Portal>,
+    /// Other discovery services that this one refers to, as `ADDRESS:PORT`; NVMe only.
+    #[serde(default, deserialize_with = "list")]
+    pub referrals: Vec<Portal>,
 }
 
 /// A volume and its name.
@@ -181,6 +184,16 @@ impl Config {
                     volume.name,
                     volume.lun,
                     volume.target()
+                );
+            }
+        }
+        for portal in self.portals.iter().filter(|portal| !portal.referrals.is_empty()) {
+            if portal.protocol != Protocol::Nvme {
+                bail!("referrals: only an NVMe portal refers to other discovery services");
+            }
+            if let Some(name) = portal.referrals.iter().find(|service| service.address().is_none()) {
+                bail!(
+                    "referrals: {name} is no address and port: a discovery log page has no names of machines"
                 );
             }
         }
@@ -291,6 +304,14 @@ mod tests {
             ),
             ("[[access]]\nvolume = \"b\"\nhosts = [\"nqn.2026-11.org.e:h\"]", "which no [[volume]] has"),
             ("[[access]]\n", "it would allow nobody"),
+            (
+                "[[portal]]\nprotocol=\"iscsi\"\nlisten=\"[::1]:0\"\nreferrals=[\"[::1]:1\"]",
+                "only an NVMe portal",
+            ),
+            (
+                "[[portal]]\nprotocol=\"nvme\"\nlisten=\"[::1]:0\"\nreferrals=[\"host:1\"]",
+                "host:1 is no address",
+            ),
         ] {
             let error = format!("{:#}", parse(text).unwrap_err());
             assert!(error.contains(expected), "{text:?} says {error:?}");

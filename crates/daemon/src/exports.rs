@@ -102,7 +102,12 @@ pub(crate) fn setup(
                 }
                 Protocol::Nvme => {
                     let address = advertised.unwrap_or(listening);
-                    ListenerRole::Nvme(Arc::new(nvme_portal(config, opened, (address, incarnation))))
+                    ListenerRole::Nvme(Arc::new(nvme_portal(
+                        config,
+                        opened,
+                        (address, incarnation),
+                        &entry.referrals,
+                    )))
                 }
             })
         })
@@ -211,10 +216,16 @@ fn nvme_portal(
     config: &Config,
     opened: &[Opened],
     (address, incarnation): (SocketAddr, [u8; 16]),
+    referrals: &[names::Portal],
 ) -> controller::Portal {
     let subsystems = groups(opened).iter().map(|group| nvme_subsystem(config, group)).collect();
-    let incarnation = Some(incarnation);
-    controller::Portal { subsystems, advertised: vec![address], generation: GENERATION, incarnation }
+    controller::Portal {
+        subsystems,
+        advertised: vec![address],
+        referrals: referrals.iter().filter_map(names::Portal::address).collect(),
+        generation: GENERATION,
+        incarnation: Some(incarnation),
+    }
 }
 
 fn nvme_subsystem(config: &Config, group: &Group<'_>) -> controller::Subsystem {

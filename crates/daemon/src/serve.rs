@@ -93,7 +93,12 @@ fn with_usual_portals(config: &Config) -> Config {
     let loopback = |port| Portal::from(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
     for (protocol, port) in [(Protocol::Iscsi, ISCSI_PORT), (Protocol::Nvme, NVME_PORT)] {
         if !config.portals.iter().any(|portal| portal.protocol == protocol) {
-            config.portals.push(PortalEntry { protocol, listen: loopback(port), advertise: None });
+            config.portals.push(PortalEntry {
+                protocol,
+                listen: loopback(port),
+                advertise: None,
+                referrals: Vec::new(),
+            });
         }
     }
     config

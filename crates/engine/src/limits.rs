@@ -49,3 +49,13 @@ pub(crate) const QUIESCE: Duration = Duration::from_secs(2);
 
 /// Buffers of one initiator connection, for what it receives outside a request's own memory, in bytes.
 pub(crate) const CLIENT_POOL: usize = 16 << 20;
+
+/// How far a discovery follows referrals from one service to the next: what administrators build has one level, or two.
+pub(crate) const REFERRAL_DEPTH: usize = 4;
+
+/// Discovery services that one discovery asks because others refer to them: each may take its time to answer.
+pub(crate) const REFERRALS: usize = 32;
+
+/// How often one login is sent elsewhere before it fails: a portal of a cluster sends to the node that has the volume, which may
+/// just have changed.
+pub(crate) const REDIRECTS: u32 = 4;

@@ -240,7 +240,13 @@ fn portal(volume: &dyn Volume) -> Portal {
         namespaces: vec![namespace],
         limits: QueueLimits::default(),
     };
-    Portal { subsystems: vec![subsystem], advertised: Vec::new(), generation: 1, incarnation: None }
+    Portal {
+        subsystems: vec![subsystem],
+        advertised: Vec::new(),
+        referrals: Vec::new(),
+        generation: 1,
+        incarnation: None,
+    }
 }
 
 fn command(mut entry: SubmissionQueueEntry, cid: u16) -> SubmissionQueueEntry {

@@ -39,7 +39,13 @@ pub fn portal() -> Portal {
         namespaces: vec![namespace],
         limits: QueueLimits::default(),
     };
-    Portal { subsystems: vec![subsystem], advertised: Vec::new(), generation: 1, incarnation: Some([0xe1; 16]) }
+    Portal {
+        subsystems: vec![subsystem],
+        advertised: Vec::new(),
+        referrals: Vec::new(),
+        generation: 1,
+        incarnation: Some([0xe1; 16]),
+    }
 }
 
 /// How the host connects its admin queue.

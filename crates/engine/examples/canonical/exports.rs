@@ -106,6 +106,7 @@ fn nvme_listener(volume: &dyn Volume) -> ListenerRole {
     ListenerRole::Nvme(Arc::new(nvme::controller::Portal {
         subsystems: vec![subsystem],
         advertised: Vec::new(),
+        referrals: Vec::new(),
         generation: 1,
         incarnation: None,
     }))

@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -21,6 +21,7 @@ use names::{Iqn, IscsiOptions, IscsiUrl};
 use super::client::{Client, ClientRole, Report, Tell};
 use super::link::{Link, Order, Stage};
 use super::queue::{Attempt, Route};
+use super::redirect::{Moved, Pursuit, Told};
 use super::volume::{Facts, RemoteVolume, Shape, Shared, Timing};
 use super::{Found, Place, Secrets, Surroundings, Waiting, dial};
 use crate::limits::{CLIENT_POOL, COMMAND_TIME, RECONNECT_TIME};
@@ -33,6 +34,7 @@ enum Info {
     Unit(Box<RemoteUnit>),
     Size(Geometry),
     Targets(Vec<Discovered>),
+    Moved(Moved),
 }
 
 /// An initiator's side of an iSCSI connection.
@@ -56,6 +58,9 @@ impl ClientRole for Initiator {
             Action::Ready(unit) => Report::Ready(Info::Unit(unit)),
             Action::Resized(geometry) => Report::Changed(Info::Size(geometry)),
             Action::Discovered(targets) => Report::Ready(Info::Targets(targets)),
+            Action::Moved { address, permanently } => {
+                Report::Changed(Info::Moved(Moved { address, permanently }))
+            }
             Action::Complete(completion) => Report::Complete(completion),
             Action::Failed { reason } => Report::Failed(reason),
         }
@@ -64,7 +69,8 @@ impl ClientRole for Initiator {
 
 /// A session that is to be: everything but its random part.
 struct Plan {
-    address: SocketAddr,
+    /// Where logins begin: what the user said, or where the target has moved for good.
+    home: Mutex<SocketAddr>,
     initiator: Iqn,
     target: Option<Iqn>,
     lun: u16,
@@ -101,7 +107,8 @@ impl Plan {
             reconnect: options.reconnect.map_or(RECONNECT_TIME, |span| span.0),
         };
         let (named, surroundings) = (options.isid.map(|isid| isid.0), surroundings.clone());
-        Ok(Self { address, initiator, target, lun, chap, mutual, digests, named, timing, surroundings })
+        let home = Mutex::new(address);
+        Ok(Self { home, initiator, target, lun, chap, mutual, digests, named, timing, surroundings })
     }
 
     /// A session's name: the one that the user gave, or one of its own.
@@ -127,15 +134,81 @@ impl Plan {
         config
     }
 
-    /// Dials a session; `tell` is given what becomes known.
-    fn connect(&self, isid: [u8; 6], (waker, purpose): (Waker, &Arc<()>), tell: Tell<Info>) -> Rc<Link> {
+    fn home(&self) -> MutexGuard<'_, SocketAddr> {
+        self.home.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Dials a session at `address`; `tell` is given what becomes known.
+    fn connect(
+        &self,
+        (isid, address): ([u8; 6], SocketAddr),
+        (waker, purpose): (Waker, &Arc<()>),
+        tell: Tell<Info>,
+    ) -> Rc<Link> {
         let link = Link::new(waker);
         let (config, entropy) = (self.config(isid), (self.surroundings.entropy)());
         let make = Box::new(move |now| Connection::new(now, config, Pool::new(CLIENT_POOL), entropy));
-        let client = Client::<Initiator>::new(make, (Rc::clone(&link), self.address), tell, purpose);
-        dial(&self.surroundings.dialer, self.address, &link, Box::new(client));
+        let client = Client::<Initiator>::new(make, (Rc::clone(&link), address), tell, purpose);
+        dial(&self.surroundings.dialer, address, &link, Box::new(client));
         link
     }
+}
+
+/// Called with what a login finds, and with its link.
+type Hear = Rc<dyn Fn(Info, &Link)>;
+
+/// A login that goes where it is sent.
+struct Login {
+    plan: Arc<Plan>,
+    isid: [u8; 6],
+    waker: Waker,
+    purpose: Arc<()>,
+    hear: Hear,
+    told: Told,
+    pursuit: Pursuit,
+}
+
+impl Login {
+    fn begin(plan: &Arc<Plan>, isid: [u8; 6], (waker, purpose): (Waker, Arc<()>), hear: Hear) -> Self {
+        let told = Told::default();
+        let home = *plan.home();
+        let tell = listener(Rc::clone(&hear), Rc::clone(&told));
+        let link = plan.connect((isid, home), (waker.clone(), &purpose), tell);
+        let pursuit = Pursuit::new(link, Rc::clone(&told));
+        Self { plan: Arc::clone(plan), isid, waker, purpose, hear, told, pursuit }
+    }
+
+    /// How far it is.
+    fn stage(&mut self) -> Stage {
+        let Self { plan, isid, waker, purpose, hear, told, pursuit } = self;
+        pursuit.stage(|address, permanently| {
+            if permanently {
+                *plan.home() = address;
+            }
+            let tell = listener(Rc::clone(hear), Rc::clone(told));
+            plan.connect((*isid, address), (waker.clone(), purpose), tell)
+        })
+    }
+}
+
+fn listener(hear: Hear, told: Told) -> Tell<Info> {
+    Box::new(move |info, link| match info {
+        Info::Moved(moved) => *told.borrow_mut() = Some(moved),
+        info => hear(info, link),
+    })
+}
+
+/// Waits for what a login finds.
+fn await_answer<T: 'static>(mut login: Login, answer: Place<T>) -> Waiting<T> {
+    Waiting::new(move || {
+        if let Some(answer) = answer.borrow_mut().take() {
+            return Some(Ok(answer));
+        }
+        match login.stage() {
+            Stage::Failed(why) => Some(Err(OpenError::new(why))),
+            Stage::Opening | Stage::Ready => None,
+        }
+    })
 }
 
 /// What a login found.
@@ -165,15 +238,14 @@ pub(super) fn open(
     let answer: Place<Arc<dyn Volume>> = Rc::default();
     let place = Rc::clone(&answer);
     let later = Arc::clone(&plan);
-    let tell = Box::new(move |info, link: &Link| {
+    let hear = Rc::new(move |info, link: &Link| {
         link.order(Order::Leave);
         if let Info::Unit(unit) = info {
             *place.borrow_mut() = Some(remote_volume(&unit, Arc::clone(&later), url.target.to_string()));
         }
     });
-    let purpose = Arc::new(());
-    let link = plan.connect(plan.isid(), (surroundings.waker.clone(), &purpose), tell);
-    Waiting::on(link, answer, purpose)
+    let around = (surroundings.waker.clone(), Arc::new(()));
+    await_answer(Login::begin(&plan, plan.isid(), around, hear), answer)
 }
 
 fn remote_volume(unit: &RemoteUnit, plan: Arc<Plan>, name: String) -> Arc<dyn Volume> {
@@ -220,13 +292,13 @@ impl Route for Sessions {
     fn begin(&mut self) -> Box<dyn Attempt> {
         let found: Rc<RefCell<Option<Facts>>> = Rc::default();
         let (place, shared) = (Rc::clone(&found), Arc::clone(&self.shared));
-        let tell = Box::new(move |info, _: &Link| match info {
+        let hear = Rc::new(move |info, _: &Link| match info {
             Info::Unit(unit) => *place.borrow_mut() = Some(facts(&unit)),
             Info::Size(geometry) => shared.resize(geometry),
-            Info::Targets(_) => {}
+            Info::Targets(_) | Info::Moved(_) => {}
         });
-        let link = self.plan.connect(self.isid, (self.waker.clone(), &self.purpose), tell);
-        Box::new(Login { link, found, dialer: Arc::clone(&self.plan.surroundings.dialer) })
+        let around = (self.waker.clone(), Arc::clone(&self.purpose));
+        Box::new(Entering { login: Login::begin(&self.plan, self.isid, around, hear), found })
     }
 
     /// A login under the old session's name has ended that session.
@@ -236,25 +308,25 @@ impl Route for Sessions {
 }
 
 /// A session that is being begun.
-struct Login {
-    link: Rc<Link>,
+struct Entering {
+    login: Login,
     found: Rc<RefCell<Option<Facts>>>,
-    dialer: Arc<dyn host::Dialer>,
 }
 
-impl Attempt for Login {
+impl Attempt for Entering {
     fn poll(&mut self) -> Option<Result<(Rc<Link>, Facts), String>> {
-        match self.link.stage() {
+        match self.login.stage() {
             Stage::Opening => None,
             Stage::Failed(why) => Some(Err(why)),
-            Stage::Ready => self.found.take().map(|facts| Ok((Rc::clone(&self.link), facts))),
+            Stage::Ready => self.found.take().map(|facts| Ok((Rc::clone(self.login.pursuit.link()), facts))),
         }
     }
 
     fn give_up(&mut self) {
-        self.link.order(Order::Leave);
-        if let Some(endpoint) = self.link.endpoint() {
-            self.dialer.nudge(endpoint);
+        let link = self.login.pursuit.link();
+        link.order(Order::Leave);
+        if let Some(endpoint) = link.endpoint() {
+            self.login.plan.surroundings.dialer.nudge(endpoint);
         }
     }
 }
@@ -266,21 +338,20 @@ pub(super) fn discover(
     surroundings: &Surroundings,
 ) -> Waiting<Vec<Found>> {
     let plan = match Plan::new(address, access, (None, 0), surroundings) {
-        Ok(plan) => plan,
+        Ok(plan) => Arc::new(plan),
         Err(error) => return Waiting::failed(&error.to_string()),
     };
     let answer: Place<Vec<Found>> = Rc::default();
     let place = Rc::clone(&answer);
-    let tell = Box::new(move |info, _: &Link| {
+    let hear = Rc::new(move |info, _: &Link| {
         if let Info::Targets(targets) = info {
             let rows = targets.into_iter().flat_map(|target| {
                 let Discovered { name, addresses } = target;
-                addresses.into_iter().map(move |address| Found { name: name.clone(), address })
+                addresses.into_iter().map(move |address| Found { name: name.clone(), address, trouble: None })
             });
             *place.borrow_mut() = Some(rows.collect());
         }
     });
-    let purpose = Arc::new(());
-    let link = plan.connect(plan.isid(), (surroundings.waker.clone(), &purpose), tell);
-    Waiting::on(link, answer, purpose)
+    let around = (surroundings.waker.clone(), Arc::new(()));
+    await_answer(Login::begin(&plan, plan.isid(), around, hear), answer)
 }

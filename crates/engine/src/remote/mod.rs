@@ -15,6 +15,8 @@ mod link;
 mod nvme;
 mod queue;
 mod recovery;
+mod redirect;
+mod referrals;
 mod replay;
 mod screen;
 mod volume;
@@ -130,6 +132,8 @@ pub struct Found {
     pub name: String,
     /// Where it is reached.
     pub address: String,
+    /// Why what is behind it is not known, for a discovery service that was referred to and not heard.
+    pub trouble: Option<String>,
 }
 
 /// A discovery under way.
@@ -165,16 +169,12 @@ pub fn discover(
 /// Looks whether there is an answer.
 type Look<T> = dyn FnMut() -> Option<Result<T, OpenError>>;
 
-/// Waits for an answer that a connection finds out.
-struct Waiting<T> {
-    look: Box<Look<T>>,
-    /// Keeps the connection, unless the look does.
-    _purpose: Option<Arc<()>>,
-}
+/// Waits for an answer that connections find out.
+struct Waiting<T>(Box<Look<T>>);
 
 impl<T: 'static> Waiting<T> {
     fn new(look: impl FnMut() -> Option<Result<T, OpenError>> + 'static) -> Self {
-        Self { look: Box::new(look), _purpose: None }
+        Self(Box::new(look))
     }
 
     fn failed(why: &str) -> Self {
@@ -182,19 +182,8 @@ impl<T: 'static> Waiting<T> {
         Self::new(move || Some(Err(error.clone())))
     }
 
-    /// Waits for one connection, which stays for as long as somebody waits.
-    fn on(link: Rc<Link>, answer: Place<T>, purpose: Arc<()>) -> Self {
-        let waiting = Self::new(move || {
-            if let Some(answer) = answer.borrow_mut().take() {
-                return Some(Ok(answer));
-            }
-            link.failure().map(|why| Err(OpenError::new(why)))
-        });
-        Self { _purpose: Some(purpose), ..waiting }
-    }
-
     fn poll(&mut self) -> Option<Result<T, OpenError>> {
-        (self.look)()
+        (self.0)()
     }
 }
 

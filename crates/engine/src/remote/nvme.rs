@@ -21,8 +21,9 @@ use super::association::{Association, Standing};
 use super::client::{Client, ClientRole, Report, Tell};
 use super::link::{Link, Order, Stage};
 use super::queue::{Attempt, Route};
+use super::referrals::Tour;
 use super::volume::{Facts, RemoteVolume, Shape, Shared, Timing};
-use super::{Found, Place, Surroundings, Waiting, dial};
+use super::{Found, Surroundings, Waiting, dial};
 use crate::limits::{COMMAND_TIME, KEEP_ALIVE, QUIESCE, RECONNECT_TIME};
 
 /// Commands that a queue may have under way.
@@ -77,7 +78,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    fn new(
+    pub(super) fn new(
         address: SocketAddr,
         (subnqn, options): (&str, &NvmeOptions),
         surroundings: &Surroundings,
@@ -102,6 +103,21 @@ impl Plan {
             },
             surroundings: surroundings.clone(),
         }
+    }
+
+    /// Where it leads.
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The same at another address.
+    pub(super) fn at(&self, address: SocketAddr) -> Self {
+        Self { address, ..self.clone() }
+    }
+
+    /// Whom to wake when something has become known.
+    pub(super) fn waker(&self) -> Waker {
+        self.surroundings.waker.clone()
     }
 
     /// The keep alive timeout, in milliseconds.
@@ -306,26 +322,15 @@ impl Attempt for Connecting {
     }
 }
 
-/// Asks for all subsystems.
+/// Asks for all subsystems, of the services that are referred to as well.
 pub(super) fn discover(
     address: SocketAddr,
     options: &NvmeOptions,
     surroundings: &Surroundings,
 ) -> Waiting<Vec<Found>> {
     let plan = Plan::new(address, (::nvme::DISCOVERY_NQN, options), surroundings);
-    let answer: Place<Vec<Found>> = Rc::default();
-    let place = Rc::clone(&answer);
-    let tell = Box::new(move |info, _: &Link| {
-        if let Info::Subsystems(entries) = info {
-            let rows = entries
-                .into_iter()
-                .map(|entry| Found { name: entry.subnqn, address: entry.address.to_string() });
-            *place.borrow_mut() = Some(rows.collect());
-        }
-    });
-    let purpose = Arc::new(());
-    let link = plan.connect(Queue::Discovery, (surroundings.waker.clone(), &purpose), tell);
-    Waiting::on(link, answer, purpose)
+    let mut tour = Tour::new(plan);
+    Waiting::new(move || tour.poll())
 }
 
 #[cfg(test)]

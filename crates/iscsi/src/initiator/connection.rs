@@ -93,6 +93,13 @@ pub enum Action {
     Complete(Completion),
     /// A discovery has ended; the connection logs out.
     Discovered(Vec<Discovered>),
+    /// The target is elsewhere, and is to be logged in to there; [`Action::Failed`] follows.
+    Moved {
+        /// Where, as the target wrote it: `address[:port][,portal-group-tag]`.
+        address: String,
+        /// The old place is not to be asked again.
+        permanently: bool,
+    },
     /// The connection is of no use any more; every request has been completed.
     Failed {
         /// Why, for people.
@@ -235,7 +242,12 @@ impl Connection {
         match self.login.handle((&self.config, cmd_sn), (response, data), &mut *self.entropy) {
             Ok(Outcome::Request(request, text)) => self.tell(request.to_bytes(), text.into_bytes()),
             Ok(Outcome::Done) => self.begin_full_feature(now),
-            Err(Failure(reason)) => self.fail(CloseReason::Refused("the login failed"), reason),
+            Err(Failure(reason)) => {
+                let moved = self.login.moved.take();
+                self.actions
+                    .extend(moved.map(|(address, permanently)| Action::Moved { address, permanently }));
+                self.fail(CloseReason::Refused("the login failed"), reason);
+            }
         }
     }
 

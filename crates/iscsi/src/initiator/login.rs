@@ -54,6 +54,8 @@ pub(super) struct Login {
     text: Text,
     responses: u32,
     offered: bool,
+    /// Where the target says that it is instead (RFC 7143 §11.13.5, status class 1), and whether for good.
+    pub(super) moved: Option<(String, bool)>,
     pub(super) parameters: Parameters,
 }
 
@@ -92,6 +94,7 @@ impl Login {
             text: Text::new(),
             responses: 0,
             offered: false,
+            moved: None,
             parameters: Parameters::default(),
         };
         (login, first, text)
@@ -110,6 +113,7 @@ impl Login {
         }
         self.text.collect(data)?;
         if response.status() != Status::SUCCESS {
+            self.moved = moved(response.status(), &self.text);
             return Err(refused(response.status(), &self.text));
         }
         let stage = response.current().ok_or(Violation::BadStage)?;
@@ -228,6 +232,12 @@ fn verify(config: &Config, text: &Text, asked: &(Algorithm, u8, Vec<u8>)) -> Res
         return Ok(());
     }
     Err(Failure("the target could not prove who it is".into()))
+}
+
+fn moved(status: Status, text: &Text) -> Option<(String, bool)> {
+    let redirects = [Status::MOVED_TEMPORARILY, Status::MOVED_PERMANENTLY].contains(&status);
+    let address = value(text, "TargetAddress").filter(|_| redirects)?;
+    Some((address.to_string(), status == Status::MOVED_PERMANENTLY))
 }
 
 fn refused(status: Status, text: &Text) -> Failure {

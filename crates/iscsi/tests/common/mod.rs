@@ -214,6 +214,7 @@ impl Bench {
                 initiator::Action::Resized(geometry) => self.resized.push(geometry),
                 initiator::Action::Complete(completion) => self.done.push(completion),
                 initiator::Action::Discovered(found) => self.discovered = Some(found),
+                initiator::Action::Moved { address, .. } => panic!("our target sends nobody to {address}"),
                 initiator::Action::Failed { reason } => self.failed = Some(reason),
             }
         }

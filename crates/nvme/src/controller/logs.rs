@@ -121,6 +121,10 @@ fn discovery(admin: &Admin) -> Vec<u8> {
             records.push(entry.encode(ADMIN_QUEUE));
         }
     }
+    for &address in &portal.referrals {
+        let (kind, subnqn) = (SubsystemType::Referral, DISCOVERY_NQN.to_string());
+        records.push(DiscoveryEntry { kind, subnqn, address, portid: 0 }.encode(ADMIN_QUEUE));
+    }
     let count = u64::try_from(records.len()).unwrap_or(0);
     let mut page = DiscoveryHeader::new(portal.generation, count).as_bytes().to_vec();
     page.extend_from_slice(records.as_bytes());

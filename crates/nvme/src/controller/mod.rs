@@ -116,6 +116,8 @@ pub struct Portal {
     pub subsystems: Vec<Subsystem>,
     /// Where hosts reach this portal, for the discovery log page.
     pub advertised: Vec<SocketAddr>,
+    /// Discovery services elsewhere that the discovery log page refers to.
+    pub referrals: Vec<SocketAddr>,
     /// Moves whenever the discovery log page changes.
     pub generation: u64,
     /// What changes whenever the process begins anew and its volatile caches are lost; `None` shows no such mark.

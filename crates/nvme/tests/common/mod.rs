@@ -46,6 +46,7 @@ pub fn portal() -> Portal {
             limits: QueueLimits::default(),
         }],
         advertised: vec!["127.0.0.1:4420".parse().unwrap(), "[::1]:4420".parse().unwrap()],
+        referrals: Vec::new(),
         generation: 1,
         incarnation: Some([0xe1; 16]),
     }

@@ -70,9 +70,9 @@ fn nvme_listener(volume: &dyn Volume, incarnation: Option<[u8; 16]>) -> Option<L
         namespaces: vec![namespace],
         limits: nvme::controller::QueueLimits::default(),
     };
-    let advertised = Vec::new();
-    let portal =
-        nvme::controller::Portal { subsystems: vec![subsystem], advertised, generation: 1, incarnation };
+    let (advertised, referrals) = (Vec::new(), Vec::new());
+    let subsystems = vec![subsystem];
+    let portal = nvme::controller::Portal { subsystems, advertised, referrals, generation: 1, incarnation };
     Some(ListenerRole::Nvme(Arc::new(portal)))
 }
 
