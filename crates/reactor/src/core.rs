@@ -239,9 +239,10 @@ impl<S: Service> Turning<S> {
         }
         let mut ready = std::mem::take(&mut self.ready);
         for round in 0.. {
-            ready.append(&mut self.local.nudged.borrow_mut());
             self.alarm.calm();
             self.service.turn(now, &mut ready);
+            // What it has given to remote volumes goes out with this turn's sends.
+            ready.append(&mut self.local.nudged.borrow_mut());
             if ready.is_empty() {
                 break;
             }
