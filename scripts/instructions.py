@@ -4,7 +4,7 @@
 `instructions.py` counts and compares: a count more than 3 % off is a failure, an improvement included, so that the record stays true.
 `instructions.py --record` writes `docs/instructions.json`. valgrind counts, so that neither the load nor the speed of the machine matters; a run
 with few I/Os is taken off one with more, so that opening does not count. Each instruction belongs to the crate whose source file it came from,
-inlined code too; `std` is the standard library and other people's crates, for whose use we answer. What belongs to neither (the C library's memory
+inlined code too; `locked` is how many of all of them lock a line of memory, and may not change at all; `std` is the standard library and other people's crates, for whose use we answer. What belongs to neither (the C library's memory
 functions, the copies of the example's own wire) is shown as `other`, and not gated: it differs from one processor to another.
 """
 import argparse
@@ -25,6 +25,11 @@ CASES = [(protocol, rw, size) for protocol in ("iscsi", "nvme") for rw in ("read
 # What a profile says of places: `fl=`, `fi=` and `fe=` name the file of the lines that follow, `cfl=` and `cfi=` that of a callee; a name is written out
 # once, then only its number.
 FILE = re.compile(r"^(fl|fi|fe|cfl|cfi)=\((\d+)\)(?: (.*))?$")
+# A line of cost: where the instruction is, in which line of the source, how often it was executed. Both places are often told as a distance.
+COST = re.compile(r"^(0x[0-9a-f]+|[+-]\d+|[+-]0x[0-9a-f]+|\*) \S+ (\d+)$")
+# What locks memory: the prefix, and an exchange with memory, which needs none. Neither stands alone in what objdump prints.
+LOCKED = re.compile(r"^ *([0-9a-f]+):\t(?:lock |xchg .*\()", re.MULTILINE)
+OBJECT = re.compile(r"^(c?ob)=(\(\d+\))(?: (.*))?$")
 CRATE = re.compile(r"(?:^|/)crates/(\w+)/src/")
 STANDARD = re.compile(r"^/rustc/|/library/(?:core|alloc|std)/|/registry/src/")
 
@@ -39,15 +44,43 @@ def build():
     return found[-1]
 
 
-def profile(program, case, count, folder):
-    """Instructions by crate of one run."""
+def locks(program):
+    """The addresses of instructions that lock memory."""
+    listing = subprocess.run(["objdump", "-d", "--no-show-raw-insn", program], check=True, stdout=subprocess.PIPE, text=True).stdout
+    return {int(address, 16) for address in LOCKED.findall(listing)}
+
+
+def profile(program, case, count, folder, locked):
+    """Instructions by crate of one run, and the locked ones."""
     place = Path(folder) / "callgrind.out"
     words = [case[0], case[1], str(case[2]), str(count)]
-    command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={place}", program, *words]
+    command = ["valgrind", "--tool=callgrind", "--dump-instr=yes", f"--callgrind-out-file={place}", program, *words]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode != 0:
         sys.exit(f"instructions: {' '.join(command)} failed:\n{done.stdout}")
-    return by_crate(place.read_text().splitlines())
+    lines = place.read_text().splitlines()
+    return by_crate(lines) + collections.Counter(locked=executed(lines, program, locked))
+
+
+def executed(lines, program, locked):
+    """How often a profile executed instructions of the program that stand at one of these addresses."""
+    names, here, address, call, count = {}, None, 0, False, 0
+    for line in lines:
+        if found := OBJECT.match(line):
+            kind, number, name = found.groups()
+            names.setdefault(number, name)
+            here = here if kind == "cob" else names[number]
+        elif line.startswith("calls="):
+            call = True
+        elif found := COST.match(line):
+            place, times = found.groups()
+            if place != "*":
+                address = int(place, 0) + (0 if place.startswith("0x") else address)
+            # The line after `calls=` is the callee's cost, told where the call stands.
+            if not call and here == program and address in locked:
+                count += int(times)
+            call = False
+    return count
 
 
 def by_crate(lines):
@@ -66,20 +99,20 @@ def by_crate(lines):
             call = False
         elif line.startswith("calls="):
             call = True
-        elif line[:1] in "+-*0123456789" and line:
+        elif found := COST.match(line):
             # The line after `calls=` is the callee's cost, which is told there.
             if not call:
-                costs[crate] += int(line.split()[1])
+                costs[crate] += int(found[2])
             call = False
     return costs
 
 
 def measure(program):
     """Instructions per I/O by case and crate."""
-    result = {}
+    result, locked = {}, locks(program)
     with tempfile.TemporaryDirectory() as folder:
         for case in CASES:
-            few, many = (profile(program, case, count, folder) for count in (FEW, MANY))
+            few, many = (profile(program, case, count, folder, locked) for count in (FEW, MANY))
             per_io = {name: round((many[name] - few[name]) / (MANY - FEW)) for name in sorted(many)}
             result[" ".join(map(str, case))] = {name: count for name, count in per_io.items() if count}
     return result
@@ -92,14 +125,14 @@ def owner(path):
 
 
 def ours(counts):
-    return sum(count for name, count in counts.items() if name != "other")
+    return sum(count for name, count in counts.items() if name not in ("other", "locked"))
 
 
 def table(result):
-    names = sorted({name for counts in result.values() for name in counts} - {"other"})
-    print(f"{'instructions per I/O':22}{'ours':>8}" + "".join(f"{name:>10}" for name in names) + f"{'other':>10}")
+    names = sorted({name for counts in result.values() for name in counts} - {"other", "locked"}) + ["other", "locked"]
+    print(f"{'instructions per I/O':22}{'ours':>8}" + "".join(f"{name:>10}" for name in names))
     for case, counts in result.items():
-        print(f"{case:22}{ours(counts):8}" + "".join(f"{counts.get(name, 0):10}" for name in [*names, "other"]))
+        print(f"{case:22}{ours(counts):8}" + "".join(f"{counts.get(name, 0):10}" for name in names))
 
 
 def compare(result, record):
@@ -109,6 +142,9 @@ def compare(result, record):
         now, then = ours(counts), ours(record.get(case, {}))
         if then == 0 or abs(now - then) > TOLERANCE * then:
             wrong.append(f"{case}: {now} instructions per I/O, recorded are {then}")
+        now, then = counts.get("locked", 0), record.get(case, {}).get("locked", 0)
+        if now != then:
+            wrong.append(f"{case}: {now} locked instructions per I/O, recorded are {then}")
     return wrong
 
 

@@ -41,6 +41,11 @@ impl BufList {
         &self.pieces
     }
 
+    /// The pieces themselves, in order: who is done with a list passes on what it holds, instead of counting it once more.
+    pub fn into_pieces(self) -> impl Iterator<Item = SharedBuf> {
+        self.pieces.into_iter()
+    }
+
     /// The part of the list from `offset` for `len` bytes, sharing the memory.
     ///
     /// # Panics

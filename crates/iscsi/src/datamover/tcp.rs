@@ -175,11 +175,11 @@ pub(crate) enum Payload<'a> {
     /// Copied.
     Bytes(&'a [u8]),
     /// Shared.
-    Shared(&'a BufList),
+    Shared(BufList),
 }
 
 /// Sends one PDU. The header's length field is already right.
-pub(crate) fn send(out: &mut Transmit, digests: Digests, header: &Bhs, payload: &Payload<'_>) {
+pub(crate) fn send(out: &mut Transmit, digests: Digests, header: &Bhs, payload: Payload<'_>) {
     out.put(header);
     if digests.header {
         out.put(&crc32c(header).to_le_bytes());
@@ -192,11 +192,12 @@ pub(crate) fn send(out: &mut Transmit, digests: Digests, header: &Bhs, payload: 
             bytes.len()
         }
         Payload::Shared(list) => {
-            for piece in list.pieces() {
-                sum(&mut crc, piece);
-                out.put_shared(piece.clone());
+            let length = list.len();
+            for piece in list.into_pieces() {
+                sum(&mut crc, &piece);
+                out.put_shared(piece);
             }
-            list.len()
+            length
         }
     };
     if length == 0 {

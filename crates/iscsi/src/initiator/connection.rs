@@ -413,7 +413,7 @@ impl Connection {
         self.pinged = None;
     }
 
-    fn put(&self, out: &mut Transmit, mut header: Bhs, payload: &Payload<'_>) {
+    fn put(&self, out: &mut Transmit, mut header: Bhs, payload: Payload<'_>) {
         let view = BasicHeaderSegment::from_bytes(&header);
         let numbered = view.opcode() != Opcode::DATA_OUT && view.opcode() != Opcode::SCSI_COMMAND;
         stamp_request(&mut header, numbered.then(|| self.numbers.next()), self.exp_stat_sn);
@@ -425,7 +425,7 @@ impl Connection {
         match self.out.pop_front() {
             Some(Outgoing::Pdu { mut header, data }) => {
                 stamp_length(&mut header, data.len());
-                self.put(out, header, &Payload::Bytes(&data));
+                self.put(out, header, Payload::Bytes(&data));
                 true
             }
             Some(Outgoing::Data(burst)) => {
@@ -447,7 +447,7 @@ impl Connection {
         let after = next + length;
         let header = DataOut::new(self.lun, tags, data_sn, (next, length));
         let header = if after == end { header.ending() } else { header };
-        self.put(out, header.to_bytes(), &Payload::Shared(&part));
+        self.put(out, header.to_bytes(), Payload::Shared(part));
         if after < end {
             self.out.push_front(Outgoing::Data(Burst { data_sn: data_sn + 1, next: after, ..burst }));
         }
@@ -493,7 +493,7 @@ impl Connection {
                 command.writing(length, most, more)
             }
         };
-        self.put(out, command.to_bytes(), &Payload::Shared(&immediate));
+        self.put(out, command.to_bytes(), Payload::Shared(immediate));
         true
     }
 }

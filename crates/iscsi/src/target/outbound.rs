@@ -133,7 +133,7 @@ impl Outbound {
                 // Digests begin after the login's last response (RFC 7143 §13.1).
                 let login = BasicHeaderSegment::from_bytes(header).opcode() == Opcode::LOGIN_RESPONSE;
                 let digests = if login { Digests::default() } else { self.digests };
-                send(out, digests, header, &Payload::Bytes(data));
+                send(out, digests, header, Payload::Bytes(data));
                 Sent::Pdu
             }
             Outgoing::Answer(answer) => {
@@ -185,7 +185,7 @@ impl Answer {
             let mut header = response.to_bytes();
             stamp_length(&mut header, sense.len);
             stamp_response(&mut header, stat_sn, window.expected(), window.most());
-            return send(out, digests, &header, &Payload::Bytes(sense.bytes()));
+            return send(out, digests, &header, Payload::Bytes(sense.bytes()));
         }
         let piece = self.piece(parameters);
         let short = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
@@ -207,7 +207,7 @@ impl Answer {
         // StatSN counts only with a status; elsewhere it is reserved (RFC 7143 §11.7.3).
         let stat_sn = if collapse { stat_sn } else { 0 };
         stamp_response(&mut header, stat_sn, window.expected(), window.most());
-        send(out, digests, &header, &Payload::Shared(&list));
+        send(out, digests, &header, Payload::Shared(list));
         if !collapse && self.data.is_empty() {
             // The data went in one piece and the status follows by itself.
             self.sent = 0;

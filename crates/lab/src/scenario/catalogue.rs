@@ -66,6 +66,7 @@ pub const FILES: &[File] = files![
     "linerate/quick.toml",
     "linerate/bench.toml",
     "linerate/adapter.toml",
+    "linerate/knee.toml",
     "linerate/loss.toml",
     "linerate/reorder.toml",
     "linerate/distance.toml",

@@ -40,15 +40,15 @@ impl Outgoing {
                 put_bare(send, agreed, CapsuleCmd::new(entry).as_mut_bytes());
             }
             Self::Command { entry, data } => {
-                let pieces = data.pieces().iter().cloned();
-                put_with_data(send, agreed, CapsuleCmd::new(entry).as_mut_bytes(), (data.len(), pieces));
+                let length = data.len();
+                let pieces = data.into_pieces();
+                put_with_data(send, agreed, CapsuleCmd::new(entry).as_mut_bytes(), (length, pieces));
             }
             Self::Data { cid, ttag, offset, data, last } => {
-                let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
-                let mut pdu = H2cData::new(cid, ttag, offset, length);
+                let length = data.len();
+                let mut pdu = H2cData::new(cid, ttag, offset, u32::try_from(length).unwrap_or(u32::MAX));
                 pdu.header.flags = u8::from(last) * flags::LAST;
-                let pieces = data.pieces().iter().cloned();
-                put_with_data(send, agreed, pdu.as_mut_bytes(), (data.len(), pieces));
+                put_with_data(send, agreed, pdu.as_mut_bytes(), (length, data.into_pieces()));
             }
         }
     }
