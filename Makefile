@@ -1,7 +1,7 @@
 # What people do with a checkout. Every target is a line or two: the work is in scripts/, conformance/ and xtask/.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run serve check test test-unit test-conformance test-interop test-lab test-vm test-full fuzz bench bench-adapter clean
+.PHONY: help setup run serve check test test-unit test-conformance test-interop test-lab test-vm test-full fuzz bench bench-peers bench-adapter clean
 
 VOLUMES ?= disk=ram:1G scratch=file:target/scratch.img?size=1G none=null:1G
 
@@ -63,6 +63,9 @@ bench: ## the lab's linerate.bench in pairs: against a bare loop, tgt and libisc
 	cargo build --release -p cli
 	cargo build --release -p reactor --example bareloop
 	target/release/linerate lab run linerate.bench --runs target/bench --table $(BENCH)
+
+bench-peers: bench ## the same, and linerate.knee: all sizes from 512 bytes to 256 KB, against tgt and libiscsi
+	target/release/linerate lab run linerate.knee --runs target/bench --table $(BENCH)
 
 bench-adapter: ## the lab's linerate.adapter: initiators inside fio and in a software adapter, against libiscsi and qemu-storage-daemon
 	@scripts/setup.sh test
