@@ -20,7 +20,9 @@ from .server import Linerate, Server, Tgt
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 KERNELS = ("6.1", "6.12")
-SCRIPTS = ("iscsi", "iscsi_chap", "nvme", "cross", "reserve", "vhost")
+SCRIPTS = ("iscsi", "iscsi_chap", "nvme", "cross", "reserve", "vhost", "ublk")
+WITHOUT_UBLK = "6.1"
+"""A kernel of Debian's whose driver is not there, or too old."""
 SELFTEST_SCRIPTS = ("iscsi", "iscsi_chap", "nvme")
 PEERS_SCRIPTS = ("peers",)
 BOOT_SECONDS = 180.0
@@ -43,7 +45,7 @@ def main() -> int:
             return 0
         with tempfile.TemporaryDirectory(dir=cache, prefix="run-") as folder, Network() as network:
             with server(options, network, Path(folder)) as serving:
-                guest = Guest(booted, network, Path(folder), serving.environment(), scripts(options), tuple(serving.devices()))
+                guest = Guest(booted, network, Path(folder), serving.environment(), scripts(options), tuple(serving.devices()), serving.files())
                 if options.command == "shell":
                     guest.shell()
                     return 0
@@ -82,6 +84,8 @@ def built_binary() -> Path:
 def scripts(options: argparse.Namespace) -> tuple[str, ...]:
     """The guest scripts to run, in order."""
     default = {"selftest": SELFTEST_SCRIPTS, "peers": PEERS_SCRIPTS}.get(options.command, SCRIPTS)
+    if options.kernel == WITHOUT_UBLK:
+        default = tuple(script for script in default if script != "ublk")
     return tuple(getattr(options, "script", None) or default)
 
 

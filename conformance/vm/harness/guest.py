@@ -47,6 +47,8 @@ class Guest:
     scripts: tuple[str, ...]
     devices: tuple[str, ...] = ()
     """More of QEMU's command line."""
+    files: dict[str, Path] = field(default_factory=dict)
+    """What of the machine's is in the guest's folder `/linerate/host`, by name."""
     _unread: bytes = field(default=b"", init=False)
 
     @property
@@ -104,6 +106,9 @@ class Guest:
         tree, added, whole = self.folder / "guest", self.folder / "guest.cpio", self.folder / "initramfs"
         shutil.copytree(GUEST, tree / "linerate")
         shutil.move(tree / "linerate" / "init", tree / "init")
+        (tree / "linerate" / "host").mkdir()
+        for name, source in self.files.items():
+            shutil.copy(source, tree / "linerate" / "host" / name)
         environment = {
             "GUEST_NETWORK": f"{GUEST_ADDRESS}/{PREFIX_LENGTH}",
             "SCRIPTS": " ".join(self.scripts),

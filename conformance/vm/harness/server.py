@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import time
@@ -60,6 +61,10 @@ class Server:
     def devices(self) -> list[str]:
         """What QEMU has to be told so that the guest has the server's own devices."""
         return []
+
+    def files(self) -> dict[str, Path]:
+        """What of the machine's the guest needs, by name."""
+        return {}
 
     def spawn(self, argv: list[str | Path], env: dict[str, str] | None = None) -> Child:
         """Starts a process of the server's in the network, with its output going to the log."""
@@ -122,6 +127,15 @@ class Linerate(Server):
             *("-chardev", f"socket,id=vhost,path={self.folder / 'vhost.sock'}"),
             *("-device", "vhost-user-blk-pci,chardev=vhost,num-queues=2"),
         ]
+
+    def files(self) -> dict[str, Path]:
+        """The program itself, without what debuggers want, and the libraries that it loads, for the guest to run."""
+        program = self.folder / "program"
+        command(["strip", "-o", program, self._binary])
+        files = {"linerate": program}
+        for name, path in re.findall(r"^\t(?:(\S+) => )?(/\S+) \(0x\w+\)$", command(["ldd", program]), re.MULTILINE):
+            files[name or "loader"] = Path(path)
+        return files
 
     def shut_down(self) -> str | None:
         """Asks the server to end; returns what is wrong with how it did."""

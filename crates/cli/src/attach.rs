@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use ::attach::fuse::{self, FuseConfig};
 use ::attach::nbd::{self, NbdConfig};
+use ::attach::ublk::{self, UblkConfig};
 use ::attach::vhost::{self, VhostConfig};
 use ::attach::{Cores, CpuList, Driver, Place};
 use anyhow::{Result, bail};
@@ -21,6 +22,8 @@ enum Kind {
     Fuse,
     /// A vhost-user block device, for virtual machines
     VhostUser,
+    /// A block device of this machine, by Linux' ublk driver
+    Ublk,
 }
 
 /// Arguments of `attach`.
@@ -28,7 +31,8 @@ enum Kind {
 pub(crate) struct Args {
     /// The volume, such as nvme+tcp://127.0.0.1/nqn.2026-11.org.linerate:disk/1
     url: VolumeUrl,
-    /// Where it is to appear: for nbd, unix:PATH or ADDR:PORT; for fuse, the path of a file; for vhost-user, the path of a socket
+    /// Where it is to appear: for nbd, unix:PATH or ADDR:PORT; for fuse, the path of a file; for vhost-user, the path of a socket; for
+    /// ublk, /dev/ublkbN or auto
     place: String,
     /// As what it is to appear
     #[arg(long = "as", value_name = "KIND", value_enum)]
@@ -100,6 +104,16 @@ pub(crate) fn run(args: &Args) -> Result<()> {
                 ready_file: args.ready_file.clone(),
             };
             vhost::serve(&config, &say)
+        }
+        Kind::Ublk => {
+            let config = UblkConfig {
+                url: args.url.clone(),
+                place: args.place.parse()?,
+                read_only: args.read_only,
+                cores,
+                ready_file: args.ready_file.clone(),
+            };
+            ublk::serve(&config, &say)
         }
     }
 }
