@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+"""What a server costs by the number of its connections: start, memory, wake-ups while idle, throughput, and how fairly it shares.
+
+`scale.py [--program target/release/linerate] [--connections 1,100,1000]` serves a null volume on one core and prints a table. The load tool opens each
+connection as a volume of its own; "idle" is one request a second over all of them. Fairness is Jain's index over what eight equal clients
+get, with a ninth beside them that asks for large blocks at a great depth: 1 is equal shares, 1/8 is all for one. Wake-ups, memory and the index hardly
+depend on the machine's other work; start and throughput do. One process loads all connections: beyond some hundreds its own looking after them is part of
+what the throughput says, so compare it between programs, not between numbers of connections.
+"""
+import argparse
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+NAMES = {"nvme": "nvme+tcp://{}/nqn.2026-11.org.linerate:disk/1?queues=1", "iscsi": "iscsi://{}/iqn.2026-11.org.linerate:disk/0"}
+# What is waited for until a server listens, and until idle connections stand.
+PATIENCE, SETTLE, WINDOW = 20.0, 2.0, 3.0
+EQUALS = 8
+
+
+class Server:
+    """A server of a null volume on one core."""
+
+    def __init__(self, program, folder):
+        self.ready = Path(folder) / "ready"
+        self.ready.unlink(missing_ok=True)
+        listen = ["--iscsi", "127.0.0.1:0", "--nvme", "127.0.0.1:0"]
+        begin = time.monotonic()
+        command = [program, "serve", "disk=null:16G", *listen, "--cores", "1", "--spin", "0", "--ready-file", str(self.ready)]
+        self.child = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        while not (self.ready.exists() and self.ready.read_text().count("\n") >= 2):
+            if self.child.poll() is not None or time.monotonic() - begin > PATIENCE:
+                raise SystemExit(f"scale: {' '.join(command)} does not listen")
+            time.sleep(0.001)
+        self.start = time.monotonic() - begin
+
+    def url(self, protocol):
+        addresses = dict(line.split() for line in self.ready.read_text().splitlines())
+        return NAMES[protocol].format(addresses[protocol])
+
+    def status(self, field):
+        """A number of the process's status, summed over its threads."""
+        tasks = Path(f"/proc/{self.child.pid}/task").iterdir()
+        texts = [(task / "status").read_text() for task in tasks]
+        return sum(int(line.split()[1]) for text in texts for line in text.splitlines() if line.startswith(field + ":"))
+
+    def memory(self):
+        """Resident MiB."""
+        text = Path(f"/proc/{self.child.pid}/status").read_text()
+        return next(int(line.split()[1]) for line in text.splitlines() if line.startswith("VmRSS:")) / 1024
+
+    def ticks(self):
+        """Seconds of processor time."""
+        fields = Path(f"/proc/{self.child.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def stop(self):
+        self.child.send_signal(signal.SIGTERM)
+        self.child.wait()
+
+
+def bench(program, urls, *words):
+    command = [program, "bench", "--json", "--spin", "0", *words, *urls]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def result(child):
+    output = child.communicate()[0]
+    if child.returncode != 0:
+        raise SystemExit("scale: the load failed")
+    return json.loads(output)
+
+
+def idle(program, protocol, count):
+    """Start in ms; memory in MiB, wake-ups and ms of processor time a second with `count` connections that do next to nothing."""
+    with tempfile.TemporaryDirectory() as folder:
+        server = Server(program, folder)
+        seconds = str(int(SETTLE + WINDOW + 2 + count / 100))
+        load = bench(program, [server.url(protocol)] * count, "--rate", "1", "--runtime", seconds, "--qd", "1")
+        time.sleep(SETTLE + count / 100)
+        wakes, spent = server.status("voluntary_ctxt_switches"), server.ticks()
+        time.sleep(WINDOW)
+        wakes, spent = server.status("voluntary_ctxt_switches") - wakes, server.ticks() - spent
+        memory = server.memory()
+        result(load)
+        server.stop()
+        return server.start * 1e3, memory, wakes / WINDOW, spent / WINDOW * 1e3
+
+
+def throughput(program, protocol, count):
+    """IOPS of 4 KiB reads, 128 at a time, over so many connections."""
+    with tempfile.TemporaryDirectory() as folder:
+        server = Server(program, folder)
+        load = result(bench(program, [server.url(protocol)] * count, "--qd", str(max(128, count)), "--ramp", "1", "--runtime", "3"))
+        server.stop()
+        return load["iops"]
+
+
+def fairness(program, protocol, size):
+    """Jain's index of equal clients with a greedy one beside them."""
+    with tempfile.TemporaryDirectory() as folder:
+        server = Server(program, folder)
+        url = server.url(protocol)
+        greedy = bench(program, [url], "--bs", "1m", "--qd", "32", "--runtime", "6")
+        equals = [bench(program, [url], "--bs", size, "--qd", "8", "--ramp", "2", "--runtime", "3") for _ in range(EQUALS)]
+        shares = [result(child)["iops"] for child in equals]
+        result(greedy)
+        server.stop()
+        return sum(shares) ** 2 / (len(shares) * sum(share**2 for share in shares))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--program", default="target/release/linerate", help="what serves and loads")
+    parser.add_argument("--connections", default="1,100,1000", help="numbers of connections")
+    options = parser.parse_args()
+    counts = [int(word) for word in options.connections.split(",")]
+    print(f"{'':18}{'start ms':>10}{'MiB':>8}{'wakes/s':>9}{'cpu ms/s':>10}{'4K reads/s':>12}")
+    for protocol in NAMES:
+        for count in counts:
+            start, memory, wakes, spent = idle(options.program, protocol, count)
+            rate = throughput(options.program, protocol, count)
+            print(f"{protocol:6}{count:6} links{start:10.1f}{memory:8.1f}{wakes:9.1f}{spent:10.2f}{rate:12,.0f}", flush=True)
+        for size in ("4k", "64k"):
+            print(f"{protocol:6}{EQUALS:6} equal clients of {size}: Jain's index {fairness(options.program, protocol, size):.3f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
