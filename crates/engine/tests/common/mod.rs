@@ -1,0 +1,281 @@
+//! A server of two cores in one thread, on a clock that stands, and hosts that speak to it byte by byte.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(dead_code, reason = "each test file uses a part of the server")]
+
+use std::collections::VecDeque;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex};
+use std::task::Waker;
+use std::time::Duration;
+
+use engine::{ConnectionLimits, Core, ListenerRole, Message, Setup};
+use host::{
+    Accepted, BlockFile, CoreIndex, Dialer, Endpoint, EndpointId, IoError, ListenerId, OpenOptions, Postbox,
+    Service, Storage, World,
+};
+use nvme::controller::{Hosts, Namespace, Portal, QueueLimits, Subsystem};
+use nvme::fabrics::{Connect, ConnectData, HostIdentity, Property};
+use nvme::pdu::{CapsuleCmd, CapsuleResp, IcReq};
+use nvme::sgl::SglDescriptor;
+use nvme::sqe::SubmissionQueueEntry;
+use nvme::status::Status;
+use protocol::{Instant, Placement, SeededEntropy, Transmit};
+use volume::filter::Delay;
+use volume::{Ram, Volume, VolumeId};
+use zerocopy::{FromBytes, IntoBytes};
+
+const NQN: &str = "nqn.2026-11.org.linerate:disk";
+/// What every request takes.
+pub(crate) const DELAY: Duration = Duration::from_hours(1);
+pub(crate) const LARGE: u32 = 65536;
+pub(crate) const WRITE: u8 = 1;
+pub(crate) const READ: u8 = 2;
+
+/// Nothing is opened or dialled here.
+#[derive(Debug)]
+struct Nowhere;
+
+impl Storage for Nowhere {
+    fn open(&self, _path: &str, _options: OpenOptions) -> Result<Arc<dyn BlockFile>, IoError> {
+        panic!("this world has no files")
+    }
+}
+
+impl Dialer for Nowhere {
+    fn dial(&self, _peer: SocketAddr, _endpoint: Box<dyn Endpoint>) -> EndpointId {
+        panic!("this world has no network")
+    }
+
+    fn nudge(&self, _endpoint: EndpointId) {}
+}
+
+/// The mailboxes of both cores.
+#[derive(Default)]
+struct Mail([Mutex<VecDeque<Message>>; 2]);
+
+impl Postbox<Message> for Mail {
+    fn post(&self, core: CoreIndex, message: Message) {
+        self.0[usize::from(core)].lock().unwrap().push_back(message);
+    }
+
+    fn cores(&self) -> CoreIndex {
+        2
+    }
+}
+
+/// A served stream, and what its host has received and not looked at.
+struct Stream {
+    core: usize,
+    name: EndpointId,
+    endpoint: Box<dyn Endpoint>,
+    staged: Vec<u8>,
+    placement: Option<Placement>,
+    received: Vec<u8>,
+}
+
+impl Stream {
+    /// One step of receiving; false when nothing moved. A placement is filled at once: hosts here send PDUs whole.
+    fn advance(&mut self, now: Instant) -> bool {
+        if let Some(mut placement) = self.placement.take().or_else(|| self.endpoint.take_placement()) {
+            let bytes: Vec<u8> = self.staged.drain(..placement.len).collect();
+            placement.buf[placement.start..placement.start + placement.len].copy_from_slice(&bytes);
+            self.endpoint.handle_placed(now, placement);
+            return true;
+        }
+        if self.staged.is_empty() || !self.endpoint.wants_bytes() {
+            return false;
+        }
+        let consumed = self.endpoint.handle_bytes(now, &self.staged);
+        self.staged.drain(..consumed);
+        consumed > 0
+    }
+
+    /// Receives, takes a turn, and sends.
+    fn run(&mut self, now: Instant) {
+        while self.advance(now) {}
+        self.endpoint.turn(now);
+        while self.advance(now) {}
+        let mut send = Transmit::new(1 << 20, 256);
+        self.endpoint.poll_transmit(now, &mut send);
+        for segment in send.segments() {
+            self.received.extend_from_slice(send.bytes(segment));
+        }
+        let length = send.len();
+        drop(send);
+        if length != 0 {
+            self.endpoint.handle_transmitted(now, length);
+        }
+    }
+}
+
+/// A server of two cores.
+pub(crate) struct Server {
+    now: Instant,
+    cores: Vec<Core>,
+    mail: Arc<Mail>,
+    streams: Vec<Stream>,
+}
+
+impl Server {
+    /// A server with a host: stream 0 is its admin queue, on core 0; 1 is its I/O queue, on core 1.
+    pub(crate) fn new(pool_limit: usize) -> Self {
+        let ram = Ram::new(16 << 20, 512).unwrap();
+        let volume: Arc<dyn Volume> = Arc::new(Delay::new(Arc::new(ram), DELAY));
+        let setup = Arc::new(Setup {
+            listeners: vec![ListenerRole::Nvme(Arc::new(portal(&*volume)))],
+            volumes: vec![volume],
+            limits: ConnectionLimits::default(),
+            pool_limit,
+            entropy: Arc::new(|| Box::new(SeededEntropy::new(1))),
+        });
+        let mail = Arc::new(Mail::default());
+        let world = |core| World {
+            core,
+            storage: Arc::new(Nowhere),
+            dialer: Arc::new(Nowhere),
+            postbox: Arc::clone(&mail) as Arc<dyn Postbox<Message>>,
+            waker: Waker::noop().clone(),
+        };
+        let cores = [0, 1].map(|core| Core::new(Arc::clone(&setup), world(core))).into();
+        let mut server = Self { now: Instant::ZERO, cores, mail, streams: Vec::new() };
+        assert_eq!(server.join(1, 5), 0);
+        server
+    }
+
+    /// A host with an enabled controller: its admin queue, on core 0, and I/O queue 1, on `core`, are the next two streams. Gives
+    /// the first one's number.
+    pub(crate) fn join(&mut self, core: usize, host: u8) -> usize {
+        let admin = self.connect(0, (0, 0xffff), host);
+        self.send(admin, command(Property::set(0x14, 0x0046_0001), 1));
+        let cntlid = match self.completions(admin)[..] {
+            [(0, Status::SUCCESS, cntlid), (1, Status::SUCCESS, 0)] => cntlid,
+            ref other => panic!("{other:?}"),
+        };
+        let queue = self.connect(core, (1, u16::try_from(cntlid).unwrap()), host);
+        assert_eq!(self.completions(queue), [(0, Status::SUCCESS, cntlid)]);
+        admin
+    }
+
+    /// Connects a queue of a controller on a core, for a host; the stream's number.
+    fn connect(&mut self, core: usize, (qid, cntlid): (u16, u16), host: u8) -> usize {
+        let stream = self.streams.len();
+        let name = EndpointId(stream as u64 + 10);
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 4420));
+        let accepted = Accepted { listener: ListenerId(0), endpoint: name, local: address, peer: address };
+        let endpoint = self.cores[core].accept(self.now, accepted).unwrap();
+        let (staged, received) = (Vec::new(), Vec::new());
+        self.streams.push(Stream { core, name, endpoint, staged, placement: None, received });
+        let nqn = format!("nqn.2014-08.org.example:{host}").into();
+        let data = ConnectData::new(&HostIdentity { identifier: [host; 16], nqn }, cntlid, NQN);
+        self.bytes(stream, IcReq::new(false, false, 0).as_bytes());
+        self.send_with(stream, Connect::entry(qid, 31, 0), data.as_bytes());
+        self.streams[stream].received.drain(..128);
+        stream
+    }
+
+    /// Sends a command with its data in the capsule.
+    pub(crate) fn send_with(&mut self, stream: usize, mut entry: SubmissionQueueEntry, data: &[u8]) {
+        let length = u32::try_from(data.len()).unwrap();
+        entry.dptr = SglDescriptor::in_capsule(length);
+        let mut pdu = CapsuleCmd::new(entry);
+        pdu.header.pdo = 72;
+        pdu.header.plen.set(72 + length);
+        self.bytes(stream, &[pdu.as_bytes(), data].concat());
+    }
+
+    pub(crate) fn send(&mut self, stream: usize, entry: SubmissionQueueEntry) {
+        self.bytes(stream, CapsuleCmd::new(entry).as_bytes());
+    }
+
+    pub(crate) fn bytes(&mut self, stream: usize, bytes: &[u8]) {
+        self.streams[stream].staged.extend_from_slice(bytes);
+        self.streams[stream].run(self.now);
+        self.run();
+    }
+
+    /// Aborts command `cid` of I/O queue 1, by command `own`.
+    pub(crate) fn abort(&mut self, own: u16, cid: u16) {
+        self.send(0, command(SubmissionQueueEntry::new(8, 0).with(10, u32::from(cid) << 16 | 1), own));
+    }
+
+    /// Lets both cores do what they can without time passing.
+    fn run(&mut self) {
+        let mut ready = Vec::new();
+        loop {
+            let mut quiet = true;
+            for index in 0..self.cores.len() {
+                while let Some(message) = { self.mail.0[index].lock().unwrap().pop_front() } {
+                    self.cores[index].handle_message(self.now, message);
+                    quiet = false;
+                }
+                self.cores[index].turn(self.now, &mut ready);
+                for name in ready.drain(..) {
+                    let mut streams = self.streams.iter_mut();
+                    let stream = streams.find(|stream| stream.core == index && stream.name == name).unwrap();
+                    stream.run(self.now);
+                    quiet = false;
+                }
+            }
+            if quiet {
+                return;
+            }
+        }
+    }
+
+    pub(crate) fn wait(&mut self, time: Duration) {
+        self.now = self.now + time;
+        self.run();
+    }
+
+    pub(crate) fn received(&mut self, stream: usize) -> Vec<u8> {
+        std::mem::take(&mut self.streams[stream].received)
+    }
+
+    /// Command, status and result of each completion that came; nothing else may have come.
+    pub(crate) fn completions(&mut self, stream: usize) -> Vec<(u16, Status, u64)> {
+        let entry = |pdu: &[u8]| CapsuleResp::read_from_bytes(pdu).unwrap().entry;
+        let bytes = self.received(stream);
+        let entries = bytes.chunks(24).map(entry);
+        entries.map(|entry| (entry.cid.get(), entry.status(), entry.result())).collect()
+    }
+}
+
+fn portal(volume: &dyn Volume) -> Portal {
+    let namespace = Namespace {
+        nsid: 1,
+        volume: VolumeId(0),
+        geometry: volume.geometry(),
+        limits: volume.limits(),
+        features: volume.features(),
+        nguid: [1; 16],
+        eui64: None,
+        uuid: [7; 16],
+    };
+    let subsystem = Subsystem {
+        nqn: NQN.into(),
+        serial: "1".to_owned(),
+        model: "Linerate".to_owned(),
+        firmware: "0".to_owned(),
+        hosts: Hosts::Any,
+        namespaces: vec![namespace],
+        limits: QueueLimits::default(),
+    };
+    Portal {
+        subsystems: vec![subsystem],
+        advertised: Vec::new(),
+        referrals: Vec::new(),
+        generation: 1,
+        incarnation: None,
+    }
+}
+
+pub(crate) fn command(mut entry: SubmissionQueueEntry, cid: u16) -> SubmissionQueueEntry {
+    entry.cid.set(cid);
+    entry
+}
+
+pub(crate) fn transfer(opcode: u8, cid: u16) -> SubmissionQueueEntry {
+    let mut entry = SubmissionQueueEntry::new(opcode, 1).with(12, LARGE / 512 - 1);
+    entry.dptr = SglDescriptor::transport(LARGE);
+    command(entry, cid)
+}
