@@ -197,6 +197,12 @@ impl Asking {
         match answer {
             Ok(Outcome::Reservations(view)) => Ok(Holdings { view, own: self.own.clone() }),
             Ok(_) => Err("the far end answered something else than what is reserved".to_owned()),
+            // An operation code or a field that it does not know.
+            Err(VolumeErrorKind::Unsupported | VolumeErrorKind::Misaligned) => Err(
+                "the far end has no full report of reservations (PERSISTENT RESERVE IN's READ FULL STATUS, or Reservation Report): \
+                 use a tool that does without, such as sg_persist"
+                    .to_owned(),
+            ),
             Err(kind) => Err(format!("the far end does not tell what is reserved: {kind}")),
         }
     }
