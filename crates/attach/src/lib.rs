@@ -4,6 +4,7 @@
 //! an ordinary device of its own kind.
 
 mod cores;
+mod early;
 pub mod fuse;
 mod gate;
 mod limits;

@@ -110,8 +110,8 @@ fn mistakes_are_named() {
 fn stops_cleanly_under_load() {
     let folder = tempdir().unwrap();
     let server = Server::start(folder.path(), &["disk=ram:16M"]);
-    // Clients that lose their server may succeed or fail, but must end.
-    let urls = [server.iscsi_url("disk"), server.nvme_url("disk")];
+    // Clients that lose their server may succeed or fail, but must end; by default they would look for it for half a minute.
+    let urls = [server.iscsi_url("disk"), server.nvme_url("disk")].map(|url| format!("{url}?reconnect=1s"));
     let idle = server.descriptors();
     let load =
         urls.each_ref().map(|url| begin(&["bench", url, "--rw", "randwrite", "--runtime", "3", "--json"]));

@@ -5,6 +5,7 @@
 
 mod config;
 mod descriptors;
+mod early;
 mod exports;
 mod help;
 mod identity;

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
-use std::sync::mpsc;
+use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -15,14 +15,17 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::config::{Config, PortalEntry, Protocol};
+use crate::early::Early;
 use crate::exports::{self, Opened, Resources};
-use crate::starter::{Start, Started, Starter};
+use crate::starter::{News, Start, Started, Starter};
 use crate::{descriptors, help, randomness, ready, rescan, safety, statistics};
 
 /// Memory for data buffers in all, unless the configuration says otherwise.
 const USUAL_MEMORY: u64 = 512 << 20;
 /// The least memory for data buffers on each core: one largest transfer in, one out.
 const LEAST_MEMORY: usize = 64 << 20;
+/// How often the beginning is looked at: only a core that ends without a word needs it.
+const GLANCE: Duration = Duration::from_secs(1);
 /// How long connections get to end by themselves when the process is asked to stop.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -43,12 +46,10 @@ pub fn serve(config: &Config, ready_file: Option<&Path>, say: &dyn Fn(&str)) -> 
     let stopper = cluster.stopper();
     let (tell, started) = mpsc::channel();
     let threads = spawn(cluster, &start, &tell)?;
-    drop(tell);
-    for _ in 0..cores {
-        started
-            .recv()
-            .map_err(|_| anyhow!("an event loop ended before it began"))?
-            .map_err(|error| anyhow!(error))?;
+    if !await_start((tell, &started), &threads)? {
+        say("stopped before every volume was open");
+        stopper.stop();
+        return Ok(());
     }
     announce(start.opened(), &portals, ready_file, say)?;
 
@@ -80,6 +81,24 @@ pub fn serve(config: &Config, ready_file: Option<&Path>, say: &dyn Fn(&str)) -> 
         say(&line);
     }
     outcome
+}
+
+/// Waits until all cores serve; false if a signal asks to stop before they do.
+fn await_start((tell, started): (Started, &Receiver<News>), threads: &[CoreThread]) -> Result<bool> {
+    let _early = Early::watch(tell)?;
+    let mut serving = 0;
+    while serving < threads.len() {
+        let ended = threads.iter().any(JoinHandle::is_finished);
+        match started.recv_timeout(GLANCE) {
+            Ok(News::Core(result)) => result.map_err(|error| anyhow!(error))?,
+            Ok(News::Asked) => return Ok(false),
+            // It would have told.
+            Err(_) if ended => bail!("an event loop ended before it began"),
+            Err(_) => continue,
+        }
+        serving += 1;
+    }
+    Ok(true)
 }
 
 /// True while the process belongs to a terminal. One whose terminal is closed gets SIGHUP too, and is to end.

@@ -18,8 +18,17 @@ use crate::exports::Opened;
 /// The core that opens the volumes.
 const OPENER: u16 = 0;
 
-/// Says that a core serves, or why it cannot.
-pub(crate) type Started = Sender<Result<(), String>>;
+/// What is told while the cores begin.
+#[derive(Debug)]
+pub(crate) enum News {
+    /// A core serves, or why it cannot.
+    Core(Result<(), String>),
+    /// A signal asks to stop.
+    Asked,
+}
+
+/// Hears of the beginning.
+pub(crate) type Started = Sender<News>;
 
 /// Makes the export table of the opened volumes.
 pub(crate) type Compose = Box<dyn Fn(&[Opened]) -> anyhow::Result<Setup> + Send + Sync>;
@@ -130,7 +139,7 @@ impl Starter {
             }
         };
         // Nobody listens any more only when another core has failed, which is then what is told.
-        let _unheard = self.tell.send(report);
+        let _unheard = self.tell.send(News::Core(report));
     }
 }
 

@@ -26,6 +26,7 @@ use self::file::VolumeFile;
 use self::limits::THREADS;
 use self::mount::MountPoint;
 use crate::cores::Cores;
+use crate::early;
 use crate::gate::Gate;
 use crate::limits::GRACE;
 use crate::ready;
@@ -54,7 +55,10 @@ pub fn serve(config: &FuseConfig, say: &dyn Fn(&str)) -> Result<()> {
     config.cores.bind()?;
     let point = MountPoint::prepare(&config.path)?;
     let client = Client::start(&config.cores.client()).context("the event loops cannot be started")?;
-    let disk = client.open(&config.url)?;
+    let Some(disk) = early::open(&client, &config.url)? else {
+        say(early::STOPPED);
+        return Ok(());
+    };
     let gate = Arc::new(Gate::default());
     let mut session = mount(config, (&disk, &gate))?;
     let unmounter = session.unmount_callable();

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use names::VolumeUrl;
@@ -13,6 +14,7 @@ use volume::Geometry;
 
 use super::service::{CoreService, Message, News, Plan};
 use crate::cores::Cores;
+use crate::early::{self, Early};
 use crate::limits::{GRACE, LEAST_MEMORY, MEMORY};
 use crate::place::{Place, check_reach, listen};
 use crate::ready;
@@ -34,6 +36,9 @@ pub struct NbdConfig {
     pub ready_file: Option<PathBuf>,
 }
 
+/// How often the beginning is looked at: only a core that ends without a word needs it.
+const GLANCE: Duration = Duration::from_secs(1);
+
 type CoreThread = JoinHandle<std::io::Result<()>>;
 
 /// Serves until SIGTERM or SIGINT. `say` is given the lines that tell the user how to connect.
@@ -52,9 +57,15 @@ pub fn serve(config: &NbdConfig, say: &dyn Fn(&str)) -> Result<()> {
     let memory = (MEMORY / usize::from(count)).max(LEAST_MEMORY);
     let plan = Plan { url: config.url.clone(), read_only: config.read_only, memory };
     let threads = start(cluster, &plan, &tell)?;
-    drop(tell);
+    let early = Early::watch(tell, News::Asked)?;
 
-    let served = wait_until_serving(&news, count);
+    let served = wait_until_serving(&news, &threads).transpose();
+    drop(early);
+    let Some(served) = served else {
+        say(early::STOPPED);
+        stopper.stop();
+        return end(threads, &stopper);
+    };
     if let Ok(geometry) = &served {
         announce(&place, *geometry, say);
         config.ready_file.as_deref().map_or(Ok(()), |path| ready::write(path, &format!("nbd {place}")))?;
@@ -84,16 +95,22 @@ fn start(cluster: Cluster<Message>, plan: &Plan, tell: &mpsc::Sender<News>) -> R
         .collect()
 }
 
-/// Waits for all cores to serve, or for the first that cannot.
-fn wait_until_serving(news: &Receiver<News>, count: u16) -> Result<Geometry> {
-    let mut last = None;
-    for _ in 0..count {
-        match news.recv() {
+/// Waits for all cores to serve, or for the first that cannot; `None` when a signal comes before.
+fn wait_until_serving(news: &Receiver<News>, threads: &[CoreThread]) -> Result<Option<Geometry>> {
+    let (mut last, mut serving) = (None, 0);
+    while serving < threads.len() {
+        let ended = threads.iter().any(JoinHandle::is_finished);
+        match news.recv_timeout(GLANCE) {
             Ok(News::Serving(geometry)) => last = Some(geometry?),
-            Ok(News::Flushed(_)) | Err(_) => bail!("an event loop ended before it began"),
+            Ok(News::Asked) => return Ok(None),
+            // It would have told.
+            Ok(News::Flushed(_)) => bail!("an event loop ended before it began"),
+            Err(_) if ended => bail!("an event loop ended before it began"),
+            Err(_) => continue,
         }
+        serving += 1;
     }
-    last.context("there is no event loop")
+    last.context("there is no event loop").map(Some)
 }
 
 /// Waits for the cores; connections that are still there after the grace are cut off.

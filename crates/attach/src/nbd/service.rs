@@ -31,6 +31,8 @@ pub(crate) enum Message {
 pub(crate) enum News {
     /// It serves a volume of this shape, or why it cannot.
     Serving(Result<Geometry, OpenError>),
+    /// A signal asks to stop, sent before anything is served.
+    Asked,
     /// What the last flush came to.
     Flushed(Result<(), VolumeErrorKind>),
 }

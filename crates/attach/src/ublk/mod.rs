@@ -33,6 +33,7 @@ use self::device::{Device, Driver, Wanted};
 use self::limits::QUEUES;
 use self::queue::{Place, Queue};
 use crate::cores::Cores;
+use crate::early;
 use crate::ready;
 
 /// Which device a volume is to be.
@@ -89,7 +90,10 @@ pub fn serve(config: &UblkConfig, say: &dyn Fn(&str)) -> Result<()> {
     config.cores.bind()?;
     let mut driver = Driver::open()?;
     let client = Client::start(&config.cores.client()).context("the event loops cannot be started")?;
-    let disk = client.open(&config.url)?;
+    let Some(disk) = early::open(&client, &config.url)? else {
+        say(early::STOPPED);
+        return Ok(());
+    };
     let read_only = config.read_only || disk.features().contains(Features::READ_ONLY);
     let number = match config.place {
         BlockDevice::Number(number) => Some(number),

@@ -29,6 +29,7 @@ use volume::Features;
 
 use self::device::Device;
 use crate::cores::Cores;
+use crate::early;
 use crate::place::bind_private;
 use crate::ready;
 
@@ -55,7 +56,10 @@ pub fn serve(config: &VhostConfig, say: &dyn Fn(&str)) -> Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT]).context("signals cannot be caught")?;
     config.cores.bind()?;
     let client = Client::start(&config.cores.client()).context("the event loops cannot be started")?;
-    let disk = client.open(&config.url)?;
+    let Some(disk) = early::open(&client, &config.url)? else {
+        say(early::STOPPED);
+        return Ok(());
+    };
     let read_only = config.read_only || disk.features().contains(Features::READ_ONLY);
     let (listener, _socket_file) = bind_private(&config.path)?;
     announce(&config.path, &disk, say);
