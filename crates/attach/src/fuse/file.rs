@@ -1,7 +1,7 @@
 //! The one file: its size is the volume's, and what is read and written goes to the volume at once, past the page cache.
 //!
 //! Requests for whole blocks are handed to the client's cores and answered from there, so that many are under way however
-//! few threads there are. Parts of blocks are read, changed and written back on the calling thread.
+//! few threads there are. Parts of blocks are read, changed and written back on threads of their own.
 
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -19,11 +19,12 @@ use volume::{Durability, Extent, Features, Operation, Outcome, VolumeErrorKind};
 
 use super::limits::{BACKGROUND, FRESH, TRANSFER};
 use super::ranges::{Hold, Ranges};
+use super::slow::Slow;
 use crate::gate::{Gate, Pass};
 use crate::memory::memory;
 
 /// A volume as a file.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct VolumeFile {
     disk: Disk,
     read_only: bool,
@@ -33,6 +34,7 @@ pub(crate) struct VolumeFile {
     since: SystemTime,
     ranges: Arc<Ranges>,
     gate: Arc<Gate>,
+    slow: Slow,
 }
 
 /// Bytes of a volume, and the whole blocks around them.
@@ -95,7 +97,16 @@ impl VolumeFile {
     pub(crate) fn new(disk: Disk, (read_only, shared): (bool, bool), gate: Arc<Gate>) -> Self {
         let owner = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         let read_only = read_only || disk.features().contains(Features::READ_ONLY);
-        Self { disk, read_only, shared, owner, since: SystemTime::now(), ranges: Arc::default(), gate }
+        Self {
+            disk,
+            read_only,
+            shared,
+            owner,
+            since: SystemTime::now(),
+            ranges: Arc::default(),
+            gate,
+            slow: Slow::default(),
+        }
     }
 
     fn size(&self) -> u64 {
@@ -144,22 +155,29 @@ impl VolumeFile {
                 drop(pass);
             });
         }
-        let mut data = vec![0; size(span.outer_len())];
-        match self.disk.blocking().read_at(span.outer.0, &mut data) {
-            Ok(()) => reply.data(data.get(span.inside()).unwrap_or_default()),
-            Err(error) => reply.error(of(&error)),
-        }
+        let disk = self.disk.clone();
+        self.slow.run(move || {
+            let mut data = vec![0; size(span.outer_len())];
+            match disk.blocking().read_at(span.outer.0, &mut data) {
+                Ok(()) => reply.data(data.get(span.inside()).unwrap_or_default()),
+                Err(error) => reply.error(of(&error)),
+            }
+            drop(pass);
+        });
     }
 
     fn write_span(&self, (span, durability): (Span, Durability), data: &[u8], reply: ReplyWrite) {
         let Some(pass) = self.gate.enter() else { return reply.error(Errno::ESHUTDOWN) };
         let written = u32::try_from(span.len).unwrap_or(u32::MAX);
         if !span.is_whole() || !self.fits(span) {
-            match self.write_slowly((span, durability), data) {
-                Ok(()) => reply.written(written),
-                Err(error) => reply.error(of(&error)),
-            }
-            return drop(pass);
+            let (file, data) = (self.clone(), data.to_vec());
+            return self.slow.run(move || {
+                match file.write_slowly((span, durability), &data) {
+                    Ok(()) => reply.written(written),
+                    Err(error) => reply.error(of(&error)),
+                }
+                drop(pass);
+            });
         }
         let held = self.ranges.hold(span.outer.0..span.outer.1, Hold::Shared);
         let mut memory = memory(data.len());
@@ -371,11 +389,15 @@ impl Filesystem for VolumeFile {
         if self.read_only {
             return reply.error(Errno::EROFS);
         }
-        let Some(_pass) = self.gate.enter() else { return reply.error(Errno::ESHUTDOWN) };
-        match self.zero(offset, length, may_unmap) {
-            Ok(()) => reply.ok(),
-            Err(kind) => reply.error(errno(kind)),
-        }
+        let Some(pass) = self.gate.enter() else { return reply.error(Errno::ESHUTDOWN) };
+        let file = self.clone();
+        self.slow.run(move || {
+            match file.zero(offset, length, may_unmap) {
+                Ok(()) => reply.ok(),
+                Err(kind) => reply.error(errno(kind)),
+            }
+            drop(pass);
+        });
     }
 
     fn getxattr(&self, _request: &Request, _inode: INodeNo, _name: &OsStr, _size: u32, reply: ReplyXattr) {

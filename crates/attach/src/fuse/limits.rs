@@ -11,5 +11,9 @@ pub(crate) const BACKGROUND: u16 = 128;
 /// How long the kernel may believe the file's size: a volume may grow.
 pub(crate) const FRESH: Duration = Duration::from_secs(1);
 
-/// Threads that take requests from the kernel. They wait only for parts of blocks, zeroing, and when the volume is at its depth.
-pub(crate) const THREADS: usize = 4;
+/// Threads that take requests from the kernel. It waits only when the volume is at its depth, or more than [`SLOW`] others wait.
+pub(crate) const THREADS: usize = 1;
+
+/// Threads that wait for parts of blocks, zeroing, and what is longer than one transfer, beside the one that takes requests: a
+/// few, since whole blocks need none.
+pub(crate) const SLOW: usize = 3;

@@ -4,12 +4,14 @@
 //! |---|---|
 //! | `file` | reads, writes, flushes |
 //! | `ranges` | who is writing where |
+//! | `slow` | threads for what has to wait |
 //! | `mount` | the file that is mounted over |
 
 mod file;
 mod limits;
 mod mount;
 mod ranges;
+mod slow;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
