@@ -39,7 +39,6 @@ statuses! {
     COMMAND_SEQUENCE = 0x00c: "Command Sequence Error";
     DATA_SGL_LENGTH_INVALID = 0x00f: "Data SGL Length Invalid";
     SGL_TYPE_INVALID = 0x011: "SGL Descriptor Type Invalid";
-    OPERATION_DENIED = 0x015: "Operation Denied";
     SGL_OFFSET_INVALID = 0x016: "SGL Offset Invalid";
     HOST_ID_INCONSISTENT = 0x018: "Host Identifier Inconsistent Format";
     WRITE_PROTECTED = 0x020: "Namespace is Write Protected";
@@ -58,6 +57,7 @@ statuses! {
     CONNECT_FORMAT = 0x180: "Connect Incompatible Format";
     CONNECT_BUSY = 0x181: "Connect Controller Busy";
     CONNECT_INVALID = 0x182: "Connect Invalid Parameters";
+    COMMAND_SIZE_LIMIT = 0x183: "Command Size Limit Exceeded";
     CONNECT_HOST = 0x184: "Connect Invalid Host";
     WRITE_FAULT = 0x280: "Write Fault";
     UNRECOVERED_READ = 0x281: "Unrecovered Read Error";
@@ -122,8 +122,8 @@ impl Status {
             Self::LBA_OUT_OF_RANGE => VolumeErrorKind::OutOfRange,
             Self::CAPACITY_EXCEEDED => VolumeErrorKind::NoSpace,
             Self::WRITE_PROTECTED => VolumeErrorKind::ReadOnly,
-            // Older Linux targets deny what their namespace's file cannot do.
-            Self::INVALID_OPCODE | Self::OPERATION_DENIED => VolumeErrorKind::Unsupported,
+            // Older Linux targets use the second for what their namespace's file cannot do (`NVME_SC_ONCS_NOT_SUPPORTED`).
+            Self::INVALID_OPCODE | Self::COMMAND_SIZE_LIMIT => VolumeErrorKind::Unsupported,
             Self::INVALID_FIELD | Self::DATA_SGL_LENGTH_INVALID => VolumeErrorKind::Misaligned,
             Self::COMPARE_FAILURE => VolumeErrorKind::Miscompare { offset: 0 },
             Self::ABORT_REQUESTED => VolumeErrorKind::Cancelled,
