@@ -1,6 +1,6 @@
 //! Signals that come while the volume is still being opened, which may take as long as a machine does not answer.
 
-use std::sync::mpsc::{self, Sender};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result};
@@ -39,16 +39,34 @@ impl Drop for Early {
     }
 }
 
-/// Opens a volume; `None` if a signal asks to stop before it is open.
-pub(crate) fn open(client: &Client, url: &VolumeUrl) -> Result<Option<Disk>> {
-    let (tell, told) = mpsc::channel();
-    let early = Early::watch(tell.clone(), None)?;
-    let (client, url) = (client.clone(), url.clone());
-    // It may still be at it when the process ends.
-    std::thread::spawn(move || tell.send(Some(client.open(&url))));
-    let first = told.recv().context("the volume is not being opened any more")?;
-    drop(early);
-    Ok(first.transpose()?)
+/// A volume that will be opened, unless a signal asks to stop first.
+///
+/// It listens from the beginning: whoever catches signals for the time after begins to do so before [`Self::open`], and no signal is missed.
+pub(crate) struct WhileOpening {
+    early: Early,
+    tell: Sender<Option<Opened>>,
+    told: Receiver<Option<Opened>>,
+}
+
+type Opened = Result<Disk>;
+
+impl WhileOpening {
+    /// Listens from now on.
+    pub(crate) fn begin() -> Result<Self> {
+        let (tell, told) = mpsc::channel();
+        Ok(Self { early: Early::watch(tell.clone(), None)?, tell, told })
+    }
+
+    /// Opens a volume; `None` if a signal has asked to stop since the beginning.
+    pub(crate) fn open(self, client: &Client, url: &VolumeUrl) -> Result<Option<Disk>> {
+        let Self { early, tell, told } = self;
+        let (client, url) = (client.clone(), url.clone());
+        // It may still be at it when the process ends.
+        std::thread::spawn(move || tell.send(Some(client.open(&url).map_err(Into::into))));
+        let first = told.recv().context("the volume is not being opened any more")?;
+        drop(early);
+        first.transpose()
+    }
 }
 
 /// What is said when a signal came too early.

@@ -35,7 +35,9 @@ pub fn serve(config: &Config, ready_file: Option<&Path>, say: &dyn Fn(&str)) -> 
     let config = &with_usual_portals(config);
     config.check()?;
     let had_terminal = has_terminal();
-    // Signals are caught before anything listens, so that none is missed.
+    // Signals are caught before anything begins, so that none is missed: the first listener is for the time until all is open.
+    let (tell, started) = mpsc::channel();
+    let early = Early::watch(tell.clone())?;
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("signals cannot be caught")?;
     let cores = config.daemon.cores.unwrap_or(1);
     let mut cluster =
@@ -44,9 +46,10 @@ pub fn serve(config: &Config, ready_file: Option<&Path>, say: &dyn Fn(&str)) -> 
     let start = start_of(config, portals.clone());
     let postbox = cluster.postbox();
     let stopper = cluster.stopper();
-    let (tell, started) = mpsc::channel();
     let threads = spawn(cluster, &start, &tell)?;
-    if !await_start((tell, &started), &threads)? {
+    let serving = await_start(&started, &threads)?;
+    drop(early);
+    if !serving {
         say("stopped before every volume was open");
         stopper.stop();
         return Ok(());
@@ -84,8 +87,7 @@ pub fn serve(config: &Config, ready_file: Option<&Path>, say: &dyn Fn(&str)) -> 
 }
 
 /// Waits until all cores serve; false if a signal asks to stop before they do.
-fn await_start((tell, started): (Started, &Receiver<News>), threads: &[CoreThread]) -> Result<bool> {
-    let _early = Early::watch(tell)?;
+fn await_start(started: &Receiver<News>, threads: &[CoreThread]) -> Result<bool> {
     let mut serving = 0;
     while serving < threads.len() {
         let ended = threads.iter().any(JoinHandle::is_finished);

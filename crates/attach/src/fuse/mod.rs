@@ -28,7 +28,7 @@ use self::file::VolumeFile;
 use self::limits::THREADS;
 use self::mount::MountPoint;
 use crate::cores::Cores;
-use crate::early;
+use crate::early::{self, WhileOpening};
 use crate::gate::Gate;
 use crate::limits::GRACE;
 use crate::ready;
@@ -53,11 +53,12 @@ pub struct FuseConfig {
 
 /// Keeps the file until SIGTERM or SIGINT, or until somebody unmounts it. `say` is given the lines that tell how to use it.
 pub fn serve(config: &FuseConfig, say: &dyn Fn(&str)) -> Result<()> {
+    let opening = WhileOpening::begin()?;
     let mut signals = Signals::new([SIGTERM, SIGINT]).context("signals cannot be caught")?;
     config.cores.bind()?;
     let point = MountPoint::prepare(&config.path)?;
     let client = Client::start(&config.cores.client()).context("the event loops cannot be started")?;
-    let Some(disk) = early::open(&client, &config.url)? else {
+    let Some(disk) = opening.open(&client, &config.url)? else {
         say(early::STOPPED);
         return Ok(());
     };

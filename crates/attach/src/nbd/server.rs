@@ -44,7 +44,9 @@ type CoreThread = JoinHandle<std::io::Result<()>>;
 /// Serves until SIGTERM or SIGINT. `say` is given the lines that tell the user how to connect.
 pub fn serve(config: &NbdConfig, say: &dyn Fn(&str)) -> Result<()> {
     check_reach(&config.place, config.allow_any)?;
-    // Signals are caught before anything listens, so that none is missed.
+    // Signals are caught before anything begins, so that none is missed: the first listener is for the time until the volume is open.
+    let (tell, news) = mpsc::channel();
+    let early = Early::watch(tell.clone(), News::Asked)?;
     let mut signals = Signals::new([SIGTERM, SIGINT]).context("signals cannot be caught")?;
     config.cores.bind()?;
     let count = config.cores.count();
@@ -53,11 +55,9 @@ pub fn serve(config: &NbdConfig, say: &dyn Fn(&str)) -> Result<()> {
     let (listener, place, _socket_file) = listen(&config.place)?;
     cluster.listen(listener);
     let (postbox, stopper) = (cluster.postbox(), cluster.stopper());
-    let (tell, news) = mpsc::channel();
     let memory = (MEMORY / usize::from(count)).max(LEAST_MEMORY);
     let plan = Plan { url: config.url.clone(), read_only: config.read_only, memory };
     let threads = start(cluster, &plan, &tell)?;
-    let early = Early::watch(tell, News::Asked)?;
 
     let served = wait_until_serving(&news, &threads).transpose();
     drop(early);

@@ -33,7 +33,7 @@ use self::device::{Device, Driver, Wanted};
 use self::limits::QUEUES;
 use self::queue::{Place, Queue};
 use crate::cores::Cores;
-use crate::early;
+use crate::early::{self, WhileOpening};
 use crate::ready;
 
 /// Which device a volume is to be.
@@ -86,11 +86,12 @@ pub struct UblkConfig {
 
 /// Keeps the device until SIGTERM or SIGINT. `say` is given the lines that tell how to use it.
 pub fn serve(config: &UblkConfig, say: &dyn Fn(&str)) -> Result<()> {
+    let opening = WhileOpening::begin()?;
     let mut signals = Signals::new([SIGTERM, SIGINT]).context("signals cannot be caught")?;
     config.cores.bind()?;
     let mut driver = Driver::open()?;
     let client = Client::start(&config.cores.client()).context("the event loops cannot be started")?;
-    let Some(disk) = early::open(&client, &config.url)? else {
+    let Some(disk) = opening.open(&client, &config.url)? else {
         say(early::STOPPED);
         return Ok(());
     };

@@ -29,7 +29,7 @@ use volume::Features;
 
 use self::device::Device;
 use crate::cores::Cores;
-use crate::early;
+use crate::early::{self, WhileOpening};
 use crate::place::bind_private;
 use crate::ready;
 
@@ -53,10 +53,11 @@ type Connected = Arc<Mutex<Option<UnixStream>>>;
 
 /// Serves one monitor after another until SIGTERM or SIGINT. `say` is given the lines that tell how to connect.
 pub fn serve(config: &VhostConfig, say: &dyn Fn(&str)) -> Result<()> {
+    let opening = WhileOpening::begin()?;
     let mut signals = Signals::new([SIGTERM, SIGINT]).context("signals cannot be caught")?;
     config.cores.bind()?;
     let client = Client::start(&config.cores.client()).context("the event loops cannot be started")?;
-    let Some(disk) = early::open(&client, &config.url)? else {
+    let Some(disk) = opening.open(&client, &config.url)? else {
         say(early::STOPPED);
         return Ok(());
     };

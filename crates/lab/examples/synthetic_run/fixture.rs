@@ -189,15 +189,23 @@ fn result(scenario: &Scenario, place: (&str, &[Coordinate], u32), random: &mut R
         target_counters: [].into(),
         neighbours: Vec::new(),
         hosts: [].into(),
-        extra: transactions(scenario, iops),
+        extra: database(scenario, iops),
         limiter: limiter(iops / most, size),
         flags: Vec::new(),
     }
 }
 
-fn transactions(scenario: &Scenario, iops: f64) -> BTreeMap<String, f64> {
-    let some = scenario.workload.tool == ToolKind::Pgbench;
-    some.then(|| ("transactions_per_second".to_owned(), iops / 20.0)).into_iter().collect()
+/// What a database and the device below it tell of themselves.
+fn database(scenario: &Scenario, iops: f64) -> BTreeMap<String, f64> {
+    if scenario.workload.tool != ToolKind::Pgbench {
+        return BTreeMap::new();
+    }
+    let figures = [
+        ("transactions_per_second", iops / 20.0),
+        ("volume_read_ns", 2e9 / iops),
+        ("volume_write_ns", 3e9 / iops),
+    ];
+    figures.map(|(name, figure)| (name.to_owned(), figure)).into()
 }
 
 /// The share of reads.
