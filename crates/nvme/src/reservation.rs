@@ -311,15 +311,6 @@ mod tests {
 
     use super::*;
 
-    const TYPES: [ReservationType; 6] = [
-        ReservationType::WriteExclusive,
-        ReservationType::ExclusiveAccess,
-        ReservationType::WriteExclusiveRegistrants,
-        ReservationType::ExclusiveAccessRegistrants,
-        ReservationType::WriteExclusiveAll,
-        ReservationType::ExclusiveAccessAll,
-    ];
-
     #[test]
     fn commands_go_round() {
         let mut all = vec![
@@ -330,7 +321,7 @@ mod tests {
             Command::Register { key: None, new_key: 0, persist: None },
             Command::Clear { key: 9 },
         ];
-        for kind in TYPES {
+        for kind in ReservationType::ALL {
             all.push(Command::Reserve { key: 1, kind });
             all.push(Command::Release { key: u64::MAX, kind });
             all.push(Command::Preempt { key: 1, victim: 2, kind, abort: false });

@@ -11,14 +11,6 @@ use nvme::host;
 use volume::reservation::{Command, Registrant, ReservationType, View};
 use volume::{Durability, Extent, Operation, Outcome, VolumeErrorKind, VolumeId};
 
-const TYPES: [ReservationType; 6] = [
-    ReservationType::WriteExclusive,
-    ReservationType::ExclusiveAccess,
-    ReservationType::WriteExclusiveRegistrants,
-    ReservationType::ExclusiveAccessRegistrants,
-    ReservationType::WriteExclusiveAll,
-    ReservationType::ExclusiveAccessAll,
-];
 const CONFLICT: VolumeErrorKind = VolumeErrorKind::ReservationConflict;
 /// What a status of Invalid Field becomes at the host.
 const INVALID: VolumeErrorKind = VolumeErrorKind::Misaligned;
@@ -131,7 +123,7 @@ fn expected(role: usize, kind: ReservationType) -> (bool, bool) {
 
 #[test]
 fn every_command_of_every_role_under_every_type() {
-    for kind in TYPES {
+    for kind in ReservationType::ALL {
         let mut bench = Bench::new();
         let hosts = three(&mut bench);
         hosts[0].change(&mut bench, reserve(1, kind)).unwrap();
@@ -154,7 +146,7 @@ fn every_command_of_every_role_under_every_type() {
 
 #[test]
 fn the_reservation_commands_of_every_role() {
-    for kind in TYPES {
+    for kind in ReservationType::ALL {
         let mut bench = Bench::new();
         let [holder, other, stranger] = three(&mut bench);
         for host in [&holder, &other] {
@@ -165,7 +157,11 @@ fn the_reservation_commands_of_every_role() {
         }
         holder.change(&mut bench, reserve(1, kind)).unwrap();
         holder.change(&mut bench, reserve(1, kind)).unwrap();
-        let different = if kind == TYPES[0] { TYPES[1] } else { TYPES[0] };
+        let different = if kind == ReservationType::WriteExclusive {
+            ReservationType::ExclusiveAccess
+        } else {
+            ReservationType::WriteExclusive
+        };
         assert_eq!(holder.change(&mut bench, reserve(1, different)), Err(CONFLICT), "another type");
         assert_eq!(holder.change(&mut bench, release(1, different)), Err(INVALID), "another type");
         let view = holder.report(&mut bench);

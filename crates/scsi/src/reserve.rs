@@ -264,15 +264,6 @@ mod tests {
         }
     }
 
-    const TYPES: [ReservationType; 6] = [
-        ReservationType::WriteExclusive,
-        ReservationType::ExclusiveAccess,
-        ReservationType::WriteExclusiveRegistrants,
-        ReservationType::ExclusiveAccessRegistrants,
-        ReservationType::WriteExclusiveAll,
-        ReservationType::ExclusiveAccessAll,
-    ];
-
     #[test]
     fn what_an_initiator_asks_is_what_a_target_reads() {
         let mut all = alloc::vec![
@@ -280,7 +271,7 @@ mod tests {
             Command::Register { key: None, new_key: 7, persist: Some(false) },
             Command::Clear { key: 0x0102 },
         ];
-        for kind in TYPES {
+        for kind in ReservationType::ALL {
             all.push(Command::Reserve { key: 1, kind });
             all.push(Command::Release { key: 1, kind });
             all.push(Command::Preempt { key: 1, victim: 2, kind, abort: false });

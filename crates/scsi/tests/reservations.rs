@@ -9,15 +9,6 @@ use scsi::{NexusEvent, Status, builder};
 use volume::Extent;
 use volume::reservation::{Command, ReservationType};
 
-const TYPES: [ReservationType; 6] = [
-    ReservationType::WriteExclusive,
-    ReservationType::ExclusiveAccess,
-    ReservationType::WriteExclusiveRegistrants,
-    ReservationType::ExclusiveAccessRegistrants,
-    ReservationType::WriteExclusiveAll,
-    ReservationType::ExclusiveAccessAll,
-];
-
 /// What a command needs of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Needs {
@@ -88,10 +79,15 @@ fn change(all: &mut [Nexus; 3], who: usize, shared: &mut Shared, command: &Comma
 
 #[test]
 fn every_command_of_every_role_under_every_type() {
-    for kind in TYPES {
+    for kind in ReservationType::ALL {
         let (mut all, mut shared) = three(kind);
         let exclusive = [ReservationType::WriteExclusive, ReservationType::ExclusiveAccess].contains(&kind);
-        let reads_stay = [TYPES[0], TYPES[2], TYPES[4]].contains(&kind);
+        let reads_stay = matches!(
+            kind,
+            ReservationType::WriteExclusive
+                | ReservationType::WriteExclusiveRegistrants
+                | ReservationType::WriteExclusiveAll
+        );
         for (role, nexus) in all.iter_mut().enumerate() {
             let writes = role == 0 || role == 1 && !exclusive;
             for (name, needs, cdb, data) in rows() {

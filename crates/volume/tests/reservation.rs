@@ -9,15 +9,6 @@ use volume::reservation::{
     Access, Change, Command, MAX_REGISTRATIONS, Notice, Refused, Registrant, ReservationType, Reservations,
 };
 
-const TYPES: [ReservationType; 6] = [
-    ReservationType::WriteExclusive,
-    ReservationType::ExclusiveAccess,
-    ReservationType::WriteExclusiveRegistrants,
-    ReservationType::ExclusiveAccessRegistrants,
-    ReservationType::WriteExclusiveAll,
-    ReservationType::ExclusiveAccessAll,
-];
-
 fn nexus(number: u16) -> Registrant {
     Registrant::Nexus {
         initiator_port: format!("iqn.2026-11.org.example:{number},i,0x000000000000").into(),
@@ -89,7 +80,7 @@ fn describe(result: Result<Change, Refused>) -> String {
 /// Every command by the holder, another registrant and a stranger, in every state.
 fn table() -> String {
     let mut text = String::new();
-    let states = std::iter::once(None).chain(TYPES.map(Some));
+    let states = std::iter::once(None).chain(ReservationType::ALL.map(Some));
     for held_type in states {
         writeln!(text, "## {}", held_type.map_or("free".to_owned(), |kind| format!("A holds {kind:?}")))
             .unwrap();
@@ -220,7 +211,7 @@ fn access_is_what_the_types_say() {
         (full, full, reads),
         (full, full, none),
     ];
-    for (kind, (holder, registrant, stranger)) in TYPES.into_iter().zip(expected) {
+    for (kind, (holder, registrant, stranger)) in ReservationType::ALL.into_iter().zip(expected) {
         let view = held(kind).view();
         assert_eq!(view.access(&nexus(1)), holder, "{kind:?}");
         assert_eq!(view.access(&host(2)), registrant, "{kind:?}");
@@ -230,7 +221,7 @@ fn access_is_what_the_types_say() {
 
 fn command() -> impl Strategy<Value = Command> {
     let key = || 0..4_u64;
-    let kind = || prop::sample::select(TYPES.to_vec());
+    let kind = || prop::sample::select(ReservationType::ALL.to_vec());
     prop_oneof![
         4 => (prop::option::of(key()), key(), prop::option::of(any::<bool>()))
             .prop_map(|(key, new_key, persist)| Command::Register { key, new_key, persist }),

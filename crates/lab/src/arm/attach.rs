@@ -8,18 +8,9 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::{AdaptSpec, Endpoint, Served, Service, Side, ready};
+use super::{AdaptSpec, Endpoint, Handing, Served, Service, Side, ready};
 use crate::runner::ledger::{Ledger, Thing};
 use crate::runner::process::CommandLine;
-
-/// How a volume is handed on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Handing {
-    /// An export on a socket of its own.
-    Nbd,
-    /// A file.
-    Fuse,
-}
 
 /// Starts an adapter on every volume of a host.
 pub(super) fn adapt(handing: Handing, spec: &AdaptSpec<'_>, ledger: &mut Ledger) -> Result<Served> {

@@ -144,13 +144,22 @@ pub fn serve(target: Target, spec: &ServeSpec<'_>, ledger: &mut Ledger) -> Resul
     }
 }
 
+/// How an adapter hands volumes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Handing {
+    /// As NBD exports on a local socket.
+    Nbd,
+    /// As files, through FUSE.
+    Fuse,
+}
+
 /// Starts what speaks the protocol for the host, if that is a process of its own.
 pub fn adapt(initiator: Initiator, spec: &AdaptSpec<'_>, ledger: &mut Ledger) -> Result<Served> {
     match initiator {
-        Initiator::LinerateNbd => attach::adapt(attach::Handing::Nbd, spec, ledger),
-        Initiator::LinerateFuse => attach::adapt(attach::Handing::Fuse, spec, ledger),
-        Initiator::LibiscsiNbd => qemu::adapt(qemu::Handing::Nbd, spec, ledger),
-        Initiator::LibiscsiFuse | Initiator::Libnfs => qemu::adapt(qemu::Handing::Fuse, spec, ledger),
+        Initiator::LinerateNbd => attach::adapt(Handing::Nbd, spec, ledger),
+        Initiator::LinerateFuse => attach::adapt(Handing::Fuse, spec, ledger),
+        Initiator::LibiscsiNbd => qemu::adapt(Handing::Nbd, spec, ledger),
+        Initiator::LibiscsiFuse | Initiator::Libnfs => qemu::adapt(Handing::Fuse, spec, ledger),
         _ => Ok(Served { services: Vec::new(), endpoints: spec.endpoints.to_vec() }),
     }
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
-use super::{AdaptSpec, Endpoint, Served, Side, ready};
+use super::{AdaptSpec, Endpoint, Handing, Served, Side, ready};
 use crate::runner::ledger::{Ledger, Thing};
 use crate::runner::process::CommandLine;
 
@@ -21,15 +21,6 @@ pub(super) const ISCSI: &str = "iscsi";
 pub(super) const NFS: &str = "nfs";
 /// The name under which the lab logs in.
 const INITIATOR: &str = "iqn.2026-11.org.linerate.lab:host";
-
-/// How the volumes are handed on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Handing {
-    /// An export each on one socket.
-    Nbd,
-    /// A file each.
-    Fuse,
-}
 
 /// Starts the daemon on all volumes of a host.
 pub(super) fn adapt(handing: Handing, spec: &AdaptSpec<'_>, ledger: &mut Ledger) -> Result<Served> {

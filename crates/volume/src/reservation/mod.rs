@@ -53,6 +53,16 @@ pub enum ReservationType {
 }
 
 impl ReservationType {
+    /// Every type, in the order of their codes.
+    pub const ALL: [Self; 6] = [
+        Self::WriteExclusive,
+        Self::ExclusiveAccess,
+        Self::WriteExclusiveRegistrants,
+        Self::ExclusiveAccessRegistrants,
+        Self::WriteExclusiveAll,
+        Self::ExclusiveAccessAll,
+    ];
+
     /// True when every registrant holds the reservation.
     pub const fn is_all(self) -> bool {
         matches!(self, Self::WriteExclusiveAll | Self::ExclusiveAccessAll)
