@@ -212,14 +212,17 @@ fn write(run: Run, cdb: Cdb<'_>, (unit, data): (&LogicalUnit, DataDirection)) ->
         _ => return Err(Check::cdb_field(1)),
     };
     let full = bytes(extent, unit);
-    // An initiator that announces less than the CDB says gets whole blocks of it written; the transport reports the rest.
+    // An initiator that announces less than the CDB says gets that much of it written; the transport reports the rest. Only
+    // whole blocks can be verified.
     let block = u64::from(unit.geometry.block_size);
     let blocks = extent.blocks.min(u64::from(announced(data)).checked_div(block).unwrap_or(0));
     let whole = range(Extent::new(extent.start, blocks), unit);
     let fua = command.fua && run == Run::Write || run == Run::WriteAndVerify;
     let work =
         Work::Write { range: whole, whole, data: BufList::new(), at: 0, durability: durability(fua), then };
-    let length = u32::try_from(blocks.saturating_mul(block)).unwrap_or(u32::MAX);
+    let taken =
+        if run == Run::Write { full.min(u64::from(announced(data))) } else { blocks.saturating_mul(block) };
+    let length = u32::try_from(taken).unwrap_or(u32::MAX);
     Ok(Begun::Receive { purpose: Purpose::Write(work), length, full })
 }
 

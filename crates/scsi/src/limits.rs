@@ -15,6 +15,8 @@ pub const COMPARE_AND_WRITE_BLOCKS: u8 = 255;
 /// Bytes that one read, write or verify may move; longer ones are refused (Block Limits VPD page). A write's data is collected in
 /// one buffer, so this is the largest that a pool gives out.
 pub const TRANSFER_BYTES: u64 = buf::LARGEST as u64;
+/// Times that the block of a write that ends within it is read and written back, while others change it: the next answer is BUSY.
+pub(crate) const TAIL_TRIES: u8 = 8;
 /// Bytes of one repeated pattern when a WRITE SAME becomes writes, or a VERIFY compares one block with many.
 pub(crate) const REPEATED_BYTES: u64 = 64 << 10;
 /// Descriptors that GET LBA STATUS answers at most.

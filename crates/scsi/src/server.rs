@@ -181,10 +181,14 @@ impl DeviceServer {
                 work.absorb(outcome);
                 self.go_on(task)
             }
-            Err(VolumeErrorKind::Miscompare { offset }) => {
-                let offset = offset.saturating_add(work.compared_before());
-                self.fail(task, failure(VolumeErrorKind::Miscompare { offset }, false))
-            }
+            Err(VolumeErrorKind::Miscompare { offset }) => match work.compares_again() {
+                Some(true) => self.go_on(task),
+                Some(false) => self.fail(task, Failure::Busy),
+                None => {
+                    let offset = offset.saturating_add(work.compared_before());
+                    self.fail(task, failure(VolumeErrorKind::Miscompare { offset }, false))
+                }
+            },
             Err(kind) => {
                 let writes = work.writes();
                 self.fail(task, failure(kind, writes))

@@ -57,6 +57,8 @@ pub(crate) enum Work {
     Read { range: Range, gathered: BufList },
     /// WRITE, with what follows it over the whole range.
     Write { range: Range, whole: Range, data: BufList, at: usize, durability: Durability, then: ThenVerify },
+    /// The end of a WRITE whose data ends within a block.
+    Tail(Tail),
     /// VERIFY without data, PRE-FETCH.
     Verify { range: Range },
     /// VERIFY with data: `data` is walked through, or repeated for each piece.
@@ -71,6 +73,50 @@ pub(crate) enum Work {
     Repeat { range: Range, pattern: BufList },
     /// GET LBA STATUS.
     Allocations { next: u64, end: u64, found: Vec<Allocation>, most: usize, queries: usize },
+}
+
+/// Part of a block that is written: the block is read, and written back changed if it has not changed meanwhile.
+#[derive(Debug)]
+pub(crate) struct Tail {
+    extent: Extent,
+    /// Bytes in a block.
+    block: u32,
+    /// The first bytes of the block.
+    data: BufList,
+    durability: Durability,
+    /// The block as it was read.
+    read: Option<BufList>,
+    written: bool,
+    /// How many times it may still have changed meanwhile.
+    tries: u8,
+}
+
+impl Tail {
+    fn new((extent, block): (Extent, u32), data: BufList, durability: Durability) -> Self {
+        Self { extent, block, data, durability, read: None, written: false, tries: limits::TAIL_TRIES }
+    }
+
+    /// The block changed between reading and writing: true if it is read again.
+    fn again(&mut self) -> bool {
+        self.written = false;
+        self.tries = self.tries.saturating_sub(1);
+        self.tries > 0
+    }
+
+    fn next(&mut self) -> Option<Io> {
+        if self.written {
+            return None;
+        }
+        let Some(compare) = self.read.take() else {
+            return Some(Io::Read(self.extent, self.block));
+        };
+        let kept = compare.part(self.data.len(), compare.len().saturating_sub(self.data.len()));
+        let mut write = self.data.clone();
+        kept.into_pieces().for_each(|piece| write.push(piece));
+        self.written = true;
+        let (extent, durability) = (self.extent, self.durability);
+        Some(Io::Other(Operation::CompareAndWrite { extent, compare, write, durability }))
+    }
 }
 
 /// The next request.
@@ -91,6 +137,7 @@ impl Work {
                 Some(Io::Read(extent, u32::try_from(range.bytes(extent)).unwrap_or(u32::MAX)))
             }
             Self::Write { .. } => self.next_write(),
+            Self::Tail(tail) => tail.next(),
             Self::Verify { range } => range.take().map(|extent| Io::Other(Operation::Verify { extent })),
             Self::Compare { range, data, at, repeat } => {
                 let extent = range.take()?;
@@ -136,9 +183,13 @@ impl Work {
             *at = at.saturating_add(bytes);
             return Some(Io::Other(Operation::Write { extent, data: part, durability: *durability }));
         }
+        let rest = data.len().saturating_sub(*at);
+        let rest = if rest == 0 { BufList::new() } else { data.part(*at, rest) };
+        let (durability, extent, block) = (*durability, Extent::new(range.next, 1), range.block);
         let range = *whole;
         *self = match then {
-            ThenVerify::No => return None,
+            ThenVerify::No if rest.is_empty() => return None,
+            ThenVerify::No => Self::Tail(Tail::new((extent, block), rest, durability)),
             ThenVerify::Medium => Self::Verify { range },
             ThenVerify::Bytes => Self::Compare { range, data: core::mem::take(data), at: 0, repeat: false },
         };
@@ -162,6 +213,7 @@ impl Work {
     pub(crate) fn absorb(&mut self, outcome: Outcome) {
         match (self, outcome) {
             (Self::Read { gathered, .. }, Outcome::Data(data)) => gathered.push(data),
+            (Self::Tail(tail), Outcome::Data(data)) => tail.read = Some(BufList::from(data)),
             (Self::Allocations { next, end, found, .. }, Outcome::Allocation(run)) => {
                 *next = run.extent.end().unwrap_or(*end).max(next.saturating_add(1));
                 match found.last_mut() {
@@ -172,6 +224,15 @@ impl Work {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// A comparison of this work's own, which the initiator did not ask for, has failed: whether it is made again. `None` if the
+    /// comparison was the command's.
+    pub(crate) fn compares_again(&mut self) -> Option<bool> {
+        match self {
+            Self::Tail(tail) => Some(tail.again()),
+            _ => None,
         }
     }
 

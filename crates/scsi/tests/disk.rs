@@ -69,12 +69,30 @@ fn nothing_reaches_the_medium_that_the_command_forbids() {
 }
 
 #[test]
-fn a_write_announced_too_short_writes_the_whole_blocks_of_it() {
+fn a_write_announced_too_short_writes_what_was_announced() {
     let (mut nexus, mut shared) = pair();
-    let write = builder::write(Extent::new(0, 3), false);
-    let reply = nexus.send(&mut shared, &write, &pattern(2, 9)[..BLOCK + 100]);
+    let old = pattern(3, 0x40);
+    nexus.send(&mut shared, &builder::write(Extent::new(0, 3), false), &old);
+    shared.disk.log.clear();
+    let write = builder::write(Extent::new(0, 3), true);
+    let new = &pattern(2, 9)[..BLOCK + 100];
+    let reply = nexus.send(&mut shared, &write, new);
     assert_eq!((additional(&reply), reply.full_length), (GOOD, 3 * 512));
-    assert_eq!(shared.disk.log, ["write 0+1 Cached"]);
+    assert_eq!(shared.disk.log, ["write 0+1 Durable", "compare and write 1+1 Durable"]);
+    assert_eq!(shared.disk.bytes[..new.len()], *new);
+    assert_eq!(shared.disk.bytes[new.len()..3 * BLOCK], old[new.len()..]);
+}
+
+#[test]
+fn part_of_a_block_is_written_over_what_the_block_is_by_then() {
+    let (mut nexus, mut shared) = pair();
+    let write = builder::write(Extent::new(2, 1), false);
+    for (changes, expected) in [(1, Status::Good), (100, Status::Busy)] {
+        shared.disk.changes_after_reads = changes;
+        let reply = nexus.send(&mut shared, &write, &[0xee; 100]);
+        assert_eq!(reply.status, expected);
+    }
+    assert_eq!(shared.disk.bytes[2 * BLOCK + 511], 1 + 8, "nothing that others wrote is lost");
 }
 
 #[test]

@@ -66,12 +66,19 @@ pub(crate) struct Disk {
     mapped: Vec<bool>,
     /// Every request so far, in a word.
     pub(crate) log: Vec<String>,
+    /// After so many more reads somebody else has changed what was read.
+    pub(crate) changes_after_reads: usize,
 }
 
 impl Default for Disk {
     fn default() -> Self {
         let blocks = usize::try_from(BLOCKS).unwrap();
-        Self { bytes: vec![0; blocks * BLOCK], mapped: vec![false; blocks], log: Vec::new() }
+        Self {
+            bytes: vec![0; blocks * BLOCK],
+            mapped: vec![false; blocks],
+            log: Vec::new(),
+            changes_after_reads: 0,
+        }
     }
 }
 
@@ -106,6 +113,14 @@ impl Disk {
         }
     }
 
+    /// Somebody else counts in the last byte of what was read.
+    fn changed_meanwhile(&mut self, extent: Extent) {
+        if self.changes_after_reads > 0 {
+            self.changes_after_reads -= 1;
+            self.bytes[span(extent).end - 1] += 1;
+        }
+    }
+
     fn answer(&mut self, operation: Operation) -> Result<Outcome, VolumeErrorKind> {
         match operation {
             Operation::Write { extent, data, durability } => {
@@ -128,7 +143,8 @@ impl Disk {
                 self.log.push(format!("verify {}+{}", extent.start, extent.blocks));
             }
             Operation::Compare { extent, data } => return self.compare(extent, &flat(&data)),
-            Operation::CompareAndWrite { extent, compare, write, .. } => {
+            Operation::CompareAndWrite { extent, compare, write, durability } => {
+                self.log.push(format!("compare and write {}+{} {durability:?}", extent.start, extent.blocks));
                 self.compare(extent, &flat(&compare))?;
                 self.write(extent, &flat(&write));
             }
@@ -209,6 +225,7 @@ impl Nexus {
                     assert!(extent.blocks <= PIECE, "a read is no longer than the volume allows");
                     assert_eq!(span(extent).len(), usize::try_from(length).unwrap());
                     let read = SharedBuf::from(shared.disk.bytes[span(extent)].to_vec());
+                    shared.disk.changed_meanwhile(extent);
                     self.server.completed(&mut task, Ok(Outcome::Data(read)))
                 }
                 Step::Submit { operation, .. } => {
