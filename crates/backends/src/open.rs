@@ -120,6 +120,7 @@ fn apply_filter(filter: &Filter, inner: Arc<dyn Volume>) -> Arc<dyn Volume> {
 
 fn kind_of(kind: names::FailKind) -> VolumeErrorKind {
     match kind {
+        names::FailKind::Busy => VolumeErrorKind::Busy,
         names::FailKind::Media => VolumeErrorKind::Media,
         names::FailKind::NoSpace => VolumeErrorKind::NoSpace,
         names::FailKind::Protection => VolumeErrorKind::Protection,

@@ -40,6 +40,12 @@ pub(crate) const BACKOFF_FIRST: Duration = Duration::from_millis(100);
 /// The longest wait between two attempts to reconnect.
 pub(crate) const BACKOFF_MOST: Duration = Duration::from_secs(5);
 
+/// The wait before a request is made again that the far end was too busy for; it doubles with each further time.
+pub(crate) const BUSY_FIRST: Duration = Duration::from_millis(2);
+
+/// The longest such wait. A request is given up as busy when its command's time (`timeout=`) is over.
+pub(crate) const BUSY_MOST: Duration = Duration::from_millis(500);
+
 /// Keep alive timeout of an NVMe association (KATO): twice Linux' default, so that a cut of five seconds ends nothing.
 pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(10);
 

@@ -99,5 +99,5 @@ pub const DRAIN_TIME: Duration = Duration::from_secs(5);
 pub const SESSIONS: usize = 8192;
 /// Bytes of NOP-Out ping data that are echoed (RFC 7143 §11.19 allows less than was sent).
 pub const ECHO: usize = 8192;
-/// Unit attentions and BUSY answers in a row after which an initiator's command fails.
+/// Unit attentions in a row after which an initiator's command fails.
 pub const RETRIES: u8 = 16;

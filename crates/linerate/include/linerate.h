@@ -40,7 +40,8 @@ typedef enum linerate_status {
 	LINERATE_UNREACHABLE = 14,
 	LINERATE_RESERVATION_CONFLICT = 15,
 	LINERATE_SHUTTING_DOWN = 16,
-	LINERATE_OTHER = 17
+	LINERATE_OTHER = 17,
+	LINERATE_BUSY = 18
 } linerate_status;
 
 /* What a disk can do. */

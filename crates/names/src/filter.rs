@@ -37,6 +37,8 @@ pub enum FailKind {
     /// The medium cannot be read or written.
     #[default]
     Media,
+    /// There is too much to do: the request may be made again.
+    Busy,
     /// No space is left.
     NoSpace,
     /// Protection information does not match.
@@ -59,6 +61,7 @@ const OPERATIONS: &[(&str, OperationKind)] = &[
     ("verify", OperationKind::Verify),
 ];
 const KINDS: &[(&str, FailKind)] = &[
+    ("busy", FailKind::Busy),
     ("media", FailKind::Media),
     ("nospace", FailKind::NoSpace),
     ("protection", FailKind::Protection),

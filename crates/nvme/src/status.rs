@@ -108,7 +108,7 @@ impl Status {
             VolumeErrorKind::Unsupported => Self::INVALID_OPCODE.dnr(),
             VolumeErrorKind::Miscompare { .. } => Self::COMPARE_FAILURE.dnr(),
             VolumeErrorKind::Cancelled => Self::ABORT_REQUESTED,
-            VolumeErrorKind::TimedOut => Self::COMMAND_INTERRUPTED,
+            VolumeErrorKind::Busy | VolumeErrorKind::TimedOut => Self::COMMAND_INTERRUPTED,
             VolumeErrorKind::Unreachable | VolumeErrorKind::ShuttingDown => Self::NAMESPACE_NOT_READY,
             VolumeErrorKind::ReservationConflict => Self::RESERVATION_CONFLICT.dnr(),
             _ => Self::INTERNAL_ERROR,
@@ -127,7 +127,8 @@ impl Status {
             Self::INVALID_FIELD | Self::DATA_SGL_LENGTH_INVALID => VolumeErrorKind::Misaligned,
             Self::COMPARE_FAILURE => VolumeErrorKind::Miscompare { offset: 0 },
             Self::ABORT_REQUESTED => VolumeErrorKind::Cancelled,
-            Self::COMMAND_INTERRUPTED => VolumeErrorKind::TimedOut,
+            // The host is asked to make the command again (NVM Express Base 2.0 §4.2.3.1).
+            Self::COMMAND_INTERRUPTED => VolumeErrorKind::Busy,
             Self::NAMESPACE_NOT_READY | Self::INVALID_NAMESPACE => VolumeErrorKind::Unreachable,
             Self::RESERVATION_CONFLICT => VolumeErrorKind::ReservationConflict,
             Self::GUARD_CHECK => VolumeErrorKind::Protection,
@@ -159,7 +160,7 @@ mod tests {
             Kind::Unsupported,
             Kind::Miscompare { offset: 0 },
             Kind::Cancelled,
-            Kind::TimedOut,
+            Kind::Busy,
             Kind::Unreachable,
             Kind::ReservationConflict,
         ];
@@ -169,5 +170,7 @@ mod tests {
                 assert_eq!(Status::from_wire(status.to_wire()).to_volume(), kind, "{status}");
             }
         }
+        let late = Status::from_volume(Kind::TimedOut, true);
+        assert_eq!((late.to_volume(), late.is_final()), (Kind::Busy, false), "to be made again");
     }
 }

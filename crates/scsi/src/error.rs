@@ -37,7 +37,7 @@ pub(crate) fn failure(kind: VolumeErrorKind, writing: bool) -> Failure {
         }
         VolumeErrorKind::ReservationConflict => return Failure::Conflict,
         VolumeErrorKind::Cancelled => return Failure::Aborted,
-        VolumeErrorKind::ShuttingDown => return Failure::Busy,
+        VolumeErrorKind::Busy | VolumeErrorKind::ShuttingDown => return Failure::Busy,
         _ => Check::new(HardwareError, Additional::INTERNAL_FAILURE),
     };
     Failure::Check(check)

@@ -31,6 +31,8 @@ pub enum VolumeErrorKind {
     TimedOut,
     /// There is no path to the volume; whether the request took effect is not known.
     Unreachable,
+    /// The volume has too much to do; the request was not carried out, and may be made again a little later.
+    Busy,
     /// A reservation held by somebody else forbids it.
     ReservationConflict,
     /// The volume is being closed.
@@ -53,6 +55,7 @@ impl fmt::Display for VolumeErrorKind {
             Self::Cancelled => "the request was cancelled",
             Self::TimedOut => "the volume did not answer in time",
             Self::Unreachable => "there is no path to the volume",
+            Self::Busy => "the volume is busy",
             Self::ReservationConflict => "a reservation of another host forbids it",
             Self::ShuttingDown => "the volume is being closed",
         };

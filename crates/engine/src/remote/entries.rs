@@ -16,7 +16,7 @@ pub(super) enum Place {
     Parked,
     /// The connection has it.
     Sent,
-    /// A lost connection had it, and it may be sent again at that time.
+    /// A lost connection had it, or the far end was too busy for it: it may be sent again at that time.
     Held(Instant),
 }
 
@@ -32,6 +32,8 @@ pub(super) struct Entry {
     pub(super) was_sent: bool,
     /// A flush's number.
     pub(super) flush: u64,
+    /// How often the far end was too busy for it.
+    pub(super) busy: u8,
 }
 
 /// All of a queue's.
@@ -109,6 +111,7 @@ mod tests {
             submitted: Instant::ZERO,
             was_sent: false,
             flush: 0,
+            busy: 0,
         }
     }
 

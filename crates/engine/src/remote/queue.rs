@@ -12,6 +12,8 @@ use std::time::Duration;
 use ::volume::{Completion, Operation, QueueFull, Request, Tag, VolumeErrorKind, VolumeQueue};
 use protocol::Instant;
 
+use crate::limits;
+
 use super::entries::{Entries, Entry, Place};
 use super::link::{Link, Order};
 use super::recovery::{Recovery, State, Step};
@@ -131,18 +133,22 @@ impl RemoteQueue {
     }
 
     /// Takes what the connection has answered.
-    fn collect(&mut self) {
+    fn collect(&mut self, now: Instant) {
         let Some(link) = &self.link else { return };
         link.take_done(&mut self.scratch);
         if self.scratch.is_empty() {
             return;
         }
-        let over = link.failure().is_some();
+        let ending = link.failure().is_some();
         let mut scratch = std::mem::take(&mut self.scratch);
         let mut wrote = false;
         for completion in scratch.drain(..) {
             // What a connection gives back because it ends is not over yet.
-            if over && matches!(completion.result, Err(VolumeErrorKind::Unreachable)) {
+            if ending && matches!(completion.result, Err(VolumeErrorKind::Unreachable)) {
+                continue;
+            }
+            let busy = matches!(completion.result, Err(VolumeErrorKind::Busy));
+            if busy && self.rest(now, completion.tag) {
                 continue;
             }
             let Some(entry) = self.entries.remove(completion.tag) else { continue };
@@ -157,12 +163,29 @@ impl RemoteQueue {
                     _ => {}
                 }
             }
-            self.done.push(Completion { tag: entry.tag, result: completion.result });
+            let over = busy && entry.busy > 0;
+            let result = if over { Err(VolumeErrorKind::TimedOut) } else { completion.result };
+            self.done.push(Completion { tag: entry.tag, result });
         }
         if wrote {
             self.shared.acknowledged(self.epoch);
         }
         self.scratch = scratch;
+    }
+
+    /// The far end was too busy for a request, which is made again a little later: false if its time is over, or it was not
+    /// kept.
+    fn rest(&mut self, now: Instant, own: Tag) -> bool {
+        let Some(entry) = self.entries.get_mut(own) else { return false };
+        let pause = limits::BUSY_FIRST.saturating_mul(1 << entry.busy.min(16)).min(limits::BUSY_MOST);
+        let again = now + pause;
+        if !entry.replay.is_kept() || entry.submitted + self.shared.timing.command <= again {
+            return false;
+        }
+        entry.busy = entry.busy.saturating_add(1);
+        entry.place = Place::Held(again);
+        self.release = Some(self.release.map_or(again, |release| release.min(again)));
+        true
     }
 
     /// Looks whether the connection still stands.
@@ -295,8 +318,15 @@ impl VolumeQueue for RemoteQueue {
         }
         let replay = Replay::of(&request.operation);
         let place = Place::Parked;
-        request.tag =
-            self.entries.insert(Entry { tag, replay, place, submitted: now, was_sent: false, flush: 0 });
+        request.tag = self.entries.insert(Entry {
+            tag,
+            replay,
+            place,
+            submitted: now,
+            was_sent: false,
+            flush: 0,
+            busy: 0,
+        });
         if self.recovery.state().fails_fast() {
             self.end(request.tag, VolumeErrorKind::Unreachable);
         } else {
@@ -328,7 +358,7 @@ impl VolumeQueue for RemoteQueue {
     }
 
     fn poll(&mut self, now: Instant, done: &mut Vec<Completion>) {
-        self.collect();
+        self.collect(now);
         self.check_link(now);
         loop {
             self.check_attempt(now);

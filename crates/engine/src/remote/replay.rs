@@ -89,6 +89,11 @@ impl Replay {
         })
     }
 
+    /// True when it may be carried out again.
+    pub(crate) fn is_kept(&self) -> bool {
+        !matches!(self, Self::Never(_))
+    }
+
     /// True when it changes the volume.
     pub(crate) fn writes(&self) -> bool {
         matches!(self, Self::Write { .. } | Self::Discard { .. } | Self::WriteZeroes { .. } | Self::Never(_))

@@ -182,7 +182,7 @@ impl Connection {
         let good = status == Status::Good as u8 || status == Status::ConditionMet as u8;
         let busy = status == Status::Busy as u8 || status == Status::TaskSetFull as u8;
         let told = if status == Status::CheckCondition as u8 { attention(sense) } else { None };
-        if (busy || told.is_some()) && task.retries < RETRIES {
+        if told.is_some() && task.retries < RETRIES {
             task.retries += 1;
             task.due = None;
             self.tasks.renew(slot);
@@ -205,7 +205,7 @@ impl Connection {
         } else if status == Status::CheckCondition as u8 {
             Err(request_error(sense))
         } else if busy {
-            Err(VolumeErrorKind::TimedOut)
+            Err(VolumeErrorKind::Busy)
         } else {
             Err(VolumeErrorKind::Cancelled)
         };

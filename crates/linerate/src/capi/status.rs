@@ -44,6 +44,8 @@ pub enum Status {
     ShuttingDown = 16,
     /// Another failure of the volume.
     Other = 17,
+    /// The volume is busy; the request was not carried out.
+    Busy = 18,
 }
 
 impl From<VolumeErrorKind> for Status {
@@ -62,6 +64,7 @@ impl From<VolumeErrorKind> for Status {
             VolumeErrorKind::Unreachable => Self::Unreachable,
             VolumeErrorKind::ReservationConflict => Self::ReservationConflict,
             VolumeErrorKind::ShuttingDown => Self::ShuttingDown,
+            VolumeErrorKind::Busy => Self::Busy,
             _ => Self::Other,
         }
     }
@@ -89,6 +92,7 @@ pub extern "C" fn linerate_status_text(status: u32) -> *const c_char {
         15 => c"a reservation of another host forbids it",
         16 => c"the client is ending",
         17 => c"the volume failed",
+        18 => c"the volume is busy",
         _ => c"unknown status",
     };
     text.as_ptr()

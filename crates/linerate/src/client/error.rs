@@ -39,6 +39,7 @@ impl From<DiskError> for io::Error {
             VolumeErrorKind::NoSpace => io::ErrorKind::StorageFull,
             VolumeErrorKind::ReadOnly => io::ErrorKind::ReadOnlyFilesystem,
             VolumeErrorKind::Unsupported => io::ErrorKind::Unsupported,
+            VolumeErrorKind::Busy => io::ErrorKind::ResourceBusy,
             VolumeErrorKind::TimedOut => io::ErrorKind::TimedOut,
             VolumeErrorKind::Unreachable | VolumeErrorKind::ShuttingDown => io::ErrorKind::NotConnected,
             VolumeErrorKind::ReservationConflict => io::ErrorKind::PermissionDenied,
