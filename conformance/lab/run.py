@@ -477,9 +477,55 @@ def no_loop():
         return obstacle(Path(name))
 
 
+def shares(folder):
+    """A rate of 50 % is half of the median of the closed loops that the arm did first, which the run's record and its report tell."""
+    path = scenario(folder, ISCSI, sweep=("rate_iops", "1%", "50%"))
+    path.write_text(path.read_text() + "[calibration]\nwith = { iodepth = '16' }\nruns = 3\n")
+    said = lab(folder, "plan", path)
+    demand("the median of 3 closed loops with iodepth = 16" in said, "the plan does not name the calibration", said)
+    lab(folder, "run", path, "--runs", folder / "runs")
+    (run,) = (folder / "runs").iterdir()
+    loops = [result for _, result in results(run, "calibration")]
+    most = {one["arm"]: one["iops"] for one in json.loads((run / "run.json").read_text())["calibrated"]}
+    for arm in "AB":
+        rates = sorted(one["load"]["read"]["iops"] for one in loops if one["arm"] == arm)
+        demand(len(rates) == 3 and rates[1] == most[arm], f"arm {arm}: {most[arm]} is not the median of {rates}")
+    demand(all("--rate" not in one["tool"]["argv"] and "16" in one["tool"]["argv"] for one in loops), "a calibration is no closed loop of depth 16")
+    measured = [result for _, result in results(run, "points")]
+    demand(len(measured) == 20, f"{len(measured)} results, not two arms at two points five times")
+    for one in measured:
+        share = float(one["point"][0]["value"].rstrip("%")) / 100
+        wanted = share * most[one["arm"]]
+        demand(abs(one["extra"]["rate_iops"] - wanted) <= 1, f"{one['extra']['rate_iops']} is not {100 * share:g} % of {most[one['arm']]}")
+    demand("rates in per cent are shares" in (run / "report.html").read_text(), "the report does not tell of the calibration")
+
+
+def servers(folder):
+    """`linerate attach`, nbdkit and `qemu-storage-daemon` on a null volume all hand I/Os on, and their time is the adapter's."""
+    arms = {"A": "linerate-nbd", "B": "nbdkit-nbd", "C": "qemu-nbd"}
+    text = scenario(folder, ISCSI, window=(0.1, 0.3), volume="null:1G").read_text()
+    head, rest = text[: text.index("[[arm]]")], text[text.index("[topology]") :]
+    parts = [f"[[arm]]\nkey = '{key}'\nname = '{name}'\ninitiator = '{name}'\ntarget = 'none'\nevidence = {{ kind = 'real' }}\n" for key, name in arms.items()]
+    path = folder / "servers.toml"
+    path.write_text("".join([head, *parts, rest]))
+    lab(folder, "run", path, "--runs", folder / "runs")
+    (run,) = (folder / "runs").iterdir()
+    found = [result for _, result in results(run, "points")]
+    for key, name in arms.items():
+        own = [one for one in found if one["arm"] == key]
+        demand(len(own) == 5 and all(one["load"]["read"]["ios"] > 0 and one["load"]["errors"] == 0 for one in own), f"{name} was not measured, or had errors")
+        demand(all(sum(one["cpu"]["adapter"].values()) > 0 for one in own), f"{name} took no time")
+
+
 def no_fio():
     """Why fio cannot be run here, or nothing."""
     return None if shutil.which("fio") else "fio is not installed: apt install fio"
+
+
+def no_servers():
+    """Why the peers of the software adapter cannot be run here, or nothing."""
+    absent = [name for name in ("fio", "nbdkit", "qemu-storage-daemon") if not shutil.which(name)]
+    return f"not installed: {', '.join(absent)}" if absent else None
 
 
 def anywhere():
@@ -494,6 +540,8 @@ TESTS = (
     ("processor time of host and target, within 2 %", processor_time, anywhere),
     ("a stall of 1.5 s shows in an open loop's p99", stall, anywhere),
     ("failing I/Os invalidate the run", failing, anywhere),
+    ("a rate in per cent is that share of what the arm did", shares, anywhere),
+    ("NBD servers of a null volume are measured, each as an adapter", servers, no_servers),
     ("a point whose load fails is named, and the run ends with a code of its own", failed_point, anywhere),
     ("a failure in the control costs no point", failed_control, anywhere),
     ("neighbours on one link are measured and accounted", neighbours, no_root_or_iperf3),

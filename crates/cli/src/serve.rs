@@ -45,6 +45,9 @@ pub(crate) struct Args {
     /// Serve anybody who can reach the portals, also beyond loopback
     #[arg(long)]
     allow_any: bool,
+    /// Tell, when serving ends, how long the longest turn of each event loop kept the processor
+    #[arg(long)]
+    turns: bool,
 }
 
 /// Runs the command.
@@ -62,6 +65,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
     config.daemon.driver = args.driver.or(config.daemon.driver);
     config.daemon.spin = args.spin.or(config.daemon.spin);
     config.daemon.allow_any |= args.allow_any;
+    config.daemon.turns |= args.turns;
     if config.volumes.is_empty() {
         bail!("there is nothing to serve: name a volume, such as disk=ram:1G, or give --config FILE");
     }

@@ -48,6 +48,9 @@ pub struct Daemon {
     /// Let portals beyond loopback serve anybody.
     #[serde(default)]
     pub allow_any: bool,
+    /// Tell, when serving ends, what the longest turn of each event loop took.
+    #[serde(default)]
+    pub turns: bool,
 }
 
 /// Limits of the process; `docs/limits.md` explains each.

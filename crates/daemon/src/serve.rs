@@ -46,6 +46,7 @@ pub fn serve(config: &Config, ready_file: Option<&Path>, say: &dyn Fn(&str)) -> 
     let start = start_of(config, portals.clone());
     let postbox = cluster.postbox();
     let stopper = cluster.stopper();
+    let turns = cluster.turns();
     let threads = spawn(cluster, &start, &tell)?;
     let serving = await_start(&started, &threads)?;
     drop(early);
@@ -53,6 +54,10 @@ pub fn serve(config: &Config, ready_file: Option<&Path>, say: &dyn Fn(&str)) -> 
         say("stopped before every volume was open");
         stopper.stop();
         return Ok(());
+    }
+    // What opening took says nothing of serving.
+    for core in &turns {
+        core.forget();
     }
     announce(start.opened(), &portals, ready_file, say)?;
 
@@ -80,7 +85,8 @@ pub fn serve(config: &Config, ready_file: Option<&Path>, say: &dyn Fn(&str)) -> 
         });
     }
     let outcome = watcher.join().map_err(|_| anyhow!("the watching thread failed"))?;
-    for line in statistics::lines(start.opened()) {
+    let told = if config.daemon.turns { statistics::turns(&turns) } else { Vec::new() };
+    for line in statistics::lines(start.opened()).into_iter().chain(told) {
         say(&line);
     }
     outcome

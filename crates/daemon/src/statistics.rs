@@ -1,7 +1,9 @@
-//! What volumes with a `stats` filter were asked to do, told when serving ends.
+//! What volumes with a `stats` filter were asked to do, and what the event loops took for it, told when serving ends.
 
 use std::fmt::Write;
+use std::sync::Arc;
 
+use reactor::Turns;
 use volume::filter::{OperationSet, StatsSnapshot};
 
 use crate::exports::Opened;
@@ -10,6 +12,15 @@ use crate::exports::Opened;
 pub(crate) fn lines(volumes: &[Opened]) -> Vec<String> {
     let counting = volumes.iter().filter_map(|entry| Some((&entry.name, entry.volume.statistics()?)));
     counting.map(|(name, counted)| format!("volume {name} counted{}", list(&counted))).collect()
+}
+
+/// A line for each event loop: its longest turn since it serves, and how many were above a millisecond.
+pub(crate) fn turns(cores: &[Arc<Turns>]) -> Vec<String> {
+    let line = |(core, turns): (usize, &Arc<Turns>)| {
+        let (micros, stalls) = (turns.longest().as_micros(), turns.stalls());
+        format!("core {core}: longest turn {micros} us of processor time, {stalls} above 1 ms")
+    };
+    cores.iter().enumerate().map(line).collect()
 }
 
 /// The operations that have happened.
@@ -44,7 +55,6 @@ fn plural(kind: OperationSet) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::task::Waker;
 
     use volume::filter::{Delay, Stats};
@@ -79,5 +89,12 @@ mod tests {
                 "volume idle counted no request"
             ]
         );
+    }
+
+    #[test]
+    fn every_event_loop_tells_of_its_longest_turn() {
+        let cores = [Arc::default(), Arc::default()];
+        let line = |core| format!("core {core}: longest turn 0 us of processor time, 0 above 1 ms");
+        assert_eq!(turns(&cores), [line(0), line(1)]);
     }
 }

@@ -73,7 +73,7 @@ impl Drop for Ground {
 
 fn serve(target: Target, volumes: &Volumes, (host, folder): (&Host, &Path), ledger: &mut Ledger) -> Served {
     let (placement, linerate) = (place(host), linerate());
-    let spec = ServeSpec { volumes, host, folder, placement: &placement, linerate: &linerate };
+    let spec = ServeSpec { volumes, host, folder, placement: &placement, linerate: &linerate, cores: 1 };
     arm::serve(target, &spec, ledger).unwrap()
 }
 

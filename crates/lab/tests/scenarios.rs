@@ -6,7 +6,7 @@ use std::path::Path;
 
 use lab::arm::Endpoint;
 use lab::scenario::sweep::{self, Extent};
-use lab::scenario::{Arm, Initiator, Scenario, Target, ToolKind, catalogue, needs, topology};
+use lab::scenario::{Arm, Initiator, Scenario, Target, ToolKind, calibration, catalogue, needs, topology};
 use lab::tool::{self, Assignment};
 
 /// What an arm's adapter would hand to the tool, one for each volume.
@@ -16,9 +16,11 @@ fn endpoints(scenario: &Scenario, arm: &Arm, point: &sweep::Point) -> Vec<Endpoi
         (ToolKind::Pgbench, ..) => "postgresql:///bench?host=/run/lab".to_owned(),
         (ToolKind::Dd, ..) => "/run/lab/volume.img".to_owned(),
         (_, Initiator::Stream | Initiator::BareLoop, _) => "192.0.2.1:5201".to_owned(),
-        (_, Initiator::LibiscsiNbd | Initiator::LinerateNbd, _) => {
-            "nbd+unix:///0?socket=/run/lab/nbd".to_owned()
-        }
+        (
+            _,
+            Initiator::LibiscsiNbd | Initiator::LinerateNbd | Initiator::QemuNbd | Initiator::NbdkitNbd,
+            _,
+        ) => "nbd+unix:///0?socket=/run/lab/nbd".to_owned(),
         (_, Initiator::LinerateFuse | Initiator::LibiscsiFuse | Initiator::Libnfs, _) => {
             "/run/lab/0".to_owned()
         }
@@ -42,7 +44,8 @@ fn every_arm_can_be_loaded_at_every_point() {
                     continue;
                 }
                 let assignment = Assignment {
-                    settings: &sweep::settings(scenario, arm, &point),
+                    // Shares of what a calibration found, whatever that was.
+                    settings: &calibration::loaded(sweep::settings(scenario, arm, &point), 1e5),
                     endpoints: &endpoints(scenario, arm, &point),
                     folder: Path::new("/run/lab"),
                     ramp: scenario.design.ramp,

@@ -32,7 +32,11 @@ pub(crate) fn run_job<J: Job>(make: impl FnOnce(Surroundings) -> J) -> Result<J:
 
 /// The same with settings of its own for the event loop.
 fn run_job_with<J: Job>(config: Config, make: impl FnOnce(Surroundings) -> J) -> Result<J::Output, Error> {
-    let cluster: Cluster<()> = Cluster::new(1, config)?;
+    run_on(Cluster::new(1, config)?, make)
+}
+
+/// The same on an event loop that is there already.
+fn run_on<J: Job>(cluster: Cluster<()>, make: impl FnOnce(Surroundings) -> J) -> Result<J::Output, Error> {
     let Some(core) = cluster.into_cores().pop() else {
         return Err(std::io::Error::other("the event loop has no core").into());
     };
@@ -57,6 +61,24 @@ struct Opened<J: Job> {
 }
 
 impl<J: Job> Opened<J> {
+    fn begin(
+        surroundings: Surroundings,
+        urls: Vec<VolumeUrl>,
+        prepare: fn(&mut VolumeUrl, &[Arc<dyn Volume>]),
+        next: Next<J>,
+    ) -> Self {
+        Self {
+            surroundings,
+            names: urls.iter().map(ToString::to_string).collect(),
+            urls,
+            prepare,
+            opening: None,
+            volumes: Vec::new(),
+            next: Some(next),
+            job: None,
+        }
+    }
+
     fn open_next(&mut self, now: Instant) -> Option<Result<(), Error>> {
         let url = self.urls.get_mut(self.volumes.len())?;
         if self.opening.is_none() {
@@ -110,16 +132,7 @@ fn on_volumes<J: Job<Output: Explain>>(
     prepare: fn(&mut VolumeUrl, &[Arc<dyn Volume>]),
     next: impl FnOnce(&[Arc<dyn Volume>], &Surroundings) -> Result<J, OpenError> + 'static,
 ) -> Result<J::Output, Error> {
-    run_job_with(config, |surroundings| Opened {
-        surroundings,
-        names: urls.iter().map(ToString::to_string).collect(),
-        urls,
-        prepare,
-        opening: None,
-        volumes: Vec::new(),
-        next: Some(Box::new(next)),
-        job: None,
-    })?
+    run_job_with(config, |surroundings| Opened::begin(surroundings, urls, prepare, Box::new(next)))?
 }
 
 /// Puts a load on volumes, on each in turn. `progress` is told the elapsed time and the completed requests about once a
@@ -127,9 +140,21 @@ fn on_volumes<J: Job<Output: Explain>>(
 pub fn run_load(urls: &[VolumeUrl], plan: LoadPlan, progress: Progress) -> Result<LoadResult, Error> {
     let usual = Config::default();
     let config = Config { spin: plan.spin.unwrap_or(usual.spin), ..usual };
-    on_volumes(config, urls.to_vec(), as_it_is, move |volumes, around| {
+    let cluster = Cluster::new(1, config)?;
+    let turns = cluster.turns();
+    let opened = turns.clone();
+    let next = move |volumes: &[Arc<dyn Volume>], around: &Surroundings| {
+        // What opening took is none of the load's.
+        for turns in &opened {
+            turns.forget();
+        }
         Load::new(volumes, plan, &around.waker, progress)
-    })
+    };
+    let mut result =
+        run_on(cluster, |around| Opened::begin(around, urls.to_vec(), as_it_is, Box::new(next)))??;
+    result.longest_turn = turns.iter().map(|turns| turns.longest()).max().unwrap_or_default();
+    result.stalls = turns.iter().map(|turns| turns.stalls()).sum();
+    Ok(result)
 }
 
 /// Checks that a volume keeps data. **Overwrites** the first bytes of the volume, as many as the plan says.

@@ -17,6 +17,7 @@ use crate::driver::Wait;
 use crate::file::Files;
 use crate::listener::{Listener, Stream};
 use crate::local::LocalDialer;
+use crate::turns::Turns;
 
 /// What one core receives from the others.
 pub(crate) struct Inbox<M> {
@@ -25,6 +26,7 @@ pub(crate) struct Inbox<M> {
     pub(crate) alarm: Arc<Alarm>,
     /// Accepted streams that the core has, or is about to have.
     pub(crate) load: AtomicUsize,
+    pub(crate) turns: Arc<Turns>,
     stopped: AtomicBool,
 }
 
@@ -155,6 +157,7 @@ impl<M: Send + 'static> Cluster<M> {
                 streams: Mutex::default(),
                 alarm: Arc::new(Alarm::new()?),
                 load: AtomicUsize::new(0),
+                turns: Arc::default(),
                 stopped: AtomicBool::new(false),
             })
         };
@@ -172,6 +175,11 @@ impl<M: Send + 'static> Cluster<M> {
     /// Sends messages to the cores, from any thread.
     pub fn postbox(&self) -> Arc<dyn Postbox<M>> {
         Arc::<Shared<M>>::clone(&self.shared)
+    }
+
+    /// What the turns of each core take.
+    pub fn turns(&self) -> Vec<Arc<Turns>> {
+        self.shared.inboxes.iter().map(|inbox| Arc::clone(&inbox.turns)).collect()
     }
 
     /// Ends the cores' loops.

@@ -19,7 +19,8 @@ use crate::limits;
 use crate::listener::{self, Stream};
 use crate::local::{self, Dial, Guard, Local, slot_of};
 use crate::timers::Timers;
-use crate::{clock, threads};
+use crate::turns::Gauge;
+use crate::{clock, threads, turns};
 
 /// The slot of the alarm; listeners follow, then connections.
 const ALARM: u32 = 0;
@@ -57,6 +58,7 @@ pub(crate) struct Turning<S: Service> {
     pub(crate) accept_at: Option<Instant>,
     next_core: usize,
     spin: Spin,
+    gauge: Gauge,
     ending: Option<Instant>,
     events: Vec<Event>,
     ready: Vec<EndpointId>,
@@ -81,6 +83,7 @@ impl<S: Service> Turning<S> {
             return Err(io::ErrorKind::NotFound.into());
         };
         let alarm = Arc::clone(&inbox.alarm);
+        let gauge = Gauge::new(Arc::clone(&inbox.turns));
         alarm.adopt();
         let listeners: Vec<_> = listeners.into_iter().map(Rc::new).collect();
         // They take the first slots, before the service can dial.
@@ -96,6 +99,7 @@ impl<S: Service> Turning<S> {
             connections: Vec::new(),
             areas: Areas::new(&shared.config),
             spin: Spin { span: shared.config.spin, misses: 0, penalty: 0 },
+            gauge,
             timers: Timers::default(),
             touched: Vec::new(),
             parked: Vec::new(),
@@ -135,6 +139,7 @@ impl<S: Service> Turning<S> {
     /// One turn at the present moment; true when it was the last.
     pub(crate) fn turn_once(&mut self) -> bool {
         let now = clock::now();
+        self.gauge.begin(now, turns::thread_time);
         self.turn(now);
         self.is_over(now)
     }
@@ -150,6 +155,9 @@ impl<S: Service> Turning<S> {
         let span = if expects { self.spin.allowed() } else { Duration::ZERO };
         let woken = self.driver.wait(wait, span, &self.alarm)?;
         self.spin.learn(woken, span);
+        if !span.is_zero() {
+            self.gauge.spun(span);
+        }
         Ok(())
     }
 

@@ -15,6 +15,7 @@
 //! | [`driver`] | the seam to the kernel; `driver::epoll` is one side of it |
 //! | `sys` | the other side, io_uring, and all `unsafe` code |
 //! | `file`, `threads` | files and devices |
+//! | `turns` | how long turns keep the processor |
 //! | `local` | how a service reaches the loop that is calling it |
 //!
 //! Architecture invariant: nothing here knows a protocol. `docs/decisions/0001-own-reactor.md` says why it is ours.
@@ -36,6 +37,7 @@ mod streams;
 mod sys;
 mod threads;
 mod timers;
+mod turns;
 
 pub use alarm::Alarm;
 pub use clock::now;
@@ -43,3 +45,4 @@ pub use cluster::{Cluster, Core, Running, Stopper};
 pub use config::{Config, Driver};
 pub use file::Files;
 pub use listener::{Listener, UNNAMED, while_taken};
+pub use turns::Turns;

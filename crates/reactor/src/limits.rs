@@ -20,6 +20,10 @@ pub(crate) const SPIN: Duration = Duration::from_micros(50);
 pub(crate) const SPIN_PENALTY: u32 = 64;
 /// Looks at the completion queue between two looks at the clock while spinning.
 pub(crate) const SPIN_STRIDE: u32 = 32;
+/// Time between two looks at the thread's own clock, at least: a look costs half a microsecond, so all of them cost 0.2 % at most.
+pub(crate) const SPACING: Duration = Duration::from_micros(250);
+/// Processor time of one turn above which it is a stall: other connections have waited for as long as a fast drive takes for ten I/Os.
+pub(crate) const STALL: Duration = Duration::from_millis(1);
 /// A connection that received nothing for this long gives its staging area back.
 pub(crate) const QUIET: Duration = Duration::from_millis(100);
 /// The same while others wait for a staging area.

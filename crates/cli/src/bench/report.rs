@@ -25,6 +25,9 @@ pub(crate) struct Report {
     cpu_us_per_io: f64,
     errors: u64,
     missed: u64,
+    /// The most processor time that a turn of the event loop took, and turns of more than a millisecond.
+    longest_turn_us: f64,
+    stalls: u64,
     seconds: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     read: Option<Direction>,
@@ -88,6 +91,8 @@ impl Report {
             cpu_us_per_io: result.cpu.as_secs_f64() * 1e6 / completed,
             errors: result.errors,
             missed: result.missed,
+            longest_turn_us: result.longest_turn.as_secs_f64() * 1e6,
+            stalls: result.stalls,
             seconds,
             read: Direction::new(&result.read, block, seconds),
             write: Direction::new(&result.write, block, seconds),

@@ -97,6 +97,10 @@ impl Afar {
         }
         let mut afar = Self::default();
         if let Some(name) = &bound.target_host {
+            ensure!(
+                topology.cores == 1,
+                "an agent starts targets on one core: leave `cores` out, or let the lab start the target here"
+            );
             let client = fleet.host(site, name)?;
             let volumes =
                 Volumes { targets: topology.targets, luns: topology.luns, url: topology.volume.clone() };

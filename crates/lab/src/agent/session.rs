@@ -169,7 +169,14 @@ impl<'a> Session<'a> {
         let folder = self.arm_folder(&key)?;
         let placement = arm.placement(Role::Target);
         let linerate = &self.settings.linerate;
-        let spec = ServeSpec { volumes, host: &arm.host, folder: &folder, placement: &placement, linerate };
+        let spec = ServeSpec {
+            volumes,
+            host: &arm.host,
+            folder: &folder,
+            placement: &placement,
+            linerate,
+            cores: 1,
+        };
         arm.served = arm::serve(target, &spec, &mut self.ledger)?;
         stage::enrol(&arm.sides, Role::Target, &arm.served);
         Ok(self.stands(key, arm))

@@ -1,4 +1,4 @@
-//! Linerate's own target: `linerate serve` on one core, with a configuration file that puts the volumes under their targets.
+//! Linerate's own target: `linerate serve`, usually on one core, with a configuration file that puts the volumes under their targets.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -33,10 +33,11 @@ pub(super) fn serve(protocol: Protocol, spec: &ServeSpec<'_>, ledger: &mut Ledge
     // A file of an earlier target would be taken for this one's.
     let _absent = std::fs::remove_file(&listening);
     let program = path(spec.linerate)?;
+    let cores = spec.cores.to_string();
     let argv = [
         "serve",
         "--cores",
-        "1",
+        &cores,
         "--allow-any",
         "--config",
         path(&config)?,
@@ -102,8 +103,14 @@ mod tests {
         let volumes = Volumes { targets: 2, luns: 2, url: "file:{folder}/{n}.img?size=1M".to_owned() };
         let host = Host { namespace: None, address: [127, 0, 0, 1].into(), link: None };
         let (folder, placement) = (Path::new("/run/lab"), Placement::default());
-        let spec =
-            ServeSpec { volumes: &volumes, host: &host, folder, placement: &placement, linerate: folder };
+        let spec = ServeSpec {
+            volumes: &volumes,
+            host: &host,
+            folder,
+            placement: &placement,
+            linerate: folder,
+            cores: 1,
+        };
         let text = configuration(&spec);
         let last =
             "[[volume]]\nname = \"v3\"\nurl = \"file:/run/lab/3.img?size=1M\"\ntarget = \"t1\"\nlun = 1";

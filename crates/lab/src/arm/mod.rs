@@ -112,6 +112,8 @@ pub struct ServeSpec<'a> {
     pub placement: &'a Placement,
     /// The `linerate` program itself.
     pub linerate: &'a Path,
+    /// Event loops of Linerate's target; others have what they have.
+    pub cores: u32,
 }
 
 /// What an adapter needs to know.
@@ -158,7 +160,8 @@ pub fn adapt(initiator: Initiator, spec: &AdaptSpec<'_>, ledger: &mut Ledger) ->
     match initiator {
         Initiator::LinerateNbd => attach::adapt(Handing::Nbd, spec, ledger),
         Initiator::LinerateFuse => attach::adapt(Handing::Fuse, spec, ledger),
-        Initiator::LibiscsiNbd => qemu::adapt(Handing::Nbd, spec, ledger),
+        Initiator::LibiscsiNbd | Initiator::QemuNbd => qemu::adapt(Handing::Nbd, spec, ledger),
+        Initiator::NbdkitNbd => nbdkit::adapt(spec, ledger),
         Initiator::LibiscsiFuse | Initiator::Libnfs => qemu::adapt(Handing::Fuse, spec, ledger),
         _ => Ok(Served { services: Vec::new(), endpoints: spec.endpoints.to_vec() }),
     }
@@ -175,7 +178,8 @@ pub fn missing(target: Target, initiator: Initiator) -> Vec<String> {
     };
     let asking: &[&str] = match initiator {
         Initiator::LibiscsiPerf => &["iscsi-perf"],
-        Initiator::LibiscsiNbd | Initiator::LibiscsiFuse => &[qemu::PROGRAM, "fio"],
+        Initiator::LibiscsiNbd | Initiator::LibiscsiFuse | Initiator::QemuNbd => &[qemu::PROGRAM, "fio"],
+        Initiator::NbdkitNbd => &[nbdkit::PROGRAM, "fio"],
         Initiator::LinerateFio
         | Initiator::LinerateNbd
         | Initiator::LinerateFuse

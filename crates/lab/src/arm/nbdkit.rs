@@ -1,10 +1,11 @@
-//! nbdkit, the peer target over NBD: a process for each volume, since one process exports one.
+//! nbdkit, the peer target over NBD, and on a local socket the peer of Linerate's software adapter: a process for each volume, since one
+//! process exports one.
 
 use std::net::SocketAddr;
 
 use anyhow::{Result, bail};
 
-use super::{Endpoint, ServeSpec, Served, Side, ready};
+use super::{AdaptSpec, Endpoint, ServeSpec, Served, Side, ready};
 use crate::runner::ledger::Ledger;
 use crate::runner::process::CommandLine;
 
@@ -34,6 +35,27 @@ pub(super) fn serve(spec: &ServeSpec<'_>, ledger: &mut Ledger) -> Result<Served>
         ready::wait(&mut service, "it listens", || Ok(ready::written(&listening)))?;
         served.services.push(service);
         served.endpoints.push(Endpoint { url: format!("nbd://{portal}"), size });
+    }
+    Ok(served)
+}
+
+/// Starts it on every local volume of a host, each on a socket of its own.
+pub(super) fn adapt(spec: &AdaptSpec<'_>, ledger: &mut Ledger) -> Result<Served> {
+    let version = super::version(PROGRAM)?;
+    let scratch = super::scratch("nbdkit", ledger)?;
+    let mut served = Served::default();
+    for (number, endpoint) in spec.endpoints.iter().enumerate() {
+        let (socket, there) = (scratch.join(number.to_string()), scratch.join(format!("{number}.ready")));
+        let (socket, pidfile) = (socket.display().to_string(), there.display().to_string());
+        let flags = ["--foreground", "--unix", &socket, "--pidfile", &pidfile];
+        let mut argv: Vec<String> = std::iter::once(PROGRAM).chain(flags).map(str::to_owned).collect();
+        argv.extend(plugin(&endpoint.url, endpoint.size)?);
+        let line = CommandLine::new(&format!("adapter-{number}"), argv, spec.folder);
+        let named = (Side::Adapter, PROGRAM, version.clone());
+        let mut service = ready::start(&line, spec.placement, named, ledger)?;
+        ready::wait(&mut service, "its volume appears", || Ok(ready::written(&there)))?;
+        served.services.push(service);
+        served.endpoints.push(Endpoint { url: format!("nbd+unix:///?socket={socket}"), size: endpoint.size });
     }
     Ok(served)
 }

@@ -1,5 +1,6 @@
 //! libiscsi or libnfs as the host's initiator: `qemu-storage-daemon` speaks iSCSI or NFSv3 and hands every volume to the load
-//! tool, as an NBD export on a local socket or as a file through FUSE.
+//! tool, as an NBD export on a local socket or as a file through FUSE. On a local volume it is the peer of Linerate's software adapter
+//! and nothing else.
 //!
 //! One daemon with one event loop serves all volumes of a host: it is the adapter, and its processor time is counted as such.
 //! Nothing is cached in it: what the tool writes is what the target is asked to write.
@@ -28,8 +29,9 @@ pub(super) fn adapt(handing: Handing, spec: &AdaptSpec<'_>, ledger: &mut Ledger)
         return Ok(Served::default());
     }
     for endpoint in spec.endpoints {
-        let needed = if endpoint.url.starts_with("nfs:") { NFS } else { ISCSI };
-        if let Some(words) = missing_module(needed) {
+        let needed = [("nfs:", NFS), ("iscsi:", ISCSI)];
+        let needed = needed.into_iter().find(|(scheme, _)| endpoint.url.starts_with(scheme));
+        if let Some(words) = needed.and_then(|(_, module)| missing_module(module)) {
             bail!("{words}");
         }
     }
@@ -42,7 +44,7 @@ pub(super) fn adapt(handing: Handing, spec: &AdaptSpec<'_>, ledger: &mut Ledger)
     }
     let mut endpoints = Vec::new();
     for (number, endpoint) in spec.endpoints.iter().enumerate() {
-        add("--blockdev", &volume(number, &endpoint.url)?);
+        add("--blockdev", &volume(number, endpoint)?);
         let (export, url) = match handing {
             Handing::Nbd => nbd(number, &scratch),
             Handing::Fuse => fuse(number, &scratch, ledger)?,
@@ -71,10 +73,14 @@ pub(super) fn missing_module(name: &str) -> Option<String> {
     (!there).then(|| format!("{PROGRAM} has no module for {name}: apt install qemu-block-extra"))
 }
 
-/// The block device on an iSCSI or NFS URL.
-fn volume(number: usize, url: &str) -> Result<Value> {
+/// The block device on an iSCSI or NFS URL, or on a local volume that keeps nothing.
+fn volume(number: usize, endpoint: &Endpoint) -> Result<Value> {
+    let url = endpoint.url.as_str();
     if let Some(rest) = url.strip_prefix("nfs://") {
         return file_on_nfs(number, rest);
+    }
+    if url.starts_with("null:") {
+        return Ok(nothing(number, endpoint.size));
     }
     let parts = url.strip_prefix("iscsi://").and_then(|rest| rest.split_once('/'));
     let (portal, rest) =
@@ -95,6 +101,12 @@ fn volume(number: usize, url: &str) -> Result<Value> {
         "initiator-name": INITIATOR,
         "cache": {"direct": true},
     }))
+}
+
+/// A device that keeps nothing. It is not said to read as zeros: an NBD client would be told so in place of the data, and what is to
+/// be measured would be passed by.
+fn nothing(number: usize, size: u64) -> Value {
+    json!({"driver": "null-co", "node-name": format!("volume{number}"), "size": size, "read-zeroes": false})
 }
 
 /// The block device on a file of an NFS server, `HOST/PATH?…`. QEMU's driver speaks NFSv3 at the ports that the host's port mapper
@@ -131,9 +143,20 @@ fn fuse(number: usize, scratch: &Path, ledger: &mut Ledger) -> Result<(Value, St
 mod tests {
     use super::*;
 
+    fn at(url: &str) -> Endpoint {
+        Endpoint { url: url.to_owned(), size: 1 << 20 }
+    }
+
+    #[test]
+    fn a_volume_that_keeps_nothing_hides_no_data() {
+        let device = volume(0, &at("null:1M")).unwrap();
+        assert_eq!((device["driver"].as_str(), device["size"].as_u64()), (Some("null-co"), Some(1 << 20)));
+        assert_eq!(device["read-zeroes"], false);
+    }
+
     #[test]
     fn a_url_becomes_a_block_device_and_others_are_refused() {
-        let device = volume(3, "iscsi://[::1]:3260/iqn.2026-11.org.example:t/2").unwrap();
+        let device = volume(3, &at("iscsi://[::1]:3260/iqn.2026-11.org.example:t/2")).unwrap();
         assert_eq!(device["portal"], "[::1]:3260");
         assert_eq!(device["target"], "iqn.2026-11.org.example:t");
         assert_eq!((device["lun"].as_u64(), device["node-name"].as_str()), (Some(2), Some("volume3")));
@@ -143,17 +166,17 @@ mod tests {
             ("iscsi://h:1/iqn.x:y/one", "logical unit number"),
             ("iscsi://u%p@h:1/iqn.x:y/1", "CHAP"),
         ] {
-            let error = format!("{:#}", volume(0, url).unwrap_err());
+            let error = format!("{:#}", volume(0, &at(url)).unwrap_err());
             assert!(error.contains(part), "{url}: {error}");
         }
     }
 
     #[test]
     fn a_file_on_nfs_is_one_of_the_host_s_exports() {
-        let device = volume(0, "nfs://10.0.0.1/volumes/0?version=4&nfsport=2049").unwrap();
+        let device = volume(0, &at("nfs://10.0.0.1/volumes/0?version=4&nfsport=2049")).unwrap();
         assert_eq!((device["driver"].as_str(), device["path"].as_str()), (Some("nfs"), Some("/volumes/0")));
         assert_eq!(device["server"]["host"], "10.0.0.1");
-        assert!(volume(0, "nfs://10.0.0.1").is_err());
+        assert!(volume(0, &at("nfs://10.0.0.1")).is_err());
     }
 
     #[test]

@@ -157,6 +157,7 @@ fn scenario(kind: Kind, results: &[PointResult]) -> Scenario {
             jobs: BTreeMap::new(),
             published_command: None,
         },
+        calibration: None,
         sweep: axes(results),
         design: Design {
             min_pairs: 1,

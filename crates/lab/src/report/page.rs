@@ -6,7 +6,9 @@ use anyhow::{Context, Result};
 use askama::Template;
 
 use crate::evidence::Evidence;
-use crate::scenario::{Figure, FigureKind, Published, PublishedStatus, Scenario};
+use crate::result::point_name;
+use crate::scenario::calibration::Calibrated;
+use crate::scenario::{Figure, FigureKind, Metric, Published, PublishedStatus, Scenario};
 
 use super::chart::{Chart, Series, Shape, Vertical};
 use super::claim::{self, Judged};
@@ -345,6 +347,7 @@ fn concerns(run: &Run, measured: &Measured<'_>) -> Vec<Concern> {
     let source = &scenario.source;
     let all = [
         ("What is smaller here", scaled.collect()),
+        ("What the arms do at most, of which rates in per cent are shares", calibrated(run)),
         ("Traps of the publication", scenario.traps.clone()),
         ("What went wrong on the way", run.info.warnings.clone()),
         ("Results that count for nothing here", excluded),
@@ -358,6 +361,17 @@ fn concerns(run: &Run, measured: &Measured<'_>) -> Vec<Concern> {
     ];
     let all = all.into_iter().map(|(title, lines)| Concern { title, lines });
     all.filter(|concern| !concern.lines.is_empty()).collect()
+}
+
+/// The calibration, an arm and a place each.
+fn calibrated(run: &Run) -> Vec<String> {
+    let words = |one: &Calibrated| {
+        let runs: Vec<String> = one.runs.iter().map(|iops| Metric::Iops.format(*iops)).collect();
+        let place =
+            if one.point.is_empty() { String::new() } else { format!(" at {}", point_name(&one.point)) };
+        format!("arm {}{place}: {} (median of {})", one.arm, Metric::Iops.format(one.iops), runs.join(", "))
+    };
+    run.info.calibrated.iter().map(words).collect()
 }
 
 #[cfg(test)]

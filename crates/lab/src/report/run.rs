@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::result::{PointResult, SCHEMA};
 use crate::scenario::Scenario;
+use crate::scenario::calibration::Calibrated;
 
 /// `run.json`, as far as a report speaks of it. Fields that a report does not know are the runner's own.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -39,6 +40,9 @@ pub(crate) struct RunInfo {
     /// Repetitions and times.
     #[serde(default)]
     pub(crate) design: Value,
+    /// What the arms were found to do at most, where loads are shares of that.
+    #[serde(default)]
+    pub(crate) calibrated: Vec<Calibrated>,
     /// Where it ran.
     #[serde(default)]
     pub(crate) site: Site,

@@ -52,6 +52,8 @@ pub(crate) fn coordinate(axis: &str, value: &str) -> String {
         "volumes" => format!("{value} {}", plural(value, "volume")),
         "parallel" | "threads" => format!("{value} {}", plural(value, "thread")),
         "placement" => format!("{value} core"),
+        "cores" => format!("{value} target {}", plural(value, "core")),
+        "rate_iops" if value.ends_with('%') => format!("{value} of saturation"),
         _ => value.to_owned(),
     }
 }
@@ -74,6 +76,8 @@ pub(crate) const fn initiator(initiator: Initiator) -> &'static str {
         Initiator::LinerateFuse => "Linerate's software adapter, a file through FUSE",
         Initiator::LibiscsiFio => "libiscsi inside fio, as its engine",
         Initiator::LibiscsiPerf => "libiscsi, iscsi-perf",
+        Initiator::QemuNbd => "qemu-storage-daemon, fio over NBD",
+        Initiator::NbdkitNbd => "nbdkit, fio over NBD",
         Initiator::LibiscsiNbd => "libiscsi in qemu-storage-daemon, fio over NBD",
         Initiator::LibiscsiFuse => "libiscsi in qemu-storage-daemon, a file through FUSE",
         Initiator::Local => "none: the volume is local",

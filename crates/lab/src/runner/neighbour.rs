@@ -71,6 +71,7 @@ impl Neighbours {
                 folder: &folder,
                 placement: &place,
                 linerate: site.paths.1,
+                cores: 1,
             };
             let served = arm::serve(parts(*kind).0, &spec, ledger)
                 .with_context(|| format!("neighbour {} does not start", kind.name()))?;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::result::point_name;
 use crate::scenario::sweep::{self, Extent, OVERHEAD_SECONDS, Point};
-use crate::scenario::{Design, Scenario};
+use crate::scenario::{Design, Scenario, calibration};
 
 /// What a run measures.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,6 +17,8 @@ pub struct Plan {
     pub design: Design,
     /// Arms that run at each point.
     pub arms: usize,
+    /// Measurements that find out what the arms do at most.
+    pub calibration: usize,
 }
 
 impl Plan {
@@ -25,13 +27,16 @@ impl Plan {
         let arms = scenario.arms.len();
         let mut points = if arms == 0 { Vec::new() } else { sweep::points(scenario, extent) };
         let design = scenario.design.clone();
-        let mut plan = Self { points: Vec::new(), dropped: Vec::new(), design, arms };
+        let calibration = calibration::measurements(scenario, &points);
+        let mut plan = Self { points: Vec::new(), dropped: Vec::new(), design, arms, calibration };
         if let Some(budget) = budget {
-            let left = budget.as_secs_f64() - plan.control_seconds() - START_SECONDS;
+            let left =
+                budget.as_secs_f64() - plan.control_seconds() - plan.calibration_seconds() - START_SECONDS;
             let fit = (left / plan.point_seconds(plan.design.min_pairs)).floor().max(1.0);
             let fit = points.iter().zip(1_u32..).take_while(|(_, number)| f64::from(*number) <= fit).count();
             plan.dropped = points.split_off(fit).iter().map(|point| point_name(point)).collect();
         }
+        plan.calibration = calibration::measurements(scenario, &points);
         plan.points = points;
         plan
     }
@@ -46,18 +51,29 @@ impl Plan {
         if self.arms == 0 { 0.0 } else { 2.0 * f64::from(self.design.min_pairs) * self.once() }
     }
 
+    /// Seconds of the calibration.
+    pub fn calibration_seconds(&self) -> f64 {
+        real(self.calibration) * self.once()
+    }
+
     /// Least and most seconds of all.
     pub fn seconds(&self) -> (f64, f64) {
-        let all = |pairs| real(self.points.len()) * self.point_seconds(pairs) + self.control_seconds();
+        let before = self.control_seconds() + self.calibration_seconds();
+        let all = |pairs| real(self.points.len()) * self.point_seconds(pairs) + before;
         (all(self.design.min_pairs), all(self.design.max_pairs))
     }
 
-    /// Measurements at least, the control's among them.
+    /// Measurements at least, those of the control and the calibration among them.
     pub fn measurements(&self) -> u64 {
         let pairs = u64::from(self.design.min_pairs);
         let points = u64::try_from(self.points.len()).unwrap_or(u64::MAX);
         let arms = u64::try_from(self.arms).unwrap_or(u64::MAX);
-        points.saturating_mul(arms).saturating_mul(pairs).saturating_add(2 * pairs)
+        let calibration = u64::try_from(self.calibration).unwrap_or(u64::MAX);
+        points
+            .saturating_mul(arms)
+            .saturating_mul(pairs)
+            .saturating_add(2 * pairs)
+            .saturating_add(calibration)
     }
 
     /// Seconds of one measurement.

@@ -21,6 +21,7 @@ use crate::agent::Fleet;
 use crate::jetstress;
 use crate::measure::{Environment, environment, limiter, pressure, steady};
 use crate::result::{Coordinate, Flag, PointResult, SCHEMA, point_name};
+use crate::scenario::calibration::{self, Calibrated};
 use crate::scenario::catalogue::Loaded;
 use crate::scenario::needs::Present;
 use crate::scenario::sweep::{self, Extent, Point};
@@ -83,6 +84,7 @@ pub fn run(options: Options, observer: &mut dyn Observer, stop: &AtomicBool) -> 
         quick: options.extent == Extent::Quick,
         budget: options.budget.map(|budget| budget.as_secs_f64()),
         budget_dropped: plan.dropped.clone(),
+        calibrated: Vec::new(),
         site: options.site.clone(),
         warnings: Vec::new(),
     };
@@ -187,9 +189,12 @@ struct Turn<'a> {
 impl Turn<'_> {
     /// What is said of this measurement.
     fn sentence(&self, why: &str) -> String {
-        let control = matches!(self.block, Block::Control);
         let point = point_name(self.point);
-        let point = if control { format!("{point} (control)") } else { point };
+        let point = match self.block {
+            Block::Point(..) => point,
+            Block::Control => format!("{point} (control)"),
+            Block::Calibration(_) => format!("{point} (calibration)"),
+        };
         sentence(&point, (self.label, self.repetition), why)
     }
 }
@@ -287,6 +292,9 @@ impl<'a> Session<'a> {
             self.warn(quiet.to_string());
         }
         let points = self.plan.points.clone();
+        if matches!(self.calibrate(&points)?, Err(Interrupted::Stopped)) {
+            return Ok(true);
+        }
         for (number, point) in points.iter().enumerate() {
             // A load that fails ends its own block: neither the other points nor, after the control, the first one.
             if number == 0 && matches!(self.control_block(point)?, Err(Interrupted::Stopped)) {
@@ -297,6 +305,54 @@ impl<'a> Session<'a> {
             }
         }
         Ok(false)
+    }
+
+    /// Finds out what arms do at most whose loads are shares of that, in turn, as often as the scenario says. An arm that cannot
+    /// be loaded so is left without, and its points say so.
+    fn calibrate(&mut self, points: &[Point]) -> Result<Result<(), Interrupted>> {
+        let scenario = self.scenario.scenario.clone();
+        let runs = scenario.calibration.as_ref().map_or(0, |calibration| calibration.runs);
+        let mut wanted = calibration::wanted(&scenario, points);
+        wanted.retain(|(arm, place)| self.arms(place).iter().any(|there| there.key == arm.key));
+        let mut found: Vec<Vec<f64>> = vec![Vec::new(); wanted.len()];
+        for repetition in 1..=runs {
+            for (order, ((arm, place), found)) in (1..).zip(wanted.iter().zip(&mut found)) {
+                let block = Block::Calibration(place);
+                let turn = Turn { block, point: place, label: &arm.key, repetition, order };
+                match self.one(arm, turn)? {
+                    Ok(result) => match result.invalidity() {
+                        None => found.push(result.iops()),
+                        Some(why) => self.invalid.push(turn.sentence(why)),
+                    },
+                    Err(Interrupted::Failed) => {}
+                    Err(stopped) => return Ok(Err(stopped)),
+                }
+            }
+        }
+        let all = wanted.iter().zip(found);
+        self.record.calibrated =
+            all.filter_map(|((arm, place), runs)| Calibrated::of(&arm.key, place, runs)).collect();
+        self.store.write_record(&self.record)?;
+        Ok(Ok(()))
+    }
+
+    /// What the tool is given: shares as numbers, of what the arm was found to do.
+    fn settings(&self, arm: &Arm, turn: Turn<'_>) -> Result<BTreeMap<String, String>> {
+        let scenario = &self.scenario.scenario;
+        if matches!(turn.block, Block::Calibration(_)) {
+            return Ok(calibration::closed_loop(scenario, arm, turn.point));
+        }
+        let settings = sweep::settings(scenario, arm, turn.point);
+        if calibration::share(&settings).is_none() {
+            return Ok(settings);
+        }
+        let (source, place) = (calibration::source(scenario, arm), calibration::place(turn.point));
+        let found = source.and_then(|source| {
+            self.record.calibrated.iter().find(|one| one.arm == source.key && one.point == place)
+        });
+        let found =
+            found.context("its load is a share of what the calibration finds, which found nothing")?;
+        Ok(calibration::loaded(settings, found.iops))
     }
 
     /// The first arm against itself at the first point: what this bench cannot tell apart.
@@ -512,7 +568,7 @@ impl<'a> Session<'a> {
 
     fn take(&mut self, arm: &Arm, turn: Turn<'_>, folder: &Path) -> Result<PointResult> {
         let scenario = &self.scenario.scenario;
-        let settings = sweep::settings(scenario, arm, turn.point);
+        let settings = self.settings(arm, turn)?;
         let task = Task {
             kind: scenario.workload.tool,
             arm,

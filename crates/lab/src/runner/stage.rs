@@ -77,12 +77,9 @@ impl Stage {
             roles.push(Role::Neighbour);
         }
         let sides = account(&name, &roles, ledger)?;
-        let target_core = match topology.placement {
-            Core::Other => &ground.processors.target,
-            Core::Same => &ground.processors.host,
-        };
+        let target_cores = target_processors(ground.processors, topology);
         let folder = folder(ground, &arm.key)?;
-        let place = placement(&hosts.target, target_core, &sides, Role::Target);
+        let place = placement(&hosts.target, &target_cores, &sides, Role::Target);
         let volumes =
             Volumes { targets: topology.targets, luns: topology.luns, url: topology.volume.clone() };
         let spec = ServeSpec {
@@ -91,6 +88,7 @@ impl Stage {
             folder: &folder,
             placement: &place,
             linerate: ground.linerate,
+            cores: topology.cores,
         };
         let served = arm::serve(arm.target, &spec, ledger)
             .with_context(|| format!("arm {} ({}): its target does not start", arm.key, arm.name))?;
@@ -291,6 +289,17 @@ impl Stage {
     }
 }
 
+/// Where a target runs: on its own processors, or on the host's; one of several event loops on as many of both as it has loops.
+fn target_processors(processors: &Processors, topology: &Topology) -> Vec<usize> {
+    let (own, others) = match topology.placement {
+        Core::Other => (&processors.target, &processors.host),
+        Core::Same => (&processors.host, &processors.target),
+    };
+    let loops = usize::try_from(topology.cores).unwrap_or(usize::MAX);
+    let more = others.iter().filter(|number| !own.contains(number)).take(loops.saturating_sub(own.len()));
+    own.iter().chain(more).copied().collect()
+}
+
 /// What a load needs on its volumes.
 #[derive(Debug, Clone, Copy)]
 pub struct Furnishing<'a> {
@@ -319,6 +328,7 @@ fn plain_path(endpoint: &Endpoint) -> Endpoint {
 pub(crate) fn roles(initiator: Initiator) -> &'static [Role] {
     match initiator {
         Initiator::Site | Initiator::Local => &[Role::Host],
+        Initiator::QemuNbd | Initiator::NbdkitNbd => &[Role::Host, Role::Adapter],
         Initiator::LinerateNbd
         | Initiator::LinerateFuse
         | Initiator::LibiscsiNbd
@@ -383,6 +393,19 @@ fn share(endpoints: &[Endpoint], hosts: usize) -> Vec<Vec<Endpoint>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_target_of_several_loops_gets_processors_beside_its_own() {
+        let processors = Processors { host: vec![1, 2], target: vec![0], ..Processors::default() };
+        let of = |cores, placement| {
+            target_processors(&processors, &Topology { placement, cores, ..Topology::default() })
+        };
+        assert_eq!(of(1, Core::Other), [0]);
+        assert_eq!(of(2, Core::Other), [0, 1]);
+        assert_eq!(of(9, Core::Other), [0, 1, 2]);
+        assert_eq!(of(1, Core::Same), [1, 2]);
+        assert_eq!(of(3, Core::Same), [1, 2, 0]);
+    }
 
     #[test]
     fn endpoints_are_shared_evenly_and_in_order() {

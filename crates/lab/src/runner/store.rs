@@ -6,6 +6,7 @@
 //! RUN/ledger.jsonl                          what was made outside this folder
 //! RUN/points/000-bs-4k/A-1/result.json      arm A's first repetition at the first point, the tool's raw output beside it
 //! RUN/control/A2-1/result.json              the A/A control
+//! RUN/calibration/all-bs-4k/A-1/result.json what arm A does at most, where loads are shares of that
 //! RUN/report.html
 //! ```
 
@@ -21,6 +22,7 @@ use serde_json::Value;
 use crate::measure::Environment;
 use crate::result::{Coordinate, PointResult, SCHEMA};
 use crate::scenario::Design;
+use crate::scenario::calibration::Calibrated;
 use crate::scenario::catalogue::{self, Loaded};
 use crate::scenario::sweep::Extent;
 use crate::site::Site;
@@ -60,6 +62,9 @@ pub struct RunRecord {
     /// Names of the points that the budget left out.
     #[serde(default)]
     pub budget_dropped: Vec<String>,
+    /// What the arms were found to do at most, where loads are shares of that.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calibrated: Vec<Calibrated>,
     /// The site as it was given.
     #[serde(default)]
     pub site: Site,
@@ -81,13 +86,15 @@ pub struct Store {
     folder: PathBuf,
 }
 
-/// Which of the two blocks of a run a measurement belongs to.
+/// Which of the blocks of a run a measurement belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Block<'a> {
     /// The point with this number.
     Point(usize, &'a [Coordinate]),
     /// Arm A against itself.
     Control,
+    /// What an arm does at most, at these coordinates.
+    Calibration(&'a [Coordinate]),
 }
 
 impl Store {
@@ -146,6 +153,7 @@ impl Store {
                 self.folder.join("points").join(format!("{number:03}{}", slug(point)))
             }
             Block::Control => self.folder.join("control"),
+            Block::Calibration(place) => self.folder.join("calibration").join(format!("all{}", slug(place))),
         };
         block.join(format!("{arm}-{repetition}"))
     }

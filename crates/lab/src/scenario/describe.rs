@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::catalogue::Loaded;
 use super::needs::{self, Present};
 use super::sweep::{self, Extent};
-use super::{Arm, LinkKind, Published, PublishedStatus, Scenario, Topology, topology};
+use super::{Arm, LinkKind, Published, PublishedStatus, Scenario, Topology, calibration, topology};
 use crate::result::point_name;
 
 /// A scenario in a list.
@@ -92,6 +92,7 @@ pub fn show(loaded: &Loaded, present: &Present) -> String {
             format!("{}: {}{inferred}", axis.axis, axis.values.join(", "))
         }),
     );
+    out.section("Calibrated first", calibrated(scenario, &sweep::points(scenario, Extent::Full)));
     out.section(
         "Figures",
         scenario.figures.iter().map(|figure| {
@@ -159,6 +160,7 @@ pub fn plan(loaded: &Loaded, extent: Extent, present: &Present) -> Result<String
     ];
     counts.push(format!("a point ends early when its ratio is known to ±{:.0} %", design.half_width * 100.0));
     out.section("Design", counts);
+    out.section("Calibrated first", calibrated(scenario, &points));
     out.section("Arms", scenario.arms.iter().map(arm));
     let mut built = Vec::new();
     for arm in &scenario.arms {
@@ -176,6 +178,23 @@ fn arm(arm: &Arm) -> String {
     format!("{}  {}{stands}: {}", arm.key, arm.name, arm.evidence)
 }
 
+/// What is found out before the first point, where loads are shares of it.
+fn calibrated(scenario: &Scenario, points: &[sweep::Point]) -> Option<String> {
+    let plan = scenario.calibration.as_ref()?;
+    let wanted = calibration::wanted(scenario, points);
+    let with: Vec<String> = plan.with.iter().map(|(name, value)| format!("{name} = {value}")).collect();
+    let each = wanted.iter().map(|(arm, place)| {
+        if place.is_empty() { arm.key.clone() } else { format!("{} at {}", arm.key, point_name(place)) }
+    });
+    Some(format!(
+        "what {} does at most: the median of {} closed loops with {}; rates in per cent are shares of {}",
+        each.collect::<Vec<_>>().join(", "),
+        plan.runs,
+        if with.is_empty() { "the point's own settings".to_owned() } else { with.join(", ") },
+        plan.of.as_ref().map_or_else(|| "the arm's own".to_owned(), |key| format!("arm {key}'s")),
+    ))
+}
+
 fn built_as(topology: &Topology) -> String {
     let rate = topology.link.rate.as_deref().unwrap_or("unshaped");
     let link = match topology.link.kind {
@@ -183,8 +202,9 @@ fn built_as(topology: &Topology) -> String {
         LinkKind::Veth => format!("veth, MTU {}, {rate}", topology.link.mtu),
         LinkKind::Physical => format!("the site's link, MTU {}, {rate}", topology.link.mtu),
     };
-    let Topology { initiators, targets, luns, volume, .. } = topology;
-    format!("{initiators} initiators, {targets} targets with {luns} volumes each ({volume}), {link}")
+    let Topology { initiators, targets, luns, volume, cores, .. } = topology;
+    let cores = if *cores == 1 { String::new() } else { format!(" in {cores} event loops") };
+    format!("{initiators} initiators, {targets} targets with {luns} volumes each ({volume}){cores}, {link}")
 }
 
 fn of_point(scenario: &Scenario, point: &sweep::Point, present: &Present) -> String {
@@ -284,6 +304,15 @@ mod tests {
         assert!(planned.contains("2 points, 4 arms, 5 to 5 pairs each"), "{planned}");
         let windows = plan(&of("marvell-41000.iscsi.windows"), Extent::Quick, &Present::default()).unwrap();
         assert!(windows.contains("Nothing of it can be run here") && windows.contains("Windows Server 2019"));
+    }
+
+    #[test]
+    fn a_plan_says_what_is_calibrated() {
+        let planned = plan(&of("linerate.cores"), Extent::Quick, &Present::default()).unwrap();
+        assert!(planned.contains("what C does at most: the median of 3 closed loops"), "{planned}");
+        assert!(planned.contains("shares of arm C's"), "{planned}");
+        let plain = plan(&of("linerate.bench"), Extent::Quick, &Present::default()).unwrap();
+        assert!(!plain.contains("Calibrated"), "{plain}");
     }
 
     #[test]

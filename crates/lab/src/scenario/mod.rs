@@ -4,6 +4,7 @@
 //! stand in a *site* file ([`crate::site`]), so that the same scenario runs on a laptop and on a rack. fio's options keep
 //! fio's names and values, word for word.
 
+pub mod calibration;
 pub mod catalogue;
 pub mod describe;
 pub mod lint;
@@ -16,6 +17,8 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+pub use calibration::Calibration;
 
 use crate::evidence::Evidence;
 
@@ -45,6 +48,9 @@ pub struct Scenario {
     pub topology: Topology,
     /// The load.
     pub workload: Workload,
+    /// How it is found what each arm does at most, where loads are shares of that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calibration: Option<Calibration>,
     /// What is varied, outermost first.
     #[serde(default, rename = "sweep")]
     pub sweep: Vec<Axis>,
@@ -140,6 +146,10 @@ pub enum Initiator {
     LibiscsiNbd,
     /// libiscsi inside `qemu-storage-daemon`, which hands a file through FUSE.
     LibiscsiFuse,
+    /// `qemu-storage-daemon` on a local volume, which hands fio an NBD socket: nothing but the adapter.
+    QemuNbd,
+    /// nbdkit on a local volume, which hands fio an NBD socket: nothing but the adapter.
+    NbdkitNbd,
     /// The file or device itself: no network.
     Local,
     /// A kernel client's mount or device that the site names.
@@ -194,12 +204,21 @@ pub struct Topology {
     pub link: Link,
     /// Where the target runs: `other` core than the initiator's, or the `same`.
     pub placement: Placement,
+    /// Event loops of Linerate's target. More than the target has processors for run on the host's as well.
+    #[serde(skip_serializing_if = "is_one")]
+    pub cores: u32,
     /// Where the process runs that speaks the protocol for the host.
     #[serde(skip_serializing_if = "AdapterCore::is_usual")]
     pub adapter: AdapterCore,
     /// What else uses the link while a load is measured.
     #[serde(skip_serializing_if = "Neighbour::is_none")]
     pub neighbour: Neighbour,
+}
+
+/// Whether a target is as usual.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+const fn is_one(cores: &u32) -> bool {
+    *cores == 1
 }
 
 /// Other loads on the same link, in the same direction as the measured one.
@@ -257,6 +276,7 @@ impl Default for Topology {
             volume: "null:1G".to_owned(),
             link: Link::default(),
             placement: Placement::Other,
+            cores: 1,
             adapter: AdapterCore::Usual,
             neighbour: Neighbour::None,
         }
@@ -516,6 +536,8 @@ pub enum Metric {
     EffectivenessWithAdapter,
     /// Microseconds of the host's processor time per I/O.
     CpuPerIo,
+    /// Microseconds of the target's processor time per I/O.
+    CpuTargetPerIo,
     /// Seconds of the host's processor time per GiB.
     CpuPerGib,
     /// Transactions per second.

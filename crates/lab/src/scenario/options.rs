@@ -29,6 +29,10 @@ pub const LAB: &[Known] = &[
     known("initiators", "initiating hosts"),
     known("placement", "core of the target: same or other than the initiator's"),
     known(
+        "cores",
+        "event loops of Linerate's target: one, or more on as many processors, the target's first and then the host's",
+    ),
+    known(
         "adapter",
         "core of the adapter: usual (its own, or the host's) or apart (its own, or the target's)",
     ),
@@ -36,7 +40,10 @@ pub const LAB: &[Known] = &[
     known("loss", "share of the packets that the link drops, such as 0.1%, or none (sch_netem)"),
     known("reorder", "share of the packets that overtake others, such as 1%, or none (sch_netem)"),
     known("neighbour", "what else uses the link: none, stream, iscsi, nvme or all"),
-    known("rate_iops", "open loop: I/Os per second that are started whatever comes back"),
+    known(
+        "rate_iops",
+        "open loop: I/Os per second that are started whatever comes back, or a share such as 50% of what `calibration` found",
+    ),
 ];
 
 /// fio's, by fio's names.

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Arm, Axis, Design, Scenario};
+use super::{Arm, Axis, Design, Scenario, calibration};
 use crate::result::Coordinate;
 use crate::statistics::number::real_length;
 
@@ -75,7 +75,7 @@ pub fn matches(point: &[Coordinate], at: &BTreeMap<String, String>) -> bool {
 }
 
 /// Least and most seconds that a run takes: every arm at every point, as often as the design says at least and at most,
-/// with the A/A control (two arms at one point, as often as the least).
+/// with the A/A control (two arms at one point, as often as the least) and the calibration.
 pub fn seconds(scenario: &Scenario, extent: Extent) -> (f64, f64) {
     if scenario.arms.is_empty() {
         return (0.0, 0.0);
@@ -83,7 +83,8 @@ pub fn seconds(scenario: &Scenario, extent: Extent) -> (f64, f64) {
     let cells = real_length(points(scenario, extent).len() * scenario.arms.len());
     let one = scenario.design.seconds_each();
     let control = 2.0 * f64::from(scenario.design.min_pairs) * one;
-    let all = |pairs: u32| cells * f64::from(pairs) * one + control;
+    let calibration = real_length(calibration::measurements(scenario, &points(scenario, extent))) * one;
+    let all = |pairs: u32| cells * f64::from(pairs) * one + control + calibration;
     (all(scenario.design.min_pairs), all(scenario.design.max_pairs))
 }
 

@@ -17,6 +17,7 @@ pub fn at(scenario: &Scenario, arm: &Arm, point: &[Coordinate]) -> Result<Topolo
     count(&settings, "initiators", &mut topology.initiators)?;
     count(&settings, "targets", &mut topology.targets)?;
     count(&settings, "volumes", &mut topology.luns)?;
+    count(&settings, "cores", &mut topology.cores)?;
     if let Some(volume) = settings.get("volume") {
         topology.volume.clone_from(volume);
     }
@@ -131,12 +132,15 @@ mod tests {
         let veth = "{kind='veth',mtu=1500,rate='5Gbit'}";
         let plain = built(veth, "").unwrap();
         assert_eq!((plain.targets, plain.link.rate.as_deref()), (4, Some("5Gbit")));
-        let other =
-            built(veth, "targets='2',volumes='3',mtu='9000',link='1Gbit',delay='100us',placement='same'");
+        assert_eq!(plain.cores, 1);
+        let other = built(
+            veth,
+            "targets='2',volumes='3',cores='2',mtu='9000',link='1Gbit',delay='100us',placement='same'",
+        );
         let other = other.unwrap();
         assert_eq!(
-            (other.targets, other.luns, other.link.mtu, other.placement),
-            (2, 3, 9000, Placement::Same)
+            (other.targets, other.luns, other.cores, other.link.mtu, other.placement),
+            (2, 3, 2, 9000, Placement::Same)
         );
         assert_eq!((other.link.rate.as_deref(), other.link.delay.as_deref()), (Some("1Gbit"), Some("100us")));
         let loopback = built(veth, "link='loopback',delay='none'").unwrap().link;

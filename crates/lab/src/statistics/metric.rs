@@ -90,6 +90,7 @@ fn processor_value(metric: Metric, point: &PointResult) -> Option<f64> {
             effectiveness(point.iops(), percent(with_adapter)?)
         }
         Metric::CpuPerIo => microseconds_per_io(host, real(point.ios())),
+        Metric::CpuTargetPerIo => microseconds_per_io(cpu.target?.seconds(), real(point.ios())),
         Metric::CpuPerGib => {
             seconds_per_gib(host, real(point.directions().map(|direction| direction.bytes).sum()))
         }
@@ -138,7 +139,7 @@ fn busier_direction(point: &PointResult) -> Option<f64> {
 
 impl Metric {
     /// Every metric, in the order of the enum.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::Iops,
         Self::Bandwidth,
         Self::LatencyMean,
@@ -160,6 +161,7 @@ impl Metric {
         Self::EffectivenessBandwidth,
         Self::EffectivenessWithAdapter,
         Self::CpuPerIo,
+        Self::CpuTargetPerIo,
         Self::CpuPerGib,
         Self::Transactions,
         Self::LineRate,
@@ -191,6 +193,7 @@ impl Metric {
             Self::EffectivenessBandwidth => "effectiveness_bandwidth",
             Self::EffectivenessWithAdapter => "effectiveness_with_adapter",
             Self::CpuPerIo => "cpu_per_io",
+            Self::CpuTargetPerIo => "cpu_target_per_io",
             Self::CpuPerGib => "cpu_per_gib",
             Self::Transactions => "transactions",
             Self::LineRate => "line_rate",
@@ -228,6 +231,7 @@ impl Metric {
             Self::EffectivenessBandwidth => "Processor effectiveness by throughput, host alone",
             Self::EffectivenessWithAdapter => "Processor effectiveness, host and adapter",
             Self::CpuPerIo => "Processor time per I/O",
+            Self::CpuTargetPerIo => "Processor time of the target per I/O",
             Self::CpuPerGib => "Processor time per GiB",
             Self::Transactions => "Transaction rate",
             Self::LineRate => "Share of line rate",
@@ -257,7 +261,7 @@ impl Metric {
             Self::CpuHost | Self::CpuAdapter | Self::CpuTarget => (1.0, "% of the machine"),
             Self::EffectivenessIops | Self::EffectivenessWithAdapter => (1.0, "IOPS per 1 % CPU"),
             Self::EffectivenessBandwidth => (1.0, "MB/s per 1 % CPU"),
-            Self::CpuPerIo => (1.0, "µs CPU per I/O"),
+            Self::CpuPerIo | Self::CpuTargetPerIo => (1.0, "µs CPU per I/O"),
             Self::CpuPerGib => (1.0, "s CPU per GiB"),
             Self::Transactions => (1.0, "transactions/s"),
             Self::LineRate => (1.0, "% of line rate"),

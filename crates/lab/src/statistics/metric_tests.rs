@@ -102,6 +102,7 @@ fn every_metric_has_its_value() {
         (Metric::EffectivenessBandwidth, 8.192),
         (Metric::EffectivenessWithAdapter, 40_000.0 / 30.0),
         (Metric::CpuPerIo, 10.0),
+        (Metric::CpuTargetPerIo, 12.5),
         (Metric::CpuPerGib, 4.0 / (400_000.0 * 4096.0) * 1_073_741_824.0),
         (Metric::Transactions, 123.0),
         (Metric::LineRate, 50.0),

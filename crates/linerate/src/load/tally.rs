@@ -60,6 +60,10 @@ pub struct LoadResult {
     pub cpu: Duration,
     /// The seconds one by one.
     pub intervals: Vec<LoadInterval>,
+    /// The most processor time that a turn of the event loop took, from the opening to the end.
+    pub longest_turn: Duration,
+    /// Turns of more than a millisecond of processor time.
+    pub stalls: u64,
 }
 
 impl LoadResult {
@@ -99,6 +103,8 @@ impl Counter {
             elapsed: Duration::ZERO,
             cpu: Duration::ZERO,
             intervals: Vec::new(),
+            longest_turn: Duration::ZERO,
+            stalls: 0,
         };
         Ok(Self { result, cpu_before: None, since: Duration::ZERO, completed: 0, latency: Duration::ZERO })
     }

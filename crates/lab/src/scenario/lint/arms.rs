@@ -58,9 +58,13 @@ fn name(arm: &Arm) -> Vec<String> {
 fn parts(scenario: &Scenario, arm: &Arm) -> Vec<String> {
     use Target::{Ganesha, LinerateIscsi, LinerateNvme, Nbdkit, Tgt};
     let speaks = match arm.initiator {
-        Initiator::Linerate | Initiator::LinerateFio | Initiator::LinerateNbd | Initiator::LinerateFuse => {
+        Initiator::Linerate | Initiator::LinerateFio => {
             matches!(arm.target, LinerateIscsi | LinerateNvme | Tgt | Target::Site)
         }
+        Initiator::LinerateNbd | Initiator::LinerateFuse => {
+            matches!(arm.target, LinerateIscsi | LinerateNvme | Tgt | Target::Site | Target::None)
+        }
+        Initiator::QemuNbd | Initiator::NbdkitNbd => arm.target == Target::None,
         Initiator::LibiscsiPerf
         | Initiator::LibiscsiFio
         | Initiator::LibiscsiNbd
@@ -149,7 +153,13 @@ fn settings(scenario: &Scenario, arm: &Arm) -> Vec<String> {
     for point in sweep::points(scenario, sweep::Extent::Full) {
         match topology::at(scenario, arm, &point) {
             Err(error) => messages.push(format!("{error:#}")),
-            Ok(topology) => messages.extend(volume(arm, &topology.volume)),
+            Ok(topology) => {
+                messages.extend(volume(arm, &topology.volume));
+                if topology.cores != 1 && !matches!(arm.target, Target::LinerateIscsi | Target::LinerateNvme)
+                {
+                    messages.push("`cores` is of Linerate's target, and it has another".to_owned());
+                }
+            }
         }
     }
     messages.sort();

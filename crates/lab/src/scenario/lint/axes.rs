@@ -1,7 +1,7 @@
 //! The sweep, the load and the design: options that exist, values that mean something, and the traps of both.
 
 use super::{Finding, doubles, warns_of};
-use crate::scenario::{Axis, Initiator, Scenario, ToolKind, options, sweep};
+use crate::scenario::{Axis, Calibration, Initiator, Scenario, ToolKind, calibration, options, sweep};
 
 /// Fewer pairs than this say nothing of a difference: a sign test of four cannot fall below 6 %.
 const LEAST_PAIRS: u32 = 5;
@@ -24,6 +24,7 @@ pub(super) fn findings(scenario: &Scenario) -> Vec<Finding> {
     findings.extend(design(scenario));
     findings.extend(topology(scenario));
     findings.extend(buffered(scenario));
+    findings.extend(shares(scenario));
     findings
 }
 
@@ -94,6 +95,48 @@ fn topology(scenario: &Scenario) -> Vec<Finding> {
     findings
 }
 
+/// Rates that are shares, and what they are shares of.
+fn shares(scenario: &Scenario) -> Vec<Finding> {
+    let points = sweep::points(scenario, sweep::Extent::Full);
+    let given = scenario.arms.iter().flat_map(|arm| {
+        points.iter().filter_map(|point| sweep::settings(scenario, arm, point).remove(calibration::RATE))
+    });
+    let mut shares: Vec<String> = given.filter(|rate| rate.ends_with('%')).collect();
+    shares.dedup();
+    let mut messages: Vec<String> = Vec::new();
+    for text in &shares {
+        let settings = [(calibration::RATE.to_owned(), text.clone())].into();
+        if !calibration::share(&settings).is_some_and(|share| share > 0.0 && share <= 1.0) {
+            messages.push(format!("rate_iops = {text:?} is no share above 0% and up to 100%"));
+        }
+    }
+    match &scenario.calibration {
+        None if !shares.is_empty() => {
+            messages.push("rates are shares, and no [calibration] says of what".to_owned());
+        }
+        Some(_) if shares.is_empty() => messages.push("no rate is a share of what it finds".to_owned()),
+        Some(plan) => messages.extend(plan_of(scenario, plan)),
+        None => {}
+    }
+    messages.into_iter().map(|message| Finding::new("calibration", message)).collect()
+}
+
+fn plan_of(scenario: &Scenario, plan: &Calibration) -> Vec<String> {
+    let tool = scenario.workload.tool;
+    let mut messages = Vec::new();
+    if plan.runs == 0 {
+        messages.push("it takes at least one run".to_owned());
+    }
+    if let Some(key) = plan.of.as_ref().filter(|key| !scenario.arms.iter().any(|arm| arm.key == **key)) {
+        messages.push(format!("no arm has the key {key:?}"));
+    }
+    let closed = |name: &&String| options::find(tool, name).is_none() || *name == calibration::RATE;
+    messages.extend(
+        plan.with.keys().filter(closed).map(|name| format!("{name:?} is no option of a closed loop")),
+    );
+    messages
+}
+
 /// Writes through a page cache, swept by their size: what reaches the network has another size.
 fn buffered(scenario: &Scenario) -> Option<Finding> {
     let swept = scenario.sweep.iter().any(|axis| axis.axis == "bs" && axis.values.len() > 1);
@@ -149,6 +192,22 @@ mod tests {
         refused(&axis("values=['4k']\n[design]\nmin_pairs=2"), "min_pairs");
         refused(&axis("values=['4k']\n[design]\nmax_pairs=4"), "max_pairs");
         refused(&axis("values=['4k']\n[design]\nruntime=0.0"), "lengths of time");
+    }
+
+    #[test]
+    fn shares_of_nothing() {
+        let rates = |rates: &str, rest: &str| {
+            format!("[workload]\ntool='fio'\n{rest}\n[[sweep]]\naxis='rate_iops'\nvalues=[{rates}]\n{ARM}")
+        };
+        refused(&rates("'50%'", ""), "says of what");
+        refused(&rates("'500'", "[calibration]"), "no rate is a share");
+        for share in ["'0%'", "'101%'", "'half%'"] {
+            refused(&rates(share, "[calibration]"), "is no share");
+        }
+        refused(&rates("'50%'", "[calibration]\nof='Z'"), "\"Z\"");
+        refused(&rates("'50%'", "[calibration]\nruns=0"), "at least one run");
+        refused(&rates("'50%'", "[calibration]\nwith={iodept='1'}"), "iodept");
+        refused(&rates("'50%'", "[calibration]\nwith={rate_iops='1'}"), "closed loop");
     }
 
     #[test]
