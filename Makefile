@@ -64,12 +64,13 @@ bench: ## the lab's linerate.bench in pairs: against a bare loop, tgt and libisc
 	cargo build --release -p reactor --example bareloop
 	target/release/linerate lab run linerate.bench --runs target/bench --table $(BENCH)
 
-bench-peers: bench ## the same; linerate.knee: all sizes; .tail: latency at half load; .cores: a second target core; .nbd: nbdkit and QEMU; then 1, 100 and 1,000 connections
+bench-peers: bench ## the same; linerate.knee: all sizes; .tail: latency at half load; .cores: a second target core; .nbd: nbdkit and QEMU; then 1, 100 and 1,000 connections, and ten minutes for long turns
 	target/release/linerate lab run linerate.knee --runs target/bench --table $(BENCH)
 	target/release/linerate lab run linerate.tail --runs target/bench --table $(BENCH)
 	target/release/linerate lab run linerate.cores --runs target/bench --table $(BENCH)
 	target/release/linerate lab run linerate.nbd --runs target/bench --table $(BENCH)
 	scripts/scale.py
+	-scripts/stalls.py
 
 bench-adapter: ## the lab's linerate.adapter: initiators inside fio and in a software adapter, against libiscsi and qemu-storage-daemon
 	@scripts/setup.sh test

@@ -3,7 +3,8 @@
 
 `stalls.py [--minutes 10] [--only TEXT] [--program target/release/linerate]` divides the time among loads over both protocols, each with a server of its own, and prints a
 line for each: the longest turn at either end and how many took more than a millisecond. A turn's time is the thread's own
-(CLOCK_THREAD_CPUTIME_ID): sleep and preemption by other programs do not count, the kernel's work for the turn's calls does. It is told up to 250 us too
+(CLOCK_THREAD_CPUTIME_ID): sleep and preemption by other programs do not count, the kernel's work for the turn's calls does,
+and so does the network's interrupts' where the kernel does not account them apart (CONFIG_IRQ_TIME_ACCOUNTING). It is told up to 250 us too
 long (see crates/reactor/src/turns.rs); nobody spins, so nothing is told too short. Beside it stand the machine's own
 disturbances: how much of the time a hypervisor took, and the largest latency that the load saw. Ends with 1 if any turn took more than a millisecond.
 """
