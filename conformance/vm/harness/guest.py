@@ -38,7 +38,7 @@ class GuestTimeoutError(Exception):
 
 @dataclass
 class Guest:
-    """A guest that has been described, and can be booted once."""
+    """A guest that has been described, and can be booted; again only when it is gone."""
 
     image: Image
     network: Network
@@ -58,6 +58,7 @@ class Guest:
 
     def boot(self) -> Child:
         """Starts QEMU with the scripts' line on its standard output."""
+        self._unread = b""
         serial = ["-serial", f"file:{self.console}", "-serial", "stdio"]
         log = (self.folder / "qemu.log").open("wb")
         with log:
@@ -104,6 +105,8 @@ class Guest:
     def _initramfs(self) -> Path:
         """The image with this run's scripts and environment behind it."""
         tree, added, whole = self.folder / "guest", self.folder / "guest.cpio", self.folder / "initramfs"
+        if whole.exists():
+            return whole
         shutil.copytree(GUEST, tree / "linerate")
         shutil.move(tree / "linerate" / "init", tree / "init")
         (tree / "linerate" / "host").mkdir()

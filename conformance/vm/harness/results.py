@@ -82,6 +82,11 @@ class Report:
         return self.add("kernel/log", self._log[0].strip() if self._log else None)
 
     @property
+    def untouched(self) -> bool:
+        """Whether no script has begun."""
+        return self.running is None and not self.results and not self._ended
+
+    @property
     def failed(self) -> int:
         """How many results are failures."""
         return sum(result.reason is not None for result in self.results)

@@ -35,6 +35,14 @@ class ReportTest(unittest.TestCase):
     def test_a_script_without_end_fails(self) -> None:
         self.assertIn("given up", report("# begin disk", "ok mkfs", why="given up").results[-1].reason or "")
 
+    def test_only_a_guest_in_which_nothing_began_is_untouched(self) -> None:
+        self.assertTrue(Report(("disk",)).untouched)
+        begun = Report(("disk",))
+        begun.line("# begin disk")
+        self.assertFalse(begun.untouched)
+        begun.line("# end disk 0")
+        self.assertFalse(begun.untouched)
+
     def test_a_script_that_never_began_fails(self) -> None:
         self.assertEqual(report().failed, 1)
 

@@ -18,7 +18,7 @@ use super::guard;
 use super::hex;
 use super::limits::{FILES, FILES_BYTES, POLL_EVERY};
 use super::message::{Outcome, RawFile, Reply, Request, Step, Work};
-use crate::arm::{Endpoint, Volumes};
+use crate::arm::{self, Endpoint, Volumes};
 use crate::measure::{Counted, Environment};
 use crate::result::{Flag, Machine};
 use crate::runner::integrity::Integrity;
@@ -107,7 +107,11 @@ impl Afar {
             let key = format!("{}-target", arm.key);
             let place = client.place();
             let request = Request::Serve { arm: key.clone(), target: arm.target, volumes, place };
-            afar.target = Some(Post::start(client, key, &request)?);
+            let mut post = Post::start(client, key, &request)?;
+            if topology.digests {
+                arm::protect(&mut post.endpoints);
+            }
+            afar.target = Some(post);
         }
         if let Some(name) = &bound.host {
             let client = fleet.host(site, name)?;

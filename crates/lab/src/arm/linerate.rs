@@ -91,6 +91,13 @@ fn endpoints(protocol: Protocol, portal: &str, spec: &ServeSpec<'_>, size: u64) 
     super::numbers(spec.volumes).map(|place| Endpoint { url: url(place), size }).collect()
 }
 
+/// Asks for header and data digests wherever an endpoint is opened.
+pub(super) fn with_digests(endpoint: &mut Endpoint) {
+    let value = if endpoint.url.starts_with("iscsi:") { "crc32c" } else { "1" };
+    let first = if endpoint.url.contains('?') { '&' } else { '?' };
+    let _infallible = write!(endpoint.url, "{first}header_digest={value}&data_digest={value}");
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,6 +122,12 @@ mod tests {
         let last =
             "[[volume]]\nname = \"v3\"\nurl = \"file:/run/lab/3.img?size=1M\"\ntarget = \"t1\"\nlun = 1";
         assert!(text.contains("listen = \"127.0.0.1:0\"") && text.trim_end().ends_with(last), "{text}");
+        let mut protected = endpoints(Protocol::Iscsi, "h:1", &spec, 0);
+        protected.iter_mut().chain(&mut endpoints(Protocol::Nvme, "h:1", &spec, 0)).for_each(|endpoint| {
+            with_digests(endpoint);
+            endpoint.url.parse::<names::VolumeUrl>().unwrap();
+        });
+        assert!(protected[0].url.ends_with("/0?header_digest=crc32c&data_digest=crc32c"));
         let urls: Vec<String> =
             endpoints(Protocol::Nvme, "h:1", &spec, 0).into_iter().map(|endpoint| endpoint.url).collect();
         assert_eq!(urls[1], "nvme+tcp://h:1/nqn.2026-11.org.linerate:t0/2");

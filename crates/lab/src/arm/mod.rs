@@ -131,6 +131,11 @@ pub struct AdaptSpec<'a> {
     pub linerate: &'a Path,
 }
 
+/// Makes whoever opens these endpoints of Linerate's ask for digests.
+pub fn protect(endpoints: &mut [Endpoint]) {
+    endpoints.iter_mut().for_each(linerate::with_digests);
+}
+
 /// Starts what serves, and waits until it can be used.
 pub fn serve(target: Target, spec: &ServeSpec<'_>, ledger: &mut Ledger) -> Result<Served> {
     match target {

@@ -90,8 +90,11 @@ impl Stage {
             linerate: ground.linerate,
             cores: topology.cores,
         };
-        let served = arm::serve(arm.target, &spec, ledger)
+        let mut served = arm::serve(arm.target, &spec, ledger)
             .with_context(|| format!("arm {} ({}): its target does not start", arm.key, arm.name))?;
+        if topology.digests {
+            arm::protect(&mut served.endpoints);
+        }
         let parts = share(&served.endpoints, hosts.initiators.len());
         enrol(&sides, Role::Target, &served);
         let site = neighbour::Site {

@@ -67,6 +67,8 @@ pub const FILES: &[File] = files![
     "linerate/bench.toml",
     "linerate/adapter.toml",
     "linerate/knee.toml",
+    "linerate/wire.toml",
+    "linerate/digests.toml",
     "linerate/tail.toml",
     "linerate/cores.toml",
     "linerate/nbd.toml",

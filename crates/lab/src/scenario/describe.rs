@@ -202,9 +202,12 @@ fn built_as(topology: &Topology) -> String {
         LinkKind::Veth => format!("veth, MTU {}, {rate}", topology.link.mtu),
         LinkKind::Physical => format!("the site's link, MTU {}, {rate}", topology.link.mtu),
     };
-    let Topology { initiators, targets, luns, volume, cores, .. } = topology;
+    let Topology { initiators, targets, luns, volume, cores, digests, .. } = topology;
     let cores = if *cores == 1 { String::new() } else { format!(" in {cores} event loops") };
-    format!("{initiators} initiators, {targets} targets with {luns} volumes each ({volume}){cores}, {link}")
+    let digests = if *digests { ", digests" } else { "" };
+    format!(
+        "{initiators} initiators, {targets} targets with {luns} volumes each ({volume}){cores}, {link}{digests}"
+    )
 }
 
 fn of_point(scenario: &Scenario, point: &sweep::Point, present: &Present) -> String {

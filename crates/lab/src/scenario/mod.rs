@@ -207,6 +207,9 @@ pub struct Topology {
     /// Event loops of Linerate's target. More than the target has processors for run on the host's as well.
     #[serde(skip_serializing_if = "is_one")]
     pub cores: u32,
+    /// Whether Linerate's initiator asks its target for header and data digests.
+    #[serde(skip_serializing_if = "is_off")]
+    pub digests: bool,
     /// Where the process runs that speaks the protocol for the host.
     #[serde(skip_serializing_if = "AdapterCore::is_usual")]
     pub adapter: AdapterCore,
@@ -219,6 +222,12 @@ pub struct Topology {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
 const fn is_one(cores: &u32) -> bool {
     *cores == 1
+}
+
+/// Whether nothing was asked for.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+const fn is_off(asked: &bool) -> bool {
+    !*asked
 }
 
 /// Other loads on the same link, in the same direction as the measured one.
@@ -277,6 +286,7 @@ impl Default for Topology {
             link: Link::default(),
             placement: Placement::Other,
             cores: 1,
+            digests: false,
             adapter: AdapterCore::Usual,
             neighbour: Neighbour::None,
         }

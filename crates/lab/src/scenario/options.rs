@@ -32,6 +32,7 @@ pub const LAB: &[Known] = &[
         "cores",
         "event loops of Linerate's target: one, or more on as many processors, the target's first and then the host's",
     ),
+    known("digests", "whether Linerate's initiator and target protect what they send by CRC32C: on or off"),
     known(
         "adapter",
         "core of the adapter: usual (its own, or the host's) or apart (its own, or the target's)",

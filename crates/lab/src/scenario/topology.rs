@@ -18,6 +18,9 @@ pub fn at(scenario: &Scenario, arm: &Arm, point: &[Coordinate]) -> Result<Topolo
     count(&settings, "targets", &mut topology.targets)?;
     count(&settings, "volumes", &mut topology.luns)?;
     count(&settings, "cores", &mut topology.cores)?;
+    if let Some(digests) = settings.get("digests") {
+        topology.digests = self::digests(digests)?;
+    }
     if let Some(volume) = settings.get("volume") {
         topology.volume.clone_from(volume);
     }
@@ -51,6 +54,14 @@ fn placement(value: &str) -> Result<Placement> {
         "same" => Ok(Placement::Same),
         "other" => Ok(Placement::Other),
         _ => bail!("placement = {value:?}: it is \"same\" or \"other\""),
+    }
+}
+
+fn digests(value: &str) -> Result<bool> {
+    match value {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => bail!("digests = {value:?}: they are \"on\" or \"off\""),
     }
 }
 

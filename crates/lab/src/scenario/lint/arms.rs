@@ -155,8 +155,14 @@ fn settings(scenario: &Scenario, arm: &Arm) -> Vec<String> {
             Err(error) => messages.push(format!("{error:#}")),
             Ok(topology) => {
                 messages.extend(volume(arm, &topology.volume));
-                if topology.cores != 1 && !matches!(arm.target, Target::LinerateIscsi | Target::LinerateNvme)
-                {
+                let ours = matches!(arm.target, Target::LinerateIscsi | Target::LinerateNvme);
+                if topology.digests && !(ours && arm.initiator == Initiator::Linerate) {
+                    messages.push(
+                        "`digests` are between Linerate's initiator and target, and it has another"
+                            .to_owned(),
+                    );
+                }
+                if topology.cores != 1 && !ours {
                     messages.push("`cores` is of Linerate's target, and it has another".to_owned());
                 }
             }
