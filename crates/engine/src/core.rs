@@ -10,7 +10,7 @@ use std::sync::Arc;
 use buf::Pool;
 use host::{Accepted, Endpoint, EndpointId, Refusal, Service, World};
 use protocol::Instant;
-use volume::{CoreId, OpenError, VolumeId};
+use volume::{CoreId, OpenError, PollList, VolumeId};
 
 use crate::driver::Driver;
 use crate::fence::{Outcome, Owner};
@@ -52,10 +52,9 @@ impl Core {
     /// Opens this core's queues of all volumes. If one cannot be opened the core is finished before it begins, and
     /// [`Core::failure`] says why.
     pub fn new(setup: Arc<Setup>, world: World<Message>) -> Self {
-        let opened: Result<Vec<_>, _> = setup
-            .volumes
-            .iter()
-            .map(|volume| volume.open_queue(CoreId(world.core), world.waker.clone()))
+        let polls = PollList::new(setup.volumes.len(), world.waker.clone());
+        let opened: Result<Vec<_>, _> = (setup.volumes.iter().enumerate())
+            .map(|(index, volume)| volume.open_queue(CoreId(world.core), polls.waker(index)))
             .collect();
         let (queues, failure) = match opened {
             Ok(queues) => (queues, None),
@@ -68,7 +67,7 @@ impl Core {
             sizes: Sizes::new(&setup.volumes, world.waker.clone()),
         });
         let listeners = current(&setup);
-        let hub = Hub::new(world.core, pool, world.postbox, Queues::new(queues));
+        let hub = Hub::new(world.core, pool, world.postbox, Queues::new(queues, polls));
         Self { setup, hub, listeners, shared, views: HashMap::new(), stopping: failure.is_some(), failure }
     }
 

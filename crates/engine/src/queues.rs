@@ -6,7 +6,7 @@
 //! requests keep coming.
 
 use protocol::Instant;
-use volume::{Completion, QueueFull, Request, Tag, VolumeId, VolumeQueue};
+use volume::{Completion, PollList, QueueFull, Request, Tag, VolumeId, VolumeQueue};
 
 use crate::limits::COMPLETIONS_GUESS;
 
@@ -48,11 +48,18 @@ struct Line {
 /// The queues of one core, in the order of the export table.
 pub(crate) struct Queues {
     lines: Vec<Line>,
+    /// Which lines' queues have something to say: an export table may be long.
+    polls: PollList,
+    wanted: Vec<usize>,
     done: Vec<Completion>,
+    /// Fences that wait, on all lines.
+    fences: usize,
 }
 
 impl Queues {
-    pub(crate) fn new(queues: Vec<Box<dyn VolumeQueue>>) -> Self {
+    /// Queues that were opened with the wakers of `polls`.
+    pub(crate) fn new(queues: Vec<Box<dyn VolumeQueue>>, polls: PollList) -> Self {
+        let wanted = Vec::with_capacity(queues.len());
         let lines = queues
             .into_iter()
             .map(|queue| Line {
@@ -62,7 +69,7 @@ impl Queues {
                 draining: std::collections::VecDeque::new(),
             })
             .collect();
-        Self { lines, done: Vec::with_capacity(COMPLETIONS_GUESS) }
+        Self { lines, polls, wanted, done: Vec::with_capacity(COMPLETIONS_GUESS), fences: 0 }
     }
 
     /// Submits for a connection; a full queue gives the request back, to be submitted again with [`Queues::resubmit`]. It counts
@@ -94,6 +101,7 @@ impl Queues {
             return Err(Parked { volume, request, side });
         };
         request.tag = join(slot, side, own);
+        self.polls.mark(volume.0 as usize);
         line.queue.submit(now, request).map_err(|QueueFull(mut request)| {
             request.tag = own;
             Parked { volume, request, side }
@@ -112,6 +120,7 @@ impl Queues {
         if let Some(line) = self.lines.get_mut(volume.0 as usize) {
             line.queue.cancel(join(slot, 0, own));
             line.queue.cancel(join(slot, 1, own));
+            self.polls.mark(volume.0 as usize);
         }
     }
 
@@ -119,12 +128,14 @@ impl Queues {
     /// Answers whether there was any.
     pub(crate) fn poll(&mut self, now: Instant, mut deliver: impl FnMut(Slot, Completion)) -> bool {
         let mut any = false;
-        for line in &mut self.lines {
-            if line.outstanding == [0, 0] {
-                continue;
-            }
+        self.polls.take(now, &mut self.wanted);
+        for index in self.wanted.drain(..) {
+            let line = self.lines.get_mut(index).filter(|line| line.outstanding != [0, 0]);
+            let Some(line) = line else { continue };
             line.queue.poll(now, &mut self.done);
-            any |= !self.done.is_empty();
+            let gave = !self.done.is_empty();
+            self.polls.handle_polled(index, gave, line.queue.poll_timeout());
+            any |= gave;
             for mut completion in self.done.drain(..) {
                 let (slot, side, own) = split(completion.tag);
                 line.outstanding[side] = line.outstanding[side].saturating_sub(1);
@@ -142,13 +153,18 @@ impl Queues {
             line.side = 1 - line.side;
         }
         line.draining.push_back(number);
+        self.fences += 1;
     }
 
     /// Gives to `acknowledge` every fence whose older requests have all ended.
     pub(crate) fn take_drained(&mut self, mut acknowledge: impl FnMut(u64)) {
+        if self.fences == 0 {
+            return;
+        }
         for line in &mut self.lines {
             while !line.draining.is_empty() && line.outstanding[1 - line.side] == 0 {
                 if let Some(number) = line.draining.pop_front() {
+                    self.fences -= 1;
                     acknowledge(number);
                 }
                 if !line.draining.is_empty() {
@@ -160,11 +176,7 @@ impl Queues {
 
     /// When the queues want to be polled even if nothing wakes them.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        self.lines
-            .iter()
-            .filter(|line| line.outstanding != [0, 0])
-            .filter_map(|line| line.queue.poll_timeout())
-            .min()
+        self.polls.poll_timeout()
     }
 
     /// Requests under way.
@@ -184,6 +196,7 @@ impl std::fmt::Debug for Queues {
 mod tests {
     use std::cell::RefCell;
     use std::rc::Rc;
+    use std::task::Waker;
 
     use volume::{Operation, Outcome};
 
@@ -200,7 +213,11 @@ mod tests {
         }
     }
 
-    /// A queue that completes what the test says.
+    fn queues(queue: Box<dyn VolumeQueue>) -> Queues {
+        Queues::new(vec![queue], PollList::new(1, Waker::noop().clone()))
+    }
+
+    /// A queue that completes what the test says, and wakes nobody.
     #[derive(Default, Clone)]
     struct Held(Rc<RefCell<(Vec<Tag>, usize)>>);
 
@@ -234,7 +251,7 @@ mod tests {
     #[test]
     fn a_fence_waits_for_what_a_full_queue_gave_back() {
         let full = Full::default();
-        let mut queues = Queues::new(vec![Box::new(full.clone())]);
+        let mut queues = queues(Box::new(full.clone()));
         let (volume, request) = flush(1);
         let parked = queues.submit(Instant::ZERO, Slot(3), (volume, request)).unwrap_err();
         let (volume, request) = flush(2);
@@ -263,7 +280,7 @@ mod tests {
     #[test]
     fn a_fence_waits_for_older_requests_only() {
         let held = Held::default();
-        let mut queues = Queues::new(vec![Box::new(held.clone())]);
+        let mut queues = queues(Box::new(held.clone()));
         queues.submit(Instant::ZERO, Slot(3), flush(1)).unwrap();
         queues.fence(VolumeId(0), 10);
         queues.submit(Instant::ZERO, Slot(4), flush(2)).unwrap();

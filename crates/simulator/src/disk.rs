@@ -289,10 +289,10 @@ impl BlockFile for CrashDisk {
         }
     }
 
-    fn open_queue(&self, _waker: Waker) -> Result<Box<dyn BlockQueue>, IoError> {
+    fn open_queue(&self, waker: Waker) -> Result<Box<dyn BlockQueue>, IoError> {
         let mut state = lock(&self.0);
         state.queues += 1;
-        Ok(Box::new(DiskQueue { disk: self.clone(), queue: state.queues, outstanding: 0 }))
+        Ok(Box::new(DiskQueue { disk: self.clone(), queue: state.queues, outstanding: 0, waker }))
     }
 }
 
@@ -307,6 +307,7 @@ struct DiskQueue {
     disk: CrashDisk,
     queue: usize,
     outstanding: usize,
+    waker: Waker,
 }
 
 impl BlockQueue for DiskQueue {
@@ -329,5 +330,9 @@ impl BlockQueue for DiskQueue {
         let ours: Vec<(usize, BlockDone)> = ours;
         done.extend(ours.into_iter().map(|(_, finished)| finished));
         self.outstanding = self.outstanding.saturating_sub(done.len() - before);
+        if self.outstanding > 0 {
+            // The disk does its work while it is looked at.
+            self.waker.wake_by_ref();
+        }
     }
 }

@@ -3,6 +3,8 @@
 mod pace;
 mod plan;
 mod tally;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -11,7 +13,7 @@ use std::time::Duration;
 use buf::{BufList, Pool, SharedBuf};
 use protocol::{Entropy, Instant, SeededEntropy};
 use volume::{
-    Completion, CoreId, Durability, Extent, OpenError, Operation, Request, Tag, Volume, VolumeQueue,
+    Completion, CoreId, Durability, Extent, OpenError, Operation, PollList, Request, Tag, Volume, VolumeQueue,
 };
 
 use crate::job::Job;
@@ -33,6 +35,9 @@ pub(crate) struct Load {
     plan: LoadPlan,
     lanes: Vec<Lane>,
     next_lane: usize,
+    /// Which lanes have something to say, so that a thousand quiet ones cost nothing.
+    polls: PollList,
+    wanted: Vec<usize>,
     pool: Pool,
     data: SharedBuf,
     dice: SeededEntropy,
@@ -90,12 +95,16 @@ impl Load {
         let mut dice = SeededEntropy::new(plan.seed);
         let mut bytes = vec![0; plan.block];
         dice.fill(&mut bytes);
-        let lanes: Result<Vec<Lane>, OpenError> =
-            volumes.iter().map(|volume| Lane::open(volume.as_ref(), &plan, waker)).collect();
+        let polls = PollList::new(volumes.len(), waker.clone());
+        let lanes: Result<Vec<Lane>, OpenError> = (volumes.iter().enumerate())
+            .map(|(index, volume)| Lane::open(volume.as_ref(), &plan, polls.waker(index)))
+            .collect();
         Ok(Self {
             plan,
             lanes: lanes?,
             next_lane: 0,
+            polls,
+            wanted: Vec::with_capacity(volumes.len()),
             pool: Pool::new((plan.depth + 1) * plan.block.next_power_of_two().max(4096) * 2),
             data: SharedBuf::from(bytes),
             dice,
@@ -151,6 +160,7 @@ impl Load {
             let request = Request { tag: Tag(slot as u64), operation };
             if let Ok(()) = self.lanes[lane].queue.submit(now, request) {
                 self.lanes[lane].offsets.advance();
+                self.polls.mark(lane);
                 return true;
             }
         }
@@ -161,8 +171,11 @@ impl Load {
     fn reap(&mut self, now: Instant, over: bool) {
         let counted = self.clock.as_ref().is_some_and(|clock| now >= clock.counted_from)
             && !(over && self.plan.rate.is_none());
-        for lane in 0..self.lanes.len() {
-            self.lanes[lane].queue.poll(now, &mut self.done);
+        self.polls.take(now, &mut self.wanted);
+        for lane in self.wanted.drain(..) {
+            let (queue, before) = (&mut self.lanes[lane].queue, self.done.len());
+            queue.poll(now, &mut self.done);
+            self.polls.handle_polled(lane, self.done.len() > before, queue.poll_timeout());
         }
         let mut done = std::mem::take(&mut self.done);
         for completion in done.drain(..) {
@@ -248,9 +261,8 @@ impl Job for Load {
         let end = clock.filter(|clock| !clock.over).map(|clock| clock.end);
         let idle = !self.free.is_empty() && !self.blocked;
         let due = clock.filter(|_| idle).and_then(|clock| clock.pace.next().filter(|due| *due < clock.end));
-        let queues = self.lanes.iter().filter_map(|lane| lane.queue.poll_timeout());
         let again = self.again.then_some(Instant::ZERO);
-        queues.chain(end).chain(due).chain(again).chain([self.next_progress]).min()
+        [self.polls.poll_timeout(), end, due, again, Some(self.next_progress)].into_iter().flatten().min()
     }
 
     fn expects_work(&self) -> bool {
@@ -265,13 +277,13 @@ impl std::fmt::Debug for Load {
 }
 
 impl Lane {
-    fn open(volume: &dyn Volume, plan: &LoadPlan, waker: &Waker) -> Result<Self, OpenError> {
+    fn open(volume: &dyn Volume, plan: &LoadPlan, waker: Waker) -> Result<Self, OpenError> {
         plan.check_volume(volume)?;
         let geometry = volume.geometry();
         let blocks = (plan.block / geometry.block_size as usize) as u64;
         let used = plan.size.map_or(geometry.blocks, |size| size / u64::from(geometry.block_size));
         let offsets = Offsets { blocks, slots: used / blocks, next: 0 };
-        Ok(Self { queue: volume.open_queue(CoreId(0), waker.clone())?, offsets })
+        Ok(Self { queue: volume.open_queue(CoreId(0), waker)?, offsets })
     }
 }
 
