@@ -1,7 +1,7 @@
 //! Memory that connections use only while bytes move: staging areas and sends, last used first, so that it stays in cache.
 
 use crate::config::Config;
-use crate::limits::SEND_SEGMENTS;
+use crate::limits::{HELD_AREAS, SEND_SEGMENTS};
 use crate::sys::{Receive, Send};
 
 /// A core's staging areas and sends. Sends are at most one per connection, so they have no limit of their own.
@@ -24,6 +24,11 @@ impl Areas {
     /// Bytes of a staging area.
     pub(crate) fn staging(&self) -> usize {
         self.staging
+    }
+
+    /// How many areas connections may hold while they wait for bytes. The others are for those whose bytes have come.
+    pub(crate) fn held(&self) -> usize {
+        (self.limit * HELD_AREAS / 100).max(1)
     }
 
     /// An empty staging area, unless all are in use.

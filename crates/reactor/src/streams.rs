@@ -144,7 +144,9 @@ impl<S: Service> Turning<S> {
         if !connection.wants_bytes() {
             return self.park(slot);
         }
-        let holds = connection.readable || (connection.warm && waits && !self.starving);
+        let most = self.areas.held() + usize::from(connection.receive.is_some());
+        let may_wait = waits && !self.starving && self.holders.len() < most;
+        let holds = connection.readable || (connection.warm && may_wait);
         if connection.receive.is_none() && holds {
             connection.receive = self.areas.take_receive();
             if connection.receive.is_none() {
@@ -180,12 +182,22 @@ impl<S: Service> Turning<S> {
             return self.end(slot, Ended::Failed(libc::EMSGSIZE), now);
         }
         connection.committed = !receive.is_empty();
-        connection.readable = false;
         connection.receiving = true;
+        if std::mem::take(&mut connection.readable) {
+            return self.receive_announced(slot, receive);
+        }
         if !connection.committed && self.sweep_at.is_none() && self.driver.waits_with_memory() {
             self.sweep_at = Some(now + limits::QUIET);
         }
         self.driver.receive(slot, receive);
+    }
+
+    /// Receives what a poll has announced: in the same turn where the driver can, so that the area is needed for a moment only.
+    fn receive_announced(&mut self, slot: u32, receive: Box<Receive>) {
+        match self.driver.receive_announced(slot, receive) {
+            Ok((receive, result)) => self.handle_received(slot, receive, result),
+            Err(receive) => self.driver.receive(slot, receive),
+        }
     }
 
     /// Remembers to ask again in the next turn, whatever that is for.
@@ -216,6 +228,18 @@ impl<S: Service> Turning<S> {
             self.holders.swap_remove(place);
         }
         self.again |= self.starving || self.starved;
+    }
+
+    /// Gives an empty staging area to whoever needs one next, where too many wait with theirs to wait with one more.
+    fn let_others_hold(&mut self, slot: u32) {
+        if self.holders.len() <= self.areas.held() {
+            return;
+        }
+        let empty =
+            self.connection(slot).and_then(|connection| connection.receive.take_if(|area| area.is_empty()));
+        if let Some(receive) = empty {
+            self.release(slot, receive);
+        }
     }
 
     /// Takes staging areas back from connections that have been quiet.
@@ -284,6 +308,7 @@ impl<S: Service> Turning<S> {
                 connection.warm = true;
                 connection.active_at = now;
                 connection.feed(now);
+                self.let_others_hold(slot);
             }
             (Phase::Open, Err(error)) if is_passing(&error) || number(&error) == libc::ECANCELED => {
                 // Taken back by a sweep, or nothing there after all.

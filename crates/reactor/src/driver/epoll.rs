@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
-use super::{Driver, Event, Interest, Receive, Send, Wait, Woken};
+use super::{Driver, Event, Interest, Receive, Received, Send, Wait, Woken};
 use crate::alarm::Alarm;
 use crate::clock;
 use crate::limits::{EPOLL_EVENTS, EPOLL_SKIPS};
@@ -188,6 +188,10 @@ impl Driver for Epoll {
             slot.receive = Some(receive);
         }
         self.progress(slot);
+    }
+
+    fn receive_announced(&mut self, _slot: u32, receive: Box<Receive>) -> Result<Received, Box<Receive>> {
+        Err(receive)
     }
 
     fn send(&mut self, slot: u32, send: Box<Send>) {

@@ -37,6 +37,9 @@ pub enum Event {
     Sent(u32, Box<Send>, io::Result<usize>),
 }
 
+/// A receive that has ended, as [`Event::Received`] tells of it.
+pub type Received = (Box<Receive>, io::Result<usize>);
+
 /// How to wait for events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
@@ -80,6 +83,9 @@ pub trait Driver {
 
     /// Receives once.
     fn receive(&mut self, slot: u32, receive: Box<Receive>);
+
+    /// Receives at once what a poll has just announced, or gives the receive back: this driver's [`Driver::receive`] does that itself.
+    fn receive_announced(&mut self, slot: u32, receive: Box<Receive>) -> Result<Received, Box<Receive>>;
 
     /// Sends once, perhaps not all.
     fn send(&mut self, slot: u32, send: Box<Send>);

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use io_uring::{IoUring, opcode, squeue, types};
 use super::{FileOp, Receive, Send};
 use crate::alarm::Alarm;
 use crate::clock;
-use crate::driver::{Driver, Event, Interest, Wait, Woken};
+use crate::driver::{Driver, Event, Interest, Received, Wait, Woken};
 use crate::limits::{RING_COMPLETIONS, SPIN_STRIDE};
 
 /// What a completion belongs to; with an index it makes the entry's user data.
@@ -268,6 +268,15 @@ impl Driver for Ring {
         };
         self.in_flight += 1;
         self.push(entry.user_data(user_data(Kind::Receive, index)));
+    }
+
+    fn receive_announced(&mut self, index: u32, mut receive: Box<Receive>) -> Result<Received, Box<Receive>> {
+        let Some(descriptor) = self.slots.get(index as usize).and_then(|slot| slot.descriptor.as_ref())
+        else {
+            return Err(receive);
+        };
+        let result = receive.receive_now(descriptor.as_fd());
+        Ok((receive, result))
     }
 
     fn send(&mut self, index: u32, send: Box<Send>) {
