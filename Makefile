@@ -64,7 +64,7 @@ bench: ## the lab's linerate.bench in pairs: against a bare loop, tgt and libisc
 	cargo build --release -p reactor --example bareloop
 	target/release/linerate lab run linerate.bench --runs target/bench --table $(BENCH)
 
-bench-peers: bench ## the same; linerate.knee: all sizes; .tail: latency at half load; .cores: a second target core; .nbd: nbdkit and QEMU; then 1, 100 and 1,000 connections, and ten minutes for long turns
+bench-peers: bench ## the same; linerate.knee: all sizes; .tail: latency at half load; .cores: a second target core; .nbd: nbdkit and QEMU; then 1 to 1,000 connections, and ten minutes for long turns
 	target/release/linerate lab run linerate.knee --runs target/bench --table $(BENCH)
 	target/release/linerate lab run linerate.tail --runs target/bench --table $(BENCH)
 	target/release/linerate lab run linerate.cores --runs target/bench --table $(BENCH)

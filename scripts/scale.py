@@ -1,16 +1,21 @@
 #!/usr/bin/env python3
 """What a server costs by the number of its connections: start, memory, wake-ups while idle, throughput, and how fairly it shares.
 
-`scale.py [--program target/release/linerate] [--connections 1,100,1000]` serves a null volume on one core and prints a table. The load tool opens each
-connection as a volume of its own; "idle" is one request a second over all of them. Fairness is Jain's index over what eight equal clients
-get, with a ninth beside them that asks for large blocks at a great depth: 1 is equal shares, 1/8 is all for one. Wake-ups, memory and the index hardly
-depend on the machine's other work; start and throughput do. One process loads all connections: beyond some hundreds its own looking after them is part of
-what the throughput says, so compare it between programs, not between numbers of connections.
+`scale.py [--program target/release/linerate] [--connections 1,10,100,1000]` serves a null volume on one core and prints a table. The load tool, one
+process, opens each connection as a volume of its own; "idle" is one request a second over all of them. 4K reads are 128 under way over all connections, in
+turn: ten connections then get a dozen requests in each receive and send, a thousand get one. The second column has as many under way as there are
+connections, 128 at most: one in each receive and send, so that it tells what the number itself costs.
+
+Fairness is Jain's index over what eight equal clients get, with a ninth beside them that asks for blocks of 1 MiB at depth 32: 1 is equal shares, 1/8 is all
+for one. Each client is a process. The server has a processor of its own and the clients share another one, where there are two: else the index tells
+how the system spreads processes over processors. The eight measure the same seconds, after a start that is not counted. The median of five such runs and the
+lowest of them are printed. Start and throughput depend on the machine's other work; wake-ups and memory hardly do.
 """
 import argparse
 import json
 import os
 import signal
+import statistics
 import subprocess
 import tempfile
 import time
@@ -19,19 +24,31 @@ from pathlib import Path
 NAMES = {"nvme": "nvme+tcp://{}/nqn.2026-11.org.linerate:disk/1?queues=1", "iscsi": "iscsi://{}/iqn.2026-11.org.linerate:disk/0"}
 # What is waited for until a server listens, and until idle connections stand.
 PATIENCE, SETTLE, WINDOW = 20.0, 2.0, 3.0
+# Requests under way over all connections.
+DEPTH = 128
 EQUALS = 8
+# Runs of which the index is the median; seconds that are not counted, and that are.
+FAIR_RUNS, FAIR_RAMP, FAIR_SECONDS = 5, 2, 3
+
+
+def bound(processor):
+    """What binds a process to the usable processor of that number before it begins; nothing where there is only one, or none is asked for."""
+    usable = sorted(os.sched_getaffinity(0))
+    if processor is None or len(usable) < 2:
+        return None
+    return lambda: os.sched_setaffinity(0, {usable[processor]})
 
 
 class Server:
     """A server of a null volume on one core."""
 
-    def __init__(self, program, folder):
+    def __init__(self, program, folder, processor=None):
         self.ready = Path(folder) / "ready"
         self.ready.unlink(missing_ok=True)
         listen = ["--iscsi", "127.0.0.1:0", "--nvme", "127.0.0.1:0"]
         begin = time.monotonic()
         command = [program, "serve", "disk=null:16G", *listen, "--cores", "1", "--spin", "0", "--ready-file", str(self.ready)]
-        self.child = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        self.child = subprocess.Popen(command, stdout=subprocess.DEVNULL, preexec_fn=bound(processor))
         while not (self.ready.exists() and self.ready.read_text().count("\n") >= 2):
             if self.child.poll() is not None or time.monotonic() - begin > PATIENCE:
                 raise SystemExit(f"scale: {' '.join(command)} does not listen")
@@ -63,9 +80,9 @@ class Server:
         self.child.wait()
 
 
-def bench(program, urls, *words):
+def bench(program, urls, *words, processor=None):
     command = [program, "bench", "--json", "--spin", "0", *words, *urls]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=bound(processor))
 
 
 def result(child):
@@ -91,11 +108,11 @@ def idle(program, protocol, count):
         return server.start * 1e3, memory, wakes / WINDOW, spent / WINDOW * 1e3
 
 
-def throughput(program, protocol, count):
-    """IOPS of 4 KiB reads, 128 at a time, over so many connections."""
+def throughput(program, protocol, count, depth):
+    """IOPS of 4 KiB reads, `depth` at a time, over so many connections."""
     with tempfile.TemporaryDirectory() as folder:
         server = Server(program, folder)
-        load = result(bench(program, [server.url(protocol)] * count, "--qd", str(max(128, count)), "--ramp", "1", "--runtime", "3"))
+        load = result(bench(program, [server.url(protocol)] * count, "--qd", str(depth), "--ramp", "1", "--runtime", "3"))
         server.stop()
         return load["iops"]
 
@@ -103,10 +120,12 @@ def throughput(program, protocol, count):
 def fairness(program, protocol, size):
     """Jain's index of equal clients with a greedy one beside them."""
     with tempfile.TemporaryDirectory() as folder:
-        server = Server(program, folder)
+        server = Server(program, folder, processor=0)
         url = server.url(protocol)
-        greedy = bench(program, [url], "--bs", "1m", "--qd", "32", "--runtime", "6")
-        equals = [bench(program, [url], "--bs", size, "--qd", "8", "--ramp", "2", "--runtime", "3") for _ in range(EQUALS)]
+        ramp, seconds, whole = (str(number) for number in (FAIR_RAMP, FAIR_SECONDS, FAIR_RAMP + FAIR_SECONDS + 1))
+        greedy = bench(program, [url], "--bs", "1m", "--qd", "32", "--runtime", whole, processor=1)
+        words = ("--bs", size, "--qd", "8", "--ramp", ramp, "--runtime", seconds)
+        equals = [bench(program, [url], *words, processor=1) for _ in range(EQUALS)]
         shares = [result(child)["iops"] for child in equals]
         result(greedy)
         server.stop()
@@ -116,17 +135,18 @@ def fairness(program, protocol, size):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", default="target/release/linerate", help="what serves and loads")
-    parser.add_argument("--connections", default="1,100,1000", help="numbers of connections")
+    parser.add_argument("--connections", default="1,10,100,1000", help="numbers of connections")
     options = parser.parse_args()
     counts = [int(word) for word in options.connections.split(",")]
-    print(f"{'':18}{'start ms':>10}{'MiB':>8}{'wakes/s':>9}{'cpu ms/s':>10}{'4K reads/s':>12}")
+    print(f"{'':18}{'start ms':>10}{'MiB':>8}{'wakes/s':>9}{'cpu ms/s':>10}{'4K reads/s':>12}{'one each':>12}")
     for protocol in NAMES:
         for count in counts:
             start, memory, wakes, spent = idle(options.program, protocol, count)
-            rate = throughput(options.program, protocol, count)
-            print(f"{protocol:6}{count:6} links{start:10.1f}{memory:8.1f}{wakes:9.1f}{spent:10.2f}{rate:12,.0f}", flush=True)
+            rate, single = (throughput(options.program, protocol, count, depth) for depth in (DEPTH, min(count, DEPTH)))
+            print(f"{protocol:6}{count:6} links{start:10.1f}{memory:8.1f}{wakes:9.1f}{spent:10.2f}{rate:12,.0f}{single:12,.0f}", flush=True)
         for size in ("4k", "64k"):
-            print(f"{protocol:6}{EQUALS:6} equal clients of {size}: Jain's index {fairness(options.program, protocol, size):.3f}", flush=True)
+            runs = [fairness(options.program, protocol, size) for _ in range(FAIR_RUNS)]
+            print(f"{protocol:6}{EQUALS:6} equal clients of {size}: Jain's index {statistics.median(runs):.3f}, lowest {min(runs):.3f}", flush=True)
 
 
 if __name__ == "__main__":

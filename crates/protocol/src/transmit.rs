@@ -35,6 +35,11 @@ impl Transmit {
         Self { scratch: Vec::new(), segments: Vec::new(), len: 0, budget, most_segments }
     }
 
+    /// Asks for about `budget` bytes from now on.
+    pub fn set_budget(&mut self, budget: usize) {
+        self.budget = budget;
+    }
+
     /// Bytes in all segments.
     pub fn len(&self) -> usize {
         self.len

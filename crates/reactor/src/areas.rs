@@ -13,12 +13,21 @@ pub(crate) struct Areas {
     limit: usize,
     staging: usize,
     budget: usize,
+    /// The budget of a connection that is not alone.
+    share: usize,
 }
 
 impl Areas {
     pub(crate) fn new(config: &Config) -> Self {
-        let (limit, staging, budget) = (config.staging_areas.max(1), config.staging, config.send_budget);
-        Self { receives: Vec::new(), sends: Vec::new(), made: 0, limit, staging, budget }
+        Self {
+            receives: Vec::new(),
+            sends: Vec::new(),
+            made: 0,
+            limit: config.staging_areas.max(1),
+            staging: config.staging,
+            budget: config.send_budget,
+            share: config.send_share.min(config.send_budget),
+        }
     }
 
     /// Bytes of a staging area.
@@ -49,9 +58,12 @@ impl Areas {
         self.receives.push(receive);
     }
 
-    /// A send without content.
-    pub(crate) fn take_send(&mut self) -> Box<Send> {
-        self.sends.pop().unwrap_or_else(|| Box::new(Send::new(self.budget, SEND_SEGMENTS)))
+    /// A send without content, for a connection that has the core for itself or shares it.
+    pub(crate) fn take_send(&mut self, shared: bool) -> Box<Send> {
+        let budget = if shared { self.share } else { self.budget };
+        let mut send = self.sends.pop().unwrap_or_else(|| Box::new(Send::new(budget, SEND_SEGMENTS)));
+        send.set_budget(budget);
+        send
     }
 
     /// Takes a send back.

@@ -33,6 +33,8 @@ pub struct Config {
     pub staging_areas: usize,
     /// Bytes of one send, about.
     pub send_budget: usize,
+    /// The same while other connections have something to do too, so that nobody waits long for one that has much to send.
+    pub send_share: usize,
     /// Accepted streams per core; more are closed at once.
     pub max_connections: usize,
     /// Bind each spawned core's thread to a processor of its own, where there are enough.
@@ -48,6 +50,7 @@ impl Default for Config {
             staging: limits::STAGING,
             staging_areas: limits::STAGING_AREAS,
             send_budget: limits::SEND_BUDGET,
+            send_share: limits::SEND_SHARE,
             max_connections: limits::CONNECTIONS,
             pin: false,
         }

@@ -45,6 +45,9 @@ pub(crate) struct Turning<S: Service> {
     pub(crate) starving: bool,
     pub(crate) starved: bool,
     pub(crate) expecting: usize,
+    /// Turns for which connections still count as sharing the core, and who had something to do last.
+    pub(crate) shared_turns: u32,
+    latest: Option<u32>,
     /// Something is left to do without waiting.
     pub(crate) again: bool,
     pub(crate) shared: Arc<Shared<S::Message>>,
@@ -109,6 +112,8 @@ impl<S: Service> Turning<S> {
             starving: false,
             starved: false,
             expecting: 0,
+            shared_turns: 0,
+            latest: None,
             again: true,
             shared,
             index,
@@ -175,6 +180,7 @@ impl<S: Service> Turning<S> {
         self.serve(now);
         self.start_dials(now);
         let mut touched = std::mem::take(&mut self.touched);
+        self.count_sharers(&touched);
         for slot in touched.drain(..) {
             self.finish_turn(slot, now);
         }
@@ -184,6 +190,14 @@ impl<S: Service> Turning<S> {
         self.touched = touched;
         self.let_go(now);
         self.start_files();
+    }
+
+    /// Remembers for a while that more than one connection has something to do, in one turn or by turns.
+    fn count_sharers(&mut self, touched: &[u32]) {
+        let Some(last) = touched.last() else { return };
+        let other = self.latest.replace(*last) != Some(*last);
+        let alone = self.shared_turns.saturating_sub(1);
+        self.shared_turns = if other || touched.len() > 1 { limits::SHARED_TURNS } else { alone };
     }
 
     /// Takes what has completed; a second time for what a readiness event has led to.

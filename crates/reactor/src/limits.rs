@@ -11,6 +11,12 @@ pub(crate) const STAGING_AREAS: usize = 64;
 pub(crate) const HELD_AREAS: usize = 75;
 /// Bytes of one send, about. More would only wait in the socket's buffer, out of the cache.
 pub(crate) const SEND_BUDGET: usize = 1 << 20;
+/// The same while other connections have had something to do lately: what one turn may spend on one of them. A reader of large blocks then delays a
+/// reader of small ones by some tens of microseconds a turn. Less would cost it more system calls than that is worth.
+pub(crate) const SEND_SHARE: usize = 256 * 1024;
+/// Turns for which a core remembers that more than one connection had something to do. Who waits for the answer to a small read is
+/// away for a few of a large reader's turns.
+pub(crate) const SHARED_TURNS: u32 = 16;
 /// Pieces of one send, about: half of the kernel's `IOV_MAX`, as one PDU may exceed the budget.
 pub(crate) const SEND_SEGMENTS: usize = 512;
 /// Pieces that one system call takes (`IOV_MAX`).

@@ -103,7 +103,7 @@ impl<S: Service> Turning<S> {
         if connection.sending {
             return;
         }
-        let mut send = self.areas.take_send();
+        let mut send = self.areas.take_send(self.shared_turns > 0);
         connection.endpoint.poll_transmit(now, send.transmit());
         if send.seal() {
             connection.sending = true;

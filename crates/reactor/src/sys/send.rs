@@ -36,6 +36,11 @@ impl Send {
         &mut self.transmit
     }
 
+    /// Asks for about `budget` bytes from now on.
+    pub fn set_budget(&mut self, budget: usize) {
+        self.transmit.set_budget(budget);
+    }
+
     /// Bytes of the whole send.
     pub fn len(&self) -> usize {
         self.transmit.len()

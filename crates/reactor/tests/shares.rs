@@ -1,0 +1,189 @@
+//! One connection with much to send does not keep the others waiting: while they have something to do it sends less at a time.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod toy;
+
+use std::cell::Cell;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::rc::Rc;
+use std::time::Duration;
+
+use buf::SharedBuf;
+use host::{Accepted, Endpoint, EndpointId, Refusal, Service};
+use protocol::{CloseReason, Ended, Instant, Placement, Transmit};
+use reactor::driver::Wait;
+use reactor::{Cluster, Config, Driver, Listener, Running};
+
+const PIECE: usize = 4096;
+const BUDGET: usize = 16 * PIECE;
+const SHARE: usize = 2 * PIECE;
+/// Sends of the greedy connection that are looked at after each answer to the modest one; fewer than the turns for which the core remembers.
+const WATCHED: usize = 8;
+/// Sends of the greedy connection that the test waits for.
+const ENOUGH: usize = 20;
+
+/// What the two connections have done.
+#[derive(Default)]
+struct Seen {
+    /// Sends that are still to be small, and those that were.
+    watch: Cell<usize>,
+    small: Cell<usize>,
+    /// Larger than they may be.
+    excess: Cell<usize>,
+    /// Sends of the whole budget.
+    large: Cell<usize>,
+}
+
+/// The first connection sends without end; the second answers each byte with one.
+struct End {
+    seen: Rc<Seen>,
+    piece: SharedBuf,
+    is_greedy: bool,
+    owed: Vec<u8>,
+}
+
+impl Endpoint for End {
+    fn staging(&self) -> usize {
+        16
+    }
+    fn handle_bytes(&mut self, _: Instant, bytes: &[u8]) -> usize {
+        self.owed.extend_from_slice(bytes);
+        bytes.len()
+    }
+    fn take_placement(&mut self) -> Option<Placement> {
+        None
+    }
+    fn handle_placed(&mut self, _: Instant, _: Placement) {}
+    fn handle_transmitted(&mut self, _: Instant, _: usize) {}
+    fn handle_timeout(&mut self, _: Instant) {}
+    fn handle_connected(&mut self, _: Instant, _: SocketAddr, _: SocketAddr) {}
+    fn handle_ended(&mut self, _: Instant, _: Ended) {}
+    fn turn(&mut self, _: Instant) {
+        if !self.is_greedy {
+            self.seen.watch.set(WATCHED);
+        }
+    }
+    fn poll_transmit(&mut self, _: Instant, send: &mut Transmit) {
+        send.put(&self.owed);
+        self.owed.clear();
+        if !self.is_greedy {
+            return;
+        }
+        while !send.is_full() {
+            send.put_shared(self.piece.clone());
+        }
+        let (seen, len) = (&self.seen, send.len());
+        if seen.watch.get() > 0 {
+            seen.watch.set(seen.watch.get() - 1);
+            let counted = if len > SHARE { &seen.excess } else { &seen.small };
+            counted.set(counted.get() + 1);
+        }
+        seen.large.set(seen.large.get() + usize::from(len == BUDGET));
+    }
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+    fn wants_bytes(&mut self) -> bool {
+        true
+    }
+    fn poll_close(&self) -> Option<CloseReason> {
+        None
+    }
+    fn is_idle(&self) -> bool {
+        true
+    }
+    fn expects_work(&self) -> bool {
+        false
+    }
+}
+
+struct Accepts {
+    seen: Rc<Seen>,
+    accepted: usize,
+}
+
+impl Service for Accepts {
+    type Message = ();
+    fn accept(&mut self, _: Instant, _: Accepted) -> Result<Box<dyn Endpoint>, Refusal> {
+        self.accepted += 1;
+        let piece = SharedBuf::from(vec![7; PIECE]);
+        let is_greedy = self.accepted == 1;
+        Ok(Box::new(End { seen: Rc::clone(&self.seen), piece, is_greedy, owed: Vec::new() }))
+    }
+    fn handle_message(&mut self, _: Instant, (): ()) {}
+    fn turn(&mut self, _: Instant, _: &mut Vec<EndpointId>) {}
+    fn handle_gone(&mut self, _: Instant, _: EndpointId) {}
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+    fn is_finished(&self) -> bool {
+        false
+    }
+}
+
+/// A client that takes whatever has come.
+fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_nonblocking(true).unwrap();
+    stream
+}
+
+fn drain(stream: &mut TcpStream) -> usize {
+    let mut buffer = vec![0; 2 * BUDGET];
+    match stream.read(&mut buffer) {
+        Ok(count) => count,
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::WouldBlock);
+            0
+        }
+    }
+}
+
+/// Turns the core, with the greedy client reading all the time, until `over` says so.
+fn turn_until(core: &mut Running<Accepts>, greedy: &mut TcpStream, mut over: impl FnMut(&Accepts) -> bool) {
+    loop {
+        core.turn();
+        core.wait(Wait::For(Duration::from_millis(1))).unwrap();
+        drain(greedy);
+        if over(core.service()) {
+            return;
+        }
+    }
+}
+
+fn a_greedy_connection_sends_less_at_a_time_while_others_have_something_to_do(driver: Driver) {
+    let config = Config { driver, send_budget: BUDGET, send_share: SHARE, ..Config::default() };
+    let mut cluster = Cluster::new(1, config).unwrap();
+    let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = listener.local();
+    cluster.listen(listener);
+    let seen = Rc::<Seen>::default();
+    let service = Accepts { seen: Rc::clone(&seen), accepted: 0 };
+    let mut core = cluster.into_cores().pop().unwrap().begin(|_| service).unwrap();
+    let mut greedy = connect(address);
+    turn_until(&mut core, &mut greedy, |service| service.accepted == 1);
+    turn_until(&mut core, &mut greedy, |_| seen.large.get() > 0);
+    let mut modest = connect(address);
+    while seen.small.get() < ENOUGH {
+        modest.write_all(&[1]).unwrap();
+        turn_until(&mut core, &mut greedy, |_| drain(&mut modest) > 0);
+    }
+    assert_eq!(seen.excess.get(), 0, "sends of more than its share");
+    let before = seen.large.get();
+    turn_until(&mut core, &mut greedy, |_| seen.large.get() > before);
+}
+
+#[test]
+fn a_greedy_connection_sends_less_at_a_time_uring() {
+    toy::in_time(|| {
+        a_greedy_connection_sends_less_at_a_time_while_others_have_something_to_do(Driver::Uring);
+    });
+}
+
+#[test]
+fn a_greedy_connection_sends_less_at_a_time_epoll() {
+    toy::in_time(|| {
+        a_greedy_connection_sends_less_at_a_time_while_others_have_something_to_do(Driver::Epoll);
+    });
+}
