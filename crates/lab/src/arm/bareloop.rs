@@ -45,6 +45,12 @@ pub(super) fn serve(spec: &ServeSpec<'_>, ledger: &mut Ledger) -> Result<Served>
     let mut service = ready::start(&line, spec.placement, (Side::Target, PROGRAM, version), ledger)?;
     let address = ready::wait(&mut service, "it listens", || {
         Ok(ready::written(&line.stdout).and_then(|text| listening(&text)))
+    });
+    let address = address.with_context(|| {
+        format!(
+            "{} does not listen: if it is older than this program, build it again: {BUILD}",
+            program.display()
+        )
     })?;
     let size = super::volume_size(&spec.volumes.url);
     Ok(Served { services: vec![service], endpoints: vec![Endpoint { url: address, size }] })
