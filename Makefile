@@ -64,11 +64,9 @@ bench: ## the lab's linerate.bench in pairs: against a bare loop, tgt and libisc
 	cargo build --release -p reactor --example bareloop
 	target/release/linerate lab run linerate.bench --runs target/bench --table $(BENCH)
 
-bench-peers: bench ## the same; linerate.knee: all sizes; .tail: latency at half load; .cores: a second target core; .nbd: nbdkit and QEMU; then 1 to 1,000 connections, and ten minutes for long turns
-	target/release/linerate lab run linerate.knee --runs target/bench --table $(BENCH)
-	target/release/linerate lab run linerate.tail --runs target/bench --table $(BENCH)
-	target/release/linerate lab run linerate.cores --runs target/bench --table $(BENCH)
-	target/release/linerate lab run linerate.nbd --runs target/bench --table $(BENCH)
+bench-peers: bench ## the same; all sizes, small packets, spinning, digests, latency at half load, a second target core, NBD servers; then 1 to 1,000 connections, and ten minutes for long turns
+	@conformance/fio/build libiscsi
+	set -e; for one in knee wire spin digests tail cores nbd; do target/release/linerate lab run linerate.$$one --runs target/bench --table $(BENCH); done
 	scripts/scale.py
 	-scripts/stalls.py
 

@@ -73,7 +73,8 @@ impl Drop for Ground {
 
 fn serve(target: Target, volumes: &Volumes, (host, folder): (&Host, &Path), ledger: &mut Ledger) -> Served {
     let (placement, linerate) = (place(host), linerate());
-    let spec = ServeSpec { volumes, host, folder, placement: &placement, linerate: &linerate, cores: 1 };
+    let spec =
+        ServeSpec { volumes, host, folder, placement: &placement, linerate: &linerate, cores: 1, spin: None };
     arm::serve(target, &spec, ledger).unwrap()
 }
 

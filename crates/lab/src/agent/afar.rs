@@ -98,8 +98,8 @@ impl Afar {
         let mut afar = Self::default();
         if let Some(name) = &bound.target_host {
             ensure!(
-                topology.cores == 1,
-                "an agent starts targets on one core: leave `cores` out, or let the lab start the target here"
+                topology.cores == 1 && topology.target_spin.is_none(),
+                "an agent starts targets on one core, as they are by default: leave `cores` and `target_spin` out, or let the lab start the target here"
             );
             let client = fleet.host(site, name)?;
             let volumes =

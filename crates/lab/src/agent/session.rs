@@ -176,6 +176,7 @@ impl<'a> Session<'a> {
             placement: &placement,
             linerate,
             cores: 1,
+            spin: None,
         };
         arm.served = arm::serve(target, &spec, &mut self.ledger)?;
         stage::enrol(&arm.sides, Role::Target, &arm.served);

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
+use names::Span;
+
 use super::{Endpoint, ServeSpec, Served, Side, ready};
 use crate::runner::ledger::Ledger;
 use crate::runner::process::CommandLine;
@@ -39,7 +41,10 @@ pub(super) fn serve(spec: &ServeSpec<'_>, ledger: &mut Ledger) -> Result<Served>
     );
     let program = path(spec.linerate).with_context(|| format!("{PROGRAM} is not built: {BUILD}"))?;
     let listen = SocketAddr::new(spec.host.address, 0).to_string();
-    let argv = vec![program.display().to_string(), "--serve".to_owned(), listen];
+    let mut argv = vec![program.display().to_string(), "--serve".to_owned(), listen];
+    if let Some(span) = spec.spin {
+        argv.extend(["--spin".to_owned(), microseconds("target_spin", span)?]);
+    }
     let line = CommandLine::new("target", argv, spec.folder);
     let version = env!("CARGO_PKG_VERSION").to_owned();
     let mut service = ready::start(&line, spec.placement, (Side::Target, PROGRAM, version), ledger)?;
@@ -54,6 +59,12 @@ pub(super) fn serve(spec: &ServeSpec<'_>, ledger: &mut Ledger) -> Result<Served>
     })?;
     let size = super::volume_size(&spec.volumes.url);
     Ok(Served { services: vec![service], endpoints: vec![Endpoint { url: address, size }] })
+}
+
+/// A duration as the bare loop is told it.
+pub(crate) fn microseconds(setting: &str, span: &str) -> Result<String> {
+    let Span(span) = span.parse().with_context(|| format!("{setting} = {span:?}"))?;
+    Ok(span.as_micros().to_string())
 }
 
 /// The address in a whole line of its output.

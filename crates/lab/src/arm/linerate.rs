@@ -44,7 +44,8 @@ pub(super) fn serve(protocol: Protocol, spec: &ServeSpec<'_>, ledger: &mut Ledge
         "--ready-file",
         path(&listening)?,
     ];
-    let argv: Vec<String> = std::iter::once(program).chain(argv).map(str::to_owned).collect();
+    let spin = spec.spin.into_iter().flat_map(|span| ["--spin", span]);
+    let argv: Vec<String> = std::iter::once(program).chain(argv).chain(spin).map(str::to_owned).collect();
     let line = CommandLine::new("target", argv, spec.folder);
     let version = super::version(program)?;
     let mut service = ready::start(&line, spec.placement, (Side::Target, "linerate", version), ledger)?;
@@ -117,6 +118,7 @@ mod tests {
             placement: &placement,
             linerate: folder,
             cores: 1,
+            spin: None,
         };
         let text = configuration(&spec);
         let last =

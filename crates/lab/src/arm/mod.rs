@@ -114,6 +114,8 @@ pub struct ServeSpec<'a> {
     pub linerate: &'a Path,
     /// Event loops of Linerate's target; others have what they have.
     pub cores: u32,
+    /// How long the target looks for work before it sleeps, where it is told.
+    pub spin: Option<&'a str>,
 }
 
 /// What an adapter needs to know.

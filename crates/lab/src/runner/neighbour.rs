@@ -72,6 +72,7 @@ impl Neighbours {
                 placement: &place,
                 linerate: site.paths.1,
                 cores: 1,
+                spin: None,
             };
             let served = arm::serve(parts(*kind).0, &spec, ledger)
                 .with_context(|| format!("neighbour {} does not start", kind.name()))?;

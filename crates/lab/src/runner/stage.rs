@@ -89,6 +89,7 @@ impl Stage {
             placement: &place,
             linerate: ground.linerate,
             cores: topology.cores,
+            spin: topology.target_spin.as_deref(),
         };
         let mut served = arm::serve(arm.target, &spec, ledger)
             .with_context(|| format!("arm {} ({}): its target does not start", arm.key, arm.name))?;

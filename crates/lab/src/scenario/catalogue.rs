@@ -67,6 +67,7 @@ pub const FILES: &[File] = files![
     "linerate/bench.toml",
     "linerate/adapter.toml",
     "linerate/knee.toml",
+    "linerate/spin.toml",
     "linerate/wire.toml",
     "linerate/digests.toml",
     "linerate/tail.toml",

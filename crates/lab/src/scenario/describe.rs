@@ -204,9 +204,11 @@ fn built_as(topology: &Topology) -> String {
     };
     let Topology { initiators, targets, luns, volume, cores, digests, .. } = topology;
     let cores = if *cores == 1 { String::new() } else { format!(" in {cores} event loops") };
+    let spin = topology.target_spin.as_ref().map(|span| format!(", a target that spins for {span}"));
     let digests = if *digests { ", digests" } else { "" };
     format!(
-        "{initiators} initiators, {targets} targets with {luns} volumes each ({volume}){cores}, {link}{digests}"
+        "{initiators} initiators, {targets} targets with {luns} volumes each ({volume}){cores}, {link}{digests}{}",
+        spin.unwrap_or_default()
     )
 }
 

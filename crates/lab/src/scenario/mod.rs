@@ -207,6 +207,9 @@ pub struct Topology {
     /// Event loops of Linerate's target. More than the target has processors for run on the host's as well.
     #[serde(skip_serializing_if = "is_one")]
     pub cores: u32,
+    /// How long the target of Linerate's, or of the bare loop, looks for work before it sleeps, such as `50us`; as it does by default where it is left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target_spin: Option<String>,
     /// Whether Linerate's initiator asks its target for header and data digests.
     #[serde(skip_serializing_if = "is_off")]
     pub digests: bool,
@@ -286,6 +289,7 @@ impl Default for Topology {
             link: Link::default(),
             placement: Placement::Other,
             cores: 1,
+            target_spin: None,
             digests: false,
             adapter: AdapterCore::Usual,
             neighbour: Neighbour::None,

@@ -32,6 +32,10 @@ pub const LAB: &[Known] = &[
         "cores",
         "event loops of Linerate's target: one, or more on as many processors, the target's first and then the host's",
     ),
+    known(
+        "target_spin",
+        "how long Linerate's target, or the bare loop's, looks for work before it sleeps, such as 50us",
+    ),
     known("digests", "whether Linerate's initiator and target protect what they send by CRC32C: on or off"),
     known(
         "adapter",
@@ -64,7 +68,10 @@ pub const FIO: &[Known] = &[
     known("group_reporting", "1 adds the jobs up"),
     known("readahead", "bytes that the kernel reads ahead on the device"),
     known("random_distribution", "which blocks are taken, such as zipf:1.1"),
-    known("spin", "how long Linerate's initiator looks for an answer before it sleeps, such as 50us"),
+    known(
+        "spin",
+        "how long Linerate's initiator, or the bare loop's, looks for an answer before it sleeps, such as 50us",
+    ),
     known("bssplit", "mix of sizes, such as 6k/50:8k/50"),
     known("rate_iops_per_job", "closed-loop limit of each job"),
 ];

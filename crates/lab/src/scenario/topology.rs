@@ -7,6 +7,8 @@ use std::str::FromStr;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use names::Span;
+
 use super::{AdapterCore, Arm, Link, LinkKind, Neighbour, Placement, Scenario, Topology, sweep};
 use crate::result::Coordinate;
 
@@ -18,6 +20,10 @@ pub fn at(scenario: &Scenario, arm: &Arm, point: &[Coordinate]) -> Result<Topolo
     count(&settings, "targets", &mut topology.targets)?;
     count(&settings, "volumes", &mut topology.luns)?;
     count(&settings, "cores", &mut topology.cores)?;
+    if let Some(spin) = settings.get("target_spin") {
+        let Span(_) = spin.parse().with_context(|| format!("target_spin = {spin:?}"))?;
+        topology.target_spin = Some(spin.clone());
+    }
     if let Some(digests) = settings.get("digests") {
         topology.digests = self::digests(digests)?;
     }

@@ -15,9 +15,8 @@ use crate::result::{Direction, Latency, Load};
 use crate::runner::process::CommandLine;
 
 const OUTPUT: &str = "bareloop.json";
-/// Options that it does not have. Its two ends never spin, as programs that own one processor do not.
-const NOT_HERE: &[&str] =
-    &["bssplit", "random_distribution", "fsync", "rate_iops", "rate_iops_per_job", "spin", LOG];
+/// Options that it does not have.
+const NOT_HERE: &[&str] = &["bssplit", "random_distribution", "fsync", "rate_iops", "rate_iops_per_job", LOG];
 
 /// How it is started.
 pub(super) fn command(assignment: &Assignment<'_>) -> Result<CommandLine> {
@@ -29,11 +28,14 @@ pub(super) fn command(assignment: &Assignment<'_>) -> Result<CommandLine> {
     };
     let depth = spread::total(&spread::over(settings, assignment.endpoints)?);
     let bytes = settings.bytes("bs", 4096)?;
+    // As programs that own one processor, it does not spin unless it is told to.
+    let spin = settings.get("spin").map(|span| bareloop::microseconds("spin", span)).transpose()?;
+    let spin = spin.map_or_else(String::new, |span| format!(" --spin {span}"));
     let program = bareloop::path(assignment.linerate).unwrap_or_else(|| "bareloop".into());
     let program = shell::quote(&program.display().to_string());
     let run = |seconds: f64, to: &str| {
         format!(
-            "{program} --connect {} --rw {direction} --bs {bytes} --qd {depth} --runtime {seconds} --json >{to} || exit\n",
+            "{program} --connect {} --rw {direction} --bs {bytes} --qd {depth} --runtime {seconds}{spin} --json >{to} || exit\n",
             endpoint.url
         )
     };
@@ -142,7 +144,7 @@ mod tests {
             assert!(said.contains(part), "{said}");
         };
         refused(&["h:1"], ("rw", "randrw"), "mixes");
-        refused(&["h:1"], ("spin", "50us"), "spin");
+        refused(&["h:1"], ("spin", "soon"), "spin = \"soon\"");
         refused(&["h:1", "h:2"], ("rw", "read"), "one stream");
     }
 }

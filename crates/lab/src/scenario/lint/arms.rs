@@ -162,6 +162,12 @@ fn settings(scenario: &Scenario, arm: &Arm) -> Vec<String> {
                             .to_owned(),
                     );
                 }
+                if topology.target_spin.is_some() && !(ours || arm.target == Target::BareLoop) {
+                    messages.push(
+                        "`target_spin` is of Linerate's target or the bare loop's, and it has another"
+                            .to_owned(),
+                    );
+                }
                 if topology.cores != 1 && !ours {
                     messages.push("`cores` is of Linerate's target, and it has another".to_owned());
                 }
