@@ -17,6 +17,7 @@ mod output;
 mod place;
 mod reserve;
 mod serve;
+mod signals;
 mod watch;
 mod zero;
 

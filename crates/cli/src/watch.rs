@@ -4,13 +4,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 use linerate::{Control, Effort, Stop};
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
+
+use crate::signals;
 
 /// The exit code of a command that Ctrl-C ended: 128 and the signal's number, as shells count.
 const STOPPED: u8 = 130;
@@ -45,27 +45,21 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Listens for SIGINT and SIGTERM. The first lets the job finish what is under way, the second ends the process.
+    /// Listens for SIGINT and SIGTERM. The first lets the job finish what is under way, a later one ends the process.
     pub(crate) fn start() -> Result<Self> {
         let bar = ProgressBar::no_length();
         bar.set_style(ProgressStyle::with_template(COUNT)?);
         bar.enable_steady_tick(TICK);
         let stop = Stop::new();
-        let mut signals = Signals::new([SIGINT, SIGTERM]).context("signals cannot be heard")?;
         let (wish, shown) = (stop.clone(), bar.clone());
-        std::thread::Builder::new()
-            .name("signals".to_owned())
-            .spawn(move || {
-                for signal in &mut signals {
-                    if wish.is_set() {
-                        // It ends the process; if it cannot, the job still stops by itself.
-                        let _unable = emulate_default_handler(signal);
-                    }
-                    shown.println("stopping: finishing what is under way; a second Ctrl-C does not wait");
-                    wish.set();
-                }
-            })
-            .context("no thread can listen for signals")?;
+        let ask = move || {
+            shown.println("stopping: finishing what is under way; a second Ctrl-C does not wait");
+            wish.set();
+        };
+        signals::listen(ask, |signal| {
+            // It ends the process; if it cannot, the job still stops by itself.
+            let _unable = emulate_default_handler(signal);
+        })?;
         Ok(Self { bar, stop })
     }
 

@@ -134,7 +134,9 @@ fn ctrl_c_ends_a_copy_with_what_was_done() {
     let mut child = copy.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     until(|| std::fs::metadata(&target).is_ok().then_some(()));
     let pid = Pid::from_child(&child);
+    // Twice, as timeout(1) does: that is no reason to end at once.
     kill_process(pid, Signal::INT).unwrap();
+    kill_process(pid, Signal::TERM).unwrap();
     let status = ended(&mut child);
     let said = child.wait_with_output().unwrap();
     let (out, error) = (String::from_utf8(said.stdout).unwrap(), String::from_utf8(said.stderr).unwrap());

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
 use clap::Parser;
@@ -21,7 +21,7 @@ use names::Span;
 
 use super::display::Display;
 use super::{INVALID, verdicts};
-use crate::output;
+use crate::{output, signals};
 
 /// What is measured, and where.
 #[derive(Debug, Parser)]
@@ -167,12 +167,12 @@ pub(super) fn own_program() -> Result<PathBuf> {
 /// Set by Ctrl-C and by a polite kill: the run ends after the measurement under way.
 pub(super) fn stop_by_signal() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        // The second one ends the process at once.
-        signal_hook::flag::register_conditional_shutdown(signal, i32::from(INVALID), Arc::clone(&stop))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
-            .context("cannot listen for signals")?;
-    }
+    let wish = Arc::clone(&stop);
+    signals::listen(
+        move || wish.store(true, Ordering::Relaxed),
+        // `linerate lab clean` finds what is left.
+        |_| std::process::exit(INVALID.into()),
+    )?;
     Ok(stop)
 }
 
