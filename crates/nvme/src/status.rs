@@ -108,7 +108,9 @@ impl Status {
             VolumeErrorKind::Unsupported => Self::INVALID_OPCODE.dnr(),
             VolumeErrorKind::Miscompare { .. } => Self::COMPARE_FAILURE.dnr(),
             VolumeErrorKind::Cancelled => Self::ABORT_REQUESTED,
-            VolumeErrorKind::Busy | VolumeErrorKind::TimedOut => Self::COMMAND_INTERRUPTED,
+            VolumeErrorKind::Busy => Self::COMMAND_INTERRUPTED,
+            // It may still take effect: a host that made it again would not know which copy is the last.
+            VolumeErrorKind::TimedOut => Self::COMMAND_INTERRUPTED.dnr(),
             VolumeErrorKind::Unreachable | VolumeErrorKind::ShuttingDown => Self::NAMESPACE_NOT_READY,
             VolumeErrorKind::ReservationConflict => Self::RESERVATION_CONFLICT.dnr(),
             _ => Self::INTERNAL_ERROR,
@@ -127,7 +129,8 @@ impl Status {
             Self::INVALID_FIELD | Self::DATA_SGL_LENGTH_INVALID => VolumeErrorKind::Misaligned,
             Self::COMPARE_FAILURE => VolumeErrorKind::Miscompare { offset: 0 },
             Self::ABORT_REQUESTED => VolumeErrorKind::Cancelled,
-            // The host is asked to make the command again (NVM Express Base 2.0 §4.2.3.1).
+            // Otherwise the host is asked to make the command again (NVM Express Base 2.0 §4.2.3.1).
+            Self::COMMAND_INTERRUPTED if self.is_final() => VolumeErrorKind::TimedOut,
             Self::COMMAND_INTERRUPTED => VolumeErrorKind::Busy,
             Self::NAMESPACE_NOT_READY | Self::INVALID_NAMESPACE => VolumeErrorKind::Unreachable,
             Self::RESERVATION_CONFLICT => VolumeErrorKind::ReservationConflict,
@@ -161,6 +164,7 @@ mod tests {
             Kind::Miscompare { offset: 0 },
             Kind::Cancelled,
             Kind::Busy,
+            Kind::TimedOut,
             Kind::Unreachable,
             Kind::ReservationConflict,
         ];
@@ -170,7 +174,7 @@ mod tests {
                 assert_eq!(Status::from_wire(status.to_wire()).to_volume(), kind, "{status}");
             }
         }
-        let late = Status::from_volume(Kind::TimedOut, true);
-        assert_eq!((late.to_volume(), late.is_final()), (Kind::Busy, false), "to be made again");
+        let again = |kind| !Status::from_volume(kind, true).is_final();
+        assert!(again(Kind::Busy) && !again(Kind::TimedOut), "only what was not carried out is made again");
     }
 }
