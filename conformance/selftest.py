@@ -12,7 +12,7 @@ sys.dont_write_bytecode = True
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "scripts")]
 import suites  # noqa: E402
-from harness import Account  # noqa: E402
+from harness import Account, rust_failure  # noqa: E402
 
 
 def load(path):
@@ -133,6 +133,14 @@ class Sums(unittest.TestCase):
         """A crash after the sum is a failure."""
         self.assertEqual(suites.count("qemu: 5 passed, 0 failed, 0 skipped\n", 1), (5, 1, 0))
         self.assertEqual(suites.count("", 101), (0, 1, 0))
+
+    def test_a_panic_s_message_stands_first_and_its_backtraces_nowhere_before_it(self):
+        """What a runner shows of a failed test in Rust."""
+        panic = "thread 'a' (7) panicked at b.rs:1:2:\nno server\n\nCaused by:\n    it ended\n"
+        traces = "\nStack backtrace:\n   0: here\n             at c.rs:3:4\nstack backtrace:\n   0: there\nnote: Some details\n"
+        said = rust_failure(f"\nrunning 1 test\n\n{panic}{traces}test a ... FAILED\n")
+        self.assertTrue(said.startswith(panic.replace("\n\n", "\n") + "\nrunning 1 test"), said)
+        self.assertNotIn("c.rs", said)
 
     def test_what_failed_is_told_again(self):
         """The failed tests with what they say; of an unknown command, its last lines."""

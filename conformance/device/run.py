@@ -24,7 +24,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.dont_write_bytecode = True
 sys.path[:0] = [str(HERE.parent), str(HERE)]
-from harness import Account, Linerate, linerate_binary, temporary_folder  # noqa: E402
+from harness import Account, Linerate, linerate_binary, rust_failure, temporary_folder  # noqa: E402
 from loop import Loop, obstacle, tool  # noqa: E402
 
 MIB = 1 << 20
@@ -75,7 +75,7 @@ def rust_tests(folder, sector):
         command = ["cargo", "test", "--quiet", "-p", "backends", "--test", "real", "--", "--ignored", "--test-threads=1", "device::"]
         run = subprocess.run(command, cwd=ROOT, env=os.environ | variables, capture_output=True, text=True, timeout=RUST_LIMIT)
     result = re.search(r"test result: ok\. (\d+) passed; 0 failed; 0 ignored", run.stdout)
-    demand(run.returncode == 0 and result and int(result[1]) > 0, "the Rust tests fail", run.stdout + run.stderr)
+    demand(run.returncode == 0 and result and int(result[1]) > 0, "the Rust tests fail", rust_failure(run.stderr + run.stdout))
 
 
 def round_trip(folder, sector, driver, tail=""):

@@ -17,7 +17,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.dont_write_bytecode = True
 sys.path[:0] = [str(HERE.parent), str(HERE)]
-from harness import Account, linerate_binary, temporary_folder  # noqa: E402
+from harness import Account, linerate_binary, rust_failure, temporary_folder  # noqa: E402
 from lab import demand, lab, results  # noqa: E402
 
 # Seconds for the build, and for one test.
@@ -50,7 +50,7 @@ def run_one(program, name):
     environment = os.environ | {"LINERATE": str(linerate_binary())}
     run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=TEST_LIMIT)
     if run.returncode != 0 or "1 passed" not in run.stdout:
-        raise RuntimeError(f"ended with {run.returncode}\n{run.stdout[-3000:]}{run.stderr[-3000:]}")
+        raise RuntimeError(f"ended with {run.returncode}\n{rust_failure(run.stderr + run.stdout)}")
 
 
 def engines(folder):

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::{Endpoint, ServeSpec, Served, Side, ready};
 use crate::runner::ledger::Ledger;
-use crate::runner::process::CommandLine;
+use crate::runner::process::{self, CommandLine};
 
 pub(super) const PROGRAM: &str = "ganesha.nfsd";
 /// The registered port of NFS (RFC 8881 §2.9.3): for a namespace of its own, where nothing else can have it.
@@ -22,8 +22,15 @@ const EXPORT: &str = "/volumes";
 /// The port mapper, and the port of the mount protocol in a namespace.
 pub(super) const MAPPER: &str = "rpcbind";
 const MOUNT_PORT: u16 = 20048;
-/// Port mapper and server in one process group, with a `/run` of their own.
-const WITH_MAPPER: &str = r#"mount -t tmpfs none /run && { rpcbind -f & exec "$0" "$@"; }"#;
+/// Port mapper and server in one process group, with a `/run` of their own. A server that finds no port mapper ends: it waits for an answer.
+const WITH_MAPPER: &str = r#"
+mount -t tmpfs none /run || exit
+rpcbind -f &
+until rpcinfo > /dev/null 2>&1; do
+    kill -0 $! || exit
+    sleep 0.01
+done
+exec "$0" "$@""#;
 
 pub(super) fn serve(spec: &ServeSpec<'_>, ledger: &mut Ledger) -> Result<Served> {
     let portal =
@@ -62,7 +69,7 @@ pub(super) fn serve(spec: &ServeSpec<'_>, ledger: &mut Ledger) -> Result<Served>
     ready::wait(&mut service, "it is initialized", || {
         Ok(ready::written(&log).filter(|text| text.contains("NFS SERVER INITIALIZED")))
     })
-    .with_context(|| format!("nfs-ganesha needs root; it keeps its log in {}", log.display()))?;
+    .with_context(|| format!("nfs-ganesha, which needs root, does not serve{}", process::last_words(&log)))?;
     Ok(Served { services: vec![service], endpoints })
 }
 

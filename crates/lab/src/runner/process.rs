@@ -283,13 +283,14 @@ fn outputs(line: &CommandLine) -> Result<(Stdio, Stdio)> {
     Ok((stdout.into(), stderr.into()))
 }
 
-fn last_words(stderr: &Path) -> String {
-    let bytes = std::fs::read(stderr).unwrap_or_default();
+/// The end of what a program wrote to a file, as words that can follow a sentence.
+pub fn last_words(written: &Path) -> String {
+    let bytes = std::fs::read(written).unwrap_or_default();
     let tail = bytes.get(bytes.len().saturating_sub(TAIL)..).unwrap_or_default();
     let words = String::from_utf8_lossy(tail);
     match words.trim() {
-        "" => format!(" (it wrote nothing to {})", stderr.display()),
-        words => format!("; its last words in {}:\n{words}", stderr.display()),
+        "" => format!(" (it wrote nothing to {})", written.display()),
+        words => format!("; its last words in {}:\n{words}", written.display()),
     }
 }
 
