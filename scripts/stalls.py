@@ -2,14 +2,19 @@
 """The longest turn of our own making: what the event loops of target and initiator kept their processors for, under load.
 
 `stalls.py [--minutes 10] [--only TEXT] [--program target/release/linerate]` divides the time among loads over both protocols, each with a server of its own, and prints a
-line for each: the longest turn at either end and how many took more than a millisecond. A turn's time is the thread's own
+line for each: the longest turn at either end and how many a minute took more than a millisecond. A turn's time is the thread's own
 (CLOCK_THREAD_CPUTIME_ID): sleep and preemption by other programs do not count, the kernel's work for the turn's calls does,
 and so does the network's interrupts' where the kernel does not account them apart (CONFIG_IRQ_TIME_ACCOUNTING). It is told up to 250 us too
-long (see crates/reactor/src/turns.rs); nobody spins, so nothing is told too short. Beside it stand the machine's own
-disturbances: how much of the time a hypervisor took, and the largest latency that the load saw. Ends with 1 if any turn took more than a millisecond.
+long (see crates/reactor/src/turns.rs); nobody spins, so nothing is told too short.
+
+The same clock also runs on while a hypervisor lets the whole machine stand still and does not say so. Before each load two processes that do nothing but look at
+that clock therefore tell what such a machine makes of nothing: their longest step, and how many a minute took more than a
+millisecond. Beside it stand the largest latency that the load saw and what the hypervisor says that it took. Ends with 1 if either end had more
+long turns a minute than nothing had.
 """
 import argparse
 import json
+import multiprocessing
 import re
 import signal
 import subprocess
@@ -32,8 +37,27 @@ LOADS = [
     )
 ]
 TOLD = re.compile(r"^core (\d+): longest turn (\d+) us of processor time, (\d+) above 1 ms$", re.MULTILINE)
+# The part of a load's time that is spent with nothing before it, and a turn that is too long, in ns.
+CONTROL, STALL = 0.25, 1_000_000
 # What is waited for until a server listens, and until it has ended.
 PATIENCE = 20.0
+
+
+def do_nothing(seconds):
+    """Longest step in us of a loop that only looks at its own clock, and how many took more than a millisecond."""
+    end, last = time.monotonic() + seconds, time.thread_time_ns()
+    longest = stalls = 0
+    while time.monotonic() < end:
+        now = time.thread_time_ns()
+        longest, stalls, last = max(longest, now - last), stalls + (now - last > STALL), now
+    return longest // 1000, stalls
+
+
+def nothing(seconds):
+    """The longest step of two such loops, and how many stalls each has a minute."""
+    with multiprocessing.Pool(2) as pool:
+        told = pool.map(do_nothing, [seconds] * 2, chunksize=1)
+    return max(longest for longest, _ in told), sum(stalls for _, stalls in told) / 2 * 60 / seconds
 
 
 def stolen():
@@ -106,16 +130,21 @@ def main():
     loads = [load for load in LOADS if arguments.only in named(load)]
     if not loads:
         sys.exit(f"stalls: no load has {arguments.only!r} in its name: {'; '.join(map(named, LOADS))}")
-    seconds = arguments.minutes * 60 / len(loads)
-    longest, stalls = 0, 0
-    print("| load | target: longest turn, us | above 1 ms | initiator: longest turn, us | above 1 ms | largest latency, ms | stolen, % |")
-    print("|---|---|---|---|---|---|---|")
+    share = arguments.minutes * 60 / len(loads)
+    control, seconds = share * CONTROL, share * (1 - CONTROL)
+    long = 0
+    print("| load | nothing: longest step, us | above 1 ms, a minute | target: longest turn, us | above 1 ms, a minute "
+          "| initiator: longest turn, us | above 1 ms, a minute | largest latency, ms | stolen, % |")
+    print("|---" * 9 + "|")
     for load in loads:
-        target, initiator, worst, share = measure(arguments.program, load, seconds)
-        print(f"| {named(load)} | {target[0]} | {target[1]} | {initiator[0]} | {initiator[1]} | {worst:.1f} | {share:.1f} |", flush=True)
-        longest, stalls = max(longest, target[0], initiator[0]), stalls + target[1] + initiator[1]
-    print(f"\nlongest turn of our own making: {longest / 1000:.2f} ms; above 1 ms: {stalls}, in {arguments.minutes:g} minutes")
-    return 1 if stalls else 0
+        idle = nothing(control)
+        target, initiator, worst, taken = measure(arguments.program, load, seconds)
+        ours = [(longest, stalls * 60 / seconds) for longest, stalls in (target, initiator)]
+        cells = [f"{longest} | {stalls:.0f}" for longest, stalls in (idle, *ours)]
+        print(f"| {named(load)} | {' | '.join(cells)} | {worst:.1f} | {taken:.1f} |", flush=True)
+        long += any(stalls > idle[1] for _, stalls in ours)
+    print(f"\nloads with more turns above 1 ms than nothing had: {long} of {len(loads)}, in {arguments.minutes:g} minutes")
+    return 1 if long else 0
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 //! Memory that connections use only while bytes move: staging areas and sends, last used first, so that it stays in cache.
 
 use crate::config::Config;
-use crate::limits::{HELD_AREAS, SEND_SEGMENTS};
+use crate::limits::{HELD_AREAS, LEAST_SHARE, SEND_SEGMENTS};
 use crate::sys::{Receive, Send};
 
 /// A core's staging areas and sends. Sends are at most one per connection, so they have no limit of their own.
@@ -12,8 +12,8 @@ pub(crate) struct Areas {
     made: usize,
     limit: usize,
     staging: usize,
+    turn: usize,
     budget: usize,
-    /// The budget of a connection that is not alone.
     share: usize,
 }
 
@@ -25,6 +25,7 @@ impl Areas {
             made: 0,
             limit: config.staging_areas.max(1),
             staging: config.staging,
+            turn: config.turn_budget.max(1),
             budget: config.send_budget,
             share: config.send_share.min(config.send_budget),
         }
@@ -58,9 +59,23 @@ impl Areas {
         self.receives.push(receive);
     }
 
-    /// A send without content, for a connection that has the core for itself or shares it.
-    pub(crate) fn take_send(&mut self, shared: bool) -> Box<Send> {
-        let budget = if shared { self.share } else { self.budget };
+    /// Bytes that a turn sends, about.
+    pub(crate) fn turn(&self) -> usize {
+        self.turn
+    }
+
+    /// Bytes that one receive may bring where so many connections receive at the same moment.
+    pub(crate) fn receive_share(&self, receivers: usize) -> usize {
+        if receivers > 1 { (self.turn / receivers).max(LEAST_SHARE) } else { usize::MAX }
+    }
+
+    /// Bytes of one send, about, of a connection that has the core for itself, or shares it.
+    pub(crate) fn send_share(&self, shared: bool) -> usize {
+        if shared { self.share } else { self.budget }
+    }
+
+    /// A send without content, to be filled with about `budget` bytes.
+    pub(crate) fn take_send(&mut self, budget: usize) -> Box<Send> {
         let mut send = self.sends.pop().unwrap_or_else(|| Box::new(Send::new(budget, SEND_SEGMENTS)));
         send.set_budget(budget);
         send

@@ -31,6 +31,8 @@ pub struct Config {
     pub staging: usize,
     /// Staging areas per core; connections that receive at the same moment share them.
     pub staging_areas: usize,
+    /// Bytes that a turn moves in each direction, about, so that none keeps the core for long.
+    pub turn_budget: usize,
     /// Bytes of one send, about.
     pub send_budget: usize,
     /// The same while other connections have something to do too, so that nobody waits long for one that has much to send.
@@ -49,6 +51,7 @@ impl Default for Config {
             congestion: Some("cubic".to_owned()),
             staging: limits::STAGING,
             staging_areas: limits::STAGING_AREAS,
+            turn_budget: limits::TURN_BUDGET,
             send_budget: limits::SEND_BUDGET,
             send_share: limits::SEND_SHARE,
             max_connections: limits::CONNECTIONS,

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use host::{Endpoint, EndpointId};
 use protocol::{Ended, Instant};
 
-use crate::sys::Receive;
+use crate::sys::{Receive, Send};
 
 /// Where a stream is in its life.
 ///
@@ -43,6 +43,8 @@ pub(crate) struct Connection {
     pub(crate) phase: Phase,
     /// The staging area, while it is neither in the kernel's hands nor somebody else's.
     pub(crate) receive: Option<Box<Receive>>,
+    /// What is left of a send, until the connection's next turn.
+    pub(crate) unsent: Option<Box<Send>>,
     pub(crate) receiving: bool,
     pub(crate) polling: bool,
     pub(crate) sending: bool,
@@ -58,6 +60,8 @@ pub(crate) struct Connection {
     /// The loop's own deadline in this phase.
     pub(crate) deadline: Option<Instant>,
     pub(crate) touched: bool,
+    /// Its turn was begun in a turn of the core's that had no time left to end it.
+    pub(crate) late: bool,
     pub(crate) parked: bool,
     pub(crate) expects: bool,
     /// Counted against the core's limit of accepted streams.
@@ -79,6 +83,7 @@ impl Connection {
             endpoint,
             phase,
             receive: None,
+            unsent: None,
             receiving: false,
             polling: false,
             sending: false,
@@ -89,6 +94,7 @@ impl Connection {
             scheduled: None,
             deadline: None,
             touched: false,
+            late: false,
             parked: false,
             expects: false,
             accepted: false,

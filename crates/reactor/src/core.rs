@@ -34,6 +34,12 @@ pub(crate) struct Turning<S: Service> {
     pub(crate) timers: Timers,
     /// Slots that have something to do in this turn.
     pub(crate) touched: Vec<u32>,
+    /// Slots whose turn is still to be ended, as the last turn had sent enough.
+    late: Vec<u32>,
+    /// Bytes that this turn sends at most.
+    pub(crate) sent: usize,
+    /// Events that the last look brought: connections that receive at the same moment, where receives do not wait.
+    pub(crate) happened: usize,
     /// Slots whose endpoint takes no bytes, or that wait for a staging area: asked again every turn.
     pub(crate) parked: Vec<u32>,
     /// Slots whose stream is over, until they are idle.
@@ -105,6 +111,9 @@ impl<S: Service> Turning<S> {
             gauge,
             timers: Timers::default(),
             touched: Vec::new(),
+            late: Vec::new(),
+            sent: 0,
+            happened: 0,
             parked: Vec::new(),
             departing: Vec::new(),
             holders: Vec::new(),
@@ -169,6 +178,7 @@ impl<S: Service> Turning<S> {
     fn turn(&mut self, now: Instant) {
         self.now = now;
         self.again = false;
+        self.happened = 0;
         self.starving = std::mem::take(&mut self.starved);
         self.take_events(now);
         self.take_events(now);
@@ -179,17 +189,38 @@ impl<S: Service> Turning<S> {
         self.retry_parked();
         self.serve(now);
         self.start_dials(now);
-        let mut touched = std::mem::take(&mut self.touched);
-        self.count_sharers(&touched);
-        for slot in touched.drain(..) {
-            self.finish_turn(slot, now);
-        }
-        // What was touched meanwhile has its turn in the next one.
-        touched.append(&mut self.touched);
-        self.again |= !touched.is_empty();
-        self.touched = touched;
+        self.finish_turns(now);
         self.let_go(now);
         self.start_files();
+    }
+
+    /// Ends the turns of the connections, first of those that were late in the last turn, until as much was sent as fits into one.
+    fn finish_turns(&mut self, now: Instant) {
+        let mut touched = std::mem::take(&mut self.touched);
+        self.count_sharers(&touched);
+        let mut late = std::mem::take(&mut self.late);
+        late.extend(touched.drain(..).filter(|slot| !self.is_late(*slot)));
+        // What is touched meanwhile has its turn in the next one.
+        self.touched = touched;
+        self.sent = 0;
+        let mut finished = 0;
+        while let Some(slot) = late.get(finished).copied().filter(|_| self.sent < self.areas.turn()) {
+            finished += 1;
+            self.finish_turn(slot, now);
+        }
+        late.drain(..finished);
+        for slot in &late {
+            if let Some(connection) = self.connection(*slot) {
+                (connection.late, connection.touched) = (true, false);
+            }
+        }
+        self.again |= !late.is_empty() || !self.touched.is_empty();
+        self.late = late;
+    }
+
+    fn is_late(&self, slot: u32) -> bool {
+        let connection = self.connections.get(slot as usize).and_then(Option::as_ref);
+        connection.is_some_and(|connection| connection.late)
     }
 
     /// Remembers for a while that more than one connection has something to do, in one turn or by turns.
@@ -204,6 +235,7 @@ impl<S: Service> Turning<S> {
     fn take_events(&mut self, now: Instant) {
         let mut events = std::mem::take(&mut self.events);
         self.driver.reap(&mut events);
+        self.happened = self.happened.max(events.len());
         for event in events.drain(..) {
             match event {
                 Event::Ready(ALARM) => {

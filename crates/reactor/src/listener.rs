@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
-use crate::limits::{BACKLOG, BIND_PATIENCE, BIND_RETRY};
+use crate::limits::{BACKLOG, BIND_PATIENCE, BIND_RETRY, NEAR_SEND_BUFFER};
 
 /// Stands for the address of a stream that has none: a Unix-domain one.
 pub const UNNAMED: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
@@ -87,6 +87,14 @@ pub(crate) fn prepare(socket: &OwnedFd, congestion: Option<&str>) -> io::Result<
     Ok(())
 }
 
+/// Keeps short what waits to be sent to a peer on the same machine. To others the system decides, as it knows how much is on the way.
+fn keep_near(socket: &SockRef<'_>, local: SocketAddr, peer: SocketAddr) {
+    if local.ip() == peer.ip() || peer.ip().is_loopback() {
+        // Where it is refused, the system's own size works too.
+        let _ = socket.set_send_buffer_size(NEAR_SEND_BUFFER);
+    }
+}
+
 /// Begins to connect; the outcome shows when the socket becomes writable.
 pub(crate) fn connect(peer: SocketAddr, congestion: Option<&str>) -> io::Result<OwnedFd> {
     let socket = Socket::new(Domain::for_address(peer), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
@@ -110,7 +118,10 @@ pub(crate) fn connected(socket: &OwnedFd) -> io::Result<(SocketAddr, SocketAddr)
     let peer = socket.peer_addr()?.as_socket();
     socket.set_nonblocking(false)?;
     let local = socket.local_addr()?.as_socket();
-    local.zip(peer).ok_or_else(|| io::Error::from_raw_os_error(libc::EAFNOSUPPORT))
+    let addresses = local.zip(peer);
+    let (local, peer) = addresses.ok_or_else(|| io::Error::from_raw_os_error(libc::EAFNOSUPPORT))?;
+    keep_near(&socket, local, peer);
+    Ok((local, peer))
 }
 
 /// A stream that somebody has opened to a listener.
@@ -133,12 +144,37 @@ pub(crate) fn accept(listener: impl AsFd, congestion: Option<&str>) -> io::Resul
     prepare(&descriptor, congestion)?;
     let addresses = local.zip(peer.as_socket());
     let (local, peer) = addresses.ok_or_else(|| io::Error::from_raw_os_error(libc::EAFNOSUPPORT))?;
+    keep_near(&SockRef::from(&descriptor), local, peer);
     Ok(Stream { descriptor, local, peer })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The send buffers of both ends of a stream.
+    fn send_buffers(at: &str) -> [usize; 2] {
+        let listener = std::net::TcpListener::bind((at, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let dialled = connect(address, None).unwrap();
+        let accepted = accept(&listener, None).unwrap();
+        connected(&dialled).unwrap();
+        [&dialled, &accepted.descriptor].map(|end| SockRef::from(end).send_buffer_size().unwrap())
+    }
+
+    #[test]
+    fn little_waits_to_be_sent_to_a_peer_on_the_same_machine() {
+        for size in send_buffers("127.0.0.1") {
+            assert!(size <= 2 * NEAR_SEND_BUFFER, "{size}");
+        }
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP)).unwrap();
+        let before = socket.send_buffer_size().unwrap();
+        let (here, there) = ("192.0.2.1:1".parse().unwrap(), "192.0.2.2:2".parse().unwrap());
+        keep_near(&SockRef::from(&socket), here, there);
+        assert_eq!(socket.send_buffer_size().unwrap(), before);
+        keep_near(&SockRef::from(&socket), here, here);
+        assert_ne!(socket.send_buffer_size().unwrap(), before);
+    }
 
     #[test]
     fn an_address_is_asked_for_again_only_while_somebody_has_it() {

@@ -71,6 +71,7 @@ impl<S: Service> Turning<S> {
     pub(crate) fn finish_turn(&mut self, slot: u32, now: Instant) {
         let Some(connection) = self.connection(slot) else { return };
         connection.touched = false;
+        connection.late = false;
         match connection.phase {
             Phase::Open => {
                 self.transmit(slot, now);
@@ -100,17 +101,26 @@ impl<S: Service> Turning<S> {
         let Some(connection) = self.connections.get_mut(slot as usize).and_then(Option::as_mut) else {
             return;
         };
+        if let Some(rest) = connection.unsent.take() {
+            return self.send(slot, rest);
+        }
         if connection.sending {
             return;
         }
-        let mut send = self.areas.take_send(self.shared_turns > 0);
+        let share = self.areas.send_share(self.shared_turns > 0);
+        let mut send = self.areas.take_send(share);
         connection.endpoint.poll_transmit(now, send.transmit());
-        if send.seal() {
+        if send.seal(share) {
             connection.sending = true;
-            self.driver.send(slot, send);
+            self.send(slot, send);
         } else {
             self.areas.put_send(send);
         }
+    }
+
+    fn send(&mut self, slot: u32, send: Box<Send>) {
+        self.sent += send.part();
+        self.driver.send(slot, send);
     }
 
     fn close_if_asked(&mut self, slot: u32, now: Instant) {
@@ -172,7 +182,8 @@ impl<S: Service> Turning<S> {
         }
     }
 
-    fn receive(&mut self, slot: u32, receive: Box<Receive>, now: Instant) {
+    fn receive(&mut self, slot: u32, mut receive: Box<Receive>, now: Instant) {
+        receive.limit(self.areas.receive_share(self.holders.len().max(self.happened)));
         let Some(connection) = self.connections.get_mut(slot as usize).and_then(Option::as_mut) else {
             return;
         };
@@ -342,8 +353,8 @@ impl<S: Service> Turning<S> {
         connection.active_at = now;
         let over = connection.phase == Phase::Ended;
         let failure = match result {
-            Ok(count) if !send.sent(count) && !over => return self.driver.send(slot, send),
-            Err(error) if is_passing(&error) && !over => return self.driver.send(slot, send),
+            Ok(count) if !send.sent(count) && !over => return self.send_on(slot, send),
+            Err(error) if is_passing(&error) && !over => return self.send_on(slot, send),
             Ok(_) => None,
             Err(error) => Some(number(&error)),
         };
@@ -355,6 +366,13 @@ impl<S: Service> Turning<S> {
         if let Some(failure) = failure {
             self.end(slot, Ended::Failed(failure), now);
         }
+        self.touch(slot);
+    }
+
+    /// The rest of a send goes out with the connection's turn.
+    fn send_on(&mut self, slot: u32, send: Box<Send>) {
+        let Some(connection) = self.connection(slot) else { return };
+        connection.unsent = Some(send);
         self.touch(slot);
     }
 
@@ -387,8 +405,13 @@ impl<S: Service> Turning<S> {
         connection.phase = Phase::Ended;
         connection.deadline = None;
         connection.tell_ended(now, how);
-        if let Some(receive) = connection.receive.take() {
+        let (receive, unsent) = (connection.receive.take(), connection.unsent.take());
+        connection.sending &= unsent.is_none();
+        if let Some(receive) = receive {
             self.release(slot, receive);
+        }
+        if let Some(send) = unsent {
+            self.areas.put_send(send);
         }
         self.driver.cancel(slot);
         self.departing.push(slot);

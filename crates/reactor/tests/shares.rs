@@ -1,9 +1,10 @@
-//! One connection with much to send does not keep the others waiting: while they have something to do it sends less at a time.
+//! Connections with much to send do not keep the others waiting: while those have something to do they send less at a time, and no turn of the core
+//! sends more than its budget.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod toy;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::rc::Rc;
@@ -20,7 +21,9 @@ const BUDGET: usize = 16 * PIECE;
 const SHARE: usize = 2 * PIECE;
 /// Sends of the greedy connection that are looked at after each answer to the modest one; fewer than the turns for which the core remembers.
 const WATCHED: usize = 8;
-/// Sends of the greedy connection that the test waits for.
+/// Greedy connections at once.
+const CROWD: usize = 8;
+/// Sends of a greedy connection that a test waits for.
 const ENOUGH: usize = 20;
 
 /// What the two connections have done.
@@ -33,12 +36,16 @@ struct Seen {
     excess: Cell<usize>,
     /// Sends of the whole budget.
     large: Cell<usize>,
+    /// Bytes that greedy connections gave to this turn of the core, and the sends of each of them.
+    turn: Cell<usize>,
+    sends: RefCell<Vec<usize>>,
 }
 
-/// The first connection sends without end; the second answers each byte with one.
+/// A greedy connection sends without end; a modest one answers each byte with one.
 struct End {
     seen: Rc<Seen>,
     piece: SharedBuf,
+    number: usize,
     is_greedy: bool,
     owed: Vec<u8>,
 }
@@ -80,6 +87,8 @@ impl Endpoint for End {
             counted.set(counted.get() + 1);
         }
         seen.large.set(seen.large.get() + usize::from(len == BUDGET));
+        seen.turn.set(seen.turn.get() + len);
+        seen.sends.borrow_mut()[self.number] += 1;
     }
     fn poll_timeout(&self) -> Option<Instant> {
         None
@@ -101,15 +110,18 @@ impl Endpoint for End {
 struct Accepts {
     seen: Rc<Seen>,
     accepted: usize,
+    /// How many of the connections are greedy: the first.
+    greedy: usize,
 }
 
 impl Service for Accepts {
     type Message = ();
     fn accept(&mut self, _: Instant, _: Accepted) -> Result<Box<dyn Endpoint>, Refusal> {
+        let (number, piece) = (self.accepted, SharedBuf::from(vec![7; PIECE]));
         self.accepted += 1;
-        let piece = SharedBuf::from(vec![7; PIECE]);
-        let is_greedy = self.accepted == 1;
-        Ok(Box::new(End { seen: Rc::clone(&self.seen), piece, is_greedy, owed: Vec::new() }))
+        self.seen.sends.borrow_mut().push(0);
+        let is_greedy = number < self.greedy;
+        Ok(Box::new(End { seen: Rc::clone(&self.seen), piece, number, is_greedy, owed: Vec::new() }))
     }
     fn handle_message(&mut self, _: Instant, (): ()) {}
     fn turn(&mut self, _: Instant, _: &mut Vec<EndpointId>) {}
@@ -120,6 +132,17 @@ impl Service for Accepts {
     fn is_finished(&self) -> bool {
         false
     }
+}
+
+/// A core that listens, with its address.
+fn begin(config: Config, greedy: usize) -> (Running<Accepts>, SocketAddr, Rc<Seen>) {
+    let mut cluster = Cluster::new(1, config).unwrap();
+    let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = listener.local();
+    cluster.listen(listener);
+    let seen = Rc::<Seen>::default();
+    let service = Accepts { seen: Rc::clone(&seen), accepted: 0, greedy };
+    (cluster.into_cores().pop().unwrap().begin(|_| service).unwrap(), address, seen)
 }
 
 /// A client that takes whatever has come.
@@ -154,13 +177,7 @@ fn turn_until(core: &mut Running<Accepts>, greedy: &mut TcpStream, mut over: imp
 
 fn a_greedy_connection_sends_less_at_a_time_while_others_have_something_to_do(driver: Driver) {
     let config = Config { driver, send_budget: BUDGET, send_share: SHARE, ..Config::default() };
-    let mut cluster = Cluster::new(1, config).unwrap();
-    let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    let address = listener.local();
-    cluster.listen(listener);
-    let seen = Rc::<Seen>::default();
-    let service = Accepts { seen: Rc::clone(&seen), accepted: 0 };
-    let mut core = cluster.into_cores().pop().unwrap().begin(|_| service).unwrap();
+    let (mut core, address, seen) = begin(config, 1);
     let mut greedy = connect(address);
     turn_until(&mut core, &mut greedy, |service| service.accepted == 1);
     turn_until(&mut core, &mut greedy, |_| seen.large.get() > 0);
@@ -172,6 +189,41 @@ fn a_greedy_connection_sends_less_at_a_time_while_others_have_something_to_do(dr
     assert_eq!(seen.excess.get(), 0, "sends of more than its share");
     let before = seen.large.get();
     turn_until(&mut core, &mut greedy, |_| seen.large.get() > before);
+}
+
+fn a_turn_sends_no_more_than_its_budget_and_everybody_comes_to_it(driver: Driver) {
+    let turn_budget = 2 * SHARE;
+    let config = Config { driver, turn_budget, send_budget: BUDGET, send_share: SHARE, ..Config::default() };
+    let (mut core, address, seen) = begin(config, CROWD);
+    let mut crowd: Vec<_> = (0..CROWD).map(|_| connect(address)).collect();
+    turn_until(&mut core, &mut crowd[0], |service| service.accepted == CROWD);
+    // Alone, the first one had larger sends.
+    for _ in 0..CROWD {
+        core.turn();
+        core.wait(Wait::No).unwrap();
+    }
+    seen.sends.borrow_mut().fill(0);
+    while *seen.sends.borrow().iter().min().unwrap() < ENOUGH {
+        seen.turn.set(0);
+        core.turn();
+        assert!(seen.turn.get() < turn_budget + SHARE, "{} bytes in one turn", seen.turn.get());
+        core.wait(Wait::For(Duration::from_millis(1))).unwrap();
+        for client in &mut crowd {
+            while drain(client) > 0 {}
+        }
+    }
+    let most = *seen.sends.borrow().iter().max().unwrap();
+    assert!(most <= 2 * ENOUGH, "one has sent {most} times, another {ENOUGH} times");
+}
+
+#[test]
+fn a_turn_sends_no_more_than_its_budget_uring() {
+    toy::in_time(|| a_turn_sends_no_more_than_its_budget_and_everybody_comes_to_it(Driver::Uring));
+}
+
+#[test]
+fn a_turn_sends_no_more_than_its_budget_epoll() {
+    toy::in_time(|| a_turn_sends_no_more_than_its_budget_and_everybody_comes_to_it(Driver::Epoll));
 }
 
 #[test]

@@ -20,6 +20,11 @@ impl Ready {
         self.list.len() >= self.depth
     }
 
+    /// Completions that wait.
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
+    }
+
     pub(crate) fn push(&mut self, completion: Completion) {
         self.list.push(completion);
     }

@@ -55,7 +55,7 @@ pub(crate) fn run<P: Party>(options: &Options, stream: TcpStream, party: &mut P)
         }
         if let Some(mut send) = idle_send.take() {
             party.poll_transmit(now, send.transmit());
-            if send.seal() {
+            if send.seal(usize::MAX) {
                 driver.send(0, send);
             } else {
                 idle_send = Some(send);

@@ -17,6 +17,8 @@ pub struct Receive {
     end: usize,
     placement: Option<Placement>,
     filled: usize,
+    /// Bytes that one call may bring.
+    most: usize,
     vectors: [libc::iovec; 2],
     message: libc::msghdr,
 }
@@ -30,6 +32,7 @@ impl Receive {
             end: 0,
             placement: None,
             filled: 0,
+            most: usize::MAX,
             vectors: [NOTHING; 2],
             message: empty_message(),
         }
@@ -82,10 +85,16 @@ impl Receive {
         (self.start, self.end, self.filled) = (0, 0, 0);
     }
 
-    /// Bytes that a receive may bring now.
+    /// Bytes that the next call may bring.
     pub fn room(&self) -> usize {
         let rest = self.placement.as_ref().map_or(0, |placement| placement.len.saturating_sub(self.filled));
-        rest.saturating_add(self.area.len()).saturating_sub(self.end.saturating_sub(self.start))
+        let staged = self.end.saturating_sub(self.start);
+        rest.saturating_add(self.area.len()).saturating_sub(staged).min(self.most)
+    }
+
+    /// Lets the next call bring `most` bytes at most, at least one.
+    pub fn limit(&mut self, most: usize) {
+        self.most = most.max(1);
     }
 
     /// Counts `count` bytes that were received.
@@ -103,18 +112,21 @@ impl Receive {
             self.area.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end.saturating_sub(self.start));
         }
-        let mut used = 0;
+        let (mut used, mut most) = (0, self.most);
         if let Some(placement) = self.placement.as_mut() {
             let (from, to) =
                 (placement.start.saturating_add(self.filled), placement.start.saturating_add(placement.len));
             let rest = placement.buf.get_mut(from..to).unwrap_or_default();
-            self.vectors[0] = libc::iovec { iov_base: rest.as_mut_ptr().cast(), iov_len: rest.len() };
+            self.vectors[0] = vector(rest, most);
+            most = most.saturating_sub(rest.len());
             used = 1;
         }
-        let room = self.area.get_mut(self.end..).unwrap_or_default();
-        self.vectors[used] = libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() };
+        if most > 0 {
+            self.vectors[used] = vector(self.area.get_mut(self.end..).unwrap_or_default(), most);
+            used += 1;
+        }
         self.message.msg_iov = self.vectors.as_mut_ptr();
-        self.message.msg_iovlen = used + 1;
+        self.message.msg_iovlen = used;
         &mut self.message
     }
 
@@ -129,6 +141,11 @@ impl Receive {
         // SAFETY: the message names memory that this receive owns, for the time of the call.
         outcome(unsafe { libc::recvmsg(socket.as_raw_fd(), message, libc::MSG_DONTWAIT) })
     }
+}
+
+/// The first `most` bytes of `place`, or all.
+fn vector(place: &mut [u8], most: usize) -> libc::iovec {
+    libc::iovec { iov_base: place.as_mut_ptr().cast(), iov_len: place.len().min(most) }
 }
 
 impl fmt::Debug for Receive {
@@ -163,6 +180,22 @@ mod tests {
         receive.received(3);
         assert_eq!(receive.take_full().unwrap().token, 8);
         assert_eq!(receive.staged().len(), 1);
+    }
+
+    #[test]
+    fn a_call_brings_no_more_than_it_may() {
+        let mut receive = Receive::new(8);
+        receive.limit(5);
+        assert_eq!(receive.room(), 5);
+        receive.message();
+        assert_eq!(receive.single().map(|(_, room)| room), Some(5));
+        receive.place(Placement { buf: Buf::zeroed(8), start: 0, len: 8, token: 1 });
+        receive.message();
+        assert_eq!(receive.single().map(|(_, room)| room), Some(5));
+        receive.received(5);
+        receive.message();
+        assert!(receive.single().is_none());
+        assert_eq!([receive.vectors[0].iov_len, receive.vectors[1].iov_len], [3, 2]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use protocol::Transmit;
 
 use super::{empty_message, outcome};
-use crate::limits::MOST_VECTORS;
+use crate::limits::{MOST_VECTORS, USUAL_VECTORS};
 
 /// A filled [`Transmit`] on its way out.
 pub struct Send {
@@ -15,6 +15,8 @@ pub struct Send {
     vectors: Vec<libc::iovec>,
     first: usize,
     left: usize,
+    /// Bytes that one call takes, about.
+    most: usize,
     message: libc::msghdr,
 }
 
@@ -23,9 +25,10 @@ impl Send {
     pub fn new(budget: usize, segments: usize) -> Self {
         Self {
             transmit: Transmit::new(budget, segments),
-            vectors: Vec::new(),
+            vectors: Vec::with_capacity(USUAL_VECTORS),
             first: 0,
             left: 0,
+            most: usize::MAX,
             message: empty_message(),
         }
     }
@@ -51,17 +54,23 @@ impl Send {
         self.transmit.is_empty()
     }
 
-    /// Ends the filling; false when there is nothing to send.
-    pub fn seal(&mut self) -> bool {
+    /// Ends the filling; false when there is nothing to send. One call sends at most `most` bytes of it, at least one.
+    pub fn seal(&mut self, most: usize) -> bool {
+        self.most = most.max(1);
         let transmit = &self.transmit;
         self.vectors.clear();
-        self.vectors.extend(transmit.segments().iter().map(|segment| {
-            let bytes = transmit.bytes(segment);
-            libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }
+        self.vectors.extend(transmit.segments().iter().flat_map(|segment| {
+            let parts = transmit.bytes(segment).chunks(self.most);
+            parts.map(|part| libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() })
         }));
         self.first = 0;
         self.left = transmit.len();
         self.left > 0
+    }
+
+    /// Bytes that the next call sends at most.
+    pub fn part(&self) -> usize {
+        self.left.min(self.most)
     }
 
     /// Counts `count` bytes that were sent; true when that was all.
@@ -91,6 +100,9 @@ impl Send {
         let rest = self.vectors.get_mut(self.first..).unwrap_or_default();
         self.message.msg_iov = rest.as_mut_ptr();
         self.message.msg_iovlen = rest.len().min(MOST_VECTORS);
+        if self.left > self.most {
+            self.message.msg_iovlen = fitting(rest, self.most).min(MOST_VECTORS);
+        }
         &self.message
     }
 
@@ -102,6 +114,15 @@ impl Send {
             libc::sendmsg(socket.as_raw_fd(), message, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)
         })
     }
+}
+
+/// How many vectors from the front hold `most` bytes or less, each of them no more than that.
+fn fitting(vectors: &[libc::iovec], most: usize) -> usize {
+    let within = |sum: &mut usize, vector: &libc::iovec| {
+        *sum = sum.saturating_add(vector.iov_len);
+        (*sum <= most).then_some(())
+    };
+    vectors.iter().scan(0, within).count()
 }
 
 impl fmt::Debug for Send {
@@ -119,12 +140,29 @@ mod tests {
         let mut send = Send::new(1 << 20, 64);
         send.transmit().put(b"head");
         send.transmit().put_shared(buf::SharedBuf::from(vec![7; 2000]));
-        assert!(send.seal());
+        assert!(send.seal(usize::MAX));
         assert!(!send.sent(5));
         assert_eq!(send.message().msg_iovlen, 1);
         assert_eq!(send.vectors[1].iov_len, 1999);
         assert!(send.sent(1999));
         send.clear();
-        assert!(!send.seal());
+        assert!(!send.seal(usize::MAX));
+    }
+
+    #[test]
+    fn a_call_takes_no_more_than_its_part() {
+        let mut send = Send::new(1 << 20, 64);
+        send.transmit().put(b"head");
+        send.transmit().put_shared(buf::SharedBuf::from(vec![7; 2500]));
+        assert!(send.seal(1000));
+        let mut parts = Vec::new();
+        while {
+            let count = send.message().msg_iovlen;
+            let part = &send.vectors[send.first..send.first + count];
+            parts.push(part.iter().map(|vector| vector.iov_len).sum::<usize>());
+            assert!(parts[parts.len() - 1] <= send.part());
+            !send.sent(parts[parts.len() - 1])
+        } {}
+        assert_eq!(parts, [4, 1000, 1000, 500]);
     }
 }

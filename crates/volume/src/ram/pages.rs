@@ -18,6 +18,10 @@ const DIRECTORY: usize = 1024;
 /// The most directories: 8 PiB of volume, 2 MiB of memory for each TiB.
 const MOST_DIRECTORIES: u64 = 1 << 27;
 
+/// What looking at a page costs, and giving one back, in bytes that could have been copied meanwhile.
+const GLANCE: usize = 128;
+const RELEASE: usize = 8 << 10;
+
 type Page = RwLock<Option<Box<[u8]>>>;
 
 /// All pages of a volume.
@@ -139,32 +143,30 @@ impl Pages {
         &mut bytes[part.start..part.end()]
     }
 
-    /// Makes the range read as zeros; whole pages are given back if `release` allows it.
-    pub(super) fn zero(&self, (offset, len): (u64, u64), release: bool) {
-        let mut offset = offset;
-        let end = offset.saturating_add(len);
-        while offset < end {
-            let skip = (PAGE * DIRECTORY) as u64 - offset % (PAGE * DIRECTORY) as u64;
-            let len = skip.min(end - offset);
-            self.zero_in_directory(offset, usize::try_from(len).unwrap_or_default(), release);
-            offset += len;
+    /// Makes the first bytes of the range read as zeros, to its end or until that has cost about as much as copying `budget` bytes; whole
+    /// pages are given back if `release` allows it. Answers where it stopped, and the cost.
+    pub(super) fn zero(&self, (offset, len): (u64, u64), release: bool, budget: usize) -> (u64, usize) {
+        let (mut at, end, mut cost) = (offset, offset.saturating_add(len), 0);
+        while at < end && cost < budget {
+            let step = self.stride(at).min(end - at);
+            cost += self.zero_one(at, usize::try_from(step).unwrap_or_default(), release);
+            at += step;
         }
+        (at, cost)
     }
 
-    fn zero_in_directory(&self, offset: u64, len: usize, release: bool) {
-        let _entered = self.enter(offset, len);
-        for part in parts(offset, len) {
-            // Nothing near was ever written: the whole directory is a hole.
-            let Some(page) = self.existing(part.page) else { return };
-            let mut page = unique(page);
-            if part.is_whole() && release {
-                if page.take().is_some() {
-                    self.allocated.fetch_sub(PAGE as u64, Ordering::Relaxed);
-                }
-            } else if let Some(bytes) = page.as_mut() {
-                bytes[part.start..part.end()].fill(0);
-            }
+    /// Zeroes what lies in one page, or nothing in a directory that was never touched.
+    fn zero_one(&self, offset: u64, len: usize, release: bool) -> usize {
+        let Some(part) = parts(offset, len).next() else { return GLANCE };
+        let Some(mut page) = self.existing(part.page).map(unique) else { return GLANCE };
+        if part.is_whole() && release {
+            let had = page.take().is_some();
+            self.allocated.fetch_sub(if had { PAGE as u64 } else { 0 }, Ordering::Relaxed);
+            return if had { RELEASE } else { GLANCE };
         }
+        let Some(bytes) = page.as_mut() else { return GLANCE };
+        bytes[part.start..part.end()].fill(0);
+        GLANCE + part.len
     }
 
     pub(super) fn compare(&self, offset: u64, data: &BufList) -> Result<(), VolumeErrorKind> {
@@ -209,17 +211,17 @@ impl Pages {
         let end = offset.saturating_add(len);
         let mut at = offset;
         while at < end && mapped(at) == first {
-            at = (at - at % PAGE as u64).saturating_add(self.stride(at));
+            at = at.saturating_add(self.stride(at));
         }
         (at.min(end) - offset, first)
     }
 
-    /// How far from the page of `at` the next page is that can differ.
+    /// How far from `at` the next page is that can differ.
     fn stride(&self, at: u64) -> u64 {
         let directory = usize::try_from(at / (PAGE * DIRECTORY) as u64).unwrap_or(usize::MAX);
         let untouched = self.directories.get(directory).is_none_or(|directory| directory.get().is_none());
-        let page = at % (PAGE * DIRECTORY) as u64 / PAGE as u64;
-        if untouched { (DIRECTORY as u64 - page) * PAGE as u64 } else { PAGE as u64 }
+        let alike = if untouched { PAGE * DIRECTORY } else { PAGE } as u64;
+        alike - at % alike
     }
 }
 
