@@ -12,7 +12,8 @@ pub(crate) const HELD_AREAS: usize = 75;
 /// Bytes that a turn moves in each direction, about: a quarter of a millisecond's copying or less. Whoever has more to send has its turn in the next one.
 pub(crate) const TURN_BUDGET: usize = 1 << 20;
 /// Bytes of the kernel's send buffer towards a peer on the same machine; the kernel doubles it for its own bookkeeping. Nothing is on the way there, so that
-/// all that is sent ahead only leaves the cache: eight readers of 1 MiB over iSCSI get twice as much as with the system's own 4 MiB. Less slows down a single writer.
+/// all that is sent ahead only leaves the cache: eight readers of 1 MiB over iSCSI get twice as much as with the system's own 4 MiB. Less slows down a
+/// single writer.
 pub(crate) const NEAR_SEND_BUFFER: usize = 1 << 20;
 /// Bytes of one send, about. More would only wait in the socket's buffer, out of the cache.
 pub(crate) const SEND_BUDGET: usize = 1 << 20;
