@@ -38,8 +38,8 @@ pub(crate) struct Turning<S: Service> {
     late: Vec<u32>,
     /// Bytes that this turn sends at most.
     pub(crate) sent: usize,
-    /// Events that the last look brought: connections that receive at the same moment, where receives do not wait.
-    pub(crate) happened: usize,
+    /// Connections with something to receive in this turn, as far as its events tell.
+    pub(crate) arrivals: usize,
     /// Slots whose endpoint takes no bytes, or that wait for a staging area: asked again every turn.
     pub(crate) parked: Vec<u32>,
     /// Slots whose stream is over, until they are idle.
@@ -113,7 +113,7 @@ impl<S: Service> Turning<S> {
             touched: Vec::new(),
             late: Vec::new(),
             sent: 0,
-            happened: 0,
+            arrivals: 0,
             parked: Vec::new(),
             departing: Vec::new(),
             holders: Vec::new(),
@@ -178,7 +178,7 @@ impl<S: Service> Turning<S> {
     fn turn(&mut self, now: Instant) {
         self.now = now;
         self.again = false;
-        self.happened = 0;
+        self.arrivals = 0;
         self.starving = std::mem::take(&mut self.starved);
         self.take_events(now);
         self.take_events(now);
@@ -235,7 +235,8 @@ impl<S: Service> Turning<S> {
     fn take_events(&mut self, now: Instant) {
         let mut events = std::mem::take(&mut self.events);
         self.driver.reap(&mut events);
-        self.happened = self.happened.max(events.len());
+        let arrivals = events.iter().filter(|event| !matches!(event, Event::Sent(..))).count();
+        self.arrivals = self.arrivals.max(arrivals);
         for event in events.drain(..) {
             match event {
                 Event::Ready(ALARM) => {

@@ -183,7 +183,7 @@ impl<S: Service> Turning<S> {
     }
 
     fn receive(&mut self, slot: u32, mut receive: Box<Receive>, now: Instant) {
-        receive.limit(self.areas.receive_share(self.holders.len().max(self.happened)));
+        receive.limit(self.areas.receive_share(self.holders.len().max(self.arrivals)));
         let Some(connection) = self.connections.get_mut(slot as usize).and_then(Option::as_mut) else {
             return;
         };
