@@ -63,14 +63,23 @@ struct Session<M> {
     nexus: Nexus,
     cid: u16,
     member: M,
-    /// A connection that waits for this one to leave, and until when.
-    heir: Option<(M, u16, Instant)>,
+}
+
+/// A connection that waits for a session's own to leave.
+#[derive(Debug)]
+struct Heir<M> {
+    member: M,
+    cid: u16,
+    /// Until when it waits.
+    due: Instant,
 }
 
 /// All sessions of a process.
 #[derive(Debug)]
 pub struct Sessions<M> {
     by_handle: BTreeMap<u16, Session<M>>,
+    /// By the handle of the session they wait for; next to always empty, so that deadlines cost nothing.
+    heirs: BTreeMap<u16, Heir<M>>,
     messages: VecDeque<(M, Reply)>,
     last: u16,
 }
@@ -78,24 +87,22 @@ pub struct Sessions<M> {
 impl<M: Copy + PartialEq> Sessions<M> {
     /// No sessions.
     pub fn new() -> Self {
-        Self { by_handle: BTreeMap::new(), messages: VecDeque::new(), last: 0 }
+        Self { by_handle: BTreeMap::new(), heirs: BTreeMap::new(), messages: VecDeque::new(), last: 0 }
     }
 
     fn join(&mut self, now: Instant, from: M, (nexus, tsih, cid): (Nexus, u16, u16)) {
         // Discovery sessions share nothing, so nothing is reinstated.
         let known =
-            self.by_handle.iter_mut().find(|(_, session)| session.nexus == nexus && !nexus.target.is_empty());
+            self.by_handle.iter().find(|(_, session)| session.nexus == nexus && !nexus.target.is_empty());
         let refusal = match (known, tsih) {
             (None, 0) => return self.open(from, nexus, cid),
             (None, _) => Status::NO_SESSION,
             (Some((handle, _)), wanted) if wanted != 0 && wanted != *handle => Status::NO_SESSION,
             (Some((_, session)), wanted) if wanted != 0 && session.cid != cid => Status::TOO_MANY_CONNECTIONS,
-            (Some((_, session)), _) => {
-                let due = now + REINSTATEMENT_TIME;
-                match session.heir.replace((from, cid, due)) {
-                    Some((earlier, ..)) => self.messages.push_back((earlier, Reply::Displaced)),
-                    None => self.messages.push_back((session.member, Reply::Displaced)),
-                }
+            (Some((handle, session)), _) => {
+                let heir = Heir { member: from, cid, due: now + REINSTATEMENT_TIME };
+                let earlier = self.heirs.insert(*handle, heir).map(|earlier| earlier.member);
+                self.messages.push_back((earlier.unwrap_or(session.member), Reply::Displaced));
                 return;
             }
         };
@@ -108,7 +115,7 @@ impl<M: Copy + PartialEq> Sessions<M> {
             return;
         }
         let tsih = self.free_handle();
-        self.by_handle.insert(tsih, Session { nexus, cid, member, heir: None });
+        self.by_handle.insert(tsih, Session { nexus, cid, member });
         self.messages.push_back((member, Reply::Joined { tsih }));
     }
 
@@ -158,25 +165,22 @@ impl<M: Copy + PartialEq> Group for Sessions<M> {
     }
 
     fn handle_leave(&mut self, _now: Instant, member: M) {
-        for session in self.by_handle.values_mut() {
-            session.heir = session.heir.take().filter(|(heir, ..)| *heir != member);
-        }
+        self.heirs.retain(|_, heir| heir.member != member);
         let left = self.by_handle.iter().find(|(_, session)| session.member == member).map(|(tsih, _)| *tsih);
-        let Some(session) = left.and_then(|tsih| self.by_handle.remove(&tsih)) else { return };
-        if let Some((heir, cid, _)) = session.heir {
-            self.open(heir, session.nexus, cid);
+        let Some((tsih, session)) = left.and_then(|tsih| self.by_handle.remove_entry(&tsih)) else { return };
+        if let Some(heir) = self.heirs.remove(&tsih) {
+            self.open(heir.member, session.nexus, heir.cid);
         }
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        for session in self.by_handle.values_mut() {
-            if let Some((heir, _, due)) = session.heir
-                && due <= now
-            {
-                session.heir = None;
-                self.messages.push_back((heir, Reply::Refused(Status::SERVICE_UNAVAILABLE)));
+        self.heirs.retain(|_, heir| {
+            let waits = now < heir.due;
+            if !waits {
+                self.messages.push_back((heir.member, Reply::Refused(Status::SERVICE_UNAVAILABLE)));
             }
-        }
+            waits
+        });
     }
 
     fn poll_message(&mut self) -> Option<(M, Reply)> {
@@ -184,7 +188,7 @@ impl<M: Copy + PartialEq> Group for Sessions<M> {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.by_handle.values().filter_map(|session| session.heir.map(|(.., due)| due)).min()
+        self.heirs.values().map(|heir| heir.due).min()
     }
 }
 

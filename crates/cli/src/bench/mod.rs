@@ -17,7 +17,7 @@ use report::Report;
 /// Arguments of `bench`.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
-    /// The volumes, such as iscsi://127.0.0.1/iqn.2026-11.org.linerate:disk/0; requests go to each in turn
+    /// The volumes, such as iscsi://127.0.0.1/iqn.2026-11.org.linerate:disk/0
     #[arg(required = true, value_name = "URL")]
     urls: Vec<VolumeUrl>,
     /// What to do; writes overwrite the volume's content
@@ -32,7 +32,7 @@ pub(crate) struct Args {
     /// Bytes of each volume to use, from its beginning; all of it if not given
     #[arg(long)]
     size: Option<ByteSize>,
-    /// Requests under way at a time, over all volumes
+    /// Requests under way at a time, over all volumes: each has its share, or its turn where there are fewer than volumes
     #[arg(long, default_value_t = 32)]
     qd: usize,
     /// Requests to start per second whatever the volume does (an open loop), instead of one for each that ends

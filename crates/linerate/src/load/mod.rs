@@ -144,11 +144,23 @@ impl Load {
         }
     }
 
-    /// Submits a request to the next volume that takes one; false when none does.
+    /// The volume that a request is meant for. In a closed loop that is deep enough each volume keeps its share of the depth,
+    /// as clients of their own would: requests that ended together are followed together. Else each is asked in turn.
+    fn lane_of(&mut self, slot: usize) -> usize {
+        let lanes = self.lanes.len();
+        if self.plan.rate.is_none() && self.plan.depth >= lanes {
+            return slot % lanes;
+        }
+        let lane = self.next_lane;
+        self.next_lane = (lane + 1) % lanes;
+        lane
+    }
+
+    /// Submits a request to the volume it is meant for, or to the next that takes it; false when none does.
     fn start(&mut self, now: Instant, slot: usize, is_read: bool) -> bool {
-        for _ in 0..self.lanes.len() {
-            let lane = self.next_lane;
-            self.next_lane = (lane + 1) % self.lanes.len();
+        let first = self.lane_of(slot);
+        for step in 0..self.lanes.len() {
+            let lane = (first + step) % self.lanes.len();
             let extent = self.lanes[lane].offsets.peek(self.plan.pattern.random(), &mut self.dice);
             let operation = if is_read {
                 let Some(into) = self.pool.take(self.plan.block) else { return false };

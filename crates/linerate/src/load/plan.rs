@@ -5,7 +5,10 @@ use std::time::Duration;
 use volume::{OpenError, Volume};
 
 /// The most requests under way that a load may ask for.
-pub const MOST_DEPTH: usize = 4096;
+pub const MOST_DEPTH: usize = 65_536;
+
+/// The most bytes under way that a load may ask for: each has memory of its own.
+pub const MOST_UNDER_WAY: usize = 4 << 30;
 
 /// What kind of I/O to do, in fio's words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +53,8 @@ pub struct LoadPlan {
     pub block: usize,
     /// Bytes of each volume that are used, from its beginning; all when `None`.
     pub size: Option<u64>,
-    /// Requests under way at a time, over all volumes, 1 to [`MOST_DEPTH`].
+    /// Requests under way at a time, over all volumes, 1 to [`MOST_DEPTH`]. In a closed loop each volume keeps its share, where there
+    /// is at least one for each.
     pub depth: usize,
     /// Requests to start per second, whether earlier ones have been answered or not: an open loop. `None` is a closed
     /// loop, in which each request waits for an earlier one.
@@ -87,6 +91,12 @@ impl LoadPlan {
     pub(crate) fn check(&self) -> Result<(), OpenError> {
         if self.depth == 0 || self.depth > MOST_DEPTH {
             return Err(OpenError::new(format!("the queue depth must be from 1 to {MOST_DEPTH}")));
+        }
+        if self.depth.saturating_mul(self.block) > MOST_UNDER_WAY {
+            return Err(OpenError::new(format!(
+                "{} requests of {} bytes at a time are above the limit of {MOST_UNDER_WAY} bytes under way: ask for fewer or smaller ones",
+                self.depth, self.block
+            )));
         }
         if self.read_percent > 100 {
             return Err(OpenError::new("the share of reads must be from 0 to 100 per cent"));

@@ -1,4 +1,4 @@
-//! One stream, driven with the reactor's driver and nothing else.
+//! Streams, driven with the reactor's driver and nothing else.
 
 use std::io;
 use std::net::TcpStream;
@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use protocol::Instant;
 use reactor::Alarm;
-use reactor::driver::{self, Event, Receive, Send, Wait};
+use reactor::driver::{self, Driver, Event, Receive, Send, Wait};
 
 use crate::options::Options;
 use crate::party::Party;
@@ -17,52 +17,124 @@ const STAGING: usize = 256 * 1024;
 const BUDGET: usize = 1 << 20;
 const SEGMENTS: usize = 512;
 
-/// Runs `party` over `stream` until it is finished, or the peer ends the stream.
-pub(crate) fn run<P: Party>(options: &Options, stream: TcpStream, party: &mut P) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    // Not permitted, or not there: then the figures are those of the system's own choice.
-    let _ = socket2::SockRef::from(&stream).set_tcp_congestion(b"cubic");
+/// Runs each party over a stream of its own until it is finished, or the peer ends the stream.
+pub(crate) fn run<P: Party>(options: &Options, streams: Vec<TcpStream>, parties: &mut [P]) -> io::Result<()> {
     let mut driver = driver::open(options.driver)?;
     let alarm = Alarm::new()?;
-    driver.attach(0, Rc::new(OwnedFd::from(stream)), true)?;
+    let mut lines = Vec::with_capacity(parties.len());
+    for ((slot, stream), party) in (0_u32..).zip(streams).zip(parties) {
+        stream.set_nodelay(true)?;
+        // Not permitted, or not there: then the figures are those of the system's own choice.
+        let _ = socket2::SockRef::from(&stream).set_tcp_congestion(b"cubic");
+        driver.attach(slot, Rc::new(OwnedFd::from(stream)), true)?;
+        driver.receive(slot, Box::new(Receive::new(STAGING)));
+        lines.push(Line {
+            party,
+            idle_send: Some(Box::new(Send::new(BUDGET, SEGMENTS))),
+            progress: Progress::Runs,
+        });
+    }
     let mut events = Vec::new();
-    let mut idle_send = Some(Box::new(Send::new(BUDGET, SEGMENTS)));
-    driver.receive(0, Box::new(Receive::new(STAGING)));
+    let mut stirred: Vec<u32> = (0..).take(lines.len()).collect();
+    let mut left = lines.len();
     loop {
         let now = reactor::now();
         for event in events.drain(..) {
-            match event {
-                Event::Received(_, mut receive, Ok(count)) if count > 0 => {
-                    receive.received(count);
-                    feed(party, &mut receive, now);
-                    driver.receive(0, receive);
-                }
-                Event::Received(_, _, Ok(_)) => return Ok(()),
-                Event::Received(_, _, Err(error)) | Event::Sent(_, _, Err(error)) => return ended(error),
-                Event::Sent(_, mut send, Ok(count)) => {
-                    if send.sent(count) {
-                        send.clear();
-                        idle_send = Some(send);
-                    } else {
-                        driver.send(0, send);
-                    }
-                }
-                Event::Ready(_) => {}
+            stirred.push(slot_of(&event));
+            if let Some(line) = lines.get_mut(slot_of(&event) as usize) {
+                line.handle(event, driver.as_mut(), now)?;
             }
         }
-        if party.is_finished() {
+        for slot in stirred.drain(..) {
+            if let Some(line) = lines.get_mut(slot as usize) {
+                line.transmit(slot, driver.as_mut(), now);
+                left -= usize::from(line.has_just_ended());
+            }
+        }
+        if left == 0 {
             return Ok(());
-        }
-        if let Some(mut send) = idle_send.take() {
-            party.poll_transmit(now, send.transmit());
-            if send.seal(usize::MAX) {
-                driver.send(0, send);
-            } else {
-                idle_send = Some(send);
-            }
         }
         driver.wait(Wait::Forever, options.spin, &alarm)?;
         driver.reap(&mut events);
+    }
+}
+
+/// A stream, by the party that speaks on it.
+struct Line<'a, P> {
+    party: &'a mut P,
+    idle_send: Option<Box<Send>>,
+    progress: Progress,
+}
+
+/// How far a stream is.
+#[derive(Debug, PartialEq, Eq)]
+enum Progress {
+    Runs,
+    HasEnded,
+    IsCounted,
+}
+
+impl<P: Party> Line<'_, P> {
+    fn handle(&mut self, event: Event, driver: &mut dyn Driver, now: Instant) -> io::Result<()> {
+        match event {
+            Event::Received(slot, mut receive, Ok(count)) if count > 0 => {
+                receive.received(count);
+                feed(self.party, &mut receive, now);
+                driver.receive(slot, receive);
+            }
+            Event::Received(_, _, Ok(_)) => self.end(),
+            Event::Received(_, _, Err(error)) | Event::Sent(_, _, Err(error)) => {
+                ended(error)?;
+                self.end();
+            }
+            Event::Sent(slot, mut send, Ok(count)) => {
+                if send.sent(count) {
+                    send.clear();
+                    self.idle_send = Some(send);
+                } else {
+                    driver.send(slot, send);
+                }
+            }
+            Event::Ready(_) => {}
+        }
+        Ok(())
+    }
+
+    fn transmit(&mut self, slot: u32, driver: &mut dyn Driver, now: Instant) {
+        if self.party.is_finished() {
+            self.end();
+        }
+        if self.progress != Progress::Runs {
+            return;
+        }
+        let Some(mut send) = self.idle_send.take() else { return };
+        self.party.poll_transmit(now, send.transmit());
+        if send.seal(usize::MAX) {
+            driver.send(slot, send);
+        } else {
+            self.idle_send = Some(send);
+        }
+    }
+
+    fn end(&mut self) {
+        if self.progress == Progress::Runs {
+            self.progress = Progress::HasEnded;
+        }
+    }
+
+    /// True once, after the end.
+    fn has_just_ended(&mut self) -> bool {
+        let has_ended = self.progress == Progress::HasEnded;
+        if has_ended {
+            self.progress = Progress::IsCounted;
+        }
+        has_ended
+    }
+}
+
+fn slot_of(event: &Event) -> u32 {
+    match event {
+        Event::Received(slot, ..) | Event::Sent(slot, ..) | Event::Ready(slot) => *slot,
     }
 }
 

@@ -1,9 +1,9 @@
-//! The bare loop: the least that a request/response protocol over one TCP stream costs on this machine, as the measure for
+//! The bare loop: the least that a request/response protocol over TCP streams costs on this machine, as the measure for
 //! the real protocols. Requests are 72 bytes, responses 24, as NVMe/TCP's are about; payloads come from and go to memory.
 //!
 //! The plain mode drives sockets with the reactor's driver and nothing else: no table, no timers, no service, no dynamic
 //! dispatch per connection. `--endpoint` runs the same two parties under the whole reactor: the difference is what the loop
-//! costs. Without `--serve` or `--connect` both ends run in one process, on a processor each.
+//! costs, over one stream. Without `--serve` or `--connect` both ends run in one process, on a processor each.
 //!
 //! ```text
 //! cargo run --release -p reactor --example bareloop -- --bs 4096 --qd 32 --rw read --runtime 3 --json
@@ -58,10 +58,10 @@ fn both(options: &Options) -> io::Result<Report> {
             drop(listener);
             return Ok(None);
         }
-        let (stream, _) = listener.accept()?;
-        let mut target = Target::new(&server);
-        bare::run(&server, stream, &mut target)?;
-        Ok::<_, io::Error>(Some(target.cpu_per_request()))
+        let streams = accept(&server, &listener)?;
+        let mut targets = targets(&server);
+        bare::run(&server, streams, &mut targets)?;
+        Ok::<_, io::Error>(Some(Target::cpu_per_request(&targets)))
     });
     if options.endpoint {
         let _ = thread.join();
@@ -79,12 +79,22 @@ fn call(options: &Options, peer: SocketAddr) -> io::Result<Report> {
         return whole::call(options, peer);
     }
     pin(1);
-    let mut initiator = Initiator::new(options);
-    bare::run(options, TcpStream::connect(peer)?, &mut initiator)?;
-    Ok(initiator.report())
+    let connections = 0..options.connections;
+    let streams = connections.clone().map(|_| TcpStream::connect(peer)).collect::<io::Result<_>>()?;
+    let mut initiators: Vec<Initiator> = connections.map(|_| Initiator::new(options)).collect();
+    bare::run(options, streams, &mut initiators)?;
+    Ok(Initiator::report(&initiators))
 }
 
-/// Serves one stream after the other, until it is ended from outside. Port 0 takes a free one; the first line says which.
+fn accept(options: &Options, listener: &TcpListener) -> io::Result<Vec<TcpStream>> {
+    (0..options.connections).map(|_| listener.accept().map(|(stream, _)| stream)).collect()
+}
+
+fn targets(options: &Options) -> Vec<Target> {
+    (0..options.connections).map(|_| Target::new(options)).collect()
+}
+
+/// Serves one stream after the other, or as many at a time as there are to be, until it is ended from outside. Port 0 takes a free one; the first line says which.
 fn serve(options: &Options, address: SocketAddr) -> io::Result<()> {
     pin(0);
     if options.endpoint {
@@ -95,7 +105,6 @@ fn serve(options: &Options, address: SocketAddr) -> io::Result<()> {
     let listener = TcpListener::bind(address)?;
     println!("listening {}", listener.local_addr()?);
     loop {
-        let (stream, _) = listener.accept()?;
-        bare::run(options, stream, &mut Target::new(options))?;
+        bare::run(options, accept(options, &listener)?, &mut targets(options))?;
     }
 }

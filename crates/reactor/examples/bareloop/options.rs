@@ -10,6 +10,8 @@ use reactor::Driver;
 pub(crate) struct Options {
     pub(crate) block: usize,
     pub(crate) depth: usize,
+    /// Streams, each with `depth` requests under way.
+    pub(crate) connections: usize,
     pub(crate) writes: bool,
     pub(crate) runtime: Duration,
     /// Bytes that payloads are spread over at the server; zero is one block, always in the cache.
@@ -22,7 +24,10 @@ pub(crate) struct Options {
     pub(crate) connect: Option<SocketAddr>,
 }
 
-const USAGE: &str = "bareloop [--bs BYTES] [--qd N] [--rw read|write] [--runtime SECONDS] [--memory BYTES] \
+/// The most streams.
+const MOST_CONNECTIONS: usize = 10_000;
+
+const USAGE: &str = "bareloop [--bs BYTES] [--qd N] [--connections N] [--rw read|write] [--runtime SECONDS] [--memory BYTES] \
     [--driver auto|uring|epoll] [--spin MICROSECONDS] [--endpoint] [--json] [--serve ADDRESS | --connect ADDRESS]";
 
 impl Options {
@@ -31,6 +36,7 @@ impl Options {
         let mut options = Self {
             block: 4096,
             depth: 32,
+            connections: 1,
             writes: false,
             runtime: Duration::from_secs(3),
             memory: 0,
@@ -58,6 +64,10 @@ impl Options {
         match flag {
             "--bs" => self.block = value.parse().ok().filter(|bytes| *bytes <= buf::LARGEST)?,
             "--qd" => self.depth = value.parse().ok().filter(|depth| *depth > 0)?,
+            "--connections" => {
+                self.connections =
+                    value.parse().ok().filter(|count| (1..=MOST_CONNECTIONS).contains(count))?;
+            }
             "--rw" => {
                 self.writes = match value {
                     "read" => false,

@@ -78,10 +78,10 @@ impl Target {
         }
     }
 
-    /// Microseconds of the serving thread per request.
-    pub(crate) fn cpu_per_request(&self) -> f64 {
-        let spent = thread_time().saturating_sub(self.since.unwrap_or_default());
-        per(spent, self.served)
+    /// Microseconds of the serving thread, which is the caller's, per request to any of `targets`.
+    pub(crate) fn cpu_per_request(targets: &[Self]) -> f64 {
+        let since = targets.iter().filter_map(|target| target.since).min().unwrap_or_default();
+        per(thread_time().saturating_sub(since), targets.iter().map(|target| target.served).sum())
     }
 }
 
@@ -171,11 +171,11 @@ pub(crate) struct Initiator {
     awaited: Option<u64>,
     placed: bool,
     began: Option<(Instant, Duration)>,
-    ended: Option<(Instant, Duration)>,
+    ended: Option<Instant>,
     latencies: Vec<u32>,
 }
 
-/// Room for the latencies of so many requests; later ones are counted only.
+/// Room for the latencies of so many requests over all connections; later ones are counted only.
 const LATENCIES: usize = 1 << 23;
 
 impl Initiator {
@@ -195,41 +195,44 @@ impl Initiator {
             placed: false,
             began: None,
             ended: None,
-            latencies: Vec::with_capacity(LATENCIES),
+            latencies: Vec::with_capacity(LATENCIES / options.connections),
         }
     }
 
     fn complete(&mut self, now: Instant, number: u64) {
         let slot = usize::try_from(number % self.depth as u64).unwrap_or(0);
         let waited = self.sent.get(slot).map_or(Duration::ZERO, |sent| now.since(*sent));
-        if self.latencies.len() < LATENCIES {
+        if self.latencies.len() < self.latencies.capacity() {
             self.latencies.push(u32::try_from(waited.as_nanos()).unwrap_or(u32::MAX));
         }
         self.done += 1;
         self.under_way -= 1;
-        self.ended = Some((now, Duration::ZERO));
+        self.ended = Some(now);
     }
 
     fn is_over(&self, now: Instant) -> bool {
         self.began.is_some_and(|(began, _)| now.since(began) >= self.runtime)
     }
 
-    /// What was measured; to be called on the thread that ran it.
-    pub(crate) fn report(&mut self) -> Report {
-        let (began, cpu) = self.began.unwrap_or_default();
-        let span = self.ended.unwrap_or_default().0.since(began);
-        self.latencies.sort_unstable();
+    /// What was measured on all connections; to be called on the thread that ran them.
+    pub(crate) fn report(initiators: &[Self]) -> Report {
+        let (began, cpu) = initiators.iter().filter_map(|one| one.began).min().unwrap_or_default();
+        let ended = initiators.iter().filter_map(|one| one.ended).max().unwrap_or_default();
+        let (span, done) = (ended.since(began), initiators.iter().map(|one| one.done).sum());
+        let mut latencies: Vec<u32> =
+            initiators.iter().flat_map(|one| one.latencies.iter().copied()).collect();
+        latencies.sort_unstable();
         let quantile = |part: usize| {
-            let place = (self.latencies.len() * part / 10_000).min(self.latencies.len().saturating_sub(1));
-            f64::from(self.latencies.get(place).copied().unwrap_or_default()) / 1000.0
+            let place = (latencies.len() * part / 10_000).min(latencies.len().saturating_sub(1));
+            f64::from(latencies.get(place).copied().unwrap_or_default()) / 1000.0
         };
         Report {
-            requests: self.done,
+            requests: done,
             seconds: span.as_secs_f64(),
-            rate: 1e6 / per(span, self.done),
-            mean: mean(&self.latencies) / 1000.0,
+            rate: 1e6 / per(span, done),
+            mean: mean(&latencies) / 1000.0,
             quantiles: QUANTILES.map(quantile),
-            client_cpu: per(thread_time().saturating_sub(cpu), self.done),
+            client_cpu: per(thread_time().saturating_sub(cpu), done),
             server_cpu: None,
         }
     }
@@ -291,7 +294,7 @@ impl Party for Initiator {
     }
 
     fn is_finished(&self) -> bool {
-        self.under_way == 0 && self.ended.is_some_and(|(now, _)| self.is_over(now))
+        self.under_way == 0 && self.ended.is_some_and(|now| self.is_over(now))
     }
 
     fn expects_work(&self) -> bool {

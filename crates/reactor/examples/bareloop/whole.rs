@@ -113,7 +113,7 @@ pub(crate) fn call(options: &Options, peer: SocketAddr) -> io::Result<Report> {
         world.dialer.dial(peer, Box::new(Adapted(Rc::clone(&initiator))));
         ends(options, true)
     })?;
-    let report = initiator.borrow_mut().report();
+    let report = Initiator::report(std::slice::from_ref(&*initiator.borrow()));
     Ok(report)
 }
 
@@ -128,7 +128,8 @@ pub(crate) fn both(options: &Options) -> io::Result<Report> {
         cluster.listen(listener);
         let ends = run(cluster, ends(&server, true))?;
         // Nobody to tell means that the client has failed, and says so.
-        let _ = tell.send(ends.target.map(|target| target.borrow().cpu_per_request()));
+        let _ = tell
+            .send(ends.target.map(|target| Target::cpu_per_request(std::slice::from_ref(&*target.borrow()))));
         Ok::<_, io::Error>(())
     });
     let mut report = call(options, peer)?;
