@@ -8,7 +8,7 @@ use volume::{OpenError, Volume};
 pub const MOST_DEPTH: usize = 65_536;
 
 /// The most bytes under way that a load may ask for: each has memory of its own.
-pub const MOST_UNDER_WAY: usize = 4 << 30;
+pub(super) const MOST_UNDER_WAY: usize = 4 << 30;
 
 /// What kind of I/O to do, in fio's words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

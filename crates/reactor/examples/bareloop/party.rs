@@ -1,8 +1,9 @@
 //! The two ends of the bare loop's wire protocol, as plain state machines.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
-use buf::{Pool, SharedBuf};
+use buf::{Buf, Pool, SharedBuf};
 use protocol::{Instant, Placement, Transmit};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -46,7 +47,7 @@ pub(crate) struct Target {
     pool: Pool,
     /// What reads are answered with, block after block.
     memory: Vec<SharedBuf>,
-    ready: std::collections::VecDeque<(u64, Option<SharedBuf>)>,
+    ready: VecDeque<(u64, Option<SharedBuf>)>,
     awaited: Option<u64>,
     placed: bool,
     served: u64,
@@ -60,7 +61,7 @@ impl Target {
             spread: options.memory,
             pool: Pool::new(POOL),
             memory: Vec::new(),
-            ready: std::collections::VecDeque::new(),
+            ready: VecDeque::new(),
             awaited: None,
             placed: false,
             served: 0,
@@ -163,6 +164,8 @@ pub(crate) struct Initiator {
     runtime: Duration,
     pool: Pool,
     payload: SharedBuf,
+    /// Where reads under way are to go, in their order, which answers keep: each has memory of its own, as any client's has.
+    destinations: VecDeque<Buf>,
     /// When each request under way was sent, by its number modulo the depth.
     sent: Vec<Instant>,
     issued: u64,
@@ -187,6 +190,7 @@ impl Initiator {
             runtime: options.runtime,
             pool: Pool::new(POOL),
             payload: SharedBuf::from(vec![5; options.block]),
+            destinations: VecDeque::with_capacity(options.depth),
             sent: vec![Instant::ZERO; options.depth],
             issued: 0,
             done: 0,
@@ -261,7 +265,7 @@ impl Party for Initiator {
             return None;
         }
         self.placed = true;
-        let buf = self.pool.take(self.block)?;
+        let buf = self.destinations.pop_front()?;
         Some(Placement { buf, start: 0, len: self.block, token: 0 })
     }
 
@@ -287,6 +291,8 @@ impl Party for Initiator {
             send.put(&request);
             if self.writes {
                 send.put_shared(self.payload.clone());
+            } else if let Some(buf) = self.pool.take(self.block) {
+                self.destinations.push_back(buf);
             }
             self.issued += 1;
             self.under_way += 1;
