@@ -1,17 +1,21 @@
 //! Memory that connections use only while bytes move: staging areas and sends, last used first, so that it stays in cache.
 
 use crate::config::Config;
-use crate::limits::{HELD_AREAS, LEAST_SHARE, SEND_SEGMENTS};
+use crate::limits::{HELD_AREAS, LEAST_SHARE, SEND_SEGMENTS, SPARE_STAGING};
 use crate::sys::{Receive, Send};
 
-/// A core's staging areas and sends. Sends are at most one per connection, so they have no limit of their own.
+/// A core's staging areas and sends. Of the large areas there are few; whoever finds none has a small one, so that a peer that keeps its own
+/// busy, or leaves off in the middle of a message, delays nobody else. A connection has at most one area and one send, so small areas and sends have no
+/// limit of their own.
 #[derive(Debug)]
 pub(crate) struct Areas {
     receives: Vec<Box<Receive>>,
+    spares: Vec<Box<Receive>>,
     sends: Vec<Box<Send>>,
     made: usize,
     limit: usize,
     staging: usize,
+    spare: usize,
     turn: usize,
     budget: usize,
     share: usize,
@@ -21,19 +25,21 @@ impl Areas {
     pub(crate) fn new(config: &Config) -> Self {
         Self {
             receives: Vec::new(),
+            spares: Vec::new(),
             sends: Vec::new(),
             made: 0,
             limit: config.staging_areas.max(1),
             staging: config.staging,
+            spare: config.staging.min(SPARE_STAGING),
             turn: config.turn_budget.max(1),
             budget: config.send_budget,
             share: config.send_share.min(config.send_budget),
         }
     }
 
-    /// Bytes of a staging area.
-    pub(crate) fn staging(&self) -> usize {
-        self.staging
+    /// Bytes of a staging area, at least.
+    pub(crate) fn least_staging(&self) -> usize {
+        self.spare
     }
 
     /// How many areas connections may hold while they wait for bytes. The others are for those whose bytes have come.
@@ -41,22 +47,28 @@ impl Areas {
         (self.limit * HELD_AREAS / 100).max(1)
     }
 
-    /// An empty staging area, unless all are in use.
-    pub(crate) fn take_receive(&mut self) -> Option<Box<Receive>> {
+    /// An empty staging area, of full size unless those are all in use.
+    pub(crate) fn take_receive(&mut self) -> Box<Receive> {
         if let Some(receive) = self.receives.pop() {
-            return Some(receive);
+            return receive;
         }
-        if self.made >= self.limit {
-            return None;
+        if self.made < self.limit {
+            self.made += 1;
+            return Box::new(Receive::new(self.staging));
         }
-        self.made += 1;
-        Some(Box::new(Receive::new(self.staging)))
+        self.spares.pop().unwrap_or_else(|| Box::new(Receive::new(self.spare)))
     }
 
     /// Takes a staging area back.
     pub(crate) fn put_receive(&mut self, mut receive: Box<Receive>) {
         receive.clear();
-        self.receives.push(receive);
+        let full_size = receive.capacity() == self.staging && self.receives.len() < self.made;
+        if full_size { &mut self.receives } else { &mut self.spares }.push(receive);
+    }
+
+    /// Frees spare areas that nobody needed lately, but for as many as there are others.
+    pub(crate) fn trim(&mut self) {
+        self.spares.truncate(self.limit);
     }
 
     /// Bytes that a turn sends, about.

@@ -29,7 +29,7 @@ pub struct Config {
     pub congestion: Option<String>,
     /// Bytes of a staging area; at least what every endpoint asks for.
     pub staging: usize,
-    /// Staging areas per core; connections that receive at the same moment share them.
+    /// Staging areas per core; of the connections that receive at the same moment, more than that have smaller ones.
     pub staging_areas: usize,
     /// Bytes that a turn moves in each direction, about, so that none keeps the core for long.
     pub turn_budget: usize,

@@ -43,6 +43,8 @@ pub(crate) struct Connection {
     pub(crate) phase: Phase,
     /// The staging area, while it is neither in the kernel's hands nor somebody else's.
     pub(crate) receive: Option<Box<Receive>>,
+    /// Its place among those that have a staging area.
+    pub(crate) held_at: Option<usize>,
     /// What is left of a send, until the connection's next turn.
     pub(crate) unsent: Option<Box<Send>>,
     pub(crate) receiving: bool,
@@ -83,6 +85,7 @@ impl Connection {
             endpoint,
             phase,
             receive: None,
+            held_at: None,
             unsent: None,
             receiving: false,
             polling: false,

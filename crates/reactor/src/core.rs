@@ -40,16 +40,13 @@ pub(crate) struct Turning<S: Service> {
     pub(crate) sent: usize,
     /// Connections with something to receive in this turn, as far as its events tell.
     pub(crate) arrivals: usize,
-    /// Slots whose endpoint takes no bytes, or that wait for a staging area: asked again every turn.
+    /// Slots whose endpoint takes no bytes: asked again every turn.
     pub(crate) parked: Vec<u32>,
     /// Slots whose stream is over, until they are idle.
     pub(crate) departing: Vec<u32>,
     /// Slots that have a staging area.
     pub(crate) holders: Vec<u32>,
     pub(crate) sweep_at: Option<Instant>,
-    /// In the last turn, and in this one, somebody found no staging area free.
-    pub(crate) starving: bool,
-    pub(crate) starved: bool,
     pub(crate) expecting: usize,
     /// Turns for which connections still count as sharing the core, and who had something to do last.
     pub(crate) shared_turns: u32,
@@ -118,8 +115,6 @@ impl<S: Service> Turning<S> {
             departing: Vec::new(),
             holders: Vec::new(),
             sweep_at: None,
-            starving: false,
-            starved: false,
             expecting: 0,
             shared_turns: 0,
             latest: None,
@@ -179,7 +174,6 @@ impl<S: Service> Turning<S> {
         self.now = now;
         self.again = false;
         self.arrivals = 0;
-        self.starving = std::mem::take(&mut self.starved);
         self.take_events(now);
         self.take_events(now);
         if self.alarm.take() {
@@ -412,7 +406,8 @@ impl<S: Service> Turning<S> {
         let descriptor = Rc::new(stream.descriptor);
         let fits = self.ending.is_none() && self.driver.attach(slot, Rc::clone(&descriptor), true).is_ok();
         let endpoint = if fits { self.service.accept(now, accepted).ok() } else { None };
-        let Some(endpoint) = endpoint.filter(|endpoint| endpoint.staging() <= self.areas.staging()) else {
+        let Some(endpoint) = endpoint.filter(|endpoint| endpoint.staging() <= self.areas.least_staging())
+        else {
             self.driver.detach(slot);
             self.local.slots.borrow_mut().give_back(slot);
             return self.unload();

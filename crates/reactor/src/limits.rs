@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Bytes of one staging area. A smaller one doubles the cost of 4 KiB requests (docs/data-path.md rule 5).
 pub(crate) const STAGING: usize = 256 * 1024;
-/// Staging areas per core: connections that may be receiving at the same moment. More wait their turn.
+/// Staging areas of that size per core. While all are in use, others have a spare area each.
 pub(crate) const STAGING_AREAS: usize = 64;
 /// Per cent of the staging areas that connections may hold while they wait for bytes, which saves each of them a poll. Those of a
 /// thousand others are served with the rest.
@@ -31,6 +31,8 @@ pub(crate) const SEND_SEGMENTS: usize = 512;
 pub(crate) const USUAL_VECTORS: usize = 64;
 /// Pieces that one system call takes (`IOV_MAX`).
 pub(crate) const MOST_VECTORS: usize = 1024;
+/// Bytes of a spare staging area: more than any protocol asks for, and what each of so many connections receives at once (`LEAST_SHARE`).
+pub(crate) const SPARE_STAGING: usize = 32 * 1024;
 /// Connections per core.
 pub(crate) const CONNECTIONS: usize = 16 * 1024;
 /// How long a core looks for completions before it sleeps, while work is expected (rule 7).
@@ -45,8 +47,6 @@ pub(crate) const SPACING: Duration = Duration::from_micros(250);
 pub(crate) const STALL: Duration = Duration::from_millis(1);
 /// A connection that received nothing for this long gives its staging area back.
 pub(crate) const QUIET: Duration = Duration::from_millis(100);
-/// The same while others wait for a staging area.
-pub(crate) const QUIET_UNDER_PRESSURE: Duration = Duration::from_millis(1);
 /// How long a listener rests when the process or the system has no descriptor left.
 pub(crate) const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 /// Streams that one turn accepts from one listener, so that connections are served in between.

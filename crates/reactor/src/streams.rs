@@ -45,7 +45,7 @@ impl<S: Service> Turning<S> {
         }
     }
 
-    /// Asks those again that wait for a buffer or a staging area.
+    /// Asks those again that wait for a buffer.
     pub(crate) fn retry_parked(&mut self) {
         let mut parked = std::mem::take(&mut self.parked);
         for slot in parked.drain(..) {
@@ -155,14 +155,12 @@ impl<S: Service> Turning<S> {
             return self.park(slot);
         }
         let most = self.areas.held() + usize::from(connection.receive.is_some());
-        let may_wait = waits && !self.starving && self.holders.len() < most;
+        let may_wait = waits && self.holders.len() < most;
         let holds = connection.readable || (connection.warm && may_wait);
         if connection.receive.is_none() && holds {
-            connection.receive = self.areas.take_receive();
-            if connection.receive.is_none() {
-                return self.starve(slot, now);
-            }
+            connection.receive = Some(self.areas.take_receive());
             if waits {
+                connection.held_at = Some(self.holders.len());
                 self.holders.push(slot);
             }
         }
@@ -225,20 +223,16 @@ impl<S: Service> Turning<S> {
         }
     }
 
-    /// No staging area is free: those of quiet connections are asked back soon.
-    fn starve(&mut self, slot: u32, now: Instant) {
-        self.starved = true;
-        let soon = now + limits::QUIET_UNDER_PRESSURE;
-        self.sweep_at = Some(self.sweep_at.map_or(soon, |at| at.min(soon)));
-        self.park(slot);
-    }
-
     fn release(&mut self, slot: u32, receive: Box<Receive>) {
         self.areas.put_receive(receive);
-        if let Some(place) = self.holders.iter().position(|holder| *holder == slot) {
-            self.holders.swap_remove(place);
+        let Some(place) = self.connection(slot).and_then(|connection| connection.held_at.take()) else {
+            return;
+        };
+        self.holders.swap_remove(place);
+        let moved = self.holders.get(place).copied();
+        if let Some(moved) = moved.and_then(|moved| self.connection(moved)) {
+            moved.held_at = Some(place);
         }
-        self.again |= self.starving || self.starved;
     }
 
     /// Gives an empty staging area to whoever needs one next, where too many wait with theirs to wait with one more.
@@ -256,7 +250,7 @@ impl<S: Service> Turning<S> {
     /// Takes staging areas back from connections that have been quiet.
     pub(crate) fn sweep(&mut self, now: Instant) {
         self.sweep_at = None;
-        let quiet = if self.starving { limits::QUIET_UNDER_PRESSURE } else { limits::QUIET };
+        self.areas.trim();
         let mut waiting = false;
         for slot in &self.holders {
             let connection = self.connections.get_mut(*slot as usize).and_then(Option::as_mut);
@@ -265,14 +259,14 @@ impl<S: Service> Turning<S> {
             else {
                 continue;
             };
-            if !connection.sending && now.since(connection.active_at) >= quiet {
+            if !connection.sending && now.since(connection.active_at) >= limits::QUIET {
                 self.driver.cancel(*slot);
             } else {
                 waiting = true;
             }
         }
-        if waiting || (self.starving && !self.holders.is_empty()) {
-            self.sweep_at = Some(now + quiet);
+        if waiting {
+            self.sweep_at = Some(now + limits::QUIET);
         }
     }
 

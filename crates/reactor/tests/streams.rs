@@ -28,6 +28,7 @@ on_both_drivers!(
     a_starved_pool_parks_and_recovers,
     two_hundred_connections_spread_over_cores,
     more_connections_than_staging_areas,
+    messages_left_off_in_the_middle_delay_nobody,
     a_refused_dial_is_told,
     a_reset_in_mid_send_ends_the_endpoint,
     a_half_closed_peer_gets_its_echo,
@@ -121,6 +122,22 @@ fn more_connections_than_staging_areas(driver: Driver) {
     let errands: Vec<_> = (0..20).map(|_| Errand::new(&[4096, 30_000, 5], 60, 8)).collect();
     call(driver, server.address, &errands, true);
     assert!(errands.iter().all(|errand| errand.done.get() == 60));
+    server.stop();
+}
+
+fn messages_left_off_in_the_middle_delay_nobody(driver: Driver) {
+    let config = Config { driver, staging_areas: 2, staging: 8192, ..Config::default() };
+    let server = Server::with(config, 1, 64 << 20);
+    let half_a_length = |_| {
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        stream.write_all(&[0; 4]).unwrap();
+        stream
+    };
+    let silent: Vec<TcpStream> = (0..10).map(half_a_length).collect();
+    let errands: Vec<_> = (0..3).map(|_| Errand::new(&[4096, 30_000, 5], 60, 8)).collect();
+    call(driver, server.address, &errands, true);
+    assert!(errands.iter().all(|errand| errand.done.get() == 60));
+    drop(silent);
     server.stop();
 }
 

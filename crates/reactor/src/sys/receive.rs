@@ -38,6 +38,11 @@ impl Receive {
         }
     }
 
+    /// Bytes of the staging area.
+    pub fn capacity(&self) -> usize {
+        self.area.len()
+    }
+
     /// The staged bytes.
     pub fn staged(&self) -> &[u8] {
         self.area.get(self.start..self.end).unwrap_or_default()
