@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """What a server costs by the number of its connections: start, memory, wake-ups while idle, throughput, and how fairly it shares.
 
-`scale.py [--program target/release/linerate] [--connections 1,10,100,1000]` serves a null volume on one core and prints a table. The load tool, one
-process, opens each connection as a volume of its own; "idle" is one request a second over all of them. 4K reads are 128 under way over all connections, in
-turn: ten connections then get a dozen requests in each receive and send, a thousand get one. The second column has as many under way as there are
-connections, 128 at most: one in each receive and send, so that it tells what the number itself costs.
+`scale.py [--program target/release/linerate] [--bare target/release/examples/bareloop] [--connections 1,10,100,1000]` serves a null volume on one core and
+prints tables. The load tool, one process, opens each connection as a volume of its own; "idle" is one request a second over all of them. 4K reads are so
+many under way on each connection, in a closed loop per connection, as many clients would have them; server and load have a processor each. What a number of
+connections costs without any protocol is measured beside it, with the bare loop, in turn: medians of five rounds, with the least and the most, the ratio to ten
+connections of the same arm, and the ratio to the bare loop.
 
 Fairness is Jain's index over what eight equal clients get, with a ninth beside them that asks for blocks of 1 MiB at depth 32: 1 is equal shares, 1/8 is all
 for one. Each client is a process. The server has a processor of its own and the clients share another one, where there are two: else the index tells
@@ -24,8 +25,11 @@ from pathlib import Path
 NAMES = {"nvme": "nvme+tcp://{}/nqn.2026-11.org.linerate:disk/1?queues=1", "iscsi": "iscsi://{}/iqn.2026-11.org.linerate:disk/0"}
 # What is waited for until a server listens, and until idle connections stand.
 PATIENCE, SETTLE, WINDOW = 20.0, 2.0, 3.0
-# Requests under way over all connections.
-DEPTH = 128
+# Requests under way on each connection; rounds of which the medians are told; seconds that are not counted, and that are.
+DEPTHS = (1, 4, 32)
+ROUNDS, RAMP, SECONDS = 5, 0.5, 1.5
+# How long both ends look for work before they sleep, as they do by default.
+SPIN = 50
 EQUALS = 8
 # Runs of which the index is the median; seconds that are not counted, and that are.
 FAIR_RUNS, FAIR_RAMP, FAIR_SECONDS = 5, 2, 3
@@ -42,12 +46,12 @@ def bound(processor):
 class Server:
     """A server of a null volume on one core."""
 
-    def __init__(self, program, folder, processor=None):
+    def __init__(self, program, folder, processor=None, spin=0):
         self.ready = Path(folder) / "ready"
         self.ready.unlink(missing_ok=True)
         listen = ["--iscsi", "127.0.0.1:0", "--nvme", "127.0.0.1:0"]
         begin = time.monotonic()
-        command = [program, "serve", "disk=null:16G", *listen, "--cores", "1", "--spin", "0", "--ready-file", str(self.ready)]
+        command = [program, "serve", "disk=null:16G", *listen, "--cores", "1", "--spin", f"{spin}us", "--ready-file", str(self.ready)]
         self.child = subprocess.Popen(command, stdout=subprocess.DEVNULL, preexec_fn=bound(processor))
         while not (self.ready.exists() and self.ready.read_text().count("\n") >= 2):
             if self.child.poll() is not None or time.monotonic() - begin > PATIENCE:
@@ -80,8 +84,8 @@ class Server:
         self.child.wait()
 
 
-def bench(program, urls, *words, processor=None):
-    command = [program, "bench", "--json", "--spin", "0", *words, *urls]
+def bench(program, urls, *words, processor=None, spin=0):
+    command = [program, "bench", "--json", "--spin", f"{spin}us", *words, *urls]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=bound(processor))
 
 
@@ -109,12 +113,34 @@ def idle(program, protocol, count):
 
 
 def throughput(program, protocol, count, depth):
-    """IOPS of 4 KiB reads, `depth` at a time, over so many connections."""
+    """IOPS of 4 KiB reads, `depth` at a time on each of so many connections."""
     with tempfile.TemporaryDirectory() as folder:
-        server = Server(program, folder)
-        load = result(bench(program, [server.url(protocol)] * count, "--qd", str(depth), "--ramp", "1", "--runtime", "3"))
+        server = Server(program, folder, processor=0, spin=SPIN)
+        words = ("--qd", str(count * depth), "--ramp", str(RAMP), "--runtime", str(SECONDS))
+        load = result(bench(program, [server.url(protocol)] * count, *words, processor=1, spin=SPIN))
         server.stop()
         return load["iops"]
+
+
+def bare(program, count, depth):
+    """The same without a protocol."""
+    words = ("--connections", str(count), "--qd", str(depth), "--spin", str(SPIN), "--runtime", str(SECONDS))
+    return result(subprocess.Popen([program, "--json", *words], stdout=subprocess.PIPE, text=True))["iops"]
+
+
+def rates(options, counts, depth):
+    """A table of the rates of all arms at a depth, each round in turn."""
+    arms = {"bare loop": lambda count: bare(options.bare, count, depth)}
+    arms |= {name: lambda count, name=name: throughput(options.program, name, count, depth) for name in NAMES}
+    rounds = [{(arm, count): run(count) for count in counts for arm, run in arms.items()} for _ in range(ROUNDS)]
+    print(f"\n| {depth} on each connection | connections | 4K reads a second (least to most) | ÷ ten connections | ÷ bare loop |\n|---|---|---|---|---|")
+    for arm in arms:
+        for count in counts:
+            own = [round[arm, count] for round in rounds]
+            by_ten = [round[arm, count] / round[arm, 10] for round in rounds] if 10 in counts else [float("nan")]
+            by_bare = [round[arm, count] / round["bare loop", count] for round in rounds]
+            rate, ten, loop = (statistics.median(values) for values in (own, by_ten, by_bare))
+            print(f"| {arm} | {count} | {rate:,.0f} ({min(own):,.0f} to {max(own):,.0f}) | {ten:.2f} | {loop:.2f} |", flush=True)
 
 
 def fairness(program, protocol, size):
@@ -135,18 +161,20 @@ def fairness(program, protocol, size):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", default="target/release/linerate", help="what serves and loads")
+    parser.add_argument("--bare", default="target/release/examples/bareloop", help="the bare loop")
     parser.add_argument("--connections", default="1,10,100,1000", help="numbers of connections")
     options = parser.parse_args()
     counts = [int(word) for word in options.connections.split(",")]
-    print(f"{'':18}{'start ms':>10}{'MiB':>8}{'wakes/s':>9}{'cpu ms/s':>10}{'4K reads/s':>12}{'one each':>12}")
+    print(f"{'':18}{'start ms':>10}{'MiB':>8}{'wakes/s':>9}{'cpu ms/s':>10}")
     for protocol in NAMES:
         for count in counts:
             start, memory, wakes, spent = idle(options.program, protocol, count)
-            rate, single = (throughput(options.program, protocol, count, depth) for depth in (DEPTH, min(count, DEPTH)))
-            print(f"{protocol:6}{count:6} links{start:10.1f}{memory:8.1f}{wakes:9.1f}{spent:10.2f}{rate:12,.0f}{single:12,.0f}", flush=True)
+            print(f"{protocol:6}{count:6} links{start:10.1f}{memory:8.1f}{wakes:9.1f}{spent:10.2f}", flush=True)
         for size in ("4k", "64k"):
             runs = [fairness(options.program, protocol, size) for _ in range(FAIR_RUNS)]
             print(f"{protocol:6}{EQUALS:6} equal clients of {size}: Jain's index {statistics.median(runs):.3f}, lowest {min(runs):.3f}", flush=True)
+    for depth in DEPTHS:
+        rates(options, counts, depth)
 
 
 if __name__ == "__main__":

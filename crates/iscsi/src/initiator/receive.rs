@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use protocol::{CloseReason, Instant};
 use scsi::builder::{capacity, read_full_status, request_error, synchronize_cache};
 use scsi::{Additional, SenseKey, Status};
-use volume::{Completion, Outcome, VolumeErrorKind};
+use volume::{Outcome, VolumeErrorKind};
 
 use super::cdb::{Abilities, allocation, attention, difference, sense, writing_zeros};
 use super::connection::{Action, Burst, Connection, Discovered, Outgoing};
@@ -198,9 +198,6 @@ impl Connection {
         if let Some(work) = self.next(slot, good, refused) {
             return self.replace(slot, work);
         }
-        if good && self.hand_over(slot, residual) {
-            return;
-        }
         let result = if good {
             self.outcome(slot, residual)
         } else if status == Status::ReservationConflict as u8 {
@@ -234,21 +231,6 @@ impl Connection {
         }
         self.tasks.renew(slot);
         self.queue.push_back(slot);
-    }
-
-    /// Ends a request's read that came whole: most of what there is to do in a day.
-    fn hand_over(&mut self, slot: u16, residual: Residual) -> bool {
-        let Some((_, task)) = self.tasks.get(slot) else { return false };
-        let Owner::Request(tag) = task.owner else { return false };
-        let whole = task.received == task.work.length && residual == Residual::None;
-        if !whole || !matches!(task.work.transfer, Transfer::Read) {
-            return false;
-        }
-        let Some(mut buf) = task.work.buf.take() else { return false };
-        buf.set_len((task.received as usize).min(buf.len()));
-        self.tasks.remove(slot);
-        self.actions.push_back(Action::Complete(Completion { tag, result: Ok(Outcome::Data(buf.freeze())) }));
-        true
     }
 
     /// What a command that ended well came to.
