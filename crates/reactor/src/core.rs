@@ -1,5 +1,6 @@
 //! The turn of a core: events, messages, deadlines, the service, and then one send per endpoint that has something to say.
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
@@ -38,6 +39,8 @@ pub(crate) struct Turning<S: Service> {
     late: Vec<u32>,
     /// Bytes that this turn sends at most.
     pub(crate) sent: usize,
+    /// Bytes that this turn has taken in.
+    pub(crate) received: usize,
     /// Connections with something to receive in this turn, as far as its events tell.
     pub(crate) arrivals: usize,
     /// Slots whose endpoint takes no bytes: asked again every turn.
@@ -67,6 +70,8 @@ pub(crate) struct Turning<S: Service> {
     gauge: Gauge,
     ending: Option<Instant>,
     events: Vec<Event>,
+    /// Events that no turn has come to yet.
+    pending: VecDeque<Event>,
     ready: Vec<EndpointId>,
     messages: Vec<S::Message>,
     streams: Vec<(ListenerId, Stream)>,
@@ -111,6 +116,7 @@ impl<S: Service> Turning<S> {
             late: Vec::new(),
             sent: 0,
             arrivals: 0,
+            received: 0,
             parked: Vec::new(),
             departing: Vec::new(),
             holders: Vec::new(),
@@ -130,6 +136,7 @@ impl<S: Service> Turning<S> {
             next_core: 0,
             ending: None,
             events: Vec::new(),
+            pending: VecDeque::new(),
             ready: Vec::new(),
             messages: Vec::new(),
             streams: Vec::new(),
@@ -174,6 +181,7 @@ impl<S: Service> Turning<S> {
         self.now = now;
         self.again = false;
         self.arrivals = 0;
+        self.received = 0;
         self.take_events(now);
         self.take_events(now);
         if self.alarm.take() {
@@ -226,12 +234,18 @@ impl<S: Service> Turning<S> {
     }
 
     /// Takes what has completed; a second time for what a readiness event has led to.
+    ///
+    /// Receives that have brought more than a turn's bytes are left for the next one, and what came after them.
     fn take_events(&mut self, now: Instant) {
         let mut events = std::mem::take(&mut self.events);
         self.driver.reap(&mut events);
         let arrivals = events.iter().filter(|event| !matches!(event, Event::Sent(..))).count();
         self.arrivals = self.arrivals.max(arrivals);
-        for event in events.drain(..) {
+        self.pending.extend(events.drain(..));
+        self.events = events;
+        while self.received < self.areas.turn()
+            && let Some(event) = self.pending.pop_front()
+        {
             match event {
                 Event::Ready(ALARM) => {
                     self.alarm.silence();
@@ -244,7 +258,7 @@ impl<S: Service> Turning<S> {
                 Event::Sent(slot, send, result) => self.handle_sent(slot, send, result),
             }
         }
-        self.events = events;
+        self.again |= !self.pending.is_empty();
     }
 
     fn take_mail(&mut self, now: Instant) {

@@ -304,6 +304,7 @@ impl<S: Service> Turning<S> {
     /// A receive has ended.
     pub(crate) fn handle_received(&mut self, slot: u32, receive: Box<Receive>, result: io::Result<usize>) {
         let now = self.now;
+        self.received += result.as_ref().map_or(0, |count| *count);
         let Some(connection) = self.connection(slot) else { return };
         connection.receiving = false;
         match (connection.phase, result) {
