@@ -1,5 +1,5 @@
 //! Connections with much to send do not keep the others waiting: while those have something to do they send less at a time, and no turn of the core
-//! sends more than its budget.
+//! sends or takes in more than its budget.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod toy;
@@ -38,6 +38,8 @@ struct Seen {
     large: Cell<usize>,
     /// Bytes that greedy connections gave to this turn of the core, and the sends of each of them.
     turn: Cell<usize>,
+    /// Bytes that were taken in.
+    taken: Cell<usize>,
     sends: RefCell<Vec<usize>>,
 }
 
@@ -56,6 +58,7 @@ impl Endpoint for End {
     }
     fn handle_bytes(&mut self, _: Instant, bytes: &[u8]) -> usize {
         self.owed.extend_from_slice(bytes);
+        self.seen.taken.set(self.seen.taken.get() + bytes.len());
         bytes.len()
     }
     fn take_placement(&mut self) -> Option<Placement> {
@@ -214,6 +217,34 @@ fn a_turn_sends_no_more_than_its_budget_and_everybody_comes_to_it(driver: Driver
     }
     let most = *seen.sends.borrow().iter().max().unwrap();
     assert!(most <= 2 * ENOUGH, "one has sent {most} times, another {ENOUGH} times");
+}
+
+fn a_turn_takes_in_no_more_than_its_budget_and_everybody_comes_to_it(driver: Driver) {
+    let turn_budget = 2 * PIECE;
+    let config = Config { driver, turn_budget, ..Config::default() };
+    let (mut core, address, seen) = begin(config, 0);
+    let mut crowd: Vec<_> = (0..CROWD).map(|_| connect(address)).collect();
+    turn_until(&mut core, &mut crowd[0], |service| service.accepted == CROWD);
+    for client in &mut crowd {
+        client.write_all(&[1; PIECE]).unwrap();
+    }
+    while seen.taken.get() < CROWD * PIECE {
+        core.wait(Wait::For(Duration::from_millis(1))).unwrap();
+        let before = seen.taken.get();
+        core.turn();
+        let taken = seen.taken.get() - before;
+        assert!(taken < turn_budget + PIECE, "{taken} bytes in one turn");
+    }
+}
+
+#[test]
+fn a_turn_takes_in_no_more_than_its_budget_uring() {
+    toy::in_time(|| a_turn_takes_in_no_more_than_its_budget_and_everybody_comes_to_it(Driver::Uring));
+}
+
+#[test]
+fn a_turn_takes_in_no_more_than_its_budget_epoll() {
+    toy::in_time(|| a_turn_takes_in_no_more_than_its_budget_and_everybody_comes_to_it(Driver::Epoll));
 }
 
 #[test]

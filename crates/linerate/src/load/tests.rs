@@ -12,12 +12,27 @@ const LANES: usize = 1000;
 thread_local! {
     /// Queues that were polled on this thread, and those with an answer to give.
     static POLLS: Cell<usize> = const { Cell::new(0) };
-    static WAITING: RefCell<VecDeque<Waker>> = RefCell::default();
+    static WAITING: RefCell<VecDeque<(usize, Waker)>> = RefCell::default();
+    /// The volumes that were asked, by their numbers, in this order.
+    static ASKED: RefCell<Vec<usize>> = RefCell::default();
 }
 
-/// A volume whose answers are there only once the test has woken its queue.
+/// A volume with a number, whose answers are there only once the test has woken its queue.
 #[derive(Debug)]
-struct Patient(Null);
+struct Patient(Null, usize);
+
+fn patient(number: usize) -> Arc<dyn Volume> {
+    Arc::new(Patient(Null::new(1 << 20, 512).unwrap(), number))
+}
+
+/// Wakes a queue that was asked: the first, or the first of that volume.
+fn wake(number: Option<usize>) {
+    let (_, waker) = WAITING.with_borrow_mut(|waiting| {
+        let at = waiting.iter().position(|(of, _)| number.is_none_or(|number| number == *of));
+        waiting.remove(at.unwrap()).unwrap()
+    });
+    waker.wake();
+}
 
 impl Volume for Patient {
     fn geometry(&self) -> Geometry {
@@ -30,11 +45,12 @@ impl Volume for Patient {
         self.0.features()
     }
     fn open_queue(&self, _: CoreId, waker: Waker) -> Result<Box<dyn VolumeQueue>, OpenError> {
-        Ok(Box::new(PatientQueue { waker, taken: Vec::new(), was_polled: false }))
+        Ok(Box::new(PatientQueue { number: self.1, waker, taken: Vec::new(), was_polled: false }))
     }
 }
 
 struct PatientQueue {
+    number: usize,
     waker: Waker,
     taken: Vec<Tag>,
     /// It was polled in vain, so that it has to wake somebody.
@@ -45,7 +61,8 @@ impl VolumeQueue for PatientQueue {
     fn submit(&mut self, _: Instant, request: Request) -> Result<(), QueueFull> {
         self.taken.push(request.tag);
         self.was_polled = false;
-        WAITING.with(|waiting| waiting.borrow_mut().push_back(self.waker.clone()));
+        WAITING.with_borrow_mut(|waiting| waiting.push_back((self.number, self.waker.clone())));
+        ASKED.with_borrow_mut(|asked| asked.push(self.number));
         Ok(())
     }
     fn cancel(&mut self, _: Tag) {}
@@ -59,16 +76,14 @@ impl VolumeQueue for PatientQueue {
 
 #[test]
 fn a_thousand_quiet_volumes_are_not_asked_in_every_turn() {
-    let volumes: Vec<Arc<dyn Volume>> =
-        (0..LANES).map(|_| Arc::new(Patient(Null::new(1 << 20, 512).unwrap())) as Arc<dyn Volume>).collect();
+    let volumes: Vec<_> = (0..LANES).map(patient).collect();
     let plan = LoadPlan { block: 512, depth: 4, ..LoadPlan::default() };
     let mut load = Load::new(&volumes, plan, Waker::noop(), Arc::new(|_, _| {})).unwrap();
     let mut now = Instant::ZERO;
     assert!(load.poll(now).is_none());
     let at_first = POLLS.take();
     for _ in 0..LANES {
-        let waker = WAITING.with(|waiting| waiting.borrow_mut().pop_front()).unwrap();
-        waker.wake();
+        wake(None);
         now = now + Duration::from_micros(1);
         assert!(load.poll(now).is_none());
     }
@@ -76,4 +91,40 @@ fn a_thousand_quiet_volumes_are_not_asked_in_every_turn() {
     // The one that answered, once more because it did, and the one that was given the next request.
     assert_eq!(POLLS.get(), 3 * LANES);
     assert_eq!(load.counter.result.completed(), LANES as u64);
+}
+
+/// A closed loop over two volumes, of which only the first answers, this many times: whom it asked.
+fn asked(depth: usize, answers: usize) -> Vec<usize> {
+    let volumes = [patient(0), patient(1)];
+    let plan = LoadPlan { block: 512, depth, ..LoadPlan::default() };
+    let mut load = Load::new(&volumes, plan, Waker::noop(), Arc::new(|_, _| {})).unwrap();
+    let mut now = Instant::ZERO;
+    assert!(load.poll(now).is_none());
+    for _ in 0..answers {
+        wake(Some(0));
+        now = now + Duration::from_micros(1);
+        assert!(load.poll(now).is_none());
+    }
+    WAITING.take();
+    ASKED.take()
+}
+
+#[test]
+fn a_closed_loop_asks_again_whoever_has_answered() {
+    let asked = asked(6, 2);
+    assert_eq!(asked.iter().filter(|number| **number == 1).count(), 3, "{asked:?}");
+    assert!(asked.len() > 6 && asked[6..].iter().all(|number| *number == 0), "{asked:?}");
+}
+
+#[test]
+fn a_closed_loop_of_fewer_requests_than_volumes_asks_each_in_turn() {
+    assert_eq!(asked(1, 1), [0, 1]);
+}
+
+#[test]
+fn a_load_has_limits() {
+    let refusal = |plan: LoadPlan| plan.check().unwrap_err().to_string();
+    assert!(refusal(LoadPlan { depth: MOST_DEPTH + 1, ..LoadPlan::default() }).contains("queue depth"));
+    let vast = LoadPlan { depth: MOST_DEPTH, block: 1 << 20, ..LoadPlan::default() };
+    assert!(refusal(vast).contains("under way"));
 }
