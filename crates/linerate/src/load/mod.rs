@@ -24,6 +24,9 @@ pub use tally::{LoadInterval, LoadResult, Tally};
 
 /// A load that fails this often has nothing to measure, and ends.
 const MOST_ERRORS: u64 = 1000;
+/// Bytes of the requests that one turn starts, about: as many as a turn of the reactor moves. The first requests of a deep load would else have all their
+/// memory fetched from the system in one turn.
+const TURN_BUDGET: usize = 1 << 20;
 /// How long an open loop that fell behind may go on after its end, to count what was due before it.
 const CATCH_UP: Duration = Duration::from_secs(10);
 
@@ -50,7 +53,7 @@ pub(crate) struct Load {
     next_progress: Instant,
     /// No volume took the last request: a completion comes first.
     blocked: bool,
-    /// A volume in memory has answered at once: there is room again.
+    /// There is room for requests: a volume in memory has answered at once, or the turn had started enough.
     again: bool,
 }
 
@@ -120,20 +123,27 @@ impl Load {
         })
     }
 
-    /// Starts what is due and has room.
-    fn fill(&mut self, now: Instant) {
+    /// Starts what is due and has room; true when it stopped because that was enough for a turn.
+    fn fill(&mut self, now: Instant) -> bool {
+        let mut started = 0;
         while let Some(counts_from) = self.clock.as_ref().and_then(|clock| clock.due(now)) {
-            let Some(slot) = self.free.pop() else { return };
+            if started >= TURN_BUDGET {
+                return !self.free.is_empty();
+            }
+            let Some(slot) = self.free.pop() else { return false };
             let is_read = self.next_is_read();
             self.blocked = !self.start(now, slot, is_read);
             if self.blocked {
-                return self.free.push(slot);
+                self.free.push(slot);
+                return false;
             }
+            started += self.plan.block;
             self.slots[slot] = Slot { counts_from, is_read };
             if let Some(clock) = &mut self.clock {
                 clock.pace.advance();
             }
         }
+        false
     }
 
     fn next_is_read(&mut self) -> bool {
@@ -257,11 +267,11 @@ impl Job for Load {
         }
         if !over || self.owes(now) {
             let entered = std::time::Instant::now();
-            self.fill(now);
+            let has_more = self.fill(now);
             let waiting = self.free.len();
             // What a volume in memory answered at once took the time of this very call.
             self.reap(now + entered.elapsed(), over);
-            self.again = self.free.len() > waiting;
+            self.again = has_more || self.free.len() > waiting;
             return None;
         }
         self.again = false;

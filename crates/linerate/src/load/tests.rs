@@ -122,6 +122,18 @@ fn a_closed_loop_of_fewer_requests_than_volumes_asks_each_in_turn() {
 }
 
 #[test]
+fn a_deep_load_begins_part_by_part() {
+    let plan = LoadPlan { block: 512, depth: 5000, ..LoadPlan::default() };
+    let mut load = Load::new(&[patient(0)], plan, Waker::noop(), Arc::new(|_, _| {})).unwrap();
+    for under_way in [2048, 4096, 5000, 5000] {
+        assert!(load.poll(Instant::ZERO).is_none());
+        assert_eq!(ASKED.with_borrow(Vec::len), under_way);
+        let goes_on = load.poll_timeout() == Some(Instant::ZERO);
+        assert_eq!(goes_on, under_way < 5000, "{under_way}");
+    }
+}
+
+#[test]
 fn a_load_has_limits() {
     let refusal = |plan: LoadPlan| plan.check().unwrap_err().to_string();
     assert!(refusal(LoadPlan { depth: MOST_DEPTH + 1, ..LoadPlan::default() }).contains("queue depth"));
