@@ -70,6 +70,9 @@ pub(crate) const RING_COMPLETIONS: u32 = 4096;
 pub(crate) const EPOLL_EVENTS: usize = 256;
 /// Turns in a row that may be served from what is known to be ready before epoll is asked again.
 pub(crate) const EPOLL_SKIPS: u32 = 2;
+/// File operations that the kernel gets at a time: it hands all of them to the drive together, at the end, and spends some microseconds on each before. A
+/// drive that gets 32 at once stands still that long (0.79 of fio's reads in place of 0.99).
+pub(crate) const FILES_AT_ONCE: usize = 4;
 /// Requests that a core's queue of one file takes at a time.
 pub(crate) const FILE_DEPTH: usize = 1024;
 /// Threads for operations that block, for the whole process: enough to keep a drive busy, few enough to be cheap.

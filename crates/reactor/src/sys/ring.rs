@@ -12,7 +12,7 @@ use super::{FileOp, Receive, Send};
 use crate::alarm::Alarm;
 use crate::clock;
 use crate::driver::{Driver, Event, Interest, Received, Wait, Woken};
-use crate::limits::{RING_COMPLETIONS, SPIN_STRIDE};
+use crate::limits::{FILES_AT_ONCE, RING_COMPLETIONS, SPIN_STRIDE};
 
 /// What a completion belongs to; with an index it makes the entry's user data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +52,8 @@ pub struct Ring {
     free_files: Vec<u32>,
     /// Operations whose memory the kernel may touch.
     in_flight: usize,
+    /// File operations that the kernel has not been given yet.
+    held_files: usize,
     /// Entries that a full submission queue did not take.
     overdue: Vec<squeue::Entry>,
 }
@@ -75,6 +77,7 @@ impl Ring {
             files: Vec::new(),
             free_files: Vec::new(),
             in_flight: 0,
+            held_files: 0,
             overdue: Vec::new(),
         })
     }
@@ -115,6 +118,7 @@ impl Ring {
 
     /// Submits, and waits for `want` completions at most as long as `timeout`.
     fn enter(&mut self, want: usize, timeout: Option<Duration>) -> io::Result<()> {
+        self.held_files = 0;
         let result = if want == 0 {
             let queued = u32::try_from(self.io.submission().len()).unwrap_or(u32::MAX);
             // SAFETY: without `EXT_ARG` no further memory is named.
@@ -304,6 +308,12 @@ impl Driver for Ring {
 
     fn file(&mut self, op: Box<FileOp>) -> Option<Box<FileOp>> {
         self.start_file(op);
+        self.held_files += 1;
+        if self.held_files == FILES_AT_ONCE {
+            self.held_files = 0;
+            // A failure shows again at the next wait, which reports it.
+            let _ = self.io.submitter().submit();
+        }
         None
     }
 
@@ -372,8 +382,16 @@ impl fmt::Debug for Ring {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
+    use std::task::Waker;
+
+    use buf::Buf;
+    use host::{BlockOperation, BlockRequest, OpenOptions, Storage};
+
     use super::*;
+    use crate::file::Files;
+    use crate::local::{self, Local};
 
     #[test]
     fn user_data_names_kind_and_index() {
@@ -382,5 +400,29 @@ mod tests {
                 assert_eq!(kind_of(user_data(kind, index)), Some((kind, index)));
             }
         }
+    }
+
+    #[test]
+    fn the_drive_gets_the_first_file_operations_before_the_last_are_made() {
+        let local = Rc::new(Local::default());
+        let _guard = local::enter(Rc::clone(&local)).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let options = OpenOptions { size: Some(4096), ..OpenOptions::default() };
+        let file = Files.open(path.to_str().unwrap(), options).unwrap();
+        let mut queue = file.open_queue(Waker::noop().clone()).unwrap();
+        for tag in 0..=FILES_AT_ONCE as u64 {
+            let operation = BlockOperation::Read { offset: 0, into: Buf::zeroed(512) };
+            queue.submit(BlockRequest { tag, operation }).unwrap();
+        }
+
+        let mut ring = Ring::new(64).unwrap();
+        let mut held = Vec::new();
+        for op in local.files.borrow_mut().drain(..) {
+            assert!(ring.file(op).is_none());
+            held.push(ring.io.submission().len());
+        }
+
+        assert_eq!(held, [1, 2, 3, 0, 1], "entries that the kernel has not seen, after each operation");
     }
 }
