@@ -17,7 +17,9 @@ mod whole;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc;
 
+use buf::SharedBuf;
 use options::Options;
 use party::{Initiator, Report, Target};
 use reactor::Listener;
@@ -52,14 +54,18 @@ fn both(options: &Options) -> io::Result<Report> {
     let listener = TcpListener::bind(("127.0.0.1", 0))?;
     let address = listener.local_addr()?;
     let server = options.clone();
+    let (tell, told) = mpsc::channel();
     let thread = std::thread::spawn(move || {
         pin(0);
         if server.endpoint {
             drop(listener);
             return Ok(None);
         }
+        let payloads = server.payloads();
+        // Nobody to tell means that the client has failed, and says so.
+        let _ = tell.send(());
         let streams = accept(&server, &listener)?;
-        let mut targets = targets(&server);
+        let mut targets = targets(&server, &payloads);
         bare::run(&server, streams, &mut targets)?;
         Ok::<_, io::Error>(Some(Target::cpu_per_request(&targets)))
     });
@@ -67,6 +73,8 @@ fn both(options: &Options) -> io::Result<Report> {
         let _ = thread.join();
         return whole::both(options);
     }
+    // The thread has ended without a word if it failed, which its listener's end tells the call.
+    let _ = told.recv();
     let mut report = call(options, address)?;
     if let Ok(Ok(Some(cpu))) = thread.join() {
         report.server_cpu = Some(cpu);
@@ -90,8 +98,8 @@ fn accept(options: &Options, listener: &TcpListener) -> io::Result<Vec<TcpStream
     (0..options.connections).map(|_| listener.accept().map(|(stream, _)| stream)).collect()
 }
 
-fn targets(options: &Options) -> Vec<Target> {
-    (0..options.connections).map(|_| Target::new(options)).collect()
+fn targets(options: &Options, payloads: &SharedBuf) -> Vec<Target> {
+    (0..options.connections).map(|_| Target::new(payloads)).collect()
 }
 
 /// Serves one stream after the other, or as many at a time as there are to be, until it is ended from outside. Port 0 takes a free one; the first line says which.
@@ -102,9 +110,10 @@ fn serve(options: &Options, address: SocketAddr) -> io::Result<()> {
         println!("listening {}", listener.local());
         return whole::serve(options, listener);
     }
+    let payloads = options.payloads();
     let listener = TcpListener::bind(address)?;
     println!("listening {}", listener.local_addr()?);
     loop {
-        bare::run(options, accept(options, &listener)?, &mut targets(options))?;
+        bare::run(options, accept(options, &listener)?, &mut targets(options, &payloads))?;
     }
 }

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use buf::SharedBuf;
 use reactor::Driver;
 
 /// The command line.
@@ -58,6 +59,11 @@ impl Options {
             }
         }
         Ok(options)
+    }
+
+    /// What a server answers reads with. All of it is touched, so that this takes a second for each gigabyte or two.
+    pub(crate) fn payloads(&self) -> SharedBuf {
+        vec![7; self.memory].into()
     }
 
     fn set(&mut self, flag: &str, value: &str) -> Option<()> {

@@ -42,11 +42,9 @@ fn number_in(bytes: &[u8], from: usize) -> u64 {
 /// Answers requests.
 pub(crate) struct Target {
     block: usize,
-    /// Bytes that reads are spread over.
-    spread: usize,
     pool: Pool,
     /// What reads are answered with, block after block.
-    memory: Vec<SharedBuf>,
+    memory: SharedBuf,
     ready: VecDeque<(u64, Option<SharedBuf>)>,
     awaited: Option<u64>,
     placed: bool,
@@ -55,12 +53,12 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    pub(crate) fn new(options: &Options) -> Self {
+    /// A target that answers reads from `memory`, or from one block if that has less.
+    pub(crate) fn new(memory: &SharedBuf) -> Self {
         Self {
             block: 0,
-            spread: options.memory,
             pool: Pool::new(POOL),
-            memory: Vec::new(),
+            memory: memory.clone(),
             ready: VecDeque::new(),
             awaited: None,
             placed: false,
@@ -69,14 +67,18 @@ impl Target {
         }
     }
 
-    /// Makes the memory for payloads of `block` bytes, on the first request.
+    /// Takes the size of payloads, which the first request tells.
     fn fit(&mut self, block: u64) {
-        let block = usize::try_from(block).unwrap_or(usize::MAX).clamp(1, buf::LARGEST);
-        if block != self.block {
-            let made = || SharedBuf::from(vec![7; block]);
-            self.memory = std::iter::repeat_with(made).take((self.spread / block).max(1)).collect();
-            self.block = block;
+        self.block = usize::try_from(block).unwrap_or(usize::MAX).clamp(1, buf::LARGEST);
+        if self.memory.len() < self.block {
+            self.memory = vec![7; self.block].into();
         }
+    }
+
+    fn payload(&self, place: u64) -> SharedBuf {
+        let blocks = self.memory.len() / self.block;
+        let start = usize::try_from(place).unwrap_or(0) % blocks * self.block;
+        self.memory.slice(start..start + self.block)
     }
 
     /// Microseconds of the serving thread, which is the caller's, per request to any of `targets`.
@@ -112,8 +114,7 @@ impl Party for Target {
                 self.awaited = Some(number);
                 self.placed = false;
             } else {
-                let place = usize::try_from(number_in(request, 16)).unwrap_or(0) % self.memory.len();
-                self.ready.push_back((number, self.memory.get(place).cloned()));
+                self.ready.push_back((number, Some(self.payload(number_in(request, 16)))));
             }
         }
         used

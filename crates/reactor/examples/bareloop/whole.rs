@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::mpsc;
 
+use buf::SharedBuf;
 use host::{Accepted, Endpoint, EndpointId, Refusal, Service};
 use protocol::{CloseReason, Ended, Instant, Placement, Transmit};
 use reactor::{Cluster, Config, Listener};
@@ -56,7 +57,7 @@ impl<P: Party> Endpoint for Adapted<P> {
 
 /// Accepts targets, or waits for the end of an initiator.
 struct Ends {
-    options: Options,
+    payloads: SharedBuf,
     target: Option<Rc<RefCell<Target>>>,
     /// Finished when the first endpoint is gone.
     once: bool,
@@ -66,7 +67,7 @@ struct Ends {
 impl Service for Ends {
     type Message = ();
     fn accept(&mut self, _: Instant, _: Accepted) -> Result<Box<dyn Endpoint>, Refusal> {
-        let target = Rc::new(RefCell::new(Target::new(&self.options)));
+        let target = Rc::new(RefCell::new(Target::new(&self.payloads)));
         self.target = Some(Rc::clone(&target));
         Ok(Box::new(Adapted(target)))
     }
@@ -87,8 +88,8 @@ fn cluster(options: &Options) -> io::Result<Cluster<()>> {
     Cluster::new(1, Config { driver: options.driver, spin: options.spin, ..Config::default() })
 }
 
-fn ends(options: &Options, once: bool) -> Ends {
-    Ends { options: options.clone(), target: None, once, gone: false }
+fn ends(payloads: SharedBuf, once: bool) -> Ends {
+    Ends { payloads, target: None, once, gone: false }
 }
 
 /// Runs the first core of a cluster on the calling thread.
@@ -101,7 +102,7 @@ fn run(cluster: Cluster<()>, ends: Ends) -> io::Result<Ends> {
 pub(crate) fn serve(options: &Options, listener: Listener) -> io::Result<()> {
     let mut cluster = cluster(options)?;
     cluster.listen(listener);
-    run(cluster, ends(options, false)).map(drop)
+    run(cluster, ends(options.payloads(), false)).map(drop)
 }
 
 /// Calls `peer` and measures.
@@ -111,7 +112,7 @@ pub(crate) fn call(options: &Options, peer: SocketAddr) -> io::Result<Report> {
     let core = cluster(options)?.into_cores().into_iter().next();
     core.ok_or(io::ErrorKind::NotFound)?.run(|world| {
         world.dialer.dial(peer, Box::new(Adapted(Rc::clone(&initiator))));
-        ends(options, true)
+        ends(vec![].into(), true)
     })?;
     let report = Initiator::report(std::slice::from_ref(&*initiator.borrow()));
     Ok(report)
@@ -122,16 +123,22 @@ pub(crate) fn both(options: &Options) -> io::Result<Report> {
     let listener = Listener::bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
     let (peer, server) = (listener.local(), options.clone());
     let (tell, told) = mpsc::channel();
+    let (begin, begun) = mpsc::channel();
     let thread = std::thread::spawn(move || {
         crate::pin(0);
         let mut cluster = cluster(&server)?;
         cluster.listen(listener);
-        let ends = run(cluster, ends(&server, true))?;
+        let ends = ends(server.payloads(), true);
+        // As below.
+        let _ = begin.send(());
+        let ends = run(cluster, ends)?;
         // Nobody to tell means that the client has failed, and says so.
         let _ = tell
             .send(ends.target.map(|target| Target::cpu_per_request(std::slice::from_ref(&*target.borrow()))));
         Ok::<_, io::Error>(())
     });
+    // The thread has ended without a word if it failed, which its listener's end tells the call.
+    let _ = begun.recv();
     let mut report = call(options, peer)?;
     report.server_cpu = told.recv().ok().flatten();
     drop(thread);
