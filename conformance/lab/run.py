@@ -500,6 +500,19 @@ def shares(folder):
     demand("rates in per cent are shares" in (run / "report.html").read_text(), "the report does not tell of the calibration")
 
 
+def rebuilt(folder):
+    """An axis that changes what an arm is built of: each arm is torn down and built again, counted as before."""
+    path = scenario(folder, ISCSI, window=(0.1, 0.2), sweep=("cores", "1", "2"))
+    lab(folder, "run", path, "--runs", folder / "runs")
+    (run,) = (folder / "runs").iterdir()
+    found = [result for _, result in results(run, "points")]
+    for point in "12":
+        own = [one for one in found if one["point"][0]["value"] == point]
+        demand(len(own) == 10 and all(one["load"]["read"]["ios"] > 0 for one in own), f"{len(own)} results with {point} cores, not ten with I/Os")
+        demand(all(sum(one["cpu"]["target"].values()) > 0 for one in own), f"the target's time with {point} cores was not counted")
+    demand(not ledger(run), "something was left behind", ledger(run))
+
+
 def servers(folder):
     """`linerate attach`, nbdkit and `qemu-storage-daemon` on a null volume all hand I/Os on, and their time is the adapter's."""
     arms = {"A": "linerate-nbd", "B": "nbdkit-nbd", "C": "qemu-nbd"}
@@ -541,6 +554,7 @@ TESTS = (
     ("a stall of 1.5 s shows in an open loop's p99", stall, anywhere),
     ("failing I/Os invalidate the run", failing, anywhere),
     ("a rate in per cent is that share of what the arm did", shares, anywhere),
+    ("an arm is built again when an axis changes what it is made of", rebuilt, anywhere),
     ("NBD servers of a null volume are measured, each as an adapter", servers, no_servers),
     ("a point whose load fails is named, and the run ends with a code of its own", failed_point, anywhere),
     ("a failure in the control costs no point", failed_control, anywhere),

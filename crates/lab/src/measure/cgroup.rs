@@ -175,7 +175,7 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         // What cannot be removed because a process still lives there stays for `lab clean`.
-        let _ = fs::remove_dir(&self.folder);
+        let _ = remove(&self.folder);
     }
 }
 
@@ -254,6 +254,25 @@ mod tests {
         cgroup /sys/fs/cgroup/cpu,cpuacct cgroup rw,relatime,cpu,cpuacct 0 0\n\
         cgroup2 /sys/fs/cgroup/unified cgroup2 rw,relatime 0 0\n";
     const OWN: &str = "4:memory:/a\n2:cpu,cpuacct:/batch/job:7\n0::/user.slice\n";
+
+    #[test]
+    fn a_group_is_gone_even_if_its_last_process_was_on_its_way_out() {
+        let methods = Method::available().into_iter().filter(|method| *method != Method::ProcessTree);
+        for (number, method) in methods.enumerate() {
+            let name = format!("leaving-{}-{number}", std::process::id());
+            let group = Group::new(method, &name).unwrap();
+            let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+            group.enter(child.id()).unwrap();
+            let leaving = std::thread::spawn(move || {
+                std::thread::sleep(REMOVE_PAUSE * 4);
+                child.kill().unwrap();
+                child.wait().unwrap();
+            });
+            drop(group);
+            leaving.join().unwrap();
+            assert!(!folder(method, &name).unwrap().exists(), "{}", method.name());
+        }
+    }
 
     #[test]
     fn both_hierarchies_are_found_where_they_are() {

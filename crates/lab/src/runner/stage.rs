@@ -49,8 +49,6 @@ pub struct Stage {
     pub topology: Topology,
     /// The initiating hosts, each with what its load goes to.
     pub initiators: Vec<(Host, Vec<Endpoint>)>,
-    /// Whose time is counted.
-    pub sides: Sides,
     /// Where the load runs.
     pub processors: Vec<usize>,
     /// The size of what the tool laid out to work on.
@@ -65,6 +63,8 @@ pub struct Stage {
     target: Option<Host>,
     /// What else uses the link.
     neighbours: Neighbours,
+    /// Whose time is counted. The last, as a control group can only be removed when none of the processes above is left in it.
+    pub sides: Sides,
 }
 
 impl Stage {
@@ -109,7 +109,6 @@ impl Stage {
         let mut stage = Self {
             topology: topology.clone(),
             initiators: Vec::new(),
-            sides,
             processors: ground.processors.host.clone(),
             prepared: None,
             afar: Afar::default(),
@@ -119,6 +118,7 @@ impl Stage {
             targets: vec![served],
             target: Some(hosts.target.clone()),
             neighbours,
+            sides,
         };
         stage.adapt((ground, arm), (&hosts, parts), ledger)?;
         Ok(stage)
@@ -149,7 +149,6 @@ impl Stage {
         let mut stage = Self {
             topology: if afar.serves() { topology.clone() } else { Topology::default() },
             initiators: Vec::new(),
-            sides,
             processors: ground.processors.host.clone(),
             prepared: None,
             afar,
@@ -159,6 +158,7 @@ impl Stage {
             targets: Vec::new(),
             target: None,
             neighbours: Neighbours::default(),
+            sides,
         };
         match offered {
             Some(offered) => {
