@@ -123,14 +123,14 @@ pub(crate) fn both(options: &Options) -> io::Result<Report> {
     let listener = Listener::bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
     let (peer, server) = (listener.local(), options.clone());
     let (tell, told) = mpsc::channel();
-    let (begin, begun) = mpsc::channel();
+    let (ready, is_ready) = mpsc::channel();
     let thread = std::thread::spawn(move || {
         crate::pin(0);
         let mut cluster = cluster(&server)?;
         cluster.listen(listener);
         let ends = ends(server.payloads(), true);
         // As below.
-        let _ = begin.send(());
+        let _ = ready.send(());
         let ends = run(cluster, ends)?;
         // Nobody to tell means that the client has failed, and says so.
         let _ = tell
@@ -138,7 +138,7 @@ pub(crate) fn both(options: &Options) -> io::Result<Report> {
         Ok::<_, io::Error>(())
     });
     // The thread has ended without a word if it failed, which its listener's end tells the call.
-    let _ = begun.recv();
+    let _ = is_ready.recv();
     let mut report = call(options, peer)?;
     report.server_cpu = told.recv().ok().flatten();
     drop(thread);
