@@ -17,7 +17,7 @@ sys.dont_write_bytecode = True
 sys.path[:0] = [str(HERE.parent), str(HERE)]
 from harness import Account, temporary_folder  # noqa: E402
 from lab import INVALID, READS, demand, lab, results, scenario, site  # noqa: E402
-from run import SITE, anywhere, no_fio, no_root, only  # noqa: E402
+from run import SITE, anywhere, disturbed_by_load, no_fio, no_root, only  # noqa: E402
 
 MIB = 1 << 20
 # Seconds for a whole run here.
@@ -46,23 +46,30 @@ def quick(folder):
     demand(seconds <= QUICK, f"it took {seconds:.0f} s, not {QUICK}: is the machine left alone?")
 
 
+@disturbed_by_load
 def as_by_hand(folder):
-    """A point of the lab agrees with the same fio command run by hand, in turn with it."""
+    """A point of the lab agrees with the same fio command run by hand between two runs of the lab, so that a machine whose speed drifts treats both alike."""
     disk = folder / "disk.img"
     disk.write_bytes(b"\x5a" * (64 * MIB))
     load = READS | {"iodepth": "1", "ioengine": "psync"}
-    lab(folder, "run", scenario(folder, SITE, load, (0.5, 2.0)), "--site", site(folder, disk), "--runs", folder / "runs", limit=RUN_LIMIT)
-    found = results(only(folder / "runs"), "points")
-    own = rates(found, "A")
-    by_hand = []
-    for at, _ in found[: len(own)]:
-        argv = json.loads((at / "result.json").read_text())["tool"]["argv"]
-        run = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=RUN_LIMIT, check=True)
-        text = run.stdout if "{" in run.stdout else (folder / "fio.json").read_text()
-        by_hand.append(json.loads(text[text.index("{"):])["jobs"][0]["read"]["iops"])
+    path, where = scenario(folder, SITE, load, (0.5, 2.0)), site(folder, disk)
+    own, by_hand = [], []
+    for runs in (folder / "before", folder / "after"):
+        lab(folder, "run", path, "--site", where, "--runs", runs, limit=RUN_LIMIT)
+        found = results(only(runs), "points")
+        own += rates(found, "A")
+        by_hand = by_hand or [fio_by_hand(folder, at) for at, _ in found[: len(own)]]
     spread = max(abs(rate / statistics.median(rates_) - 1) for rates_ in (own, by_hand) for rate in rates_)
     ratio = statistics.median(own) / statistics.median(by_hand)
     demand(abs(ratio - 1) <= AGREE + spread, f"the lab says {statistics.median(own):.0f} IOPS, fio by hand {statistics.median(by_hand):.0f}", (own, by_hand))
+
+
+def fio_by_hand(folder, at):
+    """IOPS of the command of the result in a folder, run once more without the lab."""
+    argv = json.loads((at / "result.json").read_text())["tool"]["argv"]
+    run = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=RUN_LIMIT, check=True)
+    text = run.stdout if "{" in run.stdout else (folder / "fio.json").read_text()
+    return json.loads(text[text.index("{"):])["jobs"][0]["read"]["iops"]
 
 
 def against_itself(folder):
