@@ -1,6 +1,6 @@
 //! fio's buffers: memory of a C program, lent for the time of a request.
 
-use linerate::Foreign;
+use linerate::{BufList, Foreign};
 
 /// A piece of memory that belongs to somebody else until its request has ended.
 #[derive(Debug, Clone, Copy)]
@@ -36,14 +36,13 @@ impl Memory {
     }
 
     /// Puts `data` there unless that is where it lies, as many bytes as fit.
-    pub(crate) fn fill(self, data: &[u8]) {
-        if std::ptr::eq(data.as_ptr(), self.start) {
+    pub(crate) fn fill(self, data: &BufList) {
+        if data.pieces().first().is_none_or(|first| std::ptr::eq(first.as_ptr(), self.start)) {
             return;
         }
-        let count = data.len().min(self.len);
         // SAFETY: by the promise of `new` the memory is ours until the request is reported as ended, which comes after
         // this, and `data` is other memory: a volume's own.
-        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), self.start, count) };
+        data.copy_to(unsafe { std::slice::from_raw_parts_mut(self.start, self.len) });
     }
 }
 

@@ -7,10 +7,10 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, fence};
 
 use crate::owned::Foreign;
 use crate::pool::Shared;
+use crate::sync::{AtomicPtr, AtomicUsize, Ordering, fence};
 
 /// What becomes of the memory when the last holder lets go.
 pub(crate) enum Home {
@@ -30,6 +30,9 @@ pub(crate) struct Block {
     /// The next block of the free list this one is in, if it is in one.
     pub(crate) next: AtomicPtr<Block>,
     pub(crate) home: Home,
+    /// Other memory that this block is given out in place of, and keeps until it is idle. Changes only while nobody shares
+    /// the block.
+    lent: Option<Handle>,
 }
 
 // SAFETY: the memory is owned by the block (pool memory, or memory whose `Foreign` owner is `Send + Sync`
@@ -67,6 +70,7 @@ impl Block {
             holders: AtomicUsize::new(1),
             next: AtomicPtr::new(std::ptr::null_mut()),
             home,
+            lent: None,
         });
         Handle(NonNull::from(Box::leak(block)))
     }
@@ -82,6 +86,33 @@ impl Block {
             // SAFETY: pool memory was allocated with its class's layout.
             unsafe { dealloc(block.data.as_ptr(), layout) };
         }
+    }
+}
+
+/// Where bytes begin in some block's memory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place(NonNull<u8>);
+
+// SAFETY: a place is an address; whoever reads there answers for the memory (see `bytes`).
+unsafe impl Send for Place {}
+// SAFETY: as above.
+unsafe impl Sync for Place {}
+
+impl Place {
+    /// The place `count` bytes further on, in the same memory: `bytes` has the condition.
+    pub(crate) fn after(self, count: usize) -> Self {
+        // An address beyond the memory is never read, so it need not exist; it is not null, because `count` lies within
+        // a buffer.
+        Self(NonNull::new(self.0.as_ptr().wrapping_add(count)).unwrap_or(self.0))
+    }
+
+    /// The `len` bytes from here.
+    ///
+    /// # Safety
+    /// They lie in one block's memory that is held, and not written, for as long as the answer lives.
+    pub(crate) unsafe fn bytes<'a>(self, len: usize) -> &'a [u8] {
+        // SAFETY: by the caller's promise; the memory is always initialised (zeroed or foreign).
+        unsafe { std::slice::from_raw_parts(self.0.as_ptr(), len) }
     }
 }
 
@@ -101,6 +132,19 @@ impl Handle {
 
     pub(crate) fn capacity(&self) -> usize {
         self.block().capacity
+    }
+
+    /// Where the block's memory begins.
+    pub(crate) fn place(&self) -> Place {
+        Place(self.block().data)
+    }
+
+    /// Lets the block, whose sole holder this must be, stand for `lent`: it keeps that until it is idle.
+    pub(crate) fn stand_for(self, lent: Self) -> Self {
+        debug_assert!(self.is_unique());
+        // SAFETY: `Buf` is the only caller and the only holder, so nobody looks at the block meanwhile.
+        unsafe { (*self.0.as_ptr()).lent = Some(lent) };
+        self
     }
 
     /// The memory from `start` for `len` bytes.
@@ -142,6 +186,8 @@ impl Handle {
     /// Ends the last holder: called once, from `drop`.
     fn release_last(&mut self) {
         let idle = self.0;
+        // SAFETY: the last holder owns the block.
+        drop(unsafe { (*idle.as_ptr()).lent.take() });
         // SAFETY: the last holder owns the block, which is alive until given away below.
         let home = unsafe { &(*idle.as_ptr()).home };
         match home {

@@ -19,6 +19,7 @@ mod list;
 mod owned;
 mod pool;
 mod shared;
+mod sync;
 
 pub use list::BufList;
 pub use owned::{Buf, Foreign};

@@ -36,6 +36,15 @@ impl BufList {
         }
     }
 
+    /// Adds the pieces of another list at the end.
+    pub fn append(&mut self, more: Self) {
+        if self.is_empty() {
+            *self = more;
+        } else {
+            more.into_pieces().for_each(|piece| self.push(piece));
+        }
+    }
+
     /// The pieces in order.
     pub fn pieces(&self) -> &[SharedBuf] {
         &self.pieces
@@ -44,6 +53,21 @@ impl BufList {
     /// The pieces themselves, in order: who is done with a list passes on what it holds, instead of counting it once more.
     pub fn into_pieces(self) -> impl Iterator<Item = SharedBuf> {
         self.pieces.into_iter()
+    }
+
+    /// All bytes in one piece: the only one, or else a copy of all.
+    #[must_use]
+    pub fn into_one(mut self) -> SharedBuf {
+        match self.pieces.pop() {
+            Some(only) if self.pieces.is_empty() => only,
+            Some(last) => {
+                self.pieces.push(last);
+                let mut whole = Vec::with_capacity(self.len);
+                self.pieces.iter().for_each(|piece| whole.extend_from_slice(piece));
+                SharedBuf::from(whole)
+            }
+            None => SharedBuf::from_static(&[]),
+        }
     }
 
     /// The part of the list from `offset` for `len` bytes, sharing the memory.
@@ -112,5 +136,14 @@ mod tests {
         assert_eq!(part.copy_to(&mut target), 5);
         assert_eq!(&target, b"cdefg");
         assert_eq!(whole.part(8, 0).len(), 0);
+        assert_eq!(&whole.into_one()[..], b"abcdefgh");
+    }
+
+    #[test]
+    fn one_piece_is_not_copied() {
+        let one = SharedBuf::from(vec![1, 2]);
+        let place = one.as_ptr();
+        assert_eq!(BufList::from(one).into_one().as_ptr(), place);
+        assert!(BufList::new().into_one().is_empty());
     }
 }

@@ -63,6 +63,12 @@ impl Buf {
         SharedBuf::whole(self.handle, self.len)
     }
 
+    /// Gives out `lent` in place of this buffer's own memory. The buffer stays taken from its pool until the last holder
+    /// lets go, so that the pool's limit also bounds how much is lent.
+    pub fn lend(self, lent: SharedBuf) -> SharedBuf {
+        lent.kept_by(self.handle)
+    }
+
     pub(crate) fn from_unique(handle: Handle, len: usize) -> Self {
         debug_assert!(handle.is_unique());
         Self { handle, len }
@@ -129,5 +135,27 @@ mod tests {
         assert_eq!(&slice[..], &[9, 3]);
         drop(slice);
         assert!(ended.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn a_buffer_that_stands_for_lent_memory_stays_taken_until_the_last_holder_lets_go() {
+        let pool = crate::Pool::new(4096);
+        let mut page = Buf::zeroed(8192);
+        page[5000] = 7;
+        let page = page.freeze();
+        let lent = pool.take(4096).unwrap().lend(page.slice(4096..8192));
+        assert_eq!((lent.len(), lent[904]), (4096, 7));
+        let tail = lent.slice(900..910);
+        let page = page.try_unfreeze().expect_err("the page is lent");
+        let lent = lent.try_unfreeze().expect_err("what is lent was written");
+        drop(lent);
+        assert!(pool.take(4096).is_none(), "a slice still holds the loan");
+        assert_eq!(tail[4], 7);
+        drop(tail);
+        assert!(page.try_unfreeze().is_ok());
+        // The buffer has its own memory again.
+        let mut again = pool.take(4096).unwrap();
+        again.fill(3);
+        assert!(again.freeze().try_unfreeze().is_ok());
     }
 }

@@ -3,20 +3,28 @@
 use std::fmt;
 use std::ops::{Bound, Deref, RangeBounds};
 
-use crate::block::{Block, Handle};
+use crate::block::{Block, Handle, Place};
 use crate::owned::Buf;
 
 /// A read-only piece of memory. Clones and slices share it; it never changes while one of them lives.
 #[derive(Clone)]
 pub struct SharedBuf {
     handle: Handle,
-    start: usize,
+    /// Where it begins: in the handle's memory, or in memory that the handle's block stands for.
+    place: Place,
     len: usize,
 }
 
 impl SharedBuf {
     pub(crate) fn whole(handle: Handle, len: usize) -> Self {
-        Self { handle, start: 0, len }
+        let place = handle.place();
+        Self { handle, place, len }
+    }
+
+    /// The same bytes, held by `keeper`, whose block stands for the memory from now on.
+    pub(crate) fn kept_by(self, keeper: Handle) -> Self {
+        let (place, len) = (self.place, self.len);
+        Self { handle: keeper.stand_for(self.handle), place, len }
     }
 
     /// Memory that lives as long as the program, such as a page of zeros. Allocates its count once: keep a
@@ -42,12 +50,13 @@ impl SharedBuf {
             Bound::Unbounded => self.len,
         };
         assert!(from <= to && to <= self.len, "a slice {from}..{to} of {} bytes", self.len);
-        Self { handle: self.handle.clone(), start: self.start + from, len: to - from }
+        Self { handle: self.handle.clone(), place: self.place.after(from), len: to - from }
     }
 
-    /// The writable buffer again, if nobody else holds the memory and it is not lent for reading only.
+    /// The writable buffer again, if nobody else holds the memory, this is the whole of it from its beginning, and it is
+    /// not lent for reading only.
     pub fn try_unfreeze(self) -> Result<Buf, Self> {
-        if self.start == 0 && self.handle.is_unique() && !self.handle.is_static() {
+        if self.place == self.handle.place() && self.handle.is_unique() && !self.handle.is_static() {
             return Ok(Buf::from_unique(self.handle, self.len));
         }
         Err(self)
@@ -64,7 +73,9 @@ impl Deref for SharedBuf {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        self.handle.bytes(self.start, self.len)
+        // SAFETY: the handle keeps the memory that the place is in, or that its block stands for, and `slice` stays
+        // within it; nobody writes memory that is shared.
+        unsafe { self.place.bytes(self.len) }
     }
 }
 

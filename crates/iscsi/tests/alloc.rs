@@ -83,7 +83,7 @@ impl World {
                 let input = match action {
                     target::Action::Submit { request: Request { tag, operation }, .. } => {
                         let outcome = match operation {
-                            Operation::Read { into, .. } => Outcome::Data(into.freeze()),
+                            Operation::Read { into, .. } => Outcome::Data(into.freeze().into()),
                             _ => Outcome::Done,
                         };
                         target::Input::Completion(Completion { tag, result: Ok(outcome) })

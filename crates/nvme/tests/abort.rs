@@ -154,7 +154,7 @@ impl Rig {
     fn complete(&mut self, how: Result<(), VolumeErrorKind>) {
         let (queue, _, request) = self.held.pop_front().unwrap();
         let result = how.map(|()| match request.operation {
-            Operation::Read { into, .. } => Outcome::Data(into.freeze()),
+            Operation::Read { into, .. } => Outcome::Data(into.freeze().into()),
             _ => Outcome::Done,
         });
         self.input(queue, Input::Completion(Completion { tag: request.tag, result }));

@@ -66,7 +66,7 @@ impl Loop {
             while let Some(action) = far.poll_action() {
                 let Action::Submit { request, .. } = action else { continue };
                 let result = Ok(match request.operation {
-                    Operation::Read { into, .. } => Outcome::Data(into.freeze()),
+                    Operation::Read { into, .. } => Outcome::Data(into.freeze().into()),
                     _ => Outcome::Done,
                 });
                 far.handle_input(Instant::ZERO, Input::Completion(Completion { tag: request.tag, result }));

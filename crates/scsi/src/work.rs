@@ -212,8 +212,8 @@ impl Work {
     /// Takes what a request answered.
     pub(crate) fn absorb(&mut self, outcome: Outcome) {
         match (self, outcome) {
-            (Self::Read { gathered, .. }, Outcome::Data(data)) => gathered.push(data),
-            (Self::Tail(tail), Outcome::Data(data)) => tail.read = Some(BufList::from(data)),
+            (Self::Read { gathered, .. }, Outcome::Data(data)) => gathered.append(data),
+            (Self::Tail(tail), Outcome::Data(data)) => tail.read = Some(data),
             (Self::Allocations { next, end, found, .. }, Outcome::Allocation(run)) => {
                 *next = run.extent.end().unwrap_or(*end).max(next.saturating_add(1));
                 match found.last_mut() {

@@ -115,7 +115,7 @@ impl Workload {
             queue.poll(self.now, &mut self.done);
             if let Some(completion) = self.done.pop() {
                 let Ok(Outcome::Data(data)) = completion.result else { return None };
-                return Some(data);
+                return Some(data.into_one());
             }
         }
     }
@@ -174,7 +174,7 @@ impl Workload {
             }
             (Errand::Flush(began), Ok(_)) => self.history.flushed(began),
             (Errand::Read(began, first), Ok(Outcome::Data(data))) => {
-                return self.history.check_read(began, first, &data);
+                return self.history.check_read(began, first, &data.into_one());
             }
             (Errand::Flush(_), Err(_)) => self.history.flush_failed(),
             (Errand::Read(..), _) => {}

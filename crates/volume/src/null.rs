@@ -63,7 +63,7 @@ impl NullQueue {
     fn answer(&self, operation: Operation) -> Result<Outcome, VolumeErrorKind> {
         shape::check(&operation, self.geometry, &self.limits, self.features)?;
         Ok(match operation {
-            Operation::Read { into, .. } => Outcome::Data(self.zeros.slice(..into.len())),
+            Operation::Read { into, .. } => Outcome::Data(self.zeros.slice(..into.len()).into()),
             Operation::QueryAllocation { extent } => {
                 // Unmapped blocks would be read without asking: QEMU, for one, fills them in by itself, and what was to
                 // be measured is passed by.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use buf::{Buf, BufList, SharedBuf};
+use buf::{Buf, BufList};
 
 use crate::reservation::{Command, View};
 use crate::{Extent, VolumeErrorKind};
@@ -150,9 +150,10 @@ pub struct Allocation {
 pub enum Outcome {
     /// It is done.
     Done,
-    /// The data that was read, exactly the extent's bytes. If the volume did not lend, it is the request's own
-    /// buffer: [`SharedBuf::try_unfreeze`] gives it back.
-    Data(SharedBuf),
+    /// The data that was read, exactly the extent's bytes. If the volume did not lend, it is one piece, the request's own
+    /// buffer: [`SharedBuf::try_unfreeze`](buf::SharedBuf::try_unfreeze) gives it back. A volume that lends holds that
+    /// buffer by what it lends ([`Buf::lend`]), and may answer in several pieces.
+    Data(BufList),
     /// The first run of equally allocated blocks; ask again from its end for the next.
     Allocation(Allocation),
     /// The registrations and the reservation as the far end tells them. It does not tell everything of each registrant: the

@@ -20,7 +20,7 @@ fn answer(request: Request) -> Completion {
     let outcome = match request.operation {
         Operation::Read { mut into, .. } => {
             into.fill(0);
-            Outcome::Data(into.freeze())
+            Outcome::Data(into.freeze().into())
         }
         _ => Outcome::Done,
     };

@@ -100,7 +100,7 @@ fn run(
             Step::Read { extent, length, .. } => {
                 check_extent(extent, Some(length.into()));
                 let zeros = SharedBuf::from(vec![0; usize::try_from(length).unwrap_or(0)]);
-                server.completed(&mut task, Ok(volume::Outcome::Data(zeros)))
+                server.completed(&mut task, Ok(volume::Outcome::Data(zeros.into())))
             }
             Step::Submit { operation, .. } => {
                 check_operation(&operation);

@@ -148,7 +148,9 @@ impl VolumeFile {
         if self.fits(span) {
             return self.disk.submit_read(span.extent(), move |result| {
                 match result {
-                    Ok(Outcome::Data(data)) => reply.data(data.get(span.inside()).unwrap_or_default()),
+                    Ok(Outcome::Data(data)) => {
+                        reply.data(data.into_one().get(span.inside()).unwrap_or_default())
+                    }
                     Ok(_) => reply.error(Errno::EIO),
                     Err(kind) => reply.error(errno(kind)),
                 }

@@ -1,7 +1,7 @@
 //! Replies as they go out: headers copied, data shared (the NBD project's protocol document, "Simple reply message",
 //! "Structured reply chunk message").
 
-use buf::SharedBuf;
+use buf::{BufList, SharedBuf};
 use protocol::Transmit;
 use smallvec::SmallVec;
 use zerocopy::IntoBytes;
@@ -42,7 +42,7 @@ impl Reply {
         let simple = SimpleReply::new(0, cookie);
         match pending.work {
             Work::Read(pieces) => {
-                let data = pieces.into_iter().flatten().collect();
+                let data = pieces.into_iter().flatten().flat_map(BufList::into_pieces).collect();
                 if structured {
                     Self::Data((cookie, pending.offset, pending.length), data)
                 } else {

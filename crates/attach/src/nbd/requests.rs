@@ -4,7 +4,7 @@
 //! A request becomes one request to the volume, or several where the volume's limits are narrower than the protocol's. A
 //! tag names the request's slot and the piece of it.
 
-use buf::SharedBuf;
+use buf::BufList;
 use smallvec::SmallVec;
 use volume::{Completion, Durability, Extent, Features, Operation, Outcome, Tag};
 
@@ -13,7 +13,7 @@ use super::limits::{EXTENTS, PIECES, REQUESTS};
 use super::wire::{Command, CommandFlags, Descriptor, ExtentFlags, Failure, RequestHeader};
 
 /// A read's pieces of data, each once it is there. Most reads have one.
-pub(crate) type Pieces = SmallVec<[Option<SharedBuf>; 1]>;
+pub(crate) type Pieces = SmallVec<[Option<BufList>; 1]>;
 
 /// What a request has come to so far.
 #[derive(Debug)]

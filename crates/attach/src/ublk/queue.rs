@@ -135,7 +135,7 @@ impl Queue {
         let offset = data_offset(self.place.number, tag);
         self.place.disk.submit_read(extent, move |result| {
             let outcome = match result {
-                Ok(Outcome::Data(data)) => match device.write_all_at(&data, offset) {
+                Ok(Outcome::Data(data)) => match put(&device, &data, offset) {
                     Ok(()) => i32::try_from(data.len()).unwrap_or(i32::MAX),
                     Err(_) => failure(VolumeErrorKind::Media),
                 },
@@ -145,6 +145,15 @@ impl Queue {
             answers.leave(tag, outcome);
         });
     }
+}
+
+/// Writes all pieces of `data` one behind the other.
+fn put(device: &File, data: &BufList, mut offset: u64) -> io::Result<()> {
+    for piece in data.pieces() {
+        device.write_all_at(piece, offset)?;
+        offset += piece.len() as u64;
+    }
+    Ok(())
 }
 
 /// The blocks of a request.

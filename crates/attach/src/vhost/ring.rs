@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use buf::BufList;
+use buf::{BufList, SharedBuf};
 use linerate::Disk;
 use rustix::event::{PollFd, PollFlags, poll};
 use virtio_queue::{DescriptorChain, Queue, QueueT, Reader, Writer};
@@ -131,23 +131,23 @@ impl Shared {
     fn begin(&self, answer: Answer) {
         let guest = Arc::clone(&self.guest);
         let Ok(mut reader) = answer.chain.clone().reader(&guest) else {
-            return answer.end(Status::Failed, &[]);
+            return answer.end(Status::Failed);
         };
         let mut header = Header::new_zeroed();
         if reader.read_exact(header.as_mut_bytes()).is_err() {
-            return answer.end(Status::Failed, &[]);
+            return answer.end(Status::Failed);
         }
         let changes = matches!(header.kind.get(), kind::WRITE | kind::DISCARD | kind::WRITE_ZEROES);
         if changes && self.read_only {
-            return answer.end(Status::Failed, &[]);
+            return answer.end(Status::Failed);
         }
         match header.kind.get() {
             kind::READ => self.read(&header, answer),
             kind::WRITE => self.write(&header, &mut reader, answer),
             kind::FLUSH => self.submit(Operation::Flush, answer),
             kind::DISCARD | kind::WRITE_ZEROES => self.zero(&header, &mut reader, answer),
-            kind::GET_ID => answer.end(Status::Ok, b"linerate"),
-            _ => answer.end(Status::Unsupported, &[]),
+            kind::GET_ID => answer.end_with(Status::Ok, &SharedBuf::from_static(b"linerate").into()),
+            _ => answer.end(Status::Unsupported),
         }
     }
 
@@ -170,15 +170,16 @@ impl Shared {
     fn read(&self, header: &Header, answer: Answer) {
         let bytes = answer.room().filter(|bytes| *bytes <= usize::try_from(LARGEST).unwrap_or(0));
         let place = bytes.and_then(|bytes| Some((bytes, self.extent(header.sector.get(), bytes as u64)?)));
-        let Some((bytes, extent)) = place else { return answer.end(Status::Failed, &[]) };
+        let Some((bytes, extent)) = place else { return answer.end(Status::Failed) };
         if !self.fits(bytes) {
             let mut data = vec![0; bytes];
             let result = self.disk.blocking().read_at(header.sector.get() * SECTOR, &mut data);
-            return answer.end(if result.is_ok() { Status::Ok } else { Status::Failed }, &data);
+            let status = if result.is_ok() { Status::Ok } else { Status::Failed };
+            return answer.end_with(status, &SharedBuf::from(data).into());
         }
         self.disk.submit_read(extent, move |result| match result {
-            Ok(Outcome::Data(data)) => answer.end(Status::Ok, &data),
-            _ => answer.end(Status::Failed, &[]),
+            Ok(Outcome::Data(data)) => answer.end_with(Status::Ok, &data),
+            _ => answer.end(Status::Failed),
         });
     }
 
@@ -186,16 +187,16 @@ impl Shared {
         let bytes = reader.available_bytes();
         let allowed = bytes <= usize::try_from(LARGEST).unwrap_or(0);
         let extent = self.extent(header.sector.get(), bytes as u64).filter(|_| allowed);
-        let Some(extent) = extent else { return answer.end(Status::Failed, &[]) };
+        let Some(extent) = extent else { return answer.end(Status::Failed) };
         if !self.fits(bytes) {
             let mut data = vec![0; bytes];
             let result = reader.read_exact(&mut data).is_ok()
                 && self.disk.blocking().write_at(header.sector.get() * SECTOR, &data).is_ok();
-            return answer.end(if result { Status::Ok } else { Status::Failed }, &[]);
+            return answer.end(if result { Status::Ok } else { Status::Failed });
         }
         let mut data = memory(bytes);
         if reader.read_exact(&mut data).is_err() {
-            return answer.end(Status::Failed, &[]);
+            return answer.end(Status::Failed);
         }
         let (data, durability) = (BufList::from(data.freeze()), Durability::Cached);
         self.submit(Operation::Write { extent, data, durability }, answer);
@@ -204,15 +205,15 @@ impl Shared {
     fn zero(&self, header: &Header, reader: &mut Reader<'_>, answer: Answer) {
         let mut bytes = [0; size_of::<Segment>()];
         if reader.available_bytes() != bytes.len() || reader.read_exact(&mut bytes).is_err() {
-            return answer.end(Status::Unsupported, &[]);
+            return answer.end(Status::Unsupported);
         }
-        let Ok(segment) = Segment::read_from_bytes(&bytes) else { return answer.end(Status::Failed, &[]) };
+        let Ok(segment) = Segment::read_from_bytes(&bytes) else { return answer.end(Status::Failed) };
         let place = self.extent(segment.sector.get(), u64::from(segment.sectors.get()) * SECTOR);
         let (Some(extent), Some(may_unmap)) = (place, segment.may_unmap()) else {
-            return answer.end(Status::Unsupported, &[]);
+            return answer.end(Status::Unsupported);
         };
         if extent.blocks > self.disk.limits().max_discard {
-            return answer.end(Status::Failed, &[]);
+            return answer.end(Status::Failed);
         }
         let durability = Durability::Cached;
         let operation = if header.kind.get() == kind::DISCARD {
@@ -225,9 +226,9 @@ impl Shared {
 
     fn submit(&self, operation: Operation, answer: Answer) {
         self.disk.submit(operation, move |result: Result<Outcome, VolumeErrorKind>| match result {
-            Ok(_) => answer.end(Status::Ok, &[]),
-            Err(VolumeErrorKind::Unsupported) => answer.end(Status::Unsupported, &[]),
-            Err(_) => answer.end(Status::Failed, &[]),
+            Ok(_) => answer.end(Status::Ok),
+            Err(VolumeErrorKind::Unsupported) => answer.end(Status::Unsupported),
+            Err(_) => answer.end(Status::Failed),
         });
     }
 }
@@ -249,8 +250,13 @@ impl Answer {
         self.writer()?.available_bytes().checked_sub(1)
     }
 
+    /// Puts the status into the guest's memory, and tells it.
+    fn end(self, status: Status) {
+        self.end_with(status, &BufList::new());
+    }
+
     /// Puts data and status into the guest's memory, and tells it. A guest that left no room for them is told nothing.
-    fn end(self, status: Status, data: &[u8]) {
+    fn end_with(self, status: Status, data: &BufList) {
         let written = self.put(status, data).and_then(|count| u32::try_from(count).ok()).unwrap_or(0);
         let shared = &self.shared;
         let mut queue = lock(&shared.queue);
@@ -264,11 +270,13 @@ impl Answer {
         drop(self.pass);
     }
 
-    fn put(&self, status: Status, data: &[u8]) -> Option<usize> {
+    fn put(&self, status: Status, data: &BufList) -> Option<usize> {
         let mut writer = self.writer()?;
         let room = writer.available_bytes().checked_sub(1)?;
         let mut last = writer.split_at(room).ok()?;
-        writer.write_all(data.get(..data.len().min(room))?).ok()?;
+        for piece in data.part(0, data.len().min(room)).pieces() {
+            writer.write_all(piece).ok()?;
+        }
         last.write_all(&[status.byte()]).ok()?;
         Some(writer.bytes_written() + 1)
     }

@@ -82,7 +82,7 @@ impl FileQueue {
             && extent.blocks == 0
         {
             let empty = std::mem::replace(into, Buf::zeroed(0));
-            return Some(Ok(Outcome::Data(empty.freeze())));
+            return Some(Ok(Outcome::Data(empty.freeze().into())));
         }
         let idle = matches!(operation, Operation::Discard { .. }) && !info.can_discard;
         (extent.blocks == 0 || idle).then_some(Ok(Outcome::Done))
@@ -268,7 +268,7 @@ impl FileQueue {
                 }
                 return self.step(Active { stage: Stage::Zero { durable }, ..active }, done);
             }
-            Stage::Read => done.data.map(Outcome::Data).ok_or(VolumeErrorKind::Media),
+            Stage::Read => done.data.map(|data| Outcome::Data(data.into())).ok_or(VolumeErrorKind::Media),
             Stage::ReadApart(into) => copied(into, done.data.as_deref()),
             Stage::Compare(data) => compared(&data, done.data.as_deref()).map(|()| Outcome::Done),
             Stage::CompareFirst { compare, write, durable } => {
@@ -365,7 +365,7 @@ fn copied(mut into: Buf, data: Option<&[u8]>) -> Answer {
     match data {
         Some(data) if data.len() == into.len() => {
             into.copy_from_slice(data);
-            Ok(Outcome::Data(into.freeze()))
+            Ok(Outcome::Data(into.freeze().into()))
         }
         _ => Err(VolumeErrorKind::Media),
     }

@@ -3,7 +3,7 @@
 //! The far end's own answers to these differ from one peer to another; the volume contract (docs/volume-contract.md) has one.
 
 use ::volume::{Allocation, Extent, Features, Operation, Outcome, VolumeErrorKind, shape};
-use buf::SharedBuf;
+use buf::BufList;
 
 use super::volume::Shape;
 
@@ -18,7 +18,7 @@ pub(crate) fn screen(operation: &Operation, of: &Shape) -> Option<Result<Outcome
     }
     let extent = operation.extent()?;
     match operation {
-        Operation::Read { .. } if extent.blocks == 0 => Some(Ok(Outcome::Data(SharedBuf::from_static(&[])))),
+        Operation::Read { .. } if extent.blocks == 0 => Some(Ok(Outcome::Data(BufList::new()))),
         Operation::QueryAllocation { .. }
             if extent.blocks == 0 || !of.features.contains(Features::ALLOCATION) =>
         {

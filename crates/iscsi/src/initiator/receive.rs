@@ -244,7 +244,7 @@ impl Connection {
             Transfer::Read if whole || probe => {
                 let mut buf = task.work.buf.take().ok_or(VolumeErrorKind::Media)?;
                 buf.set_len((task.received as usize).min(buf.len()));
-                Ok(Outcome::Data(buf.freeze()))
+                Ok(Outcome::Data(buf.freeze().into()))
             }
             Transfer::Status(asked) => {
                 let buf = task.work.buf.take().ok_or(VolumeErrorKind::Media)?;
@@ -279,7 +279,7 @@ impl Connection {
     fn probed(&mut self, result: &Result<Outcome, VolumeErrorKind>) {
         let Some(mut probe) = self.probe.take() else { return };
         let answer = match result {
-            Ok(Outcome::Data(data)) => Some(&**data),
+            Ok(Outcome::Data(data)) => data.pieces().first().map(|piece| &**piece),
             _ => None,
         };
         if !probe.take(answer) {
@@ -300,7 +300,7 @@ impl Connection {
     fn measured(&mut self, result: &Result<Outcome, VolumeErrorKind>) {
         self.measuring = false;
         if let Ok(Outcome::Data(data)) = result
-            && let Some((geometry, _)) = capacity(data)
+            && let Some((geometry, _)) = data.pieces().first().and_then(|answer| capacity(answer))
             && geometry.block_size == self.geometry.block_size
             && geometry != self.geometry
         {

@@ -58,7 +58,7 @@ impl Memory {
             (Some(kind), _) => Err(kind),
             (None, Operation::Read { extent, mut into }) => {
                 into.copy_from_slice(&self.bytes[Self::range(extent)]);
-                Ok(Outcome::Data(into.freeze()))
+                Ok(Outcome::Data(into.freeze().into()))
             }
             (None, Operation::Write { extent, data, .. }) => {
                 let copied = data.copy_to(&mut self.bytes[Self::range(extent)]);
@@ -245,7 +245,7 @@ impl Bench {
         let completion = self.done.pop().expect("a completion");
         assert_eq!(completion.tag, Tag(900));
         match completion.result? {
-            Outcome::Data(data) => Ok(data.to_vec()),
+            Outcome::Data(data) => Ok(data.into_one().to_vec()),
             other => panic!("{other:?}"),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use buf::Foreign;
+use buf::{BufList, Foreign};
 
 /// A piece of memory that belongs to a C program and is ours until its request has ended.
 #[derive(Debug, Clone, Copy)]
@@ -33,14 +33,13 @@ impl Lent {
     }
 
     /// Puts `data` there unless that is where it lies, as many bytes as fit.
-    pub(super) fn fill(self, data: &[u8]) {
-        if std::ptr::eq(data.as_ptr(), self.start) {
+    pub(super) fn fill(self, data: &BufList) {
+        if data.pieces().first().is_none_or(|first| std::ptr::eq(first.as_ptr(), self.start)) {
             return;
         }
-        let count = data.len().min(self.len);
         // SAFETY: by the promise of `new` the memory is ours until the callback, which comes after this, and `data` is
         // other memory: a volume's own.
-        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), self.start, count) };
+        data.copy_to(unsafe { std::slice::from_raw_parts_mut(self.start, self.len) });
     }
 }
 

@@ -196,7 +196,7 @@ impl Check {
             (Act::Zero | Act::Discard, _) => *expected = 0,
             (Act::Read, Outcome::Data(data)) => {
                 let (expected, first) = (*expected, self.extent(chunk).start);
-                if let Some((at, found)) = self.stamp.difference(&data, first, expected) {
+                if let Some((at, found)) = self.stamp.difference(&data.into_one(), first, expected) {
                     let wanted = stamp::words(expected);
                     self.failure.get_or_insert_with(|| {
                         CheckError(format!("at byte {at}: {wanted} was expected, but there is {found}"))

@@ -174,7 +174,7 @@ impl Disk {
         let asked = Asked { verb: "read", offset, len: into.len() as u64, most: self.transfer() };
         let take = |at: usize, outcome: Outcome| {
             if let Outcome::Data(data) = outcome {
-                into[at..at + data.len()].copy_from_slice(&data);
+                data.copy_to(&mut into[at..]);
             }
         };
         self.in_pieces(asked, |extent, _| Work::Read(extent), take).await

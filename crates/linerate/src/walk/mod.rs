@@ -342,7 +342,9 @@ impl<V: Visit> Walk<V> {
     ) -> Result<Answer, VolumeErrorKind> {
         let side = &self.sides[side];
         Ok(match result? {
-            Outcome::Data(data) => Answer::Data(side.own(span, &data).ok_or(VolumeErrorKind::Media)?),
+            Outcome::Data(data) => {
+                Answer::Data(side.own(span, &data.into_one()).ok_or(VolumeErrorKind::Media)?)
+            }
             Outcome::Allocation(told) => {
                 let whole = side.around(span);
                 Answer::Hole(!told.mapped && told.extent.end() >= whole.end())

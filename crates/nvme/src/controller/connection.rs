@@ -10,7 +10,7 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use buf::{Pool, SharedBuf};
+use buf::{BufList, Pool, SharedBuf};
 use protocol::{CloseReason, Ended, Instant, Placement, Transmit};
 use volume::reservation::View;
 use volume::{Completion, Operation, Outcome, Request, Tag, VolumeId};
@@ -318,7 +318,7 @@ impl Connection {
             }
             Plan::Respond(bytes) => {
                 self.discard(data);
-                self.complete(&entry, (Status::SUCCESS, 0), Some(SharedBuf::from(bytes)));
+                self.complete(&entry, (Status::SUCCESS, 0), Some(SharedBuf::from(bytes).into()));
             }
             Plan::Receive(DataPointer::InCapsule { length }) => return self.receive_capsule(entry, length),
             plan @ (Plan::Read { .. } | Plan::Receive(_)) => {
@@ -520,14 +520,14 @@ impl Connection {
     }
 
     /// Ends a slot's command.
-    fn finish(&mut self, slot: u16, answer: (Status, u64), data: Option<SharedBuf>) {
+    fn finish(&mut self, slot: u16, answer: (Status, u64), data: Option<BufList>) {
         if let Some(entry) = self.slots.end(slot) {
             self.complete(&entry, answer, data);
             self.settle(slot, answer.0 == Status::ABORT_REQUESTED);
         }
     }
 
-    fn complete(&mut self, entry: &SubmissionQueueEntry, answer: (Status, u64), data: Option<SharedBuf>) {
+    fn complete(&mut self, entry: &SubmissionQueueEntry, answer: (Status, u64), data: Option<BufList>) {
         let (status, result) = answer;
         let entry =
             CompletionQueueEntry::new(entry.cid.get(), self.head.report(), status).with_result(result);

@@ -1,6 +1,6 @@
 //! What a controller's connection has to send, in order, and its way into PDUs.
 
-use buf::SharedBuf;
+use buf::BufList;
 use protocol::Transmit;
 use zerocopy::IntoBytes;
 
@@ -17,7 +17,7 @@ pub(crate) enum Outgoing {
     /// The host may send all of a command's data.
     R2t { cid: u16, ttag: u16, length: u32 },
     /// A command is complete: its data, if any, then its completion.
-    Complete { entry: CompletionQueueEntry, data: Option<SharedBuf>, may_omit: bool },
+    Complete { entry: CompletionQueueEntry, data: Option<BufList>, may_omit: bool },
 }
 
 impl Outgoing {
@@ -42,9 +42,9 @@ impl Outgoing {
     }
 }
 
-fn put_data(send: &mut Transmit, agreed: Agreement, (cid, data, success): (u16, SharedBuf, bool)) {
+fn put_data(send: &mut Transmit, agreed: Agreement, (cid, data, success): (u16, BufList, bool)) {
     let length = data.len();
     let mut pdu = C2hData::new(cid, 0, u32::try_from(length).unwrap_or(u32::MAX));
     pdu.header.flags = flags::LAST | (u8::from(success) * flags::SUCCESS);
-    put_with_data(send, agreed, pdu.as_mut_bytes(), (length, core::iter::once(data)));
+    put_with_data(send, agreed, pdu.as_mut_bytes(), (length, data.into_pieces()));
 }

@@ -376,7 +376,9 @@ impl Connection {
     fn complete_read(&mut self, tag: Tag, status: Status, landing: Landing) {
         let whole = landing.received == landing.length && !landing.damaged;
         match landing.buf {
-            Some(buf) if status.is_success() && whole => self.answer(tag, Ok(Outcome::Data(buf.freeze()))),
+            Some(buf) if status.is_success() && whole => {
+                self.answer(tag, Ok(Outcome::Data(buf.freeze().into())))
+            }
             _ if status.is_success() => self.answer(tag, Err(VolumeErrorKind::Media)),
             _ => self.complete(tag, status),
         }
@@ -536,7 +538,7 @@ impl Connection {
     pub(super) fn refuse_length(&mut self, tag: Tag, extent: Extent, into: Option<Buf>) {
         let result = match into {
             _ if extent.blocks != 0 => Err(VolumeErrorKind::Misaligned),
-            Some(into) => Ok(Outcome::Data(into.freeze())),
+            Some(into) => Ok(Outcome::Data(into.freeze().into())),
             None => Ok(Outcome::Done),
         };
         self.answer(tag, result);

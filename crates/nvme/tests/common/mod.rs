@@ -106,7 +106,7 @@ impl Link {
         for event in self.events.extract_if(.., |event| matches!(event, host::Action::Complete(_))) {
             if let host::Action::Complete(completion) = event {
                 let result = completion.result.map(|outcome| match outcome {
-                    Outcome::Data(data) => data.to_vec(),
+                    Outcome::Data(data) => data.into_one().to_vec(),
                     _ => Vec::new(),
                 });
                 done.push((completion.tag.0, result));
@@ -275,7 +275,7 @@ impl Bench {
         let result = match request.operation {
             Operation::Read { extent, mut into } => {
                 into.copy_from_slice(&disk[range(extent)]);
-                Ok(Outcome::Data(into.freeze()))
+                Ok(Outcome::Data(into.freeze().into()))
             }
             Operation::Write { extent, data, .. } => {
                 assert_eq!(data.copy_to(&mut disk[range(extent)]), data.len());

@@ -226,7 +226,7 @@ impl Nexus {
                     assert_eq!(span(extent).len(), usize::try_from(length).unwrap());
                     let read = SharedBuf::from(shared.disk.bytes[span(extent)].to_vec());
                     shared.disk.changed_meanwhile(extent);
-                    self.server.completed(&mut task, Ok(Outcome::Data(read)))
+                    self.server.completed(&mut task, Ok(Outcome::Data(read.into())))
                 }
                 Step::Submit { operation, .. } => {
                     let result = shared.disk.answer(operation);

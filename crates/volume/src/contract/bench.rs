@@ -222,7 +222,7 @@ impl<'a> Bench<'a> {
     pub(super) fn read(&mut self, extent: Extent) -> Result<SharedBuf, String> {
         let into = Buf::zeroed(self.bytes(extent.blocks));
         match self.succeed(Operation::Read { extent, into })? {
-            Outcome::Data(data) if data.len() == self.bytes(extent.blocks) => Ok(data),
+            Outcome::Data(data) if data.len() == self.bytes(extent.blocks) => Ok(data.into_one()),
             other => Err(format!("a read of {extent:?} answered {other:?}")),
         }
     }

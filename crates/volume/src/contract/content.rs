@@ -169,7 +169,7 @@ fn random_step(bench: &mut Bench<'_>, extent: Extent) -> (Operation, Step) {
 fn settle_step(bench: &mut Bench<'_>, model: &mut Model, tag: Tag, step: Step) -> Verdict {
     let outcome = bench.wait(tag)?.map_err(|kind| format!("{tag:?} of the random traffic failed: {kind}"))?;
     match (step, outcome) {
-        (Step::Read(extent), Outcome::Data(data)) => model.check(extent, &data),
+        (Step::Read(extent), Outcome::Data(data)) => model.check(extent, &data.into_one()),
         (Step::Write(extent, bytes), Outcome::Done) => {
             model.set(extent, &bytes);
             Ok(())

@@ -101,7 +101,7 @@ fn write_and_read(bench: &mut Bench<'_>, area: Extent, writer: u64) -> Verdict {
         }
         for (tag, extent) in reads {
             match bench.wait(tag)? {
-                Ok(Outcome::Data(data)) => check_blocks(bench, extent, &data)?,
+                Ok(Outcome::Data(data)) => check_blocks(bench, extent, &data.into_one())?,
                 other => return Err(format!("a read ended with {other:?}")),
             }
         }

@@ -18,6 +18,7 @@ pub(super) fn reads_own_or_lent_memory(bench: &mut Bench<'_>) -> Verdict {
     if data.len() != bench.block_size() {
         return Err(format!("a read of a block gave {} bytes", data.len()));
     }
+    let data = data.into_one();
     if data.as_ptr() == place && data.try_unfreeze().is_err() {
         return Err("the request's own buffer came back, but somebody still holds it".to_owned());
     }

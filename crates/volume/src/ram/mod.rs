@@ -1,15 +1,19 @@
 //! A volume in memory: sparse, shared by all cores, gone with the process.
 //!
-//! Data is copied into the request's buffer: a copy of 4 KiB costs less than the bookkeeping that lending pages and
-//! copying on write would need (docs/volume-contract.md). Nothing is allocated per request once a page exists.
+//! A short read is copied into the request's buffer: a copy of 4 KiB costs less than the bookkeeping that lending takes. A
+//! longer one lends the pages, and a page that is written while it is lent is copied first (docs/volume-contract.md).
+//! Nothing is allocated per request once a page exists, but for what lists the pages that a read lends, and for copies.
 
+mod lender;
+mod page;
 mod pages;
+mod sync;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::Waker;
 
-use buf::Buf;
+use buf::{Buf, BufList};
 use protocol::Instant;
 
 use crate::ready::Ready;
@@ -17,7 +21,9 @@ use crate::{
     Allocation, Completion, CoreId, Extent, Features, Geometry, Limits, OpenError, Operation, Outcome,
     QueueFull, Request, Tag, Volume, VolumeErrorKind, VolumeQueue, shape,
 };
-use pages::{PAGE, Pages};
+use lender::Lender;
+use page::PAGE;
+use pages::Pages;
 
 /// Bytes that a queue copies in a turn of its core, about: 100 µs, and as much as 128 requests of 4 KiB. What was asked for beyond that waits, so that nobody has to wait for all of a
 /// long batch, or for the zeroing of a large range.
@@ -71,6 +77,7 @@ impl Volume for Ram {
             pages: Arc::clone(&self.pages),
             ready: Ready::new(limits.depth as usize),
             waiting: VecDeque::new(),
+            lender: Lender::new(),
             spent: 0,
             turn: Instant::ZERO,
             waker,
@@ -86,6 +93,7 @@ struct RamQueue {
     ready: Ready,
     /// Requests that nothing, or only a part, was done of.
     waiting: VecDeque<Request>,
+    lender: Lender,
     /// What was done in this turn, in bytes, and when the turn began.
     spent: usize,
     turn: Instant,
@@ -139,11 +147,13 @@ impl RamQueue {
         (extent.start * size, extent.blocks * size)
     }
 
-    fn answer(&self, operation: Operation) -> Result<Outcome, VolumeErrorKind> {
+    fn answer(&mut self, operation: Operation) -> Result<Outcome, VolumeErrorKind> {
         shape::check(&operation, self.geometry, &self.limits, self.features)?;
+        if let Operation::Read { extent, into } = operation {
+            return Ok(Outcome::Data(self.read(self.place(extent).0, into)));
+        }
         let place = |extent| self.place(extent);
         match operation {
-            Operation::Read { extent, into } => return Ok(self.read(place(extent).0, into)),
             Operation::QueryAllocation { extent } => return Ok(self.allocation(extent)),
             Operation::Write { extent, data, .. } => self.pages.write(place(extent).0, &data),
             Operation::Compare { extent, data } => self.pages.compare(place(extent).0, &data)?,
@@ -151,7 +161,8 @@ impl RamQueue {
                 self.pages.compare_and_write(place(extent).0, &compare, &write)?;
             }
             // What was to be zeroed is.
-            Operation::Discard { .. }
+            Operation::Read { .. }
+            | Operation::Discard { .. }
             | Operation::WriteZeroes { .. }
             | Operation::Flush
             | Operation::Verify { .. } => {}
@@ -160,9 +171,12 @@ impl RamQueue {
         Ok(Outcome::Done)
     }
 
-    fn read(&self, offset: u64, mut into: Buf) -> Outcome {
+    fn read(&mut self, offset: u64, mut into: Buf) -> BufList {
+        if self.lender.lends(into.len(), self.pages.copied()) {
+            return self.pages.lend(offset, into, &self.lender.zeros);
+        }
         self.pages.read(offset, &mut into);
-        Outcome::Data(into.freeze())
+        into.freeze().into()
     }
 
     fn allocation(&self, extent: Extent) -> Outcome {

@@ -4,15 +4,14 @@
 //! One that spans pages goes through them one by one, which keeps every block whole; it also holds `spanning` for
 //! reading, so that the rare compare-and-write over several pages can keep all such requests out.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{OnceLock, PoisonError};
 
-use buf::BufList;
+use buf::{Buf, BufList, SharedBuf};
 
+use super::page::{PAGE, Page};
+use super::sync::{AtomicU64, Ordering, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use crate::VolumeErrorKind;
 
-/// Bytes in a page: what one lock covers, and what a first write allocates.
-pub(super) const PAGE: usize = 64 << 10;
 /// Pages in a directory, which is allocated when the first of them is touched: 64 MiB of the volume.
 const DIRECTORY: usize = 1024;
 /// The most directories: 8 PiB of volume, 2 MiB of memory for each TiB.
@@ -22,14 +21,15 @@ const MOST_DIRECTORIES: u64 = 1 << 27;
 const GLANCE: usize = 128;
 const RELEASE: usize = 8 << 10;
 
-type Page = RwLock<Option<Box<[u8]>>>;
+type Lock = RwLock<Page>;
 
 /// All pages of a volume.
 #[derive(Debug)]
 pub(super) struct Pages {
-    directories: Box<[OnceLock<Box<[Page]>>]>,
+    directories: Box<[OnceLock<Box<[Lock]>>]>,
     spanning: RwLock<()>,
     allocated: AtomicU64,
+    copied: AtomicU64,
 }
 
 /// A part of a request that lies in one page.
@@ -73,15 +73,11 @@ fn spans(offset: u64, len: usize) -> bool {
     parts(offset, len).nth(1).is_some()
 }
 
-fn fresh() -> Box<[u8]> {
-    vec![0; PAGE].into_boxed_slice()
-}
-
-fn shared(lock: &Page) -> RwLockReadGuard<'_, Option<Box<[u8]>>> {
+fn shared(lock: &Lock) -> RwLockReadGuard<'_, Page> {
     lock.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn unique(lock: &Page) -> RwLockWriteGuard<'_, Option<Box<[u8]>>> {
+fn unique(lock: &Lock) -> RwLockWriteGuard<'_, Page> {
     lock.write().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -91,21 +87,27 @@ impl Pages {
         let count = size.div_ceil((PAGE * DIRECTORY) as u64);
         let count = usize::try_from(count).ok().filter(|_| count <= MOST_DIRECTORIES)?;
         let directories = std::iter::repeat_with(OnceLock::new).take(count).collect();
-        Some(Self { directories, spanning: RwLock::new(()), allocated: AtomicU64::new(0) })
+        let [allocated, copied] = [const { AtomicU64::new(0) }; 2];
+        Some(Self { directories, spanning: RwLock::new(()), allocated, copied })
     }
 
     pub(super) fn allocated(&self) -> u64 {
         self.allocated.load(Ordering::Relaxed)
     }
 
+    /// Pages that had to be copied before they were written, because they were lent.
+    pub(super) fn copied(&self) -> u64 {
+        self.copied.load(Ordering::Relaxed)
+    }
+
     /// The lock of a page, if any page near it was ever written.
-    fn existing(&self, page: usize) -> Option<&Page> {
+    fn existing(&self, page: usize) -> Option<&Lock> {
         self.directories.get(page / DIRECTORY)?.get()?.get(page % DIRECTORY)
     }
 
-    fn page(&self, page: usize) -> Option<&Page> {
+    fn page(&self, page: usize) -> Option<&Lock> {
         let directory = self.directories.get(page / DIRECTORY)?;
-        let empty = || std::iter::repeat_with(|| RwLock::new(None)).take(DIRECTORY).collect();
+        let empty = || std::iter::repeat_with(|| RwLock::new(Page::Hole)).take(DIRECTORY).collect();
         directory.get_or_init(empty).get(page % DIRECTORY)
     }
 
@@ -118,11 +120,31 @@ impl Pages {
         let _entered = self.enter(offset, into.len());
         for part in parts(offset, into.len()) {
             let target = &mut into[part.done..part.done + part.len];
-            match self.existing(part.page).map(shared).as_deref() {
-                Some(Some(bytes)) => target.copy_from_slice(&bytes[part.start..part.end()]),
-                _ => target.fill(0),
+            let page = self.existing(part.page).map(shared);
+            match page.as_deref().and_then(Page::bytes) {
+                Some(bytes) => target.copy_from_slice(&bytes[part.start..part.end()]),
+                None => target.fill(0),
             }
         }
+    }
+
+    /// What `into` could be filled with, lent: the pages as they are now, and for holes a part of `zeros`, which is a page
+    /// of them. The last piece holds `into`.
+    pub(super) fn lend(&self, offset: u64, into: Buf, zeros: &SharedBuf) -> BufList {
+        let len = into.len();
+        let _entered = self.enter(offset, len);
+        let (mut list, mut keeper) = (BufList::new(), Some(into));
+        for part in parts(offset, len) {
+            let page = self.existing(part.page).map(unique);
+            let lent = page.and_then(|mut page| page.lend(part.start..part.end()));
+            let piece = lent.unwrap_or_else(|| zeros.slice(part.start..part.end()));
+            let last = keeper.take_if(|_| part.done + part.len == len);
+            list.push(match last {
+                Some(keeper) => keeper.lend(piece),
+                None => piece,
+            });
+        }
+        list
     }
 
     pub(super) fn write(&self, offset: u64, data: &BufList) {
@@ -130,17 +152,23 @@ impl Pages {
         let mut source = Source::new(data);
         for part in parts(offset, data.len()) {
             let Some(page) = self.page(part.page) else { continue };
-            source.copy_to(self.open(&mut unique(page), part));
+            self.change(&mut unique(page), part, |bytes| source.copy_to(bytes));
         }
     }
 
-    /// The bytes of a part of a locked page, which is allocated if it was a hole.
-    fn open<'a>(&self, page: &'a mut Option<Box<[u8]>>, part: Part) -> &'a mut [u8] {
-        let bytes = page.get_or_insert_with(|| {
+    /// Lets `act` change a part of a locked page, which is allocated if it was a hole.
+    fn change(&self, page: &mut Page, part: Part, act: impl FnOnce(&mut [u8])) {
+        if page.allocate() {
             self.allocated.fetch_add(PAGE as u64, Ordering::Relaxed);
-            fresh()
-        });
-        &mut bytes[part.start..part.end()]
+        }
+        self.change_existing(page, part, act);
+    }
+
+    /// The same for a page that has memory.
+    fn change_existing(&self, page: &mut Page, part: Part, act: impl FnOnce(&mut [u8])) {
+        if page.change(|bytes| act(&mut bytes[part.start..part.end()])) {
+            self.copied.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// Makes the first bytes of the range read as zeros, to its end or until that has cost about as much as copying `budget` bytes; whole
@@ -160,12 +188,14 @@ impl Pages {
         let Some(part) = parts(offset, len).next() else { return GLANCE };
         let Some(mut page) = self.existing(part.page).map(unique) else { return GLANCE };
         if part.is_whole() && release {
-            let had = page.take().is_some();
+            let had = !std::mem::take(&mut *page).is_hole();
             self.allocated.fetch_sub(if had { PAGE as u64 } else { 0 }, Ordering::Relaxed);
             return if had { RELEASE } else { GLANCE };
         }
-        let Some(bytes) = page.as_mut() else { return GLANCE };
-        bytes[part.start..part.end()].fill(0);
+        if page.is_hole() {
+            return GLANCE;
+        }
+        self.change_existing(&mut page, part, |bytes| bytes.fill(0));
         GLANCE + part.len
     }
 
@@ -174,7 +204,7 @@ impl Pages {
         let mut source = Source::new(data);
         for part in parts(offset, data.len()) {
             let page = self.existing(part.page).map(shared);
-            source.compare(page.as_deref().and_then(|page| page.as_deref()), part)?;
+            source.compare(page.as_deref().and_then(Page::bytes), part)?;
         }
         Ok(())
     }
@@ -192,11 +222,11 @@ impl Pages {
             locks.filter_map(|part| Some((part, unique(self.page(part.page)?)))).collect();
         let mut source = Source::new(compare);
         for (part, page) in &pages {
-            source.compare(page.as_deref(), *part)?;
+            source.compare(page.bytes(), *part)?;
         }
         let mut source = Source::new(write);
         for (part, page) in &mut pages {
-            source.copy_to(self.open(page, *part));
+            self.change(page, *part, |bytes| source.copy_to(bytes));
         }
         Ok(())
     }
@@ -205,7 +235,7 @@ impl Pages {
     pub(super) fn run(&self, offset: u64, len: u64) -> (u64, bool) {
         let mapped = |at: u64| {
             let page = usize::try_from(at / PAGE as u64).unwrap_or(usize::MAX);
-            self.existing(page).is_some_and(|page| shared(page).is_some())
+            self.existing(page).is_some_and(|page| !shared(page).is_hole())
         };
         let first = mapped(offset);
         let end = offset.saturating_add(len);

@@ -165,7 +165,7 @@ impl PlantedQueue {
     fn read(&mut self, extent: Extent) -> Vec<u8> {
         let len = usize::try_from(extent.blocks).unwrap() * self.geometry.block_size as usize;
         match self.aside(Operation::Read { extent, into: Buf::zeroed(len) }) {
-            Ok(Outcome::Data(data)) => data.to_vec(),
+            Ok(Outcome::Data(data)) => data.into_one().to_vec(),
             other => panic!("{other:?}"),
         }
     }

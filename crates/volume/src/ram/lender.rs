@@ -1,0 +1,61 @@
+//! Whether a read lends the volume's pages or copies them: what one queue keeps for that.
+//!
+//! Lending saves a copy of what is read, and costs a copy of a whole page when that is written before the answer has
+//! been sent. Whoever sees that pages had to be copied lends nothing for a while, so that traffic that reads and writes
+//! the same pages at the same time costs at most a little more than if nothing was ever lent.
+
+use buf::{Buf, SharedBuf};
+
+use super::page::PAGE;
+
+/// The shortest read that is lent, in bytes: to count the holders of a page costs as much as to copy less
+/// (docs/decisions/0007-lent-pages.md).
+const SHORTEST: usize = 16 << 10;
+/// Bytes of reads that are copied for each page that had to be.
+const WARY: usize = 4 * PAGE;
+
+/// Decides for one queue.
+#[derive(Debug)]
+pub(super) struct Lender {
+    /// What stands for holes. A queue has its own, as the count of holders is then never shared with another core; it is
+    /// never written, so that the system has one page for all of it.
+    pub(super) zeros: SharedBuf,
+    /// Pages that had been copied when this last looked.
+    seen: u64,
+    /// Bytes that are still to be copied before anything is lent again.
+    wary: usize,
+}
+
+impl Lender {
+    pub(super) fn new() -> Self {
+        Self { zeros: Buf::zeroed(PAGE).freeze(), seen: 0, wary: 0 }
+    }
+
+    /// Whether to lend for a read of `len` bytes, of a volume that has copied `copied` pages because they were lent.
+    pub(super) fn lends(&mut self, len: usize, copied: u64) -> bool {
+        if len < SHORTEST {
+            return false;
+        }
+        let more = copied.wrapping_sub(std::mem::replace(&mut self.seen, copied));
+        self.wary =
+            self.wary.saturating_add(usize::try_from(more).unwrap_or(usize::MAX).saturating_mul(WARY));
+        let lends = self.wary == 0;
+        self.wary = self.wary.saturating_sub(len);
+        lends
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_that_had_to_be_copied_stops_lending_for_a_while() {
+        let mut lender = Lender::new();
+        assert!(!lender.lends(4096, 0) && lender.lends(PAGE, 0));
+        let copied = (0..10).filter(|_| !lender.lends(PAGE, 1)).count();
+        assert_eq!(copied, WARY / PAGE);
+        assert!(!lender.lends(PAGE, 3));
+        assert_eq!((0..20).filter(|_| !lender.lends(PAGE, 3)).count(), 2 * WARY / PAGE - 1);
+    }
+}
