@@ -51,6 +51,8 @@ SUITES = {
         Step("judges", "conformance/selftest.py", 60),
         Step("instructions", "scripts/instructions.py", 900),
         Step("tests", "cargo test --workspace --no-fail-fast --quiet", 2400),
+        # A folder of its own, because everything is built otherwise.
+        Step("orders", "RUSTFLAGS='--cfg shuttle' cargo test --quiet -p volume --lib --target-dir target/shuttle ram::orders", 900),
     )),
     "conformance": Suite((
         BUILD,

@@ -8,7 +8,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use crate::owned::Foreign;
+use crate::owned::{Foreign, Loans};
 use crate::pool::Shared;
 use crate::sync::{AtomicPtr, AtomicUsize, Ordering, fence};
 
@@ -32,7 +32,7 @@ pub(crate) struct Block {
     pub(crate) home: Home,
     /// Other memory that this block is given out in place of, and keeps until it is idle. Changes only while nobody shares
     /// the block.
-    lent: Option<Handle>,
+    lent: Option<(Handle, Option<Loans>)>,
 }
 
 // SAFETY: the memory is owned by the block (pool memory, or memory whose `Foreign` owner is `Send + Sync`
@@ -140,10 +140,10 @@ impl Handle {
     }
 
     /// Lets the block, whose sole holder this must be, stand for `lent`: it keeps that until it is idle.
-    pub(crate) fn stand_for(self, lent: Self) -> Self {
+    pub(crate) fn stand_for(self, lent: Self, loans: Option<Loans>) -> Self {
         debug_assert!(self.is_unique());
         // SAFETY: `Buf` is the only caller and the only holder, so nobody looks at the block meanwhile.
-        unsafe { (*self.0.as_ptr()).lent = Some(lent) };
+        unsafe { (*self.0.as_ptr()).lent = Some((lent, loans)) };
         self
     }
 

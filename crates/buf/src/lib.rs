@@ -22,6 +22,6 @@ mod shared;
 mod sync;
 
 pub use list::BufList;
-pub use owned::{Buf, Foreign};
+pub use owned::{Buf, Foreign, Loans};
 pub use pool::{LARGEST, Pool, PoolUse};
 pub use shared::SharedBuf;

@@ -1,39 +1,54 @@
 //! A sequence of shared pieces that becomes one vectored transfer.
 
-use smallvec::SmallVec;
-
 use crate::shared::SharedBuf;
 
-/// Pieces of memory in order. One piece, as the usual read or write has, needs no allocation; room for more would be moved
-/// about with every request.
-#[derive(Debug, Clone, Default)]
-pub struct BufList {
-    pieces: SmallVec<[SharedBuf; 1]>,
-    len: usize,
+/// Pieces of memory in order. One piece, as the usual read or write has, needs no allocation, and lies here as it is: a list is
+/// moved about with every request.
+#[derive(Debug, Clone)]
+pub struct BufList(Pieces);
+
+/// None and several are `Many`; no piece is empty.
+#[derive(Debug, Clone)]
+enum Pieces {
+    One(SharedBuf),
+    Many { pieces: Vec<SharedBuf>, len: usize },
 }
 
 impl BufList {
     /// No pieces.
-    pub fn new() -> Self {
-        Self::default()
+    pub const fn new() -> Self {
+        Self(Pieces::Many { pieces: Vec::new(), len: 0 })
     }
 
     /// Bytes in all pieces.
     pub fn len(&self) -> usize {
-        self.len
+        match &self.0 {
+            Pieces::One(piece) => piece.len(),
+            Pieces::Many { len, .. } => *len,
+        }
     }
 
     /// True when there are no bytes.
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len() == 0
     }
 
     /// Adds a piece at the end; an empty one is passed over.
     pub fn push(&mut self, piece: SharedBuf) {
-        if !piece.is_empty() {
-            self.len += piece.len();
-            self.pieces.push(piece);
+        if piece.is_empty() {
+            return;
         }
+        if self.is_empty() {
+            self.0 = Pieces::One(piece);
+            return;
+        }
+        let len = self.len() + piece.len();
+        let mut pieces = match std::mem::take(self).0 {
+            Pieces::One(first) => vec![first],
+            Pieces::Many { pieces, .. } => pieces,
+        };
+        pieces.push(piece);
+        self.0 = Pieces::Many { pieces, len };
     }
 
     /// Adds the pieces of another list at the end.
@@ -47,26 +62,32 @@ impl BufList {
 
     /// The pieces in order.
     pub fn pieces(&self) -> &[SharedBuf] {
-        &self.pieces
+        match &self.0 {
+            Pieces::One(piece) => std::slice::from_ref(piece),
+            Pieces::Many { pieces, .. } => pieces,
+        }
     }
 
     /// The pieces themselves, in order: who is done with a list passes on what it holds, instead of counting it once more.
     pub fn into_pieces(self) -> impl Iterator<Item = SharedBuf> {
-        self.pieces.into_iter()
+        match self.0 {
+            Pieces::One(piece) => IntoPieces::One(Some(piece)),
+            Pieces::Many { pieces, .. } => IntoPieces::Many(pieces.into_iter()),
+        }
     }
 
     /// All bytes in one piece: the only one, or else a copy of all.
     #[must_use]
-    pub fn into_one(mut self) -> SharedBuf {
-        match self.pieces.pop() {
-            Some(only) if self.pieces.is_empty() => only,
-            Some(last) => {
-                self.pieces.push(last);
-                let mut whole = Vec::with_capacity(self.len);
-                self.pieces.iter().for_each(|piece| whole.extend_from_slice(piece));
+    pub fn into_one(self) -> SharedBuf {
+        match self.0 {
+            Pieces::One(piece) => piece,
+            Pieces::Many { pieces, len } => {
+                let mut whole = Vec::with_capacity(len);
+                for piece in &pieces {
+                    whole.extend_from_slice(piece);
+                }
                 SharedBuf::from(whole)
             }
-            None => SharedBuf::from_static(&[]),
         }
     }
 
@@ -76,9 +97,9 @@ impl BufList {
     /// When the part does not lie within the list.
     #[must_use]
     pub fn part(&self, mut offset: usize, mut len: usize) -> Self {
-        assert!(offset.checked_add(len).is_some_and(|end| end <= self.len), "a part beyond the list");
+        assert!(offset.checked_add(len).is_some_and(|end| end <= self.len()), "a part beyond the list");
         let mut part = Self::new();
-        for piece in &self.pieces {
+        for piece in self.pieces() {
             if len == 0 {
                 break;
             }
@@ -97,7 +118,7 @@ impl BufList {
     /// Copies the whole list to the front of `target` and says how many bytes were copied: as many as fit.
     pub fn copy_to(&self, target: &mut [u8]) -> usize {
         let mut copied = 0;
-        for piece in &self.pieces {
+        for piece in self.pieces() {
             let Some(room) = target.get_mut(copied..) else { break };
             let count = piece.len().min(room.len());
             room[..count].copy_from_slice(&piece[..count]);
@@ -107,11 +128,32 @@ impl BufList {
     }
 }
 
+/// See [`BufList::into_pieces`].
+enum IntoPieces {
+    One(Option<SharedBuf>),
+    Many(std::vec::IntoIter<SharedBuf>),
+}
+
+impl Iterator for IntoPieces {
+    type Item = SharedBuf;
+
+    fn next(&mut self) -> Option<SharedBuf> {
+        match self {
+            Self::One(piece) => piece.take(),
+            Self::Many(pieces) => pieces.next(),
+        }
+    }
+}
+
+impl Default for BufList {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl From<SharedBuf> for BufList {
     fn from(piece: SharedBuf) -> Self {
-        let mut list = Self::new();
-        list.push(piece);
-        list
+        if piece.is_empty() { Self::new() } else { Self(Pieces::One(piece)) }
     }
 }
 
@@ -137,6 +179,11 @@ mod tests {
         assert_eq!(&target, b"cdefg");
         assert_eq!(whole.part(8, 0).len(), 0);
         assert_eq!(&whole.into_one()[..], b"abcdefgh");
+    }
+
+    #[test]
+    fn a_list_is_no_larger_than_a_vector_and_its_length() {
+        assert_eq!(size_of::<BufList>(), size_of::<(Vec<SharedBuf>, usize)>());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
 use crate::block::{Block, Handle};
 use crate::shared::SharedBuf;
@@ -17,6 +18,17 @@ pub trait Foreign: Send + Sync {
 impl Foreign for Vec<u8> {
     fn memory(&mut self) -> &mut [u8] {
         self
+    }
+}
+
+/// How many buffers stand for memory that was lent with this count ([`Buf::lend`]). Clones share the count.
+#[derive(Debug, Clone, Default)]
+pub struct Loans(Arc<()>);
+
+impl Loans {
+    /// Those whose last holder has not let go yet.
+    pub fn out(&self) -> usize {
+        Arc::strong_count(&self.0) - 1
     }
 }
 
@@ -64,9 +76,9 @@ impl Buf {
     }
 
     /// Gives out `lent` in place of this buffer's own memory. The buffer stays taken from its pool until the last holder
-    /// lets go, so that the pool's limit also bounds how much is lent.
-    pub fn lend(self, lent: SharedBuf) -> SharedBuf {
-        lent.kept_by(self.handle)
+    /// lets go, so that the pool's limit also bounds how much is lent; until then it is among `loans`, too.
+    pub fn lend(self, lent: SharedBuf, loans: Option<&Loans>) -> SharedBuf {
+        lent.kept_by(self.handle, loans.cloned())
     }
 
     pub(crate) fn from_unique(handle: Handle, len: usize) -> Self {
@@ -104,7 +116,6 @@ impl fmt::Debug for Buf {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::*;
@@ -143,15 +154,17 @@ mod tests {
         let mut page = Buf::zeroed(8192);
         page[5000] = 7;
         let page = page.freeze();
-        let lent = pool.take(4096).unwrap().lend(page.slice(4096..8192));
+        let loans = Loans::default();
+        let lent = pool.take(4096).unwrap().lend(page.slice(4096..8192), Some(&loans));
         assert_eq!((lent.len(), lent[904]), (4096, 7));
         let tail = lent.slice(900..910);
         let page = page.try_unfreeze().expect_err("the page is lent");
         let lent = lent.try_unfreeze().expect_err("what is lent was written");
         drop(lent);
         assert!(pool.take(4096).is_none(), "a slice still holds the loan");
-        assert_eq!(tail[4], 7);
+        assert_eq!((tail[4], loans.out()), (7, 1));
         drop(tail);
+        assert_eq!(loans.out(), 0);
         assert!(page.try_unfreeze().is_ok());
         // The buffer has its own memory again.
         let mut again = pool.take(4096).unwrap();

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::{Bound, Deref, RangeBounds};
 
 use crate::block::{Block, Handle, Place};
-use crate::owned::Buf;
+use crate::owned::{Buf, Loans};
 
 /// A read-only piece of memory. Clones and slices share it; it never changes while one of them lives.
 #[derive(Clone)]
@@ -22,9 +22,9 @@ impl SharedBuf {
     }
 
     /// The same bytes, held by `keeper`, whose block stands for the memory from now on.
-    pub(crate) fn kept_by(self, keeper: Handle) -> Self {
+    pub(crate) fn kept_by(self, keeper: Handle, loans: Option<Loans>) -> Self {
         let (place, len) = (self.place, self.len);
-        Self { handle: keeper.stand_for(self.handle), place, len }
+        Self { handle: keeper.stand_for(self.handle, loans), place, len }
     }
 
     /// Memory that lives as long as the program, such as a page of zeros. Allocates its count once: keep a

@@ -149,7 +149,7 @@ impl VolumeFile {
             return self.disk.submit_read(span.extent(), move |result| {
                 match result {
                     Ok(Outcome::Data(data)) => {
-                        reply.data(data.into_one().get(span.inside()).unwrap_or_default())
+                        reply.data(data.into_one().get(span.inside()).unwrap_or_default());
                     }
                     Ok(_) => reply.error(Errno::EIO),
                     Err(kind) => reply.error(errno(kind)),

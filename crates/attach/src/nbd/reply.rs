@@ -1,9 +1,8 @@
 //! Replies as they go out: headers copied, data shared (the NBD project's protocol document, "Simple reply message",
 //! "Structured reply chunk message").
 
-use buf::{BufList, SharedBuf};
+use buf::BufList;
 use protocol::Transmit;
-use smallvec::SmallVec;
 use zerocopy::IntoBytes;
 
 use super::handshake::ALLOCATION_ID;
@@ -18,9 +17,9 @@ pub(crate) enum Reply {
     /// Success or an error, and nothing more.
     Simple(SimpleReply),
     /// Data behind a simple reply.
-    Plain(SimpleReply, SmallVec<[SharedBuf; 1]>),
+    Plain(SimpleReply, BufList),
     /// Data in a chunk: request, offset, bytes.
-    Data((u64, u64, u32), SmallVec<[SharedBuf; 1]>),
+    Data((u64, u64, u32), BufList),
     /// Extents.
     Extents(u64, Vec<Descriptor>),
     /// An error in a chunk.
@@ -42,7 +41,8 @@ impl Reply {
         let simple = SimpleReply::new(0, cookie);
         match pending.work {
             Work::Read(pieces) => {
-                let data = pieces.into_iter().flatten().flat_map(BufList::into_pieces).collect();
+                let mut data = BufList::new();
+                pieces.into_iter().flatten().for_each(|piece| data.append(piece));
                 if structured {
                     Self::Data((cookie, pending.offset, pending.length), data)
                 } else {
@@ -70,13 +70,13 @@ impl Reply {
             Self::Simple(reply) => send.put(reply.as_bytes()),
             Self::Plain(reply, data) => {
                 send.put(reply.as_bytes());
-                data.into_iter().for_each(|piece| send.put_shared(piece));
+                data.into_pieces().for_each(|piece| send.put_shared(piece));
             }
             Self::Data((cookie, offset, length), data) => {
                 let payload = length.saturating_add(bytes_of(size_of::<u64>()));
                 send.put(ChunkHeader::only(Chunk::OFFSET_DATA, cookie, payload).as_bytes());
                 send.put(&offset.to_be_bytes());
-                data.into_iter().for_each(|piece| send.put_shared(piece));
+                data.into_pieces().for_each(|piece| send.put_shared(piece));
             }
             Self::Extents(cookie, found) => {
                 let payload = bytes_of(size_of::<u32>() + found.as_bytes().len());

@@ -377,7 +377,7 @@ impl Connection {
         let whole = landing.received == landing.length && !landing.damaged;
         match landing.buf {
             Some(buf) if status.is_success() && whole => {
-                self.answer(tag, Ok(Outcome::Data(buf.freeze().into())))
+                self.answer(tag, Ok(Outcome::Data(buf.freeze().into())));
             }
             _ if status.is_success() => self.answer(tag, Err(VolumeErrorKind::Media)),
             _ => self.complete(tag, status),

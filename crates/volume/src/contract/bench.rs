@@ -199,12 +199,12 @@ impl<'a> Bench<'a> {
         self.run(operation)?.map_err(|kind| format!("{told} failed: {kind}"))
     }
 
-    /// Runs what must fail with `expected`.
     /// True if compare-and-write is to be checked.
     pub(super) fn compares_and_writes(&self) -> bool {
         self.features.contains(Features::COMPARE) && self.options.longest_compare_and_write > 0
     }
 
+    /// Runs what must fail with `expected`.
     pub(super) fn fail(&mut self, operation: Operation, expected: VolumeErrorKind) -> Result<(), String> {
         let told = describe(&operation);
         match self.run(operation)? {
@@ -220,9 +220,14 @@ impl<'a> Bench<'a> {
     }
 
     pub(super) fn read(&mut self, extent: Extent) -> Result<SharedBuf, String> {
+        self.read_held(extent).map(BufList::into_one)
+    }
+
+    /// Reads, and answers with what the volume lent, if it did.
+    pub(super) fn read_held(&mut self, extent: Extent) -> Result<BufList, String> {
         let into = Buf::zeroed(self.bytes(extent.blocks));
         match self.succeed(Operation::Read { extent, into })? {
-            Outcome::Data(data) if data.len() == self.bytes(extent.blocks) => Ok(data.into_one()),
+            Outcome::Data(data) if data.len() == self.bytes(extent.blocks) => Ok(data),
             other => Err(format!("a read of {extent:?} answered {other:?}")),
         }
     }

@@ -39,6 +39,25 @@ pub(super) fn read_after_write(bench: &mut Bench<'_>) -> Verdict {
     Ok(())
 }
 
+pub(super) fn held_reads_never_change(bench: &mut Bench<'_>) -> Verdict {
+    let longest = bench.longest();
+    let inner = Extent::new(longest / 3, longest - longest / 3);
+    for extent in [Extent::new(0, 1), Extent::new(0, longest), inner] {
+        let [before, after] = [1, 2].map(|number| pattern(bench, extent, number));
+        bench.write(extent, in_pieces(&before, before.len()))?;
+        let held = bench.read_held(extent)?;
+        bench.write(extent, in_pieces(&after, after.len()))?;
+        if bench.features.contains(Features::WRITE_ZEROES) {
+            let durability = Durability::Cached;
+            bench.succeed(Operation::WriteZeroes { extent, durability, may_unmap: true })?;
+        }
+        if held.into_one()[..] != before {
+            return Err(format!("what a read of {extent:?} answered changed while it was held"));
+        }
+    }
+    Ok(())
+}
+
 pub(super) fn durable_writes(bench: &mut Bench<'_>) -> Verdict {
     let extent = Extent::new(0, bench.longest().min(8));
     let bytes = pattern(bench, extent, 99);

@@ -111,6 +111,7 @@ const CHECKS: &[Check] = &[
     check_of("allocation_covers", Needs::Nothing, space::allocation_covers),
     check_of("unsupported_compare", Needs::Writable, space::unsupported_compare),
     check_of("read_after_write", Needs::Content, content::read_after_write),
+    check_of("held_reads_never_change", Needs::Content, content::held_reads_never_change),
     check_of("durable_writes", Needs::Content, content::durable_writes),
     check_of("discard", Needs::Content, space::discard),
     check_of("write_zeroes", Needs::Content, space::write_zeroes),

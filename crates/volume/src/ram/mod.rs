@@ -1,10 +1,13 @@
 //! A volume in memory: sparse, shared by all cores, gone with the process.
 //!
-//! A short read is copied into the request's buffer: a copy of 4 KiB costs less than the bookkeeping that lending takes. A
-//! longer one lends the pages, and a page that is written while it is lent is copied first (docs/volume-contract.md).
+//! A read lends the pages, unless it is so short that a copy costs less; a page that is written while it is lent is copied
+//! first (docs/volume-contract.md, docs/decisions/0007-lent-pages.md).
 //! Nothing is allocated per request once a page exists, but for what lists the pages that a read lends, and for copies.
 
 mod lender;
+#[cfg(test)]
+#[cfg(shuttle)]
+mod orders;
 mod page;
 mod pages;
 mod sync;
@@ -30,6 +33,8 @@ use pages::Pages;
 const BUDGET: usize = 512 << 10;
 /// The same for each further poll in a turn, so that work goes on even where the clock stands still.
 const FURTHER: usize = 64 << 10;
+/// What lending a page costs, in bytes that could have been copied meanwhile.
+const LOAN: usize = 1 << 10;
 
 /// The volume of `ram:`.
 #[derive(Debug)]
@@ -117,7 +122,6 @@ impl RamQueue {
 
     /// Does a request, or the part of it that the budget is enough for.
     fn carry_out(&mut self, mut request: Request) {
-        self.spent += transfer(&request.operation);
         let zeroes = matches!(request.operation, Operation::Discard { .. } | Operation::WriteZeroes { .. });
         if zeroes && self.zero_some(&mut request.operation) {
             return self.waiting.push_front(request);
@@ -149,16 +153,17 @@ impl RamQueue {
 
     fn answer(&mut self, operation: Operation) -> Result<Outcome, VolumeErrorKind> {
         shape::check(&operation, self.geometry, &self.limits, self.features)?;
+        self.spent += transfer(&operation);
         if let Operation::Read { extent, into } = operation {
             return Ok(Outcome::Data(self.read(self.place(extent).0, into)));
         }
         let place = |extent| self.place(extent);
         match operation {
             Operation::QueryAllocation { extent } => return Ok(self.allocation(extent)),
-            Operation::Write { extent, data, .. } => self.pages.write(place(extent).0, &data),
+            Operation::Write { extent, data, .. } => self.spent += self.pages.write(place(extent).0, &data),
             Operation::Compare { extent, data } => self.pages.compare(place(extent).0, &data)?,
             Operation::CompareAndWrite { extent, compare, write, .. } => {
-                self.pages.compare_and_write(place(extent).0, &compare, &write)?;
+                self.spent += self.pages.compare_and_write(place(extent).0, &compare, &write)?;
             }
             // What was to be zeroed is.
             Operation::Read { .. }
@@ -173,8 +178,11 @@ impl RamQueue {
 
     fn read(&mut self, offset: u64, mut into: Buf) -> BufList {
         if self.lender.lends(into.len(), self.pages.copied()) {
-            return self.pages.lend(offset, into, &self.lender.zeros);
+            let lent = self.pages.lend(offset, into, &self.lender);
+            self.spent += lent.pieces().len() * LOAN;
+            return lent;
         }
+        self.spent += into.len();
         self.pages.read(offset, &mut into);
         into.freeze().into()
     }
@@ -219,10 +227,9 @@ impl VolumeQueue for RamQueue {
     }
 }
 
-/// Bytes that a request moves.
+/// Bytes that a request moves, but for a read, which may lend them.
 fn transfer(operation: &Operation) -> usize {
     match operation {
-        Operation::Read { into, .. } => into.len(),
         Operation::Write { data, .. } | Operation::Compare { data, .. } => data.len(),
         Operation::CompareAndWrite { compare, write, .. } => compare.len() + write.len(),
         _ => 0,
@@ -297,10 +304,12 @@ mod tests {
 
     #[test]
     fn what_waits_can_be_cancelled() {
+        let durability = crate::Durability::Cached;
         let ram = Ram::new(1 << 30, 4096).unwrap();
         let mut queue = ram.open_queue(CoreId(0), Waker::noop().clone()).unwrap();
         for tag in 0..2 {
-            let operation = Operation::Read { extent: Extent::new(0, 256), into: Buf::zeroed(1 << 20) };
+            let data = Buf::zeroed(1 << 20).freeze().into();
+            let operation = Operation::Write { extent: Extent::new(0, 256), data, durability };
             queue.submit(Instant::ZERO, Request { tag: Tag(tag), operation }).unwrap();
         }
         queue.cancel(Tag(0));

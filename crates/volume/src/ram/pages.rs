@@ -4,10 +4,12 @@
 //! One that spans pages goes through them one by one, which keeps every block whole; it also holds `spanning` for
 //! reading, so that the rare compare-and-write over several pages can keep all such requests out.
 
+use std::fmt;
 use std::sync::{OnceLock, PoisonError};
 
-use buf::{Buf, BufList, SharedBuf};
+use buf::{Buf, BufList};
 
+use super::lender::Lender;
 use super::page::{PAGE, Page};
 use super::sync::{AtomicU64, Ordering, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use crate::VolumeErrorKind;
@@ -24,7 +26,6 @@ const RELEASE: usize = 8 << 10;
 type Lock = RwLock<Page>;
 
 /// All pages of a volume.
-#[derive(Debug)]
 pub(super) struct Pages {
     directories: Box<[OnceLock<Box<[Lock]>>]>,
     spanning: RwLock<()>,
@@ -81,6 +82,15 @@ fn unique(lock: &Lock) -> RwLockWriteGuard<'_, Page> {
     lock.write().unwrap_or_else(PoisonError::into_inner)
 }
 
+impl fmt::Debug for Pages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pages")
+            .field("allocated", &self.allocated())
+            .field("copied", &self.copied())
+            .finish_non_exhaustive()
+    }
+}
+
 impl Pages {
     /// Pages for `size` bytes, or `None` if that is more than can be kept track of.
     pub(super) fn new(size: u64) -> Option<Self> {
@@ -128,47 +138,50 @@ impl Pages {
         }
     }
 
-    /// What `into` could be filled with, lent: the pages as they are now, and for holes a part of `zeros`, which is a page
-    /// of them. The last piece holds `into`.
-    pub(super) fn lend(&self, offset: u64, into: Buf, zeros: &SharedBuf) -> BufList {
+    /// What `into` could be filled with, lent by `lender`: the pages as they are now, and its zeros for holes. The last piece
+    /// holds `into`.
+    pub(super) fn lend(&self, offset: u64, into: Buf, lender: &Lender) -> BufList {
         let len = into.len();
         let _entered = self.enter(offset, len);
         let (mut list, mut keeper) = (BufList::new(), Some(into));
         for part in parts(offset, len) {
             let page = self.existing(part.page).map(unique);
             let lent = page.and_then(|mut page| page.lend(part.start..part.end()));
-            let piece = lent.unwrap_or_else(|| zeros.slice(part.start..part.end()));
-            let last = keeper.take_if(|_| part.done + part.len == len);
-            list.push(match last {
-                Some(keeper) => keeper.lend(piece),
+            let piece = lent.unwrap_or_else(|| lender.zeros.slice(part.start..part.end()));
+            list.push(match keeper.take_if(|_| part.done + part.len == len) {
+                Some(keeper) => keeper.lend(piece, lender.loans(len)),
                 None => piece,
             });
         }
         list
     }
 
-    pub(super) fn write(&self, offset: u64, data: &BufList) {
+    /// Writes, and answers how many bytes had to be copied because their pages were lent.
+    pub(super) fn write(&self, offset: u64, data: &BufList) -> usize {
         let _entered = self.enter(offset, data.len());
-        let mut source = Source::new(data);
+        let (mut source, mut copied) = (Source::new(data), 0);
         for part in parts(offset, data.len()) {
             let Some(page) = self.page(part.page) else { continue };
-            self.change(&mut unique(page), part, |bytes| source.copy_to(bytes));
+            copied += self.change(&mut unique(page), part, |bytes| source.copy_to(bytes));
         }
+        copied
     }
 
-    /// Lets `act` change a part of a locked page, which is allocated if it was a hole.
-    fn change(&self, page: &mut Page, part: Part, act: impl FnOnce(&mut [u8])) {
+    /// Lets `act` change a part of a locked page, which is allocated if it was a hole. Answers like [`Self::write`].
+    fn change(&self, page: &mut Page, part: Part, act: impl FnOnce(&mut [u8])) -> usize {
         if page.allocate() {
             self.allocated.fetch_add(PAGE as u64, Ordering::Relaxed);
         }
-        self.change_existing(page, part, act);
+        self.change_existing(page, part, act)
     }
 
     /// The same for a page that has memory.
-    fn change_existing(&self, page: &mut Page, part: Part, act: impl FnOnce(&mut [u8])) {
-        if page.change(|bytes| act(&mut bytes[part.start..part.end()])) {
-            self.copied.fetch_add(1, Ordering::Relaxed);
+    fn change_existing(&self, page: &mut Page, part: Part, act: impl FnOnce(&mut [u8])) -> usize {
+        if !page.change(|bytes| act(&mut bytes[part.start..part.end()])) {
+            return 0;
         }
+        self.copied.fetch_add(1, Ordering::Relaxed);
+        PAGE
     }
 
     /// Makes the first bytes of the range read as zeros, to its end or until that has cost about as much as copying `budget` bytes; whole
@@ -195,8 +208,7 @@ impl Pages {
         if page.is_hole() {
             return GLANCE;
         }
-        self.change_existing(&mut page, part, |bytes| bytes.fill(0));
-        GLANCE + part.len
+        GLANCE + part.len + self.change_existing(&mut page, part, |bytes| bytes.fill(0))
     }
 
     pub(super) fn compare(&self, offset: u64, data: &BufList) -> Result<(), VolumeErrorKind> {
@@ -209,12 +221,13 @@ impl Pages {
         Ok(())
     }
 
+    /// Compares, writes if that is equal, and answers like [`Self::write`].
     pub(super) fn compare_and_write(
         &self,
         offset: u64,
         compare: &BufList,
         write: &BufList,
-    ) -> Result<(), VolumeErrorKind> {
+    ) -> Result<usize, VolumeErrorKind> {
         let spans = spans(offset, write.len());
         let _alone = spans.then(|| self.spanning.write().unwrap_or_else(PoisonError::into_inner));
         let locks = parts(offset, write.len());
@@ -225,10 +238,10 @@ impl Pages {
             source.compare(page.bytes(), *part)?;
         }
         let mut source = Source::new(write);
-        for (part, page) in &mut pages {
-            self.change(page, *part, |bytes| source.copy_to(bytes));
-        }
-        Ok(())
+        let change = |(part, page): &mut (Part, RwLockWriteGuard<'_, Page>)| {
+            self.change(page, *part, |bytes| source.copy_to(bytes))
+        };
+        Ok(pages.iter_mut().map(change).sum())
     }
 
     /// How many bytes from `offset`, of `len` at most, are alike, and whether there are pages behind them.
