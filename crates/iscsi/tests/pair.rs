@@ -53,6 +53,25 @@ fn check(near: Tuning, far: Tuning, chunk: usize) {
 }
 
 #[test]
+fn a_size_that_changes_while_the_unit_is_probed_is_known_in_the_end() {
+    let mut late = 0;
+    for moment in 0.. {
+        let mut bench = Bench::new(config(), portal(256));
+        let going_on = (0..moment).all(|_| bench.step());
+        bench.resize(512);
+        bench.run();
+        bench.read(0, 1).unwrap();
+        let told = bench.unit.clone().unwrap().geometry;
+        assert_eq!(bench.resized.last().unwrap_or(&told).blocks, 512, "a change at step {moment}");
+        late += usize::from(told.blocks != 512);
+        if !going_on {
+            break;
+        }
+    }
+    assert!(late > 1, "no change came between the answer about the size and the end of the probe");
+}
+
+#[test]
 fn every_burst_setting() {
     for immediate_data in [false, true] {
         for initial_r2t in [false, true] {

@@ -118,19 +118,23 @@ impl<A: Connection, B: Connection> Pair<A, B> {
     pub fn exchange(&mut self) -> usize {
         let mut moved = 0_usize;
         loop {
-            let out = self.near.transmit(self.now);
-            for chunk in out.chunks(self.chunk.max(1)) {
-                self.far.receive(self.now, chunk);
+            match self.exchange_once() {
+                0 => return moved,
+                step => moved = moved.saturating_add(step),
             }
-            let back = self.far.transmit(self.now);
-            for chunk in back.chunks(self.chunk.max(1)) {
-                self.near.receive(self.now, chunk);
-            }
-            let step = out.len().saturating_add(back.len());
-            if step == 0 {
-                return moved;
-            }
-            moved = moved.saturating_add(step);
         }
+    }
+
+    /// Moves what the near end has to send, and then what the far end has; says how many bytes moved.
+    pub fn exchange_once(&mut self) -> usize {
+        let out = self.near.transmit(self.now);
+        for chunk in out.chunks(self.chunk.max(1)) {
+            self.far.receive(self.now, chunk);
+        }
+        let back = self.far.transmit(self.now);
+        for chunk in back.chunks(self.chunk.max(1)) {
+            self.near.receive(self.now, chunk);
+        }
+        out.len().saturating_add(back.len())
     }
 }

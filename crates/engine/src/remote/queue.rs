@@ -57,6 +57,8 @@ pub(crate) struct RemoteQueue {
     /// The epoch of the far end that the connection leads to ([`Shared::recognise`]).
     epoch: u64,
     attempt: Option<Box<dyn Attempt>>,
+    /// How often the size had changed when the latest attempt was begun.
+    begun: u64,
     entries: Entries,
     /// Those that wait for a connection, with the tags that they are to have there.
     parked: VecDeque<Request>,
@@ -75,6 +77,7 @@ pub(crate) struct RemoteQueue {
 impl RemoteQueue {
     /// A queue whose first connection is being made.
     pub(crate) fn new(shared: Arc<Shared>, mut route: Box<dyn Route>, waker: Waker) -> Self {
+        let begun = shared.resized();
         let attempt = Some(route.begin());
         let recovery = Recovery::new(shared.timing.reconnect, (shared.surroundings.entropy)());
         let shape = (shared.resized(), shared.shape());
@@ -87,6 +90,7 @@ impl RemoteQueue {
             link: None,
             epoch: 0,
             attempt,
+            begun,
             entries: Entries::default(),
             parked: VecDeque::new(),
             release: None,
@@ -280,7 +284,7 @@ impl RemoteQueue {
 
     /// There is a connection, if only it leads to the same volume.
     fn open(&mut self, link: Rc<Link>, facts: &Facts) {
-        match self.shared.recognise(facts) {
+        match self.shared.recognise(facts, self.begun) {
             Ok(epoch) => self.epoch = epoch,
             Err(why) => {
                 link.order(Order::Leave);
@@ -366,7 +370,10 @@ impl VolumeQueue for RemoteQueue {
             match self.recovery.poll(now) {
                 Step::Rest => break,
                 Step::Expire => self.expire(),
-                Step::Dial => self.attempt = Some(self.route.begin()),
+                Step::Dial => {
+                    self.begun = self.shared.resized();
+                    self.attempt = Some(self.route.begin());
+                }
             }
         }
         done.append(&mut self.done);

@@ -96,19 +96,29 @@ impl Shared {
 
     /// The volume has another size now.
     pub(crate) fn resize(&self, geometry: Geometry) {
-        let mut facts = lock(&self.facts);
-        if facts.shape.geometry != geometry {
-            facts.shape.geometry = geometry;
-            drop(facts);
-            self.resized.fetch_add(1, Ordering::Release);
+        if self.put_size(&mut lock(&self.facts), geometry) {
             self.listeners.wake();
         }
     }
 
+    /// Puts a size among the facts; true if it is another than before. It is counted while the facts are locked, so that
+    /// nobody sees one without the other.
+    fn put_size(&self, facts: &mut Facts, geometry: Geometry) -> bool {
+        let other = std::mem::replace(&mut facts.shape.geometry, geometry) != geometry;
+        if other {
+            self.resized.fetch_add(1, Ordering::Release);
+        }
+        other
+    }
+
     /// Looks whether what a new connection found is still the volume; says how it differs if it is not. Unless the far end
     /// is the incarnation that it was, what is not flushed may be lost. Answers the epoch of the connection.
-    pub(crate) fn recognise(&self, found: &Facts) -> Result<u64, String> {
+    ///
+    /// `resized` is how often the size had changed when the connection was begun. If another connection has heard of a new
+    /// size since, the one that was found here may be that of before; this connection then hears of the change, too.
+    pub(crate) fn recognise(&self, found: &Facts, resized: u64) -> Result<u64, String> {
         let mut facts = lock(&self.facts);
+        let dated = self.resized() != resized;
         let (was, is) = (facts.shape.geometry, found.shape.geometry);
         if facts.identity != found.identity {
             return Err("another volume answers under its name: open it anew if that is meant".to_owned());
@@ -119,7 +129,7 @@ impl Shared {
                 "the volume came back with blocks of {is} bytes, it had {was}: open it anew"
             ));
         }
-        if is.blocks < was.blocks {
+        if is.blocks < was.blocks && !dated {
             let (was, is) = (was.bytes(), is.bytes());
             return Err(format!("the volume came back with {is} bytes, it had {was}: open it anew"));
         }
@@ -134,8 +144,11 @@ impl Shared {
         }
         facts.incarnation = found.incarnation;
         let epoch = self.epoch.load(Ordering::SeqCst);
+        let other = !dated && self.put_size(&mut facts, is);
         drop(facts);
-        self.resize(is);
+        if other {
+            self.listeners.wake();
+        }
         Ok(epoch)
     }
 
@@ -224,21 +237,37 @@ mod tests {
     #[test]
     fn what_comes_back_must_be_the_same_and_not_smaller() {
         let shared = shared(facts(100, b"one", None));
-        assert!(shared.recognise(&facts(100, b"two", None)).unwrap_err().contains("another volume"));
-        assert!(shared.recognise(&facts(99, b"one", None)).unwrap_err().contains("51200"));
+        assert!(
+            shared
+                .recognise(&facts(100, b"two", None), shared.resized())
+                .unwrap_err()
+                .contains("another volume")
+        );
+        assert!(shared.recognise(&facts(99, b"one", None), shared.resized()).unwrap_err().contains("51200"));
         let mut other = facts(100, b"one", None);
         other.shape.geometry.block_size = 4096;
-        assert!(shared.recognise(&other).unwrap_err().contains("blocks of 4096 bytes"));
+        assert!(shared.recognise(&other, shared.resized()).unwrap_err().contains("blocks of 4096 bytes"));
         assert_eq!(shared.shape().geometry.blocks, 100);
-        assert_eq!(shared.recognise(&facts(120, b"one", None)), Ok(0), "it may have grown");
+        assert_eq!(shared.recognise(&facts(120, b"one", None), shared.resized()), Ok(0), "it may have grown");
         assert_eq!((shared.shape().geometry.blocks, shared.resized.load(Ordering::Relaxed)), (120, 1));
+    }
+
+    #[test]
+    fn a_size_from_before_a_change_that_another_connection_heard_of_is_not_believed() {
+        for (now, before) in [(200, 100), (50, 100)] {
+            let shared = shared(facts(before, b"one", None));
+            let begun = shared.resized();
+            shared.resize(facts(now, b"one", None).shape.geometry);
+            assert_eq!(shared.recognise(&facts(before, b"one", None), begun), Ok(0));
+            assert_eq!(shared.shape().geometry.blocks, now);
+        }
     }
 
     /// Losses that are counted when such a connection is made after a write that nothing has flushed.
     fn losses_after(shared: &Shared, incarnation: Option<u8>) -> u64 {
         let before = shared.durability.losses();
         shared.durability.wrote();
-        shared.recognise(&facts(1, b"", incarnation)).unwrap();
+        shared.recognise(&facts(1, b"", incarnation), shared.resized()).unwrap();
         shared.durability.losses() - before
     }
 
@@ -261,8 +290,8 @@ mod tests {
     #[test]
     fn a_write_that_an_old_incarnation_acknowledged_is_suspected_however_late_it_is_heard_of() {
         let shared = shared(facts(1, b"", Some(1)));
-        let old = shared.recognise(&facts(1, b"", Some(1))).unwrap();
-        let new = shared.recognise(&facts(1, b"", Some(2))).unwrap();
+        let old = shared.recognise(&facts(1, b"", Some(1)), shared.resized()).unwrap();
+        let new = shared.recognise(&facts(1, b"", Some(2)), shared.resized()).unwrap();
         assert_eq!(shared.durability.losses(), 0, "nothing was written");
         shared.durability.wrote();
         shared.acknowledged(new);

@@ -163,6 +163,8 @@ pub struct Connection {
     pub(super) abilities: Abilities,
     /// The size is being asked for again.
     pub(super) measuring: bool,
+    /// The size changed while the unit was being probed, or its size asked for: what is known may be that of before.
+    pub(super) outdated: bool,
     pub(super) found: Text,
     pub(super) pings: u32,
     heard: Instant,
@@ -209,6 +211,7 @@ impl Connection {
             geometry: Geometry { blocks: 0, block_size: 512, physical_block_size: 512 },
             abilities: Abilities::NONE,
             measuring: false,
+            outdated: false,
             found: Text::new(),
             pings: 0,
             heard: now,
@@ -280,9 +283,18 @@ impl Connection {
 
     /// Asks for the size again, after the unit has said that it changed.
     pub(super) fn measure(&mut self) {
-        if self.probe.is_none() && !core::mem::replace(&mut self.measuring, true) {
+        self.outdated = self.measuring || self.probe.is_some();
+        if !self.outdated {
+            self.measuring = true;
             let buf = self.pool.take(ANSWER.into()).unwrap_or_else(|| Buf::zeroed(ANSWER.into()));
             self.start(Owner::Size, Work::reading(read_capacity(ANSWER.into()), buf));
+        }
+    }
+
+    /// The same, if it changed while nobody could ask.
+    pub(super) fn measure_if_outdated(&mut self) {
+        if self.outdated && self.state == State::LoggedIn {
+            self.measure();
         }
     }
 
@@ -311,8 +323,10 @@ impl Connection {
 
     /// Ends a task's request.
     pub(super) fn complete(&mut self, owner: Owner, result: Result<volume::Outcome, VolumeErrorKind>) {
-        if let Owner::Request(tag) = owner {
-            self.actions.push_back(Action::Complete(Completion { tag, result }));
+        match owner {
+            Owner::Request(tag) => self.actions.push_back(Action::Complete(Completion { tag, result })),
+            Owner::Size => self.measured(&result),
+            Owner::Probe => {}
         }
     }
 

@@ -270,9 +270,8 @@ impl Connection {
     fn end(&mut self, slot: u16, result: Result<Outcome, VolumeErrorKind>) {
         let Some((owner, _)) = self.tasks.remove(slot) else { return };
         match owner {
-            Owner::Request(_) => self.complete(owner, result),
             Owner::Probe => self.probed(&result),
-            Owner::Size => self.measured(&result),
+            Owner::Request(_) | Owner::Size => self.complete(owner, result),
         }
     }
 
@@ -294,10 +293,11 @@ impl Connection {
         let unit = probe.finish();
         (self.geometry, self.abilities) = (unit.geometry, Abilities::of(&unit));
         self.actions.push_back(Action::Ready(Box::new(unit)));
+        self.measure_if_outdated();
     }
 
     /// The size was asked for again; no answer changes nothing.
-    fn measured(&mut self, result: &Result<Outcome, VolumeErrorKind>) {
+    pub(super) fn measured(&mut self, result: &Result<Outcome, VolumeErrorKind>) {
         self.measuring = false;
         if let Ok(Outcome::Data(data)) = result
             && let Some((geometry, _)) = data.pieces().first().and_then(|answer| capacity(answer))
@@ -307,6 +307,7 @@ impl Connection {
             self.geometry = geometry;
             self.actions.push_back(Action::Resized(geometry));
         }
+        self.measure_if_outdated();
     }
 
     fn handle_r2t(&mut self, r2t: &R2t) {

@@ -21,7 +21,7 @@ use iscsi::session::{Reply, Sessions};
 use iscsi::target::{self, Access, Node, Portal, Resources};
 use protocol::pair::Pair;
 use protocol::{Connection, Group, SeededEntropy};
-use scsi::{LogicalUnit, TargetDevice, UnitIdentity};
+use scsi::{LogicalUnit, NexusEvent, TargetDevice, UnitIdentity};
 use volume::{
     Completion, Extent, Features, Geometry, Limits, Operation, Outcome, Request, Tag, VolumeErrorKind,
     VolumeId,
@@ -225,12 +225,30 @@ impl Bench {
     pub fn run(&mut self) {
         loop {
             let moved = self.pair.exchange();
-            self.moved += moved;
-            let acted = self.act_far() | self.act_near();
-            if moved == 0 && !acted {
+            if !self.react(moved) {
                 return;
             }
         }
+    }
+
+    /// Lets each end say once what it has to say; false if nothing moved.
+    pub fn step(&mut self) -> bool {
+        let moved = self.pair.exchange_once();
+        self.react(moved)
+    }
+
+    fn react(&mut self, moved: usize) -> bool {
+        self.moved += moved;
+        let acted = self.act_far() | self.act_near();
+        moved != 0 || acted
+    }
+
+    /// Tells the target that its unit has so many blocks now.
+    pub fn resize(&mut self, blocks: u64) {
+        let geometry = Geometry { blocks, block_size: 512, physical_block_size: 4096 };
+        let event =
+            target::Input::Event { volume: VolumeId(0), event: NexusEvent::CapacityChanged(geometry) };
+        self.pair.far.connection.handle_input(self.pair.now, event);
     }
 
     pub fn submit(&mut self, tag: u64, operation: Operation) {
