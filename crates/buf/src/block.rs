@@ -4,10 +4,10 @@
 //! and back, but the lines are core-local in the steady state: a buffer that was never shared is released
 //! without any read-modify-write.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use crate::memory::{Memory, size_of};
 use crate::owned::{Foreign, Loans};
 use crate::pool::Shared;
 use crate::sync::{AtomicPtr, AtomicUsize, Ordering, fence};
@@ -15,7 +15,7 @@ use crate::sync::{AtomicPtr, AtomicUsize, Ordering, fence};
 /// What becomes of the memory when the last holder lets go.
 pub(crate) enum Home {
     /// Back to the free list of its size class.
-    Pool { pool: Arc<Shared>, class: usize },
+    Pool { pool: Arc<Shared>, memory: Memory },
     /// To its owner, which is dropped.
     Foreign { _owner: Box<dyn Foreign> },
     /// Nowhere: the memory lives as long as the program and is never written.
@@ -42,12 +42,9 @@ unsafe impl Send for Block {}
 unsafe impl Sync for Block {}
 
 impl Block {
-    /// New zeroed memory of `layout` for a pool; the caller owns the only handle.
-    pub(crate) fn for_pool(pool: Arc<Shared>, class: usize, layout: Layout) -> Handle {
-        // SAFETY: every class has a size above zero.
-        let raw = unsafe { alloc_zeroed(layout) };
-        let Some(data) = NonNull::new(raw) else { handle_alloc_error(layout) };
-        Self::handle(data, layout.size(), Home::Pool { pool, class })
+    /// A pool's block over zeroed memory; the caller owns the only handle.
+    pub(crate) fn for_pool(pool: Arc<Shared>, memory: Memory) -> Handle {
+        Self::handle(memory.start(), size_of(memory.class()), Home::Pool { pool, memory })
     }
 
     /// A block over foreign memory.
@@ -75,17 +72,13 @@ impl Block {
         Handle(NonNull::from(Box::leak(block)))
     }
 
-    /// Frees a block that is in nobody's hands, and its memory if that came from a pool's allocator.
+    /// Frees a block that is in nobody's hands, with its memory unless that is static.
     ///
     /// # Safety
     /// `block` is idle: off every list, held by nobody, and used by nobody afterwards.
-    pub(crate) unsafe fn free(block: NonNull<Block>, layout: Option<Layout>) {
+    pub(crate) unsafe fn free(block: NonNull<Block>) {
         // SAFETY: the caller owns the block, which `handle` leaked from a box.
-        let block = unsafe { Box::from_raw(block.as_ptr()) };
-        if let Some(layout) = layout {
-            // SAFETY: pool memory was allocated with its class's layout.
-            unsafe { dealloc(block.data.as_ptr(), layout) };
-        }
+        drop(unsafe { Box::from_raw(block.as_ptr()) });
     }
 }
 
@@ -194,7 +187,7 @@ impl Handle {
             // SAFETY: nobody else holds the block.
             Home::Pool { .. } => unsafe { Shared::put_back(home, idle) },
             // SAFETY: nobody else holds the block; its memory belongs to the owner inside.
-            Home::Foreign { .. } | Home::Static => unsafe { Block::free(idle, None) },
+            Home::Foreign { .. } | Home::Static => unsafe { Block::free(idle) },
         }
     }
 }

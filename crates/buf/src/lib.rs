@@ -16,12 +16,14 @@
 
 mod block;
 mod list;
+mod memory;
 mod owned;
 mod pool;
 mod shared;
 mod sync;
 
 pub use list::BufList;
+pub use memory::LARGEST;
 pub use owned::{Buf, Foreign, Loans};
-pub use pool::{LARGEST, Pool, PoolUse};
+pub use pool::{Pool, PoolUse};
 pub use shared::SharedBuf;

@@ -4,7 +4,6 @@
 //! which the owner empties when a list runs dry. Memory is bounded by the limit given at construction:
 //! idle blocks of other classes are released before a request is refused.
 
-use std::alloc::Layout;
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::ptr::{self, NonNull};
@@ -12,16 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 use crate::block::{Block, Handle, Home};
+use crate::memory::{CLASSES, LARGEST, Memory, class_of, size_of};
 use crate::owned::Buf;
-
-/// The smallest size class, in bytes.
-const SMALLEST: usize = 512;
-/// Size classes: powers of two from [`SMALLEST`] to [`LARGEST`].
-const CLASSES: usize = 15;
-/// The largest buffer that a pool gives out: 8 MiB.
-pub const LARGEST: usize = SMALLEST << (CLASSES - 1);
-/// Blocks of this size and above are aligned to it, as direct I/O wants; smaller ones to their size.
-const ALIGNMENT: usize = 4096;
 
 /// How much of a pool is in use, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -163,7 +154,7 @@ impl Shared {
 
     /// New memory, if the limit allows it after idle blocks were released.
     fn grow(self: &Arc<Self>, class: usize) -> Option<Handle> {
-        let size = SMALLEST << class;
+        let size = size_of(class);
         if self.allocated.load(Ordering::Relaxed).saturating_add(size) > self.limit {
             // SAFETY: only the owner grows.
             unsafe {
@@ -175,7 +166,7 @@ impl Shared {
             }
         }
         self.allocated.fetch_add(size, Ordering::Relaxed);
-        Some(Block::for_pool(Arc::clone(self), class, layout_of(class)))
+        Some(Block::for_pool(Arc::clone(self), Memory::new(class)))
     }
 
     /// Takes back an idle block.
@@ -183,10 +174,10 @@ impl Shared {
     /// # Safety
     /// Nobody else holds the block, whose home is this pool.
     pub(crate) unsafe fn put_back(home: &Home, block: NonNull<Block>) {
-        let Home::Pool { pool, class } = home else { return };
+        let Home::Pool { pool, memory } = home else { return };
         if pool.is_owner() && !pool.closed.load(Ordering::Relaxed) {
             // SAFETY: the calling thread owns the lists.
-            let head = unsafe { &mut (*pool.lists.get())[*class] };
+            let head = unsafe { &mut (*pool.lists.get())[memory.class()] };
             // SAFETY: the block is alive and ours.
             unsafe { block.as_ref() }.next.store(*head, Ordering::Relaxed);
             *head = block.as_ptr();
@@ -226,9 +217,9 @@ impl Shared {
             // SAFETY: the swap gave us the whole chain.
             let taken = unsafe { block.as_ref() };
             next = taken.next.load(Ordering::Relaxed);
-            let Home::Pool { class, .. } = taken.home else { continue };
+            let Home::Pool { memory, .. } = &taken.home else { continue };
             // SAFETY: by the caller's promise.
-            let head = unsafe { &mut (*self.lists.get())[class] };
+            let head = unsafe { &mut (*self.lists.get())[memory.class()] };
             taken.next.store(*head, Ordering::Relaxed);
             *head = block.as_ptr();
         }
@@ -252,23 +243,12 @@ impl Shared {
             // SAFETY: the chain belongs to the caller.
             let taken = unsafe { block.as_ref() };
             next = taken.next.load(Ordering::Relaxed);
-            let Home::Pool { class, .. } = taken.home else { continue };
-            self.allocated.fetch_sub(SMALLEST << class, Ordering::Relaxed);
-            // SAFETY: the block is idle and off every list; its memory has its class's layout.
-            unsafe { Block::free(block, Some(layout_of(class))) };
+            let Home::Pool { memory, .. } = &taken.home else { continue };
+            self.allocated.fetch_sub(size_of(memory.class()), Ordering::Relaxed);
+            // SAFETY: the block is idle and off every list.
+            unsafe { Block::free(block) };
         }
     }
-}
-
-/// The size class that holds `len` bytes.
-fn class_of(len: usize) -> usize {
-    let size = len.max(SMALLEST).next_power_of_two();
-    (size.trailing_zeros() - SMALLEST.trailing_zeros()) as usize
-}
-
-fn layout_of(class: usize) -> Layout {
-    let size = SMALLEST << class;
-    Layout::from_size_align(size, size.min(ALIGNMENT)).unwrap_or(Layout::new::<[u8; SMALLEST]>())
 }
 
 /// A number that differs between threads that are alive at the same time.

@@ -1,6 +1,6 @@
 //! The tasks of one session: a slab, and a table that finds them by their initiator task tags.
 //!
-//! Neither grows after it was made: a command costs no allocation.
+//! Neither needs more memory than it was made with: a command costs no allocation. A slot's memory is not touched before the session has had that many tasks at a time.
 
 use alloc::vec::Vec;
 
@@ -66,6 +66,7 @@ impl Task {
 /// The session's tasks. They are filled in and emptied where they stand: a task is too big to be moved about for each command.
 #[derive(Debug)]
 pub(super) struct Tasks {
+    /// As many as there have ever been at a time.
     slots: Vec<Task>,
     free: Vec<u16>,
     /// Open addressing with linear probing; at most half full.
@@ -76,8 +77,7 @@ impl Tasks {
     /// Room for `depth` tasks.
     pub(super) fn new(depth: u16) -> Self {
         let size = usize::from(depth.max(1)).saturating_mul(2).next_power_of_two();
-        let mut slots = Vec::new();
-        slots.resize_with(usize::from(depth), Task::unused);
+        let slots = Vec::with_capacity(usize::from(depth));
         Self { slots, free: (0..depth).rev().collect(), index: alloc::vec![None; size] }
     }
 
@@ -117,6 +117,9 @@ impl Tasks {
         let at = (0..=mask).map(|step| (home + step) & mask).find(|at| self.index.get(*at) == Some(&None))?;
         if let Some(place) = self.index.get_mut(at) {
             *place = Some((tag, slot));
+        }
+        if usize::from(slot) == self.slots.len() {
+            self.slots.push(Task::unused());
         }
         if let Some(task) = self.slots.get_mut(usize::from(slot)) {
             (task.tag, task.needed, task.doomed) = (tag, 0, false);

@@ -34,7 +34,10 @@ pub(crate) struct Slot {
 /// The slots of a queue. Identifiers stand apart, so that looking for a duplicate reads few lines of cache.
 #[derive(Debug)]
 pub(crate) struct Slots {
+    /// As many as there have ever been commands at a time: room for more is not touched before it is used.
     list: Vec<Slot>,
+    /// How many there may be.
+    room: u16,
     cids: Vec<u32>,
     /// How many outstanding identifiers end in the same bits as the place's number. Hosts number their commands densely, so
     /// that a new one meets an empty place, and nothing has to be searched.
@@ -51,27 +54,33 @@ const NONE: u32 = u32::MAX;
 impl Slots {
     pub(crate) fn new(count: u16) -> Self {
         let (list, cids, alike, free) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let mut slots = Self { list, cids, alike, free, abandoned: 0, spare: 0 };
+        let mut slots = Self { list, room: 0, cids, alike, free, abandoned: 0, spare: 0 };
         slots.grow(count);
         slots
     }
 
     /// Makes room for `count` commands in all.
     pub(crate) fn grow(&mut self, count: u16) {
-        let from = u16::try_from(self.list.len()).unwrap_or(u16::MAX);
-        for index in from..count {
-            let entry = SubmissionQueueEntry::new(0, 0);
-            self.list.push(Slot { entry, step: Step::Free });
-            self.cids.push(NONE);
-            self.free.push(index);
-        }
+        self.room = self.room.max(count);
+        let count = usize::from(self.room);
+        self.list.reserve_exact(count.saturating_sub(self.list.len()));
+        self.cids.reserve_exact(count.saturating_sub(self.cids.len()));
+        self.free.reserve_exact(count.saturating_sub(self.free.len()));
         self.alike.clear();
-        self.alike.resize(self.list.len().next_power_of_two(), 0);
+        self.alike.resize(count.next_power_of_two(), 0);
         for index in 0..self.cids.len() {
             if let Some(known) = self.cids.get(index).copied().filter(|known| *known != NONE) {
                 self.count(known, 1);
             }
         }
+    }
+
+    /// A slot that was never used, if there is room for one.
+    fn add(&mut self) -> Option<u16> {
+        let index = u16::try_from(self.list.len()).ok().filter(|index| *index < self.room)?;
+        self.list.push(Slot { entry: SubmissionQueueEntry::new(0, 0), step: Step::Free });
+        self.cids.push(NONE);
+        Some(index)
     }
 
     /// Counts an identifier that has become outstanding (1), or is no longer (−1).
@@ -84,7 +93,7 @@ impl Slots {
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.free.is_empty()
+        self.free.is_empty() && self.list.len() >= usize::from(self.room)
     }
 
     pub(crate) fn is_outstanding(&self, cid: u16) -> bool {
@@ -101,7 +110,7 @@ impl Slots {
 
     /// Begins a command; `None` when all slots are in use.
     pub(crate) fn begin(&mut self, entry: SubmissionQueueEntry, step: Step) -> Option<u16> {
-        let index = self.free.pop()?;
+        let index = self.free.pop().or_else(|| self.add())?;
         let cid = u32::from(entry.cid.get());
         if let Some(place) = self.cids.get_mut(usize::from(index)) {
             *place = cid;
@@ -153,8 +162,7 @@ impl Slots {
         self.abandoned = self.abandoned.saturating_add(1);
         if self.abandoned > self.spare {
             self.spare = self.abandoned;
-            let count = u16::try_from(self.list.len()).unwrap_or(u16::MAX);
-            self.grow(count.saturating_add(1));
+            self.grow(self.room.saturating_add(1));
         }
         Some(entry)
     }

@@ -22,6 +22,8 @@ const MOST_DIRECTORIES: u64 = 1 << 27;
 /// What looking at a page costs, and giving one back, in bytes that could have been copied meanwhile.
 const GLANCE: usize = 128;
 const RELEASE: usize = 8 << 10;
+/// What each byte costs that is written to a new page, besides its copying: the system finds and clears memory for it, 4 KiB at a time.
+const NEW: usize = 3;
 
 type Lock = RwLock<Page>;
 
@@ -156,21 +158,23 @@ impl Pages {
         list
     }
 
-    /// Writes, and answers how many bytes had to be copied because their pages were lent.
+    /// Writes, and answers what that cost besides copying the data, in bytes that could have been copied meanwhile: for new pages, and for those that had
+    /// to be copied because they were lent.
     pub(super) fn write(&self, offset: u64, data: &BufList) -> usize {
         let _entered = self.enter(offset, data.len());
-        let (mut source, mut copied) = (Source::new(data), 0);
+        let (mut source, mut cost) = (Source::new(data), 0);
         for part in parts(offset, data.len()) {
             let Some(page) = self.page(part.page) else { continue };
-            copied += self.change(&mut unique(page), part, |bytes| source.copy_to(bytes));
+            cost += self.change(&mut unique(page), part, |bytes| source.copy_to(bytes));
         }
-        copied
+        cost
     }
 
     /// Lets `act` change a part of a locked page, which is allocated if it was a hole. Answers like [`Self::write`].
     fn change(&self, page: &mut Page, part: Part, act: impl FnOnce(&mut [u8])) -> usize {
         if page.allocate() {
             self.allocated.fetch_add(PAGE as u64, Ordering::Relaxed);
+            return NEW * part.len + self.change_existing(page, part, act);
         }
         self.change_existing(page, part, act)
     }
