@@ -142,13 +142,9 @@ pub fn run_load(urls: &[VolumeUrl], plan: LoadPlan, progress: Progress) -> Resul
     let config = Config { spin: plan.spin.unwrap_or(usual.spin), ..usual };
     let cluster = Cluster::new(1, config)?;
     let turns = cluster.turns();
-    let opened = turns.clone();
+    let own = turns.clone();
     let next = move |volumes: &[Arc<dyn Volume>], around: &Surroundings| {
-        // What opening took is none of the load's.
-        for turns in &opened {
-            turns.forget();
-        }
-        Load::new(volumes, plan, &around.waker, progress)
+        Ok(Load::new(volumes, plan, &around.waker, progress)?.on(own))
     };
     let mut result =
         run_on(cluster, |around| Opened::begin(around, urls.to_vec(), as_it_is, Box::new(next)))??;

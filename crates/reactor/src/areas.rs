@@ -1,5 +1,8 @@
 //! Memory that connections use only while bytes move: staging areas and sends, last used first, so that it stays in cache.
 
+use std::time::Duration;
+
+use crate::budget::Budget;
 use crate::config::Config;
 use crate::limits::{HELD_AREAS, LEAST_SHARE, SEND_SEGMENTS, SPARE_STAGING};
 use crate::sys::{Receive, Send};
@@ -16,7 +19,7 @@ pub(crate) struct Areas {
     limit: usize,
     staging: usize,
     spare: usize,
-    turn: usize,
+    turn: Budget,
     budget: usize,
     share: usize,
 }
@@ -31,7 +34,7 @@ impl Areas {
             limit: config.staging_areas.max(1),
             staging: config.staging,
             spare: config.staging.min(SPARE_STAGING),
-            turn: config.turn_budget.max(1),
+            turn: Budget::new(config.turn_budget),
             budget: config.send_budget,
             share: config.send_share.min(config.send_budget),
         }
@@ -71,14 +74,19 @@ impl Areas {
         self.spares.truncate(self.limit);
     }
 
-    /// Bytes that a turn sends, about.
+    /// Bytes that a turn moves in each direction, about.
     pub(crate) fn turn(&self) -> usize {
-        self.turn
+        self.turn.bytes()
+    }
+
+    /// What a turn that has ended says of the next ones; see [`Budget::learn`].
+    pub(crate) fn learn(&mut self, moved: usize, took: Option<Duration>) {
+        self.turn.learn(moved, took);
     }
 
     /// Bytes that one receive may bring where so many connections receive at the same moment.
     pub(crate) fn receive_share(&self, receivers: usize) -> usize {
-        if receivers > 1 { (self.turn / receivers).max(LEAST_SHARE) } else { usize::MAX }
+        if receivers > 1 { (self.turn.bytes() / receivers).max(LEAST_SHARE) } else { usize::MAX }
     }
 
     /// Bytes of one send, about, of a connection that has the core for itself, or shares it.

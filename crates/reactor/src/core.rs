@@ -155,7 +155,8 @@ impl<S: Service> Turning<S> {
     /// One turn at the present moment; true when it was the last.
     pub(crate) fn turn_once(&mut self) -> bool {
         let now = clock::now();
-        self.gauge.begin(now, turns::thread_time);
+        let took = self.gauge.begin(now, turns::thread_time);
+        self.areas.learn(self.sent.max(self.received), took);
         self.turn(now);
         self.is_over(now)
     }

@@ -23,6 +23,7 @@
 
 mod alarm;
 mod areas;
+mod budget;
 mod clock;
 mod cluster;
 mod config;

@@ -9,14 +9,20 @@ pub(crate) const STAGING_AREAS: usize = 64;
 /// Per cent of the staging areas that connections may hold while they wait for bytes, which saves each of them a poll. Those of a
 /// thousand others are served with the rest.
 pub(crate) const HELD_AREAS: usize = 75;
-/// Bytes that a turn moves in each direction, about: a quarter of a millisecond's copying or less. Whoever has more to send has its turn in the next one.
+/// Bytes that a turn moves in each direction at most, about: a quarter of a millisecond's copying where they lie in the cache. Whoever has more to send has
+/// its turn in the next one.
 pub(crate) const TURN_BUDGET: usize = 1 << 20;
+/// The same where bytes take long, at least. Less would cost more in system calls than anybody gains.
+pub(crate) const LEAST_TURN: usize = 256 * 1024;
+/// Processor time of a turn above which the next ones move less: half of a stall.
+pub(crate) const GOAL: Duration = Duration::from_micros(500);
 /// Bytes of the kernel's send buffer towards a peer on the same machine; the kernel doubles it for its own bookkeeping. Nothing is on the way there, so that
 /// all that is sent ahead only leaves the cache: eight readers of 1 MiB over iSCSI get twice as much as with the system's own 4 MiB. Less slows down a
 /// single writer.
 pub(crate) const NEAR_SEND_BUFFER: usize = 1 << 20;
-/// Bytes of one send, about. More would only wait in the socket's buffer, out of the cache.
-pub(crate) const SEND_BUDGET: usize = 1 << 20;
+/// Bytes of one send, about, of a connection that has the core for itself: as many as the kernel's buffer holds, so that the kernel has something to send
+/// while the next requests are worked off. Half of it costs a tenth and more of what 64 KiB reads at depth 32 come to; twice as much makes long turns.
+pub(crate) const SEND_BUDGET: usize = 2 << 20;
 /// The same while other connections have had something to do lately: what one turn may spend on one of them. A reader of large blocks then delays a
 /// reader of small ones by some tens of microseconds a turn. Less would cost it more system calls than that is worth.
 pub(crate) const SEND_SHARE: usize = 256 * 1024;

@@ -65,21 +65,25 @@ impl Gauge {
         Self { turns, began: Instant::ZERO, read: None, spun: Duration::ZERO }
     }
 
-    /// A turn begins, and the one before has ended. `time` is what the thread has run.
-    pub(crate) fn begin(&mut self, now: Instant, time: impl FnOnce() -> Duration) {
+    /// A turn begins, and the one before has ended: what that took, unless it was short. `time` is what the thread has run.
+    pub(crate) fn begin(&mut self, now: Instant, time: impl FnOnce() -> Duration) -> Option<Duration> {
         let began = std::mem::replace(&mut self.began, now);
         let spun = std::mem::take(&mut self.spun);
-        match self.read {
-            Some((at, _)) if now.since(at) < SPACING => {}
-            Some((_, before)) => {
-                let time = time();
-                if now.since(began) >= SPACING {
-                    self.turns.record(time.saturating_sub(before).saturating_sub(spun));
-                }
-                self.read = Some((now, time));
-            }
-            None => self.read = Some((now, time())),
+        let Some((at, before)) = self.read else {
+            self.read = Some((now, time()));
+            return None;
+        };
+        if now.since(at) < SPACING {
+            return None;
         }
+        let time = time();
+        self.read = Some((now, time));
+        let took = time.saturating_sub(before).saturating_sub(spun);
+        let long = (now.since(began) >= SPACING).then_some(took);
+        if let Some(took) = long {
+            self.turns.record(took);
+        }
+        long
     }
 
     /// The core has looked for work, for as long as this at most.

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use buf::{BufList, Pool, SharedBuf};
 use protocol::{Entropy, Instant, SeededEntropy};
+use reactor::Turns;
 use volume::{
     Completion, CoreId, Durability, Extent, OpenError, Operation, PollList, Request, Tag, Volume, VolumeQueue,
 };
@@ -24,8 +25,7 @@ pub use tally::{LoadInterval, LoadResult, Tally};
 
 /// A load that fails this often has nothing to measure, and ends.
 const MOST_ERRORS: u64 = 1000;
-/// Bytes of the requests that one turn starts, about: as many as a turn of the reactor moves. The first requests of a deep load would else have all their
-/// memory fetched from the system in one turn.
+/// Bytes of the requests that one turn starts, about: as many as a turn of the reactor moves at most. A deep load would else begin with one long turn.
 const TURN_BUDGET: usize = 1 << 20;
 /// How long an open loop that fell behind may go on after its end, to count what was due before it.
 const CATCH_UP: Duration = Duration::from_secs(10);
@@ -55,6 +55,8 @@ pub(crate) struct Load {
     blocked: bool,
     /// There is room for requests: a volume in memory has answered at once, or the turn had started enough.
     again: bool,
+    /// Of the cores that it runs on, until what opening and the ramp took is forgotten.
+    turns: Vec<Arc<Turns>>,
 }
 
 /// A volume and where its next request goes.
@@ -120,7 +122,13 @@ impl Load {
             next_progress: Instant::ZERO,
             blocked: false,
             again: false,
+            turns: Vec::new(),
         })
+    }
+
+    /// Lets these cores' turns count from the first on that comes after the ramp.
+    pub(crate) fn on(self, turns: Vec<Arc<Turns>>) -> Self {
+        Self { turns, ..self }
     }
 
     /// Starts what is due and has room; true when it stopped because that was enough for a turn.
@@ -264,6 +272,9 @@ impl Job for Load {
         self.tell(now, elapsed);
         if !over && now >= clock_start {
             self.counter.advance(elapsed);
+        }
+        if now > clock_start {
+            self.turns.drain(..).for_each(|turns| turns.forget());
         }
         if !over || self.owes(now) {
             let entered = std::time::Instant::now();
