@@ -1,9 +1,8 @@
 //! The memory of a pool's block: zeros, aligned as direct I/O wants it, and, where it is large, untouched until somebody uses it.
 //!
-//! Whoever asks an allocator for zeros with an alignment above its own gets them written, one page fault for each 4 KiB. Without
-//! such an alignment large memory comes fresh from the system, whose zeros cost nothing before they are touched. So large memory is
-//! asked for with some to spare, and aligned here: seventeen buffers of 1 MiB took a core 10 ms, and a read that lends other memory in place of its buffer's
-//! never touches that.
+//! Whoever asks an allocator for zeros with an alignment above its own gets them written, one page fault for each 4 KiB: 10 ms for seventeen
+//! buffers of 1 MiB. Without such an alignment large memory comes fresh from the system, whose zeros cost nothing before they are touched; so it is asked for
+//! with some bytes to spare, and aligned here. A read that lends other memory in place of its buffer's never touches that.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
