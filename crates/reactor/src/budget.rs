@@ -1,7 +1,6 @@
 //! How many bytes a turn may move: as many as the core has lately moved in half of what counts as a stall.
 //!
-//! What a byte takes differs by ten times between machines, and on one by whether it lies in the cache and whether the memory for it is there
-//! yet. So no number of bytes is right everywhere; the time that turns take is what is to be bounded, and what this learns from.
+//! What a byte takes differs between machines, and on one by whether it lies in the cache and whether the memory for it is there yet. So no number of bytes is right everywhere; the time that turns take is what is to be bounded, and what this learns from.
 
 use std::time::Duration;
 
