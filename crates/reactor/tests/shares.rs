@@ -38,6 +38,8 @@ struct Seen {
     large: Cell<usize>,
     /// Bytes that greedy connections gave to this turn of the core, and the sends of each of them.
     turn: Cell<usize>,
+    /// Processor time that a greedy connection takes for each send.
+    work: Cell<Duration>,
     /// Bytes that were taken in.
     taken: Cell<usize>,
     sends: RefCell<Vec<usize>>,
@@ -83,6 +85,7 @@ impl Endpoint for End {
         while !send.is_full() {
             send.put_shared(self.piece.clone());
         }
+        work(self.seen.work.get());
         let (seen, len) = (&self.seen, send.len());
         if seen.watch.get() > 0 {
             seen.watch.set(seen.watch.get() - 1);
@@ -108,6 +111,18 @@ impl Endpoint for End {
     fn expects_work(&self) -> bool {
         false
     }
+}
+
+/// What this thread has run.
+fn ran() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.try_into().unwrap(), time.tv_nsec.try_into().unwrap())
+}
+
+/// Keeps the processor for so long.
+fn work(span: Duration) {
+    let end = ran() + span;
+    while !span.is_zero() && ran() < end {}
 }
 
 struct Accepts {
@@ -219,6 +234,33 @@ fn a_turn_sends_no_more_than_its_budget_and_everybody_comes_to_it(driver: Driver
     assert!(most <= 2 * ENOUGH, "one has sent {most} times, another {ENOUGH} times");
 }
 
+/// The most that one of so many turns of the core sends, while the crowd takes whatever has come.
+fn most_of(core: &mut Running<Accepts>, crowd: &mut [TcpStream], turns: usize) -> usize {
+    let seen = Rc::clone(&core.service().seen);
+    let turn = |_| {
+        seen.turn.set(0);
+        core.turn();
+        core.wait(Wait::For(Duration::from_millis(1))).unwrap();
+        for client in crowd.iter_mut() {
+            while drain(client) > 0 {}
+        }
+        seen.turn.get()
+    };
+    (0..turns).map(turn).max().unwrap()
+}
+
+fn turns_that_take_long_make_the_next_ones_send_less(driver: Driver) {
+    let (share, least) = (64 << 10, 256 << 10);
+    let config = Config { driver, send_share: share, ..Config::default() };
+    let (mut core, address, seen) = begin(config, CROWD);
+    let mut crowd: Vec<_> = (0..CROWD).map(|_| connect(address)).collect();
+    turn_until(&mut core, &mut crowd[0], |service| service.accepted == CROWD);
+    seen.work.set(Duration::from_micros(200));
+    most_of(&mut core, &mut crowd, ENOUGH);
+    let most = most_of(&mut core, &mut crowd, ENOUGH);
+    assert!((1..=least + share).contains(&most), "{most} bytes in a turn that takes 200 us for each {share}");
+}
+
 fn a_turn_takes_in_no_more_than_its_budget_and_everybody_comes_to_it(driver: Driver) {
     let turn_budget = 2 * PIECE;
     let config = Config { driver, turn_budget, ..Config::default() };
@@ -245,6 +287,16 @@ fn a_turn_takes_in_no_more_than_its_budget_uring() {
 #[test]
 fn a_turn_takes_in_no_more_than_its_budget_epoll() {
     toy::in_time(|| a_turn_takes_in_no_more_than_its_budget_and_everybody_comes_to_it(Driver::Epoll));
+}
+
+#[test]
+fn turns_that_take_long_make_the_next_ones_send_less_uring() {
+    toy::in_time(|| turns_that_take_long_make_the_next_ones_send_less(Driver::Uring));
+}
+
+#[test]
+fn turns_that_take_long_make_the_next_ones_send_less_epoll() {
+    toy::in_time(|| turns_that_take_long_make_the_next_ones_send_less(Driver::Epoll));
 }
 
 #[test]

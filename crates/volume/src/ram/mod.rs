@@ -303,6 +303,28 @@ mod tests {
     }
 
     #[test]
+    fn a_turn_writes_fewer_new_pages_than_known_ones() {
+        let ram = Ram::new(1 << 30, 4096).unwrap();
+        let mut queue = ram.open_queue(CoreId(0), Waker::noop().clone()).unwrap();
+        let pages = (BUDGET / PAGE) as u64;
+        let mut write_all = |now: Instant| {
+            for tag in 0..pages {
+                let (data, durability) = (Buf::zeroed(PAGE).freeze().into(), crate::Durability::Cached);
+                let operation = Operation::Write { extent: Extent::new(tag * 16, 16), data, durability };
+                queue.submit(now, Request { tag: Tag(tag), operation }).unwrap();
+            }
+            let mut done = Vec::new();
+            queue.poll(now, &mut done);
+            let first = done.len() as u64;
+            settle(queue.as_mut(), &mut done, pages as usize);
+            first
+        };
+        let of_turn = |millis| write_all(Instant::ZERO + std::time::Duration::from_millis(millis));
+        let counts: Vec<_> = [1, 2].into_iter().map(of_turn).collect();
+        assert!(counts[0] < pages / 2 && counts[1] == pages, "{counts:?} of {pages}");
+    }
+
+    #[test]
     fn what_waits_can_be_cancelled() {
         let durability = crate::Durability::Cached;
         let ram = Ram::new(1 << 30, 4096).unwrap();
