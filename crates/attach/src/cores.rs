@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use linerate::ClientConfig;
-use reactor::{Config, Driver};
+use reactor::{Config, Congestion, Driver};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 /// Processors by number, as in `1,2` or `1-3`.
@@ -43,6 +43,8 @@ pub struct Cores {
     pub cpus: Option<CpuList>,
     /// How long a core that expects work looks for it before it sleeps; `None` for what suits the machine.
     pub spin: Option<Duration>,
+    /// TCP congestion control of the connections.
+    pub congestion: Congestion,
     /// Which mechanism of the kernel moves the bytes.
     pub driver: Driver,
 }
@@ -70,6 +72,7 @@ impl Cores {
             cores: self.count(),
             cpus: self.cpus.as_ref().map(|cpus| cpus.0.clone()).unwrap_or_default(),
             spin: self.spin,
+            congestion: self.congestion,
             driver: self.driver,
             ..ClientConfig::default()
         }
@@ -81,6 +84,7 @@ impl Cores {
         Config {
             driver: self.driver,
             spin: self.spin.unwrap_or(usual.spin),
+            congestion: self.congestion,
             pin: self.cpus.is_some(),
             ..usual
         }

@@ -18,4 +18,4 @@ pub mod vhost;
 
 pub use cores::{Cores, CpuList};
 pub use place::{Place, SocketFile};
-pub use reactor::Driver;
+pub use reactor::{Congestion, Driver};

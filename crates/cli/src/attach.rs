@@ -6,7 +6,7 @@ use ::attach::fuse::{self, FuseConfig};
 use ::attach::nbd::{self, NbdConfig};
 use ::attach::ublk::{self, UblkConfig};
 use ::attach::vhost::{self, VhostConfig};
-use ::attach::{Cores, CpuList, Driver, Place};
+use ::attach::{Congestion, Cores, CpuList, Driver, Place};
 use anyhow::{Result, bail};
 use clap::{Parser, ValueEnum};
 use names::{Span, VolumeUrl};
@@ -49,6 +49,9 @@ pub(crate) struct Args {
     /// How long a core that expects work looks for it before it sleeps, such as 50us; 0 never does
     #[arg(long, value_name = "DURATION")]
     spin: Option<Span>,
+    /// TCP congestion control of the connections, such as dctcp; system for the system's own [default: cubic, where that is permitted]
+    #[arg(long, value_name = "NAME", value_parser = Congestion::named)]
+    congestion: Option<Congestion>,
     /// How to reach the kernel: auto, uring or epoll
     #[arg(long, value_name = "DRIVER", default_value = "auto")]
     driver: String,
@@ -66,6 +69,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         count: args.cores,
         cpus: args.cpus.clone(),
         spin: args.spin.map(|span| span.0),
+        congestion: args.congestion.unwrap_or_default(),
         driver: driver(&args.driver)?,
     };
     let say = |line: &str| {

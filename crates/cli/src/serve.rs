@@ -42,6 +42,9 @@ pub(crate) struct Args {
     /// How long a core that expects an answer looks for it before it sleeps, such as 50us; 0 never does
     #[arg(long, value_name = "DURATION")]
     spin: Option<Span>,
+    /// TCP congestion control of the connections, such as dctcp; system for the system's own [default: cubic, where that is permitted]
+    #[arg(long, value_name = "NAME")]
+    congestion: Option<String>,
     /// Serve anybody who can reach the portals, also beyond loopback
     #[arg(long)]
     allow_any: bool,
@@ -64,6 +67,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
     config.daemon.cores = args.cores.or(config.daemon.cores);
     config.daemon.driver = args.driver.or(config.daemon.driver);
     config.daemon.spin = args.spin.or(config.daemon.spin);
+    config.daemon.congestion = args.congestion.or(config.daemon.congestion);
     config.daemon.allow_any |= args.allow_any;
     config.daemon.turns |= args.turns;
     if config.volumes.is_empty() {

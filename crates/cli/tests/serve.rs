@@ -95,6 +95,7 @@ fn mistakes_are_named() {
         (vec!["ram:1M"], "NAME=URL"),
         (vec!["disk=ram:1M", "disk=ram:2M"], "two volumes are named \"disk\""),
         (vec!["disk=ram:1M", "--driver", "kqueue"], "no driver \"kqueue\""),
+        (vec!["disk=ram:1M", "--congestion", "nagle"], "no TCP congestion control \"nagle\""),
         (vec!["disk=file:/no/such/folder/disk.img"], "the volume \"disk\" cannot be opened"),
         (vec![], "nothing to serve"),
     ] {

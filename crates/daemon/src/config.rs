@@ -45,6 +45,8 @@ pub struct Daemon {
     /// How long a core that expects an answer looks for it before it sleeps, such as `"50us"`; `"0"` never does.
     #[serde(default, deserialize_with = "optional")]
     pub spin: Option<Span>,
+    /// TCP congestion control of the connections, such as `"dctcp"`; `"system"` for the system's own. Without it cubic, where that is permitted.
+    pub congestion: Option<String>,
     /// Let portals beyond loopback serve anybody.
     #[serde(default)]
     pub allow_any: bool,

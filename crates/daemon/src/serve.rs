@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use engine::{ConnectionLimits, Message};
 use names::{ISCSI_PORT, NVME_PORT, Portal};
-use reactor::{Cluster, Driver, Listener};
+use reactor::{Cluster, Congestion, Driver, Listener};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -140,7 +140,9 @@ fn reactor_config(config: &Config) -> Result<reactor::Config> {
     };
     let usual = reactor::Config::default();
     let spin = config.daemon.spin.map_or(usual.spin, |span| span.0);
-    Ok(reactor::Config { driver, spin, ..usual })
+    let congestion = config.daemon.congestion.as_deref().map(Congestion::named).transpose()?;
+    let congestion = congestion.unwrap_or(usual.congestion);
+    Ok(reactor::Config { driver, spin, congestion, ..usual })
 }
 
 fn listen(config: &Config, cluster: &mut Cluster<Message>) -> Result<Vec<(Protocol, SocketAddr)>> {

@@ -42,7 +42,8 @@ pub use buf::{Buf, BufList, Foreign, SharedBuf};
 pub use check::{CheckError, CheckPlan, CheckResult};
 pub use checksum::{Algorithm, ChecksumPlan};
 pub use client::{
-    BlockingDisk, Bytes, Client, ClientConfig, Disk, DiskError, Driver, Inline, InlineDone, Wait, block_on,
+    BlockingDisk, Bytes, Client, ClientConfig, Congestion, Disk, DiskError, Driver, Inline, InlineDone, Wait,
+    block_on,
 };
 pub use compare::CompareResult;
 pub use control::{Control, Effort, Meter, Stop};

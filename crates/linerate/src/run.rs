@@ -139,7 +139,7 @@ fn on_volumes<J: Job<Output: Explain>>(
 /// second. The same volume named twice is opened twice, with connections of its own.
 pub fn run_load(urls: &[VolumeUrl], plan: LoadPlan, progress: Progress) -> Result<LoadResult, Error> {
     let usual = Config::default();
-    let config = Config { spin: plan.spin.unwrap_or(usual.spin), ..usual };
+    let config = Config { spin: plan.spin.unwrap_or(usual.spin), congestion: plan.congestion, ..usual };
     let cluster = Cluster::new(1, config)?;
     let turns = cluster.turns();
     let own = turns.clone();

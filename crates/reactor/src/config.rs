@@ -4,6 +4,7 @@ use std::fs;
 use std::thread;
 use std::time::Duration;
 
+use crate::congestion::Congestion;
 use crate::limits;
 
 /// Which mechanism of the kernel moves the bytes.
@@ -25,8 +26,8 @@ pub struct Config {
     pub driver: Driver,
     /// How long a core that expects an answer looks for it before it sleeps; zero never does.
     pub spin: Duration,
-    /// TCP congestion control for every socket, where the system permits it; `None` leaves the system's.
-    pub congestion: Option<String>,
+    /// TCP congestion control of every socket.
+    pub congestion: Congestion,
     /// Bytes of a staging area; at least what every endpoint asks for.
     pub staging: usize,
     /// Staging areas per core; of the connections that receive at the same moment, more than that have smaller ones.
@@ -48,7 +49,7 @@ impl Default for Config {
         Self {
             driver: Driver::Auto,
             spin: if spinning_pays() { limits::SPIN } else { Duration::ZERO },
-            congestion: Some("cubic".to_owned()),
+            congestion: Congestion::default(),
             staging: limits::STAGING,
             staging_areas: limits::STAGING_AREAS,
             turn_budget: limits::TURN_BUDGET,

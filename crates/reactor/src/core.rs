@@ -334,12 +334,11 @@ impl<S: Service> Turning<S> {
 
     fn dial(&mut self, dial: Dial, now: Instant) {
         let slot = slot_of(dial.id);
-        let started =
-            listener::connect(dial.peer, self.shared.config.congestion.as_deref()).and_then(|descriptor| {
-                let descriptor = Rc::new(descriptor);
-                self.driver.attach(slot, Rc::clone(&descriptor), false)?;
-                Ok(descriptor)
-            });
+        let started = listener::connect(dial.peer, self.shared.config.congestion).and_then(|descriptor| {
+            let descriptor = Rc::new(descriptor);
+            self.driver.attach(slot, Rc::clone(&descriptor), false)?;
+            Ok(descriptor)
+        });
         match started {
             Ok(descriptor) => {
                 let mut connection =
@@ -374,7 +373,7 @@ impl<S: Service> Turning<S> {
             return;
         }
         for _ in 0..limits::ACCEPTS_PER_TURN {
-            match listener::accept(listener.as_fd(), self.shared.config.congestion.as_deref()) {
+            match listener::accept(listener.as_fd(), self.shared.config.congestion) {
                 Ok(stream) => self.spread(ListenerId(number), stream, now),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.driver.drained(slot);

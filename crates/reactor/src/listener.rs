@@ -11,7 +11,8 @@ use std::time::Instant;
 
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
-use crate::limits::{BACKLOG, BIND_PATIENCE, BIND_RETRY, NEAR_SEND_BUFFER};
+use crate::congestion::Congestion;
+use crate::limits::{BACKLOG, BIND_PATIENCE, BIND_RETRY, NEAR_SEND_BUFFER, UNSENT};
 
 /// Stands for the address of a stream that has none: a Unix-domain one.
 pub const UNNAMED: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
@@ -77,14 +78,12 @@ pub fn while_taken<T>(taken: io::ErrorKind, mut attempt: impl FnMut() -> io::Res
     }
 }
 
-/// Sets a stream's socket: no delay, and the congestion control if the system permits it.
-pub(crate) fn prepare(socket: &OwnedFd, congestion: Option<&str>) -> io::Result<()> {
+/// Sets a stream's socket: no delay, little that waits unsent, and the congestion control.
+pub(crate) fn prepare(socket: &OwnedFd, congestion: Congestion) -> io::Result<()> {
     let socket = SockRef::from(socket);
     socket.set_tcp_nodelay(true)?;
-    if let Some(name) = congestion {
-        // Not permitted, or not there: the system's own choice works too.
-        let _ = socket.set_tcp_congestion(name.as_bytes());
-    }
+    socket.set_tcp_notsent_lowat(UNSENT)?;
+    congestion.set(&socket);
     Ok(())
 }
 
@@ -110,7 +109,7 @@ fn may_be_near() -> bool {
 }
 
 /// Begins to connect; the outcome shows when the socket becomes writable.
-pub(crate) fn connect(peer: SocketAddr, congestion: Option<&str>) -> io::Result<OwnedFd> {
+pub(crate) fn connect(peer: SocketAddr, congestion: Congestion) -> io::Result<OwnedFd> {
     let socket = Socket::new(Domain::for_address(peer), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
     let result = socket.connect(&peer.into());
     let descriptor = OwnedFd::from(socket);
@@ -147,7 +146,7 @@ pub(crate) struct Stream {
 }
 
 /// Accepts a stream, without waiting.
-pub(crate) fn accept(listener: impl AsFd, congestion: Option<&str>) -> io::Result<Stream> {
+pub(crate) fn accept(listener: impl AsFd, congestion: Congestion) -> io::Result<Stream> {
     let (socket, peer) = SockRef::from(&listener).accept()?;
     let local = socket.local_addr()?;
     let descriptor = OwnedFd::from(socket);
@@ -170,8 +169,8 @@ mod tests {
     fn send_buffers(at: &str) -> [usize; 2] {
         let listener = std::net::TcpListener::bind((at, 0)).unwrap();
         let address = listener.local_addr().unwrap();
-        let dialled = connect(address, None).unwrap();
-        let accepted = accept(&listener, None).unwrap();
+        let dialled = connect(address, Congestion::default()).unwrap();
+        let accepted = accept(&listener, Congestion::default()).unwrap();
         connected(&dialled).unwrap();
         [&dialled, &accepted.descriptor].map(|end| SockRef::from(end).send_buffer_size().unwrap())
     }
@@ -202,5 +201,26 @@ mod tests {
             Err(io::ErrorKind::PermissionDenied.into())
         });
         assert_eq!((refused.map_err(|error| error.kind()), asked), (Err(io::ErrorKind::PermissionDenied), 1));
+    }
+
+    #[test]
+    fn little_waits_unsent_at_both_ends_of_a_stream() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let dialled = connect(listener.local_addr().unwrap(), Congestion::default()).unwrap();
+        let accepted = accept(&listener, Congestion::default()).unwrap();
+        for end in [&dialled, &accepted.descriptor] {
+            assert_eq!(SockRef::from(end).tcp_notsent_lowat().unwrap(), UNSENT);
+        }
+    }
+
+    #[test]
+    fn both_ends_of_a_stream_have_the_congestion_control_that_was_named() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let reno = Congestion::named("reno").unwrap();
+        let dialled = connect(listener.local_addr().unwrap(), reno).unwrap();
+        let accepted = accept(&listener, reno).unwrap();
+        for end in [&dialled, &accepted.descriptor] {
+            assert!(SockRef::from(end).tcp_congestion().unwrap().starts_with(b"reno"));
+        }
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::{Parser, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
-use linerate::{LoadPlan, LoadResult, Pattern};
+use linerate::{Congestion, LoadPlan, LoadResult, Pattern};
 use names::{ByteSize, Span, VolumeUrl};
 
 use crate::output;
@@ -50,6 +50,9 @@ pub(crate) struct Args {
     /// How long to look for an answer before sleeping, such as 50us; 0 never does
     #[arg(long, value_name = "DURATION")]
     spin: Option<Span>,
+    /// TCP congestion control of the connections, such as dctcp; system for the system's own [default: cubic, where that is permitted]
+    #[arg(long, value_name = "NAME", value_parser = Congestion::named)]
+    congestion: Option<Congestion>,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -104,6 +107,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         runtime: Duration::from_secs_f64(args.runtime),
         seed: args.seed,
         spin: args.spin.map(|span| span.0),
+        congestion: args.congestion.unwrap_or_default(),
     };
     let result = measure(args, plan)?;
     if result.completed() == 0 {

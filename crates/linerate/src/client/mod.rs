@@ -55,8 +55,8 @@ pub use bytes::Bytes;
 pub use disk::Disk;
 pub use error::DiskError;
 pub use inline::{Inline, InlineDone};
-pub use reactor::Driver;
 pub use reactor::driver::Wait;
+pub use reactor::{Congestion, Driver};
 
 use self::answer::answer;
 use self::core::{CoreService, Message};
@@ -72,6 +72,8 @@ pub struct ClientConfig {
     pub cpus: Vec<usize>,
     /// How long a core that expects an answer looks for it before it sleeps; `None` for what suits the machine.
     pub spin: Option<Duration>,
+    /// TCP congestion control of the connections.
+    pub congestion: Congestion,
     /// Requests under way at a time for each disk and core, at least one; less where the volume takes less. More wait.
     pub depth: usize,
     /// Bytes of memory that a core keeps for reads that bring none of their own.
@@ -86,6 +88,7 @@ impl Default for ClientConfig {
             cores: 1,
             cpus: Vec::new(),
             spin: None,
+            congestion: Congestion::default(),
             depth: CLIENT_DEPTH,
             memory: CLIENT_MEMORY,
             driver: Driver::Auto,
@@ -97,7 +100,12 @@ impl ClientConfig {
     /// The same for the event loops.
     fn reactor(&self) -> Config {
         let usual = Config::default();
-        Config { driver: self.driver, spin: self.spin.unwrap_or(usual.spin), ..usual }
+        Config {
+            driver: self.driver,
+            spin: self.spin.unwrap_or(usual.spin),
+            congestion: self.congestion,
+            ..usual
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use reactor::Congestion;
 use volume::{OpenError, Volume};
 
 /// The most requests under way that a load may ask for.
@@ -67,6 +68,8 @@ pub struct LoadPlan {
     pub seed: u64,
     /// How long the event loop looks for an answer before it sleeps; `None` for what suits the machine.
     pub spin: Option<Duration>,
+    /// TCP congestion control of the connections.
+    pub congestion: Congestion,
 }
 
 impl Default for LoadPlan {
@@ -82,6 +85,7 @@ impl Default for LoadPlan {
             runtime: Duration::from_secs(5),
             seed: 1,
             spin: None,
+            congestion: Congestion::default(),
         }
     }
 }

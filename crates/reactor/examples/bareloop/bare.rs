@@ -16,6 +16,7 @@ use crate::party::Party;
 const STAGING: usize = 256 * 1024;
 const BUDGET: usize = 1 << 20;
 const SEGMENTS: usize = 512;
+const UNSENT: u32 = 256 * 1024;
 
 /// Runs each party over a stream of its own until it is finished, or the peer ends the stream.
 pub(crate) fn run<P: Party>(options: &Options, streams: Vec<TcpStream>, parties: &mut [P]) -> io::Result<()> {
@@ -24,8 +25,10 @@ pub(crate) fn run<P: Party>(options: &Options, streams: Vec<TcpStream>, parties:
     let mut lines = Vec::with_capacity(parties.len());
     for ((slot, stream), party) in (0_u32..).zip(streams).zip(parties) {
         stream.set_nodelay(true)?;
+        let socket = socket2::SockRef::from(&stream);
+        socket.set_tcp_notsent_lowat(UNSENT)?;
         // Not permitted, or not there: then the figures are those of the system's own choice.
-        let _ = socket2::SockRef::from(&stream).set_tcp_congestion(b"cubic");
+        let _ = socket.set_tcp_congestion(b"cubic");
         driver.attach(slot, Rc::new(OwnedFd::from(stream)), true)?;
         driver.receive(slot, Box::new(Receive::new(STAGING)));
         lines.push(Line {
