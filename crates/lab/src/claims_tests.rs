@@ -53,6 +53,24 @@ fn the_reason_tells_the_numbers_and_the_place() {
 }
 
 #[test]
+fn both_sides_are_told_in_the_same_unit() {
+    let results = blocks("bs=4k", 2.0);
+    for side in [
+        "5 * bandwidth(B)",
+        "bandwidth(B) * 10 / 2",
+        "bandwidth(B) + 4 * bandwidth(B)",
+        "5 * max(bandwidth(B))",
+    ] {
+        let words = judged(&format!("test='bandwidth(A) <= {side}'"), &results).words();
+        assert_eq!(words.matches(" MB/s (CI ").count(), 2, "{words}");
+    }
+    for side in ["bandwidth(B) * bandwidth(B)", "bandwidth(B) + 5", "iops(B) / bandwidth(B)"] {
+        let words = judged(&format!("test='bandwidth(A) <= {side}'"), &results).words();
+        assert_eq!(words.matches(" MB/s (CI ").count(), 1, "{words}");
+    }
+}
+
+#[test]
 fn a_test_holds_at_every_point_or_names_those_where_it_does_not() {
     let mut results = blocks("bs=4k", 2.0);
     results.extend(blocks("bs=8k", 1.2));

@@ -356,12 +356,9 @@ impl Number {
         Self { value: -self.value, low: -self.high, high: -self.low }
     }
 
-    /// In the unit of a metric where the node is one.
+    /// In the unit of the metric that the node is about.
     fn words(self, node: &Node) -> String {
-        let (divisor, unit) = match node {
-            Node::Value(metric, ..) => metric.scale(),
-            _ => (1.0, ""),
-        };
+        let (divisor, unit) = scale(node);
         let [value, low, high] =
             [self.value, self.low, self.high].map(|number| significant(number / divisor));
         let space = if unit.is_empty() { "" } else { " " };
@@ -370,6 +367,34 @@ impl Number {
         } else {
             format!("{value}{space}{unit} (CI {low}–{high})")
         }
+    }
+}
+
+/// What divides a node's numbers for the unit that they are told in: the unit of its metric, which factors, sums and means keep.
+fn scale(node: &Node) -> (f64, &'static str) {
+    let none = (1.0, "");
+    match node {
+        Node::Value(metric, ..) => metric.scale(),
+        Node::Negative(one) | Node::Over(Aggregate::Mean | Aggregate::Max | Aggregate::Min, one) => {
+            scale(one)
+        }
+        Node::Arithmetic(Operator::Times, factor, one) if is_plain(factor) => scale(one),
+        Node::Arithmetic(Operator::Times | Operator::Over, one, factor) if is_plain(factor) => scale(one),
+        Node::Arithmetic(Operator::Plus | Operator::Minus, one, other) => {
+            let (own, others) = (scale(one), scale(other));
+            if own.1 == others.1 { own } else { none }
+        }
+        _ => none,
+    }
+}
+
+/// True for a number that has no unit.
+fn is_plain(node: &Node) -> bool {
+    match node {
+        Node::Number(_) | Node::Ratio(..) => true,
+        Node::Negative(one) => is_plain(one),
+        Node::Arithmetic(_, one, other) => is_plain(one) && is_plain(other),
+        _ => false,
     }
 }
 
