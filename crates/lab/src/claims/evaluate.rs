@@ -372,7 +372,7 @@ impl Number {
 
 /// What divides a node's numbers for the unit that they are told in: the unit of its metric, which factors, sums and means keep.
 fn scale(node: &Node) -> (f64, &'static str) {
-    let none = (1.0, "");
+    let without = (1.0, "");
     match node {
         Node::Value(metric, ..) => metric.scale(),
         Node::Negative(one) | Node::Over(Aggregate::Mean | Aggregate::Max | Aggregate::Min, one) => {
@@ -382,9 +382,9 @@ fn scale(node: &Node) -> (f64, &'static str) {
         Node::Arithmetic(Operator::Times | Operator::Over, one, factor) if is_plain(factor) => scale(one),
         Node::Arithmetic(Operator::Plus | Operator::Minus, one, other) => {
             let (own, others) = (scale(one), scale(other));
-            if own.1 == others.1 { own } else { none }
+            if own.1 == others.1 { own } else { without }
         }
-        _ => none,
+        _ => without,
     }
 }
 
