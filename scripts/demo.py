@@ -110,7 +110,7 @@ def quick_lab():
     if os.environ.get("LAB") == "0":
         say("The quick lab is left out, as LAB=0 says")
         return
-    say("The quick lab: two initiators against the same target, in pairs (up to three minutes; LAB=0 leaves it out)")
+    say("The quick lab: two initiators against two targets, in pairs (up to three minutes; LAB=0 leaves it out)")
     runs = ROOT / "target" / "lab-runs"
     words = [linerate_binary(), "lab", "run", "quick", "--budget", "170s", "--runs", runs]
     print(f"  $ {' '.join(map(str, words)).replace(str(ROOT) + '/', '')}", flush=True)
