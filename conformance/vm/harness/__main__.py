@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from . import image
-from .guest import Guest, GuestTimeoutError
+from .guest import Guest, GuestTimeoutError, Loss
 from .network import Network, require_root
 from .peers import SERVING, Peers
 from .process import Child, HarnessError
@@ -30,6 +30,8 @@ SCRIPT_SECONDS = 420.0
 MORE_BOOTS = 2
 """How often a guest is booted again that was gone before its first script: on several emulated processors a kernel that changes its own code
 sometimes runs into the breakpoint of its own change (`Oops: int3`). Nothing that is tested runs by then."""
+ATTEMPTS = 2
+"""How often a run is made, from a new network and a new server on, when its guest is lost because the kernel or the emulator broke down."""
 SHOWN_LINES = 40
 """How much of a log is printed with a failure."""
 
@@ -46,16 +48,28 @@ def main() -> int:
         if options.command == "prepare":
             print(booted.kernel.parent)
             return 0
-        with tempfile.TemporaryDirectory(dir=cache, prefix="run-") as folder, Network() as network:
-            with server(options, network, Path(folder)) as serving:
-                guest = Guest(booted, network, Path(folder), serving.environment(), scripts(options), tuple(serving.devices()), serving.files())
-                if options.command == "shell":
-                    guest.shell()
-                    return 0
-                return judge(guest, serving)
+        for attempt in range(ATTEMPTS):
+            verdict = attend(options, (cache, booted), last=attempt + 1 == ATTEMPTS)
+            if verdict is not None:
+                return verdict
+        return 2
     except HarnessError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+
+
+def attend(options: argparse.Namespace, place: tuple[Path, image.Image], *, last: bool) -> int | None:
+    """One guest with its network and server, all of them new. Returns the exit status, or None when the guest was lost by the kernel's or the
+    emulator's own fault and may be tried again."""
+    cache, booted = place
+    with tempfile.TemporaryDirectory(dir=cache, prefix="run-") as name, Network() as network:
+        folder = Path(name)
+        with server(options, network, folder) as serving:
+            guest = Guest(booted, network, folder, serving.environment(), scripts(options), tuple(serving.devices()), serving.files())
+            if options.command == "shell":
+                guest.shell()
+                return 0
+            return judge(guest, serving, last=last)
 
 
 def arguments() -> argparse.Namespace:
@@ -101,19 +115,27 @@ def server(options: argparse.Namespace, network: Network, folder: Path) -> Serve
     return Linerate(network, folder, options.server)
 
 
-def judge(guest: Guest, serving: Server) -> int:
-    """Boots the guest, prints each result as it comes, and then the sum."""
+def judge(guest: Guest, serving: Server, *, last: bool) -> int | None:
+    """Boots the guest, prints each result as it comes, and then the sum. None: the guest was lost and, as this is not the `last` attempt, nothing is
+    judged."""
     start = time.monotonic()
     report = Report(guest.scripts)
     print(f"# {guest.image.release}, scripts {' '.join(guest.scripts)}", flush=True)
-    why = converse(guest, report, serving)
+    why, loss = converse(guest, report, serving)
     for _ in range(MORE_BOOTS):
         if not report.untouched:
             break
-        last = guest.console.read_text(errors="replace").splitlines()[-1:]
-        print(f"# {why} before the first script, which is the emulator's doing; booted again. Its last words: {''.join(last)}", flush=True)
-        why = converse(guest, report, serving)
-    ends = [*report.finish(why), report.kernel(guest.console.read_text(errors="replace"))]
+        ended = guest.console.read_text(errors="replace").splitlines()[-1:]
+        print(f"# {why} before the first script, which is the emulator's doing; booted again. Its last words: {''.join(ended)}", flush=True)
+        why, loss = converse(guest, report, serving)
+    unfinished = not report.complete
+    if unfinished and loss is not None:
+        print(f"# the guest was lost: {loss}. The end of its console:", flush=True)
+        excerpt("console", list(loss.console))
+        if loss.foreign and not last:
+            print("# that is the kernel's or the emulator's own fault: run again, once", flush=True)
+            return None
+    ends = [*report.finish(why if loss is None else f"{why}: {loss}"), report.kernel(guest.console.read_text(errors="replace"))]
     if isinstance(serving, Linerate):
         ends.append(report.add("server/shutdown", serving.shut_down()))
     for result in ends:
@@ -125,8 +147,8 @@ def judge(guest: Guest, serving: Server) -> int:
     return 1 if report.failed else 0
 
 
-def converse(guest: Guest, report: Report, serving: Server) -> str:
-    """Reads the guest's lines into the report until it is gone. Returns why it is gone."""
+def converse(guest: Guest, report: Report, serving: Server) -> tuple[str, Loss | None]:
+    """Reads the guest's lines into the report until it is gone. Returns why it is gone, and how it ended if it ended by itself."""
     start = time.monotonic()
     deadline = start + BOOT_SECONDS
     with guest.boot() as child:
@@ -143,8 +165,8 @@ def converse(guest: Guest, report: Report, serving: Server) -> str:
                     print(f"# {time.monotonic() - start:.1f} s: {line.removeprefix('# ')}", flush=True)
         except GuestTimeoutError:
             limit = SCRIPT_SECONDS if report.running else BOOT_SECONDS
-            return f"the guest was given up after {limit:.0f} s of this machine's time"
-    return "the guest is gone"
+            return f"the guest was given up after {limit:.0f} s of this machine's time", None
+        return "the guest is gone", guest.loss(child)
 
 
 def judge_clients(guest: Guest, child: Child, account: tuple[Report, Peers]) -> None:

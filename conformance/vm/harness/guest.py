@@ -6,6 +6,7 @@ under emulation on a busy machine says nothing.
 
 from __future__ import annotations
 
+import re
 import select
 import shlex
 import shutil
@@ -18,6 +19,9 @@ from .image import GUEST, Image, pack
 from .network import GUEST_ADDRESS, PREFIX_LENGTH, TAP, Network
 from .process import Child, HarnessError
 from .server import MEMORY_MIB
+
+EXIT_SECONDS = 5.0
+"""How long the emulator may take to end after its guest's last line."""
 
 ORDER_SECONDS = 120.0
 """How long the guest may take to do what it was told."""
@@ -32,8 +36,45 @@ KERNEL_ARGUMENTS = (
 )
 
 
+KERNEL_DIED = re.compile(r"Kernel panic|Oops: |BUG: |general protection fault|double fault")
+"""Lines of the console that say that the guest's kernel itself broke down. With `panic=-1` and `-no-reboot` QEMU then ends with 0."""
+
+LAST_LINES = 12
+"""How much of the console is told of a guest that was lost."""
+
+
 class GuestTimeoutError(Exception):
     """The guest did not say anything more in its time."""
+
+
+@dataclass(frozen=True)
+class Loss:
+    """How a guest ended that had more to do."""
+
+    emulator: int | None
+    """QEMU's exit code, negative for a signal; None while it runs."""
+    said: tuple[str, ...]
+    """What QEMU wrote on its standard error."""
+    console: tuple[str, ...]
+    """The last lines of the kernel's console."""
+    oops: str | None
+    """The line that says that the kernel broke down."""
+
+    @property
+    def foreign(self) -> bool:
+        """Whether the kernel or the emulator broke down, rather than a script or what is tested."""
+        return self.oops is not None or self.emulator not in (None, 0)
+
+    def __str__(self) -> str:
+        if self.oops is not None:
+            why = f"its kernel broke down: {self.oops}"
+        elif self.emulator is None:
+            why = "the emulator still runs"
+        elif self.emulator < 0:
+            why = f"the emulator was ended by signal {-self.emulator}"
+        else:
+            why = f"the emulator ended with {self.emulator}"
+        return why + "".join(f" ({line})" for line in self.said[-1:])
 
 
 @dataclass
@@ -56,17 +97,32 @@ class Guest:
         """Where the kernel's console goes."""
         return self.folder / "console.log"
 
+    @property
+    def _emulator_log(self) -> Path:
+        """Where QEMU's own complaints go."""
+        return self.folder / "qemu.log"
+
     def boot(self) -> Child:
         """Starts QEMU with the scripts' line on its standard output."""
         self._unread = b""
         serial = ["-serial", f"file:{self.console}", "-serial", "stdio"]
-        log = (self.folder / "qemu.log").open("wb")
-        with log:
+        with self._emulator_log.open("wb") as log:
             return Child(self._command(serial, ""), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log.fileno())
+
+    def loss(self, child: Child) -> Loss:
+        """What is to be told of a guest that ended too early."""
+        code = child.wait(EXIT_SECONDS)
+        console = self.console.read_text(errors="replace").splitlines() if self.console.exists() else []
+        said = self._emulator_log.read_text(errors="replace").splitlines()
+        oops = next((line.strip() for line in console if KERNEL_DIED.search(line)), None)
+        return Loss(code, tuple(said), tuple(console[-LAST_LINES:]), oops)
 
     def order(self, child: Child, order: str) -> None:
         """Says a line to the guest's script, and waits until it says that this is done; `stop` is not waited for."""
-        child.write(f"{order}\n".encode())
+        try:
+            child.write(f"{order}\n".encode())
+        except BrokenPipeError as gone:
+            raise HarnessError(f"the guest ended before it could be told `{order}`") from gone
         deadline = time.monotonic() + ORDER_SECONDS
         said = None
         while order != "stop" and not (said or "").startswith("# done"):

@@ -23,6 +23,8 @@ SERVING = "# serving"
 """What the guest says when its targets are there."""
 SUITE_SECONDS = 600.0
 """For one suite or copy. They take seconds; this is for a machine that has other things to do."""
+NOTICE_SECONDS = 2.0
+"""How long after a failure the emulator may take to end if the guest is why."""
 SIZE = 24 << 20
 """Bytes of each volume, as guest/peers.sh makes them."""
 WELL_BEGUN = 2 << 20
@@ -81,12 +83,16 @@ class Peers(Server):
             yield f"restart-{protocol}-{volume}", lambda p=protocol, v=volume, o=order: self._restarted(self._url(p, v), lambda: guest.order(child, o))
 
     def judge(self, guest: Guest, child: Child) -> Iterator[tuple[str, str | None]]:
-        """Runs every test; gives its name and what went wrong. The guest is told to stop at the end."""
+        """Runs every test; gives its name and what went wrong. The guest is told to stop at the end. When the guest is lost, what a client says of
+        it ("No route to host") is no verdict on the client: that test is told as the guest's loss, and the rest is not run."""
         for name, run in self.tests(guest, child):
             try:
                 run()
                 yield name, None
             except (HarnessError, subprocess.TimeoutExpired) as error:
+                if child.wait(NOTICE_SECONDS) is not None:
+                    yield name, f"the guest was lost: {guest.loss(child)}; the client said: {error}"
+                    return
                 yield name, str(error)
         guest.order(child, "stop")
 

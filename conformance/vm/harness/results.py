@@ -87,6 +87,11 @@ class Report:
         return self.running is None and not self.results and not self._ended
 
     @property
+    def complete(self) -> bool:
+        """Whether every script has ended."""
+        return self.running is None and self._ended >= set(self.expected)
+
+    @property
     def failed(self) -> int:
         """How many results are failures."""
         return sum(result.reason is not None for result in self.results)
