@@ -7,6 +7,7 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use crate::ledger::{AccountId, NOBODY};
 use crate::memory::{Memory, size_of};
 use crate::owned::{Foreign, Loans};
 use crate::pool::Shared;
@@ -30,6 +31,8 @@ pub(crate) struct Block {
     /// The next block of the free list this one is in, if it is in one.
     pub(crate) next: AtomicPtr<Block>,
     pub(crate) home: Home,
+    /// Who answers for the memory while it is out. Changes only while nobody shares the block.
+    account: AccountId,
     /// Other memory that this block is given out in place of, and keeps until it is idle. Changes only while nobody shares
     /// the block.
     lent: Option<(Handle, Option<Loans>)>,
@@ -67,9 +70,19 @@ impl Block {
             holders: AtomicUsize::new(1),
             next: AtomicPtr::new(std::ptr::null_mut()),
             home,
+            account: NOBODY,
             lent: None,
         });
         Handle(NonNull::from(Box::leak(block)))
+    }
+
+    /// Who answers for the memory.
+    ///
+    /// # Safety
+    /// `block` is alive, and held by nobody but the caller.
+    pub(crate) unsafe fn account(block: NonNull<Self>) -> AccountId {
+        // SAFETY: by the caller's promise.
+        unsafe { (*block.as_ptr()).account }
     }
 
     /// Frees a block that is in nobody's hands, with its memory unless that is static.
@@ -132,6 +145,13 @@ impl Handle {
         Place(self.block().data)
     }
 
+    /// From now on `account` answers for the memory of the block, whose sole holder this must be.
+    pub(crate) fn charge_to(&self, account: AccountId) {
+        debug_assert!(self.is_unique());
+        // SAFETY: the pool is the only caller and the only holder, so nobody looks at the block meanwhile.
+        unsafe { (*self.0.as_ptr()).account = account };
+    }
+
     /// Lets the block, whose sole holder this must be, stand for `lent`: it keeps that until it is idle.
     pub(crate) fn stand_for(self, lent: Self, loans: Option<Loans>) -> Self {
         debug_assert!(self.is_unique());
@@ -161,6 +181,11 @@ impl Handle {
     /// True when no other handle to the block exists.
     pub(crate) fn is_unique(&self) -> bool {
         self.block().holders.load(Ordering::Acquire) == 1
+    }
+
+    /// True for memory of a pool, whose limit counts it.
+    pub(crate) fn is_pooled(&self) -> bool {
+        matches!(self.block().home, Home::Pool { .. })
     }
 
     /// True for memory that must never be written.

@@ -10,11 +10,16 @@
 //! limit, and whoever asked waits until [`Pool::returns`] has moved. That is the memory limit and the
 //! back-pressure of the whole system.
 //!
+//! An [`Account`] is one connection's part of a pool: what it holds, in buffers and elsewhere, and whether it may have more while others want some.
+//!
 //! This is one of the few crates with `unsafe` code (ARCHITECTURE.md): `block` holds the raw memory and the
 //! counts; everything else builds on its checked interface.
 #![expect(unsafe_code, reason = "counted and foreign memory; confined to this crate's block module")]
 
+mod account;
 mod block;
+mod ledger;
+mod limits;
 mod list;
 mod memory;
 mod owned;
@@ -22,6 +27,7 @@ mod pool;
 mod shared;
 mod sync;
 
+pub use account::Account;
 pub use list::BufList;
 pub use memory::LARGEST;
 pub use owned::{Buf, Foreign, Loans};

@@ -7,17 +7,18 @@
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::ptr::{self, NonNull};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::block::{Block, Handle, Home};
+use crate::ledger::{AccountId, Ledger, NOBODY};
 use crate::memory::{CLASSES, LARGEST, Memory, class_of, size_of};
 use crate::owned::Buf;
 
 /// How much of a pool is in use, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolUse {
-    /// Memory that the pool holds, in use or idle.
+    /// Memory that the pool holds, in use or idle, and what was charged to it.
     pub allocated: usize,
     /// The most that it may hold.
     pub limit: usize,
@@ -36,15 +37,21 @@ struct Tie(Arc<Shared>);
 pub(crate) struct Shared {
     owner: AtomicUsize,
     lists: UnsafeCell<[*mut Block; CLASSES]>,
+    /// Who holds what; blocks that other threads returned count until the stack is emptied.
+    ledger: UnsafeCell<Ledger>,
+    /// Accounts that ended on other threads, with what was charged to them.
+    ended: Mutex<Vec<(AccountId, usize)>>,
     remote: AtomicPtr<Block>,
     allocated: AtomicUsize,
     limit: usize,
     returns: AtomicU64,
     remote_returns: AtomicU64,
+    /// Those of them that the owner has looked at; the owner's alone.
+    seen_returns: AtomicU64,
     closed: AtomicBool,
 }
 
-// SAFETY: `lists` is touched only by the owning thread (checked against `owner`), or by the last handle's
+// SAFETY: `lists` and `ledger` are touched only by the owning thread (checked against `owner`), or by the last handle's
 // drop, when no thread can take any more; everything else is atomic.
 unsafe impl Send for Shared {}
 // SAFETY: as above.
@@ -56,11 +63,14 @@ impl Pool {
         Self(Arc::new(Tie(Arc::new(Shared {
             owner: AtomicUsize::new(this_thread()),
             lists: UnsafeCell::new([ptr::null_mut(); CLASSES]),
+            ledger: UnsafeCell::new(Ledger::new(limit)),
+            ended: Mutex::default(),
             remote: AtomicPtr::new(ptr::null_mut()),
             allocated: AtomicUsize::new(0),
             limit,
             returns: AtomicU64::new(0),
             remote_returns: AtomicU64::new(0),
+            seen_returns: AtomicU64::new(0),
             closed: AtomicBool::new(false),
         }))))
     }
@@ -72,17 +82,29 @@ impl Pool {
     /// When the calling thread does not own the pool, or when `len` is above [`LARGEST`]: both are
     /// mistakes of the program, never of a peer.
     pub fn take(&self, len: usize) -> Option<Buf> {
+        self.take_for(NOBODY, len)
+    }
+
+    /// The same, for an account that answers for the buffer.
+    pub(crate) fn take_for(&self, account: AccountId, len: usize) -> Option<Buf> {
         assert!(len <= LARGEST, "a buffer of {len} bytes was asked of a pool whose largest is {LARGEST}");
-        let shared = &self.0.0;
-        assert!(shared.is_owner(), "a pool's buffer was asked for outside its thread");
+        let shared = self.owned();
         let class = class_of(len);
-        // SAFETY: the calling thread owns the lists.
-        let idle = unsafe { shared.pop(class) };
-        let handle = match idle {
-            // SAFETY: the block was just taken off its list.
-            Some(block) => unsafe { Handle::from_idle(block) },
-            None => shared.grow(class)?,
+        // SAFETY: the calling thread owns lists and ledger.
+        let idle = unsafe {
+            if !shared.admit(account, size_of(class)) {
+                return None;
+            }
+            shared.pop(class)
         };
+        // SAFETY: the block was just taken off its list.
+        let idle = idle.map(|block| unsafe { Handle::from_idle(block) });
+        let Some(handle) = idle.or_else(|| shared.grow(class)) else {
+            // SAFETY: as above.
+            unsafe { shared.ledger() }.give_back(account, size_of(class));
+            return None;
+        };
+        handle.charge_to(account);
         Some(Buf::whole(handle, len))
     }
 
@@ -95,6 +117,98 @@ impl Pool {
     /// How much memory the pool holds, and how much it may.
     pub fn usage(&self) -> PoolUse {
         PoolUse { allocated: self.0.0.allocated.load(Ordering::Relaxed), limit: self.0.0.limit }
+    }
+
+    /// Bytes in use: buffers that are out, and what was charged.
+    ///
+    /// # Panics
+    /// When the calling thread does not own the pool.
+    pub fn used(&self) -> usize {
+        let shared = self.owned();
+        // SAFETY: the calling thread owns lists and ledger.
+        unsafe {
+            shared.drain_remote();
+            shared.ledger().used()
+        }
+    }
+
+    pub(crate) fn open_account(&self) -> AccountId {
+        let shared = self.owned();
+        // SAFETY: the calling thread owns the ledger.
+        unsafe {
+            shared.close_ended();
+            shared.ledger().open()
+        }
+    }
+
+    pub(crate) fn close_account(&self, account: AccountId, charged: usize) {
+        let shared = &self.0.0;
+        if !shared.is_owner() {
+            let mut ended = shared.ended.lock().unwrap_or_else(PoisonError::into_inner);
+            ended.push((account, charged));
+            shared.remote_returns.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        // SAFETY: the calling thread owns the ledger.
+        unsafe { shared.close(account, charged) };
+    }
+
+    pub(crate) fn charge(&self, account: AccountId, bytes: usize) -> bool {
+        let shared = self.owned();
+        // SAFETY: the calling thread owns lists and ledger.
+        unsafe {
+            let admitted = shared.admit(account, bytes);
+            if admitted {
+                shared.make_room(bytes);
+            }
+            admitted
+        }
+    }
+
+    pub(crate) fn count(&self, account: AccountId, bytes: usize) {
+        let shared = self.owned();
+        // SAFETY: the calling thread owns lists and ledger.
+        unsafe {
+            shared.ledger().count(account, bytes);
+            shared.make_room(bytes);
+        }
+    }
+
+    pub(crate) fn uncount(&self, account: AccountId, bytes: usize) {
+        let shared = self.owned();
+        shared.allocated.fetch_sub(bytes, Ordering::Relaxed);
+        // SAFETY: the calling thread owns the ledger.
+        unsafe { shared.ledger() }.give_back(account, bytes);
+        shared.count_return();
+    }
+
+    pub(crate) fn withdraw(&self, account: AccountId) {
+        // SAFETY: the calling thread owns the ledger.
+        let ledger = unsafe { self.owned().ledger() };
+        if ledger.is_wanted() {
+            ledger.withdraw(account);
+        }
+    }
+
+    pub(crate) fn held(&self, account: AccountId) -> usize {
+        let shared = self.owned();
+        // SAFETY: the calling thread owns lists and ledger.
+        unsafe {
+            shared.drain_remote();
+            shared.ledger().held(account)
+        }
+    }
+
+    pub(crate) fn is_wanted(&self) -> bool {
+        // SAFETY: the calling thread owns the ledger.
+        unsafe { self.owned().ledger() }.is_wanted()
+    }
+
+    /// The shared part, for the owner only.
+    fn owned(&self) -> &Arc<Shared> {
+        let shared = &self.0.0;
+        assert!(shared.is_owner(), "a pool's buffer was asked for outside its thread");
+        shared
     }
 
     /// Makes the calling thread the owner, for a pool that was built before its thread started.
@@ -130,6 +244,80 @@ impl Drop for Tie {
 impl Shared {
     fn is_owner(&self) -> bool {
         self.owner.load(Ordering::Relaxed) == this_thread()
+    }
+
+    /// # Safety
+    /// The calling thread owns the ledger, and uses no other reference to it.
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "one thread owns it; no caller keeps the reference across a call"
+    )]
+    unsafe fn ledger(&self) -> &mut Ledger {
+        // SAFETY: by the caller's promise.
+        unsafe { &mut *self.ledger.get() }
+    }
+
+    /// Counts memory for an account, if it may have it once everything that came back is known.
+    ///
+    /// # Safety
+    /// The calling thread owns lists and ledger.
+    unsafe fn admit(&self, account: AccountId, bytes: usize) -> bool {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            if self.ledger().admit(account, bytes) {
+                return true;
+            }
+            if self.remote_returns.load(Ordering::Relaxed) == self.seen_returns.load(Ordering::Relaxed) {
+                return false;
+            }
+            self.close_ended();
+            self.drain_remote();
+            self.ledger().admit(account, bytes)
+        }
+    }
+
+    /// Counts charged memory beside the blocks', for which idle ones make room.
+    ///
+    /// # Safety
+    /// The calling thread owns the lists.
+    unsafe fn make_room(&self, bytes: usize) {
+        let before = self.allocated.fetch_add(bytes, Ordering::Relaxed);
+        if before.saturating_add(bytes) > self.limit {
+            // SAFETY: by the caller's promise.
+            unsafe {
+                self.drain_remote();
+                self.trim();
+            }
+        }
+    }
+
+    /// # Safety
+    /// The calling thread owns the ledger.
+    unsafe fn close(&self, account: AccountId, charged: usize) {
+        self.allocated.fetch_sub(charged, Ordering::Relaxed);
+        // SAFETY: by the caller's promise.
+        let ledger = unsafe { self.ledger() };
+        ledger.give_back(account, charged);
+        ledger.close(account);
+        self.count_return();
+    }
+
+    /// Closes the accounts that ended on other threads.
+    ///
+    /// # Safety
+    /// The calling thread owns the ledger.
+    unsafe fn close_ended(&self) {
+        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        for (account, charged) in ended.drain(..) {
+            // SAFETY: by the caller's promise.
+            unsafe { self.close(account, charged) };
+        }
+    }
+
+    /// Something came back on the owner's thread.
+    fn count_return(&self) {
+        let returns = self.returns.load(Ordering::Relaxed);
+        self.returns.store(returns.wrapping_add(1), Ordering::Relaxed);
     }
 
     /// # Safety
@@ -181,8 +369,9 @@ impl Shared {
             // SAFETY: the block is alive and ours.
             unsafe { block.as_ref() }.next.store(*head, Ordering::Relaxed);
             *head = block.as_ptr();
-            let returns = pool.returns.load(Ordering::Relaxed);
-            pool.returns.store(returns.wrapping_add(1), Ordering::Relaxed);
+            // SAFETY: the calling thread owns the ledger; the block is alive and ours.
+            unsafe { pool.ledger().give_back(Block::account(block), size_of(memory.class())) };
+            pool.count_return();
             return;
         }
         // Once pushed, the block may be freed by somebody else: keep the pool by a reference of our own.
@@ -212,6 +401,7 @@ impl Shared {
     /// # Safety
     /// The calling thread owns the lists.
     unsafe fn drain_remote(&self) {
+        self.seen_returns.store(self.remote_returns.load(Ordering::Relaxed), Ordering::Relaxed);
         let mut next = self.remote.swap(ptr::null_mut(), Ordering::SeqCst);
         while let Some(block) = NonNull::new(next) {
             // SAFETY: the swap gave us the whole chain.
@@ -222,6 +412,8 @@ impl Shared {
             let head = unsafe { &mut (*self.lists.get())[memory.class()] };
             taken.next.store(*head, Ordering::Relaxed);
             *head = block.as_ptr();
+            // SAFETY: by the caller's promise; the block is alive and ours.
+            unsafe { self.ledger().give_back(Block::account(block), size_of(memory.class())) };
         }
     }
 

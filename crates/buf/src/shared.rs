@@ -53,6 +53,11 @@ impl SharedBuf {
         Self { handle: self.handle.clone(), place: self.place.after(from), len: to - from }
     }
 
+    /// True when a pool's limit counts the memory.
+    pub fn is_pooled(&self) -> bool {
+        self.handle.is_pooled()
+    }
+
     /// The writable buffer again, if nobody else holds the memory, this is the whole of it from its beginning, and it is
     /// not lent for reading only.
     pub fn try_unfreeze(self) -> Result<Buf, Self> {

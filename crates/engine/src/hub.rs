@@ -147,15 +147,16 @@ impl Hub {
     pub(crate) fn list_waiters(&self, completed: bool) {
         let mut seats = self.seats.borrow_mut();
         if completed {
-            while let Some(slot) = seats.want_room.pop() {
-                seats.list(slot);
-            }
+            let mut waiters = std::mem::take(&mut seats.want_room);
+            waiters.drain(..).for_each(|slot| seats.list(slot));
+            seats.want_room = waiters;
         }
         let returns = self.pool.returns();
         if std::mem::replace(&mut seats.returns, returns) != returns {
-            while let Some(slot) = seats.want_memory.pop() {
-                seats.list(slot);
-            }
+            // The oldest first.
+            let mut waiters = std::mem::take(&mut seats.want_memory);
+            waiters.drain(..).for_each(|slot| seats.list(slot));
+            seats.want_memory = waiters;
         }
     }
 

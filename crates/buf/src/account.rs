@@ -1,0 +1,169 @@
+//! What one holder has of a pool: its buffers, and bytes that it keeps outside of buffers.
+
+use std::fmt;
+
+use crate::ledger::AccountId;
+use crate::owned::Buf;
+use crate::pool::Pool;
+
+/// One connection's share of a pool. Buffers taken through it count for it until their last holder lets go, wherever
+/// that is: at a volume, or in a send that the peer does not read. Bytes in other memory are charged by hand.
+///
+/// Only the pool's thread may use it; it may be dropped anywhere.
+pub struct Account {
+    pool: Pool,
+    id: AccountId,
+    charged: usize,
+    /// It was refused since the last [`Account::begin_retry`].
+    refused: bool,
+}
+
+impl Account {
+    /// An account of `pool`, on the pool's thread.
+    pub fn new(pool: &Pool) -> Self {
+        Self { id: pool.open_account(), pool: pool.clone(), charged: 0, refused: false }
+    }
+
+    /// A buffer of `len` bytes, at most [`LARGEST`](crate::LARGEST), or `None` when there is none, or others are to have it: wait until
+    /// [`Pool::returns`] has moved.
+    ///
+    /// # Panics
+    /// As [`Pool::take`].
+    pub fn take(&mut self, len: usize) -> Option<Buf> {
+        let buf = self.pool.take_for(self.id, len);
+        self.refused |= buf.is_none();
+        buf
+    }
+
+    /// Counts `bytes` of other memory, if this account may have them.
+    #[must_use]
+    pub fn charge(&mut self, bytes: usize) -> bool {
+        let charged = self.pool.charge(self.id, bytes);
+        if charged {
+            self.charged = self.charged.saturating_add(bytes);
+        }
+        self.refused |= !charged;
+        charged
+    }
+
+    /// Counts `bytes` of other memory that are there already, whatever the limit says. Whoever uses this sees to it that they are few, and
+    /// takes nothing more before they are gone.
+    pub fn count(&mut self, bytes: usize) {
+        self.charged = self.charged.saturating_add(bytes);
+        self.pool.count(self.id, bytes);
+    }
+
+    /// The memory of `bytes` that were charged or counted is free again.
+    pub fn release(&mut self, bytes: usize) {
+        debug_assert!(bytes <= self.charged, "{bytes} bytes of {} are released", self.charged);
+        let bytes = bytes.min(self.charged);
+        if bytes > 0 {
+            self.charged -= bytes;
+            self.pool.uncount(self.id, bytes);
+        }
+    }
+
+    /// Before an attempt to get what was refused earlier.
+    pub fn begin_retry(&mut self) {
+        self.refused = false;
+    }
+
+    /// After the attempt: an account that nothing was refused to does not wait in line.
+    pub fn end_retry(&mut self) {
+        if !self.refused {
+            self.pool.withdraw(self.id);
+        }
+    }
+
+    /// Bytes in buffers and other memory.
+    pub fn held(&self) -> usize {
+        self.pool.held(self.id)
+    }
+
+    /// Moves whenever memory comes back to the pool.
+    pub fn returns(&self) -> u64 {
+        self.pool.returns()
+    }
+
+    /// True while some account of the pool waits for memory that others hold.
+    pub fn is_wanted(&self) -> bool {
+        self.pool.is_wanted()
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        self.pool.close_account(self.id, self.charged);
+    }
+}
+
+impl fmt::Debug for Account {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Account")
+            .field("id", &self.id)
+            .field("charged", &self.charged)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: usize = 64 << 20;
+
+    #[test]
+    fn a_buffer_counts_until_its_last_holder_lets_go_on_whatever_thread() {
+        let pool = Pool::new(LIMIT);
+        let mut account = Account::new(&pool);
+        let shared = account.take(5000).unwrap().freeze();
+        let other = shared.clone();
+        drop(shared);
+        assert_eq!((account.held(), pool.used()), (8192, 8192));
+        std::thread::spawn(move || drop(other)).join().unwrap();
+        assert_eq!(account.take(512).map(|buf| buf.len()), Some(512));
+        assert_eq!((account.held(), pool.used()), (0, 0));
+    }
+
+    #[test]
+    fn charges_and_buffers_share_the_limit_and_idle_buffers_make_room() {
+        let pool = Pool::new(LIMIT);
+        let mut account = Account::new(&pool);
+        drop(account.take(8 << 20).unwrap());
+        assert!(account.charge(52 << 20));
+        assert!(pool.usage().allocated <= LIMIT, "{:?}", pool.usage());
+        assert!(account.take(8 << 20).is_none(), "beyond what one may hold");
+        let returns = account.returns();
+        account.release(52 << 20);
+        assert_ne!(account.returns(), returns, "whoever waits is to look again");
+        assert!(account.take(8 << 20).is_some());
+    }
+
+    #[test]
+    fn what_an_account_charged_ends_with_it_on_any_thread() {
+        let pool = Pool::new(LIMIT);
+        let mut account = Account::new(&pool);
+        account.count(LIMIT);
+        assert!(Account::new(&pool).take(512).is_none());
+        std::thread::spawn(move || drop(account)).join().unwrap();
+        let mut next = Account::new(&pool);
+        assert!(next.take(8 << 20).is_some());
+        assert_eq!(pool.used(), 0);
+    }
+
+    #[test]
+    fn who_no_longer_asks_leaves_the_line() {
+        let pool = Pool::new(LIMIT);
+        let (mut one, mut two) = (Account::new(&pool), Account::new(&pool));
+        one.count(LIMIT);
+        assert!(two.take(8 << 20).is_none());
+        assert!(one.is_wanted());
+        two.begin_retry();
+        assert!(two.take(8 << 20).is_none());
+        two.end_retry();
+        assert!(one.is_wanted());
+        two.begin_retry();
+        two.end_retry();
+        assert!(!one.is_wanted());
+    }
+}

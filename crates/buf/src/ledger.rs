@@ -1,0 +1,290 @@
+//! Who holds how much of a pool, and who may have more: arithmetic without memory.
+//!
+//! Three rules keep one holder from taking what others need:
+//! * A *reserve* is open to those who hold little. Half of it is divided among the accounts that there are, half among as many as there may be, so
+//!   that a newcomer has something at once, whatever others hold (its *floor*).
+//! * Above the floor an account may hold as much as it leaves free, so that ever more holders leave ever less to each, but never nothing to the next. Up
+//!   to an equal share of all it may hold even where that is more than it leaves.
+//! * Whoever was refused within these bounds waits in line. Others pass it by a limited number of times; then memory gathers for the first in line.
+
+use std::collections::VecDeque;
+
+use crate::limits::{ACCOUNTS, PASSED_BY, RESERVED};
+use crate::memory::LARGEST;
+
+/// Names an account of a pool.
+pub(crate) type AccountId = u32;
+/// Memory that no account answers for.
+pub(crate) const NOBODY: AccountId = AccountId::MAX;
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    held: usize,
+    open: bool,
+}
+
+/// A pool's accounts.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    limit: usize,
+    /// What accounts may hold together above their floors.
+    common: usize,
+    used: usize,
+    entries: Vec<Entry>,
+    free: Vec<AccountId>,
+    open: usize,
+    /// What each account may hold at any time; what it may hold of the reserve's other half; and its equal share of `common`.
+    least: usize,
+    floor: usize,
+    share: usize,
+    waiting: VecDeque<AccountId>,
+    passed: u32,
+}
+
+impl Ledger {
+    pub(crate) fn new(limit: usize) -> Self {
+        // A pool that holds few of the largest buffers keeps room for one.
+        let reserve = (limit / RESERVED).min(limit.saturating_sub(LARGEST));
+        let mut ledger = Self {
+            limit,
+            common: limit - reserve,
+            used: 0,
+            entries: Vec::new(),
+            free: Vec::new(),
+            open: 0,
+            least: reserve / 2 / ACCOUNTS,
+            floor: 0,
+            share: 0,
+            waiting: VecDeque::new(),
+            passed: 0,
+        };
+        ledger.divide();
+        ledger
+    }
+
+    fn divide(&mut self) {
+        let among = self.open.max(1);
+        self.floor = self.reserve() / 2 / among;
+        self.share = self.common / among;
+    }
+
+    fn reserve(&self) -> usize {
+        self.limit - self.common
+    }
+
+    /// Opens an account.
+    pub(crate) fn open(&mut self) -> AccountId {
+        let entry = Entry { held: 0, open: true };
+        let id = if let Some(id) = self.free.pop() {
+            self.entries[id as usize] = entry;
+            id
+        } else {
+            self.entries.push(entry);
+            AccountId::try_from(self.entries.len() - 1).unwrap_or(NOBODY)
+        };
+        self.open += 1;
+        self.divide();
+        id
+    }
+
+    /// Closes an account. Its number is used again once everything has come back.
+    pub(crate) fn close(&mut self, id: AccountId) {
+        self.withdraw(id);
+        let Some(entry) = self.entries.get_mut(id as usize) else { return };
+        entry.open = false;
+        if entry.held == 0 {
+            self.free.push(id);
+        }
+        self.open -= 1;
+        self.divide();
+    }
+
+    /// Bytes in use, by accounts and nobody.
+    pub(crate) fn used(&self) -> usize {
+        self.used
+    }
+
+    /// Bytes that an account holds.
+    pub(crate) fn held(&self, id: AccountId) -> usize {
+        self.entries.get(id as usize).map_or(0, |entry| entry.held)
+    }
+
+    /// True while an account waits in line.
+    pub(crate) fn is_wanted(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Takes an account out of the line.
+    pub(crate) fn withdraw(&mut self, id: AccountId) {
+        if let Some(at) = self.waiting.iter().position(|waiting| *waiting == id) {
+            self.waiting.remove(at);
+            if at == 0 {
+                self.passed = 0;
+            }
+        }
+    }
+
+    /// Counts `bytes` more for an account, if it may have them.
+    pub(crate) fn admit(&mut self, id: AccountId, bytes: usize) -> bool {
+        let used = self.used.saturating_add(bytes);
+        let Some(entry) = self.entries.get(id as usize) else {
+            let fits = used <= self.limit;
+            if fits {
+                self.used = used;
+            }
+            return fits;
+        };
+        let before = entry.held;
+        let held = before.saturating_add(bytes);
+        let modest = held <= self.least && used <= self.limit
+            || held <= self.floor && used <= self.limit - self.reserve() / 2;
+        if !modest && !self.has_turn(id, (before, held), used) {
+            return false;
+        }
+        self.count(id, bytes);
+        true
+    }
+
+    /// Whether an account may go above its floor. If only others stand in its way it waits in line.
+    fn has_turn(&mut self, id: AccountId, (before, held): (usize, usize), used: usize) -> bool {
+        let within = before == 0 || held <= self.share;
+        let fits = used <= self.common;
+        let left = self.common.saturating_sub(used);
+        if !within && (!fits || (held > left && self.open > 1)) {
+            return false;
+        }
+        let first = self.waiting.front().copied();
+        let turn = match first {
+            None => true,
+            Some(first) => first == id || (held <= self.share && self.passed < PASSED_BY),
+        };
+        if fits && turn {
+            if first.is_some_and(|first| first != id) {
+                self.passed += 1;
+            }
+            if first.is_some() {
+                self.withdraw(id);
+            }
+            return true;
+        }
+        if within && !self.waiting.contains(&id) {
+            self.waiting.push_back(id);
+        }
+        false
+    }
+
+    /// Counts `bytes` more, whatever the bounds say.
+    pub(crate) fn count(&mut self, id: AccountId, bytes: usize) {
+        self.used = self.used.saturating_add(bytes);
+        if let Some(entry) = self.entries.get_mut(id as usize) {
+            entry.held = entry.held.saturating_add(bytes);
+        }
+    }
+
+    /// Counts `bytes` less.
+    pub(crate) fn give_back(&mut self, id: AccountId, bytes: usize) {
+        self.used = self.used.saturating_sub(bytes);
+        let Some(entry) = self.entries.get_mut(id as usize) else { return };
+        entry.held = entry.held.saturating_sub(bytes);
+        if entry.held == 0 && !entry.open {
+            self.free.push(id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: usize = 64 << 20;
+
+    /// Takes pieces for an account until it is refused, and says how much it holds then.
+    fn fill(ledger: &mut Ledger, id: AccountId, piece: usize) -> usize {
+        while ledger.admit(id, piece) {}
+        ledger.held(id)
+    }
+
+    #[test]
+    fn holders_without_end_leave_each_newcomer_its_floor_at_once() {
+        for piece in [512, 4096, 256 << 10, 8 << 20] {
+            let mut ledger = Ledger::new(LIMIT);
+            let mut good = Vec::new();
+            for _ in 1..ACCOUNTS / 2 {
+                good.push(ledger.open());
+                let bad = ledger.open();
+                fill(&mut ledger, bad, piece);
+                assert!(ledger.used() <= LIMIT, "{} bytes of {LIMIT} with pieces of {piece}", ledger.used());
+            }
+            for id in good {
+                let floor = LIMIT / RESERVED / 2 / ACCOUNTS;
+                assert!(ledger.admit(id, floor), "account {id} found no floor beside pieces of {piece}");
+            }
+            assert!(ledger.used() <= LIMIT);
+        }
+    }
+
+    #[test]
+    fn one_holder_leaves_as_much_as_it_takes_and_a_lone_one_takes_all_but_the_reserve() {
+        let mut ledger = Ledger::new(LIMIT);
+        let one = ledger.open();
+        assert_eq!(fill(&mut ledger, one, 1 << 20), LIMIT - LIMIT / RESERVED);
+        ledger.give_back(one, LIMIT - LIMIT / RESERVED);
+        let other = ledger.open();
+        let common = LIMIT - LIMIT / RESERVED;
+        assert_eq!(fill(&mut ledger, one, 1 << 20), common / 2);
+        assert_eq!(fill(&mut ledger, other, 1 << 20), common / 2);
+    }
+
+    #[test]
+    fn memory_gathers_for_the_first_in_line_although_others_keep_asking() {
+        let mut ledger = Ledger::new(LIMIT);
+        let (big, small) = (ledger.open(), ledger.open());
+        let piece = 1 << 20;
+        let crowd: Vec<_> = (0..6).map(|_| ledger.open()).collect();
+        fill(&mut ledger, small, piece);
+        for id in &crowd {
+            fill(&mut ledger, *id, piece);
+        }
+        assert!(!ledger.admit(big, LARGEST), "there was room for it at once");
+        assert!(ledger.is_wanted());
+        // Everybody gives one piece back and asks for it again, over and over.
+        let mut rounds = 0;
+        while !ledger.admit(big, LARGEST) {
+            rounds += 1;
+            assert!(rounds < 1000, "others pass it by for ever");
+            for id in crowd.iter().chain([&small]) {
+                if ledger.held(*id) >= piece {
+                    ledger.give_back(*id, piece);
+                }
+                let _again = ledger.admit(*id, piece);
+            }
+        }
+        assert_eq!(ledger.held(big), LARGEST);
+    }
+
+    #[test]
+    fn who_waits_for_its_own_share_delays_nobody() {
+        let mut ledger = Ledger::new(LIMIT);
+        let (greedy, other) = (ledger.open(), ledger.open());
+        fill(&mut ledger, greedy, 1 << 20);
+        assert!(!ledger.admit(greedy, 1 << 20));
+        assert!(!ledger.is_wanted());
+        assert!(ledger.admit(other, LARGEST));
+    }
+
+    #[test]
+    fn a_closed_account_leaves_the_line_and_its_number_waits_for_its_memory() {
+        let mut ledger = Ledger::new(LIMIT);
+        let (one, two) = (ledger.open(), ledger.open());
+        ledger.count(one, LIMIT);
+        assert!(!ledger.admit(two, LARGEST));
+        assert!(ledger.is_wanted());
+        ledger.close(two);
+        assert!(!ledger.is_wanted());
+        ledger.close(one);
+        assert_eq!(ledger.open(), two, "its memory is still out");
+        ledger.give_back(one, LIMIT);
+        assert_eq!(ledger.open(), one);
+        assert_eq!((ledger.used(), ledger.held(one)), (0, 0));
+    }
+}
