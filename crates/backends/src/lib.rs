@@ -1,4 +1,4 @@
-//! Volumes on files and block devices, and the one place where a URL of a local volume becomes a volume.
+//! Volumes on files and block devices, the one place where a URL of a local volume becomes a volume, and the state store in a folder.
 //!
 //! Everything is done through `host`'s traits, so the same code runs on the reactor's real files and on the
 //! simulator's crash disks.
@@ -9,6 +9,8 @@
 mod errno;
 mod file;
 mod open;
+mod state;
 
 pub use file::FileVolume;
 pub use open::{apply_filters, open};
+pub use state::FolderState;

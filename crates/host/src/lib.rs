@@ -1,4 +1,4 @@
-//! What the outside world must offer the engine and the backends: storage, streams, time and other cores.
+//! What the outside world must offer the engine and the backends: storage, streams, time, other cores, and state that outlives the process.
 //!
 //! The reactor implements these traits with real files, sockets and clocks; the simulator with seeded ones.
 //! Whoever is written against them runs unchanged in both.
@@ -7,12 +7,16 @@
 #![forbid(unsafe_code)]
 
 mod block;
+mod folder;
 mod service;
+mod state;
 mod stream;
 
 pub use block::{
     BlockDone, BlockFile, BlockInfo, BlockKind, BlockOperation, BlockQueue, BlockRequest, IoError, OpenMode,
     OpenOptions, Storage,
 };
+pub use folder::Folder;
 pub use service::{CoreIndex, Postbox, Service, World};
+pub use state::{MemoryState, StateError, StateErrorKind, StateStore, VolumeState};
 pub use stream::{Accepted, Dialer, Endpoint, EndpointId, ListenerId, Refusal};

@@ -15,6 +15,7 @@
 //! | [`driver`] | the seam to the kernel; `driver::epoll` is one side of it |
 //! | `sys` | the other side, io_uring, and all `unsafe` code |
 //! | `file`, `threads` | files and devices |
+//! | `folder` | a folder for state |
 //! | `turns` | how long turns keep the processor |
 //! | `local` | how a service reaches the loop that is calling it |
 //!
@@ -32,6 +33,7 @@ mod connection;
 mod core;
 pub mod driver;
 mod file;
+mod folder;
 mod limits;
 mod listener;
 mod local;
@@ -47,5 +49,6 @@ pub use cluster::{Cluster, Core, Running, Stopper};
 pub use config::{Config, Driver};
 pub use congestion::{Congestion, NoCongestion};
 pub use file::Files;
+pub use folder::SystemFolder;
 pub use listener::{Listener, UNNAMED, while_taken};
 pub use turns::Turns;

@@ -6,6 +6,7 @@
 //!
 //! * [`disk`]: the crash disk. It has a volatile write cache, completes out of order, fails, and on a cut loses, reorders and
 //!   tears what was not flushed. Its header states the fault model.
+//! * [`folder`]: a folder that loses on a crash what was not synced, for the state store; [`records`] are its trials.
 //! * [`world`]: a server and its clients, joined by streams that delay, cut and reset. Its header states the fault model.
 //! * [`history`]: the checker for lost writes, which knows what every block may hold; [`workload`] keeps a volume busy and tells
 //!   the checker what it was promised; [`trial`] puts them together.
@@ -19,10 +20,12 @@ pub mod careless;
 pub mod dice;
 pub mod disk;
 mod end;
+pub mod folder;
 pub mod history;
 mod ladder;
 pub mod lasting;
 pub mod limits;
+pub mod records;
 pub mod replay;
 pub mod trial;
 pub mod workload;
@@ -30,6 +33,7 @@ pub mod world;
 
 pub use dice::{Dice, Odds};
 pub use disk::{CrashDisk, DiskOptions};
+pub use folder::CrashFolder;
 pub use history::{History, Violation};
 pub use workload::Workload;
 pub use world::World;

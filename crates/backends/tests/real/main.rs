@@ -3,6 +3,7 @@
 
 mod bridge;
 mod device;
+mod state;
 
 use std::sync::Arc;
 
