@@ -209,7 +209,8 @@ fn reservations() -> [Change; 6] {
 
 /// What a controller shows, behind the byte that says which it is.
 fn nvme_pages() -> Vec<Vec<u8>> {
-    let ids = NamespaceIds { nguid: Some([1; 16]), eui64: Some([2; 8]), uuid: Some([3; 16]) };
+    let ids =
+        NamespaceIds { nguid: Some([1; 16]), eui64: Some([2; 8]), uuid: Some([3; 16]), command_set: Some(0) };
     let mut descriptors = [0; 64];
     let _ = write_descriptors(&ids, &mut descriptors);
     let subnqn = nvme::NQN.to_owned();

@@ -125,10 +125,18 @@ impl core::fmt::Debug for ConnectData {
 /// Who a host is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct HostIdentity {
-    /// Its identifier.
+    /// Its identifier; zeros from a host that has none.
     pub identifier: [u8; 16],
-    /// Its qualified name.
+    /// Its qualified name; empty from a host that has none.
     pub nqn: Arc<str>,
+}
+
+impl HostIdentity {
+    /// False when HOSTID is zero: controllers with that identifier belong to different hosts (NVMe Base §5.27.1.25), so
+    /// that it identifies none.
+    pub fn is_identified(&self) -> bool {
+        self.identifier != [0; 16]
+    }
 }
 
 /// The text before the first zero byte of a fixed field, if it is a name's: 1 to 223 bytes of UTF-8.
@@ -139,6 +147,12 @@ pub fn text(field: &[u8; 256]) -> Option<&str> {
         return None;
     }
     core::str::from_utf8(name).ok()
+}
+
+/// The host's name in a Connect: as [`text`], but a field that begins with a zero byte is a host without a name. SPDK's
+/// tools send none unless they are told one, and other controllers accept that; no access rule names such a host.
+pub fn host_name(field: &[u8; 256]) -> Option<&str> {
+    if field.starts_with(&[0]) { Some("") } else { text(field) }
 }
 
 /// Copies a name to a fixed field and leaves the rest as it is.
@@ -239,6 +253,8 @@ mod tests {
         assert_eq!(text(&data.hostnqn), Some("nqn.host"));
         assert_eq!(text(&[b'x'; 256]), None);
         assert_eq!(text(&[0; 256]), None);
+        assert_eq!(host_name(&data.hostnqn), Some("nqn.host"));
+        assert_eq!((host_name(&[0; 256]), host_name(&[b'x'; 256])), (Some(""), None));
     }
 
     #[test]

@@ -25,6 +25,8 @@ pub mod fid {
     pub const KEEP_ALIVE: u8 = 0x0f;
     /// Host Behavior Support.
     pub const HOST_BEHAVIOR: u8 = 0x16;
+    /// I/O Command Set Profile.
+    pub const COMMAND_SETS: u8 = 0x19;
     /// Host Identifier.
     pub const HOST_ID: u8 = 0x81;
     /// Reservation Notification Mask.
@@ -102,6 +104,17 @@ pub fn queue_count(value: u32) -> Option<u32> {
     Some(u32::from(submission.min(completion)).saturating_add(1))
 }
 
+/// I/O Command Set Profile: the index of the combination (IOCSCI) that a value names (NVMe Base §5.27.1.21).
+pub const fn command_set_combination(value: u32) -> u32 {
+    value & 0x1ff
+}
+
+/// A keep alive timeout in milliseconds, rounded up to a controller's granularity in units of 100 ms (KAS); 0 stays 0.
+pub fn round_keep_alive(kato: u32, granularity: u16) -> u32 {
+    let unit = u32::from(granularity.max(1)).saturating_mul(100);
+    kato.checked_next_multiple_of(unit).unwrap_or(u32::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -117,5 +130,8 @@ mod tests {
         assert_eq!(queues(4), 0x0003_0003);
         assert_eq!(queue_count(0x0003_0007), Some(4));
         assert_eq!(queue_count(0xffff_0000), None);
+        assert_eq!((command_set_combination(0xffff_fe00), command_set_combination(0x1ff)), (0, 511));
+        let rounded = [0, 1, 1000, 1001, u32::MAX].map(|kato| round_keep_alive(kato, 10));
+        assert_eq!(rounded, [0, 1000, 1000, 2000, u32::MAX]);
     }
 }

@@ -24,6 +24,19 @@ impl Capabilities {
         Self(mqes | 1 << 16 | (timeout as u64) << 24 | 1 << 37)
     }
 
+    /// The same, of a controller that can also be enabled with all I/O command sets that it supports (CSS bit 6).
+    #[must_use]
+    pub const fn with_command_sets(self) -> Self {
+        Self(self.0 | 1 << 43)
+    }
+
+    /// True when a host must enable all I/O command sets (CC.CSS 110b) because the controller does not offer the NVM
+    /// command set alone. Controllers with namespaces of other command sets are so. One that offers nothing at all is
+    /// taken for an NVM controller, as other hosts do.
+    pub const fn needs_command_sets(self) -> bool {
+        self.0 & (1 << 37 | 1 << 43) == 1 << 43
+    }
+
     /// MQES: the highest queue index.
     pub const fn mqes(self) -> u16 {
         let [low, high, ..] = self.0.to_le_bytes();
@@ -50,6 +63,9 @@ impl Configuration {
     /// 16-byte completion queue entries.
     pub const ENABLE: Self = Self(1 | 6 << 16 | 4 << 20);
 
+    /// The same with CC.CSS 110b: all I/O command sets that the controller supports.
+    pub const ENABLE_COMMAND_SETS: Self = Self(Self::ENABLE.0 | 6 << 4);
+
     /// EN.
     pub const fn enabled(self) -> bool {
         self.0 & 1 != 0
@@ -72,8 +88,9 @@ impl Configuration {
         let mps = (self.0 >> 7) & 0xf;
         let submission = (self.0 >> 16) & 0xf;
         let completion = (self.0 >> 20) & 0xf;
-        // Entry sizes may be left at zero until I/O queues are made.
-        css == 0 && mps == 0 && matches!(submission, 0 | 6) && matches!(completion, 0 | 4)
+        // The NVM command set, or all that there are, which is the same here. Entry sizes may be left at zero until I/O
+        // queues are made.
+        matches!(css, 0 | 6) && mps == 0 && matches!(submission, 0 | 6) && matches!(completion, 0 | 4)
     }
 }
 
@@ -115,6 +132,16 @@ mod tests {
         assert_eq!(linux, Configuration::ENABLE);
         assert!(linux.enabled() && linux.is_supported() && !linux.shutdown());
         assert!(linux.with_shutdown().shutdown());
-        assert!(!Configuration(0x0046_0071).is_supported());
+        // What Linux and SPDK write where CAP offers all I/O command sets.
+        assert_eq!(Configuration::ENABLE_COMMAND_SETS, Configuration(0x0046_0061));
+        assert!(Configuration::ENABLE_COMMAND_SETS.is_supported());
+        let unsupported = [0x0046_0071, 0x0046_0011, 0x0046_0081, 0x0056_0001];
+        assert!(unsupported.iter().all(|value| !Configuration(*value).is_supported()));
+        assert_eq!(capabilities.with_command_sets().0, 0x0000_0820_0f01_007f);
+        let needs = [0, 1 << 37, 1 << 37 | 1 << 43, 1 << 43, 1 << 44];
+        assert_eq!(
+            needs.map(|css| Capabilities(css).needs_command_sets()),
+            [false, false, false, true, false]
+        );
     }
 }

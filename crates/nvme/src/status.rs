@@ -57,6 +57,8 @@ statuses! {
     CONNECT_FORMAT = 0x180: "Connect Incompatible Format";
     CONNECT_BUSY = 0x181: "Connect Controller Busy";
     CONNECT_INVALID = 0x182: "Connect Invalid Parameters";
+    COMMAND_SET_COMBINATION = 0x12b: "I/O Command Set Combination Rejected";
+    INVALID_COMMAND_SET = 0x12c: "Invalid I/O Command Set";
     COMMAND_SIZE_LIMIT = 0x183: "Command Size Limit Exceeded";
     CONNECT_HOST = 0x184: "Connect Invalid Host";
     WRITE_FAULT = 0x280: "Write Fault";

@@ -14,7 +14,7 @@ use super::features::{self, Values};
 use super::{Portal, Subsystem, identify, logs};
 use crate::VERSION;
 use crate::fabrics::{HostIdentity, Property};
-use crate::features::FeatureCommand;
+use crate::features::{FeatureCommand, round_keep_alive};
 use crate::identify::Identify;
 use crate::limits::{
     ABORTS, ADMIN_QUEUE, ASYNC_EVENTS, DISCOVERY_IDLE, KEEP_ALIVE_GRANULARITY, PENDING_EVENTS,
@@ -73,6 +73,7 @@ pub(super) struct Admin {
     index: Option<usize>,
     pub(super) host: HostIdentity,
     pub(super) cntlid: u16,
+    /// The keep alive timeout in milliseconds, rounded; 0 for none.
     pub(super) kato: u32,
     pub(super) values: Values,
     pub(super) changed: ChangedNamespaces,
@@ -100,7 +101,7 @@ impl Admin {
             index,
             host,
             cntlid: 0,
-            kato,
+            kato: round_keep_alive(kato, KEEP_ALIVE_GRANULARITY),
             values: Values::default(),
             changed: ChangedNamespaces::default(),
             notifications: Notifications::default(),
@@ -132,6 +133,11 @@ impl Admin {
             subsystem.namespaces.iter().any(|each| each.features.contains(Features::VOLATILE_CACHE))
         };
         self.subsystem().is_some_and(cached)
+    }
+
+    /// Sets the keep alive timeout in milliseconds; 0 disarms the timer.
+    pub(super) fn set_keep_alive(&mut self, kato: u32) {
+        self.kato = round_keep_alive(kato, KEEP_ALIVE_GRANULARITY);
     }
 
     /// When the host must have been heard of again.
@@ -211,12 +217,18 @@ impl Admin {
 
     fn get_property(&self, property: Property) -> Result<u64, Status> {
         match (property.ofst.get(), property.size()) {
-            (offset::CAP, Some(8)) => Ok(Capabilities::new(self.depth(), READY_TIME).0),
+            (offset::CAP, Some(8)) => Ok(self.capabilities().0),
             (offset::VS, Some(4)) => Ok(u64::from(VERSION)),
             (offset::CC, Some(4)) => Ok(u64::from(self.configuration.0)),
             (offset::CSTS, Some(4)) => Ok(u64::from(self.status.0)),
             _ => Err(Status::INVALID_FIELD.dnr()),
         }
+    }
+
+    /// A discovery controller has no I/O queues; nothing is to be chosen there.
+    fn capabilities(&self) -> Capabilities {
+        let capabilities = Capabilities::new(self.depth(), READY_TIME);
+        if self.index.is_some() { capabilities.with_command_sets() } else { capabilities }
     }
 
     fn set_property(&mut self, property: Property) -> Result<(), Status> {

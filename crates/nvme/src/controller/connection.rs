@@ -104,6 +104,13 @@ struct Head {
 }
 
 impl Head {
+    /// The head of a queue that has just been created: its first entry is the Connect that created it.
+    fn after_connect(entries: u32, flow_off: bool) -> Self {
+        let mut head = Self { entries, index: 0, flow_off };
+        head.advance();
+        head
+    }
+
     fn advance(&mut self) {
         self.index = self.index.saturating_add(1).checked_rem(self.entries).unwrap_or(0);
     }
@@ -281,10 +288,14 @@ impl Connection {
         } else {
             self.decide(now, &entry, data)
         };
+        // A completion says where the head is once its own command is consumed (NVMe Base §3.3.1.2.1, SQHD).
+        let before = self.head;
+        self.head.advance();
         let taken = self.carry_out(now, entry, (plan, data));
         if taken {
-            self.head.advance();
             self.after_admin();
+        } else {
+            self.head = before;
         }
         if let Some(tag) = abort {
             self.answer_abort(tag, true);
@@ -295,9 +306,11 @@ impl Connection {
     fn decide(&mut self, now: Instant, entry: &SubmissionQueueEntry, data: usize) -> Plan {
         let planned = match &mut self.state {
             State::Admin(admin) => {
+                // A Set Features of the Keep Alive Timer applies from this command on.
+                let plan = admin.plan(entry, data);
                 self.deadline = admin.next_deadline(now);
                 self.lifetime.set_end(self.deadline);
-                admin.plan(entry, data)
+                plan
             }
             State::Io(namespaces) if entry.opcode != FABRICS => namespaces.plan(entry, data),
             State::Io(_) => plan_io_fabrics(entry),

@@ -7,7 +7,9 @@ use volume::reservation::Notice;
 
 use super::admin::Admin;
 use super::command::Plan;
-use crate::features::{CHANGEABLE, FeatureCommand, OF_NAMESPACE, Select, fid, queue_count, queues};
+use crate::features::{
+    CHANGEABLE, FeatureCommand, OF_NAMESPACE, Select, command_set_combination, fid, queue_count, queues,
+};
 use crate::log::notification_kind;
 use crate::sqe::ALL_NAMESPACES;
 use crate::status::Status;
@@ -58,7 +60,8 @@ pub(super) fn get(admin: &Admin, command: FeatureCommand, nsid: u32) -> Result<P
         fid::KEEP_ALIVE => (current(admin.kato), true),
         fid::HOST_BEHAVIOR if now => return Ok(Plan::Respond(vec![0; BEHAVIOR])),
         fid::HOST_ID if now => return host_id(admin, command.value),
-        fid::POWER | fid::HOST_BEHAVIOR => (0, true),
+        // The only combination is the first, the NVM command set alone.
+        fid::POWER | fid::HOST_BEHAVIOR | fid::COMMAND_SETS => (0, true),
         fid::WRITE_ATOMICITY | fid::HOST_ID => (0, false),
         fid::RESERVATION_MASK | fid::RESERVATION_PERSISTENCE => {
             return of_namespace(admin, (command.fid, select), nsid);
@@ -121,8 +124,12 @@ pub(super) fn set(admin: &mut Admin, command: FeatureCommand, nsid: u32) -> Resu
         fid::ERROR_RECOVERY => admin.values.error_recovery = value,
         fid::ASYNC_EVENTS => admin.values.async_events = value,
         fid::POWER if value & 0x1f != 0 => return Err(Status::INVALID_FIELD.dnr()),
-        fid::POWER => {}
-        fid::KEEP_ALIVE => admin.kato = value,
+        fid::COMMAND_SETS if command_set_combination(value) != 0 => {
+            return Err(Status::COMMAND_SET_COMBINATION.dnr());
+        }
+        // The only power state, and the only combination of I/O command sets.
+        fid::POWER | fid::COMMAND_SETS => {}
+        fid::KEEP_ALIVE => admin.set_keep_alive(value),
         fid::QUEUES => return set_queues(admin, value),
         fid::RESERVATION_MASK => return set_mask(admin, nsid, value),
         fid::WRITE_CACHE | fid::WRITE_ATOMICITY | fid::RESERVATION_PERSISTENCE => {

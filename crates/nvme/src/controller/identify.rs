@@ -31,12 +31,14 @@ pub(super) fn data(admin: &Admin, command: Identify, nsid: u32) -> Result<Vec<u8
         cns::NAMESPACE => Ok(namespace(subsystem, nsid)?.as_bytes().to_vec()),
         cns::CONTROLLER => Ok(io_controller(admin, subsystem).as_bytes().to_vec()),
         cns::DESCRIPTORS => descriptors(find(subsystem, nsid)?),
-        cns::INDEPENDENT => Ok(independent(find(subsystem, nsid)?).as_bytes().to_vec()),
+        cns::INDEPENDENT => Ok(independent(subsystem, nsid)?.as_bytes().to_vec()),
         cns::COMMAND_SETS => Ok(command_sets()),
-        cns::SET_NAMESPACE | cns::SET_CONTROLLER | cns::SET_NAMESPACE_LIST if wrong_set => {
-            Err(Status::INVALID_FIELD.dnr())
-        }
-        cns::SET_NAMESPACE => find(subsystem, nsid).map(|_| vec![0; SIZE]),
+        // A namespace of the NVM command set has no such structure of another one.
+        cns::SET_NAMESPACE if wrong_set => find(subsystem, nsid).and(Err(Status::INVALID_COMMAND_SET.dnr())),
+        // SPDK's host takes the error as: there are no namespaces of that command set.
+        cns::SET_CONTROLLER | cns::SET_NAMESPACE_LIST if wrong_set => Err(Status::INVALID_FIELD.dnr()),
+        // Formats without protection information and without extensions: zeros, as for an inactive namespace.
+        cns::SET_NAMESPACE => find_active(subsystem, nsid).map(|_| vec![0; SIZE]),
         cns::SET_CONTROLLER => Ok(nvm_controller().as_bytes().to_vec()),
         cns::NAMESPACE_LIST | cns::SET_NAMESPACE_LIST => list(subsystem, nsid),
         _ => Err(Status::INVALID_FIELD.dnr()),
@@ -46,6 +48,16 @@ pub(super) fn data(admin: &Admin, command: Identify, nsid: u32) -> Result<Vec<u8
 fn find(subsystem: &Subsystem, nsid: u32) -> Result<&Namespace, Status> {
     let found = subsystem.namespaces.iter().find(|namespace| namespace.nsid == nsid);
     found.ok_or(Status::INVALID_NAMESPACE.dnr())
+}
+
+/// The namespace if it is active, none if it could be; other identifiers are errors.
+fn find_active(subsystem: &Subsystem, nsid: u32) -> Result<Option<&Namespace>, Status> {
+    let highest = subsystem.namespaces.last().map_or(0, |namespace| namespace.nsid);
+    match find(subsystem, nsid) {
+        Ok(namespace) => Ok(Some(namespace)),
+        Err(_) if nsid != 0 && nsid <= highest => Ok(None),
+        Err(status) => Err(status),
+    }
 }
 
 fn common(admin: &Admin) -> IdentifyController {
@@ -128,13 +140,10 @@ fn namespace(subsystem: &Subsystem, nsid: u32) -> Result<IdentifyNamespace, Stat
         set_format(&mut data, 1, 12);
         return Ok(data);
     }
-    let Ok(namespace) = find(subsystem, nsid) else {
-        // An inactive namespace reads as zeros; one that cannot exist is an error.
-        let highest = subsystem.namespaces.last().map_or(0, |namespace| namespace.nsid);
-        let inactive = nsid != 0 && nsid <= highest;
-        return if inactive { Ok(data) } else { Err(Status::INVALID_NAMESPACE.dnr()) };
-    };
-    fill(&mut data, namespace);
+    // An inactive namespace reads as zeros.
+    if let Some(namespace) = find_active(subsystem, nsid)? {
+        fill(&mut data, namespace);
+    }
     Ok(data)
 }
 
@@ -178,18 +187,23 @@ fn read_only(namespace: &Namespace) -> u8 {
     u8::from(namespace.features.contains(Features::READ_ONLY)) * identify::NSATTR_READ_ONLY
 }
 
-fn independent(namespace: &Namespace) -> IndependentNamespace {
+fn independent(subsystem: &Subsystem, nsid: u32) -> Result<IndependentNamespace, Status> {
     let mut data = IndependentNamespace::new_zeroed();
+    let Some(namespace) = find_active(subsystem, nsid)? else { return Ok(data) };
     data.nmic = identify::NMIC_SHARED;
     data.rescap = identify::RESCAP;
     data.nsattr = read_only(namespace);
     data.nstat = identify::NSTAT_READY;
-    data
+    Ok(data)
 }
 
 fn descriptors(namespace: &Namespace) -> Result<Vec<u8>, Status> {
-    let ids =
-        NamespaceIds { nguid: Some(namespace.nguid), eui64: namespace.eui64, uuid: Some(namespace.uuid) };
+    let ids = NamespaceIds {
+        nguid: Some(namespace.nguid),
+        eui64: namespace.eui64,
+        uuid: Some(namespace.uuid),
+        command_set: Some(CSI_NVM),
+    };
     let mut page = vec![0; SIZE];
     write_descriptors(&ids, &mut page).map_err(|_| Status::INTERNAL_ERROR)?;
     Ok(page)

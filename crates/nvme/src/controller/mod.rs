@@ -93,11 +93,11 @@ pub struct Subsystem {
 }
 
 impl Subsystem {
-    /// True when the host of this name may use it.
+    /// True when the host of this name may use it. A host without a name, an empty one, is not in any list.
     pub fn allows(&self, hostnqn: &str) -> bool {
         match &self.hosts {
             Hosts::Any => true,
-            Hosts::Listed(names) => names.iter().any(|name| name == hostnqn),
+            Hosts::Listed(names) => !hostnqn.is_empty() && names.iter().any(|name| name == hostnqn),
         }
     }
 

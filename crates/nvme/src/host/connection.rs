@@ -28,7 +28,7 @@ use crate::limits::{
 use crate::nvm::{BlockCommand, Range, deallocate_one};
 use crate::opcode::{admin, nvm};
 use crate::pdu::{C2hData, CapsuleResp, IcResp, PduType, R2t, flags};
-use crate::properties::{Configuration, offset};
+use crate::properties::offset;
 use crate::sgl::SglDescriptor;
 use crate::sqe::SubmissionQueueEntry;
 use crate::status::Status;
@@ -588,9 +588,11 @@ impl Connection {
         if matches!(self.state, State::ExpectIcResp | State::Connecting) || self.works.is_full() {
             return self.finish();
         }
-        let entry = match self.config.queue {
-            Queue::Io { .. } => disconnect(),
-            _ => Property::set(offset::CC, Configuration::ENABLE.with_shutdown().0),
+        let entry = if matches!(self.config.queue, Queue::Io { .. }) {
+            disconnect()
+        } else {
+            let configuration = self.setup.as_ref().map(Setup::configuration).unwrap_or_default();
+            Property::set(offset::CC, configuration.with_shutdown().0)
         };
         self.send(now, entry, (Work::Disconnect, BufList::new()));
     }

@@ -110,6 +110,16 @@ impl Setup {
         self.wanted.is_none()
     }
 
+    /// What enables the controller: the NVM command set, or all where it is not offered alone. Which one the namespace
+    /// has is looked at later.
+    pub(crate) fn configuration(&self) -> Configuration {
+        if self.capabilities.needs_command_sets() {
+            Configuration::ENABLE_COMMAND_SETS
+        } else {
+            Configuration::ENABLE
+        }
+    }
+
     /// How long the controller may take to become ready.
     pub(crate) fn ready_time(&self) -> Duration {
         Duration::from_millis(u64::from(self.capabilities.timeout().max(1)).saturating_mul(500))
@@ -153,7 +163,7 @@ impl Setup {
                         "the controller's queues have no room for a command",
                     ));
                 }
-                self.to(Stage::Enable, Property::set(offset::CC, Configuration::ENABLE.0), 0)
+                self.to(Stage::Enable, Property::set(offset::CC, self.configuration().0), 0)
             }
             Stage::Enable => self.look_again(),
             Stage::Status => self.after_status(result),
@@ -256,6 +266,11 @@ impl Setup {
         } else {
             NamespaceIds::default()
         };
+        if ids.command_set.is_some_and(|set| set != CSI_NVM) {
+            return Next::Fail(Failure::Unusable(
+                "the namespace's I/O command set is not the NVM command set",
+            ));
+        }
         let (Some((geometry, limits, features)), Some((nsid, _))) = (self.namespace, self.wanted) else {
             return Next::Fail(MALFORMED);
         };

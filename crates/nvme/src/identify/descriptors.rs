@@ -16,16 +16,18 @@ pub struct NamespaceIds {
     pub eui64: Option<[u8; 8]>,
     /// UUID.
     pub uuid: Option<[u8; 16]>,
+    /// The I/O command set (CSI).
+    pub command_set: Option<u8>,
 }
 
-/// Writes the list of descriptors, ending with the NVM command set's; the rest is left as it is.
+/// Writes the list of descriptors; the rest is left as it is.
 pub fn write_descriptors(ids: &NamespaceIds, target: &mut [u8]) -> Result<(), Full> {
     let mut writer = Writer::new(target);
     let parts = [
         (EUI64, ids.eui64.as_ref().map(<[u8; 8]>::as_slice)),
         (NGUID, ids.nguid.as_ref().map(<[u8; 16]>::as_slice)),
         (UUID, ids.uuid.as_ref().map(<[u8; 16]>::as_slice)),
-        (COMMAND_SET, Some(&[super::CSI_NVM][..])),
+        (COMMAND_SET, ids.command_set.as_ref().map(core::slice::from_ref)),
     ];
     for (kind, value) in parts {
         let Some(value) = value else { continue };
@@ -49,6 +51,7 @@ pub fn read_descriptors(bytes: &[u8]) -> Result<NamespaceIds, Truncated> {
             (EUI64, 8) => ids.eui64 = Some(value.array()?),
             (NGUID, 16) => ids.nguid = Some(value.array()?),
             (UUID, 16) => ids.uuid = Some(value.array()?),
+            (COMMAND_SET, 1) => ids.command_set = Some(value.u8()?),
             _ => {}
         }
     }
@@ -61,7 +64,12 @@ mod tests {
 
     #[test]
     fn golden_vector() {
-        let ids = NamespaceIds { nguid: Some([2; 16]), eui64: Some([1; 8]), uuid: Some([3; 16]) };
+        let ids = NamespaceIds {
+            nguid: Some([2; 16]),
+            eui64: Some([1; 8]),
+            uuid: Some([3; 16]),
+            command_set: Some(super::super::CSI_NVM),
+        };
         let mut bytes = [0; 64];
         write_descriptors(&ids, &mut bytes).unwrap();
         assert_eq!(&bytes[..12], &[1, 8, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1]);

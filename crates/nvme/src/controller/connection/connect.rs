@@ -12,7 +12,7 @@ use crate::controller::Action;
 use crate::controller::admin::Admin;
 use crate::controller::io::Namespaces;
 use crate::controller::slots::Step;
-use crate::fabrics::{ANY_CONTROLLER, Connect, ConnectData, HostIdentity, field, text};
+use crate::fabrics::{ANY_CONTROLLER, Connect, ConnectData, HostIdentity, field, host_name, text};
 use crate::limits::{ADMIN_QUEUE, CONNECT_TIME, SLOT_SLACK};
 use crate::status::Status;
 use crate::subsystem::{self, ConnectError, Reply};
@@ -48,7 +48,7 @@ impl Connection {
             return Err(ConnectError::plain(Status::CONNECT_FORMAT));
         }
         let subnqn = text(&data.subnqn).ok_or(ConnectError::data(field::SUBNQN))?;
-        let hostnqn = text(&data.hostnqn).ok_or(ConnectError::data(field::HOSTNQN))?;
+        let hostnqn = host_name(&data.hostnqn).ok_or(ConnectError::data(field::HOSTNQN))?;
         let host = HostIdentity { identifier: data.hostid, nqn: Arc::from(hostnqn) };
         let index = self.portal.subsystems.iter().position(|subsystem| *subsystem.nqn == *subnqn);
         if index.is_none() && subnqn != DISCOVERY_NQN {
@@ -68,7 +68,7 @@ impl Connection {
             return Err(ConnectError::command(field::SQSIZE));
         }
         let entries = u32::from(sqsize).saturating_add(1);
-        self.head = Head { entries, index: 0, flow_off: command.disables_sq_flow() };
+        self.head = Head::after_connect(entries, command.disables_sq_flow());
         self.slots.grow(sqsize.saturating_add(1).saturating_add(SLOT_SLACK));
         self.host = Some(host.clone());
         let subnqn =

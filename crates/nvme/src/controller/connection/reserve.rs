@@ -10,6 +10,7 @@ use super::{Connection, State};
 use crate::controller::admin::{Admin, Event};
 use crate::controller::slots::Step;
 use crate::controller::{Action, Reservations};
+use crate::fabrics::HostIdentity;
 use crate::reservation;
 use crate::status::Status;
 
@@ -25,9 +26,12 @@ impl Connection {
         let Some(registrant) = self.registrant() else { return };
         let (Some(slot), State::Io(namespaces)) = (self.slots.get(index), &self.state) else { return };
         let entry = slot.entry;
-        let asked = namespaces
-            .find(entry.nsid.get())
-            .and_then(|namespace| Ok((namespace.volume, reservation::command(&entry, data)?)));
+        let identified = self.host.as_ref().is_some_and(HostIdentity::is_identified);
+        let asked = namespaces.find(entry.nsid.get()).and_then(|namespace| {
+            let command = reservation::command(&entry, data)?;
+            // What a host without an identifier registered, every other such host could use.
+            if identified { Ok((namespace.volume, command)) } else { Err(Status::COMMAND_SEQUENCE.dnr()) }
+        });
         match asked {
             Ok((volume, command)) => {
                 slot.step = Step::Held;
