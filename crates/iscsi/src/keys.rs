@@ -200,16 +200,22 @@ impl Tuning {
         }
     }
 
+    /// The same for a discovery session, whose answers are text: a PDU of them is staged whole.
+    pub(crate) fn for_discovery(&self) -> Self {
+        Self { segment: self.segment.min(limits::DEFAULT_SEGMENT), ..*self }
+    }
+
     /// Every key that an initiator offers.
     pub fn offer(&self, discovery: bool, text: &mut Text) {
+        let ours = if discovery { self.for_discovery() } else { *self };
         for key in KEYS.iter().filter(|key| key.discovery || !discovery) {
             match key.rule {
                 Rule::Obsolete => {}
                 Rule::Digest if key.name == "TaskReporting" => {}
-                Rule::Digest => text.put(key.name, &self.list(key.name).join(",")),
-                Rule::And | Rule::Or => text.put(key.name, yes_no(self.number(key.name) != 0)),
+                Rule::Digest => text.put(key.name, &ours.list(key.name).join(",")),
+                Rule::And | Rule::Or => text.put(key.name, yes_no(ours.number(key.name) != 0)),
                 Rule::Least(..) | Rule::Most(..) | Rule::Declared(..) => {
-                    text.put(key.name, &self.number(key.name).to_string());
+                    text.put(key.name, &ours.number(key.name).to_string());
                 }
             }
         }

@@ -75,6 +75,14 @@ pub const OUTBOUND: usize = 512;
 /// Commands that an initiator takes before it answers that its queue is full.
 pub const INITIATOR_DEPTH: u16 = 256;
 
+/// Bytes of answers to a target's pings that may wait to be sent before an initiator receives nothing more: 64 KiB, which is hundreds of
+/// pings, where a target that is not answered sends one (RFC 7143 §11.18 obliges to answer each).
+pub const ANSWERS: usize = 64 << 10;
+/// The most text responses that a SendTargets exchange may take: [`MOST_TEXT`] in pieces of 256 bytes.
+pub const MOST_TEXT_PDUS: u32 = 256;
+/// How long a discovery session may take from its login to its answer.
+pub const DISCOVERY_TIME: Duration = Duration::from_mins(1);
+
 /// Silence of the peer after which a ping (NOP-In or NOP-Out) is sent.
 pub const IDLE_TIME: Duration = Duration::from_secs(30);
 /// Silence after such a ping after which the connection is given up.

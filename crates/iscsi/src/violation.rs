@@ -78,6 +78,8 @@ pub enum Violation {
     TooManyImmediate,
     /// A response to no request.
     UnknownTask,
+    /// More open R2Ts for a task than MaxOutstandingR2T.
+    TooManyR2ts,
 }
 
 /// How a violation after the login is answered.
@@ -164,6 +166,7 @@ impl Violation {
             Self::CommandInDiscovery => "a SCSI command in a discovery session",
             Self::TooManyImmediate => "too many immediate commands",
             Self::UnknownTask => "a response to no request",
+            Self::TooManyR2ts => "more open R2Ts than negotiated",
         }
     }
 }

@@ -16,14 +16,14 @@ use volume::{Completion, Geometry, Request, Tag, VolumeErrorKind};
 use super::cdb::{self, Abilities};
 use super::login::{Failure, Login, Outcome};
 use super::probe::{ANSWER, Probe, RemoteUnit};
-use super::tasks::{Kind, Owner, Task, Tasks, Transfer, Work, tag};
+use super::tasks::{Kind, Owner, Progress, Task, Tasks, Transfer, Work, tag};
 use crate::chap::{Algorithm, Credentials};
 use crate::connection::{Event, State};
 use crate::datamover::tcp::{Digests, Payload, Receiver, send};
 use crate::keys::{Parameters, Tuning};
 use crate::limits::{
-    ABORT_TIME, COMMAND_TIME, INITIATOR_DEPTH, INITIATOR_IDLE_TIME, INITIATOR_PING_TIME, LOGIN_TIME,
-    LOGOUT_TIME, STAGING,
+    ABORT_TIME, ANSWERS, COMMAND_TIME, DISCOVERY_TIME, INITIATOR_DEPTH, INITIATOR_IDLE_TIME,
+    INITIATOR_PING_TIME, LOGIN_TIME, LOGOUT_TIME, STAGING,
 };
 use crate::pdu::{
     BasicHeaderSegment, Bhs, DataOut, Function, LoginResponse, LogoutReason, LogoutRequest, NopOut, Opcode,
@@ -125,6 +125,8 @@ pub enum Input {
 pub(super) enum Outgoing {
     /// A PDU that is not numbered.
     Pdu { header: Bhs, data: Vec<u8> },
+    /// The answer to a ping.
+    Answer(Bhs),
     /// A sequence of write data.
     Data(Burst),
 }
@@ -166,7 +168,13 @@ pub struct Connection {
     /// The size changed while the unit was being probed, or its size asked for: what is known may be that of before.
     pub(super) outdated: bool,
     pub(super) found: Text,
+    /// Text responses that the discovery has taken so far; `None` while none is awaited.
+    pub(super) texts: Option<u32>,
     pub(super) pings: u32,
+    /// Bytes that the answers to the target's pings take here until they are sent.
+    answers: usize,
+    /// When something last happened.
+    pub(super) now: Instant,
     heard: Instant,
     pub(super) pinged: Option<Instant>,
     /// When a login or logout is overdue.
@@ -213,7 +221,10 @@ impl Connection {
             measuring: false,
             outdated: false,
             found: Text::new(),
+            texts: None,
             pings: 0,
+            answers: 0,
+            now,
             heard: now,
             pinged: None,
             due: Some(now + LOGIN_TIME),
@@ -228,6 +239,17 @@ impl Connection {
     /// Where the connection is in its life.
     pub fn state(&self) -> State {
         self.state
+    }
+
+    /// Answers a ping.
+    pub(super) fn answer(&mut self, header: Bhs) {
+        self.answers = self.answers.saturating_add(size_of::<Outgoing>());
+        self.out.push_back(Outgoing::Answer(header));
+    }
+
+    /// True while the target does not read the answers that it has asked for: nothing more is received from it.
+    pub(super) fn is_blocked(&self) -> bool {
+        self.answers >= ANSWERS
     }
 
     pub(super) fn tell(&mut self, header: Bhs, data: Vec<u8>) {
@@ -258,11 +280,14 @@ impl Connection {
         self.parameters = self.login.parameters;
         self.digests = Digests { header: self.parameters.header_digest, data: self.parameters.data_digest };
         self.receiver.digests = self.digests;
-        self.receiver.longest = self.config.tuning.segment;
+        let discovery = self.config.target.is_none();
+        let tuning = &self.config.tuning;
+        self.receiver.longest = if discovery { tuning.for_discovery().segment } else { tuning.segment };
         self.enter(Event::LoginDone);
-        self.due = None;
+        self.due = discovery.then(|| now + DISCOVERY_TIME);
         self.heard = now;
-        if self.config.target.is_none() {
+        if discovery {
+            self.texts = Some(0);
             let mut text = Text::new();
             text.put("SendTargets", "All");
             let request = TextRequest::new(tag(Kind::Other, 0, 0), RESERVED_TAG);
@@ -300,7 +325,10 @@ impl Connection {
 
     /// Makes a command a task that waits for the window.
     fn start(&mut self, owner: Owner, work: Work) {
-        let task = Task { owner, work, received: 0, cmd_sn: 0, due: None, retries: 0, aborting: None };
+        let due = self.now + self.config.command_time;
+        let progress = Progress::default();
+        let task = Task { owner, work, progress, cmd_sn: 0, sent: false, due, retries: 0, aborting: None };
+        self.check.get_or_insert(due);
         match self.tasks.insert(task) {
             Ok(slot) => self.queue.push_back(slot),
             Err(task) => self.complete(task.owner, Err(VolumeErrorKind::TimedOut)),
@@ -333,15 +361,12 @@ impl Connection {
     /// Aborts a task: at once if it was not sent yet, else with the target's help.
     pub(super) fn abort(&mut self, now: Instant, slot: u16, kind: VolumeErrorKind) {
         let Some((generation, task)) = self.tasks.get(slot) else { return };
-        if task.due.is_none() {
+        if !task.sent {
             self.queue.retain(|queued| *queued != slot);
-            if let Some((owner, _)) = self.tasks.remove(slot) {
-                self.complete(owner, Err(kind));
-            }
-            return;
+            return self.end(slot, Err(kind));
         }
         if task.aborting.replace(kind).is_none() {
-            task.due = Some(now + ABORT_TIME);
+            task.due = now + ABORT_TIME;
             let request = TaskManagementRequest::new(
                 Function::ABORT_TASK,
                 self.lun,
@@ -394,7 +419,7 @@ impl Connection {
         let mut next: Option<Instant> = None;
         for slot in self.tasks.slots() {
             let Some((_, task)) = self.tasks.get(slot) else { continue };
-            let overdue = task.due.is_some_and(|due| due <= now);
+            let overdue = task.due <= now;
             if overdue && task.aborting.is_some() {
                 return self
                     .fail(CloseReason::TimedOut("an abort was not answered"), "the target does not answer");
@@ -402,7 +427,7 @@ impl Connection {
             if overdue {
                 self.abort(now, slot, VolumeErrorKind::TimedOut);
             }
-            let due = self.tasks.get(slot).and_then(|(_, task)| task.due);
+            let due = self.tasks.get(slot).map(|(_, task)| task.due);
             next = [next, due].into_iter().flatten().min();
         }
         self.check = next;
@@ -435,18 +460,23 @@ impl Connection {
     }
 
     /// Sends the oldest thing that waits, or the next command that the window lets through.
-    fn send_one(&mut self, now: Instant, out: &mut Transmit) -> bool {
+    fn send_one(&mut self, out: &mut Transmit) -> bool {
         match self.out.pop_front() {
             Some(Outgoing::Pdu { mut header, data }) => {
                 stamp_length(&mut header, data.len());
                 self.put(out, header, Payload::Bytes(&data));
                 true
             }
+            Some(Outgoing::Answer(header)) => {
+                self.answers = self.answers.saturating_sub(size_of::<Outgoing>());
+                self.put(out, header, Payload::Bytes(&[]));
+                true
+            }
             Some(Outgoing::Data(burst)) => {
                 self.send_data(burst, out);
                 true
             }
-            None => self.send_command(now, out),
+            None => self.send_command(out),
         }
     }
 
@@ -456,9 +486,13 @@ impl Connection {
             return;
         }
         let length = (end - next).min(self.parameters.peer_segment);
-        let part = self.tasks.get(slot).and_then(|(_, task)| task.work.part(next, length));
-        let Some(part) = part else { return };
+        let Some((_, task)) = self.tasks.get(slot) else { return };
+        let Some(part) = task.work.part(next, length) else { return };
         let after = next + length;
+        task.progress.sent = task.progress.sent.saturating_add(length);
+        if after == end && tags.1 != RESERVED_TAG {
+            task.progress.open_r2ts = task.progress.open_r2ts.saturating_sub(1);
+        }
         let header = DataOut::new(self.lun, tags, data_sn, (next, length));
         let header = if after == end { header.ending() } else { header };
         self.put(out, header.to_bytes(), Payload::Shared(part));
@@ -467,18 +501,14 @@ impl Connection {
         }
     }
 
-    fn send_command(&mut self, now: Instant, out: &mut Transmit) -> bool {
+    fn send_command(&mut self, out: &mut Transmit) -> bool {
         if self.state != State::LoggedIn || !self.numbers.open() {
             return false;
         }
         let Some(slot) = self.queue.pop_front() else { return false };
-        let due = now + self.config.command_time;
-        self.check.get_or_insert(due);
         let cmd_sn = self.numbers.take();
         let Some((generation, task)) = self.tasks.get(slot) else { return true };
-        task.due = Some(due);
-        task.cmd_sn = cmd_sn;
-        task.received = 0;
+        (task.sent, task.cmd_sn, task.progress) = (true, cmd_sn, Progress::default());
         let task_tag = tag(Kind::Command, generation, slot);
         let length = task.work.length;
         let command = ScsiCommand::new(self.lun, task_tag, cmd_sn, task.work.cdb);
@@ -494,6 +524,7 @@ impl Connection {
                     if self.parameters.immediate_data { first.min(self.parameters.peer_segment) } else { 0 };
                 immediate = task.work.part(0, most).unwrap_or_default();
                 let more = !self.parameters.initial_r2t && most < first;
+                (task.progress.asked, task.progress.sent) = (if more { first } else { most }, most);
                 if more {
                     let tags = (task_tag, RESERVED_TAG);
                     self.out.push_front(Outgoing::Data(Burst {
@@ -518,6 +549,7 @@ impl protocol::Connection for Connection {
     const STAGING: usize = STAGING;
 
     fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) -> usize {
+        self.now = now;
         let used = self.receive(now, bytes);
         if used > 0 {
             self.hear(now);
@@ -530,12 +562,14 @@ impl protocol::Connection for Connection {
     }
 
     fn handle_placed(&mut self, now: Instant, placement: Placement) {
+        self.now = now;
         self.hear(now);
         self.receiver.placed(placement);
         self.receive(now, &[]);
     }
 
     fn handle_input(&mut self, now: Instant, input: Input) {
+        self.now = now;
         match input {
             Input::Submit(request) => self.submit(request),
             Input::Cancel(wanted) => {
@@ -551,10 +585,15 @@ impl protocol::Connection for Connection {
     fn handle_transmitted(&mut self, _now: Instant, _bytes: usize) {}
 
     fn handle_timeout(&mut self, now: Instant) {
+        self.now = now;
         if self.due.is_some_and(|due| due <= now) {
             match self.state {
                 State::InLogin => {
                     self.fail(CloseReason::TimedOut("the login took too long"), "the login timed out");
+                }
+                State::LoggedIn => {
+                    let text = "the target does not end its list of targets";
+                    self.fail(CloseReason::TimedOut("the discovery took too long"), text);
                 }
                 _ => self.fail(CloseReason::Finished, "logged out"),
             }
@@ -576,13 +615,15 @@ impl protocol::Connection for Connection {
         self.fail(CloseReason::Finished, reason);
         self.enter(Event::Ended);
         self.out.clear();
+        self.answers = 0;
     }
 
-    fn poll_transmit(&mut self, now: Instant, send: &mut Transmit) {
+    fn poll_transmit(&mut self, _now: Instant, send: &mut Transmit) {
         if self.state == State::Closing {
             self.out.clear();
+            self.answers = 0;
         }
-        while !send.is_full() && self.send_one(now, send) {}
+        while !send.is_full() && self.send_one(send) {}
     }
 
     fn poll_action(&mut self) -> Option<Action> {
@@ -593,6 +634,10 @@ impl protocol::Connection for Connection {
         let silence =
             (self.state == State::LoggedIn).then(|| self.pinged.unwrap_or(self.heard + INITIATOR_IDLE_TIME));
         [self.due, self.check, silence].into_iter().flatten().min()
+    }
+
+    fn wants_bytes(&mut self) -> bool {
+        self.state.is_over() || !self.is_blocked()
     }
 
     fn poll_close(&self) -> Option<CloseReason> {

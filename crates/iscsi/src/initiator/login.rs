@@ -9,7 +9,7 @@ use protocol::Entropy;
 
 use super::connection::Config;
 use crate::chap::{self, Algorithm, Credentials};
-use crate::keys::{self, Parameters};
+use crate::keys::{self, DigestPolicy, Parameters};
 use crate::limits::{CHALLENGE, MOST_LOGIN_PDUS};
 use crate::pdu::{LoginRequest, LoginResponse, Stage, Status};
 use crate::text::{Text, number};
@@ -51,12 +51,16 @@ pub(super) enum Outcome {
 #[derive(Debug)]
 pub(super) struct Login {
     expect: Option<Expect>,
+    /// The stage that the last request was sent in, and the one that it offered to go to: the target can agree to that, or not.
+    asked: (Stage, Option<Stage>),
     text: Text,
     responses: u32,
     offered: bool,
     /// Where the target says that it is instead (RFC 7143 §11.13.5, status class 1), and whether for good.
     pub(super) moved: Option<(String, bool)>,
     pub(super) parameters: Parameters,
+    /// TargetPortalGroupTag, which the first answer to a normal session's login has (RFC 7143 §13.9).
+    pub(super) portal_group: Option<u16>,
 }
 
 /// The task tag of the whole login.
@@ -91,11 +95,13 @@ impl Login {
         }
         let login = Self {
             expect: Some(Expect::Method),
+            asked: (Stage::Security, config.chap.is_none().then_some(Stage::Operational)),
             text: Text::new(),
             responses: 0,
             offered: false,
             moved: None,
             parameters: Parameters::default(),
+            portal_group: None,
         };
         (login, first, text)
     }
@@ -121,7 +127,15 @@ impl Login {
             return Ok(Outcome::Request(request(config, stage, cmd_sn), Text::new()));
         }
         let text = core::mem::take(&mut self.text);
+        let group = value(&text, "TargetPortalGroupTag").and_then(number);
+        self.portal_group = self.portal_group.or(group.and_then(|group| u16::try_from(group).ok()));
         let next = response.transition();
+        if matches!(self.expect, Some(Expect::Method)) && config.chap.is_some() {
+            require_chap(config, &text)?;
+        }
+        if stage != self.asked.0 || next.is_some_and(|next| Some(next) != self.asked.1) {
+            return Err(Violation::BadStage.into());
+        }
         match self.expect.take().ok_or(Violation::BadStage)? {
             Expect::Method => self.method((config, cmd_sn), &text, next),
             Expect::Challenge => self.challenge((config, cmd_sn), &text, entropy),
@@ -129,11 +143,11 @@ impl Login {
                 if let Some(asked) = asked {
                     verify(config, &text, &asked)?;
                 }
-                Ok(self.advance((config, cmd_sn), stage, next))
+                self.advance((config, cmd_sn), stage, next)
             }
             Expect::Answers => {
                 self.take_answers(config, &text)?;
-                Ok(self.advance((config, cmd_sn), stage, next))
+                self.advance((config, cmd_sn), stage, next)
             }
         }
     }
@@ -146,10 +160,7 @@ impl Login {
     ) -> Result<Outcome, Failure> {
         if config.chap.is_none() {
             self.take_answers(config, text)?;
-            return Ok(self.advance((config, cmd_sn), Stage::Security, next));
-        }
-        if value(text, "AuthMethod") != Some("CHAP") {
-            return Err(Failure("the target does not authenticate by CHAP".into()));
+            return self.advance((config, cmd_sn), Stage::Security, next);
         }
         let list: Vec<String> =
             config.algorithms.iter().map(|algorithm| algorithm.number().to_string()).collect();
@@ -186,15 +197,21 @@ impl Login {
             return Err(Violation::Reflection.into());
         }
         self.expect = Some(Expect::Proof(asked));
+        self.asked = (Stage::Security, Some(Stage::Operational));
         let request = request(config, Stage::Security, cmd_sn).transit(Stage::Operational);
         Ok(Outcome::Request(request, answer))
     }
 
     /// Goes where the target has agreed to go, or asks again.
-    fn advance(&mut self, (config, cmd_sn): (&Config, u32), stage: Stage, next: Option<Stage>) -> Outcome {
+    fn advance(
+        &mut self,
+        (config, cmd_sn): (&Config, u32),
+        stage: Stage,
+        next: Option<Stage>,
+    ) -> Result<Outcome, Failure> {
         let to = next.unwrap_or(stage);
         if to == Stage::FullFeature {
-            return Outcome::Done;
+            return self.require_digests(config).map(|()| Outcome::Done);
         }
         let mut text = Text::new();
         self.expect = Some(if to == Stage::Operational { Expect::Answers } else { Expect::Proof(None) });
@@ -202,7 +219,26 @@ impl Login {
             config.tuning.offer(config.target.is_none(), &mut text);
         }
         let wanted = if to == Stage::Security { Stage::Operational } else { Stage::FullFeature };
-        Outcome::Request(request(config, to, cmd_sn).transit(wanted), text)
+        self.asked = (to, Some(wanted));
+        Ok(Outcome::Request(request(config, to, cmd_sn).transit(wanted), text))
+    }
+
+    /// A digest that this side requires is in use, however the target left it out: by a refusal, by another answer, or by none
+    /// (RFC 7143 §13.1: None is the default).
+    fn require_digests(&self, config: &Config) -> Result<(), Failure> {
+        let Parameters { header_digest, data_digest, .. } = self.parameters;
+        for (policy, agreed, key, option) in [
+            (config.tuning.header_digest, header_digest, "HeaderDigest", "header_digest"),
+            (config.tuning.data_digest, data_digest, "DataDigest", "data_digest"),
+        ] {
+            if policy == DigestPolicy::Require && !agreed {
+                return Err(Failure(alloc::format!(
+                    "{} does not agree to {key}=CRC32C, which this side requires: switch it on there, or leave {option}= out",
+                    peer(config)
+                )));
+            }
+        }
+        Ok(())
     }
 
     fn take_answers(&mut self, config: &Config, text: &Text) -> Result<(), Failure> {
@@ -222,10 +258,39 @@ fn byte(text: Option<&str>) -> Option<u8> {
     u8::try_from(number(text?)?).ok()
 }
 
+/// Whom the initiator talks to, for people.
+fn peer(config: &Config) -> String {
+    match &config.target {
+        Some(target) => alloc::format!("target {target}"),
+        None => String::from("the discovery service"),
+    }
+}
+
+/// The target must choose CHAP where this side has a secret to prove itself with.
+fn require_chap(config: &Config, text: &Text) -> Result<(), Failure> {
+    let chosen = value(text, "AuthMethod");
+    if chosen == Some("CHAP") {
+        return Ok(());
+    }
+    let chosen =
+        chosen.map_or_else(|| String::from("no AuthMethod"), |value| alloc::format!("AuthMethod={value}"));
+    Err(Failure(alloc::format!(
+        "the target does not authenticate by CHAP, which this side requires: {} answers {chosen}; set up the account there, or \
+         leave chap= out",
+        peer(config)
+    )))
+}
+
 fn verify(config: &Config, text: &Text, asked: &(Algorithm, u8, Vec<u8>)) -> Result<(), Failure> {
     let Credentials { user, secret } = config.mutual.as_ref().ok_or(Violation::BadChap)?;
     let (algorithm, identifier, challenge) = asked;
-    let name = value(text, "CHAP_N").ok_or(Violation::BadChap)?;
+    let Some(name) = value(text, "CHAP_N").filter(|_| value(text, "CHAP_R").is_some()) else {
+        return Err(Failure(alloc::format!(
+            "{} does not prove who it is (CHAP_N and CHAP_R), which this side requires: set up mutual CHAP there, or leave the \
+             target's account out",
+            peer(config)
+        )));
+    };
     let response = value(text, "CHAP_R").and_then(chap::decode).ok_or(Violation::BadChap)?;
     let expected = algorithm.respond(*identifier, secret, challenge);
     if name == user && chap::equal(&response, &expected) {

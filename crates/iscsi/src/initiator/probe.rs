@@ -39,6 +39,9 @@ pub struct RemoteUnit {
     pub designators: Vec<Designator>,
     /// What changes whenever the target begins anew and has lost what was in its memory, if it says.
     pub incarnation: Option<[u8; 16]>,
+    /// The target portal group that the session belongs to, if the target said so: with the names of both sides it tells whether
+    /// another login reinstates this session (RFC 7143 §6.3.5).
+    pub portal_group: Option<u16>,
 }
 
 impl RemoteUnit {
@@ -149,6 +152,7 @@ impl Probe {
             serial: String::new(),
             designators: Vec::new(),
             incarnation: None,
+            portal_group: None,
         };
         Self { question: Question::FIRST, unit, disk: false, unmaps: true, zeros: false }
     }

@@ -15,7 +15,7 @@ use super::connection::{Action, Burst, Connection, Discovered, Outgoing};
 use super::tasks::{Kind, Owner, Transfer, Work, tag};
 use crate::connection::State;
 use crate::datamover::tcp::Next;
-use crate::limits::{MOST_KEYS, RETRIES};
+use crate::limits::{MOST_KEYS, MOST_TEXT_PDUS, RETRIES};
 use crate::pdu::{
     AsyncEvent, AsyncMessage, BasicHeaderSegment, Bhs, DataIn, LoginResponse, NopIn, NopOut, Opcode, R2t,
     RESERVED_TAG, Reject, Residual, ScsiResponse, TaskManagementResponse, TextRequest, TextResponse,
@@ -25,7 +25,7 @@ use crate::violation::Violation;
 impl Connection {
     pub(super) fn receive(&mut self, now: Instant, bytes: &[u8]) -> usize {
         let mut used = 0;
-        while !self.state.is_over() {
+        while !self.state.is_over() && !self.is_blocked() {
             let rest = bytes.get(used..).unwrap_or_default();
             used += match self.receiver.next(rest) {
                 Next::Short => break,
@@ -99,11 +99,18 @@ impl Connection {
         }
     }
 
+    /// The task that an answer is for: one whose command was sent.
+    fn answered(&mut self, wanted: u32) -> Result<u16, Violation> {
+        let slot = self.tasks.find(Kind::Command, wanted).ok_or(Violation::UnknownTask)?;
+        let sent = self.tasks.get(slot).is_some_and(|(_, task)| task.sent);
+        if sent { Ok(slot) } else { Err(Violation::UnknownTask) }
+    }
+
     /// Checks a Data-In against its task.
     fn check_data_in(&mut self, data: &DataIn) -> Result<u16, Violation> {
-        let slot = self.tasks.find(Kind::Command, data.task_tag()).ok_or(Violation::UnknownTask)?;
+        let slot = self.answered(data.task_tag())?;
         let (_, task) = self.tasks.get(slot).ok_or(Violation::UnknownTask)?;
-        if data.buffer_offset() != task.received {
+        if data.buffer_offset() != task.progress.received || data.data_sn() != task.progress.data_sn {
             return Err(Violation::DataOutOfOrder);
         }
         let end = data.buffer_offset().checked_add(data.length());
@@ -128,11 +135,12 @@ impl Connection {
         self.data_arrived(slot, &data);
     }
 
-    /// A Data-In whose data goes straight to the request's buffer, or nowhere.
+    /// A Data-In whose data goes straight to the request's buffer. Nothing else is that long: sense data and text fit into what is
+    /// staged, and a ping has no data (RFC 7143 §11.19).
     fn begin_large(&mut self, header: &Bhs) {
         let view = BasicHeaderSegment::from_bytes(header);
         if self.state == State::InLogin || view.opcode() != Opcode::DATA_IN {
-            return self.receiver.begin(*header, None);
+            return self.violate(Violation::SegmentTooLong);
         }
         let data = DataIn::from_bytes(header);
         match self.check_data_in(&data) {
@@ -158,7 +166,8 @@ impl Connection {
 
     fn data_arrived(&mut self, slot: u16, data: &DataIn) {
         if let Some((_, task)) = self.tasks.get(slot) {
-            task.received = task.received.saturating_add(data.length());
+            task.progress.received = task.progress.received.saturating_add(data.length());
+            task.progress.data_sn = task.progress.data_sn.wrapping_add(1);
         }
         if let Some((status, residual)) = data.status() {
             self.finish(slot, (status, residual), &[]);
@@ -166,8 +175,9 @@ impl Connection {
     }
 
     fn handle_response(&mut self, response: &ScsiResponse, data: &[u8]) {
-        let Some(slot) = self.tasks.find(Kind::Command, response.task_tag()) else {
-            return self.violate(Violation::UnknownTask);
+        let slot = match self.answered(response.task_tag()) {
+            Ok(slot) => slot,
+            Err(violation) => return self.violate(violation),
         };
         match response.status() {
             Some(status) => self.finish(slot, (status, response.residual()), sense(data)),
@@ -184,7 +194,7 @@ impl Connection {
         let told = if status == Status::CheckCondition as u8 { attention(sense) } else { None };
         if told.is_some() && task.retries < RETRIES {
             task.retries += 1;
-            task.due = None;
+            task.sent = false;
             self.tasks.renew(slot);
             self.queue.push_back(slot);
             if told == Some(Additional::CAPACITY_CHANGED) {
@@ -227,7 +237,7 @@ impl Connection {
     /// Goes on with another command for the same request.
     fn replace(&mut self, slot: u16, work: Work) {
         if let Some((_, task)) = self.tasks.get(slot) {
-            (task.work, task.due) = (work, None);
+            (task.work, task.sent, task.due) = (work, false, self.now + self.config.command_time);
         }
         self.tasks.renew(slot);
         self.queue.push_back(slot);
@@ -236,19 +246,22 @@ impl Connection {
     /// What a command that ended well came to.
     fn outcome(&mut self, slot: u16, residual: Residual) -> Result<Outcome, VolumeErrorKind> {
         let (_, task) = self.tasks.get(slot).ok_or(VolumeErrorKind::Unreachable)?;
-        let whole = task.received == task.work.length && residual == Residual::None;
+        let none = residual == Residual::None;
+        let whole = task.progress.received == task.work.length && none;
+        let sent = task.progress.sent == task.work.length && none;
         let probe = matches!(task.owner, Owner::Probe | Owner::Size);
         match &task.work.transfer {
             Transfer::None => Ok(Outcome::Done),
-            Transfer::Write(_) if residual == Residual::None || !task.work.exact => Ok(Outcome::Done),
+            Transfer::Write(_) if sent || !task.work.exact => Ok(Outcome::Done),
             Transfer::Read if whole || probe => {
                 let mut buf = task.work.buf.take().ok_or(VolumeErrorKind::Media)?;
-                buf.set_len((task.received as usize).min(buf.len()));
+                buf.set_len((task.progress.received as usize).min(buf.len()));
                 Ok(Outcome::Data(buf.freeze().into()))
             }
             Transfer::Status(asked) => {
                 let buf = task.work.buf.take().ok_or(VolumeErrorKind::Media)?;
-                allocation(&buf, *asked).ok_or(VolumeErrorKind::Media)
+                let told = buf.get(..task.progress.received as usize).unwrap_or_default();
+                allocation(told, *asked).ok_or(VolumeErrorKind::Media)
             }
             Transfer::Compare(expected) if whole => {
                 let read = task.work.buf.take().ok_or(VolumeErrorKind::Media)?;
@@ -259,7 +272,7 @@ impl Connection {
             }
             Transfer::Reservations => {
                 let buf = task.work.buf.take().ok_or(VolumeErrorKind::Media)?;
-                let view = read_full_status(buf.get(..task.received as usize).unwrap_or_default());
+                let view = read_full_status(buf.get(..task.progress.received as usize).unwrap_or_default());
                 view.map(|view| Outcome::Reservations(Arc::new(view))).ok_or(VolumeErrorKind::Media)
             }
             // A success that moved less, or more, than was asked for is none.
@@ -267,7 +280,7 @@ impl Connection {
         }
     }
 
-    fn end(&mut self, slot: u16, result: Result<Outcome, VolumeErrorKind>) {
+    pub(super) fn end(&mut self, slot: u16, result: Result<Outcome, VolumeErrorKind>) {
         let Some((owner, _)) = self.tasks.remove(slot) else { return };
         match owner {
             Owner::Probe => self.probed(&result),
@@ -290,7 +303,8 @@ impl Connection {
             self.probe = Some(probe);
             return self.ask();
         }
-        let unit = probe.finish();
+        let mut unit = probe.finish();
+        unit.portal_group = self.login.portal_group;
         (self.geometry, self.abilities) = (unit.geometry, Abilities::of(&unit));
         self.actions.push_back(Action::Ready(Box::new(unit)));
         self.measure_if_outdated();
@@ -315,29 +329,42 @@ impl Connection {
             // The task was aborted in the meantime.
             return;
         };
-        let end = r2t.buffer_offset().checked_add(r2t.length());
-        let length = self.tasks.get(slot).map_or(0, |(_, task)| match task.work.transfer {
-            Transfer::Write(_) => task.work.length,
-            _ => 0,
-        });
-        match end {
-            Some(end) if end <= length && r2t.length() > 0 => {
+        match self.check_r2t(slot, r2t) {
+            Ok(end) => {
                 let tags = (r2t.task_tag(), r2t.transfer_tag());
-                self.out.push_back(Outgoing::Data(Burst {
-                    slot,
-                    tags,
-                    data_sn: 0,
-                    next: r2t.buffer_offset(),
-                    end,
-                }));
+                let next = r2t.buffer_offset();
+                self.out.push_back(Outgoing::Data(Burst { slot, tags, data_sn: 0, next, end }));
             }
-            _ => self.violate(Violation::DataOverrun),
+            Err(violation) => self.violate(violation),
         }
+    }
+
+    /// Checks an R2T against its task and what was negotiated; says where the data that it asks for ends. As no byte is asked for
+    /// twice, and no more R2Ts are open than agreed, what a target can make this side hold is bounded by the requests.
+    fn check_r2t(&mut self, slot: u16, r2t: &R2t) -> Result<u32, Violation> {
+        let (most_open, max_burst) = (self.parameters.outstanding_r2t, self.parameters.max_burst);
+        let (_, task) = self.tasks.get(slot).filter(|(_, task)| task.sent).ok_or(Violation::UnknownTask)?;
+        let end = r2t.buffer_offset().checked_add(r2t.length()).ok_or(Violation::DataOverrun)?;
+        let writes = matches!(task.work.transfer, Transfer::Write(_));
+        if !writes || end > task.work.length || r2t.length() == 0 || r2t.length() > max_burst {
+            return Err(Violation::DataOverrun);
+        }
+        let progress = &mut task.progress;
+        if r2t.r2t_sn() != progress.r2t_sn || r2t.buffer_offset() < progress.asked {
+            return Err(Violation::DataOutOfOrder);
+        }
+        if progress.open_r2ts >= most_open {
+            return Err(Violation::TooManyR2ts);
+        }
+        progress.open_r2ts += 1;
+        progress.r2t_sn = progress.r2t_sn.wrapping_add(1);
+        progress.asked = end;
+        Ok(end)
     }
 
     fn handle_nop(&mut self, nop: &NopIn) {
         if nop.transfer_tag() != RESERVED_TAG {
-            self.tell(NopOut::answer(nop).to_bytes(), Vec::new());
+            self.answer(NopOut::answer(nop).to_bytes());
         }
     }
 
@@ -362,10 +389,15 @@ impl Connection {
     }
 
     fn handle_text(&mut self, now: Instant, response: &TextResponse, data: &[u8]) {
+        let Some(texts) = self.texts.take() else { return self.violate(Violation::UnknownTask) };
         if let Err(violation) = self.found.collect(data) {
             return self.violate(violation);
         }
         if !response.is_final() {
+            if texts >= MOST_TEXT_PDUS {
+                return self.violate(Violation::TooMuchText);
+            }
+            self.texts = Some(texts + 1);
             let request = TextRequest::new(tag(Kind::Other, 0, 0), response.transfer_tag());
             return self.tell(request.to_bytes(), Vec::new());
         }

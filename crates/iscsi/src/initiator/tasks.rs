@@ -128,16 +128,35 @@ pub(super) enum Owner {
     Size,
 }
 
+/// How far the data of a command is.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Progress {
+    /// Read data received.
+    pub(super) received: u32,
+    /// DataSN of the next Data-In.
+    pub(super) data_sn: u32,
+    /// Where the data ends that goes without being asked for, or that R2Ts have asked for: they ask in order, and for nothing twice
+    /// (DataSequenceInOrder, RFC 7143 §13.19).
+    pub(super) asked: u32,
+    /// Write data sent.
+    pub(super) sent: u32,
+    /// R2TSN of the next R2T.
+    pub(super) r2t_sn: u32,
+    /// R2Ts whose data is not sent whole yet.
+    pub(super) open_r2ts: u16,
+}
+
 /// One command.
 #[derive(Debug)]
 pub(super) struct Task {
     pub(super) owner: Owner,
     pub(super) work: Work,
-    /// Read data received.
-    pub(super) received: u32,
+    pub(super) progress: Progress,
     pub(super) cmd_sn: u32,
-    /// When it is overdue; `None` until it is sent.
-    pub(super) due: Option<Instant>,
+    /// It was sent, and its status has not come. Before that no answer can be meant for it.
+    pub(super) sent: bool,
+    /// When it is overdue, counted from its request: a window that the target keeps closed does not make it wait for longer.
+    pub(super) due: Instant,
     pub(super) retries: u8,
     /// It is being aborted, and ends with this.
     pub(super) aborting: Option<VolumeErrorKind>,

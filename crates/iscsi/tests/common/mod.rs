@@ -10,6 +10,7 @@
     reason = "each test file uses its own part"
 )]
 
+pub mod evil;
 pub mod raw;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -171,7 +172,7 @@ impl Bench {
         bench
     }
 
-    fn act_far(&mut self) -> bool {
+    pub fn act_far(&mut self) -> bool {
         let mut any = false;
         while let Some(action) = self.pair.far.connection.poll_action() {
             any = true;
