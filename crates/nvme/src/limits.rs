@@ -51,8 +51,8 @@ pub const LEAST_H2C_DATA: u32 = 4096;
 /// The longest data of a single PDU that is accepted at all, in bytes; the header's length field allows 4 GiB.
 pub const LONGEST_PDU_DATA: usize = 8 << 20;
 
-/// PDUs that wait to be sent before a controller stops reading, or a host refuses further R2Ts: a peer that
-/// does not read what it asked for is held back.
+/// PDUs that wait to be sent before a controller stops reading: a peer that does not read what it asked for is held back. A host
+/// needs no such limit: what it sends answers one command or one R2T of its own each, and it has no more of them than its queue.
 pub const UNSENT: usize = 1024;
 
 /// Commands beyond the queue's size that are accepted: Linux fills a queue to its last entry.
@@ -92,6 +92,10 @@ pub const READY_POLL: Duration = Duration::from_millis(10);
 
 /// Entries that a host accepts in a discovery log page.
 pub const DISCOVERY_ENTRIES: u64 = 4096;
+
+/// How long a host reads a discovery log page: 4,096 entries take it 600 commands, which a service in another continent answers in
+/// two minutes.
+pub const DISCOVERY_TIME: Duration = Duration::from_mins(2);
 
 /// How often a host reads a discovery log page again because it changed while being read.
 pub const DISCOVERY_RETRIES: u32 = 8;

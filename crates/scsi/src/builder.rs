@@ -129,6 +129,8 @@ pub fn capacity(data: &[u8]) -> Option<(Geometry, bool)> {
     }
     let physical_block_size = block_size << reader.bits(13, 3, 0);
     let geometry = Geometry { blocks: reader.u64(0).checked_add(1)?, block_size, physical_block_size };
+    // A size in bytes that 64 bits cannot hold is none.
+    geometry.blocks.checked_mul(block_size.into())?;
     Some((geometry, reader.bit(14, 7) && reader.bit(14, 6)))
 }
 

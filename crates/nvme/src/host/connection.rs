@@ -17,17 +17,17 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::setup::{Next, Setup};
 use super::transmit::Outgoing;
-use super::work::{Landing, Work, Works, Zeroes};
+use super::work::{Landing, Sending, Work, Works, Zeroes};
 use super::{Action, Config, Failure, Input, Queue, RemoteNamespace};
 use crate::cqe::CompletionQueueEntry;
 use crate::fabrics::{ANY_CONTROLLER, Connect, ConnectData, Property, disconnect};
 use crate::limits::{
-    ADMIN_TIME, BLOCKS_PER_COMMAND, CONNECT_TIME, DISCONNECT_TIME, LEAST_H2C_DATA, READY_POLL, STAGING,
-    UNSENT,
+    ADMIN_TIME, BLOCKS_PER_COMMAND, CONNECT_TIME, DISCONNECT_TIME, DISCOVERY_TIME, LEAST_H2C_DATA,
+    READY_POLL, STAGING,
 };
 use crate::nvm::{BlockCommand, Range, deallocate_one};
 use crate::opcode::{admin, nvm};
-use crate::pdu::{C2hData, CapsuleResp, IcResp, PduType, R2t, flags};
+use crate::pdu::{C2hData, CapsuleResp, IcResp, PduType, flags};
 use crate::properties::offset;
 use crate::sgl::SglDescriptor;
 use crate::sqe::SubmissionQueueEntry;
@@ -61,19 +61,19 @@ enum Receive {
 pub struct Connection {
     config: Config,
     state: State,
-    agreed: Agreement,
-    max_data: usize,
+    pub(super) agreed: Agreement,
+    pub(super) max_data: usize,
     receive: Receive,
-    works: Works,
+    pub(super) works: Works,
     setup: Option<Setup>,
     /// The controller has refused to write zeroes.
     pub(super) writes_zeros: bool,
     /// A change that was reported while the chain was busy.
     refresh: bool,
     pending: VecDeque<Request>,
-    outgoing: VecDeque<Outgoing>,
+    pub(super) outgoing: VecDeque<Outgoing>,
     actions: VecDeque<Action>,
-    /// When the controller must have answered the very first PDU.
+    /// When the controller must have answered the very first PDU, or told all of its discovery log page.
     patience: Option<Instant>,
     /// When to look for overdue commands; never later than the first of them is.
     check: Option<Instant>,
@@ -263,13 +263,22 @@ impl Connection {
         if response.maxh2cdata.get() < LEAST_H2C_DATA {
             return Err(Violation::Maxh2cdata);
         }
-        // A controller may refuse a digest that was asked for, but not force one.
+        // A digest that was asked for is wanted: a controller may refuse it, and is then of no use. It cannot force one.
+        for (wanted, granted, text) in [
+            (self.config.header_digest, response.header_digest(), NO_HEADER_DIGEST),
+            (self.config.data_digest, response.data_digest(), NO_DATA_DIGEST),
+        ] {
+            if wanted && !granted {
+                self.fail(Failure::Unusable(text), CloseReason::Refused(text));
+                return Ok(());
+            }
+        }
         self.agreed = Agreement {
             header_digest: response.header_digest() && self.config.header_digest,
             data_digest: response.data_digest() && self.config.data_digest,
             alignment: response.cpda,
         };
-        self.patience = None;
+        self.patience = matches!(self.config.queue, Queue::Discovery).then(|| now + DISCOVERY_TIME);
         self.max_data = usize::try_from(response.maxh2cdata.get()).unwrap_or(usize::MAX);
         self.state = State::Connecting;
         self.connect(now);
@@ -298,7 +307,7 @@ impl Connection {
         let landing = work.landing().ok_or(Violation::UnknownCommand)?;
         let start = usize::try_from(pdu.datao.get()).unwrap_or(usize::MAX);
         let length = usize::try_from(pdu.datal.get()).unwrap_or(usize::MAX);
-        if start != landing.received || start.saturating_add(length) > landing.length {
+        if length == 0 || start != landing.received || start.saturating_add(length) > landing.length {
             return Err(Violation::DataRange);
         }
         if length != framed.data {
@@ -312,41 +321,15 @@ impl Connection {
         Ok(())
     }
 
-    /// The controller asks for a command's data.
-    fn handle_r2t(&mut self, framed: &Framed<'_>) -> Result<(), Violation> {
-        let (pdu, _) = R2t::read_from_prefix(framed.header).map_err(|_| Violation::HeaderLength)?;
-        let cid = pdu.cccid.get();
-        let Some(Work::Write(_, data) | Work::Zeros(_, data, _)) = self.works.get(cid) else {
-            return Err(Violation::UnknownCommand);
-        };
-        let start = usize::try_from(pdu.r2to.get()).unwrap_or(usize::MAX);
-        let length = usize::try_from(pdu.r2tl.get()).unwrap_or(usize::MAX);
-        let end = start.saturating_add(length);
-        if length == 0 || end > data.len() {
-            return Err(Violation::DataRange);
-        }
-        if self.outgoing.len() >= UNSENT {
-            return Err(Violation::DataLimit);
-        }
-        let mut from = start;
-        while from < end {
-            let count = end.saturating_sub(from).min(self.max_data);
-            let next = from.saturating_add(count);
-            self.outgoing.push_back(Outgoing::Data {
-                cid,
-                ttag: pdu.ttag.get(),
-                offset: u32::try_from(from).unwrap_or(u32::MAX),
-                data: data.part(from, count),
-                last: next == end,
-            });
-            from = next;
-        }
-        Ok(())
-    }
-
     fn handle_response(&mut self, now: Instant, entry: CompletionQueueEntry) -> Result<(), Violation> {
-        let work = self.works.end(entry.cid.get()).ok_or(Violation::UnknownCommand)?;
-        let status = entry.status();
+        let (cid, status) = (entry.cid.get(), entry.status());
+        let work = self.works.get(cid).ok_or(Violation::UnknownCommand)?;
+        if work.sending().is_some_and(|sending| sending.is_open()) {
+            // Success without the data that was asked for is a lie; any other end waits until the controller has it.
+            let kept = !status.is_success() && self.works.keep_early(cid, status);
+            return if kept { Ok(()) } else { Err(Violation::OutOfSequence(PduType::CAPSULE_RESP)) };
+        }
+        let work = self.works.end(cid).ok_or(Violation::UnknownCommand)?;
         match work {
             Work::Free => {}
             Work::Setup(landing) => self.handle_setup(now, status, (entry.result(), landing)),
@@ -361,6 +344,12 @@ impl Connection {
             Work::Report(tag, landing) => self.complete_report(tag, status, &landing),
             Work::Verify(tag, landing, rest) => self.verified(now, tag, (status, &landing, rest)),
             Work::Zeroes(tag, zeroes, blocks) => self.zeroed(now, tag, (status, zeroes, blocks)),
+            // A success without all of the data is none.
+            Work::Write(tag, sending) | Work::Zeros(tag, sending, _)
+                if status.is_success() && !sending.is_whole() =>
+            {
+                self.answer(tag, Err(VolumeErrorKind::Media));
+            }
             Work::Zeros(tag, _, zeroes) if status.is_success() => self.send_zeroes(now, tag, zeroes),
             Work::Write(tag, _) | Work::Plain(tag) | Work::Zeros(tag, ..) => self.complete(tag, status),
         }
@@ -389,7 +378,9 @@ impl Connection {
         if self.state == State::Connecting {
             return self.handle_connected(now, status, result);
         }
-        let damaged = landing.as_ref().is_some_and(|landing| landing.damaged);
+        // Data that is damaged, or not whole, says nothing.
+        let damaged =
+            landing.as_ref().is_some_and(|landing| landing.damaged || landing.received != landing.length);
         let buf = landing.and_then(|landing| landing.buf);
         let data = buf.as_deref().unwrap_or_default();
         let status = if damaged { Status::TRANSIENT_TRANSPORT } else { status };
@@ -486,7 +477,7 @@ impl Connection {
         self.state == State::Ready && !self.works.is_full()
     }
 
-    fn start_pending(&mut self, now: Instant) {
+    pub(super) fn start_pending(&mut self, now: Instant) {
         while !self.pending.is_empty() && self.takes_commands() {
             let Some(request) = self.pending.pop_front() else { return };
             self.start(now, request);
@@ -562,7 +553,7 @@ impl Connection {
             entry.dptr = SglDescriptor::in_capsule(u32::try_from(length).unwrap_or(0));
             return self.send(now, entry, (Work::Plain(tag), data));
         }
-        self.send(now, moving(entry, length), (Work::Write(tag, data), BufList::new()));
+        self.send(now, moving(entry, length), (Work::Write(tag, Sending::new(data)), BufList::new()));
     }
 
     fn start_discard(&mut self, now: Instant, tag: Tag, (nsid, extent): (u32, Extent)) {
@@ -618,6 +609,12 @@ impl Connection {
         DIGEST
     }
 }
+
+/// Why a controller without the digests that were asked for is of no use.
+const NO_HEADER_DIGEST: &str = "the controller does not agree to header digests (ICResp, HDGST_ENABLE), which this side requires: \
+                                switch them on there, or leave header_digest= out";
+const NO_DATA_DIGEST: &str = "the controller does not agree to data digests (ICResp, DDGST_ENABLE), which this side requires: \
+                              switch them on there, or leave data_digest= out";
 
 /// The fields of a command that touches `extent`.
 pub(super) const fn block(extent: Extent, fua: bool) -> BlockCommand {
@@ -704,7 +701,9 @@ impl protocol::Connection for Connection {
         }
     }
 
-    fn handle_transmitted(&mut self, _now: Instant, _bytes: usize) {}
+    fn handle_transmitted(&mut self, now: Instant, _bytes: usize) {
+        self.end_early(now);
+    }
 
     fn handle_timeout(&mut self, now: Instant) {
         let due = |deadline: Option<Instant>| deadline.is_some_and(|deadline| deadline <= now);
@@ -734,10 +733,7 @@ impl protocol::Connection for Connection {
     }
 
     fn poll_transmit(&mut self, _now: Instant, send: &mut Transmit) {
-        while !send.is_full() {
-            let Some(outgoing) = self.outgoing.pop_front() else { break };
-            outgoing.put(self.agreed, send);
-        }
+        while !send.is_full() && self.send_one(send) {}
         if self.outgoing.is_empty()
             && let Some(termination) = self.termination.take()
         {

@@ -232,6 +232,9 @@ impl Setup {
         let Some(geometry) = identify.geometry() else {
             return Next::Fail(Failure::Unusable("the namespace's block format is not supported"));
         };
+        if geometry.blocks.checked_mul(geometry.block_size.into()).is_none() {
+            return Next::Fail(Failure::Unusable("the namespace claims a size beyond 64 bits"));
+        }
         if geometry.blocks == 0 {
             return Next::Fail(Failure::Unusable("the namespace does not exist or is empty"));
         }

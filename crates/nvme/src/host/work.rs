@@ -6,6 +6,8 @@ use buf::{Buf, BufList};
 use protocol::Instant;
 use volume::{Extent, Tag};
 
+use crate::status::Status;
+
 /// Data on its way to the host.
 #[derive(Debug)]
 pub(crate) struct Landing {
@@ -23,6 +25,33 @@ impl Landing {
     }
 }
 
+/// Data on its way to the controller, as R2Ts ask for it.
+#[derive(Debug)]
+pub(crate) struct Sending {
+    pub(crate) data: BufList,
+    /// Bytes that were asked for: the next R2T begins there (NVMe TCP Transport §3.6.2.9).
+    pub(crate) asked: usize,
+    /// Bytes that were sent; as long as they are fewer, an R2T is open.
+    pub(crate) sent: usize,
+    /// The controller has ended the command before it had all that it asked for. The command keeps its place until that is sent.
+    pub(crate) early: Option<Status>,
+}
+
+impl Sending {
+    pub(crate) const fn new(data: BufList) -> Self {
+        Self { data, asked: 0, sent: 0, early: None }
+    }
+
+    /// An R2T has asked for data that is not sent yet.
+    pub(crate) const fn is_open(&self) -> bool {
+        self.sent < self.asked
+    }
+
+    pub(crate) fn is_whole(&self) -> bool {
+        self.sent == self.data.len()
+    }
+}
+
 /// One command.
 #[derive(Debug)]
 pub(crate) enum Work {
@@ -34,14 +63,14 @@ pub(crate) enum Work {
     Disconnect,
     Read(Tag, Landing),
     /// A write or compare: its data, for R2Ts.
-    Write(Tag, BufList),
+    Write(Tag, Sending),
     Plain(Tag),
     /// A verification by reading, with what is left after this command.
     Verify(Tag, Landing, Extent),
     /// Write zeroes of so many of the blocks that are left.
     Zeroes(Tag, Zeroes, u64),
     /// A write of zeros, with what is left after it.
-    Zeros(Tag, BufList, Zeroes),
+    Zeros(Tag, Sending, Zeroes),
     /// A Reservation Report.
     Report(Tag, Landing),
 }
@@ -65,6 +94,13 @@ impl Work {
         }
     }
 
+    pub(crate) const fn sending(&mut self) -> Option<&mut Sending> {
+        match self {
+            Self::Write(_, sending) | Self::Zeros(_, sending, _) => Some(sending),
+            _ => None,
+        }
+    }
+
     /// The request behind it.
     pub(crate) const fn tag(&self) -> Option<Tag> {
         match self {
@@ -83,15 +119,26 @@ impl Work {
 /// All commands of a queue.
 #[derive(Debug)]
 pub(crate) struct Works {
-    /// Each with the time at which it is overdue.
-    list: Vec<(Work, Option<Instant>)>,
+    list: Vec<Slot>,
     free: Vec<u16>,
+    /// Commands that the controller has ended before they had sent all that was asked for.
+    early: usize,
+}
+
+/// A command's place.
+#[derive(Debug)]
+struct Slot {
+    work: Work,
+    /// When it is overdue.
+    due: Option<Instant>,
+    /// It was sent. Before that no answer can be meant for it.
+    sent: bool,
 }
 
 impl Works {
     pub(crate) fn new(count: u16) -> Self {
-        let list = (0..count).map(|_| (Work::Free, None)).collect();
-        Self { list, free: (0..count).rev().collect() }
+        let list = (0..count).map(|_| Slot { work: Work::Free, due: None, sent: false }).collect();
+        Self { list, free: (0..count).rev().collect(), early: 0 }
     }
 
     pub(crate) fn is_full(&self) -> bool {
@@ -101,22 +148,55 @@ impl Works {
     /// Gives a command an identifier; it is overdue at `due`.
     pub(crate) fn begin(&mut self, work: Work, due: Option<Instant>) -> Option<u16> {
         let cid = self.free.pop()?;
-        *self.list.get_mut(usize::from(cid))? = (work, due);
+        *self.list.get_mut(usize::from(cid))? = Slot { work, due, sent: false };
         Some(cid)
     }
 
+    /// The command has been given to the transport.
+    pub(crate) fn mark_sent(&mut self, cid: u16) {
+        if let Some(slot) = self.list.get_mut(usize::from(cid)) {
+            slot.sent = true;
+        }
+    }
+
+    /// A command that was sent.
     pub(crate) fn get(&mut self, cid: u16) -> Option<&mut Work> {
-        self.list.get_mut(usize::from(cid)).map(|(work, _)| work)
+        self.list.get_mut(usize::from(cid)).filter(|slot| slot.sent).map(|slot| &mut slot.work)
+    }
+
+    /// Keeps the end of a command until what was asked for is sent: false if it has come before.
+    pub(crate) fn keep_early(&mut self, cid: u16, status: Status) -> bool {
+        let Some(sending) = self.get(cid).and_then(Work::sending) else { return false };
+        let first = sending.early.replace(status).is_none();
+        self.early = self.early.saturating_add(usize::from(first));
+        first
+    }
+
+    /// A command that was ended early and has sent what was asked for, with its status.
+    pub(crate) fn take_early(&mut self) -> Option<(Work, Status)> {
+        if self.early == 0 {
+            return None;
+        }
+        let all = 0..u16::try_from(self.list.len()).unwrap_or(u16::MAX);
+        let ended = all.into_iter().find_map(|cid| {
+            let sending = self.get(cid).and_then(Work::sending)?;
+            Some((cid, sending.early.filter(|_| !sending.is_open())?))
+        });
+        let (cid, status) = ended?;
+        self.early = self.early.saturating_sub(1);
+        Some((self.end(cid)?, status))
     }
 
     /// When the first command is overdue; looks at all of them.
     pub(crate) fn first_due(&self) -> Option<Instant> {
-        self.list.iter().filter(|(work, _)| !matches!(work, Work::Free)).filter_map(|(_, due)| *due).min()
+        self.list.iter().filter(|slot| !matches!(slot.work, Work::Free)).filter_map(|slot| slot.due).min()
     }
 
     /// Ends a command; `None` if there is none of this identifier.
     pub(crate) fn end(&mut self, cid: u16) -> Option<Work> {
-        let work = core::mem::replace(self.get(cid)?, Work::Free);
+        let slot = self.list.get_mut(usize::from(cid))?;
+        slot.sent = false;
+        let work = core::mem::replace(&mut slot.work, Work::Free);
         if matches!(work, Work::Free) {
             return None;
         }
@@ -126,9 +206,10 @@ impl Works {
 
     /// Ends all commands and gives the requests behind them, each with the time at which it was overdue.
     pub(crate) fn end_all(&mut self) -> Vec<(Tag, Option<Instant>)> {
+        self.early = 0;
         let all = 0..u16::try_from(self.list.len()).unwrap_or(u16::MAX);
         all.filter_map(|cid| {
-            let due = self.list.get(usize::from(cid)).and_then(|(_, due)| *due);
+            let due = self.list.get(usize::from(cid)).and_then(|slot| slot.due);
             Some((self.end(cid)?.tag()?, due))
         })
         .collect()

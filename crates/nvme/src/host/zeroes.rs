@@ -8,7 +8,7 @@ use protocol::Instant;
 use volume::{Extent, Outcome, Tag, VolumeErrorKind};
 
 use super::connection::{Connection, block, moving};
-use super::work::{Work, Zeroes};
+use super::work::{Sending, Work, Zeroes};
 use crate::limits::BLOCKS_PER_COMMAND;
 use crate::opcode::nvm;
 use crate::sgl::SglDescriptor;
@@ -64,9 +64,9 @@ impl Connection {
         match u32::try_from(length) {
             Ok(bytes) if bytes <= in_capsule => {
                 entry.dptr = SglDescriptor::in_capsule(bytes);
-                self.send(now, entry, (Work::Zeros(tag, BufList::new(), rest), data));
+                self.send(now, entry, (Work::Zeros(tag, Sending::new(BufList::new()), rest), data));
             }
-            _ => self.send(now, entry, (Work::Zeros(tag, data, rest), BufList::new())),
+            _ => self.send(now, entry, (Work::Zeros(tag, Sending::new(data), rest), BufList::new())),
         }
     }
 }

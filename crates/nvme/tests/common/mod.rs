@@ -211,7 +211,7 @@ impl Bench {
         }
     }
 
-    fn act(&mut self, index: usize) -> usize {
+    pub fn act(&mut self, index: usize) -> usize {
         let mut count = 0;
         while let Some(action) = self.links[index].pair.far.connection.poll_action() {
             count += 1;
