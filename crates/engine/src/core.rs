@@ -13,11 +13,11 @@ use protocol::Instant;
 use volume::{CoreId, OpenError, PollList, VolumeId};
 
 use crate::driver::Driver;
-use crate::fence::{Outcome, Owner};
+use crate::fence::{self, Outcome, Owner};
 use crate::groups::Groups;
 use crate::hub::Hub;
 use crate::iscsi_target::IscsiTarget;
-use crate::message::{Fence, Inbound, Member, Message};
+use crate::message::{Cause, Fence, Inbound, Member, Message};
 use crate::nvme_controller::NvmeController;
 use crate::queues::Queues;
 use crate::setup::{ListenerRole, Setup};
@@ -37,8 +37,8 @@ pub struct Core {
     /// What new connections find behind each listener; sizes change.
     listeners: Vec<ListenerRole>,
     shared: Option<Shared>,
-    /// The newest state of every volume that was ever reserved, for connections that come later.
-    views: HashMap<VolumeId, Fence>,
+    /// The newest state of every volume that ever had a fence, for connections that come later.
+    fences: HashMap<VolumeId, Fence>,
     stopping: bool,
     failure: Option<OpenError>,
 }
@@ -68,23 +68,23 @@ impl Core {
         });
         let listeners = current(&setup);
         let hub = Hub::new(world.core, pool, world.postbox, Queues::new(queues, polls));
-        Self { setup, hub, listeners, shared, views: HashMap::new(), stopping: failure.is_some(), failure }
+        Self { setup, hub, listeners, shared, fences: HashMap::new(), stopping: failure.is_some(), failure }
     }
 
-    fn tell_reservations(&self, fence: &Fence, newcomer: Option<EndpointId>) {
-        match newcomer {
-            Some(endpoint) => {
-                let quiet = Fence { notices: Arc::new([]), aborted: Arc::new([]), ..fence.clone() };
-                self.hub.deliver(endpoint, Inbound::Reservations(quiet));
-            }
-            None => self.hub.deliver_all(None, || Inbound::Reservations(fence.clone())),
+    /// Tells all connections, and moves the queue's epoch. What a connection has judged before it looks into its inbox is refused from
+    /// here on, and comes back into that inbox behind the fence.
+    fn handle_fence(&mut self, fence: &Fence) {
+        let asker = match &fence.cause {
+            Cause::Reset(by, _) if by.core == self.hub.core => Some(by.endpoint),
+            _ => None,
+        };
+        self.hub.deliver_all(asker, || Inbound::Fence(fence.clone()));
+        if let Some(asker) = asker {
+            self.hub.deliver(asker, Inbound::Fence(Fence { cause: Cause::Unconcerned, ..fence.clone() }));
         }
-    }
-
-    fn handle_fence(&mut self, fence: Fence) {
-        self.tell_reservations(&fence, None);
         self.hub.queues().fence(fence.volume, fence.number);
-        self.views.insert(fence.volume, fence);
+        let lasting = fence::for_newcomers(self.fences.get(&fence.volume), fence);
+        self.fences.insert(fence.volume, lasting);
     }
 
     fn run_shared(&mut self) {
@@ -111,6 +111,7 @@ impl Core {
             Message::Subsystem(from, request) => shared.groups.handle_subsystem(now, from, request),
             Message::Left(member) => shared.groups.handle_leave(now, member),
             Message::Reserve(call) => shared.owner.apply(&call, self.hub.cores()),
+            Message::Reset(call) => shared.owner.reset(call, self.hub.cores()),
             Message::Fenced(number) => shared.owner.acknowledge(number),
             Message::Deliver(..)
             | Message::Event(..)
@@ -158,8 +159,8 @@ impl Service for Core {
                 Box::new(Driver::<NvmeController>::new(hub, member, connection))
             }
         };
-        for fence in self.views.values() {
-            self.tell_reservations(fence, Some(accepted.endpoint));
+        for fence in self.fences.values() {
+            self.hub.deliver(accepted.endpoint, Inbound::Fence(fence.clone()));
         }
         Ok(endpoint)
     }
@@ -171,7 +172,7 @@ impl Service for Core {
                 let except = (from.core == self.hub.core).then_some(from.endpoint);
                 self.hub.deliver_all(except, || Inbound::Event(volume, event.clone()));
             }
-            Message::Fence(fence) => self.handle_fence(fence),
+            Message::Fence(fence) => self.handle_fence(&fence),
             Message::Resized(volume, geometry) => {
                 self.listeners.iter_mut().for_each(|role| role.resize(volume, geometry));
                 self.hub.deliver_all(None, || Inbound::Resized(volume, geometry));

@@ -1,8 +1,8 @@
 //! One protocol connection as an endpoint: bytes from whoever moves them, requests to the core's queues.
 //!
 //! The driver adds nothing of its own to the protocol. It drains the connection's actions after each batch of
-//! inputs, parks requests that a full queue gave back, and counts what is under way, so that a connection
-//! whose stream has ended stays until its last request has completed.
+//! inputs, parks requests that a full queue gave back, returns those that a fence has overtaken, and counts what is under
+//! way, so that a connection whose stream has ended stays until its last request has completed.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -10,12 +10,12 @@ use std::rc::Rc;
 
 use host::Endpoint;
 use protocol::{CloseReason, Connection, Ended, Instant, Placement, Transmit};
-use volume::{Request, Tag, VolumeId};
+use volume::{Tag, VolumeId};
 
 use crate::hub::Hub;
 use crate::limits::PARKED_GUESS;
 use crate::message::{Inbound, Member};
-use crate::queues::{Parked, Slot};
+use crate::queues::{NotTaken, Slot, Submission};
 
 /// What tells one protocol's driver from another's: how inbox and actions map to its words.
 pub(crate) trait Role {
@@ -35,20 +35,32 @@ pub(crate) struct Desk {
     pub(crate) member: Member,
     pub(crate) now: Instant,
     slot: Slot,
-    parked: VecDeque<Parked>,
+    parked: VecDeque<Submission>,
     outstanding: usize,
 }
 
 impl Desk {
     /// Submits a request, or parks it behind those that a full queue gave back.
-    pub(crate) fn submit(&mut self, volume: VolumeId, request: Request) {
+    pub(crate) fn submit(&mut self, submission: Submission) {
         self.outstanding += 1;
-        let submitted = if self.parked.is_empty() {
-            self.hub.submit(self.now, self.slot, (volume, request))
+        if self.parked.is_empty() {
+            self.parked.extend(self.try_submit(submission));
         } else {
-            Err(self.hub.queues().park(volume, request))
-        };
-        self.parked.extend(submitted.err());
+            self.parked.push_back(submission);
+        }
+    }
+
+    /// Submits a request; a full queue gives it back. One that a fence has overtaken returns to its connection, behind the fence in its
+    /// inbox, to be judged again.
+    fn try_submit(&self, submission: Submission) -> Option<Submission> {
+        match self.hub.submit(self.now, self.slot, submission) {
+            Ok(()) => None,
+            Err(NotTaken::Full(submission)) => Some(submission),
+            Err(NotTaken::Overtaken(submission)) => {
+                self.hub.deliver(self.member.endpoint, Inbound::Refused(submission.request));
+                None
+            }
+        }
     }
 
     /// Asks that a request end soon; a parked one ends here.
@@ -56,8 +68,7 @@ impl Desk {
         let parked =
             self.parked.iter().position(|parked| (parked.volume, parked.request.tag) == (volume, tag));
         match parked.and_then(|index| self.parked.remove(index)) {
-            Some(parked) => {
-                self.hub.queues().withdraw(&parked);
+            Some(_) => {
                 let result = Err(volume::VolumeErrorKind::Cancelled);
                 let completion = volume::Completion { tag, result };
                 self.hub.deliver(self.member.endpoint, Inbound::Completion(completion));
@@ -68,7 +79,7 @@ impl Desk {
 
     fn retry_parked(&mut self) {
         while let Some(parked) = self.parked.pop_front() {
-            if let Err(parked) = self.hub.resubmit(self.now, self.slot, parked) {
+            if let Some(parked) = self.try_submit(parked) {
                 self.parked.push_front(parked);
                 return;
             }
@@ -139,7 +150,7 @@ impl<R: Role> Endpoint for Driver<R> {
         self.desk.now = now;
         self.act();
         while let Some(inbound) = self.desk.hub.take(self.desk.slot) {
-            if matches!(inbound, Inbound::Completion(_)) {
+            if matches!(inbound, Inbound::Completion(_) | Inbound::Refused(_)) {
                 self.desk.outstanding -= 1;
             }
             if let Some(input) = R::input(inbound) {

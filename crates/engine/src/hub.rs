@@ -8,10 +8,10 @@ use std::sync::Arc;
 use buf::Pool;
 use host::{CoreIndex, EndpointId, Postbox};
 use protocol::Instant;
-use volume::{Request, Tag, VolumeId};
+use volume::{Tag, VolumeId};
 
 use crate::message::{Inbound, Member, Message};
-use crate::queues::{Parked, Queues, Slot};
+use crate::queues::{NotTaken, Queues, Slot, Submission};
 
 /// One driver's place.
 struct Seat {
@@ -166,13 +166,8 @@ impl Hub {
     }
 
     /// Submits a connection's request.
-    pub(crate) fn submit(&self, now: Instant, slot: Slot, what: (VolumeId, Request)) -> Result<(), Parked> {
-        self.queues.borrow_mut().submit(now, slot, what)
-    }
-
-    /// Submits what a full queue had given back.
-    pub(crate) fn resubmit(&self, now: Instant, slot: Slot, parked: Parked) -> Result<(), Parked> {
-        self.queues.borrow_mut().resubmit(now, slot, parked)
+    pub(crate) fn submit(&self, now: Instant, slot: Slot, submission: Submission) -> Result<(), NotTaken> {
+        self.queues.borrow_mut().submit(now, slot, submission)
     }
 
     /// Asks that a connection's request end soon.

@@ -9,7 +9,8 @@ use protocol::{Entropy, Instant};
 use scsi::NexusEvent;
 
 use crate::driver::{Desk, Role};
-use crate::message::{Inbound, Message, ReserveCall};
+use crate::message::{Cause, Fence, Inbound, Message, ReserveCall, ResetCall};
+use crate::queues::Submission;
 
 /// A target's side of an iSCSI connection.
 pub(crate) struct IscsiTarget;
@@ -34,18 +35,16 @@ impl Role for IscsiTarget {
         Some(match inbound {
             Inbound::Completion(completion) => Input::Completion(completion),
             Inbound::Event(volume, event) => Input::Event { volume, event },
-            Inbound::Reservations(fence) => Input::Event {
-                volume: fence.volume,
-                event: NexusEvent::Reservations {
-                    view: fence.view,
-                    notices: fence.notices,
-                    aborted: fence.aborted,
-                },
-            },
+            Inbound::Refused(request) => Input::Refused(request),
+            Inbound::Fence(fence) => {
+                let (volume, epoch) = (fence.volume, fence.epoch());
+                Input::Fence { volume, epoch, event: event(fence) }
+            }
             Inbound::Resized(volume, geometry) => {
                 Input::Event { volume, event: NexusEvent::CapacityChanged(geometry) }
             }
             Inbound::Reserved(tag, result) => Input::Reserved { tag, result },
+            Inbound::Reset(tag, done) => Input::Reset { tag, done },
             Inbound::Session(reply) => Input::Group(reply),
             Inbound::Shutdown => Input::Shutdown,
             Inbound::Subsystem(_) => return None,
@@ -54,7 +53,7 @@ impl Role for IscsiTarget {
 
     fn act(action: Action, desk: &mut Desk) {
         match action {
-            Action::Submit { volume, request } => desk.submit(volume, request),
+            Action::Submit { volume, epoch, request } => desk.submit(Submission { volume, epoch, request }),
             Action::Cancel { volume, tag } => desk.cancel(volume, tag),
             Action::Event { volume, event } => {
                 let member = desk.member;
@@ -64,7 +63,22 @@ impl Role for IscsiTarget {
                 let call = ReserveCall { from: desk.member, tag, volume, registrant, command };
                 desk.hub.post_owner(Message::Reserve(call));
             }
+            Action::Reset { tag, volumes, event } => {
+                let call = ResetCall { from: desk.member, tag, volumes, event };
+                desk.hub.post_owner(Message::Reset(call));
+            }
             Action::Group(request) => desk.hub.post_owner(Message::Session(desk.member, request)),
         }
+    }
+}
+
+/// What a fence means to a nexus.
+fn event(fence: Fence) -> Option<NexusEvent> {
+    match fence.cause {
+        Cause::Reservations { view, notices, aborted } => {
+            Some(NexusEvent::Reservations { view, notices, aborted })
+        }
+        Cause::Reset(_, event) => Some(event),
+        Cause::Unconcerned => None,
     }
 }

@@ -29,5 +29,5 @@ mod sizes;
 
 pub use crate::core::Core;
 pub use limits::ConnectionLimits;
-pub use message::{Fence, Inbound, Member, Message, ReserveCall};
+pub use message::{Cause, Fence, Inbound, Member, Message, ReserveCall, ResetCall};
 pub use setup::{EntropySource, ListenerRole, Setup};

@@ -23,6 +23,10 @@ pub(crate) const COMPLETIONS_GUESS: usize = 256;
 /// command windows, so this only sizes the list.
 pub(crate) const PARKED_GUESS: usize = 64;
 
+/// Resets of task sets that wait for requests to end, in the whole process: each costs a message to every core, and a volume that answers
+/// nothing would gather them. More than all initiators of a large host send at a time; what comes beyond is refused.
+pub(crate) const RESETS: usize = 1024;
+
 /// How long a request to a remote volume may take unless its URL says otherwise (`timeout=`).
 pub(crate) const COMMAND_TIME: Duration = Duration::from_secs(30);
 

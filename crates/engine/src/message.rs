@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use host::{CoreIndex, EndpointId};
 use volume::reservation::{Command, Notice, Refused, Registrant, View};
-use volume::{Completion, Geometry, VolumeId};
+use volume::{Completion, Epoch, Geometry, Request, VolumeId};
 
 /// Names a connection in the whole process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -30,7 +30,10 @@ pub enum Message {
     Event(Member, VolumeId, scsi::NexusEvent),
     /// To core 0: a registrant asks for a change of a volume's reservation.
     Reserve(ReserveCall),
-    /// To every core: a volume's reservation has changed; acknowledge when older requests have ended.
+    /// To core 0: a connection resets volumes' task sets.
+    Reset(ResetCall),
+    /// To every core: requests on a volume that were judged before this are not to begin any more; acknowledge when those that have
+    /// begun have ended.
     Fence(Fence),
     /// To core 0: a core acknowledges a fence.
     Fenced(u64),
@@ -55,19 +58,53 @@ pub struct ReserveCall {
     pub command: Command,
 }
 
-/// A reservation's new state, on its way to every connection of the volume.
+/// A reset for the owner of the fences.
+#[derive(Debug)]
+pub struct ResetCall {
+    /// Who waits for the answer. It has ended its own tasks.
+    pub from: Member,
+    /// The asker's own mark.
+    pub tag: u32,
+    /// Which volumes.
+    pub volumes: Vec<VolumeId>,
+    /// What other nexuses are told; it ends their tasks on the volumes.
+    pub event: scsi::NexusEvent,
+}
+
+/// A volume's new epoch, on its way to every connection.
 #[derive(Debug, Clone)]
 pub struct Fence {
-    /// Which change.
+    /// Which change; the volume's epoch from now on.
     pub number: u64,
     /// Which volume.
     pub volume: VolumeId,
-    /// The state from now on.
-    pub view: Arc<View>,
-    /// What the change means to other registrants.
-    pub notices: Arc<[(Registrant, Notice)]>,
-    /// Whose requests on the volume are to be aborted.
-    pub aborted: Arc<[Registrant]>,
+    /// Why.
+    pub cause: Cause,
+}
+
+/// What a fence is for.
+#[derive(Debug, Clone)]
+pub enum Cause {
+    /// The volume's reservations have changed.
+    Reservations {
+        /// The state from now on.
+        view: Arc<View>,
+        /// What the change means to other registrants.
+        notices: Arc<[(Registrant, Notice)]>,
+        /// Whose requests on the volume are to be aborted.
+        aborted: Arc<[Registrant]>,
+    },
+    /// A nexus has reset the volume's task set: the others' tasks end.
+    Reset(Member, scsi::NexusEvent),
+    /// Nothing that this connection must know.
+    Unconcerned,
+}
+
+impl Fence {
+    /// The volume's epoch from now on.
+    pub fn epoch(&self) -> Epoch {
+        Epoch(self.number)
+    }
 }
 
 /// What a driver finds in its inbox.
@@ -77,12 +114,16 @@ pub enum Inbound {
     Completion(Completion),
     /// Something happened on a logical unit.
     Event(VolumeId, scsi::NexusEvent),
-    /// A volume's reservation has changed.
-    Reservations(Fence),
+    /// A request of its connection was judged by an older state of the volume than holds now: it comes back as it was.
+    Refused(Request),
+    /// A volume's epoch has moved.
+    Fence(Fence),
     /// A volume has this size from now on.
     Resized(VolumeId, Geometry),
-    /// The owner of the reservations answers.
-    Reserved(u32, Result<Arc<View>, Refused>),
+    /// The owner of the reservations answers. The new state has come before, in a fence.
+    Reserved(u32, Result<(), Refused>),
+    /// A reset is over: what was older has ended on all cores. Or it is refused (false), as too many are under way.
+    Reset(u32, bool),
     /// The session's group speaks.
     Session(iscsi::session::Reply),
     /// The subsystem's group speaks.

@@ -7,7 +7,8 @@ use nvme::controller::{Action, Connection, Input, Portal, Reservations};
 use protocol::Instant;
 
 use crate::driver::{Desk, Role};
-use crate::message::{Fence, Inbound, Message, ReserveCall};
+use crate::message::{Cause, Fence, Inbound, Message, ReserveCall};
+use crate::queues::Submission;
 
 /// A controller's side of an NVMe/TCP connection: one queue.
 pub(crate) struct NvmeController;
@@ -25,20 +26,22 @@ impl Role for NvmeController {
     fn input(inbound: Inbound) -> Option<Input> {
         Some(match inbound {
             Inbound::Completion(completion) => Input::Completion(completion),
-            Inbound::Reservations(Fence { volume, view, notices, aborted, .. }) => {
-                Input::Reservations(Reservations { volume, view, notices, aborted })
+            Inbound::Refused(request) => Input::Refused(request),
+            Inbound::Fence(fence) => {
+                let (volume, epoch) = (fence.volume, fence.epoch());
+                Input::Fence { volume, epoch, reservations: reservations(fence) }
             }
             Inbound::Reserved(tag, result) => Input::Reserved { tag, result },
             Inbound::Resized(volume, geometry) => Input::NamespaceChanged { volume, geometry },
             Inbound::Subsystem(reply) => Input::Group(reply),
             Inbound::Shutdown => Input::Shutdown,
-            Inbound::Event(..) | Inbound::Session(_) => return None,
+            Inbound::Event(..) | Inbound::Reset(..) | Inbound::Session(_) => return None,
         })
     }
 
     fn act(action: Action, desk: &mut Desk) {
         match action {
-            Action::Submit { volume, request } => desk.submit(volume, request),
+            Action::Submit { volume, epoch, request } => desk.submit(Submission { volume, epoch, request }),
             Action::Cancel { volume, tag } => desk.cancel(volume, tag),
             Action::Reserve { tag, volume, registrant, command } => {
                 let call = ReserveCall { from: desk.member, tag, volume, registrant, command };
@@ -46,5 +49,13 @@ impl Role for NvmeController {
             }
             Action::Group(request) => desk.hub.post_owner(Message::Subsystem(desk.member, request)),
         }
+    }
+}
+
+/// What a fence means to a controller. A reset of a SCSI logical unit is none of a namespace.
+fn reservations(fence: Fence) -> Option<Reservations> {
+    match fence.cause {
+        Cause::Reservations { view, notices, aborted } => Some(Reservations { view, notices, aborted }),
+        Cause::Reset(..) | Cause::Unconcerned => None,
     }
 }

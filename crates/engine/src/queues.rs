@@ -1,12 +1,12 @@
 //! One core's volume queues: where requests go, and whose completions come back.
 //!
 //! A request's tag in a queue is made of the asker's slot, the fence side it was submitted on, and the
-//! connection's own number. The side makes draining exact: when a reservation changes, new requests go to the
-//! other side, and the change is acknowledged when the old side's count reaches zero, however many new
-//! requests keep coming.
+//! connection's own number. The side makes draining exact: a fence moves the volume's epoch, requests that were judged by an
+//! older one are refused, new ones go to the other side, and the fence is acknowledged when the old side's count reaches zero,
+//! however many new requests keep coming.
 
 use protocol::Instant;
-use volume::{Completion, PollList, QueueFull, Request, Tag, VolumeId, VolumeQueue};
+use volume::{Completion, Epoch, PollList, QueueFull, Request, Tag, VolumeId, VolumeQueue};
 
 use crate::limits::COMPLETIONS_GUESS;
 
@@ -28,17 +28,27 @@ fn split(tag: Tag) -> (Slot, usize, Tag) {
     (slot, usize::from(tag.0 & SIDE_BIT != 0), Tag(tag.0 & OWN_MASK))
 }
 
-/// A request that a full queue gave back, as it was.
+/// A request on its way to a volume's queue.
 #[derive(Debug)]
-pub(crate) struct Parked {
+pub(crate) struct Submission {
     pub(crate) volume: VolumeId,
+    /// What it was judged by.
+    pub(crate) epoch: Epoch,
     pub(crate) request: Request,
-    /// The fence side that it counts on.
-    side: usize,
+}
+
+/// A request that did not become one of the volume's: nothing has happened to it, and nothing counts it.
+#[derive(Debug)]
+pub(crate) enum NotTaken {
+    /// The volume's queue is full.
+    Full(Submission),
+    /// It was judged by an older state of the volume than holds now.
+    Overtaken(Submission),
 }
 
 struct Line {
     queue: Box<dyn VolumeQueue>,
+    epoch: Epoch,
     outstanding: [usize; 2],
     side: usize,
     /// The fence that waits for the old side, and those behind it.
@@ -64,6 +74,7 @@ impl Queues {
             .into_iter()
             .map(|queue| Line {
                 queue,
+                epoch: Epoch::default(),
                 outstanding: [0; 2],
                 side: 0,
                 draining: std::collections::VecDeque::new(),
@@ -72,46 +83,32 @@ impl Queues {
         Self { lines, polls, wanted, done: Vec::with_capacity(COMPLETIONS_GUESS), fences: 0 }
     }
 
-    /// Submits for a connection; a full queue gives the request back, to be submitted again with [`Queues::resubmit`]. It counts
-    /// as under way all the same: a fence that comes meanwhile waits for it too.
+    /// Submits for a connection.
     pub(crate) fn submit(
         &mut self,
         now: Instant,
         slot: Slot,
-        (volume, request): (VolumeId, Request),
-    ) -> Result<(), Parked> {
-        let parked = self.park(volume, request);
-        self.resubmit(now, slot, parked)
-    }
-
-    /// Counts a request that is to be submitted later.
-    pub(crate) fn park(&mut self, volume: VolumeId, request: Request) -> Parked {
-        let side = self.lines.get_mut(volume.0 as usize).map_or(0, |line| {
-            line.outstanding[line.side] += 1;
-            line.side
-        });
-        Parked { volume, request, side }
-    }
-
-    /// Submits what a full queue had given back.
-    pub(crate) fn resubmit(&mut self, now: Instant, slot: Slot, parked: Parked) -> Result<(), Parked> {
-        let Parked { volume, mut request, side } = parked;
-        let own = request.tag;
+        submission: Submission,
+    ) -> Result<(), NotTaken> {
+        let Submission { volume, epoch, mut request } = submission;
         let Some(line) = self.lines.get_mut(volume.0 as usize) else {
-            return Err(Parked { volume, request, side });
+            return Err(NotTaken::Full(Submission { volume, epoch, request }));
         };
-        request.tag = join(slot, side, own);
+        if epoch != line.epoch {
+            return Err(NotTaken::Overtaken(Submission { volume, epoch, request }));
+        }
+        let own = request.tag;
+        request.tag = join(slot, line.side, own);
         self.polls.mark(volume.0 as usize);
-        line.queue.submit(now, request).map_err(|QueueFull(mut request)| {
-            request.tag = own;
-            Parked { volume, request, side }
-        })
-    }
-
-    /// A request that a full queue had given back will not be submitted again.
-    pub(crate) fn withdraw(&mut self, parked: &Parked) {
-        if let Some(line) = self.lines.get_mut(parked.volume.0 as usize) {
-            line.outstanding[parked.side] = line.outstanding[parked.side].saturating_sub(1);
+        match line.queue.submit(now, request) {
+            Ok(()) => {
+                line.outstanding[line.side] += 1;
+                Ok(())
+            }
+            Err(QueueFull(mut request)) => {
+                request.tag = own;
+                Err(NotTaken::Full(Submission { volume, epoch, request }))
+            }
         }
     }
 
@@ -146,9 +143,10 @@ impl Queues {
         any
     }
 
-    /// Begins a fence on a volume: requests submitted from now on do not count for it.
+    /// Begins a fence on a volume: `number` is its epoch from now on, and requests submitted from now on do not count for it.
     pub(crate) fn fence(&mut self, volume: VolumeId, number: u64) {
         let Some(line) = self.lines.get_mut(volume.0 as usize) else { return };
+        line.epoch = Epoch(number);
         if line.draining.is_empty() {
             line.side = 1 - line.side;
         }
@@ -249,26 +247,42 @@ mod tests {
     }
 
     #[test]
-    fn a_fence_waits_for_what_a_full_queue_gave_back() {
+    fn what_a_full_queue_gave_back_is_refused_behind_a_fence() {
         let full = Full::default();
         let mut queues = queues(Box::new(full.clone()));
-        let (volume, request) = flush(1);
-        let parked = queues.submit(Instant::ZERO, Slot(3), (volume, request)).unwrap_err();
-        let (volume, request) = flush(2);
-        let other = queues.submit(Instant::ZERO, Slot(4), (volume, request)).unwrap_err();
+        let parked = full_of(queues.submit(Instant::ZERO, Slot(3), flush(1, 0)));
+        assert_eq!(parked.request.tag, Tag(1), "as it was");
         queues.fence(VolumeId(0), 10);
-        assert_eq!(drained(&mut queues), [], "both would still take effect");
+        assert_eq!(drained(&mut queues), [10], "it has not begun");
         *full.0.borrow_mut() = true;
-        queues.resubmit(Instant::ZERO, Slot(3), parked).unwrap();
-        queues.withdraw(&other);
+        let late = overtaken(queues.submit(Instant::ZERO, Slot(3), parked));
+        assert_eq!(late.request.tag, Tag(1), "as it was");
+        assert_eq!(full.1.0.borrow().0, [], "the volume has not seen it");
+        queues.submit(Instant::ZERO, Slot(3), Submission { epoch: Epoch(10), ..late }).unwrap();
+        queues.fence(VolumeId(0), 11);
         assert_eq!(drained(&mut queues), []);
         full.1.0.borrow_mut().1 = 1;
-        queues.poll(Instant::ZERO, |slot, completion| assert_eq!((slot.0, completion.tag.0), (3, 1)));
-        assert_eq!(drained(&mut queues), [10]);
+        queues.poll(Instant::ZERO, |_, _| {});
+        assert_eq!(drained(&mut queues), [11]);
     }
 
-    fn flush(own: u64) -> (VolumeId, Request) {
-        (VolumeId(0), Request { tag: Tag(own), operation: Operation::Flush })
+    fn flush(own: u64, epoch: u64) -> Submission {
+        let request = Request { tag: Tag(own), operation: Operation::Flush };
+        Submission { volume: VolumeId(0), epoch: Epoch(epoch), request }
+    }
+
+    fn full_of(taken: Result<(), NotTaken>) -> Submission {
+        match taken {
+            Err(NotTaken::Full(submission)) => submission,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn overtaken(taken: Result<(), NotTaken>) -> Submission {
+        match taken {
+            Err(NotTaken::Overtaken(submission)) => submission,
+            other => panic!("{other:?}"),
+        }
     }
 
     fn drained(queues: &mut Queues) -> Vec<u64> {
@@ -281,9 +295,10 @@ mod tests {
     fn a_fence_waits_for_older_requests_only() {
         let held = Held::default();
         let mut queues = queues(Box::new(held.clone()));
-        queues.submit(Instant::ZERO, Slot(3), flush(1)).unwrap();
+        queues.submit(Instant::ZERO, Slot(3), flush(1, 0)).unwrap();
         queues.fence(VolumeId(0), 10);
-        queues.submit(Instant::ZERO, Slot(4), flush(2)).unwrap();
+        overtaken(queues.submit(Instant::ZERO, Slot(4), flush(2, 0)));
+        queues.submit(Instant::ZERO, Slot(4), flush(2, 10)).unwrap();
         queues.fence(VolumeId(0), 11);
         assert_eq!(drained(&mut queues), []);
         held.0.borrow_mut().1 = 1;

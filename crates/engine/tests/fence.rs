@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{DELAY, Server, WRITE, command};
+use common::{DELAY, READ, Server, WRITE, command, transfer};
 use nvme::reservation::encode;
 use nvme::sqe::SubmissionQueueEntry;
 use nvme::status::Status;
@@ -71,4 +71,59 @@ fn the_victim_hears_of_it_on_its_admin_queue() {
     reserve(&mut server, OTHER, &Command::Preempt { key: 2, victim: 1, kind: KIND, abort: false });
     assert_eq!(server.completions(0), [(20, Status::SUCCESS, 0x0080_0006)], "reservation log page available");
     assert_eq!(server.completions(OTHER - 1), []);
+}
+
+#[test]
+fn what_was_judged_before_the_fence_and_not_begun_is_judged_again() {
+    let mut server = two();
+    server.parse(VICTIM, command(SubmissionQueueEntry::new(WRITE, 1), 70), &[0x5a; 512]);
+    server.parse(VICTIM, transfer(READ, 71), &[]);
+    reserve(&mut server, OTHER, &Command::Preempt { key: 2, victim: 1, kind: KIND, abort: false });
+    assert_eq!(server.completions(OTHER), [(9, Status::SUCCESS, 0)], "nothing had begun");
+    let conflict = [(70, Status::RESERVATION_CONFLICT.dnr(), 0)];
+    assert_eq!(server.completions(VICTIM), conflict, "NVMe Base §8.1.22: the write is a preempted host's");
+    server.wait(DELAY);
+    assert_eq!(server.received(VICTIM)[0], 7, "the read is allowed, and is carried out");
+}
+
+#[test]
+fn the_answer_of_an_older_change_undoes_no_newer_one() {
+    let mut server = two();
+    write(&mut server, VICTIM, 70);
+    // The victim's release waits for the write, and is overtaken by the preemption.
+    reserve(&mut server, VICTIM, &Command::Reserve { key: 1, kind: KIND });
+    reserve(&mut server, OTHER, &Command::Preempt { key: 2, victim: 1, kind: KIND, abort: false });
+    assert_eq!(server.completions(VICTIM), []);
+    server.wait(DELAY);
+    assert_eq!(server.completions(VICTIM).len(), 2, "the write and the change");
+    assert_eq!(server.completions(OTHER), [(9, Status::SUCCESS, 0)]);
+    write(&mut server, VICTIM, 71);
+    assert_eq!(server.completions(VICTIM), [(71, Status::RESERVATION_CONFLICT.dnr(), 0)]);
+}
+
+#[test]
+fn fences_in_a_row_each_wait_for_what_was_begun_before_them() {
+    let mut server = two();
+    write(&mut server, VICTIM, 70);
+    reserve(&mut server, OTHER, &Command::Register { key: None, new_key: 3, persist: None });
+    write(&mut server, VICTIM, 71);
+    reserve(&mut server, VICTIM, &Command::Release { key: 1, kind: KIND });
+    assert_eq!((server.completions(OTHER), server.completions(VICTIM)), (vec![], vec![]));
+    server.wait(DELAY);
+    assert_eq!(server.completions(OTHER), [(9, Status::SUCCESS, 0)]);
+    assert_eq!(server.completions(VICTIM).len(), 3);
+}
+
+#[test]
+fn a_queue_that_comes_while_a_fence_is_under_way_is_bound_by_it() {
+    let mut server = two();
+    write(&mut server, VICTIM, 70);
+    reserve(&mut server, OTHER, &Command::Preempt { key: 2, victim: 1, kind: KIND, abort: false });
+    assert_eq!(server.completions(OTHER), [], "under way");
+    let late = server.join(1, 5) + 1;
+    write(&mut server, late, 71);
+    assert_eq!(server.completions(late), [(71, Status::RESERVATION_CONFLICT.dnr(), 0)]);
+    server.send(late, transfer(READ, 72));
+    server.wait(DELAY);
+    assert_eq!(server.received(late)[0], 7, "what it may do is judged by the newest state, and taken");
 }

@@ -70,6 +70,10 @@ pub const QUEUE_DEPTH: u16 = 128;
 pub const IMMEDIATE_DEPTH: u16 = 16;
 /// Task management functions that may wait for tasks to end.
 pub const MANAGEMENT_DEPTH: usize = 16;
+/// How long a task management function waits for tasks to end before it is answered "function rejected" (RFC 7143 §11.6.1): less than
+/// the 15 s after which open-iscsi gives an abort up, so that an initiator hears that it failed and takes the next step. The tasks stay
+/// aborted.
+pub const MANAGEMENT_TIME: Duration = Duration::from_secs(10);
 /// PDUs that may wait to be sent before no more bytes are received: every open task's answer, and pings.
 pub const OUTBOUND: usize = 512;
 /// Commands that an initiator takes before it answers that its queue is full.

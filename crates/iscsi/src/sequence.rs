@@ -1,5 +1,7 @@
 //! Sequence numbers: serial arithmetic (RFC 1982), the target's command window, the status numbers (RFC 7143 §4.2.2).
 
+use alloc::vec::Vec;
+
 /// True when `a` comes before `b` in serial arithmetic.
 pub fn before(a: u32, b: u32) -> bool {
     let distance = b.wrapping_sub(a);
@@ -22,16 +24,25 @@ pub enum Verdict {
 pub struct CommandWindow {
     expected: u32,
     most: u32,
+    /// Numbers within the window that count as received although nothing has come with them; no more than the window is wide.
+    skipped: Vec<u32>,
 }
 
 impl CommandWindow {
     /// A window of `depth` commands that begins with `first`.
     pub fn new(first: u32, depth: u16) -> Self {
-        Self { expected: first, most: first.wrapping_add(u32::from(depth)).wrapping_sub(1) }
+        Self {
+            expected: first,
+            most: first.wrapping_add(u32::from(depth)).wrapping_sub(1),
+            skipped: Vec::new(),
+        }
     }
 
     /// Judges a request's CmdSN without taking it.
     pub fn judge(&self, cmd_sn: u32) -> Verdict {
+        if !self.skipped.is_empty() && self.skipped.contains(&cmd_sn) {
+            return Verdict::Outside;
+        }
         if cmd_sn == self.expected && !before(self.most, cmd_sn) {
             Verdict::Next
         } else if before(cmd_sn, self.expected) || before(self.most, cmd_sn) {
@@ -44,6 +55,28 @@ impl CommandWindow {
     /// Takes the expected request.
     pub fn take(&mut self) {
         self.expected = self.expected.wrapping_add(1);
+        if !self.skipped.is_empty() {
+            self.pass_skipped();
+        }
+    }
+
+    /// The request with this number, which has not come, counts as received and done (RFC 7143 §11.6.1): it is ignored when it comes.
+    /// False when the number lies outside the window, or counts so already.
+    pub fn skip(&mut self, cmd_sn: u32) -> bool {
+        if self.judge(cmd_sn) == Verdict::Outside {
+            return false;
+        }
+        self.skipped.push(cmd_sn);
+        self.pass_skipped();
+        true
+    }
+
+    fn pass_skipped(&mut self) {
+        while let Some(at) = self.skipped.iter().position(|skipped| *skipped == self.expected) {
+            self.skipped.swap_remove(at);
+            self.expected = self.expected.wrapping_add(1);
+            self.release();
+        }
     }
 
     /// A numbered request is done: the window moves on by one.
@@ -124,6 +157,27 @@ mod tests {
         assert_eq!(window.judge(1), Verdict::Outside, "the window is closed");
         window.release();
         assert_eq!(window.judge(1), Verdict::Next);
+    }
+
+    #[test]
+    fn a_skipped_number_counts_as_received_and_is_ignored_when_it_comes() {
+        let mut window = CommandWindow::new(u32::MAX, 4);
+        assert!(!window.skip(u32::MAX - 1) && !window.skip(3), "outside");
+        assert!(window.skip(1), "one of those behind");
+        assert!(!window.skip(1), "once is enough");
+        assert_eq!(
+            (window.expected(), window.most()),
+            (u32::MAX, 2),
+            "the window waits for what lies before"
+        );
+        assert!(window.skip(u32::MAX), "the next one");
+        assert_eq!((window.expected(), window.most()), (0, 3));
+        let outside = [u32::MAX, 1].map(|sn| window.judge(sn));
+        assert_eq!(outside, [Verdict::Outside; 2], "both were sent after all");
+        assert_eq!(window.judge(0), Verdict::Next);
+        window.take();
+        assert_eq!((window.expected(), window.most()), (2, 4), "past the one that counts as received");
+        assert_eq!(window.judge(2), Verdict::Next);
     }
 
     #[test]

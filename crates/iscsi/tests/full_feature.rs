@@ -8,18 +8,21 @@ use std::sync::Arc;
 use common::raw::{Pdu, Raw};
 use common::{BLOCK, INITIATOR, TARGET, pattern, portal};
 use iscsi::connection::State;
+use iscsi::limits::MANAGEMENT_TIME;
 use iscsi::pdu::{
     DataIn, DataOut, Function, FunctionResponse, LogoutReason, LogoutRequest, LogoutResponse, NopIn, NopOut,
     Opcode, R2t, RESERVED_TAG, Reason, Reject, Residual, ScsiCommand, ScsiResponse, TaskManagementRequest,
     TaskManagementResponse, TextRequest, TextResponse,
 };
-use iscsi::target::Input;
+use iscsi::target::{Action, Input};
 use protocol::{CloseReason, Connection};
 use scsi::{NexusEvent, builder};
 use volume::reservation::{Registrant, Registration, ReservationType, View};
-use volume::{Extent, VolumeErrorKind, VolumeId};
+use volume::{Epoch, Extent, VolumeErrorKind, VolumeId};
 
 const LUN: [u8; 8] = [0; 8];
+/// The same unit by flat addressing (SAM-5 §4.7.7.3).
+const FLAT: [u8; 8] = [0x40, 0, 0, 0, 0, 0, 0, 0];
 
 /// Logged in, with the power-on attention taken.
 fn ready() -> Raw {
@@ -357,4 +360,183 @@ fn shutting_down_asks_for_a_logout_first() {
     raw.now = raw.half.connection.poll_timeout().unwrap();
     raw.half.connection.handle_timeout(raw.now);
     assert_eq!(raw.closed(), Some(CloseReason::ShuttingDown));
+}
+
+#[test]
+fn a_unit_is_the_same_in_whatever_form_its_number_is_written() {
+    for (function, sent, named) in [
+        (Function::ABORT_TASK, LUN, FLAT),
+        (Function::ABORT_TASK, FLAT, LUN),
+        (Function::ABORT_TASK_SET, LUN, FLAT),
+        (Function::CLEAR_TASK_SET, FLAT, LUN),
+        (Function::LOGICAL_UNIT_RESET, LUN, FLAT),
+    ] {
+        let mut raw = ready();
+        raw.memory.hold = true;
+        let header = ScsiCommand::new(sent, 2, raw.cmd_sn, write(0, 1)).writing(512, 512, false);
+        assert_eq!(raw.send(header.to_bytes(), &[1; 512]).len(), 0);
+        let request = TaskManagementRequest::new(function, named, 50).referring(2, raw.cmd_sn);
+        assert_eq!(opcodes(&management(&mut raw, request)), [], "{function:?}: the volume has the request");
+        assert_eq!(raw.memory.cancelled.len(), 1, "{function:?} of a unit written as {named:x?}");
+        assert_eq!(function_response(&raw.release()[0]), FunctionResponse::COMPLETE);
+        assert_eq!(raw.half.connection.outstanding(), 0);
+    }
+    let mut raw = ready();
+    raw.memory.hold = true;
+    command(&mut raw, (2, read(0, 8)), |command| command.reading(4096), &[]);
+    let elsewhere = [0, 9, 0, 0, 0, 0, 0, 0];
+    let abort = TaskManagementRequest::new(Function::ABORT_TASK, elsewhere, 50).referring(2, raw.cmd_sn - 1);
+    assert_eq!(function_response(&management(&mut raw, abort)[0]), FunctionResponse::NO_TASK);
+    assert_eq!(raw.memory.cancelled.len(), 0, "the tag of a task of another unit names no task (SAM-5 §7.2)");
+}
+
+/// An immediate function with its CmdSN.
+fn numbered(raw: &mut Raw, request: TaskManagementRequest, cmd_sn: u32) -> FunctionResponse {
+    let mut header = request.to_bytes();
+    header[24..28].copy_from_slice(&cmd_sn.to_be_bytes());
+    function_response(&raw.send(header, &[])[0])
+}
+
+#[test]
+fn a_command_that_is_aborted_before_it_comes_is_not_carried_out() {
+    let mut raw = ready();
+    let next = raw.cmd_sn;
+    let abort = |tag| TaskManagementRequest::new(Function::ABORT_TASK, LUN, 50).referring(tag, next);
+    assert_eq!(
+        numbered(&mut raw, abort(2), next),
+        FunctionResponse::NO_TASK,
+        "no command was sent before it"
+    );
+    assert_eq!(numbered(&mut raw, abort(2), next + 1), FunctionResponse::COMPLETE);
+    assert_eq!(numbered(&mut raw, abort(2), next + 1), FunctionResponse::NO_TASK, "it counts as received");
+    let header = ScsiCommand::new(LUN, 2, next, write(0, 1)).writing(512, 512, false);
+    assert_eq!(raw.send(header.to_bytes(), &[9; 512]).len(), 0, "RFC 7143 §11.6.1: considered received");
+    assert!(raw.memory.bytes.iter().all(|byte| *byte == 0), "and never executed");
+    // With more data than is staged.
+    let abort = TaskManagementRequest::new(Function::ABORT_TASK, LUN, 51).referring(3, next + 1);
+    assert_eq!(numbered(&mut raw, abort, next + 2), FunctionResponse::COMPLETE);
+    let header = ScsiCommand::new(LUN, 3, next + 1, write(0, 64)).writing(32_768, 32_768, false);
+    assert_eq!(raw.send(header.to_bytes(), &[9; 32_768]).len(), 0);
+    assert!(raw.memory.bytes.iter().all(|byte| *byte == 0));
+    raw.cmd_sn = next + 2;
+    let answers = command(&mut raw, (4, write(0, 1)), |command| command.writing(512, 512, false), &[7; 512]);
+    let response = ScsiResponse::from_bytes(&answers[0].header);
+    assert_eq!(response.status(), Some(0), "what comes behind goes on");
+    assert_eq!(raw.closed(), None);
+}
+
+#[test]
+fn a_reset_is_answered_after_the_other_nexuses_tasks_have_ended() {
+    let functions = [
+        (Function::CLEAR_TASK_SET, NexusEvent::TaskSetCleared),
+        (Function::LOGICAL_UNIT_RESET, NexusEvent::LogicalUnitReset),
+        (Function::TARGET_WARM_RESET, NexusEvent::LogicalUnitReset),
+        (Function::TARGET_COLD_RESET, NexusEvent::LogicalUnitReset),
+    ];
+    for (function, event) in functions {
+        let mut raw = ready();
+        raw.hold_resets = true;
+        let answers = management(&mut raw, TaskManagementRequest::new(function, LUN, 50));
+        assert_eq!(opcodes(&answers), [], "{function:?}: RFC 7143 §4.2.3.3");
+        assert_eq!(raw.events, [(VolumeId(0), event)]);
+        assert_eq!(raw.closed(), None);
+        raw.hold_resets = false;
+        assert_eq!(function_response(&raw.settle()[0]), FunctionResponse::COMPLETE);
+        assert_eq!(raw.closed().is_some(), function == Function::TARGET_COLD_RESET);
+    }
+    let mut raw = ready();
+    raw.hold_resets = true;
+    management(&mut raw, TaskManagementRequest::new(Function::LOGICAL_UNIT_RESET, LUN, 50));
+    let tag = raw.resets.pop().unwrap();
+    raw.half.connection.handle_input(raw.now, Input::Reset { tag, done: false });
+    assert_eq!(function_response(&raw.settle()[0]), FunctionResponse::REJECTED, "too many are under way");
+}
+
+#[test]
+fn a_function_whose_tasks_do_not_end_is_rejected_and_they_stay_aborted() {
+    let mut raw = ready();
+    raw.hold_resets = true;
+    raw.memory.hold = true;
+    command(&mut raw, (2, write(0, 1)), |command| command.writing(512, 512, false), &[1; 512]);
+    for (tag, function) in [(50, Function::ABORT_TASK_SET), (51, Function::LOGICAL_UNIT_RESET)] {
+        let answers = management(&mut raw, TaskManagementRequest::new(function, LUN, tag));
+        assert_eq!(opcodes(&answers), []);
+    }
+    raw.now = raw.now + MANAGEMENT_TIME;
+    assert_eq!(raw.half.connection.poll_timeout(), Some(raw.now));
+    raw.half.connection.handle_timeout(raw.now);
+    let answers = raw.settle();
+    let responses: Vec<_> = answers.iter().map(function_response).collect();
+    assert_eq!(responses, [FunctionResponse::REJECTED; 2]);
+    raw.hold_resets = false;
+    assert_eq!(raw.release().len(), 0, "neither the task nor a function is answered once more");
+    assert_eq!(raw.half.connection.outstanding(), 0);
+}
+
+#[test]
+fn a_reset_by_another_nexus_ends_tasks_without_an_answer_and_is_told() {
+    for (event, code) in [(NexusEvent::LogicalUnitReset, [0x29, 3]), (NexusEvent::TaskSetCleared, [0x2f, 0])]
+    {
+        let mut raw = ready();
+        raw.memory.hold = true;
+        command(&mut raw, (2, write(0, 1)), |command| command.writing(512, 512, false), &[1; 512]);
+        let (volume, epoch) = (VolumeId(0), Epoch(1));
+        let fence = Input::Fence { volume, epoch, event: Some(event) };
+        raw.half.connection.handle_input(raw.now, fence);
+        assert_eq!(raw.settle().len(), 0);
+        assert_eq!(raw.memory.cancelled.len(), 1);
+        assert_eq!(raw.release().len(), 0, "TAS is zero");
+        let answers = command(&mut raw, (3, builder::test_unit_ready()), |command| command, &[]);
+        assert_eq!(answers[0].data[2..][12..14], code, "SAM-5 §5.14: a unit attention");
+    }
+}
+
+#[test]
+fn a_request_that_a_fence_overtook_is_judged_again() {
+    let holder = Registrant::Host { identifier: [1; 16], nqn: "nqn.2026-11.org.linerate:host".into() };
+    let view = View {
+        generation: 1,
+        registrations: vec![Registration { registrant: holder.clone(), key: 7 }],
+        reservation: Some((ReservationType::WriteExclusive, Some(holder))),
+        persist: false,
+    };
+    let mut raw = ready();
+    let (volume, notices, aborted) = (VolumeId(0), Arc::new([]), Arc::new([]));
+    let event = Some(NexusEvent::Reservations { view: Arc::new(view), notices, aborted });
+    for (tag, cdb) in [(2, write(0, 1)), (3, read(0, 1))] {
+        let shape = |command: ScsiCommand| match tag {
+            2 => command.writing(512, 512, false),
+            _ => command.reading(512),
+        };
+        let header = shape(ScsiCommand::new(LUN, tag, raw.cmd_sn, cdb)).to_bytes();
+        raw.cmd_sn += 1;
+        let data: &[u8] = if tag == 2 { &[1; 512] } else { &[] };
+        let mut bytes = header.to_vec();
+        bytes[7] = 0;
+        bytes[6] = u8::try_from(data.len() >> 8).unwrap();
+        bytes.extend_from_slice(data);
+        raw.half.receive(raw.now, &bytes);
+    }
+    let mut requests = Vec::new();
+    while let Some(action) = raw.half.connection.poll_action() {
+        let Action::Submit { epoch: Epoch(0), request, .. } = action else { panic!("{action:?}") };
+        requests.push(request);
+    }
+    let connection = &mut raw.half.connection;
+    connection.handle_input(raw.now, Input::Fence { volume, epoch: Epoch(5), event });
+    for request in requests {
+        connection.handle_input(raw.now, Input::Refused(request));
+    }
+    match connection.poll_action() {
+        Some(Action::Submit { epoch: Epoch(5), request, .. }) => {
+            let completion = raw.memory.carry_out(request);
+            connection.handle_input(raw.now, Input::Completion(completion));
+        }
+        other => panic!("the read is allowed: {other:?}"),
+    }
+    let answers = raw.settle();
+    let status = ScsiResponse::from_bytes(&answers[0].header).status();
+    assert_eq!(status, Some(scsi::Status::ReservationConflict as u8), "the write is not");
+    assert_eq!(DataIn::from_bytes(&answers[1].header).status(), Some((0, Residual::None)));
+    assert!(raw.memory.bytes.iter().all(|byte| *byte == 0));
 }

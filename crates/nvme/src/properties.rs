@@ -103,12 +103,20 @@ impl ControllerStatus {
     pub const READY: Self = Self(1);
     /// CFS: the controller failed.
     pub const FATAL: Self = Self(1 << 1);
+    /// SHST 01b: shutdown under way.
+    pub const SHUTTING_DOWN: Self = Self(1 << 2);
     /// SHST 10b: shutdown complete.
     pub const SHUT_DOWN: Self = Self(2 << 2);
 
     /// True when all bits of `other` are set.
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
+    }
+
+    /// RDY and CFS as they are, SHST as said.
+    #[must_use]
+    pub const fn with_shutdown(self, shutdown: Self) -> Self {
+        Self(self.0 & !(3 << 2) | shutdown.0)
     }
 
     /// Both.

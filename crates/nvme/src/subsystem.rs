@@ -2,7 +2,8 @@
 //!
 //! An admin connection asks for a controller identifier; I/O connections, on any core, ask to join it. When
 //! the controller is disabled or its admin connection goes, all of its I/O connections are told to close.
-//! The group also carries an Abort (NVMe Base §5.1.1) to the queue that it names, and the outcome back.
+//! While a controller is disabled or shut down the group waits until its I/O connections have no request at a volume any more, and
+//! tells the admin connection, which shows it in CSTS. The group also carries an Abort (NVMe Base §5.1.1) to the queue that it names, and the outcome back.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -42,6 +43,8 @@ pub enum Request {
     },
     /// The admin connection's controller was enabled, or disabled or shut down.
     Ready(bool),
+    /// None of the I/O connection's requests is with a volume any more, as it was told to close.
+    Quiesced,
     /// The admin connection agreed to this many I/O queues.
     Queues(u16),
     /// The admin connection wants a command of an I/O queue aborted.
@@ -102,6 +105,8 @@ pub enum Reply {
     Refused(ConnectError),
     /// The controller is gone or disabled: close.
     Close,
+    /// To the admin connection, once for each [`Request::Ready`] that said no: no I/O queue has a request at a volume any more.
+    Quiesced,
     /// To an I/O connection: abort a command, and tell of the outcome once it has completed.
     Abort {
         /// The command.
@@ -128,6 +133,10 @@ struct Controller<M> {
     ready: bool,
     max_queues: u16,
     queues: Vec<(u16, M)>,
+    /// Queues that were told to close and may still have requests at a volume.
+    closing: Vec<M>,
+    /// How often the admin connection is to be told that there are none.
+    unquiesced: usize,
     /// Aborts under way: the queue that was told, and the asker's mark.
     aborts: Vec<(M, u16)>,
 }
@@ -169,12 +178,22 @@ impl<M: Copy + Eq> Subsystems<M> {
         lifetime: Lifetime,
     ) -> Result<Reply, ConnectError> {
         let cntlid = self.allocate().ok_or(ConnectError::plain(Status::CONNECT_BUSY))?;
-        let (queues, aborts) = (Vec::new(), Vec::new());
+        let (queues, closing, aborts) = (Vec::new(), Vec::new(), Vec::new());
         let joined = Reply::Joined { cntlid, lifetime: lifetime.clone() };
         let ready = false;
-        let controller =
-            Controller { cntlid, subnqn, host, lifetime, admin, ready, max_queues, queues, aborts };
-        self.controllers.push(controller);
+        self.controllers.push(Controller {
+            cntlid,
+            subnqn,
+            host,
+            lifetime,
+            admin,
+            ready,
+            max_queues,
+            queues,
+            closing,
+            unquiesced: 0,
+            aborts,
+        });
         Ok(joined)
     }
 
@@ -213,8 +232,28 @@ impl<M: Copy + Eq> Subsystems<M> {
         if !ready {
             let members = core::mem::take(&mut controller.queues);
             let aborts = core::mem::take(&mut controller.aborts);
+            controller.closing.extend(members.iter().map(|(_, member)| *member));
+            controller.unquiesced = controller.unquiesced.saturating_add(1);
             self.messages.extend(members.into_iter().map(|(_, member)| (member, Reply::Close)));
             self.messages.extend(aborts.into_iter().map(|(_, tag)| (admin, not_aborted(tag))));
+            self.tell_quiesced();
+        }
+    }
+
+    /// An I/O connection has no request at a volume any more.
+    fn handle_quiesced(&mut self, member: M) {
+        for controller in &mut self.controllers {
+            controller.closing.retain(|closing| *closing != member);
+        }
+        self.tell_quiesced();
+    }
+
+    fn tell_quiesced(&mut self) {
+        let quiet = self.controllers.iter_mut().filter(|controller| controller.closing.is_empty());
+        for controller in quiet {
+            for _ in 0..core::mem::take(&mut controller.unquiesced) {
+                self.messages.push_back((controller.admin, Reply::Quiesced));
+            }
         }
     }
 
@@ -271,6 +310,7 @@ impl<M: Copy + Eq> Group for Subsystems<M> {
                 return;
             }
             Request::Ready(ready) => return self.set_ready(from, ready),
+            Request::Quiesced => return self.handle_quiesced(from),
             Request::Abort { qid, cid, tag } => return self.pass_abort(from, (qid, cid, tag)),
             Request::Aborted { tag, aborted } => return self.pass_outcome(from, (tag, aborted)),
         };
@@ -288,6 +328,7 @@ impl<M: Copy + Eq> Group for Subsystems<M> {
             let lost = controller.aborts.extract_if(.., |(queue, _)| *queue == member);
             self.messages.extend(lost.map(|(_, tag)| (controller.admin, not_aborted(tag))));
         }
+        self.handle_quiesced(member);
     }
 
     fn handle_timeout(&mut self, _now: Instant) {}

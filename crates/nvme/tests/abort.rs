@@ -172,7 +172,7 @@ impl Rig {
             self.seen.extend(parse(&bytes).into_iter().map(|seen| (queue, seen)));
             match self.queues[queue].connection.poll_action() {
                 None => continue,
-                Some(Action::Submit { volume, request }) => self.held.push_back((queue, volume, request)),
+                Some(Action::Submit { volume, request, .. }) => self.held.push_back((queue, volume, request)),
                 Some(Action::Cancel { tag, .. }) => self.cancelled.push((queue, tag)),
                 Some(Action::Reserve { .. }) => panic!("nothing is reserved here"),
                 Some(Action::Group(request)) => self.group.handle_message(NOW, queue, request),
@@ -501,4 +501,95 @@ fn a_host_that_owes_data_keeps_its_queue_and_at_last_must_send() {
     }
     assert_eq!(rig.queues[1].connection.poll_close(), None);
     assert_eq!(rig.held.len(), flushes.len(), "nothing of it reached the volume");
+}
+
+fn property(cid: u16, value: u32) -> SubmissionQueueEntry {
+    command(Property::set(0x14, value), cid)
+}
+
+/// CSTS as the host reads it.
+fn status(rig: &mut Rig) -> u64 {
+    rig.take_seen();
+    rig.send(0, &[command(Property::get(0x1c, false), 90)]);
+    match rig.take_seen()[..] {
+        [(0, Seen::Done { cid: 90, status: Status::SUCCESS, result })] => result,
+        ref other => panic!("{other:?}"),
+    }
+}
+
+const ENABLED: u32 = 0x0046_0001;
+
+#[test]
+fn a_controller_is_not_unready_before_its_last_request_has_ended() {
+    let mut rig = Rig::new(2);
+    for (queue, cid) in [(1, 70), (2, 71)] {
+        rig.send(queue, &[command(SubmissionQueueEntry::new(FLUSH, 1), cid)]);
+    }
+    rig.send(1, &[transfer(WRITE, 72, LARGE)]);
+    rig.send(0, &[property(5, 0)]);
+    assert_eq!(rig.cancelled.len(), 2, "what is at the volume ends soon");
+    assert_eq!(status(&mut rig), 1, "NVMe Base §3.1.4.6: RDY, two requests are at the volume");
+    rig.complete(Err(VolumeErrorKind::Cancelled));
+    assert_eq!(status(&mut rig), 1, "one is");
+    rig.complete(Ok(()));
+    assert_eq!(status(&mut rig), 0);
+    rig.send(0, &[property(6, ENABLED)]);
+    assert_eq!(status(&mut rig), 1, "and it begins anew");
+    assert!(rig.held.is_empty(), "nothing of the old queues goes on");
+}
+
+#[test]
+fn a_controller_that_is_enabled_while_it_resets_begins_once_that_is_over() {
+    let mut rig = Rig::new(1);
+    rig.send(1, &[command(SubmissionQueueEntry::new(FLUSH, 1), 70)]);
+    rig.send(0, &[property(5, 0), property(6, ENABLED)]);
+    rig.take_seen();
+    let mut identify = SubmissionQueueEntry::new(6, 0).with(10, 1);
+    identify.dptr = SglDescriptor::transport(4096);
+    rig.send(0, &[command(identify, 7)]);
+    let early = Seen::Done { cid: 7, status: Status::COMMAND_SEQUENCE.dnr(), result: 0 };
+    assert_eq!(rig.take_seen(), [(0, early)]);
+    rig.complete(Ok(()));
+    assert_eq!(status(&mut rig), 1);
+    rig.send(0, &[command(identify, 8)]);
+    assert_eq!(rig.take_seen(), [(0, Seen::Data { cid: 8 })]);
+}
+
+#[test]
+fn a_shutdown_is_complete_when_the_last_request_has_ended() {
+    let mut rig = Rig::new(1);
+    rig.send(1, &[command(SubmissionQueueEntry::new(FLUSH, ALL_NAMESPACES), 70)]);
+    rig.send(0, &[property(5, ENABLED | 1 << 14)]);
+    assert_eq!(status(&mut rig), 0b0101, "NVMe Base §3.6: SHST says under way");
+    rig.complete(Ok(()));
+    assert!(rig.held.is_empty(), "the flush does not go on to the next namespace");
+    assert_eq!(status(&mut rig), 0b1001, "SHST says complete");
+}
+
+#[test]
+fn a_queue_is_disconnected_when_its_commands_have_ended() {
+    let mut rig = Rig::new(1);
+    rig.send(1, &[command(SubmissionQueueEntry::new(FLUSH, 1), 70)]);
+    let ttag = rig.write(71);
+    let mut disconnect = SubmissionQueueEntry::new(0x7f, 0);
+    disconnect.nsid.set(8);
+    rig.send(1, &[command(disconnect, 72), command(SubmissionQueueEntry::new(FLUSH, 1), 73)]);
+    let late = Seen::Done { cid: 73, status: Status::COMMAND_SEQUENCE.dnr(), result: 0 };
+    assert_eq!(rig.take_seen(), [aborted(71), (1, late)], "NVMe Base §6.4: the flush is at the volume");
+    assert_eq!(rig.queues[1].connection.poll_close(), None);
+    let data = rig.h2c((71, ttag), (0, LARGE), true);
+    rig.bytes(1, &data);
+    rig.complete(Err(VolumeErrorKind::Cancelled));
+    assert_eq!(rig.take_seen(), [aborted(70), good(1, 72)]);
+    assert_eq!(rig.queues[1].connection.poll_close(), Some(CloseReason::Finished));
+}
+
+#[test]
+fn of_a_queue_that_ended_nothing_goes_on() {
+    let mut rig = Rig::new(1);
+    rig.send(1, &[command(SubmissionQueueEntry::new(FLUSH, ALL_NAMESPACES), 70)]);
+    rig.queues[1].end(NOW, Ended::ByPeer);
+    rig.run();
+    rig.complete(Ok(()));
+    assert!(rig.held.is_empty(), "the next namespace is not flushed any more");
 }

@@ -319,8 +319,9 @@ fn a_reservation_of_another_host_fences_this_one() {
     };
     let volume = volume::VolumeId(0);
     let (notices, aborted) = (std::sync::Arc::new([]), std::sync::Arc::new([]));
-    let change = nvme::controller::Reservations { volume, view: view.into(), notices, aborted };
-    bench.input(1, nvme::controller::Input::Reservations(change));
+    let change = nvme::controller::Reservations { view: view.into(), notices, aborted };
+    let (epoch, reservations) = (volume::Epoch(1), Some(change));
+    bench.input(1, nvme::controller::Input::Fence { volume, epoch, reservations });
     bench.links[1].write(1, 0, pattern(0, 512));
     bench.links[1].write(2, 0, pattern(0, 1 << 20));
     bench.links[1].read(3, 0, 512);

@@ -81,13 +81,10 @@ impl Admin {
     }
 
     fn tell(&mut self, volume: u32, notices: &[(Registrant, Notice)]) {
-        let change = Reservations {
-            volume: VolumeId(volume),
-            view: Arc::new(View::default()),
-            notices: notices.into(),
-            aborted: Arc::new([]),
-        };
-        self.0.connection.handle_input(NOW, Input::Reservations(change));
+        let change =
+            Reservations { view: Arc::new(View::default()), notices: notices.into(), aborted: Arc::new([]) };
+        let (volume, epoch, reservations) = (VolumeId(volume), volume::Epoch(1), Some(change));
+        self.0.connection.handle_input(NOW, Input::Fence { volume, epoch, reservations });
     }
 
     /// Count, type, further pages and namespace.
@@ -214,6 +211,7 @@ fn a_reset_forgets_what_was_not_read() {
     let mut admin = Admin::new();
     admin.tell(0, &[(own(), Notice::Cleared)]);
     admin.send(Property::set(0x14, 0x0046_0000));
+    admin.0.connection.handle_input(NOW, Input::Group(Reply::Quiesced));
     admin.send(Property::set(0x14, 0x0046_0001));
     admin.0.transmit(NOW);
     assert_eq!(admin.page(), [0; 4]);

@@ -250,3 +250,46 @@ fn a_preemption_that_aborts_cancels_the_victims_requests_only() {
     bench.run();
     assert_eq!(bench.links[other.queue].completions().len(), 2);
 }
+
+#[test]
+fn a_host_that_is_fenced_while_its_data_travels_writes_nothing() {
+    let mut bench = Bench::new();
+    let [holder, other, _] = three(&mut bench);
+    // More than fits into a capsule: the controller asks for it by R2T, and the reservation changes before it comes.
+    let data = BufList::from(SharedBuf::from(pattern(1, 1 << 16)));
+    let write = Operation::Write { extent: Extent::new(0, 128), data, durability: Durability::Cached };
+    bench.links[other.queue].submit(1, write);
+    let asked = |bench: &mut Bench| {
+        let pair = &mut bench.links[other.queue].pair;
+        let command = pair.near.transmit(pair.now);
+        pair.far.receive(pair.now, &command);
+        let r2t = pair.far.transmit(pair.now);
+        assert_eq!(r2t.first(), Some(&9), "an R2T");
+        r2t
+    };
+    let r2t = asked(&mut bench);
+    let (volume, registrant) = (VolumeId(0), holder.registrant());
+    bench.reserve(volume, &registrant, &reserve(1, ReservationType::WriteExclusive)).unwrap();
+    let pair = &mut bench.links[other.queue].pair;
+    pair.near.receive(pair.now, &r2t);
+    bench.run();
+    assert_eq!(bench.links[other.queue].completions(), [(1, Err(CONFLICT))], "NVMe Base §8.1.22");
+    assert!(bench.disks[0].iter().all(|byte| *byte == 0));
+}
+
+#[test]
+fn a_discard_of_a_fenced_host_ends_between_its_ranges() {
+    let mut bench = Bench::new();
+    let [holder, other, _] = three(&mut bench);
+    bench.held = Some(Vec::new());
+    let extent = Extent::new(0, 1 << 12);
+    bench.links[other.queue].submit(1, Operation::Discard { extent });
+    bench.run();
+    let (volume, registrant) = (VolumeId(0), holder.registrant());
+    bench.reserve(volume, &registrant, &reserve(1, ReservationType::WriteExclusive)).unwrap();
+    let begun = bench.held.as_ref().map(Vec::len);
+    assert_eq!(begun, Some(1));
+    bench.release();
+    bench.run();
+    assert_eq!(bench.links[other.queue].completions(), [(1, Err(CONFLICT))], "the rest is left undone");
+}

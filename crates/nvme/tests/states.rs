@@ -97,6 +97,7 @@ fn events() -> Vec<(&'static str, Event)> {
         ("group: joined", Event::Input(Input::Group(Reply::Joined { cntlid: 1, lifetime: Lifetime::new() }))),
         ("group: refused", Event::Input(Input::Group(Reply::Refused(ConnectError::command(42))))),
         ("group: close", Event::Input(Input::Group(Reply::Close))),
+        ("group: quiesced", Event::Input(Input::Group(Reply::Quiesced))),
         ("group: abort", Event::Input(Input::Group(Reply::Abort { cid: 9, tag: 0 }))),
         ("group: aborted", Event::Input(Input::Group(Reply::Aborted { tag: 0, aborted: true }))),
         ("shutdown", Event::Input(Input::Shutdown)),

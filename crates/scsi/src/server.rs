@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use buf::{BufList, SharedBuf};
 use volume::reservation::{Access, Notice, Refused, Registrant, View};
-use volume::{Features, Outcome, VolumeErrorKind, VolumeId};
+use volume::{Epoch, Features, Operation, Outcome, VolumeErrorKind, VolumeId};
 
 use crate::cdb::Cdb;
 use crate::commands::{self, Begun};
@@ -31,6 +31,8 @@ struct UnitState {
     attentions: VecDeque<Additional>,
     view: Arc<View>,
     access: Access,
+    /// The volume's, of which `access` is what this nexus may do.
+    epoch: Epoch,
     mode: ModeState,
 }
 
@@ -50,6 +52,7 @@ impl DeviceServer {
             attentions: VecDeque::from([Additional::POWER_ON]),
             view: Arc::default(),
             access: Access::FULL,
+            epoch: Epoch::default(),
             mode: ModeState::default(),
         };
         let units = device.units.iter().map(fresh).collect();
@@ -70,12 +73,12 @@ impl DeviceServer {
         }
     }
 
-    /// True when the LUN names a logical unit.
-    pub fn unit_exists(&self, lun: [u8; 8]) -> bool {
-        self.device.find(lun).is_some()
+    /// True when both LUNs name the same logical unit, in whatever form (SAM-5 §4.7).
+    pub fn same_unit(&self, lun: [u8; 8], other: [u8; 8]) -> bool {
+        self.device.find(lun).is_some_and(|unit| self.device.find(other) == Some(unit))
     }
 
-    /// The volume behind a LUN.
+    /// The volume of the logical unit that a LUN names, if there is one.
     pub fn volume(&self, lun: [u8; 8]) -> Option<VolumeId> {
         self.device.units.get(self.device.find(lun)?).map(|unit| unit.volume)
     }
@@ -111,7 +114,8 @@ impl DeviceServer {
                 u16::try_from(Cdb::fixed_length(cdb.u8(0)).saturating_sub(1)).unwrap_or(0),
             ));
         }
-        if !allowed(entry.needs(cdb), state.access) {
+        task.needs = entry.needs(cdb);
+        if !allowed(task.needs, state.access) {
             return Ok(Begun::Status(Status::ReservationConflict));
         }
         if entry.writes() && protected(entry.run, unit, state.mode) {
@@ -152,6 +156,10 @@ impl DeviceServer {
         else {
             return self.fail(task, Failure::Check(Check::illegal(Additional::UNIT_NOT_SUPPORTED)));
         };
+        // A reservation may have changed while the data was on its way.
+        if !allowed(task.needs, state.access) {
+            return self.fail(task, Failure::Conflict);
+        }
         let begun = commands::with_data(purpose, data, (unit, state.mode));
         let begun = match begun {
             Ok(Begun::Mode(mode)) => {
@@ -196,18 +204,46 @@ impl DeviceServer {
         }
     }
 
-    /// The owner of the reservations has answered a [`Step::Reserve`].
-    pub fn reserved(&mut self, task: &mut Task, result: Result<Arc<View>, Refused>) -> Step {
+    /// A request that a step asked for was not begun, as the volume's epoch has moved since it was judged. It is judged again.
+    pub fn refused(&self, task: &mut Task, operation: Operation) -> Step {
+        match self.judge(task) {
+            Ok((volume, epoch)) => Step::Submit { volume, epoch, operation },
+            Err(failure) => self.fail(task, failure),
+        }
+    }
+
+    /// Whether the next request of a task may begin, and what says so: reservations may have changed while its data was on its way or
+    /// another request under way, and whoever waited for the fence was promised that nothing follows it.
+    fn judge(&self, task: &Task) -> Result<(VolumeId, Epoch), Failure> {
+        let (Some(unit), Some(state)) = (self.device.units.get(task.unit), self.units.get(task.unit)) else {
+            return Err(Failure::Check(Check::illegal(Additional::UNIT_NOT_SUPPORTED)));
+        };
+        if allowed(task.needs, state.access) {
+            Ok((unit.volume, state.epoch))
+        } else {
+            Err(Failure::Conflict)
+        }
+    }
+
+    /// The owner of the reservations has answered a [`Step::Reserve`]. What has changed came before, as an event: a newer change may
+    /// have come since, so that the answer must not carry the state.
+    pub fn reserved(&self, task: &mut Task, result: Result<(), Refused>) -> Step {
         task.state = State::Finished;
         match result {
-            Ok(view) => {
-                self.see(task.unit, view);
-                Self::finish(task, (Status::Good, BufList::new()))
-            }
+            Ok(()) => Self::finish(task, (Status::Good, BufList::new())),
             Err(refused) => match reserve::refusal(refused) {
                 Some(check) => self.fail(task, Failure::Check(check)),
                 None => self.fail(task, Failure::Conflict),
             },
+        }
+    }
+
+    /// The volume's epoch has moved: requests that were judged before are refused. What moved it follows as an event at once.
+    pub fn set_epoch(&mut self, volume: VolumeId, epoch: Epoch) {
+        for (unit, state) in self.device.units.iter().zip(&mut self.units) {
+            if unit.volume == volume {
+                state.epoch = epoch;
+            }
         }
     }
 
@@ -248,14 +284,12 @@ impl DeviceServer {
         }
     }
 
-    /// This nexus resets a logical unit: others hear of it, and so does this nexus (SAM-5 §6.3.3).
-    pub fn reset_unit(&mut self, lun: [u8; 8]) {
-        if let Some(index) = self.device.find(lun)
-            && let Some(unit) = self.device.units.get(index)
-        {
-            self.events.push_back((unit.volume, NexusEvent::LogicalUnitReset));
-            self.reset(index);
-        }
+    /// This nexus resets a logical unit, and hears of it as all others do (SAM-5 §6.3.3). Gives the volume, whose other nexuses are to be
+    /// told, and their tasks to be ended, before the reset is answered.
+    pub fn reset_unit(&mut self, lun: [u8; 8]) -> Option<VolumeId> {
+        let index = self.device.find(lun)?;
+        self.reset(index);
+        self.device.units.get(index).map(|unit| unit.volume)
     }
 
     /// What a reset does to every nexus alike: mode parameters are the default ones again, and it is told.
@@ -264,13 +298,6 @@ impl DeviceServer {
             state.mode = ModeState::default();
         }
         self.attention(index, Additional::DEVICE_RESET);
-    }
-
-    /// This nexus clears a logical unit's task set: others hear of it.
-    pub fn clear_task_set(&mut self, lun: [u8; 8]) {
-        if let Some(volume) = self.volume(lun) {
-            self.events.push_back((volume, NexusEvent::TaskSetCleared));
-        }
     }
 
     /// What other nexuses must be told.
@@ -336,20 +363,17 @@ impl DeviceServer {
     }
 
     fn go_on(&mut self, task: &mut Task) -> Step {
-        let Some(unit) = self.device.units.get(task.unit) else {
-            return self.fail(task, Failure::Check(Check::illegal(Additional::UNIT_NOT_SUPPORTED)));
-        };
-        let volume = unit.volume;
-        let fenced = self.units.get(task.unit).is_some_and(|state| !state.access.write);
         let State::Io(work) = &mut task.state else {
             return Self::finish(task, (Status::Good, BufList::new()));
         };
         match work.next() {
-            // A reservation may have changed while data was on its way or a piece under way: who waits for the fence was
-            // promised that nothing is written behind it.
-            Some(_) if fenced && work.writes() => self.fail(task, Failure::Conflict),
-            Some(Io::Read(extent, length)) => Step::Read { volume, extent, length },
-            Some(Io::Other(operation)) => Step::Submit { volume, operation },
+            Some(next) => match (next, self.judge(task)) {
+                (_, Err(failure)) => self.fail(task, failure),
+                (Io::Read(extent, length), Ok((volume, epoch))) => {
+                    Step::Read { volume, epoch, extent, length }
+                }
+                (Io::Other(operation), Ok((volume, epoch))) => Step::Submit { volume, epoch, operation },
+            },
             None => {
                 let data = work.take_data();
                 if task.allocation != usize::MAX {

@@ -6,7 +6,7 @@ use buf::BufList;
 use volume::reservation;
 
 use crate::mode::ModeState;
-use volume::{Extent, Geometry, Operation, VolumeId};
+use volume::{Epoch, Extent, Geometry, Operation, VolumeId};
 
 /// Which way a command's data goes, seen from the initiator, and how much of it the initiator expects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,15 +123,20 @@ pub enum Step {
     Read {
         /// On which volume.
         volume: VolumeId,
+        /// What it was judged by.
+        epoch: Epoch,
         /// Which blocks.
         extent: Extent,
         /// Bytes of the extent.
         length: u32,
     },
-    /// Submit the operation, and give its completion to `DeviceServer::completed`.
+    /// Submit the operation, and give its completion to `DeviceServer::completed`, or the operation itself to `DeviceServer::refused` if
+    /// the volume's epoch is another one by then.
     Submit {
         /// On which volume.
         volume: VolumeId,
+        /// What it was judged by.
+        epoch: Epoch,
         /// What.
         operation: Operation,
     },

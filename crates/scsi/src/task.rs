@@ -1,5 +1,6 @@
 //! The state of one command between steps.
 
+use crate::opcode::Needs;
 use crate::reserve::OutParameters;
 use crate::work::Work;
 
@@ -7,6 +8,8 @@ use crate::work::Work;
 #[derive(Debug)]
 pub struct Task {
     pub(crate) unit: usize,
+    /// What reservations must allow for it, at each of its steps.
+    pub(crate) needs: Needs,
     pub(crate) state: State,
     /// Bytes that the command would move.
     pub(crate) full_length: u64,
@@ -18,13 +21,15 @@ impl Task {
     /// Ends whatever it was: it is as a new one is.
     pub fn reset(&mut self) {
         (self.unit, self.full_length, self.allocation) = (usize::MAX, 0, usize::MAX);
+        self.needs = Needs::Nothing;
         self.state = State::Finished;
     }
 }
 
 impl Default for Task {
     fn default() -> Self {
-        Self { unit: usize::MAX, state: State::Finished, full_length: 0, allocation: usize::MAX }
+        let needs = Needs::Nothing;
+        Self { unit: usize::MAX, needs, state: State::Finished, full_length: 0, allocation: usize::MAX }
     }
 }
 

@@ -3,10 +3,13 @@
 
 mod common;
 
+use std::sync::Arc;
+
 use buf::SharedBuf;
 use common::{BLOCK, Nexus, Shared, additional, cdb, data, device, pattern};
 use scsi::{DataDirection, NexusEvent, Status, Step, builder};
-use volume::{Extent, Features, Outcome};
+use volume::reservation::{Notice, Registrant};
+use volume::{Extent, Features, Operation, Outcome};
 
 const GOOD: (u8, u8, u8) = (0, 0, 0);
 const INVALID_FIELD: (u8, u8, u8) = (5, 0x24, 0);
@@ -260,9 +263,8 @@ fn mode_parameters_are_every_nexuss_and_a_reset_restores_them_for_all() {
     let reply = second.send(&mut shared, &write, &[0; BLOCK]);
     assert_eq!(additional(&reply), (7, 0x27, 0), "write-protected for both");
     assert_eq!(reply.sense.bytes()[0], 0x72, "and the sense data has descriptors");
-    first.server.reset_unit([0; 8]);
-    let (_, event) = first.server.poll_event().unwrap();
-    second.hear(event);
+    assert_eq!(first.server.reset_unit([0; 8]), Some(volume::VolumeId(0)), "whose nexuses are to be told");
+    second.hear(NexusEvent::LogicalUnitReset);
     for nexus in [&mut first, &mut second] {
         assert_eq!(additional(&nexus.control(&mut shared, &builder::test_unit_ready())), (6, 0x29, 3));
         assert_eq!(additional(&nexus.send(&mut shared, &write, &[0; BLOCK])), GOOD, "as at power-on");
@@ -353,4 +355,89 @@ fn a_fenced_nexus_writes_not_one_piece_more() {
         Step::Complete(reply) => assert_eq!(reply.status, Status::ReservationConflict),
         step => panic!("the write went on: {step:?}"),
     }
+}
+
+#[test]
+fn what_a_fence_overtook_is_judged_again() {
+    let (mut nexus, mut shared) = pair();
+    let command =
+        |cdb, data| scsi::Command { lun: [0; 8], cdb, data, attribute: scsi::TaskAttribute::Simple };
+    let (write, read) = (builder::write(Extent::new(0, 1), false), builder::read(Extent::new(0, 1)));
+    let begin = |nexus: &mut Nexus, task: &mut scsi::Task| {
+        nexus.server.start(&command(&write, DataDirection::Out(512)), task);
+        match nexus.server.data_received(task, SharedBuf::from(pattern(1, 1))) {
+            Step::Submit { epoch, operation, .. } => (epoch, operation),
+            step => panic!("{step:?}"),
+        }
+    };
+    let mut task = scsi::Task::default();
+    let (epoch, operation) = begin(&mut nexus, &mut task);
+    assert_eq!(epoch, volume::Epoch(0));
+    nexus.server.set_epoch(volume::VolumeId(0), volume::Epoch(7));
+    let Step::Submit { epoch, .. } = nexus.server.refused(&mut task, operation) else { panic!("allowed") };
+    assert_eq!(epoch, volume::Epoch(7), "nothing forbids it");
+    let (_, operation) = begin(&mut nexus, &mut task);
+    let mut reading = scsi::Task::default();
+    let step = nexus.server.start(&command(&read, DataDirection::In(512)), &mut reading);
+    assert!(matches!(step, Step::Read { epoch: volume::Epoch(7), .. }));
+    let mut holder = Nexus::ready(device(), "b");
+    let out = |action, kind| cdb(10, &[(0, 0x5f), (1, action), (2, kind), (8, 24)]);
+    let keys = |key: u64, new: u64| [&key.to_be_bytes()[..], &new.to_be_bytes(), &[0; 8]].concat();
+    holder.send(&mut shared, &out(0, 0), &keys(0, 1));
+    holder.send(&mut shared, &out(1, 3), &keys(1, 0));
+    nexus.hear(told(shared.change.take().unwrap()));
+    let into = Operation::Read { extent: Extent::new(0, 1), into: buf::Buf::zeroed(512) };
+    for (mut task, operation) in [(task, operation), (reading, into)] {
+        match nexus.server.refused(&mut task, operation) {
+            Step::Complete(reply) => assert_eq!(reply.status, Status::ReservationConflict),
+            step => panic!("a fenced nexus goes on: {step:?}"),
+        }
+    }
+}
+
+#[test]
+fn mode_parameters_that_were_on_their_way_when_the_nexus_was_fenced_change_nothing() {
+    let (mut nexus, mut shared) = pair();
+    let (select, list) = control_page(0x04, 0x08);
+    let data = DataDirection::Out(16);
+    let command = scsi::Command { lun: [0; 8], cdb: &select, data, attribute: scsi::TaskAttribute::Simple };
+    let mut task = scsi::Task::default();
+    assert!(matches!(nexus.server.start(&command, &mut task), Step::ReceiveData { .. }));
+    let mut holder = Nexus::ready(device(), "b");
+    let out = |action, kind| cdb(10, &[(0, 0x5f), (1, action), (2, kind), (8, 24)]);
+    let keys = |key: u64, new: u64| [&key.to_be_bytes()[..], &new.to_be_bytes(), &[0; 8]].concat();
+    holder.send(&mut shared, &out(0, 0), &keys(0, 1));
+    holder.send(&mut shared, &out(1, 1), &keys(1, 0));
+    nexus.hear(told(shared.change.take().unwrap()));
+    match nexus.server.data_received(&mut task, SharedBuf::from(list)) {
+        Step::Complete(reply) => assert_eq!(reply.status, Status::ReservationConflict, "SPC-4 table 67"),
+        step => panic!("{step:?}"),
+    }
+    assert!(nexus.server.poll_event().is_none());
+}
+
+#[test]
+fn every_unit_attention_is_told_once_and_none_is_lost() {
+    let (mut nexus, mut shared) = pair();
+    let registrant = Registrant::Host { identifier: [7; 16], nqn: "nqn.2014-08.org.example:seven".into() };
+    nexus.server = scsi::DeviceServer::new(Arc::new(device()), registrant.clone());
+    nexus.control(&mut shared, &builder::test_unit_ready());
+    let reserved = |notices: &[Notice]| NexusEvent::Reservations {
+        view: Arc::default(),
+        notices: notices.iter().map(|notice| (registrant.clone(), *notice)).collect(),
+        aborted: Arc::new([]),
+    };
+    // Every kind that there is, and twice over: the second of a kind merges with the first, as nothing has told it yet (SAM-5 §5.14).
+    for _ in 0..2 {
+        nexus.hear(NexusEvent::TaskSetCleared);
+        nexus.hear(reserved(&[Notice::Released, Notice::Preempted, Notice::Cleared]));
+        nexus.hear(NexusEvent::CapacityChanged(device().units[0].geometry));
+        nexus.hear(NexusEvent::ModeParametersChanged(scsi::ModeState::default()));
+        nexus.hear(NexusEvent::LogicalUnitReset);
+    }
+    let ready = builder::test_unit_ready();
+    let told: Vec<_> = (0..8).map(|_| additional(&nexus.control(&mut shared, &ready))).collect();
+    let expected = [(0x2f, 0), (0x2a, 4), (0x2a, 5), (0x2a, 3), (0x2a, 9), (0x2a, 1), (0x29, 3)];
+    let expected: Vec<_> = expected.iter().map(|(code, qualifier)| (6, *code, *qualifier)).collect();
+    assert_eq!(told, [&expected[..], &[GOOD]].concat());
 }

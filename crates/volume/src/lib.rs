@@ -29,5 +29,5 @@ pub use listeners::Listeners;
 pub use null::Null;
 pub use polls::PollList;
 pub use ram::Ram;
-pub use request::{Allocation, Completion, Durability, Operation, Outcome, Request, Tag};
+pub use request::{Allocation, Completion, Durability, Epoch, Operation, Outcome, Request, Tag};
 pub use volume::{CoreId, OpenError, QueueFull, Volume, VolumeId, VolumeQueue};

@@ -11,6 +11,11 @@ use crate::{Extent, VolumeErrorKind};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Tag(pub u64);
 
+/// The state of a volume that a request was judged by: who may do what, and which tasks were reset. It moves whenever a request that was
+/// admitted before must not begin any more; zero until then. Only whether two are the same means anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Epoch(pub u64);
+
 /// When a write may be reported complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {

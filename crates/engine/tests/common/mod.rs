@@ -193,6 +193,20 @@ impl Server {
         self.run();
     }
 
+    /// Lets a stream's connection see a command with its data, and do nothing about it yet.
+    pub(crate) fn parse(&mut self, stream: usize, mut entry: SubmissionQueueEntry, data: &[u8]) {
+        let length = u32::try_from(data.len()).unwrap();
+        if length != 0 {
+            entry.dptr = SglDescriptor::in_capsule(length);
+        }
+        let mut pdu = CapsuleCmd::new(entry);
+        pdu.header.pdo = if length == 0 { 0 } else { 72 };
+        pdu.header.plen.set(72 + length);
+        let stream = &mut self.streams[stream];
+        stream.staged.extend_from_slice(&[pdu.as_bytes(), data].concat());
+        while stream.advance(self.now) {}
+    }
+
     /// Aborts command `cid` of I/O queue 1, by command `own`.
     pub(crate) fn abort(&mut self, own: u16, cid: u16) {
         self.send(0, command(SubmissionQueueEntry::new(8, 0).with(10, u32::from(cid) << 16 | 1), own));

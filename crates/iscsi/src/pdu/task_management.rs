@@ -116,6 +116,11 @@ impl TaskManagementRequest {
         self.referenced_task_tag.get()
     }
 
+    /// The function's own CmdSN; an immediate one carries that of the next command.
+    pub fn cmd_sn(&self) -> u32 {
+        self.cmd_sn.get()
+    }
+
     /// The CmdSN of that task.
     pub fn ref_cmd_sn(&self) -> u32 {
         self.ref_cmd_sn.get()

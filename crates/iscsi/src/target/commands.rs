@@ -3,12 +3,11 @@
 //! A command's write data goes to one buffer, taken when its header arrives: without a buffer the command stays in the
 //! stream, and the transport's flow control holds the initiator back.
 
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use buf::{Buf, LARGEST};
 use scsi::{DataDirection, Reply, Status, Step};
-use volume::reservation::{Refused, View};
+use volume::reservation::Refused;
 use volume::{Completion, Operation, Request, Tag};
 
 use super::connection::{Action, Connection};
@@ -260,19 +259,20 @@ impl Connection {
         let Some(task) = self.tasks.get(slot) else { return };
         let tag = Tag(slot.into());
         match step {
-            Step::Read { volume, extent, length } => {
+            Step::Read { volume, epoch, extent, length } => {
                 if let Some(into) = self.resources.pool.take((length as usize).min(LARGEST)) {
                     task.state = State::AtVolume(volume);
                     let request = Request { tag, operation: Operation::Read { extent, into } };
-                    self.actions.push_back(Action::Submit { volume, request });
+                    self.actions.push_back(Action::Submit { volume, epoch, request });
                 } else {
-                    task.state = State::AwaitBuffer { volume, extent, length };
+                    task.state = State::AwaitBuffer { volume, epoch, extent, length };
                     self.parked.push_back(slot);
                 }
             }
-            Step::Submit { volume, operation } => {
+            Step::Submit { volume, epoch, operation } => {
                 task.state = State::AtVolume(volume);
-                self.actions.push_back(Action::Submit { volume, request: Request { tag, operation } });
+                let request = Request { tag, operation };
+                self.actions.push_back(Action::Submit { volume, epoch, request });
             }
             Step::Reserve { volume, registrant, command } => {
                 task.state = State::AtReservations;
@@ -306,12 +306,12 @@ impl Connection {
     pub(super) fn retry_parked(&mut self) {
         for _ in 0..self.parked.len() {
             let Some(slot) = self.parked.pop_front() else { return };
-            let Some(State::AwaitBuffer { volume, extent, length }) =
+            let Some(State::AwaitBuffer { volume, epoch, extent, length }) =
                 self.tasks.peek(slot).map(|task| &task.state)
             else {
                 continue;
             };
-            let step = Step::Read { volume: *volume, extent: *extent, length: *length };
+            let step = Step::Read { volume: *volume, epoch: *epoch, extent: *extent, length: *length };
             self.run(slot, step);
             if let Some(last) = self.parked.pop_back() {
                 if last != slot {
@@ -337,8 +337,20 @@ impl Connection {
         self.run(slot, step);
     }
 
+    /// A request was judged by what no longer holds, and has not begun.
+    pub(super) fn handle_refused(&mut self, request: Request) {
+        let Ok(slot) = u16::try_from(request.tag.0) else { return };
+        let Some(task) = self.tasks.get(slot) else { return };
+        if task.doomed {
+            return self.bury(slot);
+        }
+        let Some(server) = &self.server else { return };
+        let step = server.refused(&mut task.command, request.operation);
+        self.run(slot, step);
+    }
+
     /// The owner of the reservations has answered.
-    pub(super) fn handle_reserved(&mut self, tag: u32, result: Result<Arc<View>, Refused>) {
+    pub(super) fn handle_reserved(&mut self, tag: u32, result: Result<(), Refused>) {
         let Ok(slot) = u16::try_from(tag) else { return };
         let Some(task) = self.tasks.get(slot) else { return };
         if task.doomed {

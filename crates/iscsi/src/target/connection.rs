@@ -12,8 +12,8 @@ use core::net::SocketAddr;
 use buf::Pool;
 use protocol::{CloseReason, Ended, Entropy, Instant, Placement, Transmit};
 use scsi::{DeviceServer, NexusEvent};
-use volume::reservation::{Command, Refused, Registrant, View};
-use volume::{Completion, Request, Tag, VolumeId};
+use volume::reservation::{Command, Refused, Registrant};
+use volume::{Completion, Epoch, Request, Tag, VolumeId};
 
 use super::discovery::Exchange;
 use super::login::{Failure, Login, Outcome};
@@ -40,6 +40,8 @@ pub enum Action {
     Submit {
         /// Which volume.
         volume: VolumeId,
+        /// What it was judged by: if the volume's epoch is another one by then it comes back as [`Input::Refused`].
+        epoch: Epoch,
         /// What; its tag is below 2^16 and unique until its completion.
         request: Request,
     },
@@ -68,6 +70,15 @@ pub enum Action {
         /// What.
         command: Command,
     },
+    /// End the tasks of all other nexuses on these volumes, and tell them; [`Input::Reset`] follows when all that is older has ended.
+    Reset {
+        /// Comes back with the answer.
+        tag: u32,
+        /// Which volumes.
+        volumes: Vec<VolumeId>,
+        /// What the others are told.
+        event: NexusEvent,
+    },
     /// A message to the group of sessions.
     Group(session::Request),
 }
@@ -77,6 +88,17 @@ pub enum Action {
 pub enum Input {
     /// A request has ended.
     Completion(Completion),
+    /// A request was judged by an older state of its volume than holds now. Nothing has happened to it.
+    Refused(Request),
+    /// A volume's epoch has moved.
+    Fence {
+        /// Which volume.
+        volume: VolumeId,
+        /// Its epoch from now on.
+        epoch: Epoch,
+        /// What has happened, if it concerns this nexus.
+        event: Option<NexusEvent>,
+    },
     /// Something happened on a volume.
     Event {
         /// Which volume.
@@ -88,8 +110,15 @@ pub enum Input {
     Reserved {
         /// The action's tag.
         tag: u32,
-        /// The new state, or why nothing changed.
-        result: Result<Arc<View>, Refused>,
+        /// Done, or why nothing changed. The new state has come before.
+        result: Result<(), Refused>,
+    },
+    /// A reset is over.
+    Reset {
+        /// The action's tag.
+        tag: u32,
+        /// False when it was refused.
+        done: bool,
     },
     /// The group of sessions speaks.
     Group(session::Reply),
@@ -133,6 +162,8 @@ pub struct Connection {
     pub(super) server: Option<Box<DeviceServer>>,
     /// The newest reservations of each volume, heard before there was a nexus.
     pub(super) heard_early: Vec<(VolumeId, NexusEvent)>,
+    /// The epochs that had moved by then.
+    pub(super) early_epochs: Vec<(VolumeId, Epoch)>,
     pub(super) tasks: Tasks,
     /// Tasks that wait for a buffer, the oldest first.
     pub(super) parked: VecDeque<u16>,
@@ -165,6 +196,7 @@ impl Connection {
             parameters: Parameters::default(),
             server: None,
             heard_early: Vec::new(),
+            early_epochs: Vec::new(),
             tasks: Tasks::new(0),
             parked: VecDeque::new(),
             starved: None,
@@ -321,6 +353,9 @@ impl Connection {
         for (volume, event) in self.heard_early.drain(..) {
             server.handle_event(volume, event);
         }
+        for (volume, epoch) in self.early_epochs.drain(..) {
+            server.set_epoch(volume, epoch);
+        }
         self.server = Some(Box::new(server));
         self.tasks = Tasks::new(self.portal.queue_depth.saturating_add(IMMEDIATE_DEPTH));
     }
@@ -426,8 +461,11 @@ impl protocol::Connection for Connection {
     fn handle_input(&mut self, now: Instant, input: Input) {
         match input {
             Input::Completion(completion) => self.handle_completion(completion),
+            Input::Refused(request) => self.handle_refused(request),
+            Input::Fence { volume, epoch, event } => self.handle_fence((volume, epoch), event),
             Input::Event { volume, event } => self.handle_event(volume, event),
             Input::Reserved { tag, result } => self.handle_reserved(tag, result),
+            Input::Reset { tag, done } => self.handle_reset(tag, done),
             Input::Group(reply) => self.handle_group(now, reply),
             Input::Shutdown => self.shut_down(now),
         }
@@ -439,6 +477,7 @@ impl protocol::Connection for Connection {
         if self.due.is_some_and(|due| due <= now) {
             self.deadline_passed(now);
         }
+        self.give_up_pending(now);
         self.check_silence(now);
     }
 
@@ -472,7 +511,7 @@ impl protocol::Connection for Connection {
 
     fn poll_timeout(&self) -> Option<Instant> {
         let silence = (self.state == State::LoggedIn).then(|| self.pinged.unwrap_or(self.heard + IDLE_TIME));
-        [self.due, silence].into_iter().flatten().min()
+        [self.due, silence, self.pending_due()].into_iter().flatten().min()
     }
 
     fn wants_bytes(&mut self) -> bool {

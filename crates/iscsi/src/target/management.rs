@@ -1,22 +1,24 @@
 //! Task management: aborts and resets (RFC 7143 §11.5, SAM-5 §7), and the end of all tasks at logout and close.
 //!
-//! A function is answered only after every task that it affects has ended, at the volume too.
+//! A function is answered only after every task that it affects has ended, at the volume too: this nexus's own, which the connection
+//! counts, and for resets those of all other nexuses, on whatever core (RFC 7143 §4.2.3.3), which the owner of the fences counts. Tasks
+//! whose data is still to come end at once, and what comes for them is thrown away.
 
 use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::mem::discriminant;
 
-use protocol::CloseReason;
+use protocol::{CloseReason, Instant};
 use scsi::NexusEvent;
-use volume::{Tag, VolumeId};
+use volume::{Epoch, Tag, VolumeId};
 
 use super::connection::{Action, Connection};
 use super::tasks::{State, Task};
 use crate::connection::State as Connected;
-use crate::limits::MANAGEMENT_DEPTH;
+use crate::limits::{MANAGEMENT_DEPTH, MANAGEMENT_TIME};
 use crate::pdu::{Bhs, Function, FunctionResponse, TaskManagementRequest, TaskManagementResponse};
-use crate::sequence::Verdict;
+use crate::sequence::before;
 use crate::session;
 
 /// What follows an answer that waits for tasks to end.
@@ -31,88 +33,159 @@ pub(super) enum Then {
 /// An answer that waits until every aborted task has ended.
 #[derive(Debug)]
 pub(super) struct Pending {
-    pub(super) header: Bhs,
-    pub(super) numbered: bool,
-    pub(super) then: Then,
+    header: Bhs,
+    numbered: bool,
+    then: Then,
+    /// The reset of other nexuses' tasks that it waits for.
+    reset: Option<u32>,
+    /// Until when it waits, and what is answered then.
+    due: Option<(Instant, Bhs)>,
+}
+
+impl Pending {
+    /// An answer to a request that took a CmdSN if it is `numbered`.
+    pub(super) fn new(header: Bhs, numbered: bool) -> Self {
+        Self { header, numbered, then: Then::GoOn, reset: None, due: None }
+    }
+
+    /// The same, with what follows it.
+    pub(super) fn then(self, then: Then) -> Self {
+        Self { then, ..self }
+    }
+}
+
+/// What a function came to.
+struct Performed {
+    response: FunctionResponse,
+    then: Then,
+    reset: Option<u32>,
+}
+
+impl From<FunctionResponse> for Performed {
+    fn from(response: FunctionResponse) -> Self {
+        Self { response, then: Then::GoOn, reset: None }
+    }
 }
 
 impl Connection {
-    pub(super) fn handle_management(&mut self, request: &TaskManagementRequest, numbered: bool) {
-        let (response, then) = if self.pending.len() >= MANAGEMENT_DEPTH {
-            (FunctionResponse::REJECTED, Then::GoOn)
-        } else {
-            self.perform(request)
-        };
-        let header = TaskManagementResponse::new(request.task_tag(), response).to_bytes();
-        self.pending.push_back(Pending { header, numbered, then });
+    pub(super) fn handle_management(
+        &mut self,
+        now: Instant,
+        request: &TaskManagementRequest,
+        numbered: bool,
+    ) {
+        let full = self.pending.len() >= MANAGEMENT_DEPTH;
+        let performed = if full { FunctionResponse::REJECTED.into() } else { self.perform(request) };
+        let answer = |response| TaskManagementResponse::new(request.task_tag(), response).to_bytes();
+        self.pending.push_back(Pending {
+            reset: performed.reset,
+            due: Some((now + MANAGEMENT_TIME, answer(FunctionResponse::REJECTED))),
+            ..Pending::new(answer(performed.response), numbered).then(performed.then)
+        });
         self.finish_pending(false);
     }
 
-    fn perform(&mut self, request: &TaskManagementRequest) -> (FunctionResponse, Then) {
-        let response = match request.function() {
-            Function::ABORT_TASK => self.abort_task(request),
+    fn perform(&mut self, request: &TaskManagementRequest) -> Performed {
+        match request.function() {
+            Function::ABORT_TASK => self.abort_task(request).into(),
             Function::ABORT_TASK_SET | Function::CLEAR_TASK_SET | Function::LOGICAL_UNIT_RESET => {
                 self.on_unit(request)
             }
-            Function::TARGET_WARM_RESET => {
-                self.reset_target();
-                FunctionResponse::COMPLETE
-            }
+            Function::TARGET_WARM_RESET => self.reset_target(),
             Function::TARGET_COLD_RESET => {
-                self.reset_target();
                 let target = self.node().map(|node| node.name.to_string()).unwrap_or_default();
                 self.actions.push_back(Action::Group(session::Request::EndTarget { target }));
-                return (FunctionResponse::COMPLETE, Then::Close);
+                Performed { then: Then::Close, ..self.reset_target() }
             }
-            Function::TASK_REASSIGN => FunctionResponse::NO_REASSIGNMENT,
-            _ => FunctionResponse::NOT_SUPPORTED,
-        };
-        (response, Then::GoOn)
+            Function::TASK_REASSIGN => FunctionResponse::NO_REASSIGNMENT.into(),
+            _ => FunctionResponse::NOT_SUPPORTED.into(),
+        }
     }
 
     fn abort_task(&mut self, request: &TaskManagementRequest) -> FunctionResponse {
         let tag = request.referenced_task_tag();
-        let waits = |task: &Task| !matches!(task.state, State::Answering);
-        match self.tasks.find(tag).and_then(|slot| self.tasks.peek(slot)) {
-            Some(task) if waits(task) => {
-                self.doom_where(|task| task.tag == tag);
-                FunctionResponse::COMPLETE
-            }
-            // A command that may still come is as good as aborted (RFC 7143 §11.6.1).
-            None if self.window.judge(request.ref_cmd_sn()) != Verdict::Outside => FunctionResponse::COMPLETE,
-            _ => FunctionResponse::NO_TASK,
+        let slot = self.tasks.find(tag);
+        let task = slot.and_then(|slot| self.tasks.peek(slot));
+        let waits =
+            task.map(|task| self.is_on_unit(task, request.lun) && !matches!(task.state, State::Answering));
+        // A command that was sent before and has not come counts as received, and is not carried out when it comes
+        // (RFC 7143 §11.6.1).
+        let sent = before(request.ref_cmd_sn(), request.cmd_sn());
+        match (slot, waits) {
+            (Some(slot), Some(true)) => self.doom(slot),
+            (None, _) if sent && self.window.skip(request.ref_cmd_sn()) => {}
+            _ => return FunctionResponse::NO_TASK,
         }
-    }
-
-    fn on_unit(&mut self, request: &TaskManagementRequest) -> FunctionResponse {
-        let lun = request.lun;
-        if !self.server.as_ref().is_some_and(|server| server.unit_exists(lun)) {
-            return FunctionResponse::NO_LUN;
-        }
-        self.doom_where(|task| task.lun == lun);
-        if let Some(server) = &mut self.server {
-            match request.function() {
-                Function::CLEAR_TASK_SET => server.clear_task_set(lun),
-                Function::LOGICAL_UNIT_RESET => server.reset_unit(lun),
-                _ => {}
-            }
-        }
-        self.spread_events();
         FunctionResponse::COMPLETE
     }
 
-    fn reset_target(&mut self) {
+    /// True when the task is one of the logical unit that these bytes name.
+    fn is_on_unit(&self, task: &Task, lun: [u8; 8]) -> bool {
+        self.server.as_ref().is_some_and(|server| server.same_unit(task.lun, lun))
+    }
+
+    fn on_unit(&mut self, request: &TaskManagementRequest) -> Performed {
+        let lun = request.lun;
+        let Some(volume) = self.server.as_ref().and_then(|server| server.volume(lun)) else {
+            return FunctionResponse::NO_LUN.into();
+        };
+        let affected = self.slots_where(|task| self.is_on_unit(task, lun));
+        affected.into_iter().for_each(|slot| self.doom(slot));
+        match request.function() {
+            Function::CLEAR_TASK_SET => self.reset_others(Vec::from([volume]), NexusEvent::TaskSetCleared),
+            Function::LOGICAL_UNIT_RESET => {
+                self.server.as_mut().map(|server| server.reset_unit(lun));
+                self.reset_others(Vec::from([volume]), NexusEvent::LogicalUnitReset)
+            }
+            _ => FunctionResponse::COMPLETE.into(),
+        }
+    }
+
+    fn reset_target(&mut self) -> Performed {
         self.doom_where(|_| true);
         let luns: Vec<u16> = match self.node() {
             Some(node) => node.device.units.iter().map(|unit| unit.lun).collect(),
             None => Vec::new(),
         };
-        if let Some(server) = &mut self.server {
-            for lun in luns {
-                server.reset_unit(scsi::encode_lun(lun));
+        let server = &mut self.server;
+        let reset = |lun| server.as_mut()?.reset_unit(scsi::encode_lun(lun));
+        let mut volumes: Vec<VolumeId> = luns.into_iter().filter_map(reset).collect();
+        volumes.sort_unstable();
+        volumes.dedup();
+        self.reset_others(volumes, NexusEvent::LogicalUnitReset)
+    }
+
+    /// Ends the tasks of all other nexuses on these volumes: the function is answered when they have ended on all cores.
+    fn reset_others(&mut self, volumes: Vec<VolumeId>, event: NexusEvent) -> Performed {
+        let tag = self.transfer_tag();
+        self.actions.push_back(Action::Reset { tag, volumes, event });
+        Performed { reset: Some(tag), ..FunctionResponse::COMPLETE.into() }
+    }
+
+    /// Everything of other nexuses that a reset ends has ended.
+    pub(super) fn handle_reset(&mut self, tag: u32, done: bool) {
+        if let Some(pending) = self.pending.iter_mut().find(|pending| pending.reset == Some(tag)) {
+            pending.reset = None;
+            if let Some((_, rejected)) = pending.due.filter(|_| !done) {
+                (pending.header, pending.then) = (rejected, Then::GoOn);
             }
         }
-        self.spread_events();
+        self.finish_pending(false);
+    }
+
+    /// A volume's epoch has moved.
+    pub(super) fn handle_fence(&mut self, (volume, epoch): (VolumeId, Epoch), event: Option<NexusEvent>) {
+        match &mut self.server {
+            Some(server) => server.set_epoch(volume, epoch),
+            None if self.state == Connected::InLogin => {
+                self.early_epochs.retain(|(known, _)| *known != volume);
+                self.early_epochs.push((volume, epoch));
+            }
+            None => {}
+        }
+        if let Some(event) = event {
+            self.handle_event(volume, event);
+        }
     }
 
     /// Something happened on a volume through another nexus. Tasks that it ends get no answer (TAS is zero); a unit
@@ -146,11 +219,11 @@ impl Connection {
 
     /// Aborts the tasks that `affected` names.
     pub(super) fn doom_where(&mut self, affected: impl Fn(&Task) -> bool) {
-        for slot in self.tasks.slots() {
-            if self.tasks.peek(slot).is_some_and(&affected) {
-                self.doom(slot);
-            }
-        }
+        self.slots_where(affected).into_iter().for_each(|slot| self.doom(slot));
+    }
+
+    fn slots_where(&self, affected: impl Fn(&Task) -> bool) -> Vec<u16> {
+        self.tasks.slots().filter(|slot| self.tasks.peek(*slot).is_some_and(&affected)).collect()
     }
 
     fn doom(&mut self, slot: u16) {
@@ -182,17 +255,33 @@ impl Connection {
     /// Answers the functions whose tasks have ended; with `force`, all.
     pub(super) fn finish_pending(&mut self, force: bool) {
         while let Some(front) = self.pending.front() {
-            let waits = self.tasks.iter().any(|task| task.doomed);
+            let waits = front.reset.is_some() || self.tasks.iter().any(|task| task.doomed);
             if waits && !force || self.state.is_over() {
                 return;
             }
-            let (header, numbered, then) = (front.header, front.numbered, front.then);
-            self.pending.pop_front();
+            let Some(Pending { header, numbered, then, .. }) = self.pending.pop_front() else { return };
             self.out.respond(header, Vec::new(), numbered);
             if then == Then::Close {
                 self.close(CloseReason::Finished);
             }
         }
+    }
+
+    /// When the next function that waits is rejected.
+    pub(super) fn pending_due(&self) -> Option<Instant> {
+        self.pending.front().and_then(|front| front.due).map(|(due, _)| due)
+    }
+
+    /// Rejects the functions that have waited for too long: a volume may never answer. The initiator then knows that what it asked for
+    /// has not come about.
+    pub(super) fn give_up_pending(&mut self, now: Instant) {
+        while self.pending_due().is_some_and(|due| due <= now) && !self.state.is_over() {
+            let Some(Pending { due: Some((_, rejected)), numbered, .. }) = self.pending.pop_front() else {
+                return;
+            };
+            self.out.respond(rejected, Vec::new(), numbered);
+        }
+        self.finish_pending(false);
     }
 
     /// The connection ends: what is at a volume is cancelled, everything else is dropped.

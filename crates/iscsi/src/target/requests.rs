@@ -72,7 +72,7 @@ impl Connection {
                 self.handle_text((header, &TextRequest::from_bytes(header)), data, numbered);
             }
             Opcode::LOGOUT_REQUEST => self.handle_logout(now, &LogoutRequest::from_bytes(header), numbered),
-            _ => self.handle_management(&TaskManagementRequest::from_bytes(header), numbered),
+            _ => self.handle_management(now, &TaskManagementRequest::from_bytes(header), numbered),
         }
         true
     }
@@ -141,7 +141,7 @@ impl Connection {
         debug_assert_eq!(self.state, State::InLogout);
         self.due = Some(now + DRAIN_TIME);
         self.doom_where(|_| true);
-        self.pending.push_back(Pending { header, numbered, then: Then::Close });
+        self.pending.push_back(Pending::new(header, numbered).then(Then::Close));
         self.finish_pending(false);
     }
 }

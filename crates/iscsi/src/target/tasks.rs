@@ -5,7 +5,7 @@
 use alloc::vec::Vec;
 
 use buf::Buf;
-use volume::{Extent, VolumeId};
+use volume::{Epoch, Extent, VolumeId};
 
 use super::data::Collection;
 
@@ -17,7 +17,7 @@ pub(super) enum State {
     /// Its write data; the buffer is away while a piece is being received.
     Collecting(Option<Buf>),
     /// A buffer from the pool.
-    AwaitBuffer { volume: VolumeId, extent: Extent, length: u32 },
+    AwaitBuffer { volume: VolumeId, epoch: Epoch, extent: Extent, length: u32 },
     /// A volume.
     AtVolume(VolumeId),
     /// The owner of the reservations.

@@ -187,6 +187,10 @@ impl Bench {
                 target::Action::Group(request) => self.sessions.handle_message(now, 1, request),
                 target::Action::Event { .. } => self.events += 1,
                 target::Action::Reserve { .. } => {}
+                target::Action::Reset { tag, .. } => {
+                    self.events += 1;
+                    self.pair.far.connection.handle_input(now, target::Input::Reset { tag, done: true });
+                }
             }
         }
         let now = self.pair.now;

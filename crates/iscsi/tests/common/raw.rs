@@ -47,6 +47,9 @@ pub struct Raw {
     pub now: Instant,
     pub cmd_sn: u32,
     pub events: Vec<(VolumeId, scsi::NexusEvent)>,
+    /// Resets that others' tasks have not ended for.
+    pub resets: Vec<u32>,
+    pub hold_resets: bool,
     received: Vec<u8>,
 }
 
@@ -62,6 +65,8 @@ impl Raw {
             now: Instant::ZERO,
             cmd_sn: 1,
             events: Vec::new(),
+            resets: Vec::new(),
+            hold_resets: false,
             received: Vec::new(),
         }
     }
@@ -124,7 +129,17 @@ impl Raw {
                     Action::Group(request) => self.sessions.handle_message(self.now, 1, request),
                     Action::Event { volume, event } => self.events.push((volume, event)),
                     Action::Reserve { .. } => {}
+                    Action::Reset { tag, volumes, event } => {
+                        self.events.extend(volumes.into_iter().map(|volume| (volume, event.clone())));
+                        self.resets.push(tag);
+                    }
                 }
+            }
+            while !self.hold_resets
+                && let Some(tag) = self.resets.pop()
+            {
+                any = true;
+                self.half.connection.handle_input(self.now, Input::Reset { tag, done: true });
             }
             while let Some((_, reply)) = self.sessions.poll_message() {
                 any = true;

@@ -80,6 +80,10 @@ pub(super) struct Admin {
     pub(super) notifications: Notifications,
     configuration: Configuration,
     status: ControllerStatus,
+    /// The controller is being reset: it is not ready again, and not yet unready.
+    resetting: bool,
+    /// How often the group will still say that no I/O queue has a request at a volume.
+    quiescing: usize,
     waiting: Vec<u16>,
     /// Abort commands under way.
     pub(super) aborts: u8,
@@ -107,6 +111,8 @@ impl Admin {
             notifications: Notifications::default(),
             configuration: Configuration::default(),
             status: ControllerStatus::default(),
+            resetting: false,
+            quiescing: 0,
             waiting: Vec::new(),
             aborts: 0,
             events: VecDeque::new(),
@@ -155,7 +161,9 @@ impl Admin {
         match entry.opcode {
             FABRICS => self.plan_fabrics(entry),
             opcodes::KEEP_ALIVE => entry.no_data(in_capsule).map(|()| Plan::success(0)),
-            _ if !self.status.has(ControllerStatus::READY) => Err(Status::COMMAND_SEQUENCE.dnr()),
+            _ if self.resetting || !self.status.has(ControllerStatus::READY) => {
+                Err(Status::COMMAND_SEQUENCE.dnr())
+            }
             opcodes::IDENTIFY => {
                 let data = identify::data(self, Identify::decode(entry), entry.nsid.get())?;
                 respond(entry, in_capsule, data)
@@ -240,22 +248,51 @@ impl Admin {
         let old = core::mem::replace(&mut self.configuration, value);
         self.status = match (old.enabled(), value.enabled()) {
             (_, true) if !value.is_supported() => ControllerStatus::FATAL,
-            (false, true) => {
-                self.news.push_back(Request::Ready(true));
-                ControllerStatus::READY
-            }
+            (false, true) if self.resetting => self.status,
+            (false, true) => self.begin(),
             (true, false) => {
-                self.news.push_back(Request::Ready(false));
+                self.resetting = true;
+                self.quiesce();
                 self.reset();
-                ControllerStatus::default()
+                self.status
             }
             _ => self.status,
         };
         if value.shutdown() && !old.shutdown() {
-            self.news.push_back(Request::Ready(false));
-            self.status = self.status.with(ControllerStatus::SHUT_DOWN);
+            self.quiesce();
+            self.status = self.status.with_shutdown(ControllerStatus::SHUTTING_DOWN);
         }
         Ok(())
+    }
+
+    fn begin(&mut self) -> ControllerStatus {
+        self.news.push_back(Request::Ready(true));
+        ControllerStatus::READY
+    }
+
+    /// Ends the I/O queues; [`Admin::quiesced`] follows.
+    fn quiesce(&mut self) {
+        self.news.push_back(Request::Ready(false));
+        self.quiescing = self.quiescing.saturating_add(1);
+    }
+
+    /// No I/O queue has a request at a volume any more: only now the controller is what it was told to be (CSTS.RDY and CSTS.SHST,
+    /// NVMe Base §3.1.4.6). A volume that does not answer leaves it as it is, and the host gives it up after CAP.TO.
+    pub(super) fn quiesced(&mut self) {
+        self.quiescing = self.quiescing.saturating_sub(1);
+        if self.quiescing > 0 {
+            return;
+        }
+        if core::mem::take(&mut self.resetting) {
+            self.status = match self.configuration {
+                again if again.enabled() && again.is_supported() => self.begin(),
+                again if again.enabled() => ControllerStatus::FATAL,
+                _ => ControllerStatus::default(),
+            };
+        }
+        if self.configuration.shutdown() {
+            self.status = self.status.with_shutdown(ControllerStatus::SHUT_DOWN);
+        }
     }
 
     /// A controller level reset: what the host had set is forgotten.

@@ -2,10 +2,17 @@
 
 use alloc::vec::Vec;
 
-use volume::{Extent, Operation, VolumeId};
+use volume::{Epoch, Extent, Operation, VolumeId};
 
 use crate::sgl::DataPointer;
 use crate::status::Status;
+
+/// Where a request goes, and what it was judged by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) volume: VolumeId,
+    pub(crate) epoch: Epoch,
+}
 
 /// A decision.
 #[derive(Debug)]
@@ -17,13 +24,15 @@ pub(crate) enum Plan {
     /// Get its data first.
     Receive(DataPointer),
     /// Read blocks for the host.
-    Read { volume: VolumeId, extent: Extent, length: usize },
+    Read { place: Place, extent: Extent, length: usize },
     /// Submit a request without data; further steps follow from the queue entry.
-    Submit { volume: VolumeId, operation: Operation },
+    Submit { place: Place, operation: Operation },
     /// Keep it until something happens.
     Hold,
     /// Abort the command that it names, and keep it until that has ended.
     Abort,
+    /// End the queue, and keep it until the queue's other commands have ended.
+    Disconnect,
 }
 
 impl Plan {

@@ -13,12 +13,12 @@ use alloc::vec::Vec;
 use buf::{BufList, Pool, SharedBuf};
 use protocol::{CloseReason, Ended, Instant, Placement, Transmit};
 use volume::reservation::View;
-use volume::{Completion, Operation, Outcome, Request, Tag, VolumeId};
+use volume::{Completion, Epoch, Operation, Outcome, Request, Tag, VolumeId};
 use wire::crc32c;
 use zerocopy::FromBytes;
 
 use super::admin::{Admin, Event};
-use super::command::Plan;
+use super::command::{Place, Plan};
 use super::io::Namespaces;
 use super::slots::{Slots, Step};
 use super::transmit::Outgoing;
@@ -36,10 +36,12 @@ use crate::status::Status;
 use crate::transport::{Agreement, DIGEST, Framed, MOST_ALIGNMENT, Role, Termination, frame};
 use crate::violation::Violation;
 use abort::Aborts;
+use quiesce::Quiesce;
 
 mod abort;
 mod change;
 mod connect;
+mod quiesce;
 mod reserve;
 
 /// Why a controller ended whose host was not heard of.
@@ -120,6 +122,14 @@ impl Head {
     }
 }
 
+/// What was last heard of a volume.
+#[derive(Debug)]
+struct Heard {
+    volume: VolumeId,
+    epoch: Epoch,
+    view: Arc<View>,
+}
+
 /// The controller's end of one transport connection, which is one queue.
 #[derive(Debug)]
 pub struct Connection {
@@ -136,9 +146,10 @@ pub struct Connection {
     /// Transfers that an R2T has begun: they hold memory until later bytes of the stream come.
     transfers: usize,
     aborts: Aborts,
+    quiesce: Quiesce,
     head: Head,
     host: Option<HostIdentity>,
-    views: Vec<(VolumeId, Arc<View>)>,
+    heard: Vec<Heard>,
     outgoing: VecDeque<Outgoing>,
     actions: VecDeque<Action>,
     deadline: Option<Instant>,
@@ -163,9 +174,10 @@ impl Connection {
             retry: None,
             transfers: 0,
             aborts: Aborts::default(),
+            quiesce: Quiesce::No,
             head: Head::default(),
             host: None,
-            views: Vec::new(),
+            heard: Vec::new(),
             outgoing: VecDeque::new(),
             actions: VecDeque::new(),
             deadline: Some(now + CONNECT_TIME),
@@ -305,6 +317,7 @@ impl Connection {
 
     fn decide(&mut self, now: Instant, entry: &SubmissionQueueEntry, data: usize) -> Plan {
         let planned = match &mut self.state {
+            State::Io(_) if self.quiesce != Quiesce::No => Err(Status::COMMAND_SEQUENCE.dnr()),
             State::Admin(admin) => {
                 // A Set Features of the Keep Alive Timer applies from this command on.
                 let plan = admin.plan(entry, data);
@@ -325,9 +338,6 @@ impl Connection {
             Plan::Finish(status, result) => {
                 self.discard(data);
                 self.complete(&entry, (status, result), None);
-                if entry.opcode == FABRICS && entry.fctype() == fctype::DISCONNECT && status.is_success() {
-                    self.end(CloseReason::Finished);
-                }
             }
             Plan::Respond(bytes) => {
                 self.discard(data);
@@ -341,10 +351,10 @@ impl Connection {
                     self.retry = Some(now + MEMORY_RETRY);
                 }
             }
-            Plan::Submit { volume, operation } => {
-                let step = Step::Submitted { volume, ranges: None, next: 1, done: 0 };
+            Plan::Submit { place, operation } => {
+                let step = Step::Submitted { volume: place.volume, ranges: None, next: 1, done: 0 };
                 let slot = self.slots.begin(entry, step);
-                self.submit(slot, volume, operation);
+                self.submit(slot, place, operation);
             }
             Plan::Hold => {
                 let slot = self.slots.begin(entry, Step::Held);
@@ -353,6 +363,7 @@ impl Connection {
                 }
             }
             Plan::Abort => self.begin_abort(now, entry),
+            Plan::Disconnect => self.begin_disconnect(now, entry),
         }
         true
     }
@@ -386,9 +397,9 @@ impl Connection {
         };
         let Some(buf) = self.pool.take(length) else { return false };
         let Some(slot) = self.slots.get(index) else { return true };
-        if let Plan::Read { volume, extent, .. } = *plan {
-            slot.step = Step::Submitted { volume, ranges: None, next: 0, done: 0 };
-            self.submit(Some(index), volume, Operation::Read { extent, into: buf });
+        if let Plan::Read { place, extent, .. } = *plan {
+            slot.step = Step::Submitted { volume: place.volume, ranges: None, next: 0, done: 0 };
+            self.submit(Some(index), place, Operation::Read { extent, into: buf });
         } else {
             let cid = slot.entry.cid.get();
             slot.step = Step::Data { buf: Some(buf), received: 0, length, damaged: false };
@@ -487,9 +498,9 @@ impl Connection {
             _ => return self.handle_connect(now, index, &data),
         };
         match next {
-            Ok((volume, operation)) => {
-                slot.step = Step::Submitted { volume, ranges: None, next: 1, done: 0 };
-                self.submit(Some(index), volume, operation);
+            Ok((place, operation)) => {
+                slot.step = Step::Submitted { volume: place.volume, ranges: None, next: 1, done: 0 };
+                self.submit(Some(index), place, operation);
             }
             Err(status) => self.finish(index, (status, 0), None),
         }
@@ -504,7 +515,7 @@ impl Connection {
             namespaces.next_discard(&entry, ranges, (*next, *done)).map(|found| {
                 found.map(|discard| {
                     (*next, *done) = discard.position;
-                    (discard.volume, Operation::Discard { extent: discard.extent })
+                    (discard.place, Operation::Discard { extent: discard.extent })
                 })
             })
         } else {
@@ -516,19 +527,20 @@ impl Connection {
             Ok(Some(_)) if self.aborts.concern(index) => {
                 self.finish(index, (Status::ABORT_REQUESTED, 0), None);
             }
-            Ok(Some((target, operation))) => {
-                *volume = target;
-                self.submit(Some(index), target, operation);
+            Ok(Some((place, operation))) => {
+                *volume = place.volume;
+                self.submit(Some(index), place, operation);
             }
             Ok(None) => self.finish(index, (Status::SUCCESS, 0), None),
             Err(status) => self.finish(index, (status, 0), None),
         }
     }
 
-    fn submit(&mut self, slot: Option<u16>, volume: VolumeId, operation: Operation) {
+    fn submit(&mut self, slot: Option<u16>, place: Place, operation: Operation) {
         if let Some(slot) = slot {
             let request = Request { tag: Tag(u64::from(slot)), operation };
-            self.actions.push_back(Action::Submit { volume, request });
+            let Place { volume, epoch } = place;
+            self.actions.push_back(Action::Submit { volume, epoch, request });
         }
     }
 
@@ -544,7 +556,7 @@ impl Connection {
         let (status, result) = answer;
         let entry =
             CompletionQueueEntry::new(entry.cid.get(), self.head.report(), status).with_result(result);
-        if self.termination.is_none() {
+        if self.close.is_none() {
             self.outgoing.push_back(Outgoing::Complete { entry, data, may_omit: self.head.flow_off });
         }
     }
@@ -603,7 +615,7 @@ fn plan_connect(entry: &SubmissionQueueEntry, data: usize) -> Result<Plan, Statu
 
 fn plan_io_fabrics(entry: &SubmissionQueueEntry) -> Result<Plan, Status> {
     match entry.fctype() {
-        fctype::DISCONNECT => Ok(Plan::success(0)),
+        fctype::DISCONNECT => Ok(Plan::Disconnect),
         fctype::CONNECT => Err(Status::COMMAND_SEQUENCE.dnr()),
         _ => Err(Status::INVALID_FIELD.dnr()),
     }
@@ -679,8 +691,16 @@ impl protocol::Connection for Connection {
             Input::Completion(completion) => {
                 self.handle_completion(completion);
                 self.serve_waiting(now);
+                self.check_quiesced();
             }
-            Input::Reservations(change) => self.handle_reservations(change),
+            Input::Refused(request) => {
+                self.handle_refused(request);
+                self.serve_waiting(now);
+                self.check_quiesced();
+            }
+            Input::Fence { volume, epoch, reservations } => {
+                self.handle_fence(now, (volume, epoch), reservations);
+            }
             Input::Reserved { tag, result } => self.handle_reserved(tag, result),
             Input::Group(reply) => self.handle_reply(now, &reply),
             Input::NamespaceChanged { volume, geometry } => self.handle_resize(volume, geometry),
@@ -713,14 +733,10 @@ impl protocol::Connection for Connection {
         }
     }
 
-    fn handle_ended(&mut self, _now: Instant, _how: Ended) {
+    fn handle_ended(&mut self, now: Instant, _how: Ended) {
         self.end(CloseReason::Finished);
         self.outgoing.clear();
-        self.waiting.clear();
-        self.retry = None;
-        let cancelled = self.slots.submitted();
-        self.actions
-            .extend(cancelled.map(|(volume, slot)| Action::Cancel { volume, tag: Tag(u64::from(slot)) }));
+        self.end_all(now);
     }
 
     fn poll_transmit(&mut self, _now: Instant, send: &mut Transmit) {

@@ -6,10 +6,10 @@ use alloc::vec::Vec;
 
 use buf::{Buf, BufList};
 use volume::reservation::{Access, Registrant, View};
-use volume::{Durability, Extent, Features, Geometry, Operation, VolumeId};
+use volume::{Durability, Epoch, Extent, Features, Geometry, Operation, VolumeId};
 use zerocopy::FromBytes;
 
-use super::command::Plan;
+use super::command::{Place, Plan};
 use super::reservation::{plan_change, plan_report};
 use super::{Namespace, Subsystem};
 use crate::limits::RANGES;
@@ -27,6 +27,8 @@ pub(crate) struct Attached {
     pub(crate) geometry: Geometry,
     pub(crate) view: Arc<View>,
     access: Access,
+    /// The volume's, of which `access` is what this host may do.
+    pub(crate) epoch: Epoch,
     features: Features,
     max_discard: u64,
 }
@@ -39,9 +41,14 @@ impl Attached {
             geometry: namespace.geometry,
             view: Arc::default(),
             access: Access::FULL,
+            epoch: Epoch::default(),
             features: namespace.features,
             max_discard: namespace.limits.max_discard,
         }
+    }
+
+    fn place(&self) -> Place {
+        Place { volume: self.volume, epoch: self.epoch }
     }
 
     fn may(&self, write: bool) -> Result<(), Status> {
@@ -127,7 +134,7 @@ impl Namespaces {
             nsid => self.find(nsid)?,
         };
         namespace.admits(true)?;
-        Ok(Plan::Submit { volume: namespace.volume, operation: Operation::Flush })
+        Ok(Plan::Submit { place: namespace.place(), operation: Operation::Flush })
     }
 
     /// The blocks of a command, if they exist and may be touched.
@@ -161,7 +168,7 @@ impl Namespaces {
         if in_capsule != 0 {
             return Err(Status::INVALID_FIELD.dnr());
         }
-        Ok(Plan::Read { volume: namespace.volume, extent: command.extent, length })
+        Ok(Plan::Read { place: namespace.place(), extent: command.extent, length })
     }
 
     fn plan_without_data(&self, entry: &SubmissionQueueEntry, in_capsule: usize) -> Result<Plan, Status> {
@@ -178,7 +185,7 @@ impl Namespaces {
         } else {
             Operation::Verify { extent }
         };
-        Ok(Plan::Submit { volume: namespace.volume, operation })
+        Ok(Plan::Submit { place: namespace.place(), operation })
     }
 
     /// The request of a command whose data has arrived. Reservation and size are looked at again: they may
@@ -187,7 +194,7 @@ impl Namespaces {
         &self,
         entry: &SubmissionQueueEntry,
         data: Buf,
-    ) -> Result<(VolumeId, Operation), Status> {
+    ) -> Result<(Place, Operation), Status> {
         let write = entry.opcode == nvm::WRITE;
         let (namespace, command, _) = self.blocks(entry, write)?;
         let data = BufList::from(data.freeze());
@@ -197,7 +204,20 @@ impl Namespaces {
         } else {
             Operation::Compare { extent, data }
         };
-        Ok((namespace.volume, operation))
+        Ok((namespace.place(), operation))
+    }
+
+    /// Whether a request of this command that was not begun on the volume may begin now, and what says so.
+    pub(crate) fn judge_again(
+        &self,
+        entry: &SubmissionQueueEntry,
+        volume: VolumeId,
+    ) -> Result<Place, Status> {
+        let writes = !matches!(entry.opcode, nvm::READ | nvm::COMPARE | nvm::VERIFY);
+        let namespace = self.attached.iter().find(|namespace| namespace.volume == volume);
+        let namespace = namespace.ok_or(Status::INVALID_NAMESPACE.dnr())?;
+        namespace.admits(writes)?;
+        Ok(namespace.place())
     }
 
     /// The next request of a flush of all namespaces, of which `done` have been flushed.
@@ -205,13 +225,13 @@ impl Namespaces {
         &self,
         entry: &SubmissionQueueEntry,
         done: usize,
-    ) -> Result<Option<(VolumeId, Operation)>, Status> {
+    ) -> Result<Option<(Place, Operation)>, Status> {
         if entry.opcode != nvm::FLUSH || entry.nsid.get() != ALL_NAMESPACES {
             return Ok(None);
         }
         let Some(namespace) = self.attached.get(done) else { return Ok(None) };
         namespace.admits(true)?;
-        Ok(Some((namespace.volume, Operation::Flush)))
+        Ok(Some((namespace.place(), Operation::Flush)))
     }
 
     /// The next request of a Dataset Management command from range `next`, of which `done` blocks are over;
@@ -238,7 +258,7 @@ impl Namespaces {
             if blocks != 0 {
                 let extent = Extent::new(whole.start.saturating_add(done), blocks);
                 let position = (next, done.saturating_add(blocks));
-                return Ok(Some(Discard { volume: namespace.volume, extent, position }));
+                return Ok(Some(Discard { place: namespace.place(), extent, position }));
             }
             (next, done) = (next.saturating_add(1), 0);
         }
@@ -249,7 +269,7 @@ impl Namespaces {
 /// One step of a Dataset Management command.
 #[derive(Debug)]
 pub(crate) struct Discard {
-    pub(crate) volume: VolumeId,
+    pub(crate) place: Place,
     pub(crate) extent: Extent,
     pub(crate) position: (usize, u64),
 }

@@ -5,8 +5,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-use volume::reservation::{Command, Refused, Registrant, View};
-use volume::{Completion, Features, Geometry, Limits, Request, Tag, VolumeId};
+use volume::reservation::{Command, Refused, Registrant};
+use volume::{Completion, Epoch, Features, Geometry, Limits, Request, Tag, VolumeId};
 
 use crate::subsystem;
 
@@ -141,6 +141,8 @@ pub enum Action {
     Submit {
         /// To which volume.
         volume: VolumeId,
+        /// What it was judged by: if the volume's epoch is another one by then it comes back as [`Input::Refused`].
+        epoch: Epoch,
         /// What.
         request: Request,
     },
@@ -171,14 +173,23 @@ pub enum Action {
 pub enum Input {
     /// A request has ended.
     Completion(Completion),
-    /// A volume's reservation has changed.
-    Reservations(Reservations),
+    /// A request was judged by an older state of its volume than holds now. Nothing has happened to it.
+    Refused(Request),
+    /// A volume's epoch has moved.
+    Fence {
+        /// Which volume.
+        volume: VolumeId,
+        /// Its epoch from now on.
+        epoch: Epoch,
+        /// Its reservations from now on, if they have changed.
+        reservations: Option<Reservations>,
+    },
     /// The owner of the reservations answers an [`Action::Reserve`].
     Reserved {
         /// The asker's mark.
         tag: u32,
-        /// The state after the change, or why there was none.
-        result: Result<Arc<View>, Refused>,
+        /// Done, or why nothing changed. The new state has come before.
+        result: Result<(), Refused>,
     },
     /// The group of controllers answers.
     Group(subsystem::Reply),

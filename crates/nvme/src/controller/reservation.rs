@@ -6,7 +6,6 @@
 use alloc::sync::Arc;
 use alloc::vec;
 
-use volume::VolumeId;
 use volume::reservation::{Notice, Registrant, View};
 
 use super::command::Plan;
@@ -19,8 +18,6 @@ use crate::status::Status;
 /// A change of a volume's reservations, as every connection hears of it.
 #[derive(Debug, Clone)]
 pub struct Reservations {
-    /// Which volume's.
-    pub volume: VolumeId,
     /// The state from now on.
     pub view: Arc<View>,
     /// Who is told what; each connection looks for its host.

@@ -178,6 +178,12 @@ impl Slots {
         }
     }
 
+    /// The slots of all commands that wait for memory, data or a volume.
+    pub(crate) fn under_way(&self) -> Vec<u16> {
+        let waits = |step: &Step| matches!(step, Step::Waiting | Step::Data { .. } | Step::Submitted { .. });
+        (0_u16..).zip(&self.list).filter(|(_, slot)| waits(&slot.step)).map(|(index, _)| index).collect()
+    }
+
     /// Volumes and slots of all requests that are with a volume.
     pub(crate) fn submitted(&self) -> impl Iterator<Item = (VolumeId, u16)> + '_ {
         (0_u16..).zip(&self.list).filter_map(|(index, slot)| match slot.step {

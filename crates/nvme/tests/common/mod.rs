@@ -216,13 +216,13 @@ impl Bench {
         while let Some(action) = self.links[index].pair.far.connection.poll_action() {
             count += 1;
             match action {
-                controller::Action::Submit { volume, request } => match &mut self.held {
+                controller::Action::Submit { volume, request, .. } => match &mut self.held {
                     Some(held) => held.push((index, volume, request)),
                     None => self.complete(index, volume, request),
                 },
                 controller::Action::Cancel { volume, tag } => self.cancelled.push((index, volume, tag)),
                 controller::Action::Reserve { tag, volume, registrant, command } => {
-                    let result = self.reserve(volume, &registrant, &command);
+                    let result = self.reserve(volume, &registrant, &command).map(drop);
                     self.input(index, controller::Input::Reserved { tag, result });
                 }
                 controller::Action::Group(request) => {
@@ -245,13 +245,13 @@ impl Bench {
     ) -> Result<Arc<View>, Refused> {
         let change = self.reservations[volume.0 as usize].apply(registrant, command)?;
         let told = controller::Reservations {
-            volume,
             view: Arc::clone(&change.view),
             notices: change.notices.into(),
             aborted: change.aborted.into(),
         };
         for index in 0..self.links.len() {
-            self.input(index, controller::Input::Reservations(told.clone()));
+            let (epoch, reservations) = (volume::Epoch::default(), Some(told.clone()));
+            self.input(index, controller::Input::Fence { volume, epoch, reservations });
         }
         Ok(change.view)
     }

@@ -234,12 +234,12 @@ impl Nexus {
                 }
                 Step::Reserve { registrant, command, .. } => {
                     let result = shared.reservations.apply(&registrant, &command);
-                    let view = result.map(|change| {
-                        let view = Arc::clone(&change.view);
+                    let result = result.map(|change| {
+                        let (view, notices) = (Arc::clone(&change.view), Arc::new([]));
+                        self.hear(NexusEvent::Reservations { view, notices, aborted: Arc::new([]) });
                         shared.change = Some(change);
-                        view
                     });
-                    self.server.reserved(&mut task, view)
+                    self.server.reserved(&mut task, result)
                 }
             };
         }

@@ -24,8 +24,8 @@ use crate::subsystem::Request;
 /// Aborts that wait for the end of a command of this queue.
 #[derive(Debug, Default)]
 pub(super) struct Aborts {
-    /// Slots of the commands, each with the asker's mark.
-    pending: Vec<(u16, u16)>,
+    /// Slots of the commands, each with the mark of an asker who waits for the outcome, if there is one.
+    pending: Vec<(u16, Option<u16>)>,
     /// A command that is still in the stream, where it waited for memory, with the asker's mark.
     unread: Option<(u16, u16)>,
 }
@@ -41,7 +41,7 @@ impl Aborts {
         self.unread.take_if(|(unread, _)| *unread == cid).map(|(_, tag)| tag)
     }
 
-    fn take(&mut self, slot: u16) -> Option<u16> {
+    fn take(&mut self, slot: u16) -> Option<Option<u16>> {
         let index = self.pending.iter().position(|(pending, _)| *pending == slot)?;
         Some(self.pending.remove(index).1)
     }
@@ -65,19 +65,39 @@ impl Connection {
     pub(super) fn abort(&mut self, now: Instant, cid: u16, tag: u16) {
         let Some(index) = self.slots.find(cid) else { return self.abort_unread(cid, tag) };
         let Some(slot) = self.slots.get(index) else { return };
+        match slot.step {
+            Step::Free | Step::Held | Step::Abandoned { .. } => self.abort_held(index, tag),
+            Step::Submitted { .. } | Step::Waiting | Step::Data { .. } => {
+                self.end_command(now, index, Some(tag));
+            }
+        }
+    }
+
+    /// Lets a command end soon, and nothing of it go on: one that is with a volume when its request has ended, any other at once.
+    fn end_command(&mut self, now: Instant, index: u16, asker: Option<u16>) {
+        let Some(slot) = self.slots.get(index) else { return };
         let volume = match slot.step {
             Step::Submitted { volume, .. } => Some(volume),
-            Step::Waiting | Step::Data { .. } => None,
-            Step::Free | Step::Held | Step::Abandoned { .. } => return self.abort_held(index, tag),
+            _ => None,
         };
         let known = self.aborts.concern(index);
-        self.aborts.pending.push((index, tag));
+        self.aborts.pending.push((index, asker));
         match volume {
             Some(volume) if !known => {
                 self.actions.push_back(Action::Cancel { volume, tag: Tag(u64::from(index)) });
             }
             Some(_) => {}
             None => self.stop(now, index),
+        }
+    }
+
+    /// Lets the commands that `affected` names end soon, for whatever they wait but an event or the group.
+    pub(super) fn end_commands(&mut self, now: Instant, affected: impl Fn(&SubmissionQueueEntry) -> bool) {
+        for index in self.slots.under_way() {
+            let ends = self.slots.get(index).is_some_and(|slot| affected(&slot.entry));
+            if ends && !self.aborts.concern(index) {
+                self.end_command(now, index, None);
+            }
         }
     }
 
@@ -141,8 +161,10 @@ impl Connection {
 
     /// A command has completed: answers the aborts that waited for it.
     pub(super) fn settle(&mut self, slot: u16, aborted: bool) {
-        while let Some(tag) = self.aborts.take(slot) {
-            self.answer_abort(tag, aborted);
+        while let Some(asker) = self.aborts.take(slot) {
+            if let Some(tag) = asker {
+                self.answer_abort(tag, aborted);
+            }
         }
     }
 

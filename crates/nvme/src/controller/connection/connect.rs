@@ -88,7 +88,8 @@ impl Connection {
 
     pub(super) fn handle_reply(&mut self, now: Instant, reply: &Reply) {
         let cntlid = match reply {
-            Reply::Close => return self.end(CloseReason::Finished),
+            Reply::Close => return self.handle_close(now),
+            Reply::Quiesced => return self.handle_quiesced(),
             &Reply::Refused(error) => {
                 if let State::Connecting(slot, _) = self.state {
                     self.finish(slot, (error.status, u64::from(error.result)), None);

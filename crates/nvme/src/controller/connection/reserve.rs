@@ -3,15 +3,17 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use volume::reservation::{Notice, Refused, Registrant, View};
-use volume::{Tag, VolumeId};
+use protocol::Instant;
+use volume::reservation::{Notice, Refused, Registrant};
+use volume::{Epoch, Request, VolumeId};
 
-use super::{Connection, State};
+use super::{Connection, Heard, State};
 use crate::controller::admin::{Admin, Event};
 use crate::controller::slots::Step;
 use crate::controller::{Action, Reservations};
 use crate::fabrics::HostIdentity;
 use crate::reservation;
+use crate::sqe::ALL_NAMESPACES;
 use crate::status::Status;
 
 impl Connection {
@@ -43,40 +45,68 @@ impl Connection {
     }
 
     /// The owner has decided.
-    pub(super) fn handle_reserved(&mut self, tag: u32, result: Result<Arc<View>, Refused>) {
+    pub(super) fn handle_reserved(&mut self, tag: u32, result: Result<(), Refused>) {
         let Ok(index) = u16::try_from(tag) else { return };
         let Some(slot) = self.slots.get(index) else { return };
         if matches!(slot.step, Step::Held) && reservation::changes(slot.entry.opcode) {
-            let status = result.map_or_else(reservation::refusal, |_| Status::SUCCESS);
+            let status = result.map_or_else(reservation::refusal, |()| Status::SUCCESS);
             self.finish(index, (status, 0), None);
         }
     }
 
-    /// A volume has other reservations from now on.
-    pub(super) fn handle_reservations(&mut self, change: Reservations) {
-        let Reservations { volume, view, notices, aborted } = change;
-        match self.views.iter_mut().find(|(known, _)| *known == volume) {
-            Some((_, known)) => *known = view,
-            None => self.views.push((volume, view)),
+    /// A volume's epoch has moved, perhaps because it has other reservations from now on.
+    pub(super) fn handle_fence(
+        &mut self,
+        now: Instant,
+        (volume, epoch): (VolumeId, Epoch),
+        change: Option<Reservations>,
+    ) {
+        let known = self.heard.iter().position(|heard| heard.volume == volume);
+        let at = known.unwrap_or(self.heard.len());
+        if known.is_none() {
+            self.heard.push(Heard { volume, epoch, view: Arc::default() });
+        }
+        if let Some(heard) = self.heard.get_mut(at) {
+            heard.epoch = epoch;
+            if let Some(change) = &change {
+                heard.view = Arc::clone(&change.view);
+            }
         }
         self.apply_reservations();
-        let Some(host) = self.registrant() else { return };
-        if aborted.contains(&host) {
-            self.abort_requests(volume);
+        let Some((host, change)) = self.registrant().zip(change) else { return };
+        if change.aborted.contains(&host) {
+            self.abort_requests(now, volume);
         }
         if let State::Admin(admin) = &mut self.state {
-            for (_, notice) in notices.iter().filter(|(registrant, _)| *registrant == host) {
+            for (_, notice) in change.notices.iter().filter(|(registrant, _)| *registrant == host) {
                 admin.log_reservation(volume, *notice);
             }
         }
         self.after_admin();
     }
 
-    /// A preemption that aborts has named this host: what it has under way on the volume is to end soon.
-    fn abort_requests(&mut self, volume: VolumeId) {
-        let concerned = self.slots.submitted().filter(|(of, _)| *of == volume);
-        let cancel = |(volume, slot): (VolumeId, u16)| Action::Cancel { volume, tag: Tag(u64::from(slot)) };
-        self.actions.extend(concerned.map(cancel));
+    /// A preemption that aborts has named this host: what it has under way on the volume is to end soon, and nothing of it goes on.
+    fn abort_requests(&mut self, now: Instant, volume: VolumeId) {
+        let State::Io(namespaces) = &mut self.state else { return };
+        let of_volume = namespaces.iter_mut().filter(|namespace| namespace.volume == volume);
+        let concerned: Vec<u32> = of_volume.map(|namespace| namespace.nsid).collect();
+        self.end_commands(now, |entry| {
+            concerned.contains(&entry.nsid.get()) || entry.nsid.get() == ALL_NAMESPACES
+        });
+    }
+
+    /// A request was judged by what no longer holds, and has not begun: it is judged again.
+    pub(super) fn handle_refused(&mut self, request: Request) {
+        let Ok(index) = u16::try_from(request.tag.0) else { return };
+        let (Some(slot), State::Io(namespaces)) = (self.slots.get(index), &self.state) else { return };
+        let Step::Submitted { volume, .. } = slot.step else { return };
+        if self.aborts.concern(index) {
+            return self.finish(index, (Status::ABORT_REQUESTED, 0), None);
+        }
+        match namespaces.judge_again(&slot.entry, volume) {
+            Ok(place) => self.submit(Some(index), place, request.operation),
+            Err(status) => self.finish(index, (status, 0), None),
+        }
     }
 
     /// What this host may do, from all reservations known.
@@ -84,8 +114,9 @@ impl Connection {
         let Some(host) = self.registrant() else { return };
         let State::Io(namespaces) = &mut self.state else { return };
         for namespace in namespaces.iter_mut() {
-            if let Some((_, view)) = self.views.iter().find(|(volume, _)| *volume == namespace.volume) {
-                namespace.see(view, &host);
+            if let Some(heard) = self.heard.iter().find(|heard| heard.volume == namespace.volume) {
+                namespace.see(&heard.view, &host);
+                namespace.epoch = heard.epoch;
             }
         }
     }

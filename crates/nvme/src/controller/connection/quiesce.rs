@@ -1,0 +1,73 @@
+//! The end of an I/O queue: its controller is reset or shut down (NVMe Base §3.5, §3.6), or its host disconnects it (NVMe Base §6.4).
+//!
+//! In each case somebody is told that the queue's commands are over: the controller, which shows it in CSTS, or the host. That is not
+//! so before every request of the queue has ended at its volume.
+
+use protocol::{CloseReason, Instant};
+
+use super::{Connection, State};
+use crate::controller::Action;
+use crate::controller::slots::Step;
+use crate::sqe::SubmissionQueueEntry;
+use crate::status::Status;
+use crate::subsystem::Request;
+
+/// Who waits for the queue's requests to end.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Quiesce {
+    /// Nobody.
+    #[default]
+    No,
+    /// The group, for the controller.
+    Group,
+    /// The host: the Disconnect command in this slot.
+    Disconnect(u16),
+}
+
+impl Connection {
+    /// The controller is reset, shut down or gone.
+    pub(super) fn handle_close(&mut self, now: Instant) {
+        self.end(CloseReason::Finished);
+        self.end_all(now);
+        self.quiesce = Quiesce::Group;
+        self.check_quiesced();
+    }
+
+    /// Takes a Disconnect.
+    pub(super) fn begin_disconnect(&mut self, now: Instant, entry: SubmissionQueueEntry) {
+        let Some(slot) = self.slots.begin(entry, Step::Held) else { return };
+        self.quiesce = Quiesce::Disconnect(slot);
+        self.end_commands(now, |_| true);
+        self.check_quiesced();
+    }
+
+    /// Nobody hears of this queue's commands any more: they end soon.
+    pub(super) fn end_all(&mut self, now: Instant) {
+        self.waiting.clear();
+        self.retry = None;
+        self.end_commands(now, |_| true);
+    }
+
+    /// Tells whoever waits for it that none of the queue's requests is with a volume any more.
+    pub(super) fn check_quiesced(&mut self) {
+        if self.quiesce == Quiesce::No || self.slots.submitted().next().is_some() {
+            return;
+        }
+        match core::mem::take(&mut self.quiesce) {
+            Quiesce::No => {}
+            Quiesce::Group => self.actions.push_back(Action::Group(Request::Quiesced)),
+            Quiesce::Disconnect(slot) => {
+                self.finish(slot, (Status::SUCCESS, 0), None);
+                self.end(CloseReason::Finished);
+            }
+        }
+    }
+
+    /// The I/O queues of this controller have ended.
+    pub(super) fn handle_quiesced(&mut self) {
+        if let State::Admin(admin) = &mut self.state {
+            admin.quiesced();
+        }
+        self.after_admin();
+    }
+}
