@@ -416,7 +416,7 @@ fn a_command_that_is_aborted_before_it_comes_is_not_carried_out() {
     let abort = TaskManagementRequest::new(Function::ABORT_TASK, LUN, 51).referring(3, next + 1);
     assert_eq!(numbered(&mut raw, abort, next + 2), FunctionResponse::COMPLETE);
     let header = ScsiCommand::new(LUN, 3, next + 1, write(0, 64)).writing(32_768, 32_768, false);
-    assert_eq!(raw.send(header.to_bytes(), &[9; 32_768]).len(), 0);
+    assert_eq!(raw.send(header.to_bytes(), &vec![9; 32_768]).len(), 0);
     assert!(raw.memory.bytes.iter().all(|byte| *byte == 0));
     raw.cmd_sn = next + 2;
     let answers = command(&mut raw, (4, write(0, 1)), |command| command.writing(512, 512, false), &[7; 512]);

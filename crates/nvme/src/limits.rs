@@ -21,6 +21,14 @@ pub const DISCOVERY_IDLE: Duration = Duration::from_mins(2);
 /// Asynchronous Event Requests that may wait at a time. Linux keeps one, SPDK four.
 pub const ASYNC_EVENTS: usize = 4;
 
+/// How long hosts are told to wait until a controller is ready, or no longer is (CAP.TO), in units of 500 ms: it is ready at once, and
+/// unready when its last request has ended at the volume.
+pub const READY_TIME: u8 = 15;
+
+/// How long the answer to a reset or shutdown waits for requests to end at the volume: as long as [`READY_TIME`] says. After that the
+/// host learns from CSTS that it is not over.
+pub const QUIESCE_TIME: Duration = Duration::from_millis(7_500);
+
 /// Abort commands that may be under way at a time on one controller (ACL). Linux sends one at a time for each queue
 /// that stalls; four is what drives and other targets customarily report.
 pub const ABORTS: u8 = 4;

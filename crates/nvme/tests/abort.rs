@@ -10,7 +10,7 @@ use std::sync::Arc;
 use buf::Pool;
 use nvme::controller::{Action, Connection, Input};
 use nvme::fabrics::{Connect, ConnectData, Property};
-use nvme::limits::{ABANDONED, ABORTS, MEMORY_RETRY};
+use nvme::limits::{ABANDONED, ABORTS, MEMORY_RETRY, QUIESCE_TIME};
 use nvme::pdu::{C2hData, CapsuleCmd, CapsuleResp, H2cData, IcReq, R2t, flags};
 use nvme::sgl::SglDescriptor;
 use nvme::sqe::{ALL_NAMESPACES, SubmissionQueueEntry};
@@ -471,7 +471,9 @@ fn an_abort_at_a_queue_that_goes_away_is_answered() {
     rig.send(2, &[transfer(READ, 70, SMALL)]);
     rig.abort(6, (2, 70));
     rig.send(0, &[command(Property::set(0x14, 0), 7)]);
-    assert_eq!(rig.take_seen(), [good(0, 7), answer(6, 1)], "the controller was disabled");
+    assert_eq!(rig.take_seen(), [answer(6, 1)], "the controller is disabled");
+    rig.complete(Err(VolumeErrorKind::Cancelled));
+    assert_eq!(rig.take_seen(), [good(0, 7)], "and it is when the command has ended");
 }
 
 #[test]
@@ -532,10 +534,27 @@ fn a_controller_is_not_unready_before_its_last_request_has_ended() {
     rig.complete(Err(VolumeErrorKind::Cancelled));
     assert_eq!(status(&mut rig), 1, "one is");
     rig.complete(Ok(()));
+    assert_eq!(rig.take_seen(), [good(0, 5)], "the answer waits for it too");
     assert_eq!(status(&mut rig), 0);
     rig.send(0, &[property(6, ENABLED)]);
     assert_eq!(status(&mut rig), 1, "and it begins anew");
     assert!(rig.held.is_empty(), "nothing of the old queues goes on");
+}
+
+#[test]
+fn the_answer_to_a_reset_does_not_wait_for_ever() {
+    let mut rig = Rig::new(1);
+    rig.send(1, &[command(SubmissionQueueEntry::new(FLUSH, 1), 70)]);
+    rig.send(0, &[property(5, 0)]);
+    assert_eq!(rig.take_seen(), []);
+    let due = rig.queues[0].connection.poll_timeout().unwrap();
+    assert_eq!(due, NOW + QUIESCE_TIME);
+    rig.queues[0].connection.handle_timeout(due);
+    rig.run();
+    assert_eq!(rig.take_seen(), [good(0, 5)]);
+    assert_eq!(status(&mut rig), 1, "but it is not over");
+    rig.complete(Ok(()));
+    assert_eq!(status(&mut rig), 0);
 }
 
 #[test]

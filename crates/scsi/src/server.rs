@@ -366,25 +366,23 @@ impl DeviceServer {
         let State::Io(work) = &mut task.state else {
             return Self::finish(task, (Status::Good, BufList::new()));
         };
-        match work.next() {
-            Some(next) => match (next, self.judge(task)) {
+        if let Some(next) = work.next() {
+            return match (next, self.judge(task)) {
                 (_, Err(failure)) => self.fail(task, failure),
                 (Io::Read(extent, length), Ok((volume, epoch))) => {
                     Step::Read { volume, epoch, extent, length }
                 }
                 (Io::Other(operation), Ok((volume, epoch))) => Step::Submit { volume, epoch, operation },
-            },
-            None => {
-                let data = work.take_data();
-                if task.allocation != usize::MAX {
-                    let whole = data.len().min(task.allocation);
-                    task.full_length = whole as u64;
-                    let data = data.part(0, whole);
-                    return Self::finish(task, (Status::Good, data));
-                }
-                Self::finish(task, (Status::Good, data))
-            }
+            };
         }
+        let data = work.take_data();
+        if task.allocation != usize::MAX {
+            let whole = data.len().min(task.allocation);
+            task.full_length = whole as u64;
+            let data = data.part(0, whole);
+            return Self::finish(task, (Status::Good, data));
+        }
+        Self::finish(task, (Status::Good, data))
     }
 
     fn finish(task: &mut Task, (status, data): (Status, BufList)) -> Step {

@@ -54,6 +54,7 @@ pub fn serve(half: &mut Half<target::Connection>, sessions: &mut Sessions<u8>) {
             target::Action::Reserve { tag, .. } => {
                 target::Input::Reserved { tag, result: Err(volume::reservation::Refused::Conflict) }
             }
+            target::Action::Reset { tag, .. } => target::Input::Reset { tag, done: true },
             target::Action::Cancel { .. } | target::Action::Event { .. } => continue,
         };
         half.connection.handle_input(Instant::ZERO, input);

@@ -11,7 +11,7 @@ use nvme::subsystem::{Reply, Subsystems};
 use protocol::pair::Half;
 use protocol::{Connection, Ended, Group, Instant};
 use volume::reservation::{Change, Reservations};
-use volume::{Features, Geometry, Limits, VolumeId};
+use volume::{Epoch, Features, Geometry, Limits, VolumeId};
 
 use super::{answer, chunks};
 
@@ -66,9 +66,7 @@ pub fn serve(half: &mut Half<controller::Connection>, subsystems: &mut Subsystem
     while let Some(action) = half.connection.poll_action() {
         let input = match action {
             controller::Action::Submit { request, .. } => controller::Input::Completion(answer(request)),
-            controller::Action::Reserve { tag, .. } => {
-                controller::Input::Reserved { tag, result: Ok(Arc::default()) }
-            }
+            controller::Action::Reserve { tag, .. } => controller::Input::Reserved { tag, result: Ok(()) },
             controller::Action::Group(request) => {
                 subsystems.handle_message(Instant::ZERO, 0, request);
                 let Some((_, reply)) = subsystems.poll_message() else { continue };
@@ -103,14 +101,15 @@ pub fn serve_queue(half: &mut Half<controller::Connection>) {
                 let change = reservations.apply(&registrant, &command);
                 if let Ok(Change { view, notices, aborted }) = &change {
                     let told = controller::Reservations {
-                        volume,
                         view: Arc::clone(view),
                         notices: notices.as_slice().into(),
                         aborted: aborted.as_slice().into(),
                     };
-                    half.connection.handle_input(Instant::ZERO, controller::Input::Reservations(told));
+                    let (epoch, reservations) = (Epoch(1), Some(told));
+                    let fence = controller::Input::Fence { volume, epoch, reservations };
+                    half.connection.handle_input(Instant::ZERO, fence);
                 }
-                controller::Input::Reserved { tag, result: change.map(|change| change.view) }
+                controller::Input::Reserved { tag, result: change.map(drop) }
             }
             controller::Action::Group(_) => {
                 controller::Input::Group(Reply::Joined { cntlid: 1, lifetime: Lifetime::new() })

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use buf::SharedBuf;
 use scsi::{
-    Command, DataDirection, DeviceServer, LogicalUnit, Reply, Sense, Status, Step, TargetDevice,
+    Command, DataDirection, DeviceServer, LogicalUnit, NexusEvent, Reply, Sense, Status, Step, TargetDevice,
     TaskAttribute, UnitIdentity,
 };
 use volume::reservation::{Registrant, Reservations};
@@ -108,7 +108,12 @@ fn run(
                 server.completed(&mut task, done.result)
             }
             Step::Reserve { registrant, command, .. } => {
-                let result = reservations.apply(&registrant, &command).map(|change| change.view);
+                let result = reservations.apply(&registrant, &command);
+                let result = result.map(|change| {
+                    let (notices, aborted) = (change.notices.into(), change.aborted.into());
+                    let event = NexusEvent::Reservations { view: change.view, notices, aborted };
+                    server.handle_event(VolumeId(0), event);
+                });
                 server.reserved(&mut task, result)
             }
         };

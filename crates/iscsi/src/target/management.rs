@@ -130,7 +130,9 @@ impl Connection {
             return FunctionResponse::NO_LUN.into();
         };
         let affected = self.slots_where(|task| self.is_on_unit(task, lun));
-        affected.into_iter().for_each(|slot| self.doom(slot));
+        for slot in affected {
+            self.doom(slot);
+        }
         match request.function() {
             Function::CLEAR_TASK_SET => self.reset_others(Vec::from([volume]), NexusEvent::TaskSetCleared),
             Function::LOGICAL_UNIT_RESET => {
@@ -219,7 +221,9 @@ impl Connection {
 
     /// Aborts the tasks that `affected` names.
     pub(super) fn doom_where(&mut self, affected: impl Fn(&Task) -> bool) {
-        self.slots_where(affected).into_iter().for_each(|slot| self.doom(slot));
+        for slot in self.slots_where(affected) {
+            self.doom(slot);
+        }
     }
 
     fn slots_where(&self, affected: impl Fn(&Task) -> bool) -> Vec<u16> {

@@ -17,7 +17,7 @@ use crate::fabrics::{HostIdentity, Property};
 use crate::features::{FeatureCommand, round_keep_alive};
 use crate::identify::Identify;
 use crate::limits::{
-    ABORTS, ADMIN_QUEUE, ASYNC_EVENTS, DISCOVERY_IDLE, KEEP_ALIVE_GRANULARITY, PENDING_EVENTS,
+    ABORTS, ADMIN_QUEUE, ASYNC_EVENTS, DISCOVERY_IDLE, KEEP_ALIVE_GRANULARITY, PENDING_EVENTS, READY_TIME,
 };
 use crate::log::{ChangedNamespaces, GetLogPage, Notifications, lid};
 use crate::opcode::{FABRICS, admin as opcodes, fctype};
@@ -25,9 +25,6 @@ use crate::properties::{Capabilities, Configuration, ControllerStatus, offset};
 use crate::sqe::SubmissionQueueEntry;
 use crate::status::Status;
 use crate::subsystem::Request;
-
-/// CAP.TO in units of 500 ms: the controller is ready at once, hosts may still wait this long.
-const READY_TIME: u8 = 15;
 
 /// An asynchronous event: what completes a request (NVMe Base §5.1.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,6 +81,8 @@ pub(super) struct Admin {
     resetting: bool,
     /// How often the group will still say that no I/O queue has a request at a volume.
     quiescing: usize,
+    /// Slots of the commands that wait for that.
+    pub(super) quiescers: Vec<u16>,
     waiting: Vec<u16>,
     /// Abort commands under way.
     pub(super) aborts: u8,
@@ -113,6 +112,7 @@ impl Admin {
             status: ControllerStatus::default(),
             resetting: false,
             quiescing: 0,
+            quiescers: Vec::new(),
             waiting: Vec::new(),
             aborts: 0,
             events: VecDeque::new(),
@@ -215,7 +215,7 @@ impl Admin {
         let property = Property::view(entry);
         match entry.fctype() {
             fctype::PROPERTY_GET => self.get_property(property).map(Plan::success),
-            fctype::PROPERTY_SET => self.set_property(property).map(|()| Plan::success(0)),
+            fctype::PROPERTY_SET => self.set_property(property),
             // A second Connect, or a Disconnect of the admin queue.
             fctype::CONNECT => Err(Status::COMMAND_SEQUENCE.dnr()),
             fctype::DISCONNECT => Err(Status::INVALID_QUEUE.dnr()),
@@ -239,7 +239,8 @@ impl Admin {
         if self.index.is_some() { capabilities.with_command_sets() } else { capabilities }
     }
 
-    fn set_property(&mut self, property: Property) -> Result<(), Status> {
+    fn set_property(&mut self, property: Property) -> Result<Plan, Status> {
+        let quiescing = self.quiescing;
         let (offset::CC, Some(4)) = (property.ofst.get(), property.size()) else {
             return Err(Status::INVALID_FIELD.dnr());
         };
@@ -262,7 +263,7 @@ impl Admin {
             self.quiesce();
             self.status = self.status.with_shutdown(ControllerStatus::SHUTTING_DOWN);
         }
-        Ok(())
+        Ok(if self.quiescing > quiescing { Plan::Quiesce } else { Plan::success(0) })
     }
 
     fn begin(&mut self) -> ControllerStatus {
@@ -277,11 +278,12 @@ impl Admin {
     }
 
     /// No I/O queue has a request at a volume any more: only now the controller is what it was told to be (CSTS.RDY and CSTS.SHST,
-    /// NVMe Base §3.1.4.6). A volume that does not answer leaves it as it is, and the host gives it up after CAP.TO.
-    pub(super) fn quiesced(&mut self) {
+    /// NVMe Base §3.1.4.6). A volume that does not answer leaves it as it is, and the host gives it up after CAP.TO. True when this was
+    /// the last that was waited for.
+    pub(super) fn quiesced(&mut self) -> bool {
         self.quiescing = self.quiescing.saturating_sub(1);
         if self.quiescing > 0 {
-            return;
+            return false;
         }
         if core::mem::take(&mut self.resetting) {
             self.status = match self.configuration {
@@ -293,6 +295,7 @@ impl Admin {
         if self.configuration.shutdown() {
             self.status = self.status.with_shutdown(ControllerStatus::SHUT_DOWN);
         }
+        true
     }
 
     /// A controller level reset: what the host had set is forgotten.

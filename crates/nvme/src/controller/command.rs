@@ -31,6 +31,8 @@ pub(crate) enum Plan {
     Hold,
     /// Abort the command that it names, and keep it until that has ended.
     Abort,
+    /// Keep it until the controller's I/O queues have ended.
+    Quiesce,
     /// End the queue, and keep it until the queue's other commands have ended.
     Disconnect,
 }

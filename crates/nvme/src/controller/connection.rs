@@ -147,6 +147,8 @@ pub struct Connection {
     transfers: usize,
     aborts: Aborts,
     quiesce: Quiesce,
+    /// Until when the answer to a reset or shutdown waits.
+    quiesce_by: Option<Instant>,
     head: Head,
     host: Option<HostIdentity>,
     heard: Vec<Heard>,
@@ -175,6 +177,7 @@ impl Connection {
             transfers: 0,
             aborts: Aborts::default(),
             quiesce: Quiesce::No,
+            quiesce_by: None,
             head: Head::default(),
             host: None,
             heard: Vec::new(),
@@ -364,6 +367,7 @@ impl Connection {
             }
             Plan::Abort => self.begin_abort(now, entry),
             Plan::Disconnect => self.begin_disconnect(now, entry),
+            Plan::Quiesce => self.begin_quiesce(now, entry),
         }
         true
     }
@@ -724,6 +728,9 @@ impl protocol::Connection for Connection {
         if self.retry.is_some_and(|retry| retry <= now) {
             self.serve_waiting(now);
         }
+        if self.quiesce_by.is_some_and(|due| due <= now) {
+            self.answer_quiesce();
+        }
         if self.deadline.is_some_and(|deadline| deadline <= now) {
             let text = match self.state {
                 State::Admin(_) => KEEP_ALIVE_EXPIRED,
@@ -756,7 +763,7 @@ impl protocol::Connection for Connection {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        [self.deadline, self.retry].into_iter().flatten().min()
+        [self.deadline, self.retry, self.quiesce_by].into_iter().flatten().min()
     }
 
     fn wants_bytes(&mut self) -> bool {

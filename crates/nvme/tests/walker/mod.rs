@@ -193,9 +193,14 @@ impl Walk {
         pdu.header.pdo = if data.is_empty() { 0 } else { 72 };
         pdu.header.plen.set(72 + data.len() as u32);
         self.queues[queue].receive(self.now, &[pdu.as_bytes(), data].concat());
-        while let Some(action) = self.queues[queue].connection.poll_action() {
+        while let Some((queue, action)) = self.next_action() {
             self.act(queue, action);
         }
+    }
+
+    fn next_action(&mut self) -> Option<(usize, Action)> {
+        let mut queues = self.queues.iter_mut().enumerate();
+        queues.find_map(|(queue, half)| Some((queue, half.connection.poll_action()?)))
     }
 
     fn act(&mut self, queue: usize, action: Action) {
@@ -207,7 +212,7 @@ impl Walk {
                 };
                 Input::Completion(Completion { tag: request.tag, result: Ok(outcome) })
             }
-            Action::Reserve { tag, .. } => Input::Reserved { tag, result: Ok(Arc::default()) },
+            Action::Reserve { tag, .. } => Input::Reserved { tag, result: Ok(()) },
             Action::Group(request) => {
                 self.group.handle_message(self.now, queue, request);
                 while let Some((to, reply)) = self.group.poll_message() {

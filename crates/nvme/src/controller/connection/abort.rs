@@ -41,9 +41,10 @@ impl Aborts {
         self.unread.take_if(|(unread, _)| *unread == cid).map(|(_, tag)| tag)
     }
 
-    fn take(&mut self, slot: u16) -> Option<Option<u16>> {
-        let index = self.pending.iter().position(|(pending, _)| *pending == slot)?;
-        Some(self.pending.remove(index).1)
+    /// Forgets who waits for the end of a command; they are to be told.
+    fn take(&mut self, slot: u16) -> Vec<u16> {
+        let concerned = self.pending.extract_if(.., |(pending, _)| *pending == slot);
+        concerned.filter_map(|(_, asker)| asker).collect()
     }
 }
 
@@ -161,10 +162,11 @@ impl Connection {
 
     /// A command has completed: answers the aborts that waited for it.
     pub(super) fn settle(&mut self, slot: u16, aborted: bool) {
-        while let Some(asker) = self.aborts.take(slot) {
-            if let Some(tag) = asker {
-                self.answer_abort(tag, aborted);
-            }
+        if self.aborts.pending.is_empty() {
+            return;
+        }
+        for tag in self.aborts.take(slot) {
+            self.answer_abort(tag, aborted);
         }
     }
 

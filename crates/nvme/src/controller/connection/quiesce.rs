@@ -8,6 +8,7 @@ use protocol::{CloseReason, Instant};
 use super::{Connection, State};
 use crate::controller::Action;
 use crate::controller::slots::Step;
+use crate::limits::QUIESCE_TIME;
 use crate::sqe::SubmissionQueueEntry;
 use crate::status::Status;
 use crate::subsystem::Request;
@@ -63,11 +64,32 @@ impl Connection {
         }
     }
 
+    /// Takes the Property Set that disables the controller or shuts it down: it is answered when that is so, as hosts that do not look
+    /// at CSTS take it.
+    pub(super) fn begin_quiesce(&mut self, now: Instant, entry: SubmissionQueueEntry) {
+        let Some(slot) = self.slots.begin(entry, Step::Held) else { return };
+        if let State::Admin(admin) = &mut self.state {
+            admin.quiescers.push(slot);
+            self.quiesce_by = Some(now + QUIESCE_TIME);
+        }
+    }
+
     /// The I/O queues of this controller have ended.
     pub(super) fn handle_quiesced(&mut self) {
-        if let State::Admin(admin) = &mut self.state {
-            admin.quiesced();
+        if let State::Admin(admin) = &mut self.state
+            && admin.quiesced()
+        {
+            self.answer_quiesce();
         }
         self.after_admin();
+    }
+
+    /// Answers what has waited for the I/O queues, or has waited long enough.
+    pub(super) fn answer_quiesce(&mut self) {
+        self.quiesce_by = None;
+        let State::Admin(admin) = &mut self.state else { return };
+        for slot in core::mem::take(&mut admin.quiescers) {
+            self.finish(slot, (Status::SUCCESS, 0), None);
+        }
     }
 }
