@@ -65,7 +65,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::try_parse().unwrap_or_else(|error| output::refusal(error).exit());
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false).init();
     let result = match cli.command {
         Command::Lab(args) => return lab::run(&args),

@@ -5,6 +5,11 @@ use alloc::string::String;
 use core::fmt;
 
 use crate::piece::Fault;
+use crate::redact::holds_secret;
+
+/// What to do about a secret that stands where none may.
+pub(crate) const REMEDY: &str = "secrets never stand in a URL: put it in a file and name that with chap_secret_file=, or in an \
+                                 environment variable and name that with chap_secret_env=";
 
 /// Why a text is not the name that it should be: what was read, where it stopped making sense, why, and the remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,9 +23,16 @@ pub struct NameError {
 
 impl NameError {
     pub(crate) fn new(what: &'static str, text: &str, fault: Fault) -> Self {
-        let text = if fault.secret { "(not shown: it holds a secret)".to_owned() } else { text.to_owned() };
         let at = text.char_indices().take_while(|(index, _)| *index < fault.at).count();
-        Self { what, text, at, problem: fault.problem, remedy: fault.remedy }
+        let (problem, remedy) = if fault.secret || !holds_secret(text) {
+            (fault.problem, fault.remedy)
+        } else {
+            // What is wrong besides might repeat a part of it.
+            ("it holds a secret".to_owned(), REMEDY.to_owned())
+        };
+        let hidden = fault.secret || holds_secret(text);
+        let text = if hidden { "(not shown: it holds a secret)".to_owned() } else { text.to_owned() };
+        Self { what, text, at, problem, remedy }
     }
 
     /// Where in the text the trouble begins, in characters from zero.

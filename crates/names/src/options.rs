@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::duration::Span;
+use crate::error::REMEDY;
 use crate::percent;
 use crate::piece::{Fault, Piece};
 
@@ -56,9 +57,7 @@ impl<'a> Options<'a> {
 fn unknown(key: Piece<'_>, owner: &str, allowed: &[&str]) -> Fault {
     let problem = format!("{owner} has no option \"{}\"", key.text);
     if key.text.contains("secret") || key.text.contains("password") {
-        let remedy = "secrets never stand in a URL: put it in a file and name that with chap_secret_file=, or in an \
-                      environment variable and name that with chap_secret_env=";
-        return key.fault(problem, remedy).hiding();
+        return key.fault(problem, REMEDY).hiding();
     }
     key.fault(problem, format!("it has {}", allowed.join(", ")))
 }

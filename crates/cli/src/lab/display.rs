@@ -45,7 +45,7 @@ impl Observer for Display {
             // The end is told with the verdicts.
             Self::Lines if matches!(event, Event::Ended { .. }) => {}
             Self::Lines => {
-                let _unheard = writeln!(std::io::stderr().lock(), "{}", event.line());
+                let _unheard = writeln!(std::io::stderr().lock(), "{}", names::redact(&event.line()));
             }
             Self::Bar(bar) => show(bar, event),
         }

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use sha2::{Digest, Sha256};
 
 use super::{Scenario, lint};
@@ -148,7 +148,9 @@ fn read(path: &Path) -> Result<Loaded> {
 
 /// Reads a scenario's text; `origin` is what messages call it.
 pub fn parse(text: &str, origin: &str) -> Result<Loaded> {
-    let scenario = toml::from_str(text).with_context(|| format!("{origin} is not a scenario"))?;
+    let scenario = toml::from_str(text)
+        .map_err(|error| anyhow!(names::redact(&error.to_string())))
+        .with_context(|| format!("{origin} is not a scenario"))?;
     Ok(Loaded { scenario, text: text.to_owned(), hash: hash(text), origin: origin.to_owned() })
 }
 

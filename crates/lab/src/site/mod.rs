@@ -9,7 +9,7 @@ pub mod host;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
 
 use crate::arm::Endpoint;
@@ -79,8 +79,9 @@ impl Site {
     pub fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("cannot read the site file {}", path.display()))?;
-        let site: Self =
-            toml::from_str(&text).with_context(|| format!("{} is not a site file", path.display()))?;
+        let site: Self = toml::from_str(&text)
+            .map_err(|error| anyhow!(names::redact(&error.to_string())))
+            .with_context(|| format!("{} is not a site file", path.display()))?;
         site.check().with_context(|| format!("the site file {}", path.display()))?;
         Ok(site)
     }
@@ -106,6 +107,14 @@ impl Site {
 
 impl BoundArm {
     fn check(&self, key: &str) -> Result<()> {
+        // The site stands in the run's folder, word for word.
+        if let Some(url) = self.endpoints.iter().find(|url| names::redact(url) != **url) {
+            bail!(
+                "arm.{key}: the endpoint {} holds a secret: leave it out and name a file (chap_secret_file=) or an environment variable \
+                 that the program reads (such as LIBISCSI_CHAP_PASSWORD or PGPASSFILE)",
+                names::redact(url)
+            );
+        }
         match (&self.target_host, self.endpoints.is_empty()) {
             (None, true) => {
                 bail!("arm.{key} has no endpoints: name at least one, such as \"/dev/sdb\", or a target_host")
@@ -175,6 +184,15 @@ mod tests {
         assert_eq!(site.bound("f.m", "A").unwrap().endpoints, ["/dev/sdb"]);
         assert!(site.bound("f.m", "B").is_none());
         assert!(toml::from_str::<Site>("[arm.A]\nendpoints=['/dev/sdb']\n").is_err(), "no evidence");
+        for url in [
+            "iscsi://u%MARKER@h/iqn.2026-11.a:b/0",
+            "postgresql://u:MARKER@h/db",
+            "iscsi://h/x/0?secret=MARKER",
+        ] {
+            let text = format!("[arm.A]\nendpoints=['{url}']\nevidence={kind='real'}\n");
+            let error = format!("{:#}", toml::from_str::<Site>(&text).unwrap().check().unwrap_err());
+            assert!(error.contains("holds a secret") && !error.contains("MARKER"), "{error}");
+        }
     }
 
     #[test]

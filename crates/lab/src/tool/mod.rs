@@ -209,7 +209,7 @@ fn failure(
         "{} failed ({status}) in {}\n  command: {}\n  it said: {}\n  what to do: {}",
         program.name(),
         assignment.folder.display(),
-        shell::join(&redacted(&command.argv)),
+        shell::join(&names::redact_all(command.argv.iter().map(String::as_str))),
         said.as_deref().unwrap_or("nothing"),
         program.remedy()
     )
@@ -267,22 +267,10 @@ fn errors_beside(stdout: &Path) -> PathBuf {
 }
 
 fn tool(name: &str, version: &str, command: &CommandLine) -> Tool {
-    Tool { name: name.to_owned(), version: version.to_owned(), argv: redacted(&command.argv) }
-}
-
-/// Passwords in URLs (`scheme://user:password@host`) are left out.
-fn redacted(argv: &[String]) -> Vec<String> {
-    argv.iter().map(|word| redact(word)).collect()
-}
-
-fn redact(word: &str) -> String {
-    let Some((scheme, rest)) = word.split_once("://") else { return word.to_owned() };
-    let end = rest.find(['/', '?', ' ', '\'']).unwrap_or(rest.len());
-    let (authority, path) = rest.split_at(end);
-    let path = redact(path);
-    match authority.rsplit_once('@').and_then(|(user, host)| Some((user.split_once(':')?.0, host))) {
-        Some((user, host)) => format!("{scheme}://{user}:…@{host}{path}"),
-        None => format!("{scheme}://{authority}{path}"),
+    Tool {
+        name: name.to_owned(),
+        version: version.to_owned(),
+        argv: names::redact_all(command.argv.iter().map(String::as_str)),
     }
 }
 

@@ -186,10 +186,13 @@ fn volume(arm: &Arm, url: &str) -> Option<String> {
     }
     let own = matches!(arm.target, Target::LinerateIscsi | Target::LinerateNvme | Target::None);
     if url.contains('+') && !own {
-        return Some(format!("volume {url:?} has a filter, which only Linerate's volumes can have"));
+        return Some(format!(
+            "volume {:?} has a filter, which only Linerate's volumes can have",
+            names::redact(url)
+        ));
     }
     let example = url.replace("{n}", "0").replace("{folder}", "/folder");
-    example.parse::<VolumeUrl>().err().map(|error| format!("volume {url:?}: {error}"))
+    example.parse::<VolumeUrl>().err().map(|error| format!("volume {:?}: {error}", names::redact(url)))
 }
 
 #[cfg(test)]
