@@ -83,12 +83,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
 fn replace_portal(config: &mut Config, protocol: Protocol, listen: Option<SocketAddr>) {
     let Some(listen) = listen else { return };
     config.portals.retain(|portal| portal.protocol != protocol);
-    config.portals.push(PortalEntry {
-        protocol,
-        listen: Portal::from(listen),
-        advertise: None,
-        referrals: Vec::new(),
-    });
+    config.portals.push(PortalEntry::at(protocol, Portal::from(listen)));
 }
 
 fn named_volume(text: &str) -> Result<VolumeEntry> {

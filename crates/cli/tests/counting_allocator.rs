@@ -58,12 +58,7 @@ fn count(url: &str, pattern: Pattern) -> (u64, u64) {
 }
 
 fn config() -> Config {
-    let portal = |protocol| PortalEntry {
-        protocol,
-        listen: "127.0.0.1:0".parse().unwrap(),
-        advertise: None,
-        referrals: Vec::new(),
-    };
+    let portal = |protocol| PortalEntry::at(protocol, "127.0.0.1:0".parse().unwrap());
     Config {
         portals: vec![portal(Protocol::Iscsi), portal(Protocol::Nvme)],
         volumes: vec![VolumeEntry::alone("disk".to_owned(), "ram:16M".parse().unwrap())],

@@ -5,8 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
-use names::{ByteSize, Iqn, Nqn, Portal, Span, VolumeUrl};
+use anyhow::{Context, Result, anyhow, bail};
+use names::{ByteSize, Iqn, Nqn, Portal, Span, VolumeUrl, redact};
 use serde::Deserialize;
 use serde::de::{self, Deserializer};
 
@@ -32,6 +32,28 @@ pub struct Config {
     /// To whom.
     #[serde(default)]
     pub access: Vec<AccessEntry>,
+    /// Who may ask what there is.
+    #[serde(default)]
+    pub discovery: Discovery,
+}
+
+/// Who may ask what there is. Everybody is told only of what it may use.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Discovery {
+    /// The challenge that iSCSI initiators must answer in discovery sessions.
+    pub chap: Option<ChapEntry>,
+}
+
+/// What a portal says about digests.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Digests {
+    /// Whoever connects decides.
+    #[default]
+    Allowed,
+    /// Header and data digests, or no session. Discovery sessions of iSCSI do without.
+    Required,
 }
 
 /// How the process runs.
@@ -91,6 +113,16 @@ pub struct PortalEntry {
     /// Other discovery services that this one refers to, as `ADDRESS:PORT`; NVMe only.
     #[serde(default, deserialize_with = "list")]
     pub referrals: Vec<Portal>,
+    /// `allowed` or `required`.
+    #[serde(default)]
+    pub digests: Digests,
+}
+
+impl PortalEntry {
+    /// A portal at this address, without anything else.
+    pub fn at(protocol: Protocol, listen: Portal) -> Self {
+        Self { protocol, listen, advertise: None, referrals: Vec::new(), digests: Digests::default() }
+    }
 }
 
 /// A volume and its name.
@@ -120,15 +152,22 @@ impl VolumeEntry {
     pub fn target(&self) -> &str {
         self.target.as_deref().unwrap_or(&self.name)
     }
+
+    /// Its namespace identifier: these begin at one where LUNs begin at zero.
+    pub fn nsid(&self) -> u32 {
+        u32::from(self.lun) + 1
+    }
 }
 
-/// Who may use a volume, and how they prove who they are. Without any entry a volume is open to everybody who can
-/// reach a portal.
+/// Who may use a volume, a target or all, and how they prove who they are. A target that no entry concerns is open to everybody who
+/// can reach a portal; of any other a volume is open only to whom an entry names for it.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AccessEntry {
-    /// Which volume; all when left out.
+    /// Which volume, and it alone.
     pub volume: Option<String>,
+    /// Which target and subsystem, with all volumes; all when neither is said.
+    pub target: Option<String>,
     /// iSCSI initiators; all who pass the challenge when left out.
     #[serde(default, deserialize_with = "list")]
     pub initiators: Vec<Iqn>,
@@ -137,6 +176,60 @@ pub struct AccessEntry {
     pub hosts: Vec<Nqn>,
     /// The challenge that iSCSI initiators must answer.
     pub chap: Option<ChapEntry>,
+}
+
+impl AccessEntry {
+    /// True when it is about the target or a volume of it.
+    pub(crate) fn concerns(&self, config: &Config, target: &str) -> bool {
+        match (&self.volume, &self.target) {
+            (None, None) => true,
+            (None, Some(named)) => named == target,
+            (Some(name), _) => {
+                config.volumes.iter().any(|volume| volume.name == *name && volume.target() == target)
+            }
+        }
+    }
+
+    /// True when it opens the volume to whom it names.
+    pub(crate) fn opens(&self, volume: &VolumeEntry) -> bool {
+        self.volume.as_ref().is_none_or(|name| *name == volume.name)
+            && self.target.as_ref().is_none_or(|target| target == volume.target())
+    }
+
+    fn check(&self, config: &Config) -> Result<()> {
+        let known = |name: &str| config.volumes.iter().any(|volume| volume.name == name);
+        if let Some(name) = self.volume.as_deref().filter(|name| !known(name)) {
+            bail!("[[access]] names the volume {name:?}, which no [[volume]] has");
+        }
+        let known = |name: &str| config.volumes.iter().any(|volume| volume.target() == name);
+        if let Some(name) = self.target.as_deref().filter(|name| !known(name)) {
+            bail!("[[access]] names the target {name:?}, to which no [[volume]] belongs");
+        }
+        if self.volume.is_some() && self.target.is_some() {
+            bail!(
+                "[[access]] names both a volume and a target: a volume is opened alone, a target whole; write one of them"
+            );
+        }
+        if self.initiators.is_empty() && self.hosts.is_empty() && self.chap.is_none() {
+            bail!("[[access]] says neither initiators, nor hosts, nor chap: it would allow nobody");
+        }
+        self.chap.as_ref().map_or(Ok(()), ChapEntry::check)
+    }
+}
+
+impl ChapEntry {
+    fn check(&self) -> Result<()> {
+        if self.mutual_user.is_some() != self.mutual_secret_file.is_some() {
+            bail!("chap: mutual_user and mutual_secret_file go together");
+        }
+        Ok(())
+    }
+
+    /// Takes relative paths from `folder`.
+    fn settle(&mut self, folder: &Path) {
+        self.secret_file = folder.join(&self.secret_file);
+        self.mutual_secret_file = self.mutual_secret_file.take().map(|file| folder.join(file));
+    }
 }
 
 /// A CHAP account. Secrets stand in files of their own, never here.
@@ -158,13 +251,13 @@ impl Config {
     pub fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("the configuration file {} cannot be read", path.display()))?;
+        // The parser repeats the line that it does not understand.
         let mut config: Self = toml::from_str(&text)
+            .map_err(|error| anyhow!(redact(&error.to_string())))
             .with_context(|| format!("the configuration file {} is not valid", path.display()))?;
         let folder = path.parent().unwrap_or(Path::new(""));
-        for chap in config.access.iter_mut().filter_map(|entry| entry.chap.as_mut()) {
-            chap.secret_file = folder.join(&chap.secret_file);
-            chap.mutual_secret_file = chap.mutual_secret_file.take().map(|file| folder.join(file));
-        }
+        let accounts = config.access.iter_mut().filter_map(|entry| entry.chap.as_mut());
+        accounts.chain(config.discovery.chap.as_mut()).for_each(|chap| chap.settle(folder));
         Ok(config)
     }
 
@@ -202,20 +295,8 @@ impl Config {
                 );
             }
         }
-        for entry in &self.access {
-            let known = |name: &str| self.volumes.iter().any(|volume| volume.name == name);
-            if let Some(name) = entry.volume.as_deref().filter(|name| !known(name)) {
-                bail!("[[access]] names the volume {name:?}, which no [[volume]] has");
-            }
-            if entry.initiators.is_empty() && entry.hosts.is_empty() && entry.chap.is_none() {
-                bail!("[[access]] says neither initiators, nor hosts, nor chap: it would allow nobody");
-            }
-            let chap = entry.chap.as_ref();
-            if chap.is_some_and(|chap| chap.mutual_user.is_some() != chap.mutual_secret_file.is_some()) {
-                bail!("chap: mutual_user and mutual_secret_file go together");
-            }
-        }
-        Ok(())
+        self.access.iter().try_for_each(|entry| entry.check(self))?;
+        self.discovery.chap.as_ref().map_or(Ok(()), ChapEntry::check)
     }
 }
 

@@ -5,16 +5,17 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use engine::{ConnectionLimits, EntropySource, ListenerRole, Setup};
-use iscsi::chap::{Algorithm, Credentials, Secret};
-use iscsi::target::{self, Chap};
+use iscsi::keys::DigestPolicy;
+use iscsi::target;
 use names::Iqn;
-use nvme::controller::{self, Hosts};
+use nvme::controller;
 use scsi::{LogicalUnit, TargetDevice, UnitIdentity};
 use volume::{Volume, VolumeId};
 
-use crate::config::{AccessEntry, ChapEntry, Config, Protocol, VolumeEntry};
+use crate::access;
+use crate::accounts::Accounts;
+use crate::config::{Config, Digests, PortalEntry, Protocol, VolumeEntry};
 use crate::identity::{IQN_PREFIX, Identity, NQN_PREFIX};
-use crate::secrets;
 
 /// How the volumes describe themselves.
 const VENDOR: &str = "LINERATE";
@@ -62,31 +63,21 @@ impl Opened {
     }
 }
 
-/// The rules that concern a target: those for all volumes, and those that name one of its own.
-fn rules<'a>(config: &'a Config, target: &'a str) -> impl Iterator<Item = &'a AccessEntry> {
-    let belongs = move |name: &str| {
-        config.volumes.iter().any(|volume| volume.name == name && volume.target() == target)
-    };
-    config.access.iter().filter(move |entry| entry.volume.as_deref().is_none_or(belongs))
-}
-
-/// True when every volume says who may use it by this protocol.
-pub(crate) fn restricted(config: &Config, protocol: Protocol) -> bool {
-    config.volumes.iter().all(|volume| {
-        rules(config, volume.target()).any(|rule| match protocol {
-            Protocol::Iscsi => !rule.initiators.is_empty() || rule.chap.is_some(),
-            Protocol::Nvme => !rule.hosts.is_empty(),
-        })
-    })
+/// What is to be served: the configuration with the secrets that it names, and the volumes that are open.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) accounts: &'a Accounts,
+    pub(crate) opened: &'a [Opened],
 }
 
 /// Everything that the engine needs, for portals that listen at these addresses.
 pub(crate) fn setup(
-    config: &Config,
-    opened: &[Opened],
+    wanted: Wanted<'_>,
     portals: &[(Protocol, SocketAddr)],
     resources: Resources,
 ) -> Result<Setup> {
+    let Wanted { config, opened, .. } = wanted;
     // Volatile caches are lost with the process: its clients may know when it is another.
     let mut incarnation = [0; 16];
     (resources.entropy)().fill(&mut incarnation);
@@ -95,19 +86,11 @@ pub(crate) fn setup(
         .iter()
         .zip(portals)
         .map(|(entry, &(protocol, listening))| {
-            let advertised = entry.advertise.as_ref().and_then(names::Portal::address);
             Ok(match protocol {
-                Protocol::Iscsi => {
-                    ListenerRole::Iscsi(Arc::new(iscsi_portal(config, opened, (advertised, incarnation))?))
-                }
+                Protocol::Iscsi => ListenerRole::Iscsi(Arc::new(iscsi_portal(wanted, entry, incarnation)?)),
                 Protocol::Nvme => {
-                    let address = advertised.unwrap_or(listening);
-                    ListenerRole::Nvme(Arc::new(nvme_portal(
-                        config,
-                        opened,
-                        (address, incarnation),
-                        &entry.referrals,
-                    )))
+                    let portal = nvme_portal(wanted, entry, (listening, incarnation));
+                    ListenerRole::Nvme(Arc::new(portal))
                 }
             })
         })
@@ -132,18 +115,20 @@ fn volume_id(index: usize) -> VolumeId {
     VolumeId(u32::try_from(index).unwrap_or(u32::MAX))
 }
 
-fn iscsi_portal(
-    config: &Config,
-    opened: &[Opened],
-    (advertised, incarnation): (Option<SocketAddr>, [u8; 16]),
-) -> Result<target::Portal> {
-    let groups = groups(opened);
-    let nodes = groups.iter().map(|group| iscsi_node(config, group, incarnation));
-    let nodes = nodes.collect::<Result<_>>()?;
-    Ok(target::Portal { addresses: advertised.into_iter().collect(), ..target::Portal::new(nodes) })
+fn iscsi_portal(wanted: Wanted<'_>, entry: &PortalEntry, incarnation: [u8; 16]) -> Result<target::Portal> {
+    let groups = groups(wanted.opened);
+    let nodes = groups.iter().map(|group| iscsi_node(wanted, group, incarnation));
+    let mut portal = target::Portal::new(nodes.collect::<Result<_>>()?);
+    portal.addresses = entry.advertise.as_ref().and_then(names::Portal::address).into_iter().collect();
+    portal.discovery = wanted.accounts.discovery().cloned();
+    if entry.digests == Digests::Required {
+        portal.tuning.header_digest = DigestPolicy::Require;
+        portal.tuning.data_digest = DigestPolicy::Require;
+    }
+    Ok(portal)
 }
 
-fn iscsi_node(config: &Config, group: &Group<'_>, incarnation: [u8; 16]) -> Result<target::Node> {
+fn iscsi_node(wanted: Wanted<'_>, group: &Group<'_>, incarnation: [u8; 16]) -> Result<target::Node> {
     let units = group.members.iter().map(|(volume, entry)| logical_unit(*volume, entry, incarnation));
     let text = format!("{IQN_PREFIX}{}", group.target);
     let name: Iqn = text.parse()?;
@@ -159,7 +144,7 @@ fn iscsi_node(config: &Config, group: &Group<'_>, incarnation: [u8; 16]) -> Resu
         alias: group.target.to_owned(),
         device: Arc::new(device),
         portal_group: PORTAL_GROUP,
-        access: iscsi_access(config, group.target)?,
+        access: access::initiators(wanted.config, wanted.accounts, group.target),
     })
 }
 
@@ -183,67 +168,34 @@ fn logical_unit(volume: VolumeId, entry: &Opened, incarnation: [u8; 16]) -> Logi
     }
 }
 
-fn iscsi_access(config: &Config, name: &str) -> Result<target::Access> {
-    let mut access = target::Access::default();
-    for rule in rules(config, name) {
-        if !rule.initiators.is_empty() {
-            access.initiators.get_or_insert_default().extend(rule.initiators.iter().cloned());
-        }
-        if let Some(entry) = &rule.chap {
-            access.chap = Some(chap(entry)?);
-        }
-    }
-    // A volume whose rules name NVMe hosts only is not for iSCSI initiators.
-    if rules(config, name).next().is_some() && access.initiators.is_none() && access.chap.is_none() {
-        access.initiators = Some(Vec::new());
-    }
-    Ok(access)
-}
-
-fn chap(entry: &ChapEntry) -> Result<Chap> {
-    let credentials = |user: &str, file: &std::path::Path| -> Result<Credentials> {
-        Ok(Credentials { user: user.to_owned(), secret: Secret::new(secrets::read(file)?) })
-    };
-    let target = match (&entry.mutual_user, &entry.mutual_secret_file) {
-        (Some(user), Some(file)) => Some(credentials(user, file)?),
-        _ => None,
-    };
-    let initiator = credentials(&entry.user, &entry.secret_file)?;
-    Ok(Chap { initiator, target, algorithms: Algorithm::ALL.to_vec() })
-}
-
 fn nvme_portal(
-    config: &Config,
-    opened: &[Opened],
-    (address, incarnation): (SocketAddr, [u8; 16]),
-    referrals: &[names::Portal],
+    wanted: Wanted<'_>,
+    entry: &PortalEntry,
+    (listening, incarnation): (SocketAddr, [u8; 16]),
 ) -> controller::Portal {
-    let subsystems = groups(opened).iter().map(|group| nvme_subsystem(config, group)).collect();
+    let advertised = entry.advertise.as_ref().and_then(names::Portal::address);
     controller::Portal {
-        subsystems,
-        advertised: vec![address],
-        referrals: referrals.iter().filter_map(names::Portal::address).collect(),
+        subsystems: groups(wanted.opened).iter().map(|group| nvme_subsystem(wanted.config, group)).collect(),
+        advertised: vec![advertised.unwrap_or(listening)],
+        referrals: entry.referrals.iter().filter_map(names::Portal::address).collect(),
         generation: GENERATION,
         incarnation: Some(incarnation),
+        require_digests: entry.digests == Digests::Required,
     }
 }
 
 fn nvme_subsystem(config: &Config, group: &Group<'_>) -> controller::Subsystem {
-    let listed: Vec<String> =
-        rules(config, group.target).flat_map(|rule| &rule.hosts).map(ToString::to_string).collect();
-    let open = rules(config, group.target).next().is_none();
     controller::Subsystem {
         nqn: format!("{NQN_PREFIX}{}", group.target).into(),
         serial: Identity::of(group.target).serial,
         model: MODEL.to_owned(),
         firmware: env!("CARGO_PKG_VERSION").to_owned(),
-        hosts: if open { Hosts::Any } else { Hosts::Listed(listed) },
+        hosts: access::hosts(config, group.target),
         namespaces: group.members.iter().map(|(volume, entry)| namespace(*volume, entry)).collect(),
         limits: controller::QueueLimits::default(),
     }
 }
 
-/// Namespace identifiers begin at one where LUNs begin at zero.
 fn namespace(volume: VolumeId, entry: &Opened) -> controller::Namespace {
     let identity = Identity::of(&entry.name);
     controller::Namespace {

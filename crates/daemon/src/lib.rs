@@ -3,6 +3,8 @@
 //! [`Config`] says what is wanted; [`serve`] checks it whole, opens every volume and portal, and runs one event
 //! loop per core until a signal asks it to stop. Nothing is served before everything could be opened.
 
+mod access;
+mod accounts;
 mod config;
 mod descriptors;
 mod early;
@@ -19,7 +21,8 @@ mod starter;
 mod statistics;
 
 pub use config::{
-    AccessEntry, ChapEntry, Config, Daemon, Limits, PortalEntry, Protocol, VolumeEntry, check_name,
+    AccessEntry, ChapEntry, Config, Daemon, Digests, Discovery, Limits, PortalEntry, Protocol, VolumeEntry,
+    check_name,
 };
 pub use identity::{IQN_PREFIX, Identity, NQN_PREFIX};
 pub use serve::serve;

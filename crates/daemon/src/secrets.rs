@@ -10,15 +10,15 @@ const SHORTEST: usize = 12;
 /// The most bytes of a secret: a longer file is no secret.
 const LONGEST: u64 = 1024;
 
-/// Reads a secret: the file's content without the line end.
-pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
+/// Reads a secret: the file's content without the line end. A file that others can read is told in `warnings`.
+pub(crate) fn read(path: &Path, warnings: &mut Vec<String>) -> Result<Vec<u8>> {
     let told = || format!("the secret file {}", path.display());
     let meta = std::fs::metadata(path).with_context(|| format!("{} cannot be read", told()))?;
     if meta.len() > LONGEST {
         bail!("{} has {} bytes, more than the {LONGEST} of any secret", told(), meta.len());
     }
     if meta.mode() & 0o077 != 0 {
-        tracing::warn!(file = %path.display(), "others can read this secret file: chmod 600 it");
+        warnings.push(format!("others can read the secret file {}: chmod 600 it", path.display()));
     }
     let mut secret = std::fs::read(path).with_context(|| format!("{} cannot be read", told()))?;
     while secret.last().is_some_and(|&byte| byte == b'\n' || byte == b'\r') {
@@ -39,10 +39,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("secret");
         std::fs::write(&file, "twelve-bytes\n").unwrap();
-        assert_eq!(read(&file).unwrap(), b"twelve-bytes");
+        let mut warnings = Vec::new();
+        std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+        assert_eq!(read(&file, &mut warnings).unwrap(), b"twelve-bytes");
+        assert!(warnings[0].contains("chmod 600") && !warnings[0].contains("twelve"), "{warnings:?}");
         std::fs::write(&file, "short").unwrap();
-        let error = read(&file).unwrap_err().to_string();
+        let error = read(&file, &mut Vec::new()).unwrap_err().to_string();
         assert!(error.contains("at least 12") && !error.contains("short"), "{error}");
-        assert!(read(&folder.path().join("none")).is_err());
+        assert!(read(&folder.path().join("none"), &mut Vec::new()).is_err());
     }
 }

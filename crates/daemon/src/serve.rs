@@ -14,11 +14,12 @@ use reactor::{Cluster, Congestion, Driver, Listener};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::accounts::Accounts;
 use crate::config::{Config, PortalEntry, Protocol};
 use crate::early::Early;
-use crate::exports::{self, Opened, Resources};
+use crate::exports::{self, Opened, Resources, Wanted};
 use crate::starter::{News, Start, Started, Starter};
-use crate::{descriptors, help, randomness, ready, rescan, safety, statistics};
+use crate::{access, descriptors, help, randomness, ready, rescan, safety, statistics};
 
 /// Memory for data buffers in all, unless the configuration says otherwise.
 const USUAL_MEMORY: u64 = 512 << 20;
@@ -34,6 +35,11 @@ const GRACE: Duration = Duration::from_secs(5);
 pub fn serve(config: &Config, ready_file: Option<&Path>, say: &dyn Fn(&str)) -> Result<()> {
     let config = &with_usual_portals(config);
     config.check()?;
+    let mut warnings = access::warnings(config);
+    let accounts = Accounts::read(config, &mut warnings)?;
+    for warning in warnings {
+        tracing::warn!("{warning}");
+    }
     let had_terminal = has_terminal();
     // Signals are caught before anything begins, so that none is missed: the first listener is for the time until all is open.
     let (tell, started) = mpsc::channel();
@@ -43,7 +49,7 @@ pub fn serve(config: &Config, ready_file: Option<&Path>, say: &dyn Fn(&str)) -> 
     let mut cluster =
         Cluster::new(cores, reactor_config(config)?).context("the event loops cannot be made")?;
     let portals = listen(config, &mut cluster)?;
-    let start = start_of(config, portals.clone());
+    let start = start_of(config, accounts, portals.clone());
     let postbox = cluster.postbox();
     let stopper = cluster.stopper();
     let turns = cluster.turns();
@@ -120,12 +126,7 @@ fn with_usual_portals(config: &Config) -> Config {
     let loopback = |port| Portal::from(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
     for (protocol, port) in [(Protocol::Iscsi, ISCSI_PORT), (Protocol::Nvme, NVME_PORT)] {
         if !config.portals.iter().any(|portal| portal.protocol == protocol) {
-            config.portals.push(PortalEntry {
-                protocol,
-                listen: loopback(port),
-                advertise: None,
-                referrals: Vec::new(),
-            });
+            config.portals.push(PortalEntry::at(protocol, loopback(port)));
         }
     }
     config
@@ -151,8 +152,7 @@ fn listen(config: &Config, cluster: &mut Cluster<Message>) -> Result<Vec<(Protoc
         let Some(address) = entry.listen.address() else {
             bail!("{} is not an address to listen at: write an IP address and a port", entry.listen);
         };
-        let restricted = exports::restricted(config, entry.protocol);
-        safety::check_bind(address, restricted, config.daemon.allow_any)?;
+        safety::check_bind(address, access::restricted(config), config.daemon.allow_any)?;
         let listener = Listener::bind(address).with_context(|| format!("cannot listen at {address}"))?;
         portals.push((entry.protocol, listener.local()));
         cluster.listen(listener);
@@ -170,11 +170,13 @@ fn resources(config: &Config, cores: u16) -> Resources {
 }
 
 /// What the cores begin with: the volumes to open, and what to make of them.
-fn start_of(config: &Config, portals: Vec<(Protocol, SocketAddr)>) -> Arc<Start> {
+fn start_of(config: &Config, accounts: Accounts, portals: Vec<(Protocol, SocketAddr)>) -> Arc<Start> {
     let given = config.clone();
     let cores = config.daemon.cores.unwrap_or(1);
-    let compose =
-        Box::new(move |opened: &[Opened]| exports::setup(&given, opened, &portals, resources(&given, cores)));
+    let compose = Box::new(move |opened: &[Opened]| {
+        let wanted = Wanted { config: &given, accounts: &accounts, opened };
+        exports::setup(wanted, &portals, resources(&given, cores))
+    });
     Start::new(config.volumes.clone(), compose)
 }
 

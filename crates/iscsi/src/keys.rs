@@ -298,6 +298,12 @@ impl Parameters {
         if needed { Err(Violation::BadAnswer) } else { Ok(()) }
     }
 
+    /// True when the digests are used that this side requires. A peer that leaves a key out has agreed to nothing.
+    pub fn meet(&self, ours: &Tuning) -> bool {
+        let met = |policy, used| policy != DigestPolicy::Require || used;
+        met(ours.header_digest, self.header_digest) && met(ours.data_digest, self.data_digest)
+    }
+
     fn set(&mut self, name: &str, value: u32) {
         let short = u16::try_from(value).unwrap_or(u16::MAX);
         match name {

@@ -54,6 +54,8 @@ pub enum Violation {
     WrongResponse,
     /// The peer sent back this side's own challenge.
     Reflection,
+    /// A digest that this side requires was not negotiated.
+    DigestRequired,
     /// CmdSN skips a number that nobody else can send.
     CmdSnGap,
     /// A task tag is in use.
@@ -118,7 +120,7 @@ impl Violation {
     pub fn status(self) -> Status {
         match self {
             Self::BadVersion => Status::UNSUPPORTED_VERSION,
-            Self::MissingName => Status::MISSING_PARAMETER,
+            Self::MissingName | Self::DigestRequired => Status::MISSING_PARAMETER,
             Self::BadSessionType => Status::SESSION_TYPE,
             Self::NoCommonMethod | Self::BadChap | Self::WrongResponse | Self::Reflection => {
                 Status::AUTHENTICATION_FAILURE
@@ -154,6 +156,7 @@ impl Violation {
             Self::BadChap => "malformed CHAP keys",
             Self::WrongResponse => "a wrong CHAP response",
             Self::Reflection => "a reflected CHAP challenge",
+            Self::DigestRequired => "a required digest was not negotiated",
             Self::CmdSnGap => "a gap in CmdSN",
             Self::DuplicateTask => "a task tag in use",
             Self::UnexpectedData => "data that was not negotiated",

@@ -7,7 +7,7 @@ use common::{Bench, INITIATOR, ISID, TARGET, config, portal};
 use iscsi::chap::{Algorithm, Credentials, Secret};
 use iscsi::pdu::{LoginRequest, LoginResponse, NopOut, Opcode, Stage};
 use iscsi::session::Reply;
-use iscsi::target::{Access, Chap, Input, Node, Portal};
+use iscsi::target::{Access, Chap, Input, Node, Portal, Rule};
 use iscsi::text::Text;
 use protocol::{CloseReason, Connection};
 
@@ -17,11 +17,12 @@ fn credentials(user: &str, secret: &str) -> Credentials {
 
 fn guarded(algorithms: Vec<Algorithm>) -> Portal {
     let mut portal = portal(256);
-    portal.nodes[0].access.chap = Some(Chap {
+    let chap = Chap {
         initiator: credentials("alice", "a secret of alice"),
         target: Some(credentials("disk", "a secret of the disk")),
         algorithms,
-    });
+    };
+    portal.nodes[0].access = Access::Rules(vec![Rule { chap: Some(chap), ..Rule::default() }]);
     portal
 }
 
@@ -212,7 +213,8 @@ fn what_is_no_login_is_not_answered() {
 #[test]
 fn access_is_by_name() {
     let mut portal = portal(256);
-    portal.nodes[0].access.initiators = Some(vec!["iqn.2026-11.org.linerate:friend".parse().unwrap()]);
+    let friend = vec!["iqn.2026-11.org.linerate:friend".parse().unwrap()];
+    portal.nodes[0].access = Access::Rules(vec![Rule { initiators: Some(friend), ..Rule::default() }]);
     let mut bench = Bench::new(config(), portal.clone());
     bench.run();
     assert!(bench.failed.unwrap().contains("may not log in"));
@@ -227,13 +229,13 @@ fn discovery_finds_what_may_be_seen() {
     let device = portal.nodes[0].device.clone();
     for number in 0..300 {
         let hidden = number % 3 == 0;
-        let initiators = hidden.then(Vec::new);
+        let access = if hidden { Access::Rules(Vec::new()) } else { Access::Open };
         portal.nodes.push(Node {
             name: format!("iqn.2026-11.org.linerate:disk-with-a-long-name-{number}").parse().unwrap(),
             alias: String::new(),
             device: device.clone(),
             portal_group: 2,
-            access: Access { initiators, chap: None },
+            access,
         });
     }
     portal.addresses = vec!["192.0.2.1:3260".parse().unwrap(), "[2001:db8::1]:3261".parse().unwrap()];

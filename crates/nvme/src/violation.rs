@@ -36,6 +36,8 @@ pub enum Violation {
     LastFlag,
     /// The controller offers less than the standard's minimum.
     Maxh2cdata,
+    /// Digests that this side requires are not used.
+    DigestsRequired,
 }
 
 /// Fatal error status and information, as they go on the wire.
@@ -72,6 +74,7 @@ impl Violation {
             Self::DataLimit => (LIMIT_EXCEEDED, 0),
             Self::FormatVersion => (UNSUPPORTED, 8),
             Self::Alignment => (UNSUPPORTED, 10),
+            Self::DigestsRequired => (UNSUPPORTED, 11),
         };
         FatalError { status, information }
     }
@@ -94,6 +97,7 @@ impl Violation {
             Self::DataLimit => "more data or transfers at once than was agreed",
             Self::LastFlag => "a last flag in the wrong place",
             Self::Maxh2cdata => "a MAXH2CDATA below the minimum",
+            Self::DigestsRequired => "required digests were not agreed on",
         }
     }
 }

@@ -6,7 +6,7 @@ mod common;
 
 use buf::{BufList, SharedBuf};
 use common::{BLOCKS, Bench, admin, config, io, pattern};
-use nvme::controller::{self, Hosts};
+use nvme::controller::{self, AllowedHost, Hosts};
 use nvme::host::{Action, Failure, Input, Queue, RemoteNamespace};
 use nvme::log::SubsystemType;
 use nvme::status::Status;
@@ -167,7 +167,7 @@ fn discovery_names_what_the_host_may_use() {
     let mut portal = common::portal();
     let mut secret = portal.subsystems[0].clone();
     secret.nqn = "nqn.2026-11.org.linerate:secret".into();
-    secret.hosts = Hosts::Listed(vec!["nqn.other".into()]);
+    secret.hosts = Hosts::Listed(vec![allowed("nqn.other", None)]);
     portal.subsystems.push(secret);
     let mut bench = Bench::with(portal);
     let link = bench.connect(config(Queue::Discovery));
@@ -188,6 +188,10 @@ fn discovery_names_what_the_host_may_use() {
     assert_eq!(bench.links[link].pair.near.connection.poll_close(), Some(CloseReason::Finished));
 }
 
+fn allowed(nqn: &str, namespaces: Option<Vec<u32>>) -> AllowedHost {
+    AllowedHost { nqn: nqn.into(), namespaces }
+}
+
 fn failure(bench: &mut Bench, link: usize) -> Failure {
     match bench.links[link].events.pop() {
         Some(Action::Failed(failure)) => failure,
@@ -198,7 +202,7 @@ fn failure(bench: &mut Bench, link: usize) -> Failure {
 #[test]
 fn a_connect_that_may_not_be_is_refused() {
     let mut portal = common::portal();
-    portal.subsystems[0].hosts = Hosts::Listed(vec!["nqn.other".into()]);
+    portal.subsystems[0].hosts = Hosts::Listed(vec![allowed("nqn.other", None)]);
     let mut bench = Bench::with(portal);
     let link = bench.connect(admin(1));
     assert_eq!(failure(&mut bench, link), Failure::Refused(Status::CONNECT_HOST.dnr()));

@@ -45,6 +45,7 @@ pub fn portal() -> Portal {
         referrals: Vec::new(),
         generation: 1,
         incarnation: Some([0xe1; 16]),
+        require_digests: false,
     }
 }
 

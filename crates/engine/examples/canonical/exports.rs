@@ -109,5 +109,6 @@ fn nvme_listener(volume: &dyn Volume) -> ListenerRole {
         referrals: Vec::new(),
         generation: 1,
         incarnation: None,
+        require_digests: false,
     }))
 }

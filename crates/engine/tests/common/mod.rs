@@ -280,6 +280,7 @@ fn portal(volume: &dyn Volume) -> Portal {
         referrals: Vec::new(),
         generation: 1,
         incarnation: None,
+        require_digests: false,
     }
 }
 

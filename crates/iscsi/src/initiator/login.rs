@@ -293,7 +293,10 @@ fn verify(config: &Config, text: &Text, asked: &(Algorithm, u8, Vec<u8>)) -> Res
     };
     let response = value(text, "CHAP_R").and_then(chap::decode).ok_or(Violation::BadChap)?;
     let expected = algorithm.respond(*identifier, secret, challenge);
-    if name == user && chap::equal(&response, &expected) {
+    // RFC 7143 §9.2.1: a response that this side would have given is a failure, even with the right secret.
+    let own = config.chap.as_ref().map(|us| algorithm.respond(*identifier, &us.secret, challenge));
+    let reflected = own.is_some_and(|own| chap::equal(&response, &own));
+    if name == user && chap::equal(&response, &expected) && !reflected {
         return Ok(());
     }
     Err(Failure("the target could not prove who it is".into()))

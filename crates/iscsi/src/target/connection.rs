@@ -3,7 +3,6 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::format;
-use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
@@ -341,15 +340,16 @@ impl Connection {
     /// Makes the nexus's view of its logical units, and room for its tasks.
     fn open_nexus(&mut self, isid: [u8; 6]) {
         let Some(node) = self.node() else { return };
-        let initiator = self.login.as_ref().and_then(|login| login.initiator.as_ref());
-        let initiator = initiator.map(ToString::to_string).unwrap_or_default();
+        let Some(login) = &self.login else { return };
+        let Some(initiator) = &login.initiator else { return };
+        let device = node.access.mask(&node.device, (initiator, login.proven.as_ref()));
         // The ports' names are those of RFC 7143 §4.4.4.
         let registrant = Registrant::Nexus {
             initiator_port: format!("{initiator},i,{}", chap::encode(&isid)).into(),
             target_port: format!("{},t,0x{:04x}", node.name, node.portal_group).into(),
             relative_port: node.device.relative_port,
         };
-        let mut server = DeviceServer::new(Arc::clone(&node.device), registrant);
+        let mut server = DeviceServer::new(device, registrant);
         for (volume, event) in self.heard_early.drain(..) {
             server.handle_event(volume, event);
         }

@@ -8,8 +8,9 @@ use alloc::vec::Vec;
 use names::Iqn;
 use protocol::Entropy;
 
-use super::portal::{Chap, Portal};
-use crate::chap::{self, Algorithm};
+use super::access::{Answered, Chap};
+use super::portal::Portal;
+use crate::chap::{self, Algorithm, Credentials};
 use crate::keys::{self, Parameters};
 use crate::limits::{CHALLENGE, LONGEST_VALUE, MOST_LOGIN_PDUS};
 use crate::login::{Move, judge};
@@ -88,6 +89,8 @@ pub(super) struct Login {
     pub(super) node: Option<usize>,
     target_name: Option<String>,
     known: bool,
+    /// The account that the initiator has proved.
+    pub(super) proven: Option<Credentials>,
 }
 
 impl Login {
@@ -108,6 +111,7 @@ impl Login {
             node: None,
             target_name: None,
             known: false,
+            proven: None,
         }
     }
 
@@ -191,6 +195,8 @@ impl Login {
             "InitiatorName" => {
                 self.initiator = Some(value.parse().map_err(|_| Violation::MissingName)?);
             }
+            // Who wants to go where is said once: what was judged may not change (RFC 7143 §6.3).
+            "TargetName" | "SessionType" if self.known => return Err(Violation::LoginChanged.into()),
             "TargetName" => self.target_name = Some(value.into()),
             "SessionType" => match value {
                 "Normal" => self.discovery = false,
@@ -234,10 +240,11 @@ impl Login {
         Ok(())
     }
 
-    fn chap(&self) -> Option<&Chap> {
-        match self.node.and_then(|index| self.portal.nodes.get(index)) {
-            Some(node) => node.access.chap.as_ref(),
-            None => self.portal.discovery.as_ref(),
+    /// The accounts of which the initiator must prove one; none are needed if there are none.
+    fn accounts(&self) -> Vec<&Chap> {
+        match (self.node.and_then(|index| self.portal.nodes.get(index)), &self.initiator) {
+            (Some(node), Some(initiator)) => node.access.accounts(initiator),
+            _ => self.portal.discovery.iter().collect(),
         }
     }
 
@@ -257,7 +264,7 @@ impl Login {
                 Proof::ExpectResponse { algorithm, identifier, challenge },
                 Security { response: Some(_), .. },
             ) => {
-                self.check(keys, (algorithm, identifier, &challenge), answer)?;
+                self.proven = Some(self.check(keys, (algorithm, identifier, &challenge), answer)?);
                 Proof::Done
             }
             (proof, Security { algorithms: None, name: None, response: None, challenge: None, .. }) => proof,
@@ -267,9 +274,9 @@ impl Login {
     }
 
     fn choose_method(&self, methods: &str, answer: &mut Text) -> Result<Proof, Failure> {
-        let (method, proof) = match self.chap() {
-            Some(_) => ("CHAP", Proof::ExpectAlgorithms),
-            None => ("None", Proof::Done),
+        let (method, proof) = match self.accounts().as_slice() {
+            [] => ("None", Proof::Done),
+            _ => ("CHAP", Proof::ExpectAlgorithms),
         };
         if !methods.split(',').any(|offered| offered == method) {
             return Err(Violation::NoCommonMethod.into());
@@ -284,8 +291,11 @@ impl Login {
         answer: &mut Text,
         entropy: &mut dyn Entropy,
     ) -> Result<Proof, Failure> {
-        let chap = self.chap().ok_or(Violation::BadChap)?;
-        let algorithm = Algorithm::choose(offered, &chap.algorithms).ok_or(Violation::NoCommonMethod)?;
+        let accounts = self.accounts();
+        // The name is not known yet: the hash must be good enough for every account.
+        let good = |hash: &Algorithm| accounts.iter().all(|chap| chap.algorithms.contains(hash));
+        let allowed: Vec<Algorithm> = Algorithm::ALL.into_iter().filter(good).collect();
+        let algorithm = Algorithm::choose(offered, &allowed).ok_or(Violation::NoCommonMethod)?;
         let mut random = [0; CHALLENGE + 1];
         entropy.fill(&mut random);
         let [identifier, challenge @ ..] = random;
@@ -295,23 +305,21 @@ impl Login {
         Ok(Proof::ExpectResponse { algorithm, identifier, challenge: challenge.to_vec() })
     }
 
+    /// Looks whether the response proves an account, and proves the target's own if that is asked for.
     fn check(
         &self,
         keys: &Security<'_>,
         (algorithm, identifier, challenge): (Algorithm, u8, &[u8]),
         answer: &mut Text,
-    ) -> Result<(), Failure> {
-        let chap = self.chap().ok_or(Violation::BadChap)?;
+    ) -> Result<Credentials, Failure> {
         let name = keys.name.ok_or(Violation::BadChap)?;
         let response = keys.response.and_then(chap::decode).ok_or(Violation::BadChap)?;
-        let expected = algorithm.respond(identifier, &chap.initiator.secret, challenge);
-        let known = chap::equal(name.as_bytes(), chap.initiator.user.as_bytes());
-        if !(chap::equal(&response, &expected) & known) {
-            return Err(Violation::WrongResponse.into());
-        }
+        let answered = Answered { algorithm, identifier, challenge, name, response: &response };
+        let chap = answered.proven(&self.accounts()).ok_or(Violation::WrongResponse)?;
+        let proven = chap.initiator.clone();
         let (Some(identifier), Some(theirs)) = (keys.identifier, keys.challenge) else {
             return if keys.identifier.or(keys.challenge).is_none() {
-                Ok(())
+                Ok(proven)
             } else {
                 Err(Violation::BadChap.into())
             };
@@ -325,12 +333,12 @@ impl Login {
         let us = chap.target.as_ref().ok_or(Violation::NoCommonMethod)?;
         answer.put("CHAP_N", &us.user);
         answer.put("CHAP_R", &chap::encode(&algorithm.respond(identifier, &us.secret, &theirs)));
-        Ok(())
+        Ok(proven)
     }
 
     /// True when nothing stands in the way of leaving the security stage.
     fn proved(&self) -> bool {
-        matches!(self.proof, Proof::Done) || self.chap().is_none()
+        matches!(self.proof, Proof::Done) || self.accounts().is_empty()
     }
 
     fn respond(
@@ -354,6 +362,9 @@ impl Login {
         if next != Stage::FullFeature {
             self.stage = next;
             return Ok(Outcome::Respond(response.transit(next), answer));
+        }
+        if !self.discovery && !self.parameters.meet(&self.portal.tuning) {
+            return Err(Violation::DigestRequired.into());
         }
         self.declare_now(&mut answer);
         self.last = Some((*request, answer));

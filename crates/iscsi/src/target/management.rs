@@ -92,6 +92,8 @@ impl Connection {
                 self.on_unit(request)
             }
             Function::TARGET_WARM_RESET => self.reset_target(),
+            // It ends the sessions of others, so it is not for an initiator that may use only a part of the target.
+            Function::TARGET_COLD_RESET if self.is_masked() => FunctionResponse::NOT_AUTHORIZED.into(),
             Function::TARGET_COLD_RESET => {
                 let target = self.node().map(|node| node.name.to_string()).unwrap_or_default();
                 self.actions.push_back(Action::Group(session::Request::EndTarget { target }));
@@ -141,6 +143,12 @@ impl Connection {
             }
             _ => FunctionResponse::COMPLETE.into(),
         }
+    }
+
+    /// True when the target has logical units that this initiator may not use.
+    fn is_masked(&self) -> bool {
+        let seen = self.server.as_ref().map_or(0, |server| server.device().units.len());
+        self.node().is_some_and(|node| node.device.units.len() != seen)
     }
 
     fn reset_target(&mut self) -> Performed {

@@ -1,10 +1,11 @@
 //! The target's side of a connection.
 //!
-//! * [`Portal`] says what is served: nodes, who may use them, and how.
+//! * [`Portal`] says what is served: nodes; [`Access`] who may use which of their logical units, and how they prove it.
 //! * [`Connection`] is one transport connection: `connection` has its life, `login` the login phase, `requests` the full
 //!   feature phase, `commands` the way of a SCSI command between the wire and the volume, `data` the collection of write
 //!   data, `management` aborts and resets, `discovery` SendTargets, `outbound` what is to be sent.
 
+mod access;
 mod commands;
 mod connection;
 mod data;
@@ -16,5 +17,6 @@ mod portal;
 mod requests;
 mod tasks;
 
+pub use access::{Access, Chap, Rule};
 pub use connection::{Action, Connection, Input, Resources};
-pub use portal::{Access, Chap, Node, Portal};
+pub use portal::{Node, Portal};

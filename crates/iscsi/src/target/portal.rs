@@ -8,36 +8,9 @@ use core::net::SocketAddr;
 use names::Iqn;
 use volume::{Geometry, VolumeId};
 
-use crate::chap::{Algorithm, Credentials};
+use super::access::{Access, Chap};
 use crate::keys::Tuning;
 use crate::limits;
-
-/// How initiators prove who they are (RFC 7143 §12.1.3).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Chap {
-    /// What the initiator must know.
-    pub initiator: Credentials,
-    /// How the target proves itself to initiators that ask (mutual CHAP). Its secret must differ from the initiator's.
-    pub target: Option<Credentials>,
-    /// The hashes that are good enough.
-    pub algorithms: Vec<Algorithm>,
-}
-
-/// Who may use a node.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Access {
-    /// The initiators that may; `None` lets everybody.
-    pub initiators: Option<Vec<Iqn>>,
-    /// How they prove it; `None` believes them.
-    pub chap: Option<Chap>,
-}
-
-impl Access {
-    /// True when this initiator may log in, once it has proved itself.
-    pub fn allows(&self, initiator: &Iqn) -> bool {
-        self.initiators.as_ref().is_none_or(|allowed| allowed.contains(initiator))
-    }
-}
 
 /// One target.
 #[derive(Debug, Clone)]

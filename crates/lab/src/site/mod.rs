@@ -189,7 +189,7 @@ mod tests {
             "postgresql://u:MARKER@h/db",
             "iscsi://h/x/0?secret=MARKER",
         ] {
-            let text = format!("[arm.A]\nendpoints=['{url}']\nevidence={kind='real'}\n");
+            let text = format!("[arm.A]\nendpoints=['{url}']\nevidence={{kind='real'}}\n");
             let error = format!("{:#}", toml::from_str::<Site>(&text).unwrap().check().unwrap_err());
             assert!(error.contains("holds a secret") && !error.contains("MARKER"), "{error}");
         }

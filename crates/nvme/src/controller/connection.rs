@@ -274,6 +274,9 @@ impl Connection {
         if request.hpda > MOST_ALIGNMENT {
             return Err(Violation::Alignment);
         }
+        if self.portal.require_digests && !(request.header_digest() && request.data_digest()) {
+            return Err(Violation::DigestsRequired);
+        }
         self.agreed = Agreement {
             header_digest: request.header_digest(),
             data_digest: request.data_digest(),

@@ -111,8 +111,8 @@ fn commands(subsystem: &Subsystem) -> Vec<u8> {
 /// The discovery log page as this host may see it.
 fn discovery(admin: &Admin) -> Vec<u8> {
     let portal = &admin.portal;
-    let visible = portal.subsystems.iter().filter(|subsystem| subsystem.allows(&admin.host.nqn));
-    let names = visible.map(|subsystem| (SubsystemType::Nvm, &*subsystem.nqn));
+    // The portal has been masked for this host.
+    let names = portal.subsystems.iter().map(|subsystem| (SubsystemType::Nvm, &*subsystem.nqn));
     let itself = core::iter::once((SubsystemType::CurrentDiscovery, DISCOVERY_NQN));
     let mut records = Vec::new();
     for (kind, subnqn) in itself.chain(names) {

@@ -1,5 +1,6 @@
 //! The controller's side: what is served, and the connection of one queue.
 
+use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -48,10 +49,33 @@ pub struct Namespace {
 /// Which hosts may use a subsystem.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Hosts {
-    /// Every host.
+    /// Every host, all of it.
     Any,
-    /// Hosts of these names.
-    Listed(Vec<String>),
+    /// These hosts.
+    Listed(Vec<AllowedHost>),
+}
+
+/// A host that may use a subsystem, or some of its namespaces. Several entries of one name add up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AllowedHost {
+    /// Its name, byte for byte (NVMe Base §4.7).
+    pub nqn: String,
+    /// The identifiers of the namespaces that it may use; `None` is all of them.
+    pub namespaces: Option<Vec<u32>>,
+}
+
+impl From<&str> for AllowedHost {
+    /// The host of this name, for the whole subsystem.
+    fn from(nqn: &str) -> Self {
+        Self { nqn: nqn.to_owned(), namespaces: None }
+    }
+}
+
+impl AllowedHost {
+    /// True when it is the host that calls itself so. A host without a name, an empty one, is in no list.
+    fn names(&self, hostnqn: &str) -> bool {
+        !hostnqn.is_empty() && self.nqn == hostnqn
+    }
 }
 
 /// What a controller offers.
@@ -93,12 +117,27 @@ pub struct Subsystem {
 }
 
 impl Subsystem {
-    /// True when the host of this name may use it. A host without a name, an empty one, is not in any list.
+    /// True when the host of this name may use it, or a part of it.
     pub fn allows(&self, hostnqn: &str) -> bool {
         match &self.hosts {
             Hosts::Any => true,
-            Hosts::Listed(names) => !hostnqn.is_empty() && names.iter().any(|name| name == hostnqn),
+            Hosts::Listed(hosts) => hosts.iter().any(|host| host.names(hostnqn)),
         }
+    }
+
+    /// True when the host of this name may use the namespace.
+    fn shows(&self, hostnqn: &str, nsid: u32) -> bool {
+        let opens = |host: &AllowedHost| {
+            host.names(hostnqn) && host.namespaces.as_ref().is_none_or(|opened| opened.contains(&nsid))
+        };
+        match &self.hosts {
+            Hosts::Any => true,
+            Hosts::Listed(hosts) => hosts.iter().any(opens),
+        }
+    }
+
+    fn shows_all(&self, hostnqn: &str) -> bool {
+        self.namespaces.iter().all(|namespace| self.shows(hostnqn, namespace.nsid))
     }
 
     /// The longest transfer in bytes that every namespace takes, as a power of two.
@@ -122,9 +161,38 @@ pub struct Portal {
     pub generation: u64,
     /// What changes whenever the process begins anew and its volatile caches are lost; `None` shows no such mark.
     pub incarnation: Option<[u8; 16]>,
+    /// Header and data digests are required: a host that does not ask for both is sent away.
+    pub require_digests: bool,
 }
 
 impl Portal {
+    /// The portal as a host sees it: subsystems and namespaces that it may not use are not there.
+    fn masked(self: &Arc<Self>, hostnqn: &str) -> Arc<Self> {
+        let whole = |subsystem: &Subsystem| subsystem.allows(hostnqn) && subsystem.shows_all(hostnqn);
+        if self.subsystems.iter().all(whole) {
+            return Arc::clone(self);
+        }
+        let allowed = self.subsystems.iter().filter(|subsystem| subsystem.allows(hostnqn));
+        let subsystems = allowed.map(|subsystem| {
+            let shown = |namespace: &&Namespace| subsystem.shows(hostnqn, namespace.nsid);
+            Subsystem {
+                nqn: Arc::clone(&subsystem.nqn),
+                serial: subsystem.serial.clone(),
+                model: subsystem.model.clone(),
+                firmware: subsystem.firmware.clone(),
+                hosts: Hosts::Any,
+                namespaces: subsystem.namespaces.iter().filter(shown).cloned().collect(),
+                limits: subsystem.limits,
+            }
+        });
+        Arc::new(Self {
+            subsystems: subsystems.collect(),
+            advertised: self.advertised.clone(),
+            referrals: self.referrals.clone(),
+            ..**self
+        })
+    }
+
     /// The volume has this size from now on, for queues that connect later.
     pub fn resize(&mut self, volume: VolumeId, geometry: Geometry) {
         let namespaces = self.subsystems.iter_mut().flat_map(|subsystem| &mut subsystem.namespaces);

@@ -57,9 +57,9 @@ pub struct Config {
     pub host: HostIdentity,
     /// The subsystem's name.
     pub subnqn: Arc<str>,
-    /// Ask for header digests.
+    /// Require header digests.
     pub header_digest: bool,
-    /// Ask for data digests.
+    /// Require data digests.
     pub data_digest: bool,
     /// Commands at a time, 1 or above; at most what the controller offers is used.
     pub depth: u16,

@@ -72,7 +72,14 @@ fn nvme_listener(volume: &dyn Volume, incarnation: Option<[u8; 16]>) -> Option<L
     };
     let (advertised, referrals) = (Vec::new(), Vec::new());
     let subsystems = vec![subsystem];
-    let portal = nvme::controller::Portal { subsystems, advertised, referrals, generation: 1, incarnation };
+    let portal = nvme::controller::Portal {
+        subsystems,
+        advertised,
+        referrals,
+        generation: 1,
+        incarnation,
+        require_digests: false,
+    };
     Some(ListenerRole::Nvme(Arc::new(portal)))
 }
 

@@ -8,10 +8,10 @@ use zerocopy::FromBytes;
 
 use super::{Connection, Head, Joining, State};
 use crate::DISCOVERY_NQN;
-use crate::controller::Action;
 use crate::controller::admin::Admin;
 use crate::controller::io::Namespaces;
 use crate::controller::slots::Step;
+use crate::controller::{Action, Subsystem};
 use crate::fabrics::{ANY_CONTROLLER, Connect, ConnectData, HostIdentity, field, host_name, text};
 use crate::limits::{ADMIN_QUEUE, CONNECT_TIME, SLOT_SLACK};
 use crate::status::Status;
@@ -50,14 +50,18 @@ impl Connection {
         let subnqn = text(&data.subnqn).ok_or(ConnectError::data(field::SUBNQN))?;
         let hostnqn = host_name(&data.hostnqn).ok_or(ConnectError::data(field::HOSTNQN))?;
         let host = HostIdentity { identifier: data.hostid, nqn: Arc::from(hostnqn) };
-        let index = self.portal.subsystems.iter().position(|subsystem| *subsystem.nqn == *subnqn);
-        if index.is_none() && subnqn != DISCOVERY_NQN {
+        let named = |subsystem: &Subsystem| *subsystem.nqn == *subnqn;
+        let found = self.portal.subsystems.iter().find(|subsystem| named(subsystem));
+        if found.is_none() && subnqn != DISCOVERY_NQN {
             return Err(ConnectError::data(field::SUBNQN));
         }
-        let subsystem = index.and_then(|index| self.portal.subsystems.get(index));
-        if subsystem.is_some_and(|subsystem| !subsystem.allows(hostnqn)) {
+        if found.is_some_and(|subsystem| !subsystem.allows(hostnqn)) {
             return Err(ConnectError::plain(Status::CONNECT_HOST));
         }
+        // From here on the connection knows only what its host may use.
+        self.portal = self.portal.masked(hostnqn);
+        let index = self.portal.subsystems.iter().position(named);
+        let subsystem = index.and_then(|index| self.portal.subsystems.get(index));
         let (qid, sqsize) = (command.qid.get(), command.sqsize.get());
         let most =
             if qid == 0 { ADMIN_QUEUE } else { subsystem.map_or(0, |subsystem| subsystem.limits.depth) };
