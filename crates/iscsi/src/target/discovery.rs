@@ -1,4 +1,7 @@
 //! Text requests in the full feature phase: SendTargets and little else (RFC 7143 §11.10, Appendix C).
+//!
+//! An answer fills one data segment as long as the initiator declared before it is continued in the next: libiscsi, which
+//! declares 256 KiB, knows no continued answers, and others ask once for each part.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -6,7 +9,6 @@ use alloc::vec::Vec;
 use super::connection::Connection;
 use super::portal::Node;
 use crate::keys;
-use crate::limits::STAGED;
 use crate::pdu::{Bhs, RESERVED_TAG, TextRequest, TextResponse};
 use crate::text::Text;
 use crate::violation::Violation;
@@ -18,6 +20,8 @@ pub(super) struct Exchange {
     transfer_tag: u32,
     question: Text,
     answer: Vec<u8>,
+    /// Bytes of the answer that were given out.
+    sent: usize,
 }
 
 impl Connection {
@@ -48,6 +52,7 @@ impl Connection {
                 transfer_tag: self.transfer_tag(),
                 question: Text::new(),
                 answer: Vec::new(),
+                sent: 0,
             },
             Some(open)
                 if open.task_tag == request.task_tag() && open.transfer_tag == request.transfer_tag() =>
@@ -66,13 +71,16 @@ impl Connection {
             exchange.answer = self.answer_text(&exchange.question)?.into_bytes();
         }
         exchange.question.clear();
-        let most = STAGED.min(self.parameters.peer_segment as usize);
-        let rest = exchange.answer.split_off(most.min(exchange.answer.len()));
-        let part = core::mem::replace(&mut exchange.answer, rest);
-        let response = if exchange.answer.is_empty() && request.is_final() {
+        let rest = exchange.answer.get(exchange.sent..).unwrap_or_default();
+        let part = rest.get(..self.parameters.peer_segment as usize).unwrap_or(rest).to_vec();
+        exchange.sent += part.len();
+        let more = exchange.sent < exchange.answer.len();
+        let response = if !more && request.is_final() {
             TextResponse::last(exchange.task_tag)
         } else {
-            let more = !exchange.answer.is_empty();
+            if !more {
+                (exchange.answer, exchange.sent) = (Vec::new(), 0);
+            }
             let response = TextResponse::partial(exchange.task_tag, exchange.transfer_tag, more);
             self.exchange = Some(exchange);
             response

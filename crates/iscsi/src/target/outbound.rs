@@ -5,13 +5,13 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use buf::BufList;
+use buf::{BufList, SharedBuf};
 use protocol::Transmit;
 use scsi::Sense;
 
 use crate::datamover::tcp::{Digests, Payload, send};
 use crate::keys::Parameters;
-use crate::limits::OUTBOUND;
+use crate::limits::{OUTBOUND, STAGED};
 use crate::pdu::{
     BasicHeaderSegment, Bhs, DataIn, Opcode, Residual, ScsiResponse, stamp_length, stamp_response,
 };
@@ -133,7 +133,13 @@ impl Outbound {
                 // Digests begin after the login's last response (RFC 7143 §13.1).
                 let login = BasicHeaderSegment::from_bytes(header).opcode() == Opcode::LOGIN_RESPONSE;
                 let digests = if login { Digests::default() } else { self.digests };
-                send(out, digests, header, Payload::Bytes(data));
+                // The names of many targets are not copied once more.
+                let payload = if data.len() > STAGED {
+                    Payload::Shared(SharedBuf::from(core::mem::take(data)).into())
+                } else {
+                    Payload::Bytes(data)
+                };
+                send(out, digests, header, payload);
                 Sent::Pdu
             }
             Outgoing::Answer(answer) => {
