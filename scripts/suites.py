@@ -65,6 +65,7 @@ SUITES = {
         BUILD,
         Step("qemu", "conformance/qemu/run.py", 600),
         Step("qemu on epoll", "conformance/qemu/run.py --driver epoll", 600),
+        Step("discovery", "conformance/discovery/run.py", 300),
         Step("library", "conformance/library/run.py", 1500),
         Step("fio", "conformance/fio/run.py", 1800),
         Step("kill", "conformance/kill/run.py", 300),

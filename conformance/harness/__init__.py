@@ -9,6 +9,6 @@ Skipped counts the tests that an expected-result list names as known failures; e
 """
 from .account import Account
 from .rust import rust_failure
-from .servers import Linerate, Tgt, linerate_binary, temporary_folder
+from .servers import SUBSYSTEM, TARGET, Linerate, Tgt, linerate_binary, temporary_folder
 
-__all__ = ["Account", "Linerate", "Tgt", "linerate_binary", "rust_failure", "temporary_folder"]
+__all__ = ["SUBSYSTEM", "TARGET", "Account", "Linerate", "Tgt", "linerate_binary", "rust_failure", "temporary_folder"]

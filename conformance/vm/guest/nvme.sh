@@ -36,6 +36,10 @@ for volume in ram file; do
     check $volume/disconnect disconnect $volume
 done
 
+# The log page of a thousand subsystems is longer than 1 MiB.
+many() { [ "$(NVME_PORT=$MANY_NVME_PORT nvme_discover | grep -c "^subnqn: *$SUBSYSTEM_PREFIX:many-")" = "$MANY" ]; }
+[ -z "${MANY:-}" ] || check many/discovered many
+
 need plain/connect connect ram
 check plain/fio fio_verify "$disk" --bs=16k --size=4m
 check plain/disconnect disconnect ram

@@ -27,6 +27,9 @@ CHAP_SECRET = "one-way-secret"
 CHAP_MUTUAL_USER = "target"
 CHAP_MUTUAL_SECRET = "mutual-secret-2"
 
+MANY = 1000
+"""Volumes of a second server, for discovery alone; its ports are the next ones."""
+
 VOLUMES = {"ram": 256, "file": 256, "vhost": 64, "chap": 16, "mutual": 16}
 """The volumes and their sizes in MiB. `vhost` is attached to the guest as a disk; the last two ask for CHAP, one-way and mutual."""
 
@@ -106,6 +109,11 @@ class Linerate(Server):
         self._binary = binary
         self._child: Child | None = None
         self._adapter: Child | None = None
+        self._many: Child | None = None
+
+    def environment(self) -> dict[str, str]:
+        many = {"MANY": str(MANY), "MANY_ISCSI_PORTAL": f"{SERVER_ADDRESS}:{ISCSI_PORT + 1}", "MANY_NVME_PORT": str(NVME_PORT + 1)}
+        return {**super().environment(), **many}
 
     def start(self) -> None:
         config, ready = self.folder / "linerate.toml", self.folder / "ready"
@@ -115,6 +123,7 @@ class Linerate(Server):
         arguments = ["serve", "--config", str(config), "--ready-file", str(ready), "--allow-any"]
         self._child = self.spawn([self._binary, *arguments], env={"RUST_BACKTRACE": "1"})
         self.wait(self._child, ready)
+        self._many = self._start_many()
         attached = self.folder / "attached"
         url = f"nvme+tcp://{SERVER_ADDRESS}:{NVME_PORT}/{SUBSYSTEM_PREFIX}:vhost/1"
         arguments = ["attach", url, str(self.folder / "vhost.sock"), "--as", "vhost-user", "--ready-file", str(attached)]
@@ -141,9 +150,11 @@ class Linerate(Server):
         """Asks the server to end; returns what is wrong with how it did."""
         assert self._child is not None
         assert self._adapter is not None
-        code = self._adapter.stop()
-        if code != 0:
-            return f"the adapter ended with {code} on SIGTERM"
+        assert self._many is not None
+        for name, child in (("adapter", self._adapter), ("server of many volumes", self._many)):
+            code = child.stop()
+            if code != 0:
+                return f"the {name} ended with {code} on SIGTERM"
         code = self._child.exit_code()
         if code is not None:
             return f"the server had ended by itself, with {code}"
@@ -153,12 +164,29 @@ class Linerate(Server):
         panics = [line for line in self.tail(10_000) if "panicked at" in line]
         return panics[0] if panics else None
 
+    def _start_many(self) -> Child:
+        """The second server."""
+        config, ready = self.folder / "many.toml", self.folder / "many-ready"
+        lines = self._portals(1)
+        for number in range(MANY):
+            lines += ["[[volume]]", f'name = "many-{number:04}"', 'url = "null:64M"']
+        config.write_text("\n".join(lines) + "\n")
+        arguments = ["serve", "--config", str(config), "--ready-file", str(ready), "--allow-any"]
+        child = self.spawn([self._binary, *arguments], env={"RUST_BACKTRACE": "1"})
+        self.wait(child, ready)
+        return child
+
+    def _portals(self, offset: int) -> list[str]:
+        """Both protocols' portals, so many ports beyond the usual ones."""
+        lines = []
+        for protocol, port in (("iscsi", ISCSI_PORT), ("nvme", NVME_PORT)):
+            lines += ["[[portal]]", f'protocol = "{protocol}"', f'listen = "{SERVER_ADDRESS}:{port + offset}"']
+        return lines
+
     def _config(self) -> str:
         """The configuration file."""
         image = self.folder / "volume.img"
-        lines = []
-        for protocol, port in (("iscsi", ISCSI_PORT), ("nvme", NVME_PORT)):
-            lines += ["[[portal]]", f'protocol = "{protocol}"', f'listen = "{SERVER_ADDRESS}:{port}"']
+        lines = self._portals(0)
         for name, size in VOLUMES.items():
             url = f"file:{image}?size={size}M" if name == "file" else f"ram:{size}M"
             lines += ["[[volume]]", f'name = "{name}"', f'url = "{url}"']

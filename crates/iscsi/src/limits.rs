@@ -82,8 +82,10 @@ pub const INITIATOR_DEPTH: u16 = 256;
 /// Bytes of answers to a target's pings that may wait to be sent before an initiator receives nothing more: 64 KiB, which is hundreds of
 /// pings, where a target that is not answered sends one (RFC 7143 §11.18 obliges to answer each).
 pub const ANSWERS: usize = 64 << 10;
-/// The most text responses that a SendTargets exchange may take: [`MOST_TEXT`] in pieces of 256 bytes.
-pub const MOST_TEXT_PDUS: u32 = 256;
+/// The most text that a target may answer to SendTargets, in bytes: 4 MiB are the names and addresses of 50,000 targets.
+pub const DISCOVERED_TEXT: usize = 4 << 20;
+/// The most text responses that a SendTargets exchange may take: [`DISCOVERED_TEXT`] in pieces of 4 KiB.
+pub const MOST_TEXT_PDUS: u32 = 1024;
 /// How long a discovery session may take from its login to its answer.
 pub const DISCOVERY_TIME: Duration = Duration::from_mins(1);
 

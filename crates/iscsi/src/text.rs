@@ -79,7 +79,12 @@ impl Text {
 
     /// Adds the next PDU's part of an exchange, within [`MOST_TEXT`].
     pub fn collect(&mut self, part: &[u8]) -> Result<(), Violation> {
-        if self.0.len().saturating_add(part.len()) > MOST_TEXT {
+        self.collect_within(part, MOST_TEXT)
+    }
+
+    /// The same within `most` bytes.
+    pub fn collect_within(&mut self, part: &[u8], most: usize) -> Result<(), Violation> {
+        if self.0.len().saturating_add(part.len()) > most {
             return Err(Violation::TooMuchText);
         }
         self.0.extend_from_slice(part);

@@ -15,7 +15,7 @@ use super::connection::{Action, Burst, Connection, Discovered, Outgoing};
 use super::tasks::{Kind, Owner, Transfer, Work, tag};
 use crate::connection::State;
 use crate::datamover::tcp::Next;
-use crate::limits::{MOST_KEYS, MOST_TEXT_PDUS, RETRIES};
+use crate::limits::{DISCOVERED_TEXT, MOST_KEYS, MOST_TEXT_PDUS, RETRIES};
 use crate::pdu::{
     AsyncEvent, AsyncMessage, BasicHeaderSegment, Bhs, DataIn, LoginResponse, NopIn, NopOut, Opcode, R2t,
     RESERVED_TAG, Reject, Residual, ScsiResponse, TaskManagementResponse, TextRequest, TextResponse,
@@ -390,7 +390,7 @@ impl Connection {
 
     fn handle_text(&mut self, now: Instant, response: &TextResponse, data: &[u8]) {
         let Some(texts) = self.texts.take() else { return self.violate(Violation::UnknownTask) };
-        if let Err(violation) = self.found.collect(data) {
+        if let Err(violation) = self.found.collect_within(data, DISCOVERED_TEXT) {
             return self.violate(violation);
         }
         if !response.is_final() {
