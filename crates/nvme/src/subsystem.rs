@@ -98,6 +98,8 @@ pub enum Reply {
     Joined {
         /// The controller.
         cntlid: u16,
+        /// The host's identifier, as its admin queue gave it: the controller's, and so that of all of its queues.
+        hostid: [u8; 16],
         /// Until when that lives.
         lifetime: Lifetime,
     },
@@ -179,7 +181,7 @@ impl<M: Copy + Eq> Subsystems<M> {
     ) -> Result<Reply, ConnectError> {
         let cntlid = self.allocate().ok_or(ConnectError::plain(Status::CONNECT_BUSY))?;
         let (queues, closing, aborts) = (Vec::new(), Vec::new(), Vec::new());
-        let joined = Reply::Joined { cntlid, lifetime: lifetime.clone() };
+        let joined = Reply::Joined { cntlid, hostid: host.identifier, lifetime: lifetime.clone() };
         let ready = false;
         self.controllers.push(Controller {
             cntlid,
@@ -205,7 +207,9 @@ impl<M: Copy + Eq> Subsystems<M> {
         if controller.host.nqn != host.nqn {
             return Err(ConnectError::data(field::HOSTNQN));
         }
-        if controller.host.identifier != host.identifier {
+        // A host that has a name is known by it; other targets do not look at the identifier of an I/O queue, and there are
+        // hosts that make a new one for each.
+        if host.nqn.is_empty() && controller.host.identifier != host.identifier {
             return Err(ConnectError::data(field::HOSTID));
         }
         if !controller.ready {
@@ -218,7 +222,8 @@ impl<M: Copy + Eq> Subsystems<M> {
             return Err(ConnectError::plain(Status::COMMAND_SEQUENCE));
         }
         controller.queues.push((qid, member));
-        Ok(Reply::Joined { cntlid, lifetime: controller.lifetime.clone() })
+        let (hostid, lifetime) = (controller.host.identifier, controller.lifetime.clone());
+        Ok(Reply::Joined { cntlid, hostid, lifetime })
     }
 
     fn of_admin(&mut self, admin: M) -> Option<&mut Controller<M>> {
@@ -390,7 +395,6 @@ mod tests {
         assert_eq!(joined(io(&mut group, 1, (host(1, "a"), 1, 1)).as_ref()), Some(1));
         assert_eq!(io(&mut group, 2, (host(1, "a"), 1, 1)), early);
         assert_eq!(io(&mut group, 2, (host(1, "b"), 1, 2)), refused(ConnectError::data(512)));
-        assert_eq!(io(&mut group, 2, (host(2, "a"), 1, 2)), refused(ConnectError::data(0)));
         assert_eq!(io(&mut group, 2, (host(1, "a"), 9, 2)), refused(ConnectError::data(16)));
         assert_eq!(io(&mut group, 2, (host(1, "a"), 1, 3)), refused(ConnectError::command(42)));
         assert_eq!(joined(io(&mut group, 2, (host(1, "a"), 1, 2)).as_ref()), Some(1));

@@ -37,8 +37,10 @@ fn connected(qid: u16) -> Half<controller::Connection> {
     let data = ConnectData::new(&common::host_identity(), cntlid, common::NQN);
     half.receive(NOW, &capsule(Connect::entry(qid, 31, 0), data.as_bytes()));
     assert!(matches!(half.connection.poll_action(), Some(Action::Group(_))));
-    half.connection
-        .handle_input(NOW, controller::Input::Group(Reply::Joined { cntlid: 1, lifetime: Lifetime::new() }));
+    half.connection.handle_input(
+        NOW,
+        controller::Input::Group(Reply::Joined { cntlid: 1, hostid: [5; 16], lifetime: Lifetime::new() }),
+    );
     assert_eq!(half.transmit(NOW).len(), 128 + 24);
     half
 }

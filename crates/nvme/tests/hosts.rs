@@ -201,6 +201,25 @@ fn a_host_without_an_identifier_reads_and_writes_but_reserves_nothing() {
 }
 
 #[test]
+fn a_queue_has_the_identifier_of_its_controller_whatever_its_own_connect_says() {
+    // TrueNAS' client makes up a HOSTID for each queue.
+    let mut walk = Walk::new(common::portal());
+    let admin = walk.connect(&Host::linux()).unwrap();
+    walk.set(admin, offset::CC, Configuration::ENABLE.0);
+    let queue = walk.connect(&Host { qid: 1, cntlid: 1, identifier: 77, ..Host::linux() }).unwrap();
+    let keys = [[0; 8], 7_u64.to_le_bytes()].concat();
+    assert_eq!(walk.send(queue, SubmissionQueueEntry::new(0x0d, 1), &keys).status, Status::SUCCESS);
+    assert_eq!(walk.reserved, [[5; 16]], "who registered");
+    // A host without a name has nothing else to be known by.
+    let mut walk = Walk::new(common::portal());
+    let admin = walk.connect(&Host::spdk()).unwrap();
+    walk.set(admin, offset::CC, Configuration::ENABLE.0);
+    let other = Host { qid: 1, cntlid: 1, identifier: 77, ..Host::spdk() };
+    assert_eq!(walk.connect(&other).unwrap_err().result, 1 << 16, "Connect Invalid Parameters: HOSTID");
+    assert!(walk.connect(&Host { identifier: 9, ..other }).is_ok());
+}
+
+#[test]
 fn other_command_sets_are_refused_as_the_standard_prescribes() {
     let mut walk = Walk::new(common::portal());
     let admin = walk.connect(&Host::linux()).unwrap();

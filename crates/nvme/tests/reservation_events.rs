@@ -40,8 +40,10 @@ impl Admin {
         let mut connect = Connect::entry(0, 31, 0);
         connect.dptr = SglDescriptor::in_capsule(data.as_bytes().len() as u32);
         half.receive(NOW, &capsule(connect, data.as_bytes()));
-        half.connection
-            .handle_input(NOW, Input::Group(Reply::Joined { cntlid: 1, lifetime: Lifetime::new() }));
+        half.connection.handle_input(
+            NOW,
+            Input::Group(Reply::Joined { cntlid: 1, hostid: [5; 16], lifetime: Lifetime::new() }),
+        );
         let mut admin = Self(half, Vec::new());
         admin.send(Property::set(0x14, 0x0046_0001));
         admin.0.transmit(NOW);

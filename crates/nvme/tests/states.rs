@@ -55,8 +55,10 @@ fn in_state(state: usize) -> Half<Connection> {
         half.receive(NOW, &connect(u16::from(state == 5)));
     }
     if state >= 3 {
-        half.connection
-            .handle_input(NOW, Input::Group(Reply::Joined { cntlid: 1, lifetime: Lifetime::new() }));
+        half.connection.handle_input(
+            NOW,
+            Input::Group(Reply::Joined { cntlid: 1, hostid: [5; 16], lifetime: Lifetime::new() }),
+        );
     }
     if state == 4 {
         half.receive(NOW, &bare(Property::set(0x14, 0x0046_0001)));
@@ -94,7 +96,14 @@ fn events() -> Vec<(&'static str, Event)> {
         ("Read / Get Log Page", Event::Bytes(transfer(entry(0x02, 1), 512))),
         ("Write", Event::Bytes(transfer(entry(0x01, 1), 512))),
         ("Flush", Event::Bytes(bare(entry(0x00, 1)))),
-        ("group: joined", Event::Input(Input::Group(Reply::Joined { cntlid: 1, lifetime: Lifetime::new() }))),
+        (
+            "group: joined",
+            Event::Input(Input::Group(Reply::Joined {
+                cntlid: 1,
+                hostid: [5; 16],
+                lifetime: Lifetime::new(),
+            })),
+        ),
         ("group: refused", Event::Input(Input::Group(Reply::Refused(ConnectError::command(42))))),
         ("group: close", Event::Input(Input::Group(Reply::Close))),
         ("group: quiesced", Event::Input(Input::Group(Reply::Quiesced))),

@@ -112,9 +112,11 @@ pub fn serve_queue(half: &mut Half<controller::Connection>) {
                 }
                 controller::Input::Reserved { tag, result: change.map(drop) }
             }
-            controller::Action::Group(_) => {
-                controller::Input::Group(Reply::Joined { cntlid: 1, lifetime: Lifetime::new() })
-            }
+            controller::Action::Group(_) => controller::Input::Group(Reply::Joined {
+                cntlid: 1,
+                hostid: [5; 16],
+                lifetime: Lifetime::new(),
+            }),
             controller::Action::Cancel { .. } => continue,
         };
         half.connection.handle_input(Instant::ZERO, input);

@@ -16,6 +16,7 @@ use nvme::status::Status;
 use nvme::subsystem::Subsystems;
 use protocol::pair::Half;
 use protocol::{CloseReason, Connection as _, Group as _, Instant};
+use volume::reservation::Registrant;
 use volume::{Completion, Operation, Outcome};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -83,13 +84,24 @@ pub struct Walk {
     pub last: Answer,
     /// SQHD of the latest Connect.
     pub last_connect: u16,
+    /// HOSTID of each who asked for a change of reservations.
+    pub reserved: Vec<[u8; 16]>,
 }
 
 impl Walk {
     pub fn new(portal: Portal) -> Self {
         let last = Answer { status: Status::SUCCESS, result: 0, head: 0, data: Vec::new() };
         let (portal, group) = (Arc::new(portal), Subsystems::new());
-        Self { portal, group, queues: Vec::new(), cid: 0, now: Instant::ZERO, last, last_connect: 0 }
+        Self {
+            portal,
+            group,
+            queues: Vec::new(),
+            cid: 0,
+            now: Instant::ZERO,
+            last,
+            last_connect: 0,
+            reserved: Vec::new(),
+        }
     }
 
     /// Connects a queue and gives its number here, or says why not.
@@ -212,7 +224,12 @@ impl Walk {
                 };
                 Input::Completion(Completion { tag: request.tag, result: Ok(outcome) })
             }
-            Action::Reserve { tag, .. } => Input::Reserved { tag, result: Ok(()) },
+            Action::Reserve { tag, registrant, .. } => {
+                if let Registrant::Host { identifier, .. } = registrant {
+                    self.reserved.push(identifier);
+                }
+                Input::Reserved { tag, result: Ok(()) }
+            }
             Action::Group(request) => {
                 self.group.handle_message(self.now, queue, request);
                 while let Some((to, reply)) = self.group.poll_message() {

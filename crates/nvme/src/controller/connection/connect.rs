@@ -102,8 +102,11 @@ impl Connection {
             }
             &Reply::Abort { cid, tag } => return self.abort(now, cid, tag),
             &Reply::Aborted { tag, aborted } => return self.finish_abort(tag, aborted),
-            Reply::Joined { cntlid, lifetime } => {
+            Reply::Joined { cntlid, hostid, lifetime } => {
                 self.lifetime = lifetime.clone();
+                if let Some(host) = &mut self.host {
+                    host.identifier = *hostid;
+                }
                 *cntlid
             }
         };
