@@ -121,6 +121,92 @@ fn zeros_are_written_where_write_zeroes_is_refused() {
     }
 }
 
+/// What a request asks of the volume, with the promise that it makes.
+fn promise(operation: &Operation) -> (&'static str, Option<Durability>) {
+    match operation {
+        Operation::Write { durability, .. } => ("write", Some(*durability)),
+        Operation::WriteZeroes { durability, .. } => ("zeroes", Some(*durability)),
+        Operation::Discard { .. } => ("discard", None),
+        Operation::Flush => ("flush", None),
+        _ => ("another", None),
+    }
+}
+
+/// NVM Command Set §3.2.5 and §3.2.8: FUA; also where zeros are written because Write Zeroes is refused, to their last piece.
+#[test]
+fn every_writing_command_reaches_the_volume_with_the_durability_that_it_promises() {
+    for durability in [Durability::Cached, Durability::Durable] {
+        let extent = Extent::new(8, 5000);
+        let bytes: Vec<u8> =
+            (0..3 * 512_usize).map(|at| (at.wrapping_mul(2_654_435_761) >> 16) as u8).collect();
+        let data = || BufList::from(SharedBuf::from(bytes.clone()));
+        let rows = [
+            ("Write", Operation::Write { extent: Extent::new(1, 3), data: data(), durability }, "write"),
+            ("Write Zeroes", Operation::WriteZeroes { extent, durability, may_unmap: false }, "zeroes"),
+            (
+                "Write Zeroes with DEAC",
+                Operation::WriteZeroes { extent, durability, may_unmap: true },
+                "zeroes",
+            ),
+            (
+                "Write Zeroes, refused",
+                Operation::WriteZeroes { extent, durability, may_unmap: true },
+                "write",
+            ),
+        ];
+        for (name, operation, expected) in rows {
+            let mut bench = Bench::new();
+            bench.session(1, 1, (false, false));
+            bench.held = Some(Vec::new());
+            bench.links[1].submit(1, operation);
+            bench.run();
+            if name.ends_with("refused") {
+                let (index, _, request) = bench.held.as_mut().unwrap().remove(0);
+                let completion = Completion { tag: request.tag, result: Err(VolumeErrorKind::Unsupported) };
+                bench.input(index, controller::Input::Completion(completion));
+                bench.held.as_mut().unwrap().clear();
+                bench.run();
+            }
+            let mut seen = 0;
+            while let Some((_, _, request)) = bench.held.as_ref().and_then(|held| held.first()) {
+                seen += 1;
+                assert_eq!(
+                    promise(&request.operation),
+                    (expected, Some(durability)),
+                    "{name}, request {seen}: FUA reaches the medium before the command completes (NVM Command Set §3.2.5)"
+                );
+                bench.release();
+                bench.held = Some(Vec::new());
+                bench.run();
+            }
+            assert!(seen > 0, "{name}: nothing reached the volume");
+            assert_eq!(bench.links[1].completions(), [(1, Ok(vec![]))], "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_flush_reaches_the_volume_before_it_completes() {
+    let mut bench = Bench::new();
+    bench.session(1, 1, (false, false));
+    bench.held = Some(Vec::new());
+    bench.links[1].submit(1, Operation::Flush);
+    bench.run();
+    assert_eq!(
+        bench.links[1].completions(),
+        [],
+        "answered before the volume has flushed (NVM Command Set §3.1)"
+    );
+    let held = bench.held.as_ref().unwrap();
+    assert_eq!(
+        held.iter().map(|(_, _, request)| promise(&request.operation)).collect::<Vec<_>>(),
+        [("flush", None)]
+    );
+    bench.release();
+    bench.run();
+    assert_eq!(bench.links[1].completions(), [(1, Ok(vec![]))]);
+}
+
 #[test]
 fn commands_without_data_do_what_they_say() {
     let mut bench = Bench::new();
