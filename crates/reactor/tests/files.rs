@@ -103,13 +103,17 @@ fn open(path: &std::path::Path, options: OpenOptions) -> Result<Arc<dyn BlockFil
     Files.open(path.to_str().unwrap(), options)
 }
 
+/// Pieces whose bytes never repeat, so that a transfer that is resumed at a wrong place shows.
 fn pieces(lengths: &[usize], seed: u8) -> BufList {
     let mut list = BufList::new();
-    let mut byte = seed;
+    let mut number = u64::from(seed) + 1;
     for len in lengths {
         let piece: Vec<u8> = std::iter::repeat_with(|| {
-            byte = byte.wrapping_mul(7).wrapping_add(3);
-            byte
+            // xorshift64
+            number ^= number << 13;
+            number ^= number >> 7;
+            number ^= number << 17;
+            number.to_le_bytes()[3]
         })
         .take(*len)
         .collect();
