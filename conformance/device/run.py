@@ -149,15 +149,81 @@ def durability(folder, sector):
         text = traced_to_the_end(calls, server.process)
     descriptor = re.search(rf'open(?:at\(AT_FDCWD, |\()"{loop.path}", O_RDWR\|O_EXCL\|O_DIRECT\|[A-Z_|]+\) = (\d+)', text)
     demand(descriptor, "not opened with O_EXCL and O_DIRECT", text)
+    # Each queue flushes on a description of its own, so that the kernel tells it of errors that others were told before.
+    flushes = re.search(rf'open(?:at\(AT_FDCWD, |\()"/proc/self/fd/{descriptor[1]}", O_RDONLY\|[A-Z_|]+\) = (\d+)', text)
+    demand(flushes, "no description for flushes", text)
     unfinished = r"(?:\) += |.*unfinished)"  # other threads' calls may come between
     for words, call in (
         ("a plain write is not plain", rf"pwritev2\({descriptor[1]}, .*, {MIB}, 0{unfinished}"),
-        ("a flush is no fdatasync", rf"fdatasync\({descriptor[1]}"),
+        ("a flush is no fdatasync", rf"fdatasync\({flushes[1]}"),
         ("FUA is no RWF_DSYNC", rf"pwritev2\({descriptor[1]}, .*, {2 * MIB}, RWF_DSYNC{unfinished}"),
         ("discard punches no hole", rf"fallocate\({descriptor[1]}, FALLOC_FL_KEEP_SIZE\|FALLOC_FL_PUNCH_HOLE, {4 * MIB}, {4 * MIB}"),
         ("zeroing is no zeroed range", rf"fallocate\({descriptor[1]}, FALLOC_FL_KEEP_SIZE\|FALLOC_FL_ZERO_RANGE, {8 * MIB}, {64 << 10}"),
     ):
         demand(re.search(call, text), words, text)
+
+
+def flushes_of(loop):
+    """Flush requests that the device has completed (Documentation/block/stat.rst, field 16)."""
+    return int(Path(f"/sys/block/{Path(loop.path).name}/stat").read_text().split()[15])
+
+
+def flush_counter(folder, sector, setting):
+    """Flushes and FUA writes reach the device: its own counter says so, on whatever driver."""
+    driver, tail = setting
+    writes = 8
+    with Loop(folder / "disk.img", SIZE, sector) as loop, Linerate(folder, [f"disk=device:{loop.path}{tail}"], driver=driver) as server:
+        for name, steps, least in (
+            ("a flush", ("write -P 1 1M 64k", "flush"), 1),
+            # QEMU flushes once more at its end.
+            ("a FUA write", [f"write -f -P {number + 2} {number}M 64k" for number in range(writes)], writes + 1),
+            ("a FUA write of zeroes", [f"write -z -f {number}M 64k" for number in range(writes)], writes),
+        ):
+            before = flushes_of(loop)
+            qemu_io(server.iscsi("disk"), *steps)
+            count = flushes_of(loop) - before
+            demand(count >= least, f"{name} does not reach the device: it completed {count} flushes, not {least} (docs/volume-contract.md, Durability)")
+
+
+@contextmanager
+def small_store(folder, size):
+    """A folder with room for `size` bytes, in a mount namespace of its own that ends with its shell."""
+    place = folder / "store"
+    place.mkdir()
+    script = 'mount --make-rprivate / && mount -t tmpfs -o size="$1" none "$2" && echo mounted && read -r _'
+    command = ["unshare", "--mount", "sh", "-c", script, "sh", str(size), place]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as shell:
+        words = shell.stdout.readline().strip()
+        demand(words == "mounted", "no small store can be mounted", words)
+        try:
+            yield Path(f"/proc/{shell.pid}/root{place}")
+        finally:
+            shell.stdin.close()
+            shell.wait(TIME_LIMIT)
+
+
+def lost(folder, driver):
+    """Writes that the page cache cannot write back are lost for everybody: no later flush or write of any client succeeds, reads go on."""
+    with small_store(folder, 4 * MIB) as store, Loop(store / "disk.img", SIZE) as loop:
+        with Linerate(folder, [f"disk=device:{loop.path}?direct=0"], driver=driver) as server:
+            url = server.iscsi("disk")
+            qemu_io(url, "write -P 65 0 64k", "flush")
+            qemu_io(url, f"write -P 66 0 {SIZE // 2}", "flush", succeeds=False)
+            for words, steps in (
+                ("a write and a flush", ("write -P 67 0 64k", "flush")),
+                ("a FUA write", ("write -f -P 68 0 64k",)),
+                ("a discard", ("discard 0 1M",)),
+                ("a write of zeroes", ("write -z 0 64k",)),
+            ):
+                try:
+                    qemu_io(url, *steps, succeeds=False)
+                except RuntimeError as error:
+                    raise RuntimeError(f"{words} succeeds after a loss (docs/volume-contract.md, Durability)") from error
+            image = folder / "image.raw"
+            image.write_bytes(bytes(MIB))
+            run = subprocess.run([linerate_binary(), "copy", f"file:{image}", server.nvme("disk")], capture_output=True, text=True, timeout=TIME_LIMIT)
+            demand(run.returncode != 0, "a copy over NVMe/TCP succeeds after a loss", run.stdout + run.stderr)
+            qemu_io(url, "read 0 64k")
 
 
 def mounted(folder):
@@ -263,7 +329,13 @@ def tests():
             yield f"{name}, {driver}: in by iSCSI, out by NVMe/TCP", lambda folder, s=sector, d=driver: round_trip(folder, s, d)
             yield f"{name}, {driver}: discard and zeroes", lambda folder, s=sector, d=driver: space(folder, s, d)
         yield f"{name}, page cache: in by iSCSI, out by NVMe/TCP", lambda folder, s=sector: round_trip(folder, s, "auto", "?direct=0")
+        for tail in ("", "?direct=0"):
+            for driver in ("auto", "epoll"):
+                words = f"{name}, {driver}, {'page cache' if tail else 'direct'}: the device's flush counter"
+                yield words, lambda folder, d=driver, t=tail, s=sector: flush_counter(folder, s, (d, t))
         yield f"{name}: FUA, flush, discard, zeroes as system calls", lambda folder, sector=sector: durability(folder, sector)
+    for driver in ("auto", "epoll"):
+        yield f"lost writes, {driver}", lambda folder, driver=driver: lost(folder, driver)
     for function in (mounted, claimed, read_only, missing, forbidden, misaligned, resized):
         yield function.__name__, function
 
