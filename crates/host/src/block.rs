@@ -68,6 +68,9 @@ pub struct BlockInfo {
     pub can_discard: bool,
     /// Ranges can be zeroed without writing data.
     pub can_zero: bool,
+    /// Writes lie in the system's page cache: when it cannot write them back, it tells whoever flushes next, once, and forgets
+    /// them. Otherwise each write tells of its own failure.
+    pub page_cache: bool,
 }
 
 /// Opens files and devices by path.
@@ -103,7 +106,8 @@ pub enum BlockOperation {
         /// Complete only once it is on stable media (`RWF_DSYNC`).
         durable: bool,
     },
-    /// Make completed writes durable (`fdatasync`).
+    /// Make completed writes durable (`fdatasync`). A queue has one under way at most: the system tells of an error once, to one
+    /// of those that ask together. What any flush of the file was told, every later one is told again, on whatever queue.
     Flush,
     /// Release the range; it reads as zeros afterwards.
     Discard {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
@@ -61,16 +62,16 @@ fn open(path: &str, options: OpenOptions) -> Result<File, Errno> {
         // The kernel lets it be opened for writing and refuses each write.
         return Err(Errno::ROFS);
     }
-    let descriptor = Claimed(descriptor);
+    let descriptor = Claimed::new(descriptor);
     if writable {
         // Two volumes on one file would overwrite each other: the second is refused with `EAGAIN`. The lock ends also when
         // the process is killed.
         rustix::fs::flock(&descriptor, rustix::fs::FlockOperation::NonBlockingLockExclusive)?;
     }
     if let Some(size) = options.size {
-        ensure_size(&descriptor.0, kind, size, options.mode)?;
+        ensure_size(&descriptor.descriptor, kind, size, options.mode)?;
     }
-    let info = examine(&descriptor.0, kind, options)?;
+    let info = examine(&descriptor.descriptor, kind, options)?;
     Ok(File { descriptor: Arc::new(descriptor), info })
 }
 
@@ -99,7 +100,8 @@ fn examine(file: &OwnedFd, kind: BlockKind, options: OpenOptions) -> Result<Bloc
     };
     let usual = if kind == BlockKind::Device { logical_block } else { 4096 };
     let alignment = if options.direct { direct_alignment(file).unwrap_or(usual) } else { 1 };
-    Ok(BlockInfo { kind, size, alignment, logical_block, physical_block, can_discard, can_zero })
+    let page_cache = !options.direct;
+    Ok(BlockInfo { kind, size, alignment, logical_block, physical_block, can_discard, can_zero, page_cache })
 }
 
 /// What direct I/O must be aligned to, if the kernel (6.1 and later) says.
@@ -153,24 +155,44 @@ fn zeroes(file: &OwnedFd, size: u64) -> bool {
 /// A descriptor whose lock ends when it is closed, even while the kernel still holds the file for a request that has completed:
 /// whoever closes a file may open it again at once.
 #[derive(Debug)]
-pub(crate) struct Claimed(OwnedFd);
+pub(crate) struct Claimed {
+    descriptor: OwnedFd,
+    /// The error number that a flush has ended with; zero if none has.
+    failed_flush: AtomicI32,
+}
+
+impl Claimed {
+    fn new(descriptor: OwnedFd) -> Self {
+        Self { descriptor, failed_flush: AtomicI32::new(0) }
+    }
+
+    /// A flush has failed, whether or not anybody still waits for it: the system tells that once.
+    pub(crate) fn flush_failed(&self, error: i32) {
+        self.failed_flush.store(error, Ordering::Release);
+    }
+
+    /// What an earlier flush has ended with, if one has failed.
+    pub(crate) fn failed_flush(&self) -> Option<IoError> {
+        Some(self.failed_flush.load(Ordering::Acquire)).filter(|error| *error != 0).map(IoError)
+    }
+}
 
 impl AsFd for Claimed {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.descriptor.as_fd()
     }
 }
 
 impl AsRawFd for Claimed {
     fn as_raw_fd(&self) -> RawFd {
-        self.0.as_raw_fd()
+        self.descriptor.as_raw_fd()
     }
 }
 
 impl Drop for Claimed {
     fn drop(&mut self) {
         // A file that was never locked has nothing to give back, and a failure leaves it to the kernel.
-        let _unlocked = rustix::fs::flock(&self.0, rustix::fs::FlockOperation::Unlock);
+        let _unlocked = rustix::fs::flock(&self.descriptor, rustix::fs::FlockOperation::Unlock);
     }
 }
 
@@ -181,16 +203,26 @@ struct File {
     info: BlockInfo,
 }
 
+impl File {
+    /// The file once more, for one queue's flushes. The kernel tells of data that it could not write back once for each open file
+    /// description: on one of its own a queue is told whatever durable writes and other queues' flushes were told before.
+    fn description_for_flushes(&self) -> Result<OwnedFd, Errno> {
+        let path = format!("/proc/self/fd/{}", self.descriptor.as_raw_fd());
+        rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+    }
+}
+
 impl BlockFile for File {
     fn info(&self) -> BlockInfo {
-        let size = size_of(&self.descriptor.0).unwrap_or(self.info.size);
+        let size = size_of(&self.descriptor.descriptor).unwrap_or(self.info.size);
         BlockInfo { size, ..self.info }
     }
 
     fn open_queue(&self, waker: Waker) -> Result<Box<dyn BlockQueue>, IoError> {
         let sink = Arc::new(Sink { ended: Mutex::new(Some(Vec::new())), waker });
         let file = Arc::clone(&self.descriptor);
-        Ok(Box::new(Queue { file, sink, free: Vec::new(), taken: Vec::new(), under_way: 0 }))
+        let flushes = Arc::new(self.description_for_flushes().map_err(failure)?);
+        Ok(Box::new(Queue { file, flushes, sink, free: Vec::new(), taken: Vec::new(), under_way: 0 }))
     }
 }
 
@@ -218,6 +250,7 @@ impl Sink {
 /// One core's operations on a file. Operations' boxes are used again, so that the steady state allocates nothing.
 struct Queue {
     file: Arc<Claimed>,
+    flushes: Arc<OwnedFd>,
     sink: Arc<Sink>,
     free: Vec<Box<FileOp>>,
     taken: Vec<Box<FileOp>>,
@@ -230,7 +263,7 @@ impl BlockQueue for Queue {
             return Err(request);
         }
         self.under_way += 1;
-        let new = || Box::new(FileOp::new(Arc::clone(&self.file), Arc::clone(&self.sink)));
+        let new = || Box::new(FileOp::new(self.file.clone(), self.flushes.clone(), self.sink.clone()));
         let mut op = self.free.pop().unwrap_or_else(new);
         op.load(request);
         if op.is_trivial() {

@@ -6,6 +6,9 @@
 //!   loses it or not, each sector by itself, in any order. So newer sectors may survive where older ones are lost.
 //! * A write that is under way at a cut may have reached any of its sectors.
 //! * A flush secures what had completed before it was submitted, and nothing more.
+//! * With a page cache ([`DiskOptions::write_back`]) the system writes back by itself, and sometimes fails: what a sector's cache
+//!   held is then lost though reads see it, the next flush of each queue is told so, once, and later ones are not. A queue opened
+//!   after somebody was told is not told. This is what Linux does for each open file description.
 //! * Operations end in any order. By [`DiskOptions::errors`] some fail with `EIO`; a failed write may have changed any of its sectors.
 //!
 //! Architecture invariant: one thread, one seed, no clock; whoever drives the disk lets operations end by polling.
@@ -51,6 +54,8 @@ pub struct DiskOptions {
     pub sectors: usize,
     /// How often an operation fails.
     pub errors: Odds,
+    /// How often the page cache before it fails to write something back; `None` if there is no page cache.
+    pub write_back: Option<Odds>,
     /// What is wrong with it.
     pub plant: Plant,
 }
@@ -60,6 +65,8 @@ pub struct DiskOptions {
 struct Version {
     sequence: u64,
     bytes: Box<[u8]>,
+    /// It could not be written back: it is seen until the power is cut, and never secured.
+    lost: bool,
 }
 
 /// A sector: what is on the medium, and what the cache holds of it, oldest first.
@@ -84,7 +91,12 @@ struct State {
     owed: VecDeque<(u64, Vec<u8>)>,
     done: Vec<(usize, BlockDone)>,
     sequence: u64,
-    queues: usize,
+    /// How often something could not be written back, and how much of that each queue was told, by its number from one.
+    failures: u64,
+    told: Vec<u64>,
+    /// How much of it a living process was told. Linux also counts what a process was told that was killed before it could look;
+    /// docs/decisions/0012-lost-writes.md says what that leaves open.
+    heard: u64,
     dice: Dice,
 }
 
@@ -95,7 +107,7 @@ pub struct CrashDisk(Arc<Mutex<State>>);
 impl CrashDisk {
     /// A disk of zeros.
     pub fn new(options: DiskOptions, dice: Dice) -> Self {
-        let zeros = Version { sequence: 0, bytes: vec![0; SECTOR].into() };
+        let zeros = Version { sequence: 0, bytes: vec![0; SECTOR].into(), lost: false };
         let sector = Sector { stable: zeros, cached: Vec::new() };
         Self(Arc::new(Mutex::new(State {
             options,
@@ -104,7 +116,9 @@ impl CrashDisk {
             owed: VecDeque::new(),
             done: Vec::new(),
             sequence: 0,
-            queues: 0,
+            failures: 0,
+            told: Vec::new(),
+            heard: 0,
             dice,
         })))
     }
@@ -119,6 +133,7 @@ impl CrashDisk {
         state.done.clear();
         let State { sectors, dice, .. } = &mut *state;
         for sector in sectors {
+            sector.cached.retain(|version| !version.lost);
             let survivors = sector.cached.len() + 1;
             let survivor = dice.index(survivors);
             if let Some(version) = survivor.checked_sub(1).and_then(|index| sector.cached.get(index)) {
@@ -137,8 +152,8 @@ impl CrashDisk {
         while !state.pending.is_empty() {
             let index = state.pending.len();
             let chosen = state.dice.index(index);
-            let (_, submitted, request) = state.pending.swap_remove(chosen);
-            state.perform(submitted, request);
+            let (queue, submitted, request) = state.pending.swap_remove(chosen);
+            state.perform((queue, submitted), request);
         }
         state.done.clear();
     }
@@ -160,7 +175,7 @@ impl State {
         self.sequence += 1;
         let first = usize::try_from(offset).unwrap_or(usize::MAX) / SECTOR;
         for (sector, bytes) in self.sectors.iter_mut().skip(first).zip(bytes.chunks(SECTOR)) {
-            let version = Version { sequence: self.sequence, bytes: bytes.into() };
+            let version = Version { sequence: self.sequence, bytes: bytes.into(), lost: false };
             if secured {
                 sector.stable = version;
                 sector.cached.clear();
@@ -181,10 +196,35 @@ impl State {
     fn secure(&mut self, sequence: u64) {
         for sector in &mut self.sectors {
             let older = sector.cached.iter().take_while(|version| version.sequence <= sequence).count();
-            if let Some(newest) = sector.cached.drain(..older).next_back() {
+            // What reads see stays so.
+            let seen = sector.cached.last().filter(|newest| newest.lost).cloned();
+            if let Some(newest) = sector.cached.drain(..older).rfind(|version| !version.lost) {
                 sector.stable = newest;
             }
+            if sector.cached.is_empty() {
+                sector.cached.extend(seen);
+            }
         }
+    }
+
+    /// The page cache fails to write something back, sometimes.
+    fn write_back(&mut self) {
+        let Some(odds) = self.options.write_back else { return };
+        if !self.dice.happens(odds) {
+            return;
+        }
+        let chosen = self.dice.index(self.sectors.len());
+        let Some(sector) = self.sectors.get_mut(chosen) else { return };
+        if sector.cached.iter().any(|version| !version.lost) {
+            sector.cached.iter_mut().for_each(|version| version.lost = true);
+            self.failures += 1;
+        }
+    }
+
+    /// True when a queue is told that something could not be written back, which it then was.
+    fn is_told(&mut self, queue: usize) -> bool {
+        let place = queue.checked_sub(1).and_then(|index| self.told.get_mut(index));
+        place.is_some_and(|told| std::mem::replace(told, self.failures) != self.failures)
     }
 
     /// Lets each pending write reach some of its sectors, in the cache.
@@ -219,6 +259,7 @@ impl State {
 
     /// Lets some operations end.
     fn step(&mut self) {
+        self.write_back();
         if !self.owed.is_empty()
             && self.dice.coin()
             && self.dice.coin()
@@ -229,12 +270,12 @@ impl State {
         while !self.pending.is_empty() && self.dice.coin() {
             let chosen = self.dice.index(self.pending.len());
             let (queue, submitted, request) = self.pending.swap_remove(chosen);
-            let done = self.perform(submitted, request);
+            let done = self.perform((queue, submitted), request);
             self.done.push((queue, done));
         }
     }
 
-    fn perform(&mut self, submitted: u64, request: BlockRequest) -> BlockDone {
+    fn perform(&mut self, (queue, submitted): (usize, u64), request: BlockRequest) -> BlockDone {
         let mut done = BlockDone { tag: request.tag, result: Ok(()), data: None, run: None };
         if self.dice.happens(self.options.errors) {
             self.reach_some_sectors(&request.operation);
@@ -252,7 +293,12 @@ impl State {
                 self.read(offset, &mut into);
                 done.data = Some(Buf::freeze(into));
             }
-            BlockOperation::Flush if self.options.plant != Plant::FlushDoesNothing => self.secure(submitted),
+            BlockOperation::Flush if self.options.plant != Plant::FlushDoesNothing => {
+                self.secure(submitted);
+                if self.is_told(queue) {
+                    done.result = Err(IO_ERROR);
+                }
+            }
             BlockOperation::Seek { offset } => done.run = Some((self.bytes().saturating_sub(offset), true)),
             _ => {}
         }
@@ -278,21 +324,25 @@ fn written(operation: &BlockOperation) -> Option<(u64, Vec<u8>)> {
 impl BlockFile for CrashDisk {
     fn info(&self) -> BlockInfo {
         let sector = u32::try_from(SECTOR).unwrap_or(u32::MAX);
+        let state = lock(&self.0);
         BlockInfo {
             kind: BlockKind::File,
-            size: lock(&self.0).bytes(),
+            size: state.bytes(),
             alignment: 1,
             logical_block: sector,
             physical_block: sector,
             can_discard: true,
             can_zero: true,
+            page_cache: state.options.write_back.is_some(),
         }
     }
 
     fn open_queue(&self, waker: Waker) -> Result<Box<dyn BlockQueue>, IoError> {
         let mut state = lock(&self.0);
-        state.queues += 1;
-        Ok(Box::new(DiskQueue { disk: self.clone(), queue: state.queues, outstanding: 0, waker }))
+        let heard = state.heard;
+        state.told.push(heard);
+        let queue = state.told.len();
+        Ok(Box::new(DiskQueue { disk: self.clone(), queue, outstanding: 0, waker }))
     }
 }
 
@@ -328,6 +378,9 @@ impl BlockQueue for DiskQueue {
             std::mem::take(&mut state.done).into_iter().partition(|(queue, _)| *queue == self.queue);
         state.done = others;
         let ours: Vec<(usize, BlockDone)> = ours;
+        if ours.iter().any(|(_, finished)| finished.result.is_err()) {
+            state.heard = state.told.get(self.queue - 1).copied().unwrap_or(0).max(state.heard);
+        }
         done.extend(ours.into_iter().map(|(_, finished)| finished));
         self.outstanding = self.outstanding.saturating_sub(done.len() - before);
         if self.outstanding > 0 {

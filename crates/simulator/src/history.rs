@@ -93,6 +93,8 @@ pub struct History {
     disowned: Vec<usize>,
     /// Acknowledged, not secure, and maybe lost in a power cut of which nobody was told yet.
     doubtful: Vec<usize>,
+    /// A flush that fails excuses nothing: whoever asked knows, others do not.
+    strict: bool,
     now: u64,
 }
 
@@ -125,6 +127,7 @@ impl History {
             exposed: Vec::new(),
             disowned: Vec::new(),
             doubtful: Vec::new(),
+            strict: false,
             now: 0,
         }
     }
@@ -217,9 +220,24 @@ impl History {
         self.doubtful.append(&mut self.exposed);
     }
 
+    /// From now on a flush that fails excuses nothing: there are several users, and the others have not been told. No flush that
+    /// succeeds later may leave out what was acknowledged before it.
+    #[must_use]
+    pub fn strict(mut self) -> Self {
+        self.strict = true;
+        self
+    }
+
     /// A flush has failed: whoever asked for it knows that what was acknowledged and is not secure may be lost, and writes it
     /// again if it matters.
     pub fn flush_failed(&mut self) {
+        if !self.strict {
+            self.disown();
+        }
+    }
+
+    /// Everybody knows that what was acknowledged and is not secure may be lost.
+    pub fn disown(&mut self) {
         self.doubtful.clear();
         self.disowned.append(&mut self.exposed);
     }

@@ -88,7 +88,8 @@ impl<'a> Trial<'a> {
 
     fn with_cuts(seed: u64, scene: &'a Scene, (bug, cuts): (Bug, Odds)) -> Result<Self, String> {
         let mut dice = Dice::new(seed);
-        let options = DiskOptions { sectors: SECTORS + 1, errors: Odds::NEVER, plant: Plant::None };
+        let options =
+            DiskOptions { sectors: SECTORS + 1, errors: Odds::NEVER, write_back: None, plant: Plant::None };
         let disk = CrashDisk::new(options, dice.fork());
         let weather = Weather {
             delay: Duration::ZERO..=Duration::from_micros(500),

@@ -10,6 +10,7 @@
 //! * [`world`]: a server and its clients, joined by streams that delay, cut and reset. Its header states the fault model.
 //! * [`history`]: the checker for lost writes, which knows what every block may hold; [`workload`] keeps a volume busy and tells
 //!   the checker what it was promised; [`trial`] puts them together.
+//! * [`losses`]: trials of a page cache that fails to write back.
 //! * [`lasting`]: trials of a volume that stays open while its server dies, freezes and comes back; [`careless`] has the bugs that
 //!   they must find.
 //!
@@ -25,6 +26,7 @@ pub mod history;
 mod ladder;
 pub mod lasting;
 pub mod limits;
+pub mod losses;
 pub mod records;
 pub mod replay;
 pub mod trial;

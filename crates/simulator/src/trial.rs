@@ -25,7 +25,7 @@ const STEPS: std::ops::RangeInclusive<usize> = 5..=60;
 /// Cuts the power of a busy volume `cuts` times. The error says what was lost.
 pub fn crash(seed: u64, cuts: usize, plant: Plant, errors: Odds) -> Result<(), String> {
     let mut dice = Dice::new(seed);
-    let options = DiskOptions { sectors: SECTORS, errors, plant };
+    let options = DiskOptions { sectors: SECTORS, errors, write_back: None, plant };
     let disk = CrashDisk::new(options, dice.fork());
     let mut workload = Workload::new(SECTORS, SECTOR, dice.fork());
     for cut in 0..cuts {
@@ -105,7 +105,7 @@ impl std::fmt::Debug for Scene {
 /// server loses power `cuts` times.
 pub fn served(seed: u64, cuts: usize, scene: &Scene, plant: Plant) -> Result<(), String> {
     let mut dice = Dice::new(seed);
-    let options = DiskOptions { sectors: SECTORS, errors: Odds::NEVER, plant };
+    let options = DiskOptions { sectors: SECTORS, errors: Odds::NEVER, write_back: None, plant };
     let disk = CrashDisk::new(options, dice.fork());
     let weather = Weather {
         delay: Duration::ZERO..=Duration::from_micros(500),

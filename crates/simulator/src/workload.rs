@@ -50,6 +50,13 @@ impl Workload {
         }
     }
 
+    /// One of several users: see [`History::strict`].
+    #[must_use]
+    pub fn strict(mut self) -> Self {
+        self.history = self.history.strict();
+        self
+    }
+
     /// Requests that have not ended.
     pub fn under_way(&self) -> usize {
         self.errands.len()

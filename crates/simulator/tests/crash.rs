@@ -2,6 +2,7 @@
 //! bugs that it is there for.
 
 use simulator::disk::Plant;
+use simulator::losses::{self, Forgets};
 use simulator::{Odds, replay, trial};
 
 /// Cuts in each trial.
@@ -46,5 +47,25 @@ fn the_same_seed_gives_the_same_history() {
     let lost = |seed| trial::crash(seed, CUTS, Plant::FlushDoesNothing, Odds(30));
     for seed in 0..10 {
         assert_eq!(lost(seed), lost(seed), "seed {seed}");
+    }
+}
+
+/// Processes that serve a disk one after the other in a trial.
+const LIVES: usize = 8;
+
+#[test]
+fn no_flush_succeeds_for_a_write_that_a_page_cache_has_lost() {
+    replay::run("page_cache_has_lost", TRIALS, |seed| {
+        losses::write_back(seed, LIVES, Forgets::Never).map(drop)
+    });
+    let met = (0..PATIENCE).any(|seed| losses::write_back(seed, LIVES, Forgets::Never) == Ok(true));
+    assert!(met, "no loss in {PATIENCE} trials: nothing is shown");
+}
+
+#[test]
+fn a_loss_that_is_forgotten_is_found() {
+    for forgets in [Forgets::AtOnce, Forgets::AtRestart] {
+        let found = (0..PATIENCE).any(|seed| losses::write_back(seed, LIVES, forgets).is_err());
+        assert!(found, "forgetting {forgets:?} was not found in {PATIENCE} trials of {LIVES} processes");
     }
 }

@@ -1,12 +1,13 @@
 //! The two sides of a volume: control, shared by all; data, one queue per core.
 
 use std::fmt;
+use std::sync::Arc;
 use std::task::Waker;
 
 use protocol::Instant;
 
 use crate::filter::StatsSnapshot;
-use crate::{Changes, Completion, Features, Geometry, Identity, Limits, Request, Tag};
+use crate::{Changes, Completion, Features, Geometry, Identity, Limits, LossRecord, Request, Tag};
 
 /// Names a core's event loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -64,8 +65,11 @@ pub trait Volume: Send + Sync + fmt::Debug {
     fn rescan(&self) -> Result<(), OpenError> {
         Ok(())
     }
-    /// What was last wrong with the way to the volume, for people: why requests ended as unreachable, or waited. `None` where
-    /// there is no way that could fail, or it never did.
+    /// Has `record` keep the loss of acknowledged writes, and `known`, what it has kept before, still hold: then everything that writes or
+    /// flushes fails, until an operator has cleared it. A volume that loses no writes, or whose far end answers for them, keeps nothing.
+    fn keep_losses(&self, _record: Arc<dyn LossRecord>, _known: Option<String>) {}
+    /// What was last wrong with the way to the volume, for people: why requests ended as unreachable, or waited; or which writes are
+    /// lost. `None` where nothing could fail, or nothing did.
     fn trouble(&self) -> Option<String> {
         None
     }

@@ -2,6 +2,7 @@
 
 mod limits;
 mod locks;
+mod loss;
 mod queue;
 mod size;
 mod stage;
@@ -10,10 +11,11 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use host::{BlockFile, BlockInfo, BlockKind, OpenMode};
-use volume::{Changes, CoreId, Features, Geometry, Limits, OpenError, Volume, VolumeQueue};
+use volume::{Changes, CoreId, Features, Geometry, Limits, LossRecord, OpenError, Volume, VolumeQueue};
 
 use locks::{Locks, Pass};
-use queue::FileQueue;
+use loss::Losses;
+use queue::{FileQueue, Shared};
 use size::Size;
 
 /// A file or device, in blocks.
@@ -23,6 +25,7 @@ pub struct FileVolume {
     shape: Shape,
     size: Arc<Size>,
     locks: Arc<Locks>,
+    losses: Arc<Losses>,
 }
 
 /// What every queue of a file volume knows. The geometry's number of blocks is that of the beginning: [`Size`] has today's.
@@ -49,7 +52,7 @@ impl FileVolume {
         };
         let shape = Shape { info, geometry, limits, features: features(&info, mode) };
         let size = Arc::new(Size::new(geometry.blocks));
-        Ok(Self { file, shape, size, locks: Locks::new() })
+        Ok(Self { file, shape, size, locks: Locks::new(), losses: Losses::new() })
     }
 }
 
@@ -121,15 +124,28 @@ impl Volume for FileVolume {
         Ok(())
     }
 
+    fn keep_losses(&self, record: Arc<dyn LossRecord>, known: Option<String>) {
+        self.losses.keep_in(record, known);
+    }
+
+    /// Lost writes, in words that say what follows.
+    fn trouble(&self) -> Option<String> {
+        self.losses.describe().map(|what| {
+            format!(
+                "acknowledged writes were lost ({what}): everything that writes or flushes fails until an operator clears the loss; \
+                 reads go on"
+            )
+        })
+    }
+
     fn open_queue(&self, _core: CoreId, waker: Waker) -> Result<Box<dyn VolumeQueue>, OpenError> {
         let blocks = self.file.open_queue(waker.clone());
         let blocks = blocks.map_err(|error| {
             OpenError::new(format!("the file's queue cannot be opened: {error}; try again"))
         })?;
-        Ok(Box::new(FileQueue::new(
-            (self.shape, Arc::clone(&self.size)),
-            blocks,
-            Pass::new(&self.locks, waker),
-        )))
+        self.losses.add_queue(waker.clone());
+        let shared =
+            Shared { shape: self.shape, size: Arc::clone(&self.size), losses: Arc::clone(&self.losses) };
+        Ok(Box::new(FileQueue::new(shared, blocks, Pass::new(&self.locks, waker))))
     }
 }

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use buf::{Buf, BufList, Pool, SharedBuf};
-use host::{BlockDone, BlockOperation, BlockQueue, BlockRequest};
+use host::{BlockDone, BlockOperation, BlockQueue, BlockRequest, IoError};
 use protocol::Instant;
 use volume::{
     Allocation, Completion, Durability, Extent, Geometry, Operation, Outcome, QueueFull, Request, Tag,
@@ -17,17 +17,27 @@ use volume::{
 use super::Shape;
 use super::limits::{LOCK_UNIT, SCRATCH, ZERO_CHUNK};
 use super::locks::{Hold, Pass, Units};
+use super::loss::Losses;
 use super::size::Size;
-use super::stage::{Active, Stage};
+use super::stage::{Active, Flushes, Stage};
 use crate::errno::{NOT_SUPPORTED, kind_of};
 
 type Answer = Result<Outcome, VolumeErrorKind>;
+
+/// What all queues of a volume share.
+pub(super) struct Shared {
+    pub(super) shape: Shape,
+    pub(super) size: Arc<Size>,
+    pub(super) losses: Arc<Losses>,
+}
 
 pub(super) struct FileQueue {
     blocks: Box<dyn BlockQueue>,
     pass: Pass,
     shape: Shape,
     size: Arc<Size>,
+    losses: Arc<Losses>,
+    flushes: Flushes,
     /// Requests that may not begin yet, in order.
     held: VecDeque<Request>,
     /// Requests under way, by the mark of their operation.
@@ -37,23 +47,29 @@ pub(super) struct FileQueue {
     backlog: VecDeque<BlockRequest>,
     ended: Vec<BlockDone>,
     ready: Vec<Completion>,
+    /// Answers that tell of a loss whose record is not kept yet.
+    owed: Vec<Completion>,
     scratch: Option<Pool>,
     zeros: Option<SharedBuf>,
 }
 
 impl FileQueue {
-    pub(super) fn new((shape, size): (Shape, Arc<Size>), blocks: Box<dyn BlockQueue>, pass: Pass) -> Self {
+    pub(super) fn new(shared: Shared, blocks: Box<dyn BlockQueue>, pass: Pass) -> Self {
+        let Shared { shape, size, losses } = shared;
         Self {
             blocks,
             pass,
             shape,
             size,
+            losses,
+            flushes: Flushes::default(),
             held: VecDeque::new(),
             active: Vec::new(),
             free: Vec::new(),
             backlog: VecDeque::new(),
             ended: Vec::new(),
             ready: Vec::new(),
+            owed: Vec::new(),
             scratch: None,
             zeros: None,
         }
@@ -61,7 +77,7 @@ impl FileQueue {
 
     fn occupied(&self) -> usize {
         let under_way = self.active.len() - self.free.len();
-        self.held.len() + under_way + self.ready.len()
+        self.held.len() + under_way + self.flushes.len() + self.ready.len() + self.owed.len()
     }
 
     /// What can be answered without the file: what is wrong, what is empty, and what changes nothing.
@@ -92,6 +108,12 @@ impl FileQueue {
         self.ready.push(Completion { tag, result });
     }
 
+    /// Ends a request that fails because acknowledged writes are lost. A full disk is no reason: who waits for room and then asks
+    /// again would take a success for more than it is.
+    fn refuse(&mut self, tag: Tag) {
+        self.owed.push(Completion { tag, result: Err(VolumeErrorKind::Media) });
+    }
+
     fn offset(&self, extent: Extent) -> u64 {
         extent.start * u64::from(self.shape.geometry.block_size)
     }
@@ -111,6 +133,12 @@ impl FileQueue {
     fn admit(&mut self) -> bool {
         let mut progress = false;
         while let Some(request) = self.held.pop_front() {
+            if self.losses.happened() && promises(&request.operation) {
+                self.pass.give_up();
+                self.refuse(request.tag);
+                progress = true;
+                continue;
+            }
             let hold = hold_of(&request.operation);
             let units = self.units(request.operation.extent().unwrap_or(Extent::new(0, 0)));
             let refused = if self.pass.enter(units, hold) {
@@ -142,8 +170,7 @@ impl FileQueue {
         };
         let Request { tag, operation } = request;
         let Some(extent) = operation.extent() else {
-            let active = Active { tag, extent: Extent::new(0, 0), hold, stage: Stage::Only };
-            self.start(active, BlockOperation::Flush);
+            self.flush(Active { tag, extent: Extent::new(0, 0), hold, stage: Stage::Flush });
             return Ok(());
         };
         let offset = self.offset(extent);
@@ -153,7 +180,7 @@ impl FileQueue {
                 self.begin_zeroes(Active { tag, extent, hold, stage: Stage::Zero { durable } }, may_unmap);
                 return Ok(());
             }
-            (operation, spare) => first_step(operation, spare, (offset, self.bytes(extent))),
+            (operation, spare) => first_step(operation, spare, (offset, &self.shape)),
         };
         self.start(Active { tag, extent, hold, stage }, operation);
         Ok(())
@@ -188,6 +215,38 @@ impl FileQueue {
         }
         self.backlog.push_back(BlockRequest { tag: mark as u64, operation });
         self.push_backlog();
+    }
+
+    /// Has a request wait for the next flush that begins.
+    fn flush(&mut self, active: Active) {
+        self.flushes.next.push(active);
+        self.begin_flush();
+    }
+
+    fn begin_flush(&mut self) {
+        if self.flushes.under_way.is_empty() && !self.flushes.next.is_empty() {
+            std::mem::swap(&mut self.flushes.under_way, &mut self.flushes.next);
+            self.backlog.push_back(BlockRequest { tag: Flushes::MARK, operation: BlockOperation::Flush });
+            self.push_backlog();
+        }
+    }
+
+    /// Ends every request that the flush was for. One that succeeds promises nothing once a loss is known.
+    fn end_flush(&mut self, result: Result<(), IoError>) {
+        if let Err(error) = result {
+            self.losses.flush_failed(error);
+        }
+        let mut ended = std::mem::take(&mut self.flushes.under_way);
+        for active in ended.drain(..) {
+            self.pass.leave(self.units(active.extent), active.hold);
+            match result {
+                _ if self.losses.happened() => self.refuse(active.tag),
+                Ok(()) => self.finish(active.tag, Ok(Outcome::Done)),
+                Err(error) => self.finish(active.tag, Err(kind_of(error))),
+            }
+        }
+        self.flushes.under_way = ended;
+        self.begin_flush();
     }
 
     fn push_backlog(&mut self) {
@@ -233,12 +292,22 @@ impl FileQueue {
 
     /// Takes the end of an operation: the request goes on, or ends too.
     fn advance(&mut self, done: BlockDone) {
+        if done.tag == Flushes::MARK {
+            return self.end_flush(done.result);
+        }
         let mark = usize::try_from(done.tag).unwrap_or(usize::MAX);
         let Some(active) = self.active.get_mut(mark).and_then(Option::take) else { return };
         self.free.push(mark);
         let (units, hold) = (self.units(active.extent), active.hold);
+        let durable = matches!(active.stage, Stage::DurableWrite).then_some(done.result);
         let Some((tag, result)) = self.step(active, done) else { return };
         self.pass.leave(units, hold);
+        if let Some(Err(error)) = durable {
+            self.losses.durable_write_failed(error);
+            if self.losses.happened() {
+                return self.refuse(tag);
+            }
+        }
         self.finish(tag, result);
     }
 
@@ -254,13 +323,16 @@ impl FileQueue {
             return Some((tag, Err(kind_of(error))));
         }
         let answer = match active.stage {
-            Stage::Only | Stage::Verify | Stage::WriteLast | Stage::Zero { durable: false } => {
-                Ok(Outcome::Done)
-            }
-            Stage::Zero { durable: true } => {
-                self.start(Active { stage: Stage::Only, ..active }, BlockOperation::Flush);
+            Stage::Zero { durable: true } | Stage::Write { durable: true } => {
+                self.flush(Active { stage: Stage::Flush, ..active });
                 return None;
             }
+            Stage::Only
+            | Stage::Verify
+            | Stage::DurableWrite
+            | Stage::Flush
+            | Stage::Zero { durable: false }
+            | Stage::Write { durable: false } => Ok(Outcome::Done),
             Stage::WriteZeros { next, durable } => {
                 if next < self.offset(active.extent) + self.bytes(active.extent) {
                     self.write_zeros(active, next);
@@ -277,8 +349,7 @@ impl FileQueue {
                 }
                 let write = self.realigned(write, done.data);
                 let offset = self.offset(active.extent);
-                let stage = Stage::WriteLast;
-                let operation = BlockOperation::Write { offset, data: write, durable };
+                let (stage, operation) = write_step(&self.shape, offset, (write, durable));
                 self.start(Active { stage, ..active }, operation);
                 return None;
             }
@@ -326,7 +397,7 @@ fn hold_of(operation: &Operation) -> Hold {
 fn first_step(
     operation: Operation,
     spare: Option<Buf>,
-    (offset, len): (u64, u64),
+    (offset, shape): (u64, &Shape),
 ) -> (Stage, BlockOperation) {
     match (operation, spare) {
         (Operation::Read { into, .. }, None) => (Stage::Read, BlockOperation::Read { offset, into }),
@@ -341,10 +412,10 @@ fn first_step(
                     spare.freeze().into()
                 }
             };
-            let durable = durability == Durability::Durable;
-            (Stage::Only, BlockOperation::Write { offset, data, durable })
+            write_step(shape, offset, (data, durability == Durability::Durable))
         }
-        (Operation::Discard { .. }, _) => {
+        (Operation::Discard { extent }, _) => {
+            let len = extent.blocks * u64::from(shape.geometry.block_size);
             (Stage::Zero { durable: false }, BlockOperation::Discard { offset, len })
         }
         (Operation::Compare { data, .. }, Some(into)) => {
@@ -356,9 +427,24 @@ fn first_step(
         }
         (Operation::Verify { .. }, Some(into)) => (Stage::Verify, BlockOperation::Read { offset, into }),
         (Operation::QueryAllocation { .. }, _) => (Stage::Seek, BlockOperation::Seek { offset }),
-        // Nothing else reaches this place; a flush does no harm.
-        _ => (Stage::Only, BlockOperation::Flush),
+        // Nothing else reaches this place; a search changes nothing.
+        _ => (Stage::Only, BlockOperation::Seek { offset }),
     }
+}
+
+/// A write, as the last step of a request. In the page cache a durable one is a write and a flush: written as durable by itself, it
+/// would be told of any data that was not written back, whosever it was, and a full file system could not be told from that.
+fn write_step(shape: &Shape, offset: u64, (data, durable): (BufList, bool)) -> (Stage, BlockOperation) {
+    let (stage, durable) = match (durable, shape.info.page_cache) {
+        (true, false) => (Stage::DurableWrite, true),
+        (durable, _) => (Stage::Write { durable }, false),
+    };
+    (stage, BlockOperation::Write { offset, data, durable })
+}
+
+/// What promises that it, or what was done before, lasts.
+fn promises(operation: &Operation) -> bool {
+    operation.writes() || matches!(operation, Operation::Flush)
 }
 
 fn copied(mut into: Buf, data: Option<&[u8]>) -> Answer {
@@ -422,6 +508,9 @@ impl VolumeQueue for FileQueue {
                 break;
             }
         }
+        if !self.losses.is_being_kept() {
+            self.ready.append(&mut self.owed);
+        }
         done.append(&mut self.ready);
     }
 }
@@ -430,7 +519,9 @@ impl Drop for FileQueue {
     /// Requests under way let their units go. The file may still be at work on one: as with a machine that loses power,
     /// nobody may rely on what becomes of it.
     fn drop(&mut self) {
-        for active in std::mem::take(&mut self.active).into_iter().flatten() {
+        let active = std::mem::take(&mut self.active).into_iter().flatten();
+        let Flushes { under_way, next } = std::mem::take(&mut self.flushes);
+        for active in active.chain(under_way).chain(next) {
             self.pass.leave(self.units(active.extent), active.hold);
         }
     }

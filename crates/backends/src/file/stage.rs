@@ -5,6 +5,26 @@ use volume::{Extent, Tag};
 
 use super::locks::Hold;
 
+/// The requests that want a flush. One is under way at a time: of several that wait together the system tells one that data is lost.
+/// A request waits for the next that begins.
+#[derive(Debug, Default)]
+pub(super) struct Flushes {
+    /// Those that the flush under way is for.
+    pub(super) under_way: Vec<Active>,
+    /// Those that came after it had begun.
+    pub(super) next: Vec<Active>,
+}
+
+impl Flushes {
+    /// The mark of the flush under way: no request under way has it.
+    pub(super) const MARK: u64 = u64::MAX;
+
+    /// Requests that wait for a flush.
+    pub(super) fn len(&self) -> usize {
+        self.under_way.len() + self.next.len()
+    }
+}
+
 /// A request under way.
 #[derive(Debug)]
 pub(super) struct Active {
@@ -20,6 +40,15 @@ pub(super) struct Active {
 pub(super) enum Stage {
     /// Its end is the request's.
     Only,
+    /// A write, to be durable by itself.
+    DurableWrite,
+    /// A write into the page cache.
+    Write {
+        /// Flush afterwards.
+        durable: bool,
+    },
+    /// A flush, which a queue has one of under way: see `Flushes`.
+    Flush,
     /// A read into the request's own buffer.
     Read,
     /// A read into aligned memory, to be copied to the request's.
@@ -49,8 +78,6 @@ pub(super) enum Stage {
         /// The write is to be durable.
         durable: bool,
     },
-    /// The write of a compare-and-write.
-    WriteLast,
     /// A search for the end of a run.
     Seek,
 }

@@ -39,7 +39,7 @@ fn a_buffered_file_keeps_the_contract() {
 #[test]
 fn a_file_with_direct_io_keeps_the_contract_with_memory_of_any_kind() {
     let mut nature = FILE;
-    nature.info.alignment = 512;
+    (nature.info.alignment, nature.info.page_cache) = (512, false);
     assert_keeps(nature, None);
     nature.info.alignment = 4096;
     assert_keeps(nature, Some(4096));
@@ -98,18 +98,51 @@ fn write(durability: Durability) -> Operation {
 
 #[test]
 fn durable_requests_leave_nothing_volatile_behind() {
-    let file = Arc::new(MemoryFile::new(SIZE, FILE));
+    for (page_cache, can_zero, zero_fails) in [
+        (true, true, false),
+        (true, false, false),
+        (false, true, false),
+        (false, false, false),
+        (true, true, true),
+    ] {
+        let mut nature = Nature { zero_fails, ..FILE };
+        (nature.info.page_cache, nature.info.can_zero, nature.info.can_discard) =
+            (page_cache, can_zero, can_zero);
+        durable_requests_are_durable(nature);
+    }
+}
+
+fn durable_requests_are_durable(nature: Nature) {
+    let file = Arc::new(MemoryFile::new(SIZE, nature));
     let mut queue = Driven::new(&volume_on(&file, None));
     queue.run(write(Durability::Cached)).unwrap();
     assert_eq!(file.content().volatile, 1);
     queue.run(Operation::Flush).unwrap();
     queue.run(write(Durability::Durable)).unwrap();
-    for may_unmap in [false, true] {
-        let extent = Extent::new(0, 1);
-        let durability = Durability::Durable;
+    let durability = Durability::Durable;
+    // Zeros are written 1 MiB at a time where the file cannot zero.
+    for (may_unmap, blocks) in
+        [(false, 1), (true, 1), (false, 2048), (true, 2049), (false, 3 * 2048 + 5), (true, 3 * 2048)]
+    {
+        let extent = Extent::new(7, blocks);
+        let promised = || format!("{nature:?}, {blocks} blocks, may_unmap {may_unmap}");
         queue.run(Operation::WriteZeroes { extent, durability, may_unmap }).unwrap();
+        assert_eq!(
+            file.content().volatile,
+            0,
+            "{}: durable zeros are volatile (docs/volume-contract.md, Durability)",
+            promised()
+        );
     }
-    assert_eq!(file.content().volatile, 0);
+    let data = || Buf::zeroed(1024).freeze().into();
+    let extent = Extent::new(0, 2);
+    queue.run(Operation::CompareAndWrite { extent, compare: data(), write: data(), durability }).unwrap();
+    queue.run(write(Durability::Durable)).unwrap();
+    assert_eq!(
+        file.content().volatile,
+        0,
+        "{nature:?}: a durable write is volatile (docs/volume-contract.md, Durability)"
+    );
 }
 
 #[test]

@@ -2,5 +2,6 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod file;
+mod losses;
 mod memory;
 mod open;

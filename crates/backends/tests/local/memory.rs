@@ -34,6 +34,7 @@ pub(crate) const FILE: Nature = Nature {
         physical_block: 4096,
         can_discard: true,
         can_zero: true,
+        page_cache: true,
     },
     zero_fails: false,
 };
@@ -54,6 +55,36 @@ pub(crate) struct Content {
     pub(crate) volatile: usize,
     /// The error that every operation from now on ends with.
     pub(crate) broken: Option<IoError>,
+    /// The error that the next operation of a kind ends with, and no other: the system tells it once.
+    pub(crate) told_once: Option<(Kind, IoError)>,
+    /// Operations carried out, in order.
+    pub(crate) carried_out: Vec<Kind>,
+}
+
+/// What an operation does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Read,
+    Write,
+    DurableWrite,
+    Flush,
+    Discard,
+    Zero,
+    Seek,
+}
+
+impl Kind {
+    fn of(operation: &BlockOperation) -> Self {
+        match operation {
+            BlockOperation::Read { .. } => Self::Read,
+            BlockOperation::Write { durable: false, .. } => Self::Write,
+            BlockOperation::Write { durable: true, .. } => Self::DurableWrite,
+            BlockOperation::Flush => Self::Flush,
+            BlockOperation::Discard { .. } => Self::Discard,
+            BlockOperation::Zero { .. } => Self::Zero,
+            BlockOperation::Seek { .. } => Self::Seek,
+        }
+    }
 }
 
 impl MemoryFile {
@@ -62,7 +93,8 @@ impl MemoryFile {
         nature.info.size = size;
         let mapped = vec![false; usize::try_from(size.div_ceil(UNIT)).unwrap()];
         let bytes = vec![0; usize::try_from(size).unwrap()];
-        let content = Content { bytes, mapped, volatile: 0, broken: None };
+        let (told_once, carried_out) = (None, Vec::new());
+        let content = Content { bytes, mapped, volatile: 0, broken: None, told_once, carried_out };
         Self { nature, content: Arc::new(Mutex::new(content)), seed: Mutex::new(11) }
     }
 
@@ -117,7 +149,10 @@ impl MemoryQueue {
     fn carry_out(&self, request: BlockRequest) -> BlockDone {
         let mut content = self.content.lock().unwrap();
         let mut done = BlockDone { tag: request.tag, result: Ok(()), data: None, run: None };
-        if let Some(error) = content.broken {
+        let kind = Kind::of(&request.operation);
+        content.carried_out.push(kind);
+        let once = content.told_once.take_if(|(told, _)| *told == kind);
+        if let Some(error) = content.broken.or(once.map(|(_, error)| error)) {
             done.result = Err(error);
             return done;
         }
@@ -147,7 +182,10 @@ impl MemoryQueue {
             BlockOperation::Discard { .. } | BlockOperation::Zero { .. } if self.nature.zero_fails => {
                 done.result = Err(NOT_SUPPORTED);
             }
-            BlockOperation::Discard { offset, len } => content.zero(offset, len, true),
+            BlockOperation::Discard { offset, len } => {
+                content.zero(offset, len, true);
+                content.volatile += 1;
+            }
             BlockOperation::Zero { offset, len } => {
                 content.zero(offset, len, false);
                 content.volatile += 1;
@@ -188,6 +226,12 @@ impl BlockQueue for MemoryQueue {
         if self.pending.len() >= ROOM {
             return Err(request);
         }
+        let flushes = |request: &BlockRequest| matches!(request.operation, BlockOperation::Flush);
+        let asked_twice = flushes(&request) && self.pending.iter().any(flushes);
+        assert!(
+            !asked_twice,
+            "a queue flushes while it flushes: the system tells one of the two that data is lost"
+        );
         self.pending.push(request);
         self.waker.wake_by_ref();
         Ok(())
@@ -224,7 +268,8 @@ impl Storage for MemoryStorage {
         }
         let size = options.size.filter(|_| options.mode == OpenMode::ReadWrite).ok_or(IoError(2))?;
         let mut nature = FILE;
-        nature.info.alignment = if options.direct { 4096 } else { 1 };
+        (nature.info.alignment, nature.info.page_cache) =
+            if options.direct { (4096, false) } else { (1, true) };
         let file = Arc::new(MemoryFile::new(size, nature));
         files.insert(path.to_owned(), Arc::clone(&file));
         Ok(file)

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io::IoSlice;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 use buf::{Buf, BufList, SharedBuf};
@@ -41,6 +41,8 @@ pub struct FileOp {
     run: Option<(u64, bool)>,
     result: Result<(), IoError>,
     file: Arc<Claimed>,
+    /// The description that flushes go to.
+    flushes: Arc<OwnedFd>,
     sink: Arc<Sink>,
 }
 
@@ -49,7 +51,7 @@ unsafe impl std::marker::Send for FileOp {}
 
 impl FileOp {
     /// An operation to be filled by [`FileOp::load`].
-    pub(crate) fn new(file: Arc<Claimed>, sink: Arc<Sink>) -> Self {
+    pub(crate) fn new(file: Arc<Claimed>, flushes: Arc<OwnedFd>, sink: Arc<Sink>) -> Self {
         Self {
             verb: Verb::Flush,
             tag: 0,
@@ -62,6 +64,7 @@ impl FileOp {
             run: None,
             result: Ok(()),
             file,
+            flushes,
             sink,
         }
     }
@@ -124,6 +127,7 @@ impl FileOp {
     /// Counts what a system call did (bytes, or a negative error number); true when the operation has ended.
     pub(crate) fn advance(&mut self, result: i32) -> bool {
         match (u64::try_from(result), self.verb) {
+            (_, Verb::Flush) => self.end_flush(result),
             (Err(_), _) if -result == libc::EINTR || -result == libc::EAGAIN => return false,
             (Err(_), _) => self.result = Err(IoError(-result)),
             // The end of the file, within what was asked for: somebody has cut it.
@@ -137,6 +141,17 @@ impl FileOp {
             (Ok(_), _) => {}
         }
         true
+    }
+
+    /// Takes the end of a flush. It is never asked again, not even when it was interrupted: the error that it may have met on
+    /// its way would not be told twice.
+    fn end_flush(&mut self, result: i32) {
+        // One that was cancelled has not begun.
+        if result < 0 && result != -libc::ECANCELED {
+            self.file.flush_failed(-result);
+        }
+        let earlier = self.file.failed_flush().map_or(Ok(()), Err);
+        self.result = if result < 0 { Err(IoError(-result)) } else { earlier };
     }
 
     /// The ring's entry for what is left. Valid while the operation stays in its box, untouched.
@@ -155,7 +170,10 @@ impl FileOp {
                 let flags = if durable { libc::RWF_DSYNC } else { 0 };
                 opcode::Writev::new(fd, self.vectors.as_ptr(), count).offset(position).rw_flags(flags).build()
             }
-            Verb::Flush | Verb::Seek => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
+            Verb::Flush | Verb::Seek => {
+                let flushes = types::Fd(self.flushes.as_raw_fd());
+                opcode::Fsync::new(flushes).flags(types::FsyncFlags::DATASYNC).build()
+            }
             Verb::Discard | Verb::Zero => opcode::Fallocate::new(fd, self.len)
                 .offset(self.offset)
                 .mode(i32::try_from(self.mode().bits()).unwrap_or(0))
@@ -211,7 +229,7 @@ impl FileOp {
                 let flags = if durable { ReadWriteFlags::DSYNC } else { ReadWriteFlags::empty() };
                 rustix::io::pwritev2(&self.file, slices.get(..used).unwrap_or_default(), position, flags)
             }
-            Verb::Flush => rustix::fs::fdatasync(&self.file).map(|()| 0),
+            Verb::Flush => rustix::fs::fdatasync(&*self.flushes).map(|()| 0),
             Verb::Discard | Verb::Zero => {
                 rustix::fs::fallocate(&self.file, self.mode(), self.offset, self.len).map(|()| 0)
             }

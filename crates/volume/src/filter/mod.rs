@@ -56,6 +56,10 @@ macro_rules! same_control {
             self.inner.rescan()
         }
 
+        fn keep_losses(&self, record: std::sync::Arc<dyn crate::LossRecord>, known: Option<String>) {
+            self.inner.keep_losses(record, known);
+        }
+
         fn trouble(&self) -> Option<String> {
             self.inner.trouble()
         }

@@ -8,8 +8,8 @@ use protocol::Instant;
 use super::front::Front;
 use super::stats::StatsSnapshot;
 use crate::{
-    Changes, Completion, CoreId, Features, Geometry, Identity, Limits, OpenError, QueueFull, Request, Tag,
-    Volume, VolumeErrorKind, VolumeQueue,
+    Changes, Completion, CoreId, Features, Geometry, Identity, Limits, LossRecord, OpenError, QueueFull,
+    Request, Tag, Volume, VolumeErrorKind, VolumeQueue,
 };
 
 /// Refuses everything that writes.
@@ -53,6 +53,10 @@ impl Volume for ReadOnly {
 
     fn rescan(&self) -> Result<(), OpenError> {
         self.inner.rescan()
+    }
+
+    fn keep_losses(&self, record: Arc<dyn LossRecord>, known: Option<String>) {
+        self.inner.keep_losses(record, known);
     }
 
     fn trouble(&self) -> Option<String> {
