@@ -15,8 +15,12 @@ identify() {
     check "$1/effects-log" nvme effects-log "/dev/$controller"
     check "$1/fw-log" nvme fw-log "/dev/$controller"
     check "$1/get-property" nvme get-property --offset=0x8 "/dev/$controller" # VS, the version
+    check "$1/command-sets" all_command_sets
     check "$1/capabilities" nvme get-property --offset=0x0 "/dev/$controller"
 }
+
+# CC: the host has enabled all I/O command sets (110b), and is to go on with it: Linux does where CAP offers that.
+all_command_sets() { nvme get-property --offset=0x14 "/dev/$controller" | tee /dev/stderr | grep -qi "value: 460061"; }
 
 # The host resets the controller while it writes: it connects anew and repeats what was lost, and fio sees nothing of it.
 reset_under_io() {
