@@ -1,5 +1,7 @@
 //! fio's buffers: memory of a C program, lent for the time of a request.
 
+use std::sync::Arc;
+
 use linerate::{BufList, Foreign};
 
 /// A piece of memory that belongs to somebody else until its request has ended.
@@ -35,20 +37,36 @@ impl Memory {
         self.len == 0
     }
 
-    /// Puts `data` there unless that is where it lies, as many bytes as fit.
-    pub(crate) fn fill(self, data: &BufList) {
-        if data.pieces().first().is_none_or(|first| std::ptr::eq(first.as_ptr(), self.start)) {
-            return;
+    /// Takes what a read came to. Data that lies there already, or that was lent in place of it, holds the memory, which so
+    /// nobody else has: it is put there and let go of. Other data is given back until the memory is free.
+    pub(crate) fn take(self, data: BufList) -> Option<BufList> {
+        let first = data.pieces().first()?;
+        if !std::ptr::eq(first.as_ptr(), self.start) {
+            if !data.pieces().iter().any(|piece| piece.holds(self.start)) {
+                return Some(data);
+            }
+            self.fill(&data);
         }
+        None
+    }
+
+    /// Puts `data` there, which lies elsewhere, as many bytes as fit.
+    pub(crate) fn fill(self, data: &BufList) {
         // SAFETY: by the promise of `new` the memory is ours until the request is reported as ended, which comes after
-        // this, and `data` is other memory: a volume's own.
+        // this; nobody has it as a buffer any more; and `data` is other memory: a volume's own.
         data.copy_to(unsafe { std::slice::from_raw_parts_mut(self.start, self.len) });
     }
 }
 
-impl Foreign for Memory {
+/// The memory in a request; the count says whether somebody still holds it.
+pub(crate) struct Lent {
+    pub(crate) memory: Memory,
+    pub(crate) _count: Arc<()>,
+}
+
+impl Foreign for Lent {
     fn memory(&mut self) -> &mut [u8] {
-        // SAFETY: by the promise of `new`; called once for each request.
-        unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
+        // SAFETY: by the promise of `Memory::new`; called once for each request.
+        unsafe { std::slice::from_raw_parts_mut(self.memory.start, self.memory.len) }
     }
 }

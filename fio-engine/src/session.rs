@@ -1,6 +1,7 @@
 //! One job's volumes: requests in, completions out, on the thread that calls.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use linerate::{
@@ -8,11 +9,13 @@ use linerate::{
     VolumeErrorKind, VolumeUrl, Wait,
 };
 
-use crate::memory::Memory;
+use crate::memory::{Lent, Memory};
 
 /// Requests that are sent together at the latest, while there are completions that fio has not fetched yet: fio fetches one
 /// at a time and asks for the next request after each, and a system call for each would cost more than the request.
 const BATCH: usize = 16;
+/// How long to wait before looking again whether the memory of requests that have ended is free: they are few, and it soon is.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
 /// `EINVAL`: the request does not fit the volume.
 const INVALID: i32 = 22;
 /// `EIO`: the volume failed.
@@ -61,14 +64,27 @@ struct Shape {
 pub struct Session {
     inline: Inline,
     shapes: Vec<Shape>,
-    asked: Vec<Option<Ask>>,
+    asked: Vec<Slot>,
     free: Vec<usize>,
     ended: Vec<InlineDone>,
+    /// Slots whose requests have ended while somebody still holds their memory.
+    lingering: Vec<usize>,
     /// Requests that have not been sent.
     stored: usize,
     ready: VecDeque<(usize, i32)>,
     fetched: Vec<(usize, i32)>,
     complaint: Complaint,
+}
+
+/// A request's place.
+#[derive(Debug, Default)]
+struct Slot {
+    ask: Option<Ask>,
+    /// Held twice while somebody has the request's memory: a send that goes on although the answer has come, a connection
+    /// that was lost while it received.
+    count: Arc<()>,
+    /// How it ended, and data that does not lie in fio's memory yet.
+    end: Option<(i32, Option<BufList>)>,
 }
 
 /// Why the way to a volume was lost: fio has a number for it, people want the words, once.
@@ -98,9 +114,9 @@ impl Session {
             shapes.push(Shape { block, most: volume.limits().max_transfer as usize });
         }
         let (asked, free, ended) = (Vec::new(), Vec::new(), Vec::new());
-        let (ready, fetched) = (VecDeque::new(), Vec::new());
+        let (ready, fetched, lingering) = (VecDeque::new(), Vec::new(), Vec::new());
         let complaint = Complaint::None;
-        Ok(Self { inline, shapes, asked, free, ended, stored: 0, ready, fetched, complaint })
+        Ok(Self { inline, shapes, asked, free, ended, lingering, stored: 0, ready, fetched, complaint })
     }
 
     /// Bytes of each volume.
@@ -111,18 +127,24 @@ impl Session {
 
     /// Takes a request, which goes out when completions are asked for; or says what is wrong with it.
     pub fn queue(&mut self, ask: Ask) -> Result<(), String> {
-        let operation = self.operation(&ask)?;
         let slot = self.free.pop().unwrap_or_else(|| {
-            self.asked.push(None);
+            self.asked.push(Slot::default());
             self.asked.len() - 1
         });
-        self.asked[slot] = Some(ask);
+        let operation = match self.operation(&ask, slot) {
+            Ok(operation) => operation,
+            Err(why) => {
+                self.free.push(slot);
+                return Err(why);
+            }
+        };
+        self.asked[slot].ask = Some(ask);
         self.inline.submit(ask.disk, slot as u64, operation);
         self.stored += 1;
         Ok(())
     }
 
-    fn operation(&self, ask: &Ask) -> Result<Operation, String> {
+    fn operation(&self, ask: &Ask, slot: usize) -> Result<Operation, String> {
         let Some(shape) = self.shapes.get(ask.disk) else {
             return Err(format!("there is no volume {}: uri= names {}", ask.disk, self.shapes.len()));
         };
@@ -140,7 +162,8 @@ impl Session {
             ));
         }
         let extent = Extent::new(ask.offset / shape.block, len as u64 / shape.block);
-        let lent = || Buf::foreign(Box::new(ask.memory));
+        let count = &self.asked[slot].count;
+        let lent = || Buf::foreign(Box::new(Lent { memory: ask.memory, _count: Arc::clone(count) }));
         Ok(match ask.kind {
             Kind::Read => Operation::Read { extent, into: lent() },
             Kind::Write { durable } => Operation::Write {
@@ -174,6 +197,10 @@ impl Session {
             let left = end.map(|end| end.saturating_duration_since(Instant::now()));
             let wait = match left {
                 _ if !missing => Wait::No,
+                // Memory is let go of without a word.
+                _ if !self.lingering.is_empty() => {
+                    Wait::For(left.map_or(LOOK_AGAIN, |left| left.min(LOOK_AGAIN)))
+                }
                 Some(left) => Wait::For(left),
                 None => Wait::Forever,
             };
@@ -190,18 +217,35 @@ impl Session {
         self.note_lost_way();
         for done in self.ended.drain(..) {
             let Ok(slot) = usize::try_from(done.token) else { continue };
-            let Some(ask) = self.asked.get_mut(slot).and_then(Option::take) else { continue };
-            self.free.push(slot);
-            let error = match done.result {
-                Ok(Outcome::Data(data)) => {
-                    ask.memory.fill(&data);
-                    0
-                }
-                Ok(_) => 0,
-                Err(kind) => errno(kind),
-            };
-            self.ready.push_back((ask.handle, error));
+            let Some(place) = self.asked.get_mut(slot) else { continue };
+            let Some(ask) = &place.ask else { continue };
+            place.end = Some(match done.result {
+                Ok(Outcome::Data(data)) => (0, ask.memory.take(data)),
+                Ok(_) => (0, None),
+                Err(kind) => (errno(kind), None),
+            });
+            self.lingering.push(slot);
         }
+        self.report();
+    }
+
+    /// Reports what has ended and whose memory nobody holds any more: it is fio's again then.
+    fn report(&mut self) {
+        let Self { lingering, asked, ready, free, .. } = self;
+        lingering.retain(|&slot| {
+            let Some(place) = asked.get_mut(slot) else { return false };
+            if Arc::strong_count(&place.count) > 1 {
+                return true;
+            }
+            if let (Some(ask), Some((error, data))) = (place.ask.take(), place.end.take()) {
+                if let Some(data) = data {
+                    ask.memory.fill(&data);
+                }
+                ready.push_back((ask.handle, error));
+            }
+            free.push(slot);
+            false
+        });
     }
 
     fn note_lost_way(&mut self) {
@@ -307,6 +351,20 @@ mod tests {
         session.queue(ask(Kind::Sync, &mut bytes[..0], (0, 0, 8))).unwrap();
         session.queue(ask(Kind::Trim, &mut bytes, (0, 1 << 20, 9))).unwrap();
         assert_eq!(session.fetch(2, 2, None), Ok(2));
+    }
+
+    #[test]
+    fn what_has_ended_is_told_when_nobody_holds_its_memory() {
+        let mut session = Session::open("ram:1M", Some(Duration::ZERO)).unwrap();
+        let mut bytes = vec![0; 4096];
+        session.queue(ask(Kind::Write { durable: false }, &mut bytes, (0, 0, 5))).unwrap();
+        // As a send does that goes on although the answer has come.
+        let held = Arc::clone(&session.asked[0].count);
+        assert_eq!(session.fetch(0, 1, Some(Duration::from_millis(1))), Ok(0));
+        assert_eq!(session.fetch(1, 1, Some(Duration::from_millis(1))), Ok(0));
+        drop(held);
+        assert_eq!(session.fetch(1, 1, None), Ok(1));
+        assert_eq!(session.event(0), Some((5, 0)));
     }
 
     #[test]

@@ -112,6 +112,11 @@ impl Place {
         Self(NonNull::new(self.0.as_ptr().wrapping_add(count)).unwrap_or(self.0))
     }
 
+    /// True if that is this address.
+    pub(crate) fn is_at(self, start: *const u8) -> bool {
+        std::ptr::eq(self.0.as_ptr(), start)
+    }
+
     /// The `len` bytes from here.
     ///
     /// # Safety

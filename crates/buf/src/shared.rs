@@ -58,6 +58,12 @@ impl SharedBuf {
         self.handle.is_pooled()
     }
 
+    /// True if this keeps the buffer that begins at `start`: as its own memory, or because it was lent in its place
+    /// ([`Buf::lend`]).
+    pub fn holds(&self, start: *const u8) -> bool {
+        self.handle.place().is_at(start)
+    }
+
     /// The writable buffer again, if nobody else holds the memory, this is the whole of it from its beginning, and it is
     /// not lent for reading only.
     pub fn try_unfreeze(self) -> Result<Buf, Self> {

@@ -57,6 +57,13 @@ pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(10);
 /// Base 2.1 say so themselves (CQT); most end at once.
 pub(crate) const QUIESCE: Duration = Duration::from_secs(2);
 
+/// How long after its connection was lost an iSCSI session that no login has reinstated may still carry out what it was sent. Targets notice by
+/// pings that an initiator is gone: Linux' after 45 s (15 s of silence, 30 s for the answer), ours too; the rest is for tasks to end.
+pub(crate) const SESSION_GONE: Duration = Duration::from_mins(1);
+
+/// Nexuses that a queue tells apart among the writes that it holds; those of further ones are held for their whole time.
+pub(crate) const NEXUSES: usize = 16;
+
 /// Buffers of one initiator connection, for what it receives outside a request's own memory, in bytes.
 pub(crate) const CLIENT_POOL: usize = 16 << 20;
 

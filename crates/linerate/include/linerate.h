@@ -127,7 +127,8 @@ linerate_status linerate_write_zeroes(const linerate_disk *disk, uint64_t offset
 /* Writes only if the disk holds what is compared, atomically; else LINERATE_MISCOMPARE. */
 linerate_status linerate_compare_and_write(const linerate_disk *disk, uint64_t offset, const linerate_exchange *exchange);
 
-/* Starts a request without copying its data. LINERATE_OK: the callback will be called exactly once. Waits while as many
+/* Starts a request without copying its data. LINERATE_OK: the callback will be called exactly once, when the request has ended and
+ * nothing uses its memory any more, not even to send what a server no longer wants. Waits while as many
  * requests are under way as the disk takes, except in a callback. */
 linerate_status linerate_submit(const linerate_disk *disk, const linerate_request *request, linerate_callback callback,
                                 void *context);

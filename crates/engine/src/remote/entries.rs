@@ -4,10 +4,13 @@
 //! finds its request with one look. A slot is free again only when its request is over, and a connection answers each
 //! request once, so a number never stands for two requests at a time.
 
+use std::net::SocketAddr;
+
 use ::volume::Tag;
 use protocol::Instant;
 
 use super::replay::Replay;
+use crate::limits::NEXUSES;
 
 /// Where a request is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,8 +19,41 @@ pub(super) enum Place {
     Parked,
     /// The connection has it.
     Sent,
-    /// A lost connection had it, or the far end was too busy for it: it may be sent again at that time.
-    Held(Instant),
+    /// A lost connection had it, or the far end was too busy for it: it may be sent again at that time, or as soon as it is
+    /// known that nothing of that nexus can take effect any more.
+    Held(Instant, Option<NexusNumber>),
+}
+
+/// Where a connection leads, as far as that decides what a later one proves: a login to the same portal group of the same
+/// target, under the same session name, ends the session of before (RFC 7143 §6.3.5), and no other does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Nexus {
+    /// The portal. Another one may be another machine's, though its target and portal group have the same names.
+    pub(crate) portal: SocketAddr,
+    /// TargetPortalGroupTag.
+    pub(crate) group: u16,
+}
+
+/// Which of a queue's nexuses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct NexusNumber(usize);
+
+/// The nexuses that a queue has had writes in.
+#[derive(Debug, Default)]
+pub(super) struct Nexuses(Vec<Nexus>);
+
+impl Nexuses {
+    /// The number of a nexus; `None` if it is one too many.
+    pub(super) fn number(&mut self, nexus: Nexus) -> Option<NexusNumber> {
+        if let Some(known) = self.0.iter().position(|one| *one == nexus) {
+            return Some(NexusNumber(known));
+        }
+        let room = self.0.len() < NEXUSES;
+        room.then(|| {
+            self.0.push(nexus);
+            NexusNumber(self.0.len() - 1)
+        })
+    }
 }
 
 /// A request that is not answered yet.

@@ -2,7 +2,8 @@
 //!
 //! A queue's sessions bear the same name (ISID) one after the other. A login under the name of a session that the target still
 //! has *reinstates* it: the target ends the old session and its tasks before it answers (RFC 7143 §6.3.5). So once a login has
-//! succeeded, no command of the session before can take effect any more, and writes may be sent again.
+//! succeeded, no command of the session before can take effect any more, and writes may be sent again. That holds within one
+//! portal group: a login that was sent elsewhere, or found another group, begins a session *beside* the old one, and proves nothing.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -19,12 +20,13 @@ use buf::Pool;
 use names::{Iqn, IscsiOptions, IscsiUrl};
 
 use super::client::{Client, ClientRole, Report, Tell};
+use super::entries::Nexus;
 use super::link::{Link, Order, Stage};
 use super::queue::{Attempt, Route};
 use super::redirect::{Moved, Pursuit, Told};
 use super::volume::{Facts, RemoteVolume, Shape, Shared, Timing};
 use super::{Found, Place, Secrets, Surroundings, Waiting, dial};
-use crate::limits::{CLIENT_POOL, COMMAND_TIME, RECONNECT_TIME};
+use crate::limits::{CLIENT_POOL, COMMAND_TIME, RECONNECT_TIME, SESSION_GONE};
 
 /// The name that initiators log in under unless the URL says otherwise.
 pub const INITIATOR: &str = "iqn.2026-11.org.linerate:initiator";
@@ -161,6 +163,8 @@ type Hear = Rc<dyn Fn(Info, &Link)>;
 struct Login {
     plan: Arc<Plan>,
     isid: [u8; 6],
+    /// Where it has been sent to.
+    portal: SocketAddr,
     waker: Waker,
     purpose: Arc<()>,
     hear: Hear,
@@ -175,16 +179,17 @@ impl Login {
         let tell = listener(Rc::clone(&hear), Rc::clone(&told));
         let link = plan.connect((isid, home), (waker.clone(), &purpose), tell);
         let pursuit = Pursuit::new(link, Rc::clone(&told));
-        Self { plan: Arc::clone(plan), isid, waker, purpose, hear, told, pursuit }
+        Self { plan: Arc::clone(plan), isid, portal: home, waker, purpose, hear, told, pursuit }
     }
 
     /// How far it is.
     fn stage(&mut self) -> Stage {
-        let Self { plan, isid, waker, purpose, hear, told, pursuit } = self;
+        let Self { plan, isid, portal, waker, purpose, hear, told, pursuit } = self;
         pursuit.stage(|address, permanently| {
             if permanently {
                 *plan.home() = address;
             }
+            *portal = address;
             let tell = listener(Rc::clone(hear), Rc::clone(told));
             plan.connect((*isid, address), (waker.clone(), purpose), tell)
         })
@@ -221,7 +226,7 @@ fn facts(unit: &RemoteUnit) -> Facts {
     } else {
         unit.naa.clone()
     };
-    Facts { shape, identity, told: unit.identity(), incarnation: unit.incarnation }
+    Facts { shape, identity, told: unit.identity(), incarnation: unit.incarnation, nexus: None }
 }
 
 /// Opens a logical unit: a first session asks what it is and leaves; queues log in by themselves.
@@ -290,10 +295,10 @@ struct Sessions {
 
 impl Route for Sessions {
     fn begin(&mut self) -> Box<dyn Attempt> {
-        let found: Rc<RefCell<Option<Facts>>> = Rc::default();
+        let found: Rc<RefCell<Option<Entered>>> = Rc::default();
         let (place, shared) = (Rc::clone(&found), Arc::clone(&self.shared));
         let hear = Rc::new(move |info, _: &Link| match info {
-            Info::Unit(unit) => *place.borrow_mut() = Some(facts(&unit)),
+            Info::Unit(unit) => *place.borrow_mut() = Some((facts(&unit), unit.portal_group)),
             Info::Size(geometry) => shared.resize(geometry),
             Info::Targets(_) | Info::Moved(_) => {}
         });
@@ -301,16 +306,19 @@ impl Route for Sessions {
         Box::new(Entering { login: Login::begin(&self.plan, self.isid, around, hear), found })
     }
 
-    /// A login under the old session's name has ended that session.
+    /// A login to the portal group of the old session ends that session; without one it ends when the target notices.
     fn quiet_time(&self) -> Duration {
-        Duration::ZERO
+        SESSION_GONE
     }
 }
+
+/// What a login found, and the portal group that it was in.
+type Entered = (Facts, Option<u16>);
 
 /// A session that is being begun.
 struct Entering {
     login: Login,
-    found: Rc<RefCell<Option<Facts>>>,
+    found: Rc<RefCell<Option<Entered>>>,
 }
 
 impl Attempt for Entering {
@@ -318,7 +326,11 @@ impl Attempt for Entering {
         match self.login.stage() {
             Stage::Opening => None,
             Stage::Failed(why) => Some(Err(why)),
-            Stage::Ready => self.found.take().map(|facts| Ok((Rc::clone(self.login.pursuit.link()), facts))),
+            Stage::Ready => self.found.take().map(|(facts, group)| {
+                let portal = self.login.portal;
+                let nexus = group.map(|group| Nexus { portal, group });
+                Ok((Rc::clone(self.login.pursuit.link()), Facts { nexus, ..facts }))
+            }),
         }
     }
 

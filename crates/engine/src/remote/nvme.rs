@@ -169,7 +169,13 @@ fn facts(remote: &RemoteNamespace) -> Facts {
         ids.eui64.as_ref().map_or(&[], |id| id.as_slice()),
         ids.uuid.as_ref().map_or(&[], |id| id.as_slice()),
     ];
-    Facts { shape, identity: parts.concat(), told: remote.identity(), incarnation: remote.incarnation }
+    Facts {
+        shape,
+        identity: parts.concat(),
+        told: remote.identity(),
+        incarnation: remote.incarnation,
+        nexus: None,
+    }
 }
 
 /// Opens a namespace: the admin queue stays for as long as the volume is used.

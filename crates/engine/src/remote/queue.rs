@@ -14,7 +14,7 @@ use protocol::Instant;
 
 use crate::limits;
 
-use super::entries::{Entries, Entry, Place};
+use super::entries::{Entries, Entry, Nexus, Nexuses, Place};
 use super::link::{Link, Order};
 use super::recovery::{Recovery, State, Step};
 use super::replay::Replay;
@@ -34,8 +34,8 @@ pub(crate) trait Route {
     /// The queue's connection has ended, or is not wanted any more.
     fn handle_lost(&mut self, _why: &str) {}
 
-    /// How long after a connection was lost a command that it carried may still take effect, even though another
-    /// connection has been made.
+    /// How long after a connection was lost a command that it carried may still take effect, unless another connection has
+    /// ended its nexus ([`Facts::nexus`]).
     fn quiet_time(&self) -> Duration;
 }
 
@@ -56,6 +56,9 @@ pub(crate) struct RemoteQueue {
     link: Option<Rc<Link>>,
     /// The epoch of the far end that the connection leads to ([`Shared::recognise`]).
     epoch: u64,
+    /// The nexus of the connection, if that is known.
+    nexus: Option<Nexus>,
+    nexuses: Nexuses,
     attempt: Option<Box<dyn Attempt>>,
     /// How often the size had changed when the latest attempt was begun.
     begun: u64,
@@ -89,6 +92,8 @@ impl RemoteQueue {
             recovery,
             link: None,
             epoch: 0,
+            nexus: None,
+            nexuses: Nexuses::default(),
             attempt,
             begun,
             entries: Entries::default(),
@@ -187,7 +192,7 @@ impl RemoteQueue {
             return false;
         }
         entry.busy = entry.busy.saturating_add(1);
-        entry.place = Place::Held(again);
+        entry.place = Place::Held(again, None);
         self.release = Some(self.release.map_or(again, |release| release.min(again)));
         true
     }
@@ -210,13 +215,14 @@ impl RemoteQueue {
         self.shared.set_trouble(why);
         self.recovery.handle_ended(now);
         let quiet = self.route.quiet_time();
+        let nexus = self.nexus.take().and_then(|nexus| self.nexuses.number(nexus));
         let longest = self.shared.timing.command.saturating_add(self.shared.timing.reconnect);
         for tag in self.entries.select(|entry| entry.place == Place::Sent) {
             let Some(entry) = self.entries.get_mut(tag) else { continue };
             let old = entry.submitted + longest <= now;
             match entry.replay.operation() {
                 Some(_) if entry.replay.writes() && !old && !quiet.is_zero() => {
-                    entry.place = Place::Held(now + quiet);
+                    entry.place = Place::Held(now + quiet, nexus);
                 }
                 Some(operation) if !old => {
                     entry.place = Place::Parked;
@@ -233,7 +239,7 @@ impl RemoteQueue {
 
     fn find_release(&mut self) {
         let held = self.entries.iter_mut().filter_map(|entry| match entry.place {
-            Place::Held(until) => Some(until),
+            Place::Held(until, _) => Some(until),
             Place::Parked | Place::Sent => None,
         });
         self.release = held.min();
@@ -244,7 +250,12 @@ impl RemoteQueue {
         if self.release.is_none_or(|release| release > now) {
             return;
         }
-        for tag in self.entries.select(|entry| matches!(entry.place, Place::Held(until) if until <= now)) {
+        self.send_again(|place| matches!(place, Place::Held(until, _) if until <= now));
+    }
+
+    /// Sends again what is held so.
+    fn send_again(&mut self, wanted: impl Fn(Place) -> bool) {
+        for tag in self.entries.select(|entry| wanted(entry.place)) {
             let Some(entry) = self.entries.get_mut(tag) else { continue };
             entry.place = Place::Parked;
             if let Some(operation) = entry.replay.operation() {
@@ -296,6 +307,11 @@ impl RemoteQueue {
         }
         self.recovery.handle_opened();
         self.link = Some(link);
+        self.nexus = facts.nexus;
+        // What the nexus had before is over: its login has ended that.
+        if let Some(ended) = facts.nexus.and_then(|nexus| self.nexuses.number(nexus)) {
+            self.send_again(|place| matches!(place, Place::Held(_, Some(nexus)) if nexus == ended));
+        }
         for request in std::mem::take(&mut self.parked) {
             self.dispatch(request);
         }
@@ -348,7 +364,7 @@ impl VolumeQueue for RemoteQueue {
                 self.nudge(link);
             }
             (None, Place::Sent) => {}
-            (_, Place::Parked | Place::Held(_)) => {
+            (_, Place::Parked | Place::Held(..)) => {
                 // What a lost connection had may have taken effect.
                 let unknown = entry.was_sent && entry.replay.writes();
                 self.parked.retain(|request| request.tag != own);
@@ -395,3 +411,6 @@ impl Drop for RemoteQueue {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

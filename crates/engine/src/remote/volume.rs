@@ -11,6 +11,7 @@ use ::volume::{
 
 use super::Surroundings;
 use super::durability::Durability;
+use super::entries::Nexus;
 use super::queue::{RemoteQueue, Route};
 
 /// What the far end told of itself.
@@ -33,6 +34,8 @@ pub(crate) struct Facts {
     pub(crate) told: Identity,
     /// What changes whenever the far end begins anew and may have lost what it had in memory; `None` if it does not say.
     pub(crate) incarnation: Option<[u8; 16]>,
+    /// Whose predecessor the connection has ended, if it has: see [`Nexus`].
+    pub(crate) nexus: Option<Nexus>,
 }
 
 /// How patient a volume is.
@@ -226,6 +229,7 @@ mod tests {
             identity: identity.to_vec(),
             told: Identity::default(),
             incarnation: incarnation.map(|mark| [mark; 16]),
+            nexus: None,
         }
     }
 

@@ -289,3 +289,6 @@ pub unsafe extern "C" fn linerate_compare_and_write(
         (*disk).compare_and_write(offset, readable(compare, len), readable(write, len))
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,11 +1,12 @@
 //! Requests of a C program that go on while it does other things: the data stays in the program's memory.
 
 use std::ffi::c_void;
+use std::sync::Arc;
 
-use ::volume::{Durability, Extent, Operation, Outcome, VolumeErrorKind};
-use buf::{Buf, BufList};
+use ::volume::{Durability, Extent, Operation, VolumeErrorKind};
+use buf::BufList;
 
-use super::memory::Lent;
+use super::memory::{Flight, Lent};
 use super::status::Status;
 use super::{ended, fail};
 use crate::client::{BlockingDisk, Disk, DiskError};
@@ -24,20 +25,31 @@ pub struct Request {
     pub memory: *mut c_void,
 }
 
-/// Told how a request ended, with the context that came with it, on a thread of the client's. It must not wait.
+/// Told how a request ended, with the context that came with it, on a thread of the client's: its memory is the program's again
+/// then, whatever the end. It must not wait.
 pub type Callback = unsafe extern "C" fn(context: *mut c_void, status: Status);
 
-/// The context of a callback on its way to another thread.
-struct Context(*mut c_void);
+/// A callback with its context, on its way to another thread.
+pub(super) struct Tell {
+    callback: Callback,
+    context: *mut c_void,
+}
 
 // SAFETY: the program promised that its callback may be called on any thread.
-unsafe impl Send for Context {}
+unsafe impl Send for Tell {}
+// SAFETY: as above; it is called once, by whoever ends the request.
+unsafe impl Sync for Tell {}
 
-impl Context {
-    /// Calls back; takes the whole value, so that all of it goes with a closure.
-    fn tell(self, callback: Callback, status: Status) {
+impl Tell {
+    /// The promise of `linerate_submit` holds for both.
+    pub(super) fn new(callback: Callback, context: *mut c_void) -> Self {
+        Self { callback, context }
+    }
+
+    /// Calls back.
+    pub(super) fn tell(&self, status: Status) {
         // SAFETY: by the promise of `linerate_submit`.
-        unsafe { callback(self.0, status) };
+        unsafe { (self.callback)(self.context, status) };
     }
 }
 
@@ -68,21 +80,12 @@ pub unsafe extern "C" fn linerate_submit(
     if lent.len() > disk.limits().max_transfer as usize {
         return ended(Err(too_long(disk, request)));
     }
-    let Some(operation) = operation(request.kind, extent, lent) else {
+    if request.kind > 5 {
         return fail(Status::Unsupported, &format!("there is no request of kind {}", request.kind));
-    };
-    let context = Context(context);
-    disk.submit(operation, move |result| {
-        let status = match result {
-            Ok(Outcome::Data(data)) => {
-                lent.fill(&data);
-                Status::Ok
-            }
-            Ok(_) => Status::Ok,
-            Err(kind) => Status::from(kind),
-        };
-        context.tell(callback, status);
-    });
+    }
+    let flight = Flight::new(lent, Tell::new(callback, context));
+    let operation = operation(request.kind, extent, &flight);
+    disk.submit(operation, move |result| flight.finish(result));
     Status::Ok
 }
 
@@ -92,16 +95,15 @@ fn too_long(disk: &Disk, request: &Request) -> DiskError {
     DiskError::new(VolumeErrorKind::Misaligned, text)
 }
 
-fn operation(kind: u32, extent: Extent, lent: Lent) -> Option<Operation> {
-    let memory = || Buf::foreign(Box::new(lent));
-    let write = |durability| Operation::Write { extent, data: BufList::from(memory().freeze()), durability };
-    Some(match kind {
-        0 => Operation::Read { extent, into: memory() },
+fn operation(kind: u32, extent: Extent, flight: &Arc<Flight>) -> Operation {
+    let write =
+        |durability| Operation::Write { extent, data: BufList::from(flight.lend().freeze()), durability };
+    match kind {
+        0 => Operation::Read { extent, into: flight.lend() },
         1 => write(Durability::Cached),
         2 => write(Durability::Durable),
         3 => Operation::Flush,
         4 => Operation::Discard { extent },
-        5 => Operation::WriteZeroes { extent, durability: Durability::Cached, may_unmap: true },
-        _ => return None,
-    })
+        _ => Operation::WriteZeroes { extent, durability: Durability::Cached, may_unmap: true },
+    }
 }

@@ -1,0 +1,411 @@
+//! A queue whose connections are a script: what it sends over which of them, when, and what its users are told.
+
+use std::cell::RefCell;
+use std::net::{Ipv4Addr, SocketAddr};
+
+use ::volume::{Durability, Extent, Features, Geometry, Identity, Limits, Outcome};
+use buf::{Buf, BufList};
+
+use super::*;
+use crate::remote::Surroundings;
+use crate::remote::volume::Timing;
+
+const COMMAND: Duration = Duration::from_secs(30);
+const RECONNECT: Duration = Duration::from_secs(30);
+const QUIET: Duration = Duration::from_mins(1);
+
+/// What connections a script has made, and what the next one finds.
+#[derive(Default)]
+struct Script {
+    links: Vec<Rc<Link>>,
+    /// Taken by the next attempt; none while attempts hang.
+    next: Option<Facts>,
+}
+
+struct Scripted(Rc<RefCell<Script>>);
+
+impl Route for Scripted {
+    fn begin(&mut self) -> Box<dyn Attempt> {
+        Box::new(Self(Rc::clone(&self.0)))
+    }
+
+    fn quiet_time(&self) -> Duration {
+        QUIET
+    }
+}
+
+impl Attempt for Scripted {
+    fn poll(&mut self) -> Option<Result<(Rc<Link>, Facts), String>> {
+        let mut script = self.0.borrow_mut();
+        let facts = script.next.take()?;
+        let link = Link::new(Waker::noop().clone());
+        link.ready();
+        script.links.push(Rc::clone(&link));
+        Some(Ok((link, facts)))
+    }
+
+    fn give_up(&mut self) {}
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "what a connection finds may be none")]
+fn nexus(host: u8, group: u16) -> Option<Nexus> {
+    Some(Nexus { portal: SocketAddr::from((Ipv4Addr::new(192, 0, 2, host), 3260)), group })
+}
+
+/// What a connection finds, with the mark of that incarnation.
+fn facts(incarnation: Option<u8>, nexus: Option<Nexus>) -> Facts {
+    let geometry = Geometry { blocks: 1 << 20, block_size: 512, physical_block_size: 4096 };
+    let features = Features::all() - Features::READ_ONLY;
+    let shape = Shape { geometry, limits: Limits::default(), features, discards: true };
+    let incarnation = incarnation.map(|mark| [mark; 16]);
+    Facts { shape, identity: b"it".to_vec(), told: Identity::default(), incarnation, nexus }
+}
+
+struct Bench {
+    shared: Arc<Shared>,
+    script: Rc<RefCell<Script>>,
+    queue: RemoteQueue,
+    now: Instant,
+    done: Vec<(u64, Result<Outcome, VolumeErrorKind>)>,
+}
+
+impl Bench {
+    /// A queue that is connected as `found` says.
+    fn connected(found: Facts) -> Self {
+        let timing = Timing { command: COMMAND, reconnect: RECONNECT };
+        let shared = Shared::new(found.clone(), timing, Surroundings::nowhere());
+        Self::beside(shared, found)
+    }
+
+    /// One more queue of the same volume.
+    fn beside(shared: Arc<Shared>, found: Facts) -> Self {
+        let script = Rc::new(RefCell::new(Script { links: Vec::new(), next: Some(found) }));
+        let route = Box::new(Scripted(Rc::clone(&script)));
+        let queue = RemoteQueue::new(Arc::clone(&shared), route, Waker::noop().clone());
+        let mut bench = Self { shared, script, queue, now: Instant::ZERO, done: Vec::new() };
+        bench.poll();
+        bench
+    }
+
+    fn poll(&mut self) {
+        let mut done = Vec::new();
+        self.queue.poll(self.now, &mut done);
+        self.done.extend(done.into_iter().map(|completion| (completion.tag.0, completion.result)));
+    }
+
+    fn wait(&mut self, time: Duration) {
+        self.now = self.now + time;
+        self.poll();
+    }
+
+    fn submit(&mut self, tag: u64, operation: Operation) {
+        assert!(self.queue.submit(self.now, Request { tag: Tag(tag), operation }).is_ok());
+        self.poll();
+    }
+
+    /// What the connection of that number has been given since the last look.
+    fn sent(&self, link: usize) -> Vec<Request> {
+        let mut orders = VecDeque::new();
+        let link = Rc::clone(&self.script.borrow().links[link]);
+        link.take_orders(&mut orders);
+        let requests = orders.into_iter().filter_map(|order| match order {
+            Order::Submit(request) => Some(request),
+            _ => None,
+        });
+        requests.collect()
+    }
+
+    fn answer(&mut self, link: usize, request: &Request, result: Result<Outcome, VolumeErrorKind>) {
+        let link = Rc::clone(&self.script.borrow().links[link]);
+        link.complete(Completion { tag: request.tag, result });
+        self.poll();
+    }
+
+    /// Carries one request out over the connection of that number, and says what its user was told.
+    fn carry_out(&mut self, link: usize, operation: Operation) -> Result<Outcome, VolumeErrorKind> {
+        self.submit(900, operation);
+        for request in self.sent(link) {
+            self.answer(link, &request, Ok(Outcome::Done));
+        }
+        let (tag, result) = self.done.pop().expect("a completion");
+        assert_eq!(tag, 900);
+        result
+    }
+
+    /// The connection ends, and the next one finds that, if anything.
+    fn lose(&mut self, link: usize, next: Option<Facts>) {
+        self.script.borrow_mut().next = next;
+        let link = Rc::clone(&self.script.borrow().links[link]);
+        link.fail("it was cut".to_owned());
+        self.poll();
+    }
+
+    fn find(&mut self, next: Facts) {
+        self.script.borrow_mut().next = Some(next);
+        self.poll();
+    }
+}
+
+/// A write of bytes that depend on block and seed.
+fn write(start: u64, seed: u64) -> Operation {
+    let word = |at: u64| (at ^ start << 20 ^ seed << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
+    let bytes: Vec<u8> = (0..64).flat_map(word).collect();
+    let data = BufList::from(buf::SharedBuf::from(bytes));
+    Operation::Write { extent: Extent::new(start, 1), data, durability: Durability::Cached }
+}
+
+fn read() -> Operation {
+    Operation::Read { extent: Extent::new(0, 1), into: Buf::zeroed(512) }
+}
+
+fn starts(requests: &[Request]) -> Vec<u64> {
+    requests.iter().filter_map(|request| Some(request.operation.extent()?.start)).collect()
+}
+
+#[test]
+fn a_write_goes_again_at_once_only_to_the_nexus_that_had_it() {
+    for (found, at_once, why) in [
+        (nexus(1, 1), true, "RFC 7143 §6.3.5: the login has ended the old session"),
+        (nexus(1, 2), false, "another portal group begins a session beside the old one"),
+        (nexus(2, 1), false, "another portal may be another machine's"),
+        (nexus(2, 2), false, "another portal group elsewhere"),
+        (None, false, "a login that does not say which portal group it is in proves nothing"),
+    ] {
+        let mut bench = Bench::connected(facts(Some(1), nexus(1, 1)));
+        bench.submit(1, write(7, 1));
+        bench.submit(2, read());
+        assert_eq!(bench.sent(0).len(), 2);
+        bench.lose(0, Some(facts(Some(1), found)));
+        let again = bench.sent(1);
+        assert_eq!(starts(&again).contains(&7), at_once, "{why}");
+        assert!(starts(&again).contains(&0), "a read has no ghost");
+        // What is new does not wait.
+        bench.submit(3, write(9, 1));
+        assert_eq!(starts(&bench.sent(1)), [9]);
+        if !at_once {
+            bench.wait(QUIET.saturating_sub(Duration::from_nanos(1)));
+            assert_eq!(starts(&bench.sent(1)), [0; 0], "the old session may still carry it out: {why}");
+            bench.wait(Duration::from_nanos(1));
+            assert_eq!(starts(&bench.sent(1)), [7]);
+        }
+        assert!(bench.done.is_empty());
+    }
+}
+
+#[test]
+fn a_connection_that_says_nothing_of_its_nexus_ends_none() {
+    let mut bench = Bench::connected(facts(Some(1), None));
+    bench.submit(1, write(7, 1));
+    bench.sent(0);
+    bench.lose(0, Some(facts(Some(1), None)));
+    assert!(bench.sent(1).is_empty(), "an NVMe association proves nothing about the one before");
+    bench.wait(QUIET);
+    assert_eq!(starts(&bench.sent(1)), [7]);
+}
+
+#[test]
+fn each_nexus_has_its_own_ghosts() {
+    let mut bench = Bench::connected(facts(Some(1), nexus(1, 1)));
+    bench.submit(1, write(1, 1));
+    bench.sent(0);
+    bench.lose(0, Some(facts(Some(1), nexus(2, 1))));
+    bench.submit(2, write(2, 1));
+    assert_eq!(starts(&bench.sent(1)), [2]);
+    bench.wait(Duration::from_secs(5));
+    // Back at the first portal: only what that one had is surely over.
+    bench.lose(1, None);
+    bench.wait(Duration::from_secs(1));
+    bench.find(facts(Some(1), nexus(1, 1)));
+    assert_eq!(starts(&bench.sent(2)), [1]);
+    bench.wait(QUIET.saturating_sub(Duration::from_secs(2)));
+    assert_eq!(starts(&bench.sent(2)), [0; 0]);
+    bench.wait(Duration::from_secs(1));
+    assert_eq!(starts(&bench.sent(2)), [2]);
+}
+
+#[test]
+fn everything_that_changes_blocks_is_held_and_what_may_not_be_repeated_ends() {
+    let extent = Extent::new(5, 1);
+    let durability = Durability::Durable;
+    let data = || BufList::from(Buf::zeroed(512).freeze());
+    let mut bench = Bench::connected(facts(Some(1), nexus(1, 1)));
+    bench.submit(1, Operation::Discard { extent });
+    bench.submit(2, Operation::WriteZeroes { extent, durability, may_unmap: true });
+    bench.submit(3, Operation::Write { extent, data: data(), durability });
+    bench.submit(4, Operation::CompareAndWrite { extent, compare: data(), write: data(), durability });
+    assert_eq!(bench.sent(0).len(), 4);
+    bench.lose(0, Some(facts(Some(1), nexus(2, 1))));
+    assert!(bench.sent(1).is_empty());
+    assert!(
+        matches!(bench.done[..], [(4, Err(VolumeErrorKind::Unreachable))]),
+        "whether it was done is not known"
+    );
+    // One that is cancelled meanwhile may have been done as well.
+    bench.queue.cancel(Tag(3));
+    bench.poll();
+    assert!(matches!(bench.done[1..], [(3, Err(VolumeErrorKind::Unreachable))]));
+    bench.wait(QUIET);
+    assert_eq!(bench.sent(1).len(), 2);
+}
+
+#[test]
+fn what_is_held_ends_with_its_queues_patience() {
+    let mut bench = Bench::connected(facts(Some(1), nexus(1, 1)));
+    bench.submit(1, write(1, 1));
+    bench.sent(0);
+    bench.lose(0, None);
+    bench.wait(RECONNECT);
+    assert!(matches!(bench.done[..], [(1, Err(VolumeErrorKind::Unreachable))]));
+    // The slot's next user has no ghost: nothing of the first is sent when the nexus comes back.
+    bench.find(facts(Some(1), nexus(1, 1)));
+    bench.submit(2, read());
+    assert_eq!(starts(&bench.sent(1)), [0]);
+}
+
+#[test]
+fn an_answer_of_a_lost_connection_is_heard_once_or_not_at_all() {
+    let mut bench = Bench::connected(facts(Some(1), nexus(1, 1)));
+    bench.submit(1, write(1, 1));
+    let sent = bench.sent(0);
+    bench.lose(0, Some(facts(Some(1), nexus(1, 1))));
+    bench.answer(0, &sent[0], Ok(Outcome::Done));
+    assert!(bench.done.is_empty(), "it was sent again: the second answer decides");
+    let again = bench.sent(1);
+    bench.answer(1, &again[0], Ok(Outcome::Done));
+    assert!(matches!(bench.done[..], [(1, Ok(_))]));
+}
+
+/// An operation on that extent with that data and durability.
+type Make = fn(Extent, BufList, Durability) -> Operation;
+
+#[test]
+fn every_cached_change_needs_a_flush_and_a_loss_fails_one() {
+    let extent = Extent::new(5, 1);
+    let data = || BufList::from(Buf::zeroed(512).freeze());
+    let cached = Durability::Cached;
+    let durable = Durability::Durable;
+    let cases: [(Make, Durability, bool); 8] = [
+        (|extent, data, durability| Operation::Write { extent, data, durability }, cached, true),
+        (|extent, data, durability| Operation::Write { extent, data, durability }, durable, false),
+        (
+            |extent, _, durability| Operation::WriteZeroes { extent, durability, may_unmap: true },
+            cached,
+            true,
+        ),
+        (
+            |extent, _, durability| Operation::WriteZeroes { extent, durability, may_unmap: true },
+            durable,
+            false,
+        ),
+        (|extent, _, _| Operation::Discard { extent }, cached, true),
+        (
+            |extent, compare, durability| Operation::CompareAndWrite {
+                extent,
+                write: compare.clone(),
+                compare,
+                durability,
+            },
+            cached,
+            true,
+        ),
+        (
+            |extent, compare, durability| Operation::CompareAndWrite {
+                extent,
+                write: compare.clone(),
+                compare,
+                durability,
+            },
+            durable,
+            false,
+        ),
+        (|extent, _, _| Operation::Verify { extent }, cached, false),
+    ];
+    for (index, (operation, durability, counts)) in cases.into_iter().enumerate() {
+        for flushed in [false, true] {
+            let mut bench = Bench::connected(facts(Some(1), nexus(1, 1)));
+            assert!(bench.carry_out(0, operation(extent, data(), durability)).is_ok());
+            if flushed {
+                assert!(bench.carry_out(0, Operation::Flush).is_ok());
+            }
+            // Another incarnation: what was in memory is gone.
+            bench.lose(0, Some(facts(Some(2), nexus(1, 1))));
+            let failed = bench.carry_out(1, Operation::Flush).is_err();
+            assert_eq!(failed, counts && !flushed, "operation {index}, flushed before: {flushed}");
+            assert!(bench.carry_out(1, Operation::Flush).is_ok(), "a loss is told once");
+        }
+    }
+}
+
+#[test]
+fn a_flush_under_way_when_the_connection_is_lost_promises_nothing_that_it_cannot_keep() {
+    for (mark, survives) in [(Some(1), true), (Some(2), false), (None, false)] {
+        let mut bench = Bench::connected(facts(Some(1), nexus(1, 1)));
+        assert!(bench.carry_out(0, write(1, 1)).is_ok());
+        bench.submit(1, Operation::Flush);
+        assert_eq!(bench.sent(0).len(), 1);
+        bench.lose(0, Some(facts(mark, nexus(1, 1))));
+        if survives {
+            let again = bench.sent(1);
+            assert!(matches!(again[..], [Request { operation: Operation::Flush, .. }]));
+            bench.answer(1, &again[0], Ok(Outcome::Done));
+        } else {
+            assert!(bench.sent(1).is_empty(), "it would find nothing to flush");
+        }
+        assert_eq!(bench.done.pop().unwrap().1.is_ok(), survives, "mark {mark:?}");
+    }
+}
+
+#[test]
+fn a_late_acknowledgement_of_an_old_incarnation_is_not_flushed_by_a_new_one() {
+    // Two cores; one is slow to take its answers, and the other reconnects and finds another incarnation meanwhile.
+    let mut slow = Bench::connected(facts(Some(1), nexus(1, 1)));
+    let mut quick = Bench::beside(Arc::clone(&slow.shared), facts(Some(1), nexus(1, 1)));
+    slow.submit(1, write(1, 1));
+    let sent = slow.sent(0);
+    let link = Rc::clone(&slow.script.borrow().links[0]);
+    link.complete(Completion { tag: sent[0].tag, result: Ok(Outcome::Done) });
+    quick.lose(0, Some(facts(Some(2), nexus(1, 1))));
+    assert!(quick.carry_out(1, Operation::Flush).is_ok(), "nothing is known to be lost yet");
+    slow.poll();
+    assert!(matches!(slow.done[..], [(1, Ok(_))]));
+    for bench in [&mut slow, &mut quick] {
+        let link = bench.script.borrow().links.len() - 1;
+        assert!(bench.carry_out(link, Operation::Flush).is_err(), "each queue's user is told of the loss");
+        assert!(bench.carry_out(link, Operation::Flush).is_ok());
+    }
+}
+
+#[test]
+fn a_queue_that_stands_still_holds_up_no_other() {
+    let mut still = Bench::connected(facts(Some(1), nexus(1, 1)));
+    let mut other = Bench::beside(Arc::clone(&still.shared), facts(Some(1), nexus(1, 1)));
+    still.submit(1, write(1, 1));
+    still.sent(0);
+    still.lose(0, None);
+    assert!(other.carry_out(0, write(2, 1)).is_ok());
+    assert!(other.carry_out(0, Operation::Flush).is_ok());
+    still.find(facts(Some(1), nexus(1, 1)));
+    let again = still.sent(1);
+    still.answer(1, &again[0], Ok(Outcome::Done));
+    assert!(matches!(still.done[..], [(1, Ok(_))]));
+    assert!(still.script.borrow().next.is_none() && other.done.is_empty());
+}
+
+#[test]
+fn more_nexuses_than_are_told_apart_are_held_for_their_whole_time() {
+    let mut bench = Bench::connected(facts(Some(1), nexus(0, 1)));
+    for number in 1..=u8::try_from(limits::NEXUSES).unwrap() + 1 {
+        let link = usize::from(number) - 1;
+        bench.submit(number.into(), write(number.into(), 1));
+        bench.sent(link);
+        bench.lose(link, None);
+        // Each connection that ends without an answer makes the next wait longer.
+        bench.wait(Duration::from_secs(6));
+        bench.find(facts(Some(1), nexus(number, 1)));
+        bench.done.clear();
+    }
+    // Whatever was sent again by now had waited its time.
+    let last = bench.script.borrow().links.len() - 1;
+    let again = starts(&bench.sent(last));
+    assert!(again.iter().all(|start| *start <= 8), "{again:?}");
+}
