@@ -22,6 +22,12 @@ impl End {
         Self { endpoint, staged: Vec::new(), placement: None, send, ended: false }
     }
 
+    /// Receives a chunk, and leaves what follows from it for the endpoint's turn.
+    pub(crate) fn parse(&mut self, now: Instant, bytes: &[u8]) {
+        self.staged.extend_from_slice(bytes);
+        while self.advance(now) {}
+    }
+
     /// Receives a chunk, and gives the endpoint its turn.
     pub(crate) fn receive(&mut self, now: Instant, bytes: &[u8]) {
         self.staged.extend_from_slice(bytes);

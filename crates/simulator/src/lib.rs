@@ -13,6 +13,8 @@
 //! * [`losses`]: trials of a page cache that fails to write back.
 //! * [`lasting`]: trials of a volume that stays open while its server dies, freezes and comes back; [`careless`] has the bugs that
 //!   they must find.
+//! * [`fencing`]: clients of both protocols that take a disk from each other, through a server of several cores; [`slow`] is that disk,
+//!   [`mail`] what its cores tell each other.
 //!
 //! Architecture invariant: nothing here reads a clock, opens a socket or a file, or starts a thread.
 #![forbid(unsafe_code)]
@@ -21,14 +23,17 @@ pub mod careless;
 pub mod dice;
 pub mod disk;
 mod end;
+pub mod fencing;
 pub mod folder;
 pub mod history;
 mod ladder;
 pub mod lasting;
 pub mod limits;
 pub mod losses;
+pub mod mail;
 pub mod records;
 pub mod replay;
+pub mod slow;
 pub mod trial;
 pub mod workload;
 pub mod world;

@@ -14,8 +14,9 @@ use volume::{CoreId, OpenError, Volume, VolumeQueue};
 
 use crate::dice::{Dice, Odds};
 use crate::disk::{CrashDisk, DiskOptions, Plant, SECTOR};
+use crate::mail::{Mail, Sender};
 use crate::workload::Workload;
-use crate::world::{Mailbox, Weather, World, WorldDialer};
+use crate::world::{Weather, World, WorldDialer};
 
 /// Sectors of the disk: few, so that requests meet.
 const SECTORS: usize = 24;
@@ -49,7 +50,7 @@ fn open(disk: &CrashDisk) -> Result<Box<dyn VolumeQueue>, OpenError> {
 /// Buffers of the server, in bytes.
 const SERVER_POOL: usize = 8 << 20;
 /// Steps of the world after which an opening that has not succeeded is tried again.
-const PATIENCE: usize = 20_000;
+pub(crate) const PATIENCE: usize = 20_000;
 /// Steps of the world for each step of the workload.
 pub(crate) const WORLD_STEPS: usize = 4;
 
@@ -152,15 +153,15 @@ pub(crate) fn start_server(world: &mut World<Core>, disk: &CrashDisk, scene: &Sc
         pool_limit: SERVER_POOL,
         entropy: Arc::new(|| Box::new(Dice::new(1))),
     };
-    let mailbox: Arc<Mailbox<Message>> = Arc::default();
+    let mail = Arc::new(Mail::<Message>::new(1));
     let surroundings = HostWorld {
         core: 0,
         storage: Arc::new(disk.clone()),
         dialer: Arc::new(WorldDialer),
-        postbox: Arc::<Mailbox<Message>>::clone(&mailbox),
+        postbox: Arc::new(Sender { mail: Arc::clone(&mail), from: 0 }),
         waker: Waker::noop().clone(),
     };
-    world.start_server(Core::new(Arc::new(setup), surroundings), mailbox);
+    world.start_server(vec![Core::new(Arc::new(setup), surroundings)], mail);
     Ok(())
 }
 

@@ -5,6 +5,9 @@
 //!   [`Weather::delay`]; so chunks of different streams, and the two directions of one, overtake each other.
 //! * By [`Weather::cuts`] a stream is reset: what travels is lost, and both ends are told.
 //! * The server may die at any moment ([`World::end_server`]): all streams are reset, and nothing it had begun goes on.
+//! * The server has one core or several. With several, messages between two cores stay in order, and take as long as the dice want, so
+//!   that they overtake those between others; cores take their turns in any order; and a core may see bytes of a stream long before
+//!   it does anything about them.
 //! * The server may freeze ([`World::freeze`]): its machine still takes connections and bytes, but it does nothing until it thaws.
 //!
 //! The server is any [`host::Service`], in production the engine's; clients are what the
@@ -14,19 +17,21 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use host::{Accepted, CoreIndex, Dialer, Endpoint, EndpointId, ListenerId, Postbox, Service};
+use host::{Accepted, Dialer, Endpoint, EndpointId, ListenerId, Service};
 use protocol::{Ended, Instant};
 
 use crate::dice::{Dice, Odds};
 use crate::end::End;
-use crate::lock;
+use crate::mail::Mail;
 
 /// `ECONNRESET` and `ECONNREFUSED`.
 const RESET: Ended = Ended::Failed(104);
 const REFUSED: Ended = Ended::Failed(111);
+/// Messages that one of several cores takes in a turn, at most one less: few, so that others overtake them.
+const MOST_MESSAGES: usize = 4;
 /// The longest that one step of the world lets time pass when nothing is due.
 const IDLE_STEP: Duration = Duration::from_millis(1);
 
@@ -42,7 +47,7 @@ pub struct Weather {
 }
 
 thread_local! {
-    static DIALS: RefCell<Vec<(EndpointId, Box<dyn Endpoint>)>> = const { RefCell::new(Vec::new()) };
+    static DIALS: RefCell<Vec<(SocketAddr, EndpointId, Box<dyn Endpoint>)>> = const { RefCell::new(Vec::new()) };
     static NUDGES: RefCell<Vec<EndpointId>> = const { RefCell::new(Vec::new()) };
     static NEXT: RefCell<u64> = const { RefCell::new(0) };
 }
@@ -59,34 +64,14 @@ fn next_endpoint() -> EndpointId {
 pub struct WorldDialer;
 
 impl Dialer for WorldDialer {
-    fn dial(&self, _peer: SocketAddr, endpoint: Box<dyn Endpoint>) -> EndpointId {
+    fn dial(&self, peer: SocketAddr, endpoint: Box<dyn Endpoint>) -> EndpointId {
         let name = next_endpoint();
-        DIALS.with_borrow_mut(|dials| dials.push((name, endpoint)));
+        DIALS.with_borrow_mut(|dials| dials.push((peer, name, endpoint)));
         name
     }
 
     fn nudge(&self, endpoint: EndpointId) {
         NUDGES.with_borrow_mut(|nudges| nudges.push(endpoint));
-    }
-}
-
-/// The mailbox of the server's one core.
-#[derive(Debug)]
-pub struct Mailbox<M>(Mutex<VecDeque<M>>);
-
-impl<M> Default for Mailbox<M> {
-    fn default() -> Self {
-        Self(Mutex::default())
-    }
-}
-
-impl<M: Send> Postbox<M> for Mailbox<M> {
-    fn post(&self, _core: CoreIndex, message: M) {
-        lock(&self.0).push_back(message);
-    }
-
-    fn cores(&self) -> CoreIndex {
-        1
     }
 }
 
@@ -98,12 +83,29 @@ struct Lane {
 
 struct Stream {
     client: End,
+    /// What it came to: the port, from 1, numbers the listeners.
+    listener: ListenerId,
     /// Absent when the server refused it or is dead.
-    server: Option<(EndpointId, End)>,
+    server: Option<Served>,
     /// The server has not yet been told of it.
     waits: bool,
     to_server: Lane,
     to_client: Lane,
+}
+
+/// The server's end of a stream.
+struct Served {
+    core: usize,
+    name: EndpointId,
+    end: End,
+    /// It has seen bytes, and has not had its turn since.
+    touched: bool,
+}
+
+/// A server that runs.
+struct Running<S: Service> {
+    cores: Vec<S>,
+    mail: Arc<Mail<S::Message>>,
 }
 
 /// A server with its clients.
@@ -111,7 +113,7 @@ pub struct World<S: Service> {
     now: Instant,
     dice: Dice,
     weather: Weather,
-    server: Option<(S, Arc<Mailbox<S::Message>>)>,
+    server: Option<Running<S>>,
     streams: BTreeMap<EndpointId, Stream>,
     /// How many servers were started so far.
     servers: u64,
@@ -137,9 +139,9 @@ impl<S: Service> World<S> {
         }
     }
 
-    /// Starts a server.
-    pub fn start_server(&mut self, service: S, mailbox: Arc<Mailbox<S::Message>>) {
-        self.server = Some((service, mailbox));
+    /// Starts a server with these cores, which have the mailboxes of `mail`.
+    pub fn start_server(&mut self, cores: Vec<S>, mail: Arc<Mail<S::Message>>) {
+        self.server = Some(Running { cores, mail });
         self.servers += 1;
     }
 
@@ -186,7 +188,7 @@ impl<S: Service> World<S> {
     }
 
     fn open_streams(&mut self) {
-        for (name, endpoint) in DIALS.take() {
+        for (address, name, endpoint) in DIALS.take() {
             let mut client = End::new(endpoint);
             let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 1024));
             let listens = self.server.is_some();
@@ -196,8 +198,9 @@ impl<S: Service> World<S> {
                 client.end(self.now, REFUSED);
             }
             let lanes = (Lane::default(), Lane::default());
-            let stream =
-                Stream { client, server: None, waits: listens, to_server: lanes.0, to_client: lanes.1 };
+            let listener = ListenerId(u32::from(address.port().saturating_sub(1)));
+            let (to_server, to_client) = lanes;
+            let stream = Stream { client, listener, server: None, waits: listens, to_server, to_client };
             self.streams.insert(name, stream);
         }
         self.accept_streams();
@@ -205,14 +208,19 @@ impl<S: Service> World<S> {
 
     /// Lets the server have the streams that its machine has accepted for it.
     fn accept_streams(&mut self) {
-        let Some((service, _)) = self.server.as_mut().filter(|_| !self.frozen) else { return };
+        let Some(running) = self.server.as_mut().filter(|_| !self.frozen) else { return };
         for stream in self.streams.values_mut().filter(|stream| stream.waits) {
             stream.waits = false;
             let (endpoint, peer) = (next_endpoint(), SocketAddr::from((Ipv4Addr::LOCALHOST, 1024)));
-            let accepted = Accepted { listener: ListenerId(0), endpoint, local: peer, peer };
-            match service.accept(self.now, accepted) {
-                Ok(made) => stream.server = Some((endpoint, End::new(made))),
-                Err(_) => stream.client.end(self.now, RESET),
+            let accepted = Accepted { listener: stream.listener, endpoint, local: peer, peer };
+            let core = if running.cores.len() > 1 { self.dice.index(running.cores.len()) } else { 0 };
+            let made = running.cores.get_mut(core).map(|service| service.accept(self.now, accepted));
+            match made {
+                Some(Ok(made)) => {
+                    let end = End::new(made);
+                    stream.server = Some(Served { core, name: endpoint, end, touched: false });
+                }
+                _ => stream.client.end(self.now, RESET),
             }
         }
     }
@@ -227,28 +235,23 @@ impl<S: Service> World<S> {
         stream.to_server.travelling.clear();
         stream.to_client.travelling.clear();
         stream.client.end(self.now, RESET);
-        if let Some((_, server)) = &mut stream.server {
-            server.end(self.now, RESET);
+        if let Some(server) = &mut stream.server {
+            server.end.end(self.now, RESET);
         }
     }
 
     fn run_server(&mut self) {
-        let Some((service, mailbox)) = self.server.as_mut().filter(|_| !self.frozen) else { return };
-        let mut ready = Vec::new();
-        loop {
-            while let Some(message) = { lock(&mailbox.0).pop_front() } {
-                service.handle_message(self.now, message);
-            }
-            service.turn(self.now, &mut ready);
-            if ready.is_empty() {
-                return;
-            }
-            for name in ready.drain(..) {
-                let found = self.streams.values_mut().filter_map(|stream| stream.server.as_mut());
-                for (_, end) in found.filter(|(endpoint, _)| *endpoint == name) {
-                    end.receive(self.now, &[]);
-                }
-            }
+        let Some(running) = self.server.as_mut().filter(|_| !self.frozen) else { return };
+        if let [service] = &mut running.cores[..] {
+            while run_core(self.now, (0, service), (&running.mail, usize::MAX, None), &mut self.streams) {}
+            return;
+        }
+        for _ in 0..running.cores.len() {
+            let core = self.dice.index(running.cores.len());
+            let Some(service) = running.cores.get_mut(core) else { return };
+            let most = self.dice.index(MOST_MESSAGES);
+            let mail = (&*running.mail, most, Some(&mut self.dice));
+            run_core(self.now, (core, service), mail, &mut self.streams);
         }
     }
 
@@ -264,8 +267,8 @@ impl<S: Service> World<S> {
         for stream in self.streams.values_mut() {
             let out = stream.client.transmit(self.now);
             stream.to_server.send(self.now, &out, (&self.weather, &mut self.dice));
-            if let Some((_, server)) = stream.server.as_mut().filter(|_| !self.frozen) {
-                let back = server.transmit(self.now);
+            if let Some(server) = stream.server.as_mut().filter(|_| !self.frozen) {
+                let back = server.end.transmit(self.now);
                 stream.to_client.send(self.now, &back, (&self.weather, &mut self.dice));
             }
         }
@@ -274,6 +277,7 @@ impl<S: Service> World<S> {
     /// Moves the clock to the next arrival, and delivers what is due.
     fn deliver(&mut self) {
         let frozen = self.frozen;
+        let several = self.server.as_ref().is_some_and(|running| running.cores.len() > 1);
         let awaited = |stream: &Stream| !frozen && !stream.waits;
         let to_server =
             self.streams.values().filter(|stream| awaited(stream)).map(|stream| &stream.to_server);
@@ -283,8 +287,13 @@ impl<S: Service> World<S> {
         self.now = next.unwrap_or(idle).min(idle).max(self.now);
         for stream in self.streams.values_mut() {
             while let Some(bytes) = awaited(stream).then(|| stream.to_server.arrive(self.now)).flatten() {
-                if let Some((_, server)) = &mut stream.server {
-                    server.receive(self.now, &bytes);
+                match &mut stream.server {
+                    Some(server) if several => {
+                        server.end.parse(self.now, &bytes);
+                        server.touched = true;
+                    }
+                    Some(server) => server.end.receive(self.now, &bytes),
+                    None => {}
                 }
             }
             while let Some(bytes) = stream.to_client.arrive(self.now) {
@@ -296,7 +305,7 @@ impl<S: Service> World<S> {
 
     fn run_timers(&mut self) {
         for stream in self.streams.values_mut() {
-            let server = stream.server.as_mut().filter(|_| !self.frozen).map(|(_, end)| end);
+            let server = stream.server.as_mut().filter(|_| !self.frozen).map(|server| &mut server.end);
             for end in [Some(&mut stream.client), server].into_iter().flatten() {
                 if end.endpoint.poll_timeout().is_some_and(|due| due <= self.now) {
                     end.endpoint.handle_timeout(self.now);
@@ -310,11 +319,12 @@ impl<S: Service> World<S> {
         let now = self.now;
         let Self { streams, server, .. } = self;
         streams.retain(|_, stream| {
-            if let Some((name, end)) = &stream.server
-                && end.is_gone()
+            if let Some(served) = &stream.server
+                && served.end.is_gone()
             {
-                if let Some((service, _)) = server {
-                    service.handle_gone(now, *name);
+                if let Some(service) = server.as_mut().and_then(|running| running.cores.get_mut(served.core))
+                {
+                    service.handle_gone(now, served.name);
                 }
                 stream.server = None;
             }
@@ -323,18 +333,42 @@ impl<S: Service> World<S> {
     }
 }
 
+/// One turn of a core, after at most so many messages: the dice say whose come first. True when something was ready.
+fn run_core<S: Service>(
+    now: Instant,
+    (core, service): (usize, &mut S),
+    (mail, most, mut dice): (&Mail<S::Message>, usize, Option<&mut Dice>),
+    streams: &mut BTreeMap<EndpointId, Stream>,
+) -> bool {
+    for _ in 0..most {
+        let Some(message) = mail.take(core, dice.as_deref_mut()) else { break };
+        service.handle_message(now, message);
+    }
+    let mut ready = Vec::new();
+    service.turn(now, &mut ready);
+    let of_core = streams.values_mut().filter_map(|stream| stream.server.as_mut());
+    for server in of_core.filter(|server| server.core == core) {
+        if ready.contains(&server.name) || server.touched {
+            server.touched = false;
+            server.end.receive(now, &[]);
+        }
+    }
+    !ready.is_empty()
+}
+
 /// Closes a stream that one of its ends wants closed, once everything has arrived.
 fn close_if_asked(stream: &mut Stream, now: Instant) {
     if !stream.to_server.travelling.is_empty() || !stream.to_client.travelling.is_empty() {
         return;
     }
     let client_asks = stream.client.endpoint.poll_close().is_some();
-    let server_asks = stream.server.as_ref().is_some_and(|(_, end)| end.endpoint.poll_close().is_some());
+    let asks = |server: &Served| server.end.endpoint.poll_close().is_some();
+    let server_asks = stream.server.as_ref().is_some_and(asks);
     if client_asks || server_asks {
         let how = |asks| if asks { Ended::ByUs } else { Ended::ByPeer };
         stream.client.end(now, how(client_asks));
-        if let Some((_, server)) = &mut stream.server {
-            server.end(now, how(server_asks));
+        if let Some(server) = &mut stream.server {
+            server.end.end(now, how(server_asks));
         }
     }
 }

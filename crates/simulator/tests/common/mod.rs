@@ -15,7 +15,7 @@ use scsi::{LogicalUnit, TargetDevice, UnitIdentity};
 use simulator::trial::{Marks, Scene};
 use volume::{Volume, VolumeId};
 
-fn iscsi_listener(volume: &dyn Volume, incarnation: Option<[u8; 16]>) -> Option<ListenerRole> {
+pub(crate) fn iscsi_listener(volume: &dyn Volume, incarnation: Option<[u8; 16]>) -> Option<ListenerRole> {
     let identity = UnitIdentity {
         vendor: "LINERATE".to_owned(),
         product: "VOLUME".to_owned(),
@@ -50,7 +50,7 @@ fn iscsi_listener(volume: &dyn Volume, incarnation: Option<[u8; 16]>) -> Option<
     Some(ListenerRole::Iscsi(Arc::new(iscsi::target::Portal::new(vec![node]))))
 }
 
-fn nvme_listener(volume: &dyn Volume, incarnation: Option<[u8; 16]>) -> Option<ListenerRole> {
+pub(crate) fn nvme_listener(volume: &dyn Volume, incarnation: Option<[u8; 16]>) -> Option<ListenerRole> {
     let namespace = nvme::controller::Namespace {
         nsid: 1,
         volume: VolumeId(0),
@@ -85,6 +85,20 @@ fn nvme_listener(volume: &dyn Volume, incarnation: Option<[u8; 16]>) -> Option<L
 
 fn source(url: &str) -> names::Source {
     url.parse::<names::VolumeUrl>().unwrap().source
+}
+
+/// The volume over iSCSI, with these options.
+pub(crate) fn iscsi_access(options: &str) -> Access {
+    let url = format!("iscsi://127.0.0.1/iqn.2026-11.org.linerate:disk/0{options}");
+    let names::Source::Iscsi(url) = source(&url) else { panic!("not an iSCSI URL") };
+    Access::Iscsi { url, secrets: None }
+}
+
+/// The volume over NVMe/TCP, with these options.
+pub(crate) fn nvme_access(options: &str) -> Access {
+    let url = format!("nvme+tcp://127.0.0.1/nqn.2026-11.org.linerate:disk/1{options}");
+    let names::Source::Nvme(url) = source(&url) else { panic!("not an NVMe URL") };
+    Access::Nvme { url }
 }
 
 /// The volume over iSCSI, with digests and these options more.

@@ -1,0 +1,430 @@
+//! Trials of fencing: several clients of both protocols write to one disk through a server of several cores, and take it from each other.
+//!
+//! The checker is told what clients were promised: once a client has heard that its RESERVE or PREEMPT succeeded, no write of those whom
+//! it fences takes effect any more, and what the holder writes stays (SPC-4 §5.13, NVMe Base §8.1.22). The disk tells it when each write
+//! takes effect. [`Plant`] has the bugs that it must find.
+
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::Waker;
+use std::time::Duration;
+
+use buf::{Buf, BufList, SharedBuf};
+use engine::remote::{self, Access};
+use engine::{Cause, ConnectionLimits, Core, Fence, ListenerRole, Message, Setup};
+use host::{CoreIndex, World as HostWorld};
+use protocol::Instant;
+use volume::reservation::{Command, ReservationType};
+use volume::{
+    CoreId, Durability, Extent, Operation, Outcome, Ram, Request, Tag, Volume, VolumeErrorKind, VolumeQueue,
+};
+
+use crate::dice::{Dice, Odds};
+use crate::disk::{CrashDisk, DiskOptions, SECTOR};
+use crate::lock;
+use crate::mail::{Mail, Sender, Tamper};
+use crate::slow::{SlowDisk, Watch};
+use crate::trial::PATIENCE;
+use crate::world::{Weather, World, WorldDialer};
+
+/// Blocks of the disk: few, so that writes meet.
+const BLOCKS: u64 = 96;
+/// The longest write, in blocks: some are longer than a command brings along, and wait for the server to ask.
+const LONGEST: usize = 64;
+/// Writes that a client has under way at most.
+const DEPTH: usize = 6;
+/// The longest that the disk takes for a request.
+const SLOWEST: Duration = Duration::from_millis(20);
+/// Buffers of each core, in bytes.
+const POOL: usize = 4 << 20;
+/// Steps of the world while a reservation holds.
+const HOLD: std::ops::RangeInclusive<usize> = 20..=200;
+
+/// A bug of the server's cores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Plant {
+    /// None.
+    None,
+    /// A core acknowledges a fence before the older requests have ended.
+    EarlyAcknowledgement,
+    /// A core's connections hear of a fence, and of the new reservations only with the next one.
+    LateView,
+}
+
+/// What a trial is about.
+pub struct Scene {
+    /// What is spoken on each port, from 1.
+    pub listeners: fn(&dyn Volume) -> Vec<ListenerRole>,
+    /// The clients: which port, and how they enter.
+    pub clients: Vec<(u16, Access)>,
+    /// Cores of the server.
+    pub cores: CoreIndex,
+}
+
+/// What was promised, and what came of it.
+#[derive(Default)]
+struct Promises {
+    fenced: BTreeSet<u64>,
+    /// Who was promised it, and by what.
+    by: String,
+    broken: Option<String>,
+}
+
+impl Promises {
+    fn see(&mut self, now: Instant, extent: Extent, data: &BufList) {
+        let mut mark = [0; 16];
+        data.part(0, 16).copy_to(&mut mark);
+        let (client, serial) = marks(&mark);
+        if self.fenced.contains(&client) {
+            let (by, start) = (&self.by, extent.start);
+            let what = format!(
+                "{by} had been answered with success, and write {serial} of client {client} to block {start} takes effect at {now:?}: \
+                 nothing that it fences may (SPC-4 §5.13, NVMe Base §8.1.22)"
+            );
+            self.broken.get_or_insert(what);
+        }
+    }
+}
+
+fn marks(mark: &[u8; 16]) -> (u64, u64) {
+    let number = u128::from_le_bytes(*mark);
+    (u64::try_from(number >> 64).unwrap_or(0), u64::try_from(number & u128::from(u64::MAX)).unwrap_or(0))
+}
+
+/// A write's data: whose it is and which, at the beginning of each block, and bytes that depend on that and on their place.
+fn content(seed: u64, (client, serial): (u64, u64), extent: Extent) -> Vec<u8> {
+    let mut data = Vec::new();
+    for block in extent.start..extent.start + extent.blocks {
+        let mark = u128::from(client) << 64 | u128::from(serial);
+        data.extend_from_slice(&mark.to_le_bytes());
+        let mut dice = Dice::new(seed ^ client << 48 ^ serial << 16 ^ block);
+        data.resize_with(data.len() + SECTOR - 16, || u8::try_from(dice.below(256)).unwrap_or(0));
+    }
+    data
+}
+
+struct Client {
+    volume: Arc<dyn Volume>,
+    queue: Box<dyn VolumeQueue>,
+    writing: BTreeSet<u64>,
+    registered: bool,
+}
+
+/// A trial under way.
+struct Trial {
+    seed: u64,
+    world: World<Core>,
+    dice: Dice,
+    clients: Vec<Client>,
+    promises: Arc<Mutex<Promises>>,
+    serial: u64,
+    holder: Option<(usize, ReservationType)>,
+    ended: Vec<(u64, Result<Outcome, VolumeErrorKind>)>,
+}
+
+/// Runs one trial with so many changes of the holder. The error says which promise was broken.
+pub fn fencing(seed: u64, changes: usize, scene: &Scene, plant: Plant) -> Result<(), String> {
+    let mut trial = Trial::new(seed, scene, plant)?;
+    for change in 0..changes {
+        trial.change_holder().map_err(|what| format!("change {change}: {what}"))?;
+    }
+    trial.settle()
+}
+
+impl Trial {
+    fn new(seed: u64, scene: &Scene, plant: Plant) -> Result<Self, String> {
+        let mut dice = Dice::new(seed);
+        let promises = Arc::new(Mutex::new(Promises::default()));
+        let told = Arc::clone(&promises);
+        let watch: Watch =
+            Arc::new(Mutex::new(Box::new(move |now, extent, data| lock(&told).see(now, extent, data))));
+        let inner = Ram::new((BLOCKS + 8) * SECTOR as u64, 512).map_err(|error| error.to_string())?;
+        let disk = SlowDisk {
+            inner: Arc::new(inner),
+            slowest: SLOWEST,
+            stubborn: dice.coin(),
+            watch,
+            dice: Mutex::new(dice.fork()),
+        };
+        let delay = Duration::ZERO..=Duration::from_micros(500);
+        let weather = Weather { delay, longest: 1 << 16, cuts: Odds::NEVER };
+        let mut world = World::new(weather, dice.fork());
+        start(&mut world, Arc::new(disk), (scene, plant));
+        let mut trial = Self {
+            seed,
+            world,
+            dice,
+            clients: Vec::new(),
+            promises,
+            serial: 0,
+            holder: None,
+            ended: Vec::new(),
+        };
+        for (port, access) in &scene.clients {
+            let client = trial.open(*port, access)?;
+            trial.clients.push(client);
+        }
+        Ok(trial)
+    }
+
+    fn open(&mut self, port: u16, access: &Access) -> Result<Client, String> {
+        let seeds = AtomicU64::new(self.seed ^ u64::from(port) << 32 ^ (self.clients.len() as u64) << 40);
+        let surroundings = remote::Surroundings {
+            dialer: Arc::new(WorldDialer),
+            waker: Waker::noop().clone(),
+            entropy: Arc::new(move || Box::new(Dice::new(seeds.fetch_add(1, Ordering::Relaxed)))),
+        };
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let mut opening = remote::open(address, access.clone(), &surroundings);
+        for _ in 0..PATIENCE {
+            self.world.step();
+            if let Some(opened) = opening.poll() {
+                let volume = opened.map_err(|error| error.to_string())?;
+                let queue = open_queue(&volume)?;
+                return Ok(Client { volume, queue, writing: BTreeSet::new(), registered: false });
+            }
+        }
+        Err(format!("port {port} could not be opened in {PATIENCE} steps"))
+    }
+
+    /// The clients write, the world goes on, and what has ended is taken.
+    fn step(&mut self) -> Result<(), String> {
+        for index in 0..self.clients.len() {
+            if self.clients[index].writing.len() < DEPTH && self.dice.coin() {
+                self.write(index);
+            }
+        }
+        self.reap()
+    }
+
+    fn write(&mut self, index: usize) {
+        let blocks = if self.dice.happens(Odds(150)) { self.dice.within(1..=LONGEST) } else { 1 } as u64;
+        let extent = Extent::new(self.dice.below(BLOCKS - blocks + 1), blocks);
+        self.serial += 1;
+        let data = content(self.seed, (index as u64, self.serial), extent);
+        let data = BufList::from(SharedBuf::from(data));
+        let operation = Operation::Write { extent, data, durability: Durability::Cached };
+        if self.submit(index, self.serial, operation) {
+            self.clients[index].writing.insert(self.serial);
+        }
+    }
+
+    fn submit(&mut self, index: usize, tag: u64, operation: Operation) -> bool {
+        self.clients[index].queue.submit(self.world.now(), Request { tag: Tag(tag), operation }).is_ok()
+    }
+
+    fn reap(&mut self) -> Result<(), String> {
+        self.world.step();
+        let mut done = Vec::new();
+        for client in &mut self.clients {
+            client.queue.poll(self.world.now(), &mut done);
+            for completion in done.drain(..) {
+                if !client.writing.remove(&completion.tag.0) {
+                    self.ended.push((completion.tag.0, completion.result));
+                }
+            }
+        }
+        match lock(&self.promises).broken.take() {
+            Some(broken) => Err(broken),
+            None => Ok(()),
+        }
+    }
+
+    /// Carries a request of a client out while all others go on.
+    fn run(&mut self, index: usize, operation: Operation) -> Result<Outcome, String> {
+        self.serial += 1;
+        let (tag, what) = (self.serial, format!("{operation:?}"));
+        if !self.submit(index, tag, operation) {
+            return Err(format!("client {index} cannot submit {what}"));
+        }
+        for _ in 0..PATIENCE {
+            self.step()?;
+            if let Some(at) = self.ended.iter().position(|(ended, _)| *ended == tag) {
+                let (_, result) = self.ended.swap_remove(at);
+                return result.map_err(|kind| format!("{what} of client {index} ends in {kind:?}"));
+            }
+        }
+        Err(format!("{what} of client {index} has not ended in {PATIENCE} steps"))
+    }
+
+    /// Somebody else becomes the holder, and finds its data unharmed for as long as it holds.
+    fn change_holder(&mut self) -> Result<(), String> {
+        for index in 0..self.clients.len() {
+            if !self.clients[index].registered {
+                let new_key = index as u64 + 1;
+                self.run(index, Operation::Reserve(Command::Register { key: None, new_key, persist: None }))?;
+                self.clients[index].registered = true;
+            }
+        }
+        let next = self.dice.index(self.clients.len());
+        let kind =
+            if self.dice.coin() { ReservationType::WriteExclusive } else { ReservationType::ExclusiveAccess };
+        let key = next as u64 + 1;
+        let command = match self.holder.filter(|(holder, _)| *holder != next) {
+            _ if self.holder.is_some_and(|(holder, _)| holder == next) => return self.release(),
+            Some((holder, _)) => {
+                let abort = self.dice.coin();
+                self.clients[holder].registered = false;
+                Command::Preempt { key, victim: holder as u64 + 1, kind, abort }
+            }
+            None => Command::Reserve { key, kind },
+        };
+        self.stir(next);
+        // From now on it may write, as the change may have come about before it is answered.
+        lock(&self.promises).fenced.remove(&key.saturating_sub(1));
+        let by = format!("{command:?} of client {next}");
+        self.run(next, Operation::Reserve(command))?;
+        self.holder = Some((next, kind));
+        let others = (0..self.clients.len()).filter(|index| *index != next).map(|index| index as u64);
+        *lock(&self.promises) = Promises { fenced: others.collect(), by, broken: None };
+        self.hold(next)
+    }
+
+    /// The holder writes a block again and again, and reads what it wrote.
+    fn hold(&mut self, holder: usize) -> Result<(), String> {
+        for _ in 0..self.dice.within(1..=3) {
+            let extent = Extent::new(BLOCKS + self.dice.below(8), 1);
+            self.serial += 1;
+            let data = content(self.seed, (holder as u64, self.serial), extent);
+            let list = BufList::from(SharedBuf::from(data.clone()));
+            let write = Operation::Write { extent, data: list, durability: Durability::Cached };
+            self.run(holder, write)?;
+            for _ in 0..self.dice.within(HOLD) {
+                self.step()?;
+            }
+            let read = Operation::Read { extent, into: Buf::zeroed(SECTOR) };
+            let Outcome::Data(found) = self.run(holder, read)? else {
+                return Err("a read without data".into());
+            };
+            let mut bytes = vec![0; SECTOR];
+            found.copy_to(&mut bytes);
+            if bytes != data {
+                return Err(format!(
+                    "the holder, client {holder}, does not find in {extent:?} what it wrote"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn release(&mut self) -> Result<(), String> {
+        let Some((holder, kind)) = self.holder.take() else { return Ok(()) };
+        lock(&self.promises).fenced.clear();
+        let key = holder as u64 + 1;
+        let clear = self.dice.coin();
+        let command = if clear { Command::Clear { key } } else { Command::Release { key, kind } };
+        if clear {
+            self.clients.iter_mut().for_each(|client| client.registered = false);
+        }
+        self.run(holder, Operation::Reserve(command)).map(drop)
+    }
+
+    /// What goes on beside a change: a fence before it and behind it, and a queue that comes meanwhile.
+    fn stir(&mut self, next: usize) {
+        let other = self.dice.index(self.clients.len());
+        if self.dice.coin() && other != next && self.clients[other].registered {
+            self.serial += 1;
+            let register = Command::Register { key: None, new_key: other as u64 + 1, persist: None };
+            self.submit(other, self.serial, Operation::Reserve(register));
+        }
+        let late = self.dice.index(self.clients.len());
+        let client = &mut self.clients[late];
+        if self.dice.happens(Odds(200)) && late != next && !client.registered {
+            if let Ok(queue) = open_queue(&client.volume) {
+                (client.queue, client.writing) = (queue, BTreeSet::new());
+            }
+        }
+    }
+
+    /// Everything that is under way ends.
+    fn settle(&mut self) -> Result<(), String> {
+        for _ in 0..PATIENCE {
+            self.reap()?;
+            if self.clients.iter().all(|client| client.writing.is_empty()) {
+                return Ok(());
+            }
+        }
+        let left: Vec<_> = self.clients.iter().map(|client| client.writing.len()).collect();
+        Err(format!("of the clients' writes {left:?} have not ended in {PATIENCE} steps"))
+    }
+}
+
+fn open_queue(volume: &Arc<dyn Volume>) -> Result<Box<dyn VolumeQueue>, String> {
+    volume.open_queue(CoreId(0), Waker::noop().clone()).map_err(|error| error.to_string())
+}
+
+/// Starts a server of several cores for the disk.
+pub fn start(world: &mut World<Core>, disk: Arc<dyn Volume>, (scene, plant): (&Scene, Plant)) {
+    let setup = Arc::new(Setup {
+        listeners: (scene.listeners)(&*disk),
+        volumes: vec![disk],
+        limits: ConnectionLimits::default(),
+        pool_limit: POOL,
+        entropy: Arc::new(|| Box::new(Dice::new(1))),
+    });
+    let mail = Mail::new(scene.cores.into());
+    let mail = Arc::new(match plant {
+        Plant::None => mail,
+        Plant::EarlyAcknowledgement => mail.tampered(Box::new(acknowledge_early)),
+        Plant::LateView => mail.tampered(late_view()),
+    });
+    let options = DiskOptions { sectors: 1, errors: Odds::NEVER, plant: crate::disk::Plant::None };
+    let storage = CrashDisk::new(options, Dice::new(1));
+    let cores = (0..scene.cores).map(|core| {
+        let surroundings = HostWorld {
+            core,
+            storage: Arc::new(storage.clone()),
+            dialer: Arc::new(WorldDialer),
+            postbox: Arc::new(Sender { mail: Arc::clone(&mail), from: core }),
+            waker: Waker::noop().clone(),
+        };
+        Core::new(Arc::clone(&setup), surroundings)
+    });
+    let cores = cores.collect();
+    world.start_server(cores, mail);
+}
+
+/// Each core is said to have acknowledged a fence before it has seen it.
+fn acknowledge_early(to: CoreIndex, message: Message) -> Vec<(CoreIndex, Message)> {
+    match message {
+        Message::Fence(fence) => {
+            let number = fence.number;
+            vec![(to, Message::Fence(fence)), (0, Message::Fenced(number))]
+        }
+        message => vec![(to, message)],
+    }
+}
+
+/// Each fence brings the reservations of the one before it.
+fn late_view() -> Tamper<Message> {
+    let mut last = std::collections::BTreeMap::new();
+    Box::new(move |to, message| {
+        let message = match message {
+            Message::Fence(Fence {
+                number,
+                volume,
+                cause: Cause::Reservations { view, notices, aborted },
+            }) => {
+                let view = last.insert(to, view).unwrap_or_default();
+                Message::Fence(Fence {
+                    number,
+                    volume,
+                    cause: Cause::Reservations { view, notices, aborted },
+                })
+            }
+            message => message,
+        };
+        vec![(to, message)]
+    })
+}
+
+impl std::fmt::Debug for Scene {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Scene")
+            .field("clients", &self.clients)
+            .field("cores", &self.cores)
+            .finish_non_exhaustive()
+    }
+}

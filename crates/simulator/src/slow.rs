@@ -1,0 +1,114 @@
+//! A disk that takes its time, and tells when each write takes effect.
+//!
+//! # Fault model
+//! * A request takes effect, and completes, at any moment within [`SlowDisk::slowest`] of its submission; requests overtake each other.
+//! * By [`SlowDisk::stubborn`] nothing can be cancelled: what was submitted takes effect.
+
+use std::sync::{Arc, Mutex};
+use std::task::Waker;
+use std::time::Duration;
+
+use buf::BufList;
+use protocol::Instant;
+use volume::{
+    Completion, CoreId, Extent, Features, Geometry, Limits, OpenError, Operation, QueueFull, Request, Tag,
+    Volume, VolumeErrorKind, VolumeQueue,
+};
+
+use crate::dice::Dice;
+use crate::lock;
+
+/// Is told of every write when it takes effect.
+pub type Watch = Arc<Mutex<Box<dyn FnMut(Instant, Extent, &BufList) + Send>>>;
+
+/// The disk.
+pub struct SlowDisk {
+    /// What it does in the end.
+    pub inner: Arc<dyn Volume>,
+    /// The longest that a request takes.
+    pub slowest: Duration,
+    /// Nothing can be cancelled.
+    pub stubborn: bool,
+    /// Who is told.
+    pub watch: Watch,
+    /// Its throws.
+    pub dice: Mutex<Dice>,
+}
+
+impl Volume for SlowDisk {
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+
+    fn limits(&self) -> Limits {
+        self.inner.limits()
+    }
+
+    fn features(&self) -> Features {
+        self.inner.features()
+    }
+
+    fn open_queue(&self, core: CoreId, waker: Waker) -> Result<Box<dyn VolumeQueue>, OpenError> {
+        Ok(Box::new(SlowQueue {
+            inner: self.inner.open_queue(core, waker)?,
+            slowest: self.slowest,
+            stubborn: self.stubborn,
+            watch: Arc::clone(&self.watch),
+            dice: lock(&self.dice).fork(),
+            waiting: Vec::new(),
+            cancelled: Vec::new(),
+        }))
+    }
+}
+
+impl std::fmt::Debug for SlowDisk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SlowDisk").field("slowest", &self.slowest).finish_non_exhaustive()
+    }
+}
+
+struct SlowQueue {
+    inner: Box<dyn VolumeQueue>,
+    slowest: Duration,
+    stubborn: bool,
+    watch: Watch,
+    dice: Dice,
+    waiting: Vec<(Instant, Request)>,
+    cancelled: Vec<Tag>,
+}
+
+impl VolumeQueue for SlowQueue {
+    fn submit(&mut self, now: Instant, request: Request) -> Result<(), QueueFull> {
+        let due = now + self.dice.span(&(Duration::ZERO..=self.slowest));
+        self.waiting.push((due, request));
+        Ok(())
+    }
+
+    fn cancel(&mut self, tag: Tag) {
+        if let Some(at) = self.waiting.iter().position(|(_, request)| request.tag == tag && !self.stubborn) {
+            self.waiting.remove(at);
+            self.cancelled.push(tag);
+        }
+    }
+
+    fn poll(&mut self, now: Instant, done: &mut Vec<Completion>) {
+        let cancelled = self.cancelled.drain(..);
+        done.extend(cancelled.map(|tag| Completion { tag, result: Err(VolumeErrorKind::Cancelled) }));
+        while let Some(at) = self.waiting.iter().position(|(due, _)| *due <= now) {
+            let (_, request) = self.waiting.remove(at);
+            if let Operation::Write { extent, data, .. } = &request.operation {
+                (lock(&self.watch))(now, *extent, data);
+            }
+            if let Err(QueueFull(request)) = self.inner.submit(now, request) {
+                self.waiting.push((now, request));
+                break;
+            }
+        }
+        self.inner.poll(now, done);
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let due = self.waiting.iter().map(|(due, _)| *due).min();
+        if self.cancelled.is_empty() { due } else { Some(Instant::ZERO) }
+    }
+}

@@ -1,0 +1,90 @@
+//! Who is fenced writes nothing any more once the one who fences has been answered: over both protocols at once, on several cores, by
+//! seed; and the bugs that this must find.
+
+mod common;
+
+use common::{iscsi_access, iscsi_listener, nvme_access, nvme_listener};
+use engine::ListenerRole;
+use simulator::fencing::{Plant, Scene, fencing};
+use simulator::replay;
+use volume::Volume;
+
+/// Changes of the holder in each trial.
+const CHANGES: usize = 6;
+const TRIALS: u64 = 20;
+/// A planted bug must be found within so many trials.
+const PATIENCE: u64 = 40;
+
+fn listeners(volume: &dyn Volume) -> Vec<ListenerRole> {
+    [iscsi_listener(volume, None), nvme_listener(volume, None)].into_iter().flatten().collect()
+}
+
+/// Four clients: of iSCSI, of NVMe, or two of each. An initiator hears nothing of tasks that a preemption aborts (TAS is zero), and gives
+/// them up soon.
+fn scene(iscsi: u8, cores: u16) -> Scene {
+    let client = |number| match number {
+        number if number < iscsi => {
+            (1, iscsi_access(&format!("?initiator=iqn.2026-11.org.example:{number}&timeout=1s")))
+        }
+        number => {
+            let host = format!(
+                "?hostnqn=nqn.2026-11.org.example:{number}&hostid=00000000-0000-4000-8000-00000000000{number}"
+            );
+            (2, nvme_access(&host))
+        }
+    };
+    Scene { listeners, clients: (0..4).map(client).collect(), cores }
+}
+
+#[test]
+fn no_fenced_write_takes_effect_over_iscsi() {
+    for cores in [1, 3] {
+        let scene = scene(4, cores);
+        replay::run("no_fenced_write", TRIALS, |seed| fencing(seed, CHANGES, &scene, Plant::None));
+    }
+}
+
+#[test]
+fn no_fenced_write_takes_effect_over_nvme() {
+    for cores in [1, 3] {
+        let scene = scene(0, cores);
+        replay::run("no_fenced_write", TRIALS, |seed| fencing(seed, CHANGES, &scene, Plant::None));
+    }
+}
+
+#[test]
+fn no_fenced_write_takes_effect_over_both_protocols() {
+    let scene = scene(2, 2);
+    replay::run("no_fenced_write", TRIALS, |seed| fencing(seed, CHANGES, &scene, Plant::None));
+}
+
+fn is_found(plant: Plant) {
+    for (iscsi, cores) in [(4, 1), (4, 2), (0, 2), (2, 3)] {
+        let scene = scene(iscsi, cores);
+        let found = (0..PATIENCE).filter_map(|seed| fencing(seed, CHANGES, &scene, plant).err()).next();
+        let found = found.is_some_and(|what| what.contains("takes effect"));
+        assert!(
+            found,
+            "{plant:?} is not found in {PATIENCE} trials with {iscsi} iSCSI clients and {cores} cores"
+        );
+    }
+}
+
+#[test]
+fn an_acknowledgement_before_older_requests_have_ended_is_found() {
+    is_found(Plant::EarlyAcknowledgement);
+}
+
+#[test]
+fn a_view_that_comes_late_is_found() {
+    is_found(Plant::LateView);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_end() {
+    let scene = scene(2, 3);
+    for seed in 0..5 {
+        let end = || fencing(seed, CHANGES, &scene, Plant::EarlyAcknowledgement);
+        assert_eq!(end(), end(), "seed {seed}");
+    }
+}
