@@ -4,7 +4,7 @@
 //! it fences takes effect any more, and what the holder writes stays (SPC-4 §5.13, NVMe Base §8.1.22). The disk tells it when each write
 //! takes effect. [`Plant`] has the bugs that it must find.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -39,6 +39,8 @@ const DEPTH: usize = 6;
 const SLOWEST: Duration = Duration::from_millis(20);
 /// Buffers of each core, in bytes.
 const POOL: usize = 4 << 20;
+/// How often a preemption aborts: its victims over iSCSI then hear nothing for a while, and write nothing.
+const ABORTS: Odds = Odds(200);
 /// Steps of the world while a reservation holds.
 const HOLD: std::ops::RangeInclusive<usize> = 20..=200;
 
@@ -51,6 +53,8 @@ pub enum Plant {
     EarlyAcknowledgement,
     /// A core's connections hear of a fence, and of the new reservations only with the next one.
     LateView,
+    /// Fences move no epoch: what was judged before one is taken behind it.
+    EpochStands,
 }
 
 /// What a trial is about.
@@ -151,6 +155,7 @@ impl Trial {
         let delay = Duration::ZERO..=Duration::from_micros(500);
         let weather = Weather { delay, longest: 1 << 16, cuts: Odds::NEVER };
         let mut world = World::new(weather, dice.fork());
+        world.loosen();
         start(&mut world, Arc::new(disk), (scene, plant));
         let mut trial = Self {
             seed,
@@ -265,7 +270,7 @@ impl Trial {
         let command = match self.holder.filter(|(holder, _)| *holder != next) {
             _ if self.holder.is_some_and(|(holder, _)| holder == next) => return self.release(),
             Some((holder, _)) => {
-                let abort = self.dice.coin();
+                let abort = self.dice.happens(ABORTS);
                 self.clients[holder].registered = false;
                 Command::Preempt { key, victim: holder as u64 + 1, kind, abort }
             }
@@ -331,10 +336,12 @@ impl Trial {
         }
         let late = self.dice.index(self.clients.len());
         let client = &mut self.clients[late];
-        if self.dice.happens(Odds(200)) && late != next && !client.registered {
-            if let Ok(queue) = open_queue(&client.volume) {
-                (client.queue, client.writing) = (queue, BTreeSet::new());
-            }
+        if self.dice.happens(Odds(200))
+            && late != next
+            && !client.registered
+            && let Ok(queue) = open_queue(&client.volume)
+        {
+            (client.queue, client.writing) = (queue, BTreeSet::new());
         }
     }
 
@@ -369,8 +376,10 @@ pub fn start(world: &mut World<Core>, disk: Arc<dyn Volume>, (scene, plant): (&S
         Plant::None => mail,
         Plant::EarlyAcknowledgement => mail.tampered(Box::new(acknowledge_early)),
         Plant::LateView => mail.tampered(late_view()),
+        Plant::EpochStands => mail.tampered(epoch_stands()),
     });
-    let options = DiskOptions { sectors: 1, errors: Odds::NEVER, plant: crate::disk::Plant::None };
+    let options =
+        DiskOptions { sectors: 1, errors: Odds::NEVER, plant: crate::disk::Plant::None, write_back: None };
     let storage = CrashDisk::new(options, Dice::new(1));
     let cores = (0..scene.cores).map(|core| {
         let surroundings = HostWorld {
@@ -387,7 +396,7 @@ pub fn start(world: &mut World<Core>, disk: Arc<dyn Volume>, (scene, plant): (&S
 }
 
 /// Each core is said to have acknowledged a fence before it has seen it.
-fn acknowledge_early(to: CoreIndex, message: Message) -> Vec<(CoreIndex, Message)> {
+fn acknowledge_early((_, to): (CoreIndex, CoreIndex), message: Message) -> Vec<(CoreIndex, Message)> {
     match message {
         Message::Fence(fence) => {
             let number = fence.number;
@@ -399,8 +408,8 @@ fn acknowledge_early(to: CoreIndex, message: Message) -> Vec<(CoreIndex, Message
 
 /// Each fence brings the reservations of the one before it.
 fn late_view() -> Tamper<Message> {
-    let mut last = std::collections::BTreeMap::new();
-    Box::new(move |to, message| {
+    let mut last = BTreeMap::new();
+    Box::new(move |(_, to), message| {
         let message = match message {
             Message::Fence(Fence {
                 number,
@@ -413,6 +422,25 @@ fn late_view() -> Tamper<Message> {
                     volume,
                     cause: Cause::Reservations { view, notices, aborted },
                 })
+            }
+            message => message,
+        };
+        vec![(to, message)]
+    })
+}
+
+/// All fences have the same number for the cores; their acknowledgements, which come in order, have the true one.
+fn epoch_stands() -> Tamper<Message> {
+    let mut numbers = BTreeMap::<_, VecDeque<_>>::new();
+    Box::new(move |(from, to), message| {
+        let message = match message {
+            Message::Fence(fence) => {
+                numbers.entry(to).or_default().push_back(fence.number);
+                Message::Fence(Fence { number: 0, ..fence })
+            }
+            Message::Fenced(_) => {
+                let number = numbers.get_mut(&from).and_then(VecDeque::pop_front);
+                Message::Fenced(number.unwrap_or(0))
             }
             message => message,
         };

@@ -8,8 +8,8 @@ use host::{CoreIndex, Postbox};
 use crate::dice::Dice;
 use crate::lock;
 
-/// Does something to a message that is posted to a core: what it gives is posted instead.
-pub type Tamper<M> = Box<dyn FnMut(CoreIndex, M) -> Vec<(CoreIndex, M)> + Send>;
+/// Does something to a message that one core posts to another: what it gives is posted instead, to whom it says.
+pub type Tamper<M> = Box<dyn FnMut((CoreIndex, CoreIndex), M) -> Vec<(CoreIndex, M)> + Send>;
 
 /// All mailboxes.
 pub struct Mail<M> {
@@ -66,7 +66,7 @@ pub struct Sender<M> {
 impl<M: Send> Postbox<M> for Sender<M> {
     fn post(&self, core: CoreIndex, message: M) {
         let posted = match &self.mail.tamper {
-            Some(tamper) => (lock(tamper))(core, message),
+            Some(tamper) => (lock(tamper))((self.from, core), message),
             None => vec![(core, message)],
         };
         for (to, message) in posted {

@@ -46,8 +46,11 @@ pub struct Weather {
     pub cuts: Odds,
 }
 
+/// An endpoint that wants a stream, and where to.
+type Wish = (SocketAddr, EndpointId, Box<dyn Endpoint>);
+
 thread_local! {
-    static DIALS: RefCell<Vec<(SocketAddr, EndpointId, Box<dyn Endpoint>)>> = const { RefCell::new(Vec::new()) };
+    static DIALS: RefCell<Vec<Wish>> = const { RefCell::new(Vec::new()) };
     static NUDGES: RefCell<Vec<EndpointId>> = const { RefCell::new(Vec::new()) };
     static NEXT: RefCell<u64> = const { RefCell::new(0) };
 }
@@ -118,6 +121,8 @@ pub struct World<S: Service> {
     /// How many servers were started so far.
     servers: u64,
     frozen: bool,
+    /// Cores see bytes, messages and turns in whatever order the dice say.
+    loose: bool,
     /// How far the clock goes in a step in which nothing travels.
     idle: Duration,
 }
@@ -135,6 +140,7 @@ impl<S: Service> World<S> {
             streams: BTreeMap::new(),
             servers: 0,
             frozen: false,
+            loose: false,
             idle: IDLE_STEP,
         }
     }
@@ -163,6 +169,11 @@ impl<S: Service> World<S> {
     /// Freezes the server, or lets it thaw.
     pub fn freeze(&mut self, frozen: bool) {
         self.frozen = frozen;
+    }
+
+    /// Lets the dice say in which order a core sees bytes, messages and turns, as they do when there are several.
+    pub fn loosen(&mut self) {
+        self.loose = true;
     }
 
     /// What the time is.
@@ -242,11 +253,14 @@ impl<S: Service> World<S> {
 
     fn run_server(&mut self) {
         let Some(running) = self.server.as_mut().filter(|_| !self.frozen) else { return };
-        if let [service] = &mut running.cores[..] {
+        if let ([service], false) = (&mut running.cores[..], self.loose) {
             while run_core(self.now, (0, service), (&running.mail, usize::MAX, None), &mut self.streams) {}
             return;
         }
         for _ in 0..running.cores.len() {
+            if self.dice.coin() {
+                continue;
+            }
             let core = self.dice.index(running.cores.len());
             let Some(service) = running.cores.get_mut(core) else { return };
             let most = self.dice.index(MOST_MESSAGES);
@@ -277,7 +291,7 @@ impl<S: Service> World<S> {
     /// Moves the clock to the next arrival, and delivers what is due.
     fn deliver(&mut self) {
         let frozen = self.frozen;
-        let several = self.server.as_ref().is_some_and(|running| running.cores.len() > 1);
+        let several = self.loose || self.server.as_ref().is_some_and(|running| running.cores.len() > 1);
         let awaited = |stream: &Stream| !frozen && !stream.waits;
         let to_server =
             self.streams.values().filter(|stream| awaited(stream)).map(|stream| &stream.to_server);
