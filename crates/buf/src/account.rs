@@ -14,7 +14,7 @@ pub struct Account {
     pool: Pool,
     id: AccountId,
     charged: usize,
-    /// It was refused since the last [`Account::begin_retry`].
+    /// It was refused, and may wait in line.
     refused: bool,
 }
 
@@ -35,12 +35,24 @@ impl Account {
         buf
     }
 
+    /// A buffer of `len` bytes in place of as many that were charged, of `charged` for this purpose: nobody is asked again.
+    pub fn take_charged(&mut self, len: usize, charged: usize) -> Option<Buf> {
+        let part = len.min(charged).min(self.charged);
+        self.release(part);
+        let buf = self.pool.take_at_once(self.id, len);
+        if buf.is_none() {
+            self.count(part);
+        }
+        self.refused |= buf.is_none();
+        buf
+    }
+
     /// Counts `bytes` of other memory, if this account may have them.
     #[must_use]
     pub fn charge(&mut self, bytes: usize) -> bool {
         let charged = self.pool.charge(self.id, bytes);
         if charged {
-            self.charged = self.charged.saturating_add(bytes);
+            self.note(self.charged.saturating_add(bytes));
         }
         self.refused |= !charged;
         charged
@@ -49,8 +61,8 @@ impl Account {
     /// Counts `bytes` of other memory that are there already, whatever the limit says. Whoever uses this sees to it that they are few, and
     /// takes nothing more before they are gone.
     pub fn count(&mut self, bytes: usize) {
-        self.charged = self.charged.saturating_add(bytes);
         self.pool.count(self.id, bytes);
+        self.note(self.charged.saturating_add(bytes));
     }
 
     /// The memory of `bytes` that were charged or counted is free again.
@@ -58,21 +70,26 @@ impl Account {
         debug_assert!(bytes <= self.charged, "{bytes} bytes of {} are released", self.charged);
         let bytes = bytes.min(self.charged);
         if bytes > 0 {
-            self.charged -= bytes;
+            self.note(self.charged - bytes);
             self.pool.uncount(self.id, bytes);
         }
     }
 
-    /// Before an attempt to get what was refused earlier.
-    pub fn begin_retry(&mut self) {
-        self.refused = false;
+    fn note(&mut self, charged: usize) {
+        self.charged = charged;
+        self.pool.set_charged(self.id, charged);
     }
 
-    /// After the attempt: an account that nothing was refused to does not wait in line.
-    pub fn end_retry(&mut self) {
-        if !self.refused {
+    /// Nothing is wanted any more of what was refused: the account does not wait in line.
+    pub fn stop_waiting(&mut self) {
+        if std::mem::take(&mut self.refused) {
             self.pool.withdraw(self.id);
         }
+    }
+
+    /// True when others are to have what comes back first: this account holds more than its floor, and the pool's common part is used up.
+    pub fn is_over(&self) -> bool {
+        self.pool.is_over(self.id)
     }
 
     /// Bytes in buffers and other memory.
@@ -158,12 +175,7 @@ mod tests {
         one.count(LIMIT);
         assert!(two.take(8 << 20).is_none());
         assert!(one.is_wanted());
-        two.begin_retry();
-        assert!(two.take(8 << 20).is_none());
-        two.end_retry();
-        assert!(one.is_wanted());
-        two.begin_retry();
-        two.end_retry();
+        two.stop_waiting();
         assert!(!one.is_wanted());
     }
 }

@@ -3,8 +3,8 @@
 //! Three rules keep one holder from taking what others need:
 //! * A *reserve* is open to those who hold little. Half of it is divided among the accounts that there are, half among as many as there may be, so
 //!   that a newcomer has something at once, whatever others hold (its *floor*).
-//! * Above the floor an account may hold as much as it leaves free, so that ever more holders leave ever less to each, but never nothing to the next. Up
-//!   to an equal share of all it may hold even where that is more than it leaves.
+//! * Above the floor an account may hold as much as it leaves free, so that ever more holders leave ever less to each, but never nothing to the next. Its
+//!   first buffer, and up to an equal share of all, it may hold even where that is more than it leaves.
 //! * Whoever was refused within these bounds waits in line. Others pass it by a limited number of times; then memory gathers for the first in line.
 
 use std::collections::VecDeque;
@@ -20,6 +20,8 @@ pub(crate) const NOBODY: AccountId = AccountId::MAX;
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     held: usize,
+    /// What of that is not in buffers.
+    charged: usize,
     open: bool,
 }
 
@@ -74,7 +76,7 @@ impl Ledger {
 
     /// Opens an account.
     pub(crate) fn open(&mut self) -> AccountId {
-        let entry = Entry { held: 0, open: true };
+        let entry = Entry { held: 0, charged: 0, open: true };
         let id = if let Some(id) = self.free.pop() {
             self.entries[id as usize] = entry;
             id
@@ -109,6 +111,11 @@ impl Ledger {
         self.entries.get(id as usize).map_or(0, |entry| entry.held)
     }
 
+    /// True when an account holds more than its floor, and what accounts may hold above theirs is used up.
+    pub(crate) fn is_over(&self, id: AccountId) -> bool {
+        self.used >= self.common && self.held(id) > self.floor
+    }
+
     /// True while an account waits in line.
     pub(crate) fn is_wanted(&self) -> bool {
         !self.waiting.is_empty()
@@ -134,35 +141,38 @@ impl Ledger {
             }
             return fits;
         };
-        let before = entry.held;
-        let held = before.saturating_add(bytes);
+        let first = entry.held == entry.charged;
+        let held = entry.held.saturating_add(bytes);
         let modest = held <= self.least && used <= self.limit
             || held <= self.floor && used <= self.limit - self.reserve() / 2;
-        if !modest && !self.has_turn(id, (before, held), used) {
+        if !modest && !self.has_turn(id, (first, held), used) {
             return false;
+        }
+        if modest && !self.waiting.is_empty() {
+            self.withdraw(id);
         }
         self.count(id, bytes);
         true
     }
 
     /// Whether an account may go above its floor. If only others stand in its way it waits in line.
-    fn has_turn(&mut self, id: AccountId, (before, held): (usize, usize), used: usize) -> bool {
-        let within = before == 0 || held <= self.share;
+    fn has_turn(&mut self, id: AccountId, (first, held): (bool, usize), used: usize) -> bool {
+        let within = first || held <= self.share;
         let fits = used <= self.common;
         let left = self.common.saturating_sub(used);
         if !within && (!fits || (held > left && self.open > 1)) {
             return false;
         }
-        let first = self.waiting.front().copied();
-        let turn = match first {
+        let next = self.waiting.front().copied();
+        let turn = match next {
             None => true,
-            Some(first) => first == id || (held <= self.share && self.passed < PASSED_BY),
+            Some(next) => next == id || (held <= self.share && self.passed < PASSED_BY),
         };
         if fits && turn {
-            if first.is_some_and(|first| first != id) {
+            if next.is_some_and(|next| next != id) {
                 self.passed += 1;
             }
-            if first.is_some() {
+            if next.is_some() {
                 self.withdraw(id);
             }
             return true;
@@ -178,6 +188,13 @@ impl Ledger {
         self.used = self.used.saturating_add(bytes);
         if let Some(entry) = self.entries.get_mut(id as usize) {
             entry.held = entry.held.saturating_add(bytes);
+        }
+    }
+
+    /// So many of the bytes that an account holds are in no buffer.
+    pub(crate) fn set_charged(&mut self, id: AccountId, bytes: usize) {
+        if let Some(entry) = self.entries.get_mut(id as usize) {
+            entry.charged = bytes;
         }
     }
 

@@ -68,6 +68,12 @@ impl BufList {
         }
     }
 
+    /// Bytes in pieces that no pool's limit counts.
+    pub fn unpooled(&self) -> usize {
+        let pieces = self.pieces().iter().filter(|piece| !piece.is_pooled());
+        pieces.map(|piece| piece.len()).sum()
+    }
+
     /// The pieces themselves, in order: who is done with a list passes on what it holds, instead of counting it once more.
     pub fn into_pieces(self) -> impl Iterator<Item = SharedBuf> {
         match self.0 {

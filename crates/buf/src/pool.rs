@@ -88,15 +88,24 @@ impl Pool {
     /// The same, for an account that answers for the buffer.
     pub(crate) fn take_for(&self, account: AccountId, len: usize) -> Option<Buf> {
         assert!(len <= LARGEST, "a buffer of {len} bytes was asked of a pool whose largest is {LARGEST}");
-        let shared = self.owned();
-        let class = class_of(len);
         // SAFETY: the calling thread owns lists and ledger.
-        let idle = unsafe {
-            if !shared.admit(account, size_of(class)) {
-                return None;
-            }
-            shared.pop(class)
-        };
+        if !unsafe { self.owned().admit(account, size_of(class_of(len))) } {
+            return None;
+        }
+        self.take_admitted(account, class_of(len), len)
+    }
+
+    /// The same, although others may be before it.
+    pub(crate) fn take_at_once(&self, account: AccountId, len: usize) -> Option<Buf> {
+        // SAFETY: the calling thread owns the ledger.
+        unsafe { self.owned().ledger() }.count(account, size_of(class_of(len)));
+        self.take_admitted(account, class_of(len), len)
+    }
+
+    fn take_admitted(&self, account: AccountId, class: usize, len: usize) -> Option<Buf> {
+        let shared = self.owned();
+        // SAFETY: the calling thread owns the lists.
+        let idle = unsafe { shared.pop(class) };
         // SAFETY: the block was just taken off its list.
         let idle = idle.map(|block| unsafe { Handle::from_idle(block) });
         let Some(handle) = idle.or_else(|| shared.grow(class)) else {
@@ -182,6 +191,11 @@ impl Pool {
         shared.count_return();
     }
 
+    pub(crate) fn set_charged(&self, account: AccountId, bytes: usize) {
+        // SAFETY: the calling thread owns the ledger.
+        unsafe { self.owned().ledger() }.set_charged(account, bytes);
+    }
+
     pub(crate) fn withdraw(&self, account: AccountId) {
         // SAFETY: the calling thread owns the ledger.
         let ledger = unsafe { self.owned().ledger() };
@@ -197,6 +211,11 @@ impl Pool {
             shared.drain_remote();
             shared.ledger().held(account)
         }
+    }
+
+    pub(crate) fn is_over(&self, account: AccountId) -> bool {
+        // SAFETY: the calling thread owns the ledger.
+        unsafe { self.owned().ledger() }.is_over(account)
     }
 
     pub(crate) fn is_wanted(&self) -> bool {

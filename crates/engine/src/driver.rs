@@ -162,7 +162,7 @@ impl<R: Role> Endpoint for Driver<R> {
         if !self.desk.parked.is_empty() {
             self.desk.hub.wait_for_room(self.desk.slot);
         }
-        if !self.connection.wants_bytes() {
+        if !self.connection.wants_bytes() || self.connection.awaits_memory() {
             self.desk.hub.wait_for_memory(self.desk.slot);
         }
     }

@@ -18,6 +18,8 @@ struct Seat {
     endpoint: EndpointId,
     inbox: VecDeque<Inbound>,
     listed: bool,
+    /// It is among those that wait for a buffer.
+    wants_memory: bool,
 }
 
 /// Shared by all drivers of a core; nothing in it ever waits.
@@ -74,7 +76,7 @@ impl Hub {
     /// Makes a place for a driver.
     pub(crate) fn join(&self, endpoint: EndpointId) -> Slot {
         let mut seats = self.seats.borrow_mut();
-        let seat = Seat { endpoint, inbox: VecDeque::new(), listed: false };
+        let seat = Seat { endpoint, inbox: VecDeque::new(), listed: false, wants_memory: false };
         let slot = if let Some(free) = seats.free.pop() {
             seats.places[free as usize] = Some(seat);
             Slot(free)
@@ -138,7 +140,8 @@ impl Hub {
     /// Lets a driver take a turn once a buffer has come back to the pool.
     pub(crate) fn wait_for_memory(&self, slot: Slot) {
         let mut seats = self.seats.borrow_mut();
-        if !seats.want_memory.contains(&slot) {
+        let Some(Some(seat)) = seats.places.get_mut(slot.0 as usize) else { return };
+        if !std::mem::replace(&mut seat.wants_memory, true) {
             seats.want_memory.push(slot);
         }
     }
@@ -155,7 +158,12 @@ impl Hub {
         if std::mem::replace(&mut seats.returns, returns) != returns {
             // The oldest first.
             let mut waiters = std::mem::take(&mut seats.want_memory);
-            waiters.drain(..).for_each(|slot| seats.list(slot));
+            for slot in waiters.drain(..) {
+                if let Some(Some(seat)) = seats.places.get_mut(slot.0 as usize) {
+                    seat.wants_memory = false;
+                }
+                seats.list(slot);
+            }
             seats.want_memory = waiters;
         }
     }

@@ -76,6 +76,8 @@ pub const MANAGEMENT_DEPTH: usize = 16;
 pub const MANAGEMENT_TIME: Duration = Duration::from_secs(10);
 /// PDUs that may wait to be sent before no more bytes are received: every open task's answer, and pings.
 pub const OUTBOUND: usize = 512;
+/// Bytes of echoes, text and parameter data that may wait to be sent before no more bytes are received: eight of the longest echoes.
+pub const OUTBOUND_BYTES: usize = 65_536;
 /// Commands that an initiator takes before it answers that its queue is full.
 pub const INITIATOR_DEPTH: u16 = 256;
 
@@ -102,6 +104,19 @@ pub const INITIATOR_PING_TIME: Duration = Duration::from_secs(5);
 pub const COMMAND_TIME: Duration = Duration::from_secs(30);
 /// How long an initiator waits for the answer to the abort before it gives the connection up.
 pub const ABORT_TIME: Duration = Duration::from_secs(15);
+/// How long a command's data may make no progress before the command ends: as long as initiators wait for a command.
+pub const DATA_TIME: Duration = Duration::from_secs(30);
+/// The same while others wait for memory, if no data comes at all on the connection: a little longer than TCP takes to send again what was lost
+/// twice.
+pub const SCARCE_DATA_TIME: Duration = Duration::from_secs(5);
+/// How long an initiator may read nothing of what is sent to it: [`IDLE_TIME`] and [`PING_TIME`], as whoever does not read hears no ping.
+pub const SEND_TIME: Duration = Duration::from_secs(45);
+/// The same while others wait for memory.
+pub const SCARCE_SEND_TIME: Duration = Duration::from_secs(10);
+/// How often a target looks at what holds its memory: precise enough for the times above, and too seldom to cost anything.
+pub const WATCH: Duration = Duration::from_secs(1);
+/// How long a discovery session may last: initiators log out within a second, people who look by hand within minutes.
+pub const DISCOVERY_SESSION_TIME: Duration = Duration::from_mins(5);
 /// How long a new session waits until the one that it replaces has drained.
 pub const REINSTATEMENT_TIME: Duration = Duration::from_secs(10);
 /// How long the target waits for the logout that its last asynchronous message asked for, in seconds.

@@ -63,6 +63,26 @@ pub const LONGEST_PDU_DATA: usize = 8 << 20;
 /// needs no such limit: what it sends answers one command or one R2T of its own each, and it has no more of them than its queue.
 pub const UNSENT: usize = 1024;
 
+/// Bytes of identify data, log pages and reports that wait to be sent before a controller stops reading: what hosts ask for at a time fits,
+/// and a longer answer goes out alone.
+pub const UNSENT_BYTES: usize = 65_536;
+
+/// How long a command's data may make no progress before the command ends: as long as hosts wait for a command.
+pub const DATA_TIME: Duration = Duration::from_secs(30);
+
+/// The same while others wait for memory, if no data comes at all on the connection: a little longer than TCP takes to send again what was lost
+/// twice.
+pub const SCARCE_DATA_TIME: Duration = Duration::from_secs(5);
+
+/// How long a host may read nothing of what is sent to it.
+pub const SEND_TIME: Duration = Duration::from_secs(45);
+
+/// The same while others wait for memory.
+pub const SCARCE_SEND_TIME: Duration = Duration::from_secs(10);
+
+/// How often a controller looks at what holds its memory: precise enough for the times above, and too seldom to cost anything.
+pub const WATCH: Duration = Duration::from_secs(1);
+
 /// Commands beyond the queue's size that are accepted: Linux fills a queue to its last entry.
 pub const SLOT_SLACK: u16 = 8;
 

@@ -26,6 +26,8 @@ const FLUSH: u8 = 0;
 const WRITE: u8 = 1;
 const READ: u8 = 2;
 const LARGE: u32 = 65536;
+/// Room for what connections hold besides data.
+const TABLES: usize = 48 << 10;
 const SMALL: u32 = 4096;
 const ABORTED: Status = Status::ABORT_REQUESTED;
 
@@ -69,7 +71,7 @@ impl Rig {
 
     /// Room for one large buffer, beside the little that Connect needs.
     fn starved() -> Self {
-        Self::with(1, Pool::new(LARGE as usize + 2048), false)
+        Self::with(1, Pool::new(LARGE as usize + TABLES), false)
     }
 
     fn with(io_queues: u16, pool: Pool, digest: bool) -> Self {
@@ -307,7 +309,7 @@ fn of_a_command_with_several_requests_the_rest_is_left_undone() {
 #[test]
 fn a_write_that_waits_for_data_ends_at_once_and_its_data_is_passed_over() {
     for digest in [false, true] {
-        let mut rig = Rig::with(1, Pool::new(LARGE as usize + 2048), digest);
+        let mut rig = Rig::with(1, Pool::new(LARGE as usize + TABLES), digest);
         let ttag = rig.write(70);
         rig.abort(5, (1, 70));
         assert_eq!(rig.take_seen(), [aborted(70), answer(5, 0)]);
@@ -346,7 +348,7 @@ fn data_of_an_aborted_write_must_still_obey_the_rules() {
 #[test]
 fn a_piece_of_data_that_is_just_coming_is_awaited() {
     for digest in [false, true] {
-        let mut rig = Rig::with(1, Pool::new(LARGE as usize + 2048), digest);
+        let mut rig = Rig::with(1, Pool::new(LARGE as usize + TABLES), digest);
         let ttag = rig.write(70);
         let first = rig.h2c((70, ttag), (0, LARGE / 2), false);
         let (before, after) = first.split_at(1000);
@@ -414,6 +416,7 @@ fn a_command_that_waits_in_the_stream_for_memory_ends_when_it_is_read() {
     rig.send(1, &[transfer(READ, 70, LARGE)]);
     let write = rig.capsule(transfer(WRITE, 71, SMALL), &[7; SMALL as usize]);
     let flush = rig.capsule(command(SubmissionQueueEntry::new(FLUSH, 1), 72), &[]);
+    let _rest: Vec<_> = std::iter::from_fn(|| rig.pool.take(512)).collect();
     rig.bytes(1, &[write, flush].concat());
     assert!(!rig.queues[1].connection.wants_bytes(), "the pool is empty");
     rig.abort(5, (1, 71));

@@ -113,6 +113,11 @@ pub trait Connection {
         true
     }
 
+    /// True while something inside waits for a buffer, whether or not the connection takes bytes: it has a turn once one came back.
+    fn awaits_memory(&self) -> bool {
+        false
+    }
+
     /// Why the transport is to be closed, once everything is transmitted.
     fn poll_close(&self) -> Option<CloseReason>;
 }

@@ -65,6 +65,8 @@ pub(crate) const BACKLOG: i32 = 1024;
 /// How long a closed stream's peer may take to close its side, before the rest is cut off; also how long what was ready
 /// to be sent may take once the peer has closed its side.
 pub(crate) const LINGER: Duration = Duration::from_secs(1);
+/// How long the last sends of a connection that is to be closed may take.
+pub(crate) const LAST_SENDS: Duration = Duration::from_secs(5);
 /// How long a connection attempt may take.
 pub(crate) const CONNECT: Duration = Duration::from_secs(10);
 /// How long endpoints may take to become idle when the loop ends.

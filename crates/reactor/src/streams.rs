@@ -125,7 +125,12 @@ impl<S: Service> Turning<S> {
 
     fn close_if_asked(&mut self, slot: u32, now: Instant) {
         let Some(connection) = self.connection(slot) else { return };
-        if connection.sending || connection.endpoint.poll_close().is_none() {
+        if connection.endpoint.poll_close().is_none() {
+            return;
+        }
+        if connection.sending {
+            // What is left may still go out, but not for ever: the peer may not read at all.
+            connection.deadline.get_or_insert(now + limits::LAST_SENDS);
             return;
         }
         connection.tell_ended(now, Ended::ByUs);

@@ -100,6 +100,8 @@ impl Additional {
     pub const COMMANDS_CLEARED: Self = Self(0x2f, 0x00);
     /// INTERNAL TARGET FAILURE.
     pub const INTERNAL_FAILURE: Self = Self(0x44, 0x00);
+    /// INITIATOR RESPONSE TIMEOUT.
+    pub const INITIATOR_TIMEOUT: Self = Self(0x4b, 0x06);
     /// INSUFFICIENT REGISTRATION RESOURCES.
     pub const NO_REGISTRATIONS: Self = Self(0x55, 0x04);
 }

@@ -176,6 +176,11 @@ impl DeviceServer {
         }
     }
 
+    /// Data that a [`Step::ReceiveData`] asked for did not arrive in time.
+    pub fn data_timed_out(&mut self, task: &mut Task) -> Step {
+        self.fail(task, Failure::Check(Check::new(SenseKey::AbortedCommand, Additional::INITIATOR_TIMEOUT)))
+    }
+
     /// A request that a step asked for has ended.
     pub fn completed(&mut self, task: &mut Task, result: Result<Outcome, VolumeErrorKind>) -> Step {
         let State::Io(work) = &mut task.state else {

@@ -18,6 +18,11 @@ pub struct Task {
 }
 
 impl Task {
+    /// Bytes that the command moves in all.
+    pub fn full_length(&self) -> u64 {
+        self.full_length
+    }
+
     /// Ends whatever it was: it is as a new one is.
     pub fn reset(&mut self) {
         (self.unit, self.full_length, self.allocation) = (usize::MAX, 0, usize::MAX);

@@ -1,92 +1,102 @@
 //! The way of a SCSI command between the wire and the volume.
 //!
-//! A command's write data goes to one buffer, taken when its header arrives: without a buffer the command stays in the
-//! stream, and the transport's flow control holds the initiator back.
+//! A command's write data goes to one buffer, taken once the device server has found nothing wrong with the command (`memory` says when).
 
-use alloc::vec::Vec;
-
-use buf::{Buf, LARGEST};
-use scsi::{DataDirection, Reply, Status, Step};
+use buf::{Buf, BufList, LARGEST};
+use scsi::{DataDirection, Reply, Sense, Status, Step};
 use volume::reservation::Refused;
-use volume::{Completion, Operation, Request, Tag};
+use volume::{Completion, Request, Tag};
 
 use super::connection::{Action, Connection};
 use super::outbound::{Answer, Outgoing};
-use super::tasks::{State, Task};
+use super::tasks::{State, Task, Wanted};
 use crate::keys::Parameters;
 use crate::limits::{IMMEDIATE_DEPTH, LONGEST_CDB};
-use crate::pdu::{BasicHeaderSegment, Bhs, DataOut, R2t, Residual, ScsiCommand, ScsiResponse, extended_cdb};
+use crate::pdu::{BasicHeaderSegment, Bhs, DataOut, R2t, Residual, ScsiCommand, extended_cdb};
 use crate::violation::Violation;
 
 impl Connection {
-    /// Handles a SCSI command; `staged` is `None` when its immediate data is too long to be staged. False when a buffer is
-    /// missing and nothing was done.
+    /// Handles a SCSI command; `staged` is `None` when its immediate data is too long to be staged. False when there is no memory for data
+    /// behind it: the command was carried out as far as that, but its PDU stays where it is.
     pub(super) fn handle_command(&mut self, (header, ahs): (&Bhs, &[u8]), staged: Option<&[u8]>) -> bool {
-        let command = ScsiCommand::from_bytes(header);
-        let buf = if command.writes() && command.expected_length() > 0 {
-            let Some(buf) = self.resources.pool.take((command.expected_length() as usize).min(LARGEST))
-            else {
-                return self.starve_command(header, staged);
-            };
-            Some(buf)
-        } else {
-            None
-        };
-        let begun = match self.take_number(header) {
-            Some(numbered) if self.state.takes_commands() => self.begin_command((header, ahs), numbered),
-            _ => None,
-        };
-        let large = staged.is_none();
-        let Some((slot, step)) = begun else {
-            if large {
-                self.receiver.begin(*header, None);
-            }
-            return true;
-        };
-        match (step, buf) {
-            (Step::ReceiveData { length }, Some(mut buf)) if length as usize <= buf.len() => {
-                if let Some((data, room)) = staged.and_then(|data| Some((data, buf.get_mut(..data.len())?))) {
-                    room.copy_from_slice(data);
+        let slot = match self.unread.take() {
+            Some(slot) => self.tasks.peek(slot).is_some_and(|task| task.is_unread()).then_some(slot),
+            None => match self.take_number(header) {
+                Some(numbered) if self.state.takes_commands() => {
+                    let begun = self.begin_command((header, ahs), numbered);
+                    begun.and_then(|(slot, step)| self.begin_step(slot, step))
                 }
-                let kept = if large {
-                    self.receiver.begin(*header, Some((buf, 0)));
-                    None
-                } else {
-                    Some(buf)
-                };
-                if let Some(task) = self.tasks.get(slot) {
-                    task.needed = length;
-                    task.data.need(length);
-                    task.state = State::Collecting(kept);
-                }
-                if !large {
-                    self.collect(slot);
-                }
-            }
-            (step, _) => {
-                if large {
+                _ => None,
+            },
+        };
+        match slot {
+            Some(slot) => self.receive_data(slot, header, staged),
+            None => {
+                if staged.is_none() {
                     self.receiver.begin(*header, None);
                 }
-                self.run(slot, step);
+                true
             }
+        }
+    }
+
+    /// Does what the device server wants first, unless that is data: then the task is to get it.
+    fn begin_step(&mut self, slot: u16, step: Step) -> Option<u16> {
+        match step {
+            Step::ReceiveData { length } if length as usize <= LARGEST => {
+                let task = self.tasks.get(slot)?;
+                task.data.need(length);
+                (task.needed, task.heard) = (length, self.now);
+                self.begin_watch();
+                Some(slot)
+            }
+            step => {
+                self.run(slot, step);
+                None
+            }
+        }
+    }
+
+    /// Takes what comes with a write, or waits until it may ask for the data. False when what comes must stay in the stream.
+    fn receive_data(&mut self, slot: u16, header: &Bhs, staged: Option<&[u8]>) -> bool {
+        let command = ScsiCommand::from_bytes(header);
+        let large = staged.is_none();
+        let Some(task) = self.tasks.get(slot) else { return true };
+        if command.data_length() == 0 && command.is_final() {
+            task.state = State::AwaitBuffer(Wanted::Data);
+            self.want(slot);
+            return true;
+        }
+        let unasked = self.parameters.unsolicited().min(task.expected);
+        let length = task.needed.max(unasked) as usize;
+        let Some(mut buf) = self.account.take(length.min(LARGEST)) else {
+            task.state = State::Unread;
+            return self.starve_command(slot, header, large);
+        };
+        if let Some((data, room)) = staged.and_then(|data| Some((data, buf.get_mut(..data.len())?))) {
+            room.copy_from_slice(data);
+        }
+        if large {
+            self.receiver.begin(*header, Some((buf, 0)));
+            task.state = State::Collecting(None);
+        } else {
+            task.state = State::Collecting(Some(buf));
+            self.collect(slot);
         }
         true
     }
 
-    /// No buffer for a write. It stays in the stream, unless buffers wait for what comes behind it: then it is answered
-    /// BUSY, and its data is thrown away.
-    fn starve_command(&mut self, header: &Bhs, staged: Option<&[u8]>) -> bool {
+    /// No buffer for data that comes unasked. It stays in the stream, unless buffers wait for what comes behind it: then the command
+    /// is answered BUSY, and its data is thrown away.
+    fn starve_command(&mut self, slot: u16, header: &Bhs, large: bool) -> bool {
         if !self.tasks.are_collecting() {
-            self.starved = Some(self.resources.pool.returns());
+            self.starved = Some(self.account.returns());
+            self.unread = Some(slot);
             return false;
         }
-        let command = ScsiCommand::from_bytes(header);
-        if let Some(numbered) = self.take_number(header) {
-            let residual = Residual::between(command.expected_length(), 0);
-            let response = ScsiResponse::new(command.task_tag(), Status::Busy as u8, residual, 0);
-            self.out.respond(response.to_bytes(), Vec::new(), numbered);
-        }
-        if staged.is_none() {
+        let nothing = (Sense::NONE, BufList::new());
+        self.answer(slot, Reply { status: Status::Busy, sense: nothing.0, data: nothing.1, full_length: 0 });
+        if large {
             self.receiver.begin(*header, None);
         }
         true
@@ -106,7 +116,7 @@ impl Connection {
         (task.lun, task.expected) = (command.lun, command.expected_length());
         (task.reads, task.numbered) = (command.reads(), numbered);
         if let Err(violation) = begin_collection(task, &command, &self.parameters) {
-            self.tasks.remove(slot);
+            self.remove_task(slot);
             self.violate(violation, Some(header));
             return None;
         }
@@ -163,7 +173,7 @@ impl Connection {
     }
 
     /// Asks for the data that is missing, or goes on with the command when all is there.
-    fn collect(&mut self, slot: u16) {
+    pub(super) fn collect(&mut self, slot: u16) {
         let Some(task) = self.tasks.get(slot) else { return };
         if task.data.is_complete() {
             let needed = task.needed as usize;
@@ -248,6 +258,7 @@ impl Connection {
         let Some(slot) = self.tasks.find(data.task_tag()) else { return };
         if let Some(task) = self.tasks.get(slot) {
             task.data.take(data);
+            (task.heard, self.data_heard) = (self.now, self.now);
             if data.is_final() {
                 self.collect(slot);
             }
@@ -255,19 +266,14 @@ impl Connection {
     }
 
     /// Does what the device server wants next for a task.
-    fn run(&mut self, slot: u16, step: Step) {
+    pub(super) fn run(&mut self, slot: u16, step: Step) {
         let Some(task) = self.tasks.get(slot) else { return };
         let tag = Tag(slot.into());
         match step {
             Step::Read { volume, epoch, extent, length } => {
-                if let Some(into) = self.resources.pool.take((length as usize).min(LARGEST)) {
-                    task.state = State::AtVolume(volume);
-                    let request = Request { tag, operation: Operation::Read { extent, into } };
-                    self.actions.push_back(Action::Submit { volume, epoch, request });
-                } else {
-                    task.state = State::AwaitBuffer { volume, epoch, extent, length };
-                    self.parked.push_back(slot);
-                }
+                task.needed = length;
+                task.state = State::AwaitBuffer(Wanted::Read { volume, epoch, extent });
+                self.want(slot);
             }
             Step::Submit { volume, epoch, operation } => {
                 task.state = State::AtVolume(volume);
@@ -300,28 +306,6 @@ impl Connection {
             sent: 0,
         };
         self.out.push(Outgoing::Answer(answer));
-    }
-
-    /// Tries again to find buffers for the tasks that wait for one.
-    pub(super) fn retry_parked(&mut self) {
-        for _ in 0..self.parked.len() {
-            let Some(slot) = self.parked.pop_front() else { return };
-            let Some(State::AwaitBuffer { volume, epoch, extent, length }) =
-                self.tasks.peek(slot).map(|task| &task.state)
-            else {
-                continue;
-            };
-            let step = Step::Read { volume: *volume, epoch: *epoch, extent: *extent, length: *length };
-            self.run(slot, step);
-            if let Some(last) = self.parked.pop_back() {
-                if last != slot {
-                    self.parked.push_back(last);
-                    continue;
-                }
-                self.parked.push_front(last);
-                return;
-            }
-        }
     }
 
     /// A volume's request has ended.

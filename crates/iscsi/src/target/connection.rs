@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::net::SocketAddr;
 
-use buf::Pool;
+use buf::{Account, Pool};
 use protocol::{CloseReason, Ended, Entropy, Instant, Placement, Transmit};
 use scsi::{DeviceServer, NexusEvent};
 use volume::reservation::{Command, Refused, Registrant};
@@ -24,7 +24,10 @@ use crate::chap;
 use crate::connection::{Event, State};
 use crate::datamover::tcp::{Digests, Next, Receiver};
 use crate::keys::Parameters;
-use crate::limits::{IDLE_TIME, IMMEDIATE_DEPTH, LOGIN_TIME, LOGOUT_TIME, PING_TIME, STAGING};
+use crate::limits::{
+    DISCOVERY_SESSION_TIME, IDLE_TIME, IMMEDIATE_DEPTH, LOGIN_TIME, LOGOUT_TIME, PING_TIME, SCARCE_SEND_TIME,
+    STAGING,
+};
 use crate::pdu::{
     AsyncMessage, BasicHeaderSegment, Bhs, LoginRequest, LoginResponse, NopIn, Opcode, Reject, Status,
 };
@@ -166,8 +169,25 @@ pub struct Connection {
     pub(super) tasks: Tasks,
     /// Tasks that wait for a buffer, the oldest first.
     pub(super) parked: VecDeque<u16>,
-    /// The pool's count of returns when the stream's next command found no buffer.
+    /// The pool's count of returns when they were last tried.
+    pub(super) parked_at: u64,
+    /// The pool's count of returns when the data next in the stream found no buffer.
     pub(super) starved: Option<u64>,
+    /// The task of a command that was carried out, but stays in the stream until there is memory for its data.
+    pub(super) unread: Option<u16>,
+    /// What this connection holds of the pool, and what of that is counted for memory outside of buffers.
+    pub(super) account: Account,
+    pub(super) counted: usize,
+    /// When commands that wait for data are looked at.
+    pub(super) watch_at: Option<Instant>,
+    /// When any data came last.
+    pub(super) data_heard: Instant,
+    /// Since when a send has been under way, and when it is looked at.
+    pub(super) sending: Option<(Instant, Instant)>,
+    /// The time as it was told last.
+    pub(super) now: Instant,
+    /// This side did not read lately, for reasons of its own: silence does not count.
+    deaf: bool,
     pub(super) pending: VecDeque<Pending>,
     pub(super) exchange: Option<Exchange>,
     pub(super) serial: u32,
@@ -184,6 +204,7 @@ impl Connection {
     /// A connection that was just accepted.
     pub fn new(now: Instant, portal: Arc<Portal>, resources: Resources) -> Self {
         let login = Box::new(Login::new(Arc::clone(&portal)));
+        let account = Account::new(&resources.pool);
         Self {
             window: CommandWindow::new(0, portal.queue_depth),
             portal,
@@ -198,7 +219,16 @@ impl Connection {
             early_epochs: Vec::new(),
             tasks: Tasks::new(0),
             parked: VecDeque::new(),
+            parked_at: account.returns(),
             starved: None,
+            unread: None,
+            account,
+            counted: 0,
+            watch_at: None,
+            data_heard: now,
+            sending: None,
+            now,
+            deaf: false,
             pending: VecDeque::new(),
             exchange: None,
             serial: 0,
@@ -227,11 +257,7 @@ impl Connection {
 
     /// True while nothing more can be taken from the stream.
     fn is_blocked(&self) -> bool {
-        let starved = self.starved.is_some_and(|returns| returns == self.resources.pool.returns());
-        let joining = self.state == State::InLogin
-            && self.login.as_ref().is_some_and(|login| login.waiting().is_some());
-        let parked = !self.parked.is_empty() && !self.tasks.are_collecting();
-        starved || joining || parked || self.out.is_full()
+        self.out.is_full() || self.is_withheld()
     }
 
     fn receive(&mut self, now: Instant, bytes: &[u8]) -> usize {
@@ -334,6 +360,9 @@ impl Connection {
         self.enter(Event::LoginDone);
         self.due = None;
         self.heard = now;
+        if self.login.as_ref().is_some_and(|login| login.discovery) {
+            self.due = Some(now + DISCOVERY_SESSION_TIME);
+        }
         self.open_nexus(request.isid);
     }
 
@@ -403,6 +432,7 @@ impl Connection {
     fn deadline_passed(&mut self, now: Instant) {
         match self.state {
             State::InLogin => self.close(CloseReason::TimedOut("the login took too long")),
+            State::LoggedIn => self.shut_down(now),
             State::LogoutRequested => self.close(CloseReason::ShuttingDown),
             State::InLogout => self.finish_pending(true),
             _ => {}
@@ -412,6 +442,11 @@ impl Connection {
 
     fn check_silence(&mut self, now: Instant) {
         if self.state != State::LoggedIn {
+            return;
+        }
+        if core::mem::take(&mut self.deaf) {
+            self.heard = now;
+            self.pinged = self.pinged.map(|_| now + PING_TIME);
             return;
         }
         if self.pinged.is_some_and(|due| due <= now) {
@@ -441,10 +476,12 @@ impl protocol::Connection for Connection {
     const STAGING: usize = STAGING;
 
     fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) -> usize {
+        self.now = now;
         let used = self.receive(now, bytes);
         if used > 0 {
             self.hear(now);
         }
+        self.settle_account();
         used
     }
 
@@ -453,12 +490,15 @@ impl protocol::Connection for Connection {
     }
 
     fn handle_placed(&mut self, now: Instant, placement: Placement) {
+        self.now = now;
         self.hear(now);
         self.receiver.placed(placement);
         self.receive(now, &[]);
+        self.settle_account();
     }
 
     fn handle_input(&mut self, now: Instant, input: Input) {
+        self.now = now;
         match input {
             Input::Completion(completion) => self.handle_completion(completion),
             Input::Refused(request) => self.handle_refused(request),
@@ -469,36 +509,52 @@ impl protocol::Connection for Connection {
             Input::Group(reply) => self.handle_group(now, reply),
             Input::Shutdown => self.shut_down(now),
         }
+        self.settle_account();
     }
 
-    fn handle_transmitted(&mut self, _now: Instant, _bytes: usize) {}
+    fn handle_transmitted(&mut self, _now: Instant, _bytes: usize) {
+        self.sending = None;
+        self.out.sent();
+        self.settle_account();
+    }
 
     fn handle_timeout(&mut self, now: Instant) {
+        self.now = now;
+        self.watch_sending(now);
+        self.watch_data(now);
         if self.due.is_some_and(|due| due <= now) {
             self.deadline_passed(now);
         }
         self.give_up_pending(now);
         self.check_silence(now);
+        self.settle_account();
     }
 
     fn handle_ended(&mut self, _now: Instant, _how: Ended) {
         self.enter(Event::Ended);
         self.out.clear();
-        self.due = None;
+        self.out.sent();
+        (self.due, self.watch_at, self.sending, self.starved) = (None, None, None, None);
+        (self.exchange, self.unread) = (None, None);
         self.abandon();
+        self.settle_account();
     }
 
-    fn poll_transmit(&mut self, _now: Instant, send: &mut Transmit) {
+    fn poll_transmit(&mut self, now: Instant, send: &mut Transmit) {
+        self.now = now;
         while !send.is_full() {
             let tasks = &self.tasks;
             let numbered = |slot| tasks.peek(slot).is_none_or(|task| task.numbered);
             match self.out.send_one(send, (&mut self.window, &self.parameters), numbered) {
-                Sent::Nothing => return,
+                Sent::Nothing => break,
                 Sent::Pdu => {}
                 Sent::Command(slot) => {
-                    self.tasks.remove(slot);
+                    self.remove_task(slot);
                 }
             }
+        }
+        if !send.is_empty() {
+            self.sending = Some((now, now + SCARCE_SEND_TIME));
         }
     }
 
@@ -511,11 +567,18 @@ impl protocol::Connection for Connection {
 
     fn poll_timeout(&self) -> Option<Instant> {
         let silence = (self.state == State::LoggedIn).then(|| self.pinged.unwrap_or(self.heard + IDLE_TIME));
-        [self.due, silence, self.pending_due()].into_iter().flatten().min()
+        let sending = self.sending.map(|(_, due)| due);
+        [self.due, silence, self.watch_at, sending, self.pending_due()].into_iter().flatten().min()
     }
 
     fn wants_bytes(&mut self) -> bool {
-        self.state.is_over() || !self.is_blocked()
+        let wants = self.state.is_over() || !self.is_blocked();
+        self.deaf |= !wants && self.is_withheld();
+        wants
+    }
+
+    fn awaits_memory(&self) -> bool {
+        !self.parked.is_empty()
     }
 
     fn poll_close(&self) -> Option<CloseReason> {

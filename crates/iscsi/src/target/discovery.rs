@@ -24,6 +24,13 @@ pub(super) struct Exchange {
     sent: usize,
 }
 
+impl Exchange {
+    /// Bytes of its text.
+    pub(super) fn size(&self) -> usize {
+        self.question.bytes().len().saturating_add(self.answer.len())
+    }
+}
+
 impl Connection {
     pub(super) fn handle_text(
         &mut self,

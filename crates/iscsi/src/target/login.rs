@@ -94,6 +94,11 @@ pub(super) struct Login {
 }
 
 impl Login {
+    /// Bytes of the text that it has collected.
+    pub(super) fn size(&self) -> usize {
+        self.text.bytes().len()
+    }
+
     pub(super) fn new(portal: Arc<Portal>) -> Self {
         Self {
             portal,

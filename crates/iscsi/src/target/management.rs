@@ -243,7 +243,12 @@ impl Connection {
         match task.state {
             State::Free | State::Answering => {}
             State::Collecting(_) => self.bury(slot),
-            State::AwaitBuffer { .. } => {
+            State::Unread => {
+                // The stream goes on: the data behind the command is passed over.
+                self.starved = None;
+                self.bury(slot);
+            }
+            State::AwaitBuffer(_) => {
                 self.parked.retain(|parked| *parked != slot);
                 self.bury(slot);
             }
@@ -258,7 +263,7 @@ impl Connection {
 
     /// A task has ended without an answer.
     pub(super) fn bury(&mut self, slot: u16) {
-        if self.tasks.remove(slot) {
+        if self.remove_task(slot) {
             self.window.release();
         }
         self.finish_pending(false);

@@ -12,6 +12,7 @@ mod data;
 mod discovery;
 mod login;
 mod management;
+mod memory;
 mod outbound;
 mod portal;
 mod requests;

@@ -11,7 +11,7 @@ use scsi::Sense;
 
 use crate::datamover::tcp::{Digests, Payload, send};
 use crate::keys::Parameters;
-use crate::limits::{OUTBOUND, STAGED};
+use crate::limits::{OUTBOUND, OUTBOUND_BYTES, STAGED};
 use crate::pdu::{
     BasicHeaderSegment, Bhs, DataIn, Opcode, Residual, ScsiResponse, stamp_length, stamp_response,
 };
@@ -55,6 +55,9 @@ pub(super) enum Sent {
 #[derive(Debug)]
 pub(super) struct Outbound {
     queue: VecDeque<Outgoing>,
+    /// Bytes in memory of no pool that wait to be sent, and those that are being sent.
+    waiting: usize,
+    leaving: usize,
     pub(super) digests: Digests,
     pub(super) stat_sn: u32,
 }
@@ -86,10 +89,11 @@ impl SenseSegment {
 
 impl Outbound {
     pub(super) fn new() -> Self {
-        Self { queue: VecDeque::new(), digests: Digests::default(), stat_sn: 0 }
+        Self { queue: VecDeque::new(), waiting: 0, leaving: 0, digests: Digests::default(), stat_sn: 0 }
     }
 
     pub(super) fn push(&mut self, outgoing: Outgoing) {
+        self.waiting = self.waiting.saturating_add(outgoing.unpooled());
         self.queue.push_back(outgoing);
     }
 
@@ -105,11 +109,32 @@ impl Outbound {
 
     /// True when the peer had better read first.
     pub(super) fn is_full(&self) -> bool {
-        self.queue.len() >= OUTBOUND
+        self.queue.len() >= OUTBOUND || self.waiting.saturating_add(self.leaving) >= OUTBOUND_BYTES
     }
 
     pub(super) fn clear(&mut self) {
         self.queue.clear();
+        self.waiting = 0;
+    }
+
+    /// Bytes of what waits and is being sent, outside of pools.
+    pub(super) fn bytes(&self) -> usize {
+        self.waiting.saturating_add(self.leaving)
+    }
+
+    /// Bytes of the queue itself.
+    pub(super) fn size(&self) -> usize {
+        self.queue.capacity().saturating_mul(size_of::<Outgoing>())
+    }
+
+    /// Everything that was given to the transport has gone out.
+    pub(super) fn sent(&mut self) {
+        self.leaving = 0;
+    }
+
+    fn leave(&mut self, bytes: usize) {
+        self.waiting = self.waiting.saturating_sub(bytes);
+        self.leaving = self.leaving.saturating_add(bytes);
     }
 
     /// Sends one PDU, if there is one. `numbered` says whether the command in a slot took a CmdSN.
@@ -120,6 +145,7 @@ impl Outbound {
         numbered: impl Fn(u16) -> bool,
     ) -> Sent {
         let Some(front) = self.queue.front_mut() else { return Sent::Nothing };
+        let unpooled = front.unpooled();
         let ended = match front {
             Outgoing::Pdu { header, data, status, numbered } => {
                 if *numbered {
@@ -149,6 +175,8 @@ impl Outbound {
                 }
                 answer.send(out, (self.digests, parameters), (self.stat_sn, window));
                 if !last {
+                    let left = front.unpooled();
+                    self.leave(unpooled.saturating_sub(left));
                     return Sent::Pdu;
                 }
                 self.stat_sn = self.stat_sn.wrapping_add(1);
@@ -156,7 +184,18 @@ impl Outbound {
             }
         };
         self.queue.pop_front();
+        self.leave(unpooled);
         ended
+    }
+}
+
+impl Outgoing {
+    /// Bytes of data outside of pools.
+    fn unpooled(&self) -> usize {
+        match self {
+            Self::Pdu { data, .. } => data.len(),
+            Self::Answer(answer) => answer.data.unpooled(),
+        }
     }
 }
 

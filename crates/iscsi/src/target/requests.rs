@@ -81,7 +81,7 @@ impl Connection {
     /// nothing else of the stream is looked at before.
     fn collect_request(&mut self, header: &Bhs) -> bool {
         let length = BasicHeaderSegment::from_bytes(header).data_length();
-        let Some(buf) = self.resources.pool.take((length as usize).min(buf::LARGEST)) else {
+        let Some(buf) = self.account.take((length as usize).min(buf::LARGEST)) else {
             if self.tasks.are_collecting() {
                 // The stream must go on: what waits for buffers comes behind this.
                 if self.take_number(header) == Some(true) {
@@ -91,7 +91,7 @@ impl Connection {
                 self.receiver.begin(*header, None);
                 return true;
             }
-            self.starved = Some(self.resources.pool.returns());
+            self.starved = Some(self.account.returns());
             return false;
         };
         self.receiver.begin(*header, (buf.len() >= length as usize).then_some((buf, 0)));

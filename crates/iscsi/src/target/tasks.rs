@@ -5,9 +5,19 @@
 use alloc::vec::Vec;
 
 use buf::Buf;
+use protocol::Instant;
 use volume::{Epoch, Extent, VolumeId};
 
 use super::data::Collection;
+
+/// What a buffer is for.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Wanted {
+    /// To read into.
+    Read { volume: VolumeId, epoch: Epoch, extent: Extent },
+    /// For the write data that an R2T will ask for.
+    Data,
+}
 
 /// What a task waits for.
 #[derive(Debug)]
@@ -17,7 +27,9 @@ pub(super) enum State {
     /// Its write data; the buffer is away while a piece is being received.
     Collecting(Option<Buf>),
     /// A buffer from the pool.
-    AwaitBuffer { volume: VolumeId, epoch: Epoch, extent: Extent, length: u32 },
+    AwaitBuffer(Wanted),
+    /// A buffer for data that stands in the stream behind the command.
+    Unread,
     /// A volume.
     AtVolume(VolumeId),
     /// The owner of the reservations.
@@ -36,7 +48,12 @@ pub(super) struct Task {
     pub(super) numbered: bool,
     pub(super) command: scsi::Task,
     pub(super) data: Collection,
+    /// When data last came, or was last asked for.
+    pub(super) heard: Instant,
+    /// Bytes of the buffer that it has or waits for.
     pub(super) needed: u32,
+    /// Bytes that are set aside for later pieces of a read; `None` before its first.
+    pub(super) reserved: Option<usize>,
     pub(super) state: State,
     /// It was aborted: it ends with its request, without an answer.
     pub(super) doomed: bool,
@@ -45,6 +62,11 @@ pub(super) struct Task {
 impl Task {
     fn is_live(&self) -> bool {
         !matches!(self.state, State::Free)
+    }
+
+    /// True while its data stands in the stream.
+    pub(super) fn is_unread(&self) -> bool {
+        matches!(self.state, State::Unread)
     }
 
     fn unused() -> Self {
@@ -56,7 +78,9 @@ impl Task {
             numbered: false,
             command: scsi::Task::default(),
             data: Collection::default(),
+            heard: Instant::ZERO,
             needed: 0,
+            reserved: None,
             state: State::Free,
             doomed: false,
         }
@@ -123,6 +147,7 @@ impl Tasks {
         }
         if let Some(task) = self.slots.get_mut(usize::from(slot)) {
             (task.tag, task.needed, task.doomed) = (tag, 0, false);
+            task.reserved = None;
             task.state = State::Answering;
         }
         Some(slot)
@@ -170,6 +195,11 @@ impl Tasks {
         if let Some(place) = self.index.get_mut(gap) {
             *place = None;
         }
+    }
+
+    /// Bytes of the slots that were ever used.
+    pub(super) fn size(&self) -> usize {
+        self.slots.len().saturating_mul(size_of::<Task>())
     }
 
     /// All slots that have a task.

@@ -10,7 +10,7 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use buf::{BufList, Pool, SharedBuf};
+use buf::{Account, BufList, Pool, SharedBuf};
 use protocol::{CloseReason, Ended, Instant, Placement, Transmit};
 use volume::reservation::View;
 use volume::{Completion, Epoch, Operation, Outcome, Request, Tag, VolumeId};
@@ -21,12 +21,12 @@ use super::admin::{Admin, Event};
 use super::command::{Place, Plan};
 use super::io::Namespaces;
 use super::slots::{Slots, Step};
-use super::transmit::Outgoing;
+use super::transmit::{Outgoing, Unsent};
 use super::{Action, Input, Portal};
 use crate::cqe::CompletionQueueEntry;
 use crate::fabrics::{ConnectData, HostIdentity};
 use crate::lifetime::Lifetime;
-use crate::limits::{CONNECT_TIME, MAX_H2C_DATA, MEMORY_RETRY, STAGING, UNSENT};
+use crate::limits::{CONNECT_TIME, MAX_H2C_DATA, MEMORY_RETRY, SCARCE_SEND_TIME, STAGING};
 use crate::opcode::{FABRICS, fctype, nvm};
 use crate::pdu::{CapsuleCmd, H2cData, H2cTermReq, IcReq, PduType, flags};
 use crate::reservation;
@@ -41,6 +41,7 @@ use quiesce::Quiesce;
 mod abort;
 mod change;
 mod connect;
+mod memory;
 mod quiesce;
 mod reserve;
 
@@ -134,7 +135,9 @@ struct Heard {
 #[derive(Debug)]
 pub struct Connection {
     portal: Arc<Portal>,
-    pool: Pool,
+    /// What this connection holds of the pool, and what of that is counted for memory outside of buffers.
+    account: Account,
+    counted: usize,
     state: State,
     agreed: Agreement,
     receive: Receive,
@@ -153,6 +156,17 @@ pub struct Connection {
     host: Option<HostIdentity>,
     heard: Vec<Heard>,
     outgoing: VecDeque<Outgoing>,
+    /// Data in memory of no pool among what is to be sent.
+    unsent: Unsent,
+    /// Since when a send has been under way, and when it is looked at.
+    sending: Option<(Instant, Instant)>,
+    /// When commands that wait for data are looked at, and when any data came last.
+    watch_at: Option<Instant>,
+    data_heard: Instant,
+    /// The time as it was told last.
+    now: Instant,
+    /// This side did not read lately, for reasons of its own: silence does not count.
+    deaf: bool,
     actions: VecDeque<Action>,
     deadline: Option<Instant>,
     /// The controller's, once this belongs to one.
@@ -166,7 +180,8 @@ impl Connection {
     pub fn new(portal: Arc<Portal>, pool: Pool, now: Instant) -> Self {
         Self {
             portal,
-            pool,
+            account: Account::new(&pool),
+            counted: 0,
             state: State::ExpectIcReq,
             agreed: Agreement::default(),
             receive: Receive::Header,
@@ -182,6 +197,12 @@ impl Connection {
             host: None,
             heard: Vec::new(),
             outgoing: VecDeque::new(),
+            unsent: Unsent::default(),
+            sending: None,
+            watch_at: None,
+            data_heard: now,
+            now,
+            deaf: false,
             actions: VecDeque::new(),
             deadline: Some(now + CONNECT_TIME),
             lifetime: Lifetime::new(),
@@ -192,7 +213,7 @@ impl Connection {
 
     fn violate(&mut self, violation: Violation, bytes: &[u8]) {
         self.termination = Some(Termination::new(violation, bytes));
-        self.outgoing.clear();
+        self.drop_outgoing();
         self.end(CloseReason::Violation(violation.describe()));
     }
 
@@ -204,7 +225,7 @@ impl Connection {
 
     /// Ends a connection whose controller was not kept alive; true if so.
     fn expire(&mut self, now: Instant) -> bool {
-        let over = self.lifetime.is_over(now);
+        let over = self.lifetime.is_over(now) && !self.excuse_silence(now);
         if over {
             self.end(CloseReason::TimedOut(KEEP_ALIVE_EXPIRED));
         }
@@ -213,7 +234,7 @@ impl Connection {
 
     /// Takes a PDU's header off the front of `bytes`, if it is there whole and there is room for what it asks.
     fn handle_header(&mut self, now: Instant, bytes: &[u8]) -> usize {
-        if self.slots.is_full() || self.outgoing.len() >= UNSENT {
+        if self.is_congested() {
             self.starved = Some(Starved::Room);
             return 0;
         }
@@ -303,6 +324,13 @@ impl Connection {
             Plan::fail(Status::COMMAND_ID_CONFLICT.dnr())
         } else if abort.is_some() {
             Plan::fail(Status::ABORT_REQUESTED)
+        } else if !self.has_room_for_answer(&entry, data) {
+            if self.transfers == 0 {
+                return false;
+            }
+            // What the transfers wait for comes behind this command.
+            self.starved = None;
+            Plan::fail(Status::COMMAND_INTERRUPTED)
         } else {
             self.decide(now, &entry, data)
         };
@@ -375,67 +403,6 @@ impl Connection {
         true
     }
 
-    /// Receives data that is next in the stream; false when it must stay there until there is memory. While
-    /// transfers are under way it may not: what they wait for comes behind it. The host is to try again then.
-    fn receive_capsule(&mut self, entry: SubmissionQueueEntry, length: usize) -> bool {
-        let returns = self.pool.returns();
-        let Some(buf) = self.pool.take(length) else {
-            if self.transfers == 0 {
-                self.starved = Some(Starved::Memory { returns, cid: entry.cid.get() });
-                return false;
-            }
-            self.discard(length);
-            self.complete(&entry, (Status::COMMAND_INTERRUPTED, 0), None);
-            return true;
-        };
-        let step = Step::Data { buf: Some(buf), received: 0, length, damaged: false };
-        if let Some(slot) = self.slots.begin(entry, step) {
-            self.receive = Receive::Place { slot, start: 0, length };
-        }
-        true
-    }
-
-    /// Begins a waiting command if there is memory for its data.
-    fn serve(&mut self, index: u16, plan: &Plan) -> bool {
-        let length = match plan {
-            Plan::Read { length, .. } => *length,
-            Plan::Receive(pointer) => pointer.length(),
-            _ => return true,
-        };
-        let Some(buf) = self.pool.take(length) else { return false };
-        let Some(slot) = self.slots.get(index) else { return true };
-        if let Plan::Read { place, extent, .. } = *plan {
-            slot.step = Step::Submitted { volume: place.volume, ranges: None, next: 0, done: 0 };
-            self.submit(Some(index), place, Operation::Read { extent, into: buf });
-        } else {
-            let cid = slot.entry.cid.get();
-            slot.step = Step::Data { buf: Some(buf), received: 0, length, damaged: false };
-            self.transfers = self.transfers.saturating_add(1);
-            let length = u32::try_from(length).unwrap_or(u32::MAX);
-            self.outgoing.push_back(Outgoing::R2t { cid, ttag: index, length });
-        }
-        true
-    }
-
-    /// Begins as many waiting commands as there is memory for. What may be done is decided anew: reservations
-    /// may have changed meanwhile.
-    fn serve_waiting(&mut self, now: Instant) {
-        while let Some(&index) = self.waiting.front() {
-            let Some(entry) = self.slots.get(index).map(|slot| slot.entry) else { return };
-            match self.decide(now, &entry, 0) {
-                Plan::Finish(status, result) => self.finish(index, (status, result), None),
-                plan => {
-                    if !self.serve(index, &plan) {
-                        self.retry = Some(now + MEMORY_RETRY);
-                        return;
-                    }
-                }
-            }
-            self.waiting.pop_front();
-        }
-        self.retry = None;
-    }
-
     /// A piece of data that an R2T asked for.
     fn handle_h2c_data(&mut self, framed: &Framed<'_>) -> Result<(), Violation> {
         let Ok((pdu, _)) = H2cData::read_from_prefix(framed.header) else {
@@ -477,10 +444,11 @@ impl Connection {
     fn data_arrived(&mut self, now: Instant, index: u16) {
         self.receive = Receive::Header;
         if self.aborts.concern(index) {
-            return self.stop_transfer(index);
+            self.stop_transfer(index, Status::ABORT_REQUESTED);
+            return;
         }
         let Some(slot) = self.slots.get(index) else { return };
-        let Step::Data { buf, received, length, damaged } = &mut slot.step else { return };
+        let Step::Data { buf, received, length, damaged, .. } = &mut slot.step else { return };
         if *received < *length {
             return;
         }
@@ -490,6 +458,7 @@ impl Connection {
         if !entry.dptr.is_in_capsule() {
             self.transfers = self.transfers.saturating_sub(1);
         }
+        self.watch_at = self.watch_at.filter(|_| self.transfers > 0);
         if damaged {
             return self.finish(index, (Status::TRANSIENT_TRANSPORT, 0), None);
         }
@@ -564,6 +533,7 @@ impl Connection {
         let entry =
             CompletionQueueEntry::new(entry.cid.get(), self.head.report(), status).with_result(result);
         if self.close.is_none() {
+            self.unsent.add(data.as_ref().map_or(0, BufList::unpooled));
             self.outgoing.push_back(Outgoing::Complete { entry, data, may_omit: self.head.flow_off });
         }
     }
@@ -593,6 +563,31 @@ impl Connection {
             } else {
                 return;
             }
+        }
+    }
+
+    fn handle_staged(&mut self, now: Instant, bytes: &[u8]) -> usize {
+        let mut used = 0_usize;
+        loop {
+            let rest = bytes.get(used..).unwrap_or_default();
+            if self.close.is_some() {
+                return bytes.len();
+            }
+            let step = match self.receive {
+                Receive::Header => self.handle_header(now, rest),
+                Receive::Digest { slot, sum } => self.handle_digest(now, rest, (slot, sum)),
+                Receive::Discard { bytes } => {
+                    let count = bytes.min(rest.len());
+                    let left = bytes.saturating_sub(count);
+                    self.receive = if left == 0 { Receive::Header } else { Receive::Discard { bytes: left } };
+                    count
+                }
+                Receive::Place { .. } | Receive::Placing { .. } => 0,
+            };
+            if step == 0 && self.close.is_none() {
+                return used;
+            }
+            used = used.saturating_add(step);
         }
     }
 
@@ -635,32 +630,14 @@ impl protocol::Connection for Connection {
     const STAGING: usize = STAGING;
 
     fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) -> usize {
+        self.now = now;
         if self.expire(now) {
             return bytes.len();
         }
         self.starved = None;
-        let mut used = 0_usize;
-        loop {
-            let rest = bytes.get(used..).unwrap_or_default();
-            if self.close.is_some() {
-                return bytes.len();
-            }
-            let step = match self.receive {
-                Receive::Header => self.handle_header(now, rest),
-                Receive::Digest { slot, sum } => self.handle_digest(now, rest, (slot, sum)),
-                Receive::Discard { bytes } => {
-                    let count = bytes.min(rest.len());
-                    let left = bytes.saturating_sub(count);
-                    self.receive = if left == 0 { Receive::Header } else { Receive::Discard { bytes: left } };
-                    count
-                }
-                Receive::Place { .. } | Receive::Placing { .. } => 0,
-            };
-            if step == 0 && self.close.is_none() {
-                return used;
-            }
-            used = used.saturating_add(step);
-        }
+        let used = self.handle_staged(now, bytes);
+        self.settle_account();
+        used
     }
 
     fn take_placement(&mut self) -> Option<Placement> {
@@ -672,6 +649,7 @@ impl protocol::Connection for Connection {
     }
 
     fn handle_placed(&mut self, now: Instant, placement: Placement) {
+        self.now = now;
         let Receive::Placing { slot: index } = self.receive else { return };
         if self.expire(now) {
             return;
@@ -680,20 +658,17 @@ impl protocol::Connection for Connection {
         let end = placement.start.saturating_add(placement.len);
         let sum =
             if digest { crc32c(placement.buf.get(placement.start..end).unwrap_or_default()) } else { 0 };
-        if let Some(slot) = self.slots.get(index)
-            && let Step::Data { buf, received, .. } = &mut slot.step
-        {
-            *buf = Some(placement.buf);
-            *received = end;
-        }
+        self.note_placed(index, (placement.buf, end));
         if digest {
             self.receive = Receive::Digest { slot: index, sum };
         } else {
             self.data_arrived(now, index);
         }
+        self.settle_account();
     }
 
     fn handle_input(&mut self, now: Instant, input: Input) {
+        self.now = now;
         match input {
             Input::Completion(completion) => {
                 self.handle_completion(completion);
@@ -721,43 +696,59 @@ impl protocol::Connection for Connection {
             }
             Input::Shutdown => self.end(CloseReason::ShuttingDown),
         }
+        self.settle_account();
     }
 
     fn handle_transmitted(&mut self, now: Instant, _bytes: usize) {
+        self.now = now;
+        self.sending = None;
+        self.unsent.sent();
         self.serve_waiting(now);
+        self.settle_account();
     }
 
     fn handle_timeout(&mut self, now: Instant) {
+        self.now = now;
+        self.watch_sending(now);
+        self.watch_data(now);
         if self.retry.is_some_and(|retry| retry <= now) {
             self.serve_waiting(now);
         }
         if self.quiesce_by.is_some_and(|due| due <= now) {
             self.answer_quiesce();
         }
-        if self.deadline.is_some_and(|deadline| deadline <= now) {
+        if self.deadline.is_some_and(|deadline| deadline <= now) && !self.excuse_silence(now) {
             let text = match self.state {
                 State::Admin(_) => KEEP_ALIVE_EXPIRED,
                 _ => "the host did not connect in time",
             };
             self.end(CloseReason::TimedOut(text));
         }
+        self.settle_account();
     }
 
     fn handle_ended(&mut self, now: Instant, _how: Ended) {
         self.end(CloseReason::Finished);
-        self.outgoing.clear();
+        self.drop_outgoing();
+        self.unsent.sent();
+        (self.sending, self.starved) = (None, None);
         self.end_all(now);
+        self.settle_account();
     }
 
-    fn poll_transmit(&mut self, _now: Instant, send: &mut Transmit) {
+    fn poll_transmit(&mut self, now: Instant, send: &mut Transmit) {
         while !send.is_full() {
             let Some(outgoing) = self.outgoing.pop_front() else { break };
+            self.unsent.leave(outgoing.unpooled());
             outgoing.put(self.agreed, send);
         }
         if self.outgoing.is_empty()
             && let Some(termination) = self.termination.take()
         {
             termination.put(Role::Controller, send);
+        }
+        if !send.is_empty() {
+            self.sending = Some((now, now + SCARCE_SEND_TIME));
         }
     }
 
@@ -766,15 +757,24 @@ impl protocol::Connection for Connection {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        [self.deadline, self.retry, self.quiesce_by].into_iter().flatten().min()
+        let sending = self.sending.map(|(_, due)| due);
+        [self.deadline, self.retry, self.quiesce_by, self.watch_at, sending].into_iter().flatten().min()
     }
 
     fn wants_bytes(&mut self) -> bool {
         match self.starved {
             None => true,
-            Some(Starved::Memory { returns, .. }) => self.pool.returns() != returns,
-            Some(Starved::Room) => !self.slots.is_full() && self.outgoing.len() < UNSENT,
+            Some(Starved::Memory { returns, .. }) => {
+                let again = self.account.returns() != returns;
+                self.deaf |= !again;
+                again
+            }
+            Some(Starved::Room) => !self.is_congested(),
         }
+    }
+
+    fn awaits_memory(&self) -> bool {
+        !self.waiting.is_empty()
     }
 
     fn poll_close(&self) -> Option<CloseReason> {

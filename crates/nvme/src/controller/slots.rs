@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use buf::Buf;
+use protocol::Instant;
 use volume::VolumeId;
 
 use crate::limits::ABANDONED;
@@ -16,7 +17,7 @@ pub(crate) enum Step {
     /// It waits for memory for its data.
     Waiting,
     /// Its data is arriving.
-    Data { buf: Option<Buf>, received: usize, length: usize, damaged: bool },
+    Data { buf: Option<Buf>, received: usize, length: usize, damaged: bool, heard: Instant },
     /// Requests are with a volume: the next range or namespace, blocks done of it, and a list of ranges.
     Submitted { volume: VolumeId, ranges: Option<Buf>, next: usize, done: u64 },
     /// It waits: an Asynchronous Event Request, an Abort, or a Connect for its group.
@@ -182,6 +183,16 @@ impl Slots {
     pub(crate) fn under_way(&self) -> Vec<u16> {
         let waits = |step: &Step| matches!(step, Step::Waiting | Step::Data { .. } | Step::Submitted { .. });
         (0_u16..).zip(&self.list).filter(|(_, slot)| waits(&slot.step)).map(|(index, _)| index).collect()
+    }
+
+    /// All slots that were ever used.
+    pub(crate) fn indices(&self) -> impl Iterator<Item = u16> + use<> {
+        0..u16::try_from(self.list.len()).unwrap_or(u16::MAX)
+    }
+
+    /// Bytes of the slots that were ever used.
+    pub(crate) fn size(&self) -> usize {
+        self.list.len().saturating_mul(size_of::<Slot>())
     }
 
     /// Volumes and slots of all requests that are with a volume.

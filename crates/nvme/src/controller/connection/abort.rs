@@ -108,27 +108,28 @@ impl Connection {
         if waiting.and_then(|at| self.waiting.remove(at)).is_some() {
             self.finish(index, (Status::ABORT_REQUESTED, 0), None);
         } else if !self.receive.is_for(index) {
-            self.stop_transfer(index);
+            self.stop_transfer(index, Status::ABORT_REQUESTED);
         }
         self.serve_waiting(now);
     }
 
-    /// Ends an aborted command whose data was expected, unless a part of it is just coming or too much is owed already.
-    pub(super) fn stop_transfer(&mut self, index: u16) {
-        let Some(slot) = self.slots.get(index) else { return };
-        let Step::Data { received, length, .. } = slot.step else { return };
+    /// Ends a command whose data was expected, unless a part of it is just coming or too much is owed already: then false.
+    pub(super) fn stop_transfer(&mut self, index: u16, status: Status) -> bool {
+        let Some(slot) = self.slots.get(index) else { return false };
+        let Step::Data { received, length, .. } = slot.step else { return false };
         let in_capsule = slot.entry.dptr.is_in_capsule();
         let ended = if received == length || self.withdraw(index) {
             self.slots.end(index)
         } else {
             self.slots.abandon(index)
         };
-        let Some(entry) = ended else { return };
+        let Some(entry) = ended else { return false };
         if !in_capsule {
             self.transfers = self.transfers.saturating_sub(1);
         }
-        self.complete(&entry, (Status::ABORT_REQUESTED, 0), None);
-        self.settle(index, true);
+        self.complete(&entry, (status, 0), None);
+        self.settle(index, status == Status::ABORT_REQUESTED);
+        true
     }
 
     /// Takes back an R2T that was not sent yet; false if there is none.
@@ -192,7 +193,7 @@ impl Connection {
 
 impl Receive {
     /// True when data for this slot is just coming.
-    fn is_for(self, index: u16) -> bool {
+    pub(super) fn is_for(self, index: u16) -> bool {
         match self {
             Self::Place { slot, .. } | Self::Placing { slot } | Self::Digest { slot, .. } => slot == index,
             Self::Header | Self::Discard { .. } => false,

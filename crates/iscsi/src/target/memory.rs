@@ -1,0 +1,171 @@
+//! What a connection holds, and how long: buffers for commands that wait for one, everything else in bytes, and an end for what makes no
+//! progress.
+//!
+//! A command gets its memory when it needs it: a read before it goes to the volume, a write before its first R2T. Until then it waits with nothing, in
+//! order, and the stream goes on. Only data that comes unasked stays in the stream until there is memory for it.
+//!
+//! Whoever leaves the target waiting loses what it holds: a command whose data does not come ends with INITIATOR RESPONSE TIMEOUT (the code of other
+//! transports for an R2T that nobody serves), and a connection whose answers nobody reads, or whose PDU stops half-way, is closed. Both come sooner while others
+//! wait for memory. Silence of the initiator does not count while this side does not read.
+
+use buf::LARGEST;
+use protocol::{CloseReason, Instant};
+use volume::{Operation, Request, Tag};
+
+use super::connection::{Action, Connection};
+use super::discovery::Exchange;
+use super::login::Login;
+use super::tasks::{State, Wanted};
+use crate::connection::State as Life;
+use crate::limits::{DATA_TIME, SCARCE_DATA_TIME, SCARCE_SEND_TIME, SEND_TIME, WATCH};
+
+impl Connection {
+    /// Gets a task the buffer that it waits for, or a place behind those that wait already.
+    pub(super) fn want(&mut self, slot: u16) {
+        if !self.parked.is_empty() || !self.grant(slot) {
+            self.parked.push_back(slot);
+        }
+    }
+
+    /// Tries again to find buffers for the tasks that wait for one, in order.
+    pub(super) fn retry_parked(&mut self) {
+        let returns = self.account.returns();
+        if core::mem::replace(&mut self.parked_at, returns) == returns {
+            return;
+        }
+        while let Some(&slot) = self.parked.front() {
+            if !self.grant(slot) {
+                return;
+            }
+            self.parked.pop_front();
+        }
+    }
+
+    /// Goes on with a task if there is a buffer for it; true also when it no longer waits.
+    fn grant(&mut self, slot: u16) -> bool {
+        let Some(task) = self.tasks.get(slot) else { return true };
+        let State::AwaitBuffer(wanted) = task.state else { return true };
+        let length = (task.needed as usize).min(LARGEST);
+        let buf = match &mut task.reserved {
+            Some(reserved) if *reserved > 0 => {
+                let buf = self.account.take_charged(length, *reserved);
+                *reserved = if buf.is_some() { reserved.saturating_sub(length) } else { *reserved };
+                buf
+            }
+            Some(_) => self.account.take(length),
+            None => {
+                // A read in several pieces begins only when all of them have room, or many could wait for each other's.
+                let whole = usize::try_from(task.command.full_length()).unwrap_or(usize::MAX);
+                let rest = if task.reads { whole.saturating_sub(length) } else { 0 };
+                if rest > 0 && !self.account.charge(rest) {
+                    return false;
+                }
+                let buf = self.account.take(length);
+                if buf.is_none() {
+                    self.account.release(rest);
+                } else {
+                    task.reserved = Some(rest);
+                }
+                buf
+            }
+        };
+        let Some(buf) = buf else { return false };
+        match wanted {
+            Wanted::Read { volume, epoch, extent } => {
+                task.state = State::AtVolume(volume);
+                let operation = Operation::Read { extent, into: buf };
+                let request = Request { tag: Tag(slot.into()), operation };
+                self.actions.push_back(Action::Submit { volume, epoch, request });
+            }
+            Wanted::Data => {
+                task.state = State::Collecting(Some(buf));
+                task.heard = self.now;
+                self.collect(slot);
+            }
+        }
+        true
+    }
+
+    /// Removes a task, and what was set aside for it.
+    pub(super) fn remove_task(&mut self, slot: u16) -> bool {
+        if let Some(task) = self.tasks.get(slot)
+            && let Some(reserved) = task.reserved.take()
+        {
+            self.account.release(reserved);
+        }
+        self.tasks.remove(slot)
+    }
+
+    /// Counts what is held outside of buffers; nothing that grows with what a peer does is left out.
+    pub(super) fn settle_account(&mut self) {
+        let talk = self.exchange.as_ref().map_or(0, Exchange::size);
+        let login =
+            if self.state == Life::InLogin { self.login.as_deref().map_or(0, Login::size) } else { 0 };
+        let tables = self.out.size().saturating_add(self.tasks.size());
+        let held = self.out.bytes().saturating_add(talk).saturating_add(login).saturating_add(tables);
+        if held > self.counted {
+            self.account.count(held.saturating_sub(self.counted));
+        } else if held < self.counted {
+            self.account.release(self.counted.saturating_sub(held));
+        }
+        self.counted = held;
+        if self.parked.is_empty() && self.starved.is_none() {
+            self.account.stop_waiting();
+        }
+    }
+
+    /// True while this side has reasons of its own to take nothing more from the stream.
+    pub(super) fn is_withheld(&self) -> bool {
+        let starved = self.starved.is_some_and(|returns| returns == self.account.returns());
+        let joining =
+            self.state == Life::InLogin && self.login.as_ref().is_some_and(|login| login.waiting().is_some());
+        starved || joining || (self.out.bytes() > 0 && self.account.is_over())
+    }
+
+    /// Closes the connection when nothing of what is sent to it is read.
+    pub(super) fn watch_sending(&mut self, now: Instant) {
+        let Some((since, due)) = self.sending else { return };
+        let limit = if self.account.is_wanted() { SCARCE_SEND_TIME } else { SEND_TIME };
+        if since + limit <= now {
+            self.out.clear();
+            self.close(CloseReason::TimedOut("the initiator does not read what is sent to it"));
+            self.sending = None;
+        } else if due <= now {
+            self.sending = Some((since, now + WATCH));
+        }
+    }
+
+    /// Ends commands whose data makes no progress.
+    pub(super) fn watch_data(&mut self, now: Instant) {
+        if self.watch_at.is_none_or(|at| at > now) {
+            return;
+        }
+        let silent = self.account.is_wanted() && self.data_heard + SCARCE_DATA_TIME <= now;
+        let limit = if silent { SCARCE_DATA_TIME } else { DATA_TIME };
+        let mut collecting = false;
+        for slot in self.tasks.slots() {
+            let Some(task) = self.tasks.peek(slot) else { continue };
+            let State::Collecting(buf) = &task.state else { continue };
+            if task.heard + limit > now {
+                collecting = true;
+            } else if buf.is_some() {
+                self.end_collection(slot);
+            } else {
+                self.close(CloseReason::TimedOut("the initiator stopped in the middle of a PDU"));
+            }
+        }
+        self.watch_at = (collecting && !self.state.is_over()).then_some(now + WATCH);
+    }
+
+    /// A write's data did not come in time.
+    fn end_collection(&mut self, slot: u16) {
+        let (Some(server), Some(task)) = (&mut self.server, self.tasks.get(slot)) else { return };
+        let step = server.data_timed_out(&mut task.command);
+        self.run(slot, step);
+    }
+
+    /// A command waits for its data from now on.
+    pub(super) fn begin_watch(&mut self) {
+        self.watch_at.get_or_insert(self.now + WATCH);
+    }
+}

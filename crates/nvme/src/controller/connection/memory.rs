@@ -1,0 +1,201 @@
+//! What a queue's connection holds, and how long.
+//!
+//! Data has a buffer of the pool: a read before it goes to the volume, a write before its R2T. Until then a command waits with nothing, in order,
+//! and the stream goes on; only in-capsule data stays in the stream until there is memory for it. Everything else that a host can make grow is counted in
+//! bytes.
+//!
+//! A command whose data makes no progress ends with Data Transfer Error, and a connection whose answers nobody reads, or whose PDU stops half-way, is
+//! closed. Both come sooner while others wait for memory. A keep alive timer does not run while this side does not read.
+
+use buf::Buf;
+use protocol::{CloseReason, Instant};
+use volume::Operation;
+
+use super::{Connection, Receive, Starved, State};
+use crate::controller::command::Plan;
+use crate::controller::slots::Step;
+use crate::controller::transmit::Outgoing;
+use crate::limits::{
+    ADMIN_DATA, DATA_TIME, MEMORY_RETRY, SCARCE_DATA_TIME, SCARCE_SEND_TIME, SEND_TIME, UNSENT, UNSENT_BYTES,
+    WATCH,
+};
+use crate::opcode::{FABRICS, admin, nvm};
+use crate::sqe::SubmissionQueueEntry;
+use crate::status::Status;
+
+impl Connection {
+    /// True while the host had better read first.
+    pub(super) fn is_congested(&self) -> bool {
+        self.slots.is_full() || self.outgoing.len() >= UNSENT || self.unsent.bytes() >= UNSENT_BYTES
+    }
+
+    /// Whether there is room for a command's answer, where that has data which no volume reads. Asked before the command is looked at,
+    /// which may change what the answer says.
+    pub(super) fn has_room_for_answer(&mut self, entry: &SubmissionQueueEntry, data: usize) -> bool {
+        let answers = match self.state {
+            State::Admin(_) => {
+                matches!(entry.opcode, admin::IDENTIFY | admin::GET_LOG_PAGE | admin::GET_FEATURES)
+            }
+            State::Io(_) => entry.opcode == nvm::RESERVATION_REPORT,
+            _ => false,
+        };
+        if !answers || entry.opcode == FABRICS {
+            return true;
+        }
+        let length = entry.data_pointer(data).map_or(0, |pointer| pointer.length());
+        let returns = self.account.returns();
+        if length == 0 || length > ADMIN_DATA {
+            return true;
+        }
+        let room = self.account.charge(length);
+        if room {
+            self.account.release(length);
+        } else {
+            self.starved = Some(Starved::Memory { returns, cid: entry.cid.get() });
+        }
+        room
+    }
+
+    /// Receives data that is next in the stream; false when it must stay there until there is memory. While
+    /// transfers are under way it may not: what they wait for comes behind it. The host is to try again then.
+    pub(super) fn receive_capsule(&mut self, entry: SubmissionQueueEntry, length: usize) -> bool {
+        let returns = self.account.returns();
+        let Some(buf) = self.account.take(length) else {
+            if self.transfers == 0 {
+                self.starved = Some(Starved::Memory { returns, cid: entry.cid.get() });
+                return false;
+            }
+            self.discard(length);
+            self.complete(&entry, (Status::COMMAND_INTERRUPTED, 0), None);
+            return true;
+        };
+        let step = Step::Data { buf: Some(buf), received: 0, length, damaged: false, heard: self.now };
+        if let Some(slot) = self.slots.begin(entry, step) {
+            self.receive = Receive::Place { slot, start: 0, length };
+            self.watch_at.get_or_insert(self.now + WATCH);
+        }
+        true
+    }
+
+    /// Begins a waiting command if there is memory for its data.
+    pub(super) fn serve(&mut self, index: u16, plan: &Plan) -> bool {
+        let length = match plan {
+            Plan::Read { length, .. } => *length,
+            Plan::Receive(pointer) => pointer.length(),
+            _ => return true,
+        };
+        let Some(buf) = self.account.take(length) else { return false };
+        let Some(slot) = self.slots.get(index) else { return true };
+        if let Plan::Read { place, extent, .. } = *plan {
+            slot.step = Step::Submitted { volume: place.volume, ranges: None, next: 0, done: 0 };
+            self.submit(Some(index), place, Operation::Read { extent, into: buf });
+        } else {
+            let cid = slot.entry.cid.get();
+            slot.step = Step::Data { buf: Some(buf), received: 0, length, damaged: false, heard: self.now };
+            self.transfers = self.transfers.saturating_add(1);
+            self.watch_at.get_or_insert(self.now + WATCH);
+            let length = u32::try_from(length).unwrap_or(u32::MAX);
+            self.outgoing.push_back(Outgoing::R2t { cid, ttag: index, length });
+        }
+        true
+    }
+
+    /// Begins as many waiting commands as there is memory for. What may be done is decided anew: reservations
+    /// may have changed meanwhile.
+    pub(super) fn serve_waiting(&mut self, now: Instant) {
+        while let Some(&index) = self.waiting.front() {
+            let Some(entry) = self.slots.get(index).map(|slot| slot.entry) else { return };
+            match self.decide(now, &entry, 0) {
+                Plan::Finish(status, result) => self.finish(index, (status, result), None),
+                plan => {
+                    if !self.serve(index, &plan) {
+                        self.retry = Some(now + MEMORY_RETRY);
+                        return;
+                    }
+                }
+            }
+            self.waiting.pop_front();
+        }
+        self.retry = None;
+    }
+
+    /// Counts what is held outside of buffers; nothing that grows with what a peer does is left out.
+    pub(super) fn settle_account(&mut self) {
+        let tables =
+            self.slots.size().saturating_add(self.outgoing.capacity().saturating_mul(size_of::<Outgoing>()));
+        let held = self.unsent.bytes().saturating_add(tables);
+        if held > self.counted {
+            self.account.count(held.saturating_sub(self.counted));
+        } else if held < self.counted {
+            self.account.release(self.counted.saturating_sub(held));
+        }
+        self.counted = held;
+        if self.waiting.is_empty() && !matches!(self.starved, Some(Starved::Memory { .. })) {
+            self.account.stop_waiting();
+        }
+    }
+
+    /// Closes the connection when nothing of what is sent to it is read.
+    pub(super) fn watch_sending(&mut self, now: Instant) {
+        let Some((since, due)) = self.sending else { return };
+        let limit = if self.account.is_wanted() { SCARCE_SEND_TIME } else { SEND_TIME };
+        if since + limit <= now {
+            self.drop_outgoing();
+            self.end(CloseReason::TimedOut("the host does not read what is sent to it"));
+            self.sending = None;
+        } else if due <= now {
+            self.sending = Some((since, now + WATCH));
+        }
+    }
+
+    /// Ends commands whose data makes no progress.
+    pub(super) fn watch_data(&mut self, now: Instant) {
+        if self.watch_at.is_none_or(|at| at > now) {
+            return;
+        }
+        let silent = self.account.is_wanted() && self.data_heard + SCARCE_DATA_TIME <= now;
+        let mut collecting = false;
+        for index in self.slots.indices() {
+            let Some(Step::Data { heard, .. }) = self.slots.get(index).map(|slot| &slot.step) else {
+                continue;
+            };
+            let limit = if silent { SCARCE_DATA_TIME } else { DATA_TIME };
+            if *heard + limit > now {
+                collecting = true;
+            } else if self.receive.is_for(index) {
+                self.end(CloseReason::TimedOut("the host stopped in the middle of a PDU"));
+            } else if !self.stop_transfer(index, Status::DATA_TRANSFER_ERROR) {
+                self.end(CloseReason::TimedOut("the host does not send the data of its commands"));
+            }
+        }
+        self.watch_at = (collecting && self.close.is_none()).then_some(now + WATCH);
+    }
+
+    /// Takes back a buffer that data was placed into, and notes when.
+    pub(super) fn note_placed(&mut self, index: u16, placed: (Buf, usize)) {
+        self.data_heard = self.now;
+        let now = self.now;
+        if let Some(slot) = self.slots.get(index)
+            && let Step::Data { buf, received, heard, .. } = &mut slot.step
+        {
+            (*buf, *received, *heard) = (Some(placed.0), placed.1, now);
+        }
+    }
+
+    /// Nothing of what waits is sent any more.
+    pub(super) fn drop_outgoing(&mut self) {
+        self.outgoing.clear();
+        self.unsent.drop_waiting();
+    }
+
+    /// The keep alive timer begins anew if this side did not read meanwhile; false if the host was silent.
+    pub(super) fn excuse_silence(&mut self, now: Instant) -> bool {
+        let State::Admin(admin) = &mut self.state else { return false };
+        if !core::mem::take(&mut self.deaf) {
+            return false;
+        }
+        self.deadline = admin.next_deadline(now);
+        self.lifetime.set_end(self.deadline);
+        true
+    }
+}
