@@ -202,3 +202,118 @@ fn survives_running_out_of_descriptors() {
     run(&["bench", &server.iscsi_url("disk"), "--runtime", "1", "--json"]);
     server.stop();
 }
+
+/// `[limits] memory` of a server that is flooded, and what its resident memory may be beside that and what it had before, in KiB: staging areas,
+/// sends, and the allocator's own.
+const FLOODED_MEMORY: u64 = 64 << 10;
+const BESIDE: u64 = 64 << 10;
+/// Connections of each flood.
+const CROWD: u32 = 100;
+
+/// A Login Request (RFC 7143, section 11.12) for a discovery session.
+fn discovery_login(number: u32) -> Vec<u8> {
+    let mut text = format!("InitiatorName=iqn.2026-11.test:{number}\0SessionType=Discovery\0").into_bytes();
+    let mut pdu = login_header([0, 0, u8::try_from(text.len()).unwrap()]).to_vec();
+    pdu[8] = 0x80;
+    pdu[10..14].copy_from_slice(&number.to_be_bytes());
+    pdu[19] = 1;
+    text.resize(text.len().next_multiple_of(4), 0);
+    [pdu, text].concat()
+}
+
+/// A NOP-Out (RFC 7143, section 11.18) with the longest data that is echoed.
+fn ping() -> Vec<u8> {
+    let mut pdu = vec![0; 48 + 8192];
+    pdu[..8].copy_from_slice(&[0x40, 0x80, 0, 0, 0, 0, 0x20, 0]);
+    pdu[19] = 2;
+    pdu[20..24].fill(0xff);
+    pdu[27] = 1;
+    pdu
+}
+
+/// A command capsule (NVMe/TCP, section 3.6.2.4).
+fn capsule(entry: [u8; 64], data: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(72 + data.len()).unwrap();
+    let mut pdu = vec![4, 0, 72, if data.is_empty() { 0 } else { 72 }];
+    pdu.extend(length.to_le_bytes());
+    pdu.extend(entry);
+    pdu.extend(data);
+    pdu
+}
+
+/// ICReq, Connect and the property that enables a discovery controller (NVMe over Fabrics, sections 3.3 and 3.6).
+fn discovery_connect() -> Vec<u8> {
+    let mut connect = [0; 64];
+    connect[..5].copy_from_slice(&[0x7f, 0x40, 1, 0, 1]);
+    connect[32..36].copy_from_slice(&1024_u32.to_le_bytes());
+    connect[39] = 1;
+    connect[44] = 127;
+    let mut data = vec![0; 1024];
+    (data[0], data[16], data[17]) = (1, 0xff, 0xff);
+    let names = ["nqn.2014-08.org.nvmexpress.discovery", "nqn.2026-11.test:host"];
+    for (at, name) in [256, 512].into_iter().zip(names) {
+        data[at..at + name.len()].copy_from_slice(name.as_bytes());
+    }
+    let mut enable = [0; 64];
+    enable[..5].copy_from_slice(&[0x7f, 0x40, 2, 0, 0]);
+    enable[44] = 0x14;
+    enable[48..52].copy_from_slice(&0x0046_0001_u32.to_le_bytes());
+    [ic_req(128).to_vec(), capsule(connect, &data), capsule(enable, &[])].concat()
+}
+
+/// Get Log Page for 1 MiB of the discovery log.
+fn long_page() -> Vec<u8> {
+    let mut entry = [0; 64];
+    entry[..3].copy_from_slice(&[2, 0x40, 3]);
+    entry[32..36].copy_from_slice(&(1_u32 << 20).to_le_bytes());
+    entry[39] = 0x5a;
+    entry[40..46].copy_from_slice(&[0x70, 0, 0xff, 0xff, 3, 0]);
+    capsule(entry, &[])
+}
+
+/// Says `first`, and then `again` as often as the server listens, but for so many times; reads nothing.
+fn flood(portal: SocketAddr, first: &[u8], (again, times): (&[u8], usize)) -> Option<TcpStream> {
+    let mut stream = connect(portal);
+    stream.write_all(first).ok()?;
+    stream.set_nonblocking(true).unwrap();
+    let bytes = again.repeat(times);
+    let mut at = 0;
+    // What the kernel's buffers do not take any more, the server does not read.
+    while let Ok(count) = stream.write(&bytes[at..])
+        && count > 0
+    {
+        at += count;
+    }
+    Some(stream)
+}
+
+#[test]
+fn floods_of_unread_answers_stay_within_the_limit_of_memory() {
+    let folder = tempdir().unwrap();
+    let volumes: String =
+        (0..300).map(|number| format!("[[volume]]\nname = \"v{number}\"\nurl = \"null:64M\"\n")).collect();
+    let config = format!(
+        "[limits]\nmemory = \"64M\"\n[daemon]\ncores = 1\n[[portal]]\nprotocol = \"iscsi\"\nlisten = \"127.0.0.1:0\"\n[[portal]]\nprotocol = \"nvme\"\nlisten = \"127.0.0.1:0\"\n{volumes}"
+    );
+    std::fs::write(folder.path().join("config.toml"), config).unwrap();
+    let server = Server::start_configured(folder.path(), &["--config", "config.toml"]);
+    let url = server.nvme_url("v7");
+    run(&["bench", &url, "--runtime", "1", "--json"]);
+    let before = server.resident();
+    let good = [server.iscsi_url("v0"), url].map(|url| load(&url));
+    let (pings, pages) = (ping(), long_page());
+    let mut held = Vec::new();
+    for round in 0..4 {
+        for number in 0..CROWD {
+            let login = discovery_login(round * CROWD + number + 1);
+            held.extend(flood(server.iscsi, &login, (&pings, 100)));
+            held.extend(flood(server.nvme, &discovery_connect(), (&pages, 100)));
+        }
+        let most = before + FLOODED_MEMORY + BESIDE;
+        let resident = server.resident();
+        assert!(resident <= most, "{resident} KiB are resident beside {} floods, of {most}", held.len());
+    }
+    good.into_iter().for_each(without_errors);
+    drop(held);
+    server.stop();
+}

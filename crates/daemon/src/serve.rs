@@ -24,7 +24,7 @@ use crate::{access, descriptors, help, randomness, ready, rescan, safety, statis
 /// Memory for data buffers in all, unless the configuration says otherwise.
 const USUAL_MEMORY: u64 = 512 << 20;
 /// The least memory for data buffers on each core: one largest transfer in, one out.
-const LEAST_MEMORY: usize = 64 << 20;
+const LEAST_MEMORY: usize = 16 << 20;
 /// How often the beginning is looked at: only a core that ends without a word needs it.
 const GLANCE: Duration = Duration::from_secs(1);
 /// How long connections get to end by themselves when the process is asked to stop.

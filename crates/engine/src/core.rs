@@ -17,6 +17,7 @@ use crate::fence::{self, Outcome, Owner};
 use crate::groups::Groups;
 use crate::hub::Hub;
 use crate::iscsi_target::IscsiTarget;
+use crate::limits::NEWCOMERS;
 use crate::message::{Cause, Fence, Inbound, Member, Message};
 use crate::nvme_controller::NvmeController;
 use crate::queues::Queues;
@@ -140,6 +141,7 @@ impl Service for Core {
         if self.stopping {
             return Err(Refusal("the server is stopping"));
         }
+        self.hub.crowd_out(self.setup.limits.per_core / NEWCOMERS);
         if self.hub.members() >= self.setup.limits.per_core {
             return Err(Refusal("the limit of connections is reached"));
         }

@@ -93,6 +93,7 @@ pub(crate) struct Driver<R: Role> {
     desk: Desk,
     ended: bool,
     active: bool,
+    established: bool,
 }
 
 impl<R: Role> Driver<R> {
@@ -101,7 +102,7 @@ impl<R: Role> Driver<R> {
         let slot = hub.join(member.endpoint);
         let parked = VecDeque::with_capacity(PARKED_GUESS);
         let desk = Desk { hub, member, now: Instant::ZERO, slot, parked, outstanding: 0 };
-        Self { connection, desk, ended: false, active: false }
+        Self { connection, desk, ended: false, active: false, established: false }
     }
 
     fn act(&mut self) {
@@ -159,6 +160,10 @@ impl<R: Role> Endpoint for Driver<R> {
         }
         self.desk.retry_parked();
         self.act();
+        if !self.established && self.connection.is_established() {
+            self.established = true;
+            self.desk.hub.establish(self.desk.slot);
+        }
         if !self.desk.parked.is_empty() {
             self.desk.hub.wait_for_room(self.desk.slot);
         }

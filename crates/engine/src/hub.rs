@@ -37,6 +37,8 @@ struct Seats {
     free: Vec<u32>,
     by_endpoint: HashMap<EndpointId, Slot>,
     ready: Vec<EndpointId>,
+    /// Drivers whose peers may not use volumes, or not yet: the oldest first.
+    newcomers: VecDeque<Slot>,
     /// Drivers whose requests a full queue gave back.
     want_room: Vec<Slot>,
     /// Drivers whose connections wait for a buffer.
@@ -85,6 +87,7 @@ impl Hub {
             Slot(u32::try_from(seats.places.len() - 1).unwrap_or(u32::MAX))
         };
         seats.by_endpoint.insert(endpoint, slot);
+        seats.newcomers.push_back(slot);
         slot
     }
 
@@ -92,8 +95,24 @@ impl Hub {
     pub(crate) fn leave(&self, endpoint: EndpointId) {
         let mut seats = self.seats.borrow_mut();
         if let Some(slot) = seats.by_endpoint.remove(&endpoint) {
+            seats.newcomers.retain(|newcomer| *newcomer != slot);
             seats.places[slot.0 as usize] = None;
             seats.free.push(slot.0);
+        }
+    }
+
+    /// A driver's peer may use volumes from now on.
+    pub(crate) fn establish(&self, slot: Slot) {
+        self.seats.borrow_mut().newcomers.retain(|newcomer| *newcomer != slot);
+    }
+
+    /// Makes room among those that have not logged in, or only to discover, if there are `most` of them: the oldest has to go.
+    pub(crate) fn crowd_out(&self, most: usize) {
+        let mut seats = self.seats.borrow_mut();
+        if seats.newcomers.len() >= most.max(1)
+            && let Some(oldest) = seats.newcomers.pop_front()
+        {
+            seats.deliver(oldest, Inbound::Shutdown);
         }
     }
 

@@ -16,6 +16,10 @@ impl Default for ConnectionLimits {
     }
 }
 
+/// The part of a core's connections that may be without a login, or there only to discover: one in so many. When one more comes the oldest of them is
+/// closed, as whoever means to log in does so at once; the other places are for those who did.
+pub(crate) const NEWCOMERS: usize = 2;
+
 /// Completions taken from a queue at a time, as a first guess of the scratch list's size.
 pub(crate) const COMPLETIONS_GUESS: usize = 256;
 

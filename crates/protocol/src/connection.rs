@@ -113,6 +113,11 @@ pub trait Connection {
         true
     }
 
+    /// True once the peer may use volumes: it has logged in, or connected, and not only to discover.
+    fn is_established(&self) -> bool {
+        true
+    }
+
     /// True while something inside waits for a buffer, whether or not the connection takes bytes: it has a turn once one came back.
     fn awaits_memory(&self) -> bool {
         false

@@ -47,7 +47,6 @@ impl Connection {
                 let task = self.tasks.get(slot)?;
                 task.data.need(length);
                 (task.needed, task.heard) = (length, self.now);
-                self.begin_watch();
                 Some(slot)
             }
             step => {
@@ -79,6 +78,7 @@ impl Connection {
         if large {
             self.receiver.begin(*header, Some((buf, 0)));
             task.state = State::Collecting(None);
+            self.begin_watch();
         } else {
             task.state = State::Collecting(Some(buf));
             self.collect(slot);
@@ -189,6 +189,7 @@ impl Connection {
         }
         loop {
             let transfer_tag = self.transfer_tag();
+            self.begin_watch();
             let Some(task) = self.tasks.get(slot) else { return };
             let Some(ask) = task.data.ask(transfer_tag, &self.parameters) else { return };
             let tags = (task.tag, ask.transfer_tag);

@@ -577,6 +577,10 @@ impl protocol::Connection for Connection {
         wants
     }
 
+    fn is_established(&self) -> bool {
+        self.server.is_some()
+    }
+
     fn awaits_memory(&self) -> bool {
         !self.parked.is_empty()
     }

@@ -55,9 +55,13 @@ pub struct Raw {
 
 impl Raw {
     pub fn new(portal: Portal) -> Self {
+        Self::with_pool(portal, &Pool::new(64 << 20))
+    }
+
+    /// A target with memory that it shares with others.
+    pub fn with_pool(portal: Portal, pool: &Pool) -> Self {
         let blocks = portal.nodes.first().map_or(0, |node| node.device.units[0].geometry.blocks);
-        let pool = Pool::new(64 << 20);
-        let connection = target::Connection::new(Instant::ZERO, Arc::new(portal), resources(&pool));
+        let connection = target::Connection::new(Instant::ZERO, Arc::new(portal), resources(pool));
         Self {
             half: Half::new(connection),
             memory: Memory::new(usize::try_from(blocks).unwrap()),

@@ -773,6 +773,14 @@ impl protocol::Connection for Connection {
         }
     }
 
+    fn is_established(&self) -> bool {
+        match &self.state {
+            State::Io(_) => true,
+            State::Admin(admin) => admin.subsystem().is_some(),
+            _ => false,
+        }
+    }
+
     fn awaits_memory(&self) -> bool {
         !self.waiting.is_empty()
     }

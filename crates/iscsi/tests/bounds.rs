@@ -1,0 +1,270 @@
+//! What a target holds for its initiators, and for how long: bytes against the pool and a share of it, deadlines for data and for reading, and silence.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::time::Duration;
+
+use buf::{Account, Pool};
+use common::raw::{Pdu, Raw};
+use common::{INITIATOR, ISID, portal};
+use iscsi::limits;
+use iscsi::pdu::{
+    BasicHeaderSegment, DataOut, LoginRequest, NopOut, Opcode, R2t, RESERVED_TAG, ScsiCommand, ScsiResponse,
+    Stage,
+};
+use iscsi::text::Text;
+use protocol::{CloseReason, Connection as _, Transmit};
+use scsi::builder;
+use volume::Extent;
+
+const LIMIT: usize = 64 << 20;
+const LUN: [u8; 8] = [0; 8];
+/// The longest write, in bytes and in blocks.
+const LONGEST: u32 = 8 << 20;
+const BLOCKS: u64 = 16_384;
+
+/// A session that has heard of its power-on.
+fn session(pool: &Pool) -> Raw {
+    let mut raw = Raw::with_pool(portal(BLOCKS as usize), pool);
+    raw.log_in(&[("InitialR2T", "No"), ("MaxRecvDataSegmentLength", "65536")]).unwrap();
+    command(&mut raw, (LUN, 1, builder::test_unit_ready()), |command| command, &[]);
+    raw
+}
+
+fn discovery(pool: &Pool) -> Raw {
+    let mut raw = Raw::with_pool(portal(64), pool);
+    let mut text = Text::new();
+    text.put("InitiatorName", INITIATOR);
+    text.put("SessionType", "Discovery");
+    let request = LoginRequest::new(Stage::Operational, (ISID, 0, 0), 0, 1).transit(Stage::FullFeature);
+    raw.login(request, &text).unwrap();
+    raw
+}
+
+fn command(
+    raw: &mut Raw,
+    (lun, tag, cdb): ([u8; 8], u32, [u8; 16]),
+    shape: impl Fn(ScsiCommand) -> ScsiCommand,
+    data: &[u8],
+) -> Vec<Pdu> {
+    let header = shape(ScsiCommand::new(lun, tag, raw.cmd_sn, cdb));
+    raw.cmd_sn += 1;
+    raw.send(header.to_bytes(), data)
+}
+
+/// A write of the longest kind whose data never comes.
+fn hoard(raw: &mut Raw, tag: u32) -> Vec<Pdu> {
+    let cdb = builder::write(Extent::new(0, BLOCKS), false);
+    command(raw, (LUN, tag, cdb), |command| command.writing(LONGEST, 0, false), &[])
+}
+
+fn small_write(raw: &mut Raw, tag: u32) -> Vec<Pdu> {
+    let cdb = builder::write(Extent::new(0, 8), false);
+    command(raw, (LUN, tag, cdb), |command| command.writing(4096, 4096, false), &[7; 4096])
+}
+
+fn status(pdus: &[Pdu]) -> Option<u8> {
+    let response = pdus.iter().find(|pdu| pdu.opcode() == Opcode::SCSI_RESPONSE)?;
+    ScsiResponse::from_bytes(&response.header).status()
+}
+
+/// Lets time pass, as the connection wants to be called, answering pings.
+fn pass(raw: &mut Raw, time: Duration) -> Vec<Pdu> {
+    let end = raw.now + time;
+    let mut seen = Vec::new();
+    while let Some(due) = raw.half.connection.poll_timeout().filter(|due| *due <= end) {
+        raw.now = due.max(raw.now);
+        raw.half.connection.handle_timeout(raw.now);
+        seen.extend(raw.settle());
+        if raw.closed().is_some() {
+            return seen;
+        }
+    }
+    raw.now = end;
+    seen
+}
+
+#[test]
+fn writes_without_data_leave_memory_to_others() {
+    let pool = Pool::new(LIMIT);
+    let mut good = session(&pool);
+    for number in 0..10 {
+        let mut bad = session(&pool);
+        for tag in 2..122 {
+            hoard(&mut bad, tag);
+        }
+        assert!(pool.used() <= LIMIT, "{} bytes of {LIMIT} are held", pool.used());
+        let answers = small_write(&mut good, 10 + number);
+        assert_eq!(status(&answers), Some(0), "a small write beside {} hoarders", number + 1);
+        std::mem::forget(bad);
+    }
+}
+
+#[test]
+fn a_command_that_cannot_be_done_takes_no_memory() {
+    let pool = Pool::new(LIMIT);
+    let mut raw = session(&pool);
+    let fine = builder::write(Extent::new(0, BLOCKS), false);
+    let beyond = builder::write(Extent::new(1, BLOCKS), false);
+    let unknown = [0xff; 16];
+    // Nothing is left for a buffer: whoever asked for one would wait.
+    let hostage: Vec<_> = std::iter::from_fn(|| pool.take(512)).collect();
+    for (tag, lun, cdb) in [(2, [0, 9, 0, 0, 0, 0, 0, 0], fine), (3, LUN, beyond), (4, LUN, unknown)] {
+        let answers = command(&mut raw, (lun, tag, cdb), |command| command.writing(LONGEST, 0, false), &[]);
+        assert_eq!(status(&answers), Some(2), "CDB {cdb:x?} on LUN {lun:x?}");
+        let answers =
+            command(&mut raw, (lun, tag, cdb), |command| command.writing(LONGEST, 4096, false), &[1; 4096]);
+        assert_eq!(status(&answers), Some(2), "with immediate data: CDB {cdb:x?} on LUN {lun:x?}");
+    }
+    drop(hostage);
+}
+
+#[test]
+fn a_write_without_a_buffer_waits_before_its_r2t_and_the_stream_goes_on() {
+    let pool = Pool::new(LIMIT);
+    let mut raw = session(&pool);
+    let hostage: Vec<_> = std::iter::from_fn(|| pool.take(512)).collect();
+    assert!(hoard(&mut raw, 2).is_empty());
+    let answers = raw.send(NopOut::ping(3).to_bytes(), b"there?");
+    assert_eq!(answers.len(), 1, "a ping behind a write that waits is answered");
+    drop(hostage);
+    assert_eq!(raw.settle()[0].opcode(), Opcode::R2T);
+}
+
+#[test]
+fn data_that_does_not_come_ends_its_command_and_not_the_session() {
+    let pool = Pool::new(LIMIT);
+    let mut raw = session(&pool);
+    let r2t = R2t::from_bytes(&hoard(&mut raw, 2)[0].header);
+    let held = pool.used();
+    // The stream is alive all the while.
+    let mut answers = Vec::new();
+    for _ in 0..=limits::DATA_TIME.as_secs() {
+        answers.extend(pass(&mut raw, Duration::from_secs(1)));
+        raw.send(NopOut::ping(9).to_bytes(), &[]);
+    }
+    assert_eq!(status(&answers), Some(2));
+    let sense = &answers.iter().find(|pdu| pdu.opcode() == Opcode::SCSI_RESPONSE).unwrap().data[2..];
+    assert_eq!((sense[2] & 15, sense[12], sense[13]), (0xb, 0x4b, 0x06), "INITIATOR RESPONSE TIMEOUT");
+    assert!(pool.used() + LONGEST as usize <= held, "its buffer is free");
+    let late = DataOut::new(LUN, (2, r2t.transfer_tag()), 0, (0, 4096));
+    assert!(raw.send(late.to_bytes(), &[1; 4096]).is_empty(), "late data is passed over");
+    assert_eq!((raw.closed(), status(&small_write(&mut raw, 3))), (None, Some(0)));
+}
+
+#[test]
+fn data_that_does_not_come_ends_its_command_sooner_while_others_wait() {
+    let pool = Pool::new(LIMIT);
+    let mut raw = session(&pool);
+    hoard(&mut raw, 2);
+    let mut other = Account::new(&pool);
+    other.count(LIMIT - pool.used());
+    let mut waiting = Account::new(&pool);
+    assert!(waiting.take(LONGEST as usize).is_none());
+    let answers = pass(&mut raw, limits::SCARCE_DATA_TIME + limits::WATCH);
+    assert_eq!(status(&answers), Some(2), "others wait for what it holds");
+}
+
+#[test]
+fn a_pdu_that_stops_half_way_ends_the_connection_while_others_wait() {
+    let pool = Pool::new(LIMIT);
+    let mut raw = session(&pool);
+    let cdb = builder::write(Extent::new(0, 64), false);
+    let mut header =
+        ScsiCommand::new(LUN, 2, raw.cmd_sn, cdb).writing(32_768, 32_768, false).to_bytes().to_vec();
+    header.extend([5; 1000]);
+    raw.send_bytes(&header);
+    let mut other = Account::new(&pool);
+    other.count(LIMIT - pool.used());
+    let mut waiting = Account::new(&pool);
+    assert!(waiting.take(LONGEST as usize).is_none());
+    pass(&mut raw, limits::SCARCE_DATA_TIME + limits::WATCH);
+    assert!(matches!(raw.closed(), Some(CloseReason::TimedOut(_))), "{:?}", raw.closed());
+}
+
+#[test]
+fn echoes_that_nobody_reads_count_in_bytes() {
+    let pool = Pool::new(LIMIT);
+    let mut raw = discovery(&pool);
+    let mut ping = NopOut::ping(1).to_bytes().to_vec();
+    ping[5..8].copy_from_slice(&[0, 0x20, 0]);
+    ping.extend([b'A'; limits::ECHO]);
+    for _ in 0..700 {
+        raw.half.receive(raw.now, &ping);
+    }
+    assert!(!raw.half.connection.wants_bytes());
+    let held = pool.used();
+    let most = limits::OUTBOUND_BYTES + limits::ECHO + (16 << 10);
+    assert!((limits::OUTBOUND_BYTES..=most).contains(&held), "{held} bytes are held for echoes");
+    // What is being sent still counts; what was sent does not.
+    let mut send = Transmit::new(1 << 20, 512);
+    raw.half.connection.poll_transmit(raw.now, &mut send);
+    assert!(pool.used() >= limits::OUTBOUND_BYTES && !raw.half.connection.wants_bytes());
+    raw.half.connection.handle_transmitted(raw.now, send.len());
+    assert!(pool.used() < limits::OUTBOUND_BYTES && raw.half.connection.wants_bytes());
+}
+
+#[test]
+fn text_that_is_collected_counts() {
+    let pool = Pool::new(LIMIT);
+    let mut raw = discovery(&pool);
+    let before = pool.used();
+    let mut request = [0; 48];
+    request[..2].copy_from_slice(&[0x44, 0x40]);
+    request[19] = 7;
+    request[20..24].copy_from_slice(&RESERVED_TAG.to_be_bytes());
+    let answers = raw.send(request, &[b'a'; 8192]);
+    assert_eq!(answers.last().map(Pdu::opcode), Some(Opcode::TEXT_RESPONSE));
+    assert!(pool.used() >= before + 8192, "{} bytes more", pool.used() - before);
+}
+
+#[test]
+fn who_reads_nothing_is_closed() {
+    let pool = Pool::new(LIMIT);
+    let mut raw = session(&pool);
+    raw.half.receive(raw.now, &NopOut::ping(3).to_bytes());
+    let mut send = Transmit::new(1 << 20, 512);
+    raw.half.connection.poll_transmit(raw.now, &mut send);
+    assert!(!send.is_empty());
+    let end = raw.now + limits::SEND_TIME + limits::WATCH;
+    while let Some(due) = raw.half.connection.poll_timeout().filter(|due| *due <= end) {
+        raw.now = due;
+        raw.half.connection.handle_timeout(due);
+        // It keeps sending, so that it is not silent.
+        raw.half.receive(due, &NopOut::ping(4).to_bytes());
+    }
+    assert!(matches!(raw.closed(), Some(CloseReason::TimedOut(_))), "{:?}", raw.closed());
+}
+
+#[test]
+fn silence_does_not_count_while_this_side_does_not_read() {
+    let pool = Pool::new(LIMIT);
+    let mut raw = session(&pool);
+    let hostage: Vec<_> = std::iter::from_fn(|| pool.take(512)).collect();
+    small_write(&mut raw, 2);
+    for _ in 0..300 {
+        assert!(!raw.half.connection.wants_bytes(), "there is no buffer for immediate data");
+        pass(&mut raw, Duration::from_secs(1));
+        assert_eq!(raw.closed(), None, "closed for silence at {:?}", raw.now);
+    }
+    drop(hostage);
+    raw.half.receive(raw.now, &[]);
+    assert_eq!(status(&raw.settle()), Some(0));
+}
+
+#[test]
+fn a_discovery_session_ends() {
+    let pool = Pool::new(LIMIT);
+    let mut raw = discovery(&pool);
+    let mut seen = Vec::new();
+    for _ in 0..=limits::DISCOVERY_SESSION_TIME.as_secs() {
+        seen.extend(pass(&mut raw, Duration::from_secs(1)));
+        raw.half.receive(raw.now, &NopOut::ping(4).to_bytes());
+        raw.settle();
+    }
+    let asked = |pdu: &Pdu| BasicHeaderSegment::from_bytes(&pdu.header).opcode() == Opcode::ASYNC_MESSAGE;
+    assert!(seen.iter().any(asked), "it is asked to log out");
+    pass(&mut raw, limits::LOGOUT_TIME);
+    assert!(raw.closed().is_some());
+}

@@ -1,0 +1,248 @@
+//! What a controller holds for its hosts, and for how long: bytes against the pool and a share of it, deadlines for data and for reading, and keep
+//! alive. The sibling of iSCSI's tests of the same name.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(clippy::cast_possible_truncation, reason = "small numbers of tests")]
+
+mod common;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use buf::{Account, Pool};
+use nvme::controller::{self, Action};
+use nvme::fabrics::{Connect, ConnectData, Property};
+use nvme::lifetime::Lifetime;
+use nvme::limits;
+use nvme::log::{GetLogPage, lid};
+use nvme::pdu::{CapsuleCmd, CapsuleResp, H2cData, IcReq, R2t, flags};
+use nvme::sgl::SglDescriptor;
+use nvme::sqe::SubmissionQueueEntry;
+use nvme::status::Status;
+use nvme::subsystem::Reply;
+use protocol::pair::Half;
+use protocol::{CloseReason, Connection as _, Instant, Transmit};
+use zerocopy::{FromBytes, IntoBytes};
+
+const LIMIT: usize = 16 << 20;
+const NOW: Instant = Instant::ZERO;
+/// The longest write of the tests, in bytes.
+const LONG: u32 = 1 << 20;
+const WRITE: u8 = 1;
+/// Milliseconds of the keep alive timer.
+const KATO: u32 = 5000;
+
+type Queue = Half<controller::Connection>;
+
+/// A connection after ICReq and Connect: an admin queue, enabled, or I/O queue 1.
+fn queue(pool: &Pool, (qid, subnqn): (u16, &str)) -> Queue {
+    let connection = controller::Connection::new(Arc::new(common::portal()), pool.clone(), NOW);
+    let mut half = Half::new(connection);
+    half.receive(NOW, IcReq::new(false, false, 0).as_bytes());
+    let cntlid = if qid == 0 { 0xffff } else { 1 };
+    let data = ConnectData::new(&common::host_identity(), cntlid, subnqn);
+    half.receive(NOW, &capsule(Connect::entry(qid, 127, KATO), data.as_bytes()));
+    assert!(matches!(half.connection.poll_action(), Some(Action::Group(_))));
+    let joined = Reply::Joined { cntlid: 1, lifetime: Lifetime::new() };
+    half.connection.handle_input(NOW, controller::Input::Group(joined));
+    if qid == 0 {
+        half.receive(NOW, &capsule(Property::set(0x14, 0x0046_0001), &[]));
+    }
+    while half.connection.poll_action().is_some() {}
+    half.transmit(NOW);
+    half
+}
+
+fn io_queue(pool: &Pool) -> Queue {
+    queue(pool, (1, common::NQN))
+}
+
+fn discovery(pool: &Pool) -> Queue {
+    queue(pool, (0, nvme::DISCOVERY_NQN))
+}
+
+fn capsule(mut entry: SubmissionQueueEntry, data: &[u8]) -> Vec<u8> {
+    if !data.is_empty() {
+        entry.dptr = SglDescriptor::in_capsule(data.len() as u32);
+    }
+    let mut pdu = CapsuleCmd::new(entry);
+    pdu.header.pdo = if data.is_empty() { 0 } else { 72 };
+    pdu.header.plen.set(72 + data.len() as u32);
+    [pdu.as_bytes(), data].concat()
+}
+
+fn write(cid: u16, length: u32) -> SubmissionQueueEntry {
+    let mut entry = SubmissionQueueEntry::new(WRITE, 1).with(12, length / 512 - 1);
+    entry.cid.set(cid);
+    entry.dptr = SglDescriptor::transport(length);
+    entry
+}
+
+fn small_write(half: &mut Queue, cid: u16) -> bool {
+    half.receive(NOW, &capsule(write(cid, 4096), &[7; 4096]));
+    half.receive(NOW, &[]);
+    matches!(half.connection.poll_action(), Some(Action::Submit { .. }))
+}
+
+fn page(cid: u16, length: u32) -> Vec<u8> {
+    let mut entry = GetLogPage::entry(lid::DISCOVERY, 0, length);
+    entry.cid.set(cid);
+    entry.dptr = SglDescriptor::transport(length);
+    capsule(entry, &[])
+}
+
+/// Lets time pass, as the connection wants to be called; gives what it sends.
+fn pass(half: &mut Queue, (from, time): (Instant, Duration)) -> (Instant, Vec<u8>) {
+    let (mut now, end, mut sent) = (from, from + time, Vec::new());
+    while let Some(due) = half.connection.poll_timeout().filter(|due| *due <= end) {
+        now = due.max(now);
+        half.connection.handle_timeout(now);
+        sent.extend(half.transmit(now));
+        if half.connection.poll_close().is_some() {
+            break;
+        }
+    }
+    (end, sent)
+}
+
+/// Others hold all of the pool, and somebody waits.
+fn scarcity(pool: &Pool) -> [Account; 2] {
+    let mut others = Account::new(pool);
+    others.count(LIMIT - pool.used());
+    let mut waiting = Account::new(pool);
+    assert!(waiting.take(LONG as usize).is_none());
+    [others, waiting]
+}
+
+fn status(bytes: &[u8]) -> Status {
+    CapsuleResp::read_from_bytes(bytes).unwrap().entry.status()
+}
+
+#[test]
+fn writes_without_data_leave_memory_to_others() {
+    let pool = Pool::new(LIMIT);
+    let mut good = io_queue(&pool);
+    let mut hoarders = Vec::new();
+    for number in 0..20 {
+        let mut bad = io_queue(&pool);
+        for cid in 0..120 {
+            bad.receive(NOW, &capsule(write(cid, LONG), &[]));
+        }
+        hoarders.push(bad);
+        assert!(pool.used() <= LIMIT, "{} bytes of {LIMIT} are held", pool.used());
+        assert!(small_write(&mut good, number), "a small write beside {} hoarders", number + 1);
+        good.connection.poll_action();
+    }
+}
+
+#[test]
+fn data_that_does_not_come_ends_its_command_and_not_the_queue() {
+    let pool = Pool::new(LIMIT);
+    let mut half = io_queue(&pool);
+    half.receive(NOW, &capsule(write(3, LONG), &[]));
+    let r2t = R2t::read_from_bytes(&half.transmit(NOW)).unwrap();
+    let held = pool.used();
+    let (now, sent) = pass(&mut half, (NOW, limits::DATA_TIME + limits::WATCH));
+    assert_eq!(status(&sent), Status::DATA_TRANSFER_ERROR);
+    assert!(pool.used() + LONG as usize <= held, "its buffer is free");
+    let mut late = H2cData::new(3, r2t.ttag.get(), 0, LONG);
+    (late.header.flags, late.header.pdo) = (flags::LAST, 24);
+    late.header.plen.set(24 + LONG);
+    half.receive(now, late.as_bytes());
+    half.receive(now, &vec![0; LONG as usize]);
+    assert!(
+        half.transmit(now).is_empty() && half.connection.poll_close().is_none(),
+        "late data is passed over"
+    );
+    assert!(small_write(&mut half, 3));
+}
+
+#[test]
+fn data_that_does_not_come_ends_its_command_sooner_while_others_wait() {
+    let pool = Pool::new(LIMIT);
+    let mut half = io_queue(&pool);
+    half.receive(NOW, &capsule(write(3, LONG), &[]));
+    half.transmit(NOW);
+    let _others = scarcity(&pool);
+    let (_, sent) = pass(&mut half, (NOW, limits::SCARCE_DATA_TIME + limits::WATCH));
+    assert_eq!(status(&sent), Status::DATA_TRANSFER_ERROR);
+}
+
+#[test]
+fn a_pdu_that_stops_half_way_ends_the_connection_while_others_wait() {
+    let pool = Pool::new(LIMIT);
+    let mut half = io_queue(&pool);
+    half.receive(NOW, &capsule(write(3, 4096), &[7; 4096])[..1000]);
+    let _others = scarcity(&pool);
+    pass(&mut half, (NOW, limits::SCARCE_DATA_TIME + limits::WATCH));
+    let close = half.connection.poll_close();
+    assert!(matches!(close, Some(CloseReason::TimedOut(_))), "{close:?}");
+}
+
+#[test]
+fn log_pages_that_nobody_reads_count_in_bytes() {
+    let pool = Pool::new(LIMIT);
+    let mut half = discovery(&pool);
+    for cid in 0..100 {
+        half.receive(NOW, &page(cid, LONG));
+    }
+    assert!(!half.connection.wants_bytes());
+    let held = pool.used();
+    assert!((LONG as usize..LONG as usize + (32 << 10)).contains(&held), "{held} bytes are held: one page");
+    // What is being sent still counts; what was sent does not.
+    let mut send = Transmit::new(4 << 20, 512);
+    half.connection.poll_transmit(NOW, &mut send);
+    assert!(pool.used() >= LONG as usize && !half.connection.wants_bytes());
+    half.connection.handle_transmitted(NOW, send.len());
+    assert!(pool.used() < 32 << 10 && half.connection.wants_bytes());
+}
+
+#[test]
+fn many_discovery_connections_share_the_limit() {
+    let pool = Pool::new(LIMIT);
+    let mut crowd = Vec::new();
+    for _ in 0..100 {
+        let mut half = discovery(&pool);
+        half.receive(NOW, &page(1, LONG));
+        half.receive(NOW, &page(2, LONG));
+        crowd.push(half);
+        assert!(pool.used() <= LIMIT + (1 << 20), "{} bytes are held by {}", pool.used(), crowd.len());
+    }
+    assert!(crowd.last_mut().is_some_and(|half| !half.connection.wants_bytes()), "the last one waits");
+    assert!(small_write(&mut io_queue(&pool), 1));
+}
+
+#[test]
+fn the_keep_alive_timer_does_not_run_while_this_side_does_not_read() {
+    let pool = Pool::new(LIMIT);
+    let mut half = discovery(&pool);
+    let hostage: Vec<_> = std::iter::from_fn(|| pool.take(512)).collect();
+    half.receive(NOW, &page(1, 4096));
+    let mut now = NOW;
+    for _ in 0..60 {
+        assert!(!half.connection.wants_bytes(), "there is no room for the page");
+        (now, _) = pass(&mut half, (now, Duration::from_secs(1)));
+        assert_eq!(half.connection.poll_close(), None, "at {now:?}");
+    }
+    drop(hostage);
+    half.receive(now, &[]);
+    assert!(half.transmit(now).len() > 4096);
+}
+
+#[test]
+fn who_reads_nothing_is_closed() {
+    let pool = Pool::new(LIMIT);
+    let mut half = io_queue(&pool);
+    half.receive(NOW, &capsule(write(3, LONG), &[]));
+    let mut send = Transmit::new(1 << 20, 512);
+    half.connection.poll_transmit(NOW, &mut send);
+    assert!(!send.is_empty());
+    let end = NOW + limits::SEND_TIME + limits::WATCH;
+    while let Some(due) = half.connection.poll_timeout().filter(|due| *due <= end) {
+        half.connection.handle_timeout(due);
+        if half.connection.poll_close().is_some() {
+            break;
+        }
+    }
+    let close = half.connection.poll_close();
+    assert!(matches!(close, Some(CloseReason::TimedOut(_))), "{close:?}");
+}
