@@ -290,10 +290,11 @@ fn flood(portal: SocketAddr, first: &[u8], (again, times): (&[u8], usize)) -> Op
 #[test]
 fn floods_of_unread_answers_stay_within_the_limit_of_memory() {
     let folder = tempdir().unwrap();
-    let volumes: String =
+    let volumes: Vec<_> =
         (0..300).map(|number| format!("[[volume]]\nname = \"v{number}\"\nurl = \"null:64M\"\n")).collect();
     let config = format!(
-        "[limits]\nmemory = \"64M\"\n[daemon]\ncores = 1\n[[portal]]\nprotocol = \"iscsi\"\nlisten = \"127.0.0.1:0\"\n[[portal]]\nprotocol = \"nvme\"\nlisten = \"127.0.0.1:0\"\n{volumes}"
+        "[limits]\nmemory = \"64M\"\n[daemon]\ncores = 1\n[[portal]]\nprotocol = \"iscsi\"\nlisten = \"127.0.0.1:0\"\n[[portal]]\nprotocol = \"nvme\"\nlisten = \"127.0.0.1:0\"\n{}",
+        volumes.concat()
     );
     std::fs::write(folder.path().join("config.toml"), config).unwrap();
     let server = Server::start_configured(folder.path(), &["--config", "config.toml"]);

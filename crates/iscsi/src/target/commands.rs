@@ -20,7 +20,7 @@ impl Connection {
     /// behind it: the command was carried out as far as that, but its PDU stays where it is.
     pub(super) fn handle_command(&mut self, (header, ahs): (&Bhs, &[u8]), staged: Option<&[u8]>) -> bool {
         let slot = match self.unread.take() {
-            Some(slot) => self.tasks.peek(slot).is_some_and(|task| task.is_unread()).then_some(slot),
+            Some(slot) => self.tasks.peek(slot).is_some_and(Task::is_unread).then_some(slot),
             None => match self.take_number(header) {
                 Some(numbered) if self.state.takes_commands() => {
                     let begun = self.begin_command((header, ahs), numbered);
@@ -29,15 +29,13 @@ impl Connection {
                 _ => None,
             },
         };
-        match slot {
-            Some(slot) => self.receive_data(slot, header, staged),
-            None => {
-                if staged.is_none() {
-                    self.receiver.begin(*header, None);
-                }
-                true
-            }
+        if let Some(slot) = slot {
+            return self.receive_data(slot, header, staged);
         }
+        if staged.is_none() {
+            self.receiver.begin(*header, None);
+        }
+        true
     }
 
     /// Does what the device server wants first, unless that is data: then the task is to get it.

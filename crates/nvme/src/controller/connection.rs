@@ -177,6 +177,7 @@ pub struct Connection {
 
 impl Connection {
     /// The end of a connection that was accepted on `portal`'s address.
+    #[expect(clippy::needless_pass_by_value, reason = "the connection keeps the pool, by its account")]
     pub fn new(portal: Arc<Portal>, pool: Pool, now: Instant) -> Self {
         Self {
             portal,

@@ -20,6 +20,7 @@ use crate::limits::{
     WATCH,
 };
 use crate::opcode::{FABRICS, admin, nvm};
+use crate::sgl::DataPointer;
 use crate::sqe::SubmissionQueueEntry;
 use crate::status::Status;
 
@@ -42,7 +43,7 @@ impl Connection {
         if !answers || entry.opcode == FABRICS {
             return true;
         }
-        let length = entry.data_pointer(data).map_or(0, |pointer| pointer.length());
+        let length = entry.data_pointer(data).map_or(0, DataPointer::length);
         let returns = self.account.returns();
         if length == 0 || length > ADMIN_DATA {
             return true;
