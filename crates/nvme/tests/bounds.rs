@@ -42,7 +42,7 @@ fn queue(pool: &Pool, (qid, subnqn): (u16, &str)) -> Queue {
     let data = ConnectData::new(&common::host_identity(), cntlid, subnqn);
     half.receive(NOW, &capsule(Connect::entry(qid, 127, KATO), data.as_bytes()));
     assert!(matches!(half.connection.poll_action(), Some(Action::Group(_))));
-    let joined = Reply::Joined { cntlid: 1, lifetime: Lifetime::new() };
+    let joined = Reply::Joined { cntlid: 1, lifetime: Lifetime::new(), hostid: [5; 16] };
     half.connection.handle_input(NOW, controller::Input::Group(joined));
     if qid == 0 {
         half.receive(NOW, &capsule(Property::set(0x14, 0x0046_0001), &[]));
