@@ -19,7 +19,7 @@ run: ## shows it all in under a minute: sets up, builds, serves, writes by iSCSI
 serve: ## builds, and serves $VOLUMES on loopback until Ctrl-C
 	@scripts/setup.sh run
 	cargo build --release -p cli
-	target/release/linerate serve $(VOLUMES)
+	target/release/linerate serve --state target/state $(VOLUMES)
 
 check: ## fmt, clippy, tidy, deny
 	@scripts/setup.sh tools

@@ -72,7 +72,7 @@ class Server:
     def __init__(self, program, volume, folder):
         ready, self.said = Path(folder) / "ready", Path(folder) / "said"
         ports = ["--iscsi", "127.0.0.1:0", "--nvme", "127.0.0.1:0"]
-        command = [program, "serve", f"disk={volume}", *ports, "--cores", "1", "--spin", "0", "--turns", "--ready-file", str(ready)]
+        command = [program, "serve", f"disk={volume}", *ports, "--cores", "1", "--spin", "0", "--turns", "--ready-file", str(ready), "--state", str(Path(folder) / "state")]
         with self.said.open("w") as said:
             self.child = subprocess.Popen(command, stdout=said)
         begin = time.monotonic()

@@ -66,7 +66,7 @@ class Server:
         ready, log = self.folder / "ready", self.folder / "server.log"
         ready.unlink(missing_ok=True)
         log.unlink(missing_ok=True)
-        command = [*self.inside, linerate_binary(), "serve", f"disk=file:{self.image}?size={SIZE}", "--ready-file", ready, "--allow-any",
+        command = [*self.inside, linerate_binary(), "serve", f"disk=file:{self.image}?size={SIZE}", "--ready-file", ready, "--allow-any", "--state", self.folder / "state",
                    "--iscsi", self.portals["iscsi"], "--nvme", self.portals["nvme"]]
         with log.open("a") as out:
             self.process = subprocess.Popen(command, stdout=out, stderr=out, cwd=self.folder)

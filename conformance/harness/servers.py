@@ -49,7 +49,7 @@ class Linerate:
         self.log = self.folder / "linerate.log"
         ready = self.folder / "ready"
         ready.unlink(missing_ok=True)
-        command = [linerate_binary(), "serve", *volumes, "--ready-file", ready, "--driver", driver]
+        command = [linerate_binary(), "serve", *volumes, "--ready-file", ready, "--driver", driver, "--state", self.folder / "state"]
         if config is None:
             command += ["--iscsi", "127.0.0.1:0", "--nvme", "127.0.0.1:0"]
         else:

@@ -120,7 +120,7 @@ class Linerate(Server):
         (self.folder / "chap-secret").write_text(CHAP_SECRET)
         (self.folder / "chap-mutual-secret").write_text(CHAP_MUTUAL_SECRET)
         config.write_text(self._config())
-        arguments = ["serve", "--config", str(config), "--ready-file", str(ready), "--allow-any"]
+        arguments = ["serve", "--config", str(config), "--ready-file", str(ready), "--allow-any", "--state", str(self.folder / "state")]
         self._child = self.spawn([self._binary, *arguments], env={"RUST_BACKTRACE": "1"})
         self.wait(self._child, ready)
         self._many = self._start_many()

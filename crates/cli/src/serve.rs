@@ -33,6 +33,10 @@ pub(crate) struct Args {
     /// Volumes, portals and access rules from a file
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Keep the volumes' state here, such as the identities that hosts know them by [default: $STATE_DIRECTORY, /var/lib/linerate for root, or
+    /// $XDG_STATE_HOME/linerate]
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
     /// Write the listening addresses to this file once everything listens
     #[arg(long, value_name = "FILE")]
     ready_file: Option<PathBuf>,
@@ -68,6 +72,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
     config.daemon.driver = args.driver.or(config.daemon.driver);
     config.daemon.spin = args.spin.or(config.daemon.spin);
     config.daemon.congestion = args.congestion.or(config.daemon.congestion);
+    config.daemon.state = args.state.or(config.daemon.state);
     config.daemon.allow_any |= args.allow_any;
     config.daemon.turns |= args.turns;
     if config.volumes.is_empty() {

@@ -6,9 +6,11 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
-use names::{ByteSize, Iqn, Nqn, Portal, Span, VolumeUrl, redact};
+use names::{ByteSize, Iqn, Nqn, Portal, Span, Uuid, VolumeUrl, redact};
 use serde::Deserialize;
 use serde::de::{self, Deserializer};
+
+use crate::identity::{IQN_PREFIX, NQN_PREFIX};
 
 /// The largest LUN that flat addressing holds (SAM-5 §4.7.7.3).
 const LAST_LUN: u16 = 16_383;
@@ -75,6 +77,40 @@ pub struct Daemon {
     /// Tell, when serving ends, what the longest turn of each event loop took.
     #[serde(default)]
     pub turns: bool,
+    /// The folder of the volumes' state; the usual place when left out.
+    pub state: Option<PathBuf>,
+    /// What targets' iSCSI names begin with, such as `"iqn.2026-11.org.example:"`.
+    pub iqn_prefix: Option<String>,
+    /// What subsystems' names begin with, such as `"nqn.2026-11.org.example:"`.
+    pub nqn_prefix: Option<String>,
+}
+
+impl Daemon {
+    /// The iSCSI name of a target.
+    pub(crate) fn iqn(&self, target: &str) -> Result<Iqn> {
+        let prefix = self.iqn_prefix.as_deref().unwrap_or(IQN_PREFIX);
+        whole(prefix)?;
+        format!("{prefix}{target}")
+            .parse()
+            .with_context(|| format!("iqn_prefix: {prefix:?} cannot begin names"))
+    }
+
+    /// The name of a target's subsystem.
+    pub(crate) fn nqn(&self, target: &str) -> Result<Nqn> {
+        let prefix = self.nqn_prefix.as_deref().unwrap_or(NQN_PREFIX);
+        whole(prefix)?;
+        format!("{prefix}{target}")
+            .parse()
+            .with_context(|| format!("nqn_prefix: {prefix:?} cannot begin names"))
+    }
+}
+
+/// Refuses a prefix that a target's name would become part of a domain's with.
+fn whole(prefix: &str) -> Result<()> {
+    if !prefix.contains(':') {
+        bail!("the prefix {prefix:?} has no ':' behind the domain: write one such as {IQN_PREFIX:?}");
+    }
+    Ok(())
 }
 
 /// Limits of the process; `docs/limits.md` explains each.
@@ -140,12 +176,17 @@ pub struct VolumeEntry {
     /// Its logical unit number there, 0 when left out; its namespace identifier is one more.
     #[serde(default)]
     pub lun: u16,
+    /// The UUID from which all of its identifiers follow; random, and kept, when left out.
+    #[serde(default, deserialize_with = "optional")]
+    pub uuid: Option<Uuid>,
+    /// Its serial number; one that follows from the UUID when left out.
+    pub serial: Option<String>,
 }
 
 impl VolumeEntry {
     /// A volume with a target of its own.
     pub fn alone(name: String, url: VolumeUrl) -> Self {
-        Self { name, url, target: None, lun: 0 }
+        Self { name, url, target: None, lun: 0, uuid: None, serial: None }
     }
 
     /// The name that its target and subsystem end with.
@@ -247,7 +288,7 @@ pub struct ChapEntry {
 }
 
 impl Config {
-    /// Reads and checks a file. Relative paths of secrets are taken from the file's folder.
+    /// Reads and checks a file. Relative paths, of secrets and of state, are taken from the file's folder.
     pub fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("the configuration file {} cannot be read", path.display()))?;
@@ -258,6 +299,7 @@ impl Config {
         let folder = path.parent().unwrap_or(Path::new(""));
         let accounts = config.access.iter_mut().filter_map(|entry| entry.chap.as_mut());
         accounts.chain(config.discovery.chap.as_mut()).for_each(|chap| chap.settle(folder));
+        config.daemon.state = config.daemon.state.take().map(|state| folder.join(state));
         Ok(config)
     }
 
@@ -296,7 +338,43 @@ impl Config {
             }
         }
         self.access.iter().try_for_each(|entry| entry.check(self))?;
-        self.discovery.chap.as_ref().map_or(Ok(()), ChapEntry::check)
+        self.discovery.chap.as_ref().map_or(Ok(()), ChapEntry::check)?;
+        self.check_identities()
+    }
+}
+
+/// The longest serial number (NVMe Base §5.1.13.2.1, SN).
+const SERIAL: usize = 20;
+
+impl Config {
+    /// Checks what hosts will know targets and volumes by.
+    fn check_identities(&self) -> Result<()> {
+        for (index, volume) in self.volumes.iter().enumerate() {
+            let name = &volume.name;
+            self.daemon.iqn(volume.target())?;
+            self.daemon.nqn(volume.target())?;
+            let serial = volume.serial.as_deref();
+            let good = |text: &str| {
+                (1..=SERIAL).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
+            };
+            if let Some(serial) = serial.filter(|serial| !good(serial)) {
+                bail!(
+                    "the serial {serial:?} of the volume {name:?} cannot be shown: use 1 to {SERIAL} letters, digits and marks of ASCII"
+                );
+            }
+            for other in self.volumes.iter().take(index) {
+                let same = match () {
+                    () if volume.uuid.is_some() && volume.uuid == other.uuid => "uuid",
+                    () if serial.is_some() && serial == other.serial.as_deref() => "serial",
+                    () => continue,
+                };
+                bail!(
+                    "the volumes {:?} and {name:?} have the same {same}: hosts would take them for one disk; give one of them another",
+                    other.name
+                );
+            }
+        }
+        Ok(())
     }
 }
 
@@ -377,6 +455,29 @@ mod tests {
     }
 
     #[test]
+    fn volumes_with_one_uuid_are_refused_however_it_is_written() {
+        let uuid = "0b3f5f0e-6a1d-4c58-9f2b-7d1f0c9a4e2f";
+        let volume = |name: &str, uuid: &str| {
+            format!("[[volume]]\nname=\"{name}\"\nurl=\"ram:1G\"\nuuid=\"{uuid}\"\n")
+        };
+        let both = [volume("a", uuid), volume("b", &uuid.to_uppercase())].concat();
+        let error = format!("{:#}", parse(&both).unwrap_err());
+        assert!(error.contains("\"a\" and \"b\" have the same uuid"), "{error}");
+    }
+
+    #[test]
+    fn prefixes_begin_names() {
+        let config = parse(
+            "[daemon]\niqn_prefix=\"iqn.2001-04.com.example:x.\"\nnqn_prefix=\"nqn.2001-04.com.example:y.\"\n\
+             [[volume]]\nname=\"a\"\nurl=\"ram:1G\"",
+        )
+        .unwrap();
+        assert_eq!(config.daemon.iqn("a").unwrap().as_str(), "iqn.2001-04.com.example:x.a");
+        assert_eq!(config.daemon.nqn("a").unwrap().as_str(), "nqn.2001-04.com.example:y.a");
+        assert_eq!(Daemon::default().iqn("a").unwrap().as_str(), "iqn.2026-11.org.linerate:a");
+    }
+
+    #[test]
     fn mistakes_are_named() {
         for (text, expected) in [
             ("[deamon]\n", "unknown field `deamon`"),
@@ -390,6 +491,21 @@ mod tests {
             ),
             ("[[access]]\nvolume = \"b\"\nhosts = [\"nqn.2026-11.org.e:h\"]", "which no [[volume]] has"),
             ("[[access]]\n", "it would allow nobody"),
+            ("[[volume]]\nname=\"a\"\nurl=\"ram:1G\"\nuuid=\"1234\"", "\"1234\" is not a UUID"),
+            ("[[volume]]\nname=\"a\"\nurl=\"ram:1G\"\nserial=\"a b\"", "the serial \"a b\""),
+            ("[[volume]]\nname=\"a\"\nurl=\"ram:1G\"\nserial=\"123456789012345678901\"", "cannot be shown"),
+            (
+                "[[volume]]\nname=\"a\"\nurl=\"ram:1G\"\nserial=\"7\"\n[[volume]]\nname=\"b\"\nurl=\"ram:1G\"\nserial=\"7\"",
+                "have the same serial",
+            ),
+            (
+                "[daemon]\niqn_prefix=\"iqn.org:\"\n[[volume]]\nname=\"a\"\nurl=\"ram:1G\"",
+                "iqn_prefix: \"iqn.org:\" cannot begin names",
+            ),
+            (
+                "[daemon]\nnqn_prefix=\"nqn.2026-11.org.example\"\n[[volume]]\nname=\"a\"\nurl=\"ram:1G\"",
+                "has no ':'",
+            ),
             (
                 "[[portal]]\nprotocol=\"iscsi\"\nlisten=\"[::1]:0\"\nreferrals=[\"[::1]:1\"]",
                 "only an NVMe portal",

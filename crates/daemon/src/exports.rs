@@ -3,11 +3,10 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use engine::{ConnectionLimits, EntropySource, ListenerRole, Setup};
 use iscsi::keys::DigestPolicy;
 use iscsi::target;
-use names::Iqn;
 use nvme::controller;
 use scsi::{LogicalUnit, TargetDevice, UnitIdentity};
 use volume::{Volume, VolumeId};
@@ -15,7 +14,7 @@ use volume::{Volume, VolumeId};
 use crate::access;
 use crate::accounts::Accounts;
 use crate::config::{Config, Digests, PortalEntry, Protocol, VolumeEntry};
-use crate::identity::{IQN_PREFIX, Identity, NQN_PREFIX};
+use crate::state::Kept;
 
 /// How the volumes describe themselves.
 const VENDOR: &str = "LINERATE";
@@ -32,6 +31,7 @@ pub(crate) struct Opened {
     pub(crate) target: String,
     pub(crate) lun: u16,
     pub(crate) volume: Arc<dyn Volume>,
+    pub(crate) kept: Kept,
 }
 
 /// The volumes of one target, in the order of their numbers, each with its place in the export table.
@@ -57,9 +57,15 @@ fn groups(opened: &[Opened]) -> Vec<Group<'_>> {
 }
 
 impl Opened {
-    /// The volume that a configuration's entry names.
-    pub(crate) fn new(entry: &VolumeEntry, volume: Arc<dyn Volume>) -> Self {
-        Self { name: entry.name.clone(), target: entry.target().to_owned(), lun: entry.lun, volume }
+    /// A volume with a target of its own, of which nothing is kept.
+    #[cfg(test)]
+    pub(crate) fn plain(name: &str, volume: Arc<dyn Volume>) -> Self {
+        Self { name: name.to_owned(), target: name.to_owned(), lun: 0, volume, kept: Kept::nothing() }
+    }
+
+    /// The volume that a configuration's entry names, and what is kept of it.
+    pub(crate) fn new(entry: &VolumeEntry, volume: Arc<dyn Volume>, kept: Kept) -> Self {
+        Self { name: entry.name.clone(), target: entry.target().to_owned(), lun: entry.lun, volume, kept }
     }
 }
 
@@ -71,6 +77,24 @@ pub(crate) struct Wanted<'a> {
     pub(crate) opened: &'a [Opened],
 }
 
+/// Refuses volumes that hosts could not tell apart. The configuration alone can make them so, or a copy of another volume's state.
+fn check_distinct(opened: &[Opened]) -> Result<()> {
+    for (index, one) in opened.iter().enumerate() {
+        let same = |other: &&Opened| {
+            let (one, other) = (&one.kept.identity, &other.kept.identity);
+            one.uuid == other.uuid || one.serial == other.serial
+        };
+        if let Some(other) = opened.iter().take(index).find(same) {
+            bail!(
+                "the volumes {:?} and {:?} have the same uuid or serial: hosts would take them for one disk; give one of them another",
+                other.name,
+                one.name
+            );
+        }
+    }
+    Ok(())
+}
+
 /// Everything that the engine needs, for portals that listen at these addresses.
 pub(crate) fn setup(
     wanted: Wanted<'_>,
@@ -78,18 +102,16 @@ pub(crate) fn setup(
     resources: Resources,
 ) -> Result<Setup> {
     let Wanted { config, opened, .. } = wanted;
-    // Volatile caches are lost with the process: its clients may know when it is another.
-    let mut incarnation = [0; 16];
-    (resources.entropy)().fill(&mut incarnation);
+    check_distinct(opened)?;
     let listeners = config
         .portals
         .iter()
         .zip(portals)
         .map(|(entry, &(protocol, listening))| {
             Ok(match protocol {
-                Protocol::Iscsi => ListenerRole::Iscsi(Arc::new(iscsi_portal(wanted, entry, incarnation)?)),
+                Protocol::Iscsi => ListenerRole::Iscsi(Arc::new(iscsi_portal(wanted, entry)?)),
                 Protocol::Nvme => {
-                    let portal = nvme_portal(wanted, entry, (listening, incarnation));
+                    let portal = nvme_portal(wanted, entry, listening)?;
                     ListenerRole::Nvme(Arc::new(portal))
                 }
             })
@@ -115,9 +137,9 @@ fn volume_id(index: usize) -> VolumeId {
     VolumeId(u32::try_from(index).unwrap_or(u32::MAX))
 }
 
-fn iscsi_portal(wanted: Wanted<'_>, entry: &PortalEntry, incarnation: [u8; 16]) -> Result<target::Portal> {
+fn iscsi_portal(wanted: Wanted<'_>, entry: &PortalEntry) -> Result<target::Portal> {
     let groups = groups(wanted.opened);
-    let nodes = groups.iter().map(|group| iscsi_node(wanted, group, incarnation));
+    let nodes = groups.iter().map(|group| iscsi_node(wanted, group));
     let mut portal = target::Portal::new(nodes.collect::<Result<_>>()?);
     portal.addresses = entry.advertise.as_ref().and_then(names::Portal::address).into_iter().collect();
     portal.discovery = wanted.accounts.discovery().cloned();
@@ -128,13 +150,13 @@ fn iscsi_portal(wanted: Wanted<'_>, entry: &PortalEntry, incarnation: [u8; 16]) 
     Ok(portal)
 }
 
-fn iscsi_node(wanted: Wanted<'_>, group: &Group<'_>, incarnation: [u8; 16]) -> Result<target::Node> {
-    let units = group.members.iter().map(|(volume, entry)| logical_unit(*volume, entry, incarnation));
-    let text = format!("{IQN_PREFIX}{}", group.target);
-    let name: Iqn = text.parse()?;
+fn iscsi_node(wanted: Wanted<'_>, group: &Group<'_>) -> Result<target::Node> {
+    let units = group.members.iter().map(|(volume, entry)| logical_unit(*volume, entry));
+    let name = wanted.config.daemon.iqn(group.target)?;
+    let text = name.as_str();
     let device = TargetDevice {
         port_name: format!("{text},t,0x{PORTAL_GROUP:04x}").into(),
-        device_name: text.as_str().into(),
+        device_name: text.into(),
         relative_port: PORTAL_GROUP,
         port_group: PORTAL_GROUP,
         units: units.collect(),
@@ -148,8 +170,8 @@ fn iscsi_node(wanted: Wanted<'_>, group: &Group<'_>, incarnation: [u8; 16]) -> R
     })
 }
 
-fn logical_unit(volume: VolumeId, entry: &Opened, incarnation: [u8; 16]) -> LogicalUnit {
-    let identity = Identity::of(&entry.name);
+fn logical_unit(volume: VolumeId, entry: &Opened) -> LogicalUnit {
+    let identity = &entry.kept.identity;
     LogicalUnit {
         lun: entry.lun,
         volume,
@@ -163,42 +185,42 @@ fn logical_unit(volume: VolumeId, entry: &Opened, incarnation: [u8; 16]) -> Logi
             serial: identity.serial.as_str().into(),
             naa: identity.naa,
             uuid: identity.uuid,
-            incarnation: Some(incarnation),
+            incarnation: Some(entry.kept.mark),
         },
     }
 }
 
-fn nvme_portal(
-    wanted: Wanted<'_>,
-    entry: &PortalEntry,
-    (listening, incarnation): (SocketAddr, [u8; 16]),
-) -> controller::Portal {
+fn nvme_portal(wanted: Wanted<'_>, entry: &PortalEntry, listening: SocketAddr) -> Result<controller::Portal> {
     let advertised = entry.advertise.as_ref().and_then(names::Portal::address);
-    controller::Portal {
-        subsystems: groups(wanted.opened).iter().map(|group| nvme_subsystem(wanted.config, group)).collect(),
+    let groups = groups(wanted.opened);
+    let subsystems = groups.iter().map(|group| nvme_subsystem(wanted.config, group));
+    Ok(controller::Portal {
+        subsystems: subsystems.collect::<Result<_>>()?,
         advertised: vec![advertised.unwrap_or(listening)],
         referrals: entry.referrals.iter().filter_map(names::Portal::address).collect(),
         generation: GENERATION,
-        incarnation: Some(incarnation),
         require_digests: entry.digests == Digests::Required,
-    }
+    })
 }
 
-fn nvme_subsystem(config: &Config, group: &Group<'_>) -> controller::Subsystem {
-    controller::Subsystem {
-        nqn: format!("{NQN_PREFIX}{}", group.target).into(),
-        serial: Identity::of(group.target).serial,
+fn nvme_subsystem(config: &Config, group: &Group<'_>) -> Result<controller::Subsystem> {
+    // A subsystem has no state of its own: its serial number is that of its first volume.
+    let serial = group.members.first().map(|(_, entry)| entry.kept.identity.serial.clone());
+    Ok(controller::Subsystem {
+        nqn: config.daemon.nqn(group.target)?.as_str().into(),
+        serial: serial.unwrap_or_default(),
         model: MODEL.to_owned(),
         firmware: env!("CARGO_PKG_VERSION").to_owned(),
         hosts: access::hosts(config, group.target),
         namespaces: group.members.iter().map(|(volume, entry)| namespace(*volume, entry)).collect(),
         limits: controller::QueueLimits::default(),
-    }
+    })
 }
 
 fn namespace(volume: VolumeId, entry: &Opened) -> controller::Namespace {
-    let identity = Identity::of(&entry.name);
+    let identity = &entry.kept.identity;
     controller::Namespace {
+        incarnation: Some(entry.kept.mark),
         nsid: u32::from(entry.lun) + 1,
         volume,
         geometry: entry.volume.geometry(),

@@ -2,12 +2,17 @@
 
 use std::net::SocketAddr;
 
-use crate::config::Protocol;
+use anyhow::Result;
+
+use crate::config::{Daemon, Protocol};
 use crate::exports::Opened;
-use crate::identity::{IQN_PREFIX, NQN_PREFIX};
 
 /// Lines that tell how to reach each volume at each portal.
-pub(crate) fn lines(volumes: &[Opened], portals: &[(Protocol, SocketAddr)]) -> Vec<String> {
+pub(crate) fn lines(
+    daemon: &Daemon,
+    volumes: &[Opened],
+    portals: &[(Protocol, SocketAddr)],
+) -> Result<Vec<String>> {
     let mut lines = Vec::new();
     for (protocol, portal) in portals {
         lines.push(match protocol {
@@ -16,16 +21,19 @@ pub(crate) fn lines(volumes: &[Opened], portals: &[(Protocol, SocketAddr)]) -> V
         });
         for volume in volumes {
             match protocol {
-                Protocol::Iscsi => iscsi(&mut lines, volume, *portal),
-                Protocol::Nvme => nvme(&mut lines, volume, *portal),
+                Protocol::Iscsi => {
+                    iscsi(&mut lines, (daemon.iqn(&volume.target)?.as_str(), volume.lun), *portal)
+                }
+                Protocol::Nvme => {
+                    nvme(&mut lines, (daemon.nqn(&volume.target)?.as_str(), volume.lun), *portal)
+                }
             }
         }
     }
-    lines
+    Ok(lines)
 }
 
-fn iscsi(lines: &mut Vec<String>, volume: &Opened, portal: SocketAddr) {
-    let (target, lun) = (format!("{IQN_PREFIX}{}", volume.target), volume.lun);
+fn iscsi(lines: &mut Vec<String>, (target, lun): (&str, u16), portal: SocketAddr) {
     lines.push(format!("  {target}"));
     lines.push(format!("    Linux:    iscsiadm -m discovery -t st -p {portal} && iscsiadm -m node -T {target} -p {portal} --login"));
     lines.push(format!(
@@ -34,8 +42,8 @@ fn iscsi(lines: &mut Vec<String>, volume: &Opened, portal: SocketAddr) {
     lines.push(format!("    libiscsi: iscsi-inq iscsi://{portal}/{target}/{lun}"));
 }
 
-fn nvme(lines: &mut Vec<String>, volume: &Opened, portal: SocketAddr) {
-    let (subsystem, nsid) = (format!("{NQN_PREFIX}{}", volume.target), u32::from(volume.lun) + 1);
+fn nvme(lines: &mut Vec<String>, (subsystem, lun): (&str, u16), portal: SocketAddr) {
+    let nsid = u32::from(lun) + 1;
     let (address, port) = (portal.ip(), portal.port());
     lines.push(format!("  {subsystem}"));
     lines.push(format!("    Linux:    nvme connect -t tcp -a {address} -s {port} -n {subsystem}"));
@@ -55,8 +63,8 @@ mod tests {
             (Protocol::Nvme, "[::1]:4420".parse().unwrap()),
         ];
         let volume = Arc::new(volume::Null::new(1 << 20, 512).unwrap());
-        let disk = Opened { name: "disk".to_owned(), target: "disk".to_owned(), lun: 0, volume };
-        let text = lines(&[disk], &portals).join("\n");
+        let disk = Opened::plain("disk", volume);
+        let text = lines(&Daemon::default(), &[disk], &portals).unwrap().join("\n");
         assert!(text.contains("iscsi-inq iscsi://127.0.0.1:3260/iqn.2026-11.org.linerate:disk/0"), "{text}");
         assert!(
             text.contains("nvme connect -t tcp -a ::1 -s 4420 -n nqn.2026-11.org.linerate:disk"),

@@ -18,6 +18,7 @@ mod safety;
 mod secrets;
 mod serve;
 mod starter;
+mod state;
 mod statistics;
 
 pub use config::{

@@ -60,12 +60,7 @@ mod tests {
     }
 
     fn said(sizes: &[u64]) -> Vec<String> {
-        let open = |&next: &u64| Opened {
-            name: "disk".to_owned(),
-            target: "disk".to_owned(),
-            lun: 0,
-            volume: Arc::new(Elastic { blocks: AtomicU64::new(2), next }),
-        };
+        let open = |&next: &u64| Opened::plain("disk", Arc::new(Elastic { blocks: AtomicU64::new(2), next }));
         lines(&sizes.iter().map(open).collect::<Vec<_>>())
     }
 

@@ -19,6 +19,7 @@ use crate::config::{Config, PortalEntry, Protocol};
 use crate::early::Early;
 use crate::exports::{self, Opened, Resources, Wanted};
 use crate::starter::{News, Start, Started, Starter};
+use crate::state::States;
 use crate::{access, descriptors, help, randomness, ready, rescan, safety, statistics};
 
 /// Memory for data buffers in all, unless the configuration says otherwise.
@@ -65,7 +66,10 @@ pub fn serve(config: &Config, ready_file: Option<&Path>, say: &dyn Fn(&str)) -> 
     for core in &turns {
         core.forget();
     }
-    announce(start.opened(), &portals, ready_file, say)?;
+    for line in help::lines(&config.daemon, start.opened(), &portals)? {
+        say(&line);
+    }
+    ready_file.map_or(Ok(()), |path| ready::write(path, &portals))?;
 
     let ended = Arc::new(OnceLock::new());
     let watcher = watch(threads, Arc::clone(&ended), signals.handle());
@@ -177,7 +181,7 @@ fn start_of(config: &Config, accounts: Accounts, portals: Vec<(Protocol, SocketA
         let wanted = Wanted { config: &given, accounts: &accounts, opened };
         exports::setup(wanted, &portals, resources(&given, cores))
     });
-    Start::new(config.volumes.clone(), compose)
+    Start::new(config.volumes.clone(), States::new(config), compose)
 }
 
 type CoreThread = JoinHandle<std::io::Result<()>>;
@@ -192,18 +196,6 @@ fn spawn(cluster: Cluster<Message>, start: &Arc<Start>, tell: &Started) -> Resul
                 .context("an event loop's thread cannot be started")
         })
         .collect()
-}
-
-fn announce(
-    opened: &[Opened],
-    portals: &[(Protocol, SocketAddr)],
-    ready_file: Option<&Path>,
-    say: &dyn Fn(&str),
-) -> Result<()> {
-    for line in help::lines(opened, portals) {
-        say(&line);
-    }
-    ready_file.map_or(Ok(()), |path| ready::write(path, portals))
 }
 
 /// Waits for all cores on a thread of its own, then ends the waiting for signals.

@@ -14,6 +14,8 @@ use protocol::Instant;
 
 use crate::config::VolumeEntry;
 use crate::exports::Opened;
+use crate::randomness;
+use crate::state::{Before, States};
 
 /// The core that opens the volumes.
 const OPENER: u16 = 0;
@@ -36,6 +38,7 @@ pub(crate) type Compose = Box<dyn Fn(&[Opened]) -> anyhow::Result<Setup> + Send 
 /// What the cores have in common while they start.
 pub(crate) struct Start {
     volumes: Vec<VolumeEntry>,
+    states: States,
     compose: Compose,
     ready: OnceLock<Ready>,
     waiting: Mutex<Vec<Waker>>,
@@ -48,9 +51,9 @@ struct Ready {
 }
 
 impl Start {
-    /// These volumes are to be opened; `compose` is called with them then.
-    pub(crate) fn new(volumes: Vec<VolumeEntry>, compose: Compose) -> Arc<Self> {
-        Arc::new(Self { volumes, compose, ready: OnceLock::new(), waiting: Mutex::default() })
+    /// These volumes are to be opened, with what is kept of them; `compose` is called with them then.
+    pub(crate) fn new(volumes: Vec<VolumeEntry>, states: States, compose: Compose) -> Arc<Self> {
+        Arc::new(Self { volumes, states, compose, ready: OnceLock::new(), waiting: Mutex::default() })
     }
 
     /// What was opened; nothing until a core has said that it serves.
@@ -63,7 +66,11 @@ impl Start {
     }
 
     /// Lets all cores serve what was opened.
-    fn finish(&self, opened: Vec<Opened>) -> Result<(), String> {
+    fn finish(&self, mut opened: Vec<Opened>) -> Result<(), String> {
+        for entry in &mut opened {
+            let begun = entry.kept.begin(&mut *randomness::source()());
+            begun.map_err(|error| format!("the volume {:?} cannot be served: {error:#}", entry.name))?;
+        }
         let setup = (self.compose)(&opened).map_err(|error| format!("{error:#}"))?;
         self.ready.get_or_init(|| Ready { opened, setup: Arc::new(setup) });
         self.wakers().drain(..).for_each(Waker::wake);
@@ -81,7 +88,7 @@ pub(crate) struct Starter {
 
 enum State {
     /// Core 0: what is open, and what is being opened.
-    Opening(Vec<Opened>, Option<Box<Opening>>),
+    Opening(Vec<Opened>, Option<(Box<Opening>, Before)>),
     /// Another core.
     Waiting,
     Serving(Box<Core>),
@@ -106,12 +113,22 @@ impl Starter {
     fn open(&mut self, now: Instant) -> Result<bool, String> {
         let State::Opening(opened, opening) = &mut self.state else { return Ok(true) };
         while let Some(entry) = self.start.volumes.get(opened.len()) {
-            let current = opening.get_or_insert_with(|| Box::new(Opening::begin(&entry.url, &self.world)));
-            let Some(result) = current.poll(now) else { return Ok(false) };
-            *opening = None;
+            let (mut current, before) = match opening.take() {
+                Some(current) => current,
+                None => {
+                    let before = self.start.states.look(entry).map_err(|error| format!("{error:#}"))?;
+                    (Box::new(Opening::begin(&entry.url, &self.world)), before)
+                }
+            };
+            let Some(result) = current.poll(now) else {
+                *opening = Some((current, before));
+                return Ok(false);
+            };
             let volume =
                 result.map_err(|error| format!("the volume {:?} cannot be opened: {error}", entry.name))?;
-            opened.push(Opened::new(entry, volume));
+            let kept = States::keep(entry, before, &mut *randomness::source()());
+            let kept = kept.map_err(|error| format!("{error:#}"))?;
+            opened.push(Opened::new(entry, volume, kept));
         }
         let opened = std::mem::take(opened);
         self.state = State::Waiting;
@@ -189,7 +206,7 @@ impl Service for Starter {
     fn poll_timeout(&self) -> Option<Instant> {
         match &self.state {
             State::Serving(core) => core.poll_timeout(),
-            State::Opening(_, opening) => opening.as_ref().and_then(|opening| opening.poll_timeout()),
+            State::Opening(_, opening) => opening.as_ref().and_then(|(opening, _)| opening.poll_timeout()),
             State::Waiting | State::Over => None,
         }
     }

@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     fn opened(name: &str, volume: Arc<dyn Volume>) -> Opened {
-        Opened { name: name.to_owned(), target: name.to_owned(), lun: 0, volume }
+        Opened::plain(name, volume)
     }
 
     #[test]

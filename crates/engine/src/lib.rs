@@ -18,6 +18,7 @@ mod driver;
 mod fence;
 mod groups;
 mod hub;
+pub mod incarnation;
 mod iscsi_target;
 mod limits;
 mod message;

@@ -11,7 +11,7 @@ use crate::IoError;
 pub trait Folder: Send + Sync + fmt::Debug {
     /// Where `path` is, for people.
     fn place(&self, path: &str) -> String;
-    /// Makes a folder; one that is there already is as good.
+    /// Makes a folder; one that is there already is as good. The folder itself is made with those above it, durably.
     fn make(&self, path: &str) -> Result<(), IoError>;
     /// Reads a file, or as much of it as `most` bytes and one more.
     fn read(&self, path: &str, most: usize) -> Result<Vec<u8>, IoError>;
@@ -23,6 +23,7 @@ pub trait Folder: Send + Sync + fmt::Debug {
     fn rename(&self, from: &str, to: &str) -> Result<(), IoError>;
     /// Removes a file.
     fn remove(&self, path: &str) -> Result<(), IoError>;
-    /// Keeps others from taking the same lock until the answer is dropped or the process ends; refused with `EAGAIN` while another has it.
+    /// Keeps others from taking the same lock until the answer is dropped or the process ends; refused with `EAGAIN` while another has it, and
+    /// with `ENOENT` if the folder of the lock is not there.
     fn lock(&self, path: &str) -> Result<Box<dyn Send>, IoError>;
 }

@@ -24,6 +24,7 @@ mod redact;
 mod size;
 mod source;
 mod url;
+mod uuid;
 
 pub use discover::DiscoveryUrl;
 pub use duration::Span;
@@ -38,3 +39,4 @@ pub use redact::{redact, redact_all};
 pub use size::ByteSize;
 pub use source::{BlockSize, DeviceSource, FileSource, MemorySource, Source};
 pub use url::VolumeUrl;
+pub use uuid::Uuid;

@@ -7,6 +7,7 @@ use core::fmt;
 
 use crate::iqn::check_authority;
 use crate::piece::{Fault, Piece, parse_by_read};
+use crate::uuid::is_uuid;
 
 /// The longest NQN in bytes, without its zero byte.
 const LONGEST: usize = 223;
@@ -46,11 +47,6 @@ impl Nqn {
         }
         Ok(Self(piece.text.to_owned()))
     }
-}
-
-pub(crate) fn is_uuid(text: &str) -> bool {
-    let groups = text.split('-').map(str::len);
-    groups.eq([8, 4, 4, 4, 12]) && text.bytes().all(|byte| byte == b'-' || byte.is_ascii_hexdigit())
 }
 
 impl fmt::Display for Nqn {

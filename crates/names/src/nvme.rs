@@ -5,12 +5,13 @@ use core::fmt;
 
 use crate::duration::Span;
 use crate::iscsi::read_portal;
-use crate::nqn::{Nqn, is_uuid};
+use crate::nqn::Nqn;
 use crate::options::{Options, Writer, flag, number, positive};
 use crate::percent;
 use crate::piece::{Fault, Piece, parse_by_read};
 use crate::portal::{NVME_PORT, Portal};
 use crate::source::split_query;
+use crate::uuid;
 
 const OPTIONS: &[&str] =
     &["header_digest", "data_digest", "queues", "timeout", "reconnect", "hostnqn", "hostid"];
@@ -56,30 +57,17 @@ pub struct HostId(pub [u8; 16]);
 
 impl HostId {
     pub(crate) fn read(piece: Piece<'_>) -> Result<Self, Fault> {
-        let bad = || {
+        let bytes = uuid::parse(piece.text).ok_or_else(|| {
             let problem = format!("\"{}\" is not a UUID", piece.text);
             piece.fault(problem, "write it as 11111111-2222-3333-4444-555555555555")
-        };
-        if !is_uuid(piece.text) {
-            return Err(bad());
-        }
-        let mut bytes = [0; 16];
-        let mut digits = piece.text.chars().filter_map(|letter| letter.to_digit(16));
-        for byte in &mut bytes {
-            let (high, low) = (digits.next().ok_or_else(bad)?, digits.next().ok_or_else(bad)?);
-            *byte = u8::try_from(high * 16 + low).map_err(|_| bad())?;
-        }
+        })?;
         Ok(Self(bytes))
     }
 }
 
 impl fmt::Display for HostId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, byte) in self.0.iter().enumerate() {
-            let dash = if [4, 6, 8, 10].contains(&index) { "-" } else { "" };
-            write!(f, "{dash}{byte:02x}")?;
-        }
-        Ok(())
+        uuid::write(&self.0, f)
     }
 }
 

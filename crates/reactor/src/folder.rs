@@ -20,11 +20,9 @@ pub struct SystemFolder {
 }
 
 impl SystemFolder {
-    /// The folder at `root`, made durably if it is not there.
-    pub fn open(root: &Path) -> Result<Self, IoError> {
-        let root = std::path::absolute(root).map_err(|error| failure(&error))?;
-        make_all(&root).map_err(|error| failure(&error))?;
-        Ok(Self { root })
+    /// The folder at `root`, which is made when something is first made in it.
+    pub fn new(root: &Path) -> Self {
+        Self { root: std::path::absolute(root).unwrap_or_else(|_| root.to_owned()) }
     }
 
     fn at(&self, path: &str) -> PathBuf {
@@ -60,7 +58,9 @@ impl Folder for SystemFolder {
     }
 
     fn make(&self, path: &str) -> Result<(), IoError> {
-        make(&self.at(path)).map_err(|error| failure(&error))
+        let at = self.at(path);
+        let made = if path.is_empty() { make_all(&at) } else { make(&at) };
+        made.map_err(|error| failure(&error))
     }
 
     fn read(&self, path: &str, most: usize) -> Result<Vec<u8>, IoError> {

@@ -233,7 +233,7 @@ impl Folder for CrashFolder {
 
     fn make(&self, path: &str) -> Result<(), IoError> {
         let mut state = lock(&self.0);
-        if state.names.contains_key(path) {
+        if path.is_empty() || state.names.contains_key(path) {
             return Ok(());
         }
         state.rename(Change(vec![(path.to_owned(), Some(Node::Folder))]))
@@ -288,6 +288,9 @@ impl Folder for CrashFolder {
         let mut state = lock(&self.0);
         if state.begin()? {
             return Err(IO_ERROR);
+        }
+        if !state.names.contains_key(parent(path)) {
+            return Err(NO_ENTRY);
         }
         if state.locks.iter().any(|other| other == path) {
             return Err(LOCKED);

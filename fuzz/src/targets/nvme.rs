@@ -21,6 +21,7 @@ pub const NQN: &str = "nqn.2026-11.org.linerate:disk";
 /// A portal with one open subsystem.
 pub fn portal() -> Portal {
     let namespace = Namespace {
+        incarnation: Some([0xe1; 16]),
         nsid: 1,
         volume: VolumeId(0),
         geometry: Geometry { blocks: 4096, block_size: 512, physical_block_size: 4096 },
@@ -44,7 +45,6 @@ pub fn portal() -> Portal {
         advertised: Vec::new(),
         referrals: Vec::new(),
         generation: 1,
-        incarnation: Some([0xe1; 16]),
         require_digests: false,
     }
 }

@@ -3,7 +3,8 @@
 //! A record is written to a file beside it, which is synced, renamed over it, and the folder synced: after a crash the old record is there or the new
 //! one. A file that is not whole can then only be damage, and is an error that names it; it is never taken for a record that is not there.
 //!
-//! A volume's state belongs to one process at a time: the first use of it takes a lock that lasts as long as the store.
+//! A volume's state belongs to one process at a time: the first use of it takes a lock that lasts as long as the store. Looking for state that is not
+//! there makes nothing.
 
 mod limits;
 mod record;
@@ -42,19 +43,31 @@ impl FolderState {
         StateError::new(self.folder.place(path), StateErrorKind::Io(error))
     }
 
-    /// Has the volume's state for this process. The answer keeps the process's other threads out meanwhile.
-    fn claim(&self, volume: &str) -> Result<MutexGuard<'_, Claimed>, StateError> {
+    /// Makes the volume's folder.
+    fn make(&self, volume: &str) -> Result<(), StateError> {
+        for path in ["", volume] {
+            self.folder.make(path).map_err(|error| self.error(path, error))?;
+        }
+        Ok(())
+    }
+
+    /// Takes the volume's state for this process, or `None` if there is none yet. The answer keeps the process's other threads out meanwhile.
+    fn claim(&self, volume: &str) -> Result<Option<MutexGuard<'_, Claimed>>, StateError> {
         let mut claimed = self.claimed.lock().unwrap_or_else(PoisonError::into_inner);
         if !claimed.contains_key(volume) {
-            self.folder.make(volume).map_err(|error| self.error(volume, error))?;
+            let lock = match self.folder.lock(&format!("{volume}/{LOCK}")) {
+                Ok(lock) => lock,
+                Err(IoError(NO_ENTRY)) => return Ok(None),
+                Err(IoError(LOCKED)) => {
+                    return Err(StateError::new(self.folder.place(volume), StateErrorKind::InUse));
+                }
+                Err(error) => return Err(self.error(volume, error)),
+            };
+            // Whoever made the volume's folder may not have come to this.
             self.folder.sync("").map_err(|error| self.error("", error))?;
-            let lock = self.folder.lock(&format!("{volume}/{LOCK}")).map_err(|error| match error {
-                IoError(LOCKED) => StateError::new(self.folder.place(volume), StateErrorKind::InUse),
-                error => self.error(volume, error),
-            })?;
             claimed.insert(volume.to_owned(), lock);
         }
-        Ok(claimed)
+        Ok(Some(claimed))
     }
 }
 
@@ -79,7 +92,7 @@ fn path(volume: &str, record: &str) -> Result<String, StateError> {
 impl StateStore for FolderState {
     fn read(&self, volume: &str, record: &str) -> Result<Option<Vec<u8>>, StateError> {
         let path = path(volume, record)?;
-        let _claimed = self.claim(volume)?;
+        let Some(_claimed) = self.claim(volume)? else { return Ok(None) };
         let file = match self.folder.read(&path, record::LONGEST) {
             Ok(file) => file,
             Err(IoError(NO_ENTRY)) => return Ok(None),
@@ -93,7 +106,13 @@ impl StateStore for FolderState {
         let path = path(volume, record)?;
         let too_long = StateErrorKind::TooLong { len: bytes.len(), most: limits::RECORD };
         let file = record::encode(record, bytes).ok_or_else(|| StateError::new(&path, too_long))?;
-        let _claimed = self.claim(volume)?;
+        let _claimed = match self.claim(volume)? {
+            Some(claimed) => Some(claimed),
+            None => {
+                self.make(volume)?;
+                self.claim(volume)?
+            }
+        };
         let beside = format!("{path}{NEW}");
         let folder = &self.folder;
         folder
@@ -106,7 +125,7 @@ impl StateStore for FolderState {
 
     fn remove(&self, volume: &str, record: &str) -> Result<(), StateError> {
         let path = path(volume, record)?;
-        let _claimed = self.claim(volume)?;
+        let Some(_claimed) = self.claim(volume)? else { return Ok(()) };
         match self.folder.remove(&path) {
             // Synced all the same: an earlier removal may have failed after the name was gone.
             Ok(()) | Err(IoError(NO_ENTRY)) => {

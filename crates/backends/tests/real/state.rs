@@ -9,7 +9,7 @@ use reactor::SystemFolder;
 
 fn open(folder: &tempfile::TempDir) -> FolderState {
     let path = folder.path().join("deep/state");
-    FolderState::new(Arc::new(SystemFolder::open(&path).unwrap()))
+    FolderState::new(Arc::new(SystemFolder::new(&path)))
 }
 
 #[test]
@@ -49,6 +49,9 @@ fn a_volume_has_one_process_and_other_volumes_are_free() {
 fn damage_is_an_error_that_names_the_file_and_writing_mends_it() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder);
+    assert_eq!(store.read("disk", "identity"), Ok(None));
+    assert_eq!(store.remove("disk", "identity"), Ok(()));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "looking makes nothing");
     store.write("disk", "identity", b"what was written").unwrap();
     let path = folder.path().join("deep/state/disk/identity");
     let whole = fs::read(&path).unwrap();
@@ -91,5 +94,8 @@ fn what_cannot_be_named_or_is_too_long_is_refused() {
 fn a_folder_that_cannot_be_made_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("file"), "").unwrap();
-    assert!(SystemFolder::open(&folder.path().join("file/state")).is_err());
+    let store = FolderState::new(Arc::new(SystemFolder::new(&folder.path().join("file/state"))));
+    let error = store.write("disk", "identity", b"").unwrap_err();
+    assert!(matches!(error.kind, StateErrorKind::Io(_)), "{error:?}");
+    assert!(error.to_string().contains("file/state"), "{error}");
 }

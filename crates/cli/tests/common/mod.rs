@@ -14,6 +14,14 @@ pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 /// Between two looks at something that is awaited.
 const GLANCE: Duration = Duration::from_millis(5);
 
+/// Where a server keeps its volumes' state, unless the arguments say.
+fn state_of(folder: &Path, arguments: &[&str]) -> Vec<std::ffi::OsString> {
+    if arguments.contains(&"--state") {
+        return Vec::new();
+    }
+    vec!["--state".into(), folder.join("state").into()]
+}
+
 /// A running `linerate serve`, killed when it is dropped.
 pub(crate) struct Server {
     child: Child,
@@ -45,6 +53,7 @@ impl Server {
         let mut child = launcher
             .args(["serve", "--ready-file"])
             .arg(&ready)
+            .args(state_of(folder, arguments))
             .args(arguments)
             .current_dir(folder)
             .stdin(Stdio::null())

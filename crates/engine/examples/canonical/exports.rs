@@ -85,6 +85,7 @@ fn iscsi_listener(volume: &dyn Volume) -> Result<ListenerRole, OpenError> {
 
 fn nvme_listener(volume: &dyn Volume) -> ListenerRole {
     let namespace = nvme::controller::Namespace {
+        incarnation: None,
         nsid: 1,
         volume: VolumeId(0),
         geometry: volume.geometry(),
@@ -108,7 +109,6 @@ fn nvme_listener(volume: &dyn Volume) -> ListenerRole {
         advertised: Vec::new(),
         referrals: Vec::new(),
         generation: 1,
-        incarnation: None,
         require_digests: false,
     }))
 }

@@ -256,6 +256,7 @@ impl Server {
 
 fn portal(volume: &dyn Volume) -> Portal {
     let namespace = Namespace {
+        incarnation: None,
         nsid: 1,
         volume: VolumeId(0),
         geometry: volume.geometry(),
@@ -279,7 +280,6 @@ fn portal(volume: &dyn Volume) -> Portal {
         advertised: Vec::new(),
         referrals: Vec::new(),
         generation: 1,
-        incarnation: None,
         require_digests: false,
     }
 }

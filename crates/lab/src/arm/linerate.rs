@@ -34,8 +34,11 @@ pub(super) fn serve(protocol: Protocol, spec: &ServeSpec<'_>, ledger: &mut Ledge
     let _absent = std::fs::remove_file(&listening);
     let program = path(spec.linerate)?;
     let cores = spec.cores.to_string();
+    let state = spec.folder.join("state");
     let argv = [
         "serve",
+        "--state",
+        path(&state)?,
         "--cores",
         &cores,
         "--allow-any",

@@ -111,9 +111,6 @@ fn io_controller(admin: &Admin, subsystem: &Subsystem) -> IdentifyController {
     data.set_in_capsule(subsystem.limits.in_capsule);
     data.iorcsz.set(1);
     data.msdbd = 1;
-    if let Some(mark) = admin.portal.incarnation {
-        data.set_incarnation(mark);
-    }
     data
 }
 
@@ -165,6 +162,9 @@ fn fill(data: &mut IdentifyNamespace, namespace: &Namespace) {
     data.rescap = identify::RESCAP;
     data.nsattr = read_only(namespace);
     data.nguid = namespace.nguid;
+    if let Some(mark) = namespace.incarnation {
+        data.set_incarnation(mark);
+    }
     data.eui64 = namespace.eui64.unwrap_or_default();
     data.nsfeat = identify::NSFEAT_PREFERRED;
     let from_zero = |blocks: u32| u16::try_from(blocks.saturating_sub(1)).unwrap_or(u16::MAX);

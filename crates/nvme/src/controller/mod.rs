@@ -44,6 +44,8 @@ pub struct Namespace {
     pub eui64: Option<[u8; 8]>,
     /// UUID.
     pub uuid: [u8; 16],
+    /// What changes whenever writes that were acknowledged and not flushed may be lost; `None` shows no such mark.
+    pub incarnation: Option<[u8; 16]>,
 }
 
 /// Which hosts may use a subsystem.
@@ -159,8 +161,6 @@ pub struct Portal {
     pub referrals: Vec<SocketAddr>,
     /// Moves whenever the discovery log page changes.
     pub generation: u64,
-    /// What changes whenever the process begins anew and its volatile caches are lost; `None` shows no such mark.
-    pub incarnation: Option<[u8; 16]>,
     /// Header and data digests are required: a host that does not ask for both is sent away.
     pub require_digests: bool,
 }

@@ -203,7 +203,6 @@ impl Setup {
         self.in_capsule = identify.in_capsule();
         self.oncs = identify.oncs.get();
         self.vwc = identify.vwc;
-        self.incarnation = identify.incarnation();
         self.product = [text(&identify.sn), text(&identify.mn), text(&identify.fr)];
         let queues = self.wanted.map_or(1, |(_, queues)| queues.max(1));
         self.to(Stage::Queues, features::set(fid::QUEUES, features::queues(queues)), 0)
@@ -238,6 +237,7 @@ impl Setup {
         if geometry.blocks == 0 {
             return Next::Fail(Failure::Unusable("the namespace does not exist or is empty"));
         }
+        self.incarnation = identify.incarnation();
         let preferred = identify.nsfeat & identify::NSFEAT_PREFERRED != 0;
         let granularity = if preferred { u32::from(identify.npdg.get()).saturating_add(1) } else { 1 };
         let limits = Limits {

@@ -113,18 +113,10 @@ pub struct IdentifyController {
     reserved1806: [u8; 242],
     /// Power state 0: maximum power first.
     pub psd0: [u8; 32],
-    reserved2080: [u8; 992],
-    /// Vendor-specific from here on: what a controller of ours begins it with, zeros elsewhere.
-    mark: [u8; 8],
-    /// What changes whenever the process begins anew.
-    incarnation: [u8; 16],
-    vendor3096: [u8; 1000],
+    reserved2080: [u8; 2016],
 }
 
 const _: () = assert!(size_of::<IdentifyController>() == super::SIZE);
-
-/// What the vendor-specific part of a controller of ours begins with.
-const OURS: &[u8; 8] = b"LINERATE";
 
 /// CMIC: several ports, several controllers.
 pub(crate) const CMIC_SHARED: u8 = 0b11;
@@ -168,17 +160,6 @@ impl IdentifyController {
     /// Sets MDTS to the greatest power of two of 4 KiB pages within `bytes`.
     pub fn set_max_transfer(&mut self, bytes: u32) {
         self.mdts = u8::try_from((bytes / 4096).checked_ilog2().unwrap_or(0).max(1)).unwrap_or(1);
-    }
-
-    /// What changes whenever the process that serves the controller begins anew, and its volatile caches are lost. Only
-    /// controllers of ours say it.
-    pub fn incarnation(&self) -> Option<[u8; 16]> {
-        (self.mark == *OURS).then_some(self.incarnation)
-    }
-
-    /// Sets the mark of a controller of ours.
-    pub fn set_incarnation(&mut self, mark: [u8; 16]) {
-        (self.mark, self.incarnation) = (*OURS, mark);
     }
 
     /// Sets IOCCSZ for `bytes` of in-capsule data.
@@ -231,7 +212,6 @@ mod tests {
         assert_eq!(offset_of!(IdentifyController, subnqn), 768);
         assert_eq!(offset_of!(IdentifyController, ioccsz), 1792);
         assert_eq!(offset_of!(IdentifyController, psd0), 2048);
-        assert_eq!(offset_of!(IdentifyController, mark), 3072);
     }
 
     #[test]
@@ -242,9 +222,6 @@ mod tests {
         identify.set_in_capsule(16384);
         assert_eq!((identify.mdts, identify.max_transfer(4096)), (8, Some(1 << 20)));
         assert_eq!((identify.ioccsz.get(), identify.in_capsule()), (1028, 16384));
-        assert_eq!(identify.incarnation(), None, "others have zeros there, or something else");
-        identify.set_incarnation([7; 16]);
-        assert_eq!(identify.incarnation(), Some([7; 16]));
         put_padded(&mut identify.fr, "1.0\n");
         assert_eq!(&identify.fr, b"1.0     ");
     }

@@ -73,10 +73,17 @@ pub struct IdentifyNamespace {
     pub eui64: [u8; 8],
     /// LBA formats.
     pub lbaf: [LbaFormat; 64],
-    reserved384: [u8; 3712],
+    /// Vendor-specific from here on: what a namespace of ours begins it with, zeros elsewhere.
+    mark: [u8; 8],
+    /// What changes whenever what was acknowledged and not flushed may be lost.
+    incarnation: [u8; 16],
+    vendor408: [u8; 3688],
 }
 
 const _: () = assert!(size_of::<IdentifyNamespace>() == super::SIZE);
+
+/// What the vendor-specific part of a namespace of ours begins with.
+const OURS: &[u8; 8] = b"LINERATE";
 
 /// NSFEAT: thin provisioned; preferred write and deallocate sizes are given.
 pub(crate) const NSFEAT_THIN: u8 = 1 << 0;
@@ -92,6 +99,16 @@ pub(crate) const DLFEAT_WRITE_ZEROES: u8 = 1 << 3;
 pub(crate) const NSATTR_READ_ONLY: u8 = 1 << 0;
 
 impl IdentifyNamespace {
+    /// What changes whenever writes that were acknowledged and not flushed may be lost. Only namespaces of ours say it.
+    pub fn incarnation(&self) -> Option<[u8; 16]> {
+        (self.mark == *OURS).then_some(self.incarnation)
+    }
+
+    /// Sets the mark of a namespace of ours.
+    pub fn set_incarnation(&mut self, mark: [u8; 16]) {
+        (self.mark, self.incarnation) = (*OURS, mark);
+    }
+
     /// The namespace's shape, if its blocks are 512 or 4096 bytes without metadata.
     pub fn geometry(&self) -> Option<Geometry> {
         let index = usize::from(self.flbas & 0xf) | usize::from(self.flbas & 0x60) >> 1;
@@ -117,7 +134,17 @@ impl core::fmt::Debug for IdentifyNamespace {
 mod tests {
     use core::mem::offset_of;
 
+    use zerocopy::FromZeros as _;
+
     use super::*;
+
+    #[test]
+    fn only_a_namespace_of_ours_has_an_incarnation() {
+        let mut identify = IdentifyNamespace::new_zeroed();
+        assert_eq!(identify.incarnation(), None, "others have zeros there, or something else");
+        identify.set_incarnation([7; 16]);
+        assert_eq!(identify.incarnation(), Some([7; 16]));
+    }
 
     #[test]
     fn fields_are_where_the_standard_has_them() {
@@ -128,6 +155,7 @@ mod tests {
         assert_eq!(offset_of!(IdentifyNamespace, nsattr), 99);
         assert_eq!(offset_of!(IdentifyNamespace, nguid), 104);
         assert_eq!(offset_of!(IdentifyNamespace, eui64), 120);
+        assert_eq!(offset_of!(IdentifyNamespace, mark), 384);
         assert_eq!(offset_of!(IdentifyNamespace, lbaf), 128);
     }
 }

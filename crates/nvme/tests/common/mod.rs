@@ -23,6 +23,7 @@ pub const BLOCKS: u64 = 8192;
 
 pub fn namespace(nsid: u32, volume: u32, block_size: u32) -> Namespace {
     Namespace {
+        incarnation: Some([0xe1; 16]),
         nsid,
         volume: VolumeId(volume),
         geometry: Geometry { blocks: BLOCKS, block_size, physical_block_size: 4096 },
@@ -48,7 +49,6 @@ pub fn portal() -> Portal {
         advertised: vec!["127.0.0.1:4420".parse().unwrap(), "[::1]:4420".parse().unwrap()],
         referrals: Vec::new(),
         generation: 1,
-        incarnation: Some([0xe1; 16]),
         require_digests: false,
     }
 }

@@ -52,6 +52,7 @@ pub(crate) fn iscsi_listener(volume: &dyn Volume, incarnation: Option<[u8; 16]>)
 
 pub(crate) fn nvme_listener(volume: &dyn Volume, incarnation: Option<[u8; 16]>) -> Option<ListenerRole> {
     let namespace = nvme::controller::Namespace {
+        incarnation,
         nsid: 1,
         volume: VolumeId(0),
         geometry: volume.geometry(),
@@ -72,14 +73,8 @@ pub(crate) fn nvme_listener(volume: &dyn Volume, incarnation: Option<[u8; 16]>) 
     };
     let (advertised, referrals) = (Vec::new(), Vec::new());
     let subsystems = vec![subsystem];
-    let portal = nvme::controller::Portal {
-        subsystems,
-        advertised,
-        referrals,
-        generation: 1,
-        incarnation,
-        require_digests: false,
-    };
+    let portal =
+        nvme::controller::Portal { subsystems, advertised, referrals, generation: 1, require_digests: false };
     Some(ListenerRole::Nvme(Arc::new(portal)))
 }
 
