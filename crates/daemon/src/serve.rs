@@ -5,12 +5,12 @@ use std::path::Path;
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use engine::{ConnectionLimits, Message};
 use names::{ISCSI_PORT, NVME_PORT, Portal};
-use reactor::{Cluster, Congestion, Driver, Listener};
+use reactor::{Cluster, Congestion, Driver, Listener, Stopper};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -20,7 +20,7 @@ use crate::early::Early;
 use crate::exports::{self, Opened, Resources, Wanted};
 use crate::starter::{News, Start, Started, Starter};
 use crate::state::States;
-use crate::{access, descriptors, help, randomness, ready, rescan, safety, statistics};
+use crate::{access, descriptors, help, randomness, ready, rescan, safety, state, statistics};
 
 /// Memory for data buffers in all, unless the configuration says otherwise.
 const USUAL_MEMORY: u64 = 512 << 20;
@@ -30,6 +30,8 @@ const LEAST_MEMORY: usize = 16 << 20;
 const GLANCE: Duration = Duration::from_secs(1);
 /// How long connections get to end by themselves when the process is asked to stop.
 const GRACE: Duration = Duration::from_secs(5);
+/// How long the flush that follows the last connection may take: what a page cache holds of a slow disk, and less than service managers wait.
+const FLUSH: Duration = Duration::from_mins(1);
 
 /// Serves what `config` says until SIGTERM or SIGINT; SIGHUP looks whether files and devices have other sizes. `say` is given
 /// the lines that tell the user how to connect, and what has changed.
@@ -84,22 +86,43 @@ pub fn serve(config: &Config, ready_file: Option<&Path>, say: &dyn Fn(&str)) -> 
         for core in 0..cores {
             postbox.post(core, Message::Shutdown);
         }
+        let patience =
+            Patience { ended: Arc::clone(&ended), start: Arc::clone(&start), cores: usize::from(cores) };
         let patient = stopper.clone();
-        let over = Arc::clone(&ended);
-        // Whoever is still connected after the grace is cut off.
-        std::thread::spawn(move || {
-            std::thread::park_timeout(GRACE);
-            if over.get().is_none() {
-                patient.stop();
-            }
-        });
+        std::thread::spawn(move || patience.cut_off(&patient));
     }
     let outcome = watcher.join().map_err(|_| anyhow!("the watching thread failed"))?;
+    if outcome.is_ok() {
+        state::keep_marks(start.opened(), &start.secured(usize::from(cores)), say);
+    }
     let told = if config.daemon.turns { statistics::turns(&turns) } else { Vec::new() };
     for line in statistics::lines(start.opened()).into_iter().chain(told) {
         say(&line);
     }
     outcome
+}
+
+/// How long a stop may take.
+struct Patience {
+    ended: Arc<OnceLock<()>>,
+    start: Arc<Start>,
+    cores: usize,
+}
+
+impl Patience {
+    /// Cuts off whoever is still connected after the grace. A last flush has longer: without it the clients must take what they wrote as lost.
+    fn cut_off(&self, stopper: &Stopper) {
+        std::thread::sleep(GRACE);
+        if self.start.closing() == self.cores {
+            let begun = Instant::now();
+            while self.ended.get().is_none() && begun.elapsed() < FLUSH {
+                std::thread::sleep(GLANCE);
+            }
+        }
+        if self.ended.get().is_none() {
+            stopper.stop();
+        }
+    }
 }
 
 /// Waits until all cores serve; false if a signal asks to stop before they do.

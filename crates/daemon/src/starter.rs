@@ -3,6 +3,7 @@
 //! A volume of another machine is opened over connections, and those live on an event loop: so core 0 opens the volumes once it runs,
 //! and the other cores wait for it. Nothing is served before everything could be opened.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
@@ -42,6 +43,10 @@ pub(crate) struct Start {
     compose: Compose,
     ready: OnceLock<Ready>,
     waiting: Mutex<Vec<Waker>>,
+    /// Cores without connections that are flushing for the last time, or have.
+    closing: AtomicUsize,
+    /// What each core has secured that came to its end.
+    secured: Mutex<Vec<Vec<bool>>>,
 }
 
 /// Everything is open.
@@ -53,12 +58,35 @@ struct Ready {
 impl Start {
     /// These volumes are to be opened, with what is kept of them; `compose` is called with them then.
     pub(crate) fn new(volumes: Vec<VolumeEntry>, states: States, compose: Compose) -> Arc<Self> {
-        Arc::new(Self { volumes, states, compose, ready: OnceLock::new(), waiting: Mutex::default() })
+        Arc::new(Self {
+            volumes,
+            states,
+            compose,
+            ready: OnceLock::new(),
+            waiting: Mutex::default(),
+            closing: AtomicUsize::new(0),
+            secured: Mutex::default(),
+        })
     }
 
     /// What was opened; nothing until a core has said that it serves.
     pub(crate) fn opened(&self) -> &[Opened] {
         self.ready.get().map_or(&[], |ready| &ready.opened)
+    }
+
+    /// How many cores have no connection left.
+    pub(crate) fn closing(&self) -> usize {
+        self.closing.load(Ordering::SeqCst)
+    }
+
+    /// The volumes that all cores have flushed after their last request, of so many cores.
+    pub(crate) fn secured(&self, cores: usize) -> Vec<&Opened> {
+        let secured = self.secured.lock().unwrap_or_else(PoisonError::into_inner);
+        let everywhere = |index: usize| {
+            secured.len() == cores && secured.iter().all(|core| core.get(index).copied().unwrap_or(false))
+        };
+        let opened = self.opened().iter().enumerate();
+        opened.filter(|(index, _)| everywhere(*index)).map(|(_, entry)| entry).collect()
     }
 
     fn wakers(&self) -> MutexGuard<'_, Vec<Waker>> {
@@ -84,6 +112,16 @@ pub(crate) struct Starter {
     tell: Started,
     world: World<Message>,
     state: State,
+    /// How far its stop is known to the others.
+    told: Told,
+}
+
+/// What the others know of a core's stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Told {
+    Nothing,
+    Closing,
+    Secured,
 }
 
 enum State {
@@ -106,7 +144,7 @@ impl Starter {
         let state = if opener { State::Opening(Vec::new(), None) } else { State::Waiting };
         // Nothing else wakes a core that has nothing to do yet.
         world.waker.wake_by_ref();
-        Self { start, tell, world, state }
+        Self { start, tell, world, state, told: Told::Nothing }
     }
 
     /// Opens one volume after the other; true once all are open.
@@ -160,6 +198,23 @@ impl Starter {
     }
 }
 
+impl Starter {
+    /// Lets the others know how far the core's stop has come.
+    fn tell_stop(&mut self) {
+        let State::Serving(core) = &self.state else { return };
+        if self.told == Told::Nothing && core.is_closing() {
+            self.told = Told::Closing;
+            self.start.closing.fetch_add(1, Ordering::SeqCst);
+        }
+        if self.told == Told::Closing
+            && let Some(secured) = core.secured()
+        {
+            self.told = Told::Secured;
+            self.start.secured.lock().unwrap_or_else(PoisonError::into_inner).push(secured);
+        }
+    }
+}
+
 /// A core's world again.
 fn same(world: &World<Message>) -> World<Message> {
     World {
@@ -188,6 +243,7 @@ impl Service for Starter {
             // Cores that serve already have nothing to tell one that does not.
             _ => {}
         }
+        self.tell_stop();
     }
 
     fn turn(&mut self, now: Instant, ready: &mut Vec<EndpointId>) {
@@ -195,12 +251,14 @@ impl Service for Starter {
         if let State::Serving(core) = &mut self.state {
             core.turn(now, ready);
         }
+        self.tell_stop();
     }
 
     fn handle_gone(&mut self, now: Instant, endpoint: EndpointId) {
         if let State::Serving(core) = &mut self.state {
             core.handle_gone(now, endpoint);
         }
+        self.tell_stop();
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

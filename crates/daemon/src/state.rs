@@ -12,13 +12,14 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow};
 use backends::FolderState;
 use engine::incarnation::{self, Mark};
-use host::{StateStore, VolumeState};
+use host::{StateError, StateStore, VolumeState};
 use names::Source;
 use protocol::Entropy;
 use reactor::SystemFolder;
 use sha2::{Digest as _, Sha256};
 
 use crate::config::{Config, VolumeEntry};
+use crate::exports::Opened;
 use crate::identity::{Identity, uuid_of};
 
 /// The usual place for the system's own services.
@@ -47,6 +48,7 @@ pub(crate) struct Before {
 pub(crate) struct Kept {
     pub(crate) identity: Identity,
     pub(crate) state: VolumeState,
+    source: Source,
     /// What was seen before it was opened.
     seen: Vec<u8>,
     /// Its incarnation; zeros until it begins.
@@ -60,10 +62,16 @@ impl Kept {
         Ok(())
     }
 
+    /// Keeps the mark: nobody uses the volume any more, and it is flushed.
+    fn end(&self) -> Result<bool, StateError> {
+        incarnation::end(&self.state, &self.mark, &seen(&self.source)).map(|()| true)
+    }
+
     #[cfg(test)]
     pub(crate) fn nothing() -> Self {
         let identity = Identity::new(names::Uuid::random([7; 16]), None);
-        Self { identity, state: VolumeState::ephemeral(), seen: Vec::new(), mark: [0; 16] }
+        let source = Source::Ram(names::MemorySource { size: names::ByteSize(1 << 20), block: None });
+        Self { identity, state: VolumeState::ephemeral(), source, seen: Vec::new(), mark: [0; 16] }
     }
 }
 
@@ -98,7 +106,8 @@ impl States {
         let Before { state, seen } = before;
         let uuid = uuid_of(entry.uuid, &state, entropy)
             .with_context(|| format!("the volume {:?} cannot be served", entry.name))?;
-        Ok(Kept { identity: Identity::new(uuid, entry.serial.as_deref()), state, seen, mark: [0; 16] })
+        let identity = Identity::new(uuid, entry.serial.as_deref());
+        Ok(Kept { identity, state, source: entry.url.source.clone(), seen, mark: [0; 16] })
     }
 }
 
@@ -123,6 +132,23 @@ fn usual(variable: impl Fn(&str) -> Option<OsString>, root: bool) -> Option<Path
 /// True for what is gone when the process ends.
 fn is_ephemeral(source: &Source) -> bool {
     matches!(source, Source::Ram(_) | Source::Null(_))
+}
+
+/// Keeps the marks of what was flushed after the last request, for the next server; says which volumes were not.
+pub(crate) fn keep_marks(opened: &[Opened], secured: &[&Opened], say: &dyn Fn(&str)) {
+    for entry in opened {
+        let is_secured = secured.iter().any(|other| other.name == entry.name);
+        let kept = if is_secured { entry.kept.end() } else { Ok(false) };
+        let why = match kept {
+            Ok(true) => continue,
+            Ok(false) => "it could not be flushed".to_owned(),
+            Err(error) => format!("{error}"),
+        };
+        say(&format!(
+            "the volume {:?} was not stopped cleanly: {why}; its clients will take what they have not flushed as lost",
+            entry.name
+        ));
+    }
 }
 
 /// What is seen of a volume while it is not open, and changes when somebody writes to it, or puts another in its place. Nothing for devices and other

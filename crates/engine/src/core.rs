@@ -10,7 +10,7 @@ use std::sync::Arc;
 use buf::Pool;
 use host::{Accepted, Endpoint, EndpointId, Refusal, Service, World};
 use protocol::Instant;
-use volume::{CoreId, OpenError, PollList, VolumeId};
+use volume::{CoreId, Features, OpenError, PollList, VolumeId};
 
 use crate::driver::Driver;
 use crate::fence::{self, Outcome, Owner};
@@ -29,6 +29,8 @@ struct Shared {
     groups: Groups,
     owner: Owner,
     sizes: Sizes,
+    /// Cores that have flushed their queues for the last time.
+    closed: u16,
 }
 
 /// One core's service.
@@ -41,6 +43,8 @@ pub struct Core {
     /// The newest state of every volume that ever had a fence, for connections that come later.
     fences: HashMap<VolumeId, Fence>,
     stopping: bool,
+    /// The owner knows that this core is closed.
+    told: bool,
     failure: Option<OpenError>,
 }
 
@@ -66,10 +70,44 @@ impl Core {
             groups: Groups::new(),
             owner: Owner::default(),
             sizes: Sizes::new(&setup.volumes, world.waker.clone()),
+            closed: 0,
         });
         let listeners = current(&setup);
         let hub = Hub::new(world.core, pool, world.postbox, Queues::new(queues, polls));
-        Self { setup, hub, listeners, shared, fences: HashMap::new(), stopping: failure.is_some(), failure }
+        Self {
+            setup,
+            hub,
+            listeners,
+            shared,
+            fences: HashMap::new(),
+            stopping: failure.is_some(),
+            told: false,
+            failure,
+        }
+    }
+
+    /// Which volumes this core has secured, once it is stopping, its connections are gone and a flush after their last request has ended.
+    pub fn secured(&self) -> Option<Vec<bool>> {
+        self.stopping.then(|| self.hub.secured()).flatten()
+    }
+
+    /// True once it is stopping and has no connection left.
+    pub fn is_closing(&self) -> bool {
+        self.stopping && self.hub.members() == 0
+    }
+
+    /// Flushes once nobody is left who could ask for anything. Core 0 has what queues of other cores may need, so it goes last.
+    fn close(&mut self, now: Instant) {
+        if !self.is_closing() {
+            return;
+        }
+        let features = self.setup.volumes.iter().map(|volume| volume.features());
+        let writable: Vec<bool> = features.map(|features| !features.contains(Features::READ_ONLY)).collect();
+        self.hub.close(now, &writable);
+        if !self.told && self.hub.secured().is_some() {
+            self.told = true;
+            self.hub.post_owner(Message::Closed);
+        }
     }
 
     /// Tells all connections, and moves the queue's epoch. What a connection has judged before it looks into its inbox is refused from
@@ -114,6 +152,7 @@ impl Core {
             Message::Reserve(call) => shared.owner.apply(&call, self.hub.cores()),
             Message::Reset(call) => shared.owner.reset(call, self.hub.cores()),
             Message::Fenced(number) => shared.owner.acknowledge(number),
+            Message::Closed => shared.closed += 1,
             Message::Deliver(..)
             | Message::Event(..)
             | Message::Fence(_)
@@ -182,6 +221,7 @@ impl Service for Core {
             Message::Shutdown => {
                 self.stopping = true;
                 self.hub.deliver_all(None, || Inbound::Shutdown);
+                self.close(now);
             }
             owned => self.handle_owned(now, owned),
         }
@@ -199,12 +239,14 @@ impl Service for Core {
         hub.queues().take_drained(|number| hub.post_owner(Message::Fenced(number)));
         hub.list_waiters(completed);
         hub.take_ready(ready);
+        self.close(now);
     }
 
-    fn handle_gone(&mut self, _now: Instant, endpoint: EndpointId) {
+    fn handle_gone(&mut self, now: Instant, endpoint: EndpointId) {
         self.hub.leave(endpoint);
         let member = Member { core: self.hub.core, endpoint };
         self.hub.post_owner(Message::Left(member));
+        self.close(now);
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
@@ -213,7 +255,8 @@ impl Service for Core {
     }
 
     fn is_finished(&self) -> bool {
-        self.stopping && self.hub.members() == 0
+        let others = self.shared.as_ref().is_none_or(|shared| shared.closed >= self.hub.cores());
+        self.failure.is_some() || self.is_closing() && self.told && others
     }
 }
 

@@ -10,6 +10,7 @@ use host::{CoreIndex, EndpointId, Postbox};
 use protocol::Instant;
 use volume::{Tag, VolumeId};
 
+use crate::closing::{self, Closing};
 use crate::message::{Inbound, Member, Message};
 use crate::queues::{NotTaken, Queues, Slot, Submission};
 
@@ -43,6 +44,8 @@ struct Seats {
     want_room: Vec<Slot>,
     /// Drivers whose connections wait for a buffer.
     want_memory: Vec<Slot>,
+    /// The flushes that follow the last driver.
+    closing: Closing,
     /// The pool's count of returns when it was last looked at.
     returns: u64,
 }
@@ -57,7 +60,12 @@ impl Seats {
     }
 
     fn deliver(&mut self, slot: Slot, inbound: Inbound) {
-        let Some(Some(seat)) = self.places.get_mut(slot.0 as usize) else { return };
+        let Some(Some(seat)) = self.places.get_mut(slot.0 as usize) else {
+            if let (closing::SLOT, Inbound::Completion(completion)) = (slot, &inbound) {
+                self.closing.take(completion);
+            }
+            return;
+        };
         seat.inbox.push_back(inbound);
         if !std::mem::replace(&mut seat.listed, true) {
             self.ready.push(seat.endpoint);
@@ -190,6 +198,27 @@ impl Hub {
     /// Moves the names of all drivers that have something to do.
     pub(crate) fn take_ready(&self, ready: &mut Vec<EndpointId>) {
         ready.append(&mut self.seats.borrow_mut().ready);
+    }
+
+    /// Flushes every volume, once, now that no driver is left. `writable` says which of them can have been written to.
+    pub(crate) fn close(&self, now: Instant, writable: &[bool]) {
+        let mut seats = self.seats.borrow_mut();
+        if !seats.closing.begin(writable.len()) {
+            return;
+        }
+        for (number, writable) in (0_u32..).zip(writable) {
+            if !writable || !self.queues.borrow_mut().flush(now, closing::SLOT, VolumeId(number)) {
+                seats.closing.end(Tag(u64::from(number)), !writable);
+            }
+        }
+        drop(seats);
+        // What ends at once wakes nobody.
+        self.poll_queues(now);
+    }
+
+    /// Which volumes the last flush has secured, once all have been asked.
+    pub(crate) fn secured(&self) -> Option<Vec<bool>> {
+        self.seats.borrow().closing.secured().map(<[bool]>::to_vec)
     }
 
     /// Submits a connection's request.

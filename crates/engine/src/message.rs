@@ -39,6 +39,8 @@ pub enum Message {
     Fenced(u64),
     /// To every core: a volume has this size from now on.
     Resized(VolumeId, Geometry),
+    /// A core has flushed its queues for the last time.
+    Closed,
     /// To every core: end all connections, then finish.
     Shutdown,
 }

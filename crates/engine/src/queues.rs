@@ -6,7 +6,7 @@
 //! however many new requests keep coming.
 
 use protocol::Instant;
-use volume::{Completion, Epoch, PollList, QueueFull, Request, Tag, VolumeId, VolumeQueue};
+use volume::{Completion, Epoch, Operation, PollList, QueueFull, Request, Tag, VolumeId, VolumeQueue};
 
 use crate::limits::COMPLETIONS_GUESS;
 
@@ -119,6 +119,13 @@ impl Queues {
             line.queue.cancel(join(slot, 1, own));
             self.polls.mark(volume.0 as usize);
         }
+    }
+
+    /// Submits a flush that no fence concerns, with the volume's number as its tag. False if the queue takes none.
+    pub(crate) fn flush(&mut self, now: Instant, slot: Slot, volume: VolumeId) -> bool {
+        let Some(epoch) = self.lines.get(volume.0 as usize).map(|line| line.epoch) else { return false };
+        let request = Request { tag: Tag(u64::from(volume.0)), operation: Operation::Flush };
+        self.submit(now, slot, Submission { volume, epoch, request }).is_ok()
     }
 
     /// Takes all completions and gives each to `deliver` with the slot that asked and its own tag restored.

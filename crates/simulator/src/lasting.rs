@@ -8,14 +8,16 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use engine::Core;
+use engine::{Core, Message};
+use host::Service as _;
 use volume::{VolumeErrorKind, VolumeQueue};
 
 use crate::careless::{Bug, Careless};
 use crate::dice::{Dice, Odds};
 use crate::disk::{CrashDisk, DiskOptions, Plant, SECTOR};
+use crate::keeper::Keeper;
 use crate::ladder::Ladder;
-use crate::trial::{Scene, WORLD_STEPS, connect, start_server, step};
+use crate::trial::{Marks, Scene, WORLD_STEPS, connect, start_server, step};
 use crate::workload::Workload;
 use crate::world::{Weather, World};
 
@@ -29,6 +31,8 @@ const ABSENCE: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(2
 const CALM_CUTS: Odds = Odds(5);
 /// The clock's longest step during an absence.
 const STRIDE: Duration = Duration::from_millis(20);
+/// How long a server may take to stop: longer than it waits for logouts.
+const STOP: Duration = Duration::from_secs(10);
 /// How long requests may take at most, with the scenes' options: 2 × 30 s + 2 × 30 s + 15 s.
 const BOUND: Duration = Duration::from_secs(135);
 
@@ -41,6 +45,10 @@ enum Fault {
     PowerCut,
     /// It does nothing for a while.
     Freeze,
+    /// It stops in good order.
+    Stop,
+    /// It stops in good order, and its machine loses power before it is started again.
+    Reboot,
 }
 
 /// Runs one trial in which nothing happens to the server: only streams are reset, more often than ever. Its mark says that
@@ -54,11 +62,27 @@ pub fn calm(seed: u64, steps: usize, scene: &Scene) -> Result<(), String> {
     trial.settle()
 }
 
+/// Runs one trial in which the server is stopped in good order, so many times. Nothing is lost, so not even a flush may fail; the error says what did.
+pub fn stopped(seed: u64, stops: usize, scene: &Scene) -> Result<(), String> {
+    let mut trial = Trial::new(seed, scene, Bug::None)?;
+    trial.strict = true;
+    for number in 0..stops {
+        let fault = if trial.dice.coin() { Fault::Stop } else { Fault::Reboot };
+        let told = |what| format!("stop {number}, {fault:?}: {what}");
+        for _ in 0..trial.dice.within(STEPS) {
+            trial.work(true).map_err(told)?;
+        }
+        trial.suffer(fault).map_err(told)?;
+    }
+    trial.settle()
+}
+
 /// A trial under way.
 struct Trial<'a> {
     scene: &'a Scene,
     world: World<Core>,
     disk: CrashDisk,
+    keeper: Keeper,
     dice: Dice,
     workload: Workload,
     ladder: Option<Ladder>,
@@ -71,7 +95,8 @@ struct Trial<'a> {
 pub fn lasting(seed: u64, faults: usize, scene: &Scene, bug: Bug) -> Result<(), String> {
     let mut trial = Trial::new(seed, scene, bug)?;
     for number in 0..faults {
-        let fault = [Fault::Death, Fault::PowerCut, Fault::Freeze][trial.dice.index(3)];
+        let faults = [Fault::Death, Fault::PowerCut, Fault::Freeze, Fault::Stop, Fault::Reboot];
+        let fault = faults[trial.dice.index(faults.len())];
         let told = |what| format!("fault {number}, {fault:?}: {what}");
         for _ in 0..trial.dice.within(STEPS) {
             trial.work(true).map_err(told)?;
@@ -97,11 +122,12 @@ impl<'a> Trial<'a> {
             cuts,
         };
         let mut world = World::new(weather, dice.fork());
-        start_server(&mut world, &disk, scene)?;
+        let mut keeper = Keeper::new(scene.marks, dice.fork());
+        start_server(&mut world, &disk, (scene, keeper.begin()?))?;
         let workload = Workload::new(SECTORS, SECTOR, dice.fork());
         let queue: Box<dyn VolumeQueue> = Box::new(Careless::new(connect(&mut world, scene)?, bug));
         let ladder = scene.compares().then(|| Ladder::new(SECTORS, SECTOR));
-        Ok(Self { scene, world, disk, dice, workload, ladder, queue, strict: false })
+        Ok(Self { scene, world, disk, keeper, dice, workload, ladder, queue, strict: false })
     }
 
     /// A step of the client and a few of the world; `more` lets it ask for something new.
@@ -162,17 +188,52 @@ impl<'a> Trial<'a> {
             Fault::Death => {
                 self.world.end_server();
                 self.disk.outlive();
+                self.keeper.ended();
             }
             Fault::PowerCut => {
                 self.world.end_server();
-                // What was acknowledged before is told before.
-                self.reap()?;
-                self.disk.cut();
-                self.workload.history.power_lost();
+                self.cut_power()?;
+            }
+            Fault::Stop | Fault::Reboot => {
+                self.stop()?;
+                self.world.end_server();
+                self.disk.outlive();
+                self.keeper.ended();
+                if fault == Fault::Reboot {
+                    self.cut_power()?;
+                }
             }
         }
         self.pass(absence)?;
-        start_server(&mut self.world, &self.disk, self.scene)
+        start_server(&mut self.world, &self.disk, (self.scene, self.keeper.begin()?))
+    }
+
+    fn cut_power(&mut self) -> Result<(), String> {
+        // What was acknowledged before is told before.
+        self.reap()?;
+        self.disk.cut();
+        self.keeper.cut();
+        self.workload.history.power_lost();
+        Ok(())
+    }
+
+    /// Asks the server to stop, as SIGTERM does, and keeps the mark once it has secured what it had.
+    fn stop(&mut self) -> Result<(), String> {
+        self.world.tell_server(|| Message::Shutdown);
+        self.world.set_idle(STRIDE);
+        let end = self.world.now() + STOP;
+        while self.scene.marks != Marks::Hasty && !self.world.cores().iter().all(Core::is_finished) {
+            if self.world.now() > end {
+                return Err(format!("the server has not stopped within {STOP:?}"));
+            }
+            self.work(true)?;
+        }
+        self.world.set_idle(Duration::from_millis(1));
+        let secured = self.world.cores().first().and_then(Core::secured);
+        if self.scene.marks != Marks::Hasty && secured != Some(vec![true]) {
+            return Err(format!("a server that stops in good order has secured {secured:?}"));
+        }
+        self.keeper.stopped()
     }
 
     /// Waits until every request has ended, and looks at everything once more.

@@ -26,6 +26,7 @@ mod end;
 pub mod fencing;
 pub mod folder;
 pub mod history;
+mod keeper;
 mod ladder;
 pub mod lasting;
 pub mod limits;

@@ -6,6 +6,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use backends::FileVolume;
+use engine::incarnation::Mark;
 use engine::remote::{self, Access};
 use engine::{ConnectionLimits, Core, ListenerRole, Message, Setup};
 use host::{OpenMode, World as HostWorld};
@@ -14,6 +15,7 @@ use volume::{CoreId, OpenError, Volume, VolumeQueue};
 
 use crate::dice::{Dice, Odds};
 use crate::disk::{CrashDisk, DiskOptions, Plant, SECTOR};
+use crate::keeper::Keeper;
 use crate::mail::{Mail, Sender};
 use crate::workload::Workload;
 use crate::world::{Weather, World, WorldDialer};
@@ -59,23 +61,14 @@ pub(crate) const WORLD_STEPS: usize = 4;
 pub enum Marks {
     /// Nothing, as targets of other makes.
     Absent,
-    /// Each another mark.
+    /// Each another mark, but for one that follows a clean stop.
     Fresh,
     /// All the same mark, which is a lie.
     Kept,
-}
-
-impl Marks {
-    /// The mark of a server, by its number.
-    fn next(self, number: u64) -> Option<[u8; 16]> {
-        let mut mark = [0; 16];
-        match self {
-            Self::Absent => return None,
-            Self::Kept => {}
-            Self::Fresh => mark[..8].copy_from_slice(&number.to_le_bytes()),
-        }
-        Some(mark)
-    }
+    /// As [`Marks::Fresh`], but a stop is called clean without a flush.
+    Hasty,
+    /// As [`Marks::Fresh`], but the record of a clean stop is neither kept nor removed durably.
+    Unsynced,
 }
 
 /// What the server of a trial serves, and how a client reaches it.
@@ -108,6 +101,7 @@ pub fn served(seed: u64, cuts: usize, scene: &Scene, plant: Plant) -> Result<(),
     let mut dice = Dice::new(seed);
     let options = DiskOptions { sectors: SECTORS, errors: Odds::NEVER, write_back: None, plant };
     let disk = CrashDisk::new(options, dice.fork());
+    let mut keeper = Keeper::new(scene.marks, dice.fork());
     let weather = Weather {
         delay: Duration::ZERO..=Duration::from_micros(500),
         longest: dice.within(1..=4096),
@@ -116,7 +110,7 @@ pub fn served(seed: u64, cuts: usize, scene: &Scene, plant: Plant) -> Result<(),
     let mut world = World::new(weather, dice.fork());
     let mut workload = Workload::new(SECTORS, SECTOR, dice.fork());
     for cut in 0..cuts {
-        start_server(&mut world, &disk, scene)?;
+        start_server(&mut world, &disk, (scene, keeper.begin()?))?;
         let told = |violation| format!("cut {cut}: {violation}");
         let mut queue = connect(&mut world, scene)?;
         while !workload.check_after_cut(&mut *queue, &mut || step(&mut world)).map_err(told)? {
@@ -129,6 +123,7 @@ pub fn served(seed: u64, cuts: usize, scene: &Scene, plant: Plant) -> Result<(),
         }
         world.end_server();
         disk.cut();
+        keeper.cut();
         workload.cut();
     }
     Ok(())
@@ -140,11 +135,14 @@ pub(crate) fn step(world: &mut World<Core>) -> Instant {
     world.now()
 }
 
-/// Starts a server for the disk.
-pub(crate) fn start_server(world: &mut World<Core>, disk: &CrashDisk, scene: &Scene) -> Result<(), String> {
+/// Starts a server for the disk, which shows this mark.
+pub(crate) fn start_server(
+    world: &mut World<Core>,
+    disk: &CrashDisk,
+    (scene, mark): (&Scene, Option<Mark>),
+) -> Result<(), String> {
     let volume = FileVolume::new(Arc::new(disk.clone()), OpenMode::ReadWrite, None)
         .map_err(|error| error.to_string())?;
-    let mark = scene.marks.next(world.servers());
     let listener = (scene.listener)(&volume, mark).ok_or("the scene has no listener")?;
     let setup = Setup {
         volumes: vec![Arc::new(volume)],

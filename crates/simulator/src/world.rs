@@ -25,7 +25,7 @@ use protocol::{Ended, Instant};
 
 use crate::dice::{Dice, Odds};
 use crate::end::End;
-use crate::mail::Mail;
+use crate::mail::{Mail, Sender};
 
 /// `ECONNRESET` and `ECONNREFUSED`.
 const RESET: Ended = Ended::Failed(104);
@@ -118,8 +118,6 @@ pub struct World<S: Service> {
     weather: Weather,
     server: Option<Running<S>>,
     streams: BTreeMap<EndpointId, Stream>,
-    /// How many servers were started so far.
-    servers: u64,
     frozen: bool,
     /// Cores see bytes, messages and turns in whatever order the dice say.
     loose: bool,
@@ -138,7 +136,6 @@ impl<S: Service> World<S> {
             weather,
             server: None,
             streams: BTreeMap::new(),
-            servers: 0,
             frozen: false,
             loose: false,
             idle: IDLE_STEP,
@@ -148,12 +145,18 @@ impl<S: Service> World<S> {
     /// Starts a server with these cores, which have the mailboxes of `mail`.
     pub fn start_server(&mut self, cores: Vec<S>, mail: Arc<Mail<S::Message>>) {
         self.server = Some(Running { cores, mail });
-        self.servers += 1;
     }
 
-    /// How many servers were started so far.
-    pub fn servers(&self) -> u64 {
-        self.servers
+    /// The cores of the server that runs, if one does.
+    pub fn cores(&self) -> &[S] {
+        self.server.as_ref().map_or(&[], |running| &running.cores)
+    }
+
+    /// Sends every core of the server a message from outside.
+    pub fn tell_server(&self, message: impl Fn() -> S::Message) {
+        let Some(running) = &self.server else { return };
+        let sender = Sender { mail: Arc::clone(&running.mail), from: 0 };
+        (0..sender.cores()).for_each(|core| sender.post(core, message()));
     }
 
     /// Kills the server, and with it every stream.

@@ -4,7 +4,7 @@ mod common;
 
 use common::{iscsi_scene, nvme_scene};
 use simulator::careless::Bug;
-use simulator::lasting::{calm, lasting};
+use simulator::lasting::{calm, lasting, stopped};
 use simulator::replay;
 use simulator::trial::{Marks, Scene};
 
@@ -15,6 +15,8 @@ const TRIALS: u64 = 25;
 const CALM_STEPS: usize = 400;
 /// A planted bug must be found within so many trials.
 const PATIENCE: u64 = 60;
+/// One that needs two faults in a row, and writes that only one of them loses, within so many.
+const LONG_PATIENCE: u64 = 600;
 
 #[test]
 fn a_volume_outlasts_its_server_over_iscsi() {
@@ -47,6 +49,16 @@ fn nothing_fails_while_only_connections_are_lost() {
     }
 }
 
+#[test]
+fn nothing_fails_while_the_server_is_stopped_in_good_order() {
+    for scene in [iscsi_scene("&reconnect=20m"), nvme_scene("&reconnect=20m")] {
+        replay::run("server_is_stopped_in_good_order", TRIALS, |seed| stopped(seed, FAULTS, &scene));
+        // The mark is what makes the difference.
+        let scene = Scene { marks: Marks::Absent, ..scene };
+        assert!((0..PATIENCE).any(|seed| stopped(seed, FAULTS, &scene).is_err()), "{scene:?}");
+    }
+}
+
 fn is_found(scene: &Scene, bug: Bug, words: &str) {
     let found = (0..PATIENCE).filter_map(|seed| lasting(seed, FAULTS, scene, bug).err());
     let found = found.inspect(|what| eprintln!("{what}")).any(|what| what.contains(words));
@@ -76,6 +88,24 @@ fn a_flush_that_hides_a_loss_is_found() {
 fn a_server_that_lies_about_its_incarnation_is_found() {
     for scene in [iscsi_scene(""), nvme_scene("")] {
         is_found(&Scene { marks: Marks::Kept, ..scene }, Bug::None, "allowed");
+    }
+}
+
+#[test]
+fn a_server_that_calls_a_stop_clean_without_a_flush_is_found() {
+    for scene in [iscsi_scene(""), nvme_scene("")] {
+        let scene = Scene { marks: Marks::Hasty, ..scene };
+        let found = (0..LONG_PATIENCE).filter_map(|seed| stopped(seed, FAULTS, &scene).err());
+        assert!(found.into_iter().any(|what| what.contains("allowed")), "{scene:?}");
+    }
+}
+
+#[test]
+fn a_server_that_removes_the_record_of_a_clean_stop_without_a_sync_is_found() {
+    for scene in [iscsi_scene(""), nvme_scene("")] {
+        let scene = Scene { marks: Marks::Unsynced, ..scene };
+        let found = (0..LONG_PATIENCE).filter_map(|seed| lasting(seed, 4 * FAULTS, &scene, Bug::None).err());
+        assert!(found.into_iter().any(|what| what.contains("allowed")), "{scene:?}");
     }
 }
 

@@ -330,14 +330,17 @@ impl Connection {
         let task = Task { owner, work, progress, cmd_sn: 0, sent: false, due, retries: 0, aborting: None };
         self.check.get_or_insert(due);
         match self.tasks.insert(task) {
-            Ok(slot) => self.queue.push_back(slot),
+            Ok(slot) if self.state == State::LoggedIn => self.queue.push_back(slot),
+            // Behind a logout nothing is sent (RFC 7143 §11.14): it ends as what was lost with the connection.
+            Ok(_) => {}
             Err(task) => self.complete(task.owner, Err(VolumeErrorKind::TimedOut)),
         }
     }
 
     fn submit(&mut self, request: Request) {
         let Request { tag, operation } = request;
-        let usable = self.state == State::LoggedIn && self.probe.is_none() && self.config.target.is_some();
+        let stands = matches!(self.state, State::LoggedIn | State::InLogout);
+        let usable = stands && self.probe.is_none() && self.config.target.is_some();
         let work = if usable {
             cdb::command(operation, (self.geometry.block_size, self.abilities))
         } else {
