@@ -203,7 +203,7 @@ mod tests {
     use std::rc::Rc;
     use std::task::Waker;
 
-    use volume::{Operation, Outcome};
+    use volume::Outcome;
 
     use super::*;
 

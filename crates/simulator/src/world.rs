@@ -20,7 +20,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use host::{Accepted, Dialer, Endpoint, EndpointId, ListenerId, Service};
+use host::{Accepted, Dialer, Endpoint, EndpointId, ListenerId, Postbox as _, Service};
 use protocol::{Ended, Instant};
 
 use crate::dice::{Dice, Odds};
