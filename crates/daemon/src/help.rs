@@ -22,10 +22,10 @@ pub(crate) fn lines(
         for volume in volumes {
             match protocol {
                 Protocol::Iscsi => {
-                    iscsi(&mut lines, (daemon.iqn(&volume.target)?.as_str(), volume.lun), *portal)
+                    iscsi(&mut lines, (daemon.iqn(&volume.target)?.as_str(), volume.lun), *portal);
                 }
                 Protocol::Nvme => {
-                    nvme(&mut lines, (daemon.nqn(&volume.target)?.as_str(), volume.lun), *portal)
+                    nvme(&mut lines, (daemon.nqn(&volume.target)?.as_str(), volume.lun), *portal);
                 }
             }
         }

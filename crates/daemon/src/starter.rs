@@ -151,12 +151,11 @@ impl Starter {
     fn open(&mut self, now: Instant) -> Result<bool, String> {
         let State::Opening(opened, opening) = &mut self.state else { return Ok(true) };
         while let Some(entry) = self.start.volumes.get(opened.len()) {
-            let (mut current, before) = match opening.take() {
-                Some(current) => current,
-                None => {
-                    let before = self.start.states.look(entry).map_err(|error| format!("{error:#}"))?;
-                    (Box::new(Opening::begin(&entry.url, &self.world)), before)
-                }
+            let (mut current, before) = if let Some(current) = opening.take() {
+                current
+            } else {
+                let before = self.start.states.look(entry).map_err(|error| format!("{error:#}"))?;
+                (Box::new(Opening::begin(&entry.url, &self.world)), before)
             };
             let Some(result) = current.poll(now) else {
                 *opening = Some((current, before));

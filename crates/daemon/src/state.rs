@@ -24,8 +24,6 @@ use crate::identity::{Identity, uuid_of};
 
 /// The usual place for the system's own services.
 const SYSTEM: &str = "/var/lib/linerate";
-/// Bytes of the digest that tell apart what volumes lie on.
-const TELLING: usize = 8;
 
 /// The state of a server's volumes.
 #[derive(Debug)]
@@ -172,7 +170,8 @@ fn telling(source: &Source) -> String {
         _ => String::new(),
     };
     let digest = Sha256::new().chain_update(source.scheme()).chain_update(" ").chain_update(place).finalize();
-    digest.iter().take(TELLING).map(|byte| format!("{byte:02x}")).collect()
+    let number = digest.first_chunk().copied().map_or(0, u64::from_be_bytes);
+    format!("{number:016x}")
 }
 
 /// The path without links, also if the file is yet to be made.

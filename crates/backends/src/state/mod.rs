@@ -106,13 +106,12 @@ impl StateStore for FolderState {
         let path = path(volume, record)?;
         let too_long = StateErrorKind::TooLong { len: bytes.len(), most: limits::RECORD };
         let file = record::encode(record, bytes).ok_or_else(|| StateError::new(&path, too_long))?;
-        let _claimed = match self.claim(volume)? {
-            Some(claimed) => Some(claimed),
-            None => {
-                self.make(volume)?;
-                self.claim(volume)?
-            }
-        };
+        let mut claimed = self.claim(volume)?;
+        if claimed.is_none() {
+            self.make(volume)?;
+            claimed = self.claim(volume)?;
+        }
+        let _claimed = claimed;
         let beside = format!("{path}{NEW}");
         let folder = &self.folder;
         folder
