@@ -203,9 +203,11 @@ def small_store(folder, size):
 
 
 def lost(folder, driver):
-    """Writes that the page cache cannot write back are lost for everybody: no later flush or write of any client succeeds, reads go on."""
+    """Writes that the page cache cannot write back are lost for everybody: no later flush or write of any client succeeds, also after
+    a restart, until an operator accepts the loss; reads go on."""
     with small_store(folder, 4 * MIB) as store, Loop(store / "disk.img", SIZE) as loop:
-        with Linerate(folder, [f"disk=device:{loop.path}?direct=0"], driver=driver) as server:
+        volume = f"disk=device:{loop.path}?direct=0"
+        with Linerate(folder, [volume], driver=driver) as server:
             url = server.iscsi("disk")
             qemu_io(url, "write -P 65 0 64k", "flush")
             qemu_io(url, f"write -P 66 0 {SIZE // 2}", "flush", succeeds=False)
@@ -224,6 +226,18 @@ def lost(folder, driver):
             run = subprocess.run([linerate_binary(), "copy", f"file:{image}", server.nvme("disk")], capture_output=True, text=True, timeout=TIME_LIMIT)
             demand(run.returncode != 0, "a copy over NVMe/TCP succeeds after a loss", run.stdout + run.stderr)
             qemu_io(url, "read 0 64k")
+            # What an operator reads.
+            told = "the volume \"disk\" has lost acknowledged writes"
+            demand(told in server.log.read_text(), "the operator is not told", server.log.read_text())
+        with Linerate(folder, [volume], driver=driver) as server:
+            demand(server.log.read_text().count(told) > 1, "a server that begins does not tell of the loss", server.log.read_text())
+            qemu_io(server.iscsi("disk"), "write -P 69 0 64k", "flush", succeeds=False)
+            qemu_io(server.iscsi("disk"), "read 0 64k")
+        losses = (linerate_binary(), "losses", volume, "--state", folder / "state")
+        demand("--accept" in tool(*losses), "an operator is not told how to clear the loss")
+        demand("cleared" in tool(*losses, "--accept"), "the loss is not cleared")
+        with Linerate(folder, [volume], driver=driver) as server:
+            qemu_io(server.iscsi("disk"), "write -P 70 0 64k", "flush", "read -P 70 0 64k")
 
 
 def mounted(folder):

@@ -13,6 +13,7 @@ mod discover;
 mod docs;
 mod inspect;
 mod lab;
+mod losses;
 mod output;
 mod place;
 mod reserve;
@@ -39,6 +40,8 @@ enum Command {
     Serve(serve::Args),
     /// Make a volume appear as an NBD server, a file, or a virtual machine's disk
     Attach(Box<attach::Args>),
+    /// Tell which volumes have lost acknowledged writes, and clear that
+    Losses(losses::Args),
     /// Tell what a volume is
     Inspect(inspect::Args),
     /// Tell or change who may use a volume: registrations and reservations
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Lab(args) => return lab::run(&args),
         Command::Serve(args) => serve::run(args).map(done),
+        Command::Losses(args) => losses::run(&args).map(done),
         Command::Attach(args) => attach::run(&args).map(done),
         Command::Compare(args) => return compare::run(&args),
         Command::Reserve(args) => return reserve::run(&args),

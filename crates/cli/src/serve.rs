@@ -91,7 +91,7 @@ fn replace_portal(config: &mut Config, protocol: Protocol, listen: Option<Socket
     config.portals.push(PortalEntry::at(protocol, Portal::from(listen)));
 }
 
-fn named_volume(text: &str) -> Result<VolumeEntry> {
+pub(crate) fn named_volume(text: &str) -> Result<VolumeEntry> {
     let Some((name, url)) = text.split_once('=') else {
         bail!("{text:?} has no name: write NAME=URL, such as disk=ram:1G");
     };

@@ -11,6 +11,7 @@ mod early;
 mod exports;
 mod help;
 mod identity;
+mod loss;
 mod randomness;
 mod ready;
 mod rescan;
@@ -26,4 +27,5 @@ pub use config::{
     check_name,
 };
 pub use identity::{IQN_PREFIX, Identity, NQN_PREFIX};
+pub use loss::losses;
 pub use serve::serve;

@@ -20,7 +20,7 @@ use crate::early::Early;
 use crate::exports::{self, Opened, Resources, Wanted};
 use crate::starter::{News, Start, Started, Starter};
 use crate::state::States;
-use crate::{access, descriptors, help, randomness, ready, rescan, safety, state, statistics};
+use crate::{access, descriptors, help, loss, randomness, ready, rescan, safety, state, statistics};
 
 /// Memory for data buffers in all, unless the configuration says otherwise.
 const USUAL_MEMORY: u64 = 512 << 20;
@@ -71,6 +71,9 @@ pub fn serve(config: &Config, ready_file: Option<&Path>, say: &dyn Fn(&str)) -> 
     for line in help::lines(&config.daemon, start.opened(), &portals)? {
         say(&line);
     }
+    for line in loss::lines(start.opened()) {
+        say(&line);
+    }
     ready_file.map_or(Ok(()), |path| ready::write(path, &portals))?;
 
     let ended = Arc::new(OnceLock::new());
@@ -96,7 +99,8 @@ pub fn serve(config: &Config, ready_file: Option<&Path>, say: &dyn Fn(&str)) -> 
         state::keep_marks(start.opened(), &start.secured(usize::from(cores)), say);
     }
     let told = if config.daemon.turns { statistics::turns(&turns) } else { Vec::new() };
-    for line in statistics::lines(start.opened()).into_iter().chain(told) {
+    let lost = loss::lines(start.opened());
+    for line in statistics::lines(start.opened()).into_iter().chain(told).chain(lost) {
         say(&line);
     }
     outcome

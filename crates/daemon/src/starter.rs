@@ -15,6 +15,7 @@ use protocol::Instant;
 
 use crate::config::VolumeEntry;
 use crate::exports::Opened;
+use crate::loss;
 use crate::randomness;
 use crate::state::{Before, States};
 
@@ -165,6 +166,7 @@ impl Starter {
                 result.map_err(|error| format!("the volume {:?} cannot be opened: {error}", entry.name))?;
             let kept = States::keep(entry, before, &mut *randomness::source()());
             let kept = kept.map_err(|error| format!("{error:#}"))?;
+            loss::watch(&entry.name, &*volume, &kept.state).map_err(|error| format!("{error:#}"))?;
             opened.push(Opened::new(entry, volume, kept));
         }
         let opened = std::mem::take(opened);

@@ -41,6 +41,13 @@ pub(crate) struct Before {
     seen: Vec<u8>,
 }
 
+impl Before {
+    /// What was kept of it.
+    pub(crate) fn state(&self) -> &VolumeState {
+        &self.state
+    }
+}
+
 /// What is kept of a volume.
 #[derive(Debug)]
 pub(crate) struct Kept {
