@@ -69,6 +69,64 @@ fn readers_and_writers() {
     assert_eq!(numbers(&lend(&pages)), [9, 9]);
 }
 
+/// The numbers at the ends of both pages, read at once by a queue of its own.
+fn ends(pages: &Pages) -> Vec<u8> {
+    numbers(&lend(pages))
+}
+
+/// Two cores compare and write two pages, in turn by each other's value, while others read, write and compare all of them.
+fn compare_and_writes_over_pages() {
+    let pages = Arc::new(Pages::new(2 * PAGE as u64).unwrap());
+    pages.write(START, &data(1));
+    let count = Arc::new(shuttle::sync::atomic::AtomicUsize::new(0));
+    let compares = [(1, 2), (2, 3), (1, 4)].map(|(old, new)| {
+        let (pages, count) = (Arc::clone(&pages), Arc::clone(&count));
+        thread::spawn(move || {
+            if pages.compare_and_write(START, &data(old), &data(new)).is_ok() {
+                count.fetch_add(1, shuttle::sync::atomic::Ordering::SeqCst);
+            }
+        })
+    });
+    let reads = [(); 2].map(|()| {
+        let pages = Arc::clone(&pages);
+        thread::spawn(move || {
+            let seen = ends(&pages);
+            assert!(
+                seen.windows(2).all(|pair| pair[0] == pair[1]),
+                "a compare-and-write over two pages was seen in halves: {seen:?} (docs/volume-contract.md, Comparing)"
+            );
+        })
+    });
+    for core in compares.into_iter().chain(reads) {
+        core.join().unwrap();
+    }
+    let end = ends(&pages);
+    let done = count.load(shuttle::sync::atomic::Ordering::SeqCst);
+    let possible = match end[0] {
+        2 | 4 => 1,
+        3 => 2,
+        other => panic!("{other} was never written as a whole"),
+    };
+    assert_eq!(
+        end[0], end[1],
+        "the last compare-and-write is there in halves (docs/volume-contract.md, Comparing)"
+    );
+    assert_eq!(
+        done, possible,
+        "each success writes, and only on what it compared (docs/volume-contract.md, Comparing)"
+    );
+}
+
+#[test]
+fn a_compare_and_write_is_whole_in_random_orders() {
+    shuttle::check_random(compare_and_writes_over_pages, ORDERS);
+}
+
+#[test]
+fn a_compare_and_write_is_whole_in_rare_orders() {
+    shuttle::check_pct(compare_and_writes_over_pages, ORDERS, 3);
+}
+
 #[test]
 fn what_is_lent_does_not_change_in_random_orders() {
     shuttle::check_random(readers_and_writers, ORDERS);
