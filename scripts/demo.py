@@ -62,7 +62,7 @@ def write_and_read(server, folder):
     for volume in ("ram", "file"):
         command("qemu-img", "convert", "-n", "-f", "qcow2", "-O", "raw", image, server.iscsi(volume))
         back = folder / f"{volume}.back"
-        command(linerate_binary(), "copy", server.nvme(volume), f"file:{back}?size={SIZE}")
+        command(linerate_binary(), "copy", server.nvme(volume), f"file:{back}?size={SIZE}", "--overwrite")
         read = checksum(back)
         print(f"  written {written[:16]}…  read {read[:16]}…  {'equal' if read == written else 'DIFFERENT'}")
         if read != written:

@@ -105,7 +105,7 @@ def measure(program, load, seconds):
         server = Server(program, volume, folder)
         try:
             urls = [NAMES[protocol].format(server.addresses[protocol])] * connections
-            command = [program, "bench", "--json", "--spin", "0", "--runtime", str(seconds), *words.split(), *urls]
+            command = [program, "bench", "--json", "--overwrite", "--spin", "0", "--runtime", str(seconds), *words.split(), *urls]
             before, begin = stolen(), time.monotonic()
             done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
             share = (stolen() - before) / (time.monotonic() - begin)

@@ -85,8 +85,8 @@ def round_trip(folder, sector, driver, tail=""):
     back.unlink(missing_ok=True)
     with Loop(folder / "disk.img", SIZE, sector) as loop:
         with Linerate(folder, [f"disk=device:{loop.path}{tail}"], driver=driver) as server:
-            tool(linerate_binary(), "copy", f"file:{image}", server.iscsi("disk"))
-            tool(linerate_binary(), "copy", server.nvme("disk"), f"file:{back}?size={SIZE}")
+            tool(linerate_binary(), "copy", f"file:{image}", server.iscsi("disk"), "--overwrite")
+            tool(linerate_binary(), "copy", server.nvme("disk"), f"file:{back}?size={SIZE}", "--overwrite")
         demand(digest(back) == digest(image), "what came back differs")
         demand(digest(loop.backing) == digest(image), "the device holds something else")
 
@@ -108,7 +108,7 @@ def space(folder, sector, driver):
         demand(taken["zeroed"] - taken["unmapped"] >= 4 * MIB - slack, "unmapping zeroes released nothing", taken)
         # QEMU 7.2 stops at an assertion of its own when it reads more than 32 KiB from 4096-byte blocks.
         back = folder / "back.raw"
-        tool(linerate_binary(), "copy", server.nvme("disk"), f"file:{back}?size={SIZE}")
+        tool(linerate_binary(), "copy", server.nvme("disk"), f"file:{back}?size={SIZE}", "--overwrite")
         model = bytearray(b"\xaa" * SIZE)
         for start, length in ((8, 8), (20, 4), (28, 4)):
             model[start * MIB : (start + length) * MIB] = bytes(length * MIB)

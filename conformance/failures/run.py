@@ -90,7 +90,7 @@ class Copy:
     def __init__(self, source, target, watched, inside=()):
         self.watched = watched
         self.before = self.arrived()
-        command = [*inside, linerate_binary(), "copy", source, target]
+        command = [*inside, linerate_binary(), "copy", source, target, "--overwrite"]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def arrived(self):

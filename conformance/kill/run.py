@@ -55,7 +55,7 @@ def one_round(folder, model, source):
     with Linerate(folder, [volume]) as after:
         back = folder / "back.raw"
         back.unlink(missing_ok=True)
-        subprocess.run([linerate_binary(), "copy", after.nvme("disk"), f"file:{back}?size={SIZE}"], check=True, capture_output=True, timeout=TIME_LIMIT)
+        subprocess.run([linerate_binary(), "copy", after.nvme("disk"), f"file:{back}?size={SIZE}", "--overwrite"], check=True, capture_output=True, timeout=TIME_LIMIT)
         half = SIZE // 2
         content = back.read_bytes()
         if content[:half] != model[:half]:

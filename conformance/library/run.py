@@ -58,13 +58,32 @@ def c_program(account, library, folder, urls):
             raise RuntimeError(f"{done.returncode}: {done.stderr}")
 
 
+def python_wheel(account, library, folder, urls):
+    """A wheel that carries the library, installed into an environment of its own, passes the module's tests without any variable; its hints are known."""
+    with account.test("Python: a wheel"):
+        wheel = run(sys.executable, ROOT / "python" / "wheel.py", library, folder / "dist").strip()
+        run(sys.executable, "-m", "venv", folder / "venv")
+        python = folder / "venv" / "bin" / "python"
+        run(python, "-m", "pip", "install", "--quiet", "--no-index", "--disable-pip-version-check", wheel)
+        environment = {name: value for name, value in os.environ.items() if name not in ("LINERATE_LIBRARY", "PYTHONPATH")}
+        words = [python, "-W", "error", "-m", "unittest", "discover", "-s", ROOT / "python" / "tests"]
+        done = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=TIME_LIMIT, cwd=folder,
+                              env={**environment, "PYTHONDONTWRITEBYTECODE": "1", **urls})
+        if done.returncode != 0:
+            raise RuntimeError(done.stdout + done.stderr)
+        where = "import linerate, pathlib; print(pathlib.Path(linerate.__file__).parent)"
+        installed = Path(run(python, "-c", where).strip())
+        if not (installed / "py.typed").exists() or not installed.is_relative_to(folder):
+            raise RuntimeError(f"{installed} is not the wheel's, or has no hints")
+
+
 def python_module(account, library, urls):
     """The module's own tests, on every kind of volume."""
     with account.test("Python: its tests"):
         text = run(sys.executable, "-W", "error", "-m", "unittest", "discover", "-s", ROOT / "python" / "tests", LINERATE_LIBRARY=str(library),
-                   LINERATE_URLS=" ".join(urls.values()), PYTHONPATH=str(ROOT / "python"))
+                   PYTHONPATH=str(ROOT / "python"), **urls)
         ran = re.search(r"Ran (\d+) tests", text)
-        if not ran or int(ran[1]) < 6:
+        if not ran or int(ran[1]) < 12:
             raise RuntimeError(text)
     with account.test("Python: the library is missing"):
         script = "import linerate; linerate.open('ram:1M')"
@@ -89,7 +108,10 @@ def main():
             urls = {"file": f"file:{folder}/disk.img?size=16M", "iSCSI": server.iscsi("disk"), "iSCSI with digests": server.iscsi("disk") + digests,
                     "NVMe/TCP": server.nvme("disk")}
             c_program(account, library, folder, {"RAM": "ram:16M", **urls})
-            python_module(account, library, urls)
+            portals = [url.split("/iqn.")[0].split("/nqn.")[0] for url in (server.iscsi("disk"), server.nvme("disk"))]
+            variables = {"LINERATE_URLS": " ".join(urls.values()), "LINERATE_PORTALS": " ".join(portals)}
+            python_module(account, library, variables)
+            python_wheel(account, library, folder, variables)
     return account.close()
 
 

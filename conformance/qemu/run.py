@@ -101,9 +101,9 @@ class Tests:
             command("qemu-img", "convert", *self.secret, *self.options, "-O", "raw", self.image, out)
         elif self.variant.chap:
             options = f"?chap_user={USER}&chap_secret_file={self.folder}/chap-secret"
-            command(linerate_binary(), "copy", self.server.iscsi(self.variant.volume) + options, f"file:{out}?size={SIZE}")
+            command(linerate_binary(), "copy", self.server.iscsi(self.variant.volume) + options, f"file:{out}?size={SIZE}", "--overwrite")
         else:
-            command(linerate_binary(), "copy", self.server.nvme(self.variant.volume), f"file:{out}?size={SIZE}")
+            command(linerate_binary(), "copy", self.server.nvme(self.variant.volume), f"file:{out}?size={SIZE}", "--overwrite")
         return out.read_bytes()
 
     def demand(self, content):

@@ -116,8 +116,8 @@ def own_clients(portal, url, folder, digests):
     remote = f"{scheme}://{portal}/{rest.split('/', 1)[1]}{digests}"
     source = folder / "source.raw"
     source.write_bytes(bytes(range(256)) * (SIZE // 256))
-    command(linerate_binary(), "copy", f"file:{source}", remote)
-    command(linerate_binary(), "copy", remote, f"file:{folder}/back.raw?size={SIZE}")
+    command(linerate_binary(), "copy", f"file:{source}", remote, "--overwrite")
+    command(linerate_binary(), "copy", remote, f"file:{folder}/back.raw?size={SIZE}", "--overwrite")
     command(linerate_binary(), "discover", f"{scheme}://{portal}")
 
 

@@ -122,8 +122,8 @@ class Peers(Server):
         source, back = self.folder / "source.raw", self.folder / "back.raw"
         source.write_bytes(secrets.token_bytes(SIZE))
         back.unlink(missing_ok=True)
-        self._run([self._linerate, "copy", f"file:{source}", url])
-        copy = self.network.inside([self._linerate, "copy", f"limit=4M/s+{url}", f"file:{back}?size={SIZE}"])
+        self._run([self._linerate, "copy", f"file:{source}", url, "--overwrite"])
+        copy = self.network.inside([self._linerate, "copy", f"limit=4M/s+{url}", f"file:{back}?size={SIZE}", "--overwrite"])
         with Child(copy, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as reading:
             deadline = time.monotonic() + SUITE_SECONDS
             while not back.exists() or back.stat().st_blocks * 512 < WELL_BEGUN:

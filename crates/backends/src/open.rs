@@ -28,8 +28,7 @@ const READ_ONLY: i32 = 30;
 /// and puts their filters on with [`apply_filters`].
 pub fn open(url: &VolumeUrl, storage: &Arc<dyn Storage>) -> Result<Arc<dyn Volume>, OpenError> {
     let mode = if url.is_read_only() { OpenMode::ReadOnly } else { OpenMode::ReadWrite };
-    let source = open_source(&url.source, mode, storage);
-    let source = source.map_err(|error| OpenError::new(format!("{url}: {error}")))?;
+    let source = open_source(&url.source, mode, storage)?;
     Ok(apply_filters(&url.filters, source))
 }
 
@@ -73,6 +72,7 @@ fn open_file(
 
 fn refusal(error: IoError, options: OpenOptions) -> OpenError {
     let remedy = match error.0 {
+        NO_ENTRY if options.mode == OpenMode::ReadOnly => "check the path: what is only read is not created",
         NO_ENTRY if options.size.is_none() => "check the path, or create a file with file: and size=",
         NO_ENTRY => "check that its folder is there",
         INVALID if options.direct => "the file system may lack direct I/O: try direct=0",
@@ -88,7 +88,7 @@ fn refusal(error: IoError, options: OpenOptions) -> OpenError {
         code if NO_DEVICE.contains(&code) => "no device is behind that node: attach it, or load its driver",
         _ => "check the path and the rights to it",
     };
-    OpenError::new(format!("cannot be opened: {error}; {remedy}"))
+    OpenError::new(format!("{error}; {remedy}"))
 }
 
 /// Puts filters, the outermost first, before a volume.

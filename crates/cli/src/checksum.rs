@@ -6,6 +6,7 @@ use anyhow::{Result, bail};
 use clap::{Parser, ValueEnum};
 use linerate::{Algorithm, ChecksumPlan};
 use names::{ByteSize, VolumeUrl};
+use serde::Serialize;
 
 use crate::output;
 use crate::watch::{EffortArgs, Watch};
@@ -25,11 +26,25 @@ pub(crate) struct Args {
     /// How many bytes to sum; to the end if not given
     #[arg(long, value_name = "BYTES")]
     length: Option<ByteSize>,
+    /// Print one JSON array with an object for each volume
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     effort: EffortArgs,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+/// A volume's sum. `docs/howto/data.md` has the keys, which stay.
+#[derive(Debug, Serialize)]
+struct Report {
+    url: String,
+    algorithm: Name,
+    digits: String,
+    offset: u64,
+    bytes: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
 #[value(rename_all = "lowercase")]
 enum Name {
     Sha256,
@@ -56,13 +71,23 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         effort: args.effort.effort(),
     };
     let watch = Watch::start()?;
+    let mut reports = Vec::new();
     for url in &args.urls {
         let result = linerate::checksum(url, plan, watch.control()?)?;
         watch.clear();
         if result.stopped {
             bail!("{url}: stopped after {} bytes, which have no sum", result.bytes);
         }
-        output::line(&format!("{}  {url}", result.digits))?;
+        if args.json {
+            let (url, offset) = (url.to_string(), args.offset.0);
+            let (digits, bytes) = (result.digits, result.bytes);
+            reports.push(Report { url, algorithm: args.algorithm, digits, offset, bytes });
+        } else {
+            output::line(&format!("{}  {url}", result.digits))?;
+        }
+    }
+    if args.json {
+        output::json(&reports)?;
     }
     Ok(ExitCode::SUCCESS)
 }

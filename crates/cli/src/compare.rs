@@ -6,6 +6,7 @@ use anyhow::Result;
 use clap::Parser;
 use linerate::CompareResult;
 use names::VolumeUrl;
+use serde::Serialize;
 
 use crate::output;
 use crate::watch::{EffortArgs, Watch, exit_code};
@@ -28,18 +29,34 @@ pub(crate) struct Args {
     /// Also require the same size; otherwise the end of the longer one must be zeros
     #[arg(long)]
     strict: bool,
+    /// Print the result as one JSON object
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     effort: EffortArgs,
+}
+
+/// What was found. `docs/howto/data.md` has the keys, which stay.
+#[derive(Debug, Serialize)]
+struct Report {
+    one: String,
+    two: String,
+    one_bytes: u64,
+    two_bytes: u64,
+    equal: bool,
+    compared_bytes: u64,
+    first_difference: Option<u64>,
+    differing_bytes: u64,
+    differing_runs: u64,
+    stopped: bool,
+    seconds: f64,
 }
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> ExitCode {
     match compare(args) {
         Ok(code) => code,
-        Err(error) => {
-            output::error(&error);
-            ExitCode::from(TROUBLE)
-        }
+        Err(error) => output::failed(&error, TROUBLE),
     }
 }
 
@@ -48,8 +65,25 @@ fn compare(args: &Args) -> Result<ExitCode> {
     let result = linerate::compare(&args.one, &args.two, args.effort.effort(), watch.control()?)?;
     watch.clear();
     let sizes_matter = args.strict && result.sizes.0 != result.sizes.1;
-    output::line(&words(&result, sizes_matter))?;
-    if result.first.is_some() || sizes_matter {
+    let different = result.first.is_some() || sizes_matter;
+    if args.json {
+        output::json(&Report {
+            one: args.one.to_string(),
+            two: args.two.to_string(),
+            one_bytes: result.sizes.0,
+            two_bytes: result.sizes.1,
+            equal: !different && !result.stopped,
+            compared_bytes: result.bytes,
+            first_difference: result.first,
+            differing_bytes: result.differing,
+            differing_runs: result.runs,
+            stopped: result.stopped,
+            seconds: watch.seconds(),
+        })?;
+    } else {
+        output::line(&words(&result, sizes_matter))?;
+    }
+    if different {
         return Ok(ExitCode::from(DIFFERENT));
     }
     Ok(exit_code(result.stopped))

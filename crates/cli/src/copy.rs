@@ -2,13 +2,16 @@
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 
 use anyhow::{Result, bail};
 use clap::Parser;
 use linerate::{CopyPlan, CopyResult, Verify};
 use names::VolumeUrl;
+use serde::Serialize;
 
 use crate::output;
+use crate::overwrite::OverwriteArgs;
 use crate::place::Place;
 use crate::watch::{EffortArgs, Watch, exit_code};
 
@@ -17,8 +20,8 @@ use crate::watch::{EffortArgs, Watch, exit_code};
 pub(crate) struct Args {
     /// The volume to read, or - for standard input
     source: Place,
-    /// The volume to overwrite from its beginning, or - for standard output; a file that does not exist is created in the source's
-    /// size
+    /// The volume to write from its beginning, or - for standard output; a file that does not exist is created in the source's
+    /// size, whatever exists needs --overwrite
     target: Place,
     /// Read each chunk back and compare it
     #[arg(long)]
@@ -27,56 +30,113 @@ pub(crate) struct Args {
     #[arg(long)]
     no_sparse: bool,
     #[command(flatten)]
+    overwrite: OverwriteArgs,
+    /// Print the totals as one JSON object: on standard output, or on standard error where that takes the data
+    #[arg(long)]
+    json: bool,
+    /// Do not print the totals
+    #[arg(long, short, conflicts_with = "json")]
+    quiet: bool,
+    #[command(flatten)]
     effort: EffortArgs,
+}
+
+/// What came of a copy. `docs/howto/data.md` has the keys, which stay.
+#[derive(Debug, Serialize)]
+struct Totals {
+    source: String,
+    target: String,
+    bytes: u64,
+    zeros: u64,
+    holes: u64,
+    verified: bool,
+    stopped: bool,
+    seconds: f64,
+    mb_per_s: f64,
 }
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let verify = if args.verify { Verify::Yes } else { Verify::No };
     let plan = CopyPlan { verify, sparse: !args.no_sparse, effort: args.effort.effort() };
-    match (&args.source, &args.target) {
+    if let Place::Volume(target) = &args.target {
+        args.overwrite.permit(target, "the copy would overwrite the volume from its beginning")?;
+    }
+    let watch = Watch::start()?;
+    let result = match (&args.source, &args.target) {
         (Place::Stream, Place::Stream) => {
             bail!("- cannot be both source and target: name a volume for one of them")
         }
         (Place::Volume(_), Place::Stream) if args.verify => {
             bail!("--verify reads the target back, which a stream cannot give: leave it out")
         }
-        (Place::Volume(source), Place::Stream) => export(source, plan),
+        (Place::Volume(source), Place::Stream) => export(source, plan, &watch)?,
         (Place::Stream, Place::Volume(target)) => {
-            let watch = Watch::start()?;
-            let result = linerate::import(Box::new(std::io::stdin()), target, plan, watch.control()?)?;
-            watch.clear();
-            tell(&result, target, plan)
+            linerate::import(Box::new(std::io::stdin()), target, plan, watch.control()?)?
         }
         (Place::Volume(source), Place::Volume(target)) => {
-            let watch = Watch::start()?;
-            let result = linerate::copy(source, target, plan, watch.control()?)?;
-            watch.clear();
-            tell(&result, target, plan)
+            linerate::copy(source, target, plan, watch.control()?)?
         }
+    };
+    watch.clear();
+    tell(args, &result, &watch)?;
+    Ok(exit_code(result.stopped))
+}
+
+/// Says what was copied.
+fn tell(args: &Args, result: &CopyResult, watch: &Watch) -> Result<()> {
+    let totals = Totals::new(args, result, watch.seconds());
+    match (args.json, &args.target) {
+        (false, _) if args.quiet => {}
+        (false, _) => output::aside(&totals.words()),
+        (true, Place::Stream) => output::aside(&serde_json::to_string(&totals)?),
+        (true, Place::Volume(_)) => output::json(&totals)?,
+    }
+    Ok(())
+}
+
+impl Totals {
+    #[expect(clippy::cast_precision_loss, reason = "a rate needs no more digits")]
+    fn new(args: &Args, result: &CopyResult, seconds: f64) -> Self {
+        let CopyResult { bytes, zeros, holes, stopped } = *result;
+        Self {
+            source: args.source.to_string(),
+            target: args.target.to_string(),
+            bytes,
+            zeros,
+            holes,
+            verified: args.verify,
+            stopped,
+            seconds,
+            mb_per_s: if seconds > 0.0 { bytes as f64 / seconds / 1e6 } else { 0.0 },
+        }
+    }
+
+    fn words(&self) -> String {
+        let Self { target, bytes, zeros, holes, seconds, mb_per_s, .. } = self;
+        let verified = if self.verified { ", read back and compared" } else { "" };
+        let so_far = if self.stopped {
+            format!("stopped; from the beginning of {target} on: ")
+        } else {
+            String::new()
+        };
+        format!(
+            "{so_far}{bytes} bytes copied ({zeros} of them zeros, {holes} in holes) in {seconds:.3} s, {mb_per_s:.1} MB/s{verified}"
+        )
     }
 }
 
-fn tell(result: &CopyResult, target: &VolumeUrl, plan: CopyPlan) -> Result<ExitCode> {
-    let CopyResult { bytes, zeros, holes, stopped } = *result;
-    let verified = if plan.verify == Verify::Yes { ", read back and compared" } else { "" };
-    let so_far =
-        if stopped { format!("stopped; from the beginning of {target} on: ") } else { String::new() };
-    output::line(&format!(
-        "{so_far}{bytes} bytes copied ({zeros} of them zeros, {holes} in holes){verified}"
-    ))?;
-    Ok(exit_code(stopped))
-}
-
-fn export(source: &VolumeUrl, plan: CopyPlan) -> Result<ExitCode> {
+fn export(source: &VolumeUrl, plan: CopyPlan, watch: &Watch) -> Result<CopyResult> {
     if std::io::stdout().is_terminal() {
         bail!("standard output is a terminal: send the volume's bytes to a file or to another program");
     }
-    let watch = Watch::start()?;
-    let result = linerate::export(source, Box::new(std::io::stdout()), plan, watch.control()?)?;
-    watch.clear();
-    if result.stopped {
-        output::remark(&format!("stopped after {} bytes", result.bytes));
+    let stream = output::Stream::default();
+    let unread = stream.unread();
+    let result = linerate::export(source, Box::new(stream), plan, watch.control()?);
+    if result.is_err() && unread.load(Ordering::SeqCst) {
+        watch.clear();
+        return Err(output::Unread.into());
     }
-    Ok(exit_code(result.stopped))
+    let result = result?;
+    Ok(CopyResult { bytes: result.bytes, zeros: result.holes, holes: result.holes, stopped: result.stopped })
 }

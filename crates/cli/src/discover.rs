@@ -29,7 +29,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
                 }
             })
             .collect();
-        return output::line(&serde_json::to_string(&rows)?);
+        return output::json(&rows);
     }
     found.iter().try_for_each(|entry| {
         let why = entry.trouble.as_ref().map(|why| format!("\tnot known what is behind it: {why}"));

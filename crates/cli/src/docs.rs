@@ -1,34 +1,150 @@
-//! `linerate docs`: shell completions and manual pages, generated from the arguments themselves.
+//! `linerate completions` and `linerate man`: generated from the arguments themselves, and from `docs/reference/`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
-use clap::{CommandFactory, Parser};
+use anyhow::{Context, Result, bail};
+use clap::{Command, CommandFactory, Parser};
 use clap_complete::Shell;
+use clap_mangen::Man;
 
-use crate::Cli;
+use crate::{Cli, output};
 
-/// Arguments of `docs`.
+/// Arguments of `completions`.
 #[derive(Debug, Parser)]
-pub(crate) struct Args {
-    /// Print completions for this shell
-    #[arg(long, value_enum, conflicts_with = "man")]
-    completions: Option<Shell>,
-    /// Write one manual page per command into this folder
-    #[arg(long, value_name = "FOLDER", required_unless_present = "completions")]
-    man: Option<PathBuf>,
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    #[arg(value_enum)]
+    shell: Shell,
 }
 
-/// Runs the command.
-pub(crate) fn run(args: &Args) -> Result<()> {
-    let mut command = Cli::command();
-    if let Some(shell) = args.completions {
-        clap_complete::generate(shell, &mut command, "linerate", &mut std::io::stdout());
+/// Arguments of `man`.
+#[derive(Debug, Parser)]
+pub(crate) struct ManArgs {
+    /// Write every page into this folder, which is made, for `man -l FOLDER/PAGE` or MANPATH
+    #[arg(value_name = "FOLDER")]
+    folder: Option<PathBuf>,
+    /// Print this page instead, such as linerate-copy or linerate-urls
+    #[arg(long, value_name = "NAME", conflicts_with = "folder")]
+    page: Option<String>,
+}
+
+/// Pages that belong to no command: the name, the section, what it is about, and its text.
+const TOPICS: [(&str, &str, &str, &str); 2] = [
+    ("linerate-urls", "7", "how volumes are named", include_str!("../../../docs/reference/urls.md")),
+    (
+        "linerate-configuration",
+        "5",
+        "the configuration file of linerate serve",
+        include_str!("../../../docs/reference/configuration.md"),
+    ),
+];
+
+/// Prints completions.
+pub(crate) fn completions(args: &CompletionsArgs) -> Result<()> {
+    let mut text = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "linerate", &mut text);
+    output::bytes(&text)
+}
+
+/// Writes or prints manual pages.
+pub(crate) fn man(args: &ManArgs) -> Result<()> {
+    let pages = pages()?;
+    match (&args.folder, &args.page) {
+        (Some(folder), _) => write(folder, &pages),
+        (None, Some(name)) => {
+            let named = |(file, _): &&(String, Vec<u8>)| {
+                file == name || file.rsplit_once('.').is_some_and(|(stem, _)| stem == name)
+            };
+            match pages.iter().find(named) {
+                Some((_, text)) => output::bytes(text),
+                None => bail!("there is no page {name:?}: linerate man lists them"),
+            }
+        }
+        (None, None) => pages.iter().try_for_each(|(file, _)| output::line(file)),
     }
-    if let Some(folder) = &args.man {
-        std::fs::create_dir_all(folder).with_context(|| format!("{} cannot be made", folder.display()))?;
-        clap_mangen::generate_to(command, folder)
-            .with_context(|| format!("manual pages cannot be written to {}", folder.display()))?;
+}
+
+fn write(folder: &Path, pages: &[(String, Vec<u8>)]) -> Result<()> {
+    std::fs::create_dir_all(folder).with_context(|| format!("{} cannot be made", folder.display()))?;
+    for (file, text) in pages {
+        let path = folder.join(file);
+        std::fs::write(&path, text).with_context(|| format!("{} cannot be written", path.display()))?;
     }
     Ok(())
+}
+
+/// Every page: its file's name and its text.
+fn pages() -> Result<Vec<(String, Vec<u8>)>> {
+    let mut pages = Vec::new();
+    let mut command = Cli::command().disable_help_subcommand(true);
+    command.build();
+    of_command(&command, "linerate", &mut pages)?;
+    for (name, section, about, text) in TOPICS {
+        pages.push((format!("{name}.{section}"), roff((name, section, about), text).into_bytes()));
+    }
+    Ok(pages)
+}
+
+/// The pages of a command and of those under it.
+fn of_command(command: &Command, name: &str, pages: &mut Vec<(String, Vec<u8>)>) -> Result<()> {
+    let mut text = Vec::new();
+    let see = if name == "linerate" {
+        "linerate\\-urls(7), linerate\\-configuration(5)"
+    } else {
+        "linerate(1), linerate\\-urls(7)"
+    };
+    let page = Man::new(command.clone());
+    page.title(name.to_owned()).render(&mut text).context("a manual page cannot be made")?;
+    text.extend_from_slice(format!(".SH \"SEE ALSO\"\n{see}\n").as_bytes());
+    pages.push((format!("{name}.1"), text));
+    for under in command.get_subcommands().filter(|under| !under.is_hide_set()) {
+        of_command(under, &format!("{name}-{}", under.get_name()), pages)?;
+    }
+    Ok(())
+}
+
+/// A page of the reference as a manual page. Of Markdown it knows what those pages use: headings, tables, lists, code.
+fn roff((name, section, about): (&str, &str, &str), text: &str) -> String {
+    let mut page = format!(".TH {name} {section}\n.SH NAME\n{name} \\- {about}\n.SH DESCRIPTION\n");
+    let mut code = false;
+    for line in text.lines().skip_while(|line| line.starts_with('#') || line.is_empty()) {
+        if line.starts_with("```") {
+            code = !code;
+            page.push_str(if code { ".PP\n.nf\n" } else { ".fi\n" });
+        } else if code {
+            page.push_str(&format!("{}\n", escaped(line)));
+        } else if let Some(heading) = line.strip_prefix("## ") {
+            page.push_str(&format!(".SH \"{}\"\n", escaped(&plain(heading))));
+        } else if let Some(heading) = line.strip_prefix("### ") {
+            page.push_str(&format!(".SS \"{}\"\n", escaped(&plain(heading))));
+        } else if let Some(row) = line.strip_prefix("| ") {
+            page.push_str(&table_row(row));
+        } else if let Some(item) = line.strip_prefix("* ") {
+            page.push_str(&format!(".IP \\(bu 2\n{}\n", escaped(&plain(item))));
+        } else if line.is_empty() {
+            page.push_str(".PP\n");
+        } else if !line.starts_with("|-") {
+            page.push_str(&format!("{}\n", escaped(&plain(line))));
+        }
+    }
+    page
+}
+
+/// The first cell as a term, the others as its text.
+fn table_row(row: &str) -> String {
+    let mut cells = row.trim_end_matches('|').split(" | ").map(str::trim);
+    let term = escaped(&plain(cells.next().unwrap_or_default()));
+    let rest: Vec<&str> = cells.filter(|cell| !cell.is_empty()).collect();
+    format!(".TP\n\\fB{term}\\fR\n{}\n", escaped(&plain(&rest.join("; "))))
+}
+
+/// Markdown without its marks.
+fn plain(text: &str) -> String {
+    text.replace(['`', '*'], "").replace("\\|", "|")
+}
+
+/// Text that roff takes as it stands.
+fn escaped(text: &str) -> String {
+    let text = text.replace('\\', "\\e").replace('-', "\\-");
+    if text.starts_with(['.', '\'']) { format!("\\&{text}") } else { text }
 }

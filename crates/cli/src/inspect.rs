@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Parser;
-use linerate::{Features, Inspection};
+use linerate::{Features, Inspection, Run};
 use names::{ByteSize, VolumeUrl};
 use serde::Serialize;
 
@@ -15,6 +15,9 @@ use crate::output;
 pub(crate) struct Args {
     /// The volume, such as iscsi://127.0.0.1/iqn.2026-11.org.linerate:disk/0
     url: VolumeUrl,
+    /// Tell how it is allocated too: where it has data, and where holes
+    #[arg(long)]
+    map: bool,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -41,6 +44,16 @@ struct Report {
     features: Vec<&'static str>,
     limits: LimitsReport,
     identity: Option<IdentityReport>,
+    /// Only where it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    map: Option<Vec<RunReport>>,
+}
+
+#[derive(Debug, Serialize)]
+struct RunReport {
+    offset: u64,
+    length: u64,
+    allocated: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -97,6 +110,7 @@ impl Report {
                     .map(|one| DesignatorReport { kind: one.kind(), value: one.to_string() })
                     .collect(),
             }),
+            map: None,
         }
     }
 
@@ -127,6 +141,10 @@ impl Report {
             lines.extend(said.into_iter().filter(|(_, value)| !value.is_empty()));
             lines.extend(identity.designators.iter().map(|one| (one.kind, one.value.clone())));
         }
+        for run in self.map.iter().flatten() {
+            let kind = if run.allocated { "data" } else { "hole" };
+            lines.push((kind, format!("{} bytes from byte {} on", run.length, run.offset)));
+        }
         lines.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
     }
 }
@@ -137,9 +155,14 @@ fn words(features: Features) -> Vec<&'static str> {
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let report = Report::new(&args.url, &linerate::inspect(&args.url)?);
+    let mut report = Report::new(&args.url, &linerate::inspect(&args.url)?);
+    if args.map {
+        let runs = linerate::map(&args.url)?.into_iter();
+        let told = |run: Run| RunReport { offset: run.offset, length: run.len, allocated: run.allocated };
+        report.map = Some(runs.map(told).collect());
+    }
     if args.json {
-        output::line(&serde_json::to_string(&report)?)?;
+        output::json(&report)?;
     } else {
         for (key, value) in report.lines() {
             output::line(&format!("{key:<18}{value}"))?;
@@ -191,6 +214,7 @@ mod tests {
             features: words(Features::all()),
             limits,
             identity: Some(identity),
+            map: Some(vec![RunReport { offset: 0, length: 0, allocated: false }]),
         };
         let mut wanted = Vec::new();
         keys(&serde_json::to_value(&report).unwrap(), &mut wanted);

@@ -15,6 +15,7 @@ mod inspect;
 mod lab;
 mod losses;
 mod output;
+mod overwrite;
 mod place;
 mod reserve;
 mod serve;
@@ -22,13 +23,24 @@ mod signals;
 mod watch;
 mod zero;
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
+use clap::builder::StyledStr;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Parser, Subcommand};
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::fmt;
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
+
+/// Where to read on.
+const MORE: &str = "linerate man --page linerate-urls says how volumes are named, linerate man --page linerate-configuration what the \
+    configuration file may hold; linerate man FOLDER writes the manual pages, linerate completions SHELL prints completions.";
 
 /// Storage over Ethernet: serves volumes over iSCSI and NVMe/TCP, and uses them, in one ordinary process.
 #[derive(Debug, Parser)]
-#[command(name = "linerate", version, about, arg_required_else_help = true)]
+#[command(name = "linerate", version, about, arg_required_else_help = true, after_help = MORE)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -62,14 +74,18 @@ enum Command {
     Lab(lab::Args),
     /// List what a portal offers
     Discover(discover::Args),
-    /// Write shell completions or manual pages
-    #[command(hide = true)]
-    Docs(docs::Args),
+    /// Print completions for a shell
+    Completions(docs::CompletionsArgs),
+    /// List, print or write the manual pages
+    Man(docs::ManArgs),
 }
 
+/// The exit code of an error, where a command has no codes of its own.
+const FAILED: u8 = 1;
+
 fn main() -> ExitCode {
-    let cli = Cli::try_parse().unwrap_or_else(|error| output::refusal(error).exit());
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false).init();
+    let cli = Cli::try_parse().unwrap_or_else(|error| output::refusal(explained(error)).exit());
+    log();
     let result = match cli.command {
         Command::Lab(args) => return lab::run(&args),
         Command::Serve(args) => serve::run(args).map(done),
@@ -82,17 +98,39 @@ fn main() -> ExitCode {
         Command::Checksum(args) => checksum::run(&args),
         Command::Zero(args) => zero::run(&args),
         Command::Check(args) => check::run(&args).map(done),
-        Command::Bench(args) => bench::run(&args).map(done),
+        Command::Bench(args) => bench::run(&args),
         Command::Discover(args) => discover::run(&args).map(done),
-        Command::Docs(args) => docs::run(&args).map(done),
+        Command::Completions(args) => docs::completions(&args).map(done),
+        Command::Man(args) => docs::man(&args).map(done),
     };
     match result {
         Ok(code) => code,
-        Err(error) => {
-            output::error(&error);
-            ExitCode::FAILURE
-        }
+        Err(error) => output::failed(&error, FAILED),
     }
+}
+
+/// Adds what fio's users should write to the error about an option that there is not.
+fn explained(mut error: clap::Error) -> clap::Error {
+    let given = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(given)) if error.kind() == ErrorKind::UnknownArgument => given.clone(),
+        _ => return error,
+    };
+    let benches = std::env::args().nth(1).is_some_and(|command| command == "bench");
+    if let Some(here) = bench::words::instead(&given).filter(|_| benches) {
+        let tip = StyledStr::from(format!("fio's {given} is something else here: {here}"));
+        error.remove(ContextKind::SuggestedArg);
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
+    }
+    error
+}
+
+/// Events go to standard error, with colours only where somebody sees them. The FUSE library tells at length of requests that it
+/// answers by itself, which is no trouble.
+fn log() {
+    let quiet = Targets::new().with_default(LevelFilter::INFO).with_target("fuser", LevelFilter::ERROR);
+    let colours = std::io::stderr().is_terminal();
+    let events = fmt::layer().with_writer(std::io::stderr).with_target(false).with_ansi(colours);
+    tracing_subscriber::registry().with(events.with_filter(quiet)).init();
 }
 
 /// The exit code of a command that has only one.

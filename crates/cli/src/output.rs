@@ -1,27 +1,99 @@
 //! What the user sees: results on standard output, errors and progress on standard error. What errors repeat of the user's own words
 //! is shown without the secrets that may stand in them.
 
-use std::io::Write;
+use std::fmt;
+use std::io::{self, ErrorKind, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::error::{ContextKind, ContextValue};
 use names::redact;
+use serde::Serialize;
+use signal_hook::consts::SIGPIPE;
+use signal_hook::low_level::emulate_default_handler;
 
-/// Prints an error with its causes, once.
-pub(crate) fn error(error: &anyhow::Error) {
-    // A closed standard error leaves nothing to tell, and nobody to tell it to.
-    let _unheard = writeln!(std::io::stderr().lock(), "linerate: {}", redact(&format!("{error:#}")));
+/// Whoever read standard output has had enough, as `head` does. That is no failure: nobody is told.
+#[derive(Debug)]
+pub(crate) struct Unread;
+
+impl fmt::Display for Unread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("nobody reads standard output")
+    }
+}
+
+impl std::error::Error for Unread {}
+
+/// Prints an error with its causes, once, and gives the exit code `code`. Where nobody reads on, the process ends as others do:
+/// by SIGPIPE, without a word.
+pub(crate) fn failed(error: &anyhow::Error, code: u8) -> ExitCode {
+    if error.downcast_ref::<Unread>().is_some() {
+        // It ends the process; if it cannot, the exit code says as much.
+        let _unable = emulate_default_handler(SIGPIPE);
+    } else {
+        remark(&format!("{error:#}"));
+    }
+    ExitCode::from(code)
 }
 
 /// Prints one line of result.
 pub(crate) fn line(text: &str) -> anyhow::Result<()> {
-    writeln!(std::io::stdout().lock(), "{text}")?;
-    Ok(())
+    bytes(format!("{text}\n").as_bytes())
+}
+
+/// Prints one value as a line of JSON.
+pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<()> {
+    line(&serde_json::to_string(value)?)
+}
+
+/// Prints bytes of result.
+pub(crate) fn bytes(bytes: &[u8]) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(bytes).and_then(|()| out.flush()).map_err(|error| match error.kind() {
+        ErrorKind::BrokenPipe => Unread.into(),
+        _ => anyhow::Error::new(error).context("standard output cannot be written"),
+    })
 }
 
 /// Says something beside the result.
 pub(crate) fn remark(text: &str) {
     // A closed standard error leaves nobody to tell it to.
     let _unheard = writeln!(std::io::stderr().lock(), "linerate: {}", redact(text));
+}
+
+/// Prints a line that is no result of its own, such as the totals behind data: where nobody hears it, nothing is lost.
+pub(crate) fn aside(text: &str) {
+    // A closed standard error leaves nobody to tell it to.
+    let _unheard = writeln!(io::stderr().lock(), "{}", redact(text));
+}
+
+/// Standard output for a stream of bytes, which remembers that nobody reads on.
+#[derive(Debug, Default)]
+pub(crate) struct Stream(Arc<AtomicBool>);
+
+impl Stream {
+    /// What will be true once nobody reads on.
+    pub(crate) fn unread(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.0)
+    }
+
+    fn seen<T>(&self, result: io::Result<T>) -> io::Result<T> {
+        if result.as_ref().is_err_and(|error| error.kind() == ErrorKind::BrokenPipe) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+        result
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.seen(io::stdout().write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.seen(io::stdout().flush())
+    }
 }
 
 /// A refused command line, which clap would repeat word by word.

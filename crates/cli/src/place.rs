@@ -1,5 +1,6 @@
 //! An end of a copy: a volume, or `-` for a stream.
 
+use std::fmt;
 use std::str::FromStr;
 
 use names::{NameError, VolumeUrl};
@@ -20,6 +21,15 @@ impl FromStr for Place {
         match text {
             "-" => Ok(Self::Stream),
             url => url.parse().map(|url| Self::Volume(Box::new(url))),
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Volume(url) => url.fmt(f),
+            Self::Stream => f.write_str("-"),
         }
     }
 }

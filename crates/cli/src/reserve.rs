@@ -259,14 +259,8 @@ const FAILED: u8 = 2;
 pub(crate) fn run(args: &Args) -> ExitCode {
     match attempt(args) {
         Ok(None) => ExitCode::SUCCESS,
-        Ok(Some(why)) => {
-            output::error(&anyhow::anyhow!("{}: refused: {why}", args.url));
-            ExitCode::from(REFUSED)
-        }
-        Err(error) => {
-            output::error(&error);
-            ExitCode::from(FAILED)
-        }
+        Ok(Some(why)) => output::failed(&anyhow::anyhow!("{}: refused: {why}", args.url), REFUSED),
+        Err(error) => output::failed(&error, FAILED),
     }
 }
 
@@ -283,7 +277,7 @@ fn attempt(args: &Args) -> Result<Option<String>> {
     }
     let report = Report::new(&args.url, &changed.now);
     if args.json {
-        output::line(&serde_json::to_string(&report)?)?;
+        output::json(&report)?;
     } else {
         report.lines().iter().try_for_each(|line| output::line(line))?;
     }

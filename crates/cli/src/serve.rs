@@ -1,12 +1,12 @@
 //! `linerate serve`: volumes over iSCSI and NVMe/TCP, until it is told to stop.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::Parser;
 use daemon::{Config, PortalEntry, Protocol, VolumeEntry};
-use names::{Portal, Span, VolumeUrl};
+use names::{NameError, Portal, Span, VolumeUrl};
 
 use crate::output;
 
@@ -22,13 +22,13 @@ pub(crate) struct Args {
     #[arg(value_name = "NAME=URL")]
     volumes: Vec<String>,
     /// Listen for iSCSI here; port 0 takes a free one
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = listening)]
     iscsi: Option<SocketAddr>,
     /// Listen for NVMe/TCP here; port 0 takes a free one
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = listening)]
     nvme: Option<SocketAddr>,
     /// Event loops, each on a core of its own
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     cores: Option<u16>,
     /// Volumes, portals and access rules from a file
     #[arg(long, value_name = "FILE")]
@@ -82,6 +82,16 @@ pub(crate) fn run(args: Args) -> Result<()> {
         // Whoever closed standard output does not want to know how to connect.
         let _unheard = output::line(line);
     })
+}
+
+/// Where to listen; a name stands for its first address.
+fn listening(text: &str) -> Result<SocketAddr, String> {
+    let portal: Portal = text.parse().map_err(|error: NameError| error.to_string())?;
+    if let Some(address) = portal.address() {
+        return Ok(address);
+    }
+    let found = text.to_socket_addrs().map_err(|error| format!("{text:?} has no address: {error}"))?;
+    found.into_iter().next().ok_or_else(|| format!("{text:?} has no address: write an IP address and a port"))
 }
 
 /// An address on the command line takes the place of the file's portals of that protocol.

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use clap::Parser;
@@ -42,25 +42,37 @@ impl EffortArgs {
 pub(crate) struct Watch {
     bar: ProgressBar,
     stop: Stop,
+    begun: Instant,
+}
+
+/// What SIGINT and SIGTERM set: the first lets a job finish what is under way, a later one ends the process.
+pub(crate) fn stop_on_signal(bar: &ProgressBar) -> Result<Stop> {
+    let stop = Stop::new();
+    let (wish, shown) = (stop.clone(), bar.clone());
+    let ask = move || {
+        shown.println("stopping: finishing what is under way; a second Ctrl-C does not wait");
+        wish.set();
+    };
+    signals::listen(ask, |signal| {
+        // It ends the process; if it cannot, the job still stops by itself.
+        let _unable = emulate_default_handler(signal);
+    })?;
+    Ok(stop)
 }
 
 impl Watch {
-    /// Listens for SIGINT and SIGTERM. The first lets the job finish what is under way, a later one ends the process.
+    /// Begins, with [`stop_on_signal`].
     pub(crate) fn start() -> Result<Self> {
         let bar = ProgressBar::no_length();
         bar.set_style(ProgressStyle::with_template(COUNT)?);
         bar.enable_steady_tick(TICK);
-        let stop = Stop::new();
-        let (wish, shown) = (stop.clone(), bar.clone());
-        let ask = move || {
-            shown.println("stopping: finishing what is under way; a second Ctrl-C does not wait");
-            wish.set();
-        };
-        signals::listen(ask, |signal| {
-            // It ends the process; if it cannot, the job still stops by itself.
-            let _unable = emulate_default_handler(signal);
-        })?;
-        Ok(Self { bar, stop })
+        let stop = stop_on_signal(&bar)?;
+        Ok(Self { bar, stop, begun: Instant::now() })
+    }
+
+    /// Seconds since it began.
+    pub(crate) fn seconds(&self) -> f64 {
+        self.begun.elapsed().as_secs_f64()
     }
 
     /// What the job is given.

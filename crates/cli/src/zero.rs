@@ -2,12 +2,14 @@
 
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Parser;
 use linerate::{Means, ZeroPlan};
 use names::{ByteSize, VolumeUrl};
+use serde::Serialize;
 
 use crate::output;
+use crate::overwrite::OverwriteArgs;
 use crate::watch::{EffortArgs, Watch, exit_code};
 
 /// Arguments of `zero`.
@@ -15,9 +17,8 @@ use crate::watch::{EffortArgs, Watch, exit_code};
 pub(crate) struct Args {
     /// The volume, such as nvme+tcp://127.0.0.1/nqn.2026-11.org.linerate:disk/1
     url: VolumeUrl,
-    /// Yes: what the volume holds there may be lost
-    #[arg(long)]
-    overwrite: bool,
+    #[command(flatten)]
+    overwrite: OverwriteArgs,
     /// Discard instead of writing zeroes; refused where discarded blocks need not read as zeros
     #[arg(long)]
     discard: bool,
@@ -27,15 +28,27 @@ pub(crate) struct Args {
     /// How many bytes, a multiple of the volume's block size; to the end if not given
     #[arg(long, value_name = "BYTES")]
     length: Option<ByteSize>,
+    /// Print the result as one JSON object
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     effort: EffortArgs,
 }
 
+/// What was done. `docs/howto/data.md` has the keys, which stay.
+#[derive(Debug, Serialize)]
+struct Report {
+    url: String,
+    done: &'static str,
+    offset: u64,
+    bytes: u64,
+    stopped: bool,
+    seconds: f64,
+}
+
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    if !args.overwrite {
-        bail!("{}: zeroing would overwrite the volume; add --overwrite if nothing there is needed", args.url);
-    }
+    args.overwrite.permit(&args.url, "zeroing would overwrite the volume")?;
     let plan = ZeroPlan {
         means: if args.discard { Means::Discard } else { Means::Zero },
         offset: args.offset.0,
@@ -50,6 +63,17 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         (false, true) => "overwritten with zeros",
         (false, false) => "zeroed",
     };
+    if args.json {
+        output::json(&Report {
+            url: args.url.to_string(),
+            done,
+            offset: args.offset.0,
+            bytes: result.bytes,
+            stopped: result.stopped,
+            seconds: watch.seconds(),
+        })?;
+        return Ok(exit_code(result.stopped));
+    }
     let stopped = if result.stopped { "stopped; " } else { "" };
     output::line(&format!("{stopped}{} bytes {done} from byte {} on", result.bytes, args.offset.0))?;
     Ok(exit_code(result.stopped))

@@ -52,11 +52,39 @@ fn every_volume_gets_its_part() {
     }
 }
 
+fn failing(arguments: &[&str]) -> (Value, String) {
+    let done = begin(&[&["bench", "--json"], arguments].concat()).wait_with_output().unwrap();
+    assert_eq!(done.status.code(), Some(1), "{arguments:?}");
+    (serde_json::from_slice(&done.stdout).unwrap(), String::from_utf8(done.stderr).unwrap())
+}
+
 #[test]
 fn failures_are_counted_apart() {
-    let result = bench(&["fail=50%+null:64M", "--runtime", "0.1", "--qd", "1"]);
-    assert!(result["errors"].as_u64() > Some(0), "{result}");
-    assert!(count(&result, "read") > 0, "{result}");
+    let url = "fail=50%,kind=nospace+null:64M";
+    let (result, said) = failing(&[url, "--runtime", "0.2", "--qd", "1", "--continue-on-error"]);
+    let errors = result["errors"].as_u64().unwrap();
+    assert!(errors > 1000, "the load must go on after failures: {result}");
+    assert_eq!((&result["errors_by_kind"]["no-space"], &result["end"]), (&errors.into(), &"runtime".into()));
+    let reads = count(&result, "read");
+    assert!(reads.abs_diff(errors) * 5 < reads, "{reads} of both kinds are half each: {errors}");
+    let rate = result["iops"].as_f64().unwrap() * result["seconds"].as_f64().unwrap();
+    assert!((rate - result["read"]["ios"].as_f64().unwrap()).abs() < 1.0, "failures are no I/Os: {result}");
+    assert!(said.contains(&format!("{errors} requests failed ({errors} no-space)")), "{said}");
+    assert!(said.contains(&format!("{url}: read of 4096 bytes at byte ")), "{said}");
+}
+
+#[test]
+fn the_first_failure_ends_a_load_that_is_not_to_go_on() {
+    let (result, said) = failing(&["fail=1/100+null:64M", "--runtime", "600", "--qd", "1"]);
+    assert_eq!(
+        (&result["errors"], &result["end"], &result["iops"]),
+        (&1.into(), &"error".into(), &Value::Null)
+    );
+    assert_eq!(count(&result, "read"), 99, "{result}");
+    assert!(said.contains("1 request failed (1 media)") && said.contains("--continue-on-error"), "{said}");
+    let (result, _) =
+        failing(&["fail=100%+null:64M", "--runtime", "0.1", "--qd", "1", "--continue-on-error"]);
+    assert_eq!((&result["iops"], &result["read"]), (&0.0.into(), &Value::Null));
 }
 
 #[test]

@@ -43,6 +43,6 @@ fn a_volume_that_fails_is_told_apart_from_one_that_loses() {
 
 #[test]
 fn nothing_is_overwritten_unasked() {
-    let said = run_in_vain(&["check", "ram:1M"]);
+    let said = run_in_vain(&["check", "nvme+tcp://127.0.0.1:1/nqn.2026-11.org.linerate:disk/1"]);
     assert!(said.contains("--overwrite"), "{said}");
 }

@@ -50,7 +50,8 @@ fn count(url: &str, pattern: Pattern) -> (u64, u64) {
     let progress = Arc::new(move |_: Duration, completed: u64| {
         seen.lock().unwrap().push((COUNT.load(Ordering::Relaxed), completed));
     });
-    let result = linerate::run_load(std::slice::from_ref(&url), plan, progress).unwrap();
+    let result =
+        linerate::run_load(std::slice::from_ref(&url), plan, progress, linerate::Stop::new()).unwrap();
     assert_eq!(result.errors, 0, "{url}");
     let looks = looks.lock().unwrap();
     let (first, last) = (looks[1], looks[looks.len() - 1]);

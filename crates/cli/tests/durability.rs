@@ -17,10 +17,10 @@ fn flushed_data_survives_twenty_kills() {
     let serve = ["disk=file:disk.img?size=256K"];
     for round in 1..=ROUNDS {
         let server = Server::start(folder.path(), &serve);
-        run(&["copy", &stamped(&written, SECTORS, round), &server.nvme_url("disk")]);
+        run(&["copy", &stamped(&written, SECTORS, round), &server.nvme_url("disk"), "--overwrite"]);
         server.kill();
         let server = Server::start(folder.path(), &serve);
-        run(&["copy", &server.iscsi_url("disk"), &format!("file:{}", read.display())]);
+        run(&["copy", &server.iscsi_url("disk"), &format!("file:{}", read.display()), "--overwrite"]);
         server.kill();
         let same = std::fs::read(&written).unwrap() == std::fs::read(&read).unwrap();
         assert!(same, "round {round} lost flushed data");
@@ -63,7 +63,7 @@ fn the_disk_is_synchronised_before_a_flush_is_answered() {
     launcher.arg(&trace).arg(program());
     let server =
         Server::start_by(launcher, folder.path(), &["--driver", "epoll", "disk=file:disk.img?size=256K"]);
-    run(&["copy", &stamped(&folder.path().join("source"), 512, 1), &server.nvme_url("disk")]);
+    run(&["copy", &stamped(&folder.path().join("source"), 512, 1), &server.nvme_url("disk"), "--overwrite"]);
     server.stop();
     let seen = until(|| std::fs::read_to_string(&trace).ok().filter(|text| text.contains("+++ exited")));
     let lines: Vec<_> = seen.lines().collect();

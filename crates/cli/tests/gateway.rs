@@ -27,7 +27,7 @@ fn nvme_goes_in_and_iscsi_comes_out_and_the_other_way_round() {
             (gateway.iscsi_url("gw"), gateway.nvme_url("gw"))
         };
         let source = stamped(&path, SECTORS, seed);
-        run(&["copy", &source, &entry, "--verify", "--connections", "4"]);
+        run(&["copy", &source, &entry, "--overwrite", "--verify", "--connections", "4"]);
         // What went in through the gateway is behind it, and comes out of it by either protocol.
         for url in [&behind, &entry, &other] {
             assert!(run(&["compare", &source, url]).starts_with("equal: 4194304 bytes"), "{url}");

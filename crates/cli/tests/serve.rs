@@ -19,8 +19,8 @@ fn round_trip(driver: &str) {
     let (there, back) = (folder.path().join("there"), folder.path().join("back"));
     let source = stamped(&there, SECTORS, 1);
     let target = format!("file:{}", back.display());
-    run(&["copy", &source, &server.nvme_url("first"), "--verify"]);
-    run(&["copy", &server.nvme_url("first"), &server.iscsi_url("second"), "--verify"]);
+    run(&["copy", &source, &server.nvme_url("first"), "--overwrite", "--verify"]);
+    run(&["copy", &server.nvme_url("first"), &server.iscsi_url("second"), "--overwrite", "--verify"]);
     run(&["copy", &server.iscsi_url("second"), &target]);
     assert!(std::fs::read(&there).unwrap() == std::fs::read(&back).unwrap(), "the file came back changed");
     server.stop();
@@ -114,8 +114,9 @@ fn stops_cleanly_under_load() {
     // Clients that lose their server may succeed or fail, but must end; by default they would look for it for half a minute.
     let urls = [server.iscsi_url("disk"), server.nvme_url("disk")].map(|url| format!("{url}?reconnect=1s"));
     let idle = server.descriptors();
-    let load =
-        urls.each_ref().map(|url| begin(&["bench", url, "--rw", "randwrite", "--runtime", "3", "--json"]));
+    let load = urls
+        .each_ref()
+        .map(|url| begin(&["bench", url, "--rw", "randwrite", "--overwrite", "--runtime", "3", "--json"]));
     common::until(|| (server.descriptors() >= idle + load.len()).then_some(()));
     server.stop();
     for mut client in load {
@@ -142,7 +143,7 @@ fn volumes_of_one_target_keep_apart_under_both_protocols() {
     for (seed, (lun, namespace)) in (1..).zip(luns.iter().zip(&namespaces)) {
         let (there, back) =
             (folder.path().join(format!("there{seed}")), folder.path().join(format!("back{seed}")));
-        run(&["copy", &stamped(&there, SECTORS, seed), lun, "--verify"]);
+        run(&["copy", &stamped(&there, SECTORS, seed), lun, "--overwrite", "--verify"]);
         run(&["copy", namespace, &format!("file:{}", back.display())]);
         assert!(std::fs::read(&there).unwrap() == std::fs::read(&back).unwrap(), "{namespace} is not {lun}");
     }

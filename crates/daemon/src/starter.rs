@@ -162,8 +162,9 @@ impl Starter {
                 *opening = Some((current, before));
                 return Ok(false);
             };
-            let volume =
-                result.map_err(|error| format!("the volume {:?} cannot be opened: {error}", entry.name))?;
+            let volume = result.map_err(|error| {
+                format!("the volume {:?} cannot be opened: {}: {error}", entry.name, entry.url)
+            })?;
             let kept = States::keep(entry, before, &mut *randomness::source()());
             let kept = kept.map_err(|error| format!("{error:#}"))?;
             loss::watch(&entry.name, &*volume, &kept.state).map_err(|error| format!("{error:#}"))?;

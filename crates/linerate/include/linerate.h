@@ -127,6 +127,22 @@ linerate_status linerate_write_zeroes(const linerate_disk *disk, uint64_t offset
 /* Writes only if the disk holds what is compared, atomically; else LINERATE_MISCOMPARE. */
 linerate_status linerate_compare_and_write(const linerate_disk *disk, uint64_t offset, const linerate_exchange *exchange);
 
+/* Bytes that are allocated alike. */
+typedef struct linerate_run {
+	uint64_t offset;    /* the first byte, as the program asks */
+	uint64_t len;       /* how many the program asks about, then how many of them are alike */
+	uint32_t allocated; /* 0 when no space is behind them: they read as zeros */
+} linerate_run;
+
+/* Says how the bytes of a run are allocated: the first of its runs takes its place. A volume that cannot tell is allocated. */
+linerate_status linerate_allocation(const linerate_disk *disk, linerate_run *run);
+
+/* Told what a portal offers, once for each. trouble is null, or says why it is not known what is behind the address. */
+typedef void (*linerate_found)(void *context, const char *name, const char *address, const char *trouble);
+
+/* Asks iscsi://host or nvme+tcp://host what it offers, and tells found before it returns. */
+linerate_status linerate_discover(const char *url, linerate_found found, void *context);
+
 /* Starts a request without copying its data. LINERATE_OK: the callback will be called exactly once, when the request has ended and
  * nothing uses its memory any more, not even to send what a server no longer wants. Waits while as many
  * requests are under way as the disk takes, except in a callback. */

@@ -34,8 +34,14 @@ pub fn discover(url: &DiscoveryUrl) -> Result<Vec<Found>, Error> {
             )));
         }
     };
-    let address = resolve(portal).map_err(told)?;
-    let found =
-        run_job(|around| Asking(remote::discover(address, url, secrets, &remote_surroundings(&around))))?;
-    found.map_err(told)
+    let mut refusals = Vec::new();
+    for address in resolve(portal).map_err(told)? {
+        let secrets = secrets.clone();
+        let ask = |around| Asking(remote::discover(address, url, secrets, &remote_surroundings(&around)));
+        match run_job(ask)? {
+            Ok(found) => return Ok(found),
+            Err(error) => refusals.push(error.to_string()),
+        }
+    }
+    Err(told(OpenError::new(refusals.join("; "))))
 }

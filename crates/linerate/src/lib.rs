@@ -42,8 +42,8 @@ pub use buf::{Buf, BufList, Foreign, SharedBuf};
 pub use check::{CheckError, CheckPlan, CheckResult};
 pub use checksum::{Algorithm, ChecksumPlan};
 pub use client::{
-    BlockingDisk, Bytes, Client, ClientConfig, Congestion, Disk, DiskError, Driver, Inline, InlineDone, Wait,
-    block_on,
+    BlockingDisk, Bytes, Client, ClientConfig, Congestion, Disk, DiskError, Driver, Inline, InlineDone, Run,
+    Wait, block_on,
 };
 pub use compare::CompareResult;
 pub use control::{Control, Effort, Meter, Stop};
@@ -53,10 +53,12 @@ pub use discover::discover;
 pub use engine::remote::Found;
 pub use error::{DataError, Error};
 pub use inspect::Inspection;
-pub use load::{LoadInterval, LoadPlan, LoadResult, MOST_DEPTH, Pattern, Progress, Tally};
+pub use load::{
+    LoadEnd, LoadError, LoadInterval, LoadPlan, LoadResult, MOST_DEPTH, Pattern, Progress, Tally,
+};
 pub use names::VolumeUrl;
 pub use open::Opening;
 pub use ordered::{ChecksumResult, ExportResult};
 pub use reserve::{Changed, Holdings, reservations, reserve};
-pub use run::{check, checksum, compare, copy, export, import, inspect, run_load, zero};
+pub use run::{check, checksum, compare, copy, export, import, inspect, map, run_load, zero};
 pub use zero::{Means, ZeroPlan, ZeroResult};

@@ -1,5 +1,6 @@
 //! Opening a volume by its URL: local ones at once, remote ones over a few round trips.
 
+use std::collections::VecDeque;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 
@@ -23,7 +24,41 @@ pub struct Opening {
 
 enum State {
     Decided(Option<Result<Arc<dyn Volume>, OpenError>>),
-    Remote(RemoteOpening),
+    Remote(Box<Route>),
+}
+
+/// The way to a volume of another machine, which may have several addresses: they are tried in the resolver's order.
+struct Route {
+    opening: RemoteOpening,
+    access: Access,
+    around: remote::Surroundings,
+    further: VecDeque<SocketAddr>,
+    /// Why each address so far did not do.
+    refusals: Vec<String>,
+}
+
+impl Route {
+    fn begin(addresses: Vec<SocketAddr>, access: Access, around: remote::Surroundings) -> Option<Self> {
+        let mut further = VecDeque::from(addresses);
+        let opening = remote::open(further.pop_front()?, access.clone(), &around);
+        Some(Self { opening, access, around, further, refusals: Vec::new() })
+    }
+
+    fn poll(&mut self) -> Option<Result<Arc<dyn Volume>, OpenError>> {
+        loop {
+            let error = match self.opening.poll()? {
+                Ok(volume) => return Some(Ok(volume)),
+                Err(error) => error.to_string(),
+            };
+            if !self.refusals.contains(&error) {
+                self.refusals.push(error);
+            }
+            let Some(next) = self.further.pop_front() else {
+                return Some(Err(OpenError::new(self.refusals.join("; "))));
+            };
+            self.opening = remote::open(next, self.access.clone(), &self.around);
+        }
+    }
 }
 
 impl Opening {
@@ -37,8 +72,11 @@ impl Opening {
         let state = match access(&url.source) {
             Err(error) => State::Decided(Some(Err(error))),
             Ok(None) => State::Decided(Some(backends::open(url, &around.storage))),
-            Ok(Some((address, access))) => {
-                State::Remote(remote::open(address, access, &remote_surroundings(around)))
+            Ok(Some((addresses, access))) => {
+                match Route::begin(addresses, access, remote_surroundings(around)) {
+                    Some(route) => State::Remote(Box::new(route)),
+                    None => State::Decided(Some(Err(OpenError::new("its host name has no address")))),
+                }
             }
         };
         Self { url: url.clone(), state, deadline: None }
@@ -49,7 +87,7 @@ impl Opening {
         let deadline = *self.deadline.get_or_insert(now + OPEN_PATIENCE);
         match &mut self.state {
             State::Decided(result) => result.take(),
-            State::Remote(opening) => match opening.poll() {
+            State::Remote(route) => match route.poll() {
                 Some(result) => Some(result.map(|volume| backends::apply_filters(&self.url.filters, volume))),
                 None if now >= deadline => {
                     Some(Err(OpenError::new(format!("no answer within {} s", OPEN_PATIENCE.as_secs()))))
@@ -72,7 +110,7 @@ impl std::fmt::Debug for Opening {
 }
 
 /// Where a remote source is and how it is entered; `None` for local ones.
-fn access(source: &Source) -> Result<Option<(SocketAddr, Access)>, OpenError> {
+fn access(source: &Source) -> Result<Option<(Vec<SocketAddr>, Access)>, OpenError> {
     match source {
         Source::Iscsi(url) => {
             let secrets = secret::of(&url.options)?;
@@ -92,16 +130,22 @@ pub(crate) fn remote_surroundings(around: &Surroundings) -> remote::Surroundings
     }
 }
 
-/// The first address of a portal. May ask the system's resolver.
-pub(crate) fn resolve(portal: &Portal) -> Result<SocketAddr, OpenError> {
-    match &portal.host {
-        Host::Address(address) => Ok(SocketAddr::new(*address, portal.port)),
-        Host::Name(name) => (name.as_str(), portal.port)
-            .to_socket_addrs()
-            .map_err(|error| OpenError::new(format!("the host name {name:?} cannot be resolved: {error}")))?
-            .next()
-            .ok_or_else(|| OpenError::new(format!("the host name {name:?} has no address"))),
+/// The addresses of a portal, at least one. May ask the system's resolver.
+pub(crate) fn resolve(portal: &Portal) -> Result<Vec<SocketAddr>, OpenError> {
+    let name = match &portal.host {
+        Host::Address(address) => return Ok(vec![SocketAddr::new(*address, portal.port)]),
+        Host::Name(name) => name,
+    };
+    let found = (name.as_str(), portal.port).to_socket_addrs().map_err(|error| {
+        OpenError::new(format!(
+            "the host name {name:?} cannot be resolved: {error}; check the name, or write an address"
+        ))
+    })?;
+    let addresses: Vec<SocketAddr> = found.collect();
+    if addresses.is_empty() {
+        return Err(OpenError::new(format!("the host name {name:?} has no address; write an address")));
     }
+    Ok(addresses)
 }
 
 /// The operating system's randomness.

@@ -7,16 +7,19 @@ use std::task::Waker;
 use names::{FileSource, Filter, Source, VolumeUrl};
 use protocol::Instant;
 use reactor::{Cluster, Config};
-use volume::{OpenError, Volume};
+use rustix::fs::{Access, FlockOperation};
+use volume::{Features, OpenError, Volume};
 
 use crate::check::{Check, CheckPlan, CheckResult};
 use crate::checksum::{ChecksumPlan, Sum};
+use crate::client::{Client, ClientConfig, Run};
 use crate::compare::{Compare, CompareResult};
-use crate::control::{Control, Effort};
+use crate::control::{Control, Effort, Stop};
 use crate::copy::{Copy, CopyPlan, CopyResult, Origin};
-use crate::error::Error;
+use crate::error::{DataError, Error};
 use crate::inspect::{Inspect, Inspection};
 use crate::job::{Job, JobService, Surroundings};
+use crate::limits::QUERY_BYTES;
 use crate::load::{Load, LoadPlan, LoadResult, Progress};
 use crate::open::Opening;
 use crate::ordered::{self, ChecksumResult, ExportResult, Summing};
@@ -136,15 +139,21 @@ fn on_volumes<J: Job<Output: Explain>>(
 }
 
 /// Puts a load on volumes, on each in turn. `progress` is told the elapsed time and the completed requests about once a
-/// second. The same volume named twice is opened twice, with connections of its own.
-pub fn run_load(urls: &[VolumeUrl], plan: LoadPlan, progress: Progress) -> Result<LoadResult, Error> {
+/// second; `stop` ends the load with what has been counted so far. The same volume named twice is opened twice, with connections of
+/// its own.
+pub fn run_load(
+    urls: &[VolumeUrl],
+    plan: LoadPlan,
+    progress: Progress,
+    stop: Stop,
+) -> Result<LoadResult, Error> {
     let usual = Config::default();
     let config = Config { spin: plan.spin.unwrap_or(usual.spin), congestion: plan.congestion, ..usual };
     let cluster = Cluster::new(1, config)?;
     let turns = cluster.turns();
     let own = turns.clone();
     let next = move |volumes: &[Arc<dyn Volume>], around: &Surroundings| {
-        Ok(Load::new(volumes, plan, &around.waker, progress)?.on(own))
+        Ok(Load::new(volumes, plan, &around.waker, (progress, stop))?.on(own))
     };
     let mut result =
         run_on(cluster, |around| Opened::begin(around, urls.to_vec(), as_it_is, Box::new(next)))??;
@@ -234,15 +243,48 @@ pub fn compare(
     Ok(result?)
 }
 
-/// Looks at a volume without touching its content. A file or device that cannot be written, or is being served, is looked at as
-/// one to read.
+/// Looks at a volume without touching it: files and devices are opened for reading, and none is made or grown. What only an attempt
+/// to write would tell of a file, whether its space can be released, is not said.
 pub fn inspect(url: &VolumeUrl) -> Result<Inspection, Error> {
-    let look = |prepare| {
-        on_volumes(Config::default(), vec![url.clone()], prepare, |volumes, _| Ok(Inspect::of(&volumes[0])))
+    let mut found = on_volumes(Config::default(), vec![url.clone()], for_reading, |volumes, _| {
+        Ok(Inspect::of(&volumes[0]))
+    })?;
+    if !url.is_read_only() && is_free(&url.source) {
+        found.features.remove(Features::READ_ONLY);
+    }
+    Ok(found)
+}
+
+/// How a volume is allocated, from its beginning to its end; neighbouring runs differ. It is opened for reading.
+pub fn map(url: &VolumeUrl) -> Result<Vec<Run>, Error> {
+    let mut url = url.clone();
+    for_reading(&mut url, &[]);
+    let disk = Client::start(&ClientConfig::default())?.open(&url)?.blocking();
+    let size = disk.disk().geometry().bytes();
+    let mut runs: Vec<Run> = Vec::new();
+    let mut at = 0;
+    while at < size {
+        let asked = disk.allocation(at, (size - at).min(QUERY_BYTES));
+        let run = asked.map_err(|error| DataError { job: "map", at: Some(at), why: error.to_string() })?;
+        at += run.len.max(1);
+        match runs.last_mut().filter(|last| last.allocated == run.allocated) {
+            Some(last) => last.len += run.len,
+            None => runs.push(run),
+        }
+    }
+    Ok(runs)
+}
+
+/// Whether a file or device could be opened for writing: it has the rights for it, and no other volume has it locked. A device that is claimed
+/// otherwise says so when it is opened.
+fn is_free(source: &Source) -> bool {
+    let path = match source {
+        Source::File(file) => &file.path,
+        Source::Device(device) => &device.path,
+        _ => return false,
     };
-    let local = matches!(url.source, Source::File(_) | Source::Device(_));
-    look(as_it_is)
-        .or_else(|refusal| if local { look(for_reading).map_err(|_| refusal) } else { Err(refusal) })
+    let unlocked = |file| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
+    rustix::fs::access(path, Access::WRITE_OK).is_ok() && std::fs::File::open(path).is_ok_and(unlocked)
 }
 
 /// Makes a part of a volume read as zeros. **Overwrites** it.

@@ -31,9 +31,13 @@ impl<T> Explain for Result<T, CheckError> {
     }
 }
 
-/// A load counts its failures and has no text.
+/// Its first failure has a text.
 impl Explain for LoadResult {
-    fn explain(&mut self, _trouble: &str) {}
+    fn explain(&mut self, trouble: &str) {
+        if let Some(error) = &mut self.first_error {
+            error.why = with(&error.why, trouble);
+        }
+    }
 }
 
 /// Looking at an open volume does not fail.

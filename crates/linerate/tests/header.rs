@@ -4,13 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::{offset_of, size_of};
 
-use linerate::capi::{Exchange, Geometry, Request};
+use linerate::capi::{Exchange, Geometry, Request, Run};
 
 const HEADER: &str = include_str!("../include/linerate.h");
-const SOURCES: [&str; 3] = [
+const SOURCES: [&str; 4] = [
     include_str!("../src/capi/mod.rs"),
     include_str!("../src/capi/request.rs"),
     include_str!("../src/capi/status.rs"),
+    include_str!("../src/capi/look.rs"),
 ];
 
 /// How many parameters follow a function's name and its bracket.
@@ -70,6 +71,7 @@ fn statuses_have_the_same_numbers() {
 #[test]
 fn structures_are_laid_out_as_the_example_asserts() {
     assert_eq!((size_of::<Geometry>(), offset_of!(Geometry, features)), (24, 20));
+    assert_eq!((size_of::<Run>(), offset_of!(Run, len), offset_of!(Run, allocated)), (24, 8, 16));
     assert_eq!((size_of::<Exchange>(), offset_of!(Exchange, len)), (24, 16));
     assert_eq!((size_of::<Request>(), offset_of!(Request, offset), offset_of!(Request, memory)), (32, 8, 24));
 }

@@ -34,7 +34,8 @@ pub enum DiscoveryUrl {
 impl DiscoveryUrl {
     fn read(piece: Piece<'_>) -> Result<Self, Fault> {
         let Some((scheme, rest)) = piece.split_once(':') else {
-            return Err(piece.fault("there is no scheme", SHAPE));
+            let remedy = format!("did you mean iscsi://{0} or nvme+tcp://{0}? {SHAPE}", piece.text);
+            return Err(piece.fault("there is no scheme", remedy));
         };
         let (place, query) = split_query(rest);
         match scheme.text {
@@ -44,6 +45,10 @@ impl DiscoveryUrl {
             }),
             "nvme+tcp" => {
                 Ok(Self::Nvme { portal: bare_portal(place, NVME_PORT)?, options: NvmeOptions::read(query)? })
+            }
+            "nvme" | "nvme-tcp" | "nvmf" => {
+                let problem = format!("\"{}\" has no discovery service", scheme.text);
+                Err(scheme.fault(problem, format!("did you mean nvme+tcp://? {SHAPE}")))
             }
             other => Err(scheme.fault(format!("\"{other}\" has no discovery service"), SHAPE)),
         }

@@ -11,7 +11,7 @@ use crate::piece::{Fault, Piece, parse_by_read};
 pub struct Span(pub Duration);
 
 /// Unit and nanoseconds in it; longer names first, as `ms` ends in `s`.
-const UNITS: &[(&str, u64)] =
+pub(crate) const UNITS: &[(&str, u64)] =
     &[("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000), ("m", 60_000_000_000)];
 const REMEDY: &str = "write a whole number with ns, us, ms, s or m, such as 5ms or 2s";
 

@@ -12,6 +12,9 @@ use crate::options::number;
 use crate::piece::{Fault, Piece};
 use crate::size::ByteSize;
 
+/// Every filter.
+pub(crate) const NAMES: [&str; 5] = ["delay", "fail", "limit", "stats", "readonly"];
+
 /// What an operation of a volume is called in a URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OperationKind {
@@ -51,7 +54,7 @@ pub enum FailKind {
 
 /// Parts per million in one per cent.
 const PPM_PER_PERCENT: u32 = 10_000;
-const OPERATIONS: &[(&str, OperationKind)] = &[
+pub(crate) const OPERATIONS: &[(&str, OperationKind)] = &[
     ("read", OperationKind::Read),
     ("write", OperationKind::Write),
     ("flush", OperationKind::Flush),
@@ -60,7 +63,7 @@ const OPERATIONS: &[(&str, OperationKind)] = &[
     ("compare", OperationKind::Compare),
     ("verify", OperationKind::Verify),
 ];
-const KINDS: &[(&str, FailKind)] = &[
+pub(crate) const KINDS: &[(&str, FailKind)] = &[
     ("busy", FailKind::Busy),
     ("media", FailKind::Media),
     ("nospace", FailKind::NoSpace),
@@ -135,7 +138,7 @@ impl Filter {
     pub(crate) fn read(piece: Piece<'_>) -> Result<Option<(Self, Piece<'_>)>, Fault> {
         let end = piece.text.find(|letter: char| !letter.is_ascii_alphabetic()).unwrap_or(piece.text.len());
         let (name, after) = (piece.first(end), piece.from(end));
-        if !["delay", "fail", "limit", "stats", "readonly"].contains(&name.text) {
+        if !NAMES.contains(&name.text) {
             return Ok(None);
         }
         let Some((arguments, rest)) = after.split_once('+') else {

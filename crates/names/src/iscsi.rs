@@ -12,7 +12,7 @@ use crate::piece::{Fault, Piece};
 use crate::portal::{ISCSI_PORT, Portal};
 use crate::source::split_query;
 
-const OPTIONS: &[&str] = &[
+pub(crate) const OPTIONS: &[&str] = &[
     "header_digest",
     "data_digest",
     "initiator",

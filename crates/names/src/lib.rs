@@ -8,6 +8,7 @@
 
 extern crate alloc;
 
+mod closest;
 mod discover;
 mod duration;
 mod error;
@@ -21,6 +22,8 @@ mod percent;
 mod piece;
 mod portal;
 mod redact;
+#[cfg(test)]
+mod reference;
 mod size;
 mod source;
 mod url;

@@ -13,7 +13,7 @@ use crate::portal::{NVME_PORT, Portal};
 use crate::source::split_query;
 use crate::uuid;
 
-const OPTIONS: &[&str] =
+pub(crate) const OPTIONS: &[&str] =
     &["header_digest", "data_digest", "queues", "timeout", "reconnect", "hostnqn", "hostid"];
 const SHAPE: &str = "write nvme+tcp://HOST[:PORT]/SUBSYSTEM/NSID";
 /// The largest namespace identifier: the next one means all namespaces (NVMe Base §3.2.1).

@@ -5,6 +5,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
+use crate::closest::closest;
 use crate::duration::Span;
 use crate::error::REMEDY;
 use crate::percent;
@@ -59,7 +60,8 @@ fn unknown(key: Piece<'_>, owner: &str, allowed: &[&str]) -> Fault {
     if key.text.contains("secret") || key.text.contains("password") {
         return key.fault(problem, REMEDY).hiding();
     }
-    key.fault(problem, format!("it has {}", allowed.join(", ")))
+    let meant = closest(key.text, allowed).map(|meant| format!("did you mean {meant}? "));
+    key.fault(problem, format!("{}it has {}", meant.unwrap_or_default(), allowed.join(", ")))
 }
 
 /// A flag: `1` or `0`.

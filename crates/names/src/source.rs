@@ -4,6 +4,8 @@ use alloc::format;
 use alloc::string::String;
 use core::fmt;
 
+use crate::closest::closest;
+use crate::filter;
 use crate::iscsi::IscsiUrl;
 use crate::nvme::NvmeUrl;
 use crate::options::{Options, Writer, flag};
@@ -13,6 +15,27 @@ use crate::size::ByteSize;
 
 const REMEDY: &str = "begin with null:, ram:, file:, device:, iscsi:// or nvme+tcp://, or with a filter such as \
                       delay=5ms+ before one of them";
+
+/// Every scheme.
+pub(crate) const SCHEMES: [&str; 6] = ["null", "ram", "file", "device", "iscsi", "nvme+tcp"];
+
+/// The options of memory, files and devices.
+pub(crate) const MEMORY_OPTIONS: [&str; 1] = ["block"];
+pub(crate) const FILE_OPTIONS: [&str; 3] = ["size", "direct", "block"];
+pub(crate) const DEVICE_OPTIONS: [&str; 2] = ["direct", "block"];
+
+/// What other tools call our schemes.
+const ELSEWHERE: [(&str, &str); 9] = [
+    ("nvme", "nvme+tcp"),
+    ("nvme-tcp", "nvme+tcp"),
+    ("nvme_tcp", "nvme+tcp"),
+    ("nvmf", "nvme+tcp"),
+    ("iscsi+tcp", "iscsi"),
+    ("mem", "ram"),
+    ("memory", "ram"),
+    ("dev", "device"),
+    ("raw", "file"),
+];
 
 /// Bytes in a logical block, as asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -113,7 +136,7 @@ impl Source {
 
     pub(crate) fn read(piece: Piece<'_>) -> Result<Self, Fault> {
         let Some((scheme, rest)) = piece.split_once(':') else {
-            return Err(piece.fault("there is no scheme", REMEDY));
+            return Err(without_scheme(piece));
         };
         match scheme.text {
             "null" => MemorySource::read(rest, "null:").map(Self::Null),
@@ -122,7 +145,39 @@ impl Source {
             "device" => DeviceSource::read(rest).map(Self::Device),
             "iscsi" => IscsiUrl::read(rest).map(Self::Iscsi),
             "nvme+tcp" => NvmeUrl::read(rest).map(Self::Nvme),
-            other => Err(scheme.fault(format!("\"{other}\" is neither a scheme nor a filter"), REMEDY)),
+            other if other.starts_with(['/', '.']) => Err(without_scheme(piece)),
+            other => {
+                let problem = format!("\"{other}\" is neither a scheme nor a filter");
+                Err(match meant(other) {
+                    Some(meant) => scheme.fault(problem, format!("did you mean {meant}? {REMEDY}")),
+                    None => scheme.fault(problem, REMEDY),
+                })
+            }
+        }
+    }
+}
+
+/// A path, perhaps, without what must stand before it.
+fn without_scheme(piece: Piece<'_>) -> Fault {
+    let scheme = if piece.text.starts_with("/dev/") { "device" } else { "file" };
+    let problem = "there is no scheme";
+    match piece.text {
+        "" => piece.fault(problem, REMEDY),
+        path => piece.fault(problem, format!("did you mean {scheme}:{path}? {REMEDY}")),
+    }
+}
+
+/// What somebody may have meant by a scheme that there is not.
+fn meant(scheme: &str) -> Option<String> {
+    let lower = scheme.to_ascii_lowercase();
+    let known = ELSEWHERE.iter().find(|(theirs, _)| *theirs == lower).map(|(_, ours)| *ours);
+    let found = known.or_else(|| closest(&lower, &SCHEMES));
+    let slashes = |scheme| if matches!(scheme, "iscsi" | "nvme+tcp") { "//" } else { "" };
+    match found {
+        Some(scheme) => Some(format!("{scheme}:{}", slashes(scheme))),
+        None => {
+            let word = lower.split(|letter: char| !letter.is_ascii_alphabetic()).next().unwrap_or_default();
+            closest(word, &filter::NAMES).map(|filter| format!("the filter {filter}"))
         }
     }
 }
@@ -136,13 +191,21 @@ fn path(piece: Piece<'_>) -> Result<String, Fault> {
     if piece.text.is_empty() {
         return Err(piece.fault("the path is missing", "write it after the colon, such as file:disk.img"));
     }
+    // Three slashes are an absolute path after no host, as in other URLs; two would name a host.
+    if let Some(name) = piece.strip_prefix("//").filter(|rest| !rest.text.starts_with('/')) {
+        let remedy = format!(
+            "did you mean {} without the slashes, or a third one before an absolute path?",
+            name.text
+        );
+        return Err(piece.fault("a host would stand after two slashes, and a path has none", remedy));
+    }
     percent::decode(piece)
 }
 
 impl MemorySource {
     fn read(piece: Piece<'_>, owner: &str) -> Result<Self, Fault> {
         let (size, query) = split_query(piece);
-        let options = Options::read(query, owner, &["block"])?;
+        let options = Options::read(query, owner, &MEMORY_OPTIONS)?;
         Ok(Self { size: ByteSize::read(size)?, block: options.get("block", BlockSize::read)? })
     }
 
@@ -155,7 +218,7 @@ impl MemorySource {
 impl FileSource {
     fn read(piece: Piece<'_>) -> Result<Self, Fault> {
         let (name, query) = split_query(piece);
-        let options = Options::read(query, "file:", &["size", "direct", "block"])?;
+        let options = Options::read(query, "file:", &FILE_OPTIONS)?;
         Ok(Self {
             path: path(name)?,
             size: options.get("size", ByteSize::read)?,
@@ -176,7 +239,7 @@ impl FileSource {
 impl DeviceSource {
     fn read(piece: Piece<'_>) -> Result<Self, Fault> {
         let (name, query) = split_query(piece);
-        let options = Options::read(query, "device:", &["direct", "block"])?;
+        let options = Options::read(query, "device:", &DEVICE_OPTIONS)?;
         Ok(Self {
             path: path(name)?,
             direct: options.get("direct", flag)?.unwrap_or(true),

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use anyhow::Result;
-use linerate::{LoadInterval, LoadResult, Tally};
+use linerate::{LoadEnd, LoadInterval, LoadResult, Tally, VolumeErrorKind};
+use names::VolumeUrl;
 use serde::Serialize;
 
 use crate::output;
@@ -19,11 +20,17 @@ pub(crate) struct Report {
     version: &'static str,
     /// When counting began, seconds since 1970.
     started: f64,
-    iops: f64,
-    mb_per_s: f64,
+    /// Rates are null where an error ended the load: the part before it is no measurement.
+    iops: Option<f64>,
+    mb_per_s: Option<f64>,
     latency_us: Latency,
     cpu_us_per_io: f64,
     errors: u64,
+    /// How many were of which kind, by the names of [`kind`].
+    errors_by_kind: BTreeMap<&'static str, u64>,
+    first_error: Option<String>,
+    /// What ended the load: `runtime`, `error` or `stopped`.
+    end: &'static str,
     missed: u64,
     /// The most processor time that a turn of the event loop took, and turns of more than a millisecond.
     longest_turn_us: f64,
@@ -47,8 +54,8 @@ struct Latency {
 struct Direction {
     ios: u64,
     bytes: u64,
-    iops: f64,
-    bytes_per_second: f64,
+    iops: Option<f64>,
+    bytes_per_second: Option<f64>,
     latency_ns: Distribution,
 }
 
@@ -76,8 +83,10 @@ struct Interval {
 impl Report {
     /// What came of a load with requests of `block` bytes.
     #[expect(clippy::cast_precision_loss, reason = "counts of one run are far below 2^52")]
-    pub(crate) fn new(result: &LoadResult, block: usize) -> Self {
+    pub(crate) fn new(result: &LoadResult, urls: &[VolumeUrl], block: usize) -> Self {
         let seconds = result.elapsed.as_secs_f64();
+        let rated = result.end != LoadEnd::Error && seconds > 0.0;
+        let per_second = |count: f64| rated.then(|| count / seconds);
         let latency = result.latency();
         let quantile = |share: f64| latency.value_at_quantile(share) as f64 / 1000.0;
         let completed = result.completed() as f64;
@@ -85,24 +94,33 @@ impl Report {
         Self {
             version: env!("CARGO_PKG_VERSION"),
             started: started.as_secs_f64(),
-            iops: completed / seconds,
-            mb_per_s: completed * block as f64 / seconds / 1e6,
+            iops: per_second(completed),
+            mb_per_s: per_second(completed * block as f64 / 1e6),
             latency_us: Latency { p50: quantile(0.5), p99: quantile(0.99), p999: quantile(0.999) },
-            cpu_us_per_io: result.cpu.as_secs_f64() * 1e6 / completed,
+            cpu_us_per_io: result.cpu.as_secs_f64() * 1e6 / completed.max(1.0),
             errors: result.errors,
+            errors_by_kind: result.errors_by_kind.iter().map(|(of, count)| (kind(*of), *count)).collect(),
+            first_error: first_error(result, urls, block),
+            end: match result.end {
+                LoadEnd::Runtime => "runtime",
+                LoadEnd::Error => "error",
+                LoadEnd::Stopped => "stopped",
+            },
             missed: result.missed,
             longest_turn_us: result.longest_turn.as_secs_f64() * 1e6,
             stalls: result.stalls,
             seconds,
-            read: Direction::new(&result.read, block, seconds),
-            write: Direction::new(&result.write, block, seconds),
+            read: Direction::new(&result.read, block, &per_second),
+            write: Direction::new(&result.write, block, &per_second),
             intervals: intervals(result, block),
         }
     }
 
     /// Prints it for people.
     pub(crate) fn print(&self) -> Result<()> {
-        output::line(&format!("{:.0} IOPS, {:.1} MB/s", self.iops, self.mb_per_s))?;
+        if let (Some(iops), Some(rate)) = (self.iops, self.mb_per_s) {
+            output::line(&format!("{iops:.0} IOPS, {rate:.1} MB/s"))?;
+        }
         let latency = &self.latency_us;
         output::line(&format!(
             "latency in µs: p50 {:.1}, p99 {:.1}, p99.9 {:.1}",
@@ -117,6 +135,52 @@ impl Report {
         }
         Ok(())
     }
+
+    /// How many requests failed, of which kinds, and how the first did.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        let first = self.first_error.as_ref()?;
+        let kinds: Vec<String> =
+            self.errors_by_kind.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+        let end = if self.end == "error" {
+            format!(
+                "; it ended the load after {:.3} s: --continue-on-error counts failures and goes on",
+                self.seconds
+            )
+        } else {
+            String::new()
+        };
+        let requests = if self.errors == 1 { "request" } else { "requests" };
+        Some(format!("{} {requests} failed ({}); the first: {first}{end}", self.errors, kinds.join(", ")))
+    }
+}
+
+/// The first failure in words.
+fn first_error(result: &LoadResult, urls: &[VolumeUrl], block: usize) -> Option<String> {
+    let error = result.first_error.as_ref()?;
+    let url = urls.get(error.volume).map(ToString::to_string).unwrap_or_default();
+    let verb = if error.is_read { "read" } else { "write" };
+    Some(format!("{url}: {verb} of {block} bytes at byte {}: {}", error.at, error.why))
+}
+
+/// The name of a kind of failure; `docs/howto/data.md` lists them, and they stay.
+fn kind(kind: VolumeErrorKind) -> &'static str {
+    match kind {
+        VolumeErrorKind::OutOfRange => "out-of-range",
+        VolumeErrorKind::Media => "media",
+        VolumeErrorKind::Protection => "protection",
+        VolumeErrorKind::NoSpace => "no-space",
+        VolumeErrorKind::ReadOnly => "read-only",
+        VolumeErrorKind::Misaligned => "misaligned",
+        VolumeErrorKind::Unsupported => "unsupported",
+        VolumeErrorKind::Miscompare { .. } => "miscompare",
+        VolumeErrorKind::Cancelled => "cancelled",
+        VolumeErrorKind::TimedOut => "timed-out",
+        VolumeErrorKind::Unreachable => "unreachable",
+        VolumeErrorKind::Busy => "busy",
+        VolumeErrorKind::ReservationConflict => "reservation-conflict",
+        VolumeErrorKind::ShuttingDown => "shutting-down",
+        _ => "other",
+    }
 }
 
 /// About a second each.
@@ -125,7 +189,7 @@ fn intervals(result: &LoadResult, block: usize) -> Vec<Interval> {
     let mut begin = 0.0;
     let interval = |interval: &LoadInterval| {
         let end = interval.end.as_secs_f64();
-        let iops = interval.completed as f64 / (end - begin);
+        let iops = if end > begin { interval.completed as f64 / (end - begin) } else { 0.0 };
         begin = end;
         Interval {
             end,
@@ -140,7 +204,7 @@ fn intervals(result: &LoadResult, block: usize) -> Vec<Interval> {
 
 impl Direction {
     #[expect(clippy::cast_precision_loss, reason = "counts of one run are far below 2^52")]
-    fn new(tally: &Tally, block: usize, seconds: f64) -> Option<Self> {
+    fn new(tally: &Tally, block: usize, per_second: &dyn Fn(f64) -> Option<f64>) -> Option<Self> {
         let latency = &tally.latency;
         let histogram = latency
             .iter_recorded()
@@ -148,8 +212,8 @@ impl Direction {
         (tally.completed > 0).then(|| Self {
             ios: tally.completed,
             bytes: tally.completed * block as u64,
-            iops: tally.completed as f64 / seconds,
-            bytes_per_second: tally.completed as f64 * block as f64 / seconds,
+            iops: per_second(tally.completed as f64),
+            bytes_per_second: per_second(tally.completed as f64 * block as f64),
             latency_ns: Distribution {
                 min: latency.min(),
                 mean: latency.mean(),

@@ -89,9 +89,8 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     match result {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            output::error(&error);
             let untestable = error.downcast_ref::<NotTestable>().is_some();
-            ExitCode::from(if untestable { NOT_TESTABLE } else { INVALID })
+            output::failed(&error, if untestable { NOT_TESTABLE } else { INVALID })
         }
     }
 }

@@ -9,7 +9,7 @@ use lab::measure::cgroup::Method;
 use lab::measure::process::Stat;
 use lab::measure::{Role, Side};
 use lab::runner::program;
-use linerate::{CheckPlan, LoadPlan};
+use linerate::{CheckPlan, LoadPlan, Stop};
 use rustix::process::getpid;
 use std::sync::Arc;
 use std::time::Duration;
@@ -110,7 +110,7 @@ fn rate_of_limited_volume() -> Result<f64> {
         ..LoadPlan::default()
     };
     let url = format!("limit={RATE}iops+null:64M").parse().context("the volume's URL")?;
-    let result = linerate::run_load(&[url], plan, Arc::new(|_, _| {}))?;
+    let result = linerate::run_load(&[url], plan, Arc::new(|_, _| {}), Stop::new())?;
     #[expect(clippy::cast_precision_loss, reason = "a few thousand I/Os")]
     let completed = result.completed() as f64;
     Ok(completed / result.elapsed.as_secs_f64())
@@ -126,12 +126,12 @@ fn losing_volume() -> Result<String> {
     }
 }
 
-/// A volume at which every tenth I/O fails. The load gives up after a thousand errors, which is a matter of milliseconds; the
-/// time is for a machine that stands still meanwhile.
+/// A volume at which every tenth I/O fails. The load ends with the first failure, which is a matter of milliseconds; the time is
+/// for a machine that stands still meanwhile.
 fn failing_volume() -> Result<String> {
     let plan = LoadPlan { depth: 1, runtime: Duration::from_secs(5), ..LoadPlan::default() };
     let url = "fail=10%+null:64M".parse().context("the volume's URL")?;
-    let result = linerate::run_load(&[url], plan, Arc::new(|_, _| {}))?;
+    let result = linerate::run_load(&[url], plan, Arc::new(|_, _| {}), Stop::new())?;
     ensure!(result.errors > 0, "no failure was counted in {} I/Os", result.completed());
     Ok(format!("{} beside {} good ones", result.errors, result.completed()))
 }

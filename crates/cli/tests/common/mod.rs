@@ -135,6 +135,14 @@ pub(crate) fn run(arguments: &[&str]) -> String {
     succeeded(begin(arguments).wait_with_output().unwrap())
 }
 
+/// Runs a command and requires that it succeeds; answers its standard error.
+pub(crate) fn told(arguments: &[&str]) -> String {
+    let output = begin(arguments).wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr.clone()).unwrap();
+    succeeded(output);
+    said
+}
+
 /// Runs a command and requires that it fails; answers its standard error.
 pub(crate) fn run_in_vain(arguments: &[&str]) -> String {
     let mut child = begin(arguments);

@@ -42,7 +42,8 @@ pub(super) fn command(assignment: &Assignment<'_>) -> Result<CommandLine> {
     }
     add("ramp", assignment.ramp.to_string());
     add("runtime", assignment.runtime.to_string());
-    argv.push("--json".to_owned());
+    // What fails is counted and flagged, as with fio; the lab's volumes are there to be written.
+    argv.extend(["--continue-on-error", "--overwrite", "--json"].map(str::to_owned));
     Ok(command_line(assignment, argv, OUTPUT))
 }
 

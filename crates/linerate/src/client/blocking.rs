@@ -3,7 +3,7 @@
 use super::answer::block_on;
 use super::bytes::Bytes;
 use super::core::is_core;
-use super::disk::Disk;
+use super::disk::{Disk, Run};
 use super::error::DiskError;
 use ::volume::VolumeErrorKind;
 
@@ -49,6 +49,11 @@ impl BlockingDisk {
         self.wait(self.0.flush())
     }
 
+    /// How the bytes from `offset` on are allocated; see [`Disk::allocation`].
+    pub fn allocation(&self, offset: u64, len: u64) -> Result<Run, DiskError> {
+        self.wait(self.0.allocation(offset, len))
+    }
+
     /// Says that `len` bytes from byte `offset` are no longer needed.
     pub fn discard(&self, offset: u64, len: u64) -> Result<(), DiskError> {
         self.wait(self.0.discard(offset, len))
@@ -65,7 +70,7 @@ impl BlockingDisk {
         self.wait(self.0.compare_and_write(offset, compare, write))
     }
 
-    fn wait(&self, request: impl Future<Output = Result<(), DiskError>>) -> Result<(), DiskError> {
+    fn wait<T>(&self, request: impl Future<Output = Result<T, DiskError>>) -> Result<T, DiskError> {
         if is_core() {
             let why = "a callback must not wait: submit another request, or hand the work to another thread";
             return Err(DiskError::new(VolumeErrorKind::Unsupported, format!("{}: {why}", self.0.url())));

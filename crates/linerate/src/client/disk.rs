@@ -44,6 +44,17 @@ use crate::limits::{TRANSFER, TRANSFER_WINDOW};
 #[derive(Debug, Clone)]
 pub struct Disk(Arc<Inner>);
 
+/// Bytes that are allocated alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Run {
+    /// The first.
+    pub offset: u64,
+    /// How many.
+    pub len: u64,
+    /// False when no space is behind them: they read as zeros.
+    pub allocated: bool,
+}
+
 struct Inner {
     client: Arc<Shared>,
     number: u64,
@@ -203,6 +214,26 @@ impl Disk {
         let ended = self.start(Work::Operation(Operation::Flush)).await.await;
         let failed = |kind| DiskError::new(kind, format!("{}: flush: {}", self.url(), self.reason(kind)));
         ended.unwrap_or(Err(VolumeErrorKind::ShuttingDown)).map(drop).map_err(failed)
+    }
+
+    /// How the bytes from `offset` on are allocated: the first run of the `len` bytes that are asked about. A volume that cannot tell
+    /// is allocated throughout.
+    pub async fn allocation(&self, offset: u64, len: u64) -> Result<Run, DiskError> {
+        let asked = Asked { verb: "allocation query", offset, len, most: u64::MAX };
+        let extent = asked.extent(self)?;
+        let whole = Run { offset, len, allocated: true };
+        if len == 0 || !self.features().contains(Features::ALLOCATION) {
+            return Ok(whole);
+        }
+        let ended = self.start(Work::Operation(Operation::QueryAllocation { extent })).await.await;
+        match ended.unwrap_or(Err(VolumeErrorKind::ShuttingDown)) {
+            Ok(Outcome::Allocation(told)) => {
+                let found = told.extent.blocks.saturating_mul(u64::from(self.geometry().block_size));
+                Ok(Run { offset, len: found.min(len), allocated: told.mapped })
+            }
+            Ok(_) => Ok(whole),
+            Err(kind) => Err(asked.failed(self, kind, &self.reason(kind))),
+        }
     }
 
     /// Says that `len` bytes from byte `offset` are no longer needed; with [`Features::DISCARD`] they then read as zeros.

@@ -52,7 +52,7 @@ use rustix::thread::CpuSet;
 pub use answer::block_on;
 pub use blocking::BlockingDisk;
 pub use bytes::Bytes;
-pub use disk::Disk;
+pub use disk::{Disk, Run};
 pub use error::DiskError;
 pub use inline::{Inline, InlineDone};
 pub use reactor::driver::Wait;

@@ -14,17 +14,17 @@ use buf::{BufList, Pool, SharedBuf};
 use protocol::{Entropy, Instant, SeededEntropy};
 use reactor::Turns;
 use volume::{
-    Completion, CoreId, Durability, Extent, OpenError, Operation, PollList, Request, Tag, Volume, VolumeQueue,
+    Completion, CoreId, Durability, Extent, OpenError, Operation, PollList, Request, Tag, Volume,
+    VolumeErrorKind, VolumeQueue,
 };
 
+use crate::control::Stop;
 use crate::job::Job;
 use pace::Pace;
 pub use plan::{LoadPlan, MOST_DEPTH, Pattern};
 use tally::Counter;
-pub use tally::{LoadInterval, LoadResult, Tally};
+pub use tally::{LoadEnd, LoadError, LoadInterval, LoadResult, Tally};
 
-/// A load that fails this often has nothing to measure, and ends.
-const MOST_ERRORS: u64 = 1000;
 /// Bytes of the requests that one turn starts, about: as many as a turn of the reactor moves at most. A deep load would else begin with one long turn.
 const TURN_BUDGET: usize = 1 << 20;
 /// How long an open loop that fell behind may go on after its end, to count what was due before it.
@@ -49,6 +49,7 @@ pub(crate) struct Load {
     done: Vec<Completion>,
     clock: Option<Clock>,
     counter: Counter,
+    stop: Stop,
     progress: Progress,
     next_progress: Instant,
     /// No volume took the last request: a completion comes first.
@@ -62,6 +63,7 @@ pub(crate) struct Load {
 /// A volume and where its next request goes.
 struct Lane {
     queue: Box<dyn VolumeQueue>,
+    block_size: u64,
     offsets: Offsets,
 }
 
@@ -70,6 +72,10 @@ struct Lane {
 struct Slot {
     counts_from: Instant,
     is_read: bool,
+    /// Which volume was asked.
+    lane: usize,
+    /// Its first block.
+    start: u64,
 }
 
 /// When things begin and end.
@@ -94,9 +100,10 @@ impl Load {
         volumes: &[Arc<dyn Volume>],
         plan: LoadPlan,
         waker: &Waker,
-        progress: Progress,
+        (progress, stop): (Progress, Stop),
     ) -> Result<Self, OpenError> {
         plan.check()?;
+        stop.listen(waker);
         let mut dice = SeededEntropy::new(plan.seed);
         let mut bytes = vec![0; plan.block];
         dice.fill(&mut bytes);
@@ -113,11 +120,12 @@ impl Load {
             pool: Pool::new((plan.depth + 1) * plan.block.next_power_of_two().max(4096) * 2),
             data: SharedBuf::from(bytes),
             dice,
-            slots: vec![Slot { counts_from: Instant::ZERO, is_read: true }; plan.depth],
+            slots: vec![Slot { counts_from: Instant::ZERO, is_read: true, lane: 0, start: 0 }; plan.depth],
             free: (0..plan.depth).collect(),
             done: Vec::with_capacity(plan.depth),
             clock: None,
             counter: Counter::new()?,
+            stop,
             progress,
             next_progress: Instant::ZERO,
             blocked: false,
@@ -140,13 +148,14 @@ impl Load {
             }
             let Some(slot) = self.free.pop() else { return false };
             let is_read = self.next_is_read();
-            self.blocked = !self.start(now, slot, is_read);
-            if self.blocked {
+            let asked = self.start(now, slot, is_read);
+            self.blocked = asked.is_none();
+            let Some((lane, start)) = asked else {
                 self.free.push(slot);
                 return false;
-            }
+            };
             started += self.plan.block;
-            self.slots[slot] = Slot { counts_from, is_read };
+            self.slots[slot] = Slot { counts_from, is_read, lane, start };
             if let Some(clock) = &mut self.clock {
                 clock.pace.advance();
             }
@@ -174,14 +183,15 @@ impl Load {
         lane
     }
 
-    /// Submits a request to the volume it is meant for, or to the next that takes it; false when none does.
-    fn start(&mut self, now: Instant, slot: usize, is_read: bool) -> bool {
+    /// Submits a request to the volume it is meant for, or to the next that takes it: which one, and at which block. `None` when
+    /// no volume takes it.
+    fn start(&mut self, now: Instant, slot: usize, is_read: bool) -> Option<(usize, u64)> {
         let first = self.lane_of(slot);
         for step in 0..self.lanes.len() {
             let lane = (first + step) % self.lanes.len();
             let extent = self.lanes[lane].offsets.peek(self.plan.pattern.random(), &mut self.dice);
             let operation = if is_read {
-                let Some(into) = self.pool.take(self.plan.block) else { return false };
+                let into = self.pool.take(self.plan.block)?;
                 Operation::Read { extent, into }
             } else {
                 let data = BufList::from(self.data.clone());
@@ -191,10 +201,10 @@ impl Load {
             if let Ok(()) = self.lanes[lane].queue.submit(now, request) {
                 self.lanes[lane].offsets.advance();
                 self.polls.mark(lane);
-                return true;
+                return Some((lane, extent.start));
             }
         }
-        false
+        None
     }
 
     /// Takes completions. In a closed loop those that come after the end are not counted: they would add time but no load.
@@ -220,8 +230,31 @@ impl Load {
         self.free.push(index);
         let in_window = self.clock.as_ref().is_some_and(|clock| slot.counts_from >= clock.counted_from);
         if counted && (in_window || self.plan.rate.is_none()) {
-            let outcome = completion.result.map(|_| ());
-            self.counter.record(slot.is_read, now.since(slot.counts_from), outcome);
+            match completion.result {
+                Ok(_) => self.counter.record(slot.is_read, now.since(slot.counts_from)),
+                Err(kind) => self.failed(now, slot, kind),
+            }
+        }
+    }
+
+    /// Counts a failure, which ends a load that is not to go on after one.
+    fn failed(&mut self, now: Instant, slot: Slot, kind: VolumeErrorKind) {
+        let block = self.lanes.get(slot.lane).map_or(0, |lane| lane.block_size);
+        let at = slot.start.saturating_mul(block);
+        self.counter
+            .fail(kind, LoadError { is_read: slot.is_read, volume: slot.lane, at, why: String::new() });
+        if !self.plan.continue_on_error {
+            self.end(now, LoadEnd::Error);
+        }
+    }
+
+    /// Ends the load before its time.
+    fn end(&mut self, now: Instant, why: LoadEnd) {
+        let Some(clock) = self.clock.as_mut().filter(|clock| !clock.over) else { return };
+        clock.over = true;
+        self.counter.result.end = why;
+        if now >= clock.counted_from {
+            self.counter.advance(now.since(clock.counted_from));
         }
     }
 
@@ -234,15 +267,19 @@ impl Load {
 
     /// Whether an open loop still owes requests that were due before its end.
     fn owes(&self, now: Instant) -> bool {
-        self.clock.as_ref().is_some_and(|clock| {
-            clock.pace.behind(clock.end) > 0
-                && now < clock.end + CATCH_UP
-                && self.counter.result.errors <= MOST_ERRORS
-        })
+        self.counter.result.end == LoadEnd::Runtime
+            && self
+                .clock
+                .as_ref()
+                .is_some_and(|clock| clock.pace.behind(clock.end) > 0 && now < clock.end + CATCH_UP)
+    }
+
+    fn is_over(&self) -> bool {
+        self.clock.as_ref().is_some_and(|clock| clock.over)
     }
 
     fn finish(&mut self) -> LoadResult {
-        if let Some(clock) = &self.clock {
+        if let Some(clock) = self.clock.as_ref().filter(|_| self.counter.result.end == LoadEnd::Runtime) {
             self.counter.result.missed = clock.pace.behind(clock.end);
         }
         self.counter.finish();
@@ -266,13 +303,18 @@ impl Job for Load {
         });
         let clock_start = clock.counted_from;
         let elapsed = now.since(clock_start);
-        clock.over |= now >= clock.end || self.counter.result.errors > MOST_ERRORS;
-        let over = clock.over;
+        clock.over |= now >= clock.end;
+        if self.stop.is_set() {
+            self.end(now, LoadEnd::Stopped);
+        }
+        let over = self.is_over();
         self.reap(now, over);
         self.tell(now, elapsed);
         if !over && now >= clock_start {
             self.counter.advance(elapsed);
         }
+        // A failure among what has just been taken may have ended it.
+        let over = self.is_over();
         if now > clock_start {
             self.turns.drain(..).for_each(|turns| turns.forget());
         }
@@ -316,7 +358,8 @@ impl Lane {
         let blocks = (plan.block / geometry.block_size as usize) as u64;
         let used = plan.size.map_or(geometry.blocks, |size| size / u64::from(geometry.block_size));
         let offsets = Offsets { blocks, slots: used / blocks, next: 0 };
-        Ok(Self { queue: volume.open_queue(CoreId(0), waker)?, offsets })
+        let block_size = u64::from(geometry.block_size);
+        Ok(Self { queue: volume.open_queue(CoreId(0), waker)?, block_size, offsets })
     }
 }
 

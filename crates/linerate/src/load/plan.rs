@@ -57,6 +57,8 @@ pub struct LoadPlan {
     /// Requests under way at a time, over all volumes, 1 to [`MOST_DEPTH`]. In a closed loop each volume keeps its share, where there
     /// is at least one for each.
     pub depth: usize,
+    /// Count failures and go on to the end; without it the first one ends the load, as fio does.
+    pub continue_on_error: bool,
     /// Requests to start per second, whether earlier ones have been answered or not: an open loop. `None` is a closed
     /// loop, in which each request waits for an earlier one.
     pub rate: Option<u32>,
@@ -80,6 +82,7 @@ impl Default for LoadPlan {
             block: 4096,
             size: None,
             depth: 32,
+            continue_on_error: false,
             rate: None,
             ramp: Duration::ZERO,
             runtime: Duration::from_secs(5),

@@ -1,5 +1,6 @@
 //! What a load counts: requests and latencies by direction, second by second.
 
+use std::mem::discriminant;
 use std::time::{Duration, SystemTime};
 
 use hdrhistogram::Histogram;
@@ -39,6 +40,31 @@ pub struct LoadInterval {
     pub latency: Duration,
 }
 
+/// A request of a load that failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoadError {
+    /// It was a read.
+    pub is_read: bool,
+    /// The number of its volume, from 0.
+    pub volume: usize,
+    /// Its first byte.
+    pub at: u64,
+    /// What was wrong.
+    pub why: String,
+}
+
+/// What ended a load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LoadEnd {
+    /// Its time was over.
+    #[default]
+    Runtime,
+    /// A request failed.
+    Error,
+    /// The caller asked.
+    Stopped,
+}
+
 /// What came of a load.
 #[derive(Debug, Clone)]
 pub struct LoadResult {
@@ -48,8 +74,12 @@ pub struct LoadResult {
     pub write: Tally,
     /// Requests that failed.
     pub errors: u64,
+    /// How many of them were of which kind.
+    pub errors_by_kind: Vec<(VolumeErrorKind, u64)>,
     /// The first failure.
-    pub first_error: Option<VolumeErrorKind>,
+    pub first_error: Option<LoadError>,
+    /// What ended the load.
+    pub end: LoadEnd,
     /// Requests of an open loop that should have started but never could.
     pub missed: u64,
     /// The first counted moment; `UNIX_EPOCH` when nothing was counted.
@@ -97,7 +127,9 @@ impl Counter {
             read: Tally::new()?,
             write: Tally::new()?,
             errors: 0,
+            errors_by_kind: Vec::new(),
             first_error: None,
+            end: LoadEnd::Runtime,
             missed: 0,
             started: SystemTime::UNIX_EPOCH,
             elapsed: Duration::ZERO,
@@ -109,13 +141,19 @@ impl Counter {
         Ok(Self { result, cpu_before: None, since: Duration::ZERO, completed: 0, latency: Duration::ZERO })
     }
 
-    /// A request ended.
-    pub(super) fn record(&mut self, is_read: bool, latency: Duration, outcome: Result<(), VolumeErrorKind>) {
-        if let Err(kind) = outcome {
-            self.result.errors += 1;
-            self.result.first_error.get_or_insert(kind);
-            return;
+    /// A request failed. `error` has no reason yet.
+    pub(super) fn fail(&mut self, kind: VolumeErrorKind, error: LoadError) {
+        self.result.errors += 1;
+        let same = |(other, _): &&mut (VolumeErrorKind, u64)| discriminant(other) == discriminant(&kind);
+        match self.result.errors_by_kind.iter_mut().find(same) {
+            Some((_, count)) => *count += 1,
+            None => self.result.errors_by_kind.push((kind, 1)),
         }
+        self.result.first_error.get_or_insert_with(|| LoadError { why: kind.to_string(), ..error });
+    }
+
+    /// A request succeeded.
+    pub(super) fn record(&mut self, is_read: bool, latency: Duration) {
         let tally = if is_read { &mut self.result.read } else { &mut self.result.write };
         tally.completed += 1;
         tally.latency.saturating_record(u64::try_from(latency.as_nanos()).unwrap_or(LONGEST_NANOS));
