@@ -49,18 +49,21 @@ fn whoever_cannot_prove_who_he_is_stays_out() {
     let right = || Some(credentials("alice", "a secret of alice"));
     for (chap, mutual, reason) in [
         (None, None, "authentication failed"),
-        (Some(credentials("alice", "another secret")), None, "authentication failed"),
-        (Some(credentials("bob", "a secret of alice")), None, "authentication failed"),
+        (Some(credentials("alice", "another secret")), None, "with the CHAP account \"alice\""),
+        (Some(credentials("bob", "a secret of alice")), None, "with the CHAP account \"bob\""),
         (right(), Some(credentials("disk", "another secret")), "the target could not prove who it is"),
-        (right(), Some(credentials("tape", "a secret of the disk")), "the target could not prove who it is"),
+        (right(), Some(credentials("tape", "a secret of the disk")), "is not the CHAP account \"tape\""),
     ] {
         let mut config = config();
+        let (who, whom) = (config.initiator.to_string(), config.target.as_ref().unwrap().to_string());
         (config.chap, config.mutual) = (chap, mutual);
         let mut bench = Bench::new(config, guarded(Algorithm::ALL.to_vec()));
         bench.run();
         assert!(bench.unit.is_none());
         let failed = bench.failed.unwrap();
         assert!(failed.contains(reason), "{failed}");
+        assert!(failed.contains(&whom), "{failed} does not name the target");
+        assert!(failed.contains(&who) || !failed.contains("refused"), "{failed} does not name the initiator");
     }
 }
 

@@ -16,11 +16,11 @@ macro_rules! statuses {
         impl Status {
             $(#[doc = concat!("The ", $text, " status.")] pub const $name: Self = Self($value);)*
 
-            /// The status's name, if it is one that this crate speaks of.
+            /// The status's name, if the standards have one.
             pub const fn name(self) -> Option<&'static str> {
                 match self.code() {
                     $($value => Some($text),)*
-                    _ => None,
+                    other => further(other),
                 }
             }
         }
@@ -67,6 +67,66 @@ statuses! {
     COMPARE_FAILURE = 0x285: "Compare Failure";
 }
 
+/// Names of statuses that this crate never gives, for people who are told one (NVMe Base §4.2.3, NVM Command Set §3.3).
+const fn further(code: u16) -> Option<&'static str> {
+    Some(match code {
+        0x005 => "Commands Aborted due to Power Loss Notification",
+        0x008 => "Command Aborted due to SQ Deletion",
+        0x009 => "Command Aborted due to Failed Fused Command",
+        0x00a => "Command Aborted due to Missing Fused Command",
+        0x00d => "Invalid SGL Segment Descriptor",
+        0x00e => "Invalid Number of SGL Descriptors",
+        0x010 => "Metadata SGL Length Invalid",
+        0x012 => "Invalid Use of Controller Memory Buffer",
+        0x013 => "PRP Offset Invalid",
+        0x014 => "Atomic Write Unit Exceeded",
+        0x015 => "Operation Denied",
+        0x019 => "Keep Alive Timer Expired",
+        0x01a => "Keep Alive Timeout Invalid",
+        0x01b => "Command Aborted due to Preempt and Abort",
+        0x01c => "Sanitize Failed",
+        0x01d => "Sanitize In Progress",
+        0x01e => "SGL Data Block Granularity Invalid",
+        0x01f => "Command Not Supported for Queue in CMB",
+        0x023 => "Command Prohibited by Command and Feature Lockdown",
+        0x024 => "Admin Command Media Not Ready",
+        0x084 => "Format In Progress",
+        0x100 => "Completion Queue Invalid",
+        0x102 => "Invalid Queue Size",
+        0x106 => "Invalid Firmware Slot",
+        0x107 => "Invalid Firmware Image",
+        0x108 => "Invalid Interrupt Vector",
+        0x10a => "Invalid Format",
+        0x10c => "Invalid Queue Deletion",
+        0x10f => "Feature Not Namespace Specific",
+        0x115 => "Namespace Insufficient Capacity",
+        0x116 => "Namespace Identifier Unavailable",
+        0x118 => "Namespace Already Attached",
+        0x119 => "Namespace Is Private",
+        0x11a => "Namespace Not Attached",
+        0x11b => "Thin Provisioning Not Supported",
+        0x11c => "Controller List Invalid",
+        0x11d => "Device Self-test In Progress",
+        0x11f => "Invalid Controller Identifier",
+        0x122 => "Invalid Resource Identifier",
+        0x185 => "Discovery Restart",
+        0x186 => "Authentication Required",
+        0x283 => "End-to-end Application Tag Check Error",
+        0x284 => "End-to-end Reference Tag Check Error",
+        0x286 => "Access Denied",
+        0x287 => "Deallocated or Unwritten Logical Block",
+        0x300 => "Internal Path Error",
+        0x301 => "Asymmetric Access Persistent Loss",
+        0x302 => "Asymmetric Access Inaccessible",
+        0x303 => "Asymmetric Access Transition",
+        0x360 => "Controller Pathing Error",
+        0x370 => "Host Pathing Error",
+        0x371 => "Command Aborted By Host",
+        0x700..=0x7ff => "Vendor Specific",
+        _ => return None,
+    })
+}
+
 impl Status {
     /// The same status with Do Not Retry.
     #[must_use]
@@ -82,6 +142,11 @@ impl Status {
     /// True when retrying is pointless.
     pub const fn is_final(self) -> bool {
         self.0 & DO_NOT_RETRY != 0
+    }
+
+    /// A status of this code alone.
+    pub(crate) const fn from_code(code: u16) -> Self {
+        Self(code)
     }
 
     /// Status code type and status code, as `0xTCC`.
@@ -144,13 +209,30 @@ impl Status {
 
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({:03x}h)", self.name().unwrap_or("status"), self.code())
+        match self.name() {
+            Some(name) => write!(f, "{name} ({:03x}h)", self.code()),
+            None => write!(f, "a status without a name ({:03x}h)", self.code()),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_status_has_the_standards_name() {
+        use alloc::string::ToString;
+
+        for (code, text) in [
+            (0x182, "Connect Invalid Parameters (182h)"),
+            (0x186, "Authentication Required (186h)"),
+            (0x302, "Asymmetric Access Inaccessible (302h)"),
+            (0x03f, "a status without a name (03fh)"),
+        ] {
+            assert_eq!(Status(code).dnr().to_string(), text);
+        }
+    }
 
     #[test]
     fn volume_errors_survive_the_way_over_the_wire() {

@@ -12,7 +12,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use ::nvme::fabrics::HostIdentity;
-use ::nvme::host::{Action, Config, Connection, Input, Queue, RemoteNamespace};
+use ::nvme::host::{Action, Config, Connection, Input, Queue, REFUSED, RemoteNamespace};
 use ::nvme::log::DiscoveryEntry;
 use ::volume::{CoreId, OpenError, Volume};
 use names::{NvmeOptions, NvmeUrl};
@@ -191,6 +191,9 @@ pub(super) fn open(
     association.begin(surroundings.waker.clone());
     Waiting::new(move || match association.standing() {
         Standing::Opening => None,
+        Standing::Down(why) if why.starts_with(REFUSED) => {
+            Some(Err(OpenError::new(format!("{why} (the host is {})", plan.host.nqn))))
+        }
         Standing::Down(why) => Some(Err(OpenError::new(why))),
         Standing::Up(_, remote, _) => {
             Some(Ok(remote_volume(&remote, (name.clone(), plan.clone()), &association)))

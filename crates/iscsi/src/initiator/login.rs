@@ -120,7 +120,7 @@ impl Login {
         self.text.collect(data)?;
         if response.status() != Status::SUCCESS {
             self.moved = moved(response.status(), &self.text);
-            return Err(refused(response.status(), &self.text));
+            return Err(refused(config, response.status(), &self.text));
         }
         let stage = response.current().ok_or(Violation::BadStage)?;
         if response.continues() {
@@ -299,7 +299,10 @@ fn verify(config: &Config, text: &Text, asked: &(Algorithm, u8, Vec<u8>)) -> Res
     if name == user && chap::equal(&response, &expected) && !reflected {
         return Ok(());
     }
-    Err(Failure("the target could not prove who it is".into()))
+    Err(Failure(alloc::format!(
+        "the target could not prove who it is: {} is not the CHAP account \"{user}\"",
+        peer(config)
+    )))
 }
 
 fn moved(status: Status, text: &Text) -> Option<(String, bool)> {
@@ -308,8 +311,17 @@ fn moved(status: Status, text: &Text) -> Option<(String, bool)> {
     Some((address.to_string(), status == Status::MOVED_PERMANENTLY))
 }
 
-fn refused(status: Status, text: &Text) -> Failure {
+/// Who was refused by whom: a reader of a log has no URL beside it.
+fn refused(config: &Config, status: Status, text: &Text) -> Failure {
     let place =
         value(text, "TargetAddress").map(|address| alloc::format!(" to {address}")).unwrap_or_default();
-    Failure(alloc::format!("login refused: {}{place} (status {:#06x})", status.text(), status.0))
+    let account = config.chap.as_ref().map(|chap| alloc::format!(" with the CHAP account \"{}\"", chap.user));
+    Failure(alloc::format!(
+        "login refused: {}{place} (status {:#06x}), by {} to the initiator {}{}",
+        status.text(),
+        status.0,
+        peer(config),
+        config.initiator,
+        account.unwrap_or_default()
+    ))
 }

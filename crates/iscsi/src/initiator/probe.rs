@@ -128,6 +128,8 @@ pub(super) struct Probe {
     pub(super) question: Question,
     unit: RemoteUnit,
     disk: bool,
+    /// What the unit said of itself first: peripheral qualifier and device type (SPC-4 §6.6.2).
+    peripheral: Option<u8>,
     /// False once the unit has said that it takes no UNMAP.
     unmaps: bool,
     /// True once the unit has said that blocks without space read as zeros.
@@ -154,7 +156,7 @@ impl Probe {
             incarnation: None,
             portal_group: None,
         };
-        Self { question: Question::FIRST, unit, disk: false, unmaps: true, zeros: false }
+        Self { question: Question::FIRST, unit, disk: false, peripheral: None, unmaps: true, zeros: false }
     }
 
     /// Takes the answer to the current question, or that there is none. False when the unit cannot be used.
@@ -177,6 +179,19 @@ impl Probe {
         }
     }
 
+    /// Why the unit is not used, after [`Self::take`] said that it cannot be.
+    pub(super) const fn refusal(&self) -> &'static str {
+        match self.peripheral {
+            None => "it does not answer INQUIRY",
+            // Qualifier 011b: no device can be there.
+            Some(0x60..=0x7f) => "the target has no such unit",
+            // Qualifiers from 001b on: none is there now.
+            Some(0x20..) => "no device is behind it now",
+            Some(0) => "it tells no capacity in blocks",
+            Some(_) => "it is a device of another kind than a disk",
+        }
+    }
+
     /// What is to be asked next. The code of the last page means something else to other vendors.
     pub(super) fn next(&self) -> Option<Question> {
         self.question.next().filter(|next| *next != Question::Incarnation || self.unit.vendor == OURS)
@@ -196,7 +211,9 @@ impl Probe {
     fn inquiry(&mut self, data: &[u8]) -> Option<()> {
         let mut reader = Reader::new(data);
         // A disk that is connected: qualifier 0, device type 0.
-        self.disk = reader.u8().ok()? == 0;
+        let peripheral = reader.u8().ok()?;
+        self.peripheral = Some(peripheral);
+        self.disk = peripheral == 0;
         reader.skip(7).ok()?;
         self.unit.vendor = text(reader.take(8).ok()?);
         self.unit.product = text(reader.take(16).ok()?);

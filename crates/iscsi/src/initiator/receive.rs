@@ -295,7 +295,8 @@ impl Connection {
             _ => None,
         };
         if !probe.take(answer) {
-            let text = alloc::format!("logical unit {} is not a usable disk", self.config.lun);
+            let (lun, why) = (self.config.lun, probe.refusal());
+            let text = alloc::format!("logical unit {lun} is not a usable disk: {why}");
             return self.fail(CloseReason::Refused("the logical unit is not a usable disk"), text);
         }
         if let Some(next) = probe.next() {

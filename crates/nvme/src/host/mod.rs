@@ -127,6 +127,9 @@ impl RemoteNamespace {
     }
 }
 
+/// How the text of a refusal begins.
+pub const REFUSED: &str = "the controller refused";
+
 /// Why a connection is of no use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
@@ -143,7 +146,15 @@ pub enum Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Refused(status) => write!(f, "the controller refused: {status}"),
+            Self::Refused(status) => {
+                write!(f, "{REFUSED}: {status}")?;
+                match Status::from_code(status.code()) {
+                    Status::CONNECT_INVALID => f.write_str("; it may have no such subsystem"),
+                    Status::CONNECT_HOST => f.write_str("; it does not know this host, which hostnqn= names"),
+                    Status::INVALID_NAMESPACE => f.write_str("; it may have no such namespace"),
+                    _ => Ok(()),
+                }
+            }
             Self::Lost(text) | Self::TimedOut(text) | Self::Unusable(text) => f.write_str(text),
         }
     }
