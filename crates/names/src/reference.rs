@@ -1,7 +1,5 @@
 //! `docs/reference/urls.md` says what the code reads: every scheme, option, filter, argument, operation, kind and unit, and none else.
 
-extern crate std;
-
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
