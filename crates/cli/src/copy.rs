@@ -17,6 +17,7 @@ use crate::watch::{EffortArgs, Watch, exit_code};
 
 /// Arguments of `copy`.
 #[derive(Debug, Parser)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub(crate) struct Args {
     /// The volume to read, or - for standard input
     source: Place,

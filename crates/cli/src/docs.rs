@@ -108,26 +108,36 @@ fn roff((name, section, about): (&str, &str, &str), text: &str) -> String {
     let mut page = format!(".TH {name} {section}\n.SH NAME\n{name} \\- {about}\n.SH DESCRIPTION\n");
     let mut code = false;
     for line in text.lines().skip_while(|line| line.starts_with('#') || line.is_empty()) {
-        if line.starts_with("```") {
-            code = !code;
-            page.push_str(if code { ".PP\n.nf\n" } else { ".fi\n" });
-        } else if code {
-            page.push_str(&format!("{}\n", escaped(line)));
-        } else if let Some(heading) = line.strip_prefix("## ") {
-            page.push_str(&format!(".SH \"{}\"\n", escaped(&plain(heading))));
-        } else if let Some(heading) = line.strip_prefix("### ") {
-            page.push_str(&format!(".SS \"{}\"\n", escaped(&plain(heading))));
-        } else if let Some(row) = line.strip_prefix("| ") {
-            page.push_str(&table_row(row));
-        } else if let Some(item) = line.strip_prefix("* ") {
-            page.push_str(&format!(".IP \\(bu 2\n{}\n", escaped(&plain(item))));
-        } else if line.is_empty() {
-            page.push_str(".PP\n");
-        } else if !line.starts_with("|-") {
-            page.push_str(&format!("{}\n", escaped(&plain(line))));
-        }
+        let fence = line.starts_with("```");
+        code ^= fence;
+        page.push_str(&match (fence, code) {
+            (true, true) => ".PP\n.nf\n".to_owned(),
+            (true, false) => ".fi\n".to_owned(),
+            (false, true) => format!("{}\n", escaped(line)),
+            (false, false) => prose(line),
+        });
     }
     page
+}
+
+/// A line that is no code.
+fn prose(line: &str) -> String {
+    let text = |text: &str| escaped(&plain(text));
+    if let Some(heading) = line.strip_prefix("## ") {
+        format!(".SH \"{}\"\n", text(heading))
+    } else if let Some(heading) = line.strip_prefix("### ") {
+        format!(".SS \"{}\"\n", text(heading))
+    } else if let Some(row) = line.strip_prefix("| ") {
+        table_row(row)
+    } else if let Some(item) = line.strip_prefix("* ") {
+        format!(".IP \\(bu 2\n{}\n", text(item))
+    } else if line.is_empty() {
+        ".PP\n".to_owned()
+    } else if line.starts_with("|-") {
+        String::new()
+    } else {
+        format!("{}\n", text(line))
+    }
 }
 
 /// The first cell as a term, the others as its text.

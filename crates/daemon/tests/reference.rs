@@ -14,12 +14,13 @@ const PAGE: &str = include_str!("../../../docs/reference/configuration.md");
 const NO_KEY: &str = "no_such_key = 1\n";
 
 /// What every table is called in the page, its key in the one above it, and a file whose last table it is.
-const TABLES: [(&str, &str, &str); 6] = [
+const TABLES: [(&str, &str, &str); 7] = [
     ("[daemon]", "daemon", "[daemon]\n"),
     ("[limits]", "limits", "[limits]\n"),
     ("[[portal]]", "portal", "[[portal]]\n"),
     ("[[volume]]", "volume", "[[volume]]\n"),
     ("[[access]]", "access", "[[access]]\n"),
+    ("[discovery]", "discovery", "[discovery]\n"),
     ("access.chap", "", "[[access]]\n[access.chap]\n"),
 ];
 

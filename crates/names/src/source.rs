@@ -173,13 +173,11 @@ fn meant(scheme: &str) -> Option<String> {
     let known = ELSEWHERE.iter().find(|(theirs, _)| *theirs == lower).map(|(_, ours)| *ours);
     let found = known.or_else(|| closest(&lower, &SCHEMES));
     let slashes = |scheme| if matches!(scheme, "iscsi" | "nvme+tcp") { "//" } else { "" };
-    match found {
-        Some(scheme) => Some(format!("{scheme}:{}", slashes(scheme))),
-        None => {
-            let word = lower.split(|letter: char| !letter.is_ascii_alphabetic()).next().unwrap_or_default();
-            closest(word, &filter::NAMES).map(|filter| format!("the filter {filter}"))
-        }
+    if let Some(scheme) = found {
+        return Some(format!("{scheme}:{}", slashes(scheme)));
     }
+    let word = lower.split(|letter: char| !letter.is_ascii_alphabetic()).next().unwrap_or_default();
+    closest(word, &filter::NAMES).map(|filter| format!("the filter {filter}"))
 }
 
 /// What stands before and after the question mark.

@@ -71,7 +71,7 @@ pub unsafe extern "C" fn linerate_discover(
     };
     for entry in entries {
         let text = |text: &str| CString::new(text.replace('\0', " ")).unwrap_or_default();
-        let (name, address) = (text(&entry.name), text(&entry.address.to_string()));
+        let (name, address) = (text(&entry.name), text(&entry.address));
         let trouble = entry.trouble.as_deref().map(text);
         let why = trouble.as_ref().map_or(ptr::null(), |why| why.as_ptr());
         // SAFETY: by the caller's promise; the texts live until it returns.

@@ -219,20 +219,20 @@ impl Load {
         }
         let mut done = std::mem::take(&mut self.done);
         for completion in done.drain(..) {
-            self.complete(now, completion, counted);
+            self.complete(now, &completion, counted);
         }
         self.done = done;
     }
 
-    fn complete(&mut self, now: Instant, completion: Completion, counted: bool) {
+    fn complete(&mut self, now: Instant, completion: &Completion, counted: bool) {
         let index = usize::try_from(completion.tag.0).unwrap_or(usize::MAX);
         let Some(slot) = self.slots.get(index).copied() else { return };
         self.free.push(index);
         let in_window = self.clock.as_ref().is_some_and(|clock| slot.counts_from >= clock.counted_from);
         if counted && (in_window || self.plan.rate.is_none()) {
-            match completion.result {
+            match &completion.result {
                 Ok(_) => self.counter.record(slot.is_read, now.since(slot.counts_from)),
-                Err(kind) => self.failed(now, slot, kind),
+                Err(kind) => self.failed(now, slot, *kind),
             }
         }
     }
@@ -241,8 +241,8 @@ impl Load {
     fn failed(&mut self, now: Instant, slot: Slot, kind: VolumeErrorKind) {
         let block = self.lanes.get(slot.lane).map_or(0, |lane| lane.block_size);
         let at = slot.start.saturating_mul(block);
-        self.counter
-            .fail(kind, LoadError { is_read: slot.is_read, volume: slot.lane, at, why: String::new() });
+        let (is_read, volume) = (slot.is_read, slot.lane);
+        self.counter.fail(kind, || LoadError { is_read, volume, at, why: kind.to_string() });
         if !self.plan.continue_on_error {
             self.end(now, LoadEnd::Error);
         }

@@ -141,15 +141,15 @@ impl Counter {
         Ok(Self { result, cpu_before: None, since: Duration::ZERO, completed: 0, latency: Duration::ZERO })
     }
 
-    /// A request failed. `error` has no reason yet.
-    pub(super) fn fail(&mut self, kind: VolumeErrorKind, error: LoadError) {
+    /// A request failed; what `first` says is kept of the first one.
+    pub(super) fn fail(&mut self, kind: VolumeErrorKind, first: impl FnOnce() -> LoadError) {
         self.result.errors += 1;
         let same = |(other, _): &&mut (VolumeErrorKind, u64)| discriminant(other) == discriminant(&kind);
         match self.result.errors_by_kind.iter_mut().find(same) {
             Some((_, count)) => *count += 1,
             None => self.result.errors_by_kind.push((kind, 1)),
         }
-        self.result.first_error.get_or_insert_with(|| LoadError { why: kind.to_string(), ..error });
+        self.result.first_error.get_or_insert_with(first);
     }
 
     /// A request succeeded.
