@@ -110,12 +110,13 @@ fn roff((name, section, about): (&str, &str, &str), text: &str) -> String {
     for line in text.lines().skip_while(|line| line.starts_with('#') || line.is_empty()) {
         let fence = line.starts_with("```");
         code ^= fence;
-        page.push_str(&match (fence, code) {
+        let text = match (fence, code) {
             (true, true) => ".PP\n.nf\n".to_owned(),
             (true, false) => ".fi\n".to_owned(),
             (false, true) => format!("{}\n", escaped(line)),
             (false, false) => prose(line),
-        });
+        };
+        page.push_str(&text);
     }
     page
 }
