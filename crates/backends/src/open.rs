@@ -67,6 +67,14 @@ fn open_file(
     block: Option<BlockSize>,
 ) -> Result<Arc<dyn Volume>, OpenError> {
     let file = storage.open(path, options).map_err(|error| refusal(error, options))?;
+    if let Some(wanted) = options.size.filter(|wanted| *wanted < file.info().size) {
+        let present = file.info().size;
+        return Err(OpenError::new(format!(
+            "the file has {present} bytes already, more than size={} asks for; leave size= out to serve all of it, or make \
+             the file smaller by hand",
+            ByteSize(wanted)
+        )));
+    }
     Ok(Arc::new(FileVolume::new(file, options.mode, block.map(BlockSize::bytes))?))
 }
 
@@ -76,7 +84,10 @@ fn refusal(error: IoError, options: OpenOptions) -> OpenError {
         NO_ENTRY if options.size.is_none() => "check the path, or create a file with file: and size=",
         NO_ENTRY => "check that its folder is there",
         INVALID if options.direct => "the file system may lack direct I/O: try direct=0",
-        LOCKED => "another volume or process has it open: writing twice would destroy data",
+        LOCKED => {
+            "it is in use by another volume or process, such as a virtual machine: writing twice would destroy data; end that \
+             first, or put readonly+ before the URL to serve it for reading"
+        }
         BUSY => {
             "the device is in use: mounted, swap, part of a RAID or LVM, or claimed by another process; unmount or \
              release it first"

@@ -23,16 +23,11 @@ mod signals;
 mod watch;
 mod zero;
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Parser, Subcommand};
-use tracing_subscriber::filter::{LevelFilter, Targets};
-use tracing_subscriber::fmt;
-use tracing_subscriber::layer::{Layer, SubscriberExt};
-use tracing_subscriber::util::SubscriberInitExt;
 
 /// Where to read on.
 const MORE: &str = "linerate man --page linerate-urls says how volumes are named, linerate man --page linerate-configuration what the \
@@ -85,7 +80,6 @@ const FAILED: u8 = 1;
 
 fn main() -> ExitCode {
     let cli = Cli::try_parse().unwrap_or_else(|error| output::refusal(explained(error)).exit());
-    log();
     let result = match cli.command {
         Command::Lab(args) => return lab::run(&args),
         Command::Serve(args) => serve::run(args).map(done),
@@ -122,15 +116,6 @@ fn explained(mut error: clap::Error) -> clap::Error {
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
     }
     error
-}
-
-/// Events go to standard error, with colours only where somebody sees them. The FUSE library tells at length of requests that it
-/// answers by itself, which is no trouble.
-fn log() {
-    let quiet = Targets::new().with_default(LevelFilter::INFO).with_target("fuser", LevelFilter::ERROR);
-    let colours = std::io::stderr().is_terminal();
-    let events = fmt::layer().with_writer(std::io::stderr).with_target(false).with_ansi(colours);
-    tracing_subscriber::registry().with(events.with_filter(quiet)).init();
 }
 
 /// The exit code of a command that has only one.

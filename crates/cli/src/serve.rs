@@ -1,12 +1,11 @@
 //! `linerate serve`: volumes over iSCSI and NVMe/TCP, until it is told to stop.
 
-use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::Parser;
-use daemon::{Config, PortalEntry, Protocol, VolumeEntry};
-use names::{NameError, Portal, Span, VolumeUrl};
+use daemon::{Config, Filter, Format, Log, Output, PortalEntry, Protocol, VolumeEntry};
+use names::{Portal, Span, VolumeUrl};
 
 use crate::output;
 
@@ -22,11 +21,11 @@ pub(crate) struct Args {
     #[arg(value_name = "NAME=URL")]
     volumes: Vec<String>,
     /// Listen for iSCSI here; port 0 takes a free one
-    #[arg(long, value_name = "ADDR:PORT", value_parser = listening)]
-    iscsi: Option<SocketAddr>,
+    #[arg(long, value_name = "ADDR:PORT")]
+    iscsi: Option<Portal>,
     /// Listen for NVMe/TCP here; port 0 takes a free one
-    #[arg(long, value_name = "ADDR:PORT", value_parser = listening)]
-    nvme: Option<SocketAddr>,
+    #[arg(long, value_name = "ADDR:PORT")]
+    nvme: Option<Portal>,
     /// Event loops, each on a core of its own
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     cores: Option<u16>,
@@ -49,6 +48,15 @@ pub(crate) struct Args {
     /// TCP congestion control of the connections, such as dctcp; system for the system's own [default: cubic, where that is permitted]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
+    /// What is logged on standard error: error, warn, info, debug or off, and KIND=LEVEL behind commas, such as warn,login=info [default: LINERATE_LOG, or info]
+    #[arg(long, value_name = "FILTER")]
+    log: Option<Filter>,
+    /// How the log looks
+    #[arg(long, value_name = "FORMAT", value_parser = ["text", "json"])]
+    log_format: Option<String>,
+    /// Check configuration, secrets and access rules, say what is doubtful, and end without serving
+    #[arg(long)]
+    check: bool,
     /// Serve anybody who can reach the portals, also beyond loopback
     #[arg(long)]
     allow_any: bool,
@@ -78,27 +86,35 @@ pub(crate) fn run(args: Args) -> Result<()> {
     if config.volumes.is_empty() {
         bail!("there is nothing to serve: name a volume, such as disk=ram:1G, or give --config FILE");
     }
-    daemon::serve(&config, args.ready_file.as_deref(), &|line| {
+    if args.check {
+        for warning in daemon::check(&config)? {
+            output::remark(&format!("warning: {warning}"));
+        }
+        return output::line("the configuration is good");
+    }
+    let format = match args.log_format.as_deref() {
+        Some("json") => Format::Json,
+        Some(_) => Format::Text,
+        None => config.daemon.log_format.unwrap_or_default(),
+    };
+    let named = std::env::var("LINERATE_LOG").ok().map(|text| text.parse::<Filter>());
+    let named = named.transpose().context("the environment variable LINERATE_LOG")?;
+    let filter = args.log.or(named).or(config.daemon.log.take()).unwrap_or_default();
+    let log = Log::start(filter, Output { stream: Box::new(std::io::stderr()), format });
+    let say = |line: &str| {
         // Whoever closed standard output does not want to know how to connect.
         let _unheard = output::line(line);
-    })
-}
-
-/// Where to listen; a name stands for its first address.
-fn listening(text: &str) -> Result<SocketAddr, String> {
-    let portal: Portal = text.parse().map_err(|error: NameError| error.to_string())?;
-    if let Some(address) = portal.address() {
-        return Ok(address);
-    }
-    let found = text.to_socket_addrs().map_err(|error| format!("{text:?} has no address: {error}"))?;
-    found.into_iter().next().ok_or_else(|| format!("{text:?} has no address: write an IP address and a port"))
+    };
+    let outcome = daemon::serve(&config, args.ready_file.as_deref(), &say, &log);
+    log.finish();
+    outcome
 }
 
 /// An address on the command line takes the place of the file's portals of that protocol.
-fn replace_portal(config: &mut Config, protocol: Protocol, listen: Option<SocketAddr>) {
+fn replace_portal(config: &mut Config, protocol: Protocol, listen: Option<Portal>) {
     let Some(listen) = listen else { return };
     config.portals.retain(|portal| portal.protocol != protocol);
-    config.portals.push(PortalEntry::at(protocol, Portal::from(listen)));
+    config.portals.push(PortalEntry::at(protocol, listen));
 }
 
 pub(crate) fn named_volume(text: &str) -> Result<VolumeEntry> {

@@ -85,7 +85,16 @@ fn nothing_is_allocated_for_an_io() {
     let folder = tempfile::tempdir().unwrap();
     let ready = folder.path().join("ready");
     let place = ready.clone();
-    let server = std::thread::spawn(move || daemon::serve(&config(), Some(&place), &|_| {}));
+    let server = std::thread::spawn(move || {
+        // The log runs, as it does for everybody; nothing of the steady state reaches it.
+        let output = daemon::Output { stream: Box::new(std::io::sink()), format: daemon::Format::Text };
+        daemon::serve(
+            &config(),
+            Some(&place),
+            &|_| {},
+            &daemon::Log::start(daemon::Filter::default(), output),
+        )
+    });
     let (iscsi, nvme) = portals(&ready);
     for url in [
         format!("iscsi://{iscsi}/iqn.2026-11.org.linerate:disk/0"),

@@ -11,7 +11,10 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer};
 
 use crate::identity::{IQN_PREFIX, NQN_PREFIX};
+use crate::log::{Filter, Format};
 
+/// The most event loops of a process: each has a thread, a ring and buffers of its own.
+const MOST_CORES: u16 = 256;
 /// The largest LUN that flat addressing holds (SAM-5 §4.7.7.3).
 const LAST_LUN: u16 = 16_383;
 
@@ -74,6 +77,12 @@ pub struct Daemon {
     /// Let portals beyond loopback serve anybody.
     #[serde(default)]
     pub allow_any: bool,
+    /// What is logged: a level, and `KIND=LEVEL` behind commas, such as `"warn,login=info"`.
+    #[serde(default, deserialize_with = "optional")]
+    pub log: Option<Filter>,
+    /// `text` or `json`.
+    #[serde(default)]
+    pub log_format: Option<Format>,
     /// Tell, when serving ends, what the longest turn of each event loop took.
     #[serde(default)]
     pub turns: bool,
@@ -303,8 +312,17 @@ impl Config {
         Ok(config)
     }
 
-    /// Checks what the grammar cannot: names that are used twice or not at all.
+    /// Checks what the grammar cannot: names that are used twice or not at all, and numbers out of range.
     pub fn check(&self) -> Result<()> {
+        if let Some(cores) = self.daemon.cores.filter(|cores| !(1..=MOST_CORES).contains(cores)) {
+            bail!("cores = {cores}: write a number from 1 to {MOST_CORES}");
+        }
+        if self.limits.connections == Some(0) {
+            bail!("connections = 0: write a number of at least 1, or leave it out");
+        }
+        if let Some(portal) = self.portals.iter().find(|portal| portal.listen.address().is_none()) {
+            bail!("{} is not an address to listen at: write an IP address and a port", portal.listen);
+        }
         for (index, volume) in self.volumes.iter().enumerate() {
             check_name(&volume.name)?;
             check_name(volume.target())?;
@@ -482,6 +500,20 @@ mod tests {
         for (text, expected) in [
             ("[deamon]\n", "unknown field `deamon`"),
             ("[limits]\nmemory = \"12Q\"", "12Q"),
+            ("[limits]\nconnections = 0", "at least 1"),
+            ("[daemon]\ncores = 0", "from 1 to 256"),
+            ("[daemon]\ncores = 300", "from 1 to 256"),
+            ("[daemon]\nlog = \"loud\"", "warn,login=info"),
+            ("[[portal]]\nprotocol=\"iscsi\"\nlisten=\"storage:3260\"", "storage:3260 is not an address"),
+            (
+                "[[access]]\nvolume=\"a\"\ntarget=\"a\"\nhosts=[\"nqn.2026-11.org.e:h\"]",
+                "which no [[volume]] has",
+            ),
+            (
+                "[[volume]]\nname=\"a\"\nurl=\"ram:1G\"\n[[access]]\nvolume=\"a\"\ntarget=\"a\"\nhosts=[\"nqn.2026-11.org.e:h\"]",
+                "both a volume and a target",
+            ),
+            ("[[access]]\ntarget=\"b\"\nhosts=[\"nqn.2026-11.org.e:h\"]", "to which no [[volume]] belongs"),
             ("[[volume]]\nname = \"a\"\nurl = \"rum:1G\"", "rum"),
             ("[[volume]]\nname = \"A b\"\nurl = \"ram:1G\"", "the volume name \"A b\""),
             ("[[volume]]\nname=\"a\"\nurl=\"ram:1G\"\n[[volume]]\nname=\"a\"\nurl=\"ram:2G\"", "two volumes"),

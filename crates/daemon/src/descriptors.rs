@@ -1,5 +1,6 @@
 //! How many connections the process can hold: a limit derived from the descriptor limit.
 
+use host::{Event, Journal, Kind};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Descriptors that are not connections: volumes, rings, wake-ups, logs, and those of a moment.
@@ -8,8 +9,8 @@ const RESERVED: u64 = 64;
 const USUAL: u64 = 4096;
 
 /// Raises the soft descriptor limit to the hard one, and answers how many connections fit: the wanted number, or
-/// what the limit leaves beside `volumes` volumes.
-pub(crate) fn connections(wanted: Option<usize>, volumes: usize) -> usize {
+/// what the limit leaves beside `volumes` volumes. The log is told when these are fewer.
+pub(crate) fn connections(wanted: Option<usize>, volumes: usize, log: &dyn Journal) -> usize {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     // A refusal leaves the soft limit, which is then what counts.
@@ -20,11 +21,10 @@ pub(crate) fn connections(wanted: Option<usize>, volumes: usize) -> usize {
     let wanted = wanted.map_or(USUAL, |wanted| wanted as u64);
     let room = room(current, volumes as u64);
     if room < wanted {
-        tracing::warn!(
-            wanted,
-            room,
-            "the descriptor limit allows fewer connections: raise it with ulimit -n"
+        let text = format!(
+            "the descriptor limit allows {room} connections, fewer than the {wanted} wanted: raise it with ulimit -n"
         );
+        log.record(Event::new(Kind::Configuration, text));
     }
     usize::try_from(room.min(wanted)).unwrap_or(usize::MAX)
 }

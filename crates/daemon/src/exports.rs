@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use engine::{ConnectionLimits, EntropySource, ListenerRole, Setup};
+use host::Journal;
 use iscsi::keys::DigestPolicy;
 use iscsi::target;
 use nvme::controller;
@@ -123,6 +124,7 @@ pub(crate) fn setup(
         limits: resources.limits,
         pool_limit: resources.pool_limit,
         entropy: resources.entropy,
+        journal: resources.journal,
     })
 }
 
@@ -131,6 +133,7 @@ pub(crate) struct Resources {
     pub(crate) limits: ConnectionLimits,
     pub(crate) pool_limit: usize,
     pub(crate) entropy: EntropySource,
+    pub(crate) journal: Arc<dyn Journal>,
 }
 
 fn volume_id(index: usize) -> VolumeId {

@@ -11,6 +11,7 @@ mod early;
 mod exports;
 mod help;
 mod identity;
+mod log;
 mod loss;
 mod randomness;
 mod ready;
@@ -27,5 +28,6 @@ pub use config::{
     check_name,
 };
 pub use identity::{IQN_PREFIX, Identity, NQN_PREFIX};
+pub use log::{Filter, FilterError, Format, LONGEST_FAREWELL, Log, Output};
 pub use loss::losses;
-pub use serve::serve;
+pub use serve::{check, serve};

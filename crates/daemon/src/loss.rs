@@ -5,7 +5,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
-use host::VolumeState;
+use host::{Event, Journal, Kind, VolumeState};
 use volume::{LossRecord, Volume};
 
 use crate::config::Config;
@@ -23,16 +23,18 @@ type Kept = Mutex<Option<Box<dyn FnOnce() + Send>>>;
 struct Keeper {
     name: String,
     state: VolumeState,
+    journal: Arc<dyn Journal>,
 }
 
 impl Keeper {
     fn write(&self, what: &str, kept: &Kept) {
-        tracing::error!("{}", text(&self.name, what));
+        self.journal.record(Event::new(Kind::Io, text(&self.name, what)));
         if let Err(error) = self.state.write(RECORD, what.as_bytes()) {
-            tracing::error!(
-                "the loss of writes of the volume {:?} is forgotten when this process ends: {error}",
-                self.name
+            let name = &self.name;
+            let forgotten = format!(
+                "the loss of writes of the volume {name:?} is forgotten when this process ends: {error}"
             );
+            self.journal.record(Event::new(Kind::Io, forgotten));
         }
         let kept = kept.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(kept) = kept {
@@ -66,9 +68,15 @@ fn known(state: &VolumeState) -> Result<Option<String>> {
 }
 
 /// Has a volume keep its losses with its state, and know those that were kept.
-pub(crate) fn watch(name: &str, volume: &dyn Volume, state: &VolumeState) -> Result<()> {
+pub(crate) fn watch(
+    name: &str,
+    volume: &dyn Volume,
+    state: &VolumeState,
+    journal: &Arc<dyn Journal>,
+) -> Result<()> {
     let known = known(state)?;
-    volume.keep_losses(Arc::new(Keeper { name: name.to_owned(), state: state.clone() }), known);
+    let keeper = Keeper { name: name.to_owned(), state: state.clone(), journal: Arc::clone(journal) };
+    volume.keep_losses(Arc::new(keeper), known);
     Ok(())
 }
 
@@ -109,7 +117,8 @@ mod tests {
     #[test]
     fn a_loss_is_kept_before_anybody_is_told_and_found_again() {
         let state = VolumeState::ephemeral();
-        let keeper = Keeper { name: "disk".to_owned(), state: state.clone() };
+        let journal: Arc<dyn Journal> = Arc::new(host::Recording::default());
+        let keeper = Keeper { name: "disk".to_owned(), state: state.clone(), journal };
         assert_eq!(known(&state).unwrap(), None);
         let (tell, told) = mpsc::channel();
         let seen = state.clone();

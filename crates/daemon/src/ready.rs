@@ -20,6 +20,16 @@ pub(crate) fn write(path: &Path, portals: &[(Protocol, SocketAddr)]) -> Result<(
         .with_context(|| format!("the ready file {} cannot be written", path.display()))
 }
 
+/// Takes away the file of an earlier server: while there is one, scripts believe that everything listens.
+pub(crate) fn remove(path: &Path) -> Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("the old ready file {} cannot be removed", path.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -35,5 +45,7 @@ mod tests {
         write(&path, &portals).unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "iscsi 127.0.0.1:3260\nnvme [::1]:4420\n");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+        remove(&path).unwrap();
+        assert!(!path.exists() && remove(&path).is_ok());
     }
 }

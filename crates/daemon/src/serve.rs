@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use engine::{ConnectionLimits, Message};
+use host::{Event, Journal, Kind};
 use names::{ISCSI_PORT, NVME_PORT, Portal};
 use reactor::{Cluster, Congestion, Driver, Listener, Stopper};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -18,6 +19,7 @@ use crate::accounts::Accounts;
 use crate::config::{Config, PortalEntry, Protocol};
 use crate::early::Early;
 use crate::exports::{self, Opened, Resources, Wanted};
+use crate::log::Log;
 use crate::starter::{News, Start, Started, Starter};
 use crate::state::States;
 use crate::{access, descriptors, help, loss, randomness, ready, rescan, safety, state, statistics};
@@ -34,14 +36,15 @@ const GRACE: Duration = Duration::from_secs(5);
 const FLUSH: Duration = Duration::from_mins(1);
 
 /// Serves what `config` says until SIGTERM or SIGINT; SIGHUP looks whether files and devices have other sizes. `say` is given
-/// the lines that tell the user how to connect, and what has changed.
-pub fn serve(config: &Config, ready_file: Option<&Path>, say: &dyn Fn(&str)) -> Result<()> {
+/// the lines that tell the user how to connect, and what has changed; `log` what happens.
+pub fn serve(config: &Config, ready_file: Option<&Path>, say: &dyn Fn(&str), log: &Arc<Log>) -> Result<()> {
     let config = &with_usual_portals(config);
-    config.check()?;
-    let mut warnings = access::warnings(config);
-    let accounts = Accounts::read(config, &mut warnings)?;
+    let (accounts, warnings) = prepare(config)?;
+    if let Some(path) = ready_file {
+        ready::remove(path)?;
+    }
     for warning in warnings {
-        tracing::warn!("{warning}");
+        log.record(Event::new(Kind::Configuration, warning));
     }
     let had_terminal = has_terminal();
     // Signals are caught before anything begins, so that none is missed: the first listener is for the time until all is open.
@@ -52,7 +55,7 @@ pub fn serve(config: &Config, ready_file: Option<&Path>, say: &dyn Fn(&str)) -> 
     let mut cluster =
         Cluster::new(cores, reactor_config(config)?).context("the event loops cannot be made")?;
     let portals = listen(config, &mut cluster)?;
-    let start = start_of(config, accounts, portals.clone());
+    let start = start_of(config, (accounts, Arc::clone(log)), portals.clone());
     let postbox = cluster.postbox();
     let stopper = cluster.stopper();
     let turns = cluster.turns();
@@ -151,16 +154,34 @@ fn has_terminal() -> bool {
     std::fs::File::open("/dev/tty").is_ok()
 }
 
-/// The portals of the command line's simplest form, when nothing else is said.
+/// The portals of the command line's simplest form: both protocols on loopback, when none is named.
 fn with_usual_portals(config: &Config) -> Config {
     let mut config = config.clone();
     let loopback = |port| Portal::from(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
-    for (protocol, port) in [(Protocol::Iscsi, ISCSI_PORT), (Protocol::Nvme, NVME_PORT)] {
-        if !config.portals.iter().any(|portal| portal.protocol == protocol) {
-            config.portals.push(PortalEntry::at(protocol, loopback(port)));
-        }
+    if config.portals.is_empty() {
+        let usual = [(Protocol::Iscsi, ISCSI_PORT), (Protocol::Nvme, NVME_PORT)];
+        config.portals = usual.map(|(protocol, port)| PortalEntry::at(protocol, loopback(port))).to_vec();
     }
     config
+}
+
+/// Checks a configuration whole, as [`serve`] does before it begins: names, numbers, secrets, and who could reach its portals. Gives
+/// what is doubtful but no mistake. Nothing is opened, made or listened at.
+pub fn check(config: &Config) -> Result<Vec<String>> {
+    let config = &with_usual_portals(config);
+    prepare(config).map(|(_, warnings)| warnings)
+}
+
+/// The accounts of a configuration that was checked, and what is doubtful.
+fn prepare(config: &Config) -> Result<(Accounts, Vec<String>)> {
+    config.check()?;
+    let mut warnings = access::warnings(config);
+    let accounts = Accounts::read(config, &mut warnings)?;
+    reactor_config(config)?;
+    for address in config.portals.iter().filter_map(|portal| portal.listen.address()) {
+        safety::check_bind(address, access::restricted(config), config.daemon.allow_any)?;
+    }
+    Ok((accounts, warnings))
 }
 
 fn reactor_config(config: &Config) -> Result<reactor::Config> {
@@ -183,7 +204,6 @@ fn listen(config: &Config, cluster: &mut Cluster<Message>) -> Result<Vec<(Protoc
         let Some(address) = entry.listen.address() else {
             bail!("{} is not an address to listen at: write an IP address and a port", entry.listen);
         };
-        safety::check_bind(address, access::restricted(config), config.daemon.allow_any)?;
         let listener = Listener::bind(address).with_context(|| format!("cannot listen at {address}"))?;
         portals.push((entry.protocol, listener.local()));
         cluster.listen(listener);
@@ -191,24 +211,31 @@ fn listen(config: &Config, cluster: &mut Cluster<Message>) -> Result<Vec<(Protoc
     Ok(portals)
 }
 
-fn resources(config: &Config, cores: u16) -> Resources {
+fn resources(config: &Config, cores: u16, log: &Arc<Log>) -> Resources {
     let cores = usize::from(cores.max(1));
-    let connections = descriptors::connections(config.limits.connections, config.volumes.len());
+    let connections = descriptors::connections(config.limits.connections, config.volumes.len(), &**log);
     let memory = config.limits.memory.map_or(USUAL_MEMORY, |size| size.0);
     let pool_limit = (usize::try_from(memory).unwrap_or(usize::MAX) / cores).max(LEAST_MEMORY);
     let limits = ConnectionLimits { per_core: connections.div_ceil(cores) };
-    Resources { limits, pool_limit, entropy: randomness::source() }
+    let journal: Arc<dyn Journal> = Arc::clone(log) as Arc<dyn Journal>;
+    Resources { limits, pool_limit, entropy: randomness::source(), journal }
 }
 
 /// What the cores begin with: the volumes to open, and what to make of them.
-fn start_of(config: &Config, accounts: Accounts, portals: Vec<(Protocol, SocketAddr)>) -> Arc<Start> {
+fn start_of(
+    config: &Config,
+    (accounts, log): (Accounts, Arc<Log>),
+    portals: Vec<(Protocol, SocketAddr)>,
+) -> Arc<Start> {
     let given = config.clone();
     let cores = config.daemon.cores.unwrap_or(1);
+    let journal = Arc::clone(&log);
     let compose = Box::new(move |opened: &[Opened]| {
+        log.name_volumes(opened.iter().map(|entry| entry.name.clone()).collect());
         let wanted = Wanted { config: &given, accounts: &accounts, opened };
-        exports::setup(wanted, &portals, resources(&given, cores))
+        exports::setup(wanted, &portals, resources(&given, cores, &log))
     });
-    Start::new(config.volumes.clone(), States::new(config), compose)
+    Start::new(config.volumes.clone(), States::new(config), (compose, journal))
 }
 
 type CoreThread = JoinHandle<std::io::Result<()>>;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 
 use engine::{Core, Message, Setup};
-use host::{Accepted, Endpoint, EndpointId, Refusal, Service, World};
+use host::{Accepted, Endpoint, EndpointId, Event, Journal, Kind, Refusal, Service, World};
 use linerate::Opening;
 use protocol::Instant;
 
@@ -42,6 +42,7 @@ pub(crate) struct Start {
     volumes: Vec<VolumeEntry>,
     states: States,
     compose: Compose,
+    journal: Arc<dyn Journal>,
     ready: OnceLock<Ready>,
     waiting: Mutex<Vec<Waker>>,
     /// Cores without connections that are flushing for the last time, or have.
@@ -57,12 +58,17 @@ struct Ready {
 }
 
 impl Start {
-    /// These volumes are to be opened, with what is kept of them; `compose` is called with them then.
-    pub(crate) fn new(volumes: Vec<VolumeEntry>, states: States, compose: Compose) -> Arc<Self> {
+    /// These volumes are to be opened, with what is kept of them; `compose` is called with them then. Whoever comes before is told in the journal.
+    pub(crate) fn new(
+        volumes: Vec<VolumeEntry>,
+        states: States,
+        (compose, journal): (Compose, Arc<dyn Journal>),
+    ) -> Arc<Self> {
         Arc::new(Self {
             volumes,
             states,
             compose,
+            journal,
             ready: OnceLock::new(),
             waiting: Mutex::default(),
             closing: AtomicUsize::new(0),
@@ -167,7 +173,8 @@ impl Starter {
             })?;
             let kept = States::keep(entry, before, &mut *randomness::source()());
             let kept = kept.map_err(|error| format!("{error:#}"))?;
-            loss::watch(&entry.name, &*volume, &kept.state).map_err(|error| format!("{error:#}"))?;
+            loss::watch(&entry.name, &*volume, &kept.state, &self.start.journal)
+                .map_err(|error| format!("{error:#}"))?;
             opened.push(Opened::new(entry, volume, kept));
         }
         let opened = std::mem::take(opened);
@@ -232,9 +239,17 @@ impl Service for Starter {
     type Message = Message;
 
     fn accept(&mut self, now: Instant, accepted: Accepted) -> Result<Box<dyn Endpoint>, Refusal> {
-        match &mut self.state {
-            State::Serving(core) => core.accept(now, accepted),
-            _ => Err(Refusal("the server is still opening its volumes")),
+        if let State::Serving(core) = &mut self.state {
+            return core.accept(now, accepted);
+        }
+        let refusal = Refusal("the server is still opening its volumes");
+        self.start.journal.record(Event::new(Kind::Rejected, refusal.0).from_peer(accepted.peer));
+        Err(refusal)
+    }
+
+    fn handle_shortage(&mut self, code: i32) {
+        if let State::Serving(core) = &mut self.state {
+            core.handle_shortage(code);
         }
     }
 

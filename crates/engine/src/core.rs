@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use buf::Pool;
-use host::{Accepted, Endpoint, EndpointId, Refusal, Service, World};
+use host::{Accepted, Endpoint, EndpointId, Event, Kind, Refusal, Service, World};
 use protocol::Instant;
 use volume::{CoreId, Features, OpenError, PollList, VolumeId};
 
@@ -73,7 +73,12 @@ impl Core {
             closed: 0,
         });
         let listeners = current(&setup);
-        let hub = Hub::new(world.core, pool, world.postbox, Queues::new(queues, polls));
+        let hub = Hub::new(
+            world.core,
+            (pool, Arc::clone(&setup.journal)),
+            world.postbox,
+            Queues::new(queues, polls),
+        );
         Self {
             setup,
             hub,
@@ -124,6 +129,19 @@ impl Core {
         self.hub.queues().fence(fence.volume, fence.number);
         let lasting = fence::for_newcomers(self.fences.get(&fence.volume), fence);
         self.fences.insert(fence.volume, lasting);
+    }
+
+    /// What is behind the listener of a stream, unless it cannot be served.
+    fn role(&self, accepted: Accepted) -> Result<&ListenerRole, Refusal> {
+        if self.stopping {
+            return Err(Refusal("the server is stopping"));
+        }
+        self.hub.crowd_out(self.setup.limits.per_core / NEWCOMERS);
+        if self.hub.members() >= self.setup.limits.per_core {
+            return Err(Refusal("the limit of connections is reached"));
+        }
+        let role = self.listeners.get(accepted.listener.0 as usize);
+        role.ok_or(Refusal("the listener is not in the export table"))
     }
 
     fn run_shared(&mut self) {
@@ -177,33 +195,41 @@ impl Service for Core {
     type Message = Message;
 
     fn accept(&mut self, now: Instant, accepted: Accepted) -> Result<Box<dyn Endpoint>, Refusal> {
-        if self.stopping {
-            return Err(Refusal("the server is stopping"));
-        }
-        self.hub.crowd_out(self.setup.limits.per_core / NEWCOMERS);
-        if self.hub.members() >= self.setup.limits.per_core {
-            return Err(Refusal("the limit of connections is reached"));
-        }
-        let Some(role) = self.listeners.get(accepted.listener.0 as usize) else {
-            return Err(Refusal("the listener is not in the export table"));
+        let role = match self.role(accepted) {
+            Ok(role) => role,
+            Err(refusal) => {
+                let event = Event::new(Kind::Rejected, refusal.0);
+                self.setup.journal.record(event.from_peer(accepted.peer));
+                return Err(refusal);
+            }
         };
+        if self.setup.journal.wants(Kind::Accepted, Kind::Accepted.level()) {
+            let event = Event::new(Kind::Accepted, "a connection begins");
+            self.setup.journal.record(event.from_peer(accepted.peer));
+        }
         let member = Member { core: self.hub.core, endpoint: accepted.endpoint };
         let hub = Rc::clone(&self.hub);
         let endpoint: Box<dyn Endpoint> = match role {
             ListenerRole::Iscsi(portal) => {
                 let entropy = (self.setup.entropy)();
                 let connection = IscsiTarget::connect(portal, &hub.pool, entropy, (now, accepted));
-                Box::new(Driver::<IscsiTarget>::new(hub, member, connection))
+                Box::new(Driver::<IscsiTarget>::new(hub, (member, accepted.peer), connection))
             }
             ListenerRole::Nvme(portal) => {
                 let connection = NvmeController::connect(portal, &hub.pool, now);
-                Box::new(Driver::<NvmeController>::new(hub, member, connection))
+                Box::new(Driver::<NvmeController>::new(hub, (member, accepted.peer), connection))
             }
         };
         for fence in self.fences.values() {
             self.hub.deliver(accepted.endpoint, Inbound::Fence(fence.clone()));
         }
         Ok(endpoint)
+    }
+
+    fn handle_shortage(&mut self, code: i32) {
+        let error = std::io::Error::from_raw_os_error(code);
+        let event = Event::new(Kind::Rejected, format!("no connection can be accepted for a while: {error}"));
+        self.setup.journal.record(event);
     }
 
     fn handle_message(&mut self, now: Instant, message: Message) {

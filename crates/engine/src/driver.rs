@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use host::Endpoint;
-use protocol::{CloseReason, Connection, Ended, Instant, Placement, Transmit};
+use host::{Endpoint, Event, Kind, Level};
+use protocol::{CloseReason, Connection, Ended, Instant, Notice, NoticeKind, Placement, Transmit};
 use volume::{Tag, VolumeId};
 
 use crate::hub::Hub;
@@ -24,6 +24,12 @@ pub(crate) trait Role {
 
     /// What the inbox says, in the connection's words; `None` when it does not concern this connection.
     fn input(inbound: Inbound) -> Option<<Self::Connection as Connection>::Input>;
+
+    /// What people are to be told.
+    fn notice(connection: &mut Self::Connection) -> Option<Notice>;
+
+    /// Who is at the other end, and what it asked for.
+    fn parties(connection: &Self::Connection) -> (Option<String>, Option<String>);
 
     /// Does what the connection asks for.
     fn act(action: <Self::Connection as Connection>::Action, desk: &mut Desk);
@@ -91,18 +97,58 @@ impl Desk {
 pub(crate) struct Driver<R: Role> {
     connection: R::Connection,
     desk: Desk,
+    peer: SocketAddr,
     ended: bool,
     active: bool,
     established: bool,
+    told: Told,
+}
+
+/// What people were told of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Told {
+    Nothing,
+    /// The peer is in.
+    Login,
+    /// The connection ends.
+    End,
 }
 
 impl<R: Role> Driver<R> {
     /// Takes a place at the hub for a new connection.
-    pub(crate) fn new(hub: Rc<Hub>, member: Member, connection: R::Connection) -> Self {
-        let slot = hub.join(member.endpoint);
+    pub(crate) fn new(hub: Rc<Hub>, (member, peer): (Member, SocketAddr), connection: R::Connection) -> Self {
+        let slot = hub.join(member.endpoint, peer);
         let parked = VecDeque::with_capacity(PARKED_GUESS);
         let desk = Desk { hub, member, now: Instant::ZERO, slot, parked, outstanding: 0 };
-        Self { connection, desk, ended: false, active: false, established: false }
+        Self { connection, desk, peer, ended: false, active: false, established: false, told: Told::Nothing }
+    }
+
+    /// Tells people what has come up, and once why the connection ends.
+    fn tell(&mut self) {
+        while let Some(notice) = R::notice(&mut self.connection) {
+            if notice.kind == NoticeKind::Login {
+                self.told = Told::Login;
+            }
+            self.record(noticed(notice));
+        }
+        if self.told != Told::End
+            && let Some(reason) = self.connection.poll_close()
+        {
+            self.record(Event::closed(reason));
+            self.told = Told::End;
+        }
+    }
+
+    /// Records an event of this connection. That it ends in good order is told of those who were in.
+    fn record(&self, mut event: Event) {
+        if self.told == Told::Nothing && matches!(event.kind, Kind::Ended | Kind::Failed) {
+            event.level = Level::Debug;
+        }
+        let journal = &self.desk.hub.journal;
+        if journal.wants(event.kind, event.level) {
+            let (initiator, target) = R::parties(&self.connection);
+            journal.record(Event { peer: Some(self.peer), initiator, target, ..event });
+        }
     }
 
     fn act(&mut self) {
@@ -110,6 +156,17 @@ impl<R: Role> Driver<R> {
             R::act(action, &mut self.desk);
         }
     }
+}
+
+fn noticed(notice: Notice) -> Event {
+    let kind = match notice.kind {
+        NoticeKind::Login | NoticeKind::Queue => Kind::Login,
+        NoticeKind::Reject => Kind::Reject,
+        NoticeKind::Management => Kind::Management,
+        NoticeKind::Conflict => Kind::Conflict,
+    };
+    let event = Event::new(kind, notice.text);
+    if notice.kind == NoticeKind::Queue { event.at(Level::Debug) } else { event }
 }
 
 impl<R: Role> Endpoint for Driver<R> {
@@ -143,6 +200,11 @@ impl<R: Role> Endpoint for Driver<R> {
 
     fn handle_ended(&mut self, now: Instant, how: Ended) {
         if !std::mem::replace(&mut self.ended, true) {
+            self.tell();
+            if self.told != Told::End {
+                self.record(Event::ended(how));
+                self.told = Told::End;
+            }
             self.connection.handle_ended(now, how);
         }
     }
@@ -167,6 +229,7 @@ impl<R: Role> Endpoint for Driver<R> {
         if !self.desk.parked.is_empty() {
             self.desk.hub.wait_for_room(self.desk.slot);
         }
+        self.tell();
         if !self.connection.wants_bytes() || self.connection.awaits_memory() {
             self.desk.hub.wait_for_memory(self.desk.slot);
         }

@@ -2,13 +2,14 @@
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use buf::Pool;
-use host::{CoreIndex, EndpointId, Postbox};
+use host::{CoreIndex, EndpointId, Event, Journal, Kind, Level, Postbox};
 use protocol::Instant;
-use volume::{Tag, VolumeId};
+use volume::{Tag, VolumeErrorKind, VolumeId};
 
 use crate::closing::{self, Closing};
 use crate::message::{Inbound, Member, Message};
@@ -17,6 +18,7 @@ use crate::queues::{NotTaken, Queues, Slot, Submission};
 /// One driver's place.
 struct Seat {
     endpoint: EndpointId,
+    peer: SocketAddr,
     inbox: VecDeque<Inbound>,
     listed: bool,
     /// It is among those that wait for a buffer.
@@ -27,6 +29,7 @@ struct Seat {
 pub(crate) struct Hub {
     pub(crate) core: CoreIndex,
     pub(crate) pool: Pool,
+    pub(crate) journal: Arc<dyn Journal>,
     postbox: Arc<dyn Postbox<Message>>,
     queues: RefCell<Queues>,
     seats: RefCell<Seats>,
@@ -50,7 +53,28 @@ struct Seats {
     returns: u64,
 }
 
+/// What a volume's error is to people; nothing where the asker expects it.
+fn failure(error: VolumeErrorKind) -> Option<(Kind, Level)> {
+    match error {
+        VolumeErrorKind::NoSpace => Some((Kind::NoSpace, Level::Error)),
+        VolumeErrorKind::Miscompare { .. } | VolumeErrorKind::Cancelled => None,
+        VolumeErrorKind::ReservationConflict => Some((Kind::Conflict, Level::Debug)),
+        // The initiator asked for what the volume cannot do, or too much at once.
+        VolumeErrorKind::OutOfRange
+        | VolumeErrorKind::ReadOnly
+        | VolumeErrorKind::Misaligned
+        | VolumeErrorKind::Unsupported
+        | VolumeErrorKind::Busy
+        | VolumeErrorKind::ShuttingDown => Some((Kind::Io, Level::Debug)),
+        _ => Some((Kind::Io, Level::Error)),
+    }
+}
+
 impl Seats {
+    fn peer(&self, slot: Slot) -> Option<SocketAddr> {
+        self.places.get(slot.0 as usize)?.as_ref().map(|seat| seat.peer)
+    }
+
     /// Lets a driver take a turn although nothing came for it.
     fn list(&mut self, slot: Slot) {
         let Some(Some(seat)) = self.places.get_mut(slot.0 as usize) else { return };
@@ -76,17 +100,18 @@ impl Seats {
 impl Hub {
     pub(crate) fn new(
         core: CoreIndex,
-        pool: Pool,
+        (pool, journal): (Pool, Arc<dyn Journal>),
         postbox: Arc<dyn Postbox<Message>>,
         queues: Queues,
     ) -> Rc<Self> {
-        Rc::new(Self { core, pool, postbox, queues: RefCell::new(queues), seats: RefCell::default() })
+        let (queues, seats) = (RefCell::new(queues), RefCell::default());
+        Rc::new(Self { core, pool, journal, postbox, queues, seats })
     }
 
     /// Makes a place for a driver.
-    pub(crate) fn join(&self, endpoint: EndpointId) -> Slot {
+    pub(crate) fn join(&self, endpoint: EndpointId, peer: SocketAddr) -> Slot {
         let mut seats = self.seats.borrow_mut();
-        let seat = Seat { endpoint, inbox: VecDeque::new(), listed: false, wants_memory: false };
+        let seat = Seat { endpoint, peer, inbox: VecDeque::new(), listed: false, wants_memory: false };
         let slot = if let Some(free) = seats.free.pop() {
             seats.places[free as usize] = Some(seat);
             Slot(free)
@@ -234,7 +259,22 @@ impl Hub {
     /// Takes all completions and puts them into their askers' inboxes. Answers whether there was any.
     pub(crate) fn poll_queues(&self, now: Instant) -> bool {
         let mut seats = self.seats.borrow_mut();
-        self.queues.borrow_mut().poll(now, |slot, done| seats.deliver(slot, Inbound::Completion(done)))
+        self.queues.borrow_mut().poll(now, |slot, (volume, done)| {
+            if let Err(kind) = done.result {
+                self.tell_failure(seats.peer(slot), (volume, kind));
+            }
+            seats.deliver(slot, Inbound::Completion(done));
+        })
+    }
+
+    /// Tells that a volume could not do what a connection asked of it.
+    #[cold]
+    fn tell_failure(&self, peer: Option<SocketAddr>, (volume, error): (VolumeId, VolumeErrorKind)) {
+        let Some((kind, level)) = failure(error) else { return };
+        if self.journal.wants(kind, level) {
+            let event = Event { peer, volume: Some(volume.0), ..Event::new(kind, error.to_string()) };
+            self.journal.record(event.at(level));
+        }
     }
 
     /// The queues themselves, for fences and deadlines.

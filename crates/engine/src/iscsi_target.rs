@@ -5,7 +5,7 @@ use std::sync::Arc;
 use buf::Pool;
 use host::Accepted;
 use iscsi::target::{Action, Connection, Input, Portal, Resources};
-use protocol::{Entropy, Instant};
+use protocol::{Entropy, Instant, Notice};
 use scsi::NexusEvent;
 
 use crate::driver::{Desk, Role};
@@ -49,6 +49,14 @@ impl Role for IscsiTarget {
             Inbound::Shutdown => Input::Shutdown,
             Inbound::Subsystem(_) => return None,
         })
+    }
+
+    fn notice(connection: &mut Connection) -> Option<Notice> {
+        connection.poll_notice()
+    }
+
+    fn parties(connection: &Connection) -> (Option<String>, Option<String>) {
+        connection.parties()
     }
 
     fn act(action: Action, desk: &mut Desk) {

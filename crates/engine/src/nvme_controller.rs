@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use buf::Pool;
 use nvme::controller::{Action, Connection, Input, Portal, Reservations};
-use protocol::Instant;
+use protocol::{Instant, Notice};
 
 use crate::driver::{Desk, Role};
 use crate::message::{Cause, Fence, Inbound, Message, ReserveCall};
@@ -37,6 +37,14 @@ impl Role for NvmeController {
             Inbound::Shutdown => Input::Shutdown,
             Inbound::Event(..) | Inbound::Reset(..) | Inbound::Session(_) => return None,
         })
+    }
+
+    fn notice(connection: &mut Connection) -> Option<Notice> {
+        connection.poll_notice()
+    }
+
+    fn parties(connection: &Connection) -> (Option<String>, Option<String>) {
+        connection.parties()
     }
 
     fn act(action: Action, desk: &mut Desk) {

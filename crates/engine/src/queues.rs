@@ -130,7 +130,11 @@ impl Queues {
 
     /// Takes all completions and gives each to `deliver` with the slot that asked and its own tag restored.
     /// Answers whether there was any.
-    pub(crate) fn poll(&mut self, now: Instant, mut deliver: impl FnMut(Slot, Completion)) -> bool {
+    pub(crate) fn poll(
+        &mut self,
+        now: Instant,
+        mut deliver: impl FnMut(Slot, (VolumeId, Completion)),
+    ) -> bool {
         let mut any = false;
         self.polls.take(now, &mut self.wanted);
         for index in self.wanted.drain(..) {
@@ -144,7 +148,7 @@ impl Queues {
                 let (slot, side, own) = split(completion.tag);
                 line.outstanding[side] = line.outstanding[side].saturating_sub(1);
                 completion.tag = own;
-                deliver(slot, completion);
+                deliver(slot, (VolumeId(u32::try_from(index).unwrap_or(u32::MAX)), completion));
             }
         }
         any
@@ -310,7 +314,7 @@ mod tests {
         assert_eq!(drained(&mut queues), []);
         held.0.borrow_mut().1 = 1;
         let mut seen = Vec::new();
-        queues.poll(Instant::ZERO, |slot, completion| seen.push((slot.0, completion.tag.0)));
+        queues.poll(Instant::ZERO, |slot, (_, completion)| seen.push((slot.0, completion.tag.0)));
         assert_eq!(seen, [(3, 1)]);
         assert_eq!(drained(&mut queues), [10], "the second fence waits for the request between them");
         held.0.borrow_mut().1 = 1;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use host::Journal;
 use protocol::Entropy;
 use volume::{Geometry, Volume, VolumeId};
 
@@ -43,6 +44,8 @@ pub struct Setup {
     pub pool_limit: usize,
     /// Where connections get their randomness.
     pub entropy: EntropySource,
+    /// Where events are told.
+    pub journal: Arc<dyn Journal>,
 }
 
 impl fmt::Debug for Setup {

@@ -8,6 +8,7 @@
 
 mod block;
 mod folder;
+mod journal;
 mod service;
 mod state;
 mod stream;
@@ -17,6 +18,7 @@ pub use block::{
     OpenOptions, Storage,
 };
 pub use folder::Folder;
+pub use journal::{Event, Journal, Kind, Level, Recording, Silent};
 pub use service::{CoreIndex, Postbox, Service, World};
 pub use state::{MemoryState, StateError, StateErrorKind, StateStore, VolumeState};
 pub use stream::{Accepted, Dialer, Endpoint, EndpointId, ListenerId, Refusal};

@@ -49,6 +49,9 @@ pub trait Service {
     /// Takes an accepted stream, or refuses it.
     fn accept(&mut self, now: Instant, accepted: Accepted) -> Result<Box<dyn Endpoint>, Refusal>;
 
+    /// No stream could be accepted for want of something that the system is short of; the number is its error code.
+    fn handle_shortage(&mut self, _code: i32) {}
+
     /// Takes a message from another core (or from outside).
     fn handle_message(&mut self, now: Instant, message: Self::Message);
 

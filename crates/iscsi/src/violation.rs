@@ -181,3 +181,65 @@ impl fmt::Display for Violation {
 }
 
 impl core::error::Error for Violation {}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Every misdeed, for tests of what follows from each.
+    pub(crate) const ALL: &[Violation] = &[
+        Violation::HeaderDigest,
+        Violation::DataDigest,
+        Violation::SegmentTooLong,
+        Violation::UnknownOpcode,
+        Violation::NotLogin,
+        Violation::LoginAfterLogin,
+        Violation::BadStage,
+        Violation::LoginChanged,
+        Violation::BadVersion,
+        Violation::TooManyLoginPdus,
+        Violation::BadText,
+        Violation::ValueTooLong,
+        Violation::TooManyKeys,
+        Violation::TooMuchText,
+        Violation::DuplicateKey,
+        Violation::BadAnswer,
+        Violation::MissingName,
+        Violation::BadSessionType,
+        Violation::NoCommonMethod,
+        Violation::BadChap,
+        Violation::WrongResponse,
+        Violation::Reflection,
+        Violation::DigestRequired,
+        Violation::CmdSnGap,
+        Violation::DuplicateTask,
+        Violation::UnexpectedData,
+        Violation::Bidirectional,
+        Violation::DataOverrun,
+        Violation::DataOutOfOrder,
+        Violation::DataUnderrun,
+        Violation::UnknownTransferTag,
+        Violation::Snack,
+        Violation::CommandInDiscovery,
+        Violation::TooManyImmediate,
+        Violation::UnknownTask,
+        Violation::TooManyR2ts,
+    ];
+
+    /// A misdeed that is missing above would be in no test.
+    #[test]
+    fn all_are_all_and_each_has_words_of_its_own() {
+        let source = include_str!("violation.rs");
+        let variants = source.split("pub enum Violation {").nth(1).unwrap().split("\n}").next().unwrap();
+        let named = variants.lines().filter(|line| {
+            let line = line.trim();
+            line.starts_with(|first: char| first.is_ascii_uppercase()) && line.ends_with(',')
+        });
+        assert_eq!(named.count(), ALL.len(), "ALL lists every variant of Violation");
+        for (index, violation) in ALL.iter().enumerate() {
+            let text = violation.text();
+            assert!(text.len() > 8, "{violation:?}");
+            assert!(ALL.iter().skip(index + 1).all(|other| other.text() != text), "{violation:?}");
+        }
+    }
+}

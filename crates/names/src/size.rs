@@ -102,13 +102,15 @@ mod tests {
             let error = text.parse::<ByteSize>().unwrap_err().to_string();
             assert!(error.contains(meant), "{error}");
         }
+        assert_eq!(ByteSize(3 << 60).to_string(), "3E");
     }
 
     #[test]
     fn what_is_no_size_is_refused() {
-        for text in
-            ["", "k", "-1", "+1", "1 G", "4Q", "1.", ".5G", "1.5", "1e3", "0x10", "99999P", "16E", "1.2.3G"]
-        {
+        for text in [
+            "", "k", "-1", "+1", "1 G", "4Q", "1.", ".5G", "1.5", "1e3", "0x10", "99999P", "16E", "1Ek",
+            "1.2.3G",
+        ] {
             let error = text.parse::<ByteSize>().unwrap_err().to_string();
             assert!(error.contains("size") && error.contains(';'), "{text}: {error}");
         }

@@ -91,6 +91,41 @@ impl ConnectError {
     }
 }
 
+impl ConnectError {
+    /// The refusal in words, for logs.
+    pub const fn describe(self) -> &'static str {
+        const fn named(result: u32, offset: u16) -> bool {
+            result == ConnectError::data(offset).result
+        }
+        let (code, result) = (self.status.code(), self.result);
+        if code == Status::CONNECT_HOST.code() {
+            "this host may not use the subsystem"
+        } else if code == Status::CONNECT_BUSY.code() {
+            "no controller is left"
+        } else if code == Status::CONNECT_FORMAT.code() {
+            "a Connect command of an unknown format"
+        } else if code == Status::COMMAND_SEQUENCE.code() {
+            "the controller is not ready, or has this queue already"
+        } else if code != Status::CONNECT_INVALID.code() {
+            "a Connect command was refused"
+        } else if named(result, field::SUBNQN) {
+            "there is no such subsystem"
+        } else if named(result, field::HOSTNQN) {
+            "the host's name is malformed or not that of the controller"
+        } else if named(result, field::HOSTID) {
+            "the host's identifier is not that of the controller"
+        } else if named(result, field::CNTLID) {
+            "there is no such controller"
+        } else if result == ConnectError::command(field::QID).result {
+            "there is no such queue"
+        } else if result == ConnectError::command(field::SQSIZE).result {
+            "a queue of an impossible size"
+        } else {
+            "a Connect command with invalid parameters"
+        }
+    }
+}
+
 /// From the group to a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {

@@ -101,3 +101,45 @@ impl Violation {
         }
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Every misdeed, for tests of what follows from each.
+    pub(crate) const ALL: &[Violation] = &[
+        Violation::UnexpectedType(PduType::IC_REQ),
+        Violation::OutOfSequence(PduType::IC_REQ),
+        Violation::HeaderLength,
+        Violation::PduLength,
+        Violation::DataOffset,
+        Violation::DigestFlags,
+        Violation::HeaderDigest(7),
+        Violation::FormatVersion,
+        Violation::Alignment,
+        Violation::UnknownCommand,
+        Violation::TransferTag,
+        Violation::DataRange,
+        Violation::DataLimit,
+        Violation::LastFlag,
+        Violation::Maxh2cdata,
+        Violation::DigestsRequired,
+    ];
+
+    /// A misdeed that is missing above would be in no test.
+    #[test]
+    fn all_are_all_and_each_has_words_of_its_own() {
+        let source = include_str!("violation.rs");
+        let variants = source.split("pub enum Violation {").nth(1).unwrap().split("\n}").next().unwrap();
+        let named = variants.lines().filter(|line| {
+            let line = line.trim();
+            line.starts_with(|first: char| first.is_ascii_uppercase()) && line.ends_with(',')
+        });
+        assert_eq!(named.count(), ALL.len(), "ALL lists every variant of Violation");
+        for (index, violation) in ALL.iter().enumerate() {
+            let text = violation.describe();
+            assert!(text.len() > 8, "{violation:?}");
+            assert!(ALL.iter().skip(index + 1).all(|other| other.describe() != text), "{violation:?}");
+        }
+    }
+}

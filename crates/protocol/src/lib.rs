@@ -15,10 +15,12 @@ extern crate alloc;
 mod connection;
 mod entropy;
 mod instant;
+mod notice;
 pub mod pair;
 mod transmit;
 
 pub use connection::{CloseReason, Connection, Ended, Group, Placement};
 pub use entropy::{Entropy, SeededEntropy};
 pub use instant::Instant;
+pub use notice::{Notice, NoticeKind, Notices};
 pub use transmit::{Segment, Transmit};

@@ -380,6 +380,7 @@ impl<S: Service> Turning<S> {
                     break;
                 }
                 Err(error) if is_shortage(&error) => {
+                    self.service.handle_shortage(error.raw_os_error().unwrap_or_default());
                     self.resting.push(slot);
                     self.accept_at = Some(now + limits::ACCEPT_RETRY);
                     return;

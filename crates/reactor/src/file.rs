@@ -15,7 +15,7 @@ use rustix::io::Errno;
 
 use crate::limits::FILE_DEPTH;
 use crate::local;
-use crate::sys::{FileOp, Verb};
+use crate::sys::{self, FileOp, Verb};
 use crate::threads;
 
 /// The real file system.
@@ -68,6 +68,8 @@ fn open(path: &str, options: OpenOptions) -> Result<File, Errno> {
         // the process is killed.
         rustix::fs::flock(&descriptor, rustix::fs::FlockOperation::NonBlockingLockExclusive)?;
     }
+    // A virtual machine that has the image open does not see `flock`.
+    sys::lock::take(descriptor.as_fd(), writable).map_err(|_| Errno::AGAIN)?;
     if let Some(size) = options.size {
         ensure_size(&descriptor.descriptor, kind, size, options.mode)?;
     }
@@ -193,6 +195,7 @@ impl Drop for Claimed {
     fn drop(&mut self) {
         // A file that was never locked has nothing to give back, and a failure leaves it to the kernel.
         let _unlocked = rustix::fs::flock(&self.descriptor, rustix::fs::FlockOperation::Unlock);
+        sys::lock::release(self.descriptor.as_fd());
     }
 }
 

@@ -370,6 +370,7 @@ pub fn start(world: &mut World<Core>, disk: Arc<dyn Volume>, (scene, plant): (&S
         limits: ConnectionLimits::default(),
         pool_limit: POOL,
         entropy: Arc::new(|| Box::new(Dice::new(1))),
+        journal: Arc::new(host::Silent),
     });
     let mail = Mail::new(scene.cores.into());
     let mail = Arc::new(match plant {

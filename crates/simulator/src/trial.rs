@@ -125,8 +125,20 @@ pub fn served(seed: u64, cuts: usize, scene: &Scene, plant: Plant) -> Result<(),
         disk.cut();
         keeper.cut();
         workload.cut();
+        check_journal(&world).map_err(|found| format!("cut {cut}: {found}"))?;
     }
     Ok(())
+}
+
+/// Both ends are this project's own, so neither may find the other in breach of a standard, whatever the network does.
+fn check_journal(world: &World<Core>) -> Result<(), String> {
+    let misdeed = |event: &host::Event| matches!(event.kind, host::Kind::Violation | host::Kind::Reject);
+    match world.journal.take().into_iter().find(misdeed) {
+        Some(event) => {
+            Err(format!("the server finds its own project's client in breach of the protocol: {event:?}"))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Lets something happen, and says what the time is then.
@@ -150,6 +162,7 @@ pub(crate) fn start_server(
         limits: ConnectionLimits::default(),
         pool_limit: SERVER_POOL,
         entropy: Arc::new(|| Box::new(Dice::new(1))),
+        journal: Arc::clone(&world.journal) as Arc<dyn host::Journal>,
     };
     let mail = Arc::new(Mail::<Message>::new(1));
     let surroundings = HostWorld {

@@ -20,7 +20,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use host::{Accepted, Dialer, Endpoint, EndpointId, ListenerId, Postbox as _, Service};
+use host::{Accepted, Dialer, Endpoint, EndpointId, ListenerId, Postbox as _, Recording, Service};
 use protocol::{Ended, Instant};
 
 use crate::dice::{Dice, Odds};
@@ -123,6 +123,8 @@ pub struct World<S: Service> {
     loose: bool,
     /// How far the clock goes in a step in which nothing travels.
     idle: Duration,
+    /// What the servers told, since it was last looked at.
+    pub journal: Arc<Recording>,
 }
 
 impl<S: Service> World<S> {
@@ -139,6 +141,7 @@ impl<S: Service> World<S> {
             frozen: false,
             loose: false,
             idle: IDLE_STEP,
+            journal: Arc::default(),
         }
     }
 

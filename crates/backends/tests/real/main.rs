@@ -71,7 +71,9 @@ fn files_on_cores_with_the_best_driver_that_the_kernel_allows_keep_the_contract(
 fn a_file_is_grown_never_shrunk_and_missing_ones_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     assert!(open(&folder, "").unwrap_err().to_string().contains("size="));
-    for (tail, blocks) in [("?size=1M", 2048), ("?size=2M", 4096), ("?size=1M", 4096), ("", 4096)] {
+    for (tail, blocks) in [("?size=1M", 2048), ("?size=2M", 4096), ("?size=2M", 4096), ("", 4096)] {
         assert_eq!(open(&folder, tail).unwrap().geometry().blocks, blocks, "{tail}");
     }
+    let refused = open(&folder, "?size=1M").unwrap_err().to_string();
+    assert!(refused.contains("2097152 bytes already") && refused.contains("leave size= out"), "{refused}");
 }

@@ -169,6 +169,7 @@ impl World {
             limits: ConnectionLimits::default(),
             pool_limit: POOL,
             entropy: Arc::new(|| Box::new(SeededEntropy::new(1))),
+            journal: Arc::new(host::Silent),
         };
         let mail = Arc::new(Mail::default());
         let outside = host::World {

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use engine::{ConnectionLimits, Core, ListenerRole, Message, Setup};
 use host::{
-    Accepted, BlockFile, CoreIndex, Dialer, Endpoint, EndpointId, IoError, ListenerId, OpenOptions, Postbox,
-    Service, Storage, World,
+    Accepted, BlockFile, CoreIndex, Dialer, Endpoint, EndpointId, IoError, Journal, ListenerId, OpenOptions,
+    Postbox, Recording, Service, Storage, World,
 };
 use nvme::controller::{Hosts, Namespace, Portal, QueueLimits, Subsystem};
 use nvme::fabrics::{Connect, ConnectData, HostIdentity, Property};
@@ -24,7 +24,7 @@ use volume::filter::Delay;
 use volume::{Ram, Volume, VolumeId};
 use zerocopy::{FromBytes, IntoBytes};
 
-const NQN: &str = "nqn.2026-11.org.linerate:disk";
+pub(crate) const NQN: &str = "nqn.2026-11.org.linerate:disk";
 /// What every request takes.
 pub(crate) const DELAY: Duration = Duration::from_hours(1);
 pub(crate) const LARGE: u32 = 65536;
@@ -114,6 +114,7 @@ pub(crate) struct Server {
     cores: Vec<Core>,
     mail: Arc<Mail>,
     streams: Vec<Stream>,
+    pub(crate) journal: Arc<Recording>,
 }
 
 impl Server {
@@ -121,12 +122,14 @@ impl Server {
     pub(crate) fn new(pool_limit: usize) -> Self {
         let ram = Ram::new(16 << 20, 512).unwrap();
         let volume: Arc<dyn Volume> = Arc::new(Delay::new(Arc::new(ram), DELAY));
+        let journal = Arc::new(Recording::default());
         let setup = Arc::new(Setup {
             listeners: vec![ListenerRole::Nvme(Arc::new(portal(&*volume)))],
             volumes: vec![volume],
             limits: ConnectionLimits::default(),
             pool_limit,
             entropy: Arc::new(|| Box::new(SeededEntropy::new(1))),
+            journal: Arc::clone(&journal) as Arc<dyn Journal>,
         });
         let mail = Arc::new(Mail::default());
         let world = |core| World {
@@ -137,7 +140,7 @@ impl Server {
             waker: Waker::noop().clone(),
         };
         let cores = [0, 1].map(|core| Core::new(Arc::clone(&setup), world(core))).into();
-        let mut server = Self { now: Instant::ZERO, cores, mail, streams: Vec::new() };
+        let mut server = Self { now: Instant::ZERO, cores, mail, streams: Vec::new(), journal };
         assert_eq!(server.join(1, 5), 0);
         server
     }

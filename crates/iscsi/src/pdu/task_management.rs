@@ -26,6 +26,21 @@ impl Function {
     pub const TARGET_COLD_RESET: Self = Self(7);
     /// Move a task to this connection (ErrorRecoveryLevel 2).
     pub const TASK_REASSIGN: Self = Self(8);
+
+    /// Its name, for logs.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::ABORT_TASK => "ABORT TASK",
+            Self::ABORT_TASK_SET => "ABORT TASK SET",
+            Self::CLEAR_ACA => "CLEAR ACA",
+            Self::CLEAR_TASK_SET => "CLEAR TASK SET",
+            Self::LOGICAL_UNIT_RESET => "LOGICAL UNIT RESET",
+            Self::TARGET_WARM_RESET => "TARGET WARM RESET",
+            Self::TARGET_COLD_RESET => "TARGET COLD RESET",
+            Self::TASK_REASSIGN => "TASK REASSIGN",
+            _ => "an unknown task management function",
+        }
+    }
 }
 
 /// How it went (RFC 7143 §11.6.1).

@@ -3,6 +3,7 @@
 //! A command's write data goes to one buffer, taken once the device server has found nothing wrong with the command (`memory` says when).
 
 use buf::{Buf, BufList, LARGEST};
+use protocol::NoticeKind;
 use scsi::{DataDirection, Reply, Sense, Status, Step};
 use volume::reservation::Refused;
 use volume::{Completion, Request, Tag};
@@ -292,6 +293,9 @@ impl Connection {
     fn answer(&mut self, slot: u16, reply: Reply) {
         let Some(task) = self.tasks.get(slot) else { return };
         task.state = State::Answering;
+        if reply.status == Status::ReservationConflict {
+            self.notices.push(NoticeKind::Conflict, "RESERVATION CONFLICT");
+        }
         let most = if task.reads { task.expected as usize } else { 0 };
         let data = if reply.data.len() > most { reply.data.part(0, most) } else { reply.data };
         let answer = Answer {

@@ -3,13 +3,14 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::format;
+use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::SocketAddr;
 
 use buf::{Account, Pool};
-use protocol::{CloseReason, Ended, Entropy, Instant, Placement, Transmit};
+use protocol::{CloseReason, Ended, Entropy, Instant, Notice, NoticeKind, Notices, Placement, Transmit};
 use scsi::{DeviceServer, NexusEvent};
 use volume::reservation::{Command, Refused, Registrant};
 use volume::{Completion, Epoch, Request, Tag, VolumeId};
@@ -195,6 +196,8 @@ pub struct Connection {
     heard: Instant,
     /// When the answer to this side's ping is overdue.
     pinged: Option<Instant>,
+    /// What people are to be told.
+    pub(super) notices: Notices,
     /// When a login, logout or drain is overdue.
     pub(super) due: Option<Instant>,
     close: Option<CloseReason>,
@@ -235,6 +238,7 @@ impl Connection {
             actions: VecDeque::new(),
             heard: now,
             pinged: None,
+            notices: Notices::default(),
             due: Some(now + LOGIN_TIME),
             close: None,
         }
@@ -243,6 +247,18 @@ impl Connection {
     /// Where the connection is in its life.
     pub fn state(&self) -> State {
         self.state
+    }
+
+    /// What people are to be told, the oldest first.
+    pub fn poll_notice(&mut self) -> Option<Notice> {
+        self.notices.pop()
+    }
+
+    /// The initiator, and the target that it asked for, as far as they are known.
+    pub fn parties(&self) -> (Option<String>, Option<String>) {
+        let Some(login) = &self.login else { return (None, None) };
+        let target = self.node().map(|node| node.name.to_string()).or_else(|| login.target_name.clone());
+        (login.initiator.as_ref().map(ToString::to_string), target)
     }
 
     /// Commands that have not been answered yet.
@@ -324,7 +340,7 @@ impl Connection {
         let response = LoginResponse::new(request, failure.status);
         self.out.respond(response.to_bytes(), Vec::new(), false);
         let reason = match failure.status {
-            Status::AUTHENTICATION_FAILURE | Status::AUTHORIZATION_FAILURE => {
+            Status::AUTHENTICATION_FAILURE | Status::AUTHORIZATION_FAILURE | Status::NOT_FOUND => {
                 CloseReason::Refused(failure.text)
             }
             Status::OUT_OF_RESOURCES | Status::SERVICE_UNAVAILABLE => CloseReason::Limit(failure.text),
@@ -351,6 +367,7 @@ impl Connection {
     fn finish_login(&mut self, now: Instant, tsih: u16) {
         let Some(login) = &mut self.login else { return };
         let Some((response, text, request)) = login.finish(tsih) else { return };
+        let told = if login.discovery { "logged in for discovery" } else { "logged in" };
         self.parameters = login.parameters;
         self.out.respond(response.to_bytes(), text.into_bytes(), false);
         let digests = Digests { header: self.parameters.header_digest, data: self.parameters.data_digest };
@@ -363,6 +380,7 @@ impl Connection {
         if self.login.as_ref().is_some_and(|login| login.discovery) {
             self.due = Some(now + DISCOVERY_SESSION_TIME);
         }
+        self.notices.push(NoticeKind::Login, told);
         self.open_nexus(request.isid);
     }
 
@@ -410,6 +428,9 @@ impl Connection {
             Answer::Reject(reason) | Answer::RejectAndClose(reason) => Some(reason),
             Answer::Close => None,
         };
+        if matches!(answer, Answer::Reject(_)) {
+            self.notices.push(NoticeKind::Reject, violation.text());
+        }
         if let Some((reason, header)) = reason.zip(header) {
             self.out.respond(Reject::new(reason).to_bytes(), header.to_vec(), false);
         }
@@ -587,5 +608,37 @@ impl protocol::Connection for Connection {
 
     fn poll_close(&self) -> Option<CloseReason> {
         self.close
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::net::Ipv4Addr;
+
+    use protocol::{Connection as _, SeededEntropy};
+
+    use super::*;
+    use crate::violation::tests::ALL;
+
+    /// Every misdeed, before and after the login, is told: as the reason of the end, or as a notice.
+    #[test]
+    fn no_violation_passes_in_silence() {
+        for &violation in ALL {
+            for state in [State::InLogin, State::LoggedIn] {
+                let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
+                let entropy = Box::new(SeededEntropy::new(1));
+                let resources =
+                    Resources { pool: Pool::new(1 << 20), entropy, local: address, peer: address };
+                let mut connection =
+                    Connection::new(Instant::ZERO, Arc::new(Portal::new(Vec::new())), resources);
+                connection.state = state;
+                connection.violate(violation, Some(&[0; 48]));
+                let notice = connection.poll_notice().map(|notice| notice.text);
+                let closed = connection.poll_close();
+                let told = closed == Some(CloseReason::Violation(violation.text()))
+                    || notice == Some(violation.text());
+                assert!(told, "{violation:?} in {state:?}: {closed:?} {notice:?}");
+            }
+        }
     }
 }

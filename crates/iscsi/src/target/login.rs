@@ -87,7 +87,7 @@ pub(super) struct Login {
     pub(super) initiator: Option<Iqn>,
     pub(super) discovery: bool,
     pub(super) node: Option<usize>,
-    target_name: Option<String>,
+    pub(super) target_name: Option<String>,
     known: bool,
     /// The account that the initiator has proved.
     pub(super) proven: Option<Credentials>,

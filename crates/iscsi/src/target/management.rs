@@ -9,7 +9,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::mem::discriminant;
 
-use protocol::{CloseReason, Instant};
+use protocol::{CloseReason, Instant, NoticeKind};
 use scsi::NexusEvent;
 use volume::{Epoch, Tag, VolumeId};
 
@@ -74,6 +74,7 @@ impl Connection {
         request: &TaskManagementRequest,
         numbered: bool,
     ) {
+        self.notices.push(NoticeKind::Management, request.function().text());
         let full = self.pending.len() >= MANAGEMENT_DEPTH;
         let performed = if full { FunctionResponse::REJECTED.into() } else { self.perform(request) };
         let answer = |response| TaskManagementResponse::new(request.task_tag(), response).to_bytes();

@@ -11,7 +11,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use buf::{Account, BufList, Pool, SharedBuf};
-use protocol::{CloseReason, Ended, Instant, Placement, Transmit};
+use protocol::{CloseReason, Ended, Instant, NoticeKind, Notices, Placement, Transmit};
 use volume::reservation::View;
 use volume::{Completion, Epoch, Operation, Outcome, Request, Tag, VolumeId};
 use wire::crc32c;
@@ -24,7 +24,7 @@ use super::slots::{Slots, Step};
 use super::transmit::{Outgoing, Unsent};
 use super::{Action, Input, Portal};
 use crate::cqe::CompletionQueueEntry;
-use crate::fabrics::{ConnectData, HostIdentity};
+use crate::fabrics::HostIdentity;
 use crate::lifetime::Lifetime;
 use crate::limits::{CONNECT_TIME, MAX_H2C_DATA, MEMORY_RETRY, SCARCE_SEND_TIME, STAGING};
 use crate::opcode::{FABRICS, fctype, nvm};
@@ -33,6 +33,7 @@ use crate::reservation;
 use crate::sgl::DataPointer;
 use crate::sqe::SubmissionQueueEntry;
 use crate::status::Status;
+use crate::subsystem;
 use crate::transport::{Agreement, DIGEST, Framed, MOST_ALIGNMENT, Role, Termination, frame};
 use crate::violation::Violation;
 use abort::Aborts;
@@ -44,6 +45,8 @@ mod connect;
 mod memory;
 mod quiesce;
 mod reserve;
+#[cfg(test)]
+mod told;
 
 /// Why a controller ended whose host was not heard of.
 const KEEP_ALIVE_EXPIRED: &str = "the keep alive timer expired";
@@ -155,6 +158,9 @@ pub struct Connection {
     head: Head,
     host: Option<HostIdentity>,
     heard: Vec<Heard>,
+    /// The subsystem that the host asked for.
+    asked: Option<Arc<str>>,
+    notices: Notices,
     outgoing: VecDeque<Outgoing>,
     /// Data in memory of no pool among what is to be sent.
     unsent: Unsent,
@@ -197,6 +203,8 @@ impl Connection {
             head: Head::default(),
             host: None,
             heard: Vec::new(),
+            asked: None,
+            notices: Notices::default(),
             outgoing: VecDeque::new(),
             unsent: Unsent::default(),
             sending: None,
@@ -362,7 +370,7 @@ impl Connection {
             }
             State::Io(namespaces) if entry.opcode != FABRICS => namespaces.plan(entry, data),
             State::Io(_) => plan_io_fabrics(entry),
-            _ => plan_connect(entry, data),
+            _ => connect::plan(entry, data),
         };
         planned.unwrap_or_else(Plan::fail)
     }
@@ -461,6 +469,7 @@ impl Connection {
         }
         self.watch_at = self.watch_at.filter(|_| self.transfers > 0);
         if damaged {
+            self.notices.push(NoticeKind::Reject, "a data digest that does not match");
             return self.finish(index, (Status::TRANSIENT_TRANSPORT, 0), None);
         }
         let next = match &mut self.state {
@@ -531,6 +540,9 @@ impl Connection {
 
     fn complete(&mut self, entry: &SubmissionQueueEntry, answer: (Status, u64), data: Option<BufList>) {
         let (status, result) = answer;
+        if status.code() == Status::RESERVATION_CONFLICT.code() {
+            self.notices.push(NoticeKind::Conflict, "Reservation Conflict");
+        }
         let entry =
             CompletionQueueEntry::new(entry.cid.get(), self.head.report(), status).with_result(result);
         if self.close.is_none() {
@@ -558,6 +570,9 @@ impl Connection {
         loop {
             let State::Admin(admin) = &mut self.state else { return };
             if let Some(request) = admin.news.pop_front() {
+                if request == subsystem::Request::Ready(false) {
+                    self.notices.push(NoticeKind::Management, "controller reset or shutdown");
+                }
                 self.actions.push_back(Action::Group(request));
             } else if let Some((slot, result)) = admin.poll_event() {
                 self.finish(slot, (Status::SUCCESS, result), None);
@@ -603,17 +618,6 @@ impl Connection {
         self.data_arrived(now, slot);
         DIGEST
     }
-}
-
-fn plan_connect(entry: &SubmissionQueueEntry, data: usize) -> Result<Plan, Status> {
-    if entry.opcode != FABRICS || entry.fctype() != fctype::CONNECT {
-        return Err(Status::COMMAND_SEQUENCE.dnr());
-    }
-    let pointer = entry.data_pointer(data)?;
-    if pointer.length() != size_of::<ConnectData>() {
-        return Err(Status::DATA_SGL_LENGTH_INVALID.dnr());
-    }
-    Ok(Plan::Receive(pointer))
 }
 
 fn plan_io_fabrics(entry: &SubmissionQueueEntry) -> Result<Plan, Status> {

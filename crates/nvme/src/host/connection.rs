@@ -378,12 +378,12 @@ impl Connection {
         if self.state == State::Connecting {
             return self.handle_connected(now, status, result);
         }
-        // Data that is damaged, or not whole, says nothing.
+        // Data that is damaged, or not whole, says nothing. A command that failed has moved none, and its status says why.
         let damaged =
             landing.as_ref().is_some_and(|landing| landing.damaged || landing.received != landing.length);
         let buf = landing.and_then(|landing| landing.buf);
         let data = buf.as_deref().unwrap_or_default();
-        let status = if damaged { Status::TRANSIENT_TRANSPORT } else { status };
+        let status = if status.is_success() && damaged { Status::TRANSIENT_TRANSPORT } else { status };
         let Some(setup) = &mut self.setup else { return };
         let next = setup.advance(status, (result, data));
         self.follow(now, next);

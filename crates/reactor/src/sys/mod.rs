@@ -5,6 +5,7 @@
 #![expect(unsafe_code, reason = "addresses given to the kernel; see the module's documentation")]
 
 mod file;
+pub(crate) mod lock;
 mod receive;
 pub(crate) mod ring;
 mod send;

@@ -9,7 +9,7 @@
 
 use alloc::vec::Vec;
 
-use protocol::Instant;
+use protocol::{Instant, NoticeKind};
 use volume::Tag;
 
 use super::{Connection, Receive, Starved, State};
@@ -54,6 +54,7 @@ impl Connection {
         let Some(tag) = self.slots.begin(entry, Step::Held) else { return };
         let State::Admin(admin) = &mut self.state else { return };
         admin.aborts = admin.aborts.saturating_add(1);
+        self.notices.push(NoticeKind::Management, "Abort");
         let [qid, cid] = [entry.dword(10), entry.dword(10) >> 16].map(|field| (field & 0xffff) as u16);
         if qid == 0 {
             self.abort(now, cid, tag);

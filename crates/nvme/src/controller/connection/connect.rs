@@ -1,23 +1,38 @@
 //! Connect at the controller (NVMe Base §6.3): checks, the group's decision, and what the queue becomes.
 
 use alloc::boxed::Box;
+use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 
-use protocol::{CloseReason, Instant};
+use protocol::{CloseReason, Instant, Notice, NoticeKind};
 use zerocopy::FromBytes;
 
 use super::{Connection, Head, Joining, State};
 use crate::DISCOVERY_NQN;
 use crate::controller::admin::Admin;
+use crate::controller::command::Plan;
 use crate::controller::io::Namespaces;
 use crate::controller::slots::Step;
 use crate::controller::{Action, Subsystem};
 use crate::fabrics::{ANY_CONTROLLER, Connect, ConnectData, HostIdentity, field, host_name, text};
 use crate::limits::{ADMIN_QUEUE, CONNECT_TIME, SLOT_SLACK};
+use crate::opcode::{FABRICS, fctype};
+use crate::sqe::SubmissionQueueEntry;
 use crate::status::Status;
 use crate::subsystem::{self, ConnectError, Reply};
 
 impl Connection {
+    /// What people are to be told, the oldest first.
+    pub fn poll_notice(&mut self) -> Option<Notice> {
+        self.notices.pop()
+    }
+
+    /// The host, and the subsystem that it asked for, as far as they are known.
+    pub fn parties(&self) -> (Option<String>, Option<String>) {
+        let host = self.host.as_ref().map(|host| host.nqn.to_string());
+        (host, self.asked.as_ref().map(ToString::to_string))
+    }
+
     /// A Connect with its data.
     pub(super) fn handle_connect(&mut self, now: Instant, slot: u16, data: &[u8]) {
         let Some(entry) = self.slots.get(slot).map(|slot| slot.entry) else { return };
@@ -32,7 +47,7 @@ impl Connection {
             }
             Err(error) => {
                 self.finish(slot, (error.status, u64::from(error.result)), None);
-                self.end(CloseReason::Refused("a Connect command was refused"));
+                self.end(CloseReason::Refused(error.describe()));
             }
         }
     }
@@ -50,6 +65,7 @@ impl Connection {
         let subnqn = text(&data.subnqn).ok_or(ConnectError::data(field::SUBNQN))?;
         let hostnqn = host_name(&data.hostnqn).ok_or(ConnectError::data(field::HOSTNQN))?;
         let host = HostIdentity { identifier: data.hostid, nqn: Arc::from(hostnqn) };
+        (self.host, self.asked) = (Some(host.clone()), Some(Arc::from(subnqn)));
         let named = |subsystem: &Subsystem| *subsystem.nqn == *subnqn;
         let found = self.portal.subsystems.iter().find(|subsystem| named(subsystem));
         if found.is_none() && subnqn != DISCOVERY_NQN {
@@ -74,7 +90,6 @@ impl Connection {
         let entries = u32::from(sqsize).saturating_add(1);
         self.head = Head::after_connect(entries, command.disables_sq_flow());
         self.slots.grow(sqsize.saturating_add(1).saturating_add(SLOT_SLACK));
-        self.host = Some(host.clone());
         let subnqn =
             subsystem.map_or_else(|| Arc::from(DISCOVERY_NQN), |subsystem| Arc::clone(&subsystem.nqn));
         if let (Some(index), true) = (index, qid != 0) {
@@ -98,7 +113,7 @@ impl Connection {
                 if let State::Connecting(slot, _) = self.state {
                     self.finish(slot, (error.status, u64::from(error.result)), None);
                 }
-                return self.end(CloseReason::Refused("the controller does not take this queue"));
+                return self.end(CloseReason::Refused(error.describe()));
             }
             &Reply::Abort { cid, tag } => return self.abort(now, cid, tag),
             &Reply::Aborted { tag, aborted } => return self.finish_abort(tag, aborted),
@@ -114,12 +129,16 @@ impl Connection {
             State::Connecting(slot, joining) => {
                 match *joining {
                     Joining::Admin(mut admin) => {
+                        self.notices.push(NoticeKind::Login, "connected");
                         admin.cntlid = cntlid;
                         self.deadline = admin.next_deadline(now);
                         self.lifetime.set_end(self.deadline);
                         self.state = State::Admin(admin);
                     }
-                    Joining::Io { index } => self.attach(index),
+                    Joining::Io { index } => {
+                        self.notices.push(NoticeKind::Queue, "an I/O queue connected");
+                        self.attach(index);
+                    }
                 }
                 self.finish(slot, (Status::SUCCESS, u64::from(cntlid)), None);
             }
@@ -135,4 +154,16 @@ impl Connection {
             self.apply_reservations();
         }
     }
+}
+
+/// Decides about the first command of a connection, which must be a Connect.
+pub(super) fn plan(entry: &SubmissionQueueEntry, data: usize) -> Result<Plan, Status> {
+    if entry.opcode != FABRICS || entry.fctype() != fctype::CONNECT {
+        return Err(Status::COMMAND_SEQUENCE.dnr());
+    }
+    let pointer = entry.data_pointer(data)?;
+    if pointer.length() != size_of::<ConnectData>() {
+        return Err(Status::DATA_SGL_LENGTH_INVALID.dnr());
+    }
+    Ok(Plan::Receive(pointer))
 }

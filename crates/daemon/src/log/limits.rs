@@ -1,0 +1,16 @@
+//! Bounds of the log.
+
+use std::time::Duration;
+
+/// Events that wait for the writer: a second's worth of refusals on all cores, about 300 bytes each.
+pub(super) const QUEUED: usize = 1024;
+/// Lines of one kind that one peer may cause in a window: enough to see what it does.
+pub(super) const LINES_OF_A_PEER: u32 = 20;
+/// Lines in a window in all: a log on a slow disk, or a person, can follow.
+pub(super) const LINES: u32 = 200;
+/// Peers and kinds that are told apart in a window; those beyond are counted together.
+pub(super) const PEERS: usize = 256;
+/// The window.
+pub(super) const WINDOW: Duration = Duration::from_secs(1);
+/// How long the end of the process waits for what is not written yet.
+pub(super) const FAREWELL: Duration = Duration::from_secs(1);
