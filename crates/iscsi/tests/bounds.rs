@@ -1,5 +1,6 @@
 //! What a target holds for its initiators, and for how long: bytes against the pool and a share of it, deadlines for data and for reading, and silence.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(clippy::cast_possible_truncation, reason = "small numbers of tests")]
 
 mod common;
 
