@@ -122,9 +122,12 @@ impl Core {
             Cause::Reset(by, _) if by.core == self.hub.core => Some(by.endpoint),
             _ => None,
         };
-        self.hub.deliver_all(asker, || Inbound::Fence(fence.clone()));
+        self.hub.deliver_all(asker, || Inbound::Fence(Box::new(fence.clone())));
         if let Some(asker) = asker {
-            self.hub.deliver(asker, Inbound::Fence(Fence { cause: Cause::Unconcerned, ..fence.clone() }));
+            self.hub.deliver(
+                asker,
+                Inbound::Fence(Box::new(Fence { cause: Cause::Unconcerned, ..fence.clone() })),
+            );
         }
         self.hub.queues().fence(fence.volume, fence.number);
         let lasting = fence::for_newcomers(self.fences.get(&fence.volume), fence);
@@ -221,7 +224,7 @@ impl Service for Core {
             }
         };
         for fence in self.fences.values() {
-            self.hub.deliver(accepted.endpoint, Inbound::Fence(fence.clone()));
+            self.hub.deliver(accepted.endpoint, Inbound::Fence(Box::new(fence.clone())));
         }
         Ok(endpoint)
     }

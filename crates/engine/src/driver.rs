@@ -50,7 +50,9 @@ impl Desk {
     pub(crate) fn submit(&mut self, submission: Submission) {
         self.outstanding += 1;
         if self.parked.is_empty() {
-            self.parked.extend(self.try_submit(submission));
+            if let Some(full) = self.try_submit(submission) {
+                self.parked.push_back(full);
+            }
         } else {
             self.parked.push_back(submission);
         }
@@ -63,7 +65,7 @@ impl Desk {
             Ok(()) => None,
             Err(NotTaken::Full(submission)) => Some(submission),
             Err(NotTaken::Overtaken(submission)) => {
-                self.hub.deliver(self.member.endpoint, Inbound::Refused(submission.request));
+                self.hub.deliver(self.member.endpoint, Inbound::Refused(Box::new(submission.request)));
                 None
             }
         }

@@ -38,7 +38,7 @@ impl Role for IscsiTarget {
             Inbound::Refused(request) => Input::Refused(request),
             Inbound::Fence(fence) => {
                 let (volume, epoch) = (fence.volume, fence.epoch());
-                Input::Fence { volume, epoch, event: event(fence) }
+                Input::Fence { volume, epoch, event: event(*fence) }
             }
             Inbound::Resized(volume, geometry) => {
                 Input::Event { volume, event: NexusEvent::CapacityChanged(geometry) }

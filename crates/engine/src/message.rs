@@ -116,10 +116,11 @@ pub enum Inbound {
     Completion(Completion),
     /// Something happened on a logical unit.
     Event(VolumeId, scsi::NexusEvent),
-    /// A request of its connection was judged by an older state of the volume than holds now: it comes back as it was.
-    Refused(Request),
+    /// A request of its connection was judged by an older state of the volume than holds now: it comes back as it was. Boxed, as fences
+    /// are, so that what comes all the time stays small.
+    Refused(Box<Request>),
     /// A volume's epoch has moved.
-    Fence(Fence),
+    Fence(Box<Fence>),
     /// A volume has this size from now on.
     Resized(VolumeId, Geometry),
     /// The owner of the reservations answers. The new state has come before, in a fence.

@@ -29,7 +29,7 @@ impl Role for NvmeController {
             Inbound::Refused(request) => Input::Refused(request),
             Inbound::Fence(fence) => {
                 let (volume, epoch) = (fence.volume, fence.epoch());
-                Input::Fence { volume, epoch, reservations: reservations(fence) }
+                Input::Fence { volume, epoch, reservations: reservations(*fence) }
             }
             Inbound::Reserved(tag, result) => Input::Reserved { tag, result },
             Inbound::Resized(volume, geometry) => Input::NamespaceChanged { volume, geometry },

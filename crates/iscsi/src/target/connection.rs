@@ -92,7 +92,7 @@ pub enum Input {
     /// A request has ended.
     Completion(Completion),
     /// A request was judged by an older state of its volume than holds now. Nothing has happened to it.
-    Refused(Request),
+    Refused(Box<Request>),
     /// A volume's epoch has moved.
     Fence {
         /// Which volume.
@@ -522,7 +522,7 @@ impl protocol::Connection for Connection {
         self.now = now;
         match input {
             Input::Completion(completion) => self.handle_completion(completion),
-            Input::Refused(request) => self.handle_refused(request),
+            Input::Refused(request) => self.handle_refused(*request),
             Input::Fence { volume, epoch, event } => self.handle_fence((volume, epoch), event),
             Input::Event { volume, event } => self.handle_event(volume, event),
             Input::Reserved { tag, result } => self.handle_reserved(tag, result),

@@ -681,7 +681,7 @@ impl protocol::Connection for Connection {
                 self.check_quiesced();
             }
             Input::Refused(request) => {
-                self.handle_refused(request);
+                self.handle_refused(*request);
                 self.serve_waiting(now);
                 self.check_quiesced();
             }

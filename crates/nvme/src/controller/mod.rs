@@ -1,6 +1,7 @@
 //! The controller's side: what is served, and the connection of one queue.
 
 use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -242,7 +243,7 @@ pub enum Input {
     /// A request has ended.
     Completion(Completion),
     /// A request was judged by an older state of its volume than holds now. Nothing has happened to it.
-    Refused(Request),
+    Refused(Box<Request>),
     /// A volume's epoch has moved.
     Fence {
         /// Which volume.
