@@ -1,5 +1,5 @@
 //! What hosts know volumes by, and what they are told after a restart.
-#![expect(clippy::unwrap_used, reason = "tests")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod common;
 
