@@ -42,7 +42,10 @@ pub(crate) struct Shared {
     /// Accounts that ended on other threads, with what was charged to them.
     ended: Mutex<Vec<(AccountId, usize)>>,
     remote: AtomicPtr<Block>,
+    /// Bytes of blocks, in use or idle.
     allocated: AtomicUsize,
+    /// Bytes of other memory that accounts answer for. Only the owner changes it, so that no lock is needed for it.
+    charged: AtomicUsize,
     limit: usize,
     returns: AtomicU64,
     remote_returns: AtomicU64,
@@ -67,6 +70,7 @@ impl Pool {
             ended: Mutex::default(),
             remote: AtomicPtr::new(ptr::null_mut()),
             allocated: AtomicUsize::new(0),
+            charged: AtomicUsize::new(0),
             limit,
             returns: AtomicU64::new(0),
             remote_returns: AtomicU64::new(0),
@@ -125,7 +129,7 @@ impl Pool {
 
     /// How much memory the pool holds, and how much it may.
     pub fn usage(&self) -> PoolUse {
-        PoolUse { allocated: self.0.0.allocated.load(Ordering::Relaxed), limit: self.0.0.limit }
+        PoolUse { allocated: self.0.0.counted(), limit: self.0.0.limit }
     }
 
     /// Bytes in use: buffers that are out, and what was charged.
@@ -185,7 +189,7 @@ impl Pool {
 
     pub(crate) fn uncount(&self, account: AccountId, bytes: usize) {
         let shared = self.owned();
-        shared.allocated.fetch_sub(bytes, Ordering::Relaxed);
+        shared.set_charged(shared.charged.load(Ordering::Relaxed).saturating_sub(bytes));
         // SAFETY: the calling thread owns the ledger.
         unsafe { shared.ledger() }.give_back(account, bytes);
         shared.count_return();
@@ -300,8 +304,8 @@ impl Shared {
     /// # Safety
     /// The calling thread owns the lists.
     unsafe fn make_room(&self, bytes: usize) {
-        let before = self.allocated.fetch_add(bytes, Ordering::Relaxed);
-        if before.saturating_add(bytes) > self.limit {
+        self.set_charged(self.charged.load(Ordering::Relaxed).saturating_add(bytes));
+        if self.counted() > self.limit {
             // SAFETY: by the caller's promise.
             unsafe {
                 self.drain_remote();
@@ -313,7 +317,7 @@ impl Shared {
     /// # Safety
     /// The calling thread owns the ledger.
     unsafe fn close(&self, account: AccountId, charged: usize) {
-        self.allocated.fetch_sub(charged, Ordering::Relaxed);
+        self.set_charged(self.charged.load(Ordering::Relaxed).saturating_sub(charged));
         // SAFETY: by the caller's promise.
         let ledger = unsafe { self.ledger() };
         ledger.give_back(account, charged);
@@ -331,6 +335,16 @@ impl Shared {
             // SAFETY: by the caller's promise.
             unsafe { self.close(account, charged) };
         }
+    }
+
+    /// Bytes of blocks and of charged memory.
+    fn counted(&self) -> usize {
+        self.allocated.load(Ordering::Relaxed).saturating_add(self.charged.load(Ordering::Relaxed))
+    }
+
+    /// On the owner's thread alone.
+    fn set_charged(&self, bytes: usize) {
+        self.charged.store(bytes, Ordering::Relaxed);
     }
 
     /// Something came back on the owner's thread.
@@ -362,13 +376,13 @@ impl Shared {
     /// New memory, if the limit allows it after idle blocks were released.
     fn grow(self: &Arc<Self>, class: usize) -> Option<Handle> {
         let size = size_of(class);
-        if self.allocated.load(Ordering::Relaxed).saturating_add(size) > self.limit {
+        if self.counted().saturating_add(size) > self.limit {
             // SAFETY: only the owner grows.
             unsafe {
                 self.drain_remote();
                 self.trim();
             }
-            if self.allocated.load(Ordering::Relaxed).saturating_add(size) > self.limit {
+            if self.counted().saturating_add(size) > self.limit {
                 return None;
             }
         }

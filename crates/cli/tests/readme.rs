@@ -14,8 +14,8 @@ use tempfile::tempdir;
 const README: &str = include_str!("../../../README.md");
 /// The heading over the examples.
 const HEADING: &str = "\n## Commands\n";
-/// Commands that need no example among these: servers go on until they are stopped, and the lab has a section of its own.
-const ELSEWHERE: [&str; 3] = ["serve", "lab", "help"];
+/// Commands that need no example among these: servers go on until they are stopped, the lab has a section of its own, and nothing is lost here.
+const ELSEWHERE: [&str; 4] = ["serve", "lab", "losses", "help"];
 
 /// The first block of code behind the heading.
 fn examples() -> &'static str {
