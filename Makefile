@@ -21,9 +21,10 @@ serve: ## builds, and serves $VOLUMES on loopback until Ctrl-C
 	cargo build --release -p cli
 	target/release/linerate serve --state target/state $(VOLUMES)
 
-check: ## fmt, clippy, tidy, deny
+check: ## fmt, clippy, tidy, deny, and whether docs/benchmarks.md is what its history yields
 	@scripts/setup.sh tools
 	cargo xtask check
+	scripts/benchpage.py check
 
 test: ## every suite; what CI runs
 	@scripts/setup.sh test
@@ -58,23 +59,26 @@ fuzz: ## every fuzz target for 60 s
 	@scripts/setup.sh run
 	fuzz/run.sh
 
-bench: ## the lab's linerate.bench in pairs: against a bare loop, tgt and libiscsi; BENCH=--quick for depth 32 alone
+bench: ## the lab's linerate.bench in pairs, then docs/benchmarks.md: against a bare loop, tgt and libiscsi; BENCH=--quick for depth 32 alone
 	@scripts/setup.sh test
 	cargo build --release -p cli
 	cargo build --release -p reactor --example bareloop
 	target/release/linerate lab run linerate.bench --runs target/bench --table $(BENCH)
+	scripts/benchpage.py record target/bench
 
 bench-peers: bench ## the same; all sizes, small packets, spinning, digests, latency at half load, a second target core, NBD servers; then 1 to 1,000 connections, and ten minutes for long turns
 	@conformance/fio/build libiscsi
 	set -e; for one in knee wire spin digests tail cores nbd; do target/release/linerate lab run linerate.$$one --runs target/bench --table $(BENCH); done
-	scripts/scale.py
-	-scripts/stalls.py
+	scripts/scale.py --results target/bench
+	-scripts/stalls.py --results target/bench
+	scripts/benchpage.py record target/bench
 
 bench-adapter: ## the lab's linerate.adapter: initiators inside fio and in a software adapter, against libiscsi and qemu-storage-daemon
 	@scripts/setup.sh test
 	cargo build --release -p cli
 	@conformance/fio/build libiscsi
 	target/release/linerate lab run linerate.adapter --runs target/bench --table $(BENCH)
+	scripts/benchpage.py record target/bench
 
 clean: ## removes what was built and cached
 	rm -rf target .cache

@@ -10,10 +10,11 @@ connections of the same arm, and the ratio to the bare loop.
 Fairness is Jain's index over what eight equal clients get, with a ninth beside them that asks for blocks of 1 MiB at depth 32: 1 is equal shares, 1/8 is all
 for one. Each client is a process. The server has a processor of its own and the clients share another one, where there are two: else the index tells
 how the system spreads processes over processors. The eight measure the same seconds, after a start that is not counted. The median of five such runs and the
-lowest of them are printed. Start and throughput depend on the machine's other work; wake-ups and memory hardly do.
+lowest of them are printed. `--results FOLDER` also leaves all figures in a file there, which `benchpage.py record` takes into the history. Start and throughput depend on the machine's other work; wake-ups and memory hardly do.
 """
 import argparse
 import json
+import math
 import os
 import signal
 import statistics
@@ -21,6 +22,8 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
+
+from benchrun import Results
 
 NAMES = {"nvme": "nvme+tcp://{}/nqn.2026-11.org.linerate:disk/1?queues=1", "iscsi": "iscsi://{}/iqn.2026-11.org.linerate:disk/0"}
 # What is waited for until a server listens, and until idle connections stand.
@@ -31,6 +34,9 @@ ROUNDS, RAMP, SECONDS = 5, 0.5, 1.5
 # How long both ends look for work before they sleep, as they do by default.
 SPIN = 50
 EQUALS = 8
+# The arms' names in the history.
+ARMS = {"bare loop": "the bare loop: no protocol", "nvme": "NVMe/TCP: Linerate host, Linerate target", "iscsi": "iSCSI: Linerate initiator, Linerate target"}
+SERVERS = {"nvme": "NVMe/TCP", "iscsi": "iSCSI"}
 # Runs of which the index is the median; seconds that are not counted, and that are.
 FAIR_RUNS, FAIR_RAMP, FAIR_SECONDS = 5, 2, 3
 
@@ -51,7 +57,7 @@ class Server:
         self.ready.unlink(missing_ok=True)
         listen = ["--iscsi", "127.0.0.1:0", "--nvme", "127.0.0.1:0"]
         begin = time.monotonic()
-        command = [program, "serve", "disk=null:16G", *listen, "--cores", "1", "--spin", f"{spin}us", "--ready-file", str(self.ready)]
+        command = [program, "serve", "disk=null:16G", *listen, "--cores", "1", "--spin", f"{spin}us", "--log", "warn", "--ready-file", str(self.ready)]
         self.child = subprocess.Popen(command, stdout=subprocess.DEVNULL, preexec_fn=bound(processor))
         while not (self.ready.exists() and self.ready.read_text().count("\n") >= 2):
             if self.child.poll() is not None or time.monotonic() - begin > PATIENCE:
@@ -128,7 +134,7 @@ def bare(program, count, depth):
     return result(subprocess.Popen([program, "--json", *words], stdout=subprocess.PIPE, text=True))["iops"]
 
 
-def rates(options, counts, depth):
+def rates(options, counts, depth, results):
     """A table of the rates of all arms at a depth, each round in turn."""
     arms = {"bare loop": lambda count: bare(options.bare, count, depth)}
     arms |= {name: lambda count, name=name: throughput(options.program, name, count, depth) for name in NAMES}
@@ -141,6 +147,18 @@ def rates(options, counts, depth):
             by_bare = [round[arm, count] / round["bare loop", count] for round in rounds]
             rate, ten, loop = (statistics.median(values) for values in (own, by_ten, by_bare))
             print(f"| {arm} | {count} | {rate:,.0f} ({min(own):,.0f} to {max(own):,.0f}) | {ten:.2f} | {loop:.2f} |", flush=True)
+            if results:
+                note_rate(results, (depth, count, arm), own, {"the bare loop: no protocol": by_bare, "ten connections": by_ten})
+
+
+def note_rate(results, place, own, ratios):
+    """Notes a rate with its spread, and its ratios to peers that are not the arm itself."""
+    depth, count, arm = place
+    at = (f"4K reads, depth={depth} on each, connections={count}", ARMS[arm], "iops")
+    results.add(*at, unit="1/s", median=statistics.median(own), least=min(own), most=max(own), repetitions=len(own))
+    for peer, values in ratios.items():
+        if peer != ARMS[arm] and not (peer == "ten connections" and (count == 10 or math.isnan(values[0]))):
+            results.add(*at, peer=peer, ratio=statistics.median(values), ratio_least=min(values), ratio_most=max(values), repetitions=len(values))
 
 
 def fairness(program, protocol, size):
@@ -163,18 +181,28 @@ def main():
     parser.add_argument("--program", default="target/release/linerate", help="what serves and loads")
     parser.add_argument("--bare", default="target/release/examples/bareloop", help="the bare loop")
     parser.add_argument("--connections", default="1,10,100,1000", help="numbers of connections")
+    parser.add_argument("--results", metavar="FOLDER", help="leaves a results file in this folder")
     options = parser.parse_args()
+    results = Results(__file__, options.program) if options.results else None
     counts = [int(word) for word in options.connections.split(",")]
     print(f"{'':18}{'start ms':>10}{'MiB':>8}{'wakes/s':>9}{'cpu ms/s':>10}")
     for protocol in NAMES:
         for count in counts:
             start, memory, wakes, spent = idle(options.program, protocol, count)
             print(f"{protocol:6}{count:6} links{start:10.1f}{memory:8.1f}{wakes:9.1f}{spent:10.2f}", flush=True)
+            for metric, unit, value in (("start", "ms", start), ("memory", "MiB", memory), ("wakeups", "1/s", wakes), ("cpu", "ms/s", spent)):
+                if results:
+                    results.add(f"idle, connections={count}", SERVERS[protocol], metric, unit=unit, median=value)
         for size in ("4k", "64k"):
             runs = [fairness(options.program, protocol, size) for _ in range(FAIR_RUNS)]
             print(f"{protocol:6}{EQUALS:6} equal clients of {size}: Jain's index {statistics.median(runs):.3f}, lowest {min(runs):.3f}", flush=True)
+            if results:
+                results.add(f"eight equal clients beside a greedy one, bs={size}", SERVERS[protocol], "fairness", unit="Jain's index",
+                            median=statistics.median(runs), least=min(runs), most=max(runs), repetitions=len(runs))
     for depth in DEPTHS:
-        rates(options, counts, depth)
+        rates(options, counts, depth, results)
+    if results:
+        results.write(options.results)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ long (see crates/reactor/src/turns.rs); nobody spins, so nothing is told too sho
 The same clock also runs on while a hypervisor lets the whole machine stand still and does not say so. Before each load two processes that do nothing but look at
 that clock therefore tell what such a machine makes of nothing: their longest step, and how many a minute took more than a
 millisecond. Beside it stand the largest latency that the load saw and what the hypervisor says that it took. Ends with 1 if either end had more
-long turns a minute than nothing had.
+long turns a minute than nothing had. `--results FOLDER` leaves the figures in a file there, which `benchpage.py record` takes into the history.
 """
 import argparse
 import json
@@ -22,6 +22,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+from benchrun import Results
 
 NAMES = {"iscsi": "iscsi://{}/iqn.2026-11.org.linerate:disk/0", "nvme": "nvme+tcp://{}/nqn.2026-11.org.linerate:disk/1"}
 # What is run, an equal share of the time each: protocol, volume, connections, and the words of `linerate bench`.
@@ -72,7 +74,7 @@ class Server:
     def __init__(self, program, volume, folder):
         ready, self.said = Path(folder) / "ready", Path(folder) / "said"
         ports = ["--iscsi", "127.0.0.1:0", "--nvme", "127.0.0.1:0"]
-        command = [program, "serve", f"disk={volume}", *ports, "--cores", "1", "--spin", "0", "--turns", "--ready-file", str(ready), "--state", str(Path(folder) / "state")]
+        command = [program, "serve", f"disk={volume}", *ports, "--cores", "1", "--spin", "0", "--turns", "--log", "warn", "--ready-file", str(ready), "--state", str(Path(folder) / "state")]
         with self.said.open("w") as said:
             self.child = subprocess.Popen(command, stdout=said)
         begin = time.monotonic()
@@ -121,12 +123,24 @@ def measure(program, load, seconds):
     return target, (round(told["longest_turn_us"]), told["stalls"]), worst / 1e6, 100 * share
 
 
+def note(results, minutes, load, turns, whole):
+    """Notes a load's row: the turns of nothing, target and initiator, then the largest latency and what was stolen."""
+    about = {"remark": f"{minutes:g} minutes of all loads together"}
+    for arm, (longest, stalls) in zip(("nothing: a loop that reads its clock", "target", "initiator"), turns):
+        results.add(named(load), arm, "longest_turn", unit="us", median=longest, **about)
+        results.add(named(load), arm, "long_turns", unit="1/min", median=float(stalls), **about)
+    for metric, unit, value in zip(("latency_max", "stolen"), ("ms", "%"), whole):
+        results.add(named(load), "load", metric, unit=unit, median=float(value), **about)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--program", default="target/release/linerate")
     parser.add_argument("--only", default="", help="only loads whose name has this text, such as 4k, or nvme")
+    parser.add_argument("--results", metavar="FOLDER", help="leaves a results file in this folder")
     arguments = parser.parse_args()
+    results = Results(__file__, arguments.program) if arguments.results else None
     loads = [load for load in LOADS if arguments.only in named(load)]
     if not loads:
         sys.exit(f"stalls: no load has {arguments.only!r} in its name: {'; '.join(map(named, LOADS))}")
@@ -142,7 +156,11 @@ def main():
         ours = [(longest, stalls * 60 / seconds) for longest, stalls in (target, initiator)]
         cells = [f"{longest} | {stalls:.0f}" for longest, stalls in (idle, *ours)]
         print(f"| {named(load)} | {' | '.join(cells)} | {worst:.1f} | {taken:.1f} |", flush=True)
+        if results:
+            note(results, arguments.minutes, load, (idle, *ours), (worst, taken))
         long += any(stalls > idle[1] for _, stalls in ours)
+    if results:
+        results.write(arguments.results)
     print(f"\nloads with more turns above 1 ms than nothing had: {long} of {len(loads)}, in {arguments.minutes:g} minutes")
     return 1 if long else 0
 

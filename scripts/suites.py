@@ -49,6 +49,7 @@ SUITES = {
     "unit": Suite((
         Step("check", "cargo xtask check", 1500),
         Step("judges", "conformance/selftest.py", 60),
+        Step("scripts", "python3 -m unittest discover -s scripts/tests", 60),
         Step("judges of the guests", "python3 -m unittest discover -s conformance/vm/tests", 60),
         Step("instructions", "scripts/instructions.py", 900),
         Step("tests", "cargo test --workspace --no-fail-fast --quiet", 2400),
