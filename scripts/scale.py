@@ -14,7 +14,6 @@ lowest of them are printed. `--results FOLDER` also leaves all figures in a file
 """
 import argparse
 import json
-import math
 import os
 import signal
 import statistics
@@ -148,17 +147,22 @@ def rates(options, counts, depth, results):
             rate, ten, loop = (statistics.median(values) for values in (own, by_ten, by_bare))
             print(f"| {arm} | {count} | {rate:,.0f} ({min(own):,.0f} to {max(own):,.0f}) | {ten:.2f} | {loop:.2f} |", flush=True)
             if results:
-                note_rate(results, (depth, count, arm), own, {"the bare loop: no protocol": by_bare, "ten connections": by_ten})
+                note_rate(results, (depth, count, arm), own, by_bare)
+                if count != 10 and 10 in counts:
+                    results.add(f"4K reads, depth={depth} on each, connections={count}", ARMS[arm], "iops", peer="ten connections", **spread(by_ten))
 
 
-def note_rate(results, place, own, ratios):
-    """Notes a rate with its spread, and its ratios to peers that are not the arm itself."""
+def spread(ratios):
+    """The fields of a ratio."""
+    return {"ratio": statistics.median(ratios), "ratio_least": min(ratios), "ratio_most": max(ratios), "repetitions": len(ratios)}
+
+
+def note_rate(results, place, own, by_bare):
+    """Notes a rate with its spread, and its ratio to the bare loop unless it is the bare loop's own."""
     depth, count, arm = place
-    at = (f"4K reads, depth={depth} on each, connections={count}", ARMS[arm], "iops")
-    results.add(*at, unit="1/s", median=statistics.median(own), least=min(own), most=max(own), repetitions=len(own))
-    for peer, values in ratios.items():
-        if peer != ARMS[arm] and not (peer == "ten connections" and (count == 10 or math.isnan(values[0]))):
-            results.add(*at, peer=peer, ratio=statistics.median(values), ratio_least=min(values), ratio_most=max(values), repetitions=len(values))
+    ratio = {"peer": ARMS["bare loop"], **spread(by_bare)} if arm != "bare loop" else {"repetitions": len(own)}
+    results.add(f"4K reads, depth={depth} on each, connections={count}", ARMS[arm], "iops", unit="1/s",
+                median=statistics.median(own), least=min(own), most=max(own), **ratio)
 
 
 def fairness(program, protocol, size):
