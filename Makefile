@@ -63,12 +63,11 @@ bench: ## the lab's linerate.bench in pairs, then docs/benchmarks.md: against a 
 	@scripts/setup.sh test
 	cargo build --release -p cli
 	cargo build --release -p reactor --example bareloop
-	target/release/linerate lab run linerate.bench --runs target/bench --table $(BENCH)
-	scripts/benchpage.py record target/bench
+	target/release/linerate lab run linerate.bench --runs target/bench --table $(BENCH); status=$$?; scripts/benchpage.py record target/bench && exit $$status
 
 bench-peers: bench ## the same; all sizes, small packets, spinning, digests, latency at half load, a second target core, NBD servers; then 1 to 1,000 connections, and ten minutes for long turns
 	@conformance/fio/build libiscsi
-	set -e; for one in knee wire spin digests tail cores nbd; do target/release/linerate lab run linerate.$$one --runs target/bench --table $(BENCH); done
+	set -e; for one in knee wire spin digests tail cores nbd; do target/release/linerate lab run linerate.$$one --runs target/bench --table $(BENCH); scripts/benchpage.py record target/bench; done
 	scripts/scale.py --results target/bench
 	-scripts/stalls.py --results target/bench
 	scripts/benchpage.py record target/bench
@@ -77,8 +76,7 @@ bench-adapter: ## the lab's linerate.adapter: initiators inside fio and in a sof
 	@scripts/setup.sh test
 	cargo build --release -p cli
 	@conformance/fio/build libiscsi
-	target/release/linerate lab run linerate.adapter --runs target/bench --table $(BENCH)
-	scripts/benchpage.py record target/bench
+	target/release/linerate lab run linerate.adapter --runs target/bench --table $(BENCH); status=$$?; scripts/benchpage.py record target/bench && exit $$status
 
 clean: ## removes what was built and cached
 	rm -rf target .cache
