@@ -10,6 +10,7 @@ import argparse
 import re
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import benchhistory
 import benchrun
@@ -46,19 +47,30 @@ def natural(text):
     return [(0, int(digits) * scale.get(suffix, 1), "") if digits else (1, 0, other) for digits, suffix, other in parts]
 
 
+class Place(NamedTuple):
+    """What a figure is of."""
+
+    machine: str
+    how: str
+    load: str
+    arm: str
+    metric: str
+
+
 class Newest:
-    """The newest record of each kind on each machine."""
+    """The newest record of each place: of its values, and of its ratios by peer."""
 
     def __init__(self, records):
-        self.values, self.ratios, self.order = {}, {}, []
+        self.values, self.ratios, order = {}, {}, []
         for record in records:
-            key = (record.machine, record.how, record.load, record.arm, record.metric)
+            place = Place(record.machine, record.how, record.load, record.arm, record.metric)
             if record.has_value():
-                self.keep(self.values, key, record)
+                self.keep(self.values, place, record)
             if record.ratio:
-                self.keep(self.ratios, (*key, record.peer), record)
-            self.order.append((record.how, record.load, record.arm))
-        self.order = list(dict.fromkeys(self.order))
+                self.keep(self.ratios, (place, record.peer), record)
+            order.append(place)
+        # Each load of each scenario with its arms, as they first appear.
+        self.order = list(dict.fromkeys((place.how, place.load, place.arm) for place in order))
 
     @staticmethod
     def keep(kept, key, record):
@@ -67,12 +79,6 @@ class Newest:
         if old is None or old.state == "loaded" or record.state == "quiet":
             if old is None or old.state != record.state or record.date >= old.date:
                 kept[key] = record
-
-    def value(self, machine, how, load, arm, metric):
-        return self.values.get((machine, how, load, arm, metric))
-
-    def ratio(self, machine, how, load, arm, metric, peer):
-        return self.ratios.get((machine, how, load, arm, metric, peer))
 
 
 def short(value, unit=""):
@@ -154,8 +160,8 @@ class Page:
 
     def figure(self, wanted, machine, load, arm):
         """A figure with its verdict, and when it was measured."""
-        at = (machine, wanted["how"], load, arm, wanted["metric"])
-        record = self.newest.ratio(*at, self.arm(wanted["peer"])) if "peer" in wanted else self.newest.value(*at)
+        at = Place(machine, wanted["how"], load, arm, wanted["metric"])
+        record = self.newest.ratios.get((at, self.arm(wanted["peer"]))) if "peer" in wanted else self.newest.values.get(at)
         if record is None:
             return self.quotient(wanted, at) if "peer" in wanted else "–"
         if "peer" in wanted:
@@ -173,7 +179,7 @@ class Page:
 
     def quotient(self, wanted, at):
         """The ratio of two medians, for what was never recorded by pairs."""
-        mine, theirs = self.newest.value(*at), self.newest.value(*at[:3], self.arm(wanted["peer"]), at[4])
+        mine, theirs = self.newest.values.get(at), self.newest.values.get(at._replace(arm=self.arm(wanted["peer"])))
         if mine is None or theirs is None:
             return "–"
         value = mine.number("median") / theirs.number("median")
@@ -197,7 +203,7 @@ class Page:
         """The goal, lowered as far as this machine's own rate of an arm is below what the goal was set with."""
         if "per" not in wanted:
             return wanted
-        reference = self.newest.value(*at[:3], self.arm(wanted["per"]["arm"]), at[4])
+        reference = self.newest.values.get(at._replace(arm=self.arm(wanted["per"]["arm"])))
         share = min(1, reference.number("median") / wanted["per"]["of"]) if reference else 1
         return wanted | {"at_least": wanted["at_least"] * share}
 
@@ -222,7 +228,7 @@ class Page:
         cells, found = [], []
         for _, column_arm, *rest in layout["columns"]:
             metric = rest[0] if rest else layout["metric"]
-            record = self.newest.value(machine, layout["how"], load, arm or self.arm(column_arm), metric)
+            record = self.newest.values.get(Place(machine, layout["how"], load, arm or self.arm(column_arm), metric))
             cells.append(self.cell(record) if record else "")
             found += [record] if record else []
         if not found:
@@ -276,8 +282,8 @@ def record(paths, folder=benchhistory.FOLDER):
         name = path.name.removesuffix(benchrun.RESULTS)
         if name in known:
             continue
-        if path.is_dir() and not benchrun.read_json(path / "run.json").get("finished"):
-            print(f"benchpage: {path} is passed over: the run was cut off; `linerate lab resume {path}` finishes it")
+        if path.is_dir() and (reason := benchrun.unfit(path)):
+            print(f"benchpage: {path} is passed over: {reason}")
             continue
         made = benchrun.of_script(path, folder) if path.is_file() else benchrun.of_lab(path, lambda how: wanted_pairs(layout, how), folder)
         benchhistory.append(made, folder)

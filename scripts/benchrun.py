@@ -174,6 +174,14 @@ def read_json(path):
     return json.loads(path.read_text())
 
 
+def unfit(folder):
+    """Why a run of the lab has no place in the history; None if it has one."""
+    run = read_json(folder / "run.json")
+    if not run.get("finished"):
+        return f"the run was cut off; `linerate lab resume {folder}` finishes it"
+    return "it ran on several machines, and a record names one" if run.get("hosts") else None
+
+
 def of_lab(folder, pairs=lambda how: (), history=benchhistory.FOLDER):
     """The records of a run of the lab. `pairs` tells the ratios of a scenario beside those of rates to the first arm: (metric, arm, peer)."""
     run = read_json(folder / "run.json")
@@ -243,8 +251,10 @@ def with_ratio(record, group, peer):
 
 
 def remark(group):
+    """What a reader has to know of the results: that they stand in for something else, or were disturbed."""
+    stand_ins = sorted({result["evidence"]["kind"] for result in group.results} - {"real"})
     count = group.disturbed()
-    return f"{count} of {len(group.results)} repetitions contended or throttled" if count else ""
+    return "; ".join([*stand_ins, *([f"{count} of {len(group.results)} repetitions contended or throttled"] if count else [])])
 
 
 def written(value):

@@ -147,22 +147,18 @@ def rates(options, counts, depth, results):
             rate, ten, loop = (statistics.median(values) for values in (own, by_ten, by_bare))
             print(f"| {arm} | {count} | {rate:,.0f} ({min(own):,.0f} to {max(own):,.0f}) | {ten:.2f} | {loop:.2f} |", flush=True)
             if results:
-                note_rate(results, (depth, count, arm), own, by_bare)
+                load = f"4K reads, depth={depth} on each, connections={count}"
+                results.add(load, ARMS[arm], "iops", unit="1/s", median=rate, least=min(own), most=max(own), **ratio_to("bare loop", arm, by_bare))
                 if count != 10 and 10 in counts:
-                    results.add(f"4K reads, depth={depth} on each, connections={count}", ARMS[arm], "iops", peer="ten connections", **spread(by_ten))
+                    results.add(load, ARMS[arm], "iops", **ratio_to("ten connections", arm, by_ten))
 
 
-def spread(ratios):
-    """The fields of a ratio."""
-    return {"ratio": statistics.median(ratios), "ratio_least": min(ratios), "ratio_most": max(ratios), "repetitions": len(ratios)}
-
-
-def note_rate(results, place, own, by_bare):
-    """Notes a rate with its spread, and its ratio to the bare loop unless it is the bare loop's own."""
-    depth, count, arm = place
-    ratio = {"peer": ARMS["bare loop"], **spread(by_bare)} if arm != "bare loop" else {"repetitions": len(own)}
-    results.add(f"4K reads, depth={depth} on each, connections={count}", ARMS[arm], "iops", unit="1/s",
-                median=statistics.median(own), least=min(own), most=max(own), **ratio)
+def ratio_to(peer, arm, ratios):
+    """The fields of an arm's ratio to a peer; to itself it has none."""
+    counted = {"repetitions": len(ratios)}
+    if peer == arm:
+        return counted
+    return counted | {"peer": ARMS.get(peer, peer), "ratio": statistics.median(ratios), "ratio_least": min(ratios), "ratio_most": max(ratios)}
 
 
 def fairness(program, protocol, size):

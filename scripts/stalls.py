@@ -123,14 +123,13 @@ def measure(program, load, seconds):
     return target, (round(told["longest_turn_us"]), told["stalls"]), worst / 1e6, 100 * share
 
 
-def note(results, minutes, load, turns, whole):
-    """Notes a load's row: the turns of nothing, target and initiator, then the largest latency and what was stolen."""
-    about = {"remark": f"{minutes:g} minutes of all loads together"}
-    for arm, (longest, stalls) in zip(("nothing: a loop that reads its clock", "target", "initiator"), turns):
-        results.add(named(load), arm, "longest_turn", unit="us", median=longest, **about)
-        results.add(named(load), arm, "long_turns", unit="1/min", median=float(stalls), **about)
-    for metric, unit, value in zip(("latency_max", "stolen"), ("ms", "%"), whole):
-        results.add(named(load), "load", metric, unit=unit, median=float(value), **about)
+def note(results, name, turns, **whole):
+    """Notes a load's row: longest turn and turns above a millisecond of each party, and the figures of the whole load by metric with their units."""
+    for arm, (longest, stalls) in turns.items():
+        results.add(name, arm, "longest_turn", unit="us", median=longest)
+        results.add(name, arm, "long_turns", unit="1/min", median=float(stalls))
+    for metric, (value, unit) in whole.items():
+        results.add(name, "load", metric, unit=unit, median=float(value))
 
 
 def main():
@@ -157,7 +156,8 @@ def main():
         cells = [f"{longest} | {stalls:.0f}" for longest, stalls in (idle, *ours)]
         print(f"| {named(load)} | {' | '.join(cells)} | {worst:.1f} | {taken:.1f} |", flush=True)
         if results:
-            note(results, arguments.minutes, load, (idle, *ours), (worst, taken))
+            turns = {"nothing: a loop that reads its clock": idle, "target": ours[0], "initiator": ours[1]}
+            note(results, named(load), turns, latency_max=(worst, "ms"), stolen=(taken, "%"), minutes=(share / 60, "min"))
         long += any(stalls > idle[1] for _, stalls in ours)
     if results:
         results.write(arguments.results)

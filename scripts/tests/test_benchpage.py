@@ -82,12 +82,13 @@ class Scene(unittest.TestCase):
         lines = [",".join(COLUMNS), *(",".join(record.get(name, "quiet" if name == "state" else "") for name in COLUMNS) for record in records)]
         (self.folder / "history.csv").write_text("\n".join(lines) + "\n")
 
-    def run_folder(self, name, rates, environment=OLD, flags=(), finished=True):
-        """A run of the lab: the arms' rates by repetition, and the repetitions that were contended."""
+    def run_folder(self, name, rates, flags=(), **changes):
+        """A run of the lab: the arms' rates by repetition, the repetitions that were contended, and what is otherwise in `run.json`."""
         run = self.runs / name
         run.mkdir(parents=True)
-        record = {"id": name, "scenario": "s.n", "started": f"2026-11-23T0{len(list(self.runs.iterdir()))}:00:00Z", "commit": "abc", "environment": environment}
-        (run / "run.json").write_text(json.dumps(record | ({"finished": "later"} if finished else {})))
+        started = f"2026-11-23T0{len(list(self.runs.iterdir()))}:00:00Z"
+        record = {"id": name, "scenario": "s.n", "started": started, "finished": "later", "commit": "abc", "environment": OLD}
+        (run / "run.json").write_text(json.dumps(record | changes))
         (run / "scenario.toml").write_text('[[arm]]\nkey = "A"\nname = "the bare loop"\n[[arm]]\nkey = "B"\nname = "ours"\n')
         for key, values in rates.items():
             for repetition, rate in enumerate(values, 1):
@@ -102,7 +103,8 @@ class Scene(unittest.TestCase):
         latency = {"percentiles": {"p50": 43_999.0, "p99": 1e6, "p99.9": 2e6}}
         read = {"ios": 1000, "bytes": 4_096_000, "iops": rate, "bytes_per_second": rate * 4096, "latency": latency}
         cpu = {"host": {"user": 0.001, "system": 0.001}, "target": {"user": 0.002, "system": 0.002}}
-        return {"arm": arm, "repetition": repetition, "point": [{"axis": "bs", "value": "4k"}], "load": {"read": read, "errors": 0}, "cpu": cpu}
+        return {"arm": arm, "repetition": repetition, "point": [{"axis": "bs", "value": "4k"}], "load": {"read": read, "errors": 0}, "cpu": cpu,
+                "evidence": {"kind": "real"}}
 
     def record(self):
         return quietly(benchpage.record, [self.runs], self.folder)[1]
@@ -227,11 +229,22 @@ class Runs(Scene):
         ours = next(record for record in benchhistory.read(self.folder) if (record.arm, record.metric) == ("ours", "iops"))
         self.assertEqual((ours.repetitions, ours.low), ("4", ""))
 
-    def test_a_run_that_was_cut_off_is_passed_over(self):
-        """And it is said how to finish it."""
-        self.run_folder("s.n-1", {"A": ONE, "B": ONE}, finished=False)
-        self.assertIn("linerate lab resume", self.record())
+    def test_a_run_that_was_cut_off_or_had_several_machines_is_passed_over(self):
+        """And it is said why."""
+        self.run_folder("s.n-1", {"A": ONE, "B": ONE}, finished=None)
+        self.run_folder("s.n-2", {"A": ONE, "B": ONE}, hosts={"storage": OLD})
+        said = self.record()
+        self.assertIn("linerate lab resume", said)
+        self.assertIn("s.n-2 is passed over: it ran on several machines", said)
         self.assertEqual(benchhistory.read(self.folder), [])
+
+    def test_a_stand_in_is_named(self):
+        """What was emulated is no measurement of the thing itself."""
+        run = self.run_folder("s.n-1", {"A": ONE, "B": ONE})
+        for path in run.glob("points/*/B-*/result.json"):
+            path.write_text(json.dumps(json.loads(path.read_text()) | {"evidence": {"kind": "emulated", "by": "x"}}))
+        self.record()
+        self.assertEqual({(record.arm, record.remark) for record in benchhistory.read(self.folder)}, {("the bare loop", ""), ("ours", "emulated")})
 
     def test_a_loaded_run_takes_no_quiet_one_s_place(self):
         """It is kept, and shown where there is nothing else."""
@@ -246,6 +259,16 @@ class Runs(Scene):
         self.record()
         self.assertIn("| 147 k | 147 k; 1.00 [1.00–1.00] | 2026-11-23 |", self.page())
         self.assertEqual(len(benchhistory.read(self.folder)), 24)
+
+    def test_a_ratio_that_the_page_asks_for_is_taken_by_pairs(self):
+        """Of another metric, or to another arm than the first."""
+        layout = self.folder / "page.toml"
+        layout.write_text(layout.read_text().replace('arms = { "Ours" = "ours" }', 'arms = { "Loop" = "bare" }').replace('peer = "bare"', 'peer = "ours"'))
+        self.run_folder("s.n-1", {"A": ONE, "B": OTHER})
+        self.record()
+        ratios = {(record.arm, record.peer): (record.ratio, record.low, record.high) for record in benchhistory.read(self.folder) if record.ratio}
+        self.assertEqual(ratios, {("ours", "the bare loop"): ("0.222", "0.123", "0.641"), ("the bare loop", "ours"): ("4.514", "1.559", "8.128")})
+        self.assertIn("| Loop, 4K reads | 4.51 [1.56–8.13], **met**, 2026-11-23 |", self.page())
 
     def test_another_machine_has_a_column_and_rows_of_its_own(self):
         """Another kernel is another machine."""
@@ -301,6 +324,14 @@ class Page(Scene):
         page = self.page()
         self.assertIn("| bs=4k | Old |  | 700 | 2026-11-23[^1] |", page)
         self.assertIn("[^1]: Short runs.\n", page)
+
+    def test_a_goal_follows_the_machine(self):
+        """It is lowered as far as the machine's own rate is below what the goal was set with, and never raised."""
+        layout = self.folder / "page.toml"
+        layout.write_text(layout.read_text().replace('at_least = 0.90', 'at_least = 600').replace('peer = "bare"', 'per = { arm = "bare", of = 1000 }'))
+        for own, said in (("1000", "missed"), ("5000", "missed"), ("800", "met")):
+            self.write(GOOD, GOOD | {"arm": "the bare loop", "median": own})
+            self.assertIn(f"| Ours, 4K reads | 500, **{said}** by the median, 2026-11-22 |", self.page())
 
     def test_loads_are_in_the_order_of_their_numbers(self):
         """4k before 16k before 1m."""
