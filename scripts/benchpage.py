@@ -9,6 +9,7 @@ the machine never takes the place of a quiet one, and is marked where there is n
 import argparse
 import re
 import sys
+import zlib
 from pathlib import Path
 from typing import NamedTuple
 
@@ -162,8 +163,11 @@ class Page:
         """A figure with its verdict, and when it was measured."""
         at = Place(machine, wanted["how"], load, arm, wanted["metric"])
         record = self.newest.ratios.get((at, self.arm(wanted["peer"]))) if "peer" in wanted else self.newest.values.get(at)
+        medians = self.medians(wanted, at)
+        if medians and (record is None or record.state == "loaded" and all(one.state == "quiet" for one in medians)):
+            return self.quotient(wanted, medians)
         if record is None:
-            return self.quotient(wanted, at) if "peer" in wanted else "–"
+            return "–"
         if "peer" in wanted:
             text, names = ratio_text(record), ("ratio", "low", "high") if record.low else ("ratio", "ratio_least", "ratio_most")
         else:
@@ -177,27 +181,32 @@ class Page:
         value, unit = record.number("median") * wanted.get("times", 1), wanted.get("unit", "")
         return f"{short(value, unit or record.unit)} {unit}".strip()
 
-    def quotient(self, wanted, at):
-        """The ratio of two medians, for what was never recorded by pairs."""
-        mine, theirs = self.newest.values.get(at), self.newest.values.get(at._replace(arm=self.arm(wanted["peer"])))
-        if mine is None or theirs is None:
-            return "–"
-        value = mine.number("median") / theirs.number("median")
-        return self.dated(f"{value:.2f}", verdict(wanted, value, None, None), [mine, theirs])
+    def medians(self, wanted, at):
+        """The values of an arm and its peer; empty unless both have medians."""
+        places = [at, at._replace(arm=self.arm(wanted["peer"]))] if "peer" in wanted else []
+        found = [record for record in map(self.newest.values.get, places) if record and record.median]
+        return found if len(found) == 2 else []
+
+    def quotient(self, wanted, medians):
+        """The ratio of two medians, for what was never recorded by pairs while the machine was quiet."""
+        mine, theirs = (record.number("median") for record in medians)
+        return self.dated(f"{mine / theirs:.2f}", verdict(wanted, mine / theirs, None, None), medians)
 
     def dated(self, text, judged, records):
         return ", ".join(filter(None, (text, judged, self.when(records))))
 
     def when(self, records):
-        """The dates of records, whether the machine was loaded, and the numbers of their remarks."""
+        """The dates of records, whether the machine was loaded, and the marks of their remarks."""
         dates = ", ".join(sorted({record.date for record in records}))
         loaded = ", loaded" if any(record.state == "loaded" for record in records) else ""
         remarks = dict.fromkeys(record.remark for record in records if record.remark)
-        return dates + loaded + "".join(f"[^{self.remarks.setdefault(remark, len(self.remarks) + 1)}]" for remark in remarks)
+        # A mark is the remark's own, so that a new remark changes no other line of the page.
+        self.remarks |= {remark: f"r{zlib.crc32(remark.encode()):08x}" for remark in remarks}
+        return dates + loaded + "".join(f"[^{self.remarks[remark]}]" for remark in remarks)
 
     def footnotes(self):
         """The remarks, as Markdown's footnotes."""
-        return "".join(f"[^{number}]: {remark[0].upper()}{remark[1:]}.\n" for remark, number in self.remarks.items())
+        return "".join(f"[^{mark}]: {remark[0].upper()}{remark[1:]}.\n" for remark, mark in self.remarks.items())
 
     def scaled(self, wanted, at):
         """The goal, lowered as far as this machine's own rate of an arm is below what the goal was set with."""

@@ -270,6 +270,13 @@ class Runs(Scene):
         self.assertEqual(ratios, {("ours", "the bare loop"): ("0.222", "0.123", "0.641"), ("the bare loop", "ours"): ("4.514", "1.559", "8.128")})
         self.assertIn("| Loop, 4K reads | 4.51 [1.56–8.13], **met**, 2026-11-23 |", self.page())
 
+    def test_a_loaded_ratio_takes_no_quiet_quotient_s_place(self):
+        """Of medians that were never recorded by pairs."""
+        self.write(GOOD | {"arm": "the bare loop", "median": "1000"}, GOOD)
+        self.run_folder("s.n-1", {"A": ONE, "B": ONE}, flags=(1, 2, 3))
+        self.record()
+        self.assertIn("| Ours, 4K reads | 0.50, **missed** by the median, 2026-11-22 |", self.page())
+
     def test_another_machine_has_a_column_and_rows_of_its_own(self):
         """Another kernel is another machine."""
         self.run_folder("s.n-1", {"A": ONE, "B": ONE})
@@ -322,8 +329,8 @@ class Page(Scene):
         """Whatever order the lines have."""
         self.write(GOOD | {"date": "2026-11-23", "median": "700", "remark": "short runs"}, GOOD)
         page = self.page()
-        self.assertIn("| bs=4k | Old |  | 700 | 2026-11-23[^1] |", page)
-        self.assertIn("[^1]: Short runs.\n", page)
+        self.assertIn("| bs=4k | Old |  | 700 | 2026-11-23[^r9b7fc294] |", page)
+        self.assertIn("[^r9b7fc294]: Short runs.\n", page)
 
     def test_a_goal_follows_the_machine(self):
         """It is lowered as far as the machine's own rate is below what the goal was set with, and never raised."""
