@@ -30,8 +30,8 @@ and most, processor time by side and repetitions, and what later runs replaced.
 * The *bare loop* (`crates/reactor/examples/bareloop`) sends requests and answers of the same sizes without any protocol.
 * All arms of a point run one after another in random order, pair by pair. A ratio is the median over the pairs, with its 95 % interval in
   brackets: what drifts over minutes cancels within a pair. [The lab](howto/lab.md) has the details.
-* Each end has one processor. Loads are random 4K at depth 32 over one connection of loopback, on a null volume, unless the row says otherwise. Linerate and the bare
-  loop look for work for 50 µs before they sleep.
+* Each end has one processor. Loads are random 4K at depth 32 over one connection of loopback, on a null volume, unless the row says otherwise, with
+  io_uring and cubic. Linerate and the bare loop look for work for 50 µs before they sleep, which counts as processor time. `iscsi-perf` only reads; tgt's volume is its own `null`.
 * A figure is the newest of its machine. *Loaded* means that others used the machine meanwhile; such a figure stands here only where there is no quiet one.
 * A goal is *met* when the whole interval lies on its side, *missed* when the whole interval lies on the other, and *undecided* in between. Where there is no
   interval, the least and the most in parentheses or in the history take its place; else the median decides, and the verdict says so.
