@@ -91,7 +91,12 @@ SUITES = {
         BUILD,
         Step("Linux 6.12", "conformance/vm/run run --kernel 6.12", 1500),
         Step("Linux 6.12's targets", "cargo build --quiet -p linerate --example contract && conformance/vm/run peers --kernel 6.12", 1500),
-    ), ("Linux 6.1: `make test-full` runs it (time)",)),
+    ), ("Linux 6.1, file systems on a server that is killed, two initiators that contend for a disk: `make test-full` runs them (time)",)),
+    "vm-long": Suite((
+        BUILD,
+        *(Step(f"{command}, Linux {kernel}", f"cargo build --quiet -p vm-guest && conformance/vm/run {command} --kernel {kernel}", 3600)
+          for kernel in ("6.12", "6.1") for command in ("crash", "contend")),
+    )),
     "simulation": Suite((
         Step("5,000 seeds", "env LINERATE_SEEDS=5000 cargo test -p simulator --quiet", 3600),
     )),

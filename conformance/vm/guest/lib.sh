@@ -33,6 +33,17 @@ eventually() {
     return 1
 }
 
+# ask WORDS: the harness does something to the servers or to the network, and says when that is done.
+ask() {
+    local said
+    stty -echo < /dev/ttyS1
+    echo "# ask $*"
+    read -r said < /dev/ttyS1
+    [ "$said" = done ] && return
+    echo "$said"
+    return 1
+}
+
 drop_caches() { echo 3 > /proc/sys/vm/drop_caches; }
 
 random_file() { dd if=/dev/urandom of="$1" bs=1M count="$2" status=none; }

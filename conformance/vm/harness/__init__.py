@@ -7,6 +7,7 @@ rude anyway. So the harness boots Debian's kernels under software emulation and 
     image      packages -> a bare kernel and an initramfs, cached by version
     network    a network namespace with a bridge and a tap, for one run
     server     what the guest talks to: `linerate serve`, or tgt to test the harness itself
+    hardship   what long runs do to the server and to the network
     peers      the guest as the server, and Linerate's clients beside it
     guest      one QEMU process, its two serial lines, and the clock that bounds it
     results    serial lines -> test results

@@ -12,26 +12,32 @@ from pathlib import Path
 
 from . import image
 from .guest import Guest, GuestTimeoutError, Loss
+from .hardship import Contend, Crash
 from .network import Network, require_root
 from .peers import SERVING, Peers
 from .process import Child, HarnessError
 from .results import Report, Result
-from .server import Linerate, Server, Tgt
+from .server import Judged, Linerate, Server, Tgt
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 KERNELS = ("6.1", "6.12")
-SCRIPTS = ("iscsi", "iscsi_chap", "nvme", "cross", "reserve", "vhost", "ublk")
+SCRIPTS = ("iscsi", "iscsi_chap", "nvme", "cross", "reserve", "multipath", "vhost", "ublk")
 WITHOUT_UBLK = "6.1"
 """A kernel of Debian's whose driver is not there, or too old."""
 SELFTEST_SCRIPTS = ("iscsi", "iscsi_chap", "nvme")
 PEERS_SCRIPTS = ("peers",)
+HARDSHIPS = {"crash": Crash, "contend": Contend}
+"""Commands with one script of the same name each."""
+LINKS = {"contend": 2}
+"""Links of the guest's, where one is not enough."""
 BOOT_SECONDS = 180.0
-SCRIPT_SECONDS = 420.0
 MORE_BOOTS = 2
 """How often a guest is booted again that was gone before its first script: on several emulated processors a kernel that changes its own code
 sometimes runs into the breakpoint of its own change (`Oops: int3`). Nothing that is tested runs by then."""
 ATTEMPTS = 2
 """How often a run is made, from a new network and a new server on, when its guest is lost because the kernel or the emulator broke down."""
+ASKS = "# ask "
+"""How a line of the guest's begins that asks for something; the guest then waits for one line."""
 SHOWN_LINES = 40
 """How much of a log is printed with a failure."""
 
@@ -62,7 +68,7 @@ def attend(options: argparse.Namespace, place: tuple[Path, image.Image], *, last
     """One guest with its network and server, all of them new. Returns the exit status, or None when the guest was lost by the kernel's or the
     emulator's own fault and may be tried again."""
     cache, booted = place
-    with tempfile.TemporaryDirectory(dir=cache, prefix="run-") as name, Network() as network:
+    with tempfile.TemporaryDirectory(dir=cache, prefix="run-") as name, Network(LINKS.get(options.command, 1)) as network:
         folder = Path(name)
         with server(options, network, folder) as serving:
             guest = Guest(booted, network, folder, serving.environment(), scripts(options), tuple(serving.devices()), serving.files())
@@ -79,6 +85,8 @@ def arguments() -> argparse.Namespace:
     for name, purpose in {
         "run": "boot one guest, run scripts in it against `linerate serve`, print their results",
         "peers": "boot one guest with LIO and nvmet, run the volume contract's suite and `linerate copy` against them, print the results",
+        "crash": "file systems over dm-log-writes on a server that is killed; every settled state of the log is checked",
+        "contend": "two initiators take a disk from each other while links are cut and the server is killed; their history is judged",
         "selftest": "the same scripts against tgt and the kernel's own NVMe target",
         "shell": "boot the guest with a shell on this terminal, and the server running",
         "prepare": "only fetch the packages and build the image",
@@ -88,7 +96,7 @@ def arguments() -> argparse.Namespace:
         command.add_argument("--refresh", action="store_true", help="look for newer packages")
         if name in ("run", "selftest"):
             command.add_argument("--script", action="append", choices=SCRIPTS, help="only this script; may be repeated")
-        if name in ("run", "peers", "shell"):
+        if name in ("run", "peers", "shell", *HARDSHIPS):
             command.add_argument("--server", type=Path, default=built_binary(), help="the linerate binary (default: %(default)s)")
     return parser.parse_args()
 
@@ -100,7 +108,8 @@ def built_binary() -> Path:
 
 def scripts(options: argparse.Namespace) -> tuple[str, ...]:
     """The guest scripts to run, in order."""
-    default = {"selftest": SELFTEST_SCRIPTS, "peers": PEERS_SCRIPTS}.get(options.command, SCRIPTS)
+    own = {name: (name,) for name in HARDSHIPS}
+    default = {"selftest": SELFTEST_SCRIPTS, "peers": PEERS_SCRIPTS, **own}.get(options.command, SCRIPTS)
     if options.kernel == WITHOUT_UBLK:
         default = tuple(script for script in default if script != "ublk")
     return tuple(getattr(options, "script", None) or default)
@@ -112,7 +121,7 @@ def server(options: argparse.Namespace, network: Network, folder: Path) -> Serve
         return Tgt(network, folder)
     if options.command == "peers":
         return Peers(network, folder, options.server)
-    return Linerate(network, folder, options.server)
+    return HARDSHIPS.get(options.command, Linerate)(network, folder, options.server)
 
 
 def judge(guest: Guest, serving: Server, *, last: bool) -> int | None:
@@ -135,8 +144,8 @@ def judge(guest: Guest, serving: Server, *, last: bool) -> int | None:
         if loss.foreign and not last:
             print("# that is the kernel's or the emulator's own fault: run again, once", flush=True)
             return None
-    ends = [*report.finish(why if loss is None else f"{why}: {loss}"), report.kernel(guest.console.read_text(errors="replace"))]
-    if isinstance(serving, Linerate):
+    ends = [*report.finish(why if loss is None else f"{why}: {loss}"), report.kernel(guest.console.read_text(errors="replace"), losses=serving.expects_losses)]
+    if isinstance(serving, Judged):
         ends.append(report.add("server/shutdown", serving.shut_down()))
     for result in ends:
         show(result)
@@ -157,16 +166,28 @@ def converse(guest: Guest, report: Report, serving: Server) -> tuple[str, Loss |
                 before = report.running
                 if line == SERVING and isinstance(serving, Peers):
                     judge_clients(guest, child, (report, serving))
-                    deadline = time.monotonic() + SCRIPT_SECONDS
+                    deadline = time.monotonic() + serving.script_seconds
+                elif line.startswith(ASKS):
+                    answer(child, serving, line.removeprefix(ASKS))
                 elif result := report.line(line):
                     show(result)
                 if report.running != before:
-                    deadline = time.monotonic() + SCRIPT_SECONDS
+                    deadline = time.monotonic() + serving.script_seconds
                     print(f"# {time.monotonic() - start:.1f} s: {line.removeprefix('# ')}", flush=True)
         except GuestTimeoutError:
-            limit = SCRIPT_SECONDS if report.running else BOOT_SECONDS
+            limit = serving.script_seconds if report.running else BOOT_SECONDS
             return f"the guest was given up after {limit:.0f} s of this machine's time", None
         return "the guest is gone", guest.loss(child)
+
+
+def answer(child: Child, serving: Server, order: str) -> None:
+    """The guest asks for something to be done to its servers: does it, and says how that went."""
+    try:
+        serving.obey(order)
+        said = "done"
+    except HarnessError as error:
+        said = f"not done: {error}".replace("\n", " ")
+    child.write(f"{said}\n".encode())
 
 
 def judge_clients(guest: Guest, child: Child, account: tuple[Report, Peers]) -> None:

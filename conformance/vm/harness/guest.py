@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .image import GUEST, Image, pack
-from .network import GUEST_ADDRESS, PREFIX_LENGTH, TAP, Network
+from .network import GUEST_ADDRESS, PREFIX_LENGTH, SECOND_GUEST_ADDRESS, Network, tap
 from .process import Child, HarnessError
 from .server import MEMORY_MIB
 
@@ -32,7 +32,7 @@ PROCESSORS = 2
 KERNEL_ARGUMENTS = (
     "console=ttyS0 loglevel=5 panic=-1 nokaslr mitigations=off random.trust_cpu=on net.ifnames=0"
     # A busy machine stops an emulated processor for seconds: the kernel must not call that a lockup.
-    " nowatchdog rcupdate.rcu_cpu_stall_suppress=1"
+    " nowatchdog rcupdate.rcu_cpu_stall_suppress=1 no_timer_check"
 )
 
 
@@ -154,7 +154,9 @@ class Guest:
         """QEMU's command line."""
         machine = ["-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", str(PROCESSORS), "-m", str(MEMORY_MIB)]
         plain = ["-nodefaults", "-display", "none", "-no-reboot", "-device", "virtio-rng-pci"]
-        net = ["-netdev", f"tap,id=net,ifname={TAP},script=no,downscript=no", "-device", "virtio-net-pci,netdev=net,romfile="]
+        net = []
+        for link in range(self.network.links):
+            net += ["-netdev", f"tap,id=net{link},ifname={tap(link)},script=no,downscript=no", "-device", f"virtio-net-pci,netdev=net{link},romfile="]
         kernel = ["-kernel", str(self.image.kernel), "-initrd", str(self._initramfs()), "-append", KERNEL_ARGUMENTS + arguments]
         return self.network.inside(["qemu-system-x86_64", *machine, *plain, *serial, *net, *self.devices, *kernel])
 
@@ -170,6 +172,7 @@ class Guest:
             shutil.copy(source, tree / "linerate" / "host" / name)
         environment = {
             "GUEST_NETWORK": f"{GUEST_ADDRESS}/{PREFIX_LENGTH}",
+            "SECOND_GUEST_NETWORK": f"{SECOND_GUEST_ADDRESS}/{PREFIX_LENGTH}" if self.network.links > 1 else "",
             "SCRIPTS": " ".join(self.scripts),
             **self.environment,
         }

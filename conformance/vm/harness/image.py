@@ -143,10 +143,10 @@ class Builder:
         """The programs, the libraries they load, and a link for every busybox applet that is not a program already."""
         binaries = self._tree / "usr/bin"
         for name in [*self._contents["programs"], "busybox"]:
-            program = self._find(name)
-            shutil.copy(program, binaries / name)
-            for library in self._libraries(program):
-                shutil.copy(library, self._tree / LIBRARIES / library.name)
+            self._copy(self._find(name), binaries / name)
+        for name in self._contents["plugins"]:
+            (self._tree / name).parent.mkdir(parents=True, exist_ok=True)
+            self._copy(self._tools / name, self._tree / name)
         shutil.copy(self._tools / "lib/x86_64-linux-gnu/ld-linux-x86-64.so.2", self._tree / "usr/lib64")
         for program, names in self._contents["links"].items():
             for name in names:
@@ -154,6 +154,12 @@ class Builder:
         for applet in command([binaries / "busybox", "--list"]).split():
             if not (binaries / applet).exists():
                 (binaries / applet).symlink_to("busybox")
+
+    def _copy(self, source: Path, place: Path) -> None:
+        """A program or a plugin, with the libraries that it loads."""
+        shutil.copy(source, place)
+        for library in self._libraries(source):
+            shutil.copy(library, self._tree / LIBRARIES / library.name)
 
     def _find(self, name: str) -> Path:
         """A program among the unpacked packages."""
@@ -164,7 +170,7 @@ class Builder:
 
     def _libraries(self, program: Path) -> list[Path]:
         """What a program loads, resolved by the packages' own loader among the packages' own libraries."""
-        folders = [self._tools / name for name in ("lib/x86_64-linux-gnu", LIBRARIES, f"{LIBRARIES}/ceph")]
+        folders = [self._tools / name for name in ("lib/x86_64-linux-gnu", LIBRARIES, f"{LIBRARIES}/ceph", "lib")]
         loader = folders[0] / "ld-linux-x86-64.so.2"
         if b"ld-linux" not in program.read_bytes()[:4096]:
             return []

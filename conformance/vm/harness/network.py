@@ -1,4 +1,4 @@
-"""A network of one run's own: a namespace with a bridge, where the server listens, and a tap, where the guest is plugged in.
+"""A network of one run's own: a namespace with a bridge, where the server listens, and a tap, where the guest is plugged in; or two of each.
 
 Nothing of it is visible outside the namespace, so addresses and ports can be fixed, runs can go in parallel, and no firewall of the
 machine is in the way. The namespace has the run's name and goes when the run ends.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -15,10 +16,12 @@ from typing import Self
 
 from .process import HarnessError, command
 
-BRIDGE = "br0"
-TAP = "tap0"
 SERVER_ADDRESS = "192.168.77.1"
 GUEST_ADDRESS = "192.168.77.2"
+SECOND_SERVER_ADDRESS = "192.168.78.1"
+SECOND_GUEST_ADDRESS = "192.168.78.2"
+"""On the second link, if a run has one."""
+SERVER_ADDRESSES = (SERVER_ADDRESS, SECOND_SERVER_ADDRESS)
 PREFIX_LENGTH = 24
 
 
@@ -31,12 +34,21 @@ def require_root() -> None:
 class Network:
     """The namespace. As a context manager it exists inside the block."""
 
-    def __init__(self) -> None:
+    def __init__(self, links: int = 1) -> None:
+        self.links = links
         self.name = f"linerate-vm-{os.getpid()}-{secrets.token_hex(2)}"
 
     def inside(self, argv: Sequence[str | Path]) -> list[str | Path]:
         """The command line that runs another one inside."""
         return ["ip", "netns", "exec", self.name, *argv]
+
+    def cut(self, links: Sequence[int], seconds: float) -> None:
+        """Unplugs these links of the guest's for a while."""
+        for state in ("down", "up"):
+            for link in links:
+                command(["ip", "-netns", self.name, "link", "set", tap(link), state])
+            if state == "down":
+                time.sleep(seconds)
 
     def __enter__(self) -> Self:
         command(["ip", "netns", "add", self.name])
@@ -51,16 +63,23 @@ class Network:
         self._remove()
 
     def _wire(self) -> None:
-        """Bridge and tap, up and without the delays of a spanning tree."""
-        for step in (
-            "link set lo up",
-            f"link add {BRIDGE} type bridge stp_state 0 forward_delay 0",
-            f"addr add {SERVER_ADDRESS}/{PREFIX_LENGTH} dev {BRIDGE}",
-            f"tuntap add dev {TAP} mode tap",
-            f"link set {TAP} master {BRIDGE} up",
-            f"link set {BRIDGE} up",
-        ):
+        """A bridge and a tap for each link, up and without the delays of a spanning tree."""
+        steps = ["link set lo up"]
+        for link, address in enumerate(SERVER_ADDRESSES[: self.links]):
+            steps += [
+                f"link add br{link} type bridge stp_state 0 forward_delay 0",
+                f"addr add {address}/{PREFIX_LENGTH} dev br{link}",
+                f"tuntap add dev {tap(link)} mode tap",
+                f"link set {tap(link)} master br{link} up",
+                f"link set br{link} up",
+            ]
+        for step in steps:
             command(["ip", "-netns", self.name, *step.split()])
 
     def _remove(self) -> None:
         command(["ip", "netns", "delete", self.name])
+
+
+def tap(link: int) -> str:
+    """Where the guest is plugged in."""
+    return f"tap{link}"

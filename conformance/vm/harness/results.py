@@ -12,9 +12,12 @@ from dataclasses import dataclass, field
 
 KERNEL_FAULT = re.compile(
     r"Kernel panic|Oops:|BUG: |general protection fault|blocked for more than|WARNING: CPU|refcount_t:|list_(add|del) corruption"
-    r"|I/O error|EXT4-fs error|JBD2: .*error|detected conn error|timeout, reset controller|ping timeout|critical (?!nexus)\w+ error"
+    r"|EXT4-fs error|JBD2: .*error|XFS .*: (Corruption|Metadata|Log I/O|log I/O)|log-writes: "
 )
-"""Lines of the kernel's log that are a failure whatever the scripts say: the kernel's own faults, and the initiators' complaints."""
+"""Lines of the kernel's log that are a failure whatever the scripts say: faults of the kernel's own, and what file systems find."""
+
+LOSS = re.compile(r"I/O error|detected conn error|timeout, reset controller|ping timeout|critical (?!nexus)\w+ error")
+"""What the initiators complain of when they lose a session: a failure where nobody cuts one."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +79,9 @@ class Report:
                 self.add(f"{script}/begin", f"did not run: {why}")
         return self.results[before:]
 
-    def kernel(self, console: str) -> Result:
-        """Judges the kernel's log."""
-        self._log = [line for line in console.splitlines() if KERNEL_FAULT.search(line)]
+    def kernel(self, console: str, *, losses: bool = False) -> Result:
+        """Judges the kernel's log; `losses` says that sessions were to be lost."""
+        self._log = [line for line in console.splitlines() if KERNEL_FAULT.search(line) or (not losses and LOSS.search(line))]
         return self.add("kernel/log", self._log[0].strip() if self._log else None)
 
     @property

@@ -30,12 +30,22 @@ CHAP_MUTUAL_SECRET = "mutual-secret-2"
 MANY = 1000
 """Volumes of a second server, for discovery alone; its ports are the next ones."""
 
+EAST, EAST_AGAIN, WEST = 2, 3, 4
+"""How far the ports of two more servers lie beyond the usual ones. They have equal names of volumes, and share nothing; the first has two portals."""
+SHARED_UUID = "0b3f5f0e-6a1d-4c58-9f2b-7d1f0c9a4e21"
+"""The identity of a volume that both say they have."""
+
 VOLUMES = {"ram": 256, "file": 256, "vhost": 64, "chap": 16, "mutual": 16}
 """The volumes and their sizes in MiB. `vhost` is attached to the guest as a disk; the last two ask for CHAP, one-way and mutual."""
 
 
 class Server:
     """A server in the run's network. As a context manager it serves inside the block."""
+
+    script_seconds = 420.0
+    """How long one script of the guest's may take."""
+    expects_losses = False
+    """Whether the guest loses its sessions on purpose, so that its kernel may say so."""
 
     def __init__(self, network: Network, folder: Path) -> None:
         self.network = network
@@ -69,6 +79,10 @@ class Server:
         """What of the machine's the guest needs, by name."""
         return {}
 
+    def obey(self, order: str) -> None:
+        """Does what a script of the guest's asks for."""
+        raise HarnessError(f"there is nobody here to `{order}`")
+
     def spawn(self, argv: list[str | Path], env: dict[str, str] | None = None) -> Child:
         """Starts a process of the server's in the network, with its output going to the log."""
         output = self._open.enter_context(self.log.open("ab"))
@@ -99,31 +113,38 @@ class Server:
         self._open.close()
 
 
-class Linerate(Server):
-    """`linerate serve` with a configuration file for this run."""
+class Judged(Server):
+    """A server of ours."""
+
+    def shut_down(self) -> str | None:
+        """Asks it to end; returns what is wrong with how it did."""
+        raise NotImplementedError
+
+
+class Linerate(Judged):
+    """`linerate serve` with a configuration file for this run, and the other servers that scripts ask for."""
 
     def __init__(self, network: Network, folder: Path, binary: Path) -> None:
         super().__init__(network, folder)
-        if not binary.is_file():
-            raise HarnessError(f"there is no {binary}: build it with `cargo build --release`, or name another one with --server")
         self._binary = binary
-        self._child: Child | None = None
+        self.main = Daemon(self, binary, "linerate")
+        self._many = Daemon(self, binary, "many")
+        self._pair = {name: Daemon(self, binary, name) for name in ("east", "west")}
         self._adapter: Child | None = None
-        self._many: Child | None = None
 
     def environment(self) -> dict[str, str]:
-        many = {"MANY": str(MANY), "MANY_ISCSI_PORTAL": f"{SERVER_ADDRESS}:{ISCSI_PORT + 1}", "MANY_NVME_PORT": str(NVME_PORT + 1)}
-        return {**super().environment(), **many}
+        more = {"MANY": str(MANY), "MANY_ISCSI_PORTAL": f"{SERVER_ADDRESS}:{ISCSI_PORT + 1}", "MANY_NVME_PORT": str(NVME_PORT + 1)}
+        for name, offset in (("EAST", EAST), ("EAST_AGAIN", EAST_AGAIN), ("WEST", WEST)):
+            more |= {f"{name}_ISCSI_PORTAL": f"{SERVER_ADDRESS}:{ISCSI_PORT + offset}", f"{name}_NVME_PORT": str(NVME_PORT + offset)}
+        return {**super().environment(), **more}
 
     def start(self) -> None:
-        config, ready = self.folder / "linerate.toml", self.folder / "ready"
         (self.folder / "chap-secret").write_text(CHAP_SECRET)
         (self.folder / "chap-mutual-secret").write_text(CHAP_MUTUAL_SECRET)
-        config.write_text(self._config())
-        arguments = ["serve", "--config", str(config), "--ready-file", str(ready), "--allow-any", "--state", str(self.folder / "state")]
-        self._child = self.spawn([self._binary, *arguments], env={"RUST_BACKTRACE": "1"})
-        self.wait(self._child, ready)
-        self._many = self._start_many()
+        self.main.start(self._config())
+        self._many.start([*portals(1), *volumes({f"many-{number:04}": "null:64M" for number in range(MANY)})])
+        for name, daemon in self._pair.items():
+            daemon.start(self._pair_config(name))
         attached = self.folder / "attached"
         url = f"nvme+tcp://{SERVER_ADDRESS}:{NVME_PORT}/{SUBSYSTEM_PREFIX}:vhost/1"
         arguments = ["attach", url, str(self.folder / "vhost.sock"), "--as", "vhost-user", "--ready-file", str(attached)]
@@ -138,63 +159,103 @@ class Linerate(Server):
         ]
 
     def files(self) -> dict[str, Path]:
-        """The program itself, without what debuggers want, and the libraries that it loads, for the guest to run."""
-        program = self.folder / "program"
-        command(["strip", "-o", program, self._binary])
-        files = {"linerate": program}
-        for name, path in re.findall(r"^\t(?:(\S+) => )?(/\S+) \(0x\w+\)$", command(["ldd", program]), re.MULTILINE):
-            files[name or "loader"] = Path(path)
-        return files
+        return with_libraries("linerate", self._binary, self.folder)
+
+    def obey(self, order: str) -> None:
+        match order.split():
+            case ["restart", name] if name in self._pair:
+                if (code := self._pair[name].stop()) != 0:
+                    raise HarnessError(f"the server {name} ended with {code} on SIGTERM")
+                self._pair[name].start(self._pair_config(name))
+            case _:
+                super().obey(order)
 
     def shut_down(self) -> str | None:
-        """Asks the server to end; returns what is wrong with how it did."""
-        assert self._child is not None
         assert self._adapter is not None
-        assert self._many is not None
-        for name, child in (("adapter", self._adapter), ("server of many volumes", self._many)):
-            code = child.stop()
-            if code != 0:
-                return f"the {name} ended with {code} on SIGTERM"
-        code = self._child.exit_code()
-        if code is not None:
-            return f"the server had ended by itself, with {code}"
-        code = self._child.stop()
-        if code != 0:
-            return f"the server ended with {code} on SIGTERM"
-        panics = [line for line in self.tail(10_000) if "panicked at" in line]
-        return panics[0] if panics else None
+        if (code := self._adapter.stop()) != 0:
+            return f"the adapter ended with {code} on SIGTERM"
+        for daemon in (self._many, *self._pair.values(), self.main):
+            if (wrong := daemon.shut_down()) is not None:
+                return wrong
+        return None
 
-    def _start_many(self) -> Child:
-        """The second server."""
-        config, ready = self.folder / "many.toml", self.folder / "many-ready"
-        lines = self._portals(1)
-        for number in range(MANY):
-            lines += ["[[volume]]", f'name = "many-{number:04}"', 'url = "null:64M"']
-        config.write_text("\n".join(lines) + "\n")
-        arguments = ["serve", "--config", str(config), "--ready-file", str(ready), "--allow-any"]
-        child = self.spawn([self._binary, *arguments], env={"RUST_BACKTRACE": "1"})
-        self.wait(child, ready)
-        return child
-
-    def _portals(self, offset: int) -> list[str]:
-        """Both protocols' portals, so many ports beyond the usual ones."""
-        lines = []
-        for protocol, port in (("iscsi", ISCSI_PORT), ("nvme", NVME_PORT)):
-            lines += ["[[portal]]", f'protocol = "{protocol}"', f'listen = "{SERVER_ADDRESS}:{port + offset}"']
-        return lines
-
-    def _config(self) -> str:
-        """The configuration file."""
+    def _config(self) -> list[str]:
+        """The configuration of the server that most scripts use."""
         image = self.folder / "volume.img"
-        lines = self._portals(0)
-        for name, size in VOLUMES.items():
-            url = f"file:{image}?size={size}M" if name == "file" else f"ram:{size}M"
-            lines += ["[[volume]]", f'name = "{name}"', f'url = "{url}"']
+        lines = [*portals(0), *volumes({name: f"file:{image}?size={size}M" if name == "file" else f"ram:{size}M" for name, size in VOLUMES.items()})]
         one_way = f'user = "{CHAP_USER}", secret_file = "{self.folder}/chap-secret"'
         mutual = f'{one_way}, mutual_user = "{CHAP_MUTUAL_USER}", mutual_secret_file = "{self.folder}/chap-mutual-secret"'
         for name, chap in (("chap", one_way), ("mutual", mutual)):
             lines += ["[[access]]", f'volume = "{name}"', f"chap = {{ {chap} }}"]
-        return "\n".join(lines) + "\n"
+        return lines
+
+    def _pair_config(self, name: str) -> list[str]:
+        """One of the two servers: a volume of its own, and one that both say is the same. Hosts take subsystems of one name for one subsystem, so
+        those names differ; the targets' names are equal."""
+        offsets = (EAST, EAST_AGAIN) if name == "east" else (WEST,)
+        lines = ["[daemon]", f'nqn_prefix = "{SUBSYSTEM_PREFIX}.{name}:"', *(line for offset in offsets for line in portals(offset))]
+        lines += volumes({"twin": f"file:{self.folder}/{name}.img?size=16M", "shared": "ram:16M"})
+        return [*lines, f'uuid = "{SHARED_UUID}"']
+
+
+class Daemon:
+    """One `linerate serve` with a state folder of its own; it can be started again."""
+
+    def __init__(self, server: Server, binary: Path, name: str) -> None:
+        if not binary.is_file():
+            raise HarnessError(f"there is no {binary}: build it with `cargo build --release`, or name another one with --server")
+        self._server = server
+        self._binary = binary
+        self._name = name
+        self._child: Child | None = None
+
+    def start(self, config: list[str]) -> None:
+        """Serves; returns when the ports are open."""
+        folder = self._server.folder
+        path, ready = folder / f"{self._name}.toml", folder / f"{self._name}-ready"
+        path.write_text("\n".join(config) + "\n")
+        ready.unlink(missing_ok=True)
+        arguments = ["serve", "--config", str(path), "--ready-file", str(ready), "--allow-any", "--state", str(folder / f"{self._name}-state")]
+        self._child = self._server.spawn([self._binary, *arguments], env={"RUST_BACKTRACE": "1"})
+        self._server.wait(self._child, ready)
+
+    def stop(self, *orders: signal.Signals) -> int:
+        """Ends it, by SIGTERM unless told otherwise. Returns its exit code."""
+        assert self._child is not None
+        return self._child.stop(*orders)
+
+    def shut_down(self) -> str | None:
+        """Asks it to end; returns what is wrong with how it did, or with how it went before."""
+        assert self._child is not None
+        if (code := self._child.exit_code()) is not None:
+            return f"the server {self._name} had ended by itself, with {code}"
+        if (code := self._child.stop()) != 0:
+            return f"the server {self._name} ended with {code} on SIGTERM"
+        panics = [line for line in self._server.tail(10_000) if "panicked at" in line]
+        return panics[0] if panics else None
+
+
+def portals(offset: int, address: str = SERVER_ADDRESS) -> list[str]:
+    """Both protocols' portals, so many ports beyond the usual ones."""
+    lines = []
+    for protocol, port in (("iscsi", ISCSI_PORT), ("nvme", NVME_PORT)):
+        lines += ["[[portal]]", f'protocol = "{protocol}"', f'listen = "{address}:{port + offset}"']
+    return lines
+
+
+def volumes(urls: dict[str, str]) -> list[str]:
+    """Volumes by name, in this order."""
+    return [line for name, url in urls.items() for line in ("[[volume]]", f'name = "{name}"', f'url = "{url}"')]
+
+
+def with_libraries(name: str, binary: Path, folder: Path) -> dict[str, Path]:
+    """A program of the machine's, without what debuggers want, and the libraries that it loads, for the guest to run."""
+    program = folder / f"stripped-{name}"
+    command(["strip", "-o", program, binary])
+    files = {name: program}
+    for library, path in re.findall(r"^\t(?:(\S+) => )?(/\S+) \(0x\w+\)$", command(["ldd", program]), re.MULTILINE):
+        files[library or "loader"] = Path(path)
+    return files
 
 
 class Tgt(Server):

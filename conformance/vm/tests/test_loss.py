@@ -15,6 +15,7 @@ from harness.__main__ import judge  # noqa: E402
 from harness.guest import Guest, Loss  # noqa: E402
 from harness.peers import Peers  # noqa: E402
 from harness.process import HarnessError  # noqa: E402
+from harness.server import Server  # noqa: E402
 
 PANIC = ("# a script runs", "[   12.3] Oops: int3 [#1] SMP", "[   12.4] Kernel panic - not syncing: Fatal exception")
 
@@ -59,7 +60,7 @@ def guest(folder: str, *lines: str, console: tuple[str, ...] = (), code: int | N
 def verdict(lost: Scripted, *, last: bool) -> tuple[int | None, str]:
     """The exit status, and what was printed."""
     with contextlib.redirect_stdout(io.StringIO()) as printed:
-        status = judge(lost, SimpleNamespace(tail=lambda: []), last=last)
+        status = judge(lost, Server(SimpleNamespace(), Path("nowhere")), last=last)
     return status, printed.getvalue()
 
 

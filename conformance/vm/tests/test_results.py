@@ -65,6 +65,10 @@ class ReportTest(unittest.TestCase):
             with self.subTest(complaint):
                 self.assertIsNotNone(Report(()).kernel(f"[  1.0] fine\n[  2.0] {complaint}\n").reason)
 
+    def test_a_lost_session_passes_where_it_was_cut_on_purpose(self) -> None:
+        self.assertIsNone(Report(()).kernel(" connection1:0: detected conn error (1020)", losses=True).reason)
+        self.assertIsNotNone(Report(()).kernel("EXT4-fs error (device dm-1): htree", losses=True).reason)
+
     def test_a_quiet_kernel_passes(self) -> None:
         self.assertIsNone(Report(()).kernel("[  1.0] sd 0:0:0:0: Power-on or device reset occurred\n").reason)
 

@@ -1,0 +1,53 @@
+//! What the guests of `conformance/vm` run beside Debian's programs: `vm-guest load`, `verify` and `replay` for the crash script, `contend` for
+//! two initiators that take a disk from each other.
+//!
+//! A program of its own, as no Debian package replays a log of dm-log-writes, and as histories need times that no shell can take. It depends on
+//! nothing, so that it is built in seconds and is small in a guest's memory.
+
+mod block;
+mod clients;
+mod contend;
+mod dice;
+mod files;
+mod judge;
+mod log;
+mod replay;
+
+use std::process::ExitCode;
+
+/// What went wrong, in words.
+type Words<T> = Result<T, String>;
+
+const USAGE: &str = "usage: vm-guest load FOLDER SEED OPERATIONS DEVICE | verify FOLDER SEED DONE | \
+    replay LOG TARGET POINTS SEED [--drop MAGIC] -- CHECK… | contend KIND:DEVICE KIND:DEVICE ROUNDS SEED HISTORY";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let done = match words.as_slice() {
+        ["load", folder, seed, operations, device] => files::load(folder, seed, operations, device),
+        ["verify", folder, seed, done] => files::verify(folder, seed, done),
+        ["replay", rest @ ..] => replay::run(rest),
+        ["contend", rest @ ..] => contend::run(rest),
+        _ => Err(USAGE.to_owned()),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(words) => {
+            say(&words);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A number on the command line.
+fn number(word: &str) -> Words<u64> {
+    word.parse().map_err(|_| format!("{word:?} is not a number"))
+}
+
+/// A line for whoever reads the script's output.
+fn say(line: &str) {
+    use std::io::Write;
+    // Nobody is left to be told of a line that cannot be written.
+    let _ = writeln!(std::io::stdout().lock(), "{line}");
+}
