@@ -43,15 +43,15 @@ initiator_of() {
         before=$(ls /sys/class/nvme)
         nvme connect --transport=tcp --traddr="$address" --trsvcid="$NVME_PORT" --nqn="$SUBSYSTEM_PREFIX:$3" --nr-io-queues=2 \
             --hostnqn="nqn.2014-08.org.nvmexpress:uuid:2f1ce0b9-6f0f-4d4e-9d0a-7a1d4f1b1f0$host" --hostid="2f1ce0b9-6f0f-4d4e-9d0a-7a1d4f1b1f0$host" \
-            --keep-alive-tmo=5 --reconnect-delay=1 --ctrl-loss-tmo=600 --fast_io_fail_tmo=6 || return
+            --keep-alive-tmo=5 --reconnect-delay=1 --ctrl-loss-tmo=600 || return
         controller=$(ls /sys/class/nvme | grep -vxF "$before" | head -n 1)
+        echo 6 > "/sys/class/nvme/$controller/fast_io_fail_tmo" || return
         disk=/dev/${controller}n1
         eventually test -b "$disk" || return
         echo "nvme:$disk" > /tmp/client
     fi
 }
 
-# contended PAIR: the run itself; the history's end is shown with a failure.
 contended() { "${guest[@]}" contend "$first" "$second" $rounds "$SEED" /tmp/history; }
 
 start_iscsid

@@ -38,6 +38,8 @@ ATTEMPTS = 2
 """How often a run is made, from a new network and a new server on, when its guest is lost because the kernel or the emulator broke down."""
 ASKS = "# ask "
 """How a line of the guest's begins that asks for something; the guest then waits for one line."""
+SAW = "# saw "
+"""How a line of the guest's begins that is worth telling of a success too."""
 SHOWN_LINES = 40
 """How much of a log is printed with a failure."""
 
@@ -169,6 +171,8 @@ def converse(guest: Guest, report: Report, serving: Server) -> tuple[str, Loss |
                     deadline = time.monotonic() + serving.script_seconds
                 elif line.startswith(ASKS):
                     answer(child, serving, line.removeprefix(ASKS))
+                elif line.startswith(SAW):
+                    print(line, flush=True)
                 elif result := report.line(line):
                     show(result)
                 if report.running != before:

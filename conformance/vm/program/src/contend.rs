@@ -140,14 +140,14 @@ fn meaningful(history: &[Operation], fences: &[Fence], rounds: u64) -> Words<()>
         let failed = count(client, Kind::Write, false) + count(client, Kind::Read, false);
         let refused = history.iter().filter(|one| refused(one, client, fences)).count();
         say(&format!(
-            "client {client}: {written} written, {read} read, {failed} failed, {refused} of them writes while it was fenced"
+            "# saw client {client}: {written} written, {read} read, {failed} failed, {refused} of them writes while it was fenced"
         ));
         if written < 10 || read < 10 || refused == 0 {
             return Err(format!("client {client} has done too little for a verdict"));
         }
     }
     let held = fences.iter().filter(|fence| fence.until > fence.from).count();
-    say(&format!("{} operations in {rounds} rounds, {held} fences", history.len()));
+    say(&format!("# saw {} operations in {rounds} rounds, {held} fences", history.len()));
     Ok(())
 }
 

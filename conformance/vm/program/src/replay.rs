@@ -64,7 +64,7 @@ fn replay(disks: &Disks, entries: &[Entry], order: &Order<'_>) -> Words<()> {
     disks.target.sync_all().map_err(|error| error.to_string())?;
     let settled = entries.iter().filter(|entry| entry.settled).count();
     say(&format!(
-        "{} entries, {settled} of them settle what is before; {} checked, seed {}",
+        "# saw {} entries, {settled} of them settle what is before; {} checked, seed {}",
         entries.len(),
         chosen.len(),
         order.seed

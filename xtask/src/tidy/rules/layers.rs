@@ -18,7 +18,22 @@ const LAYERS: &[(u8, &[&str])] = &[
     (1, &["protocol", "volume", "filesystem", "host"]),
     (2, &["scsi", "iscsi", "nvme", "rpc", "nfs", "iwarp", "tls"]),
     (3, &["engine", "reactor", "backends"]),
-    (4, &["linerate", "admin", "daemon", "attach", "lab", "simulator", "cli", "fio-engine", "fuzz", "vm-guest", "xtask"]),
+    (
+        4,
+        &[
+            "linerate",
+            "admin",
+            "daemon",
+            "attach",
+            "lab",
+            "simulator",
+            "cli",
+            "fio-engine",
+            "fuzz",
+            "vm-guest",
+            "xtask",
+        ],
+    ),
 ];
 
 /// The edges allowed inside a layer. `protocol` owns the clock's type, which the other contracts speak of.
