@@ -68,10 +68,10 @@ impl BufList {
         }
     }
 
-    /// Bytes in pieces that no pool's limit counts.
+    /// Bytes that no pool's limit counts: none where the last piece is a pool's buffer, or is kept by one in whose place the whole list was lent
+    /// ([`Buf::lend`](crate::Buf::lend)); else all.
     pub fn unpooled(&self) -> usize {
-        let pieces = self.pieces().iter().filter(|piece| !piece.is_pooled());
-        pieces.map(|piece| piece.len()).sum()
+        if self.pieces().last().is_some_and(SharedBuf::is_pooled) { 0 } else { self.len() }
     }
 
     /// The pieces themselves, in order: who is done with a list passes on what it holds, instead of counting it once more.
@@ -185,6 +185,19 @@ mod tests {
         assert_eq!(&target, b"cdefg");
         assert_eq!(whole.part(8, 0).len(), 0);
         assert_eq!(&whole.into_one()[..], b"abcdefgh");
+    }
+
+    #[test]
+    fn what_is_lent_in_place_of_a_pools_buffer_counts_as_that_buffer_only() {
+        let pool = crate::Pool::new(64 << 20);
+        let (page, size) = (SharedBuf::from(vec![0; 65_536]), 3 * 65_536);
+        let mut lent = BufList::from(page.clone());
+        lent.push(page.clone());
+        assert_eq!(lent.unpooled(), 2 * 65_536, "nothing of a pool keeps it");
+        lent.push(pool.take(size).unwrap().lend(page, None));
+        assert_eq!((lent.len(), lent.unpooled()), (size, 0));
+        assert_eq!(BufList::from(pool.take(512).unwrap().freeze()).unpooled(), 0);
+        assert_eq!(BufList::new().unpooled(), 0);
     }
 
     #[test]

@@ -24,7 +24,7 @@ fn connection() -> Option<Half<Connection>> {
         features: Features::DISCARD | Features::WRITE_ZEROES | Features::ALLOCATION,
         read_only: false,
     };
-    Some(Half::new(Connection::new(Arc::new(export), Pool::new(64 << 20), Instant::ZERO)))
+    Some(Half::new(Connection::new(Arc::new(export), &Pool::new(64 << 20), Instant::ZERO)))
 }
 
 /// Every other block is a hole.

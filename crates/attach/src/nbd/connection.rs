@@ -6,14 +6,16 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use buf::{Buf, BufList, Pool};
+use buf::{Account, Buf, BufList, Pool};
 use protocol::{CloseReason, Ended, Instant, Placement, Transmit};
 use volume::{Completion, Features, Operation, Request};
 use zerocopy::FromBytes;
 
 use super::export::Export;
 use super::handshake::{Agreement, Handshake, Step};
-use super::limits::{MEMORY_RETRY, NEGOTIATION, STAGING, UNSENT};
+use super::limits::{AT_ONCE, MEMORY_RETRY, NEGOTIATION, SCARCE_SEND_TIME, STAGING};
+use super::memory::take_all;
+use super::outbound::Outbound;
 use super::reply::Reply;
 use super::requests::{Pending, Table, Work, append};
 use super::wire::{Command, ExtentFlags, REQUEST_MAGIC, RequestHeader};
@@ -42,12 +44,12 @@ enum State {
 
 /// What the next bytes are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Receive {
+pub(super) enum Receive {
     /// An option or a request.
     Header,
     /// Data of a write, of which so much is there.
     Data { slot: usize, done: u32 },
-    /// The same, with memory named for its next piece.
+    /// The same, with memory named for what comes next.
     Placing { slot: usize, done: u32 },
     /// What nobody wants.
     Skip { bytes: usize },
@@ -55,7 +57,7 @@ enum Receive {
 
 /// Why no further bytes are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Starved {
+pub(super) enum Starved {
     /// For memory for data, since the pool's returns were at this number.
     Memory(u64),
     /// Until a request has ended or a reply was sent.
@@ -65,19 +67,30 @@ enum Starved {
 /// The server's end of one connection.
 #[derive(Debug)]
 pub struct Connection {
-    export: Arc<Export>,
-    pool: Pool,
+    pub(super) export: Arc<Export>,
+    /// What the connection holds of its core's memory.
+    pub(super) account: Account,
+    /// Bytes of that outside of buffers.
+    pub(super) counted: usize,
     state: State,
     agreed: Agreement,
-    receive: Receive,
-    starved: Option<Starved>,
-    table: Table,
+    pub(super) receive: Receive,
+    /// The piece of a write that is being received, and how much of it is there.
+    partial: Option<(Buf, usize)>,
+    pub(super) starved: Option<Starved>,
+    pub(super) table: Table,
     /// Reads that wait for memory, in order.
-    waiting: VecDeque<usize>,
+    pub(super) waiting: VecDeque<usize>,
     retry: Option<Instant>,
-    outgoing: VecDeque<Reply>,
-    actions: VecDeque<Action>,
+    pub(super) out: Outbound,
+    pub(super) actions: VecDeque<Action>,
     deadline: Option<Instant>,
+    /// Since when a send is under way, and when to look at it.
+    pub(super) sending: Option<(Instant, Instant)>,
+    /// When data was last received, and when to look at that again.
+    pub(super) heard: Instant,
+    pub(super) watch_at: Option<Instant>,
+    pub(super) now: Instant,
     /// Why the connection closes once nothing is under way.
     leaving: Option<CloseReason>,
     close: Option<CloseReason>,
@@ -89,29 +102,42 @@ fn len(bytes: u32) -> usize {
 
 impl Connection {
     /// The end of a connection that was just accepted, on `export`, with memory from `pool`.
-    pub fn new(export: Arc<Export>, pool: Pool, now: Instant) -> Self {
+    pub fn new(export: Arc<Export>, pool: &Pool, now: Instant) -> Self {
         let (handshake, greeting) = Handshake::new();
+        let mut out = Outbound::default();
+        out.push(Reply::Bytes(greeting));
         Self {
             export,
-            pool,
+            account: Account::new(pool),
+            counted: 0,
             agreed: Agreement::default(),
             state: State::Negotiating(handshake),
             receive: Receive::Header,
+            partial: None,
             starved: None,
             table: Table::default(),
             waiting: VecDeque::new(),
             retry: None,
-            outgoing: VecDeque::from([Reply::Bytes(greeting)]),
+            out,
             actions: VecDeque::new(),
             deadline: Some(now + NEGOTIATION),
+            sending: None,
+            heard: now,
+            watch_at: None,
+            now,
             leaving: None,
             close: None,
         }
     }
 
-    fn end(&mut self, reason: CloseReason) {
+    /// True once the client has chosen an export.
+    pub fn is_settled(&self) -> bool {
+        matches!(self.state, State::Transmission)
+    }
+
+    pub(super) fn end(&mut self, reason: CloseReason) {
         self.close.get_or_insert(reason);
-        self.deadline = None;
+        (self.deadline, self.watch_at) = (None, None);
     }
 
     /// Takes no further request, and closes once those under way have been answered.
@@ -136,7 +162,7 @@ impl Connection {
         let step = handshake.handle(&self.export, bytes, &mut out);
         self.agreed = handshake.agreement();
         if !out.is_empty() {
-            self.outgoing.push_back(Reply::Bytes(out));
+            self.out.push(Reply::Bytes(out));
         }
         match step {
             Step::More => 0,
@@ -178,7 +204,7 @@ impl Connection {
                 let reads = Command(header.command.get()) == Command::READ;
                 let structured = self.agreed.structured
                     && (reads || Command(header.command.get()) == Command::BLOCK_STATUS);
-                self.outgoing.push_back(Reply::failed(header.cookie.get(), refused.failure, structured));
+                self.out.push(Reply::failed(header.cookie.get(), refused.failure, structured));
                 self.skip(refused.skip);
             }
         }
@@ -201,7 +227,10 @@ impl Connection {
                     self.retry = Some(now + MEMORY_RETRY);
                 }
             }
-            Work::Write { .. } => self.receive = Receive::Data { slot, done: 0 },
+            Work::Write { .. } => {
+                self.receive = Receive::Data { slot, done: 0 };
+                self.begin_watch();
+            }
             Work::Flush => {
                 pending.outstanding = 1;
                 self.submit(slot, 0, Operation::Flush);
@@ -224,14 +253,9 @@ impl Connection {
     /// Begins a read if there is memory for all of it: a part would only keep others waiting.
     fn start_read(&mut self, slot: usize) -> bool {
         let Some(pending) = self.table.get(slot) else { return true };
-        let piece = self.export.piece();
-        let sizes =
-            (0..pending.length.div_ceil(piece)).map(|index| piece.min(pending.length - index * piece));
-        let Some(memory) =
-            sizes.map(|size| self.pool.take(len(size))).collect::<Option<smallvec::SmallVec<[Buf; 1]>>>()
-        else {
-            return false;
-        };
+        let (piece, length) = (self.export.piece(), pending.length);
+        let sizes = (0..length.div_ceil(piece)).map(|index| len(piece.min(length - index * piece)));
+        let Some(memory) = take_all(&mut self.account, sizes) else { return false };
         pending.outstanding = memory.len();
         if let Work::Read(pieces) = &mut pending.work {
             pieces.resize(memory.len(), None);
@@ -274,7 +298,7 @@ impl Connection {
             && let Some(pending) = self.table.end(slot)
         {
             if self.close.is_none() {
-                self.outgoing.push_back(Reply::of(pending, self.agreed.structured));
+                self.out.push(Reply::of(pending, self.agreed.structured));
             }
             self.close_if_over();
         }
@@ -288,7 +312,17 @@ impl Connection {
         }
     }
 
-    /// A piece of a write's data is there.
+    /// Data of a write is there: all of a piece, or less.
+    fn take_data(&mut self, (slot, done): (usize, u32), data: (Buf, usize)) {
+        self.heard = self.now;
+        if data.1 < data.0.len() {
+            self.partial = Some(data);
+            self.receive = Receive::Data { slot, done };
+        } else {
+            self.submit_piece((slot, done), data.0);
+        }
+    }
+
     fn submit_piece(&mut self, (slot, done): (usize, u32), data: Buf) {
         self.receive = Receive::Header;
         let Some(pending) = self.table.get(slot) else { return };
@@ -307,6 +341,26 @@ impl Connection {
         }
         self.submit(slot, len(done / self.export.piece()), operation);
     }
+
+    /// Takes what stands at the front of `bytes`; zero when nothing of it can be taken now.
+    fn take_next(&mut self, now: Instant, bytes: &[u8]) -> usize {
+        match self.receive {
+            Receive::Skip { bytes: left } => {
+                let count = left.min(bytes.len());
+                self.receive = Receive::Header;
+                self.skip(left - count);
+                count
+            }
+            Receive::Header if self.leaving.is_some() => bytes.len(),
+            Receive::Header if self.is_congested() => {
+                self.starved = Some(Starved::Room);
+                0
+            }
+            Receive::Header if self.is_settled() => self.handle_request(now, bytes),
+            Receive::Header => self.negotiate(bytes),
+            Receive::Data { .. } | Receive::Placing { .. } => 0,
+        }
+    }
 }
 
 impl protocol::Connection for Connection {
@@ -316,59 +370,51 @@ impl protocol::Connection for Connection {
     const STAGING: usize = STAGING;
 
     fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) -> usize {
+        self.now = now;
         self.starved = None;
         let mut used = 0;
-        loop {
-            let rest = bytes.get(used..).unwrap_or_default();
-            if self.close.is_some() {
-                return bytes.len();
-            }
-            let step = match self.receive {
-                Receive::Skip { bytes } => {
-                    let count = bytes.min(rest.len());
-                    self.receive = Receive::Header;
-                    self.skip(bytes - count);
-                    count
-                }
-                Receive::Header if self.leaving.is_some() => return bytes.len(),
-                Receive::Header if self.outgoing.len() >= UNSENT => {
-                    self.starved = Some(Starved::Room);
-                    0
-                }
-                Receive::Header if matches!(self.state, State::Transmission) => {
-                    self.handle_request(now, rest)
-                }
-                Receive::Header => self.negotiate(rest),
-                Receive::Data { .. } | Receive::Placing { .. } => 0,
-            };
+        while self.close.is_none() {
+            let step = self.take_next(now, bytes.get(used..).unwrap_or_default());
             if step == 0 && self.close.is_none() {
+                self.settle_account();
                 return used;
             }
             used += step;
         }
+        self.settle_account();
+        bytes.len()
     }
 
     fn take_placement(&mut self) -> Option<Placement> {
         let Receive::Data { slot, done } = self.receive else { return None };
         let length = self.table.get(slot)?.length;
-        let bytes = len(self.export.piece().min(length - done));
-        let returns = self.pool.returns();
-        let Some(buf) = self.pool.take(bytes) else {
-            self.starved = Some(Starved::Memory(returns));
-            return None;
+        let (buf, start) = match self.partial.take() {
+            Some(partial) => partial,
+            None => {
+                let returns = self.account.returns();
+                let Some(buf) = self.account.take(len(self.export.piece().min(length - done))) else {
+                    self.starved = Some(Starved::Memory(returns));
+                    return None;
+                };
+                (buf, 0)
+            }
         };
         self.starved = None;
         self.receive = Receive::Placing { slot, done };
-        Some(Placement { buf, start: 0, len: bytes, token: 0 })
+        let len = AT_ONCE.min(buf.len() - start);
+        Some(Placement { buf, start, len, token: 0 })
     }
 
-    fn handle_placed(&mut self, _now: Instant, placement: Placement) {
+    fn handle_placed(&mut self, now: Instant, placement: Placement) {
+        self.now = now;
         if let Receive::Placing { slot, done } = self.receive {
-            self.submit_piece((slot, done), placement.buf);
+            self.take_data((slot, done), (placement.buf, placement.start + placement.len));
         }
+        self.settle_account();
     }
 
     fn handle_input(&mut self, now: Instant, input: Input) {
+        self.now = now;
         match input {
             Input::Completion(completion) => {
                 self.handle_completion(completion);
@@ -376,34 +422,45 @@ impl protocol::Connection for Connection {
             }
             Input::Shutdown => self.leave(CloseReason::ShuttingDown),
         }
+        self.settle_account();
     }
 
     fn handle_transmitted(&mut self, now: Instant, _bytes: usize) {
+        self.now = now;
+        self.sending = None;
+        self.out.sent();
         self.serve_waiting(now);
+        self.settle_account();
     }
 
     fn handle_timeout(&mut self, now: Instant) {
+        self.now = now;
+        self.watch_sending(now);
+        self.watch_data(now);
         if self.retry.is_some_and(|retry| retry <= now) {
             self.serve_waiting(now);
         }
         if self.deadline.is_some_and(|deadline| deadline <= now) {
             self.end(CloseReason::TimedOut("the client did not choose an export in time"));
         }
+        self.settle_account();
     }
 
     fn handle_ended(&mut self, _now: Instant, _how: Ended) {
         self.end(CloseReason::Finished);
-        self.outgoing.clear();
+        self.out.clear();
+        self.out.sent();
         for slot in self.waiting.drain(..) {
             self.table.end(slot);
         }
-        self.retry = None;
+        (self.retry, self.sending, self.starved, self.partial) = (None, None, None, None);
+        self.settle_account();
     }
 
-    fn poll_transmit(&mut self, _now: Instant, send: &mut Transmit) {
-        while !send.is_full() {
-            let Some(reply) = self.outgoing.pop_front() else { break };
-            reply.put(send);
+    fn poll_transmit(&mut self, now: Instant, send: &mut Transmit) {
+        while !send.is_full() && self.out.send_one(send) {}
+        if !send.is_empty() {
+            self.sending = Some((now, now + SCARCE_SEND_TIME));
         }
     }
 
@@ -412,14 +469,15 @@ impl protocol::Connection for Connection {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        [self.deadline, self.retry].into_iter().flatten().min()
+        let sending = self.sending.map(|(_, due)| due);
+        [self.deadline, self.retry, self.watch_at, sending].into_iter().flatten().min()
     }
 
     fn wants_bytes(&mut self) -> bool {
         match self.starved {
             None => true,
-            Some(Starved::Memory(returns)) => self.pool.returns() != returns,
-            Some(Starved::Room) => !self.table.is_full() && self.outgoing.len() < UNSENT,
+            Some(Starved::Memory(returns)) => self.account.returns() != returns,
+            Some(Starved::Room) => !self.table.is_full() && !self.is_congested(),
         }
     }
 

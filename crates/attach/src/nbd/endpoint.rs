@@ -20,6 +20,8 @@ pub(crate) struct ClientEndpoint {
     /// Requests that a full queue gave back, in order.
     parked: VecDeque<Request>,
     outstanding: usize,
+    /// The client is still negotiating.
+    new: bool,
     ended: bool,
 }
 
@@ -27,7 +29,7 @@ impl ClientEndpoint {
     /// Takes a seat for a new connection.
     pub(crate) fn new(hub: Rc<Hub>, endpoint: EndpointId, connection: Connection) -> Self {
         let seat = hub.join(endpoint);
-        Self { connection, hub, seat, parked: VecDeque::new(), outstanding: 0, ended: false }
+        Self { connection, hub, seat, parked: VecDeque::new(), outstanding: 0, new: true, ended: false }
     }
 
     fn act(&mut self, now: Instant) {
@@ -78,6 +80,10 @@ impl Endpoint for ClientEndpoint {
     }
 
     fn turn(&mut self, now: Instant) {
+        if self.new && self.connection.is_settled() {
+            self.new = false;
+            self.hub.settle(self.seat);
+        }
         self.act(now);
         while let Some(input) = self.hub.take(self.seat) {
             self.outstanding -= usize::from(matches!(input, Input::Completion(_)));

@@ -34,6 +34,8 @@ struct Seats {
     ready: Vec<EndpointId>,
     want_room: Vec<SeatId>,
     want_memory: Vec<SeatId>,
+    /// Those that are negotiating, the oldest first.
+    newcomers: VecDeque<SeatId>,
     returns: u64,
 }
 
@@ -88,7 +90,23 @@ impl Hub {
             seats.places.len() - 1
         };
         seats.by_endpoint.insert(endpoint, index);
+        seats.newcomers.push_back(SeatId(index));
         SeatId(index)
+    }
+
+    /// A connection has chosen its export.
+    pub(crate) fn settle(&self, seat: SeatId) {
+        self.seats.borrow_mut().newcomers.retain(|newcomer| *newcomer != seat);
+    }
+
+    /// Closes the oldest of those that are negotiating if there are `most` of them.
+    pub(crate) fn crowd_out(&self, most: usize) {
+        let mut seats = self.seats.borrow_mut();
+        if seats.newcomers.len() >= most
+            && let Some(oldest) = seats.newcomers.pop_front()
+        {
+            seats.deliver(oldest, Input::Shutdown);
+        }
     }
 
     /// Takes a connection's place away, once it has no request under way.
@@ -97,6 +115,9 @@ impl Hub {
         if let Some(index) = seats.by_endpoint.remove(&endpoint) {
             seats.places[index] = None;
             seats.free.push(index);
+            seats.newcomers.retain(|newcomer| newcomer.0 != index);
+            seats.want_room.retain(|waiting| waiting.0 != index);
+            seats.want_memory.retain(|waiting| waiting.0 != index);
         }
     }
 
@@ -124,7 +145,10 @@ impl Hub {
 
     /// Lets a connection take a turn once some request has ended.
     pub(crate) fn wait_for_room(&self, seat: SeatId) {
-        self.seats.borrow_mut().want_room.push(seat);
+        let mut seats = self.seats.borrow_mut();
+        if !seats.want_room.contains(&seat) {
+            seats.want_room.push(seat);
+        }
     }
 
     /// Lets a connection take a turn once a buffer has come back to the pool.
@@ -206,5 +230,45 @@ impl Hub {
 impl std::fmt::Debug for Hub {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Hub").field("members", &self.members()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use volume::{CoreId, Ram, Volume};
+
+    use super::*;
+
+    fn hub() -> Hub {
+        let ram = Ram::new(1 << 20, 512).unwrap();
+        Hub::new(Pool::new(1 << 20), ram.open_queue(CoreId(0), Waker::noop().clone()).unwrap())
+    }
+
+    #[test]
+    fn the_oldest_that_negotiates_makes_room_and_nobody_else() {
+        let hub = hub();
+        let seats: Vec<SeatId> = (0..4).map(|number| hub.join(EndpointId(number))).collect();
+        hub.settle(seats[0]);
+        hub.crowd_out(4);
+        assert!(seats.iter().all(|seat| hub.take(*seat).is_none()), "there was room");
+        hub.crowd_out(3);
+        assert!(matches!(hub.take(seats[1]), Some(Input::Shutdown)));
+        assert!([0, 2, 3].iter().all(|index| hub.take(seats[*index]).is_none()));
+        hub.leave(EndpointId(2));
+        hub.crowd_out(1);
+        assert!(matches!(hub.take(seats[3]), Some(Input::Shutdown)), "who has left makes no room");
+    }
+
+    #[test]
+    fn who_waits_is_listed_once_however_often_it_asks() {
+        let hub = hub();
+        let seat = hub.join(EndpointId(7));
+        for _ in 0..1000 {
+            hub.wait_for_room(seat);
+            hub.wait_for_memory(seat);
+        }
+        assert_eq!(hub.seats.borrow().want_room.len() + hub.seats.borrow().want_memory.len(), 2);
     }
 }

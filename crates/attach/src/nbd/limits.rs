@@ -24,6 +24,30 @@ pub const PIECES: u64 = 1 << 16;
 /// Replies that wait to be sent before no further request is taken: a client that does not read its answers is held back.
 pub const UNSENT: usize = 1024;
 
+/// Bytes of answers outside of buffers (options, extents) that wait to be sent before no further request is taken: sixteen of the longest.
+pub const UNSENT_BYTES: usize = 65_536;
+
+/// Bytes of a write's data that one receive waits for, so that slow clients are seen to make progress.
+pub const AT_ONCE: usize = 1 << 20;
+
+/// How long a write's data may make no progress: as long as the network targets wait.
+pub const DATA_TIME: Duration = Duration::from_secs(30);
+
+/// The same while others wait for memory: a little longer than TCP takes to send again what was lost twice.
+pub const SCARCE_DATA_TIME: Duration = Duration::from_secs(5);
+
+/// How long a client may read nothing of what is sent to it.
+pub const SEND_TIME: Duration = Duration::from_secs(45);
+
+/// The same while others wait for memory.
+pub const SCARCE_SEND_TIME: Duration = Duration::from_secs(10);
+
+/// How often the server looks at what holds its memory: precise enough for the times above, and too seldom to cost anything.
+pub const WATCH: Duration = Duration::from_secs(1);
+
+/// The part of a core's connections that may be negotiating: one in so many. When one more comes the oldest of them is closed.
+pub const NEWCOMERS: usize = 2;
+
 /// Extents in one answer about allocation. The client asks again from where it ends.
 pub const EXTENTS: usize = 512;
 

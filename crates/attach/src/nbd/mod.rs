@@ -5,7 +5,8 @@
 //! | [`wire`] | headers and numbers |
 //! | `handshake` | the negotiation of options |
 //! | `requests` | requests under way |
-//! | `reply` | what goes out |
+//! | `reply`, `outbound` | what goes out, and what waits to |
+//! | `memory` | what a connection holds, and how long |
 //! | [`Connection`] | one connection, as a state machine without sockets |
 //! | `hub`, `endpoint`, `service` | connections on a core, with the volume's queue |
 //! | [`serve`] | the whole |
@@ -19,6 +20,8 @@ mod export;
 mod handshake;
 mod hub;
 pub mod limits;
+mod memory;
+mod outbound;
 mod reply;
 mod requests;
 mod server;

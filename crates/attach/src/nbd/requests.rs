@@ -75,6 +75,10 @@ impl Pending {
         Ok(pending)
     }
 
+    fn is_query(&self) -> bool {
+        matches!(self.work, Work::BlockStatus { .. })
+    }
+
     fn writes(&self) -> bool {
         matches!(self.work, Work::Write { .. } | Work::Trim { .. } | Work::WriteZeroes { .. })
     }
@@ -211,12 +215,20 @@ pub(crate) struct Table {
     slots: Vec<Option<Pending>>,
     free: Vec<usize>,
     used: usize,
+    /// Those of them that ask for extents.
+    queries: usize,
 }
 
 impl Table {
     /// True when no further request can be taken.
     pub(crate) fn is_full(&self) -> bool {
         self.used >= REQUESTS
+    }
+
+    /// Bytes of the table, and of the extents that its requests may find.
+    pub(crate) fn size(&self) -> usize {
+        let slots = self.slots.capacity() * size_of::<Option<Pending>>() + self.free.capacity() * size_of::<usize>();
+        slots + self.queries * EXTENTS * size_of::<Descriptor>()
     }
 
     /// True when nothing is under way.
@@ -227,6 +239,7 @@ impl Table {
     /// Takes a request in.
     pub(crate) fn begin(&mut self, pending: Pending) -> usize {
         self.used += 1;
+        self.queries += usize::from(pending.is_query());
         if let Some(slot) = self.free.pop() {
             self.slots[slot] = Some(pending);
             return slot;
@@ -243,6 +256,7 @@ impl Table {
     pub(crate) fn end(&mut self, slot: usize) -> Option<Pending> {
         let pending = self.slots.get_mut(slot)?.take()?;
         self.used -= 1;
+        self.queries -= usize::from(pending.is_query());
         self.free.push(slot);
         Some(pending)
     }

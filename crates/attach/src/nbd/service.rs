@@ -15,6 +15,7 @@ use super::connection::Connection;
 use super::endpoint::ClientEndpoint;
 use super::export::Export;
 use super::hub::Hub;
+use super::limits::NEWCOMERS;
 use crate::limits::CONNECTIONS;
 
 /// What cores are told.
@@ -153,10 +154,11 @@ impl Service for CoreService {
         if self.end != End::Open {
             return Err(Refusal("the adapter is stopping"));
         }
+        hub.crowd_out(CONNECTIONS / NEWCOMERS);
         if hub.members() >= CONNECTIONS {
             return Err(Refusal("the limit of connections is reached"));
         }
-        let connection = Connection::new(Arc::clone(export), hub.pool.clone(), now);
+        let connection = Connection::new(Arc::clone(export), &hub.pool, now);
         Ok(Box::new(ClientEndpoint::new(Rc::clone(hub), accepted.endpoint, connection)))
     }
 

@@ -41,18 +41,28 @@ pub struct Bench {
 impl Bench {
     /// A connection to a new RAM volume, with this much memory; `shape` may change the export.
     pub fn new(memory: usize, shape: impl FnOnce(&mut Export)) -> Self {
+        Self::on(&Pool::new(memory), shape)
+    }
+
+    /// The same, with memory that others share.
+    pub fn on(pool: &Pool, shape: impl FnOnce(&mut Export)) -> Self {
         let ram = Ram::new(SIZE, 512).unwrap();
         let mut export = export(&ram);
         shape(&mut export);
-        let pool = Pool::new(memory);
-        let half = Half::new(Connection::new(Arc::new(export), pool.clone(), NOW));
+        let pool = pool.clone();
+        let half = Half::new(Connection::new(Arc::new(export), &pool, NOW));
         let queue = ram.open_queue(CoreId(0), Waker::noop().clone()).unwrap();
         Self { half, queue, held: Vec::new(), pool }
     }
 
     /// A connection after a negotiation with structured replies and `base:allocation`, or without both.
     pub fn agreed(structured: bool, shape: impl FnOnce(&mut Export)) -> Self {
-        let mut bench = Self::new(64 << 20, shape);
+        Self::agreed_on(&Pool::new(64 << 20), structured, shape)
+    }
+
+    /// The same, with memory that others share.
+    pub fn agreed_on(pool: &Pool, structured: bool, shape: impl FnOnce(&mut Export)) -> Self {
+        let mut bench = Self::on(pool, shape);
         bench.half.transmit(NOW);
         bench.half.receive(NOW, &3_u32.to_be_bytes());
         if structured {
