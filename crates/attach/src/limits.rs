@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Connections of clients on each core. Programs open a handful, or one for each of their threads.
 pub(crate) const CONNECTIONS: usize = 256;
 
-/// Bytes of data buffers in all, unless the user says otherwise: several of the longest requests at a time.
+/// Bytes of data buffers in all: several of the longest requests at a time. Beyond it requests wait.
 pub(crate) const MEMORY: usize = 256 << 20;
 
 /// The least bytes of data buffers of each core: two of the longest requests.

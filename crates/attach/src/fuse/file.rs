@@ -144,7 +144,10 @@ impl VolumeFile {
         span.outer_len() <= u64::from(self.disk.limits().max_transfer.min(TRANSFER))
     }
 
-    fn read_span(&self, span: Span, pass: Pass, reply: ReplyData) {
+    fn read_span(&self, span: Span, mut pass: Pass, reply: ReplyData) {
+        if !pass.hold(size(span.outer_len())) {
+            return reply.error(Errno::ESHUTDOWN);
+        }
         if self.fits(span) {
             return self.disk.submit_read(span.extent(), move |result| {
                 match result {
@@ -169,7 +172,10 @@ impl VolumeFile {
     }
 
     fn write_span(&self, (span, durability): (Span, Durability), data: &[u8], reply: ReplyWrite) {
-        let Some(pass) = self.gate.enter() else { return reply.error(Errno::ESHUTDOWN) };
+        let Some(mut pass) = self.gate.enter() else { return reply.error(Errno::ESHUTDOWN) };
+        if !pass.hold(size(span.outer_len())) {
+            return reply.error(Errno::ESHUTDOWN);
+        }
         let written = u32::try_from(span.len).unwrap_or(u32::MAX);
         if !span.is_whole() || !self.fits(span) {
             let (file, data) = (self.clone(), data.to_vec());

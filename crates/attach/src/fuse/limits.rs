@@ -8,6 +8,8 @@ pub(crate) const TRANSFER: u32 = 1 << 20;
 /// Requests that the kernel keeps under way for asynchronous I/O: what a loop device sends at a time.
 pub(crate) const BACKGROUND: u16 = 128;
 
+/// Requests under way at a time. The kernel bounds its asynchronous ones only; each program that waits for its own has one more for each thread.
+pub(crate) const REQUESTS: usize = 1024;
 /// How long the kernel may believe the file's size: a volume may grow.
 pub(crate) const FRESH: Duration = Duration::from_secs(1);
 

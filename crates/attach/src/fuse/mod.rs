@@ -25,12 +25,12 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use self::file::VolumeFile;
-use self::limits::THREADS;
+use self::limits::{REQUESTS, THREADS};
 use self::mount::MountPoint;
 use crate::cores::Cores;
 use crate::early::{self, WhileOpening};
-use crate::gate::Gate;
-use crate::limits::GRACE;
+use crate::gate::{Gate, Room};
+use crate::limits::{GRACE, MEMORY};
 use crate::ready;
 
 /// What is to appear as a file, and how.
@@ -62,7 +62,7 @@ pub fn serve(config: &FuseConfig, say: &dyn Fn(&str)) -> Result<()> {
         say(early::STOPPED);
         return Ok(());
     };
-    let gate = Arc::new(Gate::default());
+    let gate = Arc::new(Gate::new(Room { requests: REQUESTS, bytes: MEMORY }));
     let mut session = mount(config, (&disk, &gate))?;
     let unmounter = session.unmount_callable();
     let handle = signals.handle();

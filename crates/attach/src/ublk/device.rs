@@ -13,7 +13,7 @@ use rustix::process::{Pid, test_kill_process};
 use volume::Features;
 use zerocopy::IntoBytes;
 
-use super::limits::{DEPTH, LOOK, QUIESCE, RANGE, TRANSFER};
+use super::limits::{DEPTH, LOOK, QUIESCE, RANGE, REQUESTS, TRANSFER};
 use super::wire::{self, Attributes, ControlCommand, DeviceInfo, Flags, NEEDED, Parameters, QUIESCED};
 use crate::sys::Control;
 
@@ -63,7 +63,7 @@ impl Driver {
     pub(crate) fn prepare(&mut self, number: Option<u32>, wanted: &Wanted) -> Result<Device> {
         let mut info = DeviceInfo {
             queues: wanted.queues,
-            depth: DEPTH,
+            depth: depth(wanted.queues),
             longest: wanted.parameters.max_sectors << 9,
             device: number.unwrap_or(u32::MAX),
             flags: NEEDED.bits(),
@@ -201,6 +201,11 @@ pub(crate) struct Wanted {
     /// What tells the volume from others.
     pub(crate) mark: u64,
     pub(crate) parameters: Parameters,
+}
+
+/// Requests under way on each of so many queues.
+fn depth(queues: u16) -> u16 {
+    DEPTH.min(REQUESTS / queues.max(1))
 }
 
 impl Wanted {

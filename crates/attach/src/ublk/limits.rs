@@ -5,6 +5,9 @@ use std::time::Duration;
 /// Requests under way at a time on each queue: what Linux gives its other network disks.
 pub(crate) const DEPTH: u16 = 128;
 
+/// Requests under way at a time on all queues together: of the longest, 256 MiB.
+pub(crate) const REQUESTS: u16 = 512;
+
 /// Bytes in one request at most: what Linux makes of large I/O anyway.
 pub(crate) const TRANSFER: u32 = 512 << 10;
 

@@ -14,3 +14,7 @@ pub(crate) const LARGEST: u32 = 32 << 20;
 
 /// Regions of guest memory: what QEMU's table holds.
 pub(crate) const REGIONS: usize = 64;
+
+/// Bytes of data of the requests under way on one queue: the longest of them, or 32 of those that guests send. A guest can name the same memory of its
+/// own in all of them, so that its size bounds nothing.
+pub(crate) const QUEUE_MEMORY: usize = 32 << 20;

@@ -9,14 +9,14 @@ use std::thread::JoinHandle;
 use buf::{BufList, SharedBuf};
 use linerate::Disk;
 use rustix::event::{PollFd, PollFlags, poll};
-use virtio_queue::{DescriptorChain, Queue, QueueT, Reader, Writer};
+use virtio_queue::{DescriptorChain, Queue, QueueOwnedT, QueueT, Reader, Writer};
 use vm_memory::GuestMemoryMmap;
 use volume::{Durability, Extent, Operation, Outcome, VolumeErrorKind};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use super::limits::LARGEST;
+use super::limits::{LARGEST, QUEUE_MEMORY};
 use super::request::{Header, SECTOR, Segment, Status, kind};
-use crate::gate::{Gate, Pass};
+use crate::gate::{Gate, Pass, Room};
 use crate::limits::GRACE;
 use crate::memory::memory;
 
@@ -57,13 +57,15 @@ impl Ring {
     /// Begins to serve.
     pub(crate) fn start(parts: Parts) -> io::Result<Self> {
         let Parts { queue, guest, kick, call, disk, read_only } = parts;
+        // A guest that keeps to the rules has no more requests than its queue has entries.
+        let room = Room { requests: usize::from(queue.size()), bytes: QUEUE_MEMORY };
         let shared = Arc::new(Shared {
             queue: Mutex::new(queue),
             guest,
             call: Mutex::new(call),
             disk,
             read_only,
-            gate: Arc::default(),
+            gate: Arc::new(Gate::new(room)),
             stop: AtomicBool::new(false),
         });
         let (worker, waits) = (Arc::clone(&shared), kick.try_clone()?);
@@ -82,6 +84,7 @@ impl Ring {
     /// Takes no more requests, waits for those under way, and gives the queue back.
     pub(crate) fn stop(self) -> Option<Queue> {
         self.shared.stop.store(true, Ordering::SeqCst);
+        self.shared.gate.shut();
         // The thread looks up when the descriptor is written to, by whomever.
         let _woken = (&self.kick).write_all(&1_u64.to_ne_bytes());
         let _ended = self.thread.join();
@@ -116,9 +119,9 @@ impl Shared {
         loop {
             lock(&self.queue).disable_notification(&*self.guest)?;
             loop {
+                let Some(pass) = self.gate.enter() else { return Ok(()) };
                 let chain = lock(&self.queue).pop_descriptor_chain(Arc::clone(&self.guest));
                 let Some(chain) = chain else { break };
-                let Some(pass) = self.gate.enter() else { return Ok(()) };
                 self.begin(Answer { shared: Arc::clone(self), chain, pass });
             }
             if self.stop.load(Ordering::SeqCst) || !lock(&self.queue).enable_notification(&*self.guest)? {
@@ -163,14 +166,26 @@ impl Shared {
         geometry.check(extent).map(|_| extent)
     }
 
+    /// Waits for room for a request's data. False when the queue has been stopped: the request stays for whoever serves it next.
+    fn hold(&self, answer: &mut Answer, bytes: usize) -> bool {
+        let room = answer.pass.hold(bytes);
+        if !room {
+            lock(&self.queue).go_to_previous_position();
+        }
+        room
+    }
+
     fn fits(&self, bytes: usize) -> bool {
         bytes <= usize::try_from(self.disk.limits().max_transfer).unwrap_or(usize::MAX)
     }
 
-    fn read(&self, header: &Header, answer: Answer) {
+    fn read(&self, header: &Header, mut answer: Answer) {
         let bytes = answer.room().filter(|bytes| *bytes <= usize::try_from(LARGEST).unwrap_or(0));
         let place = bytes.and_then(|bytes| Some((bytes, self.extent(header.sector.get(), bytes as u64)?)));
         let Some((bytes, extent)) = place else { return answer.end(Status::Failed) };
+        if !self.hold(&mut answer, bytes) {
+            return;
+        }
         if !self.fits(bytes) {
             let mut data = vec![0; bytes];
             let result = self.disk.blocking().read_at(header.sector.get() * SECTOR, &mut data);
@@ -183,11 +198,14 @@ impl Shared {
         });
     }
 
-    fn write(&self, header: &Header, reader: &mut Reader<'_>, answer: Answer) {
+    fn write(&self, header: &Header, reader: &mut Reader<'_>, mut answer: Answer) {
         let bytes = reader.available_bytes();
         let allowed = bytes <= usize::try_from(LARGEST).unwrap_or(0);
         let extent = self.extent(header.sector.get(), bytes as u64).filter(|_| allowed);
         let Some(extent) = extent else { return answer.end(Status::Failed) };
+        if !self.hold(&mut answer, bytes) {
+            return;
+        }
         if !self.fits(bytes) {
             let mut data = vec![0; bytes];
             let result = reader.read_exact(&mut data).is_ok()
@@ -279,5 +297,102 @@ impl Answer {
         }
         last.write_all(&[status.byte()]).ok()?;
         Some(writer.bytes_written() + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use linerate::{Client, ClientConfig};
+    use vm_memory::{Bytes, GuestAddress};
+
+    use super::*;
+
+    const SIZE: u16 = 256;
+    const MIB: u32 = 1 << 20;
+    const TABLE: u64 = 0;
+    const AVAILABLE: u64 = 0x4000;
+    const USED: u64 = 0x8000;
+    const HEADERS: u64 = 0xc000;
+    /// Where the data of all requests lies.
+    const DATA: u64 = 1 << 20;
+
+    /// A guest of 4 MiB, whose requests all name the same data.
+    fn guest() -> Arc<GuestMemoryMmap> {
+        Arc::new(GuestMemoryMmap::from_ranges(&[(GuestAddress(0), 4 << 20)]).unwrap())
+    }
+
+    fn descriptor(guest: &GuestMemoryMmap, index: u16, (address, length): (u64, u32), next: Option<u16>) {
+        let flags: u16 = u16::from(next.is_some()) | (u16::from(length == 1) << 1);
+        let words = [address.to_le_bytes().as_slice(), &length.to_le_bytes(), &flags.to_le_bytes()].concat();
+        let bytes = [words.as_slice(), &next.unwrap_or(0).to_le_bytes()].concat();
+        guest.write_slice(&bytes, GuestAddress(TABLE + u64::from(index) * 16)).unwrap();
+    }
+
+    /// Puts as many writes of `length` bytes into the queue as it holds: header, data, status.
+    fn fill(guest: &GuestMemoryMmap, length: u32) -> u16 {
+        let requests = SIZE / 3;
+        let header = [kind::WRITE.to_le_bytes().as_slice(), &[0; 12]].concat();
+        guest.write_slice(&header, GuestAddress(HEADERS)).unwrap();
+        for request in 0..requests {
+            let first = request * 3;
+            descriptor(guest, first, (HEADERS, 16), Some(first + 1));
+            descriptor(guest, first + 1, (DATA, length), Some(first + 2));
+            descriptor(guest, first + 2, (HEADERS + 64 + u64::from(request), 1), None);
+            guest.write_obj(first, GuestAddress(AVAILABLE + 4 + u64::from(request) * 2)).unwrap();
+        }
+        guest.write_obj(requests, GuestAddress(AVAILABLE + 2)).unwrap();
+        requests
+    }
+
+    fn used(guest: &GuestMemoryMmap) -> u16 {
+        guest.read_obj(GuestAddress(USED + 2)).unwrap()
+    }
+
+    fn ring(guest: &Arc<GuestMemoryMmap>, url: &str) -> Ring {
+        let mut queue = Queue::new(SIZE).unwrap();
+        queue.try_set_size(SIZE).unwrap();
+        queue.try_set_desc_table_address(GuestAddress(TABLE)).unwrap();
+        queue.try_set_avail_ring_address(GuestAddress(AVAILABLE)).unwrap();
+        queue.try_set_used_ring_address(GuestAddress(USED)).unwrap();
+        queue.set_ready(true);
+        let client = Client::start(&ClientConfig::default()).unwrap();
+        let disk = client.open(&url.parse().unwrap()).unwrap();
+        let kick = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
+        let parts =
+            Parts { queue, guest: Arc::clone(guest), kick: kick.into(), call: None, disk, read_only: false };
+        Ring::start(parts).unwrap()
+    }
+
+    #[test]
+    fn requests_that_name_the_same_memory_hold_no_more_than_a_queue_may() {
+        let guest = guest();
+        let requests = fill(&guest, MIB);
+        let ring = ring(&guest, "delay=20ms+ram:64M");
+        let (mut most, mut waited) = (0, false);
+        while used(&guest) < requests {
+            let (inside, bytes) = ring.shared.gate.inside();
+            most = most.max(bytes);
+            waited |= inside < usize::from(requests) && bytes == QUEUE_MEMORY;
+            std::thread::yield_now();
+        }
+        assert!(most <= QUEUE_MEMORY, "{most} bytes");
+        assert!(waited, "nothing ever waited");
+        ring.stop();
+        let statuses: Vec<u8> =
+            (0..requests).map(|index| guest.read_obj(GuestAddress(HEADERS + 64 + u64::from(index))).unwrap()).collect();
+        assert_eq!(statuses, vec![0; usize::from(requests)]);
+    }
+
+    #[test]
+    fn a_request_that_waits_for_room_is_left_in_the_queue_when_it_stops() {
+        let guest = guest();
+        let requests = fill(&guest, 3 * MIB);
+        let ring = ring(&guest, "delay=200ms+ram:64M");
+        while ring.shared.gate.inside().1 == 0 {
+            std::thread::yield_now();
+        }
+        let queue = ring.stop().unwrap();
+        assert_eq!(queue.next_avail(), used(&guest), "each request is answered, or left");
+        assert!(queue.next_avail() < requests);
     }
 }
