@@ -6,7 +6,8 @@ mod common;
 use std::time::Duration;
 
 use attach::nbd::limits::{
-    AT_ONCE, DATA_TIME, NEGOTIATION, REQUESTS, SCARCE_DATA_TIME, SCARCE_SEND_TIME, SEND_TIME, UNSENT_BYTES, WATCH,
+    AT_ONCE, DATA_TIME, NEGOTIATION, REQUESTS, SCARCE_DATA_TIME, SCARCE_SEND_TIME, SEND_TIME, UNSENT_BYTES,
+    WATCH,
 };
 use attach::nbd::wire::{Command, CommandFlags, OptionCode, RequestHeader};
 use buf::Pool;
@@ -198,7 +199,8 @@ fn answers_about_allocation_count_before_and_after_they_are_found() {
     let mut send = Transmit::new(2 << 20, 512);
     bench.half.connection.poll_transmit(NOW, &mut send);
     for _ in 0..REQUESTS {
-        let header = RequestHeader::new(Command::BLOCK_STATUS, 1, (0, SIZE as u32)).with(CommandFlags::empty());
+        let header =
+            RequestHeader::new(Command::BLOCK_STATUS, 1, (0, SIZE as u32)).with(CommandFlags::empty());
         bench.half.receive(NOW, header.as_bytes());
     }
     assert!(pool.used() >= before + REQUESTS * 4096, "{} bytes for {REQUESTS} queries", pool.used() - before);

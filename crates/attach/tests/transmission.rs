@@ -158,7 +158,8 @@ fn requests_beyond_the_limit_wait_unread() {
 #[test]
 fn short_memory_only_makes_requests_wait() {
     let mut bench = Bench::agreed(false, |_| {});
-    let hog: Vec<_> = std::iter::from_fn(|| bench.pool.take(1 << 20).or_else(|| bench.pool.take(512))).collect();
+    let hog: Vec<_> =
+        std::iter::from_fn(|| bench.pool.take(1 << 20).or_else(|| bench.pool.take(512))).collect();
     for cookie in 0..3 {
         bench.half.receive(NOW, RequestHeader::new(Command::READ, cookie, (0, 65_536)).as_bytes());
     }

@@ -202,8 +202,10 @@ fn nvme_portal(wanted: Wanted<'_>, entry: &PortalEntry, listening: SocketAddr) -
         advertised: vec![advertised.unwrap_or(listening)],
         referrals: entry.referrals.iter().filter_map(names::Portal::address).collect(),
         generation: GENERATION,
+        log: controller::DiscoveryLog::default(),
         require_digests: entry.digests == Digests::Required,
-    })
+    }
+    .with_log())
 }
 
 fn nvme_subsystem(config: &Config, group: &Group<'_>) -> Result<controller::Subsystem> {

@@ -113,6 +113,9 @@ pub const SCARCE_DATA_TIME: Duration = Duration::from_secs(5);
 pub const SEND_TIME: Duration = Duration::from_secs(45);
 /// The same while others wait for memory.
 pub const SCARCE_SEND_TIME: Duration = Duration::from_secs(10);
+/// How long the stream waits for memory for data that comes unasked before its command is answered BUSY: a part of the 5 s for which initiators wait for
+/// the answer to a ping, which may come behind it.
+pub const STARVED_TIME: Duration = Duration::from_secs(1);
 /// How often a target looks at what holds its memory: precise enough for the times above, and too seldom to cost anything.
 pub const WATCH: Duration = Duration::from_secs(1);
 /// How long a discovery session may last: initiators log out within a second, people who look by hand within minutes.

@@ -21,7 +21,7 @@ pub const DISCOVERY_IDLE: Duration = Duration::from_mins(2);
 /// Asynchronous Event Requests that may wait at a time. Linux keeps one, SPDK four.
 pub const ASYNC_EVENTS: usize = 4;
 
-/// How long hosts are told to wait until a controller is ready, or no longer is (CAP.TO), in units of 500 ms: it is ready at once, and
+/// How long hosts are told to wait until a controller is ready, or no longer is (CAP.TO and CRTO.CRWMT), in units of 500 ms: it is ready at once, and
 /// unready when its last request has ended at the volume.
 pub const READY_TIME: u8 = 15;
 
@@ -79,6 +79,10 @@ pub const SEND_TIME: Duration = Duration::from_secs(45);
 
 /// The same while others wait for memory.
 pub const SCARCE_SEND_TIME: Duration = Duration::from_secs(10);
+
+/// How long an admin queue's stream waits for memory before the command that needs it is answered that it may be tried again: a part of the shortest
+/// keep alive timeout in use, as a Keep Alive may come behind it.
+pub const STARVED_TIME: Duration = Duration::from_secs(1);
 
 /// How often a controller looks at what holds its memory: precise enough for the times above, and too seldom to cost anything.
 pub const WATCH: Duration = Duration::from_secs(1);

@@ -10,6 +10,8 @@ pub mod offset {
     pub const CC: u32 = 0x14;
     /// Controller Status, 4 bytes.
     pub const CSTS: u32 = 0x1c;
+    /// Controller Ready Timeouts, 4 bytes.
+    pub const CRTO: u32 = 0x68;
 }
 
 /// Controller Capabilities.
@@ -18,10 +20,19 @@ pub struct Capabilities(pub u64);
 
 impl Capabilities {
     /// Capabilities of a controller with queues of up to `entries` entries, contiguous queues, the NVM
-    /// command set, 4 KiB pages, and `timeout` × 500 ms to become ready.
+    /// command set, 4 KiB pages, and `timeout` × 500 ms to become ready, with all namespaces (CRMS.CRWMS, which NVMe Base 2.0 asks of
+    /// every controller).
     pub const fn new(entries: u16, timeout: u8) -> Self {
         let mqes = entries.saturating_sub(1) as u64;
-        Self(mqes | 1 << 16 | (timeout as u64) << 24 | 1 << 37)
+        Self(mqes | 1 << 16 | (timeout as u64) << 24 | 1 << 37 | Self::CRWMS)
+    }
+
+    /// CRMS.CRWMS: ready means that the namespaces are, too, and CRTO says how long that may take.
+    const CRWMS: u64 = 1 << 59;
+
+    /// True when CRTO may say more about the time to become ready than TO, whose largest value stands for all longer times.
+    pub const fn has_longer_time(self) -> bool {
+        self.0 & Self::CRWMS != 0 && self.timeout() == u8::MAX
     }
 
     /// The same, of a controller that can also be enabled with all I/O command sets that it supports (CSS bit 6).
@@ -51,6 +62,23 @@ impl Capabilities {
     /// MPSMIN as bytes: what MDTS counts in.
     pub const fn min_page(self) -> u32 {
         4096 << ((self.0 >> 48) & 0xf)
+    }
+}
+
+/// Controller Ready Timeouts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReadyTimeouts(pub u32);
+
+impl ReadyTimeouts {
+    /// Those of a controller that becomes ready with all namespaces within `timeout` × 500 ms, and in no other mode.
+    pub const fn new(timeout: u8) -> Self {
+        Self(timeout as u32)
+    }
+
+    /// CRWMT: the time to become ready with all namespaces, in units of 500 ms.
+    pub const fn with_media(self) -> u16 {
+        let [low, high, ..] = self.0.to_le_bytes();
+        u16::from_le_bytes([low, high])
     }
 }
 
@@ -133,7 +161,12 @@ mod tests {
     #[test]
     fn golden_vectors() {
         let capabilities = Capabilities::new(128, 15);
-        assert_eq!(capabilities.0, 0x0000_0020_0f01_007f);
+        assert_eq!(capabilities.0, 0x0800_0020_0f01_007f);
+        assert_eq!(ReadyTimeouts::new(15), ReadyTimeouts(0x0000_000f));
+        assert_eq!(ReadyTimeouts(0x0001_0203).with_media(), 0x0203);
+        let longer = [(255, true), (254, false)].map(|(time, longer)| (Capabilities::new(128, time), longer));
+        assert!(longer.iter().all(|(capabilities, longer)| capabilities.has_longer_time() == *longer));
+        assert!(!Capabilities(255 << 24).has_longer_time(), "a controller of before 2.0 has no CRTO");
         assert_eq!((capabilities.mqes(), capabilities.timeout(), capabilities.min_page()), (127, 15, 4096));
         // What Linux writes to enable a controller.
         let linux = Configuration(0x0046_0001);
@@ -145,7 +178,7 @@ mod tests {
         assert!(Configuration::ENABLE_COMMAND_SETS.is_supported());
         let unsupported = [0x0046_0071, 0x0046_0011, 0x0046_0081, 0x0056_0001];
         assert!(unsupported.iter().all(|value| !Configuration(*value).is_supported()));
-        assert_eq!(capabilities.with_command_sets().0, 0x0000_0820_0f01_007f);
+        assert_eq!(capabilities.with_command_sets().0, 0x0800_0820_0f01_007f);
         let needs = [0, 1 << 37, 1 << 37 | 1 << 43, 1 << 43, 1 << 44];
         assert_eq!(
             needs.map(|css| Capabilities(css).needs_command_sets()),

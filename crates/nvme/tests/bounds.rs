@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use buf::{Account, Pool};
-use nvme::controller::{self, Action};
+use nvme::controller::{self, Action, Hosts, Portal, Subsystem};
 use nvme::fabrics::{Connect, ConnectData, Property};
 use nvme::lifetime::Lifetime;
 use nvme::limits;
@@ -34,8 +34,12 @@ const KATO: u32 = 5000;
 type Queue = Half<controller::Connection>;
 
 /// A connection after ICReq and Connect: an admin queue, enabled, or I/O queue 1.
-fn queue(pool: &Pool, (qid, subnqn): (u16, &str)) -> Queue {
-    let connection = controller::Connection::new(Arc::new(common::portal()), pool.clone(), NOW);
+fn queue(pool: &Pool, role: (u16, &str)) -> Queue {
+    queue_on(Arc::new(common::portal()), pool, role)
+}
+
+fn queue_on(portal: Arc<Portal>, pool: &Pool, (qid, subnqn): (u16, &str)) -> Queue {
+    let connection = controller::Connection::new(portal, pool.clone(), NOW);
     let mut half = Half::new(connection);
     half.receive(NOW, IcReq::new(false, false, 0).as_bytes());
     let cntlid = if qid == 0 { 0xffff } else { 1 };
@@ -211,21 +215,66 @@ fn many_discovery_connections_share_the_limit() {
     assert!(small_write(&mut io_queue(&pool), 1));
 }
 
+/// A Keep Alive is read although no memory comes for the command before it, so that neither side gives the controller up; and silence counts as ever.
 #[test]
-fn the_keep_alive_timer_does_not_run_while_this_side_does_not_read() {
+fn a_controller_without_memory_is_kept_alive() {
     let pool = Pool::new(LIMIT);
     let mut half = discovery(&pool);
     let hostage: Vec<_> = std::iter::from_fn(|| pool.take(512)).collect();
-    half.receive(NOW, &page(1, 4096));
+    let alive = |cid: u16| {
+        let mut entry = SubmissionQueueEntry::new(0x18, 0);
+        entry.cid.set(cid);
+        capsule(entry, &[])
+    };
     let mut now = NOW;
-    for _ in 0..60 {
-        assert!(!half.connection.wants_bytes(), "there is no room for the page");
-        (now, _) = pass(&mut half, (now, Duration::from_secs(1)));
+    for cid in 0..60 {
+        half.receive(now, &[page(cid, 4096), alive(cid + 100)].concat());
+        let mut out;
+        (now, out) = pass(&mut half, (now, limits::STARVED_TIME));
+        half.receive(now, &[]);
+        out.extend(half.transmit(now));
         assert_eq!(half.connection.poll_close(), None, "at {now:?}");
+        let [page, alive] = [0, 24].map(|at| status(&out[at..at + 24]));
+        assert_eq!((page, alive), (Status::COMMAND_INTERRUPTED, Status::SUCCESS), "at {now:?}");
     }
     drop(hostage);
-    half.receive(now, &[]);
+    half.receive(now, &page(60, 4096));
     assert!(half.transmit(now).len() > 4096);
+    pass(&mut half, (now, Duration::from_millis(u64::from(KATO)) + Duration::from_secs(2)));
+    assert!(matches!(half.connection.poll_close(), Some(CloseReason::TimedOut(_))));
+}
+
+/// Reads of a discovery log page are parts of one image, also for hosts that see fewer subsystems than others.
+#[test]
+fn pieces_of_a_log_page_are_parts_of_one_image() {
+    let pool = Pool::new(LIMIT);
+    let whole = common::portal().with_log();
+    let mut masked = common::portal();
+    masked.subsystems.push(Subsystem {
+        nqn: "nqn.secret".into(),
+        hosts: Hosts::Listed(Vec::new()),
+        ..masked.subsystems[0].clone()
+    });
+    let masked = masked.with_log();
+    for (portal, records) in [(whole, 4), (masked, 4)] {
+        let mut half = queue_on(Arc::new(portal), &pool, (0, nvme::DISCOVERY_NQN));
+        let mut places = Vec::new();
+        for cid in 0..2 {
+            half.receive(NOW, &page(cid, 4096));
+            let mut send = Transmit::new(1 << 20, 512);
+            half.connection.poll_transmit(NOW, &mut send);
+            let data = send
+                .segments()
+                .iter()
+                .map(|segment| send.bytes(segment))
+                .find(|bytes| bytes.len() == 4096)
+                .unwrap();
+            assert_eq!(data[8], records, "records");
+            places.push(data.as_ptr());
+            half.connection.handle_transmitted(NOW, send.len());
+        }
+        assert_eq!(places[0], places[1], "it was made anew");
+    }
 }
 
 #[test]

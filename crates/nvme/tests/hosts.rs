@@ -43,6 +43,9 @@ fn as_linux_does() {
     let capabilities = Capabilities(walk.get(admin, offset::CAP, true));
     // All I/O command sets are offered, so that Linux enables them; first the value without EN.
     assert_eq!(capabilities.0 & (1 << 37 | 1 << 43), 1 << 37 | 1 << 43);
+    // CRMS: ready with media only. CRTO says how long that may take, as TO does.
+    assert_eq!(capabilities.0 >> 59 & 3, 1);
+    assert_eq!(walk.get(admin, offset::CRTO, false), u64::from(capabilities.timeout()));
     walk.set(admin, offset::CC, 0x0046_0060);
     assert_eq!(walk.get(admin, offset::CC, false), 0x0046_0060);
     walk.get(admin, offset::CAP, true);

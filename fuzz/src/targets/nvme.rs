@@ -45,6 +45,7 @@ pub fn portal() -> Portal {
         advertised: Vec::new(),
         referrals: Vec::new(),
         generation: 1,
+        log: nvme::controller::DiscoveryLog::default(),
         require_digests: false,
     }
 }

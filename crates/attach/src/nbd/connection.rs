@@ -388,16 +388,15 @@ impl protocol::Connection for Connection {
     fn take_placement(&mut self) -> Option<Placement> {
         let Receive::Data { slot, done } = self.receive else { return None };
         let length = self.table.get(slot)?.length;
-        let (buf, start) = match self.partial.take() {
-            Some(partial) => partial,
-            None => {
-                let returns = self.account.returns();
-                let Some(buf) = self.account.take(len(self.export.piece().min(length - done))) else {
-                    self.starved = Some(Starved::Memory(returns));
-                    return None;
-                };
-                (buf, 0)
-            }
+        let (buf, start) = if let Some(partial) = self.partial.take() {
+            partial
+        } else {
+            let returns = self.account.returns();
+            let Some(buf) = self.account.take(len(self.export.piece().min(length - done))) else {
+                self.starved = Some(Starved::Memory(returns));
+                return None;
+            };
+            (buf, 0)
         };
         self.starved = None;
         self.receive = Receive::Placing { slot, done };

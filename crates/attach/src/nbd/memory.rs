@@ -42,7 +42,8 @@ impl Connection {
 
     /// Counts what is held outside of buffers; nothing that grows with what a client does is left out.
     pub(super) fn settle_account(&mut self) {
-        let lists = self.actions.capacity() * size_of::<Action>() + self.waiting.capacity() * size_of::<usize>();
+        let lists =
+            self.actions.capacity() * size_of::<Action>() + self.waiting.capacity() * size_of::<usize>();
         let held = self.out.bytes() + self.out.size() + self.table.size() + lists;
         if held > self.counted {
             self.account.count(held - self.counted);

@@ -227,7 +227,8 @@ impl Table {
 
     /// Bytes of the table, and of the extents that its requests may find.
     pub(crate) fn size(&self) -> usize {
-        let slots = self.slots.capacity() * size_of::<Option<Pending>>() + self.free.capacity() * size_of::<usize>();
+        let slots =
+            self.slots.capacity() * size_of::<Option<Pending>>() + self.free.capacity() * size_of::<usize>();
         slots + self.queries * EXTENTS * size_of::<Descriptor>()
     }
 

@@ -378,8 +378,9 @@ mod tests {
         assert!(most <= QUEUE_MEMORY, "{most} bytes");
         assert!(waited, "nothing ever waited");
         ring.stop();
-        let statuses: Vec<u8> =
-            (0..requests).map(|index| guest.read_obj(GuestAddress(HEADERS + 64 + u64::from(index))).unwrap()).collect();
+        let statuses: Vec<u8> = (0..requests)
+            .map(|index| guest.read_obj(GuestAddress(HEADERS + 64 + u64::from(index))).unwrap())
+            .collect();
         assert_eq!(statuses, vec![0; usize::from(requests)]);
     }
 

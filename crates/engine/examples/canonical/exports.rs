@@ -109,6 +109,7 @@ fn nvme_listener(volume: &dyn Volume) -> ListenerRole {
         advertised: Vec::new(),
         referrals: Vec::new(),
         generation: 1,
+        log: nvme::controller::DiscoveryLog::default(),
         require_digests: false,
     }))
 }

@@ -283,6 +283,7 @@ fn portal(volume: &dyn Volume) -> Portal {
         advertised: Vec::new(),
         referrals: Vec::new(),
         generation: 1,
+        log: nvme::controller::DiscoveryLog::default(),
         require_digests: false,
     }
 }

@@ -71,6 +71,7 @@ impl Connection {
             task.state = State::Unread;
             return self.starve_command(slot, header, large);
         };
+        self.starved_since = None;
         if let Some((data, room)) = staged.and_then(|data| Some((data, buf.get_mut(..data.len())?))) {
             room.copy_from_slice(data);
         }
@@ -85,10 +86,10 @@ impl Connection {
         true
     }
 
-    /// No buffer for data that comes unasked. It stays in the stream, unless buffers wait for what comes behind it: then the command
+    /// No buffer for data that comes unasked. It stays in the stream for a while, unless buffers wait for what comes behind it: then the command
     /// is answered BUSY, and its data is thrown away.
     fn starve_command(&mut self, slot: u16, header: &Bhs, large: bool) -> bool {
-        if !self.tasks.are_collecting() {
+        if self.may_wait() {
             self.starved = Some(self.account.returns());
             self.unread = Some(slot);
             return false;

@@ -187,8 +187,8 @@ pub struct Connection {
     pub(super) sending: Option<(Instant, Instant)>,
     /// The time as it was told last.
     pub(super) now: Instant,
-    /// This side did not read lately, for reasons of its own: silence does not count.
-    deaf: bool,
+    /// Since when a command whose data came unasked has been waiting for memory.
+    pub(super) starved_since: Option<Instant>,
     pub(super) pending: VecDeque<Pending>,
     pub(super) exchange: Option<Exchange>,
     pub(super) serial: u32,
@@ -231,7 +231,7 @@ impl Connection {
             data_heard: now,
             sending: None,
             now,
-            deaf: false,
+            starved_since: None,
             pending: VecDeque::new(),
             exchange: None,
             serial: 0,
@@ -465,11 +465,6 @@ impl Connection {
         if self.state != State::LoggedIn {
             return;
         }
-        if core::mem::take(&mut self.deaf) {
-            self.heard = now;
-            self.pinged = self.pinged.map(|_| now + PING_TIME);
-            return;
-        }
         if self.pinged.is_some_and(|due| due <= now) {
             self.close(CloseReason::TimedOut("the initiator does not answer pings"));
         } else if self.pinged.is_none() && self.heard + IDLE_TIME <= now {
@@ -543,6 +538,7 @@ impl protocol::Connection for Connection {
         self.now = now;
         self.watch_sending(now);
         self.watch_data(now);
+        self.watch_stream(now);
         if self.due.is_some_and(|due| due <= now) {
             self.deadline_passed(now);
         }
@@ -589,13 +585,12 @@ impl protocol::Connection for Connection {
     fn poll_timeout(&self) -> Option<Instant> {
         let silence = (self.state == State::LoggedIn).then(|| self.pinged.unwrap_or(self.heard + IDLE_TIME));
         let sending = self.sending.map(|(_, due)| due);
-        [self.due, silence, self.watch_at, sending, self.pending_due()].into_iter().flatten().min()
+        let stream = self.stream_due();
+        [self.due, silence, self.watch_at, sending, stream, self.pending_due()].into_iter().flatten().min()
     }
 
     fn wants_bytes(&mut self) -> bool {
-        let wants = self.state.is_over() || !self.is_blocked();
-        self.deaf |= !wants && self.is_withheld();
-        wants
+        self.state.is_over() || !self.is_blocked()
     }
 
     fn is_established(&self) -> bool {

@@ -6,7 +6,7 @@
 //!
 //! Whoever leaves the target waiting loses what it holds: a command whose data does not come ends with INITIATOR RESPONSE TIMEOUT (the code of other
 //! transports for an R2T that nobody serves), and a connection whose answers nobody reads, or whose PDU stops half-way, is closed. Both come sooner while others
-//! wait for memory. Silence of the initiator does not count while this side does not read.
+//! wait for memory. The stream itself waits for memory only for a moment, as what keeps the session alive comes there, too.
 
 use buf::LARGEST;
 use protocol::{CloseReason, Instant};
@@ -17,7 +17,7 @@ use super::discovery::Exchange;
 use super::login::Login;
 use super::tasks::{State, Wanted};
 use crate::connection::State as Life;
-use crate::limits::{DATA_TIME, SCARCE_DATA_TIME, SCARCE_SEND_TIME, SEND_TIME, WATCH};
+use crate::limits::{DATA_TIME, SCARCE_DATA_TIME, SCARCE_SEND_TIME, SEND_TIME, STARVED_TIME, WATCH};
 
 impl Connection {
     /// Gets a task the buffer that it waits for, or a place behind those that wait already.
@@ -120,6 +120,27 @@ impl Connection {
         let joining =
             self.state == Life::InLogin && self.login.as_ref().is_some_and(|login| login.waiting().is_some());
         starved || joining || (self.out.bytes() > 0 && self.account.is_over())
+    }
+
+    /// Whether the stream may wait for memory for a command's data. It may not while buffers wait for what comes behind it; nor for long, as pings
+    /// and their answers may come behind it.
+    pub(super) fn may_wait(&mut self) -> bool {
+        let since = *self.starved_since.get_or_insert(self.now);
+        !self.tasks.are_collecting() && self.now < since + STARVED_TIME
+    }
+
+    /// When the stream has waited long enough for a command's data.
+    pub(super) fn stream_due(&self) -> Option<Instant> {
+        self.starved_since
+            .filter(|_| self.starved.is_some() && self.unread.is_some())
+            .map(|since| since + STARVED_TIME)
+    }
+
+    /// Lets the stream go on without memory.
+    pub(super) fn watch_stream(&mut self, now: Instant) {
+        if self.stream_due().is_some_and(|due| due <= now) {
+            self.starved = None;
+        }
     }
 
     /// Closes the connection when nothing of what is sent to it is read.

@@ -6,6 +6,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use buf::SharedBuf;
 use protocol::Instant;
 use volume::Features;
 
@@ -21,7 +22,7 @@ use crate::limits::{
 };
 use crate::log::{ChangedNamespaces, GetLogPage, Notifications, lid};
 use crate::opcode::{FABRICS, admin as opcodes, fctype};
-use crate::properties::{Capabilities, Configuration, ControllerStatus, offset};
+use crate::properties::{Capabilities, Configuration, ControllerStatus, ReadyTimeouts, offset};
 use crate::sqe::SubmissionQueueEntry;
 use crate::status::Status;
 use crate::subsystem::Request;
@@ -67,6 +68,8 @@ impl Event {
 #[derive(Debug)]
 pub(super) struct Admin {
     pub(super) portal: Arc<Portal>,
+    /// The discovery log page, where this host sees another one than everybody, and has asked for it.
+    own_log: Option<SharedBuf>,
     index: Option<usize>,
     pub(super) host: HostIdentity,
     pub(super) cntlid: u16,
@@ -101,6 +104,7 @@ impl Admin {
     ) -> Box<Self> {
         Box::new(Self {
             portal,
+            own_log: None,
             index,
             host,
             cntlid: 0,
@@ -124,6 +128,18 @@ impl Admin {
     /// The subsystem; `None` for a discovery controller.
     pub(super) fn subsystem(&self) -> Option<&Subsystem> {
         self.portal.subsystems.get(self.index?)
+    }
+
+    /// The discovery log page as this host sees it: the portal's image, or one of its own, which is made once.
+    pub(super) fn discovery_log(&mut self) -> SharedBuf {
+        let portal = &self.portal;
+        let shared = portal.log.0.clone();
+        shared.unwrap_or_else(|| self.own_log.get_or_insert_with(|| logs::discovery(portal)).clone())
+    }
+
+    /// Bytes that it keeps and that grow with what is served.
+    pub(super) fn size(&self) -> usize {
+        self.own_log.as_ref().map_or(0, |log| log.len())
     }
 
     pub(super) fn max_queues(&self) -> u16 {
@@ -166,7 +182,7 @@ impl Admin {
             }
             opcodes::IDENTIFY => {
                 let data = identify::data(self, Identify::decode(entry), entry.nsid.get())?;
-                respond(entry, in_capsule, data)
+                respond(entry, in_capsule, data.into())
             }
             opcodes::GET_LOG_PAGE => {
                 let data = logs::data(self, GetLogPage::decode(entry))?;
@@ -229,6 +245,7 @@ impl Admin {
             (offset::VS, Some(4)) => Ok(u64::from(VERSION)),
             (offset::CC, Some(4)) => Ok(u64::from(self.configuration.0)),
             (offset::CSTS, Some(4)) => Ok(u64::from(self.status.0)),
+            (offset::CRTO, Some(4)) => Ok(u64::from(ReadyTimeouts::new(READY_TIME).0)),
             _ => Err(Status::INVALID_FIELD.dnr()),
         }
     }
@@ -350,7 +367,7 @@ impl Admin {
 }
 
 /// Data toward the host, if the host has room for exactly that much.
-fn respond(entry: &SubmissionQueueEntry, in_capsule: usize, data: Vec<u8>) -> Result<Plan, Status> {
+fn respond(entry: &SubmissionQueueEntry, in_capsule: usize, data: SharedBuf) -> Result<Plan, Status> {
     if entry.data_pointer(in_capsule)?.length() != data.len() {
         return Err(Status::DATA_SGL_LENGTH_INVALID.dnr());
     }

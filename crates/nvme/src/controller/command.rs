@@ -1,7 +1,6 @@
 //! What is to be done with a command, decided from its queue entry alone.
 
-use alloc::vec::Vec;
-
+use buf::SharedBuf;
 use volume::{Epoch, Extent, Operation, VolumeId};
 
 use crate::sgl::DataPointer;
@@ -20,7 +19,7 @@ pub(crate) enum Plan {
     /// Complete it now, with a status and a result.
     Finish(Status, u64),
     /// Complete it now with data to the host, of exactly the length that its data pointer says.
-    Respond(Vec<u8>),
+    Respond(SharedBuf),
     /// Get its data first.
     Receive(DataPointer),
     /// Read blocks for the host.

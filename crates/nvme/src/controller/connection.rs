@@ -10,7 +10,7 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use buf::{Account, BufList, Pool, SharedBuf};
+use buf::{Account, BufList, Pool};
 use protocol::{CloseReason, Ended, Instant, NoticeKind, Notices, Placement, Transmit};
 use volume::reservation::View;
 use volume::{Completion, Epoch, Operation, Outcome, Request, Tag, VolumeId};
@@ -171,8 +171,8 @@ pub struct Connection {
     data_heard: Instant,
     /// The time as it was told last.
     now: Instant,
-    /// This side did not read lately, for reasons of its own: silence does not count.
-    deaf: bool,
+    /// Since when the stream has been waiting for memory.
+    starved_since: Option<Instant>,
     actions: VecDeque<Action>,
     deadline: Option<Instant>,
     /// The controller's, once this belongs to one.
@@ -211,7 +211,7 @@ impl Connection {
             watch_at: None,
             data_heard: now,
             now,
-            deaf: false,
+            starved_since: None,
             actions: VecDeque::new(),
             deadline: Some(now + CONNECT_TIME),
             lifetime: Lifetime::new(),
@@ -234,7 +234,7 @@ impl Connection {
 
     /// Ends a connection whose controller was not kept alive; true if so.
     fn expire(&mut self, now: Instant) -> bool {
-        let over = self.lifetime.is_over(now) && !self.excuse_silence(now);
+        let over = self.lifetime.is_over(now);
         if over {
             self.end(CloseReason::TimedOut(KEEP_ALIVE_EXPIRED));
         }
@@ -334,10 +334,9 @@ impl Connection {
         } else if abort.is_some() {
             Plan::fail(Status::ABORT_REQUESTED)
         } else if !self.has_room_for_answer(&entry, data) {
-            if self.transfers == 0 {
+            if self.may_wait() {
                 return false;
             }
-            // What the transfers wait for comes behind this command.
             self.starved = None;
             Plan::fail(Status::COMMAND_INTERRUPTED)
         } else {
@@ -384,7 +383,7 @@ impl Connection {
             }
             Plan::Respond(bytes) => {
                 self.discard(data);
-                self.complete(&entry, (Status::SUCCESS, 0), Some(SharedBuf::from(bytes).into()));
+                self.complete(&entry, (Status::SUCCESS, 0), Some(bytes.into()));
             }
             Plan::Receive(DataPointer::InCapsule { length }) => return self.receive_capsule(entry, length),
             plan @ (Plan::Read { .. } | Plan::Receive(_)) => {
@@ -722,7 +721,8 @@ impl protocol::Connection for Connection {
         if self.quiesce_by.is_some_and(|due| due <= now) {
             self.answer_quiesce();
         }
-        if self.deadline.is_some_and(|deadline| deadline <= now) && !self.excuse_silence(now) {
+        self.watch_stream(now);
+        if self.deadline.is_some_and(|deadline| deadline <= now) {
             let text = match self.state {
                 State::Admin(_) => KEEP_ALIVE_EXPIRED,
                 _ => "the host did not connect in time",
@@ -763,17 +763,17 @@ impl protocol::Connection for Connection {
 
     fn poll_timeout(&self) -> Option<Instant> {
         let sending = self.sending.map(|(_, due)| due);
-        [self.deadline, self.retry, self.quiesce_by, self.watch_at, sending].into_iter().flatten().min()
+        let stream = self.stream_due();
+        [self.deadline, self.retry, self.quiesce_by, self.watch_at, sending, stream]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn wants_bytes(&mut self) -> bool {
         match self.starved {
             None => true,
-            Some(Starved::Memory { returns, .. }) => {
-                let again = self.account.returns() != returns;
-                self.deaf |= !again;
-                again
-            }
+            Some(Starved::Memory { returns, .. }) => self.account.returns() != returns,
             Some(Starved::Room) => !self.is_congested(),
         }
     }

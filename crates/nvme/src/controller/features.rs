@@ -58,7 +58,7 @@ pub(super) fn get(admin: &Admin, command: FeatureCommand, nsid: u32) -> Result<P
         fid::QUEUES => (queues(values.queues.unwrap_or_else(|| admin.max_queues())), true),
         fid::ASYNC_EVENTS => (current(values.async_events), true),
         fid::KEEP_ALIVE => (current(admin.kato), true),
-        fid::HOST_BEHAVIOR if now => return Ok(Plan::Respond(vec![0; BEHAVIOR])),
+        fid::HOST_BEHAVIOR if now => return Ok(Plan::Respond(vec![0; BEHAVIOR].into())),
         fid::HOST_ID if now => return host_id(admin, command.value),
         // The only combination is the first, the NVM command set alone.
         fid::POWER | fid::HOST_BEHAVIOR | fid::COMMAND_SETS => (0, true),
@@ -106,7 +106,7 @@ fn host_id(admin: &Admin, value: u32) -> Result<Plan, Status> {
         return Err(Status::HOST_ID_INCONSISTENT.dnr());
     }
     let identifier: Vec<u8> = admin.host.identifier.to_vec();
-    Ok(Plan::Respond(identifier))
+    Ok(Plan::Respond(identifier.into()))
 }
 
 /// Sets a value that comes in dword 11; Host Behavior Support is the only feature with data.

@@ -1,14 +1,15 @@
-//! Log pages of a controller (NVMe Base §5.1.12).
+//! Log pages of a controller (NVMe Base §5.1.12). The discovery log page may be long and is read in pieces: those are parts of one image.
 
 use alloc::string::ToString;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use buf::SharedBuf;
 use volume::Features;
 use zerocopy::IntoBytes;
 
-use super::Subsystem;
 use super::admin::Admin;
+use super::{Portal, Subsystem};
 use crate::DISCOVERY_NQN;
 use crate::identify::put_padded;
 use crate::limits::{ADMIN_DATA, ADMIN_QUEUE};
@@ -31,12 +32,15 @@ const IO_PAGES: [u8; 7] = [
 ];
 
 /// The bytes that the command asks for; those beyond the page's end are zeros.
-pub(super) fn data(admin: &mut Admin, command: GetLogPage) -> Result<Vec<u8>, Status> {
+pub(super) fn data(admin: &mut Admin, command: GetLogPage) -> Result<SharedBuf, Status> {
     let length = usize::try_from(command.length).unwrap_or(usize::MAX);
     if length > ADMIN_DATA || command.indexed || !command.offset.is_multiple_of(4) {
         return Err(Status::INVALID_FIELD.dnr());
     }
-    let page = page(admin, command)?;
+    let page = match (command.lid, admin.subsystem()) {
+        (lid::DISCOVERY, None) => admin.discovery_log(),
+        _ => page(admin, command)?.into(),
+    };
     let offset = usize::try_from(command.offset).unwrap_or(usize::MAX);
     if offset > page.len() {
         return Err(Status::INVALID_FIELD.dnr());
@@ -44,11 +48,14 @@ pub(super) fn data(admin: &mut Admin, command: GetLogPage) -> Result<Vec<u8>, St
     if !command.retain && command.offset == 0 {
         admin.log_was_read(command.lid);
     }
+    if length <= page.len().saturating_sub(offset) {
+        return Ok(page.slice(offset..offset.saturating_add(length)));
+    }
     let mut bytes = vec![0; length];
     for (target, byte) in bytes.iter_mut().zip(page.get(offset..).unwrap_or_default()) {
         *target = *byte;
     }
-    Ok(bytes)
+    Ok(bytes.into())
 }
 
 fn page(admin: &Admin, command: GetLogPage) -> Result<Vec<u8>, Status> {
@@ -56,7 +63,6 @@ fn page(admin: &Admin, command: GetLogPage) -> Result<Vec<u8>, Status> {
         return match command.lid {
             lid::SUPPORTED => Ok(supported(&DISCOVERY_PAGES)),
             lid::ERROR => Ok(vec![0; size_of::<ErrorEntry>()]),
-            lid::DISCOVERY => Ok(discovery(admin)),
             _ => Err(Status::INVALID_LOG_PAGE.dnr()),
         };
     };
@@ -108,10 +114,8 @@ fn commands(subsystem: &Subsystem) -> Vec<u8> {
     effects(&admin, &io)
 }
 
-/// The discovery log page as this host may see it.
-fn discovery(admin: &Admin) -> Vec<u8> {
-    let portal = &admin.portal;
-    // The portal has been masked for this host.
+/// The discovery log page, which names everything on the portal: a host's own portal has been masked for it.
+pub(super) fn discovery(portal: &Portal) -> SharedBuf {
     let names = portal.subsystems.iter().map(|subsystem| (SubsystemType::Nvm, &*subsystem.nqn));
     let itself = core::iter::once((SubsystemType::CurrentDiscovery, DISCOVERY_NQN));
     let mut records = Vec::new();
@@ -128,5 +132,5 @@ fn discovery(admin: &Admin) -> Vec<u8> {
     let count = u64::try_from(records.len()).unwrap_or(0);
     let mut page = DiscoveryHeader::new(portal.generation, count).as_bytes().to_vec();
     page.extend_from_slice(records.as_bytes());
-    page
+    page.into()
 }

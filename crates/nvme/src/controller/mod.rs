@@ -7,6 +7,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
+use buf::SharedBuf;
 use volume::reservation::{Command, Refused, Registrant};
 use volume::{Completion, Epoch, Features, Geometry, Limits, Request, Tag, VolumeId};
 
@@ -162,11 +163,24 @@ pub struct Portal {
     pub referrals: Vec<SocketAddr>,
     /// Moves whenever the discovery log page changes.
     pub generation: u64,
+    /// The discovery log page of who may see everything; [`Portal::with_log`] makes it.
+    pub log: DiscoveryLog,
     /// Header and data digests are required: a host that does not ask for both is sent away.
     pub require_digests: bool,
 }
 
+/// One image of a discovery log page, for all connections; empty until it is made.
+#[derive(Debug, Clone, Default)]
+pub struct DiscoveryLog(Option<SharedBuf>);
+
 impl Portal {
+    /// The same, with the image of its discovery log page, for all that the portal names now.
+    #[must_use]
+    pub fn with_log(mut self) -> Self {
+        self.log = DiscoveryLog(Some(logs::discovery(&self)));
+        self
+    }
+
     /// The portal as a host sees it: subsystems and namespaces that it may not use are not there.
     fn masked(self: &Arc<Self>, hostnqn: &str) -> Arc<Self> {
         let whole = |subsystem: &Subsystem| subsystem.allows(hostnqn) && subsystem.shows_all(hostnqn);
@@ -190,6 +204,7 @@ impl Portal {
             subsystems: subsystems.collect(),
             advertised: self.advertised.clone(),
             referrals: self.referrals.clone(),
+            log: DiscoveryLog::default(),
             ..**self
         })
     }

@@ -54,5 +54,5 @@ pub(super) fn plan_report(
     for (place, byte) in data.iter_mut().zip(reservation::report(&namespace.view)) {
         *place = byte;
     }
-    Ok(Plan::Respond(data))
+    Ok(Plan::Respond(data.into()))
 }

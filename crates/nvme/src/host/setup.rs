@@ -16,7 +16,7 @@ use crate::identify::{
 };
 use crate::limits::{DISCOVERY_CHUNK, DISCOVERY_ENTRIES, DISCOVERY_RETRIES, MAX_H2C_DATA};
 use crate::log::{ChangedNamespaces, DiscoveryEntry, DiscoveryHeader, GetLogPage, RawEntry, lid};
-use crate::properties::{Capabilities, Configuration, ControllerStatus, offset};
+use crate::properties::{Capabilities, Configuration, ControllerStatus, ReadyTimeouts, offset};
 use crate::sqe::SubmissionQueueEntry;
 use crate::status::Status;
 
@@ -24,6 +24,7 @@ use crate::status::Status;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
     Capabilities,
+    ReadyTimeouts,
     Enable,
     Status,
     Controller,
@@ -60,6 +61,8 @@ pub(crate) struct Setup {
     wanted: Option<(u32, u16)>,
     cntlid: u16,
     capabilities: Capabilities,
+    /// In units of 500 ms.
+    ready_time: u16,
     max_transfer: u32,
     in_capsule: u32,
     oncs: u16,
@@ -90,6 +93,7 @@ impl Setup {
             wanted,
             cntlid: 0,
             capabilities: Capabilities(0),
+            ready_time: 1,
             max_transfer: MAX_H2C_DATA,
             in_capsule: 0,
             oncs: 0,
@@ -122,7 +126,7 @@ impl Setup {
 
     /// How long the controller may take to become ready.
     pub(crate) fn ready_time(&self) -> Duration {
-        Duration::from_millis(u64::from(self.capabilities.timeout().max(1)).saturating_mul(500))
+        Duration::from_millis(u64::from(self.ready_time).saturating_mul(500))
     }
 
     /// The first command, after Connect.
@@ -151,8 +155,9 @@ impl Setup {
 
     /// The command under way has ended.
     pub(crate) fn advance(&mut self, status: Status, (result, data): (u64, &[u8])) -> Next {
-        // Identification descriptors are older than their obligation; do without them.
-        if !status.is_success() && self.stage != Stage::Descriptors && self.stage != Stage::Events {
+        // Identification descriptors are older than their obligation, and CAP.TO is known: do without them.
+        let optional = matches!(self.stage, Stage::Descriptors | Stage::Events | Stage::ReadyTimeouts);
+        if !status.is_success() && !optional {
             return Next::Fail(Failure::Refused(status));
         }
         match self.stage {
@@ -163,7 +168,16 @@ impl Setup {
                         "the controller's queues have no room for a command",
                     ));
                 }
-                self.to(Stage::Enable, Property::set(offset::CC, self.configuration().0), 0)
+                self.ready_time = u16::from(self.capabilities.timeout()).max(1);
+                if self.capabilities.has_longer_time() {
+                    return self.to(Stage::ReadyTimeouts, Property::get(offset::CRTO, false), 0);
+                }
+                self.enable()
+            }
+            Stage::ReadyTimeouts => {
+                let value = if status.is_success() { u32::try_from(result).unwrap_or(0) } else { 0 };
+                self.ready_time = self.ready_time.max(ReadyTimeouts(value).with_media());
+                self.enable()
             }
             Stage::Enable => self.look_again(),
             Stage::Status => self.after_status(result),
@@ -177,6 +191,10 @@ impl Setup {
             Stage::LogCheck => self.after_log_check(data),
             Stage::Done => Next::Fail(Failure::Lost("the controller answered what was not asked")),
         }
+    }
+
+    fn enable(&mut self) -> Next {
+        self.to(Stage::Enable, Property::set(offset::CC, self.configuration().0), 0)
     }
 
     fn after_status(&mut self, result: u64) -> Next {
@@ -353,4 +371,38 @@ impl Setup {
 fn text(bytes: &[u8]) -> String {
     let padding = |byte: char| byte == ' ' || byte == '\0';
     String::from(String::from_utf8_lossy(bytes).trim_matches(padding))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fabrics::Property as View;
+
+    /// The property that the chain asks for or sets next.
+    fn next(next: &Next) -> u32 {
+        let Next::Command(entry, _) = next else { panic!("{next:?}") };
+        View::view(entry).ofst.get()
+    }
+
+    #[test]
+    fn a_controller_that_takes_longer_than_cap_can_say_is_asked_how_long() {
+        // TO, what CRTO is answered with, and the time that it comes to in units of 500 ms.
+        let cases = [
+            (254, None, 254),
+            (255, Some((Status::SUCCESS, 600)), 600),
+            (255, Some((Status::SUCCESS, 0)), 255),
+            (255, Some((Status::INVALID_FIELD, 600)), 255),
+        ];
+        for (time, timeouts, expected) in cases {
+            let mut setup = Setup::new(Some((1, 1)));
+            setup.begin(1);
+            let mut then = setup.advance(Status::SUCCESS, (Capabilities::new(128, time).0, &[]));
+            if let Some((status, value)) = timeouts {
+                assert_eq!(next(&then), offset::CRTO);
+                then = setup.advance(status, (value, &[]));
+            }
+            assert_eq!(next(&then), offset::CC, "{time} {timeouts:?}");
+            assert_eq!(setup.ready_time(), Duration::from_millis(500 * expected), "{time} {timeouts:?}");
+        }
+    }
 }

@@ -49,6 +49,7 @@ pub fn portal() -> Portal {
         advertised: vec!["127.0.0.1:4420".parse().unwrap(), "[::1]:4420".parse().unwrap()],
         referrals: Vec::new(),
         generation: 1,
+        log: nvme::controller::DiscoveryLog::default(),
         require_digests: false,
     }
 }

@@ -73,8 +73,14 @@ pub(crate) fn nvme_listener(volume: &dyn Volume, incarnation: Option<[u8; 16]>) 
     };
     let (advertised, referrals) = (Vec::new(), Vec::new());
     let subsystems = vec![subsystem];
-    let portal =
-        nvme::controller::Portal { subsystems, advertised, referrals, generation: 1, require_digests: false };
+    let portal = nvme::controller::Portal {
+        subsystems,
+        advertised,
+        referrals,
+        generation: 1,
+        log: nvme::controller::DiscoveryLog::default(),
+        require_digests: false,
+    };
     Some(ListenerRole::Nvme(Arc::new(portal)))
 }
 

@@ -5,7 +5,8 @@
 //! bytes.
 //!
 //! A command whose data makes no progress ends with Data Transfer Error, and a connection whose answers nobody reads, or whose PDU stops half-way, is
-//! closed. Both come sooner while others wait for memory. A keep alive timer does not run while this side does not read.
+//! closed. Both come sooner while others wait for memory. An admin queue is always read, as keep alive commands come there: what finds no memory is answered
+//! that it may be tried again.
 
 use buf::Buf;
 use protocol::{CloseReason, Instant};
@@ -16,8 +17,8 @@ use crate::controller::command::Plan;
 use crate::controller::slots::Step;
 use crate::controller::transmit::Outgoing;
 use crate::limits::{
-    ADMIN_DATA, DATA_TIME, MEMORY_RETRY, SCARCE_DATA_TIME, SCARCE_SEND_TIME, SEND_TIME, UNSENT, UNSENT_BYTES,
-    WATCH,
+    ADMIN_DATA, DATA_TIME, MEMORY_RETRY, SCARCE_DATA_TIME, SCARCE_SEND_TIME, SEND_TIME, STARVED_TIME, UNSENT,
+    UNSENT_BYTES, WATCH,
 };
 use crate::opcode::{FABRICS, admin, nvm};
 use crate::sgl::DataPointer;
@@ -51,18 +52,39 @@ impl Connection {
         let room = self.account.charge(length);
         if room {
             self.account.release(length);
+            self.starved_since = None;
         } else {
             self.starved = Some(Starved::Memory { returns, cid: entry.cid.get() });
         }
         room
     }
 
-    /// Receives data that is next in the stream; false when it must stay there until there is memory. While
-    /// transfers are under way it may not: what they wait for comes behind it. The host is to try again then.
+    /// Whether the stream may wait for memory. It may not while transfers are under way, as what they wait for comes behind it; nor, on an admin
+    /// queue, for long, as a Keep Alive may. The host is to try the command again then.
+    pub(super) fn may_wait(&mut self) -> bool {
+        let since = *self.starved_since.get_or_insert(self.now);
+        let patient = !matches!(self.state, State::Admin(_)) || self.now < since + STARVED_TIME;
+        self.transfers == 0 && patient
+    }
+
+    /// When an admin queue's stream has waited long enough.
+    pub(super) fn stream_due(&self) -> Option<Instant> {
+        let waits = matches!((&self.state, self.starved), (State::Admin(_), Some(Starved::Memory { .. })));
+        self.starved_since.filter(|_| waits).map(|since| since + STARVED_TIME)
+    }
+
+    /// Lets an admin queue's stream go on without memory.
+    pub(super) fn watch_stream(&mut self, now: Instant) {
+        if self.stream_due().is_some_and(|due| due <= now) {
+            self.starved = None;
+        }
+    }
+
+    /// Receives data that is next in the stream; false when it must stay there until there is memory.
     pub(super) fn receive_capsule(&mut self, entry: SubmissionQueueEntry, length: usize) -> bool {
         let returns = self.account.returns();
         let Some(buf) = self.account.take(length) else {
-            if self.transfers == 0 {
+            if self.may_wait() {
                 self.starved = Some(Starved::Memory { returns, cid: entry.cid.get() });
                 return false;
             }
@@ -70,6 +92,7 @@ impl Connection {
             self.complete(&entry, (Status::COMMAND_INTERRUPTED, 0), None);
             return true;
         };
+        self.starved_since = None;
         let step = Step::Data { buf: Some(buf), received: 0, length, damaged: false, heard: self.now };
         if let Some(slot) = self.slots.begin(entry, step) {
             self.receive = Receive::Place { slot, start: 0, length };
@@ -124,7 +147,8 @@ impl Connection {
     pub(super) fn settle_account(&mut self) {
         let tables =
             self.slots.size().saturating_add(self.outgoing.capacity().saturating_mul(size_of::<Outgoing>()));
-        let held = self.unsent.bytes().saturating_add(tables);
+        let log = if let State::Admin(admin) = &self.state { admin.size() } else { 0 };
+        let held = self.unsent.bytes().saturating_add(tables).saturating_add(log);
         if held > self.counted {
             self.account.count(held.saturating_sub(self.counted));
         } else if held < self.counted {
@@ -187,16 +211,5 @@ impl Connection {
     pub(super) fn drop_outgoing(&mut self) {
         self.outgoing.clear();
         self.unsent.drop_waiting();
-    }
-
-    /// The keep alive timer begins anew if this side did not read meanwhile; false if the host was silent.
-    pub(super) fn excuse_silence(&mut self, now: Instant) -> bool {
-        let State::Admin(admin) = &mut self.state else { return false };
-        if !core::mem::take(&mut self.deaf) {
-            return false;
-        }
-        self.deadline = admin.next_deadline(now);
-        self.lifetime.set_end(self.deadline);
-        true
     }
 }

@@ -17,6 +17,7 @@ fn no_violation_passes_in_silence() {
             advertised: alloc::vec::Vec::new(),
             referrals: alloc::vec::Vec::new(),
             generation: 1,
+            log: crate::controller::DiscoveryLog::default(),
             require_digests: false,
         };
         let mut connection = Connection::new(Arc::new(portal), Pool::new(1 << 20), Instant::ZERO);
