@@ -1,5 +1,5 @@
 //! What hostile clients can make the server hold, and for how long; and that others are served beside them.
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::cast_possible_truncation, reason = "tests")]
 
 mod common;
 
