@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What the lab builds for a scenario: targets, adapters, file systems, links; each used by a program of others, and taken down again.
 
-Most tests are Rust (`crates/lab/tests/arms.rs`), since what they prove is the crate's; this runner builds them, finds the `linerate` program
+Most tests are Rust (`crates/lab-runner/tests/arms.rs`), since what they prove is the crate's; this runner builds them, finds the `linerate` program
 and runs each in a process of its own. The last is a whole run: every initiator, inside fio and in a process of its own, is measured for a moment. Needs root, for network namespaces, loop devices and mounts: without it every test is left out by name.
 """
 import argparse
@@ -31,7 +31,7 @@ NO_TEST = "victim"
 
 def build():
     """The test program."""
-    command = ["cargo", "test", "--package", "lab", "--test", "arms", "--no-run", "--message-format=json"]
+    command = ["cargo", "test", "--package", "lab-runner", "--test", "arms", "--no-run", "--message-format=json"]
     run = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=BUILD_LIMIT, check=True)
     messages = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
     found = [message["executable"] for message in messages if message.get("executable") and message["target"]["name"] == "arms"]

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A report of the lab in Chromium, without a network: light and dark, wide and narrow, with scripts and without.
 
-The report is that of a synthetic run which has every kind of figure and of evidence (`crates/lab/examples/synthetic_run`). Every chart must draw
+The report is that of a synthetic run which has every kind of figure and of evidence (`crates/lab-report/examples/synthetic_run`). Every chart must draw
 every one of its series, begin its bars at zero and keep its labels apart; nothing may be logged or fetched; with scripts off every figure has its
 table.
 
@@ -70,7 +70,7 @@ TABLES = """[...document.querySelectorAll("figure")].map((figure) => {
 
 def synthetic_run(folder, *words):
     """Writes a synthetic run with its report, or with `--all` one of every scenario."""
-    command = ["cargo", "run", "--quiet", "--package", "lab", "--example", "synthetic_run", "--", str(folder), *words]
+    command = ["cargo", "run", "--quiet", "--package", "lab-report", "--example", "synthetic_run", "--", str(folder), *words]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=BUILD_SECONDS)
     if run.returncode != 0:
         sys.exit(f"the synthetic run cannot be written:\n{run.stderr}")

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
-use lab::agent::{Agent, Settings, Token};
+use lab_runner::agent::{Agent, Settings, Token};
 
 use super::run::{own_program, stop_by_signal};
 use crate::output;

@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use lab::runner::progress::{Event, Observer};
+use lab_runner::run::progress::{Event, Observer};
 
 /// Shows events.
 pub(super) enum Display {

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Parser;
-use lab::runner::preflight;
-use lab::scenario::catalogue::{self, Loaded};
-use lab::scenario::describe;
-use lab::site::Site;
+use lab_model::scenario::catalogue::{self, Loaded};
+use lab_model::scenario::describe;
+use lab_runner::run::preflight;
+use lab_runner::site::Site;
 
 use crate::output;
 

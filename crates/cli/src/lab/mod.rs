@@ -14,7 +14,7 @@ mod verdicts;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use lab::runner::preflight::NotTestable;
+use lab_runner::run::preflight::NotTestable;
 
 use crate::output;
 

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
-use lab::compare::{self, Options, Threshold};
-use lab::import::{self, Kind};
-use lab::measure::{Environment, environment};
-use lab::runner::ledger::{Ledger, TornDown};
-use lab::scenario::Metric;
+use lab_model::scenario::Metric;
+use lab_report::compare::{self, Options, Threshold};
+use lab_report::import::{self, Kind};
+use lab_runner::machine::ledger::{Ledger, TornDown};
+use lab_runner::measure::{Environment, environment};
 
 use super::run::{folder_of, own_program};
 use crate::output;
@@ -139,7 +139,7 @@ pub(crate) fn regress(args: &RegressArgs) -> Result<u8> {
 /// Makes a run of another tool's file.
 pub(crate) fn import(args: &ImportArgs) -> Result<u8> {
     import::into_run(args.kind, &args.file, &args.into)?;
-    let report = lab::report::write(&args.into)?;
+    let report = lab_report::write(&args.into)?;
     output::line(&format!("report: {}", report.display())).map(|()| 0)
 }
 
@@ -174,9 +174,9 @@ fn environment_of(given: &Path) -> Result<Environment> {
 /// Writes a report anew.
 pub(crate) fn report(args: &RunFolder) -> Result<u8> {
     let folder = folder_of(&args.folder);
-    let report = lab::report::write(&folder)?;
+    let report = lab_report::write(&folder)?;
     if args.table {
-        output::line(lab::report::table(&folder)?.trim_end())?;
+        output::line(lab_report::table(&folder)?.trim_end())?;
     }
     output::line(&format!("report: {}", report.display())).map(|()| 0)
 }

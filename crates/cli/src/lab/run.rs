@@ -7,16 +7,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use lab::runner::plan::Plan;
-use lab::runner::preflight::{self, NotTestable};
-use lab::runner::progress::{Event, Observer};
-use lab::runner::session::{self, Ended, Options};
-use lab::runner::store::Store;
-use lab::scenario::Scenario;
-use lab::scenario::catalogue::{self, Loaded};
-use lab::scenario::describe;
-use lab::scenario::sweep::Extent;
-use lab::site::Site;
+use lab_model::scenario::Scenario;
+use lab_model::scenario::catalogue::{self, Loaded};
+use lab_model::scenario::describe;
+use lab_model::scenario::sweep::Extent;
+use lab_runner::run::plan::Plan;
+use lab_runner::run::preflight::{self, NotTestable};
+use lab_runner::run::progress::{Event, Observer};
+use lab_runner::run::session::{self, Ended, Options};
+use lab_runner::run::store::Store;
+use lab_runner::site::Site;
 use names::Span;
 
 use super::display::Display;
@@ -129,7 +129,7 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
     let ended = session::run(options, &mut display, &*stop_by_signal()?)?;
     let code = finish((&spoken, &has), &ended, &mut display)?;
     if args.table {
-        output::line(lab::report::table(&ended.folder)?.trim_end())?;
+        output::line(lab_report::table(&ended.folder)?.trim_end())?;
     }
     Ok(code)
 }
@@ -143,7 +143,7 @@ pub(crate) fn resume(args: &ResumeArgs) -> Result<u8> {
 }
 
 fn finish((scenario, has): (&Scenario, &[String]), ended: &Ended, display: &mut Display) -> Result<u8> {
-    let report = lab::report::write(&ended.folder)?;
+    let report = lab_report::write(&ended.folder)?;
     display
         .tell(&Event::Ended { report: Some(report.display().to_string()), invalid: ended.invalid.clone() });
     if !matches!(display, Display::Json) {

@@ -5,10 +5,10 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
-use lab::measure::cgroup::Method;
-use lab::measure::process::Stat;
-use lab::measure::{Role, Side};
-use lab::runner::program;
+use lab_runner::machine::program;
+use lab_runner::measure::cgroup::Method;
+use lab_runner::measure::process::Stat;
+use lab_runner::measure::{Role, Side};
 use linerate::{CheckPlan, LoadPlan, Stop};
 use rustix::process::getpid;
 use std::sync::Arc;

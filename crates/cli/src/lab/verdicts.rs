@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
-use lab::claims;
-use lab::result::{Flag, PointResult, point_name};
-use lab::runner::session::{Ended, main_metric};
-use lab::scenario::{Arm, Scenario};
-use lab::statistics;
+use lab_model::claims;
+use lab_model::result::{Flag, PointResult, point_name};
+use lab_model::scenario::{Arm, Scenario};
+use lab_model::statistics;
+use lab_model::statistics::metric::main_metric;
+use lab_runner::run::session::Ended;
 
 use crate::output;
 

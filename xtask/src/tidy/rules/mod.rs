@@ -1,5 +1,6 @@
 //! The rules of tidy, one file each.
 
+mod circles;
 mod dependencies;
 mod engine;
 mod headers;
@@ -22,6 +23,7 @@ use super::Rule;
 /// Every rule, in the order in which findings are printed.
 pub(super) const ALL: &[Rule] = &[
     layers::RULE,
+    circles::RULE,
     purity::RULE,
     unsafety::RULE,
     protocol_names::RULE,

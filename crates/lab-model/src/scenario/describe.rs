@@ -1,0 +1,338 @@
+//! What `linerate lab list`, `show` and `plan` say of a scenario.
+
+use std::fmt::Write as _;
+
+use anyhow::Result;
+use serde::Serialize;
+
+use super::catalogue::Loaded;
+use super::duration;
+use super::needs::{self, Present};
+use super::sweep::{self, Extent};
+use super::{Arm, LinkKind, Published, PublishedStatus, Scenario, Topology, calibration, topology};
+use crate::result::point_name;
+
+/// A scenario in a list.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Entry {
+    /// Its identifier.
+    pub id: String,
+    /// One line.
+    pub title: String,
+    /// The publication.
+    pub publication: String,
+    /// `scenarios/FAMILY/NAME.toml`, or a path.
+    pub origin: String,
+    /// SHA-256 of its text.
+    pub hash: String,
+    /// Keys and names of its arms.
+    pub arms: Vec<String>,
+    /// Points of its whole sweep.
+    pub points: usize,
+    /// Points of its quick extent.
+    pub quick_points: usize,
+    /// Claims that it tests or names.
+    pub claims: usize,
+    /// Least seconds of a quick run, estimated.
+    pub quick_seconds: f64,
+    /// Least seconds of a whole run, estimated.
+    pub seconds: f64,
+    /// Whether two arms at least can be compared on this machine.
+    pub runnable: bool,
+    /// What is missing, a sentence each.
+    pub missing: Vec<String>,
+}
+
+/// A scenario as a list shows it.
+pub fn entry(loaded: &Loaded, present: &Present) -> Entry {
+    let scenario = &loaded.scenario;
+    Entry {
+        id: scenario.id.clone(),
+        title: scenario.title.clone(),
+        publication: scenario.source.publication.clone(),
+        origin: loaded.origin.clone(),
+        hash: loaded.hash.clone(),
+        arms: scenario.arms.iter().map(|arm| format!("{} {}", arm.key, arm.name)).collect(),
+        points: sweep::points(scenario, Extent::Full).len(),
+        quick_points: sweep::points(scenario, Extent::Quick).len(),
+        claims: scenario.claims.len(),
+        quick_seconds: duration::seconds(scenario, Extent::Quick).0,
+        seconds: duration::seconds(scenario, Extent::Full).0,
+        runnable: needs::runnable(scenario, Extent::Full, present),
+        missing: needs::of_scenario(scenario, present),
+    }
+}
+
+/// What the experiment is: question, systems, arms, claims, published numbers, traps, what is scaled and what is missing.
+pub fn show(loaded: &Loaded, present: &Present) -> String {
+    let scenario = &loaded.scenario;
+    let mut out = Text::default();
+    out.line(&format!("{}: {}", scenario.id, scenario.title));
+    out.line(&scenario.question);
+    let part = scenario.source.part.as_ref().map(|part| format!(", {part}")).unwrap_or_default();
+    out.line(&format!(
+        "From {}{part}. {} (SHA-256 {:.12}).",
+        scenario.source.publication, loaded.origin, loaded.hash
+    ));
+    out.section(
+        "Published systems",
+        scenario.systems.iter().map(|system| format!("{}  {}", system.key, system.name)),
+    );
+    out.section("Compared here", scenario.arms.iter().map(arm));
+    out.section("Missing here", needs::of_scenario(scenario, present));
+    out.section(
+        "Smaller here",
+        scenario.scales.iter().map(|scale| {
+            format!("{}: {} in place of {}. {}", scale.what, scale.here, scale.published, scale.effect)
+        }),
+    );
+    out.section(
+        "Swept",
+        scenario.sweep.iter().map(|axis| {
+            let inferred = if axis.inferred { " (inferred: the publication's own list is lost)" } else { "" };
+            format!("{}: {}{inferred}", axis.axis, axis.values.join(", "))
+        }),
+    );
+    out.section("Calibrated first", calibrated(scenario, &sweep::points(scenario, Extent::Full)));
+    out.section(
+        "Figures",
+        scenario.figures.iter().map(|figure| {
+            format!(
+                "{}{}",
+                figure.title,
+                if figure.title_lost { " (title not the publication's)" } else { "" }
+            )
+        }),
+    );
+    out.section(
+        "Claims",
+        scenario.claims.iter().map(|claim| {
+            let test = claim
+                .test
+                .as_ref()
+                .map_or_else(|| "not testable by numbers".to_owned(), |test| format!("tested as {test}"));
+            let lacks = needs::missing_for_claim(&claim.needs, present);
+            let lacks =
+                if lacks.is_empty() { String::new() } else { format!(" Needs {}.", claim.needs.join(", ")) };
+            format!("{}; {test}.{lacks}", claim.text)
+        }),
+    );
+    for table in &scenario.published {
+        out.section(
+            &format!("Published, not run here ({}): {}", status(table.status), table.title),
+            rows(table),
+        );
+    }
+    out.section("Lost", scenario.source.lost.clone());
+    out.section("Read into it", scenario.source.inferred.clone());
+    out.section("Traps", scenario.traps.clone());
+    out.section("Environment as published", scenario.source.environment.clone());
+    out.0
+}
+
+/// What a run would do: points in their order, arms, pairs, seconds, and what would not be run and why.
+pub fn plan(loaded: &Loaded, extent: Extent, present: &Present) -> Result<String> {
+    let scenario = &loaded.scenario;
+    let points = sweep::points(scenario, extent);
+    let mut out = Text::default();
+    out.line(&format!("{}: {}", scenario.id, scenario.question));
+    if scenario.arms.is_empty() {
+        out.line("Nothing of it can be run here.");
+        out.section("Missing", needs::of_scenario(scenario, present));
+        return Ok(out.0);
+    }
+    let (least, most) = duration::seconds(scenario, extent);
+    let design = &scenario.design;
+    let mut counts = vec![
+        format!(
+            "{} points, {} arms, {} to {} pairs each",
+            points.len(),
+            scenario.arms.len(),
+            design.min_pairs,
+            design.max_pairs
+        ),
+        format!("{} s before each window, {} s in it", design.ramp, design.runtime),
+        format!(
+            "about {} to {}, with {} pairs of an arm against itself as control",
+            time(least),
+            time(most),
+            design.min_pairs
+        ),
+    ];
+    counts.push(format!("a point ends early when its ratio is known to ±{:.0} %", design.half_width * 100.0));
+    out.section("Design", counts);
+    out.section("Calibrated first", calibrated(scenario, &points));
+    out.section("Arms", scenario.arms.iter().map(arm));
+    let mut built = Vec::new();
+    for arm in &scenario.arms {
+        let first = points.first().map(Vec::as_slice).unwrap_or_default();
+        built.push(format!("{}  {}", arm.key, built_as(&topology::at(scenario, arm, first)?)));
+    }
+    out.section("Built for the first point", built);
+    out.section("Points, in order", points.iter().map(|point| of_point(scenario, point, present)));
+    out.section("Missing", needs::of_scenario(scenario, present));
+    Ok(out.0)
+}
+
+fn arm(arm: &Arm) -> String {
+    let stands = arm.stands_for.as_ref().map(|key| format!(", in place of system {key}")).unwrap_or_default();
+    format!("{}  {}{stands}: {}", arm.key, arm.name, arm.evidence)
+}
+
+/// What is found out before the first point, where loads are shares of it.
+fn calibrated(scenario: &Scenario, points: &[sweep::Point]) -> Option<String> {
+    let plan = scenario.calibration.as_ref()?;
+    let wanted = calibration::wanted(scenario, points);
+    let with: Vec<String> = plan.with.iter().map(|(name, value)| format!("{name} = {value}")).collect();
+    let each = wanted.iter().map(|(arm, place)| {
+        if place.is_empty() { arm.key.clone() } else { format!("{} at {}", arm.key, point_name(place)) }
+    });
+    Some(format!(
+        "what {} does at most: the median of {} closed loops with {}; rates in per cent are shares of {}",
+        each.collect::<Vec<_>>().join(", "),
+        plan.runs,
+        if with.is_empty() { "the point's own settings".to_owned() } else { with.join(", ") },
+        plan.of.as_ref().map_or_else(|| "the arm's own".to_owned(), |key| format!("arm {key}'s")),
+    ))
+}
+
+fn built_as(topology: &Topology) -> String {
+    let rate = topology.link.rate.as_deref().unwrap_or("unshaped");
+    let link = match topology.link.kind {
+        LinkKind::Loopback => "loopback".to_owned(),
+        LinkKind::Veth => format!("veth, MTU {}, {rate}", topology.link.mtu),
+        LinkKind::Physical => format!("the site's link, MTU {}, {rate}", topology.link.mtu),
+    };
+    let Topology { initiators, targets, luns, volume, cores, digests, .. } = topology;
+    let cores = if *cores == 1 { String::new() } else { format!(" in {cores} event loops") };
+    let spin = topology.target_spin.as_ref().map(|span| format!(", a target that spins for {span}"));
+    let digests = if *digests { ", digests" } else { "" };
+    format!(
+        "{initiators} initiators, {targets} targets with {luns} volumes each ({volume}){cores}, {link}{digests}{}",
+        spin.unwrap_or_default()
+    )
+}
+
+fn of_point(scenario: &Scenario, point: &sweep::Point, present: &Present) -> String {
+    let lacking: Vec<String> = scenario
+        .arms
+        .iter()
+        .filter_map(|arm| {
+            let lacks = needs::missing_at(scenario, arm, point, present);
+            (!lacks.is_empty()).then(|| format!("not {}: {}", arm.key, lacks.join("; ")))
+        })
+        .collect();
+    let lacking = if lacking.is_empty() { String::new() } else { format!("  ({})", lacking.join("; ")) };
+    format!("{}{lacking}", point_name(point))
+}
+
+fn rows(table: &Published) -> Vec<String> {
+    let mut rows: Vec<String> = table
+        .rows
+        .iter()
+        .map(|row| {
+            let cells = table.columns.iter().zip(&row.values).filter(|(_, value)| !value.is_empty());
+            let cells: Vec<String> = cells.map(|(column, value)| format!("{column} {value}")).collect();
+            format!("{}: {}", row.label, cells.join(" · "))
+        })
+        .collect();
+    rows.extend(table.note.clone());
+    rows
+}
+
+const fn status(status: PublishedStatus) -> &'static str {
+    match status {
+        PublishedStatus::Published => "stated there",
+        PublishedStatus::Derived => "computed from its numbers",
+        PublishedStatus::Inferred => "a reading of it",
+        PublishedStatus::Lost => "lost",
+    }
+}
+
+/// `95 s`, `12 min` or `3.5 h`.
+pub fn time(seconds: f64) -> String {
+    match seconds {
+        s if s < 120.0 => format!("{s:.0} s"),
+        s if s < 7200.0 => format!("{:.0} min", s / 60.0),
+        s => format!("{:.1} h", s / 3600.0),
+    }
+}
+
+/// Lines with headed lists.
+#[derive(Debug, Default)]
+struct Text(String);
+
+impl Text {
+    fn line(&mut self, line: &str) {
+        // Writing to a String cannot fail.
+        let _ = writeln!(self.0, "{line}");
+    }
+
+    fn section(&mut self, heading: &str, lines: impl IntoIterator<Item = String>) {
+        let mut lines = lines.into_iter().peekable();
+        if lines.peek().is_some() {
+            self.line(&format!("\n{heading}:"));
+        }
+        for line in lines {
+            self.line(&format!("  {line}"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::catalogue;
+
+    fn of(id: &str) -> Loaded {
+        catalogue::load(id).unwrap()
+    }
+
+    #[test]
+    fn every_scenario_is_listed_shown_and_planned() {
+        let present = Present::default();
+        for loaded in catalogue::list().unwrap() {
+            let entry = entry(&loaded, &present);
+            assert!(entry.runnable || !entry.missing.is_empty(), "{} says not why", entry.id);
+            let shown = show(&loaded, &present);
+            let claims = &loaded.scenario.claims;
+            assert!(shown.contains(&loaded.scenario.question), "{shown}");
+            assert!(claims.iter().all(|claim| shown.contains(&claim.text)), "{shown}");
+            let planned = plan(&loaded, Extent::Full, &present).unwrap();
+            assert!(entry.missing.iter().all(|missing| planned.contains(missing)), "{planned}");
+        }
+    }
+
+    #[test]
+    fn a_plan_says_which_arm_does_not_run_and_why() {
+        let planned = plan(&of("quick"), Extent::Full, &Present::default()).unwrap();
+        assert!(planned.contains("bs=4k  (not C: root"), "{planned}");
+        assert!(planned.contains("2 points, 4 arms, 5 to 5 pairs each"), "{planned}");
+        let windows = plan(&of("marvell-41000.iscsi.windows"), Extent::Quick, &Present::default()).unwrap();
+        assert!(windows.contains("Nothing of it can be run here") && windows.contains("Windows Server 2019"));
+    }
+
+    #[test]
+    fn a_plan_says_what_is_calibrated() {
+        let planned = plan(&of("linerate.cores"), Extent::Quick, &Present::default()).unwrap();
+        assert!(planned.contains("what C does at most: the median of 3 closed loops"), "{planned}");
+        assert!(planned.contains("shares of arm C's"), "{planned}");
+        let plain = plan(&of("linerate.bench"), Extent::Quick, &Present::default()).unwrap();
+        assert!(!plain.contains("Calibrated"), "{plain}");
+    }
+
+    #[test]
+    fn the_quick_lab_stays_under_three_minutes() {
+        let quick = of("quick");
+        assert!(duration::seconds(&quick.scenario, Extent::Full).1 < 180.0);
+        let mut root = Present::default();
+        assert!(needs::runnable(&quick.scenario, Extent::Full, &root), "two arms need nothing");
+        root.add("root");
+        assert!(entry(&quick, &root).missing.is_empty());
+    }
+
+    #[test]
+    fn times_are_for_people() {
+        assert_eq!([time(95.4), time(720.0), time(12_600.0)], ["95 s", "12 min", "3.5 h"]);
+    }
+}

@@ -1,0 +1,334 @@
+//! What a metric of a scenario is worth at a measured point, and how its values are written.
+//!
+//! Reports, comparisons and claims all ask here, so that one name means one number everywhere. A value that a point
+//! cannot give is `None`, never zero: a tool without histograms has no 99th percentile of reads and writes together.
+
+use super::histogram::percentile_of_all;
+use super::number::real;
+use crate::effectiveness::{Scope, effectiveness, microseconds_per_io, percent_of_machine, seconds_per_gib};
+use crate::result::{Direction, Latency, PointResult};
+use crate::scenario::{Metric, ToolKind};
+
+/// Bytes of a MB, as the publications count bandwidth.
+const MEGABYTE: f64 = 1e6;
+/// The tool's figure that holds transactions per second.
+const TRANSACTIONS: &str = "transactions_per_second";
+
+/// What a value depends on beside its point.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Context {
+    /// Bytes per second of payload that the link can carry in one direction; [`Metric::LineRate`] needs it.
+    pub payload_rate: Option<f64>,
+    /// Mean latency of the local arm at the same point, ns; [`Metric::AddedLatency`] needs it.
+    pub local_latency: Option<f64>,
+}
+
+/// What a user cares about in a tool's result: it decides when a point has been measured often enough.
+pub const fn main_metric(tool: ToolKind) -> Metric {
+    match tool {
+        ToolKind::Iperf3 | ToolKind::Dd => Metric::Bandwidth,
+        ToolKind::Pgbench => Metric::Transactions,
+        ToolKind::Fio | ToolKind::Vmfleet | ToolKind::Diskspd | ToolKind::Analysis => Metric::Iops,
+    }
+}
+
+/// Which way a metric is better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Better {
+    /// More is better.
+    Higher,
+    /// Less is better.
+    Lower,
+}
+
+/// The value of `metric` at a point, in the metric's base unit (bytes per second, nanoseconds, per cent: see
+/// [`Metric`]). `None` when the point is invalid, or the tool or the context does not give what it takes.
+pub fn value_of(metric: Metric, point: &PointResult, context: &Context) -> Option<f64> {
+    if !point.valid() {
+        return None;
+    }
+    load_value(metric, point, context)
+        .or_else(|| processor_value(metric, point))
+        .filter(|value| value.is_finite())
+}
+
+fn load_value(metric: Metric, point: &PointResult, context: &Context) -> Option<f64> {
+    match metric {
+        Metric::Iops => has_ios(point).then(|| point.iops()),
+        Metric::Bandwidth => moved(point).then(|| point.bytes_per_second()),
+        Metric::LatencyMean => mean_latency(point),
+        Metric::LatencyMin => latencies(point)?.iter().map(|latency| latency.min).reduce(f64::min),
+        Metric::LatencyMax => latencies(point)?.iter().map(|latency| latency.max).reduce(f64::max),
+        Metric::LatencyP50 => percentile_of_all(&latencies(point)?, "p50"),
+        Metric::LatencyP95 => percentile_of_all(&latencies(point)?, "p95"),
+        Metric::LatencyP99 => percentile_of_all(&latencies(point)?, "p99"),
+        Metric::LatencyP999 => percentile_of_all(&latencies(point)?, "p99.9"),
+        Metric::LatencyP9999 => percentile_of_all(&latencies(point)?, "p99.99"),
+        Metric::LatencyRead => median(point.load.read.as_ref()),
+        Metric::LatencyWrite => median(point.load.write.as_ref()),
+        Metric::VolumeRead => point.extra.get("volume_read_ns").copied(),
+        Metric::VolumeWrite => point.extra.get("volume_write_ns").copied(),
+        Metric::Transactions => point.extra.get(TRANSACTIONS).copied(),
+        Metric::NeighbourBandwidth => (!point.neighbours.is_empty())
+            .then(|| point.neighbours.iter().map(|neighbour| neighbour.bytes_per_second).sum()),
+        Metric::LineRate => {
+            busier_direction(point).zip(context.payload_rate).map(|(busy, rate)| busy / rate * 100.0)
+        }
+        Metric::AddedLatency => {
+            mean_latency(point).zip(context.local_latency).map(|(here, local)| here - local)
+        }
+        _ => None,
+    }
+}
+
+fn processor_value(metric: Metric, point: &PointResult) -> Option<f64> {
+    let cpu = &point.cpu;
+    let percent = |seconds: f64| percent_of_machine(seconds, cpu.processors, point.seconds);
+    let host = Scope::Host.seconds(cpu);
+    // An imported log may tell per cent of a machine whose processors it does not count.
+    let told = Some(cpu.machine_percent.1).filter(|&percent| cpu.processors == 0 && percent > 0.0);
+    let host_percent = || percent(host).or(told);
+    let with_adapter = Scope::HostAndAdapter.seconds(cpu);
+    match metric {
+        Metric::CpuHost => host_percent(),
+        Metric::CpuAdapter => percent(cpu.adapter?.seconds()),
+        Metric::CpuTarget => percent(cpu.target?.seconds()),
+        Metric::EffectivenessIops if has_ios(point) => effectiveness(point.iops(), host_percent()?),
+        Metric::EffectivenessBandwidth => effectiveness(point.bytes_per_second() / MEGABYTE, host_percent()?),
+        Metric::EffectivenessWithAdapter if has_ios(point) => {
+            effectiveness(point.iops(), percent(with_adapter)?)
+        }
+        Metric::CpuPerIo => microseconds_per_io(host, real(point.ios())),
+        Metric::CpuTargetPerIo => microseconds_per_io(cpu.target?.seconds(), real(point.ios())),
+        Metric::CpuPerGib => {
+            seconds_per_gib(host, real(point.directions().map(|direction| direction.bytes).sum()))
+        }
+        _ => None,
+    }
+}
+
+/// Whether the load had a direction at all: a database's point has transactions instead.
+fn moved(point: &PointResult) -> bool {
+    point.directions().next().is_some()
+}
+
+/// Whether there were I/Os to count: a stream moves bytes without any.
+fn has_ios(point: &PointResult) -> bool {
+    moved(point) && (point.iops() > 0.0 || point.bytes_per_second() <= 0.0)
+}
+
+/// The latencies of all directions; `None` if one of them has none, since the rest would not speak for the whole. A database's
+/// point has those of its transactions.
+fn latencies(point: &PointResult) -> Option<Vec<&Latency>> {
+    if !moved(point) {
+        return point.load.transactions.as_ref().map(|latency| vec![latency]);
+    }
+    point.directions().map(|direction| direction.latency.as_ref()).collect()
+}
+
+/// Means weigh as many I/Os as they stand for.
+fn mean_latency(point: &PointResult) -> Option<f64> {
+    if !moved(point) {
+        return point.load.transactions.as_ref().map(|latency| latency.mean);
+    }
+    let ios = real(point.ios());
+    let means = latencies(point)?.into_iter().zip(point.directions());
+    let sum: f64 = means.map(|(latency, direction)| latency.mean * real(direction.ios)).sum();
+    (ios > 0.0).then(|| sum / ios)
+}
+
+fn median(direction: Option<&Direction>) -> Option<f64> {
+    percentile_of_all(&[direction?.latency.as_ref()?], "p50")
+}
+
+/// A full-duplex link carries reads one way and writes the other: its limit is met by the busier way.
+fn busier_direction(point: &PointResult) -> Option<f64> {
+    point.directions().map(|direction| direction.bytes_per_second).reduce(f64::max)
+}
+
+impl Metric {
+    /// Every metric, in the order of the enum.
+    pub const ALL: [Self; 27] = [
+        Self::Iops,
+        Self::Bandwidth,
+        Self::LatencyMean,
+        Self::LatencyMin,
+        Self::LatencyP50,
+        Self::LatencyP95,
+        Self::LatencyP99,
+        Self::LatencyP999,
+        Self::LatencyP9999,
+        Self::LatencyMax,
+        Self::LatencyRead,
+        Self::LatencyWrite,
+        Self::VolumeRead,
+        Self::VolumeWrite,
+        Self::CpuHost,
+        Self::CpuAdapter,
+        Self::CpuTarget,
+        Self::EffectivenessIops,
+        Self::EffectivenessBandwidth,
+        Self::EffectivenessWithAdapter,
+        Self::CpuPerIo,
+        Self::CpuTargetPerIo,
+        Self::CpuPerGib,
+        Self::Transactions,
+        Self::LineRate,
+        Self::AddedLatency,
+        Self::NeighbourBandwidth,
+    ];
+
+    /// Its name in scenario files and claims, such as `latency_p50`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Iops => "iops",
+            Self::Bandwidth => "bandwidth",
+            Self::LatencyMean => "latency_mean",
+            Self::LatencyMin => "latency_min",
+            Self::LatencyP50 => "latency_p50",
+            Self::LatencyP95 => "latency_p95",
+            Self::LatencyP99 => "latency_p99",
+            Self::LatencyP999 => "latency_p999",
+            Self::LatencyP9999 => "latency_p9999",
+            Self::LatencyMax => "latency_max",
+            Self::LatencyRead => "latency_read",
+            Self::LatencyWrite => "latency_write",
+            Self::VolumeRead => "volume_read",
+            Self::VolumeWrite => "volume_write",
+            Self::CpuHost => "cpu_host",
+            Self::CpuAdapter => "cpu_adapter",
+            Self::CpuTarget => "cpu_target",
+            Self::EffectivenessIops => "effectiveness_iops",
+            Self::EffectivenessBandwidth => "effectiveness_bandwidth",
+            Self::EffectivenessWithAdapter => "effectiveness_with_adapter",
+            Self::CpuPerIo => "cpu_per_io",
+            Self::CpuTargetPerIo => "cpu_target_per_io",
+            Self::CpuPerGib => "cpu_per_gib",
+            Self::Transactions => "transactions",
+            Self::LineRate => "line_rate",
+            Self::AddedLatency => "added_latency",
+            Self::NeighbourBandwidth => "neighbour_bandwidth",
+        }
+    }
+
+    /// The metric of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|metric| metric.name() == name)
+    }
+
+    /// A title for axes and heads of tables, without the unit.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Iops => "IOPS",
+            Self::Bandwidth => "Throughput",
+            Self::LatencyMean => "Mean latency",
+            Self::LatencyMin => "Minimum latency",
+            Self::LatencyP50 => "Median latency",
+            Self::LatencyP95 => "95th percentile of latency",
+            Self::LatencyP99 => "99th percentile of latency",
+            Self::LatencyP999 => "99.9th percentile of latency",
+            Self::LatencyP9999 => "99.99th percentile of latency",
+            Self::LatencyMax => "Maximum latency",
+            Self::LatencyRead => "Median latency of reads",
+            Self::LatencyWrite => "Median latency of writes",
+            Self::VolumeRead => "Mean latency of the volume's reads",
+            Self::VolumeWrite => "Mean latency of the volume's writes",
+            Self::CpuHost => "Processor utilization, host",
+            Self::CpuAdapter => "Processor utilization, adapter",
+            Self::CpuTarget => "Processor utilization, target",
+            Self::EffectivenessIops => "Processor effectiveness, host alone",
+            Self::EffectivenessBandwidth => "Processor effectiveness by throughput, host alone",
+            Self::EffectivenessWithAdapter => "Processor effectiveness, host and adapter",
+            Self::CpuPerIo => "Processor time per I/O",
+            Self::CpuTargetPerIo => "Processor time of the target per I/O",
+            Self::CpuPerGib => "Processor time per GiB",
+            Self::Transactions => "Transaction rate",
+            Self::LineRate => "Share of line rate",
+            Self::AddedLatency => "Latency added over local",
+            Self::NeighbourBandwidth => "Throughput of the neighbours",
+        }
+    }
+
+    /// The unit of figures and tables, and by how much a value of [`value_of`] is divided to be in it.
+    pub const fn scale(self) -> (f64, &'static str) {
+        match self {
+            Self::Iops => (1.0, "IOPS"),
+            Self::Bandwidth | Self::NeighbourBandwidth => (MEGABYTE, "MB/s"),
+            Self::LatencyMean
+            | Self::LatencyMin
+            | Self::LatencyP50
+            | Self::LatencyP95
+            | Self::LatencyP99
+            | Self::LatencyP999
+            | Self::LatencyP9999
+            | Self::LatencyMax
+            | Self::LatencyRead
+            | Self::LatencyWrite
+            | Self::VolumeRead
+            | Self::VolumeWrite
+            | Self::AddedLatency => (1e3, "µs"),
+            Self::CpuHost | Self::CpuAdapter | Self::CpuTarget => (1.0, "% of the machine"),
+            Self::EffectivenessIops | Self::EffectivenessWithAdapter => (1.0, "IOPS per 1 % CPU"),
+            Self::EffectivenessBandwidth => (1.0, "MB/s per 1 % CPU"),
+            Self::CpuPerIo | Self::CpuTargetPerIo => (1.0, "µs CPU per I/O"),
+            Self::CpuPerGib => (1.0, "s CPU per GiB"),
+            Self::Transactions => (1.0, "transactions/s"),
+            Self::LineRate => (1.0, "% of line rate"),
+        }
+    }
+
+    /// Which way it is better.
+    pub const fn better(self) -> Better {
+        match self {
+            Self::Iops
+            | Self::Bandwidth
+            | Self::NeighbourBandwidth
+            | Self::EffectivenessIops
+            | Self::EffectivenessBandwidth
+            | Self::EffectivenessWithAdapter
+            | Self::Transactions
+            | Self::LineRate => Better::Higher,
+            _ => Better::Lower,
+        }
+    }
+
+    /// Whether it is a time that an I/O took, of which the part beyond the local arm's is the transport's.
+    pub const fn is_latency(self) -> bool {
+        matches!(
+            self,
+            Self::LatencyMean
+                | Self::LatencyMin
+                | Self::LatencyP50
+                | Self::LatencyP95
+                | Self::LatencyP99
+                | Self::LatencyP999
+                | Self::LatencyP9999
+                | Self::LatencyMax
+                | Self::LatencyRead
+                | Self::LatencyWrite
+        )
+    }
+
+    /// A value of [`value_of`] for people: `41.2k IOPS`, `954.6 MB/s`, `19.6 µs`.
+    pub fn format(self, value: f64) -> String {
+        let (divisor, unit) = self.scale();
+        format!("{} {unit}", short(value / divisor))
+    }
+}
+
+/// Three or four significant digits, thousands and millions by letter.
+fn short(value: f64) -> String {
+    let size = value.abs();
+    match size {
+        _ if size >= 1e7 => format!("{:.1}M", value / 1e6),
+        _ if size >= 1e6 => format!("{:.2}M", value / 1e6),
+        _ if size >= 1e4 => format!("{:.1}k", value / 1e3),
+        _ if size >= 1e3 => format!("{value:.0}"),
+        _ if size >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+#[cfg(test)]
+#[path = "metric_tests.rs"]
+mod tests;

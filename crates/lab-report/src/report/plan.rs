@@ -1,0 +1,187 @@
+//! What goes where in a figure, and what all kinds of figures share: headings, legends, the labels of the evidence.
+
+use lab_model::scenario::{Figure, FigureKind, Metric};
+
+use super::chart::{Chart, Vertical};
+use super::compare::Comparison;
+use super::series::{Group, Measured, values_of};
+use super::summary::Summary;
+use super::table::Table;
+use super::units::{self, Unit};
+use super::values::summary;
+use super::words;
+
+/// More series than this in one chart cannot be told apart.
+pub(crate) const MOST_SERIES: usize = 8;
+/// More charts than this in one figure nobody reads; the table has the rest.
+pub(crate) const MOST_CHARTS: usize = 12;
+
+/// A figure ready for the page.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Drawn {
+    /// Unique on the page, and the CSV file's name.
+    pub(crate) id: String,
+    /// Heading.
+    pub(crate) title: String,
+    /// Said under the heading.
+    pub(crate) notes: Vec<String>,
+    /// What the script draws.
+    pub(crate) charts: Vec<Chart>,
+    /// What is drawn already.
+    pub(crate) svg: String,
+    /// Its numbers.
+    pub(crate) table: Table,
+    /// Comparisons of the arms, a line for each point.
+    pub(crate) comparisons: Vec<Comparison>,
+}
+
+/// A figure in the making.
+pub(crate) struct Plan<'a> {
+    pub(crate) measured: &'a Measured<'a>,
+    pub(crate) figure: &'a Figure,
+    pub(crate) groups: Vec<&'a Group<'a>>,
+    /// The axis along x, if one varies.
+    pub(crate) x: Option<String>,
+    /// Axes that make a chart each.
+    pub(crate) panels: Vec<String>,
+    /// Axes that make a series each.
+    pub(crate) series: Vec<String>,
+}
+
+impl<'a> Plan<'a> {
+    /// Decides what goes where.
+    pub(crate) fn new(measured: &'a Measured<'a>, figure: &'a Figure) -> Self {
+        let groups = measured.of(figure);
+        let mut series = measured.series_axes(figure, &groups);
+        let mut x = figure.x.clone();
+        if x.is_none() && !series.is_empty() {
+            let unnamed = series.iter().position(|axis| !figure.series.contains(axis));
+            x = Some(series.remove(unnamed.unwrap_or(series.len() - 1)));
+        }
+        let mut plan = Self { measured, figure, groups, x, panels: Vec::new(), series };
+        while plan.series_count() > MOST_SERIES {
+            let Some(axis) = plan.series.pop() else { break };
+            plan.panels.insert(0, axis);
+        }
+        plan
+    }
+
+    fn series_count(&self) -> usize {
+        let mut keys: Vec<(usize, String)> =
+            self.groups.iter().map(|group| (group.index, values_of(group, &self.series))).collect();
+        keys.sort();
+        keys.dedup();
+        keys.len() * if self.figure.kind == FigureKind::DualAxis { 2 } else { 1 }
+    }
+
+    /// The groups of each chart, with its heading.
+    pub(crate) fn split(&self) -> Vec<(String, Vec<&'a Group<'a>>)> {
+        split(&self.groups, |group| values_of(group, &self.panels))
+    }
+
+    pub(crate) fn unit(&self, metric: Metric) -> Unit {
+        Unit::new(metric, self.measured.scenario)
+    }
+
+    pub(crate) fn summary(&self, group: &Group<'_>, metric: Metric) -> Option<Summary> {
+        let unit = self.unit(metric);
+        summary(self.measured, group, metric).map(|summary| summary.map(|value| unit.of(value)))
+    }
+
+    pub(crate) fn vertical(&self, metric: Metric) -> Vertical {
+        let unit = self.unit(metric);
+        Vertical {
+            name: units::with_unit(metric, unit),
+            unit: unit.name.to_owned(),
+            better: units::better(metric).to_owned(),
+            zero: true,
+        }
+    }
+
+    /// The metric of a stack that has one only: its parts are differences of arms.
+    pub(crate) fn contributors(&self) -> Option<Metric> {
+        let alone = self.figure.kind == FigureKind::Stacked && self.figure.y.len() == 1;
+        self.figure.y.first().copied().filter(|_| alone)
+    }
+
+    /// What counts as load: transactions where there are some.
+    pub(crate) fn load(&self) -> Metric {
+        let has = |group: &&&Group<'_>| summary(self.measured, group, Metric::Iops).is_some();
+        if self.groups.iter().any(|group| has(&group)) { Metric::Iops } else { Metric::Transactions }
+    }
+
+    pub(crate) fn legend(&self, group: &Group<'_>) -> String {
+        legend(group, &values_of(group, &self.series))
+    }
+}
+
+/// `A linerate initiator · randread (scaled)`.
+pub(crate) fn legend(group: &Group<'_>, values: &str) -> String {
+    let arm = words::arm(&group.arm.key, &group.arm.name);
+    let values = if values.is_empty() { String::new() } else { format!(" · {values}") };
+    format!("{arm}{values} ({})", group.evidence())
+}
+
+/// Groups with one key each, in order of first appearance.
+pub(crate) fn split<'a>(
+    groups: &[&'a Group<'a>],
+    key: impl Fn(&Group<'_>) -> String,
+) -> Vec<(String, Vec<&'a Group<'a>>)> {
+    let mut parts: Vec<(String, Vec<&Group<'_>>)> = Vec::new();
+    for group in groups {
+        let own = key(group);
+        match parts.iter_mut().find(|(known, _)| *known == own) {
+            Some((_, members)) => members.push(group),
+            None => parts.push((own, vec![group])),
+        }
+    }
+    parts
+}
+
+/// What is said of a figure as such.
+pub(crate) fn notes(figure: &Figure) -> Vec<String> {
+    let lost = figure
+        .title_lost
+        .then(|| "The publication's own title did not survive; this one is ours.".to_owned());
+    lost.into_iter().collect()
+}
+
+/// Leaves out what is too much, and says so.
+pub(crate) fn shorten(charts: &mut Vec<Chart>, notes: &mut Vec<String>) {
+    for chart in charts.iter_mut() {
+        chart.series.retain(|series| !series.points.is_empty());
+    }
+    charts.retain(|chart| !chart.series.is_empty());
+    if charts.len() > MOST_CHARTS {
+        notes.push(format!("{} charts of {} are drawn; the table has them all.", MOST_CHARTS, charts.len()));
+        charts.truncate(MOST_CHARTS);
+    }
+}
+
+/// Finishes the charts of a figure, each with an identifier of its own.
+pub(crate) fn number(id: &str, charts: &mut [Chart]) {
+    for (place, chart) in charts.iter_mut().enumerate() {
+        chart.finish(format!("{id}-{place}"));
+    }
+}
+
+/// The labels of the evidence in some groups, each once.
+pub(crate) fn evidence(groups: &[&Group<'_>]) -> Vec<&'static str> {
+    let mut labels: Vec<&str> = groups.iter().map(|group| group.evidence()).collect();
+    labels.sort_unstable();
+    labels.dedup();
+    labels
+}
+
+/// What stands behind the data of a chart.
+pub(crate) fn watermark(groups: &[&Group<'_>]) -> String {
+    evidence(groups).join(" · ")
+}
+
+/// The arms in some groups, each once.
+pub(crate) fn arms(groups: &[&Group<'_>]) -> Vec<String> {
+    split(groups, |group| words::arm(&group.arm.key, &group.arm.name))
+        .into_iter()
+        .map(|(name, _)| name)
+        .collect()
+}

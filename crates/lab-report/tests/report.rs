@@ -1,0 +1,266 @@
+//! Reports of runs that nobody measured: what every report has, and what none may have.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+#[path = "../examples/synthetic_run/fixture.rs"]
+mod fixture;
+
+use std::path::Path;
+
+use lab_model::scenario::sweep::Extent;
+use lab_model::scenario::{FigureKind, Scenario, catalogue};
+use serde_json::Value;
+
+/// A report taken apart.
+struct Report {
+    html: String,
+    charts: Vec<Value>,
+}
+
+impl Report {
+    fn of(folder: &Path) -> Self {
+        let path = lab_report::write(folder).unwrap();
+        assert_eq!(path, folder.join("report.html"));
+        let html = std::fs::read_to_string(path).unwrap();
+        let start = "<script type=\"application/json\" id=\"data\">";
+        let data = html.split_once(start).unwrap().1.split_once("</script>").unwrap().0;
+        let charts = serde_json::from_str(data).unwrap();
+        Self { html, charts }
+    }
+
+    /// The page without what its own scripts hold.
+    fn markup(&self) -> String {
+        let mut text = String::new();
+        let mut rest = self.html.as_str();
+        while let Some((before, script)) = rest.split_once("<script") {
+            text.push_str(before);
+            rest = script.split_once("</script>").unwrap().1;
+        }
+        text + rest
+    }
+
+    /// A figure's part of the page.
+    fn figure(&self, id: &str) -> &str {
+        let start = format!("<figure id=\"figure-{id}\">");
+        let (_, rest) = self.html.split_once(&start).unwrap_or_else(|| panic!("no figure {id}"));
+        rest.split_once("</figure>").unwrap().0
+    }
+
+    /// A figure's file, row by row.
+    fn csv(&self, id: &str) -> Vec<csv::StringRecord> {
+        let link = format!("\" download=\"{id}.csv\"");
+        let figure = self.figure(id);
+        let (before, _) = figure.split_once(&link).unwrap_or_else(|| panic!("no file of {id}"));
+        let url = before.rsplit_once("href=\"").unwrap().1;
+        let text = unescaped(url.strip_prefix("data:text/csv;charset=utf-8,").unwrap());
+        let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(text.as_slice());
+        reader.records().map(Result::unwrap).collect()
+    }
+}
+
+fn unescaped(text: &str) -> Vec<u8> {
+    let bytes = text.as_bytes();
+    let mut out = Vec::new();
+    let mut at = 0;
+    while at < bytes.len() {
+        if bytes[at] == b'%' {
+            out.push(u8::from_str_radix(&text[at + 1..at + 3], 16).unwrap());
+            at += 3;
+        } else {
+            out.push(bytes[at]);
+            at += 1;
+        }
+    }
+    out
+}
+
+fn synthetic() -> (tempfile::TempDir, Report) {
+    let folder = tempfile::tempdir().unwrap();
+    fixture::write(folder.path()).unwrap();
+    let report = Report::of(folder.path());
+    (folder, report)
+}
+
+fn scenario() -> Scenario {
+    toml::from_str(fixture::SCENARIO).unwrap()
+}
+
+#[test]
+fn the_fixture_has_every_kind_of_figure_and_of_evidence() {
+    let scenario = scenario();
+    for kind in [
+        FigureKind::Bars,
+        FigureKind::Lines,
+        FigureKind::DualAxis,
+        FigureKind::OverTime,
+        FigureKind::Histogram,
+        FigureKind::HistogramZoom,
+        FigureKind::Stacked,
+        FigureKind::Hockey,
+        FigureKind::Table,
+    ] {
+        assert!(scenario.figures.iter().any(|figure| figure.kind == kind), "{kind:?}");
+    }
+    let labels: Vec<&str> = scenario.arms.iter().map(|arm| arm.evidence.label()).collect();
+    for label in ["real", "scaled", "emulated", "simulated", "imported"] {
+        assert!(labels.contains(&label), "{label}");
+    }
+}
+
+#[test]
+fn nothing_is_fetched() {
+    let (_folder, report) = synthetic();
+    let markup = report.markup();
+    for address in ["http:", "https:", "//", "@import", "url(", " src=", "<link", "<iframe", "<img"] {
+        assert!(!markup.contains(address), "{address}");
+    }
+    for address in markup.split("href=\"").skip(1) {
+        assert!(address.starts_with('#') || address.starts_with("data:text/csv"), "{address:.40}");
+    }
+    assert!(report.html.contains("default-src 'none'"), "the browser is told to fetch nothing either");
+}
+
+#[test]
+fn every_figure_has_a_table_and_a_file_with_the_same_rows() {
+    let (_folder, report) = synthetic();
+    let ours = ["lab-steady-state", "lab-control", "lab-limiter"].map(str::to_owned);
+    for id in scenario().figures.into_iter().map(|figure| figure.id).chain(ours) {
+        let rows = report.csv(&id);
+        let figure = report.figure(&id);
+        assert!(rows.len() > 1, "{id}");
+        assert!(rows.iter().all(|row| row.len() == rows[0].len()), "{id}");
+        let shown = figure.split_once("<tbody>").unwrap().1.matches("<tr>").count();
+        assert!(
+            shown == rows.len() - 1
+                || figure.replace(',', "").contains(&format!("has all {} rows", rows.len() - 1)),
+            "{id}"
+        );
+        assert!(figure.contains("<details open class=\"data"), "{id}: open without scripts");
+    }
+}
+
+#[test]
+fn every_chart_begins_at_zero_and_has_intervals_and_labels() {
+    let (_folder, report) = synthetic();
+    assert!(report.charts.len() > 12, "{}", report.charts.len());
+    for chart in &report.charts {
+        let id = chart["id"].as_str().unwrap();
+        assert!(!chart["watermark"].as_str().unwrap().is_empty(), "{id}");
+        for series in chart["series"].as_array().unwrap() {
+            let name = series["name"].as_str().unwrap();
+            let labels = ["(real", "(scaled", "(emulated", "(simulated", "(imported"];
+            assert!(labels.iter().any(|label| name.contains(label)), "{id}: {name}");
+            assert!(!series["points"].as_array().unwrap().is_empty(), "{id}: {name}");
+            for point in series["points"].as_array().unwrap() {
+                let [value, low, high] = [1, 2, 3].map(|place: usize| point[place].as_f64().unwrap());
+                assert!(low <= value && value <= high, "{id}: {point}");
+                let axis = &chart["y"][usize::try_from(series["axis"].as_u64().unwrap()).unwrap()];
+                assert!(axis["zero"] == true || chart["shape"] == "dots", "{id}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_file_holds_what_the_chart_draws() {
+    let (_folder, report) = synthetic();
+    let rows = report.csv("iops-by-size");
+    let column = rows[0].iter().position(|head| head == "IOPS").unwrap();
+    let chart = report.charts.iter().find(|chart| chart["id"] == "iops-by-size-0").unwrap();
+    let mut drawn: Vec<f64> = chart["series"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|series| series["points"].as_array().unwrap())
+        .map(|point| point[1].as_f64().unwrap())
+        .collect();
+    let mut filed: Vec<f64> = rows[1..].iter().map(|row| row[column].parse().unwrap()).collect();
+    drawn.sort_by(f64::total_cmp);
+    filed.sort_by(f64::total_cmp);
+    assert_eq!(drawn, filed);
+}
+
+#[test]
+fn what_is_wrong_with_results_is_said() {
+    let (_folder, report) = synthetic();
+    for words in [
+        "points/999-cut-off/A-1/result.json",
+        "12 of 40,000, the first: I/O error",
+        "pairs 1, 4: others used the processors (7 % of the machine, 5 % allowed)",
+        "bs=256k iodepth=32 rw=randread",
+        "an RDMA-capable adapter",
+        "The publication&#39;s axis of IOPS begins at 500",
+        "Published, not run here",
+        "the smallest difference that this bench can show",
+    ] {
+        assert!(report.html.contains(words), "{words}");
+    }
+}
+
+#[test]
+fn every_claim_has_a_verdict() {
+    let (_folder, report) = synthetic();
+    for claim in scenario().claims {
+        let (_, row) = report.html.split_once(&format!("<tr id=\"claim-{}\">", claim.id)).unwrap();
+        let row = row.split_once("</tr>").unwrap().0;
+        let verdicts = ["reproduced", "contradicted", "not enough", "not testable here"];
+        assert!(verdicts.iter().any(|verdict| row.contains(&format!(">{verdict}<"))), "{row}");
+    }
+    assert!(report.html.contains("Added over local at "), "beside a claim on latency");
+}
+
+#[test]
+fn names_are_no_markup() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = "<script>alert(1)</script><b>\\\"";
+    let text = fixture::SCENARIO.replace("linerate initiator", name).replace("Rate and processor", name);
+    fixture::write_scenario(folder.path(), &text, Extent::Quick).unwrap();
+    let report = Report::of(folder.path());
+    assert!(!report.html.contains("<script>alert") && !report.html.contains("<b>\""));
+    assert!(
+        report.html.contains("&lt;script&gt;alert(1)") || report.html.contains("&#60;script&#62;alert(1)")
+    );
+}
+
+#[test]
+fn the_same_run_gives_the_same_report() {
+    let (folder, first) = synthetic();
+    assert_eq!(first.html, Report::of(folder.path()).html);
+    let left: Vec<String> = std::fs::read_dir(folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.contains("draft"))
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn every_scenario_gives_a_report_with_all_its_figures() {
+    for loaded in catalogue::list().unwrap() {
+        let folder = tempfile::tempdir().unwrap();
+        fixture::write_scenario(folder.path(), &loaded.text, Extent::Full).unwrap();
+        let report = Report::of(folder.path());
+        for figure in &loaded.scenario.figures {
+            let id = format!("{}: {}", loaded.scenario.id, figure.id);
+            if loaded.scenario.arms.is_empty() {
+                assert!(report.figure(&figure.id).contains("Nothing was measured"), "{id}");
+            } else {
+                assert!(report.csv(&figure.id).len() > 1, "{id}");
+                let drawn = report
+                    .charts
+                    .iter()
+                    .any(|chart| chart["id"].as_str().unwrap().rsplit_once('-').unwrap().0 == figure.id);
+                assert!(drawn || figure.kind == FigureKind::Table, "{id}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_no_run_is_refused_in_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = format!("{:#}", lab_report::write(folder.path()).unwrap_err());
+    assert!(error.contains("is no run directory of the lab") && error.contains("run.json"), "{error}");
+    std::fs::write(folder.path().join("run.json"), "{\"schema\": 99}").unwrap();
+    let error = format!("{:#}", lab_report::write(folder.path()).unwrap_err());
+    assert!(error.contains("newer lab"), "{error}");
+}

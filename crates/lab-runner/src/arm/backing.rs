@@ -1,0 +1,58 @@
+//! What stands behind the volumes of an arm: their URLs, files and folders.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use anyhow::{Context, Result};
+
+use super::served::Volumes;
+use crate::machine::ledger::{Ledger, Thing};
+
+/// Folders that were made so far: each has a name of its own.
+static SCRATCH: AtomicU32 = AtomicU32::new(0);
+
+/// Target, LUN and number of every volume, in order.
+pub(super) fn numbers(volumes: &Volumes) -> impl Iterator<Item = (u32, u32, u32)> + use<> {
+    let luns = volumes.luns.max(1);
+    (0..volumes.targets).flat_map(move |target| (0..luns).map(move |lun| (target, lun, target * luns + lun)))
+}
+
+/// A volume's URL with its number and folder in their places.
+pub(super) fn volume_url(url: &str, number: u32, folder: &Path) -> String {
+    url.replace("{n}", &number.to_string()).replace("{folder}", &folder.display().to_string())
+}
+
+/// Bytes of a volume, as its URL says; 0 where it does not.
+pub(super) fn volume_size(url: &str) -> u64 {
+    let size = match url.split_once("size=") {
+        Some((_, size)) => size.split('&').next(),
+        None => url.split_once(':').and_then(|(_, size)| size.split('?').next()),
+    };
+    size.and_then(|size| size.parse::<names::ByteSize>().ok()).map_or(0, |size| size.0)
+}
+
+/// The file of a `file:` volume, made and grown to `size` where it is smaller.
+pub(super) fn file(url: &str, size: u64) -> Result<PathBuf> {
+    let path = url.strip_prefix("file:").and_then(|rest| rest.split('?').next());
+    sized(path.with_context(|| format!("{url} is no file: volume"))?.into(), size)
+}
+
+/// Makes a file of at least `size` bytes.
+pub(super) fn sized(path: PathBuf, size: u64) -> Result<PathBuf> {
+    let file = std::fs::OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+    let grown = file.and_then(|file| if file.metadata()?.len() < size { file.set_len(size) } else { Ok(()) });
+    grown.with_context(|| format!("cannot make {}", path.display()))?;
+    Ok(path)
+}
+
+/// A folder of an arm in memory where there is such a place: for control sockets, whose paths must be short, and for
+/// volumes that are to be in memory.
+pub(super) fn scratch(name: &str, ledger: &mut Ledger) -> Result<PathBuf> {
+    let memory = Path::new("/dev/shm");
+    let base = if memory.is_dir() { memory.to_path_buf() } else { std::env::temp_dir() };
+    let number = SCRATCH.fetch_add(1, Ordering::Relaxed);
+    let path = base.join(format!("linerate-lab-{}-{number}-{name}", std::process::id()));
+    ledger.add(Thing::Folder { path: path.clone() })?;
+    std::fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
+    Ok(path)
+}

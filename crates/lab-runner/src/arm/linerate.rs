@@ -1,0 +1,147 @@
+//! Linerate's own target: `linerate serve`, usually on one core, with a configuration file that puts the volumes under their targets.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use super::backing;
+use super::ready;
+use super::served::{Endpoint, ServeSpec, Served, Side};
+use crate::machine::ledger::Ledger;
+use crate::machine::process::CommandLine;
+
+/// The protocol that is served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Protocol {
+    Iscsi,
+    Nvme,
+}
+
+impl Protocol {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Iscsi => "iscsi",
+            Self::Nvme => "nvme",
+        }
+    }
+}
+
+pub(super) fn serve(protocol: Protocol, spec: &ServeSpec<'_>, ledger: &mut Ledger) -> Result<Served> {
+    let config = spec.folder.join("linerate.toml");
+    std::fs::write(&config, configuration(spec))
+        .with_context(|| format!("cannot write {}", config.display()))?;
+    let listening = spec.folder.join("listening");
+    // A file of an earlier target would be taken for this one's.
+    let _absent = std::fs::remove_file(&listening);
+    let program = path(spec.linerate)?;
+    let cores = spec.cores.to_string();
+    let state = spec.folder.join("state");
+    let argv = [
+        "serve",
+        "--state",
+        path(&state)?,
+        "--cores",
+        &cores,
+        "--allow-any",
+        "--config",
+        path(&config)?,
+        "--ready-file",
+        path(&listening)?,
+    ];
+    let spin = spec.spin.into_iter().flat_map(|span| ["--spin", span]);
+    let argv: Vec<String> = std::iter::once(program).chain(argv).chain(spin).map(str::to_owned).collect();
+    let line = CommandLine::new("target", argv, spec.folder);
+    let version = ready::version(program)?;
+    let mut service = ready::start(&line, spec.placement, (Side::Target, "linerate", version), ledger)?;
+    let text = ready::wait(&mut service, "it listens", || Ok(ready::written(&listening)))?;
+    let portal = portal(protocol, &text).with_context(|| format!("{text:?} names no portal"))?;
+    let size = backing::volume_size(&spec.volumes.url);
+    Ok(Served { services: vec![service], endpoints: endpoints(protocol, &portal, spec, size) })
+}
+
+fn path(path: &Path) -> Result<&str> {
+    path.to_str().with_context(|| format!("{} is not UTF-8: name it otherwise", path.display()))
+}
+
+/// A portal of each protocol (one that is not named would be opened at its usual port) and every volume, a target's volumes
+/// under its name.
+fn configuration(spec: &ServeSpec<'_>) -> String {
+    let mut text = String::new();
+    let listen = std::net::SocketAddr::new(spec.host.address, 0);
+    for protocol in [Protocol::Iscsi, Protocol::Nvme] {
+        let name = protocol.name();
+        let _infallible = writeln!(text, "[[portal]]\nprotocol = \"{name}\"\nlisten = \"{listen}\"\n");
+    }
+    for (target, lun, number) in backing::numbers(spec.volumes) {
+        let url = backing::volume_url(&spec.volumes.url, number, spec.folder);
+        let _infallible = writeln!(
+            text,
+            "[[volume]]\nname = \"v{number}\"\nurl = {url:?}\ntarget = \"t{target}\"\nlun = {lun}\n"
+        );
+    }
+    text
+}
+
+/// `ADDR:PORT` of the protocol, from the lines of the ready file.
+fn portal(protocol: Protocol, text: &str) -> Option<String> {
+    let line = text.lines().find_map(|line| line.strip_prefix(protocol.name()));
+    line.map(|address| address.trim().to_owned())
+}
+
+fn endpoints(protocol: Protocol, portal: &str, spec: &ServeSpec<'_>, size: u64) -> Vec<Endpoint> {
+    let url = |(target, lun, _): (u32, u32, u32)| match protocol {
+        Protocol::Iscsi => format!("iscsi://{portal}/iqn.2026-11.org.linerate:t{target}/{lun}"),
+        Protocol::Nvme => format!("nvme+tcp://{portal}/nqn.2026-11.org.linerate:t{target}/{}", lun + 1),
+    };
+    backing::numbers(spec.volumes).map(|place| Endpoint { url: url(place), size }).collect()
+}
+
+/// Asks for header and data digests wherever an endpoint is opened.
+pub(super) fn with_digests(endpoint: &mut Endpoint) {
+    let value = if endpoint.url.starts_with("iscsi:") { "crc32c" } else { "1" };
+    let first = if endpoint.url.contains('?') { '&' } else { '?' };
+    let _infallible = write!(endpoint.url, "{first}header_digest={value}&data_digest={value}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::served::Volumes;
+    use super::*;
+    use crate::machine::process::Placement;
+    use crate::machine::topology::Host;
+
+    #[test]
+    fn every_volume_is_under_its_target_and_has_its_url() {
+        let volumes = Volumes { targets: 2, luns: 2, url: "file:{folder}/{n}.img?size=1M".to_owned() };
+        let host = Host { namespace: None, address: [127, 0, 0, 1].into(), link: None };
+        let (folder, placement) = (Path::new("/run/lab"), Placement::default());
+        let spec = ServeSpec {
+            volumes: &volumes,
+            host: &host,
+            folder,
+            placement: &placement,
+            linerate: folder,
+            cores: 1,
+            spin: None,
+        };
+        let text = configuration(&spec);
+        let last =
+            "[[volume]]\nname = \"v3\"\nurl = \"file:/run/lab/3.img?size=1M\"\ntarget = \"t1\"\nlun = 1";
+        assert!(text.contains("listen = \"127.0.0.1:0\"") && text.trim_end().ends_with(last), "{text}");
+        let mut protected = endpoints(Protocol::Iscsi, "h:1", &spec, 0);
+        protected.iter_mut().chain(&mut endpoints(Protocol::Nvme, "h:1", &spec, 0)).for_each(|endpoint| {
+            with_digests(endpoint);
+            endpoint.url.parse::<names::VolumeUrl>().unwrap();
+        });
+        assert!(protected[0].url.ends_with("/0?header_digest=crc32c&data_digest=crc32c"));
+        let urls: Vec<String> =
+            endpoints(Protocol::Nvme, "h:1", &spec, 0).into_iter().map(|endpoint| endpoint.url).collect();
+        assert_eq!(urls[1], "nvme+tcp://h:1/nqn.2026-11.org.linerate:t0/2");
+        assert_eq!(urls[2], "nvme+tcp://h:1/nqn.2026-11.org.linerate:t1/1");
+        assert_eq!(
+            portal(Protocol::Iscsi, "iscsi 1.2.3.4:5\nnvme 1.2.3.4:6\n").as_deref(),
+            Some("1.2.3.4:5")
+        );
+    }
+}

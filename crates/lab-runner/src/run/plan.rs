@@ -1,0 +1,113 @@
+//! What a run measures: points, pairs and the time that they take, within a budget.
+
+use std::time::Duration;
+
+use lab_model::result::point_name;
+use lab_model::scenario::sweep::{self, Extent, Point};
+use lab_model::scenario::{Design, Scenario, calibration};
+use lab_model::statistics::number::real_length;
+
+/// What a run measures.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// The points, the most valuable first.
+    pub points: Vec<Point>,
+    /// Names of the points that the budget left out.
+    pub dropped: Vec<String>,
+    /// Repetitions and time.
+    pub design: Design,
+    /// Arms that run at each point.
+    pub arms: usize,
+    /// Measurements that find out what the arms do at most.
+    pub calibration: usize,
+}
+
+impl Plan {
+    /// All points of the extent, or as many of them as fit into the budget with the least number of pairs.
+    pub fn new(scenario: &Scenario, extent: Extent, budget: Option<Duration>) -> Self {
+        let arms = scenario.arms.len();
+        let mut points = if arms == 0 { Vec::new() } else { sweep::points(scenario, extent) };
+        let design = scenario.design.clone();
+        let calibration = calibration::measurements(scenario, &points);
+        let mut plan = Self { points: Vec::new(), dropped: Vec::new(), design, arms, calibration };
+        if let Some(budget) = budget {
+            let left =
+                budget.as_secs_f64() - plan.control_seconds() - plan.calibration_seconds() - START_SECONDS;
+            let fit = (left / plan.point_seconds(plan.design.min_pairs)).floor().max(1.0);
+            let fit = points.iter().zip(1_u32..).take_while(|(_, number)| f64::from(*number) <= fit).count();
+            plan.dropped = points.split_off(fit).iter().map(|point| point_name(point)).collect();
+        }
+        plan.calibration = calibration::measurements(scenario, &points);
+        plan.points = points;
+        plan
+    }
+
+    /// Seconds that `pairs` pairs of one point take.
+    pub fn point_seconds(&self, pairs: u32) -> f64 {
+        real_length(self.arms) * f64::from(pairs) * self.once()
+    }
+
+    /// Seconds of the A/A control block.
+    pub fn control_seconds(&self) -> f64 {
+        if self.arms == 0 { 0.0 } else { 2.0 * f64::from(self.design.min_pairs) * self.once() }
+    }
+
+    /// Seconds of the calibration.
+    pub fn calibration_seconds(&self) -> f64 {
+        real_length(self.calibration) * self.once()
+    }
+
+    /// Least and most seconds of all.
+    pub fn seconds(&self) -> (f64, f64) {
+        let before = self.control_seconds() + self.calibration_seconds();
+        let all = |pairs| real_length(self.points.len()) * self.point_seconds(pairs) + before;
+        (all(self.design.min_pairs), all(self.design.max_pairs))
+    }
+
+    /// Measurements at least, those of the control and the calibration among them.
+    pub fn measurements(&self) -> u64 {
+        let pairs = u64::from(self.design.min_pairs);
+        let points = u64::try_from(self.points.len()).unwrap_or(u64::MAX);
+        let arms = u64::try_from(self.arms).unwrap_or(u64::MAX);
+        let calibration = u64::try_from(self.calibration).unwrap_or(u64::MAX);
+        points
+            .saturating_mul(arms)
+            .saturating_mul(pairs)
+            .saturating_add(2 * pairs)
+            .saturating_add(calibration)
+    }
+
+    /// Seconds of one measurement.
+    pub fn once(&self) -> f64 {
+        self.design.seconds_each()
+    }
+}
+
+/// Seconds for starting targets, the integrity pass and the quiet gate.
+const START_SECONDS: f64 = 10.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SCENARIO: &str = "id='f.n'\ntitle='t'\nquestion='q'\nsource={publication='p'}\n[workload]\ntool='fio'\n\
+        [design]\nmin_pairs=5\nmax_pairs=10\nramp=0.5\nruntime=2.0\n\
+        [[sweep]]\naxis='bs'\nvalues=['4k','8k','16k','32k']\nquick=['8k']\n\
+        [[arm]]\nkey='A'\nname='a'\ninitiator='linerate'\ntarget='linerate-iscsi'\nevidence={kind='real'}\n\
+        [[arm]]\nkey='B'\nname='b'\ninitiator='linerate'\ntarget='tgt'\nevidence={kind='real'}\n";
+
+    #[test]
+    fn a_budget_drops_the_least_valuable_points_and_names_them() {
+        let scenario = toml::from_str(SCENARIO).unwrap();
+        let whole = Plan::new(&scenario, Extent::Full, None);
+        assert_eq!((whole.points.len(), whole.dropped.len()), (4, 0));
+        assert_eq!(whole.seconds(), (4.0 * 40.0 + 40.0, 4.0 * 80.0 + 40.0));
+        assert_eq!(whole.measurements(), 50);
+        let short = Plan::new(&scenario, Extent::Full, Some(Duration::from_secs(135)));
+        assert_eq!(short.points.len(), 2);
+        assert_eq!(short.points[0][0].value, "8k");
+        assert_eq!(short.dropped, ["bs=16k", "bs=32k"]);
+        let least = Plan::new(&scenario, Extent::Full, Some(Duration::from_secs(1)));
+        assert_eq!(least.points.len(), 1, "one point is measured in any case");
+    }
+}

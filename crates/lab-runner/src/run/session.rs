@@ -1,0 +1,633 @@
+//! A run from start to end: what is built, in which order it is measured, when a point is done, and what is left behind.
+//!
+//! The state is what lies in the run's folder: a measurement whose result is there is not taken again, so that a run which
+//! was cut off goes on where it was ([`resume`]). Everything outside the folder is in the ledger, which is torn down at the end.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use super::afar::Fleet;
+use super::measurement;
+use super::plan::Plan;
+use super::progress::{Event, Observer, clock};
+use super::stage::{Furnishing, Ground, Stage};
+use super::store::{Block, RunRecord, Store};
+use super::task::{Taken, Task};
+use super::{integrity, preflight};
+use crate::machine::clock::now;
+use crate::machine::ledger::Ledger;
+use crate::measure::{Environment, environment, limiter, pressure, steady};
+use crate::site::{Processors, Site};
+use crate::tool::integrity::Integrity;
+use lab_model::jetstress;
+use lab_model::result::{Coordinate, Flag, PointResult, SCHEMA, point_name};
+use lab_model::scenario::calibration::{self, Calibrated};
+use lab_model::scenario::catalogue::Loaded;
+use lab_model::scenario::needs::Present;
+use lab_model::scenario::sweep::{self, Extent, Point};
+use lab_model::scenario::{Arm, Metric, topology};
+use lab_model::statistics::metric::{Context as Around, main_metric, value_of};
+use lab_model::statistics::random::Random;
+use lab_model::statistics::{control, knee, pairing, stopping};
+
+/// What is to be run.
+#[derive(Debug)]
+pub struct Options {
+    /// The scenario.
+    pub scenario: Loaded,
+    /// Where.
+    pub site: Site,
+    /// All points or the quick ones.
+    pub extent: Extent,
+    /// The longest that the run may take.
+    pub budget: Option<Duration>,
+    /// Where runs' folders are made.
+    pub runs: PathBuf,
+    /// The `linerate` program.
+    pub linerate: PathBuf,
+    /// Serial numbers of devices whose content may be lost.
+    pub destroy: BTreeSet<String>,
+}
+
+/// How a run ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// Its folder.
+    pub folder: PathBuf,
+    /// Measurements that failed or are invalid, a sentence each; empty when all is well.
+    pub invalid: Vec<String>,
+    /// True when it was stopped before its end; [`resume`] goes on.
+    pub stopped: bool,
+    /// Every result of the points.
+    pub results: Vec<PointResult>,
+    /// What the A/A control showed.
+    pub control: Option<control::Control>,
+}
+
+/// Runs a scenario. `stop` ends it between two measurements.
+pub fn run(options: Options, observer: &mut dyn Observer, stop: &AtomicBool) -> Result<Ended> {
+    let plan = Plan::new(&options.scenario.scenario, options.extent, options.budget);
+    let present = preflight::check(&options.scenario.scenario, &plan, &options.site, &options.destroy)?;
+    let commit = options.linerate.parent().and_then(environment::commit_of);
+    let record = RunRecord {
+        schema: SCHEMA,
+        id: run_id(&options.scenario.scenario.id),
+        scenario: options.scenario.scenario.id.clone(),
+        scenario_hash: options.scenario.hash.clone(),
+        started: timestamp(now()),
+        finished: None,
+        commit: commit.clone(),
+        environment: serde_json::to_value(Environment::capture(commit))?,
+        hosts: BTreeMap::new(),
+        design: plan.design.clone(),
+        quick: options.extent == Extent::Quick,
+        budget: options.budget.map(|budget| budget.as_secs_f64()),
+        budget_dropped: plan.dropped.clone(),
+        calibrated: Vec::new(),
+        site: options.site.clone(),
+        warnings: Vec::new(),
+    };
+    let store = Store::create(&options.runs, &record, &options.scenario)?;
+    let ledger = Ledger::create(&store.folder().join("ledger.jsonl"))?;
+    let whom = Whom { observer, stop };
+    Session::new((options.scenario, options.linerate), (plan, present), (store, record, ledger), whom).run()
+}
+
+/// Goes on with a run that was cut off. What it left outside its folder is torn down first.
+pub fn resume(
+    folder: &Path,
+    linerate: PathBuf,
+    observer: &mut dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Ended> {
+    let (store, record, scenario) = Store::open(folder)?;
+    if record.finished.is_some() {
+        bail!("{} is finished: nothing is left to measure", folder.display());
+    }
+    let mut ledger = Ledger::open(&store.folder().join("ledger.jsonl"))?;
+    let torn = ledger.tear_down();
+    for what in torn.removed {
+        observer.tell(&Event::step(format!("removed what was left: {what}")));
+    }
+    if let Some(what) = torn.left.first() {
+        bail!("{what}; the run cannot go on beside it");
+    }
+    let mut plan = Plan::new(&scenario.scenario, record.extent(), None);
+    plan.points.retain(|point| !record.budget_dropped.contains(&point_name(point)));
+    plan.dropped.clone_from(&record.budget_dropped);
+    let present = preflight::check(&scenario.scenario, &plan, &record.site, &BTreeSet::new())?;
+    Session::new((scenario, linerate), (plan, present), (store, record, ledger), Whom { observer, stop })
+        .run()
+}
+
+/// `quick-20261121-081500-4242`: sorts by time, and two runs that start at once differ.
+fn run_id(scenario: &str) -> String {
+    let now = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC);
+    format!("{scenario}-{}-{}", now.strftime("%Y%m%d-%H%M%S"), std::process::id())
+}
+
+/// Seconds since 1970 as RFC 3339.
+fn timestamp(seconds: f64) -> String {
+    #[expect(clippy::cast_possible_truncation, reason = "milliseconds since 1970 are far below 2^63")]
+    let millis = (seconds * 1e3) as i64;
+    jiff::Timestamp::from_millisecond(millis).unwrap_or_default().to_string()
+}
+
+/// How long the run waits for a quiet machine.
+const QUIET_LIMIT: Duration = Duration::from_secs(10);
+
+/// Who hears of the run, and who may end it.
+struct Whom<'a> {
+    observer: &'a mut dyn Observer,
+    stop: &'a AtomicBool,
+}
+
+struct Session<'a> {
+    whom: Whom<'a>,
+    scenario: Loaded,
+    linerate: PathBuf,
+    plan: Plan,
+    present: Present,
+    store: Store,
+    record: RunRecord,
+    ledger: Ledger,
+    processors: Processors,
+    // Stages before the connections over which they are ended.
+    stages: BTreeMap<String, Stage>,
+    fleet: Fleet,
+    /// Arms that kept their data, by key and topology.
+    checked: BTreeSet<String>,
+    results: Vec<PointResult>,
+    control: Vec<PointResult>,
+    invalid: Vec<String>,
+    begun: Instant,
+    /// Measurements that this process took, and that an earlier one had taken.
+    done: (u64, u64),
+}
+
+/// One measurement's place in the run.
+#[derive(Clone, Copy)]
+struct Turn<'a> {
+    block: Block<'a>,
+    point: &'a [Coordinate],
+    /// The arm's name in the results: its key, or `A2` in the control.
+    label: &'a str,
+    repetition: u32,
+    order: u32,
+}
+
+impl Turn<'_> {
+    /// What is said of this measurement.
+    fn sentence(&self, why: &str) -> String {
+        let point = point_name(self.point);
+        let point = match self.block {
+            Block::Point(..) => point,
+            Block::Control => format!("{point} (control)"),
+            Block::Calibration(_) => format!("{point} (calibration)"),
+        };
+        sentence(&point, (self.label, self.repetition), why)
+    }
+}
+
+/// `bs=4k rw=randread B rep 3: 7 failed: requests of linerate bench`.
+fn sentence(point: &str, (arm, repetition): (&str, u32), why: &str) -> String {
+    format!("{point} {arm} rep {repetition}: {why}")
+}
+
+/// Why a point ends early.
+enum Interrupted {
+    Stopped,
+    Failed,
+}
+
+impl<'a> Session<'a> {
+    fn new(
+        (scenario, linerate): (Loaded, PathBuf),
+        (plan, present): (Plan, Present),
+        (store, record, ledger): (Store, RunRecord, Ledger),
+        whom: Whom<'a>,
+    ) -> Self {
+        let online = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let processors = record.site.processors.or_usual(online);
+        Self {
+            whom,
+            scenario,
+            linerate,
+            plan,
+            present,
+            store,
+            record,
+            ledger,
+            processors,
+            stages: BTreeMap::new(),
+            fleet: Fleet::default(),
+            checked: BTreeSet::new(),
+            results: Vec::new(),
+            control: Vec::new(),
+            invalid: Vec::new(),
+            begun: Instant::now(),
+            done: (0, 0),
+        }
+    }
+
+    fn run(mut self) -> Result<Ended> {
+        let (least, _) = self.plan.seconds();
+        if self.record.budget.is_some_and(|budget| least > budget) {
+            let words = format!(
+                "the budget is too short for one point, which is measured all the same: {}",
+                clock(least)
+            );
+            self.warn(words);
+        }
+        self.whom.observer.tell(&Event::Begun {
+            folder: self.store.folder().display().to_string(),
+            points: self.plan.points.len(),
+            measurements: self.plan.measurements(),
+            seconds: least,
+        });
+        let outcome = self.measure_all();
+        self.stages.clear();
+        for what in self.ledger.tear_down().left {
+            self.warn(what);
+        }
+        let stopped = outcome?;
+        if !stopped {
+            for words in knee::outside(&self.scenario.scenario, &self.plan.points, &self.results) {
+                self.warn(words);
+            }
+            if let Some(words) = knee::refusal(&self.scenario.scenario, &self.plan.points, &self.results) {
+                self.whom.observer.tell(&Event::Invalid { what: words.clone() });
+                self.record.warnings.push(words.clone());
+                self.invalid.push(words);
+            }
+            self.record.finished = Some(timestamp(now()));
+        }
+        self.store.write_record(&self.record)?;
+        self.judge();
+        let control = control::control(&self.control, main_metric(self.scenario.scenario.workload.tool));
+        Ok(Ended {
+            folder: self.store.folder().to_path_buf(),
+            invalid: self.invalid,
+            stopped,
+            results: self.results,
+            control,
+        })
+    }
+
+    /// True when it was stopped.
+    fn measure_all(&mut self) -> Result<bool> {
+        self.whom.observer.tell(&Event::step("waiting until the machine is quiet"));
+        let quiet = pressure::wait_until_quiet(QUIET_LIMIT, None)?;
+        if !quiet.calm {
+            self.warn(quiet.to_string());
+        }
+        let points = self.plan.points.clone();
+        if matches!(self.calibrate(&points)?, Err(Interrupted::Stopped)) {
+            return Ok(true);
+        }
+        for (number, point) in points.iter().enumerate() {
+            // A load that fails ends its own block: neither the other points nor, after the control, the first one.
+            if number == 0 && matches!(self.control_block(point)?, Err(Interrupted::Stopped)) {
+                return Ok(true);
+            }
+            if matches!(self.point(number, point)?, Err(Interrupted::Stopped)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Finds out what arms do at most whose loads are shares of that, in turn, as often as the scenario says. An arm that cannot
+    /// be loaded so is left without, and its points say so.
+    fn calibrate(&mut self, points: &[Point]) -> Result<Result<(), Interrupted>> {
+        let scenario = self.scenario.scenario.clone();
+        let runs = scenario.calibration.as_ref().map_or(0, |calibration| calibration.runs);
+        let mut wanted = calibration::wanted(&scenario, points);
+        wanted.retain(|(arm, place)| self.arms(place).iter().any(|there| there.key == arm.key));
+        let mut found: Vec<Vec<f64>> = vec![Vec::new(); wanted.len()];
+        for repetition in 1..=runs {
+            for (order, ((arm, place), found)) in (1..).zip(wanted.iter().zip(&mut found)) {
+                let block = Block::Calibration(place);
+                let turn = Turn { block, point: place, label: &arm.key, repetition, order };
+                match self.one(arm, turn)? {
+                    Ok(result) => match result.invalidity() {
+                        None => found.push(result.iops()),
+                        Some(why) => self.invalid.push(turn.sentence(why)),
+                    },
+                    Err(Interrupted::Failed) => {}
+                    Err(stopped) => return Ok(Err(stopped)),
+                }
+            }
+        }
+        let all = wanted.iter().zip(found);
+        self.record.calibrated =
+            all.filter_map(|((arm, place), runs)| Calibrated::of(&arm.key, place, runs)).collect();
+        self.store.write_record(&self.record)?;
+        Ok(Ok(()))
+    }
+
+    /// What the tool is given: shares as numbers, of what the arm was found to do.
+    fn settings(&self, arm: &Arm, turn: Turn<'_>) -> Result<BTreeMap<String, String>> {
+        let scenario = &self.scenario.scenario;
+        if matches!(turn.block, Block::Calibration(_)) {
+            return Ok(calibration::closed_loop(scenario, arm, turn.point));
+        }
+        let settings = sweep::settings(scenario, arm, turn.point);
+        if calibration::share(&settings).is_none() {
+            return Ok(settings);
+        }
+        let (source, place) = (calibration::source(scenario, arm), calibration::place(turn.point));
+        let found = source.and_then(|source| {
+            self.record.calibrated.iter().find(|one| one.arm == source.key && one.point == place)
+        });
+        let found =
+            found.context("its load is a share of what the calibration finds, which found nothing")?;
+        Ok(calibration::loaded(settings, found.iops))
+    }
+
+    /// The first arm against itself at the first point: what this bench cannot tell apart.
+    fn control_block(&mut self, point: &Point) -> Result<Result<(), Interrupted>> {
+        let Some(arm) = self.arms(point).first().cloned() else { return Ok(Ok(())) };
+        for repetition in 1..=self.plan.design.min_pairs {
+            let mut labels = [control::ARMS.0, control::ARMS.1];
+            self.dice("control", repetition).shuffle(&mut labels);
+            for (order, label) in (1..).zip(labels) {
+                let turn = Turn { block: Block::Control, point, label, repetition, order };
+                match self.one(&arm, turn)? {
+                    Ok(result) => self.control.push(result),
+                    Err(interrupted) => return Ok(Err(interrupted)),
+                }
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    fn point(&mut self, number: usize, point: &Point) -> Result<Result<(), Interrupted>> {
+        let arms = self.arms(point);
+        for arm in self.scenario.scenario.arms.clone() {
+            let sentences = preflight::missing(&self.scenario.scenario, &arm, point, &self.present);
+            if !arms.iter().any(|there| there.key == arm.key) {
+                let name = point_name(point);
+                self.warn(format!("{name}: arm {} is left out: {}", arm.key, sentences.join("; ")));
+            }
+        }
+        for repetition in 1..=self.plan.design.max_pairs {
+            let mut order: Vec<&Arm> = arms.iter().collect();
+            self.dice(&point_name(point), repetition).shuffle(&mut order);
+            for (order, arm) in (1..).zip(order) {
+                let turn =
+                    Turn { block: Block::Point(number, point), point, label: &arm.key, repetition, order };
+                match self.one(arm, turn)? {
+                    Ok(result) => self.results.push(result),
+                    Err(interrupted) => return Ok(Err(interrupted)),
+                }
+            }
+            if self.is_done(point, &arms, repetition) {
+                break;
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// Numbers that decide an order; a run that goes on gets the same ones again.
+    fn dice(&self, what: &str, repetition: u32) -> Random {
+        let text = format!("{}/{what}/{repetition}", self.record.id);
+        let seed = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        Random::new(seed)
+    }
+
+    /// The arms that can run at a point.
+    fn arms(&self, point: &Point) -> Vec<Arm> {
+        let scenario = &self.scenario.scenario;
+        preflight::runnable(scenario, point, &self.record.site, &self.present).into_iter().cloned().collect()
+    }
+
+    /// Whether every arm has been compared with the first one often enough, or the time is up.
+    fn is_done(&self, point: &Point, arms: &[Arm], repetition: u32) -> bool {
+        let Some((first, others)) = arms.split_first() else { return true };
+        let design = &self.plan.design;
+        if repetition >= design.min_pairs && self.is_late() {
+            return true;
+        }
+        let metric = main_metric(self.scenario.scenario.workload.tool);
+        let here: Vec<PointResult> =
+            self.results.iter().filter(|result| result.point == *point).cloned().collect();
+        let ratios = |other: &Arm| -> Vec<f64> {
+            let pairs = pairing::pairs(&here, (&first.key, &other.key), metric);
+            pairs.into_iter().flat_map(|pairs| pairs.log_ratios).collect()
+        };
+        if others.is_empty() {
+            return repetition >= design.min_pairs;
+        }
+        others.iter().all(|other| stopping::step(design, repetition, &ratios(other)).stops())
+    }
+
+    /// Whether measuring on would leave too little of the budget for the points that are still to come.
+    fn is_late(&self) -> bool {
+        let Some(budget) = self.record.budget else { return false };
+        let left = self.expected().saturating_sub(self.done.0 + self.done.1);
+        let needed = self.pace() * lab_model::statistics::number::real(left);
+        self.begun.elapsed().as_secs_f64() + needed >= budget
+    }
+
+    /// Measurements that are expected in all: the least of what is to come, and what was more already.
+    fn expected(&self) -> u64 {
+        let design = &self.plan.design;
+        let extra = self.results.iter().filter(|result| result.repetition > design.min_pairs).count();
+        self.plan.measurements() + u64::try_from(extra).unwrap_or(u64::MAX)
+    }
+
+    /// Seconds that a measurement takes.
+    fn pace(&self) -> f64 {
+        if self.done.0 == 0 {
+            return self.plan.once();
+        }
+        self.begun.elapsed().as_secs_f64() / lab_model::statistics::number::real(self.done.0)
+    }
+
+    fn warn(&mut self, what: String) {
+        self.whom.observer.tell(&Event::Warning { what: what.clone() });
+        if !self.record.warnings.contains(&what) {
+            self.record.warnings.push(what);
+        }
+    }
+
+    /// Takes one measurement, unless it was taken before. A load that fails is told of and ends its point; a volume that loses
+    /// data ends the run.
+    fn one(&mut self, arm: &Arm, turn: Turn<'_>) -> Result<Result<PointResult, Interrupted>> {
+        if let Some(result) = self.store.finished(turn.block, turn.label, turn.repetition) {
+            self.done.1 += 1;
+            return Ok(Ok(result));
+        }
+        if self.whom.stop.load(Ordering::Relaxed) {
+            return Ok(Err(Interrupted::Stopped));
+        }
+        self.stage(arm, turn.point)?;
+        let folder = self.store.begin(turn.block, turn.label, turn.repetition)?;
+        let result = match self.take(arm, turn, &folder) {
+            Ok(result) => result,
+            Err(error) => {
+                self.fail(turn, &format!("{error:#}"));
+                return Ok(Err(Interrupted::Failed));
+            }
+        };
+        self.store.finish(&folder, &result)?;
+        self.done.0 += 1;
+        self.tell(&result);
+        if let Some(why) = result.invalidity() {
+            self.whom.observer.tell(&Event::Invalid { what: turn.sentence(why) });
+        }
+        Ok(Ok(result))
+    }
+
+    /// A measurement that did not come about: it is told of, kept in the run's record, and makes the run end with a failure.
+    fn fail(&mut self, turn: Turn<'_>, why: &str) {
+        let lines: Vec<&str> = why.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        let what = turn.sentence(&lines.join("; "));
+        self.whom.observer.tell(&Event::Invalid { what: what.clone() });
+        self.record.warnings.push(what.clone());
+        self.invalid.push(what);
+    }
+
+    fn tell(&mut self, result: &PointResult) {
+        let done = self.done.0 + self.done.1;
+        let of = self.expected().max(done);
+        let left = self.pace() * lab_model::statistics::number::real(of - done);
+        self.whom.observer.tell(&Event::Measured {
+            done,
+            of,
+            left,
+            point: result.point_name(),
+            arm: result.arm.clone(),
+            repetition: result.repetition,
+            repetitions: self.plan.design.min_pairs,
+            iops: result.iops(),
+            transactions: value_of(Metric::Transactions, result, &Around::default()).unwrap_or(0.0),
+            bytes_per_second: result.bytes_per_second(),
+            cpu: measurement::busy(&result.cpu),
+        });
+    }
+
+    /// Builds an arm, unless it stands already as the point needs it, and lets it pass the integrity check once.
+    fn stage(&mut self, arm: &Arm, point: &[Coordinate]) -> Result<()> {
+        let wanted = topology::at(&self.scenario.scenario, arm, point)?;
+        let bound = self.record.site.bound(&self.scenario.scenario.id, &arm.key).cloned();
+        let stands = self.stages.get(&arm.key);
+        if stands.is_some_and(|stage| stage.is_bound() || stage.topology == wanted) {
+            return Ok(());
+        }
+        self.stages.remove(&arm.key);
+        self.whom.observer.tell(&Event::step(format!("starting arm {}: {}", arm.key, arm.name)));
+        let ground = Ground {
+            run: &self.record.id,
+            folder: self.store.folder(),
+            linerate: &self.linerate,
+            processors: &self.processors,
+            hosts: (&self.record.site, &self.fleet),
+        };
+        let mut stage = match &bound {
+            Some(bound) => Stage::bound(&ground, (arm, bound), &wanted, &mut self.ledger)?,
+            None => Stage::build(&ground, arm, &wanted, &mut self.ledger)?,
+        };
+        let what = format!("{}-{:?}", arm.key, stage.topology);
+        if !self.checked.contains(&what) {
+            let folder = self.store.folder().join("integrity").join(&arm.key);
+            let programs = integrity::Programs {
+                linerate: &self.linerate,
+                engines: self.record.site.engines(&self.linerate),
+            };
+            let outcome = integrity::check(&stage, (arm.initiator, programs), &folder)
+                .with_context(|| format!("arm {} ({}) is not measured", arm.key, arm.name))?;
+            if let Integrity::PassedOver(why) = outcome {
+                self.whom.observer.tell(&Event::step(format!("arm {}: no integrity pass: {why}", arm.key)));
+            }
+            self.checked.insert(what);
+        }
+        let scenario = &self.scenario.scenario;
+        let settings = sweep::settings(scenario, arm, point);
+        let load = Furnishing { kind: scenario.workload.tool, arm: &arm.key, settings: &settings };
+        stage.furnish(&ground, &load, &mut self.ledger).with_context(|| {
+            format!("arm {} ({}): what the load needs cannot be made on its volume", arm.key, arm.name)
+        })?;
+        self.stages.insert(arm.key.clone(), stage);
+        self.fleet.describe(&mut self.record.hosts)?;
+        Ok(())
+    }
+
+    fn take(&mut self, arm: &Arm, turn: Turn<'_>, folder: &Path) -> Result<PointResult> {
+        let scenario = &self.scenario.scenario;
+        let settings = self.settings(arm, turn)?;
+        let task = Task {
+            kind: scenario.workload.tool,
+            arm,
+            settings: &settings,
+            design: &self.plan.design,
+            linerate: &self.linerate,
+            engines: self.record.site.engines(&self.linerate),
+            folder,
+        };
+        let stage = self.stages.get_mut(&arm.key).context("the arm was not built")?;
+        let taken = measurement::take(stage, &task)?;
+        Ok(self.result(arm, turn, taken))
+    }
+
+    fn result(&self, arm: &Arm, turn: Turn<'_>, taken: Taken) -> PointResult {
+        let Taken { measured, counted, started, hosts, neighbours } = taken;
+        let mut flags = measurement::flags(&measured, &counted);
+        flags.extend(steady::check(&measured.intervals));
+        let payload = self.stages.get(&arm.key).and_then(Stage::payload);
+        let limiter = limiter::limiter(&limiter::resources(&counted, payload, &[]));
+        let mut intervals = measured.intervals;
+        counted.fill(&mut intervals);
+        let bound = self.record.site.bound(&self.scenario.scenario.id, &arm.key);
+        let parts = jetstress::parts(&measured.load);
+        let mut result = PointResult {
+            schema: SCHEMA,
+            run: self.record.id.clone(),
+            scenario: self.scenario.scenario.id.clone(),
+            scenario_hash: self.scenario.hash.clone(),
+            arm: turn.label.to_owned(),
+            point: turn.point.to_vec(),
+            repetition: turn.repetition,
+            order: turn.order,
+            started: timestamp(started),
+            seconds: measured.seconds,
+            evidence: bound.map_or_else(|| arm.evidence.clone(), |bound| bound.evidence.clone()),
+            tool: measured.tool,
+            load: measured.load,
+            intervals,
+            cpu: counted.cpu,
+            memory: counted.memory,
+            network: counted.network,
+            target_counters: BTreeMap::new(),
+            neighbours,
+            hosts,
+            extra: measured.extra.into_iter().chain(parts).chain(counted.volume).collect(),
+            limiter,
+            flags,
+        };
+        if let Some(Err(error)) = jetstress::Mix::of(&result).map(|mix| mix.check()) {
+            result.flags.push(Flag::OutsideProfile { detail: error.to_string() });
+        }
+        result
+    }
+
+    /// What makes the whole run worthless.
+    fn judge(&mut self) {
+        for result in self.control.iter().chain(&self.results) {
+            if let Some(why) = result.invalidity() {
+                let (point, arm, repetition) = (result.point_name(), &result.arm, result.repetition);
+                self.invalid.push(sentence(&point, (arm, repetition), why));
+            }
+        }
+        if self.results.is_empty() {
+            self.invalid.push("nothing was measured".to_owned());
+        }
+    }
+}

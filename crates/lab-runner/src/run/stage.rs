@@ -1,0 +1,379 @@
+//! One arm, built: hosts and their link, sides to account it by, the target and what speaks the protocol for the host.
+//!
+//! Every arm has hosts, link and control groups of its own. All arms stand side by side through the run, idle but for the
+//! one that is measured, so that pairs can be taken in any order without starting anything but the load.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::afar::{Afar, Fleet};
+use super::neighbour::{self, Loads, Neighbours};
+use super::task::Task;
+use crate::arm::sides::{account, enrol, placement, roles};
+use crate::arm::{self, AdaptSpec, Endpoint, Filesystem, ServeSpec, Served, Volumes, postgresql};
+use crate::machine::ledger::Ledger;
+use crate::machine::process::Placement;
+use crate::machine::topology::{self, Host, Hosts};
+use crate::measure::network::{End, Probe};
+use crate::measure::{Role, Sides, Watched};
+use crate::site::{BoundArm, Processors, Site};
+use lab_model::scenario::{Arm, Initiator, LinkKind, Placement as Core, ToolKind, Topology};
+use lab_model::statistics::context::payload_rate;
+
+/// What all arms of a run share.
+#[derive(Debug)]
+pub struct Ground<'a> {
+    /// The run's identifier.
+    pub run: &'a str,
+    /// Where the arms' files go.
+    pub folder: &'a Path,
+    /// The `linerate` program.
+    pub linerate: &'a Path,
+    /// Which processors do what.
+    pub processors: &'a Processors,
+    /// The site's hosts, and the connections to them.
+    pub hosts: (&'a Site, &'a Fleet),
+}
+
+/// One arm, ready to be loaded.
+#[derive(Debug)]
+pub struct Stage {
+    /// What it was built from: another one is built when this changes.
+    pub topology: Topology,
+    /// The initiating hosts, each with what its load goes to.
+    pub initiators: Vec<(Host, Vec<Endpoint>)>,
+    /// Where the load runs.
+    pub processors: Vec<usize>,
+    /// The size of what the tool laid out to work on.
+    prepared: Option<String>,
+    /// What of it stands on other machines.
+    pub afar: Afar,
+    // What is dropped first stands on what is dropped later.
+    databases: Vec<Served>,
+    filesystems: Vec<Filesystem>,
+    adapters: Vec<Served>,
+    targets: Vec<Served>,
+    target: Option<Host>,
+    /// What else uses the link.
+    neighbours: Neighbours,
+    /// Whose time is counted. The last, as a control group can only be removed when none of the processes above is left in it.
+    pub sides: Sides,
+}
+
+impl Stage {
+    /// Builds an arm. Whatever it makes outside the run's folder is in the ledger first.
+    pub fn build(ground: &Ground<'_>, arm: &Arm, topology: &Topology, ledger: &mut Ledger) -> Result<Self> {
+        let name = format!("{}-{}", ground.run, arm.key);
+        let hosts = topology::build(&topology.link, topology.initiators, ledger)?;
+        let mut roles = roles(arm.initiator).to_vec();
+        if !topology.neighbour.is_none() {
+            roles.push(Role::Neighbour);
+        }
+        let sides = account(&name, &roles, ledger)?;
+        let target_cores = target_processors(ground.processors, topology);
+        let folder = folder(ground, &arm.key)?;
+        let place = placement(&hosts.target, &target_cores, &sides, Role::Target);
+        let volumes =
+            Volumes { targets: topology.targets, luns: topology.luns, url: topology.volume.clone() };
+        let spec = ServeSpec {
+            volumes: &volumes,
+            host: &hosts.target,
+            folder: &folder,
+            placement: &place,
+            linerate: ground.linerate,
+            cores: topology.cores,
+            spin: topology.target_spin.as_deref(),
+        };
+        let mut served = arm::serve(arm.target, &spec, ledger)
+            .with_context(|| format!("arm {} ({}): its target does not start", arm.key, arm.name))?;
+        if topology.digests {
+            arm::protect(&mut served.endpoints);
+        }
+        let parts = share(&served.endpoints, hosts.initiators.len());
+        enrol(&sides, Role::Target, &served);
+        let site = neighbour::Site {
+            hosts: &hosts,
+            processors: ground.processors,
+            sides: &sides,
+            paths: (&folder, ground.linerate),
+        };
+        let neighbours = Neighbours::build(topology.neighbour, &site, ledger)
+            .with_context(|| format!("arm {} ({})", arm.key, arm.name))?;
+        let mut stage = Self {
+            topology: topology.clone(),
+            initiators: Vec::new(),
+            processors: ground.processors.host.clone(),
+            prepared: None,
+            afar: Afar::default(),
+            databases: Vec::new(),
+            filesystems: Vec::new(),
+            adapters: Vec::new(),
+            targets: vec![served],
+            target: Some(hosts.target.clone()),
+            neighbours,
+            sides,
+        };
+        stage.adapt((ground, arm), (&hosts, parts), ledger)?;
+        Ok(stage)
+    }
+
+    /// An arm on what the site names: here nothing is built but the account of the host, and the adapter to a target that an
+    /// agent serves.
+    pub fn bound(
+        ground: &Ground<'_>,
+        (arm, bound): (&Arm, &BoundArm),
+        topology: &Topology,
+        ledger: &mut Ledger,
+    ) -> Result<Self> {
+        ensure!(
+            topology.neighbour.is_none(),
+            "arm {} ({}): neighbours are put only on a link that the lab builds, and the site binds this arm: leave the axis out",
+            arm.key,
+            arm.name
+        );
+        let (site, fleet) = ground.hosts;
+        let afar = Afar::build(fleet, site, (arm, bound), topology)
+            .with_context(|| format!("arm {} ({}) does not start", arm.key, arm.name))?;
+        let offered = afar.offered().filter(|_| !afar.loads()).map(<[Endpoint]>::to_vec);
+        let initiator = if offered.is_some() { arm.initiator } else { Initiator::Site };
+        let here = roles(initiator).iter().copied().filter(|role| *role != Role::Target);
+        let sides = account(&format!("{}-{}", ground.run, arm.key), &here.collect::<Vec<_>>(), ledger)?;
+        let host = Host { namespace: None, address: std::net::Ipv4Addr::LOCALHOST.into(), link: None };
+        let mut stage = Self {
+            topology: if afar.serves() { topology.clone() } else { Topology::default() },
+            initiators: Vec::new(),
+            processors: ground.processors.host.clone(),
+            prepared: None,
+            afar,
+            databases: Vec::new(),
+            filesystems: Vec::new(),
+            adapters: Vec::new(),
+            targets: Vec::new(),
+            target: None,
+            neighbours: Neighbours::default(),
+            sides,
+        };
+        match offered {
+            Some(offered) => {
+                let hosts = Hosts { target: host.clone(), initiators: vec![host], switch: None };
+                stage.adapt((ground, arm), (&hosts, vec![offered]), ledger)?;
+            }
+            None => stage.initiators.push((host, bound.opened())),
+        }
+        Ok(stage)
+    }
+
+    /// Starts what speaks the protocol for each initiating host.
+    fn adapt(
+        &mut self,
+        (ground, arm): (&Ground<'_>, &Arm),
+        (hosts, parts): (&Hosts, Vec<Vec<Endpoint>>),
+        ledger: &mut Ledger,
+    ) -> Result<()> {
+        for (number, (host, endpoints)) in hosts.initiators.iter().zip(parts).enumerate() {
+            let folder = folder(ground, &format!("{}-host{number}", arm.key))?;
+            let processors = ground.processors.adapter(self.topology.adapter);
+            let place = placement(host, processors, &self.sides, Role::Adapter);
+            let linerate = ground.linerate;
+            let spec =
+                AdaptSpec { endpoints: &endpoints, host, folder: &folder, placement: &place, linerate };
+            let served = arm::adapt(arm.initiator, &spec, ledger)
+                .with_context(|| format!("arm {} ({}): its initiator does not start", arm.key, arm.name))?;
+            enrol(&self.sides, Role::Adapter, &served);
+            self.initiators.push((host.clone(), served.endpoints.clone()));
+            self.adapters.push(served);
+        }
+        Ok(())
+    }
+
+    /// Puts on the volumes what the load needs on them: a file system with a database for pgbench, plain paths for dd.
+    /// Comes after the integrity pass, which overwrites them.
+    pub fn furnish(&mut self, ground: &Ground<'_>, load: &Furnishing<'_>, ledger: &mut Ledger) -> Result<()> {
+        if self.afar.loads() {
+            return match load.kind {
+                ToolKind::Pgbench if self.afar.serves() => bail!(
+                    "an agent does not lay a database out: let the load come from this machine (no `host`), or name a database as endpoint"
+                ),
+                _ => Ok(()),
+            };
+        }
+        for number in 0..self.initiators.len() {
+            let Some((host, endpoints)) = self.initiators.get(number) else { continue };
+            let furnished = match load.kind {
+                ToolKind::Dd => endpoints.iter().map(plain_path).collect(),
+                ToolKind::Pgbench => {
+                    let folder = folder(ground, &format!("{}-host{number}", load.arm))?;
+                    let place = self.load_placement(host);
+                    let volume = endpoints.first().context("the arm has no volume for a database")?;
+                    let files = Filesystem::make(volume, postgresql::user().as_deref(), ledger)?;
+                    let settings = database_settings(load.settings);
+                    let served = postgresql::serve(files.path(), &settings, (&folder, &place), ledger)?;
+                    enrol(&self.sides, Role::Host, &served);
+                    let urls = served.endpoints.clone();
+                    self.filesystems.push(files);
+                    self.databases.push(served);
+                    urls
+                }
+                _ => continue,
+            };
+            if let Some((_, endpoints)) = self.initiators.get_mut(number) {
+                *endpoints = furnished;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the tool has yet to lay out what it works on, which it now does. It does so once for each size: what a
+    /// database gathers in one measurement is there in the next, as in any database.
+    pub fn wants_preparing(&mut self, settings: &BTreeMap<String, String>) -> bool {
+        let size = settings.get("scale").cloned().unwrap_or_default();
+        self.prepared.replace(size.clone()) != Some(size)
+    }
+
+    /// Whether it stands on what the site names, whatever the scenario says of targets.
+    pub const fn is_bound(&self) -> bool {
+        self.target.is_none() && !self.afar.serves()
+    }
+
+    /// Where the load of an initiating host runs.
+    pub fn load_placement(&self, host: &Host) -> Placement {
+        placement(host, &self.processors, &self.sides, Role::Host)
+    }
+
+    /// What is watched beside the processors: the link, where it has counters, and block devices under the load.
+    pub fn watched(&self) -> Result<Watched> {
+        let own = self.filesystems.iter().filter_map(Filesystem::device).map(str::to_owned);
+        let given = self.initiators.iter().flat_map(|(_, endpoints)| endpoints);
+        let given = given.filter_map(|endpoint| block_device(&endpoint.url));
+        Ok(Watched { link: self.probe()?, devices: own.chain(given).collect() })
+    }
+
+    fn probe(&self) -> Result<Option<Probe>> {
+        let end =
+            |host: &Host| Some(End { namespace: host.namespace.clone(), interface: host.link.clone()? });
+        let initiators: Vec<End> = self.initiators.iter().filter_map(|(host, _)| end(host)).collect();
+        // Nothing of a local arm crosses the link that the scenario gives to the others.
+        let local = self.targets.iter().all(|served| served.services.is_empty());
+        if local || initiators.is_empty() || self.topology.link.kind == LinkKind::Loopback {
+            return Ok(None);
+        }
+        let target = self.target.as_ref().and_then(end);
+        Probe::open(&initiators, target.as_ref()).map(Some)
+    }
+
+    /// Bytes of payload per second that the link carries in one direction, where it is limited.
+    pub fn payload(&self) -> Option<f64> {
+        payload_rate(&self.topology.link)
+    }
+
+    /// Starts the loads of the neighbours, from the first initiating host.
+    pub fn disturb(&self, task: &Task<'_>) -> Result<Loads> {
+        let Some((host, _)) = self.initiators.first() else { return Ok(Loads::default()) };
+        let place = placement(host, &self.processors, &self.sides, Role::Neighbour);
+        self.neighbours.load(task, (&place, &self.sides))
+    }
+
+    /// A process of the arm that has ended although nobody stopped it, in words.
+    pub fn ended(&mut self) -> Option<String> {
+        let layers = [&mut self.databases, &mut self.adapters, &mut self.targets];
+        let served = layers.into_iter().flatten().chain(self.neighbours.served());
+        let mut all = served.flat_map(|served| &mut served.services);
+        let gone = all.find_map(|service| (!service.running.is_alive()).then_some(service))?;
+        Some(format!("{} has ended{}", gone.name, gone.running.last_words()))
+    }
+}
+
+/// Where a target runs: on its own processors, or on the host's; one of several event loops on as many of both as it has loops.
+fn target_processors(processors: &Processors, topology: &Topology) -> Vec<usize> {
+    let (own, others) = match topology.placement {
+        Core::Other => (&processors.target, &processors.host),
+        Core::Same => (&processors.host, &processors.target),
+    };
+    let loops = usize::try_from(topology.cores).unwrap_or(usize::MAX);
+    let more = others.iter().filter(|number| !own.contains(number)).take(loops.saturating_sub(own.len()));
+    own.iter().chain(more).copied().collect()
+}
+
+/// What a load needs on its volumes.
+#[derive(Debug, Clone, Copy)]
+pub struct Furnishing<'a> {
+    /// The tool.
+    pub kind: ToolKind,
+    /// The arm's key.
+    pub arm: &'a str,
+    /// Options of the workload, the point and the arm.
+    pub settings: &'a BTreeMap<String, String>,
+}
+
+/// The settings that are the database server's own.
+fn database_settings(settings: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let own = ["shared_buffers", "synchronous_commit"];
+    let chosen = own.iter().filter_map(|name| settings.get_key_value(*name));
+    chosen.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+/// The path of a local file; other endpoints as they are.
+fn plain_path(endpoint: &Endpoint) -> Endpoint {
+    let path = endpoint.url.strip_prefix("file:").and_then(|rest| rest.split('?').next());
+    Endpoint { url: path.unwrap_or(&endpoint.url).to_owned(), size: endpoint.size }
+}
+
+fn folder(ground: &Ground<'_>, name: &str) -> Result<PathBuf> {
+    let folder = ground.folder.join("arms").join(name);
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    Ok(folder)
+}
+
+/// The name of a block device that an endpoint is, as `/sys/class/block` has it.
+fn block_device(endpoint: &str) -> Option<String> {
+    let path = std::fs::canonicalize(endpoint).ok()?;
+    let name = path.file_name()?.to_str()?;
+    Path::new("/sys/class/block").join(name).exists().then(|| name.to_owned())
+}
+
+/// Endpoints for each of `hosts` hosts, in order, as evenly as can be.
+fn share(endpoints: &[Endpoint], hosts: usize) -> Vec<Vec<Endpoint>> {
+    let hosts = hosts.max(1);
+    let (each, rest) = (endpoints.len() / hosts, endpoints.len() % hosts);
+    let mut left = endpoints;
+    (0..hosts)
+        .map(|host| {
+            let (part, behind) = left.split_at(each + usize::from(host < rest));
+            left = behind;
+            part.to_vec()
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_of_several_loops_gets_processors_beside_its_own() {
+        let processors = Processors { host: vec![1, 2], target: vec![0], ..Processors::default() };
+        let of = |cores, placement| {
+            target_processors(&processors, &Topology { placement, cores, ..Topology::default() })
+        };
+        assert_eq!(of(1, Core::Other), [0]);
+        assert_eq!(of(2, Core::Other), [0, 1]);
+        assert_eq!(of(9, Core::Other), [0, 1, 2]);
+        assert_eq!(of(1, Core::Same), [1, 2]);
+        assert_eq!(of(3, Core::Same), [1, 2, 0]);
+    }
+
+    #[test]
+    fn endpoints_are_shared_evenly_and_in_order() {
+        let endpoints: Vec<Endpoint> =
+            (0..8).map(|number| Endpoint { url: number.to_string(), size: 0 }).collect();
+        let shared = |hosts| -> Vec<String> {
+            let parts = share(&endpoints, hosts);
+            parts.iter().map(|part| part.iter().map(|one| one.url.as_str()).collect()).collect()
+        };
+        assert_eq!(shared(1), ["01234567"]);
+        assert_eq!(shared(3), ["012", "345", "67"]);
+        assert_eq!(share(&[], 2), [vec![], vec![]]);
+    }
+}

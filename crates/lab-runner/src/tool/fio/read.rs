@@ -1,0 +1,103 @@
+//! What fio measured. Every figure is fio's own.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Result, bail};
+
+use super::super::assignment::{Assignment, Measured, tool};
+use super::super::doubt;
+use super::super::raw;
+use super::super::settings::Settings;
+use super::output::{Distribution, Job, Output, Side};
+use super::{LOG_MILLIS, LOG_SECTION, OUTPUT, command, log};
+use lab_model::result::{Direction, Interval, Latency, Load};
+
+/// Reads the report and the logs.
+pub(in crate::tool) fn read(assignment: &Assignment<'_>) -> Result<Measured> {
+    let path = assignment.folder.join(OUTPUT);
+    let output: Output = raw::json(&path)?;
+    let Some(main) = output.jobs.iter().find(|job| job.jobname != LOG_SECTION) else {
+        bail!("{}: holds no job: fio refused its options, see fio.stderr beside it", path.display());
+    };
+    let second = output.jobs.iter().find(|job| job.jobname == LOG_SECTION);
+    let errors = output.jobs.iter().map(Job::errors).sum();
+    let load = Load {
+        read: direction(&main.read),
+        write: direction(&main.write),
+        sync: (main.sync.total_ios > 0).then(|| latency(&main.sync.lat_ns)),
+        log: second.and_then(|job| direction(&job.write)),
+        errors,
+        ..Load::default()
+    };
+    let millis = main.read.runtime.max(main.write.runtime);
+    let (intervals, start) = log::intervals(assignment.folder)?;
+    // A window shorter than an entry of the logs has but one, which does not stand for a whole second.
+    let start = start.filter(|_| millis >= LOG_MILLIS);
+    let mut flags = doubt::flags(&load, assignment.initiator);
+    let code = output.jobs.iter().map(|job| job.error).find(|code| *code != 0);
+    flags.extend(doubt::errors(
+        errors,
+        &code.map_or_else(String::new, |code| format!("error {code} of the system")),
+    ));
+    Ok(Measured {
+        tool: tool("fio", output.version.trim_start_matches("fio-"), &command(assignment)?),
+        load,
+        intervals: whole_seconds(intervals, millis),
+        extra: extra(assignment),
+        seconds: seconds(millis),
+        window_start: Some(seconds(start.unwrap_or(output.timestamp_ms.saturating_sub(millis)))),
+        flags,
+    })
+}
+
+/// fio closes its last entry a little after the end; an entry wholly past it would be a second that was not measured.
+fn whole_seconds(intervals: Vec<Interval>, millis: u64) -> Vec<Interval> {
+    let end = seconds(millis) + 0.5;
+    intervals.into_iter().filter(|interval| interval.at <= end).collect()
+}
+
+impl Job {
+    /// At least one when the job ended by an error.
+    fn errors(&self) -> u64 {
+        self.total_err.max(u64::from(self.error != 0))
+    }
+}
+
+fn direction(side: &Side) -> Option<Direction> {
+    (side.total_ios > 0).then(|| Direction {
+        ios: side.total_ios,
+        bytes: side.io_bytes,
+        iops: side.iops,
+        bytes_per_second: side.bw_bytes,
+        latency: Some(latency(&side.lat_ns)),
+    })
+}
+
+fn latency(from: &Distribution) -> Latency {
+    let percentiles = from.percentile.iter().map(|(share, value)| (percentile_name(share), *value));
+    Latency {
+        min: from.min,
+        mean: from.mean,
+        deviation: from.stddev,
+        max: from.max,
+        percentiles: percentiles.collect(),
+        histogram: from.bins.iter().map(|(value, count)| (*value, *count)).collect(),
+    }
+}
+
+/// `99.900000` is p99.9.
+fn percentile_name(share: &str) -> String {
+    let short = if share.contains('.') { share.trim_end_matches('0').trim_end_matches('.') } else { share };
+    format!("p{short}")
+}
+
+/// What the load was asked to keep, where it was asked.
+fn extra(assignment: &Assignment<'_>) -> BTreeMap<String, f64> {
+    let rate = Settings(assignment.settings).get("rate_iops").and_then(|rate| rate.parse().ok());
+    rate.map(|rate| ("rate_iops".to_owned(), rate)).into_iter().collect()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "milliseconds since 1970 are below 2^52")]
+fn seconds(millis: u64) -> f64 {
+    millis as f64 / 1000.0
+}
