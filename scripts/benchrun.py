@@ -1,7 +1,7 @@
 """Records of the benchmarks' history from what was just measured: a run of the lab, or the results file of one of our own scripts.
 
 The lab's run folder has one `result.json` for each arm, point and repetition (`schema/result.json`). Ratios are taken within a repetition, where the
-arms ran one after another, and their interval is the lab's (crates/lab/src/statistics): the percentile bootstrap of the median, with tails for
+arms ran one after another, and their interval is the lab's (crates/lab-model/src/statistics): the percentile bootstrap of the median, with tails for
 so few values, and never narrower than Student's. The lab draws 10,000 resamples; here their distribution is computed.
 """
 import datetime

@@ -32,6 +32,7 @@ const LEFT: &[(&str, &[usize])] = &[
     ("scsi", &[3, 2]),
     ("simulator", &[2]),
     ("volume", &[7, 6]),
+    ("vm-guest", &[6]),
 ];
 
 fn check(workspace: &Workspace) -> Vec<Finding> {
