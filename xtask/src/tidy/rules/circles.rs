@@ -97,7 +97,7 @@ mod tests {
         assert_eq!(judged(&[three.clone(), two.clone()], &[2, 2]), 2, "one has grown");
         assert_eq!(judged(&[two.clone(), two.clone(), two.clone()], &[2, 2]), 3, "one is new");
         assert_eq!(judged(&[two.clone(), two.clone()], &[4]), 2, "others of the same size");
-        assert_eq!(judged(&[two.clone()], &[3]), 1, "one has shrunk");
+        assert_eq!(judged(std::slice::from_ref(&two), &[3]), 1, "one has shrunk");
         assert_eq!(judged(&[], &[3]), 1, "one is gone");
     }
 }
