@@ -51,12 +51,12 @@ def bound(processor):
 class Server:
     """A server of a null volume on one core."""
 
-    def __init__(self, program, folder, processor=None, spin=0):
+    def __init__(self, program, folder, processor=None, spin=0, more=()):
         self.ready = Path(folder) / "ready"
         self.ready.unlink(missing_ok=True)
         listen = ["--iscsi", "127.0.0.1:0", "--nvme", "127.0.0.1:0"]
         begin = time.monotonic()
-        command = [program, "serve", "disk=null:16G", *listen, "--cores", "1", "--spin", f"{spin}us", "--log", "warn", "--ready-file", str(self.ready)]
+        command = [program, "serve", "disk=null:16G", *listen, "--cores", "1", "--spin", f"{spin}us", "--log", "warn", "--ready-file", str(self.ready), *more]
         self.child = subprocess.Popen(command, stdout=subprocess.DEVNULL, preexec_fn=bound(processor))
         while not (self.ready.exists() and self.ready.read_text().count("\n") >= 2):
             if self.child.poll() is not None or time.monotonic() - begin > PATIENCE:

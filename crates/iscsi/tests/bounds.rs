@@ -238,6 +238,25 @@ fn who_reads_nothing_is_closed() {
     assert!(matches!(raw.closed(), Some(CloseReason::TimedOut(_))), "{:?}", raw.closed());
 }
 
+#[test]
+fn who_reads_nothing_is_closed_sooner_while_others_wait() {
+    let pool = Pool::new(LIMIT);
+    let mut raw = session(&pool);
+    raw.half.receive(raw.now, &NopOut::ping(3).to_bytes());
+    let mut send = Transmit::new(1 << 20, 512);
+    raw.half.connection.poll_transmit(raw.now, &mut send);
+    let mut other = Account::new(&pool);
+    other.count(LIMIT - pool.used());
+    let mut waiting = Account::new(&pool);
+    assert!(waiting.take(LONGEST as usize).is_none());
+    let end = raw.now + limits::SCARCE_SEND_TIME;
+    while let Some(due) = raw.half.connection.poll_timeout().filter(|due| *due <= end) {
+        assert_eq!(raw.closed(), None, "before its time");
+        raw.half.connection.handle_timeout(due);
+    }
+    assert!(matches!(raw.closed(), Some(CloseReason::TimedOut(_))), "{:?}", raw.closed());
+}
+
 /// Pings are read although no memory comes, so that neither side gives the session up; and silence counts as ever.
 #[test]
 fn a_session_without_memory_is_kept_alive() {

@@ -295,3 +295,27 @@ fn who_reads_nothing_is_closed() {
     let close = half.connection.poll_close();
     assert!(matches!(close, Some(CloseReason::TimedOut(_))), "{close:?}");
 }
+
+#[test]
+fn who_reads_nothing_is_closed_sooner_while_others_wait() {
+    let pool = Pool::new(LIMIT);
+    let mut half = queue(&pool, (0, common::NQN));
+    half.receive(NOW, &capsule(Property::get(0x1c, false), &[]));
+    let mut send = Transmit::new(1 << 20, 512);
+    half.connection.poll_transmit(NOW, &mut send);
+    assert!(!send.is_empty());
+    let _others = scarcity(&pool);
+    let mut now = NOW;
+    while now < NOW + limits::SCARCE_SEND_TIME {
+        assert_eq!(half.connection.poll_close(), None, "before its time");
+        // It is alive: only its reading is amiss.
+        half.receive(now, &capsule(SubmissionQueueEntry::new(0x18, 0), &[]));
+        now = now + limits::WATCH;
+        half.connection.handle_timeout(now);
+    }
+    let close = half.connection.poll_close();
+    assert!(
+        matches!(close, Some(CloseReason::TimedOut("the host does not read what is sent to it"))),
+        "{close:?}"
+    );
+}

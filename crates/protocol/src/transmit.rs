@@ -7,6 +7,11 @@ use buf::SharedBuf;
 
 /// Payloads up to this many bytes are copied beside their header: cheaper than a segment of their own.
 const COPY_UP_TO: usize = 1024;
+/// Bytes in the scratch of one send beyond which payloads are no longer copied: what is copied leaves its pool, and so the account of the connection.
+/// Answers to 128 reads of 512 bytes fit.
+const MOST_COPIED: usize = 64 * 1024;
+/// Bytes of scratch that an empty send keeps: what fits beside the headers of as many answers as wait at a time.
+const KEPT: usize = 4 * MOST_COPIED;
 
 /// One contiguous piece of a send.
 #[derive(Debug, Clone)]
@@ -70,9 +75,9 @@ impl Transmit {
         }
     }
 
-    /// Adds shared memory to the end; short pieces are copied.
+    /// Adds shared memory to the end; short pieces are copied, as long as they are few.
     pub fn put_shared(&mut self, piece: SharedBuf) {
-        if piece.len() <= COPY_UP_TO {
+        if piece.len() <= COPY_UP_TO && self.scratch.len() < MOST_COPIED {
             self.put(&piece);
         } else {
             self.len = self.len.saturating_add(piece.len());
@@ -99,6 +104,13 @@ impl Transmit {
         self.segments.clear();
         self.len = 0;
     }
+
+    /// Gives up memory that only an unusual send needed.
+    pub fn trim(&mut self) {
+        if self.scratch.capacity() > KEPT {
+            self.scratch.shrink_to(KEPT);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -117,5 +129,31 @@ mod tests {
         assert_eq!(send.len(), 2057);
         send.clear();
         assert!(send.is_empty() && send.segments().is_empty());
+    }
+
+    /// A peer that reads nothing must not have what it asked for outside of what its connection answers for.
+    #[test]
+    fn short_payloads_beyond_a_limit_stay_where_they_are_counted() {
+        let mut send = Transmit::new(2 << 20, 512);
+        let pool = buf::Pool::new(64 << 20);
+        let (mut account, mut taken) = (buf::Account::new(&pool), 0);
+        while !send.is_full() {
+            send.put(&[0; 48]);
+            send.put_shared(account.take(1024).unwrap().freeze());
+            taken += 1024;
+        }
+        let uncounted = taken - account.held();
+        assert!(taken > 2 * MOST_COPIED && uncounted <= MOST_COPIED + 1024, "{uncounted} of {taken} bytes");
+        send.clear();
+        assert_eq!(account.held(), 0);
+    }
+
+    #[test]
+    fn an_empty_send_keeps_no_more_memory_than_usual_ones_need() {
+        let mut send = Transmit::new(2 << 20, 512);
+        send.put(&alloc::vec![0; 1 << 20]);
+        send.clear();
+        send.trim();
+        assert!(send.scratch.capacity() <= KEPT);
     }
 }

@@ -8,8 +8,8 @@ use crate::limits::{HELD_AREAS, LEAST_SHARE, SEND_SEGMENTS, SPARE_STAGING};
 use crate::sys::{Receive, Send};
 
 /// A core's staging areas and sends. Of the large areas there are few; whoever finds none has a small one, so that a peer that keeps its own
-/// busy, or leaves off in the middle of a message, delays nobody else. A connection has at most one area and one send, so small areas and sends have no
-/// limit of their own.
+/// busy, or leaves off in the middle of a message, delays nobody else. A connection has at most one area and one send, so small areas and sends are as
+/// many as connections at most: [`SPARE_STAGING`] each, and what a send copies, which has a limit.
 #[derive(Debug)]
 pub(crate) struct Areas {
     receives: Vec<Box<Receive>>,
@@ -69,9 +69,10 @@ impl Areas {
         if full_size { &mut self.receives } else { &mut self.spares }.push(receive);
     }
 
-    /// Frees spare areas that nobody needed lately, but for as many as there are others.
+    /// Frees spare areas and sends that nobody needed lately, but for as many as there are large areas.
     pub(crate) fn trim(&mut self) {
         self.spares.truncate(self.limit);
+        self.sends.truncate(self.limit);
     }
 
     /// Bytes that a turn moves in each direction, about.
@@ -105,5 +106,27 @@ impl Areas {
     pub(crate) fn put_send(&mut self, mut send: Box<Send>) {
         send.clear();
         self.sends.push(send);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A crowd that is gone leaves no more behind than a core keeps anyway.
+    #[test]
+    fn what_many_connections_needed_is_freed_after_them() {
+        let config = Config { staging_areas: 4, ..Config::default() };
+        let mut areas = Areas::new(&config);
+        let crowd: Vec<_> = (0..100).map(|_| (areas.take_receive(), areas.take_send(1 << 20))).collect();
+        let (large, small): (Vec<_>, Vec<_>) =
+            crowd.iter().map(|(receive, _)| receive.capacity()).partition(|bytes| *bytes == config.staging);
+        assert_eq!((large.len(), small), (4, vec![SPARE_STAGING; 96]));
+        for (receive, send) in crowd {
+            areas.put_receive(receive);
+            areas.put_send(send);
+        }
+        areas.trim();
+        assert_eq!((areas.receives.len(), areas.spares.len(), areas.sends.len()), (4, 4, 4));
     }
 }

@@ -88,10 +88,11 @@ impl Send {
         self.left == 0
     }
 
-    /// Lets go of everything that was to be sent.
+    /// Lets go of everything that was to be sent, and of memory that is not usually needed.
     pub fn clear(&mut self) {
         self.vectors.clear();
         self.transmit.clear();
+        self.transmit.trim();
         self.left = 0;
     }
 
