@@ -144,6 +144,13 @@ impl Status {
         self.0 & DO_NOT_RETRY != 0
     }
 
+    /// True when the command says nothing of the namespace: its data or answer did not come through, or the controller had no time for it. It
+    /// is worth making again.
+    pub(crate) fn is_transient(self) -> bool {
+        let passing = [Self::COMMAND_INTERRUPTED, Self::TRANSIENT_TRANSPORT, Self::DATA_TRANSFER_ERROR];
+        !self.is_final() && passing.contains(&Self(self.code()))
+    }
+
     /// A status of this code alone.
     pub(crate) const fn from_code(code: u16) -> Self {
         Self(code)
@@ -198,7 +205,7 @@ impl Status {
             Self::ABORT_REQUESTED => VolumeErrorKind::Cancelled,
             // Otherwise the host is asked to make the command again (NVM Express Base 2.0 §4.2.3.1).
             Self::COMMAND_INTERRUPTED if self.is_final() => VolumeErrorKind::TimedOut,
-            Self::COMMAND_INTERRUPTED => VolumeErrorKind::Busy,
+            _ if self.is_transient() => VolumeErrorKind::Busy,
             Self::NAMESPACE_NOT_READY | Self::INVALID_NAMESPACE => VolumeErrorKind::Unreachable,
             Self::RESERVATION_CONFLICT => VolumeErrorKind::ReservationConflict,
             Self::GUARD_CHECK => VolumeErrorKind::Protection,

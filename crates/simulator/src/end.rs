@@ -13,13 +13,16 @@ pub(crate) struct End {
     staged: Vec<u8>,
     placement: Option<(Placement, usize)>,
     send: Transmit,
+    /// What of the send did not fit into the window yet, and how long the send is.
+    unsent: Vec<u8>,
+    sending: usize,
     ended: bool,
 }
 
 impl End {
     pub(crate) fn new(endpoint: Box<dyn Endpoint>) -> Self {
         let send = Transmit::new(BUDGET, PIECES);
-        Self { endpoint, staged: Vec::new(), placement: None, send, ended: false }
+        Self { endpoint, staged: Vec::new(), placement: None, send, unsent: Vec::new(), sending: 0, ended: false }
     }
 
     /// Receives a chunk, and leaves what follows from it for the endpoint's turn.
@@ -63,16 +66,37 @@ impl End {
         consumed > 0
     }
 
-    /// One send's bytes; empty when there is nothing to say.
-    pub(crate) fn transmit(&mut self, now: Instant) -> Vec<u8> {
-        self.send.clear();
-        self.endpoint.poll_transmit(now, &mut self.send);
-        let segments = self.send.segments().iter();
-        let bytes: Vec<u8> = segments.flat_map(|segment| self.send.bytes(segment).iter().copied()).collect();
-        if !bytes.is_empty() {
-            self.endpoint.handle_transmitted(now, bytes.len());
+    /// Bytes of one send, at most `room`; the rest of the send follows once there is room for it.
+    pub(crate) fn transmit(&mut self, now: Instant, room: usize) -> Vec<u8> {
+        if self.sending == 0 {
+            self.send.clear();
+            self.endpoint.poll_transmit(now, &mut self.send);
+            let segments = self.send.segments().iter();
+            self.unsent = segments.flat_map(|segment| self.send.bytes(segment).iter().copied()).collect();
+            self.sending = self.unsent.len();
+        }
+        let rest = self.unsent.split_off(room.min(self.unsent.len()));
+        let bytes = std::mem::replace(&mut self.unsent, rest);
+        if self.unsent.is_empty() && self.sending > 0 {
+            let sent = std::mem::take(&mut self.sending);
+            self.endpoint.handle_transmitted(now, sent);
         }
         bytes
+    }
+
+    /// Bytes received and not consumed.
+    pub(crate) fn staged(&self) -> usize {
+        self.staged.len()
+    }
+
+    /// True while a send waits for room.
+    pub(crate) fn is_sending(&self) -> bool {
+        self.sending > 0
+    }
+
+    /// True once it was told that its stream is over.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended
     }
 
     /// Ends it, once.
@@ -80,6 +104,8 @@ impl End {
         if !std::mem::replace(&mut self.ended, true) {
             self.placement = None;
             self.staged.clear();
+            self.send.clear();
+            (self.unsent, self.sending) = (Vec::new(), 0);
             self.endpoint.handle_ended(now, how);
         }
         self.endpoint.turn(now);

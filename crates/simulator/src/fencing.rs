@@ -13,19 +13,19 @@ use std::time::Duration;
 
 use buf::{Buf, BufList, SharedBuf};
 use engine::remote::{self, Access};
-use engine::{Cause, ConnectionLimits, Core, Fence, ListenerRole, Message, Setup};
-use host::{CoreIndex, World as HostWorld};
-use protocol::Instant;
+use engine::{Cause, Core, Fence, ListenerRole, Message};
+use host::CoreIndex;
 use volume::reservation::{Command, ReservationType};
 use volume::{
     CoreId, Durability, Extent, Operation, Outcome, Ram, Request, Tag, Volume, VolumeErrorKind, VolumeQueue,
 };
 
 use crate::dice::{Dice, Odds};
-use crate::disk::{CrashDisk, DiskOptions, SECTOR};
+use crate::disk::SECTOR;
 use crate::lock;
-use crate::mail::{Mail, Sender, Tamper};
-use crate::slow::{SlowDisk, Watch};
+use crate::mail::Tamper;
+use crate::serving::{Serving, serve};
+use crate::slow::{Effect, SlowDisk, Watch};
 use crate::trial::PATIENCE;
 use crate::world::{Weather, World, WorldDialer};
 
@@ -77,7 +77,8 @@ struct Promises {
 }
 
 impl Promises {
-    fn see(&mut self, now: Instant, extent: Extent, data: &BufList) {
+    fn see(&mut self, effect: &Effect<'_>) {
+        let Effect { now, extent, data, .. } = effect;
         let mut mark = [0; 16];
         data.part(0, 16).copy_to(&mut mark);
         let (client, serial) = marks(&mark);
@@ -92,13 +93,13 @@ impl Promises {
     }
 }
 
-fn marks(mark: &[u8; 16]) -> (u64, u64) {
+pub(crate) fn marks(mark: &[u8; 16]) -> (u64, u64) {
     let number = u128::from_le_bytes(*mark);
     (u64::try_from(number >> 64).unwrap_or(0), u64::try_from(number & u128::from(u64::MAX)).unwrap_or(0))
 }
 
 /// A write's data: whose it is and which, at the beginning of each block, and bytes that depend on that and on their place.
-fn content(seed: u64, (client, serial): (u64, u64), extent: Extent) -> Vec<u8> {
+pub(crate) fn content(seed: u64, (client, serial): (u64, u64), extent: Extent) -> Vec<u8> {
     let mut data = Vec::new();
     for block in extent.start..extent.start + extent.blocks {
         let mark = u128::from(client) << 64 | u128::from(serial);
@@ -143,7 +144,7 @@ impl Trial {
         let promises = Arc::new(Mutex::new(Promises::default()));
         let told = Arc::clone(&promises);
         let watch: Watch =
-            Arc::new(Mutex::new(Box::new(move |now, extent, data| lock(&told).see(now, extent, data))));
+            Arc::new(Mutex::new(Box::new(move |effect: &Effect<'_>| lock(&told).see(effect))));
         let inner = Ram::new((BLOCKS + 8) * SECTOR as u64, 512).map_err(|error| error.to_string())?;
         let disk = SlowDisk {
             inner: Arc::new(inner),
@@ -156,7 +157,15 @@ impl Trial {
         let weather = Weather { delay, longest: 1 << 16, cuts: Odds::NEVER };
         let mut world = World::new(weather, dice.fork());
         world.loosen();
-        start(&mut world, Arc::new(disk), (scene, plant));
+        let disk: Arc<dyn Volume> = Arc::new(disk);
+        let tamper: Option<Tamper<Message>> = match plant {
+            Plant::None => None,
+            Plant::EarlyAcknowledgement => Some(Box::new(acknowledge_early)),
+            Plant::LateView => Some(late_view()),
+            Plant::EpochStands => Some(epoch_stands()),
+        };
+        let listeners = (scene.listeners)(&*disk);
+        serve(&mut world, disk, Serving { listeners, cores: scene.cores, pool: POOL, tamper });
         let mut trial = Self {
             seed,
             world,
@@ -362,42 +371,8 @@ fn open_queue(volume: &Arc<dyn Volume>) -> Result<Box<dyn VolumeQueue>, String> 
     volume.open_queue(CoreId(0), Waker::noop().clone()).map_err(|error| error.to_string())
 }
 
-/// Starts a server of several cores for the disk.
-pub fn start(world: &mut World<Core>, disk: Arc<dyn Volume>, (scene, plant): (&Scene, Plant)) {
-    let setup = Arc::new(Setup {
-        listeners: (scene.listeners)(&*disk),
-        volumes: vec![disk],
-        limits: ConnectionLimits::default(),
-        pool_limit: POOL,
-        entropy: Arc::new(|| Box::new(Dice::new(1))),
-        journal: Arc::new(host::Silent),
-    });
-    let mail = Mail::new(scene.cores.into());
-    let mail = Arc::new(match plant {
-        Plant::None => mail,
-        Plant::EarlyAcknowledgement => mail.tampered(Box::new(acknowledge_early)),
-        Plant::LateView => mail.tampered(late_view()),
-        Plant::EpochStands => mail.tampered(epoch_stands()),
-    });
-    let options =
-        DiskOptions { sectors: 1, errors: Odds::NEVER, plant: crate::disk::Plant::None, write_back: None };
-    let storage = CrashDisk::new(options, Dice::new(1));
-    let cores = (0..scene.cores).map(|core| {
-        let surroundings = HostWorld {
-            core,
-            storage: Arc::new(storage.clone()),
-            dialer: Arc::new(WorldDialer),
-            postbox: Arc::new(Sender { mail: Arc::clone(&mail), from: core }),
-            waker: Waker::noop().clone(),
-        };
-        Core::new(Arc::clone(&setup), surroundings)
-    });
-    let cores = cores.collect();
-    world.start_server(cores, mail);
-}
-
 /// Each core is said to have acknowledged a fence before it has seen it.
-fn acknowledge_early((_, to): (CoreIndex, CoreIndex), message: Message) -> Vec<(CoreIndex, Message)> {
+pub(crate) fn acknowledge_early((_, to): (CoreIndex, CoreIndex), message: Message) -> Vec<(CoreIndex, Message)> {
     match message {
         Message::Fence(fence) => {
             let number = fence.number;

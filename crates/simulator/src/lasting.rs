@@ -10,16 +10,17 @@ use std::time::Duration;
 
 use engine::{Core, Message};
 use host::Service as _;
-use volume::{VolumeErrorKind, VolumeQueue};
+use volume::VolumeQueue;
 
 use crate::careless::{Bug, Careless};
+use crate::damage::{self, Damage, Speech};
 use crate::dice::{Dice, Odds};
 use crate::disk::{CrashDisk, DiskOptions, Plant, SECTOR};
 use crate::keeper::Keeper;
 use crate::ladder::Ladder;
 use crate::trial::{Marks, Scene, WORLD_STEPS, connect, start_server, step};
 use crate::workload::Workload;
-use crate::world::{Weather, World};
+use crate::world::{Frozen, Weather, World};
 
 /// Sectors that the workload uses; the ladder has the one after them.
 const SECTORS: usize = 23;
@@ -35,6 +36,31 @@ const STRIDE: Duration = Duration::from_millis(20);
 const STOP: Duration = Duration::from_secs(10);
 /// How long requests may take at most, with the scenes' options: 2 × 30 s + 2 × 30 s + 15 s.
 const BOUND: Duration = Duration::from_secs(135);
+
+/// Sectors of a trial whose network damages what it carries, and the longest request: requests of all sizes at which an end takes another
+/// way, up to data that the server asks for.
+const DAMAGED_SECTORS: usize = 95;
+const LONGEST_DAMAGED: usize = 72;
+/// How often a PDU is damaged.
+const FLIPS: Odds = Odds(15);
+
+/// How a trial differs from others.
+struct Variant {
+    bug: Bug,
+    /// How often a stream is reset.
+    cuts: Odds,
+    sectors: usize,
+    /// The longest request, in sectors; the usual one if absent.
+    longest: Option<usize>,
+    /// The longest chunk that travels, at most, in bytes.
+    chunk: usize,
+}
+
+impl Variant {
+    fn usual(bug: Bug) -> Self {
+        Self { bug, cuts: Odds(1), sectors: SECTORS, longest: None, chunk: 4096 }
+    }
+}
 
 /// What happens to a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +80,7 @@ enum Fault {
 /// Runs one trial in which nothing happens to the server: only streams are reset, more often than ever. Its mark says that
 /// it is the same, so not even a flush may fail; the error says what did.
 pub fn calm(seed: u64, steps: usize, scene: &Scene) -> Result<(), String> {
-    let mut trial = Trial::with_cuts(seed, scene, (Bug::None, CALM_CUTS))?;
+    let mut trial = Trial::varied(seed, scene, &Variant { cuts: CALM_CUTS, ..Variant::usual(Bug::None) })?;
     trial.strict = true;
     for _ in 0..steps {
         trial.work(true)?;
@@ -77,6 +103,31 @@ pub fn stopped(seed: u64, stops: usize, scene: &Scene) -> Result<(), String> {
     trial.settle()
 }
 
+/// Runs one trial over a network that flips bits. Digests find each of them: what is read and stored stays right, and every request ends. The
+/// error says what was wrong; without one, how often a PDU was damaged.
+pub fn damaged(seed: u64, steps: usize, scene: &Scene, plant: damage::Plant) -> Result<u64, String> {
+    let variant = Variant {
+        sectors: DAMAGED_SECTORS,
+        longest: Some(LONGEST_DAMAGED),
+        chunk: 1 << 16,
+        ..Variant::usual(Bug::None)
+    };
+    let mut trial = Trial::varied(seed, scene, &variant)?;
+    let speech = if scene.compares() { Speech::Iscsi } else { Speech::Nvme };
+    let dice = trial.dice.fork();
+    trial.strict = true;
+    trial.world.damage = Some(Damage::new(speech, FLIPS, plant, dice));
+    trial.world.set_idle(STRIDE);
+    for _ in 0..steps {
+        trial.work(true)?;
+    }
+    let done = trial.world.damage.as_mut().map_or(0, |damage| {
+        damage.flips = Odds::NEVER;
+        damage.done
+    });
+    trial.settle().map(|()| done)
+}
+
 /// A trial under way.
 struct Trial<'a> {
     scene: &'a Scene,
@@ -87,7 +138,7 @@ struct Trial<'a> {
     workload: Workload,
     ladder: Option<Ladder>,
     queue: Box<dyn VolumeQueue>,
-    /// No request but a compare-and-write may end as unreachable.
+    /// No request but a compare-and-write may fail.
     strict: bool,
 }
 
@@ -108,25 +159,30 @@ pub fn lasting(seed: u64, faults: usize, scene: &Scene, bug: Bug) -> Result<(), 
 
 impl<'a> Trial<'a> {
     fn new(seed: u64, scene: &'a Scene, bug: Bug) -> Result<Self, String> {
-        Self::with_cuts(seed, scene, (bug, Odds(1)))
+        Self::varied(seed, scene, &Variant::usual(bug))
     }
 
-    fn with_cuts(seed: u64, scene: &'a Scene, (bug, cuts): (Bug, Odds)) -> Result<Self, String> {
+    fn varied(seed: u64, scene: &'a Scene, variant: &Variant) -> Result<Self, String> {
         let mut dice = Dice::new(seed);
+        let sectors = variant.sectors;
         let options =
-            DiskOptions { sectors: SECTORS + 1, errors: Odds::NEVER, write_back: None, plant: Plant::None };
+            DiskOptions { sectors: sectors + 1, errors: Odds::NEVER, write_back: None, plant: Plant::None };
         let disk = CrashDisk::new(options, dice.fork());
         let weather = Weather {
             delay: Duration::ZERO..=Duration::from_micros(500),
-            longest: dice.within(1..=4096),
-            cuts,
+            longest: dice.within(1..=variant.chunk),
+            cuts: variant.cuts,
         };
         let mut world = World::new(weather, dice.fork());
         let mut keeper = Keeper::new(scene.marks, dice.fork());
         start_server(&mut world, &disk, (scene, keeper.begin()?))?;
-        let workload = Workload::new(SECTORS, SECTOR, dice.fork());
-        let queue: Box<dyn VolumeQueue> = Box::new(Careless::new(connect(&mut world, scene)?, bug));
-        let ladder = scene.compares().then(|| Ladder::new(SECTORS, SECTOR));
+        let mut workload = Workload::new(sectors, SECTOR, dice.fork());
+        if let Some(longest) = variant.longest {
+            workload = workload.with_longest(longest);
+        }
+        let queue: Box<dyn VolumeQueue> =
+            Box::new(Careless::new(connect(&mut world, scene)?, variant.bug));
+        let ladder = scene.compares().then(|| Ladder::new(sectors, SECTOR));
         Ok(Self { scene, world, disk, keeper, dice, workload, ladder, queue, strict: false })
     }
 
@@ -155,7 +211,7 @@ impl<'a> Trial<'a> {
                 None => Some(completion),
             };
             if let Some(completion) = others {
-                if self.strict && matches!(completion.result, Err(VolumeErrorKind::Unreachable)) {
+                if self.strict && completion.result.is_err() {
                     return Err(format!("{completion:?} though the server lived all the while"));
                 }
                 self.workload.take(completion).map_err(|violation| violation.to_string())?;
@@ -180,9 +236,9 @@ impl<'a> Trial<'a> {
         let absence = self.dice.span(&ABSENCE);
         match fault {
             Fault::Freeze => {
-                self.world.freeze(true);
+                self.world.freeze(Frozen::All);
                 self.pass(absence)?;
-                self.world.freeze(false);
+                self.world.freeze(Frozen::Nothing);
                 return Ok(());
             }
             Fault::Death => {
@@ -249,11 +305,16 @@ impl<'a> Trial<'a> {
             }
             self.work(false)?;
         }
+        let end = self.world.now() + BOUND;
         let Self { world, workload, queue, .. } = self;
         while !workload
             .check_now(&mut **queue, &mut || step(world))
             .map_err(|violation| violation.to_string())?
-        {}
+        {
+            if world.now() > end {
+                return Err(format!("the volume cannot be read within {BOUND:?}"));
+            }
+        }
         Ok(())
     }
 }

@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 pub mod careless;
+pub mod damage;
 pub mod dice;
 pub mod disk;
 mod end;
@@ -28,12 +29,18 @@ pub mod folder;
 pub mod history;
 mod keeper;
 mod ladder;
+mod lane;
 pub mod lasting;
 pub mod limits;
 pub mod losses;
 pub mod mail;
+mod peers;
+mod nexus;
 pub mod records;
 pub mod replay;
+pub mod resets;
+mod script;
+mod serving;
 pub mod slow;
 pub mod trial;
 pub mod workload;

@@ -18,8 +18,21 @@ use volume::{
 use crate::dice::Dice;
 use crate::lock;
 
+/// A write takes effect.
+#[derive(Debug)]
+pub struct Effect<'a> {
+    /// Now.
+    pub now: Instant,
+    /// When it was submitted to the disk.
+    pub submitted: Instant,
+    /// Where.
+    pub extent: Extent,
+    /// What.
+    pub data: &'a BufList,
+}
+
 /// Is told of every write when it takes effect.
-pub type Watch = Arc<Mutex<Box<dyn FnMut(Instant, Extent, &BufList) + Send>>>;
+pub type Watch = Arc<Mutex<Box<dyn FnMut(&Effect<'_>) + Send>>>;
 
 /// The disk.
 pub struct SlowDisk {
@@ -73,19 +86,25 @@ struct SlowQueue {
     stubborn: bool,
     watch: Watch,
     dice: Dice,
-    waiting: Vec<(Instant, Request)>,
+    waiting: Vec<Waiting>,
     cancelled: Vec<Tag>,
+}
+
+struct Waiting {
+    due: Instant,
+    submitted: Instant,
+    request: Request,
 }
 
 impl VolumeQueue for SlowQueue {
     fn submit(&mut self, now: Instant, request: Request) -> Result<(), QueueFull> {
         let due = now + self.dice.span(&(Duration::ZERO..=self.slowest));
-        self.waiting.push((due, request));
+        self.waiting.push(Waiting { due, submitted: now, request });
         Ok(())
     }
 
     fn cancel(&mut self, tag: Tag) {
-        if let Some(at) = self.waiting.iter().position(|(_, request)| request.tag == tag && !self.stubborn) {
+        if let Some(at) = self.waiting.iter().position(|waiting| waiting.request.tag == tag && !self.stubborn) {
             self.waiting.remove(at);
             self.cancelled.push(tag);
         }
@@ -94,13 +113,13 @@ impl VolumeQueue for SlowQueue {
     fn poll(&mut self, now: Instant, done: &mut Vec<Completion>) {
         let cancelled = self.cancelled.drain(..);
         done.extend(cancelled.map(|tag| Completion { tag, result: Err(VolumeErrorKind::Cancelled) }));
-        while let Some(at) = self.waiting.iter().position(|(due, _)| *due <= now) {
-            let (_, request) = self.waiting.remove(at);
+        while let Some(at) = self.waiting.iter().position(|waiting| waiting.due <= now) {
+            let Waiting { submitted, request, .. } = self.waiting.remove(at);
             if let Operation::Write { extent, data, .. } = &request.operation {
-                (lock(&self.watch))(now, *extent, data);
+                (lock(&self.watch))(&Effect { now, submitted, extent: *extent, data });
             }
             if let Err(QueueFull(request)) = self.inner.submit(now, request) {
-                self.waiting.push((now, request));
+                self.waiting.push(Waiting { due: now, submitted, request });
                 break;
             }
         }
@@ -108,7 +127,7 @@ impl VolumeQueue for SlowQueue {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let due = self.waiting.iter().map(|(due, _)| *due).min();
+        let due = self.waiting.iter().map(|waiting| waiting.due).min();
         if self.cancelled.is_empty() { due } else { Some(Instant::ZERO) }
     }
 }

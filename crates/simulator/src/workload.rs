@@ -1,6 +1,7 @@
 //! Keeps a volume busy and tells the checker what was promised.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use buf::{Buf, BufList, SharedBuf};
 use protocol::Instant;
@@ -18,6 +19,9 @@ const LONGEST: usize = 6;
 /// How often a write must be durable.
 const DURABLE: Odds = Odds(250);
 
+/// How long the reading of everything may take: longer than any volume may take for an answer.
+const PATIENCE: Duration = Duration::from_mins(5);
+
 /// What a request under way was for.
 enum Errand {
     Write(WriteId),
@@ -30,6 +34,7 @@ pub struct Workload {
     /// What was promised so far.
     pub history: History,
     dice: Dice,
+    longest: usize,
     errands: HashMap<Tag, Errand>,
     next: u64,
     done: Vec<Completion>,
@@ -43,6 +48,7 @@ impl Workload {
         Self {
             history: History::new(blocks, block),
             dice,
+            longest: LONGEST,
             errands: HashMap::new(),
             next: 0,
             done: Vec::new(),
@@ -54,6 +60,13 @@ impl Workload {
     #[must_use]
     pub fn strict(mut self) -> Self {
         self.history = self.history.strict();
+        self
+    }
+
+    /// Requests of so many blocks at most.
+    #[must_use]
+    pub fn with_longest(mut self, longest: usize) -> Self {
+        self.longest = longest;
         self
     }
 
@@ -117,8 +130,12 @@ impl Workload {
         let operation = Operation::Read { extent: Extent::new(0, blocks as u64), into };
         let tag = self.tag();
         queue.submit(self.now, Request { tag, operation }).ok()?;
+        let end = self.now + PATIENCE;
         loop {
             self.now = pump();
+            if self.now > end {
+                return None;
+            }
             queue.poll(self.now, &mut self.done);
             if let Some(completion) = self.done.pop() {
                 let Ok(Outcome::Data(data)) = completion.result else { return None };
@@ -133,7 +150,7 @@ impl Workload {
     }
 
     fn submit(&mut self, queue: &mut dyn VolumeQueue) {
-        let count = self.dice.within(1..=LONGEST.min(self.history.pieces()));
+        let count = self.dice.within(1..=self.longest.min(self.history.pieces()));
         let first = self.dice.index(self.history.pieces() - count + 1);
         let extent = Extent::new(first as u64, count as u64);
         let (operation, errand) = match self.dice.below(8) {

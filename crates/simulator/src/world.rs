@@ -8,13 +8,17 @@
 //! * The server has one core or several. With several, messages between two cores stay in order, and take as long as the dice want, so
 //!   that they overtake those between others; cores take their turns in any order; and a core may see bytes of a stream long before
 //!   it does anything about them.
-//! * The server may freeze ([`World::freeze`]): its machine still takes connections and bytes, but it does nothing until it thaws.
+//! * The server may freeze, whole or one of its cores ([`World::freeze`]): its machine still takes connections and bytes, but it does
+//!   nothing until it thaws.
+//! * A stream may be severed ([`World::sever`]): the client is told, and the server is not before what travels has reached it, late.
+//! * An end that does not read closes its window ([`World::set_window`]): the other end's sends wait for as long.
+//! * The network may damage what it carries ([`World::damage`]).
 //!
 //! The server is any [`host::Service`], in production the engine's; clients are what the
 //! [`WorldDialer`] is given. Neither can tell this world from the reactor.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -23,8 +27,10 @@ use std::time::Duration;
 use host::{Accepted, Dialer, Endpoint, EndpointId, ListenerId, Postbox as _, Recording, Service};
 use protocol::{Ended, Instant};
 
+use crate::damage::Damage;
 use crate::dice::{Dice, Odds};
 use crate::end::End;
+use crate::lane::Lane;
 use crate::mail::{Mail, Sender};
 
 /// `ECONNRESET` and `ECONNREFUSED`.
@@ -34,6 +40,8 @@ const REFUSED: Ended = Ended::Failed(111);
 const MOST_MESSAGES: usize = 4;
 /// The longest that one step of the world lets time pass when nothing is due.
 const IDLE_STEP: Duration = Duration::from_millis(1);
+/// How long the last sends of an end that wants its stream closed may take, as in the reactor.
+const LAST_SENDS: Duration = Duration::from_secs(5);
 
 /// What the network is like.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,12 +86,6 @@ impl Dialer for WorldDialer {
     }
 }
 
-/// One direction of a stream.
-#[derive(Default)]
-struct Lane {
-    travelling: VecDeque<(Instant, Vec<u8>)>,
-}
-
 struct Stream {
     client: End,
     /// What it came to: the port, from 1, numbers the listeners.
@@ -94,6 +96,10 @@ struct Stream {
     waits: bool,
     to_server: Lane,
     to_client: Lane,
+    /// The client is told that it is over; the server is told at this time.
+    severed: Option<Instant>,
+    /// Since when one of the ends wants it closed.
+    closing: Option<Instant>,
 }
 
 /// The server's end of a stream.
@@ -103,6 +109,31 @@ struct Served {
     end: End,
     /// It has seen bytes, and has not had its turn since.
     touched: bool,
+}
+
+/// What of a server does nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Frozen {
+    /// Nothing: it runs.
+    Nothing,
+    /// One core.
+    Core(usize),
+    /// All of it.
+    All,
+}
+
+impl Frozen {
+    fn holds(self, core: usize) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::Core(frozen) => frozen == core,
+            Self::All => true,
+        }
+    }
+
+    fn server(self, stream: &mut Stream) -> Option<&mut Served> {
+        stream.server.as_mut().filter(|server| !self.holds(server.core))
+    }
 }
 
 /// A server that runs.
@@ -118,7 +149,13 @@ pub struct World<S: Service> {
     weather: Weather,
     server: Option<Running<S>>,
     streams: BTreeMap<EndpointId, Stream>,
-    frozen: bool,
+    frozen: Frozen,
+    /// Bytes of a stream that wait at an end which does not read, at most.
+    window: usize,
+    /// Deadlines of the server's ends pass unnoticed: for the tests of the tests.
+    timeless: bool,
+    /// How the network damages what it carries, if it does.
+    pub damage: Option<Damage>,
     /// Cores see bytes, messages and turns in whatever order the dice say.
     loose: bool,
     /// How far the clock goes in a step in which nothing travels.
@@ -138,7 +175,10 @@ impl<S: Service> World<S> {
             weather,
             server: None,
             streams: BTreeMap::new(),
-            frozen: false,
+            frozen: Frozen::Nothing,
+            window: usize::MAX,
+            timeless: false,
+            damage: None,
             loose: false,
             idle: IDLE_STEP,
             journal: Arc::default(),
@@ -169,12 +209,46 @@ impl<S: Service> World<S> {
             (stream.server, stream.waits) = (None, false);
             stream.client.end(self.now, RESET);
         }
-        self.frozen = false;
+        self.frozen = Frozen::Nothing;
     }
 
-    /// Freezes the server, or lets it thaw.
-    pub fn freeze(&mut self, frozen: bool) {
+    /// Freezes the server or a core of it, or lets it thaw.
+    pub fn freeze(&mut self, frozen: Frozen) {
         self.frozen = frozen;
+    }
+
+    /// Bytes of a stream that wait at an end which does not read, at most: sockets' buffers.
+    pub fn set_window(&mut self, window: usize) {
+        self.window = window;
+    }
+
+    /// Plants a bug: deadlines of the server's ends pass unnoticed.
+    pub fn forget_deadlines(&mut self) {
+        self.timeless = true;
+    }
+
+    /// Severs all streams: the clients are told at once; what travels reaches the server so much later, and then it is told.
+    pub fn sever(&mut self, late: Duration) {
+        for stream in self.streams.values_mut().filter(|stream| !stream.client.has_ended()) {
+            stream.client.end(self.now, RESET);
+            stream.to_client.lose();
+            stream.to_server.hold_up(late);
+            stream.severed = Some(self.now + late);
+        }
+    }
+
+    /// Resets a stream that a client has dialled.
+    pub fn reset(&mut self, name: EndpointId) {
+        if let Some(stream) = self.streams.get_mut(&name) {
+            reset(stream, self.now);
+        }
+    }
+
+    /// Lets a client's end take a turn.
+    pub fn nudge_client(&mut self, name: EndpointId) {
+        if let Some(stream) = self.streams.get_mut(&name) {
+            stream.client.receive(self.now, &[]);
+        }
     }
 
     /// Lets the dice say in which order a core sees bytes, messages and turns, as they do when there are several.
@@ -217,7 +291,7 @@ impl<S: Service> World<S> {
             let lanes = (Lane::default(), Lane::default());
             let listener = ListenerId(u32::from(address.port().saturating_sub(1)));
             let (to_server, to_client) = lanes;
-            let stream = Stream { client, listener, server: None, waits: listens, to_server, to_client };
+            let stream = Stream { client, listener, server: None, waits: listens, to_server, to_client, severed: None, closing: None };
             self.streams.insert(name, stream);
         }
         self.accept_streams();
@@ -225,12 +299,15 @@ impl<S: Service> World<S> {
 
     /// Lets the server have the streams that its machine has accepted for it.
     fn accept_streams(&mut self) {
-        let Some(running) = self.server.as_mut().filter(|_| !self.frozen) else { return };
+        let Some(running) = self.server.as_mut().filter(|_| self.frozen != Frozen::All) else { return };
         for stream in self.streams.values_mut().filter(|stream| stream.waits) {
+            let core = if running.cores.len() > 1 { self.dice.index(running.cores.len()) } else { 0 };
+            if self.frozen.holds(core) {
+                continue;
+            }
             stream.waits = false;
             let (endpoint, peer) = (next_endpoint(), SocketAddr::from((Ipv4Addr::LOCALHOST, 1024)));
             let accepted = Accepted { listener: stream.listener, endpoint, local: peer, peer };
-            let core = if running.cores.len() > 1 { self.dice.index(running.cores.len()) } else { 0 };
             let made = running.cores.get_mut(core).map(|service| service.accept(self.now, accepted));
             match made {
                 Some(Ok(made)) => {
@@ -248,17 +325,11 @@ impl<S: Service> World<S> {
         }
         let chosen = self.dice.index(self.streams.len());
         let Some(stream) = self.streams.values_mut().nth(chosen) else { return };
-        stream.waits = false;
-        stream.to_server.travelling.clear();
-        stream.to_client.travelling.clear();
-        stream.client.end(self.now, RESET);
-        if let Some(server) = &mut stream.server {
-            server.end.end(self.now, RESET);
-        }
+        reset(stream, self.now);
     }
 
     fn run_server(&mut self) {
-        let Some(running) = self.server.as_mut().filter(|_| !self.frozen) else { return };
+        let Some(running) = self.server.as_mut().filter(|_| self.frozen != Frozen::All) else { return };
         if let ([service], false) = (&mut running.cores[..], self.loose) {
             while run_core(self.now, (0, service), (&running.mail, usize::MAX, None), &mut self.streams) {}
             return;
@@ -268,6 +339,9 @@ impl<S: Service> World<S> {
                 continue;
             }
             let core = self.dice.index(running.cores.len());
+            if self.frozen.holds(core) {
+                continue;
+            }
             let Some(service) = running.cores.get_mut(core) else { return };
             let most = self.dice.index(MOST_MESSAGES);
             let mail = (&*running.mail, most, Some(&mut self.dice));
@@ -284,12 +358,27 @@ impl<S: Service> World<S> {
     }
 
     fn transmit(&mut self) {
-        for stream in self.streams.values_mut() {
-            let out = stream.client.transmit(self.now);
-            stream.to_server.send(self.now, &out, (&self.weather, &mut self.dice));
-            if let Some(server) = stream.server.as_mut().filter(|_| !self.frozen) {
-                let back = server.end.transmit(self.now);
-                stream.to_client.send(self.now, &back, (&self.weather, &mut self.dice));
+        let Self { now, dice, weather, streams, frozen, window, damage, .. } = self;
+        for stream in streams.values_mut() {
+            let behind = stream.server.as_ref().map_or(0, |server| server.end.staged());
+            let room = window.saturating_sub(stream.to_server.bytes() + behind);
+            let out = stream.client.transmit(*now, room);
+            let damage_to = |damage: &mut Option<Damage>, to_server| {
+                if let Some(damage) = damage {
+                    damage.to_server = to_server;
+                }
+            };
+            damage_to(damage, true);
+            let out = stream.to_server.pass(out, damage.as_mut());
+            stream.to_server.send(*now, &out, (weather, dice));
+            let room = window.saturating_sub(stream.to_client.bytes() + stream.client.staged());
+            if let Some(server) = frozen.server(stream) {
+                let back = server.end.transmit(*now, room);
+                damage_to(damage, false);
+                let back = stream.to_client.pass(back, damage.as_mut());
+                if !stream.client.has_ended() {
+                    stream.to_client.send(*now, &back, (weather, dice));
+                }
             }
         }
     }
@@ -298,11 +387,14 @@ impl<S: Service> World<S> {
     fn deliver(&mut self) {
         let frozen = self.frozen;
         let several = self.loose || self.server.as_ref().is_some_and(|running| running.cores.len() > 1);
-        let awaited = |stream: &Stream| !frozen && !stream.waits;
+        let awaited = |stream: &Stream| match &stream.server {
+            Some(server) => !frozen.holds(server.core),
+            None => frozen != Frozen::All && !stream.waits,
+        };
         let to_server =
             self.streams.values().filter(|stream| awaited(stream)).map(|stream| &stream.to_server);
         let lanes = to_server.chain(self.streams.values().map(|stream| &stream.to_client));
-        let next = lanes.filter_map(|lane| lane.travelling.front().map(|(due, _)| *due)).min();
+        let next = lanes.filter_map(Lane::due).min();
         let idle = self.now + self.idle;
         self.now = next.unwrap_or(idle).min(idle).max(self.now);
         for stream in self.streams.values_mut() {
@@ -320,17 +412,16 @@ impl<S: Service> World<S> {
                 stream.client.receive(self.now, &bytes);
             }
             close_if_asked(stream, self.now);
+            end_if_severed(stream, self.now);
         }
     }
 
     fn run_timers(&mut self) {
+        let (now, frozen, timeless) = (self.now, self.frozen, self.timeless);
         for stream in self.streams.values_mut() {
-            let server = stream.server.as_mut().filter(|_| !self.frozen).map(|server| &mut server.end);
-            for end in [Some(&mut stream.client), server].into_iter().flatten() {
-                if end.endpoint.poll_timeout().is_some_and(|due| due <= self.now) {
-                    end.endpoint.handle_timeout(self.now);
-                    end.receive(self.now, &[]);
-                }
+            run_timer(&mut stream.client, now);
+            if let Some(server) = frozen.server(stream).filter(|_| !timeless) {
+                run_timer(&mut server.end, now);
             }
         }
     }
@@ -376,40 +467,52 @@ fn run_core<S: Service>(
     !ready.is_empty()
 }
 
-/// Closes a stream that one of its ends wants closed, once everything has arrived.
-fn close_if_asked(stream: &mut Stream, now: Instant) {
-    if !stream.to_server.travelling.is_empty() || !stream.to_client.travelling.is_empty() {
-        return;
-    }
-    let client_asks = stream.client.endpoint.poll_close().is_some();
-    let asks = |server: &Served| server.end.endpoint.poll_close().is_some();
-    let server_asks = stream.server.as_ref().is_some_and(asks);
-    if client_asks || server_asks {
-        let how = |asks| if asks { Ended::ByUs } else { Ended::ByPeer };
-        stream.client.end(now, how(client_asks));
-        if let Some(server) = &mut stream.server {
-            server.end.end(now, how(server_asks));
-        }
+fn run_timer(end: &mut End, now: Instant) {
+    if end.endpoint.poll_timeout().is_some_and(|due| due <= now) {
+        end.endpoint.handle_timeout(now);
+        end.receive(now, &[]);
     }
 }
 
-impl Lane {
-    fn send(&mut self, now: Instant, mut bytes: &[u8], (weather, dice): (&Weather, &mut Dice)) {
-        while !bytes.is_empty() {
-            let (chunk, rest) = bytes.split_at(dice.within(1..=weather.longest).min(bytes.len()));
-            let due = now + dice.span(&weather.delay);
-            let last = self.travelling.back().map_or(due, |(last, _)| *last);
-            self.travelling.push_back((due.max(last), chunk.to_vec()));
-            bytes = rest;
-        }
+/// What travels is lost, and both ends are told.
+fn reset(stream: &mut Stream, now: Instant) {
+    stream.waits = false;
+    stream.to_server.lose();
+    stream.to_client.lose();
+    stream.client.end(now, RESET);
+    if let Some(server) = &mut stream.server {
+        server.end.end(now, RESET);
     }
+}
 
-    fn arrive(&mut self, now: Instant) -> Option<Vec<u8>> {
-        let (due, _) = self.travelling.front()?;
-        if *due > now {
-            return None;
-        }
-        self.travelling.pop_front().map(|(_, bytes)| bytes)
+/// Tells the server that a severed stream is over, once what travelled has arrived.
+fn end_if_severed(stream: &mut Stream, now: Instant) {
+    if stream.severed.is_some_and(|due| due <= now) && stream.to_server.bytes() == 0 {
+        stream.severed = None;
+        reset(stream, now);
+    }
+}
+
+/// Closes a stream that one of its ends wants closed, once everything has arrived, or a send that has no room has had its time.
+fn close_if_asked(stream: &mut Stream, now: Instant) {
+    let client_asks = stream.client.endpoint.poll_close().is_some();
+    let asks = |server: &Served| server.end.endpoint.poll_close().is_some();
+    let server_asks = stream.server.as_ref().is_some_and(asks);
+    if !client_asks && !server_asks {
+        return;
+    }
+    let since = *stream.closing.get_or_insert(now);
+    let sends = |end: &End| end.is_sending();
+    let waits = client_asks && sends(&stream.client)
+        || server_asks && stream.server.as_ref().is_some_and(|server| sends(&server.end));
+    let travels = stream.to_server.bytes() > 0 || stream.to_client.bytes() > 0;
+    if (waits && now < since + LAST_SENDS) || (travels && !waits) {
+        return;
+    }
+    let how = |asks| if asks { Ended::ByUs } else { Ended::ByPeer };
+    stream.client.end(now, how(client_asks));
+    if let Some(server) = &mut stream.server {
+        server.end.end(now, how(server_asks));
     }
 }
 

@@ -10,7 +10,7 @@ use simulator::trial::{Marks, Scene};
 
 /// Faults in each trial, and trials for each protocol.
 const FAULTS: usize = 4;
-const TRIALS: u64 = 25;
+const TRIALS: u64 = 150;
 /// Steps of a trial in which only connections are lost.
 const CALM_STEPS: usize = 400;
 /// A planted bug must be found within so many trials.

@@ -363,8 +363,9 @@ impl Connection {
     }
 
     fn complete_read(&mut self, tag: Tag, status: Status, landing: Landing) {
-        let whole = landing.received == landing.length && !landing.damaged;
+        let whole = landing.received == landing.length;
         match landing.buf {
+            _ if status.is_success() && landing.damaged => self.complete(tag, Status::TRANSIENT_TRANSPORT),
             Some(buf) if status.is_success() && whole => {
                 self.answer(tag, Ok(Outcome::Data(buf.freeze().into())));
             }

@@ -155,8 +155,10 @@ impl Setup {
 
     /// The command under way has ended.
     pub(crate) fn advance(&mut self, status: Status, (result, data): (u64, &[u8])) -> Next {
-        // Identification descriptors are older than their obligation, and CAP.TO is known: do without them.
-        let optional = matches!(self.stage, Stage::Descriptors | Stage::Events | Stage::ReadyTimeouts);
+        // Identification descriptors are older than their obligation, and CAP.TO is known: do without them where the controller has none. That an
+        // answer did not come through says nothing: a namespace without its names would be another one.
+        let optional = matches!(self.stage, Stage::Descriptors | Stage::Events | Stage::ReadyTimeouts)
+            && !status.is_transient();
         if !status.is_success() && !optional {
             return Next::Fail(Failure::Refused(status));
         }

@@ -1,0 +1,68 @@
+//! Once a reset is answered nothing of the tasks that it ended changes the volume, over both protocols and across cores, by seed; and the
+//! early answers that this must find.
+
+mod common;
+
+use common::{iscsi_listener, nvme_listener};
+use engine::ListenerRole;
+use simulator::replay;
+use simulator::resets::{Plant, Scene, resets};
+use volume::Volume;
+
+/// Resets in each trial, and trials for each scene.
+const RESETS: usize = 8;
+const TRIALS: u64 = 60;
+/// A planted bug must be found within so many trials.
+const PATIENCE: u64 = 15;
+
+fn listeners(volume: &dyn Volume) -> Vec<ListenerRole> {
+    [iscsi_listener(volume, None), nvme_listener(volume, None)].into_iter().flatten().collect()
+}
+
+fn scene(sessions: u8, controllers: u8, cores: u16) -> Scene {
+    Scene { listeners, nexuses: (sessions, controllers), cores }
+}
+
+#[test]
+fn nothing_of_an_ended_task_takes_effect_over_iscsi() {
+    for cores in [1, 2, 3] {
+        let scene = scene(3, 0, cores);
+        replay::run("ended_task", TRIALS, |seed| resets(seed, RESETS, &scene, Plant::None));
+    }
+}
+
+#[test]
+fn nothing_of_a_controller_that_was_reset_takes_effect() {
+    for cores in [1, 2, 3] {
+        let scene = scene(0, 3, cores);
+        replay::run("controller_that_was_reset", TRIALS, |seed| resets(seed, RESETS, &scene, Plant::None));
+    }
+}
+
+#[test]
+fn nothing_of_an_ended_task_takes_effect_over_both_protocols() {
+    let scene = scene(2, 2, 2);
+    replay::run("over_both_protocols", TRIALS, |seed| resets(seed, RESETS, &scene, Plant::None));
+}
+
+fn is_found(plant: Plant, scene: &Scene) {
+    let found = (0..PATIENCE).find_map(|seed| resets(seed, RESETS, scene, plant).err());
+    assert!(
+        found.as_ref().is_some_and(|what| what.contains("takes effect")),
+        "{plant:?} is not found in {PATIENCE} trials of {scene:?}: {found:?}"
+    );
+}
+
+#[test]
+fn a_reset_that_is_answered_early_is_found() {
+    for cores in [1, 2, 3] {
+        is_found(Plant::EarlyAnswer, &scene(3, 0, cores));
+    }
+}
+
+#[test]
+fn a_controller_that_is_said_to_be_quiet_early_is_found() {
+    for cores in [2, 3] {
+        is_found(Plant::EarlyQuiet, &scene(0, 3, cores));
+    }
+}
