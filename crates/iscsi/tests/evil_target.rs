@@ -317,6 +317,21 @@ fn text_that_nobody_asked_for_and_long_pdus_that_are_no_data_end_the_connection(
     }
 }
 
+#[test]
+fn a_unit_that_is_too_busy_to_say_its_name_is_not_taken_for_one_without() {
+    let mut evil = Evil::new(config());
+    evil.log_in(&[]);
+    let inquiry = evil.requests().remove(0);
+    let answer = DataIn::new(inquiry.view().task_tag(), 0, (0, 36)).ending();
+    let mut standard = [0; 36];
+    standard[8..16].copy_from_slice(b"LINERATE");
+    evil.send(answer.with_status(0, Residual::Underflow(252 - 36)).to_bytes(), &standard);
+    let serial = evil.requests().remove(0);
+    let busy = ScsiResponse::new(serial.view().task_tag(), 8, Residual::None, 0);
+    evil.send(busy.to_bytes(), &[]);
+    assert!(evil.failure().contains("does not answer what it is"), "{}", evil.failure());
+}
+
 fn requiring(header: bool, data: bool, target: bool) -> Config {
     let mut config = config();
     let policy = |wanted| if wanted { DigestPolicy::Require } else { DigestPolicy::Allow };

@@ -407,4 +407,20 @@ mod tests {
             assert_eq!(setup.ready_time(), Duration::from_millis(500 * expected), "{time} {timeouts:?}");
         }
     }
+
+    #[test]
+    fn an_answer_that_did_not_come_through_is_not_taken_for_none() {
+        for stage in [Stage::Descriptors, Stage::Events] {
+            for status in [Status::TRANSIENT_TRANSPORT, Status::COMMAND_INTERRUPTED] {
+                let mut setup = Setup::new(Some((1, 1)));
+                setup.stage = stage;
+                let next = setup.advance(status, (0, &[]));
+                assert!(matches!(next, Next::Fail(Failure::Refused(_))), "{stage:?} {status}: {next:?}");
+            }
+        }
+        let mut setup = Setup::new(Some((1, 1)));
+        setup.stage = Stage::Events;
+        let next = setup.advance(Status::INVALID_FIELD.dnr(), (0, &[]));
+        assert!(matches!(next, Next::Command(..)), "{next:?}");
+    }
 }
