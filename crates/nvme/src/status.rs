@@ -243,7 +243,8 @@ mod tests {
 
     #[test]
     fn what_did_not_come_through_says_nothing_of_the_medium() {
-        for status in [Status::TRANSIENT_TRANSPORT, Status::DATA_TRANSFER_ERROR, Status::COMMAND_INTERRUPTED] {
+        for status in [Status::TRANSIENT_TRANSPORT, Status::DATA_TRANSFER_ERROR, Status::COMMAND_INTERRUPTED]
+        {
             assert_eq!(status.to_volume(), VolumeErrorKind::Busy, "{status}: it is made again");
         }
         assert_eq!(Status::DATA_TRANSFER_ERROR.dnr().to_volume(), VolumeErrorKind::Media);

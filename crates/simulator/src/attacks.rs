@@ -4,7 +4,9 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use iscsi::pdu::{DataOut, LoginRequest, LoginResponse, NopOut, Opcode, R2t, RESERVED_TAG, Stage, TextRequest};
+use iscsi::pdu::{
+    DataOut, LoginRequest, LoginResponse, NopOut, Opcode, R2t, RESERVED_TAG, Stage as LoginStage, TextRequest,
+};
 use nvme::DISCOVERY_NQN;
 use nvme::fabrics::Property;
 use nvme::log::{GetLogPage, lid};
@@ -139,7 +141,7 @@ impl Raider {
     /// A login request with text that says that more follows.
     fn go_on_with_login(&mut self, line: &mut Line) {
         let isid = [0x80, 0, 0, 0, 0, self.initiator.number];
-        let mut header = LoginRequest::new(Stage::Operational, (isid, 0, 0), 0, 1).to_bytes();
+        let mut header = LoginRequest::new(LoginStage::Operational, (isid, 0, 0), 0, 1).to_bytes();
         header[1] |= 0x40;
         let text = [&b"X-org.example.endless="[..], &[b'a'; 200]].concat();
         line.out.extend(self.initiator.pdu(header, &text));
@@ -236,6 +238,18 @@ impl Script for Raider {
     }
 }
 
+/// How far a queue is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// It has said nothing.
+    Silent,
+    /// Its Connect was sent.
+    Connecting,
+    /// CC.EN is being set.
+    Enabling,
+    Up,
+}
+
 /// An attacker over NVMe/TCP: of one queue.
 pub(crate) struct Marauder {
     /// What it does; nothing if it is there for the I/O queues of its host.
@@ -245,16 +259,19 @@ pub(crate) struct Marauder {
     is_io: bool,
     shared: Shared,
     dice: Dice,
-    greeted: bool,
-    enabled: bool,
-    up: bool,
+    stage: Stage,
     cid: u16,
 }
 
 impl Marauder {
     /// An admin queue, or an I/O queue of the controller that is shared with it.
-    pub(crate) fn new((attack, number): (Option<Attack>, u8), is_io: bool, shared: Shared, dice: Dice) -> Self {
-        Self { attack, number, is_io, shared, dice, greeted: false, enabled: false, up: false, cid: 1 }
+    pub(crate) fn new(
+        (attack, number): (Option<Attack>, u8),
+        is_io: bool,
+        shared: Shared,
+        dice: Dice,
+    ) -> Self {
+        Self { attack, number, is_io, shared, dice, stage: Stage::Silent, cid: 1 }
     }
 
     /// True once it has said what it has to say at first.
@@ -283,18 +300,18 @@ impl Marauder {
     fn hear(&mut self, pdu: &[u8], line: &mut Line) {
         let Ok(response) = CapsuleResp::read_from_bytes(pdu) else { return };
         let (good, result) = (response.entry.status().is_success(), response.entry.result());
-        if self.up || !good {
-            return;
-        }
-        if self.is_io || self.enabled {
-            self.up = true;
-            line.deaf = matches!(self.attack, Some(Attack::LogPages | Attack::UnreadQueue));
-            return;
-        }
-        if !self.is_io && self.shared.get().is_none() {
-            self.shared.set(u16::try_from(result & 0xffff).ok());
-            self.command(Property::set(offset::CC, Configuration::ENABLE.0), line);
-            self.enabled = true;
+        match self.stage {
+            _ if !good => {}
+            Stage::Connecting if !self.is_io => {
+                self.shared.set(u16::try_from(result & 0xffff).ok());
+                self.command(Property::set(offset::CC, Configuration::ENABLE.0), line);
+                self.stage = Stage::Enabling;
+            }
+            Stage::Connecting | Stage::Enabling => {
+                self.stage = Stage::Up;
+                line.deaf = matches!(self.attack, Some(Attack::LogPages | Attack::UnreadQueue));
+            }
+            Stage::Silent | Stage::Up => {}
         }
     }
 
@@ -321,15 +338,15 @@ impl Marauder {
 
 impl Script for Marauder {
     fn act(&mut self, now: Instant, line: &mut Line) -> Option<Instant> {
-        if !self.greeted {
-            self.greeted = self.greet(line);
+        if self.stage == Stage::Silent && self.greet(line) {
+            self.stage = Stage::Connecting;
         }
         while let Some((kind, pdu)) = take_pdu(&mut line.received) {
             if kind == PduType::CAPSULE_RESP {
                 self.hear(&pdu, line);
             }
         }
-        if self.up && line.out.len() < AHEAD {
+        if self.stage == Stage::Up && line.out.len() < AHEAD {
             self.strike(line);
         }
         Some(now + self.dice.span(&STROKE))

@@ -107,7 +107,8 @@ impl Framing {
     pub(crate) fn pass(&mut self, bytes: &[u8], damage: &mut Damage) -> Vec<u8> {
         self.held.extend_from_slice(bytes);
         let mut out = Vec::new();
-        while let Some(shape) = shape(damage.speech, &self.held).filter(|shape| shape.whole <= self.held.len())
+        while let Some(shape) =
+            shape(damage.speech, &self.held).filter(|shape| shape.whole <= self.held.len())
         {
             let mut pdu: Vec<u8> = self.held.drain(..shape.whole).collect();
             damage.strike(&mut pdu, &shape);

@@ -22,7 +22,15 @@ pub(crate) struct End {
 impl End {
     pub(crate) fn new(endpoint: Box<dyn Endpoint>) -> Self {
         let send = Transmit::new(BUDGET, PIECES);
-        Self { endpoint, staged: Vec::new(), placement: None, send, unsent: Vec::new(), sending: 0, ended: false }
+        Self {
+            endpoint,
+            staged: Vec::new(),
+            placement: None,
+            send,
+            unsent: Vec::new(),
+            sending: 0,
+            ended: false,
+        }
     }
 
     /// Receives a chunk, and leaves what follows from it for the endpoint's turn.

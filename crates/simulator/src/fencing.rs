@@ -143,8 +143,7 @@ impl Trial {
         let mut dice = Dice::new(seed);
         let promises = Arc::new(Mutex::new(Promises::default()));
         let told = Arc::clone(&promises);
-        let watch: Watch =
-            Arc::new(Mutex::new(Box::new(move |effect: &Effect<'_>| lock(&told).see(effect))));
+        let watch: Watch = Arc::new(Mutex::new(Box::new(move |effect: &Effect<'_>| lock(&told).see(effect))));
         let inner = Ram::new((BLOCKS + 8) * SECTOR as u64, 512).map_err(|error| error.to_string())?;
         let disk = SlowDisk {
             inner: Arc::new(inner),
@@ -372,7 +371,10 @@ fn open_queue(volume: &Arc<dyn Volume>) -> Result<Box<dyn VolumeQueue>, String> 
 }
 
 /// Each core is said to have acknowledged a fence before it has seen it.
-pub(crate) fn acknowledge_early((_, to): (CoreIndex, CoreIndex), message: Message) -> Vec<(CoreIndex, Message)> {
+pub(crate) fn acknowledge_early(
+    (_, to): (CoreIndex, CoreIndex),
+    message: Message,
+) -> Vec<(CoreIndex, Message)> {
     match message {
         Message::Fence(fence) => {
             let number = fence.number;

@@ -186,7 +186,12 @@ impl<'a> Trial<'a> {
                 let volume = opened.map_err(|error| error.to_string())?;
                 let queue = volume.open_queue(CoreId(0), Waker::noop().clone());
                 let queue = queue.map_err(|error| error.to_string())?;
-                return Ok(Client { _volume: volume, queue, under_way: BTreeMap::new(), next: Instant::ZERO });
+                return Ok(Client {
+                    _volume: volume,
+                    queue,
+                    under_way: BTreeMap::new(),
+                    next: Instant::ZERO,
+                });
             }
         }
         Err(format!("port {port} could not be opened in {PATIENCE} steps"))
@@ -258,7 +263,9 @@ impl<'a> Trial<'a> {
             let Some((began, length)) = client.under_way.remove(&completion.tag.0) else { continue };
             let took = now.since(began);
             if let Err(kind) = completion.result {
-                return Err(format!("a request of {length} bytes of client {index}, which behaves, fails: {kind:?}"));
+                return Err(format!(
+                    "a request of {length} bytes of client {index}, which behaves, fails: {kind:?}"
+                ));
             }
             let longest = &mut self.longest[usize::from(length > SMALL)];
             *longest = took.max(*longest);

@@ -180,8 +180,7 @@ impl<'a> Trial<'a> {
         if let Some(longest) = variant.longest {
             workload = workload.with_longest(longest);
         }
-        let queue: Box<dyn VolumeQueue> =
-            Box::new(Careless::new(connect(&mut world, scene)?, variant.bug));
+        let queue: Box<dyn VolumeQueue> = Box::new(Careless::new(connect(&mut world, scene)?, variant.bug));
         let ladder = scene.compares().then(|| Ladder::new(sectors, SECTOR));
         Ok(Self { scene, world, disk, keeper, dice, workload, ladder, queue, strict: false })
     }

@@ -215,8 +215,7 @@ impl Session {
         let (offset, count) = (r2t.buffer_offset(), r2t.length());
         let range = offset as usize..(offset + count) as usize;
         let Some(part) = data.get(range) else { return };
-        let header =
-            DataOut::new(LUN, (r2t.task_tag(), r2t.transfer_tag()), 0, (offset, count)).ending();
+        let header = DataOut::new(LUN, (r2t.task_tag(), r2t.transfer_tag()), 0, (offset, count)).ending();
         let bytes = self.initiator.pdu(header.to_bytes(), part);
         self.say(&bytes, world);
     }

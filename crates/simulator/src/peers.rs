@@ -1,6 +1,8 @@
 //! What peers say: PDUs of both protocols, made and read one by one, for trials that need more control than a volume gives.
 
-use iscsi::pdu::{BasicHeaderSegment, Bhs, LoginRequest, NopOut, Opcode, RESERVED_TAG, ScsiCommand, Stage, padding};
+use iscsi::pdu::{
+    BasicHeaderSegment, Bhs, LoginRequest, NopOut, Opcode, RESERVED_TAG, ScsiCommand, Stage, padding,
+};
 use iscsi::text::Text;
 use nvme::fabrics::{Connect, ConnectData, HostIdentity};
 use nvme::pdu::{CapsuleCmd, H2cData, IcReq, PduType, R2t, flags};

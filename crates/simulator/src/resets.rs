@@ -136,8 +136,7 @@ impl Trial {
         let mut dice = Dice::new(seed);
         let promises = Arc::new(Mutex::new(Promises::default()));
         let told = Arc::clone(&promises);
-        let watch: Watch =
-            Arc::new(Mutex::new(Box::new(move |effect: &Effect<'_>| lock(&told).see(effect))));
+        let watch: Watch = Arc::new(Mutex::new(Box::new(move |effect: &Effect<'_>| lock(&told).see(effect))));
         let inner = Ram::new(BLOCKS * SECTOR as u64, 512).map_err(|error| error.to_string())?;
         let disk: Arc<dyn Volume> = Arc::new(SlowDisk {
             inner: Arc::new(inner),
@@ -147,8 +146,7 @@ impl Trial {
             dice: Mutex::new(dice.fork()),
         });
         let delay = Duration::ZERO..=Duration::from_micros(500);
-        let mut world =
-            World::new(Weather { delay, longest: 1 << 16, cuts: Odds::NEVER }, dice.fork());
+        let mut world = World::new(Weather { delay, longest: 1 << 16, cuts: Odds::NEVER }, dice.fork());
         world.loosen();
         let tamper: Option<Tamper<Message>> = match plant {
             Plant::None => None,
@@ -167,7 +165,7 @@ impl Trial {
             let mark = trial.mark() + CONTROLLERS;
             trial.controllers.push(Controller::dial((trial.seed, mark), number + 101));
         }
-        trial.wait("all logins", |trial| trial.are_up())?;
+        trial.wait("all logins", Self::are_up)?;
         Ok(trial)
     }
 
@@ -297,7 +295,9 @@ impl Trial {
                 && session.mark() == was[index]
                 && !session.has_attention()
             {
-                return Err(format!("{what} has told session {index} nothing: SAM-5 §6.3 wants a unit attention"));
+                return Err(format!(
+                    "{what} has told session {index} nothing: SAM-5 §6.3 wants a unit attention"
+                ));
             }
         }
         Ok(())

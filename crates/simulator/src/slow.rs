@@ -104,7 +104,8 @@ impl VolumeQueue for SlowQueue {
     }
 
     fn cancel(&mut self, tag: Tag) {
-        if let Some(at) = self.waiting.iter().position(|waiting| waiting.request.tag == tag && !self.stubborn) {
+        if let Some(at) = self.waiting.iter().position(|waiting| waiting.request.tag == tag && !self.stubborn)
+        {
             self.waiting.remove(at);
             self.cancelled.push(tag);
         }

@@ -291,7 +291,16 @@ impl<S: Service> World<S> {
             let lanes = (Lane::default(), Lane::default());
             let listener = ListenerId(u32::from(address.port().saturating_sub(1)));
             let (to_server, to_client) = lanes;
-            let stream = Stream { client, listener, server: None, waits: listens, to_server, to_client, severed: None, closing: None };
+            let stream = Stream {
+                client,
+                listener,
+                server: None,
+                waits: listens,
+                to_server,
+                to_client,
+                severed: None,
+                closing: None,
+            };
             self.streams.insert(name, stream);
         }
         self.accept_streams();

@@ -291,7 +291,10 @@ impl Connection {
     fn probed(&mut self, result: &Result<Outcome, VolumeErrorKind>) {
         let Some(mut probe) = self.probe.take() else { return };
         // A unit that was too busy to say what it is has not said that it has no name: without one it would be another unit.
-        if matches!(result, Err(VolumeErrorKind::Busy | VolumeErrorKind::Cancelled | VolumeErrorKind::TimedOut)) {
+        if matches!(
+            result,
+            Err(VolumeErrorKind::Busy | VolumeErrorKind::Cancelled | VolumeErrorKind::TimedOut)
+        ) {
             let text = alloc::format!("logical unit {} does not answer what it is", self.config.lun);
             return self.fail(CloseReason::Refused("the logical unit does not answer"), text);
         }
