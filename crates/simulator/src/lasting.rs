@@ -41,6 +41,8 @@ const BOUND: Duration = Duration::from_secs(135);
 /// way, up to data that the server asks for.
 const DAMAGED_SECTORS: usize = 95;
 const LONGEST_DAMAGED: usize = 72;
+/// Steps of the client before anything happens where nothing may fail: a queue's very first connection has less time than those that follow.
+const CLEAR_STEPS: usize = 60;
 /// How often a PDU is damaged.
 const FLIPS: Odds = Odds(15);
 
@@ -91,6 +93,7 @@ pub fn calm(seed: u64, steps: usize, scene: &Scene) -> Result<(), String> {
 /// Runs one trial in which the server is stopped in good order, so many times. Nothing is lost, so not even a flush may fail; the error says what did.
 pub fn stopped(seed: u64, stops: usize, scene: &Scene) -> Result<(), String> {
     let mut trial = Trial::new(seed, scene, Bug::None)?;
+    trial.warm_up()?;
     trial.strict = true;
     for number in 0..stops {
         let fault = if trial.dice.coin() { Fault::Stop } else { Fault::Reboot };
@@ -115,6 +118,7 @@ pub fn damaged(seed: u64, steps: usize, scene: &Scene, plant: damage::Plant) -> 
     let mut trial = Trial::varied(seed, scene, &variant)?;
     let speech = if scene.compares() { Speech::Iscsi } else { Speech::Nvme };
     let dice = trial.dice.fork();
+    trial.warm_up()?;
     trial.strict = true;
     trial.world.damage = Some(Damage::new(speech, FLIPS, plant, dice));
     trial.world.set_idle(STRIDE);
@@ -183,6 +187,10 @@ impl<'a> Trial<'a> {
         let queue: Box<dyn VolumeQueue> = Box::new(Careless::new(connect(&mut world, scene)?, variant.bug));
         let ladder = scene.compares().then(|| Ladder::new(sectors, SECTOR));
         Ok(Self { scene, world, disk, keeper, dice, workload, ladder, queue, strict: false })
+    }
+
+    fn warm_up(&mut self) -> Result<(), String> {
+        (0..CLEAR_STEPS).try_for_each(|_| self.work(true))
     }
 
     /// A step of the client and a few of the world; `more` lets it ask for something new.
