@@ -19,7 +19,6 @@
 //! Architecture invariant: nothing here reads a clock, opens a socket or a file, or starts a thread.
 #![forbid(unsafe_code)]
 
-pub mod attacks;
 pub mod careless;
 pub mod damage;
 pub mod dice;
@@ -28,7 +27,6 @@ mod end;
 pub mod fencing;
 pub mod folder;
 pub mod history;
-pub mod hostile;
 mod keeper;
 mod ladder;
 mod lane;
