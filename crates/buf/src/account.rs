@@ -81,8 +81,10 @@ impl Account {
     }
 
     /// Nothing is wanted any more of what was refused: the account does not wait in line.
+    #[inline]
     pub fn stop_waiting(&mut self) {
-        if std::mem::take(&mut self.refused) {
+        if self.refused {
+            self.refused = false;
             self.pool.withdraw(self.id);
         }
     }

@@ -19,6 +19,8 @@ pub(crate) enum Home {
     Pool { pool: Arc<Shared>, memory: Memory },
     /// To its owner, which is dropped.
     Foreign { _owner: Box<dyn Foreign> },
+    /// To the allocator. It is there once, however many hold it, and is never written.
+    Common { _bytes: Vec<u8> },
     /// Nowhere: the memory lives as long as the program and is never written.
     Static,
 }
@@ -56,6 +58,12 @@ impl Block {
         let capacity = memory.len();
         let data = NonNull::from(memory).cast::<u8>();
         Self::handle(data, capacity, Home::Foreign { _owner: owner })
+    }
+
+    /// A block over memory that many share; `Buf` never wraps it.
+    pub(crate) fn for_common(mut bytes: Vec<u8>) -> Handle {
+        let (data, capacity) = (NonNull::from(&mut *bytes).cast::<u8>(), bytes.len());
+        Self::handle(data, capacity, Home::Common { _bytes: bytes })
     }
 
     /// A block over memory that lives as long as the program; `Buf` never wraps it.
@@ -193,9 +201,14 @@ impl Handle {
         matches!(self.block().home, Home::Pool { .. })
     }
 
+    /// True for memory that no pool's limit counts, and that is there because of whoever holds it.
+    pub(crate) fn is_foreign(&self) -> bool {
+        matches!(self.block().home, Home::Foreign { .. })
+    }
+
     /// True for memory that must never be written.
-    pub(crate) fn is_static(&self) -> bool {
-        matches!(self.block().home, Home::Static)
+    pub(crate) fn is_read_only(&self) -> bool {
+        matches!(self.block().home, Home::Static | Home::Common { .. })
     }
 
     /// A handle to a block taken from a free list.
@@ -209,15 +222,34 @@ impl Handle {
     /// Ends the last holder: called once, from `drop`.
     fn release_last(&mut self) {
         let idle = self.0;
-        // SAFETY: the last holder owns the block.
-        drop(unsafe { (*idle.as_ptr()).lent.take() });
+        if self.block().lent.is_some() {
+            self.return_lent();
+        }
         // SAFETY: the last holder owns the block, which is alive until given away below.
         let home = unsafe { &(*idle.as_ptr()).home };
         match home {
             // SAFETY: nobody else holds the block.
             Home::Pool { .. } => unsafe { Shared::put_back(home, idle) },
             // SAFETY: nobody else holds the block; its memory belongs to the owner inside.
-            Home::Foreign { .. } | Home::Static => unsafe { Block::free(idle) },
+            Home::Foreign { .. } | Home::Common { .. } | Home::Static => unsafe { Block::free(idle) },
+        }
+    }
+
+    /// Lets go of what the block was given out in place of, for the last holder.
+    #[inline(never)]
+    fn return_lent(&mut self) {
+        // SAFETY: the last holder owns the block.
+        drop(unsafe { (*self.0.as_ptr()).lent.take() });
+    }
+
+    /// Ends a holder beside whom there were others; the last of them may have ended meanwhile.
+    #[inline(never)]
+    fn release_shared(&mut self) {
+        let holders = &self.block().holders;
+        if holders.fetch_sub(1, Ordering::Release) == 1 {
+            fence(Ordering::Acquire);
+            holders.store(1, Ordering::Relaxed);
+            self.release_last();
         }
     }
 }
@@ -232,14 +264,10 @@ impl Clone for Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        let holders = &self.block().holders;
-        if holders.load(Ordering::Acquire) == 1 {
-            return self.release_last();
-        }
-        if holders.fetch_sub(1, Ordering::Release) == 1 {
-            fence(Ordering::Acquire);
-            holders.store(1, Ordering::Relaxed);
+        if self.block().holders.load(Ordering::Acquire) == 1 {
             self.release_last();
+        } else {
+            self.release_shared();
         }
     }
 }

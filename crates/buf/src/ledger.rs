@@ -40,6 +40,8 @@ pub(crate) struct Ledger {
     floor: usize,
     share: usize,
     waiting: VecDeque<AccountId>,
+    /// What all may hold together for an account within its share to have more unasked: `common`, or nothing while somebody waits.
+    unasked: usize,
     passed: u32,
 }
 
@@ -58,6 +60,7 @@ impl Ledger {
             floor: 0,
             share: 0,
             waiting: VecDeque::new(),
+            unasked: limit - reserve,
             passed: 0,
         };
         ledger.divide();
@@ -128,19 +131,41 @@ impl Ledger {
             if at == 0 {
                 self.passed = 0;
             }
+            if self.waiting.is_empty() {
+                self.unasked = self.common;
+            }
         }
+    }
+
+    /// Counts `bytes` more for an account in the usual case: it stays within its equal share, others leave the reserve alone, and nobody
+    /// waits. False says nothing: [`Ledger::admit`] knows the other cases, and agrees on this one.
+    #[inline]
+    pub(crate) fn admit_unasked(&mut self, id: AccountId, bytes: usize) -> bool {
+        let used = self.used.saturating_add(bytes);
+        let Some(entry) = self.entries.get_mut(id as usize) else { return false };
+        let held = entry.held.saturating_add(bytes);
+        let plain = used <= self.unasked && held <= self.share;
+        if plain {
+            (entry.held, self.used) = (held, used);
+        }
+        plain
+    }
+
+    /// Counts `bytes` more that no account answers for, if they are within the limit.
+    #[inline]
+    pub(crate) fn admit_unowned(&mut self, bytes: usize) -> bool {
+        let used = self.used.saturating_add(bytes);
+        let fits = used <= self.limit;
+        if fits {
+            self.used = used;
+        }
+        fits
     }
 
     /// Counts `bytes` more for an account, if it may have them.
     pub(crate) fn admit(&mut self, id: AccountId, bytes: usize) -> bool {
         let used = self.used.saturating_add(bytes);
-        let Some(entry) = self.entries.get(id as usize) else {
-            let fits = used <= self.limit;
-            if fits {
-                self.used = used;
-            }
-            return fits;
-        };
+        let Some(entry) = self.entries.get(id as usize) else { return self.admit_unowned(bytes) };
         let first = entry.held == entry.charged;
         let held = entry.held.saturating_add(bytes);
         let modest = held <= self.least && used <= self.limit
@@ -179,6 +204,7 @@ impl Ledger {
         }
         if within && !self.waiting.contains(&id) {
             self.waiting.push_back(id);
+            self.unasked = 0;
         }
         false
     }
@@ -199,13 +225,20 @@ impl Ledger {
     }
 
     /// Counts `bytes` less.
+    #[inline]
     pub(crate) fn give_back(&mut self, id: AccountId, bytes: usize) {
         self.used = self.used.saturating_sub(bytes);
         let Some(entry) = self.entries.get_mut(id as usize) else { return };
         entry.held = entry.held.saturating_sub(bytes);
         if entry.held == 0 && !entry.open {
-            self.free.push(id);
+            self.free_number(id);
         }
+    }
+
+    /// Everything of a closed account has come back.
+    #[cold]
+    fn free_number(&mut self, id: AccountId) {
+        self.free.push(id);
     }
 }
 

@@ -68,10 +68,16 @@ impl BufList {
         }
     }
 
-    /// Bytes that no pool's limit counts: none where the last piece is a pool's buffer, or is kept by one in whose place the whole list was lent
-    /// ([`Buf::lend`](crate::Buf::lend)); else all.
+    /// Bytes that no pool's limit counts, and that are not there anyway ([`SharedBuf::common`]): none where the last piece is a pool's buffer, or is
+    /// kept by one in whose place the whole list was lent ([`Buf::lend`](crate::Buf::lend)).
     pub fn unpooled(&self) -> usize {
-        if self.pieces().last().is_some_and(SharedBuf::is_pooled) { 0 } else { self.len() }
+        match self.pieces().last() {
+            Some(last) if !last.is_pooled() => {
+                let foreign = self.pieces().iter().filter(|piece| piece.is_foreign());
+                foreign.map(|piece| piece.len()).sum()
+            }
+            _ => 0,
+        }
     }
 
     /// The pieces themselves, in order: who is done with a list passes on what it holds, instead of counting it once more.

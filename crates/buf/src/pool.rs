@@ -86,17 +86,44 @@ impl Pool {
     /// When the calling thread does not own the pool, or when `len` is above [`LARGEST`]: both are
     /// mistakes of the program, never of a peer.
     pub fn take(&self, len: usize) -> Option<Buf> {
-        self.take_for(NOBODY, len)
+        self.take_if(NOBODY, len, Ledger::admit_unowned)
     }
 
     /// The same, for an account that answers for the buffer.
     pub(crate) fn take_for(&self, account: AccountId, len: usize) -> Option<Buf> {
+        self.take_if(account, len, |ledger, bytes| ledger.admit_unasked(account, bytes))
+    }
+
+    /// A buffer for an account. `usual` is the ledger's answer in the steady state, in which an idle block is at hand, too.
+    #[inline]
+    fn take_if(
+        &self,
+        account: AccountId,
+        len: usize,
+        usual: impl FnOnce(&mut Ledger, usize) -> bool,
+    ) -> Option<Buf> {
         assert!(len <= LARGEST, "a buffer of {len} bytes was asked of a pool whose largest is {LARGEST}");
-        // SAFETY: the calling thread owns lists and ledger.
-        if !unsafe { self.owned().admit(account, size_of(class_of(len))) } {
-            return None;
+        let (shared, class) = (self.owned(), class_of(len));
+        // SAFETY: the calling thread owns the ledger.
+        if !usual(unsafe { shared.ledger() }, size_of(class)) {
+            return self.take_asked(account, class, len);
         }
-        self.take_admitted(account, class_of(len), len)
+        // SAFETY: the calling thread owns the lists.
+        let Some(block) = (unsafe { shared.pop_listed(class) }) else {
+            return self.take_admitted(account, class, len);
+        };
+        // SAFETY: the block was just taken off its list.
+        let handle = unsafe { Handle::from_idle(block) };
+        handle.charge_to(account);
+        Some(Buf::whole(handle, len))
+    }
+
+    /// A buffer for an account that may have it only after a closer look, if at all.
+    #[inline(never)]
+    fn take_asked(&self, account: AccountId, class: usize, len: usize) -> Option<Buf> {
+        // SAFETY: the calling thread owns lists and ledger.
+        let admitted = unsafe { self.owned().admit(account, size_of(class)) };
+        if admitted { self.take_admitted(account, class, len) } else { None }
     }
 
     /// The same, although others may be before it.
@@ -106,6 +133,7 @@ impl Pool {
         self.take_admitted(account, class_of(len), len)
     }
 
+    #[inline(never)]
     fn take_admitted(&self, account: AccountId, class: usize, len: usize) -> Option<Buf> {
         let shared = self.owned();
         // SAFETY: the calling thread owns the lists.
@@ -353,18 +381,30 @@ impl Shared {
         self.returns.store(returns.wrapping_add(1), Ordering::Relaxed);
     }
 
+    /// An idle block, those among them that other threads returned.
+    ///
     /// # Safety
     /// The calling thread owns the lists.
     unsafe fn pop(&self, class: usize) -> Option<NonNull<Block>> {
         // SAFETY: by the caller's promise.
-        let lists = unsafe { &mut *self.lists.get() };
-        if lists[class].is_null() {
+        unsafe {
+            if let Some(block) = self.pop_listed(class) {
+                return Some(block);
+            }
             if self.remote.load(Ordering::Relaxed).is_null() {
                 return None;
             }
-            // SAFETY: by the caller's promise; `lists` is not used across the call.
-            unsafe { self.drain_remote() };
+            self.drain_remote();
+            self.pop_listed(class)
         }
+    }
+
+    /// A block that is on its list.
+    ///
+    /// # Safety
+    /// The calling thread owns the lists.
+    #[inline]
+    unsafe fn pop_listed(&self, class: usize) -> Option<NonNull<Block>> {
         // SAFETY: by the caller's promise.
         let head = unsafe { &mut (*self.lists.get())[class] };
         let block = NonNull::new(*head)?;
@@ -394,6 +434,7 @@ impl Shared {
     ///
     /// # Safety
     /// Nobody else holds the block, whose home is this pool.
+    #[inline]
     pub(crate) unsafe fn put_back(home: &Home, block: NonNull<Block>) {
         let Home::Pool { pool, memory } = home else { return };
         if pool.is_owner() && !pool.closed.load(Ordering::Relaxed) {
@@ -405,8 +446,14 @@ impl Shared {
             // SAFETY: the calling thread owns the ledger; the block is alive and ours.
             unsafe { pool.ledger().give_back(Block::account(block), size_of(memory.class())) };
             pool.count_return();
-            return;
+        } else {
+            Self::put_back_elsewhere(pool, block);
         }
+    }
+
+    /// Takes back an idle block on a thread that does not own the pool, or after its end.
+    #[inline(never)]
+    fn put_back_elsewhere(pool: &Arc<Self>, block: NonNull<Block>) {
         // Once pushed, the block may be freed by somebody else: keep the pool by a reference of our own.
         let pool = Arc::clone(pool);
         pool.push_remote(block);

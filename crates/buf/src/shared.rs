@@ -33,6 +33,13 @@ impl SharedBuf {
         Self::whole(Block::for_static(bytes), bytes.len())
     }
 
+    /// Memory that is there once, however many hold it, such as a null volume's zeros. What is sent of it is nobody's, so it does not
+    /// count as [`BufList::unpooled`](crate::BufList::unpooled).
+    pub fn common(bytes: Vec<u8>) -> Self {
+        let len = bytes.len();
+        Self::whole(Block::for_common(bytes), len)
+    }
+
     /// A part of this memory, which it shares.
     ///
     /// # Panics
@@ -54,8 +61,13 @@ impl SharedBuf {
     }
 
     /// True when a pool's limit counts the memory.
-    pub fn is_pooled(&self) -> bool {
+    pub(crate) fn is_pooled(&self) -> bool {
         self.handle.is_pooled()
+    }
+
+    /// True when the memory is there because of whoever holds it, and no pool's limit counts it.
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.handle.is_foreign()
     }
 
     /// True if this keeps the buffer that begins at `start`: as its own memory, or because it was lent in its place
@@ -67,7 +79,7 @@ impl SharedBuf {
     /// The writable buffer again, if nobody else holds the memory, this is the whole of it from its beginning, and it is
     /// not lent for reading only.
     pub fn try_unfreeze(self) -> Result<Buf, Self> {
-        if self.place == self.handle.place() && self.handle.is_unique() && !self.handle.is_static() {
+        if self.place == self.handle.place() && self.handle.is_unique() && !self.handle.is_read_only() {
             return Ok(Buf::from_unique(self.handle, self.len));
         }
         Err(self)
@@ -109,6 +121,7 @@ mod tests {
         let mut buf = shared.try_unfreeze().unwrap();
         buf[0] = 1;
         assert!(SharedBuf::from_static(b"zeros").try_unfreeze().is_err());
+        assert!(SharedBuf::common(vec![0; 5]).try_unfreeze().is_err());
     }
 
     #[test]

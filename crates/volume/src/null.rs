@@ -43,7 +43,7 @@ impl Volume for Null {
             geometry: self.geometry,
             limits,
             features: self.features(),
-            zeros: SharedBuf::from(vec![0; limits.max_transfer as usize]),
+            zeros: SharedBuf::common(vec![0; limits.max_transfer as usize]),
             ready: Ready::new(limits.depth as usize),
         }))
     }
