@@ -117,7 +117,11 @@ impl Slots {
             *place = cid;
         }
         self.count(cid, 1);
-        *self.get(index)? = Slot { entry, step };
+        let slot = self.get(index)?;
+        slot.entry = entry;
+        // A free slot holds nothing: to say so spares looking for what is to be dropped there.
+        debug_assert!(matches!(slot.step, Step::Free));
+        core::mem::forget(core::mem::replace(&mut slot.step, step));
         Some(index)
     }
 

@@ -178,7 +178,11 @@ impl Connection {
         let due = self.patience_with(&work).map(|time| now + time);
         let Some(cid) = self.works.begin(work, due) else { return };
         entry.cid.set(cid);
-        self.check = [self.check, due].into_iter().flatten().min();
+        if let Some(due) = due
+            && self.check.is_none_or(|check| due < check)
+        {
+            self.check = Some(due);
+        }
         self.outgoing.push_back(Outgoing::Command { entry, data });
     }
 

@@ -148,7 +148,11 @@ impl Works {
     /// Gives a command an identifier; it is overdue at `due`.
     pub(crate) fn begin(&mut self, work: Work, due: Option<Instant>) -> Option<u16> {
         let cid = self.free.pop()?;
-        *self.list.get_mut(usize::from(cid))? = Slot { work, due, sent: false };
+        let slot = self.list.get_mut(usize::from(cid))?;
+        // A free place holds nothing: to say so spares looking for what is to be dropped there.
+        debug_assert!(matches!(slot.work, Work::Free));
+        core::mem::forget(core::mem::replace(&mut slot.work, work));
+        (slot.due, slot.sent) = (due, false);
         Some(cid)
     }
 
