@@ -66,13 +66,19 @@ impl Account {
     }
 
     /// The memory of `bytes` that were charged or counted is free again.
+    #[inline]
     pub fn release(&mut self, bytes: usize) {
         debug_assert!(bytes <= self.charged, "{bytes} bytes of {} are released", self.charged);
-        let bytes = bytes.min(self.charged);
         if bytes > 0 {
-            self.note(self.charged - bytes);
-            self.pool.uncount(self.id, bytes);
+            self.release_some(bytes);
         }
+    }
+
+    #[inline(never)]
+    fn release_some(&mut self, bytes: usize) {
+        let bytes = bytes.min(self.charged);
+        self.note(self.charged - bytes);
+        self.pool.uncount(self.id, bytes);
     }
 
     fn note(&mut self, charged: usize) {

@@ -47,24 +47,25 @@ pub(crate) struct Desk {
 
 impl Desk {
     /// Submits a request, or parks it behind those that a full queue gave back.
+    #[inline]
     pub(crate) fn submit(&mut self, submission: Submission) {
         self.outstanding += 1;
-        if self.parked.is_empty() {
-            if let Some(full) = self.try_submit(submission) {
-                self.parked.push_back(full);
-            }
-        } else {
+        if !self.parked.is_empty() {
             self.parked.push_back(submission);
+        } else if let Err(not_taken) = self.hub.submit(self.now, self.slot, submission)
+            && let Some(full) = self.given_back(not_taken)
+        {
+            self.parked.push_back(full);
         }
     }
 
-    /// Submits a request; a full queue gives it back. One that a fence has overtaken returns to its connection, behind the fence in its
+    /// A request that a full queue gave back. One that a fence has overtaken returns to its connection, behind the fence in its
     /// inbox, to be judged again.
-    fn try_submit(&self, submission: Submission) -> Option<Submission> {
-        match self.hub.submit(self.now, self.slot, submission) {
-            Ok(()) => None,
-            Err(NotTaken::Full(submission)) => Some(submission),
-            Err(NotTaken::Overtaken(submission)) => {
+    #[cold]
+    fn given_back(&self, not_taken: NotTaken) -> Option<Submission> {
+        match not_taken {
+            NotTaken::Full(submission) => Some(submission),
+            NotTaken::Overtaken(submission) => {
                 self.hub.deliver(self.member.endpoint, Inbound::Refused(Box::new(submission.request)));
                 None
             }
@@ -87,7 +88,9 @@ impl Desk {
 
     fn retry_parked(&mut self) {
         while let Some(parked) = self.parked.pop_front() {
-            if let Some(parked) = self.try_submit(parked) {
+            if let Err(not_taken) = self.hub.submit(self.now, self.slot, parked)
+                && let Some(parked) = self.given_back(not_taken)
+            {
                 self.parked.push_front(parked);
                 return;
             }

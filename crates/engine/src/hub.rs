@@ -83,6 +83,7 @@ impl Seats {
         }
     }
 
+    #[inline]
     fn deliver(&mut self, slot: Slot, inbound: Inbound) {
         let Some(Some(seat)) = self.places.get_mut(slot.0 as usize) else {
             if let (closing::SLOT, Inbound::Completion(completion)) = (slot, &inbound) {
@@ -247,6 +248,7 @@ impl Hub {
     }
 
     /// Submits a connection's request.
+    #[inline]
     pub(crate) fn submit(&self, now: Instant, slot: Slot, submission: Submission) -> Result<(), NotTaken> {
         self.queues.borrow_mut().submit(now, slot, submission)
     }

@@ -100,16 +100,12 @@ impl Queues {
         let own = request.tag;
         request.tag = join(slot, line.side, own);
         self.polls.mark(volume.0 as usize);
-        match line.queue.submit(now, request) {
-            Ok(()) => {
-                line.outstanding[line.side] += 1;
-                Ok(())
-            }
-            Err(QueueFull(mut request)) => {
-                request.tag = own;
-                Err(NotTaken::Full(Submission { volume, epoch, request }))
-            }
-        }
+        line.queue.submit(now, request).map_err(|QueueFull(mut request)| {
+            request.tag = own;
+            NotTaken::Full(Submission { volume, epoch, request })
+        })?;
+        line.outstanding[line.side] += 1;
+        Ok(())
     }
 
     /// Asks that a connection's request end soon.

@@ -125,7 +125,7 @@ impl RemoteQueue {
     /// Gives a request to the connection, or lets it wait for one.
     fn dispatch(&mut self, request: Request) {
         let own = request.tag;
-        let Some(link) = self.link.clone() else { return self.parked.push_back(request) };
+        let Some(link) = &self.link else { return self.parked.push_back(request) };
         let Some(entry) = self.entries.get_mut(own) else { return };
         if matches!(request.operation, Operation::Flush) {
             let losses = self.shared.durability.losses();
@@ -137,7 +137,7 @@ impl RemoteQueue {
         }
         (entry.place, entry.was_sent) = (Place::Sent, true);
         if link.submit(request) {
-            self.nudge(&link);
+            self.nudge(link);
         }
     }
 

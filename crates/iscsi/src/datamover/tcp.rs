@@ -63,6 +63,7 @@ impl Receiver {
     }
 
     /// Looks at the front of the staged bytes.
+    #[inline]
     pub(crate) fn next<'a>(&mut self, bytes: &'a [u8]) -> Next<'a> {
         match &mut self.segment {
             None => self.header(bytes),
@@ -71,6 +72,7 @@ impl Receiver {
         }
     }
 
+    #[inline]
     fn header<'a>(&self, bytes: &'a [u8]) -> Next<'a> {
         let Some(header) = bytes.first_chunk::<BHS>() else { return Next::Short };
         let view = BasicHeaderSegment::from_bytes(header);

@@ -103,15 +103,23 @@ impl Connection {
             if self.state == Life::InLogin { self.login.as_deref().map_or(0, Login::size) } else { 0 };
         let tables = self.out.size().saturating_add(self.tasks.size());
         let held = self.out.bytes().saturating_add(talk).saturating_add(login).saturating_add(tables);
-        if held > self.counted {
-            self.account.count(held.saturating_sub(self.counted));
-        } else if held < self.counted {
-            self.account.release(self.counted.saturating_sub(held));
+        if held != self.counted {
+            self.recount(held);
         }
-        self.counted = held;
         if self.parked.is_empty() && self.starved.is_none() {
             self.account.stop_waiting();
         }
+    }
+
+    /// What is held outside of buffers has changed, which is rare.
+    #[cold]
+    fn recount(&mut self, held: usize) {
+        if held > self.counted {
+            self.account.count(held.saturating_sub(self.counted));
+        } else {
+            self.account.release(self.counted.saturating_sub(held));
+        }
+        self.counted = held;
     }
 
     /// True while this side has reasons of its own to take nothing more from the stream.

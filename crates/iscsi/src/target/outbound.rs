@@ -92,6 +92,7 @@ impl Outbound {
         Self { queue: VecDeque::new(), waiting: 0, leaving: 0, digests: Digests::default(), stat_sn: 0 }
     }
 
+    #[inline]
     pub(super) fn push(&mut self, outgoing: Outgoing) {
         self.waiting = self.waiting.saturating_add(outgoing.unpooled());
         self.queue.push_back(outgoing);

@@ -13,6 +13,15 @@ pub(crate) struct Place {
     pub(crate) epoch: Epoch,
 }
 
+/// Blocks that the host wants.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Read {
+    pub(crate) place: Place,
+    pub(crate) extent: Extent,
+    /// Bytes of them.
+    pub(crate) length: usize,
+}
+
 /// A decision.
 #[derive(Debug)]
 pub(crate) enum Plan {
@@ -23,7 +32,7 @@ pub(crate) enum Plan {
     /// Get its data first.
     Receive(DataPointer),
     /// Read blocks for the host.
-    Read { place: Place, extent: Extent, length: usize },
+    Read(Read),
     /// Submit a request without data; further steps follow from the queue entry.
     Submit { place: Place, operation: Operation },
     /// Keep it until something happens.

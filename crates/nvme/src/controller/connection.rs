@@ -346,10 +346,10 @@ impl Connection {
         let before = self.head;
         self.head.advance();
         let taken = self.carry_out(now, entry, (plan, data));
-        if taken {
-            self.after_admin();
-        } else {
-            self.head = before;
+        match self.state {
+            _ if !taken => self.head = before,
+            State::Admin(_) => self.after_admin(),
+            _ => {}
         }
         if let Some(tag) = abort {
             self.answer_abort(tag, true);
@@ -386,7 +386,8 @@ impl Connection {
                 self.complete(&entry, (Status::SUCCESS, 0), Some(bytes.into()));
             }
             Plan::Receive(DataPointer::InCapsule { length }) => return self.receive_capsule(entry, length),
-            plan @ (Plan::Read { .. } | Plan::Receive(_)) => {
+            Plan::Read(read) if self.waiting.is_empty() && self.begin_read(&entry, &read) => {}
+            plan @ (Plan::Read(_) | Plan::Receive(_)) => {
                 let Some(slot) = self.slots.begin(entry, Step::Waiting) else { return true };
                 if !self.waiting.is_empty() || !self.serve(slot, &plan) {
                     self.waiting.push_back(slot);

@@ -9,7 +9,7 @@ use volume::reservation::{Access, Registrant, View};
 use volume::{Durability, Epoch, Extent, Features, Geometry, Operation, VolumeId};
 use zerocopy::FromBytes;
 
-use super::command::{Place, Plan};
+use super::command::{Place, Plan, Read};
 use super::reservation::{plan_change, plan_report};
 use super::{Namespace, Subsystem};
 use crate::limits::RANGES;
@@ -168,7 +168,7 @@ impl Namespaces {
         if in_capsule != 0 {
             return Err(Status::INVALID_FIELD.dnr());
         }
-        Ok(Plan::Read { place: namespace.place(), extent: command.extent, length })
+        Ok(Plan::Read(Read { place: namespace.place(), extent: command.extent, length }))
     }
 
     fn plan_without_data(&self, entry: &SubmissionQueueEntry, in_capsule: usize) -> Result<Plan, Status> {

@@ -163,10 +163,15 @@ impl Connection {
     }
 
     /// A command has completed: answers the aborts that waited for it.
+    #[inline]
     pub(super) fn settle(&mut self, slot: u16, aborted: bool) {
-        if self.aborts.pending.is_empty() {
-            return;
+        if !self.aborts.pending.is_empty() {
+            self.answer_aborts(slot, aborted);
         }
+    }
+
+    #[cold]
+    fn answer_aborts(&mut self, slot: u16, aborted: bool) {
         for tag in self.aborts.take(slot) {
             self.answer_abort(tag, aborted);
         }

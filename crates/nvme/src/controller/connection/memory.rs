@@ -13,7 +13,7 @@ use protocol::{CloseReason, Instant};
 use volume::Operation;
 
 use super::{Connection, Receive, Starved, State};
-use crate::controller::command::Plan;
+use crate::controller::command::{Plan, Read};
 use crate::controller::slots::Step;
 use crate::controller::transmit::Outgoing;
 use crate::limits::{
@@ -101,16 +101,25 @@ impl Connection {
         true
     }
 
+    /// Begins a read for which nothing waits in line, if there is memory for its data.
+    pub(super) fn begin_read(&mut self, entry: &SubmissionQueueEntry, read: &Read) -> bool {
+        let Some(into) = self.account.take(read.length) else { return false };
+        let step = Step::Submitted { volume: read.place.volume, ranges: None, next: 0, done: 0 };
+        let slot = self.slots.begin(*entry, step);
+        self.submit(slot, read.place, Operation::Read { extent: read.extent, into });
+        true
+    }
+
     /// Begins a waiting command if there is memory for its data.
     pub(super) fn serve(&mut self, index: u16, plan: &Plan) -> bool {
         let length = match plan {
-            Plan::Read { length, .. } => *length,
+            Plan::Read(read) => read.length,
             Plan::Receive(pointer) => pointer.length(),
             _ => return true,
         };
         let Some(buf) = self.account.take(length) else { return false };
         let Some(slot) = self.slots.get(index) else { return true };
-        if let Plan::Read { place, extent, .. } = *plan {
+        if let Plan::Read(Read { place, extent, .. }) = *plan {
             slot.step = Step::Submitted { volume: place.volume, ranges: None, next: 0, done: 0 };
             self.submit(Some(index), place, Operation::Read { extent, into: buf });
         } else {
@@ -126,7 +135,17 @@ impl Connection {
 
     /// Begins as many waiting commands as there is memory for. What may be done is decided anew: reservations
     /// may have changed meanwhile.
+    #[inline]
     pub(super) fn serve_waiting(&mut self, now: Instant) {
+        if self.waiting.is_empty() {
+            self.retry = None;
+        } else {
+            self.serve_line(now);
+        }
+    }
+
+    #[inline(never)]
+    fn serve_line(&mut self, now: Instant) {
         while let Some(&index) = self.waiting.front() {
             let Some(entry) = self.slots.get(index).map(|slot| slot.entry) else { return };
             match self.decide(now, &entry, 0) {
@@ -149,15 +168,23 @@ impl Connection {
             self.slots.size().saturating_add(self.outgoing.capacity().saturating_mul(size_of::<Outgoing>()));
         let log = if let State::Admin(admin) = &self.state { admin.size() } else { 0 };
         let held = self.unsent.bytes().saturating_add(tables).saturating_add(log);
-        if held > self.counted {
-            self.account.count(held.saturating_sub(self.counted));
-        } else if held < self.counted {
-            self.account.release(self.counted.saturating_sub(held));
+        if held != self.counted {
+            self.recount(held);
         }
-        self.counted = held;
         if self.waiting.is_empty() && !matches!(self.starved, Some(Starved::Memory { .. })) {
             self.account.stop_waiting();
         }
+    }
+
+    /// What is held outside of buffers has changed, which is rare.
+    #[cold]
+    fn recount(&mut self, held: usize) {
+        if held > self.counted {
+            self.account.count(held.saturating_sub(self.counted));
+        } else {
+            self.account.release(self.counted.saturating_sub(held));
+        }
+        self.counted = held;
     }
 
     /// Closes the connection when nothing of what is sent to it is read.
