@@ -322,6 +322,49 @@ mod tests {
         assert!(ledger.admit(other, LARGEST));
     }
 
+    /// The same things happen to two ledgers, one of which is never asked for the usual case: they agree on every answer, and on who holds and waits
+    /// for what.
+    #[test]
+    fn the_usual_case_is_admitted_as_if_it_had_been_looked_at() {
+        let (mut whole, mut quick) = (Ledger::new(LIMIT), Ledger::new(LIMIT));
+        for _ in 0..5 {
+            assert_eq!(whole.open(), quick.open());
+        }
+        let (mut number, mut usual, mut waited) = (7_u64, 0, 0);
+        for step in 0..200_000 {
+            number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let [id, size, what] =
+                [60, 40, 20].map(|shift| usize::try_from(number >> shift & 0xffff).unwrap());
+            let (id, bytes) = (AccountId::try_from(id % 5).unwrap(), 512 << (size % 15));
+            match what % 64 {
+                // More goes out than comes back, until nothing is left.
+                0..34 => {
+                    let asked = quick.admit_unasked(id, bytes);
+                    usual += usize::from(asked);
+                    assert_eq!(asked || quick.admit(id, bytes), whole.admit(id, bytes), "step {step}");
+                }
+                34..63 => {
+                    let bytes = bytes.min(whole.held(id) / 2);
+                    [&mut whole, &mut quick].map(|ledger| ledger.give_back(id, bytes));
+                }
+                _ => {
+                    [&mut whole, &mut quick].map(|ledger| ledger.withdraw(id));
+                }
+            }
+            waited += usize::from(whole.is_wanted());
+            let state = |ledger: &Ledger| {
+                (
+                    ledger.used,
+                    (0..5).map(|id| ledger.held(id)).collect::<Vec<_>>(),
+                    ledger.waiting.clone(),
+                    ledger.passed,
+                )
+            };
+            assert_eq!(state(&whole), state(&quick), "step {step}");
+        }
+        assert!(usual > 5_000 && waited > 5_000, "{usual} usual cases, {waited} steps with somebody in line");
+    }
+
     #[test]
     fn a_closed_account_leaves_the_line_and_its_number_waits_for_its_memory() {
         let mut ledger = Ledger::new(LIMIT);

@@ -212,6 +212,15 @@ mod tests {
     }
 
     #[test]
+    fn what_is_there_anyway_and_what_a_pool_counts_are_not_counted_again() {
+        let mut whole = list(&[b"abc"]);
+        whole.push(SharedBuf::common(vec![0; 4096]).slice(..100));
+        whole.push(SharedBuf::from_static(b"static"));
+        whole.push(crate::Pool::new(4096).take(512).unwrap().freeze());
+        assert_eq!((whole.len(), whole.unpooled()), (3 + 100 + 6 + 512, 3));
+    }
+
+    #[test]
     fn one_piece_is_not_copied() {
         let one = SharedBuf::from(vec![1, 2]);
         let place = one.as_ptr();
