@@ -335,20 +335,31 @@ mod tests {
             number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let [id, size, what] =
                 [60, 40, 20].map(|shift| usize::try_from(number >> shift & 0xffff).unwrap());
-            let (id, bytes) = (AccountId::try_from(id % 5).unwrap(), 512 << (size % 15));
+            let (id, bytes) = (AccountId::try_from(id % 4).unwrap(), 512 << (size % 15));
+            // The last account holds most of the memory half of the time, so that others wait.
+            for ledger in [&mut whole, &mut quick] {
+                match step % 2000 {
+                    0 => ledger.count(4, LIMIT / 8 * 7),
+                    1000 => ledger.give_back(4, LIMIT / 8 * 7),
+                    _ => {}
+                }
+            }
             match what % 64 {
-                // More goes out than comes back, until nothing is left.
                 0..34 => {
                     let asked = quick.admit_unasked(id, bytes);
                     usual += usize::from(asked);
                     assert_eq!(asked || quick.admit(id, bytes), whole.admit(id, bytes), "step {step}");
                 }
                 34..63 => {
-                    let bytes = bytes.min(whole.held(id) / 2);
-                    [&mut whole, &mut quick].map(|ledger| ledger.give_back(id, bytes));
+                    let bytes = bytes.min(whole.held(id));
+                    for ledger in [&mut whole, &mut quick] {
+                        ledger.give_back(id, bytes);
+                    }
                 }
                 _ => {
-                    [&mut whole, &mut quick].map(|ledger| ledger.withdraw(id));
+                    for ledger in [&mut whole, &mut quick] {
+                        ledger.withdraw(id);
+                    }
                 }
             }
             waited += usize::from(whole.is_wanted());
