@@ -214,9 +214,9 @@ mod tests {
     #[test]
     fn what_is_there_anyway_and_what_a_pool_counts_are_not_counted_again() {
         let mut whole = list(&[b"abc"]);
+        whole.push(crate::Pool::new(4096).take(512).unwrap().freeze());
         whole.push(SharedBuf::common(vec![0; 4096]).slice(..100));
         whole.push(SharedBuf::from_static(b"static"));
-        whole.push(crate::Pool::new(4096).take(512).unwrap().freeze());
         assert_eq!((whole.len(), whole.unpooled()), (3 + 100 + 6 + 512, 3));
     }
 
