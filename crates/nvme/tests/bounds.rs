@@ -258,7 +258,7 @@ fn pieces_of_a_log_page_are_parts_of_one_image() {
     let masked = masked.with_log();
     for (portal, records) in [(whole, 4), (masked, 4)] {
         let mut half = queue_on(Arc::new(portal), &pool, (0, nvme::DISCOVERY_NQN));
-        let mut places = Vec::new();
+        let (mut places, mut sends) = (Vec::new(), Vec::new());
         for cid in 0..2 {
             half.receive(NOW, &page(cid, 4096));
             let mut send = Transmit::new(1 << 20, 512);
@@ -272,6 +272,8 @@ fn pieces_of_a_log_page_are_parts_of_one_image() {
             assert_eq!(data[8], records, "records");
             places.push(data.as_ptr());
             half.connection.handle_transmitted(NOW, send.len());
+            // Kept, so that its memory is not given out again.
+            sends.push(send);
         }
         assert_eq!(places[0], places[1], "it was made anew");
     }

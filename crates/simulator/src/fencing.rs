@@ -27,7 +27,8 @@ use crate::mail::Tamper;
 use crate::serving::{Serving, serve};
 use crate::slow::{Effect, SlowDisk, Watch};
 use crate::trial::PATIENCE;
-use crate::world::{Weather, World, WorldDialer};
+use crate::weather::Weather;
+use crate::world::{World, WorldDialer};
 
 /// Blocks of the disk: few, so that writes meet.
 const BLOCKS: u64 = 96;

@@ -8,7 +8,7 @@ use host::VolumeState;
 
 use crate::dice::{Dice, Odds};
 use crate::folder::{CrashFolder, FolderOptions, Plant};
-use crate::trial::Marks;
+use crate::marks::Marks;
 
 /// The volume's name in the store.
 const VOLUME: &str = "disk";

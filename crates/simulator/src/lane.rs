@@ -7,7 +7,7 @@ use protocol::Instant;
 
 use crate::damage::{Damage, Framing};
 use crate::dice::Dice;
-use crate::world::Weather;
+use crate::weather::Weather;
 
 /// One direction of a stream.
 #[derive(Default)]

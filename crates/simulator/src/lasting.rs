@@ -18,9 +18,11 @@ use crate::dice::{Dice, Odds};
 use crate::disk::{CrashDisk, DiskOptions, Plant, SECTOR};
 use crate::keeper::Keeper;
 use crate::ladder::Ladder;
-use crate::trial::{Marks, Scene, WORLD_STEPS, connect, start_server, step};
+use crate::marks::Marks;
+use crate::trial::{Scene, WORLD_STEPS, connect, start_server, step};
+use crate::weather::Weather;
 use crate::workload::Workload;
-use crate::world::{Frozen, Weather, World};
+use crate::world::{Frozen, World};
 
 /// Sectors that the workload uses; the ladder has the one after them.
 const SECTORS: usize = 23;

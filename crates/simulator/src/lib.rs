@@ -34,6 +34,7 @@ pub mod lasting;
 pub mod limits;
 pub mod losses;
 pub mod mail;
+pub mod marks;
 mod nexus;
 mod peers;
 pub mod records;
@@ -43,6 +44,7 @@ mod script;
 mod serving;
 pub mod slow;
 pub mod trial;
+pub mod weather;
 pub mod workload;
 pub mod world;
 

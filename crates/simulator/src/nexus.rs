@@ -19,9 +19,11 @@ use zerocopy::FromBytes;
 use crate::dice::{Dice, Odds};
 use crate::fencing::content;
 use crate::peers::{Initiator, LUN, Pdu, SUBSYSTEM, capsule, connect, h2c, host, io, take_pdu};
-use crate::resets::BLOCKS;
 use crate::script::{Peer, dial};
 use crate::world::World;
+
+/// Blocks of the disk: few, so that writes meet.
+pub(crate) const BLOCKS: u64 = 96;
 
 /// Writes that a nexus has under way at most, but for those that nobody answers any more.
 const DEPTH: usize = 6;

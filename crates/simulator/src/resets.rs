@@ -21,13 +21,11 @@ use crate::disk::SECTOR;
 use crate::fencing::{acknowledge_early, marks};
 use crate::lock;
 use crate::mail::Tamper;
-use crate::nexus::{Controller, Session};
+use crate::nexus::{BLOCKS, Controller, Session};
 use crate::serving::{Serving, serve};
 use crate::slow::{Effect, SlowDisk, Watch};
-use crate::world::{Frozen, Weather, World};
-
-/// Blocks of the disk: few, so that writes meet.
-pub(crate) const BLOCKS: u64 = 96;
+use crate::weather::Weather;
+use crate::world::{Frozen, World};
 /// The longest that the disk takes for a request: longer than everything else, so that resets find requests there.
 const SLOWEST: Duration = Duration::from_millis(80);
 /// Buffers of each core, in bytes.

@@ -17,8 +17,10 @@ use crate::dice::{Dice, Odds};
 use crate::disk::{CrashDisk, DiskOptions, Plant, SECTOR};
 use crate::keeper::Keeper;
 use crate::mail::{Mail, Sender};
+use crate::marks::Marks;
+use crate::weather::Weather;
 use crate::workload::Workload;
-use crate::world::{Weather, World, WorldDialer};
+use crate::world::{World, WorldDialer};
 
 /// Sectors of the disk: few, so that requests meet.
 const SECTORS: usize = 24;
@@ -55,21 +57,6 @@ const SERVER_POOL: usize = 8 << 20;
 pub(crate) const PATIENCE: usize = 20_000;
 /// Steps of the world for each step of the workload.
 pub(crate) const WORLD_STEPS: usize = 4;
-
-/// What the servers of a trial, one after the other, say of their incarnation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Marks {
-    /// Nothing, as targets of other makes.
-    Absent,
-    /// Each another mark, but for one that follows a clean stop.
-    Fresh,
-    /// All the same mark, which is a lie.
-    Kept,
-    /// As [`Marks::Fresh`], but a stop is called clean without a flush.
-    Hasty,
-    /// As [`Marks::Fresh`], but the record of a clean stop is neither kept nor removed durably.
-    Unsynced,
-}
 
 /// What the server of a trial serves, and how a client reaches it.
 #[derive(Clone)]

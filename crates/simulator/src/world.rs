@@ -20,7 +20,6 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,10 +27,11 @@ use host::{Accepted, Dialer, Endpoint, EndpointId, ListenerId, Postbox as _, Rec
 use protocol::{Ended, Instant};
 
 use crate::damage::Damage;
-use crate::dice::{Dice, Odds};
+use crate::dice::Dice;
 use crate::end::End;
 use crate::lane::Lane;
 use crate::mail::{Mail, Sender};
+use crate::weather::Weather;
 
 /// `ECONNRESET` and `ECONNREFUSED`.
 const RESET: Ended = Ended::Failed(104);
@@ -42,17 +42,6 @@ const MOST_MESSAGES: usize = 4;
 const IDLE_STEP: Duration = Duration::from_millis(1);
 /// How long the last sends of an end that wants its stream closed may take, as in the reactor.
 const LAST_SENDS: Duration = Duration::from_secs(5);
-
-/// What the network is like.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Weather {
-    /// How long a chunk travels.
-    pub delay: RangeInclusive<Duration>,
-    /// The longest chunk, in bytes.
-    pub longest: usize,
-    /// How often, for each step, a stream is reset.
-    pub cuts: Odds,
-}
 
 /// An endpoint that wants a stream, and where to.
 type Wish = (SocketAddr, EndpointId, Box<dyn Endpoint>);

@@ -5,8 +5,9 @@ mod common;
 use common::{iscsi_scene, nvme_scene};
 use simulator::careless::Bug;
 use simulator::lasting::{calm, lasting, stopped};
+use simulator::marks::Marks;
 use simulator::replay;
-use simulator::trial::{Marks, Scene};
+use simulator::trial::Scene;
 
 /// Faults in each trial, and trials for each protocol.
 const FAULTS: usize = 4;

@@ -12,7 +12,8 @@ use std::sync::Arc;
 use engine::ListenerRole;
 use engine::remote::Access;
 use scsi::{LogicalUnit, TargetDevice, UnitIdentity};
-use simulator::trial::{Marks, Scene};
+use simulator::marks::Marks;
+use simulator::trial::Scene;
 use volume::{Volume, VolumeId};
 
 pub(crate) fn iscsi_listener(volume: &dyn Volume, incarnation: Option<[u8; 16]>) -> Option<ListenerRole> {

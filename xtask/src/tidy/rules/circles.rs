@@ -31,7 +31,6 @@ const LEFT: &[(&str, &[usize])] = &[
     ("nvme", &[7, 4, 2]),
     ("reactor", &[4, 3, 2]),
     ("scsi", &[3, 2]),
-    ("simulator", &[2]),
     ("volume", &[7, 6]),
     ("vm-guest", &[6]),
 ];
