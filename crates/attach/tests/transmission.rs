@@ -9,6 +9,7 @@ use attach::nbd::wire::{Command, CommandFlags, Failure, RequestHeader};
 use common::{Answer, Bench, NOW, SIZE, narrow};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
+use protocol::pair::aperiodic;
 use protocol::{CloseReason, Connection as _, Ended};
 use volume::{Durability, Features, Operation};
 use zerocopy::IntoBytes;
@@ -16,7 +17,7 @@ use zerocopy::IntoBytes;
 const NONE: CommandFlags = CommandFlags::empty();
 
 fn pattern(length: usize) -> Vec<u8> {
-    (0..length).map(|index| (index * 7 % 251) as u8).collect()
+    aperiodic(length, 1)
 }
 
 #[test]

@@ -15,19 +15,11 @@ use iscsi::limits;
 use iscsi::pdu::{
     Bhs, DataIn, DataOut, NopIn, Opcode, R2t, Residual, ScsiCommand, ScsiResponse, Stage, TextResponse,
 };
+use protocol::pair::aperiodic;
 use protocol::{CloseReason, Connection as _, Instant};
 use volume::{Durability, Extent, Operation, Outcome, VolumeErrorKind};
 
 const NONE: (usize, usize) = (0, 0);
-
-/// Bytes that depend on seed and offset and repeat nowhere.
-fn aperiodic(len: usize, seed: u64) -> Vec<u8> {
-    let word = |at: usize| {
-        let mixed = (at as u64 ^ seed << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9).to_be_bytes()
-    };
-    (0..len).map(|at| word(at / 8)[at % 8]).collect()
-}
 
 fn write(bytes: Vec<u8>) -> Operation {
     let extent = Extent::new(0, (bytes.len() / BLOCK) as u64);

@@ -6,7 +6,7 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use common::raw::{Pdu, Raw};
-use common::{BLOCK, INITIATOR, TARGET, pattern, portal};
+use common::{BLOCK, INITIATOR, TARGET, portal};
 use iscsi::connection::State;
 use iscsi::limits::MANAGEMENT_TIME;
 use iscsi::pdu::{
@@ -15,6 +15,7 @@ use iscsi::pdu::{
     TaskManagementResponse, TextRequest, TextResponse,
 };
 use iscsi::target::{Action, Input};
+use protocol::pair::aperiodic;
 use protocol::{CloseReason, Connection};
 use scsi::{NexusEvent, builder};
 use volume::reservation::{Registrant, Registration, ReservationType, View};
@@ -88,7 +89,7 @@ fn residuals() {
 #[test]
 fn an_r2t_asks_for_what_was_not_sent() {
     let mut raw = ready();
-    let bytes = pattern(8 * BLOCK, 5);
+    let bytes = aperiodic(8 * BLOCK, 5);
     let answers =
         command(&mut raw, (2, write(0, 8)), |command| command.writing(4096, 1024, true), &bytes[..1024]);
     assert_eq!(opcodes(&answers), [], "unsolicited data is announced");

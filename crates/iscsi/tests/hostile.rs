@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use buf::Pool;
 use common::raw::Raw;
-use common::{BLOCK, Bench, INITIATOR, config, pattern, portal};
+use common::{BLOCK, Bench, INITIATOR, config, portal};
 use iscsi::initiator;
 use iscsi::pdu::{NopOut, ScsiCommand};
 use proptest::prelude::*;
-use protocol::pair::Half;
+use protocol::pair::{Half, aperiodic};
 use protocol::{CloseReason, Connection, Ended, Instant, SeededEntropy};
 use scsi::builder;
 use volume::Extent;
@@ -138,7 +138,7 @@ fn damaged_digests_end_the_connection() {
     config.tuning.data_digest = iscsi::keys::DigestPolicy::Require;
     for (at, reason) in [(20, "a header digest does not match"), (60, "a data digest does not match")] {
         let mut bench = Bench::ready(config.clone(), portal(64));
-        let data = buf::BufList::from(buf::SharedBuf::from(pattern(BLOCK, 1)));
+        let data = buf::BufList::from(buf::SharedBuf::from(aperiodic(BLOCK, 1)));
         let extent = Extent::new(0, 1);
         bench.submit(1, volume::Operation::Write { extent, data, durability: volume::Durability::Cached });
         let mut bytes = bench.pair.near.transmit(Instant::ZERO);
@@ -155,7 +155,7 @@ fn out_of_buffers_is_a_state() {
     let mut bench = Bench::with_pool(config(), portal(512), &pool);
     bench.run();
     let hostage: Vec<_> = std::iter::from_fn(|| pool.take(512)).collect();
-    let bytes = pattern(16 * BLOCK, 4);
+    let bytes = aperiodic(16 * BLOCK, 4);
     let data = buf::BufList::from(buf::SharedBuf::from(bytes.clone()));
     let extent = Extent::new(0, 16);
     bench.submit(1, volume::Operation::Write { extent, data, durability: volume::Durability::Cached });
@@ -185,7 +185,7 @@ fn buffers_that_wait_for_the_stream_do_not_stop_it() {
     let mut bench = Bench::with_pool(config, portal(512), &pool);
     bench.run();
     let submit = |bench: &mut Bench, tag: u64| {
-        let data = buf::BufList::from(buf::SharedBuf::from(pattern(64 * BLOCK, 1)));
+        let data = buf::BufList::from(buf::SharedBuf::from(aperiodic(64 * BLOCK, 1)));
         let extent = Extent::new(64 * tag, 64);
         bench.submit(tag, volume::Operation::Write { extent, data, durability: volume::Durability::Cached });
     };

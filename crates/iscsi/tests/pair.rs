@@ -4,8 +4,9 @@
 
 mod common;
 
-use common::{BLOCK, Bench, config, pattern, portal};
+use common::{BLOCK, Bench, config, portal};
 use iscsi::keys::{DigestPolicy, Tuning};
+use protocol::pair::aperiodic;
 
 #[test]
 fn login_probe_write_read() {
@@ -16,7 +17,7 @@ fn login_probe_write_read() {
         (2048, 512, 4096)
     );
     assert_eq!((unit.vendor.as_str(), unit.product.as_str()), ("LINERATE", "DISK"));
-    let bytes = pattern(8 * BLOCK, 1);
+    let bytes = aperiodic(8 * BLOCK, 1);
     bench.write(8, bytes.clone()).unwrap();
     assert_eq!(bench.read(8, 8).unwrap(), bytes);
     assert_eq!(bench.memory.bytes[8 * BLOCK..16 * BLOCK], bytes);
@@ -28,7 +29,7 @@ fn every_chunk_size() {
         let mut bench = Bench::new(config(), portal(256));
         bench.pair.chunk = chunk;
         bench.run();
-        let bytes = pattern(48 * BLOCK, 3);
+        let bytes = aperiodic(48 * BLOCK, 3);
         bench.write(0, bytes.clone()).unwrap();
         assert_eq!(bench.read(0, 48).unwrap(), bytes, "chunks of {chunk}");
     }
@@ -44,7 +45,7 @@ fn check(near: Tuning, far: Tuning, chunk: usize) {
     bench.run();
     assert_eq!(bench.failed, None);
     for blocks in [1, 3, 16, 17, 128, 500] {
-        let bytes = pattern(blocks * BLOCK, 9);
+        let bytes = aperiodic(blocks * BLOCK, 9);
         bench.write(5, bytes.clone()).unwrap();
         assert_eq!(bench.read(5, blocks).unwrap(), bytes, "{blocks} blocks, {near:?}");
         assert_eq!(bench.memory.bytes[5 * BLOCK..][..bytes.len()], bytes);

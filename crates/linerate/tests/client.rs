@@ -8,6 +8,7 @@ use std::sync::mpsc;
 use linerate::{
     Buf, Client, ClientConfig, Disk, Driver, Extent, Inline, Operation, Outcome, VolumeErrorKind, Wait,
 };
+use protocol::pair::aperiodic;
 
 const MIB: usize = 1 << 20;
 
@@ -19,11 +20,6 @@ fn ram() -> Disk {
     start(&ClientConfig::default()).open(&"ram:16M".parse().unwrap()).unwrap()
 }
 
-/// Bytes that differ from place to place.
-fn pattern(len: usize) -> Vec<u8> {
-    (0..len).map(|at| u8::try_from(at * 7 % 251).unwrap()).collect()
-}
-
 #[test]
 fn transfers_of_any_length_come_back_whole() {
     let folder = tempfile::tempdir().unwrap();
@@ -33,7 +29,7 @@ fn transfers_of_any_length_come_back_whole() {
         for url in ["ram:16M", &file] {
             let disk = client.open(&url.parse().unwrap()).unwrap().blocking();
             for len in [512, 4096, MIB, 9 * MIB + 512] {
-                let data = pattern(len);
+                let data = aperiodic(len, 1);
                 disk.write_at(1024, &data).unwrap();
                 disk.flush().unwrap();
                 let mut back = vec![0; len];
@@ -178,13 +174,13 @@ fn a_client_may_end_in_a_callback() {
 #[test]
 fn bytes_at_the_edges_of_blocks_keep_their_neighbours() {
     let mut bytes = ram().blocking().bytes();
-    bytes.write_all(&pattern(5000)).unwrap();
+    bytes.write_all(&aperiodic(5000, 1)).unwrap();
     bytes.seek(SeekFrom::Start(1000)).unwrap();
     bytes.write_all(&[255; 2000]).unwrap();
     bytes.seek(SeekFrom::Current(-2001)).unwrap();
     let mut back = vec![0; 2002];
     bytes.read_exact(&mut back).unwrap();
-    let expected = pattern(5000);
+    let expected = aperiodic(5000, 1);
     assert_eq!((back[0], back[2001]), (expected[999], expected[3000]));
     assert!(back[1..2001].iter().all(|byte| *byte == 255));
     bytes.seek(SeekFrom::End(-3)).unwrap();

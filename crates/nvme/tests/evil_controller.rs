@@ -13,21 +13,12 @@ use nvme::identify::IdentifyNamespace;
 use nvme::limits::{ADMIN_TIME, COMMAND_TIME, DISCOVERY_TIME};
 use nvme::pdu::{C2hData, CapsuleCmd, CapsuleResp, H2cData, IcResp, R2t, flags};
 use nvme::status::Status;
-use protocol::pair::Half;
+use protocol::pair::{Half, aperiodic};
 use protocol::{CloseReason, Connection as _, Instant};
 use volume::VolumeErrorKind;
 use zerocopy::{FromBytes, IntoBytes};
 
 const NOW: Instant = Instant::ZERO;
-
-/// Bytes that depend on seed and offset and repeat nowhere.
-fn aperiodic(len: usize, seed: u64) -> Vec<u8> {
-    let word = |at: usize| {
-        let mixed = (at as u64 ^ seed << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9).to_be_bytes()
-    };
-    (0..len).map(|at| word(at / 8)[at % 8]).collect()
-}
 
 fn response(cid: u16, status: Status) -> Vec<u8> {
     CapsuleResp::new(CompletionQueueEntry::new(cid, 0, status)).as_bytes().to_vec()

@@ -195,7 +195,7 @@ fn a_damaged_header_ends_the_connection_and_damaged_data_one_command() {
         let mut bench = Bench::new();
         bench.session(1, 1, (true, true));
         let link = &mut bench.links[1];
-        link.write(1, 0, common::pattern(1, 4096));
+        link.write(1, 0, protocol::pair::aperiodic(4096, 1));
         let mut bytes = link.pair.near.transmit(NOW);
         bytes[offset] ^= 1;
         link.pair.far.receive(NOW, &bytes);

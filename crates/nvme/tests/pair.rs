@@ -5,11 +5,12 @@
 mod common;
 
 use buf::{BufList, SharedBuf};
-use common::{BLOCKS, Bench, admin, config, io, pattern};
+use common::{BLOCKS, Bench, admin, config, io};
 use nvme::controller::{self, AllowedHost, Hosts};
 use nvme::host::{Action, Failure, Input, Queue, RemoteNamespace};
 use nvme::log::SubsystemType;
 use nvme::status::Status;
+use protocol::pair::aperiodic;
 use protocol::{CloseReason, Connection as _, Ended, Instant};
 use volume::{Completion, Durability, Extent, Features, Operation, VolumeErrorKind};
 
@@ -34,7 +35,7 @@ fn data_survives_every_size_chunk_and_digest() {
             let sizes: &[usize] =
                 if chunk == 1 { &[512, 16896] } else { &[512, 4096, 16384, 16896, 1 << 20] };
             for (round, &size) in sizes.iter().enumerate() {
-                let bytes = pattern(round as u8, size);
+                let bytes = aperiodic(size, round as u64);
                 bench.links[1].write(1, 3, bytes.clone());
                 bench.run();
                 assert_eq!(bench.links[1].completions(), [(1, Ok(vec![]))]);
@@ -54,7 +55,7 @@ fn a_full_queue_of_mixed_commands_completes() {
     for tag in 0..200_u64 {
         let link = &mut bench.links[1 + (tag % 2) as usize];
         match tag % 4 {
-            0 | 1 => link.write(tag, tag * 40, pattern(tag as u8, if tag % 8 < 4 { 4096 } else { 20480 })),
+            0 | 1 => link.write(tag, tag * 40, aperiodic(if tag % 8 < 4 { 4096 } else { 20480 }, tag)),
             _ => link.read(tag, tag * 40, 4096),
         }
     }
@@ -365,7 +366,7 @@ fn what_waits_in_the_sockets_of_an_expired_controller_is_not_carried_out() {
     // The process was stopped for a while; nothing has looked at its timers when it goes on.
     let deadline = bench.links[0].pair.far.connection.poll_timeout().unwrap();
     for length in [512, 64 << 10] {
-        bench.links[1].write(1, 0, pattern(1, length));
+        bench.links[1].write(1, 0, aperiodic(length, 1));
     }
     bench.links[1].pair.now = deadline;
     bench.run();
@@ -412,8 +413,8 @@ fn a_reservation_of_another_host_fences_this_one() {
     let change = nvme::controller::Reservations { view: view.into(), notices, aborted };
     let (epoch, reservations) = (volume::Epoch(1), Some(change));
     bench.input(1, nvme::controller::Input::Fence { volume, epoch, reservations });
-    bench.links[1].write(1, 0, pattern(0, 512));
-    bench.links[1].write(2, 0, pattern(0, 1 << 20));
+    bench.links[1].write(1, 0, aperiodic(512, 0));
+    bench.links[1].write(2, 0, aperiodic(1 << 20, 0));
     bench.links[1].read(3, 0, 512);
     bench.run();
     let conflict = Err(VolumeErrorKind::ReservationConflict);
@@ -428,7 +429,7 @@ fn a_starved_pool_delays_and_loses_nothing() {
     bench.session(1, 1, (true, true));
     bench.held = Some(Vec::new());
     for tag in 0..40 {
-        bench.links[1].write(tag, tag * 64, pattern(tag as u8, 20480));
+        bench.links[1].write(tag, tag * 64, aperiodic(20480, tag));
     }
     let mut rounds = 0;
     loop {
@@ -445,7 +446,7 @@ fn a_starved_pool_delays_and_loses_nothing() {
     assert_eq!(done.len(), 40);
     for tag in 0..40_u8 {
         let at = usize::from(tag) * 64 * 512;
-        assert_eq!(bench.disks[0][at..at + 20480], pattern(tag, 20480));
+        assert_eq!(bench.disks[0][at..at + 20480], aperiodic(20480, tag.into()));
     }
 }
 

@@ -5,9 +5,10 @@
 mod common;
 
 use buf::{Buf, BufList, SharedBuf};
-use common::{Bench, pattern};
+use common::Bench;
 use nvme::fabrics::HostIdentity;
 use nvme::host;
+use protocol::pair::aperiodic;
 use volume::reservation::{Command, Registrant, ReservationType, View};
 use volume::{Durability, Extent, Operation, Outcome, VolumeErrorKind, VolumeId};
 
@@ -237,7 +238,7 @@ fn a_preemption_that_aborts_cancels_the_victims_requests_only() {
     holder.change(&mut bench, reserve(1, ReservationType::WriteExclusiveRegistrants)).unwrap();
     bench.held = Some(Vec::new());
     for host in [&holder, &other] {
-        bench.links[host.queue].write(1, 0, pattern(0, 512));
+        bench.links[host.queue].write(1, 0, aperiodic(512, 0));
     }
     bench.run();
     let kind = ReservationType::ExclusiveAccess;
@@ -256,7 +257,7 @@ fn a_host_that_is_fenced_while_its_data_travels_writes_nothing() {
     let mut bench = Bench::new();
     let [holder, other, _] = three(&mut bench);
     // More than fits into a capsule: the controller asks for it by R2T, and the reservation changes before it comes.
-    let data = BufList::from(SharedBuf::from(pattern(1, 1 << 16)));
+    let data = BufList::from(SharedBuf::from(aperiodic(1 << 16, 1)));
     let write = Operation::Write { extent: Extent::new(0, 128), data, durability: Durability::Cached };
     bench.links[other.queue].submit(1, write);
     let asked = |bench: &mut Bench| {

@@ -18,13 +18,24 @@ pub struct Half<C> {
     placement: Option<(Placement, usize)>,
     send: Transmit,
     ended: bool,
+    /// What happens to what it sends.
+    pub mishap: Option<Mishap>,
+    sent: usize,
 }
 
 impl<C: Connection> Half<C> {
     /// Starts driving `connection`.
     pub fn new(connection: C) -> Self {
         let send = Transmit::new(1 << 20, 256);
-        Self { connection, staged: VecDeque::new(), placement: None, send, ended: false }
+        Self {
+            connection,
+            staged: VecDeque::new(),
+            placement: None,
+            send,
+            ended: false,
+            mishap: None,
+            sent: 0,
+        }
     }
 
     /// Receives `bytes`, as far as the connection wants them; the rest stays staged.
@@ -82,8 +93,23 @@ impl<C: Connection> Half<C> {
             for segment in self.send.segments() {
                 bytes.extend_from_slice(self.send.bytes(segment));
             }
-            self.connection.handle_transmitted(now, self.send.len());
+            let len = self.send.len();
+            if let Some(Mishap::Flip(at)) = self.mishap
+                && let Some(at) = at.checked_sub(self.sent).filter(|at| *at < len)
+                && let Some(byte) = bytes.iter_mut().rev().nth(len.saturating_sub(at).saturating_sub(1))
+            {
+                *byte ^= 0x10;
+            }
+            for part in parts(self.mishap, self.sent, len).into_iter().filter(|part| *part > 0) {
+                self.connection.handle_transmitted(now, part);
+            }
+            self.sent = self.sent.saturating_add(len);
         }
+    }
+
+    /// Bytes sent so far.
+    pub fn sent(&self) -> usize {
+        self.sent
     }
 
     /// Tells the connection once that its transport is gone.
@@ -92,6 +118,39 @@ impl<C: Connection> Half<C> {
             self.connection.handle_ended(now, how);
         }
     }
+}
+
+/// What happens once to the stream that one end sends, behind so many bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mishap {
+    /// It is cut: what comes before is told as sent, and arrives, apart from the rest.
+    Cut(usize),
+    /// The next byte arrives with one bit flipped.
+    Flip(usize),
+}
+
+/// The lengths of the parts in which a send of `len` bytes crosses that follows `sent` bytes.
+fn parts(mishap: Option<Mishap>, sent: usize, len: usize) -> [usize; 2] {
+    let first = match mishap {
+        Some(Mishap::Cut(at)) => at.checked_sub(sent).map_or(len, |first| first.min(len)),
+        _ => len,
+    };
+    [first, len.saturating_sub(first)]
+}
+
+/// Bytes that depend on `seed` and on their place and repeat nowhere: of data that comes twice, late, or at another place, nothing fits.
+pub fn aperiodic(len: usize, seed: u64) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(len);
+    let mut state = seed.wrapping_mul(0xd134_2543_de82_ef95);
+    while bytes.len() < len {
+        // SplitMix64.
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bytes.extend_from_slice(&(word ^ (word >> 31)).to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
 }
 
 /// Two connections, each the other's peer.
@@ -127,14 +186,34 @@ impl<A: Connection, B: Connection> Pair<A, B> {
 
     /// Moves what the near end has to send, and then what the far end has; says how many bytes moved.
     pub fn exchange_once(&mut self) -> usize {
+        let (mishap, sent) = (self.near.mishap, self.near.sent);
         let out = self.near.transmit(self.now);
-        for chunk in out.chunks(self.chunk.max(1)) {
-            self.far.receive(self.now, chunk);
-        }
+        let crossing = Crossing { bytes: &out, parts: parts(mishap, sent, out.len()), chunk: self.chunk };
+        crossing.arrive(&mut self.far, self.now);
+        let (mishap, sent) = (self.far.mishap, self.far.sent);
         let back = self.far.transmit(self.now);
-        for chunk in back.chunks(self.chunk.max(1)) {
-            self.near.receive(self.now, chunk);
-        }
+        let crossing = Crossing { bytes: &back, parts: parts(mishap, sent, back.len()), chunk: self.chunk };
+        crossing.arrive(&mut self.near, self.now);
         out.len().saturating_add(back.len())
+    }
+}
+
+/// Bytes on their way: in parts that arrive apart, and in no larger chunks.
+struct Crossing<'a> {
+    bytes: &'a [u8],
+    parts: [usize; 2],
+    chunk: usize,
+}
+
+impl Crossing<'_> {
+    fn arrive<C: Connection>(self, at: &mut Half<C>, now: Instant) {
+        let mut bytes = self.bytes;
+        for part in self.parts {
+            let (first, rest) = bytes.split_at_checked(part).unwrap_or((bytes, &[]));
+            for chunk in first.chunks(self.chunk.max(1)) {
+                at.receive(now, chunk);
+            }
+            bytes = rest;
+        }
     }
 }

@@ -10,6 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
 
 use protocol::Ended;
+use protocol::pair::aperiodic;
 use reactor::{Config, Driver, Listener};
 use toy::{Errand, Server, call, in_time};
 
@@ -54,7 +55,7 @@ fn odd_chunks_are_put_together(driver: Driver) {
     let mut bytes = Vec::new();
     for len in [3_usize, 0, 100, 64, 65, 5000] {
         bytes.extend_from_slice(&(len as u64).to_le_bytes());
-        bytes.extend((0..len).map(|index| (index % 256) as u8));
+        bytes.extend(aperiodic(len, len as u64));
     }
     for chunk in [1, 3, 7, 64, 1000] {
         for part in bytes.chunks(chunk) {
@@ -75,7 +76,7 @@ fn a_unix_socket_carries_streams_too(driver: Driver) {
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     let server = Server::at(listener, Config { driver, ..Config::default() }, (2, 64 << 20));
     let mut bytes = 70_000_u64.to_le_bytes().to_vec();
-    bytes.extend((0..70_000_u32).map(|index| (index % 251) as u8));
+    bytes.extend(aperiodic(70_000, 1));
     for _ in 0..4 {
         let mut stream = UnixStream::connect(&path).unwrap();
         let mut writer = stream.try_clone().unwrap();
@@ -172,7 +173,7 @@ fn a_half_closed_peer_gets_its_echo(driver: Driver) {
     let server = Server::start(driver, 1, 64 << 20);
     let mut stream = TcpStream::connect(server.address).unwrap();
     let mut bytes = 700_000_u64.to_le_bytes().to_vec();
-    bytes.resize(700_008, 9);
+    bytes.extend(aperiodic(700_000, 9));
     stream.write_all(&bytes).unwrap();
     stream.shutdown(Shutdown::Write).unwrap();
     let mut back = Vec::new();

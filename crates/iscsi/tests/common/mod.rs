@@ -300,8 +300,3 @@ impl Bench {
         self.pair.far.connection.handle_input(self.pair.now, target::Input::Group(reply));
     }
 }
-
-/// Bytes that differ from block to block.
-pub fn pattern(len: usize, seed: u8) -> Vec<u8> {
-    (0..len).map(|at| u8::try_from((at * 7 + at / 512 * 13) % 251).unwrap() ^ seed).collect()
-}

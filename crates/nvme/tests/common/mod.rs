@@ -10,7 +10,7 @@ use nvme::controller::{self, Hosts, Namespace, Portal, QueueLimits, Subsystem};
 use nvme::fabrics::HostIdentity;
 use nvme::host::{self, Config, Queue, RemoteNamespace};
 use nvme::subsystem::Subsystems;
-use protocol::pair::Pair;
+use protocol::pair::{Mishap, Pair};
 use protocol::{Connection as _, Ended, Group as _, Instant};
 use volume::reservation::{Command, Refused, Registrant, Reservations, View};
 use volume::{
@@ -129,6 +129,8 @@ pub struct Bench {
     pub held: Option<Vec<(usize, VolumeId, Request)>>,
     pub flushes: usize,
     pub chunk: usize,
+    /// What happens to the streams of the next connection: the host's, and the controller's.
+    pub mishaps: [Option<Mishap>; 2],
     /// Each volume's reservations.
     pub reservations: [Reservations; 2],
     /// Requests that were to be cancelled: link, volume and tag.
@@ -150,6 +152,7 @@ impl Bench {
             held: None,
             flushes: 0,
             chunk: usize::MAX,
+            mishaps: [None; 2],
             reservations: Default::default(),
             cancelled: Vec::new(),
         }
@@ -160,6 +163,7 @@ impl Bench {
         let far = controller::Connection::new(Arc::clone(&self.portal), self.pool.clone(), Instant::ZERO);
         let mut pair = Pair::new(near, far);
         pair.chunk = self.chunk;
+        [pair.near.mishap, pair.far.mishap] = std::mem::take(&mut self.mishaps);
         self.links.push(Link { pair, events: Vec::new() });
         self.run();
         self.links.len() - 1
@@ -313,8 +317,4 @@ impl Bench {
         }
         self.run();
     }
-}
-
-pub fn pattern(seed: u8, length: usize) -> Vec<u8> {
-    (0..length).map(|index| (index / 7) as u8 ^ seed).collect()
 }

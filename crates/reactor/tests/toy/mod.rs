@@ -19,6 +19,7 @@ use std::thread::JoinHandle;
 
 use buf::{Buf, Pool, SharedBuf};
 use host::{Accepted, Endpoint, EndpointId, Postbox, Refusal, Service, World};
+use protocol::pair::aperiodic;
 use protocol::{CloseReason, Ended, Instant, Placement, Transmit};
 use reactor::{Cluster, Config, Driver, Listener, Stopper};
 
@@ -300,9 +301,9 @@ impl Errand {
     }
 }
 
-/// The byte at `index` of frame `number`.
-fn pattern(number: usize, index: usize) -> u8 {
-    (number.wrapping_mul(31).wrapping_add(index).wrapping_add(index >> 8) % 251) as u8
+/// The payload of frame `number`.
+fn payload(number: usize, len: usize) -> Vec<u8> {
+    aperiodic(len, number as u64)
 }
 
 /// Sends frames and checks their echo.
@@ -323,8 +324,12 @@ impl Caller {
             let number = self.errand.done.get();
             assert_eq!(frame.len(), self.errand.len(number));
             if self.check {
-                let wrong = frame.iter().enumerate().find(|(index, byte)| **byte != pattern(number, *index));
-                assert_eq!(wrong, None, "frame {number}");
+                let expected = payload(number, frame.len());
+                let wrong = frame.iter().zip(&expected).position(|(came, sent)| came != sent);
+                assert_eq!(
+                    wrong, None,
+                    "the first byte of frame {number} that is not the one that was sent there"
+                );
             }
             self.errand.done.set(number + 1);
             (self.errand.progress.borrow_mut())(number + 1);
@@ -335,7 +340,8 @@ impl Caller {
         {
             let Some(mut buf) = self.frames.pool.take(self.errand.len(self.sent)) else { return };
             if self.check {
-                buf.iter_mut().enumerate().for_each(|(index, byte)| *byte = pattern(self.sent, index));
+                let len = buf.len();
+                buf.copy_from_slice(&payload(self.sent, len));
             }
             self.frames.push(buf.freeze());
             self.sent += 1;
@@ -435,7 +441,9 @@ pub fn in_time(work: impl FnOnce() + Send + 'static) {
         let _ = tell.send(());
     });
     match told.recv_timeout(std::time::Duration::from_secs(20)) {
-        Err(mpsc::RecvTimeoutError::Timeout) => panic!("it hangs"),
+        Err(mpsc::RecvTimeoutError::Timeout) => {
+            panic!("20 s have passed and not all has come: a stream, a timer or a wake-up was forgotten")
+        }
         _ => thread.join().unwrap(),
     }
 }

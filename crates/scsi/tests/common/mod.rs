@@ -276,8 +276,11 @@ pub(crate) fn cdb(length: usize, fields: &[(usize, u8)]) -> Vec<u8> {
     cdb
 }
 
-/// `count` blocks of which no two are the same.
+/// `count` blocks whose bytes depend on the seed and on their place, and repeat nowhere.
 pub(crate) fn pattern(count: usize, seed: u8) -> Vec<u8> {
-    let byte = |at: usize| u8::try_from(at / BLOCK % 251).unwrap() ^ u8::try_from(at % 7).unwrap() ^ seed;
-    (0..count * BLOCK).map(byte).collect()
+    let mixed = |at: u64| {
+        let word = (at ^ u64::from(seed) << 40).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (word ^ word >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9).to_be_bytes()
+    };
+    (0..(count * BLOCK) as u64 / 8).flat_map(mixed).collect()
 }
