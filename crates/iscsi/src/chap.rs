@@ -203,6 +203,16 @@ mod tests {
         assert_eq!(decode("0bTWFu"), Some(b"Man".to_vec()));
         assert_eq!(decode("0bTWE="), Some(b"Ma".to_vec()));
         assert_eq!(decode("0BTQ=="), Some(b"M".to_vec()));
+        // Every letter of the alphabet, RFC 4648 §4, twice: the second time shifted by one place of the group.
+        let alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        let expected = "0x00108310518720928b30d38f41149351559761969b71d79f8218a39259a7a29aabb2dbafc31cb3d35db7e39ebbf3dfbf";
+        assert_eq!(
+            decode(&alloc::format!("0b{alphabet}")).map(|bytes| encode(&bytes)).as_deref(),
+            Some(expected)
+        );
+        let expected = "0xfc00420c41461c824a2cc34e3d04524d45565d865a6dc75e7e08628e49669e8a6aaecb6ebf0c72cf4d76df8e7aefcf7e";
+        let shifted = alloc::format!("0b/{}", alphabet.trim_end_matches('/'));
+        assert_eq!(decode(&shifted).map(|bytes| encode(&bytes)).as_deref(), Some(expected));
         for bad in ["", "abc", "0xzz", "0bA", "0b?", "0b=A"] {
             assert_eq!(decode(bad), None, "{bad}");
         }

@@ -56,8 +56,12 @@ fn command(
 
 /// A write of the longest kind whose data never comes.
 fn hoard(raw: &mut Raw, tag: u32) -> Vec<Pdu> {
-    let cdb = builder::write(Extent::new(0, BLOCKS), false);
-    command(raw, (LUN, tag, cdb), |command| command.writing(LONGEST, 0, false), &[])
+    hoard_bytes(raw, tag, LONGEST)
+}
+
+fn hoard_bytes(raw: &mut Raw, tag: u32, length: u32) -> Vec<Pdu> {
+    let cdb = builder::write(Extent::new(0, u64::from(length) / 512), false);
+    command(raw, (LUN, tag, cdb), |command| command.writing(length, 0, false), &[])
 }
 
 fn small_write(raw: &mut Raw, tag: u32) -> Vec<Pdu> {
@@ -92,8 +96,10 @@ fn writes_without_data_leave_memory_to_others() {
     let mut good = session(&pool);
     for number in 0..10 {
         let mut bad = session(&pool);
+        // Ever smaller ones, so that no gap is left.
         for tag in 2..122 {
-            hoard(&mut bad, tag);
+            let length = [LONGEST, 1 << 20, 64 << 10, 4096, 512][(tag as usize - 2) / 24];
+            hoard_bytes(&mut bad, tag, length);
         }
         assert!(pool.used() <= LIMIT, "{} bytes of {LIMIT} are held", pool.used());
         let answers = small_write(&mut good, 10 + number);

@@ -13,7 +13,8 @@ use iscsi::initiator::{Action, Config, Input};
 use iscsi::keys::DigestPolicy;
 use iscsi::limits;
 use iscsi::pdu::{
-    Bhs, DataIn, DataOut, NopIn, Opcode, R2t, Residual, ScsiCommand, ScsiResponse, Stage, TextResponse,
+    AsyncEvent, AsyncMessage, Bhs, DataIn, DataOut, NopIn, Opcode, R2t, Residual, ScsiCommand, ScsiResponse,
+    Stage, TextResponse,
 };
 use protocol::pair::aperiodic;
 use protocol::{CloseReason, Connection as _, Instant};
@@ -322,6 +323,31 @@ fn a_unit_that_is_too_busy_to_say_its_name_is_not_taken_for_one_without() {
     let busy = ScsiResponse::new(serial.view().task_tag(), 8, Residual::None, 0);
     evil.send(busy.to_bytes(), &[]);
     assert!(evil.failure().contains("does not answer what it is"), "{}", evil.failure());
+}
+
+/// RFC 7143 §11.9.1: each event that a target may tell of has its consequence.
+#[test]
+fn every_asynchronous_event_is_obeyed() {
+    for (event, sends, failure) in [
+        (AsyncEvent::SCSI, None, None),
+        (AsyncEvent::LOGOUT_REQUESTED, Some(Opcode::LOGOUT_REQUEST), None),
+        (AsyncEvent::CONNECTION_DROPPED, None, Some("drops the session")),
+        (AsyncEvent::SESSION_DROPPED, None, Some("drops the session")),
+        (AsyncEvent(248), None, None),
+    ] {
+        let mut bench = Bench::ready(config(), portal(64));
+        let mut header = AsyncMessage::logout_requested(3).to_bytes();
+        header[36] = event.0;
+        tell(&mut bench, header, &[]);
+        let sent = split(&bench.pair.near.transmit(Instant::ZERO), NONE);
+        assert_eq!(sent.first().map(Pdu::opcode), sends, "{event:?}");
+        let failed = bench.failed.as_deref();
+        assert!(
+            failed.is_some() == failure.is_some()
+                && failed.unwrap_or_default().contains(failure.unwrap_or_default()),
+            "{event:?}: {failed:?}"
+        );
+    }
 }
 
 fn requiring(header: bool, data: bool, target: bool) -> Config {

@@ -243,6 +243,27 @@ fn functions_that_do_not_apply_are_answered() {
     assert_eq!(raw.closed(), Some(CloseReason::Finished), "a cold reset ends the session");
 }
 
+/// RFC 7143 §11.14.1, §11.15.1: what cannot be logged out of is said, and the session goes on.
+#[test]
+fn every_reason_to_log_out_has_its_response() {
+    for (reason, cid, expected) in [
+        (LogoutReason::CLOSE_SESSION, 0, LogoutResponse::CLOSED),
+        (LogoutReason::CLOSE_SESSION, 9, LogoutResponse::CLOSED),
+        (LogoutReason::CLOSE_CONNECTION, 0, LogoutResponse::CLOSED),
+        (LogoutReason::CLOSE_CONNECTION, 9, LogoutResponse::CID_NOT_FOUND),
+        (LogoutReason::RECOVERY, 0, LogoutResponse::NO_RECOVERY),
+        (LogoutReason::RECOVERY, 9, LogoutResponse::NO_RECOVERY),
+        (LogoutReason(99), 0, LogoutResponse::CID_NOT_FOUND),
+    ] {
+        let mut raw = ready();
+        let answers = raw.send(LogoutRequest::new(reason, cid, 60).to_bytes(), &[]);
+        let told = LogoutResponse::from_bytes(&answers[0].header).response();
+        assert_eq!(told, expected, "{reason:?} of connection {cid}, which is 0");
+        let ends = expected == LogoutResponse::CLOSED;
+        assert_eq!(raw.closed().is_some(), ends, "{reason:?} of connection {cid}");
+    }
+}
+
 #[test]
 fn a_logout_waits_for_the_volume() {
     let mut raw = ready();

@@ -143,6 +143,35 @@ fn statuses_of_failed_logins() {
     }
 }
 
+/// RFC 7143 §13.12: MaxRecvDataSegmentLength is declared in the operational negotiation, once.
+#[test]
+fn what_is_received_is_declared_once_and_not_while_they_authenticate() {
+    let mut raw = Raw::new(portal(64));
+    let mut text = Text::new();
+    text.put("InitiatorName", INITIATOR);
+    text.put("TargetName", TARGET);
+    text.put("AuthMethod", "None");
+    let says = |answers: &[common::raw::Pdu]| {
+        let said = String::from_utf8(answers.iter().flat_map(|pdu| pdu.data.clone()).collect()).unwrap();
+        said.matches("MaxRecvDataSegmentLength=").count()
+    };
+    let security = LoginRequest::new(Stage::Security, (ISID, 0, 0), 0, 1).transit(Stage::Operational);
+    assert_eq!(
+        says(&raw.send(security.to_bytes(), text.bytes())),
+        0,
+        "an operational key in the security negotiation"
+    );
+    let mut text = Text::new();
+    text.put("MaxBurstLength", "65536");
+    let operational = LoginRequest::new(Stage::Operational, (ISID, 0, 0), 0, 1);
+    assert_eq!(says(&raw.send(operational.to_bytes(), text.bytes())), 1);
+    assert_eq!(
+        says(&raw.send(operational.transit(Stage::FullFeature).to_bytes(), &[])),
+        0,
+        "it is said again"
+    );
+}
+
 #[test]
 fn headers_that_make_no_sense() {
     let text = {

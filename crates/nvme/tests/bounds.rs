@@ -128,14 +128,72 @@ fn writes_without_data_leave_memory_to_others() {
     let mut hoarders = Vec::new();
     for number in 0..20 {
         let mut bad = io_queue(&pool);
+        // Ever smaller ones, so that no gap is left.
         for cid in 0..120 {
-            bad.receive(NOW, &capsule(write(cid, LONG), &[]));
+            let length = [LONG, 256 << 10, 64 << 10, 4096, 512][usize::from(cid) / 24];
+            bad.receive(NOW, &capsule(write(cid, length), &[]));
         }
         hoarders.push(bad);
         assert!(pool.used() <= LIMIT, "{} bytes of {LIMIT} are held", pool.used());
         assert!(small_write(&mut good, number), "a small write beside {} hoarders", number + 1);
         good.connection.poll_action();
     }
+}
+
+#[test]
+fn a_command_that_cannot_be_done_takes_no_memory() {
+    let pool = Pool::new(LIMIT);
+    let mut half = io_queue(&pool);
+    let beyond = |cid| write(cid, LONG).with(10, u32::try_from(common::BLOCKS).unwrap() - 1);
+    let elsewhere = |cid| {
+        let mut entry = write(cid, LONG);
+        entry.nsid.set(9);
+        entry
+    };
+    let unknown = |cid| {
+        let mut entry = write(cid, LONG);
+        entry.opcode = 0x7d;
+        entry
+    };
+    // Nothing is left for a buffer: whoever asked for one would wait.
+    let hostage: Vec<_> = std::iter::from_fn(|| pool.take(512)).collect();
+    for (cid, (entry, expected)) in [
+        (beyond(0), Status::LBA_OUT_OF_RANGE),
+        (elsewhere(1), Status::INVALID_NAMESPACE),
+        (unknown(2), Status::INVALID_OPCODE),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        half.receive(NOW, &capsule(entry, &[]));
+        let answer = half.transmit(NOW);
+        assert!(
+            !answer.is_empty(),
+            "command {cid} waits for memory, and cannot be done (Status {expected:?})"
+        );
+        assert_eq!(status(&answer), expected.dnr());
+    }
+    drop(hostage);
+}
+
+#[test]
+fn a_write_without_a_buffer_waits_before_its_r2t_and_the_stream_goes_on() {
+    let pool = Pool::new(LIMIT);
+    let mut half = io_queue(&pool);
+    let hostage: Vec<_> = std::iter::from_fn(|| pool.take(512)).collect();
+    half.receive(NOW, &capsule(write(1, LONG), &[]));
+    assert!(half.transmit(NOW).is_empty(), "an R2T is sent for which there is no buffer");
+    let mut flush = SubmissionQueueEntry::new(0, 1);
+    flush.cid.set(2);
+    half.receive(NOW, &capsule(flush, &[]));
+    let submitted = half.connection.poll_action();
+    assert!(
+        matches!(submitted, Some(Action::Submit { .. })),
+        "a flush behind a write that waits is carried out: {submitted:?}"
+    );
+    drop(hostage);
+    let (_, sent) = pass(&mut half, (NOW, Duration::from_secs(1)));
+    assert_eq!(R2t::read_from_bytes(&sent).unwrap().r2tl.get(), LONG);
 }
 
 #[test]

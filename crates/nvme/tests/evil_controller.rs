@@ -15,7 +15,7 @@ use nvme::pdu::{C2hData, CapsuleCmd, CapsuleResp, H2cData, IcResp, R2t, flags};
 use nvme::status::Status;
 use protocol::pair::{Half, aperiodic};
 use protocol::{CloseReason, Connection as _, Instant};
-use volume::VolumeErrorKind;
+use volume::{Features, VolumeErrorKind};
 use zerocopy::{FromBytes, IntoBytes};
 
 const NOW: Instant = Instant::ZERO;
@@ -362,6 +362,18 @@ fn identified(change: impl Fn(&mut [u8])) -> Vec<Action> {
         tell(link, &back);
     }
     std::mem::take(&mut bench.links[0].events)
+}
+
+/// NVM Command Set §4.1.5.1: whoever promises zeros needs to know that deallocated blocks read as zeros.
+#[test]
+fn a_namespace_whose_deallocated_blocks_do_not_read_as_zeros_offers_no_discard() {
+    const DLFEAT: usize = 33;
+    for (reads, zeros) in [(0, false), (1, true), (2, false)] {
+        let found = identified(|data| data[DLFEAT] = data[DLFEAT] & !7 | reads);
+        let [Action::Ready(remote)] = &found[..] else { panic!("{found:?}") };
+        let offers = remote.features.contains(Features::DISCARD);
+        assert_eq!((offers, remote.discards), (zeros, true), "DLFEAT {reads}");
+    }
 }
 
 #[test]

@@ -187,6 +187,43 @@ fn the_features_answer_for_each_namespace() {
     assert_eq!(admin.answer(set_feature(PERSISTENCE, 1, 1)).0, Status::NOT_CHANGEABLE.dnr());
 }
 
+/// NVMe Base §5.1.11: a value that cannot be saved has its default as the saved one; capabilities are no value.
+#[test]
+fn every_feature_answers_for_every_select() {
+    const CHANGEABLE: u64 = 0b100;
+    let mut admin = Admin::new();
+    for (feature, value) in [(0x01, 0x0102_0303), (0x04, 0x0155), (0x05, 0x77), (0x0b, 0x0100), (0x0f, 9000)]
+    {
+        assert_eq!(admin.answer(set_feature(feature, 0, value)).0, Status::SUCCESS, "feature {feature:#x}");
+    }
+    // What is set, and what it would be otherwise; and whether it can be changed.
+    for (feature, current, default, capabilities) in [
+        (0x01, 0x0102_0303, 0, CHANGEABLE),
+        (0x02, 0, 0, CHANGEABLE),
+        (0x04, 0x0155, 0, CHANGEABLE),
+        (0x05, 0x77, 0, CHANGEABLE),
+        (0x06, 1, 1, 0),
+        (0x0a, 0, 0, 0),
+        (0x0b, 0x0100, 0, CHANGEABLE),
+        (0x0f, 9000, 0, CHANGEABLE),
+        (0x19, 0, 0, CHANGEABLE),
+    ] {
+        for (select, expected) in [(0, current), (1, default), (2, default), (3, capabilities)] {
+            let told = admin.answer(get_feature(feature, 0, select));
+            assert_eq!(told, (Status::SUCCESS, expected), "feature {feature:#x}, select {select}");
+        }
+    }
+    // Host Behavior Support and Host Identifier have data, but only as they are now.
+    assert_eq!(admin.data(get_feature(0x16, 0, 0), 512), [0; 512]);
+    assert_eq!(admin.data(get_feature(0x81, 0, 0).with(11, 1), 16), common::host_identity().identifier);
+    for (feature, capabilities) in [(0x16, CHANGEABLE), (0x81, 0)] {
+        for (select, expected) in [(1, 0), (2, 0), (3, capabilities)] {
+            let told = admin.answer(get_feature(feature, 0, select).with(11, 1));
+            assert_eq!(told, (Status::SUCCESS, expected), "feature {feature:#x}, select {select}");
+        }
+    }
+}
+
 #[test]
 fn what_is_offered_is_said() {
     let mut admin = Admin::new();

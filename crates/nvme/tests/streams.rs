@@ -120,10 +120,12 @@ fn words(place: Place) -> String {
     format!("the {}'s stream of the {} queue", ["host", "controller"][end], ["admin", "I/O"][queue])
 }
 
-/// The bytes of a stream to try: all, but of the long data structures of the controller's identification only one in three, and those once.
+/// The bytes of a stream to try: all with digests, but of the long data structures of the controller's identification only one in five; without digests
+/// fewer.
 fn bytes(place: Place, (from, to): (usize, usize), digests: bool) -> impl Iterator<Item = usize> {
     let identification = place.queue == 0 && place.end == 1;
-    (from..to).filter(move |byte| !identification || (digests && byte % 3 == 0))
+    let stride = if identification { 5 } else { 1 } * if digests { 1 } else { 7 };
+    (from..to).step_by(stride)
 }
 
 const PLACES: [Place; 4] = [

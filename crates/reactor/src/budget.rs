@@ -65,6 +65,23 @@ mod tests {
     }
 
     #[test]
+    fn between_too_long_and_long_it_stays_as_it_is() {
+        let mut budget = Budget::new(1 << 20);
+        let slow = settle(&mut budget, 10, 1000);
+        for (took, next) in [
+            (Some(GOAL), slow),
+            (Some(SPACING + Duration::from_nanos(1)), slow),
+            (Some(SPACING), slow + slow / 8),
+            (None, slow + slow / 8),
+            (Some(GOAL + Duration::from_nanos(1)), (slow / 2).max(LEAST_TURN)),
+        ] {
+            let mut budget = Budget { bytes: slow, ..Budget::new(1 << 20) };
+            budget.learn(slow, took);
+            assert_eq!(budget.bytes(), next, "after a turn of {took:?}, of {slow} bytes");
+        }
+    }
+
+    #[test]
     fn it_stays_within_its_bounds() {
         let mut budget = Budget::new(1 << 20);
         assert_eq!(settle(&mut budget, 50, 1_000_000), LEAST_TURN);

@@ -120,6 +120,36 @@ mod tests {
     }
 
     #[test]
+    fn the_length_field_is_where_the_length_is_read() {
+        for (opcode, length) in [(0x08, 6), (0x28, 10), (0xa8, 12), (0x88, 16)] {
+            let mut cdb = [0; 16];
+            cdb[0] = opcode;
+            let none = BlockCommand::read(Cdb(&cdb[..length])).blocks;
+            let field = usize::from(BlockCommand::length_field(Cdb(&cdb[..length])));
+            for byte in 2..length - 1 {
+                let mut changed = cdb;
+                changed[byte] = 1;
+                let reads = BlockCommand::read(Cdb(&changed[..length])).blocks != none;
+                // It begins there, and has four bytes at most.
+                let first = reads
+                    && (byte == 2
+                        || BlockCommand::read(Cdb(&{
+                            let mut before = cdb;
+                            before[byte - 1] = 1;
+                            before
+                        }[..length]))
+                        .blocks
+                            == none);
+                assert_eq!(
+                    first,
+                    byte == field,
+                    "byte {byte} of operation code {opcode:#x}, whose length is at {field}"
+                );
+            }
+        }
+    }
+
+    #[test]
     fn what_is_not_there_is_zero() {
         let cdb = Cdb(&[0x88]);
         assert_eq!((cdb.u64(2), cdb.u16(9), cdb.bit(40, 7), cdb.bits(usize::MAX, 7, 0)), (0, 0, false, 0));

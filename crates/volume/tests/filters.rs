@@ -46,6 +46,74 @@ impl Driven {
     }
 }
 
+/// A volume that says something of everything, and notes what it is asked to do.
+#[derive(Debug)]
+struct Telling {
+    inner: Arc<dyn Volume>,
+    asked: Arc<std::sync::Mutex<Vec<&'static str>>>,
+}
+
+impl Telling {
+    fn note(&self, what: &'static str) {
+        self.asked.lock().unwrap().push(what);
+    }
+}
+
+impl Volume for Telling {
+    fn geometry(&self) -> volume::Geometry {
+        self.inner.geometry()
+    }
+    fn limits(&self) -> volume::Limits {
+        volume::Limits { depth: 77, ..self.inner.limits() }
+    }
+    fn features(&self) -> Features {
+        self.inner.features()
+    }
+    fn identity(&self) -> Option<volume::Identity> {
+        Some(volume::Identity { serial: "77".into(), ..volume::Identity::default() })
+    }
+    fn changes(&self) -> volume::Changes {
+        volume::Changes { resized: 7, ..volume::Changes::default() }
+    }
+    fn trouble(&self) -> Option<String> {
+        Some("it is in trouble".to_owned())
+    }
+    fn listen(&self, _: Waker) {
+        self.note("listen");
+    }
+    fn rescan(&self) -> Result<(), volume::OpenError> {
+        self.note("rescan");
+        Ok(())
+    }
+    fn open_queue(&self, core: CoreId, waker: Waker) -> Result<Box<dyn VolumeQueue>, volume::OpenError> {
+        self.inner.open_queue(core, waker)
+    }
+}
+
+#[test]
+fn what_a_filter_does_not_change_is_its_volumes() {
+    let filters: [(&str, fn(Arc<dyn Volume>) -> Arc<dyn Volume>); 5] = [
+        ("read-only", |inner| Arc::new(ReadOnly::new(inner))),
+        ("delay", |inner| Arc::new(Delay::new(inner, MS))),
+        ("limit", |inner| Arc::new(Limit::new(inner, None, None))),
+        ("fail", |inner| Arc::new(Fail::new(inner, FailRate::EveryNth(1000), VolumeErrorKind::Media))),
+        ("stats", |inner| Arc::new(Stats::new(inner))),
+    ];
+    for (name, filter) in filters {
+        let asked = Arc::default();
+        let telling = Arc::new(Telling { inner: ram(), asked: Arc::clone(&asked) });
+        let filtered = filter(Arc::clone(&telling) as Arc<dyn Volume>);
+        assert_eq!(filtered.geometry(), telling.geometry(), "{name}");
+        assert_eq!(filtered.limits(), telling.limits(), "{name}");
+        assert_eq!(filtered.identity(), telling.identity(), "{name}");
+        assert_eq!(filtered.changes(), telling.changes(), "{name}");
+        assert_eq!(filtered.trouble(), telling.trouble(), "{name}");
+        filtered.listen(Waker::noop().clone());
+        filtered.rescan().unwrap();
+        assert_eq!(*asked.lock().unwrap(), ["listen", "rescan"], "{name}");
+    }
+}
+
 #[test]
 fn a_delayed_request_completes_when_its_time_has_come_and_not_before() {
     let mut queue = Driven::new(&Delay::new(ram(), MS * 5).on(OperationSet::READ));

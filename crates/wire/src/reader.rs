@@ -130,6 +130,23 @@ mod tests {
     }
 
     #[test]
+    fn every_width_in_both_orders() {
+        let bytes = [0x12, 0x34, 0x56, 0x78, 0x9a, 0xbc, 0xde, 0xf0];
+        let reader = || Reader::new(&bytes);
+        assert_eq!((reader().u16_be(), reader().u16_le()), (Ok(0x1234), Ok(0x3412)));
+        assert_eq!(reader().u24_be(), Ok(0x12_3456));
+        assert_eq!((reader().u32_be(), reader().u32_le()), (Ok(0x1234_5678), Ok(0x7856_3412)));
+        assert_eq!(reader().u64_be(), Ok(0x1234_5678_9abc_def0));
+        assert_eq!(reader().u64_le(), Ok(0xf0de_bc9a_7856_3412));
+        let mut reader = reader();
+        reader.skip(2).unwrap();
+        assert_eq!(reader.sub(3).map(|part| part.rest().to_vec()), Ok(vec![0x56, 0x78, 0x9a]));
+        assert_eq!((reader.remaining(), reader.is_empty()), (3, false));
+        assert_eq!(reader.skip(4), Err(Truncated));
+        assert_eq!((reader.take(3), reader.is_empty()), (Ok(&[0xbc, 0xde, 0xf0][..]), true));
+    }
+
+    #[test]
     fn a_read_past_the_end_fails_and_reads_nothing() {
         let mut reader = Reader::new(&[1, 2, 3]);
         assert_eq!(reader.u32_be(), Err(Truncated));

@@ -97,6 +97,27 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_width_in_both_orders() {
+        let mut memory = [0xff; 32];
+        let mut writer = Writer::new(&mut memory);
+        writer.u16_be(0x1234).unwrap();
+        writer.u16_le(0x1234).unwrap();
+        writer.u32_be(0x1234_5678).unwrap();
+        writer.u32_le(0x1234_5678).unwrap();
+        writer.u64_be(0x1234_5678_9abc_def0).unwrap();
+        writer.u64_le(0x1234_5678_9abc_def0).unwrap();
+        writer.put(&[1, 2, 3]).unwrap();
+        assert_eq!(writer.put(&[4, 5]), Err(Full));
+        let expected = [
+            [0x12, 0x34, 0x34, 0x12, 0x12, 0x34, 0x56, 0x78],
+            [0x78, 0x56, 0x34, 0x12, 0x12, 0x34, 0x56, 0x78],
+            [0x9a, 0xbc, 0xde, 0xf0, 0xf0, 0xde, 0xbc, 0x9a],
+            [0x78, 0x56, 0x34, 0x12, 1, 2, 3, 0xff],
+        ];
+        assert_eq!(memory, expected.concat()[..]);
+    }
+
+    #[test]
     fn values_in_order() {
         let mut memory = [0xff; 9];
         let mut writer = Writer::new(&mut memory);

@@ -201,6 +201,20 @@ mod tests {
         }
     }
 
+    /// SBC-4 §5.49: WRITE SAME has no FUA bit, whatever the unit says of others.
+    #[test]
+    fn zeros_by_write_same_are_flushed_if_they_are_to_last() {
+        for fua in [false, true] {
+            for (durability, flushes) in [(Durability::Cached, false), (Durability::Durable, true)] {
+                let zeros =
+                    Operation::WriteZeroes { extent: Extent::new(0, 8), durability, may_unmap: false };
+                let work = command(zeros, (512, Abilities { fua, ..Abilities::NONE }));
+                let flush_after = work.map(|work| work.flush_after).ok();
+                assert_eq!(flush_after, Some(flushes), "{durability:?}, a unit with FUA: {fua}");
+            }
+        }
+    }
+
     #[test]
     fn a_unit_without_fua_is_asked_for_a_flush_instead() {
         let write = |features, fua| {

@@ -247,3 +247,51 @@ impl Tasks {
         0..u16::try_from(self.slots.len()).unwrap_or(u16::MAX)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn task(number: u64) -> Task {
+        Task {
+            owner: Owner::Request(Tag(number)),
+            work: Work::plain(scsi::builder::test_unit_ready()),
+            progress: Progress::default(),
+            cmd_sn: 0,
+            sent: true,
+            due: Instant::ZERO,
+            retries: 0,
+            aborting: None,
+        }
+    }
+
+    #[test]
+    fn a_tag_names_its_task_and_no_other_of_its_slot() {
+        let mut tasks = Tasks::new(2);
+        let slot = tasks.insert(task(7)).unwrap_or(9);
+        let (generation, _) =
+            tasks.get(slot).map(|(generation, task)| (generation, task.retries)).unwrap_or_default();
+        let own = tag(Kind::Command, generation, slot);
+        assert_eq!((tasks.find(Kind::Command, own), tasks.of_request(Tag(7))), (Some(slot), Some(slot)));
+        assert_eq!(tasks.find(Kind::Abort, own), None, "a tag of another kind");
+        assert_eq!(
+            tasks.find(Kind::Command, tag(Kind::Abort, generation, slot)),
+            None,
+            "a tag of another kind"
+        );
+        let other = generation.wrapping_add(1);
+        assert_eq!(
+            tasks.find(Kind::Command, tag(Kind::Command, other, slot)),
+            None,
+            "the tag of the slot's next task"
+        );
+        assert_eq!(tasks.find(Kind::Command, tag(Kind::Command, generation, 40_000)), None, "no slot");
+        tasks.renew(slot);
+        assert_eq!(tasks.find(Kind::Command, own), None, "the tag under which it was sent before");
+        assert_eq!(tasks.find(Kind::Command, tag(Kind::Command, other, slot)), Some(slot));
+        tasks.remove(slot);
+        for generation in 0..=u8::MAX {
+            assert_eq!(tasks.find(Kind::Command, tag(Kind::Command, generation, slot)), None, "it has ended");
+        }
+    }
+}

@@ -223,3 +223,64 @@ impl Tasks {
         !self.free.is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::collections::BTreeMap;
+
+    use super::*;
+
+    /// Numbers by seed (SplitMix64).
+    struct Numbers(u64);
+
+    impl Numbers {
+        fn below(&mut self, bound: u64) -> u64 {
+            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let word = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            (word ^ word >> 27) % bound
+        }
+    }
+
+    #[test]
+    fn tags_are_found_as_long_as_their_tasks_last_whatever_came_and_went_between() {
+        for seed in 0..60 {
+            let depth = [1, 2, 8, 31][seed as usize % 4];
+            let (mut tasks, mut model, mut numbers) =
+                (Tasks::new(depth), BTreeMap::new(), Numbers(seed << 32));
+            for step in 0..200 {
+                // Few tags, so that they come back, and share their places in the index.
+                let tag = u32::try_from(numbers.below(u64::from(depth) * 4)).unwrap_or(0);
+                match model.get(&tag) {
+                    Some(&slot) => {
+                        tasks.remove(slot);
+                        model.remove(&tag);
+                    }
+                    None => {
+                        let slot = tasks.insert(tag);
+                        let room = model.len() < usize::from(depth);
+                        assert_eq!(
+                            slot.is_some(),
+                            room,
+                            "seed {seed}, step {step}: a task fits as long as there are fewer than {depth}"
+                        );
+                        model.extend(slot.map(|slot| (tag, slot)));
+                    }
+                }
+                assert_eq!(tasks.has_room(), model.len() < usize::from(depth), "seed {seed}, step {step}");
+                for tag in 0..u32::from(depth) * 4 {
+                    let found = tasks.find(tag);
+                    assert_eq!(
+                        found,
+                        model.get(&tag).copied(),
+                        "seed {seed}, step {step}: the slot of tag {tag}"
+                    );
+                    assert_eq!(
+                        found.and_then(|slot| tasks.peek(slot)).map(|task| task.tag),
+                        found.map(|_| tag)
+                    );
+                }
+                assert_eq!(tasks.iter().count(), model.len(), "seed {seed}, step {step}");
+            }
+        }
+    }
+}
