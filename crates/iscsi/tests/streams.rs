@@ -112,11 +112,11 @@ fn streams_that_are_cut_at_any_byte_carry_the_same_session() {
         assert!(whole.stored == written);
         for (end, sent) in [ended.pair.near.sent(), ended.pair.far.sent()].into_iter().enumerate() {
             for byte in 1..sent {
-                let (cut, _) = run(bench(digests, at(end, Mishap::Cut(byte))), &written);
+                let (apart, _) = run(bench(digests, at(end, Mishap::Cut(byte))), &written);
                 let whose = ["initiator", "target"][end];
                 assert!(
-                    cut == whole,
-                    "the {whose}'s stream, cut behind byte {byte} of {sent}, digests {digests}: {cut}"
+                    apart == whole,
+                    "the {whose}'s stream, cut behind byte {byte} of {sent}, digests {digests}: {apart}"
                 );
             }
         }
