@@ -113,10 +113,10 @@ fn streams_that_are_cut_at_any_byte_carry_the_same_session() {
         for (end, sent) in [ended.pair.near.sent(), ended.pair.far.sent()].into_iter().enumerate() {
             for byte in 1..sent {
                 let (apart, _) = run(bench(digests, at(end, Mishap::Cut(byte))), &written);
-                let whose = ["initiator", "target"][end];
+                let name = ["initiator", "target"][end];
                 assert!(
                     apart == whole,
-                    "the {whose}'s stream, cut behind byte {byte} of {sent}, digests {digests}: {apart}"
+                    "the {name}'s stream, cut behind byte {byte} of {sent}, digests {digests}: {apart}"
                 );
             }
         }

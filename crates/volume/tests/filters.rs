@@ -90,9 +90,11 @@ impl Volume for Telling {
     }
 }
 
+type Filter = fn(Arc<dyn Volume>) -> Arc<dyn Volume>;
+
 #[test]
 fn what_a_filter_does_not_change_is_its_volumes() {
-    let filters: [(&str, fn(Arc<dyn Volume>) -> Arc<dyn Volume>); 5] = [
+    let filters: [(&str, Filter); 5] = [
         ("read-only", |inner| Arc::new(ReadOnly::new(inner))),
         ("delay", |inner| Arc::new(Delay::new(inner, MS))),
         ("limit", |inner| Arc::new(Limit::new(inner, None, None))),

@@ -243,28 +243,24 @@ mod tests {
 
     #[test]
     fn tags_are_found_as_long_as_their_tasks_last_whatever_came_and_went_between() {
-        for seed in 0..60 {
-            let depth = [1, 2, 8, 31][seed as usize % 4];
+        for seed in 0..60_u8 {
+            let depth = [1, 2, 8, 31][usize::from(seed) % 4];
             let (mut tasks, mut model, mut numbers) =
-                (Tasks::new(depth), BTreeMap::new(), Numbers(seed << 32));
+                (Tasks::new(depth), BTreeMap::new(), Numbers(u64::from(seed) << 32));
             for step in 0..200 {
                 // Few tags, so that they come back, and share their places in the index.
                 let tag = u32::try_from(numbers.below(u64::from(depth) * 4)).unwrap_or(0);
-                match model.get(&tag) {
-                    Some(&slot) => {
-                        tasks.remove(slot);
-                        model.remove(&tag);
-                    }
-                    None => {
-                        let slot = tasks.insert(tag);
-                        let room = model.len() < usize::from(depth);
-                        assert_eq!(
-                            slot.is_some(),
-                            room,
-                            "seed {seed}, step {step}: a task fits as long as there are fewer than {depth}"
-                        );
-                        model.extend(slot.map(|slot| (tag, slot)));
-                    }
+                if let Some(slot) = model.remove(&tag) {
+                    tasks.remove(slot);
+                } else {
+                    let slot = tasks.insert(tag);
+                    let room = model.len() < usize::from(depth);
+                    assert_eq!(
+                        slot.is_some(),
+                        room,
+                        "seed {seed}, step {step}: a task fits as long as there are fewer than {depth}"
+                    );
+                    model.extend(slot.map(|slot| (tag, slot)));
                 }
                 assert_eq!(tasks.has_room(), model.len() < usize::from(depth), "seed {seed}, step {step}");
                 for tag in 0..u32::from(depth) * 4 {

@@ -6,7 +6,7 @@
     missing_debug_implementations,
     reason = "each test file uses a part"
 )]
-#![expect(clippy::unwrap_used, clippy::panic, clippy::cast_possible_truncation, reason = "tests")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

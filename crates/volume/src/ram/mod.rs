@@ -337,7 +337,7 @@ mod tests {
             let mut done = Vec::new();
             queue.poll(now, &mut done);
             let first = done.len() as u64;
-            settle(queue.as_mut(), &mut done, pages as usize);
+            settle(queue.as_mut(), &mut done, usize::try_from(pages).unwrap());
             first
         };
         [1, 2].map(|millis| write_all(Instant::ZERO + std::time::Duration::from_millis(millis)))
