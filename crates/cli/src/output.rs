@@ -2,16 +2,18 @@
 //! is shown without the secrets that may stand in them.
 
 use std::fmt;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use clap::error::{ContextKind, ContextValue};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use names::redact;
 use serde::Serialize;
 use signal_hook::consts::SIGPIPE;
 use signal_hook::low_level::emulate_default_handler;
+
+use crate::watch;
 
 /// Whoever read standard output has had enough, as `head` does. That is no failure: nobody is told.
 #[derive(Debug)]
@@ -25,9 +27,13 @@ impl fmt::Display for Unread {
 
 impl std::error::Error for Unread {}
 
-/// Prints an error with its causes, once, and gives the exit code `code`. Where nobody reads on, the process ends as others do:
-/// by SIGPIPE, without a word.
+/// Prints an error with its causes, once, and gives the exit code `code`, or that of Ctrl-C if that was the reason. Where nobody reads on, the
+/// process ends as others do: by SIGPIPE, without a word.
 pub(crate) fn failed(error: &anyhow::Error, code: u8) -> ExitCode {
+    if matches!(error.downcast_ref(), Some(linerate::Error::Stopped)) {
+        remark(&format!("{error:#}"));
+        return watch::exit_code(true);
+    }
     if error.downcast_ref::<Unread>().is_some() {
         // It ends the process; if it cannot, the exit code says as much.
         let _unable = emulate_default_handler(SIGPIPE);
@@ -51,7 +57,7 @@ pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<()> {
 pub(crate) fn bytes(bytes: &[u8]) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(bytes).and_then(|()| out.flush()).map_err(|error| match error.kind() {
-        ErrorKind::BrokenPipe => Unread.into(),
+        io::ErrorKind::BrokenPipe => Unread.into(),
         _ => anyhow::Error::new(error).context("standard output cannot be written"),
     })
 }
@@ -79,7 +85,7 @@ impl Stream {
     }
 
     fn seen<T>(&self, result: io::Result<T>) -> io::Result<T> {
-        if result.as_ref().is_err_and(|error| error.kind() == ErrorKind::BrokenPipe) {
+        if result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
             self.0.store(true, Ordering::SeqCst);
         }
         result
@@ -96,8 +102,25 @@ impl Write for Stream {
     }
 }
 
+/// The refusal of a value whose own error names it: clap would say before it what it says itself.
+fn of_value(error: &clap::Error) -> Option<clap::Error> {
+    let (Some(ContextValue::String(argument)), Some(ContextValue::String(value))) =
+        (error.get(ContextKind::InvalidArg), error.get(ContextKind::InvalidValue))
+    else {
+        return None;
+    };
+    let why = std::error::Error::source(error)?.to_string();
+    // A value with a secret is not shown by its error either.
+    let names_it = why.contains(value.as_str()) || redact(value) != *value;
+    let text = redact(&format!("{argument}: {why}\n\nFor more information, try '--help'.\n"));
+    (error.kind() == ErrorKind::ValueValidation && names_it).then(|| clap::Error::raw(error.kind(), text))
+}
+
 /// A refused command line, which clap would repeat word by word.
 pub(crate) fn refusal(mut error: clap::Error) -> clap::Error {
+    if let Some(error) = of_value(&error) {
+        return error;
+    }
     let hide = |value: &ContextValue| match value {
         ContextValue::String(text) => Some(ContextValue::String(redact(text))),
         ContextValue::Strings(texts) => {

@@ -57,6 +57,9 @@ pub(crate) struct Args {
     /// Check configuration, secrets and access rules, say what is doubtful, and end without serving
     #[arg(long)]
     check: bool,
+    /// Serve the other volumes when one cannot be opened, and tell which and why, as nofail of a [[volume]] does for one
+    #[arg(long)]
+    nofail: bool,
     /// Serve anybody who can reach the portals, also beyond loopback
     #[arg(long)]
     allow_any: bool,
@@ -83,6 +86,9 @@ pub(crate) fn run(args: Args) -> Result<()> {
     config.daemon.state = args.state.or(config.daemon.state);
     config.daemon.allow_any |= args.allow_any;
     config.daemon.turns |= args.turns;
+    for volume in &mut config.volumes {
+        volume.nofail |= args.nofail;
+    }
     if config.volumes.is_empty() {
         bail!("there is nothing to serve: name a volume, such as disk=ram:1G, or give --config FILE");
     }

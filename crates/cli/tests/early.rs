@@ -35,3 +35,28 @@ fn a_signal_is_heard_while_a_volume_is_being_opened() {
     }
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "something is left behind");
 }
+
+#[test]
+fn a_command_that_waits_for_a_volume_ends_at_once_when_it_is_asked() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap();
+    let url = format!("iscsi://{address}/iqn.2026-11.org.linerate:disk/0");
+    let nvme = format!("nvme+tcp://{address}/nqn.2026-11.org.linerate:disk/1");
+    for arguments in [
+        vec!["copy", &url, "ram:1M"],
+        vec!["copy", "ram:1M", &nvme, "--overwrite"],
+        vec!["copy", "-", &url, "--overwrite"],
+        vec!["copy", &nvme, "-"],
+        vec!["compare", "ram:1M", &url],
+        vec!["checksum", &nvme],
+        vec!["zero", &url, "--overwrite"],
+        vec!["bench", &nvme],
+        vec!["bench", "ram:1M", &url, "--rw", "randwrite", "--overwrite"],
+    ] {
+        let mut child = begin(&arguments);
+        let (_connection, _) = silent.accept().unwrap();
+        kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+        let status = ended(&mut child);
+        assert_eq!(status.code(), Some(130), "{arguments:?} ends with {status}");
+    }
+}

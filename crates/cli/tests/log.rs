@@ -91,6 +91,40 @@ fn whoever_is_refused_or_misbehaves_stands_in_the_log_with_peer_and_reason() {
 }
 
 #[test]
+fn each_kind_of_failure_of_a_volume_stands_in_the_log_over_both_protocols() {
+    let kinds = [
+        ("busy", "the volume is busy"),
+        ("media", "the medium could not read or write"),
+        ("nospace", "no space is left behind the volume"),
+        ("protection", "the protection information does not match"),
+        ("timedout", "the volume did not answer in time"),
+        ("unreachable", "there is no path to the volume"),
+    ];
+    let folder = tempdir().unwrap();
+    let volumes = kinds.map(|(kind, _)| format!("{kind}=fail=100%,kind={kind},on=read+ram:1M"));
+    let mut arguments: Vec<&str> = volumes.iter().map(String::as_str).collect();
+    arguments.extend(["--log-format", "json", "--log", "debug"]);
+    let server = Server::start(folder.path(), &arguments);
+    for (kind, reason) in kinds {
+        for url in [server.iscsi_url(kind), server.nvme_url(kind)] {
+            run_in_vain(&["checksum", &format!("{url}?reconnect=0&timeout=1s")]);
+        }
+        let of_kind = |line: &Value| {
+            let peer = line["peer"].as_str().unwrap_or_default().to_owned();
+            (line["volume"] == kind && line["reason"].as_str().unwrap().contains(reason)).then_some(peer)
+        };
+        let peers = until(|| {
+            let mut peers: Vec<String> = lines(folder.path()).iter().filter_map(of_kind).collect();
+            peers.sort();
+            peers.dedup();
+            (peers.len() >= 2).then_some(peers)
+        });
+        assert!(peers.iter().all(|peer| peer.starts_with("127.0.0.1:")), "{kind}: {peers:?}");
+    }
+    server.stop();
+}
+
+#[test]
 fn a_wrong_secret_is_a_refusal_and_the_secret_is_not_told() {
     let folder = tempdir().unwrap();
     for (name, secret) in [("right", "MARKER-right-secret"), ("wrong", "MARKER-wrong-secret")] {

@@ -108,18 +108,68 @@ fn a_mistake_is_answered_with_what_was_meant() {
     ]);
 }
 
+/// Commands, the words that their error must have, each once, and what the user should do.
+const MISTAKES: [(&[&str], &[&str], &str); 27] = [
+    (&["inspect", "file:/no/such"], &["/no/such", "No such file"], "check the path"),
+    (&["checksum", "device:/no/such"], &["/no/such"], "check the path"),
+    (&["bench", "file:/no/such"], &["/no/such"], "check the path"),
+    (&["zero", "file:/no/such"], &["/no/such"], "create a file"),
+    (&["check", "file:/no/such"], &["/no/such"], "create a file"),
+    (&["compare", "ram:1M", "file:/no/such"], &["/no/such"], "check the path"),
+    (&["copy", "file:/no/such", "ram:1M"], &["/no/such"], "check the path"),
+    (&["copy", "ram:2M", "file:/no/dir/x"], &["/no/dir/x"], "its folder"),
+    (&["copy", "ram:2M", "ram:1M"], &["ram:1M", "ram:2M", "1048576"], "at least as large"),
+    (&["attach", "file:/no/such", "unix:/tmp/linerate-none", "--as", "nbd"], &["/no/such"], "create a file"),
+    (&["reserve", "ram:1M"], &["ram:1M"], "name it as others see it"),
+    (&["inspect", "ram:1Q"], &["ram:1Q", "volume URL", "is not a size"], "write bytes"),
+    (&["inspect", "ram:"], &["volume URL", "is not a size"], "write bytes"),
+    (&["inspect", "fail=x+ram:1M"], &["fail=x+ram:1M", "is not a rate"], "write 1%"),
+    (&["inspect", "file:disk?bogus=1"], &["file:disk?bogus=1", "has no option"], "it has size"),
+    (&["inspect", "ram:1000"], &["ram:1000"], "give a size"),
+    (&["inspect", "iscsi://127.0.0.1:1/iqn.2026-11.test:d/0"], &["iqn.2026-11.test:d", "cannot connect"], ""),
+    (&["inspect", "iscsi://h/no/0"], &["iscsi://h/no/0", "begins with iqn."], "write a name"),
+    (&["discover", "nvme+tcp://127.0.0.1:1"], &["nvme+tcp://127.0.0.1:1", "cannot connect"], ""),
+    (&["zero", "fail=100%+ram:1M"], &["fail=100%+ram:1M", "cannot be zeroed"], ""),
+    (&["copy", "fail=100%+ram:1M", "ram:1M"], &["fail=100%+ram:1M", "cannot be read"], ""),
+    (&["bench", "ram:1M", "--spin", "7q"], &["7q", "is not a duration"], "write a whole number"),
+    (&["bench", "ram:1M", "--bs", "7q"], &["7q", "is not a size"], "write bytes"),
+    (&["serve", "a=ram:1M", "--iscsi", "1.2.3"], &["1.2.3", "the port is missing"], "write ADDRESS:PORT"),
+    (&["serve", "a=file:/no/such"], &["/no/such", "cannot be opened", "\"a\""], "create a file"),
+    (&["serve", "a=ramm:1M"], &["\"ramm:1M\"", "volume URL"], "did you mean ram:?"),
+    (
+        &["losses", "a=file:x", "--state", "/dev/null/x"],
+        &["/dev/null/x/a", "the volume"],
+        "choose a state folder",
+    ),
+];
+
 #[test]
-fn an_error_names_a_volume_once() {
-    for command in [vec!["inspect", "file:/no/such/file"], vec!["checksum", "device:/no/such/file"]] {
-        let said = run_in_vain(&command);
-        assert_eq!(said.matches("/no/such/file").count(), 1, "{said}");
+fn an_error_says_what_where_why_and_the_remedy_once_each() {
+    for (command, once, remedy) in MISTAKES {
+        let listens = ["--iscsi", "127.0.0.1:0"];
+        let serves = command[0] == "serve" && !command.contains(&"--iscsi");
+        let said = run_in_vain(&[command, if serves { &listens[..] } else { &[] }].concat());
+        for word in once {
+            assert_eq!(said.matches(word).count(), 1, "{command:?}, {word:?}: {said}");
+        }
+        assert!(said.contains(remedy), "{command:?}: {said}");
     }
-    let said = run_in_vain(&["serve", "disk=file:/no/such/file"]);
-    assert_eq!(
-        (said.matches("/no/such/file").count(), said.matches("cannot be opened").count()),
-        (1, 1),
-        "{said}"
-    );
+}
+
+#[test]
+fn a_load_that_only_reads_makes_no_file_and_makes_none_longer() {
+    let folder = tempdir().unwrap();
+    let (absent, small) = (folder.path().join("absent"), folder.path().join("small"));
+    fs::write(&small, vec![7; 1 << 20]).unwrap();
+    for rw in ["read", "randread"] {
+        let url = format!("file:{}?size=2M", absent.display());
+        let said = run_in_vain(&["bench", &url, "--rw", rw, "--runtime", "0.1", "--overwrite"]);
+        assert!(said.contains("what is only read is not created") && !absent.exists(), "{said}");
+        run(&["bench", &format!("file:{}?size=2M", small.display()), "--rw", rw, "--runtime", "0.1"]);
+        assert_eq!(fs::metadata(&small).unwrap().len(), 1 << 20);
+    }
+    run(&["bench", &format!("file:{}?size=2M", absent.display()), "--rw", "write", "--runtime", "0.1"]);
+    assert_eq!(fs::metadata(&absent).unwrap().len(), 2 << 20);
 }
 
 #[test]

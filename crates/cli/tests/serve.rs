@@ -149,3 +149,83 @@ fn volumes_of_one_target_keep_apart_under_both_protocols() {
     }
     server.stop();
 }
+
+#[test]
+fn a_volume_that_may_be_left_out_keeps_none_of_the_others_from_being_served() {
+    let folder = tempdir().unwrap();
+    let config = folder.path().join("linerate.toml");
+    let volume = |name: &str, url: &str, more: &str| {
+        format!("[[volume]]\nname = \"{name}\"\nurl = \"{url}\"\ntarget = \"both\"\n{more}\n")
+    };
+    let portal =
+        |protocol: &str| format!("[[portal]]\nprotocol = \"{protocol}\"\nlisten = \"127.0.0.1:0\"\n");
+    let text = |nofail: &str| {
+        let away = format!("lun = 1\n{nofail}");
+        let bad = volume("bad", "nvme+tcp://127.0.0.1:1/nqn.2026-11.org.linerate:away/1", &away);
+        [portal("iscsi"), portal("nvme"), bad, volume("good", "file:good.img?size=1M", "")].concat()
+    };
+    std::fs::write(&config, text("")).unwrap();
+    let serve = ["serve", "--config", config.to_str().unwrap()];
+    let state = folder.path().join("state").display().to_string();
+    let said = run_in_vain(&[&serve[..], &["--state", &state]].concat());
+    assert!(
+        said.contains("the volume \"bad\" cannot be opened") && said.contains("cannot connect"),
+        "{said}"
+    );
+    std::fs::write(&config, text("nofail = true")).unwrap();
+    for arguments in [&["--config", serve[2]][..], &["--config", serve[2], "--nofail"]] {
+        let server = Server::start_configured(folder.path(), arguments);
+        run(&["checksum", &server.iscsi_url("both"), &server.nvme_url("both")]);
+        let absent = [
+            (server.iscsi_url("both").replace("both/0", "both/1"), "LUN"),
+            (server.nvme_url("both").replace("both/1", "both/2"), "namespace"),
+        ];
+        for (url, what) in absent {
+            let said = run_in_vain(&["inspect", &format!("{url}?reconnect=0")]);
+            assert!(said.to_lowercase().contains(&what.to_lowercase()), "{said}");
+        }
+        server.stop();
+        let log = std::fs::read_to_string(folder.path().join("server.log")).unwrap();
+        let told = log
+            .lines()
+            .filter(|line| line.contains("ERROR") && line.contains("the volume \"bad\" cannot be opened"));
+        assert_eq!(told.count(), 1, "{log}");
+    }
+    let said = run_in_vain(&["serve", "a=file:/no/such", "--nofail", "--iscsi", "127.0.0.1:0"]);
+    assert!(said.contains("no volume can be served"), "{said}");
+}
+
+#[test]
+fn a_start_that_fails_leaves_nothing_behind() {
+    let folder = tempdir().unwrap();
+    let place = |name: &str| folder.path().join(name).display().to_string();
+    std::fs::write(place("older"), [7; 512]).unwrap();
+    let (fresh, older) = (format!("a=file:{}?size=1M", place("fresh")), format!("b=file:{}", place("older")));
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let away = format!("c=iscsi://{taken}/iqn.2026-11.org.linerate:disk/0");
+    let (state, ready) = (place("state"), place("ready"));
+    let usual = ["--iscsi", "127.0.0.1:0", "--state", &state, "--ready-file", &ready];
+    for bad in ["c=file:/no/such", "c=ram:1000", away.as_str()] {
+        let said = run_in_vain(&[&["serve", &fresh, &older, bad], &usual[..]].concat());
+        assert!(said.contains("the volume \"c\""), "{said}");
+        let left: Vec<_> =
+            std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["older"], "{bad}");
+    }
+    let nowhere = ["--iscsi", "127.0.0.1:0", "--state", &state, "--ready-file", "/no/such/folder/ready"];
+    let said = run_in_vain(&[&["serve", &fresh], &nowhere[..]].concat());
+    assert!(said.contains("the ready file /no/such/folder/ready"), "{said}");
+    assert!(!folder.path().join("fresh").exists());
+    // Nothing of an adapter's either: its socket goes with it.
+    let socket = format!("unix:{}", place("socket"));
+    for arguments in [
+        vec!["attach", "file:/no/such", &socket, "--as", "nbd", "--ready-file", &ready],
+        vec!["attach", "file:/no/such", &place("vhost"), "--as", "vhost-user", "--ready-file", &ready],
+        vec!["attach", "file:/no/such", &place("mounted"), "--as", "fuse", "--ready-file", &ready],
+    ] {
+        run_in_vain(&arguments);
+        for left in ["socket", "vhost", "mounted", "ready"] {
+            assert!(!folder.path().join(left).exists(), "{arguments:?} leaves {left}");
+        }
+    }
+}

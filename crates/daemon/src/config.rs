@@ -190,12 +190,15 @@ pub struct VolumeEntry {
     pub uuid: Option<Uuid>,
     /// Its serial number; one that follows from the UUID when left out.
     pub serial: Option<String>,
+    /// Serve the other volumes if this one cannot be opened.
+    #[serde(default)]
+    pub nofail: bool,
 }
 
 impl VolumeEntry {
     /// A volume with a target of its own.
     pub fn alone(name: String, url: VolumeUrl) -> Self {
-        Self { name, url, target: None, lun: 0, uuid: None, serial: None }
+        Self { name, url, target: None, lun: 0, uuid: None, serial: None, nofail: false }
     }
 
     /// The name that its target and subsystem end with.

@@ -9,6 +9,7 @@ mod config;
 mod descriptors;
 mod early;
 mod exports;
+mod fresh;
 mod help;
 mod identity;
 mod log;

@@ -110,9 +110,14 @@ pub fn losses(config: &Config, accept: bool, say: &dyn Fn(&str)) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
+    use std::task::Waker;
+
+    use host::{StateError, StateErrorKind, StateStore};
+    use volume::Losses;
 
     use super::*;
     use crate::config::VolumeEntry;
+    use crate::state::Before;
 
     #[test]
     fn a_loss_is_kept_before_anybody_is_told_and_found_again() {
@@ -125,6 +130,92 @@ mod tests {
         keeper.keep("a flush failed: EIO", Box::new(move || drop(tell.send(known(&seen).unwrap()))));
         assert_eq!(told.recv().unwrap().as_deref(), Some("a flush failed: EIO"));
         assert!(text("disk", "why").contains("linerate losses --accept"));
+    }
+
+    /// A store that the system refuses everything of some kind, as a full disk refuses writes.
+    #[derive(Debug, Default)]
+    struct Refusing {
+        inner: host::MemoryState,
+        refuses: Mutex<Option<&'static str>>,
+    }
+
+    impl Refusing {
+        fn check(&self, what: &str) -> Result<(), StateError> {
+            let refused = *self.refuses.lock().unwrap() == Some(what);
+            let full = || StateError::new("state/disk", StateErrorKind::Io(host::IoError(28)));
+            if refused { Err(full()) } else { Ok(()) }
+        }
+    }
+
+    impl StateStore for Refusing {
+        fn read(&self, volume: &str, record: &str) -> Result<Option<Vec<u8>>, StateError> {
+            self.check("read")?;
+            self.inner.read(volume, record)
+        }
+
+        fn write(&self, volume: &str, record: &str, bytes: &[u8]) -> Result<(), StateError> {
+            self.check("write")?;
+            self.inner.write(volume, record, bytes)
+        }
+
+        fn remove(&self, volume: &str, record: &str) -> Result<(), StateError> {
+            self.check("remove")?;
+            self.inner.remove(volume, record)
+        }
+    }
+
+    #[test]
+    fn a_loss_that_cannot_be_kept_holds_in_this_process_and_is_told() {
+        let store = Arc::new(Refusing::default());
+        *store.refuses.lock().unwrap() = Some("write");
+        let state = VolumeState::new(Arc::<Refusing>::clone(&store), "disk");
+        let journal = Arc::new(host::Recording::default());
+        let name = "disk".to_owned();
+        let keeper = Keeper { name, state: state.clone(), journal: Arc::<host::Recording>::clone(&journal) };
+        let losses = Losses::new();
+        losses.keep_in(Arc::new(keeper), None);
+        let (tell, told) = mpsc::channel();
+        losses.add_queue(Waker::from(Arc::new(Bell(tell))));
+        losses.report("a flush failed: EIO");
+        told.recv().unwrap();
+        assert!(losses.happened() && !losses.is_being_kept(), "queues answer, and with an error");
+        let lines: Vec<String> = journal.take().iter().map(|event| event.reason.to_string()).collect();
+        let [lost, forgotten] = &lines[..] else { panic!("{lines:?}") };
+        assert!(lost.contains("a flush failed: EIO") && lost.contains("--accept"), "{lost}");
+        assert!(
+            forgotten.contains("is forgotten when this process ends") && forgotten.contains("cannot be kept")
+        );
+    }
+
+    /// Rings when a queue is woken.
+    struct Bell(mpsc::Sender<()>);
+
+    impl std::task::Wake for Bell {
+        fn wake(self: Arc<Self>) {
+            let _unheard = self.0.send(());
+        }
+    }
+
+    #[test]
+    fn a_volume_whose_state_cannot_be_read_or_changed_is_not_served() {
+        for (refuses, kept) in [("read", false), ("write", false), ("remove", true)] {
+            let store = Arc::new(Refusing::default());
+            let entry = VolumeEntry::alone("disk".to_owned(), "file:disk.img".parse().unwrap());
+            let begin = || {
+                let state = VolumeState::new(Arc::<Refusing>::clone(&store), "disk");
+                let entropy = &mut protocol::SeededEntropy::new(1);
+                let mut kept = States::keep(&entry, Before::of(state.clone()), entropy)?;
+                let journal: Arc<dyn Journal> = Arc::new(host::Recording::default());
+                watch("disk", &volume::Null::new(1 << 20, 512)?, &state, &journal)?;
+                kept.begin(entropy)
+            };
+            if kept {
+                begin().unwrap();
+            }
+            *store.refuses.lock().unwrap() = Some(refuses);
+            let refusal = format!("{:#}", begin().unwrap_err());
+            assert!(refusal.contains("choose a state folder"), "{refuses}: {refusal}");
+        }
     }
 
     #[test]

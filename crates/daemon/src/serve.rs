@@ -60,7 +60,7 @@ pub fn serve(config: &Config, ready_file: Option<&Path>, say: &dyn Fn(&str), log
     let stopper = cluster.stopper();
     let turns = cluster.turns();
     let threads = spawn(cluster, &start, &tell)?;
-    let serving = await_start(&started, &threads)?;
+    let serving = start.ended(await_start(&started, &threads))?;
     drop(early);
     if !serving {
         say("stopped before every volume was open");
@@ -71,13 +71,11 @@ pub fn serve(config: &Config, ready_file: Option<&Path>, say: &dyn Fn(&str), log
     for core in &turns {
         core.forget();
     }
-    for line in help::lines(&config.daemon, start.opened(), &portals)? {
+    let told = help::lines(&config.daemon, start.opened(), &portals)?;
+    for line in told.into_iter().chain(start.missing()).chain(loss::lines(start.opened())) {
         say(&line);
     }
-    for line in loss::lines(start.opened()) {
-        say(&line);
-    }
-    ready_file.map_or(Ok(()), |path| ready::write(path, &portals))?;
+    start.ended(ready_file.map_or(Ok(()), |path| ready::write(path, &portals)).map(|()| true))?;
 
     let ended = Arc::new(OnceLock::new());
     let watcher = watch(threads, Arc::clone(&ended), signals.handle());

@@ -9,12 +9,14 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 
 use engine::{Core, Message, Setup};
-use host::{Accepted, Endpoint, EndpointId, Event, Journal, Kind, Refusal, Service, World};
+use host::{Accepted, Endpoint, EndpointId, Event, Journal, Kind, Level, Refusal, Service, World};
 use linerate::Opening;
 use protocol::Instant;
+use volume::Volume;
 
 use crate::config::VolumeEntry;
 use crate::exports::Opened;
+use crate::fresh::Fresh;
 use crate::loss;
 use crate::randomness;
 use crate::state::{Before, States};
@@ -44,6 +46,10 @@ pub(crate) struct Start {
     compose: Compose,
     journal: Arc<dyn Journal>,
     ready: OnceLock<Ready>,
+    /// Why volumes are left out.
+    missing: Mutex<Vec<String>>,
+    /// Files that this start has made.
+    fresh: Mutex<Vec<Fresh>>,
     waiting: Mutex<Vec<Waker>>,
     /// Cores without connections that are flushing for the last time, or have.
     closing: AtomicUsize,
@@ -70,6 +76,8 @@ impl Start {
             compose,
             journal,
             ready: OnceLock::new(),
+            missing: Mutex::default(),
+            fresh: Mutex::default(),
             waiting: Mutex::default(),
             closing: AtomicUsize::new(0),
             secured: Mutex::default(),
@@ -88,7 +96,7 @@ impl Start {
 
     /// The volumes that all cores have flushed after their last request, of so many cores.
     pub(crate) fn secured(&self, cores: usize) -> Vec<&Opened> {
-        let secured = self.secured.lock().unwrap_or_else(PoisonError::into_inner);
+        let secured = lock(&self.secured);
         let everywhere = |index: usize| {
             secured.len() == cores && secured.iter().all(|core| core.get(index).copied().unwrap_or(false))
         };
@@ -97,20 +105,82 @@ impl Start {
     }
 
     fn wakers(&self) -> MutexGuard<'_, Vec<Waker>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.waiting)
     }
 
-    /// Lets all cores serve what was opened.
-    fn finish(&self, mut opened: Vec<Opened>) -> Result<(), String> {
-        for entry in &mut opened {
-            let begun = entry.kept.begin(&mut *randomness::source()());
-            begun.map_err(|error| format!("the volume {:?} cannot be served: {error:#}", entry.name))?;
+    /// A line for each volume that is not served.
+    pub(crate) fn missing(&self) -> Vec<String> {
+        let line = |why: &String| format!("{why}; the others are served without it");
+        lock(&self.missing).iter().map(line).collect()
+    }
+
+    /// What the beginning came to. Unless everybody serves, files that were made for it are removed.
+    pub(crate) fn ended(&self, begun: anyhow::Result<bool>) -> anyhow::Result<bool> {
+        if !matches!(begun, Ok(true)) {
+            lock(&self.fresh).drain(..).for_each(|file| file.remove());
+        }
+        begun
+    }
+
+    /// Goes on without a volume that may be left out; otherwise says why nothing can be served.
+    fn leave_out(&self, entry: &VolumeEntry, why: String) -> Result<(), String> {
+        if !entry.nofail {
+            return Err(why);
+        }
+        self.journal.record(Event::new(Kind::Configuration, why.clone()).at(Level::Error));
+        lock(&self.missing).push(why);
+        Ok(())
+    }
+
+    /// What is kept of a volume that is open: it is this process's from now on.
+    fn keep(&self, found: Found) -> Result<Opened, String> {
+        let Found { entry, before, volume } = found;
+        let (name, mut entropy) = (&entry.name, randomness::source()());
+        let mut kept = States::keep(&entry, before, &mut *entropy).map_err(|error| format!("{error:#}"))?;
+        loss::watch(name, &*volume, &kept.state, &self.journal)
+            .and_then(|()| kept.begin(&mut *entropy))
+            .map_err(|error| format!("the volume {name:?} cannot be served: {error:#}"))?;
+        Ok(Opened::new(&entry, volume, kept))
+    }
+
+    /// Lets all cores serve what was found.
+    fn finish(&self, found: Vec<Found>) -> Result<(), String> {
+        let mut opened = Vec::new();
+        for found in found {
+            let entry = found.entry.clone();
+            match self.keep(found) {
+                Ok(one) => opened.push(one),
+                Err(why) => self.leave_out(&entry, why)?,
+            }
+        }
+        if opened.is_empty() && !self.volumes.is_empty() {
+            return Err(format!("no volume can be served: {}", lock(&self.missing).join("; ")));
         }
         let setup = (self.compose)(&opened).map_err(|error| format!("{error:#}"))?;
         self.ready.get_or_init(|| Ready { opened, setup: Arc::new(setup) });
         self.wakers().drain(..).for_each(Waker::wake);
         Ok(())
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A volume that is open, of which nothing is kept yet.
+struct Found {
+    entry: VolumeEntry,
+    before: Before,
+    volume: Arc<dyn Volume>,
+}
+
+/// How far core 0 is.
+#[derive(Default)]
+struct Progress {
+    /// Volumes that are open or were left out.
+    settled: usize,
+    found: Vec<Found>,
+    current: Option<(Box<Opening>, Before)>,
 }
 
 /// One core's service.
@@ -132,8 +202,8 @@ enum Told {
 }
 
 enum State {
-    /// Core 0: what is open, and what is being opened.
-    Opening(Vec<Opened>, Option<(Box<Opening>, Before)>),
+    /// Core 0.
+    Opening(Progress),
     /// Another core.
     Waiting,
     Serving(Box<Core>),
@@ -148,7 +218,7 @@ impl Starter {
         if !opener {
             start.wakers().push(world.waker.clone());
         }
-        let state = if opener { State::Opening(Vec::new(), None) } else { State::Waiting };
+        let state = if opener { State::Opening(Progress::default()) } else { State::Waiting };
         // Nothing else wakes a core that has nothing to do yet.
         world.waker.wake_by_ref();
         Self { start, tell, world, state, told: Told::Nothing }
@@ -156,30 +226,38 @@ impl Starter {
 
     /// Opens one volume after the other; true once all are open.
     fn open(&mut self, now: Instant) -> Result<bool, String> {
-        let State::Opening(opened, opening) = &mut self.state else { return Ok(true) };
-        while let Some(entry) = self.start.volumes.get(opened.len()) {
-            let (mut current, before) = if let Some(current) = opening.take() {
-                current
-            } else {
-                let before = self.start.states.look(entry).map_err(|error| format!("{error:#}"))?;
-                (Box::new(Opening::begin(&entry.url, &self.world)), before)
-            };
-            let Some(result) = current.poll(now) else {
-                *opening = Some((current, before));
-                return Ok(false);
-            };
-            let volume = result.map_err(|error| {
-                format!("the volume {:?} cannot be opened: {}: {error}", entry.name, entry.url)
-            })?;
-            let kept = States::keep(entry, before, &mut *randomness::source()());
-            let kept = kept.map_err(|error| format!("{error:#}"))?;
-            loss::watch(&entry.name, &*volume, &kept.state, &self.start.journal)
-                .map_err(|error| format!("{error:#}"))?;
-            opened.push(Opened::new(entry, volume, kept));
+        let State::Opening(progress) = &mut self.state else { return Ok(true) };
+        while let Some(entry) = self.start.volumes.get(progress.settled) {
+            if progress.current.is_none() {
+                match self.start.states.look(entry) {
+                    Ok(before) => {
+                        lock(&self.start.fresh).extend(Fresh::of(&entry.url));
+                        progress.current = Some((Box::new(Opening::begin(&entry.url, &self.world)), before));
+                    }
+                    Err(error) => self.start.leave_out(entry, format!("{error:#}"))?,
+                }
+            }
+            if let Some((mut opening, before)) = progress.current.take() {
+                match opening.poll(now) {
+                    Some(Ok(volume)) => {
+                        progress.found.push(Found { entry: entry.clone(), before, volume });
+                    }
+                    Some(Err(error)) => {
+                        let (name, url) = (&entry.name, &entry.url);
+                        let why = format!("the volume {name:?} cannot be opened: {url}: {error}");
+                        self.start.leave_out(entry, why)?;
+                    }
+                    None => {
+                        progress.current = Some((opening, before));
+                        return Ok(false);
+                    }
+                }
+            }
+            progress.settled += 1;
         }
-        let opened = std::mem::take(opened);
+        let found = std::mem::take(&mut progress.found);
         self.state = State::Waiting;
-        self.start.finish(opened)?;
+        self.start.finish(found)?;
         Ok(true)
     }
 
@@ -219,7 +297,7 @@ impl Starter {
             && let Some(secured) = core.secured()
         {
             self.told = Told::Secured;
-            self.start.secured.lock().unwrap_or_else(PoisonError::into_inner).push(secured);
+            lock(&self.start.secured).push(secured);
         }
     }
 }
@@ -281,7 +359,9 @@ impl Service for Starter {
     fn poll_timeout(&self) -> Option<Instant> {
         match &self.state {
             State::Serving(core) => core.poll_timeout(),
-            State::Opening(_, opening) => opening.as_ref().and_then(|(opening, _)| opening.poll_timeout()),
+            State::Opening(progress) => {
+                progress.current.as_ref().and_then(|(opening, _)| opening.poll_timeout())
+            }
             State::Waiting | State::Over => None,
         }
     }
@@ -294,7 +374,7 @@ impl Service for Starter {
         match &self.state {
             State::Serving(core) => core.is_finished(),
             State::Over => true,
-            State::Opening(..) | State::Waiting => false,
+            State::Opening(_) | State::Waiting => false,
         }
     }
 }

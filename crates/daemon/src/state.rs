@@ -42,6 +42,12 @@ pub(crate) struct Before {
 }
 
 impl Before {
+    /// A volume of which this is kept, and nothing was seen.
+    #[cfg(test)]
+    pub(crate) fn of(state: VolumeState) -> Self {
+        Self { state, seen: Vec::new() }
+    }
+
     /// What was kept of it.
     pub(crate) fn state(&self) -> &VolumeState {
         &self.state

@@ -57,8 +57,10 @@ struct Seats {
 fn failure(error: VolumeErrorKind) -> Option<(Kind, Level)> {
     match error {
         VolumeErrorKind::NoSpace => Some((Kind::NoSpace, Level::Error)),
-        VolumeErrorKind::Miscompare { .. } | VolumeErrorKind::Cancelled => None,
-        VolumeErrorKind::ReservationConflict => Some((Kind::Conflict, Level::Debug)),
+        // Of a conflict the connection tells, whoever has found it: it knows the names.
+        VolumeErrorKind::Miscompare { .. }
+        | VolumeErrorKind::Cancelled
+        | VolumeErrorKind::ReservationConflict => None,
         // The initiator asked for what the volume cannot do, or too much at once.
         VolumeErrorKind::OutOfRange
         | VolumeErrorKind::ReadOnly

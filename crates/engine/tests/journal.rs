@@ -2,9 +2,13 @@
 
 mod common;
 
-use common::{Server, command};
+use std::sync::Arc;
+
+use common::{Server, command, ram};
 use host::{Event, Kind, Level};
 use nvme::sqe::SubmissionQueueEntry;
+use volume::VolumeErrorKind;
+use volume::filter::{Fail, FailRate};
 
 /// What was told of these kinds.
 fn told(events: &[Event], kind: Kind) -> Vec<&Event> {
@@ -55,4 +59,43 @@ fn the_steady_state_tells_nothing() {
         server.send(1, command(SubmissionQueueEntry::new(0, 1), cid));
     }
     assert!(server.journal.take().is_empty());
+}
+
+/// The event of a failure, and how much it matters; none for what is no failure of the volume's.
+fn expected(kind: VolumeErrorKind) -> Option<(Kind, Level)> {
+    use VolumeErrorKind::{
+        Busy, Cancelled, Media, Misaligned, Miscompare, NoSpace, OutOfRange, Protection, ReadOnly,
+        ReservationConflict, ShuttingDown, TimedOut, Unreachable, Unsupported,
+    };
+    match kind {
+        Media | Protection | TimedOut | Unreachable => Some((Kind::Io, Level::Error)),
+        NoSpace => Some((Kind::NoSpace, Level::Error)),
+        OutOfRange | ReadOnly | Misaligned | Unsupported | Busy | ShuttingDown => {
+            Some((Kind::Io, Level::Debug))
+        }
+        ReservationConflict => Some((Kind::Conflict, Level::Debug)),
+        Miscompare { .. } | Cancelled => None,
+        _ => panic!("{kind:?} is new: what does the journal tell of it?"),
+    }
+}
+
+/// Completions of both protocols' connections pass the same place, where they are told.
+#[test]
+fn each_kind_of_failure_of_a_volume_is_told_once_with_peer_and_volume() {
+    for kind in VolumeErrorKind::ALL {
+        let mut server = Server::of(Arc::new(Fail::new(ram(), FailRate::EveryNth(1), kind)), 64 << 20);
+        server.journal.take();
+        server.send(1, command(SubmissionQueueEntry::new(0, 1), 7));
+        let events = server.journal.take();
+        let told: Vec<(Kind, Level)> = events.iter().map(|event| (event.kind, event.level)).collect();
+        assert_eq!(told, Vec::from_iter(expected(kind)), "{kind:?}: {events:?}");
+        for event in events {
+            assert!(event.peer.is_some());
+            if kind == VolumeErrorKind::ReservationConflict {
+                assert!(event.initiator.is_some(), "told where the names are known: {event:?}");
+            } else {
+                assert_eq!((event.reason.as_ref(), event.volume), (kind.to_string().as_str(), Some(0)));
+            }
+        }
+    }
 }

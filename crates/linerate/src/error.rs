@@ -50,6 +50,9 @@ pub enum Error {
         /// What was wrong, and where.
         error: CheckError,
     },
+    /// It was asked to stop while volumes were still being opened.
+    #[error("stopped before every volume was open")]
+    Stopped,
     /// The event loop could not run.
     #[error("the event loop cannot run")]
     System(#[from] std::io::Error),

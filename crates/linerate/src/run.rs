@@ -30,12 +30,7 @@ use crate::zeros::zeros;
 
 /// Runs a job on the calling thread until it has a result.
 pub(crate) fn run_job<J: Job>(make: impl FnOnce(Surroundings) -> J) -> Result<J::Output, Error> {
-    run_job_with(Config::default(), make)
-}
-
-/// The same with settings of its own for the event loop.
-fn run_job_with<J: Job>(config: Config, make: impl FnOnce(Surroundings) -> J) -> Result<J::Output, Error> {
-    run_on(Cluster::new(1, config)?, make)
+    run_on(Cluster::new(1, Config::default())?, make)
 }
 
 /// The same on an event loop that is there already.
@@ -61,6 +56,8 @@ struct Opened<J: Job> {
     volumes: Vec<Arc<dyn Volume>>,
     next: Option<Next<J>>,
     job: Option<J>,
+    /// Ends the opening at once; what follows it listens for itself.
+    stop: Stop,
 }
 
 impl<J: Job> Opened<J> {
@@ -79,7 +76,15 @@ impl<J: Job> Opened<J> {
             volumes: Vec::new(),
             next: Some(next),
             job: None,
+            stop: Stop::new(),
         }
+    }
+
+    /// Opens no further once it is asked to stop.
+    fn until(mut self, stop: Stop) -> Self {
+        stop.listen(&self.surroundings.waker);
+        self.stop = stop;
+        self
     }
 
     fn open_next(&mut self, now: Instant) -> Option<Result<(), Error>> {
@@ -88,7 +93,9 @@ impl<J: Job> Opened<J> {
             (self.prepare)(url, &self.volumes);
             self.opening = Some(Opening::new(url, &self.surroundings));
         }
-        let result = self.opening.as_mut()?.poll(now)?;
+        let Some(result) = self.opening.as_mut()?.poll(now) else {
+            return self.stop.is_set().then_some(Err(Error::Stopped));
+        };
         self.opening = None;
         let url = self.names.get(self.volumes.len()).cloned().unwrap_or_default();
         Some(result.map(|volume| self.volumes.push(volume)).map_err(|error| Error::Open { url, error }))
@@ -130,12 +137,12 @@ impl<J: Job<Output: Explain>> Job for Opened<J> {
 
 /// Opens volumes, one after the other, and runs the job that `next` makes of them.
 fn on_volumes<J: Job<Output: Explain>>(
-    config: Config,
+    stop: Stop,
     urls: Vec<VolumeUrl>,
     prepare: fn(&mut VolumeUrl, &[Arc<dyn Volume>]),
     next: impl FnOnce(&[Arc<dyn Volume>], &Surroundings) -> Result<J, OpenError> + 'static,
 ) -> Result<J::Output, Error> {
-    run_job_with(config, |surroundings| Opened::begin(surroundings, urls, prepare, Box::new(next)))?
+    run_job(|surroundings| Opened::begin(surroundings, urls, prepare, Box::new(next)).until(stop))?
 }
 
 /// Puts a load on volumes, on each in turn. `progress` is told the elapsed time and the completed requests about once a
@@ -151,12 +158,13 @@ pub fn run_load(
     let config = Config { spin: plan.spin.unwrap_or(usual.spin), congestion: plan.congestion, ..usual };
     let cluster = Cluster::new(1, config)?;
     let turns = cluster.turns();
-    let own = turns.clone();
+    let (own, prepare) = (turns.clone(), if plan.pattern.writes() { as_it_is } else { for_reading });
+    let wish = stop.clone();
     let next = move |volumes: &[Arc<dyn Volume>], around: &Surroundings| {
         Ok(Load::new(volumes, plan, &around.waker, (progress, stop))?.on(own))
     };
     let mut result =
-        run_on(cluster, |around| Opened::begin(around, urls.to_vec(), as_it_is, Box::new(next)))??;
+        run_on(cluster, |around| Opened::begin(around, urls.to_vec(), prepare, Box::new(next)).until(wish))??;
     result.longest_turn = turns.iter().map(|turns| turns.longest()).max().unwrap_or_default();
     result.stalls = turns.iter().map(|turns| turns.stalls()).sum();
     Ok(result)
@@ -164,7 +172,7 @@ pub fn run_load(
 
 /// Checks that a volume keeps data. **Overwrites** the first bytes of the volume, as many as the plan says.
 pub fn check(url: &VolumeUrl, plan: CheckPlan) -> Result<CheckResult, Error> {
-    let result = on_volumes(Config::default(), vec![url.clone()], as_it_is, move |volumes, around| {
+    let result = on_volumes(Stop::new(), vec![url.clone()], as_it_is, move |volumes, around| {
         Check::new(volumes[0].as_ref(), plan, &around.waker)
     })?;
     result.map_err(|error| Error::Check { url: url.to_string(), error })
@@ -179,7 +187,7 @@ pub fn copy(
 ) -> Result<CopyResult, Error> {
     let names = (source.to_string(), target.to_string());
     let urls = vec![source.clone(), target.clone()];
-    let result = on_volumes(Config::default(), urls, for_copying, move |volumes, around| {
+    let result = on_volumes(control.stop.clone(), urls, for_copying, move |volumes, around| {
         let from = Origin::Volume(&volumes[0], names.0);
         Copy::onto((&volumes[1], names.1), from, (plan, control), &around.waker)
     })?;
@@ -194,7 +202,7 @@ pub fn import(
     control: Control,
 ) -> Result<CopyResult, Error> {
     let name = target.to_string();
-    let result = on_volumes(Config::default(), vec![target.clone()], as_it_is, move |volumes, around| {
+    let result = on_volumes(control.stop.clone(), vec![target.clone()], as_it_is, move |volumes, around| {
         Copy::onto((&volumes[0], name), Origin::Stream(stream), (plan, control), &around.waker)
     })?;
     Ok(result?)
@@ -209,10 +217,11 @@ pub fn export(
 ) -> Result<ExportResult, Error> {
     let name = source.to_string();
     let range = ordered::Range { offset: 0, length: None, sparse: plan.sparse, effort: plan.effort };
-    let result = on_volumes(Config::default(), vec![source.clone()], for_reading, move |volumes, around| {
-        let outlet = Outlet::open(stream, &around.waker)?;
-        ordered::read((&volumes[0], name), (range, outlet), control, &around.waker)
-    })?;
+    let result =
+        on_volumes(control.stop.clone(), vec![source.clone()], for_reading, move |volumes, around| {
+            let outlet = Outlet::open(stream, &around.waker)?;
+            ordered::read((&volumes[0], name), (range, outlet), control, &around.waker)
+        })?;
     Ok(result?)
 }
 
@@ -221,7 +230,7 @@ pub fn checksum(url: &VolumeUrl, plan: ChecksumPlan, control: Control) -> Result
     let name = url.to_string();
     let range =
         ordered::Range { offset: plan.offset, length: plan.length, sparse: true, effort: plan.effort };
-    let result = on_volumes(Config::default(), vec![url.clone()], for_reading, move |volumes, around| {
+    let result = on_volumes(control.stop.clone(), vec![url.clone()], for_reading, move |volumes, around| {
         let sink = Summing { sum: Sum::new(plan.algorithm), zeros: zeros() };
         ordered::read((&volumes[0], name), (range, sink), control, &around.waker)
     })?;
@@ -237,7 +246,7 @@ pub fn compare(
 ) -> Result<CompareResult, Error> {
     let names = (one.to_string(), two.to_string());
     let urls = vec![one.clone(), two.clone()];
-    let result = on_volumes(Config::default(), urls, for_reading, move |volumes, around| {
+    let result = on_volumes(control.stop.clone(), urls, for_reading, move |volumes, around| {
         Compare::of((&volumes[0], &volumes[1]), names, (effort, control), &around.waker)
     })?;
     Ok(result?)
@@ -246,9 +255,8 @@ pub fn compare(
 /// Looks at a volume without touching it: files and devices are opened for reading, and none is made or grown. What only an attempt
 /// to write would tell of a file, whether its space can be released, is not said.
 pub fn inspect(url: &VolumeUrl) -> Result<Inspection, Error> {
-    let mut found = on_volumes(Config::default(), vec![url.clone()], for_reading, |volumes, _| {
-        Ok(Inspect::of(&volumes[0]))
-    })?;
+    let mut found =
+        on_volumes(Stop::new(), vec![url.clone()], for_reading, |volumes, _| Ok(Inspect::of(&volumes[0])))?;
     if !url.is_read_only() && is_free(&url.source) {
         found.features.remove(Features::READ_ONLY);
     }
@@ -290,7 +298,7 @@ fn is_free(source: &Source) -> bool {
 /// Makes a part of a volume read as zeros. **Overwrites** it.
 pub fn zero(url: &VolumeUrl, plan: ZeroPlan, control: Control) -> Result<ZeroResult, Error> {
     let name = url.to_string();
-    let result = on_volumes(Config::default(), vec![url.clone()], as_it_is, move |volumes, around| {
+    let result = on_volumes(control.stop.clone(), vec![url.clone()], as_it_is, move |volumes, around| {
         Zero::on((&volumes[0], name), (plan, control), &around.waker)
     })?;
     Ok(result?)
@@ -302,7 +310,7 @@ pub(crate) fn on_volume<J: Job<Output: Explain>>(
     make: impl FnOnce(&Arc<dyn Volume>, &Waker) -> Result<J, OpenError> + 'static,
 ) -> Result<J::Output, Error> {
     let urls = vec![url.clone()];
-    on_volumes(Config::default(), urls, as_it_is, move |volumes, around| make(&volumes[0], &around.waker))
+    on_volumes(Stop::new(), urls, as_it_is, move |volumes, around| make(&volumes[0], &around.waker))
 }
 
 /// Opens what the URL says.

@@ -54,6 +54,10 @@ impl NameError {
 impl fmt::Display for NameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { what, text, at, problem, remedy } = self;
+        // A text that is wrong as a whole is told once.
+        if *at == 0 && problem.strip_prefix('"').and_then(|rest| rest.strip_prefix(text.as_str())).is_some() {
+            return write!(f, "{problem}; {remedy}");
+        }
         write!(f, "{what} \"{text}\": at character {}: {problem}; {remedy}", at + 1)
     }
 }

@@ -64,3 +64,52 @@ impl fmt::Display for VolumeErrorKind {
 }
 
 impl std::error::Error for VolumeErrorKind {}
+
+impl VolumeErrorKind {
+    /// All of them; a comparison that fails does so at the first byte.
+    pub const ALL: [Self; 14] = [
+        Self::OutOfRange,
+        Self::Media,
+        Self::Protection,
+        Self::NoSpace,
+        Self::ReadOnly,
+        Self::Misaligned,
+        Self::Unsupported,
+        Self::Miscompare { offset: 0 },
+        Self::Cancelled,
+        Self::TimedOut,
+        Self::Unreachable,
+        Self::Busy,
+        Self::ReservationConflict,
+        Self::ShuttingDown,
+    ];
+}
+
+#[cfg(test)]
+mod tests {
+    use super::VolumeErrorKind::{self, *};
+
+    #[test]
+    fn all_are_all() {
+        for (index, kind) in VolumeErrorKind::ALL.into_iter().enumerate() {
+            // A kind that is new has to be put here, and then into the list.
+            let place = match kind {
+                OutOfRange => 0,
+                Media => 1,
+                Protection => 2,
+                NoSpace => 3,
+                ReadOnly => 4,
+                Misaligned => 5,
+                Unsupported => 6,
+                Miscompare { .. } => 7,
+                Cancelled => 8,
+                TimedOut => 9,
+                Unreachable => 10,
+                Busy => 11,
+                ReservationConflict => 12,
+                ShuttingDown => 13,
+            };
+            assert_eq!(place, index, "{kind:?}");
+        }
+    }
+}

@@ -27,7 +27,7 @@ pub use error::VolumeErrorKind;
 pub use geometry::{Changes, Extent, Features, Geometry, Limits};
 pub use identity::{Designator, Identity};
 pub use listeners::Listeners;
-pub use loss::LossRecord;
+pub use loss::{LossRecord, Losses, promises};
 pub use null::Null;
 pub use polls::PollList;
 pub use ram::Ram;

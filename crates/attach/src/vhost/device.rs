@@ -85,6 +85,7 @@ impl Device {
     fn start_if_complete(&mut self, index: usize) -> Result<()> {
         let needs_enable = self.acknowledged & VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits() != 0;
         let event_index = self.acknowledged & feature::EVENT_INDEX != 0;
+        let durability = request::durability(self.acknowledged);
         let (guest, disk, read_only) = (self.guest.clone(), self.disk.clone(), self.read_only);
         let slot = self.slot(index)?;
         if slot.ring.is_some() || (needs_enable && !slot.enabled) {
@@ -97,7 +98,7 @@ impl Device {
         if !queue.is_valid(&*guest) {
             return Err(Error::InvalidParam);
         }
-        let parts = Parts { queue, guest, kick, call: slot.call.take(), disk, read_only };
+        let parts = Parts { queue, guest, kick, call: slot.call.take(), disk, read_only, durability };
         slot.ring = Some(Ring::start(parts).map_err(Error::ReqHandlerError)?);
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Requests of a virtio block device and its configuration, as they lie in the guest's memory (VIRTIO 1.2 §5.2.4, §5.2.6):
 //! little-endian throughout.
 
-use volume::{Features, Geometry};
+use volume::{Durability, Features, Geometry};
 use wire::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, IntoBytes};
 use zerocopy::{Immutable, KnownLayout, Unaligned};
@@ -180,6 +180,12 @@ pub(crate) fn features(features: Features, read_only: bool) -> u64 {
     always | discard | feature::WRITE_ZEROES
 }
 
+/// When a change counts as done for a guest that has taken these features: one that cannot flush relies on each write that was answered
+/// (VIRTIO 1.2 §5.2.6.2).
+pub(crate) fn durability(acknowledged: u64) -> Durability {
+    if acknowledged & feature::FLUSH == 0 { Durability::Durable } else { Durability::Cached }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -193,6 +199,13 @@ mod tests {
         assert_eq!(config.part(34, 2), [2, 0]);
         assert_eq!(config.part(56, 8), [1, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(config.part(600, 2), [0, 0]);
+    }
+
+    #[test]
+    fn a_guest_that_cannot_flush_has_durable_writes() {
+        let offered = features(Features::all(), false);
+        assert_eq!(durability(offered), Durability::Cached);
+        assert_eq!(durability(offered & !feature::FLUSH), Durability::Durable);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use buf::{BufList, SharedBuf};
-use linerate::Disk;
+use linerate::{Disk, DiskError};
 use rustix::event::{PollFd, PollFlags, poll};
 use virtio_queue::{DescriptorChain, Queue, QueueOwnedT, QueueT, Reader, Writer};
 use vm_memory::GuestMemoryMmap;
@@ -30,6 +30,8 @@ pub(crate) struct Parts {
     pub(crate) call: Option<File>,
     pub(crate) disk: Disk,
     pub(crate) read_only: bool,
+    /// When a change counts as done.
+    pub(crate) durability: Durability,
 }
 
 struct Shared {
@@ -38,6 +40,7 @@ struct Shared {
     call: Mutex<Option<File>>,
     disk: Disk,
     read_only: bool,
+    durability: Durability,
     gate: Arc<Gate>,
     stop: AtomicBool,
 }
@@ -56,7 +59,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Ring {
     /// Begins to serve.
     pub(crate) fn start(parts: Parts) -> io::Result<Self> {
-        let Parts { queue, guest, kick, call, disk, read_only } = parts;
+        let Parts { queue, guest, kick, call, disk, read_only, durability } = parts;
         // A guest that keeps to the rules has no more requests than its queue has entries.
         let room = Room { requests: usize::from(queue.size()), bytes: QUEUE_MEMORY };
         let shared = Arc::new(Shared {
@@ -65,6 +68,7 @@ impl Ring {
             call: Mutex::new(call),
             disk,
             read_only,
+            durability,
             gate: Arc::new(Gate::new(room)),
             stop: AtomicBool::new(false),
         });
@@ -208,16 +212,24 @@ impl Shared {
         }
         if !self.fits(bytes) {
             let mut data = vec![0; bytes];
-            let result = reader.read_exact(&mut data).is_ok()
-                && self.disk.blocking().write_at(header.sector.get() * SECTOR, &data).is_ok();
+            let result = reader.read_exact(&mut data).is_ok() && self.write_slowly(header, &data).is_ok();
             return answer.end(if result { Status::Ok } else { Status::Failed });
         }
         let mut data = memory(bytes);
         if reader.read_exact(&mut data).is_err() {
             return answer.end(Status::Failed);
         }
-        let (data, durability) = (BufList::from(data.freeze()), Durability::Cached);
+        let (data, durability) = (BufList::from(data.freeze()), self.durability);
         self.submit(Operation::Write { extent, data, durability }, answer);
+    }
+
+    /// Writes what is longer than one transfer.
+    fn write_slowly(&self, header: &Header, data: &[u8]) -> Result<(), DiskError> {
+        let (disk, offset) = (self.disk.blocking(), header.sector.get() * SECTOR);
+        match self.durability {
+            Durability::Cached => disk.write_at(offset, data),
+            Durability::Durable => disk.write_durable_at(offset, data),
+        }
     }
 
     fn zero(&self, header: &Header, reader: &mut Reader<'_>, answer: Answer) {
@@ -233,7 +245,7 @@ impl Shared {
         if extent.blocks > self.disk.limits().max_discard {
             return answer.end(Status::Failed);
         }
-        let durability = Durability::Cached;
+        let durability = self.durability;
         let operation = if header.kind.get() == kind::DISCARD {
             Operation::Discard { extent }
         } else {

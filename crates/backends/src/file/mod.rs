@@ -11,10 +11,11 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use host::{BlockFile, BlockInfo, BlockKind, OpenMode};
-use volume::{Changes, CoreId, Features, Geometry, Limits, LossRecord, OpenError, Volume, VolumeQueue};
+use volume::{
+    Changes, CoreId, Features, Geometry, Limits, LossRecord, Losses, OpenError, Volume, VolumeQueue,
+};
 
 use locks::{Locks, Pass};
-use loss::Losses;
 use queue::{FileQueue, Shared};
 use size::Size;
 
@@ -128,14 +129,8 @@ impl Volume for FileVolume {
         self.losses.keep_in(record, known);
     }
 
-    /// Lost writes, in words that say what follows.
     fn trouble(&self) -> Option<String> {
-        self.losses.describe().map(|what| {
-            format!(
-                "acknowledged writes were lost ({what}): everything that writes or flushes fails until an operator clears the loss; \
-                 reads go on"
-            )
-        })
+        self.losses.trouble()
     }
 
     fn open_queue(&self, _core: CoreId, waker: Waker) -> Result<Box<dyn VolumeQueue>, OpenError> {

@@ -10,14 +10,14 @@ use buf::{Buf, BufList, Pool, SharedBuf};
 use host::{BlockDone, BlockOperation, BlockQueue, BlockRequest, IoError};
 use protocol::Instant;
 use volume::{
-    Allocation, Completion, Durability, Extent, Geometry, Operation, Outcome, QueueFull, Request, Tag,
-    VolumeErrorKind, VolumeQueue, shape,
+    Allocation, Completion, Durability, Extent, Geometry, Losses, Operation, Outcome, QueueFull, Request,
+    Tag, VolumeErrorKind, VolumeQueue, promises, shape,
 };
 
 use super::Shape;
 use super::limits::{LOCK_UNIT, SCRATCH, ZERO_CHUNK};
 use super::locks::{Hold, Pass, Units};
-use super::loss::Losses;
+use super::loss::{durable_write_failed, flush_failed};
 use super::size::Size;
 use super::stage::{Active, Flushes, Stage};
 use crate::errno::{NOT_SUPPORTED, kind_of};
@@ -234,7 +234,7 @@ impl FileQueue {
     /// Ends every request that the flush was for. One that succeeds promises nothing once a loss is known.
     fn end_flush(&mut self, result: Result<(), IoError>) {
         if let Err(error) = result {
-            self.losses.flush_failed(error);
+            flush_failed(&self.losses, error);
         }
         let mut ended = std::mem::take(&mut self.flushes.under_way);
         for active in ended.drain(..) {
@@ -303,7 +303,7 @@ impl FileQueue {
         let Some((tag, result)) = self.step(active, done) else { return };
         self.pass.leave(units, hold);
         if let Some(Err(error)) = durable {
-            self.losses.durable_write_failed(error);
+            durable_write_failed(&self.losses, error);
             if self.losses.happened() {
                 return self.refuse(tag);
             }
@@ -440,11 +440,6 @@ fn write_step(shape: &Shape, offset: u64, (data, durable): (BufList, bool)) -> (
         (durable, _) => (Stage::Write { durable }, false),
     };
     (stage, BlockOperation::Write { offset, data, durable })
-}
-
-/// What promises that it, or what was done before, lasts.
-fn promises(operation: &Operation) -> bool {
-    operation.writes() || matches!(operation, Operation::Flush)
 }
 
 fn copied(mut into: Buf, data: Option<&[u8]>) -> Answer {

@@ -116,15 +116,9 @@ fn volume(text: &str) -> Result<VolumeUrl, String> {
     }
 }
 
-impl Rw {
-    const fn writes(self) -> bool {
-        !matches!(self, Self::Randread | Self::Read)
-    }
-}
-
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    if args.rw.writes() {
+    if Pattern::from(args.rw).writes() {
         for url in &args.urls {
             args.overwrite.permit(url, "the load would overwrite the volume")?;
         }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use ::volume::{Completion, Operation, QueueFull, Request, Tag, VolumeErrorKind, VolumeQueue};
+use ::volume::{Completion, Operation, QueueFull, Request, Tag, VolumeErrorKind, VolumeQueue, promises};
 use protocol::Instant;
 
 use crate::limits;
@@ -70,6 +70,8 @@ pub(crate) struct RemoteQueue {
     /// Losses that users of this queue have been told of.
     told: u64,
     done: Vec<Completion>,
+    /// Answers that tell of a loss whose record is not kept yet.
+    owed: Vec<Completion>,
     scratch: Vec<Completion>,
     depth: usize,
     /// The volume's shape, and how often its size had changed then.
@@ -86,6 +88,7 @@ impl RemoteQueue {
         let shape = (shared.resized(), shared.shape());
         let depth = shape.1.limits.depth as usize;
         let told = shared.durability.losses();
+        shared.losses.add_queue(waker.clone());
         Self {
             shared,
             route,
@@ -101,6 +104,7 @@ impl RemoteQueue {
             release: None,
             told,
             done: Vec::new(),
+            owed: Vec::new(),
             scratch: Vec::new(),
             depth,
             shape,
@@ -161,6 +165,10 @@ impl RemoteQueue {
                 continue;
             }
             let Some(entry) = self.entries.remove(completion.tag) else { continue };
+            if self.tells_of_loss(&entry, &completion) {
+                self.refuse(entry.tag);
+                continue;
+            }
             if completion.result.is_ok() {
                 self.recovery.handle_progress();
                 match entry.replay {
@@ -180,6 +188,38 @@ impl RemoteQueue {
             self.shared.acknowledged(self.epoch);
         }
         self.scratch = scratch;
+    }
+
+    /// Ends a request that fails because acknowledged writes are lost.
+    fn refuse(&mut self, tag: Tag) {
+        self.owed.push(Completion { tag, result: Err(VolumeErrorKind::Media) });
+        self.waker.wake_by_ref();
+    }
+
+    /// Notes what the end of a request says of writes that were acknowledged before; true if it has to speak of a loss. A far end tells of it
+    /// once, so whoever else asks is told here. A flush that succeeds promises nothing once a loss is known.
+    fn tells_of_loss(&self, entry: &Entry, completion: &Completion) -> bool {
+        let losses = &self.shared.losses;
+        match (&entry.replay, &completion.result) {
+            (Replay::Flush, Ok(_)) => losses.happened(),
+            (Replay::Flush, Err(kind)) => match meaning(*kind) {
+                Meaning::Lost => {
+                    losses.report(&format!("the far end failed a flush: {kind}"));
+                    true
+                }
+                Meaning::Unheard => {
+                    self.shared.flush_unheard();
+                    false
+                }
+                Meaning::NotBegun => false,
+            },
+            // Its own data could not be written, or what lay in the far end's cache: nothing says which.
+            (replay, Err(kind @ VolumeErrorKind::Media)) if replay.is_durable_write() => {
+                losses.report(&format!("the far end failed a durable write: {kind}"));
+                true
+            }
+            _ => false,
+        }
     }
 
     /// The far end was too busy for a request, which is made again a little later: false if its time is over, or it was not
@@ -318,12 +358,35 @@ impl RemoteQueue {
     }
 }
 
+/// What the failure of a flush says of writes that were acknowledged before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Meaning {
+    /// Some are lost.
+    Lost,
+    /// It may have failed for that, and nobody has heard it.
+    Unheard,
+    /// Nothing: it was not begun, or goes on elsewhere.
+    NotBegun,
+}
+
+fn meaning(kind: VolumeErrorKind) -> Meaning {
+    match kind {
+        VolumeErrorKind::TimedOut | VolumeErrorKind::Cancelled => Meaning::Unheard,
+        VolumeErrorKind::Busy
+        | VolumeErrorKind::ReservationConflict
+        | VolumeErrorKind::ShuttingDown
+        | VolumeErrorKind::Unreachable
+        | VolumeErrorKind::Unsupported => Meaning::NotBegun,
+        _ => Meaning::Lost,
+    }
+}
+
 /// What users of a queue read when a flush fails though there is a connection.
 const LOSS: &str = "the volume was away, and may have lost what was written and not yet flushed";
 
 impl VolumeQueue for RemoteQueue {
     fn submit(&mut self, now: Instant, mut request: Request) -> Result<(), QueueFull> {
-        if self.entries.len() + self.done.len() >= self.depth {
+        if self.entries.len() + self.done.len() + self.owed.len() >= self.depth {
             return Err(QueueFull(request));
         }
         let resized = self.shared.resized();
@@ -334,6 +397,10 @@ impl VolumeQueue for RemoteQueue {
         if let Some(result) = screen(&request.operation, &self.shape.1) {
             self.done.push(Completion { tag, result });
             self.waker.wake_by_ref();
+            return Ok(());
+        }
+        if self.shared.losses.happened() && promises(&request.operation) {
+            self.refuse(tag);
             return Ok(());
         }
         let replay = Replay::of(&request.operation);
@@ -391,6 +458,9 @@ impl VolumeQueue for RemoteQueue {
                     self.attempt = Some(self.route.begin());
                 }
             }
+        }
+        if !self.owed.is_empty() && !self.shared.losses.is_being_kept() {
+            self.done.append(&mut self.owed);
         }
         done.append(&mut self.done);
     }

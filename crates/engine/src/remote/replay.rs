@@ -99,6 +99,16 @@ impl Replay {
         matches!(self, Self::Write { .. } | Self::Discard { .. } | Self::WriteZeroes { .. } | Self::Never(_))
     }
 
+    /// True when it is to be durable by itself.
+    pub(crate) fn is_durable_write(&self) -> bool {
+        match self {
+            Self::Write { durability, .. }
+            | Self::WriteZeroes { durability, .. }
+            | Self::Never(durability) => *durability == Durability::Durable,
+            _ => false,
+        }
+    }
+
     /// True when a flush must follow for its effect to be durable.
     pub(crate) fn is_cached_write(&self) -> bool {
         match self {

@@ -6,7 +6,8 @@ use std::task::Waker;
 use std::time::Duration;
 
 use ::volume::{
-    Changes, CoreId, Features, Geometry, Identity, Limits, Listeners, OpenError, Volume, VolumeQueue,
+    Changes, CoreId, Features, Geometry, Identity, Limits, Listeners, LossRecord, Losses, OpenError, Volume,
+    VolumeQueue,
 };
 
 use super::Surroundings;
@@ -57,6 +58,8 @@ pub(crate) struct Shared {
     listeners: Listeners,
     trouble: Mutex<Option<String>>,
     pub(crate) durability: Durability,
+    /// What the far end has said of acknowledged writes that are lost.
+    pub(crate) losses: Arc<Losses>,
     pub(crate) timing: Timing,
     pub(crate) surroundings: Surroundings,
 }
@@ -74,6 +77,7 @@ impl Shared {
             listeners: Listeners::default(),
             trouble: Mutex::default(),
             durability: Durability::default(),
+            losses: Losses::new(),
             timing,
             surroundings,
         })
@@ -88,9 +92,9 @@ impl Shared {
         self.resized.load(Ordering::Acquire)
     }
 
-    /// What was last wrong with the way to the volume.
+    /// Which writes are lost, or what was last wrong with the way to the volume.
     pub(crate) fn trouble(&self) -> Option<String> {
-        lock(&self.trouble).clone()
+        self.losses.trouble().or_else(|| lock(&self.trouble).clone())
     }
 
     pub(crate) fn set_trouble(&self, text: String) {
@@ -155,6 +159,13 @@ impl Shared {
         Ok(epoch)
     }
 
+    /// A flush was given up before its answer came. If it failed, only a far end that can be recognised, one of ours, says so again.
+    pub(crate) fn flush_unheard(&self) {
+        if lock(&self.facts).incarnation.is_none() {
+            self.durability.suspect();
+        }
+    }
+
     /// Writes were acknowledged over a connection of that epoch. If others have found another incarnation since, they came
     /// too late to be suspected then.
     pub(crate) fn acknowledged(&self, epoch: u64) {
@@ -204,6 +215,10 @@ impl Volume for RemoteVolume {
 
     fn listen(&self, waker: Waker) {
         self.shared.listeners.add(waker);
+    }
+
+    fn keep_losses(&self, record: Arc<dyn LossRecord>, known: Option<String>) {
+        self.shared.losses.keep_in(record, known);
     }
 
     fn trouble(&self) -> Option<String> {

@@ -108,6 +108,11 @@ impl Stream {
     }
 }
 
+/// A volume in memory.
+pub(crate) fn ram() -> Arc<dyn Volume> {
+    Arc::new(Ram::new(16 << 20, 512).unwrap())
+}
+
 /// A server of two cores.
 pub(crate) struct Server {
     now: Instant,
@@ -120,8 +125,11 @@ pub(crate) struct Server {
 impl Server {
     /// A server with a host: stream 0 is its admin queue, on core 0; 1 is its I/O queue, on core 1.
     pub(crate) fn new(pool_limit: usize) -> Self {
-        let ram = Ram::new(16 << 20, 512).unwrap();
-        let volume: Arc<dyn Volume> = Arc::new(Delay::new(Arc::new(ram), DELAY));
+        Self::of(Arc::new(Delay::new(ram(), DELAY)), pool_limit)
+    }
+
+    /// The same, of that volume.
+    pub(crate) fn of(volume: Arc<dyn Volume>, pool_limit: usize) -> Self {
         let journal = Arc::new(Recording::default());
         let setup = Arc::new(Setup {
             listeners: vec![ListenerRole::Nvme(Arc::new(portal(&*volume)))],

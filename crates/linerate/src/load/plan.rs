@@ -29,6 +29,11 @@ pub enum Pattern {
 }
 
 impl Pattern {
+    /// Whether it may write, whatever the plan's mix is.
+    pub const fn writes(self) -> bool {
+        !matches!(self, Self::Read | Self::RandRead)
+    }
+
     pub(crate) const fn random(self) -> bool {
         matches!(self, Self::RandRead | Self::RandWrite | Self::RandRw)
     }

@@ -409,3 +409,125 @@ fn more_nexuses_than_are_told_apart_are_held_for_their_whole_time() {
     let again = starts(&bench.sent(last));
     assert!(again.iter().all(|start| *start <= 8), "{again:?}");
 }
+
+/// What a request is told that is carried out with that end.
+fn end_with(
+    bench: &mut Bench,
+    operation: Operation,
+    result: Result<Outcome, VolumeErrorKind>,
+) -> Result<Outcome, VolumeErrorKind> {
+    bench.submit(700, operation);
+    let sent = bench.sent(0);
+    if let [request] = &sent[..] {
+        bench.answer(0, request, result);
+    }
+    bench.done.pop().expect("a completion").1
+}
+
+fn durable_write() -> Operation {
+    let Operation::Write { extent, data, .. } = write(3, 1) else { panic!("a write") };
+    Operation::Write { extent, data, durability: Durability::Durable }
+}
+
+/// What a far end answers, and whether writes are lost then, for everybody and from then on.
+const ENDS: [(VolumeErrorKind, bool); 12] = [
+    (VolumeErrorKind::Media, true),
+    (VolumeErrorKind::NoSpace, true),
+    (VolumeErrorKind::ReadOnly, true),
+    (VolumeErrorKind::Protection, true),
+    (VolumeErrorKind::OutOfRange, true),
+    (VolumeErrorKind::Misaligned, true),
+    (VolumeErrorKind::TimedOut, false),
+    (VolumeErrorKind::Cancelled, false),
+    (VolumeErrorKind::Unsupported, false),
+    (VolumeErrorKind::ReservationConflict, false),
+    (VolumeErrorKind::ShuttingDown, false),
+    (VolumeErrorKind::Unreachable, false),
+];
+
+#[test]
+fn a_flush_that_the_far_end_fails_once_fails_on_every_queue_from_then_on() {
+    for (kind, lost) in ENDS {
+        let found = || facts(Some(1), nexus(1, 1));
+        let mut one = Bench::connected(found());
+        let mut two = Bench::beside(Arc::clone(&one.shared), found());
+        assert!(two.carry_out(0, write(1, 1)).is_ok());
+        let told = end_with(&mut one, Operation::Flush, Err(kind));
+        let expected = if lost { VolumeErrorKind::Media } else { kind };
+        assert_eq!(told.unwrap_err(), expected, "a flush that ends with {kind:?}");
+        let mut later = Bench::beside(Arc::clone(&one.shared), found());
+        for (name, bench) in [("its", &mut one), ("another", &mut two), ("a later", &mut later)] {
+            for operation in [Operation::Flush, write(2, 1), durable_write()] {
+                let about = format!("after {kind:?}, on {name} queue: {operation:?}");
+                let told = bench.carry_out(0, operation).map(drop);
+                assert_eq!(told, if lost { Err(VolumeErrorKind::Media) } else { Ok(()) }, "{about}");
+            }
+            assert!(bench.carry_out(0, read()).is_ok(), "reads go on");
+        }
+        assert_eq!(one.shared.trouble().is_some(), lost, "{kind:?}");
+    }
+}
+
+#[test]
+fn a_flush_that_was_given_up_may_have_failed() {
+    for (mark, fails) in [(None, true), (Some(1), false)] {
+        for kind in [VolumeErrorKind::TimedOut, VolumeErrorKind::Cancelled] {
+            let mut one = Bench::connected(facts(mark, nexus(1, 1)));
+            let mut two = Bench::beside(Arc::clone(&one.shared), facts(mark, nexus(1, 1)));
+            assert!(two.carry_out(0, write(1, 1)).is_ok());
+            assert_eq!(end_with(&mut one, Operation::Flush, Err(kind)).unwrap_err(), kind);
+            for bench in [&mut one, &mut two] {
+                assert_eq!(bench.carry_out(0, Operation::Flush).is_err(), fails, "{kind:?}, mark {mark:?}");
+                assert!(bench.carry_out(0, Operation::Flush).is_ok(), "once");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_durable_write_that_fails_may_have_failed_for_others_data() {
+    for (operation, kind, lost) in [
+        (durable_write(), VolumeErrorKind::Media, true),
+        (durable_write(), VolumeErrorKind::NoSpace, false),
+        (write(3, 1), VolumeErrorKind::Media, false),
+        (read(), VolumeErrorKind::Media, false),
+    ] {
+        let mut one = Bench::connected(facts(None, nexus(1, 1)));
+        let mut two = Bench::beside(Arc::clone(&one.shared), facts(None, nexus(1, 1)));
+        let about = format!("{operation:?} ends with {kind:?}");
+        assert_eq!(end_with(&mut one, operation, Err(kind)).unwrap_err(), kind, "{about}");
+        for bench in [&mut one, &mut two] {
+            assert_eq!(bench.carry_out(0, Operation::Flush).is_err(), lost, "{about}");
+        }
+    }
+}
+
+/// A record that is never kept.
+#[derive(Debug, Default)]
+struct Unkept(std::sync::Mutex<Vec<String>>);
+
+impl ::volume::LossRecord for Unkept {
+    fn keep(&self, what: &str, kept: Box<dyn FnOnce() + Send>) {
+        self.0.lock().unwrap().push(what.to_owned());
+        std::mem::forget(kept);
+    }
+}
+
+#[test]
+fn whoever_hands_the_volume_on_keeps_the_loss_before_anybody_is_told() {
+    let mut bench = Bench::connected(facts(Some(1), nexus(1, 1)));
+    let record = Arc::new(Unkept::default());
+    bench.shared.losses.keep_in(Arc::<Unkept>::clone(&record), None);
+    bench.submit(1, Operation::Flush);
+    let sent = bench.sent(0);
+    bench.answer(0, &sent[0], Err(VolumeErrorKind::Media));
+    bench.submit(2, write(1, 1));
+    bench.poll();
+    assert!(bench.done.is_empty(), "told before it is kept");
+    assert!(record.0.lock().unwrap().concat().contains("the far end failed a flush"));
+    let bench = Bench::connected(facts(Some(1), nexus(1, 1)));
+    bench.shared.losses.keep_in(record, Some("a flush failed".to_owned()));
+    let mut later = Bench::beside(Arc::clone(&bench.shared), facts(Some(1), nexus(1, 1)));
+    assert_eq!(later.carry_out(0, Operation::Flush).unwrap_err(), VolumeErrorKind::Media);
+    assert!(later.carry_out(0, read()).is_ok());
+}
