@@ -107,7 +107,8 @@ fn each_kind_of_failure_of_a_volume_stands_in_the_log_over_both_protocols() {
     let server = Server::start(folder.path(), &arguments);
     for (kind, reason) in kinds {
         for url in [server.iscsi_url(kind), server.nvme_url(kind)] {
-            run_in_vain(&["checksum", &format!("{url}?reconnect=0&timeout=1s")]);
+            let url = format!("{url}?reconnect=0&timeout=1s");
+            run_in_vain(&["bench", &url, "--rw", "read", "--runtime", "0.1"]);
         }
         let of_kind = |line: &Value| {
             let peer = line["peer"].as_str().unwrap_or_default().to_owned();

@@ -177,7 +177,7 @@ fn a_volume_that_may_be_left_out_keeps_none_of_the_others_from_being_served() {
         let server = Server::start_configured(folder.path(), arguments);
         run(&["checksum", &server.iscsi_url("both"), &server.nvme_url("both")]);
         let absent = [
-            (server.iscsi_url("both").replace("both/0", "both/1"), "LUN"),
+            (server.iscsi_url("both").replace("both/0", "both/1"), "unit"),
             (server.nvme_url("both").replace("both/1", "both/2"), "namespace"),
         ];
         for (url, what) in absent {

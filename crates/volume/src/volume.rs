@@ -66,7 +66,7 @@ pub trait Volume: Send + Sync + fmt::Debug {
         Ok(())
     }
     /// Has `record` keep the loss of acknowledged writes, and `known`, what it has kept before, still hold: then everything that writes or
-    /// flushes fails, until an operator has cleared it. A volume that loses no writes, or whose far end answers for them, keeps nothing.
+    /// flushes fails, until an operator has cleared it. A volume that loses no writes keeps nothing.
     fn keep_losses(&self, _record: Arc<dyn LossRecord>, _known: Option<String>) {}
     /// What was last wrong with the way to the volume, for people: why requests ended as unreachable, or waited; or which writes are
     /// lost. `None` where nothing could fail, or nothing did.
