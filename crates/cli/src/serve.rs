@@ -16,6 +16,7 @@ const SIGNALS: &str = "SIGTERM and Ctrl-C stop the server in good order. SIGHUP 
 /// Arguments of `serve`.
 #[derive(Debug, Parser)]
 #[command(after_help = SIGNALS)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub(crate) struct Args {
     /// Volumes to serve, such as disk=ram:1G or scratch=file:scratch.img?size=2G
     #[arg(value_name = "NAME=URL")]

@@ -62,6 +62,7 @@ fn the_steady_state_tells_nothing() {
 }
 
 /// The event of a failure, and how much it matters; none for what is no failure of the volume's.
+#[expect(clippy::panic, reason = "tests")]
 fn expected(kind: VolumeErrorKind) -> Option<(Kind, Level)> {
     use VolumeErrorKind::{
         Busy, Cancelled, Media, Misaligned, Miscompare, NoSpace, OutOfRange, Protection, ReadOnly,

@@ -370,8 +370,15 @@ mod tests {
         let client = Client::start(&ClientConfig::default()).unwrap();
         let disk = client.open(&url.parse().unwrap()).unwrap();
         let kick = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
-        let parts =
-            Parts { queue, guest: Arc::clone(guest), kick: kick.into(), call: None, disk, read_only: false };
+        let parts = Parts {
+            queue,
+            guest: Arc::clone(guest),
+            kick: kick.into(),
+            call: None,
+            disk,
+            read_only: false,
+            durability: Durability::Cached,
+        };
         Ring::start(parts).unwrap()
     }
 
