@@ -13,14 +13,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 
-use crate::{Listeners, Operation};
-
-/// Keeps what a volume says of lost writes for whoever opens it next.
-pub trait LossRecord: Send + Sync + fmt::Debug {
-    /// Keeps `what`, which is for people, and tells the operator. Returns at once; `kept` is called, on any thread, when it is on
-    /// stable media, or cannot be.
-    fn keep(&self, what: &str, kept: Box<dyn FnOnce() + Send>);
-}
+use crate::{Listeners, LossRecord, Operation};
 
 /// No write is lost.
 const NONE: u8 = 0;
