@@ -24,9 +24,9 @@ impl Span {
         let found = UNITS.iter().find_map(|(unit, nanos)| Some((piece.strip_suffix(unit)?, *nanos)));
         let (number, nanos) = found.ok_or_else(bad)?;
         let number = number.number::<u64>().ok_or_else(bad)?;
-        let nanos = number
-            .checked_mul(nanos)
-            .ok_or_else(|| piece.fault(format!("\"{}\" is too long", piece.text), "the most is 584 years"))?;
+        let nanos = number.checked_mul(nanos).ok_or_else(|| {
+            piece.fault(format!("\"{}\" is too long a duration", piece.text), "the most is 584 years")
+        })?;
         Ok(Self(Duration::from_nanos(nanos)))
     }
 }

@@ -39,7 +39,8 @@ impl ByteSize {
         if whole.text.is_empty() || !whole.text.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(bad());
         }
-        let large = || piece.fault(format!("\"{}\" is too large", piece.text), "the most is 16E - 1 bytes");
+        let large =
+            || piece.fault(format!("\"{}\" is too large a size", piece.text), "the most is 16E - 1 bytes");
         let whole = whole.number::<u64>().ok_or_else(large)?;
         let whole = whole.checked_mul(scale).ok_or_else(large)?;
         let part = fraction.map_or(Some(0), |fraction| part_of(fraction, scale)).ok_or_else(bad)?;
