@@ -1,10 +1,11 @@
-//! How many lines a peer may cause: a few of each kind in a window, and so many in all.
+//! How many lines a peer may cause: a few of each kind, level and volume in a window, and so many of each level in all. A flood of what
+//! matters little, or about one volume, leaves the room of what matters more, and of another.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::Instant;
 
-use host::{Event, Kind};
+use host::{Event, Kind, Level};
 
 use super::limits::{LINES, LINES_OF_A_PEER, PEERS, WINDOW};
 
@@ -15,20 +16,48 @@ pub(super) enum Verdict {
     Suppress,
 }
 
+/// Events that share their lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Source {
+    level: Level,
+    kind: Kind,
+    peer: Option<IpAddr>,
+    volume: Option<u32>,
+}
+
+impl Source {
+    fn of(event: &Event) -> Self {
+        Self {
+            level: event.level,
+            kind: event.kind,
+            peer: event.peer.map(|peer| peer.ip()),
+            volume: event.volume,
+        }
+    }
+
+    /// Tells how many events were left out.
+    fn suppressed(self, count: u32) -> Event {
+        let from = self.peer.map(|peer| format!(" from {peer}")).unwrap_or_default();
+        let told = Event::new(self.kind, format!("{count} more like this{from} suppressed"));
+        Event { volume: self.volume, ..told }.at(self.level)
+    }
+}
+
 /// Counts of the present window.
 #[derive(Debug)]
 pub(super) struct Limiter {
     began: Instant,
-    lines: u32,
-    /// Lines written and left out, by kind and peer.
-    counts: HashMap<(Kind, Option<IpAddr>), (u32, u32)>,
+    /// Lines written, by level.
+    lines: HashMap<Level, u32>,
+    /// Lines written and left out.
+    counts: HashMap<Source, (u32, u32)>,
     /// Left out beyond the table's end.
     others: u32,
 }
 
 impl Limiter {
     pub(super) fn new(now: Instant) -> Self {
-        Self { began: now, lines: 0, counts: HashMap::new(), others: 0 }
+        Self { began: now, lines: HashMap::new(), counts: HashMap::new(), others: 0 }
     }
 
     /// True when something was left out that is still to be told.
@@ -37,18 +66,19 @@ impl Limiter {
     }
 
     pub(super) fn judge(&mut self, event: &Event) -> Verdict {
-        let key = (event.kind, event.peer.map(|peer| peer.ip()));
+        let key = Source::of(event);
         if self.counts.len() >= PEERS && !self.counts.contains_key(&key) {
             self.others = self.others.saturating_add(1);
             return Verdict::Suppress;
         }
         let (written, left_out) = self.counts.entry(key).or_default();
-        if *written >= LINES_OF_A_PEER || self.lines >= LINES {
+        let lines = self.lines.entry(event.level).or_default();
+        if *written >= LINES_OF_A_PEER || *lines >= LINES {
             *left_out = left_out.saturating_add(1);
             return Verdict::Suppress;
         }
         *written += 1;
-        self.lines += 1;
+        *lines += 1;
         Verdict::Write
     }
 
@@ -58,7 +88,7 @@ impl Limiter {
             return Vec::new();
         }
         self.began = now;
-        self.lines = 0;
+        self.lines.clear();
         let mut left_out: Vec<_> = self.counts.drain().filter(|(_, (_, left_out))| *left_out > 0).collect();
         left_out.sort_unstable();
         let rest =
@@ -68,13 +98,8 @@ impl Limiter {
             .map(|(_, (_, count))| count)
             .fold(self.others, |sum, count| sum.saturating_add(*count));
         self.others = 0;
-        let mut events: Vec<Event> = left_out
-            .into_iter()
-            .map(|((kind, peer), (_, count))| {
-                let from = peer.map(|peer| format!(" from {peer}")).unwrap_or_default();
-                Event::new(kind, format!("{count} more like this{from} suppressed"))
-            })
-            .collect();
+        let mut events: Vec<Event> =
+            left_out.into_iter().map(|(source, (_, count))| source.suppressed(count)).collect();
         if others > 0 {
             events.push(Event::new(
                 Kind::Limit,
@@ -111,6 +136,23 @@ mod tests {
         assert!(told.contains(&"3 more like this from 192.0.2.2 suppressed".to_owned()), "{told:?}");
         assert!(!limiter.suppresses());
         assert_eq!(judged(&mut limiter, Kind::Refused, "192.0.2.1"), few, "a new second");
+    }
+
+    #[test]
+    fn a_flood_of_what_matters_little_or_of_another_volume_leaves_room() {
+        let mut limiter = Limiter::new(Instant::now());
+        let about = |volume, level| Event { volume: Some(volume), ..event(Kind::Io, "192.0.2.1") }.at(level);
+        for volume in 0..100 {
+            (0..LINES).for_each(|_| {
+                limiter.judge(&about(volume, Level::Debug));
+            });
+        }
+        assert_eq!(limiter.judge(&about(0, Level::Error)), Verdict::Write);
+        (0..LINES_OF_A_PEER).for_each(|_| {
+            limiter.judge(&about(0, Level::Error));
+        });
+        assert_eq!(limiter.judge(&about(0, Level::Error)), Verdict::Suppress);
+        assert_eq!(limiter.judge(&about(1, Level::Error)), Verdict::Write);
     }
 
     #[test]

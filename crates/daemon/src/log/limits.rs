@@ -4,11 +4,11 @@ use std::time::Duration;
 
 /// Events that wait for the writer: a second's worth of refusals on all cores, about 300 bytes each.
 pub(super) const QUEUED: usize = 1024;
-/// Lines of one kind that one peer may cause in a window: enough to see what it does.
+/// Lines of one kind and level about one volume that one peer may cause in a window: enough to see what it does.
 pub(super) const LINES_OF_A_PEER: u32 = 20;
-/// Lines in a window in all: a log on a slow disk, or a person, can follow.
+/// Lines of one level in a window in all: a log on a slow disk, or a person, can follow.
 pub(super) const LINES: u32 = 200;
-/// Peers and kinds that are told apart in a window; those beyond are counted together.
+/// Peers, kinds and volumes that are told apart in a window; those beyond are counted together.
 pub(super) const PEERS: usize = 256;
 /// The window.
 pub(super) const WINDOW: Duration = Duration::from_secs(1);
