@@ -10,7 +10,7 @@ use attach::nbd::limits::{
     WATCH,
 };
 use attach::nbd::wire::{Command, CommandFlags, OptionCode, RequestHeader};
-use buf::Pool;
+use buf::{Account, Pool};
 use common::{Bench, NOW, SIZE, option};
 use protocol::{CloseReason, Connection as _, Instant, Transmit};
 use volume::Geometry;
@@ -110,6 +110,24 @@ fn while_others_wait_for_memory_patience_is_short() {
     assert_eq!(why(&silent), Some("the client stopped in the middle of a write's data"));
     wait(&mut benches[0], NOW, SCARCE_SEND_TIME + WATCH);
     assert_eq!(why(&benches[0]), Some("the client does not read what is sent to it"));
+}
+
+/// Its stream may stay for seconds until what was sent last has gone.
+#[test]
+fn who_is_being_closed_no_longer_stands_in_line() {
+    let pool = Pool::new(MEMORY);
+    let mut bad = client(&pool);
+    let mut send = Transmit::new(2 << 20, 512);
+    ask(&mut bad, Command::READ, (0, MIB));
+    leave_unread(&mut bad, &mut send);
+    let mut others = Account::new(&pool);
+    others.count(MEMORY - pool.used());
+    ask(&mut bad, Command::READ, (0, MIB));
+    assert!(others.is_wanted());
+    let later = wait(&mut bad, NOW, SCARCE_SEND_TIME + WATCH);
+    assert_eq!(why(&bad), Some("the client does not read what is sent to it"));
+    bad.half.connection.handle_timeout(later);
+    assert!(!others.is_wanted(), "what it waited for goes to nobody else");
 }
 
 #[test]

@@ -263,6 +263,26 @@ fn who_reads_nothing_is_closed_sooner_while_others_wait() {
     assert!(matches!(raw.closed(), Some(CloseReason::TimedOut(_))), "{:?}", raw.closed());
 }
 
+/// Its stream may stay for seconds until what was sent last has gone.
+#[test]
+fn who_is_being_closed_no_longer_stands_in_line() {
+    let pool = Pool::new(LIMIT);
+    let mut raw = session(&pool);
+    raw.half.receive(raw.now, &NopOut::ping(3).to_bytes());
+    let mut send = Transmit::new(1 << 20, 512);
+    raw.half.connection.poll_transmit(raw.now, &mut send);
+    let mut others = Account::new(&pool);
+    others.count(LIMIT - pool.used());
+    hoard(&mut raw, 4);
+    assert!(others.is_wanted());
+    let end = raw.now + limits::SCARCE_SEND_TIME;
+    while let Some(due) = raw.half.connection.poll_timeout().filter(|due| *due <= end) {
+        raw.half.connection.handle_timeout(due);
+    }
+    assert!(raw.closed().is_some());
+    assert!(!others.is_wanted(), "what it waited for goes to nobody else");
+}
+
 /// Pings are read although no memory comes, so that neither side gives the session up; and silence counts as ever.
 #[test]
 fn a_session_without_memory_is_kept_alive() {

@@ -379,3 +379,18 @@ fn who_reads_nothing_is_closed_sooner_while_others_wait() {
         "{close:?}"
     );
 }
+
+/// Its stream may stay for seconds until what was sent last has gone.
+#[test]
+fn who_is_being_closed_no_longer_stands_in_line() {
+    let pool = Pool::new(LIMIT);
+    let mut half = io_queue(&pool);
+    let mut others = Account::new(&pool);
+    others.count(LIMIT - pool.used());
+    half.receive(NOW, &capsule(write(3, LONG), &[]));
+    assert!(others.is_wanted());
+    half.connection.handle_input(NOW, controller::Input::Shutdown);
+    assert_eq!(half.connection.poll_close(), Some(CloseReason::ShuttingDown));
+    half.connection.handle_timeout(NOW + limits::MEMORY_RETRY);
+    assert!(!others.is_wanted(), "what it waited for goes to nobody else");
+}

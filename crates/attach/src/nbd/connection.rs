@@ -137,7 +137,10 @@ impl Connection {
 
     pub(super) fn end(&mut self, reason: CloseReason) {
         self.close.get_or_insert(reason);
-        (self.deadline, self.watch_at) = (None, None);
+        for slot in self.waiting.drain(..) {
+            self.table.end(slot);
+        }
+        (self.deadline, self.watch_at, self.retry, self.starved) = (None, None, None, None);
     }
 
     /// Takes no further request, and closes once those under way have been answered.
@@ -387,6 +390,9 @@ impl protocol::Connection for Connection {
 
     fn take_placement(&mut self) -> Option<Placement> {
         let Receive::Data { slot, done } = self.receive else { return None };
+        if self.close.is_some() {
+            return None;
+        }
         let length = self.table.get(slot)?.length;
         let (buf, start) = if let Some(partial) = self.partial.take() {
             partial
@@ -449,10 +455,7 @@ impl protocol::Connection for Connection {
         self.end(CloseReason::Finished);
         self.out.clear();
         self.out.sent();
-        for slot in self.waiting.drain(..) {
-            self.table.end(slot);
-        }
-        (self.retry, self.sending, self.starved, self.partial) = (None, None, None, None);
+        (self.sending, self.partial) = (None, None);
         self.settle_account();
     }
 

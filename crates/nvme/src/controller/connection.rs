@@ -226,10 +226,11 @@ impl Connection {
         self.end(CloseReason::Violation(violation.describe()));
     }
 
-    /// Closes once everything is sent.
+    /// Closes once everything is sent. That may take seconds, in which others are to have the memory that commands here wait for.
     fn end(&mut self, reason: CloseReason) {
         self.close.get_or_insert(reason);
-        self.deadline = None;
+        self.waiting.clear();
+        (self.deadline, self.retry, self.starved) = (None, None, None);
     }
 
     /// Ends a connection whose controller was not kept alive; true if so.
