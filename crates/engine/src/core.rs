@@ -54,6 +54,11 @@ impl Core {
         self.failure.as_ref()
     }
 
+    /// The memory of this core's connections.
+    pub fn pool(&self) -> &Pool {
+        &self.hub.pool
+    }
+
     /// Opens this core's queues of all volumes. If one cannot be opened the core is finished before it begins, and
     /// [`Core::failure`] says why.
     pub fn new(setup: Arc<Setup>, world: World<Message>) -> Self {

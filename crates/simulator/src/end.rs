@@ -79,9 +79,13 @@ impl End {
         if self.sending == 0 {
             self.send.clear();
             self.endpoint.poll_transmit(now, &mut self.send);
-            let segments = self.send.segments().iter();
-            self.unsent = segments.flat_map(|segment| self.send.bytes(segment).iter().copied()).collect();
+            for segment in self.send.segments() {
+                self.unsent.extend_from_slice(self.send.bytes(segment));
+            }
             self.sending = self.unsent.len();
+        }
+        if room == 0 {
+            return Vec::new();
         }
         let rest = self.unsent.split_off(room.min(self.unsent.len()));
         let bytes = std::mem::replace(&mut self.unsent, rest);

@@ -19,6 +19,7 @@
 //! Architecture invariant: nothing here reads a clock, opens a socket or a file, or starts a thread.
 #![forbid(unsafe_code)]
 
+pub mod attacks;
 pub mod careless;
 pub mod damage;
 pub mod dice;
@@ -27,6 +28,7 @@ mod end;
 pub mod fencing;
 pub mod folder;
 pub mod history;
+pub mod hostile;
 mod keeper;
 mod ladder;
 mod lane;

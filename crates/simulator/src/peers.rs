@@ -118,6 +118,11 @@ impl Initiator {
         self.command(cdb, data, |command| command.writing(length, immediate, false))
     }
 
+    /// A read of so many bytes.
+    pub(crate) fn read(&mut self, start: u64, length: u32) -> Vec<u8> {
+        self.command(transfer(0x88, start, length), &[], |command| command.reading(length))
+    }
+
     /// Looks at a response's numbers; the answer to a ping, if it is one.
     pub(crate) fn hear(&mut self, pdu: &Pdu) -> Option<Vec<u8>> {
         let view = pdu.view();

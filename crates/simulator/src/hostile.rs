@@ -1,0 +1,368 @@
+//! Trials of a server whose peers are hostile, beside clients of both protocols that behave.
+//!
+//! What is promised (docs/decisions/0013): no request of those who behave fails or takes longer than its bound in `limits`, the
+//! memory of each core stays within its limit all the while, and everything comes back once the attackers are gone. [`Plant`] has the
+//! bugs that it must find.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::Waker;
+use std::time::Duration;
+
+use buf::{Buf, BufList, SharedBuf};
+use engine::remote::{self, Access};
+use engine::{Core, ListenerRole};
+use host::{CoreIndex, EndpointId};
+use protocol::Instant;
+use volume::{CoreId, Durability, Extent, Operation, Ram, Request, Tag, Volume, VolumeQueue};
+
+use crate::attacks::{Attack, Marauder, Raider, Shared};
+use crate::dice::{Dice, Odds};
+use crate::limits::{LARGE_WAIT, SMALL_WAIT, TURNS_WAIT};
+use crate::script::{Peer, dial_for};
+use crate::serving::{Serving, serve};
+use crate::slow::{Effect, SlowDisk, Watch};
+use crate::trial::PATIENCE;
+use crate::weather::Weather;
+use crate::world::{World, WorldDialer};
+
+/// Bytes of the disk: more than the longest write.
+const DISK: u64 = 16 << 20;
+/// The configured limit of each core's buffers, in bytes.
+const LIMIT: usize = 24 << 20;
+/// The longest that the disk takes for a request.
+const SLOWEST: Duration = Duration::from_millis(5);
+/// Bytes that wait at an end which does not read.
+const WINDOW: usize = 128 << 10;
+/// Attackers at a time.
+const ATTACKERS: std::ops::RangeInclusive<usize> = 2..=12;
+/// How long an attack lasts: longer than any time after which an attacker loses what it holds, one after the other.
+const ATTACK: Duration = Duration::from_secs(70);
+/// How long after an attack everything has come back: longer than requests at the disk and the watch over memory take.
+const AFTERMATH: Duration = Duration::from_secs(20);
+/// How long an attacker that was cut off stays away.
+const AWAY: std::ops::RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(2);
+/// Requests of a client that behaves, at a time, and how long it waits before it asks for one more.
+const DEPTH: usize = 3;
+const THOUGHT: std::ops::RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_millis(200);
+/// A client that asks for little, and one that asks for anything: its small requests may wait behind its large ones, as each connection's
+/// commands get memory in their order.
+const LITTLE: Asks = Asks { lengths: &[512, 4096, 4096, 8192], wait: SMALL_WAIT };
+const ANYTHING: Asks = Asks { lengths: &[4096, 8192, 1 << 16, 1 << 18, 1 << 20], wait: LARGE_WAIT };
+/// The clock's longest step.
+const STRIDE: Duration = Duration::from_millis(20);
+/// Heap that a connection may have beside the pool, the sockets' buffers of its two ends included, and a server for itself, in bytes.
+const BESIDE: usize = 4 * WINDOW + (512 << 10);
+const ITSELF: usize = 4 << 20;
+
+/// A bug of the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Plant {
+    /// None.
+    None,
+    /// Its cores take twice the memory that they may.
+    NoLimit,
+    /// Some buffers never come back.
+    Leak,
+    /// Deadlines pass unnoticed.
+    NoDeadlines,
+}
+
+/// What a trial is about.
+pub struct Scene {
+    /// What is spoken on port 1, iSCSI, and on port 2, NVMe/TCP.
+    pub listeners: fn(&dyn Volume) -> Vec<ListenerRole>,
+    /// Those who behave: which port, and how they enter.
+    pub clients: Vec<(u16, Access)>,
+    /// Cores of the server.
+    pub cores: CoreIndex,
+    /// Bytes of the heap that this thread has.
+    pub heap: fn() -> usize,
+}
+
+impl std::fmt::Debug for Scene {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Scene")
+            .field("clients", &self.clients)
+            .field("cores", &self.cores)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a client asks for.
+#[derive(Debug)]
+struct Asks {
+    /// Each request has one of these lengths, in bytes.
+    lengths: &'static [usize],
+    /// How long a request may take.
+    wait: Duration,
+}
+
+/// Somebody who behaves.
+struct Client {
+    _volume: Arc<dyn Volume>,
+    queue: Box<dyn VolumeQueue>,
+    /// When each request was made, and its bytes.
+    under_way: BTreeMap<u64, (Instant, usize)>,
+    /// The longest that one took.
+    longest: Duration,
+    /// When it asks for more.
+    next: Instant,
+    asks: &'static Asks,
+}
+
+/// Somebody who does not.
+struct Attacker {
+    attack: Attack,
+    number: u8,
+    ends: Vec<(EndpointId, Peer)>,
+    /// When it comes again.
+    again: Option<Instant>,
+}
+
+struct Trial<'a> {
+    seed: u64,
+    scene: &'a Scene,
+    world: World<Core>,
+    dice: Dice,
+    clients: Vec<Client>,
+    attackers: Vec<Attacker>,
+    serial: u64,
+    heap: usize,
+}
+
+/// Runs one trial with attackers of these kinds. The error says which promise was broken; without one, how long a request took at
+/// most, by client: two for each of the scene's, of which the first asks for little.
+pub fn hostile(seed: u64, attacks: &[Attack], scene: &Scene, plant: Plant) -> Result<Vec<Duration>, String> {
+    let mut trial = Trial::new(seed, scene, plant)?;
+    trial.pass(Duration::from_millis(200))?;
+    for number in 0..trial.dice.within(ATTACKERS) {
+        let attack = attacks[trial.dice.index(attacks.len())];
+        let number = u8::try_from(number + 1).unwrap_or(u8::MAX);
+        trial.attackers.push(Attacker { attack, number, ends: Vec::new(), again: Some(Instant::ZERO) });
+    }
+    let told = |what| format!("{attacks:?}: {what}");
+    trial.pass(ATTACK).map_err(told)?;
+    trial.retreat();
+    trial.pass(AFTERMATH).map_err(told)?;
+    trial.leave().map_err(told)
+}
+
+impl<'a> Trial<'a> {
+    fn new(seed: u64, scene: &'a Scene, plant: Plant) -> Result<Self, String> {
+        let heap = (scene.heap)();
+        let mut dice = Dice::new(seed);
+        let inner = Ram::new(DISK, 512).map_err(|error| error.to_string())?;
+        let disk: Arc<dyn Volume> = Arc::new(SlowDisk {
+            inner: Arc::new(inner),
+            slowest: SLOWEST,
+            stubborn: false,
+            watch: watch(plant),
+            dice: Mutex::new(dice.fork()),
+        });
+        let delay = Duration::from_micros(20)..=Duration::from_micros(500);
+        let weather = Weather { delay, longest: 1 << 16, cuts: Odds::NEVER };
+        let mut world = World::new(weather, dice.fork());
+        world.set_window(WINDOW);
+        world.set_idle(STRIDE);
+        if plant == Plant::NoDeadlines {
+            world.forget_deadlines();
+        }
+        let pool = if plant == Plant::NoLimit { 2 * LIMIT } else { LIMIT };
+        let listeners = (scene.listeners)(&*disk);
+        serve(&mut world, disk, Serving { listeners, cores: scene.cores, pool, tamper: None });
+        let (clients, attackers) = (Vec::new(), Vec::new());
+        let mut trial = Self { seed, scene, world, dice, clients, attackers, serial: 0, heap };
+        for (port, access) in &scene.clients {
+            for asks in [&LITTLE, &ANYTHING] {
+                let client = trial.open(*port, access, asks)?;
+                trial.clients.push(client);
+            }
+        }
+        Ok(trial)
+    }
+
+    fn open(&mut self, port: u16, access: &Access, asks: &'static Asks) -> Result<Client, String> {
+        let seeds = AtomicU64::new(self.seed ^ (self.clients.len() as u64 + 1) << 32);
+        let surroundings = remote::Surroundings {
+            dialer: Arc::new(WorldDialer),
+            waker: Waker::noop().clone(),
+            entropy: Arc::new(move || Box::new(Dice::new(seeds.fetch_add(1, Ordering::Relaxed)))),
+        };
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let mut opening = remote::open(address, access.clone(), &surroundings);
+        for _ in 0..PATIENCE {
+            self.world.step();
+            if let Some(opened) = opening.poll() {
+                let volume = opened.map_err(|error| error.to_string())?;
+                let queue = volume.open_queue(CoreId(0), Waker::noop().clone());
+                let queue = queue.map_err(|error| error.to_string())?;
+                return Ok(Client {
+                    _volume: volume,
+                    queue,
+                    under_way: BTreeMap::new(),
+                    longest: Duration::ZERO,
+                    next: Instant::ZERO,
+                    asks,
+                });
+            }
+        }
+        Err(format!("port {port} could not be opened in {PATIENCE} steps"))
+    }
+
+    fn pass(&mut self, span: Duration) -> Result<(), String> {
+        let end = self.world.now() + span;
+        while self.world.now() < end {
+            self.attack();
+            for index in 0..self.clients.len() {
+                self.ask(index);
+                self.reap(index)?;
+            }
+            self.world.step();
+            self.check_memory()?;
+        }
+        Ok(())
+    }
+
+    /// Lets attackers come, and come again when they were cut off.
+    fn attack(&mut self) {
+        let now = self.world.now();
+        for attacker in &mut self.attackers {
+            if attacker.again.is_some_and(|due| due <= now) {
+                attacker.again = None;
+                attacker.ends = attacker.come(&mut self.dice);
+            }
+            if attacker.again.is_none() && attacker.ends.iter().any(|(_, peer)| peer.borrow().ended) {
+                attacker.ends.drain(..).for_each(|(endpoint, _)| self.world.reset(endpoint));
+                attacker.again = Some(now + self.dice.span(&AWAY));
+            }
+        }
+    }
+
+    fn retreat(&mut self) {
+        for attacker in self.attackers.drain(..) {
+            attacker.ends.iter().for_each(|(endpoint, _)| self.world.reset(*endpoint));
+        }
+    }
+
+    fn ask(&mut self, index: usize) {
+        let (now, client) = (self.world.now(), &mut self.clients[index]);
+        if client.under_way.len() >= DEPTH || client.next > now {
+            return;
+        }
+        client.next = now + self.dice.span(&THOUGHT);
+        let length = client.asks.lengths[self.dice.index(client.asks.lengths.len())];
+        let blocks = length as u64 / 512;
+        let extent = Extent::new(self.dice.below(DISK / 512 - blocks + 1), blocks);
+        let operation = if self.dice.coin() {
+            Operation::Read { extent, into: Buf::zeroed(length) }
+        } else {
+            let data = BufList::from(SharedBuf::from(vec![0x5a; length]));
+            Operation::Write { extent, data, durability: Durability::Cached }
+        };
+        self.serial += 1;
+        let tag = self.serial;
+        if client.queue.submit(now, Request { tag: Tag(tag), operation }).is_ok() {
+            client.under_way.insert(tag, (now, length));
+        }
+    }
+
+    fn reap(&mut self, index: usize) -> Result<(), String> {
+        let cores = self.scene.cores;
+        let (now, client) = (self.world.now(), &mut self.clients[index]);
+        let mut done = Vec::new();
+        client.queue.poll(now, &mut done);
+        for completion in done {
+            let Some((began, length)) = client.under_way.remove(&completion.tag.0) else { continue };
+            let took = now.since(began);
+            if let Err(kind) = completion.result {
+                return Err(format!(
+                    "a request of {length} bytes of client {index}, which behaves, fails: {kind:?}"
+                ));
+            }
+            client.longest = took.max(client.longest);
+        }
+        for (began, length) in client.under_way.values() {
+            let bound = if cores > 1 { client.asks.wait.max(TURNS_WAIT) } else { client.asks.wait };
+            if now.since(*began) > bound {
+                return Err(format!(
+                    "a request of {length} bytes of client {index}, which behaves, takes longer than {bound:?}"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_memory(&self) -> Result<(), String> {
+        for (number, core) in self.world.cores().iter().enumerate() {
+            let (used, allocated) = (core.pool().used(), core.pool().usage().allocated);
+            if used > LIMIT || allocated > LIMIT {
+                return Err(format!(
+                    "core {number} has {used} bytes in use and {allocated} in its pool, where {LIMIT} is the limit"
+                ));
+            }
+        }
+        let heap = (self.scene.heap)().saturating_sub(self.heap);
+        let ends: usize = self.attackers.iter().map(|attacker| attacker.ends.len()).sum();
+        let disk = usize::try_from(DISK).unwrap_or(usize::MAX);
+        let own = self.clients.len() * (DEPTH << 21);
+        let most = self.world.cores().len() * LIMIT + (ends + 4) * BESIDE + ITSELF + disk + own;
+        if heap > most {
+            return Err(format!("{heap} bytes of the heap are in use, where the limit leaves {most}"));
+        }
+        Ok(())
+    }
+
+    /// Those who behave leave too; then nothing is in use. How long their requests took at most.
+    fn leave(&mut self) -> Result<Vec<Duration>, String> {
+        let end = self.world.now() + LARGE_WAIT;
+        while self.clients.iter().any(|client| !client.under_way.is_empty()) && self.world.now() < end {
+            self.world.step();
+            for index in 0..self.clients.len() {
+                self.reap(index)?;
+            }
+        }
+        let longest = self.clients.drain(..).map(|client| client.longest).collect();
+        self.pass(AFTERMATH)?;
+        for (number, core) in self.world.cores().iter().enumerate() {
+            let used = core.pool().used();
+            if used > 0 {
+                return Err(format!("everybody is gone, and core {number} has {used} bytes in use"));
+            }
+        }
+        Ok(longest)
+    }
+}
+
+impl Attacker {
+    /// Its streams.
+    fn come(&self, dice: &mut Dice) -> Vec<(EndpointId, Peer)> {
+        let (attack, number, port) = (self.attack, self.number, self.attack.port());
+        if port == 1 {
+            return vec![dial_for(port, Box::new(Raider::new(attack, number, dice.fork())))];
+        }
+        let shared: Shared = Rc::new(Cell::new(None));
+        if !attack.needs_admin() {
+            let admin = Marauder::new((Some(attack), number), false, shared, dice.fork());
+            return vec![dial_for(port, Box::new(admin))];
+        }
+        let admin = Marauder::new((None, number), false, Rc::clone(&shared), dice.fork());
+        let queue = Marauder::new((Some(attack), number), true, shared, dice.fork());
+        vec![dial_for(port, Box::new(admin)), dial_for(port, Box::new(queue))]
+    }
+}
+
+/// Sees every write; with a leak it keeps the memory of some.
+fn watch(plant: Plant) -> Watch {
+    let (mut kept, mut count) = (Vec::new(), 0_u32);
+    Arc::new(Mutex::new(Box::new(move |effect: &Effect<'_>| {
+        count += 1;
+        if plant == Plant::Leak && count.is_multiple_of(64) {
+            kept.push(effect.data.clone());
+        }
+    })))
+}
