@@ -35,6 +35,12 @@ impl Account {
         buf
     }
 
+    /// A buffer for what is behind something of this account that waits in line, and fits beside it: within the floor, which an account
+    /// may hold whatever others do. The place in line stays.
+    pub fn take_aside(&mut self, len: usize) -> Option<Buf> {
+        self.pool.take_aside(self.id, len)
+    }
+
     /// A buffer of `len` bytes in place of as many that were charged, of `charged` for this purpose: nobody is asked again.
     pub fn take_charged(&mut self, len: usize, charged: usize) -> Option<Buf> {
         let part = len.min(charged).min(self.charged);

@@ -168,8 +168,7 @@ impl Ledger {
         let Some(entry) = self.entries.get(id as usize) else { return self.admit_unowned(bytes) };
         let first = entry.held == entry.charged;
         let held = entry.held.saturating_add(bytes);
-        let modest = held <= self.least && used <= self.limit
-            || held <= self.floor && used <= self.limit - self.reserve() / 2;
+        let modest = self.is_modest(held, used);
         if !modest && !self.has_turn(id, (first, held), used) {
             return false;
         }
@@ -178,6 +177,22 @@ impl Ledger {
         }
         self.count(id, bytes);
         true
+    }
+
+    /// Counts `bytes` more for an account if they are within its floor, and leaves its place in line to what waits there.
+    pub(crate) fn admit_aside(&mut self, id: AccountId, bytes: usize) -> bool {
+        let (held, used) = (self.held(id).saturating_add(bytes), self.used.saturating_add(bytes));
+        let modest = self.is_modest(held, used);
+        if modest {
+            self.count(id, bytes);
+        }
+        modest
+    }
+
+    /// Whether an account that holds so much is within its floor, when so much is in use.
+    fn is_modest(&self, held: usize, used: usize) -> bool {
+        held <= self.least && used <= self.limit
+            || held <= self.floor && used <= self.limit - self.reserve() / 2
     }
 
     /// Whether an account may go above its floor. If only others stand in its way it waits in line.
@@ -310,6 +325,20 @@ mod tests {
             }
         }
         assert_eq!(ledger.held(big), LARGEST);
+    }
+
+    #[test]
+    fn what_is_within_the_floor_passes_without_a_place_in_line() {
+        let mut ledger = Ledger::new(LIMIT);
+        let (hoarder, one, two) = (ledger.open(), ledger.open(), ledger.open());
+        ledger.count(hoarder, LIMIT - LIMIT / RESERVED);
+        assert!(!ledger.admit(one, LARGEST) && !ledger.admit(two, LARGEST));
+        let before = ledger.waiting.clone();
+        assert!(ledger.admit_aside(one, 4096));
+        assert_eq!((ledger.held(one), &ledger.waiting), (4096, &before), "its place is the large one's");
+        while ledger.admit_aside(one, 4096) {}
+        assert!(ledger.held(one) <= ledger.floor && ledger.used() <= LIMIT);
+        assert_eq!(ledger.waiting, before, "who is refused aside does not line up twice");
     }
 
     #[test]

@@ -126,6 +126,14 @@ impl Pool {
         if admitted { self.take_admitted(account, class, len) } else { None }
     }
 
+    /// A buffer for an account within its floor.
+    pub(crate) fn take_aside(&self, account: AccountId, len: usize) -> Option<Buf> {
+        let class = class_of(len);
+        // SAFETY: the calling thread owns the ledger.
+        let admitted = unsafe { self.owned().ledger() }.admit_aside(account, size_of(class));
+        if admitted { self.take_admitted(account, class, len) } else { None }
+    }
+
     /// The same, although others may be before it.
     pub(crate) fn take_at_once(&self, account: AccountId, len: usize) -> Option<Buf> {
         // SAFETY: the calling thread owns the ledger.

@@ -263,6 +263,26 @@ fn who_reads_nothing_is_closed_sooner_while_others_wait() {
     assert!(matches!(raw.closed(), Some(CloseReason::TimedOut(_))), "{:?}", raw.closed());
 }
 
+#[test]
+fn what_is_little_does_not_wait_behind_what_is_long() {
+    let pool = Pool::new(LIMIT);
+    let mut raw = session(&pool);
+    let mut others = Account::new(&pool);
+    others.count(LIMIT - LIMIT / 8);
+    assert!(hoard(&mut raw, 4).is_empty());
+    assert!(others.is_wanted());
+    let write = builder::write(Extent::new(0, 8), false);
+    let answers = command(&mut raw, (LUN, 5, write), |command| command.writing(4096, 0, false), &[]);
+    assert_eq!(R2t::from_bytes(&answers[0].header).task_tag(), 5);
+    assert!(others.is_wanted(), "the long one has kept its place");
+    let read = builder::read(Extent::new(0, 8));
+    let answers = command(&mut raw, (LUN, 6, read), |command| command.reading(4096), &[]);
+    assert_eq!(answers[0].opcode(), Opcode::DATA_IN);
+    others.release(LIMIT / 2);
+    let answers = raw.settle();
+    assert_eq!(R2t::from_bytes(&answers[0].header).task_tag(), 4);
+}
+
 /// Its stream may stay for seconds until what was sent last has gone.
 #[test]
 fn who_is_being_closed_no_longer_stands_in_line() {

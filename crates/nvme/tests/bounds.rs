@@ -81,6 +81,12 @@ fn write(cid: u16, length: u32) -> SubmissionQueueEntry {
     entry
 }
 
+fn read(cid: u16, length: u32) -> SubmissionQueueEntry {
+    let mut entry = write(cid, length);
+    entry.opcode = 2;
+    entry
+}
+
 fn small_write(half: &mut Queue, cid: u16) -> bool {
     half.receive(NOW, &capsule(write(cid, 4096), &[7; 4096]));
     half.receive(NOW, &[]);
@@ -393,4 +399,24 @@ fn who_is_being_closed_no_longer_stands_in_line() {
     assert_eq!(half.connection.poll_close(), Some(CloseReason::ShuttingDown));
     half.connection.handle_timeout(NOW + limits::MEMORY_RETRY);
     assert!(!others.is_wanted(), "what it waited for goes to nobody else");
+}
+
+#[test]
+fn what_is_little_does_not_wait_behind_what_is_long() {
+    let pool = Pool::new(LIMIT);
+    let mut half = io_queue(&pool);
+    let mut others = Account::new(&pool);
+    others.count(LIMIT - LIMIT / 8);
+    half.receive(NOW, &capsule(write(3, LONG), &[]));
+    assert!(others.is_wanted() && half.transmit(NOW).is_empty());
+    half.receive(NOW, &capsule(write(4, 4096), &[]));
+    let r2t = R2t::read_from_bytes(&half.transmit(NOW)).unwrap();
+    assert_eq!(r2t.cccid.get(), 4);
+    assert!(others.is_wanted(), "the long one has kept its place");
+    half.receive(NOW, &capsule(read(5, 4096), &[]));
+    assert!(matches!(half.connection.poll_action(), Some(Action::Submit { .. })));
+    others.release(LIMIT / 2);
+    half.connection.handle_timeout(NOW + limits::MEMORY_RETRY);
+    let r2t = R2t::read_from_bytes(&half.transmit(NOW)).unwrap();
+    assert_eq!(r2t.cccid.get(), 3);
 }

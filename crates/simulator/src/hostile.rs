@@ -22,7 +22,7 @@ use volume::{CoreId, Durability, Extent, Operation, Ram, Request, Tag, Volume, V
 
 use crate::attacks::{Attack, Marauder, Raider, Shared};
 use crate::dice::{Dice, Odds};
-use crate::limits::{LARGE_WAIT, SMALL_WAIT, TURNS_WAIT};
+use crate::limits::{LARGE_WAIT, SMALL, SMALL_BEHIND_WAIT, SMALL_WAIT, TURNS_WAIT};
 use crate::script::{Peer, dial_for};
 use crate::serving::{Serving, serve};
 use crate::slow::{Effect, SlowDisk, Watch};
@@ -49,10 +49,10 @@ const AWAY: std::ops::RangeInclusive<Duration> = Duration::from_millis(10)..=Dur
 /// Requests of a client that behaves, at a time, and how long it waits before it asks for one more.
 const DEPTH: usize = 3;
 const THOUGHT: std::ops::RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_millis(200);
-/// A client that asks for little, and one that asks for anything: its small requests may wait behind its large ones, as each connection's
-/// commands get memory in their order.
-const LITTLE: Asks = Asks { lengths: &[512, 4096, 4096, 8192], wait: SMALL_WAIT };
-const ANYTHING: Asks = Asks { lengths: &[4096, 8192, 1 << 16, 1 << 18, 1 << 20], wait: LARGE_WAIT };
+/// A client that asks for little, and one that asks for anything.
+const LITTLE: Asks = Asks { lengths: &[512, 4096, 4096, SMALL], small_wait: SMALL_WAIT };
+const ANYTHING: Asks =
+    Asks { lengths: &[4096, SMALL, 1 << 16, 1 << 18, 1 << 20], small_wait: SMALL_BEHIND_WAIT };
 /// The clock's longest step.
 const STRIDE: Duration = Duration::from_millis(20);
 /// Heap that a connection may have beside the pool, the sockets' buffers of its two ends included, and a server for itself, in bytes.
@@ -98,8 +98,8 @@ impl std::fmt::Debug for Scene {
 struct Asks {
     /// Each request has one of these lengths, in bytes.
     lengths: &'static [usize],
-    /// How long a request may take.
-    wait: Duration,
+    /// How long one of at most [`SMALL`] bytes may take.
+    small_wait: Duration,
 }
 
 /// Somebody who behaves.
@@ -287,7 +287,8 @@ impl<'a> Trial<'a> {
             client.longest = took.max(client.longest);
         }
         for (began, length) in client.under_way.values() {
-            let bound = if cores > 1 { client.asks.wait.max(TURNS_WAIT) } else { client.asks.wait };
+            let wait = if *length > SMALL { LARGE_WAIT } else { client.asks.small_wait };
+            let bound = if cores > 1 { wait.max(TURNS_WAIT) } else { wait };
             if now.since(*began) > bound {
                 return Err(format!(
                     "a request of {length} bytes of client {index}, which behaves, takes longer than {bound:?}"

@@ -8,7 +8,7 @@
 //! transports for an R2T that nobody serves), and a connection whose answers nobody reads, or whose PDU stops half-way, is closed. Both come sooner while others
 //! wait for memory. The stream itself waits for memory only for a moment, as what keeps the session alive comes there, too.
 
-use buf::LARGEST;
+use buf::{Account, Buf, LARGEST};
 use protocol::{CloseReason, Instant};
 use volume::{Operation, Request, Tag};
 
@@ -20,11 +20,22 @@ use crate::connection::State as Life;
 use crate::limits::{DATA_TIME, SCARCE_DATA_TIME, SCARCE_SEND_TIME, SEND_TIME, STARVED_TIME, WATCH};
 
 impl Connection {
-    /// Gets a task the buffer that it waits for, or a place behind those that wait already.
+    /// Gets a task the buffer that it waits for, or a place behind those that wait already. What is little need not wait behind what is long.
     pub(super) fn want(&mut self, slot: u16) {
-        if !self.parked.is_empty() || !self.grant(slot) {
+        let granted = if self.parked.is_empty() { self.grant(slot) } else { self.grant_aside(slot) };
+        if !granted {
             self.parked.push_back(slot);
         }
+    }
+
+    /// Goes on with a task of one buffer that this connection may have at any time.
+    fn grant_aside(&mut self, slot: u16) -> bool {
+        let Some(task) = self.tasks.get(slot) else { return true };
+        let length = task.needed as usize;
+        if length > LARGEST || task.reserved.is_some() || task.command.full_length() > length as u64 {
+            return false;
+        }
+        self.grant_by(slot, Account::take_aside)
     }
 
     /// Tries again to find buffers for the tasks that wait for one, in order.
@@ -43,6 +54,10 @@ impl Connection {
 
     /// Goes on with a task if there is a buffer for it; true also when it no longer waits.
     fn grant(&mut self, slot: u16) -> bool {
+        self.grant_by(slot, Account::take)
+    }
+
+    fn grant_by(&mut self, slot: u16, take: impl Fn(&mut Account, usize) -> Option<Buf>) -> bool {
         let Some(task) = self.tasks.get(slot) else { return true };
         let State::AwaitBuffer(wanted) = task.state else { return true };
         let length = (task.needed as usize).min(LARGEST);
@@ -60,7 +75,7 @@ impl Connection {
                 if rest > 0 && !self.account.charge(rest) {
                     return false;
                 }
-                let buf = self.account.take(length);
+                let buf = take(&mut self.account, length);
                 if buf.is_none() {
                     self.account.release(rest);
                 } else {

@@ -390,7 +390,7 @@ impl Connection {
             Plan::Read(read) if self.waiting.is_empty() && self.begin_read(&entry, &read) => {}
             plan @ (Plan::Read(_) | Plan::Receive(_)) => {
                 let Some(slot) = self.slots.begin(entry, Step::Waiting) else { return true };
-                if !self.waiting.is_empty() || !self.serve(slot, &plan) {
+                if !self.serve_new(slot, &plan) {
                     self.waiting.push_back(slot);
                     self.retry = Some(now + MEMORY_RETRY);
                 }

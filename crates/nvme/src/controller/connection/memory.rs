@@ -8,7 +8,7 @@
 //! closed. Both come sooner while others wait for memory. An admin queue is always read, as keep alive commands come there: what finds no memory is answered
 //! that it may be tried again.
 
-use buf::Buf;
+use buf::{Account, Buf};
 use protocol::{CloseReason, Instant};
 use volume::Operation;
 
@@ -110,14 +110,23 @@ impl Connection {
         true
     }
 
+    /// Begins a new command, which has nothing yet, if there is memory for its data. What is little need not wait behind what is long.
+    pub(super) fn serve_new(&mut self, index: u16, plan: &Plan) -> bool {
+        if self.waiting.is_empty() {
+            self.serve(index, plan, Account::take)
+        } else {
+            self.serve(index, plan, Account::take_aside)
+        }
+    }
+
     /// Begins a waiting command if there is memory for its data.
-    pub(super) fn serve(&mut self, index: u16, plan: &Plan) -> bool {
+    fn serve(&mut self, index: u16, plan: &Plan, take: impl Fn(&mut Account, usize) -> Option<Buf>) -> bool {
         let length = match plan {
             Plan::Read(read) => read.length,
             Plan::Receive(pointer) => pointer.length(),
             _ => return true,
         };
-        let Some(buf) = self.account.take(length) else { return false };
+        let Some(buf) = take(&mut self.account, length) else { return false };
         let Some(slot) = self.slots.get(index) else { return true };
         if let Plan::Read(Read { place, extent, .. }) = *plan {
             slot.step = Step::Submitted { volume: place.volume, ranges: None, next: 0, done: 0 };
@@ -151,7 +160,7 @@ impl Connection {
             match self.decide(now, &entry, 0) {
                 Plan::Finish(status, result) => self.finish(index, (status, result), None),
                 plan => {
-                    if !self.serve(index, &plan) {
+                    if !self.serve(index, &plan, Account::take) {
                         self.retry = Some(now + MEMORY_RETRY);
                         return;
                     }
