@@ -60,6 +60,11 @@ fn rejected(pdus: &[Pdu]) -> Option<Reason> {
     pdus.iter().find(|pdu| pdu.opcode() == Opcode::REJECT).map(|pdu| Reject::from_bytes(&pdu.header).reason())
 }
 
+/// The statuses of SCSI responses.
+fn statuses(answers: &[Pdu]) -> Vec<u8> {
+    answers.iter().filter_map(|answer| ScsiResponse::from_bytes(&answer.header).status()).collect()
+}
+
 #[test]
 fn status_travels_with_the_last_data() {
     let mut raw = ready();
@@ -352,7 +357,7 @@ fn reservations_heard_before_the_login_bind_the_nexus() {
 }
 
 #[test]
-fn a_preemption_that_aborts_ends_tasks_without_an_answer() {
+fn a_preemption_that_aborts_ends_tasks_with_task_aborted() {
     let mut raw = ready();
     raw.memory.hold = true;
     let answers = command(&mut raw, (2, write(0, 1)), |command| command.writing(512, 512, false), &[1; 512]);
@@ -370,7 +375,7 @@ fn a_preemption_that_aborts_ends_tasks_without_an_answer() {
         assert_eq!(raw.settle().len(), 0);
         assert_eq!(raw.memory.cancelled.len(), cancelled);
     }
-    assert_eq!(raw.release().len(), 0, "TAS is zero");
+    assert_eq!(statuses(&raw.release()), [scsi::Status::TaskAborted as u8], "TAS is one");
     assert_eq!(raw.half.connection.outstanding(), 0);
 }
 
@@ -496,9 +501,8 @@ fn a_function_whose_tasks_do_not_end_is_rejected_and_they_stay_aborted() {
 }
 
 #[test]
-fn a_reset_by_another_nexus_ends_tasks_without_an_answer_and_is_told() {
-    for (event, code) in [(NexusEvent::LogicalUnitReset, [0x29, 3]), (NexusEvent::TaskSetCleared, [0x2f, 0])]
-    {
+fn a_reset_by_another_nexus_ends_tasks_with_task_aborted() {
+    for (event, attention) in [(NexusEvent::LogicalUnitReset, true), (NexusEvent::TaskSetCleared, false)] {
         let mut raw = ready();
         raw.memory.hold = true;
         command(&mut raw, (2, write(0, 1)), |command| command.writing(512, 512, false), &[1; 512]);
@@ -507,9 +511,51 @@ fn a_reset_by_another_nexus_ends_tasks_without_an_answer_and_is_told() {
         raw.half.connection.handle_input(raw.now, fence);
         assert_eq!(raw.settle().len(), 0);
         assert_eq!(raw.memory.cancelled.len(), 1);
-        assert_eq!(raw.release().len(), 0, "TAS is zero");
+        assert_eq!(statuses(&raw.release()), [scsi::Status::TaskAborted as u8], "TAS is one");
         let answers = command(&mut raw, (3, builder::test_unit_ready()), |command| command, &[]);
-        assert_eq!(answers[0].data[2..][12..14], code, "SAM-5 §5.14: a unit attention");
+        assert_eq!(statuses(&answers), [if attention { 2 } else { 0 }], "{attention}: SAM-5 §5.14");
+        if attention {
+            assert_eq!(answers[0].data[2..][12..14], [0x29, 3]);
+        }
+        assert_eq!(raw.half.connection.outstanding(), 0);
+    }
+}
+
+#[test]
+fn a_write_whose_data_another_nexus_cuts_short_is_answered_at_once() {
+    let mut raw = ready();
+    let shape = |command: ScsiCommand| command.writing(32_768, 0, false);
+    let answers = command(&mut raw, (2, write(0, 64)), shape, &[]);
+    assert_eq!(opcodes(&answers), [Opcode::R2T]);
+    let ask = R2t::from_bytes(&answers[0].header);
+    let (volume, epoch, event) = (VolumeId(0), Epoch(1), Some(NexusEvent::LogicalUnitReset));
+    raw.half.connection.handle_input(raw.now, Input::Fence { volume, epoch, event });
+    let answers = raw.settle();
+    assert_eq!(statuses(&answers), [scsi::Status::TaskAborted as u8]);
+    // What had been sent before the answer came is thrown away.
+    let data = DataOut::new(LUN, (2, ask.transfer_tag()), 0, (0, 32_768)).ending();
+    assert_eq!(raw.send(data.to_bytes(), &vec![9; 32_768]).len(), 0);
+    assert!(raw.memory.bytes.iter().all(|byte| *byte == 0));
+    assert_eq!((raw.closed(), raw.half.connection.outstanding()), (None, 0));
+}
+
+#[test]
+fn who_aborted_its_own_task_hears_nothing_of_anothers_reset() {
+    for own_first in [true, false] {
+        let mut raw = ready();
+        raw.memory.hold = true;
+        command(&mut raw, (2, write(0, 1)), |command| command.writing(512, 512, false), &[1; 512]);
+        let (volume, epoch, event) = (VolumeId(0), Epoch(1), Some(NexusEvent::TaskSetCleared));
+        let abort = TaskManagementRequest::new(Function::ABORT_TASK, LUN, 50).referring(2, raw.cmd_sn - 1);
+        if !own_first {
+            raw.half.connection.handle_input(raw.now, Input::Fence { volume, epoch, event: event.clone() });
+        }
+        assert_eq!(opcodes(&management(&mut raw, abort)), []);
+        if own_first {
+            raw.half.connection.handle_input(raw.now, Input::Fence { volume, epoch, event });
+        }
+        assert_eq!(raw.memory.cancelled.len(), 1, "it is cancelled once");
+        assert_eq!(opcodes(&raw.release()), [Opcode::TASK_MANAGEMENT_RESPONSE]);
     }
 }
 

@@ -4,9 +4,14 @@
 
 mod common;
 
+use buf::{Buf, SharedBuf};
 use common::{BLOCK, Bench, config, portal};
 use iscsi::keys::{DigestPolicy, Tuning};
+use iscsi::target;
+use protocol::Connection as _;
 use protocol::pair::aperiodic;
+use scsi::NexusEvent;
+use volume::{Durability, Epoch, Extent, Operation, VolumeId};
 
 #[test]
 fn login_probe_write_read() {
@@ -117,4 +122,34 @@ fn odd_segments_are_padded() {
     let far = Tuning { segment: 9001, max_burst: 10_003, first_burst: 777, ..Tuning::default() };
     check(near, far, usize::MAX);
     check(near, far, 11);
+}
+
+/// Another nexus resets the unit while a request of ours is at the volume. It ends with TASK ABORTED there, and is sent again.
+#[test]
+fn a_command_that_another_nexus_aborted_is_sent_again() {
+    let mut bench = Bench::ready(config(), portal(64));
+    bench.write(0, vec![1; BLOCK]).unwrap();
+    let write = Operation::Write {
+        extent: Extent::new(0, 1),
+        data: SharedBuf::from(vec![2; BLOCK]).into(),
+        durability: Durability::Cached,
+    };
+    let read = Operation::Read { extent: Extent::new(1, 8), into: Buf::zeroed(8 * BLOCK) };
+    for (tag, operation) in [(1, write), (2, read)] {
+        bench.memory.hold = true;
+        bench.submit(tag, operation);
+        bench.run();
+        for (epoch, event) in [(1, NexusEvent::LogicalUnitReset), (2, NexusEvent::TaskSetCleared)] {
+            let fence = target::Input::Fence { volume: VolumeId(0), epoch: Epoch(epoch), event: Some(event) };
+            bench.pair.far.connection.handle_input(bench.pair.now, fence);
+            bench.run();
+        }
+        assert_eq!(bench.done.len(), 0);
+        bench.release();
+        bench.run();
+        let done = bench.done.pop().expect("a completion");
+        assert!(done.result.is_ok(), "{:?}", done.result);
+        bench.memory.cancelled.clear();
+    }
+    assert_eq!(bench.read(0, 1).unwrap(), vec![2; BLOCK]);
 }

@@ -18,6 +18,8 @@ const ALL_SUBPAGES: u8 = 0xff;
 const D_SENSE: u8 = 0x04;
 /// SWP in byte 4 of the control page.
 const SWP: u8 = 0x08;
+/// TAS in byte 5 of the control page: commands that another nexus aborts end with TASK ABORTED.
+const TAS: u8 = 0x40;
 /// QUEUE ALGORITHM MODIFIER 1: unrestricted reordering, in byte 3 of the control page.
 const UNRESTRICTED: u8 = 0x10;
 /// WCE in byte 2 of the caching page.
@@ -110,7 +112,8 @@ fn control(page: &mut Page, _unit: &LogicalUnit, (which, state): (Which, ModeSta
     };
     page.u8(CONTROL).u8(0x0a).u8(if sense { D_SENSE } else { 0 });
     page.u8(if which == Which::Changeable { 0 } else { UNRESTRICTED });
-    page.u8(if protect { SWP } else { 0 }).zeros(7);
+    page.u8(if protect { SWP } else { 0 });
+    page.u8(if which == Which::Changeable { 0 } else { TAS }).zeros(6);
 }
 
 /// SPC-4 §7.5.13.

@@ -64,7 +64,7 @@ impl DeviceServer {
         &self.device
     }
 
-    /// True when an event ends this nexus's tasks on the unit (SAM-5 §5.6): they get no answer, as TAS is zero.
+    /// True when an event ends this nexus's tasks on the unit (SAM-5 §5.6): they end with TASK ABORTED, as TAS is one.
     pub fn ends_tasks(&self, event: &NexusEvent) -> bool {
         match event {
             NexusEvent::LogicalUnitReset | NexusEvent::TaskSetCleared => true,
@@ -265,7 +265,8 @@ impl DeviceServer {
     fn handle_unit_event(&mut self, index: usize, event: &NexusEvent) {
         match event {
             NexusEvent::LogicalUnitReset => self.reset(index),
-            NexusEvent::TaskSetCleared => self.attention(index, Additional::COMMANDS_CLEARED),
+            // As TAS is one, TASK ABORTED tells those whose commands were cleared, and there is nothing to tell others.
+            NexusEvent::TaskSetCleared => {}
             NexusEvent::CapacityChanged(geometry) => {
                 if let Some(unit) = Arc::make_mut(&mut self.device).units.get_mut(index) {
                     unit.geometry = *geometry;

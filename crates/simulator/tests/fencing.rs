@@ -19,8 +19,7 @@ fn listeners(volume: &dyn Volume) -> Vec<ListenerRole> {
     [iscsi_listener(volume, None), nvme_listener(volume, None)].into_iter().flatten().collect()
 }
 
-/// Four clients: of iSCSI, of NVMe, or two of each. An initiator hears nothing of tasks that a preemption aborts (TAS is zero), and gives
-/// them up soon.
+/// Four clients: of iSCSI, of NVMe, or two of each.
 fn scene(iscsi: u8, cores: u16) -> Scene {
     let client = |number| match number {
         number if number < iscsi => {

@@ -188,11 +188,13 @@ impl Connection {
     fn finish(&mut self, slot: u16, (status, residual): (u8, Residual), sense: &[u8]) {
         let Some((_, task)) = self.tasks.get(slot) else { return };
         // An abort is under way: the command ended first, which decides.
-        task.aborting = None;
+        let ours = task.aborting.take().is_some();
         let good = status == Status::Good as u8 || status == Status::ConditionMet as u8;
         let busy = status == Status::Busy as u8 || status == Status::TaskSetFull as u8;
         let told = if status == Status::CheckCondition as u8 { attention(sense) } else { None };
-        if told.is_some() && task.retries < RETRIES {
+        // Another initiator's reset or preemption: nothing is wrong with the command, which has ended and can be sent again.
+        let aborted = status == Status::TaskAborted as u8 && !ours;
+        if (told.is_some() || aborted) && task.retries < RETRIES {
             task.retries += 1;
             task.sent = false;
             self.tasks.renew(slot);

@@ -291,7 +291,7 @@ impl Connection {
         }
     }
 
-    fn answer(&mut self, slot: u16, reply: Reply) {
+    pub(super) fn answer(&mut self, slot: u16, reply: Reply) {
         let Some(task) = self.tasks.get(slot) else { return };
         task.state = State::Answering;
         if reply.status == Status::ReservationConflict {
@@ -316,8 +316,8 @@ impl Connection {
     pub(super) fn handle_completion(&mut self, completion: Completion) {
         let Ok(slot) = u16::try_from(completion.tag.0) else { return };
         let Some(task) = self.tasks.get(slot) else { return };
-        if task.doomed {
-            return self.bury(slot);
+        if let Some(by) = task.aborted {
+            return self.end_aborted(slot, by);
         }
         let Some(server) = &mut self.server else { return };
         let step = server.completed(&mut task.command, completion.result);
@@ -329,8 +329,8 @@ impl Connection {
     pub(super) fn handle_refused(&mut self, request: Request) {
         let Ok(slot) = u16::try_from(request.tag.0) else { return };
         let Some(task) = self.tasks.get(slot) else { return };
-        if task.doomed {
-            return self.bury(slot);
+        if let Some(by) = task.aborted {
+            return self.end_aborted(slot, by);
         }
         let Some(server) = &self.server else { return };
         let step = server.refused(&mut task.command, request.operation);
@@ -341,8 +341,8 @@ impl Connection {
     pub(super) fn handle_reserved(&mut self, tag: u32, result: Result<(), Refused>) {
         let Ok(slot) = u16::try_from(tag) else { return };
         let Some(task) = self.tasks.get(slot) else { return };
-        if task.doomed {
-            return self.bury(slot);
+        if let Some(by) = task.aborted {
+            return self.end_aborted(slot, by);
         }
         let Some(server) = &mut self.server else { return };
         let step = server.reserved(&mut task.command, result);

@@ -9,12 +9,13 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::mem::discriminant;
 
+use buf::BufList;
 use protocol::{CloseReason, Instant, NoticeKind};
-use scsi::NexusEvent;
+use scsi::{NexusEvent, Reply, Sense, Status};
 use volume::{Epoch, Tag, VolumeId};
 
 use super::connection::{Action, Connection};
-use super::tasks::{State, Task};
+use super::tasks::{AbortedBy, State, Task};
 use crate::connection::State as Connected;
 use crate::limits::{MANAGEMENT_DEPTH, MANAGEMENT_TIME};
 use crate::pdu::{Bhs, Function, FunctionResponse, TaskManagementRequest, TaskManagementResponse};
@@ -115,7 +116,7 @@ impl Connection {
         // (RFC 7143 §11.6.1).
         let sent = before(request.ref_cmd_sn(), request.cmd_sn());
         match (slot, waits) {
-            (Some(slot), Some(true)) => self.doom(slot),
+            (Some(slot), Some(true)) => self.doom(slot, AbortedBy::Itself),
             (None, _) if sent && self.window.skip(request.ref_cmd_sn()) => {}
             _ => return FunctionResponse::NO_TASK,
         }
@@ -134,7 +135,7 @@ impl Connection {
         };
         let affected = self.slots_where(|task| self.is_on_unit(task, lun));
         for slot in affected {
-            self.doom(slot);
+            self.doom(slot, AbortedBy::Itself);
         }
         match request.function() {
             Function::CLEAR_TASK_SET => self.reset_others(Vec::from([volume]), NexusEvent::TaskSetCleared),
@@ -153,7 +154,7 @@ impl Connection {
     }
 
     fn reset_target(&mut self) -> Performed {
-        self.doom_where(|_| true);
+        self.doom_where(AbortedBy::Itself, |_| true);
         let luns: Vec<u16> = match self.node() {
             Some(node) => node.device.units.iter().map(|unit| unit.lun).collect(),
             None => Vec::new(),
@@ -199,14 +200,14 @@ impl Connection {
         }
     }
 
-    /// Something happened on a volume through another nexus. Tasks that it ends get no answer (TAS is zero); a unit
-    /// attention tells the initiator.
+    /// Something happened on a volume through another nexus. Tasks that it ends are answered with TASK ABORTED (TAS is one), so
+    /// that their initiator can send them again at once.
     pub(super) fn handle_event(&mut self, volume: VolumeId, event: NexusEvent) {
         if self.server.as_ref().is_some_and(|server| server.ends_tasks(&event))
             && let Some(node) = self.node()
         {
             let device = Arc::clone(&node.device);
-            self.doom_where(|task| {
+            self.doom_where(AbortedBy::AnotherNexus, |task| {
                 let unit = device.find(task.lun).and_then(|place| device.units.get(place));
                 unit.is_some_and(|unit| unit.volume == volume)
             });
@@ -229,9 +230,9 @@ impl Connection {
     }
 
     /// Aborts the tasks that `affected` names.
-    pub(super) fn doom_where(&mut self, affected: impl Fn(&Task) -> bool) {
+    pub(super) fn doom_where(&mut self, by: AbortedBy, affected: impl Fn(&Task) -> bool) {
         for slot in self.slots_where(affected) {
-            self.doom(slot);
+            self.doom(slot, by);
         }
     }
 
@@ -239,25 +240,45 @@ impl Connection {
         self.tasks.slots().filter(|slot| self.tasks.peek(*slot).is_some_and(&affected)).collect()
     }
 
-    fn doom(&mut self, slot: u16) {
+    fn doom(&mut self, slot: u16, by: AbortedBy) {
         let Some(task) = self.tasks.get(slot) else { return };
         match task.state {
             State::Free | State::Answering => {}
-            State::Collecting(_) => self.bury(slot),
+            State::Collecting(_) => self.end_aborted(slot, by),
             State::Unread => {
                 // The stream goes on: the data behind the command is passed over.
                 self.starved = None;
-                self.bury(slot);
+                self.end_aborted(slot, by);
             }
             State::AwaitBuffer(_) => {
                 self.parked.retain(|parked| *parked != slot);
-                self.bury(slot);
+                self.end_aborted(slot, by);
             }
-            State::AtReservations => task.doomed = true,
+            State::AtReservations => task.abort(by),
             State::AtVolume(volume) => {
-                if !core::mem::replace(&mut task.doomed, true) {
+                let first = task.aborted.is_none();
+                task.abort(by);
+                if first {
                     self.actions.push_back(Action::Cancel { volume, tag: Tag(slot.into()) });
                 }
+            }
+        }
+    }
+
+    /// Ends an aborted task whose request, if it had one, is over.
+    pub(super) fn end_aborted(&mut self, slot: u16, by: AbortedBy) {
+        match by {
+            AbortedBy::Itself => self.bury(slot),
+            AbortedBy::AnotherNexus => {
+                if let Some(task) = self.tasks.get(slot) {
+                    task.aborted = None;
+                }
+                let data = BufList::new();
+                self.answer(
+                    slot,
+                    Reply { status: Status::TaskAborted, sense: Sense::NONE, data, full_length: 0 },
+                );
+                self.finish_pending(false);
             }
         }
     }
@@ -273,7 +294,7 @@ impl Connection {
     /// Answers the functions whose tasks have ended; with `force`, all.
     pub(super) fn finish_pending(&mut self, force: bool) {
         while let Some(front) = self.pending.front() {
-            let waits = front.reset.is_some() || self.tasks.iter().any(|task| task.doomed);
+            let waits = front.reset.is_some() || self.tasks.iter().any(|task| task.aborted.is_some());
             if waits && !force || self.state.is_over() {
                 return;
             }
@@ -304,7 +325,7 @@ impl Connection {
 
     /// The connection ends: what is at a volume is cancelled, everything else is dropped.
     pub(super) fn abandon(&mut self) {
-        self.doom_where(|_| true);
+        self.doom_where(AbortedBy::Itself, |_| true);
         self.pending.clear();
         self.parked.clear();
     }

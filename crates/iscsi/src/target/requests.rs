@@ -7,6 +7,7 @@ use protocol::Instant;
 
 use super::connection::Connection;
 use super::management::{Pending, Then};
+use super::tasks::AbortedBy;
 use crate::connection::{Event, State};
 use crate::limits::{DRAIN_TIME, ECHO};
 use crate::pdu::{
@@ -140,7 +141,7 @@ impl Connection {
         self.enter(Event::Logout);
         debug_assert_eq!(self.state, State::InLogout);
         self.due = Some(now + DRAIN_TIME);
-        self.doom_where(|_| true);
+        self.doom_where(AbortedBy::Itself, |_| true);
         self.pending.push_back(Pending::new(header, numbered).then(Then::Close));
         self.finish_pending(false);
     }

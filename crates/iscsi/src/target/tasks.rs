@@ -38,6 +38,15 @@ pub(super) enum State {
     Answering,
 }
 
+/// Who aborted a task, which decides what its initiator hears (SAM-5 §5.6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AbortedBy {
+    /// The nexus that sent it, or the end of that nexus: it gets no answer.
+    Itself,
+    /// Another nexus: it ends with TASK ABORTED, as TAS is one.
+    AnotherNexus,
+}
+
 /// One command.
 #[derive(Debug)]
 pub(super) struct Task {
@@ -55,13 +64,20 @@ pub(super) struct Task {
     /// Bytes that are set aside for later pieces of a read; `None` before its first.
     pub(super) reserved: Option<usize>,
     pub(super) state: State,
-    /// It was aborted: it ends with its request, without an answer.
-    pub(super) doomed: bool,
+    /// Who aborted it while its request was under way, with which it ends.
+    pub(super) aborted: Option<AbortedBy>,
 }
 
 impl Task {
     fn is_live(&self) -> bool {
         !matches!(self.state, State::Free)
+    }
+
+    /// It was aborted while its request is under way. Who aborts its own task hears nothing more of it, whoever else did so.
+    pub(super) fn abort(&mut self, by: AbortedBy) {
+        if self.aborted != Some(AbortedBy::Itself) {
+            self.aborted = Some(by);
+        }
     }
 
     /// True while its data stands in the stream.
@@ -82,7 +98,7 @@ impl Task {
             needed: 0,
             reserved: None,
             state: State::Free,
-            doomed: false,
+            aborted: None,
         }
     }
 }
@@ -146,7 +162,7 @@ impl Tasks {
             self.slots.push(Task::unused());
         }
         if let Some(task) = self.slots.get_mut(usize::from(slot)) {
-            (task.tag, task.needed, task.doomed) = (tag, 0, false);
+            (task.tag, task.needed, task.aborted) = (tag, 0, None);
             task.reserved = None;
             task.state = State::Answering;
         }
