@@ -13,6 +13,7 @@
 //! * [`losses`]: trials of a page cache that fails to write back.
 //! * [`lasting`]: trials of a volume that stays open while its server dies, freezes and comes back; [`careless`] has the bugs that
 //!   they must find.
+//! * [`moves`]: trials of a volume whose connections come to another portal or controller each time.
 //! * [`fencing`]: clients of both protocols that take a disk from each other, through a server of several cores; [`slow`] is that disk,
 //!   [`mail`] what its cores tell each other.
 //!
@@ -27,6 +28,8 @@ pub mod disk;
 mod end;
 pub mod fencing;
 pub mod folder;
+mod front;
+mod hasty;
 pub mod history;
 pub mod hostile;
 mod keeper;
@@ -37,6 +40,7 @@ pub mod limits;
 pub mod losses;
 pub mod mail;
 pub mod marks;
+pub mod moves;
 mod nexus;
 mod peers;
 pub mod records;

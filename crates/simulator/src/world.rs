@@ -218,11 +218,17 @@ impl<S: Service> World<S> {
 
     /// Severs all streams: the clients are told at once; what travels reaches the server so much later, and then it is told.
     pub fn sever(&mut self, late: Duration) {
-        for stream in self.streams.values_mut().filter(|stream| !stream.client.has_ended()) {
-            stream.client.end(self.now, RESET);
-            stream.to_client.lose();
-            stream.to_server.hold_up(late);
-            stream.severed = Some(self.now + late);
+        let now = self.now;
+        self.streams.values_mut().for_each(|stream| sever(stream, now, late));
+    }
+
+    /// Severs one stream.
+    pub fn sever_one(&mut self, late: Duration) {
+        let open = |stream: &&mut Stream| !stream.client.has_ended();
+        let count = self.streams.values_mut().filter(open).count();
+        let chosen = self.dice.index(count);
+        if let Some(stream) = self.streams.values_mut().filter(open).nth(chosen) {
+            sever(stream, self.now, late);
         }
     }
 
@@ -480,6 +486,16 @@ fn reset(stream: &mut Stream, now: Instant) {
     stream.client.end(now, RESET);
     if let Some(server) = &mut stream.server {
         server.end.end(now, RESET);
+    }
+}
+
+/// The client is told, and the server is not before what travels has reached it, late.
+fn sever(stream: &mut Stream, now: Instant, late: Duration) {
+    if !stream.client.has_ended() {
+        stream.client.end(now, RESET);
+        stream.to_client.lose();
+        stream.to_server.hold_up(late);
+        stream.severed = Some(now + late);
     }
 }
 

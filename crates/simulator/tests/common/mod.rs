@@ -17,6 +17,12 @@ use simulator::trial::Scene;
 use volume::{Volume, VolumeId};
 
 pub(crate) fn iscsi_listener(volume: &dyn Volume, incarnation: Option<[u8; 16]>) -> Option<ListenerRole> {
+    let node = iscsi_node(volume, incarnation)?;
+    Some(ListenerRole::Iscsi(Arc::new(iscsi::target::Portal::new(vec![node]))))
+}
+
+/// The target of a disk.
+pub(crate) fn iscsi_node(volume: &dyn Volume, incarnation: Option<[u8; 16]>) -> Option<iscsi::target::Node> {
     let identity = UnitIdentity {
         vendor: "LINERATE".to_owned(),
         product: "VOLUME".to_owned(),
@@ -41,14 +47,13 @@ pub(crate) fn iscsi_listener(volume: &dyn Volume, incarnation: Option<[u8; 16]>)
         port_group: 1,
         units: vec![unit],
     };
-    let node = iscsi::target::Node {
+    Some(iscsi::target::Node {
         name: "iqn.2026-11.org.linerate:disk".parse().ok()?,
         alias: String::new(),
         device: Arc::new(device),
         portal_group: 1,
         access: iscsi::target::Access::default(),
-    };
-    Some(ListenerRole::Iscsi(Arc::new(iscsi::target::Portal::new(vec![node]))))
+    })
 }
 
 pub(crate) fn nvme_listener(volume: &dyn Volume, incarnation: Option<[u8; 16]>) -> Option<ListenerRole> {
