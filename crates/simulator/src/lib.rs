@@ -14,6 +14,7 @@
 //! * [`lasting`]: trials of a volume that stays open while its server dies, freezes and comes back; [`careless`] has the bugs that
 //!   they must find.
 //! * [`moves`]: trials of a volume whose connections come to another portal or controller each time.
+//! * [`consuming`]: trials of volumes on hostile servers; [`villains`] are those.
 //! * [`fencing`]: clients of both protocols that take a disk from each other, through a server of several cores; [`slow`] is that disk,
 //!   [`mail`] what its cores tell each other.
 //!
@@ -22,13 +23,16 @@
 
 pub mod attacks;
 pub mod careless;
+pub mod consuming;
 pub mod damage;
 pub mod dice;
 pub mod disk;
 mod end;
 pub mod fencing;
 pub mod folder;
+mod forsaken;
 mod front;
+mod greedy;
 mod hasty;
 pub mod history;
 pub mod hostile;
@@ -50,6 +54,7 @@ mod script;
 mod serving;
 pub mod slow;
 pub mod trial;
+pub mod villains;
 pub mod weather;
 pub mod workload;
 pub mod world;

@@ -143,6 +143,8 @@ pub struct World<S: Service> {
     window: usize,
     /// Deadlines of the server's ends pass unnoticed: for the tests of the tests.
     timeless: bool,
+    /// Those of the clients' do.
+    timeless_clients: bool,
     /// How the network damages what it carries, if it does.
     pub damage: Option<Damage>,
     /// Cores see bytes, messages and turns in whatever order the dice say.
@@ -167,6 +169,7 @@ impl<S: Service> World<S> {
             frozen: Frozen::Nothing,
             window: usize::MAX,
             timeless: false,
+            timeless_clients: false,
             damage: None,
             loose: false,
             idle: IDLE_STEP,
@@ -214,6 +217,11 @@ impl<S: Service> World<S> {
     /// Plants a bug: deadlines of the server's ends pass unnoticed.
     pub fn forget_deadlines(&mut self) {
         self.timeless = true;
+    }
+
+    /// Plants a bug: deadlines of the clients' ends pass unnoticed.
+    pub fn forget_clients_deadlines(&mut self) {
+        self.timeless_clients = true;
     }
 
     /// Severs all streams: the clients are told at once; what travels reaches the server so much later, and then it is told.
@@ -423,7 +431,9 @@ impl<S: Service> World<S> {
     fn run_timers(&mut self) {
         let (now, frozen, timeless) = (self.now, self.frozen, self.timeless);
         for stream in self.streams.values_mut() {
-            run_timer(&mut stream.client, now);
+            if !self.timeless_clients {
+                run_timer(&mut stream.client, now);
+            }
             if let Some(server) = frozen.server(stream).filter(|_| !timeless) {
                 run_timer(&mut server.end, now);
             }
@@ -527,6 +537,14 @@ fn close_if_asked(stream: &mut Stream, now: Instant) {
     stream.client.end(now, how(client_asks));
     if let Some(server) = &mut stream.server {
         server.end.end(now, how(server_asks));
+    }
+}
+
+impl<S: Service> Drop for World<S> {
+    /// What was wished for and not begun goes with it.
+    fn drop(&mut self) {
+        DIALS.take();
+        NUDGES.take();
     }
 }
 
