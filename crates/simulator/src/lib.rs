@@ -53,6 +53,7 @@ pub mod resets;
 mod script;
 mod serving;
 pub mod slow;
+mod spread;
 pub mod trial;
 pub mod villains;
 pub mod weather;
