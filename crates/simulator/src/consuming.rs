@@ -41,7 +41,7 @@ const KINDS: u32 = 2;
 /// How long a trial lasts: longer than any request, opening or discovery may take.
 const TRIAL: Duration = Duration::from_secs(150);
 /// How long a hostile volume is used before it is opened again, and how long nobody asks for it between.
-const USE: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(60);
+const USE: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_mins(1);
 const AWAY: std::ops::RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(1);
 /// PDUs that pass before the far end is hostile: during login and the questions to the unit, or among requests.
 const EARLY: std::ops::RangeInclusive<usize> = 0..=15;
@@ -56,7 +56,7 @@ const ANYTHING: &[usize] = &[512, 4096, 1 << 16, 1 << 18, 1 << 19];
 const STRIDE: Duration = Duration::from_millis(20);
 /// Heap of the process in bytes, at most: the disk, and what four users' requests, their copies at both ends and the sockets' buffers take.
 /// The far ends of [`Evil::UnreadPings`] alone send more within the time in which they are given up.
-const HEAP: usize = (DISK as usize) + (16 << 20);
+const HEAP: usize = 20 << 20;
 /// What may be left when all is over: tables of the thread that keep their size.
 const LEFT: usize = 64 << 10;
 

@@ -138,10 +138,7 @@ impl Villain {
     }
 
     fn is_opcode(&self, pdu: &[u8], iscsi: &[Opcode], nvme: &[PduType]) -> bool {
-        match self.is_iscsi {
-            true => iscsi.contains(&Opcode(pdu[0] & 0x3f)),
-            false => nvme.contains(&PduType(pdu[0])),
-        }
+        if self.is_iscsi { iscsi.contains(&Opcode(pdu[0] & 0x3f)) } else { nvme.contains(&PduType(pdu[0])) }
     }
 
     /// Takes what the server sends.

@@ -1,5 +1,6 @@
 //! Targets and controllers that are hostile, beside honest ones, by seed: what our initiators and hosts promise holds whatever they do; and
 //! the bugs that this must find.
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 #[path = "common/counting_allocator.rs"]
 mod counting_allocator;
