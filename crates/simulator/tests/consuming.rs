@@ -18,8 +18,8 @@ use simulator::replay;
 use simulator::villains::Evil;
 use volume::Volume;
 
-/// Trials of each kind, and of all kinds together.
-const TRIALS: u64 = 2;
+/// Trials of one kind each, two of every kind, and of all kinds together.
+const TRIALS: u64 = 24;
 const MIXED: u64 = 20;
 /// A planted bug must be found within so many trials.
 const PATIENCE: u64 = 5;
@@ -53,9 +53,10 @@ fn scene() -> Scene {
 #[test]
 fn no_kind_of_far_end_harms_who_uses_it() {
     let scene = scene();
-    for evil in Evil::ALL {
-        replay::run("no_kind_of_far_end", TRIALS, |seed| consuming(seed, &[evil], &scene, Plant::None));
-    }
+    replay::run("no_kind_of_far_end", TRIALS, |seed| {
+        let number = usize::try_from(seed).unwrap() % Evil::ALL.len();
+        consuming(seed, &Evil::ALL[number..=number], &scene, Plant::None)
+    });
 }
 
 #[test]
