@@ -3,7 +3,8 @@
 //! The client never opens the volume again: whatever happens, its one queue must answer every request, within the bound that
 //! docs/volume-contract.md gives, and no answer may be wrong. A server that dies is started again after a while on the same disk; what the
 //! disk was doing is done, unless the power was cut. A server that freezes leaves everything that was sent to it in its
-//! socket buffers, and carries it out when it thaws: ghosts of what the client has long sent again.
+//! socket buffers, and carries it out when it thaws: ghosts of what the client has long sent again. Of a server with several cores one
+//! stands still, also while the others stop, and the client has as many queues.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -30,6 +31,9 @@ const SECTORS: usize = 23;
 const STEPS: RangeInclusive<usize> = 5..=60;
 /// How long a server may be away or frozen: longer than any bound after which its silence is noticed.
 const ABSENCE: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(20);
+/// How long one of several cores may stand still while its server stops, and how long a server may have been stopping when it dies.
+const STANDSTILL: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(15);
+const TORN: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(5);
 /// How often a stream is reset while nothing else happens.
 const CALM_CUTS: Odds = Odds(5);
 /// The clock's longest step during an absence.
@@ -192,7 +196,12 @@ impl<'a> Trial<'a> {
     }
 
     fn warm_up(&mut self) -> Result<(), String> {
-        (0..CLEAR_STEPS).try_for_each(|_| self.work(true))
+        (0..CLEAR_STEPS).try_for_each(|_| self.work(true))?;
+        // Several cores take their turns by the dice: each queue is to have had its first connection.
+        while self.scene.cores > 1 && self.workload.under_way() > 0 {
+            self.work(false)?;
+        }
+        Ok(())
     }
 
     /// A step of the client and a few of the world; `more` lets it ask for something new.
@@ -245,17 +254,20 @@ impl<'a> Trial<'a> {
         let absence = self.dice.span(&ABSENCE);
         match fault {
             Fault::Freeze => {
-                self.world.freeze(Frozen::All);
+                let frozen = self.some_core();
+                self.world.freeze(frozen);
                 self.pass(absence)?;
                 self.world.freeze(Frozen::Nothing);
                 return Ok(());
             }
             Fault::Death => {
+                self.begin_to_stop()?;
                 self.world.end_server();
                 self.disk.outlive();
                 self.keeper.ended();
             }
             Fault::PowerCut => {
+                self.begin_to_stop()?;
                 self.world.end_server();
                 self.cut_power()?;
             }
@@ -273,6 +285,23 @@ impl<'a> Trial<'a> {
         start_server(&mut self.world, &self.disk, (self.scene, self.keeper.begin()?))
     }
 
+    /// One of several cores, or all of one.
+    fn some_core(&mut self) -> Frozen {
+        let several = self.scene.cores > 1;
+        if several { Frozen::Core(self.dice.index(self.scene.cores.into())) } else { Frozen::All }
+    }
+
+    /// One of several cores may stand still while the others stop; not all of them have finished when this ends.
+    fn begin_to_stop(&mut self) -> Result<(), String> {
+        if self.scene.cores == 1 || self.dice.coin() {
+            return Ok(());
+        }
+        let (frozen, span) = (self.some_core(), self.dice.span(&TORN));
+        self.world.tell_server(|| Message::Shutdown);
+        self.world.freeze(frozen);
+        self.pass(span)
+    }
+
     fn cut_power(&mut self) -> Result<(), String> {
         // What was acknowledged before is told before.
         self.reap()?;
@@ -285,20 +314,43 @@ impl<'a> Trial<'a> {
     /// Asks the server to stop, as SIGTERM does, and keeps the mark once it has secured what it had.
     fn stop(&mut self) -> Result<(), String> {
         self.world.tell_server(|| Message::Shutdown);
+        if self.scene.cores > 1 {
+            let (frozen, span) = (self.some_core(), self.dice.span(&STANDSTILL));
+            self.world.freeze(frozen);
+            self.stand_still(span)?;
+            self.world.freeze(Frozen::Nothing);
+        }
         self.world.set_idle(STRIDE);
         let end = self.world.now() + STOP;
-        while self.scene.marks != Marks::Hasty && !self.world.cores().iter().all(Core::is_finished) {
+        while !self.counts_as_stopped() {
             if self.world.now() > end {
                 return Err(format!("the server has not stopped within {STOP:?}"));
             }
             self.work(true)?;
         }
         self.world.set_idle(Duration::from_millis(1));
-        let secured = self.world.cores().first().and_then(Core::secured);
-        if self.scene.marks != Marks::Hasty && secured != Some(vec![true]) {
+        let mut secured = self.world.cores().iter().map(Core::secured);
+        if self.scene.marks != Marks::Hasty
+            && let Some(secured) = secured.find(|secured| *secured != Some(vec![true]))
+        {
             return Err(format!("a server that stops in good order has secured {secured:?}"));
         }
         self.keeper.stopped()
+    }
+
+    fn counts_as_stopped(&self) -> bool {
+        self.scene.marks == Marks::Hasty || self.world.cores().iter().all(Core::is_finished)
+    }
+
+    /// Lets time pass while a core stands still, at most until the server counts as stopped.
+    fn stand_still(&mut self, span: Duration) -> Result<(), String> {
+        let end = self.world.now() + span;
+        self.world.set_idle(STRIDE);
+        while self.world.now() < end && !self.counts_as_stopped() {
+            let more = self.dice.happens(Odds(50));
+            self.work(more)?;
+        }
+        Ok(())
     }
 
     /// Waits until every request has ended, and looks at everything once more.

@@ -13,6 +13,8 @@
 //! * [`losses`]: trials of a page cache that fails to write back.
 //! * [`lasting`]: trials of a volume that stays open while its server dies, freezes and comes back; [`careless`] has the bugs that
 //!   they must find.
+//! * [`moves`]: trials of a volume whose connections come to another portal or controller each time.
+//! * [`consuming`]: trials of volumes on hostile servers; [`villains`] are those.
 //! * [`fencing`]: clients of both protocols that take a disk from each other, through a server of several cores; [`slow`] is that disk,
 //!   [`mail`] what its cores tell each other.
 //!
@@ -21,12 +23,17 @@
 
 pub mod attacks;
 pub mod careless;
+pub mod consuming;
 pub mod damage;
 pub mod dice;
 pub mod disk;
 mod end;
 pub mod fencing;
 pub mod folder;
+mod forsaken;
+mod front;
+mod greedy;
+mod hasty;
 pub mod history;
 pub mod hostile;
 mod keeper;
@@ -37,6 +44,7 @@ pub mod limits;
 pub mod losses;
 pub mod mail;
 pub mod marks;
+pub mod moves;
 mod nexus;
 mod peers;
 pub mod records;
@@ -45,7 +53,9 @@ pub mod resets;
 mod script;
 mod serving;
 pub mod slow;
+mod spread;
 pub mod trial;
+pub mod villains;
 pub mod weather;
 pub mod workload;
 pub mod world;

@@ -25,3 +25,11 @@ pub const LARGE_WAIT: Duration = Duration::from_secs(12);
 
 /// How long any request may take at least where several cores take their turns by the dice: 50 of the clock's steps, of which a core has four in ten; a request needs a few.
 pub const TURNS_WAIT: Duration = Duration::from_secs(1);
+
+/// How long the opening of a volume on a hostile server may take: as long as a host waits for the answers of an admin queue (`ADMIN_TIME`), which
+/// is longer than a login and the questions to a logical unit.
+pub const OPENING: Duration = Duration::from_secs(80);
+
+/// How long a discovery at a hostile server may take: `DISCOVERY_TIME` of NVMe/TCP, the longer one of both protocols, and as long as its controller may
+/// take to become ready.
+pub const DISCOVERING: Duration = Duration::from_secs(140);

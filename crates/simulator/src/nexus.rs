@@ -17,7 +17,7 @@ use volume::Extent;
 use zerocopy::FromBytes;
 
 use crate::dice::{Dice, Odds};
-use crate::fencing::content;
+use crate::fencing::{content, marks};
 use crate::peers::{Initiator, LUN, Pdu, SUBSYSTEM, capsule, connect, h2c, host, io, take_pdu};
 use crate::script::{Peer, dial};
 use crate::world::World;
@@ -74,6 +74,8 @@ pub(crate) struct Session {
     initiator: Initiator,
     up: bool,
     writes: Writes<u32>,
+    /// CmdSN of each write that was sent.
+    numbers: BTreeMap<u32, u32>,
     attention: bool,
     answered: BTreeSet<u32>,
     managed: Option<FunctionResponse>,
@@ -90,6 +92,7 @@ impl Session {
             initiator: Initiator::new(number),
             up: false,
             writes: Writes::new(mark),
+            numbers: BTreeMap::new(),
             attention: false,
             answered: BTreeSet::new(),
             managed: None,
@@ -145,6 +148,20 @@ impl Session {
         self.writes.serial
     }
 
+    /// Asks for the end of one of its writes; which it is.
+    pub(crate) fn abort(&mut self, dice: &mut Dice, world: &mut World<Core>) -> Option<u64> {
+        let chosen = dice.index(self.writes.sent.len());
+        let (task, (.., data)) = self.writes.sent.iter().nth(chosen)?;
+        let (task, mark) = (*task, *data.first_chunk()?);
+        let number = *self.numbers.get(&task)?;
+        self.writes.sent.remove(&task);
+        self.managed = None;
+        let request = TaskManagementRequest::new(Function::ABORT_TASK, LUN, self.initiator.next_tag());
+        let bytes = self.initiator.immediate(request.referring(task, number).to_bytes(), &[]);
+        self.say(&bytes, world);
+        Some(marks(&mark).1)
+    }
+
     /// Sends TEST UNIT READY; its tag.
     pub(crate) fn ask(&mut self, world: &mut World<Core>) -> u32 {
         let bytes = self.initiator.command([0; 16], &[], |command| command);
@@ -177,6 +194,7 @@ impl Session {
             let immediate = if comes { &data[..] } else { &[] };
             let bytes = self.initiator.write(extent.start, length(&data), immediate);
             self.say(&bytes, world);
+            self.numbers.insert(self.initiator.tag, self.initiator.cmd_sn.wrapping_sub(1));
             self.writes.sent.insert(self.initiator.tag, (now, extent, data));
         }
         Ok(())

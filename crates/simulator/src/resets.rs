@@ -3,7 +3,8 @@
 //! The checker is told what was promised. Once a task management function is answered, no task that it affects changes the disk any more
 //! (RFC 7143 §4.2.3.3, §11.5): of the session that asked all that it had sent before, of others all that was at the disk before. Once
 //! CSTS.RDY is 0 or CSTS.SHST says that the shutdown is complete, no command of the controller does (NVMe Base §3.5, §3.6). The other
-//! sessions hear of a reset by a unit attention (SAM-5 §6.3), and nobody is left without an answer. [`Plant`] has the bugs that it must find.
+//! sessions hear of a reset by a unit attention (SAM-5 §6.3), and nobody is left without an answer. ABORT TASK is answered once its
+//! task has ended at the disk. [`Plant`] has the bugs that it must find.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -19,6 +20,7 @@ use volume::{Ram, Volume};
 use crate::dice::{Dice, Odds};
 use crate::disk::SECTOR;
 use crate::fencing::{acknowledge_early, marks};
+use crate::forsaken::Forsaken;
 use crate::lock;
 use crate::mail::Tamper;
 use crate::nexus::{BLOCKS, Controller, Session};
@@ -46,6 +48,8 @@ pub enum Plant {
     None,
     /// A reset of task sets is answered before the tasks of other sessions have ended.
     EarlyAnswer,
+    /// A task counts as ended once it was told to end, while the disk still has its request.
+    EarlyEnd,
     /// A controller is said to be reset or shut down before the requests of its I/O queues have ended.
     EarlyQuiet,
 }
@@ -76,6 +80,8 @@ struct Promises {
     dead: BTreeSet<u64>,
     /// The last write of a session that one of its own functions has ended.
     ended: BTreeMap<u64, u64>,
+    /// Writes of sessions that were aborted one by one.
+    aborted: BTreeSet<(u64, u64)>,
     /// Of all sessions, what was at the disk before this has ended.
     before: Instant,
     /// By what.
@@ -93,6 +99,7 @@ impl Promises {
         let (nexus, serial) = marks(&mark);
         let of_session = nexus < CONTROLLERS;
         let ended = self.ended.get(&nexus).is_some_and(|last| serial <= *last);
+        let ended = ended || self.aborted.contains(&(nexus, serial));
         if self.dead.contains(&nexus) || ended || (of_session && effect.submitted < self.before) {
             let (by, start, now, submitted) = (&self.by, effect.extent.start, effect.now, effect.submitted);
             let what = format!(
@@ -143,11 +150,12 @@ impl Trial {
             watch,
             dice: Mutex::new(dice.fork()),
         });
+        let disk = if plant == Plant::EarlyEnd { Arc::new(Forsaken(disk)) as Arc<dyn Volume> } else { disk };
         let delay = Duration::ZERO..=Duration::from_micros(500);
         let mut world = World::new(Weather { delay, longest: 1 << 16, cuts: Odds::NEVER }, dice.fork());
         world.loosen();
         let tamper: Option<Tamper<Message>> = match plant {
-            Plant::None => None,
+            Plant::None | Plant::EarlyEnd => None,
             Plant::EarlyAnswer => Some(Box::new(acknowledge_early)),
             Plant::EarlyQuiet => Some(Box::new(quiet_early)),
         };
@@ -233,6 +241,7 @@ impl Trial {
         let count = self.sessions.len() + self.controllers.len();
         let chosen = self.dice.index(count);
         match chosen.checked_sub(self.sessions.len()) {
+            None if self.dice.coin() => self.abort(chosen),
             None => self.manage(chosen),
             Some(index) => self.disable(index),
         }
@@ -275,6 +284,25 @@ impl Trial {
         self.wait(&format!("all logins after {what}"), Self::are_up)?;
         let attention = matches!(function, Function::LOGICAL_UNIT_RESET | Function::TARGET_WARM_RESET);
         self.probe(&what, attention.then_some((index, &was)))
+    }
+
+    /// A session asks for the end of one of its writes.
+    fn abort(&mut self, index: usize) -> Result<(), String> {
+        let session = &mut self.sessions[index];
+        let Some(serial) = session.abort(&mut self.dice, &mut self.world) else { return Ok(()) };
+        let what = format!("{} of session {index}", Function::ABORT_TASK.text());
+        self.wait(&what, |trial| trial.sessions[index].managed().is_some())?;
+        // It may have ended by itself just before.
+        let answers = [FunctionResponse::COMPLETE, FunctionResponse::NO_TASK];
+        let session = &self.sessions[index];
+        match session.managed() {
+            Some(answer) if answers.contains(&answer) => {}
+            other => return Err(format!("{what} is answered {other:?} (RFC 7143 §11.6.1)")),
+        }
+        let mut promises = lock(&self.promises);
+        promises.aborted.insert((session.mark(), serial));
+        promises.by = what;
+        Ok(())
     }
 
     /// Every session has an answer to a command; those that are there still have heard of a reset.

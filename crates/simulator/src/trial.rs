@@ -9,7 +9,7 @@ use backends::FileVolume;
 use engine::incarnation::Mark;
 use engine::remote::{self, Access};
 use engine::{ConnectionLimits, Core, ListenerRole, Message, Setup};
-use host::{OpenMode, World as HostWorld};
+use host::{CoreIndex, OpenMode, World as HostWorld};
 use protocol::Instant;
 use volume::{CoreId, OpenError, Volume, VolumeQueue};
 
@@ -18,6 +18,7 @@ use crate::disk::{CrashDisk, DiskOptions, Plant, SECTOR};
 use crate::keeper::Keeper;
 use crate::mail::{Mail, Sender};
 use crate::marks::Marks;
+use crate::spread::Spread;
 use crate::weather::Weather;
 use crate::workload::Workload;
 use crate::world::{World, WorldDialer};
@@ -67,6 +68,8 @@ pub struct Scene {
     pub access: Access,
     /// What servers say of their incarnation.
     pub marks: Marks,
+    /// Cores of the server, and queues of the client.
+    pub cores: CoreIndex,
 }
 
 impl Scene {
@@ -151,19 +154,23 @@ pub(crate) fn start_server(
         entropy: Arc::new(|| Box::new(Dice::new(1))),
         journal: Arc::clone(&world.journal) as Arc<dyn host::Journal>,
     };
-    let mail = Arc::new(Mail::<Message>::new(1));
-    let surroundings = HostWorld {
-        core: 0,
-        storage: Arc::new(disk.clone()),
-        dialer: Arc::new(WorldDialer),
-        postbox: Arc::new(Sender { mail: Arc::clone(&mail), from: 0 }),
-        waker: Waker::noop().clone(),
+    let setup = Arc::new(setup);
+    let mail = Arc::new(Mail::<Message>::new(scene.cores.into()));
+    let core = |core| {
+        let surroundings = HostWorld {
+            core,
+            storage: Arc::new(disk.clone()),
+            dialer: Arc::new(WorldDialer),
+            postbox: Arc::new(Sender { mail: Arc::clone(&mail), from: core }),
+            waker: Waker::noop().clone(),
+        };
+        Core::new(Arc::clone(&setup), surroundings)
     };
-    world.start_server(vec![Core::new(Arc::new(setup), surroundings)], mail);
+    world.start_server((0..scene.cores).map(core).collect(), Arc::clone(&mail));
     Ok(())
 }
 
-/// Opens the volume and a queue on it, as often as it takes.
+/// Opens the volume and its queues, as often as it takes.
 pub(crate) fn connect(world: &mut World<Core>, scene: &Scene) -> Result<Box<dyn VolumeQueue>, String> {
     let surroundings = remote::Surroundings {
         dialer: Arc::new(WorldDialer),
@@ -176,8 +183,10 @@ pub(crate) fn connect(world: &mut World<Core>, scene: &Scene) -> Result<Box<dyn 
         world.step();
         match opening.poll() {
             Some(Ok(volume)) => {
-                let waker = Waker::noop().clone();
-                return volume.open_queue(CoreId(0), waker).map_err(|error| error.to_string());
+                let open = |core| volume.open_queue(CoreId(core), Waker::noop().clone());
+                let queues: Result<Vec<_>, _> = (0..scene.cores).map(open).collect();
+                let mut queues = queues.map_err(|error| error.to_string())?;
+                return Ok(if queues.len() > 1 { Box::new(Spread(queues)) } else { queues.remove(0) });
             }
             Some(Err(_)) => opening = remote::open(address, scene.access.clone(), &surroundings),
             None => {}

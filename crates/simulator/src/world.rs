@@ -143,6 +143,8 @@ pub struct World<S: Service> {
     window: usize,
     /// Deadlines of the server's ends pass unnoticed: for the tests of the tests.
     timeless: bool,
+    /// Those of the clients' do.
+    timeless_clients: bool,
     /// How the network damages what it carries, if it does.
     pub damage: Option<Damage>,
     /// Cores see bytes, messages and turns in whatever order the dice say.
@@ -167,6 +169,7 @@ impl<S: Service> World<S> {
             frozen: Frozen::Nothing,
             window: usize::MAX,
             timeless: false,
+            timeless_clients: false,
             damage: None,
             loose: false,
             idle: IDLE_STEP,
@@ -216,13 +219,24 @@ impl<S: Service> World<S> {
         self.timeless = true;
     }
 
+    /// Plants a bug: deadlines of the clients' ends pass unnoticed.
+    pub fn forget_clients_deadlines(&mut self) {
+        self.timeless_clients = true;
+    }
+
     /// Severs all streams: the clients are told at once; what travels reaches the server so much later, and then it is told.
     pub fn sever(&mut self, late: Duration) {
-        for stream in self.streams.values_mut().filter(|stream| !stream.client.has_ended()) {
-            stream.client.end(self.now, RESET);
-            stream.to_client.lose();
-            stream.to_server.hold_up(late);
-            stream.severed = Some(self.now + late);
+        let now = self.now;
+        self.streams.values_mut().for_each(|stream| sever(stream, now, late));
+    }
+
+    /// Severs one stream.
+    pub fn sever_one(&mut self, late: Duration) {
+        let open = |stream: &&mut Stream| !stream.client.has_ended();
+        let count = self.streams.values_mut().filter(open).count();
+        let chosen = self.dice.index(count);
+        if let Some(stream) = self.streams.values_mut().filter(open).nth(chosen) {
+            sever(stream, self.now, late);
         }
     }
 
@@ -417,7 +431,9 @@ impl<S: Service> World<S> {
     fn run_timers(&mut self) {
         let (now, frozen, timeless) = (self.now, self.frozen, self.timeless);
         for stream in self.streams.values_mut() {
-            run_timer(&mut stream.client, now);
+            if !self.timeless_clients {
+                run_timer(&mut stream.client, now);
+            }
             if let Some(server) = frozen.server(stream).filter(|_| !timeless) {
                 run_timer(&mut server.end, now);
             }
@@ -483,6 +499,16 @@ fn reset(stream: &mut Stream, now: Instant) {
     }
 }
 
+/// The client is told, and the server is not before what travels has reached it, late.
+fn sever(stream: &mut Stream, now: Instant, late: Duration) {
+    if !stream.client.has_ended() {
+        stream.client.end(now, RESET);
+        stream.to_client.lose();
+        stream.to_server.hold_up(late);
+        stream.severed = Some(now + late);
+    }
+}
+
 /// Tells the server that a severed stream is over, once what travelled has arrived.
 fn end_if_severed(stream: &mut Stream, now: Instant) {
     if stream.severed.is_some_and(|due| due <= now) && stream.to_server.bytes() == 0 {
@@ -511,6 +537,14 @@ fn close_if_asked(stream: &mut Stream, now: Instant) {
     stream.client.end(now, how(client_asks));
     if let Some(server) = &mut stream.server {
         server.end.end(now, how(server_asks));
+    }
+}
+
+impl<S: Service> Drop for World<S> {
+    /// What was wished for and not begun goes with it.
+    fn drop(&mut self) {
+        DIALS.take();
+        NUDGES.take();
     }
 }
 

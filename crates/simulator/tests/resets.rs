@@ -45,22 +45,29 @@ fn nothing_of_an_ended_task_takes_effect_over_both_protocols() {
     replay::run("over_both_protocols", TRIALS, |seed| resets(seed, RESETS, &scene, Plant::None));
 }
 
-fn is_found(plant: Plant, scene: &Scene) {
+fn is_found(plant: Plant, scene: &Scene, by: &str) {
     let mut broken = (0..PATIENCE).filter_map(|seed| resets(seed, RESETS, scene, plant).err());
-    let found = broken.find(|what| what.contains("takes effect"));
+    let found = broken.find(|what| what.contains("takes effect") && what.contains(by));
     assert!(found.is_some(), "{plant:?} is not found in {PATIENCE} trials of {scene:?}");
 }
 
 #[test]
 fn a_reset_that_is_answered_early_is_found() {
     for cores in [1, 2, 3] {
-        is_found(Plant::EarlyAnswer, &scene(3, 0, cores));
+        is_found(Plant::EarlyAnswer, &scene(3, 0, cores), "");
+    }
+}
+
+#[test]
+fn a_task_that_counts_as_ended_early_is_found() {
+    for cores in [1, 2, 3] {
+        is_found(Plant::EarlyEnd, &scene(3, 0, cores), "ABORT TASK of");
     }
 }
 
 #[test]
 fn a_controller_that_is_said_to_be_quiet_early_is_found() {
     for cores in [2, 3] {
-        is_found(Plant::EarlyQuiet, &scene(0, 3, cores));
+        is_found(Plant::EarlyQuiet, &scene(0, 3, cores), "");
     }
 }

@@ -17,6 +17,12 @@ use simulator::trial::Scene;
 use volume::{Volume, VolumeId};
 
 pub(crate) fn iscsi_listener(volume: &dyn Volume, incarnation: Option<[u8; 16]>) -> Option<ListenerRole> {
+    let node = iscsi_node(volume, incarnation)?;
+    Some(ListenerRole::Iscsi(Arc::new(iscsi::target::Portal::new(vec![node]))))
+}
+
+/// The target of a disk.
+pub(crate) fn iscsi_node(volume: &dyn Volume, incarnation: Option<[u8; 16]>) -> Option<iscsi::target::Node> {
     let identity = UnitIdentity {
         vendor: "LINERATE".to_owned(),
         product: "VOLUME".to_owned(),
@@ -41,14 +47,13 @@ pub(crate) fn iscsi_listener(volume: &dyn Volume, incarnation: Option<[u8; 16]>)
         port_group: 1,
         units: vec![unit],
     };
-    let node = iscsi::target::Node {
+    Some(iscsi::target::Node {
         name: "iqn.2026-11.org.linerate:disk".parse().ok()?,
         alias: String::new(),
         device: Arc::new(device),
         portal_group: 1,
         access: iscsi::target::Access::default(),
-    };
-    Some(ListenerRole::Iscsi(Arc::new(iscsi::target::Portal::new(vec![node]))))
+    })
 }
 
 pub(crate) fn nvme_listener(volume: &dyn Volume, incarnation: Option<[u8; 16]>) -> Option<ListenerRole> {
@@ -108,7 +113,12 @@ pub(crate) fn iscsi_scene(options: &str) -> Scene {
     let digests = "?header_digest=crc32c&data_digest=crc32c";
     let url = format!("iscsi://127.0.0.1/iqn.2026-11.org.linerate:disk/0{digests}{options}");
     let names::Source::Iscsi(url) = source(&url) else { panic!("not an iSCSI URL") };
-    Scene { listener: iscsi_listener, access: Access::Iscsi { url, secrets: None }, marks: Marks::Fresh }
+    Scene {
+        listener: iscsi_listener,
+        access: Access::Iscsi { url, secrets: None },
+        marks: Marks::Fresh,
+        cores: 1,
+    }
 }
 
 /// The volume over NVMe/TCP, with digests and these options more.
@@ -116,5 +126,5 @@ pub(crate) fn nvme_scene(options: &str) -> Scene {
     let digests = "?header_digest=1&data_digest=1";
     let url = format!("nvme+tcp://127.0.0.1/nqn.2026-11.org.linerate:disk/1{digests}{options}");
     let names::Source::Nvme(url) = source(&url) else { panic!("not an NVMe URL") };
-    Scene { listener: nvme_listener, access: Access::Nvme { url }, marks: Marks::Fresh }
+    Scene { listener: nvme_listener, access: Access::Nvme { url }, marks: Marks::Fresh, cores: 1 }
 }

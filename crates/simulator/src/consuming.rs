@@ -1,0 +1,324 @@
+//! Trials of volumes on hostile targets and controllers, beside volumes of the same process whose servers are honest.
+//!
+//! What is promised (docs/volume-contract.md): every request ends within its bound, whatever the far end does, and so do openings and
+//! discoveries; the requests of the other volumes take no longer for it; the memory of the process stays within its limits, and all of it
+//! comes back. [`Plant`] has the bugs that it must find.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Waker;
+use std::time::Duration;
+
+use buf::{Buf, BufList, SharedBuf};
+use engine::remote::{self, Access, Discovery, RemoteOpening, Surroundings};
+use engine::{Core, ListenerRole};
+use host::{Accepted, Dialer, ListenerId, Service as _};
+use protocol::Instant;
+use volume::{CoreId, Durability, Extent, Operation, Ram, Request, Tag, Volume, VolumeQueue};
+
+use crate::dice::{Dice, Odds};
+use crate::front::{Admit, Admitted, Front};
+use crate::greedy::GreedyDialer;
+use crate::limits::{DISCOVERING, OPENING, SMALL, SMALL_WAIT};
+use crate::serving::{self, Serving};
+use crate::trial::PATIENCE;
+use crate::villains::{Evil, Villain};
+use crate::weather::Weather;
+use crate::world::{World, WorldDialer};
+
+/// Bytes of the disk.
+const DISK: u64 = 4 << 20;
+/// Buffers of the server, in bytes.
+const POOL: usize = 16 << 20;
+/// Bytes that wait at an end which does not read.
+const WINDOW: usize = 128 << 10;
+/// Listeners: those from here on are hostile.
+const KINDS: u32 = 2;
+/// How long a trial lasts: longer than any request, opening or discovery may take.
+const TRIAL: Duration = Duration::from_secs(150);
+/// How long a hostile volume is used before it is opened again, and how long nobody asks for it between.
+const USE: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_mins(1);
+const AWAY: std::ops::RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(1);
+/// PDUs that pass before the far end is hostile: during login and the questions to the unit, or among requests.
+const EARLY: std::ops::RangeInclusive<usize> = 0..=15;
+const LATE: std::ops::RangeInclusive<usize> = 16..=300;
+/// Requests at a time, and how long their user waits before it asks for one more.
+const DEPTH: usize = 3;
+const THOUGHT: std::ops::RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_millis(200);
+/// Lengths of requests, in bytes.
+const LITTLE: &[usize] = &[512, 4096, SMALL];
+const ANYTHING: &[usize] = &[512, 4096, 1 << 16, 1 << 18, 1 << 19];
+/// The clock's longest step.
+const STRIDE: Duration = Duration::from_millis(20);
+/// Heap of the process in bytes, at most: the disk, and what four users' requests, their copies at both ends and the sockets' buffers take.
+/// The far ends of [`Evil::UnreadPings`] alone send more within the time in which they are given up.
+const HEAP: usize = 20 << 20;
+/// What may be left when all is over: tables of the thread that keep their size.
+const LEFT: usize = 64 << 10;
+
+/// A bug of the consuming side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Plant {
+    /// None.
+    None,
+    /// Deadlines pass unnoticed.
+    NoDeadlines,
+    /// Everything that comes is taken in, wanted or not.
+    Greedy,
+    /// The volumes' users are never told to go.
+    Leak,
+}
+
+/// What a trial is about.
+pub struct Scene {
+    /// What is spoken on port 1, iSCSI, and on port 2, NVMe/TCP; ports 3 and 4 are their hostile kind.
+    pub listeners: fn(&dyn Volume) -> Vec<ListenerRole>,
+    /// How volumes are entered on ports 1 and 3, and on 2 and 4.
+    pub access: [Access; 2],
+    /// How long a request of a hostile volume may take with these.
+    pub bounds: [Duration; 2],
+    /// Asks a portal of each protocol what it offers.
+    pub discover: [fn(SocketAddr, &Surroundings) -> Discovery; 2],
+    /// Bytes of the heap that this thread has.
+    pub heap: fn() -> usize,
+}
+
+impl std::fmt::Debug for Scene {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Scene").field("access", &self.access).finish_non_exhaustive()
+    }
+}
+
+/// A volume that is used.
+struct User {
+    _volume: Arc<dyn Volume>,
+    queue: Box<dyn VolumeQueue>,
+    under_way: BTreeMap<u64, Instant>,
+    lengths: &'static [usize],
+    next: Instant,
+}
+
+impl User {
+    fn new(volume: Arc<dyn Volume>, lengths: &'static [usize]) -> Result<Self, String> {
+        let queue = volume.open_queue(CoreId(0), Waker::noop().clone()).map_err(|error| error.to_string())?;
+        let under_way = BTreeMap::new();
+        Ok(Self { _volume: volume, queue, under_way, lengths, next: Instant::ZERO })
+    }
+
+    fn ask(&mut self, now: Instant, (dice, serial): (&mut Dice, &mut u64)) {
+        if self.under_way.len() >= DEPTH || self.next > now {
+            return;
+        }
+        self.next = now + dice.span(&THOUGHT);
+        let length = self.lengths[dice.index(self.lengths.len())];
+        let blocks = length as u64 / 512;
+        let extent = Extent::new(dice.below(DISK / 512 - blocks + 1), blocks);
+        let operation = if dice.coin() {
+            Operation::Read { extent, into: Buf::zeroed(length) }
+        } else {
+            let data = BufList::from(SharedBuf::from(vec![0x5a; length]));
+            Operation::Write { extent, data, durability: Durability::Cached }
+        };
+        *serial += 1;
+        if self.queue.submit(now, Request { tag: Tag(*serial), operation }).is_ok() {
+            self.under_way.insert(*serial, now);
+        }
+    }
+
+    /// Takes what has ended; `strict` lets nothing fail, and nothing may take longer than `bound`.
+    fn reap(&mut self, now: Instant, (bound, strict): (Duration, bool)) -> Result<(), String> {
+        let mut done = Vec::new();
+        self.queue.poll(now, &mut done);
+        for completion in done {
+            self.under_way.remove(&completion.tag.0);
+            if let (true, Err(kind)) = (strict, completion.result) {
+                return Err(format!("a request of a volume on an honest server fails: {kind:?}"));
+            }
+        }
+        let late = self.under_way.values().any(|began| now.since(*began) > bound);
+        let whose = if strict { "an honest" } else { "a hostile" };
+        if late {
+            Err(format!("a request of a volume on {whose} server takes longer than {bound:?}"))
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// What is done with a hostile server.
+enum Stage {
+    /// Nothing, until then.
+    Away(Instant),
+    /// It is asked for a volume, or for what it offers, since then.
+    Opening(RemoteOpening, Instant),
+    Asking(Discovery, Instant),
+    /// Its volume is used until then.
+    Used(User, Instant),
+}
+
+/// Runs one trial with far ends of these kinds. The error says which promise was broken.
+pub fn consuming(seed: u64, evils: &[Evil], scene: &Scene, plant: Plant) -> Result<(), String> {
+    let before = (scene.heap)();
+    let told = |what| format!("{evils:?}: {what}");
+    let mut trial = Trial::new((seed, before), (evils, scene), plant).map_err(told)?;
+    trial.pass(TRIAL).map_err(told)?;
+    if plant == Plant::Leak {
+        std::mem::forget(std::mem::take(&mut trial.victims));
+    }
+    drop(trial);
+    let left = (scene.heap)().saturating_sub(before);
+    if left > LEFT { Err(told(format!("everybody is gone, and {left} bytes are in use"))) } else { Ok(()) }
+}
+
+struct Trial<'a> {
+    scene: &'a Scene,
+    before: usize,
+    dice: Dice,
+    honest: Vec<User>,
+    /// What is done with each of the hostile servers.
+    victims: Vec<Stage>,
+    surroundings: Surroundings,
+    serial: u64,
+    /// Goes last, with what the others still wished for.
+    world: World<Front>,
+}
+
+impl<'a> Trial<'a> {
+    fn new(
+        (seed, before): (u64, usize),
+        (evils, scene): (&[Evil], &'a Scene),
+        plant: Plant,
+    ) -> Result<Self, String> {
+        let mut dice = Dice::new(seed);
+        let disk: Arc<dyn Volume> = Arc::new(Ram::new(DISK, 512).map_err(|error| error.to_string())?);
+        let delay = Duration::from_micros(20)..=Duration::from_micros(500);
+        let mut world = World::new(Weather { delay, longest: 1 << 16, cuts: Odds::NEVER }, dice.fork());
+        world.set_window(WINDOW);
+        world.set_idle(STRIDE);
+        if plant == Plant::NoDeadlines {
+            world.forget_clients_deadlines();
+        }
+        let listeners = (scene.listeners)(&*disk);
+        let (cores, mail) = serving::cores(disk, Serving { listeners, cores: 1, pool: POOL, tamper: None });
+        let admit = admit(evils.to_vec(), dice.fork());
+        let fronts = cores.into_iter().map(|core| Front { core, admit: Rc::clone(&admit) });
+        world.start_server(fronts.collect(), mail);
+        let seeds = AtomicU64::new(seed << 32);
+        let dialer: Arc<dyn Dialer> =
+            if plant == Plant::Greedy { Arc::new(GreedyDialer) } else { Arc::new(WorldDialer) };
+        let surroundings = Surroundings {
+            dialer,
+            waker: Waker::noop().clone(),
+            entropy: Arc::new(move || Box::new(Dice::new(seeds.fetch_add(1, Ordering::Relaxed)))),
+        };
+        let victims = vec![Stage::Away(Instant::ZERO), Stage::Away(Instant::ZERO)];
+        let honest = Vec::new();
+        let mut trial = Self { scene, before, world, dice, honest, victims, surroundings, serial: 0 };
+        for number in 0..scene.access.len() {
+            let user = trial.open(number)?;
+            trial.honest.push(user);
+        }
+        Ok(trial)
+    }
+
+    fn open(&mut self, number: usize) -> Result<User, String> {
+        let access = self.scene.access[number].clone();
+        let mut opening = remote::open(address(number), access, &self.surroundings);
+        for _ in 0..PATIENCE {
+            self.world.step();
+            if let Some(opened) = opening.poll() {
+                return User::new(opened.map_err(|error| error.to_string())?, LITTLE);
+            }
+        }
+        Err(format!("an honest volume could not be opened in {PATIENCE} steps"))
+    }
+
+    fn pass(&mut self, span: Duration) -> Result<(), String> {
+        let end = self.world.now() + span;
+        while self.world.now() < end {
+            let now = self.world.now();
+            for user in &mut self.honest {
+                user.ask(now, (&mut self.dice, &mut self.serial));
+                user.reap(now, (SMALL_WAIT, true))?;
+            }
+            for number in 0..self.victims.len() {
+                let stage = std::mem::replace(&mut self.victims[number], Stage::Away(now));
+                self.victims[number] = self.proceed(number, stage)?;
+            }
+            self.world.step();
+            let heap = (self.scene.heap)().saturating_sub(self.before);
+            if heap > HEAP {
+                return Err(format!("{heap} bytes of the heap are in use, where {HEAP} is the limit"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on with a hostile server.
+    fn proceed(&mut self, number: usize, stage: Stage) -> Result<Stage, String> {
+        let now = self.world.now();
+        let late = |what, since: Instant, bound| {
+            let is_late = now.since(since) > bound;
+            if is_late { Err(format!("{what} takes longer than {bound:?}")) } else { Ok(()) }
+        };
+        let away = Stage::Away(now + self.dice.span(&AWAY));
+        Ok(match stage {
+            Stage::Away(due) if due > now => Stage::Away(due),
+            Stage::Away(_) => self.begin(number),
+            Stage::Opening(mut opening, since) => match opening.poll() {
+                None => {
+                    late("an opening", since, OPENING)?;
+                    Stage::Opening(opening, since)
+                }
+                Some(Ok(volume)) => match User::new(volume, ANYTHING) {
+                    Ok(user) => Stage::Used(user, now + self.dice.span(&USE)),
+                    Err(_) => away,
+                },
+                Some(Err(_)) => away,
+            },
+            Stage::Asking(mut discovery, since) => match discovery.poll() {
+                None => {
+                    late("a discovery", since, DISCOVERING)?;
+                    Stage::Asking(discovery, since)
+                }
+                Some(_) => away,
+            },
+            Stage::Used(mut user, until) => {
+                if now < until {
+                    user.ask(now, (&mut self.dice, &mut self.serial));
+                }
+                user.reap(now, (self.scene.bounds[number], false))?;
+                if now >= until && user.under_way.is_empty() { away } else { Stage::Used(user, until) }
+            }
+        })
+    }
+
+    fn begin(&mut self, number: usize) -> Stage {
+        let (now, address) = (self.world.now(), address(number + KINDS as usize));
+        if self.dice.below(4) == 0 {
+            return Stage::Asking((self.scene.discover[number])(address, &self.surroundings), now);
+        }
+        let access = self.scene.access[number].clone();
+        Stage::Opening(remote::open(address, access, &self.surroundings), now)
+    }
+}
+
+fn address(number: usize) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, u16::try_from(number + 1).unwrap_or(u16::MAX)))
+}
+
+/// Has each stream to a hostile port turn hostile after a while.
+fn admit(evils: Vec<Evil>, mut dice: Dice) -> Admit {
+    Rc::new(RefCell::new(move |now, accepted: Accepted, core: &mut Core| -> Admitted {
+        let ListenerId(number) = accepted.listener;
+        let Some(kind) = number.checked_sub(KINDS) else { return core.accept(now, accepted) };
+        let inner = core.accept(now, Accepted { listener: ListenerId(kind), ..accepted })?;
+        let evil = evils[dice.index(evils.len())];
+        let honest = if dice.coin() { dice.within(EARLY) } else { dice.within(LATE) };
+        Ok(Box::new(Villain::new(inner, (evil, kind == 0), honest, dice.fork())))
+    }))
+}

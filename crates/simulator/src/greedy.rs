@@ -1,0 +1,108 @@
+//! Clients that take in everything that comes, wanted or not: for the tests of the tests.
+
+use std::net::SocketAddr;
+
+use host::{Dialer, Endpoint, EndpointId};
+use protocol::{CloseReason, Ended, Instant, Placement, Transmit};
+
+use crate::world::WorldDialer;
+
+/// Dials for endpoints that become greedy.
+pub(crate) struct GreedyDialer;
+
+impl Dialer for GreedyDialer {
+    fn dial(&self, peer: SocketAddr, inner: Box<dyn Endpoint>) -> EndpointId {
+        WorldDialer.dial(peer, Box::new(Greedy { inner, backlog: Vec::new() }))
+    }
+
+    fn nudge(&self, endpoint: EndpointId) {
+        WorldDialer.nudge(endpoint);
+    }
+}
+
+/// An endpoint, and what it has not wanted yet.
+struct Greedy {
+    inner: Box<dyn Endpoint>,
+    backlog: Vec<u8>,
+}
+
+impl Greedy {
+    fn feed(&mut self, now: Instant) {
+        while !self.backlog.is_empty() && self.inner.wants_bytes() {
+            let consumed = self.inner.handle_bytes(now, &self.backlog);
+            self.backlog.drain(..consumed);
+            if consumed == 0 {
+                break;
+            }
+        }
+    }
+}
+
+impl Endpoint for Greedy {
+    fn staging(&self) -> usize {
+        self.inner.staging()
+    }
+
+    fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) -> usize {
+        if self.backlog.is_empty() && self.inner.wants_bytes() {
+            return self.inner.handle_bytes(now, bytes);
+        }
+        self.backlog.extend_from_slice(bytes);
+        self.feed(now);
+        bytes.len()
+    }
+
+    fn take_placement(&mut self) -> Option<Placement> {
+        if self.backlog.is_empty() { self.inner.take_placement() } else { None }
+    }
+
+    fn handle_placed(&mut self, now: Instant, placement: Placement) {
+        self.inner.handle_placed(now, placement);
+    }
+
+    fn handle_transmitted(&mut self, now: Instant, bytes: usize) {
+        self.inner.handle_transmitted(now, bytes);
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.inner.handle_timeout(now);
+    }
+
+    fn handle_connected(&mut self, now: Instant, local: SocketAddr, peer: SocketAddr) {
+        self.inner.handle_connected(now, local, peer);
+    }
+
+    fn handle_ended(&mut self, now: Instant, how: Ended) {
+        self.backlog = Vec::new();
+        self.inner.handle_ended(now, how);
+    }
+
+    fn turn(&mut self, now: Instant) {
+        self.feed(now);
+        self.inner.turn(now);
+    }
+
+    fn poll_transmit(&mut self, now: Instant, send: &mut Transmit) {
+        self.inner.poll_transmit(now, send);
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.inner.poll_timeout()
+    }
+
+    fn wants_bytes(&mut self) -> bool {
+        true
+    }
+
+    fn poll_close(&self) -> Option<CloseReason> {
+        self.inner.poll_close()
+    }
+
+    fn is_idle(&self) -> bool {
+        self.inner.is_idle()
+    }
+
+    fn expects_work(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,294 @@
+//! Trials of a volume whose connections come to another place each time: an iSCSI target that is redirected from portal to portal, an NVMe
+//! subsystem that is reached over another path.
+//!
+//! What a lost connection has left behind (a *ghost*: bytes on their way, requests at a slow disk) takes effect long after the next
+//! connection has been made, beside it, as nothing there ends the old session or controller (RFC 7143 §6.3.5, §11.13.5, NVMe Base §3.9).
+//! No ghost may bring back what was written over since, and no request may fail: the server is there all the while.
+//! docs/decisions/0003 and 0014 say how that is kept. [`Plant`] has the bug that it must find.
+
+use std::cell::RefCell;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::Waker;
+use std::time::Duration;
+
+use engine::remote::{self, Access};
+use engine::{Core, ListenerRole};
+use host::{Accepted, CoreIndex, ListenerId, Service as _};
+use iscsi::pdu::{Bhs, LoginRequest, LoginResponse, Opcode, Status};
+use iscsi::text::Text;
+use protocol::Instant;
+use volume::{CoreId, Ram, Volume, VolumeQueue};
+
+use crate::dice::{Dice, Odds};
+use crate::disk::SECTOR;
+use crate::front::{Admit, Admitted, Front};
+use crate::hasty::Hasty;
+use crate::peers::{Initiator, Pdu};
+use crate::script::{Line, Peer, Script, Scripted};
+use crate::serving::{self, Serving};
+use crate::slow::{SlowDisk, Watch};
+use crate::trial::{PATIENCE, WORLD_STEPS};
+use crate::weather::Weather;
+use crate::workload::Workload;
+use crate::world::{World, WorldDialer};
+
+/// Sectors of the disk: few, so that requests meet.
+const SECTORS: usize = 24;
+/// Buffers of each core of the server, in bytes.
+const POOL: usize = 8 << 20;
+/// Queues of the client.
+const QUEUES: u16 = 2;
+/// How often a login is sent elsewhere: so seldom that nearly all arrive before the initiator has been sent elsewhere too often.
+const SENT_ELSEWHERE: Odds = Odds(600);
+/// Steps of the client before the first cut: a queue's very first connection has less time than those that follow.
+const CLEAR_STEPS: usize = 60;
+/// Steps of the client between two cuts, when all is well.
+const STEPS: std::ops::RangeInclusive<usize> = 5..=60;
+/// How often the client may ask for something just before a cut.
+const BURST: usize = 8;
+/// How late the bytes of a lost connection arrive: up to the time after which a target has noticed and takes none, and a controller.
+const LATE_SESSION: Duration = Duration::from_secs(50);
+const LATE_CONTROLLER: Duration = Duration::from_secs(12);
+/// The longest that a quick disk and a slow one take for a request. Sessions and controllers that end wait for their requests, but not for
+/// longer.
+const QUICK: Duration = Duration::from_millis(2);
+const SLOW: Duration = Duration::from_millis(1500);
+/// How long the client goes on after a cut: beyond any time for which writes are held.
+const AFTERWARDS: std::ops::RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(75);
+/// How often it asks for something meanwhile, for each step.
+const ASKS: Odds = Odds(400);
+/// The clock's longest step meanwhile.
+const STRIDE: Duration = Duration::from_millis(20);
+/// How long requests may take at most: longer than writes are held, after a cut that follows while they are, and as long as all else may take.
+const BOUND: Duration = Duration::from_secs(200);
+
+/// A bug of the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Plant {
+    /// None.
+    None,
+    /// Writes that a lost connection had are sent again at once, wherever the next one leads.
+    NoQuietTime,
+}
+
+/// What a trial is about.
+pub struct Scene {
+    /// The portals or paths, on each port from 1.
+    pub listeners: fn(&dyn Volume) -> Vec<ListenerRole>,
+    /// How the client enters.
+    pub access: Access,
+    /// Cores of the server.
+    pub cores: CoreIndex,
+}
+
+impl std::fmt::Debug for Scene {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Scene")
+            .field("access", &self.access)
+            .field("cores", &self.cores)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Answers a login that the target is at another port, and nothing else.
+struct Elsewhere {
+    port: u16,
+    status: Status,
+}
+
+impl Script for Elsewhere {
+    fn act(&mut self, _now: Instant, line: &mut Line) -> Option<Instant> {
+        while let Some(pdu) = Pdu::take(&mut line.received) {
+            if pdu.view().opcode() == Opcode::LOGIN_REQUEST {
+                line.out.extend(self.answer(&pdu.header));
+            }
+        }
+        None
+    }
+}
+
+impl Elsewhere {
+    fn answer(&self, request: &Bhs) -> Vec<u8> {
+        let mut text = Text::new();
+        text.put("TargetAddress", &format!("127.0.0.1:{}", self.port));
+        let response = LoginResponse::new(&LoginRequest::from_bytes(request), self.status);
+        // The numbers are those of a target that has heard nothing before.
+        Initiator::new(0).pdu(response.to_bytes(), text.bytes())
+    }
+}
+
+/// Sends iSCSI logins elsewhere, now and then; NVMe connections take any path.
+fn mislead(mut dice: Dice, ports: u16, is_iscsi: bool) -> Admit {
+    Rc::new(RefCell::new(move |now, accepted: Accepted, core: &mut Core| -> Admitted {
+        let port = 1 + u16::try_from(dice.below(ports.into())).unwrap_or(0);
+        if !is_iscsi {
+            return core.accept(now, Accepted { listener: ListenerId(u32::from(port - 1)), ..accepted });
+        }
+        if !dice.happens(SENT_ELSEWHERE) {
+            return core.accept(now, accepted);
+        }
+        let status = if dice.coin() { Status::MOVED_TEMPORARILY } else { Status::MOVED_PERMANENTLY };
+        Ok(Box::new(Scripted::new(Peer::default(), Box::new(Elsewhere { port, status }))))
+    }))
+}
+
+struct Trial {
+    world: World<Front>,
+    dice: Dice,
+    workload: Workload,
+    queues: Vec<Hasty>,
+    /// How late bytes arrive at most.
+    latest: Duration,
+}
+
+/// Runs one trial with so many cuts. The error says what was wrong.
+pub fn moves(seed: u64, cuts: usize, scene: &Scene, plant: Plant) -> Result<(), String> {
+    let mut trial = Trial::new(seed, scene, plant)?;
+    (0..CLEAR_STEPS).try_for_each(|_| trial.work(true))?;
+    for cut in 0..cuts {
+        let told = |what| format!("cut {cut}: {what}");
+        for _ in 0..trial.dice.within(STEPS) {
+            trial.work(true).map_err(told)?;
+        }
+        trial.cut();
+        let span = trial.dice.span(&AFTERWARDS);
+        trial.pass(span).map_err(told)?;
+    }
+    trial.settle()
+}
+
+impl Trial {
+    fn new(seed: u64, scene: &Scene, plant: Plant) -> Result<Self, String> {
+        let mut dice = Dice::new(seed);
+        let inner = Ram::new((SECTORS * SECTOR) as u64, 512).map_err(|error| error.to_string())?;
+        let watch: Watch = Arc::new(Mutex::new(Box::new(|_| ())));
+        let disk: Arc<dyn Volume> = Arc::new(SlowDisk {
+            inner: Arc::new(inner),
+            slowest: if dice.coin() { QUICK } else { SLOW },
+            stubborn: dice.coin(),
+            watch,
+            dice: Mutex::new(dice.fork()),
+        });
+        let delay = Duration::ZERO..=Duration::from_millis(2);
+        let weather = Weather { delay, longest: dice.within(1..=4096), cuts: Odds::NEVER };
+        let mut world = World::new(weather, dice.fork());
+        let listeners = (scene.listeners)(&*disk);
+        let ports = u16::try_from(listeners.len()).unwrap_or(1);
+        let is_iscsi = matches!(scene.access, Access::Iscsi { .. });
+        let latest = if is_iscsi { LATE_SESSION } else { LATE_CONTROLLER };
+        let admit = mislead(dice.fork(), ports, is_iscsi);
+        let serving = Serving { listeners, cores: scene.cores, pool: POOL, tamper: None };
+        let (cores, mail) = serving::cores(disk, serving);
+        let fronts = cores.into_iter().map(|core| Front { core, admit: Rc::clone(&admit) });
+        world.start_server(fronts.collect(), mail);
+        let workload = Workload::new(SECTORS, SECTOR, dice.fork());
+        let volume = open(&mut world, &scene.access, seed)?;
+        let queue = |core| {
+            let queue = volume.open_queue(CoreId(core), Waker::noop().clone());
+            queue.map(|queue| Hasty::new(queue, plant == Plant::NoQuietTime))
+        };
+        let queues: Result<Vec<_>, _> = (0..QUEUES).map(queue).collect();
+        let queues = queues.map_err(|error| error.to_string())?;
+        Ok(Self { world, dice, workload, queues, latest })
+    }
+
+    /// A step of the client and a few of the world; `more` lets it ask for something new.
+    fn work(&mut self, more: bool) -> Result<(), String> {
+        let now = self.world.now();
+        self.workload.now = now;
+        let mut done = Vec::new();
+        self.queues.iter_mut().for_each(|queue| queue.poll(now, &mut done));
+        for completion in done {
+            if completion.result.is_err() {
+                return Err(format!("{completion:?} though the server lived all the while"));
+            }
+            self.workload.take(completion).map_err(|violation| violation.to_string())?;
+        }
+        if more {
+            let chosen = self.dice.index(self.queues.len());
+            self.workload.ask(&mut self.queues[chosen]);
+        }
+        (0..WORLD_STEPS).for_each(|_| self.world.step());
+        Ok(())
+    }
+
+    /// Severs all connections, or one of them, while requests are on their way; the server hears of it late.
+    fn cut(&mut self) {
+        let late = self.dice.span(&(Duration::ZERO..=self.latest));
+        for _ in 0..BURST {
+            let chosen = self.dice.index(self.queues.len());
+            self.workload.ask(&mut self.queues[chosen]);
+        }
+        self.world.step();
+        if self.dice.coin() {
+            self.world.sever(late);
+        } else {
+            self.world.sever_one(late);
+        }
+        let now = self.world.now();
+        self.queues.iter_mut().for_each(|queue| queue.hurry(now));
+    }
+
+    /// Lets time pass; the client goes on meanwhile.
+    fn pass(&mut self, span: Duration) -> Result<(), String> {
+        let end = self.world.now() + span;
+        self.world.set_idle(STRIDE);
+        while self.world.now() < end {
+            let more = self.dice.happens(ASKS);
+            self.work(more)?;
+        }
+        self.world.set_idle(Duration::from_millis(1));
+        Ok(())
+    }
+
+    /// Waits until every request has ended, and looks at everything once no ghost is left.
+    fn settle(&mut self) -> Result<(), String> {
+        let end = self.world.now() + BOUND;
+        self.world.set_idle(STRIDE);
+        while self.workload.under_way() > 0 {
+            if self.world.now() > end {
+                let left = self.workload.under_way();
+                return Err(format!("{left} requests have not ended within {BOUND:?}"));
+            }
+            self.work(false)?;
+        }
+        self.pass(self.latest)?;
+        while self.workload.under_way() > 0 {
+            self.work(false)?;
+        }
+        let Self { world, workload, queues, .. } = self;
+        let mut pump = || {
+            world.step();
+            world.now()
+        };
+        match workload.check_now(&mut queues[0], &mut pump) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err("the volume cannot be read".to_owned()),
+            Err(violation) => Err(violation.to_string()),
+        }
+    }
+}
+
+/// Opens the volume at the first port, as often as it takes.
+fn open(world: &mut World<Front>, access: &Access, seed: u64) -> Result<Arc<dyn Volume>, String> {
+    let seeds = AtomicU64::new(seed << 32);
+    let surroundings = remote::Surroundings {
+        dialer: Arc::new(WorldDialer),
+        waker: Waker::noop().clone(),
+        entropy: Arc::new(move || Box::new(Dice::new(seeds.fetch_add(1, Ordering::Relaxed)))),
+    };
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
+    let mut opening = remote::open(address, access.clone(), &surroundings);
+    for _ in 0..PATIENCE {
+        world.step();
+        match opening.poll() {
+            Some(Ok(volume)) => return Ok(volume),
+            Some(Err(_)) => opening = remote::open(address, access.clone(), &surroundings),
+            None => {}
+        }
+    }
+    Err(format!("the volume could not be opened in {PATIENCE} steps"))
+}

@@ -1,0 +1,89 @@
+//! Targets and controllers that are hostile, beside honest ones, by seed: what our initiators and hosts promise holds whatever they do; and
+//! the bugs that this must find.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+#[path = "common/counting_allocator.rs"]
+mod counting_allocator;
+
+mod common;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use common::{iscsi_access, iscsi_listener, nvme_access, nvme_listener};
+use engine::ListenerRole;
+use engine::remote::{Discovery, Surroundings, discover};
+use simulator::consuming::{Plant, Scene, consuming};
+use simulator::replay;
+use simulator::villains::Evil;
+use volume::Volume;
+
+/// Trials of one kind each, two of every kind, and of all kinds together.
+const TRIALS: u64 = 24;
+const MIXED: u64 = 20;
+/// A planted bug must be found within so many trials.
+const PATIENCE: u64 = 5;
+/// Options of all volumes, and how long a request may take with them: 2 × 2 s + 2 × 3 s + 15 s. Over NVMe/TCP writes are held for 17 s
+/// (docs/volume-contract.md).
+const OPTIONS: &str = "?timeout=2s&reconnect=3s";
+const BOUNDS: [Duration; 2] = [Duration::from_secs(25), Duration::from_secs(53)];
+
+fn listeners(volume: &dyn Volume) -> Vec<ListenerRole> {
+    [iscsi_listener(volume, None), nvme_listener(volume, None)].into_iter().flatten().collect()
+}
+
+fn ask(scheme: &str, address: SocketAddr, surroundings: &Surroundings) -> Discovery {
+    let url = format!("{scheme}://127.0.0.1").parse().unwrap();
+    discover(address, &url, None, surroundings)
+}
+
+fn scene() -> Scene {
+    Scene {
+        listeners,
+        access: [iscsi_access(OPTIONS), nvme_access(OPTIONS)],
+        bounds: BOUNDS,
+        discover: [
+            |address, around| ask("iscsi", address, around),
+            |address, around| ask("nvme+tcp", address, around),
+        ],
+        heap: counting_allocator::heap,
+    }
+}
+
+#[test]
+fn no_kind_of_far_end_harms_who_uses_it() {
+    let scene = scene();
+    replay::run("no_kind_of_far_end", TRIALS, |seed| {
+        let number = usize::try_from(seed).unwrap() % Evil::ALL.len();
+        consuming(seed, &Evil::ALL[number..=number], &scene, Plant::None)
+    });
+}
+
+#[test]
+fn far_ends_of_all_kinds_together_harm_nobody() {
+    let scene = scene();
+    replay::run("far_ends_of_all_kinds", MIXED, |seed| consuming(seed, &Evil::ALL, &scene, Plant::None));
+}
+
+fn is_found(evil: Evil, plant: Plant, words: &str) {
+    let scene = scene();
+    let found = (0..PATIENCE).filter_map(|seed| consuming(seed, &[evil], &scene, plant).err());
+    let found = found.inspect(|what| eprintln!("{what}")).any(|what| what.contains(words));
+    assert!(found, "{plant:?} is not found in {PATIENCE} trials of {evil:?}");
+}
+
+#[test]
+fn a_deadline_that_is_missing_is_found() {
+    is_found(Evil::Silence, Plant::NoDeadlines, "a hostile server takes longer");
+    is_found(Evil::Withheld, Plant::NoDeadlines, "a hostile server takes longer");
+}
+
+#[test]
+fn what_is_taken_in_unwanted_is_found() {
+    is_found(Evil::UnreadPings, Plant::Greedy, "is the limit");
+}
+
+#[test]
+fn memory_that_does_not_come_back_is_found() {
+    is_found(Evil::Withheld, Plant::Leak, "are in use");
+}
