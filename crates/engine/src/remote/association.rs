@@ -13,6 +13,7 @@ use std::task::Waker;
 
 use ::nvme::host::{Queue, RemoteNamespace};
 
+use super::errands::Errands;
 use super::link::Link;
 use super::nvme::{Info, Plan};
 
@@ -47,6 +48,8 @@ pub(super) struct Association {
     wanted: (u32, u16),
     /// The number of the association that is up; zero while none is.
     current: AtomicU64,
+    /// What the I/O queues ask of the admin queue.
+    pub(super) errands: Errands,
     inner: Mutex<Inner>,
 }
 
@@ -75,7 +78,7 @@ impl Association {
             given: 0,
             changed: None,
         };
-        Arc::new(Self { plan, wanted, current: AtomicU64::new(0), inner: Mutex::new(inner) })
+        Arc::new(Self { plan, wanted, current: AtomicU64::new(0), errands: Errands::default(), inner: Mutex::new(inner) })
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -142,14 +145,22 @@ impl Association {
         inner.purpose = Arc::new(());
         let (number, purpose) = (inner.number, Arc::clone(&inner.purpose));
         drop(inner);
-        let (tells, ends) = (Arc::downgrade(self), Arc::downgrade(self));
+        let (tells, ends, serves) = (Arc::downgrade(self), Arc::downgrade(self), Arc::downgrade(self));
         let tell = Box::new(move |info, _: &Link| {
             if let (Some(association), Info::Namespace(remote)) = (Weak::upgrade(&tells), info) {
                 association.handle_namespace(number, remote);
             }
         });
         let queue = Queue::Admin { nsid: self.wanted.0, queues: self.wanted.1, kato: Plan::keep_alive() };
-        let link = self.plan.connect(queue, (waker, &purpose), tell);
+        let errand = Box::new(move |link: &Link| {
+            if let Some(association) = Weak::upgrade(&serves) {
+                association.errands.work(number, link, |qid| association.wake(qid));
+            }
+        });
+        let link = self.plan.connect(queue, (waker, &purpose), (tell, Some(errand)));
+        if let Some(admin) = link.endpoint() {
+            self.errands.begin(number, self.plan.waker_of(admin));
+        }
         let handle_end = move |why: &str| {
             if let Some(association) = Weak::upgrade(&ends) {
                 association.lose(number, why);
@@ -160,6 +171,13 @@ impl Association {
             None => link.set_when_failed(Box::new(handle_end)),
         }
         Some(link)
+    }
+
+    /// Lets an I/O queue look.
+    fn wake(&self, qid: u16) {
+        if let Some(waker) = self.lock().wakers.get(&qid) {
+            waker.wake_by_ref();
+        }
     }
 
     /// The admin queue has found the namespace, for the first time or changed.
@@ -179,6 +197,7 @@ impl Association {
 
     /// A connection of that association has ended, and it with it.
     pub(super) fn lose(&self, number: u64, why: &str) {
+        self.errands.end(number);
         let mut inner = self.lock();
         if inner.number != number || matches!(inner.stage, Stage::Down(_)) {
             return;

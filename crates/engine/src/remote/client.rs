@@ -41,6 +41,9 @@ pub(crate) trait ClientRole {
 /// which it may give orders.
 pub(crate) type Tell<I> = Box<dyn FnMut(I, &Link)>;
 
+/// Called in each turn of an open connection: gives it orders of other cores, and takes its answers to them.
+pub(crate) type Errand = Box<dyn FnMut(&Link)>;
+
 /// Makes the connection once its transport is there: a protocol's clock starts then.
 pub(crate) type Make<C> = Box<dyn FnOnce(Instant) -> C>;
 
@@ -50,6 +53,7 @@ pub(crate) struct Client<R: ClientRole> {
     connection: Option<R::Connection>,
     link: Rc<Link>,
     tell: Tell<R::Info>,
+    errand: Option<Errand>,
     /// Where the far end is, for people.
     address: SocketAddr,
     /// Gone once nobody uses the volume any more: the connection then takes its leave.
@@ -73,6 +77,7 @@ impl<R: ClientRole> Client<R> {
             connection: None,
             link,
             tell,
+            errand: None,
             address,
             purpose,
             ended: false,
@@ -80,8 +85,21 @@ impl<R: ClientRole> Client<R> {
         }
     }
 
+    /// The same with errands of other cores.
+    pub(crate) fn with_errand(self, errand: Option<Errand>) -> Self {
+        Self { errand, ..self }
+    }
+
     fn act(&mut self) {
         self.act_with(None);
+    }
+
+    fn run_errand(&mut self) {
+        if let Some(errand) = &mut self.errand
+            && self.link.is_ready()
+        {
+            errand(&self.link);
+        }
     }
 
     /// Does what the connection wants done; `why` is a better reason for its failure than its own.
@@ -169,6 +187,7 @@ impl<R: ClientRole> Endpoint for Client<R> {
 
     fn turn(&mut self, now: Instant) {
         self.act();
+        self.run_errand();
         if let Some(connection) = &mut self.connection {
             // Orders wait until the connection is open.
             self.link.take_orders(&mut self.orders);
@@ -180,6 +199,7 @@ impl<R: ClientRole> Endpoint for Client<R> {
             }
         }
         self.act();
+        self.run_errand();
     }
 
     fn poll_transmit(&mut self, now: Instant, send: &mut Transmit) {

@@ -15,6 +15,7 @@ use wire::crc32c;
 use wire::little_endian::{U32, U64};
 use zerocopy::{FromBytes, IntoBytes};
 
+use super::allocation::Queries;
 use super::setup::{Next, Setup};
 use super::transmit::Outgoing;
 use super::work::{Landing, Sending, Work, Works, Zeroes};
@@ -59,7 +60,7 @@ enum Receive {
 /// The host's end of one transport connection, which is one queue.
 #[derive(Debug)]
 pub struct Connection {
-    config: Config,
+    pub(super) config: Config,
     state: State,
     pub(super) agreed: Agreement,
     pub(super) max_data: usize,
@@ -71,6 +72,7 @@ pub struct Connection {
     /// A change that was reported while the chain was busy.
     refresh: bool,
     pending: VecDeque<Request>,
+    pub(super) queries: Queries,
     pub(super) outgoing: VecDeque<Outgoing>,
     actions: VecDeque<Action>,
     /// When the controller must have answered the very first PDU, or told all of its discovery log page.
@@ -111,6 +113,7 @@ impl Connection {
             writes_zeros: false,
             refresh: false,
             pending: VecDeque::new(),
+            queries: Queries::default(),
             outgoing,
             actions: VecDeque::new(),
             patience: Some(now + CONNECT_TIME),
@@ -152,6 +155,9 @@ impl Connection {
         }
         while let Some(request) = self.pending.pop_front() {
             self.answer(request.tag, Err(VolumeErrorKind::Unreachable));
+        }
+        for (tag, _) in self.queries.end() {
+            self.answer(tag, Err(VolumeErrorKind::Unreachable));
         }
         if !core::mem::replace(&mut self.failed, true) {
             self.actions.push_back(Action::Failed(failure));
@@ -202,6 +208,7 @@ impl Connection {
             | Work::Write(..)
             | Work::Plain(_)
             | Work::Verify(..)
+            | Work::Query(..)
             | Work::Zeroes(..)
             | Work::Zeros(..) => Some(self.config.command_time),
         }
@@ -346,6 +353,7 @@ impl Connection {
             Work::Disconnect => self.finish(),
             Work::Read(tag, landing) => self.complete_read(tag, status, landing),
             Work::Report(tag, landing) => self.complete_report(tag, status, &landing),
+            Work::Query(tag, landing, asked) => self.complete_query(now, tag, (status, &landing, asked)),
             Work::Verify(tag, landing, rest) => self.verified(now, tag, (status, &landing, rest)),
             Work::Zeroes(tag, zeroes, blocks) => self.zeroed(now, tag, (status, zeroes, blocks)),
             // A success without all of the data is none.
@@ -494,7 +502,7 @@ impl Connection {
         let tag = request.tag;
         let Some((nsid, block_size)) = self.remote().map(|remote| (remote.nsid, remote.geometry.block_size))
         else {
-            return self.answer(tag, Err(VolumeErrorKind::Unsupported));
+            return self.start_query(now, request);
         };
         match request.operation {
             Operation::Read { extent, into } => {

@@ -18,6 +18,7 @@ use crate::limits::AT_ONCE;
 use crate::log::DiscoveryEntry;
 use crate::status::Status;
 
+mod allocation;
 mod connection;
 mod setup;
 mod transmit;
@@ -163,7 +164,8 @@ impl fmt::Display for Failure {
 /// What a host's connection is told.
 #[derive(Debug)]
 pub enum Input {
-    /// Do this; ends in [`Action::Complete`]. On I/O queues only.
+    /// Do this; ends in [`Action::Complete`]. Allocation queries are for an admin queue that is [`Action::Ready`], all other requests for I/O
+    /// queues; whatever is submitted elsewhere is unsupported.
     Submit(Request),
     /// End this soon: a request that was not sent yet is cancelled, others run their course.
     Cancel(Tag),
