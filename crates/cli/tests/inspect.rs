@@ -46,7 +46,8 @@ fn both_protocols_tell_who_answers() {
 fn mapped(url: &str) -> Vec<(u64, u64, bool)> {
     let told: Value = serde_json::from_str(&run(&["inspect", url, "--map", "--json"])).unwrap();
     let runs = told["map"].as_array().unwrap().iter();
-    let run = |run: &Value| Some((run["offset"].as_u64()?, run["length"].as_u64()?, run["allocated"].as_bool()?));
+    let run =
+        |run: &Value| Some((run["offset"].as_u64()?, run["length"].as_u64()?, run["allocated"].as_bool()?));
     runs.map(|one| run(one).unwrap()).collect()
 }
 

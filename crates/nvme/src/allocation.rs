@@ -222,9 +222,13 @@ mod tests {
     #[test]
     fn what_does_not_fit_makes_an_answer_incomplete() {
         let ranges = [(0, 1), (2, 1), (4, 1)];
-        for (room, told, condition) in
-            [(56, 3, COMPLETE), (55, 2, INCOMPLETE), (40, 2, INCOMPLETE), (24, 1, INCOMPLETE), (8, 0, INCOMPLETE)]
-        {
+        for (room, told, condition) in [
+            (56, 3, COMPLETE),
+            (55, 2, INCOMPLETE),
+            (40, 2, INCOMPLETE),
+            (24, 1, INCOMPLETE),
+            (8, 0, INCOMPLETE),
+        ] {
             let (bytes, _) = answer(&ranges, true, room);
             assert_eq!((bytes[0], bytes[4]), (told, condition), "{room} bytes");
         }

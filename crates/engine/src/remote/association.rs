@@ -56,6 +56,8 @@ pub(super) struct Association {
 struct Inner {
     number: u64,
     stage: Stage,
+    /// Why the one before has ended.
+    ended: String,
     /// Held for as long as this association is wanted: its admin queue leaves when it is gone.
     purpose: Arc<()>,
     /// Whom a change of the stage concerns, by I/O queue.
@@ -72,13 +74,20 @@ impl Association {
         let inner = Inner {
             number: 0,
             stage: Stage::Down("not connected yet".to_owned()),
+            ended: String::new(),
             purpose: Arc::new(()),
             wakers: HashMap::new(),
             free: Vec::new(),
             given: 0,
             changed: None,
         };
-        Arc::new(Self { plan, wanted, current: AtomicU64::new(0), errands: Errands::default(), inner: Mutex::new(inner) })
+        Arc::new(Self {
+            plan,
+            wanted,
+            current: AtomicU64::new(0),
+            errands: Errands::default(),
+            inner: Mutex::new(inner),
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -173,6 +182,11 @@ impl Association {
         Some(link)
     }
 
+    /// Why the one before has ended, also once another is being made.
+    pub(super) fn ended(&self) -> String {
+        self.lock().ended.clone()
+    }
+
     /// Lets an I/O queue look.
     fn wake(&self, qid: u16) {
         if let Some(waker) = self.lock().wakers.get(&qid) {
@@ -203,8 +217,31 @@ impl Association {
             return;
         }
         inner.stage = Stage::Down(why.to_owned());
+        why.clone_into(&mut inner.ended);
         inner.purpose = Arc::new(());
         self.current.store(0, Ordering::Release);
         inner.wakers.values().for_each(Waker::wake_by_ref);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use names::NvmeOptions;
+
+    use super::*;
+    use crate::remote::Surroundings;
+
+    #[test]
+    fn why_an_association_ended_is_known_while_the_next_one_is_being_made() {
+        let options = NvmeOptions::default();
+        let plan =
+            Plan::new("127.0.0.1:1".parse().unwrap(), ("nqn.test", &options), &Surroundings::nowhere());
+        let association = Association::new(plan, (1, 1));
+        association.lock().stage = Stage::Opening;
+        let why = "the controller broke the protocol: a PDU out of sequence";
+        association.lose(0, why);
+        association.lock().stage = Stage::Opening;
+        association.lose(7, "another one");
+        assert_eq!(association.ended(), why);
     }
 }

@@ -149,7 +149,8 @@ impl Plan {
             queue,
         };
         let make = Box::new(move |now| Connection::new(config, now));
-        let client = Client::<Host>::new(make, (Rc::clone(&link), self.address), tell, purpose).with_errand(errand);
+        let client =
+            Client::<Host>::new(make, (Rc::clone(&link), self.address), tell, purpose).with_errand(errand);
         dial(&self.surroundings.dialer, self.address, &link, Box::new(client));
         link
     }
@@ -266,12 +267,7 @@ impl Route for Queues {
         if self.0.association.is_up(self.0.number.get()) {
             return None;
         }
-        match self.0.association.standing() {
-            Standing::Down(why) => Some(why),
-            Standing::Opening | Standing::Up(..) => {
-                Some("the association with the controller ended".to_owned())
-            }
-        }
+        Some(self.0.association.ended())
     }
 
     fn handle_lost(&mut self, why: &str) {
@@ -333,7 +329,7 @@ impl Attempt for Connecting {
             Stage::Opening if self.way.association.is_up(self.way.number.get()) => None,
             Stage::Opening => {
                 self.give_up();
-                Some(Err("the association with the controller ended".to_owned()))
+                Some(Err(self.way.association.ended()))
             }
         }
     }

@@ -51,7 +51,8 @@ pub(super) fn plan(
         return Err(Status::DATA_SGL_LENGTH_INVALID.dnr());
     }
     let end = namespace.geometry.blocks;
-    let rest = end.checked_sub(command.start).filter(|rest| *rest > 0).ok_or(Status::LBA_OUT_OF_RANGE.dnr())?;
+    let rest =
+        end.checked_sub(command.start).filter(|rest| *rest > 0).ok_or(Status::LBA_OUT_OF_RANGE.dnr())?;
     let extent = Extent::new(command.start, command.blocks.map_or(rest, u64::from));
     namespace.geometry.check(extent).ok_or(Status::LBA_OUT_OF_RANGE.dnr())?;
     Ok(Query { volume: namespace.volume, extent, length })

@@ -100,7 +100,8 @@ impl Connection {
             Queue::Io { .. } => None,
         };
         let mut outgoing = VecDeque::new();
-        let (header_digest, data_digest) = (config.header_digest, config.data_digest);
+        let (header_digest, data_digest, command_time) =
+            (config.header_digest, config.data_digest, config.command_time);
         outgoing.push_back(Outgoing::IcReq { header_digest, data_digest });
         Self {
             config,
@@ -116,7 +117,7 @@ impl Connection {
             queries: Queries::default(),
             outgoing,
             actions: VecDeque::new(),
-            patience: Some(now + CONNECT_TIME),
+            patience: Some(now + CONNECT_TIME.min(command_time)),
             check: None,
             keep_alive: None,
             look_again: None,
@@ -137,7 +138,7 @@ impl Connection {
     fn violate(&mut self, violation: Violation, bytes: &[u8]) {
         self.termination = Some(Termination::new(violation, bytes));
         self.outgoing.clear();
-        self.fail(Failure::Lost(violation.describe()), CloseReason::Violation(violation.describe()));
+        self.fail(Failure::Violation(violation), CloseReason::Violation(violation.describe()));
     }
 
     /// Ends the connection: every request is answered, and the failure is reported once.
@@ -196,8 +197,7 @@ impl Connection {
     fn patience_with(&self, work: &Work) -> Option<Duration> {
         match work {
             Work::Free | Work::AsyncEvent => None,
-            Work::Setup(_) if self.state == State::Connecting => Some(CONNECT_TIME),
-            Work::Setup(_) => Some(ADMIN_TIME),
+            Work::Setup(_) => Some(self.setup_time()),
             Work::KeepAlive => match self.config.queue {
                 Queue::Admin { kato, .. } => Some(Duration::from_millis(kato.into())),
                 Queue::Discovery | Queue::Io { .. } => Some(ADMIN_TIME),
@@ -212,6 +212,12 @@ impl Connection {
             | Work::Zeroes(..)
             | Work::Zeros(..) => Some(self.config.command_time),
         }
+    }
+
+    /// How long a command of the set-up may take: no longer than any other.
+    fn setup_time(&self) -> Duration {
+        let most = if self.state == State::Connecting { CONNECT_TIME } else { ADMIN_TIME };
+        most.min(self.config.command_time)
     }
 
     /// Ends the connection if a command is overdue: nothing is certain about its others then.

@@ -17,6 +17,7 @@ use crate::identify::NamespaceIds;
 use crate::limits::AT_ONCE;
 use crate::log::DiscoveryEntry;
 use crate::status::Status;
+use crate::violation::Violation;
 
 mod allocation;
 mod connection;
@@ -136,7 +137,9 @@ pub const REFUSED: &str = "the controller refused";
 pub enum Failure {
     /// The controller refused a command of the set-up.
     Refused(Status),
-    /// The transport ended, or the controller broke the protocol.
+    /// The controller broke the protocol.
+    Violation(Violation),
+    /// The transport ended.
     Lost(&'static str),
     /// The controller did not answer in time.
     TimedOut(&'static str),
@@ -155,6 +158,9 @@ impl fmt::Display for Failure {
                     Status::INVALID_NAMESPACE => f.write_str("; it may have no such namespace"),
                     _ => Ok(()),
                 }
+            }
+            Self::Violation(violation) => {
+                write!(f, "the controller broke the protocol: {}", violation.describe())
             }
             Self::Lost(text) | Self::TimedOut(text) | Self::Unusable(text) => f.write_str(text),
         }

@@ -299,7 +299,8 @@ impl Bench {
             }
             // A block is allocated when it holds anything.
             Operation::QueryAllocation { extent } => {
-                let mut blocks = disk[range(extent)].chunks(size as usize).map(|block| block != vec![0; block.len()]);
+                let mut blocks =
+                    disk[range(extent)].chunks(size as usize).map(|block| block != vec![0; block.len()]);
                 let mapped = blocks.next().unwrap();
                 let same = blocks.take_while(|other| *other == mapped).count() as u64 + 1;
                 Ok(Outcome::Allocation(Allocation { extent: Extent::new(extent.start, same), mapped }))

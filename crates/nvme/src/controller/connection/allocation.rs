@@ -50,10 +50,8 @@ impl Connection {
         // A run that goes nowhere would be asked for again and again.
         let blocks = run.extent.blocks.clamp(1, asking.left.blocks.max(1));
         let seen = Extent::new(asking.left.start, blocks);
-        asking.left = Extent::new(
-            seen.start.saturating_add(blocks),
-            asking.left.blocks.saturating_sub(blocks),
-        );
+        asking.left =
+            Extent::new(seen.start.saturating_add(blocks), asking.left.blocks.saturating_sub(blocks));
         asking.queries = asking.queries.saturating_sub(1);
         let fits = !run.mapped || asking.ranges.add(seen, &mut asking.answer);
         let (volume, left) = (asking.volume, asking.left);
