@@ -16,11 +16,9 @@ use zerocopy::IntoBytes;
 /// Passes what both ends send, one after the other, until so many sends of the controller have come.
 fn opened(config: host::Config, answers: usize) -> host::Connection {
     let mut bench = Bench::new();
-    bench.session(1, 1, (false, false));
     let near = host::Connection::new(config, Instant::ZERO);
     let far = nvme::controller::Connection::new(bench.portal.clone(), bench.pool.clone(), Instant::ZERO);
     let mut pair = protocol::pair::Pair::new(near, far);
-    bench.links.clear();
     for _ in 0..answers {
         let asked = pair.near.transmit(Instant::ZERO);
         pair.far.receive(Instant::ZERO, &asked);
