@@ -103,13 +103,14 @@ def main():
     account = Account("library")
     with temporary_folder() as name:
         folder = Path(name)
-        with Linerate(folder, ["disk=ram:16M"], arguments.driver) as server:
+        with Linerate(folder, ["disk=ram:16M", "iscsi-loss=fail=1/2,on=flush+ram:4M", "nvme-loss=fail=1/2,on=flush+ram:4M"], arguments.driver) as server:
             digests = "?header_digest=crc32c&data_digest=crc32c"
             urls = {"file": f"file:{folder}/disk.img?size=16M", "iSCSI": server.iscsi("disk"), "iSCSI with digests": server.iscsi("disk") + digests,
                     "NVMe/TCP": server.nvme("disk")}
             c_program(account, library, folder, {"RAM": "ram:16M", **urls})
             portals = [url.split("/iqn.")[0].split("/nqn.")[0] for url in (server.iscsi("disk"), server.nvme("disk"))]
-            variables = {"LINERATE_URLS": " ".join(urls.values()), "LINERATE_PORTALS": " ".join(portals)}
+            variables = {"LINERATE_URLS": " ".join(urls.values()), "LINERATE_PORTALS": " ".join(portals),
+                         "LINERATE_LOSSES": f"{server.iscsi('iscsi-loss')} {server.nvme('nvme-loss')}"}
             python_module(account, library, variables)
             python_wheel(account, library, folder, variables)
     return account.close()

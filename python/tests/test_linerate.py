@@ -172,6 +172,22 @@ class Failures(unittest.TestCase):
                 with self.assertRaises(ValueError):
                     call()
 
+    def test_a_flush_that_fails_once_fails_from_then_on(self):
+        # Every second flush fails there; the next one would succeed.
+        for url in os.environ.get("LINERATE_LOSSES", "").split():
+            with self.subTest(url), linerate.open(url) as disk:
+                disk.write(0, bytes(4096))
+                disk.flush()
+                disk.write(0, bytes(4096))
+                for _ in range(3):
+                    with self.assertRaises(OSError) as caught:
+                        disk.flush()
+                    self.assertEqual(caught.exception.errno, errno.EIO)
+                with self.assertRaises(OSError) as caught:
+                    disk.write(0, bytes(4096))
+                self.assertEqual(caught.exception.errno, errno.EIO)
+                disk.read(0, 4096)
+
     def test_errors_are_those_that_programs_know(self):
         kinds = {
             "media": (errno.EIO, OSError), "nospace": (errno.ENOSPC, OSError), "timedout": (errno.ETIMEDOUT, TimeoutError),

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use protocol::pair::aperiodic;
 use protocol::{CloseReason, Connection as _, Ended};
-use volume::{Durability, Features, Operation};
+use volume::{Completion, Durability, Features, Operation, Outcome, VolumeErrorKind};
 use zerocopy::IntoBytes;
 
 const NONE: CommandFlags = CommandFlags::empty();
@@ -258,5 +258,38 @@ proptest! {
             }
         }
         prop_assert_eq!(&bench.read(0, 48 * 512), &model);
+    }
+}
+
+#[test]
+fn what_the_volume_could_not_make_durable_is_told_every_time() {
+    let mut bench = Bench::agreed(false, |_| {});
+    let fua = CommandFlags::FUA;
+    for (command, flags, range, data) in [
+        (Command::FLUSH, NONE, (0, 0), 0),
+        (Command::FLUSH, NONE, (0, 0), 0),
+        (Command::WRITE, fua, (0, 512), 512),
+        (Command::WRITE_ZEROES, fua, (0, 512), 0),
+        (Command::TRIM, fua, (0, 512), 0),
+        (Command::FLUSH, NONE, (0, 0), 0),
+    ] {
+        let header = RequestHeader::new(command, 7, range).with(flags);
+        bench.half.receive(NOW, header.as_bytes());
+        bench.half.receive(NOW, &vec![1; data]);
+        while bench.hold() > 0 {
+            for request in std::mem::take(&mut bench.held) {
+                let lost = matches!(
+                    request.operation,
+                    Operation::Flush
+                        | Operation::Write { durability: Durability::Durable, .. }
+                        | Operation::WriteZeroes { durability: Durability::Durable, .. }
+                );
+                let result = if lost { Err(VolumeErrorKind::Media) } else { Ok(Outcome::Done) };
+                let completion = Completion { tag: request.tag, result };
+                bench.half.connection.handle_input(NOW, Input::Completion(completion));
+            }
+        }
+        let answer = Answer::read(&bench.half.transmit(NOW), 0).0;
+        assert_eq!((answer.cookie, answer.error), (7, Failure::IO.0), "{command:?} {flags:?}");
     }
 }

@@ -452,7 +452,7 @@ fn r2ts_without_end() {
         Ok(Fate::Passed)
     });
     let scene = Scene::new(Protocol::Nvme);
-    scene.fails(&WRITES_TO_FAIL, "there is no path to the volume", |pdu, client| {
+    scene.fails(&WRITES_TO_FAIL, "the controller broke the protocol: ", |pdu, client| {
         if let Pdu::Asked(asked) = pdu
             && nvme::command(asked) == Some(nvme::WRITE)
         {

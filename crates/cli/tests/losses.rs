@@ -7,7 +7,9 @@
 mod common;
 
 use std::fs::{self, File, OpenOptions};
+use std::io::{Read as _, Write as _};
 use std::os::unix::fs::FileExt as _;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -69,6 +71,96 @@ fn what_another_machine_tells_once_is_lost_for_every_program_here() {
         assert_eq!([tried(&one), tried(&two), tried(&mounted.open())], [LOST_BEFORE; 3], "{name}");
         // Its last flush fails here, so that the next one that the server counts fails there again.
     }
+    server.stop();
+}
+
+/// A client of `linerate attach --as nbd`, as far as it takes to write, flush and read.
+struct Nbd(UnixStream);
+
+impl Nbd {
+    /// Takes the only export, by the oldest way in.
+    fn new(socket: &Path) -> Self {
+        let mut stream = UnixStream::connect(socket).unwrap();
+        stream.read_exact(&mut [0; 18]).unwrap();
+        // No zeroes; then EXPORT_NAME without a name.
+        let told = [&3_u32.to_be_bytes()[..], b"IHAVEOPT", &1_u32.to_be_bytes(), &0_u32.to_be_bytes()];
+        stream.write_all(&told.concat()).unwrap();
+        stream.read_exact(&mut [0; 10]).unwrap();
+        Self(stream)
+    }
+
+    /// The error of a request of the first 4 KiB: its flags and type, what it sends, and the bytes that it brings.
+    fn ask(&mut self, (flags, kind): (u16, u16), data: &[u8], brings: usize) -> u32 {
+        let length = if kind == FLUSH { 0 } else { 4096_u32 };
+        let header = [
+            &0x2560_9513_u32.to_be_bytes()[..],
+            &flags.to_be_bytes(),
+            &kind.to_be_bytes(),
+            &[9; 8],
+            &[0; 8],
+            &length.to_be_bytes(),
+        ];
+        self.0.write_all(&[&header.concat(), data].concat()).unwrap();
+        let mut reply = [0; 16];
+        self.0.read_exact(&mut reply).unwrap();
+        let error = u32::from_be_bytes([reply[4], reply[5], reply[6], reply[7]]);
+        if error == 0 {
+            self.0.read_exact(&mut vec![0; brings]).unwrap();
+        }
+        error
+    }
+
+    /// Writes, flushes, writes durably and reads: the error of each.
+    fn tried(&mut self) -> [u32; 4] {
+        let data = [7; 4096];
+        [
+            self.ask((0, WRITE), &data, 0),
+            self.ask((0, FLUSH), &[], 0),
+            self.ask((1, WRITE), &data, 0),
+            self.ask((0, 0), &[], 4096),
+        ]
+    }
+}
+
+const WRITE: u16 = 1;
+const FLUSH: u16 = 3;
+const EIO: u32 = 5;
+
+#[test]
+fn an_nbd_client_is_told_of_a_failed_flush_and_so_is_every_later_one_until_somebody_accepts() {
+    let folder = tempdir().unwrap();
+    let below = Mounted::new(folder.path(), "below", TOLD_ONCE);
+    let volume = format!("disk=file:{}", below.path.display());
+    let server = Server::start(folder.path(), &[&volume]);
+    let mut attached = Vec::new();
+    let mut attach = |name: &str, url: &str| {
+        let (socket, ready) = (folder.path().join(name), folder.path().join(format!("{name}.ready")));
+        let mut command = Command::new(program());
+        command.arg("attach").arg(url).arg(format!("unix:{}", socket.display()));
+        command.args(["--as", "nbd", "--ready-file"]).arg(&ready);
+        attached.push(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+        until(|| ready.exists().then_some(()));
+        socket
+    };
+    let socket = attach("iscsi", &server.iscsi_url("disk"));
+    let (mut one, mut two) = (Nbd::new(&socket), Nbd::new(&socket));
+    assert_eq!(one.ask((0, FLUSH), &[], 0), 0);
+    assert_eq!(one.tried(), [0, EIO, EIO, 0], "what was written is lost");
+    for _ in 0..2 {
+        assert_eq!([one.tried(), two.tried()], [[EIO, EIO, EIO, 0]; 2]);
+    }
+    // Whoever comes later, another way.
+    let other = attach("nvme", &server.nvme_url("disk"));
+    assert_eq!(Nbd::new(&other).tried(), [EIO, EIO, EIO, 0]);
+    for mut child in attached {
+        kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+        ended(&mut child);
+    }
+    server.stop();
+    let state = folder.path().join("state");
+    run(&["losses", &volume, "--state", state.to_str().unwrap(), "--accept"]);
+    let server = Server::start(folder.path(), &[&volume]);
+    run(&["zero", &server.nvme_url("disk"), "--overwrite", "--length", "4096"]);
     server.stop();
 }
 

@@ -109,7 +109,7 @@ fn a_mistake_is_answered_with_what_was_meant() {
 }
 
 /// Commands, the words that their error must have, each once, and what the user should do.
-const MISTAKES: [(&[&str], &[&str], &str); 27] = [
+const MISTAKES: [(&[&str], &[&str], &str); 30] = [
     (&["inspect", "file:/no/such"], &["/no/such", "No such file"], "check the path"),
     (&["checksum", "device:/no/such"], &["/no/such"], "check the path"),
     (&["bench", "file:/no/such"], &["/no/such"], "check the path"),
@@ -126,9 +126,32 @@ const MISTAKES: [(&[&str], &[&str], &str); 27] = [
     (&["inspect", "fail=x+ram:1M"], &["fail=x+ram:1M", "is not a rate"], "write 1%"),
     (&["inspect", "file:disk?bogus=1"], &["file:disk?bogus=1", "has no option"], "it has size"),
     (&["inspect", "ram:1000"], &["ram:1000"], "give a size"),
-    (&["inspect", "iscsi://127.0.0.1:1/iqn.2026-11.test:d/0"], &["iqn.2026-11.test:d", "cannot connect"], ""),
+    (
+        &["inspect", "iscsi://127.0.0.1:1/iqn.2026-11.test:d/0"],
+        &["iqn.2026-11.test:d", "cannot connect"],
+        "start the server",
+    ),
+    (
+        &["inspect", "nvme+tcp://127.0.0.1:1/nqn.2026-11.test:d/1"],
+        &["nqn.2026-11.test:d", "cannot connect"],
+        "start the server",
+    ),
+    (
+        &["inspect", "iscsi://no-such-host.invalid/iqn.2026-11.test:d/0"],
+        &["\"no-such-host.invalid\"", "cannot be resolved"],
+        "check the name",
+    ),
+    (
+        &["inspect", "iscsi://127.0.0.1:1/iqn.2026-11.test:d/0?chap_user=u&chap_secret_file=/no/such"],
+        &["the secret file /no/such", "No such file"],
+        "put the secret there",
+    ),
     (&["inspect", "iscsi://h/no/0"], &["iscsi://h/no/0", "begins with iqn."], "write a name"),
-    (&["discover", "nvme+tcp://127.0.0.1:1"], &["nvme+tcp://127.0.0.1:1", "cannot connect"], ""),
+    (
+        &["discover", "nvme+tcp://127.0.0.1:1"],
+        &["nvme+tcp://127.0.0.1:1", "cannot connect"],
+        "start the server",
+    ),
     (&["zero", "fail=100%+ram:1M"], &["fail=100%+ram:1M", "cannot be zeroed"], ""),
     (&["copy", "fail=100%+ram:1M", "ram:1M"], &["fail=100%+ram:1M", "cannot be read"], ""),
     (&["bench", "ram:1M", "--spin", "7q"], &["7q", "is not a duration"], "write a whole number"),

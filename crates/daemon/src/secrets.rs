@@ -1,9 +1,10 @@
 //! Secrets come from files; they are never printed, and never part of an error.
 
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, anyhow, bail};
 
 /// The fewest bytes of a CHAP secret that is used without IPsec (RFC 7143 §12.1.3: 96 bits).
 const SHORTEST: usize = 12;
@@ -13,21 +14,42 @@ const LONGEST: u64 = 1024;
 /// Reads a secret: the file's content without the line end. A file that others can read is told in `warnings`.
 pub(crate) fn read(path: &Path, warnings: &mut Vec<String>) -> Result<Vec<u8>> {
     let told = || format!("the secret file {}", path.display());
-    let meta = std::fs::metadata(path).with_context(|| format!("{} cannot be read", told()))?;
+    let unreadable = |error: std::io::Error| {
+        let remedy = remedy(&error);
+        anyhow!("{} cannot be read: {error}; {remedy}", told())
+    };
+    let meta = std::fs::metadata(path).map_err(unreadable)?;
     if meta.len() > LONGEST {
-        bail!("{} has {} bytes, more than the {LONGEST} of any secret", told(), meta.len());
+        bail!(
+            "{} has {} bytes, more than the {LONGEST} of any secret: name a file that holds the secret alone",
+            told(),
+            meta.len()
+        );
     }
     if meta.mode() & 0o077 != 0 {
         warnings.push(format!("others can read the secret file {}: chmod 600 it", path.display()));
     }
-    let mut secret = std::fs::read(path).with_context(|| format!("{} cannot be read", told()))?;
+    let mut secret = std::fs::read(path).map_err(unreadable)?;
     while secret.last().is_some_and(|&byte| byte == b'\n' || byte == b'\r') {
         secret.pop();
     }
     if secret.len() < SHORTEST {
-        bail!("{} holds {} bytes: CHAP needs at least {SHORTEST} (RFC 7143 §12.1.3)", told(), secret.len());
+        bail!(
+            "{} holds {} bytes: CHAP needs at least {SHORTEST} (RFC 7143 §12.1.3); write a longer one on both sides",
+            told(),
+            secret.len()
+        );
     }
     Ok(secret)
+}
+
+/// What helps against a secret file that cannot be read.
+fn remedy(error: &std::io::Error) -> &'static str {
+    match error.kind() {
+        ErrorKind::NotFound => "check secret_file, or put the secret there, for this user alone (chmod 600)",
+        ErrorKind::PermissionDenied => "let the server's user read it (chown, chmod 600)",
+        _ => "check the path",
+    }
 }
 
 #[cfg(test)]
@@ -46,6 +68,9 @@ mod tests {
         std::fs::write(&file, "short").unwrap();
         let error = read(&file, &mut Vec::new()).unwrap_err().to_string();
         assert!(error.contains("at least 12") && !error.contains("short"), "{error}");
-        assert!(read(&folder.path().join("none"), &mut Vec::new()).is_err());
+        let error = read(&folder.path().join("none"), &mut Vec::new()).unwrap_err().to_string();
+        assert!(error.contains("put the secret there"), "{error}");
+        let error = read(folder.path(), &mut Vec::new()).unwrap_err().to_string();
+        assert!(error.contains("check the path"), "{error}");
     }
 }

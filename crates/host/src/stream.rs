@@ -1,6 +1,7 @@
 //! Byte streams: an [`Endpoint`] is what somebody else's bytes are given to.
 
 use std::net::SocketAddr;
+use std::task::Waker;
 
 use protocol::{CloseReason, Ended, Instant, Placement, Transmit};
 
@@ -73,4 +74,7 @@ pub trait Dialer: Send + Sync {
 
     /// Lets an endpoint of the calling core take a [`turn`](Endpoint::turn) soon.
     fn nudge(&self, endpoint: EndpointId);
+
+    /// Does the same for an endpoint of the calling core, from any thread and whenever it is woken. For rare things only: it may wake a core.
+    fn waker(&self, endpoint: EndpointId) -> Waker;
 }

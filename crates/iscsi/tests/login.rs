@@ -2,14 +2,18 @@
 
 mod common;
 
+use std::time::Duration;
+
+use buf::Pool;
 use common::raw::Raw;
 use common::{Bench, INITIATOR, ISID, TARGET, config, portal};
 use iscsi::chap::{Algorithm, Credentials, Secret};
+use iscsi::initiator;
 use iscsi::pdu::{LoginRequest, LoginResponse, NopOut, Opcode, Stage};
 use iscsi::session::Reply;
 use iscsi::target::{Access, Chap, Input, Node, Portal, Rule};
 use iscsi::text::Text;
-use protocol::{CloseReason, Connection};
+use protocol::{CloseReason, Connection, Instant, SeededEntropy};
 
 fn credentials(user: &str, secret: &str) -> Credentials {
     Credentials { user: user.into(), secret: Secret::new(secret) }
@@ -320,4 +324,25 @@ fn nothing_is_read_while_the_group_decides() {
     let opcode = |at: usize| Opcode(sent[at] & 0x3f);
     assert_eq!(opcode(0), Opcode::LOGIN_RESPONSE);
     assert_eq!(opcode(sent.len() - 48), Opcode::NOP_IN);
+}
+
+#[test]
+fn a_login_takes_no_longer_than_a_command_may() {
+    for (patience, seconds) in [(2, 2), (30, 15)] {
+        let mut config = config();
+        config.command_time = Duration::from_secs(patience);
+        let (pool, entropy) = (Pool::new(1 << 20), Box::new(SeededEntropy::new(1)));
+        let mut connection = initiator::Connection::new(Instant::ZERO, config, pool, entropy);
+        let due = connection.poll_timeout().unwrap();
+        assert_eq!(due, Instant::ZERO + Duration::from_secs(seconds));
+        connection.handle_timeout(due);
+        let told = std::iter::from_fn(|| connection.poll_action());
+        let reasons: Vec<String> = told
+            .filter_map(|action| match action {
+                initiator::Action::Failed { reason } => Some(reason),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(reasons, ["the login timed out: check that an iSCSI target listens there"]);
+    }
 }

@@ -75,7 +75,9 @@ impl Opening {
             Ok(Some((addresses, access))) => {
                 match Route::begin(addresses, access, remote_surroundings(around)) {
                     Some(route) => State::Remote(Box::new(route)),
-                    None => State::Decided(Some(Err(OpenError::new("its host name has no address")))),
+                    None => State::Decided(Some(Err(OpenError::new(
+                        "its host name has no address; write an address",
+                    )))),
                 }
             }
         };
@@ -89,9 +91,10 @@ impl Opening {
             State::Decided(result) => result.take(),
             State::Remote(route) => match route.poll() {
                 Some(result) => Some(result.map(|volume| backends::apply_filters(&self.url.filters, volume))),
-                None if now >= deadline => {
-                    Some(Err(OpenError::new(format!("no answer within {} s", OPEN_PATIENCE.as_secs()))))
-                }
+                None if now >= deadline => Some(Err(OpenError::new(format!(
+                    "no answer within {} s; check the address, and that the server is well",
+                    OPEN_PATIENCE.as_secs()
+                )))),
                 None => None,
             },
         }

@@ -1,5 +1,6 @@
 //! Secrets for initiators: read from the file or the environment variable that the URL names, never part of an error.
 
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStringExt;
 
 use engine::remote::Secrets;
@@ -21,7 +22,9 @@ fn read(place: &SecretPlace) -> Result<Vec<u8>, OpenError> {
             let content = std::fs::read(path);
             (
                 name.clone(),
-                content.map_err(|error| OpenError::new(format!("{name} cannot be read: {error}")))?,
+                content.map_err(|error| {
+                    OpenError::new(format!("{name} cannot be read: {error}; {}", remedy(&error)))
+                })?,
             )
         }
         SecretPlace::Environment(variable) => {
@@ -41,6 +44,15 @@ fn read(place: &SecretPlace) -> Result<Vec<u8>, OpenError> {
     Ok(secret)
 }
 
+/// What helps against a secret file that cannot be read.
+fn remedy(error: &std::io::Error) -> &'static str {
+    match error.kind() {
+        ErrorKind::NotFound => "check the path, or put the secret there, for this user alone (chmod 600)",
+        ErrorKind::PermissionDenied => "let this user read it (chown, chmod 600), or use another",
+        _ => "check the path",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,7 +70,8 @@ mod tests {
         std::fs::write(&path, "\n").unwrap();
         for (place, problem) in [
             (file, "is empty"),
-            (SecretPlace::File("/no/such/file".to_owned()), "cannot be read"),
+            (SecretPlace::File("/no/such/file".to_owned()), "check the path, or put the secret there"),
+            (SecretPlace::File("/".to_owned()), "check the path"),
             (variable("LINERATE_NO_SUCH_SECRET"), "is not set"),
             (variable("A=B"), "is not set"),
         ] {

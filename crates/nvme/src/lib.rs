@@ -9,7 +9,7 @@
 //! | NVMe Base §3.1.4 (properties) | [`properties`] |
 //! | NVMe Base §6 (Fabrics commands) | [`fabrics`] |
 //! | NVMe Base §5 (admin commands: identify, log pages, features) | [`identify`], [`log`], [`features`], [`opcode`] |
-//! | NVM Command Set §3 (I/O commands) | [`nvm`] |
+//! | NVM Command Set §3 (I/O commands), §4.2.1 (Get LBA Status) | [`nvm`], [`allocation`] |
 //! | NVMe Base §7.4 to §7.7, §8.1.22 (reservations) | [`reservation`] |
 //! | NVMe Base §4.2.3 (status) | [`status`] |
 //! | NVMe Base §3.1 (controllers), §3.1.3.3 (discovery) | [`controller`], [`subsystem`] |
@@ -21,6 +21,7 @@
 #![cfg_attr(not(test), warn(clippy::indexing_slicing))]
 extern crate alloc;
 
+pub mod allocation;
 pub mod controller;
 pub mod cqe;
 pub mod fabrics;

@@ -100,6 +100,12 @@ pub const ADMIN_DATA: usize = 1 << 20;
 /// controllers knows at most.
 pub const REPORT: u32 = 64 + 512 * 64;
 
+/// Allocation runs that a controller looks at for one Get LBA Status: it answers in bounded time, and says that there is more.
+pub const ALLOCATION_QUERIES: usize = 256;
+
+/// Get LBA Status commands that a host has under way at a time: the admin queue keeps places for Keep Alive and events.
+pub const ALLOCATION_COMMANDS: usize = 8;
+
 /// Blocks in one NVM command: the length field has 16 bits and counts from zero.
 pub const BLOCKS_PER_COMMAND: u64 = 1 << 16;
 

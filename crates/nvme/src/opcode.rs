@@ -16,6 +16,8 @@ pub mod admin {
     pub const ASYNC_EVENT_REQUEST: u8 = 0x0c;
     /// Keep Alive.
     pub const KEEP_ALIVE: u8 = 0x18;
+    /// Get LBA Status, of the NVM command set.
+    pub const GET_LBA_STATUS: u8 = 0x86;
 }
 
 /// The opcode that all Fabrics commands share.

@@ -21,7 +21,9 @@ fn an_admin_connection_learns_the_namespace() {
     assert_eq!((remote.nsid, remote.cntlid, remote.queues), (3, 1, 4));
     assert_eq!((remote.geometry.blocks, remote.geometry.block_size), (BLOCKS, 4096));
     assert_eq!((remote.limits.max_transfer, remote.in_capsule, remote.entries), (1 << 20, 16 << 10, 128));
-    assert_eq!(remote.features, Features::VOLATILE_CACHE | Features::DISCARD | Features::WRITE_ZEROES);
+    let features =
+        Features::VOLATILE_CACHE | Features::DISCARD | Features::WRITE_ZEROES | Features::ALLOCATION;
+    assert_eq!(remote.features, features);
     assert_eq!((remote.ids.nguid, remote.ids.uuid), (Some([3; 16]), Some([7; 16])));
 }
 

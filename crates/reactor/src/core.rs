@@ -88,12 +88,12 @@ impl<S: Service> Turning<S> {
         service: impl FnOnce() -> S,
     ) -> io::Result<Self> {
         let mut driver = driver::open(shared.config.driver)?;
-        let local = Rc::new(Local::default());
-        let entered = local::enter(Rc::clone(&local))?;
         let Some(inbox) = shared.inboxes.get(usize::from(index)) else {
             return Err(io::ErrorKind::NotFound.into());
         };
         let alarm = Arc::clone(&inbox.alarm);
+        let local = Rc::new(Local::new(Arc::clone(&alarm)));
+        let entered = local::enter(Rc::clone(&local))?;
         let gauge = Gauge::new(Arc::clone(&inbox.turns));
         alarm.adopt();
         let listeners: Vec<_> = listeners.into_iter().map(Rc::new).collect();
@@ -265,6 +265,7 @@ impl<S: Service> Turning<S> {
     fn take_mail(&mut self, now: Instant) {
         let Some(inbox) = self.shared.inboxes.get(usize::from(self.index)) else { return };
         inbox.collect(&mut self.messages, &mut self.streams);
+        self.local.take_calls();
         let mut messages = std::mem::take(&mut self.messages);
         for message in messages.drain(..) {
             self.service.handle_message(now, message);

@@ -8,10 +8,13 @@ use std::io;
 use std::marker::PhantomData;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Wake, Waker};
 
 use host::{Dialer, Endpoint, EndpointId};
 use protocol::Ended;
 
+use crate::alarm::Alarm;
 use crate::clock;
 use crate::sys::FileOp;
 use crate::threads;
@@ -62,6 +65,30 @@ pub(crate) struct Dial {
     pub(crate) endpoint: Box<dyn Endpoint>,
 }
 
+/// Endpoints of a core that other threads want to take a turn.
+#[derive(Debug, Default)]
+struct Calls {
+    names: Mutex<Vec<EndpointId>>,
+    alarm: Option<Arc<Alarm>>,
+}
+
+/// Lets one endpoint take a turn, from any thread.
+struct Call(Arc<Calls>, EndpointId);
+
+impl Wake for Call {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let Self(calls, name) = &**self;
+        calls.names.lock().unwrap_or_else(PoisonError::into_inner).push(*name);
+        if let Some(alarm) = &calls.alarm {
+            alarm.raise();
+        }
+    }
+}
+
 /// One core's letter tray.
 #[derive(Default)]
 pub(crate) struct Local {
@@ -69,9 +96,21 @@ pub(crate) struct Local {
     pub(crate) dials: RefCell<Vec<Dial>>,
     pub(crate) nudged: RefCell<Vec<EndpointId>>,
     pub(crate) files: RefCell<Vec<Box<FileOp>>>,
+    calls: Arc<Calls>,
 }
 
 impl Local {
+    /// The tray of the core whose alarm this is.
+    pub(crate) fn new(alarm: Arc<Alarm>) -> Self {
+        Self { calls: Arc::new(Calls { alarm: Some(alarm), ..Calls::default() }), ..Self::default() }
+    }
+
+    /// Takes what other threads have left; the alarm was raised for it.
+    pub(crate) fn take_calls(&self) {
+        let mut names = self.calls.names.lock().unwrap_or_else(PoisonError::into_inner);
+        self.nudged.borrow_mut().append(&mut names);
+    }
+
     /// True when nobody has left anything.
     pub(crate) fn is_empty(&self) -> bool {
         self.dials.borrow().is_empty() && self.nudged.borrow().is_empty()
@@ -131,11 +170,35 @@ impl Dialer for LocalDialer {
             local.nudged.borrow_mut().push(endpoint);
         }
     }
+
+    fn waker(&self, endpoint: EndpointId) -> Waker {
+        current().map_or_else(
+            || Waker::noop().clone(),
+            |local| Waker::from(Arc::new(Call(Arc::clone(&local.calls), endpoint))),
+        )
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn another_thread_nudges_an_endpoint_and_wakes_the_core() {
+        let alarm = Arc::new(Alarm::new().unwrap());
+        alarm.adopt();
+        let local = Rc::new(Local::new(Arc::clone(&alarm)));
+        let _guard = enter(Rc::clone(&local)).unwrap();
+        let waker = LocalDialer.waker(EndpointId(7));
+        std::thread::scope(|scope| scope.spawn(|| waker.wake_by_ref()).join().unwrap());
+        assert!(alarm.is_raised() && local.is_empty());
+        local.take_calls();
+        assert_eq!(local.nudged.take(), [EndpointId(7)]);
+        waker.wake();
+        assert!(alarm.take(), "from its own thread, too");
+        local.take_calls();
+        assert_eq!(local.nudged.take(), [EndpointId(7)]);
+    }
 
     #[test]
     fn a_slot_is_used_again_under_another_name() {

@@ -21,6 +21,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::task::{Wake, Waker};
 use std::time::Duration;
 
 use host::{Accepted, Dialer, Endpoint, EndpointId, ListenerId, Postbox as _, Recording, Service};
@@ -59,6 +60,15 @@ fn next_endpoint() -> EndpointId {
     })
 }
 
+/// Nudges an endpoint: in a world, all cores are one thread.
+struct Nudge(EndpointId);
+
+impl Wake for Nudge {
+    fn wake(self: Arc<Self>) {
+        WorldDialer.nudge(self.0);
+    }
+}
+
 /// Dials within the calling thread's world.
 #[derive(Debug, Clone, Copy)]
 pub struct WorldDialer;
@@ -72,6 +82,10 @@ impl Dialer for WorldDialer {
 
     fn nudge(&self, endpoint: EndpointId) {
         NUDGES.with_borrow_mut(|nudges| nudges.push(endpoint));
+    }
+
+    fn waker(&self, endpoint: EndpointId) -> Waker {
+        Waker::from(Arc::new(Nudge(endpoint)))
     }
 }
 

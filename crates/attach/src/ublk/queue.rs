@@ -101,9 +101,7 @@ impl Queue {
         };
         let bytes = i32::try_from(request.sectors << 9).unwrap_or(i32::MAX);
         let extent = extent(&request, self.place.disk.geometry().block_size);
-        let done = move |result: Result<Outcome, VolumeErrorKind>| {
-            answers.leave(tag, result.map_or_else(failure, |_| bytes));
-        };
+        let done = leaving(answers, (tag, bytes));
         let operation = match ask {
             Ask::Read => return self.read(tag, extent),
             Ask::Write { fua } => match self.fetch_data(tag, bytes) {
@@ -147,6 +145,14 @@ impl Queue {
     }
 }
 
+/// Leaves the answer to the request with this tag: as many bytes, or why it failed.
+fn leaving(
+    answers: Arc<Answers>,
+    (tag, bytes): (u16, i32),
+) -> impl FnOnce(Result<Outcome, VolumeErrorKind>) + Send + 'static {
+    move |result| answers.leave(tag, result.map_or_else(failure, |_| bytes))
+}
+
 /// Writes all pieces of `data` one behind the other.
 fn put(device: &File, data: &BufList, mut offset: u64) -> io::Result<()> {
     for piece in data.pieces() {
@@ -184,6 +190,24 @@ mod tests {
         let request = Descriptor { operation: 0, sectors: 16, start: 64, address: 0 };
         assert_eq!(extent(&request, 512), Extent::new(64, 16));
         assert_eq!(extent(&request, 4096), Extent::new(8, 2));
+    }
+
+    #[test]
+    fn a_flush_that_fails_fails_the_kernels_request_each_time() {
+        let client = linerate::Client::start(&linerate::ClientConfig::default()).unwrap();
+        let disk = client.open(&"fail=100%,on=flush+ram:1M".parse().unwrap()).unwrap();
+        let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).unwrap());
+        let answers = Arc::new(Answers { list: Mutex::default(), bell: Arc::clone(&bell) });
+        for (tag, operation, expected) in [
+            (1, Operation::Verify { extent: Extent::new(0, 8) }, 4096),
+            (2, Operation::Flush, failure(VolumeErrorKind::Media)),
+            (3, Operation::Flush, failure(VolumeErrorKind::Media)),
+        ] {
+            disk.submit(operation, leaving(Arc::clone(&answers), (tag, 4096)));
+            // Rung when there is an answer.
+            rustix::io::read(&bell, &mut [0; 8]).unwrap();
+            assert_eq!(std::mem::take(&mut *answers.lock()), [(tag, expected)]);
+        }
     }
 
     #[test]

@@ -75,6 +75,10 @@ impl Dialer for Notes {
     }
 
     fn nudge(&self, _endpoint: EndpointId) {}
+
+    fn waker(&self, _endpoint: EndpointId) -> std::task::Waker {
+        std::task::Waker::noop().clone()
+    }
 }
 
 /// One end of a stream.

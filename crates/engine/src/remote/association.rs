@@ -13,6 +13,7 @@ use std::task::Waker;
 
 use ::nvme::host::{Queue, RemoteNamespace};
 
+use super::errands::Errands;
 use super::link::Link;
 use super::nvme::{Info, Plan};
 
@@ -47,12 +48,16 @@ pub(super) struct Association {
     wanted: (u32, u16),
     /// The number of the association that is up; zero while none is.
     current: AtomicU64,
+    /// What the I/O queues ask of the admin queue.
+    pub(super) errands: Errands,
     inner: Mutex<Inner>,
 }
 
 struct Inner {
     number: u64,
     stage: Stage,
+    /// Why the one before has ended.
+    ended: String,
     /// Held for as long as this association is wanted: its admin queue leaves when it is gone.
     purpose: Arc<()>,
     /// Whom a change of the stage concerns, by I/O queue.
@@ -69,13 +74,20 @@ impl Association {
         let inner = Inner {
             number: 0,
             stage: Stage::Down("not connected yet".to_owned()),
+            ended: String::new(),
             purpose: Arc::new(()),
             wakers: HashMap::new(),
             free: Vec::new(),
             given: 0,
             changed: None,
         };
-        Arc::new(Self { plan, wanted, current: AtomicU64::new(0), inner: Mutex::new(inner) })
+        Arc::new(Self {
+            plan,
+            wanted,
+            current: AtomicU64::new(0),
+            errands: Errands::default(),
+            inner: Mutex::new(inner),
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -142,14 +154,22 @@ impl Association {
         inner.purpose = Arc::new(());
         let (number, purpose) = (inner.number, Arc::clone(&inner.purpose));
         drop(inner);
-        let (tells, ends) = (Arc::downgrade(self), Arc::downgrade(self));
+        let (tells, ends, serves) = (Arc::downgrade(self), Arc::downgrade(self), Arc::downgrade(self));
         let tell = Box::new(move |info, _: &Link| {
             if let (Some(association), Info::Namespace(remote)) = (Weak::upgrade(&tells), info) {
                 association.handle_namespace(number, remote);
             }
         });
         let queue = Queue::Admin { nsid: self.wanted.0, queues: self.wanted.1, kato: Plan::keep_alive() };
-        let link = self.plan.connect(queue, (waker, &purpose), tell);
+        let errand = Box::new(move |link: &Link| {
+            if let Some(association) = Weak::upgrade(&serves) {
+                association.errands.work(number, link, |qid| association.wake(qid));
+            }
+        });
+        let link = self.plan.connect(queue, (waker, &purpose), (tell, Some(errand)));
+        if let Some(admin) = link.endpoint() {
+            self.errands.begin(number, self.plan.waker_of(admin));
+        }
         let handle_end = move |why: &str| {
             if let Some(association) = Weak::upgrade(&ends) {
                 association.lose(number, why);
@@ -160,6 +180,18 @@ impl Association {
             None => link.set_when_failed(Box::new(handle_end)),
         }
         Some(link)
+    }
+
+    /// Why the one before has ended, also once another is being made.
+    pub(super) fn ended(&self) -> String {
+        self.lock().ended.clone()
+    }
+
+    /// Lets an I/O queue look.
+    fn wake(&self, qid: u16) {
+        if let Some(waker) = self.lock().wakers.get(&qid) {
+            waker.wake_by_ref();
+        }
     }
 
     /// The admin queue has found the namespace, for the first time or changed.
@@ -179,13 +211,37 @@ impl Association {
 
     /// A connection of that association has ended, and it with it.
     pub(super) fn lose(&self, number: u64, why: &str) {
+        self.errands.end(number);
         let mut inner = self.lock();
         if inner.number != number || matches!(inner.stage, Stage::Down(_)) {
             return;
         }
         inner.stage = Stage::Down(why.to_owned());
+        why.clone_into(&mut inner.ended);
         inner.purpose = Arc::new(());
         self.current.store(0, Ordering::Release);
         inner.wakers.values().for_each(Waker::wake_by_ref);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use names::NvmeOptions;
+
+    use super::*;
+    use crate::remote::Surroundings;
+
+    #[test]
+    fn why_an_association_ended_is_known_while_the_next_one_is_being_made() {
+        let options = NvmeOptions::default();
+        let plan =
+            Plan::new("127.0.0.1:1".parse().unwrap(), ("nqn.test", &options), &Surroundings::nowhere());
+        let association = Association::new(plan, (1, 1));
+        association.lock().stage = Stage::Opening;
+        let why = "the controller broke the protocol: a PDU out of sequence";
+        association.lose(0, why);
+        association.lock().stage = Stage::Opening;
+        association.lose(7, "another one");
+        assert_eq!(association.ended(), why);
     }
 }

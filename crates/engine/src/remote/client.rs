@@ -41,6 +41,9 @@ pub(crate) trait ClientRole {
 /// which it may give orders.
 pub(crate) type Tell<I> = Box<dyn FnMut(I, &Link)>;
 
+/// Called in each turn of an open connection: gives it orders of other cores, and takes its answers to them.
+pub(crate) type Errand = Box<dyn FnMut(&Link)>;
+
 /// Makes the connection once its transport is there: a protocol's clock starts then.
 pub(crate) type Make<C> = Box<dyn FnOnce(Instant) -> C>;
 
@@ -50,6 +53,7 @@ pub(crate) struct Client<R: ClientRole> {
     connection: Option<R::Connection>,
     link: Rc<Link>,
     tell: Tell<R::Info>,
+    errand: Option<Errand>,
     /// Where the far end is, for people.
     address: SocketAddr,
     /// Gone once nobody uses the volume any more: the connection then takes its leave.
@@ -73,6 +77,7 @@ impl<R: ClientRole> Client<R> {
             connection: None,
             link,
             tell,
+            errand: None,
             address,
             purpose,
             ended: false,
@@ -80,8 +85,21 @@ impl<R: ClientRole> Client<R> {
         }
     }
 
+    /// The same with errands of other cores.
+    pub(crate) fn with_errand(self, errand: Option<Errand>) -> Self {
+        Self { errand, ..self }
+    }
+
     fn act(&mut self) {
         self.act_with(None);
+    }
+
+    fn run_errand(&mut self) {
+        if let Some(errand) = &mut self.errand
+            && self.link.is_ready()
+        {
+            errand(&self.link);
+        }
     }
 
     /// Does what the connection wants done; `why` is a better reason for its failure than its own.
@@ -108,9 +126,33 @@ impl<R: ClientRole> Client<R> {
             (Ended::Failed(code), Some(_)) => {
                 format!("the connection to {address} failed: {}", host::IoError(code))
             }
-            (Ended::Failed(code), None) => format!("cannot connect to {address}: {}", host::IoError(code)),
+            (Ended::Failed(code), None) => {
+                format!("cannot connect to {address}: {}; {}", host::IoError(code), remedy(code))
+            }
             (Ended::ByPeer | Ended::ByUs, _) => format!("the connection to {address} was closed"),
         }
+    }
+}
+
+/// `EPERM`, `EACCES`: what a firewall of this machine answers.
+const FORBIDDEN: [i32; 2] = [1, 13];
+/// `ENETUNREACH`, `EHOSTUNREACH`: no route, or nobody there.
+const NO_ROUTE: [i32; 2] = [101, 113];
+/// `ETIMEDOUT`: nothing came back.
+const NO_ANSWER: i32 = 110;
+/// `ECONNREFUSED`: the machine is there, and nobody listens.
+const REFUSED: i32 = 111;
+
+/// What helps against a stream that cannot be connected.
+fn remedy(code: i32) -> &'static str {
+    match code {
+        REFUSED => "nothing listens there: start the server, or check the address and the port",
+        NO_ANSWER => "nothing answers there: check the address, and firewalls on the way",
+        code if NO_ROUTE.contains(&code) => {
+            "no way leads there: check the address, the routes and the network's links"
+        }
+        code if FORBIDDEN.contains(&code) => "this machine forbids it: check its firewall",
+        _ => "check the address, the port and the network",
     }
 }
 
@@ -169,6 +211,7 @@ impl<R: ClientRole> Endpoint for Client<R> {
 
     fn turn(&mut self, now: Instant) {
         self.act();
+        self.run_errand();
         if let Some(connection) = &mut self.connection {
             // Orders wait until the connection is open.
             self.link.take_orders(&mut self.orders);
@@ -180,6 +223,7 @@ impl<R: ClientRole> Endpoint for Client<R> {
             }
         }
         self.act();
+        self.run_errand();
     }
 
     fn poll_transmit(&mut self, now: Instant, send: &mut Transmit) {
@@ -206,5 +250,30 @@ impl<R: ClientRole> Endpoint for Client<R> {
 
     fn expects_work(&self) -> bool {
         !self.ended && self.link.under_way() > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_way_not_to_connect_has_a_remedy() {
+        for (code, wanted) in [
+            (libc_code("refused"), "start the server"),
+            (libc_code("timed out"), "firewalls"),
+            (libc_code("no route"), "routes"),
+            (libc_code("unreachable"), "routes"),
+            (libc_code("permission"), "its firewall"),
+            (12, "check the address"),
+        ] {
+            assert!(remedy(code).contains(wanted), "{}: {}", host::IoError(code), remedy(code));
+        }
+    }
+
+    /// The number of an error whose text of the system has these words.
+    fn libc_code(words: &str) -> i32 {
+        let named = |code: &i32| host::IoError(*code).to_string().to_lowercase().contains(words);
+        (1..134).find(named).unwrap()
     }
 }

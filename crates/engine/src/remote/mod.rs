@@ -10,6 +10,7 @@ mod association;
 mod client;
 mod durability;
 mod entries;
+mod errands;
 mod iscsi;
 mod link;
 mod nvme;
@@ -57,6 +58,9 @@ impl Surroundings {
                 host::EndpointId(0)
             }
             fn nudge(&self, _endpoint: host::EndpointId) {}
+            fn waker(&self, _endpoint: host::EndpointId) -> Waker {
+                Waker::noop().clone()
+            }
         }
         let entropy: EntropySource = Arc::new(|| Box::new(protocol::SeededEntropy::new(1)));
         Self { dialer: Arc::new(Nowhere), waker: Waker::noop().clone(), entropy }

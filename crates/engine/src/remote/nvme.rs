@@ -14,11 +14,12 @@ use std::time::Duration;
 use ::nvme::fabrics::HostIdentity;
 use ::nvme::host::{Action, Config, Connection, Input, Queue, REFUSED, RemoteNamespace};
 use ::nvme::log::DiscoveryEntry;
-use ::volume::{CoreId, OpenError, Volume};
+use ::volume::{Completion, CoreId, OpenError, Request, Volume};
+use host::EndpointId;
 use names::{NvmeOptions, NvmeUrl};
 
 use super::association::{Association, Standing};
-use super::client::{Client, ClientRole, Report, Tell};
+use super::client::{Client, ClientRole, Errand, Report, Tell};
 use super::link::{Link, Order, Stage};
 use super::queue::{Attempt, Route};
 use super::referrals::Tour;
@@ -120,17 +121,22 @@ impl Plan {
         self.surroundings.waker.clone()
     }
 
+    /// What lets that connection of the calling core take a turn.
+    pub(super) fn waker_of(&self, endpoint: EndpointId) -> Waker {
+        self.surroundings.dialer.waker(endpoint)
+    }
+
     /// The keep alive timeout, in milliseconds.
     pub(super) fn keep_alive() -> u32 {
         u32::try_from(KEEP_ALIVE.as_millis()).unwrap_or(u32::MAX)
     }
 
-    /// Dials a queue; `tell` is given what becomes known.
+    /// Dials a queue; `tell` is given what becomes known, and `errand` looks after what other cores ask of it.
     pub(super) fn connect(
         &self,
         queue: Queue,
         (waker, purpose): (Waker, &Arc<()>),
-        tell: Tell<Info>,
+        (tell, errand): (Tell<Info>, Option<Errand>),
     ) -> Rc<Link> {
         let link = Link::new(waker);
         let config = Config {
@@ -143,7 +149,8 @@ impl Plan {
             queue,
         };
         let make = Box::new(move |now| Connection::new(config, now));
-        let client = Client::<Host>::new(make, (Rc::clone(&link), self.address), tell, purpose);
+        let client =
+            Client::<Host>::new(make, (Rc::clone(&link), self.address), tell, purpose).with_errand(errand);
         dial(&self.surroundings.dialer, self.address, &link, Box::new(client));
         link
     }
@@ -246,16 +253,21 @@ impl Route for Queues {
         Box::new(Connecting { way: Rc::clone(&self.0), asked: false, queue: None })
     }
 
+    fn aside(&mut self, request: Request) -> Option<Request> {
+        let Way { association, qid, number, .. } = &*self.0;
+        association.errands.ask(number.get(), *qid, request);
+        None
+    }
+
+    fn take_aside(&mut self, done: &mut Vec<Completion>) {
+        self.0.association.errands.take(self.0.qid, done);
+    }
+
     fn breach(&self) -> Option<String> {
         if self.0.association.is_up(self.0.number.get()) {
             return None;
         }
-        match self.0.association.standing() {
-            Standing::Down(why) => Some(why),
-            Standing::Opening | Standing::Up(..) => {
-                Some("the association with the controller ended".to_owned())
-            }
-        }
+        Some(self.0.association.ended())
     }
 
     fn handle_lost(&mut self, why: &str) {
@@ -295,7 +307,7 @@ impl Connecting {
                 number.set(current);
                 let facts = facts(&remote);
                 let queue = Queue::Io { qid: *qid, remote: *remote };
-                let link = plan.connect(queue, (waker.clone(), &purpose), Box::new(|_, _| {}));
+                let link = plan.connect(queue, (waker.clone(), &purpose), (Box::new(|_, _| {}), None));
                 self.queue = Some((link, facts));
                 None
             }
@@ -317,7 +329,7 @@ impl Attempt for Connecting {
             Stage::Opening if self.way.association.is_up(self.way.number.get()) => None,
             Stage::Opening => {
                 self.give_up();
-                Some(Err("the association with the controller ended".to_owned()))
+                Some(Err(self.way.association.ended()))
             }
         }
     }

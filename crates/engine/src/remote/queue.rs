@@ -26,6 +26,14 @@ pub(crate) trait Route {
     /// Begins to make a connection.
     fn begin(&mut self) -> Box<dyn Attempt>;
 
+    /// Has an allocation query done by something else than the queue's connection; gives it back where that is for the connection.
+    fn aside(&mut self, request: Request) -> Option<Request> {
+        Some(request)
+    }
+
+    /// Moves the answers to those.
+    fn take_aside(&mut self, _done: &mut Vec<Completion>) {}
+
     /// Why the open connection is of no use though it has not ended itself, if so: what it depends on has ended.
     fn breach(&self) -> Option<String> {
         None
@@ -73,6 +81,8 @@ pub(crate) struct RemoteQueue {
     /// Answers that tell of a loss whose record is not kept yet.
     owed: Vec<Completion>,
     scratch: Vec<Completion>,
+    /// Requests that something else than the connection has.
+    aside: usize,
     depth: usize,
     /// The volume's shape, and how often its size had changed then.
     shape: (u64, Shape),
@@ -106,6 +116,7 @@ impl RemoteQueue {
             done: Vec::new(),
             owed: Vec::new(),
             scratch: Vec::new(),
+            aside: 0,
             depth,
             shape,
             waker,
@@ -131,13 +142,21 @@ impl RemoteQueue {
         let own = request.tag;
         let Some(link) = &self.link else { return self.parked.push_back(request) };
         let Some(entry) = self.entries.get_mut(own) else { return };
-        if matches!(request.operation, Operation::Flush) {
-            let losses = self.shared.durability.losses();
-            if std::mem::replace(&mut self.told, losses) != losses {
-                self.shared.set_trouble(LOSS.to_owned());
-                return self.end(own, VolumeErrorKind::Unreachable);
+        match request.operation {
+            Operation::Flush => {
+                let losses = self.shared.durability.losses();
+                if std::mem::replace(&mut self.told, losses) != losses {
+                    self.shared.set_trouble(LOSS.to_owned());
+                    return self.end(own, VolumeErrorKind::Unreachable);
+                }
+                entry.flush = self.shared.durability.begin_flush();
             }
-            entry.flush = self.shared.durability.begin_flush();
+            Operation::QueryAllocation { .. } => {
+                (entry.place, entry.was_sent) = (Place::Sent, true);
+                let link = Rc::clone(link);
+                return self.dispatch_query(&link, request);
+            }
+            _ => {}
         }
         (entry.place, entry.was_sent) = (Place::Sent, true);
         if link.submit(request) {
@@ -145,10 +164,27 @@ impl RemoteQueue {
         }
     }
 
+    /// Gives an allocation query to whatever does those.
+    fn dispatch_query(&mut self, link: &Link, request: Request) {
+        match self.route.aside(request) {
+            None => self.aside += 1,
+            Some(request) => {
+                if link.submit(request) {
+                    self.nudge(link);
+                }
+            }
+        }
+    }
+
     /// Takes what the connection has answered.
     fn collect(&mut self, now: Instant) {
         let Some(link) = &self.link else { return };
         link.take_done(&mut self.scratch);
+        if self.aside > 0 {
+            let own = self.scratch.len();
+            self.route.take_aside(&mut self.scratch);
+            self.aside = self.aside.saturating_sub(self.scratch.len() - own);
+        }
         if self.scratch.is_empty() {
             return;
         }
@@ -250,7 +286,7 @@ impl RemoteQueue {
 
     /// The connection is gone: what it had is to be sent again, or ends.
     fn lose(&mut self, now: Instant, why: String) {
-        self.link = None;
+        (self.link, self.aside) = (None, 0);
         self.route.handle_lost(&why);
         self.shared.set_trouble(why);
         self.recovery.handle_ended(now);

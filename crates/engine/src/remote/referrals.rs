@@ -92,7 +92,7 @@ impl Tour {
         });
         let purpose = Arc::new(());
         let plan = self.plan.at(service.address);
-        let link = plan.connect(Queue::Discovery, (self.plan.waker(), &purpose), tell);
+        let link = plan.connect(Queue::Discovery, (self.plan.waker(), &purpose), (tell, None));
         Asked { service, link, answer, _purpose: purpose }
     }
 

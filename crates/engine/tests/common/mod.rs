@@ -47,6 +47,10 @@ impl Dialer for Nowhere {
     }
 
     fn nudge(&self, _endpoint: EndpointId) {}
+
+    fn waker(&self, _endpoint: EndpointId) -> std::task::Waker {
+        std::task::Waker::noop().clone()
+    }
 }
 
 /// The mailboxes of both cores.

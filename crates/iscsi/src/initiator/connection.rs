@@ -198,6 +198,7 @@ impl Connection {
     /// A connection whose transport was just established; it begins to log in.
     pub fn new(now: Instant, config: Config, pool: Pool, entropy: Box<dyn Entropy>) -> Self {
         let numbers = CommandNumbers::new(1);
+        let due = Some(now + LOGIN_TIME.min(config.command_time));
         let (login, request, text) = Login::begin(&config, numbers.next());
         let mut connection = Self {
             lun: scsi::encode_lun(config.lun),
@@ -227,7 +228,7 @@ impl Connection {
             now,
             heard: now,
             pinged: None,
-            due: Some(now + LOGIN_TIME),
+            due,
             check: None,
             close: None,
             failed: false,
@@ -592,7 +593,10 @@ impl protocol::Connection for Connection {
         if self.due.is_some_and(|due| due <= now) {
             match self.state {
                 State::InLogin => {
-                    self.fail(CloseReason::TimedOut("the login took too long"), "the login timed out");
+                    self.fail(
+                        CloseReason::TimedOut("the login took too long"),
+                        "the login timed out: check that an iSCSI target listens there",
+                    );
                 }
                 State::LoggedIn => {
                     let text = "the target does not end its list of targets";

@@ -175,3 +175,35 @@ fn a_program_that_was_told_may_write_over_its_memory() {
         linerate_end(client);
     }
 }
+
+/// What the library told of a request.
+unsafe extern "C" fn note(context: *mut c_void, status: Status) {
+    // SAFETY: the context is this sender, which stays until all are told.
+    let told = unsafe { &*context.cast::<Sender<Status>>() };
+    told.send(status).unwrap();
+}
+
+#[test]
+fn a_flush_that_fails_is_told_by_its_completion_and_so_is_each_later_one() {
+    let url = CString::new("fail=100%,on=flush+ram:1M").unwrap();
+    let (mut client, mut disk) = (ptr::null_mut(), ptr::null_mut());
+    let (mut told, hears) = channel::<Status>();
+    let mut memory = [7_u8; 512];
+    // SAFETY: as the header says; the memory and the sender stay until everything was told.
+    unsafe {
+        assert_eq!(linerate_start(1, &raw mut client), Status::Ok);
+        assert_eq!(linerate_open(client, url.as_ptr(), &raw mut disk), Status::Ok);
+        let context: *mut c_void = (&raw mut told).cast();
+        for (kind, expected) in [(1, Status::Ok), (3, Status::Media), (3, Status::Media), (0, Status::Ok)] {
+            let len = if kind == 3 { 0 } else { 512 };
+            let request = Request { kind, offset: 0, len, memory: memory.as_mut_ptr().cast() };
+            assert_eq!(linerate_submit(disk, &raw const request, note, context), Status::Ok);
+            assert_eq!(hears.recv().unwrap(), expected, "a request of kind {kind}");
+        }
+        for _ in 0..2 {
+            assert_eq!(linerate_flush(disk), Status::Media);
+        }
+        linerate_close(disk);
+        linerate_end(client);
+    }
+}

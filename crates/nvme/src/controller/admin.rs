@@ -12,7 +12,7 @@ use volume::Features;
 
 use super::command::Plan;
 use super::features::{self, Values};
-use super::{Portal, Subsystem, identify, logs};
+use super::{Portal, Subsystem, allocation, identify, logs};
 use crate::VERSION;
 use crate::fabrics::{HostIdentity, Property};
 use crate::features::{FeatureCommand, round_keep_alive};
@@ -201,6 +201,7 @@ impl Admin {
                 entry.no_data(in_capsule)?;
                 if self.aborts < ABORTS { Ok(Plan::Abort) } else { Err(Status::ABORT_LIMIT) }
             }
+            opcodes::GET_LBA_STATUS => allocation::plan(self.subsystem(), entry, in_capsule).map(Plan::Query),
             _ => Err(Status::INVALID_OPCODE.dnr()),
         }
     }

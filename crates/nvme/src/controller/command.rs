@@ -3,6 +3,7 @@
 use buf::SharedBuf;
 use volume::{Epoch, Extent, Operation, VolumeId};
 
+use super::allocation::Query;
 use crate::sgl::DataPointer;
 use crate::status::Status;
 
@@ -35,6 +36,8 @@ pub(crate) enum Plan {
     Read(Read),
     /// Submit a request without data; further steps follow from the queue entry.
     Submit { place: Place, operation: Operation },
+    /// Look how blocks are allocated.
+    Query(Query),
     /// Keep it until something happens.
     Hold,
     /// Abort the command that it names, and keep it until that has ended.

@@ -27,7 +27,7 @@ use crate::cqe::CompletionQueueEntry;
 use crate::fabrics::HostIdentity;
 use crate::lifetime::Lifetime;
 use crate::limits::{CONNECT_TIME, MAX_H2C_DATA, MEMORY_RETRY, SCARCE_SEND_TIME, STAGING};
-use crate::opcode::{FABRICS, fctype, nvm};
+use crate::opcode::{FABRICS, admin::GET_LBA_STATUS, nvm};
 use crate::pdu::{CapsuleCmd, H2cData, H2cTermReq, IcReq, PduType, flags};
 use crate::reservation;
 use crate::sgl::DataPointer;
@@ -40,6 +40,7 @@ use abort::Aborts;
 use quiesce::Quiesce;
 
 mod abort;
+mod allocation;
 mod change;
 mod connect;
 mod memory;
@@ -369,7 +370,7 @@ impl Connection {
                 plan
             }
             State::Io(namespaces) if entry.opcode != FABRICS => namespaces.plan(entry, data),
-            State::Io(_) => plan_io_fabrics(entry),
+            State::Io(_) => connect::plan_io(entry),
             _ => connect::plan(entry, data),
         };
         planned.unwrap_or_else(Plan::fail)
@@ -406,6 +407,7 @@ impl Connection {
                     admin.hold(slot);
                 }
             }
+            Plan::Query(query) => self.begin_query(entry, &query),
             Plan::Abort => self.begin_abort(now, entry),
             Plan::Disconnect => self.begin_disconnect(now, entry),
             Plan::Quiesce => self.begin_quiesce(now, entry),
@@ -555,9 +557,10 @@ impl Connection {
     fn handle_completion(&mut self, completion: Completion) {
         let Ok(index) = u16::try_from(completion.tag.0) else { return };
         let Some(slot) = self.slots.get(index) else { return };
-        let write = slot.entry.opcode != nvm::READ;
+        let write = !matches!(slot.entry.opcode, nvm::READ | GET_LBA_STATUS);
         match completion.result {
             Err(kind) => self.finish(index, (Status::from_volume(kind, write), 0), None),
+            Ok(Outcome::Allocation(run)) => self.handle_allocation(index, run),
             Ok(Outcome::Data(data)) => self.finish(index, (Status::SUCCESS, 0), Some(data)),
             Ok(_) if matches!(slot.entry.opcode, nvm::FLUSH | nvm::DATASET_MANAGEMENT) => {
                 self.next_step(index);
@@ -618,14 +621,6 @@ impl Connection {
         }
         self.data_arrived(now, slot);
         DIGEST
-    }
-}
-
-fn plan_io_fabrics(entry: &SubmissionQueueEntry) -> Result<Plan, Status> {
-    match entry.fctype() {
-        fctype::DISCONNECT => Ok(Plan::Disconnect),
-        fctype::CONNECT => Err(Status::COMMAND_SEQUENCE.dnr()),
-        _ => Err(Status::INVALID_FIELD.dnr()),
     }
 }
 

@@ -3,7 +3,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use volume::Features;
+use volume::{Features, Geometry};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::admin::Admin;
@@ -11,7 +11,7 @@ use super::{Namespace, Subsystem};
 use crate::fabrics::put_text;
 use crate::identify::{
     CSI_NVM, Identify, IdentifyController, IdentifyNamespace, IndependentNamespace, NamespaceIds,
-    NvmController, SIZE, cns, put_padded, write_descriptors,
+    NvmController, NvmNamespace, SIZE, cns, put_padded, write_descriptors,
 };
 use crate::limits::{ABORTS, ASYNC_EVENTS, KEEP_ALIVE_GRANULARITY, RANGES};
 use crate::sqe::ALL_NAMESPACES;
@@ -37,8 +37,7 @@ pub(super) fn data(admin: &Admin, command: Identify, nsid: u32) -> Result<Vec<u8
         cns::SET_NAMESPACE if wrong_set => find(subsystem, nsid).and(Err(Status::INVALID_COMMAND_SET.dnr())),
         // SPDK's host takes the error as: there are no namespaces of that command set.
         cns::SET_CONTROLLER | cns::SET_NAMESPACE_LIST if wrong_set => Err(Status::INVALID_FIELD.dnr()),
-        // Formats without protection information and without extensions: zeros, as for an inactive namespace.
-        cns::SET_NAMESPACE => find_active(subsystem, nsid).map(|_| vec![0; SIZE]),
+        cns::SET_NAMESPACE => Ok(nvm_namespace(subsystem, nsid)?.as_bytes().to_vec()),
         cns::SET_CONTROLLER => Ok(nvm_controller().as_bytes().to_vec()),
         cns::NAMESPACE_LIST | cns::SET_NAMESPACE_LIST => list(subsystem, nsid),
         _ => Err(Status::INVALID_FIELD.dnr()),
@@ -96,6 +95,7 @@ fn io_controller(admin: &Admin, subsystem: &Subsystem) -> IdentifyController {
     data.cmic = identify::CMIC_SHARED;
     data.set_max_transfer(subsystem.max_transfer());
     data.oaes.set(identify::OAES_NAMESPACE);
+    data.oacs.set(u16::from(subsystem.tells_allocation()) * identify::OACS_LBA_STATUS);
     data.wctemp.set(343);
     data.cctemp.set(373);
     data.sqes = identify::SQES;
@@ -213,6 +213,19 @@ fn nvm_controller() -> NvmController {
     let mut data = NvmController::new_zeroed();
     data.dmrl = u8::try_from(RANGES).unwrap_or(u8::MAX);
     data
+}
+
+/// Blocks in which a namespace's allocation is told; 0 if it is not.
+fn granularity(namespace: &Namespace) -> u32 {
+    let Geometry { block_size, physical_block_size, .. } = namespace.geometry;
+    let blocks = physical_block_size.checked_div(block_size).unwrap_or(0).max(1);
+    u32::from(namespace.features.contains(Features::ALLOCATION)).saturating_mul(blocks)
+}
+
+fn nvm_namespace(subsystem: &Subsystem, nsid: u32) -> Result<NvmNamespace, Status> {
+    let mut data = NvmNamespace::new_zeroed();
+    data.tlbaag.set(find_active(subsystem, nsid)?.map_or(0, granularity));
+    Ok(data)
 }
 
 fn command_sets() -> Vec<u8> {

@@ -101,7 +101,7 @@ fn commands(subsystem: &Subsystem) -> Vec<u8> {
         (Features::DISCARD, (nvm::DATASET_MANAGEMENT, true)),
     ];
     io.extend(optional.into_iter().filter(|(feature, _)| all(*feature)).map(|(_, command)| command));
-    let admin = [
+    let mut admin = vec![
         opcodes::GET_LOG_PAGE,
         opcodes::IDENTIFY,
         opcodes::ABORT,
@@ -111,6 +111,7 @@ fn commands(subsystem: &Subsystem) -> Vec<u8> {
         opcodes::KEEP_ALIVE,
         FABRICS,
     ];
+    admin.extend(subsystem.tells_allocation().then_some(opcodes::GET_LBA_STATUS));
     effects(&admin, &io)
 }
 

@@ -14,6 +14,7 @@ use volume::{Completion, Epoch, Features, Geometry, Limits, Request, Tag, Volume
 use crate::subsystem;
 
 mod admin;
+mod allocation;
 mod command;
 mod connection;
 mod features;
@@ -138,6 +139,11 @@ impl Subsystem {
             Hosts::Any => true,
             Hosts::Listed(hosts) => hosts.iter().any(opens),
         }
+    }
+
+    /// True when it can be asked how some namespace is allocated.
+    fn tells_allocation(&self) -> bool {
+        self.namespaces.iter().any(|namespace| namespace.features.contains(Features::ALLOCATION))
     }
 
     fn shows_all(&self, hostnqn: &str) -> bool {

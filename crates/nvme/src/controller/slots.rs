@@ -1,11 +1,13 @@
 //! Commands under way on one queue, indexed by a slot number that is the volume's tag and the transfer tag.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use buf::Buf;
 use protocol::Instant;
 use volume::VolumeId;
 
+use super::allocation::Asking;
 use crate::limits::ABANDONED;
 use crate::sqe::SubmissionQueueEntry;
 
@@ -20,10 +22,23 @@ pub(crate) enum Step {
     Data { buf: Option<Buf>, received: usize, length: usize, damaged: bool, heard: Instant },
     /// Requests are with a volume: the next range or namespace, blocks done of it, and a list of ranges.
     Submitted { volume: VolumeId, ranges: Option<Buf>, next: usize, done: u64 },
+    /// A volume is asked how blocks are allocated.
+    Query(Box<Asking>),
     /// It waits: an Asynchronous Event Request, an Abort, or a Connect for its group.
     Held,
     /// It was aborted and is complete, but the host was asked for its data: what still comes is passed over.
     Abandoned { received: usize, length: usize },
+}
+
+impl Step {
+    /// Which volume has its request.
+    pub(crate) fn volume(&self) -> Option<VolumeId> {
+        match self {
+            Self::Submitted { volume, .. } => Some(*volume),
+            Self::Query(asking) => Some(asking.volume),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -185,7 +200,8 @@ impl Slots {
 
     /// The slots of all commands that wait for memory, data or a volume.
     pub(crate) fn under_way(&self) -> Vec<u16> {
-        let waits = |step: &Step| matches!(step, Step::Waiting | Step::Data { .. } | Step::Submitted { .. });
+        let waits =
+            |step: &Step| matches!(step, Step::Waiting | Step::Data { .. }) || step.volume().is_some();
         (0_u16..).zip(&self.list).filter(|(_, slot)| waits(&slot.step)).map(|(index, _)| index).collect()
     }
 
@@ -201,9 +217,6 @@ impl Slots {
 
     /// Volumes and slots of all requests that are with a volume.
     pub(crate) fn submitted(&self) -> impl Iterator<Item = (VolumeId, u16)> + '_ {
-        (0_u16..).zip(&self.list).filter_map(|(index, slot)| match slot.step {
-            Step::Submitted { volume, .. } => Some((volume, index)),
-            _ => None,
-        })
+        (0_u16..).zip(&self.list).filter_map(|(index, slot)| Some((slot.step.volume()?, index)))
     }
 }

@@ -15,6 +15,7 @@ use wire::crc32c;
 use wire::little_endian::{U32, U64};
 use zerocopy::{FromBytes, IntoBytes};
 
+use super::allocation::Queries;
 use super::setup::{Next, Setup};
 use super::transmit::Outgoing;
 use super::work::{Landing, Sending, Work, Works, Zeroes};
@@ -59,7 +60,7 @@ enum Receive {
 /// The host's end of one transport connection, which is one queue.
 #[derive(Debug)]
 pub struct Connection {
-    config: Config,
+    pub(super) config: Config,
     state: State,
     pub(super) agreed: Agreement,
     pub(super) max_data: usize,
@@ -71,6 +72,7 @@ pub struct Connection {
     /// A change that was reported while the chain was busy.
     refresh: bool,
     pending: VecDeque<Request>,
+    pub(super) queries: Queries,
     pub(super) outgoing: VecDeque<Outgoing>,
     actions: VecDeque<Action>,
     /// When the controller must have answered the very first PDU, or told all of its discovery log page.
@@ -98,7 +100,8 @@ impl Connection {
             Queue::Io { .. } => None,
         };
         let mut outgoing = VecDeque::new();
-        let (header_digest, data_digest) = (config.header_digest, config.data_digest);
+        let (header_digest, data_digest, command_time) =
+            (config.header_digest, config.data_digest, config.command_time);
         outgoing.push_back(Outgoing::IcReq { header_digest, data_digest });
         Self {
             config,
@@ -111,9 +114,10 @@ impl Connection {
             writes_zeros: false,
             refresh: false,
             pending: VecDeque::new(),
+            queries: Queries::default(),
             outgoing,
             actions: VecDeque::new(),
-            patience: Some(now + CONNECT_TIME),
+            patience: Some(now + CONNECT_TIME.min(command_time)),
             check: None,
             keep_alive: None,
             look_again: None,
@@ -134,7 +138,7 @@ impl Connection {
     fn violate(&mut self, violation: Violation, bytes: &[u8]) {
         self.termination = Some(Termination::new(violation, bytes));
         self.outgoing.clear();
-        self.fail(Failure::Lost(violation.describe()), CloseReason::Violation(violation.describe()));
+        self.fail(Failure::Violation(violation), CloseReason::Violation(violation.describe()));
     }
 
     /// Ends the connection: every request is answered, and the failure is reported once.
@@ -152,6 +156,9 @@ impl Connection {
         }
         while let Some(request) = self.pending.pop_front() {
             self.answer(request.tag, Err(VolumeErrorKind::Unreachable));
+        }
+        for (tag, _) in self.queries.end() {
+            self.answer(tag, Err(VolumeErrorKind::Unreachable));
         }
         if !core::mem::replace(&mut self.failed, true) {
             self.actions.push_back(Action::Failed(failure));
@@ -190,8 +197,7 @@ impl Connection {
     fn patience_with(&self, work: &Work) -> Option<Duration> {
         match work {
             Work::Free | Work::AsyncEvent => None,
-            Work::Setup(_) if self.state == State::Connecting => Some(CONNECT_TIME),
-            Work::Setup(_) => Some(ADMIN_TIME),
+            Work::Setup(_) => Some(self.setup_time()),
             Work::KeepAlive => match self.config.queue {
                 Queue::Admin { kato, .. } => Some(Duration::from_millis(kato.into())),
                 Queue::Discovery | Queue::Io { .. } => Some(ADMIN_TIME),
@@ -202,9 +208,16 @@ impl Connection {
             | Work::Write(..)
             | Work::Plain(_)
             | Work::Verify(..)
+            | Work::Query(..)
             | Work::Zeroes(..)
             | Work::Zeros(..) => Some(self.config.command_time),
         }
+    }
+
+    /// How long a command of the set-up may take: no longer than any other.
+    fn setup_time(&self) -> Duration {
+        let most = if self.state == State::Connecting { CONNECT_TIME } else { ADMIN_TIME };
+        most.min(self.config.command_time)
     }
 
     /// Ends the connection if a command is overdue: nothing is certain about its others then.
@@ -346,6 +359,7 @@ impl Connection {
             Work::Disconnect => self.finish(),
             Work::Read(tag, landing) => self.complete_read(tag, status, landing),
             Work::Report(tag, landing) => self.complete_report(tag, status, &landing),
+            Work::Query(tag, landing, asked) => self.complete_query(now, tag, (status, &landing, asked)),
             Work::Verify(tag, landing, rest) => self.verified(now, tag, (status, &landing, rest)),
             Work::Zeroes(tag, zeroes, blocks) => self.zeroed(now, tag, (status, zeroes, blocks)),
             // A success without all of the data is none.
@@ -494,7 +508,7 @@ impl Connection {
         let tag = request.tag;
         let Some((nsid, block_size)) = self.remote().map(|remote| (remote.nsid, remote.geometry.block_size))
         else {
-            return self.answer(tag, Err(VolumeErrorKind::Unsupported));
+            return self.start_query(now, request);
         };
         match request.operation {
             Operation::Read { extent, into } => {

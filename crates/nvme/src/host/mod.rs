@@ -17,7 +17,9 @@ use crate::identify::NamespaceIds;
 use crate::limits::AT_ONCE;
 use crate::log::DiscoveryEntry;
 use crate::status::Status;
+use crate::violation::Violation;
 
+mod allocation;
 mod connection;
 mod setup;
 mod transmit;
@@ -135,7 +137,9 @@ pub const REFUSED: &str = "the controller refused";
 pub enum Failure {
     /// The controller refused a command of the set-up.
     Refused(Status),
-    /// The transport ended, or the controller broke the protocol.
+    /// The controller broke the protocol.
+    Violation(Violation),
+    /// The transport ended.
     Lost(&'static str),
     /// The controller did not answer in time.
     TimedOut(&'static str),
@@ -155,6 +159,9 @@ impl fmt::Display for Failure {
                     _ => Ok(()),
                 }
             }
+            Self::Violation(violation) => {
+                write!(f, "the controller broke the protocol: {}", violation.describe())
+            }
             Self::Lost(text) | Self::TimedOut(text) | Self::Unusable(text) => f.write_str(text),
         }
     }
@@ -163,7 +170,8 @@ impl fmt::Display for Failure {
 /// What a host's connection is told.
 #[derive(Debug)]
 pub enum Input {
-    /// Do this; ends in [`Action::Complete`]. On I/O queues only.
+    /// Do this; ends in [`Action::Complete`]. Allocation queries are for an admin queue that is [`Action::Ready`], all other requests for I/O
+    /// queues; whatever is submitted elsewhere is unsupported.
     Submit(Request),
     /// End this soon: a request that was not sent yet is cancelled, others run their course.
     Cancel(Tag),

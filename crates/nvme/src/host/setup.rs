@@ -12,7 +12,8 @@ use super::{Failure, RemoteNamespace};
 use crate::fabrics::Property;
 use crate::features::{self, fid, queue_count};
 use crate::identify::{
-    self, CSI_NVM, Identify, IdentifyController, IdentifyNamespace, NamespaceIds, SIZE, cns, read_descriptors,
+    self, CSI_NVM, Identify, IdentifyController, IdentifyNamespace, NamespaceIds, NvmNamespace, SIZE, cns,
+    read_descriptors,
 };
 use crate::limits::{DISCOVERY_CHUNK, DISCOVERY_ENTRIES, DISCOVERY_RETRIES, MAX_H2C_DATA};
 use crate::log::{ChangedNamespaces, DiscoveryEntry, DiscoveryHeader, GetLogPage, RawEntry, lid};
@@ -31,6 +32,7 @@ pub(crate) enum Stage {
     Queues,
     Events,
     Namespace,
+    NvmNamespace,
     Descriptors,
     ChangedList,
     LogHeader,
@@ -65,6 +67,7 @@ pub(crate) struct Setup {
     ready_time: u16,
     max_transfer: u32,
     in_capsule: u32,
+    oacs: u16,
     oncs: u16,
     vwc: u8,
     product: [String; 3],
@@ -96,6 +99,7 @@ impl Setup {
             ready_time: 1,
             max_transfer: MAX_H2C_DATA,
             in_capsule: 0,
+            oacs: 0,
             oncs: 0,
             vwc: 0,
             product: Default::default(),
@@ -157,8 +161,10 @@ impl Setup {
     pub(crate) fn advance(&mut self, status: Status, (result, data): (u64, &[u8])) -> Next {
         // Identification descriptors are older than their obligation, and CAP.TO is known: do without them where the controller has none. That an
         // answer did not come through says nothing: a namespace without its names would be another one.
-        let optional = matches!(self.stage, Stage::Descriptors | Stage::Events | Stage::ReadyTimeouts)
-            && !status.is_transient();
+        let optional = matches!(
+            self.stage,
+            Stage::Descriptors | Stage::NvmNamespace | Stage::Events | Stage::ReadyTimeouts
+        ) && !status.is_transient();
         if !status.is_success() && !optional {
             return Next::Fail(Failure::Refused(status));
         }
@@ -187,6 +193,7 @@ impl Setup {
             Stage::Queues => self.after_queues(result),
             Stage::Events | Stage::ChangedList => self.identify_namespace(),
             Stage::Namespace => self.after_namespace(data),
+            Stage::NvmNamespace => self.after_nvm_namespace(status, data),
             Stage::Descriptors => self.after_descriptors(status, data),
             Stage::LogHeader => self.after_log_header(data),
             Stage::LogEntries => self.after_log_entries(data),
@@ -221,6 +228,7 @@ impl Setup {
         let limit = identify.max_transfer(self.capabilities.min_page()).unwrap_or(u32::MAX);
         self.max_transfer = limit.min(MAX_H2C_DATA);
         self.in_capsule = identify.in_capsule();
+        self.oacs = identify.oacs.get();
         self.oncs = identify.oncs.get();
         self.vwc = identify.vwc;
         self.product = [text(&identify.sn), text(&identify.mn), text(&identify.fr)];
@@ -269,6 +277,18 @@ impl Setup {
             atomic_blocks: 1,
         };
         self.namespace = Some((geometry, limits, self.features(identify)));
+        if self.oacs & identify::OACS_LBA_STATUS == 0 {
+            return self.identify(Stage::Descriptors, cns::DESCRIPTORS);
+        }
+        self.identify(Stage::NvmNamespace, cns::SET_NAMESPACE)
+    }
+
+    /// A controller may have Get LBA Status only for blocks that cannot be read any more: one that tracks allocation says how finely.
+    fn after_nvm_namespace(&mut self, status: Status, data: &[u8]) -> Next {
+        let found = NvmNamespace::ref_from_prefix(data).ok().filter(|_| status.is_success());
+        if let (Some((found, _)), Some((_, _, features))) = (found, &mut self.namespace) {
+            features.set(Features::ALLOCATION, found.tlbaag.get() != 0);
+        }
         self.identify(Stage::Descriptors, cns::DESCRIPTORS)
     }
 

@@ -73,6 +73,8 @@ pub(crate) enum Work {
     Zeros(Tag, Sending, Zeroes),
     /// A Reservation Report.
     Report(Tag, Landing),
+    /// A Get LBA Status about these blocks.
+    Query(Tag, Landing, Extent),
 }
 
 /// A write zeroes of any length.
@@ -89,6 +91,7 @@ impl Work {
             Self::Read(_, landing)
             | Self::Report(_, landing)
             | Self::Verify(_, landing, _)
+            | Self::Query(_, landing, _)
             | Self::Setup(Some(landing)) => Some(landing),
             _ => None,
         }
@@ -109,6 +112,7 @@ impl Work {
             | Self::Write(tag, _)
             | Self::Plain(tag)
             | Self::Verify(tag, ..)
+            | Self::Query(tag, ..)
             | Self::Zeroes(tag, ..)
             | Self::Zeros(tag, ..) => Some(*tag),
             _ => None,

@@ -126,6 +126,8 @@ pub(crate) const CTRATT_HOSTID: u32 = 1 << 0;
 pub(crate) const OAES_NAMESPACE: u32 = 1 << 8;
 /// OAES: discovery log page changed.
 pub(crate) const OAES_DISCOVERY: u32 = 1 << 31;
+/// OACS: the Get LBA Status capability.
+pub(crate) const OACS_LBA_STATUS: u16 = 1 << 9;
 /// FRMW: one slot, read-only.
 pub(crate) const FRMW_ONE_FIXED: u8 = 0b0000_0011;
 /// LPA: commands supported and effects, extended data (offsets), and the pages of 2.0.

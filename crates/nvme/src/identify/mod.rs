@@ -8,10 +8,12 @@ mod descriptors;
 mod independent;
 mod namespace;
 mod nvm_controller;
+mod nvm_namespace;
 
 pub(crate) use controller::{
-    CMIC_SHARED, CQES, CTRATT_HOSTID, FRMW_ONE_FIXED, LPA, OAES_DISCOVERY, OAES_NAMESPACE, ONCS_COMPARE,
-    ONCS_DATASET, ONCS_RESERVATIONS, ONCS_VERIFY, ONCS_WRITE_ZEROES, SGLS, SQES, VWC_FLUSH_ALL, VWC_PRESENT,
+    CMIC_SHARED, CQES, CTRATT_HOSTID, FRMW_ONE_FIXED, LPA, OACS_LBA_STATUS, OAES_DISCOVERY, OAES_NAMESPACE,
+    ONCS_COMPARE, ONCS_DATASET, ONCS_RESERVATIONS, ONCS_VERIFY, ONCS_WRITE_ZEROES, SGLS, SQES, VWC_FLUSH_ALL,
+    VWC_PRESENT,
 };
 pub use controller::{IdentifyController, put_padded};
 pub use descriptors::{NamespaceIds, read_descriptors, write_descriptors};
@@ -22,6 +24,7 @@ pub(crate) use namespace::{
 };
 pub use namespace::{IdentifyNamespace, LbaFormat};
 pub use nvm_controller::NvmController;
+pub use nvm_namespace::NvmNamespace;
 
 /// Bytes of every Identify data structure.
 pub const SIZE: usize = 4096;

@@ -14,7 +14,7 @@ use protocol::pair::{Mishap, Pair};
 use protocol::{Connection as _, Ended, Group as _, Instant};
 use volume::reservation::{Command, Refused, Registrant, Reservations, View};
 use volume::{
-    Completion, Durability, Extent, Features, Geometry, Limits, Operation, Outcome, Request, Tag,
+    Allocation, Completion, Durability, Extent, Features, Geometry, Limits, Operation, Outcome, Request, Tag,
     VolumeErrorKind, VolumeId,
 };
 
@@ -28,7 +28,7 @@ pub fn namespace(nsid: u32, volume: u32, block_size: u32) -> Namespace {
         volume: VolumeId(volume),
         geometry: Geometry { blocks: BLOCKS, block_size, physical_block_size: 4096 },
         limits: Limits::default(),
-        features: Features::VOLATILE_CACHE | Features::DISCARD | Features::WRITE_ZEROES | Features::COMPARE,
+        features: Features::all() - Features::READ_ONLY,
         nguid: [u8::try_from(nsid).unwrap(); 16],
         eui64: None,
         uuid: [7; 16],
@@ -296,6 +296,14 @@ impl Bench {
             Operation::Discard { extent } | Operation::WriteZeroes { extent, .. } => {
                 disk[range(extent)].fill(0);
                 Ok(Outcome::Done)
+            }
+            // A block is allocated when it holds anything.
+            Operation::QueryAllocation { extent } => {
+                let mut blocks =
+                    disk[range(extent)].chunks(size as usize).map(|block| block != vec![0; block.len()]);
+                let mapped = blocks.next().unwrap();
+                let same = blocks.take_while(|other| *other == mapped).count() as u64 + 1;
+                Ok(Outcome::Allocation(Allocation { extent: Extent::new(extent.start, same), mapped }))
             }
             Operation::Flush => {
                 self.flushes += 1;

@@ -69,7 +69,7 @@ impl Connection {
         let Some(slot) = self.slots.get(index) else { return };
         match slot.step {
             Step::Free | Step::Held | Step::Abandoned { .. } => self.abort_held(index, tag),
-            Step::Submitted { .. } | Step::Waiting | Step::Data { .. } => {
+            Step::Submitted { .. } | Step::Query(_) | Step::Waiting | Step::Data { .. } => {
                 self.end_command(now, index, Some(tag));
             }
         }
@@ -78,10 +78,7 @@ impl Connection {
     /// Lets a command end soon, and nothing of it go on: one that is with a volume when its request has ended, any other at once.
     fn end_command(&mut self, now: Instant, index: u16, asker: Option<u16>) {
         let Some(slot) = self.slots.get(index) else { return };
-        let volume = match slot.step {
-            Step::Submitted { volume, .. } => Some(volume),
-            _ => None,
-        };
+        let volume = slot.step.volume();
         let known = self.aborts.concern(index);
         self.aborts.pending.push((index, asker));
         match volume {

@@ -167,3 +167,12 @@ pub(super) fn plan(entry: &SubmissionQueueEntry, data: usize) -> Result<Plan, St
     }
     Ok(Plan::Receive(pointer))
 }
+
+/// Decides about a Fabrics command on an I/O queue.
+pub(super) fn plan_io(entry: &SubmissionQueueEntry) -> Result<Plan, Status> {
+    match entry.fctype() {
+        fctype::DISCONNECT => Ok(Plan::Disconnect),
+        fctype::CONNECT => Err(Status::COMMAND_SEQUENCE.dnr()),
+        _ => Err(Status::INVALID_FIELD.dnr()),
+    }
+}

@@ -18,7 +18,7 @@ use crate::status::Status;
 
 impl Connection {
     /// The host in the words of the reservations.
-    fn registrant(&self) -> Option<Registrant> {
+    pub(super) fn registrant(&self) -> Option<Registrant> {
         let host = self.host.as_ref()?;
         Some(Registrant::Host { identifier: host.identifier, nqn: Arc::clone(&host.nqn) })
     }
@@ -98,12 +98,17 @@ impl Connection {
     /// A request was judged by what no longer holds, and has not begun: it is judged again.
     pub(super) fn handle_refused(&mut self, request: Request) {
         let Ok(index) = u16::try_from(request.tag.0) else { return };
-        let (Some(slot), State::Io(namespaces)) = (self.slots.get(index), &self.state) else { return };
-        let Step::Submitted { volume, .. } = slot.step else { return };
+        let Some(slot) = self.slots.get(index) else { return };
+        let Some(volume) = slot.step.volume() else { return };
+        let entry = slot.entry;
         if self.aborts.concern(index) {
             return self.finish(index, (Status::ABORT_REQUESTED, 0), None);
         }
-        match namespaces.judge_again(&slot.entry, volume) {
+        let judged = match &self.state {
+            State::Io(namespaces) => namespaces.judge_again(&entry, volume),
+            _ => self.judge_query(volume),
+        };
+        match judged {
             Ok(place) => self.submit(Some(index), place, request.operation),
             Err(status) => self.finish(index, (status, 0), None),
         }

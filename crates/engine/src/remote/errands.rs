@@ -1,0 +1,174 @@
+//! Requests that a controller takes on its admin queue alone: allocation queries.
+//!
+//! The admin queue lives on one core, those who ask on any. They leave requests here and wake the admin queue's connection, which does them and
+//! wakes the asker. Whatever an association has not answered when it ends is gone from here: its askers see that it has ended, and send it again.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+
+use ::volume::{Completion, Request, Tag};
+
+use super::link::Link;
+
+/// The requests of one volume, and the answers.
+#[derive(Debug, Default)]
+pub(super) struct Errands(Mutex<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// The association that does them; zero while there is none.
+    number: u64,
+    /// Wakes its admin queue's connection.
+    admin: Option<Waker>,
+    /// Requests were given these tags toward the controller so far.
+    given: u64,
+    waiting: VecDeque<Request>,
+    /// Who asked, by the tag toward the controller: the I/O queue, and the tag that it has there.
+    askers: HashMap<Tag, (u16, Tag)>,
+    answers: HashMap<u16, Vec<Completion>>,
+}
+
+impl Errands {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on, that association does them.
+    pub(super) fn begin(&self, number: u64, admin: Waker) {
+        *self.lock() = Inner { number, admin: Some(admin), ..Inner::default() };
+    }
+
+    /// That association has ended, if it was the one.
+    pub(super) fn end(&self, number: u64) {
+        let mut inner = self.lock();
+        if inner.number == number {
+            *inner = Inner::default();
+        }
+    }
+
+    /// Asks that association for a queue. One that has ended does nothing: the asker is about to see that.
+    pub(super) fn ask(&self, number: u64, qid: u16, request: Request) {
+        let mut inner = self.lock();
+        if inner.number != number {
+            return;
+        }
+        inner.given += 1;
+        let tag = Tag(inner.given);
+        inner.askers.insert(tag, (qid, request.tag));
+        inner.waiting.push_back(Request { tag, ..request });
+        if let Some(admin) = &inner.admin {
+            admin.wake_by_ref();
+        }
+    }
+
+    /// Lets the admin queue of that association do what is asked, and takes what it has done. Calls `wake` for each queue that has an answer.
+    pub(super) fn work(&self, number: u64, link: &Link, wake: impl Fn(u16)) {
+        let mut done = Vec::new();
+        link.take_done(&mut done);
+        let mut inner = self.lock();
+        if inner.number != number {
+            return;
+        }
+        for completion in done {
+            if let Some((qid, tag)) = inner.askers.remove(&completion.tag) {
+                inner.answers.entry(qid).or_default().push(Completion { tag, ..completion });
+                wake(qid);
+            }
+        }
+        for request in std::mem::take(&mut inner.waiting) {
+            link.submit(request);
+        }
+    }
+
+    /// Moves the answers to a queue.
+    pub(super) fn take(&self, qid: u16, answers: &mut Vec<Completion>) {
+        if let Some(found) = self.lock().answers.get_mut(&qid) {
+            answers.append(found);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
+    use ::volume::{Extent, Operation, VolumeErrorKind};
+
+    use super::*;
+    use crate::remote::link::Order;
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn query(tag: u64) -> Request {
+        Request { tag: Tag(tag), operation: Operation::QueryAllocation { extent: Extent::new(tag, 1) } }
+    }
+
+    /// The tags toward the controller of what the connection is to do.
+    fn ordered(link: &Link) -> Vec<Tag> {
+        let mut orders = VecDeque::new();
+        link.take_orders(&mut orders);
+        let submitted = orders.into_iter().filter_map(|order| match order {
+            Order::Submit(request) => Some(request.tag),
+            _ => None,
+        });
+        submitted.collect()
+    }
+
+    fn ready() -> std::rc::Rc<Link> {
+        let link = Link::new(Waker::noop().clone());
+        link.ready();
+        link
+    }
+
+    #[test]
+    fn each_queue_is_answered_what_it_asked() {
+        let (errands, woken, link) = (Errands::default(), Arc::new(Count::default()), ready());
+        errands.begin(1, Waker::from(Arc::clone(&woken)));
+        errands.ask(1, 4, query(9));
+        errands.ask(1, 5, query(9));
+        assert_eq!(woken.0.load(Ordering::Relaxed), 2);
+        errands.work(1, &link, |_| panic!("there is no answer"));
+        let tags = ordered(&link);
+        assert_eq!(tags.len(), 2);
+        // In the other order.
+        for (tag, qid) in [(tags[1], 5), (tags[0], 4)] {
+            link.complete(Completion { tag, result: Err(VolumeErrorKind::Media) });
+            errands.work(1, &link, |woken| assert_eq!(woken, qid));
+            let mut answers = Vec::new();
+            errands.take(9 - qid, &mut answers);
+            assert!(answers.is_empty(), "it is not for the other queue");
+            errands.take(qid, &mut answers);
+            assert_eq!(answers.iter().map(|answer| answer.tag).collect::<Vec<_>>(), [Tag(9)]);
+        }
+    }
+
+    #[test]
+    fn what_an_association_has_left_ends_with_it() {
+        let (errands, link) = (Errands::default(), ready());
+        errands.begin(1, Waker::noop().clone());
+        errands.ask(1, 4, query(1));
+        errands.work(1, &link, |_| {});
+        let tags = ordered(&link);
+        errands.ask(1, 4, query(2));
+        errands.end(1);
+        errands.begin(2, Waker::noop().clone());
+        errands.ask(1, 4, query(3));
+        link.complete(Completion { tag: tags[0], result: Err(VolumeErrorKind::Media) });
+        errands.work(1, &link, |_| panic!("it has ended"));
+        errands.work(2, &link, |_| panic!("it was asked nothing"));
+        assert!(ordered(&link).is_empty());
+        let mut answers = Vec::new();
+        errands.take(4, &mut answers);
+        assert!(answers.is_empty());
+    }
+}
