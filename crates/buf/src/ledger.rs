@@ -1,15 +1,19 @@
 //! Who holds how much of a pool, and who may have more: arithmetic without memory.
 //!
-//! Three rules keep one holder from taking what others need:
+//! Four rules keep one holder from taking what others need:
 //! * A *reserve* is open to those who hold little. Half of it is divided among the accounts that there are, half among as many as there may be, so
 //!   that a newcomer has something at once, whatever others hold (its *floor*).
 //! * Above the floor an account may hold as much as it leaves free, so that ever more holders leave ever less to each, but never nothing to the next. Its
 //!   first buffer, and up to an equal share of all, it may hold even where that is more than it leaves.
 //! * Whoever was refused within these bounds waits in line. Others pass it by a limited number of times; then memory gathers for the first in line.
+//! * The reserve is for data. *Tables*, which stay for as long as their holder does, grow only from what is free above it, and together to a bounded part of
+//!   the pool; what is there anyway, *forced*, takes from there too, so that neither keeps anybody from its floor.
+//!
+//! Whoever was refused need not ask again whenever anything comes back: `chances` moves when so little is in use that one of them could have it.
 
 use std::collections::VecDeque;
 
-use crate::limits::{ACCOUNTS, PASSED_BY, RESERVED};
+use crate::limits::{ACCOUNTS, PASSED_BY, RESERVED, TABLES};
 use crate::memory::LARGEST;
 
 /// Names an account of a pool.
@@ -22,7 +26,11 @@ struct Entry {
     held: usize,
     /// What of that is not in buffers.
     charged: usize,
+    /// What of that is in tables or was forced, and leaves the floor alone.
+    aside: usize,
     open: bool,
+    /// Its place in line.
+    ticket: Option<u64>,
 }
 
 /// A pool's accounts.
@@ -39,7 +47,17 @@ pub(crate) struct Ledger {
     least: usize,
     floor: usize,
     share: usize,
-    waiting: VecDeque<AccountId>,
+    /// The line, with the tickets of those that have left it: only a number that an account still has is a place.
+    waiting: VecDeque<(AccountId, u64)>,
+    /// How many wait, and the next number.
+    lined: usize,
+    tickets: u64,
+    /// Bytes of tables and forced ones, and the latter alone.
+    aside: usize,
+    forced: usize,
+    /// Whoever was refused could have what it asked for once less than this is in use; zero if nobody is to be roused.
+    rouse_below: usize,
+    chances: u64,
     /// What all may hold together for an account within its share to have more unasked: `common`, or nothing while somebody waits.
     unasked: usize,
     passed: u32,
@@ -60,6 +78,12 @@ impl Ledger {
             floor: 0,
             share: 0,
             waiting: VecDeque::new(),
+            lined: 0,
+            tickets: 0,
+            aside: 0,
+            forced: 0,
+            rouse_below: 0,
+            chances: 0,
             unasked: limit - reserve,
             passed: 0,
         };
@@ -79,7 +103,7 @@ impl Ledger {
 
     /// Opens an account.
     pub(crate) fn open(&mut self) -> AccountId {
-        let entry = Entry { held: 0, charged: 0, open: true };
+        let entry = Entry { held: 0, charged: 0, aside: 0, open: true, ticket: None };
         let id = if let Some(id) = self.free.pop() {
             self.entries[id as usize] = entry;
             id
@@ -102,6 +126,8 @@ impl Ledger {
         }
         self.open -= 1;
         self.divide();
+        // The others' shares have grown.
+        self.rouse();
     }
 
     /// Bytes in use, by accounts and nobody.
@@ -114,26 +140,82 @@ impl Ledger {
         self.entries.get(id as usize).map_or(0, |entry| entry.held)
     }
 
-    /// True when an account holds more than its floor, and what accounts may hold above theirs is used up.
-    pub(crate) fn is_over(&self, id: AccountId) -> bool {
-        self.used >= self.common && self.held(id) > self.floor
+    /// True when an account holds more data than its floor, and what accounts may hold above theirs is used up.
+    pub(crate) fn is_over(&mut self, id: AccountId) -> bool {
+        let over = self.used >= self.common && self.data(id) > self.floor;
+        if over {
+            self.rouse_below = self.rouse_below.max(self.common);
+        }
+        over
+    }
+
+    /// Bytes that an account holds besides its tables and what was forced.
+    fn data(&self, id: AccountId) -> usize {
+        self.entries.get(id as usize).map_or(0, |entry| entry.held.saturating_sub(entry.aside))
     }
 
     /// True while an account waits in line.
     pub(crate) fn is_wanted(&self) -> bool {
-        !self.waiting.is_empty()
+        self.lined > 0
+    }
+
+    /// Moves when somebody who was refused could have what it asked for.
+    pub(crate) fn chances(&self) -> u64 {
+        self.chances
+    }
+
+    #[cold]
+    fn rouse(&mut self) {
+        self.rouse_below = 0;
+        self.chances = self.chances.wrapping_add(1);
+    }
+
+    /// Puts an account at the end of the line, if it is not in it.
+    fn line_up(&mut self, id: AccountId) {
+        let Some(entry) = self.entries.get_mut(id as usize).filter(|entry| entry.ticket.is_none()) else {
+            return;
+        };
+        entry.ticket = Some(self.tickets);
+        // Those that have left are swept out before they are more than those that wait.
+        if self.waiting.len() > 2 * self.lined + 16 {
+            let entries = &self.entries;
+            self.waiting.retain(|(id, ticket)| holds(entries, *id, *ticket));
+        }
+        self.waiting.push_back((id, self.tickets));
+        self.tickets += 1;
+        self.lined += 1;
+        self.unasked = 0;
+    }
+
+    /// Who is first in line.
+    fn first(&mut self) -> Option<AccountId> {
+        while let Some((id, ticket)) = self.waiting.front().copied() {
+            if holds(&self.entries, id, ticket) {
+                return Some(id);
+            }
+            self.waiting.pop_front();
+        }
+        None
     }
 
     /// Takes an account out of the line.
     pub(crate) fn withdraw(&mut self, id: AccountId) {
-        if let Some(at) = self.waiting.iter().position(|waiting| *waiting == id) {
-            self.waiting.remove(at);
-            if at == 0 {
-                self.passed = 0;
-            }
-            if self.waiting.is_empty() {
-                self.unasked = self.common;
-            }
+        let Some(place) = self.entries.get(id as usize).and_then(|entry| entry.ticket) else { return };
+        let first = self.first() == Some(id);
+        if let Some(entry) = self.entries.get_mut(id as usize) {
+            entry.ticket = None;
+        }
+        debug_assert!(self.waiting.iter().any(|(_, ticket)| *ticket == place));
+        self.lined -= 1;
+        if first {
+            self.passed = 0;
+        }
+        if self.lined == 0 {
+            self.waiting.clear();
+            self.unasked = self.common;
+        } else if first {
+            // It is somebody else's turn.
+            self.rouse();
         }
     }
 
@@ -168,31 +250,66 @@ impl Ledger {
         let Some(entry) = self.entries.get(id as usize) else { return self.admit_unowned(bytes) };
         let first = entry.held == entry.charged;
         let held = entry.held.saturating_add(bytes);
-        let modest = self.is_modest(held, used);
+        let modest = self.is_modest(id, bytes);
         if !modest && !self.has_turn(id, (first, held), used) {
+            self.await_floor(id, bytes);
             return false;
         }
-        if modest && !self.waiting.is_empty() {
+        if modest && self.lined > 0 {
             self.withdraw(id);
         }
-        self.count(id, bytes);
+        self.add(id, bytes);
         true
     }
 
     /// Counts `bytes` more for an account if they are within its floor, and leaves its place in line to what waits there.
     pub(crate) fn admit_aside(&mut self, id: AccountId, bytes: usize) -> bool {
-        let (held, used) = (self.held(id).saturating_add(bytes), self.used.saturating_add(bytes));
-        let modest = self.is_modest(held, used);
+        let modest = self.is_modest(id, bytes);
         if modest {
-            self.count(id, bytes);
+            self.add(id, bytes);
+        } else {
+            self.await_floor(id, bytes);
         }
         modest
     }
 
-    /// Whether an account that holds so much is within its floor, when so much is in use.
-    fn is_modest(&self, held: usize, used: usize) -> bool {
-        held <= self.least && used <= self.limit
-            || held <= self.floor && used <= self.limit - self.reserve() / 2
+    /// Counts `bytes` more of what is held for as long as the account is there, if that much is free above the reserve, and tables are not too many.
+    pub(crate) fn admit_table(&mut self, id: AccountId, bytes: usize) -> bool {
+        let fits = self.used.saturating_add(bytes) <= self.common
+            && self.aside.saturating_add(bytes) <= self.limit / TABLES;
+        if fits {
+            self.add(id, bytes);
+            self.set_aside(id, bytes);
+        }
+        fits
+    }
+
+    /// Bytes with which an account's data is within its least part, or its floor, and with how much in use besides what was forced it may have
+    /// them.
+    fn bounds(&self) -> [(usize, usize); 2] {
+        [(self.least, self.limit), (self.floor, self.limit - self.reserve() / 2)]
+    }
+
+    /// Whether an account is within its floor with so much more.
+    fn is_modest(&self, id: AccountId, bytes: usize) -> bool {
+        let data = self.data(id).saturating_add(bytes);
+        let used = self.used.saturating_sub(self.forced).saturating_add(bytes);
+        self.bounds().iter().any(|(floor, limit)| data <= *floor && used <= *limit)
+    }
+
+    /// Rouses whoever was refused what is within its floor once there is room for it.
+    fn await_floor(&mut self, id: AccountId, bytes: usize) {
+        let data = self.data(id).saturating_add(bytes);
+        for (floor, limit) in self.bounds() {
+            if data <= floor {
+                self.rouse_at(limit.saturating_add(self.forced).checked_sub(bytes));
+            }
+        }
+    }
+
+    /// Rouses whoever was refused once no more than so much is in use, if that ever helps.
+    fn rouse_at(&mut self, used: Option<usize>) {
+        self.rouse_below = self.rouse_below.max(used.map_or(0, |used| used + 1));
     }
 
     /// Whether an account may go above its floor. If only others stand in its way it waits in line.
@@ -200,10 +317,13 @@ impl Ledger {
         let within = first || held <= self.share;
         let fits = used <= self.common;
         let left = self.common.saturating_sub(used);
+        let bytes = used.saturating_sub(self.used);
         if !within && (!fits || (held > left && self.open > 1)) {
+            let leaves = if self.open > 1 { held } else { 0 };
+            self.rouse_at(self.common.checked_sub(bytes.saturating_add(leaves)));
             return false;
         }
-        let next = self.waiting.front().copied();
+        let next = if self.lined > 0 { self.first() } else { None };
         let turn = match next {
             None => true,
             Some(next) => next == id || (held <= self.share && self.passed < PASSED_BY),
@@ -217,19 +337,51 @@ impl Ledger {
             }
             return true;
         }
-        if within && !self.waiting.contains(&id) {
-            self.waiting.push_back(id);
-            self.unasked = 0;
+        if turn {
+            self.rouse_at(self.common.checked_sub(bytes));
+        }
+        if within {
+            self.line_up(id);
         }
         false
     }
 
-    /// Counts `bytes` more, whatever the bounds say.
-    pub(crate) fn count(&mut self, id: AccountId, bytes: usize) {
+    fn add(&mut self, id: AccountId, bytes: usize) {
         self.used = self.used.saturating_add(bytes);
         if let Some(entry) = self.entries.get_mut(id as usize) {
             entry.held = entry.held.saturating_add(bytes);
         }
+    }
+
+    /// So much of what an account holds leaves its floor alone.
+    fn set_aside(&mut self, id: AccountId, bytes: usize) {
+        self.aside = self.aside.saturating_add(bytes);
+        if let Some(entry) = self.entries.get_mut(id as usize) {
+            entry.aside = entry.aside.saturating_add(bytes);
+        }
+    }
+
+    /// Counts `bytes` of data more, whatever the bounds say.
+    pub(crate) fn count(&mut self, id: AccountId, bytes: usize) {
+        self.add(id, bytes);
+    }
+
+    /// Counts `bytes` more that are there anyway.
+    pub(crate) fn force(&mut self, id: AccountId, bytes: usize) {
+        self.add(id, bytes);
+        self.set_aside(id, bytes);
+        self.forced = self.forced.saturating_add(bytes);
+    }
+
+    /// Of the bytes in tables and of the forced ones so many are no longer there.
+    pub(crate) fn give_back_aside(&mut self, id: AccountId, (tables, forced): (usize, usize)) {
+        self.forced = self.forced.saturating_sub(forced);
+        let bytes = tables.saturating_add(forced);
+        self.aside = self.aside.saturating_sub(bytes);
+        if let Some(entry) = self.entries.get_mut(id as usize) {
+            entry.aside = entry.aside.saturating_sub(bytes);
+        }
+        self.give_back(id, bytes);
     }
 
     /// So many of the bytes that an account holds are in no buffer.
@@ -243,6 +395,9 @@ impl Ledger {
     #[inline]
     pub(crate) fn give_back(&mut self, id: AccountId, bytes: usize) {
         self.used = self.used.saturating_sub(bytes);
+        if self.used < self.rouse_below {
+            self.rouse();
+        }
         let Some(entry) = self.entries.get_mut(id as usize) else { return };
         entry.held = entry.held.saturating_sub(bytes);
         if entry.held == 0 && !entry.open {
@@ -257,11 +412,22 @@ impl Ledger {
     }
 }
 
+/// Whether an account still has this place in line.
+fn holds(entries: &[Entry], id: AccountId, ticket: u64) -> bool {
+    entries.get(id as usize).is_some_and(|entry| entry.ticket == Some(ticket))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const LIMIT: usize = 64 << 20;
+
+    /// Who waits, in order.
+    fn line(ledger: &Ledger) -> Vec<AccountId> {
+        let live = ledger.waiting.iter().filter(|(id, ticket)| holds(&ledger.entries, *id, *ticket));
+        live.map(|(id, _)| *id).collect()
+    }
 
     /// Takes pieces for an account until it is refused, and says how much it holds then.
     fn fill(ledger: &mut Ledger, id: AccountId, piece: usize) -> usize {
@@ -333,12 +499,12 @@ mod tests {
         let (hoarder, one, two) = (ledger.open(), ledger.open(), ledger.open());
         ledger.count(hoarder, LIMIT - LIMIT / RESERVED);
         assert!(!ledger.admit(one, LARGEST) && !ledger.admit(two, LARGEST));
-        let before = ledger.waiting.clone();
+        let before = line(&ledger);
         assert!(ledger.admit_aside(one, 4096));
-        assert_eq!((ledger.held(one), &ledger.waiting), (4096, &before), "its place is the large one's");
+        assert_eq!((ledger.held(one), line(&ledger)), (4096, before.clone()), "its place is the large one's");
         while ledger.admit_aside(one, 4096) {}
         assert!(ledger.held(one) <= ledger.floor && ledger.used() <= LIMIT);
-        assert_eq!(ledger.waiting, before, "who is refused aside does not line up twice");
+        assert_eq!(line(&ledger), before, "who is refused aside does not line up twice");
     }
 
     #[test]
@@ -396,8 +562,9 @@ mod tests {
                 (
                     ledger.used,
                     (0..5).map(|id| ledger.held(id)).collect::<Vec<_>>(),
-                    ledger.waiting.clone(),
+                    line(ledger),
                     ledger.passed,
+                    ledger.chances,
                 )
             };
             assert_eq!(state(&whole), state(&quick), "step {step}");
