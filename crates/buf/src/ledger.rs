@@ -34,7 +34,7 @@ struct Entry {
 }
 
 /// A pool's accounts.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Ledger {
     limit: usize,
     /// What accounts may hold together above their floors.
@@ -57,6 +57,8 @@ pub(crate) struct Ledger {
     forced: usize,
     /// Whoever was refused could have what it asked for once less than this is in use; zero if nobody is to be roused.
     rouse_below: usize,
+    /// Somebody was refused because others are first in line.
+    turned_away: bool,
     chances: u64,
     /// What all may hold together for an account within its share to have more unasked: `common`, or nothing while somebody waits.
     unasked: usize,
@@ -83,6 +85,7 @@ impl Ledger {
             aside: 0,
             forced: 0,
             rouse_below: 0,
+            turned_away: false,
             chances: 0,
             unasked: limit - reserve,
             passed: 0,
@@ -166,7 +169,7 @@ impl Ledger {
 
     #[cold]
     fn rouse(&mut self) {
-        self.rouse_below = 0;
+        (self.rouse_below, self.turned_away) = (0, false);
         self.chances = self.chances.wrapping_add(1);
     }
 
@@ -213,7 +216,8 @@ impl Ledger {
         if self.lined == 0 {
             self.waiting.clear();
             self.unasked = self.common;
-        } else if first {
+        }
+        if first && (self.lined > 0 || self.turned_away) {
             // It is somebody else's turn.
             self.rouse();
         }
@@ -337,6 +341,7 @@ impl Ledger {
             }
             return true;
         }
+        self.turned_away |= !turn;
         if turn {
             self.rouse_at(self.common.checked_sub(bytes));
         }
@@ -570,6 +575,131 @@ mod tests {
             assert_eq!(state(&whole), state(&quick), "step {step}");
         }
         assert!(usual > 5_000 && waited > 5_000, "{usual} usual cases, {waited} steps with somebody in line");
+    }
+
+    /// Numbers by seed (SplitMix64).
+    struct Numbers(u64);
+
+    impl Numbers {
+        fn below(&mut self, bound: usize) -> usize {
+            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let word = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            usize::try_from((word ^ word >> 27) % bound as u64).unwrap()
+        }
+    }
+
+    /// Accounts do what they like, with tables and with what is there anyway too: what was not forced stays within the limit, and whoever comes, or was there
+    /// before, has its least part and its floor at once.
+    #[test]
+    fn whatever_was_counted_everybody_has_its_floor_at_once() {
+        for seed in 0..20 {
+            let mut numbers = Numbers(seed);
+            let mut ledger = Ledger::new(LIMIT);
+            let old = ledger.open();
+            let crowd: Vec<_> = (0..100 + numbers.below(800)).map(|_| ledger.open()).collect();
+            let mut forced = 0;
+            for _ in 0..20_000 {
+                let id = crowd[numbers.below(crowd.len())];
+                let bytes = 512 << numbers.below(15);
+                match numbers.below(8) {
+                    0..3 => drop(ledger.admit(id, bytes)),
+                    3 => drop(ledger.admit_aside(id, bytes)),
+                    4 | 5 => drop(ledger.admit_table(id, bytes)),
+                    6 => {
+                        ledger.force(id, bytes >> 6);
+                        forced += bytes >> 6;
+                    }
+                    _ => ledger.give_back(id, bytes.min(ledger.data(id))),
+                }
+                assert!(ledger.used() <= LIMIT + forced, "seed {seed}");
+                assert!(ledger.aside <= LIMIT / TABLES + forced, "seed {seed}: tables");
+            }
+            assert!(forced > LIMIT / 8, "{forced} bytes were forced: more than the reserve");
+            let new = ledger.open();
+            for id in [old, new] {
+                ledger.force(id, 10_000);
+                assert!(ledger.admit(id, 4096), "seed {seed}: the least part beside {}", crowd.len());
+                let rest = ledger.floor.saturating_sub(4096);
+                assert!(ledger.admit(id, rest), "seed {seed}: the floor beside {}", crowd.len());
+                ledger.give_back(id, ledger.data(id));
+            }
+            assert!(ledger.used() <= LIMIT + forced + 20_000, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn tables_take_a_part_of_what_is_free_and_nobodys_floor() {
+        let mut ledger = Ledger::new(LIMIT);
+        let ids: Vec<_> = (0..1000).map(|_| ledger.open()).collect();
+        let grown = ids.iter().filter(|id| ledger.admit_table(**id, 50_000)).count();
+        assert_eq!(grown, LIMIT / TABLES / 50_000);
+        assert!(ledger.admit(ids[0], ledger.floor), "beside a table of its own");
+        assert_eq!(ledger.held(ids[0]), 50_000 + ledger.floor);
+        fill(&mut ledger, ids[1], LARGEST);
+        let last = ids[999];
+        assert!(ledger.used() <= LIMIT && !ledger.admit_table(last, LIMIT));
+        assert!(!ledger.is_wanted(), "a table waits for nothing");
+    }
+
+    /// Many wait for large pieces while one takes and returns small ones: nobody is roused for that.
+    #[test]
+    fn who_cannot_have_what_it_waits_for_is_not_roused() {
+        let mut ledger = Ledger::new(LIMIT);
+        let good = ledger.open();
+        let crowd: Vec<_> = (0..100).map(|_| ledger.open()).collect();
+        for id in &crowd {
+            fill(&mut ledger, *id, 1 << 20);
+        }
+        assert!(ledger.is_wanted());
+        let before = ledger.chances();
+        for _ in 0..1000 {
+            assert!(ledger.admit(good, 4096));
+            ledger.give_back(good, 4096);
+        }
+        assert_eq!(ledger.chances(), before);
+        let holder = crowd.iter().copied().find(|id| ledger.held(*id) > 0).unwrap();
+        ledger.give_back(holder, 1 << 20);
+        assert_ne!(ledger.chances(), before, "the first in line could have it");
+    }
+
+    /// Whoever is only asked again when `chances` moves is served as soon as whoever asks again each time something comes back.
+    #[test]
+    fn nobody_misses_a_chance() {
+        for seed in 0..30 {
+            let mut numbers = Numbers(seed);
+            let mut ledger = Ledger::new(LIMIT);
+            let ids: Vec<_> = (0..12).map(|_| ledger.open()).collect();
+            let (mut wants, mut seen) = ([0; 12], 0);
+            for step in 0..5_000 {
+                let at = numbers.below(ids.len());
+                let bytes = 4096 << numbers.below(12);
+                if numbers.below(2) == 0 && wants[at] == 0 {
+                    if !ledger.admit(ids[at], bytes) {
+                        wants[at] = bytes;
+                    }
+                } else {
+                    ledger.give_back(ids[at], bytes.min(ledger.data(ids[at])));
+                    // Whoever gives back looks again by itself.
+                    if wants[at] > 0 && ledger.admit(ids[at], wants[at]) {
+                        wants[at] = 0;
+                    }
+                }
+                while std::mem::replace(&mut seen, ledger.chances()) != ledger.chances() {
+                    for (id, want) in ids.iter().zip(&mut wants).filter(|(_, want)| **want > 0) {
+                        if ledger.admit(*id, *want) {
+                            *want = 0;
+                        }
+                    }
+                }
+                for (id, want) in ids.iter().zip(&wants).filter(|(_, want)| **want > 0) {
+                    assert!(
+                        !ledger.clone().admit(*id, *want),
+                        "seed {seed}, step {step}: account {id} with {} was not roused for {want}",
+                        ledger.held(*id)
+                    );
+                }
+            }
+        }
     }
 
     #[test]
