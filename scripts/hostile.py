@@ -102,10 +102,10 @@ def nvme_command(opcode, number, namespace, length, words):
 
 def nvme_unread(stream):
     nvme_enable(stream)
-    number = 0
+    # Many at a time, so that what these peers take of the processors until nothing more is read does not count.
+    commands = b"".join(nvme_command(0x06, number, 0, 4096, (1, 0, 0, 0, 0, 0)) for number in range(100)) * 10
     while True:
-        stream.sendall(nvme_command(0x06, number % 100, 0, 4096, (1, 0, 0, 0, 0, 0)))
-        number += 1
+        stream.sendall(commands)
 
 
 def nvme_dataless(stream):

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use common::raw::{Pdu, Raw};
 use common::{BLOCK, INITIATOR, TARGET, portal};
 use iscsi::connection::State;
-use iscsi::limits::MANAGEMENT_TIME;
 use iscsi::limits;
+use iscsi::limits::MANAGEMENT_TIME;
 use iscsi::pdu::{
     DataIn, DataOut, Function, FunctionResponse, LogoutReason, LogoutRequest, LogoutResponse, NopIn, NopOut,
     Opcode, R2t, RESERVED_TAG, Reason, Reject, Residual, ScsiCommand, ScsiResponse, TaskManagementRequest,

@@ -156,7 +156,9 @@ fn writes_without_data_leave_memory_to_others() {
 #[test]
 fn full_queues_of_writes_without_data_leave_everybody_a_block() {
     for queues in [100, 1000] {
-        let pool = Pool::new(LIMIT);
+        // As much as gives each of a thousand connections a block.
+        let limit = 64 << 20;
+        let pool = Pool::new(limit);
         let mut old = io_queue(&pool);
         assert!((0..200).all(|cid| small_read(&mut old, cid)));
         let mut crowd = Vec::new();
@@ -168,7 +170,7 @@ fn full_queues_of_writes_without_data_leave_everybody_a_block() {
             crowd.push(bad);
         }
         let allocated = pool.usage().allocated;
-        assert!(allocated <= LIMIT + (16 << 20), "{allocated} bytes beside {queues} queues");
+        assert!(allocated <= limit + (16 << 20), "{allocated} bytes beside {queues} queues");
         let mut new = io_queue(&pool);
         for cid in 0..100 {
             assert!(small_read(&mut old, cid), "beside {queues} queues");
@@ -217,8 +219,10 @@ fn a_command_for_which_there_is_no_slot_waits_for_one() {
     assert!(half.connection.wants_bytes());
     half.receive(NOW, &[]);
     assert!(matches!(half.connection.poll_action(), Some(Action::Submit { .. })), "the one that waited");
-    others.release(LIMIT / 2);
-    for cid in 100..200 {
+    others.release(LIMIT - LIMIT / 8);
+    let done = Completion { tag: tags.remove(0), result: Ok(Outcome::Done) };
+    half.connection.handle_input(NOW, controller::Input::Completion(done));
+    for cid in 50..150 {
         flush.cid.set(cid);
         half.receive(NOW, &capsule(flush, &[]));
     }
