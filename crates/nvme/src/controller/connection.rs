@@ -341,13 +341,9 @@ impl Connection {
             Plan::fail(Status::COMMAND_ID_CONFLICT.dnr())
         } else if abort.is_some() {
             Plan::fail(Status::ABORT_REQUESTED)
-        } else if self.slots.is_spent() && !self.has_more_slots(cid) {
-            if self.may_wait() {
-                return false;
-            }
-            self.starved = None;
-            Plan::fail(Status::COMMAND_INTERRUPTED)
-        } else if !self.has_room_for_answer(&entry, data) {
+        } else if (self.slots.is_spent() && !self.has_more_slots(cid))
+            || !self.has_room_for_answer(&entry, data)
+        {
             if self.may_wait() {
                 return false;
             }
