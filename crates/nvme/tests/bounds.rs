@@ -188,9 +188,9 @@ fn small_read(half: &mut Queue, cid: u16) -> bool {
     half.connection.handle_input(NOW, controller::Input::Completion(done));
     let mut send = Transmit::new(1 << 20, 512);
     half.connection.poll_transmit(NOW, &mut send);
-    let sent = send.len();
+    let count = send.len();
     drop(send);
-    half.connection.handle_transmitted(NOW, sent);
+    half.connection.handle_transmitted(NOW, count);
     true
 }
 
@@ -202,7 +202,7 @@ fn a_command_for_which_there_is_no_slot_waits_for_one() {
     let mut others = Account::new(&pool);
     others.count(LIMIT - LIMIT / 8);
     let mut flush = SubmissionQueueEntry::new(0, 1);
-    for cid in 0..limits::FIRST_SLOTS + 1 {
+    for cid in 0..=limits::FIRST_SLOTS {
         flush.cid.set(cid);
         half.receive(NOW, &capsule(flush, &[]));
     }
