@@ -26,6 +26,8 @@ SUBSYSTEM = "nqn.2026-11.org.linerate:disk"
 HOST = "nqn.2014-08.org.nvmexpress:uuid:6f3cf5e9-3b4a-4b6e-9d3f-0123456789ab"
 # How long a hostile peer waits before it comes back, and how long peers get to come before the client's rate is taken.
 RETURN, SETTLE = 0.05, 1.0
+# How much longer than it measures a client may take: to connect, and until commands without an answer are given up.
+MARGIN = 90.0
 LEAST = 0.5
 
 
@@ -100,10 +102,10 @@ def nvme_command(opcode, number, namespace, length, words):
 
 def nvme_unread(stream):
     nvme_enable(stream)
-    number = 0
+    # Many at a time, so that what these peers take of the processors until nothing more is read does not count.
+    commands = b"".join(nvme_command(0x06, number, 0, 4096, (1, 0, 0, 0, 0, 0)) for number in range(100)) * 10
     while True:
-        stream.sendall(nvme_command(0x06, number % 100, 0, 4096, (1, 0, 0, 0, 0, 0)))
-        number += 1
+        stream.sendall(commands)
 
 
 def nvme_dataless(stream):
@@ -154,7 +156,8 @@ def crowd(protocol, kind, address, peers, came):
 
 def rate(options, url):
     words = ("--qd", "32", "--ramp", "0.5", "--runtime", str(options.seconds))
-    return scale.result(scale.bench(options.program, [url], *words, processor=1))["iops"]
+    load = scale.bench(options.program, [url], *words, processor=1)
+    return scale.result(load, seconds=options.seconds + MARGIN)["iops"]
 
 
 def measure(options, protocol, kind):
@@ -163,22 +166,30 @@ def measure(options, protocol, kind):
         limits = Path(folder) / "limits.toml"
         limits.write_text('[limits]\nmemory = "64M"\n')
         server = scale.Server(options.program, folder, processor=0, more=("--config", str(limits)))
-        url = server.url(protocol)
-        host, port = url.split("/")[2].rsplit(":", 1)
-        pairs = []
-        for _ in range(options.rounds):
-            alone = rate(options, url)
-            came = multiprocessing.Event()
-            hostile = multiprocessing.Process(target=crowd, args=(protocol, kind, (host, int(port)), options.peers, came), daemon=True)
-            hostile.start()
-            if not came.wait(scale.PATIENCE):
-                raise SystemExit(f"hostile: no {kind} peer could connect")
-            time.sleep(SETTLE)
-            pairs.append((alone, rate(options, url)))
-            hostile.terminate()
-            hostile.join()
-        server.stop()
-        return pairs
+        try:
+            url = server.url(protocol)
+            return [(rate(options, url), beside(options, (protocol, kind), url)) for _ in range(options.rounds)]
+        finally:
+            server.stop()
+
+
+def beside(options, hostile, url):
+    """The client's rate beside hostile peers, which are gone afterwards."""
+    host, port = url.split("/")[2].rsplit(":", 1)
+    came = multiprocessing.Event()
+    process = multiprocessing.Process(target=crowd, args=(*hostile, (host, int(port)), options.peers, came), daemon=True)
+    process.start()
+    try:
+        if not came.wait(scale.PATIENCE):
+            raise SystemExit(f"hostile: no {hostile[1]} peer could connect")
+        time.sleep(SETTLE)
+        return rate(options, url)
+    finally:
+        process.terminate()
+        process.join(scale.PATIENCE)
+        if process.is_alive():
+            process.kill()
+            process.join()
 
 
 def main():

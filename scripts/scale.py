@@ -86,7 +86,12 @@ class Server:
 
     def stop(self):
         self.child.send_signal(signal.SIGTERM)
-        self.child.wait()
+        try:
+            self.child.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.child.kill()
+            self.child.wait()
+            raise SystemExit(f"scale: the server did not stop within {PATIENCE:.0f} s") from None
 
 
 def bench(program, urls, *words, processor=None, spin=0):
@@ -94,8 +99,14 @@ def bench(program, urls, *words, processor=None, spin=0):
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=bound(processor))
 
 
-def result(child):
-    output = child.communicate()[0]
+def result(child, seconds=None):
+    """What a load found. One that has not ended after so many seconds is stopped."""
+    try:
+        output = child.communicate(timeout=seconds)[0]
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.communicate()
+        raise SystemExit(f"scale: the load did not end within {seconds:.0f} s") from None
     if child.returncode != 0:
         raise SystemExit("scale: the load failed")
     return json.loads(output)

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::ledger::AccountId;
 use crate::owned::Buf;
-use crate::pool::Pool;
+use crate::pool::{Pool, Unpooled};
 
 /// One connection's share of a pool. Buffers taken through it count for it until their last holder lets go, wherever
 /// that is: at a volume, or in a send that the peer does not read. Bytes in other memory are charged by hand.
@@ -13,7 +13,8 @@ use crate::pool::Pool;
 pub struct Account {
     pool: Pool,
     id: AccountId,
-    charged: usize,
+    /// What it answers for outside of buffers.
+    outside: Unpooled,
     /// It was refused, and may wait in line.
     refused: bool,
 }
@@ -21,7 +22,7 @@ pub struct Account {
 impl Account {
     /// An account of `pool`, on the pool's thread.
     pub fn new(pool: &Pool) -> Self {
-        Self { id: pool.open_account(), pool: pool.clone(), charged: 0, refused: false }
+        Self { id: pool.open_account(), pool: pool.clone(), outside: Unpooled::default(), refused: false }
     }
 
     /// A buffer of `len` bytes, at most [`LARGEST`](crate::LARGEST), or `None` when there is none, or others are to have it: wait until
@@ -43,11 +44,13 @@ impl Account {
 
     /// A buffer of `len` bytes in place of as many that were charged, of `charged` for this purpose: nobody is asked again.
     pub fn take_charged(&mut self, len: usize, charged: usize) -> Option<Buf> {
-        let part = len.min(charged).min(self.charged);
-        self.release(part);
+        let part = len.min(charged).min(self.outside.data);
+        self.take_off(Unpooled { data: part, ..Unpooled::default() });
         let buf = self.pool.take_at_once(self.id, len);
         if buf.is_none() {
-            self.count(part);
+            self.pool.recount(self.id, part);
+            self.outside.data = self.outside.data.saturating_add(part);
+            self.note();
         }
         self.refused |= buf.is_none();
         buf
@@ -58,23 +61,57 @@ impl Account {
     pub fn charge(&mut self, bytes: usize) -> bool {
         let charged = self.pool.charge(self.id, bytes);
         if charged {
-            self.note(self.charged.saturating_add(bytes));
+            self.outside.data = self.outside.data.saturating_add(bytes);
+            self.note();
         }
         self.refused |= !charged;
         charged
     }
 
-    /// Counts `bytes` of other memory that are there already, whatever the limit says. Whoever uses this sees to it that they are few, and
-    /// takes nothing more before they are gone.
-    pub fn count(&mut self, bytes: usize) {
-        self.pool.count(self.id, bytes);
-        self.note(self.charged.saturating_add(bytes));
+    /// Counts `bytes` of memory that stays for as long as the account does, such as a table that grows, if so much is free. It leaves the account's
+    /// floor alone; whoever is refused does not wait in line.
+    #[must_use]
+    pub fn charge_table(&mut self, bytes: usize) -> bool {
+        let charged = self.pool.charge_table(self.id, bytes);
+        if charged {
+            self.outside.tables = self.outside.tables.saturating_add(bytes);
+            self.note();
+        }
+        charged
     }
 
-    /// The memory of `bytes` that were charged or counted is free again.
+    /// Counts `bytes` of data that is there already: as [`Account::charge`] does if the account may have it, by force otherwise. Whoever uses this takes
+    /// no more while [`Account::forced`] is more than a little.
+    pub fn charge_present(&mut self, bytes: usize) {
+        if self.pool.charge_present(self.id, bytes) {
+            self.outside.data = self.outside.data.saturating_add(bytes);
+            self.note();
+        } else {
+            self.count(bytes);
+        }
+    }
+
+    /// Counts `bytes` of other memory that are there already, whatever the limit says. They come on top of what the others' floors need: whoever uses this
+    /// sees to it that they are few.
+    pub fn count(&mut self, bytes: usize) {
+        self.pool.force(self.id, bytes);
+        self.outside.forced = self.outside.forced.saturating_add(bytes);
+        self.note();
+    }
+
+    /// Bytes that were counted whatever the limit says.
+    pub fn forced(&self) -> usize {
+        self.outside.forced
+    }
+
+    /// The memory of `bytes` that were charged or counted is free again: what was forced first.
     #[inline]
     pub fn release(&mut self, bytes: usize) {
-        debug_assert!(bytes <= self.charged, "{bytes} bytes of {} are released", self.charged);
+        debug_assert!(
+            bytes <= self.outside.data + self.outside.forced,
+            "{bytes} bytes of {:?} are released",
+            self.outside
+        );
         if bytes > 0 {
             self.release_some(bytes);
         }
@@ -82,14 +119,20 @@ impl Account {
 
     #[inline(never)]
     fn release_some(&mut self, bytes: usize) {
-        let bytes = bytes.min(self.charged);
-        self.note(self.charged - bytes);
-        self.pool.uncount(self.id, bytes);
+        let forced = bytes.min(self.outside.forced);
+        let data = bytes.saturating_sub(forced).min(self.outside.data);
+        self.take_off(Unpooled { data, forced, tables: 0 });
     }
 
-    fn note(&mut self, charged: usize) {
-        self.charged = charged;
-        self.pool.set_charged(self.id, charged);
+    fn take_off(&mut self, less: Unpooled) {
+        self.outside.data = self.outside.data.saturating_sub(less.data);
+        self.outside.forced = self.outside.forced.saturating_sub(less.forced);
+        self.note();
+        self.pool.uncount(self.id, less);
+    }
+
+    fn note(&mut self) {
+        self.pool.set_charged(self.id, self.outside.sum());
     }
 
     /// Nothing is wanted any more of what was refused: the account does not wait in line.
@@ -124,7 +167,7 @@ impl Account {
 
 impl Drop for Account {
     fn drop(&mut self) {
-        self.pool.close_account(self.id, self.charged);
+        self.pool.close_account(self.id, self.outside);
     }
 }
 
@@ -132,7 +175,7 @@ impl fmt::Debug for Account {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Account")
             .field("id", &self.id)
-            .field("charged", &self.charged)
+            .field("outside", &self.outside)
             .finish_non_exhaustive()
     }
 }
@@ -175,7 +218,7 @@ mod tests {
         let pool = Pool::new(LIMIT);
         let mut account = Account::new(&pool);
         account.count(LIMIT);
-        assert!(Account::new(&pool).take(512).is_none());
+        assert!(Account::new(&pool).take(8 << 20).is_none());
         std::thread::spawn(move || drop(account)).join().unwrap();
         let mut next = Account::new(&pool);
         assert!(next.take(8 << 20).is_some());

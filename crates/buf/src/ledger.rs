@@ -1,15 +1,19 @@
 //! Who holds how much of a pool, and who may have more: arithmetic without memory.
 //!
-//! Three rules keep one holder from taking what others need:
+//! Four rules keep one holder from taking what others need:
 //! * A *reserve* is open to those who hold little. Half of it is divided among the accounts that there are, half among as many as there may be, so
 //!   that a newcomer has something at once, whatever others hold (its *floor*).
 //! * Above the floor an account may hold as much as it leaves free, so that ever more holders leave ever less to each, but never nothing to the next. Its
 //!   first buffer, and up to an equal share of all, it may hold even where that is more than it leaves.
 //! * Whoever was refused within these bounds waits in line. Others pass it by a limited number of times; then memory gathers for the first in line.
+//! * The reserve is for data. *Tables*, which stay for as long as their holder does, grow only from what is free above it, and together to a bounded part of
+//!   the pool; what is there anyway, *forced*, takes from there too, so that neither keeps anybody from its floor.
+//!
+//! Whoever was refused need not ask again whenever anything comes back: `chances` moves when so little is in use that one of them could have it.
 
 use std::collections::VecDeque;
 
-use crate::limits::{ACCOUNTS, PASSED_BY, RESERVED};
+use crate::limits::{ACCOUNTS, PASSED_BY, RESERVED, TABLES};
 use crate::memory::LARGEST;
 
 /// Names an account of a pool.
@@ -22,11 +26,15 @@ struct Entry {
     held: usize,
     /// What of that is not in buffers.
     charged: usize,
+    /// What of that is in tables or was forced, and leaves the floor alone.
+    aside: usize,
     open: bool,
+    /// Its place in line.
+    ticket: Option<u64>,
 }
 
 /// A pool's accounts.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Ledger {
     limit: usize,
     /// What accounts may hold together above their floors.
@@ -39,7 +47,19 @@ pub(crate) struct Ledger {
     least: usize,
     floor: usize,
     share: usize,
-    waiting: VecDeque<AccountId>,
+    /// The line, with the tickets of those that have left it: only a number that an account still has is a place.
+    waiting: VecDeque<(AccountId, u64)>,
+    /// How many wait, and the next number.
+    lined: usize,
+    tickets: u64,
+    /// Bytes of tables and forced ones, and the latter alone.
+    aside: usize,
+    forced: usize,
+    /// Whoever was refused could have what it asked for once less than this is in use; zero if nobody is to be roused.
+    rouse_below: usize,
+    /// Somebody was refused because others are first in line.
+    turned_away: bool,
+    chances: u64,
     /// What all may hold together for an account within its share to have more unasked: `common`, or nothing while somebody waits.
     unasked: usize,
     passed: u32,
@@ -60,6 +80,13 @@ impl Ledger {
             floor: 0,
             share: 0,
             waiting: VecDeque::new(),
+            lined: 0,
+            tickets: 0,
+            aside: 0,
+            forced: 0,
+            rouse_below: 0,
+            turned_away: false,
+            chances: 0,
             unasked: limit - reserve,
             passed: 0,
         };
@@ -79,7 +106,7 @@ impl Ledger {
 
     /// Opens an account.
     pub(crate) fn open(&mut self) -> AccountId {
-        let entry = Entry { held: 0, charged: 0, open: true };
+        let entry = Entry { held: 0, charged: 0, aside: 0, open: true, ticket: None };
         let id = if let Some(id) = self.free.pop() {
             self.entries[id as usize] = entry;
             id
@@ -102,6 +129,8 @@ impl Ledger {
         }
         self.open -= 1;
         self.divide();
+        // The others' shares have grown.
+        self.rouse();
     }
 
     /// Bytes in use, by accounts and nobody.
@@ -114,26 +143,83 @@ impl Ledger {
         self.entries.get(id as usize).map_or(0, |entry| entry.held)
     }
 
-    /// True when an account holds more than its floor, and what accounts may hold above theirs is used up.
-    pub(crate) fn is_over(&self, id: AccountId) -> bool {
-        self.used >= self.common && self.held(id) > self.floor
+    /// True when an account holds more data than its floor, and what accounts may hold above theirs is used up.
+    pub(crate) fn is_over(&mut self, id: AccountId) -> bool {
+        let over = self.used >= self.common && self.data(id) > self.floor;
+        if over {
+            self.rouse_below = self.rouse_below.max(self.common);
+        }
+        over
+    }
+
+    /// Bytes that an account holds besides its tables and what was forced.
+    fn data(&self, id: AccountId) -> usize {
+        self.entries.get(id as usize).map_or(0, |entry| entry.held.saturating_sub(entry.aside))
     }
 
     /// True while an account waits in line.
     pub(crate) fn is_wanted(&self) -> bool {
-        !self.waiting.is_empty()
+        self.lined > 0
+    }
+
+    /// Moves when somebody who was refused could have what it asked for.
+    pub(crate) fn chances(&self) -> u64 {
+        self.chances
+    }
+
+    #[cold]
+    fn rouse(&mut self) {
+        (self.rouse_below, self.turned_away) = (0, false);
+        self.chances = self.chances.wrapping_add(1);
+    }
+
+    /// Puts an account at the end of the line, if it is not in it.
+    fn line_up(&mut self, id: AccountId) {
+        let Some(entry) = self.entries.get_mut(id as usize).filter(|entry| entry.ticket.is_none()) else {
+            return;
+        };
+        entry.ticket = Some(self.tickets);
+        // Those that have left are swept out before they are more than those that wait.
+        if self.waiting.len() > 2 * self.lined + 16 {
+            let entries = &self.entries;
+            self.waiting.retain(|(id, ticket)| holds(entries, *id, *ticket));
+        }
+        self.waiting.push_back((id, self.tickets));
+        self.tickets += 1;
+        self.lined += 1;
+        self.unasked = 0;
+    }
+
+    /// Who is first in line.
+    fn first(&mut self) -> Option<AccountId> {
+        while let Some((id, ticket)) = self.waiting.front().copied() {
+            if holds(&self.entries, id, ticket) {
+                return Some(id);
+            }
+            self.waiting.pop_front();
+        }
+        None
     }
 
     /// Takes an account out of the line.
     pub(crate) fn withdraw(&mut self, id: AccountId) {
-        if let Some(at) = self.waiting.iter().position(|waiting| *waiting == id) {
-            self.waiting.remove(at);
-            if at == 0 {
-                self.passed = 0;
-            }
-            if self.waiting.is_empty() {
-                self.unasked = self.common;
-            }
+        let Some(place) = self.entries.get(id as usize).and_then(|entry| entry.ticket) else { return };
+        let first = self.first() == Some(id);
+        if let Some(entry) = self.entries.get_mut(id as usize) {
+            entry.ticket = None;
+        }
+        debug_assert!(self.waiting.iter().any(|(_, ticket)| *ticket == place));
+        self.lined -= 1;
+        if first {
+            self.passed = 0;
+        }
+        if self.lined == 0 {
+            self.waiting.clear();
+            self.unasked = self.common;
+        }
+        if first && (self.lined > 0 || self.turned_away) {
+            // It is somebody else's turn.
+            self.rouse();
         }
     }
 
@@ -168,31 +254,66 @@ impl Ledger {
         let Some(entry) = self.entries.get(id as usize) else { return self.admit_unowned(bytes) };
         let first = entry.held == entry.charged;
         let held = entry.held.saturating_add(bytes);
-        let modest = self.is_modest(held, used);
+        let modest = self.is_modest(id, bytes);
         if !modest && !self.has_turn(id, (first, held), used) {
+            self.await_floor(id, bytes);
             return false;
         }
-        if modest && !self.waiting.is_empty() {
+        if modest && self.lined > 0 {
             self.withdraw(id);
         }
-        self.count(id, bytes);
+        self.add(id, bytes);
         true
     }
 
     /// Counts `bytes` more for an account if they are within its floor, and leaves its place in line to what waits there.
     pub(crate) fn admit_aside(&mut self, id: AccountId, bytes: usize) -> bool {
-        let (held, used) = (self.held(id).saturating_add(bytes), self.used.saturating_add(bytes));
-        let modest = self.is_modest(held, used);
+        let modest = self.is_modest(id, bytes);
         if modest {
-            self.count(id, bytes);
+            self.add(id, bytes);
+        } else {
+            self.await_floor(id, bytes);
         }
         modest
     }
 
-    /// Whether an account that holds so much is within its floor, when so much is in use.
-    fn is_modest(&self, held: usize, used: usize) -> bool {
-        held <= self.least && used <= self.limit
-            || held <= self.floor && used <= self.limit - self.reserve() / 2
+    /// Counts `bytes` more of what is held for as long as the account is there, if that much is free above the reserve, and tables are not too many.
+    pub(crate) fn admit_table(&mut self, id: AccountId, bytes: usize) -> bool {
+        let fits = self.used.saturating_add(bytes) <= self.common
+            && self.aside.saturating_add(bytes) <= self.limit / TABLES;
+        if fits {
+            self.add(id, bytes);
+            self.set_aside(id, bytes);
+        }
+        fits
+    }
+
+    /// Bytes with which an account's data is within its least part, or its floor, and with how much in use besides what was forced it may have
+    /// them.
+    fn bounds(&self) -> [(usize, usize); 2] {
+        [(self.least, self.limit), (self.floor, self.limit - self.reserve() / 2)]
+    }
+
+    /// Whether an account is within its floor with so much more.
+    fn is_modest(&self, id: AccountId, bytes: usize) -> bool {
+        let data = self.data(id).saturating_add(bytes);
+        let used = self.used.saturating_sub(self.forced).saturating_add(bytes);
+        self.bounds().iter().any(|(floor, limit)| data <= *floor && used <= *limit)
+    }
+
+    /// Rouses whoever was refused what is within its floor once there is room for it.
+    fn await_floor(&mut self, id: AccountId, bytes: usize) {
+        let data = self.data(id).saturating_add(bytes);
+        for (floor, limit) in self.bounds() {
+            if data <= floor {
+                self.rouse_at(limit.saturating_add(self.forced).checked_sub(bytes));
+            }
+        }
+    }
+
+    /// Rouses whoever was refused once no more than so much is in use, if that ever helps.
+    fn rouse_at(&mut self, used: Option<usize>) {
+        self.rouse_below = self.rouse_below.max(used.map_or(0, |used| used + 1));
     }
 
     /// Whether an account may go above its floor. If only others stand in its way it waits in line.
@@ -200,10 +321,13 @@ impl Ledger {
         let within = first || held <= self.share;
         let fits = used <= self.common;
         let left = self.common.saturating_sub(used);
+        let bytes = used.saturating_sub(self.used);
         if !within && (!fits || (held > left && self.open > 1)) {
+            let leaves = if self.open > 1 { held } else { 0 };
+            self.rouse_at(self.common.checked_sub(bytes.saturating_add(leaves)));
             return false;
         }
-        let next = self.waiting.front().copied();
+        let next = if self.lined > 0 { self.first() } else { None };
         let turn = match next {
             None => true,
             Some(next) => next == id || (held <= self.share && self.passed < PASSED_BY),
@@ -217,19 +341,52 @@ impl Ledger {
             }
             return true;
         }
-        if within && !self.waiting.contains(&id) {
-            self.waiting.push_back(id);
-            self.unasked = 0;
+        self.turned_away |= !turn;
+        if turn {
+            self.rouse_at(self.common.checked_sub(bytes));
+        }
+        if within {
+            self.line_up(id);
         }
         false
     }
 
-    /// Counts `bytes` more, whatever the bounds say.
-    pub(crate) fn count(&mut self, id: AccountId, bytes: usize) {
+    fn add(&mut self, id: AccountId, bytes: usize) {
         self.used = self.used.saturating_add(bytes);
         if let Some(entry) = self.entries.get_mut(id as usize) {
             entry.held = entry.held.saturating_add(bytes);
         }
+    }
+
+    /// So much of what an account holds leaves its floor alone.
+    fn set_aside(&mut self, id: AccountId, bytes: usize) {
+        self.aside = self.aside.saturating_add(bytes);
+        if let Some(entry) = self.entries.get_mut(id as usize) {
+            entry.aside = entry.aside.saturating_add(bytes);
+        }
+    }
+
+    /// Counts `bytes` of data more, whatever the bounds say.
+    pub(crate) fn count(&mut self, id: AccountId, bytes: usize) {
+        self.add(id, bytes);
+    }
+
+    /// Counts `bytes` more that are there anyway.
+    pub(crate) fn force(&mut self, id: AccountId, bytes: usize) {
+        self.add(id, bytes);
+        self.set_aside(id, bytes);
+        self.forced = self.forced.saturating_add(bytes);
+    }
+
+    /// Of the bytes in tables and of the forced ones so many are no longer there.
+    pub(crate) fn give_back_aside(&mut self, id: AccountId, (tables, forced): (usize, usize)) {
+        self.forced = self.forced.saturating_sub(forced);
+        let bytes = tables.saturating_add(forced);
+        self.aside = self.aside.saturating_sub(bytes);
+        if let Some(entry) = self.entries.get_mut(id as usize) {
+            entry.aside = entry.aside.saturating_sub(bytes);
+        }
+        self.give_back(id, bytes);
     }
 
     /// So many of the bytes that an account holds are in no buffer.
@@ -243,6 +400,9 @@ impl Ledger {
     #[inline]
     pub(crate) fn give_back(&mut self, id: AccountId, bytes: usize) {
         self.used = self.used.saturating_sub(bytes);
+        if self.used < self.rouse_below {
+            self.rouse();
+        }
         let Some(entry) = self.entries.get_mut(id as usize) else { return };
         entry.held = entry.held.saturating_sub(bytes);
         if entry.held == 0 && !entry.open {
@@ -257,11 +417,22 @@ impl Ledger {
     }
 }
 
+/// Whether an account still has this place in line.
+fn holds(entries: &[Entry], id: AccountId, ticket: u64) -> bool {
+    entries.get(id as usize).is_some_and(|entry| entry.ticket == Some(ticket))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const LIMIT: usize = 64 << 20;
+
+    /// Who waits, in order.
+    fn line(ledger: &Ledger) -> Vec<AccountId> {
+        let live = ledger.waiting.iter().filter(|(id, ticket)| holds(&ledger.entries, *id, *ticket));
+        live.map(|(id, _)| *id).collect()
+    }
 
     /// Takes pieces for an account until it is refused, and says how much it holds then.
     fn fill(ledger: &mut Ledger, id: AccountId, piece: usize) -> usize {
@@ -333,12 +504,12 @@ mod tests {
         let (hoarder, one, two) = (ledger.open(), ledger.open(), ledger.open());
         ledger.count(hoarder, LIMIT - LIMIT / RESERVED);
         assert!(!ledger.admit(one, LARGEST) && !ledger.admit(two, LARGEST));
-        let before = ledger.waiting.clone();
+        let before = line(&ledger);
         assert!(ledger.admit_aside(one, 4096));
-        assert_eq!((ledger.held(one), &ledger.waiting), (4096, &before), "its place is the large one's");
+        assert_eq!((ledger.held(one), line(&ledger)), (4096, before.clone()), "its place is the large one's");
         while ledger.admit_aside(one, 4096) {}
         assert!(ledger.held(one) <= ledger.floor && ledger.used() <= LIMIT);
-        assert_eq!(ledger.waiting, before, "who is refused aside does not line up twice");
+        assert_eq!(line(&ledger), before, "who is refused aside does not line up twice");
     }
 
     #[test]
@@ -396,13 +567,139 @@ mod tests {
                 (
                     ledger.used,
                     (0..5).map(|id| ledger.held(id)).collect::<Vec<_>>(),
-                    ledger.waiting.clone(),
+                    line(ledger),
                     ledger.passed,
+                    ledger.chances,
                 )
             };
             assert_eq!(state(&whole), state(&quick), "step {step}");
         }
         assert!(usual > 5_000 && waited > 5_000, "{usual} usual cases, {waited} steps with somebody in line");
+    }
+
+    /// Numbers by seed (SplitMix64).
+    struct Numbers(u64);
+
+    impl Numbers {
+        fn below(&mut self, bound: usize) -> usize {
+            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let word = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            usize::try_from((word ^ word >> 27) % bound as u64).unwrap()
+        }
+    }
+
+    /// Accounts do what they like, with tables and with what is there anyway too: what was not forced stays within the limit, and whoever comes, or was there
+    /// before, has its least part and its floor at once.
+    #[test]
+    fn whatever_was_counted_everybody_has_its_floor_at_once() {
+        for seed in 0..20 {
+            let mut numbers = Numbers(seed);
+            let mut ledger = Ledger::new(LIMIT);
+            let old = ledger.open();
+            let crowd: Vec<_> = (0..100 + numbers.below(800)).map(|_| ledger.open()).collect();
+            let mut forced = 0;
+            for _ in 0..20_000 {
+                let id = crowd[numbers.below(crowd.len())];
+                let bytes = 512 << numbers.below(15);
+                match numbers.below(8) {
+                    0..3 => drop(ledger.admit(id, bytes)),
+                    3 => drop(ledger.admit_aside(id, bytes)),
+                    4 | 5 => drop(ledger.admit_table(id, bytes)),
+                    6 => {
+                        ledger.force(id, bytes >> 6);
+                        forced += bytes >> 6;
+                    }
+                    _ => ledger.give_back(id, bytes.min(ledger.data(id))),
+                }
+                assert!(ledger.used() <= LIMIT + forced, "seed {seed}");
+                assert!(ledger.aside <= LIMIT / TABLES + forced, "seed {seed}: tables");
+            }
+            assert!(forced > LIMIT / 8, "{forced} bytes were forced: more than the reserve");
+            let new = ledger.open();
+            for id in [old, new] {
+                ledger.force(id, 10_000);
+                assert!(ledger.admit(id, 4096), "seed {seed}: the least part beside {}", crowd.len());
+                let rest = ledger.floor.saturating_sub(4096);
+                assert!(ledger.admit(id, rest), "seed {seed}: the floor beside {}", crowd.len());
+                ledger.give_back(id, ledger.data(id));
+            }
+            assert!(ledger.used() <= LIMIT + forced + 20_000, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn tables_take_a_part_of_what_is_free_and_nobodys_floor() {
+        let mut ledger = Ledger::new(LIMIT);
+        let ids: Vec<_> = (0..1000).map(|_| ledger.open()).collect();
+        let grown = ids.iter().filter(|id| ledger.admit_table(**id, 50_000)).count();
+        assert_eq!(grown, LIMIT / TABLES / 50_000);
+        assert!(ledger.admit(ids[0], ledger.floor), "beside a table of its own");
+        assert_eq!(ledger.held(ids[0]), 50_000 + ledger.floor);
+        fill(&mut ledger, ids[1], LARGEST);
+        let last = ids[999];
+        assert!(ledger.used() <= LIMIT && !ledger.admit_table(last, LIMIT));
+        assert!(!ledger.is_wanted(), "a table waits for nothing");
+    }
+
+    /// Many wait for large pieces while one takes and returns small ones: nobody is roused for that.
+    #[test]
+    fn who_cannot_have_what_it_waits_for_is_not_roused() {
+        let mut ledger = Ledger::new(LIMIT);
+        let good = ledger.open();
+        let crowd: Vec<_> = (0..100).map(|_| ledger.open()).collect();
+        for id in &crowd {
+            fill(&mut ledger, *id, 1 << 20);
+        }
+        assert!(ledger.is_wanted());
+        let before = ledger.chances();
+        for _ in 0..1000 {
+            assert!(ledger.admit(good, 4096));
+            ledger.give_back(good, 4096);
+        }
+        assert_eq!(ledger.chances(), before);
+        let holder = crowd.iter().copied().find(|id| ledger.held(*id) > 0).unwrap();
+        ledger.give_back(holder, 1 << 20);
+        assert_ne!(ledger.chances(), before, "the first in line could have it");
+    }
+
+    /// Whoever is only asked again when `chances` moves is served as soon as whoever asks again each time something comes back.
+    #[test]
+    fn nobody_misses_a_chance() {
+        for seed in 0..30 {
+            let mut numbers = Numbers(seed);
+            let mut ledger = Ledger::new(LIMIT);
+            let ids: Vec<_> = (0..12).map(|_| ledger.open()).collect();
+            let (mut wants, mut seen) = ([0; 12], 0);
+            for step in 0..5_000 {
+                let at = numbers.below(ids.len());
+                let bytes = 4096 << numbers.below(12);
+                if numbers.below(2) == 0 && wants[at] == 0 {
+                    if !ledger.admit(ids[at], bytes) {
+                        wants[at] = bytes;
+                    }
+                } else {
+                    ledger.give_back(ids[at], bytes.min(ledger.data(ids[at])));
+                    // Whoever gives back looks again by itself.
+                    if wants[at] > 0 && ledger.admit(ids[at], wants[at]) {
+                        wants[at] = 0;
+                    }
+                }
+                while std::mem::replace(&mut seen, ledger.chances()) != ledger.chances() {
+                    for (id, want) in ids.iter().zip(&mut wants).filter(|(_, want)| **want > 0) {
+                        if ledger.admit(*id, *want) {
+                            *want = 0;
+                        }
+                    }
+                }
+                for (id, want) in ids.iter().zip(&wants).filter(|(_, want)| **want > 0) {
+                    assert!(
+                        !ledger.clone().admit(*id, *want),
+                        "seed {seed}, step {step}: account {id} with {} was not roused for {want}",
+                        ledger.held(*id)
+                    );
+                }
+            }
+        }
     }
 
     #[test]

@@ -31,6 +31,23 @@ pub struct PoolUse {
 #[derive(Clone)]
 pub struct Pool(Arc<Tie>);
 
+/// Bytes that an account answers for besides buffers.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Unpooled {
+    /// Data, as a buffer's would be.
+    pub(crate) data: usize,
+    /// What stays for as long as the account.
+    pub(crate) tables: usize,
+    /// What is there whatever the bounds say.
+    pub(crate) forced: usize,
+}
+
+impl Unpooled {
+    pub(crate) fn sum(self) -> usize {
+        self.data.saturating_add(self.tables).saturating_add(self.forced)
+    }
+}
+
 /// Ends the pool when its last handle goes, while blocks may still be out.
 struct Tie(Arc<Shared>);
 
@@ -40,12 +57,14 @@ pub(crate) struct Shared {
     /// Who holds what; blocks that other threads returned count until the stack is emptied.
     ledger: UnsafeCell<Ledger>,
     /// Accounts that ended on other threads, with what was charged to them.
-    ended: Mutex<Vec<(AccountId, usize)>>,
+    ended: Mutex<Vec<(AccountId, Unpooled)>>,
     remote: AtomicPtr<Block>,
     /// Bytes of blocks, in use or idle.
     allocated: AtomicUsize,
     /// Bytes of other memory that accounts answer for. Only the owner changes it, so that no lock is needed for it.
     charged: AtomicUsize,
+    /// Those of them that are there whatever the limit says; likewise.
+    forced: AtomicUsize,
     limit: usize,
     returns: AtomicU64,
     remote_returns: AtomicU64,
@@ -71,6 +90,7 @@ impl Pool {
             remote: AtomicPtr::new(ptr::null_mut()),
             allocated: AtomicUsize::new(0),
             charged: AtomicUsize::new(0),
+            forced: AtomicUsize::new(0),
             limit,
             returns: AtomicU64::new(0),
             remote_returns: AtomicU64::new(0),
@@ -163,6 +183,17 @@ impl Pool {
         shared.returns.load(Ordering::Relaxed).wrapping_add(shared.remote_returns.load(Ordering::Relaxed))
     }
 
+    /// A number that moves when somebody who was refused could have what it asked for, as far as the pool knows: others need not be woken.
+    ///
+    /// # Panics
+    /// When the calling thread does not own the pool.
+    pub fn chances(&self) -> u64 {
+        let shared = self.owned();
+        // SAFETY: the calling thread owns the ledger.
+        let chances = unsafe { shared.ledger() }.chances();
+        chances.wrapping_add(shared.remote_returns.load(Ordering::Relaxed))
+    }
+
     /// How much memory the pool holds, and how much it may.
     pub fn usage(&self) -> PoolUse {
         PoolUse { allocated: self.0.0.counted(), limit: self.0.0.limit }
@@ -190,16 +221,16 @@ impl Pool {
         }
     }
 
-    pub(crate) fn close_account(&self, account: AccountId, charged: usize) {
+    pub(crate) fn close_account(&self, account: AccountId, held: Unpooled) {
         let shared = &self.0.0;
         if !shared.is_owner() {
             let mut ended = shared.ended.lock().unwrap_or_else(PoisonError::into_inner);
-            ended.push((account, charged));
+            ended.push((account, held));
             shared.remote_returns.fetch_add(1, Ordering::Relaxed);
             return;
         }
         // SAFETY: the calling thread owns the ledger.
-        unsafe { shared.close(account, charged) };
+        unsafe { shared.close(account, held) };
     }
 
     pub(crate) fn charge(&self, account: AccountId, bytes: usize) -> bool {
@@ -214,7 +245,33 @@ impl Pool {
         }
     }
 
-    pub(crate) fn count(&self, account: AccountId, bytes: usize) {
+    /// Counts bytes that are there already: as data if the account may have them without anybody's waiting. False if they were forced.
+    pub(crate) fn charge_present(&self, account: AccountId, bytes: usize) -> bool {
+        let shared = self.owned();
+        // SAFETY: the calling thread owns lists and ledger.
+        unsafe {
+            let ledger = shared.ledger();
+            let admitted = ledger.admit_unasked(account, bytes) || ledger.admit_aside(account, bytes);
+            if admitted {
+                shared.make_room(bytes);
+            }
+            admitted
+        }
+    }
+
+    pub(crate) fn charge_table(&self, account: AccountId, bytes: usize) -> bool {
+        let shared = self.owned();
+        // SAFETY: the calling thread owns lists and ledger.
+        unsafe {
+            let admitted = shared.ledger().admit_table(account, bytes);
+            if admitted {
+                shared.make_room(bytes);
+            }
+            admitted
+        }
+    }
+
+    pub(crate) fn recount(&self, account: AccountId, bytes: usize) {
         let shared = self.owned();
         // SAFETY: the calling thread owns lists and ledger.
         unsafe {
@@ -223,11 +280,21 @@ impl Pool {
         }
     }
 
-    pub(crate) fn uncount(&self, account: AccountId, bytes: usize) {
+    pub(crate) fn force(&self, account: AccountId, bytes: usize) {
         let shared = self.owned();
-        shared.set_charged(shared.charged.load(Ordering::Relaxed).saturating_sub(bytes));
+        shared.forced.store(shared.forced.load(Ordering::Relaxed).saturating_add(bytes), Ordering::Relaxed);
+        // SAFETY: the calling thread owns lists and ledger.
+        unsafe {
+            shared.ledger().force(account, bytes);
+            shared.make_room(bytes);
+        }
+    }
+
+    /// Data that was charged, and bytes that were forced, are no longer there.
+    pub(crate) fn uncount(&self, account: AccountId, less: Unpooled) {
+        let shared = self.owned();
         // SAFETY: the calling thread owns the ledger.
-        unsafe { shared.ledger() }.give_back(account, bytes);
+        unsafe { shared.take_off(account, less) };
         shared.count_return();
     }
 
@@ -352,13 +419,25 @@ impl Shared {
 
     /// # Safety
     /// The calling thread owns the ledger.
-    unsafe fn close(&self, account: AccountId, charged: usize) {
-        self.set_charged(self.charged.load(Ordering::Relaxed).saturating_sub(charged));
+    unsafe fn close(&self, account: AccountId, held: Unpooled) {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            self.take_off(account, held);
+            self.ledger().close(account);
+        }
+        self.count_return();
+    }
+
+    /// # Safety
+    /// The calling thread owns the ledger.
+    unsafe fn take_off(&self, account: AccountId, less: Unpooled) {
+        self.set_charged(self.charged.load(Ordering::Relaxed).saturating_sub(less.sum()));
+        let forced = self.forced.load(Ordering::Relaxed).saturating_sub(less.forced);
+        self.forced.store(forced, Ordering::Relaxed);
         // SAFETY: by the caller's promise.
         let ledger = unsafe { self.ledger() };
-        ledger.give_back(account, charged);
-        ledger.close(account);
-        self.count_return();
+        ledger.give_back_aside(account, (less.tables, less.forced));
+        ledger.give_back(account, less.data);
     }
 
     /// Closes the accounts that ended on other threads.
@@ -367,9 +446,9 @@ impl Shared {
     /// The calling thread owns the ledger.
     unsafe fn close_ended(&self) {
         let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
-        for (account, charged) in ended.drain(..) {
+        for (account, held) in ended.drain(..) {
             // SAFETY: by the caller's promise.
-            unsafe { self.close(account, charged) };
+            unsafe { self.close(account, held) };
         }
     }
 
@@ -430,7 +509,9 @@ impl Shared {
                 self.drain_remote();
                 self.trim();
             }
-            if self.counted().saturating_add(size) > self.limit {
+            // What was forced takes nobody's floor.
+            let limit = self.limit.saturating_add(self.forced.load(Ordering::Relaxed));
+            if self.counted().saturating_add(size) > limit {
                 return None;
             }
         }

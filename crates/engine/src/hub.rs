@@ -49,8 +49,8 @@ struct Seats {
     want_memory: Vec<Slot>,
     /// The flushes that follow the last driver.
     closing: Closing,
-    /// The pool's count of returns when it was last looked at.
-    returns: u64,
+    /// The pool's count of chances when it was last looked at.
+    chances: u64,
 }
 
 /// What a volume's error is to people; nothing where the asker expects it.
@@ -209,8 +209,8 @@ impl Hub {
             waiters.drain(..).for_each(|slot| seats.list(slot));
             seats.want_room = waiters;
         }
-        let returns = self.pool.returns();
-        if std::mem::replace(&mut seats.returns, returns) != returns {
+        let chances = self.pool.chances();
+        if std::mem::replace(&mut seats.chances, chances) != chances {
             // The oldest first.
             let mut waiters = std::mem::take(&mut seats.want_memory);
             for slot in waiters.drain(..) {

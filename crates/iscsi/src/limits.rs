@@ -64,8 +64,11 @@ pub const LONGEST_CHALLENGE: usize = 1024;
 /// Below this many bytes a CHAP secret is called weak (RFC 7143 §9.2.1: 96 bits).
 pub const WEAK_SECRET: usize = 12;
 
-/// Commands that one session may have outstanding: the width of the CmdSN window. Linux' default asks for 128.
+/// Commands that one session may have outstanding: the width of the CmdSN window at most. Linux' default asks for 128.
 pub const QUEUE_DEPTH: u16 = 128;
+/// The width with which a window begins, in commands. It becomes wider when it is used up and there is memory for more tasks, so that a session that was
+/// promised a command has room for it, whatever others hold; until then this many keep a client busy that must do with a block at a time anyway.
+pub const FIRST_DEPTH: u16 = 16;
 /// Immediate commands that may be outstanding beyond the window (RFC 7143 §4.2.2.1 leaves it to the target).
 pub const IMMEDIATE_DEPTH: u16 = 16;
 /// Task management functions that may wait for tasks to end.
@@ -74,8 +77,11 @@ pub const MANAGEMENT_DEPTH: usize = 16;
 /// the 15 s after which open-iscsi gives an abort up, so that an initiator hears that it failed and takes the next step. The tasks stay
 /// aborted.
 pub const MANAGEMENT_TIME: Duration = Duration::from_secs(10);
-/// PDUs that may wait to be sent before no more bytes are received: every open task's answer, and pings.
-pub const OUTBOUND: usize = 512;
+/// PDUs that may wait to be sent before no more bytes are received, for each task that there may be: its answer, and a ping's or an R2T.
+pub const OUTBOUND: usize = 2;
+/// Bytes of text and answers that a connection may hold although there is no memory for them: what a login or a ping takes. With more, its text ends it, and
+/// nothing more is received while its answers wait.
+pub const OVERDRAFT: usize = 8192;
 /// Bytes of echoes, text and parameter data that may wait to be sent before no more bytes are received: eight of the longest echoes.
 pub const OUTBOUND_BYTES: usize = 65_536;
 /// Commands that an initiator takes before it answers that its queue is full.

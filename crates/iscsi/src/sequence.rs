@@ -84,6 +84,16 @@ impl CommandWindow {
         self.most = self.most.wrapping_add(1);
     }
 
+    /// True when an initiator may send nothing more before a request is done.
+    pub fn is_used_up(&self) -> bool {
+        self.expected == self.most.wrapping_add(1)
+    }
+
+    /// The window takes so many more from now on. It never becomes narrower, as MaxCmdSN must not go back (RFC 7143 §4.2.2.1).
+    pub fn widen(&mut self, more: u16) {
+        self.most = self.most.wrapping_add(u32::from(more));
+    }
+
     /// ExpCmdSN.
     pub fn expected(&self) -> u32 {
         self.expected
@@ -157,6 +167,17 @@ mod tests {
         assert_eq!(window.judge(1), Verdict::Outside, "the window is closed");
         window.release();
         assert_eq!(window.judge(1), Verdict::Next);
+    }
+
+    #[test]
+    fn a_window_that_is_used_up_becomes_wider() {
+        let mut window = CommandWindow::new(u32::MAX, 1);
+        assert!(!window.is_used_up());
+        window.take();
+        assert!(window.is_used_up());
+        window.widen(2);
+        assert_eq!((window.is_used_up(), window.most()), (false, 1));
+        assert_eq!([0, 1, 2].map(|sn| window.judge(sn)), [Verdict::Next, Verdict::Gap, Verdict::Outside]);
     }
 
     #[test]

@@ -108,6 +108,68 @@ fn writes_without_data_leave_memory_to_others() {
     }
 }
 
+/// A client's 4K reads go on at once beside sessions whose windows are full of writes without data: one that was there before them, and newcomers. What the sessions'
+/// tables take is neither these clients' part, nor much.
+#[test]
+fn full_windows_of_writes_without_data_leave_everybody_a_block() {
+    for sessions in [100, 1000] {
+        let pool = Pool::new(LIMIT);
+        let mut old = session(&pool);
+        // As many commands as its window takes have made its table as large as it becomes.
+        for tag in 2..200 {
+            assert_eq!(small_read(&mut old, tag), Some(Opcode::DATA_IN));
+        }
+        let mut crowd = Vec::new();
+        for _ in 0..sessions {
+            let mut bad = Raw::with_pool(portal(2048), &pool);
+            bad.log_in(&[("InitialR2T", "Yes"), ("ImmediateData", "No")]).unwrap();
+            command(&mut bad, (LUN, 1, builder::test_unit_ready()), |command| command, &[]);
+            // All at once, whatever the window says.
+            for tag in 2..2 + u32::from(limits::QUEUE_DEPTH) {
+                hoard_bytes(&mut bad, tag, 1 << 20);
+            }
+            crowd.push(bad);
+        }
+        let allocated = pool.usage().allocated;
+        assert!(allocated <= LIMIT + (32 << 20), "{allocated} bytes beside {sessions} sessions");
+        let mut new = session(&pool);
+        for tag in 200..300 {
+            assert_eq!(small_read(&mut old, tag), Some(Opcode::DATA_IN), "beside {sessions} sessions");
+            assert_eq!(
+                small_read(&mut new, tag),
+                Some(Opcode::DATA_IN),
+                "a newcomer's, beside {sessions} sessions"
+            );
+        }
+    }
+}
+
+fn small_read(raw: &mut Raw, tag: u32) -> Option<Opcode> {
+    let read = builder::read(Extent::new(0, 8));
+    command(raw, (LUN, tag, read), |command| command.reading(4096), &[]).first().map(Pdu::opcode)
+}
+
+/// A window is as wide as there is memory for tasks: whoever keeps to it is never refused, and it becomes wide where memory is free.
+#[test]
+fn a_window_grows_with_its_use_where_memory_is_free() {
+    for (free, widest) in [(true, limits::QUEUE_DEPTH), (false, limits::FIRST_DEPTH)] {
+        let pool = Pool::new(LIMIT);
+        let mut others = Account::new(&pool);
+        let mut raw = session(&pool);
+        others.count(if free { 0 } else { LIMIT - LIMIT / 8 });
+        let first = raw.cmd_sn;
+        let mut ping = NopOut::ping(1000).to_bytes();
+        for tag in 2..500 {
+            hoard_bytes(&mut raw, tag, 512 << 10);
+        }
+        ping[24..28].copy_from_slice(&raw.cmd_sn.to_be_bytes());
+        let answer = raw.send(ping, &[]).pop().unwrap().view();
+        assert_eq!(answer.max_cmd_sn().wrapping_sub(first) + 1, u32::from(widest), "memory is free: {free}");
+        assert_eq!(answer.exp_cmd_sn(), first + u32::from(widest), "what lies beyond is ignored");
+        assert_eq!(raw.closed(), None);
+    }
+}
+
 #[test]
 fn a_command_that_cannot_be_done_takes_no_memory() {
     let pool = Pool::new(LIMIT);

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use common::raw::{Pdu, Raw};
 use common::{BLOCK, INITIATOR, TARGET, portal};
 use iscsi::connection::State;
+use iscsi::limits;
 use iscsi::limits::MANAGEMENT_TIME;
 use iscsi::pdu::{
     DataIn, DataOut, Function, FunctionResponse, LogoutReason, LogoutRequest, LogoutResponse, NopIn, NopOut,
@@ -154,7 +155,8 @@ fn the_window_stays_open_over_many_commands() {
         let answers = command(&mut raw, (tag, builder::test_unit_ready()), |command| command, &[]);
         let view = answers[0].view();
         assert_eq!(view.exp_cmd_sn(), raw.cmd_sn);
-        assert_eq!(view.max_cmd_sn().wrapping_sub(view.exp_cmd_sn()), 127, "the whole window again");
+        let window = view.max_cmd_sn().wrapping_sub(view.exp_cmd_sn()) + 1;
+        assert_eq!(window, u32::from(limits::FIRST_DEPTH), "the whole window again");
         assert_eq!(view.stat_sn(), tag, "each response takes one number");
     }
 }

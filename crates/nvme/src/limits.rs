@@ -59,9 +59,20 @@ pub const LEAST_H2C_DATA: u32 = 4096;
 /// The longest data of a single PDU that is accepted at all, in bytes; the header's length field allows 4 GiB.
 pub const LONGEST_PDU_DATA: usize = 8 << 20;
 
-/// PDUs that wait to be sent before a controller stops reading: a peer that does not read what it asked for is held back. A host
-/// needs no such limit: what it sends answers one command or one R2T of its own each, and it has no more of them than its queue.
-pub const UNSENT: usize = 1024;
+/// PDUs that wait to be sent before a controller stops reading: a peer that does not read what it asked for is held back. To them come as many for each command
+/// for which there is memory: [`UNSENT_OF_SLOT`]. A host needs no such limit: what it sends answers one command or one R2T of its own each, and it has no more of
+/// them than its queue.
+pub const UNSENT: usize = 64;
+
+/// What a command may have waiting to be sent: an R2T and its end.
+pub const UNSENT_OF_SLOT: usize = 2;
+
+/// Commands of a queue for which there is memory whatever other connections hold; for more there is when it is free. This many keep a host busy that must
+/// do with a block at a time anyway.
+pub const FIRST_SLOTS: u16 = 16;
+
+/// Bytes of answers that a connection may hold although there is no memory for them: an identify structure. With more, nothing more is received while they wait.
+pub const OVERDRAFT: usize = 4096;
 
 /// Bytes of identify data, log pages and reports that wait to be sent before a controller stops reading: what hosts ask for at a time fits,
 /// and a longer answer goes out alone.
@@ -141,5 +152,6 @@ pub const DISCOVERY_RETRIES: u32 = 8;
 /// Bytes of a discovery log page that a host asks for at a time, header and seven entries: within any MDTS.
 pub const DISCOVERY_CHUNK: u32 = 8192;
 
-/// How long commands that wait for memory wait before they look again, if nothing else happens meanwhile.
-pub const MEMORY_RETRY: Duration = Duration::from_millis(1);
+/// How long commands that wait for memory wait before they look again, if nobody tells that there is some: a connection that
+/// shares its core with others is told, so that this may be long.
+pub const MEMORY_RETRY: Duration = Duration::from_millis(100);

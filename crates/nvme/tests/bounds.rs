@@ -21,6 +21,7 @@ use nvme::status::Status;
 use nvme::subsystem::Reply;
 use protocol::pair::Half;
 use protocol::{CloseReason, Connection as _, Instant, Transmit};
+use volume::{Completion, Operation, Outcome};
 use zerocopy::{FromBytes, IntoBytes};
 
 const LIMIT: usize = 16 << 20;
@@ -90,7 +91,11 @@ fn read(cid: u16, length: u32) -> SubmissionQueueEntry {
 fn small_write(half: &mut Queue, cid: u16) -> bool {
     half.receive(NOW, &capsule(write(cid, 4096), &[7; 4096]));
     half.receive(NOW, &[]);
-    matches!(half.connection.poll_action(), Some(Action::Submit { .. }))
+    let Some(Action::Submit { request, .. }) = half.connection.poll_action() else { return false };
+    let done = Completion { tag: request.tag, result: Ok(Outcome::Done) };
+    half.connection.handle_input(NOW, controller::Input::Completion(done));
+    half.transmit(NOW);
+    true
 }
 
 fn page(cid: u16, length: u32) -> Vec<u8> {
@@ -144,6 +149,85 @@ fn writes_without_data_leave_memory_to_others() {
         assert!(small_write(&mut good, number), "a small write beside {} hoarders", number + 1);
         good.connection.poll_action();
     }
+}
+
+/// A host's 4K reads go on at once beside queues that are full of writes without data: one that was there before them, and newcomers. What the queues' tables take
+/// is neither these hosts' part, nor much.
+#[test]
+fn full_queues_of_writes_without_data_leave_everybody_a_block() {
+    for queues in [100, 1000] {
+        // As much as gives each of a thousand connections a block.
+        let limit = 64 << 20;
+        let pool = Pool::new(limit);
+        let mut old = io_queue(&pool);
+        assert!((0..200).all(|cid| small_read(&mut old, cid)));
+        let mut crowd = Vec::new();
+        for _ in 0..queues {
+            let mut bad = io_queue(&pool);
+            for cid in 0..120 {
+                bad.receive(NOW, &capsule(write(cid, 1 << 20), &[]));
+            }
+            crowd.push(bad);
+        }
+        let allocated = pool.usage().allocated;
+        assert!(allocated <= limit + (16 << 20), "{allocated} bytes beside {queues} queues");
+        let mut new = io_queue(&pool);
+        for cid in 0..100 {
+            assert!(small_read(&mut old, cid), "beside {queues} queues");
+            assert!(small_read(&mut new, cid), "a newcomer's, beside {queues} queues");
+        }
+    }
+}
+
+/// A read of one block, from its command to its end.
+fn small_read(half: &mut Queue, cid: u16) -> bool {
+    half.receive(NOW, &capsule(read(cid, 4096), &[]));
+    let Some(Action::Submit { request, .. }) = half.connection.poll_action() else { return false };
+    let Operation::Read { into, .. } = request.operation else { return false };
+    let done = Completion { tag: request.tag, result: Ok(Outcome::Data(into.freeze().into())) };
+    half.connection.handle_input(NOW, controller::Input::Completion(done));
+    let mut send = Transmit::new(1 << 20, 512);
+    half.connection.poll_transmit(NOW, &mut send);
+    let count = send.len();
+    drop(send);
+    half.connection.handle_transmitted(NOW, count);
+    true
+}
+
+/// A queue for whose commands there is no memory leaves them in the stream until one has ended, and none fails.
+#[test]
+fn a_command_for_which_there_is_no_slot_waits_for_one() {
+    let pool = Pool::new(LIMIT);
+    let mut half = io_queue(&pool);
+    let mut others = Account::new(&pool);
+    others.count(LIMIT - LIMIT / 8);
+    let mut flush = SubmissionQueueEntry::new(0, 1);
+    for cid in 0..=limits::FIRST_SLOTS {
+        flush.cid.set(cid);
+        half.receive(NOW, &capsule(flush, &[]));
+    }
+    assert!(!half.connection.wants_bytes());
+    let mut tags: Vec<_> = std::iter::from_fn(|| half.connection.poll_action())
+        .filter_map(|action| match action {
+            Action::Submit { request, .. } => Some(request.tag),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(tags.len(), usize::from(limits::FIRST_SLOTS));
+    let done = Completion { tag: tags.remove(0), result: Ok(Outcome::Done) };
+    half.connection.handle_input(NOW, controller::Input::Completion(done));
+    assert!(half.connection.wants_bytes());
+    half.receive(NOW, &[]);
+    assert!(matches!(half.connection.poll_action(), Some(Action::Submit { .. })), "the one that waited");
+    others.release(LIMIT - LIMIT / 8);
+    let done = Completion { tag: tags.remove(0), result: Ok(Outcome::Done) };
+    half.connection.handle_input(NOW, controller::Input::Completion(done));
+    for cid in 50..150 {
+        flush.cid.set(cid);
+        half.receive(NOW, &capsule(flush, &[]));
+    }
+    let begun = std::iter::from_fn(|| half.connection.poll_action()).count();
+    assert_eq!(begun, 100, "memory is free");
 }
 
 #[test]

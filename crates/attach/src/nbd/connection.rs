@@ -70,8 +70,9 @@ pub struct Connection {
     pub(super) export: Arc<Export>,
     /// What the connection holds of its core's memory.
     pub(super) account: Account,
-    /// Bytes of that outside of buffers.
-    pub(super) counted: usize,
+    /// What of that is counted for answers, and for tables; and what its tables were granted before they grew.
+    pub(super) counted: (usize, usize),
+    pub(super) granted: usize,
     state: State,
     agreed: Agreement,
     pub(super) receive: Receive,
@@ -82,6 +83,8 @@ pub struct Connection {
     /// Reads that wait for memory, in order.
     pub(super) waiting: VecDeque<usize>,
     retry: Option<Instant>,
+    /// The pool's count of returns when they were last tried.
+    tried_at: u64,
     pub(super) out: Outbound,
     pub(super) actions: VecDeque<Action>,
     deadline: Option<Instant>,
@@ -109,7 +112,8 @@ impl Connection {
         Self {
             export,
             account: Account::new(pool),
-            counted: 0,
+            counted: (0, 0),
+            granted: 0,
             agreed: Agreement::default(),
             state: State::Negotiating(handshake),
             receive: Receive::Header,
@@ -118,6 +122,7 @@ impl Connection {
             table: Table::default(),
             waiting: VecDeque::new(),
             retry: None,
+            tried_at: pool.returns(),
             out,
             actions: VecDeque::new(),
             deadline: Some(now + NEGOTIATION),
@@ -128,6 +133,11 @@ impl Connection {
             leaving: None,
             close: None,
         }
+    }
+
+    /// True while requests wait for memory.
+    pub fn awaits_memory(&self) -> bool {
+        !self.waiting.is_empty()
     }
 
     /// True once the client has chosen an export.
@@ -188,7 +198,7 @@ impl Connection {
 
     /// Takes a request off the front of `bytes`, if it is there whole and there is room for it.
     fn handle_request(&mut self, now: Instant, bytes: &[u8]) -> usize {
-        if self.table.is_full() {
+        if !self.has_room() {
             self.starved = Some(Starved::Room);
             return 0;
         }
@@ -222,6 +232,10 @@ impl Connection {
 
     fn begin(&mut self, now: Instant, pending: Pending) {
         let slot = self.table.begin(pending);
+        if self.table.answers() > 0 {
+            // What it may find counts before another request is taken.
+            self.settle_account();
+        }
         let Some(pending) = self.table.get(slot) else { return };
         match &mut pending.work {
             Work::Read(_) => {
@@ -467,6 +481,12 @@ impl protocol::Connection for Connection {
     }
 
     fn poll_action(&mut self) -> Option<Action> {
+        if self.actions.is_empty() && !self.waiting.is_empty() {
+            let returns = self.account.returns();
+            if std::mem::replace(&mut self.tried_at, returns) != returns {
+                self.serve_waiting(self.now);
+            }
+        }
         self.actions.pop_front()
     }
 

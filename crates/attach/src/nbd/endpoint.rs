@@ -90,7 +90,7 @@ impl Endpoint for ClientEndpoint {
             self.connection.handle_input(now, input);
         }
         self.act(now);
-        if !self.connection.wants_bytes() {
+        if !self.connection.wants_bytes() || self.connection.awaits_memory() {
             self.hub.wait_for_memory(self.seat);
         }
     }

@@ -20,6 +20,8 @@ struct Seat {
     endpoint: EndpointId,
     inbox: VecDeque<Input>,
     listed: bool,
+    /// It is among those that wait for memory.
+    wants_memory: bool,
 }
 
 /// Names a seat.
@@ -36,7 +38,7 @@ struct Seats {
     want_memory: Vec<SeatId>,
     /// Those that are negotiating, the oldest first.
     newcomers: VecDeque<SeatId>,
-    returns: u64,
+    chances: u64,
 }
 
 impl Seats {
@@ -81,7 +83,7 @@ impl Hub {
     /// Makes a place for a connection.
     pub(crate) fn join(&self, endpoint: EndpointId) -> SeatId {
         let mut seats = self.seats.borrow_mut();
-        let seat = Some(Seat { endpoint, inbox: VecDeque::new(), listed: false });
+        let seat = Some(Seat { endpoint, inbox: VecDeque::new(), listed: false, wants_memory: false });
         let index = if let Some(free) = seats.free.pop() {
             seats.places[free] = seat;
             free
@@ -154,7 +156,8 @@ impl Hub {
     /// Lets a connection take a turn once a buffer has come back to the pool.
     pub(crate) fn wait_for_memory(&self, seat: SeatId) {
         let mut seats = self.seats.borrow_mut();
-        if !seats.want_memory.contains(&seat) {
+        let Some(Some(place)) = seats.places.get_mut(seat.0) else { return };
+        if !std::mem::replace(&mut place.wants_memory, true) {
             seats.want_memory.push(seat);
         }
     }
@@ -207,11 +210,17 @@ impl Hub {
                 seats.list(seat);
             }
         }
-        let returns = self.pool.returns();
-        if std::mem::replace(&mut seats.returns, returns) != returns {
-            while let Some(seat) = seats.want_memory.pop() {
+        let chances = self.pool.chances();
+        if std::mem::replace(&mut seats.chances, chances) != chances {
+            // The oldest first.
+            let mut waiters = std::mem::take(&mut seats.want_memory);
+            for seat in waiters.drain(..) {
+                if let Some(Some(place)) = seats.places.get_mut(seat.0) {
+                    place.wants_memory = false;
+                }
                 seats.list(seat);
             }
+            seats.want_memory = waiters;
         }
         ready.append(&mut seats.ready);
     }

@@ -18,11 +18,19 @@ pub const PAYLOAD: u32 = 32 << 20;
 /// Requests under way on one connection. The protocol has no window: beyond this the stream stays unread.
 pub const REQUESTS: usize = 256;
 
+/// Requests of one connection for which there is memory whatever others hold; for more there is when it is free. This many keep a client busy that must do
+/// with a block at a time anyway.
+pub const FIRST_REQUESTS: usize = 16;
+
 /// Requests to the volume that one request becomes at most, so that a tag names both.
 pub const PIECES: u64 = 1 << 16;
 
-/// Replies that wait to be sent before no further request is taken: a client that does not read its answers is held back.
-pub const UNSENT: usize = 1024;
+/// Replies that wait to be sent before no further request is taken: a client that does not read its answers is held back. To them comes one for each request for
+/// which there is memory.
+pub const UNSENT: usize = 64;
+
+/// Bytes of answers that a client may have although there is no memory for them: one about allocation. With more, no further request is taken.
+pub const OVERDRAFT: usize = 4096;
 
 /// Bytes of answers outside of buffers (options, extents) that wait to be sent before no further request is taken: sixteen of the longest.
 pub const UNSENT_BYTES: usize = 65_536;
@@ -51,5 +59,6 @@ pub const NEWCOMERS: usize = 2;
 /// Extents in one answer about allocation. The client asks again from where it ends.
 pub const EXTENTS: usize = 512;
 
-/// How long requests that wait for memory wait before they look again, if nothing else happens meanwhile.
-pub const MEMORY_RETRY: Duration = Duration::from_millis(1);
+/// How long requests that wait for memory wait before they look again, if nobody tells that there is some: a connection that
+/// shares its core with others is told, so that this may be long.
+pub const MEMORY_RETRY: Duration = Duration::from_millis(100);

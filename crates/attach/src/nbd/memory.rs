@@ -8,7 +8,7 @@ use protocol::{CloseReason, Instant};
 use smallvec::SmallVec;
 
 use super::connection::{Action, Connection, Receive, Starved};
-use super::limits::{DATA_TIME, SCARCE_DATA_TIME, SCARCE_SEND_TIME, SEND_TIME, WATCH};
+use super::limits::{DATA_TIME, OVERDRAFT, SCARCE_DATA_TIME, SCARCE_SEND_TIME, SEND_TIME, WATCH};
 use super::reply::Reply;
 
 /// Buffers of these lengths, or none: room for all of them is set aside before the first is taken, or many clients could wait for each other's.
@@ -37,23 +37,54 @@ pub(super) fn take_all(
 impl Connection {
     /// True while the client had better read first.
     pub(super) fn is_congested(&self) -> bool {
-        self.out.is_full() || (self.out.bytes() > 0 && self.account.is_over())
+        self.out.is_full(self.table.room())
+            || self.overdraft() > OVERDRAFT
+            || (self.out.bytes() > 0 && self.account.is_over())
+    }
+
+    /// Bytes of answers for which there was no memory.
+    fn overdraft(&self) -> usize {
+        self.account.forced().saturating_sub(self.counted.1)
+    }
+
+    /// Whether another request may be taken: there is a place for it, or memory for more places and their replies.
+    pub(super) fn has_room(&mut self) -> bool {
+        if !self.table.is_full() {
+            return true;
+        }
+        let (more, each) = self.table.wants();
+        let bytes = more * (each + size_of::<Reply>() + size_of::<Action>());
+        let granted = more > 0 && self.account.charge_table(bytes);
+        if granted {
+            self.granted += bytes;
+            self.table.grant(more);
+        }
+        granted
     }
 
     /// Counts what is held outside of buffers; nothing that grows with what a client does is left out.
     pub(super) fn settle_account(&mut self) {
         let lists =
             self.actions.capacity() * size_of::<Action>() + self.waiting.capacity() * size_of::<usize>();
-        let held = self.out.bytes() + self.out.size() + self.table.size() + lists;
-        if held > self.counted {
-            self.account.count(held - self.counted);
-        } else if held < self.counted {
-            self.account.release(self.counted - held);
+        let tables = (self.out.size() + self.table.size() + lists).saturating_sub(self.granted);
+        let held = (self.out.bytes() + self.table.answers(), tables);
+        if held != self.counted {
+            self.recount(held);
         }
-        self.counted = held;
         if self.waiting.is_empty() && !matches!(self.starved, Some(Starved::Memory(_))) {
             self.account.stop_waiting();
         }
+    }
+
+    /// What is held outside of buffers has changed.
+    fn recount(&mut self, held: (usize, usize)) {
+        let (data, tables) = self.counted;
+        self.account.release(data.saturating_sub(held.0));
+        self.account.charge_present(held.0.saturating_sub(data));
+        // The first part of each table, which it has in any case.
+        self.account.count(held.1.saturating_sub(tables));
+        self.account.release(tables.saturating_sub(held.1));
+        self.counted = held;
     }
 
     /// Data of a write is awaited from now on.

@@ -43,9 +43,9 @@ impl Outbound {
         self.waiting = 0;
     }
 
-    /// True when the client had better read first.
-    pub(crate) fn is_full(&self) -> bool {
-        self.queue.len() >= UNSENT || self.bytes() >= UNSENT_BYTES
+    /// True when the client, which may have so many requests under way, had better read first.
+    pub(crate) fn is_full(&self, requests: usize) -> bool {
+        self.queue.len() >= UNSENT + requests || self.bytes() >= UNSENT_BYTES
     }
 
     /// Bytes of what waits and is being sent, outside of pools.

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use volume::{Completion, Durability, Extent, Features, Operation, Outcome, Tag};
 
 use super::export::{self, Export};
-use super::limits::{EXTENTS, PIECES, REQUESTS};
+use super::limits::{EXTENTS, FIRST_REQUESTS, PIECES, REQUESTS};
 use super::wire::{Command, CommandFlags, Descriptor, ExtentFlags, Failure, RequestHeader};
 
 /// A read's pieces of data, each once it is there. Most reads have one.
@@ -215,6 +215,8 @@ pub(crate) struct Table {
     slots: Vec<Option<Pending>>,
     free: Vec<usize>,
     used: usize,
+    /// For how many requests there was memory beyond the first ones.
+    granted: usize,
     /// Those of them that ask for extents.
     queries: usize,
 }
@@ -222,14 +224,35 @@ pub(crate) struct Table {
 impl Table {
     /// True when no further request can be taken.
     pub(crate) fn is_full(&self) -> bool {
-        self.used >= REQUESTS
+        self.used >= self.room()
     }
 
-    /// Bytes of the table, and of the extents that its requests may find.
+    /// For how many requests there is memory.
+    pub(crate) fn room(&self) -> usize {
+        FIRST_REQUESTS + self.granted
+    }
+
+    /// By how many requests the memory for them is to grow next, and the bytes that each takes.
+    pub(crate) fn wants(&self) -> (usize, usize) {
+        let each = size_of::<Option<Pending>>() + size_of::<usize>();
+        (self.room().min(REQUESTS - self.room()), each)
+    }
+
+    /// There is memory for so many more requests.
+    pub(crate) fn grant(&mut self, more: usize) {
+        self.granted += more;
+        self.slots.reserve_exact(self.room() - self.slots.len());
+        self.free.reserve_exact(self.room() - self.free.len());
+    }
+
+    /// Bytes of the table.
     pub(crate) fn size(&self) -> usize {
-        let slots =
-            self.slots.capacity() * size_of::<Option<Pending>>() + self.free.capacity() * size_of::<usize>();
-        slots + self.queries * EXTENTS * size_of::<Descriptor>()
+        self.slots.capacity() * size_of::<Option<Pending>>() + self.free.capacity() * size_of::<usize>()
+    }
+
+    /// Bytes of the extents that its requests may find.
+    pub(crate) fn answers(&self) -> usize {
+        self.queries * EXTENTS * size_of::<Descriptor>()
     }
 
     /// True when nothing is under way.

@@ -18,6 +18,7 @@ use volume::{Completion, Epoch, Request, Tag, VolumeId};
 use super::discovery::Exchange;
 use super::login::{Failure, Login, Outcome};
 use super::management::Pending;
+use super::memory::unsent;
 use super::outbound::{Outbound, Sent};
 use super::portal::{Node, Portal};
 use super::tasks::Tasks;
@@ -26,8 +27,8 @@ use crate::connection::{Event, State};
 use crate::datamover::tcp::{Digests, Next, Receiver};
 use crate::keys::Parameters;
 use crate::limits::{
-    DISCOVERY_SESSION_TIME, IDLE_TIME, IMMEDIATE_DEPTH, LOGIN_TIME, LOGOUT_TIME, PING_TIME, SCARCE_SEND_TIME,
-    STAGING,
+    DISCOVERY_SESSION_TIME, FIRST_DEPTH, IDLE_TIME, IMMEDIATE_DEPTH, LOGIN_TIME, LOGOUT_TIME, PING_TIME,
+    SCARCE_SEND_TIME, STAGING,
 };
 use crate::pdu::{
     AsyncMessage, BasicHeaderSegment, Bhs, LoginRequest, LoginResponse, NopIn, Opcode, Reject, Status,
@@ -161,6 +162,8 @@ pub struct Connection {
     pub(super) login: Option<Box<Login>>,
     pub(super) parameters: Parameters,
     pub(super) window: CommandWindow,
+    /// How wide that is.
+    pub(super) width: u16,
     /// The I_T nexus's view of its target; `None` in a discovery session.
     pub(super) server: Option<Box<DeviceServer>>,
     /// The newest reservations of each volume, heard before there was a nexus.
@@ -176,9 +179,10 @@ pub struct Connection {
     pub(super) starved: Option<u64>,
     /// The task of a command that was carried out, but stays in the stream until there is memory for its data.
     pub(super) unread: Option<u16>,
-    /// What this connection holds of the pool, and what of that is counted for memory outside of buffers.
+    /// What this connection holds of the pool; what of that is counted for text and answers, and for tables; and what its tables were granted before they grew.
     pub(super) account: Account,
-    pub(super) counted: usize,
+    pub(super) counted: (usize, usize),
+    pub(super) granted: usize,
     /// When commands that wait for data are looked at.
     pub(super) watch_at: Option<Instant>,
     /// When any data came last.
@@ -208,12 +212,14 @@ impl Connection {
     pub fn new(now: Instant, portal: Arc<Portal>, resources: Resources) -> Self {
         let login = Box::new(Login::new(Arc::clone(&portal)));
         let account = Account::new(&resources.pool);
+        let width = portal.queue_depth.min(FIRST_DEPTH);
         Self {
-            window: CommandWindow::new(0, portal.queue_depth),
+            window: CommandWindow::new(0, width),
+            width,
             portal,
             resources,
             receiver: Receiver::new(),
-            out: Outbound::new(),
+            out: Outbound::new(unsent(width)),
             state: State::InLogin,
             login: Some(login),
             parameters: Parameters::default(),
@@ -226,7 +232,8 @@ impl Connection {
             starved: None,
             unread: None,
             account,
-            counted: 0,
+            counted: (0, 0),
+            granted: 0,
             watch_at: None,
             data_heard: now,
             sending: None,
@@ -326,7 +333,7 @@ impl Connection {
 
     fn handle_login(&mut self, request: &LoginRequest, data: &[u8]) {
         let Some(login) = &mut self.login else { return };
-        self.window = CommandWindow::new(request.cmd_sn(), self.portal.queue_depth);
+        self.window = CommandWindow::new(request.cmd_sn(), self.width);
         match login.handle(request, data, &mut *self.resources.entropy) {
             Ok(Outcome::Respond(response, text)) => {
                 self.out.respond(response.to_bytes(), text.into_bytes(), false);
@@ -404,7 +411,7 @@ impl Connection {
             server.set_epoch(volume, epoch);
         }
         self.server = Some(Box::new(server));
-        self.tasks = Tasks::new(self.portal.queue_depth.saturating_add(IMMEDIATE_DEPTH));
+        self.tasks = Tasks::new(self.width.saturating_add(IMMEDIATE_DEPTH));
     }
 
     pub(super) fn enter(&mut self, event: Event) {

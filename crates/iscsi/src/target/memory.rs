@@ -15,9 +15,18 @@ use volume::{Operation, Request, Tag};
 use super::connection::{Action, Connection};
 use super::discovery::Exchange;
 use super::login::Login;
-use super::tasks::{State, Wanted};
+use super::outbound::Outgoing;
+use super::tasks::{State, Task, Wanted};
 use crate::connection::State as Life;
-use crate::limits::{DATA_TIME, SCARCE_DATA_TIME, SCARCE_SEND_TIME, SEND_TIME, STARVED_TIME, WATCH};
+use crate::limits::{
+    DATA_TIME, IMMEDIATE_DEPTH, OUTBOUND, OVERDRAFT, SCARCE_DATA_TIME, SCARCE_SEND_TIME, SEND_TIME,
+    STARVED_TIME, WATCH,
+};
+
+/// PDUs that may wait to be sent beside a window of this width.
+pub(super) fn unsent(width: u16) -> usize {
+    usize::from(width.saturating_add(IMMEDIATE_DEPTH)).saturating_mul(OUTBOUND)
+}
 
 impl Connection {
     /// Gets a task the buffer that it waits for, or a place behind those that wait already. What is little need not wait behind what is long.
@@ -116,8 +125,8 @@ impl Connection {
         let talk = self.exchange.as_ref().map_or(0, Exchange::size);
         let login =
             if self.state == Life::InLogin { self.login.as_deref().map_or(0, Login::size) } else { 0 };
-        let tables = self.out.size().saturating_add(self.tasks.size());
-        let held = self.out.bytes().saturating_add(talk).saturating_add(login).saturating_add(tables);
+        let tables = self.out.size().saturating_add(self.tasks.size()).saturating_sub(self.granted);
+        let held = (self.out.bytes().saturating_add(talk).saturating_add(login), tables);
         if held != self.counted {
             self.recount(held);
         }
@@ -128,13 +137,39 @@ impl Connection {
 
     /// What is held outside of buffers has changed, which is rare.
     #[cold]
-    fn recount(&mut self, held: usize) {
-        if held > self.counted {
-            self.account.count(held.saturating_sub(self.counted));
-        } else {
-            self.account.release(self.counted.saturating_sub(held));
-        }
+    fn recount(&mut self, held: (usize, usize)) {
+        let (data, tables) = self.counted;
+        self.account.release(data.saturating_sub(held.0));
+        self.account.charge_present(held.0.saturating_sub(data));
+        // The first part of each table, which it has in any case.
+        self.account.count(held.1.saturating_sub(tables));
+        self.account.release(tables.saturating_sub(held.1));
         self.counted = held;
+        let text = held.0 > self.out.bytes();
+        if text && self.overdraft() > OVERDRAFT && !self.state.is_over() {
+            self.close(CloseReason::Limit("there is no memory for the text of a login or discovery"));
+        }
+    }
+
+    /// Bytes of text and answers for which there was no memory.
+    pub(super) fn overdraft(&self) -> usize {
+        self.account.forced().saturating_sub(self.counted.1)
+    }
+
+    /// The window is used up: it becomes wider if there is memory for more tasks and their answers.
+    #[cold]
+    pub(super) fn widen(&mut self) {
+        let more = self.portal.queue_depth.saturating_sub(self.width).min(self.width);
+        let each = size_of::<Task>().saturating_add(size_of::<Outgoing>().saturating_mul(OUTBOUND));
+        let bytes = usize::from(more).saturating_mul(each);
+        if self.server.is_none() || more == 0 || !self.account.charge_table(bytes) {
+            return;
+        }
+        self.granted = self.granted.saturating_add(bytes);
+        self.width = self.width.saturating_add(more);
+        self.tasks.grow(self.width.saturating_add(IMMEDIATE_DEPTH));
+        self.out.room = unsent(self.width);
+        self.window.widen(more);
     }
 
     /// True while this side has reasons of its own to take nothing more from the stream.
@@ -142,7 +177,8 @@ impl Connection {
         let starved = self.starved.is_some_and(|returns| returns == self.account.returns());
         let joining =
             self.state == Life::InLogin && self.login.as_ref().is_some_and(|login| login.waiting().is_some());
-        starved || joining || (self.out.bytes() > 0 && self.account.is_over())
+        let overdrawn = self.account.forced() > 0 && self.overdraft() > OVERDRAFT;
+        starved || joining || (self.out.bytes() > 0 && (overdrawn || self.account.is_over()))
     }
 
     /// Whether the stream may wait for memory for a command's data. It may not while buffers wait for what comes behind it; nor for long, as pings

@@ -11,7 +11,7 @@ use scsi::Sense;
 
 use crate::datamover::tcp::{Digests, Payload, send};
 use crate::keys::Parameters;
-use crate::limits::{OUTBOUND, OUTBOUND_BYTES, STAGED};
+use crate::limits::{OUTBOUND_BYTES, STAGED};
 use crate::pdu::{
     BasicHeaderSegment, Bhs, DataIn, Opcode, Residual, ScsiResponse, stamp_length, stamp_response,
 };
@@ -55,6 +55,8 @@ pub(super) enum Sent {
 #[derive(Debug)]
 pub(super) struct Outbound {
     queue: VecDeque<Outgoing>,
+    /// How many may wait before the peer had better read.
+    pub(super) room: usize,
     /// Bytes in memory of no pool that wait to be sent, and those that are being sent.
     waiting: usize,
     leaving: usize,
@@ -88,8 +90,8 @@ impl SenseSegment {
 }
 
 impl Outbound {
-    pub(super) fn new() -> Self {
-        Self { queue: VecDeque::new(), waiting: 0, leaving: 0, digests: Digests::default(), stat_sn: 0 }
+    pub(super) fn new(room: usize) -> Self {
+        Self { queue: VecDeque::new(), room, waiting: 0, leaving: 0, digests: Digests::default(), stat_sn: 0 }
     }
 
     #[inline]
@@ -110,7 +112,7 @@ impl Outbound {
 
     /// True when the peer had better read first.
     pub(super) fn is_full(&self) -> bool {
-        self.queue.len() >= OUTBOUND || self.waiting.saturating_add(self.leaving) >= OUTBOUND_BYTES
+        self.queue.len() >= self.room || self.waiting.saturating_add(self.leaving) >= OUTBOUND_BYTES
     }
 
     pub(super) fn clear(&mut self) {

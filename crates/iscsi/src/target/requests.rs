@@ -54,6 +54,9 @@ impl Connection {
         match self.window.judge(view.cmd_sn()) {
             Verdict::Next => {
                 self.window.take();
+                if self.window.is_used_up() {
+                    self.widen();
+                }
                 Some(true)
             }
             Verdict::Outside => None,
@@ -119,7 +122,9 @@ impl Connection {
             }
             return;
         }
-        let most = ECHO.min(self.parameters.peer_segment as usize).min(data.len());
+        // Of a ping's data less may come back (RFC 7143 §11.19), if there is no memory for it.
+        let most = if self.overdraft() > 0 { 0 } else { ECHO };
+        let most = most.min(self.parameters.peer_segment as usize).min(data.len());
         let echo: Vec<u8> = data.get(..most).unwrap_or_default().to_vec();
         let answer = NopIn::answer(nop.task_tag(), u32::try_from(most).unwrap_or(0));
         self.out.respond(answer.to_bytes(), echo, numbered);

@@ -1,6 +1,7 @@
 //! The tasks of one session: a slab, and a table that finds them by their initiator task tags.
 //!
-//! Neither needs more memory than it was made with: a command costs no allocation. A slot's memory is not touched before the session has had that many tasks at a time.
+//! Neither needs more memory than it was made with, until it is told to grow: a command costs no allocation. A slot's memory is not touched before the session has
+//! had that many tasks at a time.
 
 use alloc::vec::Vec;
 
@@ -109,6 +110,8 @@ pub(super) struct Tasks {
     /// As many as there have ever been at a time.
     slots: Vec<Task>,
     free: Vec<u16>,
+    /// How many there may be.
+    room: u16,
     /// Open addressing with linear probing; at most half full.
     index: Vec<Option<(u32, u16)>>,
 }
@@ -116,9 +119,32 @@ pub(super) struct Tasks {
 impl Tasks {
     /// Room for `depth` tasks.
     pub(super) fn new(depth: u16) -> Self {
+        let mut tasks = Self { slots: Vec::new(), free: Vec::new(), room: 0, index: Vec::new() };
+        tasks.grow(depth);
+        tasks
+    }
+
+    /// Makes room for `depth` tasks in all.
+    pub(super) fn grow(&mut self, depth: u16) {
+        self.slots.reserve_exact(usize::from(depth).saturating_sub(self.slots.len()));
+        // Slots are used for the first time in the order of their numbers.
+        let mut free: Vec<u16> = Vec::with_capacity(usize::from(depth));
+        free.extend((self.room..depth).rev());
+        free.append(&mut self.free);
+        (self.free, self.room) = (free, self.room.max(depth));
         let size = usize::from(depth.max(1)).saturating_mul(2).next_power_of_two();
-        let slots = Vec::with_capacity(usize::from(depth));
-        Self { slots, free: (0..depth).rev().collect(), index: alloc::vec![None; size] }
+        let old = core::mem::replace(&mut self.index, alloc::vec![None; size]);
+        for (tag, slot) in old.into_iter().flatten() {
+            self.enter(tag, slot);
+        }
+    }
+
+    /// Lets a tag that is not in the index be found.
+    fn enter(&mut self, tag: u32, slot: u16) -> Option<()> {
+        let (home, mask) = (self.home(tag), self.mask());
+        let at = (0..=mask).map(|step| (home + step) & mask).find(|at| self.index.get(*at) == Some(&None))?;
+        *self.index.get_mut(at)? = Some((tag, slot));
+        Some(())
     }
 
     fn home(&self, tag: u32) -> usize {
@@ -153,11 +179,7 @@ impl Tasks {
     /// Adds a task with a tag that is not in use, for the caller to fill in; `None` when there is no room.
     pub(super) fn insert(&mut self, tag: u32) -> Option<u16> {
         let slot = self.free.pop()?;
-        let (home, mask) = (self.home(tag), self.mask());
-        let at = (0..=mask).map(|step| (home + step) & mask).find(|at| self.index.get(*at) == Some(&None))?;
-        if let Some(place) = self.index.get_mut(at) {
-            *place = Some((tag, slot));
-        }
+        self.enter(tag, slot)?;
         if usize::from(slot) == self.slots.len() {
             self.slots.push(Task::unused());
         }

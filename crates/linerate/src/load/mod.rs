@@ -30,6 +30,10 @@ const TURN_BUDGET: usize = 1 << 20;
 /// How long an open loop that fell behind may go on after its end, to count what was due before it.
 const CATCH_UP: Duration = Duration::from_secs(10);
 
+/// How long a load waits after its end for requests that are not answered: longer than an initiator or a host takes to give one up, and the connection behind it. A
+/// volume that comes back and asks again could do so for ever.
+const UNANSWERED: Duration = Duration::from_mins(1);
+
 /// Hears of the time since the start and the completed requests about once a second.
 pub type Progress = Arc<dyn Fn(Duration, u64) + Send + Sync>;
 
@@ -85,6 +89,8 @@ struct Clock {
     end: Instant,
     pace: Pace,
     over: bool,
+    /// Until when it waits for answers, once it is over.
+    patience: Option<Instant>,
 }
 
 impl Clock {
@@ -239,13 +245,17 @@ impl Load {
 
     /// Counts a failure, which ends a load that is not to go on after one.
     fn failed(&mut self, now: Instant, slot: Slot, kind: VolumeErrorKind) {
+        self.count_failure(slot, kind);
+        if !self.plan.continue_on_error {
+            self.end(now, LoadEnd::Error);
+        }
+    }
+
+    fn count_failure(&mut self, slot: Slot, kind: VolumeErrorKind) {
         let block = self.lanes.get(slot.lane).map_or(0, |lane| lane.block_size);
         let at = slot.start.saturating_mul(block);
         let (is_read, volume) = (slot.is_read, slot.lane);
         self.counter.fail(kind, || LoadError { is_read, volume, at, why: kind.to_string() });
-        if !self.plan.continue_on_error {
-            self.end(now, LoadEnd::Error);
-        }
     }
 
     /// Ends the load before its time.
@@ -274,6 +284,24 @@ impl Load {
                 .is_some_and(|clock| clock.pace.behind(clock.end) > 0 && now < clock.end + CATCH_UP)
     }
 
+    /// Whether requests have had no answer for so long after the end that none is waited for. They count as errors.
+    fn gives_up(&mut self, now: Instant) -> bool {
+        let Some(clock) = &mut self.clock else { return false };
+        let patience = *clock.patience.get_or_insert(now + UNANSWERED);
+        if now < patience {
+            return false;
+        }
+        let unanswered: Vec<Slot> = (self.slots.iter().enumerate())
+            .filter(|(index, _)| !self.free.contains(index))
+            .map(|(_, slot)| *slot)
+            .collect();
+        for slot in unanswered {
+            self.count_failure(slot, VolumeErrorKind::TimedOut);
+        }
+        self.counter.result.end = LoadEnd::Error;
+        true
+    }
+
     fn is_over(&self) -> bool {
         self.clock.as_ref().is_some_and(|clock| clock.over)
     }
@@ -299,6 +327,7 @@ impl Job for Load {
                 end: counted_from + plan.runtime,
                 pace: Pace::new(plan.rate, now),
                 over: false,
+                patience: None,
             }
         });
         let clock_start = clock.counted_from;
@@ -328,7 +357,7 @@ impl Job for Load {
             return None;
         }
         self.again = false;
-        (self.free.len() == plan.depth).then(|| self.finish())
+        (self.free.len() == plan.depth || self.gives_up(now)).then(|| self.finish())
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
@@ -337,7 +366,11 @@ impl Job for Load {
         let idle = !self.free.is_empty() && !self.blocked;
         let due = clock.filter(|_| idle).and_then(|clock| clock.pace.next().filter(|due| *due < clock.end));
         let again = self.again.then_some(Instant::ZERO);
-        [self.polls.poll_timeout(), end, due, again, Some(self.next_progress)].into_iter().flatten().min()
+        let patience = clock.and_then(|clock| clock.patience);
+        [patience, self.polls.poll_timeout(), end, due, again, Some(self.next_progress)]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn expects_work(&self) -> bool {

@@ -133,6 +133,24 @@ fn a_deep_load_begins_part_by_part() {
     }
 }
 
+/// A volume that never answers, whatever becomes of its connection, does not keep a load for ever.
+#[test]
+fn a_load_whose_requests_are_never_answered_ends_with_an_error() {
+    let plan = LoadPlan { block: 512, depth: 3, runtime: Duration::from_secs(2), ..LoadPlan::default() };
+    let mut load = Load::new(&[patient(0)], plan, Waker::noop(), (Arc::new(|_, _| {}), Stop::new())).unwrap();
+    let (mut now, mut steps) = (Instant::ZERO, 0);
+    let result = loop {
+        if let Some(result) = load.poll(now) {
+            break result;
+        }
+        now = load.poll_timeout().unwrap().max(now + Duration::from_millis(1));
+        steps += 1;
+        assert!(steps < 1000, "it goes on at {now:?}");
+    };
+    assert!(now <= Instant::ZERO + plan.ramp + plan.runtime + UNANSWERED + Duration::from_secs(1));
+    assert_eq!((result.end, result.errors, result.completed()), (LoadEnd::Error, 3, 0));
+}
+
 #[test]
 fn a_load_has_limits() {
     let refusal = |plan: LoadPlan| plan.check().unwrap_err().to_string();

@@ -98,7 +98,9 @@ enum Receive {
 enum Starved {
     /// For memory for a command's data, since the pool's returns were at this number.
     Memory { returns: u64, cid: u16 },
-    /// Until a command has ended or an answer was sent.
+    /// Until a command has ended, whose slot this one takes.
+    Slot { cid: u16 },
+    /// Until an answer was sent.
     Room,
 }
 
@@ -139,9 +141,10 @@ struct Heard {
 #[derive(Debug)]
 pub struct Connection {
     portal: Arc<Portal>,
-    /// What this connection holds of the pool, and what of that is counted for memory outside of buffers.
+    /// What this connection holds of the pool; what of that is counted for answers, and for tables; and what its tables were granted before they grew.
     account: Account,
-    counted: usize,
+    counted: (usize, usize),
+    granted: usize,
     state: State,
     agreed: Agreement,
     receive: Receive,
@@ -150,6 +153,8 @@ pub struct Connection {
     /// Commands that wait for memory, in order.
     waiting: VecDeque<u16>,
     retry: Option<Instant>,
+    /// The pool's count of returns when they were last tried.
+    tried_at: u64,
     /// Transfers that an R2T has begun: they hold memory until later bytes of the stream come.
     transfers: usize,
     aborts: Aborts,
@@ -189,7 +194,8 @@ impl Connection {
         Self {
             portal,
             account: Account::new(&pool),
-            counted: 0,
+            counted: (0, 0),
+            granted: 0,
             state: State::ExpectIcReq,
             agreed: Agreement::default(),
             receive: Receive::Header,
@@ -197,6 +203,7 @@ impl Connection {
             slots: Slots::new(1),
             waiting: VecDeque::new(),
             retry: None,
+            tried_at: pool.returns(),
             transfers: 0,
             aborts: Aborts::default(),
             quiesce: Quiesce::No,
@@ -335,7 +342,9 @@ impl Connection {
             Plan::fail(Status::COMMAND_ID_CONFLICT.dnr())
         } else if abort.is_some() {
             Plan::fail(Status::ABORT_REQUESTED)
-        } else if !self.has_room_for_answer(&entry, data) {
+        } else if (self.slots.is_spent() && !self.has_more_slots(cid))
+            || !self.has_room_for_answer(&entry, data)
+        {
             if self.may_wait() {
                 return false;
             }
@@ -755,6 +764,9 @@ impl protocol::Connection for Connection {
     }
 
     fn poll_action(&mut self) -> Option<Action> {
+        if self.actions.is_empty() && !self.waiting.is_empty() {
+            self.retry_line();
+        }
         self.actions.pop_front()
     }
 
@@ -771,6 +783,7 @@ impl protocol::Connection for Connection {
         match self.starved {
             None => true,
             Some(Starved::Memory { returns, .. }) => self.account.returns() != returns,
+            Some(Starved::Slot { .. }) => !self.slots.is_spent(),
             Some(Starved::Room) => !self.is_congested(),
         }
     }

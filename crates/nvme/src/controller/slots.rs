@@ -8,7 +8,7 @@ use protocol::Instant;
 use volume::VolumeId;
 
 use super::allocation::Asking;
-use crate::limits::ABANDONED;
+use crate::limits::{ABANDONED, FIRST_SLOTS};
 use crate::sqe::SubmissionQueueEntry;
 
 /// How far a command is.
@@ -52,8 +52,9 @@ pub(crate) struct Slot {
 pub(crate) struct Slots {
     /// As many as there have ever been commands at a time: room for more is not touched before it is used.
     list: Vec<Slot>,
-    /// How many there may be.
+    /// How many there may be, and for how many of them there is memory.
     room: u16,
+    granted: u16,
     cids: Vec<u32>,
     /// How many outstanding identifiers end in the same bits as the place's number. Hosts number their commands densely, so
     /// that a new one meets an empty place, and nothing has to be searched.
@@ -70,7 +71,8 @@ const NONE: u32 = u32::MAX;
 impl Slots {
     pub(crate) fn new(count: u16) -> Self {
         let (list, cids, alike, free) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let mut slots = Self { list, room: 0, cids, alike, free, abandoned: 0, spare: 0 };
+        let mut slots =
+            Self { list, room: 0, granted: FIRST_SLOTS, cids, alike, free, abandoned: 0, spare: 0 };
         slots.grow(count);
         slots
     }
@@ -79,7 +81,7 @@ impl Slots {
     pub(crate) fn grow(&mut self, count: u16) {
         self.room = self.room.max(count);
         let count = usize::from(self.room);
-        self.list.reserve_exact(count.saturating_sub(self.list.len()));
+        self.list.reserve_exact(usize::from(self.granted.min(self.room)).saturating_sub(self.list.len()));
         self.cids.reserve_exact(count.saturating_sub(self.cids.len()));
         self.free.reserve_exact(count.saturating_sub(self.free.len()));
         self.alike.clear();
@@ -89,6 +91,28 @@ impl Slots {
                 self.count(known, 1);
             }
         }
+    }
+
+    /// True when a command must wait for a slot, or for memory for more of them.
+    #[inline]
+    pub(crate) fn is_spent(&self) -> bool {
+        self.free.is_empty() && self.list.len() >= usize::from(self.granted)
+    }
+
+    /// By how many slots the memory for them is to grow next.
+    pub(crate) fn wants(&self) -> u16 {
+        self.room.saturating_sub(self.granted).min(self.granted)
+    }
+
+    /// There is memory for so many more slots.
+    pub(crate) fn grant(&mut self, more: u16) {
+        self.granted = self.granted.saturating_add(more);
+        self.list.reserve_exact(usize::from(self.granted).saturating_sub(self.list.len()));
+    }
+
+    /// For how many slots there is memory.
+    pub(crate) fn granted(&self) -> u16 {
+        self.granted
     }
 
     /// A slot that was never used, if there is room for one.
@@ -182,6 +206,7 @@ impl Slots {
         self.abandoned = self.abandoned.saturating_add(1);
         if self.abandoned > self.spare {
             self.spare = self.abandoned;
+            self.granted = self.granted.saturating_add(1);
             self.grow(self.room.saturating_add(1));
         }
         Some(entry)

@@ -151,7 +151,9 @@ impl Connection {
 
     /// The command has no slot: it may be the one that waits in the stream for memory. It is read again then.
     fn abort_unread(&mut self, cid: u16, tag: u16) {
-        if matches!(self.starved, Some(Starved::Memory { cid: starved, .. }) if starved == cid) {
+        if let Some(Starved::Memory { cid: starved, .. } | Starved::Slot { cid: starved }) = self.starved
+            && starved == cid
+        {
             self.starved = None;
             self.aborts.unread = Some((cid, tag));
         } else {

@@ -14,11 +14,11 @@ use volume::Operation;
 
 use super::{Connection, Receive, Starved, State};
 use crate::controller::command::{Plan, Read};
-use crate::controller::slots::Step;
+use crate::controller::slots::{Slot, Step};
 use crate::controller::transmit::Outgoing;
 use crate::limits::{
-    ADMIN_DATA, DATA_TIME, MEMORY_RETRY, SCARCE_DATA_TIME, SCARCE_SEND_TIME, SEND_TIME, STARVED_TIME, UNSENT,
-    UNSENT_BYTES, WATCH,
+    ADMIN_DATA, DATA_TIME, MEMORY_RETRY, OVERDRAFT, SCARCE_DATA_TIME, SCARCE_SEND_TIME, SEND_TIME,
+    STARVED_TIME, UNSENT, UNSENT_BYTES, UNSENT_OF_SLOT, WATCH,
 };
 use crate::opcode::{FABRICS, admin, nvm};
 use crate::sgl::DataPointer;
@@ -28,7 +28,34 @@ use crate::status::Status;
 impl Connection {
     /// True while the host had better read first.
     pub(super) fn is_congested(&self) -> bool {
-        self.slots.is_full() || self.outgoing.len() >= UNSENT || self.unsent.bytes() >= UNSENT_BYTES
+        let most = UNSENT.saturating_add(usize::from(self.slots.granted()).saturating_mul(UNSENT_OF_SLOT));
+        let bytes = self.unsent.bytes();
+        self.slots.is_full()
+            || self.outgoing.len() >= most
+            || bytes >= UNSENT_BYTES
+            || bytes > 0 && self.overdraft() > OVERDRAFT
+    }
+
+    /// Bytes of answers for which there was no memory.
+    fn overdraft(&self) -> usize {
+        self.account.forced().saturating_sub(self.counted.1)
+    }
+
+    /// Whether there is memory for more commands and their answers; if not, this one waits for one of those under way.
+    #[cold]
+    pub(super) fn has_more_slots(&mut self, cid: u16) -> bool {
+        let more = self.slots.wants();
+        let each = size_of::<Slot>().saturating_add(size_of::<Outgoing>().saturating_mul(UNSENT_OF_SLOT));
+        let bytes = usize::from(more).saturating_mul(each);
+        let granted = more > 0 && self.account.charge_table(bytes);
+        if granted {
+            self.granted = self.granted.saturating_add(bytes);
+            self.slots.grant(more);
+            self.starved_since = None;
+        } else {
+            self.starved = Some(Starved::Slot { cid });
+        }
+        granted
     }
 
     /// Whether there is room for a command's answer, where that has data which no volume reads. Asked before the command is looked at,
@@ -51,7 +78,8 @@ impl Connection {
         }
         let room = self.account.charge(length);
         if room {
-            self.account.release(length);
+            // What the answer turns out to be takes its place when the batch is over.
+            self.counted.0 = self.counted.0.saturating_add(length);
             self.starved_since = None;
         } else {
             self.starved = Some(Starved::Memory { returns, cid: entry.cid.get() });
@@ -69,7 +97,8 @@ impl Connection {
 
     /// When an admin queue's stream has waited long enough.
     pub(super) fn stream_due(&self) -> Option<Instant> {
-        let waits = matches!((&self.state, self.starved), (State::Admin(_), Some(Starved::Memory { .. })));
+        let waits = matches!(self.starved, Some(Starved::Memory { .. } | Starved::Slot { .. }))
+            && matches!(self.state, State::Admin(_));
         self.starved_since.filter(|_| waits).map(|since| since + STARVED_TIME)
     }
 
@@ -153,6 +182,14 @@ impl Connection {
         }
     }
 
+    /// Tries again what waits for memory, if any has come back since.
+    pub(super) fn retry_line(&mut self) {
+        let returns = self.account.returns();
+        if core::mem::replace(&mut self.tried_at, returns) != returns {
+            self.serve_line(self.now);
+        }
+    }
+
     #[inline(never)]
     fn serve_line(&mut self, now: Instant) {
         while let Some(&index) = self.waiting.front() {
@@ -176,7 +213,7 @@ impl Connection {
         let tables =
             self.slots.size().saturating_add(self.outgoing.capacity().saturating_mul(size_of::<Outgoing>()));
         let log = if let State::Admin(admin) = &self.state { admin.size() } else { 0 };
-        let held = self.unsent.bytes().saturating_add(tables).saturating_add(log);
+        let held = (self.unsent.bytes().saturating_add(log), tables.saturating_sub(self.granted));
         if held != self.counted {
             self.recount(held);
         }
@@ -187,12 +224,13 @@ impl Connection {
 
     /// What is held outside of buffers has changed, which is rare.
     #[cold]
-    fn recount(&mut self, held: usize) {
-        if held > self.counted {
-            self.account.count(held.saturating_sub(self.counted));
-        } else {
-            self.account.release(self.counted.saturating_sub(held));
-        }
+    fn recount(&mut self, held: (usize, usize)) {
+        let (data, tables) = self.counted;
+        self.account.release(data.saturating_sub(held.0));
+        self.account.charge_present(held.0.saturating_sub(data));
+        // The first part of each table, which it has in any case.
+        self.account.count(held.1.saturating_sub(tables));
+        self.account.release(tables.saturating_sub(held.1));
         self.counted = held;
     }
 
