@@ -253,6 +253,17 @@ fn a_read_that_is_not_whole_is_an_error_and_never_old_memory() {
     tell(link, &c2h(cid, 0, &data[..4096], 0));
     tell(link, &c2h(cid, 4096, &data[4096..8192], both));
     assert!(link.completions()[0].1.as_ref().unwrap() == &data[..8192]);
+    // DATAL is what follows the header, or nobody knows where the next one begins.
+    for told in [0, 256, 1024, u32::MAX] {
+        let mut bench = self::bench();
+        let link = &mut bench.links[1];
+        link.read(1, 0, 8192);
+        let cid = self::cid(link);
+        let mut pdu = c2h(cid, 0, &data[..512], 0);
+        pdu[16..20].copy_from_slice(&told.to_le_bytes());
+        tell(link, &pdu);
+        assert!(!closed(link).contains("it goes on"), "512 bytes that are told as {told}");
+    }
     // Data after the end belongs to no command.
     tell(link, &c2h(cid, 0, &data[..4096], 0));
     assert!(!closed(link).contains("it goes on"));

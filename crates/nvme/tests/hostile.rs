@@ -145,6 +145,34 @@ fn data_that_was_not_asked_for_is_fatal() {
     assert_eq!(fatal(&mut half), (1, 10), "an unknown tag");
 }
 
+/// NVMe/TCP §3.6.2.4: a transfer tag and its command belong together, and DATAL is what follows the header.
+#[test]
+fn data_whose_header_contradicts_itself_is_fatal() {
+    type Change = fn(&mut H2cData);
+    let cases: [(&str, Change, bool); 5] = [
+        ("nothing is wrong", |_| {}, false),
+        ("another command's", |pdu| pdu.cccid.set(1), true),
+        ("more than follows", |pdu| pdu.datal.set(1024), true),
+        ("less than follows", |pdu| pdu.datal.set(256), true),
+        ("nothing of what follows", |pdu| pdu.datal.set(0), true),
+    ];
+    for (what, change, wrong) in cases {
+        let mut half = connected(1);
+        half.receive(NOW, &capsule(io(1, 65536), &[]));
+        let r2t = half.transmit(NOW);
+        let mut pdu = H2cData::new(0, u16::from_le_bytes([r2t[10], r2t[11]]), 0, 512);
+        pdu.header.pdo = 24;
+        pdu.header.plen.set(24 + 512);
+        change(&mut pdu);
+        half.receive(NOW, pdu.as_bytes());
+        half.receive(NOW, &[0; 512]);
+        assert_eq!(half.connection.poll_close().is_some(), wrong, "{what}");
+        if wrong {
+            fatal(&mut half);
+        }
+    }
+}
+
 #[test]
 fn unsound_commands_are_answered_each_with_its_status() {
     let cases: &[(SubmissionQueueEntry, Status)] = &[
