@@ -596,3 +596,20 @@ fn damage_of_data_that_is_looked_at_here_is_found() {
         }
     }
 }
+
+/// NVM Command Set §4.1.5.1: NPDG says something only where NSFEAT says so.
+#[test]
+fn a_granularity_counts_only_where_it_is_given() {
+    const NSFEAT: usize = 24;
+    const NPDG: std::ops::Range<usize> = 68..70;
+    const PREFERRED: u8 = 1 << 4;
+    for (others, given) in [(0, false), (0, true), (1, false), (1, true)] {
+        let found = identified(|data| {
+            data[NSFEAT] = others | u8::from(given) * PREFERRED;
+            data[NPDG].copy_from_slice(&[7, 0]);
+        });
+        let [Action::Ready(remote)] = &found[..] else { panic!("{found:?}") };
+        let granularity = remote.limits.discard_granularity;
+        assert_eq!(granularity, if given { 8 } else { 1 }, "NSFEAT {others}, given: {given}");
+    }
+}

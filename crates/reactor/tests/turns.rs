@@ -180,6 +180,13 @@ fn nobody_is_sent_to_a_core_that_has_ended(driver: Driver) {
     turn_until(&mut core, |service| service.accepted.len() == crowd.len());
 }
 
+#[test]
+fn what_turns_take_is_told_of_every_core() {
+    for cores in [1, 3] {
+        assert_eq!(Cluster::<()>::new(cores, Config::default()).unwrap().turns().len(), usize::from(cores));
+    }
+}
+
 fn config(driver: Driver) -> Config {
     Config { driver, ..Config::default() }
 }
