@@ -1,6 +1,6 @@
 //! Initiator and target against each other: data integrity over every way that data can take.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod common;
 

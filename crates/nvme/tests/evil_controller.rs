@@ -605,7 +605,7 @@ fn a_granularity_counts_only_where_it_is_given() {
     const PREFERRED: u8 = 1 << 4;
     for (others, given) in [(0, false), (0, true), (1, false), (1, true)] {
         let found = identified(|data| {
-            data[NSFEAT] = others | u8::from(given) * PREFERRED;
+            data[NSFEAT] = others | (u8::from(given) * PREFERRED);
             data[NPDG].copy_from_slice(&[7, 0]);
         });
         let [Action::Ready(remote)] = &found[..] else { panic!("{found:?}") };
