@@ -130,3 +130,6 @@ pub(crate) fn for_newcomers(known: Option<&Fence>, newest: &Fence) -> Fence {
     let cause = Cause::Reservations { view, notices: Arc::new([]), aborted: Arc::new([]) };
     Fence { number: newest.number, volume: newest.volume, cause }
 }
+
+#[cfg(test)]
+mod tests;

@@ -229,7 +229,8 @@ mod tests {
         group.handle_message(Instant::ZERO, 1, join("t", 0, 0));
         group.handle_message(Instant::ZERO, 2, join("t", 0, 0));
         drain(&mut group);
-        let due = group.poll_timeout().unwrap();
+        let due = Instant::ZERO + REINSTATEMENT_TIME;
+        assert_eq!(group.poll_timeout(), Some(due));
         group.handle_timeout(due);
         assert_eq!(drain(&mut group), [(2, Reply::Refused(Status::SERVICE_UNAVAILABLE))]);
         assert_eq!(group.poll_timeout(), None);

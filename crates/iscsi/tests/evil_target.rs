@@ -556,3 +556,31 @@ fn a_closed_connection_holds_no_answers() {
     assert!(matches!(bench.pair.near.connection.poll_close(), Some(CloseReason::Finished)));
     assert!(matches!(bench.pair.near.connection.poll_action(), Some(Action::Failed { .. })));
 }
+
+/// RFC 7143 §11.8, §11.19: an R2T and a ping carry the next StatSN and do not take it. An initiator that counts them acknowledges
+/// a status that was never sent.
+#[test]
+fn only_what_takes_a_status_number_is_acknowledged() {
+    const NUMBER: u32 = 77;
+    type Told = fn(u32) -> Bhs;
+    let mut event = AsyncMessage::logout_requested(3).to_bytes();
+    event[36] = AsyncEvent::SCSI.0;
+    let cases: [(&str, Told, u32); 3] = [
+        ("a ping", |_| NopIn::ping(7).to_bytes(), 0),
+        ("an R2T", |tag| R2t::new([0; 8], (tag, 9), 0, (0, 4096)).to_bytes(), 0),
+        ("a response", |tag| ScsiResponse::new(tag, 8, Residual::None, 0).to_bytes(), 1),
+    ];
+    for (what, told, taken) in cases {
+        let (mut bench, command) = commanded(write(aperiodic(64 << 10, 5)));
+        let number = |mut header: Bhs, stat_sn: u32| {
+            header[24..28].copy_from_slice(&stat_sn.to_be_bytes());
+            header
+        };
+        tell(&mut bench, number(event, NUMBER - 1), &[]);
+        tell(&mut bench, number(told(command.task_tag()), NUMBER), &[]);
+        tell(&mut bench, number(NopIn::ping(8).to_bytes(), NUMBER + taken), &[]);
+        let sent = split(&bench.pair.near.transmit(Instant::ZERO), NONE);
+        let answer = sent.iter().rfind(|pdu| pdu.opcode() == Opcode::NOP_OUT).unwrap();
+        assert_eq!(answer.view().exp_stat_sn(), NUMBER + taken, "after {what} with StatSN {NUMBER}");
+    }
+}

@@ -8,8 +8,7 @@ use std::sync::Arc;
 use common::raw::{Pdu, Raw};
 use common::{BLOCK, INITIATOR, TARGET, portal};
 use iscsi::connection::State;
-use iscsi::limits;
-use iscsi::limits::MANAGEMENT_TIME;
+use iscsi::limits::{self, DRAIN_TIME, IMMEDIATE_DEPTH, MANAGEMENT_DEPTH, MANAGEMENT_TIME};
 use iscsi::pdu::{
     DataIn, DataOut, Function, FunctionResponse, LogoutReason, LogoutRequest, LogoutResponse, NopIn, NopOut,
     Opcode, R2t, RESERVED_TAG, Reason, Reject, Residual, ScsiCommand, ScsiResponse, TaskManagementRequest,
@@ -609,4 +608,63 @@ fn a_request_that_a_fence_overtook_is_judged_again() {
     assert_eq!(status, Some(scsi::Status::ReservationConflict as u8), "the write is not");
     assert_eq!(DataIn::from_bytes(&answers[1].header).status(), Some((0, Residual::None)));
     assert!(raw.memory.bytes.iter().all(|byte| *byte == 0));
+}
+
+#[test]
+fn immediate_commands_beyond_the_limit_are_rejected_until_one_has_ended() {
+    const IMMEDIATE: u8 = 0x40;
+    let mut raw = ready();
+    raw.memory.hold = true;
+    let send = |raw: &mut Raw, tag| {
+        let mut header = ScsiCommand::new(LUN, tag, raw.cmd_sn, read(0, 1)).reading(512).to_bytes();
+        header[0] |= IMMEDIATE;
+        raw.send(header, &[])
+    };
+    for tag in 100..100 + u32::from(IMMEDIATE_DEPTH) {
+        assert_eq!(opcodes(&send(&mut raw, tag)), [], "{tag} of {IMMEDIATE_DEPTH} from 100 on");
+    }
+    let answers = send(&mut raw, 200);
+    assert_eq!(rejected(&answers), Some(Reason::IMMEDIATE), "RFC 7143 §11.17.1");
+    assert_eq!(raw.memory.held.len(), usize::from(IMMEDIATE_DEPTH));
+    assert_eq!(opcodes(&raw.release()), [Opcode::DATA_IN; IMMEDIATE_DEPTH as usize]);
+    assert_eq!(opcodes(&send(&mut raw, 201)), [Opcode::DATA_IN], "there is room again");
+}
+
+#[test]
+fn functions_beyond_the_limit_are_rejected() {
+    let mut raw = ready();
+    raw.hold_resets = true;
+    let mut answers = Vec::new();
+    for tag in 0..2 + u32::try_from(MANAGEMENT_DEPTH).unwrap() {
+        let request = TaskManagementRequest::new(Function::LOGICAL_UNIT_RESET, LUN, 100 + tag);
+        answers.extend(management(&mut raw, request));
+    }
+    assert_eq!(raw.resets.len(), MANAGEMENT_DEPTH, "no further reset is begun");
+    raw.hold_resets = false;
+    answers.extend(raw.settle());
+    let responses: Vec<_> = answers.iter().map(function_response).collect();
+    let with = |response| responses.iter().filter(|found| **found == response).count();
+    assert_eq!(
+        (with(FunctionResponse::COMPLETE), with(FunctionResponse::REJECTED)),
+        (MANAGEMENT_DEPTH, 2),
+        "RFC 7143 §11.6.1: each has its answer"
+    );
+}
+
+#[test]
+fn a_logout_waits_for_the_volume_only_so_long() {
+    let mut raw = ready();
+    raw.memory.hold = true;
+    command(&mut raw, (2, write(0, 1)), |command| command.writing(512, 512, false), &[1; 512]);
+    let begun = raw.now;
+    let logout = LogoutRequest::new(LogoutReason::CLOSE_SESSION, 0, 61);
+    assert_eq!(opcodes(&raw.send(logout.to_bytes(), &[])), []);
+    let mut due = begun;
+    while raw.closed().is_none() && due <= begun + DRAIN_TIME {
+        due = raw.half.connection.poll_timeout().unwrap();
+        raw.now = due;
+        raw.half.connection.handle_timeout(due);
+        raw.settle();
+    }
+    assert_eq!((raw.closed().is_some(), due.since(begun)), (true, DRAIN_TIME));
 }

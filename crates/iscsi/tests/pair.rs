@@ -1,17 +1,17 @@
 //! Initiator and target against each other: data integrity over every way that data can take.
 
-#![expect(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod common;
 
 use buf::{Buf, SharedBuf};
 use common::{BLOCK, Bench, config, portal};
 use iscsi::keys::{DigestPolicy, Tuning};
-use iscsi::target;
+use iscsi::target::Input;
 use protocol::Connection as _;
 use protocol::pair::aperiodic;
 use scsi::NexusEvent;
-use volume::{Durability, Epoch, Extent, Operation, VolumeId};
+use volume::{Completion, Durability, Epoch, Extent, Operation, Outcome, VolumeErrorKind, VolumeId};
 
 #[test]
 fn login_probe_write_read() {
@@ -140,7 +140,7 @@ fn a_command_that_another_nexus_aborted_is_sent_again() {
         bench.submit(tag, operation);
         bench.run();
         for (epoch, event) in [(1, NexusEvent::LogicalUnitReset), (2, NexusEvent::TaskSetCleared)] {
-            let fence = target::Input::Fence { volume: VolumeId(0), epoch: Epoch(epoch), event: Some(event) };
+            let fence = Input::Fence { volume: VolumeId(0), epoch: Epoch(epoch), event: Some(event) };
             bench.pair.far.connection.handle_input(bench.pair.now, fence);
             bench.run();
         }
@@ -152,4 +152,54 @@ fn a_command_that_another_nexus_aborted_is_sent_again() {
         bench.memory.cancelled.clear();
     }
     assert_eq!(bench.read(0, 1).unwrap(), vec![2; BLOCK]);
+}
+
+/// WRITE SAME has no FUA bit (SBC-4 §5.48): what is to be durable is durable once the flush that follows it has ended, and not before.
+#[test]
+fn a_durable_request_ends_with_the_flush_that_makes_it_durable() {
+    let zeroes =
+        |durability| Operation::WriteZeroes { extent: Extent::new(8, 64), durability, may_unmap: false };
+    for sound in [true, false] {
+        let mut bench = Bench::ready(config(), portal(2048));
+        bench.memory.hold = true;
+        let end = |bench: &mut Bench, wanted: &str, result: Result<Outcome, VolumeErrorKind>| {
+            bench.run();
+            let held = std::mem::take(&mut bench.memory.held);
+            let [request] = &held[..] else { panic!("{wanted} is to be done, and {held:?} is") };
+            assert!(format!("{:?}", request.operation).starts_with(wanted), "{wanted}: {request:?}");
+            assert!(bench.done.is_empty(), "not before {wanted} has ended");
+            let completion = Completion { tag: request.tag, result };
+            bench.pair.far.connection.handle_input(bench.pair.now, Input::Completion(completion));
+            bench.run();
+        };
+        bench.submit(1, zeroes(Durability::Durable));
+        end(&mut bench, "WriteZeroes", Ok(Outcome::Done));
+        let flushed = if sound { Ok(Outcome::Done) } else { Err(VolumeErrorKind::Media) };
+        end(&mut bench, "Flush", flushed);
+        let done = bench.done.pop().unwrap();
+        assert_eq!(done.result.is_ok(), sound, "the flush came to that: {done:?}");
+        bench.submit(2, zeroes(Durability::Cached));
+        end(&mut bench, "WriteZeroes", Ok(Outcome::Done));
+        assert!(bench.done.pop().unwrap().result.is_ok() && bench.memory.held.is_empty());
+    }
+}
+
+#[test]
+fn a_size_that_changes_again_while_it_is_asked_for_is_known_in_the_end() {
+    let read = || Operation::Read { extent: Extent::new(0, 1), into: Buf::zeroed(BLOCK) };
+    for moment in 0.. {
+        let mut bench = Bench::ready(config(), portal(256));
+        bench.resize(512);
+        bench.submit(1, read());
+        let going_on = (0..moment).all(|_| bench.step());
+        bench.resize(1024);
+        bench.submit(2, read());
+        bench.run();
+        assert_eq!(bench.done.len(), 2);
+        assert_eq!(bench.resized.last().unwrap().blocks, 1024, "a second change at step {moment}");
+        if !going_on {
+            assert!(moment > 2, "the first change was told within {moment} steps");
+            break;
+        }
+    }
 }

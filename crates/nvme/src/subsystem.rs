@@ -419,6 +419,16 @@ mod tests {
         ask(group, from, Request::Io { subnqn: "nqn.s".into(), host, cntlid, qid })
     }
 
+    /// NVMe over Fabrics keeps FFF0h and above for itself (NVMe Base §3.1.3.4).
+    #[test]
+    fn identifiers_of_controllers_begin_again_below_the_reserved_ones() {
+        let mut group = Subsystems::new();
+        assert_eq!(joined(admin(&mut group, 0, host(1, "a")).as_ref()), Some(1));
+        group.last = CONTROLLERS - 1;
+        assert_eq!(joined(admin(&mut group, 1, host(1, "a")).as_ref()), Some(CONTROLLERS));
+        assert_eq!(joined(admin(&mut group, 2, host(1, "a")).as_ref()), Some(2), "1 is still in use");
+    }
+
     #[test]
     fn a_queue_joins_the_controller_of_its_host_only_once_and_only_while_enabled() {
         let mut group = Subsystems::new();

@@ -8,14 +8,14 @@ use core::time::Duration;
 
 use common::{Bench, Link};
 use nvme::cqe::CompletionQueueEntry;
-use nvme::host::{self, Action, Failure, Queue};
+use nvme::host::{self, Action, Failure, Queue, RemoteNamespace};
 use nvme::identify::IdentifyNamespace;
 use nvme::limits::{ADMIN_TIME, COMMAND_TIME, DISCOVERY_TIME};
 use nvme::pdu::{C2hData, CapsuleCmd, CapsuleResp, H2cData, IcResp, R2t, flags};
 use nvme::status::Status;
 use protocol::pair::{Half, aperiodic};
 use protocol::{CloseReason, Connection as _, Instant};
-use volume::{Features, VolumeErrorKind};
+use volume::{Extent, Features, Operation, VolumeErrorKind};
 use zerocopy::{FromBytes, IntoBytes};
 
 const NOW: Instant = Instant::ZERO;
@@ -253,6 +253,17 @@ fn a_read_that_is_not_whole_is_an_error_and_never_old_memory() {
     tell(link, &c2h(cid, 0, &data[..4096], 0));
     tell(link, &c2h(cid, 4096, &data[4096..8192], both));
     assert!(link.completions()[0].1.as_ref().unwrap() == &data[..8192]);
+    // DATAL is what follows the header, or nobody knows where the next one begins.
+    for told in [0, 256, 1024, u32::MAX] {
+        let mut bench = self::bench();
+        let link = &mut bench.links[1];
+        link.read(1, 0, 8192);
+        let cid = self::cid(link);
+        let mut pdu = c2h(cid, 0, &data[..512], 0);
+        pdu[16..20].copy_from_slice(&told.to_le_bytes());
+        tell(link, &pdu);
+        assert!(!closed(link).contains("it goes on"), "512 bytes that are told as {told}");
+    }
     // Data after the end belongs to no command.
     tell(link, &c2h(cid, 0, &data[..4096], 0));
     assert!(!closed(link).contains("it goes on"));
@@ -510,4 +521,95 @@ fn flip(bytes: &mut [u8], seen: &mut usize, nth: usize) -> bool {
         at += plen;
     }
     false
+}
+
+/// A host's I/O queue whose controller takes so many bytes in one PDU (MAXH2CDATA).
+fn queue_of_a_controller_that_takes(most: u32) -> Link {
+    let mut bench = Bench::new();
+    let remote = bench.session(1, 1, (false, false));
+    let mut link = bench.links.remove(1);
+    link.pair.near = Half::new(host::Connection::new(common::io(1, &remote), NOW));
+    link.pair.near.transmit(NOW);
+    tell(&mut link, IcResp::new(false, false, most).as_bytes());
+    let connect = cid(&mut link);
+    tell(&mut link, &response(connect, Status::SUCCESS));
+    assert!(matches!(link.events.pop(), Some(Action::QueueReady)));
+    link
+}
+
+/// NVMe/TCP §3.6.2.4, §3.6.2.9: whatever a controller asks for comes from its own place, in PDUs as short as it wants them.
+#[test]
+fn every_byte_is_asked_for_once_and_sent_once() {
+    const KIB: u32 = 1024;
+    let bytes = aperiodic(256 << 10, 6);
+    for most in [4 * KIB, 64 * KIB, 1024 * KIB] {
+        let mut link = queue_of_a_controller_that_takes(most);
+        link.write(1, 0, bytes.clone());
+        let cid = cid(&mut link);
+        let mut stored = vec![0; bytes.len()];
+        for (offset, length) in [(0, 64 * KIB), (64 * KIB, 32 * KIB), (96 * KIB, 160 * KIB)] {
+            tell(&mut link, R2t::new(cid, 3, offset, length).as_bytes());
+            let sent = link.pair.near.transmit(NOW);
+            let (mut rest, mut next) = (&sent[..], offset);
+            while let Ok((pdu, _)) = H2cData::read_from_prefix(rest) {
+                let (start, whole) = (usize::from(pdu.header.pdo), pdu.header.plen.get() as usize);
+                let at = pdu.datao.get();
+                assert!(at == next && pdu.datal.get() <= most, "{pdu:?} is not the next of at most {most}");
+                next += pdu.datal.get();
+                assert_eq!(pdu.header.flags & flags::LAST != 0, next == offset + length);
+                stored[at as usize..next as usize].copy_from_slice(&rest[start..whole]);
+                rest = &rest[whole..];
+            }
+            assert_eq!((next, rest), (offset + length, &[][..]), "what was asked for, and no more");
+        }
+        assert!(stored == bytes, "of PDUs of {most} bytes at most");
+        tell(&mut link, &response(cid, Status::SUCCESS));
+        assert!(matches!(&link.completions()[..], [(1, Ok(_))]));
+    }
+}
+
+/// Data that the caller never sees is checked like all other: blocks that are read to verify them, and reservations.
+#[test]
+fn damage_of_data_that_is_looked_at_here_is_found() {
+    for damage in [false, true] {
+        let verify = || Operation::Verify { extent: Extent::new(0, 16) };
+        let operations: [&dyn Fn() -> Operation; 2] = [&verify, &|| Operation::ReadReservations];
+        for operation in operations {
+            let mut bench = Bench::new();
+            let remote = bench.session(1, 0, (true, true));
+            let mut config = common::io(1, &RemoteNamespace { verifies: false, ..remote });
+            (config.header_digest, config.data_digest) = (true, true);
+            let index = bench.connect(config);
+            bench.run();
+            let what = format!("{:?}", operation());
+            bench.links[index].submit(1, operation());
+            let out = bench.links[index].pair.near.transmit(NOW);
+            bench.links[index].pair.far.receive(NOW, &out);
+            bench.act(index);
+            let mut back = bench.links[index].pair.far.transmit(NOW);
+            // The first place is the header, the second the data that follows it.
+            assert!(!damage || flip(&mut back, &mut 0, 1));
+            tell(&mut bench.links[index], &back);
+            let done = bench.links[index].completions();
+            let [(1, result)] = &done[..] else { panic!("{what} has not ended: {done:?}") };
+            assert_eq!(result.is_err(), damage, "{what}: {result:?}");
+        }
+    }
+}
+
+/// NVM Command Set §4.1.5.1: NPDG says something only where NSFEAT says so.
+#[test]
+fn a_granularity_counts_only_where_it_is_given() {
+    const NSFEAT: usize = 24;
+    const NPDG: std::ops::Range<usize> = 68..70;
+    const PREFERRED: u8 = 1 << 4;
+    for (others, given) in [(0, false), (0, true), (1, false), (1, true)] {
+        let found = identified(|data| {
+            data[NSFEAT] = others | (u8::from(given) * PREFERRED);
+            data[NPDG].copy_from_slice(&[7, 0]);
+        });
+        let [Action::Ready(remote)] = &found[..] else { panic!("{found:?}") };
+        let granularity = remote.limits.discard_granularity;
+        assert_eq!(granularity, if given { 8 } else { 1 }, "NSFEAT {others}, given: {given}");
+    }
 }

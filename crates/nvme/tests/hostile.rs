@@ -12,6 +12,7 @@ use nvme::controller::{self, Action};
 use nvme::fabrics::{Connect, ConnectData, Property};
 use nvme::host;
 use nvme::lifetime::Lifetime;
+use nvme::limits::{CONNECT_TIME, DISCOVERY_IDLE};
 use nvme::pdu::{C2hData, CapsuleCmd, H2cData, IcReq, IcResp, R2t, flags};
 use nvme::sgl::SglDescriptor;
 use nvme::sqe::SubmissionQueueEntry;
@@ -145,6 +146,34 @@ fn data_that_was_not_asked_for_is_fatal() {
     assert_eq!(fatal(&mut half), (1, 10), "an unknown tag");
 }
 
+/// NVMe/TCP §3.6.2.4: a transfer tag and its command belong together, and DATAL is what follows the header.
+#[test]
+fn data_whose_header_contradicts_itself_is_fatal() {
+    type Change = fn(&mut H2cData);
+    let cases: [(&str, Change, bool); 5] = [
+        ("nothing is wrong", |_| {}, false),
+        ("another command's", |pdu| pdu.cccid.set(1), true),
+        ("more than follows", |pdu| pdu.datal.set(1024), true),
+        ("less than follows", |pdu| pdu.datal.set(256), true),
+        ("nothing of what follows", |pdu| pdu.datal.set(0), true),
+    ];
+    for (what, change, wrong) in cases {
+        let mut half = connected(1);
+        half.receive(NOW, &capsule(io(1, 65536), &[]));
+        let r2t = half.transmit(NOW);
+        let mut pdu = H2cData::new(0, u16::from_le_bytes([r2t[10], r2t[11]]), 0, 512);
+        pdu.header.pdo = 24;
+        pdu.header.plen.set(24 + 512);
+        change(&mut pdu);
+        half.receive(NOW, pdu.as_bytes());
+        half.receive(NOW, &[0; 512]);
+        assert_eq!(half.connection.poll_close().is_some(), wrong, "{what}");
+        if wrong {
+            fatal(&mut half);
+        }
+    }
+}
+
 #[test]
 fn unsound_commands_are_answered_each_with_its_status() {
     let cases: &[(SubmissionQueueEntry, Status)] = &[
@@ -215,12 +244,14 @@ fn silence_ends_a_connection_in_every_early_state() {
     for bytes in [&[][..], IcReq::new(false, false, 0).as_bytes(), &[0, 0, 128]] {
         let mut half = controller();
         half.receive(NOW, bytes);
-        let deadline = half.connection.poll_timeout().unwrap();
+        let deadline = NOW + CONNECT_TIME;
+        assert_eq!(half.connection.poll_timeout(), Some(deadline));
         half.connection.handle_timeout(deadline);
         assert!(matches!(half.connection.poll_close(), Some(CloseReason::TimedOut(_))));
     }
     let mut host = Half::new(host::Connection::new(common::admin(1), NOW));
-    let deadline = host.connection.poll_timeout().unwrap();
+    let deadline = NOW + CONNECT_TIME;
+    assert_eq!(host.connection.poll_timeout(), Some(deadline));
     host.connection.handle_timeout(deadline);
     assert!(matches!(host.connection.poll_close(), Some(CloseReason::TimedOut(_))));
 }
@@ -296,4 +327,21 @@ proptest! {
         let _ = nvme::features::FeatureCommand::decode(&entry);
         let _ = nvme::identify::Identify::decode(&entry);
     }
+}
+
+/// NVMe Base §3.1.3.3: a host that reads a discovery log needs no keep alive timer, and does not stay for ever either.
+#[test]
+fn a_discovery_controller_without_a_timer_ends_when_it_is_idle() {
+    let mut half = controller();
+    half.receive(NOW, IcReq::new(false, false, 0).as_bytes());
+    let data = ConnectData::new(&common::host_identity(), 0xffff, nvme::DISCOVERY_NQN);
+    half.receive(NOW, &capsule(Connect::entry(0, 31, 0), data.as_bytes()));
+    assert!(matches!(half.connection.poll_action(), Some(Action::Group(_))));
+    let joined = Reply::Joined { cntlid: 1, hostid: [5; 16], lifetime: Lifetime::new() };
+    half.connection.handle_input(NOW, controller::Input::Group(joined));
+    half.transmit(NOW);
+    let due = NOW + DISCOVERY_IDLE;
+    assert_eq!(half.connection.poll_timeout(), Some(due));
+    half.connection.handle_timeout(due);
+    assert!(matches!(half.connection.poll_close(), Some(CloseReason::TimedOut(_))));
 }

@@ -58,7 +58,7 @@ pub(crate) const STALL: Duration = Duration::from_millis(1);
 pub(crate) const QUIET: Duration = Duration::from_millis(100);
 /// How long a listener rests when the process or the system has no descriptor left.
 pub(crate) const ACCEPT_RETRY: Duration = Duration::from_millis(100);
-/// Streams that one turn accepts from one listener, so that connections are served in between.
+/// Streams that one look at a listener accepts, of which a turn has two at most, so that connections are served in between.
 pub(crate) const ACCEPTS_PER_TURN: usize = 64;
 /// Streams that wait to be accepted (the kernel's own limit may be lower).
 pub(crate) const BACKLOG: i32 = 1024;

@@ -13,7 +13,7 @@ use std::task::Waker;
 use host::{Accepted, Dialer, Endpoint, EndpointId, Refusal, Service};
 use protocol::{CloseReason, Ended, Instant, Placement, Transmit};
 use reactor::driver::Wait;
-use reactor::{Cluster, Config, Driver, Listener, Running};
+use reactor::{Cluster, Config, Core, Driver, Listener, Running};
 
 /// Idle connections.
 const IDLE: usize = 200;
@@ -113,7 +113,10 @@ impl Service for Asks {
 }
 
 fn begin(cluster: Cluster<()>) -> Running<Asks> {
-    let core = cluster.into_cores().pop().unwrap();
+    begin_core(cluster.into_cores().pop().unwrap())
+}
+
+fn begin_core(core: Core<()>) -> Running<Asks> {
     core.begin(|world| Asks {
         dialer: world.dialer,
         waker: world.waker,
@@ -125,13 +128,62 @@ fn begin(cluster: Cluster<()>) -> Running<Asks> {
     .unwrap()
 }
 
-fn turn_until(core: &mut Running<Asks>, over: impl Fn(&Asks) -> bool) {
+fn turn_until(core: &mut Running<Asks>, mut over: impl FnMut(&Asks) -> bool) {
     loop {
         core.turn();
         if over(core.service()) {
             return;
         }
         core.wait(Wait::Forever).unwrap();
+    }
+}
+
+/// Streams to `listener` that wait to be accepted.
+fn callers(listener: &Listener, count: usize) -> Vec<TcpStream> {
+    (0..count).map(|_| TcpStream::connect(listener.local()).unwrap()).collect()
+}
+
+/// Streams that one turn accepts from one listener at most: `ACCEPTS_PER_TURN`, each time that it looks for events.
+const ACCEPTED_AT_ONCE: usize = 2 * 64;
+
+fn a_crowd_is_accepted_in_parts(driver: Driver) {
+    const CROWD: usize = 3 * ACCEPTED_AT_ONCE;
+    let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let crowd = callers(&listener, CROWD);
+    let mut cluster = Cluster::new(1, config(driver)).unwrap();
+    cluster.listen(listener);
+    let mut core = begin(cluster);
+    let mut accepted = vec![0];
+    turn_until(&mut core, |service| {
+        accepted.push(service.accepted.len());
+        service.accepted.len() == crowd.len()
+    });
+    let most = accepted.windows(2).map(|turn| turn[1] - turn[0]).max();
+    assert!(
+        most <= Some(ACCEPTED_AT_ONCE),
+        "a turn accepted {most:?} of {CROWD}: who is there already has no turn meanwhile"
+    );
+}
+
+fn nobody_is_sent_to_a_core_that_has_ended(driver: Driver) {
+    const CROWD: usize = 10;
+    let mut cluster = Cluster::new(2, config(driver)).unwrap();
+    let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let crowd = callers(&listener, CROWD);
+    cluster.listen(listener);
+    let mut cores = cluster.into_cores().into_iter();
+    let first = cores.next().unwrap();
+    let other = cores.next().unwrap();
+    // It begins and is dropped, as by a panic or a failure of its service.
+    std::thread::spawn(move || drop(begin_core(other))).join().unwrap();
+    let mut core = begin_core(first);
+    turn_until(&mut core, |service| service.accepted.len() == crowd.len());
+}
+
+#[test]
+fn what_turns_take_is_told_of_every_core() {
+    for cores in [1, 3] {
+        assert_eq!(Cluster::<()>::new(cores, Config::default()).unwrap().turns().len(), usize::from(cores));
     }
 }
 
@@ -204,4 +256,24 @@ fn idle_connections_have_no_turns_uring() {
 #[test]
 fn idle_connections_have_no_turns_epoll() {
     toy::in_time(|| idle_connections_have_no_turns(Driver::Epoll));
+}
+
+#[test]
+fn a_crowd_is_accepted_in_parts_uring() {
+    toy::in_time(|| a_crowd_is_accepted_in_parts(Driver::Uring));
+}
+
+#[test]
+fn a_crowd_is_accepted_in_parts_epoll() {
+    toy::in_time(|| a_crowd_is_accepted_in_parts(Driver::Epoll));
+}
+
+#[test]
+fn nobody_is_sent_to_a_core_that_has_ended_uring() {
+    toy::in_time(|| nobody_is_sent_to_a_core_that_has_ended(Driver::Uring));
+}
+
+#[test]
+fn nobody_is_sent_to_a_core_that_has_ended_epoll() {
+    toy::in_time(|| nobody_is_sent_to_a_core_that_has_ended(Driver::Epoll));
 }

@@ -224,6 +224,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_caching_page_says_so_as_soon_as_its_flags_are_there() {
+        let page = [0, 0, 0x90, 0, 0x88, 0x12, 0x04, 0];
+        let cached = Features::VOLATILE_CACHE | Features::READ_ONLY;
+        for length in 0..=page.len() {
+            let expected = (length >= 7).then_some((cached, true));
+            assert_eq!(caching(&page[..length]), expected, "of {length} bytes");
+        }
+    }
+
+    #[test]
     fn only_blocks_that_volumes_have_are_taken() {
         let mut data = [0; 32];
         data[7] = 99;

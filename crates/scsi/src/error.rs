@@ -60,3 +60,31 @@ pub fn volume_error(key: SenseKey, code: Additional, information: Option<u64>) -
         _ => VolumeErrorKind::Media,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// SPC-4 annex F: what a target of any make may say, and what its user is told.
+    #[test]
+    fn sense_data_becomes_the_kind_of_error_that_it_tells_of() {
+        let cases = [
+            ((SenseKey::IllegalRequest, Additional::OUT_OF_RANGE), VolumeErrorKind::OutOfRange),
+            ((SenseKey::IllegalRequest, Additional::INVALID_OPCODE), VolumeErrorKind::Unsupported),
+            ((SenseKey::IllegalRequest, Additional::INVALID_CDB_FIELD), VolumeErrorKind::Misaligned),
+            ((SenseKey::IllegalRequest, Additional::INVALID_PARAMETER), VolumeErrorKind::Misaligned),
+            ((SenseKey::DataProtect, Additional::NO_SPACE), VolumeErrorKind::NoSpace),
+            ((SenseKey::DataProtect, Additional::WRITE_PROTECTED), VolumeErrorKind::ReadOnly),
+            ((SenseKey::Miscompare, Additional::MISCOMPARE), VolumeErrorKind::Miscompare { offset: 7 }),
+            ((SenseKey::AbortedCommand, Additional::GUARD_CHECK), VolumeErrorKind::Protection),
+            ((SenseKey::AbortedCommand, Additional::COMMUNICATION_FAILURE), VolumeErrorKind::Unreachable),
+            ((SenseKey::AbortedCommand, Additional::COMMANDS_CLEARED), VolumeErrorKind::Cancelled),
+            ((SenseKey::NotReady, Additional::NONE), VolumeErrorKind::Unreachable),
+            ((SenseKey::MediumError, Additional::READ_ERROR), VolumeErrorKind::Media),
+            ((SenseKey::HardwareError, Additional::INTERNAL_FAILURE), VolumeErrorKind::Media),
+        ];
+        for ((key, code), kind) in cases {
+            assert_eq!(volume_error(key, code, Some(7)), kind, "{key:?}, {code:?}");
+        }
+    }
+}

@@ -6,7 +6,7 @@ use std::task::{Wake, Waker};
 
 use crate::memory::{FILE, MemoryFile, Nature};
 use backends::FileVolume;
-use buf::Buf;
+use buf::{Buf, SharedBuf};
 use host::{BlockKind, IoError, OpenMode};
 use protocol::Instant;
 use volume::contract::{self, FakeWorld, Options};
@@ -143,6 +143,42 @@ fn durable_requests_are_durable(nature: Nature) {
         0,
         "{nature:?}: a durable write is volatile (docs/volume-contract.md, Durability)"
     );
+}
+
+#[test]
+fn zeros_are_everywhere_that_they_were_asked_for_and_nowhere_else() {
+    const SMALL: u64 = 5 << 20;
+    const BLOCKS: u64 = SMALL / 512;
+    let whole = |byte: u8| Operation::Write {
+        extent: Extent::new(0, BLOCKS),
+        data: SharedBuf::from(vec![byte; usize::try_from(SMALL).unwrap()]).into(),
+        durability: Durability::Cached,
+    };
+    for (can_zero, zero_fails) in [(true, false), (true, true), (false, false)] {
+        let mut nature = Nature { zero_fails, ..FILE };
+        (nature.info.can_zero, nature.info.can_discard) = (can_zero, can_zero);
+        // Where the file cannot zero, 1 MiB is written at a time: one, parts of two, whole ones, and more.
+        for (start, blocks) in [(7, 1), (7, 2048), (8, 2049), (2048, 3 * 2048), (5, 4 * 2048 + 3)] {
+            for may_unmap in [false, true] {
+                let file = Arc::new(MemoryFile::new(SMALL, nature));
+                let mut queue = Driven::new(&volume_on(&file, None));
+                queue.run(whole(0xee)).unwrap();
+                let (extent, durability) = (Extent::new(start, blocks), Durability::Cached);
+                queue.run(Operation::WriteZeroes { extent, durability, may_unmap }).unwrap();
+                let extent = Extent::new(0, BLOCKS);
+                let into = Buf::zeroed(usize::try_from(SMALL).unwrap());
+                let Ok(Outcome::Data(data)) = queue.run(Operation::Read { extent, into }) else {
+                    panic!("the volume cannot be read")
+                };
+                let data = data.into_one();
+                for (number, block) in (0..).zip(data.chunks(512)) {
+                    let expected = if (start..start + blocks).contains(&number) { 0 } else { 0xee };
+                    let right = block.iter().all(|byte| *byte == expected);
+                    assert!(right, "block {number} of {start}+{blocks}, may_unmap {may_unmap}, {nature:?}");
+                }
+            }
+        }
+    }
 }
 
 #[test]

@@ -356,11 +356,49 @@ pub(super) fn discover(
 
 #[cfg(test)]
 mod tests {
+    use ::nvme::identify::NamespaceIds;
+    use ::volume::{Features, Geometry, Limits};
+
     use super::*;
 
     #[test]
     fn a_uuid_has_its_hyphens() {
         let bytes: [u8; 16] = std::array::from_fn(|index| u8::try_from(index).unwrap());
         assert_eq!(hyphenated(bytes), "00010203-0405-0607-0809-0a0b0c0d0e0f");
+    }
+
+    fn remote(queues: u16) -> RemoteNamespace {
+        RemoteNamespace {
+            nsid: 1,
+            cntlid: 1,
+            geometry: Geometry { blocks: 64, block_size: 512, physical_block_size: 512 },
+            limits: Limits::default(),
+            features: Features::VOLATILE_CACHE,
+            discards: false,
+            verifies: false,
+            ids: NamespaceIds::default(),
+            product: Default::default(),
+            queues,
+            in_capsule: 8192,
+            entries: 128,
+            incarnation: None,
+        }
+    }
+
+    #[test]
+    fn a_queue_that_is_closed_makes_room_for_another() {
+        const QUEUES: u16 = 2;
+        let (address, name) = ("127.0.0.1:4420".parse().unwrap(), "nqn.2026-11.org.linerate:disk");
+        let plan = Plan::new(address, (name, &NvmeOptions::default()), &Surroundings::nowhere());
+        let association = Association::new(plan.clone(), (1, QUEUES));
+        let volume = remote_volume(&remote(QUEUES), (name.to_owned(), plan), &association);
+        let open = |core| volume.open_queue(CoreId(core), Waker::noop().clone());
+        for round in 0..3 {
+            let queues: Vec<_> = (0..QUEUES).map(open).collect();
+            let opened = queues.iter().filter(|queue| queue.is_ok()).count();
+            assert_eq!(opened, usize::from(QUEUES), "in round {round}: those of the round before are closed");
+            let why = open(QUEUES).err().expect("the controller granted no more").to_string();
+            assert!(why.contains("queues="), "{why}");
+        }
     }
 }

@@ -171,8 +171,8 @@ impl Server {
         admin
     }
 
-    /// Connects a queue of a controller on a core, for a host; the stream's number.
-    fn connect(&mut self, core: usize, (qid, cntlid): (u16, u16), host: u8) -> usize {
+    /// Accepts a stream on a core that has said nothing yet; its number.
+    pub(crate) fn knock(&mut self, core: usize) -> usize {
         let stream = self.streams.len();
         let name = EndpointId(stream as u64 + 10);
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 4420));
@@ -180,6 +180,18 @@ impl Server {
         let endpoint = self.cores[core].accept(self.now, accepted).unwrap();
         let (staged, received) = (Vec::new(), Vec::new());
         self.streams.push(Stream { core, name, endpoint, staged, placement: None, received });
+        self.run();
+        stream
+    }
+
+    /// True when the server wants to end a stream.
+    pub(crate) fn is_closed(&self, stream: usize) -> bool {
+        self.streams[stream].endpoint.poll_close().is_some()
+    }
+
+    /// Connects a queue of a controller on a core, for a host; the stream's number.
+    fn connect(&mut self, core: usize, (qid, cntlid): (u16, u16), host: u8) -> usize {
+        let stream = self.knock(core);
         let nqn = format!("nqn.2014-08.org.example:{host}").into();
         let data = ConnectData::new(&HostIdentity { identifier: [host; 16], nqn }, cntlid, NQN);
         self.bytes(stream, IcReq::new(false, false, 0).as_bytes());

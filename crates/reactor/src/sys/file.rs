@@ -275,3 +275,6 @@ impl fmt::Debug for FileOp {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

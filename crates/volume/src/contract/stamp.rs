@@ -47,3 +47,43 @@ pub(super) fn read(block: &[u8], place: u64) -> Result<(u64, u64), String> {
         )),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A checker that cannot tell two writes apart finds nothing: what follows the stamp differs wherever writer, number or place does.
+    #[test]
+    fn no_two_writes_and_no_two_places_have_the_same_content() {
+        let mut seen = std::collections::HashMap::new();
+        for writer in 0..32 {
+            for number in 0..32 {
+                for place in 0..32 {
+                    let mut block = [0; HEADER + 8];
+                    fill(&mut block, place, (writer, number));
+                    let content: [u8; 8] = block[HEADER..].try_into().unwrap();
+                    let earlier = seen.insert(content, (writer, number, place));
+                    assert_eq!(
+                        earlier, None,
+                        "writer, number and place that come to the same as {writer}, {number}, {place}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_block_of_two_writes_is_found_wherever_they_meet() {
+        const BLOCK: usize = 512;
+        let [mut one, mut two] = [[0; BLOCK]; 2];
+        fill(&mut one, 3, (1, 7));
+        assert_eq!(read(&one, 3), Ok((1, 7)));
+        assert!(read(&one, 4).is_err(), "it was written at another place");
+        fill(&mut two, 3, (1, 8));
+        for cut in (HEADER..BLOCK).step_by(8) {
+            let mut torn = one;
+            torn[cut..].copy_from_slice(&two[cut..]);
+            assert!(read(&torn, 3).is_err(), "the second begins at byte {cut}");
+        }
+    }
+}

@@ -531,3 +531,17 @@ fn whoever_hands_the_volume_on_keeps_the_loss_before_anybody_is_told() {
     assert_eq!(later.carry_out(0, Operation::Flush).unwrap_err(), VolumeErrorKind::Media);
     assert!(later.carry_out(0, read()).is_ok());
 }
+
+#[test]
+fn what_is_held_goes_again_when_its_time_has_come_however_late_anybody_looks() {
+    for late in [Duration::ZERO, Duration::from_nanos(1), QUIET] {
+        let mut bench = Bench::connected(facts(Some(1), nexus(1, 1)));
+        bench.submit(1, write(7, 1));
+        bench.sent(0);
+        bench.lose(0, Some(facts(Some(1), nexus(2, 1))));
+        bench.wait(QUIET / 2);
+        assert_eq!(starts(&bench.sent(1)), [], "the nexus before may still write it");
+        bench.wait(QUIET / 2 + late);
+        assert_eq!(starts(&bench.sent(1)), [7], "{late:?} after its time");
+    }
+}
