@@ -23,8 +23,11 @@ fn query(start: u64, blocks: u64) -> Operation {
     Operation::QueryAllocation { extent: Extent::new(start, blocks) }
 }
 
+/// So many blocks, and whether there is data.
+type Told = Result<(u64, bool), VolumeErrorKind>;
+
 /// What has completed on an admin link, by tag.
-fn answers(bench: &mut Bench, link: usize) -> Vec<(u64, Result<(u64, bool), VolumeErrorKind>)> {
+fn answers(bench: &mut Bench, link: usize) -> Vec<(u64, Told)> {
     let events = bench.links[link].events.drain(..);
     let completions = events.filter_map(|event| match event {
         host::Action::Complete(Completion { tag, result }) => Some((tag.0, result)),
@@ -37,7 +40,7 @@ fn answers(bench: &mut Bench, link: usize) -> Vec<(u64, Result<(u64, bool), Volu
     completions.map(|(tag, result)| (tag, result.map(told))).collect()
 }
 
-fn ask(bench: &mut Bench, link: usize, operation: Operation) -> Result<(u64, bool), VolumeErrorKind> {
+fn ask(bench: &mut Bench, link: usize, operation: Operation) -> Told {
     bench.links[link].submit(1, operation);
     bench.run();
     let [(1, result)] = answers(bench, link)[..] else { panic!("one answer") };

@@ -96,6 +96,8 @@ impl Additional {
     pub const REGISTRATIONS_PREEMPTED: Self = Self(0x2a, 0x05);
     /// CAPACITY DATA HAS CHANGED.
     pub const CAPACITY_CHANGED: Self = Self(0x2a, 0x09);
+    /// COMMANDS CLEARED BY ANOTHER INITIATOR.
+    pub const COMMANDS_CLEARED: Self = Self(0x2f, 0x00);
     /// INTERNAL TARGET FAILURE.
     pub const INTERNAL_FAILURE: Self = Self(0x44, 0x00);
     /// INITIATOR RESPONSE TIMEOUT.

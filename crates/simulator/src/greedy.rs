@@ -1,6 +1,7 @@
 //! Clients that take in everything that comes, wanted or not: for the tests of the tests.
 
 use std::net::SocketAddr;
+use std::task::Waker;
 
 use host::{Dialer, Endpoint, EndpointId};
 use protocol::{CloseReason, Ended, Instant, Placement, Transmit};
@@ -17,6 +18,10 @@ impl Dialer for GreedyDialer {
 
     fn nudge(&self, endpoint: EndpointId) {
         WorldDialer.nudge(endpoint);
+    }
+
+    fn waker(&self, endpoint: EndpointId) -> Waker {
+        WorldDialer.waker(endpoint)
     }
 }
 

@@ -33,12 +33,13 @@ impl Queries {
 impl Connection {
     /// Takes a request on a queue that is no I/O queue.
     pub(super) fn start_query(&mut self, now: Instant, request: Request) {
-        match request.operation {
+        let Request { tag, operation } = request;
+        match operation {
             Operation::QueryAllocation { extent } if matches!(self.config.queue, Queue::Admin { .. }) => {
-                self.queries.waiting.push_back((request.tag, extent));
+                self.queries.waiting.push_back((tag, extent));
                 self.send_queries(now);
             }
-            _ => self.answer(request.tag, Err(VolumeErrorKind::Unsupported)),
+            _ => self.answer(tag, Err(VolumeErrorKind::Unsupported)),
         }
     }
 
