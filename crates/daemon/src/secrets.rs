@@ -19,6 +19,9 @@ pub(crate) fn read(path: &Path, warnings: &mut Vec<String>) -> Result<Vec<u8>> {
         anyhow!("{} cannot be read: {error}; {remedy}", told())
     };
     let meta = std::fs::metadata(path).map_err(unreadable)?;
+    if meta.is_dir() {
+        bail!("{} is a folder: check the path", told());
+    }
     if meta.len() > LONGEST {
         bail!(
             "{} has {} bytes, more than the {LONGEST} of any secret: name a file that holds the secret alone",

@@ -15,7 +15,7 @@ use volume::Volume;
 const CUTS: usize = 4;
 const TRIALS: u64 = 120;
 /// A planted bug must be found within so many trials.
-const PATIENCE: u64 = 30;
+const PATIENCE: u64 = 600;
 
 /// Four portals of one target, two of them of one group.
 fn portals(volume: &dyn Volume) -> Vec<ListenerRole> {

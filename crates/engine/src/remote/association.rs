@@ -161,8 +161,11 @@ impl Association {
             }
         });
         let queue = Queue::Admin { nsid: self.wanted.0, queues: self.wanted.1, kato: Plan::keep_alive() };
+        let open = self.errands.open();
         let errand = Box::new(move |link: &Link| {
-            if let Some(association) = Weak::upgrade(&serves) {
+            if open.load(Ordering::Acquire)
+                && let Some(association) = Weak::upgrade(&serves)
+            {
                 association.errands.work(number, link, |qid| association.wake(qid));
             }
         });

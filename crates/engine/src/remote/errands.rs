@@ -4,7 +4,8 @@
 //! wakes the asker. Whatever an association has not answered when it ends is gone from here: its askers see that it has ended, and send it again.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use ::volume::{Completion, Request, Tag};
@@ -13,7 +14,11 @@ use super::link::Link;
 
 /// The requests of one volume, and the answers.
 #[derive(Debug, Default)]
-pub(super) struct Errands(Mutex<Inner>);
+pub(super) struct Errands {
+    /// Somebody waits for an answer: the admin queue's connection looks at this in each of its turns, and at the rest only then.
+    open: Arc<AtomicBool>,
+    inner: Mutex<Inner>,
+}
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -31,12 +36,19 @@ struct Inner {
 
 impl Errands {
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// True while somebody waits for an answer.
+    pub(super) fn open(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.open)
     }
 
     /// From now on, that association does them.
     pub(super) fn begin(&self, number: u64, admin: Waker) {
-        *self.lock() = Inner { number, admin: Some(admin), ..Inner::default() };
+        let mut inner = self.lock();
+        *inner = Inner { number, admin: Some(admin), ..Inner::default() };
+        self.open.store(false, Ordering::Release);
     }
 
     /// That association has ended, if it was the one.
@@ -44,6 +56,7 @@ impl Errands {
         let mut inner = self.lock();
         if inner.number == number {
             *inner = Inner::default();
+            self.open.store(false, Ordering::Release);
         }
     }
 
@@ -57,6 +70,7 @@ impl Errands {
         let tag = Tag(inner.given);
         inner.askers.insert(tag, (qid, request.tag));
         inner.waiting.push_back(Request { tag, ..request });
+        self.open.store(true, Ordering::Release);
         if let Some(admin) = &inner.admin {
             admin.wake_by_ref();
         }
@@ -79,6 +93,7 @@ impl Errands {
         for request in std::mem::take(&mut inner.waiting) {
             link.submit(request);
         }
+        self.open.store(!inner.askers.is_empty(), Ordering::Release);
     }
 
     /// Moves the answers to a queue.
@@ -91,8 +106,7 @@ impl Errands {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::AtomicUsize;
     use std::task::Wake;
 
     use ::volume::{Extent, Operation, VolumeErrorKind};
