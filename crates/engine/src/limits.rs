@@ -38,7 +38,7 @@ pub(crate) const COMMAND_TIME: Duration = Duration::from_secs(30);
 /// and than the longest wait for an NVMe controller to be surely gone, shorter than file systems' own patience.
 pub(crate) const RECONNECT_TIME: Duration = Duration::from_secs(30);
 
-/// How long requests wait for a queue's very first connection: the volume was just there when it was opened, so what is wrong
+/// How long requests still wait once a queue's very first attempt to connect has failed: the volume was just there when it was opened, so what is wrong
 /// now is likely to stay so, and is to be told soon.
 pub(crate) const FIRST_OPEN: Duration = Duration::from_secs(5);
 

@@ -23,10 +23,10 @@ const TRIALS: u64 = 24;
 const MIXED: u64 = 20;
 /// A planted bug must be found within so many trials.
 const PATIENCE: u64 = 5;
-/// Options of all volumes, and how long a request may take with them: 2 × 2 s + 2 × 3 s + 15 s. Over NVMe/TCP writes are held for 17 s
+/// Options of all volumes, and how long a request may take with them: 2 × 1 s + 2 × 1 s + 15 s. Over NVMe/TCP writes are held for 17 s
 /// (docs/volume-contract.md).
-const OPTIONS: &str = "?timeout=2s&reconnect=3s";
-const BOUNDS: [Duration; 2] = [Duration::from_secs(25), Duration::from_secs(53)];
+const OPTIONS: &str = "?timeout=1s&reconnect=1s";
+const BOUNDS: [Duration; 2] = [Duration::from_secs(19), Duration::from_secs(51)];
 
 fn listeners(volume: &dyn Volume) -> Vec<ListenerRole> {
     [iscsi_listener(volume, None), nvme_listener(volume, None)].into_iter().flatten().collect()

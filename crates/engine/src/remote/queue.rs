@@ -16,7 +16,7 @@ use crate::limits;
 
 use super::entries::{Entries, Entry, Nexus, Nexuses, Place};
 use super::link::{Link, Order};
-use super::recovery::{Recovery, State, Step};
+use super::recovery::{Patience, Recovery, State, Step};
 use super::replay::Replay;
 use super::screen::screen;
 use super::volume::{Facts, Shape, Shared};
@@ -94,7 +94,8 @@ impl RemoteQueue {
     pub(crate) fn new(shared: Arc<Shared>, mut route: Box<dyn Route>, waker: Waker) -> Self {
         let begun = shared.resized();
         let attempt = Some(route.begin());
-        let recovery = Recovery::new(shared.timing.reconnect, (shared.surroundings.entropy)());
+        let patience = Patience { first: shared.timing.oldest(), later: shared.timing.reconnect };
+        let recovery = Recovery::new(patience, (shared.surroundings.entropy)());
         let shape = (shared.resized(), shared.shape());
         let depth = shape.1.limits.depth as usize;
         let told = shared.durability.losses();
@@ -292,10 +293,10 @@ impl RemoteQueue {
         self.recovery.handle_ended(now);
         let quiet = self.route.quiet_time();
         let nexus = self.nexus.take().and_then(|nexus| self.nexuses.number(nexus));
-        let longest = self.shared.timing.command.saturating_add(self.shared.timing.reconnect);
+        let oldest = self.shared.timing.oldest();
         for tag in self.entries.select(|entry| entry.place == Place::Sent) {
             let Some(entry) = self.entries.get_mut(tag) else { continue };
-            let old = entry.submitted + longest <= now;
+            let old = entry.submitted + oldest <= now;
             match entry.replay.operation() {
                 Some(_) if entry.replay.writes() && !old && !quiet.is_zero() => {
                     entry.place = Place::Held(now + quiet, nexus);
@@ -453,6 +454,9 @@ impl VolumeQueue for RemoteQueue {
         if self.recovery.state().fails_fast() {
             self.end(request.tag, VolumeErrorKind::Unreachable);
         } else {
+            if self.link.is_none() {
+                self.recovery.handle_waiting(now);
+            }
             self.dispatch(request);
         }
         Ok(())

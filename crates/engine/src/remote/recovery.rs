@@ -11,9 +11,9 @@
 //!                        └──────── Opened ───────────────────────-─┘
 //! ```
 //!
-//! In `Waiting` and `Dialling` requests wait for the connection. Beyond the bound, in `Resting` and `Probing`, they fail at
-//! once, but the volume is still looked for. `Dead` is final: reconnecting was not wanted, or another volume was found in its
-//! place. `recovery.table` has every transition; docs/decisions/0003-reconnect.md says why they are so.
+//! In `Opening`, `Waiting` and `Dialling` requests wait for the connection. Beyond the bound, in `Resting` and `Probing`, they fail
+//! at once, but the volume is still looked for; an attempt that `Opening` has begun goes on in `Probing`, too. `Dead` is final:
+//! reconnecting was not wanted, or another volume was found in its place. `recovery.table` has every transition; docs/decisions/0003-reconnect.md says why they are so.
 
 use std::time::Duration;
 
@@ -67,8 +67,8 @@ impl State {
             (Self::Opening | Self::Dialling, Event::Failed) | (Self::Ready, Event::Ended) => Self::Waiting,
             (Self::Probing, Event::Failed) | (Self::Waiting, Event::Expired) => Self::Resting,
             (Self::Waiting, Event::Due) => Self::Dialling,
-            (Self::Resting, Event::Due) | (Self::Dialling, Event::Expired) => Self::Probing,
-            (Self::Opening | Self::Ready, Event::Barred)
+            (Self::Resting, Event::Due) | (Self::Opening | Self::Dialling, Event::Expired) => Self::Probing,
+            (Self::Opening | Self::Ready | Self::Probing, Event::Barred)
             | (Self::Opening | Self::Dialling | Self::Probing, Event::Mismatched) => Self::Dead,
             _ => return None,
         })
@@ -78,6 +78,15 @@ impl State {
     pub(crate) fn fails_fast(self) -> bool {
         matches!(self, Self::Resting | Self::Probing | Self::Dead)
     }
+}
+
+/// How long requests wait for a connection.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Patience {
+    /// While the first attempt of all is under way.
+    pub(crate) first: Duration,
+    /// Once that has failed, or a connection is lost; zero never to reconnect.
+    pub(crate) later: Duration,
 }
 
 /// What is to be done now.
@@ -94,11 +103,10 @@ pub(crate) enum Step {
 /// One queue's recovery.
 pub(crate) struct Recovery {
     state: State,
-    /// How long requests wait for a lost connection; zero never to reconnect.
-    patience: Duration,
+    patience: Patience,
     /// The queue has been connected before.
     opened: bool,
-    /// Since when there is no connection.
+    /// Since when requests wait for the first attempt, or there is no connection.
     since: Option<Instant>,
     /// When the next attempt begins.
     due: Option<Instant>,
@@ -109,7 +117,7 @@ pub(crate) struct Recovery {
 
 impl Recovery {
     /// A queue whose first attempt is being begun.
-    pub(crate) fn new(patience: Duration, entropy: Box<dyn Entropy>) -> Self {
+    pub(crate) fn new(patience: Patience, entropy: Box<dyn Entropy>) -> Self {
         Self { state: State::Opening, patience, opened: false, since: None, due: None, failures: 0, entropy }
     }
 
@@ -122,6 +130,13 @@ impl Recovery {
         let next = self.state.after(event);
         self.state = next.unwrap_or(self.state);
         next.is_some()
+    }
+
+    /// A request waits for a connection.
+    pub(crate) fn handle_waiting(&mut self, now: Instant) {
+        if self.state == State::Opening {
+            self.since.get_or_insert(now);
+        }
     }
 
     /// The attempt has succeeded.
@@ -142,9 +157,10 @@ impl Recovery {
     }
 
     fn handle_end(&mut self, now: Instant, event: Event) {
-        let event = if self.patience.is_zero() { Event::Barred } else { event };
+        let event = if self.patience.later.is_zero() { Event::Barred } else { event };
+        let was_first = self.state == State::Opening;
         if self.enter(event) && self.state != State::Dead {
-            self.since.get_or_insert(now);
+            self.since = self.since.filter(|_| !was_first).or(Some(now));
             self.due = Some(now + self.delay());
             self.failures = self.failures.saturating_add(1);
         }
@@ -173,10 +189,13 @@ impl Recovery {
 
     /// When requests have waited long enough.
     fn expiry(&self) -> Option<Instant> {
-        // The first attempt of all has bounds of its own: those of the connection and the login.
-        let waits = matches!(self.state, State::Waiting | State::Dialling);
-        let patience = if self.opened { self.patience } else { self.patience.min(FIRST_OPEN) };
-        self.since.filter(|_| waits).map(|since| since + patience)
+        let patience = match self.state {
+            State::Opening => self.patience.first,
+            State::Waiting | State::Dialling if self.opened => self.patience.later,
+            State::Waiting | State::Dialling => self.patience.later.min(FIRST_OPEN),
+            State::Ready | State::Resting | State::Probing | State::Dead => return None,
+        };
+        self.since.map(|since| since + patience)
     }
 
     /// What is to be done at `now`; asked again until it is nothing.
@@ -215,9 +234,10 @@ mod tests {
     use super::*;
 
     const PATIENCE: Duration = Duration::from_secs(30);
+    const FIRST: Duration = Duration::from_mins(1);
 
-    fn recovery(patience: Duration) -> Recovery {
-        Recovery::new(patience, Box::new(SeededEntropy::new(1)))
+    fn recovery(later: Duration) -> Recovery {
+        Recovery::new(Patience { first: FIRST, later }, Box::new(SeededEntropy::new(1)))
     }
 
     fn at(millis: u64) -> Instant {
@@ -309,5 +329,36 @@ mod tests {
         assert_eq!(recovery.poll(at(0)), Step::Rest);
         recovery.handle_failed(at(1));
         assert_eq!(recovery.poll(at(1) + FIRST_OPEN), Step::Expire);
+    }
+
+    #[test]
+    fn requests_wait_for_a_first_attempt_that_hangs_as_long_as_was_wanted() {
+        let mut recovery = recovery(PATIENCE);
+        assert_eq!(recovery.poll_timeout(), None, "nobody waits");
+        recovery.handle_waiting(at(5));
+        recovery.handle_waiting(at(7));
+        assert_eq!(recovery.poll_timeout(), Some(at(5) + FIRST));
+        assert_eq!(recovery.poll(at(5) + FIRST), Step::Expire);
+        assert_eq!((recovery.state(), recovery.poll_timeout()), (State::Probing, None));
+        recovery.handle_opened();
+        assert_eq!(recovery.state(), State::Ready, "it is late, and of use all the same");
+    }
+
+    #[test]
+    fn a_first_attempt_that_fails_late_is_the_last_one_without_patience() {
+        let mut recovery = recovery(Duration::ZERO);
+        recovery.handle_waiting(at(0));
+        assert_eq!(recovery.poll(at(0) + FIRST), Step::Expire);
+        recovery.handle_failed(at(70_000));
+        assert_eq!((recovery.state(), recovery.poll_timeout()), (State::Dead, None));
+    }
+
+    #[test]
+    fn the_time_after_a_failed_first_attempt_begins_with_the_failure() {
+        let mut recovery = recovery(PATIENCE);
+        recovery.handle_waiting(at(0));
+        recovery.handle_failed(at(40_000));
+        assert_eq!(recovery.poll(at(40_000)), Step::Dial);
+        assert_eq!(recovery.poll(at(40_000) + FIRST_OPEN), Step::Expire);
     }
 }

@@ -48,6 +48,14 @@ pub(crate) struct Timing {
     pub(crate) reconnect: Duration,
 }
 
+impl Timing {
+    /// The age from which a request is not sent again; as long it waits for the first attempt to connect. Then the contract's bound holds: it may wait for
+    /// another connection as long as `reconnect` says, and its command may take as long as `command` says and another 15 s until an abort is answered.
+    pub(crate) fn oldest(self) -> Duration {
+        self.command.saturating_add(self.reconnect)
+    }
+}
+
 /// What all queues of a volume share. Only [`Durability`] is touched for each request, and it has no lock.
 #[derive(Debug)]
 pub(crate) struct Shared {

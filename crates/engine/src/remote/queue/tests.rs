@@ -79,7 +79,12 @@ impl Bench {
 
     /// One more queue of the same volume.
     fn beside(shared: Arc<Shared>, found: Facts) -> Self {
-        let script = Rc::new(RefCell::new(Script { links: Vec::new(), next: Some(found) }));
+        Self::opened(shared, Some(found))
+    }
+
+    /// A queue whose first connection finds that; without anything it hangs.
+    fn opened(shared: Arc<Shared>, next: Option<Facts>) -> Self {
+        let script = Rc::new(RefCell::new(Script { links: Vec::new(), next }));
         let route = Box::new(Scripted(Rc::clone(&script)));
         let queue = RemoteQueue::new(Arc::clone(&shared), route, Waker::noop().clone());
         let mut bench = Self { shared, script, queue, now: Instant::ZERO, done: Vec::new() };
@@ -260,6 +265,23 @@ fn what_is_held_ends_with_its_queues_patience() {
     bench.find(facts(Some(1), nexus(1, 1)));
     bench.submit(2, read());
     assert_eq!(starts(&bench.sent(1)), [0]);
+}
+
+#[test]
+fn a_first_connection_that_hangs_keeps_no_request_beyond_its_bound() {
+    let found = || facts(Some(1), nexus(1, 1));
+    let one = Bench::connected(found());
+    let mut bench = Bench::opened(Arc::clone(&one.shared), None);
+    bench.wait(Duration::from_mins(5));
+    bench.submit(1, read());
+    assert_eq!(bench.queue.poll_timeout(), Some(bench.now + COMMAND + RECONNECT), "it asks to be polled");
+    bench.wait(COMMAND + RECONNECT);
+    assert!(matches!(bench.done[..], [(1, Err(VolumeErrorKind::Unreachable))]), "{:?}", bench.done);
+    bench.submit(2, read());
+    assert!(matches!(bench.done[1..], [(2, Err(VolumeErrorKind::Unreachable))]), "others end at once");
+    bench.find(found());
+    bench.submit(3, read());
+    assert_eq!(starts(&bench.sent(0)), [0], "the connection is of use once it is there");
 }
 
 #[test]
