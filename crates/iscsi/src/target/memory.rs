@@ -15,18 +15,13 @@ use volume::{Operation, Request, Tag};
 use super::connection::{Action, Connection};
 use super::discovery::Exchange;
 use super::login::Login;
-use super::outbound::Outgoing;
+use super::outbound::{Outgoing, unsent};
 use super::tasks::{State, Task, Wanted};
 use crate::connection::State as Life;
 use crate::limits::{
     DATA_TIME, IMMEDIATE_DEPTH, OUTBOUND, OVERDRAFT, SCARCE_DATA_TIME, SCARCE_SEND_TIME, SEND_TIME,
     STARVED_TIME, WATCH,
 };
-
-/// PDUs that may wait to be sent beside a window of this width.
-pub(super) fn unsent(width: u16) -> usize {
-    usize::from(width.saturating_add(IMMEDIATE_DEPTH)).saturating_mul(OUTBOUND)
-}
 
 impl Connection {
     /// Gets a task the buffer that it waits for, or a place behind those that wait already. What is little need not wait behind what is long.

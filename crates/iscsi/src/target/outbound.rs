@@ -11,11 +11,16 @@ use scsi::Sense;
 
 use crate::datamover::tcp::{Digests, Payload, send};
 use crate::keys::Parameters;
-use crate::limits::{OUTBOUND_BYTES, STAGED};
+use crate::limits::{IMMEDIATE_DEPTH, OUTBOUND, OUTBOUND_BYTES, STAGED};
 use crate::pdu::{
     BasicHeaderSegment, Bhs, DataIn, Opcode, Residual, ScsiResponse, stamp_length, stamp_response,
 };
 use crate::sequence::CommandWindow;
+
+/// PDUs that may wait to be sent beside a window of this width.
+pub(super) fn unsent(width: u16) -> usize {
+    usize::from(width.saturating_add(IMMEDIATE_DEPTH)).saturating_mul(OUTBOUND)
+}
 
 /// The end of a SCSI command: its data, then its status.
 #[derive(Debug)]

@@ -8,17 +8,20 @@ use core::time::Duration;
 
 use buf::SharedBuf;
 use protocol::Instant;
-use volume::Features;
+use volume::{Extent, Features};
 
+use super::allocation::Query;
 use super::command::Plan;
 use super::features::{self, Values};
-use super::{Portal, Subsystem, allocation, identify, logs};
+use super::{Portal, Subsystem, identify, logs};
 use crate::VERSION;
+use crate::allocation::{GetLbaStatus, TRACKED_ALLOCATED};
 use crate::fabrics::{HostIdentity, Property};
 use crate::features::{FeatureCommand, round_keep_alive};
 use crate::identify::Identify;
 use crate::limits::{
-    ABORTS, ADMIN_QUEUE, ASYNC_EVENTS, DISCOVERY_IDLE, KEEP_ALIVE_GRANULARITY, PENDING_EVENTS, READY_TIME,
+    ABORTS, ADMIN_DATA, ADMIN_QUEUE, ASYNC_EVENTS, DISCOVERY_IDLE, KEEP_ALIVE_GRANULARITY, PENDING_EVENTS,
+    READY_TIME,
 };
 use crate::log::{ChangedNamespaces, GetLogPage, Notifications, lid};
 use crate::opcode::{FABRICS, admin as opcodes, fctype};
@@ -201,7 +204,7 @@ impl Admin {
                 entry.no_data(in_capsule)?;
                 if self.aborts < ABORTS { Ok(Plan::Abort) } else { Err(Status::ABORT_LIMIT) }
             }
-            opcodes::GET_LBA_STATUS => allocation::plan(self.subsystem(), entry, in_capsule).map(Plan::Query),
+            opcodes::GET_LBA_STATUS => plan_allocation(self.subsystem(), entry, in_capsule).map(Plan::Query),
             _ => Err(Status::INVALID_OPCODE.dnr()),
         }
     }
@@ -373,4 +376,32 @@ fn respond(entry: &SubmissionQueueEntry, in_capsule: usize, data: SharedBuf) -> 
         return Err(Status::DATA_SGL_LENGTH_INVALID.dnr());
     }
     Ok(Plan::Respond(data))
+}
+
+/// Decides about a Get LBA Status to a controller of the subsystem; discovery has none.
+fn plan_allocation(
+    subsystem: Option<&Subsystem>,
+    entry: &SubmissionQueueEntry,
+    in_capsule: usize,
+) -> Result<Query, Status> {
+    let subsystem = subsystem.filter(|subsystem| subsystem.tells_allocation());
+    let subsystem = subsystem.ok_or(Status::INVALID_OPCODE.dnr())?;
+    let found = subsystem.namespaces.iter().find(|namespace| namespace.nsid == entry.nsid.get());
+    let namespace = found.ok_or(Status::INVALID_NAMESPACE.dnr())?;
+    let command = GetLbaStatus::decode(entry);
+    let pointer = entry.data_pointer(in_capsule)?;
+    let length = usize::try_from(command.length).unwrap_or(usize::MAX);
+    let tracked = namespace.features.contains(Features::ALLOCATION);
+    if command.action != TRACKED_ALLOCATED || !tracked || length > ADMIN_DATA || in_capsule != 0 {
+        return Err(Status::INVALID_FIELD.dnr());
+    }
+    if pointer.length() != length {
+        return Err(Status::DATA_SGL_LENGTH_INVALID.dnr());
+    }
+    let end = namespace.geometry.blocks;
+    let rest =
+        end.checked_sub(command.start).filter(|rest| *rest > 0).ok_or(Status::LBA_OUT_OF_RANGE.dnr())?;
+    let extent = Extent::new(command.start, command.blocks.map_or(rest, u64::from));
+    namespace.geometry.check(extent).ok_or(Status::LBA_OUT_OF_RANGE.dnr())?;
+    Ok(Query { volume: namespace.volume, extent, length })
 }

@@ -28,13 +28,13 @@ use crate::fabrics::HostIdentity;
 use crate::lifetime::Lifetime;
 use crate::limits::{CONNECT_TIME, MAX_H2C_DATA, MEMORY_RETRY, SCARCE_SEND_TIME, STAGING};
 use crate::opcode::{FABRICS, admin::GET_LBA_STATUS, nvm};
-use crate::pdu::{CapsuleCmd, H2cData, H2cTermReq, IcReq, PduType, flags};
+use crate::pdu::{CapsuleCmd, H2cData, H2cTermReq, PduType, flags};
 use crate::reservation;
 use crate::sgl::DataPointer;
 use crate::sqe::SubmissionQueueEntry;
 use crate::status::Status;
 use crate::subsystem;
-use crate::transport::{Agreement, DIGEST, Framed, MOST_ALIGNMENT, Role, Termination, frame};
+use crate::transport::{Agreement, DIGEST, Framed, Role, Termination, frame};
 use crate::violation::Violation;
 use abort::Aborts;
 use quiesce::Quiesce;
@@ -301,29 +301,6 @@ impl Connection {
             if named { "the host reported a fatal error" } else { "the host terminated the connection" };
         self.receive = Receive::Discard { bytes: framed.data };
         self.end(CloseReason::Violation(text));
-    }
-
-    fn handle_ic_req(&mut self, framed: &Framed<'_>) -> Result<(), Violation> {
-        let Ok((request, _)) = IcReq::read_from_prefix(framed.header) else {
-            return Err(Violation::HeaderLength);
-        };
-        if request.pfv.get() != 0 {
-            return Err(Violation::FormatVersion);
-        }
-        if request.hpda > MOST_ALIGNMENT {
-            return Err(Violation::Alignment);
-        }
-        if self.portal.require_digests && !(request.header_digest() && request.data_digest()) {
-            return Err(Violation::DigestsRequired);
-        }
-        self.agreed = Agreement {
-            header_digest: request.header_digest(),
-            data_digest: request.data_digest(),
-            alignment: request.hpda,
-        };
-        self.outgoing.push_back(Outgoing::IcResp);
-        self.state = State::ExpectConnect;
-        Ok(())
     }
 
     /// Passes over the data of a command that was refused.

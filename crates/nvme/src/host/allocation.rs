@@ -2,8 +2,6 @@
 //!
 //! A few commands are under way at a time, so that Keep Alive and events have places in the queue.
 
-use alloc::collections::VecDeque;
-
 use buf::{Buf, BufList};
 use protocol::Instant;
 use volume::{Allocation, Extent, Operation, Outcome, Request, Tag, VolumeErrorKind};
@@ -14,21 +12,6 @@ use super::work::{Landing, Work};
 use crate::allocation::{GetLbaStatus, ONE_RANGE, first_run};
 use crate::limits::ALLOCATION_COMMANDS;
 use crate::status::Status;
-
-/// Queries of an admin queue.
-#[derive(Debug, Default)]
-pub(super) struct Queries {
-    under_way: usize,
-    waiting: VecDeque<(Tag, Extent)>,
-}
-
-impl Queries {
-    /// Forgets all; gives those that were not sent.
-    pub(super) fn end(&mut self) -> VecDeque<(Tag, Extent)> {
-        self.under_way = 0;
-        core::mem::take(&mut self.waiting)
-    }
-}
 
 impl Connection {
     /// Takes a request on a queue that is no I/O queue.

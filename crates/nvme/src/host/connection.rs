@@ -15,10 +15,9 @@ use wire::crc32c;
 use wire::little_endian::{U32, U64};
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::allocation::Queries;
 use super::setup::{Next, Setup};
 use super::transmit::Outgoing;
-use super::work::{Landing, Sending, Work, Works, Zeroes};
+use super::work::{Landing, Queries, Sending, Work, Works, Zeroes};
 use super::{Action, Config, Failure, Input, Queue, RemoteNamespace};
 use crate::cqe::CompletionQueueEntry;
 use crate::fabrics::{ANY_CONTROLLER, Connect, ConnectData, Property, disconnect};

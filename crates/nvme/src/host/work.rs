@@ -1,5 +1,6 @@
 //! Commands that a host has under way, indexed by command identifier.
 
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use buf::{Buf, BufList};
@@ -221,5 +222,20 @@ impl Works {
             Some((self.end(cid)?.tag()?, due))
         })
         .collect()
+    }
+}
+
+/// Queries of an admin queue.
+#[derive(Debug, Default)]
+pub(super) struct Queries {
+    pub(super) under_way: usize,
+    pub(super) waiting: VecDeque<(Tag, Extent)>,
+}
+
+impl Queries {
+    /// Forgets all; gives those that were not sent.
+    pub(super) fn end(&mut self) -> VecDeque<(Tag, Extent)> {
+        self.under_way = 0;
+        core::mem::take(&mut self.waiting)
     }
 }

@@ -13,15 +13,43 @@ use crate::controller::admin::Admin;
 use crate::controller::command::Plan;
 use crate::controller::io::Namespaces;
 use crate::controller::slots::Step;
+use crate::controller::transmit::Outgoing;
 use crate::controller::{Action, Subsystem};
 use crate::fabrics::{ANY_CONTROLLER, Connect, ConnectData, HostIdentity, field, host_name, text};
 use crate::limits::{ADMIN_QUEUE, CONNECT_TIME, SLOT_SLACK};
 use crate::opcode::{FABRICS, fctype};
+use crate::pdu::IcReq;
 use crate::sqe::SubmissionQueueEntry;
 use crate::status::Status;
 use crate::subsystem::{self, ConnectError, Reply};
+use crate::transport::{Agreement, Framed, MOST_ALIGNMENT};
+use crate::violation::Violation;
 
 impl Connection {
+    /// A host asks for a connection.
+    pub(super) fn handle_ic_req(&mut self, framed: &Framed<'_>) -> Result<(), Violation> {
+        let Ok((request, _)) = IcReq::read_from_prefix(framed.header) else {
+            return Err(Violation::HeaderLength);
+        };
+        if request.pfv.get() != 0 {
+            return Err(Violation::FormatVersion);
+        }
+        if request.hpda > MOST_ALIGNMENT {
+            return Err(Violation::Alignment);
+        }
+        if self.portal.require_digests && !(request.header_digest() && request.data_digest()) {
+            return Err(Violation::DigestsRequired);
+        }
+        self.agreed = Agreement {
+            header_digest: request.header_digest(),
+            data_digest: request.data_digest(),
+            alignment: request.hpda,
+        };
+        self.outgoing.push_back(Outgoing::IcResp);
+        self.state = State::ExpectConnect;
+        Ok(())
+    }
+
     /// What people are to be told, the oldest first.
     pub fn poll_notice(&mut self) -> Option<Notice> {
         self.notices.pop()
