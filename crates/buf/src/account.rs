@@ -82,7 +82,15 @@ impl Account {
 
     /// Counts `bytes` of data that is there already: as [`Account::charge`] does if the account may have it, by force otherwise. Whoever uses this takes
     /// no more while [`Account::forced`] is more than a little.
+    #[inline]
     pub fn charge_present(&mut self, bytes: usize) {
+        if bytes > 0 {
+            self.charge_some(bytes);
+        }
+    }
+
+    #[inline(never)]
+    fn charge_some(&mut self, bytes: usize) {
         if self.pool.charge_present(self.id, bytes) {
             self.outside.data = self.outside.data.saturating_add(bytes);
             self.note();
@@ -93,7 +101,15 @@ impl Account {
 
     /// Counts `bytes` of other memory that are there already, whatever the limit says. They come on top of what the others' floors need: whoever uses this
     /// sees to it that they are few.
+    #[inline]
     pub fn count(&mut self, bytes: usize) {
+        if bytes > 0 {
+            self.force(bytes);
+        }
+    }
+
+    #[inline(never)]
+    fn force(&mut self, bytes: usize) {
         self.pool.force(self.id, bytes);
         self.outside.forced = self.outside.forced.saturating_add(bytes);
         self.note();
