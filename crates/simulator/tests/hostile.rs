@@ -8,7 +8,7 @@ mod common;
 use common::{iscsi_access, iscsi_listener, nvme_access, nvme_listener};
 use engine::ListenerRole;
 use simulator::attacks::Attack;
-use simulator::hostile::{Plant, Scene, hostile};
+use simulator::hostile::{Plant, Scene, crowd, hostile};
 use simulator::replay;
 use volume::Volume;
 
@@ -16,6 +16,9 @@ use volume::Volume;
 const TRIALS: u64 = 10;
 /// Trials of attacks of all kinds together.
 const MIXED: u64 = 10;
+/// Trials of each crowd of attackers, and how many each has: tables for full windows and queues would take more than is kept for those who hold little.
+const CROWDED: u64 = 2;
+const CROWDS: [u8; 2] = [100, 170];
 /// A planted bug must be found within so many trials.
 const PATIENCE: u64 = 10;
 
@@ -43,6 +46,17 @@ fn attacks_of_all_kinds_together_harm_nobody_who_behaves() {
         replay::run("attacks_of_all_kinds", MIXED, |seed| {
             hostile(seed, &Attack::ALL, &scene(cores), Plant::None).map(drop)
         });
+    }
+}
+
+#[test]
+fn a_crowd_without_data_leaves_everybody_a_block() {
+    for attack in [Attack::FullWindow, Attack::HoardQueue] {
+        for size in CROWDS {
+            replay::run("a_crowd_without_data", CROWDED, |seed| {
+                crowd(seed, (attack, size), &scene(1)).map(drop)
+            });
+        }
     }
 }
 
