@@ -246,6 +246,27 @@ mod tests {
     }
 
     #[test]
+    fn what_was_counted_stays_counted_while_data_comes_and_goes() {
+        let pool = Pool::new(LIMIT);
+        let mut account = Account::new(&pool);
+        account.charge_present(700);
+        account.count(1000);
+        account.release(700);
+        assert_eq!((account.outside.data, account.outside.forced, account.overdrawn()), (0, 1000, 0));
+        // Without room, data is overdrawn, and what is released first is that.
+        let mut other = Account::new(&pool);
+        other.count(LIMIT);
+        account.charge_present(3000);
+        account.charge_present(LIMIT);
+        assert_eq!((account.outside.data, account.overdrawn()), (3000, LIMIT));
+        account.release(LIMIT + 1000);
+        assert_eq!((account.outside.data, account.outside.forced, account.overdrawn()), (2000, 1000, 0));
+        account.uncount(1000);
+        account.release(2000);
+        assert_eq!(account.held(), 0);
+    }
+
+    #[test]
     fn who_no_longer_asks_leaves_the_line() {
         let pool = Pool::new(LIMIT);
         let (mut one, mut two) = (Account::new(&pool), Account::new(&pool));
