@@ -15,6 +15,8 @@ pub struct Account {
     id: AccountId,
     /// What it answers for outside of buffers.
     outside: Unpooled,
+    /// What of its data is there although it might not have it: a part of what was forced.
+    overdrawn: usize,
     /// It was refused, and may wait in line.
     refused: bool,
 }
@@ -22,7 +24,8 @@ pub struct Account {
 impl Account {
     /// An account of `pool`, on the pool's thread.
     pub fn new(pool: &Pool) -> Self {
-        Self { id: pool.open_account(), pool: pool.clone(), outside: Unpooled::default(), refused: false }
+        let (id, outside) = (pool.open_account(), Unpooled::default());
+        Self { id, pool: pool.clone(), outside, overdrawn: 0, refused: false }
     }
 
     /// A buffer of `len` bytes, at most [`LARGEST`](crate::LARGEST), or `None` when there is none, or others are to have it: wait until
@@ -81,7 +84,7 @@ impl Account {
     }
 
     /// Counts `bytes` of data that is there already: as [`Account::charge`] does if the account may have it, by force otherwise. Whoever uses this takes
-    /// no more while [`Account::forced`] is more than a little.
+    /// no more while [`Account::overdrawn`] is more than a little.
     #[inline]
     pub fn charge_present(&mut self, bytes: usize) {
         if bytes > 0 {
@@ -96,10 +99,11 @@ impl Account {
             self.note();
         } else {
             self.count(bytes);
+            self.overdrawn = self.overdrawn.saturating_add(bytes);
         }
     }
 
-    /// Counts `bytes` of other memory that are there already, whatever the limit says. They come on top of what the others' floors need: whoever uses this
+    /// Counts `bytes` of other memory that are there already and no data, such as the first part of a table, whatever the limit says. They come on top of what the others' floors need: whoever uses this
     /// sees to it that they are few.
     #[inline]
     pub fn count(&mut self, bytes: usize) {
@@ -115,18 +119,32 @@ impl Account {
         self.note();
     }
 
-    /// Bytes that were counted whatever the limit says.
-    pub fn forced(&self) -> usize {
-        self.outside.forced
+    /// Of the memory that was counted, `bytes` are free again.
+    pub fn uncount(&mut self, bytes: usize) {
+        debug_assert!(
+            bytes + self.overdrawn <= self.outside.forced,
+            "{bytes} bytes of {:?}, of which {} are data, are no longer counted",
+            self.outside,
+            self.overdrawn
+        );
+        if bytes > 0 {
+            self.take_off(Unpooled { forced: bytes, ..Unpooled::default() });
+        }
     }
 
-    /// The memory of `bytes` that were charged or counted is free again: what was forced first.
+    /// Bytes of data for which there was no room.
+    pub fn overdrawn(&self) -> usize {
+        self.overdrawn
+    }
+
+    /// The memory of `bytes` of data that were charged is free again: what was overdrawn first.
     #[inline]
     pub fn release(&mut self, bytes: usize) {
         debug_assert!(
-            bytes <= self.outside.data + self.outside.forced,
-            "{bytes} bytes of {:?} are released",
-            self.outside
+            bytes <= self.outside.data + self.overdrawn,
+            "{bytes} bytes of {:?}, of which {} were overdrawn, are released",
+            self.outside,
+            self.overdrawn
         );
         if bytes > 0 {
             self.release_some(bytes);
@@ -135,7 +153,8 @@ impl Account {
 
     #[inline(never)]
     fn release_some(&mut self, bytes: usize) {
-        let forced = bytes.min(self.outside.forced);
+        let forced = bytes.min(self.overdrawn);
+        self.overdrawn = self.overdrawn.saturating_sub(forced);
         let data = bytes.saturating_sub(forced).min(self.outside.data);
         self.take_off(Unpooled { data, forced, tables: 0 });
     }
@@ -192,6 +211,7 @@ impl fmt::Debug for Account {
         f.debug_struct("Account")
             .field("id", &self.id)
             .field("outside", &self.outside)
+            .field("overdrawn", &self.overdrawn)
             .finish_non_exhaustive()
     }
 }
@@ -239,6 +259,27 @@ mod tests {
         let mut next = Account::new(&pool);
         assert!(next.take(8 << 20).is_some());
         assert_eq!(pool.used(), 0);
+    }
+
+    #[test]
+    fn what_was_counted_stays_counted_while_data_comes_and_goes() {
+        let pool = Pool::new(LIMIT);
+        let mut account = Account::new(&pool);
+        account.charge_present(700);
+        account.count(1000);
+        account.release(700);
+        assert_eq!((account.outside.data, account.outside.forced, account.overdrawn()), (0, 1000, 0));
+        // Without room, data is overdrawn, and what is released first is that.
+        let mut other = Account::new(&pool);
+        other.count(LIMIT);
+        account.charge_present(3000);
+        account.charge_present(LIMIT);
+        assert_eq!((account.outside.data, account.overdrawn()), (3000, LIMIT));
+        account.release(LIMIT + 1000);
+        assert_eq!((account.outside.data, account.outside.forced, account.overdrawn()), (2000, 1000, 0));
+        account.uncount(1000);
+        account.release(2000);
+        assert_eq!(account.held(), 0);
     }
 
     #[test]

@@ -340,7 +340,7 @@ fn what_is_little_does_not_wait_behind_what_is_long() {
     let read = builder::read(Extent::new(0, 8));
     let answers = command(&mut raw, (LUN, 6, read), |command| command.reading(4096), &[]);
     assert_eq!(answers[0].opcode(), Opcode::DATA_IN);
-    others.release(LIMIT / 2);
+    others.uncount(LIMIT / 2);
     let answers = raw.settle();
     assert_eq!(R2t::from_bytes(&answers[0].header).task_tag(), 4);
 }

@@ -219,7 +219,7 @@ fn a_command_for_which_there_is_no_slot_waits_for_one() {
     assert!(half.connection.wants_bytes());
     half.receive(NOW, &[]);
     assert!(matches!(half.connection.poll_action(), Some(Action::Submit { .. })), "the one that waited");
-    others.release(LIMIT - LIMIT / 8);
+    others.uncount(LIMIT - LIMIT / 8);
     let done = Completion { tag: tags.remove(0), result: Ok(Outcome::Done) };
     half.connection.handle_input(NOW, controller::Input::Completion(done));
     for cid in 50..150 {
@@ -499,7 +499,7 @@ fn what_is_little_does_not_wait_behind_what_is_long() {
     assert!(others.is_wanted(), "the long one has kept its place");
     half.receive(NOW, &capsule(read(5, 4096), &[]));
     assert!(matches!(half.connection.poll_action(), Some(Action::Submit { .. })));
-    others.release(LIMIT / 2);
+    others.uncount(LIMIT / 2);
     half.connection.handle_timeout(NOW + limits::MEMORY_RETRY);
     let r2t = R2t::read_from_bytes(&half.transmit(NOW)).unwrap();
     assert_eq!(r2t.cccid.get(), 3);

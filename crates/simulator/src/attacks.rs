@@ -28,6 +28,8 @@ pub enum Attack {
     Echoes,
     /// A session commands writes of the largest size, and never sends their data.
     Hoard,
+    /// A session whose window is always full of large writes, however wide it becomes, and whose data never comes.
+    FullWindow,
     /// A session sends what it is asked for, a few bytes at a time.
     Trickle,
     /// A session reads the largest blocks, and takes nothing of them, not even pings.
@@ -56,9 +58,10 @@ pub enum Attack {
 
 impl Attack {
     /// All kinds.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Echoes,
         Self::Hoard,
+        Self::FullWindow,
         Self::Trickle,
         Self::Unread,
         Self::EndlessLogin,
@@ -102,6 +105,8 @@ const MUCH: u32 = 1 << 20;
 const MOST: u32 = 8 << 20;
 /// Bytes that an attacker leaves unsent before it makes more.
 const AHEAD: usize = 64 << 10;
+/// Commands of the widest window that a target gives.
+const WIDEST: u16 = iscsi::limits::QUEUE_DEPTH;
 /// Commands of one queue.
 const QUEUE: u16 = 120;
 /// Echoes and event requests of one stroke.
@@ -207,6 +212,7 @@ impl Raider {
                     line.out.extend(self.initiator.write(0, MOST, &[]));
                 }
             }
+            Attack::FullWindow => self.fill_window(line),
             Attack::Trickle => self.trickle(line, room(self)),
             Attack::Unread => {
                 while room(self) {
@@ -221,6 +227,17 @@ impl Raider {
                 line.out.extend(beyond);
             }
             _ => {}
+        }
+    }
+
+    /// Commands more than any window takes. The target ignores what lies beyond its own, so that is sent again once the window has moved.
+    fn fill_window(&mut self, line: &mut Line) {
+        let initiator = &mut self.initiator;
+        if initiator.exp_cmd_sn <= initiator.most_cmd_sn {
+            initiator.cmd_sn = initiator.exp_cmd_sn;
+            for _ in 0..WIDEST {
+                line.out.extend(initiator.write(0, MUCH, &[]));
+            }
         }
     }
 

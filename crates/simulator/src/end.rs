@@ -16,6 +16,8 @@ pub(crate) struct End {
     /// What of the send did not fit into the window yet, and how long the send is.
     unsent: Vec<u8>,
     sending: usize,
+    /// A send has gone out since that was last looked at.
+    sent: bool,
     ended: bool,
 }
 
@@ -29,6 +31,7 @@ impl End {
             send,
             unsent: Vec::new(),
             sending: 0,
+            sent: false,
             ended: false,
         }
     }
@@ -77,7 +80,6 @@ impl End {
     /// Bytes of one send, at most `room`; the rest of the send follows once there is room for it.
     pub(crate) fn transmit(&mut self, now: Instant, room: usize) -> Vec<u8> {
         if self.sending == 0 {
-            self.send.clear();
             self.endpoint.poll_transmit(now, &mut self.send);
             for segment in self.send.segments() {
                 self.unsent.extend_from_slice(self.send.bytes(segment));
@@ -92,8 +94,15 @@ impl End {
         if self.unsent.is_empty() && self.sending > 0 {
             let sent = std::mem::take(&mut self.sending);
             self.endpoint.handle_transmitted(now, sent);
+            self.send.clear();
+            self.sent = true;
         }
         bytes
+    }
+
+    /// True if a send has gone out since the last look: as in the reactor, the endpoint is to have a turn then, which finds the send's memory free.
+    pub(crate) fn take_sent(&mut self) -> bool {
+        std::mem::take(&mut self.sent)
     }
 
     /// Bytes received and not consumed.

@@ -46,13 +46,18 @@ const ATTACK: Duration = Duration::from_secs(70);
 const AFTERMATH: Duration = Duration::from_secs(20);
 /// How long an attacker that was cut off stays away.
 const AWAY: std::ops::RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(2);
-/// Requests of a client that behaves, at a time, and how long it waits before it asks for one more.
+/// Requests of a client that behaves, at a time at most, and how long it waits before it asks for one more.
 const DEPTH: usize = 3;
 const THOUGHT: std::ops::RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_millis(200);
 /// A client that asks for little, and one that asks for anything.
-const LITTLE: Asks = Asks { lengths: &[512, 4096, 4096, SMALL], small_wait: SMALL_WAIT };
+const LITTLE: Asks = Asks { lengths: &[512, 4096, 4096, SMALL], depth: DEPTH, small_wait: SMALL_WAIT };
 const ANYTHING: Asks =
-    Asks { lengths: &[4096, SMALL, 1 << 16, 1 << 18, 1 << 20], small_wait: SMALL_BEHIND_WAIT };
+    Asks { lengths: &[4096, SMALL, 1 << 16, 1 << 18, 1 << 20], depth: DEPTH, small_wait: SMALL_BEHIND_WAIT };
+/// A client of a trial with a crowd, which asks for no more than everybody is to have: one block at a time.
+const BLOCKS: Asks = Asks { lengths: &[4096], depth: 1, small_wait: SMALL_WAIT };
+/// How long a crowd is alone with those who were there before it, and how long it stays in all: longer than the time after which it loses what it holds.
+const GATHERING: Duration = Duration::from_secs(2);
+const SIEGE: Duration = Duration::from_secs(12);
 /// The clock's longest step.
 const STRIDE: Duration = Duration::from_millis(20);
 /// Heap that a connection may have beside the pool, the sockets' buffers of its two ends included, and a server for itself, in bytes.
@@ -98,6 +103,8 @@ impl std::fmt::Debug for Scene {
 struct Asks {
     /// Each request has one of these lengths, in bytes.
     lengths: &'static [usize],
+    /// So many are under way at most.
+    depth: usize,
     /// How long one of at most [`SMALL`] bytes may take.
     small_wait: Duration,
 }
@@ -138,7 +145,7 @@ struct Trial<'a> {
 /// Runs one trial with attackers of these kinds. The error says which promise was broken; without one, how long a request took at
 /// most, by client: two for each of the scene's, of which the first asks for little.
 pub fn hostile(seed: u64, attacks: &[Attack], scene: &Scene, plant: Plant) -> Result<Vec<Duration>, String> {
-    let mut trial = Trial::new(seed, scene, plant)?;
+    let mut trial = Trial::new(seed, scene, (plant, &[&LITTLE, &ANYTHING]))?;
     trial.pass(Duration::from_millis(200))?;
     for number in 0..trial.dice.within(ATTACKERS) {
         let attack = attacks[trial.dice.index(attacks.len())];
@@ -152,8 +159,24 @@ pub fn hostile(seed: u64, attacks: &[Attack], scene: &Scene, plant: Plant) -> Re
     trial.leave().map_err(told)
 }
 
+/// Runs one trial with a crowd of attackers of one kind, beside clients that ask for a block at a time: some that were there before the crowd, and some that
+/// come after it.
+pub fn crowd(seed: u64, (attack, size): (Attack, u8), scene: &Scene) -> Result<Vec<Duration>, String> {
+    let mut trial = Trial::new(seed, scene, (Plant::None, &[&BLOCKS]))?;
+    let told = |what| format!("{size} of {attack:?}: {what}");
+    trial.pass(Duration::from_millis(200)).map_err(told)?;
+    let again = Some(Instant::ZERO);
+    trial.attackers.extend((1..=size).map(|number| Attacker { attack, number, ends: Vec::new(), again }));
+    trial.pass(GATHERING).map_err(told)?;
+    trial.admit(&[&BLOCKS]).map_err(told)?;
+    trial.pass(SIEGE).map_err(told)?;
+    trial.retreat();
+    trial.pass(AFTERMATH).map_err(told)?;
+    trial.leave().map_err(told)
+}
+
 impl<'a> Trial<'a> {
-    fn new(seed: u64, scene: &'a Scene, plant: Plant) -> Result<Self, String> {
+    fn new(seed: u64, scene: &'a Scene, (plant, asks): (Plant, &[&'static Asks])) -> Result<Self, String> {
         let heap = (scene.heap)();
         let mut dice = Dice::new(seed);
         let inner = Ram::new(DISK, 512).map_err(|error| error.to_string())?;
@@ -177,13 +200,19 @@ impl<'a> Trial<'a> {
         serve(&mut world, disk, Serving { listeners, cores: scene.cores, pool, tamper: None });
         let (clients, attackers) = (Vec::new(), Vec::new());
         let mut trial = Self { seed, scene, world, dice, clients, attackers, serial: 0, heap };
-        for (port, access) in &scene.clients {
-            for asks in [&LITTLE, &ANYTHING] {
-                let client = trial.open(*port, access, asks)?;
-                trial.clients.push(client);
+        trial.admit(asks)?;
+        Ok(trial)
+    }
+
+    /// Lets clients come, over each protocol one that asks for each of these.
+    fn admit(&mut self, asks: &[&'static Asks]) -> Result<(), String> {
+        for (port, access) in &self.scene.clients {
+            for asks in asks {
+                let client = self.open(*port, access, asks)?;
+                self.clients.push(client);
             }
         }
-        Ok(trial)
+        Ok(())
     }
 
     fn open(&mut self, port: u16, access: &Access, asks: &'static Asks) -> Result<Client, String> {
@@ -251,7 +280,7 @@ impl<'a> Trial<'a> {
 
     fn ask(&mut self, index: usize) {
         let (now, client) = (self.world.now(), &mut self.clients[index]);
-        if client.under_way.len() >= DEPTH || client.next > now {
+        if client.under_way.len() >= client.asks.depth || client.next > now {
             return;
         }
         client.next = now + self.dice.span(&THOUGHT);

@@ -51,13 +51,14 @@ pub(crate) struct Initiator {
     pub(crate) exp_stat_sn: u32,
     /// Of the latest request.
     pub(crate) tag: u32,
-    /// The last CmdSN that the target takes.
+    /// The CmdSN that the target takes next, and the last one that it takes.
+    pub(crate) exp_cmd_sn: u32,
     pub(crate) most_cmd_sn: u32,
 }
 
 impl Initiator {
     pub(crate) fn new(number: u8) -> Self {
-        Self { number, cmd_sn: 1, exp_stat_sn: 0, tag: 0, most_cmd_sn: 0 }
+        Self { number, cmd_sn: 1, exp_stat_sn: 0, tag: 0, exp_cmd_sn: 0, most_cmd_sn: 0 }
     }
 
     /// A PDU whose numbers and length are filled in here.
@@ -126,7 +127,7 @@ impl Initiator {
     /// Looks at a response's numbers; the answer to a ping, if it is one.
     pub(crate) fn hear(&mut self, pdu: &Pdu) -> Option<Vec<u8>> {
         let view = pdu.view();
-        self.most_cmd_sn = view.max_cmd_sn();
+        (self.exp_cmd_sn, self.most_cmd_sn) = (view.exp_cmd_sn(), view.max_cmd_sn());
         let asks = view.opcode() == Opcode::NOP_IN && pdu.header[20..24] != RESERVED_TAG.to_be_bytes();
         let numbered = match view.opcode() {
             Opcode::R2T => false,

@@ -389,6 +389,9 @@ impl<S: Service> World<S> {
             let behind = stream.server.as_ref().map_or(0, |server| server.end.staged());
             let room = window.saturating_sub(stream.to_server.bytes() + behind);
             let out = stream.client.transmit(*now, room);
+            if stream.client.take_sent() {
+                stream.client.receive(*now, &[]);
+            }
             let damage_to = |damage: &mut Option<Damage>, to_server| {
                 if let Some(damage) = damage {
                     damage.to_server = to_server;
@@ -400,6 +403,7 @@ impl<S: Service> World<S> {
             let room = window.saturating_sub(stream.to_client.bytes() + stream.client.staged());
             if let Some(server) = frozen.server(stream) {
                 let back = server.end.transmit(*now, room);
+                server.touched |= server.end.take_sent();
                 damage_to(damage, false);
                 let back = stream.to_client.pass(back, damage.as_mut());
                 if !stream.client.has_ended() {

@@ -38,13 +38,8 @@ impl Connection {
     /// True while the client had better read first.
     pub(super) fn is_congested(&self) -> bool {
         self.out.is_full(self.table.room())
-            || self.overdraft() > OVERDRAFT
+            || self.account.overdrawn() > OVERDRAFT
             || (self.out.bytes() > 0 && self.account.is_over())
-    }
-
-    /// Bytes of answers for which there was no memory.
-    fn overdraft(&self) -> usize {
-        self.account.forced().saturating_sub(self.counted.1)
     }
 
     /// Whether another request may be taken: there is a place for it, or memory for more places and their replies.
@@ -83,7 +78,7 @@ impl Connection {
         self.account.charge_present(held.0.saturating_sub(data));
         // The first part of each table, which it has in any case.
         self.account.count(held.1.saturating_sub(tables));
-        self.account.release(tables.saturating_sub(held.1));
+        self.account.uncount(tables.saturating_sub(held.1));
         self.counted = held;
     }
 

@@ -138,17 +138,12 @@ impl Connection {
         self.account.charge_present(held.0.saturating_sub(data));
         // The first part of each table, which it has in any case.
         self.account.count(held.1.saturating_sub(tables));
-        self.account.release(tables.saturating_sub(held.1));
+        self.account.uncount(tables.saturating_sub(held.1));
         self.counted = held;
         let text = held.0 > self.out.bytes();
-        if text && self.overdraft() > OVERDRAFT && !self.state.is_over() {
+        if text && self.account.overdrawn() > OVERDRAFT && !self.state.is_over() {
             self.close(CloseReason::Limit("there is no memory for the text of a login or discovery"));
         }
-    }
-
-    /// Bytes of text and answers for which there was no memory.
-    pub(super) fn overdraft(&self) -> usize {
-        self.account.forced().saturating_sub(self.counted.1)
     }
 
     /// The window is used up: it becomes wider if there is memory for more tasks and their answers.
@@ -172,7 +167,7 @@ impl Connection {
         let starved = self.starved.is_some_and(|returns| returns == self.account.returns());
         let joining =
             self.state == Life::InLogin && self.login.as_ref().is_some_and(|login| login.waiting().is_some());
-        let overdrawn = self.account.forced() > 0 && self.overdraft() > OVERDRAFT;
+        let overdrawn = self.account.overdrawn() > OVERDRAFT;
         starved || joining || (self.out.bytes() > 0 && (overdrawn || self.account.is_over()))
     }
 

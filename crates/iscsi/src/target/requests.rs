@@ -123,7 +123,7 @@ impl Connection {
             return;
         }
         // Of a ping's data less may come back (RFC 7143 §11.19), if there is no memory for it.
-        let most = if self.overdraft() > 0 { 0 } else { ECHO };
+        let most = if self.account.overdrawn() > 0 { 0 } else { ECHO };
         let most = most.min(self.parameters.peer_segment as usize).min(data.len());
         let echo: Vec<u8> = data.get(..most).unwrap_or_default().to_vec();
         let answer = NopIn::answer(nop.task_tag(), u32::try_from(most).unwrap_or(0));

@@ -33,12 +33,7 @@ impl Connection {
         self.slots.is_full()
             || self.outgoing.len() >= most
             || bytes >= UNSENT_BYTES
-            || bytes > 0 && self.overdraft() > OVERDRAFT
-    }
-
-    /// Bytes of answers for which there was no memory.
-    fn overdraft(&self) -> usize {
-        self.account.forced().saturating_sub(self.counted.1)
+            || bytes > 0 && self.account.overdrawn() > OVERDRAFT
     }
 
     /// Whether there is memory for more commands and their answers; if not, this one waits for one of those under way.
@@ -230,7 +225,7 @@ impl Connection {
         self.account.charge_present(held.0.saturating_sub(data));
         // The first part of each table, which it has in any case.
         self.account.count(held.1.saturating_sub(tables));
-        self.account.release(tables.saturating_sub(held.1));
+        self.account.uncount(tables.saturating_sub(held.1));
         self.counted = held;
     }
 
