@@ -266,6 +266,7 @@ impl Connection {
     }
 
     /// Ends an aborted task whose request, if it had one, is over.
+    #[cold]
     pub(super) fn end_aborted(&mut self, slot: u16, by: AbortedBy) {
         match by {
             AbortedBy::Itself => self.bury(slot),

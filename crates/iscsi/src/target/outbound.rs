@@ -146,6 +146,7 @@ impl Outbound {
     }
 
     /// Sends one PDU, if there is one. `numbered` says whether the command in a slot took a CmdSN.
+    #[inline]
     pub(super) fn send_one(
         &mut self,
         out: &mut Transmit,

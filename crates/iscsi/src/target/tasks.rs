@@ -171,12 +171,14 @@ impl Tasks {
     }
 
     /// The slot of the task with this tag.
+    #[inline]
     pub(super) fn find(&self, tag: u32) -> Option<u16> {
         let (_, slot) = self.index.get(self.place(tag)?).copied().flatten()?;
         Some(slot)
     }
 
     /// Adds a task with a tag that is not in use, for the caller to fill in; `None` when there is no room.
+    #[inline]
     pub(super) fn insert(&mut self, tag: u32) -> Option<u16> {
         let slot = self.free.pop()?;
         self.enter(tag, slot)?;
@@ -202,6 +204,7 @@ impl Tasks {
     }
 
     /// Removes a task and lets go of what it held; its slot and tag are free again. True when it had taken a CmdSN.
+    #[inline]
     pub(super) fn remove(&mut self, slot: u16) -> bool {
         let Some(task) = self.get(slot) else { return false };
         task.state = State::Free;
