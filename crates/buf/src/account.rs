@@ -189,7 +189,7 @@ impl Account {
         self.pool.held(self.id)
     }
 
-    /// Moves whenever memory comes back to the pool.
+    /// Moves whenever memory comes back to the pool, or it is somebody else's turn to have some.
     pub fn returns(&self) -> u64 {
         self.pool.returns()
     }
@@ -280,6 +280,22 @@ mod tests {
         account.uncount(1000);
         account.release(2000);
         assert_eq!(account.held(), 0);
+    }
+
+    #[test]
+    fn a_turn_that_comes_without_a_return_is_told() {
+        let pool = Pool::new(LIMIT);
+        let mut accounts = [(); 3].map(|()| Account::new(&pool));
+        let [hog, first, second] = &mut accounts;
+        hog.count(LIMIT);
+        assert!(first.take(8 << 20).is_none());
+        hog.uncount(LIMIT);
+        assert!(!second.charge(20 << 20), "others are first in line");
+        let returns = second.returns();
+        let taken = first.take(8 << 20);
+        assert!(taken.is_some());
+        assert_ne!(second.returns(), returns, "it is its turn now, though nothing has come back");
+        assert!(second.charge(20 << 20));
     }
 
     #[test]

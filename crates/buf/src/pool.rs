@@ -177,10 +177,13 @@ impl Pool {
         Some(Buf::whole(handle, len))
     }
 
-    /// A number that moves whenever a buffer comes back: a starved taker tries again when it changed.
+    /// A number that moves whenever a buffer comes back, and with [`Pool::chances`], as a turn in line may come without a return: a starved taker tries again
+    /// when it changed.
+    ///
+    /// # Panics
+    /// When the calling thread does not own the pool.
     pub fn returns(&self) -> u64 {
-        let shared = &self.0.0;
-        shared.returns.load(Ordering::Relaxed).wrapping_add(shared.remote_returns.load(Ordering::Relaxed))
+        self.owned().returns.load(Ordering::Relaxed).wrapping_add(self.chances())
     }
 
     /// A number that moves when somebody who was refused could have what it asked for, as far as the pool knows: others need not be woken.
