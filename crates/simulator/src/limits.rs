@@ -20,9 +20,8 @@ pub const SMALL_WAIT: Duration = Duration::from_millis(50);
 pub const SMALL_BEHIND_WAIT: Duration = Duration::from_millis(3500);
 
 /// How long any request may take beside hostile peers: after 10 s (`SCARCE_SEND_TIME` of both protocols) whoever holds memory that others
-/// wait for has lost it, and a second later the watch over memory has seen it. Hoarders who stand before the request in the line have that memory first, and
-/// lose it in the same way; the rest is for the disk and the network.
-pub const LARGE_WAIT: Duration = Duration::from_secs(25);
+/// wait for has lost it, a second later the watch over memory has seen it; the rest is for the disk and the network.
+pub const LARGE_WAIT: Duration = Duration::from_secs(12);
 
 /// How long any request may take at least where several cores take their turns by the dice: 50 of the clock's steps, of which a core has four in ten; a request needs a few.
 pub const TURNS_WAIT: Duration = Duration::from_secs(1);
