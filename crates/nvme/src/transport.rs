@@ -114,6 +114,7 @@ fn check_digest(header: &[u8], digest: &[u8]) -> Result<(), Violation> {
 }
 
 /// Puts a PDU without data.
+#[inline]
 pub(crate) fn put_bare(send: &mut Transmit, agreed: Agreement, common: &mut [u8]) {
     if agreed.header_digest
         && let Ok((header, _)) = CommonHeader::mut_from_prefix(common)

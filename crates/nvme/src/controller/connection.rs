@@ -740,6 +740,7 @@ impl protocol::Connection for Connection {
         }
     }
 
+    #[inline]
     fn poll_action(&mut self) -> Option<Action> {
         if self.actions.is_empty() && !self.waiting.is_empty() {
             self.retry_line();

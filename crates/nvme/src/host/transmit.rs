@@ -33,6 +33,7 @@ pub(crate) enum Outgoing {
 }
 
 impl Outgoing {
+    #[inline]
     pub(crate) fn put(self, agreed: Agreement, send: &mut Transmit) {
         match self {
             Self::IcReq { header_digest, data_digest } => {
