@@ -116,6 +116,7 @@ impl Connection {
     }
 
     /// Counts what is held outside of buffers; nothing that grows with what a peer does is left out.
+    #[inline]
     pub(super) fn settle_account(&mut self) {
         let talk = self.exchange.as_ref().map_or(0, Exchange::size);
         let login =

@@ -140,6 +140,7 @@ impl Tasks {
     }
 
     /// Lets a tag that is not in the index be found.
+    #[inline]
     fn enter(&mut self, tag: u32, slot: u16) -> Option<()> {
         let (home, mask) = (self.home(tag), self.mask());
         let at = (0..=mask).map(|step| (home + step) & mask).find(|at| self.index.get(*at) == Some(&None))?;
@@ -157,6 +158,7 @@ impl Tasks {
         self.index.len().saturating_sub(1)
     }
 
+    #[inline]
     fn place(&self, tag: u32) -> Option<usize> {
         let (home, mask) = (self.home(tag), self.mask());
         let probes = (0..=mask).map(|step| (home + step) & mask);
