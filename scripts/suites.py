@@ -98,7 +98,7 @@ SUITES = {
           for kernel in ("6.12", "6.1") for command in ("crash", "contend")),
     )),
     "simulation": Suite((
-        Step("5,000 seeds", "env LINERATE_SEEDS=5000 cargo test -p simulator --quiet", 3600),
+        Step("5,000 seeds", "env LINERATE_SEEDS=5000 cargo test -p simulator --quiet", 5400),
     )),
     "vm-6.1": Suite((
         BUILD,

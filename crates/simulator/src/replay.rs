@@ -29,6 +29,15 @@ pub fn run<E: Display>(test: &str, usual: u64, mut trial: impl FnMut(u64) -> Res
     }
 }
 
+/// The one of `all` whose turn it is with this seed.
+///
+/// # Panics
+/// When there is none.
+pub fn in_turn<T: Copy>(all: &[T], seed: u64) -> T {
+    let count = u64::try_from(all.len()).unwrap_or(u64::MAX);
+    all[usize::try_from(seed % count).unwrap_or(0)]
+}
+
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }

@@ -54,8 +54,7 @@ fn scene() -> Scene {
 fn no_kind_of_far_end_harms_who_uses_it() {
     let scene = scene();
     replay::run("no_kind_of_far_end", TRIALS, |seed| {
-        let number = usize::try_from(seed).unwrap() % Evil::ALL.len();
-        consuming(seed, &Evil::ALL[number..=number], &scene, Plant::None)
+        consuming(seed, &[replay::in_turn(&Evil::ALL, seed)], &scene, Plant::None)
     });
 }
 

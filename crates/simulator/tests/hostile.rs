@@ -1,5 +1,4 @@
 //! Peers that take what they can get, beside clients that behave, by seed: over both protocols; and the bugs that this must find.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
 #[path = "common/counting_allocator.rs"]
 mod counting_allocator;
@@ -37,29 +36,24 @@ fn scene(cores: u16) -> Scene {
     Scene { listeners, clients, cores, heap: counting_allocator::heap }
 }
 
-/// The one whose turn it is with this seed.
-fn in_turn<T: Copy>(all: &[T], seed: u64) -> T {
-    all[usize::try_from(seed).unwrap() % all.len()]
-}
-
 #[test]
 fn no_kind_of_attack_harms_those_who_behave() {
     replay::run("no_kind_of_attack", TRIALS, |seed| {
-        hostile(seed, &[in_turn(&Attack::ALL, seed)], &scene(1), Plant::None).map(drop)
+        hostile(seed, &[replay::in_turn(&Attack::ALL, seed)], &scene(1), Plant::None).map(drop)
     });
 }
 
 #[test]
 fn attacks_of_all_kinds_together_harm_nobody_who_behaves() {
     replay::run("attacks_of_all_kinds", MIXED, |seed| {
-        hostile(seed, &Attack::ALL, &scene(in_turn(&[1, 2], seed)), Plant::None).map(drop)
+        hostile(seed, &Attack::ALL, &scene(replay::in_turn(&[1, 2], seed)), Plant::None).map(drop)
     });
 }
 
 #[test]
 fn a_crowd_without_data_leaves_everybody_a_block() {
     replay::run("a_crowd_without_data", CROWDED, |seed| {
-        crowd(seed, in_turn(&CROWDS, seed), &scene(1)).map(drop)
+        crowd(seed, replay::in_turn(&CROWDS, seed), &scene(1)).map(drop)
     });
 }
 
