@@ -164,8 +164,8 @@ fn short_memory_only_makes_requests_wait() {
     for cookie in 0..3 {
         bench.half.receive(NOW, RequestHeader::new(Command::READ, cookie, (0, 65_536)).as_bytes());
     }
-    bench.half.receive(NOW, RequestHeader::new(Command::WRITE, 3, (0, 512)).as_bytes());
-    bench.half.receive(NOW, &[1; 512]);
+    bench.half.receive(NOW, RequestHeader::new(Command::WRITE, 3, (0, 32_768)).as_bytes());
+    bench.half.receive(NOW, &[1; 32_768]);
     assert_eq!(bench.hold(), 0);
     assert!(!bench.half.connection.wants_bytes());
     drop(hog);
