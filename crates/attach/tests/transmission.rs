@@ -165,7 +165,7 @@ fn short_memory_only_makes_requests_wait() {
         bench.half.receive(NOW, RequestHeader::new(Command::READ, cookie, (0, 65_536)).as_bytes());
     }
     bench.half.receive(NOW, RequestHeader::new(Command::WRITE, 3, (0, 32_768)).as_bytes());
-    bench.half.receive(NOW, &[1; 32_768]);
+    bench.half.receive(NOW, &vec![1; 32_768]);
     assert_eq!(bench.hold(), 0);
     assert!(!bench.half.connection.wants_bytes());
     drop(hog);
