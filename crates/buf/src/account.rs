@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use crate::ledger::AccountId;
+use crate::ledger::{AccountId, Unpooled};
 use crate::owned::Buf;
-use crate::pool::{Pool, Unpooled};
+use crate::pool::Pool;
 
 /// One connection's share of a pool. Buffers taken through it count for it until their last holder lets go, wherever
 /// that is: at a volume, or in a send that the peer does not read. Bytes in other memory are charged by hand.
@@ -19,6 +19,15 @@ pub struct Account {
     overdrawn: usize,
     /// It was refused, and may wait in line.
     refused: bool,
+}
+
+/// What a holder has outside of buffers by its own reckoning, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Outside {
+    /// Data, such as answers that wait to be sent.
+    pub data: usize,
+    /// Tables as far as [`Account::charge_table`] did not grant them: the first part of each, which a holder has in any case.
+    pub tables: usize,
 }
 
 impl Account {
@@ -130,6 +139,16 @@ impl Account {
         if bytes > 0 {
             self.take_off(Unpooled { forced: bytes, ..Unpooled::default() });
         }
+    }
+
+    /// Counts what a holder has outside of buffers: `held` now, of which `counted` is counted already. To be called where they differ, which is rare.
+    #[cold]
+    pub fn recount(&mut self, counted: &mut Outside, held: Outside) {
+        self.release(counted.data.saturating_sub(held.data));
+        self.charge_present(held.data.saturating_sub(counted.data));
+        self.count(held.tables.saturating_sub(counted.tables));
+        self.uncount(counted.tables.saturating_sub(held.tables));
+        *counted = held;
     }
 
     /// Bytes of data for which there was no room.

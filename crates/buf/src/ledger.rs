@@ -21,6 +21,23 @@ pub(crate) type AccountId = u32;
 /// Memory that no account answers for.
 pub(crate) const NOBODY: AccountId = AccountId::MAX;
 
+/// Bytes that an account answers for besides buffers.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Unpooled {
+    /// Data, as a buffer's would be.
+    pub(crate) data: usize,
+    /// What stays for as long as the account.
+    pub(crate) tables: usize,
+    /// What is there whatever the bounds say.
+    pub(crate) forced: usize,
+}
+
+impl Unpooled {
+    pub(crate) fn sum(self) -> usize {
+        self.data.saturating_add(self.tables).saturating_add(self.forced)
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     held: usize,
@@ -250,12 +267,9 @@ impl Ledger {
 
     /// Counts `bytes` more for an account, if it may have them.
     pub(crate) fn admit(&mut self, id: AccountId, bytes: usize) -> bool {
-        let used = self.used.saturating_add(bytes);
-        let Some(entry) = self.entries.get(id as usize) else { return self.admit_unowned(bytes) };
-        let first = entry.held == entry.charged;
-        let held = entry.held.saturating_add(bytes);
+        let Some(entry) = self.entries.get(id as usize).copied() else { return self.admit_unowned(bytes) };
         let modest = self.is_modest(id, bytes);
-        if !modest && !self.has_turn(id, (first, held), used) {
+        if !modest && !self.has_turn(id, entry, bytes) {
             self.await_floor(id, bytes);
             return false;
         }
@@ -317,11 +331,13 @@ impl Ledger {
     }
 
     /// Whether an account may go above its floor. If only others stand in its way it waits in line.
-    fn has_turn(&mut self, id: AccountId, (first, held): (bool, usize), used: usize) -> bool {
+    fn has_turn(&mut self, id: AccountId, entry: Entry, bytes: usize) -> bool {
+        let used = self.used.saturating_add(bytes);
+        let held = entry.held.saturating_add(bytes);
+        let first = entry.held == entry.charged;
         let within = first || held <= self.share;
         let fits = used <= self.common;
         let left = self.common.saturating_sub(used);
-        let bytes = used.saturating_sub(self.used);
         if !within && (!fits || (held > left && self.open > 1)) {
             let leaves = if self.open > 1 { held } else { 0 };
             self.rouse_at(self.common.checked_sub(bytes.saturating_add(leaves)));
@@ -378,15 +394,15 @@ impl Ledger {
         self.forced = self.forced.saturating_add(bytes);
     }
 
-    /// Of the bytes in tables and of the forced ones so many are no longer there.
-    pub(crate) fn give_back_aside(&mut self, id: AccountId, (tables, forced): (usize, usize)) {
-        self.forced = self.forced.saturating_sub(forced);
-        let bytes = tables.saturating_add(forced);
-        self.aside = self.aside.saturating_sub(bytes);
+    /// Counts `less` of what is in no buffer as no longer there.
+    pub(crate) fn give_back_unpooled(&mut self, id: AccountId, less: Unpooled) {
+        self.forced = self.forced.saturating_sub(less.forced);
+        let aside = less.tables.saturating_add(less.forced);
+        self.aside = self.aside.saturating_sub(aside);
         if let Some(entry) = self.entries.get_mut(id as usize) {
-            entry.aside = entry.aside.saturating_sub(bytes);
+            entry.aside = entry.aside.saturating_sub(aside);
         }
-        self.give_back(id, bytes);
+        self.give_back(id, less.sum());
     }
 
     /// So many of the bytes that an account holds are in no buffer.

@@ -27,7 +27,7 @@ mod pool;
 mod shared;
 mod sync;
 
-pub use account::Account;
+pub use account::{Account, Outside};
 pub use list::BufList;
 pub use memory::LARGEST;
 pub use owned::{Buf, Foreign, Loans};

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::block::{Block, Handle, Home};
-use crate::ledger::{AccountId, Ledger, NOBODY};
+use crate::ledger::{AccountId, Ledger, NOBODY, Unpooled};
 use crate::memory::{CLASSES, LARGEST, Memory, class_of, size_of};
 use crate::owned::Buf;
 
@@ -30,23 +30,6 @@ pub struct PoolUse {
 /// thread may drop them.
 #[derive(Clone)]
 pub struct Pool(Arc<Tie>);
-
-/// Bytes that an account answers for besides buffers.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Unpooled {
-    /// Data, as a buffer's would be.
-    pub(crate) data: usize,
-    /// What stays for as long as the account.
-    pub(crate) tables: usize,
-    /// What is there whatever the bounds say.
-    pub(crate) forced: usize,
-}
-
-impl Unpooled {
-    pub(crate) fn sum(self) -> usize {
-        self.data.saturating_add(self.tables).saturating_add(self.forced)
-    }
-}
 
 /// Ends the pool when its last handle goes, while blocks may still be out.
 struct Tie(Arc<Shared>);
@@ -438,9 +421,7 @@ impl Shared {
         let forced = self.forced.load(Ordering::Relaxed).saturating_sub(less.forced);
         self.forced.store(forced, Ordering::Relaxed);
         // SAFETY: by the caller's promise.
-        let ledger = unsafe { self.ledger() };
-        ledger.give_back_aside(account, (less.tables, less.forced));
-        ledger.give_back(account, less.data);
+        unsafe { self.ledger() }.give_back_unpooled(account, less);
     }
 
     /// Closes the accounts that ended on other threads.

@@ -18,9 +18,11 @@ mod instant;
 mod notice;
 pub mod pair;
 mod transmit;
+mod unsent;
 
 pub use connection::{CloseReason, Connection, Ended, Group, Placement};
 pub use entropy::{Entropy, SeededEntropy};
 pub use instant::Instant;
 pub use notice::{Notice, NoticeKind, Notices};
 pub use transmit::{Segment, Transmit};
+pub use unsent::Unsent;

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use buf::{Account, Buf, BufList, Pool};
+use buf::{Account, Buf, BufList, Outside, Pool};
 use protocol::{CloseReason, Ended, Instant, Placement, Transmit};
 use volume::{Completion, Features, Operation, Request};
 use zerocopy::FromBytes;
@@ -71,7 +71,7 @@ pub struct Connection {
     /// What the connection holds of its core's memory.
     pub(super) account: Account,
     /// What of that is counted for answers, and for tables; and what its tables were granted before they grew.
-    pub(super) counted: (usize, usize),
+    pub(super) counted: Outside,
     pub(super) granted: usize,
     state: State,
     agreed: Agreement,
@@ -112,7 +112,7 @@ impl Connection {
         Self {
             export,
             account: Account::new(pool),
-            counted: (0, 0),
+            counted: Outside::default(),
             granted: 0,
             agreed: Agreement::default(),
             state: State::Negotiating(handshake),

@@ -3,7 +3,7 @@
 //! A client that stops in the middle of a write's data, or reads nothing of what is sent to it, loses its connection: sooner while others wait
 //! for memory. A client without a request under way may be silent for as long as it likes, as NBD knows no sign of life.
 
-use buf::{Account, Buf};
+use buf::{Account, Buf, Outside};
 use protocol::{CloseReason, Instant};
 use smallvec::SmallVec;
 
@@ -62,24 +62,13 @@ impl Connection {
         let lists =
             self.actions.capacity() * size_of::<Action>() + self.waiting.capacity() * size_of::<usize>();
         let tables = (self.out.size() + self.table.size() + lists).saturating_sub(self.granted);
-        let held = (self.out.bytes() + self.table.answers(), tables);
+        let held = Outside { data: self.out.bytes() + self.table.answers(), tables };
         if held != self.counted {
-            self.recount(held);
+            self.account.recount(&mut self.counted, held);
         }
         if self.waiting.is_empty() && !matches!(self.starved, Some(Starved::Memory(_))) {
             self.account.stop_waiting();
         }
-    }
-
-    /// What is held outside of buffers has changed.
-    fn recount(&mut self, held: (usize, usize)) {
-        let (data, tables) = self.counted;
-        self.account.release(data.saturating_sub(held.0));
-        self.account.charge_present(held.0.saturating_sub(data));
-        // The first part of each table, which it has in any case.
-        self.account.count(held.1.saturating_sub(tables));
-        self.account.uncount(tables.saturating_sub(held.1));
-        self.counted = held;
     }
 
     /// Data of a write is awaited from now on.

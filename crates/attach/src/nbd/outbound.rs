@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use protocol::Transmit;
+use protocol::{Transmit, Unsent};
 
 use super::limits::{UNSENT, UNSENT_BYTES};
 use super::reply::Reply;
@@ -11,36 +11,32 @@ use super::reply::Reply;
 #[derive(Debug, Default)]
 pub(crate) struct Outbound {
     queue: VecDeque<Reply>,
-    /// Bytes in memory of no pool that wait to be sent, and those that are being sent.
-    waiting: usize,
-    leaving: usize,
+    unsent: Unsent,
 }
 
 impl Outbound {
     pub(crate) fn push(&mut self, reply: Reply) {
-        self.waiting += reply.unpooled();
+        self.unsent.add(reply.unpooled());
         self.queue.push_back(reply);
     }
 
     /// Adds the next reply to a send; false when there is none.
     pub(crate) fn send_one(&mut self, send: &mut Transmit) -> bool {
         let Some(reply) = self.queue.pop_front() else { return false };
-        let bytes = reply.unpooled();
-        self.waiting = self.waiting.saturating_sub(bytes);
-        self.leaving += bytes;
+        self.unsent.leave(reply.unpooled());
         reply.put(send);
         true
     }
 
     /// Everything that was given to the transport has gone out.
     pub(crate) fn sent(&mut self) {
-        self.leaving = 0;
+        self.unsent.sent();
     }
 
     /// Nothing of what waits is sent any more.
     pub(crate) fn clear(&mut self) {
         self.queue.clear();
-        self.waiting = 0;
+        self.unsent.drop_waiting();
     }
 
     /// True when the client, which may have so many requests under way, had better read first.
@@ -50,7 +46,7 @@ impl Outbound {
 
     /// Bytes of what waits and is being sent, outside of pools.
     pub(crate) fn bytes(&self) -> usize {
-        self.waiting + self.leaving
+        self.unsent.bytes()
     }
 
     /// Bytes of the queue itself.

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::net::SocketAddr;
 
-use buf::{Account, Pool};
+use buf::{Account, Outside, Pool};
 use protocol::{CloseReason, Ended, Entropy, Instant, Notice, NoticeKind, Notices, Placement, Transmit};
 use scsi::{DeviceServer, NexusEvent};
 use volume::reservation::{Command, Refused, Registrant};
@@ -180,7 +180,7 @@ pub struct Connection {
     pub(super) unread: Option<u16>,
     /// What this connection holds of the pool; what of that is counted for text and answers, and for tables; and what its tables were granted before they grew.
     pub(super) account: Account,
-    pub(super) counted: (usize, usize),
+    pub(super) counted: Outside,
     pub(super) granted: usize,
     /// When commands that wait for data are looked at.
     pub(super) watch_at: Option<Instant>,
@@ -231,7 +231,7 @@ impl Connection {
             starved: None,
             unread: None,
             account,
-            counted: (0, 0),
+            counted: Outside::default(),
             granted: 0,
             watch_at: None,
             data_heard: now,

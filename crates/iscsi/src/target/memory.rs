@@ -8,7 +8,7 @@
 //! transports for an R2T that nobody serves), and a connection whose answers nobody reads, or whose PDU stops half-way, is closed. Both come sooner while others
 //! wait for memory. The stream itself waits for memory only for a moment, as what keeps the session alive comes there, too.
 
-use buf::{Account, Buf, LARGEST};
+use buf::{Account, Buf, LARGEST, Outside};
 use protocol::{CloseReason, Instant};
 use volume::{Operation, Request, Tag};
 
@@ -122,7 +122,8 @@ impl Connection {
         let login =
             if self.state == Life::InLogin { self.login.as_deref().map_or(0, Login::size) } else { 0 };
         let tables = self.out.size().saturating_add(self.tasks.size()).saturating_sub(self.granted);
-        let held = (self.out.bytes().saturating_add(talk).saturating_add(login), tables);
+        let data = self.out.bytes().saturating_add(talk).saturating_add(login);
+        let held = Outside { data, tables };
         if held != self.counted {
             self.recount(held);
         }
@@ -133,15 +134,9 @@ impl Connection {
 
     /// What is held outside of buffers has changed, which is rare.
     #[cold]
-    fn recount(&mut self, held: (usize, usize)) {
-        let (data, tables) = self.counted;
-        self.account.release(data.saturating_sub(held.0));
-        self.account.charge_present(held.0.saturating_sub(data));
-        // The first part of each table, which it has in any case.
-        self.account.count(held.1.saturating_sub(tables));
-        self.account.uncount(tables.saturating_sub(held.1));
-        self.counted = held;
-        let text = held.0 > self.out.bytes();
+    fn recount(&mut self, held: Outside) {
+        self.account.recount(&mut self.counted, held);
+        let text = held.data > self.out.bytes();
         if text && self.account.overdrawn() > OVERDRAFT && !self.state.is_over() {
             self.close(CloseReason::Limit("there is no memory for the text of a login or discovery"));
         }

@@ -6,7 +6,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use buf::{BufList, SharedBuf};
-use protocol::Transmit;
+use protocol::{Transmit, Unsent};
 use scsi::Sense;
 
 use crate::datamover::tcp::{Digests, Payload, send};
@@ -62,9 +62,7 @@ pub(super) struct Outbound {
     queue: VecDeque<Outgoing>,
     /// How many may wait before the peer had better read.
     pub(super) room: usize,
-    /// Bytes in memory of no pool that wait to be sent, and those that are being sent.
-    waiting: usize,
-    leaving: usize,
+    unsent: Unsent,
     pub(super) digests: Digests,
     pub(super) stat_sn: u32,
 }
@@ -96,12 +94,18 @@ impl SenseSegment {
 
 impl Outbound {
     pub(super) fn new(room: usize) -> Self {
-        Self { queue: VecDeque::new(), room, waiting: 0, leaving: 0, digests: Digests::default(), stat_sn: 0 }
+        Self {
+            queue: VecDeque::new(),
+            room,
+            unsent: Unsent::default(),
+            digests: Digests::default(),
+            stat_sn: 0,
+        }
     }
 
     #[inline]
     pub(super) fn push(&mut self, outgoing: Outgoing) {
-        self.waiting = self.waiting.saturating_add(outgoing.unpooled());
+        self.unsent.add(outgoing.unpooled());
         self.queue.push_back(outgoing);
     }
 
@@ -117,32 +121,28 @@ impl Outbound {
 
     /// True when the peer had better read first.
     pub(super) fn is_full(&self) -> bool {
-        self.queue.len() >= self.room || self.waiting.saturating_add(self.leaving) >= OUTBOUND_BYTES
+        self.queue.len() >= self.room || self.unsent.bytes() >= OUTBOUND_BYTES
     }
 
     pub(super) fn clear(&mut self) {
         self.queue.clear();
-        self.waiting = 0;
+        self.unsent.drop_waiting();
     }
 
     /// Bytes of what waits and is being sent, outside of pools.
     pub(super) fn bytes(&self) -> usize {
-        self.waiting.saturating_add(self.leaving)
+        self.unsent.bytes()
     }
 
     /// Bytes of the queue itself.
     pub(super) fn size(&self) -> usize {
-        self.queue.capacity().saturating_mul(size_of::<Outgoing>())
+        // What is allocated cannot overflow.
+        self.queue.capacity().wrapping_mul(size_of::<Outgoing>())
     }
 
     /// Everything that was given to the transport has gone out.
     pub(super) fn sent(&mut self) {
-        self.leaving = 0;
-    }
-
-    fn leave(&mut self, bytes: usize) {
-        self.waiting = self.waiting.saturating_sub(bytes);
-        self.leaving = self.leaving.saturating_add(bytes);
+        self.unsent.sent();
     }
 
     /// Sends one PDU, if there is one. `numbered` says whether the command in a slot took a CmdSN.
@@ -185,7 +185,7 @@ impl Outbound {
                 answer.send(out, (self.digests, parameters), (self.stat_sn, window));
                 if !last {
                     let left = front.unpooled();
-                    self.leave(unpooled.saturating_sub(left));
+                    self.unsent.leave(unpooled.saturating_sub(left));
                     return Sent::Pdu;
                 }
                 self.stat_sn = self.stat_sn.wrapping_add(1);
@@ -193,7 +193,7 @@ impl Outbound {
             }
         };
         self.queue.pop_front();
-        self.leave(unpooled);
+        self.unsent.leave(unpooled);
         ended
     }
 }

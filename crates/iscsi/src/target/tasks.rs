@@ -242,7 +242,7 @@ impl Tasks {
 
     /// Bytes of the slots that were ever used.
     pub(super) fn size(&self) -> usize {
-        self.slots.len().saturating_mul(size_of::<Task>())
+        size_of_val(self.slots.as_slice())
     }
 
     /// All slots that have a task.

@@ -10,8 +10,8 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use buf::{Account, BufList, Pool};
-use protocol::{CloseReason, Ended, Instant, NoticeKind, Notices, Placement, Transmit};
+use buf::{Account, BufList, Outside, Pool};
+use protocol::{CloseReason, Ended, Instant, NoticeKind, Notices, Placement, Transmit, Unsent};
 use volume::reservation::View;
 use volume::{Completion, Epoch, Operation, Outcome, Request, Tag, VolumeId};
 use wire::crc32c;
@@ -21,7 +21,7 @@ use super::admin::{Admin, Event};
 use super::command::{Place, Plan};
 use super::io::Namespaces;
 use super::slots::{Slots, Step};
-use super::transmit::{Outgoing, Unsent};
+use super::transmit::Outgoing;
 use super::{Action, Input, Portal};
 use crate::cqe::CompletionQueueEntry;
 use crate::fabrics::HostIdentity;
@@ -143,7 +143,7 @@ pub struct Connection {
     portal: Arc<Portal>,
     /// What this connection holds of the pool; what of that is counted for answers, and for tables; and what its tables were granted before they grew.
     account: Account,
-    counted: (usize, usize),
+    counted: Outside,
     granted: usize,
     state: State,
     agreed: Agreement,
@@ -194,7 +194,7 @@ impl Connection {
         Self {
             portal,
             account: Account::new(&pool),
-            counted: (0, 0),
+            counted: Outside::default(),
             granted: 0,
             state: State::ExpectIcReq,
             agreed: Agreement::default(),
@@ -543,11 +543,13 @@ impl Connection {
     fn handle_completion(&mut self, completion: Completion) {
         let Ok(index) = u16::try_from(completion.tag.0) else { return };
         let Some(slot) = self.slots.get(index) else { return };
-        let write = !matches!(slot.entry.opcode, nvm::READ | GET_LBA_STATUS);
         match completion.result {
-            Err(kind) => self.finish(index, (Status::from_volume(kind, write), 0), None),
-            Ok(Outcome::Allocation(run)) => self.handle_allocation(index, run),
             Ok(Outcome::Data(data)) => self.finish(index, (Status::SUCCESS, 0), Some(data)),
+            Ok(Outcome::Allocation(run)) => self.handle_allocation(index, run),
+            Err(kind) => {
+                let write = !matches!(slot.entry.opcode, nvm::READ | GET_LBA_STATUS);
+                self.finish(index, (Status::from_volume(kind, write), 0), None);
+            }
             Ok(_) if matches!(slot.entry.opcode, nvm::FLUSH | nvm::DATASET_MANAGEMENT) => {
                 self.next_step(index);
             }

@@ -237,7 +237,7 @@ impl Slots {
 
     /// Bytes of the slots that were ever used.
     pub(crate) fn size(&self) -> usize {
-        self.list.len().saturating_mul(size_of::<Slot>())
+        size_of_val(self.list.as_slice())
     }
 
     /// Volumes and slots of all requests that are with a volume.

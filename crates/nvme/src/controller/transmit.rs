@@ -20,38 +20,6 @@ pub(crate) enum Outgoing {
     Complete { entry: CompletionQueueEntry, data: Option<BufList>, may_omit: bool },
 }
 
-/// Bytes of data outside of pools: of what waits to be sent, and of what is being sent.
-#[derive(Debug, Default)]
-pub(crate) struct Unsent {
-    waiting: usize,
-    leaving: usize,
-}
-
-impl Unsent {
-    pub(crate) fn bytes(&self) -> usize {
-        self.waiting.saturating_add(self.leaving)
-    }
-
-    pub(crate) fn add(&mut self, bytes: usize) {
-        self.waiting = self.waiting.saturating_add(bytes);
-    }
-
-    /// So much of what waited is being sent.
-    pub(crate) fn leave(&mut self, bytes: usize) {
-        self.waiting = self.waiting.saturating_sub(bytes);
-        self.leaving = self.leaving.saturating_add(bytes);
-    }
-
-    /// Everything that was being sent has gone out.
-    pub(crate) fn sent(&mut self) {
-        self.leaving = 0;
-    }
-
-    pub(crate) fn drop_waiting(&mut self) {
-        self.waiting = 0;
-    }
-}
-
 impl Outgoing {
     /// Bytes of data outside of pools.
     pub(crate) fn unpooled(&self) -> usize {

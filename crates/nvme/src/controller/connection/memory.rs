@@ -8,7 +8,7 @@
 //! closed. Both come sooner while others wait for memory. An admin queue is always read, as keep alive commands come there: what finds no memory is answered
 //! that it may be tried again.
 
-use buf::{Account, Buf};
+use buf::{Account, Buf, Outside};
 use protocol::{CloseReason, Instant};
 use volume::Operation;
 
@@ -74,7 +74,7 @@ impl Connection {
         let room = self.account.charge(length);
         if room {
             // What the answer turns out to be takes its place when the batch is over.
-            self.counted.0 = self.counted.0.saturating_add(length);
+            self.counted.data = self.counted.data.saturating_add(length);
             self.starved_since = None;
         } else {
             self.starved = Some(Starved::Memory { returns, cid: entry.cid.get() });
@@ -204,29 +204,20 @@ impl Connection {
     }
 
     /// Counts what is held outside of buffers; nothing that grows with what a peer does is left out.
+    #[inline]
     pub(super) fn settle_account(&mut self) {
-        let tables =
-            self.slots.size().saturating_add(self.outgoing.capacity().saturating_mul(size_of::<Outgoing>()));
+        // What is allocated cannot overflow.
+        let queue = self.outgoing.capacity().wrapping_mul(size_of::<Outgoing>());
+        let tables = self.slots.size().wrapping_add(queue);
         let log = if let State::Admin(admin) = &self.state { admin.size() } else { 0 };
-        let held = (self.unsent.bytes().saturating_add(log), tables.saturating_sub(self.granted));
+        let data = self.unsent.bytes().saturating_add(log);
+        let held = Outside { data, tables: tables.saturating_sub(self.granted) };
         if held != self.counted {
-            self.recount(held);
+            self.account.recount(&mut self.counted, held);
         }
         if self.waiting.is_empty() && !matches!(self.starved, Some(Starved::Memory { .. })) {
             self.account.stop_waiting();
         }
-    }
-
-    /// What is held outside of buffers has changed, which is rare.
-    #[cold]
-    fn recount(&mut self, held: (usize, usize)) {
-        let (data, tables) = self.counted;
-        self.account.release(data.saturating_sub(held.0));
-        self.account.charge_present(held.0.saturating_sub(data));
-        // The first part of each table, which it has in any case.
-        self.account.count(held.1.saturating_sub(tables));
-        self.account.uncount(tables.saturating_sub(held.1));
-        self.counted = held;
     }
 
     /// Closes the connection when nothing of what is sent to it is read.
