@@ -6,6 +6,7 @@
 //! * Above the floor an account may hold as much as it leaves free, so that ever more holders leave ever less to each, but never nothing to the next. Its
 //!   first buffer, and up to an equal share of all, it may hold even where that is more than it leaves.
 //! * Whoever was refused within these bounds waits in line. Others pass it by a limited number of times; then memory gathers for the first in line.
+//!   What the same account gets meanwhile that is smaller leaves it its place.
 //! * The reserve is for data. *Tables*, which stay for as long as their holder does, grow only from what is free above it, and together to a bounded part of
 //!   the pool; what is there anyway, *forced*, takes from there too, so that neither keeps anybody from its floor.
 //!
@@ -46,8 +47,9 @@ struct Entry {
     /// What of that is in tables or was forced, and leaves the floor alone.
     aside: usize,
     open: bool,
-    /// Its place in line.
+    /// Its place in line, and the most that it was refused since it has it.
     ticket: Option<u64>,
+    wants: usize,
 }
 
 /// A pool's accounts.
@@ -123,7 +125,7 @@ impl Ledger {
 
     /// Opens an account.
     pub(crate) fn open(&mut self) -> AccountId {
-        let entry = Entry { held: 0, charged: 0, aside: 0, open: true, ticket: None };
+        let entry = Entry { held: 0, charged: 0, aside: 0, open: true, ticket: None, wants: 0 };
         let id = if let Some(id) = self.free.pop() {
             self.entries[id as usize] = entry;
             id
@@ -190,12 +192,14 @@ impl Ledger {
         self.chances = self.chances.wrapping_add(1);
     }
 
-    /// Puts an account at the end of the line, if it is not in it.
-    fn line_up(&mut self, id: AccountId) {
-        let Some(entry) = self.entries.get_mut(id as usize).filter(|entry| entry.ticket.is_none()) else {
+    /// Puts an account that wants `bytes` at the end of the line, if it is not in it.
+    fn line_up(&mut self, id: AccountId, bytes: usize) {
+        let Some(entry) = self.entries.get_mut(id as usize) else { return };
+        if entry.ticket.is_some() {
+            entry.wants = entry.wants.max(bytes);
             return;
-        };
-        entry.ticket = Some(self.tickets);
+        }
+        (entry.ticket, entry.wants) = (Some(self.tickets), bytes);
         // Those that have left are swept out before they are more than those that wait.
         if self.waiting.len() > 2 * self.lined + 16 {
             let entries = &self.entries;
@@ -240,6 +244,13 @@ impl Ledger {
         }
     }
 
+    /// Takes an account that has got `bytes` out of the line, unless its place is that of something larger.
+    fn leave_line(&mut self, id: AccountId, bytes: usize) {
+        if self.entries.get(id as usize).is_some_and(|entry| entry.wants <= bytes) {
+            self.withdraw(id);
+        }
+    }
+
     /// Counts `bytes` more for an account in the usual case: it stays within its equal share, others leave the reserve alone, and nobody
     /// waits. False says nothing: [`Ledger::admit`] knows the other cases, and agrees on this one.
     #[inline]
@@ -274,7 +285,7 @@ impl Ledger {
             return false;
         }
         if modest && self.lined > 0 {
-            self.withdraw(id);
+            self.leave_line(id, bytes);
         }
         self.add(id, bytes);
         true
@@ -353,7 +364,7 @@ impl Ledger {
                 self.passed += 1;
             }
             if next.is_some() {
-                self.withdraw(id);
+                self.leave_line(id, bytes);
             }
             return true;
         }
@@ -362,7 +373,7 @@ impl Ledger {
             self.rouse_at(self.common.checked_sub(bytes));
         }
         if within {
-            self.line_up(id);
+            self.line_up(id, bytes);
         }
         false
     }
@@ -526,6 +537,26 @@ mod tests {
         while ledger.admit_aside(one, 4096) {}
         assert!(ledger.held(one) <= ledger.floor && ledger.used() <= LIMIT);
         assert_eq!(line(&ledger), before, "who is refused aside does not line up twice");
+    }
+
+    #[test]
+    fn what_is_smaller_leaves_the_place_to_what_waits() {
+        let mut ledger = Ledger::new(LIMIT);
+        let (hoarder, one, two) = (ledger.open(), ledger.open(), ledger.open());
+        ledger.count(hoarder, LIMIT - LIMIT / RESERVED);
+        assert!(!ledger.admit(one, 4 << 20) && !ledger.admit(two, LARGEST));
+        let both = line(&ledger);
+        assert!(ledger.admit(one, 4096));
+        assert_eq!(line(&ledger), both, "it is within the floor");
+        ledger.give_back(hoarder, (2 << 20) + 4096);
+        assert!(ledger.admit(one, 2 << 20));
+        assert_eq!(line(&ledger), both, "it is the account's turn, and not all that it waits for");
+        ledger.give_back(hoarder, 4 << 20);
+        assert!(!ledger.admit(one, 5 << 20) && ledger.admit(one, 4 << 20));
+        assert_eq!(line(&ledger), both, "it wants more since");
+        ledger.give_back(hoarder, 5 << 20);
+        assert!(ledger.admit(one, 5 << 20));
+        assert_eq!(line(&ledger), [two]);
     }
 
     #[test]

@@ -108,6 +108,9 @@ pub const INITIATOR_IDLE_TIME: Duration = Duration::from_secs(5);
 pub const INITIATOR_PING_TIME: Duration = Duration::from_secs(5);
 /// How long an initiator waits for a command before it aborts the task.
 pub const COMMAND_TIME: Duration = Duration::from_secs(30);
+/// How long an initiator sends no data unasked once the target had no memory for it: as long as whoever holds what others wait for may keep it
+/// ([`SCARCE_SEND_TIME`]).
+pub const ASKED_TIME: Duration = SCARCE_SEND_TIME;
 /// How long an initiator waits for the answer to the abort before it gives the connection up.
 pub const ABORT_TIME: Duration = Duration::from_secs(15);
 /// How long a command's data may make no progress before the command ends: as long as initiators wait for a command.

@@ -345,6 +345,23 @@ fn what_is_little_does_not_wait_behind_what_is_long() {
     assert_eq!(R2t::from_bytes(&answers[0].header).task_tag(), 4);
 }
 
+#[test]
+fn data_that_comes_unasked_does_not_take_the_place_of_what_waits() {
+    let pool = Pool::new(LIMIT);
+    let mut raw = session(&pool);
+    let (mut others, mut later) = (Account::new(&pool), Account::new(&pool));
+    // So many that a long one is more than an equal share, and passes nobody.
+    let _idle: Vec<_> = (0..8).map(|_| Account::new(&pool)).collect();
+    others.count(LIMIT - LIMIT / 8);
+    assert!(hoard(&mut raw, 4).is_empty());
+    assert!(later.take(LONGEST as usize).is_none());
+    assert_eq!(status(&small_write(&mut raw, 5)), Some(0));
+    others.uncount(LONGEST as usize + (1 << 20));
+    assert!(later.take(LONGEST as usize).is_none(), "it is the turn of the session, which came first");
+    let answers = raw.settle();
+    assert_eq!(R2t::from_bytes(&answers[0].header).task_tag(), 4);
+}
+
 /// Its stream may stay for seconds until what was sent last has gone.
 #[test]
 fn who_is_being_closed_no_longer_stands_in_line() {

@@ -171,6 +171,51 @@ fn a_write_is_not_done_before_its_data_was_sent() {
     }
 }
 
+/// What the initiator sends for a write that is submitted now: its command, and bytes of data that go unasked.
+fn sent_for(bench: &mut Bench, length: usize) -> (ScsiCommand, usize) {
+    bench.submit(1, write(aperiodic(length, 4)));
+    let sent = split(&bench.pair.near.transmit(bench.pair.now), NONE);
+    (ScsiCommand::from_bytes(&sent[0].header), sent.iter().map(|pdu| pdu.data.len()).sum())
+}
+
+/// Asks for all data of a write, and ends it well.
+fn serve(bench: &mut Bench, command: &ScsiCommand, length: usize) {
+    let r2t = R2t::new([0; 8], (command.task_tag(), 9), 0, (0, u32::try_from(length).unwrap()));
+    tell(bench, r2t.to_bytes(), &[]);
+    let sent = split(&bench.pair.near.transmit(bench.pair.now), NONE);
+    assert_eq!(sent.iter().map(|pdu| pdu.data.len()).sum::<usize>(), length);
+    let good = ScsiResponse::new(command.task_tag(), 0, Residual::None, 1);
+    tell(bench, good.to_bytes(), &[]);
+    assert!(matches!(result(bench), Some(Ok(Outcome::Done))));
+}
+
+/// A target that has no memory for data which comes unasked can only let it wait for a moment, and then has forgotten the command.
+#[test]
+fn writes_wait_for_r2ts_once_the_target_was_too_busy_for_their_data() {
+    const LENGTH: usize = 128 << 10;
+    let mut bench = Bench::ready(config(), portal(4096));
+    let (command, unasked) = sent_for(&mut bench, LENGTH);
+    assert_eq!(unasked, LENGTH);
+    let full = ScsiResponse::new(command.task_tag(), 0x28, Residual::None, 0);
+    tell(&mut bench, full.to_bytes(), &[]);
+    assert!(matches!(result(&mut bench), Some(Err(VolumeErrorKind::Busy))));
+    let (command, unasked) = sent_for(&mut bench, LENGTH);
+    assert_eq!(unasked, LENGTH, "TASK SET FULL says nothing of the data");
+    let busy = ScsiResponse::new(command.task_tag(), 0x08, Residual::None, 0);
+    tell(&mut bench, busy.to_bytes(), &[]);
+    assert!(matches!(result(&mut bench), Some(Err(VolumeErrorKind::Busy))));
+    for length in [LENGTH, 512] {
+        let (command, unasked) = sent_for(&mut bench, length);
+        assert_eq!((command.is_final(), unasked), (true, 0), "RFC 7143 §11.3.1: no unsolicited data follows");
+        serve(&mut bench, &command, length);
+    }
+    bench.pair.now = bench.pair.now + limits::ASKED_TIME;
+    let (command, unasked) = sent_for(&mut bench, LENGTH);
+    assert_eq!(unasked, 0);
+    serve(&mut bench, &command, LENGTH);
+    assert_eq!(sent_for(&mut bench, LENGTH).1, LENGTH, "what was agreed holds again");
+}
+
 #[test]
 fn an_answer_to_what_was_not_sent_is_none() {
     for answer in 0..3 {

@@ -95,6 +95,10 @@ pub const SCARCE_SEND_TIME: Duration = Duration::from_secs(10);
 /// keep alive timeout in use, as a Keep Alive may come behind it.
 pub const STARVED_TIME: Duration = Duration::from_secs(1);
 
+/// How long a host sends no data in capsules once the controller had no memory for it: as long as whoever holds what others wait for may keep it
+/// ([`SCARCE_SEND_TIME`]).
+pub const ASKED_TIME: Duration = SCARCE_SEND_TIME;
+
 /// How often a controller looks at what holds its memory: precise enough for the times above, and too seldom to cost anything.
 pub const WATCH: Duration = Duration::from_secs(1);
 

@@ -470,6 +470,24 @@ fn who_reads_nothing_is_closed_sooner_while_others_wait() {
     );
 }
 
+#[test]
+fn data_in_a_capsule_does_not_take_the_place_of_what_waits() {
+    let pool = Pool::new(LIMIT);
+    let mut half = io_queue(&pool);
+    let (mut others, mut later) = (Account::new(&pool), Account::new(&pool));
+    // So many that a long one is more than an equal share, and passes nobody.
+    let _idle: Vec<_> = (0..16).map(|_| Account::new(&pool)).collect();
+    others.count(LIMIT - LIMIT / 8);
+    half.receive(NOW, &capsule(write(3, LONG), &[]));
+    assert!(later.take(LONG as usize).is_none());
+    assert!(small_write(&mut half, 4));
+    others.uncount(LONG as usize + (64 << 10));
+    assert!(later.take(LONG as usize).is_none(), "it is the turn of the queue, which came first");
+    half.connection.handle_timeout(NOW + limits::MEMORY_RETRY);
+    let r2t = R2t::read_from_bytes(&half.transmit(NOW)).unwrap();
+    assert_eq!(r2t.cccid.get(), 3);
+}
+
 /// Its stream may stay for seconds until what was sent last has gone.
 #[test]
 fn who_is_being_closed_no_longer_stands_in_line() {

@@ -10,7 +10,7 @@ use common::{Bench, Link};
 use nvme::cqe::CompletionQueueEntry;
 use nvme::host::{self, Action, Failure, Queue, RemoteNamespace};
 use nvme::identify::IdentifyNamespace;
-use nvme::limits::{ADMIN_TIME, COMMAND_TIME, DISCOVERY_TIME};
+use nvme::limits::{ADMIN_TIME, ASKED_TIME, COMMAND_TIME, DISCOVERY_TIME};
 use nvme::pdu::{C2hData, CapsuleCmd, CapsuleResp, H2cData, IcResp, R2t, flags};
 use nvme::status::Status;
 use protocol::pair::{Half, aperiodic};
@@ -171,6 +171,48 @@ fn a_command_that_fails_early_and_is_never_read_is_given_up() {
     }
     tell(link, &[]);
     assert!(link.completions()[0].1.is_err());
+}
+
+/// A controller that has no memory for data which comes in a capsule cannot always let it wait, and then has forgotten the command.
+#[test]
+fn data_waits_for_r2ts_once_the_controller_had_no_memory_for_capsules() {
+    const LENGTH: usize = 4096;
+    // The identifier of the command that is sent for a write now, and whether its data comes in its capsule.
+    fn sent(link: &mut Link) -> (u16, bool) {
+        link.write(1, 0, aperiodic(LENGTH, 4));
+        let bytes = link.pair.near.transmit(NOW);
+        let (capsule, data) = CapsuleCmd::read_from_prefix(&bytes).unwrap();
+        (capsule.entry.cid.get(), data.len() == LENGTH)
+    }
+    fn serve(link: &mut Link, cid: u16) {
+        tell(link, R2t::new(cid, 3, 0, LENGTH as u32).as_bytes());
+        link.pair.near.transmit(NOW);
+        tell(link, &response(cid, Status::SUCCESS));
+        assert!(link.completions()[0].1.is_ok());
+    }
+    let mut bench = bench();
+    let link = &mut bench.links[1];
+    for (status, asked) in [
+        (Status::SUCCESS, false),
+        (Status::NAMESPACE_NOT_READY, false),
+        (Status::COMMAND_INTERRUPTED.dnr(), false),
+        (Status::COMMAND_INTERRUPTED, true),
+    ] {
+        let (cid, in_capsule) = sent(link);
+        assert!(in_capsule);
+        tell(link, &response(cid, status));
+        assert_eq!(link.completions().len(), 1);
+        if !asked {
+            continue;
+        }
+        let (cid, in_capsule) = sent(link);
+        assert!(!in_capsule);
+        serve(link, cid);
+    }
+    link.pair.now = link.pair.now + ASKED_TIME;
+    let (cid, _) = sent(link);
+    serve(link, cid);
+    assert!(sent(link).1, "what the controller offers holds again");
 }
 
 #[test]

@@ -24,6 +24,8 @@ const CROWDS: [(Attack, u8); 4] = [
     (Attack::FullWindow, 170),
     (Attack::HoardQueue, 170),
 ];
+/// Trials of attacks of all kinds in which writes that were answered BUSY found no memory again and again, while others always did, on one core and on two.
+const UNLUCKY: [u64; 2] = [70, 111];
 /// A planted bug must be found within so many trials.
 const PATIENCE: u64 = 10;
 
@@ -48,6 +50,14 @@ fn attacks_of_all_kinds_together_harm_nobody_who_behaves() {
     replay::run("attacks_of_all_kinds", MIXED, |seed| {
         hostile(seed, &Attack::ALL, &scene(replay::in_turn(&[1, 2], seed)), Plant::None).map(drop)
     });
+}
+
+#[test]
+fn writes_that_find_no_memory_have_their_turn() {
+    for seed in UNLUCKY {
+        let trial = hostile(seed, &Attack::ALL, &scene(replay::in_turn(&[1, 2], seed)), Plant::None);
+        assert!(trial.is_ok(), "seed {seed}: {trial:?}");
+    }
 }
 
 #[test]

@@ -153,6 +153,10 @@ pub struct Connection {
     pub(super) state: State,
     pub(super) login: Login,
     pub(super) parameters: Parameters,
+    /// Bytes of a write that go unasked, at most: what was agreed, or none for a time after the target had no memory for them.
+    pub(super) unasked: u32,
+    /// When data may go unasked again.
+    pub(super) unasked_from: Instant,
     pub(super) numbers: CommandNumbers,
     pub(super) exp_stat_sn: u32,
     pub(super) tasks: Tasks,
@@ -210,6 +214,8 @@ impl Connection {
             state: State::InLogin,
             login,
             parameters: Parameters::default(),
+            unasked: 0,
+            unasked_from: now,
             numbers,
             exp_stat_sn: 0,
             tasks: Tasks::new(INITIATOR_DEPTH),
@@ -279,6 +285,7 @@ impl Connection {
 
     fn begin_full_feature(&mut self, now: Instant) {
         self.parameters = self.login.parameters;
+        self.unasked = self.parameters.unsolicited();
         self.digests = Digests { header: self.parameters.header_digest, data: self.parameters.data_digest };
         self.receiver.digests = self.digests;
         let discovery = self.config.target.is_none();
@@ -523,7 +530,7 @@ impl Connection {
                 command.reading(length)
             }
             Transfer::Write(_) => {
-                let first = self.parameters.unsolicited().min(length);
+                let first = self.unasked.min(length);
                 let most =
                     if self.parameters.immediate_data { first.min(self.parameters.peer_segment) } else { 0 };
                 immediate = task.work.part(0, most).unwrap_or_default();

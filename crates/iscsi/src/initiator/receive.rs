@@ -15,7 +15,7 @@ use super::connection::{Action, Burst, Connection, Discovered, Outgoing};
 use super::tasks::{Kind, Owner, Transfer, Work, tag};
 use crate::connection::State;
 use crate::datamover::tcp::Next;
-use crate::limits::{DISCOVERED_TEXT, MOST_KEYS, MOST_TEXT_PDUS, RETRIES};
+use crate::limits::{ASKED_TIME, DISCOVERED_TEXT, MOST_KEYS, MOST_TEXT_PDUS, RETRIES};
 use crate::pdu::{
     AsyncEvent, AsyncMessage, BasicHeaderSegment, Bhs, DataIn, LoginResponse, NopIn, NopOut, Opcode, R2t,
     RESERVED_TAG, Reject, Residual, ScsiResponse, TaskManagementResponse, TextRequest, TextResponse,
@@ -217,11 +217,21 @@ impl Connection {
         } else if status == Status::CheckCondition as u8 {
             Err(request_error(sense))
         } else if busy {
+            self.ask_first(slot, status);
             Err(VolumeErrorKind::Busy)
         } else {
             Err(VolumeErrorKind::Cancelled)
         };
         self.end(slot, result);
+    }
+
+    /// A write whose data went unasked was answered BUSY: the target may have had no memory for it, and cannot let it wait, as other requests come
+    /// behind it in the stream. For a time writes send nothing before an R2T asks for it, so that they wait at the target, in their order.
+    fn ask_first(&mut self, slot: u16, status: u8) {
+        let Some((_, task)) = self.tasks.get(slot) else { return };
+        if status == Status::Busy as u8 && task.progress.asked > 0 {
+            (self.unasked, self.unasked_from) = (0, self.now + ASKED_TIME);
+        }
     }
 
     /// The command that follows one that ended well, or that stands in for one that was refused, if there is one.
@@ -340,6 +350,9 @@ impl Connection {
             // The task was aborted in the meantime.
             return;
         };
+        if self.unasked == 0 && self.unasked_from <= self.now {
+            self.unasked = self.parameters.unsolicited();
+        }
         match self.check_r2t(slot, r2t) {
             Ok(end) => {
                 let tags = (r2t.task_tag(), r2t.transfer_tag());

@@ -22,8 +22,8 @@ use super::{Action, Config, Failure, Input, Queue, RemoteNamespace};
 use crate::cqe::CompletionQueueEntry;
 use crate::fabrics::{ANY_CONTROLLER, Connect, ConnectData, Property, disconnect};
 use crate::limits::{
-    ADMIN_TIME, BLOCKS_PER_COMMAND, CONNECT_TIME, DISCONNECT_TIME, DISCOVERY_TIME, LEAST_H2C_DATA,
-    READY_POLL, STAGING,
+    ADMIN_TIME, ASKED_TIME, BLOCKS_PER_COMMAND, CONNECT_TIME, DISCONNECT_TIME, DISCOVERY_TIME,
+    LEAST_H2C_DATA, READY_POLL, STAGING,
 };
 use crate::nvm::{BlockCommand, Range, deallocate_one};
 use crate::opcode::{admin, nvm};
@@ -68,6 +68,10 @@ pub struct Connection {
     setup: Option<Setup>,
     /// The controller has refused to write zeroes.
     pub(super) writes_zeros: bool,
+    /// Bytes that a command's capsule takes: what the controller offers, or none for a time after it had no memory for them.
+    pub(super) in_capsule: usize,
+    /// When data may go in capsules again.
+    in_capsule_from: Instant,
     /// A change that was reported while the chain was busy.
     refresh: bool,
     pending: VecDeque<Request>,
@@ -98,6 +102,7 @@ impl Connection {
             Queue::Admin { nsid, queues, .. } => Some(Setup::new(Some((*nsid, *queues)))),
             Queue::Io { .. } => None,
         };
+        let in_capsule = config.in_capsule();
         let mut outgoing = VecDeque::new();
         let (header_digest, data_digest, command_time) =
             (config.header_digest, config.data_digest, config.command_time);
@@ -111,6 +116,8 @@ impl Connection {
             works: Works::new(entries.saturating_sub(1)),
             setup,
             writes_zeros: false,
+            in_capsule,
+            in_capsule_from: now,
             refresh: false,
             pending: VecDeque::new(),
             queries: Queries::default(),
@@ -367,11 +374,23 @@ impl Connection {
             {
                 self.answer(tag, Err(VolumeErrorKind::Media));
             }
+            Work::Plain(tag) | Work::Zeros(tag, ..) if !status.is_success() => {
+                self.ask_first(now, status);
+                self.complete(tag, status);
+            }
             Work::Zeros(tag, _, zeroes) if status.is_success() => self.send_zeroes(now, tag, zeroes),
             Work::Write(tag, _) | Work::Plain(tag) | Work::Zeros(tag, ..) => self.complete(tag, status),
         }
         self.start_pending(now);
         Ok(())
+    }
+
+    /// A command is to be made again: if it came with data, the controller may have had no memory for that, and cannot let it wait where other data
+    /// comes behind it. For a time commands send their data when an R2T asks for it, so that they wait at the controller, in their order.
+    fn ask_first(&mut self, now: Instant, status: Status) {
+        if !status.is_final() && status.code() == Status::COMMAND_INTERRUPTED.code() {
+            (self.in_capsule, self.in_capsule_from) = (0, now + ASKED_TIME);
+        }
     }
 
     pub(super) fn complete(&mut self, tag: Tag, status: Status) {
@@ -565,11 +584,13 @@ impl Connection {
 
     /// Sends a command that has data for the controller: in the capsule if it fits, else when an R2T asks for it.
     fn send_with_data(&mut self, now: Instant, tag: Tag, (mut entry, data): (SubmissionQueueEntry, BufList)) {
-        let in_capsule = self.remote().map_or(0, |remote| remote.in_capsule);
         let length = data.len();
-        if length <= usize::try_from(in_capsule).unwrap_or(0) {
+        if length <= self.in_capsule {
             entry.dptr = SglDescriptor::in_capsule(u32::try_from(length).unwrap_or(0));
             return self.send(now, entry, (Work::Plain(tag), data));
+        }
+        if self.in_capsule == 0 && self.in_capsule_from <= now {
+            self.in_capsule = self.config.in_capsule();
         }
         self.send(now, moving(entry, length), (Work::Write(tag, Sending::new(data)), BufList::new()));
     }

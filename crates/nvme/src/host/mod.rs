@@ -72,6 +72,16 @@ pub struct Config {
     pub queue: Queue,
 }
 
+impl Config {
+    /// Bytes of in-capsule data that the queue's controller offers.
+    fn in_capsule(&self) -> usize {
+        match &self.queue {
+            Queue::Io { remote, .. } => usize::try_from(remote.in_capsule).unwrap_or(0),
+            _ => 0,
+        }
+    }
+}
+
 /// A namespace of a controller, as identified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemoteNamespace {

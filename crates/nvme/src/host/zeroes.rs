@@ -55,14 +55,14 @@ impl Connection {
     /// Writes zeros to the first blocks of what is left.
     fn send_zeros(&mut self, now: Instant, tag: Tag, zeroes: Zeroes) {
         let Some(remote) = self.remote() else { return };
-        let (nsid, in_capsule) = (remote.nsid, remote.in_capsule);
+        let nsid = remote.nsid;
         let (blocks, length) = remote.piece(zeroes.left.blocks);
         let data = BufList::from(SharedBuf::from(vec![0; length]));
         let entry = block(Extent::new(zeroes.left.start, blocks), zeroes.fua).encode(nvm::WRITE, nsid);
         let mut entry = moving(entry, length);
         let rest = zeroes.after(blocks);
         match u32::try_from(length) {
-            Ok(bytes) if bytes <= in_capsule => {
+            Ok(bytes) if length <= self.in_capsule => {
                 entry.dptr = SglDescriptor::in_capsule(bytes);
                 self.send(now, entry, (Work::Zeros(tag, Sending::new(BufList::new()), rest), data));
             }
