@@ -134,11 +134,9 @@ impl Queues {
         let mut any = false;
         self.polls.take(now, &mut self.wanted);
         for index in self.wanted.drain(..) {
-            let line = self.lines.get_mut(index).filter(|line| line.outstanding != [0, 0]);
-            let Some(line) = line else { continue };
+            let Some(line) = self.lines.get_mut(index) else { continue };
             line.queue.poll(now, &mut self.done);
             let gave = !self.done.is_empty();
-            self.polls.handle_polled(index, gave, line.queue.poll_timeout());
             any |= gave;
             for mut completion in self.done.drain(..) {
                 let (slot, side, own) = split(completion.tag);
@@ -146,6 +144,9 @@ impl Queues {
                 completion.tag = own;
                 deliver(slot, (VolumeId(u32::try_from(index).unwrap_or(u32::MAX)), completion));
             }
+            // A queue with nothing under way has nothing to give; what else it wants comes by its waker or its deadline.
+            let more = gave && line.outstanding != [0, 0];
+            self.polls.handle_polled(index, more, line.queue.poll_timeout());
         }
         any
     }
@@ -296,6 +297,33 @@ mod tests {
         let mut numbers = Vec::new();
         queues.take_drained(|number| numbers.push(number));
         numbers
+    }
+
+    /// A queue that wants to be polled every 10 ns, and counts how often it was.
+    struct Restless(Rc<RefCell<Vec<u64>>>);
+
+    impl VolumeQueue for Restless {
+        fn submit(&mut self, _: Instant, request: Request) -> Result<(), QueueFull> {
+            Err(QueueFull(request))
+        }
+        fn cancel(&mut self, _: Tag) {}
+        fn poll(&mut self, now: Instant, _: &mut Vec<Completion>) {
+            self.0.borrow_mut().push(now.as_nanos());
+        }
+        fn poll_timeout(&self) -> Option<Instant> {
+            self.0.borrow().last().map(|last| Instant::from_nanos(last + 10))
+        }
+    }
+
+    #[test]
+    fn a_queue_without_requests_is_polled_at_its_deadlines() {
+        let polled = Rc::<RefCell<Vec<u64>>>::default();
+        let mut queues = queues(Box::new(Restless(Rc::clone(&polled))));
+        for now in [0, 5, 10, 12, 19, 20, 21] {
+            queues.poll(Instant::from_nanos(now), |_, _| {});
+        }
+        assert_eq!(*polled.borrow(), [0, 10, 20]);
+        assert_eq!(queues.poll_timeout(), Some(Instant::from_nanos(30)));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Which of many queues want to be polled: who has a thousand of them must not ask each in every turn.
 //!
-//! A queue wants to be polled when its waker was woken, when it was called, when its last poll gave something, or when its own deadline has
-//! come: what the contract promises, put the other way round. Each queue has a bit. The thread that polls sets bits without
+//! A queue wants to be polled when its waker was woken, when it was called, when its last poll gave something and more is under way, or when its own
+//! deadline has come, whether or not anything is under way: what the contract promises, put the other way round. Each queue has a bit. The thread that polls sets bits without
 //! locking anything, as nearly all wake-ups are its own; other threads have bits of their own.
 
 use std::cmp::Reverse;
@@ -78,9 +78,9 @@ impl PollList {
         }
     }
 
-    /// Queue `index` was polled: whether it gave anything, and when it wants to be polled next though nothing wakes it.
-    pub fn handle_polled(&mut self, index: usize, gave: bool, timeout: Option<Instant>) {
-        if gave {
+    /// Queue `index` was polled: whether it may have more to give at once, and when it wants to be polled next though nothing wakes it.
+    pub fn handle_polled(&mut self, index: usize, more: bool, timeout: Option<Instant>) {
+        if more {
             self.mark(index);
         }
         let Some((scheduled, timeout)) = self.scheduled.get_mut(index).zip(timeout) else { return };

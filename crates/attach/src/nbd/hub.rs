@@ -191,24 +191,22 @@ impl Hub {
     /// Takes what has completed, and lists who has something to do.
     pub(crate) fn poll(&self, now: Instant, ready: &mut Vec<EndpointId>) {
         let mut seats = self.seats.borrow_mut();
-        if self.outstanding.get() > 0 {
-            let mut done = self.done.borrow_mut();
-            self.queue.borrow_mut().poll(now, &mut done);
-            self.outstanding.set(self.outstanding.get().saturating_sub(done.len()));
-            let room = !done.is_empty();
-            for mut completion in done.drain(..) {
-                let seat = completion.tag.0 / SPAN;
-                completion.tag = Tag(completion.tag.0 % SPAN);
-                if seat == OWN {
-                    self.flushed.set(Some(completion.result.map(drop)));
-                } else {
-                    let seat = SeatId(usize::try_from(seat).unwrap_or(usize::MAX));
-                    seats.deliver(seat, Input::Completion(completion));
-                }
+        let mut done = self.done.borrow_mut();
+        self.queue.borrow_mut().poll(now, &mut done);
+        self.outstanding.set(self.outstanding.get().saturating_sub(done.len()));
+        let room = !done.is_empty();
+        for mut completion in done.drain(..) {
+            let seat = completion.tag.0 / SPAN;
+            completion.tag = Tag(completion.tag.0 % SPAN);
+            if seat == OWN {
+                self.flushed.set(Some(completion.result.map(drop)));
+            } else {
+                let seat = SeatId(usize::try_from(seat).unwrap_or(usize::MAX));
+                seats.deliver(seat, Input::Completion(completion));
             }
-            while let Some(seat) = room.then(|| seats.want_room.pop()).flatten() {
-                seats.list(seat);
-            }
+        }
+        while let Some(seat) = room.then(|| seats.want_room.pop()).flatten() {
+            seats.list(seat);
         }
         let chances = self.pool.chances();
         if std::mem::replace(&mut seats.chances, chances) != chances {
@@ -227,7 +225,7 @@ impl Hub {
 
     /// When to poll even if nothing wakes the core.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        (self.outstanding.get() > 0).then(|| self.queue.borrow().poll_timeout()).flatten()
+        self.queue.borrow().poll_timeout()
     }
 
     /// True while requests are with the volume.
