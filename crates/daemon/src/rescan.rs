@@ -23,9 +23,8 @@ fn line(entry: &Opened) -> Option<String> {
 mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
-    use std::task::Waker;
 
-    use volume::{CoreId, Features, Geometry, Limits, OpenError, Volume, VolumeQueue};
+    use volume::{Features, Geometry, Limits, OpenError, QueueContext, Volume, VolumeQueue};
 
     use super::*;
 
@@ -54,7 +53,7 @@ mod tests {
             self.blocks.store(self.next, Ordering::Relaxed);
             Ok(())
         }
-        fn open_queue(&self, _: CoreId, _: Waker) -> Result<Box<dyn VolumeQueue>, OpenError> {
+        fn open_queue(&self, _context: &QueueContext) -> Result<Box<dyn VolumeQueue>, OpenError> {
             Err(OpenError::new("it has only a size"))
         }
     }

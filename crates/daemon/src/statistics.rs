@@ -58,7 +58,7 @@ mod tests {
     use std::task::Waker;
 
     use volume::filter::{Delay, Stats};
-    use volume::{CoreId, Extent, Operation, Request, Tag, Volume};
+    use volume::{CoreId, Extent, Operation, QueueContext, Request, Tag, Volume};
 
     use super::*;
 
@@ -70,7 +70,8 @@ mod tests {
     fn volumes_that_count_tell_what_was_done_and_others_nothing() {
         let null = || Arc::new(volume::Null::new(1 << 20, 512).unwrap());
         let busy: Arc<dyn Volume> = Arc::new(Stats::new(null()));
-        let mut queue = busy.open_queue(CoreId(0), Waker::noop().clone()).unwrap();
+        let mut queue =
+            busy.open_queue(&QueueContext::without_pool(CoreId(0), Waker::noop().clone())).unwrap();
         let operations = [
             Operation::Flush,
             Operation::Verify { extent: Extent::new(0, 1) },

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use buf::Pool;
 use host::{Accepted, Endpoint, EndpointId, Event, Kind, Refusal, Service, World};
 use protocol::Instant;
-use volume::{CoreId, Features, OpenError, PollList, VolumeId};
+use volume::{CoreId, Features, OpenError, PollList, QueueContext, VolumeId};
 
 use crate::driver::Driver;
 use crate::fence::{self, Outcome, Owner};
@@ -63,14 +63,15 @@ impl Core {
     /// [`Core::failure`] says why.
     pub fn new(setup: Arc<Setup>, world: World<Message>) -> Self {
         let polls = PollList::new(setup.volumes.len(), world.waker.clone());
+        let pool = Pool::new(setup.pool_limit);
+        let context = QueueContext::new(CoreId(world.core), world.waker.clone(), pool.clone());
         let opened: Result<Vec<_>, _> = (setup.volumes.iter().enumerate())
-            .map(|(index, volume)| volume.open_queue(CoreId(world.core), polls.waker(index)))
+            .map(|(index, volume)| volume.open_queue(&context.with_waker(polls.waker(index))))
             .collect();
         let (queues, failure) = match opened {
             Ok(queues) => (queues, None),
             Err(error) => (Vec::new(), Some(error)),
         };
-        let pool = Pool::new(setup.pool_limit);
         let shared = (world.core == Groups::CORE).then(|| Shared {
             groups: Groups::new(),
             owner: Owner::default(),

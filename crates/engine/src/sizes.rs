@@ -56,7 +56,7 @@ impl Sizes {
 mod tests {
     use std::sync::Mutex;
 
-    use volume::{Changes, CoreId, Features, Limits, Listeners, OpenError, VolumeQueue};
+    use volume::{Changes, Features, Limits, Listeners, OpenError, QueueContext, VolumeQueue};
 
     use super::*;
 
@@ -91,7 +91,7 @@ mod tests {
         fn listen(&self, waker: Waker) {
             self.listeners.add(waker);
         }
-        fn open_queue(&self, _: CoreId, _: Waker) -> Result<Box<dyn VolumeQueue>, OpenError> {
+        fn open_queue(&self, _context: &QueueContext) -> Result<Box<dyn VolumeQueue>, OpenError> {
             Err(OpenError::new("it has only a size"))
         }
     }

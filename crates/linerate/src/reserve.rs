@@ -10,8 +10,8 @@ use names::{HostId, Isid, Source, VolumeUrl};
 use protocol::Instant;
 use volume::reservation::{Command, Registrant, View};
 use volume::{
-    Completion, CoreId, OpenError, Operation, Outcome, QueueFull, Request, Tag, Volume, VolumeErrorKind,
-    VolumeQueue,
+    Completion, CoreId, OpenError, Operation, Outcome, QueueContext, QueueFull, Request, Tag, Volume,
+    VolumeErrorKind, VolumeQueue,
 };
 
 use crate::error::{DataError, Error};
@@ -164,7 +164,7 @@ impl Asking {
         (own, choose): (Own, Option<Choose>),
         waker: &Waker,
     ) -> Result<Self, OpenError> {
-        let queue = volume.open_queue(CoreId(0), waker.clone())?;
+        let queue = volume.open_queue(&QueueContext::without_pool(CoreId(0), waker.clone()))?;
         let next = Some(Operation::ReadReservations);
         Ok(Self { queue, own, stage: Stage::Before(choose), next, done: Vec::new() })
     }

@@ -18,7 +18,7 @@ use engine::remote::{self, Access, Discovery, RemoteOpening, Surroundings};
 use engine::{Core, ListenerRole};
 use host::{Accepted, Dialer, ListenerId, Service as _};
 use protocol::Instant;
-use volume::{CoreId, Durability, Extent, Operation, Ram, Request, Tag, Volume, VolumeQueue};
+use volume::{CoreId, Durability, Extent, Operation, QueueContext, Ram, Request, Tag, Volume, VolumeQueue};
 
 use crate::dice::{Dice, Odds};
 use crate::front::{Admit, Admitted, Front};
@@ -104,7 +104,9 @@ struct User {
 
 impl User {
     fn new(volume: Arc<dyn Volume>, lengths: &'static [usize]) -> Result<Self, String> {
-        let queue = volume.open_queue(CoreId(0), Waker::noop().clone()).map_err(|error| error.to_string())?;
+        let queue = volume
+            .open_queue(&QueueContext::without_pool(CoreId(0), Waker::noop().clone()))
+            .map_err(|error| error.to_string())?;
         let under_way = BTreeMap::new();
         Ok(Self { _volume: volume, queue, under_way, lengths, next: Instant::ZERO })
     }

@@ -17,7 +17,8 @@ use engine::{Cause, Core, Fence, ListenerRole, Message};
 use host::CoreIndex;
 use volume::reservation::{Command, ReservationType};
 use volume::{
-    CoreId, Durability, Extent, Operation, Outcome, Ram, Request, Tag, Volume, VolumeErrorKind, VolumeQueue,
+    CoreId, Durability, Extent, Operation, Outcome, QueueContext, Ram, Request, Tag, Volume, VolumeErrorKind,
+    VolumeQueue,
 };
 
 use crate::dice::{Dice, Odds};
@@ -368,7 +369,9 @@ impl Trial {
 }
 
 fn open_queue(volume: &Arc<dyn Volume>) -> Result<Box<dyn VolumeQueue>, String> {
-    volume.open_queue(CoreId(0), Waker::noop().clone()).map_err(|error| error.to_string())
+    volume
+        .open_queue(&QueueContext::without_pool(CoreId(0), Waker::noop().clone()))
+        .map_err(|error| error.to_string())
 }
 
 /// Each core is said to have acknowledged a fence before it has seen it.

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::task::Waker;
 
 use protocol::Instant;
 use volume::{
-    Completion, CoreId, Features, Geometry, Limits, OpenError, QueueFull, Request, Tag, Volume,
+    Completion, Features, Geometry, Limits, OpenError, QueueContext, QueueFull, Request, Tag, Volume,
     VolumeErrorKind, VolumeQueue,
 };
 
@@ -26,8 +25,8 @@ impl Volume for Forsaken {
         self.0.features()
     }
 
-    fn open_queue(&self, core: CoreId, waker: Waker) -> Result<Box<dyn VolumeQueue>, OpenError> {
-        let inner = self.0.open_queue(core, waker)?;
+    fn open_queue(&self, context: &QueueContext) -> Result<Box<dyn VolumeQueue>, OpenError> {
+        let inner = self.0.open_queue(context)?;
         Ok(Box::new(Queue { inner, next: 0, asked: BTreeMap::new(), cancelled: Vec::new() }))
     }
 }

@@ -18,7 +18,7 @@ use engine::remote::{self, Access};
 use engine::{Core, ListenerRole};
 use host::{CoreIndex, EndpointId};
 use protocol::Instant;
-use volume::{CoreId, Durability, Extent, Operation, Ram, Request, Tag, Volume, VolumeQueue};
+use volume::{CoreId, Durability, Extent, Operation, QueueContext, Ram, Request, Tag, Volume, VolumeQueue};
 
 use crate::attacks::{Attack, Marauder, Raider, Shared};
 use crate::dice::{Dice, Odds};
@@ -228,7 +228,7 @@ impl<'a> Trial<'a> {
             self.world.step();
             if let Some(opened) = opening.poll() {
                 let volume = opened.map_err(|error| error.to_string())?;
-                let queue = volume.open_queue(CoreId(0), Waker::noop().clone());
+                let queue = volume.open_queue(&QueueContext::without_pool(CoreId(0), Waker::noop().clone()));
                 let queue = queue.map_err(|error| error.to_string())?;
                 return Ok(Client {
                     _volume: volume,

@@ -10,7 +10,7 @@ use std::task::Waker;
 use backends::FileVolume;
 use host::OpenMode;
 use protocol::Instant;
-use volume::{CoreId, LossRecord, Volume, VolumeQueue};
+use volume::{CoreId, LossRecord, QueueContext, Volume, VolumeQueue};
 
 use crate::dice::{Dice, Odds};
 use crate::disk::{CrashDisk, DiskOptions, Plant, SECTOR};
@@ -78,7 +78,11 @@ fn open(
     let volume = FileVolume::new(Arc::new(disk.clone()), OpenMode::ReadWrite, None);
     let volume = volume.map_err(|error| error.to_string())?;
     volume.keep_losses(record, known);
-    let queue = |_| volume.open_queue(CoreId(0), Waker::noop().clone()).map_err(|error| error.to_string());
+    let queue = |_| {
+        volume
+            .open_queue(&QueueContext::without_pool(CoreId(0), Waker::noop().clone()))
+            .map_err(|error| error.to_string())
+    };
     (0..USERS).map(queue).collect()
 }
 

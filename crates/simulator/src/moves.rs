@@ -20,7 +20,7 @@ use host::{Accepted, CoreIndex, ListenerId, Service as _};
 use iscsi::pdu::{Bhs, LoginRequest, LoginResponse, Opcode, Status};
 use iscsi::text::Text;
 use protocol::Instant;
-use volume::{CoreId, Ram, Volume, VolumeQueue};
+use volume::{CoreId, QueueContext, Ram, Volume, VolumeQueue};
 
 use crate::dice::{Dice, Odds};
 use crate::disk::SECTOR;
@@ -187,7 +187,7 @@ impl Trial {
         let workload = Workload::new(SECTORS, SECTOR, dice.fork());
         let volume = open(&mut world, &scene.access, seed)?;
         let queue = |core| {
-            let queue = volume.open_queue(CoreId(core), Waker::noop().clone());
+            let queue = volume.open_queue(&QueueContext::without_pool(CoreId(core), Waker::noop().clone()));
             queue.map(|queue| Hasty::new(queue, plant == Plant::NoQuietTime))
         };
         let queues: Result<Vec<_>, _> = (0..QUEUES).map(queue).collect();

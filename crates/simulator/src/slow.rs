@@ -5,14 +5,13 @@
 //! * By [`SlowDisk::stubborn`] nothing can be cancelled: what was submitted takes effect.
 
 use std::sync::{Arc, Mutex};
-use std::task::Waker;
 use std::time::Duration;
 
 use buf::BufList;
 use protocol::Instant;
 use volume::{
-    Completion, CoreId, Extent, Features, Geometry, Limits, OpenError, Operation, QueueFull, Request, Tag,
-    Volume, VolumeErrorKind, VolumeQueue,
+    Completion, Extent, Features, Geometry, Limits, OpenError, Operation, QueueContext, QueueFull, Request,
+    Tag, Volume, VolumeErrorKind, VolumeQueue,
 };
 
 use crate::dice::Dice;
@@ -61,9 +60,9 @@ impl Volume for SlowDisk {
         self.inner.features()
     }
 
-    fn open_queue(&self, core: CoreId, waker: Waker) -> Result<Box<dyn VolumeQueue>, OpenError> {
+    fn open_queue(&self, context: &QueueContext) -> Result<Box<dyn VolumeQueue>, OpenError> {
         Ok(Box::new(SlowQueue {
-            inner: self.inner.open_queue(core, waker)?,
+            inner: self.inner.open_queue(context)?,
             slowest: self.slowest,
             stubborn: self.stubborn,
             watch: Arc::clone(&self.watch),

@@ -11,7 +11,7 @@ use engine::remote::{self, Access};
 use engine::{ConnectionLimits, Core, ListenerRole, Message, Setup};
 use host::{CoreIndex, OpenMode, World as HostWorld};
 use protocol::Instant;
-use volume::{CoreId, OpenError, Volume, VolumeQueue};
+use volume::{CoreId, OpenError, QueueContext, Volume, VolumeQueue};
 
 use crate::dice::{Dice, Odds};
 use crate::disk::{CrashDisk, DiskOptions, Plant, SECTOR};
@@ -49,7 +49,7 @@ pub fn crash(seed: u64, cuts: usize, plant: Plant, errors: Odds) -> Result<(), S
 
 fn open(disk: &CrashDisk) -> Result<Box<dyn VolumeQueue>, OpenError> {
     let volume = FileVolume::new(Arc::new(disk.clone()), OpenMode::ReadWrite, None)?;
-    volume.open_queue(CoreId(0), Waker::noop().clone())
+    volume.open_queue(&QueueContext::without_pool(CoreId(0), Waker::noop().clone()))
 }
 
 /// Buffers of the server, in bytes.
@@ -183,7 +183,9 @@ pub(crate) fn connect(world: &mut World<Core>, scene: &Scene) -> Result<Box<dyn 
         world.step();
         match opening.poll() {
             Some(Ok(volume)) => {
-                let open = |core| volume.open_queue(CoreId(core), Waker::noop().clone());
+                let open = |core| {
+                    volume.open_queue(&QueueContext::without_pool(CoreId(core), Waker::noop().clone()))
+                };
                 let queues: Result<Vec<_>, _> = (0..scene.cores).map(open).collect();
                 let mut queues = queues.map_err(|error| error.to_string())?;
                 return Ok(if queues.len() > 1 { Box::new(Spread(queues)) } else { queues.remove(0) });

@@ -1,14 +1,12 @@
 //! A volume that keeps nothing: reads lend zeros, writes are dropped. It measures everything but the medium.
 
-use std::task::Waker;
-
 use buf::SharedBuf;
 use protocol::Instant;
 
 use crate::ready::Ready;
 use crate::{
-    Allocation, Completion, CoreId, Features, Geometry, Limits, OpenError, Operation, Outcome, QueueFull,
-    Request, Tag, Volume, VolumeErrorKind, VolumeQueue, shape,
+    Allocation, Completion, Features, Geometry, Limits, OpenError, Operation, Outcome, QueueContext,
+    QueueFull, Request, Tag, Volume, VolumeErrorKind, VolumeQueue, shape,
 };
 
 /// The volume of `null:`.
@@ -37,7 +35,7 @@ impl Volume for Null {
         Features::DISCARD | Features::WRITE_ZEROES | Features::ALLOCATION
     }
 
-    fn open_queue(&self, _core: CoreId, _waker: Waker) -> Result<Box<dyn VolumeQueue>, OpenError> {
+    fn open_queue(&self, _context: &QueueContext) -> Result<Box<dyn VolumeQueue>, OpenError> {
         let limits = self.limits();
         Ok(Box::new(NullQueue {
             geometry: self.geometry,

@@ -7,7 +7,9 @@ use std::task::Waker;
 use protocol::Instant;
 
 use crate::filter::StatsSnapshot;
-use crate::{Changes, Completion, Features, Geometry, Identity, Limits, LossRecord, Request, Tag};
+use crate::{
+    Changes, Completion, Features, Geometry, Identity, Limits, LossRecord, QueueContext, Request, Tag,
+};
 
 /// Names a core's event loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -77,9 +79,9 @@ pub trait Volume: Send + Sync + fmt::Debug {
     fn statistics(&self) -> Option<StatsSnapshot> {
         None
     }
-    /// The data side for one core, to be used only on that core's thread. `waker` is woken whenever a completion
-    /// may have become available without a call to the queue.
-    fn open_queue(&self, core: CoreId, waker: Waker) -> Result<Box<dyn VolumeQueue>, OpenError>;
+    /// The data side for one core, to be used only on that core's thread. The context's waker is woken whenever a completion may have become
+    /// available, or the queue wants to be polled for reasons of its own, without a call to the queue.
+    fn open_queue(&self, context: &QueueContext) -> Result<Box<dyn VolumeQueue>, OpenError>;
 }
 
 /// One core's data side of a volume, shared by that core's connections.

@@ -9,7 +9,8 @@ use buf::Buf;
 use protocol::Instant;
 use volume::filter::{Delay, Fail, FailRate, Limit, OperationSet, ReadOnly, Stats};
 use volume::{
-    Completion, CoreId, Extent, Features, Operation, Ram, Request, Tag, Volume, VolumeErrorKind, VolumeQueue,
+    Completion, CoreId, Extent, Features, Operation, QueueContext, Ram, Request, Tag, Volume,
+    VolumeErrorKind, VolumeQueue,
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -26,7 +27,7 @@ struct Driven(Box<dyn VolumeQueue>, u64);
 
 impl Driven {
     fn new(volume: &dyn Volume) -> Self {
-        Self(volume.open_queue(CoreId(0), Waker::noop().clone()).unwrap(), 0)
+        Self(volume.open_queue(&QueueContext::without_pool(CoreId(0), Waker::noop().clone())).unwrap(), 0)
     }
 
     fn submit(&mut self, now: Instant, operation: Operation) -> Tag {
@@ -85,8 +86,8 @@ impl Volume for Telling {
         self.note("rescan");
         Ok(())
     }
-    fn open_queue(&self, core: CoreId, waker: Waker) -> Result<Box<dyn VolumeQueue>, volume::OpenError> {
-        self.inner.open_queue(core, waker)
+    fn open_queue(&self, context: &QueueContext) -> Result<Box<dyn VolumeQueue>, volume::OpenError> {
+        self.inner.open_queue(context)
     }
 }
 

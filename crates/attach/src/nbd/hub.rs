@@ -244,13 +244,16 @@ impl std::fmt::Debug for Hub {
 mod tests {
     use std::task::Waker;
 
-    use volume::{CoreId, Ram, Volume};
+    use volume::{CoreId, QueueContext, Ram, Volume};
 
     use super::*;
 
     fn hub() -> Hub {
         let ram = Ram::new(1 << 20, 512).unwrap();
-        Hub::new(Pool::new(1 << 20), ram.open_queue(CoreId(0), Waker::noop().clone()).unwrap())
+        Hub::new(
+            Pool::new(1 << 20),
+            ram.open_queue(&QueueContext::without_pool(CoreId(0), Waker::noop().clone())).unwrap(),
+        )
     }
 
     #[test]

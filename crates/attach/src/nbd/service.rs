@@ -9,7 +9,7 @@ use host::{Accepted, Endpoint, EndpointId, Refusal, Service, World};
 use linerate::CoreOpening;
 use names::VolumeUrl;
 use protocol::Instant;
-use volume::{CoreId, Geometry, OpenError, Volume, VolumeErrorKind};
+use volume::{CoreId, Geometry, OpenError, QueueContext, Volume, VolumeErrorKind};
 
 use super::connection::Connection;
 use super::endpoint::ClientEndpoint;
@@ -91,7 +91,9 @@ impl CoreService {
 
     /// Begins to serve the open volume.
     fn serve(&mut self, volume: Arc<dyn Volume>) {
-        let queue = match volume.open_queue(CoreId(self.world.core), self.world.waker.clone()) {
+        let pool = Pool::new(self.plan.memory);
+        let context = QueueContext::new(CoreId(self.world.core), self.world.waker.clone(), pool.clone());
+        let queue = match volume.open_queue(&context) {
             Ok(queue) => queue,
             Err(error) => return self.fail(error),
         };
@@ -103,7 +105,7 @@ impl CoreService {
             read_only: self.plan.read_only,
         };
         self.tell(News::Serving(Ok(export.geometry)));
-        let hub = Rc::new(Hub::new(Pool::new(self.plan.memory), queue));
+        let hub = Rc::new(Hub::new(pool, queue));
         self.serving = Some((hub, Arc::new(export)));
         self.volume = Some(volume);
     }

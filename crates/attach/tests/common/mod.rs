@@ -13,7 +13,7 @@ use attach::nbd::{Action, Connection, Export, Input};
 use buf::Pool;
 use protocol::pair::Half;
 use protocol::{Connection as _, Instant};
-use volume::{Completion, CoreId, Limits, Ram, Request, Volume, VolumeQueue};
+use volume::{Completion, CoreId, Limits, QueueContext, Ram, Request, Volume, VolumeQueue};
 use zerocopy::{FromBytes, IntoBytes};
 
 pub const NOW: Instant = Instant::ZERO;
@@ -51,7 +51,7 @@ impl Bench {
         shape(&mut export);
         let pool = pool.clone();
         let half = Half::new(Connection::new(Arc::new(export), &pool, NOW));
-        let queue = ram.open_queue(CoreId(0), Waker::noop().clone()).unwrap();
+        let queue = ram.open_queue(&QueueContext::without_pool(CoreId(0), Waker::noop().clone())).unwrap();
         Self { half, queue, held: Vec::new(), pool }
     }
 

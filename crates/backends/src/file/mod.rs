@@ -12,7 +12,7 @@ use std::task::Waker;
 
 use host::{BlockFile, BlockInfo, BlockKind, OpenMode};
 use volume::{
-    Changes, CoreId, Features, Geometry, Limits, LossRecord, Losses, OpenError, Volume, VolumeQueue,
+    Changes, Features, Geometry, Limits, LossRecord, Losses, OpenError, QueueContext, Volume, VolumeQueue,
 };
 
 use locks::{Locks, Pass};
@@ -133,14 +133,14 @@ impl Volume for FileVolume {
         self.losses.trouble()
     }
 
-    fn open_queue(&self, _core: CoreId, waker: Waker) -> Result<Box<dyn VolumeQueue>, OpenError> {
-        let blocks = self.file.open_queue(waker.clone());
+    fn open_queue(&self, context: &QueueContext) -> Result<Box<dyn VolumeQueue>, OpenError> {
+        let blocks = self.file.open_queue(context.waker.clone());
         let blocks = blocks.map_err(|error| {
             OpenError::new(format!("the file's queue cannot be opened: {error}; try again"))
         })?;
-        self.losses.add_queue(waker.clone());
+        self.losses.add_queue(context.waker.clone());
         let shared =
             Shared { shape: self.shape, size: Arc::clone(&self.size), losses: Arc::clone(&self.losses) };
-        Ok(Box::new(FileQueue::new(shared, blocks, Pass::new(&self.locks, waker))))
+        Ok(Box::new(FileQueue::new(shared, blocks, Pass::new(&self.locks, context.waker.clone()))))
     }
 }

@@ -12,7 +12,7 @@ use protocol::Instant;
 use volume::contract::{self, FakeWorld, Options};
 use volume::filter::ReadOnly;
 use volume::{
-    Completion, CoreId, Durability, Extent, Features, Operation, Outcome, Request, Tag, Volume,
+    Completion, CoreId, Durability, Extent, Features, Operation, Outcome, QueueContext, Request, Tag, Volume,
     VolumeErrorKind, VolumeQueue,
 };
 
@@ -73,7 +73,7 @@ struct Driven(Box<dyn VolumeQueue>);
 
 impl Driven {
     fn new(volume: &dyn Volume) -> Self {
-        Self(volume.open_queue(CoreId(0), Waker::noop().clone()).unwrap())
+        Self(volume.open_queue(&QueueContext::without_pool(CoreId(0), Waker::noop().clone())).unwrap())
     }
 
     fn submit(&mut self, tag: u64, operation: Operation) {

@@ -9,8 +9,8 @@ use buf::Buf;
 use host::{IoError, OpenMode};
 use protocol::Instant;
 use volume::{
-    Completion, CoreId, Durability, Extent, LossRecord, Operation, Outcome, Request, Tag, Volume,
-    VolumeErrorKind, VolumeQueue,
+    Completion, CoreId, Durability, Extent, LossRecord, Operation, Outcome, QueueContext, Request, Tag,
+    Volume, VolumeErrorKind, VolumeQueue,
 };
 
 use crate::memory::{FILE, Kind, MemoryFile, Nature};
@@ -33,7 +33,7 @@ fn volume_on(file: &Arc<MemoryFile>) -> FileVolume {
 }
 
 fn queue_of(volume: &FileVolume) -> Box<dyn VolumeQueue> {
-    volume.open_queue(CoreId(0), Waker::noop().clone()).unwrap()
+    volume.open_queue(&QueueContext::without_pool(CoreId(0), Waker::noop().clone())).unwrap()
 }
 
 fn poll(queue: &mut dyn VolumeQueue) -> Vec<Completion> {
@@ -233,7 +233,9 @@ fn nobody_is_told_of_a_loss_before_its_record_is_kept() {
         let volume = volume_on(&file);
         volume.keep_losses(Arc::<Record>::clone(&record), None);
         let woken = Arc::new(Woken::default());
-        let mut one = volume.open_queue(CoreId(0), Waker::from(Arc::clone(&woken))).unwrap();
+        let mut one = volume
+            .open_queue(&QueueContext::without_pool(CoreId(0), Waker::from(Arc::clone(&woken))))
+            .unwrap();
         let mut two = queue_of(&volume);
         file.content().told_once = Some((Kind::Flush, IoError(EIO)));
         submit(&mut *one, 1, operation(name));

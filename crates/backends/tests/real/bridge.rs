@@ -11,8 +11,8 @@ use host::{Accepted, Endpoint, EndpointId, Postbox, Refusal, Service, World};
 use protocol::Instant;
 use reactor::{Cluster, Config, Driver, Stopper};
 use volume::{
-    Changes, Completion, CoreId, Features, Geometry, Limits, OpenError, QueueFull, Request, Tag, Volume,
-    VolumeQueue,
+    Changes, Completion, CoreId, Features, Geometry, Limits, OpenError, QueueContext, QueueFull, Request,
+    Tag, Volume, VolumeQueue,
 };
 
 const CORES: u16 = 2;
@@ -87,14 +87,14 @@ impl Volume for Bridge {
         self.inner.changes()
     }
 
-    fn open_queue(&self, _core: CoreId, waker: Waker) -> Result<Box<dyn VolumeQueue>, OpenError> {
+    fn open_queue(&self, context: &QueueContext) -> Result<Box<dyn VolumeQueue>, OpenError> {
         let number = self.lanes.fetch_add(1, Ordering::Relaxed);
         let core = u16::try_from(number % u64::from(CORES)).unwrap();
         let lane = Arc::new(Lane {
             requests: Mutex::default(),
             cancels: Mutex::default(),
             done: Mutex::default(),
-            waker,
+            waker: context.waker.clone(),
         });
         self.postbox.post(core, Message::Open(number, Arc::clone(&lane)));
         let postbox = Arc::clone(&self.postbox);
@@ -161,7 +161,10 @@ impl Service for Lanes {
             Message::Close(number) => drop(self.open.remove(&number)),
             Message::Open(number, lane) => {
                 let core = CoreId(self.world.core);
-                let queue = self.volume.open_queue(core, self.world.waker.clone()).unwrap();
+                let queue = self
+                    .volume
+                    .open_queue(&QueueContext::without_pool(core, self.world.waker.clone()))
+                    .unwrap();
                 self.open.insert(number, (lane, queue));
             }
         }

@@ -20,7 +20,8 @@ use buf::{BufList, Pool, SharedBuf};
 use engine::remote::{self, Surroundings};
 use protocol::{Instant, SeededEntropy};
 use volume::{
-    Completion, CoreId, Durability, Extent, OpenError, Operation, Request, Tag, Volume, VolumeQueue,
+    Completion, CoreId, Durability, Extent, OpenError, Operation, QueueContext, Request, Tag, Volume,
+    VolumeQueue,
 };
 
 use exports::Protocol;
@@ -64,7 +65,7 @@ fn main() -> Result<(), OpenError> {
     };
     let mut world = World::new(plan.protocol)?;
     let volume = open(&mut world, plan.protocol)?;
-    let queue = volume.open_queue(CoreId(0), Waker::noop().clone())?;
+    let queue = volume.open_queue(&QueueContext::without_pool(CoreId(0), Waker::noop().clone()))?;
     let pool = Pool::new(usize::try_from(plan.blocks * BLOCK * DEPTH * 2).unwrap_or(usize::MAX));
     let done = Load { world, queue, plan, pool, done: Vec::new() }.run()?;
     println!("{done} I/Os");

@@ -357,7 +357,7 @@ pub(super) fn discover(
 #[cfg(test)]
 mod tests {
     use ::nvme::identify::NamespaceIds;
-    use ::volume::{Features, Geometry, Limits};
+    use ::volume::{Features, Geometry, Limits, QueueContext};
 
     use super::*;
 
@@ -392,7 +392,7 @@ mod tests {
         let plan = Plan::new(address, (name, &NvmeOptions::default()), &Surroundings::nowhere());
         let association = Association::new(plan.clone(), (1, QUEUES));
         let volume = remote_volume(&remote(QUEUES), (name.to_owned(), plan), &association);
-        let open = |core| volume.open_queue(CoreId(core), Waker::noop().clone());
+        let open = |core| volume.open_queue(&QueueContext::without_pool(CoreId(core), Waker::noop().clone()));
         for round in 0..3 {
             let queues: Vec<_> = (0..QUEUES).map(open).collect();
             let opened = queues.iter().filter(|queue| queue.is_ok()).count();

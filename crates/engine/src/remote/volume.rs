@@ -6,8 +6,8 @@ use std::task::Waker;
 use std::time::Duration;
 
 use ::volume::{
-    Changes, CoreId, Features, Geometry, Identity, Limits, Listeners, LossRecord, Losses, OpenError, Volume,
-    VolumeQueue,
+    Changes, CoreId, Features, Geometry, Identity, Limits, Listeners, LossRecord, Losses, OpenError,
+    QueueContext, Volume, VolumeQueue,
 };
 
 use super::Surroundings;
@@ -233,9 +233,9 @@ impl Volume for RemoteVolume {
         self.shared.trouble()
     }
 
-    fn open_queue(&self, core: CoreId, waker: Waker) -> Result<Box<dyn VolumeQueue>, OpenError> {
-        let route = (self.open)(core, waker.clone())?;
-        Ok(Box::new(RemoteQueue::new(Arc::clone(&self.shared), route, waker)))
+    fn open_queue(&self, context: &QueueContext) -> Result<Box<dyn VolumeQueue>, OpenError> {
+        let route = (self.open)(context.core, context.waker.clone())?;
+        Ok(Box::new(RemoteQueue::new(Arc::clone(&self.shared), route, context.waker.clone())))
     }
 }
 

@@ -12,8 +12,8 @@ use linerate::{CoreOpening, VolumeUrl};
 use protocol::Instant;
 use reactor::{Cluster, Config, Stopper};
 use volume::{
-    Changes, Completion, CoreId, Features, Geometry, Limits, OpenError, QueueFull, Request, Tag, Volume,
-    VolumeErrorKind, VolumeQueue,
+    Changes, Completion, CoreId, Features, Geometry, Limits, OpenError, QueueContext, QueueFull, Request,
+    Tag, Volume, VolumeErrorKind, VolumeQueue,
 };
 
 /// Event loops, each with connections of its own.
@@ -108,11 +108,11 @@ impl Volume for Bridge {
         self.inner.trouble()
     }
 
-    fn open_queue(&self, _core: CoreId, waker: Waker) -> Result<Box<dyn VolumeQueue>, OpenError> {
+    fn open_queue(&self, context: &QueueContext) -> Result<Box<dyn VolumeQueue>, OpenError> {
         let number = self.lanes.fetch_add(1, Ordering::Relaxed);
         let core = u16::try_from(number % u64::from(CORES)).unwrap_or(0);
         let (requests, cancels, done) = (Mutex::default(), Mutex::default(), Mutex::default());
-        let lane = Arc::new(Lane { requests, cancels, done, waker });
+        let lane = Arc::new(Lane { requests, cancels, done, waker: context.waker.clone() });
         self.postbox.post(core, Message::Open(number, Arc::clone(&self.inner), Arc::clone(&lane)));
         let postbox = Arc::clone(&self.postbox);
         let depth = self.limits().depth as usize;
@@ -215,7 +215,10 @@ impl Service for Lanes {
             Message::Look => {}
             Message::Close(number) => drop(self.open.remove(&number)),
             Message::Open(number, volume, lane) => {
-                let queue = volume.open_queue(CoreId(self.world.core), self.world.waker.clone());
+                let queue = volume.open_queue(&QueueContext::without_pool(
+                    CoreId(self.world.core),
+                    self.world.waker.clone(),
+                ));
                 let queue = queue.inspect_err(|error| eprintln!("no queue: {error}")).ok();
                 self.open.insert(number, (lane, queue));
             }

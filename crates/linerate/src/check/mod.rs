@@ -12,8 +12,8 @@ use std::task::Waker;
 use buf::{Buf, BufList, Pool};
 use protocol::{Entropy, Instant, SeededEntropy};
 use volume::{
-    Completion, CoreId, Durability, Extent, Features, OpenError, Operation, Outcome, QueueFull, Request, Tag,
-    Volume, VolumeErrorKind, VolumeQueue,
+    Completion, CoreId, Durability, Extent, Features, OpenError, Operation, Outcome, QueueContext, QueueFull,
+    Request, Tag, Volume, VolumeErrorKind, VolumeQueue,
 };
 
 use crate::job::Job;
@@ -111,7 +111,7 @@ impl Check {
         let discards = features.contains(Features::DISCARD);
         let count = usize::try_from(chunks).unwrap_or(usize::MAX);
         Ok(Self {
-            queue: volume.open_queue(CoreId(0), waker.clone())?,
+            queue: volume.open_queue(&QueueContext::without_pool(CoreId(0), waker.clone()))?,
             pool: Pool::new(WINDOW * 2 * usize::try_from(CHUNK).unwrap_or(usize::MAX)),
             stamp: Stamp { seed: plan.seed, block_size },
             block_size,

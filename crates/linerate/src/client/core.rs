@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use ::volume::{OpenError, Volume, VolumeErrorKind};
+use ::volume::{CoreId, OpenError, QueueContext, Volume, VolumeErrorKind};
 use buf::Pool;
 use host::{Accepted, CoreIndex, Endpoint, EndpointId, Refusal, Service, World};
 use names::VolumeUrl;
@@ -146,7 +146,8 @@ impl CoreService {
     }
 
     fn attach(&mut self, disk: u64, volume: Arc<dyn Volume>) -> Result<(), OpenError> {
-        let lane = Lane::open(volume, self.core, self.surroundings.waker.clone())?;
+        let waker = self.surroundings.waker.clone();
+        let lane = Lane::open(volume, &QueueContext::new(CoreId(self.core), waker, self.pool.clone()))?;
         self.disks.insert(disk, Attached { lane, closing: false });
         Ok(())
     }

@@ -5,7 +5,7 @@
 use std::io;
 use std::sync::Arc;
 
-use ::volume::{OpenError, Operation, Volume};
+use ::volume::{CoreId, OpenError, Operation, QueueContext, Volume};
 use buf::Pool;
 use host::{Accepted, Endpoint, EndpointId, Refusal, Service, World};
 use names::VolumeUrl;
@@ -146,7 +146,8 @@ impl InlineService {
     }
 
     fn attach(&mut self, volume: Arc<dyn Volume>) -> Result<usize, OpenError> {
-        self.lanes.push(Lane::open(volume, 0, self.surroundings.waker.clone())?);
+        let context = QueueContext::new(CoreId(0), self.surroundings.waker.clone(), self.pool.clone());
+        self.lanes.push(Lane::open(volume, &context)?);
         Ok(self.lanes.len() - 1)
     }
 }

@@ -2,10 +2,9 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::task::Waker;
 
 use ::volume::{
-    Completion, CoreId, Extent, OpenError, Operation, Outcome, QueueFull, Request, Tag, Volume,
+    Completion, Extent, OpenError, Operation, Outcome, QueueContext, QueueFull, Request, Tag, Volume,
     VolumeErrorKind, VolumeQueue,
 };
 use buf::{Buf, Pool};
@@ -34,8 +33,8 @@ pub(crate) struct Lane<T> {
 
 impl<T> Lane<T> {
     /// Opens the volume's queue on the calling core.
-    pub(crate) fn open(volume: Arc<dyn Volume>, core: u16, waker: Waker) -> Result<Self, OpenError> {
-        let queue = volume.open_queue(CoreId(core), waker)?;
+    pub(crate) fn open(volume: Arc<dyn Volume>, context: &QueueContext) -> Result<Self, OpenError> {
+        let queue = volume.open_queue(context)?;
         Ok(Self {
             volume,
             queue,

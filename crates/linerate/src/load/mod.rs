@@ -14,8 +14,8 @@ use buf::{BufList, Pool, SharedBuf};
 use protocol::{Entropy, Instant, SeededEntropy};
 use reactor::Turns;
 use volume::{
-    Completion, CoreId, Durability, Extent, OpenError, Operation, PollList, Request, Tag, Volume,
-    VolumeErrorKind, VolumeQueue,
+    Completion, CoreId, Durability, Extent, OpenError, Operation, PollList, QueueContext, Request, Tag,
+    Volume, VolumeErrorKind, VolumeQueue,
 };
 
 use crate::control::Stop;
@@ -392,7 +392,11 @@ impl Lane {
         let used = plan.size.map_or(geometry.blocks, |size| size / u64::from(geometry.block_size));
         let offsets = Offsets { blocks, slots: used / blocks, next: 0 };
         let block_size = u64::from(geometry.block_size);
-        Ok(Self { queue: volume.open_queue(CoreId(0), waker)?, block_size, offsets })
+        Ok(Self {
+            queue: volume.open_queue(&QueueContext::without_pool(CoreId(0), waker))?,
+            block_size,
+            offsets,
+        })
     }
 }
 

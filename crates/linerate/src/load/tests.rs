@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
-use volume::{Features, Geometry, Limits, Null, Outcome, QueueFull};
+use volume::{Features, Geometry, Limits, Null, Outcome, QueueContext, QueueFull};
 
 use super::*;
 
@@ -44,7 +44,8 @@ impl Volume for Patient {
     fn features(&self) -> Features {
         self.0.features()
     }
-    fn open_queue(&self, _: CoreId, waker: Waker) -> Result<Box<dyn VolumeQueue>, OpenError> {
+    fn open_queue(&self, context: &QueueContext) -> Result<Box<dyn VolumeQueue>, OpenError> {
+        let waker = context.waker.clone();
         Ok(Box::new(PatientQueue { number: self.1, waker, taken: Vec::new(), was_polled: false }))
     }
 }

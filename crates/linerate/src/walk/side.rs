@@ -6,7 +6,8 @@ use std::task::Waker;
 use buf::{BufList, Pool, SharedBuf};
 use protocol::Instant;
 use volume::{
-    Completion, CoreId, Durability, Extent, Features, OpenError, Operation, Request, Volume, VolumeQueue,
+    Completion, CoreId, Durability, Extent, Features, OpenError, Operation, QueueContext, Request, Volume,
+    VolumeQueue,
 };
 
 /// A run of bytes.
@@ -69,7 +70,7 @@ impl Side {
     ) -> Result<Self, OpenError> {
         let (geometry, limits) = (volume.geometry(), volume.limits());
         let block = u64::from(geometry.block_size);
-        let open = |_| volume.open_queue(CoreId(0), waker.clone());
+        let open = |_| volume.open_queue(&QueueContext::without_pool(CoreId(0), waker.clone()));
         let queues: Result<Vec<_>, OpenError> = (0..connections.max(1)).map(open).collect();
         let refused =
             |error| OpenError::new(format!("{connections} queues on {name} cannot be opened: {error}"));

@@ -10,8 +10,8 @@ use protocol::SeededEntropy;
 
 use super::{Options, World};
 use crate::{
-    Completion, CoreId, Durability, Extent, Features, Geometry, Limits, Operation, Outcome, QueueFull,
-    Request, Tag, Volume, VolumeErrorKind, VolumeQueue,
+    Completion, CoreId, Durability, Extent, Features, Geometry, Limits, Operation, Outcome, QueueContext,
+    QueueFull, Request, Tag, Volume, VolumeErrorKind, VolumeQueue,
 };
 
 pub(super) type Answer = Result<Outcome, VolumeErrorKind>;
@@ -61,7 +61,9 @@ impl<'a> Bench<'a> {
         let world = worlds();
         let bell = Arc::new(Bell { rung: AtomicBool::new(false), world: world.waker() });
         let waker = Waker::from(Arc::clone(&bell));
-        let queue = volume.open_queue(CoreId(0), waker).map_err(|error| error.to_string())?;
+        let queue = volume
+            .open_queue(&QueueContext::without_pool(CoreId(0), waker))
+            .map_err(|error| error.to_string())?;
         Ok(Self {
             volume,
             options,

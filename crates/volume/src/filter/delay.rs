@@ -4,14 +4,15 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering as Memory};
-use std::task::Waker;
 use std::time::Duration;
 
 use protocol::{Entropy, Instant, SeededEntropy};
 
 use super::front::{Front, earlier};
 use super::{OperationSet, same_control};
-use crate::{Completion, CoreId, OpenError, QueueFull, Request, Tag, Volume, VolumeErrorKind, VolumeQueue};
+use crate::{
+    Completion, OpenError, QueueContext, QueueFull, Request, Tag, Volume, VolumeErrorKind, VolumeQueue,
+};
 
 /// Passes requests on after a delay, which may vary; they may overtake each other then.
 #[derive(Debug)]
@@ -49,10 +50,10 @@ impl Delay {
 impl Volume for Delay {
     same_control!();
 
-    fn open_queue(&self, core: CoreId, waker: Waker) -> Result<Box<dyn VolumeQueue>, OpenError> {
+    fn open_queue(&self, context: &QueueContext) -> Result<Box<dyn VolumeQueue>, OpenError> {
         let number = self.queues.fetch_add(1, Memory::Relaxed);
         Ok(Box::new(DelayQueue {
-            front: Front::open(&*self.inner, core, waker)?,
+            front: Front::open(&*self.inner, context)?,
             waiting: BinaryHeap::new(),
             taken: 0,
             time: self.time,

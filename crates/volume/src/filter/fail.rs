@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::Waker;
 
 use protocol::{Entropy, Instant, SeededEntropy};
 
 use super::front::Front;
 use super::{OperationSet, same_control};
 use crate::{
-    Completion, CoreId, Extent, OpenError, Operation, QueueFull, Request, Tag, Volume, VolumeErrorKind,
+    Completion, Extent, OpenError, Operation, QueueContext, QueueFull, Request, Tag, Volume, VolumeErrorKind,
     VolumeQueue,
 };
 
@@ -71,10 +70,10 @@ impl Fail {
 impl Volume for Fail {
     same_control!();
 
-    fn open_queue(&self, core: CoreId, waker: Waker) -> Result<Box<dyn VolumeQueue>, OpenError> {
+    fn open_queue(&self, context: &QueueContext) -> Result<Box<dyn VolumeQueue>, OpenError> {
         let number = self.queues.fetch_add(1, Ordering::Relaxed);
         Ok(Box::new(FailQueue {
-            front: Front::open(&*self.inner, core, waker)?,
+            front: Front::open(&*self.inner, context)?,
             rule: self.rule,
             concerned: 0,
             entropy: SeededEntropy::new(self.seed.wrapping_add(number)),

@@ -1,11 +1,12 @@
 //! What the queues of all filters have in common: the queue behind, answers of their own, and the count of requests.
 
 use std::collections::VecDeque;
-use std::task::Waker;
 
 use protocol::Instant;
 
-use crate::{Completion, CoreId, OpenError, QueueFull, Request, Tag, Volume, VolumeErrorKind, VolumeQueue};
+use crate::{
+    Completion, OpenError, QueueContext, QueueFull, Request, Tag, Volume, VolumeErrorKind, VolumeQueue,
+};
 
 /// The inner queue, and what waits for the next poll or for room in it.
 pub(super) struct Front {
@@ -18,9 +19,9 @@ pub(super) struct Front {
 }
 
 impl Front {
-    pub(super) fn open(inner: &dyn Volume, core: CoreId, waker: Waker) -> Result<Self, OpenError> {
+    pub(super) fn open(inner: &dyn Volume, context: &QueueContext) -> Result<Self, OpenError> {
         let depth = inner.limits().depth as usize;
-        let inner = inner.open_queue(core, waker)?;
+        let inner = inner.open_queue(context)?;
         Ok(Self { inner, ready: Vec::new(), refused: VecDeque::new(), outstanding: 0, depth })
     }
 

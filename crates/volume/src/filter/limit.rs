@@ -5,14 +5,14 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::Waker;
 
 use protocol::Instant;
 
 use super::front::{Front, earlier, remove};
 use super::same_control;
 use crate::{
-    Completion, CoreId, OpenError, Operation, QueueFull, Request, Tag, Volume, VolumeErrorKind, VolumeQueue,
+    Completion, OpenError, Operation, QueueContext, QueueFull, Request, Tag, Volume, VolumeErrorKind,
+    VolumeQueue,
 };
 
 /// How far ahead a volume may work, in nanoseconds: what it does at once after being idle.
@@ -52,9 +52,9 @@ impl Limit {
 impl Volume for Limit {
     same_control!();
 
-    fn open_queue(&self, core: CoreId, waker: Waker) -> Result<Box<dyn VolumeQueue>, OpenError> {
+    fn open_queue(&self, context: &QueueContext) -> Result<Box<dyn VolumeQueue>, OpenError> {
         Ok(Box::new(LimitQueue {
-            front: Front::open(&*self.inner, core, waker)?,
+            front: Front::open(&*self.inner, context)?,
             waiting: VecDeque::new(),
             next: Instant::ZERO,
             rates: self.rates,

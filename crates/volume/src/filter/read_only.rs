@@ -8,8 +8,8 @@ use protocol::Instant;
 use super::front::Front;
 use super::stats::StatsSnapshot;
 use crate::{
-    Changes, Completion, CoreId, Features, Geometry, Identity, Limits, LossRecord, OpenError, QueueFull,
-    Request, Tag, Volume, VolumeErrorKind, VolumeQueue,
+    Changes, Completion, Features, Geometry, Identity, Limits, LossRecord, OpenError, QueueContext,
+    QueueFull, Request, Tag, Volume, VolumeErrorKind, VolumeQueue,
 };
 
 /// Refuses everything that writes.
@@ -67,8 +67,8 @@ impl Volume for ReadOnly {
         self.inner.statistics()
     }
 
-    fn open_queue(&self, core: CoreId, waker: Waker) -> Result<Box<dyn VolumeQueue>, OpenError> {
-        let front = Front::open(&*self.inner, core, waker)?;
+    fn open_queue(&self, context: &QueueContext) -> Result<Box<dyn VolumeQueue>, OpenError> {
+        let front = Front::open(&*self.inner, context)?;
         Ok(Box::new(ReadOnlyQueue { front, inner: Arc::clone(&self.inner) }))
     }
 }

@@ -6,14 +6,13 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Waker;
 use std::time::Duration;
 
 use protocol::Instant;
 
 use super::front::Front;
 use super::{OperationSet, same_control};
-use crate::{Completion, CoreId, OpenError, QueueFull, Request, Tag, Volume, VolumeQueue};
+use crate::{Completion, OpenError, QueueContext, QueueFull, Request, Tag, Volume, VolumeQueue};
 
 /// Counts everything that passes.
 #[derive(Debug)]
@@ -183,8 +182,8 @@ impl Volume for Stats {
         Some(self.snapshot())
     }
 
-    fn open_queue(&self, core: CoreId, waker: Waker) -> Result<Box<dyn VolumeQueue>, OpenError> {
-        let front = Front::open(&*self.inner, core, waker)?;
+    fn open_queue(&self, context: &QueueContext) -> Result<Box<dyn VolumeQueue>, OpenError> {
+        let front = Front::open(&*self.inner, context)?;
         let cell = Arc::<Cell>::default();
         lock(&self.counted).cells.push(Arc::clone(&cell));
         Ok(Box::new(StatsQueue {

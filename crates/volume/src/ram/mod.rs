@@ -21,7 +21,7 @@ use protocol::Instant;
 
 use crate::ready::Ready;
 use crate::{
-    Allocation, Completion, CoreId, Extent, Features, Geometry, Limits, OpenError, Operation, Outcome,
+    Allocation, Completion, Extent, Features, Geometry, Limits, OpenError, Operation, Outcome, QueueContext,
     QueueFull, Request, Tag, Volume, VolumeErrorKind, VolumeQueue, shape,
 };
 use lender::Lender;
@@ -73,7 +73,7 @@ impl Volume for Ram {
         Features::DISCARD | Features::WRITE_ZEROES | Features::COMPARE | Features::ALLOCATION
     }
 
-    fn open_queue(&self, _core: CoreId, waker: Waker) -> Result<Box<dyn VolumeQueue>, OpenError> {
+    fn open_queue(&self, context: &QueueContext) -> Result<Box<dyn VolumeQueue>, OpenError> {
         let limits = self.limits();
         Ok(Box::new(RamQueue {
             geometry: self.geometry,
@@ -85,7 +85,7 @@ impl Volume for Ram {
             lender: Lender::new(),
             spent: 0,
             turn: Instant::ZERO,
-            waker,
+            waker: context.waker.clone(),
         }))
     }
 }
@@ -238,12 +238,16 @@ fn transfer(operation: &Operation) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::task::Waker;
+
     use super::*;
+    use crate::CoreId;
 
     #[test]
     fn pages_come_with_the_first_write_and_go_with_a_discard() {
         let ram = Ram::new(1 << 40, 4096).unwrap();
-        let mut queue = ram.open_queue(CoreId(0), Waker::noop().clone()).unwrap();
+        let mut queue =
+            ram.open_queue(&QueueContext::without_pool(CoreId(0), Waker::noop().clone())).unwrap();
         let mut run = |operation| {
             queue.submit(Instant::ZERO, Request { tag: Tag(1), operation }).unwrap();
             let mut done = Vec::new();
@@ -279,7 +283,8 @@ mod tests {
     #[test]
     fn a_long_batch_and_a_large_range_are_done_in_parts() {
         let ram = Ram::new(1 << 40, 4096).unwrap();
-        let mut queue = ram.open_queue(CoreId(0), Waker::noop().clone()).unwrap();
+        let mut queue =
+            ram.open_queue(&QueueContext::without_pool(CoreId(0), Waker::noop().clone())).unwrap();
         let data = || Buf::zeroed(1 << 20).freeze().into();
         for tag in 0..8 {
             let durability = crate::Durability::Cached;
@@ -328,7 +333,8 @@ mod tests {
     /// How many requests of one page each, made at once, the first turn carries out: on new pages, and on the same pages later.
     fn turns(pages: u64, operation: impl Fn(Extent) -> Operation) -> [u64; 2] {
         let ram = Ram::new(1 << 30, 4096).unwrap();
-        let mut queue = ram.open_queue(CoreId(0), Waker::noop().clone()).unwrap();
+        let mut queue =
+            ram.open_queue(&QueueContext::without_pool(CoreId(0), Waker::noop().clone())).unwrap();
         let mut write_all = |now: Instant| {
             for tag in 0..pages {
                 let operation = operation(Extent::new(tag * 16, 16));
@@ -347,7 +353,8 @@ mod tests {
     fn what_waits_can_be_cancelled() {
         let durability = crate::Durability::Cached;
         let ram = Ram::new(1 << 30, 4096).unwrap();
-        let mut queue = ram.open_queue(CoreId(0), Waker::noop().clone()).unwrap();
+        let mut queue =
+            ram.open_queue(&QueueContext::without_pool(CoreId(0), Waker::noop().clone())).unwrap();
         for tag in 0..2 {
             let data = Buf::zeroed(1 << 20).freeze().into();
             let operation = Operation::Write { extent: Extent::new(0, 256), data, durability };

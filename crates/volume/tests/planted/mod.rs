@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::Waker;
 use std::time::Duration;
 
 use buf::{Buf, BufList};
 use protocol::Instant;
 use volume::{
-    Completion, CoreId, Durability, Extent, Features, Geometry, Limits, OpenError, Operation, Outcome,
+    Completion, Durability, Extent, Features, Geometry, Limits, OpenError, Operation, Outcome, QueueContext,
     QueueFull, Request, Tag, Volume, VolumeErrorKind, VolumeQueue,
 };
 
@@ -118,8 +117,8 @@ impl Volume for Planted {
         self.inner.features()
     }
 
-    fn open_queue(&self, core: CoreId, waker: Waker) -> Result<Box<dyn VolumeQueue>, OpenError> {
-        let inner = self.inner.open_queue(core, waker)?;
+    fn open_queue(&self, context: &QueueContext) -> Result<Box<dyn VolumeQueue>, OpenError> {
+        let inner = self.inner.open_queue(context)?;
         let geometry = self.geometry();
         self.traffic.queues.fetch_add(1, Ordering::SeqCst);
         Ok(Box::new(PlantedQueue {
