@@ -137,7 +137,7 @@ pub(crate) struct Resources {
 }
 
 fn volume_id(index: usize) -> VolumeId {
-    VolumeId(u32::try_from(index).unwrap_or(u32::MAX))
+    VolumeId::new(u16::try_from(index).unwrap_or(u16::MAX), 0)
 }
 
 fn iscsi_portal(wanted: Wanted<'_>, entry: &PortalEntry) -> Result<target::Portal> {

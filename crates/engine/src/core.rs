@@ -192,9 +192,9 @@ impl Core {
 /// What is behind each listener, with the sizes of now: whatever changed before this core began was told to others.
 fn current(setup: &Setup) -> Vec<ListenerRole> {
     let mut listeners = setup.listeners.clone();
-    for (number, volume) in (0_u32..).zip(&setup.volumes) {
+    for (slot, volume) in (0_u16..).zip(&setup.volumes) {
         for role in &mut listeners {
-            role.resize(VolumeId(number), volume.geometry());
+            role.resize(VolumeId::new(slot, 0), volume.geometry());
         }
     }
     listeners

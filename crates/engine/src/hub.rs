@@ -234,9 +234,9 @@ impl Hub {
         if !seats.closing.begin(writable.len()) {
             return;
         }
-        for (number, writable) in (0_u32..).zip(writable) {
-            if !writable || !self.queues.borrow_mut().flush(now, closing::SLOT, VolumeId(number)) {
-                seats.closing.end(Tag(u64::from(number)), !writable);
+        for (slot, writable) in (0_u16..).zip(writable) {
+            if !writable || !self.queues.borrow_mut().flush(now, closing::SLOT, VolumeId::new(slot, 0)) {
+                seats.closing.end(Tag(slot.into()), !writable);
             }
         }
         drop(seats);
@@ -276,7 +276,11 @@ impl Hub {
     fn tell_failure(&self, peer: Option<SocketAddr>, (volume, error): (VolumeId, VolumeErrorKind)) {
         let Some((kind, level)) = failure(error) else { return };
         if self.journal.wants(kind, level) {
-            let event = Event { peer, volume: Some(volume.0), ..Event::new(kind, error.to_string()) };
+            let event = Event {
+                peer,
+                volume: u32::try_from(volume.slot()).ok(),
+                ..Event::new(kind, error.to_string())
+            };
             self.journal.record(event.at(level));
         }
     }

@@ -42,11 +42,12 @@ pub(crate) struct Submission {
 pub(crate) enum NotTaken {
     /// The volume's queue is full.
     Full(Submission),
-    /// It was judged by an older state of the volume than holds now.
+    /// It was judged by an older state of the volume than holds now, or is for another volume than the one that has the place now.
     Overtaken(Submission),
 }
 
 struct Line {
+    id: VolumeId,
     queue: Box<dyn VolumeQueue>,
     epoch: Epoch,
     outstanding: [usize; 2],
@@ -62,8 +63,9 @@ pub(crate) struct Queues {
     polls: PollList,
     wanted: Vec<usize>,
     done: Vec<Completion>,
-    /// Fences that wait, on all lines.
+    /// Fences that wait, on all lines; and those for volumes that have none here.
     fences: usize,
+    acknowledged: Vec<u64>,
 }
 
 impl Queues {
@@ -72,7 +74,9 @@ impl Queues {
         let wanted = Vec::with_capacity(queues.len());
         let lines = queues
             .into_iter()
-            .map(|queue| Line {
+            .zip(0_u16..)
+            .map(|(queue, slot)| Line {
+                id: VolumeId::new(slot, 0),
                 queue,
                 epoch: Epoch::default(),
                 outstanding: [0; 2],
@@ -80,7 +84,14 @@ impl Queues {
                 draining: std::collections::VecDeque::new(),
             })
             .collect();
-        Self { lines, polls, wanted, done: Vec::with_capacity(COMPLETIONS_GUESS), fences: 0 }
+        Self {
+            lines,
+            polls,
+            wanted,
+            done: Vec::with_capacity(COMPLETIONS_GUESS),
+            fences: 0,
+            acknowledged: Vec::new(),
+        }
     }
 
     /// Submits for a connection.
@@ -91,15 +102,15 @@ impl Queues {
         submission: Submission,
     ) -> Result<(), NotTaken> {
         let Submission { volume, epoch, mut request } = submission;
-        let Some(line) = self.lines.get_mut(volume.0 as usize) else {
+        let Some(line) = self.lines.get_mut(volume.slot()) else {
             return Err(NotTaken::Full(Submission { volume, epoch, request }));
         };
-        if epoch != line.epoch {
+        if epoch != line.epoch || volume != line.id {
             return Err(NotTaken::Overtaken(Submission { volume, epoch, request }));
         }
         let own = request.tag;
         request.tag = join(slot, line.side, own);
-        self.polls.mark(volume.0 as usize);
+        self.polls.mark(volume.slot());
         line.queue.submit(now, request).map_err(|QueueFull(mut request)| {
             request.tag = own;
             NotTaken::Full(Submission { volume, epoch, request })
@@ -110,17 +121,17 @@ impl Queues {
 
     /// Asks that a connection's request end soon.
     pub(crate) fn cancel(&mut self, slot: Slot, volume: VolumeId, own: Tag) {
-        if let Some(line) = self.lines.get_mut(volume.0 as usize) {
+        if let Some(line) = self.lines.get_mut(volume.slot()).filter(|line| line.id == volume) {
             line.queue.cancel(join(slot, 0, own));
             line.queue.cancel(join(slot, 1, own));
-            self.polls.mark(volume.0 as usize);
+            self.polls.mark(volume.slot());
         }
     }
 
     /// Submits a flush that no fence concerns, with the volume's number as its tag. False if the queue takes none.
     pub(crate) fn flush(&mut self, now: Instant, slot: Slot, volume: VolumeId) -> bool {
-        let Some(epoch) = self.lines.get(volume.0 as usize).map(|line| line.epoch) else { return false };
-        let request = Request { tag: Tag(u64::from(volume.0)), operation: Operation::Flush };
+        let Some(epoch) = self.lines.get(volume.slot()).map(|line| line.epoch) else { return false };
+        let request = Request { tag: Tag(volume.slot() as u64), operation: Operation::Flush };
         self.submit(now, slot, Submission { volume, epoch, request }).is_ok()
     }
 
@@ -142,7 +153,7 @@ impl Queues {
                 let (slot, side, own) = split(completion.tag);
                 line.outstanding[side] = line.outstanding[side].saturating_sub(1);
                 completion.tag = own;
-                deliver(slot, (VolumeId(u32::try_from(index).unwrap_or(u32::MAX)), completion));
+                deliver(slot, (line.id, completion));
             }
             // A queue with nothing under way has nothing to give; what else it wants comes by its waker or its deadline.
             let more = gave && line.outstanding != [0, 0];
@@ -153,7 +164,10 @@ impl Queues {
 
     /// Begins a fence on a volume: `number` is its epoch from now on, and requests submitted from now on do not count for it.
     pub(crate) fn fence(&mut self, volume: VolumeId, number: u64) {
-        let Some(line) = self.lines.get_mut(volume.0 as usize) else { return };
+        let Some(line) = self.lines.get_mut(volume.slot()).filter(|line| line.id == volume) else {
+            // Nothing of a volume that is not served here can be under way.
+            return self.acknowledged.push(number);
+        };
         line.epoch = Epoch(number);
         if line.draining.is_empty() {
             line.side = 1 - line.side;
@@ -164,6 +178,7 @@ impl Queues {
 
     /// Gives to `acknowledge` every fence whose older requests have all ended.
     pub(crate) fn take_drained(&mut self, mut acknowledge: impl FnMut(u64)) {
+        self.acknowledged.drain(..).for_each(&mut acknowledge);
         if self.fences == 0 {
             return;
         }
@@ -260,14 +275,14 @@ mod tests {
         let mut queues = queues(Box::new(full.clone()));
         let parked = full_of(queues.submit(Instant::ZERO, Slot(3), flush(1, 0)));
         assert_eq!(parked.request.tag, Tag(1), "as it was");
-        queues.fence(VolumeId(0), 10);
+        queues.fence(VolumeId::new(0, 0), 10);
         assert_eq!(drained(&mut queues), [10], "it has not begun");
         *full.0.borrow_mut() = true;
         let late = overtaken(queues.submit(Instant::ZERO, Slot(3), parked));
         assert_eq!(late.request.tag, Tag(1), "as it was");
         assert_eq!(full.1.0.borrow().0, [], "the volume has not seen it");
         queues.submit(Instant::ZERO, Slot(3), Submission { epoch: Epoch(10), ..late }).unwrap();
-        queues.fence(VolumeId(0), 11);
+        queues.fence(VolumeId::new(0, 0), 11);
         assert_eq!(drained(&mut queues), []);
         full.1.0.borrow_mut().1 = 1;
         queues.poll(Instant::ZERO, |_, _| {});
@@ -276,7 +291,7 @@ mod tests {
 
     fn flush(own: u64, epoch: u64) -> Submission {
         let request = Request { tag: Tag(own), operation: Operation::Flush };
-        Submission { volume: VolumeId(0), epoch: Epoch(epoch), request }
+        Submission { volume: VolumeId::new(0, 0), epoch: Epoch(epoch), request }
     }
 
     fn full_of(taken: Result<(), NotTaken>) -> Submission {
@@ -297,6 +312,29 @@ mod tests {
         let mut numbers = Vec::new();
         queues.take_drained(|number| numbers.push(number));
         numbers
+    }
+
+    #[test]
+    fn a_request_for_the_volume_that_had_the_place_before_is_refused() {
+        let held = Held::default();
+        let mut queues = queues(Box::new(held.clone()));
+        queues.lines[0].id = VolumeId::new(0, 1);
+        let late = overtaken(queues.submit(Instant::ZERO, Slot(3), flush(1, 0)));
+        assert_eq!((late.request.tag, late.volume), (Tag(1), VolumeId::new(0, 0)), "as it was");
+        assert_eq!(held.0.borrow().0, [], "no volume has seen it");
+        let now = Submission { volume: VolumeId::new(0, 1), ..late };
+        queues.submit(Instant::ZERO, Slot(3), now).unwrap();
+    }
+
+    #[test]
+    fn a_fence_for_a_volume_that_is_not_served_here_is_acknowledged_at_once() {
+        let mut queues = queues(Box::new(Held::default()));
+        queues.submit(Instant::ZERO, Slot(3), flush(1, 0)).unwrap();
+        queues.fence(VolumeId::new(7, 0), 10);
+        queues.fence(VolumeId::new(0, 1), 11);
+        assert_eq!(drained(&mut queues), [10, 11]);
+        assert_eq!(drained(&mut queues), []);
+        queues.submit(Instant::ZERO, Slot(3), flush(2, 0)).unwrap();
     }
 
     /// A queue that wants to be polled every 10 ns, and counts how often it was.
@@ -331,10 +369,10 @@ mod tests {
         let held = Held::default();
         let mut queues = queues(Box::new(held.clone()));
         queues.submit(Instant::ZERO, Slot(3), flush(1, 0)).unwrap();
-        queues.fence(VolumeId(0), 10);
+        queues.fence(VolumeId::new(0, 0), 10);
         overtaken(queues.submit(Instant::ZERO, Slot(4), flush(2, 0)));
         queues.submit(Instant::ZERO, Slot(4), flush(2, 10)).unwrap();
-        queues.fence(VolumeId(0), 11);
+        queues.fence(VolumeId::new(0, 0), 11);
         assert_eq!(drained(&mut queues), []);
         held.0.borrow_mut().1 = 1;
         let mut seen = Vec::new();

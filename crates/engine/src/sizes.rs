@@ -43,10 +43,10 @@ impl Sizes {
         if !self.news.any.load(Ordering::Relaxed) || !self.news.any.swap(false, Ordering::AcqRel) {
             return;
         }
-        for (number, (seen, volume)) in (0_u32..).zip(self.seen.iter_mut().zip(volumes)) {
+        for (slot, (seen, volume)) in (0_u16..).zip(self.seen.iter_mut().zip(volumes)) {
             let resized = volume.changes().resized;
             if std::mem::replace(seen, resized) != resized {
-                tell(VolumeId(number), volume.geometry());
+                tell(VolumeId::new(slot, 0), volume.geometry());
             }
         }
     }
@@ -104,7 +104,7 @@ mod tests {
         let mut sizes = Sizes::new(&all, Waker::noop().clone());
         let mut told = Vec::new();
         let mut look = |sizes: &mut Sizes| {
-            sizes.look(&all, |volume, geometry| told.push((volume.0, geometry.blocks)));
+            sizes.look(&all, |volume, geometry| told.push((volume.slot(), geometry.blocks)));
             std::mem::take(&mut told)
         };
         assert_eq!(look(&mut sizes), []);

@@ -38,7 +38,7 @@ fn shared() -> Portal {
     let node = &mut portal.nodes[0];
     let mut units = node.device.units.clone();
     units.push(units[0].clone());
-    (units[1].lun, units[1].volume) = (1, VolumeId(1));
+    (units[1].lun, units[1].volume) = (1, VolumeId::new(1, 0));
     node.device = Arc::new(TargetDevice { units, ..TargetDevice::clone(&node.device) });
     node.access = Access::Rules(vec![rule(ALICE, "alice", 0), rule(BOB, "bob", 1)]);
     portal

@@ -220,7 +220,7 @@ fn a_task_that_waits_for_data_is_aborted_and_its_data_thrown_away() {
     let tag = R2t::from_bytes(&answers[0].header).transfer_tag();
     let reset = TaskManagementRequest::new(Function::LOGICAL_UNIT_RESET, LUN, 50);
     assert_eq!(function_response(&management(&mut raw, reset)[0]), FunctionResponse::COMPLETE);
-    assert_eq!(raw.events, [(volume::VolumeId(0), scsi::NexusEvent::LogicalUnitReset)]);
+    assert_eq!(raw.events, [(volume::VolumeId::new(0, 0), scsi::NexusEvent::LogicalUnitReset)]);
     let late = DataOut::new(LUN, (2, tag), 0, (0, 32_768)).ending();
     assert_eq!(opcodes(&raw.send(late.to_bytes(), &vec![9; 32_768])), []);
     assert_eq!(raw.closed(), None);
@@ -349,7 +349,7 @@ fn reservations_heard_before_the_login_bind_the_nexus() {
     let mut raw = Raw::new(portal(64));
     let event =
         NexusEvent::Reservations { view: Arc::new(view), notices: Arc::new([]), aborted: Arc::new([]) };
-    raw.half.connection.handle_input(raw.now, Input::Event { volume: VolumeId(0), event });
+    raw.half.connection.handle_input(raw.now, Input::Event { volume: VolumeId::new(0, 0), event });
     assert_eq!(raw.log_in(&[]), Ok(()));
     command(&mut raw, (1, builder::test_unit_ready()), |command| command, &[]);
     let answers = command(&mut raw, (2, write(0, 1)), |command| command.writing(512, 512, false), &[1; 512]);
@@ -372,7 +372,7 @@ fn a_preemption_that_aborts_ends_tasks_with_task_aborted() {
     for (registrant, cancelled) in [(other, 0), (own, 1)] {
         let (view, notices) = (Arc::default(), Arc::new([]));
         let event = NexusEvent::Reservations { view, notices, aborted: Arc::new([registrant]) };
-        raw.half.connection.handle_input(raw.now, Input::Event { volume: VolumeId(0), event });
+        raw.half.connection.handle_input(raw.now, Input::Event { volume: VolumeId::new(0, 0), event });
         assert_eq!(raw.settle().len(), 0);
         assert_eq!(raw.memory.cancelled.len(), cancelled);
     }
@@ -466,7 +466,7 @@ fn a_reset_is_answered_after_the_other_nexuses_tasks_have_ended() {
         raw.hold_resets = true;
         let answers = management(&mut raw, TaskManagementRequest::new(function, LUN, 50));
         assert_eq!(opcodes(&answers), [], "{function:?}: RFC 7143 §4.2.3.3");
-        assert_eq!(raw.events, [(VolumeId(0), event)]);
+        assert_eq!(raw.events, [(VolumeId::new(0, 0), event)]);
         assert_eq!(raw.closed(), None);
         raw.hold_resets = false;
         assert_eq!(function_response(&raw.settle()[0]), FunctionResponse::COMPLETE);
@@ -507,7 +507,7 @@ fn a_reset_by_another_nexus_ends_tasks_with_task_aborted() {
         let mut raw = ready();
         raw.memory.hold = true;
         command(&mut raw, (2, write(0, 1)), |command| command.writing(512, 512, false), &[1; 512]);
-        let (volume, epoch) = (VolumeId(0), Epoch(1));
+        let (volume, epoch) = (VolumeId::new(0, 0), Epoch(1));
         let fence = Input::Fence { volume, epoch, event: Some(event) };
         raw.half.connection.handle_input(raw.now, fence);
         assert_eq!(raw.settle().len(), 0);
@@ -529,7 +529,7 @@ fn a_write_whose_data_another_nexus_cuts_short_is_answered_at_once() {
     let answers = command(&mut raw, (2, write(0, 64)), shape, &[]);
     assert_eq!(opcodes(&answers), [Opcode::R2T]);
     let ask = R2t::from_bytes(&answers[0].header);
-    let (volume, epoch, event) = (VolumeId(0), Epoch(1), Some(NexusEvent::LogicalUnitReset));
+    let (volume, epoch, event) = (VolumeId::new(0, 0), Epoch(1), Some(NexusEvent::LogicalUnitReset));
     raw.half.connection.handle_input(raw.now, Input::Fence { volume, epoch, event });
     let answers = raw.settle();
     assert_eq!(statuses(&answers), [scsi::Status::TaskAborted as u8]);
@@ -546,7 +546,7 @@ fn who_aborted_its_own_task_hears_nothing_of_anothers_reset() {
         let mut raw = ready();
         raw.memory.hold = true;
         command(&mut raw, (2, write(0, 1)), |command| command.writing(512, 512, false), &[1; 512]);
-        let (volume, epoch, event) = (VolumeId(0), Epoch(1), Some(NexusEvent::TaskSetCleared));
+        let (volume, epoch, event) = (VolumeId::new(0, 0), Epoch(1), Some(NexusEvent::TaskSetCleared));
         let abort = TaskManagementRequest::new(Function::ABORT_TASK, LUN, 50).referring(2, raw.cmd_sn - 1);
         if !own_first {
             raw.half.connection.handle_input(raw.now, Input::Fence { volume, epoch, event: event.clone() });
@@ -570,7 +570,7 @@ fn a_request_that_a_fence_overtook_is_judged_again() {
         persist: false,
     };
     let mut raw = ready();
-    let (volume, notices, aborted) = (VolumeId(0), Arc::new([]), Arc::new([]));
+    let (volume, notices, aborted) = (VolumeId::new(0, 0), Arc::new([]), Arc::new([]));
     let event = Some(NexusEvent::Reservations { view: Arc::new(view), notices, aborted });
     for (tag, cdb) in [(2, write(0, 1)), (3, read(0, 1))] {
         let shape = |command: ScsiCommand| match tag {

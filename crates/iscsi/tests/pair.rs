@@ -140,7 +140,7 @@ fn a_command_that_another_nexus_aborted_is_sent_again() {
         bench.submit(tag, operation);
         bench.run();
         for (epoch, event) in [(1, NexusEvent::LogicalUnitReset), (2, NexusEvent::TaskSetCleared)] {
-            let fence = Input::Fence { volume: VolumeId(0), epoch: Epoch(epoch), event: Some(event) };
+            let fence = Input::Fence { volume: VolumeId::new(0, 0), epoch: Epoch(epoch), event: Some(event) };
             bench.pair.far.connection.handle_input(bench.pair.now, fence);
             bench.run();
         }

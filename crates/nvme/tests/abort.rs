@@ -438,7 +438,7 @@ fn an_asynchronous_event_request_is_aborted() {
     rig.send(0, &[command(SubmissionQueueEntry::new(9, 0).with(10, 0x0b).with(11, 1 << 8), 6)]);
     rig.take_seen();
     let geometry = common::portal().subsystems[0].namespaces[0].geometry;
-    rig.input(0, Input::NamespaceChanged { volume: VolumeId(0), geometry });
+    rig.input(0, Input::NamespaceChanged { volume: VolumeId::new(0, 0), geometry });
     assert_eq!(rig.take_seen(), [(0, Seen::Done { cid: 21, status: Status::SUCCESS, result: 0x0004_0002 })]);
 }
 

@@ -55,7 +55,7 @@ fn a_hidden_namespace_that_changes_is_not_told() {
     bench.session(3, 0, (false, false));
     let geometry = Geometry { blocks: 8, block_size: 512, physical_block_size: 512 };
     let quiet = bench.links[0].pair.now;
-    for (volume, told) in [(VolumeId(0), false), (VolumeId(1), true)] {
+    for (volume, told) in [(VolumeId::new(0, 0), false), (VolumeId::new(1, 0), true)] {
         let event = controller::Input::NamespaceChanged { volume, geometry };
         bench.links[0].pair.far.connection.handle_input(quiet, event);
         let sent = bench.links[0].pair.far.transmit(quiet);

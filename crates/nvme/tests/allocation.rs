@@ -133,8 +133,8 @@ fn reserve(bench: &mut Bench, kind: ReservationType) {
     let HostIdentity { identifier, nqn } = HostIdentity { identifier: [9; 16], nqn: "nqn.other".into() };
     let other = Registrant::Host { identifier, nqn };
     let register = Command::Register { key: Some(0), new_key: 9, persist: None };
-    bench.reserve(VolumeId(0), &other, &register).unwrap();
-    bench.reserve(VolumeId(0), &other, &Command::Reserve { key: 9, kind }).unwrap();
+    bench.reserve(VolumeId::new(0, 0), &other, &register).unwrap();
+    bench.reserve(VolumeId::new(0, 0), &other, &Command::Reserve { key: 9, kind }).unwrap();
 }
 
 #[test]

@@ -385,7 +385,7 @@ fn a_resize_reaches_the_host() {
     for blocks in [16, 32] {
         geometry.blocks = blocks;
         for link in [0, 1] {
-            let volume = volume::VolumeId(0);
+            let volume = volume::VolumeId::new(0, 0);
             bench.input(link, nvme::controller::Input::NamespaceChanged { volume, geometry });
         }
         bench.run();
@@ -410,7 +410,7 @@ fn a_reservation_of_another_host_fences_this_one() {
         reservation: Some((ReservationType::WriteExclusive, Some(other))),
         ..View::default()
     };
-    let volume = volume::VolumeId(0);
+    let volume = volume::VolumeId::new(0, 0);
     let (notices, aborted) = (std::sync::Arc::new([]), std::sync::Arc::new([]));
     let change = nvme::controller::Reservations { view: view.into(), notices, aborted };
     let (epoch, reservations) = (volume::Epoch(1), Some(change));

@@ -82,10 +82,10 @@ impl Admin {
         bytes.split_off(24)
     }
 
-    fn tell(&mut self, volume: u32, notices: &[(Registrant, Notice)]) {
+    fn tell(&mut self, volume: u16, notices: &[(Registrant, Notice)]) {
         let change =
             Reservations { view: Arc::new(View::default()), notices: notices.into(), aborted: Arc::new([]) };
-        let (volume, epoch, reservations) = (VolumeId(volume), volume::Epoch(1), Some(change));
+        let (volume, epoch, reservations) = (VolumeId::new(volume, 0), volume::Epoch(1), Some(change));
         self.0.connection.handle_input(NOW, Input::Fence { volume, epoch, reservations });
     }
 

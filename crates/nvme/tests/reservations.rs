@@ -217,8 +217,10 @@ fn an_iscsi_initiator_and_a_host_fence_each_other() {
         target_port: "iqn.2026-11.org.linerate:disk,t,0x0001".into(),
         relative_port: 1,
     };
-    bench.reserve(VolumeId(0), &nexus, &Command::Register { key: None, new_key: 8, persist: None }).unwrap();
-    bench.reserve(VolumeId(0), &nexus, &reserve(8, ReservationType::ExclusiveAccess)).unwrap();
+    bench
+        .reserve(VolumeId::new(0, 0), &nexus, &Command::Register { key: None, new_key: 8, persist: None })
+        .unwrap();
+    bench.reserve(VolumeId::new(0, 0), &nexus, &reserve(8, ReservationType::ExclusiveAccess)).unwrap();
     let read = || Operation::Read { extent: Extent::new(0, 1), into: Buf::zeroed(512) };
     assert_eq!(host.run(&mut bench, read()).map(drop), Err(CONFLICT));
     let view = host.report(&mut bench);
@@ -269,7 +271,7 @@ fn a_host_that_is_fenced_while_its_data_travels_writes_nothing() {
         r2t
     };
     let r2t = asked(&mut bench);
-    let (volume, registrant) = (VolumeId(0), holder.registrant());
+    let (volume, registrant) = (VolumeId::new(0, 0), holder.registrant());
     bench.reserve(volume, &registrant, &reserve(1, ReservationType::WriteExclusive)).unwrap();
     let pair = &mut bench.links[other.queue].pair;
     pair.near.receive(pair.now, &r2t);
@@ -286,7 +288,7 @@ fn a_discard_of_a_fenced_host_ends_between_its_ranges() {
     let extent = Extent::new(0, 1 << 12);
     bench.links[other.queue].submit(1, Operation::Discard { extent });
     bench.run();
-    let (volume, registrant) = (VolumeId(0), holder.registrant());
+    let (volume, registrant) = (VolumeId::new(0, 0), holder.registrant());
     bench.reserve(volume, &registrant, &reserve(1, ReservationType::WriteExclusive)).unwrap();
     let begun = bench.held.as_ref().map(Vec::len);
     assert_eq!(begun, Some(1));

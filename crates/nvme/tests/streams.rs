@@ -106,7 +106,7 @@ fn resize(bench: &mut Bench) -> bool {
     let mut geometry = bench.portal.subsystems[0].namespaces[0].geometry;
     geometry.blocks = 32;
     for link in 0..bench.links.len() {
-        let volume = VolumeId(0);
+        let volume = VolumeId::new(0, 0);
         bench.input(link, controller::Input::NamespaceChanged { volume, geometry });
     }
     bench.run();

@@ -263,7 +263,11 @@ fn mode_parameters_are_every_nexuss_and_a_reset_restores_them_for_all() {
     let reply = second.send(&mut shared, &write, &[0; BLOCK]);
     assert_eq!(additional(&reply), (7, 0x27, 0), "write-protected for both");
     assert_eq!(reply.sense.bytes()[0], 0x72, "and the sense data has descriptors");
-    assert_eq!(first.server.reset_unit([0; 8]), Some(volume::VolumeId(0)), "whose nexuses are to be told");
+    assert_eq!(
+        first.server.reset_unit([0; 8]),
+        Some(volume::VolumeId::new(0, 0)),
+        "whose nexuses are to be told"
+    );
     second.hear(NexusEvent::LogicalUnitReset);
     for nexus in [&mut first, &mut second] {
         assert_eq!(additional(&nexus.control(&mut shared, &builder::test_unit_ready())), (6, 0x29, 3));
@@ -373,7 +377,7 @@ fn what_a_fence_overtook_is_judged_again() {
     let mut task = scsi::Task::default();
     let (epoch, operation) = begin(&mut nexus, &mut task);
     assert_eq!(epoch, volume::Epoch(0));
-    nexus.server.set_epoch(volume::VolumeId(0), volume::Epoch(7));
+    nexus.server.set_epoch(volume::VolumeId::new(0, 0), volume::Epoch(7));
     let Step::Submit { epoch, .. } = nexus.server.refused(&mut task, operation) else { panic!("allowed") };
     assert_eq!(epoch, volume::Epoch(7), "nothing forbids it");
     let (_, operation) = begin(&mut nexus, &mut task);

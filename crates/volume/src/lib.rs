@@ -24,6 +24,7 @@ mod request;
 pub mod reservation;
 pub mod shape;
 mod volume;
+mod volume_id;
 
 pub use error::VolumeErrorKind;
 pub use geometry::{Changes, Extent, Features, Geometry, Limits};
@@ -36,4 +37,5 @@ pub use polls::PollList;
 pub use queue_context::QueueContext;
 pub use ram::Ram;
 pub use request::{Allocation, Completion, Durability, Epoch, Operation, Outcome, Request, Tag};
-pub use volume::{CoreId, OpenError, QueueFull, Volume, VolumeId, VolumeQueue};
+pub use volume::{CoreId, OpenError, QueueFull, Volume, VolumeQueue};
+pub use volume_id::VolumeId;

@@ -15,11 +15,6 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CoreId(pub u16);
 
-/// Names an exported volume within one process, in the order of the export table. Connections speak of volumes by it;
-/// the engine knows which queue it means on each core.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct VolumeId(pub u32);
-
 /// Why a volume or a queue could not be opened: what was wrong, where, and what to do, for the user to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenError(String);

@@ -23,7 +23,7 @@ pub fn portal() -> Portal {
     let namespace = Namespace {
         incarnation: Some([0xe1; 16]),
         nsid: 1,
-        volume: VolumeId(0),
+        volume: VolumeId::new(0, 0),
         geometry: Geometry { blocks: 4096, block_size: 512, physical_block_size: 4096 },
         limits: Limits::default(),
         features: Features::all().difference(Features::READ_ONLY),

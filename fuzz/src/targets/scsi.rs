@@ -32,7 +32,7 @@ pub(super) fn device() -> Arc<TargetDevice> {
     };
     let unit = LogicalUnit {
         lun: 0,
-        volume: VolumeId(0),
+        volume: VolumeId::new(0, 0),
         geometry: Geometry { blocks: BLOCKS, block_size: 512, physical_block_size: 4096 },
         limits: Limits { max_transfer: MOST_TRANSFER, ..Limits::default() },
         features: Features::all().difference(Features::READ_ONLY),
@@ -112,7 +112,7 @@ fn run(
                 let result = result.map(|change| {
                     let (notices, aborted) = (change.notices.into(), change.aborted.into());
                     let event = NexusEvent::Reservations { view: change.view, notices, aborted };
-                    server.handle_event(VolumeId(0), event);
+                    server.handle_event(VolumeId::new(0, 0), event);
                 });
                 server.reserved(&mut task, result)
             }

@@ -60,7 +60,7 @@ fn iscsi_listener(volume: &dyn Volume) -> Result<ListenerRole, OpenError> {
     };
     let unit = LogicalUnit {
         lun: 0,
-        volume: VolumeId(0),
+        volume: VolumeId::new(0, 0),
         geometry: volume.geometry(),
         limits: volume.limits(),
         features: volume.features(),
@@ -87,7 +87,7 @@ fn nvme_listener(volume: &dyn Volume) -> ListenerRole {
     let namespace = nvme::controller::Namespace {
         incarnation: None,
         nsid: 1,
-        volume: VolumeId(0),
+        volume: VolumeId::new(0, 0),
         geometry: volume.geometry(),
         limits: volume.limits(),
         features: volume.features(),

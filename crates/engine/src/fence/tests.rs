@@ -11,8 +11,8 @@ fn member(core: CoreIndex) -> Member {
     Member { core, endpoint: EndpointId(7) }
 }
 
-fn call(tag: u32, volumes: &[u32]) -> ResetCall {
-    let volumes = volumes.iter().copied().map(VolumeId).collect();
+fn call(tag: u32, volumes: &[u16]) -> ResetCall {
+    let volumes = volumes.iter().copied().map(|slot| VolumeId::new(slot, 0)).collect();
     ResetCall { from: member(1), tag, volumes, event: NexusEvent::LogicalUnitReset }
 }
 
@@ -51,7 +51,7 @@ fn a_reset_is_answered_when_every_core_has_acknowledged_it_for_every_volume() {
         let mut owner = Owner::default();
         owner.reset(call(20, volumes), CORES);
         let Wanted { told, answers: early } = wanted(&mut owner);
-        assert_eq!(told.iter().map(|(_, volume)| volume.0).collect::<Vec<_>>(), volumes);
+        assert_eq!(told.iter().map(|(_, volume)| *volume).collect::<Vec<_>>(), call(20, volumes).volumes);
         assert_eq!(early, [], "RFC 7143 §4.2.3.3: not before what is older has ended");
         for missing in (0..usize::from(CORES) * volumes.len()).rev() {
             owner.acknowledge(told[0].0);

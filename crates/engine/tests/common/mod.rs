@@ -285,7 +285,7 @@ fn portal(volume: &dyn Volume) -> Portal {
     let namespace = Namespace {
         incarnation: None,
         nsid: 1,
-        volume: VolumeId(0),
+        volume: VolumeId::new(0, 0),
         geometry: volume.geometry(),
         limits: volume.limits(),
         features: volume.features(),

@@ -138,7 +138,7 @@ mod tests {
     fn unit(lun: u16) -> LogicalUnit {
         LogicalUnit {
             lun,
-            volume: VolumeId(lun.into()),
+            volume: VolumeId::new(lun, 0),
             geometry: Geometry { blocks: 8, block_size: 512, physical_block_size: 512 },
             limits: Limits::default(),
             features: Features::empty(),

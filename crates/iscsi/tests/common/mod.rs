@@ -85,7 +85,7 @@ pub fn device(blocks: u64) -> Arc<TargetDevice> {
     };
     let unit = LogicalUnit {
         lun: 0,
-        volume: VolumeId(0),
+        volume: VolumeId::new(0, 0),
         geometry: Geometry { blocks, block_size: 512, physical_block_size: 4096 },
         limits: Limits::default(),
         features: Features::VOLATILE_CACHE,
@@ -251,8 +251,10 @@ impl Bench {
     /// Tells the target that its unit has so many blocks now.
     pub fn resize(&mut self, blocks: u64) {
         let geometry = Geometry { blocks, block_size: 512, physical_block_size: 4096 };
-        let event =
-            target::Input::Event { volume: VolumeId(0), event: NexusEvent::CapacityChanged(geometry) };
+        let event = target::Input::Event {
+            volume: VolumeId::new(0, 0),
+            event: NexusEvent::CapacityChanged(geometry),
+        };
         self.pair.far.connection.handle_input(self.pair.now, event);
     }
 

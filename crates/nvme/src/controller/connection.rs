@@ -463,7 +463,7 @@ impl Connection {
         }
         let next = match &mut self.state {
             State::Io(_) if entry.opcode == nvm::DATASET_MANAGEMENT => {
-                let volume = VolumeId(0);
+                let volume = VolumeId::new(0, 0);
                 slot.step = Step::Submitted { volume, ranges: Some(data), next: 0, done: 0 };
                 return self.next_step(index);
             }

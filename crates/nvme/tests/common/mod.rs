@@ -21,11 +21,11 @@ use volume::{
 pub const NQN: &str = "nqn.2026-11.org.linerate:disk";
 pub const BLOCKS: u64 = 8192;
 
-pub fn namespace(nsid: u32, volume: u32, block_size: u32) -> Namespace {
+pub fn namespace(nsid: u32, volume: u16, block_size: u32) -> Namespace {
     Namespace {
         incarnation: Some([0xe1; 16]),
         nsid,
-        volume: VolumeId(volume),
+        volume: VolumeId::new(volume, 0),
         geometry: Geometry { blocks: BLOCKS, block_size, physical_block_size: 4096 },
         limits: Limits::default(),
         features: Features::all() - Features::READ_ONLY,
@@ -249,7 +249,7 @@ impl Bench {
         registrant: &Registrant,
         command: &Command,
     ) -> Result<Arc<View>, Refused> {
-        let change = self.reservations[volume.0 as usize].apply(registrant, command)?;
+        let change = self.reservations[volume.slot()].apply(registrant, command)?;
         let told = controller::Reservations {
             view: Arc::clone(&change.view),
             notices: change.notices.into(),
@@ -274,8 +274,8 @@ impl Bench {
     }
 
     pub fn complete(&mut self, index: usize, volume: VolumeId, request: Request) {
-        let size = if volume.0 == 0 { 512 } else { 4096 };
-        let disk = &mut self.disks[volume.0 as usize];
+        let size = if volume.slot() == 0 { 512 } else { 4096 };
+        let disk = &mut self.disks[volume.slot()];
         let range =
             |extent: Extent| (extent.start * size) as usize..((extent.start + extent.blocks) * size) as usize;
         let result = match request.operation {

@@ -39,7 +39,7 @@ pub(crate) fn device() -> TargetDevice {
     let max_transfer = u32::try_from(PIECE).unwrap() * 512;
     let unit = LogicalUnit {
         lun: 0,
-        volume: VolumeId(0),
+        volume: VolumeId::new(0, 0),
         geometry: Geometry { blocks: BLOCKS, block_size: 512, physical_block_size: 4096 },
         limits: Limits { max_transfer, discard_granularity: 8, max_discard: 16, ..Limits::default() },
         features: Features::all().difference(Features::READ_ONLY),
@@ -248,7 +248,7 @@ impl Nexus {
 
     /// Hears of what another nexus did.
     pub(crate) fn hear(&mut self, event: NexusEvent) {
-        self.server.handle_event(VolumeId(0), event);
+        self.server.handle_event(VolumeId::new(0, 0), event);
     }
 }
 

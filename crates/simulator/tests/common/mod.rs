@@ -34,7 +34,7 @@ pub(crate) fn iscsi_node(volume: &dyn Volume, incarnation: Option<[u8; 16]>) -> 
     };
     let unit = LogicalUnit {
         lun: 0,
-        volume: VolumeId(0),
+        volume: VolumeId::new(0, 0),
         geometry: volume.geometry(),
         limits: volume.limits(),
         features: volume.features(),
@@ -60,7 +60,7 @@ pub(crate) fn nvme_listener(volume: &dyn Volume, incarnation: Option<[u8; 16]>) 
     let namespace = nvme::controller::Namespace {
         incarnation,
         nsid: 1,
-        volume: VolumeId(0),
+        volume: VolumeId::new(0, 0),
         geometry: volume.geometry(),
         limits: volume.limits(),
         features: volume.features(),
