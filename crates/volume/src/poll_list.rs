@@ -19,7 +19,9 @@ const WORD: usize = u64::BITS as usize;
 /// The queues of one thread, numbered from zero, and which of them want to be polled.
 #[derive(Debug)]
 pub struct PollList {
-    marks: Arc<Marks>,
+    core: Waker,
+    /// The bits, a word's worth of queues in each: wakers keep theirs, so that the list can grow.
+    chunks: Vec<Arc<Chunk>>,
     /// Deadlines by queue. An entry that is not the queue's `scheduled` one any more says nothing.
     deadlines: BinaryHeap<Reverse<(Instant, usize)>>,
     scheduled: Vec<Option<Instant>>,
@@ -31,26 +33,43 @@ impl PollList {
     /// A list for `count` queues, all of which want to be polled. `core` is woken when one begins to; the calling thread is the one
     /// that polls.
     pub fn new(count: usize, core: Waker) -> Self {
-        let words = || (0..count.div_ceil(WORD)).map(|_| AtomicU64::new(0)).collect();
-        let marks = Marks { core, owner: this_thread(), own: words(), foreign: words() };
-        let list = Self {
-            marks: Arc::new(marks),
-            deadlines: BinaryHeap::new(),
-            scheduled: vec![None; count],
-            _stays: PhantomData,
-        };
-        (0..count).for_each(|index| list.mark(index));
+        let (chunks, deadlines, scheduled) = (Vec::new(), BinaryHeap::new(), Vec::new());
+        let mut list = Self { core, chunks, deadlines, scheduled, _stays: PhantomData };
+        list.grow(count);
         list
     }
 
-    /// What queue `index` is to be opened with.
+    /// Makes room for `count` queues in all. Those that are new want to be polled.
+    pub fn grow(&mut self, count: usize) {
+        let before = self.scheduled.len();
+        while self.chunks.len() < count.div_ceil(WORD) {
+            self.chunks.push(Arc::new(Chunk::new(self.core.clone())));
+        }
+        self.scheduled.resize(before.max(count), None);
+        (before..count).for_each(|index| self.mark(index));
+    }
+
+    /// Queue `index` is gone: neither its wakers nor its deadline mean anything to the next one of that number, which is polled in vain at most.
+    pub fn reset(&mut self, index: usize) {
+        if let Some(scheduled) = self.scheduled.get_mut(index) {
+            *scheduled = None;
+        }
+    }
+
+    /// What queue `index` is to be opened with; a waker that does nothing where the list has no such queue.
     pub fn waker(&self, index: usize) -> Waker {
-        Waker::from(Arc::new(Mark { marks: Arc::clone(&self.marks), index }))
+        let chunk = self.chunks.get(index / WORD);
+        chunk.map_or_else(
+            || Waker::noop().clone(),
+            |chunk| Waker::from(Arc::new(QueueWaker { chunk: Arc::clone(chunk), bit: bit(index) })),
+        )
     }
 
     /// Queue `index` was called, so that it may have something without a wake-up.
     pub fn mark(&self, index: usize) {
-        self.marks.set_own(index);
+        if let Some(chunk) = self.chunks.get(index / WORD) {
+            chunk.set_own(bit(index));
+        }
     }
 
     /// Adds the numbers of all queues that want to be polled at `now`, in order. Each is to be polled, and then told of with
@@ -63,14 +82,8 @@ impl PollList {
                 self.mark(index);
             }
         }
-        for (number, (own, foreign)) in self.marks.own.iter().zip(&self.marks.foreign).enumerate() {
-            let mut bits = own.load(Ordering::Relaxed);
-            if bits != 0 {
-                own.store(0, Ordering::Relaxed);
-            }
-            if foreign.load(Ordering::Relaxed) != 0 {
-                bits |= foreign.swap(0, Ordering::AcqRel);
-            }
+        for (number, chunk) in self.chunks.iter().enumerate() {
+            let mut bits = chunk.take();
             while bits != 0 {
                 wanted.push(number * WORD + bits.trailing_zeros() as usize);
                 bits &= bits - 1;
@@ -97,30 +110,42 @@ impl PollList {
     }
 }
 
-/// The bits, which wakers set.
+/// The bits of up to 64 queues, which wakers set.
 #[derive(Debug)]
-struct Marks {
+struct Chunk {
     core: Waker,
     /// The thread that polls, as [`this_thread`] names it.
     owner: usize,
     /// Set and cleared by that thread alone.
-    own: Box<[AtomicU64]>,
-    foreign: Box<[AtomicU64]>,
+    own: AtomicU64,
+    foreign: AtomicU64,
 }
 
-impl Marks {
-    /// Sets a bit of the polling thread's; true when it was clear.
-    fn set_own(&self, index: usize) -> bool {
-        let Some(word) = self.own.get(index / WORD) else { return false };
-        let (before, bit) = (word.load(Ordering::Relaxed), bit(index));
-        word.store(before | bit, Ordering::Relaxed);
-        before & bit == 0
+impl Chunk {
+    fn new(core: Waker) -> Self {
+        Self { core, owner: this_thread(), own: AtomicU64::new(0), foreign: AtomicU64::new(0) }
+    }
+
+    /// Sets a bit of the polling thread's, on that thread.
+    fn set_own(&self, bit: u64) {
+        self.own.store(self.own.load(Ordering::Relaxed) | bit, Ordering::Relaxed);
     }
 
     /// Sets a bit of the other threads'; true when it was clear.
-    fn set_foreign(&self, index: usize) -> bool {
-        let Some(word) = self.foreign.get(index / WORD) else { return false };
-        word.fetch_or(bit(index), Ordering::AcqRel) & bit(index) == 0
+    fn set_foreign(&self, bit: u64) -> bool {
+        self.foreign.fetch_or(bit, Ordering::AcqRel) & bit == 0
+    }
+
+    /// Clears all bits, on the polling thread, and says which were set.
+    fn take(&self) -> u64 {
+        let mut bits = self.own.load(Ordering::Relaxed);
+        if bits != 0 {
+            self.own.store(0, Ordering::Relaxed);
+        }
+        if self.foreign.load(Ordering::Relaxed) != 0 {
+            bits |= self.foreign.swap(0, Ordering::AcqRel);
+        }
+        bits
     }
 }
 
@@ -128,27 +153,27 @@ fn bit(index: usize) -> u64 {
     1 << (index % WORD)
 }
 
-/// One queue's waker.
-struct Mark {
-    marks: Arc<Marks>,
-    index: usize,
+/// Wakes the core for one queue.
+struct QueueWaker {
+    chunk: Arc<Chunk>,
+    bit: u64,
 }
 
-impl Wake for Mark {
+impl Wake for QueueWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        let marks = &self.marks;
-        let own = marks.owner == this_thread();
+        let chunk = &self.chunk;
+        let own = chunk.owner == this_thread();
         // Where the bit is set already the core has been woken, or is about to be, and has not looked since; but what was called
         // on the polling thread set it without a wake-up.
         if own {
-            marks.set_own(self.index);
-            marks.core.wake_by_ref();
-        } else if marks.set_foreign(self.index) {
-            marks.core.wake_by_ref();
+            chunk.set_own(self.bit);
+            chunk.core.wake_by_ref();
+        } else if chunk.set_foreign(self.bit) {
+            chunk.core.wake_by_ref();
         }
     }
 }
@@ -199,6 +224,31 @@ mod tests {
         list.handle_polled(63, true, None);
         list.handle_polled(64, false, None);
         assert_eq!(taken(&mut list, 0), [63]);
+    }
+
+    #[test]
+    fn a_list_grows_while_others_hold_wakers_of_it() {
+        let (mut list, bell) = list(1);
+        let first = list.waker(0);
+        taken(&mut list, 0);
+        list.grow(66);
+        assert_eq!(taken(&mut list, 0), (1..66).collect::<Vec<_>>(), "those that are new");
+        list.waker(65).wake();
+        std::thread::scope(|scope| scope.spawn(|| first.wake_by_ref()).join().unwrap());
+        assert_eq!((taken(&mut list, 0), bell.0.load(Ordering::SeqCst)), (vec![0, 65], 2));
+        list.waker(128).wake();
+        assert_eq!(taken(&mut list, 0), [], "there is no such queue");
+    }
+
+    #[test]
+    fn the_next_queue_of_a_number_has_no_deadline_of_the_last_one() {
+        let (mut list, _) = list(2);
+        taken(&mut list, 0);
+        list.handle_polled(0, false, Some(Instant::from_nanos(20)));
+        list.reset(0);
+        assert_eq!(taken(&mut list, 20), []);
+        list.handle_polled(0, false, Some(Instant::from_nanos(50)));
+        assert_eq!(list.poll_timeout(), Some(Instant::from_nanos(50)));
     }
 
     #[test]
