@@ -142,10 +142,7 @@ mod tests {
         config.check().unwrap();
         let mut findings = Findings::default();
         Accounts::read(&config, &mut findings);
-        match findings.problems.is_empty() {
-            true => Ok(findings.warnings),
-            false => Err(findings.problems.join("\n")),
-        }
+        if findings.problems.is_empty() { Ok(findings.warnings) } else { Err(findings.problems.join("\n")) }
     }
 
     const ONE: (&str, &str) = ("one", "MARKER-secret-number-1");
