@@ -174,7 +174,10 @@ class Failures(unittest.TestCase):
 
     def test_a_flush_that_fails_once_fails_from_then_on(self):
         # Every second flush fails there; the next one would succeed.
-        for url in os.environ.get("LINERATE_LOSSES", "").split():
+        urls = os.environ.get("LINERATE_LOSSES", "").split()
+        if not urls:
+            self.skipTest("LINERATE_LOSSES names no volume whose flushes fail")
+        for url in urls:
             with self.subTest(url), linerate.open(url) as disk:
                 disk.write(0, bytes(4096))
                 disk.flush()

@@ -55,7 +55,9 @@ pub(crate) struct Args {
     /// How the log looks
     #[arg(long, value_name = "FORMAT", value_parser = ["text", "json"])]
     log_format: Option<String>,
-    /// Check configuration, secrets and access rules, say what is doubtful, and end without serving
+    /// Check configuration, secrets and access rules, try whether the volumes of this machine can be opened, name every problem and what
+    /// is doubtful, and end without serving: exit code 0, or 1 if a server could not start. Nothing is made or locked, so that it can be
+    /// asked beside a running server, and volumes of other machines are not connected to
     #[arg(long)]
     check: bool,
     /// Serve the other volumes when one cannot be opened, and tell which and why, as nofail of a [[volume]] does for one
@@ -75,8 +77,13 @@ pub(crate) fn run(args: Args) -> Result<()> {
         Some(path) => Config::read(path)?,
         None => Config::default(),
     };
+    let mut unread = Vec::new();
     for text in &args.volumes {
-        config.volumes.push(named_volume(text)?);
+        match named_volume(text) {
+            Ok(volume) => config.volumes.push(volume),
+            Err(error) if args.check => unread.push(format!("{error:#}")),
+            Err(error) => return Err(error),
+        }
     }
     replace_portal(&mut config, Protocol::Iscsi, args.iscsi);
     replace_portal(&mut config, Protocol::Nvme, args.nvme);
@@ -90,23 +97,21 @@ pub(crate) fn run(args: Args) -> Result<()> {
     for volume in &mut config.volumes {
         volume.nofail |= args.nofail;
     }
-    if config.volumes.is_empty() {
+    if config.volumes.is_empty() && unread.is_empty() {
         bail!("there is nothing to serve: name a volume, such as disk=ram:1G, or give --config FILE");
     }
+    let named = std::env::var("LINERATE_LOG").ok().map(|text| text.parse::<Filter>());
+    let named = named.transpose().context("the environment variable LINERATE_LOG");
     if args.check {
-        for warning in daemon::check(&config)? {
-            output::remark(&format!("warning: {warning}"));
-        }
-        return output::line("the configuration is good");
+        unread.extend(named.err().map(|error| format!("{error:#}")));
+        return check(&config, unread);
     }
     let format = match args.log_format.as_deref() {
         Some("json") => Format::Json,
         Some(_) => Format::Text,
         None => config.daemon.log_format.unwrap_or_default(),
     };
-    let named = std::env::var("LINERATE_LOG").ok().map(|text| text.parse::<Filter>());
-    let named = named.transpose().context("the environment variable LINERATE_LOG")?;
-    let filter = args.log.or(named).or(config.daemon.log.take()).unwrap_or_default();
+    let filter = args.log.or(named?).or(config.daemon.log.take()).unwrap_or_default();
     let log = Log::start(filter, Output { stream: Box::new(std::io::stderr()), format });
     let say = |line: &str| {
         // Whoever closed standard output does not want to know how to connect.
@@ -115,6 +120,26 @@ pub(crate) fn run(args: Args) -> Result<()> {
     let outcome = daemon::serve(&config, args.ready_file.as_deref(), &say, &log);
     log.finish();
     outcome
+}
+
+/// Tells what is wrong with the configuration, beside what of it could not even be read, and what is doubtful.
+fn check(config: &Config, unread: Vec<String>) -> Result<()> {
+    let found = daemon::check(config);
+    for line in found.untried {
+        output::remark(&line);
+    }
+    for warning in found.warnings {
+        output::remark(&format!("warning: {warning}"));
+    }
+    let problems = [unread, found.problems].concat();
+    for problem in &problems {
+        output::remark(&format!("problem: {problem}"));
+    }
+    match problems.len() {
+        0 => output::line("the configuration is good"),
+        1 => bail!("the configuration has 1 problem: no server could start with it"),
+        many => bail!("the configuration has {many} problems: no server could start with it"),
+    }
 }
 
 /// An address on the command line takes the place of the file's portals of that protocol.

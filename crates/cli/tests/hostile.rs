@@ -101,13 +101,15 @@ fn nonsense_disturbs_nobody() {
         half.write_all(&bytes).unwrap();
         held.push(half);
     }
-    for (portal, bytes) in [
-        (server.iscsi, garbage(4096)),
-        (server.nvme, garbage(4096)),
-        (server.iscsi, login_header([0xff, 0xff, 0xff]).to_vec()),
-        (server.nvme, ic_req(u32::MAX).to_vec()),
+    let mut violations = Vec::new();
+    for (portal, bytes, why) in [
+        (server.iscsi, garbage(4096), "a data segment is longer than declared"),
+        (server.nvme, garbage(4096), "a PDU of a type that does not belong here"),
+        (server.iscsi, login_header([0xff, 0xff, 0xff]).to_vec(), "a data segment is longer than declared"),
+        (server.nvme, ic_req(u32::MAX).to_vec(), "a PDU of an impossible length"),
     ] {
         let mut stream = connect(portal);
+        violations.push(format!("violation peer={}: {why}", stream.local_addr().unwrap()));
         // The peer may have closed before all was sent.
         let _refused = stream.write_all(&bytes);
         let _refused = stream.shutdown(std::net::Shutdown::Write);
@@ -118,6 +120,11 @@ fn nonsense_disturbs_nobody() {
     assert!(grown < MEMORY_BOUND, "resident memory grew by {grown} KiB");
     drop(held);
     server.stop();
+    // A connection whose other end is gone is closed in any case.
+    let log = std::fs::read_to_string(folder.path().join("server.log")).unwrap();
+    for violation in violations {
+        assert!(log.contains(&violation), "{violation} is not in {log}");
+    }
 }
 
 /// A copy that is under way for seconds, because the volume is slow; whoever disturbs it makes it fail.
@@ -199,7 +206,10 @@ fn survives_running_out_of_descriptors() {
     copy.finish();
     drop(crowd);
     until(|| (server.descriptors() <= idle).then_some(()));
-    run(&["bench", &server.iscsi_url("disk"), "--runtime", "1", "--json"]);
+    // The portal that could accept nobody accepts again, as does the other.
+    for url in [server.nvme_url("disk"), server.iscsi_url("disk")] {
+        run(&["bench", &format!("{url}?reconnect=0&timeout=10s"), "--runtime", "1", "--json"]);
+    }
     server.stop();
 }
 

@@ -229,3 +229,108 @@ fn a_start_that_fails_leaves_nothing_behind() {
         }
     }
 }
+
+/// Checks a configuration of these volumes and rules: the exit code, and what is said on either stream.
+fn check(folder: &std::path::Path, text: &str, arguments: &[&str]) -> (Option<i32>, String) {
+    let config = folder.join("checked.toml");
+    std::fs::write(&config, text).unwrap();
+    let (config, state) = (config.display().to_string(), folder.join("state").display().to_string());
+    let all = [&["serve", "--check", "--config", &config, "--state", &state], arguments].concat();
+    let output = begin(&all).wait_with_output().unwrap();
+    std::fs::remove_file(folder.join("checked.toml")).unwrap();
+    let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    (output.status.code(), said.concat())
+}
+
+#[test]
+fn a_check_names_every_problem_and_changes_nothing() {
+    let folder = tempdir().unwrap();
+    let place = |name: &str| folder.path().join(name).display().to_string();
+    std::fs::write(place("large"), [7; 4096]).unwrap();
+    let volume = |name: &str, url: &str| format!("[[volume]]\nname = \"{name}\"\nurl = \"{url}\"\n");
+    let text = [
+        volume("fine", &format!("file:{}?size=1M", place("new"))),
+        volume("gone", "file:/nonexistent/x"),
+        volume("larger", &format!("file:{}?size=1K", place("large"))),
+        volume("folder", &format!("readonly+file:{}", folder.path().display())),
+        volume("odd", "ram:1000"),
+        volume("fine", "ram:1M"),
+        "[[portal]]\nprotocol = \"iscsi\"\nlisten = \"storage:3260\"\n".to_owned(),
+        "[[access]]\nvolume = \"nobody\"\nhosts = [\"nqn.2026-11.org.example:h\"]\n".to_owned(),
+        "[[access]]\nvolume = \"odd\"\nchap = { user = \"u\", secret_file = \"no-secret\" }\n".to_owned(),
+        "[discovery]\nchap = { user = \"u\", secret_file = \"no-other\" }\n".to_owned(),
+    ];
+    let (code, said) = check(folder.path(), &text.concat(), &["nameless", "--driver", "kqueue"]);
+    assert_eq!(code, Some(1), "{said}");
+    for expected in [
+        "\"nameless\" has no name: write NAME=URL",
+        "\"gone\" cannot be opened: file:/nonexistent/x: No such file or directory (os error 2); check the path",
+        "\"larger\" cannot be opened",
+        "the file has 4096 bytes already, more than size=1k asks for; leave size= out",
+        "\"folder\" cannot be opened",
+        "\"odd\" cannot be opened",
+        "two volumes are named \"fine\": give one",
+        "storage:3260 is not an address to listen at: write",
+        "entry 1 names the volume \"nobody\", which no [[volume]] has: correct the name",
+        "no-secret cannot be read: No such file or directory (os error 2); check secret_file",
+        "no-other cannot be read",
+        "there is no driver \"kqueue\": say auto",
+        "the configuration has 11 problems",
+    ] {
+        assert!(said.contains(expected), "{expected} is not in {said}");
+    }
+    assert_eq!(said.matches("linerate: problem: ").count(), 11, "{said}");
+    let left: Vec<_> =
+        std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["large"], "{said}");
+}
+
+#[test]
+fn a_check_beside_the_running_server_finds_its_volumes_in_use_and_leaves_them_alone() {
+    let folder = tempdir().unwrap();
+    let disk = folder.path().join("disk.img");
+    let url = format!("file:{}?size=2M", disk.display());
+    let volume = format!("[[volume]]\nname = \"disk\"\nurl = \"{url}\"\n");
+    assert_eq!(check(folder.path(), &volume, &[]), (Some(0), "the configuration is good\n".to_owned()));
+    let server = Server::start(folder.path(), &[&format!("disk={url}")]);
+    let before = std::fs::metadata(&disk).unwrap();
+    let (code, said) = check(folder.path(), &volume, &[]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(
+        said.contains("the volume \"disk\" is in use") && said.contains("the configuration is good"),
+        "{said}"
+    );
+    assert_eq!(std::fs::metadata(&disk).unwrap().modified().unwrap(), before.modified().unwrap());
+    // It still has its file for itself.
+    let second = run_in_vain(&["serve", &format!("other={url}"), "--iscsi", "127.0.0.1:0"]);
+    assert!(second.contains("in use by another volume or process"), "{second}");
+    run(&["check", &server.iscsi_url("disk"), "--overwrite"]);
+    server.stop();
+    let twice = [volume.as_str(), &volume.replace("\"disk\"", "\"same\"")].concat();
+    let (code, said) = check(folder.path(), &twice, &[]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(
+        said.contains("the volume \"same\" cannot be opened") && said.contains("in use by another"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_check_says_what_it_did_not_try_and_what_would_be_left_out() {
+    let folder = tempdir().unwrap();
+    let away =
+        "[[volume]]\nname = \"away\"\nurl = \"nvme+tcp://127.0.0.1:1/nqn.2026-11.org.linerate:away/1\"\n";
+    let secret = "[[volume]]\nname = \"locked\"\n\
+                  url = \"iscsi://127.0.0.1:1/iqn.2026-11.org.linerate:a/0?chap_user=u&chap_secret_file=/no/such\"\n";
+    let gone = "[[volume]]\nname = \"gone\"\nurl = \"file:/nonexistent/x\"\nnofail = true\n";
+    let (code, said) = check(folder.path(), &[away, gone].concat(), &[]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("the volume \"away\" was not tried") && said.contains("another machine"), "{said}");
+    assert!(said.contains("warning: the volume \"gone\" cannot be opened"), "{said}");
+    let (code, said) = check(folder.path(), secret, &[]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("the secret file /no/such cannot be read"), "{said}");
+    let (code, said) = check(folder.path(), gone, &[]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("no volume can be served: the volume \"gone\""), "{said}");
+}

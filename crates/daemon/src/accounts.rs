@@ -7,6 +7,7 @@ use iscsi::chap::{Algorithm, Credentials, Secret};
 use iscsi::target::Chap;
 
 use crate::config::{AccessEntry, ChapEntry, Config};
+use crate::findings::Findings;
 use crate::secrets;
 
 /// The accounts of a configuration.
@@ -17,19 +18,24 @@ pub(crate) struct Accounts {
 }
 
 impl Accounts {
-    /// Reads all secrets. What is doubtful but no mistake is added to `warnings`.
-    pub(crate) fn read(config: &Config, warnings: &mut Vec<String>) -> Result<Self> {
-        let rules = config.access.iter().enumerate().map(|(index, entry)| {
-            let read = entry.chap.as_ref().map(|chap| account(chap, warnings)).transpose();
-            read.with_context(|| format!("[[access]] entry {}", index + 1))
+    /// Reads all secrets. What is wrong, and what is doubtful but no mistake, is added to the findings: what could not be read is missing
+    /// in the answer.
+    pub(crate) fn read(config: &Config, findings: &mut Findings) -> Self {
+        let mut read = |chap: &ChapEntry, place: &dyn Fn() -> String| {
+            let account = account(chap, &mut findings.warnings).with_context(place);
+            account.map_err(|error| findings.problems.push(format!("{error:#}"))).ok()
+        };
+        let rules = config.access.iter().zip(1..).map(|(entry, number)| {
+            entry.chap.as_ref().and_then(|chap| read(chap, &|| format!("[[access]] entry {number}")))
         });
-        let rules = rules.collect::<Result<Vec<_>>>()?;
-        let discovery = config.discovery.chap.as_ref().map(|chap| account(chap, warnings)).transpose();
-        let accounts = Self { rules, discovery: discovery.context("[discovery]")? };
-        accounts.check_directions()?;
-        accounts.check_users(config)?;
-        accounts.tell_shared(warnings);
-        Ok(accounts)
+        let rules = rules.collect();
+        let discovery = config.discovery.chap.as_ref();
+        let discovery = discovery.and_then(|chap| read(chap, &|| "[discovery]".to_owned()));
+        let accounts = Self { rules, discovery };
+        findings.require(accounts.check_directions());
+        findings.require(accounts.check_users(config));
+        accounts.tell_shared(&mut findings.warnings);
+        accounts
     }
 
     /// The account of the rule in this place of the configuration.
@@ -134,11 +140,9 @@ mod tests {
         std::fs::write(&file, format!("{volumes}{access}")).unwrap();
         let config = Config::read(&file).unwrap();
         config.check().unwrap();
-        let mut warnings = Vec::new();
-        match Accounts::read(&config, &mut warnings) {
-            Ok(_) => Ok(warnings),
-            Err(error) => Err(format!("{error:#}")),
-        }
+        let mut findings = Findings::default();
+        Accounts::read(&config, &mut findings);
+        if findings.problems.is_empty() { Ok(findings.warnings) } else { Err(findings.problems.join("\n")) }
     }
 
     const ONE: (&str, &str) = ("one", "MARKER-secret-number-1");

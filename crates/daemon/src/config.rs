@@ -249,31 +249,47 @@ impl AccessEntry {
             && self.target.as_ref().is_none_or(|target| target == volume.target())
     }
 
-    fn check(&self, config: &Config) -> Result<()> {
+    /// What is wrong with it. It is the entry of that number, from 1.
+    fn problems(&self, config: &Config, number: usize) -> Vec<String> {
+        let mut problems = Vec::new();
+        let mut find = |problem: String| problems.push(format!("[[access]] entry {number} {problem}"));
         let known = |name: &str| config.volumes.iter().any(|volume| volume.name == name);
         if let Some(name) = self.volume.as_deref().filter(|name| !known(name)) {
-            bail!("[[access]] names the volume {name:?}, which no [[volume]] has");
+            find(format!(
+                "names the volume {name:?}, which no [[volume]] has: correct the name, or add the volume"
+            ));
         }
         let known = |name: &str| config.volumes.iter().any(|volume| volume.target() == name);
         if let Some(name) = self.target.as_deref().filter(|name| !known(name)) {
-            bail!("[[access]] names the target {name:?}, to which no [[volume]] belongs");
+            find(format!(
+                "names the target {name:?}, to which no [[volume]] belongs: correct the name, or give a volume that target"
+            ));
         }
         if self.volume.is_some() && self.target.is_some() {
-            bail!(
-                "[[access]] names both a volume and a target: a volume is opened alone, a target whole; write one of them"
+            find(
+                "names both a volume and a target: a volume is opened alone, a target whole; write one of them"
+                    .to_owned(),
             );
         }
         if self.initiators.is_empty() && self.hosts.is_empty() && self.chap.is_none() {
-            bail!("[[access]] says neither initiators, nor hosts, nor chap: it would allow nobody");
+            find(
+                "says neither initiators, nor hosts, nor chap: it would allow nobody; add one of them"
+                    .to_owned(),
+            );
         }
-        self.chap.as_ref().map_or(Ok(()), ChapEntry::check)
+        if let Some(Err(error)) = self.chap.as_ref().map(ChapEntry::check) {
+            find(format!("says {error}"));
+        }
+        problems
     }
 }
 
 impl ChapEntry {
     fn check(&self) -> Result<()> {
         if self.mutual_user.is_some() != self.mutual_secret_file.is_some() {
-            bail!("chap: mutual_user and mutual_secret_file go together");
+            bail!(
+                "chap with one of mutual_user and mutual_secret_file: they go together; write both or none"
+            );
         }
         Ok(())
     }
@@ -315,89 +331,126 @@ impl Config {
         Ok(config)
     }
 
-    /// Checks what the grammar cannot: names that are used twice or not at all, and numbers out of range.
+    /// Checks what the grammar cannot: names that are used twice or not at all, and numbers out of range. The error is the first of what
+    /// is wrong.
     pub fn check(&self) -> Result<()> {
-        if let Some(cores) = self.daemon.cores.filter(|cores| !(1..=MOST_CORES).contains(cores)) {
-            bail!("cores = {cores}: write a number from 1 to {MOST_CORES}");
+        self.problems().into_iter().next().map_or(Ok(()), |problem| Err(anyhow!(problem)))
+    }
+
+    /// All that is wrong, in the order of the file.
+    pub(crate) fn problems(&self) -> Vec<String> {
+        let numbers = [self.check_cores(), self.check_connections()];
+        let portals = self.portals.iter().flat_map(|portal| [check_address(portal), check_referrals(portal)]);
+        let volumes = self.volumes.iter().enumerate();
+        let volumes = volumes.flat_map(|(index, volume)| {
+            let earlier = self.volumes.get(..index).unwrap_or_default();
+            [check_volume(volume), check_place(volume, earlier), self.check_identity(volume, earlier)]
+        });
+        let discovery = self.discovery.chap.as_ref().map_or(Ok(()), ChapEntry::check).context("[discovery]");
+        let access = self.access.iter().zip(1..).flat_map(|(entry, number)| entry.problems(self, number));
+        let told = |outcome: Result<()>| outcome.err().map(|error| format!("{error:#}"));
+        let mut problems: Vec<String> =
+            numbers.into_iter().chain(portals).chain(volumes).filter_map(told).collect();
+        problems.extend(access);
+        problems.extend(told(discovery));
+        problems
+    }
+
+    fn check_cores(&self) -> Result<()> {
+        match self.daemon.cores.filter(|cores| !(1..=MOST_CORES).contains(cores)) {
+            Some(cores) => bail!("cores = {cores}: write a number from 1 to {MOST_CORES}"),
+            None => Ok(()),
         }
+    }
+
+    fn check_connections(&self) -> Result<()> {
         if self.limits.connections == Some(0) {
             bail!("connections = 0: write a number of at least 1, or leave it out");
         }
-        if let Some(portal) = self.portals.iter().find(|portal| portal.listen.address().is_none()) {
-            bail!("{} is not an address to listen at: write an IP address and a port", portal.listen);
-        }
-        for (index, volume) in self.volumes.iter().enumerate() {
-            check_name(&volume.name)?;
-            check_name(volume.target())?;
-            if volume.lun > LAST_LUN {
-                bail!("the volume {:?} has LUN {}: the last is {LAST_LUN}", volume.name, volume.lun);
-            }
-            if self.volumes.iter().take(index).any(|other| other.name == volume.name) {
-                bail!("two volumes are named {:?}: give one of them another name", volume.name);
-            }
-            let place = (volume.target(), volume.lun);
-            if let Some(other) =
-                self.volumes.iter().take(index).find(|other| (other.target(), other.lun) == place)
-            {
-                bail!(
-                    "the volumes {:?} and {:?} are both LUN {} of the target {:?}: give one of them another lun",
-                    other.name,
-                    volume.name,
-                    volume.lun,
-                    volume.target()
-                );
-            }
-        }
-        for portal in self.portals.iter().filter(|portal| !portal.referrals.is_empty()) {
-            if portal.protocol != Protocol::Nvme {
-                bail!("referrals: only an NVMe portal refers to other discovery services");
-            }
-            if let Some(name) = portal.referrals.iter().find(|service| service.address().is_none()) {
-                bail!(
-                    "referrals: {name} is no address and port: a discovery log page has no names of machines"
-                );
-            }
-        }
-        self.access.iter().try_for_each(|entry| entry.check(self))?;
-        self.discovery.chap.as_ref().map_or(Ok(()), ChapEntry::check)?;
-        self.check_identities()
+        Ok(())
     }
-}
 
-/// The longest serial number (NVMe Base §5.1.13.2.1, SN).
-const SERIAL: usize = 20;
-
-impl Config {
-    /// Checks what hosts will know targets and volumes by.
-    fn check_identities(&self) -> Result<()> {
-        for (index, volume) in self.volumes.iter().enumerate() {
-            let name = &volume.name;
-            self.daemon.iqn(volume.target())?;
-            self.daemon.nqn(volume.target())?;
-            let serial = volume.serial.as_deref();
-            let good = |text: &str| {
-                (1..=SERIAL).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
+    /// Checks what hosts will know the volume and its target by.
+    fn check_identity(&self, volume: &VolumeEntry, earlier: &[VolumeEntry]) -> Result<()> {
+        let name = &volume.name;
+        self.daemon.iqn(volume.target())?;
+        self.daemon.nqn(volume.target())?;
+        let serial = volume.serial.as_deref();
+        let good = |text: &str| {
+            (1..=SERIAL).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
+        };
+        if let Some(serial) = serial.filter(|serial| !good(serial)) {
+            bail!(
+                "the serial {serial:?} of the volume {name:?} cannot be shown: use 1 to {SERIAL} letters, digits and marks of ASCII"
+            );
+        }
+        for other in earlier {
+            let same = match () {
+                () if volume.uuid.is_some() && volume.uuid == other.uuid => "uuid",
+                () if serial.is_some() && serial == other.serial.as_deref() => "serial",
+                () => continue,
             };
-            if let Some(serial) = serial.filter(|serial| !good(serial)) {
-                bail!(
-                    "the serial {serial:?} of the volume {name:?} cannot be shown: use 1 to {SERIAL} letters, digits and marks of ASCII"
-                );
-            }
-            for other in self.volumes.iter().take(index) {
-                let same = match () {
-                    () if volume.uuid.is_some() && volume.uuid == other.uuid => "uuid",
-                    () if serial.is_some() && serial == other.serial.as_deref() => "serial",
-                    () => continue,
-                };
-                bail!(
-                    "the volumes {:?} and {name:?} have the same {same}: hosts would take them for one disk; give one of them another",
-                    other.name
-                );
-            }
+            bail!(
+                "the volumes {:?} and {name:?} have the same {same}: hosts would take them for one disk; give one of them another",
+                other.name
+            );
         }
         Ok(())
     }
 }
+
+fn check_address(portal: &PortalEntry) -> Result<()> {
+    if portal.listen.address().is_none() {
+        bail!("{} is not an address to listen at: write an IP address and a port", portal.listen);
+    }
+    Ok(())
+}
+
+fn check_referrals(portal: &PortalEntry) -> Result<()> {
+    if !portal.referrals.is_empty() && portal.protocol != Protocol::Nvme {
+        bail!(
+            "referrals at {}: only an NVMe portal refers to other discovery services; leave them out, or write them there",
+            portal.listen
+        );
+    }
+    if let Some(name) = portal.referrals.iter().find(|service| service.address().is_none()) {
+        bail!(
+            "referrals: {name} is no address and port, and a discovery log page has no names of machines: write an IP address \
+             and a port"
+        );
+    }
+    Ok(())
+}
+
+fn check_volume(volume: &VolumeEntry) -> Result<()> {
+    check_name(&volume.name)?;
+    check_name(volume.target())?;
+    if volume.lun > LAST_LUN {
+        bail!("the volume {:?} has LUN {}: write a number up to {LAST_LUN}", volume.name, volume.lun);
+    }
+    Ok(())
+}
+
+/// Refuses a name, or a place in a target, that an earlier volume has.
+fn check_place(volume: &VolumeEntry, earlier: &[VolumeEntry]) -> Result<()> {
+    if earlier.iter().any(|other| other.name == volume.name) {
+        bail!("two volumes are named {:?}: give one of them another name", volume.name);
+    }
+    let place = (volume.target(), volume.lun);
+    if let Some(other) = earlier.iter().find(|other| (other.target(), other.lun) == place) {
+        bail!(
+            "the volumes {:?} and {:?} are both LUN {} of the target {:?}: give one of them another lun",
+            other.name,
+            volume.name,
+            volume.lun,
+            volume.target()
+        );
+    }
+    Ok(())
+}
+
+/// The longest serial number (NVMe Base §5.1.13.2.1, SN).
+const SERIAL: usize = 20;
 
 /// A volume's name becomes the end of an IQN and an NQN, so it may only hold what both allow.
 pub fn check_name(name: &str) -> Result<()> {

@@ -5,15 +5,18 @@
 
 mod access;
 mod accounts;
+mod check;
 mod config;
 mod descriptors;
 mod early;
 mod exports;
+mod findings;
 mod fresh;
 mod help;
 mod identity;
 mod log;
 mod loss;
+mod prepare;
 mod randomness;
 mod ready;
 mod rescan;
@@ -24,11 +27,13 @@ mod starter;
 mod state;
 mod statistics;
 
+pub use check::check;
 pub use config::{
     AccessEntry, ChapEntry, Config, Daemon, Digests, Discovery, Limits, PortalEntry, Protocol, VolumeEntry,
     check_name,
 };
+pub use findings::Findings;
 pub use identity::{IQN_PREFIX, Identity, NQN_PREFIX};
 pub use log::{Filter, FilterError, Format, LONGEST_FAREWELL, Log, Output};
 pub use loss::losses;
-pub use serve::{check, serve};
+pub use serve::serve;

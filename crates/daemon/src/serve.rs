@@ -11,7 +11,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use engine::{ConnectionLimits, Message};
 use host::{Event, Journal, Kind};
 use names::{ISCSI_PORT, NVME_PORT, Portal};
-use reactor::{Cluster, Congestion, Driver, Listener, Stopper};
+use reactor::{Cluster, Listener, Stopper};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -20,9 +20,10 @@ use crate::config::{Config, PortalEntry, Protocol};
 use crate::early::Early;
 use crate::exports::{self, Opened, Resources, Wanted};
 use crate::log::Log;
+use crate::prepare::{prepare, reactor_config};
 use crate::starter::{News, Start, Started, Starter};
 use crate::state::States;
-use crate::{access, descriptors, help, loss, randomness, ready, rescan, safety, state, statistics};
+use crate::{descriptors, help, loss, randomness, ready, rescan, state, statistics};
 
 /// Memory for data buffers in all, unless the configuration says otherwise.
 const USUAL_MEMORY: u64 = 512 << 20;
@@ -39,11 +40,14 @@ const FLUSH: Duration = Duration::from_mins(1);
 /// the lines that tell the user how to connect, and what has changed; `log` what happens.
 pub fn serve(config: &Config, ready_file: Option<&Path>, say: &dyn Fn(&str), log: &Arc<Log>) -> Result<()> {
     let config = &with_usual_portals(config);
-    let (accounts, warnings) = prepare(config)?;
+    let (accounts, findings) = prepare(config);
+    if let Some(problem) = findings.problems.into_iter().next() {
+        bail!(problem);
+    }
     if let Some(path) = ready_file {
         ready::remove(path)?;
     }
-    for warning in warnings {
+    for warning in findings.warnings {
         log.record(Event::new(Kind::Configuration, warning));
     }
     let had_terminal = has_terminal();
@@ -161,39 +165,6 @@ fn with_usual_portals(config: &Config) -> Config {
         config.portals = usual.map(|(protocol, port)| PortalEntry::at(protocol, loopback(port))).to_vec();
     }
     config
-}
-
-/// Checks a configuration whole, as [`serve`] does before it begins: names, numbers, secrets, and who could reach its portals. Gives
-/// what is doubtful but no mistake. Nothing is opened, made or listened at.
-pub fn check(config: &Config) -> Result<Vec<String>> {
-    let config = &with_usual_portals(config);
-    prepare(config).map(|(_, warnings)| warnings)
-}
-
-/// The accounts of a configuration that was checked, and what is doubtful.
-fn prepare(config: &Config) -> Result<(Accounts, Vec<String>)> {
-    config.check()?;
-    let mut warnings = access::warnings(config);
-    let accounts = Accounts::read(config, &mut warnings)?;
-    reactor_config(config)?;
-    for address in config.portals.iter().filter_map(|portal| portal.listen.address()) {
-        safety::check_bind(address, access::restricted(config), config.daemon.allow_any)?;
-    }
-    Ok((accounts, warnings))
-}
-
-fn reactor_config(config: &Config) -> Result<reactor::Config> {
-    let driver = match config.daemon.driver.as_deref() {
-        None | Some("auto") => Driver::Auto,
-        Some("uring") => Driver::Uring,
-        Some("epoll") => Driver::Epoll,
-        Some(other) => bail!("there is no driver {other:?}: say auto, uring or epoll"),
-    };
-    let usual = reactor::Config::default();
-    let spin = config.daemon.spin.map_or(usual.spin, |span| span.0);
-    let congestion = config.daemon.congestion.as_deref().map(Congestion::named).transpose()?;
-    let congestion = congestion.unwrap_or(usual.congestion);
-    Ok(reactor::Config { driver, spin, congestion, ..usual })
 }
 
 fn listen(config: &Config, cluster: &mut Cluster<Message>) -> Result<Vec<(Protocol, SocketAddr)>> {

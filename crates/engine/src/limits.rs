@@ -34,6 +34,10 @@ pub(crate) const RESETS: usize = 1024;
 /// How long a request to a remote volume may take unless its URL says otherwise (`timeout=`).
 pub(crate) const COMMAND_TIME: Duration = Duration::from_secs(30);
 
+/// How long connecting to the machine of a remote volume may take, unless `timeout=` says less: a machine of the same network answers within
+/// milliseconds, and the third repetition of a lost TCP connection request goes out after 7 s.
+pub(crate) const CONNECT_TIME: Duration = Duration::from_secs(10);
+
 /// How long requests wait for a lost connection unless the URL says otherwise (`reconnect=`): longer than the restart of a server
 /// and than the longest wait for an NVMe controller to be surely gone, shorter than file systems' own patience.
 pub(crate) const RECONNECT_TIME: Duration = Duration::from_secs(30);

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::task::Waker;
+use std::time::Duration;
 
 use protocol::{CloseReason, Ended, Instant, Placement, Transmit};
 
@@ -37,6 +38,11 @@ pub trait Endpoint {
     fn turn(&mut self, now: Instant);
     /// Fills a send.
     fn poll_transmit(&mut self, now: Instant, send: &mut Transmit);
+    /// How long connecting may take, for a dialled endpoint that is less patient than whoever connects it: the stream then ends as timed out
+    /// (`ETIMEDOUT`).
+    fn connect_time(&self) -> Option<Duration> {
+        None
+    }
     /// The next deadline.
     fn poll_timeout(&self) -> Option<Instant>;
     /// False while no bytes can be taken.

@@ -629,3 +629,44 @@ fn only_what_takes_a_status_number_is_acknowledged() {
         assert_eq!(answer.view().exp_stat_sn(), NUMBER + taken, "after {what} with StatSN {NUMBER}");
     }
 }
+
+/// A target may answer commands in any order: what it says of its size may be older than the change that it has told of meanwhile.
+#[test]
+fn a_size_that_changes_again_while_it_is_asked_for_is_asked_for_again() {
+    let changed = [0, 18, 0x70, 0, 6, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0x2a, 0x09, 0, 0, 0, 0];
+    let mut bench = Bench::ready(config(), portal(256));
+    let sent = |bench: &mut Bench| {
+        let pdus = split(&bench.pair.near.transmit(Instant::ZERO), NONE);
+        pdus.iter().map(|pdu| ScsiCommand::from_bytes(&pdu.header)).collect::<Vec<_>>()
+    };
+    let attention = |bench: &mut Bench, command: &ScsiCommand| {
+        let header = ScsiResponse::new(command.task_tag(), 2, Residual::None, 0).to_bytes();
+        tell(bench, header, &changed);
+    };
+    let size = |bench: &mut Bench, command: &ScsiCommand, blocks: u64| {
+        let mut answer = [0; 32];
+        answer[..8].copy_from_slice(&(blocks - 1).to_be_bytes());
+        answer[8..12].copy_from_slice(&512_u32.to_be_bytes());
+        let length = command.expected_length();
+        let header = DataIn::new(command.task_tag(), 0, (0, 32)).ending();
+        let header = header.with_status(0, Residual::Underflow(length - 32));
+        tell(bench, header.to_bytes(), &answer);
+    };
+    let asks = |command: &&ScsiCommand| command.cdb[..2] == [0x9e, 0x10];
+    bench.submit(1, read(512));
+    bench.submit(2, read(512));
+    let reads = sent(&mut bench);
+    attention(&mut bench, &reads[0]);
+    let first = sent(&mut bench);
+    let first: Vec<_> = first.iter().filter(asks).collect();
+    assert_eq!(first.len(), 1, "READ CAPACITY (16)");
+    attention(&mut bench, &reads[1]);
+    assert_eq!(sent(&mut bench).iter().filter(asks).count(), 0, "one is under way");
+    size(&mut bench, first[0], 512);
+    let second = sent(&mut bench);
+    let second: Vec<_> = second.iter().filter(asks).collect();
+    assert_eq!(second.len(), 1, "the answer may be older than the second change");
+    size(&mut bench, second[0], 1024);
+    assert_eq!(sent(&mut bench).iter().filter(asks).count(), 0, "nothing has changed since");
+    assert_eq!(bench.resized.iter().map(|geometry| geometry.blocks).collect::<Vec<_>>(), [512, 1024]);
+}

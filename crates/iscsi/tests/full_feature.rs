@@ -14,12 +14,12 @@ use iscsi::pdu::{
     Opcode, R2t, RESERVED_TAG, Reason, Reject, Residual, ScsiCommand, ScsiResponse, TaskManagementRequest,
     TaskManagementResponse, TextRequest, TextResponse,
 };
-use iscsi::target::{Action, Input};
+use iscsi::target::{Action, Input, Portal};
 use protocol::pair::aperiodic;
 use protocol::{CloseReason, Connection};
 use scsi::{NexusEvent, builder};
 use volume::reservation::{Registrant, Registration, ReservationType, View};
-use volume::{Epoch, Extent, VolumeErrorKind, VolumeId};
+use volume::{Epoch, Extent, Features, Operation, VolumeErrorKind, VolumeId};
 
 const LUN: [u8; 8] = [0; 8];
 /// The same unit by flat addressing (SAM-5 §4.7.7.3).
@@ -27,7 +27,11 @@ const FLAT: [u8; 8] = [0x40, 0, 0, 0, 0, 0, 0, 0];
 
 /// Logged in, with the power-on attention taken.
 fn ready() -> Raw {
-    let mut raw = Raw::logged_in(portal(2048));
+    ready_at(portal(2048))
+}
+
+fn ready_at(portal: Portal) -> Raw {
+    let mut raw = Raw::logged_in(portal);
     let answers = command(&mut raw, (1, builder::test_unit_ready()), |command| command, &[]);
     assert_eq!(ScsiResponse::from_bytes(&answers[0].header).status(), Some(2), "a unit attention");
     raw
@@ -211,6 +215,40 @@ fn an_abort_is_answered_after_the_volume_let_go() {
     assert_eq!(raw.half.connection.outstanding(), 0);
     let again = TaskManagementRequest::new(Function::ABORT_TASK, LUN, 51).referring(2, 1);
     assert_eq!(function_response(&management(&mut raw, again)[0]), FunctionResponse::NO_TASK);
+}
+
+/// GET LBA STATUS asks its volume run by run.
+#[test]
+fn a_query_of_allocation_that_is_aborted_ends_with_the_run_that_is_asked_for() {
+    let mut telling = portal(2048);
+    Arc::get_mut(&mut telling.nodes[0].device).unwrap().units[0].features |= Features::ALLOCATION;
+    let mut raw = ready_at(telling);
+    raw.memory.hold = true;
+    let query = |raw: &mut Raw, tag| {
+        command(raw, (tag, builder::lba_status(0, 4096)), |command| command.reading(4096), &[])
+    };
+    let end_one = |raw: &mut Raw| {
+        let request = raw.memory.held.remove(0);
+        let completion = raw.memory.carry_out(request);
+        raw.half.connection.handle_input(raw.now, Input::Completion(completion));
+        raw.settle()
+    };
+    assert_eq!(opcodes(&query(&mut raw, 2)), []);
+    assert!(matches!(raw.memory.held[0].operation, Operation::QueryAllocation { .. }));
+    let abort = TaskManagementRequest::new(Function::ABORT_TASK, LUN, 50).referring(2, raw.cmd_sn - 1);
+    assert_eq!(opcodes(&management(&mut raw, abort)), [], "the volume still has the request");
+    assert_eq!(raw.memory.cancelled, [raw.memory.held[0].tag]);
+    let answers = end_one(&mut raw);
+    assert!(raw.memory.held.is_empty(), "the next run is not asked for");
+    assert_eq!(answers.len(), 1, "the command itself is not answered");
+    assert_eq!(function_response(&answers[0]), FunctionResponse::COMPLETE);
+    assert_eq!(raw.half.connection.outstanding(), 0);
+    query(&mut raw, 3);
+    assert_eq!(opcodes(&end_one(&mut raw)), []);
+    assert_eq!(raw.memory.held.len(), 1, "one that goes on asks for it");
+    let answers = raw.release();
+    assert_eq!(opcodes(&answers), [Opcode::DATA_IN]);
+    assert_eq!(answers[0].data[8..], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0], "2,048 mapped blocks");
 }
 
 #[test]

@@ -183,23 +183,3 @@ fn a_durable_request_ends_with_the_flush_that_makes_it_durable() {
         assert!(bench.done.pop().unwrap().result.is_ok() && bench.memory.held.is_empty());
     }
 }
-
-#[test]
-fn a_size_that_changes_again_while_it_is_asked_for_is_known_in_the_end() {
-    let read = || Operation::Read { extent: Extent::new(0, 1), into: Buf::zeroed(BLOCK) };
-    for moment in 0.. {
-        let mut bench = Bench::ready(config(), portal(256));
-        bench.resize(512);
-        bench.submit(1, read());
-        let going_on = (0..moment).all(|_| bench.step());
-        bench.resize(1024);
-        bench.submit(2, read());
-        bench.run();
-        assert_eq!(bench.done.len(), 2);
-        assert_eq!(bench.resized.last().unwrap().blocks, 1024, "a second change at step {moment}");
-        if !going_on {
-            assert!(moment > 2, "the first change was told within {moment} steps");
-            break;
-        }
-    }
-}

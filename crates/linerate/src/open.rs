@@ -5,7 +5,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 
 use engine::remote::{self, Access, RemoteOpening};
-use host::World;
+use host::{Storage, World};
 use names::{Host, Portal, Source, VolumeUrl};
 use protocol::Instant;
 use volume::{OpenError, Volume};
@@ -109,6 +109,25 @@ impl Opening {
 impl std::fmt::Debug for Opening {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Opening").field("url", &self.url.to_string()).finish_non_exhaustive()
+    }
+}
+
+/// What trying to open a volume without leaving this machine came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tried {
+    /// It is on this machine, and can be opened.
+    Here,
+    /// It is on another machine, which was not asked: only the secrets for it were read.
+    Elsewhere,
+}
+
+/// Tries to open what `url` names as far as that goes on this machine, with files and devices from `storage`. The error is the one that
+/// opening would end with.
+pub fn try_here(url: &VolumeUrl, storage: &Arc<dyn Storage>) -> Result<Tried, OpenError> {
+    match &url.source {
+        Source::Iscsi(remote) => secret::of(&remote.options).map(|_| Tried::Elsewhere),
+        Source::Nvme(_) => Ok(Tried::Elsewhere),
+        _ => backends::open(url, storage).map(|_| Tried::Here),
     }
 }
 

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use buf::Pool;
+use nvme::allocation::{GetLbaStatus, TRACKED_ALLOCATED};
 use nvme::controller::{Action, Connection, Input};
 use nvme::fabrics::{Connect, ConnectData, Property};
 use nvme::limits::{ABANDONED, ABORTS, MEMORY_RETRY, QUIESCE_TIME};
@@ -18,7 +19,7 @@ use nvme::status::Status;
 use nvme::subsystem::{Reply, Subsystems};
 use protocol::pair::Half;
 use protocol::{CloseReason, Connection as _, Ended, Group as _, Instant};
-use volume::{Completion, Operation, Outcome, Request, Tag, VolumeErrorKind, VolumeId};
+use volume::{Allocation, Completion, Extent, Operation, Outcome, Request, Tag, VolumeErrorKind, VolumeId};
 use zerocopy::{FromBytes, IntoBytes};
 
 const NOW: Instant = Instant::ZERO;
@@ -157,6 +158,10 @@ impl Rig {
         let (queue, _, request) = self.held.pop_front().unwrap();
         let result = how.map(|()| match request.operation {
             Operation::Read { into, .. } => Outcome::Data(into.freeze().into()),
+            Operation::QueryAllocation { extent } => {
+                let half = Extent::new(extent.start, extent.blocks.div_ceil(2));
+                Outcome::Allocation(Allocation { extent: half, mapped: true })
+            }
             _ => Outcome::Done,
         });
         self.input(queue, Input::Completion(Completion { tag: request.tag, result }));
@@ -304,6 +309,36 @@ fn of_a_command_with_several_requests_the_rest_is_left_undone() {
     rig.abort(5, (1, 70));
     rig.complete(Ok(()));
     assert_eq!(rig.take_seen(), [good(1, 70), answer(5, 1)], "it had come to its last");
+}
+
+/// Get LBA Status is carried by the admin queue, on which its Abort comes too, and asks its volume run by run.
+#[test]
+fn a_query_of_allocation_ends_with_the_run_that_is_asked_for() {
+    let status = GetLbaStatus { start: 0, length: 24, blocks: None, action: TRACKED_ALLOCATED };
+    let mut query = status.encode(1);
+    query.dptr = SglDescriptor::transport(24);
+    let mut rig = Rig::new(1);
+    for how in [Err(VolumeErrorKind::Cancelled), Ok(())] {
+        rig.send(0, &[command(query, 70)]);
+        rig.abort(5, (0, 70));
+        let (queue, _, request) = rig.held.front().unwrap();
+        assert!(matches!(request.operation, Operation::QueryAllocation { .. }), "{:?}", request.operation);
+        assert_eq!(std::mem::take(&mut rig.cancelled), [(*queue, request.tag)]);
+        assert_eq!(rig.take_seen(), [], "the volume still has it");
+        rig.complete(how);
+        let aborted = Seen::Done { cid: 70, status: ABORTED, result: 0 };
+        assert_eq!(rig.take_seen(), [(0, aborted), answer(5, 0)], "{how:?}");
+        assert!(rig.held.is_empty(), "the next run is not asked for");
+    }
+    rig.send(0, &[command(query, 70)]);
+    rig.complete(Ok(()));
+    assert_eq!(rig.held.len(), 1, "one that goes on asks for it");
+    while !rig.held.is_empty() {
+        rig.complete(Ok(()));
+    }
+    assert_eq!(rig.take_seen(), [(0, Seen::Data { cid: 70 })]);
+    rig.abort(5, (0, 70));
+    assert_eq!(rig.take_seen(), [answer(5, 1)], "it is over");
 }
 
 #[test]

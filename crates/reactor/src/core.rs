@@ -344,7 +344,8 @@ impl<S: Service> Turning<S> {
             Ok(descriptor) => {
                 let mut connection =
                     Connection::new(dial.id, Some(descriptor), dial.endpoint, Phase::Connecting);
-                connection.deadline = Some(now + limits::CONNECT);
+                let patience = connection.endpoint.connect_time().unwrap_or(limits::CONNECT);
+                connection.deadline = Some(now + patience.min(limits::CONNECT));
                 connection.polling = true;
                 self.insert(slot, connection);
                 self.driver.poll(slot, Interest::Write);

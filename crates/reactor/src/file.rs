@@ -29,12 +29,12 @@ impl Storage for Files {
     }
 }
 
-fn failure(error: Errno) -> IoError {
+pub(crate) fn failure(error: Errno) -> IoError {
     IoError(error.raw_os_error())
 }
 
 /// What `path` is; looked at before it is opened, as opening a pipe would wait.
-fn kind_of(mode: rustix::fs::RawMode) -> Result<BlockKind, Errno> {
+pub(crate) fn kind_of(mode: rustix::fs::RawMode) -> Result<BlockKind, Errno> {
     match FileType::from_raw_mode(mode) {
         FileType::RegularFile => Ok(BlockKind::File),
         FileType::BlockDevice => Ok(BlockKind::Device),
@@ -58,9 +58,8 @@ fn open(path: &str, options: OpenOptions) -> Result<File, Errno> {
     flags.set(OFlags::EXCL, writable && device);
     let descriptor = rustix::fs::open(path, flags, Mode::from_raw_mode(0o644))?;
     let kind = kind_of(rustix::fs::fstat(&descriptor)?.st_mode)?;
-    if writable && kind == BlockKind::Device && attribute(&descriptor, "ro")? == Some(1) {
-        // The kernel lets it be opened for writing and refuses each write.
-        return Err(Errno::ROFS);
+    if writable && kind == BlockKind::Device {
+        check_writable(&descriptor)?;
     }
     let descriptor = Claimed::new(descriptor);
     if writable {
@@ -77,6 +76,11 @@ fn open(path: &str, options: OpenOptions) -> Result<File, Errno> {
     Ok(File { descriptor: Arc::new(descriptor), info })
 }
 
+/// Refuses a device that takes no writes: the kernel lets it be opened for writing and refuses each of them.
+pub(crate) fn check_writable(device: &OwnedFd) -> Result<(), Errno> {
+    if attribute(device, "ro")? == Some(1) { Err(Errno::ROFS) } else { Ok(()) }
+}
+
 fn size_of(file: &OwnedFd) -> Result<u64, Errno> {
     rustix::fs::seek(file, SeekFrom::End(0))
 }
@@ -89,7 +93,7 @@ fn ensure_size(file: &OwnedFd, kind: BlockKind, size: u64, mode: OpenMode) -> Re
     }
 }
 
-fn examine(file: &OwnedFd, kind: BlockKind, options: OpenOptions) -> Result<BlockInfo, Errno> {
+pub(crate) fn examine(file: &OwnedFd, kind: BlockKind, options: OpenOptions) -> Result<BlockInfo, Errno> {
     let (logical_block, physical_block) = match kind {
         BlockKind::Device => (rustix::fs::ioctl_blksszget(file)?, rustix::fs::ioctl_blkpbszget(file)?),
         BlockKind::File => (512, u32::try_from(rustix::fs::fstat(file)?.st_blksize).unwrap_or(4096)),

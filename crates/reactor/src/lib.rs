@@ -16,6 +16,7 @@
 //! | `sys` | the other side, io_uring, and all `unsafe` code |
 //! | `file`, `threads` | files and devices |
 //! | `folder` | a folder for state |
+//! | `look` | what opening a file or device would come to |
 //! | `turns` | how long turns keep the processor |
 //! | `local` | how a service reaches the loop that is calling it |
 //!
@@ -37,6 +38,7 @@ mod folder;
 mod limits;
 mod listener;
 mod local;
+mod look;
 mod streams;
 mod sys;
 mod threads;
@@ -51,4 +53,5 @@ pub use congestion::{Congestion, NoCongestion};
 pub use file::Files;
 pub use folder::SystemFolder;
 pub use listener::{Listener, UNNAMED, while_taken};
+pub use look::Look;
 pub use turns::Turns;

@@ -67,7 +67,7 @@ pub(crate) const BACKLOG: i32 = 1024;
 pub(crate) const LINGER: Duration = Duration::from_secs(1);
 /// How long the last sends of a connection that is to be closed may take.
 pub(crate) const LAST_SENDS: Duration = Duration::from_secs(5);
-/// How long a connection attempt may take.
+/// How long a connection attempt may take at most; an endpoint may give it less.
 pub(crate) const CONNECT: Duration = Duration::from_secs(10);
 /// How long endpoints may take to become idle when the loop ends.
 pub(crate) const SHUTDOWN: Duration = Duration::from_secs(5);

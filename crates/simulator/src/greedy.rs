@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::task::Waker;
+use std::time::Duration;
 
 use host::{Dialer, Endpoint, EndpointId};
 use protocol::{CloseReason, Ended, Instant, Placement, Transmit};
@@ -71,6 +72,10 @@ impl Endpoint for Greedy {
 
     fn handle_timeout(&mut self, now: Instant) {
         self.inner.handle_timeout(now);
+    }
+
+    fn connect_time(&self) -> Option<Duration> {
+        self.inner.connect_time()
     }
 
     fn handle_connected(&mut self, now: Instant, local: SocketAddr, peer: SocketAddr) {

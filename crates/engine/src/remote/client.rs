@@ -4,12 +4,15 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use ::volume::Completion;
 use host::Endpoint;
+use names::Span;
 use protocol::{CloseReason, Connection, Ended, Instant, Placement, Transmit};
 
 use super::link::{Link, Order};
+use crate::limits::CONNECT_TIME;
 
 /// What a connection reports.
 pub(crate) enum Report<I> {
@@ -47,6 +50,20 @@ pub(crate) type Errand = Box<dyn FnMut(&Link)>;
 /// Makes the connection once its transport is there: a protocol's clock starts then.
 pub(crate) type Make<C> = Box<dyn FnOnce(Instant) -> C>;
 
+/// Where a connection leads, and how long it may take to come about.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Aim {
+    pub(crate) address: SocketAddr,
+    pub(crate) patience: Duration,
+}
+
+impl Aim {
+    /// A connection of which a command may take so long (`timeout=`): connecting is a step of opening like others, and takes no longer.
+    pub(crate) fn new(address: SocketAddr, command: Duration) -> Self {
+        Self { address, patience: command.min(CONNECT_TIME) }
+    }
+}
+
 /// A client connection with its link.
 pub(crate) struct Client<R: ClientRole> {
     make: Option<Make<R::Connection>>,
@@ -56,6 +73,8 @@ pub(crate) struct Client<R: ClientRole> {
     errand: Option<Errand>,
     /// Where the far end is, for people.
     address: SocketAddr,
+    /// How long connecting may take.
+    patience: Duration,
     /// Gone once nobody uses the volume any more: the connection then takes its leave.
     purpose: Weak<()>,
     ended: bool,
@@ -67,7 +86,7 @@ impl<R: ClientRole> Client<R> {
     /// Joins a connection that is to be made with its link. `purpose` is held by whoever needs the connection.
     pub(crate) fn new(
         make: Make<R::Connection>,
-        (link, address): (Rc<Link>, SocketAddr),
+        (link, Aim { address, patience }): (Rc<Link>, Aim),
         tell: Tell<R::Info>,
         purpose: &Arc<()>,
     ) -> Self {
@@ -79,6 +98,7 @@ impl<R: ClientRole> Client<R> {
             tell,
             errand: None,
             address,
+            patience,
             purpose,
             ended: false,
             orders: VecDeque::new(),
@@ -125,6 +145,12 @@ impl<R: ClientRole> Client<R> {
             (Ended::ByPeer, Some(_)) => format!("{address} closed the connection"),
             (Ended::Failed(code), Some(_)) => {
                 format!("the connection to {address} failed: {}", host::IoError(code))
+            }
+            (Ended::Failed(NO_ANSWER), None) => {
+                let (patience, remedy) = (Span(self.patience), remedy(NO_ANSWER));
+                format!(
+                    "cannot connect to {address}: it did not answer the TCP connection request within {patience}; {remedy}"
+                )
             }
             (Ended::Failed(code), None) => {
                 format!("cannot connect to {address}: {}; {}", host::IoError(code), remedy(code))
@@ -230,6 +256,10 @@ impl<R: ClientRole> Endpoint for Client<R> {
         if let Some(connection) = &mut self.connection {
             connection.poll_transmit(now, send);
         }
+    }
+
+    fn connect_time(&self) -> Option<Duration> {
+        Some(self.patience)
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

@@ -19,7 +19,7 @@ use ::volume::{CoreId, Geometry, OpenError, Volume};
 use buf::Pool;
 use names::{Iqn, IscsiOptions, IscsiUrl};
 
-use super::client::{Client, ClientRole, Report, Tell};
+use super::client::{Aim, Client, ClientRole, Report, Tell};
 use super::entries::Nexus;
 use super::link::{Link, Order, Stage};
 use super::queue::{Attempt, Route};
@@ -150,7 +150,8 @@ impl Plan {
         let link = Link::new(waker);
         let (config, entropy) = (self.config(isid), (self.surroundings.entropy)());
         let make = Box::new(move |now| Connection::new(now, config, Pool::new(CLIENT_POOL), entropy));
-        let client = Client::<Initiator>::new(make, (Rc::clone(&link), address), tell, purpose);
+        let aim = Aim::new(address, self.timing.command);
+        let client = Client::<Initiator>::new(make, (Rc::clone(&link), aim), tell, purpose);
         dial(&self.surroundings.dialer, address, &link, Box::new(client));
         link
     }

@@ -195,3 +195,62 @@ impl<T: 'static> Waiting<T> {
 fn dial(dialer: &Arc<dyn Dialer>, address: SocketAddr, link: &Rc<Link>, endpoint: Box<dyn Endpoint>) {
     link.set_endpoint(dialer.dial(address, endpoint));
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::time::Duration;
+
+    use protocol::{Ended, Instant};
+
+    use super::*;
+
+    /// A network that swallows everything: whoever dials waits for as long as it wants to.
+    #[derive(Default)]
+    struct BlackHole(Mutex<Vec<Option<Duration>>>);
+
+    impl Dialer for BlackHole {
+        fn dial(&self, _peer: SocketAddr, mut endpoint: Box<dyn Endpoint>) -> host::EndpointId {
+            self.0.lock().unwrap().push(endpoint.connect_time());
+            endpoint.handle_ended(Instant::ZERO, Ended::Failed(110));
+            host::EndpointId(0)
+        }
+        fn nudge(&self, _endpoint: host::EndpointId) {}
+        fn waker(&self, _endpoint: host::EndpointId) -> Waker {
+            Waker::noop().clone()
+        }
+    }
+
+    fn access(url: &str) -> Access {
+        match url.parse::<names::VolumeUrl>().unwrap().source {
+            names::Source::Iscsi(url) => Access::Iscsi { url, secrets: None },
+            names::Source::Nvme(url) => Access::Nvme { url },
+            other => panic!("{} is not remote", other.scheme()),
+        }
+    }
+
+    #[test]
+    fn connecting_takes_no_longer_than_a_command_and_says_what_was_waited_for() {
+        let urls = [
+            "iscsi://192.0.2.1:3260/iqn.2026-11.org.example:disk/0",
+            "nvme+tcp://192.0.2.1:4420/nqn.2026-11.org.example:disk/1",
+        ];
+        for (option, patience) in [("?timeout=1500ms", 1500), ("?timeout=40s", 10_000), ("", 10_000)] {
+            for url in urls {
+                let hole = Arc::new(BlackHole::default());
+                let dialer: Arc<dyn Dialer> = Arc::clone(&hole) as Arc<dyn Dialer>;
+                let surroundings = Surroundings { dialer, ..Surroundings::nowhere() };
+                let address: SocketAddr = "192.0.2.1:3260".parse().unwrap();
+                let refusal = open(address, access(&format!("{url}{option}")), &surroundings).poll();
+                let refusal = refusal.unwrap().err().unwrap().to_string();
+                let patience = Duration::from_millis(patience);
+                assert_eq!(*hole.0.lock().unwrap(), [Some(patience)], "{url}{option}");
+                let expected = format!(
+                    "cannot connect to 192.0.2.1:3260: it did not answer the TCP connection request within {}; nothing answers there",
+                    names::Span(patience)
+                );
+                assert!(refusal.contains(&expected), "{url}{option} says {refusal}");
+            }
+        }
+    }
+}

@@ -19,7 +19,7 @@ use host::EndpointId;
 use names::{NvmeOptions, NvmeUrl};
 
 use super::association::{Association, Standing};
-use super::client::{Client, ClientRole, Errand, Report, Tell};
+use super::client::{Aim, Client, ClientRole, Errand, Report, Tell};
 use super::link::{Link, Order, Stage};
 use super::queue::{Attempt, Route};
 use super::referrals::Tour;
@@ -149,8 +149,8 @@ impl Plan {
             queue,
         };
         let make = Box::new(move |now| Connection::new(config, now));
-        let client =
-            Client::<Host>::new(make, (Rc::clone(&link), self.address), tell, purpose).with_errand(errand);
+        let aim = Aim::new(self.address, self.timing.command);
+        let client = Client::<Host>::new(make, (Rc::clone(&link), aim), tell, purpose).with_errand(errand);
         dial(&self.surroundings.dialer, self.address, &link, Box::new(client));
         link
     }

@@ -24,8 +24,8 @@ use protocol::pair::Pair;
 use protocol::{Connection, Group, SeededEntropy};
 use scsi::{LogicalUnit, NexusEvent, TargetDevice, UnitIdentity};
 use volume::{
-    Completion, Extent, Features, Geometry, Limits, Operation, Outcome, Request, Tag, VolumeErrorKind,
-    VolumeId,
+    Allocation, Completion, Extent, Features, Geometry, Limits, Operation, Outcome, Request, Tag,
+    VolumeErrorKind, VolumeId,
 };
 
 pub const BLOCK: usize = 512;
@@ -67,6 +67,10 @@ impl Memory {
                 Ok(Outcome::Done)
             }
             (None, Operation::Flush | Operation::Verify { .. }) => Ok(Outcome::Done),
+            (None, Operation::QueryAllocation { extent }) => {
+                let half = Extent::new(extent.start, extent.blocks.div_ceil(2));
+                Ok(Outcome::Allocation(Allocation { extent: half, mapped: true }))
+            }
             (None, _) => Err(VolumeErrorKind::Unsupported),
         };
         Completion { tag: request.tag, result }

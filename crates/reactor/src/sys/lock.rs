@@ -39,13 +39,21 @@ fn is_held(file: BorrowedFd<'_>, byte: i64) -> bool {
     call(file, libc::F_OFD_GETLK, &mut lock).is_ok() && i32::from(lock.l_type) != libc::F_UNLCK
 }
 
+/// What is done to an image, and what nobody else may do meanwhile.
+fn intents(writable: bool) -> (&'static [i64], &'static [i64]) {
+    if writable { (&[CONSISTENT_READ, WRITE, RESIZE], &[WRITE, RESIZE]) } else { (&[CONSISTENT_READ], &[]) }
+}
+
+/// True when somebody has the image in a way that does not go with this. Nothing is taken, not even for a moment.
+pub(crate) fn is_taken(file: BorrowedFd<'_>, writable: bool) -> bool {
+    let (done, denied) = intents(writable);
+    let mut opposite = done.iter().map(|one| DENIED + one).chain(denied.iter().map(|one| DONE + one));
+    opposite.any(|byte| is_held(file, byte))
+}
+
 /// Takes an image for this open file; an error says that somebody else has it in a way that does not go with this.
 pub(crate) fn take(file: BorrowedFd<'_>, writable: bool) -> io::Result<()> {
-    let (done, denied): (&[i64], &[i64]) = if writable {
-        (&[CONSISTENT_READ, WRITE, RESIZE], &[WRITE, RESIZE])
-    } else {
-        (&[CONSISTENT_READ], &[])
-    };
+    let (done, denied) = intents(writable);
     let bytes = done.iter().map(|one| DONE + one).chain(denied.iter().map(|one| DENIED + one));
     for byte in bytes {
         if call(file, libc::F_OFD_SETLK, &mut range(libc::F_RDLCK, byte, 1)).is_err() {
@@ -53,8 +61,7 @@ pub(crate) fn take(file: BorrowedFd<'_>, writable: bool) -> io::Result<()> {
             break;
         }
     }
-    let opposite = done.iter().map(|one| DENIED + one).chain(denied.iter().map(|one| DONE + one));
-    if opposite.into_iter().any(|byte| is_held(file, byte)) {
+    if is_taken(file, writable) {
         release(file);
         return Err(io::Error::from_raw_os_error(libc::EAGAIN));
     }

@@ -1,0 +1,38 @@
+//! What a start and a check of the configuration do first, and alike: what the configuration alone can have wrong, and the secrets.
+
+use anyhow::{Result, bail};
+use reactor::{Congestion, Driver};
+
+use crate::accounts::Accounts;
+use crate::config::Config;
+use crate::findings::Findings;
+use crate::{access, safety};
+
+/// The accounts of a configuration, and what is wrong or doubtful about it but for its volumes.
+pub(crate) fn prepare(config: &Config) -> (Accounts, Findings) {
+    let mut findings = Findings { problems: config.problems(), ..Findings::default() };
+    if findings.problems.is_empty() {
+        findings.warnings = access::warnings(config);
+    }
+    let accounts = Accounts::read(config, &mut findings);
+    findings.require(reactor_config(config).map(|_| ()));
+    for address in config.portals.iter().filter_map(|portal| portal.listen.address()) {
+        findings.require(safety::check_bind(address, access::restricted(config), config.daemon.allow_any));
+    }
+    (accounts, findings)
+}
+
+/// How the event loops reach the kernel.
+pub(crate) fn reactor_config(config: &Config) -> Result<reactor::Config> {
+    let driver = match config.daemon.driver.as_deref() {
+        None | Some("auto") => Driver::Auto,
+        Some("uring") => Driver::Uring,
+        Some("epoll") => Driver::Epoll,
+        Some(other) => bail!("there is no driver {other:?}: say auto, uring or epoll"),
+    };
+    let usual = reactor::Config::default();
+    let spin = config.daemon.spin.map_or(usual.spin, |span| span.0);
+    let congestion = config.daemon.congestion.as_deref().map(Congestion::named).transpose()?;
+    let congestion = congestion.unwrap_or(usual.congestion);
+    Ok(reactor::Config { driver, spin, congestion, ..usual })
+}
