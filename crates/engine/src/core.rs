@@ -10,7 +10,7 @@ use std::sync::Arc;
 use buf::Pool;
 use host::{Accepted, Endpoint, EndpointId, Event, Kind, Refusal, Service, World};
 use protocol::Instant;
-use volume::{CoreId, Features, OpenError, PollList, QueueContext, VolumeId};
+use volume::{CoreId, OpenError, QueueContext, VolumeId};
 
 use crate::driver::Driver;
 use crate::fence::{self, Outcome, Owner};
@@ -43,6 +43,8 @@ pub struct Core {
     /// The newest state of every volume that ever had a fence, for connections that come later.
     fences: HashMap<VolumeId, Fence>,
     stopping: bool,
+    /// Its queues are ending, as no connection is left.
+    retiring: bool,
     /// The owner knows that this core is closed.
     told: bool,
     failure: Option<OpenError>,
@@ -62,15 +64,11 @@ impl Core {
     /// Opens this core's queues of all volumes. If one cannot be opened the core is finished before it begins, and
     /// [`Core::failure`] says why.
     pub fn new(setup: Arc<Setup>, world: World<Message>) -> Self {
-        let polls = PollList::new(setup.volumes.len(), world.waker.clone());
         let pool = Pool::new(setup.pool_limit);
         let context = QueueContext::new(CoreId(world.core), world.waker.clone(), pool.clone());
-        let opened: Result<Vec<_>, _> = (setup.volumes.iter().enumerate())
-            .map(|(index, volume)| volume.open_queue(&context.with_waker(polls.waker(index))))
-            .collect();
-        let (queues, failure) = match opened {
+        let (queues, failure) = match Queues::open(&setup.volumes, &context) {
             Ok(queues) => (queues, None),
-            Err(error) => (Vec::new(), Some(error)),
+            Err(error) => (Queues::none(&context), Some(error)),
         };
         let shared = (world.core == Groups::CORE).then(|| Shared {
             groups: Groups::new(),
@@ -79,12 +77,7 @@ impl Core {
             closed: 0,
         });
         let listeners = current(&setup);
-        let hub = Hub::new(
-            world.core,
-            (pool, Arc::clone(&setup.journal)),
-            world.postbox,
-            Queues::new(queues, polls),
-        );
+        let hub = Hub::new(world.core, (pool, Arc::clone(&setup.journal)), world.postbox, queues);
         Self {
             setup,
             hub,
@@ -92,6 +85,7 @@ impl Core {
             shared,
             fences: HashMap::new(),
             stopping: failure.is_some(),
+            retiring: false,
             told: false,
             failure,
         }
@@ -99,7 +93,7 @@ impl Core {
 
     /// Which volumes this core has secured, once it is stopping, its connections are gone and a flush after their last request has ended.
     pub fn secured(&self) -> Option<Vec<bool>> {
-        self.stopping.then(|| self.hub.secured()).flatten()
+        self.retiring.then(|| self.hub.secured()).flatten()
     }
 
     /// True once it is stopping and has no connection left.
@@ -112,9 +106,9 @@ impl Core {
         if !self.is_closing() {
             return;
         }
-        let features = self.setup.volumes.iter().map(|volume| volume.features());
-        let writable: Vec<bool> = features.map(|features| !features.contains(Features::READ_ONLY)).collect();
-        self.hub.close(now, &writable);
+        if !std::mem::replace(&mut self.retiring, true) {
+            self.hub.retire_queues(now);
+        }
         if !self.told && self.hub.secured().is_some() {
             self.told = true;
             self.hub.post_owner(Message::Closed);

@@ -11,9 +11,8 @@ use host::{CoreIndex, EndpointId, Event, Journal, Kind, Level, Postbox};
 use protocol::Instant;
 use volume::{Tag, VolumeErrorKind, VolumeId};
 
-use crate::closing::{self, Closing};
 use crate::message::{Inbound, Member, Message};
-use crate::queues::{NotTaken, Queues, Slot, Submission};
+use crate::queues::{FLUSH, NotTaken, Queues, Slot, Submission};
 
 /// One driver's place.
 struct Seat {
@@ -47,8 +46,8 @@ struct Seats {
     want_room: Vec<Slot>,
     /// Drivers whose connections wait for a buffer.
     want_memory: Vec<Slot>,
-    /// The flushes that follow the last driver.
-    closing: Closing,
+    /// Last flushes that have ended: the slot of the queue, and whether it is secured.
+    flushed: Vec<(Tag, bool)>,
     /// The pool's count of chances when it was last looked at.
     chances: u64,
 }
@@ -88,8 +87,8 @@ impl Seats {
     #[inline]
     fn deliver(&mut self, slot: Slot, inbound: Inbound) {
         let Some(Some(seat)) = self.places.get_mut(slot.0 as usize) else {
-            if let (closing::SLOT, Inbound::Completion(completion)) = (slot, &inbound) {
-                self.closing.take(completion);
+            if let (FLUSH, Inbound::Completion(completion)) = (slot, &inbound) {
+                self.flushed.push((completion.tag, completion.result.is_ok()));
             }
             return;
         };
@@ -228,25 +227,16 @@ impl Hub {
         ready.append(&mut self.seats.borrow_mut().ready);
     }
 
-    /// Flushes every volume, once, now that no driver is left. `writable` says which of them can have been written to.
-    pub(crate) fn close(&self, now: Instant, writable: &[bool]) {
-        let mut seats = self.seats.borrow_mut();
-        if !seats.closing.begin(writable.len()) {
-            return;
-        }
-        for (slot, writable) in (0_u16..).zip(writable) {
-            if !writable || !self.queues.borrow_mut().flush(now, closing::SLOT, VolumeId::new(slot, 0)) {
-                seats.closing.end(Tag(slot.into()), !writable);
-            }
-        }
-        drop(seats);
+    /// Ends all queues, now that no driver is left.
+    pub(crate) fn retire_queues(&self, now: Instant) {
+        self.queues.borrow_mut().retire(now);
         // What ends at once wakes nobody.
         self.poll_queues(now);
     }
 
-    /// Which volumes the last flush has secured, once all have been asked.
+    /// Which volumes are secured as far as this core goes, once all queues have ended.
     pub(crate) fn secured(&self) -> Option<Vec<bool>> {
-        self.seats.borrow().closing.secured().map(<[bool]>::to_vec)
+        self.queues.borrow().secured()
     }
 
     /// Submits a connection's request.
@@ -263,12 +253,17 @@ impl Hub {
     /// Takes all completions and puts them into their askers' inboxes. Answers whether there was any.
     pub(crate) fn poll_queues(&self, now: Instant) -> bool {
         let mut seats = self.seats.borrow_mut();
-        self.queues.borrow_mut().poll(now, |slot, (volume, done)| {
+        let mut queues = self.queues.borrow_mut();
+        let any = queues.poll(now, |slot, (volume, done)| {
             if let Err(kind) = done.result {
                 self.tell_failure(seats.peer(slot), (volume, kind));
             }
             seats.deliver(slot, Inbound::Completion(done));
-        })
+        });
+        while let Some((slot, secured)) = seats.flushed.pop() {
+            queues.handle_flushed(slot, secured);
+        }
+        any
     }
 
     /// Tells that a volume could not do what a connection asked of it.

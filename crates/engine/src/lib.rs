@@ -13,7 +13,6 @@
 //! in through `host`, so that the daemon and the simulator run the same code.
 #![forbid(unsafe_code)]
 
-mod closing;
 mod core;
 mod driver;
 mod fence;

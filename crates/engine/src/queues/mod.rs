@@ -5,28 +5,21 @@
 //! older one are refused, new ones go to the other side, and the fence is acknowledged when the old side's count reaches zero,
 //! however many new requests keep coming.
 
+mod entry;
+mod tag;
+
+use std::sync::Arc;
+
 use protocol::Instant;
-use volume::{Completion, Epoch, Operation, PollList, QueueFull, Request, Tag, VolumeId, VolumeQueue};
+use volume::{
+    Completion, Epoch, OpenError, PollList, QueueContext, QueueFull, Request, Tag, Volume, VolumeId,
+};
 
+pub(crate) use self::entry::FLUSH;
+use self::entry::QueueEntry;
+pub(crate) use self::tag::Slot;
+use self::tag::{join, split};
 use crate::limits::COMPLETIONS_GUESS;
-
-/// A driver's place in the hub's table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Slot(pub(crate) u32);
-
-const SLOT_SHIFT: u32 = 33;
-const SIDE_BIT: u64 = 1 << 32;
-const OWN_MASK: u64 = SIDE_BIT - 1;
-
-fn join(slot: Slot, side: usize, own: Tag) -> Tag {
-    let side_bit = if side == 0 { 0 } else { SIDE_BIT };
-    Tag(u64::from(slot.0) << SLOT_SHIFT | side_bit | own.0 & OWN_MASK)
-}
-
-fn split(tag: Tag) -> (Slot, usize, Tag) {
-    let slot = Slot(u32::try_from(tag.0 >> SLOT_SHIFT).unwrap_or(u32::MAX));
-    (slot, usize::from(tag.0 & SIDE_BIT != 0), Tag(tag.0 & OWN_MASK))
-}
 
 /// A request on its way to a volume's queue.
 #[derive(Debug)]
@@ -46,52 +39,39 @@ pub(crate) enum NotTaken {
     Overtaken(Submission),
 }
 
-struct Line {
-    id: VolumeId,
-    queue: Box<dyn VolumeQueue>,
-    epoch: Epoch,
-    outstanding: [usize; 2],
-    side: usize,
-    /// The fence that waits for the old side, and those behind it.
-    draining: std::collections::VecDeque<u64>,
-}
-
 /// The queues of one core, in the order of the export table.
 pub(crate) struct Queues {
-    lines: Vec<Line>,
-    /// Which lines' queues have something to say: an export table may be long.
+    entries: Vec<QueueEntry>,
+    /// Which of them have something to say: an export table may be long.
     polls: PollList,
     wanted: Vec<usize>,
     done: Vec<Completion>,
-    /// Fences that wait, on all lines; and those for volumes that have none here.
+    /// Fences that wait, on all queues; and those for volumes that have none here.
     fences: usize,
     acknowledged: Vec<u64>,
 }
 
 impl Queues {
-    /// Queues that were opened with the wakers of `polls`.
-    pub(crate) fn new(queues: Vec<Box<dyn VolumeQueue>>, polls: PollList) -> Self {
-        let wanted = Vec::with_capacity(queues.len());
-        let lines = queues
-            .into_iter()
-            .zip(0_u16..)
-            .map(|(queue, slot)| Line {
-                id: VolumeId::new(slot, 0),
-                queue,
-                epoch: Epoch::default(),
-                outstanding: [0; 2],
-                side: 0,
-                draining: std::collections::VecDeque::new(),
+    /// Opens queues of these volumes in the core of `context`.
+    pub(crate) fn open(volumes: &[Arc<dyn Volume>], context: &QueueContext) -> Result<Self, OpenError> {
+        let polls = PollList::new(volumes.len(), context.waker.clone());
+        let opened: Result<Vec<_>, _> = (volumes.iter().zip(0_u16..))
+            .map(|(volume, slot)| {
+                let queue = volume.open_queue(&context.with_waker(polls.waker(slot.into())))?;
+                Ok(QueueEntry::new(VolumeId::new(slot, 0), Arc::clone(volume), queue))
             })
             .collect();
-        Self {
-            lines,
-            polls,
-            wanted,
-            done: Vec::with_capacity(COMPLETIONS_GUESS),
-            fences: 0,
-            acknowledged: Vec::new(),
-        }
+        Ok(Self::new(opened?, polls))
+    }
+
+    /// No queues.
+    pub(crate) fn none(context: &QueueContext) -> Self {
+        Self::new(Vec::new(), PollList::new(0, context.waker.clone()))
+    }
+
+    fn new(entries: Vec<QueueEntry>, polls: PollList) -> Self {
+        let (wanted, done) = (Vec::with_capacity(entries.len()), Vec::with_capacity(COMPLETIONS_GUESS));
+        Self { entries, polls, wanted, done, fences: 0, acknowledged: Vec::new() }
     }
 
     /// Submits for a connection.
@@ -102,37 +82,52 @@ impl Queues {
         submission: Submission,
     ) -> Result<(), NotTaken> {
         let Submission { volume, epoch, mut request } = submission;
-        let Some(line) = self.lines.get_mut(volume.slot()) else {
+        let Some(entry) = self.entries.get_mut(volume.slot()) else {
             return Err(NotTaken::Full(Submission { volume, epoch, request }));
         };
-        if epoch != line.epoch || volume != line.id {
+        if epoch != entry.epoch || volume != entry.id {
             return Err(NotTaken::Overtaken(Submission { volume, epoch, request }));
         }
         let own = request.tag;
-        request.tag = join(slot, line.side, own);
+        request.tag = join(slot, entry.side, own);
         self.polls.mark(volume.slot());
-        line.queue.submit(now, request).map_err(|QueueFull(mut request)| {
+        entry.queue.submit(now, request).map_err(|QueueFull(mut request)| {
             request.tag = own;
             NotTaken::Full(Submission { volume, epoch, request })
         })?;
-        line.outstanding[line.side] += 1;
+        entry.outstanding[entry.side] += 1;
         Ok(())
     }
 
     /// Asks that a connection's request end soon.
     pub(crate) fn cancel(&mut self, slot: Slot, volume: VolumeId, own: Tag) {
-        if let Some(line) = self.lines.get_mut(volume.slot()).filter(|line| line.id == volume) {
-            line.queue.cancel(join(slot, 0, own));
-            line.queue.cancel(join(slot, 1, own));
+        if let Some(entry) = self.entries.get_mut(volume.slot()).filter(|entry| entry.id == volume) {
+            entry.queue.cancel(join(slot, 0, own));
+            entry.queue.cancel(join(slot, 1, own));
             self.polls.mark(volume.slot());
         }
     }
 
-    /// Submits a flush that no fence concerns, with the volume's number as its tag. False if the queue takes none.
-    pub(crate) fn flush(&mut self, now: Instant, slot: Slot, volume: VolumeId) -> bool {
-        let Some(epoch) = self.lines.get(volume.slot()).map(|line| line.epoch) else { return false };
-        let request = Request { tag: Tag(volume.slot() as u64), operation: Operation::Flush };
-        self.submit(now, slot, Submission { volume, epoch, request }).is_ok()
+    /// Ends all queues, each once nothing is under way in it any more, with a flush of those whose volumes can be written to. Those flushes
+    /// complete for [`FLUSH`], with the volume's slot as their tag: [`Queues::handle_flushed`] is to be told.
+    pub(crate) fn retire(&mut self, now: Instant) {
+        for entry in &mut self.entries {
+            entry.retire(now);
+            self.polls.mark(entry.id.slot());
+        }
+    }
+
+    /// The last flush of the queue in a slot has ended.
+    pub(crate) fn handle_flushed(&mut self, Tag(slot): Tag, secured: bool) {
+        let entry = usize::try_from(slot).ok().and_then(|slot| self.entries.get_mut(slot));
+        if let Some(entry) = entry {
+            entry.handle_flushed(secured);
+        }
+    }
+
+    /// Which volumes are secured as far as this core goes, in the order of the export table, once all queues have ended.
+    pub(crate) fn secured(&self) -> Option<Vec<bool>> {
+        self.entries.iter().map(QueueEntry::secured).collect()
     }
 
     /// Takes all completions and gives each to `deliver` with the slot that asked and its own tag restored.
@@ -145,34 +140,30 @@ impl Queues {
         let mut any = false;
         self.polls.take(now, &mut self.wanted);
         for index in self.wanted.drain(..) {
-            let Some(line) = self.lines.get_mut(index) else { continue };
-            line.queue.poll(now, &mut self.done);
+            let Some(entry) = self.entries.get_mut(index) else { continue };
+            entry.queue.poll(now, &mut self.done);
             let gave = !self.done.is_empty();
             any |= gave;
             for mut completion in self.done.drain(..) {
                 let (slot, side, own) = split(completion.tag);
-                line.outstanding[side] = line.outstanding[side].saturating_sub(1);
+                entry.outstanding[side] = entry.outstanding[side].saturating_sub(1);
                 completion.tag = own;
-                deliver(slot, (line.id, completion));
+                deliver(slot, (entry.id, completion));
             }
             // A queue with nothing under way has nothing to give; what else it wants comes by its waker or its deadline.
-            let more = gave && line.outstanding != [0, 0];
-            self.polls.handle_polled(index, more, line.queue.poll_timeout());
+            let more = gave && entry.outstanding != [0, 0] || entry.advance(now);
+            self.polls.handle_polled(index, more, entry.queue.poll_timeout());
         }
         any
     }
 
     /// Begins a fence on a volume: `number` is its epoch from now on, and requests submitted from now on do not count for it.
     pub(crate) fn fence(&mut self, volume: VolumeId, number: u64) {
-        let Some(line) = self.lines.get_mut(volume.slot()).filter(|line| line.id == volume) else {
+        let Some(entry) = self.entries.get_mut(volume.slot()).filter(|entry| entry.id == volume) else {
             // Nothing of a volume that is not served here can be under way.
             return self.acknowledged.push(number);
         };
-        line.epoch = Epoch(number);
-        if line.draining.is_empty() {
-            line.side = 1 - line.side;
-        }
-        line.draining.push_back(number);
+        entry.fence(number);
         self.fences += 1;
     }
 
@@ -182,14 +173,14 @@ impl Queues {
         if self.fences == 0 {
             return;
         }
-        for line in &mut self.lines {
-            while !line.draining.is_empty() && line.outstanding[1 - line.side] == 0 {
-                if let Some(number) = line.draining.pop_front() {
+        for entry in &mut self.entries {
+            while !entry.draining.is_empty() && entry.outstanding[1 - entry.side] == 0 {
+                if let Some(number) = entry.draining.pop_front() {
                     self.fences -= 1;
                     acknowledge(number);
                 }
-                if !line.draining.is_empty() {
-                    line.side = 1 - line.side;
+                if !entry.draining.is_empty() {
+                    entry.side = 1 - entry.side;
                 }
             }
         }
@@ -203,13 +194,13 @@ impl Queues {
     /// Requests under way.
     #[cfg(test)]
     pub(crate) fn outstanding(&self) -> usize {
-        self.lines.iter().map(|line| line.outstanding[0] + line.outstanding[1]).sum()
+        self.entries.iter().map(|entry| entry.outstanding[0] + entry.outstanding[1]).sum()
     }
 }
 
 impl std::fmt::Debug for Queues {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Queues").field("volumes", &self.lines.len()).finish_non_exhaustive()
+        f.debug_struct("Queues").field("volumes", &self.entries.len()).finish_non_exhaustive()
     }
 }
 
@@ -219,23 +210,14 @@ mod tests {
     use std::rc::Rc;
     use std::task::Waker;
 
-    use volume::Outcome;
+    use volume::{Operation, Outcome, VolumeQueue};
 
     use super::*;
 
-    #[test]
-    fn tags_keep_slot_side_and_number() {
-        for slot in [0, 1, 0x7fff_ffff] {
-            for side in [0, 1] {
-                for own in [0, 7, u64::from(u32::MAX)] {
-                    assert_eq!(split(join(Slot(slot), side, Tag(own))), (Slot(slot), side, Tag(own)));
-                }
-            }
-        }
-    }
-
     fn queues(queue: Box<dyn VolumeQueue>) -> Queues {
-        Queues::new(vec![queue], PollList::new(1, Waker::noop().clone()))
+        let volume: Arc<dyn Volume> = Arc::new(volume::Null::new(1 << 20, 512).unwrap());
+        let entry = QueueEntry::new(VolumeId::new(0, 0), volume, queue);
+        Queues::new(vec![entry], PollList::new(1, Waker::noop().clone()))
     }
 
     /// A queue that completes what the test says, and wakes nobody.
@@ -318,12 +300,37 @@ mod tests {
     fn a_request_for_the_volume_that_had_the_place_before_is_refused() {
         let held = Held::default();
         let mut queues = queues(Box::new(held.clone()));
-        queues.lines[0].id = VolumeId::new(0, 1);
+        queues.entries[0].id = VolumeId::new(0, 1);
         let late = overtaken(queues.submit(Instant::ZERO, Slot(3), flush(1, 0)));
         assert_eq!((late.request.tag, late.volume), (Tag(1), VolumeId::new(0, 0)), "as it was");
         assert_eq!(held.0.borrow().0, [], "no volume has seen it");
         let now = Submission { volume: VolumeId::new(0, 1), ..late };
         queues.submit(Instant::ZERO, Slot(3), now).unwrap();
+    }
+
+    #[test]
+    fn a_queue_that_ends_takes_nothing_more_and_flushes_after_what_was_under_way() {
+        for secured in [true, false] {
+            let held = Held::default();
+            let mut queues = queues(Box::new(held.clone()));
+            queues.submit(Instant::ZERO, Slot(3), flush(1, 0)).unwrap();
+            queues.retire(Instant::ZERO);
+            overtaken(queues.submit(Instant::ZERO, Slot(3), flush(2, 0)));
+            queues.fence(VolumeId::new(0, 0), 10);
+            overtaken(queues.submit(Instant::ZERO, Slot(3), flush(2, 10)));
+            queues.poll(Instant::ZERO, |_, _| panic!("nothing has ended"));
+            assert_eq!((held.0.borrow().0.len(), queues.secured()), (1, None), "one is under way");
+            let mut ended = Vec::new();
+            for _ in 0..2 {
+                held.0.borrow_mut().1 = 1;
+                queues.polls.mark(0);
+                queues.poll(Instant::ZERO, |slot, (_, done)| ended.push((slot, done.tag)));
+            }
+            assert_eq!(ended, [(Slot(3), Tag(1)), (FLUSH, Tag(0))]);
+            assert_eq!((queues.secured(), drained(&mut queues)), (None, vec![10]));
+            queues.handle_flushed(Tag(0), secured);
+            assert_eq!(queues.secured(), Some(vec![secured]));
+        }
     }
 
     #[test]
