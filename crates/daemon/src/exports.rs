@@ -4,8 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use engine::{ConnectionLimits, EntropySource, ListenerRole, Setup};
-use host::Journal;
+use engine::{Catalogue, ConnectionLimits, ListenerRole};
 use iscsi::keys::DigestPolicy;
 use iscsi::target;
 use nvme::controller;
@@ -96,12 +95,12 @@ fn check_distinct(opened: &[Opened]) -> Result<()> {
     Ok(())
 }
 
-/// Everything that the engine needs, for portals that listen at these addresses.
-pub(crate) fn setup(
+/// What the engine is to serve, for portals that listen at these addresses.
+pub(crate) fn catalogue(
     wanted: Wanted<'_>,
     portals: &[(Protocol, SocketAddr)],
-    resources: Resources,
-) -> Result<Setup> {
+    limits: ConnectionLimits,
+) -> Result<Catalogue> {
     let Wanted { config, opened, .. } = wanted;
     check_distinct(opened)?;
     let listeners = config
@@ -118,25 +117,12 @@ pub(crate) fn setup(
             })
         })
         .collect::<Result<_>>()?;
-    Ok(Setup {
-        volumes: opened.iter().map(|entry| Arc::clone(&entry.volume)).collect(),
-        listeners,
-        limits: resources.limits,
-        pool_limit: resources.pool_limit,
-        entropy: resources.entropy,
-        journal: resources.journal,
-    })
+    let volumes = opened.iter().map(|entry| (entry.name.as_str().into(), Arc::clone(&entry.volume)));
+    Ok(Catalogue { limits, ..Catalogue::first(volumes, listeners) })
 }
 
-/// What each core may use.
-pub(crate) struct Resources {
-    pub(crate) limits: ConnectionLimits,
-    pub(crate) pool_limit: usize,
-    pub(crate) entropy: EntropySource,
-    pub(crate) journal: Arc<dyn Journal>,
-}
-
-fn volume_id(index: usize) -> VolumeId {
+/// What the volume in that place of the list is called by the engine.
+pub(crate) fn volume_id(index: usize) -> VolumeId {
     VolumeId::new(u16::try_from(index).unwrap_or(u16::MAX), 0)
 }
 

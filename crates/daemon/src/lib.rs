@@ -20,6 +20,7 @@ mod prepare;
 mod randomness;
 mod ready;
 mod rescan;
+mod retired;
 mod safety;
 mod secrets;
 mod serve;

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
-use engine::{ConnectionLimits, Message};
+use engine::{ConnectionLimits, ControlObserver, EngineConfig, Message};
 use host::{Event, Journal, Kind};
 use names::{ISCSI_PORT, NVME_PORT, Portal};
 use reactor::{Cluster, Listener, Stopper};
@@ -18,9 +18,10 @@ use signal_hook::iterator::Signals;
 use crate::accounts::Accounts;
 use crate::config::{Config, PortalEntry, Protocol};
 use crate::early::Early;
-use crate::exports::{self, Opened, Resources, Wanted};
+use crate::exports::{self, Opened, Wanted};
 use crate::log::Log;
 use crate::prepare::{prepare, reactor_config};
+use crate::retired::Retired;
 use crate::starter::{News, Start, Started, Starter};
 use crate::state::States;
 use crate::{descriptors, help, loss, randomness, ready, rescan, state, statistics};
@@ -101,7 +102,7 @@ pub fn serve(config: &Config, ready_file: Option<&Path>, say: &dyn Fn(&str), log
     }
     let outcome = watcher.join().map_err(|_| anyhow!("the watching thread failed"))?;
     if outcome.is_ok() {
-        state::keep_marks(start.opened(), &start.secured(usize::from(cores)), say);
+        state::keep_marks(start.opened(), &start.secured(), say);
     }
     let told = if config.daemon.turns { statistics::turns(&turns) } else { Vec::new() };
     let lost = loss::lines(start.opened());
@@ -180,14 +181,21 @@ fn listen(config: &Config, cluster: &mut Cluster<Message>) -> Result<Vec<(Protoc
     Ok(portals)
 }
 
-fn resources(config: &Config, cores: u16, log: &Arc<Log>) -> Resources {
-    let cores = usize::from(cores.max(1));
-    let connections = descriptors::connections(config.limits.connections, config.volumes.len(), &**log);
+fn engine_config(config: &Config, log: &Arc<Log>, retired: &Arc<Retired>) -> EngineConfig {
+    let cores = usize::from(config.daemon.cores.unwrap_or(1).max(1));
     let memory = config.limits.memory.map_or(USUAL_MEMORY, |size| size.0);
-    let pool_limit = (usize::try_from(memory).unwrap_or(usize::MAX) / cores).max(LEAST_MEMORY);
-    let limits = ConnectionLimits { per_core: connections.div_ceil(cores) };
-    let journal: Arc<dyn Journal> = Arc::clone(log) as Arc<dyn Journal>;
-    Resources { limits, pool_limit, entropy: randomness::source(), journal }
+    EngineConfig {
+        pool_limit: (usize::try_from(memory).unwrap_or(usize::MAX) / cores).max(LEAST_MEMORY),
+        entropy: randomness::source(),
+        journal: Arc::clone(log) as Arc<dyn Journal>,
+        observer: Arc::clone(retired) as Arc<dyn ControlObserver>,
+    }
+}
+
+fn limits(config: &Config, log: &Log) -> ConnectionLimits {
+    let cores = usize::from(config.daemon.cores.unwrap_or(1).max(1));
+    let connections = descriptors::connections(config.limits.connections, config.volumes.len(), log);
+    ConnectionLimits { per_core: connections.div_ceil(cores) }
 }
 
 /// What the cores begin with: the volumes to open, and what to make of them.
@@ -197,14 +205,13 @@ fn start_of(
     portals: Vec<(Protocol, SocketAddr)>,
 ) -> Arc<Start> {
     let given = config.clone();
-    let cores = config.daemon.cores.unwrap_or(1);
-    let journal = Arc::clone(&log);
+    let retired = Arc::new(Retired::default());
+    let engine = engine_config(config, &log, &retired);
     let compose = Box::new(move |opened: &[Opened]| {
-        log.name_volumes(opened.iter().map(|entry| entry.name.clone()).collect());
         let wanted = Wanted { config: &given, accounts: &accounts, opened };
-        exports::setup(wanted, &portals, resources(&given, cores, &log))
+        exports::catalogue(wanted, &portals, limits(&given, &log))
     });
-    Start::new(config.volumes.clone(), States::new(config), (compose, journal))
+    Start::new(config.volumes.clone(), States::new(config), (compose, engine), retired)
 }
 
 type CoreThread = JoinHandle<std::io::Result<()>>;

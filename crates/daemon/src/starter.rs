@@ -8,17 +8,18 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 
-use engine::{Core, Message, Setup};
-use host::{Accepted, Endpoint, EndpointId, Event, Journal, Kind, Level, Refusal, Service, World};
+use engine::{Catalogue, Core, EngineConfig, Message};
+use host::{Accepted, Endpoint, EndpointId, Event, Kind, Level, Refusal, Service, World};
 use linerate::Opening;
 use protocol::Instant;
 use volume::Volume;
 
 use crate::config::VolumeEntry;
-use crate::exports::Opened;
+use crate::exports::{Opened, volume_id};
 use crate::fresh::Fresh;
 use crate::loss;
 use crate::randomness;
+use crate::retired::Retired;
 use crate::state::{Before, States};
 
 /// The core that opens the volumes.
@@ -36,15 +37,15 @@ pub(crate) enum News {
 /// Hears of the beginning.
 pub(crate) type Started = Sender<News>;
 
-/// Makes the export table of the opened volumes.
-pub(crate) type Compose = Box<dyn Fn(&[Opened]) -> anyhow::Result<Setup> + Send + Sync>;
+/// Makes the catalogue of the opened volumes.
+pub(crate) type Compose = Box<dyn Fn(&[Opened]) -> anyhow::Result<Catalogue> + Send + Sync>;
 
 /// What the cores have in common while they start.
 pub(crate) struct Start {
     volumes: Vec<VolumeEntry>,
     states: States,
     compose: Compose,
-    journal: Arc<dyn Journal>,
+    engine: Arc<EngineConfig>,
     ready: OnceLock<Ready>,
     /// Why volumes are left out.
     missing: Mutex<Vec<String>>,
@@ -53,34 +54,35 @@ pub(crate) struct Start {
     waiting: Mutex<Vec<Waker>>,
     /// Cores without connections that are flushing for the last time, or have.
     closing: AtomicUsize,
-    /// What each core has secured that came to its end.
-    secured: Mutex<Vec<Vec<bool>>>,
+    /// The volumes that have come to their end.
+    retired: Arc<Retired>,
 }
 
 /// Everything is open.
 struct Ready {
     opened: Vec<Opened>,
-    setup: Arc<Setup>,
+    catalogue: Catalogue,
 }
 
 impl Start {
-    /// These volumes are to be opened, with what is kept of them; `compose` is called with them then. Whoever comes before is told in the journal.
+    /// These volumes are to be opened, with what is kept of them; `compose` is called with them then. Whoever comes before is recorded in the journal.
     pub(crate) fn new(
         volumes: Vec<VolumeEntry>,
         states: States,
-        (compose, journal): (Compose, Arc<dyn Journal>),
+        (compose, engine): (Compose, EngineConfig),
+        retired: Arc<Retired>,
     ) -> Arc<Self> {
         Arc::new(Self {
             volumes,
             states,
             compose,
-            journal,
+            engine: Arc::new(engine),
             ready: OnceLock::new(),
             missing: Mutex::default(),
             fresh: Mutex::default(),
             waiting: Mutex::default(),
             closing: AtomicUsize::new(0),
-            secured: Mutex::default(),
+            retired,
         })
     }
 
@@ -94,14 +96,13 @@ impl Start {
         self.closing.load(Ordering::SeqCst)
     }
 
-    /// The volumes that all cores have flushed after their last request, of so many cores.
-    pub(crate) fn secured(&self, cores: usize) -> Vec<&Opened> {
-        let secured = lock(&self.secured);
-        let everywhere = |index: usize| {
-            secured.len() == cores && secured.iter().all(|core| core.get(index).copied().unwrap_or(false))
-        };
+    /// The volumes that all cores have flushed after their last request.
+    pub(crate) fn secured(&self) -> Vec<&Opened> {
         let opened = self.opened().iter().enumerate();
-        opened.filter(|(index, _)| everywhere(*index)).map(|(_, entry)| entry).collect()
+        opened
+            .filter(|(index, _)| self.retired.is_secured(volume_id(*index)))
+            .map(|(_, entry)| entry)
+            .collect()
     }
 
     fn wakers(&self) -> MutexGuard<'_, Vec<Waker>> {
@@ -127,7 +128,7 @@ impl Start {
         if !entry.nofail {
             return Err(why);
         }
-        self.journal.record(Event::new(Kind::Configuration, why.clone()).at(Level::Error));
+        self.engine.journal.record(Event::new(Kind::Configuration, why.clone()).at(Level::Error));
         lock(&self.missing).push(why);
         Ok(())
     }
@@ -137,7 +138,7 @@ impl Start {
         let Found { entry, before, volume } = found;
         let (name, mut entropy) = (&entry.name, randomness::source()());
         let mut kept = States::keep(&entry, before, &mut *entropy).map_err(|error| format!("{error:#}"))?;
-        loss::watch(name, &*volume, &kept.state, &self.journal)
+        loss::watch(name, &*volume, &kept.state, &self.engine.journal)
             .and_then(|()| kept.begin(&mut *entropy))
             .map_err(|error| format!("the volume {name:?} cannot be served: {error:#}"))?;
         Ok(Opened::new(&entry, volume, kept))
@@ -156,8 +157,8 @@ impl Start {
         if opened.is_empty() && !self.volumes.is_empty() {
             return Err(format!("no volume can be served: {}", lock(&self.missing).join("; ")));
         }
-        let setup = (self.compose)(&opened).map_err(|error| format!("{error:#}"))?;
-        self.ready.get_or_init(|| Ready { opened, setup: Arc::new(setup) });
+        let catalogue = (self.compose)(&opened).map_err(|error| format!("{error:#}"))?;
+        self.ready.get_or_init(|| Ready { opened, catalogue });
         self.wakers().drain(..).for_each(Waker::wake);
         Ok(())
     }
@@ -189,16 +190,8 @@ pub(crate) struct Starter {
     tell: Started,
     world: World<Message>,
     state: State,
-    /// How far its stop is known to the others.
-    told: Told,
-}
-
-/// What the others know of a core's stop.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Told {
-    Nothing,
-    Closing,
-    Secured,
+    /// It is counted among those without connections.
+    is_counted: bool,
 }
 
 enum State {
@@ -221,7 +214,7 @@ impl Starter {
         let state = if opener { State::Opening(Progress::default()) } else { State::Waiting };
         // Nothing else wakes a core that has nothing to do yet.
         world.waker.wake_by_ref();
-        Self { start, tell, world, state, told: Told::Nothing }
+        Self { start, tell, world, state, is_counted: false }
     }
 
     /// Opens one volume after the other; true once all are open.
@@ -265,10 +258,10 @@ impl Starter {
     fn advance(&mut self, now: Instant) {
         let result = self.open(now).and_then(|_| match self.start.ready.get() {
             Some(ready) if matches!(self.state, State::Waiting) => {
-                let core = Core::new(Arc::clone(&ready.setup), same(&self.world));
-                let failure = core.failure().map(ToString::to_string);
-                self.state = State::Serving(Box::new(core));
-                failure.map_or(Ok(true), Err)
+                let engine = Arc::clone(&self.start.engine);
+                let core = Core::new(engine, ready.catalogue.clone(), same(&self.world));
+                self.state = State::Serving(Box::new(core.map_err(|error| error.to_string())?));
+                Ok(true)
             }
             _ => Ok(false),
         });
@@ -286,18 +279,12 @@ impl Starter {
 }
 
 impl Starter {
-    /// Lets the others know how far the core's stop has come.
-    fn tell_stop(&mut self) {
+    /// Lets the others know once the core stops and has no connection left.
+    fn count_closing(&mut self) {
         let State::Serving(core) = &self.state else { return };
-        if self.told == Told::Nothing && core.is_closing() {
-            self.told = Told::Closing;
+        if !self.is_counted && core.is_closing() {
+            self.is_counted = true;
             self.start.closing.fetch_add(1, Ordering::SeqCst);
-        }
-        if self.told == Told::Closing
-            && let Some(secured) = core.secured()
-        {
-            self.told = Told::Secured;
-            lock(&self.start.secured).push(secured);
         }
     }
 }
@@ -321,7 +308,7 @@ impl Service for Starter {
             return core.accept(now, accepted);
         }
         let refusal = Refusal("the server is still opening its volumes");
-        self.start.journal.record(Event::new(Kind::Rejected, refusal.0).from_peer(accepted.peer));
+        self.start.engine.journal.record(Event::new(Kind::Rejected, refusal.0).from_peer(accepted.peer));
         Err(refusal)
     }
 
@@ -338,7 +325,7 @@ impl Service for Starter {
             // Cores that serve already have nothing to tell one that does not.
             _ => {}
         }
-        self.tell_stop();
+        self.count_closing();
     }
 
     fn turn(&mut self, now: Instant, ready: &mut Vec<EndpointId>) {
@@ -346,14 +333,14 @@ impl Service for Starter {
         if let State::Serving(core) = &mut self.state {
             core.turn(now, ready);
         }
-        self.tell_stop();
+        self.count_closing();
     }
 
     fn handle_gone(&mut self, now: Instant, endpoint: EndpointId) {
         if let State::Serving(core) = &mut self.state {
             core.handle_gone(now, endpoint);
         }
-        self.tell_stop();
+        self.count_closing();
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

@@ -10,8 +10,11 @@ use std::sync::Arc;
 use buf::Pool;
 use host::{Accepted, Endpoint, EndpointId, Event, Kind, Refusal, Service, World};
 use protocol::Instant;
-use volume::{CoreId, OpenError, QueueContext, VolumeId};
+use volume::{CoreId, QueueContext, VolumeId};
 
+use crate::catalogue::coordinator::{self, Coordinator};
+use crate::catalogue::{Catalogue, Generation, ListenerRole, ProposalError};
+use crate::config::EngineConfig;
 use crate::driver::Driver;
 use crate::fence::{self, Outcome, Owner};
 use crate::groups::Groups;
@@ -21,98 +24,135 @@ use crate::limits::NEWCOMERS;
 use crate::message::{Cause, Fence, Inbound, Member, Message};
 use crate::nvme_controller::NvmeController;
 use crate::queues::Queues;
-use crate::setup::{ListenerRole, Setup};
-use crate::sizes::Sizes;
+use crate::volume_watch::VolumeWatch;
 
 /// What only core 0 has.
 struct Shared {
     groups: Groups,
     owner: Owner,
-    sizes: Sizes,
-    /// Cores that have flushed their queues for the last time.
+    watch: VolumeWatch,
+    coordinator: Coordinator,
+    /// Cores that have neither connections nor queues any more.
     closed: u16,
+}
+
+/// How far a core is on its way from serving to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Serving,
+    /// Its connections are to end, and its queues after them.
+    Stopping,
+    /// It has neither any more, and core 0 knows.
+    Closed,
+    /// So have all.
+    Finished,
 }
 
 /// One core's service.
 pub struct Core {
-    setup: Arc<Setup>,
+    config: Arc<EngineConfig>,
     hub: Rc<Hub>,
-    /// What new connections find behind each listener; sizes change.
-    listeners: Vec<ListenerRole>,
+    /// What its queues are opened with.
+    context: QueueContext,
+    /// What new connections find; sizes change.
+    catalogue: Catalogue,
+    /// The catalogue whose queues are open and that nobody knows of yet.
+    prepared: Option<Arc<Catalogue>>,
     shared: Option<Shared>,
     /// The newest state of every volume that ever had a fence, for connections that come later.
     fences: HashMap<VolumeId, Fence>,
-    stopping: bool,
-    /// Its queues are ending, as no connection is left.
-    retiring: bool,
-    /// The owner knows that this core is closed.
-    told: bool,
-    failure: Option<OpenError>,
+    stage: Stage,
 }
 
 impl Core {
-    /// Why this core cannot serve, if so.
-    pub fn failure(&self) -> Option<&OpenError> {
-        self.failure.as_ref()
-    }
-
     /// The memory of this core's connections.
     pub fn pool(&self) -> &Pool {
         &self.hub.pool
     }
 
-    /// Opens this core's queues of all volumes. If one cannot be opened the core is finished before it begins, and
-    /// [`Core::failure`] says why.
-    pub fn new(setup: Arc<Setup>, world: World<Message>) -> Self {
-        let pool = Pool::new(setup.pool_limit);
+    /// A core that serves `catalogue` from the beginning, as all others do.
+    ///
+    /// # Errors
+    /// A queue of one of the volumes cannot be opened on this core.
+    pub fn new(
+        config: Arc<EngineConfig>,
+        mut catalogue: Catalogue,
+        world: World<Message>,
+    ) -> Result<Self, ProposalError> {
+        let pool = Pool::new(config.pool_limit);
         let context = QueueContext::new(CoreId(world.core), world.waker.clone(), pool.clone());
-        let (queues, failure) = match Queues::open(&setup.volumes, &context) {
-            Ok(queues) => (queues, None),
-            Err(error) => (Queues::none(&context), Some(error)),
-        };
-        let shared = (world.core == Groups::CORE).then(|| Shared {
-            groups: Groups::new(),
-            owner: Owner::default(),
-            sizes: Sizes::new(&setup.volumes, world.waker.clone()),
-            closed: 0,
+        let mut queues = Queues::new(world.waker.clone());
+        queues.prepare(&catalogue.volumes, &context)?;
+        queues.commit();
+        // What changed before this core began was told to others.
+        catalogue.refresh();
+        let shared = (world.core == Groups::CORE).then(|| {
+            let mut watch = VolumeWatch::new(world.waker.clone());
+            watch.watch(&catalogue.volumes);
+            let coordinator = Coordinator::new(world.postbox.cores(), &catalogue);
+            Shared { groups: Groups::new(), owner: Owner::default(), watch, coordinator, closed: 0 }
         });
-        let listeners = current(&setup);
-        let hub = Hub::new(world.core, (pool, Arc::clone(&setup.journal)), world.postbox, queues);
-        Self {
-            setup,
-            hub,
-            listeners,
-            shared,
-            fences: HashMap::new(),
-            stopping: failure.is_some(),
-            retiring: false,
-            told: false,
-            failure,
-        }
-    }
-
-    /// Which volumes this core has secured, once it is stopping, its connections are gone and a flush after their last request has ended.
-    pub fn secured(&self) -> Option<Vec<bool>> {
-        self.retiring.then(|| self.hub.secured()).flatten()
+        let hub = Hub::new(world.core, (pool, Arc::clone(&config.journal)), world.postbox, queues);
+        let (prepared, fences, stage) = (None, HashMap::new(), Stage::Serving);
+        Ok(Self { config, hub, context, catalogue, prepared, shared, fences, stage })
     }
 
     /// True once it is stopping and has no connection left.
     pub fn is_closing(&self) -> bool {
-        self.stopping && self.hub.members() == 0
+        self.stage != Stage::Serving && self.hub.members() == 0
     }
 
-    /// Flushes once nobody is left who could ask for anything. Core 0 has what queues of other cores may need, so it goes last.
+    /// Ends the queues once nobody is left who could ask for anything, and the core after them. Core 0 has what queues of other cores may need, so all
+    /// end together.
     fn close(&mut self, now: Instant) {
-        if !self.is_closing() {
+        if self.stage != Stage::Stopping || self.hub.members() > 0 {
             return;
         }
-        if !std::mem::replace(&mut self.retiring, true) {
-            self.hub.retire_queues(now);
+        if self.hub.queues().retire(now, |_| false) {
+            // What ends at once wakes nobody.
+            self.hub.poll_queues(now);
         }
-        if !self.told && self.hub.secured().is_some() {
-            self.told = true;
+        self.report_retired();
+        if self.prepared.is_none() && self.hub.queues().is_empty() {
+            self.stage = Stage::Closed;
             self.hub.post_owner(Message::Closed);
         }
+    }
+
+    /// Tells core 0 which queues have ended.
+    fn report_retired(&self) {
+        let hub = &self.hub;
+        hub.queues().take_retired(|(volume, secured)| hub.post_owner(Message::Retired(volume, secured)));
+    }
+
+    /// Opens queues of the volumes that are new in a catalogue.
+    fn prepare(&mut self, catalogue: Arc<Catalogue>) -> Result<(), ProposalError> {
+        if self.stage != Stage::Serving {
+            return Err(ProposalError::Stopping);
+        }
+        self.hub.queues().prepare(&catalogue.volumes, &self.context)?;
+        self.prepared = Some(catalogue);
+        Ok(())
+    }
+
+    /// Serves what was prepared.
+    fn commit(&mut self, now: Instant) {
+        let Some(prepared) = self.prepared.take() else { return };
+        self.catalogue = Arc::unwrap_or_clone(prepared);
+        self.catalogue.refresh();
+        let mut queues = self.hub.queues();
+        queues.commit();
+        queues.retire(now, |id| self.catalogue.volume(id).is_some());
+        drop(queues);
+        self.fences.retain(|id, _| self.catalogue.volume(*id).is_some());
+        if let Some(shared) = &mut self.shared {
+            shared.watch.watch(&self.catalogue.volumes);
+        }
+    }
+
+    /// Tells core 0 that a round of putting a catalogue in place is over here.
+    fn answer(&self, generation: Generation, result: Result<(), ProposalError>) {
+        self.hub.post_owner(Message::Answered(generation, result));
     }
 
     /// Tells all connections, and moves the queue's epoch. What a connection has judged before it looks into its inbox is refused from
@@ -136,23 +176,27 @@ impl Core {
 
     /// What is behind the listener of a stream, unless it cannot be served.
     fn role(&self, accepted: Accepted) -> Result<&ListenerRole, Refusal> {
-        if self.stopping {
+        if self.stage != Stage::Serving {
             return Err(Refusal("the server is stopping"));
         }
-        self.hub.crowd_out(self.setup.limits.per_core / NEWCOMERS);
-        if self.hub.members() >= self.setup.limits.per_core {
+        let most = self.catalogue.limits.per_core;
+        self.hub.crowd_out(most / NEWCOMERS);
+        if self.hub.members() >= most {
             return Err(Refusal("the limit of connections is reached"));
         }
-        let role = self.listeners.get(accepted.listener.0 as usize);
-        role.ok_or(Refusal("the listener is not in the export table"))
+        self.catalogue.role(accepted.listener).ok_or(Refusal("nothing is served at this port any more"))
     }
 
     fn run_shared(&mut self) {
         let Some(shared) = &mut self.shared else { return };
         let hub = &self.hub;
-        shared.sizes.look(&self.setup.volumes, |volume, geometry| {
-            hub.post_all(|| Message::Resized(volume, geometry));
-        });
+        shared.watch.check(|volume, geometry| hub.post_all(|| Message::Resized(volume, geometry)));
+        while let Some(outcome) = shared.coordinator.poll() {
+            match outcome {
+                coordinator::Outcome::Begin(round) => hub.post_all(|| round.message()),
+                coordinator::Outcome::Observe(event) => self.config.observer.observe(event),
+            }
+        }
         while let Some((to, inbound)) = shared.groups.poll() {
             self.hub.post_member(to, inbound);
         }
@@ -170,28 +214,36 @@ impl Core {
             Message::Session(from, request) => shared.groups.handle_session(now, from, request),
             Message::Subsystem(from, request) => shared.groups.handle_subsystem(now, from, request),
             Message::Left(member) => shared.groups.handle_leave(now, member),
+            Message::Reserve(call) if self.catalogue.volume(call.volume).is_none() => {
+                shared.owner.refuse(&call);
+            }
             Message::Reserve(call) => shared.owner.apply(&call, self.hub.cores()),
             Message::Reset(call) => shared.owner.reset(call, self.hub.cores()),
             Message::Fenced(number) => shared.owner.acknowledge(number),
-            Message::Closed => shared.closed += 1,
+            Message::Propose(catalogue) => shared.coordinator.propose(catalogue),
+            Message::Answered(generation, result) => shared.coordinator.handle_answer(generation, result),
+            Message::Retired(volume, secured) => {
+                if shared.coordinator.handle_retired(volume, secured) {
+                    shared.owner.forget(volume);
+                }
+            }
+            Message::Closed => {
+                shared.closed += 1;
+                if shared.closed == self.hub.cores() {
+                    self.hub.post_all(|| Message::Finish);
+                }
+            }
             Message::Deliver(..)
             | Message::Event(..)
             | Message::Fence(_)
             | Message::Resized(..)
-            | Message::Shutdown => {}
+            | Message::Prepare(_)
+            | Message::Commit(_)
+            | Message::Abandon(_)
+            | Message::Shutdown
+            | Message::Finish => {}
         }
     }
-}
-
-/// What is behind each listener, with the sizes of now: whatever changed before this core began was told to others.
-fn current(setup: &Setup) -> Vec<ListenerRole> {
-    let mut listeners = setup.listeners.clone();
-    for (slot, volume) in (0_u16..).zip(&setup.volumes) {
-        for role in &mut listeners {
-            role.resize(VolumeId::new(slot, 0), volume.geometry());
-        }
-    }
-    listeners
 }
 
 impl Service for Core {
@@ -202,19 +254,19 @@ impl Service for Core {
             Ok(role) => role,
             Err(refusal) => {
                 let event = Event::new(Kind::Rejected, refusal.0);
-                self.setup.journal.record(event.from_peer(accepted.peer));
+                self.config.journal.record(event.from_peer(accepted.peer));
                 return Err(refusal);
             }
         };
-        if self.setup.journal.wants(Kind::Accepted, Kind::Accepted.level()) {
+        if self.config.journal.wants(Kind::Accepted, Kind::Accepted.level()) {
             let event = Event::new(Kind::Accepted, "a connection begins");
-            self.setup.journal.record(event.from_peer(accepted.peer));
+            self.config.journal.record(event.from_peer(accepted.peer));
         }
         let member = Member { core: self.hub.core, endpoint: accepted.endpoint };
         let hub = Rc::clone(&self.hub);
         let endpoint: Box<dyn Endpoint> = match role {
             ListenerRole::Iscsi(portal) => {
-                let entropy = (self.setup.entropy)();
+                let entropy = (self.config.entropy)();
                 let connection = IscsiTarget::connect(portal, &hub.pool, entropy, (now, accepted));
                 Box::new(Driver::<IscsiTarget>::new(hub, (member, accepted.peer), connection))
             }
@@ -232,7 +284,7 @@ impl Service for Core {
     fn handle_shortage(&mut self, code: i32) {
         let error = std::io::Error::from_raw_os_error(code);
         let event = Event::new(Kind::Rejected, format!("no connection can be accepted for a while: {error}"));
-        self.setup.journal.record(event);
+        self.config.journal.record(event);
     }
 
     fn handle_message(&mut self, now: Instant, message: Message) {
@@ -244,14 +296,34 @@ impl Service for Core {
             }
             Message::Fence(fence) => self.handle_fence(&fence),
             Message::Resized(volume, geometry) => {
-                self.listeners.iter_mut().for_each(|role| role.resize(volume, geometry));
+                self.catalogue.resize(volume, geometry);
                 self.hub.deliver_all(None, || Inbound::Resized(volume, geometry));
             }
+            Message::Prepare(catalogue) => {
+                let generation = catalogue.generation;
+                let result = self.prepare(catalogue);
+                self.answer(generation, result);
+            }
+            Message::Commit(generation) => {
+                self.commit(now);
+                self.answer(generation, Ok(()));
+            }
+            Message::Abandon(generation) => {
+                self.prepared = None;
+                self.hub.queues().abandon();
+                self.answer(generation, Ok(()));
+            }
             Message::Shutdown => {
-                self.stopping = true;
+                if self.stage == Stage::Serving {
+                    self.stage = Stage::Stopping;
+                }
+                if let Some(shared) = &mut self.shared {
+                    shared.coordinator.stop();
+                }
                 self.hub.deliver_all(None, || Inbound::Shutdown);
                 self.close(now);
             }
+            Message::Finish => self.stage = Stage::Finished,
             owned => self.handle_owned(now, owned),
         }
     }
@@ -266,6 +338,7 @@ impl Service for Core {
         let completed = self.hub.poll_queues(now);
         let hub = &self.hub;
         hub.queues().take_drained(|number| hub.post_owner(Message::Fenced(number)));
+        self.report_retired();
         hub.list_waiters(completed);
         hub.take_ready(ready);
         self.close(now);
@@ -284,16 +357,12 @@ impl Service for Core {
     }
 
     fn is_finished(&self) -> bool {
-        let others = self.shared.as_ref().is_none_or(|shared| shared.closed >= self.hub.cores());
-        self.failure.is_some() || self.is_closing() && self.told && others
+        self.stage == Stage::Finished
     }
 }
 
 impl std::fmt::Debug for Core {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Core")
-            .field("hub", &self.hub)
-            .field("stopping", &self.stopping)
-            .finish_non_exhaustive()
+        f.debug_struct("Core").field("hub", &self.hub).field("stage", &self.stage).finish_non_exhaustive()
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use host::CoreIndex;
 use volume::VolumeId;
-use volume::reservation::Reservations;
+use volume::reservation::{Refused, Reservations};
 
 use crate::limits::RESETS;
 use crate::message::{Cause, Fence, Inbound, Member, ReserveCall, ResetCall};
@@ -63,6 +63,16 @@ impl Owner {
                 self.outcomes.push_back(Outcome::Broadcast(Fence { number, volume: call.volume, cause }));
             }
         }
+    }
+
+    /// Refuses a command for a volume that is not served any more.
+    pub(crate) fn refuse(&mut self, call: &ReserveCall) {
+        self.answer(call.from, Inbound::Reserved(call.tag, Err(Refused::Invalid)));
+    }
+
+    /// A volume is gone: so are its reservations.
+    pub(crate) fn forget(&mut self, volume: VolumeId) {
+        self.volumes.remove(&volume);
     }
 
     /// Resets volumes' task sets; the answer comes once every one of `cores` has acknowledged.

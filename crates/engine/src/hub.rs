@@ -227,18 +227,6 @@ impl Hub {
         ready.append(&mut self.seats.borrow_mut().ready);
     }
 
-    /// Ends all queues, now that no driver is left.
-    pub(crate) fn retire_queues(&self, now: Instant) {
-        self.queues.borrow_mut().retire(now);
-        // What ends at once wakes nobody.
-        self.poll_queues(now);
-    }
-
-    /// Which volumes are secured as far as this core goes, once all queues have ended.
-    pub(crate) fn secured(&self) -> Option<Vec<bool>> {
-        self.queues.borrow().secured()
-    }
-
     /// Submits a connection's request.
     #[inline]
     pub(crate) fn submit(&self, now: Instant, slot: Slot, submission: Submission) -> Result<(), NotTaken> {
@@ -254,9 +242,9 @@ impl Hub {
     pub(crate) fn poll_queues(&self, now: Instant) -> bool {
         let mut seats = self.seats.borrow_mut();
         let mut queues = self.queues.borrow_mut();
-        let any = queues.poll(now, |slot, (volume, done)| {
+        let any = queues.poll(now, |slot, volume, done| {
             if let Err(kind) = done.result {
-                self.tell_failure(seats.peer(slot), (volume, kind));
+                self.tell_failure(seats.peer(slot), volume, kind);
             }
             seats.deliver(slot, Inbound::Completion(done));
         });
@@ -268,14 +256,10 @@ impl Hub {
 
     /// Tells that a volume could not do what a connection asked of it.
     #[cold]
-    fn tell_failure(&self, peer: Option<SocketAddr>, (volume, error): (VolumeId, VolumeErrorKind)) {
+    fn tell_failure(&self, peer: Option<SocketAddr>, volume: Option<&Arc<str>>, error: VolumeErrorKind) {
         let Some((kind, level)) = failure(error) else { return };
         if self.journal.wants(kind, level) {
-            let event = Event {
-                peer,
-                volume: u32::try_from(volume.slot()).ok(),
-                ..Event::new(kind, error.to_string())
-            };
+            let event = Event { peer, volume: volume.cloned(), ..Event::new(kind, error.to_string()) };
             self.journal.record(event.at(level));
         }
     }

@@ -13,6 +13,8 @@
 //! in through `host`, so that the daemon and the simulator run the same code.
 #![forbid(unsafe_code)]
 
+mod catalogue;
+mod config;
 mod core;
 mod driver;
 mod fence;
@@ -25,10 +27,13 @@ mod message;
 mod nvme_controller;
 mod queues;
 pub mod remote;
-mod setup;
-mod sizes;
+mod volume_watch;
 
 pub use crate::core::Core;
+pub use catalogue::{
+    Catalogue, ControlEvent, ControlObserver, Generation, ListenerRole, Listening, ProposalError,
+    ServedVolume,
+};
+pub use config::{EngineConfig, EntropySource};
 pub use limits::ConnectionLimits;
 pub use message::{Cause, Fence, Inbound, Member, Message, ReserveCall, ResetCall};
-pub use setup::{EntropySource, ListenerRole, Setup};

@@ -6,6 +6,8 @@ use host::{CoreIndex, EndpointId};
 use volume::reservation::{Command, Notice, Refused, Registrant, View};
 use volume::{Completion, Epoch, Geometry, Request, VolumeId};
 
+use crate::catalogue::{Catalogue, Generation, ProposalError};
+
 /// Names a connection in the whole process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Member {
@@ -39,10 +41,24 @@ pub enum Message {
     Fenced(u64),
     /// To every core: a volume has this size from now on.
     Resized(VolumeId, Geometry),
-    /// A core has flushed its queues for the last time.
-    Closed,
+    /// To core 0: another catalogue is to be served.
+    Propose(Arc<Catalogue>),
+    /// To every core: open queues of the volumes that are new in a catalogue, and show them to nobody yet.
+    Prepare(Arc<Catalogue>),
+    /// To every core: serve the catalogue that was prepared.
+    Commit(Generation),
+    /// To every core: drop what was prepared.
+    Abandon(Generation),
+    /// To core 0: a core has done so, or why it cannot.
+    Answered(Generation, Result<(), ProposalError>),
+    /// To core 0: a core has no queue of a volume any more, and whether it has flushed it after the last request.
+    Retired(VolumeId, bool),
     /// To every core: end all connections, then finish.
     Shutdown,
+    /// To core 0: a core has no connection and no queue any more.
+    Closed,
+    /// To every core: all are closed.
+    Finish,
 }
 
 /// A command for the owner of the reservations.

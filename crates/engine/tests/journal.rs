@@ -95,7 +95,10 @@ fn each_kind_of_failure_of_a_volume_is_told_once_with_peer_and_volume() {
             if kind == VolumeErrorKind::ReservationConflict {
                 assert!(event.initiator.is_some(), "told where the names are known: {event:?}");
             } else {
-                assert_eq!((event.reason.as_ref(), event.volume), (kind.to_string().as_str(), Some(0)));
+                assert_eq!(
+                    (event.reason.as_ref(), event.volume.as_deref()),
+                    (kind.to_string().as_str(), Some("disk"))
+                );
             }
         }
     }

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use protocol::{CloseReason, Ended};
 
@@ -141,8 +142,8 @@ pub struct Event {
     pub initiator: Option<String>,
     /// The target or subsystem that it asked for.
     pub target: Option<String>,
-    /// The volume's number in the export table.
-    pub volume: Option<u32>,
+    /// What the volume is called.
+    pub volume: Option<Arc<str>>,
     /// What happened, or why.
     pub reason: Cow<'static, str>,
 }

@@ -205,7 +205,7 @@ impl<'a> Trial<'a> {
             world.forget_clients_deadlines();
         }
         let listeners = (scene.listeners)(&*disk);
-        let (cores, mail) = serving::cores(disk, Serving { listeners, cores: 1, pool: POOL, tamper: None });
+        let (cores, mail) = serving::cores(disk, Serving { listeners, cores: 1, pool: POOL, tamper: None })?;
         let admit = admit(evils.to_vec(), dice.fork());
         let fronts = cores.into_iter().map(|core| Front { core, admit: Rc::clone(&admit) });
         world.start_server(fronts.collect(), mail);

@@ -166,7 +166,7 @@ impl Trial {
             Plant::EpochStands => Some(epoch_stands()),
         };
         let listeners = (scene.listeners)(&*disk);
-        serve(&mut world, disk, Serving { listeners, cores: scene.cores, pool: POOL, tamper });
+        serve(&mut world, disk, Serving { listeners, cores: scene.cores, pool: POOL, tamper })?;
         let mut trial = Self {
             seed,
             world,

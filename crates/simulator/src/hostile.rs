@@ -197,7 +197,7 @@ impl<'a> Trial<'a> {
         }
         let pool = if plant == Plant::NoLimit { 2 * LIMIT } else { LIMIT };
         let listeners = (scene.listeners)(&*disk);
-        serve(&mut world, disk, Serving { listeners, cores: scene.cores, pool, tamper: None });
+        serve(&mut world, disk, Serving { listeners, cores: scene.cores, pool, tamper: None })?;
         let (clients, attackers) = (Vec::new(), Vec::new());
         let mut trial = Self { seed, scene, world, dice, clients, attackers, serial: 0, heap };
         trial.admit(asks)?;

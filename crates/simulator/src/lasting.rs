@@ -9,7 +9,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use engine::{Core, Message};
+use engine::{ControlEvent, Core, Message};
 use host::Service as _;
 use volume::VolumeQueue;
 
@@ -329,11 +329,10 @@ impl<'a> Trial<'a> {
             self.work(true)?;
         }
         self.world.set_idle(Duration::from_millis(1));
-        let mut secured = self.world.cores().iter().map(Core::secured);
-        if self.scene.marks != Marks::Hasty
-            && let Some(secured) = secured.find(|secured| *secured != Some(vec![true]))
-        {
-            return Err(format!("a server that stops in good order has secured {secured:?}"));
+        let observed = self.world.observed.take();
+        let secured = matches!(observed[..], [ControlEvent::Retired { secured: true, .. }]);
+        if self.scene.marks != Marks::Hasty && !secured {
+            return Err(format!("a server that stops in good order says {observed:?}"));
         }
         self.keeper.stopped()
     }

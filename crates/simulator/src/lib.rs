@@ -46,6 +46,7 @@ pub mod mail;
 pub mod marks;
 pub mod moves;
 mod nexus;
+pub mod observed;
 mod peers;
 pub mod records;
 pub mod replay;

@@ -181,7 +181,7 @@ impl Trial {
         let latest = if is_iscsi { LATE_SESSION } else { LATE_CONTROLLER };
         let admit = mislead(dice.fork(), ports, is_iscsi);
         let serving = Serving { listeners, cores: scene.cores, pool: POOL, tamper: None };
-        let (cores, mail) = serving::cores(disk, serving);
+        let (cores, mail) = serving::cores(disk, serving)?;
         let fronts = cores.into_iter().map(|core| Front { core, admit: Rc::clone(&admit) });
         world.start_server(fronts.collect(), mail);
         let workload = Workload::new(SECTORS, SECTOR, dice.fork());

@@ -160,7 +160,7 @@ impl Trial {
             Plant::EarlyQuiet => Some(Box::new(quiet_early)),
         };
         let listeners = (scene.listeners)(&*disk);
-        serve(&mut world, disk, Serving { listeners, cores: scene.cores, pool: POOL, tamper });
+        serve(&mut world, disk, Serving { listeners, cores: scene.cores, pool: POOL, tamper })?;
         let (sessions, controllers) = (Vec::new(), Vec::new());
         let mut trial = Self { seed, world, dice, sessions, controllers, promises, marks: 0, thaw: None };
         for number in 0..scene.nexuses.0 {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::task::Waker;
 
-use engine::{ConnectionLimits, Core, ListenerRole, Message, Setup};
+use engine::{Catalogue, Core, EngineConfig, ListenerRole, Message};
 use host::{CoreIndex, World as HostWorld};
 use volume::Volume;
 
@@ -24,15 +24,17 @@ pub(crate) struct Serving {
 }
 
 /// The cores of a server for the disk, and their mailboxes.
-pub(crate) fn cores(disk: Arc<dyn Volume>, serving: Serving) -> (Vec<Core>, Arc<Mail<Message>>) {
-    let setup = Arc::new(Setup {
-        listeners: serving.listeners,
-        volumes: vec![disk],
-        limits: ConnectionLimits::default(),
+pub(crate) fn cores(
+    disk: Arc<dyn Volume>,
+    serving: Serving,
+) -> Result<(Vec<Core>, Arc<Mail<Message>>), String> {
+    let config = Arc::new(EngineConfig {
         pool_limit: serving.pool,
         entropy: Arc::new(|| Box::new(Dice::new(1))),
         journal: Arc::new(host::Silent),
+        observer: Arc::new(host::Silent),
     });
+    let catalogue = Catalogue::first([("disk".into(), disk)], serving.listeners);
     let mail = Mail::new(serving.cores.into());
     let mail = Arc::new(match serving.tamper {
         None => mail,
@@ -48,13 +50,14 @@ pub(crate) fn cores(disk: Arc<dyn Volume>, serving: Serving) -> (Vec<Core>, Arc<
             postbox: Arc::new(Sender { mail: Arc::clone(&mail), from: core }),
             waker: Waker::noop().clone(),
         };
-        Core::new(Arc::clone(&setup), surroundings)
+        Core::new(Arc::clone(&config), catalogue.clone(), surroundings).map_err(|error| error.to_string())
     });
-    (cores.collect(), mail)
+    Ok((cores.collect::<Result<_, String>>()?, mail))
 }
 
 /// Starts a server for the disk.
-pub(crate) fn serve(world: &mut World<Core>, disk: Arc<dyn Volume>, serving: Serving) {
-    let (cores, mail) = cores(disk, serving);
+pub(crate) fn serve(world: &mut World<Core>, disk: Arc<dyn Volume>, serving: Serving) -> Result<(), String> {
+    let (cores, mail) = cores(disk, serving)?;
     world.start_server(cores, mail);
+    Ok(())
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use backends::FileVolume;
 use engine::incarnation::Mark;
 use engine::remote::{self, Access};
-use engine::{ConnectionLimits, Core, ListenerRole, Message, Setup};
+use engine::{Catalogue, Core, EngineConfig, ListenerRole, Message};
 use host::{CoreIndex, OpenMode, World as HostWorld};
 use protocol::Instant;
 use volume::{CoreId, OpenError, QueueContext, Volume, VolumeQueue};
@@ -146,15 +146,14 @@ pub(crate) fn start_server(
     let volume = FileVolume::new(Arc::new(disk.clone()), OpenMode::ReadWrite, None)
         .map_err(|error| error.to_string())?;
     let listener = (scene.listener)(&volume, mark).ok_or("the scene has no listener")?;
-    let setup = Setup {
-        volumes: vec![Arc::new(volume)],
-        listeners: vec![listener],
-        limits: ConnectionLimits::default(),
+    let config = Arc::new(EngineConfig {
         pool_limit: SERVER_POOL,
         entropy: Arc::new(|| Box::new(Dice::new(1))),
         journal: Arc::clone(&world.journal) as Arc<dyn host::Journal>,
-    };
-    let setup = Arc::new(setup);
+        observer: Arc::clone(&world.observed) as Arc<dyn engine::ControlObserver>,
+    });
+    let volume: Arc<dyn Volume> = Arc::new(volume);
+    let catalogue = Catalogue::first([("disk".into(), volume)], vec![listener]);
     let mail = Arc::new(Mail::<Message>::new(scene.cores.into()));
     let core = |core| {
         let surroundings = HostWorld {
@@ -164,9 +163,10 @@ pub(crate) fn start_server(
             postbox: Arc::new(Sender { mail: Arc::clone(&mail), from: core }),
             waker: Waker::noop().clone(),
         };
-        Core::new(Arc::clone(&setup), surroundings)
+        Core::new(Arc::clone(&config), catalogue.clone(), surroundings).map_err(|error| error.to_string())
     };
-    world.start_server((0..scene.cores).map(core).collect(), Arc::clone(&mail));
+    let cores = (0..scene.cores).map(core).collect::<Result<_, String>>()?;
+    world.start_server(cores, Arc::clone(&mail));
     Ok(())
 }
 

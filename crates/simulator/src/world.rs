@@ -32,6 +32,7 @@ use crate::dice::Dice;
 use crate::end::End;
 use crate::lane::Lane;
 use crate::mail::{Mail, Sender};
+use crate::observed::Observed;
 use crate::weather::Weather;
 
 /// `ECONNRESET` and `ECONNREFUSED`.
@@ -167,6 +168,8 @@ pub struct World<S: Service> {
     idle: Duration,
     /// What the servers told, since it was last looked at.
     pub journal: Arc<Recording>,
+    /// What became of its catalogues and volumes.
+    pub observed: Arc<Observed>,
 }
 
 impl<S: Service> World<S> {
@@ -188,6 +191,7 @@ impl<S: Service> World<S> {
             loose: false,
             idle: IDLE_STEP,
             journal: Arc::default(),
+            observed: Arc::default(),
         }
     }
 

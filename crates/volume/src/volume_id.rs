@@ -10,6 +10,9 @@ use core::fmt;
 pub struct VolumeId(u32);
 
 impl VolumeId {
+    /// No volume.
+    pub const NONE: Self = Self(u32::MAX);
+
     /// The volume in `slot`, in its use number `generation`.
     pub const fn new(slot: u16, generation: u16) -> Self {
         Self((generation as u32) << u16::BITS | slot as u32)

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Instant;
 
 use host::{Event, Kind, Level};
@@ -17,12 +18,12 @@ pub(super) enum Verdict {
 }
 
 /// Events that share their lines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Source {
     level: Level,
     kind: Kind,
     peer: Option<IpAddr>,
-    volume: Option<u32>,
+    volume: Option<Arc<str>>,
 }
 
 impl Source {
@@ -31,7 +32,7 @@ impl Source {
             level: event.level,
             kind: event.kind,
             peer: event.peer.map(|peer| peer.ip()),
-            volume: event.volume,
+            volume: event.volume.clone(),
         }
     }
 
@@ -141,7 +142,9 @@ mod tests {
     #[test]
     fn a_flood_of_what_matters_little_or_of_another_volume_leaves_room() {
         let mut limiter = Limiter::new(Instant::now());
-        let about = |volume, level| Event { volume: Some(volume), ..event(Kind::Io, "192.0.2.1") }.at(level);
+        let about = |volume: u32, level| {
+            Event { volume: Some(volume.to_string().into()), ..event(Kind::Io, "192.0.2.1") }.at(level)
+        };
         for volume in 0..100 {
             (0..LINES).for_each(|_| {
                 limiter.judge(&about(volume, Level::Debug));

@@ -47,7 +47,8 @@ fn clean(text: &str) -> String {
 }
 
 /// The line of an event, with its end.
-pub(super) fn line(format: Format, event: &Event, volume: Option<&str>) -> String {
+pub(super) fn line(format: Format, event: &Event) -> String {
+    let volume = event.volume.as_deref();
     let time = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string();
     let reason = redact(&event.reason.replace(['\n', '\r'], " "));
     let (initiator, target) = (event.initiator.as_deref().map(clean), event.target.as_deref().map(clean));
@@ -86,7 +87,7 @@ mod tests {
             ..Event::new(Kind::Refused, "no")
         };
         for format in [Format::Text, Format::Json] {
-            let text = line(format, &event, None);
+            let text = line(format, &event);
             assert_eq!(text.lines().count(), 1, "{text}");
             assert!(
                 text.replace('…', "").is_ascii()
@@ -103,9 +104,10 @@ mod tests {
             peer: Some("[::1]:7".parse().unwrap()),
             initiator: Some("iqn.a".to_owned()),
             target: Some("iqn.b".to_owned()),
+            volume: Some("disk".into()),
             ..Event::new(Kind::Io, "gone")
         };
-        let text = line(Format::Json, &event, Some("disk"));
+        let text = line(Format::Json, &event);
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
         for (key, expected) in [
             ("level", "error"),

@@ -11,7 +11,7 @@ mod line;
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use host::{Event, Journal, Kind, Level};
@@ -26,8 +26,6 @@ pub use line::Format;
 struct Shared {
     /// Events that found the queue full.
     dropped: AtomicU64,
-    /// The volumes' names, by their numbers.
-    volumes: OnceLock<Vec<String>>,
 }
 
 /// A journal that writes lines.
@@ -67,11 +65,6 @@ impl Log {
             let _unheard = tell.send(());
         });
         Arc::new(Self { filter, sender: Mutex::new(Some(sender)), shared, over: Mutex::new(over) })
-    }
-
-    /// From now on volumes have these names, in the order of their numbers.
-    pub(crate) fn name_volumes(&self, names: Vec<String>) {
-        self.shared.volumes.get_or_init(|| names);
     }
 
     /// Takes no more, and waits until what was taken is written, or for a moment if nobody reads it.
@@ -150,12 +143,7 @@ impl Writer {
     }
 
     fn write(&mut self, event: &Event) {
-        let volume = event.volume.map(|number| {
-            let names = self.shared.volumes.get();
-            let name = names.and_then(|names| names.get(usize::try_from(number).ok()?)).cloned();
-            name.unwrap_or_else(|| number.to_string())
-        });
-        let text = line::line(self.output.format, event, volume.as_deref());
+        let text = line::line(self.output.format, event);
         // Whoever closed the log does not want to know.
         let _unheard =
             self.output.stream.write_all(text.as_bytes()).and_then(|()| self.output.stream.flush());
@@ -188,7 +176,6 @@ mod tests {
     fn written(filter: &str, format: Format, events: &[Event]) -> Vec<String> {
         let paper = Paper::default();
         let log = Log::start(filter.parse().unwrap(), Output { stream: Box::new(paper.clone()), format });
-        log.name_volumes(vec!["first".to_owned(), "second".to_owned()]);
         for event in events {
             log.record(event.clone());
         }
@@ -206,7 +193,10 @@ mod tests {
     fn one_line_for_each_kind_of_event() {
         for kind in Kind::ALL {
             for format in [Format::Text, Format::Json] {
-                let event = Event { volume: Some(1), ..Event::new(kind, "the reason").from_peer(peer()) };
+                let event = Event {
+                    volume: Some("second".into()),
+                    ..Event::new(kind, "the reason").from_peer(peer())
+                };
                 let lines = written("debug", format, &[event]);
                 assert_eq!(lines.len(), 1, "{kind:?}: {lines:?}");
                 for part in [kind.word(), kind.level().word(), "192.0.2.7:40000", "the reason", "second"] {

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 
-use engine::{ConnectionLimits, Core, Message, Setup};
+use engine::{Catalogue, Core, EngineConfig, Message};
 use host::{
     Accepted, BlockFile, CoreIndex, Dialer, Endpoint, EndpointId, IoError, ListenerId, OpenOptions, Postbox,
     Service, Storage,
@@ -167,13 +167,12 @@ impl World {
     pub(crate) fn new(protocol: Protocol) -> Result<Self, OpenError> {
         let null = Null::new(VOLUME, BLOCK).map_err(|error| OpenError::new(error.to_string()))?;
         let volume: Arc<dyn Volume> = Arc::new(null);
-        let setup = Setup {
-            listeners: vec![protocol.listener(&*volume)?],
-            volumes: vec![volume],
-            limits: ConnectionLimits::default(),
+        let roles = vec![protocol.listener(&*volume)?];
+        let config = EngineConfig {
             pool_limit: POOL,
             entropy: Arc::new(|| Box::new(SeededEntropy::new(1))),
             journal: Arc::new(host::Silent),
+            observer: Arc::new(host::Silent),
         };
         let mail = Arc::new(Mail::default());
         let outside = host::World {
@@ -183,7 +182,9 @@ impl World {
             postbox: Arc::clone(&mail) as Arc<dyn Postbox<Message>>,
             waker: Waker::noop().clone(),
         };
-        let core = Core::new(Arc::new(setup), outside);
+        let catalogue = Catalogue::first([("disk".into(), volume)], roles);
+        let core = Core::new(Arc::new(config), catalogue, outside);
+        let core = core.map_err(|error| OpenError::new(error.to_string()))?;
         Ok(Self { core, mail, streams: Vec::new(), wire: Vec::new(), ready: Vec::new() })
     }
 

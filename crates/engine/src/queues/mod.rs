@@ -9,16 +9,16 @@ mod entry;
 mod tag;
 
 use std::sync::Arc;
+use std::task::Waker;
 
 use protocol::Instant;
-use volume::{
-    Completion, Epoch, OpenError, PollList, QueueContext, QueueFull, Request, Tag, Volume, VolumeId,
-};
+use volume::{Completion, Epoch, OpenError, PollList, QueueContext, QueueFull, Request, Tag, VolumeId};
 
 pub(crate) use self::entry::FLUSH;
-use self::entry::QueueEntry;
+use self::entry::{Progress, QueueEntry};
 pub(crate) use self::tag::Slot;
 use self::tag::{join, split};
+use crate::catalogue::{ProposalError, ServedVolume};
 use crate::limits::COMPLETIONS_GUESS;
 
 /// A request on its way to a volume's queue.
@@ -39,39 +39,128 @@ pub(crate) enum NotTaken {
     Overtaken(Submission),
 }
 
-/// The queues of one core, in the order of the export table.
+/// The queues of one core, each in its volume's slot.
 pub(crate) struct Queues {
     entries: Vec<QueueEntry>,
-    /// Which of them have something to say: an export table may be long.
+    /// Which of them have something to say: there may be many.
     polls: PollList,
     wanted: Vec<usize>,
     done: Vec<Completion>,
-    /// Fences that wait, on all queues; and those for volumes that have none here.
+    /// Fences that wait, on all queues; and those that no queue has anything older for.
     fences: usize,
     acknowledged: Vec<u64>,
+    /// Slots whose queues have just ended, and whether they are secured.
+    ended: Vec<(usize, bool)>,
+    /// The same, by volume, for whoever is to know.
+    retired: Vec<(VolumeId, bool)>,
 }
 
 impl Queues {
-    /// Opens queues of these volumes in the core of `context`.
-    pub(crate) fn open(volumes: &[Arc<dyn Volume>], context: &QueueContext) -> Result<Self, OpenError> {
-        let polls = PollList::new(volumes.len(), context.waker.clone());
-        let opened: Result<Vec<_>, _> = (volumes.iter().zip(0_u16..))
-            .map(|(volume, slot)| {
-                let queue = volume.open_queue(&context.with_waker(polls.waker(slot.into())))?;
-                Ok(QueueEntry::new(VolumeId::new(slot, 0), Arc::clone(volume), queue))
-            })
-            .collect();
-        Ok(Self::new(opened?, polls))
+    /// No queues, on the calling thread's core.
+    pub(crate) fn new(core: Waker) -> Self {
+        Self {
+            entries: Vec::new(),
+            polls: PollList::new(0, core),
+            wanted: Vec::new(),
+            done: Vec::with_capacity(COMPLETIONS_GUESS),
+            fences: 0,
+            acknowledged: Vec::new(),
+            ended: Vec::new(),
+            retired: Vec::new(),
+        }
     }
 
-    /// No queues.
-    pub(crate) fn none(context: &QueueContext) -> Self {
-        Self::new(Vec::new(), PollList::new(0, context.waker.clone()))
+    /// Opens queues of the volumes that have none yet, all or none of them. Nobody can use them before [`Queues::commit`].
+    pub(crate) fn prepare(
+        &mut self,
+        volumes: &[ServedVolume],
+        context: &QueueContext,
+    ) -> Result<(), ProposalError> {
+        let opened = volumes.iter().try_for_each(|served| self.open(served, context));
+        if opened.is_err() {
+            self.abandon();
+        }
+        opened
     }
 
-    fn new(entries: Vec<QueueEntry>, polls: PollList) -> Self {
-        let (wanted, done) = (Vec::with_capacity(entries.len()), Vec::with_capacity(COMPLETIONS_GUESS));
-        Self { entries, polls, wanted, done, fences: 0, acknowledged: Vec::new() }
+    fn open(&mut self, served: &ServedVolume, context: &QueueContext) -> Result<(), ProposalError> {
+        let slot = served.id.slot();
+        while self.entries.len() <= slot {
+            self.entries.push(QueueEntry::vacant());
+        }
+        self.polls.grow(self.entries.len());
+        self.wanted.reserve(self.entries.len());
+        let refuse = |error| ProposalError::Volume { volume: Arc::clone(&served.name), error };
+        match self.entries.get_mut(slot) {
+            Some(entry) if entry.id == served.id => Ok(()),
+            Some(entry) if entry.is_vacant() => {
+                let context = context.with_waker(self.polls.waker(slot));
+                let queue = served.volume.open_queue(&context).map_err(refuse)?;
+                *entry = QueueEntry::new(served.clone(), queue);
+                self.polls.mark(slot);
+                Ok(())
+            }
+            _ => Err(refuse(OpenError::new("another volume has its place; try again when that has ended"))),
+        }
+    }
+
+    /// Lets everybody use the queues that were prepared.
+    pub(crate) fn commit(&mut self) {
+        self.entries.iter_mut().for_each(QueueEntry::commit);
+    }
+
+    /// Drops the queues that were prepared.
+    pub(crate) fn abandon(&mut self) {
+        self.entries.iter_mut().for_each(QueueEntry::abandon);
+    }
+
+    /// Ends the queues of all volumes that `stays` does not want: each once nothing is under way in it any more, with a flush where the volume can be
+    /// written to. Those flushes complete for [`FLUSH`], and [`Queues::handle_flushed`] is to be told. True if the end of any queue has begun.
+    pub(crate) fn retire(&mut self, now: Instant, stays: impl Fn(VolumeId) -> bool) -> bool {
+        let mut begun = false;
+        for (slot, entry) in self.entries.iter_mut().enumerate() {
+            if !stays(entry.id) && entry.retire() {
+                begun = true;
+                self.polls.mark(slot);
+                if let Some(Progress::Retired { secured }) = entry.advance(now) {
+                    self.ended.push((slot, secured));
+                }
+            }
+        }
+        self.clear_ended();
+        begun
+    }
+
+    /// The last flush of the queue in a slot has ended.
+    pub(crate) fn handle_flushed(&mut self, Tag(slot): Tag, secured: bool) {
+        let Ok(slot) = usize::try_from(slot) else { return };
+        if self.entries.get_mut(slot).is_some_and(QueueEntry::handle_flushed) {
+            self.ended.push((slot, secured));
+            self.clear_ended();
+        }
+    }
+
+    /// Drops the queues that have ended, and frees their places.
+    fn clear_ended(&mut self) {
+        while let Some((slot, secured)) = self.ended.pop() {
+            let Some(entry) = self.entries.get_mut(slot) else { continue };
+            // Nothing older than its fences is left.
+            self.fences -= entry.draining.len();
+            self.acknowledged.extend(entry.draining.drain(..));
+            self.retired.push((entry.id, secured));
+            entry.vacate();
+            self.polls.reset(slot);
+        }
+    }
+
+    /// Gives to `report` every volume whose queue has ended, and whether it was flushed after its last request or needed no flush.
+    pub(crate) fn take_retired(&mut self, report: impl FnMut((VolumeId, bool))) {
+        self.retired.drain(..).for_each(report);
+    }
+
+    /// True when there is no queue, and everybody knows.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.retired.is_empty() && self.entries.iter().all(QueueEntry::is_vacant)
     }
 
     /// Submits for a connection.
@@ -108,34 +197,12 @@ impl Queues {
         }
     }
 
-    /// Ends all queues, each once nothing is under way in it any more, with a flush of those whose volumes can be written to. Those flushes
-    /// complete for [`FLUSH`], with the volume's slot as their tag: [`Queues::handle_flushed`] is to be told.
-    pub(crate) fn retire(&mut self, now: Instant) {
-        for entry in &mut self.entries {
-            entry.retire(now);
-            self.polls.mark(entry.id.slot());
-        }
-    }
-
-    /// The last flush of the queue in a slot has ended.
-    pub(crate) fn handle_flushed(&mut self, Tag(slot): Tag, secured: bool) {
-        let entry = usize::try_from(slot).ok().and_then(|slot| self.entries.get_mut(slot));
-        if let Some(entry) = entry {
-            entry.handle_flushed(secured);
-        }
-    }
-
-    /// Which volumes are secured as far as this core goes, in the order of the export table, once all queues have ended.
-    pub(crate) fn secured(&self) -> Option<Vec<bool>> {
-        self.entries.iter().map(QueueEntry::secured).collect()
-    }
-
-    /// Takes all completions and gives each to `deliver` with the slot that asked and its own tag restored.
+    /// Takes all completions and gives each to `deliver` with the slot that asked, the volume's name, and its own tag restored.
     /// Answers whether there was any.
     pub(crate) fn poll(
         &mut self,
         now: Instant,
-        mut deliver: impl FnMut(Slot, (VolumeId, Completion)),
+        mut deliver: impl FnMut(Slot, Option<&Arc<str>>, Completion),
     ) -> bool {
         let mut any = false;
         self.polls.take(now, &mut self.wanted);
@@ -148,12 +215,18 @@ impl Queues {
                 let (slot, side, own) = split(completion.tag);
                 entry.outstanding[side] = entry.outstanding[side].saturating_sub(1);
                 completion.tag = own;
-                deliver(slot, (entry.id, completion));
+                deliver(slot, entry.name(), completion);
             }
             // A queue with nothing under way has nothing to give; what else it wants comes by its waker or its deadline.
-            let more = gave && entry.outstanding != [0, 0] || entry.advance(now);
+            let mut more = gave && entry.outstanding != [0, 0];
+            match entry.advance(now) {
+                None => {}
+                Some(Progress::Flushing) => more = true,
+                Some(Progress::Retired { secured }) => self.ended.push((index, secured)),
+            }
             self.polls.handle_polled(index, more, entry.queue.poll_timeout());
         }
+        self.clear_ended();
         any
     }
 
@@ -208,16 +281,19 @@ impl std::fmt::Debug for Queues {
 mod tests {
     use std::cell::RefCell;
     use std::rc::Rc;
-    use std::task::Waker;
 
-    use volume::{Operation, Outcome, VolumeQueue};
+    use volume::{Operation, Outcome, Volume, VolumeQueue};
 
     use super::*;
 
     fn queues(queue: Box<dyn VolumeQueue>) -> Queues {
         let volume: Arc<dyn Volume> = Arc::new(volume::Null::new(1 << 20, 512).unwrap());
-        let entry = QueueEntry::new(VolumeId::new(0, 0), volume, queue);
-        Queues::new(vec![entry], PollList::new(1, Waker::noop().clone()))
+        let served = ServedVolume { id: VolumeId::new(0, 0), name: "disk".into(), volume };
+        let mut queues = Queues::new(Waker::noop().clone());
+        queues.polls.grow(1);
+        queues.entries.push(QueueEntry::new(served, queue));
+        queues.commit();
+        queues
     }
 
     /// A queue that completes what the test says, and wakes nobody.
@@ -267,7 +343,7 @@ mod tests {
         queues.fence(VolumeId::new(0, 0), 11);
         assert_eq!(drained(&mut queues), []);
         full.1.0.borrow_mut().1 = 1;
-        queues.poll(Instant::ZERO, |_, _| {});
+        queues.poll(Instant::ZERO, |_, _, _| {});
         assert_eq!(drained(&mut queues), [11]);
     }
 
@@ -314,22 +390,26 @@ mod tests {
             let held = Held::default();
             let mut queues = queues(Box::new(held.clone()));
             queues.submit(Instant::ZERO, Slot(3), flush(1, 0)).unwrap();
-            queues.retire(Instant::ZERO);
+            assert!(queues.retire(Instant::ZERO, |_| false));
             overtaken(queues.submit(Instant::ZERO, Slot(3), flush(2, 0)));
             queues.fence(VolumeId::new(0, 0), 10);
             overtaken(queues.submit(Instant::ZERO, Slot(3), flush(2, 10)));
-            queues.poll(Instant::ZERO, |_, _| panic!("nothing has ended"));
-            assert_eq!((held.0.borrow().0.len(), queues.secured()), (1, None), "one is under way");
+            queues.poll(Instant::ZERO, |_, _, _| panic!("nothing has ended"));
+            assert_eq!(held.0.borrow().0.len(), 1, "one is under way");
             let mut ended = Vec::new();
             for _ in 0..2 {
                 held.0.borrow_mut().1 = 1;
                 queues.polls.mark(0);
-                queues.poll(Instant::ZERO, |slot, (_, done)| ended.push((slot, done.tag)));
+                queues.poll(Instant::ZERO, |slot, _, done| ended.push((slot, done.tag)));
             }
             assert_eq!(ended, [(Slot(3), Tag(1)), (FLUSH, Tag(0))]);
-            assert_eq!((queues.secured(), drained(&mut queues)), (None, vec![10]));
+            assert!(!queues.is_empty());
             queues.handle_flushed(Tag(0), secured);
-            assert_eq!(queues.secured(), Some(vec![secured]));
+            assert_eq!(drained(&mut queues), [10]);
+            let mut retired = Vec::new();
+            queues.take_retired(|volume| retired.push(volume));
+            assert_eq!((retired, queues.is_empty()), (vec![(VolumeId::new(0, 0), secured)], true));
+            overtaken(queues.submit(Instant::ZERO, Slot(3), flush(2, u64::MAX)));
         }
     }
 
@@ -365,7 +445,7 @@ mod tests {
         let polled = Rc::<RefCell<Vec<u64>>>::default();
         let mut queues = queues(Box::new(Restless(Rc::clone(&polled))));
         for now in [0, 5, 10, 12, 19, 20, 21] {
-            queues.poll(Instant::from_nanos(now), |_, _| {});
+            queues.poll(Instant::from_nanos(now), |_, _, _| {});
         }
         assert_eq!(*polled.borrow(), [0, 10, 20]);
         assert_eq!(queues.poll_timeout(), Some(Instant::from_nanos(30)));
@@ -383,11 +463,11 @@ mod tests {
         assert_eq!(drained(&mut queues), []);
         held.0.borrow_mut().1 = 1;
         let mut seen = Vec::new();
-        queues.poll(Instant::ZERO, |slot, (_, completion)| seen.push((slot.0, completion.tag.0)));
+        queues.poll(Instant::ZERO, |slot, _, completion| seen.push((slot.0, completion.tag.0)));
         assert_eq!(seen, [(3, 1)]);
         assert_eq!(drained(&mut queues), [10], "the second fence waits for the request between them");
         held.0.borrow_mut().1 = 1;
-        queues.poll(Instant::ZERO, |_, _| {});
+        queues.poll(Instant::ZERO, |_, _, _| {});
         assert_eq!(drained(&mut queues), [11]);
         assert_eq!(queues.outstanding(), 0);
     }

@@ -34,7 +34,7 @@ use names::{DiscoveryUrl, IscsiUrl, NvmeUrl};
 
 pub use self::iscsi::INITIATOR;
 use self::link::Link;
-use crate::setup::EntropySource;
+use crate::config::EntropySource;
 
 /// What opening may use of the world.
 #[derive(Clone)]

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::task::Waker;
 use std::time::Duration;
 
-use engine::{ConnectionLimits, Core, ListenerRole, Message, Setup};
+use engine::{Catalogue, ControlEvent, ControlObserver, Core, EngineConfig, ListenerRole, Message};
 use host::{
     Accepted, BlockFile, CoreIndex, Dialer, Endpoint, EndpointId, IoError, Journal, ListenerId, OpenOptions,
     Postbox, Recording, Service, Storage, World,
@@ -124,6 +124,17 @@ pub(crate) struct Server {
     mail: Arc<Mail>,
     streams: Vec<Stream>,
     pub(crate) journal: Arc<Recording>,
+    observed: Arc<Observed>,
+}
+
+/// What core 0 says of catalogues and volumes.
+#[derive(Default)]
+struct Observed(Mutex<Vec<ControlEvent>>);
+
+impl ControlObserver for Observed {
+    fn observe(&self, event: ControlEvent) {
+        self.0.lock().unwrap().push(event);
+    }
 }
 
 impl Server {
@@ -135,13 +146,14 @@ impl Server {
     /// The same, of that volume.
     pub(crate) fn of(volume: Arc<dyn Volume>, pool_limit: usize) -> Self {
         let journal = Arc::new(Recording::default());
-        let setup = Arc::new(Setup {
-            listeners: vec![ListenerRole::Nvme(Arc::new(portal(&*volume)))],
-            volumes: vec![volume],
-            limits: ConnectionLimits::default(),
+        let observed = Arc::new(Observed::default());
+        let roles = vec![ListenerRole::Nvme(Arc::new(portal(&*volume)))];
+        let catalogue = Catalogue::first([("disk".into(), volume)], roles);
+        let config = Arc::new(EngineConfig {
             pool_limit,
             entropy: Arc::new(|| Box::new(SeededEntropy::new(1))),
             journal: Arc::clone(&journal) as Arc<dyn Journal>,
+            observer: Arc::clone(&observed) as Arc<dyn ControlObserver>,
         });
         let mail = Arc::new(Mail::default());
         let world = |core| World {
@@ -151,10 +163,43 @@ impl Server {
             postbox: Arc::clone(&mail) as Arc<dyn Postbox<Message>>,
             waker: Waker::noop().clone(),
         };
-        let cores = [0, 1].map(|core| Core::new(Arc::clone(&setup), world(core))).into();
-        let mut server = Self { now: Instant::ZERO, cores, mail, streams: Vec::new(), journal };
+        let cores =
+            [0, 1].map(|core| Core::new(Arc::clone(&config), catalogue.clone(), world(core)).unwrap()).into();
+        let mut server = Self { now: Instant::ZERO, cores, mail, streams: Vec::new(), journal, observed };
         assert_eq!(server.join(1, 5), 0);
         server
+    }
+
+    /// Wants a catalogue served, and says what came of it.
+    pub(crate) fn propose(&mut self, catalogue: Catalogue) -> Vec<ControlEvent> {
+        self.mail.post(0, Message::Propose(Arc::new(catalogue)));
+        self.run();
+        self.observed()
+    }
+
+    /// Asks the server to stop.
+    pub(crate) fn stop(&mut self) {
+        for core in 0..2 {
+            self.mail.post(core, Message::Shutdown);
+        }
+        self.run();
+    }
+
+    /// What core 0 has said of catalogues and volumes since the last time.
+    pub(crate) fn observed(&self) -> Vec<ControlEvent> {
+        std::mem::take(&mut *self.observed.0.lock().unwrap())
+    }
+
+    /// Lets a stream end, as its host has closed it.
+    pub(crate) fn hang_up(&mut self, stream: usize) {
+        let stream = self.streams.remove(stream);
+        self.cores[stream.core].handle_gone(self.now, stream.name);
+        drop(stream);
+        self.run();
+    }
+
+    pub(crate) fn are_finished(&self) -> bool {
+        self.cores.iter().all(Service::is_finished)
     }
 
     /// A host with an enabled controller: its admin queue, on core 0, and I/O queue 1, on `core`, are the next two streams. Gives
@@ -281,7 +326,7 @@ impl Server {
     }
 }
 
-fn portal(volume: &dyn Volume) -> Portal {
+pub(crate) fn portal(volume: &dyn Volume) -> Portal {
     let namespace = Namespace {
         incarnation: None,
         nsid: 1,

@@ -8,6 +8,8 @@ use std::task::{Wake, Waker};
 
 use volume::{Geometry, Volume, VolumeId};
 
+use crate::catalogue::ServedVolume;
+
 /// Some volume has changed; wakes the core that looks which.
 struct News {
     any: AtomicBool,
@@ -21,32 +23,46 @@ impl Wake for News {
     }
 }
 
-/// The sizes of all volumes as they were last seen.
-pub(crate) struct Sizes {
-    news: Arc<News>,
-    seen: Vec<u64>,
+/// A volume, and the number of changes of its size that were seen.
+struct Watched {
+    id: VolumeId,
+    volume: Arc<dyn Volume>,
+    seen: u64,
 }
 
-impl Sizes {
-    /// Listens from now on; `core` is woken when there is something to see.
-    pub(crate) fn new(volumes: &[Arc<dyn Volume>], core: Waker) -> Self {
-        let news = Arc::new(News { any: AtomicBool::new(false), core });
-        let seen = volumes.iter().map(|volume| {
-            volume.listen(Waker::from(Arc::clone(&news)));
-            volume.changes().resized
-        });
-        Self { seen: seen.collect(), news }
+/// The volumes that are served, with the sizes that they were last seen to have.
+pub(crate) struct VolumeWatch {
+    news: Arc<News>,
+    watched: Vec<Watched>,
+}
+
+impl VolumeWatch {
+    /// `core` is woken when there is something to see.
+    pub(crate) fn new(core: Waker) -> Self {
+        Self { news: Arc::new(News { any: AtomicBool::new(false), core }), watched: Vec::new() }
     }
 
-    /// Tells of every volume that has another size than it was last told to have.
-    pub(crate) fn look(&mut self, volumes: &[Arc<dyn Volume>], mut tell: impl FnMut(VolumeId, Geometry)) {
+    /// Listens to exactly these volumes from now on.
+    pub(crate) fn watch(&mut self, volumes: &[ServedVolume]) {
+        self.watched.retain(|watched| volumes.iter().any(|served| served.id == watched.id));
+        for ServedVolume { id, volume, .. } in volumes {
+            if self.watched.iter().all(|watched| watched.id != *id) {
+                volume.listen(Waker::from(Arc::clone(&self.news)));
+                let seen = volume.changes().resized;
+                self.watched.push(Watched { id: *id, volume: Arc::clone(volume), seen });
+            }
+        }
+    }
+
+    /// Reports every volume that has another size than was last reported.
+    pub(crate) fn check(&mut self, mut report: impl FnMut(VolumeId, Geometry)) {
         if !self.news.any.load(Ordering::Relaxed) || !self.news.any.swap(false, Ordering::AcqRel) {
             return;
         }
-        for (slot, (seen, volume)) in (0_u16..).zip(self.seen.iter_mut().zip(volumes)) {
+        for Watched { id, volume, seen } in &mut self.watched {
             let resized = volume.changes().resized;
             if std::mem::replace(seen, resized) != resized {
-                tell(VolumeId::new(slot, 0), volume.geometry());
+                report(*id, volume.geometry());
             }
         }
     }
@@ -99,20 +115,29 @@ mod tests {
     #[test]
     fn each_change_is_told_once_and_of_its_volume() {
         let volumes = [Arc::new(Elastic::default()), Arc::new(Elastic::default())];
-        let all: Vec<Arc<dyn Volume>> =
-            volumes.iter().map(|each| Arc::clone(each) as Arc<dyn Volume>).collect();
-        let mut sizes = Sizes::new(&all, Waker::noop().clone());
-        let mut told = Vec::new();
-        let mut look = |sizes: &mut Sizes| {
-            sizes.look(&all, |volume, geometry| told.push((volume.slot(), geometry.blocks)));
-            std::mem::take(&mut told)
+        let served = (0..).zip(&volumes).map(|(slot, volume)| ServedVolume {
+            id: VolumeId::new(slot, 0),
+            name: "disk".into(),
+            volume: Arc::clone(volume) as Arc<dyn Volume>,
+        });
+        let served: Vec<_> = served.collect();
+        let mut watch = VolumeWatch::new(Waker::noop().clone());
+        watch.watch(&served);
+        let check = |watch: &mut VolumeWatch| {
+            let mut reported = Vec::new();
+            watch.check(|volume, geometry| reported.push((volume.slot(), geometry.blocks)));
+            reported
         };
-        assert_eq!(look(&mut sizes), []);
+        assert_eq!(check(&mut watch), []);
         volumes[1].set(7);
         volumes[1].set(9);
-        assert_eq!(look(&mut sizes), [(1, 9)], "the newest size, once");
-        assert_eq!(look(&mut sizes), []);
+        assert_eq!(check(&mut watch), [(1, 9)], "the newest size, once");
+        assert_eq!(check(&mut watch), []);
         volumes[0].set(1);
-        assert_eq!(look(&mut sizes), [(0, 1)]);
+        assert_eq!(check(&mut watch), [(0, 1)]);
+        watch.watch(&served[1..]);
+        volumes[0].set(2);
+        volumes[1].set(3);
+        assert_eq!(check(&mut watch), [(1, 3)], "the other is not watched any more");
     }
 }

@@ -1,0 +1,163 @@
+//! What a process serves: volumes and listeners, whole and numbered.
+//!
+//! A catalogue never changes. A running process comes to serve something else by the next catalogue in place of the one before: first every core opens the
+//! queues of new volumes, and only when all of them could is the catalogue shown to anybody ([`coordinator`]).
+
+pub(crate) mod coordinator;
+
+use std::fmt;
+use std::sync::Arc;
+
+use host::ListenerId;
+use volume::{Geometry, OpenError, Volume, VolumeId};
+
+use crate::limits::ConnectionLimits;
+
+/// What is spoken on a listening socket.
+#[derive(Debug, Clone)]
+pub enum ListenerRole {
+    /// iSCSI, as a target.
+    Iscsi(Arc<iscsi::target::Portal>),
+    /// NVMe/TCP, as a controller.
+    Nvme(Arc<nvme::controller::Portal>),
+}
+
+impl ListenerRole {
+    /// A volume has this size from now on, for connections that come later.
+    fn resize(&mut self, volume: VolumeId, geometry: Geometry) {
+        match self {
+            Self::Iscsi(portal) => Arc::make_mut(portal).resize(volume, geometry),
+            Self::Nvme(portal) => Arc::make_mut(portal).resize(volume, geometry),
+        }
+    }
+}
+
+/// The number of a catalogue. Later ones have higher numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Generation(pub u64);
+
+impl fmt::Display for Generation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "generation {}", self.0)
+    }
+}
+
+/// A volume that is served.
+#[derive(Debug, Clone)]
+pub struct ServedVolume {
+    /// What cores and connections call it. No other volume has it while a core still has a queue of this one.
+    pub id: VolumeId,
+    /// What its operator calls it.
+    pub name: Arc<str>,
+    /// The volume itself.
+    pub volume: Arc<dyn Volume>,
+}
+
+/// A listening socket, and what is behind it.
+#[derive(Debug, Clone)]
+pub struct Listening {
+    /// Its name in the reactor.
+    pub id: ListenerId,
+    /// What is spoken there, and what is found.
+    pub role: ListenerRole,
+}
+
+/// Everything that a process serves at a time.
+#[derive(Debug, Clone, Default)]
+pub struct Catalogue {
+    /// Its number.
+    pub generation: Generation,
+    /// The volumes.
+    pub volumes: Vec<ServedVolume>,
+    /// The listeners.
+    pub listeners: Vec<Listening>,
+    /// How many connections are served.
+    pub limits: ConnectionLimits,
+}
+
+impl Catalogue {
+    /// The volumes in their first uses of the slots, and the listeners, each in the order given: what a process begins with.
+    pub fn first(
+        volumes: impl IntoIterator<Item = (Arc<str>, Arc<dyn Volume>)>,
+        roles: Vec<ListenerRole>,
+    ) -> Self {
+        let served = |(slot, (name, volume))| ServedVolume { id: VolumeId::new(slot, 0), name, volume };
+        let listening = |(number, role)| Listening { id: ListenerId(number), role };
+        Self {
+            generation: Generation(1),
+            volumes: (0..).zip(volumes).map(served).collect(),
+            listeners: (0..).zip(roles).map(listening).collect(),
+            limits: ConnectionLimits::default(),
+        }
+    }
+
+    /// The volume of that name.
+    pub fn volume(&self, id: VolumeId) -> Option<&ServedVolume> {
+        self.volumes.iter().find(|served| served.id == id)
+    }
+
+    /// What is behind a listener.
+    pub(crate) fn role(&self, id: ListenerId) -> Option<&ListenerRole> {
+        self.listeners.iter().find(|listening| listening.id == id).map(|listening| &listening.role)
+    }
+
+    /// A volume has this size from now on, for connections that come later.
+    pub(crate) fn resize(&mut self, volume: VolumeId, geometry: Geometry) {
+        self.listeners.iter_mut().for_each(|listening| listening.role.resize(volume, geometry));
+    }
+
+    /// Brings the sizes up to date: a volume may have changed its size while the catalogue was made.
+    pub(crate) fn refresh(&mut self) {
+        for ServedVolume { id, volume, .. } in self.volumes.clone() {
+            self.resize(id, volume.geometry());
+        }
+    }
+}
+
+/// Why a catalogue was not put in place of the one before, which stays as it was.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ProposalError {
+    /// Another one is on its way.
+    #[error("another change of what is served is under way; try again when it is over")]
+    Busy,
+    /// It is not newer than what is served.
+    #[error("{0} is not newer than what is served")]
+    Outdated(Generation),
+    /// The process stops.
+    #[error("the server is stopping")]
+    Stopping,
+    /// A volume cannot be served on a core.
+    #[error("the volume {volume:?} cannot be served: {error}")]
+    Volume {
+        /// Its name.
+        volume: Arc<str>,
+        /// Why.
+        error: OpenError,
+    },
+}
+
+/// What becomes of catalogues and volumes, for whoever proposes them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ControlEvent {
+    /// All cores serve a catalogue.
+    Applied(Generation),
+    /// A catalogue is not served.
+    Refused(Generation, ProposalError),
+    /// No core has a queue of a volume any more: nothing reaches it from here on. Its name may be used again.
+    Retired {
+        /// Which volume.
+        id: VolumeId,
+        /// Every core has flushed it after its last request.
+        secured: bool,
+    },
+}
+
+/// Hears what becomes of catalogues and volumes, on core 0. It must not block.
+pub trait ControlObserver: Send + Sync {
+    /// Something has come to its end.
+    fn observe(&self, event: ControlEvent);
+}
+
+impl ControlObserver for host::Silent {
+    fn observe(&self, _event: ControlEvent) {}
+}
