@@ -3,11 +3,12 @@
 use alloc::format;
 use core::fmt;
 
-use crate::iscsi::{IscsiOptions, read_portal};
+use crate::iscsi::IscsiOptions;
 use crate::nvme::NvmeOptions;
-use crate::piece::{Fault, Piece, parse_by_read};
+use crate::options::split_query;
+use crate::parse::parse_by_read;
+use crate::piece::{Fault, Piece};
 use crate::portal::{ISCSI_PORT, NVME_PORT, Portal};
-use crate::source::split_query;
 
 const SHAPE: &str = "write iscsi://HOST[:PORT] or nvme+tcp://HOST[:PORT]";
 
@@ -56,7 +57,7 @@ impl DiscoveryUrl {
 }
 
 fn bare_portal(place: Piece<'_>, port: u16) -> Result<Portal, Fault> {
-    match read_portal(place, port, SHAPE)? {
+    match Portal::read_authority(place, port, SHAPE)? {
         (_, Some(path)) if !path.text.is_empty() => {
             Err(path.fault("a discovery service has no target in its URL", "leave the path out"))
         }

@@ -4,7 +4,8 @@ use alloc::format;
 use core::fmt;
 use core::time::Duration;
 
-use crate::piece::{Fault, Piece, parse_by_read};
+use crate::parse::parse_by_read;
+use crate::piece::{Fault, Piece};
 
 /// A length of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

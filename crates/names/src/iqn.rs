@@ -4,7 +4,8 @@ use alloc::format;
 use alloc::string::String;
 use core::fmt;
 
-use crate::piece::{Fault, Piece, parse_by_read};
+use crate::parse::parse_by_read;
+use crate::piece::{Fault, Piece};
 
 /// The longest iSCSI name in bytes (RFC 7143 §4.2.7.1).
 const LONGEST: usize = 223;

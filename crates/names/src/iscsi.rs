@@ -6,11 +6,10 @@ use core::fmt;
 
 use crate::duration::Span;
 use crate::iqn::Iqn;
-use crate::options::{Options, Writer, positive, text};
+use crate::options::{Options, Writer, positive, split_query, text};
 use crate::percent;
 use crate::piece::{Fault, Piece};
 use crate::portal::{ISCSI_PORT, Portal};
-use crate::source::split_query;
 
 pub(crate) const OPTIONS: &[&str] = &[
     "header_digest",
@@ -121,7 +120,7 @@ pub struct MutualChap {
 impl IscsiUrl {
     pub(crate) fn read(piece: Piece<'_>) -> Result<Self, Fault> {
         let (place, query) = split_query(piece);
-        let (portal, path) = read_portal(place, ISCSI_PORT, SHAPE)?;
+        let (portal, path) = Portal::read_authority(place, ISCSI_PORT, SHAPE)?;
         let parts = path.and_then(|path| path.split_once('/'));
         let Some((target, lun)) = parts else {
             return Err(place.from(place.text.len()).fault("target or logical unit is missing", SHAPE));
@@ -141,26 +140,6 @@ impl IscsiUrl {
         write!(f, "//{}/{}/{}", self.portal, self.target, self.lun)?;
         self.options.write(f)
     }
-}
-
-/// Reads `//host[:port]` and gives what follows the next slash.
-pub(crate) fn read_portal<'a>(
-    place: Piece<'a>,
-    port: u16,
-    shape: &str,
-) -> Result<(Portal, Option<Piece<'a>>), Fault> {
-    let Some(rest) = place.strip_prefix("//") else {
-        return Err(place.fault("two slashes must follow the colon", shape));
-    };
-    let (authority, path) = match rest.split_once('/') {
-        Some((authority, path)) => (authority, Some(path)),
-        None => (rest, None),
-    };
-    if authority.text.contains('@') {
-        let remedy = "give chap_user= and chap_secret_file= as options: a URL holds no secrets";
-        return Err(authority.fault("a user stands before the host", remedy).hiding());
-    }
-    Ok((Portal::read_with(authority, Some(port))?, path))
 }
 
 impl IscsiOptions {

@@ -18,6 +18,7 @@ mod iscsi;
 mod nqn;
 mod nvme;
 mod options;
+mod parse;
 mod percent;
 mod piece;
 mod portal;

@@ -6,7 +6,8 @@ use alloc::string::String;
 use core::fmt;
 
 use crate::iqn::check_authority;
-use crate::piece::{Fault, Piece, parse_by_read};
+use crate::parse::parse_by_read;
+use crate::piece::{Fault, Piece};
 use crate::uuid::is_uuid;
 
 /// The longest NQN in bytes, without its zero byte.

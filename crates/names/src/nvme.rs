@@ -4,13 +4,12 @@ use alloc::format;
 use core::fmt;
 
 use crate::duration::Span;
-use crate::iscsi::read_portal;
 use crate::nqn::Nqn;
-use crate::options::{Options, Writer, flag, number, positive};
+use crate::options::{Options, Writer, flag, number, positive, split_query};
+use crate::parse::parse_by_read;
 use crate::percent;
-use crate::piece::{Fault, Piece, parse_by_read};
+use crate::piece::{Fault, Piece};
 use crate::portal::{NVME_PORT, Portal};
-use crate::source::split_query;
 use crate::uuid;
 
 pub(crate) const OPTIONS: &[&str] =
@@ -76,7 +75,7 @@ parse_by_read!(HostId, "host identifier");
 impl NvmeUrl {
     pub(crate) fn read(piece: Piece<'_>) -> Result<Self, Fault> {
         let (place, query) = split_query(piece);
-        let (portal, path) = read_portal(place, NVME_PORT, SHAPE)?;
+        let (portal, path) = Portal::read_authority(place, NVME_PORT, SHAPE)?;
         let parts = path.and_then(|path| path.split_once('/'));
         let Some((subsystem, nsid)) = parts else {
             return Err(place.from(place.text.len()).fault("subsystem or namespace is missing", SHAPE));

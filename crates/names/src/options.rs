@@ -11,6 +11,11 @@ use crate::error::REMEDY;
 use crate::percent;
 use crate::piece::{Fault, Piece};
 
+/// What stands before and after the question mark.
+pub(crate) fn split_query(piece: Piece<'_>) -> (Piece<'_>, Option<Piece<'_>>) {
+    piece.split_once('?').map_or((piece, None), |(path, query)| (path, Some(query)))
+}
+
 /// The options of one URL, decoded, each with its place.
 #[derive(Debug)]
 pub(crate) struct Options<'a> {

@@ -6,7 +6,8 @@ use alloc::string::String;
 use core::fmt;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use crate::piece::{Fault, Piece, parse_by_read};
+use crate::parse::parse_by_read;
+use crate::piece::{Fault, Piece};
 
 /// The iSCSI port (RFC 7143 §13).
 pub const ISCSI_PORT: u16 = 3260;
@@ -40,6 +41,26 @@ impl Portal {
             Host::Address(address) => Some(SocketAddr::new(address, self.port)),
             Host::Name(_) => None,
         }
+    }
+
+    /// Reads `//host[:port]` and gives what follows the next slash.
+    pub(crate) fn read_authority<'a>(
+        place: Piece<'a>,
+        port: u16,
+        shape: &str,
+    ) -> Result<(Self, Option<Piece<'a>>), Fault> {
+        let Some(rest) = place.strip_prefix("//") else {
+            return Err(place.fault("two slashes must follow the colon", shape));
+        };
+        let (authority, path) = match rest.split_once('/') {
+            Some((authority, path)) => (authority, Some(path)),
+            None => (rest, None),
+        };
+        if authority.text.contains('@') {
+            let remedy = "give chap_user= and chap_secret_file= as options: a URL holds no secrets";
+            return Err(authority.fault("a user stands before the host", remedy).hiding());
+        }
+        Ok((Self::read_with(authority, Some(port))?, path))
     }
 
     /// Reads `host[:port]`; without a default the port must be there.

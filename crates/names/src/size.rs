@@ -3,7 +3,8 @@
 use alloc::format;
 use core::fmt;
 
-use crate::piece::{Fault, Piece, parse_by_read};
+use crate::parse::parse_by_read;
+use crate::piece::{Fault, Piece};
 
 /// A number of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

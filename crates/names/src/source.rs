@@ -8,7 +8,7 @@ use crate::closest::closest;
 use crate::filter;
 use crate::iscsi::IscsiUrl;
 use crate::nvme::NvmeUrl;
-use crate::options::{Options, Writer, flag};
+use crate::options::{Options, Writer, flag, split_query};
 use crate::percent;
 use crate::piece::{Fault, Piece};
 use crate::size::ByteSize;
@@ -178,11 +178,6 @@ fn meant(scheme: &str) -> Option<String> {
     }
     let word = lower.split(|letter: char| !letter.is_ascii_alphabetic()).next().unwrap_or_default();
     closest(word, &filter::NAMES).map(|filter| format!("the filter {filter}"))
-}
-
-/// What stands before and after the question mark.
-pub(crate) fn split_query(piece: Piece<'_>) -> (Piece<'_>, Option<Piece<'_>>) {
-    piece.split_once('?').map_or((piece, None), |(path, query)| (path, Some(query)))
 }
 
 fn path(piece: Piece<'_>) -> Result<String, Fault> {

@@ -4,7 +4,8 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::filter::Filter;
-use crate::piece::{Fault, Piece, parse_by_read};
+use crate::parse::parse_by_read;
+use crate::piece::{Fault, Piece};
 use crate::source::Source;
 
 /// The most filters before a source.

@@ -3,7 +3,8 @@
 use alloc::format;
 use core::fmt;
 
-use crate::piece::{Fault, Piece, parse_by_read};
+use crate::parse::parse_by_read;
+use crate::piece::{Fault, Piece};
 
 const REMEDY: &str = "write one such as uuidgen prints, 0b3f5f0e-6a1d-4c58-9f2b-7d1f0c9a4e21";
 

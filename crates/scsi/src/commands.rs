@@ -8,16 +8,16 @@ use volume::{Durability, Extent, Operation};
 
 use crate::capacity;
 use crate::cdb::{BlockCommand, Cdb};
+use crate::command::DataDirection;
 use crate::device::{LogicalUnit, TargetDevice, encode_lun};
 use crate::inquiry;
 use crate::limits;
 use crate::mode::{self, ModeState};
 use crate::opcode::{self, Run};
 use crate::page::Page;
+use crate::reply::Status;
 use crate::reserve;
 use crate::sense::{Additional, Check, SenseKey};
-use crate::server::announced;
-use crate::step::{DataDirection, Status};
 use crate::task::Purpose;
 use crate::vpd;
 use crate::work::{Range, ThenVerify, Work};
@@ -139,7 +139,7 @@ fn mode_select(cdb: Cdb<'_>, data: DataDirection) -> Result<Begun, Check> {
 
 /// A command with a parameter list: it needs all of it.
 fn parameter_list(purpose: Purpose, length: u32, data: DataDirection) -> Result<Begun, Check> {
-    if length > announced(data) {
+    if length > data.announced() {
         return Err(Check::illegal(Additional::PARAMETER_LIST_LENGTH));
     }
     if length > limits::PARAMETER_LIST {
@@ -215,13 +215,13 @@ fn write(run: Run, cdb: Cdb<'_>, (unit, data): (&LogicalUnit, DataDirection)) ->
     // An initiator that announces less than the CDB says gets that much of it written; the transport reports the rest. Only
     // whole blocks can be verified.
     let block = u64::from(unit.geometry.block_size);
-    let blocks = extent.blocks.min(u64::from(announced(data)).checked_div(block).unwrap_or(0));
+    let blocks = extent.blocks.min(u64::from(data.announced()).checked_div(block).unwrap_or(0));
     let whole = range(Extent::new(extent.start, blocks), unit);
     let fua = command.fua && run == Run::Write || run == Run::WriteAndVerify;
     let work =
         Work::Write { range: whole, whole, data: BufList::new(), at: 0, durability: durability(fua), then };
     let taken =
-        if run == Run::Write { full.min(u64::from(announced(data))) } else { blocks.saturating_mul(block) };
+        if run == Run::Write { full.min(u64::from(data.announced())) } else { blocks.saturating_mul(block) };
     let length = u32::try_from(taken).unwrap_or(u32::MAX);
     Ok(Begun::Receive { purpose: Purpose::Write(work), length, full })
 }
@@ -238,7 +238,7 @@ fn verify(cdb: Cdb<'_>, unit: &LogicalUnit, data: DataDirection) -> Result<Begun
     if extent.blocks == 0 {
         return Ok(Begun::Nothing);
     }
-    if needed > u64::from(announced(data)) {
+    if needed > u64::from(data.announced()) {
         return Err(Check::illegal(Additional::INVALID_INFORMATION_UNIT));
     }
     let work = Work::Compare { range, data: BufList::new(), at: 0, repeat: single };
@@ -316,7 +316,7 @@ fn write_same(cdb: Cdb<'_>, unit: &LogicalUnit, data: DataDirection) -> Result<B
     }
     let length = unit.geometry.block_size;
     // Whoever announces more or less than one block means another block size than ours: nothing must be written then.
-    if announced(data) != length {
+    if data.announced() != length {
         return Err(Check::illegal(Additional::INVALID_INFORMATION_UNIT));
     }
     Ok(Begun::Receive { purpose: Purpose::WriteSame { range, unmap }, length, full: u64::from(length) })
@@ -336,7 +336,7 @@ fn compare_and_write(cdb: Cdb<'_>, unit: &LogicalUnit, data: DataDirection) -> R
     }
     // Data for another number of blocks, such as 256 in a field of eight bits, is a misunderstanding: nothing is compared.
     let needed = bytes(extent, unit).saturating_mul(2);
-    if needed != u64::from(announced(data)) {
+    if needed != u64::from(data.announced()) {
         return Err(Check::cdb_field(13));
     }
     if blocks == 0 {

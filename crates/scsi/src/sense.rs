@@ -1,6 +1,6 @@
 //! Sense data: why a command did not succeed (SPC-4 §4.5).
 
-use crate::step::{Reply, Sense, Status};
+use crate::reply::{Reply, Sense, Status};
 use buf::BufList;
 
 /// A sense key (SPC-4 table 48).

@@ -12,16 +12,19 @@ use volume::reservation::{Access, Notice, Refused, Registrant, View};
 use volume::{Epoch, Features, Operation, Outcome, VolumeErrorKind, VolumeId};
 
 use crate::cdb::Cdb;
+use crate::command::Command;
 use crate::commands::{self, Begun};
 use crate::device::{LogicalUnit, TargetDevice};
 use crate::error::{Failure, failure};
 use crate::inquiry;
 use crate::limits;
 use crate::mode::ModeState;
+use crate::nexus_event::NexusEvent;
 use crate::opcode::{self, Lookup, Needs, Run};
+use crate::reply::{Reply, Sense, Status};
 use crate::reserve;
 use crate::sense::{Additional, Check, SenseKey};
-use crate::step::{Command, DataDirection, NexusEvent, Reply, Sense, Status, Step};
+use crate::step::Step;
 use crate::task::{State, Task};
 use crate::work::Io;
 
@@ -431,13 +434,5 @@ fn notice_code(notice: Notice) -> Additional {
         Notice::Released => Additional::RESERVATIONS_RELEASED,
         Notice::Preempted => Additional::REGISTRATIONS_PREEMPTED,
         Notice::Cleared => Additional::RESERVATIONS_PREEMPTED,
-    }
-}
-
-/// The most bytes that an initiator announced to send.
-pub(crate) fn announced(data: DataDirection) -> u32 {
-    match data {
-        DataDirection::Out(bytes) => bytes,
-        DataDirection::None | DataDirection::In(_) => 0,
     }
 }

@@ -27,10 +27,8 @@ const LEFT: &[(&str, &[usize])] = &[
     ("engine", &[8]),
     ("iscsi", &[3, 2]),
     ("linerate", &[4, 3, 2]),
-    ("names", &[3, 2]),
     ("nvme", &[7, 4, 2]),
     ("reactor", &[4, 3, 2]),
-    ("scsi", &[3, 2]),
     ("volume", &[7, 6]),
     ("vm-guest", &[6]),
 ];
