@@ -15,7 +15,7 @@ use ::nvme::host::{Queue, RemoteNamespace};
 
 use super::errands::Errands;
 use super::link::Link;
-use super::nvme::{Info, Plan};
+use super::nvme_plan::{Info, Plan};
 
 /// How far an association is.
 #[derive(Debug, Clone)]
@@ -232,7 +232,7 @@ mod tests {
     use names::NvmeOptions;
 
     use super::*;
-    use crate::remote::Surroundings;
+    use crate::remote::surroundings::Surroundings;
 
     #[test]
     fn why_an_association_ended_is_known_while_the_next_one_is_being_made() {

@@ -19,13 +19,16 @@ use ::volume::{CoreId, Geometry, OpenError, Volume};
 use buf::Pool;
 use names::{Iqn, IscsiOptions, IscsiUrl};
 
+use super::access::Secrets;
 use super::client::{Aim, Client, ClientRole, Report, Tell};
 use super::entries::Nexus;
+use super::far_end::{Facts, Shape, Shared, Timing};
 use super::link::{Link, Order, Stage};
-use super::queue::{Attempt, Route};
 use super::redirect::{Moved, Pursuit, Told};
-use super::volume::{Facts, RemoteVolume, Shape, Shared, Timing};
-use super::{Found, Place, Secrets, Surroundings, Waiting, dial};
+use super::route::{Attempt, Route};
+use super::surroundings::Surroundings;
+use super::volume::RemoteVolume;
+use super::waiting::{Found, Place, Waiting, dial};
 use crate::limits::{CLIENT_POOL, COMMAND_TIME, RECONNECT_TIME, SESSION_GONE};
 
 /// The name that initiators log in under unless the URL says otherwise.

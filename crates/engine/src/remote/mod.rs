@@ -6,104 +6,39 @@
 //! A connection that ends is replaced: `recovery` says when, `queue` keeps the requests meanwhile, `replay` says which of them
 //! may be sent again, and `durability` what a flush may still promise. docs/decisions/0003-reconnect.md has the reasons.
 
+mod access;
 mod association;
 mod client;
 mod durability;
 mod entries;
 mod errands;
+mod far_end;
 mod iscsi;
 mod link;
 mod nvme;
+mod nvme_plan;
 mod queue;
 mod recovery;
 mod redirect;
 mod referrals;
 mod replay;
+mod route;
 mod screen;
+mod surroundings;
 mod volume;
+mod waiting;
 
-use std::cell::RefCell;
 use std::net::SocketAddr;
-use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Waker;
 
 use ::volume::{OpenError, Volume};
-use host::{Dialer, Endpoint};
-use names::{DiscoveryUrl, IscsiUrl, NvmeUrl};
+use names::DiscoveryUrl;
 
+pub use self::access::{Access, Secrets};
 pub use self::iscsi::INITIATOR;
-use self::link::Link;
-use crate::config::EntropySource;
-
-/// What opening may use of the world.
-#[derive(Clone)]
-pub struct Surroundings {
-    /// Connects.
-    pub dialer: Arc<dyn Dialer>,
-    /// Woken when something has become known.
-    pub waker: Waker,
-    /// Randomness.
-    pub entropy: EntropySource,
-}
-
-#[cfg(test)]
-impl Surroundings {
-    /// A world in which every attempt to connect fails at once.
-    fn nowhere() -> Self {
-        struct Nowhere;
-        impl Dialer for Nowhere {
-            fn dial(&self, _peer: SocketAddr, mut endpoint: Box<dyn Endpoint>) -> host::EndpointId {
-                endpoint.handle_ended(protocol::Instant::ZERO, protocol::Ended::Failed(111));
-                host::EndpointId(0)
-            }
-            fn nudge(&self, _endpoint: host::EndpointId) {}
-            fn waker(&self, _endpoint: host::EndpointId) -> Waker {
-                Waker::noop().clone()
-            }
-        }
-        let entropy: EntropySource = Arc::new(|| Box::new(protocol::SeededEntropy::new(1)));
-        Self { dialer: Arc::new(Nowhere), waker: Waker::noop().clone(), entropy }
-    }
-}
-
-impl std::fmt::Debug for Surroundings {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Surroundings").finish_non_exhaustive()
-    }
-}
-
-/// CHAP secrets, read from their files: the initiator's, and the target's if it must prove itself.
-pub type Secrets = (Vec<u8>, Option<Vec<u8>>);
-
-/// Which volume, and how it is entered.
-#[derive(Clone)]
-pub enum Access {
-    /// A logical unit of an iSCSI target.
-    Iscsi {
-        /// Which.
-        url: IscsiUrl,
-        /// The secrets that its options name.
-        secrets: Option<Secrets>,
-    },
-    /// A namespace of an NVMe/TCP subsystem.
-    Nvme {
-        /// Which.
-        url: NvmeUrl,
-    },
-}
-
-impl std::fmt::Debug for Access {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Iscsi { url, .. } => f.debug_tuple("Iscsi").field(url).finish(),
-            Self::Nvme { url } => f.debug_tuple("Nvme").field(url).finish(),
-        }
-    }
-}
-
-/// A place that an answer will be put into.
-type Place<T> = Rc<RefCell<Option<T>>>;
+pub use self::surroundings::Surroundings;
+pub use self::waiting::Found;
+use self::waiting::Waiting;
 
 /// A volume that is being opened.
 pub struct RemoteOpening(Waiting<Arc<dyn Volume>>);
@@ -127,17 +62,6 @@ pub fn open(address: SocketAddr, access: Access, surroundings: &Surroundings) ->
         Access::Iscsi { url, secrets } => iscsi::open(address, (url, secrets), surroundings),
         Access::Nvme { url } => nvme::open(address, &url, surroundings),
     })
-}
-
-/// A target or subsystem that a portal offers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
-    /// Its name.
-    pub name: String,
-    /// Where it is reached.
-    pub address: String,
-    /// Why what is behind it is not known, for a discovery service that was referred to and not heard.
-    pub trouble: Option<String>,
 }
 
 /// A discovery under way.
@@ -170,37 +94,13 @@ pub fn discover(
     })
 }
 
-/// Looks whether there is an answer.
-type Look<T> = dyn FnMut() -> Option<Result<T, OpenError>>;
-
-/// Waits for an answer that connections find out.
-struct Waiting<T>(Box<Look<T>>);
-
-impl<T: 'static> Waiting<T> {
-    fn new(look: impl FnMut() -> Option<Result<T, OpenError>> + 'static) -> Self {
-        Self(Box::new(look))
-    }
-
-    fn failed(why: &str) -> Self {
-        let error = OpenError::new(why);
-        Self::new(move || Some(Err(error.clone())))
-    }
-
-    fn poll(&mut self) -> Option<Result<T, OpenError>> {
-        (self.0)()
-    }
-}
-
-/// Dials for a link.
-fn dial(dialer: &Arc<dyn Dialer>, address: SocketAddr, link: &Rc<Link>, endpoint: Box<dyn Endpoint>) {
-    link.set_endpoint(dialer.dial(address, endpoint));
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
+    use std::task::Waker;
     use std::time::Duration;
 
+    use host::{Dialer, Endpoint};
     use protocol::{Ended, Instant};
 
     use super::*;

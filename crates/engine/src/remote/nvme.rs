@@ -11,158 +11,23 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use ::nvme::fabrics::HostIdentity;
-use ::nvme::host::{Action, Config, Connection, Input, Queue, REFUSED, RemoteNamespace};
-use ::nvme::log::DiscoveryEntry;
+use ::nvme::host::{Queue, REFUSED, RemoteNamespace};
 use ::volume::{Completion, CoreId, OpenError, Request, Volume};
-use host::EndpointId;
 use names::{NvmeOptions, NvmeUrl};
 
 use super::association::{Association, Standing};
-use super::client::{Aim, Client, ClientRole, Errand, Report, Tell};
+use super::far_end::{Facts, Shape, Shared};
 use super::link::{Link, Order, Stage};
-use super::queue::{Attempt, Route};
+use super::nvme_plan::{DEPTH, Plan};
 use super::referrals::Tour;
-use super::volume::{Facts, RemoteVolume, Shape, Shared, Timing};
-use super::{Found, Surroundings, Waiting, dial};
-use crate::limits::{COMMAND_TIME, KEEP_ALIVE, QUIESCE, RECONNECT_TIME};
+use super::route::{Attempt, Route};
+use super::surroundings::Surroundings;
+use super::volume::RemoteVolume;
+use super::waiting::{Found, Waiting};
+use crate::limits::{KEEP_ALIVE, QUIESCE};
 
-/// Commands that a queue may have under way.
-const DEPTH: u16 = 128;
 /// I/O queues that are asked for unless the URL says otherwise.
 const QUEUES: u16 = 16;
-
-/// What a connection tells.
-pub(super) enum Info {
-    Namespace(RemoteNamespace),
-    QueueReady,
-    Subsystems(Vec<DiscoveryEntry>),
-}
-
-/// A host's side of an NVMe/TCP connection.
-struct Host;
-
-impl ClientRole for Host {
-    type Connection = Connection;
-    type Info = Info;
-
-    fn input(order: Order) -> Input {
-        match order {
-            Order::Submit(request) => Input::Submit(request),
-            Order::Cancel(tag) => Input::Cancel(tag),
-            Order::Leave => Input::Disconnect,
-            Order::Abandon => Input::Abandon,
-        }
-    }
-
-    fn report(action: Action) -> Report<Info> {
-        match action {
-            Action::Ready(namespace) => Report::Ready(Info::Namespace(*namespace)),
-            Action::QueueReady => Report::Ready(Info::QueueReady),
-            Action::Discovered(entries) => Report::Ready(Info::Subsystems(entries)),
-            Action::Complete(completion) => Report::Complete(completion),
-            Action::NamespaceChanged(namespace) => Report::Changed(Info::Namespace(*namespace)),
-            Action::Failed(failure) => Report::Failed(failure.to_string()),
-        }
-    }
-}
-
-/// What all connections to a subsystem have in common.
-#[derive(Clone)]
-pub(super) struct Plan {
-    host: HostIdentity,
-    subnqn: Arc<str>,
-    digests: (bool, bool),
-    address: SocketAddr,
-    timing: Timing,
-    surroundings: Surroundings,
-}
-
-impl Plan {
-    pub(super) fn new(
-        address: SocketAddr,
-        (subnqn, options): (&str, &NvmeOptions),
-        surroundings: &Surroundings,
-    ) -> Self {
-        let mut identifier = [0; 16];
-        match options.hostid {
-            Some(given) => identifier = given.0,
-            None => (surroundings.entropy)().fill(&mut identifier),
-        }
-        let nqn = match &options.hostnqn {
-            Some(name) => name.to_string(),
-            None => format!("nqn.2014-08.org.nvmexpress:uuid:{}", hyphenated(identifier)),
-        };
-        Self {
-            host: HostIdentity { identifier, nqn: nqn.into() },
-            subnqn: subnqn.into(),
-            digests: (options.header_digest, options.data_digest),
-            address,
-            timing: Timing {
-                command: options.timeout.map_or(COMMAND_TIME, |span| span.0),
-                reconnect: options.reconnect.map_or(RECONNECT_TIME, |span| span.0),
-            },
-            surroundings: surroundings.clone(),
-        }
-    }
-
-    /// Where it leads.
-    pub(super) fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// The same at another address.
-    pub(super) fn at(&self, address: SocketAddr) -> Self {
-        Self { address, ..self.clone() }
-    }
-
-    /// Whom to wake when something has become known.
-    pub(super) fn waker(&self) -> Waker {
-        self.surroundings.waker.clone()
-    }
-
-    /// What lets that connection of the calling core take a turn.
-    pub(super) fn waker_of(&self, endpoint: EndpointId) -> Waker {
-        self.surroundings.dialer.waker(endpoint)
-    }
-
-    /// The keep alive timeout, in milliseconds.
-    pub(super) fn keep_alive() -> u32 {
-        u32::try_from(KEEP_ALIVE.as_millis()).unwrap_or(u32::MAX)
-    }
-
-    /// Dials a queue; `tell` is given what becomes known, and `errand` looks after what other cores ask of it.
-    pub(super) fn connect(
-        &self,
-        queue: Queue,
-        (waker, purpose): (Waker, &Arc<()>),
-        (tell, errand): (Tell<Info>, Option<Errand>),
-    ) -> Rc<Link> {
-        let link = Link::new(waker);
-        let config = Config {
-            host: self.host.clone(),
-            subnqn: Arc::clone(&self.subnqn),
-            header_digest: self.digests.0,
-            data_digest: self.digests.1,
-            depth: DEPTH,
-            command_time: self.timing.command,
-            queue,
-        };
-        let make = Box::new(move |now| Connection::new(config, now));
-        let aim = Aim::new(self.address, self.timing.command);
-        let client = Client::<Host>::new(make, (Rc::clone(&link), aim), tell, purpose).with_errand(errand);
-        dial(&self.surroundings.dialer, self.address, &link, Box::new(client));
-        link
-    }
-}
-
-/// A UUID's usual text.
-fn hyphenated(bytes: [u8; 16]) -> String {
-    let digits: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    [&digits[..4], &digits[4..6], &digits[6..8], &digits[8..10], &digits[10..]]
-        .map(<[String]>::concat)
-        .join("-")
-}
 
 /// What an admin queue found.
 fn facts(remote: &RemoteNamespace) -> Facts {
@@ -358,14 +223,9 @@ pub(super) fn discover(
 mod tests {
     use ::nvme::identify::NamespaceIds;
     use ::volume::{Features, Geometry, Limits, QueueContext};
+    use names::NvmeOptions;
 
     use super::*;
-
-    #[test]
-    fn a_uuid_has_its_hyphens() {
-        let bytes: [u8; 16] = std::array::from_fn(|index| u8::try_from(index).unwrap());
-        assert_eq!(hyphenated(bytes), "00010203-0405-0607-0809-0a0b0c0d0e0f");
-    }
 
     fn remote(queues: u16) -> RemoteNamespace {
         RemoteNamespace {

@@ -7,7 +7,6 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Waker;
-use std::time::Duration;
 
 use ::volume::{Completion, Operation, QueueFull, Request, Tag, VolumeErrorKind, VolumeQueue, promises};
 use protocol::Instant;
@@ -15,46 +14,12 @@ use protocol::Instant;
 use crate::limits;
 
 use super::entries::{Entries, Entry, Nexus, Nexuses, Place};
+use super::far_end::{Facts, Shape, Shared};
 use super::link::{Link, Order};
 use super::recovery::{Patience, Recovery, State, Step};
 use super::replay::Replay;
+use super::route::{Attempt, Route};
 use super::screen::screen;
-use super::volume::{Facts, Shape, Shared};
-
-/// A protocol's way to a volume, for one queue.
-pub(crate) trait Route {
-    /// Begins to make a connection.
-    fn begin(&mut self) -> Box<dyn Attempt>;
-
-    /// Has an allocation query done by something else than the queue's connection; gives it back where that is for the connection.
-    fn aside(&mut self, request: Request) -> Option<Request> {
-        Some(request)
-    }
-
-    /// Moves the answers to those.
-    fn take_aside(&mut self, _done: &mut Vec<Completion>) {}
-
-    /// Why the open connection is of no use though it has not ended itself, if so: what it depends on has ended.
-    fn breach(&self) -> Option<String> {
-        None
-    }
-
-    /// The queue's connection has ended, or is not wanted any more.
-    fn handle_lost(&mut self, _why: &str) {}
-
-    /// How long after a connection was lost a command that it carried may still take effect, unless another connection has
-    /// ended its nexus ([`Facts::nexus`]).
-    fn quiet_time(&self) -> Duration;
-}
-
-/// A connection that is being made.
-pub(crate) trait Attempt {
-    /// The open connection with what it found, or why it failed, once that is known.
-    fn poll(&mut self) -> Option<Result<(Rc<Link>, Facts), String>>;
-
-    /// It is not wanted any more.
-    fn give_up(&mut self);
-}
 
 /// One core's queue.
 pub(crate) struct RemoteQueue {

@@ -13,8 +13,8 @@ use ::nvme::log::{DiscoveryEntry, SubsystemType};
 use ::volume::OpenError;
 
 use super::link::Link;
-use super::nvme::{Info, Plan};
-use super::{Found, Place};
+use super::nvme_plan::{Info, Plan};
+use super::waiting::{Found, Place};
 use crate::limits::{REFERRAL_DEPTH, REFERRALS};
 
 /// A service that is to be asked, or is being asked.
@@ -132,7 +132,7 @@ impl Tour {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::remote::Surroundings;
+    use crate::remote::surroundings::Surroundings;
 
     fn address(port: u16) -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], port))

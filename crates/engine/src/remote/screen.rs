@@ -5,7 +5,7 @@
 use ::volume::{Allocation, Extent, Features, Operation, Outcome, VolumeErrorKind, shape};
 use buf::BufList;
 
-use super::volume::Shape;
+use super::far_end::Shape;
 
 /// The answer to a request to a volume of this shape; `None` when it is for the far end to say.
 pub(crate) fn screen(operation: &Operation, of: &Shape) -> Option<Result<Outcome, VolumeErrorKind>> {

@@ -24,7 +24,6 @@ const LEFT: &[(&str, &[usize])] = &[
     ("buf", &[4]),
     ("cli", &[5, 2]),
     ("daemon", &[2]),
-    ("engine", &[8]),
     ("iscsi", &[3, 2]),
     ("linerate", &[4, 3, 2]),
     ("nvme", &[7, 4, 2]),

@@ -2,13 +2,14 @@
 
 use std::cell::RefCell;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
 use ::volume::{Durability, Extent, Features, Geometry, Identity, Limits, Outcome};
 use buf::{Buf, BufList};
 
 use super::*;
 use crate::remote::Surroundings;
-use crate::remote::volume::Timing;
+use crate::remote::far_end::Timing;
 
 const COMMAND: Duration = Duration::from_secs(30);
 const RECONNECT: Duration = Duration::from_secs(30);

@@ -1,0 +1,32 @@
+//! Which volume of another machine is meant, and how it is entered.
+
+use names::{IscsiUrl, NvmeUrl};
+
+/// CHAP secrets, read from their files: the initiator's, and the target's if it must prove itself.
+pub type Secrets = (Vec<u8>, Option<Vec<u8>>);
+
+/// Which volume, and how it is entered.
+#[derive(Clone)]
+pub enum Access {
+    /// A logical unit of an iSCSI target.
+    Iscsi {
+        /// Which.
+        url: IscsiUrl,
+        /// The secrets that its options name.
+        secrets: Option<Secrets>,
+    },
+    /// A namespace of an NVMe/TCP subsystem.
+    Nvme {
+        /// Which.
+        url: NvmeUrl,
+    },
+}
+
+impl std::fmt::Debug for Access {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Iscsi { url, .. } => f.debug_tuple("Iscsi").field(url).finish(),
+            Self::Nvme { url } => f.debug_tuple("Nvme").field(url).finish(),
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Answers that connections find out, and whoever waits for them.
+
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use ::volume::OpenError;
+use host::{Dialer, Endpoint};
+
+use super::link::Link;
+
+/// A place that an answer will be put into.
+pub(super) type Place<T> = Rc<RefCell<Option<T>>>;
+
+/// A target or subsystem that a portal offers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// Its name.
+    pub name: String,
+    /// Where it is reached.
+    pub address: String,
+    /// Why what is behind it is not known, for a discovery service that was referred to and not heard.
+    pub trouble: Option<String>,
+}
+
+/// Looks whether there is an answer.
+type Look<T> = dyn FnMut() -> Option<Result<T, OpenError>>;
+
+/// Waits for an answer that connections find out.
+pub(super) struct Waiting<T>(Box<Look<T>>);
+
+impl<T: 'static> Waiting<T> {
+    pub(super) fn new(look: impl FnMut() -> Option<Result<T, OpenError>> + 'static) -> Self {
+        Self(Box::new(look))
+    }
+
+    pub(super) fn failed(why: &str) -> Self {
+        let error = OpenError::new(why);
+        Self::new(move || Some(Err(error.clone())))
+    }
+
+    pub(super) fn poll(&mut self) -> Option<Result<T, OpenError>> {
+        (self.0)()
+    }
+}
+
+/// Dials for a link.
+pub(super) fn dial(
+    dialer: &Arc<dyn Dialer>,
+    address: SocketAddr,
+    link: &Rc<Link>,
+    endpoint: Box<dyn Endpoint>,
+) {
+    link.set_endpoint(dialer.dial(address, endpoint));
+}
