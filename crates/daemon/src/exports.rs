@@ -14,7 +14,7 @@ use volume::{Volume, VolumeId};
 use crate::access;
 use crate::accounts::Accounts;
 use crate::config::{Config, Digests, PortalEntry, Protocol, VolumeEntry};
-use crate::state::Kept;
+use crate::kept::Kept;
 
 /// How the volumes describe themselves.
 const VENDOR: &str = "LINERATE";

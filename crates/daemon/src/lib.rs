@@ -14,6 +14,7 @@ mod findings;
 mod fresh;
 mod help;
 mod identity;
+mod kept;
 mod log;
 mod loss;
 mod prepare;

@@ -5,14 +5,12 @@
 //! to all servers of a user, so volumes go there by name and by what they lie on: two servers' volumes of one name are two.
 
 use std::ffi::OsString;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
 use backends::FolderState;
-use engine::incarnation::{self, Mark};
-use host::{StateError, StateStore, VolumeState};
+use host::{StateStore, VolumeState};
 use names::Source;
 use protocol::Entropy;
 use reactor::SystemFolder;
@@ -21,6 +19,7 @@ use sha2::{Digest as _, Sha256};
 use crate::config::{Config, VolumeEntry};
 use crate::exports::Opened;
 use crate::identity::{Identity, uuid_of};
+use crate::kept::{Kept, seen};
 
 /// The usual place for the system's own services.
 const SYSTEM: &str = "/var/lib/linerate";
@@ -51,38 +50,6 @@ impl Before {
     /// What was kept of it.
     pub(crate) fn state(&self) -> &VolumeState {
         &self.state
-    }
-}
-
-/// What is kept of a volume.
-#[derive(Debug)]
-pub(crate) struct Kept {
-    pub(crate) identity: Identity,
-    pub(crate) state: VolumeState,
-    source: Source,
-    /// What was seen before it was opened.
-    seen: Vec<u8>,
-    /// Its incarnation; zeros until it begins.
-    pub(crate) mark: Mark,
-}
-
-impl Kept {
-    /// Takes the mark of a clean stop, or a new one: everything is open, and about to be served.
-    pub(crate) fn begin(&mut self, entropy: &mut dyn Entropy) -> Result<()> {
-        self.mark = incarnation::begin(&self.state, &self.seen, entropy)?;
-        Ok(())
-    }
-
-    /// Keeps the mark: nobody uses the volume any more, and it is flushed.
-    fn end(&self) -> Result<bool, StateError> {
-        incarnation::end(&self.state, &self.mark, &seen(&self.source)).map(|()| true)
-    }
-
-    #[cfg(test)]
-    pub(crate) fn nothing() -> Self {
-        let identity = Identity::new(names::Uuid::random([7; 16]), None);
-        let source = Source::Ram(names::MemorySource { size: names::ByteSize(1 << 20), block: None });
-        Self { identity, state: VolumeState::ephemeral(), source, seen: Vec::new(), mark: [0; 16] }
     }
 }
 
@@ -160,16 +127,6 @@ pub(crate) fn keep_marks(opened: &[Opened], secured: &[&Opened], say: &dyn Fn(&s
             entry.name
         ));
     }
-}
-
-/// What is seen of a volume while it is not open, and changes when somebody writes to it, or puts another in its place. Nothing for devices and other
-/// machines' volumes, which say nothing of that.
-fn seen(source: &Source) -> Vec<u8> {
-    let Source::File(file) = source else { return Vec::new() };
-    let Ok(known) = std::fs::metadata(&file.path) else { return Vec::new() };
-    let numbers =
-        [known.ino(), known.size(), known.ctime().cast_unsigned(), known.ctime_nsec().cast_unsigned()];
-    numbers.into_iter().flat_map(u64::to_le_bytes).collect()
 }
 
 /// Some digits that depend on what a volume lies on, whatever the options are.

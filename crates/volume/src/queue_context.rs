@@ -4,7 +4,9 @@ use std::task::Waker;
 
 use buf::Pool;
 
-use crate::CoreId;
+/// Names a core's event loop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CoreId(pub u16);
 
 /// Bytes of the pool that a queue gets whose core shares none: memory is taken only when it is used.
 const OWN_POOL: usize = 16 << 20;

@@ -174,3 +174,7 @@ pub struct Completion {
     /// Success, or why not. A failed request may have changed any of its blocks, each whole or not at all.
     pub result: Result<Outcome, VolumeErrorKind>,
 }
+
+/// The queue is at its depth; the request comes back untouched.
+#[derive(Debug)]
+pub struct QueueFull(pub Request);

@@ -6,37 +6,11 @@ use std::task::Waker;
 
 use protocol::Instant;
 
-use crate::filter::StatsSnapshot;
+use crate::statistics::StatsSnapshot;
 use crate::{
-    Changes, Completion, Features, Geometry, Identity, Limits, LossRecord, QueueContext, Request, Tag,
+    Changes, Completion, Features, Geometry, Identity, Limits, LossRecord, OpenError, QueueContext,
+    QueueFull, Request, Tag,
 };
-
-/// Names a core's event loop.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct CoreId(pub u16);
-
-/// Why a volume or a queue could not be opened: what was wrong, where, and what to do, for the user to read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OpenError(String);
-
-impl OpenError {
-    /// The error that says `text`.
-    pub fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
-    }
-}
-
-impl fmt::Display for OpenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for OpenError {}
-
-/// The queue is at its depth; the request comes back untouched.
-#[derive(Debug)]
-pub struct QueueFull(pub Request);
 
 /// The control side of a volume. It exists only once its geometry is known.
 pub trait Volume: Send + Sync + fmt::Debug {

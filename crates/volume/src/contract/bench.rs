@@ -8,7 +8,8 @@ use std::task::{Wake, Waker};
 use buf::{Buf, BufList, SharedBuf};
 use protocol::SeededEntropy;
 
-use super::{Options, World};
+use super::options::Options;
+use super::world::World;
 use crate::{
     Completion, CoreId, Durability, Extent, Features, Geometry, Limits, Operation, Outcome, QueueContext,
     QueueFull, Request, Tag, Volume, VolumeErrorKind, VolumeQueue,

@@ -3,8 +3,8 @@
 use buf::{Buf, BufList};
 use protocol::Entropy;
 
-use super::Verdict;
 use super::bench::Bench;
+use super::options::Verdict;
 use super::stamp;
 use crate::{Durability, Extent, Features, Operation, Outcome, Tag};
 

@@ -6,8 +6,8 @@ use std::thread;
 use buf::Buf;
 use protocol::{Entropy, SeededEntropy};
 
-use super::Verdict;
 use super::bench::{Answer, Bench};
+use super::options::Verdict;
 use super::stamp;
 use crate::{Durability, Extent, Operation, Outcome, Tag, VolumeErrorKind};
 

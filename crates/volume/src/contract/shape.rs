@@ -2,8 +2,8 @@
 
 use buf::{Buf, BufList};
 
-use super::Verdict;
 use super::bench::Bench;
+use super::options::Verdict;
 use crate::{Durability, Extent, Features, Operation, Outcome, VolumeErrorKind};
 
 pub(super) fn geometry_makes_sense(bench: &mut Bench<'_>) -> Verdict {

@@ -2,8 +2,8 @@
 
 use buf::{Buf, BufList};
 
-use super::Verdict;
 use super::bench::Bench;
+use super::options::Verdict;
 use super::stamp;
 use crate::{Allocation, Durability, Extent, Features, Operation, Outcome, VolumeErrorKind};
 

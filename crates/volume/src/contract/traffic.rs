@@ -3,8 +3,8 @@
 use buf::Buf;
 use protocol::Entropy;
 
-use super::Verdict;
 use super::bench::Bench;
+use super::options::Verdict;
 use crate::{Extent, Operation, Outcome, VolumeErrorKind};
 
 pub(super) fn reads_own_or_lent_memory(bench: &mut Bench<'_>) -> Verdict {

@@ -9,7 +9,8 @@ use std::time::Duration;
 use protocol::{Entropy, Instant, SeededEntropy};
 
 use super::front::{Front, earlier};
-use super::{OperationSet, same_control};
+use super::same_control;
+use crate::operation_set::OperationSet;
 use crate::{
     Completion, OpenError, QueueContext, QueueFull, Request, Tag, Volume, VolumeErrorKind, VolumeQueue,
 };

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use protocol::{Entropy, Instant, SeededEntropy};
 
 use super::front::Front;
-use super::{OperationSet, same_control};
+use super::same_control;
+use crate::operation_set::OperationSet;
 use crate::{
     Completion, Extent, OpenError, Operation, QueueContext, QueueFull, Request, Tag, Volume, VolumeErrorKind,
     VolumeQueue,

@@ -8,22 +8,23 @@ mod fail;
 mod front;
 mod limit;
 mod read_only;
-mod set;
 mod stats;
 
 pub use delay::Delay;
 pub use fail::{Fail, FailRate};
 pub use limit::Limit;
 pub use read_only::ReadOnly;
-pub use set::OperationSet;
-pub use stats::{OperationStats, Stats, StatsSnapshot};
+pub use stats::Stats;
+
+pub use crate::operation_set::OperationSet;
+pub use crate::statistics::{OperationStats, StatsSnapshot};
 
 /// The control side of a filter that changes nothing there: everything is asked of `self.inner`.
 macro_rules! same_control {
     () => {
         same_control!(but statistics);
 
-        fn statistics(&self) -> Option<crate::filter::StatsSnapshot> {
+        fn statistics(&self) -> Option<crate::statistics::StatsSnapshot> {
             self.inner.statistics()
         }
     };

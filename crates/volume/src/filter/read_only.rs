@@ -6,7 +6,7 @@ use std::task::Waker;
 use protocol::Instant;
 
 use super::front::Front;
-use super::stats::StatsSnapshot;
+use crate::statistics::StatsSnapshot;
 use crate::{
     Changes, Completion, Features, Geometry, Identity, Limits, LossRecord, OpenError, QueueContext,
     QueueFull, Request, Tag, Volume, VolumeErrorKind, VolumeQueue,

@@ -11,7 +11,9 @@ use std::time::Duration;
 use protocol::Instant;
 
 use super::front::Front;
-use super::{OperationSet, same_control};
+use super::same_control;
+use crate::operation_set::OperationSet;
+use crate::statistics::{KINDS, OperationStats, StatsSnapshot};
 use crate::{Completion, OpenError, QueueContext, QueueFull, Request, Tag, Volume, VolumeQueue};
 
 /// Counts everything that passes.
@@ -19,78 +21,6 @@ use crate::{Completion, OpenError, QueueContext, QueueFull, Request, Tag, Volume
 pub struct Stats {
     inner: Arc<dyn Volume>,
     counted: Arc<Mutex<Counted>>,
-}
-
-/// What has been counted of one operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct OperationStats {
-    /// Requests that have completed.
-    pub count: u64,
-    /// Of these, how many failed.
-    pub errors: u64,
-    /// Bytes of the extents of those that succeeded.
-    pub bytes: u64,
-    /// The shortest time from submission to completion; zero if there was none.
-    pub min: Duration,
-    /// The longest.
-    pub max: Duration,
-    /// All times together: divided by the count, it is the mean.
-    pub total: Duration,
-}
-
-/// What has been counted so far, by operation.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StatsSnapshot {
-    operations: [OperationStats; KINDS.len()],
-}
-
-/// The operations that are counted apart.
-const KINDS: [OperationSet; 9] = [
-    OperationSet::READ,
-    OperationSet::WRITE,
-    OperationSet::FLUSH,
-    OperationSet::DISCARD,
-    OperationSet::ZERO,
-    OperationSet::COMPARE,
-    OperationSet::VERIFY,
-    OperationSet::ALLOCATION,
-    OperationSet::RESERVATION,
-];
-
-impl OperationStats {
-    /// The mean time from submission to completion; zero if nothing has completed.
-    pub fn mean(&self) -> Duration {
-        let nanos = self.total.as_nanos() / u128::from(self.count.max(1));
-        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
-    }
-
-    fn add(&mut self, other: &Self) {
-        self.min = match (self.count, other.count) {
-            (_, 0) => self.min,
-            (0, _) => other.min,
-            _ => self.min.min(other.min),
-        };
-        self.max = self.max.max(other.max);
-        self.count += other.count;
-        self.errors += other.errors;
-        self.bytes += other.bytes;
-        self.total += other.total;
-    }
-}
-
-impl StatsSnapshot {
-    /// The operations that are counted apart.
-    pub fn kinds() -> impl Iterator<Item = OperationSet> {
-        KINDS.into_iter()
-    }
-
-    /// What has been counted of the operations in `set`, together.
-    pub fn of(&self, set: OperationSet) -> OperationStats {
-        let mut sum = OperationStats::default();
-        let named = KINDS.iter().zip(&self.operations).filter(|(kind, _)| set.contains(**kind));
-        named.for_each(|(_, stats)| sum.add(stats));
-        sum
-    }
 }
 
 /// The cells of open queues, and the sum of those that were closed.

@@ -23,12 +23,10 @@ const LEFT: &[(&str, &[usize])] = &[
     ("backends", &[2]),
     ("buf", &[4]),
     ("cli", &[5, 2]),
-    ("daemon", &[2]),
     ("iscsi", &[3, 2]),
     ("linerate", &[4, 3, 2]),
     ("nvme", &[7, 4, 2]),
     ("reactor", &[4, 3, 2]),
-    ("volume", &[7, 6]),
     ("vm-guest", &[6]),
 ];
 
