@@ -19,11 +19,12 @@ use super::probe::{ANSWER, Probe, RemoteUnit};
 use super::tasks::{Kind, Owner, Progress, Task, Tasks, Transfer, Work, tag};
 use crate::chap::{Algorithm, Credentials};
 use crate::connection::{Event, State};
-use crate::datamover::tcp::{Digests, Payload, Receiver, send};
+use crate::datamover::tcp::framing::{Digests, Payload, Receiver, send};
+use crate::datamover::tcp::send_queue::initiator::{Burst, Outgoing, SendQueue};
 use crate::keys::{Parameters, Tuning};
 use crate::limits::{
-    ABORT_TIME, ANSWERS, COMMAND_TIME, DISCOVERY_TIME, INITIATOR_DEPTH, INITIATOR_IDLE_TIME,
-    INITIATOR_PING_TIME, LOGIN_TIME, LOGOUT_TIME, STAGING,
+    ABORT_TIME, COMMAND_TIME, DISCOVERY_TIME, INITIATOR_DEPTH, INITIATOR_IDLE_TIME, INITIATOR_PING_TIME,
+    LOGIN_TIME, LOGOUT_TIME, STAGING,
 };
 use crate::pdu::{
     BasicHeaderSegment, Bhs, DataOut, Function, LoginResponse, LogoutReason, LogoutRequest, NopOut, Opcode,
@@ -120,28 +121,6 @@ pub enum Input {
     Abandon,
 }
 
-/// One thing to send.
-#[derive(Debug)]
-pub(super) enum Outgoing {
-    /// A PDU that is not numbered.
-    Pdu { header: Bhs, data: Vec<u8> },
-    /// The answer to a ping.
-    Answer(Bhs),
-    /// A sequence of write data.
-    Data(Burst),
-}
-
-/// A sequence of write data: from `next` to `end`, for the task in `slot` if it still has that tag.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Burst {
-    pub(super) slot: u16,
-    /// The initiator's tag, and the target's.
-    pub(super) tags: (u32, u32),
-    pub(super) data_sn: u32,
-    pub(super) next: u32,
-    pub(super) end: u32,
-}
-
 /// A connection to one target's logical unit, or to a discovery service.
 pub struct Connection {
     pub(super) config: Config,
@@ -162,7 +141,7 @@ pub struct Connection {
     pub(super) tasks: Tasks,
     /// Commands that wait for the window, in order.
     pub(super) queue: VecDeque<u16>,
-    pub(super) out: VecDeque<Outgoing>,
+    pub(super) out: SendQueue,
     pub(super) actions: VecDeque<Action>,
     pub(super) probe: Option<Probe>,
     pub(super) geometry: Geometry,
@@ -175,8 +154,6 @@ pub struct Connection {
     /// Text responses that the discovery has taken so far; `None` while none is awaited.
     pub(super) texts: Option<u32>,
     pub(super) pings: u32,
-    /// Bytes that the answers to the target's pings take here until they are sent.
-    answers: usize,
     /// When something last happened.
     pub(super) now: Instant,
     heard: Instant,
@@ -220,7 +197,7 @@ impl Connection {
             exp_stat_sn: 0,
             tasks: Tasks::new(INITIATOR_DEPTH),
             queue: VecDeque::new(),
-            out: VecDeque::new(),
+            out: SendQueue::new(),
             actions: VecDeque::new(),
             probe: None,
             geometry: Geometry { blocks: 0, block_size: 512, physical_block_size: 512 },
@@ -230,7 +207,6 @@ impl Connection {
             found: Text::new(),
             texts: None,
             pings: 0,
-            answers: 0,
             now,
             heard: now,
             pinged: None,
@@ -239,28 +215,13 @@ impl Connection {
             close: None,
             failed: false,
         };
-        connection.tell(request.to_bytes(), text.into_bytes());
+        connection.out.send(request.to_bytes(), text.into_bytes());
         connection
     }
 
     /// Where the connection is in its life.
     pub fn state(&self) -> State {
         self.state
-    }
-
-    /// Answers a ping.
-    pub(super) fn answer(&mut self, header: Bhs) {
-        self.answers = self.answers.saturating_add(size_of::<Outgoing>());
-        self.out.push_back(Outgoing::Answer(header));
-    }
-
-    /// True while the target does not read the answers that it has asked for: nothing more is received from it.
-    pub(super) fn is_blocked(&self) -> bool {
-        self.answers >= ANSWERS
-    }
-
-    pub(super) fn tell(&mut self, header: Bhs, data: Vec<u8>) {
-        self.out.push_back(Outgoing::Pdu { header, data });
     }
 
     pub(super) fn enter(&mut self, event: Event) {
@@ -272,7 +233,7 @@ impl Connection {
     pub(super) fn handle_login(&mut self, now: Instant, response: &LoginResponse, data: &[u8]) {
         let cmd_sn = self.numbers.next();
         match self.login.handle((&self.config, cmd_sn), (response, data), &mut *self.entropy) {
-            Ok(Outcome::Request(request, text)) => self.tell(request.to_bytes(), text.into_bytes()),
+            Ok(Outcome::Request(request, text)) => self.out.send(request.to_bytes(), text.into_bytes()),
             Ok(Outcome::Done) => self.begin_full_feature(now),
             Err(Failure(reason)) => {
                 let moved = self.login.moved.take();
@@ -299,7 +260,7 @@ impl Connection {
             let mut text = Text::new();
             text.put("SendTargets", "All");
             let request = TextRequest::new(tag(Kind::Other, 0, 0), RESERVED_TAG);
-            self.tell(request.to_bytes(), text.into_bytes());
+            self.out.send(request.to_bytes(), text.into_bytes());
         } else {
             self.probe = Some(Probe::new());
             self.ask();
@@ -384,7 +345,7 @@ impl Connection {
                 tag(Kind::Abort, generation, slot),
             )
             .referring(tag(Kind::Command, generation, slot), task.cmd_sn);
-            self.tell(request.to_bytes(), Vec::new());
+            self.out.send(request.to_bytes(), Vec::new());
             let soon = now + ABORT_TIME;
             self.check = Some(self.check.map_or(soon, |check| check.min(soon)));
         }
@@ -416,7 +377,7 @@ impl Connection {
         match self.state {
             State::LoggedIn => {
                 let request = LogoutRequest::new(LogoutReason::CLOSE_SESSION, 0, tag(Kind::Other, 1, 0));
-                self.tell(request.to_bytes(), Vec::new());
+                self.out.send(request.to_bytes(), Vec::new());
                 self.enter(Event::Logout);
                 self.due = Some(now + LOGOUT_TIME);
             }
@@ -453,7 +414,7 @@ impl Connection {
         } else if self.pinged.is_none() && self.heard + INITIATOR_IDLE_TIME <= now {
             self.pings = self.pings.wrapping_add(1);
             let [.., low] = self.pings.to_be_bytes();
-            self.tell(NopOut::ping(tag(Kind::Other, low, 2)).to_bytes(), Vec::new());
+            self.out.send(NopOut::ping(tag(Kind::Other, low, 2)).to_bytes(), Vec::new());
             self.pinged = Some(now + INITIATOR_PING_TIME);
         }
     }
@@ -472,14 +433,13 @@ impl Connection {
 
     /// Sends the oldest thing that waits, or the next command that the window lets through.
     fn send_one(&mut self, out: &mut Transmit) -> bool {
-        match self.out.pop_front() {
+        match self.out.pop() {
             Some(Outgoing::Pdu { mut header, data }) => {
                 stamp_length(&mut header, data.len());
                 self.put(out, header, Payload::Bytes(&data));
                 true
             }
             Some(Outgoing::Answer(header)) => {
-                self.answers = self.answers.saturating_sub(size_of::<Outgoing>());
                 self.put(out, header, Payload::Bytes(&[]));
                 true
             }
@@ -508,7 +468,7 @@ impl Connection {
         let header = if after == end { header.ending() } else { header };
         self.put(out, header.to_bytes(), Payload::Shared(part));
         if after < end {
-            self.out.push_front(Outgoing::Data(Burst { data_sn: data_sn + 1, next: after, ..burst }));
+            self.out.continue_data(Burst { data_sn: data_sn + 1, next: after, ..burst });
         }
     }
 
@@ -538,13 +498,7 @@ impl Connection {
                 (task.progress.asked, task.progress.sent) = (if more { first } else { most }, most);
                 if more {
                     let tags = (task_tag, RESERVED_TAG);
-                    self.out.push_front(Outgoing::Data(Burst {
-                        slot,
-                        tags,
-                        data_sn: 0,
-                        next: most,
-                        end: first,
-                    }));
+                    self.out.continue_data(Burst { slot, tags, data_sn: 0, next: most, end: first });
                 }
                 command.writing(length, most, more)
             }
@@ -629,13 +583,11 @@ impl protocol::Connection for Connection {
         self.fail(CloseReason::Finished, reason);
         self.enter(Event::Ended);
         self.out.clear();
-        self.answers = 0;
     }
 
     fn poll_transmit(&mut self, _now: Instant, send: &mut Transmit) {
         if self.state == State::Closing {
             self.out.clear();
-            self.answers = 0;
         }
         while !send.is_full() && self.send_one(send) {}
     }
@@ -651,7 +603,7 @@ impl protocol::Connection for Connection {
     }
 
     fn wants_bytes(&mut self) -> bool {
-        self.state.is_over() || !self.is_blocked()
+        self.state.is_over() || !self.out.is_full()
     }
 
     fn poll_close(&self) -> Option<CloseReason> {

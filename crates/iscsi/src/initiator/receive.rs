@@ -11,10 +11,11 @@ use scsi::{Additional, SenseKey, Status};
 use volume::{Outcome, VolumeErrorKind};
 
 use super::cdb::{Abilities, allocation, attention, difference, sense, writing_zeros};
-use super::connection::{Action, Burst, Connection, Discovered, Outgoing};
+use super::connection::{Action, Connection, Discovered};
 use super::tasks::{Kind, Owner, Transfer, Work, tag};
 use crate::connection::State;
-use crate::datamover::tcp::Next;
+use crate::datamover::tcp::framing::Next;
+use crate::datamover::tcp::send_queue::initiator::Burst;
 use crate::limits::{ASKED_TIME, DISCOVERED_TEXT, MOST_KEYS, MOST_TEXT_PDUS, RETRIES};
 use crate::pdu::{
     AsyncEvent, AsyncMessage, BasicHeaderSegment, Bhs, DataIn, LoginResponse, NopIn, NopOut, Opcode, R2t,
@@ -25,7 +26,7 @@ use crate::violation::Violation;
 impl Connection {
     pub(super) fn receive(&mut self, now: Instant, bytes: &[u8]) -> usize {
         let mut used = 0;
-        while !self.state.is_over() && !self.is_blocked() {
+        while !self.state.is_over() && !self.out.is_full() {
             let rest = bytes.get(used..).unwrap_or_default();
             used += match self.receiver.next(rest) {
                 Next::Short => break,
@@ -357,7 +358,7 @@ impl Connection {
             Ok(end) => {
                 let tags = (r2t.task_tag(), r2t.transfer_tag());
                 let next = r2t.buffer_offset();
-                self.out.push_back(Outgoing::Data(Burst { slot, tags, data_sn: 0, next, end }));
+                self.out.send_data(Burst { slot, tags, data_sn: 0, next, end });
             }
             Err(violation) => self.violate(violation),
         }
@@ -388,7 +389,7 @@ impl Connection {
 
     fn handle_nop(&mut self, nop: &NopIn) {
         if nop.transfer_tag() != RESERVED_TAG {
-            self.answer(NopOut::answer(nop).to_bytes());
+            self.out.answer_ping(NopOut::answer(nop).to_bytes());
         }
     }
 
@@ -423,7 +424,7 @@ impl Connection {
             }
             self.texts = Some(texts + 1);
             let request = TextRequest::new(tag(Kind::Other, 0, 0), response.transfer_tag());
-            return self.tell(request.to_bytes(), Vec::new());
+            return self.out.send(request.to_bytes(), Vec::new());
         }
         match targets(self.found.bytes()) {
             Ok(found) => {

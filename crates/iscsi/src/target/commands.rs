@@ -9,8 +9,8 @@ use volume::reservation::Refused;
 use volume::{Completion, Request, Tag};
 
 use super::connection::{Action, Connection};
-use super::outbound::{Answer, Outgoing};
 use super::tasks::{State, Task, Wanted};
+use crate::datamover::tcp::send_queue::target::{Answer, Outgoing};
 use crate::keys::Parameters;
 use crate::limits::{IMMEDIATE_DEPTH, LONGEST_CDB};
 use crate::pdu::{BasicHeaderSegment, Bhs, DataOut, R2t, Residual, ScsiCommand, extended_cdb};

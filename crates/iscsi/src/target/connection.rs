@@ -18,12 +18,12 @@ use volume::{Completion, Epoch, Request, Tag, VolumeId};
 use super::discovery::Exchange;
 use super::login::{Failure, Login, Outcome};
 use super::management::Pending;
-use super::outbound::{Outbound, Sent, unsent};
 use super::portal::{Node, Portal};
 use super::tasks::Tasks;
 use crate::chap;
 use crate::connection::{Event, State};
-use crate::datamover::tcp::{Digests, Next, Receiver};
+use crate::datamover::tcp::framing::{Digests, Next, Receiver};
+use crate::datamover::tcp::send_queue::target::{SendQueue, Sent, unsent};
 use crate::keys::Parameters;
 use crate::limits::{
     DISCOVERY_SESSION_TIME, FIRST_DEPTH, IDLE_TIME, IMMEDIATE_DEPTH, LOGIN_TIME, LOGOUT_TIME, PING_TIME,
@@ -156,7 +156,7 @@ pub struct Connection {
     pub(super) portal: Arc<Portal>,
     pub(super) resources: Resources,
     pub(super) receiver: Receiver,
-    pub(super) out: Outbound,
+    pub(super) out: SendQueue,
     pub(super) state: State,
     pub(super) login: Option<Box<Login>>,
     pub(super) parameters: Parameters,
@@ -218,7 +218,7 @@ impl Connection {
             portal,
             resources,
             receiver: Receiver::new(),
-            out: Outbound::new(unsent(width)),
+            out: SendQueue::new(unsent(width)),
             state: State::InLogin,
             login: Some(login),
             parameters: Parameters::default(),

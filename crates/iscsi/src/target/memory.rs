@@ -15,9 +15,9 @@ use volume::{Operation, Request, Tag};
 use super::connection::{Action, Connection};
 use super::discovery::Exchange;
 use super::login::Login;
-use super::outbound::{Outgoing, unsent};
 use super::tasks::{State, Task, Wanted};
 use crate::connection::State as Life;
+use crate::datamover::tcp::send_queue::target::{Outgoing, unsent};
 use crate::limits::{
     DATA_TIME, IMMEDIATE_DEPTH, OUTBOUND, OVERDRAFT, SCARCE_DATA_TIME, SCARCE_SEND_TIME, SEND_TIME,
     STARVED_TIME, WATCH,

@@ -3,7 +3,7 @@
 //! * [`Portal`] says what is served: nodes; [`Access`] who may use which of their logical units, and how they prove it.
 //! * [`Connection`] is one transport connection: `connection` has its life, `login` the login phase, `requests` the full
 //!   feature phase, `commands` the way of a SCSI command between the wire and the volume, `data` the collection of write
-//!   data, `management` aborts and resets, `discovery` SendTargets, `outbound` what is to be sent.
+//!   data, `management` aborts and resets, and `discovery` SendTargets.
 
 mod access;
 mod commands;
@@ -13,7 +13,6 @@ mod discovery;
 mod login;
 mod management;
 mod memory;
-mod outbound;
 mod portal;
 mod requests;
 mod tasks;

@@ -9,7 +9,7 @@ use buf::{BufList, SharedBuf};
 use protocol::{Transmit, Unsent};
 use scsi::Sense;
 
-use crate::datamover::tcp::{Digests, Payload, send};
+use crate::datamover::tcp::framing::{Digests, Payload, send};
 use crate::keys::Parameters;
 use crate::limits::{IMMEDIATE_DEPTH, OUTBOUND, OUTBOUND_BYTES, STAGED};
 use crate::pdu::{
@@ -18,36 +18,36 @@ use crate::pdu::{
 use crate::sequence::CommandWindow;
 
 /// PDUs that may wait to be sent beside a window of this width.
-pub(super) fn unsent(width: u16) -> usize {
+pub(crate) fn unsent(width: u16) -> usize {
     usize::from(width.saturating_add(IMMEDIATE_DEPTH)).saturating_mul(OUTBOUND)
 }
 
 /// The end of a SCSI command: its data, then its status.
 #[derive(Debug)]
-pub(super) struct Answer {
-    pub(super) slot: u16,
-    pub(super) tag: u32,
-    pub(super) status: u8,
-    pub(super) sense: Sense,
-    pub(super) residual: Residual,
-    pub(super) data: BufList,
+pub(crate) struct Answer {
+    pub(crate) slot: u16,
+    pub(crate) tag: u32,
+    pub(crate) status: u8,
+    pub(crate) sense: Sense,
+    pub(crate) residual: Residual,
+    pub(crate) data: BufList,
     /// R2Ts sent so far; then Data-Ins.
-    pub(super) sequence: u32,
-    pub(super) sent: usize,
+    pub(crate) sequence: u32,
+    pub(crate) sent: usize,
 }
 
 /// One thing to send.
 #[derive(Debug)]
-pub(super) enum Outgoing {
+pub(crate) enum Outgoing {
     /// A single PDU. `status` is true when it takes a StatSN, `numbered` when it ends a request that took a CmdSN.
     Pdu { header: Bhs, data: Vec<u8>, status: bool, numbered: bool },
     /// The end of a command.
     Answer(Answer),
 }
 
-/// What a call to [`Outbound::send_one`] came to.
+/// What a call to [`SendQueue::send_one`] came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sent {
+pub(crate) enum Sent {
     /// There was nothing to send.
     Nothing,
     /// A PDU went out.
@@ -58,13 +58,13 @@ pub(super) enum Sent {
 
 /// The queue.
 #[derive(Debug)]
-pub(super) struct Outbound {
+pub(crate) struct SendQueue {
     queue: VecDeque<Outgoing>,
     /// How many may wait before the peer had better read.
-    pub(super) room: usize,
+    pub(crate) room: usize,
     unsent: Unsent,
-    pub(super) digests: Digests,
-    pub(super) stat_sn: u32,
+    pub(crate) digests: Digests,
+    pub(crate) stat_sn: u32,
 }
 
 /// A SCSI response's data segment: the sense data behind its length (RFC 7143 §11.4.7).
@@ -92,8 +92,8 @@ impl SenseSegment {
     }
 }
 
-impl Outbound {
-    pub(super) fn new(room: usize) -> Self {
+impl SendQueue {
+    pub(crate) fn new(room: usize) -> Self {
         Self {
             queue: VecDeque::new(),
             room,
@@ -104,50 +104,50 @@ impl Outbound {
     }
 
     #[inline]
-    pub(super) fn push(&mut self, outgoing: Outgoing) {
+    pub(crate) fn push(&mut self, outgoing: Outgoing) {
         self.unsent.add(outgoing.unpooled());
         self.queue.push_back(outgoing);
     }
 
     /// A response that takes a StatSN.
-    pub(super) fn respond(&mut self, header: Bhs, data: Vec<u8>, numbered: bool) {
+    pub(crate) fn respond(&mut self, header: Bhs, data: Vec<u8>, numbered: bool) {
         self.push(Outgoing::Pdu { header, data, status: true, numbered });
     }
 
     /// A PDU that takes no StatSN.
-    pub(super) fn tell(&mut self, header: Bhs) {
+    pub(crate) fn tell(&mut self, header: Bhs) {
         self.push(Outgoing::Pdu { header, data: Vec::new(), status: false, numbered: false });
     }
 
     /// True when the peer had better read first.
-    pub(super) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.queue.len() >= self.room || self.unsent.bytes() >= OUTBOUND_BYTES
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.queue.clear();
         self.unsent.drop_waiting();
     }
 
     /// Bytes of what waits and is being sent, outside of pools.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.unsent.bytes()
     }
 
     /// Bytes of the queue itself.
-    pub(super) fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         // What is allocated cannot overflow.
         self.queue.capacity().wrapping_mul(size_of::<Outgoing>())
     }
 
     /// Everything that was given to the transport has gone out.
-    pub(super) fn sent(&mut self) {
+    pub(crate) fn sent(&mut self) {
         self.unsent.sent();
     }
 
     /// Sends one PDU, if there is one. `numbered` says whether the command in a slot took a CmdSN.
     #[inline]
-    pub(super) fn send_one(
+    pub(crate) fn send_one(
         &mut self,
         out: &mut Transmit,
         (window, parameters): (&mut CommandWindow, &Parameters),

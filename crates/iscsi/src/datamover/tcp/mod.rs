@@ -1,0 +1,6 @@
+//! iSCSI over a byte stream: the Datamover that RFC 7143 itself describes.
+//!
+//! `framing` finds PDUs in the stream and puts them there, `send_queue` holds what each role is to send, in order.
+
+pub(crate) mod framing;
+pub(crate) mod send_queue;
