@@ -2,6 +2,8 @@
 
 use alloc::vec::Vec;
 
+use crate::pdu::ResponseNumbers;
+
 /// True when `a` comes before `b` in serial arithmetic.
 pub fn before(a: u32, b: u32) -> bool {
     let distance = b.wrapping_sub(a);
@@ -102,6 +104,12 @@ impl CommandWindow {
     /// MaxCmdSN.
     pub fn most(&self) -> u32 {
         self.most
+    }
+
+    /// The numbers of a response that is sent now, with this StatSN.
+    #[inline]
+    pub(crate) fn numbers(&self, stat_sn: u32) -> ResponseNumbers {
+        ResponseNumbers { stat_sn, exp_cmd_sn: self.expected, max_cmd_sn: self.most }
     }
 }
 

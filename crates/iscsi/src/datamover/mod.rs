@@ -1,4 +1,36 @@
-//! Moving PDUs over a transport: the seam that RFC 5047 calls the Datamover. [`tcp`] is the one so far; iSER will stand
+//! Moving PDUs and data over a transport: the lower half that RFC 5047 calls the Datamover. [`tcp`] is the one so far; iSER will stand
 //! beside it.
+//!
+//! What a role asks of its datamover is named as in RFC 5047 §6: Put_Data sends a command's read data and its status; how they become PDUs
+//! is the datamover's own business.
+
+use buf::BufList;
+use scsi::Sense;
+
+use crate::pdu::Residual;
 
 pub(crate) mod tcp;
+
+/// Names a task between a role and its datamover: the number of its slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TaskHandle(pub(crate) u16);
+
+/// Put_Data: the end of a command, which is its data and then its status.
+#[derive(Debug)]
+pub(crate) struct PutData {
+    pub(crate) task: TaskHandle,
+    /// The initiator task tag.
+    pub(crate) task_tag: u32,
+    /// No longer than what the initiator expects.
+    pub(crate) data: BufList,
+    pub(crate) status: FinalStatus,
+}
+
+/// How a command ended. The status travels with the last data or behind it, as the transport has it.
+#[derive(Debug)]
+pub(crate) struct FinalStatus {
+    /// The SCSI status byte.
+    pub(crate) status: u8,
+    pub(crate) sense: Sense,
+    pub(crate) residual: Residual,
+}

@@ -111,13 +111,7 @@ impl Connection {
     fn check_data_in(&mut self, data: &DataIn) -> Result<u16, Violation> {
         let slot = self.answered(data.task_tag())?;
         let (_, task) = self.tasks.get(slot).ok_or(Violation::UnknownTask)?;
-        if data.buffer_offset() != task.progress.received || data.data_sn() != task.progress.data_sn {
-            return Err(Violation::DataOutOfOrder);
-        }
-        let end = data.buffer_offset().checked_add(data.length());
-        if !task.work.reads() || end.is_none_or(|end| end > task.work.length) {
-            return Err(Violation::DataOverrun);
-        }
+        task.progress.data_in.check(data, task.work.reads().then_some(task.work.length))?;
         Ok(slot)
     }
 
@@ -167,8 +161,7 @@ impl Connection {
 
     fn data_arrived(&mut self, slot: u16, data: &DataIn) {
         if let Some((_, task)) = self.tasks.get(slot) {
-            task.progress.received = task.progress.received.saturating_add(data.length());
-            task.progress.data_sn = task.progress.data_sn.wrapping_add(1);
+            task.progress.data_in.take(data);
         }
         if let Some((status, residual)) = data.status() {
             self.finish(slot, (status, residual), &[]);
@@ -260,7 +253,7 @@ impl Connection {
     fn outcome(&mut self, slot: u16, residual: Residual) -> Result<Outcome, VolumeErrorKind> {
         let (_, task) = self.tasks.get(slot).ok_or(VolumeErrorKind::Unreachable)?;
         let none = residual == Residual::None;
-        let whole = task.progress.received == task.work.length && none;
+        let whole = task.progress.data_in.received == task.work.length && none;
         let sent = task.progress.sent == task.work.length && none;
         let probe = matches!(task.owner, Owner::Probe | Owner::Size);
         match &task.work.transfer {
@@ -268,12 +261,12 @@ impl Connection {
             Transfer::Write(_) if sent || !task.work.exact => Ok(Outcome::Done),
             Transfer::Read if whole || probe => {
                 let mut buf = task.work.buf.take().ok_or(VolumeErrorKind::Media)?;
-                buf.set_len((task.progress.received as usize).min(buf.len()));
+                buf.set_len((task.progress.data_in.received as usize).min(buf.len()));
                 Ok(Outcome::Data(buf.freeze().into()))
             }
             Transfer::Status(asked) => {
                 let buf = task.work.buf.take().ok_or(VolumeErrorKind::Media)?;
-                let told = buf.get(..task.progress.received as usize).unwrap_or_default();
+                let told = buf.get(..task.progress.data_in.received as usize).unwrap_or_default();
                 allocation(told, *asked).ok_or(VolumeErrorKind::Media)
             }
             Transfer::Compare(expected) if whole => {
@@ -285,7 +278,8 @@ impl Connection {
             }
             Transfer::Reservations => {
                 let buf = task.work.buf.take().ok_or(VolumeErrorKind::Media)?;
-                let view = read_full_status(buf.get(..task.progress.received as usize).unwrap_or_default());
+                let view =
+                    read_full_status(buf.get(..task.progress.data_in.received as usize).unwrap_or_default());
                 view.map(|view| Outcome::Reservations(Arc::new(view))).ok_or(VolumeErrorKind::Media)
             }
             // A success that moved less, or more, than was asked for is none.

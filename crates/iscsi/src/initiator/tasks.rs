@@ -7,6 +7,8 @@ use protocol::Instant;
 use scsi::builder::Block;
 use volume::{Durability, Extent, Tag, VolumeErrorKind};
 
+use crate::datamover::tcp::data_in::DataInOrder;
+
 /// Which way a command's data goes, and what becomes of it.
 #[derive(Debug)]
 pub(super) enum Transfer {
@@ -131,10 +133,8 @@ pub(super) enum Owner {
 /// How far the data of a command is.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Progress {
-    /// Read data received.
-    pub(super) received: u32,
-    /// DataSN of the next Data-In.
-    pub(super) data_sn: u32,
+    /// Read data.
+    pub(super) data_in: DataInOrder,
     /// Where the data ends that goes without being asked for, or that R2Ts have asked for: they ask in order, and for nothing twice
     /// (DataSequenceInOrder, RFC 7143 §13.19).
     pub(super) asked: u32,

@@ -29,6 +29,7 @@ pub use nop::{NopIn, NopOut};
 pub use r2t::R2t;
 pub use reject::{Reason, Reject};
 pub use scsi_command::{Ahs, ScsiCommand, extended_cdb};
+pub(crate) use scsi_response::SenseSegment;
 pub use scsi_response::{Residual, ScsiResponse};
 pub use snack::Snack;
 pub use task_management::{Function, FunctionResponse, TaskManagementRequest, TaskManagementResponse};
@@ -140,8 +141,18 @@ fn word(rest: &[u8; 28], at: usize) -> u32 {
     rest.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u32::from_be_bytes(*bytes))
 }
 
-/// Writes the numbers that every response carries into its header: StatSN, ExpCmdSN, MaxCmdSN.
-pub(crate) fn stamp_response(header: &mut Bhs, stat_sn: u32, exp_cmd_sn: u32, max_cmd_sn: u32) {
+/// The numbers that every response carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::struct_field_names, reason = "the standard's names")]
+pub(crate) struct ResponseNumbers {
+    pub(crate) stat_sn: u32,
+    pub(crate) exp_cmd_sn: u32,
+    pub(crate) max_cmd_sn: u32,
+}
+
+/// Writes a response's numbers into its header.
+pub(crate) fn stamp_response(header: &mut Bhs, numbers: ResponseNumbers) {
+    let ResponseNumbers { stat_sn, exp_cmd_sn, max_cmd_sn } = numbers;
     for (at, number) in [(24, stat_sn), (28, exp_cmd_sn), (32, max_cmd_sn)] {
         put_word(header, at, number);
     }

@@ -10,7 +10,7 @@ use volume::{Completion, Request, Tag};
 
 use super::connection::{Action, Connection};
 use super::tasks::{State, Task, Wanted};
-use crate::datamover::tcp::send_queue::target::{Answer, Outgoing};
+use crate::datamover::{FinalStatus, PutData, TaskHandle};
 use crate::keys::Parameters;
 use crate::limits::{IMMEDIATE_DEPTH, LONGEST_CDB};
 use crate::pdu::{BasicHeaderSegment, Bhs, DataOut, R2t, Residual, ScsiCommand, extended_cdb};
@@ -299,17 +299,10 @@ impl Connection {
         }
         let most = if task.reads { task.expected as usize } else { 0 };
         let data = if reply.data.len() > most { reply.data.part(0, most) } else { reply.data };
-        let answer = Answer {
-            slot,
-            tag: task.tag,
-            status: reply.status as u8,
-            sense: reply.sense,
-            residual: Residual::between(task.expected, reply.full_length),
-            sequence: if data.is_empty() { task.data.r2ts() } else { 0 },
-            data,
-            sent: 0,
-        };
-        self.out.push(Outgoing::Answer(answer));
+        let residual = Residual::between(task.expected, reply.full_length);
+        let status = FinalStatus { status: reply.status as u8, sense: reply.sense, residual };
+        let put = PutData { task: TaskHandle(slot), task_tag: task.tag, data, status };
+        self.out.put_data(put, task.data.r2ts());
     }
 
     /// A volume's request has ended.

@@ -22,8 +22,9 @@ use super::portal::{Node, Portal};
 use super::tasks::Tasks;
 use crate::chap;
 use crate::connection::{Event, State};
+use crate::datamover::TaskHandle;
 use crate::datamover::tcp::framing::{Digests, Next, Receiver};
-use crate::datamover::tcp::send_queue::target::{SendQueue, Sent, unsent};
+use crate::datamover::tcp::send_queue::target::{SendContext, SendQueue, Sent, unsent};
 use crate::keys::Parameters;
 use crate::limits::{
     DISCOVERY_SESSION_TIME, FIRST_DEPTH, IDLE_TIME, IMMEDIATE_DEPTH, LOGIN_TIME, LOGOUT_TIME, PING_TIME,
@@ -567,11 +568,12 @@ impl protocol::Connection for Connection {
         self.now = now;
         while !send.is_full() {
             let tasks = &self.tasks;
-            let numbered = |slot| tasks.peek(slot).is_none_or(|task| task.numbered);
-            match self.out.send_one(send, (&mut self.window, &self.parameters), numbered) {
+            let numbered = |TaskHandle(slot)| tasks.peek(slot).is_none_or(|task| task.numbered);
+            let context = SendContext { window: &mut self.window, parameters: &self.parameters };
+            match self.out.send_one(send, context, numbered) {
                 Sent::Nothing => break,
                 Sent::Pdu => {}
-                Sent::Command(slot) => {
+                Sent::Command(TaskHandle(slot)) => {
                     self.remove_task(slot);
                 }
             }

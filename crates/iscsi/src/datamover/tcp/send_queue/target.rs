@@ -5,35 +5,20 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use buf::{BufList, SharedBuf};
+use buf::SharedBuf;
 use protocol::{Transmit, Unsent};
-use scsi::Sense;
 
+use crate::datamover::tcp::data_in::{DataInSequence, Sending};
 use crate::datamover::tcp::framing::{Digests, Payload, send};
+use crate::datamover::{PutData, TaskHandle};
 use crate::keys::Parameters;
 use crate::limits::{IMMEDIATE_DEPTH, OUTBOUND, OUTBOUND_BYTES, STAGED};
-use crate::pdu::{
-    BasicHeaderSegment, Bhs, DataIn, Opcode, Residual, ScsiResponse, stamp_length, stamp_response,
-};
+use crate::pdu::{BasicHeaderSegment, Bhs, Opcode, stamp_length, stamp_response};
 use crate::sequence::CommandWindow;
 
 /// PDUs that may wait to be sent beside a window of this width.
 pub(crate) fn unsent(width: u16) -> usize {
     usize::from(width.saturating_add(IMMEDIATE_DEPTH)).saturating_mul(OUTBOUND)
-}
-
-/// The end of a SCSI command: its data, then its status.
-#[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) slot: u16,
-    pub(crate) tag: u32,
-    pub(crate) status: u8,
-    pub(crate) sense: Sense,
-    pub(crate) residual: Residual,
-    pub(crate) data: BufList,
-    /// R2Ts sent so far; then Data-Ins.
-    pub(crate) sequence: u32,
-    pub(crate) sent: usize,
 }
 
 /// One thing to send.
@@ -42,7 +27,7 @@ pub(crate) enum Outgoing {
     /// A single PDU. `status` is true when it takes a StatSN, `numbered` when it ends a request that took a CmdSN.
     Pdu { header: Bhs, data: Vec<u8>, status: bool, numbered: bool },
     /// The end of a command.
-    Answer(Answer),
+    Data(DataInSequence),
 }
 
 /// What a call to [`SendQueue::send_one`] came to.
@@ -52,8 +37,15 @@ pub(crate) enum Sent {
     Nothing,
     /// A PDU went out.
     Pdu,
-    /// A PDU went out that ended the command in this slot.
-    Command(u16),
+    /// A PDU went out that ended this task.
+    Command(TaskHandle),
+}
+
+/// What a target's PDUs are numbered and cut by.
+#[derive(Debug)]
+pub(crate) struct SendContext<'a> {
+    pub(crate) window: &'a mut CommandWindow,
+    pub(crate) parameters: &'a Parameters,
 }
 
 /// The queue.
@@ -65,31 +57,6 @@ pub(crate) struct SendQueue {
     unsent: Unsent,
     pub(crate) digests: Digests,
     pub(crate) stat_sn: u32,
-}
-
-/// A SCSI response's data segment: the sense data behind its length (RFC 7143 §11.4.7).
-struct SenseSegment {
-    bytes: [u8; 2 + Sense::MAX],
-    len: usize,
-}
-
-impl SenseSegment {
-    fn new(sense: &Sense) -> Self {
-        let mut bytes = [0; 2 + Sense::MAX];
-        let sense = sense.bytes();
-        if sense.is_empty() {
-            return Self { bytes, len: 0 };
-        }
-        let mut writer = wire::Writer::new(&mut bytes);
-        let length = u16::try_from(sense.len()).unwrap_or(0);
-        let written = writer.u16_be(length).and_then(|()| writer.put(sense));
-        let len = if written.is_ok() { writer.written() } else { 0 };
-        Self { bytes, len }
-    }
-
-    fn bytes(&self) -> &[u8] {
-        self.bytes.get(..self.len).unwrap_or_default()
-    }
 }
 
 impl SendQueue {
@@ -104,9 +71,15 @@ impl SendQueue {
     }
 
     #[inline]
-    pub(crate) fn push(&mut self, outgoing: Outgoing) {
+    fn push(&mut self, outgoing: Outgoing) {
         self.unsent.add(outgoing.unpooled());
         self.queue.push_back(outgoing);
+    }
+
+    /// Sends a command's data and its status; `r2ts` is how many R2Ts the command has had.
+    #[inline]
+    pub(crate) fn put_data(&mut self, put: PutData, r2ts: u32) {
+        self.push(Outgoing::Data(DataInSequence::new(put, r2ts)));
     }
 
     /// A response that takes a StatSN.
@@ -145,14 +118,15 @@ impl SendQueue {
         self.unsent.sent();
     }
 
-    /// Sends one PDU, if there is one. `numbered` says whether the command in a slot took a CmdSN.
+    /// Sends one PDU, if there is one. `numbered` says whether a task's command took a CmdSN.
     #[inline]
     pub(crate) fn send_one(
         &mut self,
         out: &mut Transmit,
-        (window, parameters): (&mut CommandWindow, &Parameters),
-        numbered: impl Fn(u16) -> bool,
+        context: SendContext<'_>,
+        numbered: impl Fn(TaskHandle) -> bool,
     ) -> Sent {
+        let window = context.window;
         let Some(front) = self.queue.front_mut() else { return Sent::Nothing };
         let unpooled = front.unpooled();
         let ended = match front {
@@ -161,7 +135,7 @@ impl SendQueue {
                     window.release();
                 }
                 stamp_length(header, data.len());
-                stamp_response(header, self.stat_sn, window.expected(), window.most());
+                stamp_response(header, window.numbers(self.stat_sn));
                 if *status {
                     self.stat_sn = self.stat_sn.wrapping_add(1);
                 }
@@ -177,19 +151,22 @@ impl SendQueue {
                 send(out, digests, header, payload);
                 Sent::Pdu
             }
-            Outgoing::Answer(answer) => {
-                let last = answer.is_last(parameters);
-                if last && numbered(answer.slot) {
+            Outgoing::Data(sequence) => {
+                let task = sequence.task();
+                let last = sequence.is_last(context.parameters);
+                if last && numbered(task) {
                     window.release();
                 }
-                answer.send(out, (self.digests, parameters), (self.stat_sn, window));
+                let numbers = window.numbers(self.stat_sn);
+                let sending = Sending { digests: self.digests, parameters: context.parameters, numbers };
+                sequence.send_next(out, &sending);
                 if !last {
                     let left = front.unpooled();
                     self.unsent.leave(unpooled.saturating_sub(left));
                     return Sent::Pdu;
                 }
                 self.stat_sn = self.stat_sn.wrapping_add(1);
-                Sent::Command(answer.slot)
+                Sent::Command(task)
             }
         };
         self.queue.pop_front();
@@ -203,68 +180,7 @@ impl Outgoing {
     fn unpooled(&self) -> usize {
         match self {
             Self::Pdu { data, .. } => data.len(),
-            Self::Answer(answer) => answer.data.unpooled(),
-        }
-    }
-}
-
-impl Answer {
-    /// How much data the next PDU carries: bounded by the peer's segment and the end of the burst.
-    fn piece(&self, parameters: &Parameters) -> usize {
-        let burst = parameters.max_burst as usize;
-        let left = burst - self.sent % burst;
-        (self.data.len() - self.sent).min(parameters.peer_segment as usize).min(left)
-    }
-
-    /// True when the status travels with the last data (phase collapse, RFC 7143 §11.7.5): only without sense data.
-    fn collapses(&self) -> bool {
-        !self.data.is_empty() && self.sense.bytes().is_empty()
-    }
-
-    fn is_last(&self, parameters: &Parameters) -> bool {
-        let rest = self.data.len() - self.sent;
-        rest == 0 || (self.collapses() && self.piece(parameters) == rest)
-    }
-
-    fn send(
-        &mut self,
-        out: &mut Transmit,
-        (digests, parameters): (Digests, &Parameters),
-        (stat_sn, window): (u32, &CommandWindow),
-    ) {
-        let rest = self.data.len() - self.sent;
-        if rest == 0 {
-            let sense = SenseSegment::new(&self.sense);
-            let response = ScsiResponse::new(self.tag, self.status, self.residual, self.sequence);
-            let mut header = response.to_bytes();
-            stamp_length(&mut header, sense.len);
-            stamp_response(&mut header, stat_sn, window.expected(), window.most());
-            return send(out, digests, &header, Payload::Bytes(sense.bytes()));
-        }
-        let piece = self.piece(parameters);
-        let short = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-        let mut data_in = DataIn::new(self.tag, self.sequence, (short(self.sent), short(piece)));
-        let list = if piece == self.data.len() {
-            core::mem::take(&mut self.data)
-        } else {
-            self.data.part(self.sent, piece)
-        };
-        let collapse = piece == rest && self.sense.bytes().is_empty();
-        self.sent += piece;
-        self.sequence = self.sequence.wrapping_add(1);
-        if collapse {
-            data_in = data_in.with_status(self.status, self.residual);
-        } else if piece == rest || self.sent.is_multiple_of(parameters.max_burst as usize) {
-            data_in = data_in.ending();
-        }
-        let mut header = data_in.to_bytes();
-        // StatSN counts only with a status; elsewhere it is reserved (RFC 7143 §11.7.3).
-        let stat_sn = if collapse { stat_sn } else { 0 };
-        stamp_response(&mut header, stat_sn, window.expected(), window.most());
-        send(out, digests, &header, Payload::Shared(list));
-        if !collapse && self.data.is_empty() {
-            // The data went in one piece and the status follows by itself.
-            self.sent = 0;
+            Self::Data(sequence) => sequence.unpooled(),
         }
     }
 }
