@@ -11,8 +11,8 @@ use common::raw::{Pdu, Raw};
 use common::{INITIATOR, ISID, portal};
 use iscsi::limits;
 use iscsi::pdu::{
-    BasicHeaderSegment, DataOut, LoginRequest, NopOut, Opcode, R2t, RESERVED_TAG, ScsiCommand, ScsiResponse,
-    Stage,
+    BasicHeaderSegment, DataOut, DataRange, LoginIdentity, LoginRequest, NopOut, Opcode, R2t, RESERVED_TAG,
+    ScsiCommand, ScsiResponse, Stage, TaskTags,
 };
 use iscsi::text::Text;
 use protocol::{CloseReason, Connection as _, Transmit};
@@ -38,7 +38,8 @@ fn discovery(pool: &Pool) -> Raw {
     let mut text = Text::new();
     text.put("InitiatorName", INITIATOR);
     text.put("SessionType", "Discovery");
-    let request = LoginRequest::new(Stage::Operational, (ISID, 0, 0), 0, 1).transit(Stage::FullFeature);
+    let request = LoginRequest::new(Stage::Operational, LoginIdentity::new_session(ISID), 0, 1)
+        .transit(Stage::FullFeature);
     raw.login(request, &text).unwrap();
     raw
 }
@@ -217,7 +218,12 @@ fn data_that_does_not_come_ends_its_command_and_not_the_session() {
     let sense = &answers.iter().find(|pdu| pdu.opcode() == Opcode::SCSI_RESPONSE).unwrap().data[2..];
     assert_eq!((sense[2] & 15, sense[12], sense[13]), (0xb, 0x4b, 0x06), "INITIATOR RESPONSE TIMEOUT");
     assert!(pool.used() + LONGEST as usize <= held, "its buffer is free");
-    let late = DataOut::new(LUN, (2, r2t.transfer_tag()), 0, (0, 4096));
+    let late = DataOut::new(
+        LUN,
+        TaskTags { initiator: 2, target: r2t.transfer_tag() },
+        0,
+        DataRange { offset: 0, length: 4096 },
+    );
     assert!(raw.send(late.to_bytes(), &[1; 4096]).is_empty(), "late data is passed over");
     assert_eq!((raw.closed(), status(&small_write(&mut raw, 3))), (None, Some(0)));
 }

@@ -10,9 +10,9 @@ use common::{BLOCK, INITIATOR, TARGET, portal};
 use iscsi::connection::State;
 use iscsi::limits::{self, DRAIN_TIME, IMMEDIATE_DEPTH, MANAGEMENT_DEPTH, MANAGEMENT_TIME};
 use iscsi::pdu::{
-    DataIn, DataOut, Function, FunctionResponse, LogoutReason, LogoutRequest, LogoutResponse, NopIn, NopOut,
-    Opcode, R2t, RESERVED_TAG, Reason, Reject, Residual, ScsiCommand, ScsiResponse, TaskManagementRequest,
-    TaskManagementResponse, TextRequest, TextResponse,
+    DataIn, DataOut, DataRange, Function, FunctionResponse, LogoutReason, LogoutRequest, LogoutResponse,
+    NopIn, NopOut, Opcode, R2t, RESERVED_TAG, Reason, Reject, Residual, ScsiCommand, ScsiResponse,
+    TaskManagementRequest, TaskManagementResponse, TaskTags, TextRequest, TextResponse,
 };
 use iscsi::target::{Action, Input, Portal};
 use protocol::pair::aperiodic;
@@ -102,13 +102,30 @@ fn an_r2t_asks_for_what_was_not_sent() {
     let answers =
         command(&mut raw, (2, write(0, 8)), |command| command.writing(4096, 1024, true), &bytes[..1024]);
     assert_eq!(opcodes(&answers), [], "unsolicited data is announced");
-    let unsolicited = DataOut::new(LUN, (2, RESERVED_TAG), 0, (1024, 1024)).ending();
+    let unsolicited = DataOut::new(
+        LUN,
+        TaskTags { initiator: 2, target: RESERVED_TAG },
+        0,
+        DataRange { offset: 1024, length: 1024 },
+    )
+    .ending();
     let answers = raw.send(unsolicited.to_bytes(), &bytes[1024..2048]);
     let r2t = R2t::from_bytes(&answers[0].header);
     assert_eq!((r2t.buffer_offset(), r2t.length(), r2t.r2t_sn()), (2048, 2048, 0));
-    let half = DataOut::new(LUN, (2, r2t.transfer_tag()), 0, (2048, 1024));
+    let half = DataOut::new(
+        LUN,
+        TaskTags { initiator: 2, target: r2t.transfer_tag() },
+        0,
+        DataRange { offset: 2048, length: 1024 },
+    );
     assert_eq!(opcodes(&raw.send(half.to_bytes(), &bytes[2048..3072])), []);
-    let rest = DataOut::new(LUN, (2, r2t.transfer_tag()), 1, (3072, 1024)).ending();
+    let rest = DataOut::new(
+        LUN,
+        TaskTags { initiator: 2, target: r2t.transfer_tag() },
+        1,
+        DataRange { offset: 3072, length: 1024 },
+    )
+    .ending();
     let answers = raw.send(rest.to_bytes(), &bytes[3072..]);
     assert_eq!(ScsiResponse::from_bytes(&answers[0].header).status(), Some(0));
     assert_eq!(raw.memory.bytes[..4096], bytes);
@@ -119,7 +136,9 @@ fn data_out_of_order_ends_the_connection() {
     let mut raw = ready();
     let answers = command(&mut raw, (2, write(0, 2)), |command| command.writing(1024, 0, false), &[]);
     let tag = R2t::from_bytes(&answers[0].header).transfer_tag();
-    let wrong = DataOut::new(LUN, (2, tag), 27, (0, 1024)).ending();
+    let wrong =
+        DataOut::new(LUN, TaskTags { initiator: 2, target: tag }, 27, DataRange { offset: 0, length: 1024 })
+            .ending();
     let answers = raw.send(wrong.to_bytes(), &[1; 1024]);
     assert_eq!(rejected(&answers), Some(Reason::PROTOCOL_ERROR));
     assert_eq!(raw.closed(), Some(CloseReason::Violation("data out of order")));
@@ -259,7 +278,9 @@ fn a_task_that_waits_for_data_is_aborted_and_its_data_thrown_away() {
     let reset = TaskManagementRequest::new(Function::LOGICAL_UNIT_RESET, LUN, 50);
     assert_eq!(function_response(&management(&mut raw, reset)[0]), FunctionResponse::COMPLETE);
     assert_eq!(raw.events, [(volume::VolumeId::new(0, 0), scsi::NexusEvent::LogicalUnitReset)]);
-    let late = DataOut::new(LUN, (2, tag), 0, (0, 32_768)).ending();
+    let late =
+        DataOut::new(LUN, TaskTags { initiator: 2, target: tag }, 0, DataRange { offset: 0, length: 32_768 })
+            .ending();
     assert_eq!(opcodes(&raw.send(late.to_bytes(), &vec![9; 32_768])), []);
     assert_eq!(raw.closed(), None);
     assert!(raw.memory.bytes.iter().all(|byte| *byte == 0));
@@ -572,7 +593,13 @@ fn a_write_whose_data_another_nexus_cuts_short_is_answered_at_once() {
     let answers = raw.settle();
     assert_eq!(statuses(&answers), [scsi::Status::TaskAborted as u8]);
     // What had been sent before the answer came is thrown away.
-    let data = DataOut::new(LUN, (2, ask.transfer_tag()), 0, (0, 32_768)).ending();
+    let data = DataOut::new(
+        LUN,
+        TaskTags { initiator: 2, target: ask.transfer_tag() },
+        0,
+        DataRange { offset: 0, length: 32_768 },
+    )
+    .ending();
     assert_eq!(raw.send(data.to_bytes(), &vec![9; 32_768]).len(), 0);
     assert!(raw.memory.bytes.iter().all(|byte| *byte == 0));
     assert_eq!((raw.closed(), raw.half.connection.outstanding()), (None, 0));

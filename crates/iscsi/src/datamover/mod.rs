@@ -1,13 +1,13 @@
 //! Moving PDUs and data over a transport: the lower half that RFC 5047 calls the Datamover. [`tcp`] is the one so far; iSER will stand
 //! beside it.
 //!
-//! What a role asks of its datamover is named as in RFC 5047 §6: Put_Data sends a command's read data and its status; how they become PDUs
-//! is the datamover's own business.
+//! What a role asks of its datamover is named as in RFC 5047 §6: Put_Data sends a command's read data and its status, Get_Data
+//! asks for a part of its write data; how they become PDUs is the datamover's own business.
 
 use buf::BufList;
 use scsi::Sense;
 
-use crate::pdu::Residual;
+use crate::pdu::{DataRange, Residual};
 
 pub(crate) mod tcp;
 
@@ -24,6 +24,16 @@ pub(crate) struct PutData {
     /// No longer than what the initiator expects.
     pub(crate) data: BufList,
     pub(crate) status: FinalStatus,
+}
+
+/// Get_Data: a part of a command's write data is wanted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct GetData {
+    /// The initiator task tag.
+    pub(crate) task_tag: u32,
+    /// The logical unit.
+    pub(crate) lun: [u8; 8],
+    pub(crate) range: DataRange,
 }
 
 /// How a command ended. The status travels with the last data or behind it, as the transport has it.

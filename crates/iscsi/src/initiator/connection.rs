@@ -19,16 +19,18 @@ use super::probe::{ANSWER, Probe, RemoteUnit};
 use super::tasks::{Kind, Owner, Progress, Task, Tasks, Transfer, Work, tag};
 use crate::chap::{Algorithm, Credentials};
 use crate::connection::{Event, State};
+use crate::datamover::TaskHandle;
+use crate::datamover::tcp::data_out::{DataOutProgress, DataOutSequence};
 use crate::datamover::tcp::framing::{Digests, Payload, Receiver, send};
-use crate::datamover::tcp::send_queue::initiator::{Burst, Outgoing, SendQueue};
+use crate::datamover::tcp::send_queue::initiator::{Outgoing, SendQueue};
 use crate::keys::{Parameters, Tuning};
 use crate::limits::{
     ABORT_TIME, COMMAND_TIME, DISCOVERY_TIME, INITIATOR_DEPTH, INITIATOR_IDLE_TIME, INITIATOR_PING_TIME,
     LOGIN_TIME, LOGOUT_TIME, STAGING,
 };
 use crate::pdu::{
-    BasicHeaderSegment, Bhs, DataOut, Function, LoginResponse, LogoutReason, LogoutRequest, NopOut, Opcode,
-    RESERVED_TAG, ScsiCommand, TaskManagementRequest, TextRequest, stamp_length, stamp_request,
+    BasicHeaderSegment, Bhs, DataRange, Function, LoginResponse, LogoutReason, LogoutRequest, NopOut, Opcode,
+    RESERVED_TAG, ScsiCommand, TaskManagementRequest, TaskTags, TextRequest, stamp_length, stamp_request,
 };
 use crate::sequence::CommandNumbers;
 use crate::text::Text;
@@ -443,32 +445,30 @@ impl Connection {
                 self.put(out, header, Payload::Bytes(&[]));
                 true
             }
-            Some(Outgoing::Data(burst)) => {
-                self.send_data(burst, out);
+            Some(Outgoing::Data(sequence)) => {
+                self.send_data(sequence, out);
                 true
             }
             None => self.send_command(out),
         }
     }
 
-    fn send_data(&mut self, burst: Burst, out: &mut Transmit) {
-        let Burst { slot, tags, data_sn, next, end } = burst;
-        if self.tasks.find(Kind::Command, tags.0) != Some(slot) {
+    fn send_data(&mut self, sequence: DataOutSequence, out: &mut Transmit) {
+        let TaskHandle(slot) = sequence.task;
+        if self.tasks.find(Kind::Command, sequence.tags.initiator) != Some(slot) {
             return;
         }
-        let length = (end - next).min(self.parameters.peer_segment);
+        let range = sequence.next_range(self.parameters.peer_segment);
         let Some((_, task)) = self.tasks.get(slot) else { return };
-        let Some(part) = task.work.part(next, length) else { return };
-        let after = next + length;
-        task.progress.sent = task.progress.sent.saturating_add(length);
-        if after == end && tags.1 != RESERVED_TAG {
-            task.progress.open_r2ts = task.progress.open_r2ts.saturating_sub(1);
+        let Some(part) = task.work.part(range) else { return };
+        let (header, rest) = sequence.next(self.lun, range);
+        task.progress.data_out.count(range.length);
+        if rest.is_none() && sequence.is_solicited() {
+            task.progress.data_out.close_r2t();
         }
-        let header = DataOut::new(self.lun, tags, data_sn, (next, length));
-        let header = if after == end { header.ending() } else { header };
         self.put(out, header.to_bytes(), Payload::Shared(part));
-        if after < end {
-            self.out.continue_data(Burst { data_sn: data_sn + 1, next: after, ..burst });
+        if let Some(rest) = rest {
+            self.out.continue_data(rest);
         }
     }
 
@@ -493,12 +493,13 @@ impl Connection {
                 let first = self.unasked.min(length);
                 let most =
                     if self.parameters.immediate_data { first.min(self.parameters.peer_segment) } else { 0 };
-                immediate = task.work.part(0, most).unwrap_or_default();
+                immediate = task.work.part(DataRange { offset: 0, length: most }).unwrap_or_default();
                 let more = !self.parameters.initial_r2t && most < first;
-                (task.progress.asked, task.progress.sent) = (if more { first } else { most }, most);
+                task.progress.data_out = DataOutProgress::begin(most, if more { first } else { most });
                 if more {
-                    let tags = (task_tag, RESERVED_TAG);
-                    self.out.continue_data(Burst { slot, tags, data_sn: 0, next: most, end: first });
+                    let tags = TaskTags { initiator: task_tag, target: RESERVED_TAG };
+                    let range = DataRange { offset: most, length: first - most };
+                    self.out.continue_data(DataOutSequence::new(TaskHandle(slot), tags, range));
                 }
                 command.writing(length, most, more)
             }

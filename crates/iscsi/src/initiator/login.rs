@@ -11,7 +11,7 @@ use super::connection::Config;
 use crate::chap::{self, Algorithm, Credentials};
 use crate::keys::{self, DigestPolicy, Parameters};
 use crate::limits::{CHALLENGE, MOST_LOGIN_PDUS};
-use crate::pdu::{LoginRequest, LoginResponse, Stage, Status};
+use crate::pdu::{LoginIdentity, LoginRequest, LoginResponse, Stage, Status};
 use crate::text::{Text, number};
 use crate::violation::Violation;
 
@@ -71,7 +71,7 @@ fn value<'a>(text: &'a Text, name: &str) -> Option<&'a str> {
 }
 
 fn request(config: &Config, stage: Stage, cmd_sn: u32) -> LoginRequest {
-    LoginRequest::new(stage, (config.isid, 0, 0), TAG, cmd_sn)
+    LoginRequest::new(stage, LoginIdentity::new_session(config.isid), TAG, cmd_sn)
 }
 
 impl Login {

@@ -14,12 +14,14 @@ use super::cdb::{Abilities, allocation, attention, difference, sense, writing_ze
 use super::connection::{Action, Connection, Discovered};
 use super::tasks::{Kind, Owner, Transfer, Work, tag};
 use crate::connection::State;
+use crate::datamover::TaskHandle;
+use crate::datamover::tcp::data_out::DataOutSequence;
 use crate::datamover::tcp::framing::Next;
-use crate::datamover::tcp::send_queue::initiator::Burst;
 use crate::limits::{ASKED_TIME, DISCOVERED_TEXT, MOST_KEYS, MOST_TEXT_PDUS, RETRIES};
 use crate::pdu::{
-    AsyncEvent, AsyncMessage, BasicHeaderSegment, Bhs, DataIn, LoginResponse, NopIn, NopOut, Opcode, R2t,
-    RESERVED_TAG, Reject, Residual, ScsiResponse, TaskManagementResponse, TextRequest, TextResponse,
+    AsyncEvent, AsyncMessage, BasicHeaderSegment, Bhs, DataIn, DataRange, LoginResponse, NopIn, NopOut,
+    Opcode, R2t, RESERVED_TAG, Reject, Residual, ScsiResponse, TaskManagementResponse, TextRequest,
+    TextResponse,
 };
 use crate::violation::Violation;
 
@@ -223,7 +225,7 @@ impl Connection {
     /// behind it in the stream. For a time writes send nothing before an R2T asks for it, so that they wait at the target, in their order.
     fn ask_first(&mut self, slot: u16, status: u8) {
         let Some((_, task)) = self.tasks.get(slot) else { return };
-        if status == Status::Busy as u8 && task.progress.asked > 0 {
+        if status == Status::Busy as u8 && task.progress.data_out.requested > 0 {
             (self.unasked, self.unasked_from) = (0, self.now + ASKED_TIME);
         }
     }
@@ -254,7 +256,7 @@ impl Connection {
         let (_, task) = self.tasks.get(slot).ok_or(VolumeErrorKind::Unreachable)?;
         let none = residual == Residual::None;
         let whole = task.progress.data_in.received == task.work.length && none;
-        let sent = task.progress.sent == task.work.length && none;
+        let sent = task.progress.data_out.sent == task.work.length && none;
         let probe = matches!(task.owner, Owner::Probe | Owner::Size);
         match &task.work.transfer {
             Transfer::None => Ok(Outcome::Done),
@@ -348,37 +350,20 @@ impl Connection {
         if self.unasked == 0 && self.unasked_from <= self.now {
             self.unasked = self.parameters.unsolicited();
         }
-        match self.check_r2t(slot, r2t) {
-            Ok(end) => {
-                let tags = (r2t.task_tag(), r2t.transfer_tag());
-                let next = r2t.buffer_offset();
-                self.out.send_data(Burst { slot, tags, data_sn: 0, next, end });
+        match self.take_r2t(slot, r2t) {
+            Ok(range) => {
+                self.out.send_data(DataOutSequence::new(TaskHandle(slot), r2t.tags(), range));
             }
             Err(violation) => self.violate(violation),
         }
     }
 
-    /// Checks an R2T against its task and what was negotiated; says where the data that it asks for ends. As no byte is asked for
-    /// twice, and no more R2Ts are open than agreed, what a target can make this side hold is bounded by the requests.
-    fn check_r2t(&mut self, slot: u16, r2t: &R2t) -> Result<u32, Violation> {
-        let (most_open, max_burst) = (self.parameters.outstanding_r2t, self.parameters.max_burst);
+    /// Checks an R2T against its task and what was negotiated, and takes it.
+    fn take_r2t(&mut self, slot: u16, r2t: &R2t) -> Result<DataRange, Violation> {
         let (_, task) = self.tasks.get(slot).filter(|(_, task)| task.sent).ok_or(Violation::UnknownTask)?;
-        let end = r2t.buffer_offset().checked_add(r2t.length()).ok_or(Violation::DataOverrun)?;
         let writes = matches!(task.work.transfer, Transfer::Write(_));
-        if !writes || end > task.work.length || r2t.length() == 0 || r2t.length() > max_burst {
-            return Err(Violation::DataOverrun);
-        }
-        let progress = &mut task.progress;
-        if r2t.r2t_sn() != progress.r2t_sn || r2t.buffer_offset() < progress.asked {
-            return Err(Violation::DataOutOfOrder);
-        }
-        if progress.open_r2ts >= most_open {
-            return Err(Violation::TooManyR2ts);
-        }
-        progress.open_r2ts += 1;
-        progress.r2t_sn = progress.r2t_sn.wrapping_add(1);
-        progress.asked = end;
-        Ok(end)
+        let length = writes.then_some(task.work.length);
+        task.progress.data_out.take_r2t(r2t, length, &self.parameters)
     }
 
     fn handle_nop(&mut self, nop: &NopIn) {

@@ -112,6 +112,24 @@ impl Status {
     }
 }
 
+/// Which connection of which session a login is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LoginIdentity {
+    /// The initiator's part of the session's name.
+    pub isid: [u8; 6],
+    /// The handle that the target gave the session; zero for a new one.
+    pub tsih: u16,
+    /// The connection's number within the session.
+    pub cid: u16,
+}
+
+impl LoginIdentity {
+    /// The first connection of a new session.
+    pub fn new_session(isid: [u8; 6]) -> Self {
+        Self { isid, tsih: 0, cid: 0 }
+    }
+}
+
 /// The header of a Login Request.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
@@ -136,8 +154,9 @@ pub struct LoginRequest {
 basic_header!(LoginRequest);
 
 impl LoginRequest {
-    /// A request in stage `current` for a connection `cid` of the session (`isid`, `tsih`).
-    pub fn new(current: Stage, (isid, tsih, cid): ([u8; 6], u16, u16), task_tag: u32, cmd_sn: u32) -> Self {
+    /// A request in stage `current`.
+    pub fn new(current: Stage, identity: LoginIdentity, task_tag: u32, cmd_sn: u32) -> Self {
+        let LoginIdentity { isid, tsih, cid } = identity;
         Self {
             opcode: Opcode::LOGIN_REQUEST.0 | IMMEDIATE,
             flags: current.bits() << 2,
@@ -196,6 +215,11 @@ impl LoginRequest {
     /// The connection's number in the session.
     pub fn cid(&self) -> u16 {
         self.cid.get()
+    }
+
+    /// Which connection of which session.
+    pub fn identity(&self) -> LoginIdentity {
+        LoginIdentity { isid: self.isid, tsih: self.tsih(), cid: self.cid() }
     }
 
     /// The initiator task tag, the same for the whole login.
@@ -317,7 +341,8 @@ mod tests {
     fn request_golden_vector() {
         let vector = golden::bytes(include_str!("login_request.hex"));
         let request =
-            LoginRequest::new(Stage::Security, (ISID, 0x0102, 7), 0xabcd, 9).transit(Stage::Operational);
+            LoginRequest::new(Stage::Security, LoginIdentity { isid: ISID, tsih: 0x0102, cid: 7 }, 0xabcd, 9)
+                .transit(Stage::Operational);
         assert_eq!(request.to_bytes(), vector);
         let request = LoginRequest::from_bytes(&vector);
         assert_eq!((request.current(), request.next()), (Some(Stage::Security), Some(Stage::Operational)));
@@ -329,7 +354,8 @@ mod tests {
     #[test]
     fn response_golden_vector() {
         let vector = golden::bytes(include_str!("login_response.hex"));
-        let request = LoginRequest::new(Stage::Operational, (ISID, 0, 7), 0xabcd, 9);
+        let request =
+            LoginRequest::new(Stage::Operational, LoginIdentity { isid: ISID, tsih: 0, cid: 7 }, 0xabcd, 9);
         let response =
             LoginResponse::new(&request, Status::SUCCESS).transit(Stage::FullFeature).with_tsih(0x0506);
         assert_eq!(response.to_bytes(), vector);

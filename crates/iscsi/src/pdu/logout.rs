@@ -73,6 +73,15 @@ impl LogoutRequest {
     }
 }
 
+/// When the session may be taken up again (RFC 7143 §11.15.3, §11.15.4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogoutTimes {
+    /// Seconds to wait before that.
+    pub time2wait: u16,
+    /// Seconds behind these for which the target retains the session's state.
+    pub time2retain: u16,
+}
+
 /// The header of a Logout Response.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
@@ -105,8 +114,8 @@ impl LogoutResponse {
     /// Recovery is not supported.
     pub const NO_RECOVERY: u8 = 2;
 
-    /// The answer to the logout `task_tag`, with how long to wait and what is retained, in seconds.
-    pub fn new(task_tag: u32, response: u8, (time2wait, time2retain): (u16, u16)) -> Self {
+    /// The answer to the logout `task_tag`.
+    pub fn new(task_tag: u32, response: u8, times: LogoutTimes) -> Self {
         Self {
             opcode: Opcode::LOGOUT_RESPONSE.0,
             flags: FINAL,
@@ -121,8 +130,8 @@ impl LogoutResponse {
             exp_cmd_sn: U32::ZERO,
             max_cmd_sn: U32::ZERO,
             reserved36: [0; 4],
-            time2wait: U16::new(time2wait),
-            time2retain: U16::new(time2retain),
+            time2wait: U16::new(times.time2wait),
+            time2retain: U16::new(times.time2retain),
             reserved44: [0; 4],
         }
     }
@@ -149,7 +158,15 @@ mod tests {
     #[test]
     fn response_golden_vector() {
         let vector = golden::bytes(include_str!("logout_response.hex"));
-        assert_eq!(LogoutResponse::new(0x99, LogoutResponse::NO_RECOVERY, (2, 20)).to_bytes(), vector);
+        assert_eq!(
+            LogoutResponse::new(
+                0x99,
+                LogoutResponse::NO_RECOVERY,
+                LogoutTimes { time2wait: 2, time2retain: 20 }
+            )
+            .to_bytes(),
+            vector
+        );
         assert_eq!(LogoutResponse::from_bytes(&vector).response(), LogoutResponse::NO_RECOVERY);
     }
 }

@@ -22,9 +22,9 @@ use core::fmt;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 pub use asynchronous::{AsyncEvent, AsyncMessage};
-pub use data::{DataIn, DataOut};
-pub use login::{LoginRequest, LoginResponse, Stage, Status};
-pub use logout::{LogoutReason, LogoutRequest, LogoutResponse};
+pub use data::{DataIn, DataOut, DataRange, TaskTags};
+pub use login::{LoginIdentity, LoginRequest, LoginResponse, Stage, Status};
+pub use logout::{LogoutReason, LogoutRequest, LogoutResponse, LogoutTimes};
 pub use nop::{NopIn, NopOut};
 pub use r2t::R2t;
 pub use reject::{Reason, Reject};

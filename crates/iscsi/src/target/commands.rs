@@ -10,10 +10,11 @@ use volume::{Completion, Request, Tag};
 
 use super::connection::{Action, Connection};
 use super::tasks::{State, Task, Wanted};
-use crate::datamover::{FinalStatus, PutData, TaskHandle};
+use crate::datamover::tcp::data_out::Announced;
+use crate::datamover::{FinalStatus, GetData, PutData, TaskHandle};
 use crate::keys::Parameters;
 use crate::limits::{IMMEDIATE_DEPTH, LONGEST_CDB};
-use crate::pdu::{BasicHeaderSegment, Bhs, DataOut, R2t, Residual, ScsiCommand, extended_cdb};
+use crate::pdu::{BasicHeaderSegment, Bhs, DataOut, Residual, ScsiCommand, extended_cdb};
 use crate::violation::Violation;
 
 impl Connection {
@@ -44,7 +45,7 @@ impl Connection {
         match step {
             Step::ReceiveData { length } if length as usize <= LARGEST => {
                 let task = self.tasks.get(slot)?;
-                task.data.need(length);
+                task.get_data.need(length);
                 (task.needed, task.heard) = (length, self.now);
                 Some(slot)
             }
@@ -175,7 +176,7 @@ impl Connection {
     /// Asks for the data that is missing, or goes on with the command when all is there.
     pub(super) fn collect(&mut self, slot: u16) {
         let Some(task) = self.tasks.get(slot) else { return };
-        if task.data.is_complete() {
+        if task.get_data.is_complete(&task.data_out) {
             let needed = task.needed as usize;
             let State::Collecting(Some(buf)) = core::mem::replace(&mut task.state, State::Answering) else {
                 return;
@@ -191,9 +192,9 @@ impl Connection {
             let transfer_tag = self.transfer_tag();
             self.begin_watch();
             let Some(task) = self.tasks.get(slot) else { return };
-            let Some(ask) = task.data.ask(transfer_tag, &self.parameters) else { return };
-            let tags = (task.tag, ask.transfer_tag);
-            let r2t = R2t::new(task.lun, tags, ask.r2t_sn, (ask.offset, ask.length));
+            let Some(range) = task.get_data.next(&task.data_out, &self.parameters) else { return };
+            let get = GetData { task_tag: task.tag, lun: task.lun, range };
+            let r2t = task.data_out.get_data(&get, transfer_tag);
             self.out.tell(r2t.to_bytes());
         }
     }
@@ -203,16 +204,16 @@ impl Connection {
         let data = DataOut::from_bytes(header);
         let task = self.tasks.find(data.task_tag()).and_then(|slot| self.tasks.get(slot));
         let collecting = task.and_then(|task| match &mut task.state {
-            State::Collecting(buf) => Some((buf, &task.data)),
+            State::Collecting(buf) => Some((buf, &task.data_out)),
             _ => None,
         });
-        let Some((buf, collection)) = collecting else {
+        let Some((buf, sequences)) = collecting else {
             if staged.is_none() {
                 self.receiver.begin(*header, None);
             }
             return;
         };
-        if let Err(violation) = collection.check(&data) {
+        if let Err(violation) = sequences.check(&data) {
             return self.violate(violation, Some(header));
         }
         let start = data.buffer_offset() as usize;
@@ -258,7 +259,9 @@ impl Connection {
     fn data_arrived(&mut self, data: &DataOut) {
         let Some(slot) = self.tasks.find(data.task_tag()) else { return };
         if let Some(task) = self.tasks.get(slot) {
-            task.data.take(data);
+            if let Some(end) = task.data_out.take(data) {
+                task.get_data.unsolicited_ended(end);
+            }
             (task.heard, self.data_heard) = (self.now, self.now);
             if data.is_final() {
                 self.collect(slot);
@@ -302,7 +305,7 @@ impl Connection {
         let residual = Residual::between(task.expected, reply.full_length);
         let status = FinalStatus { status: reply.status as u8, sense: reply.sense, residual };
         let put = PutData { task: TaskHandle(slot), task_tag: task.tag, data, status };
-        self.out.put_data(put, task.data.r2ts());
+        self.out.put_data(put, task.data_out.r2ts());
     }
 
     /// A volume's request has ended.
@@ -351,9 +354,11 @@ fn begin_collection(
     parameters: &Parameters,
 ) -> Result<(), Violation> {
     if command.writes() {
-        let more = !command.is_final();
-        return task.data.begin(task.expected, (command.data_length(), more), parameters);
+        let (immediate, more) = (command.data_length(), !command.is_final());
+        task.get_data.begin(immediate);
+        return task.data_out.begin(Announced { expected: task.expected, immediate, more }, parameters);
     }
-    task.data.clear();
+    task.get_data.begin(0);
+    task.data_out.clear();
     if command.data_length() > 0 { Err(Violation::UnexpectedData) } else { Ok(()) }
 }

@@ -15,6 +15,7 @@ use scsi::{DeviceServer, NexusEvent};
 use volume::reservation::{Command, Refused, Registrant};
 use volume::{Completion, Epoch, Request, Tag, VolumeId};
 
+use super::access::ProvenInitiator;
 use super::discovery::Exchange;
 use super::login::{Failure, Login, Outcome};
 use super::management::Pending;
@@ -396,7 +397,8 @@ impl Connection {
         let Some(node) = self.node() else { return };
         let Some(login) = &self.login else { return };
         let Some(initiator) = &login.initiator else { return };
-        let device = node.access.mask(&node.device, (initiator, login.proven.as_ref()));
+        let proven = ProvenInitiator { initiator, account: login.proven.as_ref() };
+        let device = node.access.mask(&node.device, proven);
         // The ports' names are those of RFC 7143 §4.4.4.
         let registrant = Registrant::Nexus {
             initiator_port: format!("{initiator},i,{}", chap::encode(&isid)).into(),

@@ -14,7 +14,7 @@ use crate::chap::{self, Algorithm, Credentials};
 use crate::keys::{self, Parameters};
 use crate::limits::{CHALLENGE, LONGEST_VALUE, MOST_LOGIN_PDUS};
 use crate::login::{Move, judge};
-use crate::pdu::{LoginRequest, LoginResponse, Stage, Status};
+use crate::pdu::{LoginIdentity, LoginRequest, LoginResponse, Stage, Status};
 use crate::session::{Nexus, Request};
 use crate::text::Text;
 use crate::violation::Violation;
@@ -77,7 +77,7 @@ pub(super) struct Login {
     portal: Arc<Portal>,
     stage: Stage,
     requests: u32,
-    identity: Option<([u8; 6], u16, u16, u32)>,
+    identity: Option<(LoginIdentity, u32)>,
     text: Text,
     seen: BTreeSet<String>,
     proof: Proof,
@@ -122,7 +122,7 @@ impl Login {
 
     /// The connection's number, once a request has come.
     pub(super) fn cid(&self) -> u16 {
-        self.identity.map_or(0, |(_, _, cid, _)| cid)
+        self.identity.map_or(0, |(identity, _)| identity.cid)
     }
 
     /// Takes a request with its text.
@@ -165,7 +165,7 @@ impl Login {
         if request.version_min() > 0 {
             return Err(Violation::BadVersion.into());
         }
-        let identity = (request.isid, request.tsih(), request.cid(), request.task_tag());
+        let identity = (request.identity(), request.task_tag());
         if *self.identity.get_or_insert(identity) != identity {
             return Err(Violation::LoginChanged.into());
         }

@@ -2,14 +2,14 @@
 //!
 //! * [`Portal`] says what is served: nodes; [`Access`] who may use which of their logical units, and how they prove it.
 //! * [`Connection`] is one transport connection: `connection` has its life, `login` the login phase, `requests` the full
-//!   feature phase, `commands` the way of a SCSI command between the wire and the volume, `data` the collection of write
-//!   data, `management` aborts and resets, and `discovery` SendTargets.
+//!   feature phase, `commands` the way of a SCSI command between the wire and the volume, `get_data` which write
+//!   data is asked for, `management` aborts and resets, and `discovery` SendTargets.
 
 mod access;
 mod commands;
 mod connection;
-mod data;
 mod discovery;
+mod get_data;
 mod login;
 mod management;
 mod memory;
@@ -17,6 +17,6 @@ mod portal;
 mod requests;
 mod tasks;
 
-pub use access::{Access, Chap, Rule};
+pub use access::{Access, Chap, ProvenInitiator, Rule};
 pub use connection::{Action, Connection, Input, Resources};
 pub use portal::{Node, Portal};

@@ -11,7 +11,7 @@ use super::tasks::AbortedBy;
 use crate::connection::{Event, State};
 use crate::limits::{DRAIN_TIME, ECHO};
 use crate::pdu::{
-    BasicHeaderSegment, Bhs, LogoutReason, LogoutRequest, LogoutResponse, NopIn, NopOut, Opcode,
+    BasicHeaderSegment, Bhs, LogoutReason, LogoutRequest, LogoutResponse, LogoutTimes, NopIn, NopOut, Opcode,
     RESERVED_TAG, TaskManagementRequest, TextRequest,
 };
 use crate::sequence::Verdict;
@@ -138,7 +138,8 @@ impl Connection {
             LogoutReason::RECOVERY => LogoutResponse::NO_RECOVERY,
             _ => LogoutResponse::CID_NOT_FOUND,
         };
-        let times = (self.parameters.time2wait, self.parameters.time2retain);
+        let times =
+            LogoutTimes { time2wait: self.parameters.time2wait, time2retain: self.parameters.time2retain };
         let header = LogoutResponse::new(request.task_tag(), response, times).to_bytes();
         if response != LogoutResponse::CLOSED {
             return self.out.respond(header, Vec::new(), numbered);

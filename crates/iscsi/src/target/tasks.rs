@@ -9,7 +9,8 @@ use buf::Buf;
 use protocol::Instant;
 use volume::{Epoch, Extent, VolumeId};
 
-use super::data::Collection;
+use super::get_data::GetDataProgress;
+use crate::datamover::tcp::data_out::DataOutSequences;
 
 /// What a buffer is for.
 #[derive(Debug, Clone, Copy)]
@@ -57,7 +58,8 @@ pub(super) struct Task {
     pub(super) reads: bool,
     pub(super) numbered: bool,
     pub(super) command: scsi::Task,
-    pub(super) data: Collection,
+    pub(super) data_out: DataOutSequences,
+    pub(super) get_data: GetDataProgress,
     /// When data last came, or was last asked for.
     pub(super) heard: Instant,
     /// Bytes of the buffer that it has or waits for.
@@ -94,7 +96,8 @@ impl Task {
             reads: false,
             numbered: false,
             command: scsi::Task::default(),
-            data: Collection::default(),
+            data_out: DataOutSequences::default(),
+            get_data: GetDataProgress::default(),
             heard: Instant::ZERO,
             needed: 0,
             reserved: None,

@@ -11,7 +11,7 @@ use super::framing::{Digests, Payload, send};
 use crate::datamover::{PutData, TaskHandle};
 use crate::keys::Parameters;
 use crate::pdu::{
-    DataIn, Residual, ResponseNumbers, ScsiResponse, SenseSegment, stamp_length, stamp_response,
+    DataIn, DataRange, Residual, ResponseNumbers, ScsiResponse, SenseSegment, stamp_length, stamp_response,
 };
 use crate::violation::Violation;
 
@@ -96,7 +96,11 @@ impl DataInSequence {
         }
         let length = self.next_length(sending.parameters);
         let short = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-        let mut data_in = DataIn::new(self.task_tag, self.data_sn, (short(self.sent), short(length)));
+        let mut data_in = DataIn::new(
+            self.task_tag,
+            self.data_sn,
+            DataRange { offset: short(self.sent), length: short(length) },
+        );
         let list = if length == self.data.len() {
             core::mem::take(&mut self.data)
         } else {
@@ -167,7 +171,7 @@ mod tests {
     use super::*;
 
     fn data(data_sn: u32, offset: u32, length: u32) -> DataIn {
-        DataIn::new(1, data_sn, (offset, length))
+        DataIn::new(1, data_sn, DataRange { offset, length })
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use crate::datamover::tcp::data_out::DataOutSequence;
 use crate::limits::ANSWERS;
 use crate::pdu::Bhs;
 
@@ -14,18 +15,7 @@ pub(crate) enum Outgoing {
     /// The answer to a ping.
     Answer(Bhs),
     /// A sequence of write data.
-    Data(Burst),
-}
-
-/// A sequence of write data: from `next` to `end`, for the task in `slot` if it still has that tag.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Burst {
-    pub(crate) slot: u16,
-    /// The initiator's tag, and the target's.
-    pub(crate) tags: (u32, u32),
-    pub(crate) data_sn: u32,
-    pub(crate) next: u32,
-    pub(crate) end: u32,
+    Data(DataOutSequence),
 }
 
 /// The queue.
@@ -53,13 +43,13 @@ impl SendQueue {
     }
 
     /// A sequence of write data, behind everything else.
-    pub(crate) fn send_data(&mut self, burst: Burst) {
-        self.queue.push_back(Outgoing::Data(burst));
+    pub(crate) fn send_data(&mut self, sequence: DataOutSequence) {
+        self.queue.push_back(Outgoing::Data(sequence));
     }
 
     /// A sequence of write data, before everything else: it has begun.
-    pub(crate) fn continue_data(&mut self, burst: Burst) {
-        self.queue.push_front(Outgoing::Data(burst));
+    pub(crate) fn continue_data(&mut self, sequence: DataOutSequence) {
+        self.queue.push_front(Outgoing::Data(sequence));
     }
 
     /// The oldest thing that waits.
