@@ -5,28 +5,26 @@ use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
-use core::time::Duration;
 
 use buf::{Buf, BufList, Pool};
-use names::Iqn;
 use protocol::{CloseReason, Ended, Entropy, Instant, Placement, Transmit};
 use scsi::builder::read_capacity;
 use volume::{Completion, Geometry, Request, Tag, VolumeErrorKind};
 
 use super::cdb::{self, Abilities};
+use super::config::Config;
 use super::login::{Failure, Login, Outcome};
 use super::probe::{ANSWER, Probe, RemoteUnit};
 use super::tasks::{Kind, Owner, Progress, Task, Tasks, Transfer, Work, tag};
-use crate::chap::{Algorithm, Credentials};
 use crate::connection::{Event, State};
 use crate::datamover::TaskHandle;
 use crate::datamover::tcp::data_out::{DataOutProgress, DataOutSequence};
 use crate::datamover::tcp::framing::{Digests, Payload, Receiver, send};
 use crate::datamover::tcp::send_queue::initiator::{Outgoing, SendQueue};
-use crate::keys::{Parameters, Tuning};
+use crate::keys::Parameters;
 use crate::limits::{
-    ABORT_TIME, COMMAND_TIME, DISCOVERY_TIME, INITIATOR_DEPTH, INITIATOR_IDLE_TIME, INITIATOR_PING_TIME,
-    LOGIN_TIME, LOGOUT_TIME, STAGING,
+    ABORT_TIME, DISCOVERY_TIME, INITIATOR_DEPTH, INITIATOR_IDLE_TIME, INITIATOR_PING_TIME, LOGIN_TIME,
+    LOGOUT_TIME, STAGING,
 };
 use crate::pdu::{
     BasicHeaderSegment, Bhs, DataRange, Function, LoginResponse, LogoutReason, LogoutRequest, NopOut, Opcode,
@@ -35,46 +33,6 @@ use crate::pdu::{
 use crate::sequence::CommandNumbers;
 use crate::text::Text;
 use crate::violation::Violation;
-
-/// Where to log in, as whom, and how.
-#[derive(Debug, Clone)]
-pub struct Config {
-    /// InitiatorName.
-    pub initiator: Iqn,
-    /// The initiator's part of the session's name: one that no other session of this initiator to the target uses.
-    pub isid: [u8; 6],
-    /// TargetName; `None` for a discovery session.
-    pub target: Option<Iqn>,
-    /// The logical unit's number.
-    pub lun: u16,
-    /// How the initiator proves itself; `None` to be believed.
-    pub chap: Option<Credentials>,
-    /// How the target must prove itself.
-    pub mutual: Option<Credentials>,
-    /// The hashes to offer, the preferred first.
-    pub algorithms: Vec<Algorithm>,
-    /// What to negotiate.
-    pub tuning: Tuning,
-    /// How long a command may take before its task is aborted.
-    pub command_time: Duration,
-}
-
-impl Config {
-    /// A login of `initiator` to a target's logical unit, or a discovery, with defaults for everything else.
-    pub fn new(initiator: Iqn, isid: [u8; 6], target: Option<Iqn>, lun: u16) -> Self {
-        Self {
-            initiator,
-            isid,
-            target,
-            lun,
-            chap: None,
-            mutual: None,
-            algorithms: Algorithm::ALL.to_vec(),
-            tuning: Tuning::default(),
-            command_time: COMMAND_TIME,
-        }
-    }
-}
 
 /// A target that a discovery found.
 #[derive(Debug, Clone, PartialEq, Eq)]

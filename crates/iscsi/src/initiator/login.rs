@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use protocol::Entropy;
 
-use super::connection::Config;
+use super::config::Config;
 use crate::chap::{self, Algorithm, Credentials};
 use crate::keys::{self, DigestPolicy, Parameters};
 use crate::limits::{CHALLENGE, MOST_LOGIN_PDUS};

@@ -16,11 +16,11 @@ use volume::reservation::{Command, Refused, Registrant};
 use volume::{Completion, Epoch, Request, Tag, VolumeId};
 
 use super::access::ProvenInitiator;
-use super::discovery::Exchange;
 use super::login::{Failure, Login, Outcome};
-use super::management::Pending;
+use super::pending_response::PendingResponse;
 use super::portal::{Node, Portal};
 use super::tasks::Tasks;
+use super::text_exchange::TextExchange;
 use crate::chap;
 use crate::connection::{Event, State};
 use crate::datamover::TaskHandle;
@@ -194,8 +194,8 @@ pub struct Connection {
     pub(super) now: Instant,
     /// Since when a command whose data came unasked has been waiting for memory.
     pub(super) starved_since: Option<Instant>,
-    pub(super) pending: VecDeque<Pending>,
-    pub(super) exchange: Option<Exchange>,
+    pub(super) pending: VecDeque<PendingResponse>,
+    pub(super) exchange: Option<TextExchange>,
     pub(super) serial: u32,
     pub(super) actions: VecDeque<Action>,
     heard: Instant,

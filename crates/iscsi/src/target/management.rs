@@ -15,45 +15,13 @@ use scsi::{NexusEvent, Reply, Sense, Status};
 use volume::{Epoch, Tag, VolumeId};
 
 use super::connection::{Action, Connection};
+use super::pending_response::{PendingResponse, Then};
 use super::tasks::{AbortedBy, State, Task};
 use crate::connection::State as Connected;
 use crate::limits::{MANAGEMENT_DEPTH, MANAGEMENT_TIME};
-use crate::pdu::{Bhs, Function, FunctionResponse, TaskManagementRequest, TaskManagementResponse};
+use crate::pdu::{Function, FunctionResponse, TaskManagementRequest, TaskManagementResponse};
 use crate::sequence::before;
 use crate::session;
-
-/// What follows an answer that waits for tasks to end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Then {
-    /// The connection goes on.
-    GoOn,
-    /// The connection ends.
-    Close,
-}
-
-/// An answer that waits until every aborted task has ended.
-#[derive(Debug)]
-pub(super) struct Pending {
-    header: Bhs,
-    numbered: bool,
-    then: Then,
-    /// The reset of other nexuses' tasks that it waits for.
-    reset: Option<u32>,
-    /// Until when it waits, and what is answered then.
-    due: Option<(Instant, Bhs)>,
-}
-
-impl Pending {
-    /// An answer to a request that took a CmdSN if it is `numbered`.
-    pub(super) fn new(header: Bhs, numbered: bool) -> Self {
-        Self { header, numbered, then: Then::GoOn, reset: None, due: None }
-    }
-
-    /// The same, with what follows it.
-    pub(super) fn then(self, then: Then) -> Self {
-        Self { then, ..self }
-    }
-}
 
 /// What a function came to.
 struct Performed {
@@ -79,10 +47,10 @@ impl Connection {
         let full = self.pending.len() >= MANAGEMENT_DEPTH;
         let performed = if full { FunctionResponse::REJECTED.into() } else { self.perform(request) };
         let answer = |response| TaskManagementResponse::new(request.task_tag(), response).to_bytes();
-        self.pending.push_back(Pending {
+        self.pending.push_back(PendingResponse {
             reset: performed.reset,
             due: Some((now + MANAGEMENT_TIME, answer(FunctionResponse::REJECTED))),
-            ..Pending::new(answer(performed.response), numbered).then(performed.then)
+            ..PendingResponse::new(answer(performed.response), numbered).then(performed.then)
         });
         self.finish_pending(false);
     }
@@ -299,7 +267,9 @@ impl Connection {
             if waits && !force || self.state.is_over() {
                 return;
             }
-            let Some(Pending { header, numbered, then, .. }) = self.pending.pop_front() else { return };
+            let Some(PendingResponse { header, numbered, then, .. }) = self.pending.pop_front() else {
+                return;
+            };
             self.out.respond(header, Vec::new(), numbered);
             if then == Then::Close {
                 self.close(CloseReason::Finished);
@@ -316,7 +286,8 @@ impl Connection {
     /// has not come about.
     pub(super) fn give_up_pending(&mut self, now: Instant) {
         while self.pending_due().is_some_and(|due| due <= now) && !self.state.is_over() {
-            let Some(Pending { due: Some((_, rejected)), numbered, .. }) = self.pending.pop_front() else {
+            let Some(PendingResponse { due: Some((_, rejected)), numbered, .. }) = self.pending.pop_front()
+            else {
                 return;
             };
             self.out.respond(rejected, Vec::new(), numbered);

@@ -13,9 +13,9 @@ use protocol::{CloseReason, Instant};
 use volume::{Operation, Request, Tag};
 
 use super::connection::{Action, Connection};
-use super::discovery::Exchange;
 use super::login::Login;
 use super::tasks::{State, Task, Wanted};
+use super::text_exchange::TextExchange;
 use crate::connection::State as Life;
 use crate::datamover::tcp::send_queue::target::{Outgoing, unsent};
 use crate::limits::{
@@ -118,7 +118,7 @@ impl Connection {
     /// Counts what is held outside of buffers; nothing that grows with what a peer does is left out.
     #[inline]
     pub(super) fn settle_account(&mut self) {
-        let talk = self.exchange.as_ref().map_or(0, Exchange::size);
+        let talk = self.exchange.as_ref().map_or(0, TextExchange::size);
         let login =
             if self.state == Life::InLogin { self.login.as_deref().map_or(0, Login::size) } else { 0 };
         let tables = self.out.size().saturating_add(self.tasks.size()).saturating_sub(self.granted);

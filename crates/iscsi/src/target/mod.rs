@@ -13,9 +13,11 @@ mod get_data;
 mod login;
 mod management;
 mod memory;
+mod pending_response;
 mod portal;
 mod requests;
 mod tasks;
+mod text_exchange;
 
 pub use access::{Access, Chap, ProvenInitiator, Rule};
 pub use connection::{Action, Connection, Input, Resources};

@@ -6,7 +6,7 @@ use buf::Buf;
 use protocol::Instant;
 
 use super::connection::Connection;
-use super::management::{Pending, Then};
+use super::pending_response::{PendingResponse, Then};
 use super::tasks::AbortedBy;
 use crate::connection::{Event, State};
 use crate::limits::{DRAIN_TIME, ECHO};
@@ -148,7 +148,7 @@ impl Connection {
         debug_assert_eq!(self.state, State::InLogout);
         self.due = Some(now + DRAIN_TIME);
         self.doom_where(AbortedBy::Itself, |_| true);
-        self.pending.push_back(Pending::new(header, numbered).then(Then::Close));
+        self.pending.push_back(PendingResponse::new(header, numbered).then(Then::Close));
         self.finish_pending(false);
     }
 }

@@ -25,7 +25,6 @@ const LEFT: &[(&str, &[usize])] = &[
     ("cli", &[5, 2]),
     ("daemon", &[2]),
     ("engine", &[8]),
-    ("iscsi", &[3, 2]),
     ("linerate", &[4, 3, 2]),
     ("names", &[3, 2]),
     ("nvme", &[7, 4, 2]),
