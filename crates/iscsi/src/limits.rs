@@ -124,10 +124,10 @@ pub const SEND_TIME: Duration = Duration::from_secs(45);
 pub const SCARCE_SEND_TIME: Duration = Duration::from_secs(10);
 /// How long the stream waits for memory for data that comes unasked before its command is answered BUSY: a part of the 5 s for which initiators wait for
 /// the answer to a ping, which may come behind it.
-pub const STARVED_TIME: Duration = Duration::from_secs(1);
+pub const MEMORY_WAIT_TIME: Duration = Duration::from_secs(1);
 /// How often a target looks at what holds its memory: precise enough for the times above, and too seldom to cost anything.
 pub const WATCH: Duration = Duration::from_secs(1);
-/// How long a discovery session may last: initiators log out within a second, people who look by hand within minutes.
+/// How long a discovery session may last: initiators log out within a second, operators who look by hand within minutes.
 pub const DISCOVERY_SESSION_TIME: Duration = Duration::from_mins(5);
 /// How long a new session waits until the one that it replaces has drained.
 pub const REINSTATEMENT_TIME: Duration = Duration::from_secs(10);

@@ -397,7 +397,7 @@ fn a_session_without_memory_is_kept_alive() {
     small_write(&mut raw, 2);
     assert!(!raw.half.connection.wants_bytes(), "there is a buffer for immediate data");
     raw.half.receive(raw.now, &NopOut::ping(4).to_bytes());
-    let answers = pass(&mut raw, limits::STARVED_TIME);
+    let answers = pass(&mut raw, limits::MEMORY_WAIT_TIME);
     assert_eq!(answers.len(), 0);
     raw.half.receive(raw.now, &[]);
     let answers = raw.settle();

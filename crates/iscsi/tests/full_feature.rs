@@ -346,7 +346,7 @@ fn a_logout_waits_for_the_volume() {
 }
 
 #[test]
-fn misdeeds_are_rejected() {
+fn violations_are_rejected() {
     let mut raw = ready();
     let mut snack = [0; 48];
     snack[0] = 0x10;

@@ -301,7 +301,7 @@ fn a_displaced_session_ends_at_once() {
     assert_eq!(bench.pair.far.connection.poll_close(), Some(CloseReason::Finished));
     assert_eq!(bench.memory.cancelled.len(), 1, "what the volume has is cancelled");
     bench.release();
-    assert_eq!(bench.pair.far.connection.outstanding(), 0, "the group may admit the heir");
+    assert_eq!(bench.pair.far.connection.outstanding(), 0, "the group may admit the reinstating login");
 }
 
 #[test]

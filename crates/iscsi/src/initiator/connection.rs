@@ -63,7 +63,7 @@ pub enum Action {
     },
     /// The connection is of no use any more; every request has been completed.
     Failed {
-        /// Why, for people.
+        /// Why, for an operator.
         reason: String,
     },
 }

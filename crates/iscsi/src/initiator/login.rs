@@ -15,7 +15,7 @@ use crate::pdu::{LoginIdentity, LoginRequest, LoginResponse, Stage, Status};
 use crate::text::{Text, number};
 use crate::violation::Violation;
 
-/// Why a login failed, for people.
+/// Why a login failed, for an operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Failure(pub(super) String);
 
@@ -258,7 +258,7 @@ fn byte(text: Option<&str>) -> Option<u8> {
     u8::try_from(number(text?)?).ok()
 }
 
-/// Whom the initiator talks to, for people.
+/// Whom the initiator talks to, for an operator.
 fn peer(config: &Config) -> String {
     match &config.target {
         Some(target) => alloc::format!("target {target}"),

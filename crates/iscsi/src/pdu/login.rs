@@ -86,7 +86,7 @@ impl Status {
         class
     }
 
-    /// What it means, for people.
+    /// What it means, for an operator.
     pub fn text(self) -> &'static str {
         match self {
             Self::SUCCESS => "success",

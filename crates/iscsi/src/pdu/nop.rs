@@ -50,7 +50,7 @@ impl NopOut {
         answer
     }
 
-    /// The initiator's mark; [`RESERVED_TAG`] when no answer is wanted.
+    /// Initiator Task Tag; [`RESERVED_TAG`] when no answer is wanted.
     pub fn task_tag(&self) -> u32 {
         self.initiator_task_tag.get()
     }
@@ -116,12 +116,12 @@ impl NopIn {
         answer
     }
 
-    /// The initiator's mark; [`RESERVED_TAG`] when this is the target's ping.
+    /// Initiator Task Tag; [`RESERVED_TAG`] when this is the target's ping.
     pub fn task_tag(&self) -> u32 {
         self.initiator_task_tag.get()
     }
 
-    /// The target's mark; [`RESERVED_TAG`] when no answer is wanted.
+    /// Target Transfer Tag; [`RESERVED_TAG`] when no answer is wanted.
     pub fn transfer_tag(&self) -> u32 {
         self.target_transfer_tag.get()
     }

@@ -54,7 +54,7 @@ impl R2t {
         self.initiator_task_tag.get()
     }
 
-    /// The target's mark, which the data must carry.
+    /// Target Transfer Tag, which the data must carry.
     pub fn transfer_tag(&self) -> u32 {
         self.target_transfer_tag.get()
     }

@@ -59,7 +59,7 @@ impl TextRequest {
         self.initiator_task_tag.get()
     }
 
-    /// The target's mark of an exchange that goes on; [`RESERVED_TAG`] starts anew.
+    /// Target Transfer Tag of an exchange that goes on; [`RESERVED_TAG`] starts anew.
     pub fn transfer_tag(&self) -> u32 {
         self.target_transfer_tag.get()
     }
@@ -122,7 +122,7 @@ impl TextResponse {
         self.initiator_task_tag.get()
     }
 
-    /// The target's mark, to continue with.
+    /// Target Transfer Tag, to continue with.
     pub fn transfer_tag(&self) -> u32 {
         self.target_transfer_tag.get()
     }

@@ -15,6 +15,7 @@ use crate::datamover::{FinalStatus, GetData, PutData, TaskHandle};
 use crate::keys::Parameters;
 use crate::limits::{IMMEDIATE_DEPTH, LONGEST_CDB};
 use crate::pdu::{BasicHeaderSegment, Bhs, DataOut, Residual, ScsiCommand, extended_cdb};
+use crate::sequence::Delivery;
 use crate::violation::Violation;
 
 impl Connection {
@@ -24,8 +25,8 @@ impl Connection {
         let slot = match self.unread.take() {
             Some(slot) => self.tasks.peek(slot).is_some_and(Task::is_unread).then_some(slot),
             None => match self.take_number(header) {
-                Some(numbered) if self.state.takes_commands() => {
-                    let begun = self.begin_command((header, ahs), numbered);
+                Some(delivery) if self.state.takes_commands() => {
+                    let begun = self.begin_command((header, ahs), delivery);
                     begun.and_then(|(slot, step)| self.begin_step(slot, step))
                 }
                 _ => None,
@@ -63,16 +64,16 @@ impl Connection {
         let Some(task) = self.tasks.get(slot) else { return true };
         if command.data_length() == 0 && command.is_final() {
             task.state = State::AwaitBuffer(Wanted::Data);
-            self.want(slot);
+            self.request_buffer(slot);
             return true;
         }
         let unasked = self.parameters.unsolicited().min(task.expected);
         let length = task.needed.max(unasked) as usize;
         let Some(mut buf) = self.account.take(length.min(LARGEST)) else {
             task.state = State::Unread;
-            return self.starve_command(slot, header, large);
+            return self.wait_for_memory(slot, header, large);
         };
-        self.starved_since = None;
+        self.waiting_since = None;
         if let Some((data, room)) = staged.and_then(|data| Some((data, buf.get_mut(..data.len())?))) {
             room.copy_from_slice(data);
         }
@@ -89,9 +90,9 @@ impl Connection {
 
     /// No buffer for data that comes unasked. It stays in the stream for a while, unless buffers wait for what comes behind it: then the command
     /// is answered BUSY, and its data is thrown away.
-    fn starve_command(&mut self, slot: u16, header: &Bhs, large: bool) -> bool {
+    fn wait_for_memory(&mut self, slot: u16, header: &Bhs, large: bool) -> bool {
         if self.may_wait() {
-            self.starved = Some(self.account.returns());
+            self.waits_for_memory = Some(self.account.returns());
             self.unread = Some(slot);
             return false;
         }
@@ -103,19 +104,17 @@ impl Connection {
         true
     }
 
-    fn begin_command(&mut self, (header, ahs): (&Bhs, &[u8]), numbered: bool) -> Option<(u16, Step)> {
+    fn begin_command(&mut self, (header, ahs): (&Bhs, &[u8]), delivery: Delivery) -> Option<(u16, Step)> {
         let command = ScsiCommand::from_bytes(header);
-        if let Err(violation) = self.check_command(&command, numbered) {
-            if numbered {
-                self.window.release();
-            }
+        if let Err(violation) = self.check_command(&command, delivery) {
+            self.window.finish(delivery);
             self.violate(violation, Some(header));
             return None;
         }
         let slot = self.tasks.insert(command.task_tag())?;
         let task = self.tasks.get(slot)?;
         (task.lun, task.expected) = (command.lun, command.expected_length());
-        (task.reads, task.numbered) = (command.reads(), numbered);
+        (task.reads, task.delivery) = (command.reads(), delivery);
         if let Err(violation) = begin_collection(task, &command, &self.parameters) {
             self.remove_task(slot);
             self.violate(violation, Some(header));
@@ -124,7 +123,7 @@ impl Connection {
         Some((slot, self.start(slot, &command, ahs)?))
     }
 
-    fn check_command(&self, command: &ScsiCommand, numbered: bool) -> Result<(), Violation> {
+    fn check_command(&self, command: &ScsiCommand, delivery: Delivery) -> Result<(), Violation> {
         if self.server.is_none() {
             return Err(Violation::CommandInDiscovery);
         }
@@ -134,8 +133,10 @@ impl Connection {
         if self.tasks.find(command.task_tag()).is_some() {
             return Err(Violation::DuplicateTask);
         }
-        let immediate = || self.tasks.iter().filter(|task| !task.numbered).count();
-        if !numbered && immediate() >= usize::from(IMMEDIATE_DEPTH) || !self.tasks.has_room() {
+        let immediate = || self.tasks.iter().filter(|task| task.delivery == Delivery::Immediate).count();
+        if delivery == Delivery::Immediate && immediate() >= usize::from(IMMEDIATE_DEPTH)
+            || !self.tasks.has_room()
+        {
             return Err(Violation::TooManyImmediate);
         }
         Ok(())
@@ -195,7 +196,7 @@ impl Connection {
             let Some(range) = task.get_data.next(&task.data_out, &self.parameters) else { return };
             let get = GetData { task_tag: task.tag, lun: task.lun, range };
             let r2t = task.data_out.get_data(&get, transfer_tag);
-            self.out.tell(r2t.to_bytes());
+            self.out.send_unnumbered(r2t.to_bytes());
         }
     }
 
@@ -277,7 +278,7 @@ impl Connection {
             Step::Read { volume, epoch, extent, length } => {
                 task.needed = length;
                 task.state = State::AwaitBuffer(Wanted::Read { volume, epoch, extent });
-                self.want(slot);
+                self.request_buffer(slot);
             }
             Step::Submit { volume, epoch, operation } => {
                 task.state = State::AtVolume(volume);

@@ -34,7 +34,7 @@ use crate::limits::{
 use crate::pdu::{
     AsyncMessage, BasicHeaderSegment, Bhs, LoginRequest, LoginResponse, NopIn, Opcode, Reject, Status,
 };
-use crate::sequence::CommandWindow;
+use crate::sequence::{CommandWindow, Delivery};
 use crate::session;
 use crate::violation::{Answer, Violation};
 
@@ -173,17 +173,17 @@ pub struct Connection {
     pub(super) early_epochs: Vec<(VolumeId, Epoch)>,
     pub(super) tasks: Tasks,
     /// Tasks that wait for a buffer, the oldest first.
-    pub(super) parked: VecDeque<u16>,
+    pub(super) awaiting_buffer: VecDeque<u16>,
     /// The pool's count of returns when they were last tried.
-    pub(super) parked_at: u64,
+    pub(super) retried_at: u64,
     /// The pool's count of returns when the data next in the stream found no buffer.
-    pub(super) starved: Option<u64>,
+    pub(super) waits_for_memory: Option<u64>,
     /// The task of a command that was carried out, but stays in the stream until there is memory for its data.
     pub(super) unread: Option<u16>,
-    /// What this connection holds of the pool; what of that is counted for text and answers, and for tables; and what its tables were granted before they grew.
+    /// What this connection holds of the pool; what of that is counted for text and answers, and for tables; and what its tables were allowed before they grew.
     pub(super) account: Account,
     pub(super) counted: Outside,
-    pub(super) granted: usize,
+    pub(super) table_allowance: usize,
     /// When commands that wait for data are looked at.
     pub(super) watch_at: Option<Instant>,
     /// When any data came last.
@@ -193,7 +193,7 @@ pub struct Connection {
     /// The time as it was told last.
     pub(super) now: Instant,
     /// Since when a command whose data came unasked has been waiting for memory.
-    pub(super) starved_since: Option<Instant>,
+    pub(super) waiting_since: Option<Instant>,
     pub(super) pending: VecDeque<PendingResponse>,
     pub(super) exchange: Option<TextExchange>,
     pub(super) serial: u32,
@@ -201,7 +201,7 @@ pub struct Connection {
     heard: Instant,
     /// When the answer to this side's ping is overdue.
     pinged: Option<Instant>,
-    /// What people are to be told.
+    /// What the operator is to know.
     pub(super) notices: Notices,
     /// When a login, logout or drain is overdue.
     pub(super) due: Option<Instant>,
@@ -228,18 +228,18 @@ impl Connection {
             heard_early: Vec::new(),
             early_epochs: Vec::new(),
             tasks: Tasks::new(0),
-            parked: VecDeque::new(),
-            parked_at: account.returns(),
-            starved: None,
+            awaiting_buffer: VecDeque::new(),
+            retried_at: account.returns(),
+            waits_for_memory: None,
             unread: None,
             account,
             counted: Outside::default(),
-            granted: 0,
+            table_allowance: 0,
             watch_at: None,
             data_heard: now,
             sending: None,
             now,
-            starved_since: None,
+            waiting_since: None,
             pending: VecDeque::new(),
             exchange: None,
             serial: 0,
@@ -257,7 +257,7 @@ impl Connection {
         self.state
     }
 
-    /// What people are to be told, the oldest first.
+    /// What the operator is to know, the oldest first.
     pub fn poll_notice(&mut self) -> Option<Notice> {
         self.notices.pop()
     }
@@ -319,7 +319,7 @@ impl Connection {
     /// Handles a PDU; `data` is `None` when it is too long to be staged. False when a buffer is missing: nothing was
     /// done, and the PDU stays where it is.
     fn handle_pdu(&mut self, now: Instant, (header, ahs): (&Bhs, &[u8]), data: Option<&[u8]>) -> bool {
-        self.starved = None;
+        self.waits_for_memory = None;
         if self.state != State::InLogin {
             return self.handle_request(now, (header, ahs), data);
         }
@@ -337,7 +337,7 @@ impl Connection {
         self.window = CommandWindow::new(request.cmd_sn(), self.width);
         match login.handle(request, data, &mut *self.resources.entropy) {
             Ok(Outcome::Respond(response, text)) => {
-                self.out.respond(response.to_bytes(), text.into_bytes(), false);
+                self.out.notify(response.to_bytes(), text.into_bytes());
             }
             Ok(Outcome::Join(join)) => self.actions.push_back(Action::Group(join)),
             Err(failure) => self.fail_login(request, failure),
@@ -346,7 +346,7 @@ impl Connection {
 
     fn fail_login(&mut self, request: &LoginRequest, failure: Failure) {
         let response = LoginResponse::new(request, failure.status);
-        self.out.respond(response.to_bytes(), Vec::new(), false);
+        self.out.notify(response.to_bytes(), Vec::new());
         let reason = match failure.status {
             Status::AUTHENTICATION_FAILURE | Status::AUTHORIZATION_FAILURE | Status::NOT_FOUND => {
                 CloseReason::Refused(failure.text)
@@ -377,7 +377,7 @@ impl Connection {
         let Some((response, text, request)) = login.finish(tsih) else { return };
         let told = if login.discovery { "logged in for discovery" } else { "logged in" };
         self.parameters = login.parameters;
-        self.out.respond(response.to_bytes(), text.into_bytes(), false);
+        self.out.notify(response.to_bytes(), text.into_bytes());
         let digests = Digests { header: self.parameters.header_digest, data: self.parameters.data_digest };
         self.receiver.digests = digests;
         self.receiver.longest = self.portal.tuning.segment;
@@ -430,7 +430,7 @@ impl Connection {
         self.abandon();
     }
 
-    /// Does what the standard prescribes for a misdeed.
+    /// Does what the standard prescribes for a violation.
     pub(super) fn violate(&mut self, violation: Violation, header: Option<&Bhs>) {
         let answer = if self.state == State::InLogin { Answer::Close } else { violation.answer() };
         let reason = match answer {
@@ -441,7 +441,7 @@ impl Connection {
             self.notices.push(NoticeKind::Reject, violation.text());
         }
         if let Some((reason, header)) = reason.zip(header) {
-            self.out.respond(Reject::new(reason).to_bytes(), header.to_vec(), false);
+            self.out.notify(Reject::new(reason).to_bytes(), header.to_vec());
         }
         if !matches!(answer, Answer::Reject(_)) {
             self.close(CloseReason::Violation(violation.text()));
@@ -451,7 +451,7 @@ impl Connection {
     fn shut_down(&mut self, now: Instant) {
         if self.state == State::LoggedIn {
             let seconds = u16::try_from(LOGOUT_TIME.as_secs()).unwrap_or(u16::MAX);
-            self.out.respond(AsyncMessage::logout_requested(seconds).to_bytes(), Vec::new(), false);
+            self.out.notify(AsyncMessage::logout_requested(seconds).to_bytes(), Vec::new());
             self.enter(Event::LogoutAsked);
             self.due = Some(now + LOGOUT_TIME);
         } else if self.state == State::InLogin {
@@ -464,7 +464,7 @@ impl Connection {
             State::InLogin => self.close(CloseReason::TimedOut("the login took too long")),
             State::LoggedIn => self.shut_down(now),
             State::LogoutRequested => self.close(CloseReason::ShuttingDown),
-            State::InLogout => self.finish_pending(true),
+            State::InLogout => self.finish_all_pending(),
             _ => {}
         }
         self.due = self.due.filter(|due| *due > now);
@@ -478,12 +478,12 @@ impl Connection {
             self.close(CloseReason::TimedOut("the initiator does not answer pings"));
         } else if self.pinged.is_none() && self.heard + IDLE_TIME <= now {
             let transfer_tag = self.transfer_tag();
-            self.out.tell(NopIn::ping(transfer_tag).to_bytes());
+            self.out.send_unnumbered(NopIn::ping(transfer_tag).to_bytes());
             self.pinged = Some(now + PING_TIME);
         }
     }
 
-    /// A mark that was not used for a long time and is not the reserved one.
+    /// A Target Transfer Tag that was not used for a long time and is not the reserved one.
     pub(super) fn transfer_tag(&mut self) -> u32 {
         self.serial = self.serial.wrapping_add(1) & 0x7fff_ffff;
         self.serial
@@ -560,7 +560,7 @@ impl protocol::Connection for Connection {
         self.enter(Event::Ended);
         self.out.clear();
         self.out.sent();
-        (self.due, self.watch_at, self.sending, self.starved) = (None, None, None, None);
+        (self.due, self.watch_at, self.sending, self.waits_for_memory) = (None, None, None, None);
         (self.exchange, self.unread) = (None, None);
         self.abandon();
         self.settle_account();
@@ -570,9 +570,10 @@ impl protocol::Connection for Connection {
         self.now = now;
         while !send.is_full() {
             let tasks = &self.tasks;
-            let numbered = |TaskHandle(slot)| tasks.peek(slot).is_none_or(|task| task.numbered);
+            let delivery =
+                |TaskHandle(slot)| tasks.peek(slot).map_or(Delivery::Numbered, |task| task.delivery);
             let context = SendContext { window: &mut self.window, parameters: &self.parameters };
-            match self.out.send_one(send, context, numbered) {
+            match self.out.send_one(send, context, delivery) {
                 Sent::Nothing => break,
                 Sent::Pdu => {}
                 Sent::Command(TaskHandle(slot)) => {
@@ -586,8 +587,8 @@ impl protocol::Connection for Connection {
     }
 
     fn poll_action(&mut self) -> Option<Action> {
-        if self.actions.is_empty() && !self.parked.is_empty() {
-            self.retry_parked();
+        if self.actions.is_empty() && !self.awaiting_buffer.is_empty() {
+            self.retry_awaiting_buffer();
         }
         self.actions.pop_front()
     }
@@ -608,7 +609,7 @@ impl protocol::Connection for Connection {
     }
 
     fn awaits_memory(&self) -> bool {
-        !self.parked.is_empty()
+        !self.awaiting_buffer.is_empty()
     }
 
     fn poll_close(&self) -> Option<CloseReason> {
@@ -625,7 +626,7 @@ mod tests {
     use super::*;
     use crate::violation::tests::ALL;
 
-    /// Every misdeed, before and after the login, is told: as the reason of the end, or as a notice.
+    /// Every violation, before and after the login, is reported: as the reason of the end, or as a notice.
     #[test]
     fn no_violation_passes_in_silence() {
         for &violation in ALL {

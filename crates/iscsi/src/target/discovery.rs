@@ -11,6 +11,7 @@ use super::portal::Node;
 use super::text_exchange::TextExchange;
 use crate::keys;
 use crate::pdu::{Bhs, RESERVED_TAG, TextRequest, TextResponse};
+use crate::sequence::Delivery;
 use crate::text::Text;
 use crate::violation::Violation;
 
@@ -19,15 +20,13 @@ impl Connection {
         &mut self,
         (header, request): (&Bhs, &TextRequest),
         data: &[u8],
-        numbered: bool,
+        delivery: Delivery,
     ) {
         match self.negotiate(request, data) {
-            Ok((response, text)) => self.out.respond(response.to_bytes(), text, numbered),
+            Ok((response, text)) => self.out.respond(response.to_bytes(), text, delivery),
             Err(violation) => {
                 self.exchange = None;
-                if numbered {
-                    self.window.release();
-                }
+                self.window.finish(delivery);
                 self.violate(violation, Some(header));
             }
         }

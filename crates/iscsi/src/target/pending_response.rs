@@ -3,6 +3,7 @@
 use protocol::Instant;
 
 use crate::pdu::Bhs;
+use crate::sequence::Delivery;
 
 /// What follows a response that waited for tasks to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,7 +18,7 @@ pub(super) enum Then {
 #[derive(Debug)]
 pub(super) struct PendingResponse {
     pub(super) header: Bhs,
-    pub(super) numbered: bool,
+    pub(super) delivery: Delivery,
     pub(super) then: Then,
     /// The reset of other nexuses' tasks that it waits for.
     pub(super) reset: Option<u32>,
@@ -26,9 +27,9 @@ pub(super) struct PendingResponse {
 }
 
 impl PendingResponse {
-    /// A response to a request that took a CmdSN if it is `numbered`.
-    pub(super) fn new(header: Bhs, numbered: bool) -> Self {
-        Self { header, numbered, then: Then::GoOn, reset: None, due: None }
+    /// A response to a request that was delivered so.
+    pub(super) fn new(header: Bhs, delivery: Delivery) -> Self {
+        Self { header, delivery, then: Then::GoOn, reset: None, due: None }
     }
 
     /// The same, with what follows it.

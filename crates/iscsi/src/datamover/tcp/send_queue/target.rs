@@ -14,18 +14,27 @@ use crate::datamover::{PutData, TaskHandle};
 use crate::keys::Parameters;
 use crate::limits::{IMMEDIATE_DEPTH, OUTBOUND, OUTBOUND_BYTES, STAGED};
 use crate::pdu::{BasicHeaderSegment, Bhs, Opcode, stamp_length, stamp_response};
-use crate::sequence::CommandWindow;
+use crate::sequence::{CommandWindow, Delivery};
 
 /// PDUs that may wait to be sent beside a window of this width.
 pub(crate) fn unsent(width: u16) -> usize {
     usize::from(width.saturating_add(IMMEDIATE_DEPTH)).saturating_mul(OUTBOUND)
 }
 
+/// Whether a PDU takes a StatSN (RFC 7143 §4.2.2.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Numbering {
+    /// It takes the next one.
+    StatSn,
+    /// It carries the next one, and does not take it.
+    None,
+}
+
 /// One thing to send.
 #[derive(Debug)]
 pub(crate) enum Outgoing {
-    /// A single PDU. `status` is true when it takes a StatSN, `numbered` when it ends a request that took a CmdSN.
-    Pdu { header: Bhs, data: Vec<u8>, status: bool, numbered: bool },
+    /// A single PDU; `answers` is how the request was delivered that it ends.
+    Pdu { header: Bhs, data: Vec<u8>, numbering: Numbering, answers: Delivery },
     /// The end of a command.
     Data(DataInSequence),
 }
@@ -82,14 +91,21 @@ impl SendQueue {
         self.push(Outgoing::Data(DataInSequence::new(put, r2ts)));
     }
 
-    /// A response that takes a StatSN.
-    pub(crate) fn respond(&mut self, header: Bhs, data: Vec<u8>, numbered: bool) {
-        self.push(Outgoing::Pdu { header, data, status: true, numbered });
+    /// A response, which takes a StatSN, to a request that was delivered so.
+    pub(crate) fn respond(&mut self, header: Bhs, data: Vec<u8>, delivery: Delivery) {
+        self.push(Outgoing::Pdu { header, data, numbering: Numbering::StatSn, answers: delivery });
     }
 
-    /// A PDU that takes no StatSN.
-    pub(crate) fn tell(&mut self, header: Bhs) {
-        self.push(Outgoing::Pdu { header, data: Vec::new(), status: false, numbered: false });
+    /// A PDU that takes a StatSN and ends no numbered request: a Login Response, as Login Requests are immediate, a Reject or an
+    /// Asynchronous Message.
+    pub(crate) fn notify(&mut self, header: Bhs, data: Vec<u8>) {
+        self.respond(header, data, Delivery::Immediate);
+    }
+
+    /// A PDU that takes no StatSN: an R2T or a ping.
+    pub(crate) fn send_unnumbered(&mut self, header: Bhs) {
+        let (numbering, answers) = (Numbering::None, Delivery::Immediate);
+        self.push(Outgoing::Pdu { header, data: Vec::new(), numbering, answers });
     }
 
     /// True when the peer had better read first.
@@ -118,25 +134,23 @@ impl SendQueue {
         self.unsent.sent();
     }
 
-    /// Sends one PDU, if there is one. `numbered` says whether a task's command took a CmdSN.
+    /// Sends one PDU, if there is one. `delivery` says how a task's command was delivered.
     #[inline]
     pub(crate) fn send_one(
         &mut self,
         out: &mut Transmit,
         context: SendContext<'_>,
-        numbered: impl Fn(TaskHandle) -> bool,
+        delivery: impl Fn(TaskHandle) -> Delivery,
     ) -> Sent {
         let window = context.window;
         let Some(front) = self.queue.front_mut() else { return Sent::Nothing };
         let unpooled = front.unpooled();
         let ended = match front {
-            Outgoing::Pdu { header, data, status, numbered } => {
-                if *numbered {
-                    window.release();
-                }
+            Outgoing::Pdu { header, data, numbering, answers } => {
+                window.finish(*answers);
                 stamp_length(header, data.len());
                 stamp_response(header, window.numbers(self.stat_sn));
-                if *status {
+                if *numbering == Numbering::StatSn {
                     self.stat_sn = self.stat_sn.wrapping_add(1);
                 }
                 // Digests begin after the login's last response (RFC 7143 §13.1).
@@ -154,8 +168,8 @@ impl SendQueue {
             Outgoing::Data(sequence) => {
                 let task = sequence.task();
                 let last = sequence.is_last(context.parameters);
-                if last && numbered(task) {
-                    window.release();
+                if last {
+                    window.finish(delivery(task));
                 }
                 let numbers = window.numbers(self.stat_sn);
                 let sending = Sending { digests: self.digests, parameters: context.parameters, numbers };
