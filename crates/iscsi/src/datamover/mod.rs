@@ -7,13 +7,23 @@
 use buf::BufList;
 use scsi::Sense;
 
-use crate::pdu::{DataRange, Residual};
+use crate::pdu::{Bhs, DataRange, Residual};
 
 pub(crate) mod tcp;
 
 /// Names a task between a role and its datamover: the number of its slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TaskHandle(pub(crate) u16);
+
+/// A PDU that has come (Control_Notify).
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ReceivedPdu<'a> {
+    pub(crate) header: &'a Bhs,
+    /// Additional header segments.
+    pub(crate) ahs: &'a [u8],
+    /// The data segment; `None` when it is too long to be staged, and stands in the stream behind the header.
+    pub(crate) data: Option<&'a [u8]>,
+}
 
 /// Put_Data: the end of a command, which is its data and then its status.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ use volume::{Completion, Geometry, Request, Tag, VolumeErrorKind};
 
 use super::cdb::{self, Abilities};
 use super::config::Config;
-use super::login::{Failure, Login, Outcome};
+use super::login::{Failure, Login, LoginContext, Moved, Outcome, Received};
 use super::probe::{ANSWER, Probe, RemoteUnit};
 use super::tasks::{Kind, Owner, Progress, Task, Tasks, Transfer, Work, tag};
 use crate::connection::{Event, State};
@@ -140,7 +140,7 @@ impl Connection {
     pub fn new(now: Instant, config: Config, pool: Pool, entropy: Box<dyn Entropy>) -> Self {
         let numbers = CommandNumbers::new(1);
         let due = Some(now + LOGIN_TIME.min(config.command_time));
-        let (login, request, text) = Login::begin(&config, numbers.next());
+        let (login, request, text) = Login::begin(LoginContext { config: &config, cmd_sn: numbers.next() });
         let mut connection = Self {
             lun: scsi::encode_lun(config.lun),
             config,
@@ -191,14 +191,15 @@ impl Connection {
     }
 
     pub(super) fn handle_login(&mut self, now: Instant, response: &LoginResponse, data: &[u8]) {
-        let cmd_sn = self.numbers.next();
-        match self.login.handle((&self.config, cmd_sn), (response, data), &mut *self.entropy) {
+        let context = LoginContext { config: &self.config, cmd_sn: self.numbers.next() };
+        match self.login.handle(context, Received { response, data }, &mut *self.entropy) {
             Ok(Outcome::Request(request, text)) => self.out.send(request.to_bytes(), text.into_bytes()),
             Ok(Outcome::Done) => self.begin_full_feature(now),
             Err(Failure(reason)) => {
                 let moved = self.login.moved.take();
-                self.actions
-                    .extend(moved.map(|(address, permanently)| Action::Moved { address, permanently }));
+                self.actions.extend(
+                    moved.map(|Moved { address, permanently }| Action::Moved { address, permanently }),
+                );
                 self.fail(CloseReason::Refused("the login failed"), reason);
             }
         }
@@ -271,7 +272,7 @@ impl Connection {
         let stands = matches!(self.state, State::LoggedIn | State::InLogout);
         let usable = stands && self.probe.is_none() && self.config.target.is_some();
         let work = if usable {
-            cdb::command(operation, (self.geometry.block_size, self.abilities))
+            cdb::command(operation, self.geometry.block_size, self.abilities)
         } else {
             Err(VolumeErrorKind::Unreachable)
         };

@@ -25,6 +25,25 @@ use crate::pdu::{
 };
 use crate::violation::Violation;
 
+/// How the target says that a command ended.
+#[derive(Debug, Clone, Copy)]
+struct CommandEnd<'a> {
+    status: u8,
+    residual: Residual,
+    sense: &'a [u8],
+}
+
+/// What that means for a command that others may follow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Judgement {
+    /// It was carried out.
+    Good,
+    /// The unit does not know it, or not with these fields.
+    IllegalRequest,
+    /// It failed otherwise.
+    Failed,
+}
+
 impl Connection {
     pub(super) fn receive(&mut self, now: Instant, bytes: &[u8]) -> usize {
         let mut used = 0;
@@ -166,7 +185,7 @@ impl Connection {
             task.progress.data_in.take(data);
         }
         if let Some((status, residual)) = data.status() {
-            self.finish(slot, (status, residual), &[]);
+            self.finish(slot, &CommandEnd { status, residual, sense: &[] });
         }
     }
 
@@ -176,12 +195,15 @@ impl Connection {
             Err(violation) => return self.violate(violation),
         };
         match response.status() {
-            Some(status) => self.finish(slot, (status, response.residual()), sense(data)),
+            Some(status) => {
+                self.finish(slot, &CommandEnd { status, residual: response.residual(), sense: sense(data) });
+            }
             None => self.end(slot, Err(VolumeErrorKind::Unreachable)),
         }
     }
 
-    fn finish(&mut self, slot: u16, (status, residual): (u8, Residual), sense: &[u8]) {
+    fn finish(&mut self, slot: u16, end: &CommandEnd<'_>) {
+        let CommandEnd { status, residual, sense } = *end;
         let Some((_, task)) = self.tasks.get(slot) else { return };
         // An abort is under way: the command ended first, which decides.
         let ours = task.aborting.take().is_some();
@@ -200,10 +222,15 @@ impl Connection {
             }
             return;
         }
-        let refused = !good
-            && told.is_none()
-            && scsi::builder::sense(sense).is_some_and(|(key, ..)| key == SenseKey::IllegalRequest);
-        if let Some(work) = self.next(slot, good, refused) {
+        let illegal = || scsi::builder::sense(sense).is_some_and(|(key, ..)| key == SenseKey::IllegalRequest);
+        let judgement = if good {
+            Judgement::Good
+        } else if told.is_none() && illegal() {
+            Judgement::IllegalRequest
+        } else {
+            Judgement::Failed
+        };
+        if let Some(work) = self.next(slot, judgement) {
             return self.replace(slot, work);
         }
         let result = if good {
@@ -231,13 +258,14 @@ impl Connection {
     }
 
     /// The command that follows one that ended well, or that stands in for one that was refused, if there is one.
-    fn next(&mut self, slot: u16, good: bool, refused: bool) -> Option<Work> {
+    fn next(&mut self, slot: u16, judgement: Judgement) -> Option<Work> {
+        let good = judgement == Judgement::Good;
         let work = &mut self.tasks.get(slot)?.1.work;
         if let Some(zeros) = work.zeros
-            && (if zeros.instead { refused } else { good })
+            && (if zeros.instead { judgement == Judgement::IllegalRequest } else { good })
         {
             self.abilities.writes_same = false;
-            return Some(writing_zeros(zeros, (self.geometry.block_size, self.abilities)));
+            return Some(writing_zeros(zeros, self.geometry.block_size, self.abilities));
         }
         (good && work.flush_after).then(|| Work::plain(synchronize_cache()))
     }

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use names::Iqn;
 use scsi::TargetDevice;
 
-use crate::chap::{self, Algorithm, Credentials};
+use crate::chap::{self, Algorithm, Challenge, Credentials};
 
 /// A CHAP account (RFC 7143 §12.1.3).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,9 +97,7 @@ impl Access {
 
 /// A challenge that was sent, and what was answered.
 pub(super) struct Answered<'a> {
-    pub(super) algorithm: Algorithm,
-    pub(super) identifier: u8,
-    pub(super) challenge: &'a [u8],
+    pub(super) challenge: &'a Challenge,
     pub(super) name: &'a str,
     pub(super) response: &'a [u8],
 }
@@ -122,7 +120,7 @@ impl<'a> Answered<'_> {
     }
 
     fn is_from(&self, credentials: &Credentials) -> bool {
-        let expected = self.algorithm.respond(self.identifier, &credentials.secret, self.challenge);
+        let expected = self.challenge.response(&credentials.secret);
         chap::equal(self.response, &expected)
     }
 }

@@ -11,7 +11,7 @@ use volume::{Completion, Request, Tag};
 use super::connection::{Action, Connection};
 use super::tasks::{State, Task, Wanted};
 use crate::datamover::tcp::data_out::Announced;
-use crate::datamover::{FinalStatus, GetData, PutData, TaskHandle};
+use crate::datamover::{FinalStatus, GetData, PutData, ReceivedPdu, TaskHandle};
 use crate::keys::Parameters;
 use crate::limits::{IMMEDIATE_DEPTH, LONGEST_CDB};
 use crate::pdu::{BasicHeaderSegment, Bhs, DataOut, Residual, ScsiCommand, extended_cdb};
@@ -19,14 +19,15 @@ use crate::sequence::Delivery;
 use crate::violation::Violation;
 
 impl Connection {
-    /// Handles a SCSI command; `staged` is `None` when its immediate data is too long to be staged. False when there is no memory for data
-    /// behind it: the command was carried out as far as that, but its PDU stays where it is.
-    pub(super) fn handle_command(&mut self, (header, ahs): (&Bhs, &[u8]), staged: Option<&[u8]>) -> bool {
+    /// Handles a SCSI command. False when there is no memory for its immediate data: the command was carried out as far as that, but its
+    /// PDU stays where it is.
+    pub(super) fn handle_command(&mut self, pdu: ReceivedPdu<'_>) -> bool {
+        let ReceivedPdu { header, data: staged, .. } = pdu;
         let slot = match self.unread.take() {
             Some(slot) => self.tasks.peek(slot).is_some_and(Task::is_unread).then_some(slot),
             None => match self.take_number(header) {
                 Some(delivery) if self.state.takes_commands() => {
-                    let begun = self.begin_command((header, ahs), delivery);
+                    let begun = self.begin_command(pdu, delivery);
                     begun.and_then(|(slot, step)| self.begin_step(slot, step))
                 }
                 _ => None,
@@ -104,7 +105,8 @@ impl Connection {
         true
     }
 
-    fn begin_command(&mut self, (header, ahs): (&Bhs, &[u8]), delivery: Delivery) -> Option<(u16, Step)> {
+    fn begin_command(&mut self, pdu: ReceivedPdu<'_>, delivery: Delivery) -> Option<(u16, Step)> {
+        let ReceivedPdu { header, ahs, .. } = pdu;
         let command = ScsiCommand::from_bytes(header);
         if let Err(violation) = self.check_command(&command, delivery) {
             self.window.finish(delivery);
@@ -301,8 +303,8 @@ impl Connection {
         if reply.status == Status::ReservationConflict {
             self.notices.push(NoticeKind::Conflict, "RESERVATION CONFLICT");
         }
-        let most = if task.reads { task.expected as usize } else { 0 };
-        let data = if reply.data.len() > most { reply.data.part(0, most) } else { reply.data };
+        let room = if task.reads { task.expected as usize } else { 0 };
+        let data = if reply.data.len() > room { reply.data.part(0, room) } else { reply.data };
         let residual = Residual::between(task.expected, reply.full_length);
         let status = FinalStatus { status: reply.status as u8, sense: reply.sense, residual };
         let put = PutData { task: TaskHandle(slot), task_tag: task.tag, data, status };

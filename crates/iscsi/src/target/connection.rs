@@ -23,9 +23,9 @@ use super::tasks::Tasks;
 use super::text_exchange::TextExchange;
 use crate::chap;
 use crate::connection::{Event, State};
-use crate::datamover::TaskHandle;
 use crate::datamover::tcp::framing::{Digests, Next, Receiver};
 use crate::datamover::tcp::send_queue::target::{SendContext, SendQueue, Sent, unsent};
+use crate::datamover::{ReceivedPdu, TaskHandle};
 use crate::keys::Parameters;
 use crate::limits::{
     DISCOVERY_SESSION_TIME, FIRST_DEPTH, IDLE_TIME, IMMEDIATE_DEPTH, LOGIN_TIME, LOGOUT_TIME, PING_TIME,
@@ -152,6 +152,14 @@ impl fmt::Debug for Resources {
     }
 }
 
+/// A send whose end is awaited.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SendWatch {
+    pub(super) since: Instant,
+    /// When it is looked at.
+    pub(super) due: Instant,
+}
+
 /// One connection of an initiator to a portal.
 #[derive(Debug)]
 pub struct Connection {
@@ -167,8 +175,8 @@ pub struct Connection {
     pub(super) width: u16,
     /// The I_T nexus's view of its target; `None` in a discovery session.
     pub(super) server: Option<Box<DeviceServer>>,
-    /// The newest reservations of each volume, heard before there was a nexus.
-    pub(super) heard_early: Vec<(VolumeId, NexusEvent)>,
+    /// The newest reservations of each volume, from before there was a nexus.
+    pub(super) early_events: Vec<(VolumeId, NexusEvent)>,
     /// The epochs that had moved by then.
     pub(super) early_epochs: Vec<(VolumeId, Epoch)>,
     pub(super) tasks: Tasks,
@@ -188,8 +196,8 @@ pub struct Connection {
     pub(super) watch_at: Option<Instant>,
     /// When any data came last.
     pub(super) data_heard: Instant,
-    /// Since when a send has been under way, and when it is looked at.
-    pub(super) sending: Option<(Instant, Instant)>,
+    /// The send that is under way.
+    pub(super) sending: Option<SendWatch>,
     /// The time as it was told last.
     pub(super) now: Instant,
     /// Since when a command whose data came unasked has been waiting for memory.
@@ -225,7 +233,7 @@ impl Connection {
             login: Some(login),
             parameters: Parameters::default(),
             server: None,
-            heard_early: Vec::new(),
+            early_events: Vec::new(),
             early_epochs: Vec::new(),
             tasks: Tasks::new(0),
             awaiting_buffer: VecDeque::new(),
@@ -292,13 +300,13 @@ impl Connection {
                 Next::Short => break,
                 Next::Moved { size } => size,
                 Next::Whole { header, ahs, data, size } => {
-                    if !self.handle_pdu(now, (&header, ahs), Some(data)) {
+                    if !self.handle_pdu(now, ReceivedPdu { header: &header, ahs, data: Some(data) }) {
                         break;
                     }
                     size
                 }
                 Next::Large { header, ahs, size } => {
-                    if !self.handle_pdu(now, (&header, ahs), None) {
+                    if !self.handle_pdu(now, ReceivedPdu { header: &header, ahs, data: None }) {
                         break;
                     }
                     size
@@ -316,16 +324,15 @@ impl Connection {
         if self.state.is_over() { bytes.len() } else { used }
     }
 
-    /// Handles a PDU; `data` is `None` when it is too long to be staged. False when a buffer is missing: nothing was
-    /// done, and the PDU stays where it is.
-    fn handle_pdu(&mut self, now: Instant, (header, ahs): (&Bhs, &[u8]), data: Option<&[u8]>) -> bool {
+    /// Handles a PDU. False when a buffer is missing: nothing was done, and the PDU stays where it is.
+    fn handle_pdu(&mut self, now: Instant, pdu: ReceivedPdu<'_>) -> bool {
         self.waits_for_memory = None;
         if self.state != State::InLogin {
-            return self.handle_request(now, (header, ahs), data);
+            return self.handle_request(now, pdu);
         }
-        match data {
-            Some(data) if BasicHeaderSegment::from_bytes(header).opcode() == Opcode::LOGIN_REQUEST => {
-                self.handle_login(&LoginRequest::from_bytes(header), data);
+        match pdu.data {
+            Some(data) if BasicHeaderSegment::from_bytes(pdu.header).opcode() == Opcode::LOGIN_REQUEST => {
+                self.handle_login(&LoginRequest::from_bytes(pdu.header), data);
             }
             _ => self.violate(Violation::NotLogin, None),
         }
@@ -406,7 +413,7 @@ impl Connection {
             relative_port: node.device.relative_port,
         };
         let mut server = DeviceServer::new(device, registrant);
-        for (volume, event) in self.heard_early.drain(..) {
+        for (volume, event) in self.early_events.drain(..) {
             server.handle_event(volume, event);
         }
         for (volume, epoch) in self.early_epochs.drain(..) {
@@ -527,7 +534,7 @@ impl protocol::Connection for Connection {
         match input {
             Input::Completion(completion) => self.handle_completion(completion),
             Input::Refused(request) => self.handle_refused(*request),
-            Input::Fence { volume, epoch, event } => self.handle_fence((volume, epoch), event),
+            Input::Fence { volume, epoch, event } => self.handle_fence(volume, epoch, event),
             Input::Event { volume, event } => self.handle_event(volume, event),
             Input::Reserved { tag, result } => self.handle_reserved(tag, result),
             Input::Reset { tag, done } => self.handle_reset(tag, done),
@@ -582,7 +589,7 @@ impl protocol::Connection for Connection {
             }
         }
         if !send.is_empty() {
-            self.sending = Some((now, now + SCARCE_SEND_TIME));
+            self.sending = Some(SendWatch { since: now, due: now + SCARCE_SEND_TIME });
         }
     }
 
@@ -595,7 +602,7 @@ impl protocol::Connection for Connection {
 
     fn poll_timeout(&self) -> Option<Instant> {
         let silence = (self.state == State::LoggedIn).then(|| self.pinged.unwrap_or(self.heard + IDLE_TIME));
-        let sending = self.sending.map(|(_, due)| due);
+        let sending = self.sending.map(|watch| watch.due);
         let stream = self.stream_due();
         [self.due, silence, self.watch_at, sending, stream, self.pending_due()].into_iter().flatten().min()
     }

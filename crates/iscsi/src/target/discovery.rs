@@ -16,13 +16,8 @@ use crate::text::Text;
 use crate::violation::Violation;
 
 impl Connection {
-    pub(super) fn handle_text(
-        &mut self,
-        (header, request): (&Bhs, &TextRequest),
-        data: &[u8],
-        delivery: Delivery,
-    ) {
-        match self.negotiate(request, data) {
+    pub(super) fn handle_text(&mut self, header: &Bhs, data: &[u8], delivery: Delivery) {
+        match self.negotiate(&TextRequest::from_bytes(header), data) {
             Ok((response, text)) => self.out.respond(response.to_bytes(), text, delivery),
             Err(violation) => {
                 self.exchange = None;

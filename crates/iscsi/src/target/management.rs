@@ -154,7 +154,7 @@ impl Connection {
     }
 
     /// A volume's epoch has moved.
-    pub(super) fn handle_fence(&mut self, (volume, epoch): (VolumeId, Epoch), event: Option<NexusEvent>) {
+    pub(super) fn handle_fence(&mut self, volume: VolumeId, epoch: Epoch, event: Option<NexusEvent>) {
         match &mut self.server {
             Some(server) => server.set_epoch(volume, epoch),
             None if self.state == Connected::InLogin => {
@@ -182,18 +182,18 @@ impl Connection {
         }
         match &mut self.server {
             Some(server) => server.handle_event(volume, event),
-            None => self.hear_early(volume, event),
+            None => self.keep_early_event(volume, event),
         }
     }
 
     /// Who holds reservations, and how large the unit is, must be known when the nexus begins; nothing else that happened
     /// before concerns it.
-    fn hear_early(&mut self, volume: VolumeId, event: NexusEvent) {
+    fn keep_early_event(&mut self, volume: VolumeId, event: NexusEvent) {
         let lasting = matches!(event, NexusEvent::Reservations { .. } | NexusEvent::CapacityChanged(_));
         if self.state == Connected::InLogin && lasting {
             let kind = discriminant(&event);
-            self.heard_early.retain(|(at, earlier)| (*at, discriminant(earlier)) != (volume, kind));
-            self.heard_early.push((volume, event));
+            self.early_events.retain(|(at, earlier)| (*at, discriminant(earlier)) != (volume, kind));
+            self.early_events.push((volume, event));
         }
     }
 

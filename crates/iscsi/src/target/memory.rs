@@ -12,7 +12,7 @@ use buf::{Account, Buf, LARGEST, Outside};
 use protocol::{CloseReason, Instant};
 use volume::{Operation, Request, Tag};
 
-use super::connection::{Action, Connection};
+use super::connection::{Action, Connection, SendWatch};
 use super::login::Login;
 use super::tasks::{State, Task, Wanted};
 use super::text_exchange::TextExchange;
@@ -195,14 +195,14 @@ impl Connection {
 
     /// Closes the connection when nothing of what is sent to it is read.
     pub(super) fn watch_sending(&mut self, now: Instant) {
-        let Some((since, due)) = self.sending else { return };
+        let Some(SendWatch { since, due }) = self.sending else { return };
         let limit = if self.account.is_wanted() { SCARCE_SEND_TIME } else { SEND_TIME };
         if since + limit <= now {
             self.out.clear();
             self.close(CloseReason::TimedOut("the initiator does not read what is sent to it"));
             self.sending = None;
         } else if due <= now {
-            self.sending = Some((since, now + WATCH));
+            self.sending = Some(SendWatch { since, due: now + WATCH });
         }
     }
 

@@ -9,25 +9,22 @@ use super::connection::Connection;
 use super::pending_response::{PendingResponse, Then};
 use super::tasks::AbortedBy;
 use crate::connection::{Event, State};
+use crate::datamover::ReceivedPdu;
 use crate::limits::{DRAIN_TIME, ECHO};
 use crate::pdu::{
     BasicHeaderSegment, Bhs, LogoutReason, LogoutRequest, LogoutResponse, LogoutTimes, NopIn, NopOut, Opcode,
-    RESERVED_TAG, TaskManagementRequest, TextRequest,
+    RESERVED_TAG, TaskManagementRequest,
 };
 use crate::sequence::{Delivery, Verdict};
 use crate::violation::Violation;
 
 impl Connection {
     /// Handles a request; false when a buffer is missing and nothing was done.
-    pub(super) fn handle_request(
-        &mut self,
-        now: Instant,
-        (header, ahs): (&Bhs, &[u8]),
-        data: Option<&[u8]>,
-    ) -> bool {
+    pub(super) fn handle_request(&mut self, now: Instant, pdu: ReceivedPdu<'_>) -> bool {
+        let ReceivedPdu { header, data, .. } = pdu;
         let view = BasicHeaderSegment::from_bytes(header);
         match view.opcode() {
-            Opcode::SCSI_COMMAND => return self.handle_command((header, ahs), data),
+            Opcode::SCSI_COMMAND => return self.handle_command(pdu),
             Opcode::DATA_OUT => self.handle_data_out(header, data),
             Opcode::NOP_OUT
             | Opcode::TASK_MANAGEMENT_REQUEST
@@ -73,7 +70,7 @@ impl Connection {
         match BasicHeaderSegment::from_bytes(header).opcode() {
             Opcode::NOP_OUT => self.handle_nop(&NopOut::from_bytes(header), data, delivery),
             Opcode::TEXT_REQUEST => {
-                self.handle_text((header, &TextRequest::from_bytes(header)), data, delivery);
+                self.handle_text(header, data, delivery);
             }
             Opcode::LOGOUT_REQUEST => self.handle_logout(now, &LogoutRequest::from_bytes(header), delivery),
             _ => self.handle_management(now, &TaskManagementRequest::from_bytes(header), delivery),
