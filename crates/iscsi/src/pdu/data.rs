@@ -1,7 +1,7 @@
 //! SCSI Data-Out and Data-In (RFC 7143 §11.7).
 
 use wire::big_endian::U32;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, FromZeros as _, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::scsi_response::Residual;
 use super::{FINAL, Opcode, RESERVED_TAG, U24, basic_header};
@@ -59,18 +59,13 @@ impl DataOut {
         Self {
             opcode: Opcode::DATA_OUT.0,
             flags: 0,
-            reserved2: [0; 2],
-            total_ahs_length: 0,
             data_segment_length: U24::new(range.length),
             lun,
             initiator_task_tag: U32::new(tags.initiator),
             target_transfer_tag: U32::new(tags.target),
-            reserved24: [0; 4],
-            exp_stat_sn: U32::ZERO,
-            reserved32: [0; 4],
             data_sn: U32::new(data_sn),
             buffer_offset: U32::new(range.offset),
-            reserved44: [0; 4],
+            ..Self::new_zeroed()
         }
     }
 
@@ -154,19 +149,12 @@ impl DataIn {
         Self {
             opcode: Opcode::DATA_IN.0,
             flags: 0,
-            reserved2: 0,
-            status: 0,
-            total_ahs_length: 0,
             data_segment_length: U24::new(range.length),
-            lun: [0; 8],
             initiator_task_tag: U32::new(task_tag),
             target_transfer_tag: U32::new(RESERVED_TAG),
-            stat_sn: U32::ZERO,
-            exp_cmd_sn: U32::ZERO,
-            max_cmd_sn: U32::ZERO,
             data_sn: U32::new(data_sn),
             buffer_offset: U32::new(range.offset),
-            residual_count: U32::ZERO,
+            ..Self::new_zeroed()
         }
     }
 

@@ -1,7 +1,7 @@
 //! Login Request and Login Response (RFC 7143 §11.12, §11.13).
 
 use wire::big_endian::{U16, U32};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, FromZeros as _, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{IMMEDIATE, Opcode, U24, basic_header};
 
@@ -162,16 +162,12 @@ impl LoginRequest {
             flags: current.bits() << 2,
             version_max: 0,
             version_min: 0,
-            total_ahs_length: 0,
-            data_segment_length: U24::default(),
             isid,
             tsih: U16::new(tsih),
             initiator_task_tag: U32::new(task_tag),
             cid: U16::new(cid),
-            reserved22: [0; 2],
             cmd_sn: U32::new(cmd_sn),
-            exp_stat_sn: U32::ZERO,
-            reserved32: [0; 16],
+            ..Self::new_zeroed()
         }
     }
 
@@ -264,17 +260,11 @@ impl LoginResponse {
             flags: request.flags & 0x0c,
             version_max: 0,
             version_active: 0,
-            total_ahs_length: 0,
-            data_segment_length: U24::default(),
             isid: request.isid,
             tsih: request.tsih,
             initiator_task_tag: request.initiator_task_tag,
-            reserved20: [0; 4],
-            stat_sn: U32::ZERO,
-            exp_cmd_sn: U32::ZERO,
-            max_cmd_sn: U32::ZERO,
             status: U16::new(status.0),
-            reserved38: [0; 10],
+            ..Self::new_zeroed()
         }
     }
 

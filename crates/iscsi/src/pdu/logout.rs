@@ -1,7 +1,7 @@
 //! Logout Request and Logout Response (RFC 7143 §11.14, §11.15).
 
 use wire::big_endian::{U16, U32};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, FromZeros as _, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{FINAL, IMMEDIATE, Opcode, U24, basic_header};
 
@@ -44,16 +44,9 @@ impl LogoutRequest {
         Self {
             opcode: Opcode::LOGOUT_REQUEST.0 | IMMEDIATE,
             flags: FINAL | reason.0 & 0x7f,
-            reserved2: [0; 2],
-            total_ahs_length: 0,
-            data_segment_length: U24::default(),
-            reserved8: [0; 8],
             initiator_task_tag: U32::new(task_tag),
             cid: U16::new(cid),
-            reserved22: [0; 2],
-            cmd_sn: U32::ZERO,
-            exp_stat_sn: U32::ZERO,
-            reserved32: [0; 16],
+            ..Self::new_zeroed()
         }
     }
 
@@ -120,19 +113,10 @@ impl LogoutResponse {
             opcode: Opcode::LOGOUT_RESPONSE.0,
             flags: FINAL,
             response,
-            reserved3: 0,
-            total_ahs_length: 0,
-            data_segment_length: U24::default(),
-            reserved8: [0; 8],
             initiator_task_tag: U32::new(task_tag),
-            reserved20: [0; 4],
-            stat_sn: U32::ZERO,
-            exp_cmd_sn: U32::ZERO,
-            max_cmd_sn: U32::ZERO,
-            reserved36: [0; 4],
             time2wait: U16::new(times.time2wait),
             time2retain: U16::new(times.time2retain),
-            reserved44: [0; 4],
+            ..Self::new_zeroed()
         }
     }
 

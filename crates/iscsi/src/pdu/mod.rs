@@ -3,6 +3,9 @@
 //! A header type is a *view*: it holds any 48 bytes, and its accessors name the fields. What is legal is the connection's
 //! business. Sizes are checked when this is compiled: a conversion between a header and its bytes exists only if both have
 //! 48 bytes. Golden vectors lie beside the types as `*.hex`.
+//!
+//! A constructor names the fields that it sets. The others are zero: what is reserved, what this side never uses, and the sequence numbers,
+//! which are stamped when the PDU is sent.
 
 mod asynchronous;
 mod data;

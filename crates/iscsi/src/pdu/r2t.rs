@@ -1,7 +1,7 @@
 //! Ready To Transfer (RFC 7143 §11.8).
 
 use wire::big_endian::U32;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, FromZeros as _, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{DataRange, FINAL, Opcode, TaskTags, U24, basic_header};
 
@@ -34,18 +34,13 @@ impl R2t {
         Self {
             opcode: Opcode::R2T.0,
             flags: FINAL,
-            reserved2: [0; 2],
-            total_ahs_length: 0,
-            data_segment_length: U24::default(),
             lun,
             initiator_task_tag: U32::new(tags.initiator),
             target_transfer_tag: U32::new(tags.target),
-            stat_sn: U32::ZERO,
-            exp_cmd_sn: U32::ZERO,
-            max_cmd_sn: U32::ZERO,
             r2t_sn: U32::new(r2t_sn),
             buffer_offset: U32::new(range.offset),
             desired_data_transfer_length: U32::new(range.length),
+            ..Self::new_zeroed()
         }
     }
 

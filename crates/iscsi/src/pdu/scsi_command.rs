@@ -3,7 +3,7 @@
 use scsi::TaskAttribute;
 use wire::Reader;
 use wire::big_endian::U32;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, FromZeros as _, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{FINAL, Opcode, U24, basic_header};
 
@@ -37,15 +37,11 @@ impl ScsiCommand {
         Self {
             opcode: Opcode::SCSI_COMMAND.0,
             flags: FINAL | 1,
-            reserved2: [0; 2],
-            total_ahs_length: 0,
-            data_segment_length: U24::default(),
             lun,
             initiator_task_tag: U32::new(task_tag),
-            expected_data_transfer_length: U32::ZERO,
             cmd_sn: U32::new(cmd_sn),
-            exp_stat_sn: U32::ZERO,
             cdb,
+            ..Self::new_zeroed()
         }
     }
 

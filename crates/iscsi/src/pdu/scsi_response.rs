@@ -2,7 +2,7 @@
 
 use scsi::Sense;
 use wire::big_endian::U32;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, FromZeros as _, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{FINAL, Opcode, U24, basic_header};
 
@@ -88,17 +88,10 @@ impl ScsiResponse {
             flags: FINAL | residual.flags(),
             response: 0,
             status,
-            total_ahs_length: 0,
-            data_segment_length: U24::default(),
-            reserved8: [0; 8],
             initiator_task_tag: U32::new(task_tag),
-            snack_tag: U32::ZERO,
-            stat_sn: U32::ZERO,
-            exp_cmd_sn: U32::ZERO,
-            max_cmd_sn: U32::ZERO,
             exp_data_sn: U32::new(sequence),
-            bidirectional_residual: U32::ZERO,
             residual_count: U32::new(residual.count()),
+            ..Self::new_zeroed()
         }
     }
 

@@ -1,7 +1,7 @@
 //! Text Request and Text Response (RFC 7143 §11.10, §11.11).
 
 use wire::big_endian::U32;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, FromZeros as _, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{FINAL, IMMEDIATE, Opcode, RESERVED_TAG, U24, basic_header};
 
@@ -32,15 +32,9 @@ impl TextRequest {
         Self {
             opcode: Opcode::TEXT_REQUEST.0 | IMMEDIATE,
             flags: FINAL,
-            reserved2: [0; 2],
-            total_ahs_length: 0,
-            data_segment_length: U24::default(),
-            lun: [0; 8],
             initiator_task_tag: U32::new(task_tag),
             target_transfer_tag: U32::new(transfer_tag),
-            cmd_sn: U32::ZERO,
-            exp_stat_sn: U32::ZERO,
-            reserved32: [0; 16],
+            ..Self::new_zeroed()
         }
     }
 
@@ -91,16 +85,9 @@ impl TextResponse {
         Self {
             opcode: Opcode::TEXT_RESPONSE.0,
             flags: FINAL,
-            reserved2: [0; 2],
-            total_ahs_length: 0,
-            data_segment_length: U24::default(),
-            lun: [0; 8],
             initiator_task_tag: U32::new(task_tag),
             target_transfer_tag: U32::new(RESERVED_TAG),
-            stat_sn: U32::ZERO,
-            exp_cmd_sn: U32::ZERO,
-            max_cmd_sn: U32::ZERO,
-            reserved36: [0; 12],
+            ..Self::new_zeroed()
         }
     }
 
