@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 
-use ::iscsi::keys::Tuning;
+use ::iscsi::keys::{SessionType, Tuning};
 use ::iscsi::pdu::{
     AsyncMessage, Bhs, DataIn, DataOut, DataRange, Function, FunctionResponse, LoginIdentity, LoginRequest,
     LoginResponse, LogoutReason, LogoutRequest, LogoutResponse, LogoutTimes, NopIn, NopOut, R2t,
@@ -135,7 +135,10 @@ fn iscsi_headers() -> Vec<Bhs> {
         .transit(Stage::Operational);
     vec![
         NopOut::ping(1).to_bytes(),
-        ScsiCommand::new(lun, 2, 3, scsi::builder::test_unit_ready()).writing(4096, 512, true).to_bytes(),
+        ScsiCommand::new(lun, 2, 3, scsi::builder::test_unit_ready())
+            .writing(4096, 512)
+            .with_unsolicited()
+            .to_bytes(),
         TaskManagementRequest::new(Function::ABORT_TASK, lun, 3).referring(2, 3).to_bytes(),
         request.to_bytes(),
         TextRequest::new(4, RESERVED_TAG).to_bytes(),
@@ -147,7 +150,7 @@ fn iscsi_headers() -> Vec<Bhs> {
         ScsiResponse::new(2, 2, Residual::Underflow(512), 1).to_bytes(),
         TaskManagementResponse::new(3, FunctionResponse::NO_TASK).to_bytes(),
         LoginResponse::new(&request, Status::SUCCESS).transit(Stage::Operational).to_bytes(),
-        TextResponse::partial(4, 8, true).to_bytes(),
+        TextResponse::partial(4, 8).continuing().to_bytes(),
         DataIn::new(2, 1, DataRange { offset: 512, length: 512 })
             .with_status(0, Residual::Overflow(8))
             .to_bytes(),
@@ -400,7 +403,7 @@ fn write_iscsi() -> std::io::Result<()> {
     write("iscsi_chap", "ours", b"0x0123456789abcdef")?;
     write("iscsi_login", "ours", text)?;
     let mut offer = Text::new();
-    Tuning::default().offer(false, &mut offer);
+    Tuning::default().offer(SessionType::Normal, &mut offer);
     write("iscsi_keys", "ours", &[&[1; 8][..], offer.bytes()].concat())?;
     write("iscsi_unit", "ours", &unit_script())?;
     let found = b"\0\0\x40TargetName=iqn.2026-11.org.linerate:disk\0TargetAddress=[::1]:3260,1\0";

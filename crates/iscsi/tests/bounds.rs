@@ -62,12 +62,12 @@ fn hoard(raw: &mut Raw, tag: u32) -> Vec<Pdu> {
 
 fn hoard_bytes(raw: &mut Raw, tag: u32, length: u32) -> Vec<Pdu> {
     let cdb = builder::write(Extent::new(0, u64::from(length) / 512), false);
-    command(raw, (LUN, tag, cdb), |command| command.writing(length, 0, false), &[])
+    command(raw, (LUN, tag, cdb), |command| command.writing(length, 0), &[])
 }
 
 fn small_write(raw: &mut Raw, tag: u32) -> Vec<Pdu> {
     let cdb = builder::write(Extent::new(0, 8), false);
-    command(raw, (LUN, tag, cdb), |command| command.writing(4096, 4096, false), &[7; 4096])
+    command(raw, (LUN, tag, cdb), |command| command.writing(4096, 4096), &[7; 4096])
 }
 
 fn status(pdus: &[Pdu]) -> Option<u8> {
@@ -181,10 +181,10 @@ fn a_command_that_cannot_be_done_takes_no_memory() {
     // Nothing is left for a buffer: whoever asked for one would wait.
     let hostage: Vec<_> = std::iter::from_fn(|| pool.take(512)).collect();
     for (tag, lun, cdb) in [(2, [0, 9, 0, 0, 0, 0, 0, 0], fine), (3, LUN, beyond), (4, LUN, unknown)] {
-        let answers = command(&mut raw, (lun, tag, cdb), |command| command.writing(LONGEST, 0, false), &[]);
+        let answers = command(&mut raw, (lun, tag, cdb), |command| command.writing(LONGEST, 0), &[]);
         assert_eq!(status(&answers), Some(2), "CDB {cdb:x?} on LUN {lun:x?}");
         let answers =
-            command(&mut raw, (lun, tag, cdb), |command| command.writing(LONGEST, 4096, false), &[1; 4096]);
+            command(&mut raw, (lun, tag, cdb), |command| command.writing(LONGEST, 4096), &[1; 4096]);
         assert_eq!(status(&answers), Some(2), "with immediate data: CDB {cdb:x?} on LUN {lun:x?}");
     }
     drop(hostage);
@@ -246,8 +246,7 @@ fn a_pdu_that_stops_half_way_ends_the_connection_while_others_wait() {
     let pool = Pool::new(LIMIT);
     let mut raw = session(&pool);
     let cdb = builder::write(Extent::new(0, 64), false);
-    let mut header =
-        ScsiCommand::new(LUN, 2, raw.cmd_sn, cdb).writing(32_768, 32_768, false).to_bytes().to_vec();
+    let mut header = ScsiCommand::new(LUN, 2, raw.cmd_sn, cdb).writing(32_768, 32_768).to_bytes().to_vec();
     header.extend([5; 1000]);
     raw.send_bytes(&header);
     let mut other = Account::new(&pool);
@@ -340,7 +339,7 @@ fn what_is_little_does_not_wait_behind_what_is_long() {
     assert!(hoard(&mut raw, 4).is_empty());
     assert!(others.is_wanted());
     let write = builder::write(Extent::new(0, 8), false);
-    let answers = command(&mut raw, (LUN, 5, write), |command| command.writing(4096, 0, false), &[]);
+    let answers = command(&mut raw, (LUN, 5, write), |command| command.writing(4096, 0), &[]);
     assert_eq!(R2t::from_bytes(&answers[0].header).task_tag(), 5);
     assert!(others.is_wanted(), "the long one has kept its place");
     let read = builder::read(Extent::new(0, 8));

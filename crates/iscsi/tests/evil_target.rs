@@ -360,13 +360,13 @@ fn a_list_of_targets_ends() {
     // Answers without end, with and without text, read or not; and one that is too long for what was declared.
     let mut evil = discovering();
     for _ in 0..2 * limits::MOST_TEXT_PDUS {
-        evil.send(TextResponse::partial(0x0300_0000, 5, false).to_bytes(), &[]);
+        evil.send(TextResponse::partial(0x0300_0000, 5).to_bytes(), &[]);
     }
     assert!(evil.failure().contains("too much text"), "{}", evil.failure());
     let mut evil = discovering();
     let text = b"TargetAddress=192.0.2.1:3260,1\0".repeat(200);
     for _ in 0..limits::MOST_TEXT_PDUS {
-        evil.send(TextResponse::partial(0x0300_0000, 5, true).to_bytes(), &text);
+        evil.send(TextResponse::partial(0x0300_0000, 5).continuing().to_bytes(), &text);
     }
     assert!(evil.failure().contains("too much text"), "{}", evil.failure());
     let mut evil = discovering();

@@ -182,7 +182,7 @@ fn to_target() -> Vec<Kind> {
     snack[..2].copy_from_slice(&[0x10, 0x81]);
     vec![
         ("NOP-Out", NopOut::ping(90).to_bytes(), b"is it there?!".to_vec()),
-        ("SCSI Command", write.writing(512, 512, false).to_bytes(), aperiodic(512, 1)),
+        ("SCSI Command", write.writing(512, 512).to_bytes(), aperiodic(512, 1)),
         (
             "Task Management Function Request",
             TaskManagementRequest::new(Function::ABORT_TASK, lun, 90).referring(1, 1).to_bytes(),

@@ -117,7 +117,7 @@ impl Initiator {
     pub(crate) fn write(&mut self, start: u64, length: u32, data: &[u8]) -> Vec<u8> {
         let immediate = u32::try_from(data.len()).unwrap_or(0);
         let cdb = transfer(0x8a, start, length);
-        self.command(cdb, data, |command| command.writing(length, immediate, false))
+        self.command(cdb, data, |command| command.writing(length, immediate))
     }
 
     /// A read of so many bytes.

@@ -49,7 +49,8 @@ fn basic(header: &Bhs) {
 fn commands(header: &Bhs) {
     let read = ScsiCommand::from_bytes(header);
     let plain = ScsiCommand::new(read.lun, read.task_tag(), read.cmd_sn(), read.cdb);
-    let written = plain.writing(read.expected_length(), read.data_length(), !read.is_final());
+    let written = plain.writing(read.expected_length(), read.data_length());
+    let written = if read.is_final() { written } else { written.with_unsolicited() };
     assert_eq!((written.lun, written.cdb, written.task_tag()), (read.lun, read.cdb, read.task_tag()));
     assert_eq!((written.cmd_sn(), written.is_final()), (read.cmd_sn(), read.is_final()));
     assert_eq!(written.expected_length(), read.expected_length());
@@ -139,7 +140,8 @@ fn texts(header: &Bhs) {
     assert!(written.is_final() && !written.continues());
 
     let read = TextResponse::from_bytes(header);
-    let written = TextResponse::partial(read.task_tag(), read.transfer_tag(), !read.is_final());
+    let written = TextResponse::partial(read.task_tag(), read.transfer_tag());
+    let written = if read.is_final() { written } else { written.continuing() };
     assert_eq!((written.task_tag(), written.transfer_tag()), (read.task_tag(), read.transfer_tag()));
     assert!(!written.is_final() && TextResponse::last(read.task_tag()).is_final());
 }

@@ -170,7 +170,8 @@ fn answer<'a>(header: &Bhs, script: &mut Reader<'a>) -> Option<(Bhs, &'a [u8])> 
             let data = script.take(usize::from(length).min(script.remaining())).ok()?;
             let tag = TextRequest::from_bytes(header).task_tag();
             let more = how & 1 != 0;
-            let response = if more { TextResponse::partial(tag, 7, true) } else { TextResponse::last(tag) };
+            let response =
+                if more { TextResponse::partial(tag, 7).continuing() } else { TextResponse::last(tag) };
             (response.to_bytes(), data)
         }
         _ => return None,

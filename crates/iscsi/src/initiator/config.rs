@@ -6,7 +6,7 @@ use core::time::Duration;
 use names::Iqn;
 
 use crate::chap::{Algorithm, Credentials};
-use crate::keys::Tuning;
+use crate::keys::{SessionType, Tuning};
 use crate::limits::COMMAND_TIME;
 
 /// Where to log in, as whom, and how.
@@ -46,5 +46,10 @@ impl Config {
             tuning: Tuning::default(),
             command_time: COMMAND_TIME,
         }
+    }
+
+    /// What the session is for.
+    pub(super) fn session_type(&self) -> SessionType {
+        if self.target.is_some() { SessionType::Normal } else { SessionType::Discovery }
     }
 }

@@ -460,7 +460,8 @@ impl Connection {
                     let range = DataRange { offset: most, length: first - most };
                     self.out.continue_data(DataOutSequence::new(TaskHandle(slot), tags, range));
                 }
-                command.writing(length, most, more)
+                let command = command.writing(length, most);
+                if more { command.with_unsolicited() } else { command }
             }
         };
         self.put(out, command.to_bytes(), Payload::Shared(immediate));

@@ -253,7 +253,7 @@ impl Login {
         let mut text = Text::new();
         self.expect = Some(if to == Stage::Operational { Expect::Answers } else { Expect::Proof(None) });
         if to == Stage::Operational && !core::mem::replace(&mut self.offered, true) {
-            config.tuning.offer(config.target.is_none(), &mut text);
+            config.tuning.offer(config.session_type(), &mut text);
         }
         let wanted = if to == Stage::Security { Stage::Operational } else { Stage::FullFeature };
         self.asked = Asked { stage: to, transition: Some(wanted) };

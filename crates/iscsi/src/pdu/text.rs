@@ -91,12 +91,19 @@ impl TextResponse {
         }
     }
 
-    /// A response after which the initiator continues with `transfer_tag`; with `more`, keys are cut off here.
-    pub fn partial(task_tag: u32, transfer_tag: u32, more: bool) -> Self {
+    /// A response after which the initiator goes on with `transfer_tag`.
+    pub fn partial(task_tag: u32, transfer_tag: u32) -> Self {
         let mut response = Self::last(task_tag);
-        response.flags = if more { CONTINUE } else { 0 };
+        response.flags = 0;
         response.target_transfer_tag = U32::new(transfer_tag);
         response
+    }
+
+    /// The same, with more text to come: keys may be cut off here.
+    #[must_use]
+    pub fn continuing(mut self) -> Self {
+        self.flags |= CONTINUE;
+        self
     }
 
     /// The F bit: the exchange is over.
@@ -132,7 +139,7 @@ mod tests {
     #[test]
     fn response_golden_vector() {
         let vector = golden::bytes(include_str!("text_response.hex"));
-        assert_eq!(TextResponse::partial(0x31, 0x66, true).to_bytes(), vector);
+        assert_eq!(TextResponse::partial(0x31, 0x66).continuing().to_bytes(), vector);
         let response = TextResponse::from_bytes(&vector);
         assert_eq!((response.task_tag(), response.transfer_tag(), response.is_final()), (0x31, 0x66, false));
     }

@@ -41,7 +41,7 @@ impl Connection {
         };
         exchange.question.collect(data)?;
         if request.continues() {
-            let response = TextResponse::partial(exchange.task_tag, exchange.transfer_tag, false);
+            let response = TextResponse::partial(exchange.task_tag, exchange.transfer_tag);
             self.exchange = Some(exchange);
             return Ok((response, Vec::new()));
         }
@@ -57,9 +57,9 @@ impl Connection {
         if !more {
             exchange.clear_answer();
         }
-        let response = TextResponse::partial(exchange.task_tag, exchange.transfer_tag, more);
+        let response = TextResponse::partial(exchange.task_tag, exchange.transfer_tag);
         self.exchange = Some(exchange);
-        Ok((response, part))
+        Ok((if more { response.continuing() } else { response }, part))
     }
 
     fn answer_text(&mut self, question: &Text) -> Result<Text, Violation> {
