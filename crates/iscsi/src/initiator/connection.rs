@@ -92,10 +92,10 @@ pub struct Connection {
     pub(super) state: State,
     pub(super) login: Login,
     pub(super) parameters: Parameters,
-    /// Bytes of a write that go unasked, at most: what was agreed, or none for a time after the target had no memory for them.
-    pub(super) unasked: u32,
-    /// When data may go unasked again.
-    pub(super) unasked_from: Instant,
+    /// Bytes of a write that go unsolicited, at most: what was agreed, or none for a time after the target had no memory for them.
+    pub(super) unsolicited: u32,
+    /// When data may go unsolicited again.
+    pub(super) unsolicited_from: Instant,
     pub(super) numbers: CommandNumbers,
     pub(super) exp_stat_sn: u32,
     pub(super) tasks: Tasks,
@@ -151,8 +151,8 @@ impl Connection {
             state: State::InLogin,
             login,
             parameters: Parameters::default(),
-            unasked: 0,
-            unasked_from: now,
+            unsolicited: 0,
+            unsolicited_from: now,
             numbers,
             exp_stat_sn: 0,
             tasks: Tasks::new(INITIATOR_DEPTH),
@@ -207,7 +207,7 @@ impl Connection {
 
     fn begin_full_feature(&mut self, now: Instant) {
         self.parameters = self.login.parameters;
-        self.unasked = self.parameters.unsolicited();
+        self.unsolicited = self.parameters.unsolicited();
         self.digests = Digests { header: self.parameters.header_digest, data: self.parameters.data_digest };
         self.receiver.digests = self.digests;
         let discovery = self.config.target.is_none();
@@ -449,7 +449,7 @@ impl Connection {
                 command.reading(length)
             }
             Transfer::Write(_) => {
-                let first = self.unasked.min(length);
+                let first = self.unsolicited.min(length);
                 let most =
                     if self.parameters.immediate_data { first.min(self.parameters.peer_segment) } else { 0 };
                 immediate = task.work.part(DataRange { offset: 0, length: most }).unwrap_or_default();

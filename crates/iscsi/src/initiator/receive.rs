@@ -248,12 +248,12 @@ impl Connection {
         self.end(slot, result);
     }
 
-    /// A write whose data went unasked was answered BUSY: the target may have had no memory for it, and cannot let it wait, as other requests come
+    /// A write whose data went unsolicited was answered BUSY: the target may have had no memory for it, and cannot let it wait, as other requests come
     /// behind it in the stream. For a time writes send nothing before an R2T asks for it, so that they wait at the target, in their order.
     fn ask_first(&mut self, slot: u16, status: u8) {
         let Some((_, task)) = self.tasks.get(slot) else { return };
         if status == Status::Busy as u8 && task.progress.data_out.requested > 0 {
-            (self.unasked, self.unasked_from) = (0, self.now + ASKED_TIME);
+            (self.unsolicited, self.unsolicited_from) = (0, self.now + ASKED_TIME);
         }
     }
 
@@ -375,8 +375,8 @@ impl Connection {
             // The task was aborted in the meantime.
             return;
         };
-        if self.unasked == 0 && self.unasked_from <= self.now {
-            self.unasked = self.parameters.unsolicited();
+        if self.unsolicited == 0 && self.unsolicited_from <= self.now {
+            self.unsolicited = self.parameters.unsolicited();
         }
         match self.take_r2t(slot, r2t) {
             Ok(range) => {

@@ -68,8 +68,8 @@ impl Connection {
             self.request_buffer(slot);
             return true;
         }
-        let unasked = self.parameters.unsolicited().min(task.expected);
-        let length = task.needed.max(unasked) as usize;
+        let unsolicited = self.parameters.unsolicited().min(task.expected);
+        let length = task.needed.max(unsolicited) as usize;
         let Some(mut buf) = self.account.take(length.min(LARGEST)) else {
             task.state = State::Unread;
             return self.wait_for_memory(slot, header, large);
@@ -89,7 +89,7 @@ impl Connection {
         true
     }
 
-    /// No buffer for data that comes unasked. It stays in the stream for a while, unless buffers wait for what comes behind it: then the command
+    /// No buffer for data that comes unsolicited. It stays in the stream for a while, unless buffers wait for what comes behind it: then the command
     /// is answered BUSY, and its data is thrown away.
     fn wait_for_memory(&mut self, slot: u16, header: &Bhs, large: bool) -> bool {
         if self.may_wait() {

@@ -200,7 +200,7 @@ pub struct Connection {
     pub(super) sending: Option<SendWatch>,
     /// The time as it was told last.
     pub(super) now: Instant,
-    /// Since when a command whose data came unasked has been waiting for memory.
+    /// Since when a command whose data came unsolicited has been waiting for memory.
     pub(super) waiting_since: Option<Instant>,
     pub(super) pending: VecDeque<PendingResponse>,
     pub(super) exchange: Option<TextExchange>,

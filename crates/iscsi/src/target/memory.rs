@@ -2,7 +2,7 @@
 //! progress.
 //!
 //! A command gets its memory when it needs it: a read before it goes to the volume, a write before its first R2T. Until then it waits with nothing, in
-//! order, and the stream goes on. Only data that comes unasked stays in the stream until there is memory for it.
+//! order, and the stream goes on. Only data that comes unsolicited stays in the stream until there is memory for it.
 //!
 //! Whoever leaves the target waiting loses what it holds: a command whose data does not come ends with INITIATOR RESPONSE TIMEOUT (the code of other
 //! transports for an R2T that nobody serves), and a connection whose answers nobody reads, or whose PDU stops half-way, is closed. Both come sooner while others

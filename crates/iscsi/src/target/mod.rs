@@ -2,8 +2,11 @@
 //!
 //! * [`Portal`] says what is served: nodes; [`Access`] who may use which of their logical units, and how they prove it.
 //! * [`Connection`] is one transport connection: `connection` has its life, `login` the login phase, `requests` the full
-//!   feature phase, `commands` the way of a SCSI command between the wire and the volume, `get_data` which write
-//!   data is asked for, `management` aborts and resets, and `discovery` SendTargets.
+//!   feature phase, `commands` the way of a SCSI command between the wire and the volume, `get_data` which write data is
+//!   asked for, `memory` who waits for it, `management` aborts and resets, `pending_response` the responses that wait for
+//!   them, `discovery` SendTargets, and `text_exchange` its negotiation.
+//!
+//! How data becomes PDUs and a stream stands in `datamover`.
 
 mod access;
 mod commands;
