@@ -6,12 +6,12 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 
-use ::iscsi::keys::Tuning;
+use ::iscsi::keys::{SessionType, Tuning};
 use ::iscsi::pdu::{
-    AsyncMessage, Bhs, DataIn, DataOut, Function, FunctionResponse, LoginRequest, LoginResponse,
-    LogoutReason, LogoutRequest, LogoutResponse, NopIn, NopOut, R2t, RESERVED_TAG, Reason, Reject, Residual,
-    ScsiCommand, ScsiResponse, Stage, Status, TaskManagementRequest, TaskManagementResponse, TextRequest,
-    TextResponse,
+    AsyncMessage, Bhs, DataIn, DataOut, DataRange, Function, FunctionResponse, LoginIdentity, LoginRequest,
+    LoginResponse, LogoutReason, LogoutRequest, LogoutResponse, LogoutTimes, NopIn, NopOut, R2t,
+    RESERVED_TAG, Reason, Reject, Residual, ScsiCommand, ScsiResponse, Stage, Status, TaskManagementRequest,
+    TaskManagementResponse, TaskTags, TextRequest, TextResponse,
 };
 use ::iscsi::session::Sessions;
 use ::iscsi::text::Text;
@@ -131,24 +131,32 @@ fn scsi_commands() -> Vec<u8> {
 /// One header of every kind, each with some data behind it.
 fn iscsi_headers() -> Vec<Bhs> {
     let lun = [0, 1, 0, 0, 0, 0, 0, 0];
-    let request =
-        LoginRequest::new(Stage::Security, ([0x80, 0, 0, 0, 0, 1], 0, 0), 1, 2).transit(Stage::Operational);
+    let request = LoginRequest::new(Stage::Security, LoginIdentity::new_session([0x80, 0, 0, 0, 0, 1]), 1, 2)
+        .transit(Stage::Operational);
     vec![
         NopOut::ping(1).to_bytes(),
-        ScsiCommand::new(lun, 2, 3, scsi::builder::test_unit_ready()).writing(4096, 512, true).to_bytes(),
+        ScsiCommand::new(lun, 2, 3, scsi::builder::test_unit_ready())
+            .writing(4096, 512)
+            .with_unsolicited()
+            .to_bytes(),
         TaskManagementRequest::new(Function::ABORT_TASK, lun, 3).referring(2, 3).to_bytes(),
         request.to_bytes(),
         TextRequest::new(4, RESERVED_TAG).to_bytes(),
-        DataOut::new(lun, (2, 7), 1, (512, 512)).ending().to_bytes(),
+        DataOut::new(lun, TaskTags { initiator: 2, target: 7 }, 1, DataRange { offset: 512, length: 512 })
+            .ending()
+            .to_bytes(),
         LogoutRequest::new(LogoutReason(0), 1, 5).to_bytes(),
         NopIn::ping(9).to_bytes(),
         ScsiResponse::new(2, 2, Residual::Underflow(512), 1).to_bytes(),
         TaskManagementResponse::new(3, FunctionResponse::NO_TASK).to_bytes(),
         LoginResponse::new(&request, Status::SUCCESS).transit(Stage::Operational).to_bytes(),
-        TextResponse::partial(4, 8, true).to_bytes(),
-        DataIn::new(2, 1, (512, 512)).with_status(0, Residual::Overflow(8)).to_bytes(),
-        LogoutResponse::new(5, 0, (2, 20)).to_bytes(),
-        R2t::new(lun, (2, 7), 1, (0, 4096)).to_bytes(),
+        TextResponse::partial(4, 8).continuing().to_bytes(),
+        DataIn::new(2, 1, DataRange { offset: 512, length: 512 })
+            .with_status(0, Residual::Overflow(8))
+            .to_bytes(),
+        LogoutResponse::new(5, 0, LogoutTimes { time2wait: 2, time2retain: 20 }).to_bytes(),
+        R2t::new(lun, TaskTags { initiator: 2, target: 7 }, 1, DataRange { offset: 0, length: 4096 })
+            .to_bytes(),
         AsyncMessage::logout_requested(3).to_bytes(),
         Reject::new(Reason(4)).to_bytes(),
     ]
@@ -395,7 +403,7 @@ fn write_iscsi() -> std::io::Result<()> {
     write("iscsi_chap", "ours", b"0x0123456789abcdef")?;
     write("iscsi_login", "ours", text)?;
     let mut offer = Text::new();
-    Tuning::default().offer(false, &mut offer);
+    Tuning::default().offer(SessionType::Normal, &mut offer);
     write("iscsi_keys", "ours", &[&[1; 8][..], offer.bytes()].concat())?;
     write("iscsi_unit", "ours", &unit_script())?;
     let found = b"\0\0\x40TargetName=iqn.2026-11.org.linerate:disk\0TargetAddress=[::1]:3260,1\0";

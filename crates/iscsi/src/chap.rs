@@ -1,15 +1,17 @@
 //! CHAP (RFC 1994) in iSCSI's text keys (RFC 7143 §12.1.3), with MD5, SHA-1, SHA-256 and SHA3-256.
 
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
 use md5::{Digest, Md5};
+use protocol::Entropy;
 use sha1::Sha1;
 use sha2::Sha256;
 use sha3::Sha3_256;
 
-use crate::limits::{LONGEST_CHALLENGE, WEAK_SECRET};
+use crate::limits::{CHALLENGE, LONGEST_CHALLENGE, WEAK_SECRET};
+use crate::text::Text;
 
 /// A hash function, by its number in CHAP_A.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +68,35 @@ impl Algorithm {
             Self::Sha256 => hash::<Sha256>(parts),
             Self::Sha3 => hash::<Sha3_256>(parts),
         }
+    }
+}
+
+/// A challenge that this side sends.
+#[derive(Debug)]
+pub(crate) struct Challenge {
+    pub(crate) algorithm: Algorithm,
+    identifier: u8,
+    pub(crate) bytes: [u8; CHALLENGE],
+}
+
+impl Challenge {
+    /// A fresh one, to be answered by this hash.
+    pub(crate) fn new(algorithm: Algorithm, entropy: &mut dyn Entropy) -> Self {
+        let mut random = [0; CHALLENGE + 1];
+        entropy.fill(&mut random);
+        let [identifier, bytes @ ..] = random;
+        Self { algorithm, identifier, bytes }
+    }
+
+    /// Writes it as CHAP_I and CHAP_C.
+    pub(crate) fn put(&self, text: &mut Text) {
+        text.put("CHAP_I", &self.identifier.to_string());
+        text.put("CHAP_C", &encode(&self.bytes));
+    }
+
+    /// The response of whoever knows the secret.
+    pub(crate) fn response(&self, secret: &Secret) -> Vec<u8> {
+        self.algorithm.respond(self.identifier, secret, &self.bytes)
     }
 }
 

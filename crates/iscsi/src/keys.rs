@@ -105,6 +105,15 @@ impl Default for Parameters {
     }
 }
 
+/// What a session is for (RFC 7143 §13.21).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SessionType {
+    /// SCSI commands.
+    Normal,
+    /// SendTargets.
+    Discovery,
+}
+
 /// How a key's result comes about (RFC 7143 §6.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rule {
@@ -205,8 +214,9 @@ impl Tuning {
         Self { segment: self.segment.min(limits::DEFAULT_SEGMENT), ..*self }
     }
 
-    /// Every key that an initiator offers.
-    pub fn offer(&self, discovery: bool, text: &mut Text) {
+    /// Every key that an initiator offers for such a session.
+    pub fn offer(&self, session: SessionType, text: &mut Text) {
+        let discovery = session == SessionType::Discovery;
         let ours = if discovery { self.for_discovery() } else { *self };
         for key in KEYS.iter().filter(|key| key.discovery || !discovery) {
             match key.rule {
@@ -416,7 +426,7 @@ mod tests {
         #[test]
         fn both_sides_agree(near in tuning(), far in tuning()) {
             let mut offers = Text::new();
-            near.offer(false, &mut offers);
+            near.offer(SessionType::Normal, &mut offers);
             let (mut initiator, mut target) = (Parameters::default(), Parameters::default());
             for pair in offers.pairs() {
                 let (name, value) = pair.unwrap();

@@ -108,7 +108,7 @@ pub const INITIATOR_IDLE_TIME: Duration = Duration::from_secs(5);
 pub const INITIATOR_PING_TIME: Duration = Duration::from_secs(5);
 /// How long an initiator waits for a command before it aborts the task.
 pub const COMMAND_TIME: Duration = Duration::from_secs(30);
-/// How long an initiator sends no data unasked once the target had no memory for it: as long as whoever holds what others wait for may keep it
+/// How long an initiator sends no unsolicited data once the target had no memory for it: as long as whoever holds what others wait for may keep it
 /// ([`SCARCE_SEND_TIME`]).
 pub const ASKED_TIME: Duration = SCARCE_SEND_TIME;
 /// How long an initiator waits for the answer to the abort before it gives the connection up.
@@ -122,12 +122,12 @@ pub const SCARCE_DATA_TIME: Duration = Duration::from_secs(5);
 pub const SEND_TIME: Duration = Duration::from_secs(45);
 /// The same while others wait for memory.
 pub const SCARCE_SEND_TIME: Duration = Duration::from_secs(10);
-/// How long the stream waits for memory for data that comes unasked before its command is answered BUSY: a part of the 5 s for which initiators wait for
+/// How long the stream waits for memory for data that comes unsolicited before its command is answered BUSY: a part of the 5 s for which initiators wait for
 /// the answer to a ping, which may come behind it.
-pub const STARVED_TIME: Duration = Duration::from_secs(1);
+pub const MEMORY_WAIT_TIME: Duration = Duration::from_secs(1);
 /// How often a target looks at what holds its memory: precise enough for the times above, and too seldom to cost anything.
 pub const WATCH: Duration = Duration::from_secs(1);
-/// How long a discovery session may last: initiators log out within a second, people who look by hand within minutes.
+/// How long a discovery session may last: initiators log out within a second, operators who look by hand within minutes.
 pub const DISCOVERY_SESSION_TIME: Duration = Duration::from_mins(5);
 /// How long a new session waits until the one that it replaces has drained.
 pub const REINSTATEMENT_TIME: Duration = Duration::from_secs(10);

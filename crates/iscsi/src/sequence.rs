@@ -2,10 +2,21 @@
 
 use alloc::vec::Vec;
 
+use crate::pdu::ResponseNumbers;
+
 /// True when `a` comes before `b` in serial arithmetic.
 pub fn before(a: u32, b: u32) -> bool {
     let distance = b.wrapping_sub(a);
     distance != 0 && distance < 1 << 31
+}
+
+/// How a request is delivered (RFC 7143 §4.2.2.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivery {
+    /// In the order of its CmdSN: it uses a place of the window until it is done.
+    Numbered,
+    /// At once, by the I bit: it takes no CmdSN.
+    Immediate,
 }
 
 /// What a target does with a numbered request.
@@ -22,8 +33,8 @@ pub enum Verdict {
 /// The target's side of CmdSN: which number is expected, and how far an initiator may run ahead.
 #[derive(Debug, Clone)]
 pub struct CommandWindow {
-    expected: u32,
-    most: u32,
+    exp_cmd_sn: u32,
+    max_cmd_sn: u32,
     /// Numbers within the window that count as received although nothing has come with them; no more than the window is wide.
     skipped: Vec<u32>,
 }
@@ -32,8 +43,8 @@ impl CommandWindow {
     /// A window of `depth` commands that begins with `first`.
     pub fn new(first: u32, depth: u16) -> Self {
         Self {
-            expected: first,
-            most: first.wrapping_add(u32::from(depth)).wrapping_sub(1),
+            exp_cmd_sn: first,
+            max_cmd_sn: first.wrapping_add(u32::from(depth)).wrapping_sub(1),
             skipped: Vec::new(),
         }
     }
@@ -43,9 +54,9 @@ impl CommandWindow {
         if !self.skipped.is_empty() && self.skipped.contains(&cmd_sn) {
             return Verdict::Outside;
         }
-        if cmd_sn == self.expected && !before(self.most, cmd_sn) {
+        if cmd_sn == self.exp_cmd_sn && !before(self.max_cmd_sn, cmd_sn) {
             Verdict::Next
-        } else if before(cmd_sn, self.expected) || before(self.most, cmd_sn) {
+        } else if before(cmd_sn, self.exp_cmd_sn) || before(self.max_cmd_sn, cmd_sn) {
             Verdict::Outside
         } else {
             Verdict::Gap
@@ -54,7 +65,7 @@ impl CommandWindow {
 
     /// Takes the expected request.
     pub fn take(&mut self) {
-        self.expected = self.expected.wrapping_add(1);
+        self.exp_cmd_sn = self.exp_cmd_sn.wrapping_add(1);
         if !self.skipped.is_empty() {
             self.pass_skipped();
         }
@@ -72,36 +83,50 @@ impl CommandWindow {
     }
 
     fn pass_skipped(&mut self) {
-        while let Some(at) = self.skipped.iter().position(|skipped| *skipped == self.expected) {
+        while let Some(at) = self.skipped.iter().position(|skipped| *skipped == self.exp_cmd_sn) {
             self.skipped.swap_remove(at);
-            self.expected = self.expected.wrapping_add(1);
+            self.exp_cmd_sn = self.exp_cmd_sn.wrapping_add(1);
             self.release();
         }
     }
 
     /// A numbered request is done: the window moves on by one.
     pub fn release(&mut self) {
-        self.most = self.most.wrapping_add(1);
+        self.max_cmd_sn = self.max_cmd_sn.wrapping_add(1);
+    }
+
+    /// A request is done that was delivered so.
+    #[inline]
+    pub fn finish(&mut self, delivery: Delivery) {
+        if delivery == Delivery::Numbered {
+            self.release();
+        }
     }
 
     /// True when an initiator may send nothing more before a request is done.
     pub fn is_used_up(&self) -> bool {
-        self.expected == self.most.wrapping_add(1)
+        self.exp_cmd_sn == self.max_cmd_sn.wrapping_add(1)
     }
 
     /// The window takes so many more from now on. It never becomes narrower, as MaxCmdSN must not go back (RFC 7143 §4.2.2.1).
     pub fn widen(&mut self, more: u16) {
-        self.most = self.most.wrapping_add(u32::from(more));
+        self.max_cmd_sn = self.max_cmd_sn.wrapping_add(u32::from(more));
     }
 
     /// ExpCmdSN.
-    pub fn expected(&self) -> u32 {
-        self.expected
+    pub fn exp_cmd_sn(&self) -> u32 {
+        self.exp_cmd_sn
     }
 
     /// MaxCmdSN.
-    pub fn most(&self) -> u32 {
-        self.most
+    pub fn max_cmd_sn(&self) -> u32 {
+        self.max_cmd_sn
+    }
+
+    /// The numbers of a response that is sent now, with this StatSN.
+    #[inline]
+    pub(crate) fn numbers(&self, stat_sn: u32) -> ResponseNumbers {
+        ResponseNumbers { stat_sn, exp_cmd_sn: self.exp_cmd_sn, max_cmd_sn: self.max_cmd_sn }
     }
 }
 
@@ -109,14 +134,14 @@ impl CommandWindow {
 #[derive(Debug, Clone)]
 pub struct CommandNumbers {
     next: u32,
-    acknowledged: u32,
-    most: u32,
+    exp_cmd_sn: u32,
+    max_cmd_sn: u32,
 }
 
 impl CommandNumbers {
     /// Starts with `first`; only that one may be sent until the target says more.
     pub fn new(first: u32) -> Self {
-        Self { next: first, acknowledged: first, most: first }
+        Self { next: first, exp_cmd_sn: first, max_cmd_sn: first }
     }
 
     /// Takes a response's ExpCmdSN and MaxCmdSN; older ones than are known are ignored (RFC 7143 §4.2.2.1).
@@ -124,17 +149,17 @@ impl CommandNumbers {
         if before(max_cmd_sn, exp_cmd_sn.wrapping_sub(1)) {
             return;
         }
-        if before(self.most, max_cmd_sn) {
-            self.most = max_cmd_sn;
+        if before(self.max_cmd_sn, max_cmd_sn) {
+            self.max_cmd_sn = max_cmd_sn;
         }
-        if before(self.acknowledged, exp_cmd_sn) {
-            self.acknowledged = exp_cmd_sn;
+        if before(self.exp_cmd_sn, exp_cmd_sn) {
+            self.exp_cmd_sn = exp_cmd_sn;
         }
     }
 
     /// True when another numbered request may be sent.
     pub fn open(&self) -> bool {
-        !before(self.most, self.next)
+        !before(self.max_cmd_sn, self.next)
     }
 
     /// The number of the next request, which immediate ones carry too.
@@ -163,7 +188,7 @@ mod tests {
         );
         window.take();
         window.take();
-        assert_eq!((window.expected(), window.most()), (1, 0));
+        assert_eq!((window.exp_cmd_sn(), window.max_cmd_sn()), (1, 0));
         assert_eq!(window.judge(1), Verdict::Outside, "the window is closed");
         window.release();
         assert_eq!(window.judge(1), Verdict::Next);
@@ -176,7 +201,7 @@ mod tests {
         window.take();
         assert!(window.is_used_up());
         window.widen(2);
-        assert_eq!((window.is_used_up(), window.most()), (false, 1));
+        assert_eq!((window.is_used_up(), window.max_cmd_sn()), (false, 1));
         assert_eq!([0, 1, 2].map(|sn| window.judge(sn)), [Verdict::Next, Verdict::Gap, Verdict::Outside]);
     }
 
@@ -187,17 +212,21 @@ mod tests {
         assert!(window.skip(1), "one of those behind");
         assert!(!window.skip(1), "once is enough");
         assert_eq!(
-            (window.expected(), window.most()),
+            (window.exp_cmd_sn(), window.max_cmd_sn()),
             (u32::MAX, 2),
             "the window waits for what lies before"
         );
         assert!(window.skip(u32::MAX), "the next one");
-        assert_eq!((window.expected(), window.most()), (0, 3));
+        assert_eq!((window.exp_cmd_sn(), window.max_cmd_sn()), (0, 3));
         let outside = [u32::MAX, 1].map(|sn| window.judge(sn));
         assert_eq!(outside, [Verdict::Outside; 2], "both were sent after all");
         assert_eq!(window.judge(0), Verdict::Next);
         window.take();
-        assert_eq!((window.expected(), window.most()), (2, 4), "past the one that counts as received");
+        assert_eq!(
+            (window.exp_cmd_sn(), window.max_cmd_sn()),
+            (2, 4),
+            "past the one that counts as received"
+        );
         assert_eq!(window.judge(2), Verdict::Next);
     }
 

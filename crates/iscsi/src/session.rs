@@ -65,13 +65,21 @@ struct Session<M> {
     member: M,
 }
 
-/// A connection that waits for a session's own to leave.
+/// A login that reinstates a session, and waits for the old connection to leave (RFC 7143 §6.3.5).
 #[derive(Debug)]
-struct Heir<M> {
+struct PendingReinstatement<M> {
     member: M,
     cid: u16,
     /// Until when it waits.
     due: Instant,
+}
+
+/// What a connection asks for at the end of its login.
+#[derive(Debug)]
+struct Join {
+    nexus: Nexus,
+    tsih: u16,
+    cid: u16,
 }
 
 /// All sessions of a process.
@@ -79,7 +87,7 @@ struct Heir<M> {
 pub struct Sessions<M> {
     by_handle: BTreeMap<u16, Session<M>>,
     /// By the handle of the session they wait for; next to always empty, so that deadlines cost nothing.
-    heirs: BTreeMap<u16, Heir<M>>,
+    reinstatements: BTreeMap<u16, PendingReinstatement<M>>,
     messages: VecDeque<(M, Reply)>,
     last: u16,
 }
@@ -87,10 +95,16 @@ pub struct Sessions<M> {
 impl<M: Copy + PartialEq> Sessions<M> {
     /// No sessions.
     pub fn new() -> Self {
-        Self { by_handle: BTreeMap::new(), heirs: BTreeMap::new(), messages: VecDeque::new(), last: 0 }
+        Self {
+            by_handle: BTreeMap::new(),
+            reinstatements: BTreeMap::new(),
+            messages: VecDeque::new(),
+            last: 0,
+        }
     }
 
-    fn join(&mut self, now: Instant, from: M, (nexus, tsih, cid): (Nexus, u16, u16)) {
+    fn join(&mut self, now: Instant, from: M, join: Join) {
+        let Join { nexus, tsih, cid } = join;
         // Discovery sessions share nothing, so nothing is reinstated.
         let known =
             self.by_handle.iter().find(|(_, session)| session.nexus == nexus && !nexus.target.is_empty());
@@ -100,8 +114,9 @@ impl<M: Copy + PartialEq> Sessions<M> {
             (Some((handle, _)), wanted) if wanted != 0 && wanted != *handle => Status::NO_SESSION,
             (Some((_, session)), wanted) if wanted != 0 && session.cid != cid => Status::TOO_MANY_CONNECTIONS,
             (Some((handle, session)), _) => {
-                let heir = Heir { member: from, cid, due: now + REINSTATEMENT_TIME };
-                let earlier = self.heirs.insert(*handle, heir).map(|earlier| earlier.member);
+                let reinstatement = PendingReinstatement { member: from, cid, due: now + REINSTATEMENT_TIME };
+                let earlier =
+                    self.reinstatements.insert(*handle, reinstatement).map(|earlier| earlier.member);
                 self.messages.push_back((earlier.unwrap_or(session.member), Reply::Displaced));
                 return;
             }
@@ -153,7 +168,7 @@ impl<M: Copy + PartialEq> Group for Sessions<M> {
 
     fn handle_message(&mut self, now: Instant, from: M, message: Request) {
         match message {
-            Request::Join { nexus, tsih, cid } => self.join(now, from, (nexus, tsih, cid)),
+            Request::Join { nexus, tsih, cid } => self.join(now, from, Join { nexus, tsih, cid }),
             Request::EndTarget { target } => {
                 for session in self.by_handle.values() {
                     if session.nexus.target == target && session.member != from {
@@ -165,19 +180,19 @@ impl<M: Copy + PartialEq> Group for Sessions<M> {
     }
 
     fn handle_leave(&mut self, _now: Instant, member: M) {
-        self.heirs.retain(|_, heir| heir.member != member);
+        self.reinstatements.retain(|_, reinstatement| reinstatement.member != member);
         let left = self.by_handle.iter().find(|(_, session)| session.member == member).map(|(tsih, _)| *tsih);
         let Some((tsih, session)) = left.and_then(|tsih| self.by_handle.remove_entry(&tsih)) else { return };
-        if let Some(heir) = self.heirs.remove(&tsih) {
-            self.open(heir.member, session.nexus, heir.cid);
+        if let Some(reinstatement) = self.reinstatements.remove(&tsih) {
+            self.open(reinstatement.member, session.nexus, reinstatement.cid);
         }
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        self.heirs.retain(|_, heir| {
-            let waits = now < heir.due;
+        self.reinstatements.retain(|_, reinstatement| {
+            let waits = now < reinstatement.due;
             if !waits {
-                self.messages.push_back((heir.member, Reply::Refused(Status::SERVICE_UNAVAILABLE)));
+                self.messages.push_back((reinstatement.member, Reply::Refused(Status::SERVICE_UNAVAILABLE)));
             }
             waits
         });
@@ -188,7 +203,7 @@ impl<M: Copy + PartialEq> Group for Sessions<M> {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.heirs.values().map(|heir| heir.due).min()
+        self.reinstatements.values().map(|reinstatement| reinstatement.due).min()
     }
 }
 
@@ -224,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn an_heir_that_waits_too_long_is_refused() {
+    fn a_reinstatement_that_waits_too_long_is_refused() {
         let mut group = Sessions::new();
         group.handle_message(Instant::ZERO, 1, join("t", 0, 0));
         group.handle_message(Instant::ZERO, 2, join("t", 0, 0));

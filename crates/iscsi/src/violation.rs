@@ -1,7 +1,7 @@
-//! Every misdeed of a peer, and the one place that says what the standard prescribes for it.
+//! Every protocol violation of a peer, and the one place that says what the standard prescribes for it.
 //!
 //! A violation during login is answered by a Login Response with a status of class 2 (RFC 7143 §7.9, §11.13.5); later by a
-//! Reject (§11.17), after which, at ErrorRecoveryLevel 0, the connection ends unless the misdeed harmed nothing (§7.1.4.1).
+//! Reject (§11.17), after which, at ErrorRecoveryLevel 0, the connection ends unless the violation harmed nothing (§7.1.4.1).
 
 use core::fmt;
 
@@ -131,7 +131,7 @@ impl Violation {
         }
     }
 
-    /// The misdeed in words, for logs.
+    /// The violation in words, for logs.
     pub fn text(self) -> &'static str {
         match self {
             Self::HeaderDigest => "a header digest does not match",
@@ -186,7 +186,7 @@ impl core::error::Error for Violation {}
 pub(crate) mod tests {
     use super::*;
 
-    /// Every misdeed, for tests of what follows from each.
+    /// Every violation, for tests of what follows from each.
     pub(crate) const ALL: &[Violation] = &[
         Violation::HeaderDigest,
         Violation::DataDigest,
@@ -226,7 +226,7 @@ pub(crate) mod tests {
         Violation::TooManyR2ts,
     ];
 
-    /// A misdeed that is missing above would be in no test.
+    /// A violation that is missing above would be in no test.
     #[test]
     fn all_are_all_and_each_has_words_of_its_own() {
         let source = include_str!("violation.rs");

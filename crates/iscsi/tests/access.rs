@@ -9,7 +9,7 @@ use common::raw::Raw;
 use common::{Bench, INITIATOR, ISID, TARGET, config, portal};
 use iscsi::chap::{Algorithm, Credentials, Secret};
 use iscsi::keys::DigestPolicy;
-use iscsi::pdu::{Bhs, LoginRequest, LoginResponse, Stage};
+use iscsi::pdu::{Bhs, LoginIdentity, LoginRequest, LoginResponse, Stage};
 use iscsi::target::{Access, Chap, Portal, Rule};
 use iscsi::text::Text;
 use protocol::CloseReason;
@@ -61,7 +61,7 @@ fn text(keys: &[(&str, &str)]) -> Text {
 
 /// Answers the target's challenge as `user` with `secret`; gives the bytes of the last response.
 fn prove(raw: &mut Raw, names: &[(&str, &str)], (user, secret): (&str, &Secret)) -> Bhs {
-    let request = LoginRequest::new(Stage::Security, (ISID, 0, 0), 0, 1);
+    let request = LoginRequest::new(Stage::Security, LoginIdentity::new_session(ISID), 0, 1);
     raw.send(request.to_bytes(), text(names).bytes());
     let answers = raw.send(request.to_bytes(), text(&[("CHAP_A", "7")]).bytes());
     let told = String::from_utf8(answers[0].data.clone()).unwrap();
@@ -228,8 +228,8 @@ fn attempt(portal: Portal, requests: &[(LoginRequest, &[(&str, &str)])]) -> Resu
 
 #[test]
 fn what_an_initiator_leaves_out_never_lets_it_in() {
-    let security = LoginRequest::new(Stage::Security, (ISID, 0, 0), 0, 1);
-    let operational = LoginRequest::new(Stage::Operational, (ISID, 0, 0), 0, 1);
+    let security = LoginRequest::new(Stage::Security, LoginIdentity::new_session(ISID), 0, 1);
+    let operational = LoginRequest::new(Stage::Operational, LoginIdentity::new_session(ISID), 0, 1);
     let (name, target) = (("InitiatorName", INITIATOR), ("TargetName", TARGET));
     let full = |request: LoginRequest| request.transit(Stage::FullFeature);
     let next = |request: LoginRequest| request.transit(Stage::Operational);
@@ -282,9 +282,11 @@ fn discovery_sessions_prove_themselves_where_they_must() {
         let header = prove(&mut Raw::new(portal.clone()), &discovery, (user, &credentials(user).secret));
         assert_eq!(status(&header), expected, "{user}");
     }
-    let operational = LoginRequest::new(Stage::Operational, (ISID, 0, 0), 0, 1).transit(Stage::FullFeature);
+    let operational = LoginRequest::new(Stage::Operational, LoginIdentity::new_session(ISID), 0, 1)
+        .transit(Stage::FullFeature);
     assert_eq!(attempt(portal.clone(), &[(operational, &discovery[..2])]), Err(0x0201));
-    let security = LoginRequest::new(Stage::Security, (ISID, 0, 0), 0, 1).transit(Stage::FullFeature);
+    let security = LoginRequest::new(Stage::Security, LoginIdentity::new_session(ISID), 0, 1)
+        .transit(Stage::FullFeature);
     let none = [discovery[0], discovery[1], ("AuthMethod", "None")];
     assert_eq!(attempt(portal, &[(security, &none)]), Err(0x0201));
 }
@@ -293,11 +295,12 @@ fn discovery_sessions_prove_themselves_where_they_must() {
 fn required_digests_cannot_be_dropped() {
     let mut portal = portal(256);
     (portal.tuning.header_digest, portal.tuning.data_digest) = (DigestPolicy::Require, DigestPolicy::Require);
-    let operational = LoginRequest::new(Stage::Operational, (ISID, 0, 0), 0, 1);
+    let operational = LoginRequest::new(Stage::Operational, LoginIdentity::new_session(ISID), 0, 1);
     let full = operational.transit(Stage::FullFeature);
     let (name, target) = (("InitiatorName", INITIATOR), ("TargetName", TARGET));
     let (header, data) = (("HeaderDigest", "None,CRC32C"), ("DataDigest", "CRC32C"));
-    let skip = LoginRequest::new(Stage::Security, (ISID, 0, 0), 0, 1).transit(Stage::FullFeature);
+    let skip = LoginRequest::new(Stage::Security, LoginIdentity::new_session(ISID), 0, 1)
+        .transit(Stage::FullFeature);
     for (requests, expected) in [
         (vec![(full, &[name, target, header, data][..])], Ok(Some(Stage::FullFeature))),
         (vec![(full, &[name, target])], Err(0x0207)),

@@ -11,8 +11,8 @@ use common::raw::{Pdu, Raw};
 use common::{INITIATOR, ISID, portal};
 use iscsi::limits;
 use iscsi::pdu::{
-    BasicHeaderSegment, DataOut, LoginRequest, NopOut, Opcode, R2t, RESERVED_TAG, ScsiCommand, ScsiResponse,
-    Stage,
+    BasicHeaderSegment, DataOut, DataRange, LoginIdentity, LoginRequest, NopOut, Opcode, R2t, RESERVED_TAG,
+    ScsiCommand, ScsiResponse, Stage, TaskTags,
 };
 use iscsi::text::Text;
 use protocol::{CloseReason, Connection as _, Transmit};
@@ -38,7 +38,8 @@ fn discovery(pool: &Pool) -> Raw {
     let mut text = Text::new();
     text.put("InitiatorName", INITIATOR);
     text.put("SessionType", "Discovery");
-    let request = LoginRequest::new(Stage::Operational, (ISID, 0, 0), 0, 1).transit(Stage::FullFeature);
+    let request = LoginRequest::new(Stage::Operational, LoginIdentity::new_session(ISID), 0, 1)
+        .transit(Stage::FullFeature);
     raw.login(request, &text).unwrap();
     raw
 }
@@ -61,12 +62,12 @@ fn hoard(raw: &mut Raw, tag: u32) -> Vec<Pdu> {
 
 fn hoard_bytes(raw: &mut Raw, tag: u32, length: u32) -> Vec<Pdu> {
     let cdb = builder::write(Extent::new(0, u64::from(length) / 512), false);
-    command(raw, (LUN, tag, cdb), |command| command.writing(length, 0, false), &[])
+    command(raw, (LUN, tag, cdb), |command| command.writing(length, 0), &[])
 }
 
 fn small_write(raw: &mut Raw, tag: u32) -> Vec<Pdu> {
     let cdb = builder::write(Extent::new(0, 8), false);
-    command(raw, (LUN, tag, cdb), |command| command.writing(4096, 4096, false), &[7; 4096])
+    command(raw, (LUN, tag, cdb), |command| command.writing(4096, 4096), &[7; 4096])
 }
 
 fn status(pdus: &[Pdu]) -> Option<u8> {
@@ -180,10 +181,10 @@ fn a_command_that_cannot_be_done_takes_no_memory() {
     // Nothing is left for a buffer: whoever asked for one would wait.
     let hostage: Vec<_> = std::iter::from_fn(|| pool.take(512)).collect();
     for (tag, lun, cdb) in [(2, [0, 9, 0, 0, 0, 0, 0, 0], fine), (3, LUN, beyond), (4, LUN, unknown)] {
-        let answers = command(&mut raw, (lun, tag, cdb), |command| command.writing(LONGEST, 0, false), &[]);
+        let answers = command(&mut raw, (lun, tag, cdb), |command| command.writing(LONGEST, 0), &[]);
         assert_eq!(status(&answers), Some(2), "CDB {cdb:x?} on LUN {lun:x?}");
         let answers =
-            command(&mut raw, (lun, tag, cdb), |command| command.writing(LONGEST, 4096, false), &[1; 4096]);
+            command(&mut raw, (lun, tag, cdb), |command| command.writing(LONGEST, 4096), &[1; 4096]);
         assert_eq!(status(&answers), Some(2), "with immediate data: CDB {cdb:x?} on LUN {lun:x?}");
     }
     drop(hostage);
@@ -217,7 +218,12 @@ fn data_that_does_not_come_ends_its_command_and_not_the_session() {
     let sense = &answers.iter().find(|pdu| pdu.opcode() == Opcode::SCSI_RESPONSE).unwrap().data[2..];
     assert_eq!((sense[2] & 15, sense[12], sense[13]), (0xb, 0x4b, 0x06), "INITIATOR RESPONSE TIMEOUT");
     assert!(pool.used() + LONGEST as usize <= held, "its buffer is free");
-    let late = DataOut::new(LUN, (2, r2t.transfer_tag()), 0, (0, 4096));
+    let late = DataOut::new(
+        LUN,
+        TaskTags { initiator: 2, target: r2t.transfer_tag() },
+        0,
+        DataRange { offset: 0, length: 4096 },
+    );
     assert!(raw.send(late.to_bytes(), &[1; 4096]).is_empty(), "late data is passed over");
     assert_eq!((raw.closed(), status(&small_write(&mut raw, 3))), (None, Some(0)));
 }
@@ -240,8 +246,7 @@ fn a_pdu_that_stops_half_way_ends_the_connection_while_others_wait() {
     let pool = Pool::new(LIMIT);
     let mut raw = session(&pool);
     let cdb = builder::write(Extent::new(0, 64), false);
-    let mut header =
-        ScsiCommand::new(LUN, 2, raw.cmd_sn, cdb).writing(32_768, 32_768, false).to_bytes().to_vec();
+    let mut header = ScsiCommand::new(LUN, 2, raw.cmd_sn, cdb).writing(32_768, 32_768).to_bytes().to_vec();
     header.extend([5; 1000]);
     raw.send_bytes(&header);
     let mut other = Account::new(&pool);
@@ -334,7 +339,7 @@ fn what_is_little_does_not_wait_behind_what_is_long() {
     assert!(hoard(&mut raw, 4).is_empty());
     assert!(others.is_wanted());
     let write = builder::write(Extent::new(0, 8), false);
-    let answers = command(&mut raw, (LUN, 5, write), |command| command.writing(4096, 0, false), &[]);
+    let answers = command(&mut raw, (LUN, 5, write), |command| command.writing(4096, 0), &[]);
     assert_eq!(R2t::from_bytes(&answers[0].header).task_tag(), 5);
     assert!(others.is_wanted(), "the long one has kept its place");
     let read = builder::read(Extent::new(0, 8));
@@ -391,7 +396,7 @@ fn a_session_without_memory_is_kept_alive() {
     small_write(&mut raw, 2);
     assert!(!raw.half.connection.wants_bytes(), "there is a buffer for immediate data");
     raw.half.receive(raw.now, &NopOut::ping(4).to_bytes());
-    let answers = pass(&mut raw, limits::STARVED_TIME);
+    let answers = pass(&mut raw, limits::MEMORY_WAIT_TIME);
     assert_eq!(answers.len(), 0);
     raw.half.receive(raw.now, &[]);
     let answers = raw.settle();

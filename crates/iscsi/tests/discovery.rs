@@ -7,7 +7,7 @@ mod common;
 use common::raw::{Pdu, Raw};
 use common::{Bench, INITIATOR, ISID, config, portal};
 use iscsi::limits::DISCOVERED_TEXT;
-use iscsi::pdu::{LoginRequest, Opcode, RESERVED_TAG, Stage, TextRequest, TextResponse};
+use iscsi::pdu::{LoginIdentity, LoginRequest, Opcode, RESERVED_TAG, Stage, TextRequest, TextResponse};
 use iscsi::target::Portal;
 use iscsi::text::Text;
 
@@ -48,7 +48,8 @@ fn session(portal: Portal, segment: Option<usize>) -> Raw {
     if let Some(segment) = segment {
         text.put("MaxRecvDataSegmentLength", &segment.to_string());
     }
-    let request = LoginRequest::new(Stage::Operational, (ISID, 0, 0), 0, 1).transit(Stage::FullFeature);
+    let request = LoginRequest::new(Stage::Operational, LoginIdentity::new_session(ISID), 0, 1)
+        .transit(Stage::FullFeature);
     assert_eq!(raw.login(request, &text), Ok(()));
     raw
 }

@@ -13,8 +13,8 @@ use iscsi::initiator::{Action, Config, Input};
 use iscsi::keys::DigestPolicy;
 use iscsi::limits;
 use iscsi::pdu::{
-    AsyncEvent, AsyncMessage, Bhs, DataIn, DataOut, NopIn, Opcode, R2t, Residual, ScsiCommand, ScsiResponse,
-    Stage, TextResponse,
+    AsyncEvent, AsyncMessage, Bhs, DataIn, DataOut, DataRange, NopIn, Opcode, R2t, Residual, ScsiCommand,
+    ScsiResponse, Stage, TaskTags, TextResponse,
 };
 use protocol::pair::aperiodic;
 use protocol::{CloseReason, Connection as _, Instant};
@@ -125,14 +125,29 @@ fn r2ts_ask_in_order_for_nothing_twice_and_not_for_more_than_agreed() {
     for (r2ts, said) in cases {
         let (mut bench, command) = commanded(write(aperiodic(256 << 10, 1)));
         for (number, offset, length) in *r2ts {
-            let r2t = R2t::new([0; 8], (command.task_tag(), 9), *number, (*offset, *length));
+            let r2t = R2t::new(
+                [0; 8],
+                TaskTags { initiator: command.task_tag(), target: 9 },
+                *number,
+                DataRange { offset: *offset, length: *length },
+            );
             tell(&mut bench, r2t.to_bytes(), &[]);
         }
         let failed = bench.failed.unwrap_or_else(|| "it goes on".to_owned());
         assert!(failed.contains(said), "RFC 7143 §11.8, §13.17, §13.19: {r2ts:?} came to: {failed}");
     }
     let (mut bench, command) = commanded(read(4096));
-    tell(&mut bench, R2t::new([0; 8], (command.task_tag(), 9), 0, (0, 512)).to_bytes(), &[]);
+    tell(
+        &mut bench,
+        R2t::new(
+            [0; 8],
+            TaskTags { initiator: command.task_tag(), target: 9 },
+            0,
+            DataRange { offset: 0, length: 512 },
+        )
+        .to_bytes(),
+        &[],
+    );
     assert!(bench.failed.is_some(), "a read has nothing to send");
 }
 
@@ -142,7 +157,12 @@ fn every_byte_is_asked_for_once_and_sent_once() {
     let (mut bench, command) = commanded(write(bytes.clone()));
     let mut sent = vec![0_u8; bytes.len()];
     for number in 0..4 {
-        let r2t = R2t::new([0; 8], (command.task_tag(), 9), number, (number << 16, 64 << 10));
+        let r2t = R2t::new(
+            [0; 8],
+            TaskTags { initiator: command.task_tag(), target: 9 },
+            number,
+            DataRange { offset: number << 16, length: 64 << 10 },
+        );
         tell(&mut bench, r2t.to_bytes(), &[]);
         for Pdu { header, data } in split(&bench.pair.near.transmit(Instant::ZERO), NONE) {
             let offset = DataOut::from_bytes(&header).buffer_offset() as usize;
@@ -160,7 +180,12 @@ fn a_write_is_not_done_before_its_data_was_sent() {
     for asked in [0, 64 << 10, 128 << 10] {
         let (mut bench, command) = commanded(write(aperiodic(192 << 10, 3)));
         for number in 0..asked >> 16 {
-            let r2t = R2t::new([0; 8], (command.task_tag(), 9), number, (number << 16, 64 << 10));
+            let r2t = R2t::new(
+                [0; 8],
+                TaskTags { initiator: command.task_tag(), target: 9 },
+                number,
+                DataRange { offset: number << 16, length: 64 << 10 },
+            );
             tell(&mut bench, r2t.to_bytes(), &[]);
             bench.pair.near.transmit(Instant::ZERO);
         }
@@ -180,7 +205,12 @@ fn sent_for(bench: &mut Bench, length: usize) -> (ScsiCommand, usize) {
 
 /// Asks for all data of a write, and ends it well.
 fn serve(bench: &mut Bench, command: &ScsiCommand, length: usize) {
-    let r2t = R2t::new([0; 8], (command.task_tag(), 9), 0, (0, u32::try_from(length).unwrap()));
+    let r2t = R2t::new(
+        [0; 8],
+        TaskTags { initiator: command.task_tag(), target: 9 },
+        0,
+        DataRange { offset: 0, length: u32::try_from(length).unwrap() },
+    );
     tell(bench, r2t.to_bytes(), &[]);
     let sent = split(&bench.pair.near.transmit(bench.pair.now), NONE);
     assert_eq!(sent.iter().map(|pdu| pdu.data.len()).sum::<usize>(), length);
@@ -225,8 +255,17 @@ fn an_answer_to_what_was_not_sent_is_none() {
         let tag = 0x0100_0001;
         let header = match answer {
             0 => ScsiResponse::new(tag, 0, Residual::None, 0).to_bytes(),
-            1 => DataIn::new(tag, 0, (0, 4096)).ending().with_status(0, Residual::None).to_bytes(),
-            _ => R2t::new([0; 8], (tag, 9), 0, (0, 4096)).to_bytes(),
+            1 => DataIn::new(tag, 0, DataRange { offset: 0, length: 4096 })
+                .ending()
+                .with_status(0, Residual::None)
+                .to_bytes(),
+            _ => R2t::new(
+                [0; 8],
+                TaskTags { initiator: tag, target: 9 },
+                0,
+                DataRange { offset: 0, length: 4096 },
+            )
+            .to_bytes(),
         };
         tell(&mut bench, header, if answer == 1 { &[7; 4096] } else { &[] });
         assert!(bench.failed.as_ref().unwrap().contains("a response to no request"), "{:?}", bench.failed);
@@ -238,7 +277,7 @@ fn an_answer_to_what_was_not_sent_is_none() {
 fn a_read_that_is_not_whole_is_an_error_and_never_old_memory() {
     // DataSN, offset, bytes, residual: lies about each.
     type Lie = (u32, u32, usize, Residual);
-    let whole = |tag| DataIn::new(tag, 0, (0, 8192)).ending();
+    let whole = |tag| DataIn::new(tag, 0, DataRange { offset: 0, length: 8192 }).ending();
     let lies: [Lie; 7] = [
         (0, 0, 4096, Residual::None),
         (0, 0, 0, Residual::None),
@@ -251,7 +290,8 @@ fn a_read_that_is_not_whole_is_an_error_and_never_old_memory() {
     for lie in lies {
         let (number, offset, len, residual) = lie;
         let (mut bench, command) = commanded(read(8192));
-        let header = DataIn::new(command.task_tag(), number, (offset, 0)).with_status(0, residual);
+        let header =
+            DataIn::new(command.task_tag(), number, DataRange { offset, length: 0 }).with_status(0, residual);
         tell(&mut bench, header.to_bytes(), &aperiodic(len, 5));
         bench.act_near();
         let done = result(&mut bench).expect("the read has ended");
@@ -320,13 +360,13 @@ fn a_list_of_targets_ends() {
     // Answers without end, with and without text, read or not; and one that is too long for what was declared.
     let mut evil = discovering();
     for _ in 0..2 * limits::MOST_TEXT_PDUS {
-        evil.send(TextResponse::partial(0x0300_0000, 5, false).to_bytes(), &[]);
+        evil.send(TextResponse::partial(0x0300_0000, 5).to_bytes(), &[]);
     }
     assert!(evil.failure().contains("too much text"), "{}", evil.failure());
     let mut evil = discovering();
     let text = b"TargetAddress=192.0.2.1:3260,1\0".repeat(200);
     for _ in 0..limits::MOST_TEXT_PDUS {
-        evil.send(TextResponse::partial(0x0300_0000, 5, true).to_bytes(), &text);
+        evil.send(TextResponse::partial(0x0300_0000, 5).continuing().to_bytes(), &text);
     }
     assert!(evil.failure().contains("too much text"), "{}", evil.failure());
     let mut evil = discovering();
@@ -360,7 +400,7 @@ fn a_unit_that_is_too_busy_to_say_its_name_is_not_taken_for_one_without() {
     let mut evil = Evil::new(config());
     evil.log_in(&[]);
     let inquiry = evil.requests().remove(0);
-    let answer = DataIn::new(inquiry.view().task_tag(), 0, (0, 36)).ending();
+    let answer = DataIn::new(inquiry.view().task_tag(), 0, DataRange { offset: 0, length: 36 }).ending();
     let mut standard = [0; 36];
     standard[8..16].copy_from_slice(b"LINERATE");
     evil.send(answer.with_status(0, Residual::Underflow(252 - 36)).to_bytes(), &standard);
@@ -612,7 +652,19 @@ fn only_what_takes_a_status_number_is_acknowledged() {
     event[36] = AsyncEvent::SCSI.0;
     let cases: [(&str, Told, u32); 3] = [
         ("a ping", |_| NopIn::ping(7).to_bytes(), 0),
-        ("an R2T", |tag| R2t::new([0; 8], (tag, 9), 0, (0, 4096)).to_bytes(), 0),
+        (
+            "an R2T",
+            |tag| {
+                R2t::new(
+                    [0; 8],
+                    TaskTags { initiator: tag, target: 9 },
+                    0,
+                    DataRange { offset: 0, length: 4096 },
+                )
+                .to_bytes()
+            },
+            0,
+        ),
         ("a response", |tag| ScsiResponse::new(tag, 8, Residual::None, 0).to_bytes(), 1),
     ];
     for (what, told, taken) in cases {
@@ -648,7 +700,7 @@ fn a_size_that_changes_again_while_it_is_asked_for_is_asked_for_again() {
         answer[..8].copy_from_slice(&(blocks - 1).to_be_bytes());
         answer[8..12].copy_from_slice(&512_u32.to_be_bytes());
         let length = command.expected_length();
-        let header = DataIn::new(command.task_tag(), 0, (0, 32)).ending();
+        let header = DataIn::new(command.task_tag(), 0, DataRange { offset: 0, length: 32 }).ending();
         let header = header.with_status(0, Residual::Underflow(length - 32));
         tell(bench, header.to_bytes(), &answer);
     };

@@ -10,9 +10,9 @@ use common::{BLOCK, INITIATOR, TARGET, portal};
 use iscsi::connection::State;
 use iscsi::limits::{self, DRAIN_TIME, IMMEDIATE_DEPTH, MANAGEMENT_DEPTH, MANAGEMENT_TIME};
 use iscsi::pdu::{
-    DataIn, DataOut, Function, FunctionResponse, LogoutReason, LogoutRequest, LogoutResponse, NopIn, NopOut,
-    Opcode, R2t, RESERVED_TAG, Reason, Reject, Residual, ScsiCommand, ScsiResponse, TaskManagementRequest,
-    TaskManagementResponse, TextRequest, TextResponse,
+    DataIn, DataOut, DataRange, Function, FunctionResponse, LogoutReason, LogoutRequest, LogoutResponse,
+    NopIn, NopOut, Opcode, R2t, RESERVED_TAG, Reason, Reject, Residual, ScsiCommand, ScsiResponse,
+    TaskManagementRequest, TaskManagementResponse, TaskTags, TextRequest, TextResponse,
 };
 use iscsi::target::{Action, Input, Portal};
 use protocol::pair::aperiodic;
@@ -88,8 +88,7 @@ fn residuals() {
     let answers = command(&mut raw, (3, read(0, 2)), |command| command.reading(512), &[]);
     let (status, residual) = DataIn::from_bytes(&answers[0].header).status().unwrap();
     assert_eq!((status, residual, answers[0].data.len()), (0, Residual::Overflow(512), 512));
-    let answers =
-        command(&mut raw, (4, write(0, 1)), |command| command.writing(1024, 1024, false), &[7; 1024]);
+    let answers = command(&mut raw, (4, write(0, 1)), |command| command.writing(1024, 1024), &[7; 1024]);
     let response = ScsiResponse::from_bytes(&answers[0].header);
     assert_eq!((response.status(), response.residual()), (Some(0), Residual::Underflow(512)));
     assert_eq!(raw.memory.bytes[..1024], [[7; 512], [0; 512]].concat());
@@ -99,16 +98,37 @@ fn residuals() {
 fn an_r2t_asks_for_what_was_not_sent() {
     let mut raw = ready();
     let bytes = aperiodic(8 * BLOCK, 5);
-    let answers =
-        command(&mut raw, (2, write(0, 8)), |command| command.writing(4096, 1024, true), &bytes[..1024]);
+    let answers = command(
+        &mut raw,
+        (2, write(0, 8)),
+        |command| command.writing(4096, 1024).with_unsolicited(),
+        &bytes[..1024],
+    );
     assert_eq!(opcodes(&answers), [], "unsolicited data is announced");
-    let unsolicited = DataOut::new(LUN, (2, RESERVED_TAG), 0, (1024, 1024)).ending();
+    let unsolicited = DataOut::new(
+        LUN,
+        TaskTags { initiator: 2, target: RESERVED_TAG },
+        0,
+        DataRange { offset: 1024, length: 1024 },
+    )
+    .ending();
     let answers = raw.send(unsolicited.to_bytes(), &bytes[1024..2048]);
     let r2t = R2t::from_bytes(&answers[0].header);
     assert_eq!((r2t.buffer_offset(), r2t.length(), r2t.r2t_sn()), (2048, 2048, 0));
-    let half = DataOut::new(LUN, (2, r2t.transfer_tag()), 0, (2048, 1024));
+    let half = DataOut::new(
+        LUN,
+        TaskTags { initiator: 2, target: r2t.transfer_tag() },
+        0,
+        DataRange { offset: 2048, length: 1024 },
+    );
     assert_eq!(opcodes(&raw.send(half.to_bytes(), &bytes[2048..3072])), []);
-    let rest = DataOut::new(LUN, (2, r2t.transfer_tag()), 1, (3072, 1024)).ending();
+    let rest = DataOut::new(
+        LUN,
+        TaskTags { initiator: 2, target: r2t.transfer_tag() },
+        1,
+        DataRange { offset: 3072, length: 1024 },
+    )
+    .ending();
     let answers = raw.send(rest.to_bytes(), &bytes[3072..]);
     assert_eq!(ScsiResponse::from_bytes(&answers[0].header).status(), Some(0));
     assert_eq!(raw.memory.bytes[..4096], bytes);
@@ -117,9 +137,11 @@ fn an_r2t_asks_for_what_was_not_sent() {
 #[test]
 fn data_out_of_order_ends_the_connection() {
     let mut raw = ready();
-    let answers = command(&mut raw, (2, write(0, 2)), |command| command.writing(1024, 0, false), &[]);
+    let answers = command(&mut raw, (2, write(0, 2)), |command| command.writing(1024, 0), &[]);
     let tag = R2t::from_bytes(&answers[0].header).transfer_tag();
-    let wrong = DataOut::new(LUN, (2, tag), 27, (0, 1024)).ending();
+    let wrong =
+        DataOut::new(LUN, TaskTags { initiator: 2, target: tag }, 27, DataRange { offset: 0, length: 1024 })
+            .ending();
     let answers = raw.send(wrong.to_bytes(), &[1; 1024]);
     assert_eq!(rejected(&answers), Some(Reason::PROTOCOL_ERROR));
     assert_eq!(raw.closed(), Some(CloseReason::Violation("data out of order")));
@@ -254,12 +276,14 @@ fn a_query_of_allocation_that_is_aborted_ends_with_the_run_that_is_asked_for() {
 #[test]
 fn a_task_that_waits_for_data_is_aborted_and_its_data_thrown_away() {
     let mut raw = ready();
-    let answers = command(&mut raw, (2, write(0, 64)), |command| command.writing(32_768, 0, false), &[]);
+    let answers = command(&mut raw, (2, write(0, 64)), |command| command.writing(32_768, 0), &[]);
     let tag = R2t::from_bytes(&answers[0].header).transfer_tag();
     let reset = TaskManagementRequest::new(Function::LOGICAL_UNIT_RESET, LUN, 50);
     assert_eq!(function_response(&management(&mut raw, reset)[0]), FunctionResponse::COMPLETE);
     assert_eq!(raw.events, [(volume::VolumeId::new(0, 0), scsi::NexusEvent::LogicalUnitReset)]);
-    let late = DataOut::new(LUN, (2, tag), 0, (0, 32_768)).ending();
+    let late =
+        DataOut::new(LUN, TaskTags { initiator: 2, target: tag }, 0, DataRange { offset: 0, length: 32_768 })
+            .ending();
     assert_eq!(opcodes(&raw.send(late.to_bytes(), &vec![9; 32_768])), []);
     assert_eq!(raw.closed(), None);
     assert!(raw.memory.bytes.iter().all(|byte| *byte == 0));
@@ -312,7 +336,7 @@ fn every_reason_to_log_out_has_its_response() {
 fn a_logout_waits_for_the_volume() {
     let mut raw = ready();
     raw.memory.hold = true;
-    command(&mut raw, (2, write(0, 1)), |command| command.writing(512, 512, false), &[1; 512]);
+    command(&mut raw, (2, write(0, 1)), |command| command.writing(512, 512), &[1; 512]);
     let other = LogoutRequest::new(LogoutReason::CLOSE_CONNECTION, 9, 60);
     let answers = raw.send(other.to_bytes(), &[]);
     assert_eq!(LogoutResponse::from_bytes(&answers[0].header).response(), LogoutResponse::CID_NOT_FOUND);
@@ -325,7 +349,7 @@ fn a_logout_waits_for_the_volume() {
 }
 
 #[test]
-fn misdeeds_are_rejected() {
+fn violations_are_rejected() {
     let mut raw = ready();
     let mut snack = [0; 48];
     snack[0] = 0x10;
@@ -333,8 +357,7 @@ fn misdeeds_are_rejected() {
     let mut unknown = [0; 48];
     unknown[0] = 0x1e;
     assert_eq!(rejected(&raw.send(unknown, &[])), Some(Reason::COMMAND_NOT_SUPPORTED));
-    let answers =
-        command(&mut raw, (2, read(0, 1)), |command| command.reading(512).writing(512, 0, false), &[]);
+    let answers = command(&mut raw, (2, read(0, 1)), |command| command.reading(512).writing(512, 0), &[]);
     assert_eq!(rejected(&answers), Some(Reason::COMMAND_NOT_SUPPORTED));
     raw.memory.hold = true;
     command(&mut raw, (3, read(0, 1)), |command| command.reading(512), &[]);
@@ -390,7 +413,7 @@ fn reservations_heard_before_the_login_bind_the_nexus() {
     raw.half.connection.handle_input(raw.now, Input::Event { volume: VolumeId::new(0, 0), event });
     assert_eq!(raw.log_in(&[]), Ok(()));
     command(&mut raw, (1, builder::test_unit_ready()), |command| command, &[]);
-    let answers = command(&mut raw, (2, write(0, 1)), |command| command.writing(512, 512, false), &[1; 512]);
+    let answers = command(&mut raw, (2, write(0, 1)), |command| command.writing(512, 512), &[1; 512]);
     let status = ScsiResponse::from_bytes(&answers[0].header).status();
     assert_eq!(status, Some(scsi::Status::ReservationConflict as u8));
 }
@@ -399,7 +422,7 @@ fn reservations_heard_before_the_login_bind_the_nexus() {
 fn a_preemption_that_aborts_ends_tasks_with_task_aborted() {
     let mut raw = ready();
     raw.memory.hold = true;
-    let answers = command(&mut raw, (2, write(0, 1)), |command| command.writing(512, 512, false), &[1; 512]);
+    let answers = command(&mut raw, (2, write(0, 1)), |command| command.writing(512, 512), &[1; 512]);
     assert_eq!(answers.len(), 0);
     let own = Registrant::Nexus {
         initiator_port: format!("{INITIATOR},i,0x800000000001").into(),
@@ -439,7 +462,7 @@ fn a_unit_is_the_same_in_whatever_form_its_number_is_written() {
     ] {
         let mut raw = ready();
         raw.memory.hold = true;
-        let header = ScsiCommand::new(sent, 2, raw.cmd_sn, write(0, 1)).writing(512, 512, false);
+        let header = ScsiCommand::new(sent, 2, raw.cmd_sn, write(0, 1)).writing(512, 512);
         assert_eq!(raw.send(header.to_bytes(), &[1; 512]).len(), 0);
         let request = TaskManagementRequest::new(function, named, 50).referring(2, raw.cmd_sn);
         assert_eq!(opcodes(&management(&mut raw, request)), [], "{function:?}: the volume has the request");
@@ -475,17 +498,17 @@ fn a_command_that_is_aborted_before_it_comes_is_not_carried_out() {
     );
     assert_eq!(numbered(&mut raw, abort(2), next + 1), FunctionResponse::COMPLETE);
     assert_eq!(numbered(&mut raw, abort(2), next + 1), FunctionResponse::NO_TASK, "it counts as received");
-    let header = ScsiCommand::new(LUN, 2, next, write(0, 1)).writing(512, 512, false);
+    let header = ScsiCommand::new(LUN, 2, next, write(0, 1)).writing(512, 512);
     assert_eq!(raw.send(header.to_bytes(), &[9; 512]).len(), 0, "RFC 7143 §11.6.1: considered received");
     assert!(raw.memory.bytes.iter().all(|byte| *byte == 0), "and never executed");
     // With more data than is staged.
     let abort = TaskManagementRequest::new(Function::ABORT_TASK, LUN, 51).referring(3, next + 1);
     assert_eq!(numbered(&mut raw, abort, next + 2), FunctionResponse::COMPLETE);
-    let header = ScsiCommand::new(LUN, 3, next + 1, write(0, 64)).writing(32_768, 32_768, false);
+    let header = ScsiCommand::new(LUN, 3, next + 1, write(0, 64)).writing(32_768, 32_768);
     assert_eq!(raw.send(header.to_bytes(), &vec![9; 32_768]).len(), 0);
     assert!(raw.memory.bytes.iter().all(|byte| *byte == 0));
     raw.cmd_sn = next + 2;
-    let answers = command(&mut raw, (4, write(0, 1)), |command| command.writing(512, 512, false), &[7; 512]);
+    let answers = command(&mut raw, (4, write(0, 1)), |command| command.writing(512, 512), &[7; 512]);
     let response = ScsiResponse::from_bytes(&answers[0].header);
     assert_eq!(response.status(), Some(0), "what comes behind goes on");
     assert_eq!(raw.closed(), None);
@@ -523,7 +546,7 @@ fn a_function_whose_tasks_do_not_end_is_rejected_and_they_stay_aborted() {
     let mut raw = ready();
     raw.hold_resets = true;
     raw.memory.hold = true;
-    command(&mut raw, (2, write(0, 1)), |command| command.writing(512, 512, false), &[1; 512]);
+    command(&mut raw, (2, write(0, 1)), |command| command.writing(512, 512), &[1; 512]);
     for (tag, function) in [(50, Function::ABORT_TASK_SET), (51, Function::LOGICAL_UNIT_RESET)] {
         let answers = management(&mut raw, TaskManagementRequest::new(function, LUN, tag));
         assert_eq!(opcodes(&answers), []);
@@ -544,7 +567,7 @@ fn a_reset_by_another_nexus_ends_tasks_with_task_aborted() {
     for (event, attention) in [(NexusEvent::LogicalUnitReset, true), (NexusEvent::TaskSetCleared, false)] {
         let mut raw = ready();
         raw.memory.hold = true;
-        command(&mut raw, (2, write(0, 1)), |command| command.writing(512, 512, false), &[1; 512]);
+        command(&mut raw, (2, write(0, 1)), |command| command.writing(512, 512), &[1; 512]);
         let (volume, epoch) = (VolumeId::new(0, 0), Epoch(1));
         let fence = Input::Fence { volume, epoch, event: Some(event) };
         raw.half.connection.handle_input(raw.now, fence);
@@ -563,7 +586,7 @@ fn a_reset_by_another_nexus_ends_tasks_with_task_aborted() {
 #[test]
 fn a_write_whose_data_another_nexus_cuts_short_is_answered_at_once() {
     let mut raw = ready();
-    let shape = |command: ScsiCommand| command.writing(32_768, 0, false);
+    let shape = |command: ScsiCommand| command.writing(32_768, 0);
     let answers = command(&mut raw, (2, write(0, 64)), shape, &[]);
     assert_eq!(opcodes(&answers), [Opcode::R2T]);
     let ask = R2t::from_bytes(&answers[0].header);
@@ -572,7 +595,13 @@ fn a_write_whose_data_another_nexus_cuts_short_is_answered_at_once() {
     let answers = raw.settle();
     assert_eq!(statuses(&answers), [scsi::Status::TaskAborted as u8]);
     // What had been sent before the answer came is thrown away.
-    let data = DataOut::new(LUN, (2, ask.transfer_tag()), 0, (0, 32_768)).ending();
+    let data = DataOut::new(
+        LUN,
+        TaskTags { initiator: 2, target: ask.transfer_tag() },
+        0,
+        DataRange { offset: 0, length: 32_768 },
+    )
+    .ending();
     assert_eq!(raw.send(data.to_bytes(), &vec![9; 32_768]).len(), 0);
     assert!(raw.memory.bytes.iter().all(|byte| *byte == 0));
     assert_eq!((raw.closed(), raw.half.connection.outstanding()), (None, 0));
@@ -583,7 +612,7 @@ fn who_aborted_its_own_task_hears_nothing_of_anothers_reset() {
     for own_first in [true, false] {
         let mut raw = ready();
         raw.memory.hold = true;
-        command(&mut raw, (2, write(0, 1)), |command| command.writing(512, 512, false), &[1; 512]);
+        command(&mut raw, (2, write(0, 1)), |command| command.writing(512, 512), &[1; 512]);
         let (volume, epoch, event) = (VolumeId::new(0, 0), Epoch(1), Some(NexusEvent::TaskSetCleared));
         let abort = TaskManagementRequest::new(Function::ABORT_TASK, LUN, 50).referring(2, raw.cmd_sn - 1);
         if !own_first {
@@ -612,7 +641,7 @@ fn a_request_that_a_fence_overtook_is_judged_again() {
     let event = Some(NexusEvent::Reservations { view: Arc::new(view), notices, aborted });
     for (tag, cdb) in [(2, write(0, 1)), (3, read(0, 1))] {
         let shape = |command: ScsiCommand| match tag {
-            2 => command.writing(512, 512, false),
+            2 => command.writing(512, 512),
             _ => command.reading(512),
         };
         let header = shape(ScsiCommand::new(LUN, tag, raw.cmd_sn, cdb)).to_bytes();
@@ -693,7 +722,7 @@ fn functions_beyond_the_limit_are_rejected() {
 fn a_logout_waits_for_the_volume_only_so_long() {
     let mut raw = ready();
     raw.memory.hold = true;
-    command(&mut raw, (2, write(0, 1)), |command| command.writing(512, 512, false), &[1; 512]);
+    command(&mut raw, (2, write(0, 1)), |command| command.writing(512, 512), &[1; 512]);
     let begun = raw.now;
     let logout = LogoutRequest::new(LogoutReason::CLOSE_SESSION, 0, 61);
     assert_eq!(opcodes(&raw.send(logout.to_bytes(), &[])), []);

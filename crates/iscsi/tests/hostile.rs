@@ -219,8 +219,13 @@ fn a_peer_that_does_not_read_is_not_listened_to() {
     let mut text = iscsi::text::Text::new();
     text.put("InitiatorName", INITIATOR);
     text.put("SessionType", "Discovery");
-    let request = iscsi::pdu::LoginRequest::new(iscsi::pdu::Stage::Operational, (common::ISID, 0, 0), 0, 1)
-        .transit(iscsi::pdu::Stage::FullFeature);
+    let request = iscsi::pdu::LoginRequest::new(
+        iscsi::pdu::Stage::Operational,
+        iscsi::pdu::LoginIdentity::new_session(common::ISID),
+        0,
+        1,
+    )
+    .transit(iscsi::pdu::Stage::FullFeature);
     let mut bytes = request.to_bytes().to_vec();
     bytes[6..8].copy_from_slice(&u16::try_from(text.bytes().len()).unwrap().to_be_bytes());
     bytes.extend_from_slice(text.bytes());
@@ -240,7 +245,7 @@ fn a_peer_that_does_not_read_is_not_listened_to() {
 fn a_command_for_more_than_a_buffer_holds_is_answered() {
     let mut raw = Raw::logged_in(portal(64));
     let cdb = builder::write(Extent::new(0, 1 << 20), false);
-    let header = ScsiCommand::new([0; 8], 2, 1, cdb).writing(512 << 20, 0, false);
+    let header = ScsiCommand::new([0; 8], 2, 1, cdb).writing(512 << 20, 0);
     let answers = raw.send(header.to_bytes(), &[]);
     assert_eq!(answers.len(), 1, "a status, not a request for half a gigabyte");
 }

@@ -9,7 +9,7 @@ use common::raw::Raw;
 use common::{Bench, INITIATOR, ISID, TARGET, config, portal};
 use iscsi::chap::{Algorithm, Credentials, Secret};
 use iscsi::initiator;
-use iscsi::pdu::{LoginRequest, LoginResponse, NopOut, Opcode, Stage};
+use iscsi::pdu::{LoginIdentity, LoginRequest, LoginResponse, NopOut, Opcode, Stage};
 use iscsi::session::Reply;
 use iscsi::target::{Access, Chap, Input, Node, Portal, Rule};
 use iscsi::text::Text;
@@ -89,7 +89,7 @@ fn no_common_hash_is_no_login() {
 #[test]
 fn a_reflected_challenge_is_refused() {
     let mut raw = Raw::new(guarded(Algorithm::ALL.to_vec()));
-    let request = LoginRequest::new(Stage::Security, (ISID, 0, 0), 0, 1);
+    let request = LoginRequest::new(Stage::Security, LoginIdentity::new_session(ISID), 0, 1);
     let mut text = Text::new();
     text.put("InitiatorName", INITIATOR);
     text.put("TargetName", TARGET);
@@ -122,7 +122,8 @@ fn first(keys: &[(&str, &str)]) -> Result<(), u16> {
     for (key, value) in keys {
         text.put(key, value);
     }
-    let request = LoginRequest::new(Stage::Operational, (ISID, 0, 0), 0, 1).transit(Stage::FullFeature);
+    let request = LoginRequest::new(Stage::Operational, LoginIdentity::new_session(ISID), 0, 1)
+        .transit(Stage::FullFeature);
     let result = raw.login(request, &text);
     assert_eq!(raw.closed().is_some(), result.is_err());
     result
@@ -159,7 +160,8 @@ fn what_is_received_is_declared_once_and_not_while_they_authenticate() {
         let said = String::from_utf8(answers.iter().flat_map(|pdu| pdu.data.clone()).collect()).unwrap();
         said.matches("MaxRecvDataSegmentLength=").count()
     };
-    let security = LoginRequest::new(Stage::Security, (ISID, 0, 0), 0, 1).transit(Stage::Operational);
+    let security = LoginRequest::new(Stage::Security, LoginIdentity::new_session(ISID), 0, 1)
+        .transit(Stage::Operational);
     assert_eq!(
         says(&raw.send(security.to_bytes(), text.bytes())),
         0,
@@ -167,7 +169,7 @@ fn what_is_received_is_declared_once_and_not_while_they_authenticate() {
     );
     let mut text = Text::new();
     text.put("MaxBurstLength", "65536");
-    let operational = LoginRequest::new(Stage::Operational, (ISID, 0, 0), 0, 1);
+    let operational = LoginRequest::new(Stage::Operational, LoginIdentity::new_session(ISID), 0, 1);
     assert_eq!(says(&raw.send(operational.to_bytes(), text.bytes())), 1);
     assert_eq!(
         says(&raw.send(operational.transit(Stage::FullFeature).to_bytes(), &[])),
@@ -184,7 +186,8 @@ fn headers_that_make_no_sense() {
         text.put("TargetName", TARGET);
         text
     };
-    let request = LoginRequest::new(Stage::Operational, (ISID, 0, 0), 0, 1).transit(Stage::FullFeature);
+    let request = LoginRequest::new(Stage::Operational, LoginIdentity::new_session(ISID), 0, 1)
+        .transit(Stage::FullFeature);
     let changed = |at: usize, value: u8| {
         let mut bytes = request.to_bytes();
         bytes[at] = value;
@@ -204,13 +207,14 @@ fn headers_that_make_no_sense() {
 #[test]
 fn text_may_come_in_pieces() {
     let mut raw = Raw::new(portal(256));
-    let mut part = LoginRequest::new(Stage::Operational, (ISID, 0, 0), 0, 1).to_bytes();
+    let mut part = LoginRequest::new(Stage::Operational, LoginIdentity::new_session(ISID), 0, 1).to_bytes();
     part[1] |= 0x40;
     for piece in [&b"InitiatorName=iqn.2026-11.org.lin"[..], b"erate:tester\0Target", b"Name="] {
         let answers = raw.send(part, piece);
         assert!(answers[0].data.is_empty());
     }
-    let last = LoginRequest::new(Stage::Operational, (ISID, 0, 0), 0, 1).transit(Stage::FullFeature);
+    let last = LoginRequest::new(Stage::Operational, LoginIdentity::new_session(ISID), 0, 1)
+        .transit(Stage::FullFeature);
     let answers = raw.send(last.to_bytes(), b"iqn.2026-11.org.linerate:disk\0");
     assert_eq!(LoginResponse::from_bytes(&answers[0].header).transition(), Some(Stage::FullFeature));
 }
@@ -218,7 +222,7 @@ fn text_may_come_in_pieces() {
 #[test]
 fn endless_logins_end() {
     let mut raw = Raw::new(portal(256));
-    let mut part = LoginRequest::new(Stage::Operational, (ISID, 0, 0), 0, 1).to_bytes();
+    let mut part = LoginRequest::new(Stage::Operational, LoginIdentity::new_session(ISID), 0, 1).to_bytes();
     part[1] |= 0x40;
     let status = (0..9).find_map(|_| {
         let answers = raw.send(part, &[b'x'; 8192]);
@@ -297,7 +301,7 @@ fn a_displaced_session_ends_at_once() {
     assert_eq!(bench.pair.far.connection.poll_close(), Some(CloseReason::Finished));
     assert_eq!(bench.memory.cancelled.len(), 1, "what the volume has is cancelled");
     bench.release();
-    assert_eq!(bench.pair.far.connection.outstanding(), 0, "the group may admit the heir");
+    assert_eq!(bench.pair.far.connection.outstanding(), 0, "the group may admit the reinstating login");
 }
 
 #[test]
@@ -310,7 +314,8 @@ fn nothing_is_read_while_the_group_decides() {
     let mut text = Text::new();
     text.put("InitiatorName", INITIATOR);
     text.put("TargetName", TARGET);
-    let request = LoginRequest::new(Stage::Operational, (ISID, 0, 0), 0, 1).transit(Stage::FullFeature);
+    let request = LoginRequest::new(Stage::Operational, LoginIdentity::new_session(ISID), 0, 1)
+        .transit(Stage::FullFeature);
     let mut bytes = request.to_bytes().to_vec();
     bytes[6..8].copy_from_slice(&u16::try_from(text.bytes().len()).unwrap().to_be_bytes());
     bytes.extend_from_slice(text.bytes());

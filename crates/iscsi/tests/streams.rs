@@ -9,9 +9,10 @@ use common::{BLOCK, Bench, config, portal};
 use iscsi::initiator::{Config, Input};
 use iscsi::keys::{DigestPolicy, Tuning};
 use iscsi::pdu::{
-    AsyncMessage, Bhs, DataIn, DataOut, Function, FunctionResponse, LogoutReason, LogoutRequest,
-    LogoutResponse, NopIn, NopOut, Opcode, R2t, RESERVED_TAG, Reason, Reject, Residual, ScsiCommand,
-    ScsiResponse, TaskManagementRequest, TaskManagementResponse, TextRequest, TextResponse,
+    AsyncMessage, Bhs, DataIn, DataOut, DataRange, Function, FunctionResponse, LogoutReason, LogoutRequest,
+    LogoutResponse, LogoutTimes, NopIn, NopOut, Opcode, R2t, RESERVED_TAG, Reason, Reject, Residual,
+    ScsiCommand, ScsiResponse, TaskManagementRequest, TaskManagementResponse, TaskTags, TextRequest,
+    TextResponse,
 };
 use protocol::pair::{Mishap, aperiodic};
 use protocol::{CloseReason, Connection as _};
@@ -181,14 +182,20 @@ fn to_target() -> Vec<Kind> {
     snack[..2].copy_from_slice(&[0x10, 0x81]);
     vec![
         ("NOP-Out", NopOut::ping(90).to_bytes(), b"is it there?!".to_vec()),
-        ("SCSI Command", write.writing(512, 512, false).to_bytes(), aperiodic(512, 1)),
+        ("SCSI Command", write.writing(512, 512).to_bytes(), aperiodic(512, 1)),
         (
             "Task Management Function Request",
             TaskManagementRequest::new(Function::ABORT_TASK, lun, 90).referring(1, 1).to_bytes(),
             Vec::new(),
         ),
         ("Text Request", TextRequest::new(90, RESERVED_TAG).to_bytes(), b"SendTargets=All\0".to_vec()),
-        ("SCSI Data-Out", DataOut::new(lun, (90, 1), 0, (0, 512)).ending().to_bytes(), aperiodic(512, 2)),
+        (
+            "SCSI Data-Out",
+            DataOut::new(lun, TaskTags { initiator: 90, target: 1 }, 0, DataRange { offset: 0, length: 512 })
+                .ending()
+                .to_bytes(),
+            aperiodic(512, 2),
+        ),
         ("Logout Request", LogoutRequest::new(LogoutReason::CLOSE_SESSION, 0, 90).to_bytes(), Vec::new()),
         ("SNACK Request", snack, Vec::new()),
     ]
@@ -199,7 +206,8 @@ fn to_initiator() -> Vec<Kind> {
     let mut sense = vec![0, 18, 0x70, 0, 3];
     sense.resize(20, 0);
     let response = FunctionResponse::COMPLETE;
-    let data_in = DataIn::new(90, 0, (0, 512)).ending().with_status(0, Residual::None);
+    let data_in =
+        DataIn::new(90, 0, DataRange { offset: 0, length: 512 }).ending().with_status(0, Residual::None);
     vec![
         ("NOP-In", NopIn::ping(7).to_bytes(), b"is it there?!".to_vec()),
         ("SCSI Response", ScsiResponse::new(90, 2, Residual::None, 0).to_bytes(), sense),
@@ -210,8 +218,17 @@ fn to_initiator() -> Vec<Kind> {
         ),
         ("Text Response", TextResponse::last(90).to_bytes(), b"TargetName=iqn.2026-11.test:x\0".to_vec()),
         ("SCSI Data-In", data_in.to_bytes(), aperiodic(512, 3)),
-        ("Logout Response", LogoutResponse::new(90, 0, (0, 0)).to_bytes(), Vec::new()),
-        ("R2T", R2t::new([0; 8], (90, 7), 0, (0, 512)).to_bytes(), Vec::new()),
+        (
+            "Logout Response",
+            LogoutResponse::new(90, 0, LogoutTimes { time2wait: 0, time2retain: 0 }).to_bytes(),
+            Vec::new(),
+        ),
+        (
+            "R2T",
+            R2t::new([0; 8], TaskTags { initiator: 90, target: 7 }, 0, DataRange { offset: 0, length: 512 })
+                .to_bytes(),
+            Vec::new(),
+        ),
         ("Asynchronous Message", AsyncMessage::logout_requested(3).to_bytes(), vec![0, 4, 1, 2, 3, 4]),
         ("Reject", Reject::new(Reason::PROTOCOL_ERROR).to_bytes(), command.to_vec()),
     ]

@@ -5,7 +5,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use iscsi::pdu::{
-    DataOut, LoginRequest, LoginResponse, NopOut, Opcode, R2t, RESERVED_TAG, Stage as LoginStage, TextRequest,
+    DataOut, DataRange, LoginIdentity, LoginRequest, LoginResponse, NopOut, Opcode, R2t, RESERVED_TAG,
+    Stage as LoginStage, TextRequest,
 };
 use nvme::DISCOVERY_NQN;
 use nvme::fabrics::Property;
@@ -162,7 +163,8 @@ impl Raider {
     /// A login request with text that says that more follows.
     fn go_on_with_login(&mut self, line: &mut Line) {
         let isid = [0x80, 0, 0, 0, 0, self.initiator.number];
-        let mut header = LoginRequest::new(LoginStage::Operational, (isid, 0, 0), 0, 1).to_bytes();
+        let mut header =
+            LoginRequest::new(LoginStage::Operational, LoginIdentity::new_session(isid), 0, 1).to_bytes();
         header[1] |= 0x40;
         let text = [&b"X-org.example.endless="[..], &[b'a'; 200]].concat();
         line.out.extend(self.initiator.pdu(header, &text));
@@ -249,8 +251,8 @@ impl Raider {
             && let Some(r2t) = self.asked.pop()
         {
             let count = r2t.length().min(1 << 16);
-            let tags = (r2t.task_tag(), r2t.transfer_tag());
-            let header = DataOut::new(LUN, tags, 0, (r2t.buffer_offset(), count));
+            let header =
+                DataOut::new(LUN, r2t.tags(), 0, DataRange { offset: r2t.buffer_offset(), length: count });
             let mut bytes = self.initiator.pdu(header.to_bytes(), &vec![0; count as usize]);
             self.owed = count as usize;
             bytes.truncate(48);

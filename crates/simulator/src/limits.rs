@@ -15,7 +15,7 @@ pub const SMALL: usize = 8192;
 /// disk's 5 ms, six chunks of 500 µs on the network, and two of the clock's steps of 20 ms.
 pub const SMALL_WAIT: Duration = Duration::from_millis(50);
 
-/// The same if its client asks for more, too, three requests at a time: each may keep an iSCSI session's stream for a second (`STARVED_TIME`) with data
+/// The same if its client asks for more, too, three requests at a time: each may keep an iSCSI session's stream for a second (`MEMORY_WAIT_TIME`) with data
 /// that comes unasked, before the target answers BUSY; half a second is for the disk, the network and what is tried again.
 pub const SMALL_BEHIND_WAIT: Duration = Duration::from_millis(3500);
 

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use engine::Core;
 use host::EndpointId;
-use iscsi::pdu::{DataOut, Function, FunctionResponse, LoginResponse, Opcode, R2t, TaskManagementRequest};
+use iscsi::pdu::{
+    DataOut, DataRange, Function, FunctionResponse, LoginResponse, Opcode, R2t, TaskManagementRequest,
+};
 use nvme::fabrics::Property;
 use nvme::opcode::nvm;
 use nvme::pdu::{CapsuleResp, PduType};
@@ -235,7 +237,7 @@ impl Session {
         let (offset, count) = (r2t.buffer_offset(), r2t.length());
         let range = offset as usize..(offset + count) as usize;
         let Some(part) = data.get(range) else { return };
-        let header = DataOut::new(LUN, (r2t.task_tag(), r2t.transfer_tag()), 0, (offset, count)).ending();
+        let header = DataOut::new(LUN, r2t.tags(), 0, DataRange { offset, length: count }).ending();
         let bytes = self.initiator.pdu(header.to_bytes(), part);
         self.say(&bytes, world);
     }

@@ -1,7 +1,8 @@
 //! What peers say: PDUs of both protocols, made and read one by one, for trials that need more control than a volume gives.
 
 use iscsi::pdu::{
-    BasicHeaderSegment, Bhs, LoginRequest, NopOut, Opcode, RESERVED_TAG, ScsiCommand, Stage, padding,
+    BasicHeaderSegment, Bhs, LoginIdentity, LoginRequest, NopOut, Opcode, RESERVED_TAG, ScsiCommand, Stage,
+    padding,
 };
 use iscsi::text::Text;
 use nvme::fabrics::{Connect, ConnectData, HostIdentity};
@@ -94,8 +95,8 @@ impl Initiator {
         }
         text.put("MaxRecvDataSegmentLength", "262144");
         let isid = [0x80, 0, 0, 0, 0, self.number];
-        let request =
-            LoginRequest::new(Stage::Operational, (isid, 0, 0), 0, self.cmd_sn).transit(Stage::FullFeature);
+        let request = LoginRequest::new(Stage::Operational, LoginIdentity::new_session(isid), 0, self.cmd_sn)
+            .transit(Stage::FullFeature);
         self.pdu(request.to_bytes(), text.bytes())
     }
 
@@ -116,7 +117,7 @@ impl Initiator {
     pub(crate) fn write(&mut self, start: u64, length: u32, data: &[u8]) -> Vec<u8> {
         let immediate = u32::try_from(data.len()).unwrap_or(0);
         let cdb = transfer(0x8a, start, length);
-        self.command(cdb, data, |command| command.writing(length, immediate, false))
+        self.command(cdb, data, |command| command.writing(length, immediate))
     }
 
     /// A read of so many bytes.

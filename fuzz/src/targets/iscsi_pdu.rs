@@ -5,8 +5,8 @@
 use iscsi::limits::MOST_AHS;
 use iscsi::pdu::{
     Ahs, AsyncMessage, BasicHeaderSegment, Bhs, DataIn, DataOut, Function, FunctionResponse, LoginRequest,
-    LoginResponse, LogoutReason, LogoutRequest, LogoutResponse, NopIn, NopOut, R2t, Reason, Reject,
-    ScsiCommand, ScsiResponse, Snack, TaskManagementRequest, TaskManagementResponse, TextRequest,
+    LoginResponse, LogoutReason, LogoutRequest, LogoutResponse, LogoutTimes, NopIn, NopOut, R2t, Reason,
+    Reject, ScsiCommand, ScsiResponse, Snack, TaskManagementRequest, TaskManagementResponse, TextRequest,
     TextResponse, U24, extended_cdb, padding,
 };
 use wire::Reader;
@@ -49,7 +49,8 @@ fn basic(header: &Bhs) {
 fn commands(header: &Bhs) {
     let read = ScsiCommand::from_bytes(header);
     let plain = ScsiCommand::new(read.lun, read.task_tag(), read.cmd_sn(), read.cdb);
-    let written = plain.writing(read.expected_length(), read.data_length(), !read.is_final());
+    let written = plain.writing(read.expected_length(), read.data_length());
+    let written = if read.is_final() { written } else { written.with_unsolicited() };
     assert_eq!((written.lun, written.cdb, written.task_tag()), (read.lun, read.cdb, read.task_tag()));
     assert_eq!((written.cmd_sn(), written.is_final()), (read.cmd_sn(), read.is_final()));
     assert_eq!(written.expected_length(), read.expected_length());
@@ -77,50 +78,47 @@ fn commands(header: &Bhs) {
 fn data(header: &Bhs) {
     let lun = ScsiCommand::from_bytes(header).lun;
     let read = DataOut::from_bytes(header);
-    let tags = (read.task_tag(), read.transfer_tag());
-    let place = (read.buffer_offset(), read.length());
-    let mut written = DataOut::new(lun, tags, read.data_sn(), place);
+    let tags = read.tags();
+    let range = read.range();
+    let mut written = DataOut::new(lun, tags, read.data_sn(), range);
     if read.is_final() {
         written = written.ending();
     }
-    assert_eq!((written.task_tag(), written.transfer_tag()), tags);
-    assert_eq!((written.buffer_offset(), written.length()), place);
+    assert_eq!(written.tags(), tags);
+    assert_eq!(written.range(), range);
     assert_eq!((written.data_sn(), written.is_final()), (read.data_sn(), read.is_final()));
 
     let read = DataIn::from_bytes(header);
-    let place = (read.buffer_offset(), read.length());
-    let mut written = DataIn::new(read.task_tag(), read.data_sn(), place);
+    let range = read.range();
+    let mut written = DataIn::new(read.task_tag(), read.data_sn(), range);
     if let Some((status, residual)) = read.status() {
         written = written.with_status(status, residual);
     } else if read.is_final() {
         written = written.ending();
     }
-    assert_eq!((written.buffer_offset(), written.length()), place);
+    assert_eq!(written.range(), range);
     assert_eq!((written.task_tag(), written.data_sn()), (read.task_tag(), read.data_sn()));
     assert_eq!(written.status(), read.status());
     assert!(written.is_final() >= read.is_final());
 
     let read = R2t::from_bytes(header);
-    let tags = (read.task_tag(), read.transfer_tag());
-    let place = (read.buffer_offset(), read.length());
-    let written = R2t::new(lun, tags, read.r2t_sn(), place);
-    assert_eq!((written.task_tag(), written.transfer_tag()), tags);
-    assert_eq!(
-        (written.buffer_offset(), written.length(), written.r2t_sn()),
-        (place.0, place.1, read.r2t_sn())
-    );
+    let tags = read.tags();
+    let range = read.range();
+    let written = R2t::new(lun, tags, read.r2t_sn(), range);
+    assert_eq!(written.tags(), tags);
+    assert_eq!((written.range(), written.r2t_sn()), (range, read.r2t_sn()));
 }
 
 fn logins(header: &Bhs) {
     let read = LoginRequest::from_bytes(header);
     let Some(stage) = read.current() else { return };
-    let names = (read.isid, read.tsih(), read.cid());
-    let mut written = LoginRequest::new(stage, names, read.task_tag(), read.cmd_sn());
+    let identity = read.identity();
+    let mut written = LoginRequest::new(stage, identity, read.task_tag(), read.cmd_sn());
     if let Some(next) = read.next().filter(|_| read.wants_transit()) {
         written = written.transit(next);
         assert_eq!((written.wants_transit(), written.next()), (true, Some(next)));
     }
-    assert_eq!((written.isid, written.tsih(), written.cid()), names);
+    assert_eq!(written.identity(), identity);
     assert_eq!((written.task_tag(), written.cmd_sn()), (read.task_tag(), read.cmd_sn()));
     assert_eq!(written.current(), Some(stage));
 
@@ -142,7 +140,8 @@ fn texts(header: &Bhs) {
     assert!(written.is_final() && !written.continues());
 
     let read = TextResponse::from_bytes(header);
-    let written = TextResponse::partial(read.task_tag(), read.transfer_tag(), !read.is_final());
+    let written = TextResponse::partial(read.task_tag(), read.transfer_tag());
+    let written = if read.is_final() { written } else { written.continuing() };
     assert_eq!((written.task_tag(), written.transfer_tag()), (read.task_tag(), read.transfer_tag()));
     assert!(!written.is_final() && TextResponse::last(read.task_tag()).is_final());
 }
@@ -156,7 +155,10 @@ fn small(header: &Bhs) {
     );
 
     let response = LogoutResponse::from_bytes(header).response();
-    assert_eq!(LogoutResponse::new(0, response, (0, 0)).response(), response);
+    assert_eq!(
+        LogoutResponse::new(0, response, LogoutTimes { time2wait: 0, time2retain: 0 }).response(),
+        response
+    );
 
     let ping = NopIn::from_bytes(header);
     assert_eq!(NopOut::answer(&ping).transfer_tag(), ping.transfer_tag());

@@ -9,8 +9,8 @@ use buf::{LARGEST, Pool};
 use iscsi::initiator::{self, Action, Config, RemoteUnit};
 use iscsi::limits::{BHS, MOST_TEXT};
 use iscsi::pdu::{
-    BasicHeaderSegment, Bhs, DataIn, LoginRequest, LoginResponse, Opcode, Residual, ScsiCommand,
-    ScsiResponse, Stage, Status, TextRequest, TextResponse, padding,
+    BasicHeaderSegment, Bhs, DataIn, DataRange, LoginIdentity, LoginRequest, LoginResponse, Opcode, Residual,
+    ScsiCommand, ScsiResponse, Stage, Status, TextRequest, TextResponse, padding,
 };
 use iscsi::session::Sessions;
 use iscsi::text::Text;
@@ -67,7 +67,8 @@ fn login(cmd_sn: u32) -> Vec<u8> {
     ] {
         text.put(key, value);
     }
-    let request = LoginRequest::new(Stage::Operational, (ISID, 0, 0), 0, cmd_sn).transit(Stage::FullFeature);
+    let request = LoginRequest::new(Stage::Operational, LoginIdentity::new_session(ISID), 0, cmd_sn)
+        .transit(Stage::FullFeature);
     pdu(request.to_bytes(), text.bytes())
 }
 
@@ -169,7 +170,8 @@ fn answer<'a>(header: &Bhs, script: &mut Reader<'a>) -> Option<(Bhs, &'a [u8])> 
             let data = script.take(usize::from(length).min(script.remaining())).ok()?;
             let tag = TextRequest::from_bytes(header).task_tag();
             let more = how & 1 != 0;
-            let response = if more { TextResponse::partial(tag, 7, true) } else { TextResponse::last(tag) };
+            let response =
+                if more { TextResponse::partial(tag, 7).continuing() } else { TextResponse::last(tag) };
             (response.to_bytes(), data)
         }
         _ => return None,
@@ -184,7 +186,10 @@ fn scsi<'a>(command: &ScsiCommand, how: u8, data: &'a [u8]) -> (Bhs, &'a [u8]) {
     let length = u32::try_from(data.len()).unwrap_or(0);
     if how.is_multiple_of(2) && command.reads() && !data.is_empty() {
         let residual = Residual::between(expected, length.into());
-        return (DataIn::new(tag, 0, (0, length)).with_status(how & 0x02, residual).to_bytes(), data);
+        return (
+            DataIn::new(tag, 0, DataRange { offset: 0, length }).with_status(how & 0x02, residual).to_bytes(),
+            data,
+        );
     }
     (ScsiResponse::new(tag, how & 0x1a, Residual::between(expected, 0), 0).to_bytes(), data)
 }

@@ -64,7 +64,8 @@ impl Abilities {
 /// The command that carries out an operation on a unit with blocks of `block_size` bytes and these abilities.
 pub(super) fn command(
     operation: Operation,
-    (block_size, abilities): (u32, Abilities),
+    block_size: u32,
+    abilities: Abilities,
 ) -> Result<Work, VolumeErrorKind> {
     if operation.extent().is_some_and(|extent| u32::try_from(extent.blocks).is_err()) {
         return Err(VolumeErrorKind::Misaligned);
@@ -85,7 +86,7 @@ pub(super) fn command(
         Operation::WriteZeroes { extent, durability, may_unmap } => {
             let zeros = Zeros { left: extent, durability, instead: abilities.writes_same };
             if !abilities.writes_same {
-                return Ok(writing_zeros(zeros, (block_size, abilities)));
+                return Ok(writing_zeros(zeros, block_size, abilities));
             }
             // A unit that does not unmap so may refuse to be asked (SBC-4 §5.49).
             let unmap = may_unmap && abilities.features.contains(Features::WRITE_ZEROES);
@@ -129,7 +130,7 @@ pub(super) fn command(
 }
 
 /// Writes zeros to the first blocks of what is left.
-pub(super) fn writing_zeros(zeros: Zeros, (block_size, abilities): (u32, Abilities)) -> Work {
+pub(super) fn writing_zeros(zeros: Zeros, block_size: u32, abilities: Abilities) -> Work {
     let most = (ZEROS_AT_ONCE.min(abilities.longest_write) / block_size.max(1)).max(1);
     let blocks = u32::try_from(zeros.left.blocks).unwrap_or(u32::MAX).min(most);
     let length = blocks.saturating_mul(block_size) as usize;
@@ -208,7 +209,7 @@ mod tests {
             for (durability, flushes) in [(Durability::Cached, false), (Durability::Durable, true)] {
                 let zeros =
                     Operation::WriteZeroes { extent: Extent::new(0, 8), durability, may_unmap: false };
-                let work = command(zeros, (512, Abilities { fua, ..Abilities::NONE }));
+                let work = command(zeros, 512, Abilities { fua, ..Abilities::NONE });
                 let flush_after = work.map(|work| work.flush_after).ok();
                 assert_eq!(flush_after, Some(flushes), "{durability:?}, a unit with FUA: {fua}");
             }
@@ -221,7 +222,7 @@ mod tests {
             let extent = Extent::new(0, 1);
             let data = SharedBuf::from(vec![0; 512]).into();
             let write = Operation::Write { extent, data, durability: Durability::Durable };
-            let work = command(write, (512, Abilities { features, fua, ..Abilities::NONE })).unwrap();
+            let work = command(write, 512, Abilities { features, fua, ..Abilities::NONE }).unwrap();
             (work.cdb[1] & 8 != 0, work.flush_after)
         };
         assert_eq!(write(Features::VOLATILE_CACHE, true), (true, false));
@@ -237,11 +238,11 @@ mod tests {
             durability: Durability::Durable,
             may_unmap: true,
         };
-        let mut next = command(zeroes, (512, abilities)).ok();
+        let mut next = command(zeroes, 512, abilities).ok();
         let mut seen = vec![];
         while let Some(work) = next {
             seen.push((work.cdb[9], work.length, work.flush_after));
-            next = work.zeros.map(|zeros| writing_zeros(zeros, (512, abilities)));
+            next = work.zeros.map(|zeros| writing_zeros(zeros, 512, abilities));
         }
         assert_eq!(seen, [(10, 1024, false), (12, 1024, false), (14, 512, true)]);
     }
@@ -249,7 +250,7 @@ mod tests {
     #[test]
     fn what_a_cdb_cannot_say_is_refused() {
         let huge = Extent::new(0, 1 << 32);
-        let result = command(Operation::Discard { extent: huge }, (512, Abilities::NONE));
+        let result = command(Operation::Discard { extent: huge }, 512, Abilities::NONE);
         assert_eq!(result.unwrap_err(), VolumeErrorKind::Misaligned);
     }
 }

@@ -5,73 +5,34 @@ use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
-use core::time::Duration;
 
 use buf::{Buf, BufList, Pool};
-use names::Iqn;
 use protocol::{CloseReason, Ended, Entropy, Instant, Placement, Transmit};
 use scsi::builder::read_capacity;
 use volume::{Completion, Geometry, Request, Tag, VolumeErrorKind};
 
 use super::cdb::{self, Abilities};
-use super::login::{Failure, Login, Outcome};
+use super::config::Config;
+use super::login::{Failure, Login, LoginContext, Moved, Outcome, Received};
 use super::probe::{ANSWER, Probe, RemoteUnit};
 use super::tasks::{Kind, Owner, Progress, Task, Tasks, Transfer, Work, tag};
-use crate::chap::{Algorithm, Credentials};
 use crate::connection::{Event, State};
-use crate::datamover::tcp::{Digests, Payload, Receiver, send};
-use crate::keys::{Parameters, Tuning};
+use crate::datamover::TaskHandle;
+use crate::datamover::tcp::data_out::{DataOutProgress, DataOutSequence};
+use crate::datamover::tcp::framing::{Digests, Payload, Receiver, send};
+use crate::datamover::tcp::send_queue::initiator::{Outgoing, SendQueue};
+use crate::keys::Parameters;
 use crate::limits::{
-    ABORT_TIME, ANSWERS, COMMAND_TIME, DISCOVERY_TIME, INITIATOR_DEPTH, INITIATOR_IDLE_TIME,
-    INITIATOR_PING_TIME, LOGIN_TIME, LOGOUT_TIME, STAGING,
+    ABORT_TIME, DISCOVERY_TIME, INITIATOR_DEPTH, INITIATOR_IDLE_TIME, INITIATOR_PING_TIME, LOGIN_TIME,
+    LOGOUT_TIME, STAGING,
 };
 use crate::pdu::{
-    BasicHeaderSegment, Bhs, DataOut, Function, LoginResponse, LogoutReason, LogoutRequest, NopOut, Opcode,
-    RESERVED_TAG, ScsiCommand, TaskManagementRequest, TextRequest, stamp_length, stamp_request,
+    BasicHeaderSegment, Bhs, DataRange, Function, LoginResponse, LogoutReason, LogoutRequest, NopOut, Opcode,
+    RESERVED_TAG, ScsiCommand, TaskManagementRequest, TaskTags, TextRequest, stamp_length, stamp_request,
 };
 use crate::sequence::CommandNumbers;
 use crate::text::Text;
 use crate::violation::Violation;
-
-/// Where to log in, as whom, and how.
-#[derive(Debug, Clone)]
-pub struct Config {
-    /// InitiatorName.
-    pub initiator: Iqn,
-    /// The initiator's part of the session's name: one that no other session of this initiator to the target uses.
-    pub isid: [u8; 6],
-    /// TargetName; `None` for a discovery session.
-    pub target: Option<Iqn>,
-    /// The logical unit's number.
-    pub lun: u16,
-    /// How the initiator proves itself; `None` to be believed.
-    pub chap: Option<Credentials>,
-    /// How the target must prove itself.
-    pub mutual: Option<Credentials>,
-    /// The hashes to offer, the preferred first.
-    pub algorithms: Vec<Algorithm>,
-    /// What to negotiate.
-    pub tuning: Tuning,
-    /// How long a command may take before its task is aborted.
-    pub command_time: Duration,
-}
-
-impl Config {
-    /// A login of `initiator` to a target's logical unit, or a discovery, with defaults for everything else.
-    pub fn new(initiator: Iqn, isid: [u8; 6], target: Option<Iqn>, lun: u16) -> Self {
-        Self {
-            initiator,
-            isid,
-            target,
-            lun,
-            chap: None,
-            mutual: None,
-            algorithms: Algorithm::ALL.to_vec(),
-            tuning: Tuning::default(),
-            command_time: COMMAND_TIME,
-        }
-    }
-}
 
 /// A target that a discovery found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,7 +63,7 @@ pub enum Action {
     },
     /// The connection is of no use any more; every request has been completed.
     Failed {
-        /// Why, for people.
+        /// Why, for an operator.
         reason: String,
     },
 }
@@ -120,28 +81,6 @@ pub enum Input {
     Abandon,
 }
 
-/// One thing to send.
-#[derive(Debug)]
-pub(super) enum Outgoing {
-    /// A PDU that is not numbered.
-    Pdu { header: Bhs, data: Vec<u8> },
-    /// The answer to a ping.
-    Answer(Bhs),
-    /// A sequence of write data.
-    Data(Burst),
-}
-
-/// A sequence of write data: from `next` to `end`, for the task in `slot` if it still has that tag.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Burst {
-    pub(super) slot: u16,
-    /// The initiator's tag, and the target's.
-    pub(super) tags: (u32, u32),
-    pub(super) data_sn: u32,
-    pub(super) next: u32,
-    pub(super) end: u32,
-}
-
 /// A connection to one target's logical unit, or to a discovery service.
 pub struct Connection {
     pub(super) config: Config,
@@ -153,16 +92,16 @@ pub struct Connection {
     pub(super) state: State,
     pub(super) login: Login,
     pub(super) parameters: Parameters,
-    /// Bytes of a write that go unasked, at most: what was agreed, or none for a time after the target had no memory for them.
-    pub(super) unasked: u32,
-    /// When data may go unasked again.
-    pub(super) unasked_from: Instant,
+    /// Bytes of a write that go unsolicited, at most: what was agreed, or none for a time after the target had no memory for them.
+    pub(super) unsolicited: u32,
+    /// When data may go unsolicited again.
+    pub(super) unsolicited_from: Instant,
     pub(super) numbers: CommandNumbers,
     pub(super) exp_stat_sn: u32,
     pub(super) tasks: Tasks,
     /// Commands that wait for the window, in order.
     pub(super) queue: VecDeque<u16>,
-    pub(super) out: VecDeque<Outgoing>,
+    pub(super) out: SendQueue,
     pub(super) actions: VecDeque<Action>,
     pub(super) probe: Option<Probe>,
     pub(super) geometry: Geometry,
@@ -175,8 +114,6 @@ pub struct Connection {
     /// Text responses that the discovery has taken so far; `None` while none is awaited.
     pub(super) texts: Option<u32>,
     pub(super) pings: u32,
-    /// Bytes that the answers to the target's pings take here until they are sent.
-    answers: usize,
     /// When something last happened.
     pub(super) now: Instant,
     heard: Instant,
@@ -203,7 +140,7 @@ impl Connection {
     pub fn new(now: Instant, config: Config, pool: Pool, entropy: Box<dyn Entropy>) -> Self {
         let numbers = CommandNumbers::new(1);
         let due = Some(now + LOGIN_TIME.min(config.command_time));
-        let (login, request, text) = Login::begin(&config, numbers.next());
+        let (login, request, text) = Login::begin(LoginContext { config: &config, cmd_sn: numbers.next() });
         let mut connection = Self {
             lun: scsi::encode_lun(config.lun),
             config,
@@ -214,13 +151,13 @@ impl Connection {
             state: State::InLogin,
             login,
             parameters: Parameters::default(),
-            unasked: 0,
-            unasked_from: now,
+            unsolicited: 0,
+            unsolicited_from: now,
             numbers,
             exp_stat_sn: 0,
             tasks: Tasks::new(INITIATOR_DEPTH),
             queue: VecDeque::new(),
-            out: VecDeque::new(),
+            out: SendQueue::new(),
             actions: VecDeque::new(),
             probe: None,
             geometry: Geometry { blocks: 0, block_size: 512, physical_block_size: 512 },
@@ -230,7 +167,6 @@ impl Connection {
             found: Text::new(),
             texts: None,
             pings: 0,
-            answers: 0,
             now,
             heard: now,
             pinged: None,
@@ -239,28 +175,13 @@ impl Connection {
             close: None,
             failed: false,
         };
-        connection.tell(request.to_bytes(), text.into_bytes());
+        connection.out.send(request.to_bytes(), text.into_bytes());
         connection
     }
 
     /// Where the connection is in its life.
     pub fn state(&self) -> State {
         self.state
-    }
-
-    /// Answers a ping.
-    pub(super) fn answer(&mut self, header: Bhs) {
-        self.answers = self.answers.saturating_add(size_of::<Outgoing>());
-        self.out.push_back(Outgoing::Answer(header));
-    }
-
-    /// True while the target does not read the answers that it has asked for: nothing more is received from it.
-    pub(super) fn is_blocked(&self) -> bool {
-        self.answers >= ANSWERS
-    }
-
-    pub(super) fn tell(&mut self, header: Bhs, data: Vec<u8>) {
-        self.out.push_back(Outgoing::Pdu { header, data });
     }
 
     pub(super) fn enter(&mut self, event: Event) {
@@ -270,14 +191,15 @@ impl Connection {
     }
 
     pub(super) fn handle_login(&mut self, now: Instant, response: &LoginResponse, data: &[u8]) {
-        let cmd_sn = self.numbers.next();
-        match self.login.handle((&self.config, cmd_sn), (response, data), &mut *self.entropy) {
-            Ok(Outcome::Request(request, text)) => self.tell(request.to_bytes(), text.into_bytes()),
+        let context = LoginContext { config: &self.config, cmd_sn: self.numbers.next() };
+        match self.login.handle(context, Received { response, data }, &mut *self.entropy) {
+            Ok(Outcome::Request(request, text)) => self.out.send(request.to_bytes(), text.into_bytes()),
             Ok(Outcome::Done) => self.begin_full_feature(now),
             Err(Failure(reason)) => {
                 let moved = self.login.moved.take();
-                self.actions
-                    .extend(moved.map(|(address, permanently)| Action::Moved { address, permanently }));
+                self.actions.extend(
+                    moved.map(|Moved { address, permanently }| Action::Moved { address, permanently }),
+                );
                 self.fail(CloseReason::Refused("the login failed"), reason);
             }
         }
@@ -285,7 +207,7 @@ impl Connection {
 
     fn begin_full_feature(&mut self, now: Instant) {
         self.parameters = self.login.parameters;
-        self.unasked = self.parameters.unsolicited();
+        self.unsolicited = self.parameters.unsolicited();
         self.digests = Digests { header: self.parameters.header_digest, data: self.parameters.data_digest };
         self.receiver.digests = self.digests;
         let discovery = self.config.target.is_none();
@@ -299,7 +221,7 @@ impl Connection {
             let mut text = Text::new();
             text.put("SendTargets", "All");
             let request = TextRequest::new(tag(Kind::Other, 0, 0), RESERVED_TAG);
-            self.tell(request.to_bytes(), text.into_bytes());
+            self.out.send(request.to_bytes(), text.into_bytes());
         } else {
             self.probe = Some(Probe::new());
             self.ask();
@@ -350,7 +272,7 @@ impl Connection {
         let stands = matches!(self.state, State::LoggedIn | State::InLogout);
         let usable = stands && self.probe.is_none() && self.config.target.is_some();
         let work = if usable {
-            cdb::command(operation, (self.geometry.block_size, self.abilities))
+            cdb::command(operation, self.geometry.block_size, self.abilities)
         } else {
             Err(VolumeErrorKind::Unreachable)
         };
@@ -384,7 +306,7 @@ impl Connection {
                 tag(Kind::Abort, generation, slot),
             )
             .referring(tag(Kind::Command, generation, slot), task.cmd_sn);
-            self.tell(request.to_bytes(), Vec::new());
+            self.out.send(request.to_bytes(), Vec::new());
             let soon = now + ABORT_TIME;
             self.check = Some(self.check.map_or(soon, |check| check.min(soon)));
         }
@@ -416,7 +338,7 @@ impl Connection {
         match self.state {
             State::LoggedIn => {
                 let request = LogoutRequest::new(LogoutReason::CLOSE_SESSION, 0, tag(Kind::Other, 1, 0));
-                self.tell(request.to_bytes(), Vec::new());
+                self.out.send(request.to_bytes(), Vec::new());
                 self.enter(Event::Logout);
                 self.due = Some(now + LOGOUT_TIME);
             }
@@ -453,7 +375,7 @@ impl Connection {
         } else if self.pinged.is_none() && self.heard + INITIATOR_IDLE_TIME <= now {
             self.pings = self.pings.wrapping_add(1);
             let [.., low] = self.pings.to_be_bytes();
-            self.tell(NopOut::ping(tag(Kind::Other, low, 2)).to_bytes(), Vec::new());
+            self.out.send(NopOut::ping(tag(Kind::Other, low, 2)).to_bytes(), Vec::new());
             self.pinged = Some(now + INITIATOR_PING_TIME);
         }
     }
@@ -472,43 +394,40 @@ impl Connection {
 
     /// Sends the oldest thing that waits, or the next command that the window lets through.
     fn send_one(&mut self, out: &mut Transmit) -> bool {
-        match self.out.pop_front() {
+        match self.out.pop() {
             Some(Outgoing::Pdu { mut header, data }) => {
                 stamp_length(&mut header, data.len());
                 self.put(out, header, Payload::Bytes(&data));
                 true
             }
             Some(Outgoing::Answer(header)) => {
-                self.answers = self.answers.saturating_sub(size_of::<Outgoing>());
                 self.put(out, header, Payload::Bytes(&[]));
                 true
             }
-            Some(Outgoing::Data(burst)) => {
-                self.send_data(burst, out);
+            Some(Outgoing::Data(sequence)) => {
+                self.send_data(sequence, out);
                 true
             }
             None => self.send_command(out),
         }
     }
 
-    fn send_data(&mut self, burst: Burst, out: &mut Transmit) {
-        let Burst { slot, tags, data_sn, next, end } = burst;
-        if self.tasks.find(Kind::Command, tags.0) != Some(slot) {
+    fn send_data(&mut self, sequence: DataOutSequence, out: &mut Transmit) {
+        let TaskHandle(slot) = sequence.task;
+        if self.tasks.find(Kind::Command, sequence.tags.initiator) != Some(slot) {
             return;
         }
-        let length = (end - next).min(self.parameters.peer_segment);
+        let range = sequence.next_range(self.parameters.peer_segment);
         let Some((_, task)) = self.tasks.get(slot) else { return };
-        let Some(part) = task.work.part(next, length) else { return };
-        let after = next + length;
-        task.progress.sent = task.progress.sent.saturating_add(length);
-        if after == end && tags.1 != RESERVED_TAG {
-            task.progress.open_r2ts = task.progress.open_r2ts.saturating_sub(1);
+        let Some(part) = task.work.part(range) else { return };
+        let (header, rest) = sequence.next(self.lun, range);
+        task.progress.data_out.count(range.length);
+        if rest.is_none() && sequence.is_solicited() {
+            task.progress.data_out.close_r2t();
         }
-        let header = DataOut::new(self.lun, tags, data_sn, (next, length));
-        let header = if after == end { header.ending() } else { header };
         self.put(out, header.to_bytes(), Payload::Shared(part));
-        if after < end {
-            self.out.push_front(Outgoing::Data(Burst { data_sn: data_sn + 1, next: after, ..burst }));
+        if let Some(rest) = rest {
+            self.out.continue_data(rest);
         }
     }
 
@@ -530,23 +449,19 @@ impl Connection {
                 command.reading(length)
             }
             Transfer::Write(_) => {
-                let first = self.unasked.min(length);
+                let first = self.unsolicited.min(length);
                 let most =
                     if self.parameters.immediate_data { first.min(self.parameters.peer_segment) } else { 0 };
-                immediate = task.work.part(0, most).unwrap_or_default();
+                immediate = task.work.part(DataRange { offset: 0, length: most }).unwrap_or_default();
                 let more = !self.parameters.initial_r2t && most < first;
-                (task.progress.asked, task.progress.sent) = (if more { first } else { most }, most);
+                task.progress.data_out = DataOutProgress::begin(most, if more { first } else { most });
                 if more {
-                    let tags = (task_tag, RESERVED_TAG);
-                    self.out.push_front(Outgoing::Data(Burst {
-                        slot,
-                        tags,
-                        data_sn: 0,
-                        next: most,
-                        end: first,
-                    }));
+                    let tags = TaskTags { initiator: task_tag, target: RESERVED_TAG };
+                    let range = DataRange { offset: most, length: first - most };
+                    self.out.continue_data(DataOutSequence::new(TaskHandle(slot), tags, range));
                 }
-                command.writing(length, most, more)
+                let command = command.writing(length, most);
+                if more { command.with_unsolicited() } else { command }
             }
         };
         self.put(out, command.to_bytes(), Payload::Shared(immediate));
@@ -629,13 +544,11 @@ impl protocol::Connection for Connection {
         self.fail(CloseReason::Finished, reason);
         self.enter(Event::Ended);
         self.out.clear();
-        self.answers = 0;
     }
 
     fn poll_transmit(&mut self, _now: Instant, send: &mut Transmit) {
         if self.state == State::Closing {
             self.out.clear();
-            self.answers = 0;
         }
         while !send.is_full() && self.send_one(send) {}
     }
@@ -651,7 +564,7 @@ impl protocol::Connection for Connection {
     }
 
     fn wants_bytes(&mut self) -> bool {
-        self.state.is_over() || !self.is_blocked()
+        self.state.is_over() || !self.out.is_full()
     }
 
     fn poll_close(&self) -> Option<CloseReason> {

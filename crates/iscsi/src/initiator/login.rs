@@ -7,15 +7,15 @@ use alloc::vec::Vec;
 
 use protocol::Entropy;
 
-use super::connection::Config;
-use crate::chap::{self, Algorithm, Credentials};
+use super::config::Config;
+use crate::chap::{self, Algorithm, Challenge, Credentials};
 use crate::keys::{self, DigestPolicy, Parameters};
-use crate::limits::{CHALLENGE, MOST_LOGIN_PDUS};
-use crate::pdu::{LoginRequest, LoginResponse, Stage, Status};
+use crate::limits::MOST_LOGIN_PDUS;
+use crate::pdu::{LoginIdentity, LoginRequest, LoginResponse, Stage, Status};
 use crate::text::{Text, number};
 use crate::violation::Violation;
 
-/// Why a login failed, for people.
+/// Why a login failed, for an operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Failure(pub(super) String);
 
@@ -33,7 +33,7 @@ enum Expect {
     /// The target's challenge.
     Challenge,
     /// The transition out of the security stage, and the target's own proof if it was challenged.
-    Proof(Option<(Algorithm, u8, Vec<u8>)>),
+    Proof(Option<Challenge>),
     /// The answers to the operational keys.
     Answers,
 }
@@ -47,17 +47,33 @@ pub(super) enum Outcome {
     Done,
 }
 
+/// Where a target is instead.
+#[derive(Debug)]
+pub(super) struct Moved {
+    /// TargetAddress, as the target wrote it.
+    pub(super) address: String,
+    /// The old place is not to be asked again.
+    pub(super) permanently: bool,
+}
+
+/// What the last request asked for.
+#[derive(Debug)]
+struct Asked {
+    stage: Stage,
+    /// The stage that it offered to go to: the target can agree to that, or not.
+    transition: Option<Stage>,
+}
+
 /// A login under way.
 #[derive(Debug)]
 pub(super) struct Login {
     expect: Option<Expect>,
-    /// The stage that the last request was sent in, and the one that it offered to go to: the target can agree to that, or not.
-    asked: (Stage, Option<Stage>),
+    asked: Asked,
     text: Text,
     responses: u32,
     offered: bool,
-    /// Where the target says that it is instead (RFC 7143 §11.13.5, status class 1), and whether for good.
-    pub(super) moved: Option<(String, bool)>,
+    /// Where the target says that it is instead (RFC 7143 §11.13.5, status class 1).
+    pub(super) moved: Option<Moved>,
     pub(super) parameters: Parameters,
     /// TargetPortalGroupTag, which the first answer to a normal session's login has (RFC 7143 §13.9).
     pub(super) portal_group: Option<u16>,
@@ -70,13 +86,30 @@ fn value<'a>(text: &'a Text, name: &str) -> Option<&'a str> {
     text.pairs().filter_map(Result::ok).find(|(key, _)| *key == name).map(|(_, value)| value)
 }
 
-fn request(config: &Config, stage: Stage, cmd_sn: u32) -> LoginRequest {
-    LoginRequest::new(stage, (config.isid, 0, 0), TAG, cmd_sn)
+/// What every request of a login is made of.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LoginContext<'a> {
+    pub(super) config: &'a Config,
+    pub(super) cmd_sn: u32,
+}
+
+impl LoginContext<'_> {
+    fn request(self, stage: Stage) -> LoginRequest {
+        LoginRequest::new(stage, LoginIdentity::new_session(self.config.isid), TAG, self.cmd_sn)
+    }
+}
+
+/// A response to the login, with the text that came with it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Received<'a> {
+    pub(super) response: &'a LoginResponse,
+    pub(super) data: &'a [u8],
 }
 
 impl Login {
     /// The login and its first request.
-    pub(super) fn begin(config: &Config, cmd_sn: u32) -> (Self, LoginRequest, Text) {
+    pub(super) fn begin(context: LoginContext<'_>) -> (Self, LoginRequest, Text) {
+        let config = context.config;
         let mut text = Text::new();
         text.put("InitiatorName", config.initiator.as_str());
         match &config.target {
@@ -86,7 +119,7 @@ impl Login {
             }
             None => text.put("SessionType", "Discovery"),
         }
-        let mut first = request(config, Stage::Security, cmd_sn);
+        let mut first = context.request(Stage::Security);
         if config.chap.is_some() {
             text.put("AuthMethod", "CHAP");
         } else {
@@ -95,7 +128,10 @@ impl Login {
         }
         let login = Self {
             expect: Some(Expect::Method),
-            asked: (Stage::Security, config.chap.is_none().then_some(Stage::Operational)),
+            asked: Asked {
+                stage: Stage::Security,
+                transition: config.chap.is_none().then_some(Stage::Operational),
+            },
             text: Text::new(),
             responses: 0,
             offered: false,
@@ -109,10 +145,11 @@ impl Login {
     /// Takes a response with its text.
     pub(super) fn handle(
         &mut self,
-        (config, cmd_sn): (&Config, u32),
-        (response, data): (&LoginResponse, &[u8]),
+        context: LoginContext<'_>,
+        received: Received<'_>,
         entropy: &mut dyn Entropy,
     ) -> Result<Outcome, Failure> {
+        let (config, Received { response, data }) = (context.config, received);
         self.responses += 1;
         if self.responses > MOST_LOGIN_PDUS {
             return Err(Violation::TooManyLoginPdus.into());
@@ -124,7 +161,7 @@ impl Login {
         }
         let stage = response.current().ok_or(Violation::BadStage)?;
         if response.continues() {
-            return Ok(Outcome::Request(request(config, stage, cmd_sn), Text::new()));
+            return Ok(Outcome::Request(context.request(stage), Text::new()));
         }
         let text = core::mem::take(&mut self.text);
         let group = value(&text, "TargetPortalGroupTag").and_then(number);
@@ -133,49 +170,51 @@ impl Login {
         if matches!(self.expect, Some(Expect::Method)) && config.chap.is_some() {
             require_chap(config, &text)?;
         }
-        if stage != self.asked.0 || next.is_some_and(|next| Some(next) != self.asked.1) {
+        if stage != self.asked.stage || next.is_some_and(|next| Some(next) != self.asked.transition) {
             return Err(Violation::BadStage.into());
         }
         match self.expect.take().ok_or(Violation::BadStage)? {
-            Expect::Method => self.method((config, cmd_sn), &text, next),
-            Expect::Challenge => self.challenge((config, cmd_sn), &text, entropy),
+            Expect::Method => self.method(context, &text, next),
+            Expect::Challenge => self.challenge(context, &text, entropy),
             Expect::Proof(asked) => {
                 if let Some(asked) = asked {
                     verify(config, &text, &asked)?;
                 }
-                self.advance((config, cmd_sn), stage, next)
+                self.advance(context, stage, next)
             }
             Expect::Answers => {
                 self.take_answers(config, &text)?;
-                self.advance((config, cmd_sn), stage, next)
+                self.advance(context, stage, next)
             }
         }
     }
 
     fn method(
         &mut self,
-        (config, cmd_sn): (&Config, u32),
+        context: LoginContext<'_>,
         text: &Text,
         next: Option<Stage>,
     ) -> Result<Outcome, Failure> {
+        let config = context.config;
         if config.chap.is_none() {
             self.take_answers(config, text)?;
-            return self.advance((config, cmd_sn), Stage::Security, next);
+            return self.advance(context, Stage::Security, next);
         }
         let list: Vec<String> =
             config.algorithms.iter().map(|algorithm| algorithm.number().to_string()).collect();
         let mut answer = Text::new();
         answer.put("CHAP_A", &list.join(","));
         self.expect = Some(Expect::Challenge);
-        Ok(Outcome::Request(request(config, Stage::Security, cmd_sn), answer))
+        Ok(Outcome::Request(context.request(Stage::Security), answer))
     }
 
     fn challenge(
         &mut self,
-        (config, cmd_sn): (&Config, u32),
+        context: LoginContext<'_>,
         text: &Text,
         entropy: &mut dyn Entropy,
     ) -> Result<Outcome, Failure> {
+        let config = context.config;
         let us = config.chap.as_ref().ok_or(Violation::BadChap)?;
         let algorithm = value(text, "CHAP_A").and_then(Algorithm::read);
         let algorithm =
@@ -186,29 +225,27 @@ impl Login {
         answer.put("CHAP_N", &us.user);
         answer.put("CHAP_R", &chap::encode(&algorithm.respond(identifier, &us.secret, &theirs)));
         let asked = config.mutual.as_ref().map(|_| {
-            let mut random = [0; CHALLENGE + 1];
-            entropy.fill(&mut random);
-            let [identifier, challenge @ ..] = random;
-            answer.put("CHAP_I", &identifier.to_string());
-            answer.put("CHAP_C", &chap::encode(&challenge));
-            (algorithm, identifier, challenge.to_vec())
+            let challenge = Challenge::new(algorithm, entropy);
+            challenge.put(&mut answer);
+            challenge
         });
-        if asked.as_ref().is_some_and(|(.., ours)| *ours == theirs) {
+        if asked.as_ref().is_some_and(|ours| theirs == ours.bytes) {
             return Err(Violation::Reflection.into());
         }
         self.expect = Some(Expect::Proof(asked));
-        self.asked = (Stage::Security, Some(Stage::Operational));
-        let request = request(config, Stage::Security, cmd_sn).transit(Stage::Operational);
+        self.asked = Asked { stage: Stage::Security, transition: Some(Stage::Operational) };
+        let request = context.request(Stage::Security).transit(Stage::Operational);
         Ok(Outcome::Request(request, answer))
     }
 
     /// Goes where the target has agreed to go, or asks again.
     fn advance(
         &mut self,
-        (config, cmd_sn): (&Config, u32),
+        context: LoginContext<'_>,
         stage: Stage,
         next: Option<Stage>,
     ) -> Result<Outcome, Failure> {
+        let config = context.config;
         let to = next.unwrap_or(stage);
         if to == Stage::FullFeature {
             return self.require_digests(config).map(|()| Outcome::Done);
@@ -216,11 +253,11 @@ impl Login {
         let mut text = Text::new();
         self.expect = Some(if to == Stage::Operational { Expect::Answers } else { Expect::Proof(None) });
         if to == Stage::Operational && !core::mem::replace(&mut self.offered, true) {
-            config.tuning.offer(config.target.is_none(), &mut text);
+            config.tuning.offer(config.session_type(), &mut text);
         }
         let wanted = if to == Stage::Security { Stage::Operational } else { Stage::FullFeature };
-        self.asked = (to, Some(wanted));
-        Ok(Outcome::Request(request(config, to, cmd_sn).transit(wanted), text))
+        self.asked = Asked { stage: to, transition: Some(wanted) };
+        Ok(Outcome::Request(context.request(to).transit(wanted), text))
     }
 
     /// A digest that this side requires is in use, however the target left it out: by a refusal, by another answer, or by none
@@ -258,7 +295,7 @@ fn byte(text: Option<&str>) -> Option<u8> {
     u8::try_from(number(text?)?).ok()
 }
 
-/// Whom the initiator talks to, for people.
+/// Whom the initiator talks to, for an operator.
 fn peer(config: &Config) -> String {
     match &config.target {
         Some(target) => alloc::format!("target {target}"),
@@ -281,9 +318,8 @@ fn require_chap(config: &Config, text: &Text) -> Result<(), Failure> {
     )))
 }
 
-fn verify(config: &Config, text: &Text, asked: &(Algorithm, u8, Vec<u8>)) -> Result<(), Failure> {
+fn verify(config: &Config, text: &Text, challenge: &Challenge) -> Result<(), Failure> {
     let Credentials { user, secret } = config.mutual.as_ref().ok_or(Violation::BadChap)?;
-    let (algorithm, identifier, challenge) = asked;
     let Some(name) = value(text, "CHAP_N").filter(|_| value(text, "CHAP_R").is_some()) else {
         return Err(Failure(alloc::format!(
             "{} does not prove who it is (CHAP_N and CHAP_R), which this side requires: set up mutual CHAP there, or leave the \
@@ -292,9 +328,9 @@ fn verify(config: &Config, text: &Text, asked: &(Algorithm, u8, Vec<u8>)) -> Res
         )));
     };
     let response = value(text, "CHAP_R").and_then(chap::decode).ok_or(Violation::BadChap)?;
-    let expected = algorithm.respond(*identifier, secret, challenge);
+    let expected = challenge.response(secret);
     // RFC 7143 §9.2.1: a response that this side would have given is a failure, even with the right secret.
-    let own = config.chap.as_ref().map(|us| algorithm.respond(*identifier, &us.secret, challenge));
+    let own = config.chap.as_ref().map(|us| challenge.response(&us.secret));
     let reflected = own.is_some_and(|own| chap::equal(&response, &own));
     if name == user && chap::equal(&response, &expected) && !reflected {
         return Ok(());
@@ -305,10 +341,10 @@ fn verify(config: &Config, text: &Text, asked: &(Algorithm, u8, Vec<u8>)) -> Res
     )))
 }
 
-fn moved(status: Status, text: &Text) -> Option<(String, bool)> {
+fn moved(status: Status, text: &Text) -> Option<Moved> {
     let redirects = [Status::MOVED_TEMPORARILY, Status::MOVED_PERMANENTLY].contains(&status);
     let address = value(text, "TargetAddress").filter(|_| redirects)?;
-    Some((address.to_string(), status == Status::MOVED_PERMANENTLY))
+    Some(Moved { address: address.to_string(), permanently: status == Status::MOVED_PERMANENTLY })
 }
 
 /// Who was refused by whom: a reader of a log has no URL beside it.

@@ -8,11 +8,13 @@
 //! what a request means in SCSI, `probe` how a logical unit becomes a [`RemoteUnit`].
 
 mod cdb;
+mod config;
 mod connection;
 mod login;
 mod probe;
 mod receive;
 mod tasks;
 
-pub use connection::{Action, Config, Connection, Discovered, Input};
+pub use config::Config;
+pub use connection::{Action, Connection, Discovered, Input};
 pub use probe::RemoteUnit;

@@ -11,21 +11,43 @@ use scsi::{Additional, SenseKey, Status};
 use volume::{Outcome, VolumeErrorKind};
 
 use super::cdb::{Abilities, allocation, attention, difference, sense, writing_zeros};
-use super::connection::{Action, Burst, Connection, Discovered, Outgoing};
+use super::connection::{Action, Connection, Discovered};
 use super::tasks::{Kind, Owner, Transfer, Work, tag};
 use crate::connection::State;
-use crate::datamover::tcp::Next;
+use crate::datamover::TaskHandle;
+use crate::datamover::tcp::data_out::DataOutSequence;
+use crate::datamover::tcp::framing::Next;
 use crate::limits::{ASKED_TIME, DISCOVERED_TEXT, MOST_KEYS, MOST_TEXT_PDUS, RETRIES};
 use crate::pdu::{
-    AsyncEvent, AsyncMessage, BasicHeaderSegment, Bhs, DataIn, LoginResponse, NopIn, NopOut, Opcode, R2t,
-    RESERVED_TAG, Reject, Residual, ScsiResponse, TaskManagementResponse, TextRequest, TextResponse,
+    AsyncEvent, AsyncMessage, BasicHeaderSegment, Bhs, DataIn, DataRange, LoginResponse, NopIn, NopOut,
+    Opcode, R2t, RESERVED_TAG, Reject, Residual, ScsiResponse, TaskManagementResponse, TextRequest,
+    TextResponse,
 };
 use crate::violation::Violation;
+
+/// How the target says that a command ended.
+#[derive(Debug, Clone, Copy)]
+struct CommandEnd<'a> {
+    status: u8,
+    residual: Residual,
+    sense: &'a [u8],
+}
+
+/// What that means for a command that others may follow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Judgement {
+    /// It was carried out.
+    Good,
+    /// The unit does not know it, or not with these fields.
+    IllegalRequest,
+    /// It failed otherwise.
+    Failed,
+}
 
 impl Connection {
     pub(super) fn receive(&mut self, now: Instant, bytes: &[u8]) -> usize {
         let mut used = 0;
-        while !self.state.is_over() && !self.is_blocked() {
+        while !self.state.is_over() && !self.out.is_full() {
             let rest = bytes.get(used..).unwrap_or_default();
             used += match self.receiver.next(rest) {
                 Next::Short => break,
@@ -110,13 +132,7 @@ impl Connection {
     fn check_data_in(&mut self, data: &DataIn) -> Result<u16, Violation> {
         let slot = self.answered(data.task_tag())?;
         let (_, task) = self.tasks.get(slot).ok_or(Violation::UnknownTask)?;
-        if data.buffer_offset() != task.progress.received || data.data_sn() != task.progress.data_sn {
-            return Err(Violation::DataOutOfOrder);
-        }
-        let end = data.buffer_offset().checked_add(data.length());
-        if !task.work.reads() || end.is_none_or(|end| end > task.work.length) {
-            return Err(Violation::DataOverrun);
-        }
+        task.progress.data_in.check(data, task.work.reads().then_some(task.work.length))?;
         Ok(slot)
     }
 
@@ -166,11 +182,10 @@ impl Connection {
 
     fn data_arrived(&mut self, slot: u16, data: &DataIn) {
         if let Some((_, task)) = self.tasks.get(slot) {
-            task.progress.received = task.progress.received.saturating_add(data.length());
-            task.progress.data_sn = task.progress.data_sn.wrapping_add(1);
+            task.progress.data_in.take(data);
         }
         if let Some((status, residual)) = data.status() {
-            self.finish(slot, (status, residual), &[]);
+            self.finish(slot, &CommandEnd { status, residual, sense: &[] });
         }
     }
 
@@ -180,12 +195,15 @@ impl Connection {
             Err(violation) => return self.violate(violation),
         };
         match response.status() {
-            Some(status) => self.finish(slot, (status, response.residual()), sense(data)),
+            Some(status) => {
+                self.finish(slot, &CommandEnd { status, residual: response.residual(), sense: sense(data) });
+            }
             None => self.end(slot, Err(VolumeErrorKind::Unreachable)),
         }
     }
 
-    fn finish(&mut self, slot: u16, (status, residual): (u8, Residual), sense: &[u8]) {
+    fn finish(&mut self, slot: u16, end: &CommandEnd<'_>) {
+        let CommandEnd { status, residual, sense } = *end;
         let Some((_, task)) = self.tasks.get(slot) else { return };
         // An abort is under way: the command ended first, which decides.
         let ours = task.aborting.take().is_some();
@@ -204,10 +222,15 @@ impl Connection {
             }
             return;
         }
-        let refused = !good
-            && told.is_none()
-            && scsi::builder::sense(sense).is_some_and(|(key, ..)| key == SenseKey::IllegalRequest);
-        if let Some(work) = self.next(slot, good, refused) {
+        let illegal = || scsi::builder::sense(sense).is_some_and(|(key, ..)| key == SenseKey::IllegalRequest);
+        let judgement = if good {
+            Judgement::Good
+        } else if told.is_none() && illegal() {
+            Judgement::IllegalRequest
+        } else {
+            Judgement::Failed
+        };
+        if let Some(work) = self.next(slot, judgement) {
             return self.replace(slot, work);
         }
         let result = if good {
@@ -225,23 +248,24 @@ impl Connection {
         self.end(slot, result);
     }
 
-    /// A write whose data went unasked was answered BUSY: the target may have had no memory for it, and cannot let it wait, as other requests come
+    /// A write whose data went unsolicited was answered BUSY: the target may have had no memory for it, and cannot let it wait, as other requests come
     /// behind it in the stream. For a time writes send nothing before an R2T asks for it, so that they wait at the target, in their order.
     fn ask_first(&mut self, slot: u16, status: u8) {
         let Some((_, task)) = self.tasks.get(slot) else { return };
-        if status == Status::Busy as u8 && task.progress.asked > 0 {
-            (self.unasked, self.unasked_from) = (0, self.now + ASKED_TIME);
+        if status == Status::Busy as u8 && task.progress.data_out.requested > 0 {
+            (self.unsolicited, self.unsolicited_from) = (0, self.now + ASKED_TIME);
         }
     }
 
     /// The command that follows one that ended well, or that stands in for one that was refused, if there is one.
-    fn next(&mut self, slot: u16, good: bool, refused: bool) -> Option<Work> {
+    fn next(&mut self, slot: u16, judgement: Judgement) -> Option<Work> {
+        let good = judgement == Judgement::Good;
         let work = &mut self.tasks.get(slot)?.1.work;
         if let Some(zeros) = work.zeros
-            && (if zeros.instead { refused } else { good })
+            && (if zeros.instead { judgement == Judgement::IllegalRequest } else { good })
         {
             self.abilities.writes_same = false;
-            return Some(writing_zeros(zeros, (self.geometry.block_size, self.abilities)));
+            return Some(writing_zeros(zeros, self.geometry.block_size, self.abilities));
         }
         (good && work.flush_after).then(|| Work::plain(synchronize_cache()))
     }
@@ -259,20 +283,20 @@ impl Connection {
     fn outcome(&mut self, slot: u16, residual: Residual) -> Result<Outcome, VolumeErrorKind> {
         let (_, task) = self.tasks.get(slot).ok_or(VolumeErrorKind::Unreachable)?;
         let none = residual == Residual::None;
-        let whole = task.progress.received == task.work.length && none;
-        let sent = task.progress.sent == task.work.length && none;
+        let whole = task.progress.data_in.received == task.work.length && none;
+        let sent = task.progress.data_out.sent == task.work.length && none;
         let probe = matches!(task.owner, Owner::Probe | Owner::Size);
         match &task.work.transfer {
             Transfer::None => Ok(Outcome::Done),
             Transfer::Write(_) if sent || !task.work.exact => Ok(Outcome::Done),
             Transfer::Read if whole || probe => {
                 let mut buf = task.work.buf.take().ok_or(VolumeErrorKind::Media)?;
-                buf.set_len((task.progress.received as usize).min(buf.len()));
+                buf.set_len((task.progress.data_in.received as usize).min(buf.len()));
                 Ok(Outcome::Data(buf.freeze().into()))
             }
             Transfer::Status(asked) => {
                 let buf = task.work.buf.take().ok_or(VolumeErrorKind::Media)?;
-                let told = buf.get(..task.progress.received as usize).unwrap_or_default();
+                let told = buf.get(..task.progress.data_in.received as usize).unwrap_or_default();
                 allocation(told, *asked).ok_or(VolumeErrorKind::Media)
             }
             Transfer::Compare(expected) if whole => {
@@ -284,7 +308,8 @@ impl Connection {
             }
             Transfer::Reservations => {
                 let buf = task.work.buf.take().ok_or(VolumeErrorKind::Media)?;
-                let view = read_full_status(buf.get(..task.progress.received as usize).unwrap_or_default());
+                let view =
+                    read_full_status(buf.get(..task.progress.data_in.received as usize).unwrap_or_default());
                 view.map(|view| Outcome::Reservations(Arc::new(view))).ok_or(VolumeErrorKind::Media)
             }
             // A success that moved less, or more, than was asked for is none.
@@ -350,45 +375,28 @@ impl Connection {
             // The task was aborted in the meantime.
             return;
         };
-        if self.unasked == 0 && self.unasked_from <= self.now {
-            self.unasked = self.parameters.unsolicited();
+        if self.unsolicited == 0 && self.unsolicited_from <= self.now {
+            self.unsolicited = self.parameters.unsolicited();
         }
-        match self.check_r2t(slot, r2t) {
-            Ok(end) => {
-                let tags = (r2t.task_tag(), r2t.transfer_tag());
-                let next = r2t.buffer_offset();
-                self.out.push_back(Outgoing::Data(Burst { slot, tags, data_sn: 0, next, end }));
+        match self.take_r2t(slot, r2t) {
+            Ok(range) => {
+                self.out.send_data(DataOutSequence::new(TaskHandle(slot), r2t.tags(), range));
             }
             Err(violation) => self.violate(violation),
         }
     }
 
-    /// Checks an R2T against its task and what was negotiated; says where the data that it asks for ends. As no byte is asked for
-    /// twice, and no more R2Ts are open than agreed, what a target can make this side hold is bounded by the requests.
-    fn check_r2t(&mut self, slot: u16, r2t: &R2t) -> Result<u32, Violation> {
-        let (most_open, max_burst) = (self.parameters.outstanding_r2t, self.parameters.max_burst);
+    /// Checks an R2T against its task and what was negotiated, and takes it.
+    fn take_r2t(&mut self, slot: u16, r2t: &R2t) -> Result<DataRange, Violation> {
         let (_, task) = self.tasks.get(slot).filter(|(_, task)| task.sent).ok_or(Violation::UnknownTask)?;
-        let end = r2t.buffer_offset().checked_add(r2t.length()).ok_or(Violation::DataOverrun)?;
         let writes = matches!(task.work.transfer, Transfer::Write(_));
-        if !writes || end > task.work.length || r2t.length() == 0 || r2t.length() > max_burst {
-            return Err(Violation::DataOverrun);
-        }
-        let progress = &mut task.progress;
-        if r2t.r2t_sn() != progress.r2t_sn || r2t.buffer_offset() < progress.asked {
-            return Err(Violation::DataOutOfOrder);
-        }
-        if progress.open_r2ts >= most_open {
-            return Err(Violation::TooManyR2ts);
-        }
-        progress.open_r2ts += 1;
-        progress.r2t_sn = progress.r2t_sn.wrapping_add(1);
-        progress.asked = end;
-        Ok(end)
+        let length = writes.then_some(task.work.length);
+        task.progress.data_out.take_r2t(r2t, length, &self.parameters)
     }
 
     fn handle_nop(&mut self, nop: &NopIn) {
         if nop.transfer_tag() != RESERVED_TAG {
-            self.answer(NopOut::answer(nop).to_bytes());
+            self.out.answer_ping(NopOut::answer(nop).to_bytes());
         }
     }
 
@@ -423,7 +431,7 @@ impl Connection {
             }
             self.texts = Some(texts + 1);
             let request = TextRequest::new(tag(Kind::Other, 0, 0), response.transfer_tag());
-            return self.tell(request.to_bytes(), Vec::new());
+            return self.out.send(request.to_bytes(), Vec::new());
         }
         match targets(self.found.bytes()) {
             Ok(found) => {

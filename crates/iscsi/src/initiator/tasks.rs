@@ -7,6 +7,10 @@ use protocol::Instant;
 use scsi::builder::Block;
 use volume::{Durability, Extent, Tag, VolumeErrorKind};
 
+use crate::datamover::tcp::data_in::DataInOrder;
+use crate::datamover::tcp::data_out::DataOutProgress;
+use crate::pdu::DataRange;
+
 /// Which way a command's data goes, and what becomes of it.
 #[derive(Debug)]
 pub(super) enum Transfer {
@@ -106,8 +110,8 @@ impl Work {
     }
 
     /// A part of the write data.
-    pub(super) fn part(&self, offset: u32, length: u32) -> Option<BufList> {
-        let (offset, length) = (offset as usize, length as usize);
+    pub(super) fn part(&self, range: DataRange) -> Option<BufList> {
+        let (offset, length) = (range.offset as usize, range.length as usize);
         match &self.transfer {
             Transfer::Write(data) if offset.checked_add(length)? <= data.len() => {
                 Some(data.part(offset, length))
@@ -131,19 +135,10 @@ pub(super) enum Owner {
 /// How far the data of a command is.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Progress {
-    /// Read data received.
-    pub(super) received: u32,
-    /// DataSN of the next Data-In.
-    pub(super) data_sn: u32,
-    /// Where the data ends that goes without being asked for, or that R2Ts have asked for: they ask in order, and for nothing twice
-    /// (DataSequenceInOrder, RFC 7143 §13.19).
-    pub(super) asked: u32,
-    /// Write data sent.
-    pub(super) sent: u32,
-    /// R2TSN of the next R2T.
-    pub(super) r2t_sn: u32,
-    /// R2Ts whose data is not sent whole yet.
-    pub(super) open_r2ts: u16,
+    /// Read data.
+    pub(super) data_in: DataInOrder,
+    /// Write data.
+    pub(super) data_out: DataOutProgress,
 }
 
 /// One command.

@@ -1,7 +1,7 @@
 //! Asynchronous Message (RFC 7143 §11.9).
 
 use wire::big_endian::{U16, U32};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, FromZeros as _, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{FINAL, Opcode, RESERVED_TAG, U24, basic_header};
 
@@ -53,21 +53,10 @@ impl AsyncMessage {
         Self {
             opcode: Opcode::ASYNC_MESSAGE.0,
             flags: FINAL,
-            reserved2: [0; 2],
-            total_ahs_length: 0,
-            data_segment_length: U24::default(),
-            lun: [0; 8],
             reserved16: U32::new(RESERVED_TAG),
-            reserved20: [0; 4],
-            stat_sn: U32::ZERO,
-            exp_cmd_sn: U32::ZERO,
-            max_cmd_sn: U32::ZERO,
             async_event: AsyncEvent::LOGOUT_REQUESTED.0,
-            async_vcode: 0,
-            parameter1: U16::ZERO,
-            parameter2: U16::ZERO,
             parameter3: U16::new(seconds),
-            reserved44: [0; 4],
+            ..Self::new_zeroed()
         }
     }
 

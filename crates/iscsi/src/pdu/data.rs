@@ -1,10 +1,35 @@
 //! SCSI Data-Out and Data-In (RFC 7143 §11.7).
 
 use wire::big_endian::U32;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, FromZeros as _, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::scsi_response::Residual;
 use super::{FINAL, Opcode, RESERVED_TAG, U24, basic_header};
+
+/// A part of a command's data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DataRange {
+    /// Where it begins: Buffer Offset, in bytes from the command's first.
+    pub offset: u32,
+    /// Its length in bytes.
+    pub length: u32,
+}
+
+impl DataRange {
+    /// Where it ends; `None` beyond what an offset can say.
+    pub fn end(self) -> Option<u32> {
+        self.offset.checked_add(self.length)
+    }
+}
+
+/// What names a transfer of write data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TaskTags {
+    /// The task: Initiator Task Tag.
+    pub initiator: u32,
+    /// The R2T: Target Transfer Tag; [`RESERVED_TAG`] for unsolicited data.
+    pub target: u32,
+}
 
 /// The header of a Data-Out: write data.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -29,24 +54,18 @@ pub struct DataOut {
 basic_header!(DataOut);
 
 impl DataOut {
-    /// One piece of a sequence: for the tasks's `tags` (initiator's and target's), the `data_sn`-th PDU of its sequence,
-    /// `length` bytes at `offset`.
-    pub fn new(lun: [u8; 8], tags: (u32, u32), data_sn: u32, (offset, length): (u32, u32)) -> Self {
+    /// One piece of a task's write data: the `data_sn`-th PDU of its sequence, which belongs at `range`.
+    pub fn new(lun: [u8; 8], tags: TaskTags, data_sn: u32, range: DataRange) -> Self {
         Self {
             opcode: Opcode::DATA_OUT.0,
             flags: 0,
-            reserved2: [0; 2],
-            total_ahs_length: 0,
-            data_segment_length: U24::new(length),
+            data_segment_length: U24::new(range.length),
             lun,
-            initiator_task_tag: U32::new(tags.0),
-            target_transfer_tag: U32::new(tags.1),
-            reserved24: [0; 4],
-            exp_stat_sn: U32::ZERO,
-            reserved32: [0; 4],
+            initiator_task_tag: U32::new(tags.initiator),
+            target_transfer_tag: U32::new(tags.target),
             data_sn: U32::new(data_sn),
-            buffer_offset: U32::new(offset),
-            reserved44: [0; 4],
+            buffer_offset: U32::new(range.offset),
+            ..Self::new_zeroed()
         }
     }
 
@@ -67,6 +86,11 @@ impl DataOut {
         self.target_transfer_tag.get()
     }
 
+    /// The task and the R2T.
+    pub fn tags(&self) -> TaskTags {
+        TaskTags { initiator: self.task_tag(), target: self.transfer_tag() }
+    }
+
     /// Its number within its sequence.
     pub fn data_sn(&self) -> u32 {
         self.data_sn.get()
@@ -80,6 +104,11 @@ impl DataOut {
     /// Bytes of data.
     pub fn length(&self) -> u32 {
         self.data_segment_length.get()
+    }
+
+    /// Where the data belongs, and how much it is.
+    pub fn range(&self) -> DataRange {
+        DataRange { offset: self.buffer_offset(), length: self.length() }
     }
 
     /// True for the last PDU of a sequence.
@@ -115,24 +144,17 @@ pub struct DataIn {
 basic_header!(DataIn);
 
 impl DataIn {
-    /// One piece: the `data_sn`-th PDU for the task, `length` bytes at `offset`.
-    pub fn new(task_tag: u32, data_sn: u32, (offset, length): (u32, u32)) -> Self {
+    /// One piece of a task's read data: its `data_sn`-th PDU, which belongs at `range`.
+    pub fn new(task_tag: u32, data_sn: u32, range: DataRange) -> Self {
         Self {
             opcode: Opcode::DATA_IN.0,
             flags: 0,
-            reserved2: 0,
-            status: 0,
-            total_ahs_length: 0,
-            data_segment_length: U24::new(length),
-            lun: [0; 8],
+            data_segment_length: U24::new(range.length),
             initiator_task_tag: U32::new(task_tag),
             target_transfer_tag: U32::new(RESERVED_TAG),
-            stat_sn: U32::ZERO,
-            exp_cmd_sn: U32::ZERO,
-            max_cmd_sn: U32::ZERO,
             data_sn: U32::new(data_sn),
-            buffer_offset: U32::new(offset),
-            residual_count: U32::ZERO,
+            buffer_offset: U32::new(range.offset),
+            ..Self::new_zeroed()
         }
     }
 
@@ -172,6 +194,11 @@ impl DataIn {
         self.data_segment_length.get()
     }
 
+    /// Where the data belongs, and how much it is.
+    pub fn range(&self) -> DataRange {
+        DataRange { offset: self.buffer_offset(), length: self.length() }
+    }
+
     /// True for the last PDU of a sequence.
     pub fn is_final(&self) -> bool {
         self.flags & FINAL != 0
@@ -193,7 +220,17 @@ mod tests {
     fn data_out_golden_vector() {
         let vector = golden::bytes(include_str!("data_out.hex"));
         let lun = [0, 1, 0, 0, 0, 0, 0, 0];
-        assert_eq!(DataOut::new(lun, (0x1234, 0x55), 2, (0x4000, 0x2000)).ending().to_bytes(), vector);
+        assert_eq!(
+            DataOut::new(
+                lun,
+                TaskTags { initiator: 0x1234, target: 0x55 },
+                2,
+                DataRange { offset: 0x4000, length: 0x2000 }
+            )
+            .ending()
+            .to_bytes(),
+            vector
+        );
         let header = DataOut::from_bytes(&vector);
         assert_eq!((header.task_tag(), header.transfer_tag(), header.data_sn()), (0x1234, 0x55, 2));
         assert_eq!((header.buffer_offset(), header.length(), header.is_final()), (0x4000, 0x2000, true));
@@ -202,12 +239,13 @@ mod tests {
     #[test]
     fn data_in_golden_vector() {
         let vector = golden::bytes(include_str!("data_in.hex"));
-        let header = DataIn::new(0x1234, 1, (0x2000, 0x200)).with_status(0, Residual::Underflow(0x600));
+        let header = DataIn::new(0x1234, 1, DataRange { offset: 0x2000, length: 0x200 })
+            .with_status(0, Residual::Underflow(0x600));
         assert_eq!(header.to_bytes(), vector);
         let header = DataIn::from_bytes(&vector);
         assert_eq!((header.task_tag(), header.data_sn(), header.buffer_offset()), (0x1234, 1, 0x2000));
         assert_eq!((header.length(), header.is_final()), (0x200, true));
         assert_eq!(header.status(), Some((0, Residual::Underflow(0x600))));
-        assert_eq!(DataIn::new(1, 0, (0, 512)).ending().status(), None);
+        assert_eq!(DataIn::new(1, 0, DataRange { offset: 0, length: 512 }).ending().status(), None);
     }
 }

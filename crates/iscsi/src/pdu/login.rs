@@ -1,7 +1,7 @@
 //! Login Request and Login Response (RFC 7143 §11.12, §11.13).
 
 use wire::big_endian::{U16, U32};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, FromZeros as _, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{IMMEDIATE, Opcode, U24, basic_header};
 
@@ -86,7 +86,7 @@ impl Status {
         class
     }
 
-    /// What it means, for people.
+    /// What it means, for an operator.
     pub fn text(self) -> &'static str {
         match self {
             Self::SUCCESS => "success",
@@ -109,6 +109,24 @@ impl Status {
             _ if self.class() == 3 => "the target failed during the login",
             _ => "an unknown login status",
         }
+    }
+}
+
+/// Which connection of which session a login is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LoginIdentity {
+    /// The initiator's part of the session's name.
+    pub isid: [u8; 6],
+    /// The handle that the target gave the session; zero for a new one.
+    pub tsih: u16,
+    /// The connection's number within the session.
+    pub cid: u16,
+}
+
+impl LoginIdentity {
+    /// The first connection of a new session.
+    pub fn new_session(isid: [u8; 6]) -> Self {
+        Self { isid, tsih: 0, cid: 0 }
     }
 }
 
@@ -136,23 +154,20 @@ pub struct LoginRequest {
 basic_header!(LoginRequest);
 
 impl LoginRequest {
-    /// A request in stage `current` for a connection `cid` of the session (`isid`, `tsih`).
-    pub fn new(current: Stage, (isid, tsih, cid): ([u8; 6], u16, u16), task_tag: u32, cmd_sn: u32) -> Self {
+    /// A request in stage `current`.
+    pub fn new(current: Stage, identity: LoginIdentity, task_tag: u32, cmd_sn: u32) -> Self {
+        let LoginIdentity { isid, tsih, cid } = identity;
         Self {
             opcode: Opcode::LOGIN_REQUEST.0 | IMMEDIATE,
             flags: current.bits() << 2,
             version_max: 0,
             version_min: 0,
-            total_ahs_length: 0,
-            data_segment_length: U24::default(),
             isid,
             tsih: U16::new(tsih),
             initiator_task_tag: U32::new(task_tag),
             cid: U16::new(cid),
-            reserved22: [0; 2],
             cmd_sn: U32::new(cmd_sn),
-            exp_stat_sn: U32::ZERO,
-            reserved32: [0; 16],
+            ..Self::new_zeroed()
         }
     }
 
@@ -198,6 +213,11 @@ impl LoginRequest {
         self.cid.get()
     }
 
+    /// Which connection of which session.
+    pub fn identity(&self) -> LoginIdentity {
+        LoginIdentity { isid: self.isid, tsih: self.tsih(), cid: self.cid() }
+    }
+
     /// The initiator task tag, the same for the whole login.
     pub fn task_tag(&self) -> u32 {
         self.initiator_task_tag.get()
@@ -240,17 +260,11 @@ impl LoginResponse {
             flags: request.flags & 0x0c,
             version_max: 0,
             version_active: 0,
-            total_ahs_length: 0,
-            data_segment_length: U24::default(),
             isid: request.isid,
             tsih: request.tsih,
             initiator_task_tag: request.initiator_task_tag,
-            reserved20: [0; 4],
-            stat_sn: U32::ZERO,
-            exp_cmd_sn: U32::ZERO,
-            max_cmd_sn: U32::ZERO,
             status: U16::new(status.0),
-            reserved38: [0; 10],
+            ..Self::new_zeroed()
         }
     }
 
@@ -317,7 +331,8 @@ mod tests {
     fn request_golden_vector() {
         let vector = golden::bytes(include_str!("login_request.hex"));
         let request =
-            LoginRequest::new(Stage::Security, (ISID, 0x0102, 7), 0xabcd, 9).transit(Stage::Operational);
+            LoginRequest::new(Stage::Security, LoginIdentity { isid: ISID, tsih: 0x0102, cid: 7 }, 0xabcd, 9)
+                .transit(Stage::Operational);
         assert_eq!(request.to_bytes(), vector);
         let request = LoginRequest::from_bytes(&vector);
         assert_eq!((request.current(), request.next()), (Some(Stage::Security), Some(Stage::Operational)));
@@ -329,7 +344,8 @@ mod tests {
     #[test]
     fn response_golden_vector() {
         let vector = golden::bytes(include_str!("login_response.hex"));
-        let request = LoginRequest::new(Stage::Operational, (ISID, 0, 7), 0xabcd, 9);
+        let request =
+            LoginRequest::new(Stage::Operational, LoginIdentity { isid: ISID, tsih: 0, cid: 7 }, 0xabcd, 9);
         let response =
             LoginResponse::new(&request, Status::SUCCESS).transit(Stage::FullFeature).with_tsih(0x0506);
         assert_eq!(response.to_bytes(), vector);

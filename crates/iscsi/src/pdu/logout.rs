@@ -1,7 +1,7 @@
 //! Logout Request and Logout Response (RFC 7143 §11.14, §11.15).
 
 use wire::big_endian::{U16, U32};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, FromZeros as _, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{FINAL, IMMEDIATE, Opcode, U24, basic_header};
 
@@ -44,16 +44,9 @@ impl LogoutRequest {
         Self {
             opcode: Opcode::LOGOUT_REQUEST.0 | IMMEDIATE,
             flags: FINAL | reason.0 & 0x7f,
-            reserved2: [0; 2],
-            total_ahs_length: 0,
-            data_segment_length: U24::default(),
-            reserved8: [0; 8],
             initiator_task_tag: U32::new(task_tag),
             cid: U16::new(cid),
-            reserved22: [0; 2],
-            cmd_sn: U32::ZERO,
-            exp_stat_sn: U32::ZERO,
-            reserved32: [0; 16],
+            ..Self::new_zeroed()
         }
     }
 
@@ -71,6 +64,15 @@ impl LogoutRequest {
     pub fn task_tag(&self) -> u32 {
         self.initiator_task_tag.get()
     }
+}
+
+/// When the session may be taken up again (RFC 7143 §11.15.3, §11.15.4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogoutTimes {
+    /// Seconds to wait before that.
+    pub time2wait: u16,
+    /// Seconds behind these for which the target retains the session's state.
+    pub time2retain: u16,
 }
 
 /// The header of a Logout Response.
@@ -105,25 +107,16 @@ impl LogoutResponse {
     /// Recovery is not supported.
     pub const NO_RECOVERY: u8 = 2;
 
-    /// The answer to the logout `task_tag`, with how long to wait and what is retained, in seconds.
-    pub fn new(task_tag: u32, response: u8, (time2wait, time2retain): (u16, u16)) -> Self {
+    /// The answer to the logout `task_tag`.
+    pub fn new(task_tag: u32, response: u8, times: LogoutTimes) -> Self {
         Self {
             opcode: Opcode::LOGOUT_RESPONSE.0,
             flags: FINAL,
             response,
-            reserved3: 0,
-            total_ahs_length: 0,
-            data_segment_length: U24::default(),
-            reserved8: [0; 8],
             initiator_task_tag: U32::new(task_tag),
-            reserved20: [0; 4],
-            stat_sn: U32::ZERO,
-            exp_cmd_sn: U32::ZERO,
-            max_cmd_sn: U32::ZERO,
-            reserved36: [0; 4],
-            time2wait: U16::new(time2wait),
-            time2retain: U16::new(time2retain),
-            reserved44: [0; 4],
+            time2wait: U16::new(times.time2wait),
+            time2retain: U16::new(times.time2retain),
+            ..Self::new_zeroed()
         }
     }
 
@@ -149,7 +142,15 @@ mod tests {
     #[test]
     fn response_golden_vector() {
         let vector = golden::bytes(include_str!("logout_response.hex"));
-        assert_eq!(LogoutResponse::new(0x99, LogoutResponse::NO_RECOVERY, (2, 20)).to_bytes(), vector);
+        assert_eq!(
+            LogoutResponse::new(
+                0x99,
+                LogoutResponse::NO_RECOVERY,
+                LogoutTimes { time2wait: 2, time2retain: 20 }
+            )
+            .to_bytes(),
+            vector
+        );
         assert_eq!(LogoutResponse::from_bytes(&vector).response(), LogoutResponse::NO_RECOVERY);
     }
 }

@@ -3,6 +3,9 @@
 //! A header type is a *view*: it holds any 48 bytes, and its accessors name the fields. What is legal is the connection's
 //! business. Sizes are checked when this is compiled: a conversion between a header and its bytes exists only if both have
 //! 48 bytes. Golden vectors lie beside the types as `*.hex`.
+//!
+//! A constructor names the fields that it sets. The others are zero: what is reserved, what this side never uses, and the sequence numbers,
+//! which are stamped when the PDU is sent.
 
 mod asynchronous;
 mod data;
@@ -22,13 +25,14 @@ use core::fmt;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 pub use asynchronous::{AsyncEvent, AsyncMessage};
-pub use data::{DataIn, DataOut};
-pub use login::{LoginRequest, LoginResponse, Stage, Status};
-pub use logout::{LogoutReason, LogoutRequest, LogoutResponse};
+pub use data::{DataIn, DataOut, DataRange, TaskTags};
+pub use login::{LoginIdentity, LoginRequest, LoginResponse, Stage, Status};
+pub use logout::{LogoutReason, LogoutRequest, LogoutResponse, LogoutTimes};
 pub use nop::{NopIn, NopOut};
 pub use r2t::R2t;
 pub use reject::{Reason, Reject};
 pub use scsi_command::{Ahs, ScsiCommand, extended_cdb};
+pub(crate) use scsi_response::SenseSegment;
 pub use scsi_response::{Residual, ScsiResponse};
 pub use snack::Snack;
 pub use task_management::{Function, FunctionResponse, TaskManagementRequest, TaskManagementResponse};
@@ -140,8 +144,18 @@ fn word(rest: &[u8; 28], at: usize) -> u32 {
     rest.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u32::from_be_bytes(*bytes))
 }
 
-/// Writes the numbers that every response carries into its header: StatSN, ExpCmdSN, MaxCmdSN.
-pub(crate) fn stamp_response(header: &mut Bhs, stat_sn: u32, exp_cmd_sn: u32, max_cmd_sn: u32) {
+/// The numbers that every response carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::struct_field_names, reason = "the standard's names")]
+pub(crate) struct ResponseNumbers {
+    pub(crate) stat_sn: u32,
+    pub(crate) exp_cmd_sn: u32,
+    pub(crate) max_cmd_sn: u32,
+}
+
+/// Writes a response's numbers into its header.
+pub(crate) fn stamp_response(header: &mut Bhs, numbers: ResponseNumbers) {
+    let ResponseNumbers { stat_sn, exp_cmd_sn, max_cmd_sn } = numbers;
     for (at, number) in [(24, stat_sn), (28, exp_cmd_sn), (32, max_cmd_sn)] {
         put_word(header, at, number);
     }

@@ -1,7 +1,7 @@
 //! NOP-Out and NOP-In (RFC 7143 §11.18, §11.19): pings both ways.
 
 use wire::big_endian::U32;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, FromZeros as _, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{FINAL, IMMEDIATE, Opcode, RESERVED_TAG, U24, basic_header};
 
@@ -30,15 +30,9 @@ impl NopOut {
         Self {
             opcode: Opcode::NOP_OUT.0 | IMMEDIATE,
             flags: FINAL,
-            reserved2: [0; 2],
-            total_ahs_length: 0,
-            data_segment_length: U24::default(),
-            lun: [0; 8],
             initiator_task_tag: U32::new(task_tag),
             target_transfer_tag: U32::new(RESERVED_TAG),
-            cmd_sn: U32::ZERO,
-            exp_stat_sn: U32::ZERO,
-            reserved32: [0; 16],
+            ..Self::new_zeroed()
         }
     }
 
@@ -50,7 +44,7 @@ impl NopOut {
         answer
     }
 
-    /// The initiator's mark; [`RESERVED_TAG`] when no answer is wanted.
+    /// Initiator Task Tag; [`RESERVED_TAG`] when no answer is wanted.
     pub fn task_tag(&self) -> u32 {
         self.initiator_task_tag.get()
     }
@@ -91,16 +85,9 @@ impl NopIn {
         Self {
             opcode: Opcode::NOP_IN.0,
             flags: FINAL,
-            reserved2: [0; 2],
-            total_ahs_length: 0,
-            data_segment_length: U24::default(),
-            lun: [0; 8],
             initiator_task_tag: U32::new(task_tag),
             target_transfer_tag: U32::new(transfer_tag),
-            stat_sn: U32::ZERO,
-            exp_cmd_sn: U32::ZERO,
-            max_cmd_sn: U32::ZERO,
-            reserved36: [0; 12],
+            ..Self::new_zeroed()
         }
     }
 
@@ -116,12 +103,12 @@ impl NopIn {
         answer
     }
 
-    /// The initiator's mark; [`RESERVED_TAG`] when this is the target's ping.
+    /// Initiator Task Tag; [`RESERVED_TAG`] when this is the target's ping.
     pub fn task_tag(&self) -> u32 {
         self.initiator_task_tag.get()
     }
 
-    /// The target's mark; [`RESERVED_TAG`] when no answer is wanted.
+    /// Target Transfer Tag; [`RESERVED_TAG`] when no answer is wanted.
     pub fn transfer_tag(&self) -> u32 {
         self.target_transfer_tag.get()
     }

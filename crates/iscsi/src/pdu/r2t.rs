@@ -1,9 +1,9 @@
 //! Ready To Transfer (RFC 7143 §11.8).
 
 use wire::big_endian::U32;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, FromZeros as _, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::{FINAL, Opcode, U24, basic_header};
+use super::{DataRange, FINAL, Opcode, TaskTags, U24, basic_header};
 
 /// The header of an R2T: the target asks for a piece of the write data.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -29,23 +29,18 @@ pub struct R2t {
 basic_header!(R2t);
 
 impl R2t {
-    /// The `r2t_sn`-th R2T of a task (`tags`: initiator's and target's) asks for `length` bytes at `offset`.
-    pub fn new(lun: [u8; 8], tags: (u32, u32), r2t_sn: u32, (offset, length): (u32, u32)) -> Self {
+    /// The `r2t_sn`-th R2T of a task, which asks for the data of `range`.
+    pub fn new(lun: [u8; 8], tags: TaskTags, r2t_sn: u32, range: DataRange) -> Self {
         Self {
             opcode: Opcode::R2T.0,
             flags: FINAL,
-            reserved2: [0; 2],
-            total_ahs_length: 0,
-            data_segment_length: U24::default(),
             lun,
-            initiator_task_tag: U32::new(tags.0),
-            target_transfer_tag: U32::new(tags.1),
-            stat_sn: U32::ZERO,
-            exp_cmd_sn: U32::ZERO,
-            max_cmd_sn: U32::ZERO,
+            initiator_task_tag: U32::new(tags.initiator),
+            target_transfer_tag: U32::new(tags.target),
             r2t_sn: U32::new(r2t_sn),
-            buffer_offset: U32::new(offset),
-            desired_data_transfer_length: U32::new(length),
+            buffer_offset: U32::new(range.offset),
+            desired_data_transfer_length: U32::new(range.length),
+            ..Self::new_zeroed()
         }
     }
 
@@ -54,7 +49,7 @@ impl R2t {
         self.initiator_task_tag.get()
     }
 
-    /// The target's mark, which the data must carry.
+    /// Target Transfer Tag, which the data must carry.
     pub fn transfer_tag(&self) -> u32 {
         self.target_transfer_tag.get()
     }
@@ -73,6 +68,16 @@ impl R2t {
     pub fn length(&self) -> u32 {
         self.desired_data_transfer_length.get()
     }
+
+    /// The piece.
+    pub fn range(&self) -> DataRange {
+        DataRange { offset: self.buffer_offset(), length: self.length() }
+    }
+
+    /// Whose data the piece is, and under which tag it is to come.
+    pub fn tags(&self) -> TaskTags {
+        TaskTags { initiator: self.task_tag(), target: self.transfer_tag() }
+    }
 }
 
 #[cfg(test)]
@@ -84,7 +89,16 @@ mod tests {
     fn golden_vector() {
         let vector = golden::bytes(include_str!("r2t.hex"));
         let lun = [0, 1, 0, 0, 0, 0, 0, 0];
-        assert_eq!(R2t::new(lun, (0x1234, 0x55), 3, (0x10000, 0x40000)).to_bytes(), vector);
+        assert_eq!(
+            R2t::new(
+                lun,
+                TaskTags { initiator: 0x1234, target: 0x55 },
+                3,
+                DataRange { offset: 0x10000, length: 0x40000 }
+            )
+            .to_bytes(),
+            vector
+        );
         let r2t = R2t::from_bytes(&vector);
         assert_eq!((r2t.task_tag(), r2t.transfer_tag(), r2t.r2t_sn()), (0x1234, 0x55, 3));
         assert_eq!((r2t.buffer_offset(), r2t.length()), (0x10000, 0x40000));

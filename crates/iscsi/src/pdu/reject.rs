@@ -1,7 +1,7 @@
 //! Reject (RFC 7143 §11.17).
 
 use wire::big_endian::U32;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, FromZeros as _, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{FINAL, Opcode, RESERVED_TAG, U24, basic_header};
 
@@ -61,17 +61,9 @@ impl Reject {
             opcode: Opcode::REJECT.0,
             flags: FINAL,
             reason: reason.0,
-            reserved3: 0,
-            total_ahs_length: 0,
             data_segment_length: U24::new(48),
-            reserved8: [0; 8],
             reserved16: U32::new(RESERVED_TAG),
-            reserved20: [0; 4],
-            stat_sn: U32::ZERO,
-            exp_cmd_sn: U32::ZERO,
-            max_cmd_sn: U32::ZERO,
-            data_sn: U32::ZERO,
-            reserved40: [0; 8],
+            ..Self::new_zeroed()
         }
     }
 

@@ -3,7 +3,7 @@
 use scsi::TaskAttribute;
 use wire::Reader;
 use wire::big_endian::U32;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, FromZeros as _, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{FINAL, Opcode, U24, basic_header};
 
@@ -37,15 +37,11 @@ impl ScsiCommand {
         Self {
             opcode: Opcode::SCSI_COMMAND.0,
             flags: FINAL | 1,
-            reserved2: [0; 2],
-            total_ahs_length: 0,
-            data_segment_length: U24::default(),
             lun,
             initiator_task_tag: U32::new(task_tag),
-            expected_data_transfer_length: U32::ZERO,
             cmd_sn: U32::new(cmd_sn),
-            exp_stat_sn: U32::ZERO,
             cdb,
+            ..Self::new_zeroed()
         }
     }
 
@@ -57,15 +53,19 @@ impl ScsiCommand {
         self
     }
 
-    /// The same, writing `length` bytes, of which `immediate` follow in this PDU; `more` unsolicited data may follow.
+    /// The same, writing `length` bytes, of which `immediate` follow in this PDU.
     #[must_use]
-    pub fn writing(mut self, length: u32, immediate: u32, more: bool) -> Self {
+    pub fn writing(mut self, length: u32, immediate: u32) -> Self {
         self.flags |= WRITE;
-        if more {
-            self.flags &= !FINAL;
-        }
         self.expected_data_transfer_length = U32::new(length);
         self.data_segment_length = U24::new(immediate);
+        self
+    }
+
+    /// The same, with unsolicited Data-Outs that follow: without the F bit.
+    #[must_use]
+    pub fn with_unsolicited(mut self) -> Self {
+        self.flags &= !FINAL;
         self
     }
 
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn golden_vector() {
         let vector = golden::bytes(include_str!("scsi_command.hex"));
-        let command = ScsiCommand::new(LUN, 0x1234, 0x0a, CDB).writing(4096, 512, true);
+        let command = ScsiCommand::new(LUN, 0x1234, 0x0a, CDB).writing(4096, 512).with_unsolicited();
         assert_eq!(command.to_bytes(), vector);
         let command = ScsiCommand::from_bytes(&vector);
         assert_eq!(

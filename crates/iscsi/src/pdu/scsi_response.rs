@@ -1,7 +1,8 @@
 //! SCSI Response (RFC 7143 §11.4).
 
+use scsi::Sense;
 use wire::big_endian::U32;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, FromZeros as _, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{FINAL, Opcode, U24, basic_header};
 
@@ -87,17 +88,10 @@ impl ScsiResponse {
             flags: FINAL | residual.flags(),
             response: 0,
             status,
-            total_ahs_length: 0,
-            data_segment_length: U24::default(),
-            reserved8: [0; 8],
             initiator_task_tag: U32::new(task_tag),
-            snack_tag: U32::ZERO,
-            stat_sn: U32::ZERO,
-            exp_cmd_sn: U32::ZERO,
-            max_cmd_sn: U32::ZERO,
             exp_data_sn: U32::new(sequence),
-            bidirectional_residual: U32::ZERO,
             residual_count: U32::new(residual.count()),
+            ..Self::new_zeroed()
         }
     }
 
@@ -114,6 +108,33 @@ impl ScsiResponse {
     /// The residual.
     pub fn residual(&self) -> Residual {
         Residual::read(self.flags, self.residual_count.get())
+    }
+}
+
+/// A SCSI Response's data segment: the sense data behind its length (RFC 7143 §11.4.7).
+pub(crate) struct SenseSegment {
+    bytes: [u8; 2 + Sense::MAX],
+    len: usize,
+}
+
+impl SenseSegment {
+    /// The segment of this sense data; empty without any.
+    pub(crate) fn new(sense: &Sense) -> Self {
+        let mut bytes = [0; 2 + Sense::MAX];
+        let sense = sense.bytes();
+        if sense.is_empty() {
+            return Self { bytes, len: 0 };
+        }
+        let mut writer = wire::Writer::new(&mut bytes);
+        let length = u16::try_from(sense.len()).unwrap_or(0);
+        let written = writer.u16_be(length).and_then(|()| writer.put(sense));
+        let len = if written.is_ok() { writer.written() } else { 0 };
+        Self { bytes, len }
+    }
+
+    /// The segment's bytes.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Task Management Function Request and Response (RFC 7143 §11.5, §11.6).
 
 use wire::big_endian::U32;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, FromZeros as _, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{FINAL, IMMEDIATE, Opcode, RESERVED_TAG, U24, basic_header};
 
@@ -94,17 +94,10 @@ impl TaskManagementRequest {
         Self {
             opcode: Opcode::TASK_MANAGEMENT_REQUEST.0 | IMMEDIATE,
             flags: FINAL | function.0 & 0x7f,
-            reserved2: [0; 2],
-            total_ahs_length: 0,
-            data_segment_length: U24::default(),
             lun,
             initiator_task_tag: U32::new(task_tag),
             referenced_task_tag: U32::new(RESERVED_TAG),
-            cmd_sn: U32::ZERO,
-            exp_stat_sn: U32::ZERO,
-            ref_cmd_sn: U32::ZERO,
-            exp_data_sn: U32::ZERO,
-            reserved40: [0; 8],
+            ..Self::new_zeroed()
         }
     }
 
@@ -170,16 +163,8 @@ impl TaskManagementResponse {
             opcode: Opcode::TASK_MANAGEMENT_RESPONSE.0,
             flags: FINAL,
             response: response.0,
-            reserved3: 0,
-            total_ahs_length: 0,
-            data_segment_length: U24::default(),
-            reserved8: [0; 8],
             initiator_task_tag: U32::new(task_tag),
-            reserved20: [0; 4],
-            stat_sn: U32::ZERO,
-            exp_cmd_sn: U32::ZERO,
-            max_cmd_sn: U32::ZERO,
-            reserved36: [0; 12],
+            ..Self::new_zeroed()
         }
     }
 

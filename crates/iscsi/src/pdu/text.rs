@@ -1,7 +1,7 @@
 //! Text Request and Text Response (RFC 7143 §11.10, §11.11).
 
 use wire::big_endian::U32;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, FromZeros as _, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{FINAL, IMMEDIATE, Opcode, RESERVED_TAG, U24, basic_header};
 
@@ -32,15 +32,9 @@ impl TextRequest {
         Self {
             opcode: Opcode::TEXT_REQUEST.0 | IMMEDIATE,
             flags: FINAL,
-            reserved2: [0; 2],
-            total_ahs_length: 0,
-            data_segment_length: U24::default(),
-            lun: [0; 8],
             initiator_task_tag: U32::new(task_tag),
             target_transfer_tag: U32::new(transfer_tag),
-            cmd_sn: U32::ZERO,
-            exp_stat_sn: U32::ZERO,
-            reserved32: [0; 16],
+            ..Self::new_zeroed()
         }
     }
 
@@ -59,7 +53,7 @@ impl TextRequest {
         self.initiator_task_tag.get()
     }
 
-    /// The target's mark of an exchange that goes on; [`RESERVED_TAG`] starts anew.
+    /// Target Transfer Tag of an exchange that goes on; [`RESERVED_TAG`] starts anew.
     pub fn transfer_tag(&self) -> u32 {
         self.target_transfer_tag.get()
     }
@@ -91,25 +85,25 @@ impl TextResponse {
         Self {
             opcode: Opcode::TEXT_RESPONSE.0,
             flags: FINAL,
-            reserved2: [0; 2],
-            total_ahs_length: 0,
-            data_segment_length: U24::default(),
-            lun: [0; 8],
             initiator_task_tag: U32::new(task_tag),
             target_transfer_tag: U32::new(RESERVED_TAG),
-            stat_sn: U32::ZERO,
-            exp_cmd_sn: U32::ZERO,
-            max_cmd_sn: U32::ZERO,
-            reserved36: [0; 12],
+            ..Self::new_zeroed()
         }
     }
 
-    /// A response after which the initiator continues with `transfer_tag`; with `more`, keys are cut off here.
-    pub fn partial(task_tag: u32, transfer_tag: u32, more: bool) -> Self {
+    /// A response after which the initiator goes on with `transfer_tag`.
+    pub fn partial(task_tag: u32, transfer_tag: u32) -> Self {
         let mut response = Self::last(task_tag);
-        response.flags = if more { CONTINUE } else { 0 };
+        response.flags = 0;
         response.target_transfer_tag = U32::new(transfer_tag);
         response
+    }
+
+    /// The same, with more text to come: keys may be cut off here.
+    #[must_use]
+    pub fn continuing(mut self) -> Self {
+        self.flags |= CONTINUE;
+        self
     }
 
     /// The F bit: the exchange is over.
@@ -122,7 +116,7 @@ impl TextResponse {
         self.initiator_task_tag.get()
     }
 
-    /// The target's mark, to continue with.
+    /// Target Transfer Tag, to continue with.
     pub fn transfer_tag(&self) -> u32 {
         self.target_transfer_tag.get()
     }
@@ -145,7 +139,7 @@ mod tests {
     #[test]
     fn response_golden_vector() {
         let vector = golden::bytes(include_str!("text_response.hex"));
-        assert_eq!(TextResponse::partial(0x31, 0x66, true).to_bytes(), vector);
+        assert_eq!(TextResponse::partial(0x31, 0x66).continuing().to_bytes(), vector);
         let response = TextResponse::from_bytes(&vector);
         assert_eq!((response.task_tag(), response.transfer_tag(), response.is_final()), (0x31, 0x66, false));
     }

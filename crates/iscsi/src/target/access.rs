@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use names::Iqn;
 use scsi::TargetDevice;
 
-use crate::chap::{self, Algorithm, Credentials};
+use crate::chap::{self, Algorithm, Challenge, Credentials};
 
 /// A CHAP account (RFC 7143 §12.1.3).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +44,15 @@ impl Rule {
     }
 }
 
+/// An initiator, and the account that its login has proved.
+#[derive(Debug, Clone, Copy)]
+pub struct ProvenInitiator<'a> {
+    /// InitiatorName.
+    pub initiator: &'a Iqn,
+    /// The account, if it has proved one.
+    pub account: Option<&'a Credentials>,
+}
+
 /// Who may use a target.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Access {
@@ -74,12 +83,9 @@ impl Access {
     }
 
     /// The target as an initiator sees it that has proved this account: logical units that no rule opens for it are not there.
-    pub fn mask(
-        &self,
-        device: &Arc<TargetDevice>,
-        (initiator, proven): (&Iqn, Option<&Credentials>),
-    ) -> Arc<TargetDevice> {
-        let holds = |rule: &&Rule| rule.chap.as_ref().is_none_or(|chap| Some(&chap.initiator) == proven);
+    pub fn mask(&self, device: &Arc<TargetDevice>, proven: ProvenInitiator<'_>) -> Arc<TargetDevice> {
+        let ProvenInitiator { initiator, account } = proven;
+        let holds = |rule: &&Rule| rule.chap.as_ref().is_none_or(|chap| Some(&chap.initiator) == account);
         let opened = |lun| self.rules(initiator).filter(holds).any(|rule| rule.opens(lun));
         if *self == Self::Open || device.units.iter().all(|unit| opened(unit.lun)) {
             return Arc::clone(device);
@@ -91,9 +97,7 @@ impl Access {
 
 /// A challenge that was sent, and what was answered.
 pub(super) struct Answered<'a> {
-    pub(super) algorithm: Algorithm,
-    pub(super) identifier: u8,
-    pub(super) challenge: &'a [u8],
+    pub(super) challenge: &'a Challenge,
     pub(super) name: &'a str,
     pub(super) response: &'a [u8],
 }
@@ -116,7 +120,7 @@ impl<'a> Answered<'_> {
     }
 
     fn is_from(&self, credentials: &Credentials) -> bool {
-        let expected = self.algorithm.respond(self.identifier, &credentials.secret, self.challenge);
+        let expected = self.challenge.response(&credentials.secret);
         chap::equal(self.response, &expected)
     }
 }
@@ -182,7 +186,8 @@ mod tests {
             let found: Vec<&str> = accounts.iter().map(|chap| &*chap.initiator.user).collect();
             assert_eq!(found, users, "{access:?} {name}");
             let proven = proves.map(|user| account(user).initiator);
-            let seen = access.mask(&device, (&initiator, proven.as_ref()));
+            let seen =
+                access.mask(&device, ProvenInitiator { initiator: &initiator, account: proven.as_ref() });
             let seen: Vec<u16> = seen.units.iter().map(|unit| unit.lun).collect();
             assert_eq!(seen, luns, "{access:?} {name} {proves:?}");
         }

@@ -9,22 +9,25 @@ use volume::reservation::Refused;
 use volume::{Completion, Request, Tag};
 
 use super::connection::{Action, Connection};
-use super::outbound::{Answer, Outgoing};
 use super::tasks::{State, Task, Wanted};
+use crate::datamover::tcp::data_out::Announced;
+use crate::datamover::{FinalStatus, GetData, PutData, ReceivedPdu, TaskHandle};
 use crate::keys::Parameters;
 use crate::limits::{IMMEDIATE_DEPTH, LONGEST_CDB};
-use crate::pdu::{BasicHeaderSegment, Bhs, DataOut, R2t, Residual, ScsiCommand, extended_cdb};
+use crate::pdu::{BasicHeaderSegment, Bhs, DataOut, Residual, ScsiCommand, extended_cdb};
+use crate::sequence::Delivery;
 use crate::violation::Violation;
 
 impl Connection {
-    /// Handles a SCSI command; `staged` is `None` when its immediate data is too long to be staged. False when there is no memory for data
-    /// behind it: the command was carried out as far as that, but its PDU stays where it is.
-    pub(super) fn handle_command(&mut self, (header, ahs): (&Bhs, &[u8]), staged: Option<&[u8]>) -> bool {
+    /// Handles a SCSI command. False when there is no memory for its immediate data: the command was carried out as far as that, but its
+    /// PDU stays where it is.
+    pub(super) fn handle_command(&mut self, pdu: ReceivedPdu<'_>) -> bool {
+        let ReceivedPdu { header, data: staged, .. } = pdu;
         let slot = match self.unread.take() {
             Some(slot) => self.tasks.peek(slot).is_some_and(Task::is_unread).then_some(slot),
             None => match self.take_number(header) {
-                Some(numbered) if self.state.takes_commands() => {
-                    let begun = self.begin_command((header, ahs), numbered);
+                Some(delivery) if self.state.takes_commands() => {
+                    let begun = self.begin_command(pdu, delivery);
                     begun.and_then(|(slot, step)| self.begin_step(slot, step))
                 }
                 _ => None,
@@ -44,7 +47,7 @@ impl Connection {
         match step {
             Step::ReceiveData { length } if length as usize <= LARGEST => {
                 let task = self.tasks.get(slot)?;
-                task.data.need(length);
+                task.get_data.need(length);
                 (task.needed, task.heard) = (length, self.now);
                 Some(slot)
             }
@@ -62,16 +65,16 @@ impl Connection {
         let Some(task) = self.tasks.get(slot) else { return true };
         if command.data_length() == 0 && command.is_final() {
             task.state = State::AwaitBuffer(Wanted::Data);
-            self.want(slot);
+            self.request_buffer(slot);
             return true;
         }
-        let unasked = self.parameters.unsolicited().min(task.expected);
-        let length = task.needed.max(unasked) as usize;
+        let unsolicited = self.parameters.unsolicited().min(task.expected);
+        let length = task.needed.max(unsolicited) as usize;
         let Some(mut buf) = self.account.take(length.min(LARGEST)) else {
             task.state = State::Unread;
-            return self.starve_command(slot, header, large);
+            return self.wait_for_memory(slot, header, large);
         };
-        self.starved_since = None;
+        self.waiting_since = None;
         if let Some((data, room)) = staged.and_then(|data| Some((data, buf.get_mut(..data.len())?))) {
             room.copy_from_slice(data);
         }
@@ -86,11 +89,11 @@ impl Connection {
         true
     }
 
-    /// No buffer for data that comes unasked. It stays in the stream for a while, unless buffers wait for what comes behind it: then the command
+    /// No buffer for data that comes unsolicited. It stays in the stream for a while, unless buffers wait for what comes behind it: then the command
     /// is answered BUSY, and its data is thrown away.
-    fn starve_command(&mut self, slot: u16, header: &Bhs, large: bool) -> bool {
+    fn wait_for_memory(&mut self, slot: u16, header: &Bhs, large: bool) -> bool {
         if self.may_wait() {
-            self.starved = Some(self.account.returns());
+            self.waits_for_memory = Some(self.account.returns());
             self.unread = Some(slot);
             return false;
         }
@@ -102,19 +105,18 @@ impl Connection {
         true
     }
 
-    fn begin_command(&mut self, (header, ahs): (&Bhs, &[u8]), numbered: bool) -> Option<(u16, Step)> {
+    fn begin_command(&mut self, pdu: ReceivedPdu<'_>, delivery: Delivery) -> Option<(u16, Step)> {
+        let ReceivedPdu { header, ahs, .. } = pdu;
         let command = ScsiCommand::from_bytes(header);
-        if let Err(violation) = self.check_command(&command, numbered) {
-            if numbered {
-                self.window.release();
-            }
+        if let Err(violation) = self.check_command(&command, delivery) {
+            self.window.finish(delivery);
             self.violate(violation, Some(header));
             return None;
         }
         let slot = self.tasks.insert(command.task_tag())?;
         let task = self.tasks.get(slot)?;
         (task.lun, task.expected) = (command.lun, command.expected_length());
-        (task.reads, task.numbered) = (command.reads(), numbered);
+        (task.reads, task.delivery) = (command.reads(), delivery);
         if let Err(violation) = begin_collection(task, &command, &self.parameters) {
             self.remove_task(slot);
             self.violate(violation, Some(header));
@@ -123,7 +125,7 @@ impl Connection {
         Some((slot, self.start(slot, &command, ahs)?))
     }
 
-    fn check_command(&self, command: &ScsiCommand, numbered: bool) -> Result<(), Violation> {
+    fn check_command(&self, command: &ScsiCommand, delivery: Delivery) -> Result<(), Violation> {
         if self.server.is_none() {
             return Err(Violation::CommandInDiscovery);
         }
@@ -133,8 +135,10 @@ impl Connection {
         if self.tasks.find(command.task_tag()).is_some() {
             return Err(Violation::DuplicateTask);
         }
-        let immediate = || self.tasks.iter().filter(|task| !task.numbered).count();
-        if !numbered && immediate() >= usize::from(IMMEDIATE_DEPTH) || !self.tasks.has_room() {
+        let immediate = || self.tasks.iter().filter(|task| task.delivery == Delivery::Immediate).count();
+        if delivery == Delivery::Immediate && immediate() >= usize::from(IMMEDIATE_DEPTH)
+            || !self.tasks.has_room()
+        {
             return Err(Violation::TooManyImmediate);
         }
         Ok(())
@@ -175,7 +179,7 @@ impl Connection {
     /// Asks for the data that is missing, or goes on with the command when all is there.
     pub(super) fn collect(&mut self, slot: u16) {
         let Some(task) = self.tasks.get(slot) else { return };
-        if task.data.is_complete() {
+        if task.get_data.is_complete(&task.data_out) {
             let needed = task.needed as usize;
             let State::Collecting(Some(buf)) = core::mem::replace(&mut task.state, State::Answering) else {
                 return;
@@ -191,10 +195,10 @@ impl Connection {
             let transfer_tag = self.transfer_tag();
             self.begin_watch();
             let Some(task) = self.tasks.get(slot) else { return };
-            let Some(ask) = task.data.ask(transfer_tag, &self.parameters) else { return };
-            let tags = (task.tag, ask.transfer_tag);
-            let r2t = R2t::new(task.lun, tags, ask.r2t_sn, (ask.offset, ask.length));
-            self.out.tell(r2t.to_bytes());
+            let Some(range) = task.get_data.next(&task.data_out, &self.parameters) else { return };
+            let get = GetData { task_tag: task.tag, lun: task.lun, range };
+            let r2t = task.data_out.get_data(&get, transfer_tag);
+            self.out.send_unnumbered(r2t.to_bytes());
         }
     }
 
@@ -203,16 +207,16 @@ impl Connection {
         let data = DataOut::from_bytes(header);
         let task = self.tasks.find(data.task_tag()).and_then(|slot| self.tasks.get(slot));
         let collecting = task.and_then(|task| match &mut task.state {
-            State::Collecting(buf) => Some((buf, &task.data)),
+            State::Collecting(buf) => Some((buf, &task.data_out)),
             _ => None,
         });
-        let Some((buf, collection)) = collecting else {
+        let Some((buf, sequences)) = collecting else {
             if staged.is_none() {
                 self.receiver.begin(*header, None);
             }
             return;
         };
-        if let Err(violation) = collection.check(&data) {
+        if let Err(violation) = sequences.check(&data) {
             return self.violate(violation, Some(header));
         }
         let start = data.buffer_offset() as usize;
@@ -258,7 +262,9 @@ impl Connection {
     fn data_arrived(&mut self, data: &DataOut) {
         let Some(slot) = self.tasks.find(data.task_tag()) else { return };
         if let Some(task) = self.tasks.get(slot) {
-            task.data.take(data);
+            if let Some(end) = task.data_out.take(data) {
+                task.get_data.unsolicited_ended(end);
+            }
             (task.heard, self.data_heard) = (self.now, self.now);
             if data.is_final() {
                 self.collect(slot);
@@ -274,7 +280,7 @@ impl Connection {
             Step::Read { volume, epoch, extent, length } => {
                 task.needed = length;
                 task.state = State::AwaitBuffer(Wanted::Read { volume, epoch, extent });
-                self.want(slot);
+                self.request_buffer(slot);
             }
             Step::Submit { volume, epoch, operation } => {
                 task.state = State::AtVolume(volume);
@@ -297,19 +303,12 @@ impl Connection {
         if reply.status == Status::ReservationConflict {
             self.notices.push(NoticeKind::Conflict, "RESERVATION CONFLICT");
         }
-        let most = if task.reads { task.expected as usize } else { 0 };
-        let data = if reply.data.len() > most { reply.data.part(0, most) } else { reply.data };
-        let answer = Answer {
-            slot,
-            tag: task.tag,
-            status: reply.status as u8,
-            sense: reply.sense,
-            residual: Residual::between(task.expected, reply.full_length),
-            sequence: if data.is_empty() { task.data.r2ts() } else { 0 },
-            data,
-            sent: 0,
-        };
-        self.out.push(Outgoing::Answer(answer));
+        let room = if task.reads { task.expected as usize } else { 0 };
+        let data = if reply.data.len() > room { reply.data.part(0, room) } else { reply.data };
+        let residual = Residual::between(task.expected, reply.full_length);
+        let status = FinalStatus { status: reply.status as u8, sense: reply.sense, residual };
+        let put = PutData { task: TaskHandle(slot), task_tag: task.tag, data, status };
+        self.out.put_data(put, task.data_out.r2ts());
     }
 
     /// A volume's request has ended.
@@ -358,9 +357,11 @@ fn begin_collection(
     parameters: &Parameters,
 ) -> Result<(), Violation> {
     if command.writes() {
-        let more = !command.is_final();
-        return task.data.begin(task.expected, (command.data_length(), more), parameters);
+        let (immediate, more) = (command.data_length(), !command.is_final());
+        task.get_data.begin(immediate);
+        return task.data_out.begin(Announced { expected: task.expected, immediate, more }, parameters);
     }
-    task.data.clear();
+    task.get_data.begin(0);
+    task.data_out.clear();
     if command.data_length() > 0 { Err(Violation::UnexpectedData) } else { Ok(()) }
 }

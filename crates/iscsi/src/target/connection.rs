@@ -15,15 +15,17 @@ use scsi::{DeviceServer, NexusEvent};
 use volume::reservation::{Command, Refused, Registrant};
 use volume::{Completion, Epoch, Request, Tag, VolumeId};
 
-use super::discovery::Exchange;
+use super::access::ProvenInitiator;
 use super::login::{Failure, Login, Outcome};
-use super::management::Pending;
-use super::outbound::{Outbound, Sent, unsent};
+use super::pending_response::PendingResponse;
 use super::portal::{Node, Portal};
 use super::tasks::Tasks;
+use super::text_exchange::TextExchange;
 use crate::chap;
 use crate::connection::{Event, State};
-use crate::datamover::tcp::{Digests, Next, Receiver};
+use crate::datamover::tcp::framing::{Digests, Next, Receiver};
+use crate::datamover::tcp::send_queue::target::{SendContext, SendQueue, Sent, unsent};
+use crate::datamover::{ReceivedPdu, TaskHandle};
 use crate::keys::Parameters;
 use crate::limits::{
     DISCOVERY_SESSION_TIME, FIRST_DEPTH, IDLE_TIME, IMMEDIATE_DEPTH, LOGIN_TIME, LOGOUT_TIME, PING_TIME,
@@ -32,7 +34,7 @@ use crate::limits::{
 use crate::pdu::{
     AsyncMessage, BasicHeaderSegment, Bhs, LoginRequest, LoginResponse, NopIn, Opcode, Reject, Status,
 };
-use crate::sequence::CommandWindow;
+use crate::sequence::{CommandWindow, Delivery};
 use crate::session;
 use crate::violation::{Answer, Violation};
 
@@ -150,13 +152,21 @@ impl fmt::Debug for Resources {
     }
 }
 
+/// A send whose end is awaited.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SendWatch {
+    pub(super) since: Instant,
+    /// When it is looked at.
+    pub(super) due: Instant,
+}
+
 /// One connection of an initiator to a portal.
 #[derive(Debug)]
 pub struct Connection {
     pub(super) portal: Arc<Portal>,
     pub(super) resources: Resources,
     pub(super) receiver: Receiver,
-    pub(super) out: Outbound,
+    pub(super) out: SendQueue,
     pub(super) state: State,
     pub(super) login: Option<Box<Login>>,
     pub(super) parameters: Parameters,
@@ -165,41 +175,41 @@ pub struct Connection {
     pub(super) width: u16,
     /// The I_T nexus's view of its target; `None` in a discovery session.
     pub(super) server: Option<Box<DeviceServer>>,
-    /// The newest reservations of each volume, heard before there was a nexus.
-    pub(super) heard_early: Vec<(VolumeId, NexusEvent)>,
+    /// The newest reservations of each volume, from before there was a nexus.
+    pub(super) early_events: Vec<(VolumeId, NexusEvent)>,
     /// The epochs that had moved by then.
     pub(super) early_epochs: Vec<(VolumeId, Epoch)>,
     pub(super) tasks: Tasks,
     /// Tasks that wait for a buffer, the oldest first.
-    pub(super) parked: VecDeque<u16>,
+    pub(super) awaiting_buffer: VecDeque<u16>,
     /// The pool's count of returns when they were last tried.
-    pub(super) parked_at: u64,
+    pub(super) retried_at: u64,
     /// The pool's count of returns when the data next in the stream found no buffer.
-    pub(super) starved: Option<u64>,
+    pub(super) waits_for_memory: Option<u64>,
     /// The task of a command that was carried out, but stays in the stream until there is memory for its data.
     pub(super) unread: Option<u16>,
-    /// What this connection holds of the pool; what of that is counted for text and answers, and for tables; and what its tables were granted before they grew.
+    /// What this connection holds of the pool; what of that is counted for text and answers, and for tables; and what its tables were allowed before they grew.
     pub(super) account: Account,
     pub(super) counted: Outside,
-    pub(super) granted: usize,
+    pub(super) table_allowance: usize,
     /// When commands that wait for data are looked at.
     pub(super) watch_at: Option<Instant>,
     /// When any data came last.
     pub(super) data_heard: Instant,
-    /// Since when a send has been under way, and when it is looked at.
-    pub(super) sending: Option<(Instant, Instant)>,
+    /// The send that is under way.
+    pub(super) sending: Option<SendWatch>,
     /// The time as it was told last.
     pub(super) now: Instant,
-    /// Since when a command whose data came unasked has been waiting for memory.
-    pub(super) starved_since: Option<Instant>,
-    pub(super) pending: VecDeque<Pending>,
-    pub(super) exchange: Option<Exchange>,
+    /// Since when a command whose data came unsolicited has been waiting for memory.
+    pub(super) waiting_since: Option<Instant>,
+    pub(super) pending: VecDeque<PendingResponse>,
+    pub(super) exchange: Option<TextExchange>,
     pub(super) serial: u32,
     pub(super) actions: VecDeque<Action>,
     heard: Instant,
     /// When the answer to this side's ping is overdue.
     pinged: Option<Instant>,
-    /// What people are to be told.
+    /// What the operator is to know.
     pub(super) notices: Notices,
     /// When a login, logout or drain is overdue.
     pub(super) due: Option<Instant>,
@@ -218,26 +228,26 @@ impl Connection {
             portal,
             resources,
             receiver: Receiver::new(),
-            out: Outbound::new(unsent(width)),
+            out: SendQueue::new(unsent(width)),
             state: State::InLogin,
             login: Some(login),
             parameters: Parameters::default(),
             server: None,
-            heard_early: Vec::new(),
+            early_events: Vec::new(),
             early_epochs: Vec::new(),
             tasks: Tasks::new(0),
-            parked: VecDeque::new(),
-            parked_at: account.returns(),
-            starved: None,
+            awaiting_buffer: VecDeque::new(),
+            retried_at: account.returns(),
+            waits_for_memory: None,
             unread: None,
             account,
             counted: Outside::default(),
-            granted: 0,
+            table_allowance: 0,
             watch_at: None,
             data_heard: now,
             sending: None,
             now,
-            starved_since: None,
+            waiting_since: None,
             pending: VecDeque::new(),
             exchange: None,
             serial: 0,
@@ -255,7 +265,7 @@ impl Connection {
         self.state
     }
 
-    /// What people are to be told, the oldest first.
+    /// What the operator is to know, the oldest first.
     pub fn poll_notice(&mut self) -> Option<Notice> {
         self.notices.pop()
     }
@@ -290,13 +300,13 @@ impl Connection {
                 Next::Short => break,
                 Next::Moved { size } => size,
                 Next::Whole { header, ahs, data, size } => {
-                    if !self.handle_pdu(now, (&header, ahs), Some(data)) {
+                    if !self.handle_pdu(now, ReceivedPdu { header: &header, ahs, data: Some(data) }) {
                         break;
                     }
                     size
                 }
                 Next::Large { header, ahs, size } => {
-                    if !self.handle_pdu(now, (&header, ahs), None) {
+                    if !self.handle_pdu(now, ReceivedPdu { header: &header, ahs, data: None }) {
                         break;
                     }
                     size
@@ -314,16 +324,15 @@ impl Connection {
         if self.state.is_over() { bytes.len() } else { used }
     }
 
-    /// Handles a PDU; `data` is `None` when it is too long to be staged. False when a buffer is missing: nothing was
-    /// done, and the PDU stays where it is.
-    fn handle_pdu(&mut self, now: Instant, (header, ahs): (&Bhs, &[u8]), data: Option<&[u8]>) -> bool {
-        self.starved = None;
+    /// Handles a PDU. False when a buffer is missing: nothing was done, and the PDU stays where it is.
+    fn handle_pdu(&mut self, now: Instant, pdu: ReceivedPdu<'_>) -> bool {
+        self.waits_for_memory = None;
         if self.state != State::InLogin {
-            return self.handle_request(now, (header, ahs), data);
+            return self.handle_request(now, pdu);
         }
-        match data {
-            Some(data) if BasicHeaderSegment::from_bytes(header).opcode() == Opcode::LOGIN_REQUEST => {
-                self.handle_login(&LoginRequest::from_bytes(header), data);
+        match pdu.data {
+            Some(data) if BasicHeaderSegment::from_bytes(pdu.header).opcode() == Opcode::LOGIN_REQUEST => {
+                self.handle_login(&LoginRequest::from_bytes(pdu.header), data);
             }
             _ => self.violate(Violation::NotLogin, None),
         }
@@ -335,7 +344,7 @@ impl Connection {
         self.window = CommandWindow::new(request.cmd_sn(), self.width);
         match login.handle(request, data, &mut *self.resources.entropy) {
             Ok(Outcome::Respond(response, text)) => {
-                self.out.respond(response.to_bytes(), text.into_bytes(), false);
+                self.out.notify(response.to_bytes(), text.into_bytes());
             }
             Ok(Outcome::Join(join)) => self.actions.push_back(Action::Group(join)),
             Err(failure) => self.fail_login(request, failure),
@@ -344,7 +353,7 @@ impl Connection {
 
     fn fail_login(&mut self, request: &LoginRequest, failure: Failure) {
         let response = LoginResponse::new(request, failure.status);
-        self.out.respond(response.to_bytes(), Vec::new(), false);
+        self.out.notify(response.to_bytes(), Vec::new());
         let reason = match failure.status {
             Status::AUTHENTICATION_FAILURE | Status::AUTHORIZATION_FAILURE | Status::NOT_FOUND => {
                 CloseReason::Refused(failure.text)
@@ -375,7 +384,7 @@ impl Connection {
         let Some((response, text, request)) = login.finish(tsih) else { return };
         let told = if login.discovery { "logged in for discovery" } else { "logged in" };
         self.parameters = login.parameters;
-        self.out.respond(response.to_bytes(), text.into_bytes(), false);
+        self.out.notify(response.to_bytes(), text.into_bytes());
         let digests = Digests { header: self.parameters.header_digest, data: self.parameters.data_digest };
         self.receiver.digests = digests;
         self.receiver.longest = self.portal.tuning.segment;
@@ -395,7 +404,8 @@ impl Connection {
         let Some(node) = self.node() else { return };
         let Some(login) = &self.login else { return };
         let Some(initiator) = &login.initiator else { return };
-        let device = node.access.mask(&node.device, (initiator, login.proven.as_ref()));
+        let proven = ProvenInitiator { initiator, account: login.proven.as_ref() };
+        let device = node.access.mask(&node.device, proven);
         // The ports' names are those of RFC 7143 §4.4.4.
         let registrant = Registrant::Nexus {
             initiator_port: format!("{initiator},i,{}", chap::encode(&isid)).into(),
@@ -403,7 +413,7 @@ impl Connection {
             relative_port: node.device.relative_port,
         };
         let mut server = DeviceServer::new(device, registrant);
-        for (volume, event) in self.heard_early.drain(..) {
+        for (volume, event) in self.early_events.drain(..) {
             server.handle_event(volume, event);
         }
         for (volume, epoch) in self.early_epochs.drain(..) {
@@ -427,7 +437,7 @@ impl Connection {
         self.abandon();
     }
 
-    /// Does what the standard prescribes for a misdeed.
+    /// Does what the standard prescribes for a violation.
     pub(super) fn violate(&mut self, violation: Violation, header: Option<&Bhs>) {
         let answer = if self.state == State::InLogin { Answer::Close } else { violation.answer() };
         let reason = match answer {
@@ -438,7 +448,7 @@ impl Connection {
             self.notices.push(NoticeKind::Reject, violation.text());
         }
         if let Some((reason, header)) = reason.zip(header) {
-            self.out.respond(Reject::new(reason).to_bytes(), header.to_vec(), false);
+            self.out.notify(Reject::new(reason).to_bytes(), header.to_vec());
         }
         if !matches!(answer, Answer::Reject(_)) {
             self.close(CloseReason::Violation(violation.text()));
@@ -448,7 +458,7 @@ impl Connection {
     fn shut_down(&mut self, now: Instant) {
         if self.state == State::LoggedIn {
             let seconds = u16::try_from(LOGOUT_TIME.as_secs()).unwrap_or(u16::MAX);
-            self.out.respond(AsyncMessage::logout_requested(seconds).to_bytes(), Vec::new(), false);
+            self.out.notify(AsyncMessage::logout_requested(seconds).to_bytes(), Vec::new());
             self.enter(Event::LogoutAsked);
             self.due = Some(now + LOGOUT_TIME);
         } else if self.state == State::InLogin {
@@ -461,7 +471,7 @@ impl Connection {
             State::InLogin => self.close(CloseReason::TimedOut("the login took too long")),
             State::LoggedIn => self.shut_down(now),
             State::LogoutRequested => self.close(CloseReason::ShuttingDown),
-            State::InLogout => self.finish_pending(true),
+            State::InLogout => self.finish_all_pending(),
             _ => {}
         }
         self.due = self.due.filter(|due| *due > now);
@@ -475,12 +485,12 @@ impl Connection {
             self.close(CloseReason::TimedOut("the initiator does not answer pings"));
         } else if self.pinged.is_none() && self.heard + IDLE_TIME <= now {
             let transfer_tag = self.transfer_tag();
-            self.out.tell(NopIn::ping(transfer_tag).to_bytes());
+            self.out.send_unnumbered(NopIn::ping(transfer_tag).to_bytes());
             self.pinged = Some(now + PING_TIME);
         }
     }
 
-    /// A mark that was not used for a long time and is not the reserved one.
+    /// A Target Transfer Tag that was not used for a long time and is not the reserved one.
     pub(super) fn transfer_tag(&mut self) -> u32 {
         self.serial = self.serial.wrapping_add(1) & 0x7fff_ffff;
         self.serial
@@ -524,7 +534,7 @@ impl protocol::Connection for Connection {
         match input {
             Input::Completion(completion) => self.handle_completion(completion),
             Input::Refused(request) => self.handle_refused(*request),
-            Input::Fence { volume, epoch, event } => self.handle_fence((volume, epoch), event),
+            Input::Fence { volume, epoch, event } => self.handle_fence(volume, epoch, event),
             Input::Event { volume, event } => self.handle_event(volume, event),
             Input::Reserved { tag, result } => self.handle_reserved(tag, result),
             Input::Reset { tag, done } => self.handle_reset(tag, done),
@@ -557,7 +567,7 @@ impl protocol::Connection for Connection {
         self.enter(Event::Ended);
         self.out.clear();
         self.out.sent();
-        (self.due, self.watch_at, self.sending, self.starved) = (None, None, None, None);
+        (self.due, self.watch_at, self.sending, self.waits_for_memory) = (None, None, None, None);
         (self.exchange, self.unread) = (None, None);
         self.abandon();
         self.settle_account();
@@ -567,30 +577,32 @@ impl protocol::Connection for Connection {
         self.now = now;
         while !send.is_full() {
             let tasks = &self.tasks;
-            let numbered = |slot| tasks.peek(slot).is_none_or(|task| task.numbered);
-            match self.out.send_one(send, (&mut self.window, &self.parameters), numbered) {
+            let delivery =
+                |TaskHandle(slot)| tasks.peek(slot).map_or(Delivery::Numbered, |task| task.delivery);
+            let context = SendContext { window: &mut self.window, parameters: &self.parameters };
+            match self.out.send_one(send, context, delivery) {
                 Sent::Nothing => break,
                 Sent::Pdu => {}
-                Sent::Command(slot) => {
+                Sent::Command(TaskHandle(slot)) => {
                     self.remove_task(slot);
                 }
             }
         }
         if !send.is_empty() {
-            self.sending = Some((now, now + SCARCE_SEND_TIME));
+            self.sending = Some(SendWatch { since: now, due: now + SCARCE_SEND_TIME });
         }
     }
 
     fn poll_action(&mut self) -> Option<Action> {
-        if self.actions.is_empty() && !self.parked.is_empty() {
-            self.retry_parked();
+        if self.actions.is_empty() && !self.awaiting_buffer.is_empty() {
+            self.retry_awaiting_buffer();
         }
         self.actions.pop_front()
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
         let silence = (self.state == State::LoggedIn).then(|| self.pinged.unwrap_or(self.heard + IDLE_TIME));
-        let sending = self.sending.map(|(_, due)| due);
+        let sending = self.sending.map(|watch| watch.due);
         let stream = self.stream_due();
         [self.due, silence, self.watch_at, sending, stream, self.pending_due()].into_iter().flatten().min()
     }
@@ -604,7 +616,7 @@ impl protocol::Connection for Connection {
     }
 
     fn awaits_memory(&self) -> bool {
-        !self.parked.is_empty()
+        !self.awaiting_buffer.is_empty()
     }
 
     fn poll_close(&self) -> Option<CloseReason> {
@@ -621,7 +633,7 @@ mod tests {
     use super::*;
     use crate::violation::tests::ALL;
 
-    /// Every misdeed, before and after the login, is told: as the reason of the end, or as a notice.
+    /// Every violation, before and after the login, is reported: as the reason of the end, or as a notice.
     #[test]
     fn no_violation_passes_in_silence() {
         for &violation in ALL {

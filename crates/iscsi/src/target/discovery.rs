@@ -8,91 +8,58 @@ use alloc::vec::Vec;
 
 use super::connection::Connection;
 use super::portal::Node;
+use super::text_exchange::TextExchange;
 use crate::keys;
 use crate::pdu::{Bhs, RESERVED_TAG, TextRequest, TextResponse};
+use crate::sequence::Delivery;
 use crate::text::Text;
 use crate::violation::Violation;
 
-/// A text exchange under way.
-#[derive(Debug)]
-pub(super) struct Exchange {
-    task_tag: u32,
-    transfer_tag: u32,
-    question: Text,
-    answer: Vec<u8>,
-    /// Bytes of the answer that were given out.
-    sent: usize,
-}
-
-impl Exchange {
-    /// Bytes of its text.
-    pub(super) fn size(&self) -> usize {
-        self.question.bytes().len().saturating_add(self.answer.len())
-    }
-}
-
 impl Connection {
-    pub(super) fn handle_text(
-        &mut self,
-        (header, request): (&Bhs, &TextRequest),
-        data: &[u8],
-        numbered: bool,
-    ) {
-        match self.converse(request, data) {
-            Ok((response, text)) => self.out.respond(response.to_bytes(), text, numbered),
+    pub(super) fn handle_text(&mut self, header: &Bhs, data: &[u8], delivery: Delivery) {
+        match self.negotiate(&TextRequest::from_bytes(header), data) {
+            Ok((response, text)) => self.out.respond(response.to_bytes(), text, delivery),
             Err(violation) => {
                 self.exchange = None;
-                if numbered {
-                    self.window.release();
-                }
+                self.window.finish(delivery);
                 self.violate(violation, Some(header));
             }
         }
     }
 
-    fn converse(&mut self, request: &TextRequest, data: &[u8]) -> Result<(TextResponse, Vec<u8>), Violation> {
+    fn negotiate(
+        &mut self,
+        request: &TextRequest,
+        data: &[u8],
+    ) -> Result<(TextResponse, Vec<u8>), Violation> {
         let fresh = request.transfer_tag() == RESERVED_TAG;
         let mut exchange = match self.exchange.take() {
-            // A request without the target's mark starts anew and resets what went on (RFC 7143 §11.10.4).
-            _ if fresh => Exchange {
-                task_tag: request.task_tag(),
-                transfer_tag: self.transfer_tag(),
-                question: Text::new(),
-                answer: Vec::new(),
-                sent: 0,
-            },
-            Some(open)
-                if open.task_tag == request.task_tag() && open.transfer_tag == request.transfer_tag() =>
-            {
-                open
-            }
+            // A request without the target's tag starts anew and resets what went on (RFC 7143 §11.10.4).
+            _ if fresh => TextExchange::new(request.task_tag(), self.transfer_tag()),
+            Some(open) if open.is_continued_by(request) => open,
             _ => return Err(Violation::UnknownTransferTag),
         };
         exchange.question.collect(data)?;
         if request.continues() {
-            let response = TextResponse::partial(exchange.task_tag, exchange.transfer_tag, false);
+            let response = TextResponse::partial(exchange.task_tag, exchange.transfer_tag);
             self.exchange = Some(exchange);
             return Ok((response, Vec::new()));
         }
-        if exchange.answer.is_empty() {
-            exchange.answer = self.answer_text(&exchange.question)?.into_bytes();
+        if !exchange.is_answered() {
+            exchange.answer(self.answer_text(&exchange.question)?.into_bytes());
         }
         exchange.question.clear();
-        let rest = exchange.answer.get(exchange.sent..).unwrap_or_default();
-        let part = rest.get(..self.parameters.peer_segment as usize).unwrap_or(rest).to_vec();
-        exchange.sent += part.len();
-        let more = exchange.sent < exchange.answer.len();
-        let response = if !more && request.is_final() {
-            TextResponse::last(exchange.task_tag)
-        } else {
-            if !more {
-                (exchange.answer, exchange.sent) = (Vec::new(), 0);
-            }
-            let response = TextResponse::partial(exchange.task_tag, exchange.transfer_tag, more);
-            self.exchange = Some(exchange);
-            response
-        };
-        Ok((response, part))
+        let part = exchange.next_part(self.parameters.peer_segment as usize);
+        let more = exchange.has_more();
+        if !more && request.is_final() {
+            return Ok((TextResponse::last(exchange.task_tag), part));
+        }
+        if !more {
+            exchange.clear_answer();
+        }
+        let response = TextResponse::partial(exchange.task_tag, exchange.transfer_tag);
+        self.exchange = Some(exchange);
+        Ok((if more { response.continuing() } else { response }, part))
     }
 
     fn answer_text(&mut self, question: &Text) -> Result<Text, Violation> {

@@ -10,11 +10,11 @@ use protocol::Entropy;
 
 use super::access::{Answered, Chap};
 use super::portal::Portal;
-use crate::chap::{self, Algorithm, Credentials};
+use crate::chap::{self, Algorithm, Challenge, Credentials};
 use crate::keys::{self, Parameters};
-use crate::limits::{CHALLENGE, LONGEST_VALUE, MOST_LOGIN_PDUS};
+use crate::limits::{LONGEST_VALUE, MOST_LOGIN_PDUS};
 use crate::login::{Move, judge};
-use crate::pdu::{LoginRequest, LoginResponse, Stage, Status};
+use crate::pdu::{LoginIdentity, LoginRequest, LoginResponse, Stage, Status};
 use crate::session::{Nexus, Request};
 use crate::text::Text;
 use crate::violation::Violation;
@@ -55,7 +55,7 @@ enum Proof {
     /// AuthMethod=CHAP is agreed; CHAP_A must follow.
     ExpectAlgorithms,
     /// The challenge is out; CHAP_N and CHAP_R must follow.
-    ExpectResponse { algorithm: Algorithm, identifier: u8, challenge: Vec<u8> },
+    ExpectResponse(Challenge),
     /// Nothing more is needed.
     Done,
 }
@@ -77,7 +77,7 @@ pub(super) struct Login {
     portal: Arc<Portal>,
     stage: Stage,
     requests: u32,
-    identity: Option<([u8; 6], u16, u16, u32)>,
+    identity: Option<(LoginIdentity, u32)>,
     text: Text,
     seen: BTreeSet<String>,
     proof: Proof,
@@ -122,7 +122,7 @@ impl Login {
 
     /// The connection's number, once a request has come.
     pub(super) fn cid(&self) -> u16 {
-        self.identity.map_or(0, |(_, _, cid, _)| cid)
+        self.identity.map_or(0, |(identity, _)| identity.cid)
     }
 
     /// Takes a request with its text.
@@ -165,7 +165,7 @@ impl Login {
         if request.version_min() > 0 {
             return Err(Violation::BadVersion.into());
         }
-        let identity = (request.isid, request.tsih(), request.cid(), request.task_tag());
+        let identity = (request.identity(), request.task_tag());
         if *self.identity.get_or_insert(identity) != identity {
             return Err(Violation::LoginChanged.into());
         }
@@ -265,11 +265,8 @@ impl Login {
             (Proof::ExpectAlgorithms, Security { algorithms: Some(offered), .. }) => {
                 self.challenge(offered, answer, entropy)?
             }
-            (
-                Proof::ExpectResponse { algorithm, identifier, challenge },
-                Security { response: Some(_), .. },
-            ) => {
-                self.proven = Some(self.check(keys, (algorithm, identifier, &challenge), answer)?);
+            (Proof::ExpectResponse(challenge), Security { response: Some(_), .. }) => {
+                self.proven = Some(self.check(keys, &challenge, answer)?);
                 Proof::Done
             }
             (proof, Security { algorithms: None, name: None, response: None, challenge: None, .. }) => proof,
@@ -301,25 +298,22 @@ impl Login {
         let good = |hash: &Algorithm| accounts.iter().all(|chap| chap.algorithms.contains(hash));
         let allowed: Vec<Algorithm> = Algorithm::ALL.into_iter().filter(good).collect();
         let algorithm = Algorithm::choose(offered, &allowed).ok_or(Violation::NoCommonMethod)?;
-        let mut random = [0; CHALLENGE + 1];
-        entropy.fill(&mut random);
-        let [identifier, challenge @ ..] = random;
+        let challenge = Challenge::new(algorithm, entropy);
         answer.put("CHAP_A", &algorithm.number().to_string());
-        answer.put("CHAP_I", &identifier.to_string());
-        answer.put("CHAP_C", &chap::encode(&challenge));
-        Ok(Proof::ExpectResponse { algorithm, identifier, challenge: challenge.to_vec() })
+        challenge.put(answer);
+        Ok(Proof::ExpectResponse(challenge))
     }
 
     /// Looks whether the response proves an account, and proves the target's own if that is asked for.
     fn check(
         &self,
         keys: &Security<'_>,
-        (algorithm, identifier, challenge): (Algorithm, u8, &[u8]),
+        challenge: &Challenge,
         answer: &mut Text,
     ) -> Result<Credentials, Failure> {
         let name = keys.name.ok_or(Violation::BadChap)?;
         let response = keys.response.and_then(chap::decode).ok_or(Violation::BadChap)?;
-        let answered = Answered { algorithm, identifier, challenge, name, response: &response };
+        let answered = Answered { challenge, name, response: &response };
         let chap = answered.proven(&self.accounts()).ok_or(Violation::WrongResponse)?;
         let proven = chap.initiator.clone();
         let (Some(identifier), Some(theirs)) = (keys.identifier, keys.challenge) else {
@@ -332,12 +326,12 @@ impl Login {
         let identifier = crate::text::number(identifier).and_then(|number| u8::try_from(number).ok());
         let identifier = identifier.ok_or(Violation::BadChap)?;
         let theirs = chap::decode(theirs).filter(|bytes| !bytes.is_empty()).ok_or(Violation::BadChap)?;
-        if theirs == challenge {
+        if theirs == challenge.bytes {
             return Err(Violation::Reflection.into());
         }
         let us = chap.target.as_ref().ok_or(Violation::NoCommonMethod)?;
         answer.put("CHAP_N", &us.user);
-        answer.put("CHAP_R", &chap::encode(&algorithm.respond(identifier, &us.secret, &theirs)));
+        answer.put("CHAP_R", &chap::encode(&challenge.algorithm.respond(identifier, &us.secret, &theirs)));
         Ok(proven)
     }
 

@@ -15,45 +15,13 @@ use scsi::{NexusEvent, Reply, Sense, Status};
 use volume::{Epoch, Tag, VolumeId};
 
 use super::connection::{Action, Connection};
+use super::pending_response::{PendingResponse, Then};
 use super::tasks::{AbortedBy, State, Task};
 use crate::connection::State as Connected;
 use crate::limits::{MANAGEMENT_DEPTH, MANAGEMENT_TIME};
-use crate::pdu::{Bhs, Function, FunctionResponse, TaskManagementRequest, TaskManagementResponse};
-use crate::sequence::before;
+use crate::pdu::{Function, FunctionResponse, TaskManagementRequest, TaskManagementResponse};
+use crate::sequence::{Delivery, before};
 use crate::session;
-
-/// What follows an answer that waits for tasks to end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Then {
-    /// The connection goes on.
-    GoOn,
-    /// The connection ends.
-    Close,
-}
-
-/// An answer that waits until every aborted task has ended.
-#[derive(Debug)]
-pub(super) struct Pending {
-    header: Bhs,
-    numbered: bool,
-    then: Then,
-    /// The reset of other nexuses' tasks that it waits for.
-    reset: Option<u32>,
-    /// Until when it waits, and what is answered then.
-    due: Option<(Instant, Bhs)>,
-}
-
-impl Pending {
-    /// An answer to a request that took a CmdSN if it is `numbered`.
-    pub(super) fn new(header: Bhs, numbered: bool) -> Self {
-        Self { header, numbered, then: Then::GoOn, reset: None, due: None }
-    }
-
-    /// The same, with what follows it.
-    pub(super) fn then(self, then: Then) -> Self {
-        Self { then, ..self }
-    }
-}
 
 /// What a function came to.
 struct Performed {
@@ -73,18 +41,18 @@ impl Connection {
         &mut self,
         now: Instant,
         request: &TaskManagementRequest,
-        numbered: bool,
+        delivery: Delivery,
     ) {
         self.notices.push(NoticeKind::Management, request.function().text());
         let full = self.pending.len() >= MANAGEMENT_DEPTH;
         let performed = if full { FunctionResponse::REJECTED.into() } else { self.perform(request) };
         let answer = |response| TaskManagementResponse::new(request.task_tag(), response).to_bytes();
-        self.pending.push_back(Pending {
+        self.pending.push_back(PendingResponse {
             reset: performed.reset,
             due: Some((now + MANAGEMENT_TIME, answer(FunctionResponse::REJECTED))),
-            ..Pending::new(answer(performed.response), numbered).then(performed.then)
+            ..PendingResponse::new(answer(performed.response), delivery).then(performed.then)
         });
-        self.finish_pending(false);
+        self.finish_pending();
     }
 
     fn perform(&mut self, request: &TaskManagementRequest) -> Performed {
@@ -116,7 +84,7 @@ impl Connection {
         // (RFC 7143 §11.6.1).
         let sent = before(request.ref_cmd_sn(), request.cmd_sn());
         match (slot, waits) {
-            (Some(slot), Some(true)) => self.doom(slot, AbortedBy::Itself),
+            (Some(slot), Some(true)) => self.abort(slot, AbortedBy::Itself),
             (None, _) if sent && self.window.skip(request.ref_cmd_sn()) => {}
             _ => return FunctionResponse::NO_TASK,
         }
@@ -135,7 +103,7 @@ impl Connection {
         };
         let affected = self.slots_where(|task| self.is_on_unit(task, lun));
         for slot in affected {
-            self.doom(slot, AbortedBy::Itself);
+            self.abort(slot, AbortedBy::Itself);
         }
         match request.function() {
             Function::CLEAR_TASK_SET => self.reset_others(Vec::from([volume]), NexusEvent::TaskSetCleared),
@@ -154,7 +122,7 @@ impl Connection {
     }
 
     fn reset_target(&mut self) -> Performed {
-        self.doom_where(AbortedBy::Itself, |_| true);
+        self.abort_where(AbortedBy::Itself, |_| true);
         let luns: Vec<u16> = match self.node() {
             Some(node) => node.device.units.iter().map(|unit| unit.lun).collect(),
             None => Vec::new(),
@@ -182,11 +150,11 @@ impl Connection {
                 (pending.header, pending.then) = (rejected, Then::GoOn);
             }
         }
-        self.finish_pending(false);
+        self.finish_pending();
     }
 
     /// A volume's epoch has moved.
-    pub(super) fn handle_fence(&mut self, (volume, epoch): (VolumeId, Epoch), event: Option<NexusEvent>) {
+    pub(super) fn handle_fence(&mut self, volume: VolumeId, epoch: Epoch, event: Option<NexusEvent>) {
         match &mut self.server {
             Some(server) => server.set_epoch(volume, epoch),
             None if self.state == Connected::InLogin => {
@@ -207,32 +175,32 @@ impl Connection {
             && let Some(node) = self.node()
         {
             let device = Arc::clone(&node.device);
-            self.doom_where(AbortedBy::AnotherNexus, |task| {
+            self.abort_where(AbortedBy::AnotherNexus, |task| {
                 let unit = device.find(task.lun).and_then(|place| device.units.get(place));
                 unit.is_some_and(|unit| unit.volume == volume)
             });
         }
         match &mut self.server {
             Some(server) => server.handle_event(volume, event),
-            None => self.hear_early(volume, event),
+            None => self.keep_early_event(volume, event),
         }
     }
 
     /// Who holds reservations, and how large the unit is, must be known when the nexus begins; nothing else that happened
     /// before concerns it.
-    fn hear_early(&mut self, volume: VolumeId, event: NexusEvent) {
+    fn keep_early_event(&mut self, volume: VolumeId, event: NexusEvent) {
         let lasting = matches!(event, NexusEvent::Reservations { .. } | NexusEvent::CapacityChanged(_));
         if self.state == Connected::InLogin && lasting {
             let kind = discriminant(&event);
-            self.heard_early.retain(|(at, earlier)| (*at, discriminant(earlier)) != (volume, kind));
-            self.heard_early.push((volume, event));
+            self.early_events.retain(|(at, earlier)| (*at, discriminant(earlier)) != (volume, kind));
+            self.early_events.push((volume, event));
         }
     }
 
     /// Aborts the tasks that `affected` names.
-    pub(super) fn doom_where(&mut self, by: AbortedBy, affected: impl Fn(&Task) -> bool) {
+    pub(super) fn abort_where(&mut self, by: AbortedBy, affected: impl Fn(&Task) -> bool) {
         for slot in self.slots_where(affected) {
-            self.doom(slot, by);
+            self.abort(slot, by);
         }
     }
 
@@ -240,18 +208,18 @@ impl Connection {
         self.tasks.slots().filter(|slot| self.tasks.peek(*slot).is_some_and(&affected)).collect()
     }
 
-    fn doom(&mut self, slot: u16, by: AbortedBy) {
+    fn abort(&mut self, slot: u16, by: AbortedBy) {
         let Some(task) = self.tasks.get(slot) else { return };
         match task.state {
             State::Free | State::Answering => {}
             State::Collecting(_) => self.end_aborted(slot, by),
             State::Unread => {
                 // The stream goes on: the data behind the command is passed over.
-                self.starved = None;
+                self.waits_for_memory = None;
                 self.end_aborted(slot, by);
             }
             State::AwaitBuffer(_) => {
-                self.parked.retain(|parked| *parked != slot);
+                self.awaiting_buffer.retain(|waiting| *waiting != slot);
                 self.end_aborted(slot, by);
             }
             State::AtReservations => task.abort(by),
@@ -269,7 +237,7 @@ impl Connection {
     #[cold]
     pub(super) fn end_aborted(&mut self, slot: u16, by: AbortedBy) {
         match by {
-            AbortedBy::Itself => self.bury(slot),
+            AbortedBy::Itself => self.retire(slot),
             AbortedBy::AnotherNexus => {
                 if let Some(task) = self.tasks.get(slot) {
                     task.aborted = None;
@@ -279,32 +247,47 @@ impl Connection {
                     slot,
                     Reply { status: Status::TaskAborted, sense: Sense::NONE, data, full_length: 0 },
                 );
-                self.finish_pending(false);
+                self.finish_pending();
             }
         }
     }
 
     /// A task has ended without an answer.
-    pub(super) fn bury(&mut self, slot: u16) {
-        if self.remove_task(slot) {
-            self.window.release();
+    pub(super) fn retire(&mut self, slot: u16) {
+        if let Some(delivery) = self.remove_task(slot) {
+            self.window.finish(delivery);
         }
-        self.finish_pending(false);
+        self.finish_pending();
     }
 
-    /// Answers the functions whose tasks have ended; with `force`, all.
-    pub(super) fn finish_pending(&mut self, force: bool) {
+    /// Answers the functions whose tasks have ended.
+    pub(super) fn finish_pending(&mut self) {
         while let Some(front) = self.pending.front() {
             let waits = front.reset.is_some() || self.tasks.iter().any(|task| task.aborted.is_some());
-            if waits && !force || self.state.is_over() {
+            if waits || !self.answer_oldest() {
                 return;
             }
-            let Some(Pending { header, numbered, then, .. }) = self.pending.pop_front() else { return };
-            self.out.respond(header, Vec::new(), numbered);
-            if then == Then::Close {
-                self.close(CloseReason::Finished);
-            }
         }
+    }
+
+    /// Answers all functions, whatever they wait for.
+    pub(super) fn finish_all_pending(&mut self) {
+        while self.answer_oldest() {}
+    }
+
+    /// Answers the oldest function that waits; false when there is none, or nobody to answer.
+    fn answer_oldest(&mut self) -> bool {
+        if self.state.is_over() {
+            return false;
+        }
+        let Some(PendingResponse { header, delivery, then, .. }) = self.pending.pop_front() else {
+            return false;
+        };
+        self.out.respond(header, Vec::new(), delivery);
+        if then == Then::Close {
+            self.close(CloseReason::Finished);
+        }
+        true
     }
 
     /// When the next function that waits is rejected.
@@ -316,18 +299,19 @@ impl Connection {
     /// has not come about.
     pub(super) fn give_up_pending(&mut self, now: Instant) {
         while self.pending_due().is_some_and(|due| due <= now) && !self.state.is_over() {
-            let Some(Pending { due: Some((_, rejected)), numbered, .. }) = self.pending.pop_front() else {
+            let Some(PendingResponse { due: Some((_, rejected)), delivery, .. }) = self.pending.pop_front()
+            else {
                 return;
             };
-            self.out.respond(rejected, Vec::new(), numbered);
+            self.out.respond(rejected, Vec::new(), delivery);
         }
-        self.finish_pending(false);
+        self.finish_pending();
     }
 
     /// The connection ends: what is at a volume is cancelled, everything else is dropped.
     pub(super) fn abandon(&mut self) {
-        self.doom_where(AbortedBy::Itself, |_| true);
+        self.abort_where(AbortedBy::Itself, |_| true);
         self.pending.clear();
-        self.parked.clear();
+        self.awaiting_buffer.clear();
     }
 }

@@ -2,7 +2,7 @@
 //! progress.
 //!
 //! A command gets its memory when it needs it: a read before it goes to the volume, a write before its first R2T. Until then it waits with nothing, in
-//! order, and the stream goes on. Only data that comes unasked stays in the stream until there is memory for it.
+//! order, and the stream goes on. Only data that comes unsolicited stays in the stream until there is memory for it.
 //!
 //! Whoever leaves the target waiting loses what it holds: a command whose data does not come ends with INITIATOR RESPONSE TIMEOUT (the code of other
 //! transports for an R2T that nobody serves), and a connection whose answers nobody reads, or whose PDU stops half-way, is closed. Both come sooner while others
@@ -12,56 +12,61 @@ use buf::{Account, Buf, LARGEST, Outside};
 use protocol::{CloseReason, Instant};
 use volume::{Operation, Request, Tag};
 
-use super::connection::{Action, Connection};
-use super::discovery::Exchange;
+use super::connection::{Action, Connection, SendWatch};
 use super::login::Login;
-use super::outbound::{Outgoing, unsent};
 use super::tasks::{State, Task, Wanted};
+use super::text_exchange::TextExchange;
 use crate::connection::State as Life;
+use crate::datamover::tcp::send_queue::target::{Outgoing, unsent};
 use crate::limits::{
-    DATA_TIME, IMMEDIATE_DEPTH, OUTBOUND, OVERDRAFT, SCARCE_DATA_TIME, SCARCE_SEND_TIME, SEND_TIME,
-    STARVED_TIME, WATCH,
+    DATA_TIME, IMMEDIATE_DEPTH, MEMORY_WAIT_TIME, OUTBOUND, OVERDRAFT, SCARCE_DATA_TIME, SCARCE_SEND_TIME,
+    SEND_TIME, WATCH,
 };
+use crate::sequence::Delivery;
 
 impl Connection {
     /// Gets a task the buffer that it waits for, or a place behind those that wait already. What is little need not wait behind what is long.
-    pub(super) fn want(&mut self, slot: u16) {
-        let granted = if self.parked.is_empty() { self.grant(slot) } else { self.grant_aside(slot) };
-        if !granted {
-            self.parked.push_back(slot);
+    pub(super) fn request_buffer(&mut self, slot: u16) {
+        let assigned = if self.awaiting_buffer.is_empty() {
+            self.assign_buffer(slot)
+        } else {
+            self.assign_buffer_aside(slot)
+        };
+        if !assigned {
+            self.awaiting_buffer.push_back(slot);
         }
     }
 
     /// Goes on with a task of one buffer that this connection may have at any time.
-    fn grant_aside(&mut self, slot: u16) -> bool {
+    fn assign_buffer_aside(&mut self, slot: u16) -> bool {
         let Some(task) = self.tasks.get(slot) else { return true };
         let length = task.needed as usize;
         if length > LARGEST || task.reserved.is_some() || task.command.full_length() > length as u64 {
             return false;
         }
-        self.grant_by(slot, Account::take_aside)
+        self.assign_buffer_by(slot, Account::take_aside)
     }
 
     /// Tries again to find buffers for the tasks that wait for one, in order.
-    pub(super) fn retry_parked(&mut self) {
+    pub(super) fn retry_awaiting_buffer(&mut self) {
         let returns = self.account.returns();
-        if core::mem::replace(&mut self.parked_at, returns) == returns {
+        if core::mem::replace(&mut self.retried_at, returns) == returns {
             return;
         }
-        while let Some(&slot) = self.parked.front() {
-            if !self.grant(slot) {
+        while let Some(&slot) = self.awaiting_buffer.front() {
+            if !self.assign_buffer(slot) {
                 return;
             }
-            self.parked.pop_front();
+            self.awaiting_buffer.pop_front();
         }
     }
 
     /// Goes on with a task if there is a buffer for it; true also when it no longer waits.
-    fn grant(&mut self, slot: u16) -> bool {
-        self.grant_by(slot, Account::take)
+    fn assign_buffer(&mut self, slot: u16) -> bool {
+        self.assign_buffer_by(slot, Account::take)
     }
 
-    fn grant_by(&mut self, slot: u16, take: impl Fn(&mut Account, usize) -> Option<Buf>) -> bool {
+    fn assign_buffer_by(&mut self, slot: u16, take: impl Fn(&mut Account, usize) -> Option<Buf>) -> bool {
         let Some(task) = self.tasks.get(slot) else { return true };
         let State::AwaitBuffer(wanted) = task.state else { return true };
         let length = (task.needed as usize).min(LARGEST);
@@ -106,7 +111,7 @@ impl Connection {
     }
 
     /// Removes a task, and what was set aside for it.
-    pub(super) fn remove_task(&mut self, slot: u16) -> bool {
+    pub(super) fn remove_task(&mut self, slot: u16) -> Option<Delivery> {
         if let Some(task) = self.tasks.get(slot)
             && let Some(reserved) = task.reserved.take()
         {
@@ -118,16 +123,16 @@ impl Connection {
     /// Counts what is held outside of buffers; nothing that grows with what a peer does is left out.
     #[inline]
     pub(super) fn settle_account(&mut self) {
-        let talk = self.exchange.as_ref().map_or(0, Exchange::size);
+        let talk = self.exchange.as_ref().map_or(0, TextExchange::size);
         let login =
             if self.state == Life::InLogin { self.login.as_deref().map_or(0, Login::size) } else { 0 };
-        let tables = self.out.size().saturating_add(self.tasks.size()).saturating_sub(self.granted);
+        let tables = self.out.size().saturating_add(self.tasks.size()).saturating_sub(self.table_allowance);
         let data = self.out.bytes().saturating_add(talk).saturating_add(login);
         let held = Outside { data, tables };
         if held != self.counted {
             self.recount(held);
         }
-        if self.parked.is_empty() && self.starved.is_none() {
+        if self.awaiting_buffer.is_empty() && self.waits_for_memory.is_none() {
             self.account.stop_waiting();
         }
     }
@@ -151,7 +156,7 @@ impl Connection {
         if self.server.is_none() || more == 0 || !self.account.charge_table(bytes) {
             return;
         }
-        self.granted = self.granted.saturating_add(bytes);
+        self.table_allowance = self.table_allowance.saturating_add(bytes);
         self.width = self.width.saturating_add(more);
         self.tasks.grow(self.width.saturating_add(IMMEDIATE_DEPTH));
         self.out.room = unsent(self.width);
@@ -160,44 +165,44 @@ impl Connection {
 
     /// True while this side has reasons of its own to take nothing more from the stream.
     pub(super) fn is_withheld(&self) -> bool {
-        let starved = self.starved.is_some_and(|returns| returns == self.account.returns());
+        let waits = self.waits_for_memory.is_some_and(|returns| returns == self.account.returns());
         let joining =
             self.state == Life::InLogin && self.login.as_ref().is_some_and(|login| login.waiting().is_some());
         let overdrawn = self.account.overdrawn() > OVERDRAFT;
-        starved || joining || (self.out.bytes() > 0 && (overdrawn || self.account.is_over()))
+        waits || joining || (self.out.bytes() > 0 && (overdrawn || self.account.is_over()))
     }
 
     /// Whether the stream may wait for memory for a command's data. It may not while buffers wait for what comes behind it; nor for long, as pings
     /// and their answers may come behind it.
     pub(super) fn may_wait(&mut self) -> bool {
-        let since = *self.starved_since.get_or_insert(self.now);
-        !self.tasks.are_collecting() && self.now < since + STARVED_TIME
+        let since = *self.waiting_since.get_or_insert(self.now);
+        !self.tasks.are_collecting() && self.now < since + MEMORY_WAIT_TIME
     }
 
     /// When the stream has waited long enough for a command's data.
     pub(super) fn stream_due(&self) -> Option<Instant> {
-        self.starved_since
-            .filter(|_| self.starved.is_some() && self.unread.is_some())
-            .map(|since| since + STARVED_TIME)
+        self.waiting_since
+            .filter(|_| self.waits_for_memory.is_some() && self.unread.is_some())
+            .map(|since| since + MEMORY_WAIT_TIME)
     }
 
     /// Lets the stream go on without memory.
     pub(super) fn watch_stream(&mut self, now: Instant) {
         if self.stream_due().is_some_and(|due| due <= now) {
-            self.starved = None;
+            self.waits_for_memory = None;
         }
     }
 
     /// Closes the connection when nothing of what is sent to it is read.
     pub(super) fn watch_sending(&mut self, now: Instant) {
-        let Some((since, due)) = self.sending else { return };
+        let Some(SendWatch { since, due }) = self.sending else { return };
         let limit = if self.account.is_wanted() { SCARCE_SEND_TIME } else { SEND_TIME };
         if since + limit <= now {
             self.out.clear();
             self.close(CloseReason::TimedOut("the initiator does not read what is sent to it"));
             self.sending = None;
         } else if due <= now {
-            self.sending = Some((since, now + WATCH));
+            self.sending = Some(SendWatch { since, due: now + WATCH });
         }
     }
 

@@ -2,22 +2,26 @@
 //!
 //! * [`Portal`] says what is served: nodes; [`Access`] who may use which of their logical units, and how they prove it.
 //! * [`Connection`] is one transport connection: `connection` has its life, `login` the login phase, `requests` the full
-//!   feature phase, `commands` the way of a SCSI command between the wire and the volume, `data` the collection of write
-//!   data, `management` aborts and resets, `discovery` SendTargets, `outbound` what is to be sent.
+//!   feature phase, `commands` the way of a SCSI command between the wire and the volume, `get_data` which write data is
+//!   asked for, `memory` who waits for it, `management` aborts and resets, `pending_response` the responses that wait for
+//!   them, `discovery` SendTargets, and `text_exchange` its negotiation.
+//!
+//! How data becomes PDUs and a stream stands in `datamover`.
 
 mod access;
 mod commands;
 mod connection;
-mod data;
 mod discovery;
+mod get_data;
 mod login;
 mod management;
 mod memory;
-mod outbound;
+mod pending_response;
 mod portal;
 mod requests;
 mod tasks;
+mod text_exchange;
 
-pub use access::{Access, Chap, Rule};
+pub use access::{Access, Chap, ProvenInitiator, Rule};
 pub use connection::{Action, Connection, Input, Resources};
 pub use portal::{Node, Portal};

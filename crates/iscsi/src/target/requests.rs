@@ -6,28 +6,25 @@ use buf::Buf;
 use protocol::Instant;
 
 use super::connection::Connection;
-use super::management::{Pending, Then};
+use super::pending_response::{PendingResponse, Then};
 use super::tasks::AbortedBy;
 use crate::connection::{Event, State};
+use crate::datamover::ReceivedPdu;
 use crate::limits::{DRAIN_TIME, ECHO};
 use crate::pdu::{
-    BasicHeaderSegment, Bhs, LogoutReason, LogoutRequest, LogoutResponse, NopIn, NopOut, Opcode,
-    RESERVED_TAG, TaskManagementRequest, TextRequest,
+    BasicHeaderSegment, Bhs, LogoutReason, LogoutRequest, LogoutResponse, LogoutTimes, NopIn, NopOut, Opcode,
+    RESERVED_TAG, TaskManagementRequest,
 };
-use crate::sequence::Verdict;
+use crate::sequence::{Delivery, Verdict};
 use crate::violation::Violation;
 
 impl Connection {
     /// Handles a request; false when a buffer is missing and nothing was done.
-    pub(super) fn handle_request(
-        &mut self,
-        now: Instant,
-        (header, ahs): (&Bhs, &[u8]),
-        data: Option<&[u8]>,
-    ) -> bool {
+    pub(super) fn handle_request(&mut self, now: Instant, pdu: ReceivedPdu<'_>) -> bool {
+        let ReceivedPdu { header, data, .. } = pdu;
         let view = BasicHeaderSegment::from_bytes(header);
         match view.opcode() {
-            Opcode::SCSI_COMMAND => return self.handle_command((header, ahs), data),
+            Opcode::SCSI_COMMAND => return self.handle_command(pdu),
             Opcode::DATA_OUT => self.handle_data_out(header, data),
             Opcode::NOP_OUT
             | Opcode::TASK_MANAGEMENT_REQUEST
@@ -46,10 +43,10 @@ impl Connection {
     }
 
     /// Judges a request's CmdSN and takes it: `None` when the request is to be ignored.
-    pub(super) fn take_number(&mut self, header: &Bhs) -> Option<bool> {
+    pub(super) fn take_number(&mut self, header: &Bhs) -> Option<Delivery> {
         let view = BasicHeaderSegment::from_bytes(header);
         if view.immediate() {
-            return Some(false);
+            return Some(Delivery::Immediate);
         }
         match self.window.judge(view.cmd_sn()) {
             Verdict::Next => {
@@ -57,7 +54,7 @@ impl Connection {
                 if self.window.is_used_up() {
                     self.widen();
                 }
-                Some(true)
+                Some(Delivery::Numbered)
             }
             Verdict::Outside => None,
             Verdict::Gap => {
@@ -69,14 +66,14 @@ impl Connection {
 
     fn handle_numbered(&mut self, now: Instant, header: &Bhs, data: Option<&[u8]>) -> bool {
         let Some(data) = data else { return self.collect_request(header) };
-        let Some(numbered) = self.take_number(header) else { return true };
+        let Some(delivery) = self.take_number(header) else { return true };
         match BasicHeaderSegment::from_bytes(header).opcode() {
-            Opcode::NOP_OUT => self.handle_nop(&NopOut::from_bytes(header), data, numbered),
+            Opcode::NOP_OUT => self.handle_nop(&NopOut::from_bytes(header), data, delivery),
             Opcode::TEXT_REQUEST => {
-                self.handle_text((header, &TextRequest::from_bytes(header)), data, numbered);
+                self.handle_text(header, data, delivery);
             }
-            Opcode::LOGOUT_REQUEST => self.handle_logout(now, &LogoutRequest::from_bytes(header), numbered),
-            _ => self.handle_management(now, &TaskManagementRequest::from_bytes(header), numbered),
+            Opcode::LOGOUT_REQUEST => self.handle_logout(now, &LogoutRequest::from_bytes(header), delivery),
+            _ => self.handle_management(now, &TaskManagementRequest::from_bytes(header), delivery),
         }
         true
     }
@@ -88,14 +85,14 @@ impl Connection {
         let Some(buf) = self.account.take((length as usize).min(buf::LARGEST)) else {
             if self.tasks.are_collecting() {
                 // The stream must go on: what waits for buffers comes behind this.
-                if self.take_number(header) == Some(true) {
-                    self.window.release();
+                if let Some(delivery) = self.take_number(header) {
+                    self.window.finish(delivery);
                 }
                 self.violate(Violation::TooMuchText, Some(header));
                 self.receiver.begin(*header, None);
                 return true;
             }
-            self.starved = Some(self.account.returns());
+            self.waits_for_memory = Some(self.account.returns());
             return false;
         };
         self.receiver.begin(*header, (buf.len() >= length as usize).then_some((buf, 0)));
@@ -114,23 +111,20 @@ impl Connection {
         }
     }
 
-    fn handle_nop(&mut self, nop: &NopOut, data: &[u8], numbered: bool) {
+    fn handle_nop(&mut self, nop: &NopOut, data: &[u8], delivery: Delivery) {
         if nop.task_tag() == RESERVED_TAG {
             // The answer to this side's ping; having heard it is enough.
-            if numbered {
-                self.window.release();
-            }
-            return;
+            return self.window.finish(delivery);
         }
         // Of a ping's data less may come back (RFC 7143 §11.19), if there is no memory for it.
         let most = if self.account.overdrawn() > 0 { 0 } else { ECHO };
         let most = most.min(self.parameters.peer_segment as usize).min(data.len());
         let echo: Vec<u8> = data.get(..most).unwrap_or_default().to_vec();
         let answer = NopIn::answer(nop.task_tag(), u32::try_from(most).unwrap_or(0));
-        self.out.respond(answer.to_bytes(), echo, numbered);
+        self.out.respond(answer.to_bytes(), echo, delivery);
     }
 
-    fn handle_logout(&mut self, now: Instant, request: &LogoutRequest, numbered: bool) {
+    fn handle_logout(&mut self, now: Instant, request: &LogoutRequest, delivery: Delivery) {
         let ours = self.login.as_ref().map_or(0, |login| login.cid());
         let response = match request.reason() {
             LogoutReason::CLOSE_SESSION => LogoutResponse::CLOSED,
@@ -138,16 +132,17 @@ impl Connection {
             LogoutReason::RECOVERY => LogoutResponse::NO_RECOVERY,
             _ => LogoutResponse::CID_NOT_FOUND,
         };
-        let times = (self.parameters.time2wait, self.parameters.time2retain);
+        let times =
+            LogoutTimes { time2wait: self.parameters.time2wait, time2retain: self.parameters.time2retain };
         let header = LogoutResponse::new(request.task_tag(), response, times).to_bytes();
         if response != LogoutResponse::CLOSED {
-            return self.out.respond(header, Vec::new(), numbered);
+            return self.out.respond(header, Vec::new(), delivery);
         }
         self.enter(Event::Logout);
         debug_assert_eq!(self.state, State::InLogout);
         self.due = Some(now + DRAIN_TIME);
-        self.doom_where(AbortedBy::Itself, |_| true);
-        self.pending.push_back(Pending::new(header, numbered).then(Then::Close));
-        self.finish_pending(false);
+        self.abort_where(AbortedBy::Itself, |_| true);
+        self.pending.push_back(PendingResponse::new(header, delivery).then(Then::Close));
+        self.finish_pending();
     }
 }

@@ -9,7 +9,9 @@ use buf::Buf;
 use protocol::Instant;
 use volume::{Epoch, Extent, VolumeId};
 
-use super::data::Collection;
+use super::get_data::GetDataProgress;
+use crate::datamover::tcp::data_out::DataOutSequences;
+use crate::sequence::Delivery;
 
 /// What a buffer is for.
 #[derive(Debug, Clone, Copy)]
@@ -55,9 +57,10 @@ pub(super) struct Task {
     pub(super) lun: [u8; 8],
     pub(super) expected: u32,
     pub(super) reads: bool,
-    pub(super) numbered: bool,
+    pub(super) delivery: Delivery,
     pub(super) command: scsi::Task,
-    pub(super) data: Collection,
+    pub(super) data_out: DataOutSequences,
+    pub(super) get_data: GetDataProgress,
     /// When data last came, or was last asked for.
     pub(super) heard: Instant,
     /// Bytes of the buffer that it has or waits for.
@@ -92,9 +95,10 @@ impl Task {
             lun: [0; 8],
             expected: 0,
             reads: false,
-            numbered: false,
+            delivery: Delivery::Immediate,
             command: scsi::Task::default(),
-            data: Collection::default(),
+            data_out: DataOutSequences::default(),
+            get_data: GetDataProgress::default(),
             heard: Instant::ZERO,
             needed: 0,
             reserved: None,
@@ -205,18 +209,18 @@ impl Tasks {
         self.slots.get(usize::from(slot)).filter(|task| task.is_live())
     }
 
-    /// Removes a task and lets go of what it held; its slot and tag are free again. True when it had taken a CmdSN.
+    /// Removes a task and lets go of what it held; its slot and tag are free again. Says how its command was delivered.
     #[inline]
-    pub(super) fn remove(&mut self, slot: u16) -> bool {
-        let Some(task) = self.get(slot) else { return false };
+    pub(super) fn remove(&mut self, slot: u16) -> Option<Delivery> {
+        let task = self.get(slot)?;
         task.state = State::Free;
         task.command.reset();
-        let (tag, numbered) = (task.tag, task.numbered);
+        let (tag, delivery) = (task.tag, task.delivery);
         self.free.push(slot);
         if let Some(at) = self.place(tag) {
             self.close_gap(at);
         }
-        numbered
+        Some(delivery)
     }
 
     /// Moves later entries of a probe run back, so that no search stops early.

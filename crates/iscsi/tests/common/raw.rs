@@ -12,7 +12,9 @@
 use std::sync::Arc;
 
 use buf::Pool;
-use iscsi::pdu::{BasicHeaderSegment, Bhs, LoginRequest, LoginResponse, Opcode, Stage, padding};
+use iscsi::pdu::{
+    BasicHeaderSegment, Bhs, LoginIdentity, LoginRequest, LoginResponse, Opcode, Stage, padding,
+};
 use iscsi::session::Sessions;
 use iscsi::target::{self, Action, Input, Portal};
 use iscsi::text::Text;
@@ -91,8 +93,8 @@ impl Raw {
         for (key, value) in keys {
             text.put(key, value);
         }
-        let request =
-            LoginRequest::new(Stage::Operational, (ISID, 0, 0), 0, self.cmd_sn).transit(Stage::FullFeature);
+        let request = LoginRequest::new(Stage::Operational, LoginIdentity::new_session(ISID), 0, self.cmd_sn)
+            .transit(Stage::FullFeature);
         self.login(request, &text)
     }
 

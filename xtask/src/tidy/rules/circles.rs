@@ -23,7 +23,6 @@ const LEFT: &[(&str, &[usize])] = &[
     ("backends", &[2]),
     ("buf", &[4]),
     ("cli", &[5, 2]),
-    ("iscsi", &[3, 2]),
     ("linerate", &[4, 3, 2]),
     ("nvme", &[7, 4, 2]),
     ("reactor", &[4, 3, 2]),
