@@ -1,7 +1,6 @@
 //! The cores of a process: what they share, how they are started, and how streams are spread over them.
 
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
@@ -15,7 +14,8 @@ use crate::config::Config;
 use crate::core::Turning;
 use crate::driver::Wait;
 use crate::file::Files;
-use crate::listener::{Listener, Stream};
+use crate::listener::Stream;
+use crate::listener_control::{ListenerControl, ListenerOrders};
 use crate::local::LocalDialer;
 use crate::turns::Turns;
 
@@ -63,9 +63,13 @@ impl<M> Inbox<M> {
     }
 }
 
+/// The core that accepts streams, for all of them.
+pub(crate) const ACCEPTING_CORE: CoreIndex = 0;
+
 /// What all cores share.
 pub(crate) struct Shared<M> {
     pub(crate) inboxes: Vec<Inbox<M>>,
+    pub(crate) listener_orders: Arc<ListenerOrders>,
     pub(crate) config: Config,
     stop: AtomicBool,
 }
@@ -136,8 +140,9 @@ impl std::fmt::Debug for Stopper {
 ///
 /// ```no_run
 /// # fn start<S: host::Service<Message = u32> + 'static>(service: fn(host::World<u32>) -> S) -> std::io::Result<()> {
-/// let mut cluster = reactor::Cluster::<u32>::new(2, reactor::Config::default())?;
-/// cluster.listen(reactor::Listener::bind("127.0.0.1:3260".parse().unwrap())?);
+/// let cluster = reactor::Cluster::<u32>::new(2, reactor::Config::default())?;
+/// let portal = reactor::Listener::bind("127.0.0.1:3260".parse().unwrap())?;
+/// cluster.control().open(host::ListenerId(0), portal).map_err(std::io::Error::other)?;
 /// let postbox = cluster.postbox();
 /// let threads: Vec<_> = cluster.into_cores().into_iter().map(|core| core.spawn(service)).collect();
 /// postbox.post(1, 7);
@@ -145,7 +150,6 @@ impl std::fmt::Debug for Stopper {
 /// ```
 pub struct Cluster<M> {
     shared: Arc<Shared<M>>,
-    listeners: Vec<Listener>,
 }
 
 impl<M: Send + 'static> Cluster<M> {
@@ -161,15 +165,17 @@ impl<M: Send + 'static> Cluster<M> {
                 stopped: AtomicBool::new(false),
             })
         };
-        let inboxes = (0..cores.max(1)).map(inbox).collect::<io::Result<_>>()?;
-        let shared = Shared { inboxes, config, stop: AtomicBool::new(false) };
-        Ok(Self { shared: Arc::new(shared), listeners: Vec::new() })
+        let first = inbox(ACCEPTING_CORE)?;
+        let listener_orders = Arc::new(ListenerOrders::new(Arc::clone(&first.alarm)));
+        let others = (1..cores.max(1)).map(inbox);
+        let inboxes = std::iter::once(Ok(first)).chain(others).collect::<io::Result<_>>()?;
+        let shared = Shared { inboxes, listener_orders, config, stop: AtomicBool::new(false) };
+        Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Adds a listener, whose streams are spread over the cores.
-    pub fn listen(&mut self, listener: Listener) -> ListenerId {
-        self.listeners.push(listener);
-        ListenerId(u32::try_from(self.listeners.len() - 1).unwrap_or(u32::MAX))
+    /// Opens and closes listeners, whose streams are spread over the cores.
+    pub fn control(&self) -> ListenerControl {
+        ListenerControl::new(Arc::clone(&self.shared.listener_orders))
     }
 
     /// Sends messages to the cores, from any thread.
@@ -190,11 +196,10 @@ impl<M: Send + 'static> Cluster<M> {
 
     /// The cores, each to be run on a thread of its own. The first also accepts for the others.
     pub fn into_cores(self) -> Vec<Core<M>> {
-        let mut listeners = Some(self.listeners);
-        let core = |index| Core {
-            index: CoreIndex::try_from(index).unwrap_or(CoreIndex::MAX),
-            shared: Arc::clone(&self.shared),
-            listeners: listeners.take().unwrap_or_default(),
+        let core = |index| {
+            let index = CoreIndex::try_from(index).unwrap_or(CoreIndex::MAX);
+            let shared = Arc::clone(&self.shared);
+            Core { index, closing: Closing(Arc::clone(&shared), index), shared }
         };
         (0..self.shared.inboxes.len()).map(core).collect()
     }
@@ -210,7 +215,7 @@ impl<M> std::fmt::Debug for Cluster<M> {
 pub struct Core<M> {
     index: CoreIndex,
     shared: Arc<Shared<M>>,
-    listeners: Vec<Listener>,
+    closing: Closing<M>,
 }
 
 impl<M: Send + 'static> Core<M> {
@@ -247,10 +252,8 @@ impl<M: Send + 'static> Core<M> {
             postbox,
             waker: Waker::from(Arc::clone(&inbox.alarm)),
         };
-        let listeners: Vec<OwnedFd> = self.listeners.into_iter().map(Listener::into_descriptor).collect();
-        let closing = Closing(Arc::clone(&self.shared), self.index);
-        let turning = Turning::begin(Arc::clone(&self.shared), self.index, listeners, || service(world))?;
-        Ok(Running { turning, _closing: closing })
+        let turning = Turning::begin(Arc::clone(&self.shared), self.index, || service(world))?;
+        Ok(Running { turning, _closing: self.closing })
     }
 
     /// Runs the core on a new thread.
@@ -317,13 +320,16 @@ impl<S: Service> std::fmt::Debug for Running<S> {
     }
 }
 
-/// Closes a core's mailbox when the core is gone.
+/// Closes a core's mailbox when the core is gone, whether or not it has run.
 struct Closing<M>(Arc<Shared<M>>, CoreIndex);
 
 impl<M> Drop for Closing<M> {
     fn drop(&mut self) {
         if let Some(inbox) = self.0.inboxes.get(usize::from(self.1)) {
             inbox.close();
+        }
+        if self.1 == ACCEPTING_CORE {
+            self.0.listener_orders.stop();
         }
     }
 }

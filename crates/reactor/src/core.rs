@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,17 +13,19 @@ use protocol::{Ended, Instant};
 
 use crate::alarm::Alarm;
 use crate::areas::Areas;
-use crate::cluster::Shared;
+use crate::cluster::{ACCEPTING_CORE, Shared};
 use crate::connection::{Connection, Phase};
 use crate::driver::{self, Driver, Event, Interest, Wait, Woken};
 use crate::limits;
-use crate::listener::{self, Stream};
+use crate::listener::{self, Listener, Stream};
+use crate::listener_control::ListenerOrder;
+use crate::listeners::{ListenerPoll, ListenerSocket, Listeners};
 use crate::local::{self, Dial, Guard, Local, slot_of};
 use crate::timers::Timers;
 use crate::turns::Gauge;
 use crate::{clock, threads, turns};
 
-/// The slot of the alarm; listeners follow, then connections.
+/// The slot of the alarm, the first that a core takes.
 const ALARM: u32 = 0;
 
 /// A core while it runs.
@@ -62,9 +64,7 @@ pub(crate) struct Turning<S: Service> {
     pub(crate) now: Instant,
     local: Rc<Local>,
     alarm: Arc<Alarm>,
-    listeners: Vec<Rc<OwnedFd>>,
-    resting: Vec<u32>,
-    pub(crate) accept_at: Option<Instant>,
+    listeners: Listeners,
     next_core: usize,
     spin: Spin,
     gauge: Gauge,
@@ -84,7 +84,6 @@ impl<S: Service> Turning<S> {
     pub(crate) fn begin(
         shared: Arc<Shared<S::Message>>,
         index: CoreIndex,
-        listeners: Vec<OwnedFd>,
         service: impl FnOnce() -> S,
     ) -> io::Result<Self> {
         let mut driver = driver::open(shared.config.driver)?;
@@ -96,14 +95,10 @@ impl<S: Service> Turning<S> {
         let entered = local::enter(Rc::clone(&local))?;
         let gauge = Gauge::new(Arc::clone(&inbox.turns));
         alarm.adopt();
-        let listeners: Vec<_> = listeners.into_iter().map(Rc::new).collect();
-        // They take the first slots, before the service can dial.
-        let watched = std::iter::once(Rc::new(alarm.descriptor()?)).chain(listeners.iter().cloned());
-        for descriptor in watched {
-            let slot = slot_of(local.slots.borrow_mut().take());
-            driver.attach(slot, descriptor, false)?;
-            driver.poll(slot, Interest::Read);
-        }
+        // It takes the first slot, before the service can dial.
+        let slot = slot_of(local.slots.borrow_mut().take());
+        driver.attach(slot, Rc::new(alarm.descriptor()?), false)?;
+        driver.poll(slot, Interest::Read);
         Ok(Self {
             service: service(),
             driver,
@@ -130,9 +125,7 @@ impl<S: Service> Turning<S> {
             now: Instant::ZERO,
             local,
             alarm,
-            listeners,
-            resting: Vec::new(),
-            accept_at: None,
+            listeners: Listeners::default(),
             next_core: 0,
             ending: None,
             events: Vec::new(),
@@ -248,12 +241,6 @@ impl<S: Service> Turning<S> {
             && let Some(event) = self.pending.pop_front()
         {
             match event {
-                Event::Ready(ALARM) => {
-                    self.alarm.silence();
-                    self.driver.drained(ALARM);
-                    self.driver.poll(ALARM, Interest::Read);
-                }
-                Event::Ready(slot) if slot as usize <= self.listeners.len() => self.accept_some(slot, now),
                 Event::Ready(slot) => self.handle_ready(slot, now),
                 Event::Received(slot, receive, result) => self.handle_received(slot, receive, result),
                 Event::Sent(slot, send, result) => self.handle_sent(slot, send, result),
@@ -262,9 +249,49 @@ impl<S: Service> Turning<S> {
         self.again |= !self.pending.is_empty();
     }
 
+    /// A poll has ended in a slot that is no connection's.
+    #[cold]
+    pub(crate) fn handle_other_ready(&mut self, slot: u32, now: Instant) {
+        if slot == ALARM {
+            self.alarm.silence();
+            self.driver.drained(ALARM);
+            self.driver.poll(ALARM, Interest::Read);
+            return;
+        }
+        match self.listeners.handle_ready(slot, self.driver.as_mut()) {
+            Some(ListenerPoll::Streams(socket)) => self.accept_some(&socket, now),
+            Some(ListenerPoll::Closed) => self.local.slots.borrow_mut().give_back(slot),
+            None => {}
+        }
+    }
+
+    fn take_listener_orders(&mut self, now: Instant) {
+        for order in self.shared.listener_orders.take() {
+            match order {
+                ListenerOrder::Open(id, listener) => self.open_listener(id, listener, now),
+                ListenerOrder::Close(id) => {
+                    if let Some(slot) = self.listeners.close(id, self.driver.as_mut()) {
+                        self.local.slots.borrow_mut().give_back(slot);
+                    }
+                }
+            }
+        }
+    }
+
+    fn open_listener(&mut self, id: ListenerId, listener: Listener, now: Instant) {
+        let slot = slot_of(self.local.slots.borrow_mut().take());
+        let socket = ListenerSocket { slot, id, descriptor: Rc::new(listener.into_descriptor()) };
+        if let Err(error) = self.listeners.open(socket, self.driver.as_mut(), now) {
+            self.service.handle_shortage(error.raw_os_error().unwrap_or_default());
+        }
+    }
+
     fn take_mail(&mut self, now: Instant) {
         let Some(inbox) = self.shared.inboxes.get(usize::from(self.index)) else { return };
         inbox.collect(&mut self.messages, &mut self.streams);
+        if self.index == ACCEPTING_CORE && self.shared.listener_orders.is_pending() {
+            self.take_listener_orders(now);
+        }
         self.local.take_calls();
         let mut messages = std::mem::take(&mut self.messages);
         for message in messages.drain(..) {
@@ -288,11 +315,10 @@ impl<S: Service> Turning<S> {
         if self.sweep_at.is_some_and(|at| at <= now) {
             self.sweep(now);
         }
-        if self.accept_at.is_some_and(|at| at <= now) {
-            self.accept_at = None;
-            for slot in std::mem::take(&mut self.resting) {
-                self.accept_some(slot, now);
-            }
+        if self.listeners.poll_timeout().is_some_and(|at| at <= now)
+            && let Err(error) = self.listeners.retry(self.driver.as_mut(), now)
+        {
+            self.service.handle_shortage(error.raw_os_error().unwrap_or_default());
         }
     }
 
@@ -368,24 +394,21 @@ impl<S: Service> Turning<S> {
     }
 
     /// Accepts what waits at a listener, and gives each stream to the core that has the fewest.
-    fn accept_some(&mut self, slot: u32, now: Instant) {
-        let number = slot.saturating_sub(ALARM + 1);
-        let Some(listener) = self.listeners.get(number as usize).cloned() else { return };
+    fn accept_some(&mut self, socket: &ListenerSocket, now: Instant) {
+        let slot = socket.slot;
         if self.ending.is_some() {
             return;
         }
         for _ in 0..limits::ACCEPTS_PER_TURN {
-            match listener::accept(listener.as_fd(), self.shared.config.congestion) {
-                Ok(stream) => self.spread(ListenerId(number), stream, now),
+            match listener::accept(socket.descriptor.as_fd(), self.shared.config.congestion) {
+                Ok(stream) => self.spread(socket.id, stream, now),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.driver.drained(slot);
                     break;
                 }
                 Err(error) if is_shortage(&error) => {
                     self.service.handle_shortage(error.raw_os_error().unwrap_or_default());
-                    self.resting.push(slot);
-                    self.accept_at = Some(now + limits::ACCEPT_RETRY);
-                    return;
+                    return self.listeners.back_off(slot, self.driver.as_mut(), now);
                 }
                 // That stream was gone before it could be accepted.
                 Err(_) => {}
@@ -440,10 +463,7 @@ impl<S: Service> Turning<S> {
         if let Some(inbox) = self.shared.inboxes.get(usize::from(self.index)) {
             inbox.load.fetch_sub(1, Ordering::Relaxed);
         }
-        if self.accept_at.is_some() {
-            // A descriptor is free again.
-            self.accept_at = Some(Instant::ZERO);
-        }
+        self.listeners.handle_descriptor_freed();
     }
 
     /// Forgets the streams that are over.
@@ -496,8 +516,9 @@ impl<S: Service> Turning<S> {
         if self.again || self.alarm.is_stirred() || !self.local.is_empty() {
             return Wait::No;
         }
+        let retry_at = self.listeners.poll_timeout();
         let deadlines =
-            [self.timers.next(), self.service.poll_timeout(), self.sweep_at, self.accept_at, self.ending];
+            [self.timers.next(), self.service.poll_timeout(), self.sweep_at, retry_at, self.ending];
         deadlines
             .into_iter()
             .flatten()

@@ -10,6 +10,7 @@
 //! |---|---|
 //! | `cluster` | cores, mailboxes, spreading streams |
 //! | `core` | the turn |
+//! | `listener_control`, `listeners` | listening sockets, which open and close while the cluster runs |
 //! | `streams` | what a turn does for one connection |
 //! | `connection` | one connection's state, and how its endpoint is fed |
 //! | [`driver`] | the seam to the kernel; `driver::epoll` is one side of it |
@@ -37,6 +38,8 @@ mod file;
 mod folder;
 mod limits;
 mod listener;
+mod listener_control;
+mod listeners;
 mod local;
 mod look;
 mod streams;
@@ -53,5 +56,6 @@ pub use congestion::{Congestion, NoCongestion};
 pub use file::Files;
 pub use folder::SystemFolder;
 pub use listener::{Listener, UNNAMED, while_taken};
+pub use listener_control::{ListenerControl, ListenerIdInUse};
 pub use look::Look;
 pub use turns::Turns;

@@ -277,7 +277,7 @@ impl<S: Service> Turning<S> {
 
     /// A poll's condition holds.
     pub(crate) fn handle_ready(&mut self, slot: u32, now: Instant) {
-        let Some(connection) = self.connection(slot) else { return };
+        let Some(connection) = self.connection(slot) else { return self.handle_other_ready(slot, now) };
         connection.polling = false;
         match connection.phase {
             Phase::Connecting => self.handle_connected(slot, now),

@@ -10,7 +10,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::rc::Rc;
 use std::task::Waker;
 
-use host::{Accepted, Dialer, Endpoint, EndpointId, Refusal, Service};
+use host::{Accepted, Dialer, Endpoint, EndpointId, ListenerId, Refusal, Service};
 use protocol::{CloseReason, Ended, Instant, Placement, Transmit};
 use reactor::driver::Wait;
 use reactor::{Cluster, Config, Core, Driver, Listener, Running};
@@ -150,8 +150,8 @@ fn a_crowd_is_accepted_in_parts(driver: Driver) {
     const CROWD: usize = 3 * ACCEPTED_AT_ONCE;
     let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let crowd = callers(&listener, CROWD);
-    let mut cluster = Cluster::new(1, config(driver)).unwrap();
-    cluster.listen(listener);
+    let cluster = Cluster::new(1, config(driver)).unwrap();
+    cluster.control().open(ListenerId(0), listener).unwrap();
     let mut core = begin(cluster);
     let mut accepted = vec![0];
     turn_until(&mut core, |service| {
@@ -167,10 +167,10 @@ fn a_crowd_is_accepted_in_parts(driver: Driver) {
 
 fn nobody_is_sent_to_a_core_that_has_ended(driver: Driver) {
     const CROWD: usize = 10;
-    let mut cluster = Cluster::new(2, config(driver)).unwrap();
+    let cluster = Cluster::new(2, config(driver)).unwrap();
     let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let crowd = callers(&listener, CROWD);
-    cluster.listen(listener);
+    cluster.control().open(ListenerId(0), listener).unwrap();
     let mut cores = cluster.into_cores().into_iter();
     let first = cores.next().unwrap();
     let other = cores.next().unwrap();
@@ -212,10 +212,10 @@ fn a_request_goes_out_in_the_turn_that_made_it(driver: Driver) {
 }
 
 fn idle_connections_have_no_turns(driver: Driver) {
-    let mut cluster = Cluster::new(1, config(driver)).unwrap();
+    let cluster = Cluster::new(1, config(driver)).unwrap();
     let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listener.local();
-    cluster.listen(listener);
+    cluster.control().open(ListenerId(0), listener).unwrap();
     let mut core = begin(cluster);
     let idle: Vec<TcpStream> = (0..IDLE).map(|_| TcpStream::connect(address).unwrap()).collect();
     turn_until(&mut core, |service| service.accepted.len() == IDLE);

@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
+use host::ListenerId;
 use names::VolumeUrl;
 use reactor::{Cluster, Stopper};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -50,10 +51,9 @@ pub fn serve(config: &NbdConfig, say: &dyn Fn(&str)) -> Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT]).context("signals cannot be caught")?;
     config.cores.bind()?;
     let count = config.cores.count();
-    let mut cluster =
-        Cluster::new(count, config.cores.reactor()).context("the event loops cannot be made")?;
+    let cluster = Cluster::new(count, config.cores.reactor()).context("the event loops cannot be made")?;
     let (listener, place, _socket_file) = listen(&config.place)?;
-    cluster.listen(listener);
+    cluster.control().open(ListenerId(0), listener)?;
     let (postbox, stopper) = (cluster.postbox(), cluster.stopper());
     let memory = (MEMORY / usize::from(count)).max(LEAST_MEMORY);
     let plan = Plan { url: config.url.clone(), read_only: config.read_only, memory };

@@ -90,7 +90,7 @@ pub trait Driver {
     /// Sends once, perhaps not all.
     fn send(&mut self, slot: u32, send: Box<Send>);
 
-    /// Ends the slot's receive and poll soon; each still has its event, a poll perhaps none.
+    /// Ends the slot's receive and poll soon; each that is under way still has its event.
     fn cancel(&mut self, slot: u32);
 
     /// Starts a file operation, or gives it back when this driver has none.
