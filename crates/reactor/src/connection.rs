@@ -64,11 +64,11 @@ pub(crate) struct Connection {
     pub(crate) touched: bool,
     /// Its turn was begun in a turn of the core's that had no time left to end it.
     pub(crate) late: bool,
-    pub(crate) parked: bool,
+    pub(crate) awaiting_buffer: bool,
     pub(crate) expects: bool,
     /// Counted against the core's limit of accepted streams.
     pub(crate) accepted: bool,
-    told: bool,
+    end_reported: bool,
 }
 
 impl Connection {
@@ -98,10 +98,10 @@ impl Connection {
             deadline: None,
             touched: false,
             late: false,
-            parked: false,
+            awaiting_buffer: false,
             expects: false,
             accepted: false,
-            told: false,
+            end_reported: false,
         }
     }
 
@@ -149,15 +149,15 @@ impl Connection {
     }
 
     /// Tells the endpoint, once, that its stream has ended.
-    pub(crate) fn tell_ended(&mut self, now: Instant, how: Ended) {
-        if !std::mem::replace(&mut self.told, true) {
+    pub(crate) fn report_end(&mut self, now: Instant, how: Ended) {
+        if !std::mem::replace(&mut self.end_reported, true) {
             self.endpoint.handle_ended(now, how);
         }
     }
 
     /// When the endpoint or the loop wants to be called.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        let endpoint = if self.told { None } else { self.endpoint.poll_timeout() };
+        let endpoint = if self.end_reported { None } else { self.endpoint.poll_timeout() };
         match (endpoint, self.deadline) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
@@ -165,8 +165,8 @@ impl Connection {
     }
 
     /// True when the endpoint has been told of the end.
-    pub(crate) fn is_told(&self) -> bool {
-        self.told
+    pub(crate) fn is_end_reported(&self) -> bool {
+        self.end_reported
     }
 
     /// True when it can be forgotten.

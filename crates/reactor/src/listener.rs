@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Instant;
 
+use host::ListenerId;
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
 use crate::congestion::Congestion;
@@ -137,7 +138,14 @@ pub(crate) fn connected(socket: &OwnedFd) -> io::Result<(SocketAddr, SocketAddr)
     Ok((local, peer))
 }
 
-/// A stream that somebody has opened to a listener.
+/// An accepted stream on its way to the core that serves it.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    pub(crate) listener: ListenerId,
+    pub(crate) stream: Stream,
+}
+
+/// A stream that a peer has opened to a listener.
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub(crate) descriptor: OwnedFd,

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use host::ListenerId;
 
-use crate::alarm::Alarm;
 use crate::listener::Listener;
+use crate::wakeup::Wakeup;
 
 /// What the accepting core is to do.
 #[derive(Debug)]
@@ -35,13 +35,13 @@ pub(crate) struct ListenerOrders {
     book: Mutex<Book>,
     /// There are orders: spares the core the lock with each message.
     pending: AtomicBool,
-    alarm: Arc<Alarm>,
+    wakeup: Arc<Wakeup>,
 }
 
 impl ListenerOrders {
-    /// No orders yet, for the core with this alarm.
-    pub(crate) fn new(alarm: Arc<Alarm>) -> Self {
-        Self { book: Mutex::default(), pending: AtomicBool::new(false), alarm }
+    /// No orders yet, for the core with this wakeup.
+    pub(crate) fn new(wakeup: Arc<Wakeup>) -> Self {
+        Self { book: Mutex::default(), pending: AtomicBool::new(false), wakeup }
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {
@@ -52,7 +52,7 @@ impl ListenerOrders {
         book.orders.push(order);
         self.pending.store(true, Ordering::Release);
         drop(book);
-        self.alarm.raise();
+        self.wakeup.notify();
     }
 
     /// True when [`ListenerOrders::take`] has something to give.
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn an_id_names_one_listener_at_a_time() {
-        let orders = Arc::new(ListenerOrders::new(Arc::new(Alarm::new().unwrap())));
+        let orders = Arc::new(ListenerOrders::new(Arc::new(Wakeup::new().unwrap())));
         let control = ListenerControl::new(Arc::clone(&orders));
         assert!(!control.close(ListenerId(1)), "never opened");
         control.open(ListenerId(1), listener()).unwrap();
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn who_has_stopped_closes_what_it_is_given() {
-        let orders = Arc::new(ListenerOrders::new(Arc::new(Alarm::new().unwrap())));
+        let orders = Arc::new(ListenerOrders::new(Arc::new(Wakeup::new().unwrap())));
         let control = ListenerControl::new(Arc::clone(&orders));
         let (early, late) = (listener(), listener());
         let addresses = [early.local(), late.local()];

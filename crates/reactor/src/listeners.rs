@@ -21,7 +21,7 @@ use std::rc::Rc;
 use host::ListenerId;
 use protocol::Instant;
 
-use crate::driver::{Driver, Interest};
+use crate::driver::{Driver, Interest, SendRoom};
 use crate::limits::ACCEPT_RETRY;
 
 /// Where a listener is in its life.
@@ -82,7 +82,7 @@ struct Entry {
 
 impl Entry {
     fn start(&self, driver: &mut dyn Driver) -> io::Result<()> {
-        driver.attach(self.socket.slot, Rc::clone(&self.socket.descriptor), false)?;
+        driver.attach(self.socket.slot, Rc::clone(&self.socket.descriptor), SendRoom::Unknown)?;
         driver.poll(self.socket.slot, Interest::Read);
         Ok(())
     }

@@ -50,7 +50,7 @@ impl Turns {
 
 /// A core's own part of it.
 #[derive(Debug)]
-pub(crate) struct Gauge {
+pub(crate) struct TurnTimer {
     turns: Arc<Turns>,
     /// When the turn under way began.
     began: Instant,
@@ -60,7 +60,7 @@ pub(crate) struct Gauge {
     spun: Duration,
 }
 
-impl Gauge {
+impl TurnTimer {
     pub(crate) fn new(turns: Arc<Turns>) -> Self {
         Self { turns, began: Instant::ZERO, read: None, spun: Duration::ZERO }
     }
@@ -106,13 +106,13 @@ mod tests {
     /// A core whose clocks are told: each turn begins so many microseconds after the one before, in which the thread ran for so many.
     fn play(turns: &[(u64, u64)]) -> (Arc<Turns>, u32) {
         let told = Arc::new(Turns::default());
-        let mut gauge = Gauge::new(Arc::clone(&told));
+        let mut turn_timer = TurnTimer::new(Arc::clone(&told));
         let (mut now, mut ran, mut reads) = (Instant::ZERO + Duration::from_secs(1), Duration::ZERO, 0);
-        gauge.begin(now, || ran);
+        turn_timer.begin(now, || ran);
         for (wall, own) in turns {
             now = now + Duration::from_micros(*wall);
             ran += Duration::from_micros(*own);
-            gauge.begin(now, || {
+            turn_timer.begin(now, || {
                 reads += 1;
                 ran
             });
@@ -149,11 +149,11 @@ mod tests {
     #[test]
     fn looking_for_work_is_no_work() {
         let told = Arc::new(Turns::default());
-        let mut gauge = Gauge::new(Arc::clone(&told));
+        let mut turn_timer = TurnTimer::new(Arc::clone(&told));
         let at = |micros| Instant::ZERO + Duration::from_micros(micros);
-        gauge.begin(at(1000), || Duration::ZERO);
-        gauge.spun(Duration::from_millis(2));
-        gauge.begin(at(3300), || Duration::from_micros(2300));
+        turn_timer.begin(at(1000), || Duration::ZERO);
+        turn_timer.spun(Duration::from_millis(2));
+        turn_timer.begin(at(3300), || Duration::from_micros(2300));
         assert_eq!((told.stalls(), told.longest()), (0, Duration::from_micros(300)));
     }
 

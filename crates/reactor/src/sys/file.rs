@@ -11,8 +11,9 @@ use io_uring::{opcode, squeue, types};
 use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags};
 
-use crate::file::{Claimed, Sink};
+use crate::completion_list::CompletionList;
 use crate::limits::{FILE_SLICES, MOST_VECTORS};
+use crate::locked_file::LockedFile;
 
 /// What a file operation does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,10 +41,10 @@ pub struct FileOp {
     vectors: Vec<libc::iovec>,
     run: Option<(u64, bool)>,
     result: Result<(), IoError>,
-    file: Arc<Claimed>,
+    file: Arc<LockedFile>,
     /// The description that flushes go to.
     flushes: Arc<OwnedFd>,
-    sink: Arc<Sink>,
+    completed: Arc<CompletionList<FileOp>>,
 }
 
 // SAFETY: the raw vectors are rebuilt from `data`, which may be sent to other threads, before each use.
@@ -51,7 +52,11 @@ unsafe impl std::marker::Send for FileOp {}
 
 impl FileOp {
     /// An operation to be filled by [`FileOp::load`].
-    pub(crate) fn new(file: Arc<Claimed>, flushes: Arc<OwnedFd>, sink: Arc<Sink>) -> Self {
+    pub(crate) fn new(
+        file: Arc<LockedFile>,
+        flushes: Arc<OwnedFd>,
+        completed: Arc<CompletionList<FileOp>>,
+    ) -> Self {
         Self {
             verb: Verb::Flush,
             tag: 0,
@@ -65,7 +70,7 @@ impl FileOp {
             result: Ok(()),
             file,
             flushes,
-            sink,
+            completed,
         }
     }
 
@@ -100,8 +105,8 @@ impl FileOp {
 
     /// Gives the finished operation to its queue.
     pub(crate) fn finish(self: Box<Self>) {
-        let sink = Arc::clone(&self.sink);
-        sink.put(self);
+        let completed = Arc::clone(&self.completed);
+        completed.put(self);
     }
 
     /// The completion; the operation can then be loaded again.

@@ -9,10 +9,10 @@ use std::time::Duration;
 use io_uring::{IoUring, opcode, squeue, types};
 
 use super::{FileOp, Receive, Send};
-use crate::alarm::Alarm;
 use crate::clock;
-use crate::driver::{Driver, Event, Interest, Received, Wait, Woken};
+use crate::driver::{Driver, Event, Interest, Received, SendRoom, Wait, Woken};
 use crate::limits::{FILES_AT_ONCE, RING_COMPLETIONS, SPIN_STRIDE};
+use crate::wakeup::Wakeup;
 
 /// What a completion belongs to; with an index it makes the entry's user data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -201,12 +201,12 @@ impl Ring {
         self.push(entry.user_data(user_data(Kind::Cancel, index)));
     }
 
-    /// Looks for completions without sleeping; true when there are some, or the alarm was raised.
-    fn spin(&mut self, span: Duration, alarm: &Alarm) -> bool {
+    /// Looks for completions without sleeping; true when there are some, or the wakeup was notified.
+    fn spin(&mut self, span: Duration, wakeup: &Wakeup) -> bool {
         let end = clock::now() + span;
         loop {
             for _ in 0..SPIN_STRIDE {
-                if self.has_completions() || alarm.is_raised() {
+                if self.has_completions() || wakeup.is_notified() {
                     return true;
                 }
                 std::hint::spin_loop();
@@ -223,7 +223,7 @@ impl Driver for Ring {
         true
     }
 
-    fn attach(&mut self, slot: u32, descriptor: Rc<OwnedFd>, _writable: bool) -> io::Result<()> {
+    fn attach(&mut self, slot: u32, descriptor: Rc<OwnedFd>, _room: SendRoom) -> io::Result<()> {
         let index = slot as usize;
         if self.slots.len() <= index {
             self.slots.resize_with(index + 1, Slot::default);
@@ -324,31 +324,31 @@ impl Driver for Ring {
         }
     }
 
-    fn wait(&mut self, wait: Wait, spin: Duration, alarm: &Alarm) -> io::Result<Woken> {
+    fn wait(&mut self, wait: Wait, spin: Duration, wakeup: &Wakeup) -> io::Result<Woken> {
         if !self.overdue.is_empty() {
             self.flush()?;
         }
         let waiting = !self.io.completion().is_empty();
-        if wait == Wait::No || waiting || alarm.is_raised() {
+        if wait == Wait::No || waiting || wakeup.is_notified() {
             self.enter(0, None)?;
             return Ok(Woken::Awake);
         }
         if !spin.is_zero() {
             self.enter(0, None)?;
-            if self.spin(spin, alarm) {
+            if self.spin(spin, wakeup) {
                 if self.io.completion().is_empty() {
                     self.enter(0, None)?;
                 }
                 return Ok(Woken::Awake);
             }
         }
-        if !alarm.fall_asleep() {
+        if !wakeup.begin_sleep() {
             self.enter(0, None)?;
             return Ok(Woken::Awake);
         }
         let timeout = if let Wait::For(span) = wait { Some(span) } else { None };
         let result = self.enter(1, timeout);
-        alarm.awake();
+        wakeup.end_sleep();
         result?;
         Ok(if spin.is_zero() { Woken::Slept } else { Woken::SpunInVain })
     }
@@ -390,8 +390,8 @@ mod tests {
     use host::{BlockOperation, BlockRequest, OpenOptions, Storage};
 
     use super::*;
+    use crate::core_local::{self, CoreLocal};
     use crate::file::Files;
-    use crate::local::{self, Local};
 
     #[test]
     fn user_data_names_kind_and_index() {
@@ -404,8 +404,8 @@ mod tests {
 
     #[test]
     fn the_drive_gets_the_first_file_operations_before_the_last_are_made() {
-        let local = Rc::new(Local::default());
-        let _guard = local::enter(Rc::clone(&local)).unwrap();
+        let local = Rc::new(CoreLocal::default());
+        let _guard = core_local::enter(Rc::clone(&local)).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         let options = OpenOptions { size: Some(4096), ..OpenOptions::default() };

@@ -29,7 +29,6 @@ const LEFT: &[(&str, &[usize])] = &[
     ("linerate", &[4, 3, 2]),
     ("names", &[3, 2]),
     ("nvme", &[7, 4, 2]),
-    ("reactor", &[4, 3, 2]),
     ("scsi", &[3, 2]),
     ("volume", &[7, 6]),
     ("vm-guest", &[6]),
