@@ -20,7 +20,8 @@ use volume::{Durability, Extent, Features, Operation, Outcome, VolumeErrorKind};
 use super::limits::{BACKGROUND, FRESH, TRANSFER};
 use super::ranges::{Hold, Ranges};
 use super::slow::Slow;
-use crate::gate::{Gate, Pass};
+use crate::convert::{index, short};
+use crate::gate::{Gate, Permit};
 use crate::memory::memory;
 
 /// A volume as a file.
@@ -68,13 +69,9 @@ impl Span {
 
     /// Where the span's bytes are within its blocks.
     fn inside(&self) -> std::ops::Range<usize> {
-        let start = size(self.offset - self.outer.0);
-        start..start + size(self.len)
+        let start = index(self.offset - self.outer.0);
+        start..start + index(self.len)
     }
-}
-
-fn size(bytes: u64) -> usize {
-    usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
 /// The error number that programs are shown.
@@ -144,8 +141,8 @@ impl VolumeFile {
         span.outer_len() <= u64::from(self.disk.limits().max_transfer.min(TRANSFER))
     }
 
-    fn read_span(&self, span: Span, mut pass: Pass, reply: ReplyData) {
-        if !pass.hold(size(span.outer_len())) {
+    fn read_span(&self, span: Span, mut permit: Permit, reply: ReplyData) {
+        if !permit.hold(index(span.outer_len())) {
             return reply.error(Errno::ESHUTDOWN);
         }
         if self.fits(span) {
@@ -157,26 +154,26 @@ impl VolumeFile {
                     Ok(_) => reply.error(Errno::EIO),
                     Err(kind) => reply.error(errno(kind)),
                 }
-                drop(pass);
+                drop(permit);
             });
         }
         let disk = self.disk.clone();
         self.slow.run(move || {
-            let mut data = vec![0; size(span.outer_len())];
+            let mut data = vec![0; index(span.outer_len())];
             match disk.blocking().read_at(span.outer.0, &mut data) {
                 Ok(()) => reply.data(data.get(span.inside()).unwrap_or_default()),
                 Err(error) => reply.error(of(&error)),
             }
-            drop(pass);
+            drop(permit);
         });
     }
 
     fn write_span(&self, (span, durability): (Span, Durability), data: &[u8], reply: ReplyWrite) {
-        let Some(mut pass) = self.gate.enter() else { return reply.error(Errno::ESHUTDOWN) };
-        if !pass.hold(size(span.outer_len())) {
+        let Some(mut permit) = self.gate.enter() else { return reply.error(Errno::ESHUTDOWN) };
+        if !permit.hold(index(span.outer_len())) {
             return reply.error(Errno::ESHUTDOWN);
         }
-        let written = u32::try_from(span.len).unwrap_or(u32::MAX);
+        let written = short(index(span.len));
         if !span.is_whole() || !self.fits(span) {
             let (file, data) = (self.clone(), data.to_vec());
             return self.slow.run(move || {
@@ -184,7 +181,7 @@ impl VolumeFile {
                     Ok(()) => reply.written(written),
                     Err(error) => reply.error(of(&error)),
                 }
-                drop(pass);
+                drop(permit);
             });
         }
         let held = self.ranges.hold(span.outer.0..span.outer.1, Hold::Shared);
@@ -197,7 +194,7 @@ impl VolumeFile {
                 Ok(_) => reply.written(written),
                 Err(kind) => reply.error(errno(kind)),
             }
-            drop(pass);
+            drop(permit);
         });
     }
 
@@ -213,7 +210,7 @@ impl VolumeFile {
         if span.is_whole() {
             return write(span.offset, data);
         }
-        let mut blocks = vec![0; size(span.outer_len())];
+        let mut blocks = vec![0; index(span.outer_len())];
         disk.read_at(span.outer.0, &mut blocks)?;
         if let Some(inside) = blocks.get_mut(span.inside()) {
             inside.copy_from_slice(data);
@@ -229,7 +226,7 @@ impl VolumeFile {
         for (from, to) in [(span.offset, first), (last, span.offset + span.len)] {
             if from < to {
                 let edge = Span::new(from, to - from, self.disk.geometry().block_size);
-                let zeros = vec![0; size(to - from)];
+                let zeros = vec![0; index(to - from)];
                 self.write_slowly((edge, Durability::Cached), &zeros).map_err(|error| error.kind())?;
             }
         }
@@ -321,9 +318,9 @@ impl Filesystem for VolumeFile {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let Some(pass) = self.gate.enter() else { return reply.error(Errno::ESHUTDOWN) };
+        let Some(permit) = self.gate.enter() else { return reply.error(Errno::ESHUTDOWN) };
         match self.span(offset, u64::from(size)) {
-            Some(span) if span.len > 0 => self.read_span(span, pass, reply),
+            Some(span) if span.len > 0 => self.read_span(span, permit, reply),
             _ => reply.data(&[]),
         }
     }
@@ -346,7 +343,7 @@ impl Filesystem for VolumeFile {
         let Some(span) = self.span(offset, data.len() as u64) else { return reply.error(Errno::ENOSPC) };
         let synchronous = flags.0 & i32::try_from(OFlags::DSYNC.bits()).unwrap_or(0) != 0;
         let durability = if synchronous { Durability::Durable } else { Durability::Cached };
-        self.write_span((span, durability), data.get(..size(span.len)).unwrap_or_default(), reply);
+        self.write_span((span, durability), data.get(..index(span.len)).unwrap_or_default(), reply);
     }
 
     fn flush(
@@ -369,13 +366,13 @@ impl Filesystem for VolumeFile {
         _data_only: bool,
         reply: ReplyEmpty,
     ) {
-        let Some(pass) = self.gate.enter() else { return reply.error(Errno::ESHUTDOWN) };
+        let Some(permit) = self.gate.enter() else { return reply.error(Errno::ESHUTDOWN) };
         self.disk.submit(Operation::Flush, move |result| {
             match result {
                 Ok(_) => reply.ok(),
                 Err(kind) => reply.error(errno(kind)),
             }
-            drop(pass);
+            drop(permit);
         });
     }
 
@@ -397,14 +394,14 @@ impl Filesystem for VolumeFile {
         if self.read_only {
             return reply.error(Errno::EROFS);
         }
-        let Some(pass) = self.gate.enter() else { return reply.error(Errno::ESHUTDOWN) };
+        let Some(permit) = self.gate.enter() else { return reply.error(Errno::ESHUTDOWN) };
         let file = self.clone();
         self.slow.run(move || {
             match file.zero(offset, length, may_unmap) {
                 Ok(()) => reply.ok(),
                 Err(kind) => reply.error(errno(kind)),
             }
-            drop(pass);
+            drop(permit);
         });
     }
 

@@ -8,7 +8,7 @@ use super::wire::{Failure, TransmissionFlags};
 /// A volume as an export. It is the default export, whose name is empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Export {
-    /// What it is, for people.
+    /// What it is, for the user.
     pub description: String,
     /// Size and blocks.
     pub geometry: Geometry,

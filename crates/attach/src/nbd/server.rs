@@ -38,7 +38,7 @@ pub struct NbdConfig {
 }
 
 /// How often the beginning is looked at: only a core that ends without a word needs it.
-const GLANCE: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 type CoreThread = JoinHandle<std::io::Result<()>>;
 
@@ -100,7 +100,7 @@ fn wait_until_serving(news: &Receiver<News>, threads: &[CoreThread]) -> Result<O
     let (mut last, mut serving) = (None, 0);
     while serving < threads.len() {
         let ended = threads.iter().any(JoinHandle::is_finished);
-        match news.recv_timeout(GLANCE) {
+        match news.recv_timeout(POLL_INTERVAL) {
             Ok(News::Serving(geometry)) => last = Some(geometry?),
             Ok(News::Asked) => return Ok(None),
             // It would have told.

@@ -15,7 +15,7 @@ use super::connection::Connection;
 use super::endpoint::ClientEndpoint;
 use super::export::Export;
 use super::hub::Hub;
-use super::limits::NEWCOMERS;
+use super::limits::PENDING_SHARE;
 use crate::limits::CONNECTIONS;
 
 /// What cores are told.
@@ -156,7 +156,7 @@ impl Service for CoreService {
         if self.end != End::Open {
             return Err(Refusal("the adapter is stopping"));
         }
-        hub.crowd_out(CONNECTIONS / NEWCOMERS);
+        hub.evict_oldest_pending(CONNECTIONS / PENDING_SHARE);
         if hub.members() >= CONNECTIONS {
             return Err(Refusal("the limit of connections is reached"));
         }
@@ -173,7 +173,7 @@ impl Service for CoreService {
                     self.opening = None;
                 }
                 if let Some((hub, _)) = &self.serving {
-                    hub.tell_shutdown();
+                    hub.notify_shutdown();
                 }
             }
         }

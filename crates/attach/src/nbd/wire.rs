@@ -131,7 +131,7 @@ numbers! {
         EXPORT = 0;
         /// Its name.
         NAME = 1;
-        /// A description for people.
+        /// A description for the user.
         DESCRIPTION = 2;
         /// The least, the best and the largest request.
         BLOCK_SIZE = 3;

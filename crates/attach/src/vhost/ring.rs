@@ -16,7 +16,8 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::limits::{LARGEST, QUEUE_MEMORY};
 use super::request::{Header, SECTOR, Segment, Status, kind};
-use crate::gate::{Gate, Pass, Room};
+use crate::convert::index;
+use crate::gate::{Gate, Permit, Room};
 use crate::limits::GRACE;
 use crate::memory::memory;
 
@@ -123,10 +124,10 @@ impl Shared {
         loop {
             lock(&self.queue).disable_notification(&*self.guest)?;
             loop {
-                let Some(pass) = self.gate.enter() else { return Ok(()) };
+                let Some(permit) = self.gate.enter() else { return Ok(()) };
                 let chain = lock(&self.queue).pop_descriptor_chain(Arc::clone(&self.guest));
                 let Some(chain) = chain else { break };
-                self.begin(Answer { shared: Arc::clone(self), chain, pass });
+                self.begin(Answer { shared: Arc::clone(self), chain, permit });
             }
             if self.stop.load(Ordering::SeqCst) || !lock(&self.queue).enable_notification(&*self.guest)? {
                 return Ok(());
@@ -172,7 +173,7 @@ impl Shared {
 
     /// Waits for room for a request's data. False when the queue has been stopped: the request stays for whoever serves it next.
     fn hold(&self, answer: &mut Answer, bytes: usize) -> bool {
-        let room = answer.pass.hold(bytes);
+        let room = answer.permit.hold(bytes);
         if !room {
             lock(&self.queue).go_to_previous_position();
         }
@@ -180,7 +181,7 @@ impl Shared {
     }
 
     fn fits(&self, bytes: usize) -> bool {
-        bytes <= usize::try_from(self.disk.limits().max_transfer).unwrap_or(usize::MAX)
+        bytes <= index(u64::from(self.disk.limits().max_transfer))
     }
 
     fn read(&self, header: &Header, mut answer: Answer) {
@@ -267,7 +268,7 @@ impl Shared {
 struct Answer {
     shared: Arc<Shared>,
     chain: Chain,
-    pass: Pass,
+    permit: Permit,
 }
 
 impl Answer {
@@ -297,7 +298,7 @@ impl Answer {
             // A guest that is gone hears nothing.
             let _unheard = call.write_all(&1_u64.to_ne_bytes());
         }
-        drop(self.pass);
+        drop(self.permit);
     }
 
     fn put(&self, status: Status, data: &BufList) -> Option<usize> {
