@@ -1,4 +1,4 @@
-//! Accepting: listeners open and close as they are told, and each stream goes to the core that has the fewest.
+//! Accepting: listeners open and close by order, and each stream goes to the core that has the fewest.
 
 use std::io;
 use std::os::fd::AsFd;

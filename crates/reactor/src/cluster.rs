@@ -96,11 +96,10 @@ impl<M: Send + 'static> Cluster<M> {
     /// The cores, each to be run on a thread of its own. The first also accepts for the others.
     pub fn into_cores(self) -> Vec<Core<M>> {
         let core = |index| {
-            let index = CoreIndex::try_from(index).unwrap_or(CoreIndex::MAX);
             let shared = Arc::clone(&self.shared);
             Core { index, inbox: InboxGuard { shared: Arc::clone(&shared), core: index }, shared }
         };
-        (0..self.shared.inboxes.len()).map(core).collect()
+        (0..self.shared.core_count()).map(core).collect()
     }
 }
 

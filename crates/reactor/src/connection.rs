@@ -41,7 +41,7 @@ pub(crate) struct Connection {
     pub(crate) descriptor: Option<Rc<OwnedFd>>,
     pub(crate) endpoint: Box<dyn Endpoint>,
     pub(crate) phase: Phase,
-    /// The staging area, while it is neither in the kernel's hands nor somebody else's.
+    /// The staging area, while neither the kernel nor another connection has it.
     pub(crate) receive: Option<Box<Receive>>,
     /// Its place among those that have a staging area.
     pub(crate) held_at: Option<usize>,
@@ -148,7 +148,7 @@ impl Connection {
         }
     }
 
-    /// Tells the endpoint, once, that its stream has ended.
+    /// Reports to the endpoint, once, that its stream has ended.
     pub(crate) fn report_end(&mut self, now: Instant, how: Ended) {
         if !std::mem::replace(&mut self.end_reported, true) {
             self.endpoint.handle_ended(now, how);
@@ -164,12 +164,12 @@ impl Connection {
         }
     }
 
-    /// True when the endpoint has been told of the end.
+    /// True when the end was reported to the endpoint.
     pub(crate) fn is_end_reported(&self) -> bool {
         self.end_reported
     }
 
-    /// True when it can be forgotten.
+    /// True when it can be dropped.
     pub(crate) fn is_gone(&self) -> bool {
         let under_way = self.receiving || self.polling || self.sending;
         self.phase == Phase::Ended && !under_way && self.endpoint.is_idle()

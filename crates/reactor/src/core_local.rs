@@ -15,6 +15,7 @@ use host::{Dialer, Endpoint, EndpointId};
 use protocol::Ended;
 
 use crate::clock;
+use crate::convert::{index, position};
 use crate::sys::FileOp;
 use crate::threads;
 use crate::wakeup::Wakeup;
@@ -38,7 +39,7 @@ impl Slots {
     pub(crate) fn take(&mut self) -> EndpointId {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.uses.push(0);
-            u32::try_from(self.uses.len() - 1).unwrap_or(u32::MAX)
+            position(self.uses.len() - 1)
         });
         let uses = self.uses.get(slot as usize).copied().unwrap_or_default();
         EndpointId(u64::from(uses) * SPAN + u64::from(slot))
@@ -55,7 +56,7 @@ impl Slots {
 
 /// The slot of an id.
 pub(crate) fn slot_of(id: EndpointId) -> u32 {
-    u32::try_from(id.0 % SPAN).unwrap_or(u32::MAX)
+    position(index(id.0 % SPAN))
 }
 
 /// A connection attempt that the loop is to start.

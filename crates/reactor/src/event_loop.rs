@@ -13,6 +13,8 @@ use protocol::{Ended, Instant};
 use crate::acceptor::Acceptor;
 use crate::areas::Areas;
 use crate::connection::{Connection, Phase};
+use crate::contention::Contention;
+use crate::convert::position;
 use crate::core_local::{self, CoreLocal, Dial, Guard, slot_of};
 use crate::driver::{self, Driver, Event, Interest, SendRoom, Wait};
 use crate::limits;
@@ -42,7 +44,7 @@ pub(crate) struct EventLoop<S: Service> {
     pub(crate) sent: usize,
     /// Bytes that this turn has taken in.
     pub(crate) received: usize,
-    /// Connections with something to receive in this turn, as far as its events tell.
+    /// Connections with something to receive in this turn, as far as its events show.
     pub(crate) arrivals: usize,
     /// Slots whose endpoint takes no bytes for want of a buffer: asked again every turn.
     pub(crate) awaiting_buffer: Vec<u32>,
@@ -52,9 +54,7 @@ pub(crate) struct EventLoop<S: Service> {
     pub(crate) holders: Vec<u32>,
     pub(crate) sweep_at: Option<Instant>,
     pub(crate) expecting: usize,
-    /// Turns for which connections still count as sharing the core, and who had something to do last.
-    pub(crate) shared_turns: u32,
-    latest: Option<u32>,
+    pub(crate) contention: Contention,
     /// Something is left to do without waiting.
     pub(crate) again: bool,
     pub(crate) shared: Arc<Shared<S::Message>>,
@@ -115,8 +115,7 @@ impl<S: Service> EventLoop<S> {
             holders: Vec::new(),
             sweep_at: None,
             expecting: 0,
-            shared_turns: 0,
-            latest: None,
+            contention: Contention::default(),
             again: true,
             shared,
             index,
@@ -190,7 +189,7 @@ impl<S: Service> EventLoop<S> {
     /// Ends the turns of the connections, first of those that were late in the last turn, until as much was sent as fits into one.
     fn finish_turns(&mut self, now: Instant) {
         let mut touched = std::mem::take(&mut self.touched);
-        self.count_sharers(&touched);
+        self.contention.observe(&touched);
         let mut late = std::mem::take(&mut self.late);
         late.extend(touched.drain(..).filter(|slot| !self.is_late(*slot)));
         // What is touched meanwhile has its turn in the next one.
@@ -214,14 +213,6 @@ impl<S: Service> EventLoop<S> {
     fn is_late(&self, slot: u32) -> bool {
         let connection = self.connections.get(slot as usize).and_then(Option::as_ref);
         connection.is_some_and(|connection| connection.late)
-    }
-
-    /// Remembers for a while that more than one connection has something to do, in one turn or by turns.
-    fn count_sharers(&mut self, touched: &[u32]) {
-        let Some(last) = touched.last() else { return };
-        let other = self.latest.replace(*last) != Some(*last);
-        let alone = self.shared_turns.saturating_sub(1);
-        self.shared_turns = if other || touched.len() > 1 { limits::SHARED_TURNS } else { alone };
     }
 
     /// Takes what has completed; a second time for what a readiness event has led to.
@@ -340,8 +331,8 @@ impl<S: Service> EventLoop<S> {
             Ok(descriptor) => {
                 let mut connection =
                     Connection::new(dial.id, Some(descriptor), dial.endpoint, Phase::Connecting);
-                let patience = connection.endpoint.connect_time().unwrap_or(limits::CONNECT);
-                connection.deadline = Some(now + patience.min(limits::CONNECT));
+                let timeout = connection.endpoint.connect_time().unwrap_or(limits::CONNECT);
+                connection.deadline = Some(now + timeout.min(limits::CONNECT));
                 connection.polling = true;
                 self.insert(slot, connection);
                 self.driver.poll(slot, Interest::Write);
@@ -393,7 +384,7 @@ impl<S: Service> EventLoop<S> {
             return;
         }
         self.ending = Some(now + limits::SHUTDOWN);
-        for slot in 0..u32::try_from(self.connections.len()).unwrap_or(u32::MAX) {
+        for slot in 0..position(self.connections.len()) {
             if self.connection(slot).is_some() {
                 self.end(slot, Ended::ByUs, now);
             }

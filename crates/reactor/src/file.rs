@@ -69,7 +69,7 @@ fn open(path: &str, options: OpenOptions) -> Result<File, Errno> {
         rustix::fs::flock(&descriptor, rustix::fs::FlockOperation::NonBlockingLockExclusive)?;
     }
     // A virtual machine that has the image open does not see `flock`.
-    sys::lock::take(descriptor.as_fd(), writable).map_err(|_| Errno::AGAIN)?;
+    sys::lock::take(descriptor.as_fd(), options.mode).map_err(|_| Errno::AGAIN)?;
     if let Some(size) = options.size {
         ensure_size(&descriptor.descriptor, kind, size, options.mode)?;
     }
@@ -135,7 +135,7 @@ fn discards(file: &OwnedFd) -> Result<bool, Errno> {
     Ok(true)
 }
 
-/// A number that sysfs tells of a block device, if it does.
+/// A number that sysfs has of a block device, if it has.
 fn attribute(device: &OwnedFd, name: &str) -> Result<Option<u64>, Errno> {
     let number = rustix::fs::fstat(device)?.st_rdev;
     let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
@@ -167,8 +167,8 @@ struct File {
 }
 
 impl File {
-    /// The file once more, for one queue's flushes. The kernel tells of data that it could not write back once for each open file
-    /// description: on one of its own a queue is told whatever durable writes and other queues' flushes were told before.
+    /// The file once more, for one queue's flushes. The kernel reports data that it could not write back once for each open file
+    /// description: with one of its own, a queue gets the report whatever durable writes and other queues' flushes got before.
     fn description_for_flushes(&self) -> Result<OwnedFd, Errno> {
         let path = format!("/proc/self/fd/{}", self.descriptor.as_raw_fd());
         rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())

@@ -12,7 +12,7 @@
 //! | `shared` | inboxes, and what else the cores share |
 //! | `event_loop` | the turn |
 //! | `accept`, `acceptor`, `listeners`, `listener_control` | listening sockets, which open and close while the cluster runs |
-//! | `spin` | spinning before a sleep |
+//! | `spin`, `contention` | what the loop learns: whether spinning pays, whether connections share the core |
 //! | `wakeup` | waking a core |
 //! | `streams` | what a turn does for one connection |
 //! | `connection` | one connection's state, and how its endpoint is fed |
@@ -37,6 +37,8 @@ mod completion_list;
 mod config;
 mod congestion;
 mod connection;
+mod contention;
+mod convert;
 mod core_local;
 pub mod driver;
 mod event_loop;

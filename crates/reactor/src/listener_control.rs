@@ -1,7 +1,7 @@
 //! Opens and closes listeners from any thread: orders for the core that accepts.
 //!
-//! The book of what is open is kept here, under one lock with the orders, so that an order never meets a listener that is
-//! open twice or not at all, whatever the core has come to.
+//! The book of what is open is kept here, under one lock with the orders, so that the core never gets an order to open a listener twice, or
+//! to close one that is not open.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -107,7 +107,7 @@ impl ListenerControl {
         Ok(())
     }
 
-    /// Stops accepting from a listener, and closes it: soon its address is free, and streams that nobody has accepted are reset. Accepted
+    /// Stops accepting from a listener, and closes it: soon its address is free, and streams that were not accepted yet are reset. Accepted
     /// streams live on. False if no listener is open under this id.
     pub fn close(&self, id: ListenerId) -> bool {
         let mut book = self.0.book();

@@ -8,7 +8,7 @@ use host::IoError;
 use crate::sys;
 
 /// A descriptor whose lock ends when it is closed, even while the kernel still holds the file for a request that has completed:
-/// whoever closes a file may open it again at once.
+/// a file that was closed may be opened again at once.
 #[derive(Debug)]
 pub(crate) struct LockedFile {
     pub(crate) descriptor: OwnedFd,

@@ -72,7 +72,9 @@ pub(crate) const ACCEPTING_CORE: CoreIndex = 0;
 
 /// What all cores share.
 pub(crate) struct Shared<M> {
+    /// One for each core.
     pub(crate) inboxes: Vec<Inbox<M>>,
+    cores: CoreIndex,
     pub(crate) listener_orders: Arc<ListenerOrders>,
     pub(crate) config: Config,
     stop: AtomicBool,
@@ -83,9 +85,10 @@ impl<M> Shared<M> {
     pub(crate) fn new(cores: CoreIndex, config: Config) -> io::Result<Self> {
         let first = Inbox::new()?;
         let listener_orders = Arc::new(ListenerOrders::new(Arc::clone(&first.wakeup)));
-        let others = (1..cores.max(1)).map(|_| Inbox::new());
+        let cores = cores.max(1);
+        let others = (1..cores).map(|_| Inbox::new());
         let inboxes = std::iter::once(Ok(first)).chain(others).collect::<io::Result<_>>()?;
-        Ok(Self { inboxes, listener_orders, config, stop: AtomicBool::new(false) })
+        Ok(Self { inboxes, cores, listener_orders, config, stop: AtomicBool::new(false) })
     }
 
     /// Asks all cores to end.
@@ -96,6 +99,12 @@ impl<M> Shared<M> {
         }
     }
 
+    /// How many cores there are.
+    pub(crate) fn core_count(&self) -> CoreIndex {
+        self.cores
+    }
+
+    /// True once [`Shared::stop_all`] was called.
     pub(crate) fn is_stopping(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
@@ -118,6 +127,6 @@ impl<M: Send> Postbox<M> for Shared<M> {
     }
 
     fn cores(&self) -> CoreIndex {
-        CoreIndex::try_from(self.inboxes.len()).unwrap_or(CoreIndex::MAX)
+        self.cores
     }
 }

@@ -45,7 +45,7 @@ impl<S: Service> EventLoop<S> {
         }
     }
 
-    /// Asks those again that wait for a buffer.
+    /// Lets endpoints that wait for a buffer try again.
     pub(crate) fn retry_awaiting_buffer(&mut self) {
         let mut awaiting_buffer = std::mem::take(&mut self.awaiting_buffer);
         for slot in awaiting_buffer.drain(..) {
@@ -107,7 +107,7 @@ impl<S: Service> EventLoop<S> {
         if connection.sending {
             return;
         }
-        let share = self.areas.send_share(self.shared_turns > 0);
+        let share = self.areas.send_share(self.contention.sharing());
         let mut send = self.areas.take_send(share);
         connection.endpoint.poll_transmit(now, send.transmit());
         if send.seal(share) {
@@ -214,7 +214,7 @@ impl<S: Service> EventLoop<S> {
         }
     }
 
-    /// Remembers to ask again in the next turn, whatever that is for.
+    /// Lets the endpoint try again in the next turn, whatever that is for.
     fn await_buffer(&mut self, slot: u32) {
         let Some(connection) = self.connection(slot) else { return };
         if !std::mem::replace(&mut connection.awaiting_buffer, true) {
@@ -240,7 +240,7 @@ impl<S: Service> EventLoop<S> {
         }
     }
 
-    /// Gives an empty staging area to whoever needs one next, where too many wait with theirs to wait with one more.
+    /// Releases an empty staging area, where too many connections already wait with theirs.
     fn let_others_hold(&mut self, slot: u32) {
         if self.holders.len() <= self.areas.held() {
             return;
@@ -398,7 +398,7 @@ impl<S: Service> EventLoop<S> {
         self.touch(slot);
     }
 
-    /// The stream is over: what is under way is ended, and the endpoint told.
+    /// The stream is over: cancels what is under way, and reports the end to the endpoint.
     pub(crate) fn end(&mut self, slot: u32, how: Ended, now: Instant) {
         let Some(connection) = self.connection(slot) else { return };
         if connection.phase == Phase::Ended {

@@ -90,9 +90,28 @@ fn of(error: &DiskError) -> Errno {
     errno(error.kind())
 }
 
+/// What may be done with the file, and by whom.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Access {
+    /// Refuse writes, whatever the volume allows.
+    pub(crate) read_only: bool,
+    /// Other users may open it.
+    pub(crate) shared: bool,
+}
+
+/// A write as it is asked for.
+#[derive(Debug, Clone, Copy)]
+struct SpanWrite<'a> {
+    span: Span,
+    durability: Durability,
+    /// As many bytes as the span.
+    data: &'a [u8],
+}
+
 impl VolumeFile {
-    pub(crate) fn new(disk: Disk, (read_only, shared): (bool, bool), gate: Arc<Gate>) -> Self {
+    pub(crate) fn new(disk: Disk, gate: Arc<Gate>, access: Access) -> Self {
         let owner = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        let Access { read_only, shared } = access;
         let read_only = read_only || disk.features().contains(Features::READ_ONLY);
         Self {
             disk,
@@ -168,7 +187,8 @@ impl VolumeFile {
         });
     }
 
-    fn write_span(&self, (span, durability): (Span, Durability), data: &[u8], reply: ReplyWrite) {
+    fn write_span(&self, write: &SpanWrite<'_>, reply: ReplyWrite) {
+        let SpanWrite { span, durability, data } = *write;
         let Some(mut permit) = self.gate.enter() else { return reply.error(Errno::ESHUTDOWN) };
         if !permit.hold(index(span.outer_len())) {
             return reply.error(Errno::ESHUTDOWN);
@@ -177,7 +197,7 @@ impl VolumeFile {
         if !span.is_whole() || !self.fits(span) {
             let (file, data) = (self.clone(), data.to_vec());
             return self.slow.run(move || {
-                match file.write_slowly((span, durability), &data) {
+                match file.write_slowly(&SpanWrite { span, durability, data: &data }) {
                     Ok(()) => reply.written(written),
                     Err(error) => reply.error(of(&error)),
                 }
@@ -199,23 +219,24 @@ impl VolumeFile {
     }
 
     /// Writes what is not whole blocks, or is longer than one transfer.
-    fn write_slowly(&self, (span, durability): (Span, Durability), data: &[u8]) -> Result<(), DiskError> {
-        let hold = if span.is_whole() { Hold::Shared } else { Hold::Alone };
+    fn write_slowly(&self, write: &SpanWrite<'_>) -> Result<(), DiskError> {
+        let SpanWrite { span, durability, data } = *write;
+        let hold = if span.is_whole() { Hold::Shared } else { Hold::Exclusive };
         let _held = self.ranges.hold(span.outer.0..span.outer.1, hold);
         let disk = self.disk.blocking();
-        let write = |offset: u64, data: &[u8]| match durability {
+        let put = |offset: u64, data: &[u8]| match durability {
             Durability::Cached => disk.write_at(offset, data),
             Durability::Durable => disk.write_durable_at(offset, data),
         };
         if span.is_whole() {
-            return write(span.offset, data);
+            return put(span.offset, data);
         }
         let mut blocks = vec![0; index(span.outer_len())];
         disk.read_at(span.outer.0, &mut blocks)?;
         if let Some(inside) = blocks.get_mut(span.inside()) {
             inside.copy_from_slice(data);
         }
-        write(span.outer.0, &blocks)
+        put(span.outer.0, &blocks)
     }
 
     /// Makes a range read as zeros.
@@ -227,7 +248,8 @@ impl VolumeFile {
             if from < to {
                 let edge = Span::new(from, to - from, self.disk.geometry().block_size);
                 let zeros = vec![0; index(to - from)];
-                self.write_slowly((edge, Durability::Cached), &zeros).map_err(|error| error.kind())?;
+                let write = SpanWrite { span: edge, durability: Durability::Cached, data: &zeros };
+                self.write_slowly(&write).map_err(|error| error.kind())?;
             }
         }
         let _held = self.ranges.hold(first..last, Hold::Shared);
@@ -343,7 +365,8 @@ impl Filesystem for VolumeFile {
         let Some(span) = self.span(offset, data.len() as u64) else { return reply.error(Errno::ENOSPC) };
         let synchronous = flags.0 & i32::try_from(OFlags::DSYNC.bits()).unwrap_or(0) != 0;
         let durability = if synchronous { Durability::Durable } else { Durability::Cached };
-        self.write_span((span, durability), data.get(..index(span.len)).unwrap_or_default(), reply);
+        let data = data.get(..index(span.len)).unwrap_or_default();
+        self.write_span(&SpanWrite { span, durability, data }, reply);
     }
 
     fn flush(

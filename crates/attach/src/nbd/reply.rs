@@ -19,8 +19,14 @@ pub(crate) enum Reply {
     Simple(SimpleReply),
     /// Data behind a simple reply.
     Plain(SimpleReply, BufList),
-    /// Data in a chunk: request, offset, bytes.
-    Data((u64, u64, u32), BufList),
+    /// Data in a chunk.
+    Data {
+        cookie: u64,
+        offset: u64,
+        /// Bytes of data.
+        length: u32,
+        data: BufList,
+    },
     /// Extents.
     Extents(u64, Vec<Descriptor>),
     /// An error in a chunk.
@@ -33,7 +39,7 @@ impl Reply {
         match self {
             Self::Bytes(bytes) => bytes.len(),
             Self::Extents(_, found) => size_of_val(found.as_slice()),
-            Self::Plain(_, data) | Self::Data(_, data) => data.unpooled(),
+            Self::Plain(_, data) | Self::Data { data, .. } => data.unpooled(),
             Self::Simple(_) | Self::Error(..) => 0,
         }
     }
@@ -51,7 +57,7 @@ impl Reply {
                 let mut data = BufList::new();
                 pieces.into_iter().flatten().for_each(|piece| data.append(piece));
                 if structured {
-                    Self::Data((cookie, pending.offset, pending.length), data)
+                    Self::Data { cookie, offset: pending.offset, length: pending.length, data }
                 } else {
                     Self::Plain(simple, data)
                 }
@@ -79,7 +85,7 @@ impl Reply {
                 send.put(reply.as_bytes());
                 data.into_pieces().for_each(|piece| send.put_shared(piece));
             }
-            Self::Data((cookie, offset, length), data) => {
+            Self::Data { cookie, offset, length, data } => {
                 let payload = length.saturating_add(short(size_of::<u64>()));
                 send.put(ChunkHeader::only(Chunk::OFFSET_DATA, cookie, payload).as_bytes());
                 send.put(&offset.to_be_bytes());

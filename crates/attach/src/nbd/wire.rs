@@ -273,8 +273,8 @@ pub struct RequestHeader {
 const _: () = assert!(size_of::<RequestHeader>() == 28);
 
 impl RequestHeader {
-    /// A request, for tests and for who speaks to a server.
-    pub fn new(command: Command, cookie: u64, (offset, length): (u64, u32)) -> Self {
+    /// A request for `length` bytes from `offset` on, as a client makes it.
+    pub fn new(command: Command, cookie: u64, offset: u64, length: u32) -> Self {
         Self {
             magic: U32::new(REQUEST_MAGIC),
             flags: U16::ZERO,
@@ -363,7 +363,7 @@ mod tests {
 
     #[test]
     fn golden_vectors() {
-        let request = RequestHeader::new(Command::WRITE, 0x0102, (0x1000, 512)).with(CommandFlags::FUA);
+        let request = RequestHeader::new(Command::WRITE, 0x0102, 0x1000, 512).with(CommandFlags::FUA);
         assert_eq!(
             request.as_bytes(),
             [

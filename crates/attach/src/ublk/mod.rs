@@ -101,7 +101,7 @@ pub fn serve(config: &UblkConfig, say: &dyn Fn(&str)) -> Result<()> {
         BlockDevice::Any => None,
     };
     let queues = config.cores.count().min(QUEUES);
-    let wanted = Wanted::of(&disk, read_only, (queues, mark(&config.url)));
+    let wanted = Wanted::of(&disk, read_only, queues, mark(&config.url));
     let device = driver.prepare(number, &wanted)?;
     let handle = signals.handle();
     let threads = match begin(&device, &disk, &handle) {

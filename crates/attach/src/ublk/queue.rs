@@ -12,7 +12,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use volume::{Durability, Extent, Operation, Outcome, VolumeErrorKind};
 
-use super::wire::{Ask, Descriptor, data_offset};
+use super::wire::{Ask, Descriptor, QueueSize, data_offset};
 use crate::memory::memory;
 use crate::sys::{Commands, Descriptors, Event};
 
@@ -61,7 +61,7 @@ impl Queue {
     /// A queue that asks for requests; to be made on the thread that runs it.
     pub(crate) fn begin(place: Place) -> io::Result<Self> {
         let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        let size = (place.number, place.depth);
+        let size = QueueSize { queue: place.number, depth: place.depth };
         let descriptors = Descriptors::map(&place.device, size)?;
         let mut commands = Commands::new(Arc::clone(&place.device), size, Arc::clone(&bell))?;
         (0..place.depth).try_for_each(|tag| commands.fetch(tag))?;

@@ -153,6 +153,13 @@ pub(crate) struct IoCommand {
     pub(crate) address: u64,
 }
 
+/// A queue of a device, with its number of tags.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct QueueSize {
+    pub(crate) queue: u16,
+    pub(crate) depth: u16,
+}
+
 /// A request.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
