@@ -29,7 +29,7 @@ use crate::memory::memory;
 pub(crate) struct VolumeFile {
     disk: Disk,
     read_only: bool,
-    /// For everybody, not for its owner alone.
+    /// Other users may open it, too.
     shared: bool,
     owner: (u32, u32),
     since: SystemTime,

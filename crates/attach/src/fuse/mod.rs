@@ -51,7 +51,7 @@ pub struct FuseConfig {
     pub ready_file: Option<PathBuf>,
 }
 
-/// Keeps the file until SIGTERM or SIGINT, or until somebody unmounts it. `say` is given the lines that tell how to use it.
+/// Keeps the file until SIGTERM or SIGINT, or until a user unmounts it. `say` is given the lines that explain how to use it.
 pub fn serve(config: &FuseConfig, say: &dyn Fn(&str)) -> Result<()> {
     let opening = WhileOpening::begin()?;
     let mut signals = Signals::new([SIGTERM, SIGINT]).context("signals cannot be caught")?;

@@ -69,7 +69,7 @@ pub(super) enum Receive {
     Data(WritePosition),
     /// The same, with memory named for what comes next.
     Placing(WritePosition),
-    /// What nobody wants.
+    /// What is discarded.
     Skip { bytes: usize },
 }
 
@@ -265,7 +265,7 @@ impl Connection {
                 self.submit(slot, 0, Operation::Flush);
             }
             Work::BlockStatus { found, done } if !self.export.features.contains(Features::ALLOCATION) => {
-                // The volume does not tell holes from data: everything counts as data.
+                // The volume does not distinguish holes from data: everything counts as data.
                 append(found, pending.length, ExtentFlags::empty());
                 *done = u64::from(pending.length);
                 self.advance(slot);

@@ -73,7 +73,7 @@ impl Export {
     }
 }
 
-/// The error number that tells what went wrong in the volume.
+/// The error number for what went wrong in the volume.
 pub fn failure(kind: VolumeErrorKind) -> Failure {
     match kind {
         VolumeErrorKind::ReadOnly => Failure::PERM,

@@ -59,6 +59,6 @@ pub const PENDING_SHARE: usize = 2;
 /// Extents in one answer about allocation. The client asks again from where it ends.
 pub const EXTENTS: usize = 512;
 
-/// How long requests that wait for memory wait before they look again, if nobody tells that there is some: a connection that
-/// shares its core with others is told, so that this may be long.
+/// How long requests that wait for memory wait before they check again without a notification: a connection that
+/// shares its core with others is notified, so that this may be long.
 pub const MEMORY_RETRY: Duration = Duration::from_millis(100);

@@ -67,7 +67,7 @@ impl Reply {
         }
     }
 
-    /// A reply that tells an error; where the client expects chunks, in a chunk.
+    /// A reply that reports an error; where the client expects chunks, in a chunk.
     pub(crate) fn failed(cookie: u64, failure: Failure, in_chunks: bool) -> Self {
         if in_chunks {
             Self::Error(cookie, failure)

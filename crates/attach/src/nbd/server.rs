@@ -29,7 +29,7 @@ pub struct NbdConfig {
     pub place: Place,
     /// Refuse writes.
     pub read_only: bool,
-    /// Serve anybody, also beyond loopback.
+    /// Serve every client, also beyond loopback.
     pub allow_any: bool,
     /// Where the work is done.
     pub cores: Cores,
@@ -42,7 +42,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 type CoreThread = JoinHandle<std::io::Result<()>>;
 
-/// Serves until SIGTERM or SIGINT. `say` is given the lines that tell the user how to connect.
+/// Serves until SIGTERM or SIGINT. `say` is given the lines that explain to the user how to connect.
 pub fn serve(config: &NbdConfig, say: &dyn Fn(&str)) -> Result<()> {
     check_reach(&config.place, config.allow_any)?;
     // Signals are caught before anything begins, so that none is missed: the first listener is for the time until the volume is open.
@@ -69,7 +69,7 @@ pub fn serve(config: &NbdConfig, say: &dyn Fn(&str)) -> Result<()> {
     if let Ok(geometry) = &served {
         announce(&place, *geometry, say);
         config.ready_file.as_deref().map_or(Ok(()), |path| ready::write(path, &format!("nbd {place}")))?;
-        // The handle is closed by nobody else: the iterator ends with the first signal only.
+        // Nothing else closes the handle: the iterator ends with the first signal only.
         if signals.forever().next().is_some() {
             say("detaching: requests under way are finished");
         }
@@ -103,7 +103,7 @@ fn wait_until_serving(news: &Receiver<News>, threads: &[CoreThread]) -> Result<O
         match news.recv_timeout(POLL_INTERVAL) {
             Ok(News::Serving(geometry)) => last = Some(geometry?),
             Ok(News::Asked) => return Ok(None),
-            // It would have told.
+            // It would have reported that.
             Ok(News::Flushed(_)) => bail!("an event loop ended before it began"),
             Err(_) if ended => bail!("an event loop ended before it began"),
             Err(_) => continue,

@@ -18,7 +18,7 @@ use super::hub::Hub;
 use super::limits::PENDING_SHARE;
 use crate::limits::CONNECTIONS;
 
-/// What cores are told.
+/// What is sent to the cores.
 #[derive(Debug, Clone)]
 pub(crate) enum Message {
     /// The volume is open.
@@ -27,7 +27,7 @@ pub(crate) enum Message {
     Shutdown,
 }
 
-/// What a core tells.
+/// What a core reports.
 #[derive(Debug)]
 pub(crate) enum News {
     /// It serves a volume of this shape, or why it cannot.
@@ -67,7 +67,7 @@ pub(crate) struct CoreService {
     tell: Sender<News>,
     opening: Option<CoreOpening>,
     serving: Option<(Rc<Hub>, Arc<Export>)>,
-    /// A volume of another machine takes its leave there when nobody holds it any more.
+    /// A volume of another machine is logged out there when nothing holds it any more.
     volume: Option<Arc<dyn Volume>>,
     end: End,
 }
@@ -80,7 +80,7 @@ impl CoreService {
     }
 
     fn tell(&self, news: News) {
-        // Nobody listens any more only when the process is on its way out.
+        // Nothing receives any more only when the process is on its way out.
         let _unheard = self.tell.send(news);
     }
 

@@ -17,7 +17,7 @@ use super::limits::{DEPTH, LOOK, QUIESCE, RANGE, REQUESTS, TRANSFER};
 use super::wire::{self, Attributes, ControlCommand, DeviceInfo, Flags, NEEDED, Parameters, QUIESCED};
 use crate::sys::Control;
 
-/// Where the driver is told what to do.
+/// Where the driver takes its commands.
 const CONTROL: &str = "/dev/ublk-control";
 
 /// The driver's control device.
@@ -159,7 +159,7 @@ impl Driver {
             .with_context(|| format!("{} cannot be stopped", device.path().display()))
     }
 
-    /// Removes a device that is stopped and that nobody has open.
+    /// Removes a device that is stopped and not open.
     pub(crate) fn remove(&mut self, device: &Device) -> Result<()> {
         self.run(wire::DEL_DEV, ControlCommand::new(device.info.device, 0), &mut [])
             .with_context(|| format!("{} cannot be removed", device.path().display()))
@@ -201,7 +201,7 @@ impl Device {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wanted {
     pub(crate) queues: u16,
-    /// What tells the volume from others.
+    /// What distinguishes the volume from others.
     pub(crate) mark: u64,
     pub(crate) parameters: Parameters,
 }

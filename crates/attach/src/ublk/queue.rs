@@ -78,7 +78,7 @@ impl Queue {
             for event in &events {
                 match *event {
                     Event::Fetched(tag, 0) => self.start(tag),
-                    // The device is being stopped, or a stopped one was told of an answer.
+                    // The device is being stopped, or a stopped one got an answer.
                     Event::Fetched(..) => self.open -= 1,
                     Event::Bell => {}
                 }
@@ -168,7 +168,7 @@ fn extent(request: &Descriptor, block_size: u32) -> Extent {
     Extent::new(request.start / sectors, u64::from(request.sectors) / sectors)
 }
 
-/// How the kernel is told of a failure: a negative error number, as its block layer knows them.
+/// How a failure is reported to the kernel: a negative error number, as its block layer knows them.
 fn failure(kind: VolumeErrorKind) -> i32 {
     let error = match kind {
         VolumeErrorKind::NoSpace => Errno::NOSPC,

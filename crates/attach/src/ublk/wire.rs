@@ -184,7 +184,7 @@ pub(crate) enum Ask {
 }
 
 impl Descriptor {
-    /// What it asks for; `None` for what the driver was not told that there is.
+    /// What it asks for; `None` for what was not reported to the driver as supported.
     pub(crate) const fn ask(&self) -> Option<Ask> {
         Some(match self.operation & 0xff {
             0 => Ask::Read,

@@ -86,7 +86,7 @@ pub(crate) struct Segment {
 const _: () = assert!(size_of::<Segment>() == 16);
 
 impl Segment {
-    /// Whether zeroed space may be released; `None` when a flag is set that nobody knows.
+    /// Whether zeroed space may be released; `None` when an unknown flag is set.
     pub(crate) fn may_unmap(&self) -> Option<bool> {
         match self.flags.get() {
             0 => Some(false),

@@ -81,7 +81,7 @@ impl Ring {
         Ok(Self { shared, kick, thread })
     }
 
-    /// Tells the guest of answers this way from now on.
+    /// Notifies the guest of answers this way from now on.
     pub(crate) fn set_call(&self, call: Option<File>) {
         *lock(&self.shared.call) = call;
     }
@@ -171,7 +171,7 @@ impl Shared {
         geometry.check(extent).map(|_| extent)
     }
 
-    /// Waits for room for a request's data. False when the queue has been stopped: the request stays for whoever serves it next.
+    /// Waits for room for a request's data. False when the queue has been stopped: the request stays for the thread that serves it next.
     fn hold(&self, answer: &mut Answer, bytes: usize) -> bool {
         let room = answer.permit.hold(bytes);
         if !room {
@@ -281,20 +281,20 @@ impl Answer {
         self.writer()?.available_bytes().checked_sub(1)
     }
 
-    /// Puts the status into the guest's memory, and tells it.
+    /// Puts the status into the guest's memory, and notifies the guest.
     fn end(self, status: Status) {
         self.end_with(status, &BufList::new());
     }
 
-    /// Puts data and status into the guest's memory, and tells it. A guest that left no room for them is told nothing.
+    /// Puts data and status into the guest's memory, and notifies the guest. A guest that left no room for them is not notified.
     fn end_with(self, status: Status, data: &BufList) {
         let written = self.put(status, data).and_then(|count| u32::try_from(count).ok()).unwrap_or(0);
         let shared = &self.shared;
         let mut queue = lock(&shared.queue);
-        let told = queue.add_used(&*shared.guest, self.chain.head_index(), written).is_ok()
+        let is_used = queue.add_used(&*shared.guest, self.chain.head_index(), written).is_ok()
             && queue.needs_notification(&*shared.guest).unwrap_or(true);
         drop(queue);
-        if told && let Some(mut call) = lock(&shared.call).as_ref() {
+        if is_used && let Some(mut call) = lock(&shared.call).as_ref() {
             // A guest that is gone hears nothing.
             let _unheard = call.write_all(&1_u64.to_ne_bytes());
         }

@@ -434,7 +434,7 @@ fn first_step(
 }
 
 /// A write, as the last step of a request. In the page cache a durable one is a write and a flush: written as durable by itself, it
-/// would be told of any data that was not written back, whosever it was, and a full file system could not be told from that.
+/// would report any data that was not written back, of whichever request, and a full file system could not be distinguished from that.
 fn write_step(shape: &Shape, offset: u64, data: BufList, durability: Durability) -> (Stage, BlockOperation) {
     let (stage, durable) = match (durability, shape.info.page_cache) {
         (Durability::Durable, false) => (Stage::DurableWrite, true),

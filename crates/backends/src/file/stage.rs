@@ -53,7 +53,7 @@ pub(super) enum Stage {
     Read,
     /// A read into aligned memory, to be copied to the request's.
     ReadApart(Buf),
-    /// A read whose data nobody wants.
+    /// A read whose data is discarded.
     Verify,
     /// A range is being released or zeroed by the file itself.
     Zero {
