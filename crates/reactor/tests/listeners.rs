@@ -269,6 +269,22 @@ fn a_stream_on_its_way_to_another_core_is_refused_once_its_listener_is_gone(driv
     second.join().unwrap().unwrap();
 }
 
+/// Also those that are opened afterwards, and whatever else still refers to the cluster.
+fn a_cluster_whose_first_core_never_runs_closes_its_listeners(driver: Driver) {
+    let cluster = Cluster::<()>::new(2, Config { driver, ..Config::default() }).unwrap();
+    let (control, _postbox) = (cluster.control(), cluster.postbox());
+    let listeners = [0, 1].map(|_| Listener::bind(anywhere()).unwrap());
+    let addresses = [0, 1].map(|index: usize| listeners[index].local());
+    let [early, late] = listeners;
+    control.open(ListenerId(0), early).unwrap();
+    assert!(TcpListener::bind(addresses[0]).is_err());
+    let _second = cluster.into_cores().remove(1);
+    control.open(ListenerId(1), late).unwrap();
+    for address in addresses {
+        TcpListener::bind(address).unwrap();
+    }
+}
+
 /// The orders come from another thread, and wake a core that sleeps.
 fn any_thread_opens_and_closes(driver: Driver) {
     let cluster = Cluster::new(1, Config { driver, ..Config::default() }).unwrap();
@@ -342,4 +358,9 @@ fn any_thread_opens_and_closes_uring() {
 #[test]
 fn any_thread_opens_and_closes_epoll() {
     run(any_thread_opens_and_closes, Driver::Epoll);
+}
+
+#[test]
+fn a_cluster_whose_first_core_never_runs_closes_its_listeners_on_any_driver() {
+    run(a_cluster_whose_first_core_never_runs_closes_its_listeners, Driver::Auto);
 }

@@ -165,7 +165,15 @@ fn a_crowd_is_accepted_in_parts(driver: Driver) {
     );
 }
 
-fn nobody_is_sent_to_a_core_that_has_ended(driver: Driver) {
+/// How a core comes to its end.
+#[derive(Clone, Copy)]
+enum End {
+    BeforeItBegins,
+    /// As by a panic or a failure of its service.
+    AfterItHasBegun,
+}
+
+fn no_stream_goes_to_a_core_that_has_ended(driver: Driver, end: End) {
     const CROWD: usize = 10;
     let cluster = Cluster::new(2, config(driver)).unwrap();
     let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -174,8 +182,10 @@ fn nobody_is_sent_to_a_core_that_has_ended(driver: Driver) {
     let mut cores = cluster.into_cores().into_iter();
     let first = cores.next().unwrap();
     let other = cores.next().unwrap();
-    // It begins and is dropped, as by a panic or a failure of its service.
-    std::thread::spawn(move || drop(begin_core(other))).join().unwrap();
+    match end {
+        End::BeforeItBegins => drop(other),
+        End::AfterItHasBegun => std::thread::spawn(move || drop(begin_core(other))).join().unwrap(),
+    }
     let mut core = begin_core(first);
     turn_until(&mut core, |service| service.accepted.len() == crowd.len());
 }
@@ -269,11 +279,21 @@ fn a_crowd_is_accepted_in_parts_epoll() {
 }
 
 #[test]
-fn nobody_is_sent_to_a_core_that_has_ended_uring() {
-    toy::in_time(|| nobody_is_sent_to_a_core_that_has_ended(Driver::Uring));
+fn no_stream_goes_to_a_core_that_has_ended_uring() {
+    toy::in_time(|| no_stream_goes_to_a_core_that_has_ended(Driver::Uring, End::AfterItHasBegun));
 }
 
 #[test]
-fn nobody_is_sent_to_a_core_that_has_ended_epoll() {
-    toy::in_time(|| nobody_is_sent_to_a_core_that_has_ended(Driver::Epoll));
+fn no_stream_goes_to_a_core_that_never_began_uring() {
+    toy::in_time(|| no_stream_goes_to_a_core_that_has_ended(Driver::Uring, End::BeforeItBegins));
+}
+
+#[test]
+fn no_stream_goes_to_a_core_that_has_ended_epoll() {
+    toy::in_time(|| no_stream_goes_to_a_core_that_has_ended(Driver::Epoll, End::AfterItHasBegun));
+}
+
+#[test]
+fn no_stream_goes_to_a_core_that_never_began_epoll() {
+    toy::in_time(|| no_stream_goes_to_a_core_that_has_ended(Driver::Epoll, End::BeforeItBegins));
 }
