@@ -441,7 +441,7 @@ fn nbd_requests() -> Vec<u8> {
     ];
     let mut said = vec![0];
     for (cookie, (command, flags, range)) in (1..).zip(requests) {
-        said.extend(RequestHeader::new(command, cookie, range).with(flags).as_bytes());
+        said.extend(RequestHeader::new(command, cookie, range.0, range.1).with(flags).as_bytes());
         if command == Command::WRITE {
             said.extend([0x5a; 512]);
         }

@@ -39,7 +39,7 @@ impl FromStr for CpuList {
 pub struct Cores {
     /// Event loops; one for each processor of `cpus` unless this says otherwise, or one.
     pub count: Option<u16>,
-    /// Processors that the whole process is bound to, so that its work is told from the application's.
+    /// Processors that the whole process is bound to, so that its work can be distinguished from the application's.
     pub cpus: Option<CpuList>,
     /// How long a core that expects work looks for it before it sleeps; `None` for what suits the machine.
     pub spin: Option<Duration>,

@@ -38,11 +38,11 @@ impl Gate {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets a request in once there is room for it, unless the gate is closed. The pass is dropped when the request is answered.
-    pub(crate) fn enter(self: &Arc<Self>) -> Option<Pass> {
+    /// Lets a request in once there is room for it, unless the gate is closed. The permit is dropped when the request is answered.
+    pub(crate) fn enter(self: &Arc<Self>) -> Option<Permit> {
         let mut state = self.wait_while(|state| state.inside >= self.room.requests)?;
         state.inside += 1;
-        Some(Pass { gate: Arc::clone(self), bytes: 0 })
+        Some(Permit { gate: Arc::clone(self), bytes: 0 })
     }
 
     /// Waits while there is no room; `None` once the gate is closed.
@@ -56,16 +56,16 @@ impl Gate {
         (!state.closed).then_some(state)
     }
 
-    /// Lets nobody in any more.
+    /// Lets no request in any more.
     pub(crate) fn shut(&self) {
         self.lock().closed = true;
         self.left.notify_all();
     }
 
-    /// Lets nobody in any more, and waits for those inside, but no longer than `patience`. True when all are out.
-    pub(crate) fn close(&self, patience: Duration) -> bool {
+    /// Lets no request in any more, and waits for those inside, but no longer than `timeout`. True when all are out.
+    pub(crate) fn close(&self, timeout: Duration) -> bool {
         self.shut();
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + timeout;
         let mut state = self.lock();
         while state.inside > 0 {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -89,12 +89,12 @@ impl Gate {
 
 /// The right to be inside.
 #[derive(Debug)]
-pub(crate) struct Pass {
+pub(crate) struct Permit {
     gate: Arc<Gate>,
     bytes: usize,
 }
 
-impl Pass {
+impl Permit {
     /// Counts `bytes` of data for the request once there is room for them; false once the gate is closed.
     #[must_use]
     pub(crate) fn hold(&mut self, bytes: usize) -> bool {
@@ -107,14 +107,14 @@ impl Pass {
     }
 }
 
-impl Drop for Pass {
+impl Drop for Permit {
     fn drop(&mut self) {
         let mut state = self.gate.lock();
         state.inside -= 1;
         state.bytes = state.bytes.saturating_sub(self.bytes);
-        let heard = state.waiting > 0;
+        let is_awaited = state.waiting > 0;
         drop(state);
-        if heard {
+        if is_awaited {
             self.gate.left.notify_all();
         }
     }

@@ -3,6 +3,7 @@
 //! The work of the storage protocol is done here, on cores of its own, as an offload card would do it; the application sees
 //! an ordinary device of its own kind.
 
+mod convert;
 mod cores;
 mod early;
 pub mod fuse;

@@ -11,7 +11,7 @@ pub(crate) const MEMORY: usize = 256 << 20;
 /// The least bytes of data buffers of each core: two of the longest requests.
 pub(crate) const LEAST_MEMORY: usize = 64 << 20;
 
-/// How long clients' requests under way get to end when the adapter is told to stop, before connections are cut off.
+/// How long clients' requests under way get to end when the adapter is asked to stop, before connections are cut off.
 pub(crate) const GRACE: Duration = Duration::from_secs(10);
 
 /// Bytes of memory that each thread keeps for data of writes: as many of the longest as are ever under way for one thread.

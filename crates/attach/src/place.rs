@@ -69,7 +69,7 @@ fn escape(path: &Path) -> String {
         .collect()
 }
 
-/// A socket file of ours, removed when this goes, unless somebody has put another in its place.
+/// A socket file of ours, removed when this goes, unless another process has put its own in its place.
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
@@ -89,7 +89,7 @@ fn inode(path: &Path) -> std::io::Result<(u64, u64)> {
     std::fs::symlink_metadata(path).map(|data| (data.dev(), data.ino()))
 }
 
-/// Listens at `place`, where nobody else does. The file of a Unix-domain socket is the owner's alone.
+/// Listens at `place`, where no other process does. The file of a Unix-domain socket is the owner's alone.
 pub(crate) fn listen(place: &Place) -> Result<(Listener, Place, Option<SocketFile>)> {
     match place {
         Place::Tcp(address) => {
@@ -107,7 +107,7 @@ pub(crate) fn listen(place: &Place) -> Result<(Listener, Place, Option<SocketFil
     }
 }
 
-/// A Unix-domain socket that listens at `path`, where nobody else does; its file is the owner's alone.
+/// A Unix-domain socket that listens at `path`, where no other process does; its file is the owner's alone.
 pub(crate) fn bind_private(path: &Path) -> Result<(UnixListener, SocketFile)> {
     clear(path)?;
     let wrong = || format!("cannot listen at {}", path.display());
@@ -116,7 +116,7 @@ pub(crate) fn bind_private(path: &Path) -> Result<(UnixListener, SocketFile)> {
     net::bind(&socket, &SocketAddrUnix::new(path).with_context(wrong)?).with_context(wrong)?;
     let inode = inode(path).with_context(wrong)?;
     let file = SocketFile { path: path.to_owned(), inode };
-    // Nobody can connect before it listens.
+    // No client can connect before it listens.
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).with_context(wrong)?;
     net::listen(&socket, 1).with_context(wrong)?;
     Ok((UnixListener::from(socket), file))
@@ -132,7 +132,7 @@ fn clear(path: &Path) -> Result<()> {
     if !data.file_type().is_socket() {
         bail!("{} is there and is no socket: choose another path, or move it away", path.display());
     }
-    match reactor::while_taken(ErrorKind::AddrInUse, || find_nobody(path)) {
+    match reactor::while_taken(ErrorKind::AddrInUse, || check_free(path)) {
         Ok(()) => std::fs::remove_file(path).with_context(|| {
             format!("the socket {} that nobody listens at cannot be removed", path.display())
         }),
@@ -144,8 +144,8 @@ fn clear(path: &Path) -> Result<()> {
     }
 }
 
-/// Fails with [`ErrorKind::AddrInUse`] if somebody listens at `path`.
-fn find_nobody(path: &Path) -> std::io::Result<()> {
+/// Fails with [`ErrorKind::AddrInUse`] if a process listens at `path`.
+fn check_free(path: &Path) -> std::io::Result<()> {
     match UnixStream::connect(path) {
         Ok(_) => Err(ErrorKind::AddrInUse.into()),
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(()),
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_socket_that_nobody_listens_at_is_replaced() {
+    fn only_a_socket_without_a_listener_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("sock");
         drop(UnixListener::bind(&path).unwrap());
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_of_somebody_else_is_left_alone() {
+    fn a_socket_of_another_process_is_left_alone() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("sock");
         let (_listener, _, file) = listen(&Place::Unix(path.clone())).unwrap();

@@ -1,4 +1,4 @@
-//! The ready file: tells scripts that the device is there, and where.
+//! The ready file: notifies scripts that the device is there, and where.
 
 use std::path::Path;
 

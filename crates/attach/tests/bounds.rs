@@ -25,7 +25,7 @@ fn client(pool: &Pool) -> Bench {
 }
 
 fn ask(bench: &mut Bench, command: Command, range: (u64, u32)) {
-    bench.half.receive(NOW, RequestHeader::new(command, 1, range).as_bytes());
+    bench.half.receive(NOW, RequestHeader::new(command, 1, range.0, range.1).as_bytes());
 }
 
 /// Lets time pass for one connection, from one of its timers to the next.
@@ -221,8 +221,7 @@ fn answers_about_allocation_count_before_and_after_they_are_found() {
     let mut send = Transmit::new(2 << 20, 512);
     bench.half.connection.poll_transmit(NOW, &mut send);
     for _ in 0..REQUESTS {
-        let header =
-            RequestHeader::new(Command::BLOCK_STATUS, 1, (0, SIZE as u32)).with(CommandFlags::empty());
+        let header = RequestHeader::new(Command::BLOCK_STATUS, 1, 0, SIZE as u32).with(CommandFlags::empty());
         bench.half.receive(NOW, header.as_bytes());
     }
     assert!(pool.used() >= before + REQUESTS * 4096, "{} bytes for {REQUESTS} queries", pool.used() - before);

@@ -132,7 +132,7 @@ fn violations_and_silence_end_the_connection() {
         assert!(matches!(bench.half.connection.poll_close(), Some(CloseReason::Violation(_))), "{first}");
     }
     let mut bench = greeted();
-    bench.half.receive(NOW, RequestHeader::new(Command::READ, 1, (0, 512)).as_bytes());
+    bench.half.receive(NOW, RequestHeader::new(Command::READ, 1, 0, 512).as_bytes());
     assert!(matches!(bench.half.connection.poll_close(), Some(CloseReason::Violation(_))));
     let mut bench = greeted();
     let due = bench.half.connection.poll_timeout().unwrap();

@@ -36,11 +36,11 @@ fn what_is_written_is_read_in_one_piece_or_in_many() {
 #[test]
 fn reads_in_chunks_carry_their_offset_and_errors_their_number() {
     let mut bench = Bench::agreed(true, |_| {});
-    let answer = bench.ask(&RequestHeader::new(Command::READ, 1, (512, 512)).with(CommandFlags::DF), &[]);
+    let answer = bench.ask(&RequestHeader::new(Command::READ, 1, 512, 512).with(CommandFlags::DF), &[]);
     assert_eq!((answer.chunk, answer.data.len()), (Some(1), 512));
-    let answer = bench.ask(&RequestHeader::new(Command::READ, 1, (SIZE, 512)), &[]);
+    let answer = bench.ask(&RequestHeader::new(Command::READ, 1, SIZE, 512), &[]);
     assert_eq!((answer.chunk, answer.error), (Some(0x8001), Failure::INVAL.0));
-    let answer = bench.ask(&RequestHeader::new(Command::FLUSH, 1, (0, 0)), &[]);
+    let answer = bench.ask(&RequestHeader::new(Command::FLUSH, 1, 0, 0), &[]);
     assert_eq!((answer.chunk, answer.error), (None, 0));
 }
 
@@ -66,7 +66,7 @@ fn long_trims_go_in_steps_that_the_volume_takes() {
     assert_eq!(bench.error(Command::WRITE_ZEROES, NONE, (512, 60_000 / 512 * 512)), 0);
     assert_eq!(bench.read(512, 512), [0; 512]);
     assert_eq!(bench.read(0, 512), pattern(512));
-    let header = RequestHeader::new(Command::TRIM, 1, (0, 5 * 512)).with(CommandFlags::FUA);
+    let header = RequestHeader::new(Command::TRIM, 1, 0, 5 * 512).with(CommandFlags::FUA);
     bench.half.receive(NOW, header.as_bytes());
     let mut steps = Vec::new();
     while bench.hold() > 0 {
@@ -84,7 +84,7 @@ fn long_trims_go_in_steps_that_the_volume_takes() {
 fn durable_writes_are_asked_for_as_such() {
     let mut bench = Bench::agreed(false, |_| {});
     let mut ask = |command, flags, data: &[u8]| {
-        bench.half.receive(NOW, RequestHeader::new(command, 1, (0, 512)).with(flags).as_bytes());
+        bench.half.receive(NOW, RequestHeader::new(command, 1, 0, 512).with(flags).as_bytes());
         bench.half.receive(NOW, data);
         bench.hold();
         let durable = match &bench.held[0].operation {
@@ -116,7 +116,7 @@ fn what_makes_no_sense_is_answered_and_does_no_harm() {
     ] {
         assert_eq!(bench.error(command, flags, range), failure.0, "{command:?} {range:?}");
     }
-    let header = RequestHeader::new(Command::WRITE, 1, (SIZE - 512, 1024));
+    let header = RequestHeader::new(Command::WRITE, 1, SIZE - 512, 1024);
     assert_eq!(bench.ask(&header, &[1; 1024]).error, Failure::NOSPC.0);
     assert_eq!(bench.read(SIZE - 512, 512), [0; 512], "a refused write's data is passed over");
     let mut plain = Bench::agreed(false, |_| {});
@@ -126,7 +126,7 @@ fn what_makes_no_sense_is_answered_and_does_no_harm() {
 #[test]
 fn a_read_only_export_refuses_every_change() {
     let mut bench = Bench::agreed(true, |export| export.read_only = true);
-    let header = RequestHeader::new(Command::WRITE, 1, (0, 512));
+    let header = RequestHeader::new(Command::WRITE, 1, 0, 512);
     assert_eq!(bench.ask(&header, &[1; 512]).error, Failure::PERM.0);
     assert_eq!(bench.error(Command::TRIM, NONE, (0, 512)), Failure::PERM.0);
     assert_eq!(bench.error(Command::WRITE_ZEROES, NONE, (0, 512)), Failure::PERM.0);
@@ -148,7 +148,7 @@ fn the_longest_request_is_bounded() {
 fn requests_beyond_the_limit_wait_unread() {
     let mut bench = Bench::agreed(false, |_| {});
     for cookie in 0..REQUESTS as u64 + 10 {
-        bench.half.receive(NOW, RequestHeader::new(Command::FLUSH, cookie, (0, 0)).as_bytes());
+        bench.half.receive(NOW, RequestHeader::new(Command::FLUSH, cookie, 0, 0).as_bytes());
     }
     assert_eq!(bench.hold(), REQUESTS);
     assert!(!bench.half.connection.wants_bytes());
@@ -162,9 +162,9 @@ fn short_memory_only_makes_requests_wait() {
     let hog: Vec<_> =
         std::iter::from_fn(|| bench.pool.take(1 << 20).or_else(|| bench.pool.take(512))).collect();
     for cookie in 0..3 {
-        bench.half.receive(NOW, RequestHeader::new(Command::READ, cookie, (0, 65_536)).as_bytes());
+        bench.half.receive(NOW, RequestHeader::new(Command::READ, cookie, 0, 65_536).as_bytes());
     }
-    bench.half.receive(NOW, RequestHeader::new(Command::WRITE, 3, (0, 32_768)).as_bytes());
+    bench.half.receive(NOW, RequestHeader::new(Command::WRITE, 3, 0, 32_768).as_bytes());
     bench.half.receive(NOW, &vec![1; 32_768]);
     assert_eq!(bench.hold(), 0);
     assert!(!bench.half.connection.wants_bytes());
@@ -179,14 +179,14 @@ fn short_memory_only_makes_requests_wait() {
 fn leave_is_taken_after_the_last_reply() {
     for how in ["client", "server"] {
         let mut bench = Bench::agreed(false, |_| {});
-        bench.half.receive(NOW, RequestHeader::new(Command::READ, 1, (0, 512)).as_bytes());
+        bench.half.receive(NOW, RequestHeader::new(Command::READ, 1, 0, 512).as_bytes());
         assert_eq!(bench.hold(), 1);
         if how == "client" {
-            bench.half.receive(NOW, RequestHeader::new(Command::DISC, 2, (0, 0)).as_bytes());
+            bench.half.receive(NOW, RequestHeader::new(Command::DISC, 2, 0, 0).as_bytes());
         } else {
             bench.half.connection.handle_input(NOW, Input::Shutdown);
         }
-        bench.half.receive(NOW, RequestHeader::new(Command::READ, 3, (0, 512)).as_bytes());
+        bench.half.receive(NOW, RequestHeader::new(Command::READ, 3, 0, 512).as_bytes());
         assert_eq!(bench.half.connection.poll_close(), None, "{how}");
         let out = bench.settle();
         assert_eq!(Answer::read(&out, 512).0.cookie, 1);
@@ -199,7 +199,7 @@ fn leave_is_taken_after_the_last_reply() {
 #[test]
 fn a_write_that_is_half_received_is_finished_before_the_server_leaves() {
     let mut bench = Bench::agreed(false, |_| {});
-    bench.half.receive(NOW, RequestHeader::new(Command::WRITE, 1, (0, 1024)).as_bytes());
+    bench.half.receive(NOW, RequestHeader::new(Command::WRITE, 1, 0, 1024).as_bytes());
     bench.half.receive(NOW, &[5; 512]);
     bench.half.connection.handle_input(NOW, Input::Shutdown);
     assert_eq!(bench.half.connection.poll_close(), None);
@@ -239,7 +239,7 @@ proptest! {
             match kind {
                 0 => prop_assert_eq!(&bench.read(offset, length), &model[range]),
                 1 => {
-                    let header = RequestHeader::new(Command::WRITE, 5, (offset, length));
+                    let header = RequestHeader::new(Command::WRITE, 5, offset, length);
                     let bytes = [header.as_bytes(), &vec![byte; length as usize]].concat();
                     for part in bytes.chunks(chunk) {
                         bench.half.receive(NOW, part);
@@ -273,7 +273,7 @@ fn what_the_volume_could_not_make_durable_is_told_every_time() {
         (Command::TRIM, fua, (0, 512), 0),
         (Command::FLUSH, NONE, (0, 0), 0),
     ] {
-        let header = RequestHeader::new(command, 7, range).with(flags);
+        let header = RequestHeader::new(command, 7, range.0, range.1).with(flags);
         bench.half.receive(NOW, header.as_bytes());
         bench.half.receive(NOW, &vec![1; data]);
         while bench.hold() > 0 {

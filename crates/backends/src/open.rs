@@ -17,7 +17,7 @@ const NO_ENTRY: i32 = 2;
 const NO_DEVICE: [i32; 2] = [6, 19];
 /// `EAGAIN`, as opening answers when another volume or process has the file locked.
 const LOCKED: i32 = 11;
-/// `EBUSY`: somebody else claims the device.
+/// `EBUSY`: another claims the device.
 const BUSY: i32 = 16;
 /// `EINVAL`: what a file system answers that cannot do direct I/O.
 const INVALID: i32 = 22;

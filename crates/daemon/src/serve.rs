@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use engine::{ConnectionLimits, ControlObserver, EngineConfig, Message};
-use host::{Event, Journal, Kind};
+use host::{Event, Journal, Kind, ListenerId};
 use names::{ISCSI_PORT, NVME_PORT, Portal};
 use reactor::{Cluster, Listener, Stopper};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -57,9 +57,8 @@ pub fn serve(config: &Config, ready_file: Option<&Path>, say: &dyn Fn(&str), log
     let early = Early::watch(tell.clone())?;
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("signals cannot be caught")?;
     let cores = config.daemon.cores.unwrap_or(1);
-    let mut cluster =
-        Cluster::new(cores, reactor_config(config)?).context("the event loops cannot be made")?;
-    let portals = listen(config, &mut cluster)?;
+    let cluster = Cluster::new(cores, reactor_config(config)?).context("the event loops cannot be made")?;
+    let portals = listen(config, &cluster)?;
     let start = start_of(config, (accounts, Arc::clone(log)), portals.clone());
     let postbox = cluster.postbox();
     let stopper = cluster.stopper();
@@ -168,15 +167,15 @@ fn with_usual_portals(config: &Config) -> Config {
     config
 }
 
-fn listen(config: &Config, cluster: &mut Cluster<Message>) -> Result<Vec<(Protocol, SocketAddr)>> {
+fn listen(config: &Config, cluster: &Cluster<Message>) -> Result<Vec<(Protocol, SocketAddr)>> {
     let mut portals = Vec::new();
-    for entry in &config.portals {
+    for (id, entry) in (0..).map(ListenerId).zip(&config.portals) {
         let Some(address) = entry.listen.address() else {
             bail!("{} is not an address to listen at: write an IP address and a port", entry.listen);
         };
         let listener = Listener::bind(address).with_context(|| format!("cannot listen at {address}"))?;
         portals.push((entry.protocol, listener.local()));
-        cluster.listen(listener);
+        cluster.control().open(id, listener)?;
     }
     Ok(portals)
 }

@@ -10,7 +10,7 @@ use protocol::{CloseReason, Ended, Instant, Placement, Transmit};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EndpointId(pub u64);
 
-/// Names a listening socket, in the order in which the listeners were given to the world.
+/// Names a listening socket: given by whoever opens it, and never to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ListenerId(pub u32);
 

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use crate::budget::Budget;
 use crate::config::Config;
+use crate::contention::Sharing;
 use crate::limits::{HELD_AREAS, LEAST_SHARE, SEND_SEGMENTS, SPARE_STAGING};
 use crate::sys::{Receive, Send};
 
-/// A core's staging areas and sends. Of the large areas there are few; whoever finds none has a small one, so that a peer that keeps its own
-/// busy, or leaves off in the middle of a message, delays nobody else. A connection has at most one area and one send, so small areas and sends are as
+/// A core's staging areas and sends. There are few large areas; a connection that finds none gets a small one, so that a peer that keeps its own
+/// busy, or stops in the middle of a message, delays no other. A connection has at most one area and one send, so small areas and sends are as
 /// many as connections at most: [`SPARE_STAGING`] each, and what a send copies, which has a limit.
 #[derive(Debug)]
 pub(crate) struct Areas {
@@ -69,7 +70,7 @@ impl Areas {
         if full_size { &mut self.receives } else { &mut self.spares }.push(receive);
     }
 
-    /// Frees spare areas and sends that nobody needed lately, but for as many as there are large areas.
+    /// Frees spare areas and sends that were not needed lately, but for as many as there are large areas.
     pub(crate) fn trim(&mut self) {
         self.spares.truncate(self.limit);
         self.sends.truncate(self.limit);
@@ -80,7 +81,7 @@ impl Areas {
         self.turn.bytes()
     }
 
-    /// What a turn that has ended says of the next ones; see [`Budget::learn`].
+    /// Learns from a turn that has ended; see [`Budget::learn`].
     pub(crate) fn learn(&mut self, moved: usize, took: Option<Duration>) {
         self.turn.learn(moved, took);
     }
@@ -90,9 +91,12 @@ impl Areas {
         if receivers > 1 { (self.turn.bytes() / receivers).max(LEAST_SHARE) } else { usize::MAX }
     }
 
-    /// Bytes of one send, about, of a connection that has the core for itself, or shares it.
-    pub(crate) fn send_share(&self, shared: bool) -> usize {
-        if shared { self.share } else { self.budget }
+    /// Bytes of one send, about.
+    pub(crate) fn send_share(&self, sharing: Sharing) -> usize {
+        match sharing {
+            Sharing::Alone => self.budget,
+            Sharing::Shared => self.share,
+        }
     }
 
     /// A send without content, to be filled with about `budget` bytes.

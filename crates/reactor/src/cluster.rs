@@ -1,101 +1,21 @@
-//! The cores of a process: what they share, how they are started, and how streams are spread over them.
+//! The cores of a process: how they are made, started and stopped.
 
 use std::io;
-use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::Waker;
 use std::thread::JoinHandle;
 
-use host::{CoreIndex, ListenerId, Postbox, Service, World};
+use host::{CoreIndex, Postbox, Service, World};
 use rustix::thread::CpuSet;
 
-use crate::alarm::Alarm;
 use crate::config::Config;
-use crate::core::Turning;
+use crate::core_local::CoreDialer;
 use crate::driver::Wait;
+use crate::event_loop::EventLoop;
 use crate::file::Files;
-use crate::listener::{Listener, Stream};
-use crate::local::LocalDialer;
+use crate::listener_control::ListenerControl;
+use crate::shared::{ACCEPTING_CORE, Shared};
 use crate::turns::Turns;
-
-/// What one core receives from the others.
-pub(crate) struct Inbox<M> {
-    messages: Mutex<Vec<M>>,
-    streams: Mutex<Vec<(ListenerId, Stream)>>,
-    pub(crate) alarm: Arc<Alarm>,
-    /// Accepted streams that the core has, or is about to have.
-    pub(crate) load: AtomicUsize,
-    pub(crate) turns: Arc<Turns>,
-    stopped: AtomicBool,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl<M> Inbox<M> {
-    /// Moves what has arrived to the caller's lists.
-    pub(crate) fn collect(&self, messages: &mut Vec<M>, streams: &mut Vec<(ListenerId, Stream)>) {
-        messages.append(&mut lock(&self.messages));
-        streams.append(&mut lock(&self.streams));
-    }
-
-    /// Takes a stream that another core has accepted.
-    pub(crate) fn hand_over(&self, listener: ListenerId, stream: Stream) {
-        lock(&self.streams).push((listener, stream));
-        self.alarm.raise();
-    }
-
-    /// From now on everything is swallowed.
-    pub(crate) fn close(&self) {
-        let mut messages = lock(&self.messages);
-        self.stopped.store(true, Ordering::SeqCst);
-        let swallowed = std::mem::take(&mut *messages);
-        drop(messages);
-        // Dropping a message may post another: without the lock.
-        drop(swallowed);
-        lock(&self.streams).clear();
-    }
-
-    pub(crate) fn is_stopped(&self) -> bool {
-        self.stopped.load(Ordering::Relaxed)
-    }
-}
-
-/// What all cores share.
-pub(crate) struct Shared<M> {
-    pub(crate) inboxes: Vec<Inbox<M>>,
-    pub(crate) config: Config,
-    stop: AtomicBool,
-}
-
-impl<M> Shared<M> {
-    pub(crate) fn is_stopping(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
-    }
-}
-
-impl<M: Send> Postbox<M> for Shared<M> {
-    fn post(&self, core: CoreIndex, message: M) {
-        let Some(inbox) = self.inboxes.get(usize::from(core)).filter(|inbox| !inbox.is_stopped()) else {
-            return;
-        };
-        let mut messages = lock(&inbox.messages);
-        if inbox.is_stopped() {
-            // It has stopped meanwhile; whatever the message does when it is dropped, it does without the lock.
-            drop(messages);
-            return;
-        }
-        messages.push(message);
-        drop(messages);
-        inbox.alarm.raise();
-    }
-
-    fn cores(&self) -> CoreIndex {
-        CoreIndex::try_from(self.inboxes.len()).unwrap_or(CoreIndex::MAX)
-    }
-}
 
 /// Ends all cores' loops, from any thread.
 pub struct Stopper(Arc<dyn Stop>);
@@ -106,10 +26,7 @@ trait Stop: Send + Sync {
 
 impl<M: Send> Stop for Shared<M> {
     fn stop(&self) {
-        self.stop.store(true, Ordering::SeqCst);
-        for inbox in &self.inboxes {
-            inbox.alarm.raise();
-        }
+        self.stop_all();
     }
 }
 
@@ -136,8 +53,9 @@ impl std::fmt::Debug for Stopper {
 ///
 /// ```no_run
 /// # fn start<S: host::Service<Message = u32> + 'static>(service: fn(host::World<u32>) -> S) -> std::io::Result<()> {
-/// let mut cluster = reactor::Cluster::<u32>::new(2, reactor::Config::default())?;
-/// cluster.listen(reactor::Listener::bind("127.0.0.1:3260".parse().unwrap())?);
+/// let cluster = reactor::Cluster::<u32>::new(2, reactor::Config::default())?;
+/// let portal = reactor::Listener::bind("127.0.0.1:3260".parse().unwrap())?;
+/// cluster.control().open(host::ListenerId(0), portal).map_err(std::io::Error::other)?;
 /// let postbox = cluster.postbox();
 /// let threads: Vec<_> = cluster.into_cores().into_iter().map(|core| core.spawn(service)).collect();
 /// postbox.post(1, 7);
@@ -145,31 +63,18 @@ impl std::fmt::Debug for Stopper {
 /// ```
 pub struct Cluster<M> {
     shared: Arc<Shared<M>>,
-    listeners: Vec<Listener>,
 }
 
 impl<M: Send + 'static> Cluster<M> {
     /// A cluster of `cores` cores, at least one.
     pub fn new(cores: CoreIndex, config: Config) -> io::Result<Self> {
-        let inbox = |_| {
-            Ok(Inbox {
-                messages: Mutex::default(),
-                streams: Mutex::default(),
-                alarm: Arc::new(Alarm::new()?),
-                load: AtomicUsize::new(0),
-                turns: Arc::default(),
-                stopped: AtomicBool::new(false),
-            })
-        };
-        let inboxes = (0..cores.max(1)).map(inbox).collect::<io::Result<_>>()?;
-        let shared = Shared { inboxes, config, stop: AtomicBool::new(false) };
-        Ok(Self { shared: Arc::new(shared), listeners: Vec::new() })
+        let shared = Shared::new(cores, config)?;
+        Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Adds a listener, whose streams are spread over the cores.
-    pub fn listen(&mut self, listener: Listener) -> ListenerId {
-        self.listeners.push(listener);
-        ListenerId(u32::try_from(self.listeners.len() - 1).unwrap_or(u32::MAX))
+    /// Opens and closes listeners, whose streams are spread over the cores.
+    pub fn control(&self) -> ListenerControl {
+        ListenerControl::new(Arc::clone(&self.shared.listener_orders))
     }
 
     /// Sends messages to the cores, from any thread.
@@ -190,13 +95,11 @@ impl<M: Send + 'static> Cluster<M> {
 
     /// The cores, each to be run on a thread of its own. The first also accepts for the others.
     pub fn into_cores(self) -> Vec<Core<M>> {
-        let mut listeners = Some(self.listeners);
-        let core = |index| Core {
-            index: CoreIndex::try_from(index).unwrap_or(CoreIndex::MAX),
-            shared: Arc::clone(&self.shared),
-            listeners: listeners.take().unwrap_or_default(),
+        let core = |index| {
+            let shared = Arc::clone(&self.shared);
+            Core { index, inbox: InboxGuard { shared: Arc::clone(&shared), core: index }, shared }
         };
-        (0..self.shared.inboxes.len()).map(core).collect()
+        (0..self.shared.core_count()).map(core).collect()
     }
 }
 
@@ -210,7 +113,7 @@ impl<M> std::fmt::Debug for Cluster<M> {
 pub struct Core<M> {
     index: CoreIndex,
     shared: Arc<Shared<M>>,
-    listeners: Vec<Listener>,
+    inbox: InboxGuard<M>,
 }
 
 impl<M: Send + 'static> Core<M> {
@@ -226,7 +129,7 @@ impl<M: Send + 'static> Core<M> {
         S: Service<Message = M>,
         F: FnOnce(World<M>) -> S,
     {
-        self.begin(service)?.turn_until_done()
+        self.begin(service)?.run()
     }
 
     /// Puts the core into the hands of the calling thread, which turns it by itself: for callers that have a loop of
@@ -243,14 +146,12 @@ impl<M: Send + 'static> Core<M> {
         let world = World {
             core: self.index,
             storage: Arc::new(Files),
-            dialer: Arc::new(LocalDialer),
+            dialer: Arc::new(CoreDialer),
             postbox,
-            waker: Waker::from(Arc::clone(&inbox.alarm)),
+            waker: Waker::from(Arc::clone(&inbox.wakeup)),
         };
-        let listeners: Vec<OwnedFd> = self.listeners.into_iter().map(Listener::into_descriptor).collect();
-        let closing = Closing(Arc::clone(&self.shared), self.index);
-        let turning = Turning::begin(Arc::clone(&self.shared), self.index, listeners, || service(world))?;
-        Ok(Running { turning, _closing: closing })
+        let event_loop = EventLoop::begin(Arc::clone(&self.shared), self.index, || service(world))?;
+        Ok(Running { event_loop, _inbox: self.inbox })
     }
 
     /// Runs the core on a new thread.
@@ -284,30 +185,30 @@ impl<M: Send + 'static> Core<M> {
 /// # }
 /// ```
 pub struct Running<S: Service> {
-    turning: Turning<S>,
-    _closing: Closing<S::Message>,
+    event_loop: EventLoop<S>,
+    _inbox: InboxGuard<S::Message>,
 }
 
 impl<S: Service> Running<S> {
     /// The service, to be given work before a turn.
     pub fn service(&mut self) -> &mut S {
-        &mut self.turning.service
+        &mut self.event_loop.service
     }
 
     /// Lets what has happened have its effect, without a wait; true when the service is finished, or the cluster is
     /// stopped, and nothing is left to end. What the turn has to send goes out with the wait that follows it.
     pub fn turn(&mut self) -> bool {
-        self.turning.turn_once()
+        self.event_loop.run_once()
     }
 
     /// Starts what the turn has left, and waits until something happens or is due, but not beyond `limit`.
     pub fn wait(&mut self, limit: Wait) -> io::Result<()> {
-        self.turning.wait_at_most(limit)
+        self.event_loop.wait_at_most(limit)
     }
 
     /// Turns until the service is finished or the cluster is stopped; gives the service back.
-    fn turn_until_done(self) -> io::Result<S> {
-        self.turning.turn_until_done()
+    fn run(self) -> io::Result<S> {
+        self.event_loop.run()
     }
 }
 
@@ -317,13 +218,19 @@ impl<S: Service> std::fmt::Debug for Running<S> {
     }
 }
 
-/// Closes a core's mailbox when the core is gone.
-struct Closing<M>(Arc<Shared<M>>, CoreIndex);
+/// Closes a core's inbox when the core is gone, whether or not it has run.
+struct InboxGuard<M> {
+    shared: Arc<Shared<M>>,
+    core: CoreIndex,
+}
 
-impl<M> Drop for Closing<M> {
+impl<M> Drop for InboxGuard<M> {
     fn drop(&mut self) {
-        if let Some(inbox) = self.0.inboxes.get(usize::from(self.1)) {
+        if let Some(inbox) = self.shared.inboxes.get(usize::from(self.core)) {
             inbox.close();
+        }
+        if self.core == ACCEPTING_CORE {
+            self.shared.listener_orders.stop();
         }
     }
 }

@@ -36,7 +36,7 @@ pub struct Config {
     pub turn_budget: usize,
     /// Bytes of one send, about.
     pub send_budget: usize,
-    /// The same while other connections have something to do too, so that nobody waits long for one that has much to send.
+    /// The same while other connections have something to do too, so that none waits long for one that has much to send.
     pub send_share: usize,
     /// Accepted streams per core; more are closed at once.
     pub max_connections: usize,
@@ -70,7 +70,7 @@ fn spinning_pays() -> bool {
     online_processors() > 1 && !short_of_quota
 }
 
-/// Processors that the machine runs; one when it does not tell.
+/// Processors that the machine runs; one when the system does not say.
 fn online_processors() -> usize {
     fs::read_to_string("/sys/devices/system/cpu/online").map_or(1, |ranges| count_ranges(ranges.trim()))
 }

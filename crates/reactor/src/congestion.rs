@@ -1,4 +1,4 @@
-//! Which TCP congestion control the sockets use: cubic where the system permits it, unless somebody names another.
+//! Which TCP congestion control the sockets use: cubic where the system permits it, unless the user names another.
 
 use std::error::Error;
 use std::fmt;
@@ -9,7 +9,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 /// Bytes of the longest name, and a zero (`TCP_CA_NAME_MAX`).
 const NAME: usize = 16;
-/// What the sockets use unless somebody says otherwise: bbr, which many systems prefer, costs a fifth of what goes through a rack (docs/data-path.md rule 3).
+/// What the sockets use unless the user says otherwise: bbr, which many systems prefer, costs a fifth of what goes through a rack (docs/data-path.md rule 3).
 const USUAL: &str = "cubic";
 /// What leaves the system's own in use.
 const SYSTEM: &str = "system";

@@ -41,7 +41,7 @@ pub(crate) struct Connection {
     pub(crate) descriptor: Option<Rc<OwnedFd>>,
     pub(crate) endpoint: Box<dyn Endpoint>,
     pub(crate) phase: Phase,
-    /// The staging area, while it is neither in the kernel's hands nor somebody else's.
+    /// The staging area, while neither the kernel nor another connection has it.
     pub(crate) receive: Option<Box<Receive>>,
     /// Its place among those that have a staging area.
     pub(crate) held_at: Option<usize>,
@@ -64,11 +64,11 @@ pub(crate) struct Connection {
     pub(crate) touched: bool,
     /// Its turn was begun in a turn of the core's that had no time left to end it.
     pub(crate) late: bool,
-    pub(crate) parked: bool,
+    pub(crate) awaiting_buffer: bool,
     pub(crate) expects: bool,
     /// Counted against the core's limit of accepted streams.
     pub(crate) accepted: bool,
-    told: bool,
+    end_reported: bool,
 }
 
 impl Connection {
@@ -98,10 +98,10 @@ impl Connection {
             deadline: None,
             touched: false,
             late: false,
-            parked: false,
+            awaiting_buffer: false,
             expects: false,
             accepted: false,
-            told: false,
+            end_reported: false,
         }
     }
 
@@ -148,28 +148,28 @@ impl Connection {
         }
     }
 
-    /// Tells the endpoint, once, that its stream has ended.
-    pub(crate) fn tell_ended(&mut self, now: Instant, how: Ended) {
-        if !std::mem::replace(&mut self.told, true) {
+    /// Reports to the endpoint, once, that its stream has ended.
+    pub(crate) fn report_end(&mut self, now: Instant, how: Ended) {
+        if !std::mem::replace(&mut self.end_reported, true) {
             self.endpoint.handle_ended(now, how);
         }
     }
 
     /// When the endpoint or the loop wants to be called.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        let endpoint = if self.told { None } else { self.endpoint.poll_timeout() };
+        let endpoint = if self.end_reported { None } else { self.endpoint.poll_timeout() };
         match (endpoint, self.deadline) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
         }
     }
 
-    /// True when the endpoint has been told of the end.
-    pub(crate) fn is_told(&self) -> bool {
-        self.told
+    /// True when the end was reported to the endpoint.
+    pub(crate) fn is_end_reported(&self) -> bool {
+        self.end_reported
     }
 
-    /// True when it can be forgotten.
+    /// True when it can be dropped.
     pub(crate) fn is_gone(&self) -> bool {
         let under_way = self.receiving || self.polling || self.sending;
         self.phase == Phase::Ended && !under_way && self.endpoint.is_idle()

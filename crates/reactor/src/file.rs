@@ -1,9 +1,8 @@
 //! Files and block devices: opened by path, and a queue of operations per core.
 
 use std::fmt;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
 use std::task::Waker;
 
 use host::{
@@ -13,8 +12,10 @@ use host::{
 use rustix::fs::{AtFlags, FallocateFlags, FileType, Mode, OFlags, SeekFrom, StatxFlags};
 use rustix::io::Errno;
 
+use crate::completion_list::CompletionList;
+use crate::core_local;
 use crate::limits::FILE_DEPTH;
-use crate::local;
+use crate::locked_file::LockedFile;
 use crate::sys::{self, FileOp, Verb};
 use crate::threads;
 
@@ -61,14 +62,14 @@ fn open(path: &str, options: OpenOptions) -> Result<File, Errno> {
     if writable && kind == BlockKind::Device {
         check_writable(&descriptor)?;
     }
-    let descriptor = Claimed::new(descriptor);
+    let descriptor = LockedFile::new(descriptor);
     if writable {
         // Two volumes on one file would overwrite each other: the second is refused with `EAGAIN`. The lock ends also when
         // the process is killed.
         rustix::fs::flock(&descriptor, rustix::fs::FlockOperation::NonBlockingLockExclusive)?;
     }
     // A virtual machine that has the image open does not see `flock`.
-    sys::lock::take(descriptor.as_fd(), writable).map_err(|_| Errno::AGAIN)?;
+    sys::lock::take(descriptor.as_fd(), options.mode).map_err(|_| Errno::AGAIN)?;
     if let Some(size) = options.size {
         ensure_size(&descriptor.descriptor, kind, size, options.mode)?;
     }
@@ -134,7 +135,7 @@ fn discards(file: &OwnedFd) -> Result<bool, Errno> {
     Ok(true)
 }
 
-/// A number that sysfs tells of a block device, if it does.
+/// A number that sysfs has of a block device, if it has.
 fn attribute(device: &OwnedFd, name: &str) -> Result<Option<u64>, Errno> {
     let number = rustix::fs::fstat(device)?.st_rdev;
     let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
@@ -158,61 +159,16 @@ fn zeroes(file: &OwnedFd, size: u64) -> bool {
     can
 }
 
-/// A descriptor whose lock ends when it is closed, even while the kernel still holds the file for a request that has completed:
-/// whoever closes a file may open it again at once.
-#[derive(Debug)]
-pub(crate) struct Claimed {
-    descriptor: OwnedFd,
-    /// The error number that a flush has ended with; zero if none has.
-    failed_flush: AtomicI32,
-}
-
-impl Claimed {
-    fn new(descriptor: OwnedFd) -> Self {
-        Self { descriptor, failed_flush: AtomicI32::new(0) }
-    }
-
-    /// A flush has failed, whether or not anybody still waits for it: the system tells that once.
-    pub(crate) fn flush_failed(&self, error: i32) {
-        self.failed_flush.store(error, Ordering::Release);
-    }
-
-    /// What an earlier flush has ended with, if one has failed.
-    pub(crate) fn failed_flush(&self) -> Option<IoError> {
-        Some(self.failed_flush.load(Ordering::Acquire)).filter(|error| *error != 0).map(IoError)
-    }
-}
-
-impl AsFd for Claimed {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.descriptor.as_fd()
-    }
-}
-
-impl AsRawFd for Claimed {
-    fn as_raw_fd(&self) -> RawFd {
-        self.descriptor.as_raw_fd()
-    }
-}
-
-impl Drop for Claimed {
-    fn drop(&mut self) {
-        // A file that was never locked has nothing to give back, and a failure leaves it to the kernel.
-        let _unlocked = rustix::fs::flock(&self.descriptor, rustix::fs::FlockOperation::Unlock);
-        sys::lock::release(self.descriptor.as_fd());
-    }
-}
-
 /// An opened file or device.
 #[derive(Debug)]
 struct File {
-    descriptor: Arc<Claimed>,
+    descriptor: Arc<LockedFile>,
     info: BlockInfo,
 }
 
 impl File {
-    /// The file once more, for one queue's flushes. The kernel tells of data that it could not write back once for each open file
-    /// description: on one of its own a queue is told whatever durable writes and other queues' flushes were told before.
+    /// The file once more, for one queue's flushes. The kernel reports data that it could not write back once for each open file
+    /// description: with one of its own, a queue gets the report whatever durable writes and other queues' flushes got before.
     fn description_for_flushes(&self) -> Result<OwnedFd, Errno> {
         let path = format!("/proc/self/fd/{}", self.descriptor.as_raw_fd());
         rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
@@ -226,39 +182,18 @@ impl BlockFile for File {
     }
 
     fn open_queue(&self, waker: Waker) -> Result<Box<dyn BlockQueue>, IoError> {
-        let sink = Arc::new(Sink { ended: Mutex::new(Some(Vec::new())), waker });
+        let completed = Arc::new(CompletionList::new(waker));
         let file = Arc::clone(&self.descriptor);
         let flushes = Arc::new(self.description_for_flushes().map_err(failure)?);
-        Ok(Box::new(Queue { file, flushes, sink, free: Vec::new(), taken: Vec::new(), under_way: 0 }))
-    }
-}
-
-/// Where a queue's operations end, on whatever thread.
-pub(crate) struct Sink {
-    /// `None` once the queue is gone: operations keep the file open, and would keep this alive.
-    ended: Mutex<Option<Vec<Box<FileOp>>>>,
-    waker: Waker,
-}
-
-impl Sink {
-    fn lock(&self) -> MutexGuard<'_, Option<Vec<Box<FileOp>>>> {
-        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Takes an operation that has ended, or drops it if nobody waits for it any more.
-    pub(crate) fn put(&self, op: Box<FileOp>) {
-        if let Some(ended) = self.lock().as_mut() {
-            ended.push(op);
-        }
-        self.waker.wake_by_ref();
+        Ok(Box::new(Queue { file, flushes, completed, free: Vec::new(), taken: Vec::new(), under_way: 0 }))
     }
 }
 
 /// One core's operations on a file. Operations' boxes are used again, so that the steady state allocates nothing.
 struct Queue {
-    file: Arc<Claimed>,
+    file: Arc<LockedFile>,
     flushes: Arc<OwnedFd>,
-    sink: Arc<Sink>,
+    completed: Arc<CompletionList<FileOp>>,
     free: Vec<Box<FileOp>>,
     taken: Vec<Box<FileOp>>,
     under_way: usize,
@@ -270,7 +205,7 @@ impl BlockQueue for Queue {
             return Err(request);
         }
         self.under_way += 1;
-        let new = || Box::new(FileOp::new(self.file.clone(), self.flushes.clone(), self.sink.clone()));
+        let new = || Box::new(FileOp::new(self.file.clone(), self.flushes.clone(), self.completed.clone()));
         let mut op = self.free.pop().unwrap_or_else(new);
         op.load(request);
         if op.is_trivial() {
@@ -278,15 +213,13 @@ impl BlockQueue for Queue {
         } else if op.verb() == Verb::Seek {
             threads::submit(op);
         } else {
-            local::start_file(op);
+            core_local::start_file(op);
         }
         Ok(())
     }
 
     fn poll(&mut self, done: &mut Vec<BlockDone>) {
-        if let Some(ended) = self.sink.lock().as_mut() {
-            std::mem::swap(ended, &mut self.taken);
-        }
+        self.completed.swap(&mut self.taken);
         self.under_way = self.under_way.saturating_sub(self.taken.len());
         for mut op in self.taken.drain(..) {
             done.push(op.take_done());
@@ -297,8 +230,7 @@ impl BlockQueue for Queue {
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        let ended = self.sink.lock().take();
-        drop(ended);
+        self.completed.close();
     }
 }
 

@@ -8,44 +8,57 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | `cluster` | cores, mailboxes, spreading streams |
-//! | `core` | the turn |
+//! | `cluster` | cores: made, started, stopped |
+//! | `shared` | inboxes, and what else the cores share |
+//! | `event_loop` | the turn |
+//! | `accept`, `acceptor`, `listeners`, `listener_control` | listening sockets, which open and close while the cluster runs |
+//! | `spin`, `contention` | what the loop learns: whether spinning pays, whether connections share the core |
+//! | `wakeup` | waking a core |
 //! | `streams` | what a turn does for one connection |
 //! | `connection` | one connection's state, and how its endpoint is fed |
-//! | [`driver`] | the seam to the kernel; `driver::epoll` is one side of it |
-//! | `sys` | the other side, io_uring, and all `unsafe` code |
-//! | `file`, `threads` | files and devices |
+//! | [`driver`] | the seam to the kernel; `driver::epoll` is one implementation |
+//! | `sys` | the other one, io_uring, and all `unsafe` code |
+//! | `file`, `locked_file`, `completion_list`, `threads` | files and devices |
 //! | `folder` | a folder for state |
 //! | `look` | what opening a file or device would come to |
 //! | `turns` | how long turns keep the processor |
-//! | `local` | how a service reaches the loop that is calling it |
+//! | `core_local` | how a service reaches the loop that is calling it |
 //!
 //! Architecture invariant: nothing here knows a protocol. `docs/decisions/0001-own-reactor.md` says why it is ours.
 #![expect(clippy::vec_box, reason = "the kernel knows an operation's address: its box moves, it never does")]
 
-mod alarm;
+mod accept;
+mod acceptor;
 mod areas;
 mod budget;
 mod clock;
 mod cluster;
+mod completion_list;
 mod config;
 mod congestion;
 mod connection;
-mod core;
+mod contention;
+mod convert;
+mod core_local;
 pub mod driver;
+mod event_loop;
 mod file;
 mod folder;
 mod limits;
 mod listener;
-mod local;
+mod listener_control;
+mod listeners;
+mod locked_file;
 mod look;
+mod shared;
+mod spin;
 mod streams;
 mod sys;
 mod threads;
 mod timers;
 mod turns;
+mod wakeup;
 
-pub use alarm::Alarm;
 pub use clock::now;
 pub use cluster::{Cluster, Core, Running, Stopper};
 pub use config::{Config, Driver};
@@ -53,5 +66,7 @@ pub use congestion::{Congestion, NoCongestion};
 pub use file::Files;
 pub use folder::SystemFolder;
 pub use listener::{Listener, UNNAMED, while_taken};
+pub use listener_control::{ListenerControl, ListenerIdInUse};
 pub use look::Look;
 pub use turns::Turns;
+pub use wakeup::Wakeup;

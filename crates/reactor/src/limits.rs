@@ -9,10 +9,10 @@ pub(crate) const STAGING_AREAS: usize = 64;
 /// Per cent of the staging areas that connections may hold while they wait for bytes, which saves each of them a poll. Those of a
 /// thousand others are served with the rest.
 pub(crate) const HELD_AREAS: usize = 75;
-/// Bytes that a turn moves in each direction at most, about: a quarter of a millisecond's copying where they lie in the cache. Whoever has more to send has
-/// its turn in the next one.
+/// Bytes that a turn moves in each direction at most, about: a quarter of a millisecond's copying where they lie in the cache. A connection that has more to
+/// send sends it in the next one.
 pub(crate) const TURN_BUDGET: usize = 1 << 20;
-/// The same where bytes take long, at least. Less would cost more in system calls than anybody gains.
+/// The same where bytes take long, at least. Less would cost more in system calls than other connections gain.
 pub(crate) const LEAST_TURN: usize = 256 * 1024;
 /// Processor time of a turn above which the next ones move less: half of a stall.
 pub(crate) const GOAL: Duration = Duration::from_micros(500);
@@ -56,7 +56,7 @@ pub(crate) const SPACING: Duration = Duration::from_micros(250);
 pub(crate) const STALL: Duration = Duration::from_millis(1);
 /// A connection that received nothing for this long gives its staging area back.
 pub(crate) const QUIET: Duration = Duration::from_millis(100);
-/// How long a listener rests when the process or the system has no descriptor left.
+/// How long a listener backs off when the process or the system has no descriptor left.
 pub(crate) const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 /// Streams that one look at a listener accepts, of which a turn has two at most, so that connections are served in between.
 pub(crate) const ACCEPTS_PER_TURN: usize = 64;
@@ -91,8 +91,8 @@ pub(crate) const FILE_THREADS: usize = 8;
 /// Pieces of one blocking write.
 pub(crate) const FILE_SLICES: usize = 64;
 
-/// How long a listening address may still belong to somebody: the kernel takes a killed process' io_uring apart after the process is gone, and
+/// How long a listening address may still be in use: the kernel takes a killed process' io_uring apart after the process is gone, and
 /// its sockets with it.
-pub(crate) const BIND_PATIENCE: Duration = Duration::from_secs(2);
+pub(crate) const BIND_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time between two attempts to take such an address.
 pub(crate) const BIND_RETRY: Duration = Duration::from_millis(20);

@@ -9,10 +9,11 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Instant;
 
+use host::ListenerId;
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
 use crate::congestion::Congestion;
-use crate::limits::{BACKLOG, BIND_PATIENCE, BIND_RETRY, NEAR_SEND_BUFFER, UNSENT};
+use crate::limits::{BACKLOG, BIND_RETRY, BIND_TIMEOUT, NEAR_SEND_BUFFER, UNSENT};
 
 /// Stands for the address of a stream that has none: a Unix-domain one.
 pub const UNNAMED: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
@@ -25,8 +26,8 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens on `address`; port 0 takes a free one, which [`Listener::local`] tells. Waits up to two seconds for an address
-    /// that somebody else has: a process that was just killed.
+    /// Listens on `address`; port 0 takes a free one, which [`Listener::local`] returns. Waits up to two seconds for an address
+    /// that is in use: by a process that was just killed.
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
         while_taken(io::ErrorKind::AddrInUse, || Self::bind_once(address))
     }
@@ -49,7 +50,7 @@ impl Listener {
     pub fn bind_unix(path: &Path) -> io::Result<Self> {
         let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
         socket.bind(&SockAddr::unix(path)?)?;
-        // Nobody can connect before it listens.
+        // No client can connect before it listens.
         fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
         socket.listen(BACKLOG)?;
         Ok(Self { socket, local: UNNAMED })
@@ -70,7 +71,7 @@ pub fn while_taken<T>(taken: io::ErrorKind, mut attempt: impl FnMut() -> io::Res
     let begun = Instant::now();
     loop {
         match attempt() {
-            Err(error) if error.kind() == taken && begun.elapsed() < BIND_PATIENCE => {
+            Err(error) if error.kind() == taken && begun.elapsed() < BIND_TIMEOUT => {
                 std::thread::sleep(BIND_RETRY);
             }
             result => return result,
@@ -137,7 +138,14 @@ pub(crate) fn connected(socket: &OwnedFd) -> io::Result<(SocketAddr, SocketAddr)
     Ok((local, peer))
 }
 
-/// A stream that somebody has opened to a listener.
+/// An accepted stream on its way to the core that serves it.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    pub(crate) listener: ListenerId,
+    pub(crate) stream: Stream,
+}
+
+/// A stream that a peer has opened to a listener.
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub(crate) descriptor: OwnedFd,
@@ -191,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_asked_for_again_only_while_somebody_has_it() {
+    fn an_address_is_tried_again_only_while_it_is_in_use() {
         let mut answers = vec![Ok(7), Err(io::ErrorKind::AddrInUse), Err(io::ErrorKind::AddrInUse)];
         let mut next = || answers.pop().unwrap_or(Ok(0)).map_err(io::Error::from);
         assert_eq!(while_taken(io::ErrorKind::AddrInUse, &mut next).ok(), Some(7));

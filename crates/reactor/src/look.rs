@@ -1,4 +1,4 @@
-//! What opening files and devices would come to, found out without a change: for whoever checks a configuration beside a server that runs with it.
+//! What opening files and devices would come to, found out without a change: to check a configuration beside a server that runs with it.
 //!
 //! Nothing is made, made longer or locked, and nothing is opened for writing. So this cannot see everything: a lock by `flock` alone, a full file
 //! system, or a file system that refuses a size show only when the file is really opened.
@@ -28,7 +28,7 @@ pub struct Look {
     in_use: AtomicBool,
 }
 
-/// What tells one file from another: device and inode; of a file that is not there yet those of its folder, and its name.
+/// What distinguishes one file from another: device and inode; of a file that is not there yet those of its folder, and its name.
 #[derive(Debug, PartialEq, Eq)]
 struct Place {
     device: u64,
@@ -47,7 +47,7 @@ impl Place {
 }
 
 impl Look {
-    /// True if somebody has what was opened since this was last asked, in a way that would keep it from being opened now.
+    /// True if what was opened since this was last asked is in use in a way that would keep it from being opened now.
     pub fn found_in_use(&self) -> bool {
         self.in_use.swap(false, Ordering::Relaxed)
     }
@@ -78,7 +78,7 @@ impl Look {
         if writable && kind == BlockKind::Device {
             check_writable(&file)?;
         }
-        if lock::is_taken(file.as_fd(), writable) {
+        if lock::is_taken(file.as_fd(), options.mode) {
             self.in_use.store(true, Ordering::Relaxed);
         }
         let info = examine(&file, kind, OpenOptions { mode: OpenMode::ReadOnly, ..options })?;
@@ -122,7 +122,7 @@ fn open_to_read(path: &str, kind: BlockKind, options: OpenOptions) -> Result<Own
         Err(Errno::BUSY) => {
             let file = rustix::fs::open(path, flags, Mode::empty())?;
             // A server or a virtual machine, which says so, or a claimant of another kind.
-            if lock::is_taken(file.as_fd(), true) { Ok(file) } else { Err(Errno::BUSY) }
+            if lock::is_taken(file.as_fd(), OpenMode::ReadWrite) { Ok(file) } else { Err(Errno::BUSY) }
         }
         outcome => outcome,
     }

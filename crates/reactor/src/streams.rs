@@ -7,8 +7,8 @@ use protocol::{Ended, Instant};
 use rustix::net::Shutdown;
 
 use crate::connection::{Connection, Phase};
-use crate::core::Turning;
 use crate::driver::{Interest, Receive, Send};
+use crate::event_loop::EventLoop;
 use crate::limits;
 use crate::listener;
 
@@ -22,7 +22,7 @@ fn is_passing(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR | libc::ENOBUFS | libc::ENOMEM))
 }
 
-impl<S: Service> Turning<S> {
+impl<S: Service> EventLoop<S> {
     pub(crate) fn connection(&mut self, slot: u32) -> Option<&mut Connection> {
         self.connections.get_mut(slot as usize)?.as_mut()
     }
@@ -45,16 +45,16 @@ impl<S: Service> Turning<S> {
         }
     }
 
-    /// Asks those again that wait for a buffer.
-    pub(crate) fn retry_parked(&mut self) {
-        let mut parked = std::mem::take(&mut self.parked);
-        for slot in parked.drain(..) {
+    /// Lets endpoints that wait for a buffer try again.
+    pub(crate) fn retry_awaiting_buffer(&mut self) {
+        let mut awaiting_buffer = std::mem::take(&mut self.awaiting_buffer);
+        for slot in awaiting_buffer.drain(..) {
             if let Some(connection) = self.connection(slot) {
-                connection.parked = false;
+                connection.awaiting_buffer = false;
             }
             self.touch(slot);
         }
-        self.parked = parked;
+        self.awaiting_buffer = awaiting_buffer;
     }
 
     /// Lets the endpoint do what has come from inside, and take what is staged.
@@ -90,7 +90,7 @@ impl<S: Service> Turning<S> {
         let Some(connection) = self.connections.get_mut(slot as usize).and_then(Option::as_mut) else {
             return;
         };
-        let expects = !connection.is_told() && connection.endpoint.expects_work();
+        let expects = !connection.is_end_reported() && connection.endpoint.expects_work();
         self.expecting += usize::from(expects);
         self.expecting -= usize::from(std::mem::replace(&mut connection.expects, expects));
         self.timers.schedule(slot, connection.poll_timeout(), &mut connection.scheduled);
@@ -107,7 +107,7 @@ impl<S: Service> Turning<S> {
         if connection.sending {
             return;
         }
-        let share = self.areas.send_share(self.shared_turns > 0);
+        let share = self.areas.send_share(self.contention.sharing());
         let mut send = self.areas.take_send(share);
         connection.endpoint.poll_transmit(now, send.transmit());
         if send.seal(share) {
@@ -133,7 +133,7 @@ impl<S: Service> Turning<S> {
             connection.deadline.get_or_insert(now + limits::LAST_SENDS);
             return;
         }
-        connection.tell_ended(now, Ended::ByUs);
+        connection.report_end(now, Ended::ByUs);
         connection.phase = Phase::Lingering;
         connection.deadline = Some(now + limits::LINGER);
         connection.readable = false;
@@ -157,7 +157,7 @@ impl<S: Service> Turning<S> {
             return;
         }
         if !connection.wants_bytes() {
-            return self.park(slot);
+            return self.await_buffer(slot);
         }
         let most = self.areas.held() + usize::from(connection.receive.is_some());
         let may_wait = waits && self.holders.len() < most;
@@ -171,7 +171,7 @@ impl<S: Service> Turning<S> {
         }
         self.again |= connection.feed(now);
         if !connection.wants_bytes() {
-            return self.park(slot);
+            return self.await_buffer(slot);
         }
         match connection.receive.take() {
             Some(receive) if !receive.is_empty() || holds => self.receive(slot, receive, now),
@@ -214,11 +214,11 @@ impl<S: Service> Turning<S> {
         }
     }
 
-    /// Remembers to ask again in the next turn, whatever that is for.
-    fn park(&mut self, slot: u32) {
+    /// Lets the endpoint try again in the next turn, whatever that is for.
+    fn await_buffer(&mut self, slot: u32) {
         let Some(connection) = self.connection(slot) else { return };
-        if !std::mem::replace(&mut connection.parked, true) {
-            self.parked.push(slot);
+        if !std::mem::replace(&mut connection.awaiting_buffer, true) {
+            self.awaiting_buffer.push(slot);
         }
         // What waits to be placed or consumed stays; an empty area is for others.
         if let Some(receive) =
@@ -240,7 +240,7 @@ impl<S: Service> Turning<S> {
         }
     }
 
-    /// Gives an empty staging area to whoever needs one next, where too many wait with theirs to wait with one more.
+    /// Releases an empty staging area, where too many connections already wait with theirs.
     fn let_others_hold(&mut self, slot: u32) {
         if self.holders.len() <= self.areas.held() {
             return;
@@ -277,7 +277,7 @@ impl<S: Service> Turning<S> {
 
     /// A poll's condition holds.
     pub(crate) fn handle_ready(&mut self, slot: u32, now: Instant) {
-        let Some(connection) = self.connection(slot) else { return };
+        let Some(connection) = self.connection(slot) else { return self.handle_ready_elsewhere(slot, now) };
         connection.polling = false;
         match connection.phase {
             Phase::Connecting => self.handle_connected(slot, now),
@@ -359,7 +359,7 @@ impl<S: Service> Turning<S> {
             Err(error) => Some(number(&error)),
         };
         connection.sending = false;
-        if failure.is_none() && !connection.is_told() {
+        if failure.is_none() && !connection.is_end_reported() {
             connection.endpoint.handle_transmitted(now, send.len());
         }
         self.areas.put_send(send);
@@ -390,13 +390,15 @@ impl<S: Service> Turning<S> {
                 Phase::Open | Phase::Lingering | Phase::Ended => Ended::ByUs,
             };
             self.end(slot, how, now);
-        } else if !connection.is_told() && connection.endpoint.poll_timeout().is_some_and(|due| due <= now) {
+        } else if !connection.is_end_reported()
+            && connection.endpoint.poll_timeout().is_some_and(|due| due <= now)
+        {
             connection.endpoint.handle_timeout(now);
         }
         self.touch(slot);
     }
 
-    /// The stream is over: what is under way is ended, and the endpoint told.
+    /// The stream is over: cancels what is under way, and reports the end to the endpoint.
     pub(crate) fn end(&mut self, slot: u32, how: Ended, now: Instant) {
         let Some(connection) = self.connection(slot) else { return };
         if connection.phase == Phase::Ended {
@@ -404,7 +406,7 @@ impl<S: Service> Turning<S> {
         }
         connection.phase = Phase::Ended;
         connection.deadline = None;
-        connection.tell_ended(now, how);
+        connection.report_end(now, how);
         let (receive, unsent) = (connection.receive.take(), connection.unsent.take());
         connection.sending &= unsent.is_none();
         if let Some(receive) = receive {
@@ -414,7 +416,7 @@ impl<S: Service> Turning<S> {
             self.areas.put_send(send);
         }
         self.driver.cancel(slot);
-        self.departing.push(slot);
+        self.closing.push(slot);
         self.touch(slot);
     }
 }

@@ -1,8 +1,8 @@
-//! How long a core's turns keep the processor, so that a stall of our own making can be told from one of the machine's.
+//! How long a core's turns keep the processor, so that a stall of our own making can be distinguished from one of the machine's.
 //!
 //! A turn and the wait that follows it end where the next one begins, and that moment is read anyway: what is short by the wall clock
 //! costs a subtraction. What is long has slept, was preempted, or has worked; the thread's own clock, which stands still unless the
-//! thread runs, tells which. It takes a system call, so it is read once in [`SPACING`] at most, and a turn's time is therefore told up to
+//! thread runs, shows which. It takes a system call, so it is read once in [`SPACING`] at most, and a turn's time is therefore reported up to
 //! that much too long, never too short but by the time in which the core looked for work before it slept.
 //!
 //! Kernels that do not account interrupts apart (`CONFIG_IRQ_TIME_ACCOUNTING`) charge the network's to the thread that they interrupt, and
@@ -17,7 +17,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::limits::{SPACING, STALL};
 
-/// What the turns of one core took, for whoever asks, from any thread.
+/// What the turns of one core took, readable from any thread.
 #[derive(Debug, Default)]
 pub struct Turns {
     longest: AtomicU64,
@@ -36,7 +36,7 @@ impl Turns {
         self.stalls.load(Ordering::Relaxed)
     }
 
-    /// Begins anew: what opening took says nothing of serving.
+    /// Resets both: what opening took says nothing of serving.
     pub fn forget(&self) {
         self.longest.store(0, Ordering::Relaxed);
         self.stalls.store(0, Ordering::Relaxed);
@@ -48,9 +48,9 @@ impl Turns {
     }
 }
 
-/// A core's own part of it.
+/// Measures the turns of one core, on its thread.
 #[derive(Debug)]
-pub(crate) struct Gauge {
+pub(crate) struct TurnTimer {
     turns: Arc<Turns>,
     /// When the turn under way began.
     began: Instant,
@@ -60,12 +60,12 @@ pub(crate) struct Gauge {
     spun: Duration,
 }
 
-impl Gauge {
+impl TurnTimer {
     pub(crate) fn new(turns: Arc<Turns>) -> Self {
         Self { turns, began: Instant::ZERO, read: None, spun: Duration::ZERO }
     }
 
-    /// A turn begins, and the one before has ended: what that took, unless it was short. `time` is what the thread has run.
+    /// A turn begins, and the one before has ended: returns what that took, unless it was short. `time` is what the thread has run.
     pub(crate) fn begin(&mut self, now: Instant, time: impl FnOnce() -> Duration) -> Option<Duration> {
         let began = std::mem::replace(&mut self.began, now);
         let spun = std::mem::take(&mut self.spun);
@@ -103,65 +103,65 @@ pub(crate) fn thread_time() -> Duration {
 mod tests {
     use super::*;
 
-    /// A core whose clocks are told: each turn begins so many microseconds after the one before, in which the thread ran for so many.
-    fn play(turns: &[(u64, u64)]) -> (Arc<Turns>, u32) {
-        let told = Arc::new(Turns::default());
-        let mut gauge = Gauge::new(Arc::clone(&told));
+    /// A core whose clocks are given: each turn begins so many microseconds after the one before, in which the thread ran for so many.
+    fn play(steps: &[(u64, u64)]) -> (Arc<Turns>, u32) {
+        let turns = Arc::new(Turns::default());
+        let mut turn_timer = TurnTimer::new(Arc::clone(&turns));
         let (mut now, mut ran, mut reads) = (Instant::ZERO + Duration::from_secs(1), Duration::ZERO, 0);
-        gauge.begin(now, || ran);
-        for (wall, own) in turns {
+        turn_timer.begin(now, || ran);
+        for (wall, own) in steps {
             now = now + Duration::from_micros(*wall);
             ran += Duration::from_micros(*own);
-            gauge.begin(now, || {
+            turn_timer.begin(now, || {
                 reads += 1;
                 ran
             });
         }
-        (told, reads)
+        (turns, reads)
     }
 
     #[test]
     fn a_turn_that_works_for_long_is_a_stall() {
-        let (told, _) = play(&[(300, 10), (1500, 1400), (300, 10)]);
-        assert_eq!((told.stalls(), told.longest()), (1, Duration::from_micros(1400)));
+        let (turns, _) = play(&[(300, 10), (1500, 1400), (300, 10)]);
+        assert_eq!((turns.stalls(), turns.longest()), (1, Duration::from_micros(1400)));
     }
 
     #[test]
     fn sleep_and_preemption_are_none() {
-        let (told, _) = play(&[(300, 10), (50_000, 20), (4000, 900)]);
-        assert_eq!((told.stalls(), told.longest()), (0, Duration::from_micros(900)));
+        let (turns, _) = play(&[(300, 10), (50_000, 20), (4000, 900)]);
+        assert_eq!((turns.stalls(), turns.longest()), (0, Duration::from_micros(900)));
     }
 
     #[test]
     fn many_short_turns_are_no_long_one_and_cost_no_reading_each() {
         let busy = vec![(10, 10); 1000];
-        let (told, reads) = play(&busy);
-        assert_eq!((told.stalls(), told.longest()), (0, Duration::ZERO));
+        let (turns, reads) = play(&busy);
+        assert_eq!((turns.stalls(), turns.longest()), (0, Duration::ZERO));
         assert_eq!(reads, 1000 * 10 / 250);
     }
 
     #[test]
     fn what_ran_since_the_last_reading_counts_with_the_long_turn() {
-        let (told, _) = play(&[(300, 0), (240, 240), (800, 800)]);
-        assert_eq!((told.stalls(), told.longest()), (1, Duration::from_micros(1040)));
+        let (turns, _) = play(&[(300, 0), (240, 240), (800, 800)]);
+        assert_eq!((turns.stalls(), turns.longest()), (1, Duration::from_micros(1040)));
     }
 
     #[test]
     fn looking_for_work_is_no_work() {
-        let told = Arc::new(Turns::default());
-        let mut gauge = Gauge::new(Arc::clone(&told));
+        let turns = Arc::new(Turns::default());
+        let mut turn_timer = TurnTimer::new(Arc::clone(&turns));
         let at = |micros| Instant::ZERO + Duration::from_micros(micros);
-        gauge.begin(at(1000), || Duration::ZERO);
-        gauge.spun(Duration::from_millis(2));
-        gauge.begin(at(3300), || Duration::from_micros(2300));
-        assert_eq!((told.stalls(), told.longest()), (0, Duration::from_micros(300)));
+        turn_timer.begin(at(1000), || Duration::ZERO);
+        turn_timer.spun(Duration::from_millis(2));
+        turn_timer.begin(at(3300), || Duration::from_micros(2300));
+        assert_eq!((turns.stalls(), turns.longest()), (0, Duration::from_micros(300)));
     }
 
     #[test]
     fn what_was_before_can_be_forgotten() {
-        let (told, _) = play(&[(300, 10), (1500, 1400)]);
-        told.forget();
-        assert_eq!((told.stalls(), told.longest()), (0, Duration::ZERO));
+        let (turns, _) = play(&[(300, 10), (1500, 1400)]);
+        turns.forget();
+        assert_eq!((turns.stalls(), turns.longest()), (0, Duration::ZERO));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use buf::SharedBuf;
-use host::{Accepted, Endpoint, EndpointId, Refusal, Service};
+use host::{Accepted, Endpoint, EndpointId, ListenerId, Refusal, Service};
 use protocol::{CloseReason, Ended, Instant, Placement, Transmit};
 use reactor::driver::Wait;
 use reactor::{Cluster, Config, Driver, Listener, Running};
@@ -154,10 +154,10 @@ impl Service for Accepts {
 
 /// A core that listens, with its address.
 fn begin(config: Config, greedy: usize) -> (Running<Accepts>, SocketAddr, Rc<Seen>) {
-    let mut cluster = Cluster::new(1, config).unwrap();
+    let cluster = Cluster::new(1, config).unwrap();
     let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listener.local();
-    cluster.listen(listener);
+    cluster.control().open(ListenerId(0), listener).unwrap();
     let seen = Rc::<Seen>::default();
     let service = Accepts { seen: Rc::clone(&seen), accepted: 0, greedy };
     (cluster.into_cores().pop().unwrap().begin(|_| service).unwrap(), address, seen)

@@ -10,7 +10,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::rc::Rc;
 use std::task::Waker;
 
-use host::{Accepted, Dialer, Endpoint, EndpointId, Refusal, Service};
+use host::{Accepted, Dialer, Endpoint, EndpointId, ListenerId, Refusal, Service};
 use protocol::{CloseReason, Ended, Instant, Placement, Transmit};
 use reactor::driver::Wait;
 use reactor::{Cluster, Config, Core, Driver, Listener, Running};
@@ -150,8 +150,8 @@ fn a_crowd_is_accepted_in_parts(driver: Driver) {
     const CROWD: usize = 3 * ACCEPTED_AT_ONCE;
     let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let crowd = callers(&listener, CROWD);
-    let mut cluster = Cluster::new(1, config(driver)).unwrap();
-    cluster.listen(listener);
+    let cluster = Cluster::new(1, config(driver)).unwrap();
+    cluster.control().open(ListenerId(0), listener).unwrap();
     let mut core = begin(cluster);
     let mut accepted = vec![0];
     turn_until(&mut core, |service| {
@@ -165,17 +165,27 @@ fn a_crowd_is_accepted_in_parts(driver: Driver) {
     );
 }
 
-fn nobody_is_sent_to_a_core_that_has_ended(driver: Driver) {
+/// How a core comes to its end.
+#[derive(Clone, Copy)]
+enum End {
+    BeforeItBegins,
+    /// As by a panic or a failure of its service.
+    AfterItHasBegun,
+}
+
+fn no_stream_goes_to_a_core_that_has_ended(driver: Driver, end: End) {
     const CROWD: usize = 10;
-    let mut cluster = Cluster::new(2, config(driver)).unwrap();
+    let cluster = Cluster::new(2, config(driver)).unwrap();
     let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let crowd = callers(&listener, CROWD);
-    cluster.listen(listener);
+    cluster.control().open(ListenerId(0), listener).unwrap();
     let mut cores = cluster.into_cores().into_iter();
     let first = cores.next().unwrap();
     let other = cores.next().unwrap();
-    // It begins and is dropped, as by a panic or a failure of its service.
-    std::thread::spawn(move || drop(begin_core(other))).join().unwrap();
+    match end {
+        End::BeforeItBegins => drop(other),
+        End::AfterItHasBegun => std::thread::spawn(move || drop(begin_core(other))).join().unwrap(),
+    }
     let mut core = begin_core(first);
     turn_until(&mut core, |service| service.accepted.len() == crowd.len());
 }
@@ -212,10 +222,10 @@ fn a_request_goes_out_in_the_turn_that_made_it(driver: Driver) {
 }
 
 fn idle_connections_have_no_turns(driver: Driver) {
-    let mut cluster = Cluster::new(1, config(driver)).unwrap();
+    let cluster = Cluster::new(1, config(driver)).unwrap();
     let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listener.local();
-    cluster.listen(listener);
+    cluster.control().open(ListenerId(0), listener).unwrap();
     let mut core = begin(cluster);
     let idle: Vec<TcpStream> = (0..IDLE).map(|_| TcpStream::connect(address).unwrap()).collect();
     turn_until(&mut core, |service| service.accepted.len() == IDLE);
@@ -269,11 +279,21 @@ fn a_crowd_is_accepted_in_parts_epoll() {
 }
 
 #[test]
-fn nobody_is_sent_to_a_core_that_has_ended_uring() {
-    toy::in_time(|| nobody_is_sent_to_a_core_that_has_ended(Driver::Uring));
+fn no_stream_goes_to_a_core_that_has_ended_uring() {
+    toy::in_time(|| no_stream_goes_to_a_core_that_has_ended(Driver::Uring, End::AfterItHasBegun));
 }
 
 #[test]
-fn nobody_is_sent_to_a_core_that_has_ended_epoll() {
-    toy::in_time(|| nobody_is_sent_to_a_core_that_has_ended(Driver::Epoll));
+fn no_stream_goes_to_a_core_that_never_began_uring() {
+    toy::in_time(|| no_stream_goes_to_a_core_that_has_ended(Driver::Uring, End::BeforeItBegins));
+}
+
+#[test]
+fn no_stream_goes_to_a_core_that_has_ended_epoll() {
+    toy::in_time(|| no_stream_goes_to_a_core_that_has_ended(Driver::Epoll, End::AfterItHasBegun));
+}
+
+#[test]
+fn no_stream_goes_to_a_core_that_never_began_epoll() {
+    toy::in_time(|| no_stream_goes_to_a_core_that_has_ended(Driver::Epoll, End::BeforeItBegins));
 }

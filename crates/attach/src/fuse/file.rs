@@ -20,7 +20,8 @@ use volume::{Durability, Extent, Features, Operation, Outcome, VolumeErrorKind};
 use super::limits::{BACKGROUND, FRESH, TRANSFER};
 use super::ranges::{Hold, Ranges};
 use super::slow::Slow;
-use crate::gate::{Gate, Pass};
+use crate::convert::{index, short};
+use crate::gate::{Gate, Permit};
 use crate::memory::memory;
 
 /// A volume as a file.
@@ -28,7 +29,7 @@ use crate::memory::memory;
 pub(crate) struct VolumeFile {
     disk: Disk,
     read_only: bool,
-    /// For everybody, not for its owner alone.
+    /// Other users may open it, too.
     shared: bool,
     owner: (u32, u32),
     since: SystemTime,
@@ -68,13 +69,9 @@ impl Span {
 
     /// Where the span's bytes are within its blocks.
     fn inside(&self) -> std::ops::Range<usize> {
-        let start = size(self.offset - self.outer.0);
-        start..start + size(self.len)
+        let start = index(self.offset - self.outer.0);
+        start..start + index(self.len)
     }
-}
-
-fn size(bytes: u64) -> usize {
-    usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
 /// The error number that programs are shown.
@@ -93,9 +90,28 @@ fn of(error: &DiskError) -> Errno {
     errno(error.kind())
 }
 
+/// What may be done with the file, and by whom.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Access {
+    /// Refuse writes, whatever the volume allows.
+    pub(crate) read_only: bool,
+    /// Other users may open it.
+    pub(crate) shared: bool,
+}
+
+/// A write as it is asked for.
+#[derive(Debug, Clone, Copy)]
+struct SpanWrite<'a> {
+    span: Span,
+    durability: Durability,
+    /// As many bytes as the span.
+    data: &'a [u8],
+}
+
 impl VolumeFile {
-    pub(crate) fn new(disk: Disk, (read_only, shared): (bool, bool), gate: Arc<Gate>) -> Self {
+    pub(crate) fn new(disk: Disk, gate: Arc<Gate>, access: Access) -> Self {
         let owner = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        let Access { read_only, shared } = access;
         let read_only = read_only || disk.features().contains(Features::READ_ONLY);
         Self {
             disk,
@@ -144,8 +160,8 @@ impl VolumeFile {
         span.outer_len() <= u64::from(self.disk.limits().max_transfer.min(TRANSFER))
     }
 
-    fn read_span(&self, span: Span, mut pass: Pass, reply: ReplyData) {
-        if !pass.hold(size(span.outer_len())) {
+    fn read_span(&self, span: Span, mut permit: Permit, reply: ReplyData) {
+        if !permit.hold(index(span.outer_len())) {
             return reply.error(Errno::ESHUTDOWN);
         }
         if self.fits(span) {
@@ -157,34 +173,35 @@ impl VolumeFile {
                     Ok(_) => reply.error(Errno::EIO),
                     Err(kind) => reply.error(errno(kind)),
                 }
-                drop(pass);
+                drop(permit);
             });
         }
         let disk = self.disk.clone();
         self.slow.run(move || {
-            let mut data = vec![0; size(span.outer_len())];
+            let mut data = vec![0; index(span.outer_len())];
             match disk.blocking().read_at(span.outer.0, &mut data) {
                 Ok(()) => reply.data(data.get(span.inside()).unwrap_or_default()),
                 Err(error) => reply.error(of(&error)),
             }
-            drop(pass);
+            drop(permit);
         });
     }
 
-    fn write_span(&self, (span, durability): (Span, Durability), data: &[u8], reply: ReplyWrite) {
-        let Some(mut pass) = self.gate.enter() else { return reply.error(Errno::ESHUTDOWN) };
-        if !pass.hold(size(span.outer_len())) {
+    fn write_span(&self, write: &SpanWrite<'_>, reply: ReplyWrite) {
+        let SpanWrite { span, durability, data } = *write;
+        let Some(mut permit) = self.gate.enter() else { return reply.error(Errno::ESHUTDOWN) };
+        if !permit.hold(index(span.outer_len())) {
             return reply.error(Errno::ESHUTDOWN);
         }
-        let written = u32::try_from(span.len).unwrap_or(u32::MAX);
+        let written = short(index(span.len));
         if !span.is_whole() || !self.fits(span) {
             let (file, data) = (self.clone(), data.to_vec());
             return self.slow.run(move || {
-                match file.write_slowly((span, durability), &data) {
+                match file.write_slowly(&SpanWrite { span, durability, data: &data }) {
                     Ok(()) => reply.written(written),
                     Err(error) => reply.error(of(&error)),
                 }
-                drop(pass);
+                drop(permit);
             });
         }
         let held = self.ranges.hold(span.outer.0..span.outer.1, Hold::Shared);
@@ -197,28 +214,29 @@ impl VolumeFile {
                 Ok(_) => reply.written(written),
                 Err(kind) => reply.error(errno(kind)),
             }
-            drop(pass);
+            drop(permit);
         });
     }
 
     /// Writes what is not whole blocks, or is longer than one transfer.
-    fn write_slowly(&self, (span, durability): (Span, Durability), data: &[u8]) -> Result<(), DiskError> {
-        let hold = if span.is_whole() { Hold::Shared } else { Hold::Alone };
+    fn write_slowly(&self, write: &SpanWrite<'_>) -> Result<(), DiskError> {
+        let SpanWrite { span, durability, data } = *write;
+        let hold = if span.is_whole() { Hold::Shared } else { Hold::Exclusive };
         let _held = self.ranges.hold(span.outer.0..span.outer.1, hold);
         let disk = self.disk.blocking();
-        let write = |offset: u64, data: &[u8]| match durability {
+        let put = |offset: u64, data: &[u8]| match durability {
             Durability::Cached => disk.write_at(offset, data),
             Durability::Durable => disk.write_durable_at(offset, data),
         };
         if span.is_whole() {
-            return write(span.offset, data);
+            return put(span.offset, data);
         }
-        let mut blocks = vec![0; size(span.outer_len())];
+        let mut blocks = vec![0; index(span.outer_len())];
         disk.read_at(span.outer.0, &mut blocks)?;
         if let Some(inside) = blocks.get_mut(span.inside()) {
             inside.copy_from_slice(data);
         }
-        write(span.outer.0, &blocks)
+        put(span.outer.0, &blocks)
     }
 
     /// Makes a range read as zeros.
@@ -229,8 +247,9 @@ impl VolumeFile {
         for (from, to) in [(span.offset, first), (last, span.offset + span.len)] {
             if from < to {
                 let edge = Span::new(from, to - from, self.disk.geometry().block_size);
-                let zeros = vec![0; size(to - from)];
-                self.write_slowly((edge, Durability::Cached), &zeros).map_err(|error| error.kind())?;
+                let zeros = vec![0; index(to - from)];
+                let write = SpanWrite { span: edge, durability: Durability::Cached, data: &zeros };
+                self.write_slowly(&write).map_err(|error| error.kind())?;
             }
         }
         let _held = self.ranges.hold(first..last, Hold::Shared);
@@ -321,9 +340,9 @@ impl Filesystem for VolumeFile {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let Some(pass) = self.gate.enter() else { return reply.error(Errno::ESHUTDOWN) };
+        let Some(permit) = self.gate.enter() else { return reply.error(Errno::ESHUTDOWN) };
         match self.span(offset, u64::from(size)) {
-            Some(span) if span.len > 0 => self.read_span(span, pass, reply),
+            Some(span) if span.len > 0 => self.read_span(span, permit, reply),
             _ => reply.data(&[]),
         }
     }
@@ -346,7 +365,8 @@ impl Filesystem for VolumeFile {
         let Some(span) = self.span(offset, data.len() as u64) else { return reply.error(Errno::ENOSPC) };
         let synchronous = flags.0 & i32::try_from(OFlags::DSYNC.bits()).unwrap_or(0) != 0;
         let durability = if synchronous { Durability::Durable } else { Durability::Cached };
-        self.write_span((span, durability), data.get(..size(span.len)).unwrap_or_default(), reply);
+        let data = data.get(..index(span.len)).unwrap_or_default();
+        self.write_span(&SpanWrite { span, durability, data }, reply);
     }
 
     fn flush(
@@ -369,13 +389,13 @@ impl Filesystem for VolumeFile {
         _data_only: bool,
         reply: ReplyEmpty,
     ) {
-        let Some(pass) = self.gate.enter() else { return reply.error(Errno::ESHUTDOWN) };
+        let Some(permit) = self.gate.enter() else { return reply.error(Errno::ESHUTDOWN) };
         self.disk.submit(Operation::Flush, move |result| {
             match result {
                 Ok(_) => reply.ok(),
                 Err(kind) => reply.error(errno(kind)),
             }
-            drop(pass);
+            drop(permit);
         });
     }
 
@@ -397,14 +417,14 @@ impl Filesystem for VolumeFile {
         if self.read_only {
             return reply.error(Errno::EROFS);
         }
-        let Some(pass) = self.gate.enter() else { return reply.error(Errno::ESHUTDOWN) };
+        let Some(permit) = self.gate.enter() else { return reply.error(Errno::ESHUTDOWN) };
         let file = self.clone();
         self.slow.run(move || {
             match file.zero(offset, length, may_unmap) {
                 Ok(()) => reply.ok(),
                 Err(kind) => reply.error(errno(kind)),
             }
-            drop(pass);
+            drop(permit);
         });
     }
 

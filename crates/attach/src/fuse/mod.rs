@@ -24,7 +24,6 @@ use names::VolumeUrl;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use self::file::VolumeFile;
 use self::limits::{REQUESTS, THREADS};
 use self::mount::MountPoint;
 use crate::cores::Cores;
@@ -32,6 +31,7 @@ use crate::early::{self, WhileOpening};
 use crate::gate::{Gate, Room};
 use crate::limits::{GRACE, MEMORY};
 use crate::ready;
+use file::{Access, VolumeFile};
 
 /// What is to appear as a file, and how.
 #[derive(Debug, Clone)]
@@ -51,7 +51,7 @@ pub struct FuseConfig {
     pub ready_file: Option<PathBuf>,
 }
 
-/// Keeps the file until SIGTERM or SIGINT, or until somebody unmounts it. `say` is given the lines that tell how to use it.
+/// Keeps the file until SIGTERM or SIGINT, or until a user unmounts it. `say` is given the lines that explain how to use it.
 pub fn serve(config: &FuseConfig, say: &dyn Fn(&str)) -> Result<()> {
     let opening = WhileOpening::begin()?;
     let mut signals = Signals::new([SIGTERM, SIGINT]).context("signals cannot be caught")?;
@@ -63,7 +63,7 @@ pub fn serve(config: &FuseConfig, say: &dyn Fn(&str)) -> Result<()> {
         return Ok(());
     };
     let gate = Arc::new(Gate::new(Room { requests: REQUESTS, bytes: MEMORY }));
-    let mut session = mount(config, (&disk, &gate))?;
+    let mut session = mount(config, &disk, &gate)?;
     let unmounter = session.unmount_callable();
     let handle = signals.handle();
     let thread = std::thread::spawn(move || {
@@ -85,7 +85,7 @@ pub fn serve(config: &FuseConfig, say: &dyn Fn(&str)) -> Result<()> {
     Ok(())
 }
 
-fn mount(config: &FuseConfig, (disk, gate): (&Disk, &Arc<Gate>)) -> Result<Session<VolumeFile>> {
+fn mount(config: &FuseConfig, disk: &Disk, gate: &Arc<Gate>) -> Result<Session<VolumeFile>> {
     let mut options = fuser::Config::default();
     options.mount_options = vec![
         MountOption::FSName(config.url.to_string().replace(',', "%2C")),
@@ -97,7 +97,8 @@ fn mount(config: &FuseConfig, (disk, gate): (&Disk, &Arc<Gate>)) -> Result<Sessi
     }
     options.acl = if config.allow_any { SessionACL::All } else { SessionACL::Owner };
     options.n_threads = Some(THREADS);
-    let file = VolumeFile::new(disk.clone(), (config.read_only, config.allow_any), Arc::clone(gate));
+    let access = Access { read_only: config.read_only, shared: config.allow_any };
+    let file = VolumeFile::new(disk.clone(), Arc::clone(gate), access);
     Session::new(file, &config.path, &options).with_context(|| {
         format!(
             "{} cannot be mounted: FUSE needs /dev/fuse, and the package fuse3 for ordinary users",

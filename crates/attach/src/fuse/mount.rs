@@ -66,7 +66,7 @@ impl Drop for MountPoint {
     }
 }
 
-/// Unmounts, whoever still uses what was mounted: they keep it until they close it.
+/// Unmounts, also while the mount is in use: its users keep it until they close it.
 pub(crate) fn detach(path: &Path) -> io::Result<()> {
     match unmount(path, UnmountFlags::DETACH) {
         Ok(()) => Ok(()),

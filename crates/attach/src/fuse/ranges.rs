@@ -1,5 +1,5 @@
-//! Who is writing where: a write of a part of a block reads the block, changes it and writes it back, and nobody else may
-//! write that block meanwhile, or one of both updates would be lost.
+//! Which ranges are being written: a write of a part of a block reads the block, changes it and writes it back, and no other write may
+//! touch that block meanwhile, or one of both updates is lost.
 //!
 //! Writes of whole blocks do not keep each other out: what overlapping ones leave behind is any of them, as on a disk.
 
@@ -12,12 +12,19 @@ pub(crate) enum Hold {
     /// With others of this kind.
     Shared,
     /// Alone.
-    Alone,
+    Exclusive,
+}
+
+/// A range that is held, or is to be.
+#[derive(Debug, Clone)]
+struct Holding {
+    range: Range<u64>,
+    hold: Hold,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    held: Vec<(u64, Range<u64>, Hold)>,
+    held: Vec<(u64, Holding)>,
     next: u64,
 }
 
@@ -28,9 +35,9 @@ pub(crate) struct Ranges {
     freed: Condvar,
 }
 
-fn clash(one: (&Range<u64>, Hold), other: (&Range<u64>, Hold)) -> bool {
-    let overlap = one.0.start < other.0.end && other.0.start < one.0.end;
-    overlap && (one.1 == Hold::Alone || other.1 == Hold::Alone)
+fn clash(one: &Holding, other: &Holding) -> bool {
+    let overlap = one.range.start < other.range.end && other.range.start < one.range.end;
+    overlap && (one.hold == Hold::Exclusive || other.hold == Hold::Exclusive)
 }
 
 impl Ranges {
@@ -38,15 +45,16 @@ impl Ranges {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Holds `range` until the guard is dropped, by whatever thread; waits while somebody else's hold forbids it.
+    /// Holds `range` until the guard is dropped, by whatever thread; waits while another hold forbids it.
     pub(crate) fn hold(self: &Arc<Self>, range: Range<u64>, hold: Hold) -> Held {
+        let wanted = Holding { range, hold };
         let mut state = self.lock();
-        while state.held.iter().any(|(_, other, theirs)| clash((&range, hold), (other, *theirs))) {
+        while state.held.iter().any(|(_, other)| clash(&wanted, other)) {
             state = self.freed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         let number = state.next;
         state.next += 1;
-        state.held.push((number, range, hold));
+        state.held.push((number, wanted));
         Held { ranges: Arc::clone(self), number }
     }
 }
@@ -60,7 +68,7 @@ pub(crate) struct Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.ranges.lock().held.retain(|(number, _, _)| *number != self.number);
+        self.ranges.lock().held.retain(|(number, _)| *number != self.number);
         self.ranges.freed.notify_all();
     }
 }
@@ -70,14 +78,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_overlaps_with_somebody_alone_clash() {
+    fn only_overlaps_with_an_exclusive_hold_clash() {
         for (one, other, clashes) in [
             ((0..512, Hold::Shared), (0..512, Hold::Shared), false),
-            ((0..512, Hold::Alone), (512..1024, Hold::Alone), false),
-            ((0..513, Hold::Alone), (512..1024, Hold::Shared), true),
-            ((0..4096, Hold::Shared), (512..1024, Hold::Alone), true),
+            ((0..512, Hold::Exclusive), (512..1024, Hold::Exclusive), false),
+            ((0..513, Hold::Exclusive), (512..1024, Hold::Shared), true),
+            ((0..4096, Hold::Shared), (512..1024, Hold::Exclusive), true),
         ] {
-            assert_eq!(clash((&one.0, one.1), (&other.0, other.1)), clashes, "{one:?} {other:?}");
+            let [one, other] = [one, other].map(|(range, hold)| Holding { range, hold });
+            assert_eq!(clash(&one, &other), clashes, "{one:?} {other:?}");
         }
     }
 
@@ -89,7 +98,7 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..500 {
-                        let held = ranges.hold(8..16, Hold::Alone);
+                        let held = ranges.hold(8..16, Hold::Exclusive);
                         let before = *number.lock().unwrap();
                         std::thread::yield_now();
                         *number.lock().unwrap() = before + 1;

@@ -34,7 +34,7 @@ impl Slow {
     }
 }
 
-/// Does what is there to be done, by whoever comes first.
+/// Does the queued work, on whichever thread comes first.
 fn once(work: &Mutex<Option<impl FnOnce()>>) {
     let work = work.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(work) = work {
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_waits_keeps_nobody_until_there_is_no_room() {
+    fn queued_work_blocks_no_caller_until_there_is_no_room() {
         let slow = Slow::default();
         let (tell, told) = channel();
         let gates: Vec<Sender<()>> = (0..SLOW)

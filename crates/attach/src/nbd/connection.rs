@@ -11,14 +11,16 @@ use protocol::{CloseReason, Ended, Instant, Placement, Transmit};
 use volume::{Completion, Features, Operation, Request};
 use zerocopy::FromBytes;
 
+use super::buffers::take_all;
 use super::export::Export;
 use super::handshake::{Agreement, Handshake, Step};
-use super::limits::{AT_ONCE, MEMORY_RETRY, NEGOTIATION, SCARCE_SEND_TIME, STAGING};
-use super::memory::take_all;
+use super::limits::{AT_ONCE, MEMORY_RETRY, NEGOTIATION, STAGING};
 use super::outbound::Outbound;
+use super::progress::Progress;
 use super::reply::Reply;
-use super::requests::{Pending, Table, Work, append};
+use super::requests::{ByteRange, Pending, Table, Work, append};
 use super::wire::{Command, ExtentFlags, REQUEST_MAGIC, RequestHeader};
+use crate::convert::{index, short};
 
 /// What comes from inside.
 #[derive(Debug)]
@@ -42,25 +44,41 @@ enum State {
     Transmission,
 }
 
+/// How much of a write's data is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct WritePosition {
+    slot: usize,
+    /// Bytes that have been submitted to the volume.
+    done: u32,
+}
+
+/// A piece of a write's data that is being received.
+#[derive(Debug)]
+struct PartialPiece {
+    buf: Buf,
+    /// Bytes of it that are there.
+    filled: usize,
+}
+
 /// What the next bytes are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Receive {
     /// An option or a request.
     Header,
-    /// Data of a write, of which so much is there.
-    Data { slot: usize, done: u32 },
+    /// Data of a write.
+    Data(WritePosition),
     /// The same, with memory named for what comes next.
-    Placing { slot: usize, done: u32 },
-    /// What nobody wants.
+    Placing(WritePosition),
+    /// What is discarded.
     Skip { bytes: usize },
 }
 
 /// Why no further bytes are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Starved {
-    /// For memory for data, since the pool's returns were at this number.
+pub(super) enum WaitReason {
+    /// There is no memory for data, since the pool's returns were at this number.
     Memory(u64),
-    /// Until a request has ended or a reply was sent.
+    /// A request has to end first, or a reply to be sent.
     Room,
 }
 
@@ -76,9 +94,8 @@ pub struct Connection {
     state: State,
     agreed: Agreement,
     pub(super) receive: Receive,
-    /// The piece of a write that is being received, and how much of it is there.
-    partial: Option<(Buf, usize)>,
-    pub(super) starved: Option<Starved>,
+    partial: Option<PartialPiece>,
+    pub(super) receive_wait: Option<WaitReason>,
     pub(super) table: Table,
     /// Reads that wait for memory, in order.
     pub(super) waiting: VecDeque<usize>,
@@ -88,11 +105,7 @@ pub struct Connection {
     pub(super) out: Outbound,
     pub(super) actions: VecDeque<Action>,
     deadline: Option<Instant>,
-    /// Since when a send is under way, and when to look at it.
-    pub(super) sending: Option<(Instant, Instant)>,
-    /// When data was last received, and when to look at that again.
-    pub(super) heard: Instant,
-    pub(super) watch_at: Option<Instant>,
+    pub(super) progress: Progress,
     pub(super) now: Instant,
     /// Why the connection closes once nothing is under way.
     leaving: Option<CloseReason>,
@@ -100,7 +113,7 @@ pub struct Connection {
 }
 
 fn len(bytes: u32) -> usize {
-    usize::try_from(bytes).unwrap_or(usize::MAX)
+    index(u64::from(bytes))
 }
 
 impl Connection {
@@ -118,7 +131,7 @@ impl Connection {
             state: State::Negotiating(handshake),
             receive: Receive::Header,
             partial: None,
-            starved: None,
+            receive_wait: None,
             table: Table::default(),
             waiting: VecDeque::new(),
             retry: None,
@@ -126,9 +139,7 @@ impl Connection {
             out,
             actions: VecDeque::new(),
             deadline: Some(now + NEGOTIATION),
-            sending: None,
-            heard: now,
-            watch_at: None,
+            progress: Progress::new(now),
             now,
             leaving: None,
             close: None,
@@ -140,9 +151,9 @@ impl Connection {
         !self.waiting.is_empty()
     }
 
-    /// True once the client has chosen an export.
-    pub fn is_settled(&self) -> bool {
-        matches!(self.state, State::Transmission)
+    /// True until the client has chosen an export.
+    pub fn is_negotiating(&self) -> bool {
+        matches!(self.state, State::Negotiating(_))
     }
 
     pub(super) fn end(&mut self, reason: CloseReason) {
@@ -150,7 +161,8 @@ impl Connection {
         for slot in self.waiting.drain(..) {
             self.table.end(slot);
         }
-        (self.deadline, self.watch_at, self.retry, self.starved) = (None, None, None, None);
+        (self.deadline, self.retry, self.receive_wait) = (None, None, None);
+        self.progress.stop_expecting();
     }
 
     /// Takes no further request, and closes once those under way have been answered.
@@ -160,7 +172,7 @@ impl Connection {
     }
 
     fn close_if_over(&mut self) {
-        let between = !matches!(self.receive, Receive::Data { .. } | Receive::Placing { .. });
+        let between = !matches!(self.receive, Receive::Data(_) | Receive::Placing(_));
         if let Some(reason) = self.leaving
             && self.table.is_empty()
             && between
@@ -199,7 +211,7 @@ impl Connection {
     /// Takes a request off the front of `bytes`, if it is there whole and there is room for it.
     fn handle_request(&mut self, now: Instant, bytes: &[u8]) -> usize {
         if !self.has_room() {
-            self.starved = Some(Starved::Room);
+            self.receive_wait = Some(WaitReason::Room);
             return 0;
         }
         let Ok((header, _)) = RequestHeader::read_from_prefix(bytes) else { return 0 };
@@ -234,7 +246,7 @@ impl Connection {
         let slot = self.table.begin(pending);
         if self.table.answers() > 0 {
             // What it may find counts before another request is taken.
-            self.settle_account();
+            self.update_account();
         }
         let Some(pending) = self.table.get(slot) else { return };
         match &mut pending.work {
@@ -245,15 +257,15 @@ impl Connection {
                 }
             }
             Work::Write { .. } => {
-                self.receive = Receive::Data { slot, done: 0 };
-                self.begin_watch();
+                self.receive = Receive::Data(WritePosition { slot, done: 0 });
+                self.progress.expect_data(self.now);
             }
             Work::Flush => {
                 pending.outstanding = 1;
                 self.submit(slot, 0, Operation::Flush);
             }
             Work::BlockStatus { found, done } if !self.export.features.contains(Features::ALLOCATION) => {
-                // The volume does not tell holes from data: everything counts as data.
+                // The volume does not distinguish holes from data: everything counts as data.
                 append(found, pending.length, ExtentFlags::empty());
                 *done = u64::from(pending.length);
                 self.advance(slot);
@@ -271,18 +283,21 @@ impl Connection {
     fn start_read(&mut self, slot: usize) -> bool {
         let Some(pending) = self.table.get(slot) else { return true };
         let (piece, length) = (self.export.piece(), pending.length);
-        let sizes = (0..length.div_ceil(piece)).map(|index| len(piece.min(length - index * piece)));
+        let sizes = (0..length.div_ceil(piece)).map(|number| len(piece.min(length - number * piece)));
         let Some(memory) = take_all(&mut self.account, sizes) else { return false };
         pending.outstanding = memory.len();
         if let Work::Read(pieces) = &mut pending.work {
             pieces.resize(memory.len(), None);
         }
         let mut from = 0_u64;
-        for (index, into) in memory.into_iter().enumerate() {
+        for (number, into) in memory.into_iter().enumerate() {
             let bytes = into.len() as u64;
             let request = Request {
-                tag: Table::tag(slot, index),
-                operation: Operation::Read { extent: pending.extent(&self.export, (from, bytes)), into },
+                tag: Table::tag(slot, number),
+                operation: Operation::Read {
+                    extent: pending.extent(&self.export, ByteRange { from, length: bytes }),
+                    into,
+                },
             };
             self.actions.push_back(Action::Submit(request));
             from += bytes;
@@ -330,29 +345,30 @@ impl Connection {
     }
 
     /// Data of a write is there: all of a piece, or less.
-    fn take_data(&mut self, (slot, done): (usize, u32), data: (Buf, usize)) {
-        self.heard = self.now;
-        if data.1 < data.0.len() {
+    fn take_data(&mut self, position: WritePosition, data: PartialPiece) {
+        self.progress.handle_data(self.now);
+        if data.filled < data.buf.len() {
             self.partial = Some(data);
-            self.receive = Receive::Data { slot, done };
+            self.receive = Receive::Data(position);
         } else {
-            self.submit_piece((slot, done), data.0);
+            self.submit_piece(position, data.buf);
         }
     }
 
-    fn submit_piece(&mut self, (slot, done): (usize, u32), data: Buf) {
+    fn submit_piece(&mut self, WritePosition { slot, done }: WritePosition, data: Buf) {
         self.receive = Receive::Header;
         let Some(pending) = self.table.get(slot) else { return };
-        let bytes = u32::try_from(data.len()).unwrap_or(u32::MAX);
+        let bytes = short(data.len());
         let end = done.saturating_add(bytes);
         let operation = Operation::Write {
-            extent: pending.extent(&self.export, (u64::from(done), u64::from(bytes))),
+            extent: pending
+                .extent(&self.export, ByteRange { from: u64::from(done), length: u64::from(bytes) }),
             data: BufList::from(data.freeze()),
             durability: pending.durability(),
         };
         pending.outstanding += 1;
         if end < pending.length {
-            self.receive = Receive::Data { slot, done: end };
+            self.receive = Receive::Data(WritePosition { slot, done: end });
         } else {
             pending.work = Work::Write { receiving: false };
         }
@@ -370,12 +386,12 @@ impl Connection {
             }
             Receive::Header if self.leaving.is_some() => bytes.len(),
             Receive::Header if self.is_congested() => {
-                self.starved = Some(Starved::Room);
+                self.receive_wait = Some(WaitReason::Room);
                 0
             }
-            Receive::Header if self.is_settled() => self.handle_request(now, bytes),
-            Receive::Header => self.negotiate(bytes),
-            Receive::Data { .. } | Receive::Placing { .. } => 0,
+            Receive::Header if self.is_negotiating() => self.negotiate(bytes),
+            Receive::Header => self.handle_request(now, bytes),
+            Receive::Data(_) | Receive::Placing(_) => 0,
         }
     }
 }
@@ -388,48 +404,49 @@ impl protocol::Connection for Connection {
 
     fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) -> usize {
         self.now = now;
-        self.starved = None;
+        self.receive_wait = None;
         let mut used = 0;
         while self.close.is_none() {
             let step = self.take_next(now, bytes.get(used..).unwrap_or_default());
             if step == 0 && self.close.is_none() {
-                self.settle_account();
+                self.update_account();
                 return used;
             }
             used += step;
         }
-        self.settle_account();
+        self.update_account();
         bytes.len()
     }
 
     fn take_placement(&mut self) -> Option<Placement> {
-        let Receive::Data { slot, done } = self.receive else { return None };
+        let Receive::Data(position) = self.receive else { return None };
         if self.close.is_some() {
             return None;
         }
-        let length = self.table.get(slot)?.length;
-        let (buf, start) = if let Some(partial) = self.partial.take() {
+        let length = self.table.get(position.slot)?.length;
+        let PartialPiece { buf, filled: start } = if let Some(partial) = self.partial.take() {
             partial
         } else {
             let returns = self.account.returns();
-            let Some(buf) = self.account.take(len(self.export.piece().min(length - done))) else {
-                self.starved = Some(Starved::Memory(returns));
+            let Some(buf) = self.account.take(len(self.export.piece().min(length - position.done))) else {
+                self.receive_wait = Some(WaitReason::Memory(returns));
                 return None;
             };
-            (buf, 0)
+            PartialPiece { buf, filled: 0 }
         };
-        self.starved = None;
-        self.receive = Receive::Placing { slot, done };
+        self.receive_wait = None;
+        self.receive = Receive::Placing(position);
         let len = AT_ONCE.min(buf.len() - start);
         Some(Placement { buf, start, len, token: 0 })
     }
 
     fn handle_placed(&mut self, now: Instant, placement: Placement) {
         self.now = now;
-        if let Receive::Placing { slot, done } = self.receive {
-            self.take_data((slot, done), (placement.buf, placement.start + placement.len));
+        if let Receive::Placing(position) = self.receive {
+            let filled = placement.start + placement.len;
+            self.take_data(position, PartialPiece { buf: placement.buf, filled });
         }
-        self.settle_account();
+        self.update_account();
     }
 
     fn handle_input(&mut self, now: Instant, input: Input) {
@@ -441,42 +458,42 @@ impl protocol::Connection for Connection {
             }
             Input::Shutdown => self.leave(CloseReason::ShuttingDown),
         }
-        self.settle_account();
+        self.update_account();
     }
 
     fn handle_transmitted(&mut self, now: Instant, _bytes: usize) {
         self.now = now;
-        self.sending = None;
+        self.progress.end_send();
         self.out.sent();
         self.serve_waiting(now);
-        self.settle_account();
+        self.update_account();
     }
 
     fn handle_timeout(&mut self, now: Instant) {
         self.now = now;
-        self.watch_sending(now);
-        self.watch_data(now);
+        self.check_progress(now);
         if self.retry.is_some_and(|retry| retry <= now) {
             self.serve_waiting(now);
         }
         if self.deadline.is_some_and(|deadline| deadline <= now) {
             self.end(CloseReason::TimedOut("the client did not choose an export in time"));
         }
-        self.settle_account();
+        self.update_account();
     }
 
     fn handle_ended(&mut self, _now: Instant, _how: Ended) {
         self.end(CloseReason::Finished);
         self.out.clear();
         self.out.sent();
-        (self.sending, self.partial) = (None, None);
-        self.settle_account();
+        self.progress.end_send();
+        self.partial = None;
+        self.update_account();
     }
 
     fn poll_transmit(&mut self, now: Instant, send: &mut Transmit) {
         while !send.is_full() && self.out.send_one(send) {}
         if !send.is_empty() {
-            self.sending = Some((now, now + SCARCE_SEND_TIME));
+            self.progress.begin_send(now);
         }
     }
 
@@ -491,15 +508,14 @@ impl protocol::Connection for Connection {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let sending = self.sending.map(|(_, due)| due);
-        [self.deadline, self.retry, self.watch_at, sending].into_iter().flatten().min()
+        [self.deadline, self.retry, self.progress.poll_timeout()].into_iter().flatten().min()
     }
 
     fn wants_bytes(&mut self) -> bool {
-        match self.starved {
+        match self.receive_wait {
             None => true,
-            Some(Starved::Memory(returns)) => self.account.returns() != returns,
-            Some(Starved::Room) => !self.table.is_full() && !self.is_congested(),
+            Some(WaitReason::Memory(returns)) => self.account.returns() != returns,
+            Some(WaitReason::Room) => !self.table.is_full() && !self.is_congested(),
         }
     }
 

@@ -1,4 +1,4 @@
-//! A connection with its seat at the hub: bytes from the reactor, requests to the core's queue.
+//! A connection with its slot at the hub: bytes from the reactor, requests to the core's queue.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -9,38 +9,47 @@ use protocol::{CloseReason, Connection as _, Ended, Instant, Placement, Transmit
 use volume::{QueueFull, Request};
 
 use super::connection::{Action, Connection, Input};
-use super::hub::{Hub, SeatId};
+use super::connection_table::ConnectionSlot;
+use super::hub::Hub;
 
 /// A client's connection as the reactor drives it.
 #[derive(Debug)]
 pub(crate) struct ClientEndpoint {
     connection: Connection,
     hub: Rc<Hub>,
-    seat: SeatId,
+    slot: ConnectionSlot,
     /// Requests that a full queue gave back, in order.
-    parked: VecDeque<Request>,
+    awaiting_room: VecDeque<Request>,
     outstanding: usize,
-    /// The client is still negotiating.
-    new: bool,
+    /// The hub counts it among those that negotiate.
+    is_negotiating: bool,
     ended: bool,
 }
 
 impl ClientEndpoint {
-    /// Takes a seat for a new connection.
+    /// Takes a slot for a new connection.
     pub(crate) fn new(hub: Rc<Hub>, endpoint: EndpointId, connection: Connection) -> Self {
-        let seat = hub.join(endpoint);
-        Self { connection, hub, seat, parked: VecDeque::new(), outstanding: 0, new: true, ended: false }
+        let slot = hub.join(endpoint);
+        Self {
+            connection,
+            hub,
+            slot,
+            awaiting_room: VecDeque::new(),
+            outstanding: 0,
+            is_negotiating: true,
+            ended: false,
+        }
     }
 
     fn act(&mut self, now: Instant) {
         while let Some(Action::Submit(request)) = self.connection.poll_action() {
             self.outstanding += 1;
-            self.parked.push_back(request);
+            self.awaiting_room.push_back(request);
         }
-        while let Some(request) = self.parked.pop_front() {
-            if let Err(QueueFull(request)) = self.hub.submit(now, self.seat, request) {
-                self.parked.push_front(request);
-                return self.hub.wait_for_room(self.seat);
+        while let Some(request) = self.awaiting_room.pop_front() {
+            if let Err(QueueFull(request)) = self.hub.submit(now, self.slot, request) {
+                self.awaiting_room.push_front(request);
+                return self.hub.wait_for_room(self.slot);
             }
         }
     }
@@ -80,18 +89,18 @@ impl Endpoint for ClientEndpoint {
     }
 
     fn turn(&mut self, now: Instant) {
-        if self.new && self.connection.is_settled() {
-            self.new = false;
-            self.hub.settle(self.seat);
+        if self.is_negotiating && !self.connection.is_negotiating() {
+            self.is_negotiating = false;
+            self.hub.end_negotiation(self.slot);
         }
         self.act(now);
-        while let Some(input) = self.hub.take(self.seat) {
+        while let Some(input) = self.hub.take(self.slot) {
             self.outstanding -= usize::from(matches!(input, Input::Completion(_)));
             self.connection.handle_input(now, input);
         }
         self.act(now);
         if !self.connection.wants_bytes() || self.connection.awaits_memory() {
-            self.hub.wait_for_memory(self.seat);
+            self.hub.wait_for_memory(self.slot);
         }
     }
 

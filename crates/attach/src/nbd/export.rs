@@ -8,7 +8,7 @@ use super::wire::{Failure, TransmissionFlags};
 /// A volume as an export. It is the default export, whose name is empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Export {
-    /// What it is, for people.
+    /// What it is, for the user.
     pub description: String,
     /// Size and blocks.
     pub geometry: Geometry,
@@ -73,7 +73,7 @@ impl Export {
     }
 }
 
-/// The error number that tells what went wrong in the volume.
+/// The error number for what went wrong in the volume.
 pub fn failure(kind: VolumeErrorKind) -> Failure {
     match kind {
         VolumeErrorKind::ReadOnly => Failure::PERM,

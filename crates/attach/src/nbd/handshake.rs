@@ -13,6 +13,7 @@ use super::wire::{
     Greeting, HandshakeFlags, INIT_MAGIC, Info, OPTION_MAGIC, OPTION_REPLY_MAGIC, OptionCode, OptionHeader,
     OptionReply, OptionReplyHeader,
 };
+use crate::convert::{index, short};
 
 /// The only metadata context.
 const ALLOCATION: &[u8] = b"base:allocation";
@@ -82,7 +83,7 @@ impl Replies<'_> {
             magic: OPTION_REPLY_MAGIC.into(),
             option: self.option.0.into(),
             reply: reply.0.into(),
-            length: length_of(length).into(),
+            length: short(length).into(),
         };
         self.out.extend_from_slice(header.as_bytes());
         for piece in pieces {
@@ -90,14 +91,10 @@ impl Replies<'_> {
         }
     }
 
-    /// An error, with words for people.
+    /// An error, with words for the user.
     fn refuse(&mut self, reply: OptionReply, words: &str) {
         self.put(reply, &[words.as_bytes()]);
     }
-}
-
-fn length_of(length: usize) -> u32 {
-    u32::try_from(length).unwrap_or(u32::MAX)
 }
 
 impl Handshake {
@@ -145,7 +142,7 @@ impl Handshake {
             return Step::Close(CloseReason::Violation("an option did not begin with its magic number"));
         }
         let option = OptionCode(header.option.get());
-        let length = usize::try_from(header.length.get()).unwrap_or(usize::MAX);
+        let length = index(u64::from(header.length.get()));
         let mut replies = Replies { option, out };
         if length > OPTION_DATA {
             if option == OptionCode::EXPORT_NAME {
@@ -292,7 +289,7 @@ impl Handshake {
 /// A string after its length.
 fn text<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], Truncated> {
     let length = reader.u32_be()?;
-    reader.take(usize::try_from(length).unwrap_or(usize::MAX))
+    reader.take(index(u64::from(length)))
 }
 
 fn list(reader: &Reader<'_>, replies: &mut Replies<'_>) -> Outcome {

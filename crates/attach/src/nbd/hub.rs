@@ -1,7 +1,6 @@
-//! What the connections of one core share: the volume's queue, and a seat for each with what came for it.
+//! What the connections of one core share: the volume's queue, and the table of the connections.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, VecDeque};
 
 use buf::Pool;
 use host::EndpointId;
@@ -9,59 +8,21 @@ use protocol::Instant;
 use volume::{Completion, Operation, QueueFull, Request, Tag, VolumeErrorKind, VolumeQueue};
 
 use super::connection::Input;
+use super::connection_table::{ConnectionSlot, ConnectionTable};
+use crate::convert::index;
 
-/// Tags of one seat: a connection's own are below this.
+/// Tags of one connection: its own are below this.
 const SPAN: u64 = 1 << 32;
-/// The seat of the hub itself, which no connection gets.
+/// The slot of the hub itself, which no connection gets.
 const OWN: u64 = u32::MAX as u64;
-
-/// A connection's place.
-struct Seat {
-    endpoint: EndpointId,
-    inbox: VecDeque<Input>,
-    listed: bool,
-    /// It is among those that wait for memory.
-    wants_memory: bool,
-}
-
-/// Names a seat.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct SeatId(usize);
-
-#[derive(Default)]
-struct Seats {
-    places: Vec<Option<Seat>>,
-    free: Vec<usize>,
-    by_endpoint: HashMap<EndpointId, usize>,
-    ready: Vec<EndpointId>,
-    want_room: Vec<SeatId>,
-    want_memory: Vec<SeatId>,
-    /// Those that are negotiating, the oldest first.
-    newcomers: VecDeque<SeatId>,
-    chances: u64,
-}
-
-impl Seats {
-    fn list(&mut self, seat: SeatId) {
-        let Some(Some(seat)) = self.places.get_mut(seat.0) else { return };
-        if !std::mem::replace(&mut seat.listed, true) {
-            self.ready.push(seat.endpoint);
-        }
-    }
-
-    fn deliver(&mut self, seat: SeatId, input: Input) {
-        if let Some(Some(place)) = self.places.get_mut(seat.0) {
-            place.inbox.push_back(input);
-        }
-        self.list(seat);
-    }
-}
 
 /// Shared by the connections of a core; nothing in it waits.
 pub(crate) struct Hub {
     pub(crate) pool: Pool,
     queue: RefCell<Box<dyn VolumeQueue>>,
-    seats: RefCell<Seats>,
+    connections: RefCell<ConnectionTable>,
+    /// The pool's count of chances to get memory, when it was last looked at.
+    chances: Cell<u64>,
     done: RefCell<Vec<Completion>>,
     outstanding: Cell<usize>,
     flushed: Cell<Option<Result<(), VolumeErrorKind>>>,
@@ -73,99 +34,71 @@ impl Hub {
         Self {
             pool,
             queue: RefCell::new(queue),
-            seats: RefCell::default(),
+            connections: RefCell::default(),
+            chances: Cell::new(0),
             done: RefCell::default(),
             outstanding: Cell::new(0),
             flushed: Cell::new(None),
         }
     }
 
-    /// Makes a place for a connection.
-    pub(crate) fn join(&self, endpoint: EndpointId) -> SeatId {
-        let mut seats = self.seats.borrow_mut();
-        let seat = Some(Seat { endpoint, inbox: VecDeque::new(), listed: false, wants_memory: false });
-        let index = if let Some(free) = seats.free.pop() {
-            seats.places[free] = seat;
-            free
-        } else {
-            seats.places.push(seat);
-            seats.places.len() - 1
-        };
-        seats.by_endpoint.insert(endpoint, index);
-        seats.newcomers.push_back(SeatId(index));
-        SeatId(index)
+    /// Adds a connection, which negotiates.
+    pub(crate) fn join(&self, endpoint: EndpointId) -> ConnectionSlot {
+        self.connections.borrow_mut().add(endpoint)
     }
 
     /// A connection has chosen its export.
-    pub(crate) fn settle(&self, seat: SeatId) {
-        self.seats.borrow_mut().newcomers.retain(|newcomer| *newcomer != seat);
+    pub(crate) fn end_negotiation(&self, slot: ConnectionSlot) {
+        self.connections.borrow_mut().end_negotiation(slot);
     }
 
-    /// Closes the oldest of those that are negotiating if there are `most` of them.
-    pub(crate) fn crowd_out(&self, most: usize) {
-        let mut seats = self.seats.borrow_mut();
-        if seats.newcomers.len() >= most
-            && let Some(oldest) = seats.newcomers.pop_front()
-        {
-            seats.deliver(oldest, Input::Shutdown);
+    /// Closes the oldest of those that negotiate if there are `limit` of them or more.
+    pub(crate) fn evict_oldest_pending(&self, limit: usize) {
+        let mut connections = self.connections.borrow_mut();
+        if let Some(oldest) = connections.take_oldest_negotiating(limit) {
+            connections.deliver(oldest, Input::Shutdown);
         }
     }
 
-    /// Takes a connection's place away, once it has no request under way.
+    /// Removes a connection, once it has no request under way.
     pub(crate) fn leave(&self, endpoint: EndpointId) {
-        let mut seats = self.seats.borrow_mut();
-        if let Some(index) = seats.by_endpoint.remove(&endpoint) {
-            seats.places[index] = None;
-            seats.free.push(index);
-            seats.newcomers.retain(|newcomer| newcomer.0 != index);
-            seats.want_room.retain(|waiting| waiting.0 != index);
-            seats.want_memory.retain(|waiting| waiting.0 != index);
-        }
+        self.connections.borrow_mut().remove(endpoint);
     }
 
     /// How many connections there are.
     pub(crate) fn members(&self) -> usize {
-        self.seats.borrow().by_endpoint.len()
+        self.connections.borrow().len()
     }
 
-    /// The next thing that came for a connection.
-    pub(crate) fn take(&self, seat: SeatId) -> Option<Input> {
-        let mut seats = self.seats.borrow_mut();
-        let place = seats.places.get_mut(seat.0)?.as_mut()?;
-        let input = place.inbox.pop_front();
-        place.listed &= input.is_some();
-        input
+    /// The next of a connection's inbox.
+    pub(crate) fn take(&self, slot: ConnectionSlot) -> Option<Input> {
+        self.connections.borrow_mut().take_input(slot)
     }
 
-    /// Tells every connection that the process is about to stop.
-    pub(crate) fn tell_shutdown(&self) {
-        let mut seats = self.seats.borrow_mut();
-        for index in 0..seats.places.len() {
-            seats.deliver(SeatId(index), Input::Shutdown);
-        }
+    /// Notifies every connection that the process is about to stop.
+    pub(crate) fn notify_shutdown(&self) {
+        self.connections.borrow_mut().deliver_all(|| Input::Shutdown);
     }
 
     /// Lets a connection take a turn once some request has ended.
-    pub(crate) fn wait_for_room(&self, seat: SeatId) {
-        let mut seats = self.seats.borrow_mut();
-        if !seats.want_room.contains(&seat) {
-            seats.want_room.push(seat);
-        }
+    pub(crate) fn wait_for_room(&self, slot: ConnectionSlot) {
+        self.connections.borrow_mut().await_room(slot);
     }
 
     /// Lets a connection take a turn once a buffer has come back to the pool.
-    pub(crate) fn wait_for_memory(&self, seat: SeatId) {
-        let mut seats = self.seats.borrow_mut();
-        let Some(Some(place)) = seats.places.get_mut(seat.0) else { return };
-        if !std::mem::replace(&mut place.wants_memory, true) {
-            seats.want_memory.push(seat);
-        }
+    pub(crate) fn wait_for_memory(&self, slot: ConnectionSlot) {
+        self.connections.borrow_mut().await_memory(slot);
     }
 
     /// Submits a connection's request; a full queue gives it back as it was.
-    pub(crate) fn submit(&self, now: Instant, seat: SeatId, mut request: Request) -> Result<(), QueueFull> {
+    pub(crate) fn submit(
+        &self,
+        now: Instant,
+        slot: ConnectionSlot,
+        mut request: Request,
+    ) -> Result<(), QueueFull> {
         let own = request.tag;
-        request.tag = Tag(seat.0 as u64 * SPAN + own.0);
+        request.tag = Tag(slot.0 as u64 * SPAN + own.0);
         match self.queue.borrow_mut().submit(now, request) {
             Ok(()) => {
                 self.outstanding.set(self.outstanding.get() + 1);
@@ -188,39 +121,30 @@ impl Hub {
         self.flushed.get()
     }
 
-    /// Takes what has completed, and lists who has something to do.
+    /// Takes what has completed, and lists the connections that have something to do.
     pub(crate) fn poll(&self, now: Instant, ready: &mut Vec<EndpointId>) {
-        let mut seats = self.seats.borrow_mut();
+        let mut connections = self.connections.borrow_mut();
         let mut done = self.done.borrow_mut();
         self.queue.borrow_mut().poll(now, &mut done);
         self.outstanding.set(self.outstanding.get().saturating_sub(done.len()));
-        let room = !done.is_empty();
+        let has_room = !done.is_empty();
         for mut completion in done.drain(..) {
-            let seat = completion.tag.0 / SPAN;
+            let slot = completion.tag.0 / SPAN;
             completion.tag = Tag(completion.tag.0 % SPAN);
-            if seat == OWN {
+            if slot == OWN {
                 self.flushed.set(Some(completion.result.map(drop)));
             } else {
-                let seat = SeatId(usize::try_from(seat).unwrap_or(usize::MAX));
-                seats.deliver(seat, Input::Completion(completion));
+                connections.deliver(ConnectionSlot(index(slot)), Input::Completion(completion));
             }
         }
-        while let Some(seat) = room.then(|| seats.want_room.pop()).flatten() {
-            seats.list(seat);
+        if has_room {
+            connections.wake_for_room();
         }
         let chances = self.pool.chances();
-        if std::mem::replace(&mut seats.chances, chances) != chances {
-            // The oldest first.
-            let mut waiters = std::mem::take(&mut seats.want_memory);
-            for seat in waiters.drain(..) {
-                if let Some(Some(place)) = seats.places.get_mut(seat.0) {
-                    place.wants_memory = false;
-                }
-                seats.list(seat);
-            }
-            seats.want_memory = waiters;
+        if self.chances.replace(chances) != chances {
+            connections.wake_for_memory();
         }
-        ready.append(&mut seats.ready);
+        connections.take_ready(ready);
     }
 
     /// When to poll even if nothing wakes the core.
@@ -257,28 +181,17 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_that_negotiates_makes_room_and_nobody_else() {
+    fn the_oldest_that_negotiates_makes_room_and_no_other() {
         let hub = hub();
-        let seats: Vec<SeatId> = (0..4).map(|number| hub.join(EndpointId(number))).collect();
-        hub.settle(seats[0]);
-        hub.crowd_out(4);
-        assert!(seats.iter().all(|seat| hub.take(*seat).is_none()), "there was room");
-        hub.crowd_out(3);
-        assert!(matches!(hub.take(seats[1]), Some(Input::Shutdown)));
-        assert!([0, 2, 3].iter().all(|index| hub.take(seats[*index]).is_none()));
+        let slots: Vec<ConnectionSlot> = (0..4).map(|number| hub.join(EndpointId(number))).collect();
+        hub.end_negotiation(slots[0]);
+        hub.evict_oldest_pending(4);
+        assert!(slots.iter().all(|slot| hub.take(*slot).is_none()), "there was room");
+        hub.evict_oldest_pending(3);
+        assert!(matches!(hub.take(slots[1]), Some(Input::Shutdown)));
+        assert!([0, 2, 3].iter().all(|index| hub.take(slots[*index]).is_none()));
         hub.leave(EndpointId(2));
-        hub.crowd_out(1);
-        assert!(matches!(hub.take(seats[3]), Some(Input::Shutdown)), "who has left makes no room");
-    }
-
-    #[test]
-    fn who_waits_is_listed_once_however_often_it_asks() {
-        let hub = hub();
-        let seat = hub.join(EndpointId(7));
-        for _ in 0..1000 {
-            hub.wait_for_room(seat);
-            hub.wait_for_memory(seat);
-        }
-        assert_eq!(hub.seats.borrow().want_room.len() + hub.seats.borrow().want_memory.len(), 2);
+        hub.evict_oldest_pending(1);
+        assert!(matches!(hub.take(slots[3]), Some(Input::Shutdown)), "who has left makes no room");
     }
 }

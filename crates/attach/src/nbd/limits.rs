@@ -9,7 +9,7 @@ pub const OPTION_DATA: usize = 8192;
 /// Bytes that must be staged at once: an option whole.
 pub const STAGING: usize = 16 + OPTION_DATA;
 
-/// How long a client may negotiate. People do it by hand, so this is long.
+/// How long a client may negotiate. Users do it by hand, so this is long.
 pub const NEGOTIATION: Duration = Duration::from_mins(1);
 
 /// Bytes of the longest read or write: what the protocol lets clients send that did not ask.
@@ -54,11 +54,11 @@ pub const SCARCE_SEND_TIME: Duration = Duration::from_secs(10);
 pub const WATCH: Duration = Duration::from_secs(1);
 
 /// The part of a core's connections that may be negotiating: one in so many. When one more comes the oldest of them is closed.
-pub const NEWCOMERS: usize = 2;
+pub const PENDING_SHARE: usize = 2;
 
 /// Extents in one answer about allocation. The client asks again from where it ends.
 pub const EXTENTS: usize = 512;
 
-/// How long requests that wait for memory wait before they look again, if nobody tells that there is some: a connection that
-/// shares its core with others is told, so that this may be long.
+/// How long requests that wait for memory wait before they check again without a notification: a connection that
+/// shares its core with others is notified, so that this may be long.
 pub const MEMORY_RETRY: Duration = Duration::from_millis(100);

@@ -8,6 +8,7 @@ use zerocopy::IntoBytes;
 use super::handshake::ALLOCATION_ID;
 use super::requests::{Pending, Work};
 use super::wire::{Chunk, ChunkHeader, Descriptor, Failure, SimpleReply};
+use crate::convert::short;
 
 /// Something to send.
 #[derive(Debug)]
@@ -18,19 +19,31 @@ pub(crate) enum Reply {
     Simple(SimpleReply),
     /// Data behind a simple reply.
     Plain(SimpleReply, BufList),
-    /// Data in a chunk: request, offset, bytes.
-    Data((u64, u64, u32), BufList),
+    /// Data in a chunk.
+    Data {
+        cookie: u64,
+        offset: u64,
+        /// Bytes of data.
+        length: u32,
+        data: BufList,
+    },
     /// Extents.
     Extents(u64, Vec<Descriptor>),
     /// An error in a chunk.
     Error(u64, Failure),
 }
 
-fn bytes_of(length: usize) -> u32 {
-    u32::try_from(length).unwrap_or(u32::MAX)
-}
-
 impl Reply {
+    /// Bytes of it outside of pools.
+    pub(super) fn unpooled(&self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Extents(_, found) => size_of_val(found.as_slice()),
+            Self::Plain(_, data) | Self::Data { data, .. } => data.unpooled(),
+            Self::Simple(_) | Self::Error(..) => 0,
+        }
+    }
+
     /// The reply to a request that is over.
     pub(crate) fn of(pending: Pending, structured: bool) -> Self {
         let cookie = pending.cookie;
@@ -44,7 +57,7 @@ impl Reply {
                 let mut data = BufList::new();
                 pieces.into_iter().flatten().for_each(|piece| data.append(piece));
                 if structured {
-                    Self::Data((cookie, pending.offset, pending.length), data)
+                    Self::Data { cookie, offset: pending.offset, length: pending.length, data }
                 } else {
                     Self::Plain(simple, data)
                 }
@@ -54,7 +67,7 @@ impl Reply {
         }
     }
 
-    /// A reply that tells an error; where the client expects chunks, in a chunk.
+    /// A reply that reports an error; where the client expects chunks, in a chunk.
     pub(crate) fn failed(cookie: u64, failure: Failure, in_chunks: bool) -> Self {
         if in_chunks {
             Self::Error(cookie, failure)
@@ -72,21 +85,21 @@ impl Reply {
                 send.put(reply.as_bytes());
                 data.into_pieces().for_each(|piece| send.put_shared(piece));
             }
-            Self::Data((cookie, offset, length), data) => {
-                let payload = length.saturating_add(bytes_of(size_of::<u64>()));
+            Self::Data { cookie, offset, length, data } => {
+                let payload = length.saturating_add(short(size_of::<u64>()));
                 send.put(ChunkHeader::only(Chunk::OFFSET_DATA, cookie, payload).as_bytes());
                 send.put(&offset.to_be_bytes());
                 data.into_pieces().for_each(|piece| send.put_shared(piece));
             }
             Self::Extents(cookie, found) => {
-                let payload = bytes_of(size_of::<u32>() + found.as_bytes().len());
+                let payload = short(size_of::<u32>() + found.as_bytes().len());
                 send.put(ChunkHeader::only(Chunk::BLOCK_STATUS, cookie, payload).as_bytes());
                 send.put(&ALLOCATION_ID.to_be_bytes());
                 send.put(found.as_bytes());
             }
             Self::Error(cookie, failure) => {
                 // The number, and a message of no bytes.
-                let payload = bytes_of(size_of::<u32>() + size_of::<u16>());
+                let payload = short(size_of::<u32>() + size_of::<u16>());
                 send.put(ChunkHeader::only(Chunk::ERROR, cookie, payload).as_bytes());
                 send.put(&failure.0.to_be_bytes());
                 send.put(&0_u16.to_be_bytes());

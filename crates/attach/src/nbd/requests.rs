@@ -11,6 +11,7 @@ use volume::{Completion, Durability, Extent, Features, Operation, Outcome, Tag};
 use super::export::{self, Export};
 use super::limits::{EXTENTS, FIRST_REQUESTS, PIECES, REQUESTS};
 use super::wire::{Command, CommandFlags, Descriptor, ExtentFlags, Failure, RequestHeader};
+use crate::convert::{index, short};
 
 /// A read's pieces of data, each once it is there. Most reads have one.
 pub(crate) type Pieces = SmallVec<[Option<BufList>; 1]>;
@@ -30,6 +31,13 @@ pub(crate) enum Work {
     BlockStatus { found: Vec<Descriptor>, done: u64 },
     /// Nothing to keep.
     Flush,
+}
+
+/// A part of a request, in bytes from the request's offset.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ByteRange {
+    pub(crate) from: u64,
+    pub(crate) length: u64,
 }
 
 /// A request under way.
@@ -57,7 +65,7 @@ impl Pending {
     pub(crate) fn decode(export: &Export, header: &RequestHeader, allocation: bool) -> Result<Self, Refused> {
         let command = Command(header.command.get());
         let length = header.length.get();
-        let skip = if command == Command::WRITE { usize::try_from(length).unwrap_or(usize::MAX) } else { 0 };
+        let skip = if command == Command::WRITE { index(u64::from(length)) } else { 0 };
         let refuse = |failure| Refused { failure, skip };
         let flags = CommandFlags::from_bits(header.flags.get()).ok_or(refuse(Failure::INVAL))?;
         let work = match command {
@@ -127,10 +135,10 @@ impl Pending {
         self.outstanding == 0 && !matches!(self.work, Work::Write { receiving: true })
     }
 
-    /// The blocks of `bytes` bytes, `from` bytes behind the request's offset.
-    pub(crate) fn extent(&self, export: &Export, (from, bytes): (u64, u64)) -> Extent {
+    /// The blocks of a part of the request.
+    pub(crate) fn extent(&self, export: &Export, part: ByteRange) -> Extent {
         let block = u64::from(export.block());
-        Extent::new((self.offset + from) / block, bytes / block)
+        Extent::new((self.offset + part.from) / block, part.length / block)
     }
 
     /// What a request without data asks of the volume next; `None` when it is over.
@@ -148,13 +156,13 @@ impl Pending {
             Work::Trim { done, .. } => {
                 let bytes = export.most_discard().min(total - *done);
                 let from = std::mem::replace(done, *done + bytes);
-                Some(Operation::Discard { extent: self.extent(export, (from, bytes)) })
+                Some(Operation::Discard { extent: self.extent(export, ByteRange { from, length: bytes }) })
             }
             Work::WriteZeroes { done } if *done < total => {
                 let bytes = export.most_discard().min(total - *done);
                 let from = std::mem::replace(done, *done + bytes);
                 Some(Operation::WriteZeroes {
-                    extent: self.extent(export, (from, bytes)),
+                    extent: self.extent(export, ByteRange { from, length: bytes }),
                     durability: self.durability(),
                     may_unmap: !self.flags.contains(CommandFlags::NO_HOLE),
                 })
@@ -162,8 +170,9 @@ impl Pending {
             Work::BlockStatus { found, done } if *done < total => {
                 let enough = if self.flags.contains(CommandFlags::REQ_ONE) { 1 } else { EXTENTS };
                 let from = *done;
-                (found.len() < enough)
-                    .then(|| Operation::QueryAllocation { extent: self.extent(export, (from, total - from)) })
+                (found.len() < enough).then(|| Operation::QueryAllocation {
+                    extent: self.extent(export, ByteRange { from, length: total - from }),
+                })
             }
             _ => None,
         }
@@ -190,7 +199,7 @@ impl Pending {
                 }
                 *done += bytes;
                 let flags = if run.mapped { ExtentFlags::empty() } else { ExtentFlags::all() };
-                append(found, u32::try_from(bytes).unwrap_or(u32::MAX), flags);
+                append(found, short(index(bytes)), flags);
             }
             (Ok(Outcome::Done), Work::Read(_) | Work::BlockStatus { .. }) => {
                 self.failure.get_or_insert(Failure::IO);
@@ -292,7 +301,6 @@ impl Table {
 
     /// The slot and the piece of a tag.
     pub(crate) fn split(tag: Tag) -> (usize, usize) {
-        let part = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-        (part(tag.0 / PIECES), part(tag.0 % PIECES))
+        (index(tag.0 / PIECES), index(tag.0 % PIECES))
     }
 }

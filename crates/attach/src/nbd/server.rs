@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
+use host::ListenerId;
 use names::VolumeUrl;
 use reactor::{Cluster, Stopper};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -28,7 +29,7 @@ pub struct NbdConfig {
     pub place: Place,
     /// Refuse writes.
     pub read_only: bool,
-    /// Serve anybody, also beyond loopback.
+    /// Serve every client, also beyond loopback.
     pub allow_any: bool,
     /// Where the work is done.
     pub cores: Cores,
@@ -37,11 +38,11 @@ pub struct NbdConfig {
 }
 
 /// How often the beginning is looked at: only a core that ends without a word needs it.
-const GLANCE: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 type CoreThread = JoinHandle<std::io::Result<()>>;
 
-/// Serves until SIGTERM or SIGINT. `say` is given the lines that tell the user how to connect.
+/// Serves until SIGTERM or SIGINT. `say` is given the lines that explain to the user how to connect.
 pub fn serve(config: &NbdConfig, say: &dyn Fn(&str)) -> Result<()> {
     check_reach(&config.place, config.allow_any)?;
     // Signals are caught before anything begins, so that none is missed: the first listener is for the time until the volume is open.
@@ -50,10 +51,9 @@ pub fn serve(config: &NbdConfig, say: &dyn Fn(&str)) -> Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT]).context("signals cannot be caught")?;
     config.cores.bind()?;
     let count = config.cores.count();
-    let mut cluster =
-        Cluster::new(count, config.cores.reactor()).context("the event loops cannot be made")?;
+    let cluster = Cluster::new(count, config.cores.reactor()).context("the event loops cannot be made")?;
     let (listener, place, _socket_file) = listen(&config.place)?;
-    cluster.listen(listener);
+    cluster.control().open(ListenerId(0), listener)?;
     let (postbox, stopper) = (cluster.postbox(), cluster.stopper());
     let memory = (MEMORY / usize::from(count)).max(LEAST_MEMORY);
     let plan = Plan { url: config.url.clone(), read_only: config.read_only, memory };
@@ -69,7 +69,7 @@ pub fn serve(config: &NbdConfig, say: &dyn Fn(&str)) -> Result<()> {
     if let Ok(geometry) = &served {
         announce(&place, *geometry, say);
         config.ready_file.as_deref().map_or(Ok(()), |path| ready::write(path, &format!("nbd {place}")))?;
-        // The handle is closed by nobody else: the iterator ends with the first signal only.
+        // Nothing else closes the handle: the iterator ends with the first signal only.
         if signals.forever().next().is_some() {
             say("detaching: requests under way are finished");
         }
@@ -100,10 +100,10 @@ fn wait_until_serving(news: &Receiver<News>, threads: &[CoreThread]) -> Result<O
     let (mut last, mut serving) = (None, 0);
     while serving < threads.len() {
         let ended = threads.iter().any(JoinHandle::is_finished);
-        match news.recv_timeout(GLANCE) {
+        match news.recv_timeout(POLL_INTERVAL) {
             Ok(News::Serving(geometry)) => last = Some(geometry?),
             Ok(News::Asked) => return Ok(None),
-            // It would have told.
+            // It would have reported that.
             Ok(News::Flushed(_)) => bail!("an event loop ended before it began"),
             Err(_) if ended => bail!("an event loop ended before it began"),
             Err(_) => continue,

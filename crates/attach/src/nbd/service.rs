@@ -15,10 +15,10 @@ use super::connection::Connection;
 use super::endpoint::ClientEndpoint;
 use super::export::Export;
 use super::hub::Hub;
-use super::limits::NEWCOMERS;
+use super::limits::PENDING_SHARE;
 use crate::limits::CONNECTIONS;
 
-/// What cores are told.
+/// What is sent to the cores.
 #[derive(Debug, Clone)]
 pub(crate) enum Message {
     /// The volume is open.
@@ -27,7 +27,7 @@ pub(crate) enum Message {
     Shutdown,
 }
 
-/// What a core tells.
+/// What a core reports.
 #[derive(Debug)]
 pub(crate) enum News {
     /// It serves a volume of this shape, or why it cannot.
@@ -67,7 +67,7 @@ pub(crate) struct CoreService {
     tell: Sender<News>,
     opening: Option<CoreOpening>,
     serving: Option<(Rc<Hub>, Arc<Export>)>,
-    /// A volume of another machine takes its leave there when nobody holds it any more.
+    /// A volume of another machine is logged out there when nothing holds it any more.
     volume: Option<Arc<dyn Volume>>,
     end: End,
 }
@@ -80,7 +80,7 @@ impl CoreService {
     }
 
     fn tell(&self, news: News) {
-        // Nobody listens any more only when the process is on its way out.
+        // Nothing receives any more only when the process is on its way out.
         let _unheard = self.tell.send(news);
     }
 
@@ -156,7 +156,7 @@ impl Service for CoreService {
         if self.end != End::Open {
             return Err(Refusal("the adapter is stopping"));
         }
-        hub.crowd_out(CONNECTIONS / NEWCOMERS);
+        hub.evict_oldest_pending(CONNECTIONS / PENDING_SHARE);
         if hub.members() >= CONNECTIONS {
             return Err(Refusal("the limit of connections is reached"));
         }
@@ -173,7 +173,7 @@ impl Service for CoreService {
                     self.opening = None;
                 }
                 if let Some((hub, _)) = &self.serving {
-                    hub.tell_shutdown();
+                    hub.notify_shutdown();
                 }
             }
         }

@@ -8,7 +8,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// What the server says first, `NBDMAGIC`.
 pub const INIT_MAGIC: u64 = 0x4e42_444d_4147_4943;
-/// What tells the newstyle negotiation, and opens every option, `IHAVEOPT`.
+/// What marks the newstyle negotiation, and opens every option, `IHAVEOPT`.
 pub const OPTION_MAGIC: u64 = 0x4948_4156_454f_5054;
 /// What opens every reply to an option.
 pub const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
@@ -131,7 +131,7 @@ numbers! {
         EXPORT = 0;
         /// Its name.
         NAME = 1;
-        /// A description for people.
+        /// A description for the user.
         DESCRIPTION = 2;
         /// The least, the best and the largest request.
         BLOCK_SIZE = 3;
@@ -273,8 +273,8 @@ pub struct RequestHeader {
 const _: () = assert!(size_of::<RequestHeader>() == 28);
 
 impl RequestHeader {
-    /// A request, for tests and for who speaks to a server.
-    pub fn new(command: Command, cookie: u64, (offset, length): (u64, u32)) -> Self {
+    /// A request for `length` bytes from `offset` on, as a client makes it.
+    pub fn new(command: Command, cookie: u64, offset: u64, length: u32) -> Self {
         Self {
             magic: U32::new(REQUEST_MAGIC),
             flags: U16::ZERO,
@@ -363,7 +363,7 @@ mod tests {
 
     #[test]
     fn golden_vectors() {
-        let request = RequestHeader::new(Command::WRITE, 0x0102, (0x1000, 512)).with(CommandFlags::FUA);
+        let request = RequestHeader::new(Command::WRITE, 0x0102, 0x1000, 512).with(CommandFlags::FUA);
         assert_eq!(
             request.as_bytes(),
             [

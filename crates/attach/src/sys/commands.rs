@@ -8,7 +8,7 @@ use std::sync::Arc;
 use io_uring::{IoUring, opcode, squeue, types};
 use zerocopy::IntoBytes;
 
-use crate::ublk::wire::{self, IoCommand};
+use crate::ublk::wire::{self, IoCommand, QueueSize};
 
 /// What has happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,7 +33,8 @@ pub(crate) struct Commands {
 
 impl Commands {
     /// A ring for a queue with so many tags.
-    pub(crate) fn new(device: Arc<File>, (queue, depth): (u16, u16), bell: Arc<OwnedFd>) -> io::Result<Self> {
+    pub(crate) fn new(device: Arc<File>, size: QueueSize, bell: Arc<OwnedFd>) -> io::Result<Self> {
+        let QueueSize { queue, depth } = size;
         let ring = IoUring::new(u32::from(depth) + 1)?;
         let mut commands = Self { ring, device, bell, queue, events: Vec::new() };
         commands.listen()?;
@@ -52,11 +53,11 @@ impl Commands {
     /// Waits for the next ring of the bell.
     fn listen(&mut self) -> io::Result<()> {
         let fd = types::Fd(self.bell.as_raw_fd());
-        let events = u32::try_from(libc::POLLIN).unwrap_or(0);
+        let events = u32::from(libc::POLLIN.cast_unsigned());
         self.push(&opcode::PollAdd::new(fd, events).build().user_data(BELL))
     }
 
-    fn command(&mut self, operation: u32, (tag, result): (u16, i32)) -> io::Result<()> {
+    fn command(&mut self, operation: u32, tag: u16, result: i32) -> io::Result<()> {
         let body = IoCommand { queue: self.queue, tag, result, address: 0 };
         let mut bytes = [0; size_of::<IoCommand>()];
         bytes.copy_from_slice(body.as_bytes());
@@ -67,12 +68,12 @@ impl Commands {
 
     /// Asks for a request with this tag.
     pub(crate) fn fetch(&mut self, tag: u16) -> io::Result<()> {
-        self.command(wire::FETCH, (tag, 0))
+        self.command(wire::FETCH, tag, 0)
     }
 
     /// Answers the request with this tag, by bytes moved or a negative error number, and asks for the next one.
     pub(crate) fn answer(&mut self, tag: u16, result: i32) -> io::Result<()> {
-        self.command(wire::COMMIT_AND_FETCH, (tag, result))
+        self.command(wire::COMMIT_AND_FETCH, tag, result)
     }
 
     /// Hands what was queued to the kernel without waiting.

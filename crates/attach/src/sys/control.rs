@@ -35,7 +35,7 @@ impl Control {
         body.get_mut(..bytes.len()).ok_or(io::ErrorKind::InvalidInput)?.copy_from_slice(bytes);
         let entry = opcode::UringCmd80::new(types::Fd(self.device.as_raw_fd()), operation).cmd(body).build();
         // SAFETY: the kernel touches at most `len` bytes at `address`, which are `buffer`, borrowed for the whole of this call; the
-        // loop below ends only when the kernel has told that the command is over.
+        // loop below ends only when the kernel has reported that the command is over.
         unsafe { self.ring.submission().push(&entry) }.map_err(|_| io::ErrorKind::WouldBlock)?;
         loop {
             let waited = self.ring.submit_and_wait(1);
@@ -46,7 +46,7 @@ impl Control {
             match waited {
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // The command may be under way, and its memory with it: nobody could go on safely.
+                // The command may be under way, and its memory with it: going on would not be safe.
                 Err(_) => std::process::abort(),
             }
         }

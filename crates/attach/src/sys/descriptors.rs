@@ -7,7 +7,7 @@ use std::ptr::{self, NonNull};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-use crate::ublk::wire::{DESCRIPTORS_OF_A_QUEUE, Descriptor};
+use crate::ublk::wire::{DESCRIPTORS_OF_A_QUEUE, Descriptor, QueueSize};
 
 /// The mapped descriptors of one queue.
 pub(crate) struct Descriptors {
@@ -21,7 +21,8 @@ unsafe impl Send for Descriptors {}
 
 impl Descriptors {
     /// Maps the descriptors of a queue with so many tags.
-    pub(crate) fn map(device: &File, (queue, depth): (u16, u16)) -> io::Result<Self> {
+    pub(crate) fn map(device: &File, size: QueueSize) -> io::Result<Self> {
+        let QueueSize { queue, depth } = size;
         let page = rustix::param::page_size();
         let length = (usize::from(depth) * size_of::<Descriptor>()).next_multiple_of(page);
         let offset = u64::from(queue) * DESCRIPTORS_OF_A_QUEUE;

@@ -17,7 +17,7 @@ use super::limits::{DEPTH, LOOK, QUIESCE, RANGE, REQUESTS, TRANSFER};
 use super::wire::{self, Attributes, ControlCommand, DeviceInfo, Flags, NEEDED, Parameters, QUIESCED};
 use crate::sys::Control;
 
-/// Where the driver is told what to do.
+/// Where the driver takes its commands.
 const CONTROL: &str = "/dev/ublk-control";
 
 /// The driver's control device.
@@ -45,7 +45,7 @@ impl Driver {
         })?;
         let mut driver = Self { control };
         let mut features = [0; 8];
-        driver.run((wire::GET_FEATURES, u32::MAX, 0), &mut features).map_err(|error| {
+        driver.run(wire::GET_FEATURES, ControlCommand::new(u32::MAX, 0), &mut features).map_err(|error| {
             anyhow!("the kernel's ublk driver does not tell what it can do ({error}): Linux 6.5 or later is needed")
         })?;
         let missing = NEEDED - Flags::from_bits_truncate(u64::from_ne_bytes(features));
@@ -55,8 +55,8 @@ impl Driver {
         Ok(driver)
     }
 
-    fn run(&mut self, (operation, device, data): (u32, u32, u64), buffer: &mut [u8]) -> io::Result<()> {
-        self.control.run(operation, ControlCommand::new(device, data), buffer)
+    fn run(&mut self, operation: u32, command: ControlCommand, buffer: &mut [u8]) -> io::Result<()> {
+        self.control.run(operation, command, buffer)
     }
 
     /// Makes the device with this number, or with any if there is none; or takes over the one that a dead server has left.
@@ -70,11 +70,13 @@ impl Driver {
             mark: wanted.mark,
             ..DeviceInfo::default()
         };
-        match self.run((wire::ADD_DEV, info.device, 0), info.as_mut_bytes()) {
+        match self.run(wire::ADD_DEV, ControlCommand::new(info.device, 0), info.as_mut_bytes()) {
             Ok(()) => {
                 let mut parameters = wanted.parameters;
                 let device = Device { info, taken: false };
-                if let Err(error) = self.run((wire::SET_PARAMS, info.device, 0), parameters.as_mut_bytes()) {
+                if let Err(error) =
+                    self.run(wire::SET_PARAMS, ControlCommand::new(info.device, 0), parameters.as_mut_bytes())
+                {
                     self.remove(&device)?;
                     return Err(error).context("the driver does not take the volume's shape");
                 }
@@ -87,7 +89,7 @@ impl Driver {
 
     fn info(&mut self, number: u32) -> Result<DeviceInfo> {
         let mut info = DeviceInfo::default();
-        self.run((wire::GET_DEV_INFO, number, 0), info.as_mut_bytes())
+        self.run(wire::GET_DEV_INFO, ControlCommand::new(number, 0), info.as_mut_bytes())
             .with_context(|| format!("/dev/ublkb{number} cannot be asked about"))?;
         Ok(info)
     }
@@ -97,7 +99,7 @@ impl Driver {
         let deadline = Instant::now() + QUIESCE;
         let info = self.abandoned(number, deadline)?;
         let mut parameters = Parameters { len: wanted.parameters.len, ..Parameters::default() };
-        self.run((wire::GET_PARAMS, number, 0), parameters.as_mut_bytes())
+        self.run(wire::GET_PARAMS, ControlCommand::new(number, 0), parameters.as_mut_bytes())
             .with_context(|| format!("/dev/ublkb{number} does not tell its shape"))?;
         let same = parameters.sectors == wanted.parameters.sectors
             && parameters.logical_shift == wanted.parameters.logical_shift;
@@ -107,7 +109,7 @@ impl Driver {
             );
         }
         loop {
-            match self.run((wire::START_USER_RECOVERY, number, 0), &mut []) {
+            match self.run(wire::START_USER_RECOVERY, ControlCommand::new(number, 0), &mut []) {
                 Ok(()) => return Ok(Device { info, taken: true }),
                 // What the dead server had open is not closed yet.
                 Err(error) if error.kind() == ErrorKind::ResourceBusy && Instant::now() < deadline => {
@@ -146,19 +148,20 @@ impl Driver {
     /// Lets the device be used; its queues ask for requests already.
     pub(crate) fn start(&mut self, device: &Device) -> Result<()> {
         let operation = if device.taken { wire::END_USER_RECOVERY } else { wire::START_DEV };
-        self.run((operation, device.info.device, u64::from(std::process::id())), &mut [])
+        let command = ControlCommand::new(device.info.device, u64::from(std::process::id()));
+        self.run(operation, command, &mut [])
             .with_context(|| format!("{} cannot be started", device.path().display()))
     }
 
     /// Ends the device: requests under way are finished, later ones fail.
     pub(crate) fn stop(&mut self, device: &Device) -> Result<()> {
-        self.run((wire::STOP_DEV, device.info.device, 0), &mut [])
+        self.run(wire::STOP_DEV, ControlCommand::new(device.info.device, 0), &mut [])
             .with_context(|| format!("{} cannot be stopped", device.path().display()))
     }
 
-    /// Removes a device that is stopped and that nobody has open.
+    /// Removes a device that is stopped and not open.
     pub(crate) fn remove(&mut self, device: &Device) -> Result<()> {
-        self.run((wire::DEL_DEV, device.info.device, 0), &mut [])
+        self.run(wire::DEL_DEV, ControlCommand::new(device.info.device, 0), &mut [])
             .with_context(|| format!("{} cannot be removed", device.path().display()))
     }
 }
@@ -198,7 +201,7 @@ impl Device {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wanted {
     pub(crate) queues: u16,
-    /// What tells the volume from others.
+    /// What distinguishes the volume from others.
     pub(crate) mark: u64,
     pub(crate) parameters: Parameters,
 }
@@ -210,7 +213,7 @@ fn depth(queues: u16) -> u16 {
 
 impl Wanted {
     /// What a volume wants.
-    pub(crate) fn of(disk: &Disk, read_only: bool, (queues, mark): (u16, u64)) -> Self {
+    pub(crate) fn of(disk: &Disk, read_only: bool, queues: u16, mark: u64) -> Self {
         Self { queues, mark, parameters: parameters(disk, read_only) }
     }
 }

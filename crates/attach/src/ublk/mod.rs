@@ -84,7 +84,7 @@ pub struct UblkConfig {
     pub ready_file: Option<PathBuf>,
 }
 
-/// Keeps the device until SIGTERM or SIGINT. `say` is given the lines that tell how to use it.
+/// Keeps the device until SIGTERM or SIGINT. `say` is given the lines that explain how to use it.
 pub fn serve(config: &UblkConfig, say: &dyn Fn(&str)) -> Result<()> {
     let opening = WhileOpening::begin()?;
     let mut signals = Signals::new([SIGTERM, SIGINT]).context("signals cannot be caught")?;
@@ -101,7 +101,7 @@ pub fn serve(config: &UblkConfig, say: &dyn Fn(&str)) -> Result<()> {
         BlockDevice::Any => None,
     };
     let queues = config.cores.count().min(QUEUES);
-    let wanted = Wanted::of(&disk, read_only, (queues, mark(&config.url)));
+    let wanted = Wanted::of(&disk, read_only, queues, mark(&config.url));
     let device = driver.prepare(number, &wanted)?;
     let handle = signals.handle();
     let threads = match begin(&device, &disk, &handle) {
@@ -145,7 +145,7 @@ fn end(driver: &mut Driver, device: &Device, threads: Vec<Running>) -> Result<()
     ended
 }
 
-/// What tells this volume's devices from others: its URL, in a number that is never zero.
+/// What distinguishes this volume's devices from others: its URL, in a number that is never zero.
 fn mark(url: &VolumeUrl) -> u64 {
     1 << 32 | u64::from(::wire::crc32c(url.to_string().as_bytes()))
 }
@@ -172,7 +172,7 @@ fn begin(device: &Device, disk: &Disk, handle: &signal_hook::iterator::Handle) -
     Ok(threads)
 }
 
-/// A queue's thread: tells that the queue has begun, and runs it. A failure ends the whole adapter.
+/// A queue's thread: reports that the queue has begun, and runs it. A failure ends the whole adapter.
 fn run(
     place: Place,
     tell: &Sender<std::io::Result<()>>,
@@ -181,7 +181,7 @@ fn run(
     let queue = match Queue::begin(place) {
         Ok(queue) => queue,
         Err(error) => {
-            // Whoever waits for it is told, and ends.
+            // The thread that waits for it gets the failure, and ends.
             let _told = tell.send(Err(error));
             return Ok(());
         }

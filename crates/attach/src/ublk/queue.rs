@@ -12,7 +12,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use volume::{Durability, Extent, Operation, Outcome, VolumeErrorKind};
 
-use super::wire::{Ask, Descriptor, data_offset};
+use super::wire::{Ask, Descriptor, QueueSize, data_offset};
 use crate::memory::memory;
 use crate::sys::{Commands, Descriptors, Event};
 
@@ -61,7 +61,7 @@ impl Queue {
     /// A queue that asks for requests; to be made on the thread that runs it.
     pub(crate) fn begin(place: Place) -> io::Result<Self> {
         let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        let size = (place.number, place.depth);
+        let size = QueueSize { queue: place.number, depth: place.depth };
         let descriptors = Descriptors::map(&place.device, size)?;
         let mut commands = Commands::new(Arc::clone(&place.device), size, Arc::clone(&bell))?;
         (0..place.depth).try_for_each(|tag| commands.fetch(tag))?;
@@ -78,7 +78,7 @@ impl Queue {
             for event in &events {
                 match *event {
                     Event::Fetched(tag, 0) => self.start(tag),
-                    // The device is being stopped, or a stopped one was told of an answer.
+                    // The device is being stopped, or a stopped one got an answer.
                     Event::Fetched(..) => self.open -= 1,
                     Event::Bell => {}
                 }
@@ -168,7 +168,7 @@ fn extent(request: &Descriptor, block_size: u32) -> Extent {
     Extent::new(request.start / sectors, u64::from(request.sectors) / sectors)
 }
 
-/// How the kernel is told of a failure: a negative error number, as its block layer knows them.
+/// How a failure is reported to the kernel: a negative error number, as its block layer knows them.
 fn failure(kind: VolumeErrorKind) -> i32 {
     let error = match kind {
         VolumeErrorKind::NoSpace => Errno::NOSPC,

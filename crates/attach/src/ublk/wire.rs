@@ -153,6 +153,13 @@ pub(crate) struct IoCommand {
     pub(crate) address: u64,
 }
 
+/// A queue of a device, with its number of tags.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct QueueSize {
+    pub(crate) queue: u16,
+    pub(crate) depth: u16,
+}
+
 /// A request.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
@@ -177,7 +184,7 @@ pub(crate) enum Ask {
 }
 
 impl Descriptor {
-    /// What it asks for; `None` for what the driver was not told that there is.
+    /// What it asks for; `None` for what was not reported to the driver as supported.
     pub(crate) const fn ask(&self) -> Option<Ask> {
         Some(match self.operation & 0xff {
             0 => Ask::Read,

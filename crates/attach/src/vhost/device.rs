@@ -24,7 +24,7 @@ use super::ring::{Parts, Ring};
 
 /// A queue, as the monitor has described it so far.
 struct Slot {
-    /// The queue while nobody serves it.
+    /// The queue while no thread serves it.
     queue: Option<Queue>,
     kick: Option<File>,
     call: Option<File>,
@@ -105,7 +105,7 @@ impl Device {
 }
 
 impl Slot {
-    /// The queue, while nobody serves it.
+    /// The queue, while no thread serves it.
     fn queue(&mut self) -> Result<&mut Queue> {
         if self.ring.is_some() {
             return Err(Error::InvalidOperation("the queue is running"));

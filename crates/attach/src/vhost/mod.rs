@@ -51,7 +51,7 @@ pub struct VhostConfig {
 /// The monitor that is connected, so that its connection can be ended from another thread.
 type Connected = Arc<Mutex<Option<UnixStream>>>;
 
-/// Serves one monitor after another until SIGTERM or SIGINT. `say` is given the lines that tell how to connect.
+/// Serves one monitor after another until SIGTERM or SIGINT. `say` is given the lines that explain how to connect.
 pub fn serve(config: &VhostConfig, say: &dyn Fn(&str)) -> Result<()> {
     let opening = WhileOpening::begin()?;
     let mut signals = Signals::new([SIGTERM, SIGINT]).context("signals cannot be caught")?;
@@ -74,7 +74,7 @@ pub fn serve(config: &VhostConfig, say: &dyn Fn(&str)) -> Result<()> {
     let watcher = std::thread::spawn(move || {
         let asked = signals.forever().next().is_some();
         ending.store(true, Ordering::SeqCst);
-        // Both wake whoever waits there; what has ended already needs no waking.
+        // Both wake the threads that wait there; what has ended already needs no waking.
         let _woken = rustix::net::shutdown(&waking, rustix::net::Shutdown::Both);
         if let Some(stream) = current.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
             let _ended = stream.shutdown(Shutdown::Both);
@@ -112,7 +112,7 @@ fn serve_monitor(
     let mut handler = BackendReqHandler::from_stream(stream, Arc::clone(&device));
     while !stopping.load(Ordering::SeqCst) {
         match handler.handle_request() {
-            // What cannot be done was told to the monitor, if it wanted to know.
+            // What cannot be done was reported to the monitor, if it asked for that.
             Ok(())
             | Err(
                 Asked::InvalidParam

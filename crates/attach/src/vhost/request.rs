@@ -7,6 +7,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use zerocopy::{Immutable, KnownLayout, Unaligned};
 
 use super::limits::{LARGEST, MOST_SEGMENTS};
+use crate::convert::index;
 
 /// Bytes of a sector, which offsets are counted in whatever the block size.
 pub(crate) const SECTOR: u64 = 512;
@@ -85,7 +86,7 @@ pub(crate) struct Segment {
 const _: () = assert!(size_of::<Segment>() == 16);
 
 impl Segment {
-    /// Whether zeroed space may be released; `None` when a flag is set that nobody knows.
+    /// Whether zeroed space may be released; `None` when an unknown flag is set.
     pub(crate) fn may_unmap(&self) -> Option<bool> {
         match self.flags.get() {
             0 => Some(false),
@@ -156,7 +157,7 @@ impl DeviceConfig {
 
     /// A part of the configuration; behind its end are zeros.
     pub(crate) fn part(&self, offset: u32, length: u32) -> Vec<u8> {
-        let place = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
+        let place = |number: u32| index(u64::from(number));
         let known = self.as_bytes().get(place(offset)..).unwrap_or_default();
         let mut part: Vec<u8> = known.iter().copied().take(place(length)).collect();
         part.resize(place(length), 0);

@@ -16,7 +16,8 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::limits::{LARGEST, QUEUE_MEMORY};
 use super::request::{Header, SECTOR, Segment, Status, kind};
-use crate::gate::{Gate, Pass, Room};
+use crate::convert::index;
+use crate::gate::{Gate, Permit, Room};
 use crate::limits::GRACE;
 use crate::memory::memory;
 
@@ -80,7 +81,7 @@ impl Ring {
         Ok(Self { shared, kick, thread })
     }
 
-    /// Tells the guest of answers this way from now on.
+    /// Notifies the guest of answers this way from now on.
     pub(crate) fn set_call(&self, call: Option<File>) {
         *lock(&self.shared.call) = call;
     }
@@ -123,10 +124,10 @@ impl Shared {
         loop {
             lock(&self.queue).disable_notification(&*self.guest)?;
             loop {
-                let Some(pass) = self.gate.enter() else { return Ok(()) };
+                let Some(permit) = self.gate.enter() else { return Ok(()) };
                 let chain = lock(&self.queue).pop_descriptor_chain(Arc::clone(&self.guest));
                 let Some(chain) = chain else { break };
-                self.begin(Answer { shared: Arc::clone(self), chain, pass });
+                self.begin(Answer { shared: Arc::clone(self), chain, permit });
             }
             if self.stop.load(Ordering::SeqCst) || !lock(&self.queue).enable_notification(&*self.guest)? {
                 return Ok(());
@@ -170,9 +171,9 @@ impl Shared {
         geometry.check(extent).map(|_| extent)
     }
 
-    /// Waits for room for a request's data. False when the queue has been stopped: the request stays for whoever serves it next.
+    /// Waits for room for a request's data. False when the queue has been stopped: the request stays for the thread that serves it next.
     fn hold(&self, answer: &mut Answer, bytes: usize) -> bool {
-        let room = answer.pass.hold(bytes);
+        let room = answer.permit.hold(bytes);
         if !room {
             lock(&self.queue).go_to_previous_position();
         }
@@ -180,7 +181,7 @@ impl Shared {
     }
 
     fn fits(&self, bytes: usize) -> bool {
-        bytes <= usize::try_from(self.disk.limits().max_transfer).unwrap_or(usize::MAX)
+        bytes <= index(u64::from(self.disk.limits().max_transfer))
     }
 
     fn read(&self, header: &Header, mut answer: Answer) {
@@ -267,7 +268,7 @@ impl Shared {
 struct Answer {
     shared: Arc<Shared>,
     chain: Chain,
-    pass: Pass,
+    permit: Permit,
 }
 
 impl Answer {
@@ -280,24 +281,24 @@ impl Answer {
         self.writer()?.available_bytes().checked_sub(1)
     }
 
-    /// Puts the status into the guest's memory, and tells it.
+    /// Puts the status into the guest's memory, and notifies the guest.
     fn end(self, status: Status) {
         self.end_with(status, &BufList::new());
     }
 
-    /// Puts data and status into the guest's memory, and tells it. A guest that left no room for them is told nothing.
+    /// Puts data and status into the guest's memory, and notifies the guest. A guest that left no room for them is not notified.
     fn end_with(self, status: Status, data: &BufList) {
         let written = self.put(status, data).and_then(|count| u32::try_from(count).ok()).unwrap_or(0);
         let shared = &self.shared;
         let mut queue = lock(&shared.queue);
-        let told = queue.add_used(&*shared.guest, self.chain.head_index(), written).is_ok()
+        let is_used = queue.add_used(&*shared.guest, self.chain.head_index(), written).is_ok()
             && queue.needs_notification(&*shared.guest).unwrap_or(true);
         drop(queue);
-        if told && let Some(mut call) = lock(&shared.call).as_ref() {
+        if is_used && let Some(mut call) = lock(&shared.call).as_ref() {
             // A guest that is gone hears nothing.
             let _unheard = call.write_all(&1_u64.to_ne_bytes());
         }
-        drop(self.pass);
+        drop(self.permit);
     }
 
     fn put(&self, status: Status, data: &BufList) -> Option<usize> {

@@ -124,24 +124,25 @@ impl Bench {
     }
 
     pub fn read(&mut self, offset: u64, length: u32) -> Vec<u8> {
-        let answer = self.ask(&RequestHeader::new(Command::READ, 7, (offset, length)), &[]);
+        let answer = self.ask(&RequestHeader::new(Command::READ, 7, offset, length), &[]);
         assert_eq!(answer.error, 0);
         answer.data
     }
 
     pub fn write(&mut self, offset: u64, data: &[u8]) {
-        let header = RequestHeader::new(Command::WRITE, 8, (offset, data.len() as u32));
+        let header = RequestHeader::new(Command::WRITE, 8, offset, data.len() as u32);
         assert_eq!(self.ask(&header, data).error, 0);
     }
 
     /// The error of a request without data.
     pub fn error(&mut self, command: Command, flags: CommandFlags, range: (u64, u32)) -> u32 {
-        self.ask(&RequestHeader::new(command, 9, range).with(flags), &[]).error
+        self.ask(&RequestHeader::new(command, 9, range.0, range.1).with(flags), &[]).error
     }
 
     /// Extents as (bytes, flags).
     pub fn status(&mut self, flags: CommandFlags, range: (u64, u32)) -> Vec<(u32, u32)> {
-        let answer = self.ask(&RequestHeader::new(Command::BLOCK_STATUS, 9, range).with(flags), &[]);
+        let answer =
+            self.ask(&RequestHeader::new(Command::BLOCK_STATUS, 9, range.0, range.1).with(flags), &[]);
         assert_eq!((answer.error, &answer.data[..4]), (0, &[0, 0, 0, 1][..]));
         let number = |bytes: &[u8]| u32::from_be_bytes(bytes.try_into().unwrap());
         answer.data[4..].chunks(8).map(|run| (number(&run[..4]), number(&run[4..]))).collect()

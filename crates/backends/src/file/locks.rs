@@ -1,96 +1,103 @@
-//! Keeps requests apart that overlap, across cores: the system does not.
+//! Range locks: they keep requests apart that overlap, across cores, as the system does not.
 //!
 //! A read of the page cache that meets a write of the same block may see half of it (seen with ext4), which the
 //! contract forbids; and a compare-and-write must be alone on its blocks from its read to its write. So every request
-//! holds the units of 4 KiB that it touches: shared to read, exclusive to change. The table is small, units that are
+//! locks the blocks of 4 KiB that it touches: shared to read, exclusive to change. The table is small, blocks that are
 //! far apart share a slot, and neighbours are neighbours: a 4 KiB request costs two operations on one slot.
 //!
-//! Nobody waits in here. A request that does not get in stays in its queue, which is woken whenever somebody leaves.
-//! A queue that has failed too often closes the door to all others until it is in.
+//! Locking never blocks a thread. A request that does not get its lock stays in its queue, which is woken whenever another unlocks.
+//! A queue that has failed too often reserves the table: the others lock nothing more until it has its lock.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-use super::limits::{LOCK_PATIENCE, LOCK_SLOTS};
+use super::limits::{LOCK_ATTEMPTS, LOCK_SLOTS};
+use crate::convert::index;
 
-/// A slot that somebody changes; other values count those who read.
+/// A slot that is locked exclusively; other values count shared locks.
 const EXCLUSIVE: u32 = u32::MAX;
 
-/// How a request holds its units.
+/// How a request locks its blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Hold {
+pub(super) enum LockMode {
     /// Not at all.
-    Nothing,
-    /// With others who read.
+    None,
+    /// With others that read.
     Shared,
     /// Alone.
     Exclusive,
 }
 
-/// A run of units.
+/// A run of the blocks of 4 KiB that locks cover.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Units {
+pub(super) struct BlockRange {
     pub(super) first: u64,
     pub(super) count: u64,
 }
 
 /// The locks of one volume.
 #[derive(Debug)]
-pub(super) struct Locks {
+pub(super) struct RangeLocks {
     slots: Box<[AtomicU32]>,
-    /// Queues whose first request waits.
+    /// Queues whose first request waits for its lock.
     waiting: AtomicU32,
-    /// The queue that alone may enter; zero for all.
-    closed_by: AtomicU64,
-    members: Mutex<Members>,
+    /// The queue that alone may lock; zero for all.
+    reserved_for: AtomicU64,
+    queues: Mutex<Queues>,
+}
+
+#[derive(Debug)]
+struct QueueWaker {
+    queue: u64,
+    waker: Waker,
 }
 
 #[derive(Debug, Default)]
-struct Members {
-    list: Vec<(u64, Waker)>,
+struct Queues {
+    wakers: Vec<QueueWaker>,
     last: u64,
 }
 
-/// A queue's place at the locks. What it still holds when it is dropped stays held: drop the queue's requests first.
+/// One queue's handle to the locks. What it still has locked when it is dropped stays locked: end the queue's requests first.
 #[derive(Debug)]
-pub(super) struct Pass {
-    locks: Arc<Locks>,
-    name: u64,
+pub(super) struct RangeLock {
+    locks: Arc<RangeLocks>,
+    number: u64,
     waiting: bool,
     failures: u32,
 }
 
-impl Locks {
+impl RangeLocks {
     pub(super) fn new() -> Arc<Self> {
         let slots = (0..LOCK_SLOTS).map(|_| AtomicU32::new(0)).collect();
-        let (waiting, closed_by, members) = (AtomicU32::new(0), AtomicU64::new(0), Mutex::default());
-        Arc::new(Self { slots, waiting, closed_by, members })
+        let (waiting, reserved_for, queues) = (AtomicU32::new(0), AtomicU64::new(0), Mutex::default());
+        Arc::new(Self { slots, waiting, reserved_for, queues })
     }
 
-    fn members(&self) -> MutexGuard<'_, Members> {
-        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    fn queues(&self) -> MutexGuard<'_, Queues> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The slots of a run, each once.
-    fn slots(&self, units: Units) -> impl Iterator<Item = &AtomicU32> {
+    fn slots(&self, range: BlockRange) -> impl Iterator<Item = &AtomicU32> {
         let all = self.slots.len();
-        let start = usize::try_from(units.first % all as u64).unwrap_or_default();
-        let count = usize::try_from(units.count).unwrap_or(usize::MAX).min(all);
+        let start = index(range.first % all as u64);
+        let count = index(range.count).min(all);
         let (before, from) = self.slots.split_at(start);
         from.iter().chain(before).take(count)
     }
 
-    /// Takes all slots of a run or none. It looks before it takes: two that wait for a third would otherwise wake each
-    /// other by taking and giving back.
-    fn take(&self, units: Units, hold: Hold) -> bool {
-        if !self.slots(units).all(|slot| after(slot.load(Ordering::SeqCst), hold).is_some()) {
+    /// Locks all slots of a run or none. It checks before it locks: two that wait for a third would otherwise wake each
+    /// other by locking and unlocking.
+    fn lock_slots(&self, range: BlockRange, mode: LockMode) -> bool {
+        if !self.slots(range).all(|slot| after(slot.load(Ordering::SeqCst), mode).is_some()) {
             return false;
         }
-        for (taken, slot) in (0..).zip(self.slots(units)) {
-            if !take_one(slot, hold) {
+        for (taken, slot) in (0..).zip(self.slots(range)) {
+            if !lock_slot(slot, mode) {
                 if taken > 0 {
-                    self.give_back(Units { count: taken, ..units }, hold);
+                    self.unlock_slots(BlockRange { count: taken, ..range }, mode);
                     self.wake_others(0);
                 }
                 return false;
@@ -99,12 +106,12 @@ impl Locks {
         true
     }
 
-    fn give_back(&self, units: Units, hold: Hold) {
-        for slot in self.slots(units) {
-            match hold {
-                Hold::Nothing => {}
-                Hold::Shared => drop(slot.fetch_sub(1, Ordering::SeqCst)),
-                Hold::Exclusive => slot.store(0, Ordering::SeqCst),
+    fn unlock_slots(&self, range: BlockRange, mode: LockMode) {
+        for slot in self.slots(range) {
+            match mode {
+                LockMode::None => {}
+                LockMode::Shared => drop(slot.fetch_sub(1, Ordering::SeqCst)),
+                LockMode::Exclusive => slot.store(0, Ordering::SeqCst),
             }
         }
     }
@@ -112,93 +119,91 @@ impl Locks {
     /// Lets all queues but one try again, if one waits.
     fn wake_others(&self, but: u64) {
         if self.waiting.load(Ordering::SeqCst) > 0 {
-            self.members()
-                .list
-                .iter()
-                .filter(|(name, _)| *name != but)
-                .for_each(|(_, waker)| waker.wake_by_ref());
+            let queues = self.queues();
+            let others = queues.wakers.iter().filter(|other| other.queue != but);
+            others.for_each(|other| other.waker.wake_by_ref());
         }
     }
 }
 
 /// What a slot becomes when it is taken, if it can be.
-fn after(now: u32, hold: Hold) -> Option<u32> {
-    match hold {
-        Hold::Nothing => Some(now),
-        Hold::Shared => now.checked_add(1).filter(|next| *next != EXCLUSIVE),
-        Hold::Exclusive => (now == 0).then_some(EXCLUSIVE),
+fn after(now: u32, mode: LockMode) -> Option<u32> {
+    match mode {
+        LockMode::None => Some(now),
+        LockMode::Shared => now.checked_add(1).filter(|next| *next != EXCLUSIVE),
+        LockMode::Exclusive => (now == 0).then_some(EXCLUSIVE),
     }
 }
 
-fn take_one(slot: &AtomicU32, hold: Hold) -> bool {
-    slot.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |now| after(now, hold)).is_ok()
+fn lock_slot(slot: &AtomicU32, mode: LockMode) -> bool {
+    slot.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |now| after(now, mode)).is_ok()
 }
 
-impl Pass {
-    /// Joins; `waker` is woken when it may be worth trying again.
-    pub(super) fn new(locks: &Arc<Locks>, waker: Waker) -> Self {
-        let mut members = locks.members();
-        members.last += 1;
-        let name = members.last;
-        members.list.push((name, waker));
-        drop(members);
-        Self { locks: Arc::clone(locks), name, waiting: false, failures: 0 }
+impl RangeLock {
+    /// A queue's handle; `waker` is woken when trying again may succeed.
+    pub(super) fn new(locks: &Arc<RangeLocks>, waker: Waker) -> Self {
+        let mut queues = locks.queues();
+        queues.last += 1;
+        let number = queues.last;
+        queues.wakers.push(QueueWaker { queue: number, waker });
+        drop(queues);
+        Self { locks: Arc::clone(locks), number, waiting: false, failures: 0 }
     }
 
-    /// Holds the units if that is possible now. After a failure the queue counts as waiting until it gets in or gives up.
-    pub(super) fn enter(&mut self, units: Units, hold: Hold) -> bool {
-        if hold == Hold::Nothing || self.attempt(units, hold) {
-            self.give_up();
+    /// Locks the range if that is possible now. After a failure the queue counts as waiting until it succeeds or stops waiting.
+    pub(super) fn try_lock(&mut self, range: BlockRange, mode: LockMode) -> bool {
+        if mode == LockMode::None || self.attempt(range, mode) {
+            self.stop_waiting();
             return true;
         }
         if !self.waiting {
             self.waiting = true;
             self.locks.waiting.fetch_add(1, Ordering::SeqCst);
-            // Somebody may have left before this queue was seen to wait.
-            if self.attempt(units, hold) {
-                self.give_up();
+            // Another queue may have unlocked before this one counted as waiting.
+            if self.attempt(range, mode) {
+                self.stop_waiting();
                 return true;
             }
         }
         self.failures += 1;
-        if self.failures >= LOCK_PATIENCE {
-            let closed_by = &self.locks.closed_by;
+        if self.failures >= LOCK_ATTEMPTS {
+            let reserved_for = &self.locks.reserved_for;
             // If another queue was first, this one is next.
-            let _ = closed_by.compare_exchange(0, self.name, Ordering::SeqCst, Ordering::Relaxed);
+            let _ = reserved_for.compare_exchange(0, self.number, Ordering::SeqCst, Ordering::Relaxed);
         }
         false
     }
 
-    fn attempt(&self, units: Units, hold: Hold) -> bool {
-        let closed_by = self.locks.closed_by.load(Ordering::SeqCst);
-        (closed_by == 0 || closed_by == self.name) && self.locks.take(units, hold)
+    fn attempt(&self, range: BlockRange, mode: LockMode) -> bool {
+        let reserved_for = self.locks.reserved_for.load(Ordering::SeqCst);
+        (reserved_for == 0 || reserved_for == self.number) && self.locks.lock_slots(range, mode)
     }
 
     /// Stops waiting.
-    pub(super) fn give_up(&mut self) {
+    pub(super) fn stop_waiting(&mut self) {
         self.failures = 0;
         if std::mem::take(&mut self.waiting) {
             self.locks.waiting.fetch_sub(1, Ordering::SeqCst);
-            let closed_by = &self.locks.closed_by;
-            if closed_by.compare_exchange(self.name, 0, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
-                self.locks.wake_others(self.name);
+            let reserved_for = &self.locks.reserved_for;
+            if reserved_for.compare_exchange(self.number, 0, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
+                self.locks.wake_others(self.number);
             }
         }
     }
 
-    /// Lets the units go, and others try.
-    pub(super) fn leave(&self, units: Units, hold: Hold) {
-        if hold != Hold::Nothing {
-            self.locks.give_back(units, hold);
-            self.locks.wake_others(self.name);
+    /// Unlocks the range, and lets others try.
+    pub(super) fn unlock(&self, range: BlockRange, mode: LockMode) {
+        if mode != LockMode::None {
+            self.locks.unlock_slots(range, mode);
+            self.locks.wake_others(self.number);
         }
     }
 }
 
-impl Drop for Pass {
+impl Drop for RangeLock {
     fn drop(&mut self) {
-        self.locks.members().list.retain(|(name, _)| *name != self.name);
-        self.give_up();
+        self.locks.queues().wakers.retain(|other| other.queue != self.number);
+        self.stop_waiting();
     }
 }
 
@@ -206,77 +211,81 @@ impl Drop for Pass {
 mod tests {
     use super::*;
 
-    fn pass(locks: &Arc<Locks>) -> Pass {
-        Pass::new(locks, Waker::noop().clone())
+    fn lock_of(locks: &Arc<RangeLocks>) -> RangeLock {
+        RangeLock::new(locks, Waker::noop().clone())
     }
 
-    fn units(first: u64, count: u64) -> Units {
-        Units { first, count }
+    fn range(first: u64, count: u64) -> BlockRange {
+        BlockRange { first, count }
     }
 
     #[test]
     fn readers_share_and_a_writer_is_alone() {
-        let locks = Locks::new();
-        let (mut one, mut two) = (pass(&locks), pass(&locks));
-        assert!(one.enter(units(0, 8), Hold::Shared) && two.enter(units(4, 8), Hold::Shared));
-        assert!(!one.enter(units(7, 1), Hold::Exclusive));
-        assert!(one.enter(units(12, 4), Hold::Exclusive) && !two.enter(units(0, 13), Hold::Shared));
-        one.leave(units(12, 4), Hold::Exclusive);
-        assert!(two.enter(units(0, 13), Hold::Shared));
+        let locks = RangeLocks::new();
+        let (mut one, mut two) = (lock_of(&locks), lock_of(&locks));
+        assert!(one.try_lock(range(0, 8), LockMode::Shared) && two.try_lock(range(4, 8), LockMode::Shared));
+        assert!(!one.try_lock(range(7, 1), LockMode::Exclusive));
+        assert!(
+            one.try_lock(range(12, 4), LockMode::Exclusive) && !two.try_lock(range(0, 13), LockMode::Shared)
+        );
+        one.unlock(range(12, 4), LockMode::Exclusive);
+        assert!(two.try_lock(range(0, 13), LockMode::Shared));
     }
 
     #[test]
-    fn a_failed_attempt_holds_nothing() {
-        let locks = Locks::new();
-        let (mut one, mut two) = (pass(&locks), pass(&locks));
-        assert!(one.enter(units(5, 1), Hold::Exclusive));
-        assert!(!two.enter(units(0, 10), Hold::Exclusive));
-        assert!(one.enter(units(0, 5), Hold::Exclusive));
-        one.leave(units(0, 6), Hold::Exclusive);
+    fn a_failed_attempt_locks_nothing() {
+        let locks = RangeLocks::new();
+        let (mut one, mut two) = (lock_of(&locks), lock_of(&locks));
+        assert!(one.try_lock(range(5, 1), LockMode::Exclusive));
+        assert!(!two.try_lock(range(0, 10), LockMode::Exclusive));
+        assert!(one.try_lock(range(0, 5), LockMode::Exclusive));
+        one.unlock(range(0, 6), LockMode::Exclusive);
         assert!(
-            two.enter(units(0, u64::MAX), Hold::Exclusive),
-            "more units than slots are all slots, once each"
+            two.try_lock(range(0, u64::MAX), LockMode::Exclusive),
+            "more blocks than slots are all slots, once each"
         );
-        two.leave(units(0, u64::MAX), Hold::Exclusive);
+        two.unlock(range(0, u64::MAX), LockMode::Exclusive);
         assert!(locks.slots.iter().all(|slot| slot.load(Ordering::SeqCst) == 0));
     }
 
     #[test]
-    fn who_waits_too_long_closes_the_door_until_it_is_in_or_gone() {
-        let locks = Locks::new();
-        let (mut one, mut two) = (pass(&locks), pass(&locks));
-        assert!(one.enter(units(0, 1), Hold::Shared));
-        while two.enter(units(0, 1), Hold::Exclusive) || two.failures < LOCK_PATIENCE {}
-        assert!(!one.enter(units(0, 1), Hold::Shared) && !one.enter(units(9, 1), Hold::Shared));
-        one.leave(units(0, 1), Hold::Shared);
-        assert!(two.enter(units(0, 1), Hold::Exclusive) && one.enter(units(9, 1), Hold::Shared));
-        while !two.waiting || two.failures < LOCK_PATIENCE {
-            assert!(!two.enter(units(9, 1), Hold::Exclusive));
+    fn a_queue_that_waits_too_long_reserves_the_table_until_it_succeeds_or_is_gone() {
+        let locks = RangeLocks::new();
+        let (mut one, mut two) = (lock_of(&locks), lock_of(&locks));
+        assert!(one.try_lock(range(0, 1), LockMode::Shared));
+        while two.try_lock(range(0, 1), LockMode::Exclusive) || two.failures < LOCK_ATTEMPTS {}
+        assert!(!one.try_lock(range(0, 1), LockMode::Shared) && !one.try_lock(range(9, 1), LockMode::Shared));
+        one.unlock(range(0, 1), LockMode::Shared);
+        assert!(
+            two.try_lock(range(0, 1), LockMode::Exclusive) && one.try_lock(range(9, 1), LockMode::Shared)
+        );
+        while !two.waiting || two.failures < LOCK_ATTEMPTS {
+            assert!(!two.try_lock(range(9, 1), LockMode::Exclusive));
         }
         drop(two);
-        assert!(one.enter(units(10, 1), Hold::Shared));
+        assert!(one.try_lock(range(10, 1), LockMode::Shared));
     }
 
     #[test]
-    fn nobody_is_inside_with_a_writer() {
-        let locks = Locks::new();
+    fn a_writer_is_alone() {
+        let locks = RangeLocks::new();
         let inside = AtomicU32::new(0);
         std::thread::scope(|scope| {
             for number in 0..4_u32 {
-                let (mut pass, inside) = (pass(&locks), &inside);
+                let (mut lock, inside) = (lock_of(&locks), &inside);
                 scope.spawn(move || {
                     for round in 0..20_000_u32 {
                         let exclusive = (round + number).is_multiple_of(7);
-                        let hold = if exclusive { Hold::Exclusive } else { Hold::Shared };
-                        let run = units(u64::from(round % 3), 4);
-                        if !pass.enter(run, hold) {
+                        let mode = if exclusive { LockMode::Exclusive } else { LockMode::Shared };
+                        let run = range(u64::from(round % 3), 4);
+                        if !lock.try_lock(run, mode) {
                             std::thread::yield_now();
                             continue;
                         }
                         let others = inside.fetch_add(1, Ordering::SeqCst);
                         assert!(!exclusive || others == 0);
                         inside.fetch_sub(1, Ordering::SeqCst);
-                        pass.leave(run, hold);
+                        lock.unlock(run, mode);
                     }
                 });
             }

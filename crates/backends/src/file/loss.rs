@@ -1,4 +1,4 @@
-//! Which failures of a file or device tell of acknowledged writes that are lost.
+//! Which failures of a file or device mean that acknowledged writes are lost.
 //!
 //! [`volume::Losses`] says what follows from it.
 
@@ -23,7 +23,7 @@ pub(super) fn flush_failed(losses: &Arc<Losses>, error: IoError) {
 }
 
 /// A write that was to be durable has failed, by direct I/O: either its own data could not be written, or what lay in the
-/// device's cache. Where the error number does not tell which, the second is assumed.
+/// device's cache. Where the error number does not say which, the second is assumed.
 pub(super) fn durable_write_failed(losses: &Arc<Losses>, error: IoError) {
     if !NOT_BEGUN.contains(&error.0) && !NO_ROOM.contains(&error.0) {
         losses.report(&format!("a durable write failed: {error}"));

@@ -4,6 +4,7 @@ mod limits;
 mod locks;
 mod loss;
 mod queue;
+mod shape;
 mod size;
 mod stage;
 
@@ -15,8 +16,9 @@ use volume::{
     Changes, Features, Geometry, Limits, LossRecord, Losses, OpenError, QueueContext, Volume, VolumeQueue,
 };
 
-use locks::{Locks, Pass};
+use locks::{RangeLock, RangeLocks};
 use queue::{FileQueue, Shared};
+use shape::Shape;
 use size::Size;
 
 /// A file or device, in blocks.
@@ -25,17 +27,8 @@ pub struct FileVolume {
     file: Arc<dyn BlockFile>,
     shape: Shape,
     size: Arc<Size>,
-    locks: Arc<Locks>,
+    locks: Arc<RangeLocks>,
     losses: Arc<Losses>,
-}
-
-/// What every queue of a file volume knows. The geometry's number of blocks is that of the beginning: [`Size`] has today's.
-#[derive(Debug, Clone, Copy)]
-struct Shape {
-    info: BlockInfo,
-    geometry: Geometry,
-    limits: Limits,
-    features: Features,
 }
 
 impl FileVolume {
@@ -53,7 +46,7 @@ impl FileVolume {
         };
         let shape = Shape { info, geometry, limits, features: features(&info, mode) };
         let size = Arc::new(Size::new(geometry.blocks));
-        Ok(Self { file, shape, size, locks: Locks::new(), losses: Losses::new() })
+        Ok(Self { file, shape, size, locks: RangeLocks::new(), losses: Losses::new() })
     }
 }
 
@@ -141,6 +134,6 @@ impl Volume for FileVolume {
         self.losses.add_queue(context.waker.clone());
         let shared =
             Shared { shape: self.shape, size: Arc::clone(&self.size), losses: Arc::clone(&self.losses) };
-        Ok(Box::new(FileQueue::new(shared, blocks, Pass::new(&self.locks, context.waker.clone()))))
+        Ok(Box::new(FileQueue::new(shared, blocks, RangeLock::new(&self.locks, context.waker.clone()))))
     }
 }

@@ -14,12 +14,13 @@ use volume::{
     Tag, VolumeErrorKind, VolumeQueue, promises, shape,
 };
 
-use super::Shape;
 use super::limits::{LOCK_UNIT, SCRATCH, ZERO_CHUNK};
-use super::locks::{Hold, Pass, Units};
+use super::locks::{BlockRange, LockMode, RangeLock};
 use super::loss::{durable_write_failed, flush_failed};
+use super::shape::Shape;
 use super::size::Size;
 use super::stage::{Active, Flushes, Stage};
+use crate::convert::index;
 use crate::errno::{NOT_SUPPORTED, kind_of};
 
 type Answer = Result<Outcome, VolumeErrorKind>;
@@ -33,32 +34,32 @@ pub(super) struct Shared {
 
 pub(super) struct FileQueue {
     blocks: Box<dyn BlockQueue>,
-    pass: Pass,
+    lock: RangeLock,
     shape: Shape,
     size: Arc<Size>,
     losses: Arc<Losses>,
     flushes: Flushes,
     /// Requests that may not begin yet, in order.
     held: VecDeque<Request>,
-    /// Requests under way, by the mark of their operation.
+    /// Requests under way, by the tag of their operation.
     active: Vec<Option<Active>>,
     free: Vec<usize>,
     /// Operations that the file had no room for.
     backlog: VecDeque<BlockRequest>,
     ended: Vec<BlockDone>,
     ready: Vec<Completion>,
-    /// Answers that tell of a loss whose record is not kept yet.
-    owed: Vec<Completion>,
+    /// Completions that report a loss whose record is not kept yet.
+    held_completions: Vec<Completion>,
     scratch: Option<Pool>,
     zeros: Option<SharedBuf>,
 }
 
 impl FileQueue {
-    pub(super) fn new(shared: Shared, blocks: Box<dyn BlockQueue>, pass: Pass) -> Self {
+    pub(super) fn new(shared: Shared, blocks: Box<dyn BlockQueue>, lock: RangeLock) -> Self {
         let Shared { shape, size, losses } = shared;
         Self {
             blocks,
-            pass,
+            lock,
             shape,
             size,
             losses,
@@ -69,7 +70,7 @@ impl FileQueue {
             backlog: VecDeque::new(),
             ended: Vec::new(),
             ready: Vec::new(),
-            owed: Vec::new(),
+            held_completions: Vec::new(),
             scratch: None,
             zeros: None,
         }
@@ -77,7 +78,7 @@ impl FileQueue {
 
     fn occupied(&self) -> usize {
         let under_way = self.active.len() - self.free.len();
-        self.held.len() + under_way + self.flushes.len() + self.ready.len() + self.owed.len()
+        self.held.len() + under_way + self.flushes.len() + self.ready.len() + self.held_completions.len()
     }
 
     /// What can be answered without the file: what is wrong, what is empty, and what changes nothing.
@@ -111,7 +112,7 @@ impl FileQueue {
     /// Ends a request that fails because acknowledged writes are lost. A full disk is no reason: who waits for room and then asks
     /// again would take a success for more than it is.
     fn refuse(&mut self, tag: Tag) {
-        self.owed.push(Completion { tag, result: Err(VolumeErrorKind::Media) });
+        self.held_completions.push(Completion { tag, result: Err(VolumeErrorKind::Media) });
     }
 
     fn offset(&self, extent: Extent) -> u64 {
@@ -122,11 +123,11 @@ impl FileQueue {
         extent.blocks * u64::from(self.shape.geometry.block_size)
     }
 
-    /// The units of the locks that an extent lies in.
-    fn units(&self, extent: Extent) -> Units {
+    /// The blocks of the locks that an extent lies in.
+    fn range(&self, extent: Extent) -> BlockRange {
         let (start, len) = (self.offset(extent), self.bytes(extent));
         let first = start / LOCK_UNIT;
-        Units { first, count: (start + len).div_ceil(LOCK_UNIT) - first }
+        BlockRange { first, count: (start + len).div_ceil(LOCK_UNIT) - first }
     }
 
     /// Lets held requests begin, in order, as far as they may. True if one did.
@@ -134,17 +135,17 @@ impl FileQueue {
         let mut progress = false;
         while let Some(request) = self.held.pop_front() {
             if self.losses.happened() && promises(&request.operation) {
-                self.pass.give_up();
+                self.lock.stop_waiting();
                 self.refuse(request.tag);
                 progress = true;
                 continue;
             }
-            let hold = hold_of(&request.operation);
-            let units = self.units(request.operation.extent().unwrap_or(Extent::new(0, 0)));
-            let refused = if self.pass.enter(units, hold) {
-                let refused = self.begin(request, hold).err();
+            let mode = lock_mode(&request.operation);
+            let range = self.range(request.operation.extent().unwrap_or(Extent::new(0, 0)));
+            let refused = if self.lock.try_lock(range, mode) {
+                let refused = self.begin(request, mode).err();
                 if refused.is_some() {
-                    self.pass.leave(units, hold);
+                    self.lock.unlock(range, mode);
                 }
                 refused
             } else {
@@ -160,7 +161,7 @@ impl FileQueue {
     }
 
     /// Starts a request's first operation, or gives it back while there is no scratch memory.
-    fn begin(&mut self, request: Request, hold: Hold) -> Result<(), Request> {
+    fn begin(&mut self, request: Request, lock: LockMode) -> Result<(), Request> {
         let spare = match self.scratch_needed(&request.operation) {
             None => None,
             Some(len) => match self.take_scratch(len) {
@@ -170,19 +171,19 @@ impl FileQueue {
         };
         let Request { tag, operation } = request;
         let Some(extent) = operation.extent() else {
-            self.flush(Active { tag, extent: Extent::new(0, 0), hold, stage: Stage::Flush });
+            self.flush(Active { tag, extent: Extent::new(0, 0), lock, stage: Stage::Flush });
             return Ok(());
         };
         let offset = self.offset(extent);
         let (stage, operation) = match (operation, spare) {
             (Operation::WriteZeroes { durability, may_unmap, .. }, _) => {
                 let durable = durability == Durability::Durable;
-                self.begin_zeroes(Active { tag, extent, hold, stage: Stage::Zero { durable } }, may_unmap);
+                self.begin_zeroes(Active { tag, extent, lock, stage: Stage::Zero { durable } }, may_unmap);
                 return Ok(());
             }
-            (operation, spare) => first_step(operation, spare, (offset, &self.shape)),
+            (operation, spare) => first_step(&self.shape, offset, operation, spare),
         };
-        self.start(Active { tag, extent, hold, stage }, operation);
+        self.start(Active { tag, extent, lock, stage }, operation);
         Ok(())
     }
 
@@ -199,7 +200,7 @@ impl FileQueue {
             _ => false,
         };
         let bytes = operation.extent().map_or(0, |extent| self.bytes(extent));
-        needed.then(|| usize::try_from(bytes).unwrap_or(usize::MAX))
+        needed.then(|| index(bytes))
     }
 
     /// Aligned memory. The pool is made at the first need, on the thread that the queue belongs to.
@@ -208,12 +209,12 @@ impl FileQueue {
     }
 
     fn start(&mut self, active: Active, operation: BlockOperation) {
-        let mark = self.free.pop().unwrap_or(self.active.len());
-        match self.active.get_mut(mark) {
+        let index = self.free.pop().unwrap_or(self.active.len());
+        match self.active.get_mut(index) {
             Some(slot) => *slot = Some(active),
             None => self.active.push(Some(active)),
         }
-        self.backlog.push_back(BlockRequest { tag: mark as u64, operation });
+        self.backlog.push_back(BlockRequest { tag: index as u64, operation });
         self.push_backlog();
     }
 
@@ -226,7 +227,7 @@ impl FileQueue {
     fn begin_flush(&mut self) {
         if self.flushes.under_way.is_empty() && !self.flushes.next.is_empty() {
             std::mem::swap(&mut self.flushes.under_way, &mut self.flushes.next);
-            self.backlog.push_back(BlockRequest { tag: Flushes::MARK, operation: BlockOperation::Flush });
+            self.backlog.push_back(BlockRequest { tag: Flushes::TAG, operation: BlockOperation::Flush });
             self.push_backlog();
         }
     }
@@ -238,7 +239,7 @@ impl FileQueue {
         }
         let mut ended = std::mem::take(&mut self.flushes.under_way);
         for active in ended.drain(..) {
-            self.pass.leave(self.units(active.extent), active.hold);
+            self.lock.unlock(self.range(active.extent), active.lock);
             match result {
                 _ if self.losses.happened() => self.refuse(active.tag),
                 Ok(()) => self.finish(active.tag, Ok(Outcome::Done)),
@@ -275,14 +276,14 @@ impl FileQueue {
             matches!(active.stage, Stage::Zero { durable: true } | Stage::WriteZeros { durable: true, .. });
         let end = self.offset(active.extent) + self.bytes(active.extent);
         let len = ZERO_CHUNK.min(end - next);
-        let data = self.zeros().slice(..usize::try_from(len).unwrap_or_default());
+        let data = self.zeros().slice(..index(len));
         active.stage = Stage::WriteZeros { next: next + len, durable };
         self.start(active, BlockOperation::Write { offset: next, data: data.into(), durable: false });
     }
 
     fn zeros(&mut self) -> SharedBuf {
         let fresh = || {
-            let len = usize::try_from(ZERO_CHUNK).unwrap_or_default();
+            let len = index(ZERO_CHUNK);
             let mut buf = Pool::new(len).take(len).unwrap_or_else(|| Buf::zeroed(len));
             buf.fill(0);
             buf.freeze()
@@ -292,16 +293,16 @@ impl FileQueue {
 
     /// Takes the end of an operation: the request goes on, or ends too.
     fn advance(&mut self, done: BlockDone) {
-        if done.tag == Flushes::MARK {
+        if done.tag == Flushes::TAG {
             return self.end_flush(done.result);
         }
-        let mark = usize::try_from(done.tag).unwrap_or(usize::MAX);
-        let Some(active) = self.active.get_mut(mark).and_then(Option::take) else { return };
-        self.free.push(mark);
-        let (units, hold) = (self.units(active.extent), active.hold);
+        let index = index(done.tag);
+        let Some(active) = self.active.get_mut(index).and_then(Option::take) else { return };
+        self.free.push(index);
+        let (range, mode) = (self.range(active.extent), active.lock);
         let durable = matches!(active.stage, Stage::DurableWrite).then_some(done.result);
         let Some((tag, result)) = self.step(active, done) else { return };
-        self.pass.leave(units, hold);
+        self.lock.unlock(range, mode);
         if let Some(Err(error)) = durable {
             durable_write_failed(&self.losses, error);
             if self.losses.happened() {
@@ -343,13 +344,13 @@ impl FileQueue {
             Stage::Read => done.data.map(|data| Outcome::Data(data.into())).ok_or(VolumeErrorKind::Media),
             Stage::ReadApart(into) => copied(into, done.data.as_deref()),
             Stage::Compare(data) => compared(&data, done.data.as_deref()).map(|()| Outcome::Done),
-            Stage::CompareFirst { compare, write, durable } => {
+            Stage::CompareFirst { compare, write, durability } => {
                 if let Err(kind) = compared(&compare, done.data.as_deref()) {
                     return Some((tag, Err(kind)));
                 }
                 let write = self.realigned(write, done.data);
                 let offset = self.offset(active.extent);
-                let (stage, operation) = write_step(&self.shape, offset, (write, durable));
+                let (stage, operation) = write_step(&self.shape, offset, write, durability);
                 self.start(Active { stage, ..active }, operation);
                 return None;
             }
@@ -384,20 +385,21 @@ impl FileQueue {
     }
 }
 
-/// How a request holds its extent: reads may overlap reads, and nothing may overlap a change.
-fn hold_of(operation: &Operation) -> Hold {
+/// How a request locks its extent: reads may overlap reads, and nothing may overlap a change.
+fn lock_mode(operation: &Operation) -> LockMode {
     match operation {
-        Operation::Read { .. } | Operation::Compare { .. } => Hold::Shared,
-        operation if operation.writes() => Hold::Exclusive,
-        _ => Hold::Nothing,
+        Operation::Read { .. } | Operation::Compare { .. } => LockMode::Shared,
+        operation if operation.writes() => LockMode::Exclusive,
+        _ => LockMode::None,
     }
 }
 
 /// The stage and the operation that a request with one first operation begins with.
 fn first_step(
+    shape: &Shape,
+    offset: u64,
     operation: Operation,
     spare: Option<Buf>,
-    (offset, shape): (u64, &Shape),
 ) -> (Stage, BlockOperation) {
     match (operation, spare) {
         (Operation::Read { into, .. }, None) => (Stage::Read, BlockOperation::Read { offset, into }),
@@ -412,7 +414,7 @@ fn first_step(
                     spare.freeze().into()
                 }
             };
-            write_step(shape, offset, (data, durability == Durability::Durable))
+            write_step(shape, offset, data, durability)
         }
         (Operation::Discard { extent }, _) => {
             let len = extent.blocks * u64::from(shape.geometry.block_size);
@@ -422,8 +424,7 @@ fn first_step(
             (Stage::Compare(data), BlockOperation::Read { offset, into })
         }
         (Operation::CompareAndWrite { compare, write, durability, .. }, Some(into)) => {
-            let durable = durability == Durability::Durable;
-            (Stage::CompareFirst { compare, write, durable }, BlockOperation::Read { offset, into })
+            (Stage::CompareFirst { compare, write, durability }, BlockOperation::Read { offset, into })
         }
         (Operation::Verify { .. }, Some(into)) => (Stage::Verify, BlockOperation::Read { offset, into }),
         (Operation::QueryAllocation { .. }, _) => (Stage::Seek, BlockOperation::Seek { offset }),
@@ -433,11 +434,11 @@ fn first_step(
 }
 
 /// A write, as the last step of a request. In the page cache a durable one is a write and a flush: written as durable by itself, it
-/// would be told of any data that was not written back, whosever it was, and a full file system could not be told from that.
-fn write_step(shape: &Shape, offset: u64, (data, durable): (BufList, bool)) -> (Stage, BlockOperation) {
-    let (stage, durable) = match (durable, shape.info.page_cache) {
-        (true, false) => (Stage::DurableWrite, true),
-        (durable, _) => (Stage::Write { durable }, false),
+/// would report any data that was not written back, of whichever request, and a full file system could not be distinguished from that.
+fn write_step(shape: &Shape, offset: u64, data: BufList, durability: Durability) -> (Stage, BlockOperation) {
+    let (stage, durable) = match (durability, shape.info.page_cache) {
+        (Durability::Durable, false) => (Stage::DurableWrite, true),
+        (durability, _) => (Stage::Write { durable: durability == Durability::Durable }, false),
     };
     (stage, BlockOperation::Write { offset, data, durable })
 }
@@ -485,7 +486,7 @@ impl VolumeQueue for FileQueue {
     fn cancel(&mut self, tag: Tag) {
         if let Some(index) = self.held.iter().position(|request| request.tag == tag) {
             self.held.remove(index);
-            self.pass.give_up();
+            self.lock.stop_waiting();
             self.finish(tag, Err(VolumeErrorKind::Cancelled));
         }
     }
@@ -504,20 +505,20 @@ impl VolumeQueue for FileQueue {
             }
         }
         if !self.losses.is_being_kept() {
-            self.ready.append(&mut self.owed);
+            self.ready.append(&mut self.held_completions);
         }
         done.append(&mut self.ready);
     }
 }
 
 impl Drop for FileQueue {
-    /// Requests under way let their units go. The file may still be at work on one: as with a machine that loses power,
-    /// nobody may rely on what becomes of it.
+    /// Requests under way unlock their blocks. The file may still be at work on one: as with a machine that loses power,
+    /// no reader may rely on what becomes of it.
     fn drop(&mut self) {
         let active = std::mem::take(&mut self.active).into_iter().flatten();
         let Flushes { under_way, next } = std::mem::take(&mut self.flushes);
         for active in active.chain(under_way).chain(next) {
-            self.pass.leave(self.units(active.extent), active.hold);
+            self.lock.unlock(self.range(active.extent), active.lock);
         }
     }
 }

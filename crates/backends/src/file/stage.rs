@@ -1,11 +1,11 @@
 //! How far a request has come: most are one operation on the file, some are several.
 
 use buf::{Buf, BufList};
-use volume::{Extent, Tag};
+use volume::{Durability, Extent, Tag};
 
-use super::locks::Hold;
+use super::locks::LockMode;
 
-/// The requests that want a flush. One is under way at a time: of several that wait together the system tells one that data is lost.
+/// The requests that want a flush. One is under way at a time: of several that wait together the system reports to one that data is lost.
 /// A request waits for the next that begins.
 #[derive(Debug, Default)]
 pub(super) struct Flushes {
@@ -16,8 +16,8 @@ pub(super) struct Flushes {
 }
 
 impl Flushes {
-    /// The mark of the flush under way: no request under way has it.
-    pub(super) const MARK: u64 = u64::MAX;
+    /// The tag of the flush under way: no request under way has it.
+    pub(super) const TAG: u64 = u64::MAX;
 
     /// Requests that wait for a flush.
     pub(super) fn len(&self) -> usize {
@@ -30,8 +30,8 @@ impl Flushes {
 pub(super) struct Active {
     pub(super) tag: Tag,
     pub(super) extent: Extent,
-    /// How it holds the extent until it ends.
-    pub(super) hold: Hold,
+    /// How it locks the extent until it ends.
+    pub(super) lock: LockMode,
     pub(super) stage: Stage,
 }
 
@@ -53,7 +53,7 @@ pub(super) enum Stage {
     Read,
     /// A read into aligned memory, to be copied to the request's.
     ReadApart(Buf),
-    /// A read whose data nobody wants.
+    /// A read whose data is discarded.
     Verify,
     /// A range is being released or zeroed by the file itself.
     Zero {
@@ -75,8 +75,8 @@ pub(super) enum Stage {
         compare: BufList,
         /// What is to be there.
         write: BufList,
-        /// The write is to be durable.
-        durable: bool,
+        /// When the write counts as done.
+        durability: Durability,
     },
     /// A search for the end of a run.
     Seek,

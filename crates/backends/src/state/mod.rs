@@ -63,7 +63,7 @@ impl FolderState {
                 }
                 Err(error) => return Err(self.error(volume, error)),
             };
-            // Whoever made the volume's folder may not have come to this.
+            // The process that made the volume's folder may have ended before this.
             self.folder.sync("").map_err(|error| self.error("", error))?;
             claimed.insert(volume.to_owned(), lock);
         }

@@ -6,8 +6,8 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 use protocol::Instant;
-use reactor::Alarm;
-use reactor::driver::{self, Driver, Event, Receive, Send, Wait};
+use reactor::Wakeup;
+use reactor::driver::{self, Driver, Event, Receive, Send, SendRoom, Wait};
 
 use crate::options::Options;
 use crate::party::Party;
@@ -21,7 +21,7 @@ const UNSENT: u32 = 256 * 1024;
 /// Runs each party over a stream of its own until it is finished, or the peer ends the stream.
 pub(crate) fn run<P: Party>(options: &Options, streams: Vec<TcpStream>, parties: &mut [P]) -> io::Result<()> {
     let mut driver = driver::open(options.driver)?;
-    let alarm = Alarm::new()?;
+    let wakeup = Wakeup::new()?;
     let mut lines = Vec::with_capacity(parties.len());
     for ((slot, stream), party) in (0_u32..).zip(streams).zip(parties) {
         stream.set_nodelay(true)?;
@@ -29,7 +29,7 @@ pub(crate) fn run<P: Party>(options: &Options, streams: Vec<TcpStream>, parties:
         socket.set_tcp_notsent_lowat(UNSENT)?;
         // Not permitted, or not there: then the figures are those of the system's own choice.
         let _ = socket.set_tcp_congestion(b"cubic");
-        driver.attach(slot, Rc::new(OwnedFd::from(stream)), true)?;
+        driver.attach(slot, Rc::new(OwnedFd::from(stream)), SendRoom::Free)?;
         driver.receive(slot, Box::new(Receive::new(STAGING)));
         lines.push(Line {
             party,
@@ -38,17 +38,17 @@ pub(crate) fn run<P: Party>(options: &Options, streams: Vec<TcpStream>, parties:
         });
     }
     let mut events = Vec::new();
-    let mut stirred: Vec<u32> = (0..).take(lines.len()).collect();
+    let mut active: Vec<u32> = (0..).take(lines.len()).collect();
     let mut left = lines.len();
     loop {
         let now = reactor::now();
         for event in events.drain(..) {
-            stirred.push(slot_of(&event));
+            active.push(slot_of(&event));
             if let Some(line) = lines.get_mut(slot_of(&event) as usize) {
                 line.handle(event, driver.as_mut(), now)?;
             }
         }
-        for slot in stirred.drain(..) {
+        for slot in active.drain(..) {
             if let Some(line) = lines.get_mut(slot as usize) {
                 line.transmit(slot, driver.as_mut(), now);
                 left -= usize::from(line.has_just_ended());
@@ -57,7 +57,7 @@ pub(crate) fn run<P: Party>(options: &Options, streams: Vec<TcpStream>, parties:
         if left == 0 {
             return Ok(());
         }
-        driver.wait(Wait::Forever, options.spin, &alarm)?;
+        driver.wait(Wait::Forever, options.spin, &wakeup)?;
         driver.reap(&mut events);
     }
 }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::mpsc;
 
 use buf::SharedBuf;
-use host::{Accepted, Endpoint, EndpointId, Refusal, Service};
+use host::{Accepted, Endpoint, EndpointId, ListenerId, Refusal, Service};
 use protocol::{CloseReason, Ended, Instant, Placement, Transmit};
 use reactor::{Cluster, Config, Listener};
 
@@ -100,8 +100,8 @@ fn run(cluster: Cluster<()>, ends: Ends) -> io::Result<Ends> {
 
 /// Serves until it is ended from outside.
 pub(crate) fn serve(options: &Options, listener: Listener) -> io::Result<()> {
-    let mut cluster = cluster(options)?;
-    cluster.listen(listener);
+    let cluster = cluster(options)?;
+    cluster.control().open(ListenerId(0), listener).map_err(io::Error::other)?;
     run(cluster, ends(options.payloads(), false)).map(drop)
 }
 
@@ -126,8 +126,8 @@ pub(crate) fn both(options: &Options) -> io::Result<Report> {
     let (ready, is_ready) = mpsc::channel();
     let thread = std::thread::spawn(move || {
         crate::pin(0);
-        let mut cluster = cluster(&server)?;
-        cluster.listen(listener);
+        let cluster = cluster(&server)?;
+        cluster.control().open(ListenerId(0), listener).map_err(io::Error::other)?;
         let ends = ends(server.payloads(), true);
         // As below.
         let _ = ready.send(());

@@ -10,11 +10,11 @@ use std::time::Duration;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
-use super::{Driver, Event, Interest, Receive, Received, Send, Wait, Woken};
-use crate::alarm::Alarm;
+use super::interface::{Driver, Event, Interest, Received, SendRoom, Wait, Woken};
 use crate::clock;
 use crate::limits::{EPOLL_EVENTS, EPOLL_SKIPS};
-use crate::sys::FileOp;
+use crate::sys::{FileOp, Receive, Send};
+use crate::wakeup::Wakeup;
 
 /// What is known of a descriptor, and what waits for it.
 #[derive(Debug, Default)]
@@ -149,7 +149,7 @@ impl Driver for Epoll {
         false
     }
 
-    fn attach(&mut self, slot: u32, descriptor: Rc<OwnedFd>, writable: bool) -> io::Result<()> {
+    fn attach(&mut self, slot: u32, descriptor: Rc<OwnedFd>, room: SendRoom) -> io::Result<()> {
         let index = slot as usize;
         if self.slots.len() <= index {
             self.slots.resize_with(index + 1, Slot::default);
@@ -157,6 +157,7 @@ impl Driver for Epoll {
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         epoll::add(&self.descriptor, &descriptor, EventData::new_u64(u64::from(slot)), flags)?;
         if let Some(slot) = self.slots.get_mut(index) {
+            let writable = room == SendRoom::Free;
             *slot = Slot { descriptor: Some(descriptor), writable, ..Slot::default() };
         }
         Ok(())
@@ -223,7 +224,7 @@ impl Driver for Epoll {
         events.extend(self.ready.drain(..));
     }
 
-    fn wait(&mut self, wait: Wait, spin: Duration, alarm: &Alarm) -> io::Result<Woken> {
+    fn wait(&mut self, wait: Wait, spin: Duration, wakeup: &Wakeup) -> io::Result<Woken> {
         if !self.ready.is_empty() {
             self.skips += 1;
             if self.skips > EPOLL_SKIPS {
@@ -238,16 +239,16 @@ impl Driver for Epoll {
         if !spin.is_zero() {
             let end = clock::now() + spin;
             while clock::now() < end {
-                if self.ask(Wait::No)? > 0 || alarm.is_raised() {
+                if self.ask(Wait::No)? > 0 || wakeup.is_notified() {
                     return Ok(Woken::Awake);
                 }
             }
         }
-        if !alarm.fall_asleep() {
+        if !wakeup.begin_sleep() {
             return Ok(Woken::Awake);
         }
         let result = self.ask(wait);
-        alarm.awake();
+        wakeup.end_sleep();
         result?;
         Ok(if spin.is_zero() { Woken::Slept } else { Woken::SpunInVain })
     }

@@ -1,125 +1,24 @@
-//! The narrow seam between the loop and the kernel: operations in, events out.
-//!
-//! A *slot* is a small number that stands for a descriptor. At most one receive, one send and one poll are under way
-//! per slot. An operation is owned by the driver from its start to its event, so its memory cannot go away.
+//! The seam between the event loop and the kernel: what a driver does, and the two that do it.
 
 mod epoll;
+mod interface;
 
 use std::io;
-use std::os::fd::OwnedFd;
-use std::rc::Rc;
-use std::time::Duration;
 
 pub use crate::sys::ring::Ring;
 pub use crate::sys::{FileOp, Receive, Send};
 pub use epoll::Epoll;
+pub use interface::{Driver, Event, Interest, Received, SendRoom, Wait, Woken};
 
-use crate::alarm::Alarm;
-use crate::{Driver as Choice, limits};
-
-/// What a poll waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Interest {
-    /// Bytes, a stream to accept, or the end.
-    Read,
-    /// A connection attempt's outcome.
-    Write,
-}
-
-/// What has happened.
-#[derive(Debug)]
-pub enum Event {
-    /// A poll's condition holds.
-    Ready(u32),
-    /// A receive has ended: bytes received (zero at the stream's end) or why not.
-    Received(u32, Box<Receive>, io::Result<usize>),
-    /// A send has ended: bytes sent, perhaps not all, or why not.
-    Sent(u32, Box<Send>, io::Result<usize>),
-}
-
-/// A receive that has ended, as [`Event::Received`] tells of it.
-pub type Received = (Box<Receive>, io::Result<usize>);
-
-/// How to wait for events.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wait {
-    /// Not at all.
-    No,
-    /// At most this long.
-    For(Duration),
-    /// Until something happens.
-    Forever,
-}
-
-impl Wait {
-    /// The shorter of two waits.
-    #[must_use]
-    pub fn at_most(self, other: Duration) -> Self {
-        match self {
-            Self::No => Self::No,
-            _ if other.is_zero() => Self::No,
-            Self::For(span) => Self::For(span.min(other)),
-            Self::Forever => Self::For(other),
-        }
-    }
-}
-
-/// A mechanism that moves bytes.
-pub trait Driver {
-    /// True when a receive may wait in the kernel, holding its memory; else a poll has to come first.
-    fn waits_with_memory(&self) -> bool;
-
-    /// Makes `slot` stand for `descriptor`; `writable` says that sending may be tried at once.
-    fn attach(&mut self, slot: u32, descriptor: Rc<OwnedFd>, writable: bool) -> io::Result<()>;
-
-    /// Ends what `attach` began. Nothing may be under way in the slot.
-    fn detach(&mut self, slot: u32);
-
-    /// Waits once for `interest`.
-    fn poll(&mut self, slot: u32, interest: Interest);
-
-    /// Says that a readable slot was emptied by calls that the driver did not see.
-    fn drained(&mut self, slot: u32);
-
-    /// Receives once.
-    fn receive(&mut self, slot: u32, receive: Box<Receive>);
-
-    /// Receives at once what a poll has just announced, or gives the receive back: this driver's [`Driver::receive`] does that itself.
-    fn receive_announced(&mut self, slot: u32, receive: Box<Receive>) -> Result<Received, Box<Receive>>;
-
-    /// Sends once, perhaps not all.
-    fn send(&mut self, slot: u32, send: Box<Send>);
-
-    /// Ends the slot's receive and poll soon; each still has its event, a poll perhaps none.
-    fn cancel(&mut self, slot: u32);
-
-    /// Starts a file operation, or gives it back when this driver has none.
-    fn file(&mut self, op: Box<FileOp>) -> Option<Box<FileOp>>;
-
-    /// Adds what has happened, without a system call.
-    fn reap(&mut self, events: &mut Vec<Event>);
-
-    /// Starts what was asked for and waits for events, looking out for `spin` before it sleeps.
-    fn wait(&mut self, wait: Wait, spin: Duration, alarm: &Alarm) -> io::Result<Woken>;
-}
-
-/// How a wait ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Woken {
-    /// Without sleeping.
-    Awake,
-    /// The spin was in vain, so the core slept.
-    SpunInVain,
-    /// After a sleep without a spin.
-    Slept,
-}
+use crate::config::Driver as Choice;
+use crate::limits::RING_ENTRIES;
 
 /// The driver that `choice` means on this machine, on the calling thread.
 pub fn open(choice: Choice) -> io::Result<Box<dyn Driver>> {
     match choice {
-        Choice::Uring => Ok(Box::new(Ring::new(limits::RING_ENTRIES)?)),
+        Choice::Uring => Ok(Box::new(Ring::new(RING_ENTRIES)?)),
         Choice::Epoll => Ok(Box::new(Epoll::new()?)),
-        Choice::Auto => match Ring::new(limits::RING_ENTRIES) {
+        Choice::Auto => match Ring::new(RING_ENTRIES) {
             Ok(ring) => Ok(Box::new(ring)),
             Err(_) => Ok(Box::new(Epoll::new()?)),
         },

@@ -11,8 +11,10 @@ use io_uring::{opcode, squeue, types};
 use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags};
 
-use crate::file::{Claimed, Sink};
+use crate::completion_list::CompletionList;
+use crate::convert::{self, call_length, index};
 use crate::limits::{FILE_SLICES, MOST_VECTORS};
+use crate::locked_file::LockedFile;
 
 /// What a file operation does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,10 +42,10 @@ pub struct FileOp {
     vectors: Vec<libc::iovec>,
     run: Option<(u64, bool)>,
     result: Result<(), IoError>,
-    file: Arc<Claimed>,
+    file: Arc<LockedFile>,
     /// The description that flushes go to.
     flushes: Arc<OwnedFd>,
-    sink: Arc<Sink>,
+    completed: Arc<CompletionList<FileOp>>,
 }
 
 // SAFETY: the raw vectors are rebuilt from `data`, which may be sent to other threads, before each use.
@@ -51,7 +53,11 @@ unsafe impl std::marker::Send for FileOp {}
 
 impl FileOp {
     /// An operation to be filled by [`FileOp::load`].
-    pub(crate) fn new(file: Arc<Claimed>, flushes: Arc<OwnedFd>, sink: Arc<Sink>) -> Self {
+    pub(crate) fn new(
+        file: Arc<LockedFile>,
+        flushes: Arc<OwnedFd>,
+        completed: Arc<CompletionList<FileOp>>,
+    ) -> Self {
         Self {
             verb: Verb::Flush,
             tag: 0,
@@ -65,7 +71,7 @@ impl FileOp {
             result: Ok(()),
             file,
             flushes,
-            sink,
+            completed,
         }
     }
 
@@ -100,8 +106,8 @@ impl FileOp {
 
     /// Gives the finished operation to its queue.
     pub(crate) fn finish(self: Box<Self>) {
-        let sink = Arc::clone(&self.sink);
-        sink.put(self);
+        let completed = Arc::clone(&self.completed);
+        completed.put(self);
     }
 
     /// The completion; the operation can then be loaded again.
@@ -112,7 +118,7 @@ impl FileOp {
     }
 
     fn left(&self) -> usize {
-        usize::try_from(self.len.saturating_sub(self.done)).unwrap_or(usize::MAX).min(MOST_BYTES)
+        index(self.len.saturating_sub(self.done)).min(MOST_BYTES)
     }
 
     fn position(&self) -> u64 {
@@ -130,7 +136,7 @@ impl FileOp {
             (_, Verb::Flush) => self.end_flush(result),
             (Err(_), _) if -result == libc::EINTR || -result == libc::EAGAIN => return false,
             (Err(_), _) => self.result = Err(IoError(-result)),
-            // The end of the file, within what was asked for: somebody has cut it.
+            // The end of the file, within what was asked for: it was truncated meanwhile.
             (Ok(0), Verb::Read | Verb::Write { .. }) if self.len > self.done => {
                 self.result = Err(IoError(libc::EIO));
             }
@@ -144,7 +150,7 @@ impl FileOp {
     }
 
     /// Takes the end of a flush. It is never asked again, not even when it was interrupted: the error that it may have met on
-    /// its way would not be told twice.
+    /// its way would not be reported twice.
     fn end_flush(&mut self, result: i32) {
         // One that was cancelled has not begun.
         if result < 0 && result != -libc::ECANCELED {
@@ -157,16 +163,16 @@ impl FileOp {
     /// The ring's entry for what is left. Valid while the operation stays in its box, untouched.
     pub(super) fn entry(&mut self) -> squeue::Entry {
         let fd = types::Fd(self.file.as_raw_fd());
-        let (left, position) = (u32::try_from(self.left()).unwrap_or(u32::MAX), self.position());
+        let (left, position) = (call_length(self.left()), self.position());
         match self.verb {
             Verb::Read => {
-                let start = usize::try_from(self.done).unwrap_or(usize::MAX);
+                let start = index(self.done);
                 let into = self.into.as_mut().and_then(|into| into.get_mut(start..)).unwrap_or_default();
                 opcode::Read::new(fd, into.as_mut_ptr(), left).offset(position).build()
             }
             Verb::Write { durable } => {
                 self.aim();
-                let count = u32::try_from(self.vectors.len()).unwrap_or(u32::MAX);
+                let count = convert::position(self.vectors.len());
                 let flags = if durable { libc::RWF_DSYNC } else { 0 };
                 opcode::Writev::new(fd, self.vectors.as_ptr(), count).offset(position).rw_flags(flags).build()
             }
@@ -176,7 +182,7 @@ impl FileOp {
             }
             Verb::Discard | Verb::Zero => opcode::Fallocate::new(fd, self.len)
                 .offset(self.offset)
-                .mode(i32::try_from(self.mode().bits()).unwrap_or(0))
+                .mode(self.mode().bits().cast_signed())
                 .build(),
         }
     }
@@ -217,7 +223,7 @@ impl FileOp {
         let (position, done) = (self.position(), self.done);
         match self.verb {
             Verb::Read => {
-                let start = usize::try_from(done).unwrap_or(usize::MAX);
+                let start = index(done);
                 let into = self.into.as_mut().and_then(|into| into.get_mut(start..)).unwrap_or_default();
                 rustix::io::pread(&self.file, into, position)
             }
@@ -237,7 +243,7 @@ impl FileOp {
         }
     }
 
-    /// Finds the end of the run that `offset` lies in. The descriptor's own position moves, which nobody uses.
+    /// Finds the end of the run that `offset` lies in. The descriptor's own position moves, which nothing else uses.
     fn seek(&mut self) -> Result<(), Errno> {
         let offset = self.offset;
         let end = |found: Result<u64, Errno>| match found {
@@ -258,7 +264,7 @@ impl FileOp {
 
 /// The pieces of `data` after its first `done` bytes.
 fn rest(data: &BufList, done: u64) -> impl Iterator<Item = &[u8]> {
-    let mut skip = usize::try_from(done).unwrap_or(usize::MAX);
+    let mut skip = index(done);
     data.pieces().iter().filter_map(move |piece: &SharedBuf| {
         let from = skip.min(piece.len());
         skip -= from;

@@ -1,15 +1,17 @@
 //! Locks that virtual machines respect: the bytes that QEMU locks in an image (`file.locking`), by locks that belong to the open file
 //! (`F_OFD_SETLK`).
 //!
-//! QEMU locks one byte for each thing that it does to an image, and another for each thing that it lets nobody else do; whoever comes
-//! looks at the opposite bytes. A file system without such locks leaves it at `flock`.
+//! QEMU locks one byte for each thing that it does to an image, and another for each thing that it denies to others; whoever opens the image
+//! checks the opposite bytes. On a file system without such locks only `flock` is left.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+use host::OpenMode;
+
 /// Where the bytes begin for what is done.
 const DONE: i64 = 100;
-/// Where the bytes begin for what nobody else may do.
+/// Where the bytes begin for what no other may do.
 const DENIED: i64 = 200;
 /// Reading what stays as it is.
 const CONSISTENT_READ: i64 = 0;
@@ -39,29 +41,40 @@ fn is_held(file: BorrowedFd<'_>, byte: i64) -> bool {
     call(file, libc::F_OFD_GETLK, &mut lock).is_ok() && i32::from(lock.l_type) != libc::F_UNLCK
 }
 
-/// What is done to an image, and what nobody else may do meanwhile.
-fn intents(writable: bool) -> (&'static [i64], &'static [i64]) {
-    if writable { (&[CONSISTENT_READ, WRITE, RESIZE], &[WRITE, RESIZE]) } else { (&[CONSISTENT_READ], &[]) }
+/// What an open file does to an image, and what no other may do meanwhile.
+struct Intents {
+    done: &'static [i64],
+    denied: &'static [i64],
 }
 
-/// True when somebody has the image in a way that does not go with this. Nothing is taken, not even for a moment.
-pub(crate) fn is_taken(file: BorrowedFd<'_>, writable: bool) -> bool {
-    let (done, denied) = intents(writable);
+fn intents(mode: OpenMode) -> Intents {
+    match mode {
+        OpenMode::ReadOnly => Intents { done: &[CONSISTENT_READ], denied: &[] },
+        OpenMode::ReadWrite => Intents { done: &[CONSISTENT_READ, WRITE, RESIZE], denied: &[WRITE, RESIZE] },
+    }
+}
+
+/// True when another open file uses the image in a way that conflicts with this mode. Takes no lock, not even for a moment.
+pub(crate) fn is_taken(file: BorrowedFd<'_>, mode: OpenMode) -> bool {
+    let Intents { done, denied } = intents(mode);
     let mut opposite = done.iter().map(|one| DENIED + one).chain(denied.iter().map(|one| DONE + one));
     opposite.any(|byte| is_held(file, byte))
 }
 
-/// Takes an image for this open file; an error says that somebody else has it in a way that does not go with this.
-pub(crate) fn take(file: BorrowedFd<'_>, writable: bool) -> io::Result<()> {
-    let (done, denied) = intents(writable);
+/// Takes an image for this open file.
+///
+/// # Errors
+/// Another open file uses it in a way that conflicts with this mode (`EAGAIN`).
+pub(crate) fn take(file: BorrowedFd<'_>, mode: OpenMode) -> io::Result<()> {
+    let Intents { done, denied } = intents(mode);
     let bytes = done.iter().map(|one| DONE + one).chain(denied.iter().map(|one| DENIED + one));
     for byte in bytes {
         if call(file, libc::F_OFD_SETLK, &mut range(libc::F_RDLCK, byte, 1)).is_err() {
-            // No such locks here, or somebody who locks the byte alone, whom the look below finds.
+            // No such locks here, or another that locks the byte exclusively, which the check below finds.
             break;
         }
     }
-    if is_taken(file, writable) {
+    if is_taken(file, mode) {
         release(file);
         return Err(io::Error::from_raw_os_error(libc::EAGAIN));
     }
@@ -98,12 +111,12 @@ mod tests {
         let running = open();
         virtual_machine(&running, &[100, 101, 103, 201, 203]);
         let volume = open();
-        assert_eq!(take(volume.as_fd(), true).unwrap_err().raw_os_error(), Some(libc::EAGAIN));
-        take(volume.as_fd(), false).unwrap();
+        assert_eq!(take(volume.as_fd(), OpenMode::ReadWrite).unwrap_err().raw_os_error(), Some(libc::EAGAIN));
+        take(volume.as_fd(), OpenMode::ReadOnly).unwrap();
         release(volume.as_fd());
         drop(running);
-        take(volume.as_fd(), true).unwrap();
-        // Now the virtual machine finds what it looks for: somebody writes, and denies writing.
+        take(volume.as_fd(), OpenMode::ReadWrite).unwrap();
+        // Now the virtual machine finds what it checks for: another writes, and denies writing.
         let late = open();
         assert!(is_held(late.as_fd(), 101) && is_held(late.as_fd(), 201) && !is_held(late.as_fd(), 200));
         release(volume.as_fd());

@@ -61,7 +61,7 @@ impl Receive {
         self.placement.is_some()
     }
 
-    /// True when nothing is staged and no payload is under way: the area may serve somebody else.
+    /// True when nothing is staged and no payload is under way: the area may serve another connection.
     pub fn is_empty(&self) -> bool {
         self.placement.is_none() && self.start == self.end
     }

@@ -9,10 +9,11 @@ use std::time::Duration;
 use io_uring::{IoUring, opcode, squeue, types};
 
 use super::{FileOp, Receive, Send};
-use crate::alarm::Alarm;
 use crate::clock;
-use crate::driver::{Driver, Event, Interest, Received, Wait, Woken};
+use crate::convert::{bits, call_length, position};
+use crate::driver::{Driver, Event, Interest, Received, SendRoom, Wait, Woken};
 use crate::limits::{FILES_AT_ONCE, RING_COMPLETIONS, SPIN_STRIDE};
+use crate::wakeup::Wakeup;
 
 /// What a completion belongs to; with an index it makes the entry's user data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,7 +121,7 @@ impl Ring {
     fn enter(&mut self, want: usize, timeout: Option<Duration>) -> io::Result<()> {
         self.held_files = 0;
         let result = if want == 0 {
-            let queued = u32::try_from(self.io.submission().len()).unwrap_or(u32::MAX);
+            let queued = position(self.io.submission().len());
             // SAFETY: without `EXT_ARG` no further memory is named.
             unsafe { self.io.submitter().enter::<libc::sigset_t>(queued, 0, GET_EVENTS, None) }
         } else if let Some(span) = timeout {
@@ -188,7 +189,7 @@ impl Ring {
     fn start_file(&mut self, op: Box<FileOp>) {
         let index = self.free_files.pop().unwrap_or_else(|| {
             self.files.push(None);
-            u32::try_from(self.files.len() - 1).unwrap_or(u32::MAX)
+            position(self.files.len() - 1)
         });
         let Some(place) = self.files.get_mut(index as usize) else { return op.finish() };
         let entry = place.insert(op).entry().user_data(user_data(Kind::File, index));
@@ -201,12 +202,12 @@ impl Ring {
         self.push(entry.user_data(user_data(Kind::Cancel, index)));
     }
 
-    /// Looks for completions without sleeping; true when there are some, or the alarm was raised.
-    fn spin(&mut self, span: Duration, alarm: &Alarm) -> bool {
+    /// Looks for completions without sleeping; true when there are some, or the wakeup was notified.
+    fn spin(&mut self, span: Duration, wakeup: &Wakeup) -> bool {
         let end = clock::now() + span;
         loop {
             for _ in 0..SPIN_STRIDE {
-                if self.has_completions() || alarm.is_raised() {
+                if self.has_completions() || wakeup.is_notified() {
                     return true;
                 }
                 std::hint::spin_loop();
@@ -223,7 +224,7 @@ impl Driver for Ring {
         true
     }
 
-    fn attach(&mut self, slot: u32, descriptor: Rc<OwnedFd>, _writable: bool) -> io::Result<()> {
+    fn attach(&mut self, slot: u32, descriptor: Rc<OwnedFd>, _room: SendRoom) -> io::Result<()> {
         let index = slot as usize;
         if self.slots.len() <= index {
             self.slots.resize_with(index + 1, Slot::default);
@@ -243,12 +244,11 @@ impl Driver for Ring {
     fn poll(&mut self, index: u32, interest: Interest) {
         let Some(slot) = self.slots.get_mut(index as usize) else { return };
         let Some(descriptor) = slot.descriptor.as_ref() else { return };
-        let mask = match interest {
-            Interest::Read => libc::POLLIN | libc::POLLRDHUP,
-            Interest::Write => libc::POLLOUT,
-        };
+        let mask = u32::from(match interest {
+            Interest::Read => (libc::POLLIN | libc::POLLRDHUP).cast_unsigned(),
+            Interest::Write => libc::POLLOUT.cast_unsigned(),
+        });
         slot.polling = true;
-        let mask = u32::try_from(mask).unwrap_or(0);
         let entry = opcode::PollAdd::new(types::Fd(descriptor.as_raw_fd()), mask).build();
         self.push(entry.user_data(user_data(Kind::Poll, index)));
     }
@@ -265,9 +265,7 @@ impl Driver for Ring {
         let receive = slot.receive.insert(receive);
         let message = std::ptr::from_mut(receive.message());
         let entry = match receive.single() {
-            Some((place, room)) => {
-                opcode::Recv::new(fd, place, u32::try_from(room).unwrap_or(u32::MAX)).build()
-            }
+            Some((place, room)) => opcode::Recv::new(fd, place, call_length(room)).build(),
             None => opcode::RecvMsg::new(fd, message).build(),
         };
         self.in_flight += 1;
@@ -290,7 +288,7 @@ impl Driver for Ring {
             return;
         }
         let message = std::ptr::from_ref(slot.send.insert(send).message());
-        let flags = u32::try_from(libc::MSG_NOSIGNAL).unwrap_or(0);
+        let flags = bits(libc::MSG_NOSIGNAL);
         let entry = opcode::SendMsg::new(types::Fd(descriptor.as_raw_fd()), message).flags(flags).build();
         self.in_flight += 1;
         self.push(entry.user_data(user_data(Kind::Send, index)));
@@ -324,31 +322,31 @@ impl Driver for Ring {
         }
     }
 
-    fn wait(&mut self, wait: Wait, spin: Duration, alarm: &Alarm) -> io::Result<Woken> {
+    fn wait(&mut self, wait: Wait, spin: Duration, wakeup: &Wakeup) -> io::Result<Woken> {
         if !self.overdue.is_empty() {
             self.flush()?;
         }
         let waiting = !self.io.completion().is_empty();
-        if wait == Wait::No || waiting || alarm.is_raised() {
+        if wait == Wait::No || waiting || wakeup.is_notified() {
             self.enter(0, None)?;
             return Ok(Woken::Awake);
         }
         if !spin.is_zero() {
             self.enter(0, None)?;
-            if self.spin(spin, alarm) {
+            if self.spin(spin, wakeup) {
                 if self.io.completion().is_empty() {
                     self.enter(0, None)?;
                 }
                 return Ok(Woken::Awake);
             }
         }
-        if !alarm.fall_asleep() {
+        if !wakeup.begin_sleep() {
             self.enter(0, None)?;
             return Ok(Woken::Awake);
         }
         let timeout = if let Wait::For(span) = wait { Some(span) } else { None };
         let result = self.enter(1, timeout);
-        alarm.awake();
+        wakeup.end_sleep();
         result?;
         Ok(if spin.is_zero() { Woken::Slept } else { Woken::SpunInVain })
     }
@@ -364,7 +362,7 @@ impl Drop for Ring {
                 return;
             }
             let any = types::CancelBuilder::any();
-            // Nothing left to cancel, or an older kernel: the waits below tell.
+            // Nothing left to cancel, or an older kernel: the waits below show which.
             let _ = self.io.submitter().register_sync_cancel(None, any);
             if self.enter(1, Some(Duration::from_millis(5))).is_err() {
                 break;
@@ -390,8 +388,8 @@ mod tests {
     use host::{BlockOperation, BlockRequest, OpenOptions, Storage};
 
     use super::*;
+    use crate::core_local::{self, CoreLocal};
     use crate::file::Files;
-    use crate::local::{self, Local};
 
     #[test]
     fn user_data_names_kind_and_index() {
@@ -404,8 +402,8 @@ mod tests {
 
     #[test]
     fn the_drive_gets_the_first_file_operations_before_the_last_are_made() {
-        let local = Rc::new(Local::default());
-        let _guard = local::enter(Rc::clone(&local)).unwrap();
+        let local = Rc::new(CoreLocal::default());
+        let _guard = core_local::enter(Rc::clone(&local)).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         let options = OpenOptions { size: Some(4096), ..OpenOptions::default() };

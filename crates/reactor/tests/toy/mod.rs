@@ -18,7 +18,7 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 
 use buf::{Buf, Pool, SharedBuf};
-use host::{Accepted, Endpoint, EndpointId, Postbox, Refusal, Service, World};
+use host::{Accepted, Endpoint, EndpointId, ListenerId, Postbox, Refusal, Service, World};
 use protocol::pair::aperiodic;
 use protocol::{CloseReason, Ended, Instant, Placement, Transmit};
 use reactor::{Cluster, Config, Driver, Listener, Stopper};
@@ -246,9 +246,9 @@ impl Server {
     }
 
     pub fn at(listener: Listener, config: Config, (cores, pool): (u16, usize)) -> Self {
-        let mut cluster = Cluster::new(cores, config).unwrap();
+        let cluster = Cluster::new(cores, config).unwrap();
         let address = listener.local();
-        cluster.listen(listener);
+        cluster.control().open(ListenerId(0), listener).unwrap();
         let seen = Arc::new(Seen::default());
         let (stopper, postbox) = (cluster.stopper(), cluster.postbox());
         let start = |core: reactor::Core<u32>| {

@@ -13,16 +13,16 @@ use host::{BlockFile, BlockQueue, OpenOptions, Storage};
 use io_uring::squeue::Entry;
 
 use super::*;
-use crate::alarm::Alarm;
+use crate::core_local::{self, CoreLocal};
 use crate::driver::{Driver, Ring, Wait};
 use crate::file::Files;
-use crate::local::{self, Local};
+use crate::wakeup::Wakeup;
 
 const SIZE: u64 = 1 << 20;
 
 /// A file's queue, on a core that starts nothing by itself.
 struct Bench {
-    local: Rc<Local>,
+    local: Rc<CoreLocal>,
     queue: Box<dyn BlockQueue>,
     _file: Arc<dyn BlockFile>,
     _folder: tempfile::TempDir,
@@ -47,7 +47,7 @@ impl Bench {
 
     /// The operation that a request becomes.
     fn begin(&mut self, operation: BlockOperation) -> Box<FileOp> {
-        let _guard = local::enter(Rc::clone(&self.local)).unwrap();
+        let _guard = core_local::enter(Rc::clone(&self.local)).unwrap();
         self.queue.submit(BlockRequest { tag: 1, operation }).unwrap();
         self.local.files.borrow_mut().pop().unwrap()
     }
@@ -62,7 +62,7 @@ impl Bench {
                 let mut ring = Ring::new(64).unwrap();
                 assert!(ring.file(op).is_none());
                 assert!(self.done().is_none(), "it has not begun");
-                ring.wait(Wait::Forever, Duration::ZERO, &Alarm::new().unwrap()).unwrap();
+                ring.wait(Wait::Forever, Duration::ZERO, &Wakeup::new().unwrap()).unwrap();
                 ring.reap(&mut Vec::new());
             }
         }

@@ -1,7 +1,7 @@
-//! What belongs to the core whose thread is running: how its service reaches the loop that is calling it.
+//! State of the core that the calling thread runs: how a service reaches the event loop that is calling it.
 //!
-//! The loop is borrowed while it calls the service or an endpoint, so requests to it are left here, and it looks here
-//! before it sleeps.
+//! The loop is borrowed while it calls the service or an endpoint, so requests to it are queued here, and it checks them before it
+//! sleeps.
 
 use std::cell::RefCell;
 use std::io;
@@ -14,37 +14,38 @@ use std::task::{Wake, Waker};
 use host::{Dialer, Endpoint, EndpointId};
 use protocol::Ended;
 
-use crate::alarm::Alarm;
 use crate::clock;
+use crate::convert::{index, position};
 use crate::sys::FileOp;
 use crate::threads;
+use crate::wakeup::Wakeup;
 
 thread_local! {
-    static CURRENT: RefCell<Option<Rc<Local>>> = const { RefCell::new(None) };
+    static CURRENT: RefCell<Option<Rc<CoreLocal>>> = const { RefCell::new(None) };
 }
 
-/// Slots that are free, and how often each was used: a name is a slot and its use.
+/// Slots that are free, and how often each was used: an endpoint's id is a slot and its use.
 #[derive(Debug, Default)]
 pub(crate) struct Slots {
     uses: Vec<u32>,
     free: Vec<u32>,
 }
 
-/// How many slots a core can number; names are `use × SPAN + slot`.
+/// How many slots a core can number; ids are `use × SPAN + slot`.
 const SPAN: u64 = 1 << 32;
 
 impl Slots {
-    /// Takes a free slot and names its next use.
+    /// Takes a free slot; the id stands for its next use.
     pub(crate) fn take(&mut self) -> EndpointId {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.uses.push(0);
-            u32::try_from(self.uses.len() - 1).unwrap_or(u32::MAX)
+            position(self.uses.len() - 1)
         });
         let uses = self.uses.get(slot as usize).copied().unwrap_or_default();
         EndpointId(u64::from(uses) * SPAN + u64::from(slot))
     }
 
-    /// Frees a slot; the name is not given again before four thousand million uses of the slot.
+    /// Frees a slot; the id does not come again before 2^32 uses of the slot.
     pub(crate) fn give_back(&mut self, slot: u32) {
         if let Some(uses) = self.uses.get_mut(slot as usize) {
             *uses = uses.wrapping_add(1);
@@ -53,9 +54,9 @@ impl Slots {
     }
 }
 
-/// The slot of a name.
+/// The slot of an id.
 pub(crate) fn slot_of(id: EndpointId) -> u32 {
-    u32::try_from(id.0 % SPAN).unwrap_or(u32::MAX)
+    position(index(id.0 % SPAN))
 }
 
 /// A connection attempt that the loop is to start.
@@ -65,60 +66,64 @@ pub(crate) struct Dial {
     pub(crate) endpoint: Box<dyn Endpoint>,
 }
 
-/// Endpoints of a core that other threads want to take a turn.
+/// Endpoints of a core for which any thread has requested a turn.
 #[derive(Debug, Default)]
-struct Calls {
-    names: Mutex<Vec<EndpointId>>,
-    alarm: Option<Arc<Alarm>>,
+struct TurnRequests {
+    endpoints: Mutex<Vec<EndpointId>>,
+    wakeup: Option<Arc<Wakeup>>,
 }
 
-/// Lets one endpoint take a turn, from any thread.
-struct Call(Arc<Calls>, EndpointId);
+/// Requests a turn for one endpoint, from any thread.
+struct EndpointWaker {
+    requests: Arc<TurnRequests>,
+    endpoint: EndpointId,
+}
 
-impl Wake for Call {
+impl Wake for EndpointWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        let Self(calls, name) = &**self;
-        calls.names.lock().unwrap_or_else(PoisonError::into_inner).push(*name);
-        if let Some(alarm) = &calls.alarm {
-            alarm.raise();
+        let Self { requests, endpoint } = &**self;
+        requests.endpoints.lock().unwrap_or_else(PoisonError::into_inner).push(*endpoint);
+        if let Some(wakeup) = &requests.wakeup {
+            wakeup.notify();
         }
     }
 }
 
-/// One core's letter tray.
+/// One core's requests to its event loop.
 #[derive(Default)]
-pub(crate) struct Local {
+pub(crate) struct CoreLocal {
     pub(crate) slots: RefCell<Slots>,
     pub(crate) dials: RefCell<Vec<Dial>>,
     pub(crate) nudged: RefCell<Vec<EndpointId>>,
     pub(crate) files: RefCell<Vec<Box<FileOp>>>,
-    calls: Arc<Calls>,
+    requests: Arc<TurnRequests>,
 }
 
-impl Local {
-    /// The tray of the core whose alarm this is.
-    pub(crate) fn new(alarm: Arc<Alarm>) -> Self {
-        Self { calls: Arc::new(Calls { alarm: Some(alarm), ..Calls::default() }), ..Self::default() }
+impl CoreLocal {
+    /// No requests yet, for the core with this wakeup.
+    pub(crate) fn new(wakeup: Arc<Wakeup>) -> Self {
+        let requests = TurnRequests { wakeup: Some(wakeup), ..TurnRequests::default() };
+        Self { requests: Arc::new(requests), ..Self::default() }
     }
 
-    /// Takes what other threads have left; the alarm was raised for it.
-    pub(crate) fn take_calls(&self) {
-        let mut names = self.calls.names.lock().unwrap_or_else(PoisonError::into_inner);
-        self.nudged.borrow_mut().append(&mut names);
+    /// Takes the turns that other threads have requested; each has notified the core.
+    pub(crate) fn take_turn_requests(&self) {
+        let mut endpoints = self.requests.endpoints.lock().unwrap_or_else(PoisonError::into_inner);
+        self.nudged.borrow_mut().append(&mut endpoints);
     }
 
-    /// True when nobody has left anything.
+    /// True when the core itself has queued nothing.
     pub(crate) fn is_empty(&self) -> bool {
         self.dials.borrow().is_empty() && self.nudged.borrow().is_empty()
     }
 }
 
 /// Makes `local` the calling thread's, until the guard is dropped. A thread has one core at a time.
-pub(crate) fn enter(local: Rc<Local>) -> io::Result<Guard> {
+pub(crate) fn enter(local: Rc<CoreLocal>) -> io::Result<Guard> {
     CURRENT.with(|current| match &mut *current.borrow_mut() {
         Some(_) => Err(io::Error::other("another core runs on this thread: end it, or use another thread")),
         free => {
@@ -138,7 +143,7 @@ impl Drop for Guard {
     }
 }
 
-fn current() -> Option<Rc<Local>> {
+fn current() -> Option<Rc<CoreLocal>> {
     CURRENT.with(|current| current.borrow().clone())
 }
 
@@ -152,9 +157,9 @@ pub(crate) fn start_file(op: Box<FileOp>) {
 
 /// Connects from whichever core's thread calls it.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct LocalDialer;
+pub(crate) struct CoreDialer;
 
-impl Dialer for LocalDialer {
+impl Dialer for CoreDialer {
     fn dial(&self, peer: SocketAddr, mut endpoint: Box<dyn Endpoint>) -> EndpointId {
         let Some(local) = current() else {
             endpoint.handle_ended(clock::now(), Ended::Failed(libc::ENXIO));
@@ -174,7 +179,10 @@ impl Dialer for LocalDialer {
     fn waker(&self, endpoint: EndpointId) -> Waker {
         current().map_or_else(
             || Waker::noop().clone(),
-            |local| Waker::from(Arc::new(Call(Arc::clone(&local.calls), endpoint))),
+            |local| {
+                let requests = Arc::clone(&local.requests);
+                Waker::from(Arc::new(EndpointWaker { requests, endpoint }))
+            },
         )
     }
 }
@@ -185,23 +193,23 @@ mod tests {
 
     #[test]
     fn another_thread_nudges_an_endpoint_and_wakes_the_core() {
-        let alarm = Arc::new(Alarm::new().unwrap());
-        alarm.adopt();
-        let local = Rc::new(Local::new(Arc::clone(&alarm)));
+        let wakeup = Arc::new(Wakeup::new().unwrap());
+        wakeup.bind_to_this_thread();
+        let local = Rc::new(CoreLocal::new(Arc::clone(&wakeup)));
         let _guard = enter(Rc::clone(&local)).unwrap();
-        let waker = LocalDialer.waker(EndpointId(7));
+        let waker = CoreDialer.waker(EndpointId(7));
         std::thread::scope(|scope| scope.spawn(|| waker.wake_by_ref()).join().unwrap());
-        assert!(alarm.is_raised() && local.is_empty());
-        local.take_calls();
+        assert!(wakeup.is_notified() && local.is_empty());
+        local.take_turn_requests();
         assert_eq!(local.nudged.take(), [EndpointId(7)]);
         waker.wake();
-        assert!(alarm.take(), "from its own thread, too");
-        local.take_calls();
+        assert!(wakeup.take(), "from its own thread, too");
+        local.take_turn_requests();
         assert_eq!(local.nudged.take(), [EndpointId(7)]);
     }
 
     #[test]
-    fn a_slot_is_used_again_under_another_name() {
+    fn a_slot_is_used_again_under_another_id() {
         let mut slots = Slots::default();
         let (first, second) = (slots.take(), slots.take());
         slots.give_back(slot_of(first));

@@ -1,33 +1,36 @@
-//! The turn of a core: events, messages, deadlines, the service, and then one send per endpoint that has something to say.
+//! A core's event loop: each turn takes events, messages and deadlines, lets the service and its endpoints do what follows, and starts one send per endpoint
+//! that has something to say.
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use host::{Accepted, CoreIndex, EndpointId, ListenerId, Service};
+use host::{CoreIndex, EndpointId, Service};
 use protocol::{Ended, Instant};
 
-use crate::alarm::Alarm;
+use crate::acceptor::Acceptor;
 use crate::areas::Areas;
-use crate::cluster::Shared;
 use crate::connection::{Connection, Phase};
-use crate::driver::{self, Driver, Event, Interest, Wait, Woken};
+use crate::contention::Contention;
+use crate::convert::position;
+use crate::core_local::{self, CoreLocal, Dial, Guard, slot_of};
+use crate::driver::{self, Driver, Event, Interest, SendRoom, Wait};
 use crate::limits;
-use crate::listener::{self, Stream};
-use crate::local::{self, Dial, Guard, Local, slot_of};
+use crate::listener::{self, Arrival};
+use crate::shared::{ACCEPTING_CORE, Shared};
+use crate::spin::Spin;
 use crate::timers::Timers;
-use crate::turns::Gauge;
+use crate::turns::TurnTimer;
+use crate::wakeup::Wakeup;
 use crate::{clock, threads, turns};
 
-/// The slot of the alarm; listeners follow, then connections.
-const ALARM: u32 = 0;
+/// The slot of the wakeup, the first that a core takes.
+const WAKEUP: u32 = 0;
 
 /// A core while it runs.
-pub(crate) struct Turning<S: Service> {
+pub(crate) struct EventLoop<S: Service> {
     pub(crate) service: S,
     pub(crate) driver: Box<dyn Driver>,
     pub(crate) connections: Vec<Option<Connection>>,
@@ -41,99 +44,85 @@ pub(crate) struct Turning<S: Service> {
     pub(crate) sent: usize,
     /// Bytes that this turn has taken in.
     pub(crate) received: usize,
-    /// Connections with something to receive in this turn, as far as its events tell.
+    /// Connections with something to receive in this turn, as far as its events show.
     pub(crate) arrivals: usize,
-    /// Slots whose endpoint takes no bytes: asked again every turn.
-    pub(crate) parked: Vec<u32>,
-    /// Slots whose stream is over, until they are idle.
-    pub(crate) departing: Vec<u32>,
+    /// Slots whose endpoint takes no bytes for want of a buffer: asked again every turn.
+    pub(crate) awaiting_buffer: Vec<u32>,
+    /// Slots whose stream is over, until their endpoints are idle.
+    pub(crate) closing: Vec<u32>,
     /// Slots that have a staging area.
     pub(crate) holders: Vec<u32>,
     pub(crate) sweep_at: Option<Instant>,
     pub(crate) expecting: usize,
-    /// Turns for which connections still count as sharing the core, and who had something to do last.
-    pub(crate) shared_turns: u32,
-    latest: Option<u32>,
+    pub(crate) contention: Contention,
     /// Something is left to do without waiting.
     pub(crate) again: bool,
     pub(crate) shared: Arc<Shared<S::Message>>,
     pub(crate) index: CoreIndex,
     /// When this turn began: the turn's one look at the clock.
     pub(crate) now: Instant,
-    local: Rc<Local>,
-    alarm: Arc<Alarm>,
-    listeners: Vec<Rc<OwnedFd>>,
-    resting: Vec<u32>,
-    pub(crate) accept_at: Option<Instant>,
-    next_core: usize,
+    pub(crate) local: Rc<CoreLocal>,
+    wakeup: Arc<Wakeup>,
+    pub(crate) acceptor: Acceptor,
     spin: Spin,
-    gauge: Gauge,
-    ending: Option<Instant>,
+    turn_timer: TurnTimer,
+    pub(crate) ending: Option<Instant>,
     events: Vec<Event>,
     /// Events that no turn has come to yet.
     pending: VecDeque<Event>,
     ready: Vec<EndpointId>,
     messages: Vec<S::Message>,
-    streams: Vec<(ListenerId, Stream)>,
-    /// The calling thread's letter tray is this core's for as long as it lives; last, so that it goes last.
+    streams: Vec<Arrival>,
+    /// Makes `local` the calling thread's for as long as the loop lives; the last field, so that it is dropped last.
     _entered: Guard,
 }
 
-impl<S: Service> Turning<S> {
+impl<S: Service> EventLoop<S> {
     /// A core before its first turn, on the calling thread, where it stays.
     pub(crate) fn begin(
         shared: Arc<Shared<S::Message>>,
         index: CoreIndex,
-        listeners: Vec<OwnedFd>,
         service: impl FnOnce() -> S,
     ) -> io::Result<Self> {
         let mut driver = driver::open(shared.config.driver)?;
         let Some(inbox) = shared.inboxes.get(usize::from(index)) else {
             return Err(io::ErrorKind::NotFound.into());
         };
-        let alarm = Arc::clone(&inbox.alarm);
-        let local = Rc::new(Local::new(Arc::clone(&alarm)));
-        let entered = local::enter(Rc::clone(&local))?;
-        let gauge = Gauge::new(Arc::clone(&inbox.turns));
-        alarm.adopt();
-        let listeners: Vec<_> = listeners.into_iter().map(Rc::new).collect();
-        // They take the first slots, before the service can dial.
-        let watched = std::iter::once(Rc::new(alarm.descriptor()?)).chain(listeners.iter().cloned());
-        for descriptor in watched {
-            let slot = slot_of(local.slots.borrow_mut().take());
-            driver.attach(slot, descriptor, false)?;
-            driver.poll(slot, Interest::Read);
-        }
+        let wakeup = Arc::clone(&inbox.wakeup);
+        let local = Rc::new(CoreLocal::new(Arc::clone(&wakeup)));
+        let entered = core_local::enter(Rc::clone(&local))?;
+        let turn_timer = TurnTimer::new(Arc::clone(&inbox.turns));
+        wakeup.bind_to_this_thread();
+        // It takes the first slot, before the service can dial.
+        let slot = slot_of(local.slots.borrow_mut().take());
+        driver.attach(slot, Rc::new(wakeup.descriptor()?), SendRoom::Unknown)?;
+        driver.poll(slot, Interest::Read);
         Ok(Self {
             service: service(),
             driver,
             connections: Vec::new(),
             areas: Areas::new(&shared.config),
-            spin: Spin { span: shared.config.spin, misses: 0, penalty: 0 },
-            gauge,
+            spin: Spin::new(shared.config.spin),
+            turn_timer,
             timers: Timers::default(),
             touched: Vec::new(),
             late: Vec::new(),
             sent: 0,
             arrivals: 0,
             received: 0,
-            parked: Vec::new(),
-            departing: Vec::new(),
+            awaiting_buffer: Vec::new(),
+            closing: Vec::new(),
             holders: Vec::new(),
             sweep_at: None,
             expecting: 0,
-            shared_turns: 0,
-            latest: None,
+            contention: Contention::default(),
             again: true,
             shared,
             index,
             now: Instant::ZERO,
             local,
-            alarm,
-            listeners,
-            resting: Vec::new(),
-            accept_at: None,
-            next_core: 0,
+            wakeup,
+            acceptor: Acceptor::default(),
             ending: None,
             events: Vec::new(),
             pending: VecDeque::new(),
@@ -145,17 +134,17 @@ impl<S: Service> Turning<S> {
     }
 
     /// Turns until the service is finished or the cluster is stopped; gives the service back.
-    pub(crate) fn turn_until_done(mut self) -> io::Result<S> {
-        while !self.turn_once() {
+    pub(crate) fn run(mut self) -> io::Result<S> {
+        while !self.run_once() {
             self.wait_at_most(Wait::Forever)?;
         }
         Ok(self.service)
     }
 
     /// One turn at the present moment; true when it was the last.
-    pub(crate) fn turn_once(&mut self) -> bool {
+    pub(crate) fn run_once(&mut self) -> bool {
         let now = clock::now();
-        let took = self.gauge.begin(now, turns::thread_time);
+        let took = self.turn_timer.begin(now, turns::thread_time);
         self.areas.learn(self.sent.max(self.received), took);
         self.turn(now);
         self.is_over(now)
@@ -170,10 +159,10 @@ impl<S: Service> Turning<S> {
         };
         let expects = self.expecting > 0 || self.service.expects_work();
         let span = if expects { self.spin.allowed() } else { Duration::ZERO };
-        let woken = self.driver.wait(wait, span, &self.alarm)?;
+        let woken = self.driver.wait(wait, span, &self.wakeup)?;
         self.spin.learn(woken, span);
         if !span.is_zero() {
-            self.gauge.spun(span);
+            self.turn_timer.spun(span);
         }
         Ok(())
     }
@@ -185,22 +174,22 @@ impl<S: Service> Turning<S> {
         self.received = 0;
         self.take_events(now);
         self.take_events(now);
-        if self.alarm.take() {
+        if self.wakeup.take() {
             self.take_mail(now);
         }
         self.take_due(now);
-        self.retry_parked();
+        self.retry_awaiting_buffer();
         self.serve(now);
         self.start_dials(now);
         self.finish_turns(now);
-        self.let_go(now);
+        self.reap_closed(now);
         self.start_files();
     }
 
     /// Ends the turns of the connections, first of those that were late in the last turn, until as much was sent as fits into one.
     fn finish_turns(&mut self, now: Instant) {
         let mut touched = std::mem::take(&mut self.touched);
-        self.count_sharers(&touched);
+        self.contention.observe(&touched);
         let mut late = std::mem::take(&mut self.late);
         late.extend(touched.drain(..).filter(|slot| !self.is_late(*slot)));
         // What is touched meanwhile has its turn in the next one.
@@ -226,14 +215,6 @@ impl<S: Service> Turning<S> {
         connection.is_some_and(|connection| connection.late)
     }
 
-    /// Remembers for a while that more than one connection has something to do, in one turn or by turns.
-    fn count_sharers(&mut self, touched: &[u32]) {
-        let Some(last) = touched.last() else { return };
-        let other = self.latest.replace(*last) != Some(*last);
-        let alone = self.shared_turns.saturating_sub(1);
-        self.shared_turns = if other || touched.len() > 1 { limits::SHARED_TURNS } else { alone };
-    }
-
     /// Takes what has completed; a second time for what a readiness event has led to.
     ///
     /// Receives that have brought more than a turn's bytes are left for the next one, and what came after them.
@@ -248,12 +229,6 @@ impl<S: Service> Turning<S> {
             && let Some(event) = self.pending.pop_front()
         {
             match event {
-                Event::Ready(ALARM) => {
-                    self.alarm.silence();
-                    self.driver.drained(ALARM);
-                    self.driver.poll(ALARM, Interest::Read);
-                }
-                Event::Ready(slot) if slot as usize <= self.listeners.len() => self.accept_some(slot, now),
                 Event::Ready(slot) => self.handle_ready(slot, now),
                 Event::Received(slot, receive, result) => self.handle_received(slot, receive, result),
                 Event::Sent(slot, send, result) => self.handle_sent(slot, send, result),
@@ -262,18 +237,33 @@ impl<S: Service> Turning<S> {
         self.again |= !self.pending.is_empty();
     }
 
+    /// A poll has ended in a slot that is no connection's.
+    #[cold]
+    pub(crate) fn handle_ready_elsewhere(&mut self, slot: u32, now: Instant) {
+        if slot == WAKEUP {
+            self.wakeup.drain();
+            self.driver.drained(WAKEUP);
+            self.driver.poll(WAKEUP, Interest::Read);
+            return;
+        }
+        self.handle_listener_ready(slot, now);
+    }
+
     fn take_mail(&mut self, now: Instant) {
         let Some(inbox) = self.shared.inboxes.get(usize::from(self.index)) else { return };
         inbox.collect(&mut self.messages, &mut self.streams);
-        self.local.take_calls();
+        if self.index == ACCEPTING_CORE && self.shared.listener_orders.is_pending() {
+            self.take_listener_orders(now);
+        }
+        self.local.take_turn_requests();
         let mut messages = std::mem::take(&mut self.messages);
         for message in messages.drain(..) {
             self.service.handle_message(now, message);
         }
         self.messages = messages;
         let mut streams = std::mem::take(&mut self.streams);
-        for (listener, stream) in streams.drain(..) {
-            self.adopt(listener, stream, now);
+        for arrival in streams.drain(..) {
+            self.register(arrival, now);
         }
         self.streams = streams;
         if self.shared.is_stopping() {
@@ -288,11 +278,8 @@ impl<S: Service> Turning<S> {
         if self.sweep_at.is_some_and(|at| at <= now) {
             self.sweep(now);
         }
-        if self.accept_at.is_some_and(|at| at <= now) {
-            self.accept_at = None;
-            for slot in std::mem::take(&mut self.resting) {
-                self.accept_some(slot, now);
-            }
+        if self.acceptor.poll_timeout().is_some_and(|at| at <= now) {
+            self.retry_listeners(now);
         }
     }
 
@@ -304,7 +291,7 @@ impl<S: Service> Turning<S> {
         }
         let mut ready = std::mem::take(&mut self.ready);
         for round in 0.. {
-            self.alarm.calm();
+            self.wakeup.clear_local();
             self.service.turn(now, &mut ready);
             // What it has given to remote volumes goes out with this turn's sends.
             ready.append(&mut self.local.nudged.borrow_mut());
@@ -337,15 +324,15 @@ impl<S: Service> Turning<S> {
         let slot = slot_of(dial.id);
         let started = listener::connect(dial.peer, self.shared.config.congestion).and_then(|descriptor| {
             let descriptor = Rc::new(descriptor);
-            self.driver.attach(slot, Rc::clone(&descriptor), false)?;
+            self.driver.attach(slot, Rc::clone(&descriptor), SendRoom::Unknown)?;
             Ok(descriptor)
         });
         match started {
             Ok(descriptor) => {
                 let mut connection =
                     Connection::new(dial.id, Some(descriptor), dial.endpoint, Phase::Connecting);
-                let patience = connection.endpoint.connect_time().unwrap_or(limits::CONNECT);
-                connection.deadline = Some(now + patience.min(limits::CONNECT));
+                let timeout = connection.endpoint.connect_time().unwrap_or(limits::CONNECT);
+                connection.deadline = Some(now + timeout.min(limits::CONNECT));
                 connection.polling = true;
                 self.insert(slot, connection);
                 self.driver.poll(slot, Interest::Write);
@@ -367,89 +354,10 @@ impl<S: Service> Turning<S> {
         }
     }
 
-    /// Accepts what waits at a listener, and gives each stream to the core that has the fewest.
-    fn accept_some(&mut self, slot: u32, now: Instant) {
-        let number = slot.saturating_sub(ALARM + 1);
-        let Some(listener) = self.listeners.get(number as usize).cloned() else { return };
-        if self.ending.is_some() {
-            return;
-        }
-        for _ in 0..limits::ACCEPTS_PER_TURN {
-            match listener::accept(listener.as_fd(), self.shared.config.congestion) {
-                Ok(stream) => self.spread(ListenerId(number), stream, now),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.driver.drained(slot);
-                    break;
-                }
-                Err(error) if is_shortage(&error) => {
-                    self.service.handle_shortage(error.raw_os_error().unwrap_or_default());
-                    self.resting.push(slot);
-                    self.accept_at = Some(now + limits::ACCEPT_RETRY);
-                    return;
-                }
-                // That stream was gone before it could be accepted.
-                Err(_) => {}
-            }
-        }
-        self.driver.poll(slot, Interest::Read);
-    }
-
-    fn spread(&mut self, listener: ListenerId, stream: Stream, now: Instant) {
-        let cores = self.shared.inboxes.len();
-        let load = |core: usize| {
-            let inbox = self.shared.inboxes.get(core % cores).filter(|inbox| !inbox.is_stopped());
-            inbox.map_or(usize::MAX, |inbox| inbox.load.load(Ordering::Relaxed))
-        };
-        let order = self.next_core..self.next_core + cores;
-        let Some(core) = order.min_by_key(|core| load(*core)).map(|core| core % cores) else { return };
-        self.next_core = (core + 1) % cores;
-        let Some(inbox) = self.shared.inboxes.get(core) else { return };
-        if inbox.load.load(Ordering::Relaxed) >= self.shared.config.max_connections {
-            return;
-        }
-        inbox.load.fetch_add(1, Ordering::Relaxed);
-        if core == usize::from(self.index) {
-            self.adopt(listener, stream, now);
-        } else {
-            inbox.hand_over(listener, stream);
-        }
-    }
-
-    /// Offers a stream to the service.
-    fn adopt(&mut self, listener: ListenerId, stream: Stream, now: Instant) {
-        let id = self.local.slots.borrow_mut().take();
-        let slot = slot_of(id);
-        let accepted = Accepted { listener, endpoint: id, local: stream.local, peer: stream.peer };
-        let descriptor = Rc::new(stream.descriptor);
-        let fits = self.ending.is_none() && self.driver.attach(slot, Rc::clone(&descriptor), true).is_ok();
-        let endpoint = if fits { self.service.accept(now, accepted).ok() } else { None };
-        let Some(endpoint) = endpoint.filter(|endpoint| endpoint.staging() <= self.areas.least_staging())
-        else {
-            self.driver.detach(slot);
-            self.local.slots.borrow_mut().give_back(slot);
-            return self.unload();
-        };
-        let mut connection = Connection::new(id, Some(descriptor), endpoint, Phase::Open);
-        connection.accepted = true;
-        self.insert(slot, connection);
-        self.touch(slot);
-    }
-
-    /// Counts an accepted stream less.
-    pub(crate) fn unload(&mut self) {
-        if let Some(inbox) = self.shared.inboxes.get(usize::from(self.index)) {
-            inbox.load.fetch_sub(1, Ordering::Relaxed);
-        }
-        if self.accept_at.is_some() {
-            // A descriptor is free again.
-            self.accept_at = Some(Instant::ZERO);
-        }
-    }
-
-    /// Forgets the streams that are over.
-    fn let_go(&mut self, now: Instant) {
-        let mut departing = std::mem::take(&mut self.departing);
-        departing.retain(|slot| {
+    /// Drops the connections that are over and idle.
+    fn reap_closed(&mut self, now: Instant) {
+        let mut closing = std::mem::take(&mut self.closing);
+        closing.retain(|slot| {
             let place = self.connections.get_mut(*slot as usize);
             let Some(connection) = place.and_then(|place| place.take_if(|connection| connection.is_gone()))
             else {
@@ -467,8 +375,8 @@ impl<S: Service> Turning<S> {
             self.again = true;
             false
         });
-        departing.append(&mut self.departing);
-        self.departing = departing;
+        closing.append(&mut self.closing);
+        self.closing = closing;
     }
 
     fn begin_ending(&mut self, now: Instant) {
@@ -476,7 +384,7 @@ impl<S: Service> Turning<S> {
             return;
         }
         self.ending = Some(now + limits::SHUTDOWN);
-        for slot in 0..u32::try_from(self.connections.len()).unwrap_or(u32::MAX) {
+        for slot in 0..position(self.connections.len()) {
             if self.connection(slot).is_some() {
                 self.end(slot, Ended::ByUs, now);
             }
@@ -493,47 +401,15 @@ impl<S: Service> Turning<S> {
 
     /// How long the core may sleep.
     fn wait(&self, now: Instant) -> Wait {
-        if self.again || self.alarm.is_stirred() || !self.local.is_empty() {
+        if self.again || self.wakeup.is_local_pending() || !self.local.is_empty() {
             return Wait::No;
         }
+        let retry_at = self.acceptor.poll_timeout();
         let deadlines =
-            [self.timers.next(), self.service.poll_timeout(), self.sweep_at, self.accept_at, self.ending];
+            [self.timers.next(), self.service.poll_timeout(), self.sweep_at, retry_at, self.ending];
         deadlines
             .into_iter()
             .flatten()
             .fold(Wait::Forever, |wait, deadline| wait.at_most(deadline.since(now)))
-    }
-}
-
-/// True when accepting failed for want of something that may come back, which does not concern the stream.
-fn is_shortage(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
-}
-
-/// Learns whether spinning pays.
-#[derive(Debug)]
-struct Spin {
-    span: Duration,
-    misses: u32,
-    penalty: u32,
-}
-
-impl Spin {
-    /// How long the next sleep may be put off.
-    fn allowed(&self) -> Duration {
-        if self.penalty == 0 { self.span } else { Duration::ZERO }
-    }
-
-    /// Spins in vain make twice as many of the following sleeps go without, each time.
-    fn learn(&mut self, woken: Woken, span: Duration) {
-        match woken {
-            Woken::SpunInVain => {
-                self.misses = (self.misses + 1).min(limits::SPIN_PENALTY.ilog2());
-                self.penalty = 2_u32.pow(self.misses);
-            }
-            Woken::Slept => self.penalty = self.penalty.saturating_sub(1),
-            Woken::Awake if !span.is_zero() => self.misses = 0,
-            Woken::Awake => {}
-        }
     }
 }

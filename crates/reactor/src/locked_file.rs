@@ -1,0 +1,54 @@
+//! An opened file with its lock, and whether one of its flushes has failed: what outlives the file's queues in their operations.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use host::IoError;
+
+use crate::sys;
+
+/// A descriptor whose lock ends when it is closed, even while the kernel still holds the file for a request that has completed:
+/// a file that was closed may be opened again at once.
+#[derive(Debug)]
+pub(crate) struct LockedFile {
+    pub(crate) descriptor: OwnedFd,
+    /// The error number that a flush has ended with; zero if none has.
+    failed_flush: AtomicI32,
+}
+
+impl LockedFile {
+    /// A file whose lock is this descriptor's.
+    pub(crate) fn new(descriptor: OwnedFd) -> Self {
+        Self { descriptor, failed_flush: AtomicI32::new(0) }
+    }
+
+    /// A flush has failed, whether or not a request still waits for it: the system reports that once.
+    pub(crate) fn flush_failed(&self, error: i32) {
+        self.failed_flush.store(error, Ordering::Release);
+    }
+
+    /// What an earlier flush has ended with, if one has failed.
+    pub(crate) fn failed_flush(&self) -> Option<IoError> {
+        Some(self.failed_flush.load(Ordering::Acquire)).filter(|error| *error != 0).map(IoError)
+    }
+}
+
+impl AsFd for LockedFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+impl AsRawFd for LockedFile {
+    fn as_raw_fd(&self) -> RawFd {
+        self.descriptor.as_raw_fd()
+    }
+}
+
+impl Drop for LockedFile {
+    fn drop(&mut self) {
+        // A file that was never locked has nothing to give back, and a failure leaves it to the kernel.
+        let _unlocked = rustix::fs::flock(&self.descriptor, rustix::fs::FlockOperation::Unlock);
+        sys::lock::release(self.descriptor.as_fd());
+    }
+}
