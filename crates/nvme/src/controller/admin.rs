@@ -216,7 +216,7 @@ impl Admin {
             let pointer = entry.data_pointer(in_capsule)?;
             let fits = pointer.length() == length;
             return if fits {
-                Ok(Plan::Receive(pointer))
+                Ok(Plan::receive(pointer))
             } else {
                 Err(Status::DATA_SGL_LENGTH_INVALID.dnr())
             };

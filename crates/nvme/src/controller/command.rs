@@ -1,7 +1,7 @@
 //! What is to be done with a command, decided from its queue entry alone.
 
 use buf::SharedBuf;
-use volume::{Epoch, Extent, Operation, VolumeId};
+use volume::{Durability, Epoch, Extent, Operation, VolumeId};
 
 use super::allocation::Query;
 use crate::sgl::DataPointer;
@@ -23,6 +23,22 @@ pub(crate) struct Read {
     pub(crate) length: usize,
 }
 
+/// A write or compare that its data is on the way for, decoded and checked.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DataTransfer {
+    pub(crate) extent: Extent,
+    /// Position of the namespace among those of the queue.
+    pub(crate) namespace: u32,
+    pub(crate) kind: TransferKind,
+}
+
+/// What a volume does with data from the host.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum TransferKind {
+    Write(Durability),
+    Compare,
+}
+
 /// A decision.
 #[derive(Debug)]
 pub(crate) enum Plan {
@@ -30,8 +46,8 @@ pub(crate) enum Plan {
     Finish(Status, u64),
     /// Complete it now with data to the host, of exactly the length that its data pointer says.
     Respond(SharedBuf),
-    /// Get its data first.
-    Receive(DataPointer),
+    /// Get its data first: for a transfer, or for a command whose queue entry says what the data means.
+    Receive { pointer: DataPointer, transfer: Option<DataTransfer> },
     /// Read blocks for the host.
     Read(Read),
     /// Submit a request without data; further steps follow from the queue entry.
@@ -51,6 +67,11 @@ pub(crate) enum Plan {
 impl Plan {
     pub(crate) const fn fail(status: Status) -> Self {
         Self::Finish(status, 0)
+    }
+
+    /// Gets the data of a command that is no transfer.
+    pub(crate) const fn receive(pointer: DataPointer) -> Self {
+        Self::Receive { pointer, transfer: None }
     }
 
     pub(crate) const fn success(result: u64) -> Self {

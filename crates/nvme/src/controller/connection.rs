@@ -29,7 +29,6 @@ use crate::lifetime::Lifetime;
 use crate::limits::{CONNECT_TIME, MAX_H2C_DATA, MEMORY_RETRY, SCARCE_SEND_TIME, STAGING};
 use crate::opcode::{FABRICS, admin::GET_LBA_STATUS, nvm};
 use crate::pdu::{CapsuleCmd, H2cData, H2cTermReq, PduType, flags};
-use crate::reservation;
 use crate::sgl::DataPointer;
 use crate::sqe::SubmissionQueueEntry;
 use crate::status::Status;
@@ -373,9 +372,11 @@ impl Connection {
                 self.discard(data);
                 self.complete(&entry, (Status::SUCCESS, 0), Some(bytes.into()));
             }
-            Plan::Receive(DataPointer::InCapsule { length }) => return self.receive_capsule(entry, length),
+            Plan::Receive { pointer: DataPointer::InCapsule { length }, transfer } => {
+                return self.receive_capsule(entry, length, transfer);
+            }
             Plan::Read(read) if self.waiting.is_empty() && self.begin_read(&entry, &read) => {}
-            plan @ (Plan::Read(_) | Plan::Receive(_)) => {
+            plan @ (Plan::Read(_) | Plan::Receive { .. }) => {
                 let Some(slot) = self.slots.begin(entry, Step::Waiting) else { return true };
                 if !self.serve_new(slot, &plan) {
                     self.waiting.push_back(slot);
@@ -446,11 +447,11 @@ impl Connection {
             return;
         }
         let Some(slot) = self.slots.get(index) else { return };
-        let Step::Data { buf, received, length, damaged, .. } = &mut slot.step else { return };
+        let Step::Data { buf, received, length, damaged, transfer, .. } = &mut slot.step else { return };
         if *received < *length {
             return;
         }
-        let damaged = *damaged;
+        let (damaged, transfer) = (*damaged, *transfer);
         let Some(data) = buf.take() else { return };
         let entry = slot.entry;
         if !entry.dptr.is_in_capsule() {
@@ -461,15 +462,15 @@ impl Connection {
             self.notices.push(NoticeKind::Reject, "a data digest that does not match");
             return self.finish(index, (Status::TRANSIENT_TRANSPORT, 0), None);
         }
-        let next = match &mut self.state {
-            State::Io(_) if entry.opcode == nvm::DATASET_MANAGEMENT => {
+        let next = match (&self.state, transfer) {
+            (State::Io(namespaces), Some(transfer)) => namespaces.with_data(transfer, data),
+            (State::Io(_), None) if entry.opcode == nvm::DATASET_MANAGEMENT => {
                 let volume = VolumeId::new(0, 0);
                 slot.step = Step::Submitted { volume, ranges: Some(data), next: 0, done: 0 };
                 return self.next_step(index);
             }
-            State::Io(_) if reservation::changes(entry.opcode) => return self.reserve(index, &data),
-            State::Io(namespaces) => namespaces.with_data(&entry, data),
-            State::Admin(_) => Err(Status::SUCCESS),
+            (State::Io(_), None) => return self.reserve(index, &data),
+            (State::Admin(_), _) => Err(Status::SUCCESS),
             _ => return self.handle_connect(now, index, &data),
         };
         match next {

@@ -9,7 +9,7 @@ use volume::reservation::{Access, Registrant, View};
 use volume::{Durability, Epoch, Extent, Features, Geometry, Operation, VolumeId};
 use zerocopy::FromBytes;
 
-use super::command::{Place, Plan, Read};
+use super::command::{DataTransfer, Place, Plan, Read, TransferKind};
 use super::reservation::{plan_change, plan_report};
 use super::{Namespace, Subsystem};
 use crate::limits::RANGES;
@@ -49,6 +49,13 @@ impl Attached {
 
     fn place(&self) -> Place {
         Place { volume: self.volume, epoch: self.epoch }
+    }
+
+    /// The bytes of an extent that exists and may be touched.
+    fn check(&self, extent: Extent, write: bool) -> Result<u64, Status> {
+        let bytes = self.geometry.check(extent).ok_or(Status::LBA_OUT_OF_RANGE.dnr())?;
+        self.may(write)?;
+        Ok(bytes)
     }
 
     fn may(&self, write: bool) -> Result<(), Status> {
@@ -116,7 +123,7 @@ impl Namespaces {
                 if deallocate {
                     namespace.may(true)?;
                 }
-                Ok(Plan::Receive(pointer))
+                Ok(Plan::receive(pointer))
             }
             nvm::RESERVATION_REPORT => plan_report(self.find(entry.nsid.get())?, entry, in_capsule),
             opcode if reservation::changes(opcode) => {
@@ -138,24 +145,23 @@ impl Namespaces {
     }
 
     /// The blocks of a command, if they exist and may be touched.
-    fn blocks(
-        &self,
-        entry: &SubmissionQueueEntry,
-        write: bool,
-    ) -> Result<(&Attached, BlockCommand, usize), Status> {
-        let namespace = self.find(entry.nsid.get())?;
+    fn blocks(&self, entry: &SubmissionQueueEntry, write: bool) -> Result<Blocks<'_>, Status> {
+        let nsid = entry.nsid.get();
+        let found = (0_u32..).zip(&self.attached).find(|(_, namespace)| namespace.nsid == nsid);
+        let (position, namespace) = found.ok_or(Status::INVALID_NAMESPACE.dnr())?;
         let command = BlockCommand::decode(entry);
         if command.protection {
             return Err(Status::INVALID_FIELD.dnr());
         }
-        let bytes = namespace.geometry.check(command.extent).ok_or(Status::LBA_OUT_OF_RANGE.dnr())?;
-        namespace.may(write)?;
-        Ok((namespace, command, usize::try_from(bytes).unwrap_or(usize::MAX)))
+        let bytes = namespace.check(command.extent, write)?;
+        let length = usize::try_from(bytes).unwrap_or(usize::MAX);
+        Ok(Blocks { namespace, position, command, length })
     }
 
     fn plan_transfer(&self, entry: &SubmissionQueueEntry, in_capsule: usize) -> Result<Plan, Status> {
         let pointer = entry.data_pointer(in_capsule)?;
-        let (namespace, command, length) = self.blocks(entry, entry.opcode == nvm::WRITE)?;
+        let Blocks { namespace, position, command, length } =
+            self.blocks(entry, entry.opcode == nvm::WRITE)?;
         if length > self.max_transfer {
             return Err(Status::INVALID_FIELD.dnr());
         }
@@ -163,7 +169,12 @@ impl Namespaces {
             return Err(Status::DATA_SGL_LENGTH_INVALID.dnr());
         }
         if entry.opcode != nvm::READ {
-            return Ok(Plan::Receive(pointer));
+            let kind = match entry.opcode {
+                nvm::WRITE => TransferKind::Write(durability(command)),
+                _ => TransferKind::Compare,
+            };
+            let transfer = DataTransfer { extent: command.extent, namespace: position, kind };
+            return Ok(Plan::Receive { pointer, transfer: Some(transfer) });
         }
         if in_capsule != 0 {
             return Err(Status::INVALID_FIELD.dnr());
@@ -174,7 +185,7 @@ impl Namespaces {
     fn plan_without_data(&self, entry: &SubmissionQueueEntry, in_capsule: usize) -> Result<Plan, Status> {
         entry.no_data(in_capsule)?;
         let zeroes = entry.opcode == nvm::WRITE_ZEROES;
-        let (namespace, command, _) = self.blocks(entry, zeroes)?;
+        let Blocks { namespace, command, .. } = self.blocks(entry, zeroes)?;
         let extent = command.extent;
         let operation = if zeroes {
             if extent.blocks > namespace.max_discard {
@@ -188,21 +199,17 @@ impl Namespaces {
         Ok(Plan::Submit { place: namespace.place(), operation })
     }
 
-    /// The request of a command whose data has arrived. Reservation and size are looked at again: they may
-    /// have changed while the data was on its way.
-    pub(crate) fn with_data(
-        &self,
-        entry: &SubmissionQueueEntry,
-        data: Buf,
-    ) -> Result<(Place, Operation), Status> {
-        let write = entry.opcode == nvm::WRITE;
-        let (namespace, command, _) = self.blocks(entry, write)?;
+    /// The request of a transfer whose data has arrived. Size and reservation are checked again, as they may have changed while the
+    /// data was on its way; the rest of the command is decided.
+    pub(crate) fn with_data(&self, transfer: DataTransfer, data: Buf) -> Result<(Place, Operation), Status> {
+        let DataTransfer { extent, namespace, kind } = transfer;
+        let position = usize::try_from(namespace).unwrap_or(usize::MAX);
+        let namespace = self.attached.get(position).ok_or(Status::INVALID_NAMESPACE.dnr())?;
+        namespace.check(extent, matches!(kind, TransferKind::Write(_)))?;
         let data = BufList::from(data.freeze());
-        let extent = command.extent;
-        let operation = if write {
-            Operation::Write { extent, data, durability: durability(command) }
-        } else {
-            Operation::Compare { extent, data }
+        let operation = match kind {
+            TransferKind::Write(durability) => Operation::Write { extent, data, durability },
+            TransferKind::Compare => Operation::Compare { extent, data },
         };
         Ok((namespace.place(), operation))
     }
@@ -264,6 +271,16 @@ impl Namespaces {
         }
         Ok(None)
     }
+}
+
+/// The blocks of a command.
+struct Blocks<'a> {
+    namespace: &'a Attached,
+    /// The namespace's, among those of the queue.
+    position: u32,
+    command: BlockCommand,
+    /// Bytes of them.
+    length: usize,
 }
 
 /// One step of a Dataset Management command.

@@ -33,7 +33,7 @@ pub(super) fn plan_change(entry: &SubmissionQueueEntry, in_capsule: usize) -> Re
     if pointer.length() != reservation::data_length(entry.opcode) {
         return Err(Status::DATA_SGL_LENGTH_INVALID.dnr());
     }
-    Ok(Plan::Receive(pointer))
+    Ok(Plan::receive(pointer))
 }
 
 /// Answers a Reservation Report: as much of it as was asked for, and zeros behind its end.

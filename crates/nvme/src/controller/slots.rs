@@ -8,6 +8,7 @@ use protocol::Instant;
 use volume::VolumeId;
 
 use super::allocation::Asking;
+use super::command::DataTransfer;
 use crate::limits::{ABANDONED, FIRST_SLOTS};
 use crate::sqe::SubmissionQueueEntry;
 
@@ -19,7 +20,15 @@ pub(crate) enum Step {
     /// It waits for memory for its data.
     Waiting,
     /// Its data is arriving.
-    Data { buf: Option<Buf>, received: usize, length: usize, damaged: bool, heard: Instant },
+    Data {
+        buf: Option<Buf>,
+        received: usize,
+        length: usize,
+        damaged: bool,
+        heard: Instant,
+        /// What the data is for, unless the queue entry says it.
+        transfer: Option<DataTransfer>,
+    },
     /// Requests are with a volume: the next range or namespace, blocks done of it, and a list of ranges.
     Submitted { volume: VolumeId, ranges: Option<Buf>, next: usize, done: u64 },
     /// A volume is asked how blocks are allocated.

@@ -193,7 +193,7 @@ pub(super) fn plan(entry: &SubmissionQueueEntry, data: usize) -> Result<Plan, St
     if pointer.length() != size_of::<ConnectData>() {
         return Err(Status::DATA_SGL_LENGTH_INVALID.dnr());
     }
-    Ok(Plan::Receive(pointer))
+    Ok(Plan::receive(pointer))
 }
 
 /// Decides about a Fabrics command on an I/O queue.

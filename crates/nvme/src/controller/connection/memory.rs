@@ -13,7 +13,7 @@ use protocol::{CloseReason, Instant};
 use volume::Operation;
 
 use super::{Connection, Receive, Starved, State};
-use crate::controller::command::{Plan, Read};
+use crate::controller::command::{DataTransfer, Plan, Read};
 use crate::controller::slots::{Slot, Step};
 use crate::controller::transmit::Outgoing;
 use crate::limits::{
@@ -105,7 +105,12 @@ impl Connection {
     }
 
     /// Receives data that is next in the stream; false when it must stay there until there is memory.
-    pub(super) fn receive_capsule(&mut self, entry: SubmissionQueueEntry, length: usize) -> bool {
+    pub(super) fn receive_capsule(
+        &mut self,
+        entry: SubmissionQueueEntry,
+        length: usize,
+        transfer: Option<DataTransfer>,
+    ) -> bool {
         let returns = self.account.returns();
         let Some(buf) = self.account.take(length) else {
             if self.may_wait() {
@@ -117,7 +122,8 @@ impl Connection {
             return true;
         };
         self.starved_since = None;
-        let step = Step::Data { buf: Some(buf), received: 0, length, damaged: false, heard: self.now };
+        let heard = self.now;
+        let step = Step::Data { buf: Some(buf), received: 0, length, damaged: false, heard, transfer };
         if let Some(slot) = self.slots.begin(entry, step) {
             self.receive = Receive::Place { slot, start: 0, length };
             self.watch_at.get_or_insert(self.now + WATCH);
@@ -147,21 +153,26 @@ impl Connection {
     fn serve(&mut self, index: u16, plan: &Plan, take: impl Fn(&mut Account, usize) -> Option<Buf>) -> bool {
         let length = match plan {
             Plan::Read(read) => read.length,
-            Plan::Receive(pointer) => pointer.length(),
+            Plan::Receive { pointer, .. } => pointer.length(),
             _ => return true,
         };
         let Some(buf) = take(&mut self.account, length) else { return false };
         let Some(slot) = self.slots.get(index) else { return true };
-        if let Plan::Read(Read { place, extent, .. }) = *plan {
-            slot.step = Step::Submitted { volume: place.volume, ranges: None, next: 0, done: 0 };
-            self.submit(Some(index), place, Operation::Read { extent, into: buf });
-        } else {
-            let cid = slot.entry.cid.get();
-            slot.step = Step::Data { buf: Some(buf), received: 0, length, damaged: false, heard: self.now };
-            self.transfers = self.transfers.saturating_add(1);
-            self.watch_at.get_or_insert(self.now + WATCH);
-            let length = u32::try_from(length).unwrap_or(u32::MAX);
-            self.outgoing.push_back(Outgoing::R2t { cid, ttag: index, length });
+        match *plan {
+            Plan::Read(Read { place, extent, .. }) => {
+                slot.step = Step::Submitted { volume: place.volume, ranges: None, next: 0, done: 0 };
+                self.submit(Some(index), place, Operation::Read { extent, into: buf });
+            }
+            Plan::Receive { transfer, .. } => {
+                let (cid, heard) = (slot.entry.cid.get(), self.now);
+                slot.step =
+                    Step::Data { buf: Some(buf), received: 0, length, damaged: false, heard, transfer };
+                self.transfers = self.transfers.saturating_add(1);
+                self.watch_at.get_or_insert(heard + WATCH);
+                let length = u32::try_from(length).unwrap_or(u32::MAX);
+                self.outgoing.push_back(Outgoing::R2t { cid, ttag: index, length });
+            }
+            _ => {}
         }
         true
     }
