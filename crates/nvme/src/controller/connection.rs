@@ -17,12 +17,17 @@ use volume::{Completion, Epoch, Operation, Outcome, Request, Tag, VolumeId};
 use wire::crc32c;
 use zerocopy::FromBytes;
 
+use super::abort_table::AbortTable;
 use super::admin::{Admin, Event};
 use super::command::{Place, Plan};
 use super::io::Namespaces;
+use super::portal::Portal;
+use super::quiesce::Quiesce;
+use super::receiver::{DataRange, DigestCheck, Receiver};
 use super::slots::{Slots, Step};
+use super::submission_head::SubmissionHead;
 use super::transmit::Outgoing;
-use super::{Action, Input, Portal};
+use super::{Action, Input, admin_command, fabrics_command};
 use crate::cqe::CompletionQueueEntry;
 use crate::fabrics::HostIdentity;
 use crate::lifetime::Lifetime;
@@ -35,8 +40,6 @@ use crate::status::Status;
 use crate::subsystem;
 use crate::transport::{Agreement, DIGEST, Framed, Role, Termination, frame};
 use crate::violation::Violation;
-use abort::Aborts;
-use quiesce::Quiesce;
 
 mod abort;
 mod allocation;
@@ -68,30 +71,6 @@ enum Joining {
     Io { index: usize },
 }
 
-/// What the next bytes are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Receive {
-    Header,
-    /// Data for a slot's buffer.
-    Place {
-        slot: u16,
-        start: usize,
-        length: usize,
-    },
-    Placing {
-        slot: u16,
-    },
-    /// A data digest, and the sum that it must be.
-    Digest {
-        slot: u16,
-        sum: u32,
-    },
-    /// Data that nobody wants, digest included.
-    Discard {
-        bytes: usize,
-    },
-}
-
 /// Why no further command is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Starved {
@@ -101,31 +80,6 @@ enum Starved {
     Slot { cid: u16 },
     /// Until an answer was sent.
     Room,
-}
-
-/// The submission queue as its head moves.
-#[derive(Debug, Clone, Copy, Default)]
-struct Head {
-    entries: u32,
-    index: u32,
-    flow_off: bool,
-}
-
-impl Head {
-    /// The head of a queue that has just been created: its first entry is the Connect that created it.
-    fn after_connect(entries: u32, flow_off: bool) -> Self {
-        let mut head = Self { entries, index: 0, flow_off };
-        head.advance();
-        head
-    }
-
-    fn advance(&mut self) {
-        self.index = self.index.saturating_add(1).checked_rem(self.entries).unwrap_or(0);
-    }
-
-    fn report(self) -> u16 {
-        if self.flow_off { u16::MAX } else { u16::try_from(self.index).unwrap_or(0) }
-    }
 }
 
 /// What was last heard of a volume.
@@ -146,7 +100,7 @@ pub struct Connection {
     granted: usize,
     state: State,
     agreed: Agreement,
-    receive: Receive,
+    receiver: Receiver,
     starved: Option<Starved>,
     slots: Slots,
     /// Commands that wait for memory, in order.
@@ -156,11 +110,9 @@ pub struct Connection {
     tried_at: u64,
     /// Transfers that an R2T has begun: they hold memory until later bytes of the stream come.
     transfers: usize,
-    aborts: Aborts,
+    aborts: AbortTable,
     quiesce: Quiesce,
-    /// Until when the answer to a reset or shutdown waits.
-    quiesce_by: Option<Instant>,
-    head: Head,
+    head: SubmissionHead,
     host: Option<HostIdentity>,
     heard: Vec<Heard>,
     /// The subsystem that the host asked for.
@@ -197,17 +149,16 @@ impl Connection {
             granted: 0,
             state: State::ExpectIcReq,
             agreed: Agreement::default(),
-            receive: Receive::Header,
+            receiver: Receiver::Header,
             starved: None,
             slots: Slots::new(1),
             waiting: VecDeque::new(),
             retry: None,
             tried_at: pool.returns(),
             transfers: 0,
-            aborts: Aborts::default(),
-            quiesce: Quiesce::No,
-            quiesce_by: None,
-            head: Head::default(),
+            aborts: AbortTable::default(),
+            quiesce: Quiesce::default(),
+            head: SubmissionHead::default(),
             host: None,
             heard: Vec::new(),
             asked: None,
@@ -298,7 +249,7 @@ impl Connection {
             H2cTermReq::read_from_prefix(framed.header).is_ok_and(|(request, _)| request.fes.get() != 0);
         let text =
             if named { "the host reported a fatal error" } else { "the host terminated the connection" };
-        self.receive = Receive::Discard { bytes: framed.data };
+        self.receiver.discard(framed.data);
         self.end(CloseReason::Violation(text));
     }
 
@@ -306,7 +257,7 @@ impl Connection {
     fn discard(&mut self, data: usize) {
         if data != 0 {
             let digest = if self.agreed.data_digest { DIGEST } else { 0 };
-            self.receive = Receive::Discard { bytes: data.saturating_add(digest) };
+            self.receiver.discard(data.saturating_add(digest));
         }
     }
 
@@ -346,17 +297,17 @@ impl Connection {
 
     fn decide(&mut self, now: Instant, entry: &SubmissionQueueEntry, data: usize) -> Plan {
         let planned = match &mut self.state {
-            State::Io(_) if self.quiesce != Quiesce::No => Err(Status::COMMAND_SEQUENCE.dnr()),
+            State::Io(_) if self.quiesce.is_under_way() => Err(Status::COMMAND_SEQUENCE.dnr()),
             State::Admin(admin) => {
                 // A Set Features of the Keep Alive Timer applies from this command on.
-                let plan = admin.plan(entry, data);
+                let plan = admin_command::plan(admin, entry, data);
                 self.deadline = admin.next_deadline(now);
                 self.lifetime.set_end(self.deadline);
                 plan
             }
             State::Io(namespaces) if entry.opcode != FABRICS => namespaces.plan(entry, data),
-            State::Io(_) => connect::plan_io(entry),
-            _ => connect::plan(entry, data),
+            State::Io(_) => fabrics_command::plan_io(entry),
+            _ => fabrics_command::plan_first(entry, data),
         };
         planned.unwrap_or_else(Plan::fail)
     }
@@ -434,15 +385,14 @@ impl Connection {
             self.slots.pass_over(index, end);
             self.discard(count);
         } else {
-            self.receive = Receive::Place { slot: index, start: offset, length: count };
+            self.receiver.expect_data(index, DataRange { start: offset, length: count });
         }
         Ok(())
     }
 
     /// Data has come, and its digest was right or there is none.
     fn data_arrived(&mut self, now: Instant, index: u16) {
-        self.receive = Receive::Header;
-        if self.aborts.concern(index) {
+        if self.aborts.is_pending_for(index) {
             self.stop_transfer(index, Status::ABORT_REQUESTED);
             return;
         }
@@ -500,7 +450,7 @@ impl Connection {
             namespaces.next_flush(&entry, flushed)
         };
         match step {
-            Ok(Some(_)) if self.aborts.concern(index) => {
+            Ok(Some(_)) if self.aborts.is_pending_for(index) => {
                 self.finish(index, (Status::ABORT_REQUESTED, 0), None);
             }
             Ok(Some((place, operation))) => {
@@ -537,7 +487,7 @@ impl Connection {
             CompletionQueueEntry::new(entry.cid.get(), self.head.report(), status).with_result(result);
         if self.close.is_none() {
             self.unsent.add(data.as_ref().map_or(0, BufList::unpooled));
-            self.outgoing.push_back(Outgoing::Complete { entry, data, may_omit: self.head.flow_off });
+            self.outgoing.push_back(Outgoing::Complete { entry, data, may_omit: self.head.is_flow_off() });
         }
     }
 
@@ -582,16 +532,11 @@ impl Connection {
             if self.close.is_some() {
                 return bytes.len();
             }
-            let step = match self.receive {
-                Receive::Header => self.handle_header(now, rest),
-                Receive::Digest { slot, sum } => self.handle_digest(now, rest, (slot, sum)),
-                Receive::Discard { bytes } => {
-                    let count = bytes.min(rest.len());
-                    let left = bytes.saturating_sub(count);
-                    self.receive = if left == 0 { Receive::Header } else { Receive::Discard { bytes: left } };
-                    count
-                }
-                Receive::Place { .. } | Receive::Placing { .. } => 0,
+            let step = match self.receiver {
+                Receiver::Header => self.handle_header(now, rest),
+                Receiver::Digest { .. } => self.handle_digest(now, rest),
+                Receiver::Discard { .. } => self.receiver.skip(rest.len()),
+                Receiver::Data { .. } | Receiver::Placing { .. } => 0,
             };
             if step == 0 && self.close.is_none() {
                 return used;
@@ -600,15 +545,15 @@ impl Connection {
         }
     }
 
-    fn handle_digest(&mut self, now: Instant, bytes: &[u8], (slot, sum): (u16, u32)) -> usize {
-        let Some(received) = bytes.first_chunk::<DIGEST>() else { return 0 };
-        if u32::from_le_bytes(*received) != sum
-            && let Some(slot) = self.slots.get(slot)
+    fn handle_digest(&mut self, now: Instant, bytes: &[u8]) -> usize {
+        let Some(DigestCheck { slot: index, matches }) = self.receiver.take_digest(bytes) else { return 0 };
+        if !matches
+            && let Some(slot) = self.slots.get(index)
             && let Step::Data { damaged, .. } = &mut slot.step
         {
             *damaged = true;
         }
-        self.data_arrived(now, slot);
+        self.data_arrived(now, index);
         DIGEST
     }
 }
@@ -631,27 +576,26 @@ impl protocol::Connection for Connection {
     }
 
     fn take_placement(&mut self) -> Option<Placement> {
-        let Receive::Place { slot: index, start, length } = self.receive else { return None };
+        let Receiver::Data { slot: index, range } = self.receiver else { return None };
         let Step::Data { buf, .. } = &mut self.slots.get(index)?.step else { return None };
         let buf = buf.take()?;
-        self.receive = Receive::Placing { slot: index };
-        Some(Placement { buf, start, len: length, token: u64::from(index) })
+        self.receiver.lend();
+        Some(Placement { buf, start: range.start, len: range.length, token: u64::from(index) })
     }
 
     fn handle_placed(&mut self, now: Instant, placement: Placement) {
         self.now = now;
-        let Receive::Placing { slot: index } = self.receive else { return };
+        let Receiver::Placing { slot: index } = self.receiver else { return };
         if self.expire(now) {
             return;
         }
-        let digest = self.agreed.data_digest;
         let end = placement.start.saturating_add(placement.len);
-        let sum =
-            if digest { crc32c(placement.buf.get(placement.start..end).unwrap_or_default()) } else { 0 };
+        let data =
+            |placement: &Placement| crc32c(placement.buf.get(placement.start..end).unwrap_or_default());
+        let sum = self.agreed.data_digest.then(|| data(&placement));
         self.note_placed(index, (placement.buf, end));
-        if digest {
-            self.receive = Receive::Digest { slot: index, sum };
-        } else {
+        self.receiver.place(sum);
+        if sum.is_none() {
             self.data_arrived(now, index);
         }
         self.settle_account();
@@ -704,7 +648,7 @@ impl protocol::Connection for Connection {
         if self.retry.is_some_and(|retry| retry <= now) {
             self.serve_waiting(now);
         }
-        if self.quiesce_by.is_some_and(|due| due <= now) {
+        if self.quiesce.due().is_some_and(|due| due <= now) {
             self.answer_quiesce();
         }
         self.watch_stream(now);
@@ -754,7 +698,7 @@ impl protocol::Connection for Connection {
     fn poll_timeout(&self) -> Option<Instant> {
         let sending = self.sending.map(|(_, due)| due);
         let stream = self.stream_due();
-        [self.deadline, self.retry, self.quiesce_by, self.watch_at, sending, stream]
+        [self.deadline, self.retry, self.quiesce.due(), self.watch_at, sending, stream]
             .into_iter()
             .flatten()
             .min()

@@ -11,7 +11,7 @@ use zerocopy::FromBytes;
 
 use super::command::{DataTransfer, Place, Plan, Read, TransferKind};
 use super::reservation::{plan_change, plan_report};
-use super::{Namespace, Subsystem};
+use super::subsystem::{Namespace, Subsystem};
 use crate::limits::RANGES;
 use crate::nvm::{BlockCommand, Range, dataset_management};
 use crate::opcode::nvm;
@@ -125,7 +125,7 @@ impl Namespaces {
                 }
                 Ok(Plan::receive(pointer))
             }
-            nvm::RESERVATION_REPORT => plan_report(self.find(entry.nsid.get())?, entry, in_capsule),
+            nvm::RESERVATION_REPORT => plan_report(&self.find(entry.nsid.get())?.view, entry, in_capsule),
             opcode if reservation::changes(opcode) => {
                 self.find(entry.nsid.get())?;
                 plan_change(entry, in_capsule)

@@ -1,6 +1,5 @@
-//! Log pages of a controller (NVMe Base §5.1.12). The discovery log page may be long and is read in pieces: those are parts of one image.
+//! Log pages of a controller (NVMe Base §5.1.12).
 
-use alloc::string::ToString;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -9,14 +8,10 @@ use volume::Features;
 use zerocopy::IntoBytes;
 
 use super::admin::Admin;
-use super::{Portal, Subsystem};
-use crate::DISCOVERY_NQN;
+use super::subsystem::Subsystem;
 use crate::identify::put_padded;
-use crate::limits::{ADMIN_DATA, ADMIN_QUEUE};
-use crate::log::{
-    DiscoveryEntry, DiscoveryHeader, ErrorEntry, FirmwareSlots, GetLogPage, SmartHealth, SubsystemType,
-    effects, lid, supported,
-};
+use crate::limits::ADMIN_DATA;
+use crate::log::{ErrorEntry, FirmwareSlots, GetLogPage, SmartHealth, effects, lid, supported};
 use crate::opcode::{FABRICS, admin as opcodes, nvm};
 use crate::status::Status;
 
@@ -113,25 +108,4 @@ fn commands(subsystem: &Subsystem) -> Vec<u8> {
     ];
     admin.extend(subsystem.tells_allocation().then_some(opcodes::GET_LBA_STATUS));
     effects(&admin, &io)
-}
-
-/// The discovery log page, which names everything on the portal: a host's own portal has been masked for it.
-pub(super) fn discovery(portal: &Portal) -> SharedBuf {
-    let names = portal.subsystems.iter().map(|subsystem| (SubsystemType::Nvm, &*subsystem.nqn));
-    let itself = core::iter::once((SubsystemType::CurrentDiscovery, DISCOVERY_NQN));
-    let mut records = Vec::new();
-    for (kind, subnqn) in itself.chain(names) {
-        for (portid, &address) in (1_u16..).zip(&portal.advertised) {
-            let entry = DiscoveryEntry { kind, subnqn: subnqn.to_string(), address, portid };
-            records.push(entry.encode(ADMIN_QUEUE));
-        }
-    }
-    for &address in &portal.referrals {
-        let (kind, subnqn) = (SubsystemType::Referral, DISCOVERY_NQN.to_string());
-        records.push(DiscoveryEntry { kind, subnqn, address, portid: 0 }.encode(ADMIN_QUEUE));
-    }
-    let count = u64::try_from(records.len()).unwrap_or(0);
-    let mut page = DiscoveryHeader::new(portal.generation, count).as_bytes().to_vec();
-    page.extend_from_slice(records.as_bytes());
-    page.into()
 }

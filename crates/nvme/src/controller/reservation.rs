@@ -9,7 +9,6 @@ use alloc::vec;
 use volume::reservation::{Notice, Registrant, View};
 
 use super::command::Plan;
-use super::io::Attached;
 use crate::limits::ADMIN_DATA;
 use crate::reservation;
 use crate::sqe::SubmissionQueueEntry;
@@ -38,7 +37,7 @@ pub(super) fn plan_change(entry: &SubmissionQueueEntry, in_capsule: usize) -> Re
 
 /// Answers a Reservation Report: as much of it as was asked for, and zeros behind its end.
 pub(super) fn plan_report(
-    namespace: &Attached,
+    view: &View,
     entry: &SubmissionQueueEntry,
     in_capsule: usize,
 ) -> Result<Plan, Status> {
@@ -51,7 +50,7 @@ pub(super) fn plan_report(
         return Err(Status::DATA_SGL_LENGTH_INVALID.dnr());
     }
     let mut data = vec![0; length];
-    for (place, byte) in data.iter_mut().zip(reservation::report(&namespace.view)) {
+    for (place, byte) in data.iter_mut().zip(reservation::report(view)) {
         *place = byte;
     }
     Ok(Plan::Respond(data.into()))

@@ -7,7 +7,8 @@ use protocol::Instant;
 use volume::{Allocation, Extent, Operation, Outcome, Request, Tag, VolumeErrorKind};
 
 use super::Queue;
-use super::connection::{Connection, moving};
+use super::connection::Connection;
+use super::entry::moving;
 use super::work::{Landing, Work};
 use crate::allocation::{GetLbaStatus, ONE_RANGE, first_run};
 use crate::limits::ALLOCATION_COMMANDS;

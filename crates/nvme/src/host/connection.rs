@@ -15,17 +15,18 @@ use wire::crc32c;
 use wire::little_endian::{U32, U64};
 use zerocopy::{FromBytes, IntoBytes};
 
+use super::entry::{block, fits, moving};
+use super::send_queue::{Outgoing, SendQueue};
 use super::setup::{Next, Setup};
-use super::transmit::Outgoing;
 use super::work::{Landing, Queries, Sending, Work, Works, Zeroes};
 use super::{Action, Config, Failure, Input, Queue, RemoteNamespace};
 use crate::cqe::CompletionQueueEntry;
 use crate::fabrics::{ANY_CONTROLLER, Connect, ConnectData, Property, disconnect};
 use crate::limits::{
-    ADMIN_TIME, ASKED_TIME, BLOCKS_PER_COMMAND, CONNECT_TIME, DISCONNECT_TIME, DISCOVERY_TIME,
-    LEAST_H2C_DATA, READY_POLL, STAGING,
+    ADMIN_TIME, ASKED_TIME, CONNECT_TIME, DISCONNECT_TIME, DISCOVERY_TIME, LEAST_H2C_DATA, READY_POLL,
+    STAGING,
 };
-use crate::nvm::{BlockCommand, Range, deallocate_one};
+use crate::nvm::{Range, deallocate_one};
 use crate::opcode::{admin, nvm};
 use crate::pdu::{C2hData, CapsuleResp, IcResp, PduType, flags};
 use crate::properties::offset;
@@ -61,8 +62,7 @@ enum Receive {
 pub struct Connection {
     pub(super) config: Config,
     state: State,
-    pub(super) agreed: Agreement,
-    pub(super) max_data: usize,
+    agreed: Agreement,
     receive: Receive,
     pub(super) works: Works,
     setup: Option<Setup>,
@@ -76,7 +76,7 @@ pub struct Connection {
     refresh: bool,
     pending: VecDeque<Request>,
     pub(super) queries: Queries,
-    pub(super) outgoing: VecDeque<Outgoing>,
+    outgoing: SendQueue,
     actions: VecDeque<Action>,
     /// When the controller must have answered the very first PDU, or told all of its discovery log page.
     patience: Option<Instant>,
@@ -103,15 +103,13 @@ impl Connection {
             Queue::Io { .. } => None,
         };
         let in_capsule = config.in_capsule();
-        let mut outgoing = VecDeque::new();
         let (header_digest, data_digest, command_time) =
             (config.header_digest, config.data_digest, config.command_time);
-        outgoing.push_back(Outgoing::IcReq { header_digest, data_digest });
+        let outgoing = SendQueue::new(Outgoing::IcReq { header_digest, data_digest });
         Self {
             config,
             state: State::ExpectIcResp,
             agreed: Agreement::default(),
-            max_data: 0,
             receive: Receive::Header,
             works: Works::new(entries.saturating_sub(1)),
             setup,
@@ -196,7 +194,7 @@ impl Connection {
         {
             self.check = Some(due);
         }
-        self.outgoing.push_back(Outgoing::Command { entry, data });
+        self.outgoing.push(entry, data);
     }
 
     /// How long a command may take.
@@ -270,7 +268,7 @@ impl Connection {
                 self.handle_response(now, response.0.entry)
             }
             PduType::C2H_DATA if initialised => self.handle_data(framed),
-            PduType::R2T if initialised => self.handle_r2t(framed),
+            PduType::R2T if initialised => self.outgoing.handle_r2t(framed, &mut self.works),
             _ => Err(Violation::OutOfSequence(kind)),
         }
     }
@@ -302,7 +300,8 @@ impl Connection {
             alignment: response.cpda,
         };
         self.patience = matches!(self.config.queue, Queue::Discovery).then(|| now + DISCOVERY_TIME);
-        self.max_data = usize::try_from(response.maxh2cdata.get()).unwrap_or(usize::MAX);
+        let max_data = usize::try_from(response.maxh2cdata.get()).unwrap_or(usize::MAX);
+        self.outgoing.agree(self.agreed, max_data);
         self.state = State::Connecting;
         self.connect(now);
         Ok(())
@@ -390,6 +389,16 @@ impl Connection {
     fn ask_first(&mut self, now: Instant, status: Status) {
         if !status.is_final() && status.code() == Status::COMMAND_INTERRUPTED.code() {
             (self.in_capsule, self.in_capsule_from) = (0, now + ASKED_TIME);
+        }
+    }
+
+    /// Ends the commands whose end waited for the data that the controller had asked for.
+    fn end_early(&mut self, now: Instant) {
+        while let Some((work, status)) = self.works.take_early() {
+            if let Some(tag) = work.tag() {
+                self.complete(tag, status);
+            }
+            self.start_pending(now);
         }
     }
 
@@ -655,24 +664,6 @@ const NO_HEADER_DIGEST: &str = "the controller does not agree to header digests 
 const NO_DATA_DIGEST: &str = "the controller does not agree to data digests (ICResp, DDGST_ENABLE), which this side requires: \
                               switch them on there, or leave data_digest= out";
 
-/// The fields of a command that touches `extent`.
-pub(super) const fn block(extent: Extent, fua: bool) -> BlockCommand {
-    BlockCommand { extent, fua, deallocate: false, protection: false }
-}
-
-/// The command with `length` bytes of data that data PDUs move.
-pub(super) fn moving(mut entry: SubmissionQueueEntry, length: usize) -> SubmissionQueueEntry {
-    entry.dptr = SglDescriptor::transport(u32::try_from(length).unwrap_or(u32::MAX));
-    entry
-}
-
-/// True when memory and extent agree and one command can express it.
-fn fits(extent: Extent, block_size: u32, length: usize) -> bool {
-    let bytes = extent.blocks.saturating_mul(u64::from(block_size));
-    (1..=BLOCKS_PER_COMMAND).contains(&extent.blocks)
-        && u64::try_from(length).is_ok_and(|length| length == bytes)
-}
-
 impl protocol::Connection for Connection {
     type Input = Input;
     type Action = Action;
@@ -772,7 +763,7 @@ impl protocol::Connection for Connection {
     }
 
     fn poll_transmit(&mut self, _now: Instant, send: &mut Transmit) {
-        while !send.is_full() && self.send_one(send) {}
+        while !send.is_full() && self.outgoing.send_one(&mut self.works, send) {}
         if self.outgoing.is_empty()
             && let Some(termination) = self.termination.take()
         {

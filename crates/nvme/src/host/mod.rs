@@ -21,8 +21,9 @@ use crate::violation::Violation;
 
 mod allocation;
 mod connection;
+mod entry;
+mod send_queue;
 mod setup;
-mod transmit;
 mod verify;
 mod work;
 mod zeroes;

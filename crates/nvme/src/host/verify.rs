@@ -5,7 +5,8 @@ use buf::{Buf, BufList};
 use protocol::Instant;
 use volume::{Extent, Outcome, Tag, VolumeErrorKind};
 
-use super::connection::{Connection, block, moving};
+use super::connection::Connection;
+use super::entry::{block, moving};
 use super::work::{Landing, Work};
 use crate::limits::BLOCKS_PER_COMMAND;
 use crate::opcode::nvm;

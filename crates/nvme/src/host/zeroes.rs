@@ -7,7 +7,8 @@ use buf::{BufList, SharedBuf};
 use protocol::Instant;
 use volume::{Extent, Outcome, Tag, VolumeErrorKind};
 
-use super::connection::{Connection, block, moving};
+use super::connection::Connection;
+use super::entry::{block, moving};
 use super::work::{Sending, Work, Zeroes};
 use crate::limits::BLOCKS_PER_COMMAND;
 use crate::opcode::nvm;

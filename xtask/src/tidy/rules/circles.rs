@@ -28,7 +28,6 @@ const LEFT: &[(&str, &[usize])] = &[
     ("iscsi", &[3, 2]),
     ("linerate", &[4, 3, 2]),
     ("names", &[3, 2]),
-    ("nvme", &[7, 4, 2]),
     ("reactor", &[4, 3, 2]),
     ("scsi", &[3, 2]),
     ("volume", &[7, 6]),

@@ -42,7 +42,7 @@ impl Connection {
 
     /// A run is known.
     pub(super) fn handle_allocation(&mut self, index: u16, run: Allocation) {
-        if self.aborts.concern(index) {
+        if self.aborts.is_pending_for(index) {
             return self.finish(index, (Status::ABORT_REQUESTED, 0), None);
         }
         let Some(slot) = self.slots.get(index) else { return };

@@ -12,8 +12,9 @@ use buf::{Account, Buf, Outside};
 use protocol::{CloseReason, Instant};
 use volume::Operation;
 
-use super::{Connection, Receive, Starved, State};
+use super::{Connection, Starved, State};
 use crate::controller::command::{DataTransfer, Plan, Read};
+use crate::controller::receiver::DataRange;
 use crate::controller::slots::{Slot, Step};
 use crate::controller::transmit::Outgoing;
 use crate::limits::{
@@ -125,7 +126,7 @@ impl Connection {
         let heard = self.now;
         let step = Step::Data { buf: Some(buf), received: 0, length, damaged: false, heard, transfer };
         if let Some(slot) = self.slots.begin(entry, step) {
-            self.receive = Receive::Place { slot, start: 0, length };
+            self.receiver.expect_data(slot, DataRange { start: 0, length });
             self.watch_at.get_or_insert(self.now + WATCH);
         }
         true
@@ -258,7 +259,7 @@ impl Connection {
             let limit = if silent { SCARCE_DATA_TIME } else { DATA_TIME };
             if *heard + limit > now {
                 collecting = true;
-            } else if self.receive.is_for(index) {
+            } else if self.receiver.is_for(index) {
                 self.end(CloseReason::TimedOut("the host stopped in the middle of a PDU"));
             } else if !self.stop_transfer(index, Status::DATA_TRANSFER_ERROR) {
                 self.end(CloseReason::TimedOut("the host does not send the data of its commands"));

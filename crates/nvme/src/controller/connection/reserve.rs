@@ -101,7 +101,7 @@ impl Connection {
         let Some(slot) = self.slots.get(index) else { return };
         let Some(volume) = slot.step.volume() else { return };
         let entry = slot.entry;
-        if self.aborts.concern(index) {
+        if self.aborts.is_pending_for(index) {
             return self.finish(index, (Status::ABORT_REQUESTED, 0), None);
         }
         let judged = match &self.state {

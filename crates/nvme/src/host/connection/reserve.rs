@@ -7,7 +7,8 @@ use protocol::Instant;
 use volume::reservation::Command;
 use volume::{Outcome, Tag, VolumeErrorKind};
 
-use super::{Connection, moving};
+use super::Connection;
+use crate::host::entry::moving;
 use crate::host::work::{Landing, Work};
 use crate::limits::REPORT;
 use crate::reservation;
