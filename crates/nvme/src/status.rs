@@ -67,7 +67,7 @@ statuses! {
     COMPARE_FAILURE = 0x285: "Compare Failure";
 }
 
-/// Names of statuses that this crate never gives, for people who are told one (NVMe Base §4.2.3, NVM Command Set §3.3).
+/// Names of statuses that this crate never gives, for operators who read one in a log (NVMe Base §4.2.3, NVM Command Set §3.3).
 const fn further(code: u16) -> Option<&'static str> {
     Some(match code {
         0x005 => "Commands Aborted due to Power Loss Notification",

@@ -1,7 +1,7 @@
 //! What both roles do alike with PDUs: framing, digests, padding, termination (NVMe TCP Transport §3.5, §3.6).
 
 use buf::SharedBuf;
-use protocol::Transmit;
+use protocol::{Placement, Transmit};
 use wire::{Crc32c, crc32c};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -111,6 +111,12 @@ fn locate_data(common: CommonHeader, base: usize, agreed: Agreement) -> Result<(
 fn check_digest(header: &[u8], digest: &[u8]) -> Result<(), Violation> {
     let received = digest.first_chunk::<DIGEST>().map_or(0, |bytes| u32::from_le_bytes(*bytes));
     if received == crc32c(header) { Ok(()) } else { Err(Violation::HeaderDigest(received)) }
+}
+
+/// The digest of data that is in its place.
+pub(crate) fn data_digest(placement: &Placement) -> u32 {
+    let end = placement.start.saturating_add(placement.len);
+    crc32c(placement.buf.get(placement.start..end).unwrap_or_default())
 }
 
 /// Puts a PDU without data.

@@ -9,7 +9,7 @@ use crate::status::Status;
 
 /// Where a request goes, and what it was judged by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct VolumeRef {
     pub(crate) volume: VolumeId,
     pub(crate) epoch: Epoch,
 }
@@ -17,7 +17,7 @@ pub(crate) struct Place {
 /// Blocks that the host wants.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Read {
-    pub(crate) place: Place,
+    pub(crate) volume_ref: VolumeRef,
     pub(crate) extent: Extent,
     /// Bytes of them.
     pub(crate) length: usize,
@@ -51,7 +51,7 @@ pub(crate) enum Plan {
     /// Read blocks for the host.
     Read(Read),
     /// Submit a request without data; further steps follow from the queue entry.
-    Submit { place: Place, operation: Operation },
+    Submit { volume_ref: VolumeRef, operation: Operation },
     /// Look how blocks are allocated.
     Query(Query),
     /// Keep it until something happens.

@@ -14,16 +14,14 @@ use buf::{Account, BufList, Outside, Pool};
 use protocol::{CloseReason, Ended, Instant, NoticeKind, Notices, Placement, Transmit, Unsent};
 use volume::reservation::View;
 use volume::{Completion, Epoch, Operation, Outcome, Request, Tag, VolumeId};
-use wire::crc32c;
 use zerocopy::FromBytes;
 
 use super::abort_table::AbortTable;
 use super::admin::{Admin, Event};
-use super::command::{Place, Plan};
+use super::command::{Plan, VolumeRef};
 use super::io::Namespaces;
 use super::portal::Portal;
 use super::quiesce::Quiesce;
-use super::receiver::{DataRange, DigestCheck, Receiver};
 use super::slots::{Slots, Step};
 use super::submission_head::SubmissionHead;
 use super::transmit::Outgoing;
@@ -34,22 +32,23 @@ use crate::lifetime::Lifetime;
 use crate::limits::{CONNECT_TIME, MAX_H2C_DATA, MEMORY_RETRY, SCARCE_SEND_TIME, STAGING};
 use crate::opcode::{FABRICS, admin::GET_LBA_STATUS, nvm};
 use crate::pdu::{CapsuleCmd, H2cData, H2cTermReq, PduType, flags};
+use crate::receiver::{DataRange, DigestCheck, Receiver};
 use crate::sgl::DataPointer;
 use crate::sqe::SubmissionQueueEntry;
 use crate::status::Status;
 use crate::subsystem;
-use crate::transport::{Agreement, DIGEST, Framed, Role, Termination, frame};
+use crate::transport::{Agreement, DIGEST, Framed, Role, Termination, data_digest, frame};
 use crate::violation::Violation;
 
 mod abort;
 mod allocation;
-mod change;
 mod connect;
 mod memory;
+#[cfg(test)]
+mod notice_tests;
 mod quiesce;
 mod reserve;
-#[cfg(test)]
-mod told;
+mod resize;
 
 /// Why a controller ended whose host was not heard of.
 const KEEP_ALIVE_EXPIRED: &str = "the keep alive timer expired";
@@ -71,9 +70,9 @@ enum Joining {
     Io { index: usize },
 }
 
-/// Why no further command is taken.
+/// What the stream waits for: no further command is taken before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Starved {
+enum WaitReason {
     /// For memory for a command's data, since the pool's returns were at this number.
     Memory { returns: u64, cid: u16 },
     /// Until a command has ended, whose slot this one takes.
@@ -100,8 +99,9 @@ pub struct Connection {
     granted: usize,
     state: State,
     agreed: Agreement,
-    receiver: Receiver,
-    starved: Option<Starved>,
+    /// What comes next in the stream; data belongs to a slot.
+    receiver: Receiver<u16>,
+    stream_waits_for: Option<WaitReason>,
     slots: Slots,
     /// Commands that wait for memory, in order.
     waiting: VecDeque<u16>,
@@ -129,7 +129,7 @@ pub struct Connection {
     /// The time as it was told last.
     now: Instant,
     /// Since when the stream has been waiting for memory.
-    starved_since: Option<Instant>,
+    waiting_since: Option<Instant>,
     actions: VecDeque<Action>,
     deadline: Option<Instant>,
     /// The controller's, once this belongs to one.
@@ -150,7 +150,7 @@ impl Connection {
             state: State::ExpectIcReq,
             agreed: Agreement::default(),
             receiver: Receiver::Header,
-            starved: None,
+            stream_waits_for: None,
             slots: Slots::new(1),
             waiting: VecDeque::new(),
             retry: None,
@@ -169,7 +169,7 @@ impl Connection {
             watch_at: None,
             data_heard: now,
             now,
-            starved_since: None,
+            waiting_since: None,
             actions: VecDeque::new(),
             deadline: Some(now + CONNECT_TIME),
             lifetime: Lifetime::new(),
@@ -188,7 +188,7 @@ impl Connection {
     fn end(&mut self, reason: CloseReason) {
         self.close.get_or_insert(reason);
         self.waiting.clear();
-        (self.deadline, self.retry, self.starved) = (None, None, None);
+        (self.deadline, self.retry, self.stream_waits_for) = (None, None, None);
     }
 
     /// Ends a connection whose controller was not kept alive; true if so.
@@ -203,7 +203,7 @@ impl Connection {
     /// Takes a PDU's header off the front of `bytes`, if it is there whole and there is room for what it asks.
     fn handle_header(&mut self, now: Instant, bytes: &[u8]) -> usize {
         if self.is_congested() {
-            self.starved = Some(Starved::Room);
+            self.stream_waits_for = Some(WaitReason::Room);
             return 0;
         }
         let framed = match frame(Role::Controller, self.agreed, bytes) {
@@ -275,7 +275,7 @@ impl Connection {
             if self.may_wait() {
                 return false;
             }
-            self.starved = None;
+            self.stream_waits_for = None;
             Plan::fail(Status::COMMAND_INTERRUPTED)
         } else {
             self.decide(now, &entry, data)
@@ -334,10 +334,10 @@ impl Connection {
                     self.retry = Some(now + MEMORY_RETRY);
                 }
             }
-            Plan::Submit { place, operation } => {
-                let step = Step::Submitted { volume: place.volume, ranges: None, next: 1, done: 0 };
+            Plan::Submit { volume_ref, operation } => {
+                let step = Step::Submitted { volume: volume_ref.volume, ranges: None, next: 1, done: 0 };
                 let slot = self.slots.begin(entry, step);
-                self.submit(slot, place, operation);
+                self.submit(slot, volume_ref, operation);
             }
             Plan::Hold => {
                 let slot = self.slots.begin(entry, Step::Held);
@@ -424,9 +424,9 @@ impl Connection {
             _ => return self.handle_connect(now, index, &data),
         };
         match next {
-            Ok((place, operation)) => {
-                slot.step = Step::Submitted { volume: place.volume, ranges: None, next: 1, done: 0 };
-                self.submit(Some(index), place, operation);
+            Ok((volume_ref, operation)) => {
+                slot.step = Step::Submitted { volume: volume_ref.volume, ranges: None, next: 1, done: 0 };
+                self.submit(Some(index), volume_ref, operation);
             }
             Err(status) => self.finish(index, (status, 0), None),
         }
@@ -441,7 +441,7 @@ impl Connection {
             namespaces.next_discard(&entry, ranges, (*next, *done)).map(|found| {
                 found.map(|discard| {
                     (*next, *done) = discard.position;
-                    (discard.place, Operation::Discard { extent: discard.extent })
+                    (discard.volume_ref, Operation::Discard { extent: discard.extent })
                 })
             })
         } else {
@@ -453,19 +453,19 @@ impl Connection {
             Ok(Some(_)) if self.aborts.is_pending_for(index) => {
                 self.finish(index, (Status::ABORT_REQUESTED, 0), None);
             }
-            Ok(Some((place, operation))) => {
-                *volume = place.volume;
-                self.submit(Some(index), place, operation);
+            Ok(Some((volume_ref, operation))) => {
+                *volume = volume_ref.volume;
+                self.submit(Some(index), volume_ref, operation);
             }
             Ok(None) => self.finish(index, (Status::SUCCESS, 0), None),
             Err(status) => self.finish(index, (status, 0), None),
         }
     }
 
-    fn submit(&mut self, slot: Option<u16>, place: Place, operation: Operation) {
+    fn submit(&mut self, slot: Option<u16>, volume_ref: VolumeRef, operation: Operation) {
         if let Some(slot) = slot {
             let request = Request { tag: Tag(u64::from(slot)), operation };
-            let Place { volume, epoch } = place;
+            let VolumeRef { volume, epoch } = volume_ref;
             self.actions.push_back(Action::Submit { volume, epoch, request });
         }
     }
@@ -546,7 +546,7 @@ impl Connection {
     }
 
     fn handle_digest(&mut self, now: Instant, bytes: &[u8]) -> usize {
-        let Some(DigestCheck { slot: index, matches }) = self.receiver.take_digest(bytes) else { return 0 };
+        let Some(DigestCheck { owner: index, matches }) = self.receiver.take_digest(bytes) else { return 0 };
         if !matches
             && let Some(slot) = self.slots.get(index)
             && let Step::Data { damaged, .. } = &mut slot.step
@@ -569,14 +569,14 @@ impl protocol::Connection for Connection {
         if self.expire(now) {
             return bytes.len();
         }
-        self.starved = None;
+        self.stream_waits_for = None;
         let used = self.handle_staged(now, bytes);
         self.settle_account();
         used
     }
 
     fn take_placement(&mut self) -> Option<Placement> {
-        let Receiver::Data { slot: index, range } = self.receiver else { return None };
+        let Receiver::Data { owner: index, range } = self.receiver else { return None };
         let Step::Data { buf, .. } = &mut self.slots.get(index)?.step else { return None };
         let buf = buf.take()?;
         self.receiver.lend();
@@ -585,14 +585,12 @@ impl protocol::Connection for Connection {
 
     fn handle_placed(&mut self, now: Instant, placement: Placement) {
         self.now = now;
-        let Receiver::Placing { slot: index } = self.receiver else { return };
+        let Receiver::Placing { owner: index } = self.receiver else { return };
         if self.expire(now) {
             return;
         }
         let end = placement.start.saturating_add(placement.len);
-        let data =
-            |placement: &Placement| crc32c(placement.buf.get(placement.start..end).unwrap_or_default());
-        let sum = self.agreed.data_digest.then(|| data(&placement));
+        let sum = self.agreed.data_digest.then(|| data_digest(&placement));
         self.note_placed(index, (placement.buf, end));
         self.receiver.place(sum);
         if sum.is_none() {
@@ -666,7 +664,7 @@ impl protocol::Connection for Connection {
         self.end(CloseReason::Finished);
         self.drop_outgoing();
         self.unsent.sent();
-        (self.sending, self.starved) = (None, None);
+        (self.sending, self.stream_waits_for) = (None, None);
         self.end_all(now);
         self.settle_account();
     }
@@ -705,11 +703,11 @@ impl protocol::Connection for Connection {
     }
 
     fn wants_bytes(&mut self) -> bool {
-        match self.starved {
+        match self.stream_waits_for {
             None => true,
-            Some(Starved::Memory { returns, .. }) => self.account.returns() != returns,
-            Some(Starved::Slot { .. }) => !self.slots.is_spent(),
-            Some(Starved::Room) => !self.is_congested(),
+            Some(WaitReason::Memory { returns, .. }) => self.account.returns() != returns,
+            Some(WaitReason::Slot { .. }) => !self.slots.is_spent(),
+            Some(WaitReason::Room) => !self.is_congested(),
         }
     }
 

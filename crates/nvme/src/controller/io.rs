@@ -9,7 +9,7 @@ use volume::reservation::{Access, Registrant, View};
 use volume::{Durability, Epoch, Extent, Features, Geometry, Operation, VolumeId};
 use zerocopy::FromBytes;
 
-use super::command::{DataTransfer, Place, Plan, Read, TransferKind};
+use super::command::{DataTransfer, Plan, Read, TransferKind, VolumeRef};
 use super::reservation::{plan_change, plan_report};
 use super::subsystem::{Namespace, Subsystem};
 use crate::limits::RANGES;
@@ -47,8 +47,8 @@ impl Attached {
         }
     }
 
-    fn place(&self) -> Place {
-        Place { volume: self.volume, epoch: self.epoch }
+    fn volume_ref(&self) -> VolumeRef {
+        VolumeRef { volume: self.volume, epoch: self.epoch }
     }
 
     /// The bytes of an extent that exists and may be touched.
@@ -141,7 +141,7 @@ impl Namespaces {
             nsid => self.find(nsid)?,
         };
         namespace.admits(true)?;
-        Ok(Plan::Submit { place: namespace.place(), operation: Operation::Flush })
+        Ok(Plan::Submit { volume_ref: namespace.volume_ref(), operation: Operation::Flush })
     }
 
     /// The blocks of a command, if they exist and may be touched.
@@ -179,7 +179,7 @@ impl Namespaces {
         if in_capsule != 0 {
             return Err(Status::INVALID_FIELD.dnr());
         }
-        Ok(Plan::Read(Read { place: namespace.place(), extent: command.extent, length }))
+        Ok(Plan::Read(Read { volume_ref: namespace.volume_ref(), extent: command.extent, length }))
     }
 
     fn plan_without_data(&self, entry: &SubmissionQueueEntry, in_capsule: usize) -> Result<Plan, Status> {
@@ -196,12 +196,16 @@ impl Namespaces {
         } else {
             Operation::Verify { extent }
         };
-        Ok(Plan::Submit { place: namespace.place(), operation })
+        Ok(Plan::Submit { volume_ref: namespace.volume_ref(), operation })
     }
 
     /// The request of a transfer whose data has arrived. Size and reservation are checked again, as they may have changed while the
     /// data was on its way; the rest of the command is decided.
-    pub(crate) fn with_data(&self, transfer: DataTransfer, data: Buf) -> Result<(Place, Operation), Status> {
+    pub(crate) fn with_data(
+        &self,
+        transfer: DataTransfer,
+        data: Buf,
+    ) -> Result<(VolumeRef, Operation), Status> {
         let DataTransfer { extent, namespace, kind } = transfer;
         let position = usize::try_from(namespace).unwrap_or(usize::MAX);
         let namespace = self.attached.get(position).ok_or(Status::INVALID_NAMESPACE.dnr())?;
@@ -211,7 +215,7 @@ impl Namespaces {
             TransferKind::Write(durability) => Operation::Write { extent, data, durability },
             TransferKind::Compare => Operation::Compare { extent, data },
         };
-        Ok((namespace.place(), operation))
+        Ok((namespace.volume_ref(), operation))
     }
 
     /// Whether a request of this command that was not begun on the volume may begin now, and what says so.
@@ -219,12 +223,12 @@ impl Namespaces {
         &self,
         entry: &SubmissionQueueEntry,
         volume: VolumeId,
-    ) -> Result<Place, Status> {
+    ) -> Result<VolumeRef, Status> {
         let writes = !matches!(entry.opcode, nvm::READ | nvm::COMPARE | nvm::VERIFY);
         let namespace = self.attached.iter().find(|namespace| namespace.volume == volume);
         let namespace = namespace.ok_or(Status::INVALID_NAMESPACE.dnr())?;
         namespace.admits(writes)?;
-        Ok(namespace.place())
+        Ok(namespace.volume_ref())
     }
 
     /// The next request of a flush of all namespaces, of which `done` have been flushed.
@@ -232,13 +236,13 @@ impl Namespaces {
         &self,
         entry: &SubmissionQueueEntry,
         done: usize,
-    ) -> Result<Option<(Place, Operation)>, Status> {
+    ) -> Result<Option<(VolumeRef, Operation)>, Status> {
         if entry.opcode != nvm::FLUSH || entry.nsid.get() != ALL_NAMESPACES {
             return Ok(None);
         }
         let Some(namespace) = self.attached.get(done) else { return Ok(None) };
         namespace.admits(true)?;
-        Ok(Some((namespace.place(), Operation::Flush)))
+        Ok(Some((namespace.volume_ref(), Operation::Flush)))
     }
 
     /// The next request of a Dataset Management command from range `next`, of which `done` blocks are over;
@@ -265,7 +269,7 @@ impl Namespaces {
             if blocks != 0 {
                 let extent = Extent::new(whole.start.saturating_add(done), blocks);
                 let position = (next, done.saturating_add(blocks));
-                return Ok(Some(Discard { place: namespace.place(), extent, position }));
+                return Ok(Some(Discard { volume_ref: namespace.volume_ref(), extent, position }));
             }
             (next, done) = (next.saturating_add(1), 0);
         }
@@ -286,7 +290,7 @@ struct Blocks<'a> {
 /// One step of a Dataset Management command.
 #[derive(Debug)]
 pub(crate) struct Discard {
-    pub(crate) place: Place,
+    pub(crate) volume_ref: VolumeRef,
     pub(crate) extent: Extent,
     pub(crate) position: (usize, u64),
 }

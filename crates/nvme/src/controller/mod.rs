@@ -20,7 +20,6 @@ mod io;
 mod logs;
 mod portal;
 mod quiesce;
-mod receiver;
 mod reservation;
 mod slots;
 mod submission_head;

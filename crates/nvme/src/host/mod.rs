@@ -20,12 +20,12 @@ use crate::status::Status;
 use crate::violation::Violation;
 
 mod allocation;
+mod command_table;
 mod connection;
 mod entry;
 mod send_queue;
 mod setup;
 mod verify;
-mod work;
 mod zeroes;
 
 pub use connection::Connection;

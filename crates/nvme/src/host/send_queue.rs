@@ -7,7 +7,7 @@ use buf::BufList;
 use protocol::Transmit;
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::work::{Work, Works};
+use super::command_table::{CommandTable, HostCommand};
 use crate::pdu::{CapsuleCmd, H2cData, IcReq, R2t, flags};
 use crate::sqe::SubmissionQueueEntry;
 use crate::transport::{Agreement, Framed, put_bare, put_with_data};
@@ -94,35 +94,39 @@ impl SendQueue {
 
     /// The controller asks for a command's data: in order, nothing twice, and only once it has what it asked for before, as
     /// MAXR2T is 0 (NVMe TCP Transport §3.6.2.2, §3.6.2.9). What it can make the host hold is so bounded by the queue.
-    pub(super) fn handle_r2t(&mut self, framed: &Framed<'_>, works: &mut Works) -> Result<(), Violation> {
+    pub(super) fn handle_r2t(
+        &mut self,
+        framed: &Framed<'_>,
+        commands: &mut CommandTable,
+    ) -> Result<(), Violation> {
         let (pdu, _) = R2t::read_from_prefix(framed.header).map_err(|_| Violation::HeaderLength)?;
         let cid = pdu.cccid.get();
-        let sending = works.get(cid).and_then(Work::sending).ok_or(Violation::UnknownCommand)?;
-        if sending.early.is_some() {
+        let source = commands.get(cid).and_then(HostCommand::source).ok_or(Violation::UnknownCommand)?;
+        if source.early.is_some() {
             return Err(Violation::UnknownCommand);
         }
-        if sending.is_open() {
+        if source.is_open() {
             return Err(Violation::DataLimit);
         }
         let start = usize::try_from(pdu.r2to.get()).unwrap_or(usize::MAX);
         let length = usize::try_from(pdu.r2tl.get()).unwrap_or(usize::MAX);
         let end = start.saturating_add(length);
-        if start != sending.asked || length == 0 || end > sending.data.len() {
+        if start != source.asked || length == 0 || end > source.data.len() {
             return Err(Violation::DataRange);
         }
-        sending.asked = end;
+        source.asked = end;
         self.waiting.push_back(Outgoing::Burst(Burst { cid, ttag: pdu.ttag.get(), range: start..end }));
         Ok(())
     }
 
     /// Sends the oldest thing that waits; false if there is none.
-    pub(super) fn send_one(&mut self, works: &mut Works, send: &mut Transmit) -> bool {
+    pub(super) fn send_one(&mut self, commands: &mut CommandTable, send: &mut Transmit) -> bool {
         match self.waiting.pop_front() {
             None => return false,
-            Some(Outgoing::Burst(burst)) => self.send_burst(burst, works, send),
+            Some(Outgoing::Burst(burst)) => self.send_burst(burst, commands, send),
             Some(outgoing) => {
                 if let Outgoing::Command { entry, .. } = &outgoing {
-                    works.mark_sent(entry.cid.get());
+                    commands.mark_sent(entry.cid.get());
                 }
                 outgoing.put(self.agreed, send);
             }
@@ -131,13 +135,13 @@ impl SendQueue {
     }
 
     /// Sends the next piece of what an R2T asked for.
-    fn send_burst(&mut self, burst: Burst, works: &mut Works, send: &mut Transmit) {
+    fn send_burst(&mut self, burst: Burst, commands: &mut CommandTable, send: &mut Transmit) {
         let Burst { cid, ttag, range } = burst;
-        let Some(sending) = works.get(cid).and_then(Work::sending) else { return };
+        let Some(source) = commands.get(cid).and_then(HostCommand::source) else { return };
         let length = range.len().min(self.max_data);
         let next = range.start.saturating_add(length);
-        let data = sending.data.part(range.start, length);
-        sending.sent = next;
+        let data = source.data.part(range.start, length);
+        source.sent = next;
         let number = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
         let mut pdu = H2cData::new(cid, ttag, number(range.start), number(length));
         pdu.header.flags = u8::from(next == range.end) * flags::LAST;

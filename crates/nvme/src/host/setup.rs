@@ -158,7 +158,7 @@ impl Setup {
     }
 
     /// The command under way has ended.
-    pub(crate) fn advance(&mut self, status: Status, (result, data): (u64, &[u8])) -> Next {
+    pub(crate) fn advance(&mut self, status: Status, result: u64, data: &[u8]) -> Next {
         // Identification descriptors are older than their obligation, and CAP.TO is known: do without them where the controller has none. That an
         // answer did not come through says nothing: a namespace without its names would be another one.
         let optional = matches!(
@@ -418,10 +418,10 @@ mod tests {
         for (time, timeouts, expected) in cases {
             let mut setup = Setup::new(Some((1, 1)));
             setup.begin(1);
-            let mut then = setup.advance(Status::SUCCESS, (Capabilities::new(128, time).0, &[]));
+            let mut then = setup.advance(Status::SUCCESS, Capabilities::new(128, time).0, &[]);
             if let Some((status, value)) = timeouts {
                 assert_eq!(next(&then), offset::CRTO);
-                then = setup.advance(status, (value, &[]));
+                then = setup.advance(status, value, &[]);
             }
             assert_eq!(next(&then), offset::CC, "{time} {timeouts:?}");
             assert_eq!(setup.ready_time(), Duration::from_millis(500 * expected), "{time} {timeouts:?}");
@@ -434,13 +434,13 @@ mod tests {
             for status in [Status::TRANSIENT_TRANSPORT, Status::COMMAND_INTERRUPTED] {
                 let mut setup = Setup::new(Some((1, 1)));
                 setup.stage = stage;
-                let next = setup.advance(status, (0, &[]));
+                let next = setup.advance(status, 0, &[]);
                 assert!(matches!(next, Next::Fail(Failure::Refused(_))), "{stage:?} {status}: {next:?}");
             }
         }
         let mut setup = Setup::new(Some((1, 1)));
         setup.stage = Stage::Events;
-        let next = setup.advance(Status::INVALID_FIELD.dnr(), (0, &[]));
+        let next = setup.advance(Status::INVALID_FIELD.dnr(), 0, &[]);
         assert!(matches!(next, Next::Command(..)), "{next:?}");
     }
 }

@@ -10,7 +10,7 @@
 use protocol::{Instant, NoticeKind};
 use volume::Tag;
 
-use super::{Connection, Starved, State};
+use super::{Connection, State, WaitReason};
 use crate::controller::Action;
 use crate::controller::slots::Step;
 use crate::controller::transmit::Outgoing;
@@ -122,10 +122,11 @@ impl Connection {
 
     /// The command has no slot: it may be the one that waits in the stream for memory. It is read again then.
     fn abort_unread(&mut self, cid: u16, tag: u16) {
-        if let Some(Starved::Memory { cid: starved, .. } | Starved::Slot { cid: starved }) = self.starved
+        if let Some(WaitReason::Memory { cid: starved, .. } | WaitReason::Slot { cid: starved }) =
+            self.stream_waits_for
             && starved == cid
         {
-            self.starved = None;
+            self.stream_waits_for = None;
             self.aborts.add_unread(cid, tag);
         } else {
             self.answer_abort(tag, false);

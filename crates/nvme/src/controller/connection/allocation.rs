@@ -7,7 +7,7 @@ use volume::{Allocation, Epoch, Extent, Operation, VolumeId};
 use super::Connection;
 use crate::allocation::Ranges;
 use crate::controller::allocation::{Asking, Query};
-use crate::controller::command::Place;
+use crate::controller::command::VolumeRef;
 use crate::controller::slots::Step;
 use crate::limits::ALLOCATION_QUERIES;
 use crate::sqe::SubmissionQueueEntry;
@@ -16,8 +16,8 @@ use crate::status::Status;
 impl Connection {
     /// Takes a command. The answer's memory is the pool's; without any, the host is to try again.
     pub(super) fn begin_query(&mut self, entry: SubmissionQueueEntry, query: &Query) {
-        let place = match self.judge_query(query.volume) {
-            Ok(place) => place,
+        let volume_ref = match self.judge_query(query.volume) {
+            Ok(volume_ref) => volume_ref,
             Err(status) => return self.complete(&entry, (status, 0), None),
         };
         let Some(mut answer) = self.account.take(query.length) else {
@@ -27,17 +27,17 @@ impl Connection {
         let (left, queries) = (query.extent, ALLOCATION_QUERIES);
         let asking = Asking { volume: query.volume, left, ranges: Ranges::default(), answer, queries };
         let slot = self.slots.begin(entry, Step::Query(Box::new(asking)));
-        self.submit(slot, place, Operation::QueryAllocation { extent: query.extent });
+        self.submit(slot, volume_ref, Operation::QueryAllocation { extent: query.extent });
     }
 
     /// Whether the host may know how a volume is allocated: as if it read it. Says what that was judged by.
-    pub(super) fn judge_query(&self, volume: VolumeId) -> Result<Place, Status> {
+    pub(super) fn judge_query(&self, volume: VolumeId) -> Result<VolumeRef, Status> {
         let heard = self.heard.iter().find(|heard| heard.volume == volume);
         let reads = heard.zip(self.registrant()).is_none_or(|(heard, host)| heard.view.access(&host).read);
         if !reads {
             return Err(Status::RESERVATION_CONFLICT.dnr());
         }
-        Ok(Place { volume, epoch: heard.map_or_else(Epoch::default, |heard| heard.epoch) })
+        Ok(VolumeRef { volume, epoch: heard.map_or_else(Epoch::default, |heard| heard.epoch) })
     }
 
     /// A run is known.
@@ -59,7 +59,9 @@ impl Connection {
             return self.answer_query(index, fits && left.blocks == 0);
         }
         match self.judge_query(volume) {
-            Ok(place) => self.submit(Some(index), place, Operation::QueryAllocation { extent: left }),
+            Ok(volume_ref) => {
+                self.submit(Some(index), volume_ref, Operation::QueryAllocation { extent: left });
+            }
             Err(status) => self.finish(index, (status, 0), None),
         }
     }

@@ -12,9 +12,8 @@ use buf::{Account, Buf, Outside};
 use protocol::{CloseReason, Instant};
 use volume::Operation;
 
-use super::{Connection, Starved, State};
+use super::{Connection, State, WaitReason};
 use crate::controller::command::{DataTransfer, Plan, Read};
-use crate::controller::receiver::DataRange;
 use crate::controller::slots::{Slot, Step};
 use crate::controller::transmit::Outgoing;
 use crate::limits::{
@@ -22,6 +21,7 @@ use crate::limits::{
     STARVED_TIME, UNSENT, UNSENT_BYTES, UNSENT_OF_SLOT, WATCH,
 };
 use crate::opcode::{FABRICS, admin, nvm};
+use crate::receiver::DataRange;
 use crate::sgl::DataPointer;
 use crate::sqe::SubmissionQueueEntry;
 use crate::status::Status;
@@ -47,9 +47,9 @@ impl Connection {
         if granted {
             self.granted = self.granted.saturating_add(bytes);
             self.slots.grant(more);
-            self.starved_since = None;
+            self.waiting_since = None;
         } else {
-            self.starved = Some(Starved::Slot { cid });
+            self.stream_waits_for = Some(WaitReason::Slot { cid });
         }
         granted
     }
@@ -76,9 +76,9 @@ impl Connection {
         if room {
             // What the answer turns out to be takes its place when the batch is over.
             self.counted.data = self.counted.data.saturating_add(length);
-            self.starved_since = None;
+            self.waiting_since = None;
         } else {
-            self.starved = Some(Starved::Memory { returns, cid: entry.cid.get() });
+            self.stream_waits_for = Some(WaitReason::Memory { returns, cid: entry.cid.get() });
         }
         room
     }
@@ -86,22 +86,23 @@ impl Connection {
     /// Whether the stream may wait for memory. It may not while transfers are under way, as what they wait for comes behind it; nor, on an admin
     /// queue, for long, as a Keep Alive may. The host is to try the command again then.
     pub(super) fn may_wait(&mut self) -> bool {
-        let since = *self.starved_since.get_or_insert(self.now);
+        let since = *self.waiting_since.get_or_insert(self.now);
         let patient = !matches!(self.state, State::Admin(_)) || self.now < since + STARVED_TIME;
         self.transfers == 0 && patient
     }
 
     /// When an admin queue's stream has waited long enough.
     pub(super) fn stream_due(&self) -> Option<Instant> {
-        let waits = matches!(self.starved, Some(Starved::Memory { .. } | Starved::Slot { .. }))
-            && matches!(self.state, State::Admin(_));
-        self.starved_since.filter(|_| waits).map(|since| since + STARVED_TIME)
+        let waits =
+            matches!(self.stream_waits_for, Some(WaitReason::Memory { .. } | WaitReason::Slot { .. }))
+                && matches!(self.state, State::Admin(_));
+        self.waiting_since.filter(|_| waits).map(|since| since + STARVED_TIME)
     }
 
     /// Lets an admin queue's stream go on without memory.
     pub(super) fn watch_stream(&mut self, now: Instant) {
         if self.stream_due().is_some_and(|due| due <= now) {
-            self.starved = None;
+            self.stream_waits_for = None;
         }
     }
 
@@ -115,14 +116,14 @@ impl Connection {
         let returns = self.account.returns();
         let Some(buf) = self.account.take(length) else {
             if self.may_wait() {
-                self.starved = Some(Starved::Memory { returns, cid: entry.cid.get() });
+                self.stream_waits_for = Some(WaitReason::Memory { returns, cid: entry.cid.get() });
                 return false;
             }
             self.discard(length);
             self.complete(&entry, (Status::COMMAND_INTERRUPTED, 0), None);
             return true;
         };
-        self.starved_since = None;
+        self.waiting_since = None;
         let heard = self.now;
         let step = Step::Data { buf: Some(buf), received: 0, length, damaged: false, heard, transfer };
         if let Some(slot) = self.slots.begin(entry, step) {
@@ -135,9 +136,9 @@ impl Connection {
     /// Begins a read for which nothing waits in line, if there is memory for its data.
     pub(super) fn begin_read(&mut self, entry: &SubmissionQueueEntry, read: &Read) -> bool {
         let Some(into) = self.account.take(read.length) else { return false };
-        let step = Step::Submitted { volume: read.place.volume, ranges: None, next: 0, done: 0 };
+        let step = Step::Submitted { volume: read.volume_ref.volume, ranges: None, next: 0, done: 0 };
         let slot = self.slots.begin(*entry, step);
-        self.submit(slot, read.place, Operation::Read { extent: read.extent, into });
+        self.submit(slot, read.volume_ref, Operation::Read { extent: read.extent, into });
         true
     }
 
@@ -160,9 +161,9 @@ impl Connection {
         let Some(buf) = take(&mut self.account, length) else { return false };
         let Some(slot) = self.slots.get(index) else { return true };
         match *plan {
-            Plan::Read(Read { place, extent, .. }) => {
-                slot.step = Step::Submitted { volume: place.volume, ranges: None, next: 0, done: 0 };
-                self.submit(Some(index), place, Operation::Read { extent, into: buf });
+            Plan::Read(Read { volume_ref, extent, .. }) => {
+                slot.step = Step::Submitted { volume: volume_ref.volume, ranges: None, next: 0, done: 0 };
+                self.submit(Some(index), volume_ref, Operation::Read { extent, into: buf });
             }
             Plan::Receive { transfer, .. } => {
                 let (cid, heard) = (slot.entry.cid.get(), self.now);
@@ -227,7 +228,7 @@ impl Connection {
         if held != self.counted {
             self.account.recount(&mut self.counted, held);
         }
-        if self.waiting.is_empty() && !matches!(self.starved, Some(Starved::Memory { .. })) {
+        if self.waiting.is_empty() && !matches!(self.stream_waits_for, Some(WaitReason::Memory { .. })) {
             self.account.stop_waiting();
         }
     }

@@ -109,7 +109,7 @@ impl Connection {
             _ => self.judge_query(volume),
         };
         match judged {
-            Ok(place) => self.submit(Some(index), place, request.operation),
+            Ok(volume_ref) => self.submit(Some(index), volume_ref, request.operation),
             Err(status) => self.finish(index, (status, 0), None),
         }
     }

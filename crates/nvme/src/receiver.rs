@@ -1,76 +1,76 @@
-//! What the next bytes of the stream are, at a controller (NVMe TCP Transport §3.6): a header, data for a command, or data that is
-//! passed over. `receiver.table` has every transition.
+//! What the next bytes of the stream are, for both roles (NVMe TCP Transport §3.6): a header, data for a command, or data that is passed
+//! over. `receiver.table` has every transition.
 
 use crate::transport::DIGEST;
 
-/// What the next bytes are.
+/// What the next bytes are. `O` names the command to which data belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Receiver {
+pub(crate) enum Receiver<O> {
     /// A PDU's header.
     Header,
-    /// Data for a slot's buffer.
-    Data { slot: u16, range: DataRange },
+    /// Data for a command's buffer.
+    Data { owner: O, range: DataRange },
     /// The same, and the transport has the buffer.
-    Placing { slot: u16 },
+    Placing { owner: O },
     /// A data digest, and the sum that it must be.
-    Digest { slot: u16, sum: u32 },
+    Digest { owner: O, sum: u32 },
     /// Data that nobody wants, digest included.
     Discard { bytes: usize },
 }
 
 /// Where data goes in its buffer, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct DataRange {
-    pub(super) start: usize,
-    pub(super) length: usize,
+pub(crate) struct DataRange {
+    pub(crate) start: usize,
+    pub(crate) length: usize,
 }
 
 /// A data digest that has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct DigestCheck {
+pub(crate) struct DigestCheck<O> {
     /// Whose data it covers.
-    pub(super) slot: u16,
-    pub(super) matches: bool,
+    pub(crate) owner: O,
+    pub(crate) matches: bool,
 }
 
-impl Receiver {
+impl<O: Copy + PartialEq + core::fmt::Debug> Receiver<O> {
     /// Data of a command comes next.
-    pub(super) fn expect_data(&mut self, slot: u16, range: DataRange) {
+    pub(crate) fn expect_data(&mut self, owner: O, range: DataRange) {
         debug_assert_eq!(*self, Self::Header, "a PDU begins with its header");
-        *self = Self::Data { slot, range };
+        *self = Self::Data { owner, range };
     }
 
     /// So many bytes come next that nobody wants.
-    pub(super) fn discard(&mut self, bytes: usize) {
+    pub(crate) fn discard(&mut self, bytes: usize) {
         debug_assert_eq!(*self, Self::Header, "a PDU begins with its header");
         *self = Self::Discard { bytes };
     }
 
     /// The transport has the buffer of the data that comes next.
-    pub(super) fn lend(&mut self) {
-        if let Self::Data { slot, .. } = *self {
-            *self = Self::Placing { slot };
+    pub(crate) fn lend(&mut self) {
+        if let Self::Data { owner, .. } = *self {
+            *self = Self::Placing { owner };
         }
     }
 
     /// The data is in its buffer, and a digest that must be `sum` follows, if there are digests.
-    pub(super) fn place(&mut self, sum: Option<u32>) {
-        if let Self::Placing { slot } = *self {
-            *self = sum.map_or(Self::Header, |sum| Self::Digest { slot, sum });
+    pub(crate) fn place(&mut self, sum: Option<u32>) {
+        if let Self::Placing { owner } = *self {
+            *self = sum.map_or(Self::Header, |sum| Self::Digest { owner, sum });
         }
     }
 
     /// Takes a digest from the front of `bytes`, if it is next and there whole.
-    pub(super) fn take_digest(&mut self, bytes: &[u8]) -> Option<DigestCheck> {
-        let (Self::Digest { slot, sum }, Some(received)) = (*self, bytes.first_chunk::<DIGEST>()) else {
+    pub(crate) fn take_digest(&mut self, bytes: &[u8]) -> Option<DigestCheck<O>> {
+        let (Self::Digest { owner, sum }, Some(received)) = (*self, bytes.first_chunk::<DIGEST>()) else {
             return None;
         };
         *self = Self::Header;
-        Some(DigestCheck { slot, matches: u32::from_le_bytes(*received) == sum })
+        Some(DigestCheck { owner, matches: u32::from_le_bytes(*received) == sum })
     }
 
     /// Passes over as many of `available` bytes as nobody wants: how many.
-    pub(super) fn skip(&mut self, available: usize) -> usize {
+    pub(crate) fn skip(&mut self, available: usize) -> usize {
         let Self::Discard { bytes } = *self else { return 0 };
         let count = bytes.min(available);
         let left = bytes.saturating_sub(count);
@@ -78,10 +78,12 @@ impl Receiver {
         count
     }
 
-    /// True when data for this slot is just coming.
-    pub(super) fn is_for(self, index: u16) -> bool {
+    /// True when data for this command is just coming.
+    pub(crate) fn is_for(self, command: O) -> bool {
         match self {
-            Self::Data { slot, .. } | Self::Placing { slot } | Self::Digest { slot, .. } => slot == index,
+            Self::Data { owner, .. } | Self::Placing { owner } | Self::Digest { owner, .. } => {
+                owner == command
+            }
             Self::Header | Self::Discard { .. } => false,
         }
     }
@@ -95,11 +97,11 @@ mod tests {
 
     use super::*;
 
-    const DATA: Receiver = Receiver::Data { slot: 1, range: DataRange { start: 0, length: 512 } };
+    const DATA: Receiver<u16> = Receiver::Data { owner: 1, range: DataRange { start: 0, length: 512 } };
 
     #[test]
     fn table_of_all_transitions() {
-        type Event = fn(&mut Receiver) -> Option<String>;
+        type Event = fn(&mut Receiver<u16>) -> Option<String>;
         let headers: [(&str, Event); 2] = [
             ("header of data", |state| {
                 state.expect_data(2, DataRange { start: 512, length: 512 });
@@ -133,8 +135,8 @@ mod tests {
         let states = [
             Receiver::Header,
             DATA,
-            Receiver::Placing { slot: 1 },
-            Receiver::Digest { slot: 1, sum: 7 },
+            Receiver::Placing { owner: 1 },
+            Receiver::Digest { owner: 1, sum: 7 },
             Receiver::Discard { bytes: 8 },
             Receiver::Discard { bytes: 5 },
         ];
@@ -153,8 +155,8 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_is_known_while_its_data_comes() {
-        let states = [DATA, Receiver::Placing { slot: 1 }, Receiver::Digest { slot: 1, sum: 7 }];
+    fn a_command_is_known_while_its_data_comes() {
+        let states = [DATA, Receiver::Placing { owner: 1 }, Receiver::Digest { owner: 1, sum: 7 }];
         assert!(states.iter().all(|state| state.is_for(1) && !state.is_for(2)));
         assert!(![Receiver::Header, Receiver::Discard { bytes: 1 }].iter().any(|state| state.is_for(1)));
     }
