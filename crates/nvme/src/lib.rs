@@ -43,6 +43,7 @@ pub mod status;
 pub mod subsystem;
 mod transport;
 pub mod violation;
+mod width;
 
 /// The well-known name of every discovery controller (NVMe Base §4.7).
 pub const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";

@@ -6,7 +6,7 @@ use std::time::Duration;
 use engine::Core;
 use host::EndpointId;
 use iscsi::pdu::{DataOut, Function, FunctionResponse, LoginResponse, Opcode, R2t, TaskManagementRequest};
-use nvme::fabrics::Property;
+use nvme::fabrics::{Property, PropertySize};
 use nvme::opcode::nvm;
 use nvme::pdu::{CapsuleResp, PduType};
 use nvme::properties::{Configuration, ControllerStatus, offset};
@@ -450,7 +450,7 @@ impl Controller {
         if !asked && over {
             self.stage = Stage::Disabled;
         } else {
-            self.order(0, Property::get(offset::CSTS, false), world);
+            self.order(0, Property::get(offset::CSTS, PropertySize::Four), world);
         }
     }
 

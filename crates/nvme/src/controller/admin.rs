@@ -21,7 +21,7 @@ use crate::limits::{ADMIN_QUEUE, DISCOVERY_IDLE, KEEP_ALIVE_GRANULARITY, PENDING
 use crate::log::{ChangedNamespaces, Notifications, lid};
 use crate::properties::{Capabilities, Configuration, ControllerStatus, ReadyTimeouts, offset};
 use crate::status::Status;
-use crate::subsystem::Request;
+use crate::subsystem::{ControllerState, Request};
 
 /// An asynchronous event: what completes a request (NVMe Base §5.1.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,11 +92,7 @@ pub(super) struct Admin {
 
 impl Admin {
     /// A disabled controller of a subsystem, or of the discovery service if `index` is `None`.
-    pub(super) fn new(
-        portal: Arc<Portal>,
-        index: Option<usize>,
-        (host, kato): (HostIdentity, u32),
-    ) -> Box<Self> {
+    pub(super) fn new(portal: Arc<Portal>, index: Option<usize>, host: HostIdentity, kato: u32) -> Box<Self> {
         Box::new(Self {
             portal,
             own_log: None,
@@ -211,7 +207,7 @@ impl Admin {
     }
 
     fn begin(&mut self) -> ControllerStatus {
-        self.news.push_back(Request::Ready(true));
+        self.news.push_back(Request::Ready(ControllerState::Enabled));
         ControllerStatus::READY
     }
 
@@ -222,7 +218,7 @@ impl Admin {
 
     /// Ends the I/O queues; [`Admin::quiesced`] follows.
     fn quiesce(&mut self) {
-        self.news.push_back(Request::Ready(false));
+        self.news.push_back(Request::Ready(ControllerState::Disabled));
         self.quiescing = self.quiescing.saturating_add(1);
     }
 

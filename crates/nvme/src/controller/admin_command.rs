@@ -4,7 +4,7 @@ use buf::SharedBuf;
 
 use super::admin::Admin;
 use super::allocation::Query;
-use super::command::Plan;
+use super::command::{CommandResult, Plan};
 use super::{features, identify, logs};
 use crate::fabrics::Property;
 use crate::features::{FeatureCommand, fid, queue_count};
@@ -66,7 +66,7 @@ fn plan_set_features(
     }
     let plan = features::set(admin, command, entry.nsid.get())?;
     if command.fid == fid::QUEUES
-        && let Plan::Finish(_, value) = plan
+        && let Plan::Finish(CommandResult { value, .. }) = plan
     {
         let granted = queue_count(u32::try_from(value).unwrap_or(0)).unwrap_or(1);
         admin.news.push_back(Request::Queues(u16::try_from(granted).unwrap_or(u16::MAX)));

@@ -8,6 +8,7 @@ use crate::allocation::{GetLbaStatus, Ranges, TRACKED_ALLOCATED};
 use crate::limits::ADMIN_DATA;
 use crate::sqe::SubmissionQueueEntry;
 use crate::status::Status;
+use crate::width::from_wide;
 
 /// What a command asks.
 #[derive(Debug, Clone, Copy)]
@@ -31,7 +32,7 @@ impl Query {
         let namespace = found.ok_or(Status::INVALID_NAMESPACE.dnr())?;
         let command = GetLbaStatus::decode(entry);
         let pointer = entry.data_pointer(in_capsule)?;
-        let length = usize::try_from(command.length).unwrap_or(usize::MAX);
+        let length = from_wide(command.length);
         let tracked = namespace.features.contains(Features::ALLOCATION);
         if command.action != TRACKED_ALLOCATED || !tracked || length > ADMIN_DATA || in_capsule != 0 {
             return Err(Status::INVALID_FIELD.dnr());

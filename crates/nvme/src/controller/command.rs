@@ -4,6 +4,7 @@ use buf::SharedBuf;
 use volume::{Durability, Epoch, Extent, Operation, VolumeId};
 
 use super::allocation::Query;
+use crate::nvm::CommandGroup;
 use crate::sgl::DataPointer;
 use crate::status::Status;
 
@@ -39,11 +40,65 @@ pub(crate) enum TransferKind {
     Compare,
 }
 
+/// How a command ends: the status, and the value of its completion (dwords 0 and 1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CommandResult {
+    pub(crate) status: Status,
+    pub(crate) value: u64,
+}
+
+impl CommandResult {
+    pub(crate) const SUCCESS: Self = Self::of(Status::SUCCESS);
+
+    /// This status, without a value.
+    pub(crate) const fn of(status: Status) -> Self {
+        Self { status, value: 0 }
+    }
+
+    /// Success with this value.
+    pub(crate) const fn success(value: u64) -> Self {
+        Self { status: Status::SUCCESS, value }
+    }
+}
+
+impl TransferKind {
+    /// What reservations take it for.
+    pub(crate) const fn group(self) -> CommandGroup {
+        match self {
+            Self::Write(_) => CommandGroup::Write,
+            Self::Compare => CommandGroup::Read,
+        }
+    }
+}
+
+/// How far a command is that needs several requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Position {
+    /// The next range of a Dataset Management command, or namespace of a Flush.
+    pub(crate) next: usize,
+    /// Blocks of that range that are done.
+    pub(crate) done: u64,
+}
+
+impl Position {
+    /// Nothing is done.
+    pub(crate) const START: Self = Self { next: 0, done: 0 };
+    /// The first request is with its volume.
+    pub(crate) const AFTER_FIRST: Self = Self { next: 1, done: 0 };
+}
+
+/// A decision about a command that came with `data` bytes.
+#[derive(Debug)]
+pub(crate) struct Planned {
+    pub(crate) plan: Plan,
+    pub(crate) data: usize,
+}
+
 /// A decision.
 #[derive(Debug)]
 pub(crate) enum Plan {
-    /// Complete it now, with a status and a result.
-    Finish(Status, u64),
+    /// Complete it now.
+    Finish(CommandResult),
     /// Complete it now with data to the host, of exactly the length that its data pointer says.
     Respond(SharedBuf),
     /// Get its data first: for a transfer, or for a command whose queue entry says what the data means.
@@ -66,7 +121,7 @@ pub(crate) enum Plan {
 
 impl Plan {
     pub(crate) const fn fail(status: Status) -> Self {
-        Self::Finish(status, 0)
+        Self::Finish(CommandResult::of(status))
     }
 
     /// Gets the data of a command that is no transfer.
@@ -74,7 +129,7 @@ impl Plan {
         Self::Receive { pointer, transfer: None }
     }
 
-    pub(crate) const fn success(result: u64) -> Self {
-        Self::Finish(Status::SUCCESS, result)
+    pub(crate) const fn success(value: u64) -> Self {
+        Self::Finish(CommandResult::success(value))
     }
 }

@@ -18,7 +18,7 @@ use zerocopy::FromBytes;
 
 use super::abort_table::AbortTable;
 use super::admin::{Admin, Event};
-use super::command::{Plan, VolumeRef};
+use super::command::{CommandResult, Plan, Planned, Position, VolumeRef};
 use super::io::Namespaces;
 use super::portal::Portal;
 use super::quiesce::Quiesce;
@@ -30,15 +30,17 @@ use crate::cqe::CompletionQueueEntry;
 use crate::fabrics::HostIdentity;
 use crate::lifetime::Lifetime;
 use crate::limits::{CONNECT_TIME, MAX_H2C_DATA, MEMORY_RETRY, SCARCE_SEND_TIME, STAGING};
+use crate::nvm::CommandGroup;
 use crate::opcode::{FABRICS, admin::GET_LBA_STATUS, nvm};
 use crate::pdu::{CapsuleCmd, H2cData, H2cTermReq, PduType, flags};
 use crate::receiver::{DataRange, DigestCheck, Receiver};
 use crate::sgl::DataPointer;
 use crate::sqe::SubmissionQueueEntry;
 use crate::status::Status;
-use crate::subsystem;
+use crate::subsystem::{self, ControllerState};
 use crate::transport::{Agreement, DIGEST, Framed, Role, Termination, data_digest, frame};
 use crate::violation::Violation;
+use crate::width::from_field;
 
 mod abort;
 mod allocation;
@@ -129,7 +131,7 @@ pub struct Connection {
     /// The time as it was told last.
     now: Instant,
     /// Since when the stream has been waiting for memory.
-    waiting_since: Option<Instant>,
+    waiting_for_memory_since: Option<Instant>,
     actions: VecDeque<Action>,
     deadline: Option<Instant>,
     /// The controller's, once this belongs to one.
@@ -169,7 +171,7 @@ impl Connection {
             watch_at: None,
             data_heard: now,
             now,
-            waiting_since: None,
+            waiting_for_memory_since: None,
             actions: VecDeque::new(),
             deadline: Some(now + CONNECT_TIME),
             lifetime: Lifetime::new(),
@@ -283,7 +285,7 @@ impl Connection {
         // A completion says where the head is once its own command is consumed (NVMe Base §3.3.1.2.1, SQHD).
         let before = self.head;
         self.head.advance();
-        let taken = self.carry_out(now, entry, (plan, data));
+        let taken = self.carry_out(now, entry, Planned { plan, data });
         match self.state {
             _ if !taken => self.head = before,
             State::Admin(_) => self.after_admin(),
@@ -312,16 +314,17 @@ impl Connection {
         planned.unwrap_or_else(Plan::fail)
     }
 
-    /// Does what was decided about a command that came with `data` bytes; false when the stream must wait.
-    fn carry_out(&mut self, now: Instant, entry: SubmissionQueueEntry, (plan, data): (Plan, usize)) -> bool {
+    /// Does what was decided about a command; false when the stream must wait.
+    fn carry_out(&mut self, now: Instant, entry: SubmissionQueueEntry, planned: Planned) -> bool {
+        let Planned { plan, data } = planned;
         match plan {
-            Plan::Finish(status, result) => {
+            Plan::Finish(result) => {
                 self.discard(data);
-                self.complete(&entry, (status, result), None);
+                self.complete(&entry, result, None);
             }
             Plan::Respond(bytes) => {
                 self.discard(data);
-                self.complete(&entry, (Status::SUCCESS, 0), Some(bytes.into()));
+                self.complete(&entry, CommandResult::SUCCESS, Some(bytes.into()));
             }
             Plan::Receive { pointer: DataPointer::InCapsule { length }, transfer } => {
                 return self.receive_capsule(entry, length, transfer);
@@ -335,7 +338,11 @@ impl Connection {
                 }
             }
             Plan::Submit { volume_ref, operation } => {
-                let step = Step::Submitted { volume: volume_ref.volume, ranges: None, next: 1, done: 0 };
+                let step = Step::Submitted {
+                    volume: volume_ref.volume,
+                    ranges: None,
+                    position: Position::AFTER_FIRST,
+                };
                 let slot = self.slots.begin(entry, step);
                 self.submit(slot, volume_ref, operation);
             }
@@ -366,8 +373,8 @@ impl Connection {
         if slot.entry.cid.get() != pdu.cccid.get() {
             return Err(Violation::UnknownCommand);
         }
-        let offset = usize::try_from(pdu.datao.get()).unwrap_or(usize::MAX);
-        let count = usize::try_from(pdu.datal.get()).unwrap_or(usize::MAX);
+        let offset = from_field(pdu.datao.get());
+        let count = from_field(pdu.datal.get());
         let end = offset.saturating_add(count);
         if offset != *received || end > *length {
             return Err(Violation::DataRange);
@@ -410,13 +417,13 @@ impl Connection {
         self.watch_at = self.watch_at.filter(|_| self.transfers > 0);
         if damaged {
             self.notices.push(NoticeKind::Reject, "a data digest that does not match");
-            return self.finish(index, (Status::TRANSIENT_TRANSPORT, 0), None);
+            return self.finish(index, CommandResult::of(Status::TRANSIENT_TRANSPORT), None);
         }
         let next = match (&self.state, transfer) {
             (State::Io(namespaces), Some(transfer)) => namespaces.with_data(transfer, data),
             (State::Io(_), None) if entry.opcode == nvm::DATASET_MANAGEMENT => {
                 let volume = VolumeId::new(0, 0);
-                slot.step = Step::Submitted { volume, ranges: Some(data), next: 0, done: 0 };
+                slot.step = Step::Submitted { volume, ranges: Some(data), position: Position::START };
                 return self.next_step(index);
             }
             (State::Io(_), None) => return self.reserve(index, &data),
@@ -425,10 +432,14 @@ impl Connection {
         };
         match next {
             Ok((volume_ref, operation)) => {
-                slot.step = Step::Submitted { volume: volume_ref.volume, ranges: None, next: 1, done: 0 };
+                slot.step = Step::Submitted {
+                    volume: volume_ref.volume,
+                    ranges: None,
+                    position: Position::AFTER_FIRST,
+                };
                 self.submit(Some(index), volume_ref, operation);
             }
-            Err(status) => self.finish(index, (status, 0), None),
+            Err(status) => self.finish(index, CommandResult::of(status), None),
         }
     }
 
@@ -436,29 +447,29 @@ impl Connection {
     fn next_step(&mut self, index: u16) {
         let (Some(slot), State::Io(namespaces)) = (self.slots.get(index), &self.state) else { return };
         let entry = slot.entry;
-        let Step::Submitted { volume, ranges, next, done } = &mut slot.step else { return };
+        let Step::Submitted { volume, ranges, position } = &mut slot.step else { return };
         let step = if let Some(ranges) = ranges {
-            namespaces.next_discard(&entry, ranges, (*next, *done)).map(|found| {
+            namespaces.next_discard(&entry, ranges, *position).map(|found| {
                 found.map(|discard| {
-                    (*next, *done) = discard.position;
+                    *position = discard.position;
                     (discard.volume_ref, Operation::Discard { extent: discard.extent })
                 })
             })
         } else {
-            let flushed = *next;
-            *next = flushed.saturating_add(1);
+            let flushed = position.next;
+            position.next = flushed.saturating_add(1);
             namespaces.next_flush(&entry, flushed)
         };
         match step {
             Ok(Some(_)) if self.aborts.is_pending_for(index) => {
-                self.finish(index, (Status::ABORT_REQUESTED, 0), None);
+                self.finish(index, CommandResult::of(Status::ABORT_REQUESTED), None);
             }
             Ok(Some((volume_ref, operation))) => {
                 *volume = volume_ref.volume;
                 self.submit(Some(index), volume_ref, operation);
             }
-            Ok(None) => self.finish(index, (Status::SUCCESS, 0), None),
-            Err(status) => self.finish(index, (status, 0), None),
+            Ok(None) => self.finish(index, CommandResult::SUCCESS, None),
+            Err(status) => self.finish(index, CommandResult::of(status), None),
         }
     }
 
@@ -471,20 +482,19 @@ impl Connection {
     }
 
     /// Ends a slot's command.
-    fn finish(&mut self, slot: u16, answer: (Status, u64), data: Option<BufList>) {
+    fn finish(&mut self, slot: u16, result: CommandResult, data: Option<BufList>) {
         if let Some(entry) = self.slots.end(slot) {
-            self.complete(&entry, answer, data);
-            self.settle(slot, answer.0 == Status::ABORT_REQUESTED);
+            self.complete(&entry, result, data);
+            self.settle(slot, result.status == Status::ABORT_REQUESTED);
         }
     }
 
-    fn complete(&mut self, entry: &SubmissionQueueEntry, answer: (Status, u64), data: Option<BufList>) {
-        let (status, result) = answer;
+    fn complete(&mut self, entry: &SubmissionQueueEntry, result: CommandResult, data: Option<BufList>) {
+        let CommandResult { status, value } = result;
         if status.code() == Status::RESERVATION_CONFLICT.code() {
             self.notices.push(NoticeKind::Conflict, "Reservation Conflict");
         }
-        let entry =
-            CompletionQueueEntry::new(entry.cid.get(), self.head.report(), status).with_result(result);
+        let entry = CompletionQueueEntry::new(entry.cid.get(), self.head.report(), status).with_result(value);
         if self.close.is_none() {
             self.unsent.add(data.as_ref().map_or(0, BufList::unpooled));
             self.outgoing.push_back(Outgoing::Complete { entry, data, may_omit: self.head.is_flow_off() });
@@ -495,16 +505,19 @@ impl Connection {
         let Ok(index) = u16::try_from(completion.tag.0) else { return };
         let Some(slot) = self.slots.get(index) else { return };
         match completion.result {
-            Ok(Outcome::Data(data)) => self.finish(index, (Status::SUCCESS, 0), Some(data)),
+            Ok(Outcome::Data(data)) => self.finish(index, CommandResult::SUCCESS, Some(data)),
             Ok(Outcome::Allocation(run)) => self.handle_allocation(index, run),
             Err(kind) => {
-                let write = !matches!(slot.entry.opcode, nvm::READ | GET_LBA_STATUS);
-                self.finish(index, (Status::from_volume(kind, write), 0), None);
+                let group = match slot.entry.opcode {
+                    nvm::READ | GET_LBA_STATUS => CommandGroup::Read,
+                    _ => CommandGroup::Write,
+                };
+                self.finish(index, CommandResult::of(Status::from_volume(kind, group)), None);
             }
             Ok(_) if matches!(slot.entry.opcode, nvm::FLUSH | nvm::DATASET_MANAGEMENT) => {
                 self.next_step(index);
             }
-            Ok(_) => self.finish(index, (Status::SUCCESS, 0), None),
+            Ok(_) => self.finish(index, CommandResult::SUCCESS, None),
         }
     }
 
@@ -513,12 +526,12 @@ impl Connection {
         loop {
             let State::Admin(admin) = &mut self.state else { return };
             if let Some(request) = admin.news.pop_front() {
-                if request == subsystem::Request::Ready(false) {
+                if request == subsystem::Request::Ready(ControllerState::Disabled) {
                     self.notices.push(NoticeKind::Management, "controller reset or shutdown");
                 }
                 self.actions.push_back(Action::Group(request));
             } else if let Some((slot, result)) = admin.poll_event() {
-                self.finish(slot, (Status::SUCCESS, result), None);
+                self.finish(slot, CommandResult::success(result), None);
             } else {
                 return;
             }
@@ -591,7 +604,7 @@ impl protocol::Connection for Connection {
         }
         let end = placement.start.saturating_add(placement.len);
         let sum = self.agreed.data_digest.then(|| data_digest(&placement));
-        self.note_placed(index, (placement.buf, end));
+        self.note_placed(index, placement.buf, end);
         self.receiver.place(sum);
         if sum.is_none() {
             self.data_arrived(now, index);
@@ -613,7 +626,7 @@ impl protocol::Connection for Connection {
                 self.check_quiesced();
             }
             Input::Fence { volume, epoch, reservations } => {
-                self.handle_fence(now, (volume, epoch), reservations);
+                self.handle_fence(now, VolumeRef { volume, epoch }, reservations);
             }
             Input::Reserved { tag, result } => self.handle_reserved(tag, result),
             Input::Group(reply) => self.handle_reply(now, &reply),

@@ -38,7 +38,7 @@ pub(super) fn get(admin: &Admin, command: FeatureCommand, nsid: u32) -> Result<P
         fid::POWER | fid::HOST_BEHAVIOR | fid::COMMAND_SETS => (0, true),
         fid::WRITE_ATOMICITY | fid::HOST_ID => (0, false),
         fid::RESERVATION_MASK | fid::RESERVATION_PERSISTENCE => {
-            return of_namespace(admin, (command.fid, select), nsid);
+            return of_namespace(admin, command.fid, select, nsid);
         }
         _ => return Err(Status::INVALID_FIELD.dnr()),
     };
@@ -48,7 +48,7 @@ pub(super) fn get(admin: &Admin, command: FeatureCommand, nsid: u32) -> Result<P
 }
 
 /// The two features that concern reservations. Nothing here survives a loss of power, so that Reservation Persistence is zero.
-fn of_namespace(admin: &Admin, (feature, select): (u8, Select), nsid: u32) -> Result<Plan, Status> {
+fn of_namespace(admin: &Admin, feature: u8, select: Select, nsid: u32) -> Result<Plan, Status> {
     let subsystem = admin.subsystem().ok_or(Status::INVALID_FIELD.dnr())?;
     if !subsystem.namespaces.iter().any(|namespace| namespace.nsid == nsid) {
         return Err(Status::INVALID_NAMESPACE.dnr());

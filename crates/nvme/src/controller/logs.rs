@@ -11,9 +11,10 @@ use super::admin::Admin;
 use super::subsystem::Subsystem;
 use crate::identify::put_padded;
 use crate::limits::ADMIN_DATA;
-use crate::log::{ErrorEntry, FirmwareSlots, GetLogPage, SmartHealth, effects, lid, supported};
+use crate::log::{ErrorEntry, FirmwareSlots, GetLogPage, IoCommand, SmartHealth, effects, lid, supported};
 use crate::opcode::{FABRICS, admin as opcodes, nvm};
 use crate::status::Status;
+use crate::width::from_wide;
 
 const DISCOVERY_PAGES: [u8; 3] = [lid::SUPPORTED, lid::ERROR, lid::DISCOVERY];
 const IO_PAGES: [u8; 7] = [
@@ -28,7 +29,7 @@ const IO_PAGES: [u8; 7] = [
 
 /// The bytes that the command asks for; those beyond the page's end are zeros.
 pub(super) fn data(admin: &mut Admin, command: GetLogPage) -> Result<SharedBuf, Status> {
-    let length = usize::try_from(command.length).unwrap_or(usize::MAX);
+    let length = from_wide(command.length);
     if length > ADMIN_DATA || command.indexed || !command.offset.is_multiple_of(4) {
         return Err(Status::INVALID_FIELD.dnr());
     }
@@ -36,7 +37,7 @@ pub(super) fn data(admin: &mut Admin, command: GetLogPage) -> Result<SharedBuf, 
         (lid::DISCOVERY, None) => admin.discovery_log(),
         _ => page(admin, command)?.into(),
     };
-    let offset = usize::try_from(command.offset).unwrap_or(usize::MAX);
+    let offset = from_wide(command.offset);
     if offset > page.len() {
         return Err(Status::INVALID_FIELD.dnr());
     }
@@ -81,19 +82,19 @@ fn page(admin: &Admin, command: GetLogPage) -> Result<Vec<u8>, Status> {
 fn commands(subsystem: &Subsystem) -> Vec<u8> {
     let all = |feature| subsystem.namespaces.iter().all(|namespace| namespace.features.contains(feature));
     let mut io = vec![
-        (nvm::FLUSH, false),
-        (nvm::WRITE, true),
-        (nvm::READ, false),
-        (nvm::VERIFY, false),
-        (nvm::RESERVATION_REGISTER, false),
-        (nvm::RESERVATION_REPORT, false),
-        (nvm::RESERVATION_ACQUIRE, false),
-        (nvm::RESERVATION_RELEASE, false),
+        IoCommand::new(nvm::FLUSH),
+        IoCommand::changing(nvm::WRITE),
+        IoCommand::new(nvm::READ),
+        IoCommand::new(nvm::VERIFY),
+        IoCommand::new(nvm::RESERVATION_REGISTER),
+        IoCommand::new(nvm::RESERVATION_REPORT),
+        IoCommand::new(nvm::RESERVATION_ACQUIRE),
+        IoCommand::new(nvm::RESERVATION_RELEASE),
     ];
     let optional = [
-        (Features::COMPARE, (nvm::COMPARE, false)),
-        (Features::WRITE_ZEROES, (nvm::WRITE_ZEROES, true)),
-        (Features::DISCARD, (nvm::DATASET_MANAGEMENT, true)),
+        (Features::COMPARE, IoCommand::new(nvm::COMPARE)),
+        (Features::WRITE_ZEROES, IoCommand::changing(nvm::WRITE_ZEROES)),
+        (Features::DISCARD, IoCommand::changing(nvm::DATASET_MANAGEMENT)),
     ];
     io.extend(optional.into_iter().filter(|(feature, _)| all(*feature)).map(|(_, command)| command));
     let mut admin = vec![

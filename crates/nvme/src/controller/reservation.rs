@@ -13,6 +13,7 @@ use crate::limits::ADMIN_DATA;
 use crate::reservation;
 use crate::sqe::SubmissionQueueEntry;
 use crate::status::Status;
+use crate::width::from_wide;
 
 /// A change of a volume's reservations, as every connection hears of it.
 #[derive(Debug, Clone)]
@@ -42,7 +43,7 @@ pub(super) fn plan_report(
     in_capsule: usize,
 ) -> Result<Plan, Status> {
     let pointer = entry.data_pointer(in_capsule)?;
-    let length = usize::try_from(reservation::report_length(entry)?).unwrap_or(usize::MAX);
+    let length = from_wide(reservation::report_length(entry)?);
     if length > ADMIN_DATA || in_capsule != 0 {
         return Err(Status::INVALID_FIELD.dnr());
     }

@@ -38,6 +38,7 @@ use crate::sqe::SubmissionQueueEntry;
 use crate::status::Status;
 use crate::transport::{Agreement, DIGEST, Framed, MOST_ALIGNMENT, Role, Termination, data_digest, frame};
 use crate::violation::Violation;
+use crate::width::from_field;
 
 mod reserve;
 
@@ -299,7 +300,7 @@ impl Connection {
             alignment: response.cpda,
         };
         self.answer_by = matches!(self.config.queue, Queue::Discovery).then(|| now + DISCOVERY_TIME);
-        let max_data = usize::try_from(response.maxh2cdata.get()).unwrap_or(usize::MAX);
+        let max_data = from_field(response.maxh2cdata.get());
         self.outgoing.agree(self.agreed, max_data);
         self.state = State::Connecting;
         self.connect(now);
@@ -330,8 +331,8 @@ impl Connection {
         let cid = pdu.cccid.get();
         let command = self.commands.get(cid).ok_or(Violation::UnknownCommand)?;
         let target = command.target().ok_or(Violation::UnknownCommand)?;
-        let start = usize::try_from(pdu.datao.get()).unwrap_or(usize::MAX);
-        let length = usize::try_from(pdu.datal.get()).unwrap_or(usize::MAX);
+        let start = from_field(pdu.datao.get());
+        let length = from_field(pdu.datal.get());
         if length == 0 || start != target.received || start.saturating_add(length) > target.length {
             return Err(Violation::DataRange);
         }

@@ -6,6 +6,7 @@ use crate::limits::BLOCKS_PER_COMMAND;
 use crate::nvm::BlockCommand;
 use crate::sgl::SglDescriptor;
 use crate::sqe::SubmissionQueueEntry;
+use crate::width::to_field;
 
 /// The fields of a command that touches `extent`.
 pub(super) const fn block(extent: Extent, fua: bool) -> BlockCommand {
@@ -14,7 +15,7 @@ pub(super) const fn block(extent: Extent, fua: bool) -> BlockCommand {
 
 /// The command with `length` bytes of data that data PDUs move.
 pub(super) fn moving(mut entry: SubmissionQueueEntry, length: usize) -> SubmissionQueueEntry {
-    entry.dptr = SglDescriptor::transport(u32::try_from(length).unwrap_or(u32::MAX));
+    entry.dptr = SglDescriptor::transport(to_field(length));
     entry
 }
 

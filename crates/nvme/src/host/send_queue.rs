@@ -10,8 +10,9 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::command_table::{CommandTable, HostCommand};
 use crate::pdu::{CapsuleCmd, H2cData, IcReq, R2t, flags};
 use crate::sqe::SubmissionQueueEntry;
-use crate::transport::{Agreement, Framed, put_bare, put_with_data};
+use crate::transport::{Agreement, Framed, PduData, put_bare, put_with_data};
 use crate::violation::Violation;
+use crate::width::{from_field, to_field};
 
 /// One thing to send.
 #[derive(Debug)]
@@ -42,7 +43,12 @@ impl Outgoing {
             Self::Command { entry, data } => {
                 let length = data.len();
                 let pieces = data.into_pieces();
-                put_with_data(send, agreed, CapsuleCmd::new(entry).as_mut_bytes(), (length, pieces));
+                put_with_data(
+                    send,
+                    agreed,
+                    CapsuleCmd::new(entry).as_mut_bytes(),
+                    PduData { length, pieces },
+                );
             }
             // Cut into PDUs by `send_burst`, which knows the data.
             Self::Burst(_) => {}
@@ -108,8 +114,8 @@ impl SendQueue {
         if source.is_open() {
             return Err(Violation::DataLimit);
         }
-        let start = usize::try_from(pdu.r2to.get()).unwrap_or(usize::MAX);
-        let length = usize::try_from(pdu.r2tl.get()).unwrap_or(usize::MAX);
+        let start = from_field(pdu.r2to.get());
+        let length = from_field(pdu.r2tl.get());
         let end = start.saturating_add(length);
         if start != source.asked || length == 0 || end > source.data.len() {
             return Err(Violation::DataRange);
@@ -142,10 +148,9 @@ impl SendQueue {
         let next = range.start.saturating_add(length);
         let data = source.data.part(range.start, length);
         source.sent = next;
-        let number = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
-        let mut pdu = H2cData::new(cid, ttag, number(range.start), number(length));
+        let mut pdu = H2cData::new(cid, ttag, to_field(range.start), to_field(length));
         pdu.header.flags = u8::from(next == range.end) * flags::LAST;
-        put_with_data(send, self.agreed, pdu.as_mut_bytes(), (length, data.into_pieces()));
+        put_with_data(send, self.agreed, pdu.as_mut_bytes(), PduData { length, pieces: data.into_pieces() });
         if next < range.end {
             self.waiting.push_front(Outgoing::Burst(Burst { cid, ttag, range: next..range.end }));
         }

@@ -9,7 +9,7 @@ use volume::{Features, Geometry, Limits};
 use zerocopy::FromBytes;
 
 use super::{Failure, RemoteNamespace};
-use crate::fabrics::Property;
+use crate::fabrics::{Property, PropertySize};
 use crate::features::{self, fid, queue_count};
 use crate::identify::{
     self, CSI_NVM, Identify, IdentifyController, IdentifyNamespace, NamespaceIds, NvmNamespace, SIZE, cns,
@@ -136,12 +136,12 @@ impl Setup {
     /// The first command, after Connect.
     pub(crate) fn begin(&mut self, cntlid: u16) -> Next {
         self.cntlid = cntlid;
-        self.to(Stage::Capabilities, Property::get(offset::CAP, true), 0)
+        self.to(Stage::Capabilities, Property::get(offset::CAP, PropertySize::Eight), 0)
     }
 
     /// Looks at the status again.
     pub(crate) fn look_again(&mut self) -> Next {
-        self.to(Stage::Status, Property::get(offset::CSTS, false), 0)
+        self.to(Stage::Status, Property::get(offset::CSTS, PropertySize::Four), 0)
     }
 
     /// Looks at the namespace again, after it changed: first the list of changes, so that the controller
@@ -178,7 +178,7 @@ impl Setup {
                 }
                 self.ready_time = u16::from(self.capabilities.timeout()).max(1);
                 if self.capabilities.has_longer_time() {
-                    return self.to(Stage::ReadyTimeouts, Property::get(offset::CRTO, false), 0);
+                    return self.to(Stage::ReadyTimeouts, Property::get(offset::CRTO, PropertySize::Four), 0);
                 }
                 self.enable()
             }

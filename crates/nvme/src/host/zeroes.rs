@@ -78,7 +78,7 @@ impl Connection {
                 );
             }
             _ => {
-                self.send(now, entry, NewCommand::new(HostCommand::Zeros(tag, WriteSource::new(data), rest)))
+                self.send(now, entry, NewCommand::new(HostCommand::Zeros(tag, WriteSource::new(data), rest)));
             }
         }
     }

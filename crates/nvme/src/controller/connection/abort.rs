@@ -12,6 +12,7 @@ use volume::Tag;
 
 use super::{Connection, State, WaitReason};
 use crate::controller::Action;
+use crate::controller::command::CommandResult;
 use crate::controller::slots::Step;
 use crate::controller::transmit::Outgoing;
 use crate::opcode::admin::ABORT;
@@ -75,7 +76,7 @@ impl Connection {
     fn stop(&mut self, now: Instant, index: u16) {
         let waiting = self.waiting.iter().position(|waiting| *waiting == index);
         if waiting.and_then(|at| self.waiting.remove(at)).is_some() {
-            self.finish(index, (Status::ABORT_REQUESTED, 0), None);
+            self.finish(index, CommandResult::of(Status::ABORT_REQUESTED), None);
         } else if !self.receiver.is_for(index) {
             self.stop_transfer(index, Status::ABORT_REQUESTED);
         }
@@ -96,7 +97,7 @@ impl Connection {
         if !in_capsule {
             self.transfers = self.transfers.saturating_sub(1);
         }
-        self.complete(&entry, (status, 0), None);
+        self.complete(&entry, CommandResult::of(status), None);
         self.settle(index, status == Status::ABORT_REQUESTED);
         true
     }
@@ -115,7 +116,7 @@ impl Connection {
             _ => false,
         };
         if aborted {
-            self.finish(index, (Status::ABORT_REQUESTED, 0), None);
+            self.finish(index, CommandResult::of(Status::ABORT_REQUESTED), None);
         }
         self.answer_abort(tag, aborted);
     }
@@ -163,7 +164,7 @@ impl Connection {
         let held = |step: &Step| matches!(step, Step::Held);
         if self.slots.get(tag).is_some_and(|slot| slot.entry.opcode == ABORT && held(&slot.step)) {
             admin.aborts = admin.aborts.saturating_sub(1);
-            self.finish(tag, (Status::SUCCESS, u64::from(!aborted)), None);
+            self.finish(tag, CommandResult::success(u64::from(!aborted)), None);
         }
     }
 }

@@ -7,7 +7,7 @@ use volume::{Allocation, Epoch, Extent, Operation, VolumeId};
 use super::Connection;
 use crate::allocation::Ranges;
 use crate::controller::allocation::{Asking, Query};
-use crate::controller::command::VolumeRef;
+use crate::controller::command::{CommandResult, VolumeRef};
 use crate::controller::slots::Step;
 use crate::limits::ALLOCATION_QUERIES;
 use crate::sqe::SubmissionQueueEntry;
@@ -18,10 +18,10 @@ impl Connection {
     pub(super) fn begin_query(&mut self, entry: SubmissionQueueEntry, query: &Query) {
         let volume_ref = match self.judge_query(query.volume) {
             Ok(volume_ref) => volume_ref,
-            Err(status) => return self.complete(&entry, (status, 0), None),
+            Err(status) => return self.complete(&entry, CommandResult::of(status), None),
         };
         let Some(mut answer) = self.account.take(query.length) else {
-            return self.complete(&entry, (Status::COMMAND_INTERRUPTED, 0), None);
+            return self.complete(&entry, CommandResult::of(Status::COMMAND_INTERRUPTED), None);
         };
         answer.fill(0);
         let (left, queries) = (query.extent, ALLOCATION_QUERIES);
@@ -43,7 +43,7 @@ impl Connection {
     /// A run is known.
     pub(super) fn handle_allocation(&mut self, index: u16, run: Allocation) {
         if self.aborts.is_pending_for(index) {
-            return self.finish(index, (Status::ABORT_REQUESTED, 0), None);
+            return self.finish(index, CommandResult::of(Status::ABORT_REQUESTED), None);
         }
         let Some(slot) = self.slots.get(index) else { return };
         let Step::Query(asking) = &mut slot.step else { return };
@@ -62,7 +62,7 @@ impl Connection {
             Ok(volume_ref) => {
                 self.submit(Some(index), volume_ref, Operation::QueryAllocation { extent: left });
             }
-            Err(status) => self.finish(index, (status, 0), None),
+            Err(status) => self.finish(index, CommandResult::of(status), None),
         }
     }
 
@@ -72,6 +72,6 @@ impl Connection {
         let Step::Query(asking) = core::mem::replace(&mut slot.step, Step::Held) else { return };
         let Asking { ranges, mut answer, .. } = *asking;
         ranges.finish(whole, &mut answer);
-        self.finish(index, (Status::SUCCESS, 0), Some(answer.freeze().into()));
+        self.finish(index, CommandResult::SUCCESS, Some(answer.freeze().into()));
     }
 }

@@ -10,6 +10,7 @@ use zerocopy::FromBytes;
 use super::{Connection, Joining, State};
 use crate::DISCOVERY_NQN;
 use crate::controller::admin::Admin;
+use crate::controller::command::CommandResult;
 use crate::controller::io::Namespaces;
 use crate::controller::slots::Step;
 use crate::controller::submission_head::SubmissionHead;
@@ -72,7 +73,7 @@ impl Connection {
                 self.actions.push_back(Action::Group(request));
             }
             Err(error) => {
-                self.finish(slot, (error.status, u64::from(error.result)), None);
+                self.finish(slot, CommandResult { status: error.status, value: error.result.into() }, None);
                 self.end(CloseReason::Refused(error.describe()));
             }
         }
@@ -125,7 +126,7 @@ impl Connection {
         if data.cntlid.get() != ANY_CONTROLLER {
             return Err(ConnectError::data(field::CNTLID));
         }
-        let admin = Admin::new(Arc::clone(&self.portal), index, (host.clone(), command.kato.get()));
+        let admin = Admin::new(Arc::clone(&self.portal), index, host.clone(), command.kato.get());
         let max_queues = admin.max_queues();
         let lifetime = self.lifetime.clone();
         Ok((Joining::Admin(admin), subsystem::Request::Admin { subnqn, host, max_queues, lifetime }))
@@ -137,7 +138,11 @@ impl Connection {
             Reply::Quiesced => return self.handle_quiesced(),
             &Reply::Refused(error) => {
                 if let State::Connecting(slot, _) = self.state {
-                    self.finish(slot, (error.status, u64::from(error.result)), None);
+                    self.finish(
+                        slot,
+                        CommandResult { status: error.status, value: error.result.into() },
+                        None,
+                    );
                 }
                 return self.end(CloseReason::Refused(error.describe()));
             }
@@ -166,7 +171,7 @@ impl Connection {
                         self.attach(index);
                     }
                 }
-                self.finish(slot, (Status::SUCCESS, u64::from(cntlid)), None);
+                self.finish(slot, CommandResult::success(u64::from(cntlid)), None);
             }
             state => self.state = state,
         }

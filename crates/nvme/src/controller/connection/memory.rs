@@ -13,7 +13,7 @@ use protocol::{CloseReason, Instant};
 use volume::Operation;
 
 use super::{Connection, State, WaitReason};
-use crate::controller::command::{DataTransfer, Plan, Read};
+use crate::controller::command::{CommandResult, DataTransfer, Plan, Position, Read};
 use crate::controller::slots::{Slot, Step};
 use crate::controller::transmit::Outgoing;
 use crate::limits::{
@@ -25,6 +25,7 @@ use crate::receiver::DataRange;
 use crate::sgl::DataPointer;
 use crate::sqe::SubmissionQueueEntry;
 use crate::status::Status;
+use crate::width::to_field;
 
 impl Connection {
     /// True while the host had better read first.
@@ -47,7 +48,7 @@ impl Connection {
         if granted {
             self.granted = self.granted.saturating_add(bytes);
             self.slots.grant(more);
-            self.waiting_since = None;
+            self.waiting_for_memory_since = None;
         } else {
             self.stream_waits_for = Some(WaitReason::Slot { cid });
         }
@@ -76,7 +77,7 @@ impl Connection {
         if room {
             // What the answer turns out to be takes its place when the batch is over.
             self.counted.data = self.counted.data.saturating_add(length);
-            self.waiting_since = None;
+            self.waiting_for_memory_since = None;
         } else {
             self.stream_waits_for = Some(WaitReason::Memory { returns, cid: entry.cid.get() });
         }
@@ -86,7 +87,7 @@ impl Connection {
     /// Whether the stream may wait for memory. It may not while transfers are under way, as what they wait for comes behind it; nor, on an admin
     /// queue, for long, as a Keep Alive may. The host is to try the command again then.
     pub(super) fn may_wait(&mut self) -> bool {
-        let since = *self.waiting_since.get_or_insert(self.now);
+        let since = *self.waiting_for_memory_since.get_or_insert(self.now);
         let patient = !matches!(self.state, State::Admin(_)) || self.now < since + STARVED_TIME;
         self.transfers == 0 && patient
     }
@@ -96,7 +97,7 @@ impl Connection {
         let waits =
             matches!(self.stream_waits_for, Some(WaitReason::Memory { .. } | WaitReason::Slot { .. }))
                 && matches!(self.state, State::Admin(_));
-        self.waiting_since.filter(|_| waits).map(|since| since + STARVED_TIME)
+        self.waiting_for_memory_since.filter(|_| waits).map(|since| since + STARVED_TIME)
     }
 
     /// Lets an admin queue's stream go on without memory.
@@ -120,10 +121,10 @@ impl Connection {
                 return false;
             }
             self.discard(length);
-            self.complete(&entry, (Status::COMMAND_INTERRUPTED, 0), None);
+            self.complete(&entry, CommandResult::of(Status::COMMAND_INTERRUPTED), None);
             return true;
         };
-        self.waiting_since = None;
+        self.waiting_for_memory_since = None;
         let heard = self.now;
         let step = Step::Data { buf: Some(buf), received: 0, length, damaged: false, heard, transfer };
         if let Some(slot) = self.slots.begin(entry, step) {
@@ -136,7 +137,8 @@ impl Connection {
     /// Begins a read for which nothing waits in line, if there is memory for its data.
     pub(super) fn begin_read(&mut self, entry: &SubmissionQueueEntry, read: &Read) -> bool {
         let Some(into) = self.account.take(read.length) else { return false };
-        let step = Step::Submitted { volume: read.volume_ref.volume, ranges: None, next: 0, done: 0 };
+        let step =
+            Step::Submitted { volume: read.volume_ref.volume, ranges: None, position: Position::START };
         let slot = self.slots.begin(*entry, step);
         self.submit(slot, read.volume_ref, Operation::Read { extent: read.extent, into });
         true
@@ -162,7 +164,8 @@ impl Connection {
         let Some(slot) = self.slots.get(index) else { return true };
         match *plan {
             Plan::Read(Read { volume_ref, extent, .. }) => {
-                slot.step = Step::Submitted { volume: volume_ref.volume, ranges: None, next: 0, done: 0 };
+                slot.step =
+                    Step::Submitted { volume: volume_ref.volume, ranges: None, position: Position::START };
                 self.submit(Some(index), volume_ref, Operation::Read { extent, into: buf });
             }
             Plan::Receive { transfer, .. } => {
@@ -171,7 +174,7 @@ impl Connection {
                     Step::Data { buf: Some(buf), received: 0, length, damaged: false, heard, transfer };
                 self.transfers = self.transfers.saturating_add(1);
                 self.watch_at.get_or_insert(heard + WATCH);
-                let length = u32::try_from(length).unwrap_or(u32::MAX);
+                let length = to_field(length);
                 self.outgoing.push_back(Outgoing::R2t { cid, ttag: index, length });
             }
             _ => {}
@@ -203,7 +206,7 @@ impl Connection {
         while let Some(&index) = self.waiting.front() {
             let Some(entry) = self.slots.get(index).map(|slot| slot.entry) else { return };
             match self.decide(now, &entry, 0) {
-                Plan::Finish(status, result) => self.finish(index, (status, result), None),
+                Plan::Finish(result) => self.finish(index, result, None),
                 plan => {
                     if !self.serve(index, &plan, Account::take) {
                         self.retry = Some(now + MEMORY_RETRY);
@@ -270,13 +273,13 @@ impl Connection {
     }
 
     /// Takes back a buffer that data was placed into, and notes when.
-    pub(super) fn note_placed(&mut self, index: u16, placed: (Buf, usize)) {
+    pub(super) fn note_placed(&mut self, index: u16, placed: Buf, end: usize) {
         self.data_heard = self.now;
         let now = self.now;
         if let Some(slot) = self.slots.get(index)
             && let Step::Data { buf, received, heard, .. } = &mut slot.step
         {
-            (*buf, *received, *heard) = (Some(placed.0), placed.1, now);
+            (*buf, *received, *heard) = (Some(placed), end, now);
         }
     }
 

@@ -7,11 +7,11 @@ use protocol::{CloseReason, Instant};
 
 use super::{Connection, State};
 use crate::controller::Action;
+use crate::controller::command::CommandResult;
 use crate::controller::quiesce::Waiter;
 use crate::controller::slots::Step;
 use crate::limits::QUIESCE_TIME;
 use crate::sqe::SubmissionQueueEntry;
-use crate::status::Status;
 use crate::subsystem::Request;
 
 impl Connection {
@@ -47,7 +47,7 @@ impl Connection {
             None => {}
             Some(Waiter::Group) => self.actions.push_back(Action::Group(Request::Quiesced)),
             Some(Waiter::Disconnect { slot }) => {
-                self.finish(slot, (Status::SUCCESS, 0), None);
+                self.finish(slot, CommandResult::SUCCESS, None);
                 self.end(CloseReason::Finished);
             }
         }
@@ -73,7 +73,7 @@ impl Connection {
     /// Answers what has waited for the I/O queues, or has waited long enough.
     pub(super) fn answer_quiesce(&mut self) {
         for slot in self.quiesce.release() {
-            self.finish(slot, (Status::SUCCESS, 0), None);
+            self.finish(slot, CommandResult::SUCCESS, None);
         }
     }
 }

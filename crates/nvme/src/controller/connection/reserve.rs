@@ -5,10 +5,11 @@ use alloc::vec::Vec;
 
 use protocol::Instant;
 use volume::reservation::{Notice, Refused, Registrant};
-use volume::{Epoch, Request, VolumeId};
+use volume::{Request, VolumeId};
 
 use super::{Connection, Heard, State};
 use crate::controller::admin::{Admin, Event};
+use crate::controller::command::{CommandResult, VolumeRef};
 use crate::controller::slots::Step;
 use crate::controller::{Action, Reservations};
 use crate::fabrics::HostIdentity;
@@ -40,7 +41,7 @@ impl Connection {
                 let tag = u32::from(index);
                 self.actions.push_back(Action::Reserve { tag, volume, registrant, command });
             }
-            Err(status) => self.finish(index, (status, 0), None),
+            Err(status) => self.finish(index, CommandResult::of(status), None),
         }
     }
 
@@ -50,17 +51,13 @@ impl Connection {
         let Some(slot) = self.slots.get(index) else { return };
         if matches!(slot.step, Step::Held) && reservation::changes(slot.entry.opcode) {
             let status = result.map_or_else(reservation::refusal, |()| Status::SUCCESS);
-            self.finish(index, (status, 0), None);
+            self.finish(index, CommandResult::of(status), None);
         }
     }
 
     /// A volume's epoch has moved, perhaps because it has other reservations from now on.
-    pub(super) fn handle_fence(
-        &mut self,
-        now: Instant,
-        (volume, epoch): (VolumeId, Epoch),
-        change: Option<Reservations>,
-    ) {
+    pub(super) fn handle_fence(&mut self, now: Instant, fenced: VolumeRef, change: Option<Reservations>) {
+        let VolumeRef { volume, epoch } = fenced;
         let known = self.heard.iter().position(|heard| heard.volume == volume);
         let at = known.unwrap_or(self.heard.len());
         if known.is_none() {
@@ -102,7 +99,7 @@ impl Connection {
         let Some(volume) = slot.step.volume() else { return };
         let entry = slot.entry;
         if self.aborts.is_pending_for(index) {
-            return self.finish(index, (Status::ABORT_REQUESTED, 0), None);
+            return self.finish(index, CommandResult::of(Status::ABORT_REQUESTED), None);
         }
         let judged = match &self.state {
             State::Io(namespaces) => namespaces.judge_again(&entry, volume),
@@ -110,7 +107,7 @@ impl Connection {
         };
         match judged {
             Ok(volume_ref) => self.submit(Some(index), volume_ref, request.operation),
-            Err(status) => self.finish(index, (status, 0), None),
+            Err(status) => self.finish(index, CommandResult::of(status), None),
         }
     }
 
