@@ -8,12 +8,10 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 
 use buf::{Account, BufList, Outside, Pool};
 use protocol::{CloseReason, Ended, Instant, NoticeKind, Notices, Placement, Transmit, Unsent};
-use volume::reservation::View;
-use volume::{Completion, Epoch, Operation, Outcome, Request, Tag, VolumeId};
+use volume::{Completion, Operation, Outcome, Request, Tag, VolumeId};
 use zerocopy::FromBytes;
 
 use super::abort_table::AbortTable;
@@ -25,6 +23,7 @@ use super::quiesce::Quiesce;
 use super::slots::{Slots, Step};
 use super::submission_head::SubmissionHead;
 use super::transmit::Outgoing;
+use super::volume_states::VolumeStates;
 use super::{Action, Input, admin_command, fabrics_command};
 use crate::cqe::CompletionQueueEntry;
 use crate::fabrics::HostIdentity;
@@ -75,20 +74,12 @@ enum Joining {
 /// What the stream waits for: no further command is taken before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WaitReason {
-    /// For memory for a command's data, since the pool's returns were at this number.
+    /// Memory for a command's data, since the pool's returns were at this number.
     Memory { returns: u64, cid: u16 },
-    /// Until a command has ended, whose slot this one takes.
+    /// The end of a command, whose slot this one takes.
     Slot { cid: u16 },
-    /// Until an answer was sent.
+    /// Room for an answer: one that was not sent yet leaves.
     Room,
-}
-
-/// What was last heard of a volume.
-#[derive(Debug)]
-struct Heard {
-    volume: VolumeId,
-    epoch: Epoch,
-    view: Arc<View>,
 }
 
 /// The controller's end of one transport connection, which is one queue.
@@ -116,7 +107,7 @@ pub struct Connection {
     quiesce: Quiesce,
     head: SubmissionHead,
     host: Option<HostIdentity>,
-    heard: Vec<Heard>,
+    volume_states: VolumeStates,
     /// The subsystem that the host asked for.
     asked: Option<Arc<str>>,
     notices: Notices,
@@ -162,7 +153,7 @@ impl Connection {
             quiesce: Quiesce::default(),
             head: SubmissionHead::default(),
             host: None,
-            heard: Vec::new(),
+            volume_states: VolumeStates::default(),
             asked: None,
             notices: Notices::default(),
             outgoing: VecDeque::new(),

@@ -25,6 +25,7 @@ mod slots;
 mod submission_head;
 mod subsystem;
 mod transmit;
+mod volume_states;
 
 pub use connection::Connection;
 pub use discovery_log::DiscoveryLog;

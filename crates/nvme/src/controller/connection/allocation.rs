@@ -32,12 +32,12 @@ impl Connection {
 
     /// Whether the host may know how a volume is allocated: as if it read it. Says what that was judged by.
     pub(super) fn judge_query(&self, volume: VolumeId) -> Result<VolumeRef, Status> {
-        let heard = self.heard.iter().find(|heard| heard.volume == volume);
-        let reads = heard.zip(self.registrant()).is_none_or(|(heard, host)| heard.view.access(&host).read);
+        let known = self.volume_states.find(volume);
+        let reads = known.zip(self.registrant()).is_none_or(|(state, host)| state.view.access(&host).read);
         if !reads {
             return Err(Status::RESERVATION_CONFLICT.dnr());
         }
-        Ok(VolumeRef { volume, epoch: heard.map_or_else(Epoch::default, |heard| heard.epoch) })
+        Ok(known.map_or(VolumeRef { volume, epoch: Epoch::default() }, |state| state.current))
     }
 
     /// A run is known.

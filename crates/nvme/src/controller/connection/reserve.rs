@@ -7,7 +7,7 @@ use protocol::Instant;
 use volume::reservation::{Notice, Refused, Registrant};
 use volume::{Request, VolumeId};
 
-use super::{Connection, Heard, State};
+use super::{Connection, State};
 use crate::controller::admin::{Admin, Event};
 use crate::controller::command::{CommandResult, VolumeRef};
 use crate::controller::slots::Step;
@@ -57,26 +57,15 @@ impl Connection {
 
     /// A volume's epoch has moved, perhaps because it has other reservations from now on.
     pub(super) fn handle_fence(&mut self, now: Instant, fenced: VolumeRef, change: Option<Reservations>) {
-        let VolumeRef { volume, epoch } = fenced;
-        let known = self.heard.iter().position(|heard| heard.volume == volume);
-        let at = known.unwrap_or(self.heard.len());
-        if known.is_none() {
-            self.heard.push(Heard { volume, epoch, view: Arc::default() });
-        }
-        if let Some(heard) = self.heard.get_mut(at) {
-            heard.epoch = epoch;
-            if let Some(change) = &change {
-                heard.view = Arc::clone(&change.view);
-            }
-        }
+        self.volume_states.record(fenced, change.as_ref().map(|change| &change.view));
         self.apply_reservations();
         let Some((host, change)) = self.registrant().zip(change) else { return };
         if change.aborted.contains(&host) {
-            self.abort_requests(now, volume);
+            self.abort_requests(now, fenced.volume);
         }
         if let State::Admin(admin) = &mut self.state {
             for (_, notice) in change.notices.iter().filter(|(registrant, _)| *registrant == host) {
-                admin.log_reservation(volume, *notice);
+                admin.log_reservation(fenced.volume, *notice);
             }
         }
         self.after_admin();
@@ -116,9 +105,9 @@ impl Connection {
         let Some(host) = self.registrant() else { return };
         let State::Io(namespaces) = &mut self.state else { return };
         for namespace in namespaces.iter_mut() {
-            if let Some(heard) = self.heard.iter().find(|heard| heard.volume == namespace.volume) {
-                namespace.see(&heard.view, &host);
-                namespace.epoch = heard.epoch;
+            if let Some(state) = self.volume_states.find(namespace.volume) {
+                namespace.see(&state.view, &host);
+                namespace.epoch = state.current.epoch;
             }
         }
     }
