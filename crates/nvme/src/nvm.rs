@@ -66,15 +66,6 @@ impl DatasetManagement {
     }
 }
 
-/// The two groups of commands that reservations distinguish (NVMe Base §8.1.22.1).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CommandGroup {
-    /// Read, Compare, Verify: nothing changes.
-    Read,
-    /// Write, Write Zeroes, Dataset Management, Flush.
-    Write,
-}
-
 /// A Dataset Management command that deallocates one range.
 pub fn deallocate_one(nsid: u32) -> SubmissionQueueEntry {
     SubmissionQueueEntry::new(crate::opcode::nvm::DATASET_MANAGEMENT, nsid).with(11, ATTRIBUTE_DEALLOCATE)

@@ -4,7 +4,7 @@ use core::fmt;
 
 use volume::VolumeErrorKind;
 
-use crate::nvm::CommandGroup;
+use crate::opcode::CommandGroup;
 
 /// Status code, status code type, retry delay, More and Do Not Retry: the status field without the phase tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -4,7 +4,7 @@ use buf::SharedBuf;
 use volume::{Durability, Epoch, Extent, Operation, VolumeId};
 
 use super::allocation::Query;
-use crate::nvm::CommandGroup;
+use crate::opcode::CommandGroup;
 use crate::sgl::DataPointer;
 use crate::status::Status;
 
@@ -24,7 +24,7 @@ pub(crate) struct Read {
     pub(crate) length: usize,
 }
 
-/// A write or compare that its data is on the way for, decoded and checked.
+/// A write or compare whose data is on its way, decoded and checked.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DataTransfer {
     pub(crate) extent: Extent,

@@ -13,8 +13,8 @@ use super::command::{DataTransfer, Plan, Position, Read, TransferKind, VolumeRef
 use super::reservation::{plan_change, plan_report};
 use super::subsystem::{Namespace, Subsystem};
 use crate::limits::RANGES;
-use crate::nvm::{BlockCommand, CommandGroup, DatasetManagement, Range};
-use crate::opcode::nvm;
+use crate::nvm::{BlockCommand, DatasetManagement, Range};
+use crate::opcode::{CommandGroup, nvm};
 use crate::reservation;
 use crate::sqe::{ALL_NAMESPACES, SubmissionQueueEntry};
 use crate::status::Status;
