@@ -17,7 +17,7 @@ use ::iscsi::session::Sessions;
 use ::iscsi::text::Text;
 use ::iscsi::{initiator, target};
 use ::nvme::cqe::CompletionQueueEntry;
-use ::nvme::fabrics::{Connect, ConnectData, HostIdentity, Property};
+use ::nvme::fabrics::{Connect, ConnectData, HostIdentity, Property, PropertySize};
 use ::nvme::identify::{Identify, IdentifyController, IdentifyNamespace, NamespaceIds, write_descriptors};
 use ::nvme::log::{DiscoveryEntry, DiscoveryHeader, GetLogPage, SubsystemType};
 use ::nvme::nvm::{BlockCommand, deallocate_one};
@@ -186,7 +186,7 @@ fn nvme_commands() -> Vec<Vec<u8>> {
     let range = [0, 0, 0, 0, 8, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0, 0];
     vec![
         [Connect::entry(0, 31, 0).as_bytes(), data.as_bytes()].concat(),
-        Property::get(0x1c, false).as_bytes().to_vec(),
+        Property::get(0x1c, PropertySize::Four).as_bytes().to_vec(),
         Property::set(0x14, 0x0046_0001).as_bytes().to_vec(),
         Identify { cns: 1, cntid: 0, csi: 0 }.encode(0).as_bytes().to_vec(),
         GetLogPage::entry(0x70, 0, 1024).as_bytes().to_vec(),

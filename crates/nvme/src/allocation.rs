@@ -9,6 +9,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::opcode::admin;
 use crate::sqe::SubmissionQueueEntry;
+use crate::width::to_field;
 
 /// ATYPE: return tracked allocated LBAs.
 pub const TRACKED_ALLOCATED: u8 = 0x02;
@@ -146,7 +147,7 @@ impl Ranges {
         let open = self.open.take();
         let told = open.is_none_or(|open| self.put(open, memory));
         let header = Header {
-            nlsd: U32::new(u32::try_from(self.count).unwrap_or(u32::MAX)),
+            nlsd: U32::new(to_field(self.count)),
             cmpc: if whole && told { COMPLETE } else { INCOMPLETE },
             reserved: [0; 3],
         };

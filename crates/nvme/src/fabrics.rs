@@ -183,23 +183,32 @@ pub struct Property {
 
 const _: () = assert!(size_of::<Property>() == 64);
 
+/// How long a property is, as ATTRIB says it (NVMe Base §6.6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PropertySize {
+    /// 4 bytes.
+    Four = 0,
+    /// 8 bytes.
+    Eight = 1,
+}
+
 impl Property {
-    /// A Property Get of 4 or 8 bytes.
-    pub fn get(ofst: u32, eight: bool) -> SubmissionQueueEntry {
-        Self::entry(fctype::PROPERTY_GET, ofst, (eight, 0))
+    /// A Property Get.
+    pub fn get(ofst: u32, size: PropertySize) -> SubmissionQueueEntry {
+        Self::entry(fctype::PROPERTY_GET, ofst, size, 0)
     }
 
     /// A Property Set of 4 bytes.
     pub fn set(ofst: u32, value: u32) -> SubmissionQueueEntry {
-        Self::entry(fctype::PROPERTY_SET, ofst, (false, u64::from(value)))
+        Self::entry(fctype::PROPERTY_SET, ofst, PropertySize::Four, value.into())
     }
 
-    fn entry(kind: u8, ofst: u32, (eight, value): (bool, u64)) -> SubmissionQueueEntry {
+    fn entry(kind: u8, ofst: u32, size: PropertySize, value: u64) -> SubmissionQueueEntry {
         let mut command = Self::new_zeroed();
         command.opcode = FABRICS;
         command.flags = 0x40;
         command.fctype = kind;
-        command.attrib = u8::from(eight);
+        command.attrib = size as u8;
         command.ofst.set(ofst);
         command.value.set(value);
         transmute!(command)
@@ -259,7 +268,7 @@ mod tests {
 
     #[test]
     fn property_golden_vectors() {
-        let bytes = Property::get(0x1c, false);
+        let bytes = Property::get(0x1c, PropertySize::Four);
         assert_eq!((bytes.fctype(), &bytes.as_bytes()[40..48]), (4, &[0, 0, 0, 0, 0x1c, 0, 0, 0][..]));
         let bytes = Property::set(0x14, 0x0046_0001);
         assert_eq!(&bytes.as_bytes()[44..56], &[0x14, 0, 0, 0, 1, 0, 0x46, 0, 0, 0, 0, 0]);

@@ -4,7 +4,7 @@
 //!
 //! | standard | module |
 //! |---|---|
-//! | NVMe TCP Transport §3.6 (PDUs), §3.5 (errors) | [`pdu`], [`violation`], `transport` |
+//! | NVMe TCP Transport §3.6 (PDUs), §3.5 (errors) | [`pdu`], [`violation`], `transport`, `receiver` |
 //! | NVMe Base §4.1, §4.2 (queue entries), §4.3 (SGL) | [`sqe`], [`cqe`], [`sgl`] |
 //! | NVMe Base §3.1.4 (properties) | [`properties`] |
 //! | NVMe Base §6 (Fabrics commands) | [`fabrics`] |
@@ -35,6 +35,7 @@ pub mod nvm;
 pub mod opcode;
 pub mod pdu;
 pub mod properties;
+mod receiver;
 pub mod reservation;
 pub mod sgl;
 pub mod sqe;
@@ -42,6 +43,7 @@ pub mod status;
 pub mod subsystem;
 mod transport;
 pub mod violation;
+mod width;
 
 /// The well-known name of every discovery controller (NVMe Base §4.7).
 pub const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";

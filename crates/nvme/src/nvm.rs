@@ -48,10 +48,22 @@ impl BlockCommand {
     }
 }
 
-/// Ranges of a Dataset Management command, and whether they are to be deallocated.
-pub fn dataset_management(entry: &SubmissionQueueEntry) -> (usize, bool) {
-    let ranges = entry.dword(10).to_le_bytes()[0];
-    (usize::from(ranges).saturating_add(1), entry.dword(11) & ATTRIBUTE_DEALLOCATE != 0)
+/// The fields of Dataset Management.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DatasetManagement {
+    /// How many ranges come with it, 1 to 256.
+    pub ranges: usize,
+    /// Their blocks are to be deallocated (AD).
+    pub deallocate: bool,
+}
+
+impl DatasetManagement {
+    /// The fields of `entry`.
+    pub fn decode(entry: &SubmissionQueueEntry) -> Self {
+        let [last, ..] = entry.dword(10).to_le_bytes();
+        let deallocate = entry.dword(11) & ATTRIBUTE_DEALLOCATE != 0;
+        Self { ranges: usize::from(last).saturating_add(1), deallocate }
+    }
 }
 
 /// A Dataset Management command that deallocates one range.
@@ -92,9 +104,11 @@ mod tests {
 
     #[test]
     fn dataset_management_golden_vector() {
-        assert_eq!(dataset_management(&deallocate_one(1)), (1, true));
+        let one = DatasetManagement { ranges: 1, deallocate: true };
+        assert_eq!(DatasetManagement::decode(&deallocate_one(1)), one);
         let many = SubmissionQueueEntry::new(9, 1).with(10, 0xff);
-        assert_eq!(dataset_management(&many), (256, false));
+        let found = DatasetManagement { ranges: 256, deallocate: false };
+        assert_eq!(DatasetManagement::decode(&many), found);
         let range = Range { attributes: U32::ZERO, blocks: U32::new(8), start: U64::new(0x10) };
         assert_eq!(range.as_bytes(), [0, 0, 0, 0, 8, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0, 0]);
     }

@@ -60,3 +60,12 @@ pub mod nvm {
     /// Reservation Release.
     pub const RESERVATION_RELEASE: u8 = 0x15;
 }
+
+/// The two groups of commands that reservations distinguish (NVMe Base §8.1.22.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CommandGroup {
+    /// Read, Compare, Verify: nothing changes.
+    Read,
+    /// Write, Write Zeroes, Dataset Management, Flush.
+    Write,
+}

@@ -4,6 +4,7 @@ use wire::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::status::Status;
+use crate::width::from_field;
 
 /// One descriptor as it is on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -71,7 +72,7 @@ impl SglDescriptor {
 
     /// Where the data is, given that the capsule carries `in_capsule` bytes, or the status that refuses it.
     pub fn decode(&self, in_capsule: usize) -> Result<DataPointer, Status> {
-        let length = usize::try_from(self.length.get()).unwrap_or(usize::MAX);
+        let length = from_field(self.length.get());
         match self.identifier {
             DATA_BLOCK_OFFSET if self.address.get() != 0 => Err(Status::SGL_OFFSET_INVALID.dnr()),
             DATA_BLOCK_OFFSET if length != in_capsule => Err(Status::DATA_SGL_LENGTH_INVALID.dnr()),

@@ -4,6 +4,8 @@ use core::fmt;
 
 use volume::VolumeErrorKind;
 
+use crate::opcode::CommandGroup;
+
 /// Status code, status code type, retry delay, More and Do Not Retry: the status field without the phase tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Status(u16);
@@ -67,7 +69,7 @@ statuses! {
     COMPARE_FAILURE = 0x285: "Compare Failure";
 }
 
-/// Names of statuses that this crate never gives, for people who are told one (NVMe Base §4.2.3, NVM Command Set §3.3).
+/// Names of statuses that this crate never gives, for operators who read one in a log (NVMe Base §4.2.3, NVM Command Set §3.3).
 const fn further(code: u16) -> Option<&'static str> {
     Some(match code {
         0x005 => "Commands Aborted due to Power Loss Notification",
@@ -169,11 +171,11 @@ impl Status {
         Self(field >> 1)
     }
 
-    /// What a controller answers when a volume failed; `write` says whether the command writes.
-    pub const fn from_volume(kind: VolumeErrorKind, write: bool) -> Self {
+    /// What a controller answers when a volume failed in a command of this group.
+    pub const fn from_volume(kind: VolumeErrorKind, group: CommandGroup) -> Self {
         match kind {
             VolumeErrorKind::OutOfRange => Self::LBA_OUT_OF_RANGE.dnr(),
-            VolumeErrorKind::Media if write => Self::WRITE_FAULT,
+            VolumeErrorKind::Media if matches!(group, CommandGroup::Write) => Self::WRITE_FAULT,
             VolumeErrorKind::Media => Self::UNRECOVERED_READ,
             VolumeErrorKind::Protection => Self::GUARD_CHECK,
             VolumeErrorKind::NoSpace => Self::CAPACITY_EXCEEDED,
@@ -269,12 +271,12 @@ mod tests {
             Kind::ReservationConflict,
         ];
         for kind in kept {
-            for write in [false, true] {
-                let status = Status::from_volume(kind, write);
+            for group in [CommandGroup::Read, CommandGroup::Write] {
+                let status = Status::from_volume(kind, group);
                 assert_eq!(Status::from_wire(status.to_wire()).to_volume(), kind, "{status}");
             }
         }
-        let again = |kind| !Status::from_volume(kind, true).is_final();
+        let again = |kind| !Status::from_volume(kind, CommandGroup::Write).is_final();
         assert!(again(Kind::Busy) && !again(Kind::TimedOut), "only what was not carried out is made again");
     }
 }

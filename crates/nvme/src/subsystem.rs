@@ -42,7 +42,7 @@ pub enum Request {
         qid: u16,
     },
     /// The admin connection's controller was enabled, or disabled or shut down.
-    Ready(bool),
+    Ready(ControllerState),
     /// None of the I/O connection's requests is with a volume any more, as it was told to close.
     Quiesced,
     /// The admin connection agreed to this many I/O queues.
@@ -63,6 +63,15 @@ pub enum Request {
         /// True when the command ended because of it.
         aborted: bool,
     },
+}
+
+/// Whether a controller takes I/O queues.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ControllerState {
+    /// It is enabled.
+    Enabled,
+    /// It is disabled or shut down: its I/O queues end.
+    Disabled,
 }
 
 /// Why a Connect was refused: the status, and for invalid parameters the field that is to blame.
@@ -142,7 +151,7 @@ pub enum Reply {
     Refused(ConnectError),
     /// The controller is gone or disabled: close.
     Close,
-    /// To the admin connection, once for each [`Request::Ready`] that said no: no I/O queue has a request at a volume any more.
+    /// To the admin connection, once for each [`ControllerState::Disabled`]: no I/O queue has a request at a volume any more.
     Quiesced,
     /// To an I/O connection: abort a command, and tell of the outcome once it has completed.
     Abort {
@@ -167,7 +176,7 @@ struct Controller<M> {
     host: HostIdentity,
     lifetime: Lifetime,
     admin: M,
-    ready: bool,
+    state: ControllerState,
     max_queues: u16,
     queues: Vec<(u16, M)>,
     /// Queues that were told to close and may still have requests at a volume.
@@ -176,6 +185,31 @@ struct Controller<M> {
     unquiesced: usize,
     /// Aborts under way: the queue that was told, and the asker's mark.
     aborts: Vec<(M, u16)>,
+}
+
+/// A controller that an admin connection asks for.
+#[derive(Debug)]
+struct NewController {
+    subnqn: Arc<str>,
+    host: HostIdentity,
+    max_queues: u16,
+    lifetime: Lifetime,
+}
+
+/// A queue that an I/O connection asks for.
+#[derive(Debug)]
+struct NewQueue {
+    subnqn: Arc<str>,
+    host: HostIdentity,
+    cntlid: u16,
+    qid: u16,
+}
+
+/// A command as Abort names it.
+#[derive(Debug)]
+struct NamedCommand {
+    qid: u16,
+    cid: u16,
 }
 
 /// All controllers of the process.
@@ -208,23 +242,19 @@ impl<M: Copy + Eq> Subsystems<M> {
         None
     }
 
-    fn join_admin(
-        &mut self,
-        admin: M,
-        (subnqn, host, max_queues): (Arc<str>, HostIdentity, u16),
-        lifetime: Lifetime,
-    ) -> Result<Reply, ConnectError> {
+    fn join_admin(&mut self, admin: M, wanted: NewController) -> Result<Reply, ConnectError> {
+        let NewController { subnqn, host, max_queues, lifetime } = wanted;
         let cntlid = self.allocate().ok_or(ConnectError::plain(Status::CONNECT_BUSY))?;
         let (queues, closing, aborts) = (Vec::new(), Vec::new(), Vec::new());
         let joined = Reply::Joined { cntlid, hostid: host.identifier, lifetime: lifetime.clone() };
-        let ready = false;
+        let state = ControllerState::Disabled;
         self.controllers.push(Controller {
             cntlid,
             subnqn,
             host,
             lifetime,
             admin,
-            ready,
+            state,
             max_queues,
             queues,
             closing,
@@ -234,10 +264,10 @@ impl<M: Copy + Eq> Subsystems<M> {
         Ok(joined)
     }
 
-    fn join_io(&mut self, member: M, wish: (&str, &HostIdentity, u16, u16)) -> Result<Reply, ConnectError> {
-        let (subnqn, host, cntlid, qid) = wish;
+    fn join_io(&mut self, member: M, wanted: &NewQueue) -> Result<Reply, ConnectError> {
+        let &NewQueue { ref subnqn, ref host, cntlid, qid } = wanted;
         let found =
-            self.controllers.iter_mut().find(|known| known.cntlid == cntlid && *known.subnqn == *subnqn);
+            self.controllers.iter_mut().find(|known| known.cntlid == cntlid && known.subnqn == *subnqn);
         let controller = found.ok_or(ConnectError::data(field::CNTLID))?;
         if controller.host.nqn != host.nqn {
             return Err(ConnectError::data(field::HOSTNQN));
@@ -247,7 +277,7 @@ impl<M: Copy + Eq> Subsystems<M> {
         if host.nqn.is_empty() && controller.host.identifier != host.identifier {
             return Err(ConnectError::data(field::HOSTID));
         }
-        if !controller.ready {
+        if controller.state == ControllerState::Disabled {
             return Err(ConnectError::plain(Status::COMMAND_SEQUENCE));
         }
         if qid == 0 || qid > controller.max_queues {
@@ -266,10 +296,10 @@ impl<M: Copy + Eq> Subsystems<M> {
     }
 
     /// The admin connection enabled its controller, or disabled it.
-    fn set_ready(&mut self, admin: M, ready: bool) {
+    fn set_state(&mut self, admin: M, state: ControllerState) {
         let Some(controller) = self.of_admin(admin) else { return };
-        controller.ready = ready;
-        if !ready {
+        controller.state = state;
+        if state == ControllerState::Disabled {
             let members = core::mem::take(&mut controller.queues);
             let aborts = core::mem::take(&mut controller.aborts);
             controller.closing.extend(members.iter().map(|(_, member)| *member));
@@ -298,7 +328,8 @@ impl<M: Copy + Eq> Subsystems<M> {
     }
 
     /// Passes an abort on to its queue; a queue that does not exist has no such command.
-    fn pass_abort(&mut self, admin: M, (qid, cid, tag): (u16, u16, u16)) {
+    fn pass_abort(&mut self, admin: M, named: &NamedCommand, tag: u16) {
+        let &NamedCommand { qid, cid } = named;
         let told = self.of_admin(admin).and_then(|controller| {
             let (_, queue) = *controller.queues.iter().find(|(used, _)| *used == qid)?;
             controller.aborts.push((queue, tag));
@@ -311,7 +342,7 @@ impl<M: Copy + Eq> Subsystems<M> {
     }
 
     /// Passes the outcome of an abort back.
-    fn pass_outcome(&mut self, queue: M, (tag, aborted): (u16, bool)) {
+    fn pass_outcome(&mut self, queue: M, tag: u16, aborted: bool) {
         for controller in &mut self.controllers {
             if let Some(at) = controller.aborts.iter().position(|known| *known == (queue, tag)) {
                 controller.aborts.remove(at);
@@ -340,19 +371,23 @@ impl<M: Copy + Eq> Group for Subsystems<M> {
     fn handle_message(&mut self, _now: Instant, from: M, message: Request) {
         let joined = match message {
             Request::Admin { subnqn, host, max_queues, lifetime } => {
-                self.join_admin(from, (subnqn, host, max_queues), lifetime)
+                self.join_admin(from, NewController { subnqn, host, max_queues, lifetime })
             }
-            Request::Io { subnqn, host, cntlid, qid } => self.join_io(from, (&subnqn, &host, cntlid, qid)),
+            Request::Io { subnqn, host, cntlid, qid } => {
+                self.join_io(from, &NewQueue { subnqn, host, cntlid, qid })
+            }
             Request::Queues(count) => {
                 if let Some(controller) = self.of_admin(from) {
                     controller.max_queues = controller.max_queues.min(count);
                 }
                 return;
             }
-            Request::Ready(ready) => return self.set_ready(from, ready),
+            Request::Ready(state) => return self.set_state(from, state),
             Request::Quiesced => return self.handle_quiesced(from),
-            Request::Abort { qid, cid, tag } => return self.pass_abort(from, (qid, cid, tag)),
-            Request::Aborted { tag, aborted } => return self.pass_outcome(from, (tag, aborted)),
+            Request::Abort { qid, cid, tag } => {
+                return self.pass_abort(from, &NamedCommand { qid, cid }, tag);
+            }
+            Request::Aborted { tag, aborted } => return self.pass_outcome(from, tag, aborted),
         };
         self.messages.push_back((from, joined.unwrap_or_else(Reply::Refused)));
     }
@@ -436,7 +471,7 @@ mod tests {
         let refused = |error| Some(Reply::Refused(error));
         let early = refused(ConnectError::plain(Status::COMMAND_SEQUENCE));
         assert_eq!(io(&mut group, 1, (host(1, "a"), 1, 1)), early);
-        assert_eq!(ask(&mut group, 0, Request::Ready(true)), None);
+        assert_eq!(ask(&mut group, 0, Request::Ready(ControllerState::Enabled)), None);
         assert_eq!(joined(io(&mut group, 1, (host(1, "a"), 1, 1)).as_ref()), Some(1));
         assert_eq!(io(&mut group, 2, (host(1, "a"), 1, 1)), early);
         assert_eq!(io(&mut group, 2, (host(1, "b"), 1, 2)), refused(ConnectError::data(512)));
@@ -460,7 +495,7 @@ mod tests {
         };
         let one = lifetime(admin(&mut group, 0, host(1, "a")));
         let other = lifetime(admin(&mut group, 1, host(1, "a")));
-        ask(&mut group, 0, Request::Ready(true));
+        ask(&mut group, 0, Request::Ready(ControllerState::Enabled));
         let queue = lifetime(io(&mut group, 2, (host(1, "a"), 1, 1)));
         assert!(queue == one && queue != other);
         one.set_end(Some(Instant::from_nanos(5)));
@@ -471,7 +506,7 @@ mod tests {
     fn every_abort_has_exactly_one_outcome() {
         let mut group = Subsystems::new();
         admin(&mut group, 0, host(1, "a"));
-        ask(&mut group, 0, Request::Ready(true));
+        ask(&mut group, 0, Request::Ready(ControllerState::Enabled));
         io(&mut group, 1, (host(1, "a"), 1, 1));
         io(&mut group, 2, (host(1, "a"), 1, 2));
         let lost = |tag| Some((0, Reply::Aborted { tag, aborted: false }));
@@ -489,7 +524,7 @@ mod tests {
         group.handle_leave(Instant::ZERO, 2);
         assert_eq!(group.poll_message(), lost(7), "its queue went");
         assert!(abort(&mut group, 1, 8).is_some());
-        group.handle_message(Instant::ZERO, 0, Request::Ready(false));
+        group.handle_message(Instant::ZERO, 0, Request::Ready(ControllerState::Disabled));
         assert_eq!(group.poll_message(), Some((1, Reply::Close)));
         assert_eq!(group.poll_message(), lost(8), "its controller was disabled");
         assert_eq!(ask(&mut group, 1, Request::Aborted { tag: 8, aborted: true }), None);

@@ -1,13 +1,14 @@
 //! What both roles do alike with PDUs: framing, digests, padding, termination (NVMe TCP Transport §3.5, §3.6).
 
 use buf::SharedBuf;
-use protocol::Transmit;
+use protocol::{Placement, Transmit};
 use wire::{Crc32c, crc32c};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::limits::LONGEST_PDU_DATA;
 use crate::pdu::{C2hTermReq, CommonHeader, H2cTermReq, PduType, flags};
 use crate::violation::Violation;
+use crate::width::{from_field, to_field};
 
 /// Bytes of a digest.
 pub(crate) const DIGEST: usize = 4;
@@ -72,7 +73,7 @@ pub(crate) fn frame(role: Role, agreed: Agreement, bytes: &[u8]) -> Result<Optio
         return Err(Violation::DigestFlags);
     }
     let base = usize::from(hlen).saturating_add(if header_digest { DIGEST } else { 0 });
-    let length = usize::try_from(common.plen.get()).unwrap_or(usize::MAX);
+    let length = from_field(common.plen.get());
     if length < base || (length > base && !may_have_data) {
         return Err(Violation::PduLength);
     }
@@ -100,7 +101,7 @@ fn locate_data(common: CommonHeader, base: usize, agreed: Agreement) -> Result<(
         return Err(Violation::DataOffset);
     }
     let trailer = if data_digest { DIGEST } else { 0 };
-    let length = usize::try_from(common.plen.get()).unwrap_or(usize::MAX);
+    let length = from_field(common.plen.get());
     let data = length.checked_sub(offset.saturating_add(trailer)).ok_or(Violation::DataOffset)?;
     if data == 0 || data > LONGEST_PDU_DATA || (plain && data > 128) {
         return Err(Violation::PduLength);
@@ -111,6 +112,12 @@ fn locate_data(common: CommonHeader, base: usize, agreed: Agreement) -> Result<(
 fn check_digest(header: &[u8], digest: &[u8]) -> Result<(), Violation> {
     let received = digest.first_chunk::<DIGEST>().map_or(0, |bytes| u32::from_le_bytes(*bytes));
     if received == crc32c(header) { Ok(()) } else { Err(Violation::HeaderDigest(received)) }
+}
+
+/// The digest of data that is in its place.
+pub(crate) fn data_digest(placement: &Placement) -> u32 {
+    let end = placement.start.saturating_add(placement.len);
+    crc32c(placement.buf.get(placement.start..end).unwrap_or_default())
 }
 
 /// Puts a PDU without data.
@@ -133,13 +140,21 @@ fn put_header(send: &mut Transmit, agreed: Agreement, header: &[u8]) {
     }
 }
 
-/// Puts a PDU whose data the iterator yields, `length` bytes in all: header, digest, padding, data, digest.
+/// Data of one PDU: what the iterator yields, `length` bytes in all.
+#[derive(Debug)]
+pub(crate) struct PduData<I> {
+    pub(crate) length: usize,
+    pub(crate) pieces: I,
+}
+
+/// Puts a PDU with data: header, digest, padding, data, digest.
 pub(crate) fn put_with_data(
     send: &mut Transmit,
     agreed: Agreement,
     header: &mut [u8],
-    (length, pieces): (usize, impl Iterator<Item = SharedBuf>),
+    data: PduData<impl Iterator<Item = SharedBuf>>,
 ) {
+    let PduData { length, pieces } = data;
     let base = header.len().saturating_add(if agreed.header_digest { DIGEST } else { 0 });
     let unit = usize::from(agreed.alignment).saturating_add(1).saturating_mul(4);
     let offset = base.next_multiple_of(unit);
@@ -149,7 +164,7 @@ pub(crate) fn put_with_data(
         common.flags |= u8::from(agreed.header_digest) * flags::HDGST;
         common.flags |= u8::from(agreed.data_digest) * flags::DDGST;
         common.pdo = u8::try_from(offset).unwrap_or(u8::MAX);
-        common.plen.set(u32::try_from(whole).unwrap_or(u32::MAX));
+        common.plen.set(to_field(whole));
     }
     put_header(send, agreed, header);
     send.put([0; 128].get(..offset.saturating_sub(base)).unwrap_or_default());
@@ -209,7 +224,7 @@ mod tests {
         let mut send = Transmit::new(1 << 20, 64);
         let mut pdu = C2hData::new(1, 0, 3000);
         let pieces = core::iter::once(SharedBuf::from(data.to_vec()));
-        put_with_data(&mut send, agreed, pdu.as_mut_bytes(), (data.len(), pieces));
+        put_with_data(&mut send, agreed, pdu.as_mut_bytes(), PduData { length: data.len(), pieces });
         send.segments().iter().flat_map(|segment| send.bytes(segment).to_vec()).collect()
     }
 

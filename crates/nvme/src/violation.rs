@@ -1,4 +1,4 @@
-//! Every misdeed of a transport peer, and the fatal error status that answers it (NVMe TCP Transport §3.5,
+//! Every violation by a transport peer, and the fatal error status that answers it (NVMe TCP Transport §3.5,
 //! §3.6.2.4 and §3.6.2.5).
 
 use crate::pdu::PduType;
@@ -79,7 +79,7 @@ impl Violation {
         FatalError { status, information }
     }
 
-    /// The misdeed in words, for the log.
+    /// The violation in words, for the log.
     pub const fn describe(self) -> &'static str {
         match self {
             Self::UnexpectedType(_) => "a PDU of a type that does not belong here",
@@ -106,7 +106,7 @@ impl Violation {
 pub(crate) mod tests {
     use super::*;
 
-    /// Every misdeed, for tests of what follows from each.
+    /// Every violation, for tests of what follows from each.
     pub(crate) const ALL: &[Violation] = &[
         Violation::UnexpectedType(PduType::IC_REQ),
         Violation::OutOfSequence(PduType::IC_REQ),
@@ -126,7 +126,7 @@ pub(crate) mod tests {
         Violation::DigestsRequired,
     ];
 
-    /// A misdeed that is missing above would be in no test.
+    /// A violation that is missing above would be in no test.
     #[test]
     fn all_are_all_and_each_has_words_of_its_own() {
         let source = include_str!("violation.rs");

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use buf::Pool;
 use nvme::allocation::{GetLbaStatus, TRACKED_ALLOCATED};
 use nvme::controller::{Action, Connection, Input};
-use nvme::fabrics::{Connect, ConnectData, Property};
+use nvme::fabrics::{Connect, ConnectData, Property, PropertySize};
 use nvme::limits::{ABANDONED, ABORTS, MEMORY_RETRY, QUIESCE_TIME};
 use nvme::pdu::{C2hData, CapsuleCmd, CapsuleResp, H2cData, IcReq, R2t, flags};
 use nvme::sgl::SglDescriptor;
@@ -550,7 +550,7 @@ fn property(cid: u16, value: u32) -> SubmissionQueueEntry {
 /// CSTS as the host reads it.
 fn status(rig: &mut Rig) -> u64 {
     rig.take_seen();
-    rig.send(0, &[command(Property::get(0x1c, false), 90)]);
+    rig.send(0, &[command(Property::get(0x1c, PropertySize::Four), 90)]);
     match rig.take_seen()[..] {
         [(0, Seen::Done { cid: 90, status: Status::SUCCESS, result })] => result,
         ref other => panic!("{other:?}"),

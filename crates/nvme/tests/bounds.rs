@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use buf::{Account, Pool};
 use nvme::controller::{self, Action, Hosts, Portal, Subsystem};
-use nvme::fabrics::{Connect, ConnectData, Property};
+use nvme::fabrics::{Connect, ConnectData, Property, PropertySize};
 use nvme::lifetime::Lifetime;
 use nvme::limits;
 use nvme::log::{GetLogPage, lid};
@@ -450,7 +450,7 @@ fn who_reads_nothing_is_closed() {
 fn who_reads_nothing_is_closed_sooner_while_others_wait() {
     let pool = Pool::new(LIMIT);
     let mut half = queue(&pool, (0, common::NQN));
-    half.receive(NOW, &capsule(Property::get(0x1c, false), &[]));
+    half.receive(NOW, &capsule(Property::get(0x1c, PropertySize::Four), &[]));
     let mut send = Transmit::new(1 << 20, 512);
     half.connection.poll_transmit(NOW, &mut send);
     assert!(!send.is_empty());

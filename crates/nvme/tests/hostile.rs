@@ -9,7 +9,7 @@ use std::sync::Arc;
 use buf::Pool;
 use common::Bench;
 use nvme::controller::{self, Action};
-use nvme::fabrics::{Connect, ConnectData, Property};
+use nvme::fabrics::{Connect, ConnectData, Property, PropertySize};
 use nvme::host;
 use nvme::lifetime::Lifetime;
 use nvme::limits::{CONNECT_TIME, DISCOVERY_IDLE};
@@ -182,7 +182,7 @@ fn unsound_commands_are_answered_each_with_its_status() {
         (io(2, 512).with(10, 0xffff_ffff), Status::LBA_OUT_OF_RANGE),
         (io(2, 512).with(12, 1), Status::DATA_SGL_LENGTH_INVALID),
         (io(2, 512).with(12, 1 << 29), Status::INVALID_FIELD),
-        (Property::get(0, true), Status::INVALID_FIELD),
+        (Property::get(0, PropertySize::Eight), Status::INVALID_FIELD),
         (Connect::entry(1, 31, 0), Status::COMMAND_SEQUENCE),
     ];
     let mut half = connected(1);

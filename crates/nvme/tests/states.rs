@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use buf::Pool;
 use nvme::controller::{Action, Connection, Input};
-use nvme::fabrics::{Connect, ConnectData, Property, disconnect};
+use nvme::fabrics::{Connect, ConnectData, Property, PropertySize, disconnect};
 use nvme::lifetime::Lifetime;
 use nvme::pdu::{CapsuleCmd, CapsuleResp, H2cData, H2cTermReq, IcReq};
 use nvme::sgl::SglDescriptor;
@@ -85,7 +85,7 @@ fn events() -> Vec<(&'static str, Event)> {
         ("Connect admin", Event::Bytes(connect(0))),
         ("Connect I/O", Event::Bytes(connect(1))),
         ("Disconnect", Event::Bytes(bare(disconnect()))),
-        ("Property Get CSTS", Event::Bytes(bare(Property::get(0x1c, false)))),
+        ("Property Get CSTS", Event::Bytes(bare(Property::get(0x1c, PropertySize::Four)))),
         ("Property Set CC.EN", Event::Bytes(bare(Property::set(0x14, 0x0046_0001)))),
         ("Property Set CC=0", Event::Bytes(bare(Property::set(0x14, 0)))),
         ("Property Set CC.SHN", Event::Bytes(bare(Property::set(0x14, 0x0046_4001)))),

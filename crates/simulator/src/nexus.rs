@@ -8,7 +8,7 @@ use host::EndpointId;
 use iscsi::pdu::{
     DataOut, DataRange, Function, FunctionResponse, LoginResponse, Opcode, R2t, TaskManagementRequest,
 };
-use nvme::fabrics::Property;
+use nvme::fabrics::{Property, PropertySize};
 use nvme::opcode::nvm;
 use nvme::pdu::{CapsuleResp, PduType};
 use nvme::properties::{Configuration, ControllerStatus, offset};
@@ -452,7 +452,7 @@ impl Controller {
         if !asked && over {
             self.stage = Stage::Disabled;
         } else {
-            self.order(0, Property::get(offset::CSTS, false), world);
+            self.order(0, Property::get(offset::CSTS, PropertySize::Four), world);
         }
     }
 

@@ -1,6 +1,6 @@
 //! NVMe structures: the fields of commands as a controller reads them, and of answers as a host does.
 
-use nvme::fabrics::{Connect, ConnectData, HostIdentity, Property, text};
+use nvme::fabrics::{Connect, ConnectData, HostIdentity, Property, PropertySize, text};
 use nvme::features::{self, FeatureCommand};
 use nvme::identify::{
     Identify, IdentifyController, IdentifyNamespace, IndependentNamespace, read_descriptors,
@@ -8,7 +8,7 @@ use nvme::identify::{
 };
 use nvme::limits::RANGES;
 use nvme::log::{DiscoveryHeader, ErrorEntry, GetLogPage, RawEntry};
-use nvme::nvm::{BlockCommand, Range, dataset_management};
+use nvme::nvm::{BlockCommand, DatasetManagement, Range};
 use nvme::properties::{Capabilities, Configuration, ControllerStatus};
 use nvme::reservation;
 use nvme::sgl::DataPointer;
@@ -30,7 +30,7 @@ pub fn commands(bytes: &[u8]) {
     let written = BlockCommand::decode(&read.encode(entry.opcode, entry.nsid.get()));
     assert_eq!(written, BlockCommand { protection: false, ..read });
     assert!((1..=1 << 16).contains(&read.extent.blocks));
-    assert!((1..=RANGES).contains(&dataset_management(&entry).0));
+    assert!((1..=RANGES).contains(&DatasetManagement::decode(&entry).ranges));
     for range in rest.chunks_exact(size_of::<Range>()).filter_map(|bytes| Range::read_from_bytes(bytes).ok())
     {
         std::hint::black_box(volume::Extent::new(range.start.get(), range.blocks.get().into()).end());
@@ -88,7 +88,8 @@ fn fabrics(entry: &SubmissionQueueEntry) {
 
     let read = Property::view(entry);
     assert!(matches!(read.size(), None | Some(4 | 8)));
-    let written = Property::view(&Property::get(read.ofst.get(), read.size() == Some(8)));
+    let size = if read.size() == Some(8) { PropertySize::Eight } else { PropertySize::Four };
+    let written = Property::view(&Property::get(read.ofst.get(), size));
     assert_eq!((written.ofst, written.size() == Some(8)), (read.ofst, read.size() == Some(8)));
     properties(read.value.get());
 }

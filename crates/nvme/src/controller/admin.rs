@@ -1,4 +1,4 @@
-//! The admin queue of a controller: Fabrics and admin commands, properties, events, keep alive.
+//! A controller as its admin queue has it: properties, events, keep alive (NVMe Base §3.1.4, §5.1.2, §3.9).
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -8,27 +8,20 @@ use core::time::Duration;
 
 use buf::SharedBuf;
 use protocol::Instant;
-use volume::{Extent, Features};
+use volume::Features;
 
-use super::allocation::Query;
 use super::command::Plan;
-use super::features::{self, Values};
-use super::{Portal, Subsystem, identify, logs};
+use super::feature_values::Values;
+use super::portal::Portal;
+use super::subsystem::Subsystem;
 use crate::VERSION;
-use crate::allocation::{GetLbaStatus, TRACKED_ALLOCATED};
 use crate::fabrics::{HostIdentity, Property};
-use crate::features::{FeatureCommand, round_keep_alive};
-use crate::identify::Identify;
-use crate::limits::{
-    ABORTS, ADMIN_DATA, ADMIN_QUEUE, ASYNC_EVENTS, DISCOVERY_IDLE, KEEP_ALIVE_GRANULARITY, PENDING_EVENTS,
-    READY_TIME,
-};
-use crate::log::{ChangedNamespaces, GetLogPage, Notifications, lid};
-use crate::opcode::{FABRICS, admin as opcodes, fctype};
+use crate::features::round_keep_alive;
+use crate::limits::{ADMIN_QUEUE, DISCOVERY_IDLE, KEEP_ALIVE_GRANULARITY, PENDING_EVENTS, READY_TIME};
+use crate::log::{ChangedNamespaces, Notifications, lid};
 use crate::properties::{Capabilities, Configuration, ControllerStatus, ReadyTimeouts, offset};
-use crate::sqe::SubmissionQueueEntry;
 use crate::status::Status;
-use crate::subsystem::Request;
+use crate::subsystem::{ControllerState, Request};
 
 /// An asynchronous event: what completes a request (NVMe Base §5.1.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,9 +80,8 @@ pub(super) struct Admin {
     resetting: bool,
     /// How often the group will still say that no I/O queue has a request at a volume.
     quiescing: usize,
-    /// Slots of the commands that wait for that.
-    pub(super) quiescers: Vec<u16>,
-    waiting: Vec<u16>,
+    /// Slots of the Asynchronous Event Requests.
+    pub(super) event_requests: Vec<u16>,
     /// Abort commands under way.
     pub(super) aborts: u8,
     events: VecDeque<Event>,
@@ -100,11 +92,7 @@ pub(super) struct Admin {
 
 impl Admin {
     /// A disabled controller of a subsystem, or of the discovery service if `index` is `None`.
-    pub(super) fn new(
-        portal: Arc<Portal>,
-        index: Option<usize>,
-        (host, kato): (HostIdentity, u32),
-    ) -> Box<Self> {
+    pub(super) fn new(portal: Arc<Portal>, index: Option<usize>, host: HostIdentity, kato: u32) -> Box<Self> {
         Box::new(Self {
             portal,
             own_log: None,
@@ -119,8 +107,7 @@ impl Admin {
             status: ControllerStatus::default(),
             resetting: false,
             quiescing: 0,
-            quiescers: Vec::new(),
-            waiting: Vec::new(),
+            event_requests: Vec::new(),
             aborts: 0,
             events: VecDeque::new(),
             masked: Vec::new(),
@@ -136,8 +123,8 @@ impl Admin {
     /// The discovery log page as this host sees it: the portal's image, or one of its own, which is made once.
     pub(super) fn discovery_log(&mut self) -> SharedBuf {
         let portal = &self.portal;
-        let shared = portal.log.0.clone();
-        shared.unwrap_or_else(|| self.own_log.get_or_insert_with(|| logs::discovery(portal)).clone())
+        let shared = portal.log.page();
+        shared.unwrap_or_else(|| self.own_log.get_or_insert_with(|| portal.discovery().page()).clone())
     }
 
     /// Bytes that it keeps and that grow with what is served.
@@ -175,75 +162,7 @@ impl Admin {
         }
     }
 
-    /// Decides about a command.
-    pub(super) fn plan(&mut self, entry: &SubmissionQueueEntry, in_capsule: usize) -> Result<Plan, Status> {
-        match entry.opcode {
-            FABRICS => self.plan_fabrics(entry),
-            opcodes::KEEP_ALIVE => entry.no_data(in_capsule).map(|()| Plan::success(0)),
-            _ if self.resetting || !self.status.has(ControllerStatus::READY) => {
-                Err(Status::COMMAND_SEQUENCE.dnr())
-            }
-            opcodes::IDENTIFY => {
-                let data = identify::data(self, Identify::decode(entry), entry.nsid.get())?;
-                respond(entry, in_capsule, data.into())
-            }
-            opcodes::GET_LOG_PAGE => {
-                let data = logs::data(self, GetLogPage::decode(entry))?;
-                respond(entry, in_capsule, data)
-            }
-            opcodes::GET_FEATURES => {
-                match features::get(self, FeatureCommand::decode(entry), entry.nsid.get())? {
-                    Plan::Respond(data) => respond(entry, in_capsule, data),
-                    plan => Ok(plan),
-                }
-            }
-            opcodes::SET_FEATURES => self.plan_set_features(entry, in_capsule),
-            opcodes::ASYNC_EVENT_REQUEST if self.waiting.len() < ASYNC_EVENTS => Ok(Plan::Hold),
-            opcodes::ASYNC_EVENT_REQUEST => Err(Status::ASYNC_EVENT_LIMIT.dnr()),
-            opcodes::ABORT if self.subsystem().is_some() => {
-                entry.no_data(in_capsule)?;
-                if self.aborts < ABORTS { Ok(Plan::Abort) } else { Err(Status::ABORT_LIMIT) }
-            }
-            opcodes::GET_LBA_STATUS => plan_allocation(self.subsystem(), entry, in_capsule).map(Plan::Query),
-            _ => Err(Status::INVALID_OPCODE.dnr()),
-        }
-    }
-
-    fn plan_set_features(&mut self, entry: &SubmissionQueueEntry, in_capsule: usize) -> Result<Plan, Status> {
-        let command = FeatureCommand::decode(entry);
-        let length = features::data_length(command);
-        if length != 0 && self.subsystem().is_some() {
-            let pointer = entry.data_pointer(in_capsule)?;
-            let fits = pointer.length() == length;
-            return if fits {
-                Ok(Plan::Receive(pointer))
-            } else {
-                Err(Status::DATA_SGL_LENGTH_INVALID.dnr())
-            };
-        }
-        let plan = features::set(self, command, entry.nsid.get())?;
-        if command.fid == crate::features::fid::QUEUES
-            && let Plan::Finish(_, value) = plan
-        {
-            let granted = crate::features::queue_count(u32::try_from(value).unwrap_or(0)).unwrap_or(1);
-            self.news.push_back(Request::Queues(u16::try_from(granted).unwrap_or(u16::MAX)));
-        }
-        Ok(plan)
-    }
-
-    fn plan_fabrics(&mut self, entry: &SubmissionQueueEntry) -> Result<Plan, Status> {
-        let property = Property::view(entry);
-        match entry.fctype() {
-            fctype::PROPERTY_GET => self.get_property(property).map(Plan::success),
-            fctype::PROPERTY_SET => self.set_property(property),
-            // A second Connect, or a Disconnect of the admin queue.
-            fctype::CONNECT => Err(Status::COMMAND_SEQUENCE.dnr()),
-            fctype::DISCONNECT => Err(Status::INVALID_QUEUE.dnr()),
-            _ => Err(Status::INVALID_FIELD.dnr()),
-        }
-    }
-
-    fn get_property(&self, property: Property) -> Result<u64, Status> {
+    pub(super) fn get_property(&self, property: Property) -> Result<u64, Status> {
         match (property.ofst.get(), property.size()) {
             (offset::CAP, Some(8)) => Ok(self.capabilities().0),
             (offset::VS, Some(4)) => Ok(u64::from(VERSION)),
@@ -260,7 +179,7 @@ impl Admin {
         if self.index.is_some() { capabilities.with_command_sets() } else { capabilities }
     }
 
-    fn set_property(&mut self, property: Property) -> Result<Plan, Status> {
+    pub(super) fn set_property(&mut self, property: Property) -> Result<Plan, Status> {
         let quiescing = self.quiescing;
         let (offset::CC, Some(4)) = (property.ofst.get(), property.size()) else {
             return Err(Status::INVALID_FIELD.dnr());
@@ -288,13 +207,18 @@ impl Admin {
     }
 
     fn begin(&mut self) -> ControllerStatus {
-        self.news.push_back(Request::Ready(true));
+        self.news.push_back(Request::Ready(ControllerState::Enabled));
         ControllerStatus::READY
+    }
+
+    /// True when admin commands are taken.
+    pub(super) fn is_ready(&self) -> bool {
+        !self.resetting && self.status.has(ControllerStatus::READY)
     }
 
     /// Ends the I/O queues; [`Admin::quiesced`] follows.
     fn quiesce(&mut self) {
-        self.news.push_back(Request::Ready(false));
+        self.news.push_back(Request::Ready(ControllerState::Disabled));
         self.quiescing = self.quiescing.saturating_add(1);
     }
 
@@ -329,13 +253,13 @@ impl Admin {
 
     /// Keeps an Asynchronous Event Request.
     pub(super) fn hold(&mut self, slot: u16) {
-        self.waiting.push(slot);
+        self.event_requests.push(slot);
     }
 
     /// Gives up an Asynchronous Event Request; false if this is none.
     pub(super) fn release(&mut self, slot: u16) -> bool {
-        let known = self.waiting.iter().position(|waiting| *waiting == slot);
-        known.map(|index| self.waiting.remove(index)).is_some()
+        let known = self.event_requests.iter().position(|waiting| *waiting == slot);
+        known.map(|index| self.event_requests.remove(index)).is_some()
     }
 
     /// Something happened that the host may want to know.
@@ -350,12 +274,12 @@ impl Admin {
     /// A request that waits, and the event that completes it. Until the event's log page is read, no further
     /// event of its kind is reported.
     pub(super) fn poll_event(&mut self) -> Option<(u16, u64)> {
-        if self.waiting.is_empty() {
+        if self.event_requests.is_empty() {
             return None;
         }
         let event = self.events.pop_front()?;
         self.masked.push(event);
-        Some((self.waiting.remove(0), event.result()))
+        Some((self.event_requests.remove(0), event.result()))
     }
 
     /// The host has read a log page, so that its events are reported again.
@@ -368,40 +292,4 @@ impl Admin {
             Event::Reservation | Event::Discovery => {}
         }
     }
-}
-
-/// Data toward the host, if the host has room for exactly that much.
-fn respond(entry: &SubmissionQueueEntry, in_capsule: usize, data: SharedBuf) -> Result<Plan, Status> {
-    if entry.data_pointer(in_capsule)?.length() != data.len() {
-        return Err(Status::DATA_SGL_LENGTH_INVALID.dnr());
-    }
-    Ok(Plan::Respond(data))
-}
-
-/// Decides about a Get LBA Status to a controller of the subsystem; discovery has none.
-fn plan_allocation(
-    subsystem: Option<&Subsystem>,
-    entry: &SubmissionQueueEntry,
-    in_capsule: usize,
-) -> Result<Query, Status> {
-    let subsystem = subsystem.filter(|subsystem| subsystem.tells_allocation());
-    let subsystem = subsystem.ok_or(Status::INVALID_OPCODE.dnr())?;
-    let found = subsystem.namespaces.iter().find(|namespace| namespace.nsid == entry.nsid.get());
-    let namespace = found.ok_or(Status::INVALID_NAMESPACE.dnr())?;
-    let command = GetLbaStatus::decode(entry);
-    let pointer = entry.data_pointer(in_capsule)?;
-    let length = usize::try_from(command.length).unwrap_or(usize::MAX);
-    let tracked = namespace.features.contains(Features::ALLOCATION);
-    if command.action != TRACKED_ALLOCATED || !tracked || length > ADMIN_DATA || in_capsule != 0 {
-        return Err(Status::INVALID_FIELD.dnr());
-    }
-    if pointer.length() != length {
-        return Err(Status::DATA_SGL_LENGTH_INVALID.dnr());
-    }
-    let end = namespace.geometry.blocks;
-    let rest =
-        end.checked_sub(command.start).filter(|rest| *rest > 0).ok_or(Status::LBA_OUT_OF_RANGE.dnr())?;
-    let extent = Extent::new(command.start, command.blocks.map_or(rest, u64::from));
-    namespace.geometry.check(extent).ok_or(Status::LBA_OUT_OF_RANGE.dnr())?;
-    Ok(Query { volume: namespace.volume, extent, length })
 }

@@ -1,15 +1,16 @@
 //! What is to be done with a command, decided from its queue entry alone.
 
 use buf::SharedBuf;
-use volume::{Epoch, Extent, Operation, VolumeId};
+use volume::{Durability, Epoch, Extent, Operation, VolumeId};
 
 use super::allocation::Query;
+use crate::opcode::CommandGroup;
 use crate::sgl::DataPointer;
 use crate::status::Status;
 
 /// Where a request goes, and what it was judged by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct VolumeRef {
     pub(crate) volume: VolumeId,
     pub(crate) epoch: Epoch,
 }
@@ -17,25 +18,95 @@ pub(crate) struct Place {
 /// Blocks that the host wants.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Read {
-    pub(crate) place: Place,
+    pub(crate) volume_ref: VolumeRef,
     pub(crate) extent: Extent,
     /// Bytes of them.
     pub(crate) length: usize,
 }
 
+/// A write or compare whose data is on its way, decoded and checked.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DataTransfer {
+    pub(crate) extent: Extent,
+    /// Position of the namespace among those of the queue.
+    pub(crate) namespace: u32,
+    pub(crate) kind: TransferKind,
+}
+
+/// What a volume does with data from the host.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum TransferKind {
+    Write(Durability),
+    Compare,
+}
+
+/// How a command ends: the status, and the value of its completion (dwords 0 and 1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CommandResult {
+    pub(crate) status: Status,
+    pub(crate) value: u64,
+}
+
+impl CommandResult {
+    pub(crate) const SUCCESS: Self = Self::of(Status::SUCCESS);
+
+    /// This status, without a value.
+    pub(crate) const fn of(status: Status) -> Self {
+        Self { status, value: 0 }
+    }
+
+    /// Success with this value.
+    pub(crate) const fn success(value: u64) -> Self {
+        Self { status: Status::SUCCESS, value }
+    }
+}
+
+impl TransferKind {
+    /// What reservations take it for.
+    pub(crate) const fn group(self) -> CommandGroup {
+        match self {
+            Self::Write(_) => CommandGroup::Write,
+            Self::Compare => CommandGroup::Read,
+        }
+    }
+}
+
+/// How far a command is that needs several requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Position {
+    /// The next range of a Dataset Management command, or namespace of a Flush.
+    pub(crate) next: usize,
+    /// Blocks of that range that are done.
+    pub(crate) done: u64,
+}
+
+impl Position {
+    /// Nothing is done.
+    pub(crate) const START: Self = Self { next: 0, done: 0 };
+    /// The first request is with its volume.
+    pub(crate) const AFTER_FIRST: Self = Self { next: 1, done: 0 };
+}
+
+/// A decision about a command that came with `data` bytes.
+#[derive(Debug)]
+pub(crate) struct Planned {
+    pub(crate) plan: Plan,
+    pub(crate) data: usize,
+}
+
 /// A decision.
 #[derive(Debug)]
 pub(crate) enum Plan {
-    /// Complete it now, with a status and a result.
-    Finish(Status, u64),
+    /// Complete it now.
+    Finish(CommandResult),
     /// Complete it now with data to the host, of exactly the length that its data pointer says.
     Respond(SharedBuf),
-    /// Get its data first.
-    Receive(DataPointer),
+    /// Get its data first: for a transfer, or for a command whose queue entry says what the data means.
+    Receive { pointer: DataPointer, transfer: Option<DataTransfer> },
     /// Read blocks for the host.
     Read(Read),
     /// Submit a request without data; further steps follow from the queue entry.
-    Submit { place: Place, operation: Operation },
+    Submit { volume_ref: VolumeRef, operation: Operation },
     /// Look how blocks are allocated.
     Query(Query),
     /// Keep it until something happens.
@@ -50,10 +121,15 @@ pub(crate) enum Plan {
 
 impl Plan {
     pub(crate) const fn fail(status: Status) -> Self {
-        Self::Finish(status, 0)
+        Self::Finish(CommandResult::of(status))
     }
 
-    pub(crate) const fn success(result: u64) -> Self {
-        Self::Finish(Status::SUCCESS, result)
+    /// Gets the data of a command that is no transfer.
+    pub(crate) const fn receive(pointer: DataPointer) -> Self {
+        Self::Receive { pointer, transfer: None }
+    }
+
+    pub(crate) const fn success(value: u64) -> Self {
+        Self::Finish(CommandResult::success(value))
     }
 }

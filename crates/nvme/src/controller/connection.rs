@@ -8,46 +8,47 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 
 use buf::{Account, BufList, Outside, Pool};
 use protocol::{CloseReason, Ended, Instant, NoticeKind, Notices, Placement, Transmit, Unsent};
-use volume::reservation::View;
-use volume::{Completion, Epoch, Operation, Outcome, Request, Tag, VolumeId};
-use wire::crc32c;
+use volume::{Completion, Operation, Outcome, Request, Tag, VolumeId};
 use zerocopy::FromBytes;
 
+use super::abort_table::AbortTable;
 use super::admin::{Admin, Event};
-use super::command::{Place, Plan};
+use super::command::{CommandResult, Plan, Planned, Position, VolumeRef};
 use super::io::Namespaces;
+use super::portal::Portal;
+use super::quiesce::Quiesce;
 use super::slots::{Slots, Step};
+use super::submission_head::SubmissionHead;
 use super::transmit::Outgoing;
-use super::{Action, Input, Portal};
+use super::volume_states::VolumeStates;
+use super::{Action, Input, admin_command, fabrics_command};
 use crate::cqe::CompletionQueueEntry;
 use crate::fabrics::HostIdentity;
 use crate::lifetime::Lifetime;
 use crate::limits::{CONNECT_TIME, MAX_H2C_DATA, MEMORY_RETRY, SCARCE_SEND_TIME, STAGING};
-use crate::opcode::{FABRICS, admin::GET_LBA_STATUS, nvm};
+use crate::opcode::{CommandGroup, FABRICS, admin::GET_LBA_STATUS, nvm};
 use crate::pdu::{CapsuleCmd, H2cData, H2cTermReq, PduType, flags};
-use crate::reservation;
+use crate::receiver::{DataRange, DigestCheck, Receiver};
 use crate::sgl::DataPointer;
 use crate::sqe::SubmissionQueueEntry;
 use crate::status::Status;
-use crate::subsystem;
-use crate::transport::{Agreement, DIGEST, Framed, Role, Termination, frame};
+use crate::subsystem::{self, ControllerState};
+use crate::transport::{Agreement, DIGEST, Framed, Role, Termination, data_digest, frame};
 use crate::violation::Violation;
-use abort::Aborts;
-use quiesce::Quiesce;
+use crate::width::from_field;
 
 mod abort;
 mod allocation;
-mod change;
 mod connect;
 mod memory;
+#[cfg(test)]
+mod notice_tests;
 mod quiesce;
 mod reserve;
-#[cfg(test)]
-mod told;
+mod resize;
 
 /// Why a controller ended whose host was not heard of.
 const KEEP_ALIVE_EXPIRED: &str = "the keep alive timer expired";
@@ -69,72 +70,15 @@ enum Joining {
     Io { index: usize },
 }
 
-/// What the next bytes are.
+/// What the stream waits for: no further command is taken before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Receive {
-    Header,
-    /// Data for a slot's buffer.
-    Place {
-        slot: u16,
-        start: usize,
-        length: usize,
-    },
-    Placing {
-        slot: u16,
-    },
-    /// A data digest, and the sum that it must be.
-    Digest {
-        slot: u16,
-        sum: u32,
-    },
-    /// Data that nobody wants, digest included.
-    Discard {
-        bytes: usize,
-    },
-}
-
-/// Why no further command is taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Starved {
-    /// For memory for a command's data, since the pool's returns were at this number.
+enum WaitReason {
+    /// Memory for a command's data, since the pool's returns were at this number.
     Memory { returns: u64, cid: u16 },
-    /// Until a command has ended, whose slot this one takes.
+    /// The end of a command, whose slot this one takes.
     Slot { cid: u16 },
-    /// Until an answer was sent.
+    /// Room for an answer: one that was not sent yet leaves.
     Room,
-}
-
-/// The submission queue as its head moves.
-#[derive(Debug, Clone, Copy, Default)]
-struct Head {
-    entries: u32,
-    index: u32,
-    flow_off: bool,
-}
-
-impl Head {
-    /// The head of a queue that has just been created: its first entry is the Connect that created it.
-    fn after_connect(entries: u32, flow_off: bool) -> Self {
-        let mut head = Self { entries, index: 0, flow_off };
-        head.advance();
-        head
-    }
-
-    fn advance(&mut self) {
-        self.index = self.index.saturating_add(1).checked_rem(self.entries).unwrap_or(0);
-    }
-
-    fn report(self) -> u16 {
-        if self.flow_off { u16::MAX } else { u16::try_from(self.index).unwrap_or(0) }
-    }
-}
-
-/// What was last heard of a volume.
-#[derive(Debug)]
-struct Heard {
-    volume: VolumeId,
-    epoch: Epoch,
-    view: Arc<View>,
 }
 
 /// The controller's end of one transport connection, which is one queue.
@@ -147,8 +91,9 @@ pub struct Connection {
     granted: usize,
     state: State,
     agreed: Agreement,
-    receive: Receive,
-    starved: Option<Starved>,
+    /// What comes next in the stream; data belongs to a slot.
+    receiver: Receiver<u16>,
+    stream_waits_for: Option<WaitReason>,
     slots: Slots,
     /// Commands that wait for memory, in order.
     waiting: VecDeque<u16>,
@@ -157,13 +102,11 @@ pub struct Connection {
     tried_at: u64,
     /// Transfers that an R2T has begun: they hold memory until later bytes of the stream come.
     transfers: usize,
-    aborts: Aborts,
+    aborts: AbortTable,
     quiesce: Quiesce,
-    /// Until when the answer to a reset or shutdown waits.
-    quiesce_by: Option<Instant>,
-    head: Head,
+    head: SubmissionHead,
     host: Option<HostIdentity>,
-    heard: Vec<Heard>,
+    volume_states: VolumeStates,
     /// The subsystem that the host asked for.
     asked: Option<Arc<str>>,
     notices: Notices,
@@ -178,7 +121,7 @@ pub struct Connection {
     /// The time as it was told last.
     now: Instant,
     /// Since when the stream has been waiting for memory.
-    starved_since: Option<Instant>,
+    waiting_for_memory_since: Option<Instant>,
     actions: VecDeque<Action>,
     deadline: Option<Instant>,
     /// The controller's, once this belongs to one.
@@ -198,19 +141,18 @@ impl Connection {
             granted: 0,
             state: State::ExpectIcReq,
             agreed: Agreement::default(),
-            receive: Receive::Header,
-            starved: None,
+            receiver: Receiver::Header,
+            stream_waits_for: None,
             slots: Slots::new(1),
             waiting: VecDeque::new(),
             retry: None,
             tried_at: pool.returns(),
             transfers: 0,
-            aborts: Aborts::default(),
-            quiesce: Quiesce::No,
-            quiesce_by: None,
-            head: Head::default(),
+            aborts: AbortTable::default(),
+            quiesce: Quiesce::default(),
+            head: SubmissionHead::default(),
             host: None,
-            heard: Vec::new(),
+            volume_states: VolumeStates::default(),
             asked: None,
             notices: Notices::default(),
             outgoing: VecDeque::new(),
@@ -219,7 +161,7 @@ impl Connection {
             watch_at: None,
             data_heard: now,
             now,
-            starved_since: None,
+            waiting_for_memory_since: None,
             actions: VecDeque::new(),
             deadline: Some(now + CONNECT_TIME),
             lifetime: Lifetime::new(),
@@ -238,7 +180,7 @@ impl Connection {
     fn end(&mut self, reason: CloseReason) {
         self.close.get_or_insert(reason);
         self.waiting.clear();
-        (self.deadline, self.retry, self.starved) = (None, None, None);
+        (self.deadline, self.retry, self.stream_waits_for) = (None, None, None);
     }
 
     /// Ends a connection whose controller was not kept alive; true if so.
@@ -253,7 +195,7 @@ impl Connection {
     /// Takes a PDU's header off the front of `bytes`, if it is there whole and there is room for what it asks.
     fn handle_header(&mut self, now: Instant, bytes: &[u8]) -> usize {
         if self.is_congested() {
-            self.starved = Some(Starved::Room);
+            self.stream_waits_for = Some(WaitReason::Room);
             return 0;
         }
         let framed = match frame(Role::Controller, self.agreed, bytes) {
@@ -299,7 +241,7 @@ impl Connection {
             H2cTermReq::read_from_prefix(framed.header).is_ok_and(|(request, _)| request.fes.get() != 0);
         let text =
             if named { "the host reported a fatal error" } else { "the host terminated the connection" };
-        self.receive = Receive::Discard { bytes: framed.data };
+        self.receiver.discard(framed.data);
         self.end(CloseReason::Violation(text));
     }
 
@@ -307,7 +249,7 @@ impl Connection {
     fn discard(&mut self, data: usize) {
         if data != 0 {
             let digest = if self.agreed.data_digest { DIGEST } else { 0 };
-            self.receive = Receive::Discard { bytes: data.saturating_add(digest) };
+            self.receiver.discard(data.saturating_add(digest));
         }
     }
 
@@ -325,7 +267,7 @@ impl Connection {
             if self.may_wait() {
                 return false;
             }
-            self.starved = None;
+            self.stream_waits_for = None;
             Plan::fail(Status::COMMAND_INTERRUPTED)
         } else {
             self.decide(now, &entry, data)
@@ -333,7 +275,7 @@ impl Connection {
         // A completion says where the head is once its own command is consumed (NVMe Base §3.3.1.2.1, SQHD).
         let before = self.head;
         self.head.advance();
-        let taken = self.carry_out(now, entry, (plan, data));
+        let taken = self.carry_out(now, entry, Planned { plan, data });
         match self.state {
             _ if !taken => self.head = before,
             State::Admin(_) => self.after_admin(),
@@ -347,45 +289,52 @@ impl Connection {
 
     fn decide(&mut self, now: Instant, entry: &SubmissionQueueEntry, data: usize) -> Plan {
         let planned = match &mut self.state {
-            State::Io(_) if self.quiesce != Quiesce::No => Err(Status::COMMAND_SEQUENCE.dnr()),
+            State::Io(_) if self.quiesce.is_under_way() => Err(Status::COMMAND_SEQUENCE.dnr()),
             State::Admin(admin) => {
                 // A Set Features of the Keep Alive Timer applies from this command on.
-                let plan = admin.plan(entry, data);
+                let plan = admin_command::plan(admin, entry, data);
                 self.deadline = admin.next_deadline(now);
                 self.lifetime.set_end(self.deadline);
                 plan
             }
             State::Io(namespaces) if entry.opcode != FABRICS => namespaces.plan(entry, data),
-            State::Io(_) => connect::plan_io(entry),
-            _ => connect::plan(entry, data),
+            State::Io(_) => fabrics_command::plan_io(entry),
+            _ => fabrics_command::plan_first(entry, data),
         };
         planned.unwrap_or_else(Plan::fail)
     }
 
-    /// Does what was decided about a command that came with `data` bytes; false when the stream must wait.
-    fn carry_out(&mut self, now: Instant, entry: SubmissionQueueEntry, (plan, data): (Plan, usize)) -> bool {
+    /// Does what was decided about a command; false when the stream must wait.
+    fn carry_out(&mut self, now: Instant, entry: SubmissionQueueEntry, planned: Planned) -> bool {
+        let Planned { plan, data } = planned;
         match plan {
-            Plan::Finish(status, result) => {
+            Plan::Finish(result) => {
                 self.discard(data);
-                self.complete(&entry, (status, result), None);
+                self.complete(&entry, result, None);
             }
             Plan::Respond(bytes) => {
                 self.discard(data);
-                self.complete(&entry, (Status::SUCCESS, 0), Some(bytes.into()));
+                self.complete(&entry, CommandResult::SUCCESS, Some(bytes.into()));
             }
-            Plan::Receive(DataPointer::InCapsule { length }) => return self.receive_capsule(entry, length),
+            Plan::Receive { pointer: DataPointer::InCapsule { length }, transfer } => {
+                return self.receive_capsule(entry, length, transfer);
+            }
             Plan::Read(read) if self.waiting.is_empty() && self.begin_read(&entry, &read) => {}
-            plan @ (Plan::Read(_) | Plan::Receive(_)) => {
+            plan @ (Plan::Read(_) | Plan::Receive { .. }) => {
                 let Some(slot) = self.slots.begin(entry, Step::Waiting) else { return true };
                 if !self.serve_new(slot, &plan) {
                     self.waiting.push_back(slot);
                     self.retry = Some(now + MEMORY_RETRY);
                 }
             }
-            Plan::Submit { place, operation } => {
-                let step = Step::Submitted { volume: place.volume, ranges: None, next: 1, done: 0 };
+            Plan::Submit { volume_ref, operation } => {
+                let step = Step::Submitted {
+                    volume: volume_ref.volume,
+                    ranges: None,
+                    position: Position::AFTER_FIRST,
+                };
                 let slot = self.slots.begin(entry, step);
-                self.submit(slot, place, operation);
+                self.submit(slot, volume_ref, operation);
             }
             Plan::Hold => {
                 let slot = self.slots.begin(entry, Step::Held);
@@ -414,8 +363,8 @@ impl Connection {
         if slot.entry.cid.get() != pdu.cccid.get() {
             return Err(Violation::UnknownCommand);
         }
-        let offset = usize::try_from(pdu.datao.get()).unwrap_or(usize::MAX);
-        let count = usize::try_from(pdu.datal.get()).unwrap_or(usize::MAX);
+        let offset = from_field(pdu.datao.get());
+        let count = from_field(pdu.datal.get());
         let end = offset.saturating_add(count);
         if offset != *received || end > *length {
             return Err(Violation::DataRange);
@@ -433,24 +382,23 @@ impl Connection {
             self.slots.pass_over(index, end);
             self.discard(count);
         } else {
-            self.receive = Receive::Place { slot: index, start: offset, length: count };
+            self.receiver.expect_data(index, DataRange { start: offset, length: count });
         }
         Ok(())
     }
 
     /// Data has come, and its digest was right or there is none.
     fn data_arrived(&mut self, now: Instant, index: u16) {
-        self.receive = Receive::Header;
-        if self.aborts.concern(index) {
+        if self.aborts.is_pending_for(index) {
             self.stop_transfer(index, Status::ABORT_REQUESTED);
             return;
         }
         let Some(slot) = self.slots.get(index) else { return };
-        let Step::Data { buf, received, length, damaged, .. } = &mut slot.step else { return };
+        let Step::Data { buf, received, length, damaged, transfer, .. } = &mut slot.step else { return };
         if *received < *length {
             return;
         }
-        let damaged = *damaged;
+        let (damaged, transfer) = (*damaged, *transfer);
         let Some(data) = buf.take() else { return };
         let entry = slot.entry;
         if !entry.dptr.is_in_capsule() {
@@ -459,25 +407,29 @@ impl Connection {
         self.watch_at = self.watch_at.filter(|_| self.transfers > 0);
         if damaged {
             self.notices.push(NoticeKind::Reject, "a data digest that does not match");
-            return self.finish(index, (Status::TRANSIENT_TRANSPORT, 0), None);
+            return self.finish(index, CommandResult::of(Status::TRANSIENT_TRANSPORT), None);
         }
-        let next = match &mut self.state {
-            State::Io(_) if entry.opcode == nvm::DATASET_MANAGEMENT => {
+        let next = match (&self.state, transfer) {
+            (State::Io(namespaces), Some(transfer)) => namespaces.with_data(transfer, data),
+            (State::Io(_), None) if entry.opcode == nvm::DATASET_MANAGEMENT => {
                 let volume = VolumeId::new(0, 0);
-                slot.step = Step::Submitted { volume, ranges: Some(data), next: 0, done: 0 };
+                slot.step = Step::Submitted { volume, ranges: Some(data), position: Position::START };
                 return self.next_step(index);
             }
-            State::Io(_) if reservation::changes(entry.opcode) => return self.reserve(index, &data),
-            State::Io(namespaces) => namespaces.with_data(&entry, data),
-            State::Admin(_) => Err(Status::SUCCESS),
+            (State::Io(_), None) => return self.reserve(index, &data),
+            (State::Admin(_), _) => Err(Status::SUCCESS),
             _ => return self.handle_connect(now, index, &data),
         };
         match next {
-            Ok((place, operation)) => {
-                slot.step = Step::Submitted { volume: place.volume, ranges: None, next: 1, done: 0 };
-                self.submit(Some(index), place, operation);
+            Ok((volume_ref, operation)) => {
+                slot.step = Step::Submitted {
+                    volume: volume_ref.volume,
+                    ranges: None,
+                    position: Position::AFTER_FIRST,
+                };
+                self.submit(Some(index), volume_ref, operation);
             }
-            Err(status) => self.finish(index, (status, 0), None),
+            Err(status) => self.finish(index, CommandResult::of(status), None),
         }
     }
 
@@ -485,58 +437,57 @@ impl Connection {
     fn next_step(&mut self, index: u16) {
         let (Some(slot), State::Io(namespaces)) = (self.slots.get(index), &self.state) else { return };
         let entry = slot.entry;
-        let Step::Submitted { volume, ranges, next, done } = &mut slot.step else { return };
+        let Step::Submitted { volume, ranges, position } = &mut slot.step else { return };
         let step = if let Some(ranges) = ranges {
-            namespaces.next_discard(&entry, ranges, (*next, *done)).map(|found| {
+            namespaces.next_discard(&entry, ranges, *position).map(|found| {
                 found.map(|discard| {
-                    (*next, *done) = discard.position;
-                    (discard.place, Operation::Discard { extent: discard.extent })
+                    *position = discard.position;
+                    (discard.volume_ref, Operation::Discard { extent: discard.extent })
                 })
             })
         } else {
-            let flushed = *next;
-            *next = flushed.saturating_add(1);
+            let flushed = position.next;
+            position.next = flushed.saturating_add(1);
             namespaces.next_flush(&entry, flushed)
         };
         match step {
-            Ok(Some(_)) if self.aborts.concern(index) => {
-                self.finish(index, (Status::ABORT_REQUESTED, 0), None);
+            Ok(Some(_)) if self.aborts.is_pending_for(index) => {
+                self.finish(index, CommandResult::of(Status::ABORT_REQUESTED), None);
             }
-            Ok(Some((place, operation))) => {
-                *volume = place.volume;
-                self.submit(Some(index), place, operation);
+            Ok(Some((volume_ref, operation))) => {
+                *volume = volume_ref.volume;
+                self.submit(Some(index), volume_ref, operation);
             }
-            Ok(None) => self.finish(index, (Status::SUCCESS, 0), None),
-            Err(status) => self.finish(index, (status, 0), None),
+            Ok(None) => self.finish(index, CommandResult::SUCCESS, None),
+            Err(status) => self.finish(index, CommandResult::of(status), None),
         }
     }
 
-    fn submit(&mut self, slot: Option<u16>, place: Place, operation: Operation) {
+    fn submit(&mut self, slot: Option<u16>, volume_ref: VolumeRef, operation: Operation) {
         if let Some(slot) = slot {
             let request = Request { tag: Tag(u64::from(slot)), operation };
-            let Place { volume, epoch } = place;
+            let VolumeRef { volume, epoch } = volume_ref;
             self.actions.push_back(Action::Submit { volume, epoch, request });
         }
     }
 
     /// Ends a slot's command.
-    fn finish(&mut self, slot: u16, answer: (Status, u64), data: Option<BufList>) {
+    fn finish(&mut self, slot: u16, result: CommandResult, data: Option<BufList>) {
         if let Some(entry) = self.slots.end(slot) {
-            self.complete(&entry, answer, data);
-            self.settle(slot, answer.0 == Status::ABORT_REQUESTED);
+            self.complete(&entry, result, data);
+            self.settle(slot, result.status == Status::ABORT_REQUESTED);
         }
     }
 
-    fn complete(&mut self, entry: &SubmissionQueueEntry, answer: (Status, u64), data: Option<BufList>) {
-        let (status, result) = answer;
+    fn complete(&mut self, entry: &SubmissionQueueEntry, result: CommandResult, data: Option<BufList>) {
+        let CommandResult { status, value } = result;
         if status.code() == Status::RESERVATION_CONFLICT.code() {
             self.notices.push(NoticeKind::Conflict, "Reservation Conflict");
         }
-        let entry =
-            CompletionQueueEntry::new(entry.cid.get(), self.head.report(), status).with_result(result);
+        let entry = CompletionQueueEntry::new(entry.cid.get(), self.head.report(), status).with_result(value);
         if self.close.is_none() {
             self.unsent.add(data.as_ref().map_or(0, BufList::unpooled));
-            self.outgoing.push_back(Outgoing::Complete { entry, data, may_omit: self.head.flow_off });
+            self.outgoing.push_back(Outgoing::Complete { entry, data, may_omit: self.head.is_flow_off() });
         }
     }
 
@@ -544,16 +495,19 @@ impl Connection {
         let Ok(index) = u16::try_from(completion.tag.0) else { return };
         let Some(slot) = self.slots.get(index) else { return };
         match completion.result {
-            Ok(Outcome::Data(data)) => self.finish(index, (Status::SUCCESS, 0), Some(data)),
+            Ok(Outcome::Data(data)) => self.finish(index, CommandResult::SUCCESS, Some(data)),
             Ok(Outcome::Allocation(run)) => self.handle_allocation(index, run),
             Err(kind) => {
-                let write = !matches!(slot.entry.opcode, nvm::READ | GET_LBA_STATUS);
-                self.finish(index, (Status::from_volume(kind, write), 0), None);
+                let group = match slot.entry.opcode {
+                    nvm::READ | GET_LBA_STATUS => CommandGroup::Read,
+                    _ => CommandGroup::Write,
+                };
+                self.finish(index, CommandResult::of(Status::from_volume(kind, group)), None);
             }
             Ok(_) if matches!(slot.entry.opcode, nvm::FLUSH | nvm::DATASET_MANAGEMENT) => {
                 self.next_step(index);
             }
-            Ok(_) => self.finish(index, (Status::SUCCESS, 0), None),
+            Ok(_) => self.finish(index, CommandResult::SUCCESS, None),
         }
     }
 
@@ -562,12 +516,12 @@ impl Connection {
         loop {
             let State::Admin(admin) = &mut self.state else { return };
             if let Some(request) = admin.news.pop_front() {
-                if request == subsystem::Request::Ready(false) {
+                if request == subsystem::Request::Ready(ControllerState::Disabled) {
                     self.notices.push(NoticeKind::Management, "controller reset or shutdown");
                 }
                 self.actions.push_back(Action::Group(request));
             } else if let Some((slot, result)) = admin.poll_event() {
-                self.finish(slot, (Status::SUCCESS, result), None);
+                self.finish(slot, CommandResult::success(result), None);
             } else {
                 return;
             }
@@ -581,16 +535,11 @@ impl Connection {
             if self.close.is_some() {
                 return bytes.len();
             }
-            let step = match self.receive {
-                Receive::Header => self.handle_header(now, rest),
-                Receive::Digest { slot, sum } => self.handle_digest(now, rest, (slot, sum)),
-                Receive::Discard { bytes } => {
-                    let count = bytes.min(rest.len());
-                    let left = bytes.saturating_sub(count);
-                    self.receive = if left == 0 { Receive::Header } else { Receive::Discard { bytes: left } };
-                    count
-                }
-                Receive::Place { .. } | Receive::Placing { .. } => 0,
+            let step = match self.receiver {
+                Receiver::Header => self.handle_header(now, rest),
+                Receiver::Digest { .. } => self.handle_digest(now, rest),
+                Receiver::Discard { .. } => self.receiver.skip(rest.len()),
+                Receiver::Data { .. } | Receiver::Placing { .. } => 0,
             };
             if step == 0 && self.close.is_none() {
                 return used;
@@ -599,15 +548,15 @@ impl Connection {
         }
     }
 
-    fn handle_digest(&mut self, now: Instant, bytes: &[u8], (slot, sum): (u16, u32)) -> usize {
-        let Some(received) = bytes.first_chunk::<DIGEST>() else { return 0 };
-        if u32::from_le_bytes(*received) != sum
-            && let Some(slot) = self.slots.get(slot)
+    fn handle_digest(&mut self, now: Instant, bytes: &[u8]) -> usize {
+        let Some(DigestCheck { owner: index, matches }) = self.receiver.take_digest(bytes) else { return 0 };
+        if !matches
+            && let Some(slot) = self.slots.get(index)
             && let Step::Data { damaged, .. } = &mut slot.step
         {
             *damaged = true;
         }
-        self.data_arrived(now, slot);
+        self.data_arrived(now, index);
         DIGEST
     }
 }
@@ -623,34 +572,31 @@ impl protocol::Connection for Connection {
         if self.expire(now) {
             return bytes.len();
         }
-        self.starved = None;
+        self.stream_waits_for = None;
         let used = self.handle_staged(now, bytes);
         self.settle_account();
         used
     }
 
     fn take_placement(&mut self) -> Option<Placement> {
-        let Receive::Place { slot: index, start, length } = self.receive else { return None };
+        let Receiver::Data { owner: index, range } = self.receiver else { return None };
         let Step::Data { buf, .. } = &mut self.slots.get(index)?.step else { return None };
         let buf = buf.take()?;
-        self.receive = Receive::Placing { slot: index };
-        Some(Placement { buf, start, len: length, token: u64::from(index) })
+        self.receiver.lend();
+        Some(Placement { buf, start: range.start, len: range.length, token: u64::from(index) })
     }
 
     fn handle_placed(&mut self, now: Instant, placement: Placement) {
         self.now = now;
-        let Receive::Placing { slot: index } = self.receive else { return };
+        let Receiver::Placing { owner: index } = self.receiver else { return };
         if self.expire(now) {
             return;
         }
-        let digest = self.agreed.data_digest;
         let end = placement.start.saturating_add(placement.len);
-        let sum =
-            if digest { crc32c(placement.buf.get(placement.start..end).unwrap_or_default()) } else { 0 };
-        self.note_placed(index, (placement.buf, end));
-        if digest {
-            self.receive = Receive::Digest { slot: index, sum };
-        } else {
+        let sum = self.agreed.data_digest.then(|| data_digest(&placement));
+        self.note_placed(index, placement.buf, end);
+        self.receiver.place(sum);
+        if sum.is_none() {
             self.data_arrived(now, index);
         }
         self.settle_account();
@@ -670,7 +616,7 @@ impl protocol::Connection for Connection {
                 self.check_quiesced();
             }
             Input::Fence { volume, epoch, reservations } => {
-                self.handle_fence(now, (volume, epoch), reservations);
+                self.handle_fence(now, VolumeRef { volume, epoch }, reservations);
             }
             Input::Reserved { tag, result } => self.handle_reserved(tag, result),
             Input::Group(reply) => self.handle_reply(now, &reply),
@@ -703,7 +649,7 @@ impl protocol::Connection for Connection {
         if self.retry.is_some_and(|retry| retry <= now) {
             self.serve_waiting(now);
         }
-        if self.quiesce_by.is_some_and(|due| due <= now) {
+        if self.quiesce.due().is_some_and(|due| due <= now) {
             self.answer_quiesce();
         }
         self.watch_stream(now);
@@ -721,7 +667,7 @@ impl protocol::Connection for Connection {
         self.end(CloseReason::Finished);
         self.drop_outgoing();
         self.unsent.sent();
-        (self.sending, self.starved) = (None, None);
+        (self.sending, self.stream_waits_for) = (None, None);
         self.end_all(now);
         self.settle_account();
     }
@@ -753,18 +699,18 @@ impl protocol::Connection for Connection {
     fn poll_timeout(&self) -> Option<Instant> {
         let sending = self.sending.map(|(_, due)| due);
         let stream = self.stream_due();
-        [self.deadline, self.retry, self.quiesce_by, self.watch_at, sending, stream]
+        [self.deadline, self.retry, self.quiesce.due(), self.watch_at, sending, stream]
             .into_iter()
             .flatten()
             .min()
     }
 
     fn wants_bytes(&mut self) -> bool {
-        match self.starved {
+        match self.stream_waits_for {
             None => true,
-            Some(Starved::Memory { returns, .. }) => self.account.returns() != returns,
-            Some(Starved::Slot { .. }) => !self.slots.is_spent(),
-            Some(Starved::Room) => !self.is_congested(),
+            Some(WaitReason::Memory { returns, .. }) => self.account.returns() != returns,
+            Some(WaitReason::Slot { .. }) => !self.slots.is_spent(),
+            Some(WaitReason::Room) => !self.is_congested(),
         }
     }
 

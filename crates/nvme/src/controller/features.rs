@@ -3,14 +3,11 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use volume::reservation::Notice;
-
 use super::admin::Admin;
 use super::command::Plan;
 use crate::features::{
     CHANGEABLE, FeatureCommand, OF_NAMESPACE, Select, command_set_combination, fid, queue_count, queues,
 };
-use crate::log::notification_kind;
 use crate::sqe::ALL_NAMESPACES;
 use crate::status::Status;
 
@@ -18,29 +15,6 @@ use crate::status::Status;
 const BEHAVIOR: usize = 512;
 /// EXHID: the host identifier has 128 bits.
 const EXTENDED: u32 = 1;
-
-/// Values that a host may change and read back.
-#[derive(Debug, Default)]
-pub(super) struct Values {
-    arbitration: u32,
-    temperature: u32,
-    error_recovery: u32,
-    pub(super) async_events: u32,
-    queues: Option<u16>,
-    /// Reservation notifications that the host does not want, by namespace.
-    masks: Vec<(u32, u32)>,
-}
-
-impl Values {
-    fn mask(&self, nsid: u32) -> u32 {
-        self.masks.iter().find(|(of, _)| *of == nsid).map_or(0, |(_, mask)| *mask)
-    }
-
-    /// True when the host does not want to hear of this on a namespace.
-    pub(super) fn masks(&self, nsid: u32, notice: Notice) -> bool {
-        self.mask(nsid).checked_shr(u32::from(notification_kind(notice))).unwrap_or(0) & 1 != 0
-    }
-}
 
 pub(super) fn get(admin: &Admin, command: FeatureCommand, nsid: u32) -> Result<Plan, Status> {
     let select = command.select.ok_or(Status::INVALID_FIELD.dnr())?;
@@ -64,7 +38,7 @@ pub(super) fn get(admin: &Admin, command: FeatureCommand, nsid: u32) -> Result<P
         fid::POWER | fid::HOST_BEHAVIOR | fid::COMMAND_SETS => (0, true),
         fid::WRITE_ATOMICITY | fid::HOST_ID => (0, false),
         fid::RESERVATION_MASK | fid::RESERVATION_PERSISTENCE => {
-            return of_namespace(admin, (command.fid, select), nsid);
+            return of_namespace(admin, command.fid, select, nsid);
         }
         _ => return Err(Status::INVALID_FIELD.dnr()),
     };
@@ -74,7 +48,7 @@ pub(super) fn get(admin: &Admin, command: FeatureCommand, nsid: u32) -> Result<P
 }
 
 /// The two features that concern reservations. Nothing here survives a loss of power, so that Reservation Persistence is zero.
-fn of_namespace(admin: &Admin, (feature, select): (u8, Select), nsid: u32) -> Result<Plan, Status> {
+fn of_namespace(admin: &Admin, feature: u8, select: Select, nsid: u32) -> Result<Plan, Status> {
     let subsystem = admin.subsystem().ok_or(Status::INVALID_FIELD.dnr())?;
     if !subsystem.namespaces.iter().any(|namespace| namespace.nsid == nsid) {
         return Err(Status::INVALID_NAMESPACE.dnr());
@@ -96,8 +70,7 @@ fn set_mask(admin: &mut Admin, nsid: u32, value: u32) -> Result<Plan, Status> {
     if named.is_empty() {
         return Err(Status::INVALID_NAMESPACE.dnr());
     }
-    admin.values.masks.retain(|(of, _)| !named.contains(of));
-    admin.values.masks.extend(named.into_iter().map(|of| (of, value)));
+    admin.values.set_mask(&named, value);
     Ok(Plan::success(0))
 }
 

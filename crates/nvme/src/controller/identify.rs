@@ -7,7 +7,7 @@ use volume::{Features, Geometry};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::admin::Admin;
-use super::{Namespace, Subsystem};
+use super::subsystem::{Namespace, Subsystem};
 use crate::fabrics::put_text;
 use crate::identify::{
     CSI_NVM, Identify, IdentifyController, IdentifyNamespace, IndependentNamespace, NamespaceIds,

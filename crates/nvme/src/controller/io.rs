@@ -9,15 +9,16 @@ use volume::reservation::{Access, Registrant, View};
 use volume::{Durability, Epoch, Extent, Features, Geometry, Operation, VolumeId};
 use zerocopy::FromBytes;
 
-use super::command::{Place, Plan, Read};
+use super::command::{DataTransfer, Plan, Position, Read, TransferKind, VolumeRef};
 use super::reservation::{plan_change, plan_report};
-use super::{Namespace, Subsystem};
+use super::subsystem::{Namespace, Subsystem};
 use crate::limits::RANGES;
-use crate::nvm::{BlockCommand, Range, dataset_management};
-use crate::opcode::nvm;
+use crate::nvm::{BlockCommand, DatasetManagement, Range};
+use crate::opcode::{CommandGroup, nvm};
 use crate::reservation;
 use crate::sqe::{ALL_NAMESPACES, SubmissionQueueEntry};
 use crate::status::Status;
+use crate::width::{from_field, from_wide};
 
 /// A namespace as one queue sees it.
 #[derive(Debug)]
@@ -47,21 +48,30 @@ impl Attached {
         }
     }
 
-    fn place(&self) -> Place {
-        Place { volume: self.volume, epoch: self.epoch }
+    fn volume_ref(&self) -> VolumeRef {
+        VolumeRef { volume: self.volume, epoch: self.epoch }
     }
 
-    fn may(&self, write: bool) -> Result<(), Status> {
-        if write && self.features.contains(Features::READ_ONLY) {
+    /// The bytes of an extent that exists and may be touched.
+    fn check(&self, extent: Extent, group: CommandGroup) -> Result<u64, Status> {
+        let bytes = self.geometry.check(extent).ok_or(Status::LBA_OUT_OF_RANGE.dnr())?;
+        self.may(group)?;
+        Ok(bytes)
+    }
+
+    fn may(&self, group: CommandGroup) -> Result<(), Status> {
+        if group == CommandGroup::Write && self.features.contains(Features::READ_ONLY) {
             return Err(Status::WRITE_PROTECTED.dnr());
         }
-        self.admits(write)
+        self.admits(group)
     }
 
-    /// Whether the reservation leaves room for a command that writes, or for one that only reads (NVMe Base §8.1.22.1: the two
-    /// groups of commands). Flush and Dataset Management count as writing, whatever they do.
-    fn admits(&self, write: bool) -> Result<(), Status> {
-        let allowed = if write { self.access.write } else { self.access.read };
+    /// Whether the reservation leaves room for a command of this group. Flush and Dataset Management count as writing, whatever they do.
+    fn admits(&self, group: CommandGroup) -> Result<(), Status> {
+        let allowed = match group {
+            CommandGroup::Read => self.access.read,
+            CommandGroup::Write => self.access.write,
+        };
         if allowed { Ok(()) } else { Err(Status::RESERVATION_CONFLICT.dnr()) }
     }
 
@@ -84,8 +94,8 @@ impl Namespaces {
     pub(crate) fn new(subsystem: &Subsystem) -> Self {
         Self {
             attached: subsystem.namespaces.iter().map(Attached::new).collect(),
-            max_transfer: usize::try_from(subsystem.max_transfer()).unwrap_or(usize::MAX),
-            in_capsule: usize::try_from(subsystem.limits.in_capsule).unwrap_or(usize::MAX),
+            max_transfer: from_field(subsystem.max_transfer()),
+            in_capsule: from_field(subsystem.limits.in_capsule),
         }
     }
 
@@ -106,19 +116,19 @@ impl Namespaces {
             nvm::DATASET_MANAGEMENT => {
                 let namespace = self.find(entry.nsid.get())?;
                 let pointer = entry.data_pointer(in_capsule)?;
-                let (ranges, deallocate) = dataset_management(entry);
+                let DatasetManagement { ranges, deallocate } = DatasetManagement::decode(entry);
                 // Linux sends a page for any number of ranges: what follows the last one is not looked at.
                 let needed = ranges.saturating_mul(size_of::<Range>());
                 if !(needed..=RANGES.saturating_mul(size_of::<Range>())).contains(&pointer.length()) {
                     return Err(Status::DATA_SGL_LENGTH_INVALID.dnr());
                 }
-                namespace.admits(true)?;
+                namespace.admits(CommandGroup::Write)?;
                 if deallocate {
-                    namespace.may(true)?;
+                    namespace.may(CommandGroup::Write)?;
                 }
-                Ok(Plan::Receive(pointer))
+                Ok(Plan::receive(pointer))
             }
-            nvm::RESERVATION_REPORT => plan_report(self.find(entry.nsid.get())?, entry, in_capsule),
+            nvm::RESERVATION_REPORT => plan_report(&self.find(entry.nsid.get())?.view, entry, in_capsule),
             opcode if reservation::changes(opcode) => {
                 self.find(entry.nsid.get())?;
                 plan_change(entry, in_capsule)
@@ -133,29 +143,31 @@ impl Namespaces {
             ALL_NAMESPACES => self.attached.first().ok_or(Status::INVALID_NAMESPACE.dnr())?,
             nsid => self.find(nsid)?,
         };
-        namespace.admits(true)?;
-        Ok(Plan::Submit { place: namespace.place(), operation: Operation::Flush })
+        namespace.admits(CommandGroup::Write)?;
+        Ok(Plan::Submit { volume_ref: namespace.volume_ref(), operation: Operation::Flush })
     }
 
     /// The blocks of a command, if they exist and may be touched.
-    fn blocks(
-        &self,
-        entry: &SubmissionQueueEntry,
-        write: bool,
-    ) -> Result<(&Attached, BlockCommand, usize), Status> {
-        let namespace = self.find(entry.nsid.get())?;
+    fn blocks(&self, entry: &SubmissionQueueEntry, group: CommandGroup) -> Result<Blocks<'_>, Status> {
+        let nsid = entry.nsid.get();
+        let found = (0_u32..).zip(&self.attached).find(|(_, namespace)| namespace.nsid == nsid);
+        let (position, namespace) = found.ok_or(Status::INVALID_NAMESPACE.dnr())?;
         let command = BlockCommand::decode(entry);
         if command.protection {
             return Err(Status::INVALID_FIELD.dnr());
         }
-        let bytes = namespace.geometry.check(command.extent).ok_or(Status::LBA_OUT_OF_RANGE.dnr())?;
-        namespace.may(write)?;
-        Ok((namespace, command, usize::try_from(bytes).unwrap_or(usize::MAX)))
+        let bytes = namespace.check(command.extent, group)?;
+        let length = from_wide(bytes);
+        Ok(Blocks { namespace, position, command, length })
     }
 
     fn plan_transfer(&self, entry: &SubmissionQueueEntry, in_capsule: usize) -> Result<Plan, Status> {
         let pointer = entry.data_pointer(in_capsule)?;
-        let (namespace, command, length) = self.blocks(entry, entry.opcode == nvm::WRITE)?;
+        let group = match entry.opcode {
+            nvm::WRITE => CommandGroup::Write,
+            _ => CommandGroup::Read,
+        };
+        let Blocks { namespace, position, command, length } = self.blocks(entry, group)?;
         if length > self.max_transfer {
             return Err(Status::INVALID_FIELD.dnr());
         }
@@ -163,18 +175,24 @@ impl Namespaces {
             return Err(Status::DATA_SGL_LENGTH_INVALID.dnr());
         }
         if entry.opcode != nvm::READ {
-            return Ok(Plan::Receive(pointer));
+            let kind = match entry.opcode {
+                nvm::WRITE => TransferKind::Write(durability(command)),
+                _ => TransferKind::Compare,
+            };
+            let transfer = DataTransfer { extent: command.extent, namespace: position, kind };
+            return Ok(Plan::Receive { pointer, transfer: Some(transfer) });
         }
         if in_capsule != 0 {
             return Err(Status::INVALID_FIELD.dnr());
         }
-        Ok(Plan::Read(Read { place: namespace.place(), extent: command.extent, length }))
+        Ok(Plan::Read(Read { volume_ref: namespace.volume_ref(), extent: command.extent, length }))
     }
 
     fn plan_without_data(&self, entry: &SubmissionQueueEntry, in_capsule: usize) -> Result<Plan, Status> {
         entry.no_data(in_capsule)?;
         let zeroes = entry.opcode == nvm::WRITE_ZEROES;
-        let (namespace, command, _) = self.blocks(entry, zeroes)?;
+        let group = if zeroes { CommandGroup::Write } else { CommandGroup::Read };
+        let Blocks { namespace, command, .. } = self.blocks(entry, group)?;
         let extent = command.extent;
         let operation = if zeroes {
             if extent.blocks > namespace.max_discard {
@@ -185,26 +203,26 @@ impl Namespaces {
         } else {
             Operation::Verify { extent }
         };
-        Ok(Plan::Submit { place: namespace.place(), operation })
+        Ok(Plan::Submit { volume_ref: namespace.volume_ref(), operation })
     }
 
-    /// The request of a command whose data has arrived. Reservation and size are looked at again: they may
-    /// have changed while the data was on its way.
+    /// The request of a transfer whose data has arrived. Size and reservation are checked again, as they may have changed while the
+    /// data was on its way; the rest of the command is decided.
     pub(crate) fn with_data(
         &self,
-        entry: &SubmissionQueueEntry,
+        transfer: DataTransfer,
         data: Buf,
-    ) -> Result<(Place, Operation), Status> {
-        let write = entry.opcode == nvm::WRITE;
-        let (namespace, command, _) = self.blocks(entry, write)?;
+    ) -> Result<(VolumeRef, Operation), Status> {
+        let DataTransfer { extent, namespace, kind } = transfer;
+        let position = from_field(namespace);
+        let namespace = self.attached.get(position).ok_or(Status::INVALID_NAMESPACE.dnr())?;
+        namespace.check(extent, kind.group())?;
         let data = BufList::from(data.freeze());
-        let extent = command.extent;
-        let operation = if write {
-            Operation::Write { extent, data, durability: durability(command) }
-        } else {
-            Operation::Compare { extent, data }
+        let operation = match kind {
+            TransferKind::Write(durability) => Operation::Write { extent, data, durability },
+            TransferKind::Compare => Operation::Compare { extent, data },
         };
-        Ok((namespace.place(), operation))
+        Ok((namespace.volume_ref(), operation))
     }
 
     /// Whether a request of this command that was not begun on the volume may begin now, and what says so.
@@ -212,12 +230,15 @@ impl Namespaces {
         &self,
         entry: &SubmissionQueueEntry,
         volume: VolumeId,
-    ) -> Result<Place, Status> {
-        let writes = !matches!(entry.opcode, nvm::READ | nvm::COMPARE | nvm::VERIFY);
+    ) -> Result<VolumeRef, Status> {
+        let group = match entry.opcode {
+            nvm::READ | nvm::COMPARE | nvm::VERIFY => CommandGroup::Read,
+            _ => CommandGroup::Write,
+        };
         let namespace = self.attached.iter().find(|namespace| namespace.volume == volume);
         let namespace = namespace.ok_or(Status::INVALID_NAMESPACE.dnr())?;
-        namespace.admits(writes)?;
-        Ok(namespace.place())
+        namespace.admits(group)?;
+        Ok(namespace.volume_ref())
     }
 
     /// The next request of a flush of all namespaces, of which `done` have been flushed.
@@ -225,29 +246,29 @@ impl Namespaces {
         &self,
         entry: &SubmissionQueueEntry,
         done: usize,
-    ) -> Result<Option<(Place, Operation)>, Status> {
+    ) -> Result<Option<(VolumeRef, Operation)>, Status> {
         if entry.opcode != nvm::FLUSH || entry.nsid.get() != ALL_NAMESPACES {
             return Ok(None);
         }
         let Some(namespace) = self.attached.get(done) else { return Ok(None) };
-        namespace.admits(true)?;
-        Ok(Some((namespace.place(), Operation::Flush)))
+        namespace.admits(CommandGroup::Write)?;
+        Ok(Some((namespace.volume_ref(), Operation::Flush)))
     }
 
-    /// The next request of a Dataset Management command from range `next`, of which `done` blocks are over;
-    /// with it the position after it. `None` when all is over.
+    /// The next request of a Dataset Management command. `None` when all is over.
     pub(crate) fn next_discard(
         &self,
         entry: &SubmissionQueueEntry,
         ranges: &[u8],
-        (mut next, mut done): (usize, u64),
+        position: Position,
     ) -> Result<Option<Discard>, Status> {
+        let Position { mut next, mut done } = position;
         let namespace = self.find(entry.nsid.get())?;
-        let (count, deallocate) = dataset_management(entry);
+        let DatasetManagement { ranges: count, deallocate } = DatasetManagement::decode(entry);
         if !deallocate {
             return Ok(None);
         }
-        namespace.may(true)?;
+        namespace.may(CommandGroup::Write)?;
         while next < count {
             let offset = next.saturating_mul(size_of::<Range>());
             let bytes = ranges.get(offset..).unwrap_or_default();
@@ -257,8 +278,8 @@ impl Namespaces {
             let blocks = whole.blocks.saturating_sub(done).min(namespace.max_discard);
             if blocks != 0 {
                 let extent = Extent::new(whole.start.saturating_add(done), blocks);
-                let position = (next, done.saturating_add(blocks));
-                return Ok(Some(Discard { place: namespace.place(), extent, position }));
+                let position = Position { next, done: done.saturating_add(blocks) };
+                return Ok(Some(Discard { volume_ref: namespace.volume_ref(), extent, position }));
             }
             (next, done) = (next.saturating_add(1), 0);
         }
@@ -266,12 +287,23 @@ impl Namespaces {
     }
 }
 
+/// The blocks of a command.
+struct Blocks<'a> {
+    namespace: &'a Attached,
+    /// The namespace's, among those of the queue.
+    position: u32,
+    command: BlockCommand,
+    /// Bytes of them.
+    length: usize,
+}
+
 /// One step of a Dataset Management command.
 #[derive(Debug)]
 pub(crate) struct Discard {
-    pub(crate) place: Place,
+    pub(crate) volume_ref: VolumeRef,
     pub(crate) extent: Extent,
-    pub(crate) position: (usize, u64),
+    /// The position after it.
+    pub(crate) position: Position,
 }
 
 fn durability(command: BlockCommand) -> Durability {

@@ -1,6 +1,5 @@
-//! Log pages of a controller (NVMe Base §5.1.12). The discovery log page may be long and is read in pieces: those are parts of one image.
+//! Log pages of a controller (NVMe Base §5.1.12).
 
-use alloc::string::ToString;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -9,16 +8,13 @@ use volume::Features;
 use zerocopy::IntoBytes;
 
 use super::admin::Admin;
-use super::{Portal, Subsystem};
-use crate::DISCOVERY_NQN;
+use super::subsystem::Subsystem;
 use crate::identify::put_padded;
-use crate::limits::{ADMIN_DATA, ADMIN_QUEUE};
-use crate::log::{
-    DiscoveryEntry, DiscoveryHeader, ErrorEntry, FirmwareSlots, GetLogPage, SmartHealth, SubsystemType,
-    effects, lid, supported,
-};
+use crate::limits::ADMIN_DATA;
+use crate::log::{ErrorEntry, FirmwareSlots, GetLogPage, IoCommand, SmartHealth, effects, lid, supported};
 use crate::opcode::{FABRICS, admin as opcodes, nvm};
 use crate::status::Status;
+use crate::width::from_wide;
 
 const DISCOVERY_PAGES: [u8; 3] = [lid::SUPPORTED, lid::ERROR, lid::DISCOVERY];
 const IO_PAGES: [u8; 7] = [
@@ -33,7 +29,7 @@ const IO_PAGES: [u8; 7] = [
 
 /// The bytes that the command asks for; those beyond the page's end are zeros.
 pub(super) fn data(admin: &mut Admin, command: GetLogPage) -> Result<SharedBuf, Status> {
-    let length = usize::try_from(command.length).unwrap_or(usize::MAX);
+    let length = from_wide(command.length);
     if length > ADMIN_DATA || command.indexed || !command.offset.is_multiple_of(4) {
         return Err(Status::INVALID_FIELD.dnr());
     }
@@ -41,7 +37,7 @@ pub(super) fn data(admin: &mut Admin, command: GetLogPage) -> Result<SharedBuf, 
         (lid::DISCOVERY, None) => admin.discovery_log(),
         _ => page(admin, command)?.into(),
     };
-    let offset = usize::try_from(command.offset).unwrap_or(usize::MAX);
+    let offset = from_wide(command.offset);
     if offset > page.len() {
         return Err(Status::INVALID_FIELD.dnr());
     }
@@ -86,19 +82,19 @@ fn page(admin: &Admin, command: GetLogPage) -> Result<Vec<u8>, Status> {
 fn commands(subsystem: &Subsystem) -> Vec<u8> {
     let all = |feature| subsystem.namespaces.iter().all(|namespace| namespace.features.contains(feature));
     let mut io = vec![
-        (nvm::FLUSH, false),
-        (nvm::WRITE, true),
-        (nvm::READ, false),
-        (nvm::VERIFY, false),
-        (nvm::RESERVATION_REGISTER, false),
-        (nvm::RESERVATION_REPORT, false),
-        (nvm::RESERVATION_ACQUIRE, false),
-        (nvm::RESERVATION_RELEASE, false),
+        IoCommand::new(nvm::FLUSH),
+        IoCommand::changing(nvm::WRITE),
+        IoCommand::new(nvm::READ),
+        IoCommand::new(nvm::VERIFY),
+        IoCommand::new(nvm::RESERVATION_REGISTER),
+        IoCommand::new(nvm::RESERVATION_REPORT),
+        IoCommand::new(nvm::RESERVATION_ACQUIRE),
+        IoCommand::new(nvm::RESERVATION_RELEASE),
     ];
     let optional = [
-        (Features::COMPARE, (nvm::COMPARE, false)),
-        (Features::WRITE_ZEROES, (nvm::WRITE_ZEROES, true)),
-        (Features::DISCARD, (nvm::DATASET_MANAGEMENT, true)),
+        (Features::COMPARE, IoCommand::new(nvm::COMPARE)),
+        (Features::WRITE_ZEROES, IoCommand::changing(nvm::WRITE_ZEROES)),
+        (Features::DISCARD, IoCommand::changing(nvm::DATASET_MANAGEMENT)),
     ];
     io.extend(optional.into_iter().filter(|(feature, _)| all(*feature)).map(|(_, command)| command));
     let mut admin = vec![
@@ -113,25 +109,4 @@ fn commands(subsystem: &Subsystem) -> Vec<u8> {
     ];
     admin.extend(subsystem.tells_allocation().then_some(opcodes::GET_LBA_STATUS));
     effects(&admin, &io)
-}
-
-/// The discovery log page, which names everything on the portal: a host's own portal has been masked for it.
-pub(super) fn discovery(portal: &Portal) -> SharedBuf {
-    let names = portal.subsystems.iter().map(|subsystem| (SubsystemType::Nvm, &*subsystem.nqn));
-    let itself = core::iter::once((SubsystemType::CurrentDiscovery, DISCOVERY_NQN));
-    let mut records = Vec::new();
-    for (kind, subnqn) in itself.chain(names) {
-        for (portid, &address) in (1_u16..).zip(&portal.advertised) {
-            let entry = DiscoveryEntry { kind, subnqn: subnqn.to_string(), address, portid };
-            records.push(entry.encode(ADMIN_QUEUE));
-        }
-    }
-    for &address in &portal.referrals {
-        let (kind, subnqn) = (SubsystemType::Referral, DISCOVERY_NQN.to_string());
-        records.push(DiscoveryEntry { kind, subnqn, address, portid: 0 }.encode(ADMIN_QUEUE));
-    }
-    let count = u64::try_from(records.len()).unwrap_or(0);
-    let mut page = DiscoveryHeader::new(portal.generation, count).as_bytes().to_vec();
-    page.extend_from_slice(records.as_bytes());
-    page.into()
 }

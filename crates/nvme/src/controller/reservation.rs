@@ -9,11 +9,11 @@ use alloc::vec;
 use volume::reservation::{Notice, Registrant, View};
 
 use super::command::Plan;
-use super::io::Attached;
 use crate::limits::ADMIN_DATA;
 use crate::reservation;
 use crate::sqe::SubmissionQueueEntry;
 use crate::status::Status;
+use crate::width::from_wide;
 
 /// A change of a volume's reservations, as every connection hears of it.
 #[derive(Debug, Clone)]
@@ -33,17 +33,17 @@ pub(super) fn plan_change(entry: &SubmissionQueueEntry, in_capsule: usize) -> Re
     if pointer.length() != reservation::data_length(entry.opcode) {
         return Err(Status::DATA_SGL_LENGTH_INVALID.dnr());
     }
-    Ok(Plan::Receive(pointer))
+    Ok(Plan::receive(pointer))
 }
 
 /// Answers a Reservation Report: as much of it as was asked for, and zeros behind its end.
 pub(super) fn plan_report(
-    namespace: &Attached,
+    view: &View,
     entry: &SubmissionQueueEntry,
     in_capsule: usize,
 ) -> Result<Plan, Status> {
     let pointer = entry.data_pointer(in_capsule)?;
-    let length = usize::try_from(reservation::report_length(entry)?).unwrap_or(usize::MAX);
+    let length = from_wide(reservation::report_length(entry)?);
     if length > ADMIN_DATA || in_capsule != 0 {
         return Err(Status::INVALID_FIELD.dnr());
     }
@@ -51,7 +51,7 @@ pub(super) fn plan_report(
         return Err(Status::DATA_SGL_LENGTH_INVALID.dnr());
     }
     let mut data = vec![0; length];
-    for (place, byte) in data.iter_mut().zip(reservation::report(&namespace.view)) {
+    for (place, byte) in data.iter_mut().zip(reservation::report(view)) {
         *place = byte;
     }
     Ok(Plan::Respond(data.into()))

@@ -8,6 +8,7 @@ use protocol::Instant;
 use volume::VolumeId;
 
 use super::allocation::Asking;
+use super::command::{DataTransfer, Position};
 use crate::limits::{ABANDONED, FIRST_SLOTS};
 use crate::sqe::SubmissionQueueEntry;
 
@@ -19,9 +20,17 @@ pub(crate) enum Step {
     /// It waits for memory for its data.
     Waiting,
     /// Its data is arriving.
-    Data { buf: Option<Buf>, received: usize, length: usize, damaged: bool, heard: Instant },
-    /// Requests are with a volume: the next range or namespace, blocks done of it, and a list of ranges.
-    Submitted { volume: VolumeId, ranges: Option<Buf>, next: usize, done: u64 },
+    Data {
+        buf: Option<Buf>,
+        received: usize,
+        length: usize,
+        damaged: bool,
+        heard: Instant,
+        /// What the data is for, unless the queue entry says it.
+        transfer: Option<DataTransfer>,
+    },
+    /// Requests are with a volume; Dataset Management has a list of ranges.
+    Submitted { volume: VolumeId, ranges: Option<Buf>, position: Position },
     /// A volume is asked how blocks are allocated.
     Query(Box<Asking>),
     /// It waits: an Asynchronous Event Request, an Abort, or a Connect for its group.
@@ -232,7 +241,7 @@ impl Slots {
 
     /// All slots that were ever used.
     pub(crate) fn indices(&self) -> impl Iterator<Item = u16> + use<> {
-        0..u16::try_from(self.list.len()).unwrap_or(u16::MAX)
+        (0..self.room).take(self.list.len())
     }
 
     /// Bytes of the slots that were ever used.

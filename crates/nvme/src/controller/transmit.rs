@@ -7,7 +7,8 @@ use zerocopy::IntoBytes;
 use crate::cqe::CompletionQueueEntry;
 use crate::limits::MAX_H2C_DATA;
 use crate::pdu::{C2hData, CapsuleResp, IcResp, R2t, flags};
-use crate::transport::{Agreement, put_bare, put_with_data};
+use crate::transport::{Agreement, PduData, put_bare, put_with_data};
+use crate::width::to_field;
 
 /// One thing to send.
 #[derive(Debug)]
@@ -40,7 +41,7 @@ impl Outgoing {
             Self::Complete { entry, data, may_omit } => {
                 let omit = data.is_some() && may_omit && entry.status().is_success() && entry.result() == 0;
                 if let Some(data) = data {
-                    put_data(send, agreed, (entry.cid.get(), data, omit));
+                    put_data(send, agreed, HostData { cid: entry.cid.get(), data, success: omit });
                 }
                 if !omit {
                     put_bare(send, agreed, CapsuleResp::new(entry).as_mut_bytes());
@@ -50,9 +51,17 @@ impl Outgoing {
     }
 }
 
-fn put_data(send: &mut Transmit, agreed: Agreement, (cid, data, success): (u16, BufList, bool)) {
+/// Data of a command for the host; with `success` it is also the command's completion.
+struct HostData {
+    cid: u16,
+    data: BufList,
+    success: bool,
+}
+
+fn put_data(send: &mut Transmit, agreed: Agreement, host_data: HostData) {
+    let HostData { cid, data, success } = host_data;
     let length = data.len();
-    let mut pdu = C2hData::new(cid, 0, u32::try_from(length).unwrap_or(u32::MAX));
+    let mut pdu = C2hData::new(cid, 0, to_field(length));
     pdu.header.flags = flags::LAST | (u8::from(success) * flags::SUCCESS);
-    put_with_data(send, agreed, pdu.as_mut_bytes(), (length, data.into_pieces()));
+    put_with_data(send, agreed, pdu.as_mut_bytes(), PduData { length, pieces: data.into_pieces() });
 }

@@ -11,29 +11,34 @@ use core::time::Duration;
 use buf::{Buf, BufList, SharedBuf};
 use protocol::{CloseReason, Ended, Instant, Placement, Transmit};
 use volume::{Completion, Durability, Extent, Operation, Outcome, Request, Tag, VolumeErrorKind};
-use wire::crc32c;
 use wire::little_endian::{U32, U64};
 use zerocopy::{FromBytes, IntoBytes};
 
+use super::command_table::{
+    CommandTable, DataCommand, HostCommand, NewCommand, NewData, PieceRead, Queries, QueryEnd, ReadTarget,
+    SetupEnd, WriteSource, Zeroes, ZeroesEnd,
+};
+use super::entry::{block, fits, moving};
+use super::send_queue::{Outgoing, SendQueue};
 use super::setup::{Next, Setup};
-use super::transmit::Outgoing;
-use super::work::{Landing, Queries, Sending, Work, Works, Zeroes};
 use super::{Action, Config, Failure, Input, Queue, RemoteNamespace};
 use crate::cqe::CompletionQueueEntry;
 use crate::fabrics::{ANY_CONTROLLER, Connect, ConnectData, Property, disconnect};
 use crate::limits::{
-    ADMIN_TIME, ASKED_TIME, BLOCKS_PER_COMMAND, CONNECT_TIME, DISCONNECT_TIME, DISCOVERY_TIME,
-    LEAST_H2C_DATA, READY_POLL, STAGING,
+    ADMIN_TIME, ASKED_TIME, CONNECT_TIME, DISCONNECT_TIME, DISCOVERY_TIME, LEAST_H2C_DATA, READY_POLL,
+    STAGING,
 };
-use crate::nvm::{BlockCommand, Range, deallocate_one};
+use crate::nvm::{Range, deallocate_one};
 use crate::opcode::{admin, nvm};
 use crate::pdu::{C2hData, CapsuleResp, IcResp, PduType, flags};
 use crate::properties::offset;
+use crate::receiver::{DataRange, DigestCheck, Receiver};
 use crate::sgl::SglDescriptor;
 use crate::sqe::SubmissionQueueEntry;
 use crate::status::Status;
-use crate::transport::{Agreement, DIGEST, Framed, MOST_ALIGNMENT, Role, Termination, frame};
+use crate::transport::{Agreement, DIGEST, Framed, MOST_ALIGNMENT, Role, Termination, data_digest, frame};
 use crate::violation::Violation;
+use crate::width::from_field;
 
 mod reserve;
 
@@ -48,12 +53,12 @@ enum State {
     Ready,
 }
 
+/// The command to which data from the controller belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Receive {
-    Header,
-    Place { cid: u16, start: usize, length: usize, success: bool },
-    Placing { cid: u16, success: bool },
-    Digest { cid: u16, sum: u32, success: bool },
+struct DataOwner {
+    cid: u16,
+    /// The PDU's flag: the command has succeeded with this data, and no completion follows.
+    success: bool,
 }
 
 /// The host's end of one transport connection, which is one queue.
@@ -61,10 +66,9 @@ enum Receive {
 pub struct Connection {
     pub(super) config: Config,
     state: State,
-    pub(super) agreed: Agreement,
-    pub(super) max_data: usize,
-    receive: Receive,
-    pub(super) works: Works,
+    agreed: Agreement,
+    receiver: Receiver<DataOwner>,
+    pub(super) commands: CommandTable,
     setup: Option<Setup>,
     /// The controller has refused to write zeroes.
     pub(super) writes_zeros: bool,
@@ -76,10 +80,10 @@ pub struct Connection {
     refresh: bool,
     pending: VecDeque<Request>,
     pub(super) queries: Queries,
-    pub(super) outgoing: VecDeque<Outgoing>,
+    outgoing: SendQueue,
     actions: VecDeque<Action>,
     /// When the controller must have answered the very first PDU, or told all of its discovery log page.
-    patience: Option<Instant>,
+    answer_by: Option<Instant>,
     /// When to look for overdue commands; never later than the first of them is.
     check: Option<Instant>,
     keep_alive: Option<Instant>,
@@ -103,17 +107,15 @@ impl Connection {
             Queue::Io { .. } => None,
         };
         let in_capsule = config.in_capsule();
-        let mut outgoing = VecDeque::new();
         let (header_digest, data_digest, command_time) =
             (config.header_digest, config.data_digest, config.command_time);
-        outgoing.push_back(Outgoing::IcReq { header_digest, data_digest });
+        let outgoing = SendQueue::new(Outgoing::IcReq { header_digest, data_digest });
         Self {
             config,
             state: State::ExpectIcResp,
             agreed: Agreement::default(),
-            max_data: 0,
-            receive: Receive::Header,
-            works: Works::new(entries.saturating_sub(1)),
+            receiver: Receiver::Header,
+            commands: CommandTable::new(entries.saturating_sub(1)),
             setup,
             writes_zeros: false,
             in_capsule,
@@ -123,7 +125,7 @@ impl Connection {
             queries: Queries::default(),
             outgoing,
             actions: VecDeque::new(),
-            patience: Some(now + CONNECT_TIME.min(command_time)),
+            answer_by: Some(now + CONNECT_TIME.min(command_time)),
             check: None,
             keep_alive: None,
             look_again: None,
@@ -150,9 +152,9 @@ impl Connection {
     /// Ends the connection: every request is answered, and the failure is reported once.
     fn fail(&mut self, failure: Failure, reason: CloseReason) {
         self.close.get_or_insert(reason);
-        (self.patience, self.keep_alive, self.look_again) = (None, None, None);
+        (self.answer_by, self.keep_alive, self.look_again) = (None, None, None);
         let checked = self.check.take();
-        for (tag, due) in self.works.end_all() {
+        for (tag, due) in self.commands.end_all() {
             let overdue =
                 matches!(failure, Failure::TimedOut(_)) && due.is_some_and(|due| Some(due) <= checked);
             self.answer(
@@ -182,41 +184,37 @@ impl Connection {
     }
 
     /// Sends a command with what is in its capsule.
-    pub(super) fn send(
-        &mut self,
-        now: Instant,
-        mut entry: SubmissionQueueEntry,
-        (work, data): (Work, BufList),
-    ) {
-        let due = self.patience_with(&work).map(|time| now + time);
-        let Some(cid) = self.works.begin(work, due) else { return };
+    pub(super) fn send(&mut self, now: Instant, mut entry: SubmissionQueueEntry, new: NewCommand) {
+        let NewCommand { command, in_capsule } = new;
+        let due = self.time_limit(&command).map(|time| now + time);
+        let Some(cid) = self.commands.begin(command, due) else { return };
         entry.cid.set(cid);
         if let Some(due) = due
             && self.check.is_none_or(|check| due < check)
         {
             self.check = Some(due);
         }
-        self.outgoing.push_back(Outgoing::Command { entry, data });
+        self.outgoing.push(entry, in_capsule);
     }
 
     /// How long a command may take.
-    fn patience_with(&self, work: &Work) -> Option<Duration> {
-        match work {
-            Work::Free | Work::AsyncEvent => None,
-            Work::Setup(_) => Some(self.setup_time()),
-            Work::KeepAlive => match self.config.queue {
+    fn time_limit(&self, command: &HostCommand) -> Option<Duration> {
+        match command {
+            HostCommand::Free | HostCommand::AsyncEvent => None,
+            HostCommand::Setup(_) => Some(self.setup_time()),
+            HostCommand::KeepAlive => match self.config.queue {
                 Queue::Admin { kato, .. } => Some(Duration::from_millis(kato.into())),
                 Queue::Discovery | Queue::Io { .. } => Some(ADMIN_TIME),
             },
-            Work::Disconnect => Some(DISCONNECT_TIME),
-            Work::Read(..)
-            | Work::Report(..)
-            | Work::Write(..)
-            | Work::Plain(_)
-            | Work::Verify(..)
-            | Work::Query(..)
-            | Work::Zeroes(..)
-            | Work::Zeros(..) => Some(self.config.command_time),
+            HostCommand::Disconnect => Some(DISCONNECT_TIME),
+            HostCommand::Read(..)
+            | HostCommand::Report(..)
+            | HostCommand::Write(..)
+            | HostCommand::Plain(_)
+            | HostCommand::Verify(..)
+            | HostCommand::Query(..)
+            | HostCommand::Zeroes(..)
+            | HostCommand::Zeros(..) => Some(self.config.command_time),
         }
     }
 
@@ -227,8 +225,8 @@ impl Connection {
     }
 
     /// Ends the connection if a command is overdue: nothing is certain about its others then.
-    fn check_works(&mut self, now: Instant) {
-        self.check = self.works.first_due();
+    fn check_commands(&mut self, now: Instant) {
+        self.check = self.commands.first_due();
         if self.check.is_some_and(|due| due <= now) {
             let text = "the controller did not answer in time";
             self.check = Some(now);
@@ -270,7 +268,7 @@ impl Connection {
                 self.handle_response(now, response.0.entry)
             }
             PduType::C2H_DATA if initialised => self.handle_data(framed),
-            PduType::R2T if initialised => self.handle_r2t(framed),
+            PduType::R2T if initialised => self.outgoing.handle_r2t(framed, &mut self.commands),
             _ => Err(Violation::OutOfSequence(kind)),
         }
     }
@@ -301,8 +299,9 @@ impl Connection {
             data_digest: response.data_digest() && self.config.data_digest,
             alignment: response.cpda,
         };
-        self.patience = matches!(self.config.queue, Queue::Discovery).then(|| now + DISCOVERY_TIME);
-        self.max_data = usize::try_from(response.maxh2cdata.get()).unwrap_or(usize::MAX);
+        self.answer_by = matches!(self.config.queue, Queue::Discovery).then(|| now + DISCOVERY_TIME);
+        let max_data = from_field(response.maxh2cdata.get());
+        self.outgoing.agree(self.agreed, max_data);
         self.state = State::Connecting;
         self.connect(now);
         Ok(())
@@ -319,18 +318,22 @@ impl Connection {
         };
         let data = ConnectData::new(&self.config.host, cntlid, &self.config.subnqn);
         let data = BufList::from(SharedBuf::from(data.as_bytes().to_vec()));
-        self.send(now, Connect::entry(qid, entries.saturating_sub(1), kato), (Work::Setup(None), data));
+        self.send(
+            now,
+            Connect::entry(qid, entries.saturating_sub(1), kato),
+            NewCommand::with_data(HostCommand::Setup(None), data),
+        );
     }
 
     /// Data from the controller.
     fn handle_data(&mut self, framed: &Framed<'_>) -> Result<(), Violation> {
         let (pdu, _) = C2hData::read_from_prefix(framed.header).map_err(|_| Violation::HeaderLength)?;
         let cid = pdu.cccid.get();
-        let work = self.works.get(cid).ok_or(Violation::UnknownCommand)?;
-        let landing = work.landing().ok_or(Violation::UnknownCommand)?;
-        let start = usize::try_from(pdu.datao.get()).unwrap_or(usize::MAX);
-        let length = usize::try_from(pdu.datal.get()).unwrap_or(usize::MAX);
-        if length == 0 || start != landing.received || start.saturating_add(length) > landing.length {
+        let command = self.commands.get(cid).ok_or(Violation::UnknownCommand)?;
+        let target = command.target().ok_or(Violation::UnknownCommand)?;
+        let start = from_field(pdu.datao.get());
+        let length = from_field(pdu.datal.get());
+        if length == 0 || start != target.received || start.saturating_add(length) > target.length {
             return Err(Violation::DataRange);
         }
         if length != framed.data {
@@ -340,46 +343,56 @@ impl Connection {
         if success && !framed.common.has(flags::LAST) {
             return Err(Violation::LastFlag);
         }
-        self.receive = Receive::Place { cid, start, length, success };
+        self.receiver.expect_data(DataOwner { cid, success }, DataRange { start, length });
         Ok(())
     }
 
     fn handle_response(&mut self, now: Instant, entry: CompletionQueueEntry) -> Result<(), Violation> {
         let (cid, status) = (entry.cid.get(), entry.status());
-        let work = self.works.get(cid).ok_or(Violation::UnknownCommand)?;
-        if work.sending().is_some_and(|sending| sending.is_open()) {
+        let command = self.commands.get(cid).ok_or(Violation::UnknownCommand)?;
+        if command.source().is_some_and(|source| source.is_open()) {
             // Success without the data that was asked for is a lie; any other end waits until the controller has it.
-            let kept = !status.is_success() && self.works.keep_early(cid, status);
+            let kept = !status.is_success() && self.commands.keep_early(cid, status);
             return if kept { Ok(()) } else { Err(Violation::OutOfSequence(PduType::CAPSULE_RESP)) };
         }
-        let work = self.works.end(cid).ok_or(Violation::UnknownCommand)?;
-        match work {
-            Work::Free => {}
-            Work::Setup(landing) => self.handle_setup(now, status, (entry.result(), landing)),
-            Work::AsyncEvent => self.handle_event(now, status),
-            Work::KeepAlive if status.is_success() => {}
-            Work::KeepAlive => {
+        let command = self.commands.end(cid).ok_or(Violation::UnknownCommand)?;
+        match command {
+            HostCommand::Free => {}
+            HostCommand::Setup(target) => {
+                self.handle_setup(now, SetupEnd { status, result: entry.result(), target });
+            }
+            HostCommand::AsyncEvent => self.handle_event(now, status),
+            HostCommand::KeepAlive if status.is_success() => {}
+            HostCommand::KeepAlive => {
                 let text = "the controller refused to be kept alive";
                 self.fail(Failure::Refused(status), CloseReason::TimedOut(text));
             }
-            Work::Disconnect => self.finish(),
-            Work::Read(tag, landing) => self.complete_read(tag, status, landing),
-            Work::Report(tag, landing) => self.complete_report(tag, status, &landing),
-            Work::Query(tag, landing, asked) => self.complete_query(now, tag, (status, &landing, asked)),
-            Work::Verify(tag, landing, rest) => self.verified(now, tag, (status, &landing, rest)),
-            Work::Zeroes(tag, zeroes, blocks) => self.zeroed(now, tag, (status, zeroes, blocks)),
+            HostCommand::Disconnect => self.finish(),
+            HostCommand::Read(tag, target) => self.complete_read(tag, status, target),
+            HostCommand::Report(tag, target) => self.complete_report(tag, status, &target),
+            HostCommand::Query(tag, target, asked) => {
+                self.complete_query(now, tag, QueryEnd { status, target: &target, asked });
+            }
+            HostCommand::Verify(tag, target, rest) => {
+                self.verified(now, tag, PieceRead { status, target: &target, rest });
+            }
+            HostCommand::Zeroes(tag, zeroes, blocks) => {
+                self.zeroed(now, tag, ZeroesEnd { status, zeroes, blocks });
+            }
             // A success without all of the data is none.
-            Work::Write(tag, sending) | Work::Zeros(tag, sending, _)
-                if status.is_success() && !sending.is_whole() =>
+            HostCommand::Write(tag, source) | HostCommand::Zeros(tag, source, _)
+                if status.is_success() && !source.is_whole() =>
             {
                 self.answer(tag, Err(VolumeErrorKind::Media));
             }
-            Work::Plain(tag) | Work::Zeros(tag, ..) if !status.is_success() => {
+            HostCommand::Plain(tag) | HostCommand::Zeros(tag, ..) if !status.is_success() => {
                 self.ask_first(now, status);
                 self.complete(tag, status);
             }
-            Work::Zeros(tag, _, zeroes) if status.is_success() => self.send_zeroes(now, tag, zeroes),
-            Work::Write(tag, _) | Work::Plain(tag) | Work::Zeros(tag, ..) => self.complete(tag, status),
+            HostCommand::Zeros(tag, _, zeroes) if status.is_success() => self.send_zeroes(now, tag, zeroes),
+            HostCommand::Write(tag, _) | HostCommand::Plain(tag) | HostCommand::Zeros(tag, ..) => {
+                self.complete(tag, status);
+            }
         }
         self.start_pending(now);
         Ok(())
@@ -393,15 +406,25 @@ impl Connection {
         }
     }
 
+    /// Ends the commands whose end waited for the data that the controller had asked for.
+    fn end_early(&mut self, now: Instant) {
+        while let Some((command, status)) = self.commands.take_early() {
+            if let Some(tag) = command.tag() {
+                self.complete(tag, status);
+            }
+            self.start_pending(now);
+        }
+    }
+
     pub(super) fn complete(&mut self, tag: Tag, status: Status) {
         let result = if status.is_success() { Ok(Outcome::Done) } else { Err(status.to_volume()) };
         self.answer(tag, result);
     }
 
-    fn complete_read(&mut self, tag: Tag, status: Status, landing: Landing) {
-        let whole = landing.received == landing.length;
-        match landing.buf {
-            _ if status.is_success() && landing.damaged => self.complete(tag, Status::TRANSIENT_TRANSPORT),
+    fn complete_read(&mut self, tag: Tag, status: Status, target: ReadTarget) {
+        let whole = target.received == target.length;
+        match target.buf {
+            _ if status.is_success() && target.damaged => self.complete(tag, Status::TRANSIENT_TRANSPORT),
             Some(buf) if status.is_success() && whole => {
                 self.answer(tag, Ok(Outcome::Data(buf.freeze().into())));
             }
@@ -411,18 +434,19 @@ impl Connection {
     }
 
     /// A step of the set-up has ended.
-    fn handle_setup(&mut self, now: Instant, status: Status, (result, landing): (u64, Option<Landing>)) {
+    fn handle_setup(&mut self, now: Instant, ended: SetupEnd) {
+        let SetupEnd { status, result, target } = ended;
         if self.state == State::Connecting {
             return self.handle_connected(now, status, result);
         }
         // Data that is damaged, or not whole, says nothing. A command that failed has moved none, and its status says why.
         let damaged =
-            landing.as_ref().is_some_and(|landing| landing.damaged || landing.received != landing.length);
-        let buf = landing.and_then(|landing| landing.buf);
+            target.as_ref().is_some_and(|target| target.damaged || target.received != target.length);
+        let buf = target.and_then(|target| target.buf);
         let data = buf.as_deref().unwrap_or_default();
         let status = if status.is_success() && damaged { Status::TRANSIENT_TRANSPORT } else { status };
         let Some(setup) = &mut self.setup else { return };
-        let next = setup.advance(status, (result, data));
+        let next = setup.advance(status, result, data);
         self.follow(now, next);
     }
 
@@ -450,11 +474,11 @@ impl Connection {
     fn follow(&mut self, now: Instant, next: Next) {
         match next {
             Next::Command(mut entry, data) => {
-                let landing = (data != 0).then(|| Landing::new(Buf::zeroed(data), data));
+                let target = (data != 0).then(|| ReadTarget::new(Buf::zeroed(data), data));
                 if data != 0 {
                     entry.dptr = SglDescriptor::transport(u32::try_from(data).unwrap_or(0));
                 }
-                self.send(now, entry, (Work::Setup(landing), BufList::new()));
+                self.send(now, entry, NewCommand::new(HostCommand::Setup(target)));
             }
             Next::Wait => {
                 let time = self.setup.as_ref().map_or(ADMIN_TIME, Setup::ready_time);
@@ -473,7 +497,7 @@ impl Connection {
                 self.state = State::Ready;
                 self.actions.push_back(Action::Ready(Box::new(remote)));
                 let entry = SubmissionQueueEntry::new(admin::ASYNC_EVENT_REQUEST, 0);
-                self.send(now, entry, (Work::AsyncEvent, BufList::new()));
+                self.send(now, entry, NewCommand::new(HostCommand::AsyncEvent));
             }
             Next::Discovered(entries) => {
                 self.actions.push_back(Action::Discovered(entries));
@@ -489,7 +513,7 @@ impl Connection {
             return;
         }
         let entry = SubmissionQueueEntry::new(admin::ASYNC_EVENT_REQUEST, 0);
-        self.send(now, entry, (Work::AsyncEvent, BufList::new()));
+        self.send(now, entry, NewCommand::new(HostCommand::AsyncEvent));
         self.refresh = true;
         self.refresh_if_due(now);
     }
@@ -511,7 +535,7 @@ impl Connection {
     }
 
     fn takes_commands(&self) -> bool {
-        self.state == State::Ready && !self.works.is_full()
+        self.state == State::Ready && !self.commands.is_full()
     }
 
     pub(super) fn start_pending(&mut self, now: Instant) {
@@ -535,27 +559,28 @@ impl Connection {
                     return self.refuse_length(tag, extent, Some(into));
                 }
                 let entry = moving(block(extent, false).encode(nvm::READ, nsid), length);
-                self.send(now, entry, (Work::Read(tag, Landing::new(into, length)), BufList::new()));
+                let command = HostCommand::Read(tag, ReadTarget::new(into, length));
+                self.send(now, entry, NewCommand::new(command));
             }
             Operation::Write { extent, data, durability } => {
                 let entry = block(extent, durability == Durability::Durable).encode(nvm::WRITE, nsid);
-                self.start_data(now, tag, (entry, extent, data));
+                self.start_data(now, tag, DataCommand { entry, extent, data });
             }
             Operation::Compare { extent, data } => {
                 let entry = block(extent, false).encode(nvm::COMPARE, nsid);
-                self.start_data(now, tag, (entry, extent, data));
+                self.start_data(now, tag, DataCommand { entry, extent, data });
             }
             Operation::Flush => {
                 let entry = SubmissionQueueEntry::new(nvm::FLUSH, nsid);
-                self.send(now, entry, (Work::Plain(tag), BufList::new()));
+                self.send(now, entry, NewCommand::new(HostCommand::Plain(tag)));
             }
-            Operation::Discard { extent } => self.start_discard(now, tag, (nsid, extent)),
+            Operation::Discard { extent } => self.start_discard(now, tag, extent),
             Operation::WriteZeroes { extent, durability, may_unmap } => {
                 let fua = durability == Durability::Durable;
                 self.send_zeroes(now, tag, Zeroes { left: extent, fua, deallocate: may_unmap });
             }
             Operation::Verify { extent } => self.start_verify(now, tag, extent),
-            Operation::Reserve(command) => self.start_reserve(now, tag, (nsid, &command)),
+            Operation::Reserve(command) => self.start_reserve(now, tag, &command),
             Operation::ReadReservations => self.start_report(now, tag, nsid),
             _ => self.answer(tag, Err(VolumeErrorKind::Unsupported)),
         }
@@ -573,29 +598,32 @@ impl Connection {
     }
 
     /// Begins a command whose data must be as long as its extent.
-    fn start_data(&mut self, now: Instant, tag: Tag, command: (SubmissionQueueEntry, Extent, BufList)) {
-        let (entry, extent, data) = command;
+    fn start_data(&mut self, now: Instant, tag: Tag, command: DataCommand) {
+        let DataCommand { entry, extent, data } = command;
         let block_size = self.remote().map_or(512, |remote| remote.geometry.block_size);
         if !fits(extent, block_size, data.len()) {
             return self.refuse_length(tag, extent, None);
         }
-        self.send_with_data(now, tag, (entry, data));
+        self.send_with_data(now, entry, NewData { tag, data });
     }
 
     /// Sends a command that has data for the controller: in the capsule if it fits, else when an R2T asks for it.
-    fn send_with_data(&mut self, now: Instant, tag: Tag, (mut entry, data): (SubmissionQueueEntry, BufList)) {
+    fn send_with_data(&mut self, now: Instant, mut entry: SubmissionQueueEntry, new: NewData) {
+        let NewData { tag, data } = new;
         let length = data.len();
         if length <= self.in_capsule {
             entry.dptr = SglDescriptor::in_capsule(u32::try_from(length).unwrap_or(0));
-            return self.send(now, entry, (Work::Plain(tag), data));
+            return self.send(now, entry, NewCommand::with_data(HostCommand::Plain(tag), data));
         }
         if self.in_capsule == 0 && self.in_capsule_from <= now {
             self.in_capsule = self.config.in_capsule();
         }
-        self.send(now, moving(entry, length), (Work::Write(tag, Sending::new(data)), BufList::new()));
+        let command = HostCommand::Write(tag, WriteSource::new(data));
+        self.send(now, moving(entry, length), NewCommand::new(command));
     }
 
-    fn start_discard(&mut self, now: Instant, tag: Tag, (nsid, extent): (u32, Extent)) {
+    fn start_discard(&mut self, now: Instant, tag: Tag, extent: Extent) {
+        let Some(nsid) = self.remote().map(|remote| remote.nsid) else { return };
         let Ok(blocks) = u32::try_from(extent.blocks) else {
             return self.answer(tag, Err(VolumeErrorKind::Misaligned));
         };
@@ -604,7 +632,7 @@ impl Connection {
         }
         let range = Range { attributes: U32::ZERO, blocks: U32::new(blocks), start: U64::new(extent.start) };
         let data = BufList::from(SharedBuf::from(range.as_bytes().to_vec()));
-        self.send_with_data(now, tag, (deallocate_one(nsid), data));
+        self.send_with_data(now, deallocate_one(nsid), NewData { tag, data });
     }
 
     fn cancel(&mut self, tag: Tag) {
@@ -615,7 +643,7 @@ impl Connection {
     }
 
     fn disconnect(&mut self, now: Instant) {
-        if matches!(self.state, State::ExpectIcResp | State::Connecting) || self.works.is_full() {
+        if matches!(self.state, State::ExpectIcResp | State::Connecting) || self.commands.is_full() {
             return self.finish();
         }
         let entry = if matches!(self.config.queue, Queue::Io { .. }) {
@@ -624,12 +652,12 @@ impl Connection {
             let configuration = self.setup.as_ref().map(Setup::configuration).unwrap_or_default();
             Property::set(offset::CC, configuration.with_shutdown().0)
         };
-        self.send(now, entry, (Work::Disconnect, BufList::new()));
+        self.send(now, entry, NewCommand::new(HostCommand::Disconnect));
     }
 
-    /// Data has landed, and its digest was looked at.
-    fn landed(&mut self, now: Instant, cid: u16, success: bool) {
-        self.receive = Receive::Header;
+    /// Data is in its target, and its digest was checked.
+    fn data_arrived(&mut self, now: Instant, owner: DataOwner) {
+        let DataOwner { cid, success } = owner;
         if success {
             let entry = CompletionQueueEntry::new(cid, 0, Status::SUCCESS);
             // The identifier was found when the data was announced.
@@ -637,14 +665,12 @@ impl Connection {
         }
     }
 
-    fn handle_digest(&mut self, now: Instant, bytes: &[u8], (cid, sum, success): (u16, u32, bool)) -> usize {
-        let Some(received) = bytes.first_chunk::<DIGEST>() else { return 0 };
-        if u32::from_le_bytes(*received) != sum
-            && let Some(landing) = self.works.get(cid).and_then(Work::landing)
-        {
-            landing.damaged = true;
+    fn handle_digest(&mut self, now: Instant, bytes: &[u8]) -> usize {
+        let Some(DigestCheck { owner, matches }) = self.receiver.take_digest(bytes) else { return 0 };
+        if !matches && let Some(target) = self.commands.get(owner.cid).and_then(HostCommand::target) {
+            target.damaged = true;
         }
-        self.landed(now, cid, success);
+        self.data_arrived(now, owner);
         DIGEST
     }
 }
@@ -654,24 +680,6 @@ const NO_HEADER_DIGEST: &str = "the controller does not agree to header digests 
                                 switch them on there, or leave header_digest= out";
 const NO_DATA_DIGEST: &str = "the controller does not agree to data digests (ICResp, DDGST_ENABLE), which this side requires: \
                               switch them on there, or leave data_digest= out";
-
-/// The fields of a command that touches `extent`.
-pub(super) const fn block(extent: Extent, fua: bool) -> BlockCommand {
-    BlockCommand { extent, fua, deallocate: false, protection: false }
-}
-
-/// The command with `length` bytes of data that data PDUs move.
-pub(super) fn moving(mut entry: SubmissionQueueEntry, length: usize) -> SubmissionQueueEntry {
-    entry.dptr = SglDescriptor::transport(u32::try_from(length).unwrap_or(u32::MAX));
-    entry
-}
-
-/// True when memory and extent agree and one command can express it.
-fn fits(extent: Extent, block_size: u32, length: usize) -> bool {
-    let bytes = extent.blocks.saturating_mul(u64::from(block_size));
-    (1..=BLOCKS_PER_COMMAND).contains(&extent.blocks)
-        && u64::try_from(length).is_ok_and(|length| length == bytes)
-}
 
 impl protocol::Connection for Connection {
     type Input = Input;
@@ -686,10 +694,10 @@ impl protocol::Connection for Connection {
                 return bytes.len();
             }
             let rest = bytes.get(used..).unwrap_or_default();
-            let step = match self.receive {
-                Receive::Header => self.handle_header(now, rest),
-                Receive::Digest { cid, sum, success } => self.handle_digest(now, rest, (cid, sum, success)),
-                Receive::Place { .. } | Receive::Placing { .. } => 0,
+            let step = match self.receiver {
+                Receiver::Header => self.handle_header(now, rest),
+                Receiver::Digest { .. } => self.handle_digest(now, rest),
+                Receiver::Data { .. } | Receiver::Placing { .. } | Receiver::Discard { .. } => 0,
             };
             if step == 0 && self.close.is_none() {
                 return used;
@@ -699,26 +707,23 @@ impl protocol::Connection for Connection {
     }
 
     fn take_placement(&mut self) -> Option<Placement> {
-        let Receive::Place { cid, start, length, success } = self.receive else { return None };
-        let buf = self.works.get(cid)?.landing()?.buf.take()?;
-        self.receive = Receive::Placing { cid, success };
-        Some(Placement { buf, start, len: length, token: u64::from(cid) })
+        let Receiver::Data { owner, range } = self.receiver else { return None };
+        let buf = self.commands.get(owner.cid)?.target()?.buf.take()?;
+        self.receiver.lend();
+        Some(Placement { buf, start: range.start, len: range.length, token: u64::from(owner.cid) })
     }
 
     fn handle_placed(&mut self, now: Instant, placement: Placement) {
-        let Receive::Placing { cid, success } = self.receive else { return };
-        let digest = self.agreed.data_digest;
+        let Receiver::Placing { owner } = self.receiver else { return };
         let end = placement.start.saturating_add(placement.len);
-        let sum =
-            if digest { crc32c(placement.buf.get(placement.start..end).unwrap_or_default()) } else { 0 };
-        if let Some(landing) = self.works.get(cid).and_then(Work::landing) {
-            landing.buf = Some(placement.buf);
-            landing.received = end;
+        let sum = self.agreed.data_digest.then(|| data_digest(&placement));
+        if let Some(target) = self.commands.get(owner.cid).and_then(HostCommand::target) {
+            target.buf = Some(placement.buf);
+            target.received = end;
         }
-        if digest {
-            self.receive = Receive::Digest { cid, sum, success };
-        } else {
-            self.landed(now, cid, success);
+        self.receiver.place(sum);
+        if sum.is_none() {
+            self.data_arrived(now, owner);
         }
     }
 
@@ -746,12 +751,12 @@ impl protocol::Connection for Connection {
 
     fn handle_timeout(&mut self, now: Instant) {
         let due = |deadline: Option<Instant>| deadline.is_some_and(|deadline| deadline <= now);
-        if due(self.patience) {
+        if due(self.answer_by) {
             let text = "the controller did not answer in time";
             return self.fail(Failure::TimedOut(text), CloseReason::TimedOut(text));
         }
         if due(self.check) {
-            self.check_works(now);
+            self.check_commands(now);
         }
         if due(self.look_again) {
             self.look_again = None;
@@ -762,7 +767,7 @@ impl protocol::Connection for Connection {
         if due(self.keep_alive) {
             self.schedule_keep_alive(now);
             let entry = SubmissionQueueEntry::new(admin::KEEP_ALIVE, 0);
-            self.send(now, entry, (Work::KeepAlive, BufList::new()));
+            self.send(now, entry, NewCommand::new(HostCommand::KeepAlive));
         }
     }
 
@@ -772,7 +777,7 @@ impl protocol::Connection for Connection {
     }
 
     fn poll_transmit(&mut self, _now: Instant, send: &mut Transmit) {
-        while !send.is_full() && self.send_one(send) {}
+        while !send.is_full() && self.outgoing.send_one(&mut self.commands, send) {}
         if self.outgoing.is_empty()
             && let Some(termination) = self.termination.take()
         {
@@ -785,7 +790,7 @@ impl protocol::Connection for Connection {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        [self.patience, self.check, self.look_again, self.keep_alive].into_iter().flatten().min()
+        [self.answer_by, self.check, self.look_again, self.keep_alive].into_iter().flatten().min()
     }
 
     fn poll_close(&self) -> Option<CloseReason> {

@@ -18,13 +18,15 @@ use crate::limits::AT_ONCE;
 use crate::log::DiscoveryEntry;
 use crate::status::Status;
 use crate::violation::Violation;
+use crate::width::from_field;
 
 mod allocation;
+mod command_table;
 mod connection;
+mod entry;
+mod send_queue;
 mod setup;
-mod transmit;
 mod verify;
-mod work;
 mod zeroes;
 
 pub use connection::Connection;
@@ -76,7 +78,7 @@ impl Config {
     /// Bytes of in-capsule data that the queue's controller offers.
     fn in_capsule(&self) -> usize {
         match &self.queue {
-            Queue::Io { remote, .. } => usize::try_from(remote.in_capsule).unwrap_or(0),
+            Queue::Io { remote, .. } => from_field(remote.in_capsule),
             _ => 0,
         }
     }

@@ -9,7 +9,7 @@ use volume::{Features, Geometry, Limits};
 use zerocopy::FromBytes;
 
 use super::{Failure, RemoteNamespace};
-use crate::fabrics::Property;
+use crate::fabrics::{Property, PropertySize};
 use crate::features::{self, fid, queue_count};
 use crate::identify::{
     self, CSI_NVM, Identify, IdentifyController, IdentifyNamespace, NamespaceIds, NvmNamespace, SIZE, cns,
@@ -136,12 +136,12 @@ impl Setup {
     /// The first command, after Connect.
     pub(crate) fn begin(&mut self, cntlid: u16) -> Next {
         self.cntlid = cntlid;
-        self.to(Stage::Capabilities, Property::get(offset::CAP, true), 0)
+        self.to(Stage::Capabilities, Property::get(offset::CAP, PropertySize::Eight), 0)
     }
 
     /// Looks at the status again.
     pub(crate) fn look_again(&mut self) -> Next {
-        self.to(Stage::Status, Property::get(offset::CSTS, false), 0)
+        self.to(Stage::Status, Property::get(offset::CSTS, PropertySize::Four), 0)
     }
 
     /// Looks at the namespace again, after it changed: first the list of changes, so that the controller
@@ -158,7 +158,7 @@ impl Setup {
     }
 
     /// The command under way has ended.
-    pub(crate) fn advance(&mut self, status: Status, (result, data): (u64, &[u8])) -> Next {
+    pub(crate) fn advance(&mut self, status: Status, result: u64, data: &[u8]) -> Next {
         // Identification descriptors are older than their obligation, and CAP.TO is known: do without them where the controller has none. That an
         // answer did not come through says nothing: a namespace without its names would be another one.
         let optional = matches!(
@@ -178,7 +178,7 @@ impl Setup {
                 }
                 self.ready_time = u16::from(self.capabilities.timeout()).max(1);
                 if self.capabilities.has_longer_time() {
-                    return self.to(Stage::ReadyTimeouts, Property::get(offset::CRTO, false), 0);
+                    return self.to(Stage::ReadyTimeouts, Property::get(offset::CRTO, PropertySize::Four), 0);
                 }
                 self.enable()
             }
@@ -418,10 +418,10 @@ mod tests {
         for (time, timeouts, expected) in cases {
             let mut setup = Setup::new(Some((1, 1)));
             setup.begin(1);
-            let mut then = setup.advance(Status::SUCCESS, (Capabilities::new(128, time).0, &[]));
+            let mut then = setup.advance(Status::SUCCESS, Capabilities::new(128, time).0, &[]);
             if let Some((status, value)) = timeouts {
                 assert_eq!(next(&then), offset::CRTO);
-                then = setup.advance(status, (value, &[]));
+                then = setup.advance(status, value, &[]);
             }
             assert_eq!(next(&then), offset::CC, "{time} {timeouts:?}");
             assert_eq!(setup.ready_time(), Duration::from_millis(500 * expected), "{time} {timeouts:?}");
@@ -434,13 +434,13 @@ mod tests {
             for status in [Status::TRANSIENT_TRANSPORT, Status::COMMAND_INTERRUPTED] {
                 let mut setup = Setup::new(Some((1, 1)));
                 setup.stage = stage;
-                let next = setup.advance(status, (0, &[]));
+                let next = setup.advance(status, 0, &[]);
                 assert!(matches!(next, Next::Fail(Failure::Refused(_))), "{stage:?} {status}: {next:?}");
             }
         }
         let mut setup = Setup::new(Some((1, 1)));
         setup.stage = Stage::Events;
-        let next = setup.advance(Status::INVALID_FIELD.dnr(), (0, &[]));
+        let next = setup.advance(Status::INVALID_FIELD.dnr(), 0, &[]);
         assert!(matches!(next, Next::Command(..)), "{next:?}");
     }
 }

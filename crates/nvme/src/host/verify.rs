@@ -1,15 +1,15 @@
 //! Verifying blocks: by the Verify command, or, at a controller without it (Linux' nvmet), by reading them
 //! (NVM Command Set §3.2.5).
 
-use buf::{Buf, BufList};
+use buf::Buf;
 use protocol::Instant;
 use volume::{Extent, Outcome, Tag, VolumeErrorKind};
 
-use super::connection::{Connection, block, moving};
-use super::work::{Landing, Work};
+use super::command_table::{HostCommand, NewCommand, PieceRead, ReadTarget};
+use super::connection::Connection;
+use super::entry::{block, moving};
 use crate::limits::BLOCKS_PER_COMMAND;
 use crate::opcode::nvm;
-use crate::status::Status;
 
 impl Connection {
     /// Begins to verify an extent.
@@ -20,7 +20,7 @@ impl Connection {
         match self.remote() {
             Some(remote) if remote.verifies => {
                 let entry = block(extent, false).encode(nvm::VERIFY, remote.nsid);
-                self.send(now, entry, (Work::Plain(tag), BufList::new()));
+                self.send(now, entry, NewCommand::new(HostCommand::Plain(tag)));
             }
             _ => self.read_piece(now, tag, extent),
         }
@@ -34,20 +34,16 @@ impl Connection {
         let piece = Extent::new(left.start, blocks);
         let rest = Extent::new(left.start.saturating_add(blocks), left.blocks.saturating_sub(blocks));
         let entry = moving(block(piece, false).encode(nvm::READ, nsid), length);
-        let landing = Landing::new(Buf::zeroed(length), length);
-        self.send(now, entry, (Work::Verify(tag, landing, rest), BufList::new()));
+        let target = ReadTarget::new(Buf::zeroed(length), length);
+        self.send(now, entry, NewCommand::new(HostCommand::Verify(tag, target, rest)));
     }
 
     /// A piece was read, or could not be.
-    pub(super) fn verified(
-        &mut self,
-        now: Instant,
-        tag: Tag,
-        (status, landing, rest): (Status, &Landing, Extent),
-    ) {
+    pub(super) fn verified(&mut self, now: Instant, tag: Tag, ended: PieceRead<'_>) {
+        let PieceRead { status, target, rest } = ended;
         if !status.is_success() {
             self.complete(tag, status);
-        } else if landing.received != landing.length || landing.damaged {
+        } else if target.received != target.length || target.damaged {
             self.answer(tag, Err(VolumeErrorKind::Media));
         } else if rest.blocks == 0 {
             self.answer(tag, Ok(Outcome::Done));

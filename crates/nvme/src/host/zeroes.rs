@@ -7,12 +7,12 @@ use buf::{BufList, SharedBuf};
 use protocol::Instant;
 use volume::{Extent, Outcome, Tag, VolumeErrorKind};
 
-use super::connection::{Connection, block, moving};
-use super::work::{Sending, Work, Zeroes};
+use super::command_table::{HostCommand, NewCommand, WriteSource, Zeroes, ZeroesEnd};
+use super::connection::Connection;
+use super::entry::{block, moving};
 use crate::limits::BLOCKS_PER_COMMAND;
 use crate::opcode::nvm;
 use crate::sgl::SglDescriptor;
-use crate::status::Status;
 
 impl Zeroes {
     /// What is left when the first blocks are done.
@@ -36,12 +36,16 @@ impl Connection {
         let blocks = zeroes.left.blocks.min(BLOCKS_PER_COMMAND);
         let mut command = block(Extent::new(zeroes.left.start, blocks), zeroes.fua);
         command.deallocate = zeroes.deallocate;
-        let work = Work::Zeroes(tag, zeroes, blocks);
-        self.send(now, command.encode(nvm::WRITE_ZEROES, nsid), (work, BufList::new()));
+        self.send(
+            now,
+            command.encode(nvm::WRITE_ZEROES, nsid),
+            NewCommand::new(HostCommand::Zeroes(tag, zeroes, blocks)),
+        );
     }
 
     /// A Write Zeroes command has ended, which covered the first `blocks`.
-    pub(super) fn zeroed(&mut self, now: Instant, tag: Tag, (status, zeroes, blocks): (Status, Zeroes, u64)) {
+    pub(super) fn zeroed(&mut self, now: Instant, tag: Tag, ended: ZeroesEnd) {
+        let ZeroesEnd { status, zeroes, blocks } = ended;
         if status.is_success() {
             self.send_zeroes(now, tag, zeroes.after(blocks));
         } else if status.to_volume() == VolumeErrorKind::Unsupported {
@@ -64,9 +68,18 @@ impl Connection {
         match u32::try_from(length) {
             Ok(bytes) if length <= self.in_capsule => {
                 entry.dptr = SglDescriptor::in_capsule(bytes);
-                self.send(now, entry, (Work::Zeros(tag, Sending::new(BufList::new()), rest), data));
+                self.send(
+                    now,
+                    entry,
+                    NewCommand::with_data(
+                        HostCommand::Zeros(tag, WriteSource::new(BufList::new()), rest),
+                        data,
+                    ),
+                );
             }
-            _ => self.send(now, entry, (Work::Zeros(tag, Sending::new(data), rest), BufList::new())),
+            _ => {
+                self.send(now, entry, NewCommand::new(HostCommand::Zeros(tag, WriteSource::new(data), rest)));
+            }
         }
     }
 }

@@ -14,7 +14,7 @@ mod supported;
 
 pub use changed_namespaces::ChangedNamespaces;
 pub use discovery::{DiscoveryEntry, DiscoveryHeader, RawEntry, SubsystemType};
-pub use effects::effects;
+pub use effects::{IoCommand, effects};
 pub use error::ErrorEntry;
 pub use firmware::FirmwareSlots;
 pub(crate) use reservation::kind as notification_kind;

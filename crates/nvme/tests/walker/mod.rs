@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use buf::{Buf, Pool};
 use nvme::controller::{Action, Connection, Input, Portal};
-use nvme::fabrics::{Connect, ConnectData, HostIdentity, Property};
+use nvme::fabrics::{Connect, ConnectData, HostIdentity, Property, PropertySize};
 use nvme::features;
 use nvme::identify::{Identify, SIZE};
 use nvme::log::GetLogPage;
@@ -153,7 +153,8 @@ impl Walk {
     }
 
     pub fn get(&mut self, queue: usize, property: u32, eight: bool) -> u64 {
-        let answer = self.ask(queue, Property::get(property, eight));
+        let size = if eight { PropertySize::Eight } else { PropertySize::Four };
+        let answer = self.ask(queue, Property::get(property, size));
         assert_eq!(answer.status, Status::SUCCESS);
         answer.result
     }

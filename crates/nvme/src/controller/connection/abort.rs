@@ -7,46 +7,18 @@
 //! memory or for its data ends at once. Data that the host was asked for still comes, since an R2T is to be served
 //! (NVMe TCP Transport §3.3.2.2): its transfer tag stays valid, and the data is passed over.
 
-use alloc::vec::Vec;
-
 use protocol::{Instant, NoticeKind};
 use volume::Tag;
 
-use super::{Connection, Receive, Starved, State};
+use super::{Connection, State, WaitReason};
 use crate::controller::Action;
+use crate::controller::command::CommandResult;
 use crate::controller::slots::Step;
 use crate::controller::transmit::Outgoing;
 use crate::opcode::admin::ABORT;
 use crate::sqe::SubmissionQueueEntry;
 use crate::status::Status;
 use crate::subsystem::Request;
-
-/// Aborts that wait for the end of a command of this queue.
-#[derive(Debug, Default)]
-pub(super) struct Aborts {
-    /// Slots of the commands, each with the mark of an asker who waits for the outcome, if there is one.
-    pending: Vec<(u16, Option<u16>)>,
-    /// A command that is still in the stream, where it waited for memory, with the asker's mark.
-    unread: Option<(u16, u16)>,
-}
-
-impl Aborts {
-    /// True when the command of this slot is to end.
-    pub(super) fn concern(&self, slot: u16) -> bool {
-        self.pending.iter().any(|(pending, _)| *pending == slot)
-    }
-
-    /// Who asked that this command, which has now been read, be aborted.
-    pub(super) fn take_unread(&mut self, cid: u16) -> Option<u16> {
-        self.unread.take_if(|(unread, _)| *unread == cid).map(|(_, tag)| tag)
-    }
-
-    /// Forgets who waits for the end of a command; they are to be told.
-    fn take(&mut self, slot: u16) -> Vec<u16> {
-        let concerned = self.pending.extract_if(.., |(pending, _)| *pending == slot);
-        concerned.filter_map(|(_, asker)| asker).collect()
-    }
-}
 
 impl Connection {
     /// Takes an Abort on the admin queue. Its slot is the mark by which the outcome is known.
@@ -79,8 +51,8 @@ impl Connection {
     fn end_command(&mut self, now: Instant, index: u16, asker: Option<u16>) {
         let Some(slot) = self.slots.get(index) else { return };
         let volume = slot.step.volume();
-        let known = self.aborts.concern(index);
-        self.aborts.pending.push((index, asker));
+        let known = self.aborts.is_pending_for(index);
+        self.aborts.add(index, asker);
         match volume {
             Some(volume) if !known => {
                 self.actions.push_back(Action::Cancel { volume, tag: Tag(u64::from(index)) });
@@ -94,7 +66,7 @@ impl Connection {
     pub(super) fn end_commands(&mut self, now: Instant, affected: impl Fn(&SubmissionQueueEntry) -> bool) {
         for index in self.slots.under_way() {
             let ends = self.slots.get(index).is_some_and(|slot| affected(&slot.entry));
-            if ends && !self.aborts.concern(index) {
+            if ends && !self.aborts.is_pending_for(index) {
                 self.end_command(now, index, None);
             }
         }
@@ -104,8 +76,8 @@ impl Connection {
     fn stop(&mut self, now: Instant, index: u16) {
         let waiting = self.waiting.iter().position(|waiting| *waiting == index);
         if waiting.and_then(|at| self.waiting.remove(at)).is_some() {
-            self.finish(index, (Status::ABORT_REQUESTED, 0), None);
-        } else if !self.receive.is_for(index) {
+            self.finish(index, CommandResult::of(Status::ABORT_REQUESTED), None);
+        } else if !self.receiver.is_for(index) {
             self.stop_transfer(index, Status::ABORT_REQUESTED);
         }
         self.serve_waiting(now);
@@ -125,7 +97,7 @@ impl Connection {
         if !in_capsule {
             self.transfers = self.transfers.saturating_sub(1);
         }
-        self.complete(&entry, (status, 0), None);
+        self.complete(&entry, CommandResult::of(status), None);
         self.settle(index, status == Status::ABORT_REQUESTED);
         true
     }
@@ -144,18 +116,19 @@ impl Connection {
             _ => false,
         };
         if aborted {
-            self.finish(index, (Status::ABORT_REQUESTED, 0), None);
+            self.finish(index, CommandResult::of(Status::ABORT_REQUESTED), None);
         }
         self.answer_abort(tag, aborted);
     }
 
     /// The command has no slot: it may be the one that waits in the stream for memory. It is read again then.
     fn abort_unread(&mut self, cid: u16, tag: u16) {
-        if let Some(Starved::Memory { cid: starved, .. } | Starved::Slot { cid: starved }) = self.starved
+        if let Some(WaitReason::Memory { cid: starved, .. } | WaitReason::Slot { cid: starved }) =
+            self.stream_waits_for
             && starved == cid
         {
-            self.starved = None;
-            self.aborts.unread = Some((cid, tag));
+            self.stream_waits_for = None;
+            self.aborts.add_unread(cid, tag);
         } else {
             self.answer_abort(tag, false);
         }
@@ -164,7 +137,7 @@ impl Connection {
     /// A command has completed: answers the aborts that waited for it.
     #[inline]
     pub(super) fn settle(&mut self, slot: u16, aborted: bool) {
-        if !self.aborts.pending.is_empty() {
+        if !self.aborts.is_empty() {
             self.answer_aborts(slot, aborted);
         }
     }
@@ -191,17 +164,7 @@ impl Connection {
         let held = |step: &Step| matches!(step, Step::Held);
         if self.slots.get(tag).is_some_and(|slot| slot.entry.opcode == ABORT && held(&slot.step)) {
             admin.aborts = admin.aborts.saturating_sub(1);
-            self.finish(tag, (Status::SUCCESS, u64::from(!aborted)), None);
-        }
-    }
-}
-
-impl Receive {
-    /// True when data for this slot is just coming.
-    pub(super) fn is_for(self, index: u16) -> bool {
-        match self {
-            Self::Place { slot, .. } | Self::Placing { slot } | Self::Digest { slot, .. } => slot == index,
-            Self::Header | Self::Discard { .. } => false,
+            self.finish(tag, CommandResult::success(u64::from(!aborted)), None);
         }
     }
 }

@@ -7,7 +7,7 @@ use volume::{Allocation, Epoch, Extent, Operation, VolumeId};
 use super::Connection;
 use crate::allocation::Ranges;
 use crate::controller::allocation::{Asking, Query};
-use crate::controller::command::Place;
+use crate::controller::command::{CommandResult, VolumeRef};
 use crate::controller::slots::Step;
 use crate::limits::ALLOCATION_QUERIES;
 use crate::sqe::SubmissionQueueEntry;
@@ -16,34 +16,34 @@ use crate::status::Status;
 impl Connection {
     /// Takes a command. The answer's memory is the pool's; without any, the host is to try again.
     pub(super) fn begin_query(&mut self, entry: SubmissionQueueEntry, query: &Query) {
-        let place = match self.judge_query(query.volume) {
-            Ok(place) => place,
-            Err(status) => return self.complete(&entry, (status, 0), None),
+        let volume_ref = match self.judge_query(query.volume) {
+            Ok(volume_ref) => volume_ref,
+            Err(status) => return self.complete(&entry, CommandResult::of(status), None),
         };
         let Some(mut answer) = self.account.take(query.length) else {
-            return self.complete(&entry, (Status::COMMAND_INTERRUPTED, 0), None);
+            return self.complete(&entry, CommandResult::of(Status::COMMAND_INTERRUPTED), None);
         };
         answer.fill(0);
         let (left, queries) = (query.extent, ALLOCATION_QUERIES);
         let asking = Asking { volume: query.volume, left, ranges: Ranges::default(), answer, queries };
         let slot = self.slots.begin(entry, Step::Query(Box::new(asking)));
-        self.submit(slot, place, Operation::QueryAllocation { extent: query.extent });
+        self.submit(slot, volume_ref, Operation::QueryAllocation { extent: query.extent });
     }
 
     /// Whether the host may know how a volume is allocated: as if it read it. Says what that was judged by.
-    pub(super) fn judge_query(&self, volume: VolumeId) -> Result<Place, Status> {
-        let heard = self.heard.iter().find(|heard| heard.volume == volume);
-        let reads = heard.zip(self.registrant()).is_none_or(|(heard, host)| heard.view.access(&host).read);
+    pub(super) fn judge_query(&self, volume: VolumeId) -> Result<VolumeRef, Status> {
+        let known = self.volume_states.find(volume);
+        let reads = known.zip(self.registrant()).is_none_or(|(state, host)| state.view.access(&host).read);
         if !reads {
             return Err(Status::RESERVATION_CONFLICT.dnr());
         }
-        Ok(Place { volume, epoch: heard.map_or_else(Epoch::default, |heard| heard.epoch) })
+        Ok(known.map_or(VolumeRef { volume, epoch: Epoch::default() }, |state| state.current))
     }
 
     /// A run is known.
     pub(super) fn handle_allocation(&mut self, index: u16, run: Allocation) {
-        if self.aborts.concern(index) {
-            return self.finish(index, (Status::ABORT_REQUESTED, 0), None);
+        if self.aborts.is_pending_for(index) {
+            return self.finish(index, CommandResult::of(Status::ABORT_REQUESTED), None);
         }
         let Some(slot) = self.slots.get(index) else { return };
         let Step::Query(asking) = &mut slot.step else { return };
@@ -59,8 +59,10 @@ impl Connection {
             return self.answer_query(index, fits && left.blocks == 0);
         }
         match self.judge_query(volume) {
-            Ok(place) => self.submit(Some(index), place, Operation::QueryAllocation { extent: left }),
-            Err(status) => self.finish(index, (status, 0), None),
+            Ok(volume_ref) => {
+                self.submit(Some(index), volume_ref, Operation::QueryAllocation { extent: left });
+            }
+            Err(status) => self.finish(index, CommandResult::of(status), None),
         }
     }
 
@@ -70,6 +72,6 @@ impl Connection {
         let Step::Query(asking) = core::mem::replace(&mut slot.step, Step::Held) else { return };
         let Asking { ranges, mut answer, .. } = *asking;
         ranges.finish(whole, &mut answer);
-        self.finish(index, (Status::SUCCESS, 0), Some(answer.freeze().into()));
+        self.finish(index, CommandResult::SUCCESS, Some(answer.freeze().into()));
     }
 }

@@ -7,19 +7,18 @@ use alloc::sync::Arc;
 use protocol::{CloseReason, Instant, Notice, NoticeKind};
 use zerocopy::FromBytes;
 
-use super::{Connection, Head, Joining, State};
+use super::{Connection, Joining, State};
 use crate::DISCOVERY_NQN;
 use crate::controller::admin::Admin;
-use crate::controller::command::Plan;
+use crate::controller::command::CommandResult;
 use crate::controller::io::Namespaces;
 use crate::controller::slots::Step;
+use crate::controller::submission_head::SubmissionHead;
 use crate::controller::transmit::Outgoing;
 use crate::controller::{Action, Subsystem};
 use crate::fabrics::{ANY_CONTROLLER, Connect, ConnectData, HostIdentity, field, host_name, text};
 use crate::limits::{ADMIN_QUEUE, CONNECT_TIME, SLOT_SLACK};
-use crate::opcode::{FABRICS, fctype};
 use crate::pdu::IcReq;
-use crate::sqe::SubmissionQueueEntry;
 use crate::status::Status;
 use crate::subsystem::{self, ConnectError, Reply};
 use crate::transport::{Agreement, Framed, MOST_ALIGNMENT};
@@ -50,7 +49,7 @@ impl Connection {
         Ok(())
     }
 
-    /// What people are to be told, the oldest first.
+    /// What the operator is to be told, the oldest first.
     pub fn poll_notice(&mut self) -> Option<Notice> {
         self.notices.pop()
     }
@@ -74,7 +73,7 @@ impl Connection {
                 self.actions.push_back(Action::Group(request));
             }
             Err(error) => {
-                self.finish(slot, (error.status, u64::from(error.result)), None);
+                self.finish(slot, CommandResult { status: error.status, value: error.result.into() }, None);
                 self.end(CloseReason::Refused(error.describe()));
             }
         }
@@ -116,7 +115,7 @@ impl Connection {
             return Err(ConnectError::command(field::SQSIZE));
         }
         let entries = u32::from(sqsize).saturating_add(1);
-        self.head = Head::after_connect(entries, command.disables_sq_flow());
+        self.head = SubmissionHead::after_connect(entries, command.disables_sq_flow());
         self.slots.grow(sqsize.saturating_add(1).saturating_add(SLOT_SLACK));
         let subnqn =
             subsystem.map_or_else(|| Arc::from(DISCOVERY_NQN), |subsystem| Arc::clone(&subsystem.nqn));
@@ -127,7 +126,7 @@ impl Connection {
         if data.cntlid.get() != ANY_CONTROLLER {
             return Err(ConnectError::data(field::CNTLID));
         }
-        let admin = Admin::new(Arc::clone(&self.portal), index, (host.clone(), command.kato.get()));
+        let admin = Admin::new(Arc::clone(&self.portal), index, host.clone(), command.kato.get());
         let max_queues = admin.max_queues();
         let lifetime = self.lifetime.clone();
         Ok((Joining::Admin(admin), subsystem::Request::Admin { subnqn, host, max_queues, lifetime }))
@@ -139,7 +138,11 @@ impl Connection {
             Reply::Quiesced => return self.handle_quiesced(),
             &Reply::Refused(error) => {
                 if let State::Connecting(slot, _) = self.state {
-                    self.finish(slot, (error.status, u64::from(error.result)), None);
+                    self.finish(
+                        slot,
+                        CommandResult { status: error.status, value: error.result.into() },
+                        None,
+                    );
                 }
                 return self.end(CloseReason::Refused(error.describe()));
             }
@@ -168,7 +171,7 @@ impl Connection {
                         self.attach(index);
                     }
                 }
-                self.finish(slot, (Status::SUCCESS, u64::from(cntlid)), None);
+                self.finish(slot, CommandResult::success(u64::from(cntlid)), None);
             }
             state => self.state = state,
         }
@@ -181,26 +184,5 @@ impl Connection {
             self.deadline = None;
             self.apply_reservations();
         }
-    }
-}
-
-/// Decides about the first command of a connection, which must be a Connect.
-pub(super) fn plan(entry: &SubmissionQueueEntry, data: usize) -> Result<Plan, Status> {
-    if entry.opcode != FABRICS || entry.fctype() != fctype::CONNECT {
-        return Err(Status::COMMAND_SEQUENCE.dnr());
-    }
-    let pointer = entry.data_pointer(data)?;
-    if pointer.length() != size_of::<ConnectData>() {
-        return Err(Status::DATA_SGL_LENGTH_INVALID.dnr());
-    }
-    Ok(Plan::Receive(pointer))
-}
-
-/// Decides about a Fabrics command on an I/O queue.
-pub(super) fn plan_io(entry: &SubmissionQueueEntry) -> Result<Plan, Status> {
-    match entry.fctype() {
-        fctype::DISCONNECT => Ok(Plan::Disconnect),
-        fctype::CONNECT => Err(Status::COMMAND_SEQUENCE.dnr()),
-        _ => Err(Status::INVALID_FIELD.dnr()),
     }
 }

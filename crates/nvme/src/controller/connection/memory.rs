@@ -12,8 +12,8 @@ use buf::{Account, Buf, Outside};
 use protocol::{CloseReason, Instant};
 use volume::Operation;
 
-use super::{Connection, Receive, Starved, State};
-use crate::controller::command::{Plan, Read};
+use super::{Connection, State, WaitReason};
+use crate::controller::command::{CommandResult, DataTransfer, Plan, Position, Read};
 use crate::controller::slots::{Slot, Step};
 use crate::controller::transmit::Outgoing;
 use crate::limits::{
@@ -21,9 +21,11 @@ use crate::limits::{
     STARVED_TIME, UNSENT, UNSENT_BYTES, UNSENT_OF_SLOT, WATCH,
 };
 use crate::opcode::{FABRICS, admin, nvm};
+use crate::receiver::DataRange;
 use crate::sgl::DataPointer;
 use crate::sqe::SubmissionQueueEntry;
 use crate::status::Status;
+use crate::width::to_field;
 
 impl Connection {
     /// True while the host had better read first.
@@ -46,9 +48,9 @@ impl Connection {
         if granted {
             self.granted = self.granted.saturating_add(bytes);
             self.slots.grant(more);
-            self.starved_since = None;
+            self.waiting_for_memory_since = None;
         } else {
-            self.starved = Some(Starved::Slot { cid });
+            self.stream_waits_for = Some(WaitReason::Slot { cid });
         }
         granted
     }
@@ -75,9 +77,9 @@ impl Connection {
         if room {
             // What the answer turns out to be takes its place when the batch is over.
             self.counted.data = self.counted.data.saturating_add(length);
-            self.starved_since = None;
+            self.waiting_for_memory_since = None;
         } else {
-            self.starved = Some(Starved::Memory { returns, cid: entry.cid.get() });
+            self.stream_waits_for = Some(WaitReason::Memory { returns, cid: entry.cid.get() });
         }
         room
     }
@@ -85,41 +87,48 @@ impl Connection {
     /// Whether the stream may wait for memory. It may not while transfers are under way, as what they wait for comes behind it; nor, on an admin
     /// queue, for long, as a Keep Alive may. The host is to try the command again then.
     pub(super) fn may_wait(&mut self) -> bool {
-        let since = *self.starved_since.get_or_insert(self.now);
+        let since = *self.waiting_for_memory_since.get_or_insert(self.now);
         let patient = !matches!(self.state, State::Admin(_)) || self.now < since + STARVED_TIME;
         self.transfers == 0 && patient
     }
 
     /// When an admin queue's stream has waited long enough.
     pub(super) fn stream_due(&self) -> Option<Instant> {
-        let waits = matches!(self.starved, Some(Starved::Memory { .. } | Starved::Slot { .. }))
-            && matches!(self.state, State::Admin(_));
-        self.starved_since.filter(|_| waits).map(|since| since + STARVED_TIME)
+        let waits =
+            matches!(self.stream_waits_for, Some(WaitReason::Memory { .. } | WaitReason::Slot { .. }))
+                && matches!(self.state, State::Admin(_));
+        self.waiting_for_memory_since.filter(|_| waits).map(|since| since + STARVED_TIME)
     }
 
     /// Lets an admin queue's stream go on without memory.
     pub(super) fn watch_stream(&mut self, now: Instant) {
         if self.stream_due().is_some_and(|due| due <= now) {
-            self.starved = None;
+            self.stream_waits_for = None;
         }
     }
 
     /// Receives data that is next in the stream; false when it must stay there until there is memory.
-    pub(super) fn receive_capsule(&mut self, entry: SubmissionQueueEntry, length: usize) -> bool {
+    pub(super) fn receive_capsule(
+        &mut self,
+        entry: SubmissionQueueEntry,
+        length: usize,
+        transfer: Option<DataTransfer>,
+    ) -> bool {
         let returns = self.account.returns();
         let Some(buf) = self.account.take(length) else {
             if self.may_wait() {
-                self.starved = Some(Starved::Memory { returns, cid: entry.cid.get() });
+                self.stream_waits_for = Some(WaitReason::Memory { returns, cid: entry.cid.get() });
                 return false;
             }
             self.discard(length);
-            self.complete(&entry, (Status::COMMAND_INTERRUPTED, 0), None);
+            self.complete(&entry, CommandResult::of(Status::COMMAND_INTERRUPTED), None);
             return true;
         };
-        self.starved_since = None;
-        let step = Step::Data { buf: Some(buf), received: 0, length, damaged: false, heard: self.now };
+        self.waiting_for_memory_since = None;
+        let heard = self.now;
+        let step = Step::Data { buf: Some(buf), received: 0, length, damaged: false, heard, transfer };
         if let Some(slot) = self.slots.begin(entry, step) {
-            self.receive = Receive::Place { slot, start: 0, length };
+            self.receiver.expect_data(slot, DataRange { start: 0, length });
             self.watch_at.get_or_insert(self.now + WATCH);
         }
         true
@@ -128,9 +137,10 @@ impl Connection {
     /// Begins a read for which nothing waits in line, if there is memory for its data.
     pub(super) fn begin_read(&mut self, entry: &SubmissionQueueEntry, read: &Read) -> bool {
         let Some(into) = self.account.take(read.length) else { return false };
-        let step = Step::Submitted { volume: read.place.volume, ranges: None, next: 0, done: 0 };
+        let step =
+            Step::Submitted { volume: read.volume_ref.volume, ranges: None, position: Position::START };
         let slot = self.slots.begin(*entry, step);
-        self.submit(slot, read.place, Operation::Read { extent: read.extent, into });
+        self.submit(slot, read.volume_ref, Operation::Read { extent: read.extent, into });
         true
     }
 
@@ -147,21 +157,27 @@ impl Connection {
     fn serve(&mut self, index: u16, plan: &Plan, take: impl Fn(&mut Account, usize) -> Option<Buf>) -> bool {
         let length = match plan {
             Plan::Read(read) => read.length,
-            Plan::Receive(pointer) => pointer.length(),
+            Plan::Receive { pointer, .. } => pointer.length(),
             _ => return true,
         };
         let Some(buf) = take(&mut self.account, length) else { return false };
         let Some(slot) = self.slots.get(index) else { return true };
-        if let Plan::Read(Read { place, extent, .. }) = *plan {
-            slot.step = Step::Submitted { volume: place.volume, ranges: None, next: 0, done: 0 };
-            self.submit(Some(index), place, Operation::Read { extent, into: buf });
-        } else {
-            let cid = slot.entry.cid.get();
-            slot.step = Step::Data { buf: Some(buf), received: 0, length, damaged: false, heard: self.now };
-            self.transfers = self.transfers.saturating_add(1);
-            self.watch_at.get_or_insert(self.now + WATCH);
-            let length = u32::try_from(length).unwrap_or(u32::MAX);
-            self.outgoing.push_back(Outgoing::R2t { cid, ttag: index, length });
+        match *plan {
+            Plan::Read(Read { volume_ref, extent, .. }) => {
+                slot.step =
+                    Step::Submitted { volume: volume_ref.volume, ranges: None, position: Position::START };
+                self.submit(Some(index), volume_ref, Operation::Read { extent, into: buf });
+            }
+            Plan::Receive { transfer, .. } => {
+                let (cid, heard) = (slot.entry.cid.get(), self.now);
+                slot.step =
+                    Step::Data { buf: Some(buf), received: 0, length, damaged: false, heard, transfer };
+                self.transfers = self.transfers.saturating_add(1);
+                self.watch_at.get_or_insert(heard + WATCH);
+                let length = to_field(length);
+                self.outgoing.push_back(Outgoing::R2t { cid, ttag: index, length });
+            }
+            _ => {}
         }
         true
     }
@@ -190,7 +206,7 @@ impl Connection {
         while let Some(&index) = self.waiting.front() {
             let Some(entry) = self.slots.get(index).map(|slot| slot.entry) else { return };
             match self.decide(now, &entry, 0) {
-                Plan::Finish(status, result) => self.finish(index, (status, result), None),
+                Plan::Finish(result) => self.finish(index, result, None),
                 plan => {
                     if !self.serve(index, &plan, Account::take) {
                         self.retry = Some(now + MEMORY_RETRY);
@@ -215,7 +231,7 @@ impl Connection {
         if held != self.counted {
             self.account.recount(&mut self.counted, held);
         }
-        if self.waiting.is_empty() && !matches!(self.starved, Some(Starved::Memory { .. })) {
+        if self.waiting.is_empty() && !matches!(self.stream_waits_for, Some(WaitReason::Memory { .. })) {
             self.account.stop_waiting();
         }
     }
@@ -247,7 +263,7 @@ impl Connection {
             let limit = if silent { SCARCE_DATA_TIME } else { DATA_TIME };
             if *heard + limit > now {
                 collecting = true;
-            } else if self.receive.is_for(index) {
+            } else if self.receiver.is_for(index) {
                 self.end(CloseReason::TimedOut("the host stopped in the middle of a PDU"));
             } else if !self.stop_transfer(index, Status::DATA_TRANSFER_ERROR) {
                 self.end(CloseReason::TimedOut("the host does not send the data of its commands"));
@@ -257,13 +273,13 @@ impl Connection {
     }
 
     /// Takes back a buffer that data was placed into, and notes when.
-    pub(super) fn note_placed(&mut self, index: u16, placed: (Buf, usize)) {
+    pub(super) fn note_placed(&mut self, index: u16, placed: Buf, end: usize) {
         self.data_heard = self.now;
         let now = self.now;
         if let Some(slot) = self.slots.get(index)
             && let Step::Data { buf, received, heard, .. } = &mut slot.step
         {
-            (*buf, *received, *heard) = (Some(placed.0), placed.1, now);
+            (*buf, *received, *heard) = (Some(placed), end, now);
         }
     }
 

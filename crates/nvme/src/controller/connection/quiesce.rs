@@ -7,37 +7,26 @@ use protocol::{CloseReason, Instant};
 
 use super::{Connection, State};
 use crate::controller::Action;
+use crate::controller::command::CommandResult;
+use crate::controller::quiesce::Waiter;
 use crate::controller::slots::Step;
 use crate::limits::QUIESCE_TIME;
 use crate::sqe::SubmissionQueueEntry;
-use crate::status::Status;
 use crate::subsystem::Request;
-
-/// Who waits for the queue's requests to end.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Quiesce {
-    /// Nobody.
-    #[default]
-    No,
-    /// The group, for the controller.
-    Group,
-    /// The host: the Disconnect command in this slot.
-    Disconnect(u16),
-}
 
 impl Connection {
     /// The controller is reset, shut down or gone.
     pub(super) fn handle_close(&mut self, now: Instant) {
         self.end(CloseReason::Finished);
         self.end_all(now);
-        self.quiesce = Quiesce::Group;
+        self.quiesce.begin(Waiter::Group);
         self.check_quiesced();
     }
 
     /// Takes a Disconnect.
     pub(super) fn begin_disconnect(&mut self, now: Instant, entry: SubmissionQueueEntry) {
         let Some(slot) = self.slots.begin(entry, Step::Held) else { return };
-        self.quiesce = Quiesce::Disconnect(slot);
+        self.quiesce.begin(Waiter::Disconnect { slot });
         self.end_commands(now, |_| true);
         self.check_quiesced();
     }
@@ -51,14 +40,14 @@ impl Connection {
 
     /// Tells whoever waits for it that none of the queue's requests is with a volume any more.
     pub(super) fn check_quiesced(&mut self) {
-        if self.quiesce == Quiesce::No || self.slots.submitted().next().is_some() {
+        if !self.quiesce.is_under_way() || self.slots.submitted().next().is_some() {
             return;
         }
-        match core::mem::take(&mut self.quiesce) {
-            Quiesce::No => {}
-            Quiesce::Group => self.actions.push_back(Action::Group(Request::Quiesced)),
-            Quiesce::Disconnect(slot) => {
-                self.finish(slot, (Status::SUCCESS, 0), None);
+        match self.quiesce.end() {
+            None => {}
+            Some(Waiter::Group) => self.actions.push_back(Action::Group(Request::Quiesced)),
+            Some(Waiter::Disconnect { slot }) => {
+                self.finish(slot, CommandResult::SUCCESS, None);
                 self.end(CloseReason::Finished);
             }
         }
@@ -68,10 +57,7 @@ impl Connection {
     /// at CSTS take it.
     pub(super) fn begin_quiesce(&mut self, now: Instant, entry: SubmissionQueueEntry) {
         let Some(slot) = self.slots.begin(entry, Step::Held) else { return };
-        if let State::Admin(admin) = &mut self.state {
-            admin.quiescers.push(slot);
-            self.quiesce_by = Some(now + QUIESCE_TIME);
-        }
+        self.quiesce.hold(slot, now + QUIESCE_TIME);
     }
 
     /// The I/O queues of this controller have ended.
@@ -86,10 +72,8 @@ impl Connection {
 
     /// Answers what has waited for the I/O queues, or has waited long enough.
     pub(super) fn answer_quiesce(&mut self) {
-        self.quiesce_by = None;
-        let State::Admin(admin) = &mut self.state else { return };
-        for slot in core::mem::take(&mut admin.quiescers) {
-            self.finish(slot, (Status::SUCCESS, 0), None);
+        for slot in self.quiesce.release() {
+            self.finish(slot, CommandResult::SUCCESS, None);
         }
     }
 }

@@ -5,10 +5,11 @@ use alloc::vec::Vec;
 
 use protocol::Instant;
 use volume::reservation::{Notice, Refused, Registrant};
-use volume::{Epoch, Request, VolumeId};
+use volume::{Request, VolumeId};
 
-use super::{Connection, Heard, State};
+use super::{Connection, State};
 use crate::controller::admin::{Admin, Event};
+use crate::controller::command::{CommandResult, VolumeRef};
 use crate::controller::slots::Step;
 use crate::controller::{Action, Reservations};
 use crate::fabrics::HostIdentity;
@@ -40,7 +41,7 @@ impl Connection {
                 let tag = u32::from(index);
                 self.actions.push_back(Action::Reserve { tag, volume, registrant, command });
             }
-            Err(status) => self.finish(index, (status, 0), None),
+            Err(status) => self.finish(index, CommandResult::of(status), None),
         }
     }
 
@@ -50,36 +51,21 @@ impl Connection {
         let Some(slot) = self.slots.get(index) else { return };
         if matches!(slot.step, Step::Held) && reservation::changes(slot.entry.opcode) {
             let status = result.map_or_else(reservation::refusal, |()| Status::SUCCESS);
-            self.finish(index, (status, 0), None);
+            self.finish(index, CommandResult::of(status), None);
         }
     }
 
     /// A volume's epoch has moved, perhaps because it has other reservations from now on.
-    pub(super) fn handle_fence(
-        &mut self,
-        now: Instant,
-        (volume, epoch): (VolumeId, Epoch),
-        change: Option<Reservations>,
-    ) {
-        let known = self.heard.iter().position(|heard| heard.volume == volume);
-        let at = known.unwrap_or(self.heard.len());
-        if known.is_none() {
-            self.heard.push(Heard { volume, epoch, view: Arc::default() });
-        }
-        if let Some(heard) = self.heard.get_mut(at) {
-            heard.epoch = epoch;
-            if let Some(change) = &change {
-                heard.view = Arc::clone(&change.view);
-            }
-        }
+    pub(super) fn handle_fence(&mut self, now: Instant, fenced: VolumeRef, change: Option<Reservations>) {
+        self.volume_states.record(fenced, change.as_ref().map(|change| &change.view));
         self.apply_reservations();
         let Some((host, change)) = self.registrant().zip(change) else { return };
         if change.aborted.contains(&host) {
-            self.abort_requests(now, volume);
+            self.abort_requests(now, fenced.volume);
         }
         if let State::Admin(admin) = &mut self.state {
             for (_, notice) in change.notices.iter().filter(|(registrant, _)| *registrant == host) {
-                admin.log_reservation(volume, *notice);
+                admin.log_reservation(fenced.volume, *notice);
             }
         }
         self.after_admin();
@@ -101,16 +87,16 @@ impl Connection {
         let Some(slot) = self.slots.get(index) else { return };
         let Some(volume) = slot.step.volume() else { return };
         let entry = slot.entry;
-        if self.aborts.concern(index) {
-            return self.finish(index, (Status::ABORT_REQUESTED, 0), None);
+        if self.aborts.is_pending_for(index) {
+            return self.finish(index, CommandResult::of(Status::ABORT_REQUESTED), None);
         }
         let judged = match &self.state {
             State::Io(namespaces) => namespaces.judge_again(&entry, volume),
             _ => self.judge_query(volume),
         };
         match judged {
-            Ok(place) => self.submit(Some(index), place, request.operation),
-            Err(status) => self.finish(index, (status, 0), None),
+            Ok(volume_ref) => self.submit(Some(index), volume_ref, request.operation),
+            Err(status) => self.finish(index, CommandResult::of(status), None),
         }
     }
 
@@ -119,9 +105,9 @@ impl Connection {
         let Some(host) = self.registrant() else { return };
         let State::Io(namespaces) = &mut self.state else { return };
         for namespace in namespaces.iter_mut() {
-            if let Some(heard) = self.heard.iter().find(|heard| heard.volume == namespace.volume) {
-                namespace.see(&heard.view, &host);
-                namespace.epoch = heard.epoch;
+            if let Some(state) = self.volume_states.find(namespace.volume) {
+                namespace.see(&state.view, &host);
+                namespace.epoch = state.current.epoch;
             }
         }
     }

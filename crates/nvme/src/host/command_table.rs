@@ -7,11 +7,12 @@ use buf::{Buf, BufList};
 use protocol::Instant;
 use volume::{Extent, Tag};
 
+use crate::sqe::SubmissionQueueEntry;
 use crate::status::Status;
 
 /// Data on its way to the host.
 #[derive(Debug)]
-pub(crate) struct Landing {
+pub(crate) struct ReadTarget {
     /// `None` while the memory is lent for a placement.
     pub(crate) buf: Option<Buf>,
     pub(crate) received: usize,
@@ -20,7 +21,7 @@ pub(crate) struct Landing {
     pub(crate) damaged: bool,
 }
 
-impl Landing {
+impl ReadTarget {
     pub(crate) const fn new(buf: Buf, length: usize) -> Self {
         Self { buf: Some(buf), received: 0, length, damaged: false }
     }
@@ -28,7 +29,7 @@ impl Landing {
 
 /// Data on its way to the controller, as R2Ts ask for it.
 #[derive(Debug)]
-pub(crate) struct Sending {
+pub(crate) struct WriteSource {
     pub(crate) data: BufList,
     /// Bytes that were asked for: the next R2T begins there (NVMe TCP Transport §3.6.2.9).
     pub(crate) asked: usize,
@@ -38,7 +39,7 @@ pub(crate) struct Sending {
     pub(crate) early: Option<Status>,
 }
 
-impl Sending {
+impl WriteSource {
     pub(crate) const fn new(data: BufList) -> Self {
         Self { data, asked: 0, sent: 0, early: None }
     }
@@ -55,27 +56,27 @@ impl Sending {
 
 /// One command.
 #[derive(Debug)]
-pub(crate) enum Work {
+pub(crate) enum HostCommand {
     Free,
     /// A step of the set-up, with data if it has any.
-    Setup(Option<Landing>),
+    Setup(Option<ReadTarget>),
     AsyncEvent,
     KeepAlive,
     Disconnect,
-    Read(Tag, Landing),
+    Read(Tag, ReadTarget),
     /// A write or compare: its data, for R2Ts.
-    Write(Tag, Sending),
+    Write(Tag, WriteSource),
     Plain(Tag),
     /// A verification by reading, with what is left after this command.
-    Verify(Tag, Landing, Extent),
+    Verify(Tag, ReadTarget, Extent),
     /// Write zeroes of so many of the blocks that are left.
     Zeroes(Tag, Zeroes, u64),
     /// A write of zeros, with what is left after it.
-    Zeros(Tag, Sending, Zeroes),
+    Zeros(Tag, WriteSource, Zeroes),
     /// A Reservation Report.
-    Report(Tag, Landing),
+    Report(Tag, ReadTarget),
     /// A Get LBA Status about these blocks.
-    Query(Tag, Landing, Extent),
+    Query(Tag, ReadTarget, Extent),
 }
 
 /// A write zeroes of any length.
@@ -86,21 +87,21 @@ pub(crate) struct Zeroes {
     pub(crate) deallocate: bool,
 }
 
-impl Work {
-    pub(crate) const fn landing(&mut self) -> Option<&mut Landing> {
+impl HostCommand {
+    pub(crate) const fn target(&mut self) -> Option<&mut ReadTarget> {
         match self {
-            Self::Read(_, landing)
-            | Self::Report(_, landing)
-            | Self::Verify(_, landing, _)
-            | Self::Query(_, landing, _)
-            | Self::Setup(Some(landing)) => Some(landing),
+            Self::Read(_, target)
+            | Self::Report(_, target)
+            | Self::Verify(_, target, _)
+            | Self::Query(_, target, _)
+            | Self::Setup(Some(target)) => Some(target),
             _ => None,
         }
     }
 
-    pub(crate) const fn sending(&mut self) -> Option<&mut Sending> {
+    pub(crate) const fn source(&mut self) -> Option<&mut WriteSource> {
         match self {
-            Self::Write(_, sending) | Self::Zeros(_, sending, _) => Some(sending),
+            Self::Write(_, source) | Self::Zeros(_, source, _) => Some(source),
             _ => None,
         }
     }
@@ -121,10 +122,82 @@ impl Work {
     }
 }
 
+/// A command that is about to be sent.
+#[derive(Debug)]
+pub(super) struct NewCommand {
+    pub(super) command: HostCommand,
+    pub(super) in_capsule: BufList,
+}
+
+impl NewCommand {
+    /// A command without data in its capsule.
+    #[inline]
+    pub(super) fn new(command: HostCommand) -> Self {
+        Self { command, in_capsule: BufList::new() }
+    }
+
+    /// A command with data in its capsule.
+    #[inline]
+    pub(super) const fn with_data(command: HostCommand, in_capsule: BufList) -> Self {
+        Self { command, in_capsule }
+    }
+}
+
+/// Data for the controller, of a command of this request.
+#[derive(Debug)]
+pub(super) struct NewData {
+    pub(super) tag: Tag,
+    pub(super) data: BufList,
+}
+
+/// A command whose data must be as long as its extent.
+#[derive(Debug)]
+pub(super) struct DataCommand {
+    pub(super) entry: SubmissionQueueEntry,
+    pub(super) extent: Extent,
+    pub(super) data: BufList,
+}
+
+/// The end of a command of the set-up, with what was read.
+#[derive(Debug)]
+pub(super) struct SetupEnd {
+    pub(super) status: Status,
+    pub(super) result: u64,
+    pub(super) target: Option<ReadTarget>,
+}
+
+/// The end of a Get LBA Status.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct QueryEnd<'a> {
+    pub(super) status: Status,
+    pub(super) target: &'a ReadTarget,
+    pub(super) asked: Extent,
+}
+
+/// The end of a read that stands for a verification.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PieceRead<'a> {
+    pub(super) status: Status,
+    pub(super) target: &'a ReadTarget,
+    /// What is left to verify.
+    pub(super) rest: Extent,
+}
+
+/// The end of a Write Zeroes command.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ZeroesEnd {
+    pub(super) status: Status,
+    pub(super) zeroes: Zeroes,
+    /// How many of the blocks it covered.
+    pub(super) blocks: u64,
+}
+
 /// All commands of a queue.
 #[derive(Debug)]
-pub(crate) struct Works {
+pub(crate) struct CommandTable {
     list: Vec<Slot>,
+    /// How many places there are.
+    count: u16,
     free: Vec<u16>,
     /// Commands that the controller has ended before they had sent all that was asked for.
     early: usize,
@@ -133,17 +206,22 @@ pub(crate) struct Works {
 /// A command's place.
 #[derive(Debug)]
 struct Slot {
-    work: Work,
+    command: HostCommand,
     /// When it is overdue.
     due: Option<Instant>,
     /// It was sent. Before that no answer can be meant for it.
     sent: bool,
 }
 
-impl Works {
+impl CommandTable {
     pub(crate) fn new(count: u16) -> Self {
-        let list = (0..count).map(|_| Slot { work: Work::Free, due: None, sent: false }).collect();
-        Self { list, free: (0..count).rev().collect(), early: 0 }
+        let list = (0..count).map(|_| Slot { command: HostCommand::Free, due: None, sent: false }).collect();
+        Self { list, count, free: (0..count).rev().collect(), early: 0 }
+    }
+
+    /// Every identifier that a command can have.
+    fn identifiers(&self) -> impl Iterator<Item = u16> + use<> {
+        0..self.count
     }
 
     pub(crate) fn is_full(&self) -> bool {
@@ -151,12 +229,12 @@ impl Works {
     }
 
     /// Gives a command an identifier; it is overdue at `due`.
-    pub(crate) fn begin(&mut self, work: Work, due: Option<Instant>) -> Option<u16> {
+    pub(crate) fn begin(&mut self, command: HostCommand, due: Option<Instant>) -> Option<u16> {
         let cid = self.free.pop()?;
         let slot = self.list.get_mut(usize::from(cid))?;
         // A free place holds nothing: to say so spares looking for what is to be dropped there.
-        debug_assert!(matches!(slot.work, Work::Free));
-        core::mem::forget(core::mem::replace(&mut slot.work, work));
+        debug_assert!(matches!(slot.command, HostCommand::Free));
+        core::mem::forget(core::mem::replace(&mut slot.command, command));
         (slot.due, slot.sent) = (due, false);
         Some(cid)
     }
@@ -169,27 +247,26 @@ impl Works {
     }
 
     /// A command that was sent.
-    pub(crate) fn get(&mut self, cid: u16) -> Option<&mut Work> {
-        self.list.get_mut(usize::from(cid)).filter(|slot| slot.sent).map(|slot| &mut slot.work)
+    pub(crate) fn get(&mut self, cid: u16) -> Option<&mut HostCommand> {
+        self.list.get_mut(usize::from(cid)).filter(|slot| slot.sent).map(|slot| &mut slot.command)
     }
 
     /// Keeps the end of a command until what was asked for is sent: false if it has come before.
     pub(crate) fn keep_early(&mut self, cid: u16, status: Status) -> bool {
-        let Some(sending) = self.get(cid).and_then(Work::sending) else { return false };
-        let first = sending.early.replace(status).is_none();
+        let Some(source) = self.get(cid).and_then(HostCommand::source) else { return false };
+        let first = source.early.replace(status).is_none();
         self.early = self.early.saturating_add(usize::from(first));
         first
     }
 
     /// A command that was ended early and has sent what was asked for, with its status.
-    pub(crate) fn take_early(&mut self) -> Option<(Work, Status)> {
+    pub(crate) fn take_early(&mut self) -> Option<(HostCommand, Status)> {
         if self.early == 0 {
             return None;
         }
-        let all = 0..u16::try_from(self.list.len()).unwrap_or(u16::MAX);
-        let ended = all.into_iter().find_map(|cid| {
-            let sending = self.get(cid).and_then(Work::sending)?;
-            Some((cid, sending.early.filter(|_| !sending.is_open())?))
+        let ended = self.identifiers().find_map(|cid| {
+            let source = self.get(cid).and_then(HostCommand::source)?;
+            Some((cid, source.early.filter(|_| !source.is_open())?))
         });
         let (cid, status) = ended?;
         self.early = self.early.saturating_sub(1);
@@ -198,30 +275,34 @@ impl Works {
 
     /// When the first command is overdue; looks at all of them.
     pub(crate) fn first_due(&self) -> Option<Instant> {
-        self.list.iter().filter(|slot| !matches!(slot.work, Work::Free)).filter_map(|slot| slot.due).min()
+        self.list
+            .iter()
+            .filter(|slot| !matches!(slot.command, HostCommand::Free))
+            .filter_map(|slot| slot.due)
+            .min()
     }
 
     /// Ends a command; `None` if there is none of this identifier.
-    pub(crate) fn end(&mut self, cid: u16) -> Option<Work> {
+    pub(crate) fn end(&mut self, cid: u16) -> Option<HostCommand> {
         let slot = self.list.get_mut(usize::from(cid))?;
         slot.sent = false;
-        let work = core::mem::replace(&mut slot.work, Work::Free);
-        if matches!(work, Work::Free) {
+        let command = core::mem::replace(&mut slot.command, HostCommand::Free);
+        if matches!(command, HostCommand::Free) {
             return None;
         }
         self.free.push(cid);
-        Some(work)
+        Some(command)
     }
 
     /// Ends all commands and gives the requests behind them, each with the time at which it was overdue.
     pub(crate) fn end_all(&mut self) -> Vec<(Tag, Option<Instant>)> {
         self.early = 0;
-        let all = 0..u16::try_from(self.list.len()).unwrap_or(u16::MAX);
-        all.filter_map(|cid| {
-            let due = self.list.get(usize::from(cid)).and_then(|slot| slot.due);
-            Some((self.end(cid)?.tag()?, due))
-        })
-        .collect()
+        self.identifiers()
+            .filter_map(|cid| {
+                let due = self.list.get(usize::from(cid)).and_then(|slot| slot.due);
+                Some((self.end(cid)?.tag()?, due))
+            })
+            .collect()
     }
 }
 

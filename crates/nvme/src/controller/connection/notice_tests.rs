@@ -1,4 +1,4 @@
-//! What people are told of a connection: every misdeed by its end, everything else by a notice.
+//! What the operator is told of a connection: every violation by its end, everything else by a notice.
 
 use alloc::sync::Arc;
 

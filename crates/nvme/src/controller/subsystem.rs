@@ -1,0 +1,138 @@
+//! A subsystem as it is served: its namespaces, its hosts, and what its controllers offer (NVMe Base §3.1, §4.7).
+
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use volume::{Features, Geometry, Limits, VolumeId};
+
+/// One namespace of a subsystem.
+#[derive(Debug, Clone)]
+pub struct Namespace {
+    /// Its identifier, 1 or above.
+    pub nsid: u32,
+    /// The volume behind it.
+    pub volume: VolumeId,
+    /// The volume's shape.
+    pub geometry: Geometry,
+    /// The volume's limits.
+    pub limits: Limits,
+    /// The volume's features.
+    pub features: Features,
+    /// Globally unique identifier.
+    pub nguid: [u8; 16],
+    /// IEEE extended unique identifier, if there is one.
+    pub eui64: Option<[u8; 8]>,
+    /// UUID.
+    pub uuid: [u8; 16],
+    /// What changes whenever writes that were acknowledged and not flushed may be lost; `None` shows no such mark.
+    pub incarnation: Option<[u8; 16]>,
+}
+
+/// Which hosts may use a subsystem.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Hosts {
+    /// Every host, all of it.
+    Any,
+    /// These hosts.
+    Listed(Vec<AllowedHost>),
+}
+
+/// A host that may use a subsystem, or some of its namespaces. Several entries of one name add up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AllowedHost {
+    /// Its name, byte for byte (NVMe Base §4.7).
+    pub nqn: String,
+    /// The identifiers of the namespaces that it may use; `None` is all of them.
+    pub namespaces: Option<Vec<u32>>,
+}
+
+impl From<&str> for AllowedHost {
+    /// The host of this name, for the whole subsystem.
+    fn from(nqn: &str) -> Self {
+        Self { nqn: nqn.to_owned(), namespaces: None }
+    }
+}
+
+impl AllowedHost {
+    /// True when it is the host that calls itself so. A host without a name, an empty one, is in no list.
+    fn names(&self, hostnqn: &str) -> bool {
+        !hostnqn.is_empty() && self.nqn == hostnqn
+    }
+}
+
+/// What a controller offers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueueLimits {
+    /// I/O queues of one controller.
+    pub queues: u16,
+    /// Entries of one queue, 2 or above.
+    pub depth: u16,
+    /// The longest transfer of one command, in bytes; rounded down to a power of two, 8 KiB or above.
+    pub max_transfer: u32,
+    /// In-capsule data, in bytes, a multiple of 16: writes up to here save a round trip.
+    pub in_capsule: u32,
+}
+
+impl Default for QueueLimits {
+    fn default() -> Self {
+        Self { queues: 64, depth: 128, max_transfer: 1 << 20, in_capsule: 16 << 10 }
+    }
+}
+
+/// One subsystem.
+#[derive(Debug, Clone)]
+pub struct Subsystem {
+    /// Its qualified name.
+    pub nqn: Arc<str>,
+    /// Serial number, up to 20 ASCII characters.
+    pub serial: String,
+    /// Model number, up to 40.
+    pub model: String,
+    /// Firmware revision, up to 8.
+    pub firmware: String,
+    /// Who may use it.
+    pub hosts: Hosts,
+    /// Its namespaces, in ascending order of their identifiers.
+    pub namespaces: Vec<Namespace>,
+    /// What its controllers offer.
+    pub limits: QueueLimits,
+}
+
+impl Subsystem {
+    /// True when the host of this name may use it, or a part of it.
+    pub fn allows(&self, hostnqn: &str) -> bool {
+        match &self.hosts {
+            Hosts::Any => true,
+            Hosts::Listed(hosts) => hosts.iter().any(|host| host.names(hostnqn)),
+        }
+    }
+
+    /// True when the host of this name may use the namespace.
+    pub(super) fn shows(&self, hostnqn: &str, nsid: u32) -> bool {
+        let opens = |host: &AllowedHost| {
+            host.names(hostnqn) && host.namespaces.as_ref().is_none_or(|opened| opened.contains(&nsid))
+        };
+        match &self.hosts {
+            Hosts::Any => true,
+            Hosts::Listed(hosts) => hosts.iter().any(opens),
+        }
+    }
+
+    /// True when it can be asked how some namespace is allocated.
+    pub(super) fn tells_allocation(&self) -> bool {
+        self.namespaces.iter().any(|namespace| namespace.features.contains(Features::ALLOCATION))
+    }
+
+    pub(super) fn shows_all(&self, hostnqn: &str) -> bool {
+        self.namespaces.iter().all(|namespace| self.shows(hostnqn, namespace.nsid))
+    }
+
+    /// The longest transfer in bytes that every namespace takes, as a power of two.
+    pub fn max_transfer(&self) -> u32 {
+        let least = self.namespaces.iter().map(|namespace| namespace.limits.max_transfer).min();
+        let bytes = self.limits.max_transfer.min(least.unwrap_or(u32::MAX)).max(8192);
+        1_u32.checked_shl(bytes.ilog2()).unwrap_or(8192)
+    }
+}

@@ -1,0 +1,64 @@
+//! What was last reported of each volume: its epoch and its reservations. It comes before the queue is connected, too.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use volume::VolumeId;
+use volume::reservation::View;
+
+use super::command::VolumeRef;
+
+/// The state of a volume.
+#[derive(Debug)]
+pub(super) struct VolumeState {
+    pub(super) current: VolumeRef,
+    pub(super) view: Arc<View>,
+}
+
+/// The states of all volumes that were reported.
+#[derive(Debug, Default)]
+pub(super) struct VolumeStates {
+    list: Vec<VolumeState>,
+}
+
+impl VolumeStates {
+    /// A volume has another epoch, and other reservations if `view` says so.
+    pub(super) fn record(&mut self, current: VolumeRef, view: Option<&Arc<View>>) {
+        let known = self.list.iter_mut().find(|state| state.current.volume == current.volume);
+        if let Some(state) = known {
+            state.current = current;
+            if let Some(view) = view {
+                state.view = Arc::clone(view);
+            }
+        } else {
+            self.list.push(VolumeState { current, view: view.map(Arc::clone).unwrap_or_default() });
+        }
+    }
+
+    /// What is known of a volume.
+    pub(super) fn find(&self, volume: VolumeId) -> Option<&VolumeState> {
+        self.list.iter().find(|state| state.current.volume == volume)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use volume::Epoch;
+
+    use super::*;
+
+    #[test]
+    fn a_new_epoch_keeps_the_reservations_that_are_not_reported_again() {
+        let mut states = VolumeStates::default();
+        let at = |slot, epoch| VolumeRef { volume: VolumeId::new(slot, 0), epoch: Epoch(epoch) };
+        let view = Arc::new(View { generation: 3, ..View::default() });
+        states.record(at(0, 1), None);
+        states.record(at(1, 1), Some(&view));
+        states.record(at(0, 2), Some(&view));
+        states.record(at(0, 5), None);
+        let found = states.find(VolumeId::new(0, 0)).map(|state| (state.current, state.view.generation));
+        assert_eq!(found, Some((at(0, 5), 3)));
+        assert!(states.find(VolumeId::new(1, 0)).is_some_and(|state| state.current == at(1, 1)));
+        assert!(states.find(VolumeId::new(0, 1)).is_none(), "another use of the slot is another volume");
+    }
+}
