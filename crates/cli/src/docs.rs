@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use clap::{Command, CommandFactory, Parser};
+use clap::{Command, Parser};
 use clap_complete::Shell;
 use clap_mangen::Man;
 
-use crate::{Cli, output};
+use crate::output;
 
 /// Arguments of `completions`.
 #[derive(Debug, Parser)]
@@ -39,16 +39,16 @@ const TOPICS: [(&str, &str, &str, &str); 2] = [
     ),
 ];
 
-/// Prints completions.
-pub(crate) fn completions(args: &CompletionsArgs) -> Result<()> {
+/// Prints completions for `program`.
+pub(crate) fn completions(args: &CompletionsArgs, mut program: Command) -> Result<()> {
     let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "linerate", &mut text);
+    clap_complete::generate(args.shell, &mut program, "linerate", &mut text);
     output::bytes(&text)
 }
 
-/// Writes or prints manual pages.
-pub(crate) fn man(args: &ManArgs) -> Result<()> {
-    let pages = pages()?;
+/// Writes or prints the manual pages of `program`.
+pub(crate) fn man(args: &ManArgs, program: Command) -> Result<()> {
+    let pages = pages(program)?;
     match (&args.folder, &args.page) {
         (Some(folder), _) => write(folder, &pages),
         (None, Some(name)) => {
@@ -74,9 +74,9 @@ fn write(folder: &Path, pages: &[(String, Vec<u8>)]) -> Result<()> {
 }
 
 /// Every page: its file's name and its text.
-fn pages() -> Result<Vec<(String, Vec<u8>)>> {
+fn pages(program: Command) -> Result<Vec<(String, Vec<u8>)>> {
     let mut pages = Vec::new();
-    let mut command = Cli::command().disable_help_subcommand(true);
+    let mut command = program.disable_help_subcommand(true);
     command.build();
     of_command(&command, "linerate", &mut pages)?;
     for (name, section, about, text) in TOPICS {

@@ -31,6 +31,14 @@ pub struct Bytes {
     block: Vec<u8>,
 }
 
+impl BlockingDisk {
+    /// The disk as a sequence of bytes with a position.
+    pub fn bytes(&self) -> Bytes {
+        let block = vec![0; self.disk().geometry().block_size as usize];
+        Bytes { disk: self.clone(), position: 0, block }
+    }
+}
+
 /// What of a range can be done in one step.
 enum Step {
     /// Whole blocks: so many bytes.
@@ -40,11 +48,6 @@ enum Step {
 }
 
 impl Bytes {
-    pub(super) fn new(disk: BlockingDisk) -> Self {
-        let block = vec![0; disk.disk().geometry().block_size as usize];
-        Self { disk, position: 0, block }
-    }
-
     fn size(&self) -> u64 {
         self.disk.disk().geometry().bytes()
     }

@@ -24,6 +24,7 @@
 //! | `core` | what runs on a core's thread |
 //! | `lane` | one disk on one core |
 //! | `disk`, `blocking`, `bytes` | what programs hold |
+//! | `shared` | what clients and disks hold together |
 //! | `answer`, `permits` | waiting: for a result, for room |
 //! | `inline` | the same lanes on the calling thread |
 
@@ -36,6 +37,7 @@ mod error;
 mod inline;
 mod lane;
 mod permits;
+mod shared;
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -44,7 +46,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use ::volume::OpenError;
-use host::{CoreIndex, Postbox};
+use host::CoreIndex;
 use names::VolumeUrl;
 use reactor::{Cluster, Config};
 use rustix::thread::CpuSet;
@@ -60,6 +62,7 @@ pub use reactor::{Congestion, Driver};
 
 use self::answer::answer;
 use self::core::{CoreService, Message};
+use self::shared::Shared;
 use crate::error::Error;
 use crate::limits::{CLIENT_DEPTH, CLIENT_MEMORY};
 
@@ -116,16 +119,6 @@ impl ClientConfig {
 #[derive(Debug, Clone)]
 pub struct Client(Arc<Shared>);
 
-/// What a client's handles and disks share.
-pub(crate) struct Shared {
-    /// Tells one client's cores from another's.
-    id: u64,
-    depth: usize,
-    postbox: Arc<dyn Postbox<Message>>,
-    threads: Vec<JoinHandle<io::Result<()>>>,
-    next_disk: AtomicU64,
-}
-
 impl Client {
     /// Starts the event loops.
     pub fn start(config: &ClientConfig) -> Result<Self, Error> {
@@ -162,6 +155,13 @@ impl Client {
             attached.await.unwrap_or_else(|| Err(gone())).map_err(failed)?;
         }
         Ok(disk)
+    }
+}
+
+impl Disk {
+    /// The client that it belongs to.
+    pub fn client(&self) -> Client {
+        Client(Arc::clone(self.shared()))
     }
 }
 
@@ -203,24 +203,4 @@ fn bind(cpu: usize) -> io::Result<()> {
     let mut one = CpuSet::new();
     one.set(cpu);
     rustix::thread::sched_setaffinity(None, &one).map_err(|error| refused(&error.to_string()))
-}
-
-impl Drop for Shared {
-    /// Ends the loops. The last handle may go on a core's own thread, in a callback: that one is not waited for.
-    fn drop(&mut self) {
-        for core in 0..self.postbox.cores() {
-            self.postbox.post(core, Message::Shutdown);
-        }
-        let here = std::thread::current().id();
-        for thread in self.threads.drain(..).filter(|thread| thread.thread().id() != here) {
-            // What a loop or a callback failed with was told to whoever waited for it.
-            let _ = thread.join();
-        }
-    }
-}
-
-impl std::fmt::Debug for Shared {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Client").field("cores", &self.postbox.cores()).finish_non_exhaustive()
-    }
 }
