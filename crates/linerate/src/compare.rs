@@ -7,6 +7,7 @@ use buf::SharedBuf;
 use volume::{Features, OpenError, Volume};
 
 use crate::control::{Control, Effort};
+use crate::error::DataErrorCause;
 use crate::limits::CHUNK;
 use crate::walk::{Answer, Ask, Content, Cut, Feed, Map, Piece, Side, Span, Step, Visit, Walk, Walked};
 use crate::zeros::{is_zero, zeros};
@@ -113,7 +114,7 @@ impl Visit for Compare {
     type Note = Note;
     type Output = CompareResult;
 
-    fn begin(&mut self, piece: Piece) -> Result<Step<Note>, String> {
+    fn begin(&mut self, piece: Piece) -> Result<Step<Note>, DataErrorCause> {
         Ok(match piece.content {
             Content::Hole if self.second_maps && piece.span.at < self.sizes.1 => {
                 Step::Ask(1, Ask::Map, Note::Mapping)
@@ -124,17 +125,17 @@ impl Visit for Compare {
         })
     }
 
-    fn answered(&mut self, span: Span, note: Note, answer: Answer) -> Result<Step<Note>, String> {
+    fn answered(&mut self, span: Span, note: Note, answer: Answer) -> Result<Step<Note>, DataErrorCause> {
         match (note, answer) {
             (Note::First, Answer::Data(data)) => Ok(self.second(span, Some(data))),
             (Note::Mapping, Answer::Hole(true)) => Ok(Step::Turn(Note::Compared(None, None))),
             (Note::Mapping, _) => Ok(self.second(span, None)),
             (Note::Second(first), Answer::Data(data)) => Ok(Step::Turn(Note::Compared(first, Some(data)))),
-            _ => Err("a read was answered without data".to_owned()),
+            _ => Err(DataErrorCause::NoData),
         }
     }
 
-    fn turn(&mut self, span: Span, note: Note) -> Result<Option<Note>, String> {
+    fn turn(&mut self, span: Span, note: Note) -> Result<Option<Note>, DataErrorCause> {
         let Note::Compared(one, two) = note else { return Ok(None) };
         match (&one, &two) {
             (None, None) => {}

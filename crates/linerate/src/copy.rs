@@ -10,6 +10,7 @@ use buf::SharedBuf;
 use volume::{Features, OpenError, Volume};
 
 use crate::control::{Control, Effort};
+use crate::error::DataErrorCause;
 use crate::limits::{CHUNK, HOLE};
 use crate::stream::Inlet;
 use crate::walk::{Answer, Ask, Content, Cut, Feed, Map, Piece, Side, Span, Step, Visit, Walk, Walked};
@@ -146,7 +147,7 @@ impl Copy {
         Ok(Cut { from: 0, to: source.bytes, chunk, hole, unit, border: 0, sparse: self.plan.sparse })
     }
 
-    fn write(&mut self, span: Span, data: Option<SharedBuf>) -> Result<Step<Note>, String> {
+    fn write(&mut self, span: Span, data: Option<SharedBuf>) -> Result<Step<Note>, DataErrorCause> {
         let data = data.map(|data| self.whole_blocks(span, data)).transpose()?;
         let empty = data.as_ref().is_none_or(|data| self.plan.sparse && is_zero(data));
         let expected = data.clone().unwrap_or_else(|| self.zero_data(span.len));
@@ -167,12 +168,10 @@ impl Copy {
     }
 
     /// A stream's end may lie within a block, which is filled with zeros.
-    fn whole_blocks(&self, span: Span, data: SharedBuf) -> Result<SharedBuf, String> {
+    fn whole_blocks(&self, span: Span, data: SharedBuf) -> Result<SharedBuf, DataErrorCause> {
         if span.at + span.len > self.target_bytes {
-            return Err(format!(
-                "the stream is longer than the {} bytes of {}",
-                self.target_bytes, self.target_name
-            ));
+            let volume = self.target_name.clone();
+            return Err(DataErrorCause::StreamTooLong { volume, bytes: self.target_bytes });
         }
         let missing = span.len.next_multiple_of(self.target_block) - span.len;
         if missing == 0 {
@@ -193,7 +192,7 @@ impl Visit for Copy {
         Some(self.target)
     }
 
-    fn begin(&mut self, piece: Piece) -> Result<Step<Note>, String> {
+    fn begin(&mut self, piece: Piece) -> Result<Step<Note>, DataErrorCause> {
         match piece.content {
             Content::Volume => Ok(Step::Ask(0, Ask::Read, Note::Reading)),
             Content::Here(data) => self.write(piece.span, Some(data)),
@@ -204,7 +203,7 @@ impl Visit for Copy {
         }
     }
 
-    fn answered(&mut self, span: Span, note: Note, answer: Answer) -> Result<Step<Note>, String> {
+    fn answered(&mut self, span: Span, note: Note, answer: Answer) -> Result<Step<Note>, DataErrorCause> {
         match (note, answer) {
             (Note::Reading, Answer::Data(data)) => self.write(span, Some(data)),
             (Note::Writing(None), _) => Ok(Step::Done),
@@ -212,14 +211,13 @@ impl Visit for Copy {
             (Note::ReadingBack(data), Answer::Data(read)) => {
                 match data.iter().zip(read.iter()).position(|(ours, theirs)| ours != theirs) {
                     None => Ok(Step::Done),
-                    Some(at) => Err(format!(
-                        "what was read back from {} differs at byte {}",
-                        self.target_name,
-                        span.at + at as u64
-                    )),
+                    Some(at) => Err(DataErrorCause::Differs {
+                        volume: self.target_name.clone(),
+                        at: span.at + at as u64,
+                    }),
                 }
             }
-            (Note::Reading | Note::ReadingBack(_), _) => Err("a read was answered without data".to_owned()),
+            (Note::Reading | Note::ReadingBack(_), _) => Err(DataErrorCause::NoData),
         }
     }
 

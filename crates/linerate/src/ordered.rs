@@ -9,6 +9,7 @@ use volume::{OpenError, Volume};
 
 use crate::checksum::Sum;
 use crate::control::{Control, Effort};
+use crate::error::DataErrorCause;
 use crate::limits::CHUNK;
 use crate::stream::{Outgoing, Outlet};
 use crate::walk::{Answer, Ask, Content, Cut, Feed, Map, Piece, Side, Span, Step, Visit, Walk, Walked};
@@ -21,10 +22,10 @@ pub(crate) trait Sink {
     type Output;
 
     /// Takes the next bytes, or gives them back while it is behind.
-    fn put(&mut self, bytes: Outgoing) -> Result<Option<Outgoing>, String>;
+    fn put(&mut self, bytes: Outgoing) -> Result<Option<Outgoing>, DataErrorCause>;
 
     /// True once everything has arrived.
-    fn close(&mut self) -> Result<bool, String>;
+    fn close(&mut self) -> Result<bool, DataErrorCause>;
 
     /// The result.
     fn finish(&mut self, walked: Walked, holes: u64) -> Self::Output;
@@ -91,7 +92,7 @@ impl<S: Sink> Visit for Ordered<S> {
     type Note = Note;
     type Output = S::Output;
 
-    fn begin(&mut self, piece: Piece) -> Result<Step<Note>, String> {
+    fn begin(&mut self, piece: Piece) -> Result<Step<Note>, DataErrorCause> {
         Ok(match piece.content {
             Content::Volume => Step::Ask(0, Ask::Read, Note::Reading),
             Content::Hole => {
@@ -102,21 +103,21 @@ impl<S: Sink> Visit for Ordered<S> {
         })
     }
 
-    fn answered(&mut self, _span: Span, _note: Note, answer: Answer) -> Result<Step<Note>, String> {
+    fn answered(&mut self, _span: Span, _note: Note, answer: Answer) -> Result<Step<Note>, DataErrorCause> {
         match answer {
             Answer::Data(data) => Ok(Step::Turn(Note::Ready(Outgoing::Data(data)))),
-            _ => Err("a read was answered without data".to_owned()),
+            _ => Err(DataErrorCause::NoData),
         }
     }
 
-    fn turn(&mut self, _span: Span, note: Note) -> Result<Option<Note>, String> {
+    fn turn(&mut self, _span: Span, note: Note) -> Result<Option<Note>, DataErrorCause> {
         match note {
             Note::Ready(bytes) => Ok(self.sink.put(bytes)?.map(Note::Ready)),
             Note::Reading => Ok(None),
         }
     }
 
-    fn settle(&mut self) -> Result<bool, String> {
+    fn settle(&mut self) -> Result<bool, DataErrorCause> {
         self.sink.close()
     }
 
@@ -148,12 +149,12 @@ impl Sink for Outlet {
     const JOB: &'static str = "copy";
     type Output = ExportResult;
 
-    fn put(&mut self, bytes: Outgoing) -> Result<Option<Outgoing>, String> {
-        self.put(bytes)
+    fn put(&mut self, bytes: Outgoing) -> Result<Option<Outgoing>, DataErrorCause> {
+        Ok(self.put(bytes)?)
     }
 
-    fn close(&mut self) -> Result<bool, String> {
-        self.close()
+    fn close(&mut self) -> Result<bool, DataErrorCause> {
+        Ok(self.close()?)
     }
 
     fn finish(&mut self, walked: Walked, holes: u64) -> ExportResult {
@@ -182,7 +183,7 @@ impl Sink for Summing {
     const JOB: &'static str = "checksum";
     type Output = ChecksumResult;
 
-    fn put(&mut self, bytes: Outgoing) -> Result<Option<Outgoing>, String> {
+    fn put(&mut self, bytes: Outgoing) -> Result<Option<Outgoing>, DataErrorCause> {
         match bytes {
             Outgoing::Data(data) => self.sum.update(&data),
             // A hole has no more bytes than a chunk.
@@ -195,7 +196,7 @@ impl Sink for Summing {
         Ok(None)
     }
 
-    fn close(&mut self) -> Result<bool, String> {
+    fn close(&mut self) -> Result<bool, DataErrorCause> {
         Ok(true)
     }
 

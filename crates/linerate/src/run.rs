@@ -17,6 +17,7 @@ use crate::compare::{Compare, CompareResult};
 use crate::control::{Control, Effort, Stop};
 use crate::copy::{Copy, CopyPlan, CopyResult, Origin};
 use crate::error::{DataError, Error};
+use crate::explain::{Explain, explained};
 use crate::inspect::{Inspect, Inspection};
 use crate::job::{Job, JobService, Surroundings};
 use crate::limits::QUERY_BYTES;
@@ -24,7 +25,6 @@ use crate::load::{Load, LoadPlan, LoadResult, Progress};
 use crate::open::Opening;
 use crate::ordered::{self, ChecksumResult, ExportResult, Summing};
 use crate::stream::Outlet;
-use crate::trouble::{Explain, explained};
 use crate::zero::{Zero, ZeroPlan, ZeroResult};
 use crate::zeros::zeros;
 
@@ -273,7 +273,7 @@ pub fn map(url: &VolumeUrl) -> Result<Vec<Run>, Error> {
     let mut at = 0;
     while at < size {
         let asked = disk.allocation(at, (size - at).min(QUERY_BYTES));
-        let run = asked.map_err(|error| DataError { job: "map", at: Some(at), why: error.to_string() })?;
+        let run = asked.map_err(|error| DataError::new("map", Some(at), error.into()))?;
         at += run.len.max(1);
         match runs.last_mut().filter(|last| last.allocated == run.allocated) {
             Some(last) => last.len += run.len,

@@ -7,6 +7,7 @@ use buf::SharedBuf;
 use volume::{Features, OpenError, Volume};
 
 use crate::control::{Control, Effort};
+use crate::error::DataErrorCause;
 use crate::limits::{CHUNK, HOLE};
 use crate::walk::{Answer, Ask, Cut, Feed, Map, Piece, Side, Span, Step, Visit, Walk, Walked};
 use crate::zeros::zeros;
@@ -124,7 +125,7 @@ impl Visit for Zero {
         Some(0)
     }
 
-    fn begin(&mut self, piece: Piece) -> Result<Step<()>, String> {
+    fn begin(&mut self, piece: Piece) -> Result<Step<()>, DataErrorCause> {
         let ask = match self.by {
             By::Zero => Ask::Zero,
             By::Discard => Ask::Discard,
@@ -136,7 +137,7 @@ impl Visit for Zero {
         Ok(Step::Ask(0, ask, ()))
     }
 
-    fn answered(&mut self, _span: Span, (): (), _answer: Answer) -> Result<Step<()>, String> {
+    fn answered(&mut self, _span: Span, (): (), _answer: Answer) -> Result<Step<()>, DataErrorCause> {
         Ok(Step::Done)
     }
 

@@ -159,7 +159,7 @@ fn first_error(result: &LoadResult, urls: &[VolumeUrl], block: usize) -> Option<
     let error = result.first_error.as_ref()?;
     let url = urls.get(error.volume).map(ToString::to_string).unwrap_or_default();
     let verb = if error.is_read { "read" } else { "write" };
-    Some(format!("{url}: {verb} of {block} bytes at byte {}: {}", error.at, error.why))
+    Some(format!("{url}: {verb} of {block} bytes at byte {}: {}{}", error.at, error.kind, error.last_error))
 }
 
 /// The name of a kind of failure; `docs/howto/data.md` lists them, and they stay.

@@ -17,6 +17,7 @@ use volume::{
 };
 
 use crate::job::Job;
+use crate::last_error::LastError;
 use stamp::Stamp;
 
 /// Bytes in a chunk, if the volume allows it.
@@ -50,17 +51,61 @@ pub struct CheckResult {
     pub discards: bool,
 }
 
-/// What a volume did wrong, for the user to read.
+/// What a volume did wrong, and where. Its text has the cause and the last error in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CheckError(pub String);
+pub struct CheckError {
+    /// The byte, if one place is wrong.
+    pub at: Option<u64>,
+    /// What was wrong.
+    pub cause: CheckErrorCause,
+    /// What the volume last met on the way to its far end.
+    pub last_error: LastError,
+}
+
+impl CheckError {
+    fn new(at: Option<u64>, cause: CheckErrorCause) -> Self {
+        Self { at, cause, last_error: LastError::default() }
+    }
+}
 
 impl std::fmt::Display for CheckError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
+        if let Some(at) = self.at {
+            write!(f, "at byte {at}: ")?;
+        }
+        write!(f, "{}{}", self.cause, self.last_error)
     }
 }
 
 impl std::error::Error for CheckError {}
+
+/// What a volume did wrong.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CheckErrorCause {
+    /// It refused a request.
+    #[error("cannot be {verb}: {kind}")]
+    Refused {
+        /// What could not be done, such as `read`.
+        verb: &'static str,
+        /// Why.
+        kind: VolumeErrorKind,
+    },
+    /// It could not make durable what was written.
+    #[error("the volume cannot be flushed: {0}")]
+    NotFlushed(VolumeErrorKind),
+    /// It answered a read, but not with data.
+    #[error("a read was answered without data")]
+    NoData,
+    /// It holds something else than what was written.
+    #[error("{expected} was expected, but there is {found}")]
+    Differs {
+        /// What was written there.
+        expected: String,
+        /// What is there.
+        found: String,
+    },
+}
 
 /// What is done with a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -183,7 +228,7 @@ impl Check {
             let Some((chunk, act)) = slot.and_then(Option::take) else { continue };
             match completion.result {
                 Ok(outcome) => self.ended(chunk, act, outcome),
-                Err(kind) => self.fail(chunk, &format!("cannot be {}: {kind}", act.done())),
+                Err(kind) => self.fail(chunk, CheckErrorCause::Refused { verb: act.done(), kind }),
             }
         }
     }
@@ -197,13 +242,11 @@ impl Check {
             (Act::Read, Outcome::Data(data)) => {
                 let (expected, first) = (*expected, self.extent(chunk).start);
                 if let Some((at, found)) = self.stamp.difference(&data.into_one(), first, expected) {
-                    let wanted = stamp::words(expected);
-                    self.failure.get_or_insert_with(|| {
-                        CheckError(format!("at byte {at}: {wanted} was expected, but there is {found}"))
-                    });
+                    let cause = CheckErrorCause::Differs { expected: stamp::words(expected), found };
+                    self.failure.get_or_insert_with(|| CheckError::new(Some(at), cause));
                 }
             }
-            (Act::Read, _) => self.fail(chunk, "a read was answered without data"),
+            (Act::Read, _) => self.fail(chunk, CheckErrorCause::NoData),
         }
     }
 
@@ -212,13 +255,13 @@ impl Check {
         self.phases.pop_front();
         self.round += 1;
         if let Some(kind) = failure {
-            self.failure.get_or_insert_with(|| CheckError(format!("the volume cannot be flushed: {kind}")));
+            self.failure.get_or_insert_with(|| CheckError::new(None, CheckErrorCause::NotFlushed(kind)));
         }
     }
 
-    fn fail(&mut self, chunk: u64, why: &str) {
+    fn fail(&mut self, chunk: u64, cause: CheckErrorCause) {
         let at = self.extent(chunk).start * self.block_size;
-        self.failure.get_or_insert_with(|| CheckError(format!("at byte {at}: {why}")));
+        self.failure.get_or_insert_with(|| CheckError::new(Some(at), cause));
     }
 
     /// Flushes behind a phase whose steps have all ended.

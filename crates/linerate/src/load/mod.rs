@@ -20,6 +20,7 @@ use volume::{
 
 use crate::control::Stop;
 use crate::job::Job;
+use crate::last_error::LastError;
 use pace::Pace;
 pub use plan::{LoadPlan, MOST_DEPTH, Pattern};
 use tally::Counter;
@@ -255,7 +256,7 @@ impl Load {
         let block = self.lanes.get(slot.lane).map_or(0, |lane| lane.block_size);
         let at = slot.start.saturating_mul(block);
         let (is_read, volume) = (slot.is_read, slot.lane);
-        self.counter.fail(kind, || LoadError { is_read, volume, at, why: kind.to_string() });
+        self.counter.fail(kind, || LoadError { is_read, volume, at, kind, last_error: LastError::default() });
     }
 
     /// Ends the load before its time.

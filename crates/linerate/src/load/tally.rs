@@ -6,6 +6,8 @@ use std::time::{Duration, SystemTime};
 use hdrhistogram::Histogram;
 use volume::{OpenError, VolumeErrorKind};
 
+use crate::last_error::LastError;
+
 /// Longest latency that the histograms tell apart, in nanoseconds: 100 s.
 const LONGEST_NANOS: u64 = 100_000_000_000;
 
@@ -50,7 +52,9 @@ pub struct LoadError {
     /// Its first byte.
     pub at: u64,
     /// What was wrong.
-    pub why: String,
+    pub kind: VolumeErrorKind,
+    /// What the load's volumes last met on the way to them.
+    pub last_error: LastError,
 }
 
 /// What ended a load.

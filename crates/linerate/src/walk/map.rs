@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use volume::{Extent, Outcome, VolumeErrorKind};
 
-use super::feed::{Content, Fed, Piece};
-use super::side::{Side, Span};
+use super::piece::{Content, Fed, Piece, Span};
+use super::side::Side;
 use crate::limits::{QUERY_BYTES, RUNS_AHEAD};
 
 /// How a volume is cut.

@@ -6,6 +6,7 @@
 
 mod feed;
 mod map;
+mod piece;
 mod side;
 
 use std::task::Waker;
@@ -15,13 +16,14 @@ use protocol::Instant;
 use volume::{Completion, Operation, Outcome, Request, Tag, VolumeErrorKind};
 
 use crate::control::Control;
-use crate::error::DataError;
+use crate::error::{DataError, DataErrorCause};
 use crate::job::Job;
 use crate::limits::{CHUNK, CHUNK_BUFFERS};
 
-pub(crate) use feed::{Content, Fed, Feed, Piece};
+pub(crate) use feed::Feed;
 pub(crate) use map::{Cut, Map};
-pub(crate) use side::{Ask, Side, Span};
+pub(crate) use piece::{Content, Fed, Piece, Span};
+pub(crate) use side::{Ask, Side};
 
 /// The allocation query's tag; chunks have the number of their slot.
 const QUERY: Tag = Tag(u64::MAX);
@@ -76,18 +78,23 @@ pub(crate) trait Visit {
     }
 
     /// The first step of a chunk.
-    fn begin(&mut self, piece: Piece) -> Result<Step<Self::Note>, String>;
+    fn begin(&mut self, piece: Piece) -> Result<Step<Self::Note>, DataErrorCause>;
 
     /// The step after an answer.
-    fn answered(&mut self, span: Span, note: Self::Note, answer: Answer) -> Result<Step<Self::Note>, String>;
+    fn answered(
+        &mut self,
+        span: Span,
+        note: Self::Note,
+        answer: Answer,
+    ) -> Result<Step<Self::Note>, DataErrorCause>;
 
     /// A chunk's turn; gives the note back when it has to wait some more.
-    fn turn(&mut self, _span: Span, _note: Self::Note) -> Result<Option<Self::Note>, String> {
+    fn turn(&mut self, _span: Span, _note: Self::Note) -> Result<Option<Self::Note>, DataErrorCause> {
         Ok(None)
     }
 
     /// Whether everything that was handed on has arrived, once all chunks are done.
-    fn settle(&mut self) -> Result<bool, String> {
+    fn settle(&mut self) -> Result<bool, DataErrorCause> {
         Ok(true)
     }
 
@@ -185,8 +192,8 @@ impl<V: Visit> Walk<V> {
         }
     }
 
-    fn fail(&mut self, at: Option<u64>, why: String) {
-        self.failure.get_or_insert(DataError { job: V::JOB, at, why });
+    fn fail(&mut self, at: Option<u64>, cause: DataErrorCause) {
+        self.failure.get_or_insert(DataError::new(V::JOB, at, cause));
     }
 
     /// Begins chunks for as long as there is room in the window.
@@ -205,7 +212,7 @@ impl<V: Visit> Walk<V> {
                 Fed::Piece(piece) => self.begin(now, slot, piece),
                 Fed::Later => return,
                 Fed::End => self.fed = true,
-                Fed::Failed(why) => self.fail(None, why),
+                Fed::Failed(error) => self.fail(None, error.into()),
             }
         }
     }
@@ -219,12 +226,12 @@ impl<V: Visit> Walk<V> {
     }
 
     /// Takes a chunk's next step.
-    fn follow(&mut self, now: Instant, place: Place, step: Result<Step<V::Note>, String>) {
+    fn follow(&mut self, now: Instant, place: Place, step: Result<Step<V::Note>, DataErrorCause>) {
         let state = match step {
             Ok(Step::Ask(side, ask, note)) => State::Waiting(side, ask, note),
             Ok(Step::Turn(note)) => State::Turn(note),
             Ok(Step::Done) => return self.end(place),
-            Err(why) => return self.fail(Some(place.span.at), why),
+            Err(cause) => return self.fail(Some(place.span.at), cause),
         };
         self.slots[place.slot] = Some(Slot { place, state });
         self.send(now, place.slot);
@@ -273,7 +280,7 @@ impl<V: Visit> Walk<V> {
                     self.slots[slot] = Some(Slot { place, state: State::Turn(note) });
                     return;
                 }
-                Err(why) => return self.fail(Some(place.span.at), why),
+                Err(cause) => return self.fail(Some(place.span.at), cause),
             }
         }
     }
@@ -327,7 +334,7 @@ impl<V: Visit> Walk<V> {
                     Err(_) if verb == Ask::Map.verb() => {
                         self.visit.answered(place.span, note, Answer::Hole(false))
                     }
-                    Err(kind) => Err(format!("{} cannot be {verb}: {kind}", self.sides[side].name)),
+                    Err(kind) => Err(self.refused(side, verb, kind)),
                 };
                 self.follow(now, place, step);
             }
@@ -353,11 +360,14 @@ impl<V: Visit> Walk<V> {
         })
     }
 
+    fn refused(&self, side: usize, verb: &'static str, source: VolumeErrorKind) -> DataErrorCause {
+        DataErrorCause::Refused { volume: self.sides[side].name.clone(), verb, source }
+    }
+
     fn flushed(&mut self, side: usize, failure: Option<VolumeErrorKind>) {
         self.phase = Phase::Over;
         if let Some(kind) = failure {
-            let why = format!("{} cannot be flushed: {kind}", self.sides[side].name);
-            self.fail(None, why);
+            self.fail(None, self.refused(side, "flushed", kind));
         }
     }
 
@@ -378,8 +388,7 @@ impl<V: Visit> Walk<V> {
 
     fn connected(&mut self, side: usize, failure: Option<VolumeErrorKind>) {
         if let Some(kind) = failure {
-            let why = format!("{} cannot be flushed: {kind}", self.sides[side].name);
-            return self.fail(None, why);
+            return self.fail(None, self.refused(side, "flushed", kind));
         }
         self.phase = match self.phase {
             Phase::Connecting { unasked, unanswered } if unanswered > 1 => {
@@ -401,7 +410,7 @@ impl<V: Visit> Walk<V> {
                     self.phase = self.visit.flushes().map_or(Phase::Over, |side| self.flush(now, side));
                 }
                 Ok(false) => {}
-                Err(why) => self.fail(None, why),
+                Err(cause) => self.fail(None, cause),
             }
         }
     }

@@ -10,14 +10,7 @@ use volume::{
     VolumeQueue,
 };
 
-/// A run of bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Span {
-    /// Its first byte.
-    pub(crate) at: u64,
-    /// How many; never zero.
-    pub(crate) len: u64,
-}
+use super::piece::Span;
 
 /// What a visitor asks of a side about a span.
 #[derive(Debug)]

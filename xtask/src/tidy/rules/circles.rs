@@ -25,7 +25,6 @@ const LEFT: &[(&str, &[usize])] = &[
     ("daemon", &[2]),
     ("engine", &[8]),
     ("iscsi", &[3, 2]),
-    ("linerate", &[3]),
     ("names", &[3, 2]),
     ("nvme", &[7, 4, 2]),
     ("reactor", &[4, 3, 2]),
