@@ -15,7 +15,9 @@ pub(crate) const TRANSFER: u32 = 1 << 20;
 pub(crate) const OPEN_PATIENCE: Duration = Duration::from_secs(30);
 /// Bytes in a chunk of a copy, comparison or sum, where the volumes allow it: enough to hide a round trip, few enough that a
 /// window of them is small.
-pub(crate) const CHUNK: u64 = 1 << 20;
+pub(crate) const CHUNK: u64 = CHUNK_LEN as u64;
+/// The same as a length in memory.
+pub(crate) const CHUNK_LEN: usize = 1 << 20;
 /// Bytes of a hole that is zeroed at once: few enough that a slow target answers in time.
 pub(crate) const HOLE: u64 = 256 << 20;
 /// Buffers of a chunk's size for each chunk under way: two at most, of twice the chunk's size with the blocks around it.

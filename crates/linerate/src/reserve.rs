@@ -100,7 +100,7 @@ type Choose = Box<dyn FnOnce(&Holdings) -> Result<Command, BoxedError>>;
 fn asked(url: &VolumeUrl, choose: Option<Choose>) -> Result<Changed, Error> {
     let mut named = url.clone();
     let own = identify(&mut named).map_err(|error| Error::Open { url: url.to_string(), error })?;
-    let result = on_volume(&named, move |volume, waker| Asking::new(volume, (own, choose), waker))?;
+    let result = on_volume(&named, move |volume, waker| Asking::new(volume, own, choose, waker))?;
     Ok(result?)
 }
 
@@ -164,7 +164,8 @@ struct Asking {
 impl Asking {
     fn new(
         volume: &Arc<dyn Volume>,
-        (own, choose): (Own, Option<Choose>),
+        own: Own,
+        choose: Option<Choose>,
         waker: &Waker,
     ) -> Result<Self, OpenError> {
         let queue = volume.open_queue(&QueueContext::without_pool(CoreId(0), waker.clone()))?;

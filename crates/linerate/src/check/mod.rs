@@ -21,7 +21,7 @@ use crate::last_error::LastError;
 use stamp::Stamp;
 
 /// Bytes in a chunk, if the volume allows it.
-const CHUNK: u64 = 1 << 16;
+const CHUNK: usize = 1 << 16;
 /// Chunks under way at a time.
 const WINDOW: usize = 16;
 
@@ -148,23 +148,22 @@ impl Check {
         let geometry = volume.geometry();
         let block_size = u64::from(geometry.block_size);
         let most = u64::from(volume.limits().max_transfer);
-        let chunk = (CHUNK.min(most) / block_size).max(1);
+        let chunk = ((CHUNK as u64).min(most) / block_size).max(1);
         let blocks = plan.bytes.div_ceil(block_size).clamp(1, geometry.blocks.max(1));
         let chunks = blocks.div_ceil(chunk);
         let features = volume.features();
         let zeroes = features.contains(Features::WRITE_ZEROES);
         let discards = features.contains(Features::DISCARD);
-        let count = usize::try_from(chunks).unwrap_or(usize::MAX);
         Ok(Self {
             queue: volume.open_queue(&QueueContext::without_pool(CoreId(0), waker.clone()))?,
-            pool: Pool::new(WINDOW * 2 * usize::try_from(CHUNK).unwrap_or(usize::MAX)),
-            stamp: Stamp { seed: plan.seed, block_size },
+            pool: Pool::new(WINDOW * 2 * CHUNK),
+            stamp: Stamp { seed: plan.seed, block_size: geometry.block_size },
             block_size,
             chunk,
             blocks,
-            expected: vec![0; count],
+            expected: (0..chunks).map(|_| 0).collect(),
             round: 1,
-            phases: phases(chunks, plan.seed, (zeroes, discards)),
+            phases: phases(chunks, plan.seed, features),
             running: vec![None; WINDOW],
             flushing: false,
             failure: None,
@@ -234,8 +233,8 @@ impl Check {
     }
 
     fn ended(&mut self, chunk: u64, act: Act, outcome: Outcome) {
-        let index = usize::try_from(chunk).unwrap_or(usize::MAX);
-        let Some(expected) = self.expected.get_mut(index) else { return };
+        let index = usize::try_from(chunk).ok();
+        let Some(expected) = index.and_then(|index| self.expected.get_mut(index)) else { return };
         match (act, outcome) {
             (Act::Write, _) => *expected = self.round,
             (Act::Zero | Act::Discard, _) => *expected = 0,
@@ -287,7 +286,7 @@ impl Act {
 
 /// All is written and read; then a quarter each is written again, zeroed, discarded and left alone, and all is read. At the
 /// end all is written once more, so that no hole is left: who measures the volume next shall not measure holes.
-fn phases(chunks: u64, seed: u64, (zeroes, discards): (bool, bool)) -> VecDeque<Phase> {
+fn phases(chunks: u64, seed: u64, features: Features) -> VecDeque<Phase> {
     let mut dice = SeededEntropy::new(seed);
     let mut all = |act: fn(u64) -> Option<Act>| {
         let mut steps: Vec<(u64, Act)> = (0..chunks).filter_map(|chunk| Some((chunk, act(chunk)?))).collect();
@@ -301,7 +300,11 @@ fn phases(chunks: u64, seed: u64, (zeroes, discards): (bool, bool)) -> VecDeque<
         2 => Some(Act::Discard),
         _ => None,
     });
-    mixed.retain(|(_, act)| (*act != Act::Zero || zeroes) && (*act != Act::Discard || discards));
+    mixed.retain(|(_, act)| match act {
+        Act::Zero => features.contains(Features::WRITE_ZEROES),
+        Act::Discard => features.contains(Features::DISCARD),
+        Act::Write | Act::Read => true,
+    });
     let again = all(|_| Some(Act::Read));
     let whole = all(|_| Some(Act::Write));
     VecDeque::from([written, read, mixed, again, whole])

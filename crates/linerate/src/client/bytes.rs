@@ -54,8 +54,8 @@ impl Bytes {
 
     /// The first step of `len` bytes from the position; `None` at the end, or for no bytes.
     fn step(&self, len: usize) -> Option<Step> {
-        let left = usize::try_from(self.size().saturating_sub(self.position)).unwrap_or(usize::MAX);
-        let len = len.min(left);
+        let left = self.size().saturating_sub(self.position);
+        let len = usize::try_from(left).map_or(len, |left| len.min(left));
         let block = self.block.len();
         let inside = usize::try_from(self.position % block as u64).unwrap_or(0);
         if len == 0 {

@@ -130,7 +130,7 @@ impl Client {
         let mut shared = Shared { id, depth, postbox, threads: Vec::new(), next_disk: AtomicU64::new(0) };
         for core in cluster.into_cores() {
             let cpu = config.cpus.get(usize::from(core.index())).copied();
-            shared.threads.push(start_core(core, cpu, (id, config.memory))?);
+            shared.threads.push(start_core(core, CorePlan { client: id, cpu, memory: config.memory })?);
         }
         Ok(Self(Arc::new(shared)))
     }
@@ -165,11 +165,20 @@ impl Disk {
     }
 }
 
+/// What a client's core is started with.
+struct CorePlan {
+    /// The client's number.
+    client: u64,
+    /// The processor to bind its thread to.
+    cpu: Option<usize>,
+    /// Bytes that it keeps for reads that bring no memory.
+    memory: usize,
+}
+
 /// Runs a core on a new thread; gives the thread once its loop is there.
 fn start_core(
     core: reactor::Core<Message>,
-    cpu: Option<usize>,
-    (client, memory): (u64, usize),
+    CorePlan { client, cpu, memory }: CorePlan,
 ) -> Result<JoinHandle<io::Result<()>>, Error> {
     let (started, hears) = mpsc::channel();
     let run = move || {

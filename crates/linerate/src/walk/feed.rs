@@ -7,7 +7,7 @@ use crate::stream::Inlet;
 /// Where chunks come from.
 #[derive(Debug)]
 pub(crate) enum Feed {
-    /// The places of side 0.
+    /// The places of end 0.
     Volume(Map),
     /// A stream.
     Stream(Inlet),
