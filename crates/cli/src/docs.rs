@@ -28,15 +28,30 @@ pub(crate) struct ManArgs {
     page: Option<String>,
 }
 
-/// Pages that belong to no command: the name, the section, what it is about, and its text.
-const TOPICS: [(&str, &str, &str, &str); 2] = [
-    ("linerate-urls", "7", "how volumes are named", include_str!("../../../docs/reference/urls.md")),
-    (
-        "linerate-configuration",
-        "5",
-        "the configuration file of linerate serve",
-        include_str!("../../../docs/reference/configuration.md"),
-    ),
+/// A page that belongs to no command.
+#[derive(Debug, Clone, Copy)]
+struct Topic {
+    name: &'static str,
+    /// The section of the manual.
+    section: &'static str,
+    about: &'static str,
+    /// Markdown.
+    text: &'static str,
+}
+
+const TOPICS: [Topic; 2] = [
+    Topic {
+        name: "linerate-urls",
+        section: "7",
+        about: "how volumes are named",
+        text: include_str!("../../../docs/reference/urls.md"),
+    },
+    Topic {
+        name: "linerate-configuration",
+        section: "5",
+        about: "the configuration file of linerate serve",
+        text: include_str!("../../../docs/reference/configuration.md"),
+    },
 ];
 
 /// Prints completions for `program`.
@@ -79,8 +94,8 @@ fn pages(program: Command) -> Result<Vec<(String, Vec<u8>)>> {
     let mut command = program.disable_help_subcommand(true);
     command.build();
     of_command(&command, "linerate", &mut pages)?;
-    for (name, section, about, text) in TOPICS {
-        pages.push((format!("{name}.{section}"), roff((name, section, about), text).into_bytes()));
+    for topic in TOPICS {
+        pages.push((format!("{}.{}", topic.name, topic.section), roff(&topic).into_bytes()));
     }
     Ok(pages)
 }
@@ -104,7 +119,8 @@ fn of_command(command: &Command, name: &str, pages: &mut Vec<(String, Vec<u8>)>)
 }
 
 /// A page of the reference as a manual page. Of Markdown it knows what those pages use: headings, tables, lists, code.
-fn roff((name, section, about): (&str, &str, &str), text: &str) -> String {
+fn roff(topic: &Topic) -> String {
+    let Topic { name, section, about, text } = topic;
     let mut page = format!(".TH {name} {section}\n.SH NAME\n{name} \\- {about}\n.SH DESCRIPTION\n");
     let mut code = false;
     for line in text.lines().skip_while(|line| line.starts_with('#') || line.is_empty()) {

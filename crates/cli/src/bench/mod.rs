@@ -156,7 +156,7 @@ fn verdict(args: &Args, result: &LoadResult, report: &Report) -> ExitCode {
     }
     if result.end == LoadEnd::Stopped {
         output::remark(&format!("stopped after {:.1} s of {} s", result.elapsed.as_secs_f64(), args.runtime));
-        return watch::exit_code(true);
+        return watch::stopped();
     }
     if result.completed() == 0 {
         let urls: Vec<String> = args.urls.iter().map(ToString::to_string).collect();

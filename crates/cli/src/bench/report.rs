@@ -1,4 +1,4 @@
-//! What `linerate bench` prints: figures for people, or JSON with everything that was counted.
+//! What `linerate bench` prints: figures as text, or JSON with everything that was counted.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -116,7 +116,7 @@ impl Report {
         }
     }
 
-    /// Prints it for people.
+    /// Prints it as text.
     pub(crate) fn print(&self) -> Result<()> {
         if let (Some(iops), Some(rate)) = (self.iops, self.mb_per_s) {
             output::line(&format!("{iops:.0} IOPS, {rate:.1} MB/s"))?;

@@ -128,7 +128,7 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
     };
     let mut display = Display::new(args.json_progress);
     let ended = session::run(options, &mut display, &*stop_by_signal()?)?;
-    let code = finish((&spoken, &has), &ended, &mut display)?;
+    let code = finish(&spoken, &has, &ended, &mut display)?;
     if args.table {
         output::line(lab_report::table(&ended.folder)?.trim_end())?;
     }
@@ -140,10 +140,10 @@ pub(crate) fn resume(args: &ResumeArgs) -> Result<u8> {
     let mut display = Display::new(args.json_progress);
     let ended = session::resume(&args.folder, own_program()?, &mut display, &*stop_by_signal()?)?;
     let (_, record, scenario) = Store::open(&args.folder)?;
-    finish((&scenario.scenario, &record.site.has), &ended, &mut display)
+    finish(&scenario.scenario, &record.site.has, &ended, &mut display)
 }
 
-fn finish((scenario, has): (&Scenario, &[String]), ended: &Ended, display: &mut Display) -> Result<u8> {
+fn finish(scenario: &Scenario, has: &[String], ended: &Ended, display: &mut Display) -> Result<u8> {
     let report = lab_report::write(&ended.folder)?;
     display
         .tell(&Event::Ended { report: Some(report.display().to_string()), invalid: ended.invalid.clone() });
