@@ -11,7 +11,7 @@ use protocol::Instant;
 use volume::{OpenError, Volume};
 
 use crate::job::Environment;
-use crate::limits::OPEN_PATIENCE;
+use crate::limits::OPEN_TIMEOUT;
 use crate::secret;
 
 /// A volume that is being opened, on an event loop of the caller's own: whoever serves or attaches volumes. It is polled on the core's
@@ -86,14 +86,14 @@ impl Opening {
 
     /// The volume or why it could not be opened, once that is known.
     pub fn poll(&mut self, now: Instant) -> Option<Result<Arc<dyn Volume>, OpenError>> {
-        let deadline = *self.deadline.get_or_insert(now + OPEN_PATIENCE);
+        let deadline = *self.deadline.get_or_insert(now + OPEN_TIMEOUT);
         match &mut self.state {
             State::Decided(result) => result.take(),
             State::Remote(route) => match route.poll() {
                 Some(result) => Some(result.map(|volume| backends::apply_filters(&self.url.filters, volume))),
                 None if now >= deadline => Some(Err(OpenError::new(format!(
                     "no answer within {} s; check the address, and that the server is well",
-                    OPEN_PATIENCE.as_secs()
+                    OPEN_TIMEOUT.as_secs()
                 )))),
                 None => None,
             },
