@@ -64,8 +64,9 @@ fn compare(args: &Args) -> Result<ExitCode> {
     let watch = Watch::start()?;
     let result = linerate::compare(&args.one, &args.two, args.effort.effort(), watch.control()?)?;
     watch.clear();
-    let sizes_matter = args.strict && result.sizes.0 != result.sizes.1;
-    let different = result.first.is_some() || sizes_matter;
+    let differ = args.strict && result.sizes.0 != result.sizes.1;
+    let sizes = if differ { Sizes::Differ } else { Sizes::Pass };
+    let different = result.first.is_some() || sizes == Sizes::Differ;
     if args.json {
         output::json(&Report {
             one: args.one.to_string(),
@@ -81,7 +82,7 @@ fn compare(args: &Args) -> Result<ExitCode> {
             seconds: watch.seconds(),
         })?;
     } else {
-        output::line(&words(&result, sizes_matter))?;
+        output::line(&words(&result, sizes))?;
     }
     if different {
         return Ok(ExitCode::from(DIFFERENT));
@@ -89,16 +90,25 @@ fn compare(args: &Args) -> Result<ExitCode> {
     Ok(exit_code(result.stopped))
 }
 
-fn words(result: &CompareResult, sizes_matter: bool) -> String {
+/// What the volumes' sizes come to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sizes {
+    /// They are equal, or may differ.
+    Pass,
+    /// They differ, and must not.
+    Differ,
+}
+
+fn words(result: &CompareResult, verdict: Sizes) -> String {
     let CompareResult { sizes, bytes, first, differing, runs, stopped } = *result;
     let found = match first {
         Some(first) => {
             format!("different from byte {first} on: {differing} of {bytes} bytes differ, in {runs} runs")
         }
-        None if sizes_matter => format!("different sizes: {} and {} bytes", sizes.0, sizes.1),
+        None if verdict == Sizes::Differ => format!("different sizes: {} and {} bytes", sizes.0, sizes.1),
         None => format!("equal: {bytes} bytes"),
     };
-    let tail = if sizes.0 != sizes.1 && !sizes_matter {
+    let tail = if sizes.0 != sizes.1 && verdict == Sizes::Pass {
         format!(" (one has {} bytes, the other {}: what is missing counts as zeros)", sizes.0, sizes.1)
     } else {
         String::new()
@@ -122,13 +132,13 @@ mod tests {
 
     #[test]
     fn the_words_say_what_was_found() {
-        assert_eq!(words(&EQUAL, false), "equal: 1024 bytes");
+        assert_eq!(words(&EQUAL, Sizes::Pass), "equal: 1024 bytes");
         let sizes = CompareResult { sizes: (512, 1024), ..EQUAL };
-        assert_eq!(words(&sizes, true), "different sizes: 512 and 1024 bytes");
-        assert!(words(&sizes, false).starts_with("equal: 1024 bytes (one has 512 bytes"));
+        assert_eq!(words(&sizes, Sizes::Differ), "different sizes: 512 and 1024 bytes");
+        assert!(words(&sizes, Sizes::Pass).starts_with("equal: 1024 bytes (one has 512 bytes"));
         let different = CompareResult { first: Some(7), differing: 3, runs: 2, stopped: true, ..EQUAL };
         assert_eq!(
-            words(&different, false),
+            words(&different, Sizes::Pass),
             "different from byte 7 on: 3 of 1024 bytes differ, in 2 runs; stopped before the end"
         );
     }

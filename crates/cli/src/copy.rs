@@ -10,9 +10,9 @@ use linerate::{CopyPlan, CopyResult, Verify};
 use names::VolumeUrl;
 use serde::Serialize;
 
+use crate::endpoint::Endpoint;
 use crate::output;
 use crate::overwrite::OverwriteArgs;
-use crate::place::Place;
 use crate::watch::{EffortArgs, Watch, exit_code};
 
 /// Arguments of `copy`.
@@ -20,10 +20,10 @@ use crate::watch::{EffortArgs, Watch, exit_code};
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub(crate) struct Args {
     /// The volume to read, or - for standard input
-    source: Place,
+    source: Endpoint,
     /// The volume to write from its beginning, or - for standard output; a file that does not exist is created in the source's
     /// size, whatever exists needs --overwrite
-    target: Place,
+    target: Endpoint,
     /// Read each chunk back and compare it
     #[arg(long)]
     verify: bool,
@@ -60,22 +60,22 @@ struct Totals {
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let verify = if args.verify { Verify::Yes } else { Verify::No };
     let plan = CopyPlan { verify, sparse: !args.no_sparse, effort: args.effort.effort() };
-    if let Place::Volume(target) = &args.target {
+    if let Endpoint::Volume(target) = &args.target {
         args.overwrite.permit(target, "the copy would overwrite the volume from its beginning")?;
     }
     let watch = Watch::start()?;
     let result = match (&args.source, &args.target) {
-        (Place::Stream, Place::Stream) => {
+        (Endpoint::Stream, Endpoint::Stream) => {
             bail!("- cannot be both source and target: name a volume for one of them")
         }
-        (Place::Volume(_), Place::Stream) if args.verify => {
+        (Endpoint::Volume(_), Endpoint::Stream) if args.verify => {
             bail!("--verify reads the target back, which a stream cannot give: leave it out")
         }
-        (Place::Volume(source), Place::Stream) => export(source, plan, &watch)?,
-        (Place::Stream, Place::Volume(target)) => {
+        (Endpoint::Volume(source), Endpoint::Stream) => export(source, plan, &watch)?,
+        (Endpoint::Stream, Endpoint::Volume(target)) => {
             linerate::import(Box::new(std::io::stdin()), target, plan, watch.control()?)?
         }
-        (Place::Volume(source), Place::Volume(target)) => {
+        (Endpoint::Volume(source), Endpoint::Volume(target)) => {
             linerate::copy(source, target, plan, watch.control()?)?
         }
     };
@@ -90,8 +90,8 @@ fn tell(args: &Args, result: &CopyResult, watch: &Watch) -> Result<()> {
     match (args.json, &args.target) {
         (false, _) if args.quiet => {}
         (false, _) => output::aside(&totals.words()),
-        (true, Place::Stream) => output::aside(&serde_json::to_string(&totals)?),
-        (true, Place::Volume(_)) => output::json(&totals)?,
+        (true, Endpoint::Stream) => output::aside(&serde_json::to_string(&totals)?),
+        (true, Endpoint::Volume(_)) => output::json(&totals)?,
     }
     Ok(())
 }

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use clap::{Command, CommandFactory, Parser};
+use clap::{Command, Parser};
 use clap_complete::Shell;
 use clap_mangen::Man;
 
-use crate::{Cli, output};
+use crate::output;
 
 /// Arguments of `completions`.
 #[derive(Debug, Parser)]
@@ -28,27 +28,42 @@ pub(crate) struct ManArgs {
     page: Option<String>,
 }
 
-/// Pages that belong to no command: the name, the section, what it is about, and its text.
-const TOPICS: [(&str, &str, &str, &str); 2] = [
-    ("linerate-urls", "7", "how volumes are named", include_str!("../../../docs/reference/urls.md")),
-    (
-        "linerate-configuration",
-        "5",
-        "the configuration file of linerate serve",
-        include_str!("../../../docs/reference/configuration.md"),
-    ),
+/// A page that belongs to no command.
+#[derive(Debug, Clone, Copy)]
+struct Topic {
+    name: &'static str,
+    /// The section of the manual.
+    section: &'static str,
+    about: &'static str,
+    /// Markdown.
+    text: &'static str,
+}
+
+const TOPICS: [Topic; 2] = [
+    Topic {
+        name: "linerate-urls",
+        section: "7",
+        about: "how volumes are named",
+        text: include_str!("../../../docs/reference/urls.md"),
+    },
+    Topic {
+        name: "linerate-configuration",
+        section: "5",
+        about: "the configuration file of linerate serve",
+        text: include_str!("../../../docs/reference/configuration.md"),
+    },
 ];
 
-/// Prints completions.
-pub(crate) fn completions(args: &CompletionsArgs) -> Result<()> {
+/// Prints completions for `program`.
+pub(crate) fn completions(args: &CompletionsArgs, mut program: Command) -> Result<()> {
     let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "linerate", &mut text);
+    clap_complete::generate(args.shell, &mut program, "linerate", &mut text);
     output::bytes(&text)
 }
 
-/// Writes or prints manual pages.
-pub(crate) fn man(args: &ManArgs) -> Result<()> {
-    let pages = pages()?;
+/// Writes or prints the manual pages of `program`.
+pub(crate) fn man(args: &ManArgs, program: Command) -> Result<()> {
+    let pages = pages(program)?;
     match (&args.folder, &args.page) {
         (Some(folder), _) => write(folder, &pages),
         (None, Some(name)) => {
@@ -74,13 +89,13 @@ fn write(folder: &Path, pages: &[(String, Vec<u8>)]) -> Result<()> {
 }
 
 /// Every page: its file's name and its text.
-fn pages() -> Result<Vec<(String, Vec<u8>)>> {
+fn pages(program: Command) -> Result<Vec<(String, Vec<u8>)>> {
     let mut pages = Vec::new();
-    let mut command = Cli::command().disable_help_subcommand(true);
+    let mut command = program.disable_help_subcommand(true);
     command.build();
     of_command(&command, "linerate", &mut pages)?;
-    for (name, section, about, text) in TOPICS {
-        pages.push((format!("{name}.{section}"), roff((name, section, about), text).into_bytes()));
+    for topic in TOPICS {
+        pages.push((format!("{}.{}", topic.name, topic.section), roff(&topic).into_bytes()));
     }
     Ok(pages)
 }
@@ -104,7 +119,8 @@ fn of_command(command: &Command, name: &str, pages: &mut Vec<(String, Vec<u8>)>)
 }
 
 /// A page of the reference as a manual page. Of Markdown it knows what those pages use: headings, tables, lists, code.
-fn roff((name, section, about): (&str, &str, &str), text: &str) -> String {
+fn roff(topic: &Topic) -> String {
+    let Topic { name, section, about, text } = topic;
     let mut page = format!(".TH {name} {section}\n.SH NAME\n{name} \\- {about}\n.SH DESCRIPTION\n");
     let mut code = false;
     for line in text.lines().skip_while(|line| line.starts_with('#') || line.is_empty()) {

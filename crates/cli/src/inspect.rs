@@ -1,4 +1,4 @@
-//! `linerate inspect`: what a volume is, for people or as JSON. `docs/howto/data.md` has the keys of the JSON, which stay.
+//! `linerate inspect`: what a volume is, as text or as JSON. `docs/howto/data.md` has the keys of the JSON, which stay.
 
 use std::process::ExitCode;
 

@@ -11,12 +11,12 @@ mod compare;
 mod copy;
 mod discover;
 mod docs;
+mod endpoint;
 mod inspect;
 mod lab;
 mod losses;
 mod output;
 mod overwrite;
-mod place;
 mod reserve;
 mod serve;
 mod signals;
@@ -27,7 +27,7 @@ use std::process::ExitCode;
 
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// Where to read on.
 const MORE: &str = "linerate man --page linerate-urls says how volumes are named, linerate man --page linerate-configuration what the \
@@ -94,8 +94,8 @@ fn main() -> ExitCode {
         Command::Check(args) => check::run(&args).map(done),
         Command::Bench(args) => bench::run(&args),
         Command::Discover(args) => discover::run(&args).map(done),
-        Command::Completions(args) => docs::completions(&args).map(done),
-        Command::Man(args) => docs::man(&args).map(done),
+        Command::Completions(args) => docs::completions(&args, Cli::command()).map(done),
+        Command::Man(args) => docs::man(&args, Cli::command()).map(done),
     };
     match result {
         Ok(code) => code,

@@ -32,7 +32,7 @@ impl std::error::Error for Unread {}
 pub(crate) fn failed(error: &anyhow::Error, code: u8) -> ExitCode {
     if matches!(error.downcast_ref(), Some(linerate::Error::Stopped)) {
         remark(&format!("{error:#}"));
-        return watch::exit_code(true);
+        return watch::stopped();
     }
     if error.downcast_ref::<Unread>().is_some() {
         // It ends the process; if it cannot, the exit code says as much.

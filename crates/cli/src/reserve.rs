@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context, Result, anyhow, bail};
 use clap::{Parser, ValueEnum};
 use linerate::reservation::{Command, Registrant, ReservationType};
 use linerate::{Changed, Holdings, VolumeErrorKind, VolumeUrl};
@@ -101,13 +101,12 @@ fn type_of(kind: Kind) -> Option<ReservationType> {
 }
 
 /// Reads a key: 64 bits, hexadecimal behind `0x` or decimal.
-fn key(text: &str) -> Result<u64, String> {
+fn key(text: &str) -> Result<u64> {
     let number = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(digits) => u64::from_str_radix(digits, 16),
         None => text.parse(),
     };
-    number
-        .map_err(|_| "write a key of 64 bits as 0x and hexadecimal digits, or as a decimal number".to_owned())
+    number.map_err(|_| anyhow!("write a key of 64 bits as 0x and hexadecimal digits, or as a decimal number"))
 }
 
 fn hexadecimal(key: u64) -> String {
@@ -173,12 +172,11 @@ fn name(registrant: &Registrant) -> String {
 }
 
 /// The change that the arguments ask for, once it is known what is reserved.
-fn command(args: &Asked, holdings: &Holdings) -> Result<Command, String> {
+fn command(args: &Asked, holdings: &Holdings) -> Result<Command> {
     let own = holdings.own_key();
     let key = args.key.or(own).unwrap_or(0);
     let held = holdings.view.reservation.as_ref().map(|(kind, _)| *kind);
-    let kind =
-        args.kind.or(held).ok_or("nothing is reserved, so that there is no type to be released".to_owned());
+    let kind = args.kind.or(held).context("nothing is reserved, so that there is no type to be released");
     Ok(match args.action {
         Action::Register => {
             let new_key = args.new_key.unwrap_or(0);
@@ -188,13 +186,14 @@ fn command(args: &Asked, holdings: &Holdings) -> Result<Command, String> {
         Action::Preempt | Action::PreemptAbort => {
             let all = held.is_some_and(ReservationType::is_all);
             let holders = if all { Some(0) } else { holdings.holders_key() };
-            let victim = args.victim.or(holders).ok_or("nothing is reserved: say whose key with --victim")?;
+            let victim =
+                args.victim.or(holders).context("nothing is reserved: say whose key with --victim")?;
             Command::Preempt { key, victim, kind: kind?, abort: args.action == Action::PreemptAbort }
         }
         Action::Clear => Command::Clear { key },
         // The standards call it a success that changes nothing.
         Action::Release if own.is_some() && held.is_some() && !holdings.holds() => {
-            return Err("another host holds the reservation: only its holder can release it".to_owned());
+            bail!("another host holds the reservation: only its holder can release it");
         }
         Action::Release | Action::Report => Command::Release { key, kind: kind? },
     })

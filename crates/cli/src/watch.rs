@@ -101,7 +101,12 @@ impl Drop for Watch {
     }
 }
 
+/// The exit code of a job that was stopped.
+pub(crate) fn stopped() -> ExitCode {
+    ExitCode::from(STOPPED)
+}
+
 /// The exit code of a job that went well or was stopped.
-pub(crate) fn exit_code(stopped: bool) -> ExitCode {
-    if stopped { ExitCode::from(STOPPED) } else { ExitCode::SUCCESS }
+pub(crate) fn exit_code(was_stopped: bool) -> ExitCode {
+    if was_stopped { stopped() } else { ExitCode::SUCCESS }
 }

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant};
 
-use common::{PATIENCE, Server, begin};
+use common::{Server, TIMEOUT, begin};
 use tempfile::{TempDir, tempdir};
 
 /// What a hostile far end may cost in resident memory beyond what the same command takes with an honest one, in KiB.
@@ -22,7 +22,7 @@ const BESIDE: u64 = 64 << 10;
 /// Bytes of a flood: so many short PDUs that a side which keeps something of each of them exceeds that.
 const FLOOD: usize = 32 << 20;
 /// Between two looks at a command's memory: short, as one that fails at once tells nothing afterwards.
-const GLANCE: Duration = Duration::from_micros(500);
+const POLL_INTERVAL: Duration = Duration::from_micros(500);
 /// Bytes of the reads: more than any answer has that is not one of theirs.
 const BLOCK: u32 = 8192;
 
@@ -161,7 +161,7 @@ fn run(arguments: &[String], most: u64) -> Ran {
     let mut child = Running(begin(&arguments.iter().map(String::as_str).collect::<Vec<_>>()));
     let status = format!("/proc/{}/status", child.0.id());
     let mut peak = 0;
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     let ended = loop {
         let status = std::fs::read_to_string(&status).unwrap();
         // Whoever has ended has none.
@@ -172,8 +172,8 @@ fn run(arguments: &[String], most: u64) -> Ran {
         if let Some(ended) = child.0.try_wait().unwrap() {
             break ended;
         }
-        assert!(Instant::now() < deadline, "{arguments:?} did not end in {PATIENCE:?}");
-        sleep(GLANCE);
+        assert!(Instant::now() < deadline, "{arguments:?} did not end in {TIMEOUT:?}");
+        sleep(POLL_INTERVAL);
     };
     let mut said = String::new();
     child.0.stdout.take().unwrap().read_to_string(&mut said).unwrap();

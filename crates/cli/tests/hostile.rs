@@ -10,7 +10,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Child;
 
-use common::{PATIENCE, Server, begin, run, stamped, succeeded, until};
+use common::{Server, TIMEOUT, begin, run, stamped, succeeded, until};
 use rustix::process::{Resource, Rlimit, prlimit};
 use tempfile::tempdir;
 
@@ -32,11 +32,11 @@ fn without_errors(load: Child) {
 
 fn connect(portal: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(portal).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     stream
 }
 
-/// True when the peer closes before the patience ends, whatever it says first.
+/// True when the peer closes before the timeout ends, whatever it says first.
 fn closes(mut stream: TcpStream) -> bool {
     let mut sink = [0; 4096];
     loop {

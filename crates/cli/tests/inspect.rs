@@ -1,4 +1,4 @@
-//! `linerate inspect` tells what a volume is, over both protocols and for people and programs.
+//! `linerate inspect` tells what a volume is, over both protocols and for users and programs.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod common;

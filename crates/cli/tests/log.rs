@@ -9,7 +9,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use common::{PATIENCE, Server, begin, run_in_vain, until};
+use common::{Server, TIMEOUT, begin, run_in_vain, until};
 use serde_json::Value;
 use tempfile::tempdir;
 
@@ -45,7 +45,7 @@ fn line(folder: &Path, kind: &str, reason: &str) -> Value {
 
 fn sends(portal: SocketAddr, bytes: &[u8]) {
     let mut stream = TcpStream::connect(portal).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     stream.write_all(bytes).unwrap();
     let _answer = stream.read_to_end(&mut Vec::new());
 }

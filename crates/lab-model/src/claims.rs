@@ -106,14 +106,10 @@ impl Judgement {
 /// The verdict on each claim of a scenario, in its order. `site_has` names what is there of what claims may need
 /// ([`needs::NEEDS`]). The control block's results must not be among `results`.
 pub fn judge(scenario: &Scenario, results: &[PointResult], site_has: &[String]) -> Vec<Judgement> {
-    scenario.claims.iter().map(|claim| judge_one(scenario, claim, (results, site_has))).collect()
+    scenario.claims.iter().map(|claim| judge_one(scenario, claim, results, site_has)).collect()
 }
 
-fn judge_one(
-    scenario: &Scenario,
-    claim: &Claim,
-    (results, site_has): (&[PointResult], &[String]),
-) -> Judgement {
+fn judge_one(scenario: &Scenario, claim: &Claim, results: &[PointResult], site_has: &[String]) -> Judgement {
     let missing: Vec<&str> =
         claim.needs.iter().filter(|need| !site_has.contains(need)).map(String::as_str).collect();
     let tested = || test(scenario, claim, results).unwrap_or_else(Verdict::not_testable);

@@ -21,6 +21,8 @@ use lab_model::result::{Coordinate, PointResult, point_name};
 use lab_model::scenario::Metric;
 use lab_model::statistics::bootstrap::{Bootstrap, median};
 use lab_model::statistics::metric::{Context, value_of};
+use lab_model::statistics::number::count;
+use lab_model::statistics::pairing::ArmPair;
 use lab_model::statistics::verdict::{Ratio, finding, ratio};
 use lab_model::statistics::{Finding, PointVerdict, SEED, holm, unpaired};
 
@@ -181,7 +183,9 @@ impl Regression {
 /// Compares two run directories, or the first arm of one with its others when both are the same directory.
 pub fn compare(a: &Path, b: &Path, options: &Options) -> Result<Comparison> {
     let (first, second) = (Run::read(a)?, Run::read(b)?);
-    compared((a, &first), (b, &second), options, ("A", "B"))
+    let a = Compared { name: "A", folder: a, run: &first };
+    let b = Compared { name: "B", folder: b, run: &second };
+    compared(a, b, options)
 }
 
 /// Holds a run against a baseline. Only a whole interval beyond a threshold is a regression.
@@ -200,7 +204,9 @@ pub fn regress(
     if same(baseline, current) {
         bail!("baseline and current are the same folder, {}: name two runs", current.display());
     }
-    let comparison = compared((current, &new), (baseline, &old), &options, ("current", "baseline"))?;
+    let after = Compared { name: "current", folder: current, run: &new };
+    let before = Compared { name: "baseline", folder: baseline, run: &old };
+    let comparison = compared(after, before, &options)?;
     let invalid = worthless("baseline", &old).chain(worthless("current", &new)).collect();
     let (mut failed, mut untested) = (Vec::new(), Vec::new());
     for threshold in thresholds {
@@ -260,13 +266,27 @@ struct Group<'a> {
     b: Vec<&'a PointResult>,
 }
 
-fn compared(
-    (folder_a, a): (&Path, &Run),
-    (folder_b, b): (&Path, &Run),
-    options: &Options,
-    names: (&str, &str),
-) -> Result<Comparison> {
-    let own = same(folder_a, folder_b);
+/// A run that is compared.
+#[derive(Clone, Copy)]
+struct Compared<'a> {
+    /// What the comparison calls it.
+    name: &'a str,
+    folder: &'a Path,
+    run: &'a Run,
+}
+
+/// How the rows of a comparison are made.
+#[derive(Clone, Copy)]
+struct How<'a> {
+    /// What the runs are called.
+    names: ArmPair<'a>,
+    pairing: Pairing,
+}
+
+fn compared(one: Compared<'_>, other: Compared<'_>, options: &Options) -> Result<Comparison> {
+    let (a, b) = (one.run, other.run);
+    let names = ArmPair { a: one.name, b: other.name };
+    let own = same(one.folder, other.folder);
     let groups = if own { arms(a)? } else { groups(a, b) };
     let pairing = if own || same_run(a, b) { Pairing::Paired } else { Pairing::Unpaired };
     if !options.across_evidence {
@@ -275,8 +295,8 @@ fn compared(
     let (matched, single): (Vec<Group<'_>>, Vec<Group<'_>>) =
         groups.into_iter().partition(|group| !group.a.is_empty() && !group.b.is_empty());
     let mut comparison = Comparison {
-        a: party(names.0, folder_a, a),
-        b: party(names.1, folder_b, b),
+        a: party(one),
+        b: party(other),
         pairing,
         environment: differences(a, b),
         rows: Vec::new(),
@@ -285,12 +305,12 @@ fn compared(
     };
     let mut bootstrap = Bootstrap::new(SEED);
     for metric in metrics(options, a, b) {
-        comparison.rows.extend(rows(&mut bootstrap, &matched, (names, pairing), metric));
+        comparison.rows.extend(rows(&mut bootstrap, &matched, How { names, pairing }, metric));
     }
     Ok(comparison)
 }
 
-fn party(name: &str, folder: &Path, run: &Run) -> Party {
+fn party(Compared { name, folder, run }: Compared<'_>) -> Party {
     let labels: BTreeSet<String> = run.points.iter().map(|result| result.evidence.to_string()).collect();
     Party {
         name: name.to_owned(),
@@ -371,8 +391,8 @@ fn evidence(group: &Group<'_>) -> Result<()> {
     Ok(())
 }
 
-fn only(group: &Group<'_>, (a, b): (&str, &str)) -> String {
-    let name = if group.b.is_empty() { a } else { b };
+fn only(group: &Group<'_>, names: ArmPair<'_>) -> String {
+    let name = if group.b.is_empty() { names.a } else { names.b };
     format!("{} at {}: only in {name}", group.arm, point_name(group.point))
 }
 
@@ -446,7 +466,7 @@ fn value(metric: Metric, result: &PointResult) -> Option<f64> {
 fn rows(
     bootstrap: &mut Bootstrap,
     groups: &[Group<'_>],
-    (names, pairing): ((&str, &str), Pairing),
+    How { names, pairing }: How<'_>,
     metric: Metric,
 ) -> Vec<Row> {
     let sides: Vec<Sides> = groups.iter().map(|group| Sides::of(group, metric)).collect();
@@ -468,8 +488,8 @@ fn rows(
         let (pairs, unusable) = sides.counts(group, pairing);
         let verdict = PointVerdict {
             point: group.point.to_vec(),
-            a: names.0.to_owned(),
-            b: names.1.to_owned(),
+            a: names.a.to_owned(),
+            b: names.b.to_owned(),
             metric,
             pairs,
             unusable,
@@ -512,7 +532,6 @@ impl Sides {
             Pairing::Unpaired => self.a.len().min(self.b.len()),
         };
         let all = group.a.len().max(group.b.len());
-        let count = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
         (count(usable), count(all.saturating_sub(usable)))
     }
 }

@@ -277,8 +277,13 @@ fn a_database_runs_through(initiator: Initiator) {
     let files = Filesystem::make(&adapter.endpoints[0], user.as_deref(), &mut ground.ledger).unwrap();
     let settings = BTreeMap::from([("shared_buffers".to_owned(), "16MB".to_owned())]);
     let placement = place(&ground.hosts.initiators[0]);
-    let parts = (ground.folder.path(), &placement);
-    let database = postgresql::serve(files.path(), &settings, parts, &mut ground.ledger).unwrap();
+    let spec = postgresql::DatabaseSpec {
+        root: files.path(),
+        settings: &settings,
+        folder: ground.folder.path(),
+        placement: &placement,
+    };
+    let database = postgresql::serve(&spec, &mut ground.ledger).unwrap();
     let url = database.endpoints[0].url.clone();
     ground.load(&["pgbench", "-i", "-q", "-s", "1", &url]);
     assert!(ground.load(&["pgbench", "-t", "10", "-c", "1", &url]).contains("10/10"));

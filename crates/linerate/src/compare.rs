@@ -1,15 +1,17 @@
 //! Compares two volumes byte by byte, and counts what differs. Where one is longer, its tail is compared with zeros.
 
-use std::sync::Arc;
-use std::task::Waker;
-
 use buf::SharedBuf;
-use volume::{Features, OpenError, Volume};
+use volume::{Features, OpenError};
 
-use crate::control::{Control, Effort};
+use crate::control::Effort;
+use crate::error::DataErrorCause;
+use crate::job::JobContext;
 use crate::limits::CHUNK;
-use crate::walk::{Answer, Ask, Content, Cut, Feed, Map, Piece, Side, Span, Step, Visit, Walk, Walked};
-use crate::zeros::{is_zero, zeros};
+use crate::walk::{
+    Answer, Ask, Content, CopyEnd, Cut, Feed, Map, NamedVolume, Piece, Span, Step, Visit, Walk, WalkPlan,
+    Walked,
+};
+use crate::zeros::{Zeros, is_zero};
 
 /// What came of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +34,7 @@ pub struct CompareResult {
 pub(crate) struct Compare {
     sizes: (u64, u64),
     second_maps: bool,
-    zeros: SharedBuf,
+    zeros: Zeros,
     tally: Tally,
 }
 
@@ -72,15 +74,15 @@ impl Tally {
 }
 
 impl Compare {
-    /// A comparison of two volumes with these names.
+    /// A comparison of two volumes.
     pub(crate) fn of(
-        (one, two): (&Arc<dyn Volume>, &Arc<dyn Volume>),
-        names: (String, String),
-        (effort, control): (Effort, Control),
-        waker: &Waker,
+        one: NamedVolume<'_>,
+        two: NamedVolume<'_>,
+        effort: Effort,
+        context: JobContext<'_>,
     ) -> Result<Walk<Self>, OpenError> {
-        let one = Side::open(names.0, one, effort.connections, waker)?;
-        let two = Side::open(names.1, two, effort.connections, waker)?;
+        let one = CopyEnd::open(one, effort.connections, context.waker)?;
+        let two = CopyEnd::open(two, effort.connections, context.waker)?;
         let unit = one.block.max(two.block);
         let border = one.bytes.min(two.bytes);
         // Room for the blocks around chunks that begin within one, behind the end of the shorter volume.
@@ -93,10 +95,11 @@ impl Compare {
         let visit = Self {
             sizes: (one.bytes, two.bytes),
             second_maps: two.features.contains(Features::ALLOCATION),
-            zeros: zeros(),
+            zeros: Zeros::new(),
             tally: Tally::default(),
         };
-        Ok(Walk::new(visit, (vec![one, two], Feed::Volume(map)), (effort.chunks, control), waker))
+        let plan = WalkPlan { ends: vec![one, two], feed: Feed::Volume(map), window: effort.chunks };
+        Ok(Walk::new(visit, plan, context))
     }
 
     /// The first volume's bytes are known; the second's come next, if it is as long.
@@ -104,7 +107,7 @@ impl Compare {
         if span.at >= self.sizes.1 {
             return Step::Turn(Note::Compared(first, None));
         }
-        Step::Ask(1, Ask::Read, Note::Second(first))
+        Step::Ask(Ask::Read.to(1), Note::Second(first))
     }
 }
 
@@ -113,35 +116,35 @@ impl Visit for Compare {
     type Note = Note;
     type Output = CompareResult;
 
-    fn begin(&mut self, piece: Piece) -> Result<Step<Note>, String> {
+    fn begin(&mut self, piece: Piece) -> Result<Step<Note>, DataErrorCause> {
         Ok(match piece.content {
             Content::Hole if self.second_maps && piece.span.at < self.sizes.1 => {
-                Step::Ask(1, Ask::Map, Note::Mapping)
+                Step::Ask(Ask::Map.to(1), Note::Mapping)
             }
             Content::Hole => self.second(piece.span, None),
             Content::Here(data) => self.second(piece.span, Some(data)),
-            Content::Volume => Step::Ask(0, Ask::Read, Note::First),
+            Content::Volume => Step::Ask(Ask::Read.to(0), Note::First),
         })
     }
 
-    fn answered(&mut self, span: Span, note: Note, answer: Answer) -> Result<Step<Note>, String> {
+    fn answered(&mut self, span: Span, note: Note, answer: Answer) -> Result<Step<Note>, DataErrorCause> {
         match (note, answer) {
             (Note::First, Answer::Data(data)) => Ok(self.second(span, Some(data))),
             (Note::Mapping, Answer::Hole(true)) => Ok(Step::Turn(Note::Compared(None, None))),
             (Note::Mapping, _) => Ok(self.second(span, None)),
             (Note::Second(first), Answer::Data(data)) => Ok(Step::Turn(Note::Compared(first, Some(data)))),
-            _ => Err("a read was answered without data".to_owned()),
+            _ => Err(DataErrorCause::NoData),
         }
     }
 
-    fn turn(&mut self, span: Span, note: Note) -> Result<Option<Note>, String> {
+    fn turn(&mut self, span: Span, note: Note) -> Result<Option<Note>, DataErrorCause> {
         let Note::Compared(one, two) = note else { return Ok(None) };
         match (&one, &two) {
             (None, None) => {}
             (Some(one), Some(two)) => self.tally.add(span.at, one, two),
             (Some(data), None) | (None, Some(data)) if is_zero(data) => {}
             (Some(data), None) | (None, Some(data)) => {
-                self.tally.add(span.at, data, &self.zeros);
+                self.tally.add(span.at, data, self.zeros.all());
             }
         }
         Ok(None)

@@ -3,17 +3,20 @@
 //! Holes of the source are not read, and what is zero is not sent as data, unless that is what the caller wants.
 
 use std::io::Read;
-use std::sync::Arc;
-use std::task::Waker;
 
 use buf::SharedBuf;
-use volume::{Features, OpenError, Volume};
+use volume::{Features, OpenError};
 
-use crate::control::{Control, Effort};
+use crate::control::Effort;
+use crate::error::DataErrorCause;
+use crate::job::JobContext;
 use crate::limits::{CHUNK, HOLE};
 use crate::stream::Inlet;
-use crate::walk::{Answer, Ask, Content, Cut, Feed, Map, Piece, Side, Span, Step, Visit, Walk, Walked};
-use crate::zeros::{is_zero, zeros};
+use crate::walk::{
+    Answer, Ask, Content, CopyEnd, Cut, Feed, Map, NamedVolume, Piece, Span, Step, Visit, Walk, WalkPlan,
+    Walked,
+};
+use crate::zeros::{Zeros, is_zero};
 
 /// Whether the target is read back and compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,8 +60,8 @@ pub struct CopyResult {
 
 /// What a copy is made from.
 pub(crate) enum Origin<'a> {
-    /// A volume, and its name.
-    Volume(&'a Arc<dyn Volume>, String),
+    /// A volume.
+    Volume(NamedVolume<'a>),
     /// A stream.
     Stream(Box<dyn Read + Send>),
 }
@@ -71,7 +74,7 @@ pub(crate) struct Copy {
     target_bytes: u64,
     target_block: u64,
     target_zeroes: bool,
-    zeros: SharedBuf,
+    zeros: Zeros,
     zeroed: u64,
     holes: u64,
 }
@@ -88,12 +91,12 @@ pub(crate) enum Note {
 impl Copy {
     /// A copy onto a volume of this name.
     pub(crate) fn onto(
-        (target, name): (&Arc<dyn Volume>, String),
+        target: NamedVolume<'_>,
         from: Origin<'_>,
-        (plan, control): (CopyPlan, Control),
-        waker: &Waker,
+        plan: CopyPlan,
+        context: JobContext<'_>,
     ) -> Result<Walk<Self>, OpenError> {
-        let target = Side::open(name, target, plan.effort.connections, waker)?;
+        let target = CopyEnd::open(target, plan.effort.connections, context.waker)?;
         let mut visit = Self {
             plan,
             target: 0,
@@ -103,29 +106,31 @@ impl Copy {
             target_zeroes: plan.sparse
                 && target.features.contains(Features::WRITE_ZEROES)
                 && target.max_discard >= CHUNK,
-            zeros: zeros(),
+            zeros: Zeros::new(),
             zeroed: 0,
             holes: 0,
         };
-        let chunks = plan.effort.chunks;
+        let window = plan.effort.chunks;
         match from {
             Origin::Stream(stream) => {
                 let chunk = (CHUNK.min(target.max_transfer) / target.block).max(1) * target.block;
-                let inlet = Inlet::new(stream, chunk, waker);
+                let inlet = Inlet::new(stream, chunk, context.waker);
                 let inlet = inlet
                     .map_err(|error| OpenError::new(format!("no thread can read the stream: {error}")))?;
-                Ok(Walk::new(visit, (vec![target], Feed::Stream(inlet)), (chunks, control), waker))
+                let route = WalkPlan { ends: vec![target], feed: Feed::Stream(inlet), window };
+                Ok(Walk::new(visit, route, context))
             }
-            Origin::Volume(volume, name) => {
-                let source = Side::open(name, volume, plan.effort.connections, waker)?;
+            Origin::Volume(source) => {
+                let source = CopyEnd::open(source, plan.effort.connections, context.waker)?;
                 let map = Map::new(&source, visit.cut(&source, &target)?);
                 visit.target = 1;
-                Ok(Walk::new(visit, (vec![source, target], Feed::Volume(map)), (chunks, control), waker))
+                let route = WalkPlan { ends: vec![source, target], feed: Feed::Volume(map), window };
+                Ok(Walk::new(visit, route, context))
             }
         }
     }
 
-    fn cut(&self, source: &Side, target: &Side) -> Result<Cut, OpenError> {
+    fn cut(&self, source: &CopyEnd, target: &CopyEnd) -> Result<Cut, OpenError> {
         if target.bytes < source.bytes {
             return Err(OpenError::new(format!(
                 "it has {} bytes, fewer than the {} of {}; copy onto a volume that is at least as large",
@@ -146,33 +151,25 @@ impl Copy {
         Ok(Cut { from: 0, to: source.bytes, chunk, hole, unit, border: 0, sparse: self.plan.sparse })
     }
 
-    fn write(&mut self, span: Span, data: Option<SharedBuf>) -> Result<Step<Note>, String> {
+    fn write(&mut self, span: Span, data: Option<SharedBuf>) -> Result<Step<Note>, DataErrorCause> {
         let data = data.map(|data| self.whole_blocks(span, data)).transpose()?;
         let empty = data.as_ref().is_none_or(|data| self.plan.sparse && is_zero(data));
-        let expected = data.clone().unwrap_or_else(|| self.zero_data(span.len));
+        let expected = data.clone().unwrap_or_else(|| self.zeros.first(span.len));
         let ask = if empty && self.target_zeroes {
             self.zeroed += span.len;
             Ask::Zero
         } else {
-            Ask::Write(data.unwrap_or_else(|| self.zero_data(span.len)))
+            Ask::Write(data.unwrap_or_else(|| self.zeros.first(span.len)))
         };
         let expected = (self.plan.verify == Verify::Yes).then_some(expected);
-        Ok(Step::Ask(self.target, ask, Note::Writing(expected)))
-    }
-
-    /// The first `len` zeros, or as many as there are: a longer hole is not sent as data.
-    fn zero_data(&self, len: u64) -> SharedBuf {
-        let len = usize::try_from(len).unwrap_or(usize::MAX).min(self.zeros.len());
-        self.zeros.slice(..len)
+        Ok(Step::Ask(ask.to(self.target), Note::Writing(expected)))
     }
 
     /// A stream's end may lie within a block, which is filled with zeros.
-    fn whole_blocks(&self, span: Span, data: SharedBuf) -> Result<SharedBuf, String> {
+    fn whole_blocks(&self, span: Span, data: SharedBuf) -> Result<SharedBuf, DataErrorCause> {
         if span.at + span.len > self.target_bytes {
-            return Err(format!(
-                "the stream is longer than the {} bytes of {}",
-                self.target_bytes, self.target_name
-            ));
+            let volume = self.target_name.clone();
+            return Err(DataErrorCause::StreamTooLong { volume, bytes: self.target_bytes });
         }
         let missing = span.len.next_multiple_of(self.target_block) - span.len;
         if missing == 0 {
@@ -193,9 +190,9 @@ impl Visit for Copy {
         Some(self.target)
     }
 
-    fn begin(&mut self, piece: Piece) -> Result<Step<Note>, String> {
+    fn begin(&mut self, piece: Piece) -> Result<Step<Note>, DataErrorCause> {
         match piece.content {
-            Content::Volume => Ok(Step::Ask(0, Ask::Read, Note::Reading)),
+            Content::Volume => Ok(Step::Ask(Ask::Read.to(0), Note::Reading)),
             Content::Here(data) => self.write(piece.span, Some(data)),
             Content::Hole => {
                 self.holes += piece.span.len;
@@ -204,22 +201,23 @@ impl Visit for Copy {
         }
     }
 
-    fn answered(&mut self, span: Span, note: Note, answer: Answer) -> Result<Step<Note>, String> {
+    fn answered(&mut self, span: Span, note: Note, answer: Answer) -> Result<Step<Note>, DataErrorCause> {
         match (note, answer) {
             (Note::Reading, Answer::Data(data)) => self.write(span, Some(data)),
             (Note::Writing(None), _) => Ok(Step::Done),
-            (Note::Writing(Some(data)), _) => Ok(Step::Ask(self.target, Ask::Read, Note::ReadingBack(data))),
+            (Note::Writing(Some(data)), _) => {
+                Ok(Step::Ask(Ask::Read.to(self.target), Note::ReadingBack(data)))
+            }
             (Note::ReadingBack(data), Answer::Data(read)) => {
                 match data.iter().zip(read.iter()).position(|(ours, theirs)| ours != theirs) {
                     None => Ok(Step::Done),
-                    Some(at) => Err(format!(
-                        "what was read back from {} differs at byte {}",
-                        self.target_name,
-                        span.at + at as u64
-                    )),
+                    Some(at) => Err(DataErrorCause::Differs {
+                        volume: self.target_name.clone(),
+                        at: span.at + at as u64,
+                    }),
                 }
             }
-            (Note::Reading | Note::ReadingBack(_), _) => Err("a read was answered without data".to_owned()),
+            (Note::Reading | Note::ReadingBack(_), _) => Err(DataErrorCause::NoData),
         }
     }
 

@@ -7,7 +7,7 @@ use names::VolumeUrl;
 use protocol::Instant;
 use volume::{OpenError, Volume};
 
-use crate::job::Surroundings;
+use crate::job::Environment;
 use crate::open::Opening;
 
 /// A volume that is being opened on the calling core. Once it is open, every core of the process may open queues on it.
@@ -16,7 +16,7 @@ pub struct CoreOpening(Opening);
 impl CoreOpening {
     /// Begins to open what `url` names. The world's waker is woken when there is news.
     pub fn begin<M>(url: &VolumeUrl, world: &World<M>) -> Self {
-        Self(Opening::new(url, &Surroundings::from(world)))
+        Self(Opening::new(url, &Environment::from(world)))
     }
 
     /// The volume or why it could not be opened, once that is known; asked again it answers nothing.

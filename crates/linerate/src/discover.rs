@@ -7,7 +7,7 @@ use volume::OpenError;
 
 use crate::error::Error;
 use crate::job::Job;
-use crate::open::{remote_surroundings, resolve};
+use crate::open::{client_environment, resolve};
 use crate::run::run_job;
 use crate::secret;
 
@@ -37,7 +37,8 @@ pub fn discover(url: &DiscoveryUrl) -> Result<Vec<Found>, Error> {
     let mut refusals = Vec::new();
     for address in resolve(portal).map_err(told)? {
         let secrets = secrets.clone();
-        let ask = |around| Asking(remote::discover(address, url, secrets, &remote_surroundings(&around)));
+        let ask =
+            |environment| Asking(remote::discover(address, url, secrets, &client_environment(&environment)));
         match run_job(ask)? {
             Ok(found) => return Ok(found),
             Err(error) => refusals.push(error.to_string()),

@@ -1,25 +1,36 @@
 //! Something to do on one core, from start to end: opening a volume, copying one, putting load on one.
 
 use std::sync::Arc;
+use std::task::Waker;
 
 use host::{Accepted, Dialer, Endpoint, EndpointId, Refusal, Service, Storage, World};
 use protocol::Instant;
 
+use crate::control::Control;
+
 /// What a job may use of the world it runs in.
 #[derive(Clone)]
-pub(crate) struct Surroundings {
+pub(crate) struct Environment {
     /// Files and devices.
     pub(crate) storage: Arc<dyn Storage>,
     /// Connections to other machines.
     pub(crate) dialer: Arc<dyn Dialer>,
     /// Wakes the job.
-    pub(crate) waker: std::task::Waker,
+    pub(crate) waker: Waker,
 }
 
-impl std::fmt::Debug for Surroundings {
+impl std::fmt::Debug for Environment {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Surroundings").finish_non_exhaustive()
+        f.debug_struct("Environment").finish_non_exhaustive()
     }
+}
+
+/// What a job over volumes runs with.
+pub(crate) struct JobContext<'a> {
+    /// What the caller keeps in hand of it.
+    pub(crate) control: Control,
+    /// Wakes it.
+    pub(crate) waker: &'a Waker,
 }
 
 /// A piece of work that is polled until it has a result.
@@ -94,7 +105,7 @@ impl<J: Job> Service for JobService<J> {
     }
 }
 
-impl<M> From<&World<M>> for Surroundings {
+impl<M> From<&World<M>> for Environment {
     fn from(world: &World<M>) -> Self {
         Self {
             storage: Arc::clone(&world.storage),

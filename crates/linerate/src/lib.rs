@@ -19,8 +19,10 @@ mod copy;
 mod core_open;
 mod discover;
 mod error;
+mod explain;
 mod inspect;
 mod job;
+mod last_error;
 mod limits;
 mod load;
 mod open;
@@ -29,7 +31,6 @@ mod reserve;
 mod run;
 mod secret;
 mod stream;
-mod trouble;
 mod walk;
 mod zero;
 mod zeros;
@@ -39,7 +40,7 @@ pub use ::volume::{
     Volume, VolumeErrorKind, reservation,
 };
 pub use buf::{Buf, BufList, Foreign, SharedBuf};
-pub use check::{CheckError, CheckPlan, CheckResult};
+pub use check::{CheckError, CheckErrorCause, CheckPlan, CheckResult};
 pub use checksum::{Algorithm, ChecksumPlan};
 pub use client::{
     BlockingDisk, Bytes, Client, ClientConfig, Congestion, Disk, DiskError, Driver, Inline, InlineDone, Run,
@@ -51,8 +52,9 @@ pub use copy::{CopyPlan, CopyResult, Verify};
 pub use core_open::CoreOpening;
 pub use discover::discover;
 pub use engine::remote::Found;
-pub use error::{DataError, Error};
+pub use error::{DataError, DataErrorCause, Error, ReservationError, StreamError};
 pub use inspect::Inspection;
+pub use last_error::LastError;
 pub use load::{
     LoadEnd, LoadError, LoadInterval, LoadPlan, LoadResult, MOST_DEPTH, Pattern, Progress, Tally,
 };

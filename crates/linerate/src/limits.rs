@@ -12,10 +12,12 @@ pub(crate) const TRANSFER_WINDOW: usize = 8;
 /// Bytes of one transfer of a long read or write, where the volume allows it; longer ones only hold memory longer.
 pub(crate) const TRANSFER: u32 = 1 << 20;
 /// How long connecting, logging in and asking for the geometry may take together.
-pub(crate) const OPEN_PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
 /// Bytes in a chunk of a copy, comparison or sum, where the volumes allow it: enough to hide a round trip, few enough that a
 /// window of them is small.
-pub(crate) const CHUNK: u64 = 1 << 20;
+pub(crate) const CHUNK: u64 = CHUNK_LEN as u64;
+/// The same as a length in memory.
+pub(crate) const CHUNK_LEN: usize = 1 << 20;
 /// Bytes of a hole that is zeroed at once: few enough that a slow target answers in time.
 pub(crate) const HOLE: u64 = 256 << 20;
 /// Buffers of a chunk's size for each chunk under way: two at most, of twice the chunk's size with the blocks around it.

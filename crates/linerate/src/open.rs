@@ -10,8 +10,8 @@ use names::{Host, Portal, Source, VolumeUrl};
 use protocol::Instant;
 use volume::{OpenError, Volume};
 
-use crate::job::Surroundings;
-use crate::limits::OPEN_PATIENCE;
+use crate::job::Environment;
+use crate::limits::OPEN_TIMEOUT;
 use crate::secret;
 
 /// A volume that is being opened, on an event loop of the caller's own: whoever serves or attaches volumes. It is polled on the core's
@@ -31,17 +31,17 @@ enum State {
 struct Route {
     opening: RemoteOpening,
     access: Access,
-    around: remote::Surroundings,
+    environment: remote::Surroundings,
     further: VecDeque<SocketAddr>,
     /// Why each address so far did not do.
     refusals: Vec<String>,
 }
 
 impl Route {
-    fn begin(addresses: Vec<SocketAddr>, access: Access, around: remote::Surroundings) -> Option<Self> {
+    fn begin(addresses: Vec<SocketAddr>, access: Access, environment: remote::Surroundings) -> Option<Self> {
         let mut further = VecDeque::from(addresses);
-        let opening = remote::open(further.pop_front()?, access.clone(), &around);
-        Some(Self { opening, access, around, further, refusals: Vec::new() })
+        let opening = remote::open(further.pop_front()?, access.clone(), &environment);
+        Some(Self { opening, access, environment, further, refusals: Vec::new() })
     }
 
     fn poll(&mut self) -> Option<Result<Arc<dyn Volume>, OpenError>> {
@@ -56,7 +56,7 @@ impl Route {
             let Some(next) = self.further.pop_front() else {
                 return Some(Err(OpenError::new(self.refusals.join("; "))));
             };
-            self.opening = remote::open(next, self.access.clone(), &self.around);
+            self.opening = remote::open(next, self.access.clone(), &self.environment);
         }
     }
 }
@@ -64,16 +64,16 @@ impl Route {
 impl Opening {
     /// Begins to open what `url` names, on the calling core, whose world is given.
     pub fn begin<M>(url: &VolumeUrl, world: &World<M>) -> Self {
-        Self::new(url, &Surroundings::from(world))
+        Self::new(url, &Environment::from(world))
     }
 
     /// Begins to open what `url` names.
-    pub(crate) fn new(url: &VolumeUrl, around: &Surroundings) -> Self {
+    pub(crate) fn new(url: &VolumeUrl, environment: &Environment) -> Self {
         let state = match access(&url.source) {
             Err(error) => State::Decided(Some(Err(error))),
-            Ok(None) => State::Decided(Some(backends::open(url, &around.storage))),
+            Ok(None) => State::Decided(Some(backends::open(url, &environment.storage))),
             Ok(Some((addresses, access))) => {
-                match Route::begin(addresses, access, remote_surroundings(around)) {
+                match Route::begin(addresses, access, client_environment(environment)) {
                     Some(route) => State::Remote(Box::new(route)),
                     None => State::Decided(Some(Err(OpenError::new(
                         "its host name has no address; write an address",
@@ -86,14 +86,14 @@ impl Opening {
 
     /// The volume or why it could not be opened, once that is known.
     pub fn poll(&mut self, now: Instant) -> Option<Result<Arc<dyn Volume>, OpenError>> {
-        let deadline = *self.deadline.get_or_insert(now + OPEN_PATIENCE);
+        let deadline = *self.deadline.get_or_insert(now + OPEN_TIMEOUT);
         match &mut self.state {
             State::Decided(result) => result.take(),
             State::Remote(route) => match route.poll() {
                 Some(result) => Some(result.map(|volume| backends::apply_filters(&self.url.filters, volume))),
                 None if now >= deadline => Some(Err(OpenError::new(format!(
                     "no answer within {} s; check the address, and that the server is well",
-                    OPEN_PATIENCE.as_secs()
+                    OPEN_TIMEOUT.as_secs()
                 )))),
                 None => None,
             },
@@ -143,11 +143,11 @@ fn access(source: &Source) -> Result<Option<(Vec<SocketAddr>, Access)>, OpenErro
     }
 }
 
-/// What remote volumes may use of a job's surroundings.
-pub(crate) fn remote_surroundings(around: &Surroundings) -> remote::Surroundings {
+/// What remote volumes may use of a job's environment.
+pub(crate) fn client_environment(environment: &Environment) -> remote::Surroundings {
     remote::Surroundings {
-        dialer: Arc::clone(&around.dialer),
-        waker: around.waker.clone(),
+        dialer: Arc::clone(&environment.dialer),
+        waker: environment.waker.clone(),
         entropy: Arc::new(|| Box::new(SystemEntropy)),
     }
 }

@@ -1,17 +1,21 @@
 //! A volume read from one end to the other, in order: into a sum, or out to a stream.
 
 use std::io::Write;
-use std::sync::Arc;
 use std::task::Waker;
 
-use buf::SharedBuf;
-use volume::{OpenError, Volume};
+use volume::OpenError;
 
 use crate::checksum::Sum;
-use crate::control::{Control, Effort};
+use crate::control::Effort;
+use crate::error::DataErrorCause;
+use crate::job::JobContext;
 use crate::limits::CHUNK;
 use crate::stream::{Outgoing, Outlet};
-use crate::walk::{Answer, Ask, Content, Cut, Feed, Map, Piece, Side, Span, Step, Visit, Walk, Walked};
+use crate::walk::{
+    Answer, Ask, Content, CopyEnd, Cut, Feed, Map, NamedVolume, Piece, Span, Step, Visit, Walk, WalkPlan,
+    Walked,
+};
+use crate::zeros::Zeros;
 
 /// Where the bytes go, in order.
 pub(crate) trait Sink {
@@ -21,10 +25,10 @@ pub(crate) trait Sink {
     type Output;
 
     /// Takes the next bytes, or gives them back while it is behind.
-    fn put(&mut self, bytes: Outgoing) -> Result<Option<Outgoing>, String>;
+    fn put(&mut self, bytes: Outgoing) -> Result<Option<Outgoing>, DataErrorCause>;
 
     /// True once everything has arrived.
-    fn close(&mut self) -> Result<bool, String>;
+    fn close(&mut self) -> Result<bool, DataErrorCause>;
 
     /// The result.
     fn finish(&mut self, walked: Walked, holes: u64) -> Self::Output;
@@ -56,34 +60,35 @@ pub(crate) enum Note {
     Ready(Outgoing),
 }
 
-/// Reads `range` of a volume of this name into `sink`.
+/// Reads `range` of a volume into `sink`.
 pub(crate) fn read<S: Sink>(
-    (volume, name): (&Arc<dyn Volume>, String),
-    (range, sink): (Range, S),
-    control: Control,
-    waker: &Waker,
+    volume: NamedVolume<'_>,
+    range: Range,
+    sink: S,
+    context: JobContext<'_>,
 ) -> Result<Walk<Ordered<S>>, OpenError> {
-    let side = Side::open(name, volume, range.effort.connections, waker)?;
-    let to = range.length.map_or(Some(side.bytes), |length| range.offset.checked_add(length));
-    let Some(to) = to.filter(|to| *to <= side.bytes && range.offset <= *to) else {
+    let source = CopyEnd::open(volume, range.effort.connections, context.waker)?;
+    let to = range.length.map_or(Some(source.bytes), |length| range.offset.checked_add(length));
+    let Some(to) = to.filter(|to| *to <= source.bytes && range.offset <= *to) else {
         return Err(OpenError::new(format!(
             "it has {} bytes; the bytes from {} on that were asked for do not lie within it",
-            side.bytes, range.offset
+            source.bytes, range.offset
         )));
     };
     let cut = Cut {
         from: range.offset,
         to,
-        chunk: (CHUNK.min(side.max_transfer) / side.block).max(1) * side.block,
+        chunk: (CHUNK.min(source.max_transfer) / source.block).max(1) * source.block,
         hole: CHUNK,
-        unit: side.block,
+        unit: source.block,
         // Chunks behind the first whole block have the blocks' alignment: none needs more memory than its own.
-        border: range.offset.next_multiple_of(side.block),
+        border: range.offset.next_multiple_of(source.block),
         sparse: range.sparse,
     };
-    let map = Map::new(&side, cut);
+    let map = Map::new(&source, cut);
     let visit = Ordered { sink, holes: 0 };
-    Ok(Walk::new(visit, (vec![side], Feed::Volume(map)), (range.effort.chunks, control), waker))
+    let plan = WalkPlan { ends: vec![source], feed: Feed::Volume(map), window: range.effort.chunks };
+    Ok(Walk::new(visit, plan, context))
 }
 
 impl<S: Sink> Visit for Ordered<S> {
@@ -91,9 +96,9 @@ impl<S: Sink> Visit for Ordered<S> {
     type Note = Note;
     type Output = S::Output;
 
-    fn begin(&mut self, piece: Piece) -> Result<Step<Note>, String> {
+    fn begin(&mut self, piece: Piece) -> Result<Step<Note>, DataErrorCause> {
         Ok(match piece.content {
-            Content::Volume => Step::Ask(0, Ask::Read, Note::Reading),
+            Content::Volume => Step::Ask(Ask::Read.to(0), Note::Reading),
             Content::Hole => {
                 self.holes += piece.span.len;
                 Step::Turn(Note::Ready(Outgoing::Zeros(piece.span.len)))
@@ -102,21 +107,21 @@ impl<S: Sink> Visit for Ordered<S> {
         })
     }
 
-    fn answered(&mut self, _span: Span, _note: Note, answer: Answer) -> Result<Step<Note>, String> {
+    fn answered(&mut self, _span: Span, _note: Note, answer: Answer) -> Result<Step<Note>, DataErrorCause> {
         match answer {
             Answer::Data(data) => Ok(Step::Turn(Note::Ready(Outgoing::Data(data)))),
-            _ => Err("a read was answered without data".to_owned()),
+            _ => Err(DataErrorCause::NoData),
         }
     }
 
-    fn turn(&mut self, _span: Span, note: Note) -> Result<Option<Note>, String> {
+    fn turn(&mut self, _span: Span, note: Note) -> Result<Option<Note>, DataErrorCause> {
         match note {
             Note::Ready(bytes) => Ok(self.sink.put(bytes)?.map(Note::Ready)),
             Note::Reading => Ok(None),
         }
     }
 
-    fn settle(&mut self) -> Result<bool, String> {
+    fn settle(&mut self) -> Result<bool, DataErrorCause> {
         self.sink.close()
     }
 
@@ -148,12 +153,12 @@ impl Sink for Outlet {
     const JOB: &'static str = "copy";
     type Output = ExportResult;
 
-    fn put(&mut self, bytes: Outgoing) -> Result<Option<Outgoing>, String> {
-        self.put(bytes)
+    fn put(&mut self, bytes: Outgoing) -> Result<Option<Outgoing>, DataErrorCause> {
+        Ok(self.put(bytes)?)
     }
 
-    fn close(&mut self) -> Result<bool, String> {
-        self.close()
+    fn close(&mut self) -> Result<bool, DataErrorCause> {
+        Ok(self.close()?)
     }
 
     fn finish(&mut self, walked: Walked, holes: u64) -> ExportResult {
@@ -175,27 +180,23 @@ pub struct ChecksumResult {
 /// A sum of what passes by.
 pub(crate) struct Summing {
     pub(crate) sum: Sum,
-    pub(crate) zeros: SharedBuf,
+    pub(crate) zeros: Zeros,
 }
 
 impl Sink for Summing {
     const JOB: &'static str = "checksum";
     type Output = ChecksumResult;
 
-    fn put(&mut self, bytes: Outgoing) -> Result<Option<Outgoing>, String> {
+    fn put(&mut self, bytes: Outgoing) -> Result<Option<Outgoing>, DataErrorCause> {
         match bytes {
             Outgoing::Data(data) => self.sum.update(&data),
             // A hole has no more bytes than a chunk.
-            Outgoing::Zeros(count) => {
-                self.sum.update(
-                    &self.zeros[..usize::try_from(count).unwrap_or(usize::MAX).min(self.zeros.len())],
-                );
-            }
+            Outgoing::Zeros(count) => self.sum.update(&self.zeros.first(count)),
         }
         Ok(None)
     }
 
-    fn close(&mut self) -> Result<bool, String> {
+    fn close(&mut self) -> Result<bool, DataErrorCause> {
         Ok(true)
     }
 

@@ -14,7 +14,7 @@ use volume::{
     VolumeErrorKind, VolumeQueue,
 };
 
-use crate::error::{DataError, Error};
+use crate::error::{DataError, Error, ReservationError};
 use crate::job::Job;
 use crate::run::on_volume;
 
@@ -83,21 +83,24 @@ pub fn reservations(url: &VolumeUrl) -> Result<Holdings, Error> {
 }
 
 /// Changes what is reserved on a volume of another machine, as `choose` says once it knows what is reserved now; its error is
-/// the call's.
-pub fn reserve(
+/// the call's ([`ReservationError::NotChosen`]).
+pub fn reserve<E: Into<BoxedError>>(
     url: &VolumeUrl,
-    choose: impl FnOnce(&Holdings) -> Result<Command, String> + 'static,
+    choose: impl FnOnce(&Holdings) -> Result<Command, E> + 'static,
 ) -> Result<Changed, Error> {
-    asked(url, Some(Box::new(choose)))
+    asked(url, Some(Box::new(|holdings| choose(holdings).map_err(Into::into))))
 }
 
+/// An error of the caller's.
+type BoxedError = Box<dyn std::error::Error + Send + Sync>;
+
 /// What makes a change of what is reserved.
-type Choose = Box<dyn FnOnce(&Holdings) -> Result<Command, String>>;
+type Choose = Box<dyn FnOnce(&Holdings) -> Result<Command, BoxedError>>;
 
 fn asked(url: &VolumeUrl, choose: Option<Choose>) -> Result<Changed, Error> {
     let mut named = url.clone();
     let own = identify(&mut named).map_err(|error| Error::Open { url: url.to_string(), error })?;
-    let result = on_volume(&named, move |volume, waker| Asking::new(volume, (own, choose), waker))?;
+    let result = on_volume(&named, move |volume, waker| Asking::new(volume, own, choose, waker))?;
     Ok(result?)
 }
 
@@ -161,7 +164,8 @@ struct Asking {
 impl Asking {
     fn new(
         volume: &Arc<dyn Volume>,
-        (own, choose): (Own, Option<Choose>),
+        own: Own,
+        choose: Option<Choose>,
         waker: &Waker,
     ) -> Result<Self, OpenError> {
         let queue = volume.open_queue(&QueueContext::without_pool(CoreId(0), waker.clone()))?;
@@ -170,12 +174,15 @@ impl Asking {
     }
 
     /// Goes on after an answer; gives the result once it is there.
-    fn take(&mut self, answer: Result<Outcome, VolumeErrorKind>) -> Result<Option<Changed>, String> {
+    fn take(
+        &mut self,
+        answer: Result<Outcome, VolumeErrorKind>,
+    ) -> Result<Option<Changed>, ReservationError> {
         let stage = std::mem::replace(&mut self.stage, Stage::Change);
         let result = match stage {
             Stage::Change => match answer {
                 Err(kind) if is_unknown(kind) => {
-                    return Err(format!("{kind}: the change may have been made or not"));
+                    return Err(ReservationError::Unknown(kind));
                 }
                 answer => {
                     self.stage = Stage::After(answer.map(drop));
@@ -185,7 +192,9 @@ impl Asking {
             },
             Stage::Before(None) => Ok(()),
             Stage::Before(Some(choose)) => {
-                self.next = Some(Operation::Reserve(choose(&self.holdings(answer)?)?));
+                let holdings = self.holdings(answer)?;
+                let chosen = choose(&holdings).map_err(|error| ReservationError::NotChosen(error.into()))?;
+                self.next = Some(Operation::Reserve(chosen));
                 return Ok(None);
             }
             Stage::After(result) => result,
@@ -193,17 +202,15 @@ impl Asking {
         Ok(Some(Changed { result, now: self.holdings(answer)? }))
     }
 
-    fn holdings(&self, answer: Result<Outcome, VolumeErrorKind>) -> Result<Holdings, String> {
+    fn holdings(&self, answer: Result<Outcome, VolumeErrorKind>) -> Result<Holdings, ReservationError> {
         match answer {
             Ok(Outcome::Reservations(view)) => Ok(Holdings { view, own: self.own.clone() }),
-            Ok(_) => Err("the far end answered something else than what is reserved".to_owned()),
+            Ok(_) => Err(ReservationError::NoReport),
             // An operation code or a field that it does not know.
-            Err(VolumeErrorKind::Unsupported | VolumeErrorKind::Misaligned) => Err(
-                "the far end has no full report of reservations (PERSISTENT RESERVE IN's READ FULL STATUS, or Reservation Report): \
-                 use a tool that does without, such as sg_persist"
-                    .to_owned(),
-            ),
-            Err(kind) => Err(format!("the far end does not tell what is reserved: {kind}")),
+            Err(VolumeErrorKind::Unsupported | VolumeErrorKind::Misaligned) => {
+                Err(ReservationError::NoFullReport)
+            }
+            Err(kind) => Err(ReservationError::NotTold(kind)),
         }
     }
 }
@@ -228,7 +235,7 @@ impl Job for Asking {
             match self.take(answer) {
                 Ok(None) => {}
                 Ok(Some(changed)) => return Some(Ok(changed)),
-                Err(why) => return Some(Err(DataError { job: "reservation", at: None, why })),
+                Err(error) => return Some(Err(DataError::new("reservation", None, error.into()))),
             }
         }
     }

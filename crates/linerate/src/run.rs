@@ -17,37 +17,38 @@ use crate::compare::{Compare, CompareResult};
 use crate::control::{Control, Effort, Stop};
 use crate::copy::{Copy, CopyPlan, CopyResult, Origin};
 use crate::error::{DataError, Error};
+use crate::explain::{Explain, explained};
 use crate::inspect::{Inspect, Inspection};
-use crate::job::{Job, JobService, Surroundings};
+use crate::job::{Environment, Job, JobContext, JobService};
 use crate::limits::QUERY_BYTES;
-use crate::load::{Load, LoadPlan, LoadResult, Progress};
+use crate::load::{Load, LoadControl, LoadPlan, LoadResult, Progress};
 use crate::open::Opening;
 use crate::ordered::{self, ChecksumResult, ExportResult, Summing};
 use crate::stream::Outlet;
-use crate::trouble::{Explain, explained};
+use crate::walk::NamedVolume;
 use crate::zero::{Zero, ZeroPlan, ZeroResult};
-use crate::zeros::zeros;
+use crate::zeros::Zeros;
 
 /// Runs a job on the calling thread until it has a result.
-pub(crate) fn run_job<J: Job>(make: impl FnOnce(Surroundings) -> J) -> Result<J::Output, Error> {
+pub(crate) fn run_job<J: Job>(make: impl FnOnce(Environment) -> J) -> Result<J::Output, Error> {
     run_on(Cluster::new(1, Config::default())?, make)
 }
 
 /// The same on an event loop that is there already.
-fn run_on<J: Job>(cluster: Cluster<()>, make: impl FnOnce(Surroundings) -> J) -> Result<J::Output, Error> {
+fn run_on<J: Job>(cluster: Cluster<()>, make: impl FnOnce(Environment) -> J) -> Result<J::Output, Error> {
     let Some(core) = cluster.into_cores().pop() else {
         return Err(std::io::Error::other("the event loop has no core").into());
     };
-    let service = core.run(|world| JobService::new(make(Surroundings::from(&world))))?;
+    let service = core.run(|world| JobService::new(make(Environment::from(&world))))?;
     service.into_output().ok_or_else(|| std::io::Error::other("the event loop ended before its job").into())
 }
 
 /// A step that follows when volumes are open.
-type Next<J> = Box<dyn FnOnce(&[Arc<dyn Volume>], &Surroundings) -> Result<J, OpenError>>;
+type Next<J> = Box<dyn FnOnce(&[Arc<dyn Volume>], &Environment) -> Result<J, OpenError>>;
 
 /// Opens volumes one after the other, then runs a job on them.
 struct Opened<J: Job> {
-    surroundings: Surroundings,
+    environment: Environment,
     /// What the user called them.
     names: Vec<String>,
     urls: Vec<VolumeUrl>,
@@ -62,13 +63,13 @@ struct Opened<J: Job> {
 
 impl<J: Job> Opened<J> {
     fn begin(
-        surroundings: Surroundings,
+        environment: Environment,
         urls: Vec<VolumeUrl>,
         prepare: fn(&mut VolumeUrl, &[Arc<dyn Volume>]),
         next: Next<J>,
     ) -> Self {
         Self {
-            surroundings,
+            environment,
             names: urls.iter().map(ToString::to_string).collect(),
             urls,
             prepare,
@@ -82,7 +83,7 @@ impl<J: Job> Opened<J> {
 
     /// Opens no further once it is asked to stop.
     fn until(mut self, stop: Stop) -> Self {
-        stop.listen(&self.surroundings.waker);
+        stop.listen(&self.environment.waker);
         self.stop = stop;
         self
     }
@@ -91,7 +92,7 @@ impl<J: Job> Opened<J> {
         let url = self.urls.get_mut(self.volumes.len())?;
         if self.opening.is_none() {
             (self.prepare)(url, &self.volumes);
-            self.opening = Some(Opening::new(url, &self.surroundings));
+            self.opening = Some(Opening::new(url, &self.environment));
         }
         let Some(result) = self.opening.as_mut()?.poll(now) else {
             return self.stop.is_set().then_some(Err(Error::Stopped));
@@ -104,7 +105,7 @@ impl<J: Job> Opened<J> {
     fn start(&mut self) -> Result<(), Error> {
         let Some(next) = self.next.take() else { return Ok(()) };
         let url = self.names.last().cloned().unwrap_or_default();
-        self.job = Some(next(&self.volumes, &self.surroundings).map_err(|error| Error::Open { url, error })?);
+        self.job = Some(next(&self.volumes, &self.environment).map_err(|error| Error::Open { url, error })?);
         Ok(())
     }
 }
@@ -140,9 +141,9 @@ fn on_volumes<J: Job<Output: Explain>>(
     stop: Stop,
     urls: Vec<VolumeUrl>,
     prepare: fn(&mut VolumeUrl, &[Arc<dyn Volume>]),
-    next: impl FnOnce(&[Arc<dyn Volume>], &Surroundings) -> Result<J, OpenError> + 'static,
+    next: impl FnOnce(&[Arc<dyn Volume>], &Environment) -> Result<J, OpenError> + 'static,
 ) -> Result<J::Output, Error> {
-    run_job(|surroundings| Opened::begin(surroundings, urls, prepare, Box::new(next)).until(stop))?
+    run_job(|environment| Opened::begin(environment, urls, prepare, Box::new(next)).until(stop))?
 }
 
 /// Puts a load on volumes, on each in turn. `progress` is told the elapsed time and the completed requests about once a
@@ -160,11 +161,12 @@ pub fn run_load(
     let turns = cluster.turns();
     let (own, prepare) = (turns.clone(), if plan.pattern.writes() { as_it_is } else { for_reading });
     let wish = stop.clone();
-    let next = move |volumes: &[Arc<dyn Volume>], around: &Surroundings| {
-        Ok(Load::new(volumes, plan, &around.waker, (progress, stop))?.on(own))
+    let next = move |volumes: &[Arc<dyn Volume>], environment: &Environment| {
+        Ok(Load::new(volumes, plan, LoadControl { progress, stop }, &environment.waker)?.on(own))
     };
-    let mut result =
-        run_on(cluster, |around| Opened::begin(around, urls.to_vec(), prepare, Box::new(next)).until(wish))??;
+    let mut result = run_on(cluster, |environment| {
+        Opened::begin(environment, urls.to_vec(), prepare, Box::new(next)).until(wish)
+    })??;
     result.longest_turn = turns.iter().map(|turns| turns.longest()).max().unwrap_or_default();
     result.stalls = turns.iter().map(|turns| turns.stalls()).sum();
     Ok(result)
@@ -172,8 +174,8 @@ pub fn run_load(
 
 /// Checks that a volume keeps data. **Overwrites** the first bytes of the volume, as many as the plan says.
 pub fn check(url: &VolumeUrl, plan: CheckPlan) -> Result<CheckResult, Error> {
-    let result = on_volumes(Stop::new(), vec![url.clone()], as_it_is, move |volumes, around| {
-        Check::new(volumes[0].as_ref(), plan, &around.waker)
+    let result = on_volumes(Stop::new(), vec![url.clone()], as_it_is, move |volumes, environment| {
+        Check::new(volumes[0].as_ref(), plan, &environment.waker)
     })?;
     result.map_err(|error| Error::Check { url: url.to_string(), error })
 }
@@ -187,9 +189,10 @@ pub fn copy(
 ) -> Result<CopyResult, Error> {
     let names = (source.to_string(), target.to_string());
     let urls = vec![source.clone(), target.clone()];
-    let result = on_volumes(control.stop.clone(), urls, for_copying, move |volumes, around| {
-        let from = Origin::Volume(&volumes[0], names.0);
-        Copy::onto((&volumes[1], names.1), from, (plan, control), &around.waker)
+    let result = on_volumes(control.stop.clone(), urls, for_copying, move |volumes, environment| {
+        let from = Origin::Volume(NamedVolume { volume: &volumes[0], name: names.0 });
+        let target = NamedVolume { volume: &volumes[1], name: names.1 };
+        Copy::onto(target, from, plan, JobContext { control, waker: &environment.waker })
     })?;
     Ok(result?)
 }
@@ -202,9 +205,16 @@ pub fn import(
     control: Control,
 ) -> Result<CopyResult, Error> {
     let name = target.to_string();
-    let result = on_volumes(control.stop.clone(), vec![target.clone()], as_it_is, move |volumes, around| {
-        Copy::onto((&volumes[0], name), Origin::Stream(stream), (plan, control), &around.waker)
-    })?;
+    let result =
+        on_volumes(control.stop.clone(), vec![target.clone()], as_it_is, move |volumes, environment| {
+            let target = NamedVolume { volume: &volumes[0], name };
+            Copy::onto(
+                target,
+                Origin::Stream(stream),
+                plan,
+                JobContext { control, waker: &environment.waker },
+            )
+        })?;
     Ok(result?)
 }
 
@@ -218,9 +228,10 @@ pub fn export(
     let name = source.to_string();
     let range = ordered::Range { offset: 0, length: None, sparse: plan.sparse, effort: plan.effort };
     let result =
-        on_volumes(control.stop.clone(), vec![source.clone()], for_reading, move |volumes, around| {
-            let outlet = Outlet::open(stream, &around.waker)?;
-            ordered::read((&volumes[0], name), (range, outlet), control, &around.waker)
+        on_volumes(control.stop.clone(), vec![source.clone()], for_reading, move |volumes, environment| {
+            let outlet = Outlet::open(stream, &environment.waker)?;
+            let source = NamedVolume { volume: &volumes[0], name };
+            ordered::read(source, range, outlet, JobContext { control, waker: &environment.waker })
         })?;
     Ok(result?)
 }
@@ -230,10 +241,12 @@ pub fn checksum(url: &VolumeUrl, plan: ChecksumPlan, control: Control) -> Result
     let name = url.to_string();
     let range =
         ordered::Range { offset: plan.offset, length: plan.length, sparse: true, effort: plan.effort };
-    let result = on_volumes(control.stop.clone(), vec![url.clone()], for_reading, move |volumes, around| {
-        let sink = Summing { sum: Sum::new(plan.algorithm), zeros: zeros() };
-        ordered::read((&volumes[0], name), (range, sink), control, &around.waker)
-    })?;
+    let result =
+        on_volumes(control.stop.clone(), vec![url.clone()], for_reading, move |volumes, environment| {
+            let sink = Summing { sum: Sum::new(plan.algorithm), zeros: Zeros::new() };
+            let source = NamedVolume { volume: &volumes[0], name };
+            ordered::read(source, range, sink, JobContext { control, waker: &environment.waker })
+        })?;
     Ok(result?)
 }
 
@@ -246,8 +259,10 @@ pub fn compare(
 ) -> Result<CompareResult, Error> {
     let names = (one.to_string(), two.to_string());
     let urls = vec![one.clone(), two.clone()];
-    let result = on_volumes(control.stop.clone(), urls, for_reading, move |volumes, around| {
-        Compare::of((&volumes[0], &volumes[1]), names, (effort, control), &around.waker)
+    let result = on_volumes(control.stop.clone(), urls, for_reading, move |volumes, environment| {
+        let one = NamedVolume { volume: &volumes[0], name: names.0 };
+        let two = NamedVolume { volume: &volumes[1], name: names.1 };
+        Compare::of(one, two, effort, JobContext { control, waker: &environment.waker })
     })?;
     Ok(result?)
 }
@@ -273,7 +288,7 @@ pub fn map(url: &VolumeUrl) -> Result<Vec<Run>, Error> {
     let mut at = 0;
     while at < size {
         let asked = disk.allocation(at, (size - at).min(QUERY_BYTES));
-        let run = asked.map_err(|error| DataError { job: "map", at: Some(at), why: error.to_string() })?;
+        let run = asked.map_err(|error| DataError::new("map", Some(at), error.into()))?;
         at += run.len.max(1);
         match runs.last_mut().filter(|last| last.allocated == run.allocated) {
             Some(last) => last.len += run.len,
@@ -298,9 +313,11 @@ fn is_free(source: &Source) -> bool {
 /// Makes a part of a volume read as zeros. **Overwrites** it.
 pub fn zero(url: &VolumeUrl, plan: ZeroPlan, control: Control) -> Result<ZeroResult, Error> {
     let name = url.to_string();
-    let result = on_volumes(control.stop.clone(), vec![url.clone()], as_it_is, move |volumes, around| {
-        Zero::on((&volumes[0], name), (plan, control), &around.waker)
-    })?;
+    let result =
+        on_volumes(control.stop.clone(), vec![url.clone()], as_it_is, move |volumes, environment| {
+            let target = NamedVolume { volume: &volumes[0], name };
+            Zero::on(target, plan, JobContext { control, waker: &environment.waker })
+        })?;
     Ok(result?)
 }
 
@@ -310,7 +327,7 @@ pub(crate) fn on_volume<J: Job<Output: Explain>>(
     make: impl FnOnce(&Arc<dyn Volume>, &Waker) -> Result<J, OpenError> + 'static,
 ) -> Result<J::Output, Error> {
     let urls = vec![url.clone()];
-    on_volumes(Stop::new(), urls, as_it_is, move |volumes, around| make(&volumes[0], &around.waker))
+    on_volumes(Stop::new(), urls, as_it_is, move |volumes, environment| make(&volumes[0], &environment.waker))
 }
 
 /// Opens what the URL says.

@@ -11,6 +11,7 @@ use std::task::Waker;
 
 use buf::SharedBuf;
 
+use crate::error::StreamError;
 use crate::limits::STREAM_AHEAD;
 use crate::walk::{Content, Fed, Piece, Span};
 
@@ -26,7 +27,7 @@ struct Inner<T> {
     /// Nothing comes after what is queued.
     closed: bool,
     /// Everything has been taken and dealt with, or cannot be.
-    ended: Option<Result<(), String>>,
+    ended: Option<Result<(), StreamError>>,
     /// The other end has gone.
     abandoned: bool,
 }
@@ -50,7 +51,7 @@ impl<T> Queue<T> {
         inner
     }
 
-    fn end(&self, how: Result<(), String>) {
+    fn end(&self, how: Result<(), StreamError>) {
         self.lock().ended = Some(how);
         self.waker.wake_by_ref();
     }
@@ -69,7 +70,7 @@ impl Inlet {
         let theirs = Arc::clone(&queue);
         std::thread::Builder::new().name("stream-in".to_owned()).spawn(move || {
             let how = pull(stream, chunk, &theirs);
-            theirs.end(how.map_err(|error| format!("the stream cannot be read: {error}")));
+            theirs.end(how.map_err(|error| StreamError::Read(Arc::new(error))));
         })?;
         Ok(Self { queue, at: 0 })
     }
@@ -81,7 +82,7 @@ impl Inlet {
             return match &inner.ended {
                 None => Fed::Later,
                 Some(Ok(())) => Fed::End,
-                Some(Err(why)) => Fed::Failed(why.clone()),
+                Some(Err(error)) => Fed::Failed(error.clone()),
             };
         };
         drop(inner);
@@ -142,17 +143,17 @@ impl Outlet {
         let theirs = Arc::clone(&queue);
         std::thread::Builder::new().name("stream-out".to_owned()).spawn(move || {
             let how = push(stream, &theirs);
-            theirs.end(how.map_err(|error| format!("the stream cannot be written: {error}")));
+            theirs.end(how.map_err(|error| StreamError::Write(Arc::new(error))));
         })?;
         Ok(Self(queue))
     }
 
     /// Takes the next piece, or gives it back while the stream is behind.
-    pub(crate) fn put(&mut self, piece: Outgoing) -> Result<Option<Outgoing>, String> {
+    pub(crate) fn put(&mut self, piece: Outgoing) -> Result<Option<Outgoing>, StreamError> {
         let mut inner = self.0.lock();
         match &inner.ended {
-            Some(Err(why)) => return Err(why.clone()),
-            Some(Ok(())) => return Err("the stream has been closed".to_owned()),
+            Some(Err(error)) => return Err(error.clone()),
+            Some(Ok(())) => return Err(StreamError::Closed),
             None => {}
         }
         if inner.pieces.len() >= STREAM_AHEAD {
@@ -165,7 +166,7 @@ impl Outlet {
     }
 
     /// Says that nothing more comes; true once everything has been written.
-    pub(crate) fn close(&mut self) -> Result<bool, String> {
+    pub(crate) fn close(&mut self) -> Result<bool, StreamError> {
         let mut inner = self.0.lock();
         inner.closed = true;
         let ended = inner.ended.clone();

@@ -1,15 +1,15 @@
 //! Makes a part of a volume read as zeros, or releases its space.
 
-use std::sync::Arc;
-use std::task::Waker;
+use volume::{Features, OpenError};
 
-use buf::SharedBuf;
-use volume::{Features, OpenError, Volume};
-
-use crate::control::{Control, Effort};
+use crate::control::Effort;
+use crate::error::DataErrorCause;
+use crate::job::JobContext;
 use crate::limits::{CHUNK, HOLE};
-use crate::walk::{Answer, Ask, Cut, Feed, Map, Piece, Side, Span, Step, Visit, Walk, Walked};
-use crate::zeros::zeros;
+use crate::walk::{
+    Answer, Ask, CopyEnd, Cut, Feed, Map, NamedVolume, Piece, Span, Step, Visit, Walk, WalkPlan, Walked,
+};
+use crate::zeros::Zeros;
 
 /// How to zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -48,7 +48,7 @@ pub struct ZeroResult {
 /// What is done with a chunk.
 pub(crate) struct Zero {
     by: By,
-    zeros: SharedBuf,
+    zeros: Zeros,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,29 +59,31 @@ enum By {
 }
 
 impl Zero {
-    /// Zeroes a part of a volume of this name.
+    /// Zeroes a part of a volume.
     pub(crate) fn on(
-        (volume, name): (&Arc<dyn Volume>, String),
-        (plan, control): (ZeroPlan, Control),
-        waker: &Waker,
+        volume: NamedVolume<'_>,
+        plan: ZeroPlan,
+        context: JobContext<'_>,
     ) -> Result<Walk<Self>, OpenError> {
-        let side = Side::open(name, volume, plan.effort.connections, waker)?;
-        let by = means(plan.means, side.features)?;
-        let to = end(&plan, &side)?;
-        let whole = |bytes: u64| (bytes / side.block).max(1) * side.block;
-        let chunk = if by == By::Data { CHUNK.min(side.max_transfer) } else { HOLE.min(side.max_discard) };
+        let target = CopyEnd::open(volume, plan.effort.connections, context.waker)?;
+        let by = means(plan.means, target.features)?;
+        let to = end(&plan, &target)?;
+        let whole = |bytes: u64| (bytes / target.block).max(1) * target.block;
+        let chunk =
+            if by == By::Data { CHUNK.min(target.max_transfer) } else { HOLE.min(target.max_discard) };
         let cut = Cut {
             from: plan.offset,
             to,
             chunk: whole(chunk),
             hole: whole(chunk),
-            unit: side.block,
+            unit: target.block,
             border: 0,
             sparse: false,
         };
-        let map = Map::new(&side, cut);
-        let visit = Self { by, zeros: zeros() };
-        Ok(Walk::new(visit, (vec![side], Feed::Volume(map)), (plan.effort.chunks, control), waker))
+        let map = Map::new(&target, cut);
+        let visit = Self { by, zeros: Zeros::new() };
+        let route = WalkPlan { ends: vec![target], feed: Feed::Volume(map), window: plan.effort.chunks };
+        Ok(Walk::new(visit, route, context))
     }
 }
 
@@ -98,18 +100,18 @@ fn means(means: Means, features: Features) -> Result<By, OpenError> {
 }
 
 /// The byte after the last, if the plan fits the volume.
-fn end(plan: &ZeroPlan, side: &Side) -> Result<u64, OpenError> {
-    let to = plan.length.map_or(Some(side.bytes), |length| plan.offset.checked_add(length));
-    let Some(to) = to.filter(|to| *to <= side.bytes && plan.offset <= *to) else {
+fn end(plan: &ZeroPlan, target: &CopyEnd) -> Result<u64, OpenError> {
+    let to = plan.length.map_or(Some(target.bytes), |length| plan.offset.checked_add(length));
+    let Some(to) = to.filter(|to| *to <= target.bytes && plan.offset <= *to) else {
         return Err(OpenError::new(format!(
             "it has {} bytes; the bytes from {} on that were to be zeroed do not lie within it",
-            side.bytes, plan.offset
+            target.bytes, plan.offset
         )));
     };
-    if !plan.offset.is_multiple_of(side.block) || !to.is_multiple_of(side.block) {
+    if !plan.offset.is_multiple_of(target.block) || !to.is_multiple_of(target.block) {
         return Err(OpenError::new(format!(
             "its blocks have {} bytes: offset and length must be multiples of that",
-            side.block
+            target.block
         )));
     }
     Ok(to)
@@ -124,19 +126,16 @@ impl Visit for Zero {
         Some(0)
     }
 
-    fn begin(&mut self, piece: Piece) -> Result<Step<()>, String> {
+    fn begin(&mut self, piece: Piece) -> Result<Step<()>, DataErrorCause> {
         let ask = match self.by {
             By::Zero => Ask::Zero,
             By::Discard => Ask::Discard,
-            By::Data => {
-                let len = usize::try_from(piece.span.len).unwrap_or(usize::MAX).min(self.zeros.len());
-                Ask::Write(self.zeros.slice(..len))
-            }
+            By::Data => Ask::Write(self.zeros.first(piece.span.len)),
         };
-        Ok(Step::Ask(0, ask, ()))
+        Ok(Step::Ask(ask.to(0), ()))
     }
 
-    fn answered(&mut self, _span: Span, (): (), _answer: Answer) -> Result<Step<()>, String> {
+    fn answered(&mut self, _span: Span, (): (), _answer: Answer) -> Result<Step<()>, DataErrorCause> {
         Ok(Step::Done)
     }
 

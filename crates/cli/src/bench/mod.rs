@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::{Parser, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use linerate::{Congestion, LoadEnd, LoadPlan, LoadResult, Pattern};
@@ -75,11 +75,11 @@ pub(crate) struct Args {
 /// The longest run: a day.
 const LONGEST_SECONDS: f64 = 86_400.0;
 
-fn seconds(text: &str) -> Result<f64, String> {
+fn seconds(text: &str) -> Result<f64> {
     let with_unit = text.parse::<Span>().map(|span| span.0.as_secs_f64());
     match text.parse::<f64>().or(with_unit) {
         Ok(seconds) if (0.0..=LONGEST_SECONDS).contains(&seconds) => Ok(seconds),
-        _ => Err(format!("{text:?} is not a number of seconds from 0 to {LONGEST_SECONDS}")),
+        _ => bail!("{text:?} is not a number of seconds from 0 to {LONGEST_SECONDS}"),
     }
 }
 
@@ -109,10 +109,10 @@ impl From<Rw> for Pattern {
 }
 
 /// A volume; the word for what to do belongs behind an option.
-fn volume(text: &str) -> Result<VolumeUrl, String> {
+fn volume(text: &str) -> Result<VolumeUrl> {
     match Rw::from_str(text, false) {
-        Ok(_) => Err(format!("did you mean --rw {text}?")),
-        Err(_) => text.parse().map_err(|error: names::NameError| error.to_string()),
+        Ok(_) => bail!("did you mean --rw {text}?"),
+        Err(_) => Ok(text.parse()?),
     }
 }
 
@@ -156,7 +156,7 @@ fn verdict(args: &Args, result: &LoadResult, report: &Report) -> ExitCode {
     }
     if result.end == LoadEnd::Stopped {
         output::remark(&format!("stopped after {:.1} s of {} s", result.elapsed.as_secs_f64(), args.runtime));
-        return watch::exit_code(true);
+        return watch::stopped();
     }
     if result.completed() == 0 {
         let urls: Vec<String> = args.urls.iter().map(ToString::to_string).collect();

@@ -1,4 +1,4 @@
-//! What `linerate bench` prints: figures for people, or JSON with everything that was counted.
+//! What `linerate bench` prints: figures as text, or JSON with everything that was counted.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -116,7 +116,7 @@ impl Report {
         }
     }
 
-    /// Prints it for people.
+    /// Prints it as text.
     pub(crate) fn print(&self) -> Result<()> {
         if let (Some(iops), Some(rate)) = (self.iops, self.mb_per_s) {
             output::line(&format!("{iops:.0} IOPS, {rate:.1} MB/s"))?;
@@ -159,7 +159,7 @@ fn first_error(result: &LoadResult, urls: &[VolumeUrl], block: usize) -> Option<
     let error = result.first_error.as_ref()?;
     let url = urls.get(error.volume).map(ToString::to_string).unwrap_or_default();
     let verb = if error.is_read { "read" } else { "write" };
-    Some(format!("{url}: {verb} of {block} bytes at byte {}: {}", error.at, error.why))
+    Some(format!("{url}: {verb} of {block} bytes at byte {}: {}{}", error.at, error.kind, error.last_error))
 }
 
 /// The name of a kind of failure; `docs/howto/data.md` lists them, and they stay.

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use clap::Parser;
 use lab_runner::agent::{Agent, Settings, Token};
 
-use super::run::{own_program, stop_by_signal};
+use super::program::{own_program, stop_by_signal};
 use crate::output;
 
 /// Arguments of `lab agent`.

@@ -5,8 +5,11 @@
 
 mod agent;
 mod display;
+mod exit_code;
+mod folder;
 mod inspect;
 mod offline;
+mod program;
 mod run;
 mod selftest;
 mod verdicts;
@@ -16,19 +19,12 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use lab_runner::run::preflight::NotTestable;
 
+use self::exit_code::{INVALID, NOT_TESTABLE};
 use crate::output;
-
-/// What `--help` says of exit codes.
-const EXIT_CODES: &str = "Exit codes:
-  0  all is well
-  1  a regression was found (regress)
-  2  a measurement failed or is invalid, each named by INVALID; or the run was stopped or did not come about; or the command
-     line is wrong
-  3  the scenario cannot be tested here: what is missing is named";
 
 /// Arguments of `lab`.
 #[derive(Debug, Parser)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = exit_code::HELP)]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,
@@ -64,11 +60,6 @@ enum Command {
     Clean(offline::CleanArgs),
 }
 
-/// Something of a run is worth nothing, or it did not come about.
-pub(crate) const INVALID: u8 = 2;
-/// A scenario cannot be tested here.
-pub(crate) const NOT_TESTABLE: u8 = 3;
-
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> ExitCode {
     let result = match &args.command {
@@ -94,6 +85,3 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         }
     }
 }
-
-/// Where runs are kept unless said otherwise.
-const USUAL_RUNS: &str = "lab-runs";

@@ -10,7 +10,8 @@ use lab_report::import::{self, Kind};
 use lab_runner::machine::ledger::{Ledger, TornDown};
 use lab_runner::measure::{Environment, environment};
 
-use super::run::{folder_of, own_program};
+use super::folder::{USUAL_RUNS, folder_of};
+use super::program::own_program;
 use crate::output;
 
 /// Arguments of `lab report`.
@@ -28,7 +29,7 @@ pub(crate) struct RunFolder {
 #[derive(Debug, Parser)]
 pub(crate) struct CleanArgs {
     /// Folder of runs, or one run's folder
-    #[arg(value_name = "FOLDER", default_value = super::USUAL_RUNS)]
+    #[arg(value_name = "FOLDER", default_value = USUAL_RUNS)]
     folder: PathBuf,
 }
 

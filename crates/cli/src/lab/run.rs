@@ -1,11 +1,9 @@
 //! `lab plan`, `lab run` and `lab resume`.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Parser;
 use lab_model::scenario::Scenario;
 use lab_model::scenario::catalogue::{self, Loaded};
@@ -20,8 +18,11 @@ use lab_runner::site::Site;
 use names::Span;
 
 use super::display::Display;
-use super::{INVALID, verdicts};
-use crate::{output, signals};
+use super::exit_code::{INVALID, NOT_TESTABLE};
+use super::folder::USUAL_RUNS;
+use super::program::{own_program, stop_by_signal};
+use super::verdicts;
+use crate::output;
 
 /// What is measured, and where.
 #[derive(Debug, Parser)]
@@ -53,7 +54,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     what: What,
     /// Folder in which the run gets a folder of its own
-    #[arg(long, value_name = "FOLDER", default_value = super::USUAL_RUNS)]
+    #[arg(long, value_name = "FOLDER", default_value = USUAL_RUNS)]
     runs: PathBuf,
     /// Serial number of a device whose content may be lost; may be given several times
     #[arg(long, value_name = "SERIAL")]
@@ -106,7 +107,7 @@ pub(crate) fn plan(args: &PlanArgs) -> Result<u8> {
     match preflight::check(scenario, &plan, &site, &BTreeSet::new()) {
         Ok(_) => output::line("\nIt can be run here.").map(|()| 0),
         Err(error) if error.downcast_ref::<NotTestable>().is_some() => {
-            output::line(&format!("\n{error}")).map(|()| super::NOT_TESTABLE)
+            output::line(&format!("\n{error}")).map(|()| NOT_TESTABLE)
         }
         Err(error) => Err(error),
     }
@@ -127,7 +128,7 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
     };
     let mut display = Display::new(args.json_progress);
     let ended = session::run(options, &mut display, &*stop_by_signal()?)?;
-    let code = finish((&spoken, &has), &ended, &mut display)?;
+    let code = finish(&spoken, &has, &ended, &mut display)?;
     if args.table {
         output::line(lab_report::table(&ended.folder)?.trim_end())?;
     }
@@ -139,10 +140,10 @@ pub(crate) fn resume(args: &ResumeArgs) -> Result<u8> {
     let mut display = Display::new(args.json_progress);
     let ended = session::resume(&args.folder, own_program()?, &mut display, &*stop_by_signal()?)?;
     let (_, record, scenario) = Store::open(&args.folder)?;
-    finish((&scenario.scenario, &record.site.has), &ended, &mut display)
+    finish(&scenario.scenario, &record.site.has, &ended, &mut display)
 }
 
-fn finish((scenario, has): (&Scenario, &[String]), ended: &Ended, display: &mut Display) -> Result<u8> {
+fn finish(scenario: &Scenario, has: &[String], ended: &Ended, display: &mut Display) -> Result<u8> {
     let report = lab_report::write(&ended.folder)?;
     display
         .tell(&Event::Ended { report: Some(report.display().to_string()), invalid: ended.invalid.clone() });
@@ -155,29 +156,4 @@ fn finish((scenario, has): (&Scenario, &[String]), ended: &Ended, display: &mut 
         return Ok(INVALID);
     }
     Ok(if ended.invalid.is_empty() { 0 } else { INVALID })
-}
-
-/// This program, which the lab starts as target, initiator and load.
-pub(super) fn own_program() -> Result<PathBuf> {
-    std::env::current_exe()
-        .context("cannot find the path of this program")
-        .map(|path| path.as_path().to_owned())
-}
-
-/// Set by Ctrl-C and by a polite kill: the run ends after the measurement under way.
-pub(super) fn stop_by_signal() -> Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let wish = Arc::clone(&stop);
-    signals::listen(
-        move || wish.store(true, Ordering::Relaxed),
-        // `linerate lab clean` finds what is left.
-        |_| std::process::exit(INVALID.into()),
-    )?;
-    Ok(stop)
-}
-
-/// A run's folder by itself or by its name below the usual place.
-pub(super) fn folder_of(given: &Path) -> PathBuf {
-    let below = Path::new(super::USUAL_RUNS).join(given);
-    if !given.exists() && below.exists() { below } else { given.to_path_buf() }
 }

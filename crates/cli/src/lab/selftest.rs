@@ -14,7 +14,7 @@ use rustix::process::getpid;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::INVALID;
+use super::exit_code::INVALID;
 use crate::output;
 
 /// Arguments of `lab selftest`.

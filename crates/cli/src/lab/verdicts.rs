@@ -18,7 +18,7 @@ pub(super) fn print(scenario: &Scenario, ended: &Ended, has: &[String]) -> Resul
     for arm in &scenario.arms {
         output::line(&format!("{}: {} [{}]", arm.key, arm.name, arm.evidence))?;
     }
-    others.iter().try_for_each(|other| compare(scenario, ended, (first, other)))?;
+    others.iter().try_for_each(|other| compare(scenario, ended, first, other))?;
     match &ended.control {
         Some(control) => output::line(&format!("control (A against A): {}", control.words()))?,
         None => output::line("control (A against A): not enough pairs to say anything")?,
@@ -38,7 +38,7 @@ pub(super) fn print(scenario: &Scenario, ended: &Ended, has: &[String]) -> Resul
     }
 }
 
-fn compare(scenario: &Scenario, ended: &Ended, (a, b): (&Arm, &Arm)) -> Result<()> {
+fn compare(scenario: &Scenario, ended: &Ended, a: &Arm, b: &Arm) -> Result<()> {
     let metric = main_metric(scenario.workload.tool);
     for verdict in statistics::analyse(&ended.results, &a.key, &b.key, metric) {
         let point = point_name(&verdict.point);

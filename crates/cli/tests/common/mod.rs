@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// How long anything may take that has to happen; far more than it needs on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+pub(crate) const TIMEOUT: Duration = Duration::from_mins(1);
 /// Between two looks at something that is awaited.
-const GLANCE: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Where a server keeps its volumes' state, unless the arguments say.
 fn state_of(folder: &Path, arguments: &[&str]) -> Vec<std::ffi::OsString> {
@@ -161,7 +161,7 @@ pub(crate) fn succeeded(output: Output) -> String {
 
 /// Waits for a child, which is killed when it does not end.
 pub(crate) fn ended(child: &mut Child) -> ExitStatus {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         if let Some(status) = child.try_wait().unwrap() {
             return status;
@@ -169,21 +169,21 @@ pub(crate) fn ended(child: &mut Child) -> ExitStatus {
         if Instant::now() > deadline {
             child.kill().unwrap();
             child.wait().unwrap();
-            panic!("a process did not end in {PATIENCE:?}");
+            panic!("a process did not end in {TIMEOUT:?}");
         }
-        std::thread::sleep(GLANCE);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
 /// Looks until there is something to see.
 pub(crate) fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         if let Some(seen) = look() {
             return seen;
         }
-        assert!(Instant::now() < deadline, "nothing came in {PATIENCE:?}");
-        std::thread::sleep(GLANCE);
+        assert!(Instant::now() < deadline, "nothing came in {TIMEOUT:?}");
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 

@@ -13,7 +13,7 @@ use crate::statistics::bootstrap::{Bootstrap, median};
 use crate::statistics::context::Contexts;
 use crate::statistics::metric::value_of;
 use crate::statistics::number::real_length;
-use crate::statistics::pairing::pairs_with;
+use crate::statistics::pairing::{ArmPair, pairs_with};
 use crate::statistics::{MIN_PAIRS, SEED, little, verdict};
 
 /// A number with its 95 % interval.
@@ -187,21 +187,21 @@ impl<'a> Scope<'a> {
             here.filter_map(|result| value_of(metric, result, &self.contexts.of(result))).collect();
         values.sort_by(f64::total_cmp);
         if values.len() < MIN_PAIRS {
-            return Err(too_few(metric, arm, (point, values.len())));
+            return Err(too_few(metric, arm, point, values.len()));
         }
         let ends = self.bootstrap.borrow_mut().interval(&values);
         let number = ends.zip(median(&values)).map(|((low, high), value)| Number { value, low, high });
-        number.ok_or_else(|| too_few(metric, arm, (point, 0)))
+        number.ok_or_else(|| too_few(metric, arm, point, 0))
     }
 
     fn ratio(&self, metric: Metric, (a, b): &(String, String), point: &[Coordinate]) -> Evaluated {
         let here = self.results.iter().filter(|result| result.point == point);
         let value = |result: &PointResult| value_of(metric, result, &self.contexts.of(result));
-        let pairs = pairs_with(here, (a, b), &value).pop();
+        let pairs = pairs_with(here, ArmPair { a, b }, &value).pop();
         let log_ratios = pairs.map(|pairs| pairs.log_ratios).unwrap_or_default();
         verdict::ratio(&mut self.bootstrap.borrow_mut(), &log_ratios)
             .map(|ratio| Number { value: ratio.median, low: ratio.low, high: ratio.high })
-            .ok_or_else(|| too_few(metric, &format!("{a} and {b}"), (point, log_ratios.len())))
+            .ok_or_else(|| too_few(metric, &format!("{a} and {b}"), point, log_ratios.len()))
     }
 
     fn over(&self, aggregate: Aggregate, node: &Node) -> Evaluated {
@@ -270,7 +270,7 @@ impl<'a> Scope<'a> {
     }
 }
 
-fn too_few(metric: Metric, arms: &str, (point, pairs): (&[Coordinate], usize)) -> String {
+fn too_few(metric: Metric, arms: &str, point: &[Coordinate], pairs: usize) -> String {
     let point = point_name(point);
     format!(
         "{} of {arms} at {point} was measured {pairs} times, and an interval takes {MIN_PAIRS}",

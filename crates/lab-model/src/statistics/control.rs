@@ -1,13 +1,13 @@
 //! The A/A control: an arm against itself, in pairs like any other. What it seems to find is what this bench makes up.
 
-use super::pairing::pairs;
+use super::pairing::{ArmPair, pairs};
 use super::verdict::{Finding, PointVerdict, analyse_pairs};
 use super::{SEED, bootstrap::Bootstrap};
 use crate::result::PointResult;
 use crate::scenario::Metric;
 
 /// The arms of a control block's results.
-pub const ARMS: (&str, &str) = ("A", "A2");
+pub const ARMS: ArmPair<'_> = ArmPair { a: "A", b: "A2" };
 
 /// What a control block showed.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,8 +20,7 @@ pub struct Control {
 
 /// What the control block of a run shows, of results whose arms are [`ARMS`]. `None` when no point has enough usable pairs.
 pub fn control(results: &[PointResult], metric: Metric) -> Option<Control> {
-    let points =
-        analyse_pairs(&mut Bootstrap::new(SEED), pairs(results, ARMS, metric), (ARMS.0, ARMS.1, metric));
+    let points = analyse_pairs(&mut Bootstrap::new(SEED), pairs(results, ARMS, metric), ARMS, metric);
     let reach =
         points.iter().filter_map(|point| point.ratio).map(|ratio| ratio.high.max(1.0 / ratio.low) - 1.0);
     let smallest_percent = reach.reduce(f64::max)? * 100.0;

@@ -309,7 +309,7 @@ impl Metric {
         )
     }
 
-    /// A value of [`value_of`] for people: `41.2k IOPS`, `954.6 MB/s`, `19.6 µs`.
+    /// A value of [`value_of`] as a reader wants it: `41.2k IOPS`, `954.6 MB/s`, `19.6 µs`.
     pub fn format(self, value: f64) -> String {
         let (divisor, unit) = self.scale();
         format!("{} {unit}", short(value / divisor))

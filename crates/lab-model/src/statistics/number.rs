@@ -1,4 +1,4 @@
-//! Counts as floating-point numbers: the one place where the lab says that it knows what is lost.
+//! Counts as numbers of other types: the one place where the lab says that it knows what is lost.
 
 /// A count as a number to compute with.
 #[expect(clippy::cast_precision_loss, reason = "exact up to 2^53: more I/Os or bytes than a window can hold")]
@@ -10,4 +10,9 @@ pub const fn real(count: u64) -> f64 {
 #[expect(clippy::cast_precision_loss, reason = "exact up to 2^53, which no list in memory reaches")]
 pub const fn real_length(length: usize) -> f64 {
     length as f64
+}
+
+/// A length as a count; lists in memory stay far below the most that it can say.
+pub fn count(length: usize) -> u32 {
+    u32::try_from(length).unwrap_or(u32::MAX)
 }

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::metric::{Context, value_of};
+use super::number::count;
 use crate::result::{Coordinate, PointResult};
 use crate::scenario::Metric;
 
@@ -20,43 +21,56 @@ pub struct Pairs {
     pub unusable: u32,
 }
 
-/// One arm's and the other's result, as far as they are there.
-type Sides<'a> = (Option<&'a PointResult>, Option<&'a PointResult>);
+/// Two arms that are compared, by their keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ArmPair<'a> {
+    /// The arm whose values are divided.
+    pub a: &'a str,
+    /// The arm whose values they are divided by.
+    pub b: &'a str,
+}
 
-/// The pairs of arm `a` against arm `b` at every point that either has, in the order in which points first appear. Of two results
+/// Both arms' results of one repetition, as far as they are there.
+#[derive(Debug, Clone, Copy, Default)]
+struct Repetition<'a> {
+    a: Option<&'a PointResult>,
+    b: Option<&'a PointResult>,
+}
+
+/// The pairs of two arms at every point that either has, in the order in which points first appear. Of two results
 /// of the same arm, point and repetition the later one counts.
-pub fn pairs(results: &[PointResult], (a, b): (&str, &str), metric: Metric) -> Vec<Pairs> {
-    pairs_with(results, (a, b), &|result| value_of(metric, result, &Context::default()))
+pub fn pairs(results: &[PointResult], arms: ArmPair<'_>, metric: Metric) -> Vec<Pairs> {
+    pairs_with(results, arms, &|result| value_of(metric, result, &Context::default()))
 }
 
 /// The same for any value of a result.
 pub fn pairs_with<'a>(
     results: impl IntoIterator<Item = &'a PointResult>,
-    (a, b): (&str, &str),
+    arms: ArmPair<'_>,
     value: &dyn Fn(&PointResult) -> Option<f64>,
 ) -> Vec<Pairs> {
-    let mut points: Vec<(&[Coordinate], BTreeMap<u32, Sides<'_>>)> = Vec::new();
-    for result in results.into_iter().filter(|result| result.arm == a || result.arm == b) {
+    let mut points: Vec<(&[Coordinate], BTreeMap<u32, Repetition<'_>>)> = Vec::new();
+    for result in results.into_iter().filter(|result| result.arm == arms.a || result.arm == arms.b) {
         let place = points.iter().position(|(point, _)| *point == result.point).unwrap_or_else(|| {
             points.push((&result.point, BTreeMap::new()));
             points.len() - 1
         });
         let Some((_, repetitions)) = points.get_mut(place) else { continue };
-        let sides = repetitions.entry(result.repetition).or_default();
-        *(if result.arm == a { &mut sides.0 } else { &mut sides.1 }) = Some(result);
+        let repetition = repetitions.entry(result.repetition).or_default();
+        *(if result.arm == arms.a { &mut repetition.a } else { &mut repetition.b }) = Some(result);
     }
     points.into_iter().map(|(point, repetitions)| of_point(point, &repetitions, value)).collect()
 }
 
 fn of_point(
     point: &[Coordinate],
-    repetitions: &BTreeMap<u32, Sides<'_>>,
+    repetitions: &BTreeMap<u32, Repetition<'_>>,
     value: &dyn Fn(&PointResult) -> Option<f64>,
 ) -> Pairs {
     let positive =
         |side: Option<&PointResult>| side.and_then(value).filter(|&value| value > 0.0 && value.is_finite());
-    let log_ratio = |&(a, b): &Sides<'_>| Some((positive(a)? / positive(b)?).ln());
+    let log_ratio = |of: &Repetition<'_>| Some((positive(of.a)? / positive(of.b)?).ln());
     let log_ratios: Vec<f64> = repetitions.values().filter_map(log_ratio).collect();
-    let unusable = u32::try_from(repetitions.len() - log_ratios.len()).unwrap_or(u32::MAX);
+    let unusable = count(repetitions.len() - log_ratios.len());
     Pairs { point: point.to_vec(), log_ratios, unusable }
 }

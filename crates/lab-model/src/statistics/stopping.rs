@@ -29,11 +29,11 @@ impl Step {
 /// What to do after `measured` pairs, of which the usable ones gave `log_ratios` ([`super::pairing::pairs`]). It depends on
 /// nothing else: the same pairs always stop at the same place. To be asked after every pair.
 pub fn step(design: &Design, measured: u32, log_ratios: &[f64]) -> Step {
-    step_with(&mut Bootstrap::new(SEED), design, (measured, log_ratios))
+    step_with(&mut Bootstrap::new(SEED), design, measured, log_ratios)
 }
 
 /// The same with draws that were made before, for who asks often.
-pub fn step_with(bootstrap: &mut Bootstrap, design: &Design, (measured, log_ratios): (u32, &[f64])) -> Step {
+pub fn step_with(bootstrap: &mut Bootstrap, design: &Design, measured: u32, log_ratios: &[f64]) -> Step {
     if measured >= design.min_pairs
         && log_ratios.len() >= MIN_PAIRS
         && is_narrow(bootstrap, design, log_ratios)

@@ -5,7 +5,7 @@
 //! method in the ways in which it is usually broken, and show that these trials would notice.
 
 use super::bootstrap::Bootstrap;
-use super::pairing::{Pairs, pairs};
+use super::pairing::{ArmPair, Pairs, pairs};
 use super::random::Random;
 use super::stopping::step_with;
 use super::synthetic::{Bench, REALISTIC, result};
@@ -14,6 +14,8 @@ use super::{Finding, PointVerdict, SEED, student};
 use crate::result::PointResult;
 use crate::scenario::{Design, Metric};
 
+/// What is compared.
+const ARMS: ArmPair<'_> = ArmPair { a: "A", b: "B" };
 const TRIALS: u64 = 3_000;
 /// No difference.
 const NONE: f64 = 1.0;
@@ -21,12 +23,12 @@ const NONE: f64 = 1.0;
 const TEN_PERCENT: f64 = 1.1;
 
 /// Log ratios of a point measured until the rule ends it.
-fn measure(bootstrap: &mut Bootstrap, bench: Bench, (random, effect): (&mut Random, f64)) -> Vec<f64> {
+fn measure(bootstrap: &mut Bootstrap, bench: Bench, random: &mut Random, effect: f64) -> Vec<f64> {
     let mut log_ratios = Vec::new();
     for measured in 1.. {
         let (a, b) = bench.block(random, effect);
         log_ratios.push((a / b).ln());
-        if step_with(bootstrap, &Design::default(), (measured, &log_ratios)).stops() {
+        if step_with(bootstrap, &Design::default(), measured, &log_ratios).stops() {
             break;
         }
     }
@@ -35,7 +37,7 @@ fn measure(bootstrap: &mut Bootstrap, bench: Bench, (random, effect): (&mut Rand
 
 fn verdicts(bootstrap: &mut Bootstrap, points: Vec<Vec<f64>>) -> Vec<PointVerdict> {
     let pairs = |log_ratios| Pairs { point: Vec::new(), log_ratios, unusable: 0 };
-    analyse_pairs(bootstrap, points.into_iter().map(pairs).collect(), ("A", "B", Metric::Iops))
+    analyse_pairs(bootstrap, points.into_iter().map(pairs).collect(), ARMS, Metric::Iops)
 }
 
 const fn found(verdict: &PointVerdict) -> bool {
@@ -52,7 +54,7 @@ fn percent(mut trial: impl FnMut(&mut Bootstrap, &mut Random) -> bool) -> f64 {
 /// Per cent of sweeps of so many points in which anything is found.
 fn findings(bench: Bench, effect: f64, points: usize) -> f64 {
     percent(|bootstrap, random| {
-        let sweep = (0..points).map(|_| measure(bootstrap, bench, (random, effect))).collect();
+        let sweep = (0..points).map(|_| measure(bootstrap, bench, random, effect)).collect();
         verdicts(bootstrap, sweep).iter().any(found)
     })
 }
@@ -65,13 +67,13 @@ fn whole_results_hold_six_and_ninety_per_cent() {
             for repetition in 1.. {
                 let (a, b) = REALISTIC.block(random, effect);
                 results.extend([result("A", repetition, a), result("B", repetition, b)]);
-                let point = pairs(&results, ("A", "B"), Metric::Iops).remove(0);
-                if step_with(bootstrap, &Design::default(), (repetition, &point.log_ratios)).stops() {
+                let point = pairs(&results, ARMS, Metric::Iops).remove(0);
+                if step_with(bootstrap, &Design::default(), repetition, &point.log_ratios).stops() {
                     break;
                 }
             }
-            let point = pairs(&results, ("A", "B"), Metric::Iops);
-            found(&analyse_pairs(bootstrap, point, ("A", "B", Metric::Iops))[0])
+            let point = pairs(&results, ARMS, Metric::Iops);
+            found(&analyse_pairs(bootstrap, point, ARMS, Metric::Iops)[0])
         })
     };
     let (false_positives, power) = (trial(NONE), trial(TEN_PERCENT));
@@ -91,7 +93,7 @@ fn other_benches_have_no_more_false_positives() {
 #[test]
 fn a_slowdown_is_found_as_surely_as_a_speedup() {
     let power = percent(|bootstrap, random| {
-        let point = measure(bootstrap, REALISTIC, (random, 0.9));
+        let point = measure(bootstrap, REALISTIC, random, 0.9);
         verdicts(bootstrap, vec![point])[0].finding == Finding::Lower
     });
     assert!(power >= 90.0, "a power of {power} %");
@@ -101,7 +103,7 @@ fn a_slowdown_is_found_as_surely_as_a_speedup() {
 fn a_point_of_a_sweep_that_differs_everywhere_is_found() {
     // Where one of twelve points differs alone, it pays for the other eleven: about 78 % of such points are found.
     let power = percent(|bootstrap, random| {
-        let sweep = (0..12).map(|_| measure(bootstrap, REALISTIC, (random, TEN_PERCENT))).collect();
+        let sweep = (0..12).map(|_| measure(bootstrap, REALISTIC, random, TEN_PERCENT)).collect();
         found(&verdicts(bootstrap, sweep)[0])
     });
     assert!(power >= 90.0, "a power of {power} %");
@@ -119,7 +121,7 @@ fn whole_sweeps_have_no_more_false_positives() {
 fn intervals_hold_the_truth_after_stopping() {
     for (noise, effect) in [(0.02, NONE), (0.04, NONE), (0.04, TEN_PERCENT), (0.06, TEN_PERCENT)] {
         let covered = percent(|bootstrap, random| {
-            let point = measure(bootstrap, Bench { noise, ..REALISTIC }, (random, effect));
+            let point = measure(bootstrap, Bench { noise, ..REALISTIC }, random, effect);
             let ratio = ratio(bootstrap, &point).unwrap();
             ratio.low <= effect && effect <= ratio.high
         });
@@ -155,7 +157,7 @@ fn stopping_at_a_difference_finds_too_many() {
 fn sweeps_without_correction_find_too_many() {
     let false_positives = percent(|bootstrap, random| {
         (0..12).any(|_| {
-            let point = measure(bootstrap, REALISTIC, (random, NONE));
+            let point = measure(bootstrap, REALISTIC, random, NONE);
             found(&verdicts(bootstrap, vec![point])[0])
         })
     });
@@ -165,7 +167,7 @@ fn sweeps_without_correction_find_too_many() {
 #[test]
 fn intervals_without_expansion_are_too_narrow() {
     let covered = percent(|bootstrap, random| {
-        let mut point = measure(bootstrap, Bench { noise: 0.05, ..REALISTIC }, (random, NONE));
+        let mut point = measure(bootstrap, Bench { noise: 0.05, ..REALISTIC }, random, NONE);
         point.sort_by(f64::total_cmp);
         let (low, high) = bootstrap.plain(&point).unwrap();
         low <= 0.0 && 0.0 <= high

@@ -9,7 +9,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::bootstrap::{Bootstrap, median};
-use super::pairing::{Pairs, pairs};
+use super::number::count;
+use super::pairing::{ArmPair, Pairs, pairs};
 use super::{MIN_PAIRS, SEED, holm, student};
 use crate::result::{Coordinate, PointResult};
 use crate::scenario::Metric;
@@ -76,14 +77,16 @@ pub enum Finding {
 /// Results of other arms are ignored. Runs that were not paired by block (two commits on two days) may be given too, one as `a`
 /// and one as `b`: repetitions are then paired by number, which costs precision and stays honest.
 pub fn analyse(results: &[PointResult], a: &str, b: &str, metric: Metric) -> Vec<PointVerdict> {
-    analyse_pairs(&mut Bootstrap::new(SEED), pairs(results, (a, b), metric), (a, b, metric))
+    let arms = ArmPair { a, b };
+    analyse_pairs(&mut Bootstrap::new(SEED), pairs(results, arms, metric), arms, metric)
 }
 
 /// The same of pairs, which [`super::pairing::pairs_with`] makes of any value, and with draws that were made before.
 pub fn analyse_pairs(
     bootstrap: &mut Bootstrap,
     points: Vec<Pairs>,
-    (a, b, metric): (&str, &str, Metric),
+    arms: ArmPair<'_>,
+    metric: Metric,
 ) -> Vec<PointVerdict> {
     let ratios: Vec<Option<Ratio>> = points.iter().map(|pairs| ratio(bootstrap, &pairs.log_ratios)).collect();
     let p_values: Vec<f64> = ratios.iter().flatten().map(|ratio| ratio.p_value).collect();
@@ -92,10 +95,10 @@ pub fn analyse_pairs(
         let ratio = ratio.and_then(|ratio| Some(Ratio { adjusted: adjusted.next()?, ..ratio }));
         PointVerdict {
             point: pairs.point,
-            a: a.to_owned(),
-            b: b.to_owned(),
+            a: arms.a.to_owned(),
+            b: arms.b.to_owned(),
             metric,
-            pairs: u32::try_from(pairs.log_ratios.len()).unwrap_or(u32::MAX),
+            pairs: count(pairs.log_ratios.len()),
             unusable: pairs.unusable,
             ratio,
             finding: ratio.map_or(Finding::NotEnough, finding),

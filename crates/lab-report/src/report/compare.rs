@@ -8,7 +8,7 @@ use lab_model::scenario::{Arm, Figure, FigureKind, Metric};
 use lab_model::statistics::SEED;
 use lab_model::statistics::bootstrap::Bootstrap;
 use lab_model::statistics::metric::{Context, value_of};
-use lab_model::statistics::pairing::pairs_with;
+use lab_model::statistics::pairing::{ArmPair, pairs_with};
 use lab_model::statistics::verdict::{Finding, PointVerdict, analyse_pairs};
 
 use super::series::{Group, Measured};
@@ -69,7 +69,7 @@ fn compared(
 ) -> Option<Comparison> {
     let title =
         format!("{}: {} over {}", metric.title(), words::arm(&a.key, &a.name), words::arm(&b.key, &b.name));
-    let points = verdicts(measured, (&a.key, &b.key), metric);
+    let points = verdicts(measured, ArmPair { a: &a.key, b: &b.key }, metric);
     let points: Vec<PointVerdict> = points
         .into_iter()
         .filter(|verdict| groups.iter().any(|group| group.point == verdict.point))
@@ -79,7 +79,7 @@ fn compared(
 }
 
 /// The verdicts of two arms at every point of the run.
-fn verdicts(measured: &Measured<'_>, arms: (&str, &str), metric: Metric) -> Vec<PointVerdict> {
+fn verdicts(measured: &Measured<'_>, arms: ArmPair<'_>, metric: Metric) -> Vec<PointVerdict> {
     let value = |result: &PointResult| {
         let mut groups = measured.groups.iter();
         let group = groups.find(|group| group.arm.key == result.arm && group.point == result.point);
@@ -87,7 +87,7 @@ fn verdicts(measured: &Measured<'_>, arms: (&str, &str), metric: Metric) -> Vec<
         value_of(metric, result, &context)
     };
     let pairs = pairs_with(measured.points, arms, &value);
-    analyse_pairs(&mut Bootstrap::new(SEED), pairs, (arms.0, arms.1, metric))
+    analyse_pairs(&mut Bootstrap::new(SEED), pairs, arms, metric)
 }
 
 /// The point without what the whole figure has in common.

@@ -99,9 +99,9 @@ pub(crate) fn table(plan: &Plan<'_>, metric: Metric) -> Table {
     let unit = plan.unit(metric);
     let x = plan.x.as_deref().map_or("point", |axis| units::axis(axis));
     let mut table = Table::new([x, "part", "what", "evidence"]);
-    table.column(units::with_unit(metric, unit), false);
+    table.column(units::with_unit(metric, unit));
     for name in ["95 % from", "95 % to", "pairs"] {
-        table.column(name, true);
+        table.minor_column(name);
     }
     let labels = evidence(&plan.groups).join(", ");
     for (name, parts) in parts(plan, metric, &plan.groups) {

@@ -93,7 +93,7 @@ pub(crate) fn draw(measured: &Measured<'_>, figure: &Figure) -> Drawn {
     let mut table =
         Table::new(["point", "arm", "name", "evidence", "I/Os", "from (µs)", "to (µs)", "share (%)"]);
     for name in ["share: 95 % from", "share: 95 % to", "repetitions"] {
-        table.column(name, true);
+        table.minor_column(name);
     }
     let mut charts = Vec::new();
     let draws = &measured.draws;

@@ -11,7 +11,8 @@ use lab_model::scenario::{Arm, Metric, Scenario};
 use lab_model::statistics::bootstrap::{Bootstrap, median};
 use lab_model::statistics::metric::{Context, value_of};
 use lab_model::statistics::number::real;
-use lab_model::statistics::{SEED, pairing, verdict};
+use lab_model::statistics::pairing::{self, ArmPair};
+use lab_model::statistics::{SEED, verdict};
 
 /// The table of a run's results, ratios by `metric`.
 pub(super) fn table(scenario: &Scenario, results: &[PointResult], metric: Metric) -> String {
@@ -34,7 +35,7 @@ pub(super) fn table(scenario: &Scenario, results: &[PointResult], metric: Metric
         let here: Vec<PointResult> =
             results.iter().filter(|result| result.point_name() == *point).cloned().collect();
         for arm in &scenario.arms {
-            if let Some(row) = row(&here, (arm, first), metric, &mut bootstrap) {
+            if let Some(row) = row(&here, Compared { arm, first }, metric, &mut bootstrap) {
                 let _infallible = writeln!(text, "| {point} | {}: {} | {row} |", arm.key, arm.name);
             }
         }
@@ -42,10 +43,17 @@ pub(super) fn table(scenario: &Scenario, results: &[PointResult], metric: Metric
     text
 }
 
+/// An arm, and the key of the first one, with which every arm is compared.
+#[derive(Debug, Clone, Copy)]
+struct Compared<'a> {
+    arm: &'a Arm,
+    first: &'a str,
+}
+
 /// The cells of an arm at a point after its name; nothing where it was not measured.
 fn row(
     here: &[PointResult],
-    (arm, first): (&Arm, &str),
+    Compared { arm, first }: Compared<'_>,
     metric: Metric,
     bootstrap: &mut Bootstrap,
 ) -> Option<String> {
@@ -78,7 +86,7 @@ fn row(
     Some(format!(
         "{spread} | {} | {} | {} | {} | {} | {} | {}",
         shown(&middle(&plain(Metric::Bandwidth)), Metric::Bandwidth.scale().0),
-        ratio(here, (&arm.key, first), metric, bootstrap),
+        ratio(here, ArmPair { a: &arm.key, b: first }, metric, bootstrap),
         shown(&middle(&plain(Metric::LatencyP50)), Metric::LatencyP50.scale().0),
         shown(&middle(&plain(Metric::CpuPerIo)), 1.0),
         shown(&middle(&|result| per_io(result.cpu.adapter, result)), 1.0),
@@ -88,16 +96,11 @@ fn row(
 }
 
 /// `0.84 [0.80–0.88] (0.79 to 0.90)`; of the first arm itself, 1.
-fn ratio(
-    here: &[PointResult],
-    (arm, first): (&str, &str),
-    metric: Metric,
-    bootstrap: &mut Bootstrap,
-) -> String {
-    if arm == first {
+fn ratio(here: &[PointResult], arms: ArmPair<'_>, metric: Metric, bootstrap: &mut Bootstrap) -> String {
+    if arms.a == arms.b {
         return "1".to_owned();
     }
-    let pairs = pairing::pairs(here, (arm, first), metric);
+    let pairs = pairing::pairs(here, arms, metric);
     let logs = sorted(pairs.into_iter().flat_map(|pairs| pairs.log_ratios));
     let (Some(least), Some(middle), Some(most)) = (logs.first(), median(&logs), logs.last()) else {
         return String::new();

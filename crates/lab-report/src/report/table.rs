@@ -74,8 +74,13 @@ impl Table {
     }
 
     /// Adds a column.
-    pub(crate) fn column(&mut self, name: impl Into<String>, minor: bool) {
-        self.columns.push(Column { name: name.into(), minor });
+    pub(crate) fn column(&mut self, name: impl Into<String>) {
+        self.columns.push(Column { name: name.into(), minor: false });
+    }
+
+    /// Adds a column that a reader may pass over.
+    pub(crate) fn minor_column(&mut self, name: impl Into<String>) {
+        self.columns.push(Column { name: name.into(), minor: true });
     }
 
     /// The file (RFC 4180, line ends as there).

@@ -37,11 +37,11 @@ fn row_by_row(plan: &Plan<'_>, metrics: &[Metric]) -> Table {
     let axes: Vec<&String> = plan.x.iter().chain(&plan.series).chain(&plan.panels).collect();
     let mut table = Table::new(axes.iter().map(|axis| axis.as_str()).chain(["arm", "name", "evidence"]));
     for metric in metrics {
-        table.column(units::with_unit(*metric, plan.unit(*metric)), false);
-        table.column(format!("{}: 95 % from", metric.title()), true);
-        table.column(format!("{}: 95 % to", metric.title()), true);
+        table.column(units::with_unit(*metric, plan.unit(*metric)));
+        table.minor_column(format!("{}: 95 % from", metric.title()));
+        table.minor_column(format!("{}: 95 % to", metric.title()));
     }
-    table.column("repetitions", true);
+    table.minor_column("repetitions");
     for group in &plan.groups {
         let mut row: Vec<Cell> =
             axes.iter().map(|axis| Cell::text(group.at(axis).unwrap_or_default())).collect();
@@ -57,9 +57,9 @@ fn side_by_side(plan: &Plan<'_>, metrics: &[Metric]) -> Table {
     let mut table = Table::new(["measure"]);
     for group in &plan.groups {
         let name = head(plan, group);
-        table.column(name.clone(), false);
-        table.column(format!("{name}: 95 % from"), true);
-        table.column(format!("{name}: 95 % to"), true);
+        table.column(name.clone());
+        table.minor_column(format!("{name}: 95 % from"));
+        table.minor_column(format!("{name}: 95 % to"));
     }
     table.rows.push(row(plan, "system", |group| Cell::text(&*group.arm.name)));
     table.rows.push(row(plan, "evidence", |group| Cell::text(group.evidence())));

@@ -17,11 +17,11 @@ pub(crate) fn draw(measured: &Measured<'_>, figure: &Figure) -> Drawn {
     let mut notes = notes(figure);
     let mut table = Table::new(["point", "arm", "name", "evidence", "second"]);
     for metric in &figure.y {
-        table.column(units::with_unit(*metric, Unit::new(*metric, measured.scenario)), false);
-        table.column(format!("{}: 95 % from", metric.title()), true);
-        table.column(format!("{}: 95 % to", metric.title()), true);
+        table.column(units::with_unit(*metric, Unit::new(*metric, measured.scenario)));
+        table.minor_column(format!("{}: 95 % from", metric.title()));
+        table.minor_column(format!("{}: 95 % to", metric.title()));
     }
-    table.column("repetitions", true);
+    table.minor_column("repetitions");
     for (point, groups) in split(&measured.of(figure), name) {
         for metric in &figure.y {
             charts.push(chart(measured, figure, (&point, &groups), *metric));

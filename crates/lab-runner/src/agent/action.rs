@@ -15,7 +15,7 @@ use serde_json::json;
 use super::guard::{self, Grounds};
 use crate::machine::attachment::{Attachment, Words, words};
 use crate::machine::ledger::{Ledger, Thing};
-use crate::machine::limits::ACTION_PATIENCE;
+use crate::machine::limits::ACTION_TIMEOUT;
 use crate::machine::program;
 
 /// Something that a host does for an arm, by the programs that it has.
@@ -107,7 +107,7 @@ impl Action {
         self.write_files(grounds.folder)?;
         for command in self.commands(grounds.folder) {
             let command: Vec<&str> = command.iter().map(String::as_str).collect();
-            program::output(&command, ACTION_PATIENCE)?;
+            program::output(&command, ACTION_TIMEOUT)?;
         }
         Ok(())
     }

@@ -18,7 +18,7 @@ use hmac::Mac;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::limits::FRAME_PATIENCE;
+use super::limits::FRAME_TIMEOUT;
 use super::token::{Block, mac};
 
 /// Bytes that are read at a time.
@@ -42,7 +42,7 @@ pub(super) enum End {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
     pub(super) bytes: usize,
-    pub(super) patience: Duration,
+    pub(super) timeout: Duration,
 }
 
 struct Seals {
@@ -91,16 +91,16 @@ impl Channel {
             frame.extend_from_slice(&seal);
             seals.sent += 1;
         }
-        write(&mut self.stream, &frame, Instant::now() + bounds.patience.min(FRAME_PATIENCE))
+        write(&mut self.stream, &frame, Instant::now() + bounds.timeout.min(FRAME_TIMEOUT))
     }
 
     /// Receives one frame.
     pub(super) fn receive<T: DeserializeOwned>(&mut self, bounds: Bounds) -> Result<T> {
-        let head = read(&mut self.stream, 4, Instant::now() + bounds.patience)?;
+        let head = read(&mut self.stream, 4, Instant::now() + bounds.timeout)?;
         let length = head.first_chunk().map_or(0, |head| u32::from_be_bytes(*head));
         let length = usize::try_from(length)?;
         ensure!(length <= bounds.bytes, "a frame of {length} bytes is longer than {}", bounds.bytes);
-        let deadline = Instant::now() + bounds.patience.min(FRAME_PATIENCE);
+        let deadline = Instant::now() + bounds.timeout.min(FRAME_TIMEOUT);
         let json = read(&mut self.stream, length, deadline)?;
         if let Some(seals) = &mut self.seals {
             let seal = read(&mut self.stream, size_of::<Block>(), deadline)?;
@@ -179,7 +179,7 @@ mod tests {
 
     use super::*;
 
-    const BOUNDS: Bounds = Bounds { bytes: 64, patience: Duration::from_secs(20) };
+    const BOUNDS: Bounds = Bounds { bytes: 64, timeout: Duration::from_secs(20) };
 
     fn pair() -> (Channel, Channel) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -226,7 +226,7 @@ mod tests {
     #[test]
     fn a_silent_peer_is_given_up() {
         let (_lab, mut agent) = pair();
-        let bounds = Bounds { patience: Duration::from_millis(20), ..BOUNDS };
+        let bounds = Bounds { timeout: Duration::from_millis(20), ..BOUNDS };
         assert!(said(agent.receive(bounds)).contains("silent"));
     }
 

@@ -15,8 +15,8 @@ use anyhow::{Context, Result, anyhow, bail};
 use super::channel::{Bounds, Channel, End};
 use super::hex;
 use super::limits::{
-    CLOCK_READINGS, CONNECT_PATIENCE, FRAME_PATIENCE, GREETING_BYTES, GREETING_PATIENCE, KEEP_ALIVE_EVERY,
-    REPLY_BYTES, REPLY_PATIENCE, REQUEST_BYTES,
+    CLOCK_READINGS, CONNECT_TIMEOUT, FRAME_TIMEOUT, GREETING_BYTES, GREETING_TIMEOUT, KEEP_ALIVE_EVERY,
+    REPLY_BYTES, REPLY_TIMEOUT, REQUEST_BYTES,
 };
 use super::message::{Answer, Hello, Introduction, PROTOCOL, Place, Reply, Request, VERSION};
 use super::token::{Block, Nonces, Purpose, Token, nonce};
@@ -25,7 +25,7 @@ use crate::measure::Environment;
 use crate::site::AgentHost;
 
 /// Before both sides are known.
-const GREETING: Bounds = Bounds { bytes: GREETING_BYTES, patience: GREETING_PATIENCE };
+const GREETING: Bounds = Bounds { bytes: GREETING_BYTES, timeout: GREETING_TIMEOUT };
 
 /// A connection to an agent; its end ends everything that the agent does for this lab.
 #[derive(Debug)]
@@ -148,7 +148,7 @@ fn reach(agent: &str) -> Result<TcpStream> {
         .collect();
     let mut last = anyhow!("{agent:?} has no address");
     for address in addresses {
-        match TcpStream::connect_timeout(&address, CONNECT_PATIENCE) {
+        match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
             Ok(stream) => return Ok(stream),
             Err(error) => last = error.into(),
         }
@@ -185,8 +185,8 @@ fn greet(mut channel: Channel, token: &Token) -> Result<Channel> {
 }
 
 fn exchange(channel: &mut Channel, request: &Request) -> Result<Reply> {
-    channel.send(request, Bounds { bytes: REQUEST_BYTES, patience: FRAME_PATIENCE })?;
-    channel.receive(Bounds { bytes: REPLY_BYTES, patience: REPLY_PATIENCE })
+    channel.send(request, Bounds { bytes: REQUEST_BYTES, timeout: FRAME_TIMEOUT })?;
+    channel.receive(Bounds { bytes: REPLY_BYTES, timeout: REPLY_TIMEOUT })
 }
 
 /// Seconds by which the agent's clock is ahead.

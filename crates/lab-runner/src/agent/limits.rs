@@ -9,17 +9,17 @@ pub const REQUEST_BYTES: usize = 512 << 10;
 /// Bytes of an agent's reply: a window of a day with a second each, or a chunk of a file.
 pub const REPLY_BYTES: usize = 32 << 20;
 /// Time in which a lab must have proved that it knows the token; a silent peer costs one thread for that long.
-pub const GREETING_PATIENCE: Duration = Duration::from_secs(5);
+pub const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time in which the rest of a frame must follow its length: the largest reply at 10 MB/s takes less.
-pub const FRAME_PATIENCE: Duration = Duration::from_secs(10);
+pub const FRAME_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time without a request after which the lab is taken for dead, and all that runs for it is ended.
-pub const IDLE_PATIENCE: Duration = Duration::from_mins(1);
+pub const IDLE_TIMEOUT: Duration = Duration::from_mins(1);
 /// Time after which the lab says that it is still there: a sixth of what the agent waits, so that several may be lost.
 pub const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(10);
 /// Time in which an agent must accept a connection: hosts of a lab are near each other.
-pub const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time in which an agent must reply: starting a hundred targets one after the other takes less.
-pub const REPLY_PATIENCE: Duration = Duration::from_mins(5);
+pub const REPLY_TIMEOUT: Duration = Duration::from_mins(5);
 /// Time between two questions whether a load has ended: late by that at most, and too rare to show in its processor time.
 pub const POLL_EVERY: Duration = Duration::from_millis(200);
 /// Time that a load may take, whatever the scenario says: a day.

@@ -15,7 +15,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::channel::{Bounds, Channel, End};
 use super::limits::{
-    FRAME_PATIENCE, GREETING_BYTES, GREETING_PATIENCE, IDLE_PATIENCE, REPLY_BYTES, REQUEST_BYTES, STRANGERS,
+    FRAME_TIMEOUT, GREETING_BYTES, GREETING_TIMEOUT, IDLE_TIMEOUT, REPLY_BYTES, REQUEST_BYTES, STRANGERS,
 };
 use super::message::{Answer, Hello, Introduction, PROTOCOL, Request, VERSION};
 use super::session::Session;
@@ -25,9 +25,9 @@ use super::{files, hex};
 use crate::machine::ledger::Ledger;
 
 /// How often the accepting thread looks whether it is to end, milliseconds.
-const GLANCE: i64 = 100;
+const POLL_MILLIS: i64 = 100;
 /// Before the token is proved.
-const GREETING: Bounds = Bounds { bytes: GREETING_BYTES, patience: GREETING_PATIENCE };
+const GREETING: Bounds = Bounds { bytes: GREETING_BYTES, timeout: GREETING_TIMEOUT };
 
 /// An agent that listens.
 #[derive(Debug)]
@@ -80,7 +80,7 @@ impl Agent {
         thread::scope(|scope| {
             while !stop.load(Ordering::Relaxed) {
                 let mut ready = [PollFd::new(&self.listener, PollFlags::IN)];
-                let wait = Timespec { tv_sec: 0, tv_nsec: GLANCE * 1_000_000 };
+                let wait = Timespec { tv_sec: 0, tv_nsec: POLL_MILLIS * 1_000_000 };
                 if !matches!(poll(&mut ready, Some(&wait)), Ok(1..)) {
                     continue;
                 }
@@ -183,8 +183,8 @@ impl Agent {
     fn serve(&self, channel: &mut Channel, tell: Listener<'_>) -> Result<()> {
         let number = self.sessions.fetch_add(1, Ordering::Relaxed);
         let mut session = Session::new(&self.settings, number)?;
-        let bounds = Bounds { bytes: REQUEST_BYTES, patience: IDLE_PATIENCE };
-        let replies = Bounds { bytes: REPLY_BYTES, patience: FRAME_PATIENCE };
+        let bounds = Bounds { bytes: REQUEST_BYTES, timeout: IDLE_TIMEOUT };
+        let replies = Bounds { bytes: REPLY_BYTES, timeout: FRAME_TIMEOUT };
         let error = loop {
             let turn = channel.receive::<Request>(bounds).and_then(|request| {
                 let reply = session.handle(request);

@@ -18,7 +18,7 @@ use super::super::message::{Place, Reply, Step, Work};
 use super::super::token::Token;
 
 /// Far more than anything here takes.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Runs `test` against an agent in a folder of its own.
 fn with_agent(test: impl FnOnce(&Agent, &AgentHost, &Path)) {
@@ -65,7 +65,7 @@ fn frame(value: &serde_json::Value) -> Vec<u8> {
 /// Sends bytes after the agent's first words, and gives all that it says then until it closes.
 fn answer(agent: &Agent, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(agent.address().unwrap()).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     let mut head = [0; 4];
     stream.read_exact(&mut head).unwrap();
     let mut hello = vec![0; u32::from_be_bytes(head) as usize];
@@ -87,7 +87,7 @@ fn proof(version: u32, nonce: &str, proof: &str) -> Vec<u8> {
 fn until(what: impl Fn() -> bool) {
     let start = Instant::now();
     while !what() {
-        assert!(start.elapsed() < PATIENCE, "it never came about");
+        assert!(start.elapsed() < TIMEOUT, "it never came about");
         thread::yield_now();
     }
 }
@@ -134,7 +134,7 @@ fn only_so_many_strangers_may_be_silent_at_a_time() {
         let silent: Vec<TcpStream> = (0..STRANGERS).map(|_| TcpStream::connect(address).unwrap()).collect();
         until(|| agent.strangers.load(Ordering::Relaxed) == STRANGERS);
         let mut one_more = TcpStream::connect(address).unwrap();
-        one_more.set_read_timeout(Some(PATIENCE)).unwrap();
+        one_more.set_read_timeout(Some(TIMEOUT)).unwrap();
         let mut said = Vec::new();
         let _ = one_more.read_to_end(&mut said);
         assert!(said.is_empty(), "it was greeted");

@@ -17,7 +17,7 @@ use super::message::{Outcome, Place, Reply, Request, Step, Work};
 use super::settings::Settings;
 use super::{files, hex};
 use crate::arm::{self, AdaptSpec, Endpoint, ServeSpec, Served, Volumes, sides};
-use crate::machine::clock;
+use crate::machine::clock::{self, Period};
 use crate::machine::ledger::{Id, Ledger, Thing, TornDown};
 use crate::machine::process::{CommandLine, Placement, Running};
 use crate::machine::topology::Host;
@@ -69,7 +69,7 @@ struct Job {
     step: Option<Process>,
     deadline: Instant,
     /// When the last step began and ended, seconds since 1970.
-    times: (f64, f64),
+    period: Period,
     /// How it ended.
     status: Option<ExitStatus>,
 }
@@ -275,7 +275,7 @@ impl<'a> Session<'a> {
             folder,
             step: None,
             deadline: Instant::now(),
-            times: (0.0, 0.0),
+            period: Period { from: 0.0, to: 0.0 },
             status: None,
         };
         let arm = self.arm(&job.arm)?;
@@ -292,15 +292,15 @@ impl<'a> Session<'a> {
         let Some(line) = job.command(arm, step, &self.settings.linerate)? else {
             return Ok(Reply::Started { started: false });
         };
-        let patience = timing::limit(job.work.ramp, job.work.runtime);
-        job.deadline = Instant::now() + if step == (Step::Load {}) { patience } else { patience * 4 };
+        let limit = timing::limit(job.work.ramp, job.work.runtime);
+        job.deadline = Instant::now() + if step == (Step::Load {}) { limit } else { limit * 4 };
         let running = Running::start(&line, &arm.placement(Role::Host))?;
         let argv0 = line.argv.first().cloned().unwrap_or_default();
         let noted = self.ledger.add(Thing::Process { identity: running.identity(), argv0 })?;
         if let Some(side) = arm.sides.get(Role::Host) {
             side.started(running.pid());
         }
-        job.times = (clock::now(), 0.0);
+        job.period = Period { from: clock::now(), to: 0.0 };
         job.step = Some(Process { running, noted });
         Ok(Reply::Started { started: true })
     }
@@ -312,7 +312,7 @@ impl<'a> Session<'a> {
         if process.running.is_alive() && !late {
             return Ok(Reply::Running {});
         }
-        job.times.1 = clock::now();
+        job.period.to = clock::now();
         let ended = process.running.wait(Duration::ZERO);
         self.ledger.gone(process.noted)?;
         let failure = match &ended {
@@ -332,9 +332,9 @@ impl<'a> Session<'a> {
         let assignment = job.assignment(arm, &self.settings.linerate);
         let outcome = match tool::outcome(job.work.tool, &assignment, status) {
             Ok(measured) => {
-                let (from, to) = timing::span(&measured, job.times, job.work.ramp);
+                let Period { from, to } = timing::span(&measured, job.period, job.work.ramp);
                 let measured = Box::new(measured);
-                Outcome::Measured { measured, started: job.times.0, from, to }
+                Outcome::Measured { measured, started: job.period.from, from, to }
             }
             Err(error) => Outcome::Failed { reason: format!("{error:#}") },
         };

@@ -9,8 +9,8 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use super::backing;
-use super::ready;
 use super::served::{AdaptSpec, Endpoint, Handing, Served, Service, Side};
+use super::service_start;
 use crate::machine::ledger::{Ledger, Thing};
 use crate::machine::process::CommandLine;
 
@@ -20,7 +20,7 @@ pub(super) fn adapt(handing: Handing, spec: &AdaptSpec<'_>, ledger: &mut Ledger)
         return Ok(Served::default());
     }
     let linerate = text(spec.linerate)?;
-    let version = ready::version(linerate)?;
+    let version = service_start::version(linerate)?;
     let scratch = backing::scratch("attach", ledger)?;
     let mut served = Served::default();
     for (number, endpoint) in spec.endpoints.iter().enumerate() {
@@ -28,17 +28,30 @@ pub(super) fn adapt(handing: Handing, spec: &AdaptSpec<'_>, ledger: &mut Ledger)
         if handing == Handing::Fuse {
             ledger.add(Thing::Mount { path: place.clone() })?;
         }
-        let (service, url) = attach((handing, &place), (endpoint, &version), spec, ledger)?;
+        let adapter = Adapter { handing, place: &place, endpoint, version: &version };
+        let (service, url) = attach(adapter, spec, ledger)?;
         served.services.push(service);
         served.endpoints.push(Endpoint { url, size: endpoint.size });
     }
     Ok(served)
 }
 
+/// An adapter to start.
+#[derive(Debug, Clone, Copy)]
+struct Adapter<'a> {
+    /// As what the volume appears.
+    handing: Handing,
+    /// The path at which it appears.
+    place: &'a Path,
+    /// The volume.
+    endpoint: &'a Endpoint,
+    /// What the program says of its version.
+    version: &'a str,
+}
+
 /// Starts one, and waits until its volume is there.
 fn attach(
-    (handing, place): (Handing, &Path),
-    (endpoint, version): (&Endpoint, &str),
+    Adapter { handing, place, endpoint, version }: Adapter<'_>,
     spec: &AdaptSpec<'_>,
     ledger: &mut Ledger,
 ) -> Result<(Service, String)> {
@@ -54,9 +67,9 @@ fn attach(
     let argv = std::iter::once(text(spec.linerate)?).chain(words).map(str::to_owned).collect();
     let name = place.file_name().unwrap_or_default().display();
     let line = CommandLine::new(&format!("adapter-{name}"), argv, spec.folder);
-    let who = (Side::Adapter, "linerate", version.to_owned());
-    let mut service = ready::start(&line, spec.placement, who, ledger)?;
-    ready::wait(&mut service, "its volume appears", || Ok(ready::written(&there)))?;
+    let who = service_start::Label { side: Side::Adapter, name: "linerate", version: version.to_owned() };
+    let mut service = service_start::start(&line, spec.placement, who, ledger)?;
+    service_start::wait(&mut service, "its volume appears", || Ok(service_start::written(&there)))?;
     Ok((service, url))
 }
 

@@ -10,8 +10,8 @@ use anyhow::{Context, Result, ensure};
 use names::Span;
 
 use super::backing;
-use super::ready;
 use super::served::{Endpoint, ServeSpec, Served, Side};
+use super::service_start;
 use crate::machine::ledger::Ledger;
 use crate::machine::process::CommandLine;
 use crate::machine::program;
@@ -49,9 +49,14 @@ pub(super) fn serve(spec: &ServeSpec<'_>, ledger: &mut Ledger) -> Result<Served>
     }
     let line = CommandLine::new("target", argv, spec.folder);
     let version = env!("CARGO_PKG_VERSION").to_owned();
-    let mut service = ready::start(&line, spec.placement, (Side::Target, PROGRAM, version), ledger)?;
-    let address = ready::wait(&mut service, "it listens", || {
-        Ok(ready::written(&line.stdout).and_then(|text| listening(&text)))
+    let mut service = service_start::start(
+        &line,
+        spec.placement,
+        service_start::Label { side: Side::Target, name: PROGRAM, version },
+        ledger,
+    )?;
+    let address = service_start::wait(&mut service, "it listens", || {
+        Ok(service_start::written(&line.stdout).and_then(|text| listening(&text)))
     });
     let address = address.with_context(|| {
         format!(

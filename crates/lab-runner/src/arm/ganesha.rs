@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 
 use super::backing;
-use super::ready;
 use super::served::{Endpoint, ServeSpec, Served, Side};
+use super::service_start;
 use crate::machine::ledger::Ledger;
 use crate::machine::process::{self, CommandLine};
 
@@ -36,14 +36,14 @@ exec "$0" "$@""#;
 
 pub(super) fn serve(spec: &ServeSpec<'_>, ledger: &mut Ledger) -> Result<Served> {
     let portal =
-        SocketAddr::new(spec.host.address, ready::free_port(spec.host.address).unwrap_or(USUAL_PORT));
+        SocketAddr::new(spec.host.address, service_start::free_port(spec.host.address).unwrap_or(USUAL_PORT));
     let scratch = backing::scratch("ganesha", ledger)?;
     let size = backing::volume_size(&spec.volumes.url);
     let mut folder = None;
     let mut endpoints = Vec::new();
     for (_, _, number) in backing::numbers(spec.volumes) {
         let file =
-            backing(&backing::volume_url(&spec.volumes.url, number, spec.folder), (number, size), &scratch)?;
+            backing(&backing::volume_url(&spec.volumes.url, number, spec.folder), number, size, &scratch)?;
         let parent = file.parent().map(Path::to_path_buf);
         ensure!(
             folder.is_none() || folder == parent,
@@ -57,26 +57,32 @@ pub(super) fn serve(spec: &ServeSpec<'_>, ledger: &mut Ledger) -> Result<Served>
     }
     let folder = folder.context("there is no volume to export")?;
     let config = spec.folder.join("ganesha.conf");
-    let alone = spec.host.namespace.is_some();
-    std::fs::write(&config, configuration(portal, (&folder, &scratch), alone))
+    let ports = if spec.host.namespace.is_some() { Ports::Namespace } else { Ports::Machine };
+    std::fs::write(&config, configuration(portal, &folder, &scratch, ports))
         .with_context(|| format!("cannot write {}", config.display()))?;
     let log = scratch.join("log");
     let words = [("-f", &config), ("-L", &log), ("-p", &scratch.join("pid"))];
-    let around: &[&str] = if alone { &["unshare", "--mount", "sh", "-c", WITH_MAPPER] } else { &[] };
+    let around: &[&str] =
+        if ports == Ports::Namespace { &["unshare", "--mount", "sh", "-c", WITH_MAPPER] } else { &[] };
     let mut argv: Vec<String> = around.iter().copied().chain([PROGRAM, "-F"]).map(str::to_owned).collect();
     argv.extend(words.iter().flat_map(|(flag, path)| [(*flag).to_owned(), path.display().to_string()]));
     let line = CommandLine::new("target", argv, spec.folder);
-    let version = ready::version_by(PROGRAM, "-v")?;
-    let mut service = ready::start(&line, spec.placement, (Side::Target, PROGRAM, version), ledger)?;
-    ready::wait(&mut service, "it is initialized", || {
-        Ok(ready::written(&log).filter(|text| text.contains("NFS SERVER INITIALIZED")))
+    let version = service_start::version_by(PROGRAM, "-v")?;
+    let mut service = service_start::start(
+        &line,
+        spec.placement,
+        service_start::Label { side: Side::Target, name: PROGRAM, version },
+        ledger,
+    )?;
+    service_start::wait(&mut service, "it is initialized", || {
+        Ok(service_start::written(&log).filter(|text| text.contains("NFS SERVER INITIALIZED")))
     })
     .with_context(|| format!("nfs-ganesha, which needs root, does not serve{}", process::last_words(&log)))?;
     Ok(Served { services: vec![service], endpoints })
 }
 
 /// A volume's file: `ram:` in memory, `file:` where it says.
-fn backing(url: &str, (number, size): (u32, u64), scratch: &Path) -> Result<PathBuf> {
+fn backing(url: &str, number: u32, size: u64, scratch: &Path) -> Result<PathBuf> {
     match url.split_once(':') {
         Some(("ram", _)) => {
             let folder = scratch.join("export");
@@ -88,8 +94,18 @@ fn backing(url: &str, (number, size): (u32, u64), scratch: &Path) -> Result<Path
     }
 }
 
-/// `alone`: in a namespace, where NFSv3 and its fixed ports are nobody else's.
-fn configuration(portal: SocketAddr, (folder, scratch): (&Path, &Path), alone: bool) -> String {
+/// Whose ports the server opens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ports {
+    /// Those of the machine, where NFSv3's fixed ones may be somebody else's.
+    Machine,
+    /// Those of a namespace of its own, where it can serve NFSv3 too.
+    Namespace,
+}
+
+/// The server's configuration file.
+fn configuration(portal: SocketAddr, folder: &Path, scratch: &Path, ports: Ports) -> String {
+    let alone = ports == Ports::Namespace;
     let (address, port) = (portal.ip(), portal.port());
     let (folder, scratch) = (folder.display(), scratch.display());
     let protocols = if alone { "3, 4" } else { "4" };
@@ -112,22 +128,22 @@ mod tests {
     #[test]
     fn volumes_are_files_of_the_right_size_and_null_is_refused() {
         let folder = tempfile::tempdir().unwrap();
-        let file = backing("ram:8K", (1, 8192), folder.path()).unwrap();
+        let file = backing("ram:8K", 1, 8192, folder.path()).unwrap();
         assert_eq!(file, folder.path().join("export/1"));
         assert_eq!(std::fs::metadata(&file).unwrap().len(), 8192);
-        assert!(backing("null:8K", (1, 8192), folder.path()).is_err());
+        assert!(backing("null:8K", 1, 8192, folder.path()).is_err());
     }
 
     #[test]
     fn only_the_portal_and_the_folder_are_offered() {
-        let folders = (Path::new("/run/v"), Path::new("/run/s"));
-        let text = configuration("127.0.0.1:2050".parse().unwrap(), folders, false);
+        let (folder, scratch) = (Path::new("/run/v"), Path::new("/run/s"));
+        let text = configuration("127.0.0.1:2050".parse().unwrap(), folder, scratch, Ports::Machine);
         assert!(
             text.contains("NFS_Port = 2050; Bind_addr = 127.0.0.1;") && text.contains("Path = \"/run/v\"")
         );
         assert_eq!(text.matches('{').count(), text.matches('}').count());
         assert!(!text.contains("MNT_Port") && !text.contains("= 3"), "{text}");
-        let text = configuration("10.0.0.1:2049".parse().unwrap(), folders, true);
+        let text = configuration("10.0.0.1:2049".parse().unwrap(), folder, scratch, Ports::Namespace);
         assert!(text.contains("MNT_Port = 20048; mount_path_pseudo = true;"), "{text}");
         assert_eq!(text.matches("Protocols = 3, 4;").count(), 2, "{text}");
     }

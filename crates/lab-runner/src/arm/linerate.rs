@@ -6,8 +6,8 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use super::backing;
-use super::ready;
 use super::served::{Endpoint, ServeSpec, Served, Side};
+use super::service_start;
 use crate::machine::ledger::Ledger;
 use crate::machine::process::CommandLine;
 
@@ -52,9 +52,14 @@ pub(super) fn serve(protocol: Protocol, spec: &ServeSpec<'_>, ledger: &mut Ledge
     let spin = spec.spin.into_iter().flat_map(|span| ["--spin", span]);
     let argv: Vec<String> = std::iter::once(program).chain(argv).chain(spin).map(str::to_owned).collect();
     let line = CommandLine::new("target", argv, spec.folder);
-    let version = ready::version(program)?;
-    let mut service = ready::start(&line, spec.placement, (Side::Target, "linerate", version), ledger)?;
-    let text = ready::wait(&mut service, "it listens", || Ok(ready::written(&listening)))?;
+    let version = service_start::version(program)?;
+    let mut service = service_start::start(
+        &line,
+        spec.placement,
+        service_start::Label { side: Side::Target, name: "linerate", version },
+        ledger,
+    )?;
+    let text = service_start::wait(&mut service, "it listens", || Ok(service_start::written(&listening)))?;
     let portal = portal(protocol, &text).with_context(|| format!("{text:?} names no portal"))?;
     let size = backing::volume_size(&spec.volumes.url);
     Ok(Served { services: vec![service], endpoints: endpoints(protocol, &portal, spec, size) })

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use anyhow::{Result, bail};
 
 use super::backing;
-use super::ready;
 use super::served::{AdaptSpec, Endpoint, ServeSpec, Served, Side};
+use super::service_start;
 use crate::machine::ledger::Ledger;
 use crate::machine::process::CommandLine;
 
@@ -17,11 +17,12 @@ const USUAL_PORT: u16 = 10_809;
 
 pub(super) fn serve(spec: &ServeSpec<'_>, ledger: &mut Ledger) -> Result<Served> {
     let size = backing::volume_size(&spec.volumes.url);
-    let version = ready::version(PROGRAM)?;
+    let version = service_start::version(PROGRAM)?;
     let mut served = Served::default();
     for (_, _, number) in backing::numbers(spec.volumes) {
         let usual = USUAL_PORT + u16::try_from(number)?;
-        let portal = SocketAddr::new(spec.host.address, ready::free_port(spec.host.address).unwrap_or(usual));
+        let portal =
+            SocketAddr::new(spec.host.address, service_start::free_port(spec.host.address).unwrap_or(usual));
         let listening = spec.folder.join(format!("listening-{number}"));
         // A file of an earlier target would be taken for this one's.
         let _absent = std::fs::remove_file(&listening);
@@ -31,10 +32,10 @@ pub(super) fn serve(spec: &ServeSpec<'_>, ledger: &mut Ledger) -> Result<Served>
         argv.push(listening.display().to_string());
         argv.extend(plugin(&backing::volume_url(&spec.volumes.url, number, spec.folder), size)?);
         let line = CommandLine::new(&format!("target-{number}"), argv, spec.folder);
-        let named = (Side::Target, PROGRAM, version.clone());
-        let mut service = ready::start(&line, spec.placement, named, ledger)?;
+        let named = service_start::Label { side: Side::Target, name: PROGRAM, version: version.clone() };
+        let mut service = service_start::start(&line, spec.placement, named, ledger)?;
         // nbdkit writes the file when it accepts connections.
-        ready::wait(&mut service, "it listens", || Ok(ready::written(&listening)))?;
+        service_start::wait(&mut service, "it listens", || Ok(service_start::written(&listening)))?;
         served.services.push(service);
         served.endpoints.push(Endpoint { url: format!("nbd://{portal}"), size });
     }
@@ -43,7 +44,7 @@ pub(super) fn serve(spec: &ServeSpec<'_>, ledger: &mut Ledger) -> Result<Served>
 
 /// Starts it on every local volume of a host, each on a socket of its own.
 pub(super) fn adapt(spec: &AdaptSpec<'_>, ledger: &mut Ledger) -> Result<Served> {
-    let version = ready::version(PROGRAM)?;
+    let version = service_start::version(PROGRAM)?;
     let scratch = backing::scratch("nbdkit", ledger)?;
     let mut served = Served::default();
     for (number, endpoint) in spec.endpoints.iter().enumerate() {
@@ -53,9 +54,9 @@ pub(super) fn adapt(spec: &AdaptSpec<'_>, ledger: &mut Ledger) -> Result<Served>
         let mut argv: Vec<String> = std::iter::once(PROGRAM).chain(flags).map(str::to_owned).collect();
         argv.extend(plugin(&endpoint.url, endpoint.size)?);
         let line = CommandLine::new(&format!("adapter-{number}"), argv, spec.folder);
-        let named = (Side::Adapter, PROGRAM, version.clone());
-        let mut service = ready::start(&line, spec.placement, named, ledger)?;
-        ready::wait(&mut service, "its volume appears", || Ok(ready::written(&there)))?;
+        let named = service_start::Label { side: Side::Adapter, name: PROGRAM, version: version.clone() };
+        let mut service = service_start::start(&line, spec.placement, named, ledger)?;
+        service_start::wait(&mut service, "its volume appears", || Ok(service_start::written(&there)))?;
         served.services.push(service);
         served.endpoints.push(Endpoint { url: format!("nbd+unix:///?socket={socket}"), size: endpoint.size });
     }

@@ -10,8 +10,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use super::backing;
-use super::ready;
 use super::served::{Endpoint, Served, Side};
+use super::service_start;
 use crate::machine::ledger::Ledger;
 use crate::machine::process::{CommandLine, Placement, Running};
 
@@ -27,14 +27,22 @@ pub fn user() -> Option<String> {
     rustix::process::geteuid().is_root().then(|| USER.to_owned())
 }
 
-/// Makes a database cluster in `root` and starts a server on it, for `folder`'s run. `settings` are the server's own, such
-/// as `shared_buffers`; no network address is listened on.
-pub fn serve(
-    root: &Path,
-    settings: &BTreeMap<String, String>,
-    (folder, placement): (&Path, &Placement),
-    ledger: &mut Ledger,
-) -> Result<Served> {
+/// A database server to start.
+#[derive(Debug, Clone, Copy)]
+pub struct DatabaseSpec<'a> {
+    /// The root of the file system that its data goes to.
+    pub root: &'a Path,
+    /// The server's own settings, such as `shared_buffers`.
+    pub settings: &'a BTreeMap<String, String>,
+    /// Where its output goes.
+    pub folder: &'a Path,
+    /// Where it runs.
+    pub placement: &'a Placement,
+}
+
+/// Makes a database cluster and starts a server on it, which listens on no network address.
+pub fn serve(spec: &DatabaseSpec<'_>, ledger: &mut Ledger) -> Result<Served> {
+    let DatabaseSpec { root, settings, folder, placement } = *spec;
     let scratch = backing::scratch("postgresql", ledger)?;
     let data = root.join(DATA);
     let path = data.display().to_string();
@@ -55,10 +63,15 @@ pub fn serve(
     let settings: Vec<String> = settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
     argv.extend(settings.iter().flat_map(|setting| ["-c", setting]));
     let line = line("postgres", &argv);
-    let version = ready::version("postgres")?;
-    let mut service = ready::start(&line, placement, (Side::Target, "postgres", version), ledger)?;
-    ready::wait(&mut service, "it accepts connections", || {
-        Ok(ready::written(&line.stderr).filter(|text| text.contains("ready to accept connections")))
+    let version = service_start::version("postgres")?;
+    let mut service = service_start::start(
+        &line,
+        placement,
+        service_start::Label { side: Side::Target, name: "postgres", version },
+        ledger,
+    )?;
+    service_start::wait(&mut service, "it accepts connections", || {
+        Ok(service_start::written(&line.stderr).filter(|text| text.contains("ready to accept connections")))
     })?;
     let url = format!("postgresql://{USER}@/postgres?host={socket}");
     Ok(Served { services: vec![service], endpoints: vec![Endpoint { url, size: 0 }] })

@@ -11,8 +11,8 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
 use super::backing;
-use super::ready;
 use super::served::{AdaptSpec, Endpoint, Handing, Served, Side};
+use super::service_start;
 use crate::machine::ledger::{Ledger, Thing};
 use crate::machine::process::CommandLine;
 
@@ -56,10 +56,15 @@ pub(super) fn adapt(handing: Handing, spec: &AdaptSpec<'_>, ledger: &mut Ledger)
     }
     argv.extend(["--pidfile".to_owned(), pidfile.display().to_string()]);
     let line = CommandLine::new("adapter", argv, spec.folder);
-    let version = ready::version(PROGRAM)?;
-    let mut service = ready::start(&line, spec.placement, (Side::Adapter, PROGRAM, version), ledger)?;
+    let version = service_start::version(PROGRAM)?;
+    let mut service = service_start::start(
+        &line,
+        spec.placement,
+        service_start::Label { side: Side::Adapter, name: PROGRAM, version },
+        ledger,
+    )?;
     // The daemon writes the file when every export is there.
-    ready::wait(&mut service, "it exports its volumes", || Ok(ready::written(&pidfile)))?;
+    service_start::wait(&mut service, "it exports its volumes", || Ok(service_start::written(&pidfile)))?;
     Ok(Served { services: vec![service], endpoints })
 }
 

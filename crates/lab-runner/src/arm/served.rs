@@ -9,7 +9,7 @@ use crate::machine::process::{Placement, Running};
 use crate::machine::topology::Host;
 
 /// How long an adapter may take to end by itself.
-const ADAPTER_PATIENCE: Duration = Duration::from_secs(5);
+const ADAPTER_TIMEOUT: Duration = Duration::from_secs(5);
 /// The volumes behind the targets of an arm.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -59,7 +59,7 @@ impl Drop for Service {
     fn drop(&mut self) {
         // An adapter is asked, so that it logs out and unmounts; what serves keeps nothing that would be worth waiting for.
         if self.side == Side::Adapter {
-            self.running.stop(ADAPTER_PATIENCE);
+            self.running.stop(ADAPTER_TIMEOUT);
         }
     }
 }

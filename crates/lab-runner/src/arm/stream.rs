@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use anyhow::Result;
 
-use super::ready;
 use super::served::{Endpoint, ServeSpec, Served, Side};
+use super::service_start;
 use crate::machine::ledger::Ledger;
 use crate::machine::process::CommandLine;
 
@@ -16,16 +16,21 @@ pub(super) fn serve(spec: &ServeSpec<'_>, ledger: &mut Ledger) -> Result<Served>
     let mut served = Served::default();
     for _ in 0..spec.volumes.targets {
         let base = USUAL_PORT + u16::try_from(served.services.len()).unwrap_or(0);
-        let port = ready::free_port(spec.host.address).unwrap_or(base);
+        let port = service_start::free_port(spec.host.address).unwrap_or(base);
         let address = SocketAddr::new(spec.host.address, port);
         let (bind, number) = (address.ip().to_string(), port.to_string());
         // Unbuffered output: the line that it listens would otherwise stay in a buffer.
         let argv = ["iperf3", "-s", "--forceflush", "-B", &bind, "-p", &number].map(str::to_owned).to_vec();
         let line = CommandLine::new(&format!("target-{}", served.services.len()), argv, spec.folder);
-        let version = ready::version_by("iperf3", "-v")?;
-        let mut service = ready::start(&line, spec.placement, (Side::Target, "iperf3", version), ledger)?;
-        ready::wait(&mut service, "it listens", || {
-            Ok(ready::written(&line.stdout).filter(|text| text.contains("listening")))
+        let version = service_start::version_by("iperf3", "-v")?;
+        let mut service = service_start::start(
+            &line,
+            spec.placement,
+            service_start::Label { side: Side::Target, name: "iperf3", version },
+            ledger,
+        )?;
+        service_start::wait(&mut service, "it listens", || {
+            Ok(service_start::written(&line.stdout).filter(|text| text.contains("listening")))
         })?;
         served.services.push(service);
         served.endpoints.push(Endpoint { url: address.to_string(), size: 0 });

@@ -8,8 +8,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use super::backing;
-use super::ready;
 use super::served::{Endpoint, ServeSpec, Served, Side};
+use super::service_start;
 use crate::machine::ledger::Ledger;
 use crate::machine::process::CommandLine;
 use crate::machine::program;
@@ -20,20 +20,25 @@ const NAME: &str = "iqn.2026-11.org.linerate.lab:t";
 const LIMIT: Duration = Duration::from_secs(10);
 
 pub(super) fn serve(spec: &ServeSpec<'_>, ledger: &mut Ledger) -> Result<Served> {
-    let port = ready::free_port(spec.host.address).unwrap_or(USUAL_PORT);
+    let port = service_start::free_port(spec.host.address).unwrap_or(USUAL_PORT);
     let portal = SocketAddr::new(spec.host.address, port);
     let scratch = backing::scratch(&format!("tgt-{port}"), ledger)?;
     let socket = scratch.join("control");
     let argv = ["tgtd", "-f", "--iscsi", &format!("portal={portal}")].map(str::to_owned).to_vec();
     let mut line = CommandLine::new("target", argv, spec.folder);
     line.environment.insert("TGT_IPC_SOCKET".to_owned(), socket.display().to_string());
-    let version = ready::version("tgtd")?;
-    let mut service = ready::start(&line, spec.placement, (Side::Target, "tgtd", version), ledger)?;
+    let version = service_start::version("tgtd")?;
+    let mut service = service_start::start(
+        &line,
+        spec.placement,
+        service_start::Label { side: Side::Target, name: "tgtd", version },
+        ledger,
+    )?;
     let admin = Admin { socket };
-    ready::wait(&mut service, "it answers tgtadm", || {
+    service_start::wait(&mut service, "it answers tgtadm", || {
         Ok(admin.run(&["--mode", "sys", "--op", "show"]).ok())
     })?;
-    let endpoints = set_up(&admin, portal, (spec, &scratch))?;
+    let endpoints = set_up(&admin, portal, spec, &scratch)?;
     Ok(Served { services: vec![service], endpoints })
 }
 
@@ -63,11 +68,7 @@ impl Admin {
     }
 }
 
-fn set_up(
-    admin: &Admin,
-    portal: SocketAddr,
-    (spec, scratch): (&ServeSpec<'_>, &Path),
-) -> Result<Vec<Endpoint>> {
+fn set_up(admin: &Admin, portal: SocketAddr, spec: &ServeSpec<'_>, scratch: &Path) -> Result<Vec<Endpoint>> {
     let mut endpoints = Vec::new();
     for (target, lun, number) in backing::numbers(spec.volumes) {
         let tid = (target + 1).to_string();
@@ -75,7 +76,7 @@ fn set_up(
             let name = format!("{NAME}{target}");
             admin.run(&["--mode", "target", "--op", "new", "--tid", &tid, "-T", &name])?;
         }
-        let (backing, kind, size) = backing(&spec.volumes.url, number, (spec.folder, scratch))?;
+        let (backing, kind, size) = backing(&spec.volumes.url, number, spec.folder, scratch)?;
         // LUN 0 of a tgt target is its controller.
         let unit = (lun + 1).to_string();
         let new = ["--mode", "logicalunit", "--op", "new", "--tid", &tid, "--lun", &unit];
@@ -89,7 +90,7 @@ fn set_up(
 }
 
 /// What stands behind a logical unit: tgt's own null device for `null:`, a file in memory for `ram:`, a file for `file:`.
-fn backing(url: &str, number: u32, (folder, scratch): (&Path, &Path)) -> Result<(String, &'static str, u64)> {
+fn backing(url: &str, number: u32, folder: &Path, scratch: &Path) -> Result<(String, &'static str, u64)> {
     let size = backing::volume_size(url);
     let url = backing::volume_url(url, number, folder);
     let file = match url.split_once(':') {

@@ -9,7 +9,7 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 
-use super::limits::ACTION_PATIENCE;
+use super::limits::ACTION_TIMEOUT;
 use super::program;
 use crate::measure::process::line;
 
@@ -75,7 +75,7 @@ impl Attachment {
         }
         for command in self.removal() {
             let command: Vec<&str> = command.iter().map(String::as_str).collect();
-            program::output(&command, ACTION_PATIENCE)?;
+            program::output(&command, ACTION_TIMEOUT)?;
         }
         if self.is_there() {
             bail!("the kernel still has {self}");

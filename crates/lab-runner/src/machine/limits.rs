@@ -3,4 +3,4 @@
 use std::time::Duration;
 
 /// Time that a named action on the host (`iscsiadm`, `nvme`, `mount`, `targetcli`, `nvmetcli`) may take: logins retry for a while.
-pub const ACTION_PATIENCE: Duration = Duration::from_secs(30);
+pub const ACTION_TIMEOUT: Duration = Duration::from_secs(30);

@@ -194,15 +194,15 @@ impl Running {
         Ok(())
     }
 
-    /// Asks the group to end (SIGTERM), and kills what is left of group and descendants after `patience`.
-    pub fn stop(&mut self, patience: Duration) {
+    /// Asks the group to end (SIGTERM), and kills what is left of group and descendants after `timeout`.
+    pub fn stop(&mut self, timeout: Duration) {
         if self.ended.is_some() {
             return;
         }
         // Counted before they can lose their parent.
         let family = self.identity.descendants();
         self.signal_group(Signal::TERM);
-        if matches!(self.ends_within(patience), Ok(true)) {
+        if matches!(self.ends_within(timeout), Ok(true)) {
             let _status = self.reap();
         } else {
             self.kill();

@@ -1,6 +1,6 @@
 //! Foreign programs: where they are, which Debian package brings them, and short calls of them.
 //!
-//! The lab is nothing without other people's tools, so the commonest failure is that one is not installed. Every place
+//! The lab is nothing without tools of other projects, so the commonest failure is that one is not installed. Every place
 //! that starts a program looks for it here first, and the error names the package.
 
 use std::path::{Path, PathBuf};

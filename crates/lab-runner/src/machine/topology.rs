@@ -103,7 +103,7 @@ fn veth(link: &Link, initiators: u32, ledger: &mut Ledger) -> Result<Hosts> {
         .collect::<Result<_>>()?;
     let mut hosts = Hosts { target, initiators: hosts, switch: None };
     if let [only] = hosts.initiators.as_slice() {
-        join(name(&hosts.target)?, (name(only)?, INTERFACE))?;
+        join(name(&hosts.target)?, name(only)?, INTERFACE)?;
     } else {
         let namespace = format!("{base}s");
         switch(&namespace, &hosts, link, ledger)?;
@@ -136,7 +136,7 @@ fn add_namespace(name: &str, ledger: &mut Ledger) -> Result<()> {
 }
 
 /// A veth pair from a host's interface to a peer's.
-fn join(namespace: &str, (peer, interface): (&str, &str)) -> Result<()> {
+fn join(namespace: &str, peer: &str, interface: &str) -> Result<()> {
     let pair = ["link", "add", INTERFACE, "netns", namespace, "type", "veth"];
     ip(&[&pair[..], &["peer", "name", interface, "netns", peer]].concat())
 }
@@ -147,7 +147,7 @@ fn switch(namespace: &str, hosts: &Hosts, link: &Link, ledger: &mut Ledger) -> R
     ip(&["-n", namespace, "link", "add", BRIDGE, "type", "bridge"])?;
     for (number, host) in std::iter::once(&hosts.target).chain(&hosts.initiators).enumerate() {
         let port = port(number);
-        join(name(host)?, (namespace, &port))?;
+        join(name(host)?, namespace, &port)?;
         ip(&["-n", namespace, "link", "set", &port, "master", BRIDGE])?;
         set_up_port(namespace, &port, link)?;
     }

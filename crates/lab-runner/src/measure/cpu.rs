@@ -16,7 +16,7 @@ use crate::measure::limits::FOREIGN_PERCENT;
 use crate::measure::process;
 use crate::measure::side::Spent;
 use lab_model::result::{Cpu, CpuShare, Flag};
-use lab_model::statistics::number::real;
+use lab_model::statistics::number::{count, real};
 
 /// Seconds of one processor, or of all, since boot or in a window.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -138,7 +138,7 @@ pub(crate) fn account(machine: &Machine, spent: &Spent, apart: bool) -> Cpu {
     let all = machine.all;
     let busy = if apart { all.user + all.system } else { all.busy() };
     Cpu {
-        processors: u32::try_from(machine.each.len()).unwrap_or(u32::MAX),
+        processors: count(machine.each.len()),
         host: spent.get("host").copied().unwrap_or_default(),
         adapter: spent.get("adapter").copied(),
         target: spent.get("target").copied(),

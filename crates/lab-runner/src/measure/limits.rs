@@ -43,7 +43,7 @@ pub const DISTURBERS: usize = 5;
 /// Least per cent of one processor at which a process is named as disturbing.
 pub const DISTURBER_PERCENT: f64 = 2.0;
 /// Time that a program may take to say its version; one that takes longer is listed without.
-pub const VERSION_PATIENCE: Duration = Duration::from_secs(3);
+pub const VERSION_TIMEOUT: Duration = Duration::from_secs(3);
 /// Bytes of what a program says of its version that are kept: a line, not a licence.
 pub const VERSION_BYTES: usize = 120;
 /// Intervals below which nothing is said about a steady state: the five rounds of SNIA's performance test specification.

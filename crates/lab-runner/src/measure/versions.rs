@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
 
-use crate::measure::limits::{VERSION_BYTES, VERSION_PATIENCE};
+use crate::measure::limits::{VERSION_BYTES, VERSION_TIMEOUT};
 
 /// Name in the environment, program, arguments that make it say its version.
 const PROGRAMS: [(&str, &str, &[&str]); 12] = [
@@ -63,7 +63,7 @@ pub fn version(program: &Path, arguments: &[&str]) -> Option<String> {
         let _ = output.read_to_string(&mut text);
         let _ = said.send(text);
     });
-    let text = what.recv_timeout(VERSION_PATIENCE).ok();
+    let text = what.recv_timeout(VERSION_TIMEOUT).ok();
     if text.is_none() {
         let _ = child.kill();
     }

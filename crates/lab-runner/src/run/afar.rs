@@ -20,6 +20,7 @@ use crate::agent::hex;
 use crate::agent::limits::{FILES, FILES_BYTES, POLL_EVERY};
 use crate::agent::message::{Outcome, RawFile, Reply, Request, Step, Work};
 use crate::arm::{self, Endpoint, Volumes};
+use crate::machine::clock::Period;
 use crate::measure::{Counted, Environment};
 use crate::site::{BoundArm, Site};
 use crate::tool::integrity::Integrity;
@@ -57,6 +58,15 @@ impl Fleet {
     }
 }
 
+/// An arm, and what the site puts in its place.
+#[derive(Debug, Clone, Copy)]
+pub struct Binding<'a> {
+    /// The scenario's arm.
+    pub arm: &'a Arm,
+    /// What the site names for it.
+    pub bound: &'a BoundArm,
+}
+
 /// The sides of an arm that stand elsewhere; dropping it ends them.
 #[derive(Debug, Default)]
 pub struct Afar {
@@ -89,7 +99,7 @@ impl Afar {
     pub fn build(
         fleet: &Fleet,
         site: &Site,
-        (arm, bound): (&Arm, &BoundArm),
+        Binding { arm, bound }: Binding<'_>,
         topology: &Topology,
     ) -> Result<Self> {
         for one in &bound.actions {
@@ -146,9 +156,9 @@ impl Afar {
     }
 
     /// Ends that, and puts what the target cost beside what the initiating machine counted between two moments of this machine's clock.
-    pub fn close(&self, counted: &mut Counted, (from, to): (f64, f64)) -> Result<BTreeMap<String, Machine>> {
+    pub fn close(&self, counted: &mut Counted, period: Period) -> Result<BTreeMap<String, Machine>> {
         let Some(post) = &self.target else { return Ok(BTreeMap::new()) };
-        let (theirs, machine) = post.close(from, to)?;
+        let (theirs, machine) = post.close(period.from, period.to)?;
         counted.cpu.target = theirs.cpu.target;
         counted.memory.extend(theirs.memory.into_iter().filter(|(side, _)| side == "target"));
         counted.flags.extend(theirs.flags.into_iter().map(|flag| on_host(flag, post.client.name())));
@@ -199,10 +209,10 @@ impl Afar {
         };
         let here = |at| post.client.to_here(at);
         measured.window_start = measured.window_start.map(here);
-        let (from, to) = (here(from), here(to));
-        let (mut counted, machine) = post.close(from, to)?;
+        let period = Period { from: here(from), to: here(to) };
+        let (mut counted, machine) = post.close(period.from, period.to)?;
         counted.from = here(counted.from);
-        let mut hosts = self.close(&mut counted, (from, to))?;
+        let mut hosts = self.close(&mut counted, period)?;
         hosts.insert(post.client.name().to_owned(), machine);
         Ok(Taken { measured, counted, started: here(started), hosts, neighbours: Vec::new() })
     }

@@ -29,7 +29,8 @@ pub struct Programs<'a> {
 /// Checks every endpoint of an arm. An error says which one lost data, and where.
 pub fn check(
     stage: &Stage,
-    (initiator, programs): (Initiator, Programs<'_>),
+    initiator: Initiator,
+    programs: Programs<'_>,
     folder: &Path,
 ) -> Result<Integrity> {
     if scheme(&stage.topology.volume) == "null" && !stage.is_bound() {

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use super::merge::merge;
 use super::stage::Stage;
 use super::task::{Taken, Task};
-use crate::machine::clock::now;
+use crate::machine::clock::{Period, now};
 use crate::machine::process::Running;
 use crate::measure::{Counted, Role, Window};
 use crate::tool::timing::{limit, span};
@@ -58,10 +58,10 @@ pub fn take(stage: &mut Stage, task: &Task<'_>) -> Result<Taken> {
         .map(|(one, status)| tool::outcome(task.kind, one, status))
         .collect::<Result<_>>()?;
     let Some(measured) = merge(parts) else { bail!("the arm has no initiating host") };
-    let (from, to) = span(&measured, (started, ended), task.design.ramp);
-    let neighbours = beside.finish((from, to))?;
-    let mut counted = window.close_over(from, to)?;
-    let hosts = stage.afar.close(&mut counted, (from, to))?;
+    let period = span(&measured, Period { from: started, to: ended }, task.design.ramp);
+    let neighbours = beside.finish(period)?;
+    let mut counted = window.close_over(period.from, period.to)?;
+    let hosts = stage.afar.close(&mut counted, period)?;
     if let Some(words) = stage.ended() {
         bail!("{words}");
     }

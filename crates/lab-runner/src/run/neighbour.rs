@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 use super::task::Task;
 use crate::arm::sides::{enrol, placement};
 use crate::arm::{self, Endpoint, ServeSpec, Served, Volumes};
-use crate::machine::clock::now;
+use crate::machine::clock::{Period, now};
 use crate::machine::ledger::Ledger;
 use crate::machine::process::{Placement, Running};
 use crate::machine::topology::Hosts;
@@ -53,8 +53,10 @@ pub struct Site<'a> {
     pub processors: &'a Processors,
     /// The arm's sides, that of its neighbours among them.
     pub sides: &'a Sides,
-    /// Where their files go, and the `linerate` program.
-    pub paths: (&'a Path, &'a Path),
+    /// Where their files go.
+    pub folder: &'a Path,
+    /// The `linerate` program.
+    pub linerate: &'a Path,
 }
 
 impl Neighbours {
@@ -62,7 +64,7 @@ impl Neighbours {
     pub fn build(kind: Neighbour, site: &Site<'_>, ledger: &mut Ledger) -> Result<Self> {
         let mut neighbours = Self::default();
         for kind in kind.each() {
-            let folder = site.paths.0.join(kind.name());
+            let folder = site.folder.join(kind.name());
             std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
             let host = &site.hosts.target;
             let place = placement(host, &site.processors.target, site.sides, Role::Neighbour);
@@ -72,7 +74,7 @@ impl Neighbours {
                 host,
                 folder: &folder,
                 placement: &place,
-                linerate: site.paths.1,
+                linerate: site.linerate,
                 cores: 1,
                 spin: None,
             };
@@ -90,13 +92,13 @@ impl Neighbours {
     }
 
     /// Starts their loads, each for longer than the measured one can last.
-    pub fn load(&self, task: &Task<'_>, (place, sides): (&Placement, &Sides)) -> Result<Loads> {
+    pub fn load(&self, task: &Task<'_>, place: &Placement, sides: &Sides) -> Result<Loads> {
         let mut loads = Loads::default();
         for one in &self.standing {
             let load = Load {
                 kind: one.kind,
                 endpoints: one.served.endpoints.clone(),
-                settings: settings(one.kind, needs::writes(task.settings)),
+                settings: settings(one.kind, Direction::of(task.settings)),
                 folder: task.folder.join(format!("neighbour-{}", one.kind.name())),
                 linerate: task.linerate.to_path_buf(),
                 seconds: (task.design.ramp + task.design.runtime + MARGIN).ceil(),
@@ -126,17 +128,31 @@ const fn parts(kind: Neighbour) -> (Target, Initiator, ToolKind) {
     }
 }
 
+/// Which way the measured load moves its data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    Reads,
+    Writes,
+}
+
+impl Direction {
+    /// That of a load with these settings.
+    fn of(settings: &BTreeMap<String, String>) -> Self {
+        if needs::writes(settings) { Self::Writes } else { Self::Reads }
+    }
+}
+
 /// Options of a neighbour's load, in the direction of the measured one.
-fn settings(kind: Neighbour, writes: bool) -> BTreeMap<String, String> {
-    let pairs: &[(&str, &str)] = match (kind, writes) {
-        (Neighbour::Iscsi | Neighbour::Nvme, false) => {
+fn settings(kind: Neighbour, direction: Direction) -> BTreeMap<String, String> {
+    let pairs: &[(&str, &str)] = match (kind, direction) {
+        (Neighbour::Iscsi | Neighbour::Nvme, Direction::Reads) => {
             &[("rw", "randread"), ("bs", BLOCK), ("iodepth", DEPTH), ("numjobs", "1")]
         }
-        (Neighbour::Iscsi | Neighbour::Nvme, true) => {
+        (Neighbour::Iscsi | Neighbour::Nvme, Direction::Writes) => {
             &[("rw", "randwrite"), ("bs", BLOCK), ("iodepth", DEPTH), ("numjobs", "1")]
         }
-        (_, false) => &[("direction", "reverse")],
-        (_, true) => &[("direction", "uni")],
+        (_, Direction::Reads) => &[("direction", "reverse")],
+        (_, Direction::Writes) => &[("direction", "uni")],
     };
     pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
@@ -187,8 +203,8 @@ impl Loads {
         Ok(())
     }
 
-    /// Waits for their ends, and says what each carried between two moments, in seconds since 1970.
-    pub fn finish(self, (from, to): (f64, f64)) -> Result<Vec<Figures>> {
+    /// Waits for their ends, and says what each carried in a period.
+    pub fn finish(self, period: Period) -> Result<Vec<Figures>> {
         let mut figures = Vec::new();
         for (load, mut running) in self.0 {
             let name = load.kind.name();
@@ -198,7 +214,7 @@ impl Loads {
             if measured.load.errors > 0 {
                 bail!("neighbour {name}: {} of its I/Os failed", measured.load.errors);
             }
-            let bytes_per_second = within(&measured, load.started, (from, to));
+            let bytes_per_second = within(&measured, load.started, period);
             figures.push(Figures {
                 name: name.to_owned(),
                 bytes_per_second,
@@ -211,12 +227,12 @@ impl Loads {
     }
 }
 
-/// Mean bytes per second of a load between two moments, by its own seconds; over all of its time where it has none there.
-fn within(measured: &Measured, started: f64, (from, to): (f64, f64)) -> f64 {
+/// Mean bytes per second of a load in a period, by its own seconds; over all of its time where it has none there.
+fn within(measured: &Measured, started: f64, period: Period) -> f64 {
     let begin = measured.window_start.unwrap_or(started);
     let (mut bytes, mut covered, mut last) = (0.0, 0.0, 0.0);
     for second in &measured.intervals {
-        let (start, end) = ((begin + last).max(from), (begin + second.at).min(to));
+        let (start, end) = ((begin + last).max(period.from), (begin + second.at).min(period.to));
         let overlap = (end - start).max(0.0);
         bytes += second.bytes_per_second * overlap;
         covered += overlap;
@@ -231,7 +247,7 @@ fn within(measured: &Measured, started: f64, (from, to): (f64, f64)) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lab_model::result::{Direction, Interval, Load as Loaded, Tool};
+    use lab_model::result::{Direction as Moved, Interval, Load as Loaded, Tool};
 
     fn measured(seconds: &[f64]) -> Measured {
         let intervals = (1..).zip(seconds).map(|(at, rate)| Interval {
@@ -239,7 +255,7 @@ mod tests {
             bytes_per_second: *rate,
             ..Interval::default()
         });
-        let read = Direction { bytes_per_second: 7.0, ..Direction::default() };
+        let read = Moved { bytes_per_second: 7.0, ..Moved::default() };
         Measured {
             tool: Tool { name: "t".to_owned(), version: "1".to_owned(), argv: Vec::new() },
             load: Loaded { read: Some(read), ..Loaded::default() },
@@ -255,19 +271,19 @@ mod tests {
     fn only_what_lies_in_the_window_counts() {
         // Alone in its first and last second, disturbed in between.
         let load = measured(&[900.0, 300.0, 300.0, 900.0]);
-        let rate = within(&load, 0.0, (101.0, 103.0));
+        let rate = within(&load, 0.0, Period { from: 101.0, to: 103.0 });
         assert!((rate - 300.0).abs() < 1e-9, "{rate}");
-        let half = within(&load, 0.0, (100.5, 101.5));
+        let half = within(&load, 0.0, Period { from: 100.5, to: 101.5 });
         assert!((half - 600.0).abs() < 1e-9, "{half}");
-        let none = within(&measured(&[]), 0.0, (101.0, 103.0));
+        let none = within(&measured(&[]), 0.0, Period { from: 101.0, to: 103.0 });
         assert!((none - 7.0).abs() < 1e-9, "{none}");
     }
 
     #[test]
     fn a_neighbour_goes_the_way_of_the_measured_load() {
-        assert_eq!(settings(Neighbour::Stream, false)["direction"], "reverse");
-        assert_eq!(settings(Neighbour::Stream, true)["direction"], "uni");
-        assert_eq!(settings(Neighbour::Nvme, true)["rw"], "randwrite");
+        assert_eq!(settings(Neighbour::Stream, Direction::Reads)["direction"], "reverse");
+        assert_eq!(settings(Neighbour::Stream, Direction::Writes)["direction"], "uni");
+        assert_eq!(settings(Neighbour::Nvme, Direction::Writes)["rw"], "randwrite");
     }
 
     #[test]

@@ -67,9 +67,8 @@ impl Plan {
     /// Measurements at least, those of the control and the calibration among them.
     pub fn measurements(&self) -> u64 {
         let pairs = u64::from(self.design.min_pairs);
-        let points = u64::try_from(self.points.len()).unwrap_or(u64::MAX);
-        let arms = u64::try_from(self.arms).unwrap_or(u64::MAX);
-        let calibration = u64::try_from(self.calibration).unwrap_or(u64::MAX);
+        let (points, arms, calibration) =
+            (self.points.len() as u64, self.arms as u64, self.calibration as u64);
         points
             .saturating_mul(arms)
             .saturating_mul(pairs)

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::afar::Fleet;
+use super::afar::{Binding, Fleet};
 use super::measurement;
 use super::plan::Plan;
 use super::progress::{Event, Observer, clock};
@@ -31,8 +31,9 @@ use lab_model::scenario::needs::Present;
 use lab_model::scenario::sweep::{self, Extent, Point};
 use lab_model::scenario::{Arm, Metric, topology};
 use lab_model::statistics::metric::{Context as Around, main_metric, value_of};
+use lab_model::statistics::pairing::{self, ArmPair};
 use lab_model::statistics::random::Random;
-use lab_model::statistics::{control, knee, pairing, stopping};
+use lab_model::statistics::{control, knee, stopping};
 
 /// What is to be run.
 #[derive(Debug)]
@@ -94,7 +95,8 @@ pub fn run(options: Options, observer: &mut dyn Observer, stop: &AtomicBool) -> 
     let store = Store::create(&options.runs, &record, &options.scenario)?;
     let ledger = Ledger::create(&store.folder().join("ledger.jsonl"))?;
     let whom = Whom { observer, stop };
-    Session::new((options.scenario, options.linerate), (plan, present), (store, record, ledger), whom).run()
+    let ready = Prepared { plan, present, store, record, ledger };
+    Session::new(options.scenario, options.linerate, ready, whom).run()
 }
 
 /// Goes on with a run that was cut off. What it left outside its folder is torn down first.
@@ -120,8 +122,8 @@ pub fn resume(
     plan.points.retain(|point| !record.budget_dropped.contains(&point_name(point)));
     plan.dropped.clone_from(&record.budget_dropped);
     let present = preflight::check(&scenario.scenario, &plan, &record.site, &BTreeSet::new())?;
-    Session::new((scenario, linerate), (plan, present), (store, record, ledger), Whom { observer, stop })
-        .run()
+    let ready = Prepared { plan, present, store, record, ledger };
+    Session::new(scenario, linerate, ready, Whom { observer, stop }).run()
 }
 
 /// `quick-20261121-081500-4242`: sorts by time, and two runs that start at once differ.
@@ -189,12 +191,12 @@ impl Turn<'_> {
             Block::Control => format!("{point} (control)"),
             Block::Calibration(_) => format!("{point} (calibration)"),
         };
-        sentence(&point, (self.label, self.repetition), why)
+        sentence(&point, self.label, self.repetition, why)
     }
 }
 
 /// `bs=4k rw=randread B rep 3: 7 failed: requests of linerate bench`.
-fn sentence(point: &str, (arm, repetition): (&str, u32), why: &str) -> String {
+fn sentence(point: &str, arm: &str, repetition: u32, why: &str) -> String {
     format!("{point} {arm} rep {repetition}: {why}")
 }
 
@@ -204,13 +206,18 @@ enum Interrupted {
     Failed,
 }
 
+/// A run that was planned, and where it is kept.
+struct Prepared {
+    plan: Plan,
+    present: Present,
+    store: Store,
+    record: RunRecord,
+    ledger: Ledger,
+}
+
 impl<'a> Session<'a> {
-    fn new(
-        (scenario, linerate): (Loaded, PathBuf),
-        (plan, present): (Plan, Present),
-        (store, record, ledger): (Store, RunRecord, Ledger),
-        whom: Whom<'a>,
-    ) -> Self {
+    fn new(scenario: Loaded, linerate: PathBuf, ready: Prepared, whom: Whom<'a>) -> Self {
+        let Prepared { plan, present, store, record, ledger } = ready;
         let online = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let processors = record.site.processors.or_usual(online);
         Self {
@@ -353,7 +360,7 @@ impl<'a> Session<'a> {
     fn control_block(&mut self, point: &Point) -> Result<Result<(), Interrupted>> {
         let Some(arm) = self.arms(point).first().cloned() else { return Ok(Ok(())) };
         for repetition in 1..=self.plan.design.min_pairs {
-            let mut labels = [control::ARMS.0, control::ARMS.1];
+            let mut labels = [control::ARMS.a, control::ARMS.b];
             self.dice("control", repetition).shuffle(&mut labels);
             for (order, label) in (1..).zip(labels) {
                 let turn = Turn { block: Block::Control, point, label, repetition, order };
@@ -419,7 +426,7 @@ impl<'a> Session<'a> {
         let here: Vec<PointResult> =
             self.results.iter().filter(|result| result.point == *point).cloned().collect();
         let ratios = |other: &Arm| -> Vec<f64> {
-            let pairs = pairing::pairs(&here, (&first.key, &other.key), metric);
+            let pairs = pairing::pairs(&here, ArmPair { a: &first.key, b: &other.key }, metric);
             pairs.into_iter().flat_map(|pairs| pairs.log_ratios).collect()
         };
         if others.is_empty() {
@@ -440,7 +447,7 @@ impl<'a> Session<'a> {
     fn expected(&self) -> u64 {
         let design = &self.plan.design;
         let extra = self.results.iter().filter(|result| result.repetition > design.min_pairs).count();
-        self.plan.measurements() + u64::try_from(extra).unwrap_or(u64::MAX)
+        self.plan.measurements() + extra as u64
     }
 
     /// Seconds that a measurement takes.
@@ -529,10 +536,11 @@ impl<'a> Session<'a> {
             folder: self.store.folder(),
             linerate: &self.linerate,
             processors: &self.processors,
-            hosts: (&self.record.site, &self.fleet),
+            site: &self.record.site,
+            fleet: &self.fleet,
         };
         let mut stage = match &bound {
-            Some(bound) => Stage::bound(&ground, (arm, bound), &wanted, &mut self.ledger)?,
+            Some(bound) => Stage::bound(&ground, Binding { arm, bound }, &wanted, &mut self.ledger)?,
             None => Stage::build(&ground, arm, &wanted, &mut self.ledger)?,
         };
         let what = format!("{}-{:?}", arm.key, stage.topology);
@@ -542,7 +550,7 @@ impl<'a> Session<'a> {
                 linerate: &self.linerate,
                 engines: self.record.site.engines(&self.linerate),
             };
-            let outcome = integrity::check(&stage, (arm.initiator, programs), &folder)
+            let outcome = integrity::check(&stage, arm.initiator, programs, &folder)
                 .with_context(|| format!("arm {} ({}) is not measured", arm.key, arm.name))?;
             if let Integrity::PassedOver(why) = outcome {
                 self.whom.observer.tell(&Event::step(format!("arm {}: no integrity pass: {why}", arm.key)));
@@ -623,7 +631,7 @@ impl<'a> Session<'a> {
         for result in self.control.iter().chain(&self.results) {
             if let Some(why) = result.invalidity() {
                 let (point, arm, repetition) = (result.point_name(), &result.arm, result.repetition);
-                self.invalid.push(sentence(&point, (arm, repetition), why));
+                self.invalid.push(sentence(&point, arm, repetition, why));
             }
         }
         if self.results.is_empty() {

@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::afar::{Afar, Fleet};
+use super::afar::{Afar, Binding, Fleet};
 use super::neighbour::{self, Loads, Neighbours};
 use super::task::Task;
+use crate::arm::postgresql::DatabaseSpec;
 use crate::arm::sides::{account, enrol, placement, roles};
 use crate::arm::{self, AdaptSpec, Endpoint, Filesystem, ServeSpec, Served, Volumes, postgresql};
 use crate::machine::ledger::Ledger;
@@ -18,7 +19,7 @@ use crate::machine::process::Placement;
 use crate::machine::topology::{self, Host, Hosts};
 use crate::measure::network::{End, Probe};
 use crate::measure::{Role, Sides, Watched};
-use crate::site::{BoundArm, Processors, Site};
+use crate::site::{Processors, Site};
 use lab_model::scenario::{Arm, Initiator, LinkKind, Placement as Core, ToolKind, Topology};
 use lab_model::statistics::context::payload_rate;
 
@@ -33,8 +34,10 @@ pub struct Ground<'a> {
     pub linerate: &'a Path,
     /// Which processors do what.
     pub processors: &'a Processors,
-    /// The site's hosts, and the connections to them.
-    pub hosts: (&'a Site, &'a Fleet),
+    /// The site, which names hosts.
+    pub site: &'a Site,
+    /// The connections to them.
+    pub fleet: &'a Fleet,
 }
 
 /// One arm, ready to be loaded.
@@ -60,6 +63,14 @@ pub struct Stage {
     neighbours: Neighbours,
     /// Whose time is counted. The last, as a control group can only be removed when none of the processes above is left in it.
     pub sides: Sides,
+}
+
+/// The initiating hosts of an arm.
+struct Initiators<'a> {
+    arm: &'a Arm,
+    hosts: &'a Hosts,
+    /// What the target offers to each of them.
+    endpoints: Vec<Vec<Endpoint>>,
 }
 
 impl Stage {
@@ -97,7 +108,8 @@ impl Stage {
             hosts: &hosts,
             processors: ground.processors,
             sides: &sides,
-            paths: (&folder, ground.linerate),
+            folder: &folder,
+            linerate: ground.linerate,
         };
         let neighbours = Neighbours::build(topology.neighbour, &site, ledger)
             .with_context(|| format!("arm {} ({})", arm.key, arm.name))?;
@@ -115,7 +127,7 @@ impl Stage {
             neighbours,
             sides,
         };
-        stage.adapt((ground, arm), (&hosts, parts), ledger)?;
+        stage.adapt(ground, Initiators { arm, hosts: &hosts, endpoints: parts }, ledger)?;
         Ok(stage)
     }
 
@@ -123,18 +135,18 @@ impl Stage {
     /// agent serves.
     pub fn bound(
         ground: &Ground<'_>,
-        (arm, bound): (&Arm, &BoundArm),
+        binding: Binding<'_>,
         topology: &Topology,
         ledger: &mut Ledger,
     ) -> Result<Self> {
+        let Binding { arm, bound } = binding;
         ensure!(
             topology.neighbour.is_none(),
             "arm {} ({}): neighbours are put only on a link that the lab builds, and the site binds this arm: leave the axis out",
             arm.key,
             arm.name
         );
-        let (site, fleet) = ground.hosts;
-        let afar = Afar::build(fleet, site, (arm, bound), topology)
+        let afar = Afar::build(ground.fleet, ground.site, binding, topology)
             .with_context(|| format!("arm {} ({}) does not start", arm.key, arm.name))?;
         let offered = afar.offered().filter(|_| !afar.loads()).map(<[Endpoint]>::to_vec);
         let initiator = if offered.is_some() { arm.initiator } else { Initiator::Site };
@@ -158,7 +170,7 @@ impl Stage {
         match offered {
             Some(offered) => {
                 let hosts = Hosts { target: host.clone(), initiators: vec![host], switch: None };
-                stage.adapt((ground, arm), (&hosts, vec![offered]), ledger)?;
+                stage.adapt(ground, Initiators { arm, hosts: &hosts, endpoints: vec![offered] }, ledger)?;
             }
             None => stage.initiators.push((host, bound.opened())),
         }
@@ -168,11 +180,11 @@ impl Stage {
     /// Starts what speaks the protocol for each initiating host.
     fn adapt(
         &mut self,
-        (ground, arm): (&Ground<'_>, &Arm),
-        (hosts, parts): (&Hosts, Vec<Vec<Endpoint>>),
+        ground: &Ground<'_>,
+        Initiators { arm, hosts, endpoints }: Initiators<'_>,
         ledger: &mut Ledger,
     ) -> Result<()> {
-        for (number, (host, endpoints)) in hosts.initiators.iter().zip(parts).enumerate() {
+        for (number, (host, endpoints)) in hosts.initiators.iter().zip(endpoints).enumerate() {
             let folder = folder(ground, &format!("{}-host{number}", arm.key))?;
             let processors = ground.processors.adapter(self.topology.adapter);
             let place = placement(host, processors, &self.sides, Role::Adapter);
@@ -209,7 +221,13 @@ impl Stage {
                     let volume = endpoints.first().context("the arm has no volume for a database")?;
                     let files = Filesystem::make(volume, postgresql::user().as_deref(), ledger)?;
                     let settings = database_settings(load.settings);
-                    let served = postgresql::serve(files.path(), &settings, (&folder, &place), ledger)?;
+                    let spec = DatabaseSpec {
+                        root: files.path(),
+                        settings: &settings,
+                        folder: &folder,
+                        placement: &place,
+                    };
+                    let served = postgresql::serve(&spec, ledger)?;
                     enrol(&self.sides, Role::Host, &served);
                     let urls = served.endpoints.clone();
                     self.filesystems.push(files);
@@ -272,7 +290,7 @@ impl Stage {
     pub fn disturb(&self, task: &Task<'_>) -> Result<Loads> {
         let Some((host, _)) = self.initiators.first() else { return Ok(Loads::default()) };
         let place = placement(host, &self.processors, &self.sides, Role::Neighbour);
-        self.neighbours.load(task, (&place, &self.sides))
+        self.neighbours.load(task, &place, &self.sides)
     }
 
     /// A process of the arm that has ended although nobody stopped it, in words.

@@ -73,7 +73,7 @@ impl Program {
         }
     }
 
-    /// Its name for people; scripts around it begin with the shell's.
+    /// Its name in texts; scripts around it begin with the shell's.
     const fn name(self) -> &'static str {
         match self {
             Self::Fio => "fio",

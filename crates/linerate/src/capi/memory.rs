@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use ::volume::{Outcome, VolumeErrorKind};
 use buf::{Buf, BufList, Foreign};
 
-use super::request::Tell;
+use super::callback::CompletionCallback;
 use super::status::Status;
 
 /// A piece of memory that belongs to a C program and is ours until its request has ended.
@@ -71,7 +71,7 @@ struct End {
 /// A request of a C program until the program is told.
 pub(super) struct Flight {
     lent: Lent,
-    tell: Tell,
+    callback: CompletionCallback,
     end: OnceLock<End>,
     /// What is not over: the request, and the use of the memory.
     open: AtomicU8,
@@ -82,8 +82,8 @@ struct Held(Arc<Flight>);
 
 impl Flight {
     /// A request that is to be told so; the use of its memory, if it has any, begins with [`Flight::lend`].
-    pub(super) fn new(lent: Lent, tell: Tell) -> Arc<Self> {
-        Arc::new(Self { lent, tell, end: OnceLock::new(), open: AtomicU8::new(1) })
+    pub(super) fn new(lent: Lent, callback: CompletionCallback) -> Arc<Self> {
+        Arc::new(Self { lent, callback, end: OnceLock::new(), open: AtomicU8::new(1) })
     }
 
     /// The memory, as a buffer; called at most once, before the request can end.
@@ -112,7 +112,7 @@ impl Flight {
         if let Some(data) = &end.data {
             self.lent.fill(data);
         }
-        self.tell.tell(end.status);
+        self.callback.call(end.status);
     }
 }
 
@@ -146,7 +146,7 @@ mod tests {
     fn flight(number: usize, bytes: &mut [u8]) -> Arc<Flight> {
         // SAFETY: each test keeps the bytes until the flight is over; the context is a number.
         let lent = unsafe { Lent::new(bytes.as_mut_ptr().cast(), bytes.len()) };
-        Flight::new(lent, Tell::new(told, std::ptr::without_provenance_mut(number + 1)))
+        Flight::new(lent, CompletionCallback::new(told, std::ptr::without_provenance_mut(number + 1)))
     }
 
     fn state(number: usize) -> u32 {

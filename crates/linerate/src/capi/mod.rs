@@ -5,6 +5,7 @@
 //! [`linerate_error_text`]. Handles are boxes of this side's types. A panic, which would be a fault of this library, ends
 //! the process rather than unwinding into C.
 
+mod callback;
 mod look;
 mod memory;
 mod request;
@@ -14,8 +15,9 @@ use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr;
 
+pub use callback::Callback;
 pub use look::{FoundCallback, Run, linerate_allocation, linerate_discover};
-pub use request::{Callback, Request, linerate_submit};
+pub use request::{Request, linerate_submit};
 pub use status::{Status, linerate_status_text};
 
 use crate::client::{BlockingDisk, Client, ClientConfig, DiskError};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ::volume::{Durability, Extent, Operation, VolumeErrorKind};
 use buf::BufList;
 
+use super::callback::{Callback, CompletionCallback};
 use super::memory::{Flight, Lent};
 use super::status::Status;
 use super::{ended, fail};
@@ -23,34 +24,6 @@ pub struct Request {
     pub len: u64,
     /// Data, or room for it.
     pub memory: *mut c_void,
-}
-
-/// Told how a request ended, with the context that came with it, on a thread of the client's: its memory is the program's again
-/// then, whatever the end. It must not wait.
-pub type Callback = unsafe extern "C" fn(context: *mut c_void, status: Status);
-
-/// A callback with its context, on its way to another thread.
-pub(super) struct Tell {
-    callback: Callback,
-    context: *mut c_void,
-}
-
-// SAFETY: the program promised that its callback may be called on any thread.
-unsafe impl Send for Tell {}
-// SAFETY: as above; it is called once, by whoever ends the request.
-unsafe impl Sync for Tell {}
-
-impl Tell {
-    /// The promise of `linerate_submit` holds for both.
-    pub(super) fn new(callback: Callback, context: *mut c_void) -> Self {
-        Self { callback, context }
-    }
-
-    /// Calls back.
-    pub(super) fn tell(&self, status: Status) {
-        // SAFETY: by the promise of `linerate_submit`.
-        unsafe { (self.callback)(self.context, status) };
-    }
 }
 
 /// Starts a request. If it fits, `callback` is told its end exactly once; else the status says why not.
@@ -83,7 +56,7 @@ pub unsafe extern "C" fn linerate_submit(
     if request.kind > 5 {
         return fail(Status::Unsupported, &format!("there is no request of kind {}", request.kind));
     }
-    let flight = Flight::new(lent, Tell::new(callback, context));
+    let flight = Flight::new(lent, CompletionCallback::new(callback, context));
     let operation = operation(request.kind, extent, &flight);
     disk.submit(operation, move |result| flight.finish(result));
     Status::Ok

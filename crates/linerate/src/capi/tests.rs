@@ -82,7 +82,7 @@ fn command(stream: &mut TcpStream, header: &[u8; 48]) {
         (0x9e, _) => [&131_071_u64.to_be_bytes()[..], &512_u32.to_be_bytes(), &[0; 20]].concat(),
         _ => {
             // ILLEGAL REQUEST, INVALID FIELD IN CDB.
-            return send_sense(stream, tag, (5, 0x24));
+            return send_sense(stream, tag, 5, 0x24);
         }
     };
     let mut response = pdu(0x25, 0x83, tag);
@@ -92,7 +92,7 @@ fn command(stream: &mut TcpStream, header: &[u8; 48]) {
 }
 
 /// Answers a command with CHECK CONDITION, of that sense key and additional sense code.
-fn send_sense(stream: &mut TcpStream, tag: &[u8], (key, code): (u8, u8)) {
+fn send_sense(stream: &mut TcpStream, tag: &[u8], key: u8, code: u8) {
     let sense = [&[0, 18, 0x70, 0, key, 0, 0, 0, 0, 10][..], &[0; 4], &[code], &[0; 5]].concat();
     let mut response = pdu(0x21, 0x80, tag);
     response[3] = 2;
@@ -111,7 +111,7 @@ fn answer_early(stream: &mut TcpStream, tag: &[u8], told: &Receiver<()>) -> bool
     }
     // Data flows; then it fails, while the rest of it is still on its way from the program's memory.
     stream.peek(&mut [0]).unwrap();
-    send_sense(stream, tag, (3, 0x0c));
+    send_sense(stream, tag, 3, 0x0c);
     // A library that tells too early tells now. One that does not waits until the data has gone out, and this wait is in vain.
     let _in_vain = told.recv_timeout(Duration::from_millis(300));
     stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();

@@ -17,10 +17,11 @@ use volume::{
 };
 
 use crate::job::Job;
+use crate::last_error::LastError;
 use stamp::Stamp;
 
 /// Bytes in a chunk, if the volume allows it.
-const CHUNK: u64 = 1 << 16;
+const CHUNK: usize = 1 << 16;
 /// Chunks under way at a time.
 const WINDOW: usize = 16;
 
@@ -50,17 +51,61 @@ pub struct CheckResult {
     pub discards: bool,
 }
 
-/// What a volume did wrong, for the user to read.
+/// What a volume did wrong, and where. Its text has the cause and the last error in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CheckError(pub String);
+pub struct CheckError {
+    /// The byte, if one place is wrong.
+    pub at: Option<u64>,
+    /// What was wrong.
+    pub cause: CheckErrorCause,
+    /// What the volume last met on the way to its far end.
+    pub last_error: LastError,
+}
+
+impl CheckError {
+    fn new(at: Option<u64>, cause: CheckErrorCause) -> Self {
+        Self { at, cause, last_error: LastError::default() }
+    }
+}
 
 impl std::fmt::Display for CheckError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
+        if let Some(at) = self.at {
+            write!(f, "at byte {at}: ")?;
+        }
+        write!(f, "{}{}", self.cause, self.last_error)
     }
 }
 
 impl std::error::Error for CheckError {}
+
+/// What a volume did wrong.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CheckErrorCause {
+    /// It refused a request.
+    #[error("cannot be {verb}: {kind}")]
+    Refused {
+        /// What could not be done, such as `read`.
+        verb: &'static str,
+        /// Why.
+        kind: VolumeErrorKind,
+    },
+    /// It could not make durable what was written.
+    #[error("the volume cannot be flushed: {0}")]
+    NotFlushed(VolumeErrorKind),
+    /// It answered a read, but not with data.
+    #[error("a read was answered without data")]
+    NoData,
+    /// It holds something else than what was written.
+    #[error("{expected} was expected, but there is {found}")]
+    Differs {
+        /// What was written there.
+        expected: String,
+        /// What is there.
+        found: String,
+    },
+}
 
 /// What is done with a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,23 +148,22 @@ impl Check {
         let geometry = volume.geometry();
         let block_size = u64::from(geometry.block_size);
         let most = u64::from(volume.limits().max_transfer);
-        let chunk = (CHUNK.min(most) / block_size).max(1);
+        let chunk = ((CHUNK as u64).min(most) / block_size).max(1);
         let blocks = plan.bytes.div_ceil(block_size).clamp(1, geometry.blocks.max(1));
         let chunks = blocks.div_ceil(chunk);
         let features = volume.features();
         let zeroes = features.contains(Features::WRITE_ZEROES);
         let discards = features.contains(Features::DISCARD);
-        let count = usize::try_from(chunks).unwrap_or(usize::MAX);
         Ok(Self {
             queue: volume.open_queue(&QueueContext::without_pool(CoreId(0), waker.clone()))?,
-            pool: Pool::new(WINDOW * 2 * usize::try_from(CHUNK).unwrap_or(usize::MAX)),
-            stamp: Stamp { seed: plan.seed, block_size },
+            pool: Pool::new(WINDOW * 2 * CHUNK),
+            stamp: Stamp { seed: plan.seed, block_size: geometry.block_size },
             block_size,
             chunk,
             blocks,
-            expected: vec![0; count],
+            expected: (0..chunks).map(|_| 0).collect(),
             round: 1,
-            phases: phases(chunks, plan.seed, (zeroes, discards)),
+            phases: phases(chunks, plan.seed, features),
             running: vec![None; WINDOW],
             flushing: false,
             failure: None,
@@ -183,27 +227,25 @@ impl Check {
             let Some((chunk, act)) = slot.and_then(Option::take) else { continue };
             match completion.result {
                 Ok(outcome) => self.ended(chunk, act, outcome),
-                Err(kind) => self.fail(chunk, &format!("cannot be {}: {kind}", act.done())),
+                Err(kind) => self.fail(chunk, CheckErrorCause::Refused { verb: act.done(), kind }),
             }
         }
     }
 
     fn ended(&mut self, chunk: u64, act: Act, outcome: Outcome) {
-        let index = usize::try_from(chunk).unwrap_or(usize::MAX);
-        let Some(expected) = self.expected.get_mut(index) else { return };
+        let index = usize::try_from(chunk).ok();
+        let Some(expected) = index.and_then(|index| self.expected.get_mut(index)) else { return };
         match (act, outcome) {
             (Act::Write, _) => *expected = self.round,
             (Act::Zero | Act::Discard, _) => *expected = 0,
             (Act::Read, Outcome::Data(data)) => {
                 let (expected, first) = (*expected, self.extent(chunk).start);
                 if let Some((at, found)) = self.stamp.difference(&data.into_one(), first, expected) {
-                    let wanted = stamp::words(expected);
-                    self.failure.get_or_insert_with(|| {
-                        CheckError(format!("at byte {at}: {wanted} was expected, but there is {found}"))
-                    });
+                    let cause = CheckErrorCause::Differs { expected: stamp::words(expected), found };
+                    self.failure.get_or_insert_with(|| CheckError::new(Some(at), cause));
                 }
             }
-            (Act::Read, _) => self.fail(chunk, "a read was answered without data"),
+            (Act::Read, _) => self.fail(chunk, CheckErrorCause::NoData),
         }
     }
 
@@ -212,13 +254,13 @@ impl Check {
         self.phases.pop_front();
         self.round += 1;
         if let Some(kind) = failure {
-            self.failure.get_or_insert_with(|| CheckError(format!("the volume cannot be flushed: {kind}")));
+            self.failure.get_or_insert_with(|| CheckError::new(None, CheckErrorCause::NotFlushed(kind)));
         }
     }
 
-    fn fail(&mut self, chunk: u64, why: &str) {
+    fn fail(&mut self, chunk: u64, cause: CheckErrorCause) {
         let at = self.extent(chunk).start * self.block_size;
-        self.failure.get_or_insert_with(|| CheckError(format!("at byte {at}: {why}")));
+        self.failure.get_or_insert_with(|| CheckError::new(Some(at), cause));
     }
 
     /// Flushes behind a phase whose steps have all ended.
@@ -244,7 +286,7 @@ impl Act {
 
 /// All is written and read; then a quarter each is written again, zeroed, discarded and left alone, and all is read. At the
 /// end all is written once more, so that no hole is left: who measures the volume next shall not measure holes.
-fn phases(chunks: u64, seed: u64, (zeroes, discards): (bool, bool)) -> VecDeque<Phase> {
+fn phases(chunks: u64, seed: u64, features: Features) -> VecDeque<Phase> {
     let mut dice = SeededEntropy::new(seed);
     let mut all = |act: fn(u64) -> Option<Act>| {
         let mut steps: Vec<(u64, Act)> = (0..chunks).filter_map(|chunk| Some((chunk, act(chunk)?))).collect();
@@ -258,7 +300,11 @@ fn phases(chunks: u64, seed: u64, (zeroes, discards): (bool, bool)) -> VecDeque<
         2 => Some(Act::Discard),
         _ => None,
     });
-    mixed.retain(|(_, act)| (*act != Act::Zero || zeroes) && (*act != Act::Discard || discards));
+    mixed.retain(|(_, act)| match act {
+        Act::Zero => features.contains(Features::WRITE_ZEROES),
+        Act::Discard => features.contains(Features::DISCARD),
+        Act::Write | Act::Read => true,
+    });
     let again = all(|_| Some(Act::Read));
     let whole = all(|_| Some(Act::Write));
     VecDeque::from([written, read, mixed, again, whole])

@@ -7,7 +7,7 @@ const STAMP: usize = 16;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Stamp {
     pub(super) seed: u64,
-    pub(super) block_size: u64,
+    pub(super) block_size: u32,
 }
 
 impl Stamp {
@@ -26,7 +26,7 @@ impl Stamp {
 
     /// Stamps the blocks from number `first`.
     pub(super) fn fill(self, data: &mut [u8], first: u64, round: u64) {
-        let block_size = usize::try_from(self.block_size).unwrap_or(usize::MAX);
+        let block_size = self.block_size as usize;
         for (block, bytes) in (first..).zip(data.chunks_mut(block_size)) {
             let stamp = self.bytes(block, round);
             bytes.chunks_exact_mut(STAMP).for_each(|place| place.copy_from_slice(&stamp));
@@ -35,12 +35,12 @@ impl Stamp {
 
     /// The first byte of the volume at which `data` is not what round `round` (0: zeros) left, and what is there instead.
     pub(super) fn difference(self, data: &[u8], first: u64, round: u64) -> Option<(u64, String)> {
-        let block_size = usize::try_from(self.block_size).unwrap_or(usize::MAX);
+        let block_size = self.block_size as usize;
         for (block, bytes) in (first..).zip(data.chunks(block_size)) {
             let stamp = if round == 0 { [0; STAMP] } else { self.bytes(block, round) };
             let wrong = (0_u64..).step_by(STAMP).zip(bytes.chunks(STAMP)).find(|(_, found)| *found != stamp);
             if let Some((at, found)) = wrong {
-                return Some((block * self.block_size + at, self.name(found, block)));
+                return Some((block * u64::from(self.block_size) + at, self.name(found, block)));
             }
         }
         None

@@ -1,7 +1,6 @@
 //! A disk for threads that may wait.
 
 use super::answer::block_on;
-use super::bytes::Bytes;
 use super::core::is_core;
 use super::disk::{Disk, Run};
 use super::error::DiskError;
@@ -14,19 +13,17 @@ use ::volume::VolumeErrorKind;
 #[derive(Debug, Clone)]
 pub struct BlockingDisk(Disk);
 
-impl BlockingDisk {
-    pub(super) fn new(disk: Disk) -> Self {
-        Self(disk)
+impl Disk {
+    /// The same disk for threads that may wait.
+    pub fn blocking(&self) -> BlockingDisk {
+        BlockingDisk(self.clone())
     }
+}
 
+impl BlockingDisk {
     /// The disk itself, for what does not wait.
     pub fn disk(&self) -> &Disk {
         &self.0
-    }
-
-    /// The disk as a sequence of bytes with a position.
-    pub fn bytes(&self) -> Bytes {
-        Bytes::new(self.clone())
     }
 
     /// Fills `into` from byte `offset`. Both must be multiples of the block size.

@@ -31,6 +31,14 @@ pub struct Bytes {
     block: Vec<u8>,
 }
 
+impl BlockingDisk {
+    /// The disk as a sequence of bytes with a position.
+    pub fn bytes(&self) -> Bytes {
+        let block = vec![0; self.disk().geometry().block_size as usize];
+        Bytes { disk: self.clone(), position: 0, block }
+    }
+}
+
 /// What of a range can be done in one step.
 enum Step {
     /// Whole blocks: so many bytes.
@@ -40,19 +48,14 @@ enum Step {
 }
 
 impl Bytes {
-    pub(super) fn new(disk: BlockingDisk) -> Self {
-        let block = vec![0; disk.disk().geometry().block_size as usize];
-        Self { disk, position: 0, block }
-    }
-
     fn size(&self) -> u64 {
         self.disk.disk().geometry().bytes()
     }
 
     /// The first step of `len` bytes from the position; `None` at the end, or for no bytes.
     fn step(&self, len: usize) -> Option<Step> {
-        let left = usize::try_from(self.size().saturating_sub(self.position)).unwrap_or(usize::MAX);
-        let len = len.min(left);
+        let left = self.size().saturating_sub(self.position);
+        let len = usize::try_from(left).map_or(len, |left| len.min(left));
         let block = self.block.len();
         let inside = usize::try_from(self.position % block as u64).unwrap_or(0);
         if len == 0 {

@@ -14,7 +14,7 @@ use protocol::Instant;
 use super::answer::Reply;
 use super::lane::{Ended, Lane, Work};
 use super::permits::Permit;
-use crate::job::Surroundings;
+use crate::job::Environment;
 use crate::open::Opening;
 
 /// For a volume, or why it cannot be opened.
@@ -115,7 +115,7 @@ pub(crate) fn core_for(client: u64, cores: CoreIndex) -> CoreIndex {
 /// A core of a client.
 pub(crate) struct CoreService {
     core: CoreIndex,
-    surroundings: Surroundings,
+    environment: Environment,
     pool: Pool,
     openings: Vec<(Opening, OpenReply)>,
     disks: HashMap<u64, Attached>,
@@ -136,7 +136,7 @@ impl CoreService {
         HERE.set(Some((client, world.core)));
         Self {
             core: world.core,
-            surroundings: Surroundings::from(world),
+            environment: Environment::from(world),
             pool: Pool::new(memory),
             openings: Vec::new(),
             disks: HashMap::new(),
@@ -146,7 +146,7 @@ impl CoreService {
     }
 
     fn attach(&mut self, disk: u64, volume: Arc<dyn Volume>) -> Result<(), OpenError> {
-        let waker = self.surroundings.waker.clone();
+        let waker = self.environment.waker.clone();
         let lane = Lane::open(volume, &QueueContext::new(CoreId(self.core), waker, self.pool.clone()))?;
         self.disks.insert(disk, Attached { lane, closing: false });
         Ok(())
@@ -182,7 +182,7 @@ impl Service for CoreService {
     fn handle_message(&mut self, _now: Instant, message: Message) {
         match message {
             Message::Open { url, reply } => {
-                self.openings.push((Opening::new(&url, &self.surroundings), reply));
+                self.openings.push((Opening::new(&url, &self.environment), reply));
             }
             Message::Attach { disk, volume, reply } => {
                 let attached = self.attach(disk, volume);

@@ -7,12 +7,11 @@ use ::volume::{Durability, Extent, Features, Geometry, Limits, Operation, Outcom
 use buf::{BufList, SharedBuf};
 
 use super::answer::{Answer, answer, block_on};
-use super::blocking::BlockingDisk;
 use super::core::{Callback, Message, core_for, is_core};
 use super::error::DiskError;
 use super::lane::{Ended, Work};
 use super::permits::{Permit, Permits};
-use super::{Client, Shared};
+use super::shared::Shared;
 use crate::limits::{TRANSFER, TRANSFER_WINDOW};
 
 /// An opened volume. Clones are the same disk, and any thread may use it; it closes with its last clone.
@@ -89,9 +88,9 @@ impl Disk {
         &self.0.url
     }
 
-    /// The client that it belongs to.
-    pub fn client(&self) -> Client {
-        Client(Arc::clone(&self.0.client))
+    /// What it holds together with its client.
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.0.client
     }
 
     /// Its size now.
@@ -113,11 +112,6 @@ impl Disk {
     /// The blocks that `len` bytes from byte `offset` are, if they are whole blocks of the disk.
     pub fn blocks(&self, offset: u64, len: u64) -> Result<Extent, DiskError> {
         Asked { verb: "request", offset, len, most: u64::MAX }.extent(self)
-    }
-
-    /// The same disk for threads that may wait.
-    pub fn blocking(&self) -> BlockingDisk {
-        BlockingDisk::new(self.clone())
     }
 
     /// Starts a request as it is, without copying any data. `callback` is called exactly once, on a core's thread, which

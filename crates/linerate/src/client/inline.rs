@@ -16,7 +16,7 @@ use reactor::{Cluster, Running};
 use super::ClientConfig;
 use super::lane::{Ended, Lane, Work};
 use crate::error::Error;
-use crate::job::Surroundings;
+use crate::job::Environment;
 use crate::open::Opening;
 
 /// Volumes, and an event loop that its owner turns. It stays on the thread that began it.
@@ -71,7 +71,7 @@ impl Inline {
     pub fn open(&mut self, url: &VolumeUrl) -> Result<usize, Error> {
         let failed = |error| Error::Open { url: url.to_string(), error };
         let service = self.running.service();
-        service.opening = Some(Opening::new(url, &service.surroundings));
+        service.opening = Some(Opening::new(url, &service.environment));
         loop {
             self.running.turn();
             if let Some(result) = self.running.service().opened.take() {
@@ -123,7 +123,7 @@ impl Drop for Inline {
 
 /// The disks of one loop.
 struct InlineService {
-    surroundings: Surroundings,
+    environment: Environment,
     pool: Pool,
     opening: Option<Opening>,
     opened: Option<Result<Arc<dyn Volume>, OpenError>>,
@@ -135,7 +135,7 @@ struct InlineService {
 impl InlineService {
     fn new(world: &World<()>, memory: usize) -> Self {
         Self {
-            surroundings: Surroundings::from(world),
+            environment: Environment::from(world),
             pool: Pool::new(memory),
             opening: None,
             opened: None,
@@ -146,7 +146,7 @@ impl InlineService {
     }
 
     fn attach(&mut self, volume: Arc<dyn Volume>) -> Result<usize, OpenError> {
-        let context = QueueContext::new(CoreId(0), self.surroundings.waker.clone(), self.pool.clone());
+        let context = QueueContext::new(CoreId(0), self.environment.waker.clone(), self.pool.clone());
         self.lanes.push(Lane::open(volume, &context)?);
         Ok(self.lanes.len() - 1)
     }

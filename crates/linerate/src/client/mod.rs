@@ -24,6 +24,7 @@
 //! | `core` | what runs on a core's thread |
 //! | `lane` | one disk on one core |
 //! | `disk`, `blocking`, `bytes` | what programs hold |
+//! | `shared` | what clients and disks hold together |
 //! | `answer`, `permits` | waiting: for a result, for room |
 //! | `inline` | the same lanes on the calling thread |
 
@@ -36,6 +37,7 @@ mod error;
 mod inline;
 mod lane;
 mod permits;
+mod shared;
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -44,7 +46,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use ::volume::OpenError;
-use host::{CoreIndex, Postbox};
+use host::CoreIndex;
 use names::VolumeUrl;
 use reactor::{Cluster, Config};
 use rustix::thread::CpuSet;
@@ -60,6 +62,7 @@ pub use reactor::{Congestion, Driver};
 
 use self::answer::answer;
 use self::core::{CoreService, Message};
+use self::shared::Shared;
 use crate::error::Error;
 use crate::limits::{CLIENT_DEPTH, CLIENT_MEMORY};
 
@@ -116,16 +119,6 @@ impl ClientConfig {
 #[derive(Debug, Clone)]
 pub struct Client(Arc<Shared>);
 
-/// What a client's handles and disks share.
-pub(crate) struct Shared {
-    /// Tells one client's cores from another's.
-    id: u64,
-    depth: usize,
-    postbox: Arc<dyn Postbox<Message>>,
-    threads: Vec<JoinHandle<io::Result<()>>>,
-    next_disk: AtomicU64,
-}
-
 impl Client {
     /// Starts the event loops.
     pub fn start(config: &ClientConfig) -> Result<Self, Error> {
@@ -137,7 +130,7 @@ impl Client {
         let mut shared = Shared { id, depth, postbox, threads: Vec::new(), next_disk: AtomicU64::new(0) };
         for core in cluster.into_cores() {
             let cpu = config.cpus.get(usize::from(core.index())).copied();
-            shared.threads.push(start_core(core, cpu, (id, config.memory))?);
+            shared.threads.push(start_core(core, CorePlan { client: id, cpu, memory: config.memory })?);
         }
         Ok(Self(Arc::new(shared)))
     }
@@ -165,11 +158,27 @@ impl Client {
     }
 }
 
+impl Disk {
+    /// The client that it belongs to.
+    pub fn client(&self) -> Client {
+        Client(Arc::clone(self.shared()))
+    }
+}
+
+/// What a client's core is started with.
+struct CorePlan {
+    /// The client's number.
+    client: u64,
+    /// The processor to bind its thread to.
+    cpu: Option<usize>,
+    /// Bytes that it keeps for reads that bring no memory.
+    memory: usize,
+}
+
 /// Runs a core on a new thread; gives the thread once its loop is there.
 fn start_core(
     core: reactor::Core<Message>,
-    cpu: Option<usize>,
-    (client, memory): (u64, usize),
+    CorePlan { client, cpu, memory }: CorePlan,
 ) -> Result<JoinHandle<io::Result<()>>, Error> {
     let (started, hears) = mpsc::channel();
     let run = move || {
@@ -203,24 +212,4 @@ fn bind(cpu: usize) -> io::Result<()> {
     let mut one = CpuSet::new();
     one.set(cpu);
     rustix::thread::sched_setaffinity(None, &one).map_err(|error| refused(&error.to_string()))
-}
-
-impl Drop for Shared {
-    /// Ends the loops. The last handle may go on a core's own thread, in a callback: that one is not waited for.
-    fn drop(&mut self) {
-        for core in 0..self.postbox.cores() {
-            self.postbox.post(core, Message::Shutdown);
-        }
-        let here = std::thread::current().id();
-        for thread in self.threads.drain(..).filter(|thread| thread.thread().id() != here) {
-            // What a loop or a callback failed with was told to whoever waited for it.
-            let _ = thread.join();
-        }
-    }
-}
-
-impl std::fmt::Debug for Shared {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Client").field("cores", &self.postbox.cores()).finish_non_exhaustive()
-    }
 }

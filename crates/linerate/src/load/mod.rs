@@ -20,6 +20,7 @@ use volume::{
 
 use crate::control::Stop;
 use crate::job::Job;
+use crate::last_error::LastError;
 use pace::Pace;
 pub use plan::{LoadPlan, MOST_DEPTH, Pattern};
 use tally::Counter;
@@ -36,6 +37,14 @@ const UNANSWERED: Duration = Duration::from_mins(1);
 
 /// Hears of the time since the start and the completed requests about once a second.
 pub type Progress = Arc<dyn Fn(Duration, u64) + Send + Sync>;
+
+/// What a caller keeps in hand of a load.
+pub(crate) struct LoadControl {
+    /// Hears how far it is.
+    pub(crate) progress: Progress,
+    /// Asks it to stop.
+    pub(crate) stop: Stop,
+}
 
 /// A load under way.
 pub(crate) struct Load {
@@ -89,8 +98,8 @@ struct Clock {
     end: Instant,
     pace: Pace,
     over: bool,
-    /// Until when it waits for answers, once it is over.
-    patience: Option<Instant>,
+    /// When it stops waiting for answers, once it is over.
+    answer_deadline: Option<Instant>,
 }
 
 impl Clock {
@@ -105,8 +114,8 @@ impl Load {
     pub(crate) fn new(
         volumes: &[Arc<dyn Volume>],
         plan: LoadPlan,
+        LoadControl { progress, stop }: LoadControl,
         waker: &Waker,
-        (progress, stop): (Progress, Stop),
     ) -> Result<Self, OpenError> {
         plan.check()?;
         stop.listen(waker);
@@ -231,7 +240,7 @@ impl Load {
     }
 
     fn complete(&mut self, now: Instant, completion: &Completion, counted: bool) {
-        let index = usize::try_from(completion.tag.0).unwrap_or(usize::MAX);
+        let Ok(index) = usize::try_from(completion.tag.0) else { return };
         let Some(slot) = self.slots.get(index).copied() else { return };
         self.free.push(index);
         let in_window = self.clock.as_ref().is_some_and(|clock| slot.counts_from >= clock.counted_from);
@@ -255,7 +264,7 @@ impl Load {
         let block = self.lanes.get(slot.lane).map_or(0, |lane| lane.block_size);
         let at = slot.start.saturating_mul(block);
         let (is_read, volume) = (slot.is_read, slot.lane);
-        self.counter.fail(kind, || LoadError { is_read, volume, at, why: kind.to_string() });
+        self.counter.fail(kind, || LoadError { is_read, volume, at, kind, last_error: LastError::default() });
     }
 
     /// Ends the load before its time.
@@ -287,8 +296,8 @@ impl Load {
     /// Whether requests have had no answer for so long after the end that none is waited for. They count as errors.
     fn gives_up(&mut self, now: Instant) -> bool {
         let Some(clock) = &mut self.clock else { return false };
-        let patience = *clock.patience.get_or_insert(now + UNANSWERED);
-        if now < patience {
+        let deadline = *clock.answer_deadline.get_or_insert(now + UNANSWERED);
+        if now < deadline {
             return false;
         }
         let unanswered: Vec<Slot> = (self.slots.iter().enumerate())
@@ -327,7 +336,7 @@ impl Job for Load {
                 end: counted_from + plan.runtime,
                 pace: Pace::new(plan.rate, now),
                 over: false,
-                patience: None,
+                answer_deadline: None,
             }
         });
         let clock_start = clock.counted_from;
@@ -366,8 +375,8 @@ impl Job for Load {
         let idle = !self.free.is_empty() && !self.blocked;
         let due = clock.filter(|_| idle).and_then(|clock| clock.pace.next().filter(|due| *due < clock.end));
         let again = self.again.then_some(Instant::ZERO);
-        let patience = clock.and_then(|clock| clock.patience);
-        [patience, self.polls.poll_timeout(), end, due, again, Some(self.next_progress)]
+        let deadline = clock.and_then(|clock| clock.answer_deadline);
+        [deadline, self.polls.poll_timeout(), end, due, again, Some(self.next_progress)]
             .into_iter()
             .flatten()
             .min()

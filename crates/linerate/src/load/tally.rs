@@ -6,6 +6,8 @@ use std::time::{Duration, SystemTime};
 use hdrhistogram::Histogram;
 use volume::{OpenError, VolumeErrorKind};
 
+use crate::last_error::LastError;
+
 /// Longest latency that the histograms tell apart, in nanoseconds: 100 s.
 const LONGEST_NANOS: u64 = 100_000_000_000;
 
@@ -50,7 +52,9 @@ pub struct LoadError {
     /// Its first byte.
     pub at: u64,
     /// What was wrong.
-    pub why: String,
+    pub kind: VolumeErrorKind,
+    /// What the load's volumes last met on the way to them.
+    pub last_error: LastError,
 }
 
 /// What ended a load.
@@ -182,17 +186,22 @@ impl Counter {
             && let Some(before) = self.result.intervals.pop()
         {
             self.completed += before.completed;
-            self.latency += before.latency * u32::try_from(before.completed).unwrap_or(u32::MAX);
+            self.latency += before.latency * factor(before.completed);
         }
         self.close_interval(elapsed);
     }
 
     fn close_interval(&mut self, end: Duration) {
-        let requests = u32::try_from(self.completed.max(1)).unwrap_or(u32::MAX);
-        let interval = LoadInterval { end, completed: self.completed, latency: self.latency / requests };
+        let latency = self.latency / factor(self.completed.max(1));
+        let interval = LoadInterval { end, completed: self.completed, latency };
         self.result.intervals.push(interval);
         (self.since, self.completed, self.latency) = (end, 0, Duration::ZERO);
     }
+}
+
+/// The requests of an interval as a factor of durations: 2³² are more than a second can have.
+fn factor(requests: u64) -> u32 {
+    u32::try_from(requests).unwrap_or(u32::MAX)
 }
 
 /// Processor time of this process so far.

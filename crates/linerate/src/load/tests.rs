@@ -75,11 +75,16 @@ impl VolumeQueue for PatientQueue {
     }
 }
 
+/// Nobody listens, and nobody asks it to stop.
+fn control() -> LoadControl {
+    LoadControl { progress: Arc::new(|_, _| {}), stop: Stop::new() }
+}
+
 #[test]
 fn a_thousand_quiet_volumes_are_not_asked_in_every_turn() {
     let volumes: Vec<_> = (0..LANES).map(patient).collect();
     let plan = LoadPlan { block: 512, depth: 4, ..LoadPlan::default() };
-    let mut load = Load::new(&volumes, plan, Waker::noop(), (Arc::new(|_, _| {}), Stop::new())).unwrap();
+    let mut load = Load::new(&volumes, plan, control(), Waker::noop()).unwrap();
     let mut now = Instant::ZERO;
     assert!(load.poll(now).is_none());
     let at_first = POLLS.take();
@@ -98,7 +103,7 @@ fn a_thousand_quiet_volumes_are_not_asked_in_every_turn() {
 fn asked(depth: usize, answers: usize) -> Vec<usize> {
     let volumes = [patient(0), patient(1)];
     let plan = LoadPlan { block: 512, depth, ..LoadPlan::default() };
-    let mut load = Load::new(&volumes, plan, Waker::noop(), (Arc::new(|_, _| {}), Stop::new())).unwrap();
+    let mut load = Load::new(&volumes, plan, control(), Waker::noop()).unwrap();
     let mut now = Instant::ZERO;
     assert!(load.poll(now).is_none());
     for _ in 0..answers {
@@ -125,7 +130,7 @@ fn a_closed_loop_of_fewer_requests_than_volumes_asks_each_in_turn() {
 #[test]
 fn a_deep_load_begins_part_by_part() {
     let plan = LoadPlan { block: 512, depth: 5000, ..LoadPlan::default() };
-    let mut load = Load::new(&[patient(0)], plan, Waker::noop(), (Arc::new(|_, _| {}), Stop::new())).unwrap();
+    let mut load = Load::new(&[patient(0)], plan, control(), Waker::noop()).unwrap();
     for under_way in [2048, 4096, 5000, 5000] {
         assert!(load.poll(Instant::ZERO).is_none());
         assert_eq!(ASKED.with_borrow(Vec::len), under_way);
@@ -138,7 +143,7 @@ fn a_deep_load_begins_part_by_part() {
 #[test]
 fn a_load_whose_requests_are_never_answered_ends_with_an_error() {
     let plan = LoadPlan { block: 512, depth: 3, runtime: Duration::from_secs(2), ..LoadPlan::default() };
-    let mut load = Load::new(&[patient(0)], plan, Waker::noop(), (Arc::new(|_, _| {}), Stop::new())).unwrap();
+    let mut load = Load::new(&[patient(0)], plan, control(), Waker::noop()).unwrap();
     let (mut now, mut steps) = (Instant::ZERO, 0);
     let result = loop {
         if let Some(result) = load.poll(now) {

@@ -1,48 +1,13 @@
 //! Where a walk's chunks come from: the places of a volume, or the bytes of a stream.
 
-use buf::SharedBuf;
-
 use super::map::Map;
-use super::side::Span;
+use super::piece::Fed;
 use crate::stream::Inlet;
-
-/// What a chunk holds, as far as that is known.
-#[derive(Debug)]
-pub(crate) enum Content {
-    /// The volume has to be read.
-    Volume,
-    /// Zeros: nothing is behind it.
-    Hole,
-    /// These bytes.
-    Here(SharedBuf),
-}
-
-/// A chunk.
-#[derive(Debug)]
-pub(crate) struct Piece {
-    /// Where it belongs.
-    pub(crate) span: Span,
-    /// What it holds.
-    pub(crate) content: Content,
-}
-
-/// What a feed has now.
-#[derive(Debug)]
-pub(crate) enum Fed {
-    /// The next chunk.
-    Piece(Piece),
-    /// Nothing yet; the waker will be woken, or a query is under way.
-    Later,
-    /// Nothing any more.
-    End,
-    /// It cannot go on.
-    Failed(String),
-}
 
 /// Where chunks come from.
 #[derive(Debug)]
 pub(crate) enum Feed {
-    /// The places of side 0.
+    /// The places of end 0.
     Volume(Map),
     /// A stream.
     Stream(Inlet),

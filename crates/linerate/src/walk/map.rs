@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use volume::{Extent, Outcome, VolumeErrorKind};
 
-use super::feed::{Content, Fed, Piece};
-use super::side::{Side, Span};
+use super::copy_end::CopyEnd;
+use super::piece::{Content, Fed, Piece, Span};
 use crate::limits::{QUERY_BYTES, RUNS_AHEAD};
 
 /// How a volume is cut.
@@ -57,13 +57,13 @@ pub(crate) struct Map {
 }
 
 impl Map {
-    /// Cuts the volume of `side`.
-    pub(crate) fn new(side: &Side, cut: Cut) -> Self {
-        let asks = cut.sparse && side.features.contains(volume::Features::ALLOCATION);
+    /// Cuts a volume.
+    pub(crate) fn new(volume: &CopyEnd, cut: Cut) -> Self {
+        let asks = cut.sparse && volume.features.contains(volume::Features::ALLOCATION);
         Self {
             cut,
-            block: side.block,
-            end: side.bytes,
+            block: volume.block,
+            end: volume.bytes,
             next: cut.from,
             runs: VecDeque::new(),
             known: cut.from / cut.unit * cut.unit,
@@ -145,11 +145,13 @@ mod tests {
 
     use volume::{Allocation, Ram, Volume};
 
+    use super::super::copy_end::NamedVolume;
     use super::*;
 
     fn map(cut: Cut) -> Map {
         let volume: Arc<dyn Volume> = Arc::new(Ram::new(100 << 10, 512).unwrap());
-        Map::new(&Side::open("ram".to_owned(), &volume, 1, Waker::noop()).unwrap(), cut)
+        let named = NamedVolume { volume: &volume, name: "ram".to_owned() };
+        Map::new(&CopyEnd::open(named, 1, Waker::noop()).unwrap(), cut)
     }
 
     const CUT: Cut =

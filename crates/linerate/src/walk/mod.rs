@@ -4,24 +4,24 @@
 //! visitor that needs them in order takes them in turn. The walk keeps the window full, waits where memory or queues are full,
 //! ends at the first failure or when it is told to stop, and flushes what it wrote.
 
+mod copy_end;
 mod feed;
 mod map;
-mod side;
-
-use std::task::Waker;
+mod piece;
 
 use buf::{Pool, SharedBuf};
 use protocol::Instant;
 use volume::{Completion, Operation, Outcome, Request, Tag, VolumeErrorKind};
 
 use crate::control::Control;
-use crate::error::DataError;
-use crate::job::Job;
-use crate::limits::{CHUNK, CHUNK_BUFFERS};
+use crate::error::{DataError, DataErrorCause};
+use crate::job::{Job, JobContext};
+use crate::limits::{CHUNK_BUFFERS, CHUNK_LEN};
 
-pub(crate) use feed::{Content, Fed, Feed, Piece};
+pub(crate) use copy_end::{Ask, CopyEnd, EndRequest, NamedVolume};
+pub(crate) use feed::Feed;
 pub(crate) use map::{Cut, Map};
-pub(crate) use side::{Ask, Side, Span};
+pub(crate) use piece::{Content, Fed, Piece, Span};
 
 /// The allocation query's tag; chunks have the number of their slot.
 const QUERY: Tag = Tag(u64::MAX);
@@ -33,15 +33,15 @@ const KNOCK: Tag = Tag(u64::MAX - 2);
 /// What a chunk does next. `N` is what the visitor notes meanwhile.
 #[derive(Debug)]
 pub(crate) enum Step<N> {
-    /// Asks a side, by its number.
-    Ask(usize, Ask, N),
+    /// Asks an end.
+    Ask(EndRequest, N),
     /// Waits until all chunks before it have had their turn.
     Turn(N),
     /// Nothing.
     Done,
 }
 
-/// What a side answered.
+/// What an end answered.
 #[derive(Debug)]
 pub(crate) enum Answer {
     /// It is done.
@@ -70,24 +70,29 @@ pub(crate) trait Visit {
     /// What comes of it all.
     type Output;
 
-    /// The side to flush at the end.
+    /// The end to flush when all chunks are done.
     fn flushes(&self) -> Option<usize> {
         None
     }
 
     /// The first step of a chunk.
-    fn begin(&mut self, piece: Piece) -> Result<Step<Self::Note>, String>;
+    fn begin(&mut self, piece: Piece) -> Result<Step<Self::Note>, DataErrorCause>;
 
     /// The step after an answer.
-    fn answered(&mut self, span: Span, note: Self::Note, answer: Answer) -> Result<Step<Self::Note>, String>;
+    fn answered(
+        &mut self,
+        span: Span,
+        note: Self::Note,
+        answer: Answer,
+    ) -> Result<Step<Self::Note>, DataErrorCause>;
 
     /// A chunk's turn; gives the note back when it has to wait some more.
-    fn turn(&mut self, _span: Span, _note: Self::Note) -> Result<Option<Self::Note>, String> {
+    fn turn(&mut self, _span: Span, _note: Self::Note) -> Result<Option<Self::Note>, DataErrorCause> {
         Ok(None)
     }
 
     /// Whether everything that was handed on has arrived, once all chunks are done.
-    fn settle(&mut self) -> Result<bool, String> {
+    fn settle(&mut self) -> Result<bool, DataErrorCause> {
         Ok(true)
     }
 
@@ -111,7 +116,7 @@ struct Slot<N> {
 
 enum State<N> {
     /// Waits for memory or room.
-    Waiting(usize, Ask, N),
+    Waiting(EndRequest, N),
     /// Waits for an answer to a request of this verb.
     Asked(&'static str, N),
     /// Waits for its turn.
@@ -120,7 +125,7 @@ enum State<N> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// So many queues of the side that will be flushed have still to be asked, and to answer.
+    /// So many queues of the end to be flushed have still to be asked, and to answer.
     Connecting {
         unasked: usize,
         unanswered: usize,
@@ -131,10 +136,20 @@ enum Phase {
     Over,
 }
 
+/// What a walk goes over.
+pub(crate) struct WalkPlan {
+    /// The volumes, numbered as the visitor numbers them.
+    pub(crate) ends: Vec<CopyEnd>,
+    /// Where the chunks come from.
+    pub(crate) feed: Feed,
+    /// Chunks under way at a time.
+    pub(crate) window: usize,
+}
+
 /// A walk under way.
 pub(crate) struct Walk<V: Visit> {
     visit: V,
-    sides: Vec<Side>,
+    ends: Vec<CopyEnd>,
     feed: Feed,
     fed: bool,
     slots: Vec<Option<Slot<V::Note>>>,
@@ -153,27 +168,22 @@ pub(crate) struct Walk<V: Visit> {
 }
 
 impl<V: Visit> Walk<V> {
-    /// A walk with `window` chunks under way at a time. The sides are numbered as the visitor numbers them.
-    pub(crate) fn new(
-        visit: V,
-        (sides, feed): (Vec<Side>, Feed),
-        (window, control): (usize, Control),
-        waker: &Waker,
-    ) -> Self {
+    /// A walk that has not begun.
+    pub(crate) fn new(visit: V, plan: WalkPlan, JobContext { control, waker }: JobContext<'_>) -> Self {
+        let WalkPlan { ends, feed, window } = plan;
         control.stop.listen(waker);
-        let chunk = usize::try_from(CHUNK).unwrap_or(usize::MAX);
-        let phase = match visit.flushes().map_or(0, |side| sides[side].queues()) {
+        let phase = match visit.flushes().map_or(0, |end| ends[end].queues()) {
             0 | 1 => Phase::Moving,
             queues => Phase::Connecting { unasked: queues, unanswered: queues },
         };
         Self {
             visit,
-            sides,
+            ends,
             feed,
             fed: false,
             slots: (0..window.max(1)).map(|_| None).collect(),
             orders: (0, 0),
-            pool: Pool::new(window.max(1) * CHUNK_BUFFERS * chunk),
+            pool: Pool::new(window.max(1) * CHUNK_BUFFERS * CHUNK_LEN),
             done: Vec::new(),
             begun: 0,
             moved: 0,
@@ -185,8 +195,8 @@ impl<V: Visit> Walk<V> {
         }
     }
 
-    fn fail(&mut self, at: Option<u64>, why: String) {
-        self.failure.get_or_insert(DataError { job: V::JOB, at, why });
+    fn fail(&mut self, at: Option<u64>, cause: DataErrorCause) {
+        self.failure.get_or_insert(DataError::new(V::JOB, at, cause));
     }
 
     /// Begins chunks for as long as there is room in the window.
@@ -205,7 +215,7 @@ impl<V: Visit> Walk<V> {
                 Fed::Piece(piece) => self.begin(now, slot, piece),
                 Fed::Later => return,
                 Fed::End => self.fed = true,
-                Fed::Failed(why) => self.fail(None, why),
+                Fed::Failed(error) => self.fail(None, error.into()),
             }
         }
     }
@@ -219,12 +229,12 @@ impl<V: Visit> Walk<V> {
     }
 
     /// Takes a chunk's next step.
-    fn follow(&mut self, now: Instant, place: Place, step: Result<Step<V::Note>, String>) {
+    fn follow(&mut self, now: Instant, place: Place, step: Result<Step<V::Note>, DataErrorCause>) {
         let state = match step {
-            Ok(Step::Ask(side, ask, note)) => State::Waiting(side, ask, note),
+            Ok(Step::Ask(request, note)) => State::Waiting(request, note),
             Ok(Step::Turn(note)) => State::Turn(note),
             Ok(Step::Done) => return self.end(place),
-            Err(why) => return self.fail(Some(place.span.at), why),
+            Err(cause) => return self.fail(Some(place.span.at), cause),
         };
         self.slots[place.slot] = Some(Slot { place, state });
         self.send(now, place.slot);
@@ -239,8 +249,8 @@ impl<V: Visit> Walk<V> {
     fn send(&mut self, now: Instant, slot: usize) {
         let Some(Slot { place, state }) = self.slots[slot].take() else { return };
         let state = match state {
-            State::Waiting(side, ask, note) if self.submit(now, place, (side, &ask)) => {
-                State::Asked(ask.verb(), note)
+            State::Waiting(request, note) if self.submit(now, place, &request) => {
+                State::Asked(request.ask.verb(), note)
             }
             other => other,
         };
@@ -248,10 +258,10 @@ impl<V: Visit> Walk<V> {
     }
 
     /// False while there is no memory or no room.
-    fn submit(&mut self, now: Instant, place: Place, (side, ask): (usize, &Ask)) -> bool {
-        let side = &mut self.sides[side];
-        let Some(operation) = side.operation(place.span, ask, &self.pool) else { return false };
-        side.submit(now, place.slot, Request { tag: Tag(place.slot as u64), operation })
+    fn submit(&mut self, now: Instant, place: Place, request: &EndRequest) -> bool {
+        let end = &mut self.ends[request.end];
+        let Some(operation) = end.operation(place.span, &request.ask, &self.pool) else { return false };
+        end.submit(now, place.slot, Request { tag: Tag(place.slot as u64), operation })
     }
 
     /// Lets chunks have their turn, in order; true if any had.
@@ -273,7 +283,7 @@ impl<V: Visit> Walk<V> {
                     self.slots[slot] = Some(Slot { place, state: State::Turn(note) });
                     return;
                 }
-                Err(why) => return self.fail(Some(place.span.at), why),
+                Err(cause) => return self.fail(Some(place.span.at), cause),
             }
         }
     }
@@ -285,12 +295,12 @@ impl<V: Visit> Walk<V> {
         })
     }
 
-    /// Asks the volume of side 0 for its holes, ahead of the chunks.
+    /// Asks the volume at end 0 for its holes, ahead of the chunks.
     fn query(&mut self, now: Instant) {
-        let (Feed::Volume(map), Some(side)) = (&mut self.feed, self.sides.first_mut()) else { return };
+        let (Feed::Volume(map), Some(end)) = (&mut self.feed, self.ends.first_mut()) else { return };
         if let Some(extent) = map.query() {
             let request = Request { tag: QUERY, operation: Operation::QueryAllocation { extent } };
-            if side.submit(now, 0, request) {
+            if end.submit(now, 0, request) {
                 map.asked();
             }
         }
@@ -299,35 +309,34 @@ impl<V: Visit> Walk<V> {
     /// Takes completions; true if there were any.
     fn reap(&mut self, now: Instant) -> bool {
         let mut any = false;
-        for side in 0..self.sides.len() {
-            self.sides[side].poll(now, &mut self.done);
+        for end in 0..self.ends.len() {
+            self.ends[end].poll(now, &mut self.done);
             for completion in std::mem::take(&mut self.done) {
                 any = true;
-                self.complete(now, side, completion);
+                self.complete(now, end, completion);
             }
         }
         any
     }
 
-    fn complete(&mut self, now: Instant, side: usize, completion: Completion) {
+    fn complete(&mut self, now: Instant, end: usize, completion: Completion) {
         match (completion.tag, &mut self.feed) {
             (QUERY, Feed::Volume(map)) => map.answered(&completion.result),
-            (FLUSH, _) => self.flushed(side, completion.result.err()),
-            (KNOCK, _) => self.connected(side, completion.result.err()),
+            (FLUSH, _) => self.flushed(end, completion.result.err()),
+            (KNOCK, _) => self.connected(end, completion.result.err()),
             (Tag(tag), _) => {
-                let slot = usize::try_from(tag).unwrap_or(usize::MAX);
-                let Some(Slot { place, state: State::Asked(verb, note) }) =
-                    self.slots.get_mut(slot).and_then(Option::take)
+                let slot = usize::try_from(tag).ok().and_then(|slot| self.slots.get_mut(slot));
+                let Some(Slot { place, state: State::Asked(verb, note) }) = slot.and_then(Option::take)
                 else {
                     return;
                 };
-                let step = match self.answer(side, place.span, completion.result) {
+                let step = match self.answer(end, place.span, completion.result) {
                     Ok(answer) => self.visit.answered(place.span, note, answer),
                     // Whoever cannot tell is read: if that cannot be done either, it will be said.
                     Err(_) if verb == Ask::Map.verb() => {
                         self.visit.answered(place.span, note, Answer::Hole(false))
                     }
-                    Err(kind) => Err(format!("{} cannot be {verb}: {kind}", self.sides[side].name)),
+                    Err(kind) => Err(self.refused(end, verb, kind)),
                 };
                 self.follow(now, place, step);
             }
@@ -336,28 +345,31 @@ impl<V: Visit> Walk<V> {
 
     fn answer(
         &self,
-        side: usize,
+        end: usize,
         span: Span,
         result: Result<Outcome, VolumeErrorKind>,
     ) -> Result<Answer, VolumeErrorKind> {
-        let side = &self.sides[side];
+        let end = &self.ends[end];
         Ok(match result? {
             Outcome::Data(data) => {
-                Answer::Data(side.own(span, &data.into_one()).ok_or(VolumeErrorKind::Media)?)
+                Answer::Data(end.own(span, &data.into_one()).ok_or(VolumeErrorKind::Media)?)
             }
             Outcome::Allocation(told) => {
-                let whole = side.around(span);
+                let whole = end.around(span);
                 Answer::Hole(!told.mapped && told.extent.end() >= whole.end())
             }
             _ => Answer::Done,
         })
     }
 
-    fn flushed(&mut self, side: usize, failure: Option<VolumeErrorKind>) {
+    fn refused(&self, end: usize, verb: &'static str, source: VolumeErrorKind) -> DataErrorCause {
+        DataErrorCause::Refused { volume: self.ends[end].name.clone(), verb, source }
+    }
+
+    fn flushed(&mut self, end: usize, failure: Option<VolumeErrorKind>) {
         self.phase = Phase::Over;
         if let Some(kind) = failure {
-            let why = format!("{} cannot be flushed: {kind}", self.sides[side].name);
-            self.fail(None, why);
+            self.fail(None, self.refused(end, "flushed", kind));
         }
     }
 
@@ -368,18 +380,17 @@ impl<V: Visit> Walk<V> {
             (self.fed, self.stopped, self.phase) = (true, true, Phase::Over);
             return;
         }
-        let Some(side) = self.visit.flushes().and_then(|side| self.sides.get_mut(side)) else { return };
+        let Some(end) = self.visit.flushes().and_then(|end| self.ends.get_mut(end)) else { return };
         let knock = || Request { tag: KNOCK, operation: Operation::Flush };
-        while unasked > 0 && side.submit(now, unasked - 1, knock()) {
+        while unasked > 0 && end.submit(now, unasked - 1, knock()) {
             unasked -= 1;
         }
         self.phase = Phase::Connecting { unasked, unanswered };
     }
 
-    fn connected(&mut self, side: usize, failure: Option<VolumeErrorKind>) {
+    fn connected(&mut self, end: usize, failure: Option<VolumeErrorKind>) {
         if let Some(kind) = failure {
-            let why = format!("{} cannot be flushed: {kind}", self.sides[side].name);
-            return self.fail(None, why);
+            return self.fail(None, self.refused(end, "flushed", kind));
         }
         self.phase = match self.phase {
             Phase::Connecting { unasked, unanswered } if unanswered > 1 => {
@@ -398,18 +409,18 @@ impl<V: Visit> Walk<V> {
         if self.phase == Phase::Settling {
             match self.visit.settle() {
                 Ok(true) => {
-                    self.phase = self.visit.flushes().map_or(Phase::Over, |side| self.flush(now, side));
+                    self.phase = self.visit.flushes().map_or(Phase::Over, |end| self.flush(now, end));
                 }
                 Ok(false) => {}
-                Err(why) => self.fail(None, why),
+                Err(cause) => self.fail(None, cause),
             }
         }
     }
 
-    fn flush(&mut self, now: Instant, side: usize) -> Phase {
+    fn flush(&mut self, now: Instant, end: usize) -> Phase {
         let request = Request { tag: FLUSH, operation: Operation::Flush };
         // A queue without room has completions to come; the next poll tries again.
-        if self.sides[side].submit(now, 0, request) { Phase::Flushing } else { Phase::Settling }
+        if self.ends[end].submit(now, 0, request) { Phase::Flushing } else { Phase::Settling }
     }
 
     /// True when no request is under way, or after a failure none that matters.
@@ -453,7 +464,7 @@ impl<V: Visit> Job for Walk<V> {
 
     fn poll_timeout(&self) -> Option<Instant> {
         let again = self.again.then_some(Instant::ZERO);
-        self.sides.iter().filter_map(Side::poll_timeout).chain(again).min()
+        self.ends.iter().filter_map(CopyEnd::poll_timeout).chain(again).min()
     }
 
     fn expects_work(&self) -> bool {

@@ -1,4 +1,4 @@
-//! DiskSpd's summary for people: input parameters, then for each time span processor use, three tables by thread and the
+//! DiskSpd's summary as text: input parameters, then for each time span processor use, three tables by thread and the
 //! percentiles of latency.
 
 use anyhow::Result;

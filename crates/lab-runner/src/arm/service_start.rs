@@ -12,15 +12,26 @@ use crate::machine::process::{CommandLine, Placement, Running};
 use crate::machine::program;
 
 /// How long a service may take until it can be used.
-const PATIENCE: Duration = Duration::from_secs(30);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// Between two looks.
-const GLANCE: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+
+/// What a service is called in results and errors.
+#[derive(Debug)]
+pub(super) struct Label<'a> {
+    /// The side of the arm that it belongs to.
+    pub(super) side: Side,
+    /// Its program.
+    pub(super) name: &'a str,
+    /// What the program says of its version.
+    pub(super) version: String,
+}
 
 /// Starts a program, notes it in the ledger, and makes a service of it.
 pub(super) fn start(
     line: &CommandLine,
     placement: &Placement,
-    (side, name, version): (Side, &str, String),
+    Label { side, name, version }: Label<'_>,
     ledger: &mut Ledger,
 ) -> Result<Service> {
     let running = Running::start(line, placement)?;
@@ -34,7 +45,7 @@ pub(super) fn wait<T>(
     what: &str,
     mut look: impl FnMut() -> Result<Option<T>>,
 ) -> Result<T> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + START_TIMEOUT;
     loop {
         if let Some(seen) = look()? {
             return Ok(seen);
@@ -43,9 +54,9 @@ pub(super) fn wait<T>(
             bail!("{} ended before {what}{}", service.name, service.running.last_words());
         }
         if Instant::now() > deadline {
-            bail!("{what}: {} did not get there in {} s", service.name, PATIENCE.as_secs());
+            bail!("{what}: {} did not get there in {} s", service.name, START_TIMEOUT.as_secs());
         }
-        std::thread::sleep(GLANCE);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 

@@ -7,14 +7,14 @@ use names::{NameError, VolumeUrl};
 
 /// Where data comes from or goes to.
 #[derive(Debug, Clone)]
-pub(crate) enum Place {
+pub(crate) enum Endpoint {
     /// A volume.
     Volume(Box<VolumeUrl>),
     /// Standard input or standard output.
     Stream,
 }
 
-impl FromStr for Place {
+impl FromStr for Endpoint {
     type Err = NameError;
 
     fn from_str(text: &str) -> Result<Self, NameError> {
@@ -25,7 +25,7 @@ impl FromStr for Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Volume(url) => url.fmt(f),

@@ -1,4 +1,4 @@
-//! One of the volumes that a walk asks: its queues, and requests in bytes instead of blocks.
+//! One end of a copy or another walk: a volume with its queues, and requests in bytes instead of blocks.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -10,16 +10,9 @@ use volume::{
     VolumeQueue,
 };
 
-/// A run of bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Span {
-    /// Its first byte.
-    pub(crate) at: u64,
-    /// How many; never zero.
-    pub(crate) len: u64,
-}
+use super::piece::Span;
 
-/// What a visitor asks of a side about a span.
+/// What a visitor asks of an end about a span.
 #[derive(Debug)]
 pub(crate) enum Ask {
     /// Its bytes.
@@ -35,7 +28,12 @@ pub(crate) enum Ask {
 }
 
 impl Ask {
-    /// What a side that refused could not do, for a message.
+    /// The request to the end of this number.
+    pub(crate) const fn to(self, end: usize) -> EndRequest {
+        EndRequest { end, ask: self }
+    }
+
+    /// What an end that refused could not do, for a message.
     pub(crate) const fn verb(&self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -47,8 +45,24 @@ impl Ask {
     }
 }
 
+/// What is asked, and of which end.
+#[derive(Debug)]
+pub(crate) struct EndRequest {
+    /// The end's number.
+    pub(super) end: usize,
+    /// The question.
+    pub(super) ask: Ask,
+}
+
+/// A volume, and what to call it in messages.
+#[derive(Debug)]
+pub(crate) struct NamedVolume<'a> {
+    pub(crate) volume: &'a Arc<dyn Volume>,
+    pub(crate) name: String,
+}
+
 /// A volume with its queues.
-pub(crate) struct Side {
+pub(crate) struct CopyEnd {
     /// What to call it in messages.
     pub(crate) name: String,
     pub(crate) bytes: u64,
@@ -60,11 +74,10 @@ pub(crate) struct Side {
     queues: Vec<Box<dyn VolumeQueue>>,
 }
 
-impl Side {
+impl CopyEnd {
     /// Opens `connections` queues, at least one.
     pub(crate) fn open(
-        name: String,
-        volume: &Arc<dyn Volume>,
+        NamedVolume { volume, name }: NamedVolume<'_>,
         connections: usize,
         waker: &Waker,
     ) -> Result<Self, OpenError> {
