@@ -15,7 +15,7 @@ pub(super) const RULE: Rule = Rule {
 /// Every crate and its layer. A crate that stands here need not exist yet; one that exists must stand here.
 const LAYERS: &[(u8, &[&str])] = &[
     (0, &["wire", "buf", "names"]),
-    (1, &["protocol", "volume", "filesystem", "host"]),
+    (1, &["protocol", "volume", "filesystem", "host", "verbs"]),
     (2, &["scsi", "iscsi", "nvme", "rpc", "nfs", "iwarp", "tls"]),
     (3, &["engine", "reactor", "backends"]),
     (
@@ -43,6 +43,7 @@ const SAME_LAYER: &[(&str, &str)] = &[
     ("volume", "protocol"),
     ("filesystem", "protocol"),
     ("host", "protocol"),
+    ("verbs", "protocol"),
     ("iscsi", "scsi"),
     ("iscsi", "iwarp"),
     ("nvme", "iwarp"),
