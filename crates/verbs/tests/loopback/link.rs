@@ -265,16 +265,15 @@ impl Link {
                 }
                 own.complete(id, Ok(WorkDone::Written), WorkMemory::List(data));
             }
-            WorkRequest::Read { mut into, from } => match peer.read(from) {
-                Ok(data) => {
+            WorkRequest::Read { mut into, from } => {
+                if let Ok(data) = peer.read(from) {
                     data.copy_to(&mut into);
                     own.complete(id, Ok(WorkDone::Read), WorkMemory::Buf(into));
-                }
-                Err(_) => {
+                } else {
                     peer.end(EndReason::Violation("an access to memory that it may not have"));
                     own.complete(id, Err(WorkError::RemoteAccess), WorkMemory::Buf(into));
                 }
-            },
+            }
             WorkRequest::Register { memory } => own.register(id, memory),
             WorkRequest::Invalidate { stag } => own.invalidate(id, stag),
             WorkRequest::Receive { .. } => unreachable!("receives have a queue of their own"),
