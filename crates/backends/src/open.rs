@@ -49,6 +49,10 @@ fn open_source(
             let options = OpenOptions { mode, direct: device.direct, size: None };
             open_file(storage, &device.path, options, device.block)
         }
+        Source::Composite(composite) => Err(OpenError::new(format!(
+            "there is no {}=[…] volume in this program: name one of its volumes by itself",
+            composite.kind
+        ))),
         other => Err(OpenError::new(format!(
             "{}: volumes are on another machine, which only the engine can reach; open the URL through it",
             other.scheme()

@@ -37,7 +37,7 @@ const FEATURES: [(Features, &str); 6] = [
 #[derive(Debug, Serialize)]
 struct Report {
     url: String,
-    kind: &'static str,
+    kind: String,
     bytes: u64,
     block_size: u32,
     physical_block_size: u32,
@@ -86,7 +86,7 @@ impl Report {
         let limits = &found.limits;
         Self {
             url: url.to_string(),
-            kind: url.source.scheme(),
+            kind: url.source.scheme().to_owned(),
             bytes: found.geometry.bytes(),
             block_size: found.geometry.block_size,
             physical_block_size: found.geometry.physical_block_size,
@@ -120,7 +120,7 @@ impl Report {
         let blocks =
             |count: u64| if count == u64::MAX { "any".to_owned() } else { format!("{count} blocks") };
         let mut lines = vec![
-            ("kind", self.kind.to_owned()),
+            ("kind", self.kind.clone()),
             ("size", format!("{} bytes ({})", self.bytes, ByteSize(self.bytes))),
             ("block", format!("{} bytes, physically {}", self.block_size, self.physical_block_size)),
             ("features", if self.features.is_empty() { "none".to_owned() } else { self.features.join(", ") }),
@@ -207,7 +207,7 @@ mod tests {
         };
         let report = Report {
             url: String::new(),
-            kind: "ram",
+            kind: "ram".to_owned(),
             bytes: 0,
             block_size: 0,
             physical_block_size: 0,

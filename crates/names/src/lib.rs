@@ -41,6 +41,6 @@ pub use nvme::{HostId, NvmeOptions, NvmeUrl};
 pub use portal::{Host, ISCSI_PORT, NVME_PORT, Portal};
 pub use redact::{redact, redact_all};
 pub use size::ByteSize;
-pub use source::{BlockSize, DeviceSource, FileSource, MemorySource, Source};
-pub use url::VolumeUrl;
+pub use source::{BlockSize, DeviceSource, FileSource, MemorySource};
+pub use url::{CompositeSource, Source, VolumeUrl};
 pub use uuid::Uuid;

@@ -31,10 +31,13 @@ fn hex_byte(piece: Piece<'_>) -> Result<u8, Fault> {
     byte.ok_or_else(|| piece.fault("two hexadecimal digits must follow a %", "write %25 for the sign itself"))
 }
 
-/// Writes `text`, escaping what `marks` lists, the percent sign and what is not printable.
+/// Writes `text`, escaping what `marks` lists, the percent sign and what is not printable; in the alternate form also what means something within the
+/// brackets of a composite volume.
 pub(crate) fn encode(f: &mut fmt::Formatter<'_>, text: &str, marks: &str) -> fmt::Result {
+    let brackets = if f.alternate() { ",[]" } else { "" };
     for letter in text.chars() {
-        if letter == '%' || letter == ' ' || letter.is_control() || marks.contains(letter) {
+        let is_mark = marks.contains(letter) || brackets.contains(letter);
+        if letter == '%' || letter == ' ' || letter.is_control() || is_mark {
             let mut space = [0; 4];
             for byte in letter.encode_utf8(&mut space).bytes() {
                 write!(f, "%{byte:02X}")?;

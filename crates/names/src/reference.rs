@@ -3,7 +3,7 @@
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use crate::{ByteSize, Span, VolumeUrl, duration, filter, iscsi, nvme, size, source};
+use crate::{ByteSize, Span, VolumeUrl, duration, filter, iscsi, nvme, size, source, url};
 
 const PAGE: &str = include_str!("../../../docs/reference/urls.md");
 
@@ -27,7 +27,7 @@ fn headings(above: &str) -> Vec<&'static str> {
 
 #[test]
 fn every_scheme_has_its_options() {
-    assert_eq!(headings("Schemes"), source::SCHEMES);
+    assert_eq!(headings("Schemes"), url::SCHEMES);
     let memory: &[&str] = &source::MEMORY_OPTIONS;
     let options: [(&str, &[&str]); 6] = [
         ("null", memory),

@@ -1,15 +1,46 @@
 //! Volume URLs: filters from the outside in, each with a `+`, and the source that they stand before.
+//!
+//! A source may consist of volumes itself, each a URL: `mirror=[ram:1G,delay=1ms+ram:1G]`. Which kinds of those there are is not known here: whoever opens
+//! them says so.
 
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::filter::Filter;
+use crate::closest::closest;
+use crate::filter::{self, Filter};
+use crate::iscsi::IscsiUrl;
+use crate::nvme::NvmeUrl;
 use crate::parse::parse_by_read;
 use crate::piece::{Fault, Piece};
-use crate::source::Source;
+use crate::source::{DeviceSource, FileSource, MemorySource};
+
+const REMEDY: &str = "begin with null:, ram:, file:, device:, iscsi:// or nvme+tcp://, or with a filter such as \
+                      delay=5ms+ before one of them";
+
+/// Every scheme.
+pub(crate) const SCHEMES: [&str; 6] = ["null", "ram", "file", "device", "iscsi", "nvme+tcp"];
+
+/// What other tools call our schemes.
+const ELSEWHERE: [(&str, &str); 9] = [
+    ("nvme", "nvme+tcp"),
+    ("nvme-tcp", "nvme+tcp"),
+    ("nvme_tcp", "nvme+tcp"),
+    ("nvmf", "nvme+tcp"),
+    ("iscsi+tcp", "iscsi"),
+    ("mem", "ram"),
+    ("memory", "ram"),
+    ("dev", "device"),
+    ("raw", "file"),
+];
 
 /// The most filters before a source.
 const MOST_FILTERS: usize = 16;
+/// The most volumes that a source consists of.
+const MOST_CHILDREN: usize = 16;
+/// How deep such sources may lie within each other.
+const DEEPEST: usize = 4;
 
 /// A volume, named by URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +58,11 @@ impl VolumeUrl {
     }
 
     fn read(piece: Piece<'_>) -> Result<Self, Fault> {
+        Self::read_at(piece, 0)
+    }
+
+    /// Reads what lies so deep within other volumes.
+    fn read_at(piece: Piece<'_>, depth: usize) -> Result<Self, Fault> {
         let mut filters = Vec::new();
         let mut rest = piece;
         while let Some((filter, after)) = Filter::read(rest)? {
@@ -36,7 +72,7 @@ impl VolumeUrl {
             filters.push(filter);
             rest = after;
         }
-        Ok(Self { filters, source: Source::read(rest)? })
+        Ok(Self { filters, source: Source::read(rest, depth)? })
     }
 }
 
@@ -49,7 +85,196 @@ impl From<Source> for VolumeUrl {
 impl fmt::Display for VolumeUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.filters.iter().try_for_each(|filter| write!(f, "{filter}+"))?;
-        write!(f, "{}", self.source)
+        self.source.fmt(f)
+    }
+}
+
+/// Where a volume's blocks are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Source {
+    /// Nowhere: reads give zeros, writes are dropped.
+    Null(MemorySource),
+    /// In memory, for as long as the process lives.
+    Ram(MemorySource),
+    /// In a file.
+    File(FileSource),
+    /// On a block device.
+    Device(DeviceSource),
+    /// A logical unit of an iSCSI target.
+    Iscsi(IscsiUrl),
+    /// A namespace of an NVMe/TCP subsystem.
+    Nvme(NvmeUrl),
+    /// Other volumes, which make one together.
+    Composite(CompositeSource),
+}
+
+/// `KIND=[URL,URL]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CompositeSource {
+    /// What they make: lower-case letters.
+    pub kind: String,
+    /// The volumes, at least one.
+    pub children: Vec<VolumeUrl>,
+}
+
+impl Source {
+    /// The scheme, as it stands before the colon; of a composite, its kind.
+    pub fn scheme(&self) -> &str {
+        match self {
+            Self::Null(_) => "null",
+            Self::Ram(_) => "ram",
+            Self::File(_) => "file",
+            Self::Device(_) => "device",
+            Self::Iscsi(_) => "iscsi",
+            Self::Nvme(_) => "nvme+tcp",
+            Self::Composite(composite) => &composite.kind,
+        }
+    }
+
+    fn read(piece: Piece<'_>, depth: usize) -> Result<Self, Fault> {
+        if let Some((kind, children)) = CompositeSource::head(piece) {
+            return CompositeSource::read(kind, children, depth).map(Self::Composite);
+        }
+        let Some((scheme, rest)) = piece.split_once(':') else {
+            return Err(without_scheme(piece));
+        };
+        match scheme.text {
+            "null" => MemorySource::read(rest, "null:").map(Self::Null),
+            "ram" => MemorySource::read(rest, "ram:").map(Self::Ram),
+            "file" => FileSource::read(rest).map(Self::File),
+            "device" => DeviceSource::read(rest).map(Self::Device),
+            "iscsi" => IscsiUrl::read(rest).map(Self::Iscsi),
+            "nvme+tcp" => NvmeUrl::read(rest).map(Self::Nvme),
+            other if other.starts_with(['/', '.']) => Err(without_scheme(piece)),
+            other => {
+                let problem = format!("\"{other}\" is neither a scheme nor a filter");
+                Err(match meant(other) {
+                    Some(meant) => scheme.fault(problem, format!("did you mean {meant}? {REMEDY}")),
+                    None => scheme.fault(problem, REMEDY),
+                })
+            }
+        }
+    }
+}
+
+impl CompositeSource {
+    /// The kind, and what stands behind its opening bracket.
+    fn head(piece: Piece<'_>) -> Option<(Piece<'_>, Piece<'_>)> {
+        let (kind, rest) = piece.split_once('=')?;
+        let is_word = !kind.text.is_empty() && kind.text.bytes().all(|byte| byte.is_ascii_lowercase());
+        Some((kind, rest.strip_prefix("[")?)).filter(|_| is_word)
+    }
+
+    fn read(kind: Piece<'_>, rest: Piece<'_>, depth: usize) -> Result<Self, Fault> {
+        if depth == DEEPEST {
+            return Err(
+                kind.fault("volumes lie within volumes more than 4 deep", "put fewer within each other")
+            );
+        }
+        let unclosed =
+            || kind.fault(format!("{}=[ has no closing bracket", kind.text), "write a ']' at its end");
+        let mut children = Vec::new();
+        let mut rest = rest;
+        loop {
+            let (child, mark, after) = next_child(rest).ok_or_else(unclosed)?;
+            if children.len() == MOST_CHILDREN {
+                return Err(child.fault("there are more than 16 volumes", "use fewer"));
+            }
+            children.push(VolumeUrl::read_at(child, depth + 1)?);
+            match mark {
+                Mark::Comma => rest = after,
+                Mark::End if after.text.is_empty() => return Ok(Self { kind: kind.text.into(), children }),
+                Mark::End => {
+                    return Err(after.fault("something stands behind the closing bracket", "take it away"));
+                }
+            }
+        }
+    }
+}
+
+/// What ends a volume within brackets.
+enum Mark {
+    Comma,
+    End,
+}
+
+/// The first URL within brackets, what ends it, and what follows. Commas of its filters and of what lies in brackets itself are its own.
+fn next_child(piece: Piece<'_>) -> Option<(Piece<'_>, Mark, Piece<'_>)> {
+    let mut rest = piece;
+    while let Ok(Some((_, after))) = Filter::read(rest) {
+        rest = after;
+    }
+    let mut depth = 0_usize;
+    for (at, letter) in rest.text.char_indices() {
+        let mark = match letter {
+            ',' if depth == 0 => Mark::Comma,
+            ']' if depth == 0 => Mark::End,
+            '[' => {
+                depth += 1;
+                continue;
+            }
+            ']' => {
+                depth -= 1;
+                continue;
+            }
+            _ => continue,
+        };
+        let end = rest.at + at - piece.at;
+        return Some((piece.first(end), mark, piece.from(end + 1)));
+    }
+    None
+}
+
+/// A path, perhaps, without what must stand before it.
+fn without_scheme(piece: Piece<'_>) -> Fault {
+    let scheme = if piece.text.starts_with("/dev/") { "device" } else { "file" };
+    let problem = "there is no scheme";
+    match piece.text {
+        "" => piece.fault(problem, REMEDY),
+        path => piece.fault(problem, format!("did you mean {scheme}:{path}? {REMEDY}")),
+    }
+}
+
+/// What somebody may have meant by a scheme that there is not.
+fn meant(scheme: &str) -> Option<String> {
+    let lower = scheme.to_ascii_lowercase();
+    let known = ELSEWHERE.iter().find(|(theirs, _)| *theirs == lower).map(|(_, ours)| *ours);
+    let found = known.or_else(|| closest(&lower, &SCHEMES));
+    let slashes = |scheme| if matches!(scheme, "iscsi" | "nvme+tcp") { "//" } else { "" };
+    if let Some(scheme) = found {
+        return Some(format!("{scheme}:{}", slashes(scheme)));
+    }
+    let word = lower.split(|letter: char| !letter.is_ascii_alphabetic()).next().unwrap_or_default();
+    closest(word, &filter::NAMES).map(|filter| format!("the filter {filter}"))
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Composite(_) => {}
+            _ => write!(f, "{}:", self.scheme())?,
+        }
+        match self {
+            Self::Null(memory) | Self::Ram(memory) => memory.write(f),
+            Self::File(file) => file.write(f),
+            Self::Device(device) => device.write(f),
+            Self::Iscsi(remote) => remote.write(f),
+            Self::Nvme(remote) => remote.write(f),
+            Self::Composite(composite) => composite.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for CompositeSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}=[", self.kind)?;
+        for (index, child) in self.children.iter().enumerate() {
+            f.write_str(if index > 0 { "," } else { "" })?;
+            // The alternate form escapes what means something within brackets.
+            write!(f, "{child:#}")?;
+        }
+        f.write_str("]")
     }
 }
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use names::{
-    BlockSize, ByteSize, Delay, DeviceSource, DiscoveryUrl, Fail, FailKind, FailRate, FileSource, Filter,
-    Iqn, Limit, MemorySource, Nqn, OperationKind, Portal, Source, Span, VolumeUrl,
+    BlockSize, ByteSize, CompositeSource, Delay, DeviceSource, DiscoveryUrl, Fail, FailKind, FailRate,
+    FileSource, Filter, Iqn, Limit, MemorySource, Nqn, OperationKind, Portal, Source, Span, VolumeUrl,
 };
 use proptest::prelude::*;
 
@@ -58,12 +58,25 @@ fn filter() -> impl Strategy<Value = Filter> {
     prop_oneof![delay, fail, limit, Just(Filter::Stats), Just(Filter::ReadOnly)]
 }
 
+fn composite(child: impl Strategy<Value = VolumeUrl>) -> impl Strategy<Value = VolumeUrl> {
+    (prop::collection::vec(filter(), 0..3), "[a-z]{1,8}", prop::collection::vec(child, 1..4)).prop_map(
+        |(filters, kind, children)| VolumeUrl {
+            filters,
+            source: Source::Composite(CompositeSource { kind, children }),
+        },
+    )
+}
+
+fn url() -> impl Strategy<Value = VolumeUrl> {
+    (prop::collection::vec(filter(), 0..4), source())
+        .prop_map(|(filters, source)| VolumeUrl { filters, source })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn urls_survive_the_round_trip(filters in prop::collection::vec(filter(), 0..4), source in source()) {
-        let url = VolumeUrl { filters, source };
+    fn urls_survive_the_round_trip(url in prop_oneof![url(), composite(url()), composite(composite(url()).boxed())]) {
         prop_assert_eq!(url.to_string().parse::<VolumeUrl>(), Ok(url));
     }
 
@@ -74,7 +87,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_makes_a_parser_panic(text in "(stats\\+|iscsi://|file:|delay=|nvme\\+tcp://)?\\PC{0,40}") {
+    fn no_text_makes_a_parser_panic(text in "(stats\\+|iscsi://|file:|delay=|nvme\\+tcp://|mirror=\\[(ram:1M,)?)?\\PC{0,40}") {
         let _ = text.parse::<VolumeUrl>().map_err(|error| error.to_string());
         let _ = text.parse::<DiscoveryUrl>().map_err(|error| error.to_string());
         let _ = text.parse::<Iqn>().map_err(|error| error.to_string());

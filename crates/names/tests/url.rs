@@ -19,6 +19,9 @@ const CANONICAL: &[&str] = &[
     "delay=5ms,jitter=1ms,seed=7,on=read,on=flush+ram:1G",
     "fail=0.5000%,kind=nospace,on=write,blocks=8-15,seed=3+fail=1/100+null:1M",
     "limit=5000iops,200M/s+limit=7iops+limit=1k/s+stats+readonly+device:/dev/x",
+    "mirror=[ram:1M]",
+    "stats+mirror=[delay=5ms,on=read+ram:1M,mirror=[fail=1/50,on=write+file:a%2Cb%5Bc%5D?size=1M,null:1M]]",
+    "mirror=[iscsi://[::1]:7/iqn.2026-11.org.linerate:disk/0,nvme+tcp://[::1]:4420/nqn.2026-11.org.linerate:disk/1?queues=2]",
 ];
 
 #[test]
@@ -104,6 +107,15 @@ const WRONG: &[(&str, usize, &str)] = &[
     ("limit=0/s+ram:1G", 6, "zero"),
     ("limit=1iops,2iops+ram:1G", 12, "twice"),
     ("readonly+bogus:1G", 9, "neither a scheme nor a filter"),
+    ("mirror=[", 0, "closing bracket"),
+    ("mirror=[ram:1M", 0, "closing bracket"),
+    ("mirror=[]", 8, "scheme"),
+    ("mirror=[ram:1M,]", 15, "scheme"),
+    ("mirror=[ram:1M,rom:1M]", 15, "did you mean ram:?"),
+    ("mirror=[ram:1M,delay=5+ram:1M]", 21, "duration"),
+    ("mirror=[ram:1M]x", 15, "behind the closing bracket"),
+    ("a=[b=[c=[d=[e=[ram:1M]]]]]", 12, "4 deep"),
+    ("=[ram:1M]", 0, "scheme"),
 ];
 
 #[test]
@@ -125,6 +137,20 @@ fn a_secret_in_the_url_is_refused_and_not_repeated() {
         let error = text.parse::<VolumeUrl>().unwrap_err().to_string();
         assert!(!error.contains("hunter2") && error.contains("chap_secret_file"), "{error}");
     }
+}
+
+#[test]
+fn parts_of_a_composite_are_volumes() {
+    let url: VolumeUrl = "readonly+pair=[stats+ram:1M,file:a%2Cb]".parse().unwrap();
+    assert!(url.is_read_only());
+    let Source::Composite(pair) = &url.source else { panic!("{url:?}") };
+    assert_eq!((pair.kind.as_str(), url.source.scheme(), pair.children.len()), ("pair", "pair", 2));
+    assert_eq!(pair.children[0].filters, [Filter::Stats]);
+    let Source::File(file) = &pair.children[1].source else { panic!("{url:?}") };
+    assert_eq!(file.path, "a,b");
+    let many = |count| format!("mirror=[{}]", vec!["null:1M"; count].join(",")).parse::<VolumeUrl>();
+    assert!(many(16).is_ok());
+    assert!(many(17).unwrap_err().to_string().contains("16 volumes"));
 }
 
 #[test]

@@ -45,6 +45,11 @@ impl Transmit {
         self.budget = budget;
     }
 
+    /// Bytes that are left of the budget.
+    pub fn room(&self) -> usize {
+        self.budget.saturating_sub(self.len)
+    }
+
     /// Bytes in all segments.
     pub fn len(&self) -> usize {
         self.len
