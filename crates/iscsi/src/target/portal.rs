@@ -30,8 +30,8 @@ pub struct Node {
 /// A listening address, and everything behind it.
 #[derive(Debug, Clone)]
 pub struct Portal {
-    /// The targets.
-    pub nodes: Vec<Node>,
+    /// The targets, in the order of their names. Those that are the same in another state of the portal are the same `Arc`: their sessions then see no change.
+    pub nodes: Vec<Arc<Node>>,
     /// How initiators prove themselves for discovery; `None` lets everybody look.
     pub discovery: Option<Chap>,
     /// The addresses that SendTargets answers; if empty, the one that the initiator came to.
@@ -43,8 +43,10 @@ pub struct Portal {
 }
 
 impl Portal {
-    /// A portal for these targets, with defaults for everything else.
-    pub fn new(nodes: Vec<Node>) -> Self {
+    /// A portal for these targets, in any order, with defaults for everything else.
+    pub fn new(nodes: impl IntoIterator<Item = impl Into<Arc<Node>>>) -> Self {
+        let mut nodes: Vec<Arc<Node>> = nodes.into_iter().map(Into::into).collect();
+        nodes.sort_by(|one, other| one.name.cmp(&other.name));
         Self {
             nodes,
             discovery: None,
@@ -57,14 +59,16 @@ impl Portal {
     /// The volume has this size from now on, for sessions that begin later.
     pub fn resize(&mut self, volume: VolumeId, geometry: Geometry) {
         for node in &mut self.nodes {
-            if node.device.units.iter().any(|unit| unit.volume == volume) {
-                Arc::make_mut(&mut node.device).resize(volume, geometry);
+            // A target whose units have that size already stays the same for its sessions.
+            if node.device.units.iter().any(|unit| unit.volume == volume && unit.geometry != geometry) {
+                Arc::make_mut(&mut Arc::make_mut(node).device).resize(volume, geometry);
             }
         }
     }
 
     /// The target of that name.
-    pub(super) fn find(&self, name: &Iqn) -> Option<usize> {
-        self.nodes.iter().position(|node| node.name == *name)
+    pub(super) fn find(&self, name: &Iqn) -> Option<&Arc<Node>> {
+        let place = self.nodes.binary_search_by(|node| node.name.cmp(name)).ok()?;
+        self.nodes.get(place)
     }
 }
