@@ -72,3 +72,66 @@ impl Portal {
         self.nodes.get(place)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use scsi::{LogicalUnit, TargetDevice, UnitIdentity};
+    use volume::{Features, Limits};
+
+    use super::*;
+
+    const SIZE: Geometry = Geometry { blocks: 8, block_size: 512, physical_block_size: 512 };
+
+    fn node(name: &str, slot: u16) -> Node {
+        let unit = LogicalUnit {
+            lun: 0,
+            volume: VolumeId::new(slot, 0),
+            geometry: SIZE,
+            limits: Limits::default(),
+            features: Features::empty(),
+            identity: UnitIdentity {
+                vendor: "V".into(),
+                product: "P".into(),
+                revision: "1".into(),
+                serial: "1".into(),
+                naa: [0; 8],
+                uuid: [0; 16],
+                incarnation: None,
+            },
+        };
+        let device = TargetDevice {
+            port_name: "p".into(),
+            device_name: "d".into(),
+            relative_port: 1,
+            port_group: 1,
+            units: [unit].to_vec(),
+        };
+        let name = alloc::format!("iqn.2026-11.test:{name}").parse().unwrap();
+        let (alias, device) = (String::new(), Arc::new(device));
+        Node { name, alias, device, portal_group: 1, access: Access::default() }
+    }
+
+    #[test]
+    fn targets_are_found_in_whatever_order_they_were_given() {
+        let names = ["m", "b", "z", "a", "c-1", "c"];
+        let portal = Portal::new(names.map(|name| node(name, 0)));
+        for name in names {
+            let name = node(name, 0).name;
+            assert_eq!(portal.find(&name).map(|found| &found.name), Some(&name));
+        }
+        assert!(portal.find(&node("d", 0).name).is_none());
+    }
+
+    #[test]
+    fn a_target_stays_the_same_unless_one_of_its_sizes_is_another() {
+        let mut portal = Portal::new([node("a", 1), node("b", 2)]);
+        let before = portal.nodes.clone();
+        let is_same = |portal: &Portal| [0, 1].map(|at| Arc::ptr_eq(&portal.nodes[at], &before[at]));
+        portal.resize(VolumeId::new(1, 0), SIZE);
+        assert_eq!(is_same(&portal), [true, true]);
+        portal.resize(VolumeId::new(1, 0), Geometry { blocks: 9, ..SIZE });
+        assert_eq!(is_same(&portal), [false, true]);
+        assert_eq!(portal.nodes[0].device.units[0].geometry.blocks, 9);
+        assert_eq!(before[0].device.units[0].geometry, SIZE, "sessions that are there keep what they have");
+    }
+}
