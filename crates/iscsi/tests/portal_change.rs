@@ -194,16 +194,18 @@ fn login(raw: &mut Raw, reached: Reached) {
     match reached {
         Reached::Nothing => {}
         Reached::Named => assert_eq!(raw.login(request, &names), Ok(())),
-        Reached::Joining => {
-            let mut bytes = request.transit(Stage::FullFeature).to_bytes().to_vec();
-            bytes[7] = u8::try_from(names.bytes().len()).unwrap();
-            bytes.extend(names.bytes());
-            bytes.resize(bytes.len().next_multiple_of(4), 0);
-            raw.half.receive(raw.now, &bytes);
-            let action = raw.half.connection.poll_action();
-            assert!(matches!(action, Some(Action::Group(_))), "{action:?}");
-        }
+        Reached::Joining => ask_to_join(raw, request.transit(Stage::FullFeature), &names),
     }
+}
+
+/// Sends the last request of a login, and leaves the group of sessions without an answer.
+fn ask_to_join(raw: &mut Raw, request: LoginRequest, names: &Text) {
+    let mut bytes = [&request.to_bytes()[..], names.bytes()].concat();
+    bytes[7] = u8::try_from(names.bytes().len()).unwrap();
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    raw.half.receive(raw.now, &bytes);
+    let action = raw.half.connection.poll_action();
+    assert!(matches!(action, Some(Action::Group(_))), "{action:?}");
 }
 
 /// Ends the login; its status.
@@ -284,6 +286,25 @@ fn an_agreement_to_prove_nothing_holds_no_longer_than_the_rules() {
     change(&mut raw, serving(guarded(node(&[(0, 0)]), "secret")));
     let status = raw.login(request.transit(Stage::FullFeature), &text(&[]));
     assert_eq!(status, Err(Status::AUTHORIZATION_FAILURE.0));
+}
+
+/// A login from the security stage to the full feature phase at once, in which nothing is said about a proof.
+#[test]
+fn a_login_that_proves_nothing_at_all_does_not_outlast_the_rules_that_let_it_in() {
+    // A rule that asks for no proof counts only with the one that does.
+    let rules = [Rule::default(), Rule { chap: Some(chap("secret")), ..Rule::default() }];
+    let guarded = || serving(Node { access: Access::Rules(rules.to_vec()), ..node(&[(0, 0)]) });
+    let names = text(&[("InitiatorName", INITIATOR), ("TargetName", TARGET)]);
+    let request = LoginRequest::new(Stage::Security, LoginIdentity::new_session(ISID), 0, 1);
+    let request = request.transit(Stage::FullFeature);
+    let mut raw = Raw::new(serving(node(&[(0, 0)])));
+    assert_eq!(raw.login(request, &names), Ok(()));
+    assert_eq!(opcodes(&change(&mut raw, guarded())), [Opcode::ASYNC_MESSAGE]);
+    // The same while the group of sessions is asked.
+    let mut raw = Raw::new(serving(node(&[(0, 0)])));
+    ask_to_join(&mut raw, request, &names);
+    let told = change(&mut raw, guarded());
+    assert_eq!(LoginResponse::from_bytes(&told[0].header).status(), Status::AUTHORIZATION_FAILURE);
 }
 
 /// Answers the target's challenge as Alice.
