@@ -12,7 +12,7 @@ use volume::reservation::{Access, Notice, Refused, Registrant};
 use volume::{Epoch, Features, Operation, Outcome, VolumeErrorKind, VolumeId};
 
 use crate::cdb::Cdb;
-use crate::command::{Command, DataDirection};
+use crate::command::Command;
 use crate::commands::{self, Begun};
 use crate::device::{LogicalUnit, TargetDevice};
 use crate::error::{Failure, failure};
@@ -91,18 +91,19 @@ impl DeviceServer {
 
     fn begin(&mut self, command: &Command<'_>, task: &mut Task) -> Result<Begun, Check> {
         let cdb = Cdb(command.cdb);
-        let Some(place) = self.units.find(command.lun) else { return self.begin_without_unit(cdb) };
-        task.unit = place;
-        let Some(Shown { device, unit, state }) = self.units.get(place) else {
-            return Err(Check::illegal(Additional::UNIT_NOT_SUPPORTED));
+        let Some((place, shown)) = self.units.find_shown(command.lun) else {
+            return self.begin_without_unit(cdb);
         };
+        let Shown { device, unit, state } = shown;
+        task.unit = place;
         let entry = match opcode::find(cdb, unit) {
             Lookup::Found(entry) => entry,
             Lookup::NoAction => return Err(Check::cdb_field(1)),
             Lookup::NoOpcode => return Err(Check::illegal(Additional::INVALID_OPCODE)),
         };
-        let reports = matches!(entry.run, Run::Inquiry | Run::ReportLuns | Run::RequestSense);
-        if !reports && let Some(attention) = state.take_attention() {
+        if !matches!(entry.run, Run::Inquiry | Run::ReportLuns | Run::RequestSense)
+            && let Some(attention) = state.take_attention()
+        {
             return Err(Check::attention(attention));
         }
         if cdb.naca() {
@@ -117,32 +118,24 @@ impl DeviceServer {
         if entry.writes() && protected(entry.run, unit, state.mode) {
             return Err(Check::new(SenseKey::DataProtect, Additional::WRITE_PROTECTED));
         }
-        if reports {
-            return self.begin_report(entry.run, cdb, place);
-        }
-        let around = commands::Around { device, unit, mode: state.mode, view: &state.view, sense: None };
+        let sense = match entry.run {
+            Run::ReportLuns => return self.report_luns(cdb),
+            Run::RequestSense => state.take_attention(),
+            _ => None,
+        };
+        // What this gives is large, and is not moved if nothing follows.
+        let around = commands::Around { device, unit, mode: state.mode, view: &state.view, sense };
         commands::begin(entry.run, cdb, (command.data, around))
     }
 
-    /// INQUIRY, REPORT LUNS and REQUEST SENSE of a unit: what no unit attention stands in the way of (SAM-5 §5.14).
-    fn begin_report(&mut self, run: Run, cdb: Cdb<'_>, place: UnitPlace) -> Result<Begun, Check> {
-        let Some(Shown { device, unit, state }) = self.units.get(place) else {
-            return Err(Check::illegal(Additional::UNIT_NOT_SUPPORTED));
-        };
-        let sense = (run == Run::RequestSense).then(|| state.take_attention()).flatten();
-        let around = commands::Around { device, unit, mode: state.mode, view: &state.view, sense };
-        let begun = commands::begin(run, cdb, (DataDirection::None, around))?;
-        if run == Run::ReportLuns {
-            self.luns_reported(cdb);
-        }
-        Ok(begun)
-    }
-
-    /// Whoever has been told all units knows the inventory (SPC-4 §6.33).
-    fn luns_reported(&mut self, cdb: Cdb<'_>) {
+    /// REPORT LUNS: whoever has been told all units knows the inventory (SPC-4 §6.33).
+    #[cold]
+    fn report_luns(&mut self, cdb: Cdb<'_>) -> Result<Begun, Check> {
+        let begun = commands::report_luns(cdb, self.units.device())?;
         if commands::reports_all_luns(cdb) {
             self.units.was_reported();
         }
+        Ok(begun)
     }
 
     /// SPC-4 §6.6.1 and §6.33: INQUIRY, REPORT LUNS and REQUEST SENSE are answered by every LUN.
@@ -153,11 +146,7 @@ impl DeviceServer {
         let missing = Check::illegal(Additional::UNIT_NOT_SUPPORTED);
         match cdb.u8(0) {
             INQUIRY if !cdb.bit(1, 0) => Ok(Begun::data(inquiry::standard(None), usize::from(cdb.u16(3)))),
-            REPORT_LUNS => {
-                let begun = commands::report_luns(cdb, self.units.device())?;
-                self.luns_reported(cdb);
-                Ok(begun)
-            }
+            REPORT_LUNS => self.report_luns(cdb),
             REQUEST_SENSE => {
                 let sense = missing.sense(cdb.bit(1, 0));
                 Ok(Begun::data(sense.bytes().to_vec(), usize::from(cdb.u8(4))))

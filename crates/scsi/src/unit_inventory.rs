@@ -89,14 +89,23 @@ impl UnitInventory {
     }
 
     /// Where the unit is that eight LUN bytes name.
-    #[inline]
     pub(crate) fn find(&self, lun: [u8; 8]) -> Option<UnitPlace> {
         let lun = decode_lun(lun)?;
-        let named = |state: &&UnitState| state.lun == lun;
-        let mut places = (0..).zip(&self.places);
-        places.find_map(|(index, place)| {
-            place.as_ref().filter(named).map(|state| UnitPlace { index, number: state.number })
-        })
+        let places = (0..).zip(&self.places);
+        let mut shown = places.filter_map(|(index, place)| Some((index, place.as_ref()?)));
+        let (index, state) = shown.find(|(_, state)| state.lun == lun)?;
+        Some(UnitPlace { index, number: state.number })
+    }
+
+    /// The unit that eight LUN bytes name, and where it is.
+    #[inline]
+    pub(crate) fn find_shown(&mut self, lun: [u8; 8]) -> Option<(UnitPlace, Shown<'_>)> {
+        let lun = decode_lun(lun)?;
+        let places = (0..).zip(&mut self.places);
+        let mut shown = places.filter_map(|(index, place)| Some((index, place.as_mut()?)));
+        let (index, state) = shown.find(|(_, state)| state.lun == lun)?;
+        let unit = self.device.units.get(state.index)?;
+        Some((UnitPlace { index, number: state.number }, Shown { device: &self.device, unit, state }))
     }
 
     /// What is known of the unit in a place, if it is still there.
