@@ -129,7 +129,7 @@ pub(crate) fn volume_id(index: usize) -> VolumeId {
 fn iscsi_portal(wanted: Wanted<'_>, entry: &PortalEntry) -> Result<target::Portal> {
     let groups = groups(wanted.opened);
     let nodes = groups.iter().map(|group| iscsi_node(wanted, group));
-    let mut portal = target::Portal::new(nodes.collect::<Result<_>>()?);
+    let mut portal = target::Portal::new(nodes.collect::<Result<Vec<_>>>()?);
     portal.addresses = entry.advertise.as_ref().and_then(names::Portal::address).into_iter().collect();
     portal.discovery = wanted.accounts.discovery().cloned();
     if entry.digests == Digests::Required {

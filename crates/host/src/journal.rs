@@ -170,6 +170,7 @@ impl Event {
             CloseReason::TimedOut(text) => Self::new(Kind::TimedOut, text),
             CloseReason::Refused(text) => Self::new(Kind::Refused, text),
             CloseReason::Limit(text) => Self::new(Kind::Limit, text),
+            CloseReason::Withdrawn(text) => Self::new(Kind::Ended, format!("withdrawn: {text}")),
             CloseReason::ShuttingDown => Self::new(Kind::Ended, "this server is stopping"),
         }
     }

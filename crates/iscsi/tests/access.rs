@@ -35,7 +35,7 @@ fn rule(initiator: &str, user: &str, lun: u16) -> Rule {
 /// Alice has LUN 0, Bob LUN 1, each by an account of its own.
 fn shared() -> Portal {
     let mut portal = portal(256);
-    let node = &mut portal.nodes[0];
+    let node = Arc::make_mut(&mut portal.nodes[0]);
     let mut units = node.device.units.clone();
     units.push(units[0].clone());
     (units[1].lun, units[1].volume) = (1, VolumeId::new(1, 0));
@@ -47,7 +47,8 @@ fn shared() -> Portal {
 /// A portal whose target has one rule for everybody, with Alice's account.
 fn guarded() -> Portal {
     let mut portal = portal(256);
-    portal.nodes[0].access = Access::Rules(vec![Rule { chap: Some(chap("alice")), ..Rule::default() }]);
+    Arc::make_mut(&mut portal.nodes[0]).access =
+        Access::Rules(vec![Rule { chap: Some(chap("alice")), ..Rule::default() }]);
     portal
 }
 
@@ -190,14 +191,16 @@ fn a_response_that_the_target_would_have_given_is_refused() {
         target: Some(Credentials { user: "disk".into(), secret: shared.clone() }),
         algorithms: Algorithm::ALL.to_vec(),
     };
-    portal.nodes[0].access = Access::Rules(vec![Rule { chap: Some(chap), ..Rule::default() }]);
+    Arc::make_mut(&mut portal.nodes[0]).access =
+        Access::Rules(vec![Rule { chap: Some(chap), ..Rule::default() }]);
     let header = prove(&mut Raw::new(portal.clone()), &names(INITIATOR), ("alice", &shared));
     assert_eq!(status(&header), 0x0201, "RFC 7143 §9.2.1");
     // And of an initiator: a target that knows its secret has not proved another.
     let mut config = config();
     config.chap = Some(Credentials { user: "alice".into(), secret: shared.clone() });
     config.mutual = Some(Credentials { user: "disk".into(), secret: shared });
-    portal.nodes[0].access = Access::Rules(vec![Rule { chap: Some(mutual_only()), ..Rule::default() }]);
+    Arc::make_mut(&mut portal.nodes[0]).access =
+        Access::Rules(vec![Rule { chap: Some(mutual_only()), ..Rule::default() }]);
     let mut bench = Bench::new(config, portal);
     bench.run();
     assert!(bench.failed.is_some(), "the initiator takes no response that it would have given");

@@ -4,11 +4,13 @@
 
 mod common;
 
+use std::sync::Arc;
+
 use common::raw::{Pdu, Raw};
 use common::{Bench, INITIATOR, ISID, config, portal};
 use iscsi::limits::DISCOVERED_TEXT;
 use iscsi::pdu::{LoginIdentity, LoginRequest, Opcode, RESERVED_TAG, Stage, TextRequest, TextResponse};
-use iscsi::target::Portal;
+use iscsi::target::{Node, Portal};
 use iscsi::text::Text;
 
 /// The F and C bits, in the second byte of a Text Response.
@@ -18,12 +20,12 @@ const CONTINUE: u8 = 0x40;
 /// A portal with so many targets.
 fn many(count: usize) -> Portal {
     let mut portal = portal(64);
-    let node = portal.nodes[0].clone();
+    let node = Node::clone(&portal.nodes[0]);
     portal.nodes = (0..count)
         .map(|number| {
             let mut node = node.clone();
             node.name = name(number).parse().unwrap();
-            node
+            Arc::new(node)
         })
         .collect();
     portal

@@ -243,7 +243,7 @@ fn an_abort_is_answered_after_the_volume_let_go() {
 #[test]
 fn a_query_of_allocation_that_is_aborted_ends_with_the_run_that_is_asked_for() {
     let mut telling = portal(2048);
-    Arc::get_mut(&mut telling.nodes[0].device).unwrap().units[0].features |= Features::ALLOCATION;
+    Arc::make_mut(&mut Arc::make_mut(&mut telling.nodes[0]).device).units[0].features |= Features::ALLOCATION;
     let mut raw = ready_at(telling);
     raw.memory.hold = true;
     let query = |raw: &mut Raw, tag| {

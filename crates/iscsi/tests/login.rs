@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use buf::Pool;
@@ -26,7 +27,8 @@ fn guarded(algorithms: Vec<Algorithm>) -> Portal {
         target: Some(credentials("disk", "a secret of the disk")),
         algorithms,
     };
-    portal.nodes[0].access = Access::Rules(vec![Rule { chap: Some(chap), ..Rule::default() }]);
+    Arc::make_mut(&mut portal.nodes[0]).access =
+        Access::Rules(vec![Rule { chap: Some(chap), ..Rule::default() }]);
     portal
 }
 
@@ -254,7 +256,8 @@ fn what_is_no_login_is_not_answered() {
 fn access_is_by_name() {
     let mut portal = portal(256);
     let friend = vec!["iqn.2026-11.org.linerate:friend".parse().unwrap()];
-    portal.nodes[0].access = Access::Rules(vec![Rule { initiators: Some(friend), ..Rule::default() }]);
+    Arc::make_mut(&mut portal.nodes[0]).access =
+        Access::Rules(vec![Rule { initiators: Some(friend), ..Rule::default() }]);
     let mut bench = Bench::new(config(), portal.clone());
     bench.run();
     assert!(bench.failed.unwrap().contains("may not log in"));
@@ -266,18 +269,20 @@ fn access_is_by_name() {
 #[test]
 fn discovery_finds_what_may_be_seen() {
     let mut portal = portal(256);
-    let device = portal.nodes[0].device.clone();
+    let mut nodes = portal.nodes.clone();
+    let device = nodes[0].device.clone();
     for number in 0..300 {
         let hidden = number % 3 == 0;
         let access = if hidden { Access::Rules(Vec::new()) } else { Access::Open };
-        portal.nodes.push(Node {
+        nodes.push(Arc::new(Node {
             name: format!("iqn.2026-11.org.linerate:disk-with-a-long-name-{number}").parse().unwrap(),
             alias: String::new(),
             device: device.clone(),
             portal_group: 2,
             access,
-        });
+        }));
     }
+    portal.nodes = Portal::new(nodes).nodes;
     portal.addresses = vec!["192.0.2.1:3260".parse().unwrap(), "[2001:db8::1]:3261".parse().unwrap()];
     let mut config = config();
     config.target = None;
@@ -306,7 +311,7 @@ fn a_displaced_session_ends_at_once() {
 
 #[test]
 fn nothing_is_read_while_the_group_decides() {
-    let portal = std::sync::Arc::new(portal(256));
+    let portal = Arc::new(portal(256));
     let pool = buf::Pool::new(1 << 20);
     let connection =
         iscsi::target::Connection::new(protocol::Instant::ZERO, portal, common::resources(&pool));

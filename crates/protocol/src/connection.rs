@@ -32,6 +32,8 @@ pub enum CloseReason {
     Refused(&'static str),
     /// A limit of this side was reached.
     Limit(&'static str),
+    /// What it used is not served any more, or no longer to it.
+    Withdrawn(&'static str),
     /// This side is shutting down.
     ShuttingDown,
 }

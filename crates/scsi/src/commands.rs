@@ -377,7 +377,6 @@ fn reserve_out(cdb: Cdb<'_>, data: DataDirection) -> Result<Begun, Check> {
 
 /// REPORT LUNS (SPC-4 §6.33).
 pub(crate) fn report_luns(cdb: Cdb<'_>, device: &TargetDevice) -> Result<Begun, Check> {
-    const WELL_KNOWN_ONLY: u8 = 1;
     let select = cdb.u8(2);
     if select > 2 {
         return Err(Check::cdb_field(2));
@@ -388,7 +387,7 @@ pub(crate) fn report_luns(cdb: Cdb<'_>, device: &TargetDevice) -> Result<Begun, 
     }
     let mut page = Page::new();
     page.u32(0).u32(0);
-    for unit in device.units.iter().filter(|_| select != WELL_KNOWN_ONLY) {
+    for unit in device.units.iter().filter(|_| reports_all_luns(cdb)) {
         page.put(&encode_lun(unit.lun));
     }
     let listed = page.len().saturating_sub(8);
@@ -397,6 +396,12 @@ pub(crate) fn report_luns(cdb: Cdb<'_>, device: &TargetDevice) -> Result<Begun, 
         place.copy_from_slice(&u32::try_from(listed).unwrap_or(u32::MAX).to_be_bytes());
     }
     Ok(Begun::data(data, allocation))
+}
+
+/// True when a REPORT LUNS asks for more than well-known logical units (SELECT REPORT).
+pub(crate) fn reports_all_luns(cdb: Cdb<'_>) -> bool {
+    const WELL_KNOWN_ONLY: u8 = 1;
+    cdb.u8(2) != WELL_KNOWN_ONLY
 }
 
 /// REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS (SPC-4 §6.35): ATS, ATSS, CTSS, LURS, TRS.

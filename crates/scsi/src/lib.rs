@@ -8,6 +8,7 @@
 //! | standard | module |
 //! |---|---|
 //! | SAM-5 §4 (device, LUNs) | `device` |
+//! | SAM-5 §4.6.4, SPC-4 §6.33 (inventory) | `unit_inventory` |
 //! | SPC-4 §4.3 (CDBs), §4.5 (sense data) | `cdb`, `sense`, `error` |
 //! | SPC-4 §6 and SBC-4 §5 (commands) | `opcode`, `commands`, `work`, `server` |
 //! | SPC-4 §6.6.2, §7.8, SBC-4 §6.6 (INQUIRY, VPD) | `inquiry`, `vpd` |
@@ -38,6 +39,7 @@ mod sense;
 mod server;
 mod step;
 mod task;
+mod unit_inventory;
 mod vpd;
 mod work;
 
@@ -51,3 +53,4 @@ pub use sense::{Additional, SenseKey};
 pub use server::DeviceServer;
 pub use step::Step;
 pub use task::Task;
+pub use unit_inventory::UnitPlace;

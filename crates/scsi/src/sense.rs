@@ -98,6 +98,8 @@ impl Additional {
     pub const CAPACITY_CHANGED: Self = Self(0x2a, 0x09);
     /// COMMANDS CLEARED BY ANOTHER INITIATOR.
     pub const COMMANDS_CLEARED: Self = Self(0x2f, 0x00);
+    /// REPORTED LUNS DATA HAS CHANGED.
+    pub const REPORTED_LUNS_CHANGED: Self = Self(0x3f, 0x0e);
     /// INTERNAL TARGET FAILURE.
     pub const INTERNAL_FAILURE: Self = Self(0x44, 0x00);
     /// INITIATOR RESPONSE TIMEOUT.

@@ -1,14 +1,14 @@
 //! The device server of one I_T nexus (SAM-5 §4.6.3): commands in, steps out.
 //!
-//! It keeps what belongs to the nexus: pending unit attentions, the reservations as they are known here, and the
-//! mode parameters. What a command does is in `commands`; how its requests follow each other is in `work`.
+//! It keeps what belongs to the nexus: in `unit_inventory` which units it sees, with their pending unit attentions, the reservations as they
+//! are known here, and the mode parameters. What a command does is in `commands`; how its requests follow each other is in `work`.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use buf::{BufList, SharedBuf};
-use volume::reservation::{Access, Notice, Refused, Registrant, View};
+use volume::reservation::{Access, Notice, Refused, Registrant};
 use volume::{Epoch, Features, Operation, Outcome, VolumeErrorKind, VolumeId};
 
 use crate::cdb::Cdb;
@@ -17,7 +17,6 @@ use crate::commands::{self, Begun};
 use crate::device::{LogicalUnit, TargetDevice};
 use crate::error::{Failure, failure};
 use crate::inquiry;
-use crate::limits;
 use crate::mode::ModeState;
 use crate::nexus_event::NexusEvent;
 use crate::opcode::{self, Lookup, Needs, Run};
@@ -26,45 +25,40 @@ use crate::reserve;
 use crate::sense::{Additional, Check, SenseKey};
 use crate::step::Step;
 use crate::task::{State, Task};
+use crate::unit_inventory::{Shown, UnitInventory, UnitPlace, UnitState};
 use crate::work::Io;
-
-/// What the nexus knows of one logical unit.
-#[derive(Debug)]
-struct UnitState {
-    attentions: VecDeque<Additional>,
-    view: Arc<View>,
-    access: Access,
-    /// The volume's, of which `access` is what this nexus may do.
-    epoch: Epoch,
-    mode: ModeState,
-}
 
 /// One I_T nexus's view of a target device.
 #[derive(Debug)]
 pub struct DeviceServer {
-    device: Arc<TargetDevice>,
     nexus: Registrant,
-    units: Vec<UnitState>,
+    units: UnitInventory,
     events: VecDeque<(VolumeId, NexusEvent)>,
 }
 
 impl DeviceServer {
     /// A new nexus, which finds a unit attention for its power-on on every logical unit (SAM-5 §6.2).
     pub fn new(device: Arc<TargetDevice>, nexus: Registrant) -> Self {
-        let fresh = |_: &LogicalUnit| UnitState {
-            attentions: VecDeque::from([Additional::POWER_ON]),
-            view: Arc::default(),
-            access: Access::FULL,
-            epoch: Epoch::default(),
-            mode: ModeState::default(),
-        };
-        let units = device.units.iter().map(fresh).collect();
-        Self { device, nexus, units, events: VecDeque::new() }
+        Self { nexus, units: UnitInventory::new(device), events: VecDeque::new() }
     }
 
     /// The device that is served.
     pub fn device(&self) -> &TargetDevice {
-        &self.device
+        self.units.device()
+    }
+
+    /// Shows this state of the device from now on. Units that have the number and volume of before keep all that the nexus knows of them; the others
+    /// answer LOGICAL UNIT NOT SUPPORTED. If any has come or gone, every unit that is there reports that the inventory has changed.
+    ///
+    /// Gives the places of those that are gone: their tasks ([`Task::place`]) are to be aborted. The epochs and reservations of those that are new are to
+    /// be told as they are to a new nexus.
+    pub fn replace(&mut self, device: Arc<TargetDevice>) -> Vec<UnitPlace> {
+        self.units.replace(device)
+    }
+
+    /// True while a logical unit is on this volume.
+    pub fn uses(&self, volume: VolumeId) -> bool {
+        self.units.states().any(|state| state.volume == volume)
     }
 
     /// True when an event ends this nexus's tasks on the unit (SAM-5 §5.6): they end with TASK ABORTED, as TAS is one.
@@ -78,12 +72,12 @@ impl DeviceServer {
 
     /// True when both LUNs name the same logical unit, in whatever form (SAM-5 §4.7).
     pub fn same_unit(&self, lun: [u8; 8], other: [u8; 8]) -> bool {
-        self.device.find(lun).is_some_and(|unit| self.device.find(other) == Some(unit))
+        self.units.find(lun).is_some_and(|place| self.units.find(other) == Some(place))
     }
 
     /// The volume of the logical unit that a LUN names, if there is one.
     pub fn volume(&self, lun: [u8; 8]) -> Option<VolumeId> {
-        self.device.units.get(self.device.find(lun)?).map(|unit| unit.volume)
+        self.units.state(self.units.find(lun)?).map(|state| state.volume)
     }
 
     /// Begins a command. `task` keeps its state from now on, and forgets what it was before.
@@ -97,18 +91,18 @@ impl DeviceServer {
 
     fn begin(&mut self, command: &Command<'_>, task: &mut Task) -> Result<Begun, Check> {
         let cdb = Cdb(command.cdb);
-        let Some(index) = self.device.find(command.lun) else { return self.begin_without_unit(cdb) };
-        task.unit = index;
-        let (Some(unit), Some(state)) = (self.device.units.get(index), self.units.get_mut(index)) else {
-            return Err(Check::illegal(Additional::UNIT_NOT_SUPPORTED));
+        let Some((place, shown)) = self.units.find_shown(command.lun) else {
+            return self.begin_without_unit(cdb);
         };
+        let Shown { device, unit, state } = shown;
+        task.unit = place;
         let entry = match opcode::find(cdb, unit) {
             Lookup::Found(entry) => entry,
             Lookup::NoAction => return Err(Check::cdb_field(1)),
             Lookup::NoOpcode => return Err(Check::illegal(Additional::INVALID_OPCODE)),
         };
         if !matches!(entry.run, Run::Inquiry | Run::ReportLuns | Run::RequestSense)
-            && let Some(attention) = state.attentions.pop_front()
+            && let Some(attention) = state.take_attention()
         {
             return Err(Check::attention(attention));
         }
@@ -124,21 +118,35 @@ impl DeviceServer {
         if entry.writes() && protected(entry.run, unit, state.mode) {
             return Err(Check::new(SenseKey::DataProtect, Additional::WRITE_PROTECTED));
         }
-        let sense = (entry.run == Run::RequestSense).then(|| state.attentions.pop_front()).flatten();
-        let around =
-            commands::Around { device: &self.device, unit, mode: state.mode, view: &state.view, sense };
+        let sense = match entry.run {
+            Run::ReportLuns => return self.report_luns(cdb),
+            Run::RequestSense => state.take_attention(),
+            _ => None,
+        };
+        // What this gives is large, and is not moved if nothing follows.
+        let around = commands::Around { device, unit, mode: state.mode, view: &state.view, sense };
         commands::begin(entry.run, cdb, (command.data, around))
     }
 
+    /// REPORT LUNS: whoever has been told all units knows the inventory (SPC-4 §6.33).
+    #[cold]
+    fn report_luns(&mut self, cdb: Cdb<'_>) -> Result<Begun, Check> {
+        let begun = commands::report_luns(cdb, self.units.device())?;
+        if commands::reports_all_luns(cdb) {
+            self.units.was_reported();
+        }
+        Ok(begun)
+    }
+
     /// SPC-4 §6.6.1 and §6.33: INQUIRY, REPORT LUNS and REQUEST SENSE are answered by every LUN.
-    fn begin_without_unit(&self, cdb: Cdb<'_>) -> Result<Begun, Check> {
+    fn begin_without_unit(&mut self, cdb: Cdb<'_>) -> Result<Begun, Check> {
         const INQUIRY: u8 = 0x12;
         const REPORT_LUNS: u8 = 0xa0;
         const REQUEST_SENSE: u8 = 0x03;
         let missing = Check::illegal(Additional::UNIT_NOT_SUPPORTED);
         match cdb.u8(0) {
             INQUIRY if !cdb.bit(1, 0) => Ok(Begun::data(inquiry::standard(None), usize::from(cdb.u16(3)))),
-            REPORT_LUNS => commands::report_luns(cdb, &self.device),
+            REPORT_LUNS => self.report_luns(cdb),
             REQUEST_SENSE => {
                 let sense = missing.sense(cdb.bit(1, 0));
                 Ok(Begun::data(sense.bytes().to_vec(), usize::from(cdb.u8(4))))
@@ -155,8 +163,7 @@ impl DeviceServer {
                 Failure::Check(Check::new(SenseKey::HardwareError, Additional::INTERNAL_FAILURE)),
             );
         };
-        let (Some(unit), Some(state)) = (self.device.units.get(task.unit), self.units.get_mut(task.unit))
-        else {
+        let Some(Shown { unit, state, .. }) = self.units.get(task.unit) else {
             return self.fail(task, Failure::Check(Check::illegal(Additional::UNIT_NOT_SUPPORTED)));
         };
         // A reservation may have changed while the data was on its way.
@@ -223,11 +230,11 @@ impl DeviceServer {
     /// Whether the next request of a task may begin, and what says so: reservations may have changed while its data was on its way or
     /// another request under way, and whoever waited for the fence was promised that nothing follows it.
     fn judge(&self, task: &Task) -> Result<(VolumeId, Epoch), Failure> {
-        let (Some(unit), Some(state)) = (self.device.units.get(task.unit), self.units.get(task.unit)) else {
+        let Some(state) = self.units.state(task.unit) else {
             return Err(Failure::Check(Check::illegal(Additional::UNIT_NOT_SUPPORTED)));
         };
         if allowed(task.needs, state.access) {
-            Ok((unit.volume, state.epoch))
+            Ok((state.volume, state.epoch))
         } else {
             Err(Failure::Conflict)
         }
@@ -248,84 +255,34 @@ impl DeviceServer {
 
     /// The volume's epoch has moved: requests that were judged before are refused. What moved it follows as an event at once.
     pub fn set_epoch(&mut self, volume: VolumeId, epoch: Epoch) {
-        for (unit, state) in self.device.units.iter().zip(&mut self.units) {
-            if unit.volume == volume {
-                state.epoch = epoch;
-            }
+        for state in self.units.states_mut().filter(|state| state.volume == volume) {
+            state.epoch = epoch;
         }
     }
 
     /// Something happened on a volume, through another nexus or by itself.
     #[expect(clippy::needless_pass_by_value, reason = "an event is told once; its teller keeps nothing")]
     pub fn handle_event(&mut self, volume: VolumeId, event: NexusEvent) {
-        for index in 0..self.device.units.len() {
-            if self.device.units.get(index).is_some_and(|unit| unit.volume == volume) {
-                self.handle_unit_event(index, &event);
-            }
+        if let NexusEvent::CapacityChanged(geometry) = event {
+            self.units.resize(volume, geometry);
         }
-    }
-
-    fn handle_unit_event(&mut self, index: usize, event: &NexusEvent) {
-        match event {
-            NexusEvent::LogicalUnitReset => self.reset(index),
-            // As TAS is one, TASK ABORTED tells those whose commands were cleared, and there is nothing to tell others.
-            NexusEvent::TaskSetCleared => {}
-            NexusEvent::CapacityChanged(geometry) => {
-                if let Some(unit) = Arc::make_mut(&mut self.device).units.get_mut(index) {
-                    unit.geometry = *geometry;
-                }
-                self.attention(index, Additional::CAPACITY_CHANGED);
-            }
-            NexusEvent::ModeParametersChanged(mode) => {
-                if let Some(state) = self.units.get_mut(index) {
-                    state.mode = *mode;
-                }
-                self.attention(index, Additional::MODE_CHANGED);
-            }
-            NexusEvent::Reservations { view, notices, .. } => {
-                self.see(index, Arc::clone(view));
-                for (registrant, notice) in notices.iter() {
-                    if *registrant == self.nexus {
-                        self.attention(index, notice_code(*notice));
-                    }
-                }
-            }
+        for state in self.units.states_mut().filter(|state| state.volume == volume) {
+            handle_unit_event(state, &event, &self.nexus);
         }
     }
 
     /// This nexus resets a logical unit, and hears of it as all others do (SAM-5 §6.3.3). Gives the volume, whose other nexuses are to be
     /// told, and their tasks to be ended, before the reset is answered.
     pub fn reset_unit(&mut self, lun: [u8; 8]) -> Option<VolumeId> {
-        let index = self.device.find(lun)?;
-        self.reset(index);
-        self.device.units.get(index).map(|unit| unit.volume)
-    }
-
-    /// What a reset does to every nexus alike: mode parameters are the default ones again, and it is told.
-    fn reset(&mut self, index: usize) {
-        if let Some(state) = self.units.get_mut(index) {
-            state.mode = ModeState::default();
-        }
-        self.attention(index, Additional::DEVICE_RESET);
+        let place = self.units.find(lun)?;
+        let state = self.units.get(place)?.state;
+        reset(state);
+        Some(state.volume)
     }
 
     /// What other nexuses must be told.
     pub fn poll_event(&mut self) -> Option<(VolumeId, NexusEvent)> {
         self.events.pop_front()
-    }
-
-    fn see(&mut self, index: usize, view: Arc<View>) {
-        if let Some(state) = self.units.get_mut(index) {
-            state.access = view.access(&self.nexus);
-            state.view = view;
-        }
-    }
-
-    fn attention(&mut self, index: usize, code: Additional) {
-        let Some(state) = self.units.get_mut(index) else { return };
-        if !state.attentions.contains(&code) && state.attentions.len() < limits::PENDING_ATTENTIONS {
-            state.attentions.push_back(code);
-        }
     }
 
     fn take_up(&mut self, task: &mut Task, begun: Begun) -> Step {
@@ -362,11 +319,11 @@ impl DeviceServer {
                 self.go_on(task)
             }
             Begun::Reserve(command) => {
-                let Some(unit) = self.device.units.get(task.unit) else {
+                let Some(state) = self.units.state(task.unit) else {
                     return self.fail(task, Failure::Check(Check::illegal(Additional::UNIT_NOT_SUPPORTED)));
                 };
                 task.state = State::Reserving;
-                Step::Reserve { volume: unit.volume, registrant: self.nexus.clone(), command }
+                Step::Reserve { volume: state.volume, registrant: self.nexus.clone(), command }
             }
         }
     }
@@ -402,7 +359,7 @@ impl DeviceServer {
     fn fail(&self, task: &mut Task, failure: Failure) -> Step {
         let status = match failure {
             Failure::Check(check) => {
-                let descriptor = self.units.get(task.unit).is_some_and(|state| state.mode.descriptor_sense);
+                let descriptor = self.units.state(task.unit).is_some_and(|state| state.mode.descriptor_sense);
                 task.state = State::Finished;
                 return Step::Complete(Reply { full_length: 0, ..check.reply(descriptor) });
             }
@@ -413,6 +370,33 @@ impl DeviceServer {
         task.full_length = 0;
         Self::finish(task, (status, BufList::new()))
     }
+}
+
+/// What something that happened on a volume means for a unit on it.
+fn handle_unit_event(state: &mut UnitState, event: &NexusEvent, nexus: &Registrant) {
+    match event {
+        NexusEvent::LogicalUnitReset => reset(state),
+        // As TAS is one, TASK ABORTED tells those whose commands were cleared, and there is nothing to tell others.
+        NexusEvent::TaskSetCleared => {}
+        NexusEvent::CapacityChanged(_) => state.attention(Additional::CAPACITY_CHANGED),
+        NexusEvent::ModeParametersChanged(mode) => {
+            state.mode = *mode;
+            state.attention(Additional::MODE_CHANGED);
+        }
+        NexusEvent::Reservations { view, notices, .. } => {
+            state.access = view.access(nexus);
+            state.view = Arc::clone(view);
+            for (_, notice) in notices.iter().filter(|(registrant, _)| registrant == nexus) {
+                state.attention(notice_code(*notice));
+            }
+        }
+    }
+}
+
+/// What a reset does to every nexus alike: mode parameters are the default ones again, and it is told.
+fn reset(state: &mut UnitState) {
+    state.mode = ModeState::default();
+    state.attention(Additional::DEVICE_RESET);
 }
 
 fn allowed(needs: Needs, access: Access) -> bool {

@@ -2,12 +2,13 @@
 
 use crate::opcode::Needs;
 use crate::reserve::OutParameters;
+use crate::unit_inventory::UnitPlace;
 use crate::work::Work;
 
 /// A command under way. The transport keeps it and gives it back with each event.
 #[derive(Debug)]
 pub struct Task {
-    pub(crate) unit: usize,
+    pub(crate) unit: UnitPlace,
     /// What reservations must allow for it, at each of its steps.
     pub(crate) needs: Needs,
     pub(crate) state: State,
@@ -23,9 +24,14 @@ impl Task {
         self.full_length
     }
 
+    /// Where the logical unit is, or was, that the command is for.
+    pub fn place(&self) -> UnitPlace {
+        self.unit
+    }
+
     /// Ends whatever it was: it is as a new one is.
     pub fn reset(&mut self) {
-        (self.unit, self.full_length, self.allocation) = (usize::MAX, 0, usize::MAX);
+        (self.unit, self.full_length, self.allocation) = (UnitPlace::NONE, 0, usize::MAX);
         self.needs = Needs::Nothing;
         self.state = State::Finished;
     }
@@ -34,7 +40,7 @@ impl Task {
 impl Default for Task {
     fn default() -> Self {
         let needs = Needs::Nothing;
-        Self { unit: usize::MAX, needs, state: State::Finished, full_length: 0, allocation: usize::MAX }
+        Self { unit: UnitPlace::NONE, needs, state: State::Finished, full_length: 0, allocation: usize::MAX }
     }
 }
 

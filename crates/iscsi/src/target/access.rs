@@ -82,6 +82,13 @@ impl Access {
         self.rules(initiator).filter_map(|rule| rule.chap.as_ref()).collect()
     }
 
+    /// True when an initiator that has proved this and no more may be logged in: one of the accounts that are asked of it, if any is.
+    pub fn admits(&self, proven: ProvenInitiator<'_>) -> bool {
+        let accounts = self.accounts(proven.initiator);
+        self.allows(proven.initiator)
+            && (accounts.is_empty() || accounts.iter().any(|chap| Some(&chap.initiator) == proven.account))
+    }
+
     /// The target as an initiator sees it that has proved this account: logical units that no rule opens for it are not there.
     pub fn mask(&self, device: &Arc<TargetDevice>, proven: ProvenInitiator<'_>) -> Arc<TargetDevice> {
         let ProvenInitiator { initiator, account } = proven;

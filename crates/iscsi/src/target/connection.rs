@@ -19,7 +19,7 @@ use super::access::ProvenInitiator;
 use super::login::{Failure, Login, Outcome};
 use super::pending_response::PendingResponse;
 use super::portal::{Node, Portal};
-use super::tasks::Tasks;
+use super::tasks::{State as TaskState, Task, Tasks};
 use super::text_exchange::TextExchange;
 use crate::chap;
 use crate::connection::{Event, State};
@@ -127,6 +127,9 @@ pub enum Input {
     },
     /// The group of sessions speaks.
     Group(session::Reply),
+    /// The portal serves something else from now on. What a new connection is told of epochs and reservations follows for the volumes that it has and the
+    /// portal of before had not, as [`Input::Fence`].
+    PortalChanged(Arc<Portal>),
     /// The process is about to stop.
     Shutdown,
 }
@@ -213,6 +216,8 @@ pub struct Connection {
     pub(super) notices: Notices,
     /// When a login, logout or drain is overdue.
     pub(super) due: Option<Instant>,
+    /// Why the connection ends if the logout that was asked for does not come.
+    logout_reason: CloseReason,
     close: Option<CloseReason>,
 }
 
@@ -256,6 +261,7 @@ impl Connection {
             pinged: None,
             notices: Notices::default(),
             due: Some(now + LOGIN_TIME),
+            logout_reason: CloseReason::ShuttingDown,
             close: None,
         }
     }
@@ -277,6 +283,13 @@ impl Connection {
         (login.initiator.as_ref().map(ToString::to_string), target)
     }
 
+    /// True while the session may use a logical unit on this volume, or has a request there.
+    pub fn uses(&self, volume: VolumeId) -> bool {
+        let is_shown = || self.server.as_ref().is_some_and(|server| server.uses(volume));
+        let is_at_volume = |task: &Task| matches!(task.state, TaskState::AtVolume(at) if at == volume);
+        self.state.takes_commands() && is_shown() || self.tasks.iter().any(is_at_volume)
+    }
+
     /// Commands that have not been answered yet.
     pub fn outstanding(&self) -> usize {
         self.tasks.iter().count()
@@ -284,7 +297,7 @@ impl Connection {
 
     /// The target that the initiator has logged in to.
     pub(super) fn node(&self) -> Option<&Node> {
-        self.portal.nodes.get(self.login.as_ref()?.node?)
+        self.login.as_ref()?.node.as_deref()
     }
 
     /// True while nothing more can be taken from the stream.
@@ -351,7 +364,7 @@ impl Connection {
         }
     }
 
-    fn fail_login(&mut self, request: &LoginRequest, failure: Failure) {
+    pub(super) fn fail_login(&mut self, request: &LoginRequest, failure: Failure) {
         let response = LoginResponse::new(request, failure.status);
         self.out.notify(response.to_bytes(), Vec::new());
         let reason = match failure.status {
@@ -380,14 +393,15 @@ impl Connection {
     }
 
     fn finish_login(&mut self, now: Instant, tsih: u16) {
-        let Some(login) = &mut self.login else { return };
+        // The login may have failed while the group was asked.
+        let Some(login) = self.login.as_mut().filter(|_| self.state == State::InLogin) else { return };
         let Some((response, text, request)) = login.finish(tsih) else { return };
         let told = if login.discovery { "logged in for discovery" } else { "logged in" };
         self.parameters = login.parameters;
         self.out.notify(response.to_bytes(), text.into_bytes());
         let digests = Digests { header: self.parameters.header_digest, data: self.parameters.data_digest };
         self.receiver.digests = digests;
-        self.receiver.longest = self.portal.tuning.segment;
+        self.receiver.longest = login.tuning.segment;
         self.out.digests = digests;
         self.enter(Event::LoginDone);
         self.due = None;
@@ -455,22 +469,25 @@ impl Connection {
         }
     }
 
-    fn shut_down(&mut self, now: Instant) {
+    /// Asks the initiator to log out. The connection ends for this reason if it does not do so in time, or has not logged in.
+    pub(super) fn request_logout(&mut self, now: Instant, reason: CloseReason) {
         if self.state == State::LoggedIn {
             let seconds = u16::try_from(LOGOUT_TIME.as_secs()).unwrap_or(u16::MAX);
             self.out.notify(AsyncMessage::logout_requested(seconds).to_bytes(), Vec::new());
             self.enter(Event::LogoutAsked);
-            self.due = Some(now + LOGOUT_TIME);
+            (self.due, self.logout_reason) = (Some(now + LOGOUT_TIME), reason);
         } else if self.state == State::InLogin {
-            self.close(CloseReason::ShuttingDown);
+            self.close(reason);
         }
     }
 
     fn deadline_passed(&mut self, now: Instant) {
         match self.state {
             State::InLogin => self.close(CloseReason::TimedOut("the login took too long")),
-            State::LoggedIn => self.shut_down(now),
-            State::LogoutRequested => self.close(CloseReason::ShuttingDown),
+            State::LoggedIn => {
+                self.request_logout(now, CloseReason::TimedOut("the discovery session lasted too long"));
+            }
+            State::LogoutRequested => self.close(self.logout_reason),
             State::InLogout => self.finish_all_pending(),
             _ => {}
         }
@@ -539,7 +556,8 @@ impl protocol::Connection for Connection {
             Input::Reserved { tag, result } => self.handle_reserved(tag, result),
             Input::Reset { tag, done } => self.handle_reset(tag, done),
             Input::Group(reply) => self.handle_group(now, reply),
-            Input::Shutdown => self.shut_down(now),
+            Input::PortalChanged(portal) => self.handle_portal_changed(now, portal),
+            Input::Shutdown => self.request_logout(now, CloseReason::ShuttingDown),
         }
         self.settle_account();
     }
@@ -643,7 +661,7 @@ mod tests {
                 let resources =
                     Resources { pool: Pool::new(1 << 20), entropy, local: address, peer: address };
                 let mut connection =
-                    Connection::new(Instant::ZERO, Arc::new(Portal::new(Vec::new())), resources);
+                    Connection::new(Instant::ZERO, Arc::new(Portal::new(Vec::<Node>::new())), resources);
                 connection.state = state;
                 connection.violate(violation, Some(&[0; 48]));
                 let notice = connection.poll_notice().map(|notice| notice.text);

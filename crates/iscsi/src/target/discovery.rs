@@ -90,13 +90,12 @@ impl Connection {
     /// RFC 7143 Appendix C: all targets only in a discovery session; an empty value is the session's own target.
     fn send_targets(&self, value: &str, answer: &mut Text) {
         let own = self.node();
-        let named = |node: &&Node| node.name.as_str().eq_ignore_ascii_case(value);
         match (value, own) {
             ("All", None) => self.portal.nodes.iter().for_each(|node| self.describe(node, answer)),
             ("All", Some(_)) | ("", None) => answer.put("SendTargets", "Reject"),
             ("", Some(node)) => self.describe(node, answer),
             _ => {
-                if let Some(node) = self.portal.nodes.iter().find(named) {
+                if let Some(node) = value.parse().ok().and_then(|name| self.portal.find(&name)) {
                     self.describe(node, answer);
                 }
             }

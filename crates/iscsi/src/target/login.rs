@@ -8,10 +8,10 @@ use alloc::vec::Vec;
 use names::Iqn;
 use protocol::Entropy;
 
-use super::access::{Answered, Chap};
-use super::portal::Portal;
+use super::access::{Answered, Chap, ProvenInitiator};
+use super::portal::{Node, Portal};
 use crate::chap::{self, Algorithm, Challenge, Credentials};
-use crate::keys::{self, Parameters};
+use crate::keys::{self, Parameters, Tuning};
 use crate::limits::{LONGEST_VALUE, MOST_LOGIN_PDUS};
 use crate::login::{Move, judge};
 use crate::pdu::{LoginIdentity, LoginRequest, LoginResponse, Stage, Status};
@@ -75,6 +75,8 @@ struct Security<'a> {
 #[derive(Debug)]
 pub(super) struct Login {
     portal: Arc<Portal>,
+    /// What this connection negotiates, to its end.
+    pub(super) tuning: Tuning,
     stage: Stage,
     requests: u32,
     identity: Option<(LoginIdentity, u32)>,
@@ -86,11 +88,14 @@ pub(super) struct Login {
     pub(super) parameters: Parameters,
     pub(super) initiator: Option<Iqn>,
     pub(super) discovery: bool,
-    pub(super) node: Option<usize>,
+    /// The target, once it is named.
+    pub(super) node: Option<Arc<Node>>,
     pub(super) target_name: Option<String>,
     known: bool,
     /// The account that the initiator has proved.
     pub(super) proven: Option<Credentials>,
+    /// Why the next request is refused, whatever it is.
+    refused: Option<Failure>,
 }
 
 impl Login {
@@ -101,6 +106,7 @@ impl Login {
 
     pub(super) fn new(portal: Arc<Portal>) -> Self {
         Self {
+            tuning: portal.tuning,
             portal,
             stage: Stage::Security,
             requests: 0,
@@ -117,7 +123,40 @@ impl Login {
             target_name: None,
             known: false,
             proven: None,
+            refused: None,
         }
+    }
+
+    /// The portal is this from now on; what was agreed already stays.
+    pub(super) fn take_portal(&mut self, portal: &Arc<Portal>) {
+        self.portal = Arc::clone(portal);
+        self.refused = None;
+    }
+
+    /// The login fails with its next request.
+    pub(super) fn refuse(&mut self, status: Status) {
+        self.refused = Some(status.into());
+    }
+
+    /// True when the initiator may use this target, as far as its proof has come.
+    pub(super) fn may_use(&self, node: &Node) -> bool {
+        let Some(initiator) = &self.initiator else { return false };
+        if self.is_past_proof() {
+            node.access.admits(ProvenInitiator { initiator, account: self.proven.as_ref() })
+        } else {
+            node.access.allows(initiator)
+        }
+    }
+
+    /// True when the initiator may look for targets at this portal, as far as its proof has come.
+    pub(super) fn may_discover(&self, portal: &Portal) -> bool {
+        let proves = |chap: &Chap| Some(&chap.initiator) == self.proven.as_ref();
+        !self.is_past_proof() || portal.discovery.as_ref().is_none_or(proves)
+    }
+
+    /// True when nothing will be proved any more.
+    fn is_past_proof(&self) -> bool {
+        matches!(self.proof, Proof::Done) || self.stage != Stage::Security || self.last.is_some()
     }
 
     /// The connection's number, once a request has come.
@@ -132,6 +171,9 @@ impl Login {
         data: &[u8],
         entropy: &mut dyn Entropy,
     ) -> Result<Outcome, Failure> {
+        if let Some(failure) = self.refused {
+            return Err(failure);
+        }
         if self.last.is_some() {
             return Err(Violation::BadStage.into());
         }
@@ -213,7 +255,7 @@ impl Login {
             _ => match keys::find(name) {
                 Some(key) if self.discovery && !key.discovery => answer.put(name, "Irrelevant"),
                 Some(key) => {
-                    if let Some(result) = self.parameters.respond(key, value, &self.portal.tuning) {
+                    if let Some(result) = self.parameters.respond(key, value, &self.tuning) {
                         answer.put(name, &result);
                     }
                 }
@@ -232,12 +274,11 @@ impl Login {
         }
         let name = self.target_name.as_ref().ok_or(Violation::MissingName)?;
         let found = name.parse().ok().and_then(|name| self.portal.find(&name));
-        let index = found.ok_or(Status::NOT_FOUND)?;
-        let node = self.portal.nodes.get(index).ok_or(Status::NOT_FOUND)?;
+        let node = found.ok_or(Status::NOT_FOUND)?;
         if !node.access.allows(initiator) {
             return Err(Status::AUTHORIZATION_FAILURE.into());
         }
-        self.node = Some(index);
+        self.node = Some(Arc::clone(node));
         if !node.alias.is_empty() {
             answer.put("TargetAlias", &node.alias);
         }
@@ -247,7 +288,7 @@ impl Login {
 
     /// The accounts of which the initiator must prove one; none are needed if there are none.
     fn accounts(&self) -> Vec<&Chap> {
-        match (self.node.and_then(|index| self.portal.nodes.get(index)), &self.initiator) {
+        match (&self.node, &self.initiator) {
             (Some(node), Some(initiator)) => node.access.accounts(initiator),
             _ => self.portal.discovery.iter().collect(),
         }
@@ -362,7 +403,7 @@ impl Login {
             self.stage = next;
             return Ok(Outcome::Respond(response.transit(next), answer));
         }
-        if !self.discovery && !self.parameters.meet(&self.portal.tuning) {
+        if !self.discovery && !self.parameters.meet(&self.tuning) {
             return Err(Violation::DigestRequired.into());
         }
         self.declare_now(&mut answer);
@@ -379,12 +420,12 @@ impl Login {
 
     fn declare_now(&mut self, answer: &mut Text) {
         if !core::mem::replace(&mut self.declared, true) {
-            answer.put("MaxRecvDataSegmentLength", &self.portal.tuning.segment.to_string());
+            answer.put("MaxRecvDataSegmentLength", &self.tuning.segment.to_string());
         }
     }
 
     fn join(&self, request: &LoginRequest) -> Request {
-        let node = self.node.and_then(|index| self.portal.nodes.get(index));
+        let node = self.node.as_ref();
         let nexus = Nexus {
             initiator: self.initiator.as_ref().map(ToString::to_string).unwrap_or_default(),
             isid: request.isid,
@@ -397,6 +438,7 @@ impl Login {
     /// The group has answered: the last response of the login, and the first CmdSN of the session.
     pub(super) fn finish(&mut self, tsih: u16) -> Option<(LoginResponse, Text, LoginRequest)> {
         let (request, answer) = self.last.take()?;
+        self.proof = Proof::Done;
         let response =
             LoginResponse::new(&request, Status::SUCCESS).transit(Stage::FullFeature).with_tsih(tsih);
         Some((response, answer, request))

@@ -5,7 +5,6 @@
 //! whose data is still to come end at once, and what comes for them is thrown away.
 
 use alloc::string::ToString;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::mem::discriminant;
 
@@ -171,14 +170,10 @@ impl Connection {
     /// Something happened on a volume through another nexus. Tasks that it ends are answered with TASK ABORTED (TAS is one), so
     /// that their initiator can send them again at once.
     pub(super) fn handle_event(&mut self, volume: VolumeId, event: NexusEvent) {
-        if self.server.as_ref().is_some_and(|server| server.ends_tasks(&event))
-            && let Some(node) = self.node()
-        {
-            let device = Arc::clone(&node.device);
-            self.abort_where(AbortedBy::AnotherNexus, |task| {
-                let unit = device.find(task.lun).and_then(|place| device.units.get(place));
-                unit.is_some_and(|unit| unit.volume == volume)
-            });
+        if let Some(server) = self.server.as_ref().filter(|server| server.ends_tasks(&event)) {
+            for slot in self.slots_where(|task| server.volume(task.lun) == Some(volume)) {
+                self.abort(slot, AbortedBy::Others);
+            }
         }
         match &mut self.server {
             Some(server) => server.handle_event(volume, event),
@@ -238,7 +233,7 @@ impl Connection {
     pub(super) fn end_aborted(&mut self, slot: u16, by: AbortedBy) {
         match by {
             AbortedBy::Itself => self.retire(slot),
-            AbortedBy::AnotherNexus => {
+            AbortedBy::Others => {
                 if let Some(task) = self.tasks.get(slot) {
                     task.aborted = None;
                 }

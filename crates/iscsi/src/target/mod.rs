@@ -4,7 +4,7 @@
 //! * [`Connection`] is one transport connection: `connection` has its life, `login` the login phase, `requests` the full
 //!   feature phase, `commands` the way of a SCSI command between the wire and the volume, `get_data` which write data is
 //!   asked for, `memory` who waits for it, `management` aborts and resets, `pending_response` the responses that wait for
-//!   them, `discovery` SendTargets, and `text_exchange` its negotiation.
+//!   them, `discovery` SendTargets, and `text_exchange` its negotiation; `portal_change` what happens when the portal serves something else.
 //!
 //! How data becomes PDUs and a stream stands in `datamover`.
 
@@ -18,6 +18,7 @@ mod management;
 mod memory;
 mod pending_response;
 mod portal;
+mod portal_change;
 mod requests;
 mod tasks;
 mod text_exchange;

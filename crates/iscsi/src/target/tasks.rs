@@ -46,8 +46,8 @@ pub(super) enum State {
 pub(super) enum AbortedBy {
     /// The nexus that sent it, or the end of that nexus: it gets no answer.
     Itself,
-    /// Another nexus: it ends with TASK ABORTED, as TAS is one.
-    AnotherNexus,
+    /// Another nexus, or whoever took its logical unit away: it ends with TASK ABORTED, as TAS is one.
+    Others,
 }
 
 /// One command.

@@ -20,7 +20,7 @@ use iscsi::target::{self, Action, Input, Portal};
 use iscsi::text::Text;
 use protocol::pair::Half;
 use protocol::{CloseReason, Connection, Group, Instant};
-use volume::VolumeId;
+use volume::{Epoch, VolumeId};
 
 use super::{INITIATOR, ISID, Memory, TARGET, resources};
 
@@ -52,6 +52,10 @@ pub struct Raw {
     /// Resets that others' tasks have not ended for.
     pub resets: Vec<u32>,
     pub hold_resets: bool,
+    /// What was submitted, and judged by which epoch.
+    pub submitted: Vec<(VolumeId, Epoch)>,
+    /// Commands for the owner of the reservations, who answers nothing.
+    pub reserves: Vec<u32>,
     received: Vec<u8>,
 }
 
@@ -73,6 +77,8 @@ impl Raw {
             events: Vec::new(),
             resets: Vec::new(),
             hold_resets: false,
+            submitted: Vec::new(),
+            reserves: Vec::new(),
             received: Vec::new(),
         }
     }
@@ -126,15 +132,19 @@ impl Raw {
             while let Some(action) = self.half.connection.poll_action() {
                 any = true;
                 match action {
-                    Action::Submit { request, .. } if self.memory.hold => self.memory.held.push(request),
-                    Action::Submit { request, .. } => {
-                        let completion = self.memory.carry_out(request);
-                        self.half.connection.handle_input(self.now, Input::Completion(completion));
+                    Action::Submit { volume, epoch, request } => {
+                        self.submitted.push((volume, epoch));
+                        if self.memory.hold {
+                            self.memory.held.push(request);
+                        } else {
+                            let completion = self.memory.carry_out(request);
+                            self.half.connection.handle_input(self.now, Input::Completion(completion));
+                        }
                     }
                     Action::Cancel { tag, .. } => self.memory.cancelled.push(tag),
                     Action::Group(request) => self.sessions.handle_message(self.now, 1, request),
                     Action::Event { volume, event } => self.events.push((volume, event)),
-                    Action::Reserve { .. } => {}
+                    Action::Reserve { tag, .. } => self.reserves.push(tag),
                     Action::Reset { tag, volumes, event } => {
                         self.events.extend(volumes.into_iter().map(|volume| (volume, event.clone())));
                         self.resets.push(tag);
