@@ -171,6 +171,7 @@ impl Event {
             CloseReason::Refused(text) => Self::new(Kind::Refused, text),
             CloseReason::Limit(text) => Self::new(Kind::Limit, text),
             CloseReason::ShuttingDown => Self::new(Kind::Ended, "this server is stopping"),
+            CloseReason::Withdrawn(text) => Self::new(Kind::Ended, format!("withdrawn: {text}")),
         }
     }
 
