@@ -33,6 +33,13 @@ pub const QUIESCE_TIME: Duration = Duration::from_millis(7_500);
 /// need a moment to go over; a host that has none can only learn that there is nothing more to come.
 pub const WITHDRAW_TIME: Duration = Duration::from_secs(3);
 
+/// How long the identifier of a namespace that is gone names nothing on a queue that had it: commands to it may still be on their way, and must not reach
+/// another volume that has the identifier next. A host learns of the change within milliseconds, and has ended what it had under way soon after.
+pub const REUSE_TIME: Duration = Duration::from_secs(2);
+
+/// The same on an admin queue: longer, so that a host which learns of the new namespace finds it on every I/O queue.
+pub const REPORT_TIME: Duration = Duration::from_secs(3);
+
 /// Abort commands that may be under way at a time on one controller (ACL). Linux sends one at a time for each queue
 /// that stalls; four is what drives and other targets customarily report.
 pub const ABORTS: u8 = 4;

@@ -131,20 +131,24 @@ impl Admin {
         }
     }
 
-    /// The subsystem is this from now on: the host is to know of the namespaces that are otherwise. Answers which are gone.
-    pub(super) fn replace(&mut self, subsystem: Arc<Subsystem>) -> Vec<NamespaceKey> {
-        let Service::Subsystem(before) = &self.service else { return Vec::new() };
+    /// The namespaces that are not in the subsystem.
+    pub(super) fn gone_from(&self, subsystem: &Subsystem) -> Vec<NamespaceKey> {
+        let namespaces = self.subsystem().into_iter().flat_map(|shown| &shown.namespaces);
+        namespaces.map(Namespace::key).filter(|key| !subsystem.has(*key)).collect()
+    }
+
+    /// The subsystem is this from now on: the host is to know of the namespaces that are otherwise.
+    pub(super) fn replace(&mut self, subsystem: Arc<Subsystem>) {
+        let gone = self.gone_from(&subsystem);
+        let Service::Subsystem(before) = &self.service else { return };
         let all = before.namespaces.iter().chain(&subsystem.namespaces).map(|namespace| namespace.nsid);
         let changed: Vec<u32> = all.filter(|&nsid| before.find(nsid) != subsystem.find(nsid)).collect();
-        let keys = before.namespaces.iter().map(Namespace::key);
-        let gone: Vec<NamespaceKey> = keys.filter(|key| !subsystem.has(*key)).collect();
         self.service = Service::Subsystem(subsystem);
         self.values.forget(&gone);
         if !changed.is_empty() {
             changed.into_iter().for_each(|nsid| self.changed.add(nsid));
             self.notify(Event::Namespaces);
         }
-        gone
     }
 
     /// The host is to give up all of its namespaces.

@@ -25,6 +25,7 @@ use super::submission_head::SubmissionHead;
 use super::subsystem::Subsystem;
 use super::transmit::Outgoing;
 use super::volume_states::VolumeStates;
+use super::withdrawn::Withdrawn;
 use super::{Action, Input, admin_command, fabrics_command};
 use crate::cqe::CompletionQueueEntry;
 use crate::fabrics::HostIdentity;
@@ -83,21 +84,6 @@ enum WaitReason {
     Room,
 }
 
-/// The subsystem of a queue is withdrawn from its host.
-#[derive(Debug)]
-struct Withdrawal {
-    /// When the queue ends.
-    due: Instant,
-    reason: &'static str,
-}
-
-impl Withdrawal {
-    /// When a connection is looked at that ends then, and has this deadline otherwise.
-    fn earlier(withdrawal: Option<&Self>, deadline: Option<Instant>) -> Option<Instant> {
-        withdrawal.map(|withdrawal| withdrawal.due).into_iter().chain(deadline).min()
-    }
-}
-
 /// The controller's end of one transport connection, which is one queue.
 #[derive(Debug)]
 pub struct Connection {
@@ -126,8 +112,8 @@ pub struct Connection {
     volume_states: VolumeStates,
     /// The subsystem that the host asked for.
     asked: Option<Arc<str>>,
-    /// The subsystem is not served any more, or no longer to the host.
-    withdrawal: Option<Withdrawal>,
+    /// What is not served any more, or no longer to the host.
+    withdrawn: Withdrawn,
     notices: Notices,
     outgoing: VecDeque<Outgoing>,
     /// Data in memory of no pool among what is to be sent.
@@ -173,7 +159,7 @@ impl Connection {
             host: None,
             volume_states: VolumeStates::default(),
             asked: None,
-            withdrawal: None,
+            withdrawn: Withdrawn::default(),
             notices: Notices::default(),
             outgoing: VecDeque::new(),
             unsent: Unsent::default(),
@@ -212,14 +198,16 @@ impl Connection {
         over
     }
 
-    /// The host has not done in time what was waited for, or what it uses is not there any more.
+    /// The host has not done in time what was waited for, or something was withdrawn from it for long enough.
     fn deadline_passed(&mut self, now: Instant) {
-        let withdrawn = self.withdrawal.as_ref().filter(|withdrawal| withdrawal.due <= now);
-        self.end(match (withdrawn, &self.state) {
-            (Some(withdrawal), _) => CloseReason::Withdrawn(withdrawal.reason),
-            (None, State::Admin(_)) => CloseReason::TimedOut(KEEP_ALIVE_EXPIRED),
-            (None, _) => CloseReason::TimedOut("the host did not connect in time"),
-        });
+        match (&self.state, self.withdrawn.reason()) {
+            (State::Admin(_), _) if self.lifetime.is_over(now) => {
+                self.end(CloseReason::TimedOut(KEEP_ALIVE_EXPIRED));
+            }
+            (State::Admin(_) | State::Io(_), Some(reason)) => self.end(reason),
+            (State::Admin(_) | State::Io(_), None) => self.show_again(now),
+            _ => self.end(CloseReason::TimedOut("the host did not connect in time")),
+        }
     }
 
     /// Takes a PDU's header off the front of `bytes`, if it is there whole and there is room for what it asks.
@@ -325,7 +313,7 @@ impl Connection {
                 let plan = admin_command::plan(admin, entry, data);
                 let end = admin.next_deadline(now);
                 self.lifetime.set_end(end);
-                self.deadline = Withdrawal::earlier(self.withdrawal.as_ref(), end);
+                self.deadline = end.into_iter().chain(self.withdrawn.due()).min();
                 plan
             }
             State::Io(namespaces) if entry.opcode != FABRICS => namespaces.plan(entry, data),

@@ -113,9 +113,14 @@ impl Namespaces {
         }
     }
 
-    /// The subsystem is this from now on. Namespaces that stay keep what is known of their volumes; answers which are gone. What the host was
-    /// once told that it may transfer it still may.
-    pub(crate) fn replace(&mut self, subsystem: &Subsystem) -> Vec<NamespaceKey> {
+    /// The namespaces that are not in the subsystem.
+    pub(crate) fn gone_from(&self, subsystem: &Subsystem) -> Vec<NamespaceKey> {
+        self.attached.iter().map(Attached::key).filter(|key| !subsystem.has(*key)).collect()
+    }
+
+    /// The subsystem is this from now on. Namespaces that stay keep what is known of their volumes. What the host was once told that it may
+    /// transfer it still may.
+    pub(crate) fn replace(&mut self, subsystem: &Subsystem) {
         self.max_transfer = self.max_transfer.max(from_field(subsystem.max_transfer()));
         self.in_capsule = self.in_capsule.max(from_field(subsystem.limits.in_capsule));
         let mut before = core::mem::take(&mut self.attached);
@@ -127,7 +132,6 @@ impl Namespaces {
                 None => attached,
             });
         }
-        before.iter().map(Attached::key).collect()
     }
 
     /// True when one of them is on the volume.

@@ -28,6 +28,7 @@ mod submission_head;
 mod subsystem;
 mod transmit;
 mod volume_states;
+mod withdrawn;
 
 pub use connection::Connection;
 pub use discovery_log::DiscoveryLog;

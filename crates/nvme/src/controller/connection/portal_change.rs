@@ -2,7 +2,7 @@
 //!
 //! Whoever is not connected yet finds what is served now. A discovery controller reports that its log page has changed. The queues of a subsystem that is
 //! the very same see nothing at all; where it has changed, the admin queue reports each namespace that is otherwise (NVMe Base §5.1.12.1.5), and commands to a
-//! namespace that is gone end. Nobody can be asked to leave a controller: when the subsystem is gone, or not open to the host any more, the admin queue
+//! namespace that is gone end; for a while its identifier names nothing. Nobody can be asked to leave a controller: when the subsystem is gone, or not open to the host any more, the admin queue
 //! shows no namespace from then on, so that a host with another path goes over to that, and [`WITHDRAW_TIME`] later the queues end. The host that connects again
 //! is refused for good. `portal_change.table` has every case.
 
@@ -13,7 +13,7 @@ use protocol::Instant;
 use volume::VolumeId;
 
 use super::connect::{HOST_NOT_ALLOWED, NO_SUBSYSTEM};
-use super::{Connection, Joining, State, Withdrawal};
+use super::{Connection, Joining, State};
 use crate::controller::Portal;
 use crate::controller::abort_table::Ending;
 use crate::controller::admin::Event;
@@ -21,7 +21,7 @@ use crate::controller::io::Namespaces;
 use crate::controller::service::Service;
 use crate::controller::slots::{Slots, Step};
 use crate::controller::subsystem::{NamespaceKey, Subsystem};
-use crate::limits::WITHDRAW_TIME;
+use crate::limits::{REPORT_TIME, REUSE_TIME, WITHDRAW_TIME};
 use crate::opcode::nvm;
 use crate::sqe::ALL_NAMESPACES;
 use crate::subsystem::ConnectError;
@@ -139,7 +139,7 @@ impl Connection {
             Service::Discovery(_) => Stage::Discovery,
         };
         match &self.state {
-            _ if self.close.is_some() || self.withdrawal.is_some() => Stage::Ending,
+            _ if self.close.is_some() || self.withdrawn.reason().is_some() => Stage::Ending,
             State::ExpectIcReq | State::ExpectConnect => Stage::Unconnected,
             State::Connecting(_, joining) => match &**joining {
                 Joining::Admin(admin) => of(&admin.service, Stage::Connecting),
@@ -170,39 +170,62 @@ impl Connection {
         self.after_admin();
     }
 
-    /// Shows the subsystem of the new portal.
+    /// Shows the subsystem of the portal, without what was withdrawn just now.
     fn replace_subsystem(&mut self, now: Instant) {
         let (Some(nqn), Some(host)) = (&self.asked, &self.host) else { return };
         let Some(subsystem) = self.portal.find(nqn).map(|found| found.masked(&host.nqn)) else { return };
+        let (gone, until) = match &self.state {
+            State::Admin(admin) => (admin.gone_from(&subsystem), now + REPORT_TIME),
+            State::Io(namespaces) => (namespaces.gone_from(&subsystem), now + REUSE_TIME),
+            _ => (Vec::new(), now),
+        };
+        self.withdrawn.add(&gone, until);
+        let subsystem = self.withdrawn.hide_from(subsystem);
         match &mut self.state {
             State::Connecting(_, joining) => match &mut **joining {
                 Joining::Admin(admin) => admin.service = Service::Subsystem(subsystem),
                 Joining::Io(joined) => *joined = subsystem,
             },
-            State::Admin(admin) => {
-                let gone = admin.replace(subsystem);
-                self.end_withdrawn(now, &gone);
-                self.after_admin();
-            }
+            State::Admin(admin) => admin.replace(subsystem),
             State::Io(namespaces) => {
-                let gone = namespaces.replace(&subsystem);
+                namespaces.replace(&subsystem);
                 renumber(&mut self.slots, namespaces);
                 self.apply_reservations();
-                self.end_withdrawn(now, &gone);
             }
             State::ExpectIcReq | State::ExpectConnect => {}
+        }
+        self.end_withdrawn(now, &gone);
+        self.after_admin();
+        self.renew_deadline();
+    }
+
+    /// Shows what has the identifiers of namespaces that have been gone for long enough.
+    pub(super) fn show_again(&mut self, now: Instant) {
+        if self.withdrawn.release(now) {
+            self.replace_subsystem(now);
+        } else {
+            self.renew_deadline();
         }
     }
 
     /// The subsystem is no longer for this host: the queue ends soon.
     fn withdraw_subsystem(&mut self, now: Instant, reason: &'static str) {
-        let withdrawal = Withdrawal { due: now + WITHDRAW_TIME, reason };
-        self.deadline = Withdrawal::earlier(Some(&withdrawal), self.deadline);
-        self.withdrawal = Some(withdrawal);
+        self.withdrawn.add_subsystem(now + WITHDRAW_TIME, reason);
         if let State::Admin(admin) = &mut self.state {
             admin.hide();
             self.after_admin();
         }
+        self.renew_deadline();
+    }
+
+    /// A connected queue is looked at when something that was withdrawn asks for it; an admin queue also when its controller is not kept alive.
+    fn renew_deadline(&mut self) {
+        let end = match &self.state {
+            State::Admin(_) => self.lifetime.end(),
+            State::Io(_) => None,
+            _ => return,
+        };
+        self.deadline = end.into_iter().chain(self.withdrawn.due()).min();
     }
 
     /// Lets the commands to namespaces that are gone end. A flush of all namespaces that is just at one of them ends too, and may be tried again.
