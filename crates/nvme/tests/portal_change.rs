@@ -127,6 +127,8 @@ fn a_connect_under_way_is_refused_or_finds_what_is_served_now() {
                 assert!(matches!(early[..], [(_, Seen::Done { cid: 1, status, .. })] if status.is_final()));
                 assert_eq!(rig.take_seen(), [], "the Connect was answered twice");
                 assert_eq!(rig.close(queue), Some(CloseReason::Refused(text)));
+                let notice = rig.queues[queue].connection.poll_notice();
+                assert!(notice.is_none(), "{notice:?}: it was never connected");
                 continue;
             }
             assert_eq!(early, []);
@@ -320,7 +322,7 @@ fn a_flush_of_all_leaves_no_namespace_out() {
 }
 
 #[test]
-fn namespaces_that_stay_keep_what_is_known_of_their_volumes() {
+fn what_is_known_of_volumes_holds_for_namespaces_that_stay_and_for_new_ones() {
     let mut rig = Rig::new(common::portal());
     let other = Registrant::Host { identifier: [9; 16], nqn: "nqn.other".into() };
     let view = View {
@@ -330,17 +332,22 @@ fn namespaces_that_stay_keep_what_is_known_of_their_volumes() {
     };
     let (notices, aborted) = (Arc::new([]), Arc::new([]));
     let reservations = Some(Reservations { view: view.into(), notices, aborted });
-    let fence = Input::Fence { volume: id(1), epoch: Epoch(7), reservations };
-    rig.queues[IO].connection.handle_input(rig.now, fence);
+    for (volume, epoch) in [(id(1), Epoch(7)), (id(5), Epoch(2))] {
+        let fence = Input::Fence { volume, epoch, reservations: reservations.clone() };
+        rig.queues[IO].connection.handle_input(rig.now, fence);
+    }
     rig.alter(|portal| {
         keep(portal, &[3]);
         subsystem(portal).namespaces.insert(0, namespace(2, 4, 512));
+        subsystem(portal).namespaces.push(namespace(5, 5, 512));
     });
     rig.take_seen();
-    assert_eq!(rig.transfer(WRITE, 3, 70), Some(Status::RESERVATION_CONFLICT.dnr()));
-    assert_eq!([3, 2].map(|nsid| rig.transfer(READ, nsid, 71 + nsid as u16)), [None, None]);
+    for nsid in [3, 5] {
+        assert_eq!(rig.transfer(WRITE, nsid, 70), Some(Status::RESERVATION_CONFLICT.dnr()));
+    }
+    assert_eq!([3, 5, 2].map(|nsid| rig.transfer(READ, nsid, 71 + nsid as u16)), [None; 3]);
     let judged: Vec<_> = rig.held.iter().map(|(_, volume, epoch, _)| (*volume, *epoch)).collect();
-    assert_eq!(judged, [(id(1), Epoch(7)), (id(4), Epoch(0))]);
+    assert_eq!(judged, [(id(1), Epoch(7)), (id(5), Epoch(2)), (id(4), Epoch(0))]);
 }
 
 /// The host's commands to the volume of before may still be on their way.
