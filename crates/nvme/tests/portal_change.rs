@@ -465,6 +465,20 @@ fn the_queues_of_a_subsystem_that_is_withdrawn_go_on_for_a_while() {
     }
 }
 
+/// The volume takes no more requests of a queue that has ended, and refuses each that is made.
+#[test]
+fn a_queue_that_has_ended_makes_no_request_again() {
+    let mut rig = Rig::new(common::portal());
+    rig.send(IO, &[transfer(READ, 1, 70, SMALL)]);
+    rig.alter(remove_subsystem);
+    rig.pass(WITHDRAW_TIME);
+    assert_eq!(rig.close(IO), Some(GONE));
+    let (queue, _, _, request) = rig.held.pop_front().unwrap();
+    rig.queues[queue].connection.handle_input(rig.now, Input::Refused(request.into()));
+    rig.run();
+    assert_eq!((rig.at_volumes(), rig.uses(IO, 0)), (vec![], false));
+}
+
 #[test]
 fn a_subsystem_that_comes_back_is_there_for_who_connects_again() {
     let mut rig = Rig::new(common::portal());

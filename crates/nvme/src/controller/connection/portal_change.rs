@@ -2,9 +2,9 @@
 //!
 //! Whoever is not connected yet finds what is served now. A discovery controller reports that its log page has changed. The queues of a subsystem that is
 //! the very same see nothing at all; where it has changed, the admin queue reports each namespace that is otherwise (NVMe Base §5.1.12.1.5), and commands to a
-//! namespace that is gone end; for a while its identifier names nothing. Nobody can be asked to leave a controller: when the subsystem is gone, or not open to the host any more, the admin queue
-//! shows no namespace from then on, so that a host with another path goes over to that, and [`WITHDRAW_TIME`] later the queues end. The host that connects again
-//! is refused for good. `portal_change.table` has every case.
+//! namespace that is gone end; for a while its identifier names nothing. No host can be asked to leave a controller: when the subsystem is gone, or not open
+//! to the host any more, the admin queue shows no namespace from then on, so that a host with another path goes over to that, and [`WITHDRAW_TIME`] later the
+//! queues end. A host that connects again is refused for good. `portal_change.table` has every case.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
