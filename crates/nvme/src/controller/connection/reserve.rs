@@ -87,8 +87,9 @@ impl Connection {
         let Some(slot) = self.slots.get(index) else { return };
         let Some(volume) = slot.step.volume() else { return };
         let entry = slot.entry;
-        if self.aborts.is_pending_for(index) {
-            return self.finish(index, CommandResult::of(Status::ABORT_REQUESTED), None);
+        // A volume that is withdrawn refuses every request: a connection that ends with it would make this one again for ever.
+        if self.aborts.is_pending_for(index) || self.close.is_some() {
+            return self.finish_aborted(index);
         }
         let judged = match &self.state {
             State::Io(namespaces) => namespaces.judge_again(&entry, volume),
