@@ -1,0 +1,215 @@
+//! From the configuration that is served and the next one to what has to be done, or why it cannot be done while the server runs.
+//!
+//! Nothing is opened or changed here: a plan that is refused has cost nothing. docs/reference/configuration.md has the table of what may change.
+
+use names::{ByteSize, Source};
+
+use crate::config::{Config, Daemon, PortalEntry, VolumeEntry};
+use crate::identity::Identity;
+use crate::prepare::USUAL_MEMORY;
+use crate::state::{is_ephemeral, place};
+
+/// What is served now.
+#[derive(Debug)]
+pub(super) struct Situation<'a> {
+    /// The configuration; `None` before the first one is served.
+    pub(super) config: Option<&'a Config>,
+    /// Its volumes that are open.
+    pub(super) open: Vec<OpenVolume<'a>>,
+    /// Volumes of earlier ones whose last requests are still under way.
+    pub(super) closing: Vec<ClosingVolume<'a>>,
+    /// Volumes of one name have one state, whatever they lie on.
+    pub(super) states_go_by_name: bool,
+}
+
+/// A volume that is open.
+#[derive(Debug)]
+pub(super) struct OpenVolume<'a> {
+    pub(super) entry: &'a VolumeEntry,
+    pub(super) identity: &'a Identity,
+}
+
+/// A volume that is being closed.
+#[derive(Debug)]
+pub(super) struct ClosingVolume<'a> {
+    pub(super) name: &'a str,
+    pub(super) source: &'a Source,
+}
+
+/// What has to be done.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct ApplyPlan {
+    /// Volumes to open: new ones, and those that could not be opened before.
+    pub(super) added: Vec<VolumeEntry>,
+    /// Volumes to withdraw, by name. One that is replaced by another of its name is among both.
+    pub(super) removed: Vec<String>,
+    /// Volumes that stay open, by name.
+    pub(super) kept: Vec<String>,
+    /// For each portal, the place of the one in the present configuration that listens there; `None` for those to bind.
+    pub(super) portals: Vec<Option<usize>>,
+}
+
+impl ApplyPlan {
+    /// What leads from one to the other, or all that speaks against it.
+    pub(super) fn between(now: &Situation<'_>, next: &Config) -> Result<Self, Vec<String>> {
+        let mut problems = now.config.map_or_else(Vec::new, |config| fixed(config, next));
+        let mut plan = Self::default();
+        for entry in &next.volumes {
+            match now.open.iter().find(|open| open.entry.name == entry.name) {
+                Some(open) if open.entry.url == entry.url => {
+                    problems.extend(another_identity(open, entry));
+                    plan.kept.push(entry.name.clone());
+                }
+                same_name => {
+                    problems.extend(same_name.and_then(|open| now.same_place_or_state(open, entry)));
+                    problems.extend(now.in_the_way(entry));
+                    plan.added.push(entry.clone());
+                }
+            }
+        }
+        let goes = |open: &&OpenVolume<'_>| !plan.kept.contains(&open.entry.name);
+        plan.removed = now.open.iter().filter(goes).map(|open| open.entry.name.clone()).collect();
+        let before = now.config.map_or(&[][..], |config| &config.portals);
+        match portals(before, &next.portals) {
+            Ok(portals) => plan.portals = portals,
+            Err(changed) => problems.extend(changed),
+        }
+        if problems.is_empty() { Ok(plan) } else { Err(problems) }
+    }
+}
+
+impl Situation<'_> {
+    /// Why a volume cannot become another one under its name.
+    fn same_place_or_state(&self, open: &OpenVolume<'_>, next: &VolumeEntry) -> Option<String> {
+        let (was, is) = (&open.entry.url, &next.url);
+        let why = if are_one(&was.source, &is.source) {
+            format!(
+                "the same {} is being served, and two openings of it would destroy data",
+                thing(&is.source)
+            )
+        } else if self.states_go_by_name && !is_ephemeral(&was.source) && !is_ephemeral(&is.source) {
+            "its identity is kept under its name, and hosts would take the one disk for the other".to_owned()
+        } else {
+            return None;
+        };
+        let name = &next.name;
+        Some(format!(
+            "the volume {name:?} cannot change from {was} to {is}: {why}; take the volume out, reload, and put it back, or restart"
+        ))
+    }
+
+    /// What else speaks against opening a volume.
+    fn in_the_way(&self, next: &VolumeEntry) -> Option<String> {
+        let (name, source) = (&next.name, &next.url.source);
+        let is_closing =
+            |closing: &ClosingVolume<'_>| closing.name == name || are_one(closing.source, source);
+        if let Some(closing) = self.closing.iter().find(|closing| is_closing(closing)) {
+            return Some(format!(
+                "the volume {:?} is still being closed: requests wait for what it lies on; try again later",
+                closing.name
+            ));
+        }
+        let only_read = |open: &OpenVolume<'_>| open.entry.url.is_read_only() && next.url.is_read_only();
+        let is_served = |open: &&OpenVolume<'_>| {
+            open.entry.name != *name && are_one(&open.entry.url.source, source) && !only_read(open)
+        };
+        let open = self.open.iter().find(is_served)?;
+        Some(format!(
+            "the volume {name:?} cannot be opened: the same {} is being served as {:?}, and two openings of it would destroy data; take {:?} out, \
+             reload, and put it back as {name:?}, or restart",
+            thing(source),
+            open.entry.name,
+            open.entry.name
+        ))
+    }
+}
+
+/// True when both lie on the same.
+fn are_one(one: &Source, other: &Source) -> bool {
+    !is_ephemeral(one) && !is_ephemeral(other) && place(one) == place(other)
+}
+
+/// What a source is called.
+fn thing(source: &Source) -> &'static str {
+    match source {
+        Source::File(_) => "file",
+        Source::Device(_) => "device",
+        _ => "remote volume",
+    }
+}
+
+/// Why a volume that stays open cannot get what it is to be known by.
+fn another_identity(open: &OpenVolume<'_>, next: &VolumeEntry) -> Option<String> {
+    let name = &next.name;
+    let what = open.identity.changed_by(next.uuid, next.serial.as_deref())?;
+    Some(format!(
+        "the volume {name:?} cannot get another {what} while it is served: its hosts would take it for another disk in place of theirs; take it \
+         out, reload, and put it back"
+    ))
+}
+
+/// For each portal of the next configuration, the one of now that listens there.
+fn portals(now: &[PortalEntry], next: &[PortalEntry]) -> Result<Vec<Option<usize>>, Vec<String>> {
+    let mut left: Vec<usize> = (0..now.len()).collect();
+    let mut take = |fits: &dyn Fn(&PortalEntry) -> bool| {
+        let place = left.iter().position(|index| now.get(*index).is_some_and(fits))?;
+        Some(left.remove(place))
+    };
+    let listens = |entry: &PortalEntry| {
+        take(&|old: &PortalEntry| old.listen == entry.listen && old.protocol == entry.protocol)
+    };
+    let found: Vec<Option<usize>> = next.iter().map(listens).collect();
+    let mut problems = Vec::new();
+    for (entry, _) in
+        next.iter().zip(&found).filter(|(entry, found)| found.is_none() && entry.listen.port != 0)
+    {
+        if let Some(old) = take(&|old: &PortalEntry| old.listen == entry.listen).and_then(|old| now.get(old))
+        {
+            problems.push(format!(
+                "the portal {} cannot change from {} to {}: its connections speak the old protocol; take it out, reload, and put it back",
+                entry.listen,
+                old.protocol.word(),
+                entry.protocol.word()
+            ));
+        }
+    }
+    if problems.is_empty() { Ok(found) } else { Err(problems) }
+}
+
+/// What cannot change at all while the server runs.
+fn fixed(now: &Config, next: &Config) -> Vec<String> {
+    const LOOPS: &str = "its event loops are running";
+    const NAMES: &str = "every target would get another name";
+    let (was, is) = (&now.daemon, &next.daemon);
+    let differ = |key: fn(&Daemon) -> String| key(was) != key(is);
+    let keys = [
+        ("cores", differ(|daemon| daemon.cores.unwrap_or(1).to_string()), LOOPS),
+        ("driver", differ(|daemon| daemon.driver.clone().unwrap_or_else(|| "auto".to_owned())), LOOPS),
+        ("spin", was.spin != is.spin, LOOPS),
+        ("congestion", was.congestion != is.congestion, LOOPS),
+        ("state", was.state != is.state, "the state of its volumes is there"),
+        ("iqn_prefix", differ(|daemon| prefix(daemon.iqn_prefix.as_deref(), crate::IQN_PREFIX)), NAMES),
+        ("nqn_prefix", differ(|daemon| prefix(daemon.nqn_prefix.as_deref(), crate::NQN_PREFIX)), NAMES),
+        (
+            "log_format",
+            was.log_format.unwrap_or_default() != is.log_format.unwrap_or_default(),
+            "its log has begun",
+        ),
+    ];
+    let changed = keys.iter().filter(|(_, differs, _)| *differs);
+    let mut problems: Vec<String> = changed
+        .map(|(key, _, why)| format!("[daemon] {key} cannot change while the server runs: {why}; restart"))
+        .collect();
+    let memory = |config: &Config| config.limits.memory.unwrap_or(ByteSize(USUAL_MEMORY));
+    if memory(now) != memory(next) {
+        problems.push(
+            "[limits] memory cannot change while the server runs: its cores have taken their buffers; restart"
+                .to_owned(),
+        );
+    }
+    problems
+}
+
+fn prefix(given: Option<&str>, usual: &str) -> String {
+    given.unwrap_or(usual).to_owned()
+}
