@@ -90,8 +90,8 @@ pub fn serve(config: &Config, options: ServeOptions<'_>, say: &dyn Fn(&str), log
         if begun.is_ok() {
             say("stopped before every volume was open");
         }
-        controller.cut_off();
-        return begun.and_then(|_| controller.join());
+        let ended = controller.give_up();
+        return begun.and(ended);
     }
     // What opening took says nothing of serving.
     for core in &turns {

@@ -272,7 +272,8 @@ impl Draft {
     /// The cores serve it: from here on it is what is served.
     fn install(self, context: &mut Context, next: Checked, generation: Generation) -> Change {
         let Checked { config, accounts, .. } = next;
-        let Self { bound, portals, missing, opened, exported, added, .. } = self;
+        let Self { bound, portals, missing, opened, exported, added, fresh, .. } = self;
+        context.fresh = fresh;
         let mut change = Change { opened: bound.len(), ..Change::default() };
         for (id, listener) in bound {
             if let Err(error) = context.links.listeners.open(id, listener) {

@@ -17,6 +17,7 @@ use crate::accounts::Accounts;
 use crate::config::Config;
 use crate::control_input::{ControlInput, Ticket};
 use crate::exports::{Exported, OpenPortal, Opened};
+use crate::fresh::Fresh;
 use crate::log::Log;
 use crate::serving_core::Cores;
 use crate::state::States;
@@ -71,6 +72,8 @@ pub(super) struct Context {
     pub(super) retiring: BTreeMap<VolumeId, Retiring>,
     /// Volumes that were served until the end, and are flushed.
     pub(super) secured: BTreeSet<VolumeId>,
+    /// Files that were made for what is served since the last change.
+    pub(super) fresh: Vec<Fresh>,
     pub(super) is_stop_asked: bool,
     pub(super) is_reload_asked: bool,
     /// Event loops that have ended.
@@ -90,6 +93,7 @@ impl Context {
             current: Current::default(),
             retiring: BTreeMap::new(),
             secured: BTreeSet::new(),
+            fresh: Vec::new(),
             is_stop_asked: false,
             is_reload_asked: false,
             ended: 0,

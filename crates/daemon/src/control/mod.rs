@@ -82,8 +82,7 @@ impl Controller {
             Ok(_) => Ok(true),
             Err(Failure::Interrupted) if self.context.ended == 0 => Ok(false),
             Err(Failure::Interrupted) => {
-                self.cut_off();
-                self.join()?;
+                self.give_up()?;
                 bail!("an event loop ended before it began")
             }
             Err(Failure::Refused(problems)) => {
@@ -155,9 +154,12 @@ impl Controller {
         self.stopping = Some(Stopping { due: Instant::now() + GRACE, flushes: false });
     }
 
-    /// Ends the event loops at once.
-    pub(crate) fn cut_off(&self) {
+    /// Ends the event loops at once: what began is not to go on. Files that were made for it are removed, unless they hold something.
+    pub(crate) fn give_up(&mut self) -> Result<()> {
         self.stopper.stop();
+        let outcome = self.join();
+        self.context.fresh.drain(..).for_each(|file| file.remove());
+        outcome
     }
 
     /// Cuts off whoever is still connected after the grace. A last flush has longer: without it the clients must take what they wrote as lost.

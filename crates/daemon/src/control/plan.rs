@@ -213,3 +213,144 @@ fn fixed(now: &Config, next: &Config) -> Vec<String> {
 fn prefix(given: Option<&str>, usual: &str) -> String {
     given.unwrap_or(usual).to_owned()
 }
+
+#[cfg(test)]
+mod tests {
+    use names::Uuid;
+
+    use super::*;
+    use crate::config::Protocol;
+
+    const NOW: &str = "[[portal]]\nprotocol='iscsi'\nlisten='127.0.0.1:3260'\n\
+                       [[portal]]\nprotocol='nvme'\nlisten='127.0.0.1:0'\n\
+                       [[portal]]\nprotocol='nvme'\nlisten='127.0.0.1:0'\n\
+                       [[volume]]\nname='a'\nurl='file:/a'\n\
+                       [[volume]]\nname='r'\nurl='ram:1M'\n\
+                       [[volume]]\nname='o'\nurl='readonly+file:/o'\n\
+                       [[volume]]\nname='m'\nurl='file:/m'\nnofail=true\n";
+
+    fn config(text: &str) -> Config {
+        toml::from_str(text).unwrap()
+    }
+
+    fn identity() -> Identity {
+        Identity::new(Uuid::random([7; 16]), None)
+    }
+
+    /// What leads from `NOW`, of which `m` could not be opened and an older `c` is being closed, to the next configuration.
+    fn plan(next: &str, by_name: bool) -> Result<ApplyPlan, Vec<String>> {
+        let (now, known) = (config(NOW), identity());
+        let closing: names::VolumeUrl = "file:/c".parse().unwrap();
+        let open = now.volumes.iter().filter(|entry| entry.name != "m");
+        let situation = Situation {
+            config: Some(&now),
+            open: open.map(|entry| OpenVolume { entry, identity: &known }).collect(),
+            closing: vec![ClosingVolume { name: "c", source: &closing.source }],
+            states_go_by_name: by_name,
+        };
+        ApplyPlan::between(&situation, &config(next))
+    }
+
+    /// `NOW` with one text in place of another.
+    fn with(old: &str, new: &str) -> String {
+        assert!(NOW.contains(old), "{old}");
+        NOW.replacen(old, new, 1)
+    }
+
+    fn names(plan: &ApplyPlan) -> (Vec<&str>, Vec<&str>, Vec<&str>) {
+        let added = plan.added.iter().map(|entry| entry.name.as_str()).collect();
+        let [removed, kept] =
+            [&plan.removed, &plan.kept].map(|names| names.iter().map(String::as_str).collect());
+        (added, removed, kept)
+    }
+
+    #[test]
+    fn table_of_what_comes_and_goes() {
+        let url = |old: &str, new: &str| with(&format!("url='{old}'"), &format!("url='{new}'"));
+        for (next, added, removed, kept) in [
+            (NOW.to_owned(), &["m"][..], &[][..], &["a", "r", "o"][..]),
+            (format!("{NOW}[[volume]]\nname='b'\nurl='file:/b'\n"), &["m", "b"], &[], &["a", "r", "o"]),
+            (with("[[volume]]\nname='a'\nurl='file:/a'\n", ""), &["m"], &["a"], &["r", "o"]),
+            (with("name='a'", "name='a'\ntarget='t'\nlun=3"), &["m"], &[], &["a", "r", "o"]),
+            (url("file:/a", "file:/b"), &["a", "m"], &["a"], &["r", "o"]),
+            (url("ram:1M", "ram:2M"), &["r", "m"], &["r"], &["a", "o"]),
+            (url("file:/m", "file:/other"), &["m"], &[], &["a", "r", "o"]),
+            (with("name='r'", "name='s'"), &["s", "m"], &["r"], &["a", "o"]),
+            (with("name='o'", "name='p'"), &["p", "m"], &["o"], &["a", "r"]),
+        ] {
+            let plan = plan(&next, false).unwrap();
+            assert_eq!(names(&plan), (added.to_vec(), removed.to_vec(), kept.to_vec()), "{next}");
+        }
+    }
+
+    #[test]
+    fn table_of_what_is_refused() {
+        let url = |old: &str, new: &str| with(&format!("url='{old}'"), &format!("url='{new}'"));
+        let add = |volume: &str| format!("{NOW}[[volume]]\n{volume}\n");
+        for (next, expected) in [
+            (
+                url("file:/a", "file:/a?direct=1"),
+                "\"a\" cannot change from file:/a to file:/a?direct=1: the same file",
+            ),
+            (url("file:/a", "delay=1s+file:/a"), "two openings of it would destroy data"),
+            (with("name='a'", "name='z'"), "\"z\" cannot be opened: the same file is being served as \"a\""),
+            (add("name='z'\nurl='file:/o'"), "the same file is being served as \"o\""),
+            (add("name='c'\nurl='file:/z'"), "the volume \"c\" is still being closed"),
+            (add("name='z'\nurl='file:/c'"), "the volume \"c\" is still being closed"),
+            (with("name='a'", "name='a'\nserial='7'"), "cannot get another serial"),
+            (
+                with("name='a'", "name='a'\nuuid='0b3f5f0e-6a1d-4c58-9f2b-7d1f0c9a4e21'"),
+                "cannot get another uuid while it is served: its hosts would take it for another disk",
+            ),
+            (with("'iscsi'", "'nvme'"), "the portal 127.0.0.1:3260 cannot change from iscsi to nvme"),
+            (format!("{NOW}[daemon]\ncores=2"), "[daemon] cores cannot change while the server runs"),
+            (format!("{NOW}[daemon]\nstate='/s'"), "[daemon] state cannot change"),
+            (format!("{NOW}[limits]\nmemory='1G'"), "[limits] memory cannot change"),
+        ] {
+            let problems = plan(&next, false).unwrap_err();
+            assert!(problems.len() == 1 && problems[0].contains(expected), "{next}: {problems:?}");
+        }
+        assert_eq!(
+            plan(&format!("{}[daemon]\ncores=2", with("name='a'", "name='z'")), false).unwrap_err().len(),
+            2
+        );
+    }
+
+    #[test]
+    fn what_only_looks_different_is_the_same() {
+        let uuid = Uuid::random([7; 16]);
+        for next in [
+            with("name='a'", &format!("name='a'\nuuid='{uuid}'")),
+            with("name='a'", &format!("name='a'\nserial='{}'", identity().serial)),
+            format!(
+                "{NOW}[daemon]\ncores=1\ndriver='auto'\nlog_format='text'\niqn_prefix='{}'",
+                crate::IQN_PREFIX
+            ),
+            format!("{NOW}[limits]\nmemory='512M'\nconnections=7"),
+        ] {
+            assert!(plan(&next, false).is_ok(), "{next}: {:?}", plan(&next, false));
+        }
+    }
+
+    #[test]
+    fn a_name_that_stands_for_a_state_is_not_given_to_another_disk() {
+        let next = with("url='file:/a'", "url='file:/b'");
+        let problems = plan(&next, true).unwrap_err();
+        assert!(problems[0].contains("its identity is kept under its name"), "{problems:?}");
+        assert!(plan(&with("url='ram:1M'", "url='ram:2M'"), true).is_ok(), "it keeps no state");
+    }
+
+    #[test]
+    fn portals_are_matched_by_where_they_listen() {
+        let portal = |protocol: Protocol, listen: &str| PortalEntry::at(protocol, listen.parse().unwrap());
+        let (iscsi, nvme) = (portal(Protocol::Iscsi, "127.0.0.1:1"), portal(Protocol::Nvme, "127.0.0.1:0"));
+        let now = [iscsi.clone(), nvme.clone(), nvme.clone()];
+        let found = |next: &[PortalEntry]| portals(&now, next);
+        assert_eq!(found(&now), Ok(vec![Some(0), Some(1), Some(2)]));
+        assert_eq!(found(&[nvme.clone(), iscsi.clone()]), Ok(vec![Some(1), Some(0)]));
+        let free = portal(Protocol::Iscsi, "127.0.0.1:0");
+        assert_eq!(found(&[free, nvme.clone(), nvme.clone(), nvme]), Ok(vec![None, Some(1), Some(2), None]));
+        let changed = PortalEntry { advertise: Some("192.0.2.1:1".parse().unwrap()), ..iscsi };
+        assert_eq!(found(&[changed]), Ok(vec![Some(0)]), "only what is told of it changes");
+    }
+}
