@@ -13,7 +13,8 @@ use crate::output;
 
 /// What a user of the command should know of signals.
 const SIGNALS: &str = "SIGTERM and Ctrl-C stop the server in good order. SIGHUP makes it look whether files and devices have another size now; \
-    clients are told.";
+    clients are told. With --config it reads the file again too, under the same command line, and serves what that says now: volumes, portals and access rules \
+    come, change and go, all of them or, if anything is wrong, none. The log says which. linerate-configuration(5) has what can change.";
 
 /// Arguments of `serve`.
 #[derive(Debug, Parser)]

@@ -198,89 +198,127 @@ fn what_was_taken_out_can_be_served_by_another_and_put_back_with_the_identity_th
     changing.server.stop();
 }
 
-#[test]
-fn what_cannot_change_is_refused_whole_and_by_name() {
-    let folder = tempdir().unwrap();
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let at = taken.local_addr().unwrap();
-    let fixed = "[[portal]]\nprotocol = \"nvme\"\nlisten = \"127.0.0.1:PORT\"\n";
-    let fixed = fixed.replace("PORT", &free_port().to_string());
-    let disk = volume("disk", "file:disk.img?size=1M");
-    let plain = format!("{fixed}{disk}");
-    let changing = Changing::start_in(folder, &plain);
-    let generation = "the server goes on with generation 1\n";
-    let daemon = |key: &str| (format!("[daemon]\n{key}\n{plain}"), "cannot change while the server runs");
-    let loops = |key: &str| (daemon(key).0, "its event loops are running; restart");
-    let names = |key: &str| (daemon(key).0, "every target would get another name; restart");
-    let with = |line: &str| format!("{fixed}{disk}{line}\n");
-    for (tables, expected) in [
-        (
-            format!("{fixed}{}", volume("disk", "file:disk.img?direct=1")),
-            "cannot change from file:disk.img?size=1M to file:disk.img?direct=1",
-        ),
-        (
-            format!("{fixed}{}", volume("disk", "readonly+file:disk.img")),
-            "the same file is being served, and two openings of it would destroy data; take the volume out, reload, and put it back, or restart",
-        ),
-        (
-            format!("{fixed}{}", volume("disk", "file:other.img?size=1M")),
-            "its identity is kept under its name",
-        ),
-        (
-            format!("{fixed}{}", volume("renamed", "file:disk.img")),
-            "the same file is being served as \"disk\"",
-        ),
-        (
-            with("uuid = \"0b3f5f0e-6a1d-4c58-9f2b-7d1f0c9a4e21\""),
-            "the volume \"disk\" cannot get another uuid while it is served",
-        ),
-        (with("serial = \"SN-7\""), "the volume \"disk\" cannot get another serial while it is served"),
-        (
-            format!("[[portal]]\nprotocol = \"iscsi\"\nlisten = \"{at}\"\n{plain}"),
-            "choose another port, or end the program that has it",
-        ),
-        (
-            format!("{}{disk}", fixed.replace("nvme", "iscsi")),
-            "cannot change from nvme to iscsi: its connections speak the old protocol",
-        ),
-        (
-            format!("[[portal]]\nprotocol = \"iscsi\"\nlisten = \"0.0.0.0:0\"\n{plain}"),
-            "nothing says who may use the volumes",
-        ),
-        (
-            format!("[limits]\nmemory = \"64M\"\n{plain}"),
-            "[limits] memory cannot change while the server runs: its cores have taken their buffers; restart",
-        ),
-        loops("cores = 2"),
-        loops("driver = \"epoll\""),
-        loops("spin = \"7us\""),
-        loops("congestion = \"system\""),
-        names("iqn_prefix = \"iqn.2026-11.org.example:\""),
-        names("nqn_prefix = \"nqn.2026-11.org.example:\""),
-        daemon("log_format = \"json\""),
-        (format!("{plain}{}", volume("new", "file:/no/such")), "the volume \"new\" cannot be opened"),
-        (format!("{plain}[[volume]]\nname = \"new\"\n"), "is not valid"),
-        (
-            format!("{plain}[[access]]\nvolume = \"none\"\nhosts = [\"nqn.2026-11.test:a\"]\n"),
-            "names the volume \"none\"",
-        ),
-        (format!("{plain}[[access]]\nchap = {{ user = \"u\", secret_file = \"none\" }}\n"), "cannot be read"),
-        (fixed.clone(), "there is nothing to serve"),
-    ] {
+/// One NVMe portal, whose port stays the same.
+fn fixed_portal() -> String {
+    format!("[[portal]]\nprotocol = \"nvme\"\nlisten = \"127.0.0.1:{}\"\n", free_port())
+}
+
+/// A server of `disk` behind such a portal refuses each of these configurations, which are given the portal, for the reason beside it, goes on as
+/// it was, and leaves no file behind.
+fn refuses(cases: impl FnOnce(&str) -> Vec<(String, &'static str)>) {
+    let portal = fixed_portal();
+    let plain = format!("{portal}{DISK}");
+    let changing = Changing::start(&plain);
+    for (tables, expected) in cases(&portal) {
         let said = changing.reload(&tables);
-        assert!(said.contains(expected) && said.ends_with(generation), "{tables}: {said}");
+        let goes_on = said.ends_with("; the server goes on with generation 1\n");
+        assert!(said.contains(expected) && goes_on, "{tables}: {said}");
         assert_eq!(changing.found(), ["disk"], "{tables}");
     }
-    let mut left: Vec<_> =
-        fs::read_dir(changing.folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let left = fs::read_dir(changing.folder.path()).unwrap();
+    let mut left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
     left.sort();
     assert_eq!(left, ["config.toml", "disk.img", "ready", "server.log", "state"]);
     let said = changing.reload(&plain);
     assert!(said.contains("the configuration is unchanged (generation 1)"), "{said}");
+    changing.server.stop();
+}
+
+const DISK: &str = "[[volume]]\nname = \"disk\"\nurl = \"file:disk.img?size=1M\"\n";
+
+#[test]
+fn a_volume_that_is_served_is_not_opened_twice_and_stays_what_hosts_know() {
+    refuses(|portal| {
+        let other = |name: &str, url: &str| format!("{portal}{}", volume(name, url));
+        let with = |line: &str| format!("{portal}{DISK}{line}\n");
+        vec![
+            (
+                other("disk", "file:disk.img?direct=1"),
+                "cannot change from file:disk.img?size=1M to file:disk.img?direct=1",
+            ),
+            (
+                other("disk", "readonly+file:disk.img"),
+                "the same file is being served, and two openings of it would destroy data; take the volume out, reload, and put it back, or restart",
+            ),
+            (
+                other("disk", "file:other.img?size=1M"),
+                "it would keep its identity, and hosts would take the one disk for the other",
+            ),
+            (other("renamed", "file:disk.img"), "the same file is being served as \"disk\""),
+            (
+                with("uuid = \"0b3f5f0e-6a1d-4c58-9f2b-7d1f0c9a4e21\""),
+                "the volume \"disk\" cannot get another uuid while it is served",
+            ),
+            (with("serial = \"SN-7\""), "the volume \"disk\" cannot get another serial while it is served"),
+        ]
+    });
+}
+
+#[test]
+fn a_portal_that_cannot_be_opened_or_would_change_its_language_is_refused() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = taken.local_addr().unwrap();
+    refuses(|portal| {
+        let add =
+            |listen: &str| format!("[[portal]]\nprotocol = \"iscsi\"\nlisten = \"{listen}\"\n{portal}{DISK}");
+        vec![
+            (add(&at.to_string()), "choose another port, or end the program that has it"),
+            (add("0.0.0.0:0"), "nothing says who may use the volumes"),
+            (
+                format!("{}{DISK}", portal.replace("nvme", "iscsi")),
+                "cannot change from nvme to iscsi: its connections speak the old protocol; take it out, reload, and put it back",
+            ),
+        ]
+    });
+}
+
+#[test]
+fn what_the_process_was_made_with_is_refused() {
+    const LOOPS: &str = "cannot change while the server runs: its event loops are running; restart";
+    const NAMES: &str = "cannot change while the server runs: every target would get another name; restart";
+    refuses(|portal| {
+        let daemon = |key: &str| format!("[daemon]\n{key}\n{portal}{DISK}");
+        vec![
+            (
+                format!("[limits]\nmemory = \"64M\"\n{portal}{DISK}"),
+                "[limits] memory cannot change while the server runs: its cores have taken their buffers; restart",
+            ),
+            (daemon("cores = 2"), LOOPS),
+            (daemon("driver = \"epoll\""), LOOPS),
+            (daemon("spin = \"7us\""), LOOPS),
+            (daemon("congestion = \"system\""), LOOPS),
+            (daemon("iqn_prefix = \"iqn.2026-11.org.example:\""), NAMES),
+            (daemon("nqn_prefix = \"nqn.2026-11.org.example:\""), NAMES),
+            (
+                daemon("log_format = \"json\""),
+                "[daemon] log_format cannot change while the server runs: its log has begun; restart",
+            ),
+        ]
+    });
+}
+
+#[test]
+fn a_file_with_a_mistake_changes_nothing() {
+    refuses(|portal| {
+        let plain = format!("{portal}{DISK}");
+        vec![
+            (format!("{plain}{}", volume("new", "file:/no/such")), "the volume \"new\" cannot be opened"),
+            (format!("{plain}[[volume]]\nname = \"new\"\n"), "is not valid"),
+            (
+                format!("{plain}[[access]]\nvolume = \"none\"\nhosts = [\"nqn.2026-11.test:a\"]\n"),
+                "names the volume \"none\"",
+            ),
+            (
+                format!("{plain}[[access]]\nchap = {{ user = \"u\", secret_file = \"none\" }}\n"),
+                "cannot be read",
+            ),
+            (portal.to_owned(), "there is nothing to serve"),
+        ]
+    });
+    let changing = Changing::start(DISK);
     fs::remove_file(changing.path("config.toml")).unwrap();
-    let before = changing.log().len();
     kill_process(changing.server.pid(), Signal::HUP).unwrap();
-    until(|| changing.log()[before..].contains("cannot be read").then_some(()));
+    changing.await_line("config.toml cannot be read");
     assert_eq!(changing.found(), ["disk"]);
     changing.server.stop();
 }
@@ -367,6 +405,27 @@ fn a_secret_file_with_another_secret_counts_and_so_does_another_rule() {
     run_in_vain(&["inspect", &url(&old)]);
     changing.reload(&disk);
     run(&["inspect", &changing.server.iscsi_url("disk")]);
+    changing.server.stop();
+}
+
+#[test]
+fn what_is_logged_changes_unless_the_command_line_says_it() {
+    let disk = volume("disk", "ram:1M");
+    let verbose = format!("[daemon]\nlog = \"debug\"\n{PORTALS}{disk}");
+    let folder = tempdir().unwrap();
+    let config = folder.path().join("config.toml");
+    fs::write(&config, format!("{PORTALS}{disk}")).unwrap();
+    let arguments = ["--config", config.to_str().unwrap(), "--log", "info"];
+    let server = Server::start_configured(folder.path(), &arguments);
+    let said = Changing { folder, server };
+    assert!(said.reload_whole(&verbose).contains("is unchanged"));
+    said.server.stop();
+    let changing = Changing::start(&disk);
+    changing.found();
+    assert!(!changing.log().contains("a connection begins"));
+    changing.reload_whole(&verbose);
+    changing.found();
+    changing.await_line("a connection begins");
     changing.server.stop();
 }
 

@@ -19,7 +19,7 @@ pub(crate) enum ControlInput {
     /// A signal asks to look at the configuration again.
     Reload,
     /// What may block of an opening is done.
-    Prepared { ticket: Ticket, prepared: PreparedOpening },
+    Prepared { ticket: Ticket, prepared: Box<PreparedOpening> },
     /// A volume is open, or cannot be opened.
     Opened { ticket: Ticket, result: Result<Arc<dyn Volume>, OpenError> },
     /// What became of a catalogue or a volume.

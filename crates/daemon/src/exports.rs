@@ -326,3 +326,74 @@ fn namespace(entry: &Opened) -> controller::Namespace {
         uuid: identity.uuid,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: &str = "[[volume]]\nname='a'\nurl='ram:1M'\n[[volume]]\nname='b'\nurl='ram:1M'\n";
+
+    /// What is served at a portal of each protocol by a configuration all of whose volumes are open.
+    fn exported(text: &str, before: &[Exported], generation: u64) -> Vec<Exported> {
+        let config: Config = toml::from_str(text).unwrap();
+        let volume: Arc<dyn Volume> = Arc::new(volume::Null::new(1 << 20, 512).unwrap());
+        let open = |(slot, entry): (u16, &VolumeEntry)| Opened {
+            id: VolumeId::new(slot, 0),
+            ..Opened::new(entry, Arc::clone(&volume), Kept::nothing())
+        };
+        let opened: Vec<Opened> = (0..).zip(&config.volumes).map(open).collect();
+        let portal = |(number, protocol)| OpenPortal {
+            id: ListenerId(number),
+            entry: PortalEntry::at(protocol, "127.0.0.1:0".parse().unwrap()),
+            address: "127.0.0.1:4420".parse().unwrap(),
+        };
+        let portals: Vec<OpenPortal> = (0..).zip([Protocol::Iscsi, Protocol::Nvme]).map(portal).collect();
+        let accounts = Accounts::default();
+        let wanted = Wanted { config: &config, accounts: &accounts, opened: &opened };
+        export(wanted, &portals, before, Generation(generation)).unwrap()
+    }
+
+    /// Whether each portal is the very same.
+    fn same(one: &[Exported], other: &[Exported]) -> Vec<bool> {
+        let same = |(one, other): (&Exported, &Exported)| match (&one.role, &other.role) {
+            (ListenerRole::Iscsi(one), ListenerRole::Iscsi(other)) => Arc::ptr_eq(one, other),
+            (ListenerRole::Nvme(one), ListenerRole::Nvme(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        };
+        one.iter().zip(other).map(same).collect()
+    }
+
+    #[test]
+    fn a_portal_of_which_nothing_changes_stays_the_very_same() {
+        let first = exported(NOW, &[], 1);
+        assert_eq!(same(&first, &exported(NOW, &[], 1)), [false, false], "made anew");
+        let access = |who: &str| format!("{NOW}[[access]]\nvolume='a'\n{who}\n");
+        for (next, expected) in [
+            (NOW.to_owned(), [true, true]),
+            (format!("{NOW}[daemon]\nturns=true\n[limits]\nconnections=7"), [true, true]),
+            (format!("{NOW}[[volume]]\nname='c'\nurl='ram:1M'\n"), [false, false]),
+            (NOW.replace("name='b'", "name='b'\ntarget='a'\nlun=1"), [false, false]),
+            (NOW.replace("name='b'", "name='b'\nlun=1"), [false, false]),
+            (access("hosts=['nqn.2026-11.test:h']\ninitiators=['iqn.2026-11.test:i']"), [false, false]),
+        ] {
+            let second = exported(&next, &first, 2);
+            assert_eq!(same(&first, &second), expected, "{next}");
+        }
+        // A rule of NVMe hosts closes the target to initiators: another one changes nothing more for these.
+        let first = exported(&access("hosts=['nqn.2026-11.test:h']"), &[], 1);
+        let second = exported(&access("hosts=['nqn.2026-11.test:other']"), &first, 2);
+        assert_eq!(same(&first, &second), [true, false]);
+    }
+
+    #[test]
+    fn discovery_moves_with_what_it_shows() {
+        let generation = |exported: &[Exported]| match &exported[1].role {
+            ListenerRole::Nvme(portal) => portal.generation,
+            ListenerRole::Iscsi(_) => panic!("not NVMe"),
+        };
+        let first = exported(NOW, &[], 1);
+        let second = exported(NOW, &first, 2);
+        let third = exported(&format!("{NOW}[[volume]]\nname='c'\nurl='ram:1M'\n"), &second, 3);
+        assert_eq!([&first, &second, &third].map(|exported| generation(exported)), [1, 1, 3]);
+    }
+}

@@ -73,7 +73,7 @@ enum Way {
     /// Nothing.
     Here(Arc<dyn Volume>),
     /// To reach one of these addresses.
-    Elsewhere { addresses: Vec<SocketAddr>, access: Access },
+    Elsewhere { addresses: Vec<SocketAddr>, access: Box<Access> },
 }
 
 impl PreparedOpening {
@@ -82,7 +82,7 @@ impl PreparedOpening {
     pub fn new(url: &VolumeUrl, storage: &Arc<dyn Storage>) -> Self {
         let way = access(&url.source).and_then(|elsewhere| match elsewhere {
             None => backends::open(url, storage).map(Way::Here),
-            Some((addresses, access)) => Ok(Way::Elsewhere { addresses, access }),
+            Some((addresses, access)) => Ok(Way::Elsewhere { addresses, access: Box::new(access) }),
         });
         Self { url: url.clone(), way }
     }
@@ -97,7 +97,7 @@ impl PreparedOpening {
             Err(error) => State::Decided(Some(Err(error))),
             Ok(Way::Here(volume)) => State::Decided(Some(Ok(volume))),
             Ok(Way::Elsewhere { addresses, access }) => {
-                match Route::begin(addresses, access, client_environment(environment)) {
+                match Route::begin(addresses, *access, client_environment(environment)) {
                     Some(route) => State::Remote(Box::new(route)),
                     None => State::Decided(Some(Err(OpenError::new(
                         "its host name has no address; write an address",

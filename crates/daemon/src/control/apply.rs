@@ -161,14 +161,13 @@ impl Draft {
     fn bind(&mut self, context: &mut Context, plan: &ApplyPlan, next: &Config) -> Result<(), Failure> {
         for (entry, kept) in next.portals.iter().zip(&plan.portals) {
             let kept = kept.and_then(|index| context.current.portals.get(index));
-            let portal = match kept {
-                Some(old) => OpenPortal { entry: entry.clone(), ..old.clone() },
-                None => {
-                    let listener = bind(entry, &context.current.portals).map_err(Failure::because)?;
-                    let (id, address) = (context.ids.listener(), listener.local());
-                    self.bound.push((id, listener));
-                    OpenPortal { id, entry: entry.clone(), address }
-                }
+            let portal = if let Some(old) = kept {
+                OpenPortal { entry: entry.clone(), ..old.clone() }
+            } else {
+                let listener = bind(entry, &context.current.portals).map_err(Failure::because)?;
+                let (id, address) = (context.ids.listener(), listener.local());
+                self.bound.push((id, listener));
+                OpenPortal { id, entry: entry.clone(), address }
             };
             self.portals.push(portal);
         }
@@ -337,7 +336,7 @@ fn begin(context: &Context, ticket: Ticket, url: &VolumeUrl) -> Result<(), Failu
     let (tell, url) = (context.links.tell.clone(), url.clone());
     let thread = std::thread::Builder::new().name("name look-up".to_owned());
     let thread = thread.spawn(move || {
-        let prepared = prepare(&url);
+        let prepared = Box::new(prepare(&url));
         // Nobody listens any more only when the server ends.
         let _unheard = tell.send(ControlInput::Prepared { ticket, prepared });
     });

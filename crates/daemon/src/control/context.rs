@@ -183,7 +183,7 @@ impl Context {
             ControlInput::CoreEnded => self.ended += 1,
             ControlInput::Engine(ControlEvent::Retired { id, secured }) => self.retire(id, secured),
             ControlInput::Prepared { ticket, prepared } if ticket.0 >= self.first_valid => {
-                self.links.cores.openings.begin(ticket, prepared);
+                self.links.cores.openings.begin(ticket, *prepared);
             }
             ControlInput::Opened { ticket, .. } if ticket.0 >= self.first_valid => return Some(input),
             ControlInput::Engine(_) => return Some(input),
@@ -233,7 +233,9 @@ impl Context {
             retiring.told = now;
             lines.push(report::still_closing(&retiring.opened.name, now.duration_since(retiring.since)));
         }
-        lines.into_iter().for_each(|line| self.record(line));
+        for line in lines {
+            self.record(line);
+        }
         self.retiring.values().map(|retiring| retiring.told + STILL_CLOSING).min()
     }
 }

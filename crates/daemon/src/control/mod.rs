@@ -103,7 +103,9 @@ impl Controller {
             }
             Ok(Outcome::Unchanged) => self.context.record(report::unchanged(generation)),
             Err(Failure::Refused(problems)) => {
-                problems.iter().for_each(|problem| self.context.record(report::refused(generation, problem)));
+                for problem in &problems {
+                    self.context.record(report::refused(generation, problem));
+                }
             }
             Err(Failure::Interrupted) => {}
         }

@@ -2,7 +2,7 @@
 //!
 //! Nothing is opened or changed here: a plan that is refused has cost nothing. docs/reference/configuration.md has the table of what may change.
 
-use names::{ByteSize, Source};
+use names::{ByteSize, Source, VolumeUrl};
 
 use crate::config::{Config, Daemon, PortalEntry, VolumeEntry};
 use crate::identity::Identity;
@@ -56,12 +56,12 @@ impl ApplyPlan {
         let mut plan = Self::default();
         for entry in &next.volumes {
             match now.open.iter().find(|open| open.entry.name == entry.name) {
-                Some(open) if open.entry.url == entry.url => {
+                Some(open) if are_opened_alike(&open.entry.url, &entry.url) => {
                     problems.extend(another_identity(open, entry));
                     plan.kept.push(entry.name.clone());
                 }
                 same_name => {
-                    problems.extend(same_name.and_then(|open| now.same_place_or_state(open, entry)));
+                    problems.extend(same_name.and_then(|open| now.cannot_replace(open, entry)));
                     problems.extend(now.in_the_way(entry));
                     plan.added.push(entry.clone());
                 }
@@ -80,17 +80,19 @@ impl ApplyPlan {
 
 impl Situation<'_> {
     /// Why a volume cannot become another one under its name.
-    fn same_place_or_state(&self, open: &OpenVolume<'_>, next: &VolumeEntry) -> Option<String> {
+    fn cannot_replace(&self, open: &OpenVolume<'_>, next: &VolumeEntry) -> Option<String> {
         let (was, is) = (&open.entry.url, &next.url);
-        let why = if are_one(&was.source, &is.source) {
-            format!(
-                "the same {} is being served, and two openings of it would destroy data",
-                thing(&is.source)
-            )
-        } else if self.states_go_by_name && !is_ephemeral(&was.source) && !is_ephemeral(&is.source) {
-            "its identity is kept under its name, and hosts would take the one disk for the other".to_owned()
-        } else {
-            return None;
+        let shares_state = self.states_go_by_name && !is_ephemeral(&was.source) && !is_ephemeral(&is.source);
+        let keeps_uuid = next.uuid.is_some_and(|uuid| uuid.bytes() == open.identity.uuid);
+        let why = match () {
+            () if are_one(&was.source, &is.source) => {
+                let thing = thing(&is.source);
+                format!("the same {thing} is being served, and two openings of it would destroy data")
+            }
+            () if shares_state || keeps_uuid => {
+                "it would keep its identity, and hosts would take the one disk for the other".to_owned()
+            }
+            () => return None,
         };
         let name = &next.name;
         Some(format!(
@@ -122,6 +124,18 @@ impl Situation<'_> {
             open.entry.name
         ))
     }
+}
+
+/// True when the one would be opened as the other is. The size of a file that is there counts only for its next opening.
+fn are_opened_alike(one: &VolumeUrl, other: &VolumeUrl) -> bool {
+    let without_size = |url: &VolumeUrl| {
+        let mut url = url.clone();
+        if let Source::File(file) = &mut url.source {
+            file.size = None;
+        }
+        url
+    };
+    without_size(one) == without_size(other)
 }
 
 /// True when both lie on the same.
@@ -274,6 +288,7 @@ mod tests {
             (with("name='a'", "name='a'\ntarget='t'\nlun=3"), &["m"], &[], &["a", "r", "o"]),
             (url("file:/a", "file:/b"), &["a", "m"], &["a"], &["r", "o"]),
             (url("ram:1M", "ram:2M"), &["r", "m"], &["r"], &["a", "o"]),
+            (url("file:/a", "file:/a?size=1G"), &["m"], &[], &["a", "r", "o"]),
             (url("file:/m", "file:/other"), &["m"], &[], &["a", "r", "o"]),
             (with("name='r'", "name='s'"), &["s", "m"], &["r"], &["a", "o"]),
             (with("name='o'", "name='p'"), &["p", "m"], &["o"], &["a", "r"]),
@@ -336,7 +351,11 @@ mod tests {
     fn a_name_that_stands_for_a_state_is_not_given_to_another_disk() {
         let next = with("url='file:/a'", "url='file:/b'");
         let problems = plan(&next, true).unwrap_err();
-        assert!(problems[0].contains("its identity is kept under its name"), "{problems:?}");
+        assert!(problems[0].contains("it would keep its identity, and hosts"), "{problems:?}");
+        let uuid = Uuid::random([7; 16]);
+        let problems =
+            plan(&with("url='ram:1M'", &format!("url='ram:2M'\nuuid='{uuid}'")), false).unwrap_err();
+        assert!(problems[0].contains("it would keep its identity, and hosts"), "{problems:?}");
         assert!(plan(&with("url='ram:1M'", "url='ram:2M'"), true).is_ok(), "it keeps no state");
     }
 

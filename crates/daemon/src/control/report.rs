@@ -1,5 +1,6 @@
 //! What is told of changes to what is served: one line for each, in the log.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use engine::Generation;
@@ -32,7 +33,8 @@ pub(super) fn applied(generation: Generation, took: Duration, change: &Change) -
         change.kept
     );
     if change.opened + change.closed > 0 {
-        text += &format!("; portals: {} opened, {} closed", change.opened, change.closed);
+        // Writing to a string does not fail.
+        let _ = write!(text, "; portals: {} opened, {} closed", change.opened, change.closed);
     }
     Event::new(Kind::Configuration, text).at(Level::Info)
 }
