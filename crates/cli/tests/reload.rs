@@ -81,9 +81,9 @@ impl Changing {
         until(|| self.log().contains(text).then_some(()));
     }
 
-    /// The names of what discovery finds, by both protocols alike.
-    fn found(&self) -> Vec<String> {
-        let [iscsi, nvme] = [
+    /// The names of what discovery finds, by each protocol.
+    fn discovered(&self) -> [Vec<String>; 2] {
+        [
             ("iscsi", self.server.iscsi, "iqn.2026-11.org.linerate:"),
             ("nvme+tcp", self.server.nvme, "nqn.2026-11.org.linerate:"),
         ]
@@ -93,7 +93,12 @@ impl Changing {
                 listed.lines().filter_map(|line| Some(line.split_once(prefix)?.1.to_owned())).collect();
             names.sort();
             names
-        });
+        })
+    }
+
+    /// The names of what discovery finds, by both protocols alike.
+    fn found(&self) -> Vec<String> {
+        let [iscsi, nvme] = self.discovered();
         assert_eq!(iscsi, nvme);
         iscsi
     }
@@ -477,7 +482,8 @@ fn two_signals_at_once_leave_the_newest_configuration() {
             let tables = format!("{}{}", volume("a", "ram:1M"), volume(&name(kind), "ram:1M"));
             changing.hang_up(&format!("{PORTALS}{tables}"));
         }
-        until(|| (changing.found() == ["a", &name("c")]).then_some(()));
+        let newest = || ["a".to_owned(), name("c")].to_vec();
+        until(|| (changing.discovered() == [newest(), newest()]).then_some(()));
     }
     changing.server.stop();
 }
