@@ -505,6 +505,22 @@ fn a_signal_to_stop_is_heard_while_a_reload_waits_for_a_silent_machine() {
     assert!(!log.contains("was not applied"), "{log}");
 }
 
+#[test]
+fn a_signal_that_comes_during_a_reload_counts_after_it() {
+    let disk = volume("disk", "ram:1M");
+    let changing = Changing::start(&disk);
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("iscsi://{}/iqn.2026-11.org.linerate:disk/0", silent.local_addr().unwrap());
+    changing.hang_up(&format!("{PORTALS}{disk}{}", volume("gw", &url)));
+    let connection = silent.accept().unwrap();
+    changing.hang_up(&format!("{PORTALS}{disk}{}", volume("new", "ram:1M")));
+    drop((connection, silent));
+    changing.await_line("1 added (\"new\"), 0 removed, 1 kept");
+    assert!(changing.log().contains("the volume \"gw\" cannot be opened"), "{}", changing.log());
+    assert_eq!(changing.found(), ["disk", "new"]);
+    changing.server.stop();
+}
+
 /// Which file it is, and when it was written.
 fn stamp(path: &Path) -> (u64, i64, i64) {
     let known = fs::metadata(path).unwrap();
