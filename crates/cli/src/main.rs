@@ -82,7 +82,7 @@ fn main() -> ExitCode {
     let cli = Cli::try_parse().unwrap_or_else(|error| output::refusal(explained(error)).exit());
     let result = match cli.command {
         Command::Lab(args) => return lab::run(&args),
-        Command::Serve(args) => serve::run(args).map(done),
+        Command::Serve(args) => serve::run(&args).map(done),
         Command::Losses(args) => losses::run(&args).map(done),
         Command::Attach(args) => attach::run(&args).map(done),
         Command::Compare(args) => return compare::run(&args),

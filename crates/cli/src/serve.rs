@@ -4,14 +4,17 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
-use daemon::{Config, Filter, Format, Log, Output, PortalEntry, Protocol, VolumeEntry};
+use daemon::{
+    Config, ConfigSource, Filter, Format, Log, Output, PortalEntry, Protocol, ServeOptions, VolumeEntry,
+};
 use names::{Portal, Span, VolumeUrl};
 
 use crate::output;
 
 /// What a user of the command should know of signals.
 const SIGNALS: &str = "SIGTERM and Ctrl-C stop the server in good order. SIGHUP makes it look whether files and devices have another size now; \
-    clients are told.";
+    clients are told. With --config it reads the file again too, under the same command line, and serves what that says now: volumes, portals and access rules \
+    come, change and go, all of them or, if anything is wrong, none. The log says which. linerate-configuration(5) has what can change.";
 
 /// Arguments of `serve`.
 #[derive(Debug, Parser)]
@@ -71,60 +74,107 @@ pub(crate) struct Args {
     turns: bool,
 }
 
-/// Runs the command.
-pub(crate) fn run(args: Args) -> Result<()> {
-    let mut config = match &args.config {
-        Some(path) => Config::read(path)?,
-        None => Config::default(),
-    };
-    let mut unread = Vec::new();
-    for text in &args.volumes {
-        match named_volume(text) {
-            Ok(volume) => config.volumes.push(volume),
-            Err(error) if args.check => unread.push(format!("{error:#}")),
-            Err(error) => return Err(error),
+impl Args {
+    /// The file's configuration, with what the command line says over it.
+    fn configuration(&self, volumes: Vec<VolumeEntry>) -> Result<Config> {
+        let mut config = match &self.config {
+            Some(path) => Config::read(path)?,
+            None => Config::default(),
+        };
+        config.volumes.extend(volumes);
+        replace_portal(&mut config, Protocol::Iscsi, self.iscsi.clone());
+        replace_portal(&mut config, Protocol::Nvme, self.nvme.clone());
+        let daemon = &mut config.daemon;
+        daemon.cores = self.cores.or(daemon.cores);
+        daemon.driver = self.driver.clone().or(daemon.driver.take());
+        daemon.spin = self.spin.or(daemon.spin);
+        daemon.congestion = self.congestion.clone().or(daemon.congestion.take());
+        daemon.state = self.state.clone().or(daemon.state.take());
+        daemon.allow_any |= self.allow_any;
+        daemon.turns |= self.turns;
+        daemon.log_format = match self.log_format.as_deref() {
+            Some("json") => Some(Format::Json),
+            Some(_) => Some(Format::Text),
+            None => daemon.log_format,
+        };
+        for volume in &mut config.volumes {
+            volume.nofail |= self.nofail;
         }
+        Ok(config)
     }
-    replace_portal(&mut config, Protocol::Iscsi, args.iscsi);
-    replace_portal(&mut config, Protocol::Nvme, args.nvme);
-    config.daemon.cores = args.cores.or(config.daemon.cores);
-    config.daemon.driver = args.driver.or(config.daemon.driver);
-    config.daemon.spin = args.spin.or(config.daemon.spin);
-    config.daemon.congestion = args.congestion.or(config.daemon.congestion);
-    config.daemon.state = args.state.or(config.daemon.state);
-    config.daemon.allow_any |= args.allow_any;
-    config.daemon.turns |= args.turns;
-    for volume in &mut config.volumes {
-        volume.nofail |= args.nofail;
+
+    /// The volumes that it names, and what is wrong with the others.
+    fn named_volumes(&self) -> (Vec<VolumeEntry>, Vec<anyhow::Error>) {
+        let (mut volumes, mut errors) = (Vec::new(), Vec::new());
+        for text in &self.volumes {
+            match named_volume(text) {
+                Ok(volume) => volumes.push(volume),
+                Err(error) => errors.push(error),
+            }
+        }
+        (volumes, errors)
     }
-    if config.volumes.is_empty() && unread.is_empty() {
-        bail!("there is nothing to serve: name a volume, such as disk=ram:1G, or give --config FILE");
+}
+
+/// What SIGHUP has read again: the file, under the same command line.
+struct Source<'a> {
+    args: &'a Args,
+    /// What is logged, if not the file says so.
+    filter: Option<Filter>,
+}
+
+impl ConfigSource for Source<'_> {
+    fn load(&self) -> Result<Config> {
+        let (volumes, errors) = self.args.named_volumes();
+        if let Some(error) = errors.into_iter().next() {
+            return Err(error);
+        }
+        let mut config = self.args.configuration(volumes)?;
+        check_not_empty(&config)?;
+        config.daemon.log = Some(self.filter.clone().or(config.daemon.log.take()).unwrap_or_default());
+        Ok(config)
     }
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args) -> Result<()> {
     let named = std::env::var("LINERATE_LOG").ok().map(|text| text.parse::<Filter>());
     let named = named.transpose().context("the environment variable LINERATE_LOG");
     if args.check {
-        unread.extend(named.err().map(|error| format!("{error:#}")));
-        return check(&config, unread);
+        return check(args, named.err());
     }
-    let format = match args.log_format.as_deref() {
-        Some("json") => Format::Json,
-        Some(_) => Format::Text,
-        None => config.daemon.log_format.unwrap_or_default(),
-    };
-    let filter = args.log.or(named?).or(config.daemon.log.take()).unwrap_or_default();
+    let source = Source { args, filter: args.log.clone().or(named?) };
+    let config = source.load()?;
+    let format = config.daemon.log_format.unwrap_or_default();
+    let filter = config.daemon.log.clone().unwrap_or_default();
     let log = Log::start(filter, Output { stream: Box::new(std::io::stderr()), format });
     let say = |line: &str| {
         // Whoever closed standard output does not want to know how to connect.
         let _unheard = output::line(line);
     };
-    let outcome = daemon::serve(&config, args.ready_file.as_deref(), &say, &log);
+    let source = args.config.as_ref().map(|_| &source as &dyn ConfigSource);
+    let options = ServeOptions { source, ready_file: args.ready_file.as_deref() };
+    let outcome = daemon::serve(&config, options, &say, &log);
     log.finish();
     outcome
 }
 
+fn check_not_empty(config: &Config) -> Result<()> {
+    if config.volumes.is_empty() {
+        bail!("there is nothing to serve: name a volume, such as disk=ram:1G, or give --config FILE");
+    }
+    Ok(())
+}
+
 /// Tells what is wrong with the configuration, beside what of it could not even be read, and what is doubtful.
-fn check(config: &Config, unread: Vec<String>) -> Result<()> {
-    let found = daemon::check(config);
+fn check(args: &Args, wrong_filter: Option<anyhow::Error>) -> Result<()> {
+    let (volumes, errors) = args.named_volumes();
+    let config = args.configuration(volumes)?;
+    if errors.is_empty() {
+        check_not_empty(&config)?;
+    }
+    let unread = errors.into_iter().chain(wrong_filter).map(|error| format!("{error:#}")).collect::<Vec<_>>();
+    let found = daemon::check(&config);
     for line in found.untried {
         output::remark(&line);
     }

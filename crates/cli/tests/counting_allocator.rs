@@ -90,7 +90,7 @@ fn nothing_is_allocated_for_an_io() {
         let output = daemon::Output { stream: Box::new(std::io::sink()), format: daemon::Format::Text };
         daemon::serve(
             &config(),
-            Some(&place),
+            daemon::ServeOptions { ready_file: Some(&place), ..daemon::ServeOptions::default() },
             &|_| {},
             &daemon::Log::start(daemon::Filter::default(), output),
         )

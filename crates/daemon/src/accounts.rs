@@ -11,7 +11,7 @@ use crate::findings::Findings;
 use crate::secrets;
 
 /// The accounts of a configuration.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Accounts {
     rules: Vec<Option<Chap>>,
     discovery: Option<Chap>,

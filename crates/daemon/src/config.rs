@@ -19,7 +19,7 @@ const MOST_CORES: u16 = 256;
 const LAST_LUN: u16 = 16_383;
 
 /// The whole file.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
     /// How the process runs.
@@ -43,7 +43,7 @@ pub struct Config {
 }
 
 /// Who may ask what there is. Everybody is told only of what it may use.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Discovery {
     /// The challenge that iSCSI initiators must answer in discovery sessions.
@@ -62,7 +62,7 @@ pub enum Digests {
 }
 
 /// How the process runs.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Daemon {
     /// Event loops, one per core; at least 1.
@@ -123,7 +123,7 @@ fn whole(prefix: &str) -> Result<()> {
 }
 
 /// Limits of the process; `docs/limits.md` explains each.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
     /// Connections at a time, over all protocols and cores.
@@ -143,8 +143,18 @@ pub enum Protocol {
     Nvme,
 }
 
+impl Protocol {
+    /// The word in configuration and ready files.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Iscsi => "iscsi",
+            Self::Nvme => "nvme",
+        }
+    }
+}
+
 /// A listening address.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PortalEntry {
     /// Which protocol.
@@ -171,7 +181,7 @@ impl PortalEntry {
 }
 
 /// A volume and its name.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeEntry {
     /// The name that targets and subsystems end with.
@@ -214,7 +224,7 @@ impl VolumeEntry {
 
 /// Who may use a volume, a target or all, and how they prove who they are. A target that no entry concerns is open to everybody who
 /// can reach a portal; of any other a volume is open only to whom an entry names for it.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AccessEntry {
     /// Which volume, and it alone.
@@ -302,7 +312,7 @@ impl ChapEntry {
 }
 
 /// A CHAP account. Secrets stand in files of their own, never here.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChapEntry {
     /// The initiator's user name.

@@ -4,9 +4,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use engine::{Catalogue, ConnectionLimits, Generation, ListenerRole};
+use engine::{Catalogue, ConnectionLimits, Generation, ListenerRole, Listening, ServedVolume};
+use host::ListenerId;
 use iscsi::keys::DigestPolicy;
-use iscsi::target;
+use iscsi::target::{self, Chap};
 use nvme::controller;
 use scsi::{LogicalUnit, TargetDevice, UnitIdentity};
 use volume::{Volume, VolumeId};
@@ -24,7 +25,9 @@ const MODEL: &str = "Linerate volume";
 const PORTAL_GROUP: u16 = 1;
 
 /// A volume that is open, under its name.
+#[derive(Debug, Clone)]
 pub(crate) struct Opened {
+    pub(crate) id: VolumeId,
     pub(crate) name: String,
     pub(crate) target: String,
     pub(crate) lun: u16,
@@ -32,24 +35,23 @@ pub(crate) struct Opened {
     pub(crate) kept: Kept,
 }
 
-/// The volumes of one target, in the order of their numbers, each with its place in the export table.
+/// The volumes of one target, in the order of their numbers.
 struct Group<'a> {
     target: &'a str,
-    members: Vec<(VolumeId, &'a Opened)>,
+    members: Vec<&'a Opened>,
 }
 
 /// All targets, in the order in which the configuration first names them.
 fn groups(opened: &[Opened]) -> Vec<Group<'_>> {
     let mut groups: Vec<Group<'_>> = Vec::new();
-    for (index, entry) in opened.iter().enumerate() {
-        let member = (volume_id(index), entry);
+    for entry in opened {
         match groups.iter_mut().find(|group| group.target == entry.target) {
-            Some(group) => group.members.push(member),
-            None => groups.push(Group { target: &entry.target, members: vec![member] }),
+            Some(group) => group.members.push(entry),
+            None => groups.push(Group { target: &entry.target, members: vec![entry] }),
         }
     }
     for group in &mut groups {
-        group.members.sort_by_key(|(_, entry)| entry.lun);
+        group.members.sort_by_key(|entry| entry.lun);
     }
     groups
 }
@@ -58,12 +60,19 @@ impl Opened {
     /// A volume with a target of its own, of which nothing is kept.
     #[cfg(test)]
     pub(crate) fn plain(name: &str, volume: Arc<dyn Volume>) -> Self {
-        Self { name: name.to_owned(), target: name.to_owned(), lun: 0, volume, kept: Kept::nothing() }
+        let (name, target) = (name.to_owned(), name.to_owned());
+        Self { id: VolumeId::new(0, 0), name, target, lun: 0, volume, kept: Kept::nothing() }
     }
 
     /// The volume that a configuration's entry names, and what is kept of it.
     pub(crate) fn new(entry: &VolumeEntry, volume: Arc<dyn Volume>, kept: Kept) -> Self {
-        Self { name: entry.name.clone(), target: entry.target().to_owned(), lun: entry.lun, volume, kept }
+        let (name, target) = (entry.name.clone(), entry.target().to_owned());
+        Self { id: VolumeId::NONE, name, target, lun: entry.lun, volume, kept }
+    }
+
+    /// The same volume at the place that another entry of its name says.
+    pub(crate) fn moved(&self, entry: &VolumeEntry) -> Self {
+        Self { target: entry.target().to_owned(), lun: entry.lun, ..self.clone() }
     }
 }
 
@@ -75,8 +84,106 @@ pub(crate) struct Wanted<'a> {
     pub(crate) opened: &'a [Opened],
 }
 
+/// A portal that listens, or is about to.
+#[derive(Debug, Clone)]
+pub(crate) struct OpenPortal {
+    pub(crate) id: ListenerId,
+    pub(crate) entry: PortalEntry,
+    pub(crate) address: SocketAddr,
+}
+
+/// What is served at a portal, and what it was made of.
+#[derive(Debug, Clone)]
+pub(crate) struct Exported {
+    id: ListenerId,
+    description: Description,
+    role: ListenerRole,
+}
+
+/// All that decides what is served at a portal. While it stays the same, so does the portal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Description {
+    advertised: Vec<SocketAddr>,
+    referrals: Vec<SocketAddr>,
+    digests: Digests,
+    discovery: Option<Chap>,
+    targets: Vec<TargetDescription>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct TargetDescription {
+    name: String,
+    /// The units in their order. What they are called decides all else of them.
+    units: Vec<UnitPlace>,
+    access: TargetAccess,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct UnitPlace {
+    lun: u16,
+    volume: VolumeId,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum TargetAccess {
+    Initiators(target::Access),
+    Hosts(controller::Hosts),
+}
+
+impl Description {
+    fn of(wanted: Wanted<'_>, portal: &OpenPortal) -> Self {
+        let OpenPortal { entry, address, .. } = portal;
+        let advertised = entry.advertise.as_ref().and_then(names::Portal::address);
+        let targets = groups(wanted.opened);
+        let targets = targets.iter().map(|group| TargetDescription::of(wanted, group, entry.protocol));
+        let targets = targets.collect();
+        let referrals = entry.referrals.iter().filter_map(names::Portal::address).collect();
+        let digests = entry.digests;
+        match entry.protocol {
+            // Initiators are told the address that they came to.
+            Protocol::Iscsi => {
+                let discovery = wanted.accounts.discovery().cloned();
+                let advertised = advertised.into_iter().collect();
+                Self { advertised, referrals, digests, discovery, targets }
+            }
+            Protocol::Nvme => {
+                let advertised = vec![advertised.unwrap_or(*address)];
+                Self { advertised, referrals, digests, discovery: None, targets }
+            }
+        }
+    }
+}
+
+impl TargetDescription {
+    fn of(wanted: Wanted<'_>, group: &Group<'_>, protocol: Protocol) -> Self {
+        let (config, target) = (wanted.config, group.target);
+        let units = group.members.iter().map(|entry| UnitPlace { lun: entry.lun, volume: entry.id });
+        let access = match protocol {
+            Protocol::Iscsi => TargetAccess::Initiators(access::initiators(config, wanted.accounts, target)),
+            Protocol::Nvme => TargetAccess::Hosts(access::hosts(config, target)),
+        };
+        Self { name: target.to_owned(), units: units.collect(), access }
+    }
+}
+
+impl Exported {
+    /// The node of a target of which nothing has changed.
+    fn node(&self, described: &TargetDescription, name: &names::Iqn) -> Option<Arc<target::Node>> {
+        let ListenerRole::Iscsi(portal) = &self.role else { return None };
+        let same = self.description.targets.contains(described);
+        portal.nodes.iter().find(|node| same && node.name == *name).cloned()
+    }
+
+    /// The subsystem of a target of which nothing has changed.
+    fn subsystem(&self, described: &TargetDescription, nqn: &names::Nqn) -> Option<Arc<controller::Subsystem>> {
+        let ListenerRole::Nvme(portal) = &self.role else { return None };
+        let same = self.description.targets.contains(described);
+        portal.subsystems.iter().find(|subsystem| same && *subsystem.nqn == *nqn.as_str()).cloned()
+    }
+}
+
 /// Refuses volumes that hosts could not tell apart. The configuration alone can make them so, or a copy of another volume's state.
-fn check_distinct(opened: &[Opened]) -> Result<()> {
+pub(crate) fn check_distinct(opened: &[Opened]) -> Result<()> {
     for (index, one) in opened.iter().enumerate() {
         let same = |other: &&Opened| {
             let (one, other) = (&one.kept.identity, &other.kept.identity);
@@ -93,45 +200,68 @@ fn check_distinct(opened: &[Opened]) -> Result<()> {
     Ok(())
 }
 
-/// What the engine is to serve, for portals that listen at these addresses.
-pub(crate) fn catalogue(
+/// What is served at each portal. A portal of which nothing has changed since `before` is the one of before, and so is each of its targets of which
+/// nothing has: connections to it notice nothing.
+pub(crate) fn export(
     wanted: Wanted<'_>,
-    portals: &[(Protocol, SocketAddr)],
+    portals: &[OpenPortal],
+    before: &[Exported],
+    generation: Generation,
+) -> Result<Vec<Exported>> {
+    let export = |portal: &OpenPortal| {
+        let description = Description::of(wanted, portal);
+        let same = |old: &&Exported| old.id == portal.id && old.description == description;
+        if let Some(old) = before.iter().find(same) {
+            return Ok(old.clone());
+        }
+        let old = before.iter().find(|old| old.id == portal.id);
+        let role = match portal.entry.protocol {
+            Protocol::Iscsi => ListenerRole::Iscsi(Arc::new(iscsi_portal(wanted, &description, old)?)),
+            Protocol::Nvme => {
+                ListenerRole::Nvme(Arc::new(nvme_portal(wanted, &description, (old, generation))?))
+            }
+        };
+        Ok(Exported { id: portal.id, description, role })
+    };
+    portals.iter().map(export).collect()
+}
+
+/// What the engine is to serve.
+pub(crate) fn catalogue(
+    opened: &[Opened],
+    exported: &[Exported],
+    generation: Generation,
     limits: ConnectionLimits,
-) -> Result<Catalogue> {
-    let Wanted { config, opened, .. } = wanted;
-    check_distinct(opened)?;
-    let generation = Generation(1);
-    let listeners = config
-        .portals
-        .iter()
-        .zip(portals)
-        .map(|(entry, &(protocol, listening))| {
-            Ok(match protocol {
-                Protocol::Iscsi => ListenerRole::Iscsi(Arc::new(iscsi_portal(wanted, entry)?)),
-                Protocol::Nvme => {
-                    let portal = nvme_portal(wanted, entry, listening, generation)?;
-                    ListenerRole::Nvme(Arc::new(portal))
-                }
-            })
-        })
-        .collect::<Result<_>>()?;
-    let volumes = opened.iter().map(|entry| (entry.name.as_str().into(), Arc::clone(&entry.volume)));
-    Ok(Catalogue { generation, limits, ..Catalogue::first(volumes, listeners) })
+) -> Catalogue {
+    let served = |entry: &Opened| ServedVolume {
+        id: entry.id,
+        name: entry.name.as_str().into(),
+        volume: Arc::clone(&entry.volume),
+    };
+    let listening = |portal: &Exported| Listening { id: portal.id, role: portal.role.clone() };
+    Catalogue {
+        generation,
+        volumes: opened.iter().map(served).collect(),
+        listeners: exported.iter().map(listening).collect(),
+        limits,
+    }
 }
 
-/// What the volume in that place of the list is called by the engine.
-pub(crate) fn volume_id(index: usize) -> VolumeId {
-    VolumeId::new(u16::try_from(index).unwrap_or(u16::MAX), 0)
-}
-
-fn iscsi_portal(wanted: Wanted<'_>, entry: &PortalEntry) -> Result<target::Portal> {
+fn iscsi_portal(
+    wanted: Wanted<'_>,
+    description: &Description,
+    old: Option<&Exported>,
+) -> Result<target::Portal> {
     let groups = groups(wanted.opened);
-    let nodes = groups.iter().map(|group| iscsi_node(wanted, group));
+    let node = |(group, described): (&Group<'_>, &TargetDescription)| {
+        let kept = old.and_then(|old| old.node(described, &wanted.config.daemon.iqn(group.target).ok()?));
+        kept.map_or_else(|| iscsi_node(wanted, group).map(Arc::new), Ok)
+    };
+    let nodes = groups.iter().zip(&description.targets).map(node);
     let mut portal = target::Portal::new(nodes.collect::<Result<Vec<_>>>()?);
-    portal.addresses = entry.advertise.as_ref().and_then(names::Portal::address).into_iter().collect();
-    portal.discovery = wanted.accounts.discovery().cloned();
-    if entry.digests == Digests::Required {
+    portal.addresses.clone_from(&description.advertised);
+    portal.discovery.clone_from(&description.discovery);
+    if description.digests == Digests::Required {
         portal.tuning.header_digest = DigestPolicy::Require;
         portal.tuning.data_digest = DigestPolicy::Require;
     }
@@ -139,7 +269,7 @@ fn iscsi_portal(wanted: Wanted<'_>, entry: &PortalEntry) -> Result<target::Porta
 }
 
 fn iscsi_node(wanted: Wanted<'_>, group: &Group<'_>) -> Result<target::Node> {
-    let units = group.members.iter().map(|(volume, entry)| logical_unit(*volume, entry));
+    let units = group.members.iter().map(|entry| logical_unit(entry));
     let name = wanted.config.daemon.iqn(group.target)?;
     let text = name.as_str();
     let device = TargetDevice {
@@ -158,11 +288,11 @@ fn iscsi_node(wanted: Wanted<'_>, group: &Group<'_>) -> Result<target::Node> {
     })
 }
 
-fn logical_unit(volume: VolumeId, entry: &Opened) -> LogicalUnit {
+fn logical_unit(entry: &Opened) -> LogicalUnit {
     let identity = &entry.kept.identity;
     LogicalUnit {
         lun: entry.lun,
-        volume,
+        volume: entry.id,
         geometry: entry.volume.geometry(),
         limits: entry.volume.limits(),
         features: entry.volume.features(),
@@ -180,49 +310,122 @@ fn logical_unit(volume: VolumeId, entry: &Opened) -> LogicalUnit {
 
 fn nvme_portal(
     wanted: Wanted<'_>,
-    entry: &PortalEntry,
-    listening: SocketAddr,
-    generation: Generation,
+    description: &Description,
+    (old, generation): (Option<&Exported>, Generation),
 ) -> Result<controller::Portal> {
-    let advertised = entry.advertise.as_ref().and_then(names::Portal::address);
     let groups = groups(wanted.opened);
-    let subsystems = groups.iter().map(|group| nvme_subsystem(wanted.config, group));
+    let subsystem = |(group, described): (&Group<'_>, &TargetDescription)| {
+        let kept = old.and_then(|old| old.subsystem(described, &wanted.config.daemon.nqn(group.target).ok()?));
+        kept.map_or_else(|| nvme_subsystem(wanted.config, group).map(Arc::new), Ok)
+    };
+    let subsystems = groups.iter().zip(&description.targets).map(subsystem);
     Ok(controller::Portal {
-        subsystems: subsystems.map(|made| made.map(Arc::new)).collect::<Result<_>>()?,
-        advertised: vec![advertised.unwrap_or(listening)],
-        referrals: entry.referrals.iter().filter_map(names::Portal::address).collect(),
+        subsystems: subsystems.collect::<Result<_>>()?,
+        advertised: description.advertised.clone(),
+        referrals: description.referrals.clone(),
         generation: generation.0,
         log: controller::DiscoveryLog::default(),
-        require_digests: entry.digests == Digests::Required,
+        require_digests: description.digests == Digests::Required,
     }
     .with_log())
 }
 
 fn nvme_subsystem(config: &Config, group: &Group<'_>) -> Result<controller::Subsystem> {
     // A subsystem has no state of its own: its serial number is that of its first volume.
-    let serial = group.members.first().map(|(_, entry)| entry.kept.identity.serial.clone());
+    let serial = group.members.first().map(|entry| entry.kept.identity.serial.clone());
     Ok(controller::Subsystem {
         nqn: config.daemon.nqn(group.target)?.as_str().into(),
         serial: serial.unwrap_or_default(),
         model: MODEL.to_owned(),
         firmware: env!("CARGO_PKG_VERSION").to_owned(),
         hosts: access::hosts(config, group.target),
-        namespaces: group.members.iter().map(|(volume, entry)| namespace(*volume, entry)).collect(),
+        namespaces: group.members.iter().map(|entry| namespace(entry)).collect(),
         limits: controller::QueueLimits::default(),
     })
 }
 
-fn namespace(volume: VolumeId, entry: &Opened) -> controller::Namespace {
+fn namespace(entry: &Opened) -> controller::Namespace {
     let identity = &entry.kept.identity;
     controller::Namespace {
         incarnation: Some(entry.kept.mark),
         nsid: u32::from(entry.lun) + 1,
-        volume,
+        volume: entry.id,
         geometry: entry.volume.geometry(),
         limits: entry.volume.limits(),
         features: entry.volume.features(),
         nguid: identity.nguid,
         eui64: None,
         uuid: identity.uuid,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: &str = "[[volume]]\nname='a'\nurl='ram:1M'\n[[volume]]\nname='b'\nurl='ram:1M'\n";
+
+    /// What is served at a portal of each protocol by a configuration all of whose volumes are open.
+    fn exported(text: &str, before: &[Exported], generation: u64) -> Vec<Exported> {
+        let config: Config = toml::from_str(text).unwrap();
+        let volume: Arc<dyn Volume> = Arc::new(volume::Null::new(1 << 20, 512).unwrap());
+        let open = |(slot, entry): (u16, &VolumeEntry)| Opened {
+            id: VolumeId::new(slot, 0),
+            ..Opened::new(entry, Arc::clone(&volume), Kept::nothing())
+        };
+        let opened: Vec<Opened> = (0..).zip(&config.volumes).map(open).collect();
+        let portal = |(number, protocol)| OpenPortal {
+            id: ListenerId(number),
+            entry: PortalEntry::at(protocol, "127.0.0.1:0".parse().unwrap()),
+            address: "127.0.0.1:4420".parse().unwrap(),
+        };
+        let portals: Vec<OpenPortal> = (0..).zip([Protocol::Iscsi, Protocol::Nvme]).map(portal).collect();
+        let accounts = Accounts::default();
+        let wanted = Wanted { config: &config, accounts: &accounts, opened: &opened };
+        export(wanted, &portals, before, Generation(generation)).unwrap()
+    }
+
+    /// Whether each portal is the very same.
+    fn same(one: &[Exported], other: &[Exported]) -> Vec<bool> {
+        let same = |(one, other): (&Exported, &Exported)| match (&one.role, &other.role) {
+            (ListenerRole::Iscsi(one), ListenerRole::Iscsi(other)) => Arc::ptr_eq(one, other),
+            (ListenerRole::Nvme(one), ListenerRole::Nvme(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        };
+        one.iter().zip(other).map(same).collect()
+    }
+
+    #[test]
+    fn a_portal_of_which_nothing_changes_stays_the_very_same() {
+        let first = exported(NOW, &[], 1);
+        assert_eq!(same(&first, &exported(NOW, &[], 1)), [false, false], "made anew");
+        let access = |who: &str| format!("{NOW}[[access]]\nvolume='a'\n{who}\n");
+        for (next, expected) in [
+            (NOW.to_owned(), [true, true]),
+            (format!("{NOW}[daemon]\nturns=true\n[limits]\nconnections=7"), [true, true]),
+            (format!("{NOW}[[volume]]\nname='c'\nurl='ram:1M'\n"), [false, false]),
+            (NOW.replace("name='b'", "name='b'\ntarget='a'\nlun=1"), [false, false]),
+            (NOW.replace("name='b'", "name='b'\nlun=1"), [false, false]),
+            (access("hosts=['nqn.2026-11.test:h']\ninitiators=['iqn.2026-11.test:i']"), [false, false]),
+        ] {
+            let second = exported(&next, &first, 2);
+            assert_eq!(same(&first, &second), expected, "{next}");
+        }
+        // A rule of NVMe hosts closes the target to initiators: another one changes nothing more for these.
+        let first = exported(&access("hosts=['nqn.2026-11.test:h']"), &[], 1);
+        let second = exported(&access("hosts=['nqn.2026-11.test:other']"), &first, 2);
+        assert_eq!(same(&first, &second), [true, false]);
+    }
+
+    #[test]
+    fn discovery_moves_with_what_it_shows() {
+        let generation = |exported: &[Exported]| match &exported[1].role {
+            ListenerRole::Nvme(portal) => portal.generation,
+            ListenerRole::Iscsi(_) => panic!("not NVMe"),
+        };
+        let first = exported(NOW, &[], 1);
+        let second = exported(NOW, &first, 2);
+        let third = exported(&format!("{NOW}[[volume]]\nname='c'\nurl='ram:1M'\n"), &second, 3);
+        assert_eq!([&first, &second, &third].map(|exported| generation(exported)), [1, 1, 3]);
     }
 }

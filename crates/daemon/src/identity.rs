@@ -32,15 +32,30 @@ pub struct Identity {
 impl Identity {
     /// The identifiers that follow from `uuid`; the serial number may be given.
     pub fn new(uuid: Uuid, serial: Option<&str>) -> Self {
-        let mut naa = first::<8>(digest("naa", uuid));
+        let mut naa = first::<8>(digest("naa", uuid.bytes()));
         naa[0] = 0x30 | naa[0] & 0x0f;
-        let mut nguid = first::<16>(digest("nguid", uuid));
+        let mut nguid = first::<16>(digest("nguid", uuid.bytes()));
         // Bytes 8 to 10 are an OUI (NVMe Base §4.7.1.5): one that is locally administered, and no group's.
         nguid[8] = nguid[8] & 0xfc | 0x02;
-        // 80 bits, as 20 digits.
-        let digits = || format!("{:020x}", u128::from_be_bytes(first(digest("serial", uuid))) >> 48);
-        Self { serial: serial.map_or_else(digits, str::to_owned), naa, uuid: uuid.bytes(), nguid }
+        let uuid = uuid.bytes();
+        Self { serial: serial_of(uuid, serial), naa, uuid, nguid }
     }
+
+    /// What the identifiers would no longer be if the configuration gave these, by the name of the key.
+    pub(crate) fn changed_by(&self, uuid: Option<Uuid>, serial: Option<&str>) -> Option<&'static str> {
+        match () {
+            () if uuid.is_some_and(|uuid| uuid.bytes() != self.uuid) => Some("uuid"),
+            () if serial_of(self.uuid, serial) != self.serial => Some("serial"),
+            () => None,
+        }
+    }
+}
+
+/// The serial number of a volume with this UUID.
+fn serial_of(uuid: [u8; 16], given: Option<&str>) -> String {
+    // 80 bits, as 20 digits.
+    let digits = || format!("{:020x}", u128::from_be_bytes(first(digest("serial", uuid))) >> 48);
+    given.map_or_else(digits, str::to_owned)
 }
 
 /// The UUID of a volume: the one that the configuration gives, else the one that is kept, else a new one. Whichever it is, it is kept.
@@ -66,12 +81,12 @@ fn decode(bytes: &[u8]) -> Result<Uuid, StateError> {
     uuid.ok_or_else(|| StateError::new(RECORD, StateErrorKind::Damaged("it holds no UUID")))
 }
 
-fn digest(label: &str, uuid: Uuid) -> [u8; 32] {
+fn digest(label: &str, uuid: [u8; 16]) -> [u8; 32] {
     Sha256::new()
         .chain_update("linerate ")
         .chain_update(label)
         .chain_update(" ")
-        .chain_update(uuid.bytes())
+        .chain_update(uuid)
         .finalize()
         .into()
 }

@@ -11,7 +11,7 @@ use protocol::Entropy;
 use crate::identity::Identity;
 
 /// What is kept of a volume.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Kept {
     pub(crate) identity: Identity,
     pub(crate) state: VolumeState,

@@ -1,14 +1,16 @@
 //! The server: engine, reactor and backends in one ordinary process.
 //!
 //! [`Config`] says what is wanted; [`serve`] checks it whole, opens every volume and portal, and runs one event
-//! loop per core until a signal asks it to stop. Nothing is served before everything could be opened.
+//! loop per core until a signal asks it to stop. Nothing is served before everything could be opened. What a server begins with and what it
+//! changes to later are put in place in one way: by the controller, which alone says what is served.
 
 mod access;
 mod accounts;
 mod check;
 mod config;
+mod control;
+mod control_input;
 mod descriptors;
-mod early;
 mod exports;
 mod findings;
 mod fresh;
@@ -17,15 +19,16 @@ mod identity;
 mod kept;
 mod log;
 mod loss;
+mod openings;
 mod prepare;
 mod randomness;
 mod ready;
 mod rescan;
-mod retired;
 mod safety;
 mod secrets;
 mod serve;
-mod starter;
+mod serving_core;
+mod signals;
 mod state;
 mod statistics;
 
@@ -38,4 +41,4 @@ pub use findings::Findings;
 pub use identity::{IQN_PREFIX, Identity, NQN_PREFIX};
 pub use log::{Filter, FilterError, Format, LONGEST_FAREWELL, Log, Output};
 pub use loss::losses;
-pub use serve::serve;
+pub use serve::{ConfigSource, ServeOptions, serve};

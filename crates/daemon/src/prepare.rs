@@ -8,6 +8,9 @@ use crate::config::Config;
 use crate::findings::Findings;
 use crate::{access, safety};
 
+/// Memory for data buffers in all, unless the configuration says otherwise.
+pub(crate) const USUAL_MEMORY: u64 = 512 << 20;
+
 /// The accounts of a configuration, and what is wrong or doubtful about it but for its volumes.
 pub(crate) fn prepare(config: &Config) -> (Accounts, Findings) {
     let mut findings = Findings { problems: config.problems(), ..Findings::default() };

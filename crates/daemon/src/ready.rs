@@ -9,10 +9,7 @@ use crate::config::Protocol;
 
 /// Writes a line `PROTOCOL ADDRESS:PORT` per portal. The file appears whole: it is written beside its place and renamed.
 pub(crate) fn write(path: &Path, portals: &[(Protocol, SocketAddr)]) -> Result<()> {
-    let line = |(protocol, address): &(Protocol, SocketAddr)| match protocol {
-        Protocol::Iscsi => format!("iscsi {address}\n"),
-        Protocol::Nvme => format!("nvme {address}\n"),
-    };
+    let line = |(protocol, address): &(Protocol, SocketAddr)| format!("{} {address}\n", protocol.word());
     let text: String = portals.iter().map(line).collect::<Vec<_>>().concat();
     let beside = path.with_extension(format!("{}.new", std::process::id()));
     std::fs::write(&beside, text)

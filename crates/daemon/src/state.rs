@@ -17,7 +17,6 @@ use reactor::SystemFolder;
 use sha2::{Digest as _, Sha256};
 
 use crate::config::{Config, VolumeEntry};
-use crate::exports::Opened;
 use crate::identity::{Identity, uuid_of};
 use crate::kept::{Kept, seen};
 
@@ -60,6 +59,11 @@ impl States {
         let named = config.daemon.state.clone();
         let path = named.clone().or_else(usual);
         Self { store: path.map(|path| folder(&path)), named: named.is_some() }
+    }
+
+    /// True when volumes of one name have one state, whatever they lie on.
+    pub(crate) fn go_by_name(&self) -> bool {
+        self.named
     }
 
     /// Looks at a volume that is about to be opened. Nothing is made: it may not be there.
@@ -107,30 +111,13 @@ fn usual(variable: impl Fn(&str) -> Option<OsString>, root: bool) -> Option<Path
         .or_else(|| folder("HOME").map(|path| path.join(".local/state/linerate")))
 }
 
-/// True for what is gone when the process ends.
-fn is_ephemeral(source: &Source) -> bool {
+/// True for what is gone when the process ends. No two volumes have it in common.
+pub(crate) fn is_ephemeral(source: &Source) -> bool {
     matches!(source, Source::Ram(_) | Source::Null(_))
 }
 
-/// Keeps the marks of what was flushed after the last request, for the next server; says which volumes were not.
-pub(crate) fn keep_marks(opened: &[Opened], secured: &[&Opened], say: &dyn Fn(&str)) {
-    for entry in opened {
-        let is_secured = secured.iter().any(|other| other.name == entry.name);
-        let kept = if is_secured { entry.kept.end() } else { Ok(false) };
-        let why = match kept {
-            Ok(true) => continue,
-            Ok(false) => "it could not be flushed".to_owned(),
-            Err(error) => format!("{error}"),
-        };
-        say(&format!(
-            "the volume {:?} was not stopped cleanly: {why}; its clients will take what they have not flushed as lost",
-            entry.name
-        ));
-    }
-}
-
-/// Some digits that depend on what a volume lies on, whatever the options are.
-fn telling(source: &Source) -> String {
+/// What a volume lies on, whatever the options are.
+pub(crate) fn place(source: &Source) -> String {
     let place = match source {
         Source::File(file) => canonical(Path::new(&file.path)).display().to_string(),
         // Where a link to a device leads may change from one boot to the next.
@@ -139,7 +126,12 @@ fn telling(source: &Source) -> String {
         Source::Nvme(url) => format!("{}/{}/{}", url.portal, url.subsystem, url.nsid),
         _ => String::new(),
     };
-    let digest = Sha256::new().chain_update(source.scheme()).chain_update(" ").chain_update(place).finalize();
+    format!("{} {place}", source.scheme())
+}
+
+/// Some digits that depend on what a volume lies on, whatever the options are.
+fn telling(source: &Source) -> String {
+    let digest = Sha256::new().chain_update(place(source)).finalize();
     let number = digest.first_chunk().copied().map_or(0, u64::from_be_bytes);
     format!("{number:016x}")
 }

@@ -172,7 +172,6 @@ impl Event {
             CloseReason::Limit(text) => Self::new(Kind::Limit, text),
             CloseReason::Withdrawn(text) => Self::new(Kind::Ended, format!("withdrawn: {text}")),
             CloseReason::ShuttingDown => Self::new(Kind::Ended, "this server is stopping"),
-            CloseReason::Withdrawn(text) => Self::new(Kind::Ended, format!("withdrawn: {text}")),
         }
     }
 

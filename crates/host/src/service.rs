@@ -21,7 +21,6 @@ pub trait Postbox<M>: Send + Sync {
 }
 
 /// Everything that a core's service may use of the outside world.
-#[derive(Clone)]
 pub struct World<M> {
     /// Which core this is.
     pub core: CoreIndex,
@@ -33,6 +32,19 @@ pub struct World<M> {
     pub postbox: Arc<dyn Postbox<M>>,
     /// Wakes this core's [`Service::turn`], from any thread.
     pub waker: Waker,
+}
+
+// A derived one would ask that messages can be cloned.
+impl<M> Clone for World<M> {
+    fn clone(&self) -> Self {
+        Self {
+            core: self.core,
+            storage: Arc::clone(&self.storage),
+            dialer: Arc::clone(&self.dialer),
+            postbox: Arc::clone(&self.postbox),
+            waker: self.waker.clone(),
+        }
+    }
 }
 
 impl<M> std::fmt::Debug for World<M> {

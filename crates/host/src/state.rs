@@ -22,6 +22,10 @@ pub trait StateStore: Send + Sync + fmt::Debug {
 
     /// Removes the record, durably as in [`StateStore::write`]. One that is not there is removed already.
     fn remove(&self, volume: &str, record: &str) -> Result<(), StateError>;
+
+    /// Gives the volume's state back, for another process to have: this one serves the volume no more. Using it again takes it again. A store
+    /// that no other process can have does nothing.
+    fn release(&self, _volume: &str) {}
 }
 
 /// Why state could not be read or written: what, where, and what to do.
@@ -124,6 +128,11 @@ impl VolumeState {
     /// As [`StateStore::remove`].
     pub fn remove(&self, record: &str) -> Result<(), StateError> {
         self.store.remove(&self.volume, record)
+    }
+
+    /// As [`StateStore::release`].
+    pub fn release(&self) {
+        self.store.release(&self.volume);
     }
 }
 

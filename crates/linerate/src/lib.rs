@@ -59,7 +59,7 @@ pub use load::{
     LoadEnd, LoadError, LoadInterval, LoadPlan, LoadResult, MOST_DEPTH, Pattern, Progress, Tally,
 };
 pub use names::VolumeUrl;
-pub use open::{Opening, Tried, try_here};
+pub use open::{Opening, PreparedOpening, Tried, try_here};
 pub use ordered::{ChecksumResult, ExportResult};
 pub use reserve::{Changed, Holdings, reservations, reserve};
 pub use run::{check, checksum, compare, copy, export, import, inspect, map, run_load, zero};

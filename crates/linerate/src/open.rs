@@ -61,19 +61,43 @@ impl Route {
     }
 }
 
-impl Opening {
-    /// Begins to open what `url` names, on the calling core, whose world is given.
-    pub fn begin<M>(url: &VolumeUrl, world: &World<M>) -> Self {
-        Self::new(url, &Environment::from(world))
+/// A volume of which everything that may block is done: files are open, secrets read, names of machines looked up. What is left to do for a
+/// volume of another machine belongs to an event loop.
+pub struct PreparedOpening {
+    url: VolumeUrl,
+    way: Result<Way, OpenError>,
+}
+
+/// What is left to do.
+enum Way {
+    /// Nothing.
+    Here(Arc<dyn Volume>),
+    /// To reach one of these addresses.
+    Elsewhere { addresses: Vec<SocketAddr>, access: Box<Access> },
+}
+
+impl PreparedOpening {
+    /// Does what may block, with files and devices from `storage`: a thread that serves must not call it. What went wrong is what opening
+    /// ends with.
+    pub fn new(url: &VolumeUrl, storage: &Arc<dyn Storage>) -> Self {
+        let way = access(&url.source).and_then(|elsewhere| match elsewhere {
+            None => backends::open(url, storage).map(Way::Here),
+            Some((addresses, access)) => Ok(Way::Elsewhere { addresses, access: Box::new(access) }),
+        });
+        Self { url: url.clone(), way }
     }
 
-    /// Begins to open what `url` names.
-    pub(crate) fn new(url: &VolumeUrl, environment: &Environment) -> Self {
-        let state = match access(&url.source) {
+    /// Does the rest, on the calling core, whose world is given.
+    pub fn begin<M>(self, world: &World<M>) -> Opening {
+        self.begin_in(&Environment::from(world))
+    }
+
+    fn begin_in(self, environment: &Environment) -> Opening {
+        let state = match self.way {
             Err(error) => State::Decided(Some(Err(error))),
-            Ok(None) => State::Decided(Some(backends::open(url, &environment.storage))),
-            Ok(Some((addresses, access))) => {
-                match Route::begin(addresses, access, client_environment(environment)) {
+            Ok(Way::Here(volume)) => State::Decided(Some(Ok(volume))),
+            Ok(Way::Elsewhere { addresses, access }) => {
+                match Route::begin(addresses, *access, client_environment(environment)) {
                     Some(route) => State::Remote(Box::new(route)),
                     None => State::Decided(Some(Err(OpenError::new(
                         "its host name has no address; write an address",
@@ -81,7 +105,14 @@ impl Opening {
                 }
             }
         };
-        Self { url: url.clone(), state, deadline: None }
+        Opening { url: self.url, state, deadline: None }
+    }
+}
+
+impl Opening {
+    /// Begins to open what `url` names.
+    pub(crate) fn new(url: &VolumeUrl, environment: &Environment) -> Self {
+        PreparedOpening::new(url, &environment.storage).begin_in(environment)
     }
 
     /// The volume or why it could not be opened, once that is known.
@@ -103,6 +134,12 @@ impl Opening {
     /// When waiting ends.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.deadline
+    }
+}
+
+impl std::fmt::Debug for PreparedOpening {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PreparedOpening").field("url", &self.url.to_string()).finish_non_exhaustive()
     }
 }
 

@@ -36,8 +36,6 @@ pub enum CloseReason {
     Withdrawn(&'static str),
     /// This side is shutting down.
     ShuttingDown,
-    /// What it used is not served any more, or no longer to it.
-    Withdrawn(&'static str),
 }
 
 /// How the transport ended under a connection.

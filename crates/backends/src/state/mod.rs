@@ -3,8 +3,8 @@
 //! A record is written to a file beside it, which is synced, renamed over it, and the folder synced: after a crash the old record is there or the new
 //! one. A file that is not whole can then only be damage, and is an error that names it; it is never taken for a record that is not there.
 //!
-//! A volume's state belongs to one process at a time: the first use of it takes a lock that lasts as long as the store. Looking for state that is not
-//! there makes nothing.
+//! A volume's state belongs to one process at a time: the first use of it takes a lock that lasts until the state is released, or as long as the store.
+//! Looking for state that is not there makes nothing.
 
 mod limits;
 mod record;
@@ -132,6 +132,11 @@ impl StateStore for FolderState {
             }
             Err(error) => Err(self.error(&path, error)),
         }
+    }
+
+    fn release(&self, volume: &str) {
+        let lock = self.claimed.lock().unwrap_or_else(PoisonError::into_inner).remove(volume);
+        drop(lock);
     }
 }
 

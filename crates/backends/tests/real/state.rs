@@ -46,6 +46,21 @@ fn a_volume_has_one_process_and_other_volumes_are_free() {
 }
 
 #[test]
+fn a_volume_that_is_released_is_another_process_s_and_can_be_taken_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (one, two) = (open(&folder), open(&folder));
+    one.write("disk", "identity", b"1").unwrap();
+    one.write("disk2", "identity", b"2").unwrap();
+    one.release("disk");
+    one.release("never");
+    assert_eq!(two.read("disk", "identity"), Ok(Some(b"1".to_vec())));
+    assert_eq!(two.read("disk2", "identity").unwrap_err().kind, StateErrorKind::InUse, "it alone");
+    assert_eq!(one.read("disk", "identity").unwrap_err().kind, StateErrorKind::InUse);
+    two.release("disk");
+    assert_eq!(one.read("disk", "identity"), Ok(Some(b"1".to_vec())));
+}
+
+#[test]
 fn damage_is_an_error_that_names_the_file_and_writing_mends_it() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder);

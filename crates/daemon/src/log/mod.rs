@@ -11,7 +11,7 @@ mod line;
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use host::{Event, Journal, Kind, Level};
@@ -31,7 +31,7 @@ struct Shared {
 /// A journal that writes lines.
 #[derive(Debug)]
 pub struct Log {
-    filter: Filter,
+    filter: RwLock<Filter>,
     sender: Mutex<Option<SyncSender<Event>>>,
     shared: Arc<Shared>,
     over: Mutex<Receiver<()>>,
@@ -64,7 +64,17 @@ impl Log {
             // Nobody waits any more when the log takes too long.
             let _unheard = tell.send(());
         });
-        Arc::new(Self { filter, sender: Mutex::new(Some(sender)), shared, over: Mutex::new(over) })
+        Arc::new(Self {
+            filter: RwLock::new(filter),
+            sender: Mutex::new(Some(sender)),
+            shared,
+            over: Mutex::new(over),
+        })
+    }
+
+    /// Lets through what `filter` says, from the next event on.
+    pub(crate) fn set_filter(&self, filter: Filter) {
+        *self.filter.write().unwrap_or_else(PoisonError::into_inner) = filter;
     }
 
     /// Takes no more, and waits until what was taken is written, or for a moment if nobody reads it.
@@ -87,7 +97,7 @@ impl Journal for Log {
     }
 
     fn wants(&self, kind: Kind, level: Level) -> bool {
-        self.filter.lets(kind, level)
+        self.filter.read().unwrap_or_else(PoisonError::into_inner).lets(kind, level)
     }
 }
 

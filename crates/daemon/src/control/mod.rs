@@ -1,0 +1,208 @@
+//! The controller: the only author of what is served. It runs on the thread that began the server, which may block, while the event loops never
+//! do.
+//!
+//! A server begins with nothing to serve, and applies its configuration as it applies each later one: files, secrets and state are looked at
+//! here, volumes opened by core 0, sockets bound, and all of it shown by all cores or by none (docs/decisions/0021-a-catalogue-that-is-replaced.md).
+
+mod apply;
+mod context;
+mod ids;
+mod plan;
+mod report;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, Sender};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use engine::Message;
+use host::Postbox;
+use reactor::{ListenerControl, Stopper};
+
+pub(crate) use self::apply::Checked;
+use self::apply::{Failure, Outcome, apply};
+use self::context::{Context, Current, Links, keep_mark};
+use crate::config::{Config, Protocol};
+use crate::control_input::ControlInput;
+use crate::exports::{OpenPortal, Opened};
+use crate::log::Log;
+use crate::serving_core::Cores;
+use crate::state::States;
+
+/// How long connections get to end by themselves when the process is asked to stop.
+const GRACE: Duration = Duration::from_secs(5);
+/// How long the flush that follows the last connection may take: what a page cache holds of a slow disk, and less than service managers wait.
+const FLUSH: Duration = Duration::from_mins(1);
+
+/// An event loop's thread.
+pub(crate) type CoreThread = JoinHandle<std::io::Result<()>>;
+
+/// What the controller is given of the process that it controls.
+pub(crate) struct Process {
+    pub(crate) inbox: Receiver<ControlInput>,
+    pub(crate) tell: Sender<ControlInput>,
+    pub(crate) cores: Arc<Cores>,
+    pub(crate) threads: Vec<CoreThread>,
+    pub(crate) postbox: Arc<dyn Postbox<Message>>,
+    pub(crate) listeners: ListenerControl,
+    pub(crate) stopper: Stopper,
+    pub(crate) log: Arc<Log>,
+}
+
+/// What a stop waits for.
+#[derive(Debug, Clone, Copy)]
+struct Stopping {
+    /// When whoever is still there is cut off.
+    due: Instant,
+    /// All connections are gone, and the volumes are being flushed.
+    flushes: bool,
+}
+
+/// The controller.
+pub(crate) struct Controller {
+    context: Context,
+    threads: Vec<CoreThread>,
+    stopper: Stopper,
+    stopping: Option<Stopping>,
+}
+
+impl Controller {
+    /// Controls a process that serves nothing yet.
+    pub(crate) fn new(process: Process, states: States) -> Self {
+        let Process { inbox, tell, cores, threads, postbox, listeners, stopper, log } = process;
+        let links = Links { inbox, tell, cores, postbox, listeners, log };
+        Self { context: Context::new(links, states), threads, stopper, stopping: None }
+    }
+
+    /// Serves the first configuration; false if a signal asks to stop before it does.
+    pub(crate) fn begin(&mut self, config: Checked) -> Result<bool> {
+        match apply(&mut self.context, config) {
+            Ok(_) => Ok(true),
+            Err(Failure::Interrupted) if self.context.ended == 0 => Ok(false),
+            Err(Failure::Interrupted) => {
+                self.give_up()?;
+                bail!("an event loop ended before it began")
+            }
+            Err(Failure::Refused(problems)) => {
+                bail!(problems.into_iter().next().unwrap_or_default())
+            }
+        }
+    }
+
+    /// Serves another configuration in place of the present one, or says in the log why not. True if it is served.
+    pub(crate) fn reload(&mut self, load: impl FnOnce() -> Result<Config>) -> bool {
+        let checked = load().map_err(|error| vec![format!("{error:#}")]).and_then(Checked::new);
+        let outcome = checked.map_err(Failure::Refused).and_then(|next| apply(&mut self.context, next));
+        let generation = self.context.current.generation;
+        match outcome {
+            Ok(Outcome::Applied(event)) => {
+                self.context.record(event);
+                return true;
+            }
+            Ok(Outcome::Unchanged) => self.context.record(report::unchanged(generation)),
+            Err(Failure::Refused(problems)) => {
+                for problem in &problems {
+                    self.context.record(report::refused(generation, problem));
+                }
+            }
+            Err(Failure::Interrupted) => {}
+        }
+        false
+    }
+
+    /// The volumes that are served.
+    pub(crate) fn opened(&self) -> &[Opened] {
+        &self.context.current.opened
+    }
+
+    /// Where it listens.
+    pub(crate) fn portals(&self) -> Vec<(Protocol, std::net::SocketAddr)> {
+        let portals = self.context.current.portals.iter();
+        portals.map(|OpenPortal { entry, address, .. }| (entry.protocol, *address)).collect()
+    }
+
+    /// A line for each volume that is not served.
+    pub(crate) fn missing(&self) -> Vec<String> {
+        let line = |why: &String| format!("{why}; the others are served without it");
+        self.context.current.missing.iter().map(line).collect()
+    }
+
+    /// Waits until there is something for the caller to see to; `None` once all event loops have ended.
+    pub(crate) fn wait(&mut self) -> Option<Asked> {
+        while self.context.ended < self.threads.len() {
+            self.context.catch_up();
+            let now = Instant::now();
+            match self.stopping {
+                Some(stopping) => self.hurry(stopping, now),
+                None if self.context.ended > 0 => self.stopper.stop(),
+                None if self.context.is_stop_asked => return Some(Asked::Stop),
+                None if std::mem::take(&mut self.context.is_reload_asked) => return Some(Asked::Reload),
+                None => {}
+            }
+            let closing = self.context.tell_closing(now);
+            let due = self.stopping.map(|stopping| stopping.due);
+            self.context.receive([closing, due].into_iter().flatten().min());
+        }
+        None
+    }
+
+    /// Asks all connections to end, and the event loops after them.
+    pub(crate) fn stop(&mut self) {
+        for core in 0..self.context.links.postbox.cores() {
+            self.context.links.postbox.post(core, Message::Shutdown);
+        }
+        self.stopping = Some(Stopping { due: Instant::now() + GRACE, flushes: false });
+    }
+
+    /// Ends the event loops at once: what began is not to go on. Files that were made for it are removed, unless they hold something.
+    pub(crate) fn give_up(&mut self) -> Result<()> {
+        self.stopper.stop();
+        let outcome = self.join();
+        self.context.fresh.drain(..).for_each(|file| file.remove());
+        outcome
+    }
+
+    /// Cuts off whoever is still connected after the grace. A last flush has longer: without it the clients must take what they wrote as lost.
+    fn hurry(&mut self, stopping: Stopping, now: Instant) {
+        if now < stopping.due {
+            return;
+        }
+        let closing = self.context.links.cores.closing.load(Ordering::SeqCst);
+        if !stopping.flushes && closing == self.threads.len() {
+            self.stopping = Some(Stopping { due: now + FLUSH, flushes: true });
+        } else {
+            self.stopper.stop();
+            self.stopping = Some(Stopping { due: now + FLUSH, ..stopping });
+        }
+    }
+
+    /// Waits for all event loops, which have been told to end.
+    pub(crate) fn join(&mut self) -> Result<()> {
+        let mut result = Ok(());
+        for thread in self.threads.drain(..) {
+            let outcome = thread.join().map_err(|_| anyhow!("an event loop panicked"));
+            result = result.and(outcome.and_then(|outcome| outcome.context("an event loop failed")));
+        }
+        self.context.catch_up();
+        result
+    }
+
+    /// Keeps the marks of what was flushed after the last request, for the next server; says which volumes were not. All event loops have ended.
+    pub(crate) fn keep_marks(&self, say: &dyn Fn(&str)) {
+        let Context { current: Current { opened, .. }, retiring, secured, .. } = &self.context;
+        for entry in opened.iter().chain(retiring.values().map(|retiring| &retiring.opened)) {
+            if let Err(why) = keep_mark(entry, secured.contains(&entry.id)) {
+                say(&why);
+            }
+        }
+    }
+}
+
+/// What a signal asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asked {
+    Reload,
+    Stop,
+}

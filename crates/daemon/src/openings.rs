@@ -1,0 +1,122 @@
+//! Volumes on their way to core 0, which opens them: those of other machines are opened over connections, and these live on an event loop.
+//!
+//! The controller has done what may block ([`PreparedOpening`]). The core looks at a flag in each turn, and at the rest only when it is set.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+
+use engine::Message;
+use host::World;
+use linerate::{Opening, PreparedOpening};
+use protocol::Instant;
+
+use crate::control_input::{ControlInput, Ticket};
+
+#[derive(Debug, Default)]
+struct Orders {
+    begin: Vec<(Ticket, PreparedOpening)>,
+    /// What was begun before is to be given up.
+    gives_up: bool,
+    /// Of core 0, once that runs.
+    waker: Option<Waker>,
+}
+
+/// The controller's side.
+#[derive(Debug, Default)]
+pub(crate) struct Openings {
+    orders: Mutex<Orders>,
+    is_pending: AtomicBool,
+}
+
+impl Openings {
+    fn orders(&self) -> MutexGuard<'_, Orders> {
+        self.orders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn order(&self, change: impl FnOnce(&mut Orders)) {
+        let mut orders = self.orders();
+        change(&mut orders);
+        self.is_pending.store(true, Ordering::Release);
+        if let Some(waker) = &orders.waker {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Has core 0 open a volume; [`ControlInput::Opened`] says what came of it.
+    pub(crate) fn begin(&self, ticket: Ticket, prepared: PreparedOpening) {
+        self.order(|orders| orders.begin.push((ticket, prepared)));
+    }
+
+    /// Has core 0 give up what it has begun.
+    pub(crate) fn give_up(&self) {
+        self.order(|orders| {
+            orders.begin.clear();
+            orders.gives_up = true;
+        });
+    }
+}
+
+/// Core 0's side.
+pub(crate) struct Opener {
+    openings: std::sync::Arc<Openings>,
+    world: World<Message>,
+    tell: Sender<ControlInput>,
+    under_way: Vec<(Ticket, Opening)>,
+}
+
+impl Opener {
+    /// Opens what is ordered in the given world, which is core 0's.
+    pub(crate) fn new(
+        openings: std::sync::Arc<Openings>,
+        world: World<Message>,
+        tell: Sender<ControlInput>,
+    ) -> Self {
+        openings.order(|orders| {
+            world.waker.wake_by_ref();
+            orders.waker = Some(world.waker.clone());
+        });
+        Self { openings, world, tell, under_way: Vec::new() }
+    }
+
+    /// Begins what is ordered, and goes on with what was begun.
+    pub(crate) fn turn(&mut self, now: Instant) {
+        if self.openings.is_pending.load(Ordering::Acquire) {
+            self.take_orders();
+        }
+        if !self.under_way.is_empty() {
+            self.go_on(now);
+        }
+    }
+
+    #[cold]
+    fn take_orders(&mut self) {
+        let mut orders = self.openings.orders();
+        self.openings.is_pending.store(false, Ordering::Relaxed);
+        let gives_up = std::mem::take(&mut orders.gives_up);
+        let begin = std::mem::take(&mut orders.begin);
+        drop(orders);
+        if gives_up {
+            self.under_way.clear();
+        }
+        let world = &self.world;
+        self.under_way.extend(begin.into_iter().map(|(ticket, prepared)| (ticket, prepared.begin(world))));
+    }
+
+    #[cold]
+    fn go_on(&mut self, now: Instant) {
+        let tell = &self.tell;
+        self.under_way.retain_mut(|(ticket, opening)| {
+            let Some(result) = opening.poll(now) else { return true };
+            // Nobody listens any more only when the server ends.
+            let _unheard = tell.send(ControlInput::Opened { ticket: *ticket, result });
+            false
+        });
+    }
+
+    /// When waiting for another machine ends.
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        self.under_way.iter().filter_map(|(_, opening)| opening.poll_timeout()).min()
+    }
+}
