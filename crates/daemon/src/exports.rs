@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use engine::{Catalogue, ConnectionLimits, ListenerRole};
+use engine::{Catalogue, ConnectionLimits, Generation, ListenerRole};
 use iscsi::keys::DigestPolicy;
 use iscsi::target;
 use nvme::controller;
@@ -22,8 +22,6 @@ const PRODUCT: &str = "VOLUME";
 const MODEL: &str = "Linerate volume";
 /// The only portal group and the only relative target port.
 const PORTAL_GROUP: u16 = 1;
-/// Moves of the discovery log page: exports do not change while a process runs.
-const GENERATION: u64 = 1;
 
 /// A volume that is open, under its name.
 pub(crate) struct Opened {
@@ -103,6 +101,7 @@ pub(crate) fn catalogue(
 ) -> Result<Catalogue> {
     let Wanted { config, opened, .. } = wanted;
     check_distinct(opened)?;
+    let generation = Generation(1);
     let listeners = config
         .portals
         .iter()
@@ -111,14 +110,14 @@ pub(crate) fn catalogue(
             Ok(match protocol {
                 Protocol::Iscsi => ListenerRole::Iscsi(Arc::new(iscsi_portal(wanted, entry)?)),
                 Protocol::Nvme => {
-                    let portal = nvme_portal(wanted, entry, listening)?;
+                    let portal = nvme_portal(wanted, entry, listening, generation)?;
                     ListenerRole::Nvme(Arc::new(portal))
                 }
             })
         })
         .collect::<Result<_>>()?;
     let volumes = opened.iter().map(|entry| (entry.name.as_str().into(), Arc::clone(&entry.volume)));
-    Ok(Catalogue { limits, ..Catalogue::first(volumes, listeners) })
+    Ok(Catalogue { generation, limits, ..Catalogue::first(volumes, listeners) })
 }
 
 /// What the volume in that place of the list is called by the engine.
@@ -179,15 +178,20 @@ fn logical_unit(volume: VolumeId, entry: &Opened) -> LogicalUnit {
     }
 }
 
-fn nvme_portal(wanted: Wanted<'_>, entry: &PortalEntry, listening: SocketAddr) -> Result<controller::Portal> {
+fn nvme_portal(
+    wanted: Wanted<'_>,
+    entry: &PortalEntry,
+    listening: SocketAddr,
+    generation: Generation,
+) -> Result<controller::Portal> {
     let advertised = entry.advertise.as_ref().and_then(names::Portal::address);
     let groups = groups(wanted.opened);
     let subsystems = groups.iter().map(|group| nvme_subsystem(wanted.config, group));
     Ok(controller::Portal {
-        subsystems: subsystems.collect::<Result<_>>()?,
+        subsystems: subsystems.map(|made| made.map(Arc::new)).collect::<Result<_>>()?,
         advertised: vec![advertised.unwrap_or(listening)],
         referrals: entry.referrals.iter().filter_map(names::Portal::address).collect(),
-        generation: GENERATION,
+        generation: generation.0,
         log: controller::DiscoveryLog::default(),
         require_digests: entry.digests == Digests::Required,
     }

@@ -25,6 +25,12 @@ impl Lifetime {
         self.0.store(end.map_or(u64::MAX, Instant::as_nanos), Ordering::Release);
     }
 
+    /// When it ends, or never.
+    pub fn end(&self) -> Option<Instant> {
+        let end = self.0.load(Ordering::Acquire);
+        (end != u64::MAX).then(|| Instant::from_nanos(end))
+    }
+
     /// True once it has ended.
     pub fn is_over(&self, now: Instant) -> bool {
         self.0.load(Ordering::Acquire) <= now.as_nanos()

@@ -29,6 +29,17 @@ pub const READY_TIME: u8 = 15;
 /// host learns from CSTS that it is not over.
 pub const QUIESCE_TIME: Duration = Duration::from_millis(7_500);
 
+/// How long the queues of a subsystem that is not served any more, or no longer to their host, go on. Hosts that have another path to the same namespaces
+/// need a moment to go over; a host that has none can only learn that there is nothing more to come.
+pub const WITHDRAW_TIME: Duration = Duration::from_secs(3);
+
+/// How long the identifier of a namespace that is gone names nothing on a queue that had it: commands to it may still be on their way, and must not reach
+/// another volume that has the identifier next. A host learns of the change within milliseconds, and has ended what it had under way soon after.
+pub const REUSE_TIME: Duration = Duration::from_secs(2);
+
+/// The same on an admin queue: longer, so that a host which learns of the new namespace finds it on every I/O queue.
+pub const REPORT_TIME: Duration = Duration::from_secs(3);
+
 /// Abort commands that may be under way at a time on one controller (ACL). Linux sends one at a time for each queue
 /// that stalls; four is what drives and other targets customarily report.
 pub const ABORTS: u8 = 4;
@@ -101,6 +112,9 @@ pub const ASKED_TIME: Duration = SCARCE_SEND_TIME;
 
 /// How often a controller looks at what holds its memory: precise enough for the times above, and too seldom to cost anything.
 pub const WATCH: Duration = Duration::from_secs(1);
+
+/// Bytes of the longest transfer of a controller at least, whatever its volumes say: two pages, the least that MDTS can say beside one.
+pub const LEAST_TRANSFER: u32 = 8192;
 
 /// Commands beyond the queue's size that are accepted: Linux fills a queue to its last entry.
 pub const SLOT_SLACK: u16 = 8;

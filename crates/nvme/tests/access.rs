@@ -15,7 +15,7 @@ const OTHER: &str = "nqn.2026-11.test:other";
 /// The host of the tests may use only these namespaces; another host the others.
 fn masked(namespaces: &[u32]) -> Portal {
     let mut portal = common::portal();
-    portal.subsystems[0].hosts = Hosts::Listed(vec![
+    common::subsystem(&mut portal).hosts = Hosts::Listed(vec![
         AllowedHost { nqn: host_identity().nqn.to_string(), namespaces: Some(namespaces.to_vec()) },
         AllowedHost { nqn: OTHER.into(), namespaces: None },
     ]);
@@ -67,7 +67,8 @@ fn a_hidden_namespace_that_changes_is_not_told() {
 fn names_of_hosts_are_compared_byte_by_byte() {
     let mut portal = common::portal();
     let shouted = host_identity().nqn.to_uppercase();
-    portal.subsystems[0].hosts = Hosts::Listed(vec![AllowedHost { nqn: shouted, namespaces: None }]);
+    common::subsystem(&mut portal).hosts =
+        Hosts::Listed(vec![AllowedHost { nqn: shouted, namespaces: None }]);
     let mut bench = Bench::with(portal);
     let link = bench.connect(admin(1));
     let Some(Action::Failed(failure)) = bench.links[link].events.pop() else { panic!("it was let in") };

@@ -158,7 +158,7 @@ fn status(start: u64, blocks: Option<u16>, length: u64) -> GetLbaStatus {
 #[test]
 fn what_cannot_be_answered_is_refused_and_nobody_is_asked() {
     let mut with = portal();
-    with.subsystems[0].namespaces[1].features.remove(Features::ALLOCATION);
+    common::subsystem(&mut with).namespaces[1].features.remove(Features::ALLOCATION);
     let mut walk = Walk::new(with);
     let queue = walk.connect(&Host::linux()).unwrap();
     walk.set(queue, offset::CC, Configuration::ENABLE.0);
@@ -191,7 +191,7 @@ fn the_command_is_announced_where_a_namespace_tells_its_allocation() {
     for features in [Features::ALLOCATION, Features::empty()] {
         let told = features == Features::ALLOCATION;
         let mut with = portal();
-        for namespace in &mut with.subsystems[0].namespaces {
+        for namespace in &mut common::subsystem(&mut with).namespaces {
             namespace.features = features;
         }
         let mut walk = Walk::new(with);

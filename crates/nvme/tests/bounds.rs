@@ -398,11 +398,11 @@ fn pieces_of_a_log_page_are_parts_of_one_image() {
     let pool = Pool::new(LIMIT);
     let whole = common::portal().with_log();
     let mut masked = common::portal();
-    masked.subsystems.push(Subsystem {
+    masked.subsystems.push(Arc::new(Subsystem {
         nqn: "nqn.secret".into(),
         hosts: Hosts::Listed(Vec::new()),
-        ..masked.subsystems[0].clone()
-    });
+        ..(*masked.subsystems[0]).clone()
+    }));
     let masked = masked.with_log();
     for (portal, records) in [(whole, 4), (masked, 4)] {
         let mut half = queue_on(Arc::new(portal), &pool, (0, nvme::DISCOVERY_NQN));

@@ -173,7 +173,7 @@ fn a_host_without_a_name_is_any_host_and_none_of_a_list() {
     assert!(Walk::new(common::portal()).connect(&nameless).is_ok());
     for listed in ["nqn.other", ""] {
         let mut portal = common::portal();
-        portal.subsystems[0].hosts = Hosts::Listed(vec![listed.into()]);
+        common::subsystem(&mut portal).hosts = Hosts::Listed(vec![listed.into()]);
         let mut walk = Walk::new(portal);
         let refused = walk.connect(&nameless).unwrap_err();
         assert_eq!(refused.status, Status::CONNECT_HOST.dnr(), "an empty name is in no list");

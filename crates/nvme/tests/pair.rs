@@ -254,10 +254,10 @@ fn commands_without_data_do_what_they_say() {
 #[test]
 fn discovery_names_what_the_host_may_use() {
     let mut portal = common::portal();
-    let mut secret = portal.subsystems[0].clone();
+    let mut secret = (*portal.subsystems[0]).clone();
     secret.nqn = "nqn.2026-11.org.linerate:secret".into();
     secret.hosts = Hosts::Listed(vec![allowed("nqn.other", None)]);
-    portal.subsystems.push(secret);
+    portal.subsystems.push(secret.into());
     let mut bench = Bench::with(portal);
     let link = bench.connect(config(Queue::Discovery));
     let Action::Discovered(entries) = bench.links[link].events.remove(0) else {
@@ -291,7 +291,7 @@ fn failure(bench: &mut Bench, link: usize) -> Failure {
 #[test]
 fn a_connect_that_may_not_be_is_refused() {
     let mut portal = common::portal();
-    portal.subsystems[0].hosts = Hosts::Listed(vec![allowed("nqn.other", None)]);
+    common::subsystem(&mut portal).hosts = Hosts::Listed(vec![allowed("nqn.other", None)]);
     let mut bench = Bench::with(portal);
     let link = bench.connect(admin(1));
     assert_eq!(failure(&mut bench, link), Failure::Refused(Status::CONNECT_HOST.dnr()));

@@ -41,7 +41,7 @@ pub fn portal() -> Portal {
         limits: QueueLimits::default(),
     };
     Portal {
-        subsystems: vec![subsystem],
+        subsystems: vec![Arc::new(subsystem)],
         advertised: Vec::new(),
         referrals: Vec::new(),
         generation: 1,

@@ -105,7 +105,7 @@ fn nvme_listener(volume: &dyn Volume) -> ListenerRole {
         limits: nvme::controller::QueueLimits::default(),
     };
     ListenerRole::Nvme(Arc::new(nvme::controller::Portal {
-        subsystems: vec![subsystem],
+        subsystems: vec![Arc::new(subsystem)],
         advertised: Vec::new(),
         referrals: Vec::new(),
         generation: 1,

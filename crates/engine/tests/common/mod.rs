@@ -348,7 +348,7 @@ pub(crate) fn portal(volume: &dyn Volume) -> Portal {
         limits: QueueLimits::default(),
     };
     Portal {
-        subsystems: vec![subsystem],
+        subsystems: vec![Arc::new(subsystem)],
         advertised: Vec::new(),
         referrals: Vec::new(),
         generation: 1,

@@ -2,6 +2,8 @@
 
 use alloc::vec::Vec;
 
+use crate::status::Status;
+
 /// Aborts that wait for the end of a command of this queue.
 #[derive(Debug, Default)]
 pub(super) struct AbortTable {
@@ -10,12 +12,22 @@ pub(super) struct AbortTable {
     unread: Option<UnreadAbort>,
 }
 
+/// Why a command is to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// The host's Abort with this tag waits for the outcome.
+    Aborted { tag: u16 },
+    /// Its queue ends, or a preemption has named its host.
+    Dropped,
+    /// Its namespace is gone. Another one may come to have the identifier, which a command that is tried again would meet.
+    Withdrawn,
+}
+
 /// A command that is to end.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct PendingAbort {
     slot: u16,
-    /// Tag of the Abort that waits for the outcome, if there is one.
-    abort: Option<u16>,
+    ending: Ending,
 }
 
 /// A command that is to end as soon as it is read.
@@ -38,9 +50,24 @@ impl AbortTable {
         self.pending.iter().any(|pending| pending.slot == slot)
     }
 
-    /// The command of this slot is to end, and the Abort waits for that.
-    pub(super) fn add(&mut self, slot: u16, abort: Option<u16>) {
-        self.pending.push(PendingAbort { slot, abort });
+    /// True when the command of this slot is to end because its namespace is gone.
+    pub(super) fn is_withdrawn(&self, slot: u16) -> bool {
+        self.pending.contains(&PendingAbort { slot, ending: Ending::Withdrawn })
+    }
+
+    /// The command of this slot is to end.
+    pub(super) fn add(&mut self, slot: u16, ending: Ending) {
+        self.pending.push(PendingAbort { slot, ending });
+    }
+
+    /// How a command ends of which nothing more is done.
+    pub(super) fn status(&self, slot: u16) -> Status {
+        self.judge(slot, Status::ABORT_REQUESTED)
+    }
+
+    /// How a command ends that has failed in this way.
+    pub(super) fn judge(&self, slot: u16, status: Status) -> Status {
+        if self.is_withdrawn(slot) { status.dnr() } else { status }
     }
 
     /// The command with this identifier is to end when it is read.
@@ -57,7 +84,10 @@ impl AbortTable {
     pub(super) fn take(&mut self, slot: u16) -> Vec<u16> {
         self.pending
             .extract_if(.., |pending| pending.slot == slot)
-            .filter_map(|pending| pending.abort)
+            .filter_map(|pending| match pending.ending {
+                Ending::Aborted { tag } => Some(tag),
+                Ending::Dropped | Ending::Withdrawn => None,
+            })
             .collect()
     }
 }
@@ -69,14 +99,28 @@ mod tests {
     #[test]
     fn every_abort_of_a_command_is_answered_once_when_it_has_ended() {
         let mut table = AbortTable::default();
-        for (slot, abort) in [(1, Some(10)), (2, Some(11)), (1, None), (1, Some(12))] {
-            table.add(slot, abort);
+        let aborted = |tag| Ending::Aborted { tag };
+        for (slot, ending) in [(1, aborted(10)), (2, aborted(11)), (1, Ending::Dropped), (1, aborted(12))] {
+            table.add(slot, ending);
         }
         assert!(table.is_pending_for(1) && table.is_pending_for(2) && !table.is_pending_for(3));
         assert_eq!(table.take(1), [10, 12]);
         assert!(!table.is_pending_for(1) && table.take(1).is_empty());
         assert_eq!(table.take(2), [11]);
         assert!(table.is_empty());
+    }
+
+    #[test]
+    fn only_a_command_whose_namespace_is_gone_is_not_to_be_tried_again() {
+        let mut table = AbortTable::default();
+        let (aborted, busy) = (Status::ABORT_REQUESTED, Status::COMMAND_INTERRUPTED);
+        table.add(1, Ending::Aborted { tag: 10 });
+        table.add(2, Ending::Dropped);
+        assert_eq!([1, 2, 3].map(|slot| table.status(slot)), [aborted; 3]);
+        table.add(1, Ending::Withdrawn);
+        assert_eq!([1, 2].map(|slot| table.judge(slot, busy)), [busy.dnr(), busy]);
+        assert_eq!((table.status(1), table.take(1)), (aborted.dnr(), [10].into()));
+        assert!(!table.is_withdrawn(1));
     }
 
     #[test]

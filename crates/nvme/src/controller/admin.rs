@@ -6,14 +6,13 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use buf::SharedBuf;
 use protocol::Instant;
-use volume::Features;
+use volume::{Features, Geometry, VolumeId};
 
 use super::command::Plan;
 use super::feature_values::Values;
-use super::portal::Portal;
-use super::subsystem::Subsystem;
+use super::service::Service;
+use super::subsystem::{Namespace, NamespaceKey, Subsystem};
 use crate::VERSION;
 use crate::fabrics::{HostIdentity, Property};
 use crate::features::round_keep_alive;
@@ -63,10 +62,7 @@ impl Event {
 /// A controller as its admin connection knows it.
 #[derive(Debug)]
 pub(super) struct Admin {
-    pub(super) portal: Arc<Portal>,
-    /// The discovery log page, where this host sees another one than everybody, and has asked for it.
-    own_log: Option<SharedBuf>,
-    index: Option<usize>,
+    pub(super) service: Service,
     pub(super) host: HostIdentity,
     pub(super) cntlid: u16,
     /// The keep alive timeout in milliseconds, rounded; 0 for none.
@@ -91,12 +87,10 @@ pub(super) struct Admin {
 }
 
 impl Admin {
-    /// A disabled controller of a subsystem, or of the discovery service if `index` is `None`.
-    pub(super) fn new(portal: Arc<Portal>, index: Option<usize>, host: HostIdentity, kato: u32) -> Box<Self> {
+    /// A disabled controller.
+    pub(super) fn new(service: Service, host: HostIdentity, kato: u32) -> Box<Self> {
         Box::new(Self {
-            portal,
-            own_log: None,
-            index,
+            service,
             host,
             cntlid: 0,
             kato: round_keep_alive(kato, KEEP_ALIVE_GRANULARITY),
@@ -117,19 +111,52 @@ impl Admin {
 
     /// The subsystem; `None` for a discovery controller.
     pub(super) fn subsystem(&self) -> Option<&Subsystem> {
-        self.portal.subsystems.get(self.index?)
-    }
-
-    /// The discovery log page as this host sees it: the portal's image, or one of its own, which is made once.
-    pub(super) fn discovery_log(&mut self) -> SharedBuf {
-        let portal = &self.portal;
-        let shared = portal.log.page();
-        shared.unwrap_or_else(|| self.own_log.get_or_insert_with(|| portal.discovery().page()).clone())
+        self.service.subsystem()
     }
 
     /// Bytes that it keeps and that grow with what is served.
     pub(super) fn size(&self) -> usize {
-        self.own_log.as_ref().map_or(0, |log| log.len())
+        match &self.service {
+            Service::Subsystem(_) => 0,
+            Service::Discovery(discovery) => discovery.size(),
+        }
+    }
+
+    /// A volume has another size: the host is to know of those of its namespaces that have it too.
+    pub(super) fn resize(&mut self, volume: VolumeId, geometry: Geometry) {
+        if let Some(subsystem) = self.service.resize(volume, geometry) {
+            let of_volume = subsystem.namespaces.iter().filter(|namespace| namespace.volume == volume);
+            of_volume.for_each(|namespace| self.changed.add(namespace.nsid));
+            self.notify(Event::Namespaces);
+        }
+    }
+
+    /// The namespaces that are not in the subsystem.
+    pub(super) fn gone_from(&self, subsystem: &Subsystem) -> Vec<NamespaceKey> {
+        let namespaces = self.subsystem().into_iter().flat_map(|shown| &shown.namespaces);
+        namespaces.map(Namespace::key).filter(|key| !subsystem.has(*key)).collect()
+    }
+
+    /// The subsystem is this from now on: the host is to know of the namespaces that are otherwise.
+    pub(super) fn replace(&mut self, subsystem: Arc<Subsystem>) {
+        let gone = self.gone_from(&subsystem);
+        let Service::Subsystem(before) = &self.service else { return };
+        let all = before.namespaces.iter().chain(&subsystem.namespaces).map(|namespace| namespace.nsid);
+        let changed: Vec<u32> = all.filter(|&nsid| before.find(nsid) != subsystem.find(nsid)).collect();
+        self.service = Service::Subsystem(subsystem);
+        self.values.forget(&gone);
+        if !changed.is_empty() {
+            changed.into_iter().for_each(|nsid| self.changed.add(nsid));
+            self.notify(Event::Namespaces);
+        }
+    }
+
+    /// The host is to give up all of its namespaces.
+    pub(super) fn hide(&mut self) {
+        if let Service::Subsystem(subsystem) = &self.service {
+            let empty = subsystem.with_namespaces(Vec::new());
+            self.replace(Arc::new(empty));
+        }
     }
 
     pub(super) fn max_queues(&self) -> u16 {
@@ -156,7 +183,7 @@ impl Admin {
     pub(super) fn next_deadline(&self, now: Instant) -> Option<Instant> {
         let grain = Duration::from_millis(u64::from(KEEP_ALIVE_GRANULARITY).saturating_mul(100));
         match self.kato {
-            0 if self.index.is_none() => Some(now + DISCOVERY_IDLE),
+            0 if self.subsystem().is_none() => Some(now + DISCOVERY_IDLE),
             0 => None,
             kato => Some(now + Duration::from_millis(u64::from(kato)).saturating_add(grain)),
         }
@@ -176,7 +203,7 @@ impl Admin {
     /// A discovery controller has no I/O queues; nothing is to be chosen there.
     fn capabilities(&self) -> Capabilities {
         let capabilities = Capabilities::new(self.depth(), READY_TIME);
-        if self.index.is_some() { capabilities.with_command_sets() } else { capabilities }
+        if self.subsystem().is_some() { capabilities.with_command_sets() } else { capabilities }
     }
 
     pub(super) fn set_property(&mut self, property: Property) -> Result<Plan, Status> {

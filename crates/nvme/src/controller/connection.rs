@@ -15,15 +15,17 @@ use volume::{Completion, Operation, Outcome, Request, Tag, VolumeId};
 use zerocopy::FromBytes;
 
 use super::abort_table::AbortTable;
-use super::admin::{Admin, Event};
+use super::admin::Admin;
 use super::command::{CommandResult, Plan, Planned, Position, VolumeRef};
 use super::io::Namespaces;
 use super::portal::Portal;
 use super::quiesce::Quiesce;
 use super::slots::{Slots, Step};
 use super::submission_head::SubmissionHead;
+use super::subsystem::Subsystem;
 use super::transmit::Outgoing;
 use super::volume_states::VolumeStates;
+use super::withdrawn::Withdrawn;
 use super::{Action, Input, admin_command, fabrics_command};
 use crate::cqe::CompletionQueueEntry;
 use crate::fabrics::HostIdentity;
@@ -46,6 +48,7 @@ mod connect;
 mod memory;
 #[cfg(test)]
 mod notice_tests;
+mod portal_change;
 mod quiesce;
 mod reserve;
 mod resize;
@@ -67,7 +70,7 @@ enum State {
 #[derive(Debug)]
 enum Joining {
     Admin(Box<Admin>),
-    Io { index: usize },
+    Io(Arc<Subsystem>),
 }
 
 /// What the stream waits for: no further command is taken before.
@@ -109,6 +112,8 @@ pub struct Connection {
     volume_states: VolumeStates,
     /// The subsystem that the host asked for.
     asked: Option<Arc<str>>,
+    /// What is not served any more, or no longer to the host.
+    withdrawn: Withdrawn,
     notices: Notices,
     outgoing: VecDeque<Outgoing>,
     /// Data in memory of no pool among what is to be sent.
@@ -154,6 +159,7 @@ impl Connection {
             host: None,
             volume_states: VolumeStates::default(),
             asked: None,
+            withdrawn: Withdrawn::default(),
             notices: Notices::default(),
             outgoing: VecDeque::new(),
             unsent: Unsent::default(),
@@ -190,6 +196,18 @@ impl Connection {
             self.end(CloseReason::TimedOut(KEEP_ALIVE_EXPIRED));
         }
         over
+    }
+
+    /// The host has not done in time what was waited for, or something was withdrawn from it for long enough.
+    fn deadline_passed(&mut self, now: Instant) {
+        match (&self.state, self.withdrawn.reason()) {
+            (State::Admin(_), _) if self.lifetime.is_over(now) => {
+                self.end(CloseReason::TimedOut(KEEP_ALIVE_EXPIRED));
+            }
+            (State::Admin(_) | State::Io(_), Some(reason)) => self.end(reason),
+            (State::Admin(_) | State::Io(_), None) => self.show_again(now),
+            _ => self.end(CloseReason::TimedOut("the host did not connect in time")),
+        }
     }
 
     /// Takes a PDU's header off the front of `bytes`, if it is there whole and there is room for what it asks.
@@ -293,8 +311,9 @@ impl Connection {
             State::Admin(admin) => {
                 // A Set Features of the Keep Alive Timer applies from this command on.
                 let plan = admin_command::plan(admin, entry, data);
-                self.deadline = admin.next_deadline(now);
-                self.lifetime.set_end(self.deadline);
+                let end = admin.next_deadline(now);
+                self.lifetime.set_end(end);
+                self.deadline = end.into_iter().chain(self.withdrawn.due()).min();
                 plan
             }
             State::Io(namespaces) if entry.opcode != FABRICS => namespaces.plan(entry, data),
@@ -390,7 +409,7 @@ impl Connection {
     /// Data has come, and its digest was right or there is none.
     fn data_arrived(&mut self, now: Instant, index: u16) {
         if self.aborts.is_pending_for(index) {
-            self.stop_transfer(index, Status::ABORT_REQUESTED);
+            self.stop_transfer(index, self.aborts.status(index));
             return;
         }
         let Some(slot) = self.slots.get(index) else { return };
@@ -451,9 +470,7 @@ impl Connection {
             namespaces.next_flush(&entry, flushed)
         };
         match step {
-            Ok(Some(_)) if self.aborts.is_pending_for(index) => {
-                self.finish(index, CommandResult::of(Status::ABORT_REQUESTED), None);
-            }
+            Ok(Some(_)) if self.aborts.is_pending_for(index) => self.finish_aborted(index),
             Ok(Some((volume_ref, operation))) => {
                 *volume = volume_ref.volume;
                 self.submit(Some(index), volume_ref, operation);
@@ -475,7 +492,7 @@ impl Connection {
     fn finish(&mut self, slot: u16, result: CommandResult, data: Option<BufList>) {
         if let Some(entry) = self.slots.end(slot) {
             self.complete(&entry, result, data);
-            self.settle(slot, result.status == Status::ABORT_REQUESTED);
+            self.settle(slot, result.status);
         }
     }
 
@@ -502,7 +519,8 @@ impl Connection {
                     nvm::READ | GET_LBA_STATUS => CommandGroup::Read,
                     _ => CommandGroup::Write,
                 };
-                self.finish(index, CommandResult::of(Status::from_volume(kind, group)), None);
+                let status = self.aborts.judge(index, Status::from_volume(kind, group));
+                self.finish(index, CommandResult::of(status), None);
             }
             Ok(_) if matches!(slot.entry.opcode, nvm::FLUSH | nvm::DATASET_MANAGEMENT) => {
                 self.next_step(index);
@@ -621,14 +639,7 @@ impl protocol::Connection for Connection {
             Input::Reserved { tag, result } => self.handle_reserved(tag, result),
             Input::Group(reply) => self.handle_reply(now, &reply),
             Input::NamespaceChanged { volume, geometry } => self.handle_resize(volume, geometry),
-            Input::DiscoveryChanged => {
-                if let State::Admin(admin) = &mut self.state
-                    && admin.subsystem().is_none()
-                {
-                    admin.notify(Event::Discovery);
-                }
-                self.after_admin();
-            }
+            Input::PortalChanged(portal) => self.handle_portal_change(now, portal),
             Input::Shutdown => self.end(CloseReason::ShuttingDown),
         }
         self.settle_account();
@@ -654,11 +665,7 @@ impl protocol::Connection for Connection {
         }
         self.watch_stream(now);
         if self.deadline.is_some_and(|deadline| deadline <= now) {
-            let text = match self.state {
-                State::Admin(_) => KEEP_ALIVE_EXPIRED,
-                _ => "the host did not connect in time",
-            };
-            self.end(CloseReason::TimedOut(text));
+            self.deadline_passed(now);
         }
         self.settle_account();
     }

@@ -1,6 +1,7 @@
 //! The discovery log page (NVMe Base §5.1.12.3.1). It may be long and is read in pieces: those are parts of one image.
 
 use alloc::string::ToString;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
@@ -31,13 +32,21 @@ impl DiscoveryLog {
 /// What the log page says of a portal.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Discovery<'a> {
-    pub(super) subsystems: &'a [Subsystem],
+    pub(super) subsystems: &'a [Arc<Subsystem>],
     pub(super) advertised: &'a [SocketAddr],
     pub(super) referrals: &'a [SocketAddr],
     pub(super) generation: u64,
 }
 
 impl Discovery<'_> {
+    /// True when the page has the same entries.
+    pub(super) fn has_entries_of(self, other: Self) -> bool {
+        let names = |discovery: Self| discovery.subsystems.iter().map(|subsystem| &*subsystem.nqn);
+        names(self).eq(names(other))
+            && self.advertised == other.advertised
+            && self.referrals == other.referrals
+    }
+
     /// The image, which names everything on the portal: a host's own portal has been masked for it.
     pub(super) fn page(self) -> SharedBuf {
         let names = self.subsystems.iter().map(|subsystem| (SubsystemType::Nvm, &*subsystem.nqn));

@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use volume::reservation::Notice;
 
+use super::subsystem::NamespaceKey;
 use crate::log::notification_kind;
 
 /// Reservation notifications that the host does not want on a namespace.
@@ -34,6 +35,11 @@ impl Values {
     pub(super) fn set_mask(&mut self, namespaces: &[u32], value: u32) {
         self.masks.retain(|mask| !namespaces.contains(&mask.nsid));
         self.masks.extend(namespaces.iter().map(|&nsid| ReservationMask { nsid, value }));
+    }
+
+    /// Forgets what was set of namespaces that are gone.
+    pub(super) fn forget(&mut self, gone: &[NamespaceKey]) {
+        self.masks.retain(|mask| gone.iter().all(|key| key.nsid != mask.nsid));
     }
 
     /// True when the host does not want to hear of this on a namespace.

@@ -11,8 +11,8 @@ use zerocopy::FromBytes;
 
 use super::command::{DataTransfer, Plan, Position, Read, TransferKind, VolumeRef};
 use super::reservation::{plan_change, plan_report};
-use super::subsystem::{Namespace, Subsystem};
-use crate::limits::RANGES;
+use super::subsystem::{Namespace, NamespaceKey, Subsystem};
+use crate::limits::{LEAST_TRANSFER, RANGES};
 use crate::nvm::{BlockCommand, DatasetManagement, Range};
 use crate::opcode::{CommandGroup, nvm};
 use crate::reservation;
@@ -32,10 +32,13 @@ pub(crate) struct Attached {
     pub(crate) epoch: Epoch,
     features: Features,
     max_discard: u64,
+    /// Bytes of the longest transfer.
+    max_transfer: usize,
 }
 
 impl Attached {
-    fn new(namespace: &Namespace) -> Self {
+    /// A namespace of a controller that takes transfers of `most` bytes.
+    fn new(namespace: &Namespace, most: usize) -> Self {
         Self {
             nsid: namespace.nsid,
             volume: namespace.volume,
@@ -45,7 +48,17 @@ impl Attached {
             epoch: Epoch::default(),
             features: namespace.features,
             max_discard: namespace.limits.max_discard,
+            max_transfer: most.min(from_field(namespace.limits.max_transfer.max(LEAST_TRANSFER))),
         }
+    }
+
+    fn key(&self) -> NamespaceKey {
+        NamespaceKey { nsid: self.nsid, volume: self.volume }
+    }
+
+    /// The same namespace as before, so that what is known of its volume holds.
+    fn in_place_of(self, before: Self) -> Self {
+        Self { view: before.view, access: before.access, epoch: before.epoch, ..self }
     }
 
     fn volume_ref(&self) -> VolumeRef {
@@ -92,11 +105,50 @@ pub(crate) struct Namespaces {
 
 impl Namespaces {
     pub(crate) fn new(subsystem: &Subsystem) -> Self {
+        let max_transfer = from_field(subsystem.max_transfer());
         Self {
-            attached: subsystem.namespaces.iter().map(Attached::new).collect(),
-            max_transfer: from_field(subsystem.max_transfer()),
+            attached: subsystem.namespaces.iter().map(|each| Attached::new(each, max_transfer)).collect(),
+            max_transfer,
             in_capsule: from_field(subsystem.limits.in_capsule),
         }
+    }
+
+    /// The namespaces that are not in the subsystem.
+    pub(crate) fn gone_from(&self, subsystem: &Subsystem) -> Vec<NamespaceKey> {
+        self.attached.iter().map(Attached::key).filter(|key| !subsystem.has(*key)).collect()
+    }
+
+    /// The subsystem is this from now on. Namespaces that stay keep what is known of their volumes. What the host was once told that it may
+    /// transfer it still may.
+    pub(crate) fn replace(&mut self, subsystem: &Subsystem) {
+        self.max_transfer = self.max_transfer.max(from_field(subsystem.max_transfer()));
+        self.in_capsule = self.in_capsule.max(from_field(subsystem.limits.in_capsule));
+        let mut before = core::mem::take(&mut self.attached);
+        for namespace in &subsystem.namespaces {
+            let attached = Attached::new(namespace, self.max_transfer);
+            let known = before.iter().position(|known| known.key() == attached.key());
+            self.attached.push(match known {
+                Some(at) => attached.in_place_of(before.swap_remove(at)),
+                None => attached,
+            });
+        }
+    }
+
+    /// True when one of them is on the volume.
+    pub(crate) fn uses(&self, volume: VolumeId) -> bool {
+        self.attached.iter().any(|namespace| namespace.volume == volume)
+    }
+
+    /// Where a namespace is among those of the queue; none is at the last position.
+    pub(crate) fn position(&self, nsid: u32) -> u32 {
+        let found = (0..u32::MAX).zip(&self.attached).find(|(_, namespace)| namespace.nsid == nsid);
+        found.map_or(u32::MAX, |(position, _)| position)
+    }
+
+    /// How many of them a flush of all has flushed once it has flushed the volume: none if it is gone.
+    pub(crate) fn flushed_with(&self, volume: VolumeId) -> usize {
+        let found = self.attached.iter().position(|namespace| namespace.volume == volume);
+        found.map_or(0, |position| position.saturating_add(1))
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Attached> {
@@ -168,7 +220,7 @@ impl Namespaces {
             _ => CommandGroup::Read,
         };
         let Blocks { namespace, position, command, length } = self.blocks(entry, group)?;
-        if length > self.max_transfer {
+        if length > namespace.max_transfer {
             return Err(Status::INVALID_FIELD.dnr());
         }
         if pointer.length() != length || in_capsule > self.in_capsule {

@@ -8,6 +8,7 @@ use volume::Features;
 use zerocopy::IntoBytes;
 
 use super::admin::Admin;
+use super::service::Service;
 use super::subsystem::Subsystem;
 use crate::identify::put_padded;
 use crate::limits::ADMIN_DATA;
@@ -33,8 +34,8 @@ pub(super) fn data(admin: &mut Admin, command: GetLogPage) -> Result<SharedBuf, 
     if length > ADMIN_DATA || command.indexed || !command.offset.is_multiple_of(4) {
         return Err(Status::INVALID_FIELD.dnr());
     }
-    let page = match (command.lid, admin.subsystem()) {
-        (lid::DISCOVERY, None) => admin.discovery_log(),
+    let page = match (command.lid, &mut admin.service) {
+        (lid::DISCOVERY, Service::Discovery(discovery)) => discovery.log(),
         _ => page(admin, command)?.into(),
     };
     let offset = from_wide(command.offset);

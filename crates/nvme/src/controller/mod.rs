@@ -1,6 +1,7 @@
 //! The controller's side: what is served, and the connection of one queue.
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 
 use volume::reservation::{Command, Refused, Registrant};
 use volume::{Completion, Epoch, Geometry, Request, Tag, VolumeId};
@@ -21,11 +22,13 @@ mod logs;
 mod portal;
 mod quiesce;
 mod reservation;
+mod service;
 mod slots;
 mod submission_head;
 mod subsystem;
 mod transmit;
 mod volume_states;
+mod withdrawn;
 
 pub use connection::Connection;
 pub use discovery_log::DiscoveryLog;
@@ -99,8 +102,8 @@ pub enum Input {
         /// Its shape.
         geometry: Geometry,
     },
-    /// The discovery log page changed.
-    DiscoveryChanged,
+    /// What is served on the connection's listener is this from now on.
+    PortalChanged(Arc<Portal>),
     /// The process is about to stop.
     Shutdown,
 }

@@ -7,18 +7,18 @@ use core::net::SocketAddr;
 use volume::{Geometry, VolumeId};
 
 use super::discovery_log::{Discovery, DiscoveryLog};
-use super::subsystem::{Hosts, Namespace, Subsystem};
+use super::subsystem::Subsystem;
 
 /// Everything that is served on one listener.
 #[derive(Debug, Clone)]
 pub struct Portal {
-    /// The subsystems, of different names.
-    pub subsystems: Vec<Subsystem>,
+    /// The subsystems, of different names. One that is the same in the portal that takes the place of this one is unchanged to its hosts.
+    pub subsystems: Vec<Arc<Subsystem>>,
     /// Where hosts reach this portal, for the discovery log page.
     pub advertised: Vec<SocketAddr>,
     /// Discovery services elsewhere that the discovery log page refers to.
     pub referrals: Vec<SocketAddr>,
-    /// Moves whenever the discovery log page changes.
+    /// Moves whenever the discovery log page changes (GENCTR): whoever makes the portal counts.
     pub generation: u64,
     /// The discovery log page of who may see everything; [`Portal::with_log`] makes it.
     pub log: DiscoveryLog,
@@ -44,27 +44,19 @@ impl Portal {
         }
     }
 
-    /// The portal as a host sees it: subsystems and namespaces that it may not use are not there.
+    /// The subsystem of that name.
+    pub(super) fn find(&self, nqn: &str) -> Option<&Arc<Subsystem>> {
+        self.subsystems.iter().find(|subsystem| *subsystem.nqn == *nqn)
+    }
+
+    /// The portal as the discovery service shows it to a host: subsystems that it may not use are not there.
     pub(super) fn masked(self: &Arc<Self>, hostnqn: &str) -> Arc<Self> {
-        let whole = |subsystem: &Subsystem| subsystem.allows(hostnqn) && subsystem.shows_all(hostnqn);
-        if self.subsystems.iter().all(whole) {
+        if self.subsystems.iter().all(|subsystem| subsystem.allows(hostnqn)) {
             return Arc::clone(self);
         }
         let allowed = self.subsystems.iter().filter(|subsystem| subsystem.allows(hostnqn));
-        let subsystems = allowed.map(|subsystem| {
-            let shown = |namespace: &&Namespace| subsystem.shows(hostnqn, namespace.nsid);
-            Subsystem {
-                nqn: Arc::clone(&subsystem.nqn),
-                serial: subsystem.serial.clone(),
-                model: subsystem.model.clone(),
-                firmware: subsystem.firmware.clone(),
-                hosts: Hosts::Any,
-                namespaces: subsystem.namespaces.iter().filter(shown).cloned().collect(),
-                limits: subsystem.limits,
-            }
-        });
         Arc::new(Self {
-            subsystems: subsystems.collect(),
+            subsystems: allowed.map(Arc::clone).collect(),
             advertised: self.advertised.clone(),
             referrals: self.referrals.clone(),
             log: DiscoveryLog::default(),
@@ -74,9 +66,7 @@ impl Portal {
 
     /// The volume has this size from now on, for queues that connect later.
     pub fn resize(&mut self, volume: VolumeId, geometry: Geometry) {
-        let namespaces = self.subsystems.iter_mut().flat_map(|subsystem| &mut subsystem.namespaces);
-        namespaces.filter(|namespace| namespace.volume == volume).for_each(|namespace| {
-            namespace.geometry = geometry;
-        });
+        let concerned = self.subsystems.iter_mut().filter(|subsystem| subsystem.uses(volume));
+        concerned.for_each(|subsystem| Arc::make_mut(subsystem).resize(volume, geometry));
     }
 }

@@ -7,8 +7,10 @@ use alloc::vec::Vec;
 
 use volume::{Features, Geometry, Limits, VolumeId};
 
+use crate::limits::LEAST_TRANSFER;
+
 /// One namespace of a subsystem.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Namespace {
     /// Its identifier, 1 or above.
     pub nsid: u32,
@@ -28,6 +30,19 @@ pub struct Namespace {
     pub uuid: [u8; 16],
     /// What changes whenever writes that were acknowledged and not flushed may be lost; `None` shows no such mark.
     pub incarnation: Option<[u8; 16]>,
+}
+
+/// What makes a namespace itself: with another volume behind it it is another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NamespaceKey {
+    pub(crate) nsid: u32,
+    pub(crate) volume: VolumeId,
+}
+
+impl Namespace {
+    pub(crate) fn key(&self) -> NamespaceKey {
+        NamespaceKey { nsid: self.nsid, volume: self.volume }
+    }
 }
 
 /// Which hosts may use a subsystem.
@@ -125,14 +140,54 @@ impl Subsystem {
         self.namespaces.iter().any(|namespace| namespace.features.contains(Features::ALLOCATION))
     }
 
-    pub(super) fn shows_all(&self, hostnqn: &str) -> bool {
-        self.namespaces.iter().all(|namespace| self.shows(hostnqn, namespace.nsid))
+    /// The subsystem as a host sees it: namespaces that it may not use are not there.
+    pub(super) fn masked(self: &Arc<Self>, hostnqn: &str) -> Arc<Self> {
+        let shown = |namespace: &&Namespace| self.shows(hostnqn, namespace.nsid);
+        if self.namespaces.iter().all(|namespace| shown(&namespace)) {
+            return Arc::clone(self);
+        }
+        let namespaces = self.namespaces.iter().filter(shown).cloned().collect();
+        Arc::new(self.with_namespaces(namespaces))
+    }
+
+    /// The same with other namespaces, for one host.
+    pub(super) fn with_namespaces(&self, namespaces: Vec<Namespace>) -> Self {
+        Self {
+            nqn: Arc::clone(&self.nqn),
+            serial: self.serial.clone(),
+            model: self.model.clone(),
+            firmware: self.firmware.clone(),
+            hosts: Hosts::Any,
+            namespaces,
+            limits: self.limits,
+        }
+    }
+
+    /// The namespace of that identifier.
+    pub(super) fn find(&self, nsid: u32) -> Option<&Namespace> {
+        self.namespaces.iter().find(|namespace| namespace.nsid == nsid)
+    }
+
+    /// True when the namespace is there, with its volume.
+    pub(super) fn has(&self, key: NamespaceKey) -> bool {
+        self.find(key.nsid).is_some_and(|namespace| namespace.key() == key)
+    }
+
+    /// True when one of its namespaces is on the volume.
+    pub(super) fn uses(&self, volume: VolumeId) -> bool {
+        self.namespaces.iter().any(|namespace| namespace.volume == volume)
+    }
+
+    /// The volume has this size from now on.
+    pub(super) fn resize(&mut self, volume: VolumeId, geometry: Geometry) {
+        let of_volume = self.namespaces.iter_mut().filter(|namespace| namespace.volume == volume);
+        of_volume.for_each(|namespace| namespace.geometry = geometry);
     }
 
     /// The longest transfer in bytes that every namespace takes, as a power of two.
     pub fn max_transfer(&self) -> u32 {
         let least = self.namespaces.iter().map(|namespace| namespace.limits.max_transfer).min();
-        let bytes = self.limits.max_transfer.min(least.unwrap_or(u32::MAX)).max(8192);
-        1_u32.checked_shl(bytes.ilog2()).unwrap_or(8192)
+        let bytes = self.limits.max_transfer.min(least.unwrap_or(u32::MAX)).max(LEAST_TRANSFER);
+        1_u32.checked_shl(bytes.ilog2()).unwrap_or(LEAST_TRANSFER)
     }
 }

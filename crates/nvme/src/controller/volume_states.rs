@@ -22,17 +22,17 @@ pub(super) struct VolumeStates {
 }
 
 impl VolumeStates {
-    /// A volume has another epoch, and other reservations if `view` says so.
+    /// A volume has another epoch, and other reservations if `view` says so. Once a slot is reported in another use, its volume of before is gone.
     pub(super) fn record(&mut self, current: VolumeRef, view: Option<&Arc<View>>) {
-        let known = self.list.iter_mut().find(|state| state.current.volume == current.volume);
-        if let Some(state) = known {
-            state.current = current;
-            if let Some(view) = view {
-                state.view = Arc::clone(view);
-            }
-        } else {
+        let slot = current.volume.slot();
+        let Some(state) = self.list.iter_mut().find(|state| state.current.volume.slot() == slot) else {
             self.list.push(VolumeState { current, view: view.map(Arc::clone).unwrap_or_default() });
+            return;
+        };
+        if view.is_some() || state.current.volume != current.volume {
+            state.view = view.map(Arc::clone).unwrap_or_default();
         }
+        state.current = current;
     }
 
     /// What is known of a volume.
@@ -60,5 +60,16 @@ mod tests {
         assert_eq!(found, Some((at(0, 5), 3)));
         assert!(states.find(VolumeId::new(1, 0)).is_some_and(|state| state.current == at(1, 1)));
         assert!(states.find(VolumeId::new(0, 1)).is_none(), "another use of the slot is another volume");
+    }
+
+    #[test]
+    fn another_use_of_a_slot_takes_the_place_of_the_one_before() {
+        let mut states = VolumeStates::default();
+        let at = |generation, epoch| VolumeRef { volume: VolumeId::new(7, generation), epoch: Epoch(epoch) };
+        states.record(at(0, 4), Some(&Arc::new(View { generation: 3, ..View::default() })));
+        states.record(at(1, 1), None);
+        assert!(states.find(VolumeId::new(7, 0)).is_none() && states.list.len() == 1);
+        let found = states.find(VolumeId::new(7, 1)).map(|state| (state.current, state.view.generation));
+        assert_eq!(found, Some((at(1, 1), 0)), "the reservations were those of another volume");
     }
 }

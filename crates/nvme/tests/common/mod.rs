@@ -37,7 +37,7 @@ pub fn namespace(nsid: u32, volume: u16, block_size: u32) -> Namespace {
 
 pub fn portal() -> Portal {
     Portal {
-        subsystems: vec![Subsystem {
+        subsystems: vec![Arc::new(Subsystem {
             nqn: NQN.into(),
             serial: "1".into(),
             model: "Linerate".into(),
@@ -45,13 +45,18 @@ pub fn portal() -> Portal {
             hosts: Hosts::Any,
             namespaces: vec![namespace(1, 0, 512), namespace(3, 1, 4096)],
             limits: QueueLimits::default(),
-        }],
+        })],
         advertised: vec!["127.0.0.1:4420".parse().unwrap(), "[::1]:4420".parse().unwrap()],
         referrals: Vec::new(),
         generation: 1,
         log: nvme::controller::DiscoveryLog::default(),
         require_digests: false,
     }
+}
+
+/// The portal's only subsystem, to be changed.
+pub fn subsystem(portal: &mut Portal) -> &mut Subsystem {
+    Arc::make_mut(&mut portal.subsystems[0])
 }
 
 pub fn host_identity() -> HostIdentity {

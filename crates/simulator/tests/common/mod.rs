@@ -78,7 +78,7 @@ pub(crate) fn nvme_listener(volume: &dyn Volume, incarnation: Option<[u8; 16]>) 
         limits: nvme::controller::QueueLimits::default(),
     };
     let (advertised, referrals) = (Vec::new(), Vec::new());
-    let subsystems = vec![subsystem];
+    let subsystems = vec![Arc::new(subsystem)];
     let portal = nvme::controller::Portal {
         subsystems,
         advertised,

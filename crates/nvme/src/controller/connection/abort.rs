@@ -12,6 +12,7 @@ use volume::Tag;
 
 use super::{Connection, State, WaitReason};
 use crate::controller::Action;
+use crate::controller::abort_table::Ending;
 use crate::controller::command::CommandResult;
 use crate::controller::slots::Step;
 use crate::controller::transmit::Outgoing;
@@ -42,17 +43,17 @@ impl Connection {
         match slot.step {
             Step::Free | Step::Held | Step::Abandoned { .. } => self.abort_held(index, tag),
             Step::Submitted { .. } | Step::Query(_) | Step::Waiting | Step::Data { .. } => {
-                self.end_command(now, index, Some(tag));
+                self.end_command(now, index, Ending::Aborted { tag });
             }
         }
     }
 
     /// Lets a command end soon, and nothing of it go on: one that is with a volume when its request has ended, any other at once.
-    fn end_command(&mut self, now: Instant, index: u16, asker: Option<u16>) {
+    pub(super) fn end_command(&mut self, now: Instant, index: u16, ending: Ending) {
         let Some(slot) = self.slots.get(index) else { return };
         let volume = slot.step.volume();
         let known = self.aborts.is_pending_for(index);
-        self.aborts.add(index, asker);
+        self.aborts.add(index, ending);
         match volume {
             Some(volume) if !known => {
                 self.actions.push_back(Action::Cancel { volume, tag: Tag(u64::from(index)) });
@@ -67,20 +68,30 @@ impl Connection {
         for index in self.slots.under_way() {
             let ends = self.slots.get(index).is_some_and(|slot| affected(&slot.entry));
             if ends && !self.aborts.is_pending_for(index) {
-                self.end_command(now, index, None);
+                self.end_command(now, index, Ending::Dropped);
             }
         }
     }
 
     /// Ends a command that is not with a volume, and lets others have its memory.
     fn stop(&mut self, now: Instant, index: u16) {
-        let waiting = self.waiting.iter().position(|waiting| *waiting == index);
-        if waiting.and_then(|at| self.waiting.remove(at)).is_some() {
-            self.finish(index, CommandResult::of(Status::ABORT_REQUESTED), None);
+        if self.leave_line(index) {
+            self.finish_aborted(index);
         } else if !self.receiver.is_for(index) {
-            self.stop_transfer(index, Status::ABORT_REQUESTED);
+            self.stop_transfer(index, self.aborts.status(index));
         }
         self.serve_waiting(now);
+    }
+
+    /// A command waits for memory no longer; false if it did not.
+    pub(super) fn leave_line(&mut self, index: u16) -> bool {
+        let waiting = self.waiting.iter().position(|waiting| *waiting == index);
+        waiting.and_then(|at| self.waiting.remove(at)).is_some()
+    }
+
+    /// Ends a command of which nothing more is done, as it was to end.
+    pub(super) fn finish_aborted(&mut self, index: u16) {
+        self.finish(index, CommandResult::of(self.aborts.status(index)), None);
     }
 
     /// Ends a command whose data was expected, unless a part of it is just coming or too much is owed already: then false.
@@ -98,7 +109,7 @@ impl Connection {
             self.transfers = self.transfers.saturating_sub(1);
         }
         self.complete(&entry, CommandResult::of(status), None);
-        self.settle(index, status == Status::ABORT_REQUESTED);
+        self.settle(index, status);
         true
     }
 
@@ -136,14 +147,15 @@ impl Connection {
 
     /// A command has completed: answers the aborts that waited for it.
     #[inline]
-    pub(super) fn settle(&mut self, slot: u16, aborted: bool) {
+    pub(super) fn settle(&mut self, slot: u16, status: Status) {
         if !self.aborts.is_empty() {
-            self.answer_aborts(slot, aborted);
+            self.answer_aborts(slot, status);
         }
     }
 
     #[cold]
-    fn answer_aborts(&mut self, slot: u16, aborted: bool) {
+    fn answer_aborts(&mut self, slot: u16, status: Status) {
+        let aborted = status.code() == Status::ABORT_REQUESTED.code();
         for tag in self.aborts.take(slot) {
             self.answer_abort(tag, aborted);
         }

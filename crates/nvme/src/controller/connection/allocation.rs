@@ -43,7 +43,7 @@ impl Connection {
     /// A run is known.
     pub(super) fn handle_allocation(&mut self, index: u16, run: Allocation) {
         if self.aborts.is_pending_for(index) {
-            return self.finish(index, CommandResult::of(Status::ABORT_REQUESTED), None);
+            return self.finish_aborted(index);
         }
         let Some(slot) = self.slots.get(index) else { return };
         let Step::Query(asking) = &mut slot.step else { return };

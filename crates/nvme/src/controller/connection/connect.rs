@@ -12,6 +12,7 @@ use crate::DISCOVERY_NQN;
 use crate::controller::admin::Admin;
 use crate::controller::command::CommandResult;
 use crate::controller::io::Namespaces;
+use crate::controller::service::{DiscoveryService, Service};
 use crate::controller::slots::Step;
 use crate::controller::submission_head::SubmissionHead;
 use crate::controller::transmit::Outgoing;
@@ -23,6 +24,11 @@ use crate::status::Status;
 use crate::subsystem::{self, ConnectError, Reply};
 use crate::transport::{Agreement, Framed, MOST_ALIGNMENT};
 use crate::violation::Violation;
+
+/// No subsystem has the name that the host asked for.
+pub(super) const NO_SUBSYSTEM: ConnectError = ConnectError::data(field::SUBNQN);
+/// The host may not use the subsystem.
+pub(super) const HOST_NOT_ALLOWED: ConnectError = ConnectError::plain(Status::CONNECT_HOST);
 
 impl Connection {
     /// A host asks for a connection.
@@ -72,11 +78,14 @@ impl Connection {
                 self.deadline = Some(now + CONNECT_TIME);
                 self.actions.push_back(Action::Group(request));
             }
-            Err(error) => {
-                self.finish(slot, CommandResult { status: error.status, value: error.result.into() }, None);
-                self.end(CloseReason::Refused(error.describe()));
-            }
+            Err(error) => self.refuse_connect(slot, error),
         }
+    }
+
+    /// Answers a Connect that cannot be, and closes.
+    pub(super) fn refuse_connect(&mut self, slot: u16, error: ConnectError) {
+        self.finish(slot, CommandResult { status: error.status, value: error.result.into() }, None);
+        self.end(CloseReason::Refused(error.describe()));
     }
 
     fn check_connect(
@@ -92,22 +101,19 @@ impl Connection {
         let subnqn = text(&data.subnqn).ok_or(ConnectError::data(field::SUBNQN))?;
         let hostnqn = host_name(&data.hostnqn).ok_or(ConnectError::data(field::HOSTNQN))?;
         let host = HostIdentity { identifier: data.hostid, nqn: Arc::from(hostnqn) };
-        (self.host, self.asked) = (Some(host.clone()), Some(Arc::from(subnqn)));
-        let named = |subsystem: &Subsystem| *subsystem.nqn == *subnqn;
-        let found = self.portal.subsystems.iter().find(|subsystem| named(subsystem));
+        let asked: Arc<str> = Arc::from(subnqn);
+        (self.host, self.asked) = (Some(host.clone()), Some(Arc::clone(&asked)));
+        let found = self.portal.find(subnqn);
         if found.is_none() && subnqn != DISCOVERY_NQN {
-            return Err(ConnectError::data(field::SUBNQN));
+            return Err(NO_SUBSYSTEM);
         }
         if found.is_some_and(|subsystem| !subsystem.allows(hostnqn)) {
-            return Err(ConnectError::plain(Status::CONNECT_HOST));
+            return Err(HOST_NOT_ALLOWED);
         }
-        // From here on the connection knows only what its host may use.
-        self.portal = self.portal.masked(hostnqn);
-        let index = self.portal.subsystems.iter().position(named);
-        let subsystem = index.and_then(|index| self.portal.subsystems.get(index));
+        let subsystem = found.map(|subsystem| subsystem.masked(hostnqn));
         let (qid, sqsize) = (command.qid.get(), command.sqsize.get());
-        let most =
-            if qid == 0 { ADMIN_QUEUE } else { subsystem.map_or(0, |subsystem| subsystem.limits.depth) };
+        let depth = subsystem.as_ref().map_or(0, |subsystem| subsystem.limits.depth);
+        let most = if qid == 0 { ADMIN_QUEUE } else { depth };
         if qid != 0 && subsystem.is_none() {
             return Err(ConnectError::command(field::QID));
         }
@@ -117,16 +123,19 @@ impl Connection {
         let entries = u32::from(sqsize).saturating_add(1);
         self.head = SubmissionHead::after_connect(entries, command.disables_sq_flow());
         self.slots.grow(sqsize.saturating_add(1).saturating_add(SLOT_SLACK));
-        let subnqn =
-            subsystem.map_or_else(|| Arc::from(DISCOVERY_NQN), |subsystem| Arc::clone(&subsystem.nqn));
-        if let (Some(index), true) = (index, qid != 0) {
-            let cntlid = data.cntlid.get();
-            return Ok((Joining::Io { index }, subsystem::Request::Io { subnqn, host, cntlid, qid }));
-        }
+        let subnqn = asked;
+        let service = match subsystem {
+            Some(subsystem) if qid != 0 => {
+                let cntlid = data.cntlid.get();
+                return Ok((Joining::Io(subsystem), subsystem::Request::Io { subnqn, host, cntlid, qid }));
+            }
+            Some(subsystem) => Service::Subsystem(subsystem),
+            None => Service::Discovery(DiscoveryService::new(&self.portal, hostnqn)),
+        };
         if data.cntlid.get() != ANY_CONTROLLER {
             return Err(ConnectError::data(field::CNTLID));
         }
-        let admin = Admin::new(Arc::clone(&self.portal), index, host.clone(), command.kato.get());
+        let admin = Admin::new(service, host.clone(), command.kato.get());
         let max_queues = admin.max_queues();
         let lifetime = self.lifetime.clone();
         Ok((Joining::Admin(admin), subsystem::Request::Admin { subnqn, host, max_queues, lifetime }))
@@ -137,14 +146,10 @@ impl Connection {
             Reply::Close => return self.handle_close(now),
             Reply::Quiesced => return self.handle_quiesced(),
             &Reply::Refused(error) => {
-                if let State::Connecting(slot, _) = self.state {
-                    self.finish(
-                        slot,
-                        CommandResult { status: error.status, value: error.result.into() },
-                        None,
-                    );
-                }
-                return self.end(CloseReason::Refused(error.describe()));
+                return match self.state {
+                    State::Connecting(slot, _) => self.refuse_connect(slot, error),
+                    _ => self.end(CloseReason::Refused(error.describe())),
+                };
             }
             &Reply::Abort { cid, tag } => return self.abort(now, cid, tag),
             &Reply::Aborted { tag, aborted } => return self.finish_abort(tag, aborted),
@@ -166,9 +171,9 @@ impl Connection {
                         self.lifetime.set_end(self.deadline);
                         self.state = State::Admin(admin);
                     }
-                    Joining::Io { index } => {
+                    Joining::Io(subsystem) => {
                         self.notices.push(NoticeKind::Queue, "an I/O queue connected");
-                        self.attach(index);
+                        self.attach(&subsystem);
                     }
                 }
                 self.finish(slot, CommandResult::success(u64::from(cntlid)), None);
@@ -178,11 +183,9 @@ impl Connection {
     }
 
     /// Becomes an I/O queue of a subsystem.
-    fn attach(&mut self, index: usize) {
-        if let Some(subsystem) = self.portal.subsystems.get(index) {
-            self.state = State::Io(Namespaces::new(subsystem));
-            self.deadline = None;
-            self.apply_reservations();
-        }
+    fn attach(&mut self, subsystem: &Subsystem) {
+        self.state = State::Io(Namespaces::new(subsystem));
+        self.deadline = None;
+        self.apply_reservations();
     }
 }

@@ -17,7 +17,7 @@ use crate::subsystem::Request;
 impl Connection {
     /// The controller is reset, shut down or gone.
     pub(super) fn handle_close(&mut self, now: Instant) {
-        self.end(CloseReason::Finished);
+        self.end(self.withdrawn.reason().unwrap_or(CloseReason::Finished));
         self.end_all(now);
         self.quiesce.begin(Waiter::Group);
         self.check_quiesced();

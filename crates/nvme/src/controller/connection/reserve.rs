@@ -88,7 +88,7 @@ impl Connection {
         let Some(volume) = slot.step.volume() else { return };
         let entry = slot.entry;
         if self.aborts.is_pending_for(index) {
-            return self.finish(index, CommandResult::of(Status::ABORT_REQUESTED), None);
+            return self.finish_aborted(index);
         }
         let judged = match &self.state {
             State::Io(namespaces) => namespaces.judge_again(&entry, volume),

@@ -1,12 +1,10 @@
 //! What changes while a connection lives: the size of a volume.
 
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 
 use volume::{Geometry, VolumeId};
 
 use super::{Connection, Joining, State};
-use crate::controller::admin::{Admin, Event};
 
 impl Connection {
     /// A volume has another size. Whoever is not connected yet finds it in the portal.
@@ -18,31 +16,18 @@ impl Connection {
                 }
             }
             State::Admin(admin) => {
-                resize_namespaces(admin, volume, geometry);
+                admin.resize(volume, geometry);
                 self.after_admin();
             }
             State::Connecting(_, joining) => match &mut **joining {
-                Joining::Admin(admin) => Arc::make_mut(&mut admin.portal).resize(volume, geometry),
-                Joining::Io { .. } => Arc::make_mut(&mut self.portal).resize(volume, geometry),
+                Joining::Admin(admin) => {
+                    admin.service.resize(volume, geometry);
+                }
+                Joining::Io(subsystem) => Arc::make_mut(subsystem).resize(volume, geometry),
             },
             State::ExpectIcReq | State::ExpectConnect => {
                 Arc::make_mut(&mut self.portal).resize(volume, geometry);
             }
         }
     }
-}
-
-/// Tells the host of those of its namespaces that have changed.
-fn resize_namespaces(admin: &mut Admin, volume: VolumeId, geometry: Geometry) {
-    let namespaces = admin.subsystem().into_iter().flat_map(|subsystem| &subsystem.namespaces);
-    let of_volume = namespaces.filter(|namespace| namespace.volume == volume);
-    let changed: Vec<u32> = of_volume.map(|namespace| namespace.nsid).collect();
-    if changed.is_empty() {
-        return;
-    }
-    Arc::make_mut(&mut admin.portal).resize(volume, geometry);
-    for nsid in changed {
-        admin.changed.add(nsid);
-    }
-    admin.notify(Event::Namespaces);
 }
