@@ -18,7 +18,7 @@ impl Retired {
 
 impl ControlObserver for Retired {
     fn observe(&self, event: ControlEvent) {
-        if let ControlEvent::Retired { id, secured: true } = event {
+        if let ControlEvent::Retired { id, secured: true, .. } = event {
             self.0.lock().unwrap_or_else(PoisonError::into_inner).push(id);
         }
     }
