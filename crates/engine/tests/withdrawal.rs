@@ -10,10 +10,12 @@ use std::time::Duration;
 use common::{DELAY, LARGE, READ, Server, command, portal, ram, transfer};
 use engine::{Catalogue, ControlEvent, Generation, ListenerRole, Message, ServedVolume};
 use nvme::controller::Portal;
+use nvme::reservation::encode;
 use nvme::sqe::SubmissionQueueEntry;
 use nvme::status::Status;
 use protocol::CloseReason;
 use volume::filter::Delay;
+use volume::reservation::Command;
 use volume::{
     Changes, Features, Geometry, Limits, Listeners, OpenError, QueueContext, Volume, VolumeId, VolumeQueue,
 };
@@ -75,6 +77,35 @@ fn who_stays_too_long_is_closed_and_requests_under_way_are_cancelled_and_counted
 }
 
 #[test]
+fn reservations_of_a_withdrawn_volume_do_not_change_any_more() {
+    let catalogue = first(ram());
+    let mut server = Server::serving(&catalogue);
+    let register = |new_key| encode(1, &Command::Register { key: Some(0), new_key, persist: None });
+    let (entry, keys) = register(1);
+    server.send_with(1, command(entry, 9), &keys);
+    assert_eq!(server.completions(1), [(9, Status::SUCCESS, 0)]);
+    server.propose(without_disk(&catalogue));
+    let (entry, keys) = register(2);
+    server.send_with(1, command(entry, 9), &keys);
+    assert_eq!(server.completions(1), [(9, Status::INVALID_FIELD.dnr(), 0)]);
+}
+
+#[test]
+fn who_ends_without_saying_whether_it_uses_the_volume_does_not() {
+    let catalogue = first(ram());
+    let mut server = Server::serving(&catalogue);
+    server.post(Message::Propose(Arc::new(without_disk(&catalogue))));
+    for core in [0, 0, 1, 0, 0, 1] {
+        server.step(core);
+    }
+    // Both cores have asked, and no connection has had its turn.
+    server.hang_up(1);
+    server.hang_up(0);
+    let retired = ControlEvent::Retired { id: DISK, secured: true, forced: 0 };
+    assert_eq!(server.observed(), [APPLIED, retired]);
+}
+
+#[test]
 fn who_does_not_use_the_volume_stays() {
     let disk = ram();
     let mut catalogue = first(Arc::clone(&disk));
@@ -85,7 +116,7 @@ fn who_does_not_use_the_volume_stays() {
     next.volumes = vec![catalogue.volumes[0].clone()];
     let retired = ControlEvent::Retired { id: VolumeId::new(1, 0), secured: true, forced: 0 };
     assert_eq!(server.propose(next), [APPLIED, retired]);
-    server.wait(Duration::from_secs(60));
+    server.wait(Duration::from_mins(1));
     assert!(!server.is_closed(0) && !server.is_closed(1));
 }
 
@@ -176,7 +207,7 @@ fn a_volume_that_grows_between_two_cores_commits_has_its_size_on_both() {
     let id = VolumeId::new(1, 0);
     let mut next = Catalogue { generation: Generation(2), ..catalogue };
     let mut portal = portal(&*elastic);
-    portal.subsystems[0].namespaces[0].volume = id;
+    Arc::make_mut(&mut portal.subsystems[0]).namespaces[0].volume = id;
     next.listeners[0].role = shows(portal);
     next.volumes.push(ServedVolume { id, name: "elastic".into(), volume: Arc::clone(&elastic) as _ });
     server.post(Message::Propose(Arc::new(next)));

@@ -85,13 +85,18 @@ impl Initiator {
 
     /// A login in one step, to the target or to discover.
     pub(crate) fn login(&mut self, discovery: bool) -> Vec<u8> {
+        self.login_to((!discovery).then_some(TARGET))
+    }
+
+    /// A login in one step, to a target or to discover.
+    pub(crate) fn login_to(&mut self, target: Option<&str>) -> Vec<u8> {
         let mut text = Text::new();
         text.put("InitiatorName", &format!("iqn.2026-11.org.example:peer{}", self.number));
-        if discovery {
-            text.put("SessionType", "Discovery");
-        } else {
-            text.put("TargetName", TARGET);
+        if let Some(target) = target {
+            text.put("TargetName", target);
             text.put("SessionType", "Normal");
+        } else {
+            text.put("SessionType", "Discovery");
         }
         text.put("MaxRecvDataSegmentLength", "262144");
         let isid = [0x80, 0, 0, 0, 0, self.number];

@@ -157,7 +157,7 @@ impl Workload {
             0 => (Operation::Flush, Errand::Flush(self.history.begin())),
             1 => {
                 let into = Buf::zeroed(count * self.history.piece());
-                (Operation::Read { extent, into }, Errand::Read(self.history.begin(), first))
+                (Operation::Read { extent, into }, Errand::Read(self.history.begin_read(), first))
             }
             2 => {
                 let id = self.history.begin_write((first, count), Content::Zeros, false);
@@ -170,11 +170,11 @@ impl Workload {
             Ok(()) => {
                 self.errands.insert(tag, errand);
             }
-            Err(_) => {
-                if let Errand::Write(id) = errand {
-                    self.history.end_write(id, WriteEnd::Failed);
-                }
-            }
+            Err(_) => match errand {
+                Errand::Write(id) => self.history.end_write(id, WriteEnd::Failed),
+                Errand::Read(began, _) => self.history.end_read(began),
+                Errand::Flush(_) => {}
+            },
         }
     }
 
@@ -190,6 +190,9 @@ impl Workload {
     /// Something has ended.
     pub fn take(&mut self, completion: Completion) -> Result<(), Violation> {
         let Some(errand) = self.errands.remove(&completion.tag) else { return Ok(()) };
+        if let Errand::Read(began, _) = errand {
+            self.history.end_read(began);
+        }
         match (errand, completion.result) {
             (Errand::Write(id), Ok(_)) => self.history.end_write(id, WriteEnd::Done),
             (Errand::Write(id), Err(kind)) => {

@@ -45,7 +45,7 @@ mod tests {
     }
 
     fn role() -> ListenerRole {
-        ListenerRole::Iscsi(Arc::new(iscsi::target::Portal::new(Vec::new())))
+        ListenerRole::Iscsi(Arc::new(iscsi::target::Portal::new(Vec::<Arc<iscsi::target::Node>>::new())))
     }
 
     #[test]

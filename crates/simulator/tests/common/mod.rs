@@ -17,12 +17,20 @@ use simulator::trial::Scene;
 use volume::{Volume, VolumeId};
 
 pub(crate) fn iscsi_listener(volume: &dyn Volume, incarnation: Option<[u8; 16]>) -> Option<ListenerRole> {
-    let node = iscsi_node(volume, incarnation)?;
+    let node = iscsi_node(volume, incarnation, FIRST)?;
     Some(ListenerRole::Iscsi(Arc::new(iscsi::target::Portal::new(vec![node]))))
 }
 
-/// The target of a disk.
-pub(crate) fn iscsi_node(volume: &dyn Volume, incarnation: Option<[u8; 16]>) -> Option<iscsi::target::Node> {
+/// The name of the volume that most scenes have, and what it is called.
+pub(crate) const FIRST: (&str, VolumeId) = ("disk", VolumeId::new(0, 0));
+
+/// The target of a disk of that name.
+pub(crate) fn iscsi_node(
+    volume: &dyn Volume,
+    incarnation: Option<[u8; 16]>,
+    (name, id): (&str, VolumeId),
+) -> Option<iscsi::target::Node> {
+    let target = format!("iqn.2026-11.org.linerate:{name}");
     let identity = UnitIdentity {
         vendor: "LINERATE".to_owned(),
         product: "VOLUME".to_owned(),
@@ -34,21 +42,21 @@ pub(crate) fn iscsi_node(volume: &dyn Volume, incarnation: Option<[u8; 16]>) -> 
     };
     let unit = LogicalUnit {
         lun: 0,
-        volume: VolumeId::new(0, 0),
+        volume: id,
         geometry: volume.geometry(),
         limits: volume.limits(),
         features: volume.features(),
         identity,
     };
     let device = TargetDevice {
-        port_name: "iqn.2026-11.org.linerate:disk,t,0x0001".into(),
-        device_name: "iqn.2026-11.org.linerate:disk".into(),
+        port_name: format!("{target},t,0x0001").into(),
+        device_name: target.as_str().into(),
         relative_port: 1,
         port_group: 1,
         units: vec![unit],
     };
     Some(iscsi::target::Node {
-        name: "iqn.2026-11.org.linerate:disk".parse().ok()?,
+        name: target.parse().ok()?,
         alias: String::new(),
         device: Arc::new(device),
         portal_group: 1,
@@ -57,10 +65,20 @@ pub(crate) fn iscsi_node(volume: &dyn Volume, incarnation: Option<[u8; 16]>) -> 
 }
 
 pub(crate) fn nvme_listener(volume: &dyn Volume, incarnation: Option<[u8; 16]>) -> Option<ListenerRole> {
+    let subsystem = Arc::new(nvme_subsystem(volume, incarnation, FIRST));
+    Some(ListenerRole::Nvme(Arc::new(nvme_portal(vec![subsystem]))))
+}
+
+/// The subsystem of a disk of that name.
+pub(crate) fn nvme_subsystem(
+    volume: &dyn Volume,
+    incarnation: Option<[u8; 16]>,
+    (name, id): (&str, VolumeId),
+) -> nvme::controller::Subsystem {
     let namespace = nvme::controller::Namespace {
         incarnation,
         nsid: 1,
-        volume: VolumeId::new(0, 0),
+        volume: id,
         geometry: volume.geometry(),
         limits: volume.limits(),
         features: volume.features(),
@@ -68,26 +86,36 @@ pub(crate) fn nvme_listener(volume: &dyn Volume, incarnation: Option<[u8; 16]>) 
         eui64: None,
         uuid: [7; 16],
     };
-    let subsystem = nvme::controller::Subsystem {
-        nqn: "nqn.2026-11.org.linerate:disk".into(),
+    nvme::controller::Subsystem {
+        nqn: format!("nqn.2026-11.org.linerate:{name}").into(),
         serial: "1".to_owned(),
         model: "Linerate".to_owned(),
         firmware: "0".to_owned(),
         hosts: nvme::controller::Hosts::Any,
         namespaces: vec![namespace],
         limits: nvme::controller::QueueLimits::default(),
-    };
-    let (advertised, referrals) = (Vec::new(), Vec::new());
-    let subsystems = vec![Arc::new(subsystem)];
-    let portal = nvme::controller::Portal {
+    }
+}
+
+/// A portal of these subsystems.
+pub(crate) fn nvme_portal(subsystems: Vec<Arc<nvme::controller::Subsystem>>) -> nvme::controller::Portal {
+    nvme::controller::Portal {
         subsystems,
-        advertised,
-        referrals,
+        advertised: Vec::new(),
+        referrals: Vec::new(),
         generation: 1,
         log: nvme::controller::DiscoveryLog::default(),
         require_digests: false,
-    };
-    Some(ListenerRole::Nvme(Arc::new(portal)))
+    }
+}
+
+/// The volume of that URL.
+pub(crate) fn source_access(url: &str) -> Access {
+    match source(url) {
+        names::Source::Iscsi(url) => Access::Iscsi { url, secrets: None },
+        names::Source::Nvme(url) => Access::Nvme { url },
+        other => panic!("not remote: {other:?}"),
+    }
 }
 
 fn source(url: &str) -> names::Source {
