@@ -106,13 +106,11 @@ fn statuses(answers: &[Pdu]) -> Vec<u8> {
 /// What TEST UNIT READY finds; zeros when it is GOOD.
 fn ready(raw: &mut Raw, lun: u16) -> (u8, u8, u8) {
     let answers = command(raw, lun, builder::test_unit_ready(), |command| command);
-    match statuses(&answers)[..] {
-        [0] => (0, 0, 0),
-        _ => {
-            let sense = &answers[0].data[2..];
-            (sense[2] & 15, sense[12], sense[13])
-        }
+    if statuses(&answers) == [0] {
+        return (0, 0, 0);
     }
+    let sense = &answers[0].data[2..];
+    (sense[2] & 15, sense[12], sense[13])
 }
 
 fn write(raw: &mut Raw, lun: u16) -> Vec<Pdu> {
@@ -125,7 +123,9 @@ fn opcodes(pdus: &[Pdu]) -> Vec<Opcode> {
 
 fn text(keys: &[(&str, &str)]) -> Text {
     let mut text = Text::new();
-    keys.iter().for_each(|(key, value)| text.put(key, value));
+    for (key, value) in keys {
+        text.put(key, value);
+    }
     text
 }
 
@@ -225,8 +225,7 @@ fn finish(raw: &mut Raw, reached: Reached) -> u16 {
 #[test]
 fn a_login_under_way_ends_at_what_is_there_then() {
     let (missing, denied) = (Status::NOT_FOUND.0, Status::AUTHORIZATION_FAILURE.0);
-    type Row = (&'static str, Portal, [u16; 3]);
-    let rows: [Row; 5] = [
+    let rows: [(&str, Portal, [u16; 3]); 5] = [
         ("the target is as it was", serving(node(&[(0, 0)])), [0, 0, 0]),
         ("it has another logical unit", serving(node(&[(5, 5)])), [0, 0, 0]),
         ("it is gone", serving(other()), [missing, missing, missing]),
@@ -467,7 +466,7 @@ fn logical_units_come_and_go_under_a_session() {
     assert_eq!(uses(&raw), [false, false, true]);
 }
 
-/// Begins a command of LUN 1 that waits for something; says how it is brought there.
+/// What a command of LUN 1 waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Waits {
     ForTheVolume,
@@ -476,6 +475,57 @@ enum Waits {
     ForABuffer,
     InTheStream,
     ForTheReservations,
+}
+
+/// A command that waits, and what is needed to go on.
+struct Waiting {
+    /// All memory, where there is none for the command.
+    hostage: Vec<buf::Buf>,
+    /// What comes for it when it is too late.
+    late: Vec<u8>,
+}
+
+/// Begins a command of LUN 1 that waits.
+fn begin(raw: &mut Raw, pool: &Pool, waits: Waits) -> Waiting {
+    let mut waiting = Waiting { hostage: Vec::new(), late: Vec::new() };
+    if matches!(waits, Waits::ForABuffer | Waits::InTheStream) {
+        waiting.hostage = std::iter::from_fn(|| pool.take(512)).collect();
+    }
+    let tag = raw.cmd_sn;
+    let long = |blocks| builder::write(Extent::new(0, blocks), false);
+    let answers = match waits {
+        Waits::ForTheVolume => write(raw, 1),
+        Waits::ForData => {
+            let answers = command(raw, 1, long(128), |command| command.writing(65_536, 0));
+            let tags =
+                TaskTags { initiator: tag, target: R2t::from_bytes(&answers[0].header).transfer_tag() };
+            let data = DataOut::new(scsi::encode_lun(1), tags, 0, DataRange { offset: 0, length: 512 });
+            waiting.late = [&data.to_bytes()[..], &[1; 512]].concat();
+            waiting.late[6] = 2;
+            Vec::new()
+        }
+        Waits::ForTheRestOfAPdu => {
+            let header = ScsiCommand::new(scsi::encode_lun(1), tag, tag, long(128)).writing(65_536, 65_536);
+            raw.cmd_sn += 1;
+            let mut bytes = [header.to_bytes().to_vec(), vec![1; 65_536]].concat();
+            waiting.late = bytes.split_off(20_000);
+            raw.send_bytes(&bytes)
+        }
+        Waits::ForABuffer => command(raw, 1, long(2048), |command| command.writing(1 << 20, 0)),
+        Waits::InTheStream => command(raw, 1, long(8), |command| command.writing(4096, 4096)),
+        Waits::ForTheReservations => {
+            let mut cdb = [0; 16];
+            (cdb[0], cdb[8]) = (0x5f, 24);
+            let register = ScsiCommand::new(scsi::encode_lun(1), tag, tag, cdb).writing(24, 24);
+            raw.cmd_sn += 1;
+            raw.send(register.to_bytes(), &[0; 24])
+        }
+    };
+    assert_eq!(answers.len(), 0, "{waits:?}");
+    assert_eq!(raw.reserves.len(), usize::from(waits == Waits::ForTheReservations), "{waits:?}");
+    assert_eq!(raw.half.connection.wants_bytes(), waits != Waits::InTheStream, "{waits:?}");
+    assert_eq!(raw.half.connection.outstanding(), 1, "{waits:?}");
+    waiting
 }
 
 #[test]
@@ -487,50 +537,10 @@ fn commands_of_a_unit_that_goes_end_with_task_aborted_and_hold_nothing() {
             let mut raw = session_at(serving(node(&[(0, 0), (1, 1)])), &pool);
             let before = pool.used();
             raw.memory.hold = true;
-            let mut hostage: Vec<buf::Buf> = Vec::new();
-            let mut rest: Option<Vec<u8>> = None;
-            let mut transfer = RESERVED_TAG;
-            let tag = raw.cmd_sn;
-            let long = builder::write(Extent::new(0, 128), false);
-            match waits {
-                ForTheVolume => assert_eq!(write(&mut raw, 1).len(), 0),
-                ForData => {
-                    let answers = command(&mut raw, 1, long, |command| command.writing(65_536, 0));
-                    transfer = R2t::from_bytes(&answers[0].header).transfer_tag();
-                }
-                ForTheRestOfAPdu => {
-                    let header =
-                        ScsiCommand::new(scsi::encode_lun(1), tag, tag, long).writing(65_536, 65_536);
-                    raw.cmd_sn += 1;
-                    let mut bytes = header.to_bytes().to_vec();
-                    bytes.extend(vec![1; 65_536]);
-                    rest = Some(bytes.split_off(20_000));
-                    assert_eq!(raw.send_bytes(&bytes).len(), 0);
-                }
-                ForABuffer => {
-                    hostage = std::iter::from_fn(|| pool.take(512)).collect();
-                    let long = builder::write(Extent::new(0, 2048), false);
-                    assert_eq!(command(&mut raw, 1, long, |command| command.writing(1 << 20, 0)).len(), 0);
-                }
-                InTheStream => {
-                    hostage = std::iter::from_fn(|| pool.take(512)).collect();
-                    let short = builder::write(Extent::new(0, 8), false);
-                    assert_eq!(command(&mut raw, 1, short, |command| command.writing(4096, 4096)).len(), 0);
-                    assert!(!raw.half.connection.wants_bytes());
-                }
-                ForTheReservations => {
-                    let mut cdb = [0; 16];
-                    (cdb[0], cdb[8]) = (0x5f, 24);
-                    let register = ScsiCommand::new(scsi::encode_lun(1), tag, tag, cdb).writing(24, 24);
-                    raw.cmd_sn += 1;
-                    let reserve = raw.send(register.to_bytes(), &[0; 24]);
-                    assert_eq!((reserve.len(), raw.reserves.len()), (0, 1));
-                }
-            }
-            assert_eq!(raw.half.connection.outstanding(), 1, "{waits:?}");
+            let Waiting { hostage, late } = begin(&mut raw, &pool, waits);
             let mut answers = change(&mut raw, serving(node(after)));
-            let late = matches!(waits, ForTheVolume | ForTheReservations);
-            assert_eq!(statuses(&answers).is_empty(), late, "{waits:?}: it ends when its request has");
+            let is_inside = matches!(waits, ForTheVolume | ForTheReservations);
+            assert_eq!(statuses(&answers).is_empty(), is_inside, "{waits:?}: it ends when its request has");
             assert_eq!(raw.memory.cancelled.len(), usize::from(waits == ForTheVolume), "{waits:?}");
             assert_eq!(raw.half.connection.uses(id(1)), waits == ForTheVolume, "{waits:?}");
             if waits == ForTheVolume {
@@ -542,15 +552,7 @@ fn commands_of_a_unit_that_goes_end_with_task_aborted_and_hold_nothing() {
             }
             assert_eq!(statuses(&answers), [TASK_ABORTED], "{waits:?}");
             drop(hostage);
-            // What comes for it is passed over, and the session goes on.
-            if let Some(rest) = rest {
-                assert_eq!(raw.send_bytes(&rest).len(), 0, "{waits:?}");
-            }
-            if waits == ForData {
-                let tags = TaskTags { initiator: tag, target: transfer };
-                let data = DataOut::new(scsi::encode_lun(1), tags, 0, DataRange { offset: 0, length: 512 });
-                assert_eq!(raw.send(data.to_bytes(), &[1; 512]).len(), 0);
-            }
+            assert_eq!(raw.send_bytes(&late).len(), 0, "{waits:?}: what comes for it is passed over");
             assert_eq!(raw.send(NopOut::ping(5).to_bytes(), b"there?").len(), 1, "{waits:?}");
             assert_eq!((raw.half.connection.outstanding(), raw.closed()), (0, None), "{waits:?}");
             assert!(!raw.half.connection.uses(id(1)), "{waits:?}");
