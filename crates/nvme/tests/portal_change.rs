@@ -3,358 +3,36 @@
 #![allow(clippy::cast_possible_truncation, reason = "small numbers of tests")]
 
 mod common;
+mod portal_rig;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use buf::Pool;
 use common::{NQN, host_identity, namespace, subsystem};
 use nvme::allocation::{GetLbaStatus, TRACKED_ALLOCATED};
-use nvme::controller::{Action, AllowedHost, Connection, Hosts, Input, Namespace, Portal, Reservations};
-use nvme::fabrics::{Connect, ConnectData, Property};
+use nvme::controller::{AllowedHost, Hosts, Input, Namespace, Portal, Reservations};
 use nvme::features;
-use nvme::identify::{Identify, SIZE, cns};
 use nvme::limits::{REPORT_TIME, REUSE_TIME, WITHDRAW_TIME};
-use nvme::log::{GetLogPage, lid};
-use nvme::pdu::{CapsuleCmd, CapsuleResp, H2cData, IcReq, R2t, flags};
 use nvme::sgl::SglDescriptor;
 use nvme::sqe::{ALL_NAMESPACES, SubmissionQueueEntry};
 use nvme::status::Status;
-use nvme::subsystem::{ConnectError, Reply, Subsystems};
-use protocol::pair::Half;
-use protocol::{CloseReason, Connection as _, Group as _, Instant};
+use nvme::subsystem::{ConnectError, Reply};
+use portal_rig::{
+    ADMIN, DISCOVERY_EVENT, FLUSH, IO, LARGE, NAMESPACE_EVENT, READ, Rig, SMALL, Seen, WRITE, command, done,
+    event, id, transfer,
+};
+use protocol::{CloseReason, Connection as _};
 use volume::reservation::{Registrant, Registration, ReservationType, View};
-use volume::{Completion, Epoch, Operation, Outcome, Request, VolumeErrorKind, VolumeId};
-use zerocopy::{FromBytes, IntoBytes};
+use volume::{Epoch, VolumeErrorKind};
 
-const FLUSH: u8 = 0;
-const WRITE: u8 = 1;
-const READ: u8 = 2;
-const SMALL: u32 = 4096;
-const LARGE: u32 = 65536;
-/// Room for what connections hold besides data.
-const TABLES: usize = 48 << 10;
-const ADMIN: usize = 0;
-const IO: usize = 1;
-/// The result of an event: a namespace, or the discovery log page, has changed.
-const NAMESPACE_EVENT: u64 = 0x0004_0002;
-const DISCOVERY_EVENT: u64 = 0x0070_f002;
 const GONE: CloseReason = CloseReason::Withdrawn("the subsystem is not served any more");
 const CLOSED: CloseReason = CloseReason::Withdrawn("this host may not use the subsystem any more");
 const INVALID: Status = Status::INVALID_NAMESPACE.dnr();
 const ABORTED: Status = Status::ABORT_REQUESTED;
 
-/// What a host receives on a queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Seen {
-    Done { cid: u16, status: Status, result: u64 },
-    R2t { cid: u16, ttag: u16 },
-    Data { cid: u16 },
-}
-
-const fn done(queue: usize, cid: u16, status: Status) -> (usize, Seen) {
-    (queue, Seen::Done { cid, status, result: 0 })
-}
-
-const fn event(cid: u16, result: u64) -> (usize, Seen) {
-    (ADMIN, Seen::Done { cid, status: Status::SUCCESS, result })
-}
-
-/// Queues of one host, with a group and volumes that keep what they are given.
-struct Rig {
-    portal: Arc<Portal>,
-    pool: Pool,
-    now: Instant,
-    group: Subsystems<usize>,
-    queues: Vec<Half<Connection>>,
-    held: VecDeque<(usize, VolumeId, Epoch, Request)>,
-    cancelled: usize,
-    seen: Vec<(usize, Seen)>,
-    /// The data that came last.
-    data: Vec<u8>,
-    /// What the group says is kept back.
-    deaf: bool,
-}
-
-impl Rig {
-    /// An admin queue that wants to hear of namespaces, and one I/O queue.
-    fn new(portal: Portal) -> Self {
-        Self::with_pool(portal, Pool::new(16 << 20))
-    }
-
-    /// The same with room for one large buffer, beside the little that else is needed.
-    fn starved(portal: Portal) -> Self {
-        Self::with_pool(portal, Pool::new(LARGE as usize + TABLES))
-    }
-
-    fn with_pool(portal: Portal, pool: Pool) -> Self {
-        let mut rig = Self::unconnected(portal, pool);
-        rig.connect(NQN, 0);
-        rig.enable(1 << 8);
-        rig.connect(NQN, 1);
-        rig.seen.clear();
-        rig
-    }
-
-    /// A discovery controller with an event request, number 90.
-    fn discovery(portal: Portal, wanted: u32) -> Self {
-        let mut rig = Self::unconnected(portal, Pool::new(16 << 20));
-        rig.connect(nvme::DISCOVERY_NQN, 0);
-        rig.enable(wanted);
-        rig
-    }
-
-    fn unconnected(portal: Portal, pool: Pool) -> Self {
-        Self {
-            portal: Arc::new(portal),
-            pool,
-            now: Instant::ZERO,
-            group: Subsystems::new(),
-            queues: Vec::new(),
-            held: VecDeque::new(),
-            cancelled: 0,
-            seen: Vec::new(),
-            data: Vec::new(),
-            deaf: false,
-        }
-    }
-
-    /// Enables the controller, and requests events of this kind.
-    fn enable(&mut self, wanted: u32) {
-        self.send(ADMIN, &[command(Property::set(0x14, 0x0046_0001), 1)]);
-        let configuration = features::set(features::fid::ASYNC_EVENTS, wanted);
-        self.send(ADMIN, &[command(configuration, 2)]);
-        self.request_event(90);
-        self.seen.clear();
-    }
-
-    fn request_event(&mut self, cid: u16) {
-        self.send(ADMIN, &[command(SubmissionQueueEntry::new(0x0c, 0), cid)]);
-    }
-
-    /// A transport connection, whose number comes back.
-    fn accept(&mut self) -> usize {
-        let mut half = Half::new(Connection::new(Arc::clone(&self.portal), self.pool.clone(), self.now));
-        half.receive(self.now, IcReq::new(false, false, 0).as_bytes());
-        half.transmit(self.now);
-        self.queues.push(half);
-        self.queues.len() - 1
-    }
-
-    /// Sends the Connect of a queue, as command 1.
-    fn ask(&mut self, queue: usize, subnqn: &str, qid: u16) {
-        let cntlid = if qid == 0 { 0xffff } else { 1 };
-        let data = ConnectData::new(&host_identity(), cntlid, subnqn);
-        let mut entry = command(Connect::entry(qid, 31, 0), 1);
-        entry.dptr = SglDescriptor::in_capsule(data.as_bytes().len() as u32);
-        let mut pdu = CapsuleCmd::new(entry);
-        pdu.header.pdo = 72;
-        pdu.header.plen.set(72 + data.as_bytes().len() as u32);
-        self.bytes(queue, &[pdu.as_bytes(), data.as_bytes()].concat());
-    }
-
-    fn connect(&mut self, subnqn: &str, qid: u16) -> usize {
-        let queue = self.accept();
-        self.ask(queue, subnqn, qid);
-        queue
-    }
-
-    fn bytes(&mut self, queue: usize, bytes: &[u8]) {
-        self.queues[queue].receive(self.now, bytes);
-        self.run();
-    }
-
-    fn send(&mut self, queue: usize, entries: &[SubmissionQueueEntry]) {
-        let bytes: Vec<u8> =
-            entries.iter().flat_map(|entry| CapsuleCmd::new(*entry).as_bytes().to_vec()).collect();
-        self.bytes(queue, &bytes);
-    }
-
-    /// All of the data of a write.
-    fn send_data(&mut self, cid: u16, ttag: u16) {
-        let mut pdu = H2cData::new(cid, ttag, 0, LARGE);
-        pdu.header.flags = flags::LAST;
-        pdu.header.pdo = 24;
-        pdu.header.plen.set(24 + LARGE);
-        self.bytes(IO, &[pdu.as_bytes(), &vec![7; LARGE as usize]].concat());
-    }
-
-    /// The portal is this from now on.
-    fn change(&mut self, portal: Portal) {
-        self.portal = Arc::new(portal);
-        for queue in &mut self.queues {
-            queue.connection.handle_input(self.now, Input::PortalChanged(Arc::clone(&self.portal)));
-        }
-        self.run();
-    }
-
-    /// The portal is what it was, but for this.
-    fn alter(&mut self, change: impl FnOnce(&mut Portal)) {
-        let mut portal = (*self.portal).clone();
-        portal.generation += 1;
-        change(&mut portal);
-        self.change(portal.with_log());
-    }
-
-    fn pass(&mut self, time: Duration) {
-        self.now = self.now + time;
-        for queue in &mut self.queues {
-            queue.connection.handle_timeout(self.now);
-        }
-        self.run();
-    }
-
-    /// Ends the oldest request that a volume has, and names the volume.
-    fn complete(&mut self, how: Result<(), VolumeErrorKind>) -> VolumeId {
-        let (queue, volume, _, request) = self.held.pop_front().unwrap();
-        let result = how.map(|()| match request.operation {
-            Operation::Read { into, .. } => Outcome::Data(into.freeze().into()),
-            _ => Outcome::Done,
-        });
-        let completion = Completion { tag: request.tag, result };
-        self.queues[queue].connection.handle_input(self.now, Input::Completion(completion));
-        self.run();
-        volume
-    }
-
-    /// The volumes that have a request.
-    fn at_volumes(&self) -> Vec<VolumeId> {
-        self.held.iter().map(|(_, volume, ..)| *volume).collect()
-    }
-
-    fn run(&mut self) {
-        while self.step() {}
-    }
-
-    fn step(&mut self) -> bool {
-        for queue in 0..self.queues.len() {
-            self.queues[queue].receive(self.now, &[]);
-            let bytes = self.queues[queue].transmit(self.now);
-            self.parse(queue, &bytes);
-            match self.queues[queue].connection.poll_action() {
-                None => continue,
-                Some(Action::Submit { volume, epoch, request }) => {
-                    self.held.push_back((queue, volume, epoch, request));
-                }
-                Some(Action::Cancel { .. }) => self.cancelled += 1,
-                Some(Action::Reserve { .. }) => panic!("nothing is reserved here"),
-                Some(Action::Group(request)) => self.group.handle_message(self.now, queue, request),
-            }
-            return true;
-        }
-        if self.deaf {
-            return false;
-        }
-        let Some((to, reply)) = self.group.poll_message() else { return false };
-        self.queues[to].connection.handle_input(self.now, Input::Group(reply));
-        true
-    }
-
-    fn parse(&mut self, queue: usize, mut bytes: &[u8]) {
-        while let Some(kind) = bytes.first() {
-            let length = u32::from_le_bytes(bytes[4..8].try_into().unwrap()) as usize;
-            let (pdu, rest) = bytes.split_at(length);
-            bytes = rest;
-            let cid = u16::from_le_bytes(pdu[8..10].try_into().unwrap());
-            self.seen.push((
-                queue,
-                match kind {
-                    5 => {
-                        let entry = CapsuleResp::read_from_bytes(pdu).unwrap().entry;
-                        let (cid, status, result) = (entry.cid.get(), entry.status(), entry.result());
-                        Seen::Done { cid, status, result }
-                    }
-                    7 => {
-                        self.data = pdu[usize::from(pdu[3])..].to_vec();
-                        Seen::Data { cid }
-                    }
-                    9 => Seen::R2t { cid, ttag: R2t::read_from_prefix(pdu).unwrap().0.ttag.get() },
-                    other => panic!("a PDU of type {other}"),
-                },
-            ));
-        }
-    }
-
-    fn take_seen(&mut self) -> Vec<(usize, Seen)> {
-        std::mem::take(&mut self.seen)
-    }
-
-    /// The only completion that has come: its status and result.
-    fn answer(&mut self) -> (Status, u64) {
-        match self.take_seen()[..] {
-            [(_, Seen::Done { status, result, .. })] => (status, result),
-            [(_, Seen::Data { .. })] => (Status::SUCCESS, 0),
-            ref other => panic!("{other:?}"),
-        }
-    }
-
-    /// A data structure of the admin queue, which comes whole.
-    fn read(&mut self, mut entry: SubmissionQueueEntry, length: u32) -> Vec<u8> {
-        entry.dptr = SglDescriptor::transport(length);
-        self.send(ADMIN, &[command(entry, 80)]);
-        assert_eq!(self.answer().0, Status::SUCCESS);
-        std::mem::take(&mut self.data)
-    }
-
-    /// The changed namespace list, which is empty afterwards.
-    fn changed(&mut self) -> Vec<u32> {
-        let page = self.read(GetLogPage::entry(lid::CHANGED_NAMESPACES, 0, SIZE as u32), SIZE as u32);
-        identifiers(&page)
-    }
-
-    /// The identifiers of the namespaces that the host may use.
-    fn active(&mut self) -> Vec<u32> {
-        let list = Identify { cns: cns::NAMESPACE_LIST, cntid: 0, csi: 0 };
-        identifiers(&self.read(list.encode(0), SIZE as u32))
-    }
-
-    /// GENCTR and NUMREC.
-    fn discovery_log(&mut self) -> [u64; 2] {
-        let page = self.read(GetLogPage::entry(lid::DISCOVERY, 0, 1024), 1024);
-        [0, 8].map(|at| u64::from_le_bytes(page[at..at + 8].try_into().unwrap()))
-    }
-
-    /// Makes one transfer and says how it was answered at once, if it was.
-    fn transfer(&mut self, opcode: u8, nsid: u32, cid: u16) -> Option<Status> {
-        self.send(IO, &[transfer(opcode, nsid, cid, SMALL)]);
-        match self.take_seen()[..] {
-            [] | [(IO, Seen::R2t { .. })] => None,
-            [(IO, Seen::Done { status, .. })] => Some(status),
-            ref other => panic!("{other:?}"),
-        }
-    }
-
-    fn close(&self, queue: usize) -> Option<CloseReason> {
-        self.queues[queue].connection.poll_close()
-    }
-
-    fn uses(&self, queue: usize, volume: u16) -> bool {
-        self.queues[queue].connection.uses(id(volume))
-    }
-}
-
-fn id(slot: u16) -> VolumeId {
-    VolumeId::new(slot, 0)
-}
-
-fn identifiers(page: &[u8]) -> Vec<u32> {
-    let all = page.chunks_exact(4).map(|bytes| u32::from_le_bytes(bytes.try_into().unwrap()));
-    all.take_while(|nsid| *nsid != 0).collect()
-}
-
-fn command(mut entry: SubmissionQueueEntry, cid: u16) -> SubmissionQueueEntry {
-    entry.cid.set(cid);
-    entry
-}
-
-fn transfer(opcode: u8, nsid: u32, cid: u16, length: u32) -> SubmissionQueueEntry {
-    // Namespace 3 has blocks of 4 KiB.
-    let block = if nsid == 3 { 4096 } else { 512 };
-    let mut entry = SubmissionQueueEntry::new(opcode, nsid).with(12, length / block - 1);
-    entry.dptr = SglDescriptor::transport(length);
-    command(entry, cid)
-}
+/// What changes of what is served.
+type Alteration = fn(&mut Portal);
 
 /// The portal of these namespaces.
 fn with(namespaces: Vec<Namespace>) -> Portal {
@@ -410,7 +88,6 @@ fn who_is_not_connected_yet_finds_what_is_served_now() {
     assert_eq!((rig.changed(), rig.active()), (Vec::new(), vec![1, 3]));
     let no_subsystem = ConnectError::data(nvme::fabrics::field::SUBNQN);
     let not_allowed = ConnectError::plain(Status::CONNECT_HOST);
-    type Alteration = fn(&mut Portal);
     let cases: [(Alteration, ConnectError); 2] =
         [(remove_subsystem, no_subsystem), (close_subsystem, not_allowed)];
     for (alteration, error) in cases {
@@ -427,7 +104,6 @@ fn who_is_not_connected_yet_finds_what_is_served_now() {
 
 #[test]
 fn a_connect_under_way_is_refused_or_finds_what_is_served_now() {
-    type Alteration = fn(&mut Portal);
     let cases: [(Alteration, Option<&str>); 3] = [
         (|portal| keep(portal, &[3]), None),
         (remove_subsystem, Some("there is no such subsystem")),
@@ -451,6 +127,8 @@ fn a_connect_under_way_is_refused_or_finds_what_is_served_now() {
                 assert!(matches!(early[..], [(_, Seen::Done { cid: 1, status, .. })] if status.is_final()));
                 assert_eq!(rig.take_seen(), [], "the Connect was answered twice");
                 assert_eq!(rig.close(queue), Some(CloseReason::Refused(text)));
+                let notice = rig.queues[queue].connection.poll_notice();
+                assert!(notice.is_none(), "{notice:?}: it was never connected");
                 continue;
             }
             assert_eq!(early, []);
@@ -644,7 +322,7 @@ fn a_flush_of_all_leaves_no_namespace_out() {
 }
 
 #[test]
-fn namespaces_that_stay_keep_what_is_known_of_their_volumes() {
+fn what_is_known_of_volumes_holds_for_namespaces_that_stay_and_for_new_ones() {
     let mut rig = Rig::new(common::portal());
     let other = Registrant::Host { identifier: [9; 16], nqn: "nqn.other".into() };
     let view = View {
@@ -654,17 +332,22 @@ fn namespaces_that_stay_keep_what_is_known_of_their_volumes() {
     };
     let (notices, aborted) = (Arc::new([]), Arc::new([]));
     let reservations = Some(Reservations { view: view.into(), notices, aborted });
-    let fence = Input::Fence { volume: id(1), epoch: Epoch(7), reservations };
-    rig.queues[IO].connection.handle_input(rig.now, fence);
+    for (volume, epoch) in [(id(1), Epoch(7)), (id(5), Epoch(2))] {
+        let fence = Input::Fence { volume, epoch, reservations: reservations.clone() };
+        rig.queues[IO].connection.handle_input(rig.now, fence);
+    }
     rig.alter(|portal| {
         keep(portal, &[3]);
         subsystem(portal).namespaces.insert(0, namespace(2, 4, 512));
+        subsystem(portal).namespaces.push(namespace(5, 5, 512));
     });
     rig.take_seen();
-    assert_eq!(rig.transfer(WRITE, 3, 70), Some(Status::RESERVATION_CONFLICT.dnr()));
-    assert_eq!([3, 2].map(|nsid| rig.transfer(READ, nsid, 71 + nsid as u16)), [None, None]);
+    for nsid in [3, 5] {
+        assert_eq!(rig.transfer(WRITE, nsid, 70), Some(Status::RESERVATION_CONFLICT.dnr()));
+    }
+    assert_eq!([3, 5, 2].map(|nsid| rig.transfer(READ, nsid, 71 + nsid as u16)), [None; 3]);
     let judged: Vec<_> = rig.held.iter().map(|(_, volume, epoch, _)| (*volume, *epoch)).collect();
-    assert_eq!(judged, [(id(1), Epoch(7)), (id(4), Epoch(0))]);
+    assert_eq!(judged, [(id(1), Epoch(7)), (id(5), Epoch(2)), (id(4), Epoch(0))]);
 }
 
 /// The host's commands to the volume of before may still be on their way.
@@ -682,13 +365,13 @@ fn another_volume_does_not_get_the_commands_of_the_one_before() {
     assert_eq!(rig.transfer(READ, 1, 72), Some(INVALID));
     // What changes meanwhile does not bring it back.
     rig.alter(|portal| subsystem(portal).limits.depth = 64);
-    rig.pass(REUSE_TIME - Duration::from_millis(1));
+    rig.pass(REUSE_TIME.saturating_sub(Duration::from_millis(1)));
     assert_eq!(rig.transfer(READ, 1, 72), Some(INVALID));
     assert_eq!(rig.at_volumes(), []);
     rig.pass(Duration::from_millis(1));
     assert_eq!(rig.take_seen(), [], "the host is told once every queue has it");
     assert_eq!((rig.transfer(READ, 1, 72), rig.at_volumes()), (None, vec![id(4)]));
-    rig.pass(REPORT_TIME - REUSE_TIME);
+    rig.pass(REPORT_TIME.saturating_sub(REUSE_TIME));
     assert_eq!(rig.take_seen(), [event(91, NAMESPACE_EVENT)]);
     assert_eq!((rig.changed(), rig.active()), (vec![1], vec![1, 3]));
     rig.pass(REPORT_TIME);
@@ -703,7 +386,7 @@ fn a_namespace_that_comes_back_at_once_is_another_one() {
     rig.pass(Duration::from_secs(1));
     rig.alter(|portal| subsystem(portal).namespaces.insert(0, namespace(1, 4, 512)));
     assert_eq!((rig.transfer(READ, 1, 70), rig.active()), (Some(INVALID), vec![3]));
-    rig.pass(REUSE_TIME - Duration::from_secs(1));
+    rig.pass(REUSE_TIME.saturating_sub(Duration::from_secs(1)));
     assert_eq!((rig.transfer(READ, 1, 70), rig.at_volumes()), (None, vec![id(4)]));
 }
 
@@ -757,7 +440,6 @@ fn what_was_set_for_a_namespace_goes_with_it() {
 
 #[test]
 fn the_queues_of_a_subsystem_that_is_withdrawn_go_on_for_a_while() {
-    type Alteration = fn(&mut Portal);
     let cases: [(Alteration, CloseReason); 2] = [(remove_subsystem, GONE), (close_subsystem, CLOSED)];
     for (alteration, reason) in cases {
         let mut rig = Rig::new(common::portal());
@@ -768,7 +450,7 @@ fn the_queues_of_a_subsystem_that_is_withdrawn_go_on_for_a_while() {
         assert_eq!([ADMIN, IO].map(|queue| rig.uses(queue, 0)), [false, true]);
         rig.complete(Ok(()));
         assert_eq!(rig.take_seen(), [(IO, Seen::Data { cid: 70 })]);
-        rig.pass(WITHDRAW_TIME - Duration::from_millis(1));
+        rig.pass(WITHDRAW_TIME.saturating_sub(Duration::from_millis(1)));
         // A command on the admin queue puts nothing off; another change does neither.
         assert_eq!(rig.active(), []);
         rig.alter(|portal| portal.require_digests = true);

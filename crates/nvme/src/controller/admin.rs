@@ -146,7 +146,9 @@ impl Admin {
         self.service = Service::Subsystem(subsystem);
         self.values.forget(&gone);
         if !changed.is_empty() {
-            changed.into_iter().for_each(|nsid| self.changed.add(nsid));
+            for nsid in changed {
+                self.changed.add(nsid);
+            }
             self.notify(Event::Namespaces);
         }
     }

@@ -56,11 +56,6 @@ impl Attached {
         NamespaceKey { nsid: self.nsid, volume: self.volume }
     }
 
-    /// The same namespace as before, so that what is known of its volume holds.
-    fn in_place_of(self, before: Self) -> Self {
-        Self { view: before.view, access: before.access, epoch: before.epoch, ..self }
-    }
-
     fn volume_ref(&self) -> VolumeRef {
         VolumeRef { volume: self.volume, epoch: self.epoch }
     }
@@ -118,20 +113,14 @@ impl Namespaces {
         self.attached.iter().map(Attached::key).filter(|key| !subsystem.has(*key)).collect()
     }
 
-    /// The subsystem is this from now on. Namespaces that stay keep what is known of their volumes. What the host was once told that it may
-    /// transfer it still may.
+    /// The subsystem is this from now on. What is known of the volumes is to be said again ([`Attached::see`]). What the host was once told
+    /// that it may transfer it still may.
     pub(crate) fn replace(&mut self, subsystem: &Subsystem) {
         self.max_transfer = self.max_transfer.max(from_field(subsystem.max_transfer()));
         self.in_capsule = self.in_capsule.max(from_field(subsystem.limits.in_capsule));
-        let mut before = core::mem::take(&mut self.attached);
-        for namespace in &subsystem.namespaces {
-            let attached = Attached::new(namespace, self.max_transfer);
-            let known = before.iter().position(|known| known.key() == attached.key());
-            self.attached.push(match known {
-                Some(at) => attached.in_place_of(before.swap_remove(at)),
-                None => attached,
-            });
-        }
+        let attached =
+            subsystem.namespaces.iter().map(|namespace| Attached::new(namespace, self.max_transfer));
+        self.attached = attached.collect();
     }
 
     /// True when one of them is on the volume.
