@@ -30,7 +30,7 @@ use crate::retirement::{Ledger, Noted, Requests, Unflushed, retire_before_drain,
 use crate::serving::{Makings, make_cores};
 use crate::slow::{Effect, SlowDisk, Watch};
 use crate::spread::Spread;
-use crate::visitor::{self, Visitor};
+use crate::visitor::{self, Unit, Visitor};
 use crate::weather::Weather;
 use crate::workload::Workload;
 use crate::world::{Frozen, World, WorldDialer};
@@ -82,6 +82,8 @@ pub struct Export<'a> {
     pub name: &'a str,
     /// Its id.
     pub id: VolumeId,
+    /// Its logical unit number; its namespace has the next one.
+    pub lun: u8,
     /// The volume.
     pub volume: &'a dyn Volume,
 }
@@ -99,8 +101,8 @@ pub type Compose = fn(&[Export<'_>], Option<&ListenerRole>) -> ListenerRole;
 pub struct Scene {
     /// Composes the portals of ports 1 and 3, iSCSI, and of port 2, NVMe/TCP.
     pub portals: [Compose; 2],
-    /// How clients open the volume of a name, over each of them.
-    pub access: [fn(&str) -> Access; 2],
+    /// How clients open the volume of a name and number, over each of them.
+    pub access: [fn(&str, u8) -> Access; 2],
     /// Cores of the server.
     pub cores: CoreIndex,
 }
@@ -137,8 +139,18 @@ struct Live {
     volume: Arc<dyn Volume>,
     client: Client,
     visitor: Option<Visitor>,
+    lun: u8,
+    /// It is about to have another number.
+    moving: bool,
     /// Since when it has been on its way out.
     leaving: Option<Instant>,
+}
+
+impl Live {
+    /// True when nobody may see a change.
+    fn stays(&self) -> bool {
+        self.leaving.is_none() && !self.moving
+    }
 }
 
 /// A change that is under way.
@@ -151,6 +163,7 @@ struct Proposal {
 enum Change {
     Add(String),
     Remove(String),
+    Move(String),
     Portal,
 }
 
@@ -283,7 +296,7 @@ impl Trial {
             since: Instant::ZERO,
             requests: Arc::default(),
         };
-        let live = Live { id, disk, volume, client, visitor: None, leaving: None };
+        let live = Live { id, disk, volume, client, visitor: None, lun: 0, moving: false, leaving: None };
         self.volumes.insert(name.clone(), live);
         Ok(name)
     }
@@ -291,8 +304,9 @@ impl Trial {
     /// Composes the portals anew for all volumes that are to be served, with or without the third one.
     fn compose(&mut self, third: bool) {
         let served = self.volumes.iter().filter(|(_, live)| live.leaving.is_none());
-        let exports: Vec<_> =
-            served.map(|(name, live)| Export { name, id: live.id, volume: &*live.volume }).collect();
+        let exports: Vec<_> = served
+            .map(|(name, live)| Export { name, id: live.id, lun: live.lun, volume: &*live.volume })
+            .collect();
         let before = |id| self.listeners.iter().find(|listening| listening.id == id).map(|found| &found.role);
         let [iscsi, nvme] = self.scene.portals;
         let ports = [(ListenerId(0), iscsi), (ListenerId(1), nvme), (THIRD, iscsi)];
@@ -325,7 +339,7 @@ impl Trial {
     fn open(&mut self, name: &str) {
         let now = self.world.now();
         let Some(live) = self.volumes.get_mut(name) else { return };
-        let access = (self.scene.access[live.client.protocol])(name);
+        let access = (self.scene.access[live.client.protocol])(name, live.lun);
         // Each queue is an initiator port of its own.
         let entropy = Mutex::new(self.dice.fork());
         let port = u16::try_from(live.client.protocol + 1).unwrap_or(1);
@@ -337,7 +351,7 @@ impl Trial {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         live.client.stage = Stage::Opening(remote::open(address, access, &surroundings));
         live.client.since = now;
-        if self.dice.coin() {
+        if live.visitor.is_none() && self.dice.coin() {
             let port = if self.has_third() && self.dice.coin() { 3 } else { 1 };
             let live = self.volumes.get_mut(name);
             let number = u8::try_from(self.names % 250).unwrap_or(0);
@@ -347,11 +361,22 @@ impl Trial {
         }
     }
 
+    /// Opens a volume under its other number.
+    fn reopen(&mut self, name: &str) {
+        if let Some(live) = self.volumes.get_mut(name) {
+            live.moving = false;
+            live.client.workload.disconnect();
+            live.client.requests = Arc::default();
+        }
+        self.open(name);
+    }
+
     /// Proposes some change.
     fn change(&mut self) {
         let staying: Vec<String> = self.staying();
-        let change = match self.dice.below(5) {
+        let change = match self.dice.below(6) {
             0 => Change::Portal,
+            5 if !staying.is_empty() => Change::Move(staying[self.dice.index(staying.len())].clone()),
             1 | 2 if staying.len() < *VOLUMES.end() => match self.make_volume() {
                 Ok(name) => Change::Add(name),
                 Err(_) => return,
@@ -376,6 +401,11 @@ impl Trial {
             && let Some(live) = self.volumes.get_mut(name)
         {
             live.leaving = Some(now);
+        }
+        if let Change::Move(name) = &change
+            && let Some(live) = self.volumes.get_mut(name)
+        {
+            (live.moving, live.lun) = (true, 1 - live.lun);
         }
         if matches!(change, Change::Portal) {
             let at_third = |live: &mut Live| {
@@ -412,10 +442,12 @@ impl Trial {
     fn play(&mut self, name: &str) -> Result<(), String> {
         let now = self.world.now();
         let Some(live) = self.volumes.get_mut(name) else { return Ok(()) };
+        let stays = live.stays();
         if let Some(visitor) = &mut live.visitor {
-            visitor.play((now, live.leaving), &mut self.dice, &mut self.world)?;
+            let unit = Unit { lun: live.lun, leaves: live.leaving.is_some(), moves: live.moving };
+            visitor.play((now, unit), &mut self.dice, &mut self.world)?;
         }
-        let (client, stays) = (&mut live.client, live.leaving.is_none());
+        let client = &mut live.client;
         match &mut client.stage {
             Stage::Waiting => {}
             Stage::Opening(opening) => match opening.poll() {
@@ -468,6 +500,7 @@ impl Trial {
             ControlEvent::Applied(generation) if generation == Generation(self.generation) => {
                 match self.proposal.take().map(|proposal| proposal.change) {
                     Some(Change::Add(name)) => self.open(&name),
+                    Some(Change::Move(name)) => self.reopen(&name),
                     Some(Change::Remove(name)) if self.plant == Plant::SlotWithoutGeneration => {
                         let id = self.volumes.get(&name).map(|live| live.id);
                         id.into_iter().for_each(|id| self.ids.release(id, self.plant));
@@ -518,14 +551,14 @@ impl Trial {
             let visitor = event.initiator.as_ref().is_some_and(|name| name.contains(visitor::NAMED));
             let Some(live) = self.volumes.get(name).filter(|_| !visitor) else { continue };
             let settled = matches!(live.client.stage, Stage::Open(_)) && now > live.client.since + SETTLING;
-            if event.kind == Kind::Login && settled && live.leaving.is_none() {
+            if event.kind == Kind::Login && settled && live.stays() {
                 return Err(format!("{name} stays, and its client has to log in again: {event:?}"));
             }
             // A core may not know yet that a controller is enabled: its queues connect again.
             let ends = matches!(event.kind, Kind::Failed | Kind::TimedOut | Kind::Violation | Kind::Limit)
                 || event.kind == Kind::Refused && settled;
             let withdrawn = event.kind == Kind::Ended && event.reason.starts_with("withdrawn");
-            if live.leaving.is_none() && (ends || withdrawn) {
+            if live.stays() && (ends || withdrawn) {
                 return Err(format!("{name} stays, and a connection of it is ended: {event:?}"));
             }
             if event.reason.contains("a volume in use is not served any more") {

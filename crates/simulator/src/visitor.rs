@@ -1,5 +1,7 @@
-//! An initiator that is only there: nobody may put it out of a target that stays, and of one that goes it asks for a reset, which is answered.
+//! An initiator that is only there: nobody may put it out of a target that stays, and what it asks for is answered. It reads its logical unit, which may have another
+//! number from one read to the next, and resets it.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use engine::Core;
@@ -8,16 +10,29 @@ use iscsi::pdu::{Function, LoginResponse, Opcode, TaskManagementRequest};
 use protocol::Instant;
 
 use crate::dice::{Dice, Odds};
-use crate::peers::{Initiator, LUN, Pdu};
+use crate::peers::{Initiator, Pdu};
 use crate::script::{Peer, dial};
 use crate::world::World;
 
 /// What the names of all such initiators have.
 pub(crate) const NAMED: &str = "org.example:peer";
 
-/// How often, for each step, it asks for a reset of a unit that is going, and how long the answer may take.
-const RESETS: Odds = Odds(30);
+/// How often, for each step, it asks for a reset of its unit, and of one that is going; how often it reads; and how long the answers may take.
+const RESETS: Odds = Odds(2);
+const LAST_RESETS: Odds = Odds(30);
+const READS: Odds = Odds(10);
 const ANSWER: Duration = Duration::from_millis(1500);
+
+/// Its logical unit.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Unit {
+    /// Its number.
+    pub(crate) lun: u8,
+    /// The volume is on its way out.
+    pub(crate) leaves: bool,
+    /// The number may not be known everywhere.
+    pub(crate) moves: bool,
+}
 
 /// An iSCSI session.
 pub(crate) struct Visitor {
@@ -28,9 +43,8 @@ pub(crate) struct Visitor {
     initiator: Initiator,
     greeted: bool,
     up: bool,
-    /// When it has asked for a reset.
-    asked: Option<Instant>,
-    answered: bool,
+    /// What it waits for: since when, and what it is called.
+    asked: BTreeMap<u32, (Instant, &'static str)>,
 }
 
 impl Visitor {
@@ -45,8 +59,7 @@ impl Visitor {
             initiator: Initiator::new(number),
             greeted: false,
             up: false,
-            asked: None,
-            answered: false,
+            asked: BTreeMap::new(),
         }
     }
 
@@ -55,10 +68,10 @@ impl Visitor {
         self.port
     }
 
-    /// Hears what came; `leaving` is since when the volume has been on its way out.
+    /// Hears what came, and asks for something.
     pub(crate) fn play(
         &mut self,
-        (now, leaving): (Instant, Option<Instant>),
+        (now, unit): (Instant, Unit),
         dice: &mut Dice,
         world: &mut World<Core>,
     ) -> Result<(), String> {
@@ -69,24 +82,36 @@ impl Visitor {
         loop {
             let next = Pdu::take(&mut self.peer.borrow_mut().received);
             let Some(pdu) = next else { break };
-            self.hear(&pdu, leaving.is_none(), world)?;
+            self.hear(&pdu, !unit.leaves, world)?;
         }
-        let ended = self.peer.borrow().ended;
-        if ended && leaving.is_none() {
-            return Err("it stays, and an idle session is put out".to_owned());
+        if self.peer.borrow().ended {
+            return if unit.leaves { Ok(()) } else { Err("it stays, and a session is put out".to_owned()) };
         }
-        if self.up && !ended && leaving.is_some() && self.asked.is_none() && dice.happens(RESETS) {
+        if self.up {
+            self.ask((now, unit), dice, world);
+        }
+        let late = self.asked.values().find(|(since, _)| now > *since + ANSWER);
+        late.map_or(Ok(()), |(_, what)| Err(format!("{what} is not answered within {ANSWER:?}")))
+    }
+
+    /// Asks for a read or a reset, sometimes.
+    fn ask(&mut self, (now, unit): (Instant, Unit), dice: &mut Dice, world: &mut World<Core>) {
+        let lun = [0, unit.lun, 0, 0, 0, 0, 0, 0];
+        let (resets, what) = match unit.leaves {
+            true => (LAST_RESETS, "a reset of a unit that is going"),
+            false => (RESETS, "a reset"),
+        };
+        if dice.happens(resets) && self.asked.is_empty() {
             let request =
-                TaskManagementRequest::new(Function::LOGICAL_UNIT_RESET, LUN, self.initiator.next_tag());
+                TaskManagementRequest::new(Function::LOGICAL_UNIT_RESET, lun, self.initiator.next_tag());
             let bytes = self.initiator.immediate(request.to_bytes(), &[]);
             self.say(&bytes, world);
-            self.asked = Some(now);
+            self.asked.insert(self.initiator.tag, (now, what));
+        } else if dice.happens(READS) && self.asked.is_empty() && !unit.moves && !unit.leaves {
+            let bytes = self.initiator.read_first(lun);
+            self.say(&bytes, world);
+            self.asked.insert(self.initiator.tag, (now, "a read"));
         }
-        let late = self.asked.is_some_and(|asked| now > asked + ANSWER);
-        if late && !self.answered && !ended {
-            return Err(format!("a reset of a unit that is going is not answered within {ANSWER:?}"));
-        }
-        Ok(())
     }
 
     fn say(&self, bytes: &[u8], world: &mut World<Core>) {
@@ -106,7 +131,13 @@ impl Visitor {
                     return Err(format!("it stays, and a login to it fails: {}", status.text()));
                 }
             }
-            Opcode::TASK_MANAGEMENT_RESPONSE => self.answered = true,
+            Opcode::TASK_MANAGEMENT_RESPONSE | Opcode::SCSI_RESPONSE => {
+                self.asked.remove(&pdu.view().task_tag());
+            }
+            // A read whose status comes with its data.
+            Opcode::DATA_IN if pdu.header[1] & 1 != 0 => {
+                self.asked.remove(&pdu.view().task_tag());
+            }
             Opcode::ASYNC_MESSAGE if stays => {
                 return Err("it stays, and an idle session hears that it is to leave".to_owned());
             }

@@ -98,6 +98,11 @@ impl Workload {
         self.history.died();
     }
 
+    /// Nobody hears any more how what is under way ends; it may still happen.
+    pub fn disconnect(&mut self) {
+        self.errands.clear();
+    }
+
     /// Reads the whole volume after a cut and checks it; `pump` lets the world go on while the answer is awaited, and tells the time.
     /// An answer that does not come (the stream was cut again) checks nothing, and is `false`.
     pub fn check_after_cut(

@@ -20,10 +20,11 @@ const PATIENCE: u64 = 40;
 
 fn iscsi(exports: &[Export<'_>], before: Option<&ListenerRole>) -> ListenerRole {
     let node = |export: &Export<'_>| {
-        let made = Arc::new(iscsi_node(export.volume, MARK, (export.name, export.id))?);
+        let made = Arc::new(iscsi_node(export, MARK)?);
         let Some(ListenerRole::Iscsi(before)) = before else { return Some(made) };
         let same = |node: &&Arc<iscsi::target::Node>| {
-            node.name == made.name && node.device.units[0].volume == export.id
+            node.name == made.name
+                && (node.device.units[0].volume, node.device.units[0].lun) == (export.id, export.lun.into())
         };
         Some(before.nodes.iter().find(same).map_or(made, Arc::clone))
     };
@@ -33,10 +34,12 @@ fn iscsi(exports: &[Export<'_>], before: Option<&ListenerRole>) -> ListenerRole 
 
 fn nvme(exports: &[Export<'_>], before: Option<&ListenerRole>) -> ListenerRole {
     let subsystem = |export: &Export<'_>| {
-        let made = Arc::new(nvme_subsystem(export.volume, MARK, (export.name, export.id)));
+        let made = Arc::new(nvme_subsystem(export, MARK));
         let Some(ListenerRole::Nvme(before)) = before else { return made };
         let same = |subsystem: &&Arc<nvme::controller::Subsystem>| {
-            subsystem.nqn == made.nqn && subsystem.namespaces[0].volume == export.id
+            subsystem.nqn == made.nqn
+                && (subsystem.namespaces[0].volume, subsystem.namespaces[0].nsid)
+                    == (export.id, u32::from(export.lun) + 1)
         };
         before.subsystems.iter().find(same).map_or(made, Arc::clone)
     };
@@ -44,12 +47,12 @@ fn nvme(exports: &[Export<'_>], before: Option<&ListenerRole>) -> ListenerRole {
     ListenerRole::Nvme(Arc::new(common::nvme_portal(subsystems)))
 }
 
-fn iscsi_access(name: &str) -> Access {
-    source_access(&format!("iscsi://127.0.0.1/iqn.2026-11.org.linerate:{name}/0?reconnect=1s"))
+fn iscsi_access(name: &str, lun: u8) -> Access {
+    source_access(&format!("iscsi://127.0.0.1/iqn.2026-11.org.linerate:{name}/{lun}?reconnect=1s"))
 }
 
-fn nvme_access(name: &str) -> Access {
-    source_access(&format!("nvme+tcp://127.0.0.1/nqn.2026-11.org.linerate:{name}/1?reconnect=1s"))
+fn nvme_access(name: &str, lun: u8) -> Access {
+    source_access(&format!("nvme+tcp://127.0.0.1/nqn.2026-11.org.linerate:{name}/{}?reconnect=1s", lun + 1))
 }
 
 fn scene(cores: u16) -> Scene {

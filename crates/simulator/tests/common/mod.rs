@@ -13,23 +13,23 @@ use engine::ListenerRole;
 use engine::remote::Access;
 use scsi::{LogicalUnit, TargetDevice, UnitIdentity};
 use simulator::marks::Marks;
+use simulator::reconfiguration::Export;
 use simulator::trial::Scene;
 use volume::{Volume, VolumeId};
 
 pub(crate) fn iscsi_listener(volume: &dyn Volume, incarnation: Option<[u8; 16]>) -> Option<ListenerRole> {
-    let node = iscsi_node(volume, incarnation, FIRST)?;
+    let node = iscsi_node(&first(volume), incarnation)?;
     Some(ListenerRole::Iscsi(Arc::new(iscsi::target::Portal::new(vec![node]))))
 }
 
-/// The name of the volume that most scenes have, and what it is called.
-pub(crate) const FIRST: (&str, VolumeId) = ("disk", VolumeId::new(0, 0));
+/// The volume that most scenes have.
+pub(crate) fn first(volume: &dyn Volume) -> Export<'_> {
+    Export { name: "disk", id: VolumeId::new(0, 0), lun: 0, volume }
+}
 
 /// The target of a disk of that name.
-pub(crate) fn iscsi_node(
-    volume: &dyn Volume,
-    incarnation: Option<[u8; 16]>,
-    (name, id): (&str, VolumeId),
-) -> Option<iscsi::target::Node> {
+pub(crate) fn iscsi_node(export: &Export<'_>, incarnation: Option<[u8; 16]>) -> Option<iscsi::target::Node> {
+    let Export { name, id, lun, volume } = *export;
     let target = format!("iqn.2026-11.org.linerate:{name}");
     let identity = UnitIdentity {
         vendor: "LINERATE".to_owned(),
@@ -41,7 +41,7 @@ pub(crate) fn iscsi_node(
         incarnation,
     };
     let unit = LogicalUnit {
-        lun: 0,
+        lun: lun.into(),
         volume: id,
         geometry: volume.geometry(),
         limits: volume.limits(),
@@ -65,19 +65,19 @@ pub(crate) fn iscsi_node(
 }
 
 pub(crate) fn nvme_listener(volume: &dyn Volume, incarnation: Option<[u8; 16]>) -> Option<ListenerRole> {
-    let subsystem = Arc::new(nvme_subsystem(volume, incarnation, FIRST));
+    let subsystem = Arc::new(nvme_subsystem(&first(volume), incarnation));
     Some(ListenerRole::Nvme(Arc::new(nvme_portal(vec![subsystem]))))
 }
 
 /// The subsystem of a disk of that name.
 pub(crate) fn nvme_subsystem(
-    volume: &dyn Volume,
+    export: &Export<'_>,
     incarnation: Option<[u8; 16]>,
-    (name, id): (&str, VolumeId),
 ) -> nvme::controller::Subsystem {
+    let Export { name, id, lun, volume } = *export;
     let namespace = nvme::controller::Namespace {
         incarnation,
-        nsid: 1,
+        nsid: u32::from(lun) + 1,
         volume: id,
         geometry: volume.geometry(),
         limits: volume.limits(),
