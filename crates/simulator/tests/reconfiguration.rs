@@ -12,7 +12,7 @@ use simulator::replay;
 
 /// Changes in each trial, and trials for each number of cores.
 const CHANGES: usize = 8;
-const TRIALS: u64 = 10;
+const TRIALS: u64 = 14;
 /// The server does not end, so that nothing is lost of what it acknowledges.
 const MARK: Option<[u8; 16]> = Some([1; 16]);
 /// A planted bug must be found within so many trials.
