@@ -112,19 +112,8 @@ impl Initiator {
         data: &[u8],
         shape: impl FnOnce(ScsiCommand) -> ScsiCommand,
     ) -> Vec<u8> {
-        self.command_to(LUN, cdb, data, shape)
-    }
-
-    /// The same to another logical unit.
-    pub(crate) fn command_to(
-        &mut self,
-        lun: [u8; 8],
-        cdb: [u8; 16],
-        data: &[u8],
-        shape: impl FnOnce(ScsiCommand) -> ScsiCommand,
-    ) -> Vec<u8> {
         let tag = self.next_tag();
-        let command = shape(ScsiCommand::new(lun, tag, self.cmd_sn, cdb));
+        let command = shape(ScsiCommand::new(LUN, tag, self.cmd_sn, cdb));
         self.cmd_sn += 1;
         self.pdu(command.to_bytes(), data)
     }
@@ -143,7 +132,10 @@ impl Initiator {
 
     /// A read of a logical unit's first block.
     pub(crate) fn read_first(&mut self, lun: [u8; 8]) -> Vec<u8> {
-        self.command_to(lun, transfer(0x88, 0, 512), &[], |command| command.reading(512))
+        let tag = self.next_tag();
+        let command = ScsiCommand::new(lun, tag, self.cmd_sn, transfer(0x88, 0, 512)).reading(512);
+        self.cmd_sn += 1;
+        self.pdu(command.to_bytes(), &[])
     }
 
     /// Looks at a response's numbers; the answer to a ping, if it is one.

@@ -97,10 +97,8 @@ impl Visitor {
     /// Asks for a read or a reset, sometimes.
     fn ask(&mut self, (now, unit): (Instant, Unit), dice: &mut Dice, world: &mut World<Core>) {
         let lun = [0, unit.lun, 0, 0, 0, 0, 0, 0];
-        let (resets, what) = match unit.leaves {
-            true => (LAST_RESETS, "a reset of a unit that is going"),
-            false => (RESETS, "a reset"),
-        };
+        let (resets, what) =
+            if unit.leaves { (LAST_RESETS, "a reset of a unit that is going") } else { (RESETS, "a reset") };
         if dice.happens(resets) && self.asked.is_empty() {
             let request =
                 TaskManagementRequest::new(Function::LOGICAL_UNIT_RESET, lun, self.initiator.next_tag());
