@@ -122,6 +122,16 @@ impl Core {
         }
     }
 
+    /// Lets queues on their way to their end go on as far as they can now. Answers whether any request has completed.
+    #[cold]
+    fn end_queues(&self, now: Instant) -> bool {
+        let mut completed = false;
+        while self.handle_queue_events(now) {
+            completed |= self.hub.poll_queues(now);
+        }
+        completed
+    }
+
     /// Does what queues on their way to their end need. True when one may go on at once, which wakes nobody: they are to be polled again.
     fn handle_queue_events(&self, now: Instant) -> bool {
         let mut goes_on = false;
@@ -392,8 +402,8 @@ impl Service for Core {
         self.run_shared();
         let hub = &self.hub;
         let mut completed = hub.poll_queues(now);
-        while self.handle_queue_events(now) {
-            completed |= hub.poll_queues(now);
+        if hub.queues().has_events() {
+            completed |= self.end_queues(now);
         }
         hub.queues().take_drained(|number| hub.post_owner(Message::Fenced(number)));
         hub.list_waiters(completed);

@@ -206,8 +206,13 @@ impl Queues {
         }
     }
 
-    /// The next thing that others are to know.
+    /// True when there is something that others are to know.
     #[inline]
+    pub(crate) fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    /// The next thing that others are to know.
     pub(crate) fn poll_event(&mut self) -> Option<QueueEvent> {
         self.events.pop_front()
     }
