@@ -13,7 +13,7 @@ use protocol::Instant;
 use volume::{CoreId, QueueContext, VolumeId};
 
 use crate::catalogue::coordinator::{self, Coordinator};
-use crate::catalogue::{Catalogue, Generation, ListenerRole, ProposalError};
+use crate::catalogue::{Catalogue, Generation, ListenerRole, Portals, ProposalError};
 use crate::config::EngineConfig;
 use crate::driver::Driver;
 use crate::fence::{self, Outcome, Owner};
@@ -23,7 +23,7 @@ use crate::iscsi_target::IscsiTarget;
 use crate::limits::NEWCOMERS;
 use crate::message::{Cause, Fence, Inbound, Member, Message};
 use crate::nvme_controller::NvmeController;
-use crate::queues::Queues;
+use crate::queues::{QueueEvent, Queues};
 use crate::volume_watch::VolumeWatch;
 
 /// What only core 0 has.
@@ -56,6 +56,8 @@ pub struct Core {
     context: QueueContext,
     /// What new connections find; sizes change.
     catalogue: Catalogue,
+    /// The portals in it, as they were proposed.
+    portals: Portals,
     /// The catalogue whose queues are open and that nobody knows of yet.
     prepared: Option<Arc<Catalogue>>,
     shared: Option<Shared>,
@@ -84,17 +86,18 @@ impl Core {
         let mut queues = Queues::new(world.waker.clone());
         queues.prepare(&catalogue.volumes, &context)?;
         queues.commit();
+        let portals = Portals::of(&catalogue);
         // What changed before this core began was told to others.
         catalogue.refresh();
         let shared = (world.core == Groups::CORE).then(|| {
             let mut watch = VolumeWatch::new(world.waker.clone());
-            watch.watch(&catalogue.volumes);
+            watch.add(&catalogue.volumes);
             let coordinator = Coordinator::new(world.postbox.cores(), &catalogue);
             Shared { groups: Groups::new(), owner: Owner::default(), watch, coordinator, closed: 0 }
         });
         let hub = Hub::new(world.core, (pool, Arc::clone(&config.journal)), world.postbox, queues);
         let (prepared, fences, stage) = (None, HashMap::new(), Stage::Serving);
-        Ok(Self { config, hub, context, catalogue, prepared, shared, fences, stage })
+        Ok(Self { config, hub, context, catalogue, portals, prepared, shared, fences, stage })
     }
 
     /// True once it is stopping and has no connection left.
@@ -108,21 +111,43 @@ impl Core {
         if self.stage != Stage::Stopping || self.hub.members() > 0 {
             return;
         }
-        if self.hub.queues().retire(now, |_| false) {
+        if self.hub.queues().retire(now) {
             // What ends at once wakes nobody.
             self.hub.poll_queues(now);
         }
-        self.report_retired();
+        self.handle_queue_events(now);
         if self.prepared.is_none() && self.hub.queues().is_empty() {
             self.stage = Stage::Closed;
             self.hub.post_owner(Message::Closed);
         }
     }
 
-    /// Tells core 0 which queues have ended.
-    fn report_retired(&self) {
-        let hub = &self.hub;
-        hub.queues().take_retired(|(volume, secured)| hub.post_owner(Message::Retired(volume, secured)));
+    /// Lets queues on their way to their end go on as far as they can now. Answers whether any request has completed.
+    #[cold]
+    fn end_queues(&self, now: Instant) -> bool {
+        let mut completed = false;
+        while self.handle_queue_events(now) {
+            completed |= self.hub.poll_queues(now);
+        }
+        completed
+    }
+
+    /// Does what queues on their way to their end need. True when one may go on at once, which wakes nobody: they are to be polled again.
+    fn handle_queue_events(&self, now: Instant) -> bool {
+        let mut goes_on = false;
+        loop {
+            let event = self.hub.queues().poll_event();
+            match event {
+                None => return goes_on,
+                Some(QueueEvent::AskUsers(volume)) => {
+                    self.hub.deliver_all(None, || Inbound::AskUse(volume));
+                    goes_on |= self.hub.queues().await_users(now, volume, self.hub.members());
+                }
+                Some(QueueEvent::Flushing) => goes_on = true,
+                Some(QueueEvent::Overdue(volume)) => self.hub.deliver_all(None, || Inbound::Overdue(volume)),
+                Some(QueueEvent::Retired(retired)) => self.hub.post_owner(Message::Retired(retired)),
+            }
+        }
     }
 
     /// Opens queues of the volumes that are new in a catalogue.
@@ -131,23 +156,64 @@ impl Core {
             return Err(ProposalError::Stopping);
         }
         self.hub.queues().prepare(&catalogue.volumes, &self.context)?;
+        if let Some(shared) = &mut self.shared {
+            // A core that shows the volumes before the others do finds their sizes of then.
+            shared.watch.add(&catalogue.volumes);
+        }
         self.prepared = Some(catalogue);
         Ok(())
     }
 
-    /// Serves what was prepared.
+    /// Drops what was prepared.
+    fn abandon(&mut self) {
+        self.prepared = None;
+        self.hub.queues().abandon();
+        if let Some(shared) = &mut self.shared {
+            shared.watch.retain(&self.catalogue.ids());
+        }
+    }
+
+    /// Serves what was prepared. Every connection hears of it before a request of it can be refused for it.
     fn commit(&mut self, now: Instant) {
         let Some(prepared) = self.prepared.take() else { return };
-        self.catalogue = Arc::unwrap_or_clone(prepared);
-        self.catalogue.refresh();
-        let mut queues = self.hub.queues();
-        queues.commit();
-        queues.retire(now, |id| self.catalogue.volume(id).is_some());
-        drop(queues);
-        self.fences.retain(|id, _| self.catalogue.volume(*id).is_some());
-        if let Some(shared) = &mut self.shared {
-            shared.watch.watch(&self.catalogue.volumes);
+        let ids = prepared.ids();
+        let portals = Portals::of(&prepared);
+        let before = std::mem::replace(&mut self.catalogue, Arc::unwrap_or_clone(prepared));
+        for listening in &mut self.catalogue.listeners {
+            if let Some(kept) =
+                before.role(listening.id).filter(|_| self.portals.keeps(listening.id, &portals))
+            {
+                listening.role = kept.clone();
+            }
         }
+        self.catalogue.refresh();
+        let before = std::mem::replace(&mut self.portals, portals);
+        self.fences.retain(|id, _| ids.contains(id));
+        self.hub.queues().commit();
+        self.show(&before);
+        self.hub.queues().withdraw(now, |id| ids.contains(&id));
+        if let Some(shared) = &mut self.shared {
+            shared.watch.retain(&ids);
+        }
+    }
+
+    /// Tells the connections whose portals have changed, and what holds of the volumes behind them: some may be new to them.
+    fn show(&self, before: &Portals) {
+        let gone: Vec<_> = before.gone(&self.portals).collect();
+        let changed = |id| match gone.iter().find(|listening| listening.id == id) {
+            Some(listening) => Some(listening.role.clone()),
+            None if before.keeps(id, &self.portals) => None,
+            None => self.catalogue.role(id).cloned(),
+        };
+        self.hub.deliver_portals(changed, || {
+            self.fences.values().map(|fence| Inbound::Fence(Box::new(fence.clone())))
+        });
+    }
+
+    /// True for a volume that is served, or is about to be: other cores may serve it already.
+    fn shows(&self, volume: VolumeId) -> bool {
+        let prepared = self.prepared.as_ref().and_then(|prepared| prepared.volume(volume));
+        prepared.or(self.catalogue.volume(volume)).is_some()
     }
 
     /// Tells core 0 that a round of putting a catalogue in place is over here.
@@ -170,8 +236,10 @@ impl Core {
             );
         }
         self.hub.queues().fence(fence.volume, fence.number);
-        let lasting = fence::for_newcomers(self.fences.get(&fence.volume), fence);
-        self.fences.insert(fence.volume, lasting);
+        if self.shows(fence.volume) {
+            let lasting = fence::for_newcomers(self.fences.get(&fence.volume), fence);
+            self.fences.insert(fence.volume, lasting);
+        }
     }
 
     /// What is behind the listener of a stream, unless it cannot be served.
@@ -209,22 +277,21 @@ impl Core {
     }
 
     fn handle_owned(&mut self, now: Instant, message: Message) {
+        let is_gone = matches!(&message, Message::Reserve(call) if !self.shows(call.volume));
         let Some(shared) = &mut self.shared else { return };
         match message {
             Message::Session(from, request) => shared.groups.handle_session(now, from, request),
             Message::Subsystem(from, request) => shared.groups.handle_subsystem(now, from, request),
             Message::Left(member) => shared.groups.handle_leave(now, member),
-            Message::Reserve(call) if self.catalogue.volume(call.volume).is_none() => {
-                shared.owner.refuse(&call);
-            }
+            Message::Reserve(call) if is_gone => shared.owner.refuse(&call),
             Message::Reserve(call) => shared.owner.apply(&call, self.hub.cores()),
             Message::Reset(call) => shared.owner.reset(call, self.hub.cores()),
             Message::Fenced(number) => shared.owner.acknowledge(number),
             Message::Propose(catalogue) => shared.coordinator.propose(catalogue),
             Message::Answered(generation, result) => shared.coordinator.handle_answer(generation, result),
-            Message::Retired(volume, secured) => {
-                if shared.coordinator.handle_retired(volume, secured) {
-                    shared.owner.forget(volume);
+            Message::Retired(retired) => {
+                if shared.coordinator.handle_retired(retired) {
+                    shared.owner.forget(retired.id);
                 }
             }
             Message::Closed => {
@@ -262,17 +329,16 @@ impl Service for Core {
             let event = Event::new(Kind::Accepted, "a connection begins");
             self.config.journal.record(event.from_peer(accepted.peer));
         }
-        let member = Member { core: self.hub.core, endpoint: accepted.endpoint };
         let hub = Rc::clone(&self.hub);
         let endpoint: Box<dyn Endpoint> = match role {
             ListenerRole::Iscsi(portal) => {
                 let entropy = (self.config.entropy)();
                 let connection = IscsiTarget::connect(portal, &hub.pool, entropy, (now, accepted));
-                Box::new(Driver::<IscsiTarget>::new(hub, (member, accepted.peer), connection))
+                Box::new(Driver::<IscsiTarget>::new(hub, accepted, connection))
             }
             ListenerRole::Nvme(portal) => {
                 let connection = NvmeController::connect(portal, &hub.pool, now);
-                Box::new(Driver::<NvmeController>::new(hub, (member, accepted.peer), connection))
+                Box::new(Driver::<NvmeController>::new(hub, accepted, connection))
             }
         };
         for fence in self.fences.values() {
@@ -309,8 +375,7 @@ impl Service for Core {
                 self.answer(generation, Ok(()));
             }
             Message::Abandon(generation) => {
-                self.prepared = None;
-                self.hub.queues().abandon();
+                self.abandon();
                 self.answer(generation, Ok(()));
             }
             Message::Shutdown => {
@@ -335,17 +400,19 @@ impl Service for Core {
             shared.groups.handle_timeout(now);
         }
         self.run_shared();
-        let completed = self.hub.poll_queues(now);
         let hub = &self.hub;
+        let mut completed = hub.poll_queues(now);
+        if hub.queues().has_events() {
+            completed |= self.end_queues(now);
+        }
         hub.queues().take_drained(|number| hub.post_owner(Message::Fenced(number)));
-        self.report_retired();
         hub.list_waiters(completed);
         hub.take_ready(ready);
         self.close(now);
     }
 
     fn handle_gone(&mut self, now: Instant, endpoint: EndpointId) {
-        self.hub.leave(endpoint);
+        self.hub.leave(now, endpoint);
         let member = Member { core: self.hub.core, endpoint };
         self.hub.post_owner(Message::Left(member));
         self.close(now);

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use host::{Endpoint, Event, Kind, Level};
+use host::{Accepted, Endpoint, Event, Kind, Level};
 use protocol::{CloseReason, Connection, Ended, Instant, Notice, NoticeKind, Placement, Transmit};
 use volume::{Tag, VolumeId};
 
@@ -30,6 +30,9 @@ pub(crate) trait Role {
 
     /// Who is at the other end, and what it asked for.
     fn parties(connection: &Self::Connection) -> (Option<String>, Option<String>);
+
+    /// True while the connection has a unit or namespace on the volume.
+    fn uses(connection: &Self::Connection, volume: VolumeId) -> bool;
 
     /// Does what the connection asks for.
     fn act(action: <Self::Connection as Connection>::Action, desk: &mut Desk);
@@ -107,6 +110,8 @@ pub(crate) struct Driver<R: Role> {
     active: bool,
     established: bool,
     told: Told,
+    /// Why the connection is to end although it does not want to itself.
+    forced: Option<CloseReason>,
 }
 
 /// What people were told of a connection.
@@ -121,11 +126,22 @@ enum Told {
 
 impl<R: Role> Driver<R> {
     /// Takes a place at the hub for a new connection.
-    pub(crate) fn new(hub: Rc<Hub>, (member, peer): (Member, SocketAddr), connection: R::Connection) -> Self {
-        let slot = hub.join(member.endpoint, peer);
+    pub(crate) fn new(hub: Rc<Hub>, accepted: Accepted, connection: R::Connection) -> Self {
+        let Accepted { listener, endpoint, peer, .. } = accepted;
+        let member = Member { core: hub.core, endpoint };
+        let slot = hub.join(endpoint, peer, listener);
         let parked = VecDeque::with_capacity(PARKED_GUESS);
         let desk = Desk { hub, member, now: Instant::ZERO, slot, parked, outstanding: 0 };
-        Self { connection, desk, peer, ended: false, active: false, established: false, told: Told::Nothing }
+        Self {
+            connection,
+            desk,
+            peer,
+            ended: false,
+            active: false,
+            established: false,
+            told: Told::Nothing,
+            forced: None,
+        }
     }
 
     /// Tells people what has come up, and once why the connection ends.
@@ -137,7 +153,7 @@ impl<R: Role> Driver<R> {
             self.record(noticed(notice));
         }
         if self.told != Told::End
-            && let Some(reason) = self.connection.poll_close()
+            && let Some(reason) = self.poll_close()
         {
             self.record(Event::closed(reason));
             self.told = Told::End;
@@ -154,6 +170,25 @@ impl<R: Role> Driver<R> {
             let (initiator, target) = R::parties(&self.connection);
             journal.record(Event { peer: Some(self.peer), initiator, target, ..event });
         }
+    }
+
+    /// Says whether the connection uses a volume that is withdrawn.
+    #[cold]
+    fn report_use(&self, volume: VolumeId) {
+        let used = self.uses(volume);
+        self.desk.hub.queues().handle_use(self.desk.now, volume, used);
+    }
+
+    /// Ends the connection if it still uses a volume that is not served any more: its requests end with it.
+    #[cold]
+    fn leave(&mut self, volume: VolumeId) {
+        if self.uses(volume) {
+            self.forced = Some(CloseReason::Withdrawn("a volume in use is not served any more"));
+        }
+    }
+
+    fn uses(&self, volume: VolumeId) -> bool {
+        R::uses(&self.connection, volume) || self.desk.parked.iter().any(|parked| parked.volume == volume)
     }
 
     fn act(&mut self) {
@@ -218,8 +253,11 @@ impl<R: Role> Endpoint for Driver<R> {
         self.desk.now = now;
         self.act();
         while let Some(inbound) = self.desk.hub.take(self.desk.slot) {
-            if matches!(inbound, Inbound::Completion(_) | Inbound::Refused(_)) {
-                self.desk.outstanding -= 1;
+            match inbound {
+                Inbound::Completion(_) | Inbound::Refused(_) => self.desk.outstanding -= 1,
+                Inbound::AskUse(volume) => self.report_use(volume),
+                Inbound::Overdue(volume) => self.leave(volume),
+                _ => {}
             }
             if let Some(input) = R::input(inbound) {
                 self.connection.handle_input(now, input);
@@ -253,7 +291,7 @@ impl<R: Role> Endpoint for Driver<R> {
     }
 
     fn poll_close(&self) -> Option<CloseReason> {
-        self.connection.poll_close()
+        self.connection.poll_close().or(self.forced)
     }
 
     fn is_idle(&self) -> bool {

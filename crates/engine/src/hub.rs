@@ -7,10 +7,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use buf::Pool;
-use host::{CoreIndex, EndpointId, Event, Journal, Kind, Level, Postbox};
+use host::{CoreIndex, EndpointId, Event, Journal, Kind, Level, ListenerId, Postbox};
 use protocol::Instant;
 use volume::{Tag, VolumeErrorKind, VolumeId};
 
+use crate::catalogue::ListenerRole;
 use crate::message::{Inbound, Member, Message};
 use crate::queues::{FLUSH, NotTaken, Queues, Slot, Submission};
 
@@ -18,6 +19,8 @@ use crate::queues::{FLUSH, NotTaken, Queues, Slot, Submission};
 struct Seat {
     endpoint: EndpointId,
     peer: SocketAddr,
+    /// Which it came to.
+    listener: ListenerId,
     inbox: VecDeque<Inbound>,
     listed: bool,
     /// It is among those that wait for a buffer.
@@ -111,9 +114,10 @@ impl Hub {
     }
 
     /// Makes a place for a driver.
-    pub(crate) fn join(&self, endpoint: EndpointId, peer: SocketAddr) -> Slot {
+    pub(crate) fn join(&self, endpoint: EndpointId, peer: SocketAddr, listener: ListenerId) -> Slot {
         let mut seats = self.seats.borrow_mut();
-        let seat = Seat { endpoint, peer, inbox: VecDeque::new(), listed: false, wants_memory: false };
+        let inbox = VecDeque::new();
+        let seat = Seat { endpoint, peer, listener, inbox, listed: false, wants_memory: false };
         let slot = if let Some(free) = seats.free.pop() {
             seats.places[free as usize] = Some(seat);
             Slot(free)
@@ -127,12 +131,34 @@ impl Hub {
     }
 
     /// Takes a driver's place away, once it has no request under way.
-    pub(crate) fn leave(&self, endpoint: EndpointId) {
+    pub(crate) fn leave(&self, now: Instant, endpoint: EndpointId) {
         let mut seats = self.seats.borrow_mut();
         if let Some(slot) = seats.by_endpoint.remove(&endpoint) {
             seats.newcomers.retain(|newcomer| *newcomer != slot);
-            seats.places[slot.0 as usize] = None;
+            let seat = seats.places[slot.0 as usize].take();
             seats.free.push(slot.0);
+            for inbound in seat.into_iter().flat_map(|seat| seat.inbox) {
+                if let Inbound::AskUse(volume) = inbound {
+                    self.queues.borrow_mut().handle_use(now, volume, false);
+                }
+            }
+        }
+    }
+
+    /// Tells the drivers of each listener for which `role` has something else what is behind it from now on, and what `more` gives.
+    pub(crate) fn deliver_portals<I: Iterator<Item = Inbound>>(
+        &self,
+        role: impl Fn(ListenerId) -> Option<ListenerRole>,
+        more: impl Fn() -> I,
+    ) {
+        let mut seats = self.seats.borrow_mut();
+        for index in 0..seats.places.len() {
+            let Some(Some(seat)) = seats.places.get(index) else { continue };
+            if let Some(role) = role(seat.listener) {
+                let slot = Slot(u32::try_from(index).unwrap_or(u32::MAX));
+                seats.deliver(slot, Inbound::PortalChanged(role));
+                more().for_each(|inbound| seats.deliver(slot, inbound));
+            }
         }
     }
 

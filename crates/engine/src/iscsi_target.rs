@@ -7,7 +7,9 @@ use host::Accepted;
 use iscsi::target::{Action, Connection, Input, Portal, Resources};
 use protocol::{Entropy, Instant, Notice};
 use scsi::NexusEvent;
+use volume::VolumeId;
 
+use crate::catalogue::ListenerRole;
 use crate::driver::{Desk, Role};
 use crate::message::{Cause, Fence, Inbound, Message, ReserveCall, ResetCall};
 use crate::queues::Submission;
@@ -46,8 +48,11 @@ impl Role for IscsiTarget {
             Inbound::Reserved(tag, result) => Input::Reserved { tag, result },
             Inbound::Reset(tag, done) => Input::Reset { tag, done },
             Inbound::Session(reply) => Input::Group(reply),
+            Inbound::PortalChanged(ListenerRole::Iscsi(portal)) => Input::PortalChanged(portal),
             Inbound::Shutdown => Input::Shutdown,
-            Inbound::Subsystem(_) => return None,
+            Inbound::Subsystem(_) | Inbound::PortalChanged(_) | Inbound::AskUse(_) | Inbound::Overdue(_) => {
+                return None;
+            }
         })
     }
 
@@ -57,6 +62,10 @@ impl Role for IscsiTarget {
 
     fn parties(connection: &Connection) -> (Option<String>, Option<String>) {
         connection.parties()
+    }
+
+    fn uses(connection: &Connection, volume: VolumeId) -> bool {
+        connection.uses(volume)
     }
 
     fn act(action: Action, desk: &mut Desk) {

@@ -37,3 +37,4 @@ pub use catalogue::{
 pub use config::{EngineConfig, EntropySource};
 pub use limits::ConnectionLimits;
 pub use message::{Cause, Fence, Inbound, Member, Message, ReserveCall, ResetCall};
+pub use queues::Retired;

@@ -20,6 +20,13 @@ impl Default for ConnectionLimits {
 /// closed, as whoever means to log in does so at once; the other places are for those who did.
 pub(crate) const NEWCOMERS: usize = 2;
 
+/// How long a volume that is not to be served any more still takes requests: longer than iSCSI's time for a logout (`LOGOUT_TIME`, 3 s), so that an initiator
+/// that logs out in order can flush before.
+pub(crate) const WITHDRAWAL: Duration = Duration::from_secs(5);
+
+/// How often connections are asked whether they still use a volume that is withdrawn: each time costs a turn of every connection of the core.
+pub(crate) const USE_INTERVAL: Duration = Duration::from_millis(50);
+
 /// Completions taken from a queue at a time, as a first guess of the scratch list's size.
 pub(crate) const COMPLETIONS_GUESS: usize = 256;
 

@@ -6,7 +6,8 @@ use host::{CoreIndex, EndpointId};
 use volume::reservation::{Command, Notice, Refused, Registrant, View};
 use volume::{Completion, Epoch, Geometry, Request, VolumeId};
 
-use crate::catalogue::{Catalogue, Generation, ProposalError};
+use crate::catalogue::{Catalogue, Generation, ListenerRole, ProposalError};
+use crate::queues::Retired;
 
 /// Names a connection in the whole process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -51,8 +52,8 @@ pub enum Message {
     Abandon(Generation),
     /// To core 0: a core has done so, or why it cannot.
     Answered(Generation, Result<(), ProposalError>),
-    /// To core 0: a core has no queue of a volume any more, and whether it has flushed it after the last request.
-    Retired(VolumeId, bool),
+    /// To core 0: a core has no queue of a volume any more.
+    Retired(Retired),
     /// To every core: end all connections, then finish.
     Shutdown,
     /// To core 0: a core has no connection and no queue any more.
@@ -147,6 +148,15 @@ pub enum Inbound {
     Session(iscsi::session::Reply),
     /// The subsystem's group speaks.
     Subsystem(nvme::subsystem::Reply),
+    /// Something else is behind the listener that the connection came to.
+    PortalChanged(ListenerRole),
+    /// A volume is withdrawn: the driver is to say whether its connection uses it.
+    AskUse(VolumeId),
+    /// Who uses a volume that is withdrawn has had the time to leave.
+    Overdue(VolumeId),
     /// The process is about to stop.
     Shutdown,
 }
+
+/// Completions come for every request and are moved as often: what is rare is boxed or shared, so that nothing is larger than an event of a logical unit.
+const _: () = assert!(size_of::<Inbound>() <= size_of::<(VolumeId, scsi::NexusEvent)>());

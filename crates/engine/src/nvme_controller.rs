@@ -5,7 +5,9 @@ use std::sync::Arc;
 use buf::Pool;
 use nvme::controller::{Action, Connection, Input, Portal, Reservations};
 use protocol::{Instant, Notice};
+use volume::VolumeId;
 
+use crate::catalogue::ListenerRole;
 use crate::driver::{Desk, Role};
 use crate::message::{Cause, Fence, Inbound, Message, ReserveCall};
 use crate::queues::Submission;
@@ -34,8 +36,14 @@ impl Role for NvmeController {
             Inbound::Reserved(tag, result) => Input::Reserved { tag, result },
             Inbound::Resized(volume, geometry) => Input::NamespaceChanged { volume, geometry },
             Inbound::Subsystem(reply) => Input::Group(reply),
+            Inbound::PortalChanged(ListenerRole::Nvme(portal)) => Input::PortalChanged(portal),
             Inbound::Shutdown => Input::Shutdown,
-            Inbound::Event(..) | Inbound::Reset(..) | Inbound::Session(_) => return None,
+            Inbound::Event(..)
+            | Inbound::Reset(..)
+            | Inbound::Session(_)
+            | Inbound::PortalChanged(_)
+            | Inbound::AskUse(_)
+            | Inbound::Overdue(_) => return None,
         })
     }
 
@@ -45,6 +53,10 @@ impl Role for NvmeController {
 
     fn parties(connection: &Connection) -> (Option<String>, Option<String>) {
         connection.parties()
+    }
+
+    fn uses(connection: &Connection, volume: VolumeId) -> bool {
+        connection.uses(volume)
     }
 
     fn act(action: Action, desk: &mut Desk) {

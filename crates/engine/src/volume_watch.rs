@@ -2,6 +2,7 @@
 //!
 //! Core 0 listens to all volumes. A volume may wake it from any thread, and costs nothing while nothing changes.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Wake, Waker};
@@ -42,16 +43,19 @@ impl VolumeWatch {
         Self { news: Arc::new(News { any: AtomicBool::new(false), core }), watched: Vec::new() }
     }
 
-    /// Listens to exactly these volumes from now on.
-    pub(crate) fn watch(&mut self, volumes: &[ServedVolume]) {
-        self.watched.retain(|watched| volumes.iter().any(|served| served.id == watched.id));
-        for ServedVolume { id, volume, .. } in volumes {
-            if self.watched.iter().all(|watched| watched.id != *id) {
-                volume.listen(Waker::from(Arc::clone(&self.news)));
-                let seen = volume.changes().resized;
-                self.watched.push(Watched { id: *id, volume: Arc::clone(volume), seen });
-            }
+    /// Listens to these volumes, too, from now on.
+    pub(crate) fn add(&mut self, volumes: &[ServedVolume]) {
+        let known: HashSet<VolumeId> = self.watched.iter().map(|watched| watched.id).collect();
+        for ServedVolume { id, volume, .. } in volumes.iter().filter(|served| !known.contains(&served.id)) {
+            volume.listen(Waker::from(Arc::clone(&self.news)));
+            let seen = volume.changes().resized;
+            self.watched.push(Watched { id: *id, volume: Arc::clone(volume), seen });
         }
+    }
+
+    /// Listens to no others any more.
+    pub(crate) fn retain(&mut self, ids: &HashSet<VolumeId>) {
+        self.watched.retain(|watched| ids.contains(&watched.id));
     }
 
     /// Reports every volume that has another size than was last reported.
@@ -122,7 +126,7 @@ mod tests {
         });
         let served: Vec<_> = served.collect();
         let mut watch = VolumeWatch::new(Waker::noop().clone());
-        watch.watch(&served);
+        watch.add(&served);
         let check = |watch: &mut VolumeWatch| {
             let mut reported = Vec::new();
             watch.check(|volume, geometry| reported.push((volume.slot(), geometry.blocks)));
@@ -135,7 +139,8 @@ mod tests {
         assert_eq!(check(&mut watch), []);
         volumes[0].set(1);
         assert_eq!(check(&mut watch), [(0, 1)]);
-        watch.watch(&served[1..]);
+        watch.add(&served);
+        watch.retain(&HashSet::from([served[1].id]));
         volumes[0].set(2);
         volumes[1].set(3);
         assert_eq!(check(&mut watch), [(1, 3)], "the other is not watched any more");

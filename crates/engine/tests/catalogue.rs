@@ -82,7 +82,7 @@ fn a_volume_comes_and_goes_on_all_cores() {
         server.propose(second),
         [ControlEvent::Refused(Generation(2), ProposalError::Outdated(Generation(2)))]
     );
-    let retired = ControlEvent::Retired { id: VolumeId::new(1, 0), secured: true };
+    let retired = ControlEvent::Retired { id: VolumeId::new(1, 0), secured: true, forced: 0 };
     let third = Catalogue { generation: Generation(3), ..first };
     assert_eq!(server.propose(third), [ControlEvent::Applied(Generation(3)), retired]);
     assert_eq!(open.load(Ordering::SeqCst), 0, "its queues are gone, flushed");
@@ -112,7 +112,7 @@ fn a_place_is_used_again_by_another_volume() {
     next.volumes[1].id = VolumeId::new(1, 1);
     assert_eq!(server.propose(next), [ControlEvent::Applied(Generation(4))]);
     // The newer one is not taken for the older.
-    let retired = ControlEvent::Retired { id: VolumeId::new(1, 1), secured: true };
+    let retired = ControlEvent::Retired { id: VolumeId::new(1, 1), secured: true, forced: 0 };
     let last = Catalogue { generation: Generation(5), ..first };
     assert_eq!(server.propose(last), [ControlEvent::Applied(Generation(5)), retired]);
 }
@@ -131,7 +131,7 @@ fn a_server_that_stops_retires_its_volumes_once_nobody_is_connected_and_ends_on_
     server.hang_up(0);
     let mut retired = server.observed();
     retired.sort_by_key(|event| format!("{event:?}"));
-    let of = |slot| ControlEvent::Retired { id: VolumeId::new(slot, 0), secured: true };
+    let of = |slot| ControlEvent::Retired { id: VolumeId::new(slot, 0), secured: true, forced: 0 };
     assert_eq!(retired, [of(0), of(1)]);
     assert!(server.are_finished());
 }

@@ -93,6 +93,8 @@ pub struct History {
     disowned: Vec<usize>,
     /// Acknowledged, not secure, and maybe lost in a power cut of which nobody was told yet.
     doubtful: Vec<usize>,
+    /// When the reads began that are under way: what was replaced since may still be their answer.
+    reading: Vec<u64>,
     /// A flush that fails excuses nothing: whoever asked knows, others do not.
     strict: bool,
     now: u64,
@@ -127,6 +129,7 @@ impl History {
             exposed: Vec::new(),
             disowned: Vec::new(),
             doubtful: Vec::new(),
+            reading: Vec::new(),
             strict: false,
             now: 0,
         }
@@ -191,6 +194,18 @@ impl History {
         Began(self.tick())
     }
 
+    /// A read is about to be submitted. It is under way until [`History::end_read`].
+    pub fn begin_read(&mut self) -> Began {
+        let began = self.begin();
+        self.reading.push(began.0);
+        began
+    }
+
+    /// A read has ended, whatever came of it.
+    pub fn end_read(&mut self, began: Began) {
+        self.reading.retain(|reading| *reading != began.0);
+    }
+
     /// A flush was acknowledged: everything that was acknowledged before it began is secure.
     pub fn flushed(&mut self, began: Began) {
         // It has promised what may be gone.
@@ -245,6 +260,7 @@ impl History {
     /// The other side has died: nothing that was under way will happen any more.
     pub fn died(&mut self) {
         let now = self.tick();
+        self.reading.clear();
         for write in &mut self.writes {
             write.ended.get_or_insert(now);
         }
@@ -312,7 +328,11 @@ impl History {
     /// Drops what neither a read nor a cut can bring back.
     fn forget_impossible(&mut self, piece: usize) {
         if self.pieces.get(piece).is_some_and(|versions| versions.len() >= VERSIONS) {
-            let kept = self.possible(piece, &|version, write| version.found || write.secure);
+            let oldest = self.reading.iter().copied().min().unwrap_or(u64::MAX);
+            let before_reads = |write: &Write| write.ended.is_some_and(|ended| ended < oldest);
+            let replaces =
+                |version: &Version, write: &Write| version.found || (write.secure && before_reads(write));
+            let kept = self.possible(piece, &replaces);
             if let Some(versions) = self.pieces.get_mut(piece) {
                 versions.retain(|version| kept.contains(&version.write));
             }
@@ -395,6 +415,21 @@ mod tests {
         let id = history.begin_write((1, 1), Content::Named, durable);
         let bytes = bytes(history, id, 1);
         (id, bytes)
+    }
+
+    #[test]
+    fn what_a_read_under_way_may_return_is_not_forgotten() {
+        let mut history = History::new(2, 32);
+        let began = history.begin_read();
+        for _ in 0..2 * VERSIONS {
+            let (id, _) = write(&mut history, true);
+            history.end_write(id, WriteEnd::Done);
+        }
+        assert!(history.check_read(began, 1, &[0; 32]).is_ok(), "none had replaced the zeros when it began");
+        history.end_read(began);
+        let (_, newest) = write(&mut history, true);
+        assert!(history.check_read(began, 1, &[0; 32]).is_err(), "they are forgotten since");
+        assert!(history.check_read(began, 1, &newest).is_ok());
     }
 
     #[test]

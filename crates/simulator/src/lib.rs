@@ -15,6 +15,7 @@
 //!   they must find.
 //! * [`moves`]: trials of a volume whose connections come to another portal or controller each time.
 //! * [`consuming`]: trials of volumes on hostile servers; [`villains`] are those.
+//! * [`reconfiguration`]: volumes and portals that come and go while clients of both protocols use them.
 //! * [`fencing`]: clients of both protocols that take a disk from each other, through a server of several cores; [`slow`] is that disk,
 //!   [`mail`] what its cores tell each other.
 //!
@@ -48,15 +49,18 @@ pub mod moves;
 mod nexus;
 pub mod observed;
 mod peers;
+pub mod reconfiguration;
 pub mod records;
 pub mod replay;
 pub mod resets;
+mod retirement;
 mod script;
 mod serving;
 pub mod slow;
 mod spread;
 pub mod trial;
 pub mod villains;
+mod visitor;
 pub mod weather;
 pub mod workload;
 pub mod world;

@@ -85,13 +85,18 @@ impl Initiator {
 
     /// A login in one step, to the target or to discover.
     pub(crate) fn login(&mut self, discovery: bool) -> Vec<u8> {
+        self.login_to((!discovery).then_some(TARGET))
+    }
+
+    /// A login in one step, to a target or to discover.
+    pub(crate) fn login_to(&mut self, target: Option<&str>) -> Vec<u8> {
         let mut text = Text::new();
         text.put("InitiatorName", &format!("iqn.2026-11.org.example:peer{}", self.number));
-        if discovery {
-            text.put("SessionType", "Discovery");
-        } else {
-            text.put("TargetName", TARGET);
+        if let Some(target) = target {
+            text.put("TargetName", target);
             text.put("SessionType", "Normal");
+        } else {
+            text.put("SessionType", "Discovery");
         }
         text.put("MaxRecvDataSegmentLength", "262144");
         let isid = [0x80, 0, 0, 0, 0, self.number];
@@ -123,6 +128,14 @@ impl Initiator {
     /// A read of so many bytes.
     pub(crate) fn read(&mut self, start: u64, length: u32) -> Vec<u8> {
         self.command(transfer(0x88, start, length), &[], |command| command.reading(length))
+    }
+
+    /// A read of a logical unit's first block.
+    pub(crate) fn read_first(&mut self, lun: [u8; 8]) -> Vec<u8> {
+        let tag = self.next_tag();
+        let command = ScsiCommand::new(lun, tag, self.cmd_sn, transfer(0x88, 0, 512)).reading(512);
+        self.cmd_sn += 1;
+        self.pdu(command.to_bytes(), &[])
     }
 
     /// Looks at a response's numbers; the answer to a ping, if it is one.

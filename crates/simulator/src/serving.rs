@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::task::Waker;
 
-use engine::{Catalogue, Core, EngineConfig, ListenerRole, Message};
-use host::{CoreIndex, World as HostWorld};
+use engine::{Catalogue, ControlObserver, Core, EngineConfig, ListenerRole, Message};
+use host::{CoreIndex, Journal, World as HostWorld};
 use volume::Volume;
 
 use crate::dice::{Dice, Odds};
@@ -23,26 +23,45 @@ pub(crate) struct Serving {
     pub(crate) tamper: Option<Tamper<Message>>,
 }
 
+/// What the cores of a server are made of.
+pub(crate) struct Makings {
+    pub(crate) catalogue: Catalogue,
+    pub(crate) cores: CoreIndex,
+    /// Buffers of each core, in bytes.
+    pub(crate) pool: usize,
+    /// What is done to the messages between its cores.
+    pub(crate) tamper: Option<Tamper<Message>>,
+    pub(crate) journal: Arc<dyn Journal>,
+    pub(crate) observer: Arc<dyn ControlObserver>,
+}
+
 /// The cores of a server for the disk, and their mailboxes.
 pub(crate) fn cores(
     disk: Arc<dyn Volume>,
     serving: Serving,
 ) -> Result<(Vec<Core>, Arc<Mail<Message>>), String> {
+    let Serving { listeners, cores, pool, tamper } = serving;
+    let catalogue = Catalogue::first([("disk".into(), disk)], listeners);
+    let (journal, observer) = (Arc::new(host::Silent), Arc::new(host::Silent));
+    make_cores(Makings { catalogue, cores, pool, tamper, journal, observer })
+}
+
+/// The cores of a server, and their mailboxes.
+pub(crate) fn make_cores(makings: Makings) -> Result<(Vec<Core>, Arc<Mail<Message>>), String> {
     let config = Arc::new(EngineConfig {
-        pool_limit: serving.pool,
+        pool_limit: makings.pool,
         entropy: Arc::new(|| Box::new(Dice::new(1))),
-        journal: Arc::new(host::Silent),
-        observer: Arc::new(host::Silent),
+        journal: makings.journal,
+        observer: makings.observer,
     });
-    let catalogue = Catalogue::first([("disk".into(), disk)], serving.listeners);
-    let mail = Mail::new(serving.cores.into());
-    let mail = Arc::new(match serving.tamper {
+    let mail = Mail::new(makings.cores.into());
+    let mail = Arc::new(match makings.tamper {
         None => mail,
         Some(tamper) => mail.tampered(tamper),
     });
     let options = DiskOptions { sectors: 1, errors: Odds::NEVER, plant: Plant::None, write_back: None };
     let storage = CrashDisk::new(options, Dice::new(1));
-    let cores = (0..serving.cores).map(|core| {
+    let cores = (0..makings.cores).map(|core| {
         let surroundings = HostWorld {
             core,
             storage: Arc::new(storage.clone()),
@@ -50,7 +69,8 @@ pub(crate) fn cores(
             postbox: Arc::new(Sender { mail: Arc::clone(&mail), from: core }),
             waker: Waker::noop().clone(),
         };
-        Core::new(Arc::clone(&config), catalogue.clone(), surroundings).map_err(|error| error.to_string())
+        let catalogue = makings.catalogue.clone();
+        Core::new(Arc::clone(&config), catalogue, surroundings).map_err(|error| error.to_string())
     });
     Ok((cores.collect::<Result<_, String>>()?, mail))
 }

@@ -98,6 +98,11 @@ impl Workload {
         self.history.died();
     }
 
+    /// Nobody hears any more how what is under way ends; it may still happen.
+    pub fn disconnect(&mut self) {
+        self.errands.clear();
+    }
+
     /// Reads the whole volume after a cut and checks it; `pump` lets the world go on while the answer is awaited, and tells the time.
     /// An answer that does not come (the stream was cut again) checks nothing, and is `false`.
     pub fn check_after_cut(
@@ -157,7 +162,7 @@ impl Workload {
             0 => (Operation::Flush, Errand::Flush(self.history.begin())),
             1 => {
                 let into = Buf::zeroed(count * self.history.piece());
-                (Operation::Read { extent, into }, Errand::Read(self.history.begin(), first))
+                (Operation::Read { extent, into }, Errand::Read(self.history.begin_read(), first))
             }
             2 => {
                 let id = self.history.begin_write((first, count), Content::Zeros, false);
@@ -170,11 +175,11 @@ impl Workload {
             Ok(()) => {
                 self.errands.insert(tag, errand);
             }
-            Err(_) => {
-                if let Errand::Write(id) = errand {
-                    self.history.end_write(id, WriteEnd::Failed);
-                }
-            }
+            Err(_) => match errand {
+                Errand::Write(id) => self.history.end_write(id, WriteEnd::Failed),
+                Errand::Read(began, _) => self.history.end_read(began),
+                Errand::Flush(_) => {}
+            },
         }
     }
 
@@ -190,6 +195,9 @@ impl Workload {
     /// Something has ended.
     pub fn take(&mut self, completion: Completion) -> Result<(), Violation> {
         let Some(errand) = self.errands.remove(&completion.tag) else { return Ok(()) };
+        if let Errand::Read(began, _) = errand {
+            self.history.end_read(began);
+        }
         match (errand, completion.result) {
             (Errand::Write(id), Ok(_)) => self.history.end_write(id, WriteEnd::Done),
             (Errand::Write(id), Err(kind)) => {

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
-use host::{Accepted, Dialer, Endpoint, EndpointId, ListenerId, Postbox as _, Recording, Service};
+use host::{Accepted, CoreIndex, Dialer, Endpoint, EndpointId, ListenerId, Postbox as _, Recording, Service};
 use protocol::{Ended, Instant};
 
 use crate::damage::Damage;
@@ -210,6 +210,12 @@ impl<S: Service> World<S> {
         let Some(running) = &self.server else { return };
         let sender = Sender { mail: Arc::clone(&running.mail), from: 0 };
         (0..sender.cores()).for_each(|core| sender.post(core, message()));
+    }
+
+    /// Sends one core of the server a message from outside.
+    pub fn tell_core(&self, core: CoreIndex, message: S::Message) {
+        let Some(running) = &self.server else { return };
+        Sender { mail: Arc::clone(&running.mail), from: 0 }.post(core, message);
     }
 
     /// Kills the server, and with it every stream.

@@ -5,7 +5,7 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{iscsi_access, iscsi_node, nvme_access, nvme_listener};
+use common::{first, iscsi_access, iscsi_node, nvme_access, nvme_listener};
 use engine::ListenerRole;
 use simulator::moves::{Plant, Scene, moves};
 use simulator::replay;
@@ -20,7 +20,7 @@ const PATIENCE: u64 = 1000;
 /// Four portals of one target, two of them of one group.
 fn portals(volume: &dyn Volume) -> Vec<ListenerRole> {
     let portal = |group| {
-        let node = iscsi::target::Node { portal_group: group, ..iscsi_node(volume, Some([1; 16]))? };
+        let node = iscsi::target::Node { portal_group: group, ..iscsi_node(&first(volume), Some([1; 16]))? };
         Some(ListenerRole::Iscsi(Arc::new(iscsi::target::Portal::new(vec![node]))))
     };
     [portal(1), portal(1), portal(2), portal(3)].into_iter().flatten().collect()

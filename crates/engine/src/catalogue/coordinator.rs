@@ -12,6 +12,7 @@ use volume::VolumeId;
 
 use super::{Catalogue, ControlEvent, Generation, ProposalError};
 use crate::message::Message;
+use crate::queues::Retired;
 
 /// What the coordinator waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,6 +82,7 @@ pub(crate) enum Outcome {
 struct Retirement {
     cores: CoreIndex,
     secured: bool,
+    forced: u32,
 }
 
 /// The coordinator.
@@ -178,15 +180,17 @@ impl Coordinator {
     }
 
     /// A core has no queue of a volume any more. True when no other has one either.
-    pub(crate) fn handle_retired(&mut self, id: VolumeId, secured: bool) -> bool {
-        let whole = self.retiring.entry(id).or_insert(Retirement { cores: 0, secured: true });
+    pub(crate) fn handle_retired(&mut self, Retired { id, secured, forced }: Retired) -> bool {
+        let begun = Retirement { cores: 0, secured: true, forced: 0 };
+        let whole = self.retiring.entry(id).or_insert(begun);
         whole.cores += 1;
         whole.secured &= secured;
-        let Retirement { cores, secured } = *whole;
+        whole.forced = whole.forced.saturating_add(forced);
+        let Retirement { cores, secured, forced } = *whole;
         let whole = cores == self.cores;
         if whole {
             self.retiring.remove(&id);
-            self.outcomes.push_back(Outcome::Observe(ControlEvent::Retired { id, secured }));
+            self.outcomes.push_back(Outcome::Observe(ControlEvent::Retired { id, secured, forced }));
         }
         whole
     }
@@ -309,10 +313,11 @@ mod tests {
     fn a_volume_is_retired_when_all_cores_have_and_secured_if_all_could() {
         for secured in [true, false] {
             let (mut coordinator, id) = (coordinator(), VolumeId::new(4, 0));
-            assert!(!coordinator.handle_retired(id, secured));
-            assert!(!coordinator.handle_retired(VolumeId::new(4, 1), true), "another one");
-            assert!(coordinator.handle_retired(id, true));
-            let retired = format!("{:?}", ControlEvent::Retired { id, secured });
+            let of = |id, secured, forced| Retired { id, secured, forced };
+            assert!(!coordinator.handle_retired(of(id, secured, 2)));
+            assert!(!coordinator.handle_retired(of(VolumeId::new(4, 1), true, 4)), "another one");
+            assert!(coordinator.handle_retired(of(id, true, 1)));
+            let retired = format!("{:?}", ControlEvent::Retired { id, secured, forced: 3 });
             assert_eq!(outcomes(&mut coordinator), [retired]);
         }
     }

@@ -4,14 +4,20 @@
 //! queues of new volumes, and only when all of them could is the catalogue shown to anybody ([`coordinator`]).
 
 pub(crate) mod coordinator;
+mod portals;
 
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
 use host::ListenerId;
 use volume::{Geometry, OpenError, Volume, VolumeId};
 
+pub(crate) use self::portals::Portals;
 use crate::limits::ConnectionLimits;
+
+/// Volumes' sizes.
+type Sizes = HashMap<VolumeId, Geometry>;
 
 /// What is spoken on a listening socket.
 #[derive(Debug, Clone)]
@@ -23,11 +29,54 @@ pub enum ListenerRole {
 }
 
 impl ListenerRole {
-    /// A volume has this size from now on, for connections that come later.
-    fn resize(&mut self, volume: VolumeId, geometry: Geometry) {
+    /// The volumes have these sizes from now on, for connections that come later. Nothing is copied where they have them already.
+    fn resize(&mut self, sizes: &Sizes) {
+        let outdated = self.outdated(sizes);
+        for (volume, geometry) in outdated {
+            match self {
+                Self::Iscsi(portal) => Arc::make_mut(portal).resize(volume, geometry),
+                Self::Nvme(portal) => Arc::make_mut(portal).resize(volume, geometry),
+            }
+        }
+    }
+
+    /// The volumes that are shown with another size.
+    fn outdated(&self, sizes: &Sizes) -> Vec<(VolumeId, Geometry)> {
+        let differs = |(volume, shown): (VolumeId, Geometry)| {
+            let size = sizes.get(&volume).filter(|size| **size != shown);
+            size.map(|size| (volume, *size))
+        };
         match self {
-            Self::Iscsi(portal) => Arc::make_mut(portal).resize(volume, geometry),
-            Self::Nvme(portal) => Arc::make_mut(portal).resize(volume, geometry),
+            Self::Iscsi(portal) => {
+                let units = portal.nodes.iter().flat_map(|node| &node.device.units);
+                units.filter_map(|unit| differs((unit.volume, unit.geometry))).collect()
+            }
+            Self::Nvme(portal) => {
+                let shown = portal.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces);
+                shown.filter_map(|each| differs((each.volume, each.geometry))).collect()
+            }
+        }
+    }
+
+    /// True when it is the very same.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Iscsi(one), Self::Iscsi(two)) => Arc::ptr_eq(one, two),
+            (Self::Nvme(one), Self::Nvme(two)) => Arc::ptr_eq(one, two),
+            _ => false,
+        }
+    }
+
+    /// The same protocol with nothing behind it: what the connections of a listener find that is gone.
+    pub(crate) fn emptied(&self) -> Self {
+        match self {
+            Self::Iscsi(portal) => {
+                Self::Iscsi(Arc::new(iscsi::target::Portal { nodes: Vec::new(), ..(**portal).clone() }))
+            }
+            Self::Nvme(portal) => {
+                let none = nvme::controller::Portal { subsystems: Vec::new(), ..(**portal).clone() };
+                Self::Nvme(Arc::new(none.with_log()))
+            }
         }
     }
 }
@@ -103,14 +152,19 @@ impl Catalogue {
 
     /// A volume has this size from now on, for connections that come later.
     pub(crate) fn resize(&mut self, volume: VolumeId, geometry: Geometry) {
-        self.listeners.iter_mut().for_each(|listening| listening.role.resize(volume, geometry));
+        let sizes = Sizes::from([(volume, geometry)]);
+        self.listeners.iter_mut().for_each(|listening| listening.role.resize(&sizes));
+    }
+
+    /// The ids of its volumes.
+    pub(crate) fn ids(&self) -> HashSet<VolumeId> {
+        self.volumes.iter().map(|served| served.id).collect()
     }
 
     /// Brings the sizes up to date: a volume may have changed its size while the catalogue was made.
     pub(crate) fn refresh(&mut self) {
-        for ServedVolume { id, volume, .. } in self.volumes.clone() {
-            self.resize(id, volume.geometry());
-        }
+        let sizes = self.volumes.iter().map(|served| (served.id, served.volume.geometry())).collect();
+        self.listeners.iter_mut().for_each(|listening| listening.role.resize(&sizes));
     }
 }
 
@@ -149,6 +203,8 @@ pub enum ControlEvent {
         id: VolumeId,
         /// Every core has flushed it after its last request.
         secured: bool,
+        /// Requests that were cancelled, as they were still under way when its connections had had their time to leave.
+        forced: u32,
     },
 }
 

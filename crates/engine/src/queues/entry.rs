@@ -1,6 +1,7 @@
 //! One volume's queue on one core, from its opening to its end.
 //!
-//! A queue that ends in good order takes nothing more, lets what is under way complete, and flushes once after that, so that nothing that the process has
+//! A volume that is not to be served any more is withdrawn first: its connections know, and may still flush what they wrote. Then its queue drains: it
+//! takes nothing more, lets what is under way complete, and flushes once after that, so that nothing that the process has
 //! acknowledged depends on a cache that ends with it, or on what happens to the machine before the next one begins. A flush covers what was completed over the
 //! same queue: each core flushes its own, and a volume is secured when all cores have. `entry.table` has every transition.
 
@@ -12,6 +13,7 @@ use volume::{Completion, Epoch, Features, Operation, QueueFull, Request, Tag, Vo
 
 use super::tag::{Slot, join};
 use crate::catalogue::ServedVolume;
+use crate::limits::{USE_INTERVAL, WITHDRAWAL};
 
 /// The slot that asks for the last flush: no driver's.
 pub(crate) const FLUSH: Slot = Slot(0x7fff_ffff);
@@ -26,6 +28,8 @@ pub(super) enum State {
     Opened,
     /// It takes requests.
     Serving,
+    /// It still takes them, from connections that are about to end.
+    Withdrawn,
     /// It takes none, and waits for those under way.
     Draining,
     /// Its last flush is under way.
@@ -41,7 +45,13 @@ pub(super) enum Event {
     Commit,
     /// Its catalogue is not served after all.
     Abandon,
-    /// It is to end.
+    /// The catalogue in its place does not have it.
+    Withdraw,
+    /// No connection uses it any more.
+    Unused,
+    /// Its connections have had their time.
+    Overdue,
+    /// The process is about to end.
     Retire,
     /// Its last request has completed, and it may have been written to.
     Drained,
@@ -55,7 +65,9 @@ impl State {
     pub(super) fn after(self, event: Event) -> Option<Self> {
         match (self, event) {
             (Self::Opened, Event::Commit) => Some(Self::Serving),
-            (Self::Serving, Event::Retire) => Some(Self::Draining),
+            (Self::Serving, Event::Withdraw) => Some(Self::Withdrawn),
+            (Self::Serving, Event::Retire)
+            | (Self::Withdrawn, Event::Unused | Event::Overdue | Event::Retire) => Some(Self::Draining),
             (Self::Draining, Event::Drained) => Some(Self::Flushing),
             (Self::Opened, Event::Abandon)
             | (Self::Draining, Event::DrainedUnwritten)
@@ -63,6 +75,19 @@ impl State {
             _ => None,
         }
     }
+}
+
+/// What is known of a withdrawn volume's users.
+#[derive(Debug, Clone, Copy, Default)]
+struct Withdrawal {
+    /// When its connections have had their time.
+    until: Instant,
+    /// When they are asked whether they use it; not before that is answered.
+    ask_at: Instant,
+    /// How many have not answered yet; `None` when nobody was asked.
+    awaited: Option<usize>,
+    /// One that has answered uses it.
+    used: bool,
 }
 
 /// A place in the table of queues: a volume's queue, or nothing.
@@ -75,6 +100,9 @@ pub(super) struct QueueEntry {
     /// The fence that waits for the old side, and those behind it.
     pub(super) draining: VecDeque<u64>,
     state: State,
+    withdrawal: Withdrawal,
+    /// Requests that were under way when the connections had had their time.
+    forced: u32,
     served: Option<ServedVolume>,
 }
 
@@ -89,6 +117,8 @@ impl QueueEntry {
             side: 0,
             draining: VecDeque::new(),
             state: State::Vacant,
+            withdrawal: Withdrawal::default(),
+            forced: 0,
             served: None,
         }
     }
@@ -101,6 +131,22 @@ impl QueueEntry {
 
     pub(super) fn is_vacant(&self) -> bool {
         self.state == State::Vacant
+    }
+
+    /// True when it is not on its way to its end.
+    #[inline]
+    pub(super) fn is_serving(&self) -> bool {
+        self.state == State::Serving
+    }
+
+    /// Requests under way.
+    pub(super) fn under_way(&self) -> usize {
+        self.outstanding[0] + self.outstanding[1]
+    }
+
+    /// Requests that were under way when its connections had had their time.
+    pub(super) fn forced(&self) -> u32 {
+        self.forced
     }
 
     /// What the volume is called.
@@ -122,7 +168,8 @@ impl QueueEntry {
 
     /// Begins a fence: `number` is the volume's epoch from now on, and requests submitted from now on do not count for it.
     pub(super) fn fence(&mut self, number: u64) {
-        if self.state == State::Serving {
+        // A core may hear of a fence before it hears that the volume is served.
+        if self.epoch != NEVER {
             self.epoch = Epoch(number);
         }
         if self.draining.is_empty() {
@@ -131,9 +178,48 @@ impl QueueEntry {
         self.draining.push_back(number);
     }
 
-    /// The queue is to end. False if it does already, or nobody has seen it yet.
+    /// The volume is not in the catalogue any more: it is served until nobody uses it, for a limited time. False if it ends already, or nobody has seen it yet.
+    pub(super) fn withdraw(&mut self, now: Instant) -> bool {
+        self.withdrawal = Withdrawal { until: now + WITHDRAWAL, ask_at: now, awaited: None, used: false };
+        self.handle(Event::Withdraw)
+    }
+
+    /// So many connections were asked whether they use the volume.
+    pub(super) fn await_users(&mut self, now: Instant, asked: usize) {
+        self.withdrawal = Withdrawal { awaited: Some(asked), used: false, ..self.withdrawal };
+        self.conclude(now);
+    }
+
+    /// A connection says whether it uses the volume, or is gone. True when it was the last one of those that were asked.
+    pub(super) fn handle_use(&mut self, now: Instant, used: bool) -> bool {
+        let Some(awaited) = &mut self.withdrawal.awaited else { return false };
+        *awaited = awaited.saturating_sub(1);
+        self.withdrawal.used |= used;
+        self.conclude(now)
+    }
+
+    /// Goes on if all have answered.
+    fn conclude(&mut self, now: Instant) -> bool {
+        if self.state != State::Withdrawn || self.withdrawal.awaited != Some(0) {
+            return false;
+        }
+        self.withdrawal.awaited = None;
+        if self.withdrawal.used || self.under_way() > 0 {
+            self.withdrawal.ask_at = now + USE_INTERVAL;
+        } else {
+            self.drain(Event::Unused);
+        }
+        true
+    }
+
+    /// The queue is to end with the process. False if it does already, or nobody has seen it yet.
     pub(super) fn retire(&mut self) -> bool {
-        let begun = self.handle(Event::Retire);
+        self.drain(Event::Retire)
+    }
+
+    /// Takes no more requests, if it is time.
+    fn drain(&mut self, event: Event) -> bool {
+        let begun = self.handle(event);
         if begun {
             self.epoch = NEVER;
         }
@@ -141,16 +227,28 @@ impl QueueEntry {
     }
 
     /// Goes on towards the end, if what the queue waits for has come.
-    #[inline]
+    #[cold]
     pub(super) fn advance(&mut self, now: Instant) -> Option<Progress> {
-        if self.state == State::Draining && self.outstanding == [0, 0] {
-            Some(self.begin_flush(now))
-        } else {
-            None
+        match self.state {
+            State::Withdrawn if self.withdrawal.until <= now => {
+                self.forced = u32::try_from(self.under_way()).unwrap_or(u32::MAX);
+                self.drain(Event::Overdue);
+                Some(Progress::Overdue)
+            }
+            State::Withdrawn if self.withdrawal.ask_at <= now => {
+                self.withdrawal.ask_at = self.withdrawal.until;
+                Some(Progress::Ask)
+            }
+            State::Draining if self.under_way() == 0 => Some(self.begin_flush(now)),
+            _ => None,
         }
     }
 
-    #[cold]
+    /// When it goes on by itself.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        (self.state == State::Withdrawn).then(|| self.withdrawal.until.min(self.withdrawal.ask_at))
+    }
+
     fn begin_flush(&mut self, now: Instant) -> Progress {
         let features = self.served.as_ref().map(|served| served.volume.features());
         if features.is_none_or(|features| features.contains(Features::READ_ONLY)) {
@@ -187,6 +285,10 @@ impl QueueEntry {
 /// What came of going on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Progress {
+    /// The connections are to say whether they use the volume.
+    Ask,
+    /// They have had their time: those that still use it are to end, and with them their requests.
+    Overdue,
     /// The last flush is under way.
     Flushing,
     /// The queue has ended.
@@ -217,11 +319,12 @@ mod tests {
 
     #[test]
     fn table_of_all_transitions() {
-        use Event::{Abandon, Commit, Drained, DrainedUnwritten, Flushed, Retire};
-        use State::{Draining, Flushing, Opened, Serving, Vacant};
+        use Event::{Abandon, Commit, Drained, DrainedUnwritten, Flushed, Overdue, Retire, Unused, Withdraw};
+        use State::{Draining, Flushing, Opened, Serving, Vacant, Withdrawn};
+        let events = [Commit, Abandon, Withdraw, Unused, Overdue, Retire, Drained, DrainedUnwritten, Flushed];
         let mut table = String::new();
-        for state in [Opened, Serving, Draining, Flushing, Vacant] {
-            for event in [Commit, Abandon, Retire, Drained, DrainedUnwritten, Flushed] {
+        for state in [Opened, Serving, Withdrawn, Draining, Flushing, Vacant] {
+            for event in events {
                 if let Some(next) = state.after(event) {
                     writeln!(table, "{state:?} --{event:?}--> {next:?}").unwrap();
                 }

@@ -8,6 +8,7 @@
 mod entry;
 mod tag;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -39,6 +40,30 @@ pub(crate) enum NotTaken {
     Overtaken(Submission),
 }
 
+/// What others are to know of queues on their way to their end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum QueueEvent {
+    /// The core's connections are to say whether they use a withdrawn volume; [`Queues::await_users`] is to be told how many were asked.
+    AskUsers(VolumeId),
+    /// Connections that still use a withdrawn volume have had their time.
+    Overdue(VolumeId),
+    /// A queue's last flush has begun. It may be over already: the queues are to be polled again.
+    Flushing,
+    /// A queue has ended.
+    Retired(Retired),
+}
+
+/// A volume's queue that has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retired {
+    /// Of which volume.
+    pub id: VolumeId,
+    /// It was flushed after its last request, or needed no flush.
+    pub secured: bool,
+    /// Requests that were under way when its connections had had their time to leave, and were cancelled.
+    pub forced: u32,
+}
+
 /// The queues of one core, each in its volume's slot.
 pub(crate) struct Queues {
     entries: Vec<QueueEntry>,
@@ -51,8 +76,8 @@ pub(crate) struct Queues {
     acknowledged: Vec<u64>,
     /// Slots whose queues have just ended, and whether they are secured.
     ended: Vec<(usize, bool)>,
-    /// The same, by volume, for whoever is to know.
-    retired: Vec<(VolumeId, bool)>,
+    /// For whoever is to know.
+    events: VecDeque<QueueEvent>,
 }
 
 impl Queues {
@@ -66,7 +91,7 @@ impl Queues {
             fences: 0,
             acknowledged: Vec::new(),
             ended: Vec::new(),
-            retired: Vec::new(),
+            events: VecDeque::new(),
         }
     }
 
@@ -114,12 +139,39 @@ impl Queues {
         self.entries.iter_mut().for_each(QueueEntry::abandon);
     }
 
-    /// Ends the queues of all volumes that `stays` does not want: each once nothing is under way in it any more, with a flush where the volume can be
+    /// Withdraws all volumes that `stays` does not want: [`QueueEvent`] has what follows.
+    pub(crate) fn withdraw(&mut self, now: Instant, stays: impl Fn(VolumeId) -> bool) {
+        for (slot, entry) in self.entries.iter_mut().enumerate() {
+            if !stays(entry.id) && entry.withdraw(now) {
+                self.polls.mark(slot);
+            }
+        }
+    }
+
+    /// So many connections were asked whether they use a withdrawn volume. True when the end of its queue begins, as there are none.
+    pub(crate) fn await_users(&mut self, now: Instant, volume: VolumeId, asked: usize) -> bool {
+        let Some(entry) = self.entries.get_mut(volume.slot()).filter(|entry| entry.id == volume) else {
+            return false;
+        };
+        entry.await_users(now, asked);
+        self.polls.mark(volume.slot());
+        asked == 0
+    }
+
+    /// One of them says whether it does, or is gone.
+    pub(crate) fn handle_use(&mut self, now: Instant, volume: VolumeId, used: bool) {
+        let entry = self.entries.get_mut(volume.slot()).filter(|entry| entry.id == volume);
+        if entry.is_some_and(|entry| entry.handle_use(now, used)) {
+            self.polls.mark(volume.slot());
+        }
+    }
+
+    /// Ends all queues: each once nothing is under way in it any more, with a flush where the volume can be
     /// written to. Those flushes complete for [`FLUSH`], and [`Queues::handle_flushed`] is to be told. True if the end of any queue has begun.
-    pub(crate) fn retire(&mut self, now: Instant, stays: impl Fn(VolumeId) -> bool) -> bool {
+    pub(crate) fn retire(&mut self, now: Instant) -> bool {
         let mut begun = false;
         for (slot, entry) in self.entries.iter_mut().enumerate() {
-            if !stays(entry.id) && entry.retire() {
+            if entry.retire() {
                 begun = true;
                 self.polls.mark(slot);
                 if let Some(Progress::Retired { secured }) = entry.advance(now) {
@@ -147,20 +199,27 @@ impl Queues {
             // Nothing older than its fences is left.
             self.fences -= entry.draining.len();
             self.acknowledged.extend(entry.draining.drain(..));
-            self.retired.push((entry.id, secured));
+            let retired = Retired { id: entry.id, secured, forced: entry.forced() };
+            self.events.push_back(QueueEvent::Retired(retired));
             entry.vacate();
             self.polls.reset(slot);
         }
     }
 
-    /// Gives to `report` every volume whose queue has ended, and whether it was flushed after its last request or needed no flush.
-    pub(crate) fn take_retired(&mut self, report: impl FnMut((VolumeId, bool))) {
-        self.retired.drain(..).for_each(report);
+    /// True when there is something that others are to know.
+    #[inline]
+    pub(crate) fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    /// The next thing that others are to know.
+    pub(crate) fn poll_event(&mut self) -> Option<QueueEvent> {
+        self.events.pop_front()
     }
 
     /// True when there is no queue, and everybody knows.
     pub(crate) fn is_empty(&self) -> bool {
-        self.retired.is_empty() && self.entries.iter().all(QueueEntry::is_vacant)
+        self.events.is_empty() && self.entries.iter().all(QueueEntry::is_vacant)
     }
 
     /// Submits for a connection.
@@ -219,12 +278,22 @@ impl Queues {
             }
             // A queue with nothing under way has nothing to give; what else it wants comes by its waker or its deadline.
             let mut more = gave && entry.outstanding != [0, 0];
-            match entry.advance(now) {
-                None => {}
-                Some(Progress::Flushing) => more = true,
-                Some(Progress::Retired { secured }) => self.ended.push((index, secured)),
+            let mut timeout = entry.queue.poll_timeout();
+            if !entry.is_serving() {
+                while let Some(progress) = entry.advance(now) {
+                    match progress {
+                        Progress::Ask => self.events.push_back(QueueEvent::AskUsers(entry.id)),
+                        Progress::Overdue => self.events.push_back(QueueEvent::Overdue(entry.id)),
+                        Progress::Flushing => {
+                            self.events.push_back(QueueEvent::Flushing);
+                            more = true;
+                        }
+                        Progress::Retired { secured } => self.ended.push((index, secured)),
+                    }
+                }
+                timeout = [timeout, entry.deadline()].into_iter().flatten().min();
             }
-            self.polls.handle_polled(index, more, entry.queue.poll_timeout());
+            self.polls.handle_polled(index, more, timeout);
         }
         self.clear_ended();
         any
@@ -267,7 +336,7 @@ impl Queues {
     /// Requests under way.
     #[cfg(test)]
     pub(crate) fn outstanding(&self) -> usize {
-        self.entries.iter().map(|entry| entry.outstanding[0] + entry.outstanding[1]).sum()
+        self.entries.iter().map(QueueEntry::under_way).sum()
     }
 }
 
@@ -281,18 +350,27 @@ impl std::fmt::Debug for Queues {
 mod tests {
     use std::cell::RefCell;
     use std::rc::Rc;
+    use std::time::Duration;
 
     use volume::{Operation, Outcome, Volume, VolumeQueue};
 
     use super::*;
 
+    const DISK: VolumeId = VolumeId::new(0, 0);
+
     fn queues(queue: Box<dyn VolumeQueue>) -> Queues {
+        let mut queues = prepared(queue);
+        queues.commit();
+        queues
+    }
+
+    /// The same, and nobody knows of it yet.
+    fn prepared(queue: Box<dyn VolumeQueue>) -> Queues {
         let volume: Arc<dyn Volume> = Arc::new(volume::Null::new(1 << 20, 512).unwrap());
         let served = ServedVolume { id: VolumeId::new(0, 0), name: "disk".into(), volume };
         let mut queues = Queues::new(Waker::noop().clone());
         queues.polls.grow(1);
         queues.entries.push(QueueEntry::new(served, queue));
-        queues.commit();
         queues
     }
 
@@ -390,7 +468,7 @@ mod tests {
             let held = Held::default();
             let mut queues = queues(Box::new(held.clone()));
             queues.submit(Instant::ZERO, Slot(3), flush(1, 0)).unwrap();
-            assert!(queues.retire(Instant::ZERO, |_| false));
+            assert!(queues.retire(Instant::ZERO));
             overtaken(queues.submit(Instant::ZERO, Slot(3), flush(2, 0)));
             queues.fence(VolumeId::new(0, 0), 10);
             overtaken(queues.submit(Instant::ZERO, Slot(3), flush(2, 10)));
@@ -406,11 +484,89 @@ mod tests {
             assert!(!queues.is_empty());
             queues.handle_flushed(Tag(0), secured);
             assert_eq!(drained(&mut queues), [10]);
-            let mut retired = Vec::new();
-            queues.take_retired(|volume| retired.push(volume));
-            assert_eq!((retired, queues.is_empty()), (vec![(VolumeId::new(0, 0), secured)], true));
+            let retired = Retired { id: DISK, secured, forced: 0 };
+            assert_eq!(events(&mut queues), [QueueEvent::Flushing, QueueEvent::Retired(retired)]);
+            assert!(queues.is_empty());
             overtaken(queues.submit(Instant::ZERO, Slot(3), flush(2, u64::MAX)));
         }
+    }
+
+    fn events(queues: &mut Queues) -> Vec<QueueEvent> {
+        std::iter::from_fn(|| queues.poll_event()).collect()
+    }
+
+    fn poll_at(queues: &mut Queues, millis: u64) -> Vec<QueueEvent> {
+        queues.poll(at(millis), |_, _, _| {});
+        events(queues)
+    }
+
+    fn at(millis: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn a_withdrawn_volume_is_served_while_it_is_used_and_its_users_are_asked_at_intervals() {
+        let held = Held::default();
+        let mut queues = queues(Box::new(held.clone()));
+        queues.withdraw(Instant::ZERO, |_| true);
+        assert_eq!(poll_at(&mut queues, 0), [], "it stays");
+        queues.withdraw(Instant::ZERO, |_| false);
+        assert_eq!(poll_at(&mut queues, 0), [QueueEvent::AskUsers(DISK)]);
+        assert!(!queues.await_users(at(0), DISK, 2));
+        queues.submit(at(0), Slot(3), flush(1, 0)).unwrap();
+        queues.handle_use(at(1), DISK, true);
+        assert_eq!(poll_at(&mut queues, 100), [], "one has not answered");
+        queues.handle_use(at(100), VolumeId::new(0, 1), false);
+        queues.handle_use(at(100), DISK, false);
+        assert_eq!(poll_at(&mut queues, 149), []);
+        assert_eq!(queues.poll_timeout(), Some(at(150)));
+        assert_eq!(poll_at(&mut queues, 150), [QueueEvent::AskUsers(DISK)]);
+        queues.await_users(at(150), DISK, 1);
+        queues.handle_use(at(150), DISK, false);
+        queues.submit(at(150), Slot(3), flush(2, 0)).unwrap();
+        assert_eq!(poll_at(&mut queues, 200), [QueueEvent::AskUsers(DISK)], "its requests count");
+        held.0.borrow_mut().1 = 2;
+        queues.polls.mark(0);
+        assert_eq!(poll_at(&mut queues, 201), []);
+        queues.await_users(at(201), DISK, 1);
+        queues.handle_use(at(201), DISK, false);
+        overtaken(queues.submit(at(201), Slot(3), flush(3, 0)));
+        assert_eq!(poll_at(&mut queues, 201), [QueueEvent::Flushing]);
+    }
+
+    #[test]
+    fn who_still_uses_a_withdrawn_volume_has_limited_time() {
+        let mut queues = queues(Box::new(Held::default()));
+        queues.withdraw(Instant::ZERO, |_| false);
+        assert_eq!(poll_at(&mut queues, 0), [QueueEvent::AskUsers(DISK)]);
+        queues.await_users(at(0), DISK, 1);
+        queues.submit(at(4999), Slot(3), flush(1, 0)).unwrap();
+        assert_eq!(poll_at(&mut queues, 4999), []);
+        assert_eq!(queues.poll_timeout(), Some(at(5000)), "who was asked may not answer");
+        assert_eq!(poll_at(&mut queues, 5000), [QueueEvent::Overdue(DISK)]);
+        overtaken(queues.submit(at(5000), Slot(3), flush(2, 0)));
+        queues.handle_use(at(5001), DISK, false);
+        assert_eq!(poll_at(&mut queues, 60_000), [], "what is under way is not forgotten");
+        assert_eq!(queues.entries[0].forced(), 1);
+    }
+
+    #[test]
+    fn nobody_is_asked_where_nobody_is_connected() {
+        let mut queues = queues(Box::new(Held::default()));
+        queues.withdraw(Instant::ZERO, |_| false);
+        assert_eq!(poll_at(&mut queues, 0), [QueueEvent::AskUsers(DISK)]);
+        assert!(queues.await_users(at(0), DISK, 0));
+        assert_eq!(poll_at(&mut queues, 0), [QueueEvent::Flushing]);
+    }
+
+    #[test]
+    fn a_fence_may_come_before_the_volume_is_served_here() {
+        let mut queues = prepared(Box::new(Held::default()));
+        queues.fence(DISK, 10);
+        queues.commit();
+        assert_eq!(drained(&mut queues), [10]);
+        overtaken(queues.submit(Instant::ZERO, Slot(3), flush(1, 0)));
+        queues.submit(Instant::ZERO, Slot(3), flush(1, 10)).unwrap();
     }
 
     #[test]

@@ -19,7 +19,7 @@ use nvme::pdu::{CapsuleCmd, CapsuleResp, IcReq};
 use nvme::sgl::SglDescriptor;
 use nvme::sqe::SubmissionQueueEntry;
 use nvme::status::Status;
-use protocol::{Instant, Placement, SeededEntropy, Transmit};
+use protocol::{CloseReason, Ended, Instant, Placement, SeededEntropy, Transmit};
 use volume::filter::Delay;
 use volume::{Ram, Volume, VolumeId};
 use zerocopy::{FromBytes, IntoBytes};
@@ -145,10 +145,18 @@ impl Server {
 
     /// The same, of that volume.
     pub(crate) fn of(volume: Arc<dyn Volume>, pool_limit: usize) -> Self {
+        let roles = vec![ListenerRole::Nvme(Arc::new(portal(&*volume)))];
+        Self::begin(&Catalogue::first([("disk".into(), volume)], roles), pool_limit)
+    }
+
+    /// The same, with this catalogue.
+    pub(crate) fn serving(catalogue: &Catalogue) -> Self {
+        Self::begin(catalogue, 64 << 20)
+    }
+
+    fn begin(catalogue: &Catalogue, pool_limit: usize) -> Self {
         let journal = Arc::new(Recording::default());
         let observed = Arc::new(Observed::default());
-        let roles = vec![ListenerRole::Nvme(Arc::new(portal(&*volume)))];
-        let catalogue = Catalogue::first([("disk".into(), volume)], roles);
         let config = Arc::new(EngineConfig {
             pool_limit,
             entropy: Arc::new(|| Box::new(SeededEntropy::new(1))),
@@ -198,6 +206,34 @@ impl Server {
         self.run();
     }
 
+    /// Ends a stream that the server wants to end, as the reactor does: its connection stays until no request of it is under way.
+    pub(crate) fn close(&mut self, stream: usize) {
+        let endpoint = &mut self.streams[stream].endpoint;
+        endpoint.handle_ended(self.now, Ended::ByUs);
+        endpoint.turn(self.now);
+        self.run();
+        assert!(self.streams[stream].endpoint.is_idle());
+        self.hang_up(stream);
+    }
+
+    /// Why the server wants to end a stream.
+    pub(crate) fn close_reason(&self, stream: usize) -> Option<CloseReason> {
+        self.streams[stream].endpoint.poll_close()
+    }
+
+    /// Lets one core do what has come to it, once.
+    pub(crate) fn step(&mut self, core: usize) {
+        while let Some(message) = { self.mail.0[core].lock().unwrap().pop_front() } {
+            self.cores[core].handle_message(self.now, message);
+        }
+        self.cores[core].turn(self.now, &mut Vec::new());
+    }
+
+    /// Sends core 0 a message.
+    pub(crate) fn post(&self, message: Message) {
+        self.mail.post(0, message);
+    }
+
     pub(crate) fn are_finished(&self) -> bool {
         self.cores.iter().all(Service::is_finished)
     }
@@ -235,14 +271,19 @@ impl Server {
     }
 
     /// Connects a queue of a controller on a core, for a host; the stream's number.
-    fn connect(&mut self, core: usize, (qid, cntlid): (u16, u16), host: u8) -> usize {
+    pub(crate) fn connect(&mut self, core: usize, (qid, cntlid): (u16, u16), host: u8) -> usize {
         let stream = self.knock(core);
+        self.introduce(stream, (qid, cntlid), host);
+        stream
+    }
+
+    /// Connects a queue of a controller over a stream that has said nothing yet.
+    pub(crate) fn introduce(&mut self, stream: usize, (qid, cntlid): (u16, u16), host: u8) {
         let nqn = format!("nqn.2014-08.org.example:{host}").into();
         let data = ConnectData::new(&HostIdentity { identifier: [host; 16], nqn }, cntlid, NQN);
         self.bytes(stream, IcReq::new(false, false, 0).as_bytes());
         self.send_with(stream, Connect::entry(qid, 31, 0), data.as_bytes());
         self.streams[stream].received.drain(..128);
-        stream
     }
 
     /// Sends a command with its data in the capsule.
@@ -285,7 +326,7 @@ impl Server {
     }
 
     /// Lets both cores do what they can without time passing.
-    fn run(&mut self) {
+    pub(crate) fn run(&mut self) {
         let mut ready = Vec::new();
         loop {
             let mut quiet = true;
@@ -302,7 +343,7 @@ impl Server {
                     quiet = false;
                 }
             }
-            if quiet {
+            if quiet && self.mail.0.iter().all(|mail| mail.lock().unwrap().is_empty()) {
                 return;
             }
         }

@@ -13,16 +13,24 @@ use engine::ListenerRole;
 use engine::remote::Access;
 use scsi::{LogicalUnit, TargetDevice, UnitIdentity};
 use simulator::marks::Marks;
+use simulator::reconfiguration::Export;
 use simulator::trial::Scene;
 use volume::{Volume, VolumeId};
 
 pub(crate) fn iscsi_listener(volume: &dyn Volume, incarnation: Option<[u8; 16]>) -> Option<ListenerRole> {
-    let node = iscsi_node(volume, incarnation)?;
+    let node = iscsi_node(&first(volume), incarnation)?;
     Some(ListenerRole::Iscsi(Arc::new(iscsi::target::Portal::new(vec![node]))))
 }
 
-/// The target of a disk.
-pub(crate) fn iscsi_node(volume: &dyn Volume, incarnation: Option<[u8; 16]>) -> Option<iscsi::target::Node> {
+/// The volume that most scenes have.
+pub(crate) fn first(volume: &dyn Volume) -> Export<'_> {
+    Export { name: "disk", id: VolumeId::new(0, 0), lun: 0, volume }
+}
+
+/// The target of a disk of that name.
+pub(crate) fn iscsi_node(export: &Export<'_>, incarnation: Option<[u8; 16]>) -> Option<iscsi::target::Node> {
+    let Export { name, id, lun, volume } = *export;
+    let target = format!("iqn.2026-11.org.linerate:{name}");
     let identity = UnitIdentity {
         vendor: "LINERATE".to_owned(),
         product: "VOLUME".to_owned(),
@@ -33,22 +41,22 @@ pub(crate) fn iscsi_node(volume: &dyn Volume, incarnation: Option<[u8; 16]>) -> 
         incarnation,
     };
     let unit = LogicalUnit {
-        lun: 0,
-        volume: VolumeId::new(0, 0),
+        lun: lun.into(),
+        volume: id,
         geometry: volume.geometry(),
         limits: volume.limits(),
         features: volume.features(),
         identity,
     };
     let device = TargetDevice {
-        port_name: "iqn.2026-11.org.linerate:disk,t,0x0001".into(),
-        device_name: "iqn.2026-11.org.linerate:disk".into(),
+        port_name: format!("{target},t,0x0001").into(),
+        device_name: target.as_str().into(),
         relative_port: 1,
         port_group: 1,
         units: vec![unit],
     };
     Some(iscsi::target::Node {
-        name: "iqn.2026-11.org.linerate:disk".parse().ok()?,
+        name: target.parse().ok()?,
         alias: String::new(),
         device: Arc::new(device),
         portal_group: 1,
@@ -57,10 +65,20 @@ pub(crate) fn iscsi_node(volume: &dyn Volume, incarnation: Option<[u8; 16]>) -> 
 }
 
 pub(crate) fn nvme_listener(volume: &dyn Volume, incarnation: Option<[u8; 16]>) -> Option<ListenerRole> {
+    let subsystem = Arc::new(nvme_subsystem(&first(volume), incarnation));
+    Some(ListenerRole::Nvme(Arc::new(nvme_portal(vec![subsystem]))))
+}
+
+/// The subsystem of a disk of that name.
+pub(crate) fn nvme_subsystem(
+    export: &Export<'_>,
+    incarnation: Option<[u8; 16]>,
+) -> nvme::controller::Subsystem {
+    let Export { name, id, lun, volume } = *export;
     let namespace = nvme::controller::Namespace {
         incarnation,
-        nsid: 1,
-        volume: VolumeId::new(0, 0),
+        nsid: u32::from(lun) + 1,
+        volume: id,
         geometry: volume.geometry(),
         limits: volume.limits(),
         features: volume.features(),
@@ -68,26 +86,36 @@ pub(crate) fn nvme_listener(volume: &dyn Volume, incarnation: Option<[u8; 16]>) 
         eui64: None,
         uuid: [7; 16],
     };
-    let subsystem = nvme::controller::Subsystem {
-        nqn: "nqn.2026-11.org.linerate:disk".into(),
+    nvme::controller::Subsystem {
+        nqn: format!("nqn.2026-11.org.linerate:{name}").into(),
         serial: "1".to_owned(),
         model: "Linerate".to_owned(),
         firmware: "0".to_owned(),
         hosts: nvme::controller::Hosts::Any,
         namespaces: vec![namespace],
         limits: nvme::controller::QueueLimits::default(),
-    };
-    let (advertised, referrals) = (Vec::new(), Vec::new());
-    let subsystems = vec![Arc::new(subsystem)];
-    let portal = nvme::controller::Portal {
+    }
+}
+
+/// A portal of these subsystems.
+pub(crate) fn nvme_portal(subsystems: Vec<Arc<nvme::controller::Subsystem>>) -> nvme::controller::Portal {
+    nvme::controller::Portal {
         subsystems,
-        advertised,
-        referrals,
+        advertised: Vec::new(),
+        referrals: Vec::new(),
         generation: 1,
         log: nvme::controller::DiscoveryLog::default(),
         require_digests: false,
-    };
-    Some(ListenerRole::Nvme(Arc::new(portal)))
+    }
+}
+
+/// The volume of that URL.
+pub(crate) fn source_access(url: &str) -> Access {
+    match source(url) {
+        names::Source::Iscsi(url) => Access::Iscsi { url, secrets: None },
+        names::Source::Nvme(url) => Access::Nvme { url },
+        other => panic!("not remote: {other:?}"),
+    }
 }
 
 fn source(url: &str) -> names::Source {
