@@ -25,7 +25,7 @@ const CROWDS: [(Attack, u8); 4] = [
     (Attack::HoardQueue, 170),
 ];
 /// Trials of attacks of all kinds in which writes that were answered BUSY found no memory again and again, while others always did, on one core and on two.
-const UNLUCKY: [u64; 2] = [70, 111];
+const UNLUCKY: [u64; 3] = [70, 111, 898];
 /// A planted bug must be found within so many trials.
 const PATIENCE: u64 = 10;
 

@@ -50,9 +50,20 @@ impl Connection {
         }
         while let Some(&slot) = self.parked.front() {
             if !self.grant(slot) {
-                return;
+                return self.retry_aside();
             }
             self.parked.pop_front();
+        }
+    }
+
+    /// What is little may have found no room beside its own connection's data when it came, and does now.
+    fn retry_aside(&mut self) {
+        for index in (1..self.parked.len()).rev() {
+            if let Some(&slot) = self.parked.get(index)
+                && self.grant_aside(slot)
+            {
+                self.parked.remove(index);
+            }
         }
     }
 

@@ -194,13 +194,31 @@ impl Connection {
                 plan => {
                     if !self.serve(index, &plan, Account::take) {
                         self.retry = Some(now + MEMORY_RETRY);
-                        return;
+                        return self.serve_aside(now);
                     }
                 }
             }
             self.waiting.pop_front();
         }
         self.retry = None;
+    }
+
+    /// What is little may have found no room beside its own queue's data when it came, and does now.
+    fn serve_aside(&mut self, now: Instant) {
+        for place in (1..self.waiting.len()).rev() {
+            let Some(&index) = self.waiting.get(place) else { continue };
+            let Some(entry) = self.slots.get(index).map(|slot| slot.entry) else { continue };
+            let done = match self.decide(now, &entry, 0) {
+                Plan::Finish(status, result) => {
+                    self.finish(index, (status, result), None);
+                    true
+                }
+                plan => self.serve(index, &plan, Account::take_aside),
+            };
+            if done {
+                self.waiting.remove(place);
+            }
+        }
     }
 
     /// Counts what is held outside of buffers; nothing that grows with what a peer does is left out.
