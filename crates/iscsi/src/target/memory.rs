@@ -56,13 +56,17 @@ impl Connection {
         }
     }
 
-    /// What is little may have found no room beside its own connection's data when it came, and does now.
+    /// What is little may have found no room beside its own connection's data when it came, and does now: the oldest first. A connection
+    /// that holds its floor, as those with much under way do, looks through nothing.
     fn retry_aside(&mut self) {
-        for index in (1..self.parked.len()).rev() {
-            if let Some(&slot) = self.parked.get(index)
-                && self.grant_aside(slot)
-            {
-                self.parked.remove(index);
+        let mut place = 1;
+        while self.account.floor_left() > 0
+            && let Some(&slot) = self.parked.get(place)
+        {
+            if self.grant_aside(slot) {
+                self.parked.remove(place);
+            } else {
+                place = place.saturating_add(1);
             }
         }
     }
