@@ -50,9 +50,24 @@ impl Connection {
         }
         while let Some(&slot) = self.parked.front() {
             if !self.grant(slot) {
-                return;
+                return self.retry_aside();
             }
             self.parked.pop_front();
+        }
+    }
+
+    /// What is little may have found no room beside its own connection's data when it came, and does now: the oldest first. A connection
+    /// that holds its floor, as those with much under way do, looks through nothing.
+    fn retry_aside(&mut self) {
+        let mut place = 1;
+        while self.account.floor_left() > 0
+            && let Some(&slot) = self.parked.get(place)
+        {
+            if self.grant_aside(slot) {
+                self.parked.remove(place);
+            } else {
+                place = place.saturating_add(1);
+            }
         }
     }
 
