@@ -54,6 +54,11 @@ impl Account {
         self.pool.take_aside(self.id, len)
     }
 
+    /// Bytes that are left of the floor: [`Account::take_aside`] gives no more, and none while this is zero.
+    pub fn floor_left(&self) -> usize {
+        self.pool.floor_left(self.id)
+    }
+
     /// A buffer of `len` bytes in place of as many that were charged, of `charged` for this purpose: nobody is asked again.
     pub fn take_charged(&mut self, len: usize, charged: usize) -> Option<Buf> {
         let part = len.min(charged).min(self.outside.data);

@@ -319,6 +319,11 @@ impl Ledger {
         [(self.least, self.limit), (self.floor, self.limit - self.reserve() / 2)]
     }
 
+    /// Bytes of data that an account may have within its floor, if they are free.
+    pub(crate) fn floor_left(&self, id: AccountId) -> usize {
+        self.floor.max(self.least).saturating_sub(self.data(id))
+    }
+
     /// Whether an account is within its floor with so much more.
     fn is_modest(&self, id: AccountId, bytes: usize) -> bool {
         let data = self.data(id).saturating_add(bytes);
@@ -650,7 +655,10 @@ mod tests {
                 let bytes = 512 << numbers.below(15);
                 match numbers.below(8) {
                     0..3 => drop(ledger.admit(id, bytes)),
-                    3 => drop(ledger.admit_aside(id, bytes)),
+                    3 => {
+                        let left = ledger.floor_left(id);
+                        assert!(!ledger.admit_aside(id, bytes) || bytes <= left, "seed {seed}: the floor");
+                    }
                     4 | 5 => drop(ledger.admit_table(id, bytes)),
                     6 => {
                         ledger.force(id, bytes >> 6);

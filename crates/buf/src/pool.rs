@@ -306,6 +306,11 @@ impl Pool {
         }
     }
 
+    pub(crate) fn floor_left(&self, account: AccountId) -> usize {
+        // SAFETY: the calling thread owns the ledger.
+        unsafe { self.owned().ledger() }.floor_left(account)
+    }
+
     pub(crate) fn is_over(&self, account: AccountId) -> bool {
         // SAFETY: the calling thread owns the ledger.
         unsafe { self.owned().ledger() }.is_over(account)

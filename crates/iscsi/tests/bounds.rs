@@ -350,6 +350,47 @@ fn what_is_little_does_not_wait_behind_what_is_long() {
     assert_eq!(R2t::from_bytes(&answers[0].header).task_tag(), 4);
 }
 
+/// Behind a long write that waits, the floor has room for one small write at a time: whenever one has ended, the oldest of those that it has room for begins.
+#[test]
+fn what_is_little_and_found_no_room_is_looked_at_again() {
+    const LITTLE: u32 = 64 << 10;
+    let pool = Pool::new(LIMIT);
+    let mut raw = session(&pool);
+    let mut others = Account::new(&pool);
+    // The floor is the part of one in fifty: 80 KiB.
+    let _idle: Vec<_> = (0..48).map(|_| Account::new(&pool)).collect();
+    others.count(LIMIT - LIMIT / 8);
+    assert!(hoard(&mut raw, 4).is_empty());
+    let begun = hoard_bytes(&mut raw, 5, LITTLE);
+    for (tag, length) in [(6, 2 * LITTLE), (7, LITTLE), (8, LITTLE)] {
+        assert!(hoard_bytes(&mut raw, tag, length).is_empty(), "the floor is taken");
+    }
+    let begun = end_write(&mut raw, LITTLE, &begun);
+    assert_eq!(asked(&begun), [7], "one that the floor has room for, and the oldest");
+    let begun = end_write(&mut raw, LITTLE, &begun);
+    assert_eq!(asked(&begun), [8]);
+    assert!(others.is_wanted(), "the long one has kept its place");
+    others.uncount(LIMIT / 2);
+    let begun = raw.settle();
+    assert_eq!((asked(&begun)[0], asked(&begun).last()), (4, Some(&6)), "in order");
+}
+
+/// The tasks whose data is asked for.
+fn asked(pdus: &[Pdu]) -> Vec<u32> {
+    let asked = pdus.iter().filter(|pdu| pdu.opcode() == Opcode::R2T);
+    asked.map(|pdu| R2t::from_bytes(&pdu.header).task_tag()).collect()
+}
+
+/// Sends all the data of the write that was asked for last, and gives what comes then.
+fn end_write(raw: &mut Raw, length: u32, pdus: &[Pdu]) -> Vec<Pdu> {
+    let r2t = R2t::from_bytes(&pdus.iter().rfind(|pdu| pdu.opcode() == Opcode::R2T).unwrap().header);
+    let tags = TaskTags { initiator: r2t.task_tag(), target: r2t.transfer_tag() };
+    let data = DataOut::new(LUN, tags, 0, DataRange { offset: 0, length }).ending();
+    let answers = raw.send(data.to_bytes(), &vec![7; length as usize]);
+    assert_eq!(status(&answers), Some(0));
+    answers
+}
+
 #[test]
 fn data_that_comes_unasked_does_not_take_the_place_of_what_waits() {
     let pool = Pool::new(LIMIT);

@@ -21,7 +21,7 @@ use nvme::status::Status;
 use nvme::subsystem::Reply;
 use protocol::pair::Half;
 use protocol::{CloseReason, Connection as _, Instant, Transmit};
-use volume::{Completion, Operation, Outcome};
+use volume::{Completion, Operation, Outcome, VolumeErrorKind};
 use zerocopy::{FromBytes, IntoBytes};
 
 const LIMIT: usize = 16 << 20;
@@ -521,4 +521,44 @@ fn what_is_little_does_not_wait_behind_what_is_long() {
     half.connection.handle_timeout(NOW + limits::MEMORY_RETRY);
     let r2t = R2t::read_from_bytes(&half.transmit(NOW)).unwrap();
     assert_eq!(r2t.cccid.get(), 3);
+}
+
+/// Behind a long write that waits, the floor has room for one small command at a time: whenever one has ended, the oldest of those that it has room for begins.
+#[test]
+fn what_is_little_and_found_no_room_is_looked_at_again() {
+    const LITTLE: u32 = 64 << 10;
+    let pool = Pool::new(LIMIT);
+    let mut half = io_queue(&pool);
+    let mut others = Account::new(&pool);
+    // The floor is the part of one in thirteen: 78 KiB.
+    let _idle: Vec<_> = (0..11).map(|_| Account::new(&pool)).collect();
+    others.count(LIMIT - LIMIT / 8);
+    half.receive(NOW, &capsule(write(3, LONG), &[]));
+    half.receive(NOW, &capsule(read(4, LITTLE), &[]));
+    half.receive(NOW, &capsule(write(5, 2 * LITTLE), &[]));
+    half.receive(NOW, &capsule(read(6, LITTLE), &[]));
+    half.receive(NOW, &capsule(write(7, LITTLE), &[]));
+    assert!(half.transmit(NOW).is_empty(), "the floor is taken");
+    assert_eq!(end_only_read(&mut half).len(), 24, "nothing but its completion");
+    let sent = end_only_read(&mut half);
+    let r2t = R2t::read_from_bytes(&sent[24..]).unwrap();
+    assert_eq!(r2t.cccid.get(), 7, "what is longer than the floor is passed");
+    assert!(others.is_wanted(), "the long one has kept its place");
+    others.uncount(LIMIT / 2);
+    half.connection.handle_timeout(NOW + limits::MEMORY_RETRY);
+    let sent = half.transmit(NOW);
+    let asked: Vec<_> = sent.chunks(24).map(|r2t| R2t::read_from_bytes(r2t).unwrap().cccid.get()).collect();
+    assert_eq!(asked, [3, 5], "in order");
+}
+
+/// Ends the only read that is at the volume, and gives what is sent then.
+fn end_only_read(half: &mut Queue) -> Vec<u8> {
+    let Some(Action::Submit { request, .. }) = half.connection.poll_action() else {
+        panic!("no read has begun")
+    };
+    assert!(half.connection.poll_action().is_none(), "the floor has room for one");
+    let done = Completion { tag: request.tag, result: Err(VolumeErrorKind::Unsupported) };
+    drop(request.operation);
+    half.connection.handle_input(NOW, controller::Input::Completion(done));
+    half.transmit(NOW)
 }

@@ -197,8 +197,8 @@ impl<'a> Trial<'a> {
 
     fn warm_up(&mut self) -> Result<(), String> {
         (0..CLEAR_STEPS).try_for_each(|_| self.work(true))?;
-        // Several cores take their turns by the dice: each queue is to have had its first connection.
-        while self.scene.cores > 1 && self.workload.under_way() > 0 {
+        // Streams may be reset again and again, and several cores take their turns by the dice: each queue is to have had its first connection.
+        while self.workload.under_way() > 0 {
             self.work(false)?;
         }
         Ok(())

@@ -26,6 +26,9 @@ const CROWDS: [(Attack, u8); 4] = [
 ];
 /// Trials of attacks of all kinds in which writes that were answered BUSY found no memory again and again, while others always did, on one core and on two.
 const UNLUCKY: [u64; 2] = [70, 111];
+/// Trials in which small commands, parked behind a large one of their own connection, waited as long as that did: of attacks of one kind, and of all.
+const PARKED: u64 = 1639;
+const PARKED_MIXED: u64 = 898;
 /// A planted bug must be found within so many trials.
 const PATIENCE: u64 = 10;
 
@@ -58,6 +61,15 @@ fn writes_that_find_no_memory_have_their_turn() {
         let trial = hostile(seed, &Attack::ALL, &scene(replay::in_turn(&[1, 2], seed)), Plant::None);
         assert!(trial.is_ok(), "seed {seed}: {trial:?}");
     }
+}
+
+#[test]
+fn what_is_little_does_not_wait_for_what_is_long() {
+    let alone = hostile(PARKED, &[replay::in_turn(&Attack::ALL, PARKED)], &scene(1), Plant::None);
+    assert!(alone.is_ok(), "seed {PARKED}: {alone:?}");
+    let cores = replay::in_turn(&[1, 2], PARKED_MIXED);
+    let mixed = hostile(PARKED_MIXED, &Attack::ALL, &scene(cores), Plant::None);
+    assert!(mixed.is_ok(), "seed {PARKED_MIXED}: {mixed:?}");
 }
 
 #[test]

@@ -181,7 +181,9 @@ impl Context {
             ControlInput::Stop => self.is_stop_asked = true,
             ControlInput::Reload => self.is_reload_asked = true,
             ControlInput::CoreEnded => self.ended += 1,
-            ControlInput::Engine(ControlEvent::Retired { id, secured }) => self.retire(id, secured),
+            ControlInput::Engine(ControlEvent::Retired { id, secured, forced }) => {
+                self.retire(id, secured, forced);
+            }
             ControlInput::Prepared { ticket, prepared } if ticket.0 >= self.first_valid => {
                 self.links.cores.openings.begin(ticket, *prepared);
             }
@@ -200,7 +202,7 @@ impl Context {
     }
 
     /// No core has a queue of the volume any more.
-    fn retire(&mut self, id: VolumeId, is_secured: bool) {
+    fn retire(&mut self, id: VolumeId, is_secured: bool, forced: u32) {
         let Some(Retiring { opened, since, .. }) = self.retiring.remove(&id) else {
             if is_secured {
                 self.secured.insert(id);
@@ -208,7 +210,7 @@ impl Context {
             return;
         };
         match keep_mark(&opened, is_secured) {
-            Ok(()) => self.record(report::closed(&opened.name, since.elapsed())),
+            Ok(()) => self.record(report::closed(&opened.name, since.elapsed(), forced)),
             Err(why) => self.record(Event::new(Kind::Configuration, why)),
         }
         self.close(opened);

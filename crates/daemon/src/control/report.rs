@@ -50,10 +50,14 @@ pub(super) fn unchanged(generation: Generation) -> Event {
     Event::new(Kind::Configuration, format!("the configuration is unchanged ({generation})")).at(Level::Info)
 }
 
-/// Nothing of a volume is left on any core.
-pub(super) fn closed(name: &str, took: Duration) -> Event {
-    let text =
+/// Nothing of a volume is left on any core; so many requests were cancelled because their time was over.
+pub(super) fn closed(name: &str, took: Duration, cancelled: u32) -> Event {
+    let mut text =
         format!("the volume {name:?} is closed and flushed, {} ms after it was taken out", took.as_millis());
+    if cancelled > 0 {
+        // Writing to a string does not fail.
+        let _ = write!(text, "; requests that were cancelled: {cancelled}");
+    }
     Event::new(Kind::Configuration, text).at(Level::Info)
 }
 

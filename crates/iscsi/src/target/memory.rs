@@ -55,9 +55,24 @@ impl Connection {
         }
         while let Some(&slot) = self.awaiting_buffer.front() {
             if !self.assign_buffer(slot) {
-                return;
+                return self.retry_aside();
             }
             self.awaiting_buffer.pop_front();
+        }
+    }
+
+    /// What is little may have found no room beside its own connection's data when it came, and does now: the oldest first. A connection
+    /// that holds its floor, as those with much under way do, looks through nothing.
+    fn retry_aside(&mut self) {
+        let mut place = 1;
+        while self.account.floor_left() > 0
+            && let Some(&slot) = self.awaiting_buffer.get(place)
+        {
+            if self.assign_buffer_aside(slot) {
+                self.awaiting_buffer.remove(place);
+            } else {
+                place = place.saturating_add(1);
+            }
         }
     }
 

@@ -3,8 +3,8 @@
 use crate::device::{LogicalUnit, TargetDevice};
 use crate::page::Page;
 
-/// SIMPSUP: the SIMPLE task attribute is supported; so are HEADSUP and ORDSUP.
-const TASK_ATTRIBUTES: u8 = 0x07;
+/// SIMPSUP alone: a task of any attribute is accepted and treated as a SIMPLE one, so HEADSUP and ORDSUP would promise too much.
+const TASK_ATTRIBUTES: u8 = 0x01;
 /// Bytes of the page, head included.
 const LENGTH: usize = 64;
 

@@ -204,19 +204,45 @@ impl Connection {
     #[inline(never)]
     fn serve_line(&mut self, now: Instant) {
         while let Some(&index) = self.waiting.front() {
-            let Some(entry) = self.slots.get(index).map(|slot| slot.entry) else { return };
-            match self.decide(now, &entry, 0) {
-                Plan::Finish(result) => self.finish(index, result, None),
-                plan => {
-                    if !self.serve(index, &plan, Account::take) {
-                        self.retry = Some(now + MEMORY_RETRY);
-                        return;
-                    }
-                }
+            if !self.serve_again(now, index, Account::take) {
+                self.retry = Some(now + MEMORY_RETRY);
+                return self.serve_aside(now);
             }
             self.waiting.pop_front();
         }
         self.retry = None;
+    }
+
+    /// What is little may have found no room beside its own queue's data when it came, and does now: the oldest first. A queue that holds its
+    /// floor, as those with much under way do, looks through nothing.
+    fn serve_aside(&mut self, now: Instant) {
+        let mut place = 1;
+        while self.account.floor_left() > 0
+            && let Some(&index) = self.waiting.get(place)
+        {
+            if self.serve_again(now, index, Account::take_aside) {
+                self.waiting.remove(place);
+            } else {
+                place = place.saturating_add(1);
+            }
+        }
+    }
+
+    /// Decides anew about a waiting command, and begins or ends it; false while it has no memory.
+    fn serve_again(
+        &mut self,
+        now: Instant,
+        index: u16,
+        take: impl Fn(&mut Account, usize) -> Option<Buf>,
+    ) -> bool {
+        let Some(entry) = self.slots.get(index).map(|slot| slot.entry) else { return true };
+        match self.decide(now, &entry, 0) {
+            Plan::Finish(result) => {
+                self.finish(index, result, None);
+                true
+            }
+            plan => self.serve(index, &plan, take),
+        }
     }
 
     /// Counts what is held outside of buffers; nothing that grows with what a peer does is left out.
