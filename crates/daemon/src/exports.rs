@@ -175,7 +175,11 @@ impl Exported {
     }
 
     /// The subsystem of a target of which nothing has changed.
-    fn subsystem(&self, described: &TargetDescription, nqn: &names::Nqn) -> Option<Arc<controller::Subsystem>> {
+    fn subsystem(
+        &self,
+        described: &TargetDescription,
+        nqn: &names::Nqn,
+    ) -> Option<Arc<controller::Subsystem>> {
         let ListenerRole::Nvme(portal) = &self.role else { return None };
         let same = self.description.targets.contains(described);
         portal.subsystems.iter().find(|subsystem| same && *subsystem.nqn == *nqn.as_str()).cloned()
@@ -315,7 +319,8 @@ fn nvme_portal(
 ) -> Result<controller::Portal> {
     let groups = groups(wanted.opened);
     let subsystem = |(group, described): (&Group<'_>, &TargetDescription)| {
-        let kept = old.and_then(|old| old.subsystem(described, &wanted.config.daemon.nqn(group.target).ok()?));
+        let kept =
+            old.and_then(|old| old.subsystem(described, &wanted.config.daemon.nqn(group.target).ok()?));
         kept.map_or_else(|| nvme_subsystem(wanted.config, group).map(Arc::new), Ok)
     };
     let subsystems = groups.iter().zip(&description.targets).map(subsystem);

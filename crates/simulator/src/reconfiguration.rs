@@ -261,7 +261,9 @@ impl Trial {
         let (cores, mail) = make_cores(makings)?;
         trial.world.start_server(cores, mail);
         let names: Vec<String> = trial.volumes.keys().cloned().collect();
-        names.iter().for_each(|name| trial.open(name));
+        for name in &names {
+            trial.open(name);
+        }
         Ok(trial)
     }
 
@@ -503,7 +505,9 @@ impl Trial {
                     Some(Change::Move(name)) => self.reopen(&name),
                     Some(Change::Remove(name)) if self.plant == Plant::SlotWithoutGeneration => {
                         let id = self.volumes.get(&name).map(|live| live.id);
-                        id.into_iter().for_each(|id| self.ids.release(id, self.plant));
+                        if let Some(id) = id {
+                            self.ids.release(id, self.plant);
+                        }
                     }
                     _ => {}
                 }
