@@ -21,7 +21,7 @@ from .server import Judged, Linerate, Server, Tgt
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 KERNELS = ("6.1", "6.12")
-SCRIPTS = ("iscsi", "iscsi_chap", "nvme", "cross", "reserve", "multipath", "vhost", "ublk")
+SCRIPTS = ("iscsi", "iscsi_chap", "nvme", "cross", "reserve", "multipath", "reload", "vhost", "ublk")
 WITHOUT_UBLK = "6.1"
 """A kernel of Debian's whose driver is not there, or too old."""
 SELFTEST_SCRIPTS = ("iscsi", "iscsi_chap", "nvme")

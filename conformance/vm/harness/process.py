@@ -81,6 +81,10 @@ class Child:
         except subprocess.TimeoutExpired:
             return None
 
+    def send(self, order: signal.Signals) -> None:
+        """Sends the child a signal; what it started hears nothing of it."""
+        self._process.send_signal(order)
+
     def stop(self, *orders: signal.Signals) -> int:
         """Ends the child by signals to its process group: SIGTERM, and SIGKILL if that is ignored. Returns its exit code."""
         for order in orders or (signal.SIGTERM, signal.SIGKILL):

@@ -30,6 +30,9 @@ CHAP_MUTUAL_SECRET = "mutual-secret-2"
 MANY = 1000
 """Volumes of a second server, for discovery alone; its ports are the next ones."""
 
+CHANGING = 5
+"""How far the port of a portal that comes and goes lies beyond the usual one."""
+
 EAST, EAST_AGAIN, WEST = 2, 3, 4
 """How far the ports of two more servers lie beyond the usual ones. They have equal names of volumes, and share nothing; the first has two portals."""
 SHARED_UUID = "0b3f5f0e-6a1d-4c58-9f2b-7d1f0c9a4e21"
@@ -167,6 +170,12 @@ class Linerate(Judged):
                 if (code := self._pair[name].stop()) != 0:
                     raise HarnessError(f"the server {name} ended with {code} on SIGTERM")
                 self._pair[name].start(self._pair_config(name))
+            case ["reload", "more"]:
+                self.main.reload(self._with_more())
+            case ["reload", "fewer"]:
+                self.main.reload(self._config())
+            case ["reload", times]:
+                self._change(int(times))
             case _:
                 super().obey(order)
 
@@ -178,6 +187,25 @@ class Linerate(Judged):
             if (wrong := daemon.shut_down()) is not None:
                 return wrong
         return None
+
+    def _change(self, times: int) -> None:
+        """Has the main server read another configuration so many times: a volume, a portal, a rule and an account come and go."""
+        for number in range(times):
+            extra = []
+            if number % 2 == 0:
+                # What is taken out may take a while to be closed, and its name is free after that.
+                name = f"change-{number}"
+                extra = ["[[portal]]", 'protocol = "nvme"', f'listen = "{SERVER_ADDRESS}:{NVME_PORT + CHANGING}"', *volumes({name: "ram:1M"})]
+                extra += ["[[access]]", f'volume = "{name}"', f'chap = {{ user = "{name}", secret_file = "{self.folder}/chap-secret" }}']
+            self.main.reload([*self._config(), *extra])
+        self.main.reload(self._config())
+
+    def _with_more(self) -> list[str]:
+        """The usual configuration, and a second logical unit and namespace in each of two targets."""
+        lines = self._config()
+        for name in ("ram", "file"):
+            lines += [*volumes({f"{name}-more": "ram:16M"}), f'target = "{name}"', "lun = 1"]
+        return lines
 
     def _config(self) -> list[str]:
         """The configuration of the server that most scripts use."""
@@ -208,16 +236,40 @@ class Daemon:
         self._binary = binary
         self._name = name
         self._child: Child | None = None
+        self._config = server.folder / f"{name}.toml"
+        self._ready = server.folder / f"{name}-ready"
 
     def start(self, config: list[str]) -> None:
         """Serves; returns when the ports are open."""
-        folder = self._server.folder
-        path, ready = folder / f"{self._name}.toml", folder / f"{self._name}-ready"
-        path.write_text("\n".join(config) + "\n")
+        folder, path, ready = self._server.folder, self._config, self._ready
+        self._write(config)
         ready.unlink(missing_ok=True)
         arguments = ["serve", "--config", str(path), "--ready-file", str(ready), "--allow-any", "--state", str(folder / f"{self._name}-state")]
         self._child = self._server.spawn([self._binary, *arguments], env={"RUST_BACKTRACE": "1"})
         self._server.wait(self._child, ready)
+
+    def reload(self, config: list[str]) -> None:
+        """Has it read another configuration; returns when that is served, which the ready file tells, or the log that nothing is different."""
+        assert self._child is not None
+        before, said = self._ready.stat().st_mtime_ns, self._server.log.stat().st_size
+        self._write(config)
+        self._child.send(signal.SIGHUP)
+        deadline = time.monotonic() + START_SECONDS
+        while self._ready.stat().st_mtime_ns == before:
+            with self._server.log.open("rb") as file:
+                file.seek(said)
+                log = file.read().decode(errors="replace")
+            if "was not applied" in log or time.monotonic() > deadline:
+                raise HarnessError(f"the server {self._name} does not serve another configuration:\n{log}")
+            if "is unchanged" in log:
+                return
+            time.sleep(0.005)
+
+    def _write(self, config: list[str]) -> None:
+        """Puts a configuration in the place of the one before, which is never seen in half."""
+        new = self._config.with_suffix(".new")
+        new.write_text("\n".join(config) + "\n")
+        new.rename(self._config)
 
     def stop(self, *orders: signal.Signals) -> int:
         """Ends it, by SIGTERM unless told otherwise. Returns its exit code."""

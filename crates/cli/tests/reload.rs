@@ -176,6 +176,84 @@ fn volumes_come_and_go_and_their_neighbour_notices_nothing() {
     changing.server.stop();
 }
 
+/// Opens a volume, and writes and flushes without pause until that fails; what it failed with.
+fn write_until_it_ends(url: String) -> JoinHandle<String> {
+    let (is_open, opened) = std::sync::mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        let client = Client::start(&ClientConfig::default()).unwrap();
+        let disk = open(&client, &url);
+        is_open.send(()).unwrap();
+        loop {
+            if let Err(error) = disk.write_at(0, &[7; 4096]).and_then(|()| disk.flush()) {
+                return error.to_string();
+            }
+        }
+    });
+    opened.recv().unwrap();
+    thread
+}
+
+#[test]
+fn who_uses_what_is_taken_out_leaves_and_it_is_flushed() {
+    let stays = volume("stays", "ram:4M");
+    let goes = volume("goes", "file:goes.img?size=1M");
+    let pair = |names: &[&str]| -> String {
+        let entry = |(lun, name): (usize, &&str)| {
+            format!("[[volume]]\nname = \"{name}\"\nurl = \"ram:1M\"\ntarget = \"pair\"\nlun = {lun}\n")
+        };
+        names.iter().enumerate().map(entry).collect()
+    };
+    let changing = Changing::start(&format!("{stays}{goes}{}", pair(&["one", "two"])));
+    let neighbour = Neighbour::begin(&changing.server, "stays");
+    let (iscsi, nvme) = (changing.server.iscsi_url("pair"), changing.server.nvme_url("pair"));
+    let (first, second) = (iscsi.strip_suffix("/0").unwrap(), nvme.strip_suffix("/1").unwrap());
+    let whole = [changing.server.iscsi_url("goes"), changing.server.nvme_url("goes")];
+    let units = [format!("{first}/1"), format!("{second}/2")];
+    let users: Vec<_> = whole.into_iter().chain(units).map(write_until_it_ends).collect();
+    let client = Client::start(&ClientConfig::default()).unwrap();
+    let kept = [&iscsi, &nvme].map(|url| open(&client, url));
+    let said = changing.reload(&format!("{stays}{}", pair(&["one"])));
+    assert!(said.contains("2 removed"), "{said}");
+    for user in users {
+        let error = user.join().unwrap();
+        assert!(!error.is_empty());
+    }
+    for name in ["goes", "two"] {
+        changing.await_line(&format!("the volume \"{name}\" is closed and flushed"));
+    }
+    // The other unit of the target never lost its connection.
+    for disk in kept {
+        disk.write_at(0, &[9; 512]).unwrap();
+    }
+    neighbour.end();
+    changing.server.stop();
+}
+
+#[test]
+fn who_may_no_longer_use_a_volume_leaves_it() {
+    let (open_to_all, stays) = (volume("disk", "ram:1M"), volume("stays", "ram:4M"));
+    let closed = "[[access]]\nvolume = \"disk\"\ninitiators = [\"iqn.2026-11.test:other\"]\n\
+                  hosts = [\"nqn.2026-11.test:other\"]\n";
+    let changing = Changing::start(&format!("{open_to_all}{stays}"));
+    let neighbour = Neighbour::begin(&changing.server, "stays");
+    let urls = [changing.server.iscsi_url("disk"), changing.server.nvme_url("disk")];
+    let users = urls.clone().map(write_until_it_ends);
+    let said = changing.reload(&format!("{open_to_all}{stays}{closed}"));
+    assert!(said.contains("0 added, 0 removed, 2 kept"), "{said}");
+    for user in users {
+        user.join().unwrap();
+    }
+    for url in &urls {
+        run_in_vain(&["inspect", &format!("{url}?reconnect=0")]);
+    }
+    changing.reload(&format!("{open_to_all}{stays}"));
+    for url in &urls {
+        run(&["inspect", url]);
+    }
+    neighbour.end();
+    changing.server.stop();
+}
+
 #[test]
 fn what_was_taken_out_can_be_served_by_another_and_put_back_with_the_identity_that_it_had() {
     let (stays, moves) = (volume("stays", "ram:1M"), volume("moves", "file:moves.img?size=1M"));
@@ -528,20 +606,26 @@ fn stamp(path: &Path) -> (u64, i64, i64) {
 }
 
 #[test]
-fn two_hundred_reloads_cost_nothing() {
-    const RELOADS: u32 = 200;
+fn a_thousand_reloads_cost_nothing() {
+    const RELOADS: u32 = 1000;
     let changing = Changing::start(&volume("stays", "ram:4M"));
     let neighbour = Neighbour::begin(&changing.server, "stays");
-    let ready = changing.path("ready");
+    let (ready, secret) = (changing.path("ready"), changing.path("secret"));
+    fs::write(&secret, "a-secret-of-many-letters").unwrap();
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+    let secret = secret.display();
     let mut after_ten = None;
     let port = free_port();
     for round in 0..RELOADS {
         let before = stamp(&ready);
         // What is taken out must be closed before it can come back.
         let name = format!("v{}", round / 2);
+        // A volume that comes back under another name, with another rule and account, at a portal more.
         let extra = [
             format!(
-                "[[portal]]\nprotocol = \"nvme\"\nlisten = \"127.0.0.1:{port}\"\n{}",
+                "[[portal]]\nprotocol = \"nvme\"\nlisten = \"127.0.0.1:{port}\"\n{}\
+                 [[access]]\nvolume = \"{name}\"\nhosts = [\"nqn.2026-11.test:h{round}\"]\n\
+                 [[access]]\nvolume = \"{name}\"\nchap = {{ user = \"u{round}\", secret_file = \"{secret}\" }}\n",
                 volume(&name, &format!("file:{name}.img?size=1M"))
             ),
             String::new(),

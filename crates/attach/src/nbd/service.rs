@@ -134,8 +134,9 @@ impl CoreService {
         };
         if self.end == End::Leaving && hub.members() == 0 {
             if export.is_read_only() {
-                self.end = End::Over;
-            } else if hub.flush(now) {
+                return self.finish();
+            }
+            if hub.flush(now) {
                 self.end = End::Flushing;
             }
         }
@@ -143,8 +144,13 @@ impl CoreService {
             && let Some(result) = hub.flushed()
         {
             self.tell(News::Flushed(result));
-            self.end = End::Over;
+            self.finish();
         }
+    }
+
+    /// Lets go of the queue: one of another machine's volume would connect anew once its connection ends, as all do then.
+    fn finish(&mut self) {
+        (self.end, self.serving) = (End::Over, None);
     }
 }
 
