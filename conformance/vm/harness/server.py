@@ -251,11 +251,11 @@ class Daemon:
     def reload(self, config: list[str]) -> None:
         """Has it read another configuration; returns when that is served, which the ready file tells, or the log that nothing is different."""
         assert self._child is not None
-        before, said = self._ready.stat().st_mtime_ns, self._server.log.stat().st_size
+        before, said = self._stamp(), self._server.log.stat().st_size
         self._write(config)
         self._child.send(signal.SIGHUP)
         deadline = time.monotonic() + START_SECONDS
-        while self._ready.stat().st_mtime_ns == before:
+        while self._stamp() == before:
             with self._server.log.open("rb") as file:
                 file.seek(said)
                 log = file.read().decode(errors="replace")
@@ -264,6 +264,11 @@ class Daemon:
             if "is unchanged" in log:
                 return
             time.sleep(0.005)
+
+    def _stamp(self) -> tuple[int, int]:
+        """Which ready file it is. Two may be written within one tick of the clock, but each is another file."""
+        status = self._ready.stat()
+        return status.st_ino, status.st_mtime_ns
 
     def _write(self, config: list[str]) -> None:
         """Puts a configuration in the place of the one before, which is never seen in half."""
