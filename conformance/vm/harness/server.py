@@ -189,7 +189,7 @@ class Linerate(Judged):
         return None
 
     def _change(self, times: int) -> None:
-        """Has the main server read another configuration so many times: a volume, a portal, a rule and an account come and go."""
+        """Has the main server read another configuration so many times, an even number: a volume, a portal, a rule and an account come and go."""
         for number in range(times):
             extra = []
             if number % 2 == 0:
@@ -198,7 +198,6 @@ class Linerate(Judged):
                 extra = ["[[portal]]", 'protocol = "nvme"', f'listen = "{SERVER_ADDRESS}:{NVME_PORT + CHANGING}"', *volumes({name: "ram:1M"})]
                 extra += ["[[access]]", f'volume = "{name}"', f'chap = {{ user = "{name}", secret_file = "{self.folder}/chap-secret" }}']
             self.main.reload([*self._config(), *extra])
-        self.main.reload(self._config())
 
     def _with_more(self) -> list[str]:
         """The usual configuration, and a second logical unit and namespace in each of two targets."""
