@@ -148,7 +148,8 @@ fn write_files(folder: &Path, (target, host): (&Agent, &Agent), (interface, runt
 fn lab_run(folder: &Path, namespace: Option<&str>) -> Command {
     let mut command = inside(namespace);
     command.args(["lab", "run", "two.toml", "--site", "site.toml", "--runs", "runs", "--json-progress"]);
-    command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::null());
+    command.current_dir(folder).stdin(Stdio::null());
+    command.stdout(File::create(folder.join("lab.out")).unwrap());
     command.stderr(File::create(folder.join("lab.log")).unwrap());
     command
 }
@@ -174,8 +175,8 @@ fn seconds(share: &Value) -> f64 {
 /// A whole run, and what must be in each of its results.
 fn measure_across(folder: &Path, (target, host): (&Agent, &Agent), namespace: Option<&str>) -> Vec<Value> {
     let status = lab_run(folder, namespace).status().unwrap();
-    let log = fs::read_to_string(folder.join("lab.log")).unwrap();
-    assert!(status.success(), "{status}: {log}");
+    let [log, said] = ["lab.log", "lab.out"].map(|name| fs::read_to_string(folder.join(name)).unwrap());
+    assert!(status.success(), "{status}: {log}{said}");
     let all = results(&folder.join("runs"));
     assert_eq!(all.len(), 20, "five of each arm, and of both in the control: {log}");
     for result in &all {
