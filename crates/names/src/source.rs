@@ -95,6 +95,15 @@ fn path(piece: Piece<'_>) -> Result<String, Fault> {
     percent::decode(piece)
 }
 
+/// Writes a path so that it is read as one: after two slashes a host would stand.
+fn write_path(f: &mut fmt::Formatter<'_>, path: &str) -> fmt::Result {
+    let after_two = path.strip_prefix("//").filter(|rest| !rest.starts_with('/'));
+    if after_two.is_some() {
+        f.write_str("/%2F")?;
+    }
+    percent::encode(f, after_two.unwrap_or(path), "?")
+}
+
 impl MemorySource {
     pub(crate) fn read(piece: Piece<'_>, owner: &str) -> Result<Self, Fault> {
         let (size, query) = split_query(piece);
@@ -121,7 +130,7 @@ impl FileSource {
     }
 
     pub(crate) fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        percent::encode(f, &self.path, "?")?;
+        write_path(f, &self.path)?;
         let mut options = Writer::new(f);
         options.put("size", self.size)?;
         options.put_flag("direct", self.direct)?;
@@ -141,7 +150,7 @@ impl DeviceSource {
     }
 
     pub(crate) fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        percent::encode(f, &self.path, "?")?;
+        write_path(f, &self.path)?;
         let mut options = Writer::new(f);
         options.put("direct", (!self.direct).then_some(0))?;
         options.put("block", self.block)

@@ -8,6 +8,9 @@ const CANONICAL: &[&str] = &[
     "ram:4G?block=4096",
     "file:disk.img",
     "file:a%20b%3Fc%25+d.img?size=2G&direct=1&block=512",
+    "file:/%2F",
+    "file:/%2Fdisk.img",
+    "file:///disk.img",
     "device:/dev/nvme0n1?direct=0",
     "iscsi://127.0.0.1:3260/iqn.2026-11.org.linerate:disk/0",
     "iscsi://[::1]:7/eui.02004567a425678d/16383?header_digest=crc32c&data_digest=crc32c\
