@@ -5,8 +5,10 @@
 mod common;
 
 use std::net::TcpListener;
+use std::process::Stdio;
 
-use common::{Server, begin, run, run_in_vain, stamped, succeeded};
+use common::{Server, begin, ended, program, run, run_in_vain, stamped, succeeded, until};
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::tempdir;
 
 const SECTORS: u64 = 4096;
@@ -228,6 +230,29 @@ fn a_start_that_fails_leaves_nothing_behind() {
             assert!(!folder.path().join(left).exists(), "{arguments:?} leaves {left}");
         }
     }
+}
+
+/// An adapter that stops logs out, and connects no more.
+#[test]
+fn an_adapter_that_stops_leaves_its_far_end() {
+    let folder = tempdir().unwrap();
+    let server = Server::start(folder.path(), &["disk=ram:1M"]);
+    let logins =
+        || std::fs::read_to_string(folder.path().join("server.log")).unwrap().matches("logged in").count();
+    for url in [server.iscsi_url("disk"), server.nvme_url("disk")] {
+        let (socket, ready) = (folder.path().join("socket"), folder.path().join("ready-adapter"));
+        let mut command = std::process::Command::new(program());
+        command.arg("attach").arg(url).arg(format!("unix:{}", socket.display()));
+        command.args(["--as", "nbd", "--ready-file"]).arg(&ready);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        until(|| ready.exists().then_some(()));
+        let before = logins();
+        assert!(before > 0);
+        kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+        ended(&mut child);
+        assert_eq!(logins(), before, "it came back");
+    }
+    server.stop();
 }
 
 /// Checks a configuration of these volumes and rules: the exit code, and what is said on either stream.

@@ -222,7 +222,7 @@ pub(crate) fn export(
         let role = match portal.entry.protocol {
             Protocol::Iscsi => ListenerRole::Iscsi(Arc::new(iscsi_portal(wanted, &description, old)?)),
             Protocol::Nvme => {
-                ListenerRole::Nvme(Arc::new(nvme_portal(wanted, &description, (old, generation))?))
+                ListenerRole::Nvme(Arc::new(nvme_portal(wanted, &description, old, generation)?))
             }
         };
         Ok(Exported { id: portal.id, description, role })
@@ -315,7 +315,8 @@ fn logical_unit(entry: &Opened) -> LogicalUnit {
 fn nvme_portal(
     wanted: Wanted<'_>,
     description: &Description,
-    (old, generation): (Option<&Exported>, Generation),
+    old: Option<&Exported>,
+    generation: Generation,
 ) -> Result<controller::Portal> {
     let groups = groups(wanted.opened);
     let subsystem = |(group, described): (&Group<'_>, &TargetDescription)| {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::task::Waker;
 use std::time::Duration;
 
-use common::{DELAY, LARGE, READ, Server, command, portal, ram, transfer};
+use common::{ControllerQueue, DELAY, LARGE, READ, Server, command, portal, ram, transfer};
 use engine::{Catalogue, ControlEvent, Generation, ListenerRole, Message, ServedVolume};
 use nvme::controller::Portal;
 use nvme::reservation::encode;
@@ -132,7 +132,7 @@ fn connects_after(change: impl Fn(&mut Catalogue)) -> Status {
     let mut next = Catalogue { generation: Generation(2), ..catalogue.clone() };
     change(&mut next);
     assert_eq!(server.propose(next), [APPLIED]);
-    server.introduce(stream, (0, 0xffff), 6);
+    server.introduce(stream, ControllerQueue::ADMIN, 6);
     server.completions(stream)[0].1
 }
 

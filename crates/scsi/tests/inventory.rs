@@ -39,14 +39,13 @@ fn ready(shown: &[(u16, u16)]) -> DeviceServer {
     server
 }
 
-fn start(server: &mut DeviceServer, lun: u16, task: &mut Task, command: (&[u8], DataDirection)) -> Step {
-    let (cdb, data) = command;
-    server.start(&Command { lun: encode_lun(lun), cdb, data, attribute: TaskAttribute::Simple }, task)
+fn command(lun: u16, cdb: &[u8], data: DataDirection) -> Command<'_> {
+    Command { lun: encode_lun(lun), cdb, data, attribute: TaskAttribute::Simple }
 }
 
 /// The answer to a command that ends at once.
 fn ask(server: &mut DeviceServer, lun: u16, cdb: &[u8]) -> Reply {
-    match start(server, lun, &mut Task::default(), (cdb, DataDirection::In(1 << 16))) {
+    match server.start(&command(lun, cdb, DataDirection::In(1 << 16)), &mut Task::default()) {
         Step::Complete(reply) => reply,
         step => panic!("{step:?}"),
     }
@@ -163,7 +162,7 @@ fn reserved() -> NexusEvent {
 
 fn read(server: &mut DeviceServer, lun: u16) -> Step {
     let cdb = builder::read(Extent::new(0, 1));
-    start(server, lun, &mut Task::default(), (&cdb, DataDirection::In(512)))
+    server.start(&command(lun, &cdb, DataDirection::In(512)), &mut Task::default())
 }
 
 #[test]
@@ -225,7 +224,10 @@ fn a_task_never_finds_another_unit_than_its_own() {
         let direction = DataDirection::Out(20 * 512);
         let begin = |server: &mut DeviceServer| {
             let mut task = Task::default();
-            assert!(matches!(start(server, 1, &mut task, (&write, direction)), Step::ReceiveData { .. }));
+            assert!(matches!(
+                server.start(&command(1, &write, direction), &mut task),
+                Step::ReceiveData { .. }
+            ));
             task
         };
         let written = || SharedBuf::from(pattern(20, 1));

@@ -37,6 +37,7 @@ mod greedy;
 mod hasty;
 pub mod history;
 pub mod hostile;
+mod interlude;
 mod keeper;
 mod ladder;
 mod lane;

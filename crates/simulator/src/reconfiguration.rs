@@ -25,6 +25,7 @@ use volume::{CoreId, QueueContext, Volume, VolumeId, VolumeQueue};
 
 use crate::dice::{Dice, Odds};
 use crate::disk::{self, CrashDisk, DiskOptions, SECTOR};
+use crate::interlude::Interlude;
 use crate::lock;
 use crate::retirement::{Ledger, Noted, Requests, Unflushed, retire_before_drain, unknown_fence};
 use crate::serving::{Makings, make_cores};
@@ -33,7 +34,7 @@ use crate::spread::Spread;
 use crate::visitor::{self, Unit, Visitor};
 use crate::weather::Weather;
 use crate::workload::Workload;
-use crate::world::{Frozen, World, WorldDialer};
+use crate::world::{World, WorldDialer};
 
 /// Sectors of a disk, and the longest that it takes for a request.
 const SECTORS: usize = 24;
@@ -46,9 +47,6 @@ const VOLUMES: std::ops::RangeInclusive<usize> = 1..=4;
 const PAUSE: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_millis(1500);
 /// How long the network takes. Slow, so that long waits take few steps.
 const DELAY: std::ops::RangeInclusive<Duration> = Duration::ZERO..=Duration::from_millis(15);
-/// How often, for each step, a core stands still, and for how long.
-const STANDSTILLS: Odds = Odds(3);
-const STANDSTILL: std::ops::RangeInclusive<Duration> = Duration::ZERO..=Duration::from_millis(200);
 /// How long a change may take on all cores, and how long the opening of a volume that is there.
 const APPLYING: Duration = Duration::from_secs(3);
 const OPENING: Duration = Duration::from_secs(5);
@@ -204,7 +202,7 @@ struct Trial {
     volumes: BTreeMap<String, Live>,
     proposal: Option<Proposal>,
     ledger: Arc<Ledger>,
-    thaw: Option<Instant>,
+    interlude: Interlude,
 }
 
 /// Runs one trial with so many changes. The error says which promise was broken.
@@ -240,7 +238,7 @@ impl Trial {
             volumes: BTreeMap::new(),
             proposal: None,
             ledger,
-            thaw: None,
+            interlude: Interlude::default(),
         };
         for _ in 0..=*VOLUMES.start() {
             trial.make_volume()?;
@@ -431,7 +429,7 @@ impl Trial {
         for name in &names {
             self.play(name).map_err(|what| format!("{name}: {what}"))?;
         }
-        self.freeze();
+        self.interlude.step(&mut self.dice, &mut self.world);
         self.world.step();
         for event in self.ledger.take()? {
             self.handle(event)?;
@@ -447,7 +445,7 @@ impl Trial {
         let stays = live.stays();
         if let Some(visitor) = &mut live.visitor {
             let unit = Unit { lun: live.lun, leaves: live.leaving.is_some(), moves: live.moving };
-            visitor.play((now, unit), &mut self.dice, &mut self.world)?;
+            visitor.play(unit, &mut self.dice, &mut self.world)?;
         }
         let client = &mut live.client;
         match &mut client.stage {
@@ -481,20 +479,6 @@ impl Trial {
             }
         }
         Ok(())
-    }
-
-    /// Lets one core stand still for a while, sometimes.
-    fn freeze(&mut self) {
-        let now = self.world.now();
-        if self.thaw.is_none() && self.dice.happens(STANDSTILLS) {
-            self.thaw = Some(now + self.dice.span(&STANDSTILL));
-            let core = self.dice.index(self.world.cores().len());
-            self.world.freeze(Frozen::Core(core));
-        }
-        if self.thaw.is_some_and(|due| due <= now) {
-            self.thaw = None;
-            self.world.freeze(Frozen::Nothing);
-        }
     }
 
     fn handle(&mut self, event: ControlEvent) -> Result<(), String> {

@@ -21,13 +21,14 @@ use crate::dice::{Dice, Odds};
 use crate::disk::SECTOR;
 use crate::fencing::{acknowledge_early, marks};
 use crate::forsaken::Forsaken;
+use crate::interlude::Interlude;
 use crate::lock;
 use crate::mail::Tamper;
 use crate::nexus::{BLOCKS, Controller, Session};
 use crate::serving::{Serving, serve};
 use crate::slow::{Effect, SlowDisk, Watch};
 use crate::weather::Weather;
-use crate::world::{Frozen, World};
+use crate::world::World;
 /// The longest that the disk takes for a request: longer than everything else, so that resets find requests there.
 const SLOWEST: Duration = Duration::from_millis(80);
 /// Buffers of each core, in bytes.
@@ -36,10 +37,6 @@ const POOL: usize = 16 << 20;
 const STEPS: std::ops::RangeInclusive<usize> = 20..=150;
 /// How long an answer may take: CAP.TO and the time of a task management function are longer, and no request here takes that long.
 const ANSWER: Duration = Duration::from_secs(5);
-
-/// How often, for each step, a core stands still, and for how long.
-const STANDSTILLS: Odds = Odds(3);
-const STANDSTILL: std::ops::RangeInclusive<Duration> = Duration::ZERO..=Duration::from_millis(200);
 
 /// A bug of the server's cores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,8 +116,7 @@ struct Trial {
     controllers: Vec<Controller>,
     promises: Arc<Mutex<Promises>>,
     marks: u64,
-    /// When the core that stands still goes on.
-    thaw: Option<Instant>,
+    interlude: Interlude,
 }
 
 /// Runs one trial with so many resets. The error says which promise was broken.
@@ -162,7 +158,16 @@ impl Trial {
         let listeners = (scene.listeners)(&*disk);
         serve(&mut world, disk, Serving { listeners, cores: scene.cores, pool: POOL, tamper })?;
         let (sessions, controllers) = (Vec::new(), Vec::new());
-        let mut trial = Self { seed, world, dice, sessions, controllers, promises, marks: 0, thaw: None };
+        let mut trial = Self {
+            seed,
+            world,
+            dice,
+            sessions,
+            controllers,
+            promises,
+            marks: 0,
+            interlude: Interlude::default(),
+        };
         for number in 0..scene.nexuses.0 {
             let mark = trial.mark();
             trial.sessions.push(Session::dial((trial.seed, mark), number + 1));
@@ -199,23 +204,9 @@ impl Trial {
         for controller in &mut self.controllers {
             controller.play((now, &mut self.dice), &mut self.world)?;
         }
-        self.freeze();
+        self.interlude.step(&mut self.dice, &mut self.world);
         self.world.step();
         lock(&self.promises).broken.take().map_or(Ok(()), Err)
-    }
-
-    /// Lets one core stand still for a while, sometimes.
-    fn freeze(&mut self) {
-        let now = self.world.now();
-        if self.thaw.is_none() && self.dice.happens(STANDSTILLS) {
-            self.thaw = Some(now + self.dice.span(&STANDSTILL));
-            let core = self.dice.index(self.world.cores().len());
-            self.world.freeze(Frozen::Core(core));
-        }
-        if self.thaw.is_some_and(|due| due <= now) {
-            self.thaw = None;
-            self.world.freeze(Frozen::Nothing);
-        }
     }
 
     fn pass(&mut self, span: Duration) -> Result<(), String> {

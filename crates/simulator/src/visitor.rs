@@ -71,10 +71,11 @@ impl Visitor {
     /// Hears what came, and asks for something.
     pub(crate) fn play(
         &mut self,
-        (now, unit): (Instant, Unit),
+        unit: Unit,
         dice: &mut Dice,
         world: &mut World<Core>,
     ) -> Result<(), String> {
+        let now = world.now();
         if !std::mem::replace(&mut self.greeted, true) {
             let login = self.initiator.login_to(Some(&self.target));
             self.say(&login, world);
@@ -88,14 +89,14 @@ impl Visitor {
             return if unit.leaves { Ok(()) } else { Err("it stays, and a session is put out".to_owned()) };
         }
         if self.up {
-            self.ask((now, unit), dice, world);
+            self.ask(unit, dice, world);
         }
         let late = self.asked.values().find(|(since, _)| now > *since + ANSWER);
         late.map_or(Ok(()), |(_, what)| Err(format!("{what} is not answered within {ANSWER:?}")))
     }
 
     /// Asks for a read or a reset, sometimes.
-    fn ask(&mut self, (now, unit): (Instant, Unit), dice: &mut Dice, world: &mut World<Core>) {
+    fn ask(&mut self, unit: Unit, dice: &mut Dice, world: &mut World<Core>) {
         let lun = [0, unit.lun, 0, 0, 0, 0, 0, 0];
         let (resets, what) =
             if unit.leaves { (LAST_RESETS, "a reset of a unit that is going") } else { (RESETS, "a reset") };
@@ -104,11 +105,11 @@ impl Visitor {
                 TaskManagementRequest::new(Function::LOGICAL_UNIT_RESET, lun, self.initiator.next_tag());
             let bytes = self.initiator.immediate(request.to_bytes(), &[]);
             self.say(&bytes, world);
-            self.asked.insert(self.initiator.tag, (now, what));
+            self.asked.insert(self.initiator.tag, (world.now(), what));
         } else if dice.happens(READS) && self.asked.is_empty() && !unit.moves && !unit.leaves {
             let bytes = self.initiator.read_first(lun);
             self.say(&bytes, world);
-            self.asked.insert(self.initiator.tag, (now, "a read"));
+            self.asked.insert(self.initiator.tag, (world.now(), "a read"));
         }
     }
 

@@ -117,6 +117,20 @@ pub(crate) fn ram() -> Arc<dyn Volume> {
     Arc::new(Ram::new(16 << 20, 512).unwrap())
 }
 
+/// A queue as Connect names it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ControllerQueue {
+    /// QID: 0 for the admin queue.
+    pub(crate) qid: u16,
+    /// CNTLID: which controller an I/O queue belongs to.
+    pub(crate) cntlid: u16,
+}
+
+impl ControllerQueue {
+    /// The admin queue of any controller.
+    pub(crate) const ADMIN: Self = Self { qid: 0, cntlid: 0xffff };
+}
+
 /// A server of two cores.
 pub(crate) struct Server {
     now: Instant,
@@ -241,13 +255,14 @@ impl Server {
     /// A host with an enabled controller: its admin queue, on core 0, and I/O queue 1, on `core`, are the next two streams. Gives
     /// the first one's number.
     pub(crate) fn join(&mut self, core: usize, host: u8) -> usize {
-        let admin = self.connect(0, (0, 0xffff), host);
+        let admin = self.connect(0, ControllerQueue::ADMIN, host);
         self.send(admin, command(Property::set(0x14, 0x0046_0001), 1));
         let cntlid = match self.completions(admin)[..] {
             [(0, Status::SUCCESS, cntlid), (1, Status::SUCCESS, 0)] => cntlid,
             ref other => panic!("{other:?}"),
         };
-        let queue = self.connect(core, (1, u16::try_from(cntlid).unwrap()), host);
+        let queue =
+            self.connect(core, ControllerQueue { qid: 1, cntlid: u16::try_from(cntlid).unwrap() }, host);
         assert_eq!(self.completions(queue), [(0, Status::SUCCESS, cntlid)]);
         admin
     }
@@ -271,14 +286,15 @@ impl Server {
     }
 
     /// Connects a queue of a controller on a core, for a host; the stream's number.
-    pub(crate) fn connect(&mut self, core: usize, (qid, cntlid): (u16, u16), host: u8) -> usize {
+    pub(crate) fn connect(&mut self, core: usize, queue: ControllerQueue, host: u8) -> usize {
         let stream = self.knock(core);
-        self.introduce(stream, (qid, cntlid), host);
+        self.introduce(stream, queue, host);
         stream
     }
 
     /// Connects a queue of a controller over a stream that has said nothing yet.
-    pub(crate) fn introduce(&mut self, stream: usize, (qid, cntlid): (u16, u16), host: u8) {
+    pub(crate) fn introduce(&mut self, stream: usize, queue: ControllerQueue, host: u8) {
+        let ControllerQueue { qid, cntlid } = queue;
         let nqn = format!("nqn.2014-08.org.example:{host}").into();
         let data = ConnectData::new(&HostIdentity { identifier: [host; 16], nqn }, cntlid, NQN);
         self.bytes(stream, IcReq::new(false, false, 0).as_bytes());
