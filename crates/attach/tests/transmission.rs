@@ -285,7 +285,8 @@ fn what_the_volume_could_not_make_durable_is_told_every_time() {
                         | Operation::WriteZeroes { durability: Durability::Durable, .. }
                 );
                 let result = if lost { Err(VolumeErrorKind::Media) } else { Ok(Outcome::Done) };
-                let completion = Completion { tag: request.tag, result };
+                let completion =
+                    Completion { tag: request.tag, result: result.map_err(VolumeErrorKind::into) };
                 bench.half.connection.handle_input(NOW, Input::Completion(completion));
             }
         }

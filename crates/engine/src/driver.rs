@@ -80,9 +80,8 @@ impl Desk {
         let parked =
             self.parked.iter().position(|parked| (parked.volume, parked.request.tag) == (volume, tag));
         match parked.and_then(|index| self.parked.remove(index)) {
-            Some(_) => {
-                let result = Err(volume::VolumeErrorKind::Cancelled);
-                let completion = volume::Completion { tag, result };
+            Some(parked) => {
+                let completion = parked.request.failed(volume::VolumeErrorKind::Cancelled);
                 self.hub.deliver(self.member.endpoint, Inbound::Completion(completion));
             }
             None => self.hub.cancel(self.slot, volume, tag),

@@ -269,7 +269,7 @@ impl Hub {
         let mut seats = self.seats.borrow_mut();
         let mut queues = self.queues.borrow_mut();
         let any = queues.poll(now, |slot, volume, done| {
-            if let Err(kind) = done.result {
+            if let Some(kind) = done.error() {
                 self.tell_failure(seats.peer(slot), volume, kind);
             }
             seats.deliver(slot, Inbound::Completion(done));

@@ -146,7 +146,7 @@ pub struct BlockDone {
     pub tag: u64,
     /// Success, whole, or the error. A short transfer was continued or is an error; it is never a success.
     pub result: Result<(), IoError>,
-    /// A read's data.
+    /// A read's memory: what was read, or, if it failed, the buffer that it was to fill, its content meaning nothing.
     pub data: Option<SharedBuf>,
     /// A seek's answer: bytes from the offset to the end of the run, and whether it is data.
     pub run: Option<(u64, bool)>,

@@ -57,7 +57,7 @@ fn tell(bench: &mut Bench, mut header: Bhs, data: &[u8]) {
 }
 
 fn result(bench: &mut Bench) -> Option<Result<Outcome, VolumeErrorKind>> {
-    bench.done.pop().map(|completion| completion.result)
+    bench.done.pop().map(volume::Completion::outcome)
 }
 
 #[test]

@@ -202,7 +202,7 @@ fn buffers_that_wait_for_the_stream_do_not_stop_it() {
         for completion in done {
             match completion.result {
                 Ok(_) => good += 1,
-                Err(volume::VolumeErrorKind::Busy) => {
+                Err(volume::Failure { kind: volume::VolumeErrorKind::Busy, .. }) => {
                     busy += 1;
                     submit(&mut bench, completion.tag.0);
                 }

@@ -29,6 +29,23 @@ fn login_probe_write_read() {
 }
 
 #[test]
+fn a_read_that_the_connection_or_the_target_ends_gives_its_memory_back() {
+    for fails in [false, true] {
+        let mut bench = Bench::ready(config(), portal(256));
+        bench.memory.hold = !fails;
+        bench.memory.fail = fails.then_some(VolumeErrorKind::Media);
+        let into = buf::Buf::zeroed(BLOCK);
+        let place = into.as_ptr();
+        bench.submit(1, Operation::Read { extent: Extent::new(0, 1), into });
+        bench.run();
+        bench.pair.near.end(bench.pair.now, protocol::Ended::ByPeer);
+        bench.run();
+        let memory = bench.done.pop().unwrap().result.unwrap_err().memory.expect("the memory");
+        assert_eq!((memory.as_ptr(), memory.len()), (place, BLOCK));
+    }
+}
+
+#[test]
 fn every_chunk_size() {
     for chunk in (1..80).chain([127, 512, 1024, 4096, 65_536]) {
         let mut bench = Bench::new(config(), portal(256));
@@ -168,7 +185,7 @@ fn a_durable_request_ends_with_the_flush_that_makes_it_durable() {
             let [request] = &held[..] else { panic!("{wanted} is to be done, and {held:?} is") };
             assert!(format!("{:?}", request.operation).starts_with(wanted), "{wanted}: {request:?}");
             assert!(bench.done.is_empty(), "not before {wanted} has ended");
-            let completion = Completion { tag: request.tag, result };
+            let completion = Completion { tag: request.tag, result: result.map_err(VolumeErrorKind::into) };
             bench.pair.far.connection.handle_input(bench.pair.now, Input::Completion(completion));
             bench.run();
         };

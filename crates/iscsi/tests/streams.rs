@@ -73,11 +73,12 @@ fn run(mut bench: Bench, written: &[u8]) -> (End, Bench) {
     bench.pair.near.connection.handle_input(bench.pair.now, Input::Logout);
     bench.run();
     let results = bench.done.drain(..).map(|done| {
-        let result = done.result.map(|outcome| match outcome {
+        let tag = done.tag.0;
+        let result = done.outcome().map(|outcome| match outcome {
             Outcome::Data(data) => data.into_one().to_vec(),
             _ => Vec::new(),
         });
-        (done.tag.0, result)
+        (tag, result)
     });
     let results = results.collect();
     let stored = bench.memory.bytes[BLOCK..][..written.len()].to_vec();

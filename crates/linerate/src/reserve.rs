@@ -231,7 +231,7 @@ impl Job for Asking {
                 self.next = Some(request.operation);
             }
             self.queue.poll(now, &mut self.done);
-            let answer = self.done.pop()?.result;
+            let answer = self.done.pop()?.outcome();
             match self.take(answer) {
                 Ok(None) => {}
                 Ok(Some(changed)) => return Some(Ok(changed)),

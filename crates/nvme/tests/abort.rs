@@ -164,7 +164,10 @@ impl Rig {
             }
             _ => Outcome::Done,
         });
-        self.input(queue, Input::Completion(Completion { tag: request.tag, result }));
+        self.input(
+            queue,
+            Input::Completion(Completion { tag: request.tag, result: result.map_err(VolumeErrorKind::into) }),
+        );
     }
 
     /// Lets everything happen, one action at a time; what is sent is seen in the order in which it was queued.

@@ -37,7 +37,7 @@ fn answers(bench: &mut Bench, link: usize) -> Vec<(u64, Told)> {
         Outcome::Allocation(Allocation { extent, mapped }) => (extent.blocks, mapped),
         other => panic!("{other:?}"),
     };
-    completions.map(|(tag, result)| (tag, result.map(told))).collect()
+    completions.map(|(tag, result)| (tag, result.map(told).map_err(VolumeErrorKind::from))).collect()
 }
 
 fn ask(bench: &mut Bench, link: usize, operation: Operation) -> Told {
@@ -108,7 +108,7 @@ fn errors_and_fences_reach_who_asked() {
         bench.links[0].submit(1, query(0, 8));
         bench.run();
         let (_, _, request) = bench.held.take().unwrap().remove(0);
-        let completion = Completion { tag: request.tag, result: Err(kind) };
+        let completion = Completion::failed(request.tag, kind);
         bench.input(0, controller::Input::Completion(completion));
         bench.run();
         assert_eq!(answers(&mut bench, 0), [(1, Err(kind))]);

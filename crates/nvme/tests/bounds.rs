@@ -557,7 +557,7 @@ fn end_only_read(half: &mut Queue) -> Vec<u8> {
         panic!("no read has begun")
     };
     assert!(half.connection.poll_action().is_none(), "the floor has room for one");
-    let done = Completion { tag: request.tag, result: Err(VolumeErrorKind::Unsupported) };
+    let done = Completion::failed(request.tag, VolumeErrorKind::Unsupported);
     drop(request.operation);
     half.connection.handle_input(NOW, controller::Input::Completion(done));
     half.transmit(NOW)

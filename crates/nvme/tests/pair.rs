@@ -109,7 +109,7 @@ fn zeros_are_written_where_write_zeroes_is_refused() {
             held.pop_if(|(_, _, request)| matches!(request.operation, Operation::WriteZeroes { .. }))
         {
             assert_eq!(durability, Durability::Cached, "asked once, and not again");
-            let completion = Completion { tag: request.tag, result: Err(VolumeErrorKind::Unsupported) };
+            let completion = Completion::failed(request.tag, VolumeErrorKind::Unsupported);
             bench.input(index, controller::Input::Completion(completion));
         }
         bench.held = Some(held);
@@ -165,7 +165,7 @@ fn every_writing_command_reaches_the_volume_with_the_durability_that_it_promises
             bench.run();
             if name.ends_with("refused") {
                 let (index, _, request) = bench.held.as_mut().unwrap().remove(0);
-                let completion = Completion { tag: request.tag, result: Err(VolumeErrorKind::Unsupported) };
+                let completion = Completion::failed(request.tag, VolumeErrorKind::Unsupported);
                 bench.input(index, controller::Input::Completion(completion));
                 bench.held.as_mut().unwrap().clear();
                 bench.run();
@@ -309,6 +309,33 @@ fn a_connect_that_may_not_be_is_refused() {
     let link = bench.connect(admin(2));
     let unusable = Failure::Unusable("the namespace's block format is not supported");
     assert_eq!(failure(&mut bench, link), unusable);
+}
+
+#[test]
+fn a_read_that_the_connection_or_the_controller_ends_gives_its_memory_back() {
+    for fails in [false, true] {
+        let mut bench = Bench::new();
+        bench.session(1, 1, (false, false));
+        bench.held = Some(Vec::new());
+        let into = buf::Buf::zeroed(4096);
+        let place = into.as_ptr();
+        bench.links[1].submit(1, Operation::Read { extent: Extent::new(0, 8), into });
+        bench.run();
+        if fails {
+            let (index, _, request) = bench.held.as_mut().unwrap().pop().unwrap();
+            let completion = request.failed(VolumeErrorKind::Media);
+            bench.input(index, nvme::controller::Input::Completion(completion));
+            bench.run();
+        } else {
+            bench.end(1);
+        }
+        let told = bench.links[1].events.drain(..).find_map(|event| match event {
+            nvme::host::Action::Complete(completion) => completion.result.err(),
+            _ => None,
+        });
+        let memory = told.unwrap().memory.expect("the memory");
+        assert_eq!((memory.as_ptr(), memory.len()), (place, 4096));
+    }
 }
 
 #[test]

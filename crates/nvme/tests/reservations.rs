@@ -44,7 +44,7 @@ impl Host {
         link.submit(1, operation);
         bench.run();
         let mut ended = bench.links[self.queue].events.drain(..).filter_map(|event| match event {
-            host::Action::Complete(completion) => Some(completion.result),
+            host::Action::Complete(completion) => Some(completion.outcome()),
             _ => None,
         });
         let result = ended.next().unwrap();

@@ -30,7 +30,7 @@ pub(crate) fn failure(kind: VolumeErrorKind, writing: bool) -> Failure {
         VolumeErrorKind::Misaligned => Check::illegal(Additional::INVALID_CDB_FIELD),
         VolumeErrorKind::Unsupported => Check::illegal(Additional::INVALID_OPCODE),
         VolumeErrorKind::Miscompare { offset } => {
-            Check { information: Some(offset), ..Check::new(Miscompare, Additional::MISCOMPARE) }
+            Check { information: Some(offset.into()), ..Check::new(Miscompare, Additional::MISCOMPARE) }
         }
         VolumeErrorKind::TimedOut | VolumeErrorKind::Unreachable => {
             Check::new(AbortedCommand, Additional::COMMUNICATION_FAILURE)
@@ -51,7 +51,10 @@ pub fn volume_error(key: SenseKey, code: Additional, information: Option<u64>) -
         (SenseKey::IllegalRequest, _) => VolumeErrorKind::Misaligned,
         (SenseKey::DataProtect, Additional::NO_SPACE) => VolumeErrorKind::NoSpace,
         (SenseKey::DataProtect, _) => VolumeErrorKind::ReadOnly,
-        (SenseKey::Miscompare, _) => VolumeErrorKind::Miscompare { offset: information.unwrap_or(0) },
+        (SenseKey::Miscompare, _) => {
+            let offset = information.map_or(0, |told| u32::try_from(told).unwrap_or(u32::MAX));
+            VolumeErrorKind::Miscompare { offset }
+        }
         (SenseKey::AbortedCommand, Additional::GUARD_CHECK) => VolumeErrorKind::Protection,
         (SenseKey::AbortedCommand, Additional::COMMUNICATION_FAILURE) | (SenseKey::NotReady, _) => {
             VolumeErrorKind::Unreachable

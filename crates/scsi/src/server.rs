@@ -192,7 +192,7 @@ impl DeviceServer {
     }
 
     /// A request that a step asked for has ended.
-    pub fn completed(&mut self, task: &mut Task, result: Result<Outcome, VolumeErrorKind>) -> Step {
+    pub fn completed(&mut self, task: &mut Task, result: Result<Outcome, volume::Failure>) -> Step {
         let State::Io(work) = &mut task.state else {
             return self.fail(
                 task,
@@ -204,17 +204,20 @@ impl DeviceServer {
                 work.absorb(outcome);
                 self.go_on(task)
             }
-            Err(VolumeErrorKind::Miscompare { offset }) => match work.compares_again() {
-                Some(true) => self.go_on(task),
-                Some(false) => self.fail(task, Failure::Busy),
-                None => {
-                    let offset = offset.saturating_add(work.compared_before());
-                    self.fail(task, failure(VolumeErrorKind::Miscompare { offset }, false))
+            Err(volume::Failure { kind: VolumeErrorKind::Miscompare { offset }, .. }) => {
+                match work.compares_again() {
+                    Some(true) => self.go_on(task),
+                    Some(false) => self.fail(task, Failure::Busy),
+                    None => {
+                        let before = u32::try_from(work.compared_before()).unwrap_or(u32::MAX);
+                        let offset = offset.saturating_add(before);
+                        self.fail(task, failure(VolumeErrorKind::Miscompare { offset }, false))
+                    }
                 }
-            },
-            Err(kind) => {
+            }
+            Err(failed) => {
                 let writes = work.writes();
-                self.fail(task, failure(kind, writes))
+                self.fail(task, failure(failed.kind, writes))
             }
         }
     }

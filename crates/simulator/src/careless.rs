@@ -71,7 +71,7 @@ impl VolumeQueue for Careless {
     fn poll(&mut self, now: Instant, done: &mut Vec<Completion>) {
         self.inner.poll(now, &mut self.scratch);
         for completion in std::mem::take(&mut self.scratch) {
-            let lost = matches!(completion.result, Err(VolumeErrorKind::Unreachable));
+            let lost = completion.error() == Some(VolumeErrorKind::Unreachable);
             if lost && self.bug == Bug::Forgets {
                 continue;
             }

@@ -137,7 +137,7 @@ impl User {
         self.queue.poll(now, &mut done);
         for completion in done {
             self.under_way.remove(&completion.tag.0);
-            if let (true, Err(kind)) = (strict, completion.result) {
+            if let (true, Err(kind)) = (strict, completion.outcome()) {
                 return Err(format!("a request of a volume on an honest server fails: {kind:?}"));
             }
         }

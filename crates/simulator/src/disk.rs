@@ -280,6 +280,9 @@ impl State {
         if self.dice.happens(self.options.errors) {
             self.reach_some_sectors(&request.operation);
             done.result = Err(IO_ERROR);
+            if let BlockOperation::Read { into, .. } = request.operation {
+                done.data = Some(into.freeze());
+            }
             return done;
         }
         let honest_durable = self.options.plant != Plant::DurableIsCached;

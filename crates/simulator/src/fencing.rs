@@ -237,7 +237,7 @@ impl Trial {
             client.queue.poll(self.world.now(), &mut done);
             for completion in done.drain(..) {
                 if !client.writing.remove(&completion.tag.0) {
-                    self.ended.push((completion.tag.0, completion.result));
+                    self.ended.push((completion.tag.0, completion.outcome()));
                 }
             }
         }

@@ -68,7 +68,7 @@ impl VolumeQueue for Queue {
 
     fn poll(&mut self, now: Instant, done: &mut Vec<Completion>) {
         let cancelled = self.cancelled.drain(..);
-        done.extend(cancelled.map(|tag| Completion { tag, result: Err(VolumeErrorKind::Cancelled) }));
+        done.extend(cancelled.map(|tag| Completion::failed(tag, VolumeErrorKind::Cancelled)));
         let mut ended = Vec::new();
         self.inner.poll(now, &mut ended);
         for completion in ended {

@@ -58,8 +58,8 @@ impl VolumeQueue for Hasty {
             let tag = completion.tag;
             let given_up = [VolumeErrorKind::Unreachable, VolumeErrorKind::Cancelled];
             let operation = self.writes.remove(&tag);
-            if let (Err(kind), Some(operation)) = (&completion.result, operation)
-                && given_up.contains(kind)
+            if let (Some(kind), Some(operation)) = (completion.error(), operation)
+                && given_up.contains(&kind)
                 && self.submit(now, Request { tag, operation }).is_ok()
             {
                 continue;

@@ -308,7 +308,7 @@ impl<'a> Trial<'a> {
         for completion in done {
             let Some((began, length)) = client.under_way.remove(&completion.tag.0) else { continue };
             let took = now.since(began);
-            if let Err(kind) = completion.result {
+            if let Some(kind) = completion.error() {
                 return Err(format!(
                     "a request of {length} bytes of client {index}, which behaves, fails: {kind:?}"
                 ));

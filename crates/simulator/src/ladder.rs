@@ -65,7 +65,7 @@ impl Ladder {
         let Some((from, to)) = self.climbing.take_if(|(_, to)| completion.tag.0 == MARK | *to) else {
             return Err(format!("the compare-and-write {:?} has ended twice", completion.tag));
         };
-        match completion.result {
+        match completion.outcome() {
             Ok(Outcome::Done) => self.possible = vec![to],
             Ok(other) => return Err(format!("a compare-and-write was answered with {other:?}")),
             Err(VolumeErrorKind::Miscompare { .. }) if self.possible.len() > 1 => {

@@ -112,7 +112,7 @@ impl VolumeQueue for SlowQueue {
 
     fn poll(&mut self, now: Instant, done: &mut Vec<Completion>) {
         let cancelled = self.cancelled.drain(..);
-        done.extend(cancelled.map(|tag| Completion { tag, result: Err(VolumeErrorKind::Cancelled) }));
+        done.extend(cancelled.map(|tag| Completion::failed(tag, VolumeErrorKind::Cancelled)));
         while let Some(at) = self.waiting.iter().position(|waiting| waiting.due <= now) {
             let Waiting { submitted, request, .. } = self.waiting.remove(at);
             if let Operation::Write { extent, data, .. } = &request.operation {

@@ -198,7 +198,7 @@ impl Workload {
         if let Errand::Read(began, _) = errand {
             self.history.end_read(began);
         }
-        match (errand, completion.result) {
+        match (errand, completion.outcome()) {
             (Errand::Write(id), Ok(_)) => self.history.end_write(id, WriteEnd::Done),
             (Errand::Write(id), Err(kind)) => {
                 let unknown = matches!(kind, VolumeErrorKind::Unreachable | VolumeErrorKind::TimedOut);

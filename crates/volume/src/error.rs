@@ -22,8 +22,8 @@ pub enum VolumeErrorKind {
     Unsupported,
     /// A comparison failed.
     Miscompare {
-        /// The first differing byte, counted from the start of the request's extent.
-        offset: u64,
+        /// The first differing byte, counted from the start of the request's extent, which is no longer than [`buf::LARGEST`].
+        offset: u32,
     },
     /// [`VolumeQueue::cancel`](crate::VolumeQueue::cancel) was called in time.
     Cancelled,

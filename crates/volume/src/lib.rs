@@ -9,6 +9,7 @@
 
 pub mod contract;
 mod error;
+mod failure;
 pub mod filter;
 mod geometry;
 mod identity;
@@ -30,6 +31,7 @@ mod volume;
 mod volume_id;
 
 pub use error::VolumeErrorKind;
+pub use failure::Failure;
 pub use geometry::{Changes, Extent, Features, Geometry, Limits};
 pub use identity::{Designator, Identity};
 pub use listeners::Listeners;

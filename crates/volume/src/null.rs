@@ -5,8 +5,8 @@ use protocol::Instant;
 
 use crate::ready::Ready;
 use crate::{
-    Allocation, Completion, Features, Geometry, Limits, OpenError, Operation, Outcome, QueueContext,
-    QueueFull, Request, Tag, Volume, VolumeErrorKind, VolumeQueue, shape,
+    Allocation, Completion, Failure, Features, Geometry, Limits, OpenError, Operation, Outcome, QueueContext,
+    QueueFull, Request, Tag, Volume, VolumeQueue, shape,
 };
 
 /// The volume of `null:`.
@@ -58,8 +58,10 @@ struct NullQueue {
 }
 
 impl NullQueue {
-    fn answer(&self, operation: Operation) -> Result<Outcome, VolumeErrorKind> {
-        shape::check(&operation, self.geometry, &self.limits, self.features)?;
+    fn answer(&self, operation: Operation) -> Result<Outcome, Failure> {
+        if let Err(kind) = shape::check(&operation, self.geometry, &self.limits, self.features) {
+            return Err(Failure::of(operation, kind));
+        }
         Ok(match operation {
             Operation::Read { into, .. } => Outcome::Data(self.zeros.slice(..into.len()).into()),
             Operation::QueryAllocation { extent } => {

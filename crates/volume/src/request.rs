@@ -5,7 +5,7 @@ use std::sync::Arc;
 use buf::{Buf, BufList};
 
 use crate::reservation::{Command, View};
-use crate::{Extent, VolumeErrorKind};
+use crate::{Extent, Failure, VolumeErrorKind};
 
 /// Names a request within one queue, until it has completed. The submitter chooses it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -140,6 +140,13 @@ pub struct Request {
     pub operation: Operation,
 }
 
+impl Request {
+    /// Its end, if it failed before it was begun: a read's buffer goes back.
+    pub fn failed(self, kind: VolumeErrorKind) -> Completion {
+        Completion { tag: self.tag, result: Err(Failure::of(self.operation, kind)) }
+    }
+}
+
 /// How a run of blocks is backed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Allocation {
@@ -172,7 +179,38 @@ pub struct Completion {
     /// The request's tag.
     pub tag: Tag,
     /// Success, or why not. A failed request may have changed any of its blocks, each whole or not at all.
-    pub result: Result<Outcome, VolumeErrorKind>,
+    pub result: Result<Outcome, Failure>,
+}
+
+// A completion is moved from list to list for each request: failures must not make it larger.
+const _: () = assert!(size_of::<Result<Outcome, Failure>>() == size_of::<Outcome>());
+
+impl Failure {
+    /// The failure of an operation that was not begun.
+    pub fn of(operation: Operation, kind: VolumeErrorKind) -> Self {
+        let memory = match operation {
+            Operation::Read { into, .. } => Some(into),
+            _ => None,
+        };
+        Self { kind, memory }
+    }
+}
+
+impl Completion {
+    /// The end of a request that failed, without memory to give back.
+    pub fn failed(tag: Tag, kind: VolumeErrorKind) -> Self {
+        Self { tag, result: Err(kind.into()) }
+    }
+
+    /// What the request came to; memory that a failure brought is released.
+    pub fn outcome(self) -> Result<Outcome, VolumeErrorKind> {
+        self.result.map_err(VolumeErrorKind::from)
+    }
+
+    /// Why the request failed, if it did.
+    pub fn error(&self) -> Option<VolumeErrorKind> {
+        self.result.as_ref().err().map(|failure| failure.kind)
+    }
 }
 
 /// The queue is at its depth; the request comes back untouched.

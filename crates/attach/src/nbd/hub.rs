@@ -132,7 +132,7 @@ impl Hub {
             let slot = completion.tag.0 / SPAN;
             completion.tag = Tag(completion.tag.0 % SPAN);
             if slot == OWN {
-                self.flushed.set(Some(completion.result.map(drop)));
+                self.flushed.set(Some(completion.outcome().map(drop)));
             } else {
                 connections.deliver(ConnectionSlot(index(slot)), Input::Completion(completion));
             }

@@ -181,7 +181,7 @@ impl Pending {
     /// Takes the end of a request to the volume.
     pub(crate) fn complete(&mut self, export: &Export, piece: usize, completion: Completion) {
         self.outstanding = self.outstanding.saturating_sub(1);
-        match (completion.result, &mut self.work) {
+        match (completion.outcome(), &mut self.work) {
             (Err(kind), _) => {
                 self.failure.get_or_insert(export::failure(kind));
             }

@@ -10,8 +10,8 @@ use buf::{Buf, BufList, Pool, SharedBuf};
 use host::{BlockDone, BlockOperation, BlockQueue, BlockRequest, IoError};
 use protocol::Instant;
 use volume::{
-    Allocation, Completion, Durability, Extent, Geometry, Losses, Operation, Outcome, QueueFull, Request,
-    Tag, VolumeErrorKind, VolumeQueue, promises, shape,
+    Allocation, Completion, Durability, Extent, Failure, Geometry, Losses, Operation, Outcome, QueueFull,
+    Request, Tag, VolumeErrorKind, VolumeQueue, promises, shape,
 };
 
 use super::limits::{LOCK_UNIT, SCRATCH, ZERO_CHUNK};
@@ -23,7 +23,7 @@ use super::stage::{Active, Flushes, Stage};
 use crate::convert::index;
 use crate::errno::{NOT_SUPPORTED, kind_of};
 
-type Answer = Result<Outcome, VolumeErrorKind>;
+type Answer = Result<Outcome, Failure>;
 
 /// What all queues of a volume share.
 pub(super) struct Shared {
@@ -82,7 +82,7 @@ impl FileQueue {
     }
 
     /// What can be answered without the file: what is wrong, what is empty, and what changes nothing.
-    fn answer_now(&self, operation: &mut Operation) -> Option<Answer> {
+    fn answer_now(&self, operation: &mut Operation) -> Option<Result<Outcome, VolumeErrorKind>> {
         let Shape { info, geometry, limits, features } = &self.shape;
         let geometry = Geometry { blocks: self.size.blocks(), ..*geometry };
         if let Err(kind) = shape::check(operation, geometry, limits, *features) {
@@ -112,7 +112,7 @@ impl FileQueue {
     /// Ends a request that fails because acknowledged writes are lost. A full disk is no reason: who waits for room and then asks
     /// again would take a success for more than it is.
     fn refuse(&mut self, tag: Tag) {
-        self.held_completions.push(Completion { tag, result: Err(VolumeErrorKind::Media) });
+        self.held_completions.push(Completion::failed(tag, VolumeErrorKind::Media));
     }
 
     fn offset(&self, extent: Extent) -> u64 {
@@ -243,7 +243,7 @@ impl FileQueue {
             match result {
                 _ if self.losses.happened() => self.refuse(active.tag),
                 Ok(()) => self.finish(active.tag, Ok(Outcome::Done)),
-                Err(error) => self.finish(active.tag, Err(kind_of(error))),
+                Err(error) => self.finish(active.tag, Err(kind_of(error).into())),
             }
         }
         self.flushes.under_way = ended;
@@ -321,7 +321,10 @@ impl FileQueue {
                 self.write_zeros(active, offset);
                 return None;
             }
-            return Some((tag, Err(kind_of(error))));
+            return Some((
+                tag,
+                Err(Failure { kind: kind_of(error), memory: asked_for(active.stage, done.data) }),
+            ));
         }
         let answer = match active.stage {
             Stage::Zero { durable: true } | Stage::Write { durable: true } => {
@@ -341,12 +344,16 @@ impl FileQueue {
                 }
                 return self.step(Active { stage: Stage::Zero { durable }, ..active }, done);
             }
-            Stage::Read => done.data.map(|data| Outcome::Data(data.into())).ok_or(VolumeErrorKind::Media),
+            Stage::Read => {
+                done.data.map(|data| Outcome::Data(data.into())).ok_or(VolumeErrorKind::Media.into())
+            }
             Stage::ReadApart(into) => copied(into, done.data.as_deref()),
-            Stage::Compare(data) => compared(&data, done.data.as_deref()).map(|()| Outcome::Done),
+            Stage::Compare(data) => {
+                compared(&data, done.data.as_deref()).map(|()| Outcome::Done).map_err(Failure::from)
+            }
             Stage::CompareFirst { compare, write, durability } => {
                 if let Err(kind) = compared(&compare, done.data.as_deref()) {
-                    return Some((tag, Err(kind)));
+                    return Some((tag, Err(kind.into())));
                 }
                 let write = self.realigned(write, done.data);
                 let offset = self.offset(active.extent);
@@ -443,27 +450,38 @@ fn write_step(shape: &Shape, offset: u64, data: BufList, durability: Durability)
     (stage, BlockOperation::Write { offset, data, durable })
 }
 
+/// The buffer of a failed read's request: what was read into, or what that was to be copied to.
+fn asked_for(stage: Stage, read: Option<SharedBuf>) -> Option<Buf> {
+    match stage {
+        Stage::Read => read?.try_unfreeze().ok(),
+        Stage::ReadApart(into) => Some(into),
+        _ => None,
+    }
+}
+
 fn copied(mut into: Buf, data: Option<&[u8]>) -> Answer {
     match data {
         Some(data) if data.len() == into.len() => {
             into.copy_from_slice(data);
             Ok(Outcome::Data(into.freeze().into()))
         }
-        _ => Err(VolumeErrorKind::Media),
+        _ => Err(Failure { kind: VolumeErrorKind::Media, memory: Some(into) }),
     }
 }
 
 /// Compares what is wanted with what was read.
 fn compared(wanted: &BufList, data: Option<&[u8]>) -> Result<(), VolumeErrorKind> {
     let mut rest = data.filter(|data| data.len() == wanted.len()).ok_or(VolumeErrorKind::Media)?;
-    let mut offset = 0;
+    let mut offset = 0_u32;
     for piece in wanted.pieces() {
         let (now, later) = rest.split_at(piece.len());
         if now != &piece[..] {
             let at = now.iter().zip(piece.iter()).take_while(|(one, two)| one == two).count();
-            return Err(VolumeErrorKind::Miscompare { offset: offset + at as u64 });
+            return Err(VolumeErrorKind::Miscompare {
+                offset: offset.saturating_add(u32::try_from(at).unwrap_or(u32::MAX)),
+            });
         }
-        offset += piece.len() as u64;
+        offset = offset.saturating_add(u32::try_from(piece.len()).unwrap_or(u32::MAX));
         rest = later;
     }
     Ok(())
@@ -474,20 +492,22 @@ impl VolumeQueue for FileQueue {
         if self.occupied() >= self.shape.limits.depth as usize {
             return Err(QueueFull(request));
         }
-        if let Some(result) = self.answer_now(&mut request.operation) {
-            self.finish(request.tag, result);
-        } else {
-            self.held.push_back(request);
-            self.admit();
+        match self.answer_now(&mut request.operation) {
+            Some(Ok(outcome)) => self.finish(request.tag, Ok(outcome)),
+            Some(Err(kind)) => self.ready.push(request.failed(kind)),
+            None => {
+                self.held.push_back(request);
+                self.admit();
+            }
         }
         Ok(())
     }
 
     fn cancel(&mut self, tag: Tag) {
-        if let Some(index) = self.held.iter().position(|request| request.tag == tag) {
-            self.held.remove(index);
+        let index = self.held.iter().position(|request| request.tag == tag);
+        if let Some(request) = index.and_then(|index| self.held.remove(index)) {
             self.lock.stop_waiting();
-            self.finish(tag, Err(VolumeErrorKind::Cancelled));
+            self.ready.push(request.failed(VolumeErrorKind::Cancelled));
         }
     }
 

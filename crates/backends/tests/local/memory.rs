@@ -154,6 +154,9 @@ impl MemoryQueue {
         let once = content.told_once.take_if(|(told, _)| *told == kind);
         if let Some(error) = content.broken.or(once.map(|(_, error)| error)) {
             done.result = Err(error);
+            if let BlockOperation::Read { into, .. } = request.operation {
+                done.data = Some(into.freeze());
+            }
             return done;
         }
         match request.operation {
@@ -162,10 +165,10 @@ impl MemoryQueue {
                     let from = usize::try_from(offset).unwrap();
                     let len = into.len();
                     into.copy_from_slice(&content.bytes[from..from + len]);
-                    done.data = Some(into.freeze());
                 } else {
                     done.result = Err(INVALID);
                 }
+                done.data = Some(into.freeze());
             }
             BlockOperation::Write { offset, data, durable } => {
                 let pieces: Vec<&[u8]> = data.pieces().iter().map(|piece| &piece[..]).collect();

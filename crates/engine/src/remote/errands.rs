@@ -156,7 +156,7 @@ mod tests {
         assert_eq!(tags.len(), 2);
         // In the other order.
         for (tag, qid) in [(tags[1], 5), (tags[0], 4)] {
-            link.complete(Completion { tag, result: Err(VolumeErrorKind::Media) });
+            link.complete(Completion::failed(tag, VolumeErrorKind::Media));
             errands.work(1, &link, |woken| assert_eq!(woken, qid));
             let mut answers = Vec::new();
             errands.take(9 - qid, &mut answers);
@@ -177,7 +177,7 @@ mod tests {
         errands.end(1);
         errands.begin(2, Waker::noop().clone());
         errands.ask(1, 4, query(3));
-        link.complete(Completion { tag: tags[0], result: Err(VolumeErrorKind::Media) });
+        link.complete(Completion::failed(tags[0], VolumeErrorKind::Media));
         errands.work(1, &link, |_| panic!("it has ended"));
         errands.work(2, &link, |_| panic!("it was asked nothing"));
         assert!(ordered(&link).is_empty());

@@ -113,7 +113,12 @@ impl Link {
         self.under_way.get()
     }
 
-    /// Asks the connection to do something. An ended connection does nothing: whoever gave it requests looks after them.
+    /// Requests that the connection has not taken, and now will not.
+    pub(crate) fn take_back(&self) -> VecDeque<Order> {
+        self.orders.take()
+    }
+
+    /// Asks the connection to do something. An ended connection does nothing: whoever gave it requests takes them back.
     pub(crate) fn order(&self, order: Order) {
         match order {
             Order::Leave | Order::Abandon => *self.farewell.borrow_mut() = Some(order),
@@ -167,7 +172,6 @@ impl Link {
             tell(&why);
         }
         *self.stage.borrow_mut() = Stage::Failed(why);
-        self.orders.borrow_mut().clear();
         self.under_way.set(0);
         self.waker.wake_by_ref();
     }

@@ -3,12 +3,15 @@
 //! The queue keeps a copy of each request until it is answered ([`super::replay`]). While there is no connection, requests wait
 //! here. [`super::recovery`] says when to connect and when to give up; a [`Route`] says how.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Waker;
 
-use ::volume::{Completion, Operation, QueueFull, Request, Tag, VolumeErrorKind, VolumeQueue, promises};
+use ::volume::{
+    Completion, Failure, Operation, QueueFull, Request, Tag, VolumeErrorKind, VolumeQueue, promises,
+};
+use buf::Buf;
 use protocol::Instant;
 
 use crate::limits;
@@ -38,6 +41,8 @@ pub(crate) struct RemoteQueue {
     entries: Entries,
     /// Those that wait for a connection, with the tags that they are to have there.
     parked: VecDeque<Request>,
+    /// Memory of reads that wait, and are not in `parked`: a connection gave it back.
+    spare: HashMap<Tag, Buf>,
     /// When the first held request may be sent again.
     release: Option<Instant>,
     /// Losses that users of this queue have been told of.
@@ -77,6 +82,7 @@ impl RemoteQueue {
             begun,
             entries: Entries::default(),
             parked: VecDeque::new(),
+            spare: HashMap::new(),
             release: None,
             told,
             done: Vec::new(),
@@ -98,8 +104,23 @@ impl RemoteQueue {
     /// Ends a request; `own` is its tag toward the connection.
     fn end(&mut self, own: Tag, kind: VolumeErrorKind) {
         if let Some(entry) = self.entries.remove(own) {
-            self.done.push(Completion { tag: entry.tag, result: Err(kind) });
+            let memory = self.spare.remove(&own);
+            self.done.push(Completion { tag: entry.tag, result: Err(Failure { kind, memory }) });
             self.waker.wake_by_ref();
+        }
+    }
+
+    /// Keeps the memory of a read that a connection has not done, until it is sent again or ends.
+    fn keep_memory(&mut self, own: Tag, memory: Option<Buf>) {
+        if let Some(memory) = memory.filter(|_| self.entries.get_mut(own).is_some()) {
+            self.spare.insert(own, memory);
+        }
+    }
+
+    /// The same of a request that was not begun.
+    fn keep(&mut self, request: Request) {
+        if let Operation::Read { into, .. } = request.operation {
+            self.keep_memory(request.tag, Some(into));
         }
     }
 
@@ -157,14 +178,17 @@ impl RemoteQueue {
         let ending = link.failure().is_some();
         let mut scratch = std::mem::take(&mut self.scratch);
         let mut wrote = false;
-        for completion in scratch.drain(..) {
-            // What a connection gives back because it ends is not over yet.
-            if ending && matches!(completion.result, Err(VolumeErrorKind::Unreachable)) {
-                continue;
-            }
-            let busy = matches!(completion.result, Err(VolumeErrorKind::Busy));
-            if busy && self.rest(now, completion.tag) {
-                continue;
+        for mut completion in scratch.drain(..) {
+            let mut busy = false;
+            if let Err(Failure { kind, memory }) = &mut completion.result {
+                busy = *kind == VolumeErrorKind::Busy;
+                // What a connection gives back because it ends is not over yet.
+                let waits = (ending && *kind == VolumeErrorKind::Unreachable)
+                    || (busy && self.rest(now, completion.tag));
+                if waits {
+                    self.keep_memory(completion.tag, memory.take());
+                    continue;
+                }
             }
             let Some(entry) = self.entries.remove(completion.tag) else { continue };
             if self.tells_of_loss(&entry, &completion) {
@@ -182,8 +206,10 @@ impl RemoteQueue {
                     _ => {}
                 }
             }
-            let over = busy && entry.busy > 0;
-            let result = if over { Err(VolumeErrorKind::TimedOut) } else { completion.result };
+            let mut result = completion.result;
+            if let (Err(failure), true) = (&mut result, busy && entry.busy > 0) {
+                failure.kind = VolumeErrorKind::TimedOut;
+            }
             self.done.push(Completion { tag: entry.tag, result });
         }
         if wrote {
@@ -194,7 +220,7 @@ impl RemoteQueue {
 
     /// Ends a request that fails because acknowledged writes are lost.
     fn refuse(&mut self, tag: Tag) {
-        self.owed.push(Completion { tag, result: Err(VolumeErrorKind::Media) });
+        self.owed.push(Completion::failed(tag, VolumeErrorKind::Media));
         self.waker.wake_by_ref();
     }
 
@@ -204,7 +230,7 @@ impl RemoteQueue {
         let losses = &self.shared.losses;
         match (&entry.replay, &completion.result) {
             (Replay::Flush, Ok(_)) => losses.happened(),
-            (Replay::Flush, Err(kind)) => match meaning(*kind) {
+            (Replay::Flush, Err(Failure { kind, .. })) => match meaning(*kind) {
                 Meaning::Lost => {
                     losses.report(&format!("the far end failed a flush: {kind}"));
                     true
@@ -216,7 +242,9 @@ impl RemoteQueue {
                 Meaning::NotBegun => false,
             },
             // Its own data could not be written, or what lay in the far end's cache: nothing says which.
-            (replay, Err(kind @ VolumeErrorKind::Media)) if replay.is_durable_write() => {
+            (replay, Err(Failure { kind: kind @ VolumeErrorKind::Media, .. }))
+                if replay.is_durable_write() =>
+            {
                 losses.report(&format!("the far end failed a durable write: {kind}"));
                 true
             }
@@ -252,7 +280,12 @@ impl RemoteQueue {
 
     /// The connection is gone: what it had is to be sent again, or ends.
     fn lose(&mut self, now: Instant, why: String) {
-        (self.link, self.aside) = (None, 0);
+        for order in self.link.take().map(|link| link.take_back()).unwrap_or_default() {
+            if let Order::Submit(request) = order {
+                self.keep(request);
+            }
+        }
+        self.aside = 0;
         self.route.handle_lost(&why);
         self.shared.set_trouble(why);
         self.recovery.handle_ended(now);
@@ -262,15 +295,13 @@ impl RemoteQueue {
         for tag in self.entries.select(|entry| entry.place == Place::Sent) {
             let Some(entry) = self.entries.get_mut(tag) else { continue };
             let old = entry.submitted + oldest <= now;
-            match entry.replay.operation() {
-                Some(_) if entry.replay.writes() && !old && !quiet.is_zero() => {
-                    entry.place = Place::Held(now + quiet, nexus);
-                }
-                Some(operation) if !old => {
-                    entry.place = Place::Parked;
-                    self.parked.push_back(Request { tag, operation });
-                }
-                _ => self.end(tag, VolumeErrorKind::Unreachable),
+            if old || !entry.replay.is_kept() {
+                self.end(tag, VolumeErrorKind::Unreachable);
+            } else if entry.replay.writes() && !quiet.is_zero() {
+                entry.place = Place::Held(now + quiet, nexus);
+            } else if let Some(operation) = entry.replay.operation(self.spare.remove(&tag)) {
+                entry.place = Place::Parked;
+                self.parked.push_back(Request { tag, operation });
             }
         }
         self.find_release();
@@ -300,7 +331,7 @@ impl RemoteQueue {
         for tag in self.entries.select(|entry| wanted(entry.place)) {
             let Some(entry) = self.entries.get_mut(tag) else { continue };
             entry.place = Place::Parked;
-            if let Some(operation) = entry.replay.operation() {
+            if let Some(operation) = entry.replay.operation(self.spare.remove(&tag)) {
                 self.dispatch(Request { tag, operation });
             }
         }
@@ -309,7 +340,9 @@ impl RemoteQueue {
 
     /// Ends everything that waits.
     fn expire(&mut self) {
-        self.parked.clear();
+        for request in std::mem::take(&mut self.parked) {
+            self.keep(request);
+        }
         self.release = None;
         for tag in self.entries.select(|entry| entry.place != Place::Sent) {
             self.end(tag, VolumeErrorKind::Unreachable);
@@ -396,8 +429,11 @@ impl VolumeQueue for RemoteQueue {
             self.shape = (resized, self.shared.shape());
         }
         let tag = request.tag;
-        if let Some(result) = screen(&request.operation, &self.shape.1) {
-            self.done.push(Completion { tag, result });
+        if let Some(answer) = screen(&request.operation, &self.shape.1) {
+            self.done.push(match answer {
+                Ok(outcome) => Completion { tag, result: Ok(outcome) },
+                Err(kind) => request.failed(kind),
+            });
             self.waker.wake_by_ref();
             return Ok(());
         }
@@ -417,7 +453,9 @@ impl VolumeQueue for RemoteQueue {
             busy: 0,
         });
         if self.recovery.state().fails_fast() {
-            self.end(request.tag, VolumeErrorKind::Unreachable);
+            let own = request.tag;
+            self.keep(request);
+            self.end(own, VolumeErrorKind::Unreachable);
         } else {
             if self.link.is_none() {
                 self.recovery.handle_waiting(now);
@@ -439,7 +477,10 @@ impl VolumeQueue for RemoteQueue {
             (_, Place::Parked | Place::Held(..)) => {
                 // What a lost connection had may have taken effect.
                 let unknown = entry.was_sent && entry.replay.writes();
-                self.parked.retain(|request| request.tag != own);
+                let parked = self.parked.iter().position(|request| request.tag == own);
+                if let Some(request) = parked.and_then(|index| self.parked.remove(index)) {
+                    self.keep(request);
+                }
                 self.end(
                     own,
                     if unknown { VolumeErrorKind::Unreachable } else { VolumeErrorKind::Cancelled },

@@ -13,7 +13,7 @@ use buf::{Buf, BufList};
 /// A request's copy.
 #[derive(Debug)]
 pub(crate) enum Replay {
-    /// Memory of the request's own length is taken anew: the old may still be away with the old connection.
+    /// The request's own memory is with the connection, which gives it back.
     Read {
         extent: Extent,
         length: usize,
@@ -70,10 +70,14 @@ impl Replay {
         }
     }
 
-    /// The operation again, if it may be carried out again.
-    pub(crate) fn operation(&self) -> Option<Operation> {
+    /// The operation again, if it may be carried out again. A read's memory is `memory`; without it, as the connection ended while it was being
+    /// filled, other memory is allocated.
+    pub(crate) fn operation(&self, memory: Option<Buf>) -> Option<Operation> {
         Some(match self {
-            Self::Read { extent, length } => Operation::Read { extent: *extent, into: Buf::zeroed(*length) },
+            Self::Read { extent, length } => {
+                let whole = memory.filter(|memory| memory.len() == *length);
+                Operation::Read { extent: *extent, into: whole.unwrap_or_else(|| Buf::zeroed(*length)) }
+            }
             Self::Write { extent, data, durability } => {
                 Operation::Write { extent: *extent, data: data.clone(), durability: *durability }
             }
@@ -141,11 +145,18 @@ mod tests {
             Operation::QueryAllocation { extent },
         ];
         for operation in operations {
-            let again = Replay::of(&operation).operation().unwrap();
+            let again = Replay::of(&operation).operation(None).unwrap();
             assert_eq!(format!("{again:?}"), format!("{operation:?}"));
             assert_eq!(Replay::of(&operation).writes(), operation.writes());
         }
+        let own = Buf::zeroed(1024);
+        let place = own.as_ptr();
+        let Some(Operation::Read { into, .. }) = (Replay::Read { extent, length: 1024 }).operation(Some(own))
+        else {
+            panic!("a read can be made again")
+        };
+        assert_eq!((into.as_ptr(), into.len()), (place, 1024));
         let once = Operation::CompareAndWrite { extent, compare: data(), write: data(), durability };
-        assert!(Replay::of(&once).operation().is_none() && Replay::of(&once).writes());
+        assert!(Replay::of(&once).operation(None).is_none() && Replay::of(&once).writes());
     }
 }

@@ -6,7 +6,7 @@ use alloc::vec;
 use buf::{Buf, BufList, SharedBuf};
 use scsi::builder::{self, UNMAP_LIST};
 use scsi::{Additional, SenseKey};
-use volume::{Allocation, Durability, Extent, Features, Operation, Outcome, VolumeErrorKind};
+use volume::{Allocation, Durability, Extent, Failure, Features, Operation, Outcome, VolumeErrorKind};
 use wire::Reader;
 
 use super::probe::RemoteUnit;
@@ -62,13 +62,9 @@ impl Abilities {
 }
 
 /// The command that carries out an operation on a unit with blocks of `block_size` bytes and these abilities.
-pub(super) fn command(
-    operation: Operation,
-    block_size: u32,
-    abilities: Abilities,
-) -> Result<Work, VolumeErrorKind> {
+pub(super) fn command(operation: Operation, block_size: u32, abilities: Abilities) -> Result<Work, Failure> {
     if operation.extent().is_some_and(|extent| u32::try_from(extent.blocks).is_err()) {
-        return Err(VolumeErrorKind::Misaligned);
+        return Err(Failure::of(operation, VolumeErrorKind::Misaligned));
     }
     Ok(match operation {
         Operation::Read { extent, into } => Work::reading(builder::read(extent), into),
@@ -100,7 +96,7 @@ pub(super) fn command(
         Operation::Compare { extent, data } => Work::comparing(builder::read(extent), data),
         Operation::CompareAndWrite { extent, compare, write, durability } => {
             if extent.blocks > u64::from(abilities.longest_compare) {
-                return Err(VolumeErrorKind::Misaligned);
+                return Err(VolumeErrorKind::Misaligned.into());
             }
             let (fua, flush_after) = abilities.durable(durability);
             let mut data = compare;
@@ -125,7 +121,7 @@ pub(super) fn command(
             work.transfer = Transfer::Reservations;
             work
         }
-        _ => return Err(VolumeErrorKind::Unsupported),
+        _ => return Err(VolumeErrorKind::Unsupported.into()),
     })
 }
 
@@ -144,12 +140,12 @@ pub(super) fn writing_zeros(zeros: Zeros, block_size: u32, abilities: Abilities)
 }
 
 /// Where what was read first differs from what was expected, in bytes.
-pub(super) fn difference(read: &[u8], expected: &BufList) -> Option<u64> {
+pub(super) fn difference(read: &[u8], expected: &BufList) -> Option<u32> {
     let mut at = 0;
     for piece in expected.pieces() {
         let part = read.get(at..)?;
         if let Some(first) = part.iter().zip(piece.iter()).position(|(one, other)| one != other) {
-            return u64::try_from(at.saturating_add(first)).ok();
+            return u32::try_from(at.saturating_add(first)).ok();
         }
         at = at.saturating_add(piece.len());
     }
@@ -251,6 +247,6 @@ mod tests {
     fn what_a_cdb_cannot_say_is_refused() {
         let huge = Extent::new(0, 1 << 32);
         let result = command(Operation::Discard { extent: huge }, 512, Abilities::NONE);
-        assert_eq!(result.unwrap_err(), VolumeErrorKind::Misaligned);
+        assert_eq!(result.unwrap_err().kind, VolumeErrorKind::Misaligned);
     }
 }

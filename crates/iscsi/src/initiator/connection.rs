@@ -263,7 +263,10 @@ impl Connection {
             Ok(slot) if self.state == State::LoggedIn => self.queue.push_back(slot),
             // Behind a logout nothing is sent (RFC 7143 §11.14): it ends as what was lost with the connection.
             Ok(_) => {}
-            Err(task) => self.complete(task.owner, Err(VolumeErrorKind::TimedOut)),
+            Err(mut task) => {
+                let memory = task.unfilled();
+                self.complete(task.owner, Err(volume::Failure { kind: VolumeErrorKind::TimedOut, memory }));
+            }
         }
     }
 
@@ -274,16 +277,16 @@ impl Connection {
         let work = if usable {
             cdb::command(operation, self.geometry.block_size, self.abilities)
         } else {
-            Err(VolumeErrorKind::Unreachable)
+            Err(volume::Failure::of(operation, VolumeErrorKind::Unreachable))
         };
         match work {
             Ok(work) => self.start(Owner::Request(tag), work),
-            Err(kind) => self.actions.push_back(Action::Complete(Completion { tag, result: Err(kind) })),
+            Err(failure) => self.complete(Owner::Request(tag), Err(failure)),
         }
     }
 
     /// Ends a task's request.
-    pub(super) fn complete(&mut self, owner: Owner, result: Result<volume::Outcome, VolumeErrorKind>) {
+    pub(super) fn complete(&mut self, owner: Owner, result: Result<volume::Outcome, volume::Failure>) {
         match owner {
             Owner::Request(tag) => self.actions.push_back(Action::Complete(Completion { tag, result })),
             Owner::Size => self.measured(&result),
@@ -320,8 +323,10 @@ impl Connection {
         self.check = None;
         self.queue.clear();
         for slot in self.tasks.slots() {
+            let memory = self.tasks.unfilled(slot);
             if let Some((owner, aborting)) = self.tasks.remove(slot) {
-                self.complete(owner, Err(aborting.unwrap_or(VolumeErrorKind::Unreachable)));
+                let kind = aborting.unwrap_or(VolumeErrorKind::Unreachable);
+                self.complete(owner, Err(volume::Failure { kind, memory }));
             }
         }
         if !core::mem::replace(&mut self.failed, true) {

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use protocol::{CloseReason, Instant};
 use scsi::builder::{capacity, read_full_status, request_error, synchronize_cache};
 use scsi::{Additional, SenseKey, Status};
-use volume::{Outcome, VolumeErrorKind};
+use volume::{Failure, Outcome, VolumeErrorKind};
 
 use super::cdb::{Abilities, allocation, attention, difference, sense, writing_zeros};
 use super::connection::{Action, Connection, Discovered};
@@ -318,6 +318,7 @@ impl Connection {
     }
 
     pub(super) fn end(&mut self, slot: u16, result: Result<Outcome, VolumeErrorKind>) {
+        let result = result.map_err(|kind| Failure { kind, memory: self.tasks.unfilled(slot) });
         let Some((owner, _)) = self.tasks.remove(slot) else { return };
         match owner {
             Owner::Probe => self.probed(&result),
@@ -325,12 +326,15 @@ impl Connection {
         }
     }
 
-    fn probed(&mut self, result: &Result<Outcome, VolumeErrorKind>) {
+    fn probed(&mut self, result: &Result<Outcome, Failure>) {
         let Some(mut probe) = self.probe.take() else { return };
         // A unit that was too busy to say what it is has not said that it has no name: without one it would be another unit.
         if matches!(
             result,
-            Err(VolumeErrorKind::Busy | VolumeErrorKind::Cancelled | VolumeErrorKind::TimedOut)
+            Err(Failure {
+                kind: VolumeErrorKind::Busy | VolumeErrorKind::Cancelled | VolumeErrorKind::TimedOut,
+                ..
+            })
         ) {
             let text = alloc::format!("logical unit {} does not answer what it is", self.config.lun);
             return self.fail(CloseReason::Refused("the logical unit does not answer"), text);
@@ -357,7 +361,7 @@ impl Connection {
     }
 
     /// The size was asked for again; no answer changes nothing.
-    pub(super) fn measured(&mut self, result: &Result<Outcome, VolumeErrorKind>) {
+    pub(super) fn measured(&mut self, result: &Result<Outcome, Failure>) {
         self.measuring = false;
         if let Ok(Outcome::Data(data)) = result
             && let Some((geometry, _)) = data.pieces().first().and_then(|answer| capacity(answer))

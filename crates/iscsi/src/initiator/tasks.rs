@@ -157,6 +157,14 @@ pub(super) struct Task {
     pub(super) aborting: Option<VolumeErrorKind>,
 }
 
+impl Task {
+    /// The buffer that a read was to fill; `None` while data is being received into it.
+    pub(super) fn unfilled(&mut self) -> Option<Buf> {
+        let reads = matches!(self.work.transfer, Transfer::Read) && matches!(self.owner, Owner::Request(_));
+        if reads { self.work.buf.take() } else { None }
+    }
+}
+
 /// A slab of tasks whose tags tell a slot's successive tasks apart.
 #[derive(Debug)]
 pub(super) struct Tasks {
@@ -200,6 +208,11 @@ impl Tasks {
     pub(super) fn get(&mut self, slot: u16) -> Option<(u8, &mut Task)> {
         let (generation, task) = self.slots.get_mut(usize::from(slot))?;
         Some((*generation, task.as_mut()?))
+    }
+
+    /// The buffer that the read in a slot was to fill, for whoever asked for it.
+    pub(super) fn unfilled(&mut self, slot: u16) -> Option<Buf> {
+        self.get(slot)?.1.unfilled()
     }
 
     /// The slot that a tag of this kind names, if it is in use by that task.

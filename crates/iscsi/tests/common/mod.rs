@@ -73,7 +73,7 @@ impl Memory {
             }
             (None, _) => Err(VolumeErrorKind::Unsupported),
         };
-        Completion { tag: request.tag, result }
+        Completion { tag: request.tag, result: result.map_err(VolumeErrorKind::into) }
     }
 }
 
@@ -286,7 +286,7 @@ impl Bench {
         self.run();
         let completion = self.done.pop().expect("a completion");
         assert_eq!(completion.tag, Tag(901));
-        completion.result.map(|_| ())
+        completion.outcome().map(|_| ())
     }
 
     /// Ends what the volume held back.
@@ -295,7 +295,7 @@ impl Bench {
         for request in std::mem::take(&mut self.memory.held) {
             let mut completion = self.memory.carry_out(request);
             if self.memory.cancelled.contains(&completion.tag) {
-                completion.result = Err(VolumeErrorKind::Cancelled);
+                completion.result = Err(VolumeErrorKind::Cancelled.into());
             }
             self.pair.far.connection.handle_input(self.pair.now, target::Input::Completion(completion));
         }

@@ -194,8 +194,7 @@ fn carry(now: Instant, lane: &Lane, queue: Option<&mut Box<dyn VolumeQueue>>) {
         lock(&lane.cancels).drain(..).for_each(|tag| queue.cancel(tag));
         queue.poll(now, &mut done);
     } else {
-        let failed =
-            |request: Request| Completion { tag: request.tag, result: Err(VolumeErrorKind::Unreachable) };
+        let failed = |request: Request| request.failed(VolumeErrorKind::Unreachable);
         done.extend(requests.drain(..).map(failed));
     }
     if done.len() > before {

@@ -220,12 +220,12 @@ impl Check {
         self.queue.poll(now, &mut self.done);
         for completion in std::mem::take(&mut self.done) {
             if completion.tag == FLUSH {
-                self.flushed(completion.result.err());
+                self.flushed(completion.error());
                 continue;
             }
             let slot = usize::try_from(completion.tag.0).ok().and_then(|slot| self.running.get_mut(slot));
             let Some((chunk, act)) = slot.and_then(Option::take) else { continue };
-            match completion.result {
+            match completion.outcome() {
                 Ok(outcome) => self.ended(chunk, act, outcome),
                 Err(kind) => self.fail(chunk, CheckErrorCause::Refused { verb: act.done(), kind }),
             }

@@ -82,7 +82,7 @@ impl<T> Lane<T> {
                 let Ok(index) = usize::try_from(completion.tag.0) else { continue };
                 let Some(owner) = self.flying.get_mut(index).and_then(Option::take) else { continue };
                 self.free.push(index);
-                ended.push((owner, completion.result));
+                ended.push((owner, completion.outcome()));
             }
         }
     }

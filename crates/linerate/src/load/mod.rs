@@ -245,9 +245,9 @@ impl Load {
         self.free.push(index);
         let in_window = self.clock.as_ref().is_some_and(|clock| slot.counts_from >= clock.counted_from);
         if counted && (in_window || self.plan.rate.is_none()) {
-            match &completion.result {
-                Ok(_) => self.counter.record(slot.is_read, now.since(slot.counts_from)),
-                Err(kind) => self.failed(now, slot, *kind),
+            match completion.error() {
+                None => self.counter.record(slot.is_read, now.since(slot.counts_from)),
+                Some(kind) => self.failed(now, slot, kind),
             }
         }
     }

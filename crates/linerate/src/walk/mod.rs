@@ -321,16 +321,16 @@ impl<V: Visit> Walk<V> {
 
     fn complete(&mut self, now: Instant, end: usize, completion: Completion) {
         match (completion.tag, &mut self.feed) {
-            (QUERY, Feed::Volume(map)) => map.answered(&completion.result),
-            (FLUSH, _) => self.flushed(end, completion.result.err()),
-            (KNOCK, _) => self.connected(end, completion.result.err()),
+            (QUERY, Feed::Volume(map)) => map.answered(&completion.outcome()),
+            (FLUSH, _) => self.flushed(end, completion.error()),
+            (KNOCK, _) => self.connected(end, completion.error()),
             (Tag(tag), _) => {
                 let slot = usize::try_from(tag).ok().and_then(|slot| self.slots.get_mut(slot));
                 let Some(Slot { place, state: State::Asked(verb, note) }) = slot.and_then(Option::take)
                 else {
                     return;
                 };
-                let step = match self.answer(end, place.span, completion.result) {
+                let step = match self.answer(end, place.span, completion.outcome()) {
                     Ok(answer) => self.visit.answered(place.span, note, answer),
                     // Whoever cannot tell is read: if that cannot be done either, it will be said.
                     Err(_) if verb == Ask::Map.verb() => {

@@ -514,7 +514,7 @@ impl Connection {
         match completion.result {
             Ok(Outcome::Data(data)) => self.finish(index, CommandResult::SUCCESS, Some(data)),
             Ok(Outcome::Allocation(run)) => self.handle_allocation(index, run),
-            Err(kind) => {
+            Err(volume::Failure { kind, .. }) => {
                 let group = match slot.entry.opcode {
                     nvm::READ | GET_LBA_STATUS => CommandGroup::Read,
                     _ => CommandGroup::Write,

@@ -17,13 +17,12 @@ use crate::status::Status;
 impl Connection {
     /// Takes a request on a queue that is no I/O queue.
     pub(super) fn start_query(&mut self, now: Instant, request: Request) {
-        let Request { tag, operation } = request;
-        match operation {
+        match request.operation {
             Operation::QueryAllocation { extent } if matches!(self.config.queue, Queue::Admin { .. }) => {
-                self.queries.waiting.push_back((tag, extent));
+                self.queries.waiting.push_back((request.tag, extent));
                 self.send_queries(now);
             }
-            _ => self.answer(tag, Err(VolumeErrorKind::Unsupported)),
+            _ => self.refuse(request, VolumeErrorKind::Unsupported),
         }
     }
 

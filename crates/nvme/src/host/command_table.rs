@@ -192,6 +192,17 @@ pub(super) struct ZeroesEnd {
     pub(super) blocks: u64,
 }
 
+/// A command that ends because its connection does.
+#[derive(Debug)]
+pub(crate) struct EndedCommand {
+    /// The request behind it.
+    pub(crate) tag: Tag,
+    /// When it was overdue.
+    pub(crate) due: Option<Instant>,
+    /// The buffer that a read was to fill; `None` while data is being received into it.
+    pub(crate) memory: Option<Buf>,
+}
+
 /// All commands of a queue.
 #[derive(Debug)]
 pub(crate) struct CommandTable {
@@ -294,13 +305,16 @@ impl CommandTable {
         Some(command)
     }
 
-    /// Ends all commands and gives the requests behind them, each with the time at which it was overdue.
-    pub(crate) fn end_all(&mut self) -> Vec<(Tag, Option<Instant>)> {
+    /// Ends all commands and gives the requests behind them.
+    pub(crate) fn end_all(&mut self) -> Vec<EndedCommand> {
         self.early = 0;
         self.identifiers()
             .filter_map(|cid| {
                 let due = self.list.get(usize::from(cid)).and_then(|slot| slot.due);
-                Some((self.end(cid)?.tag()?, due))
+                let command = self.end(cid)?;
+                let tag = command.tag()?;
+                let memory = if let HostCommand::Read(_, target) = command { target.buf } else { None };
+                Some(EndedCommand { tag, due, memory })
             })
             .collect()
     }

@@ -15,8 +15,8 @@ use wire::little_endian::{U32, U64};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::command_table::{
-    CommandTable, DataCommand, HostCommand, NewCommand, NewData, PieceRead, Queries, QueryEnd, ReadTarget,
-    SetupEnd, WriteSource, Zeroes, ZeroesEnd,
+    CommandTable, DataCommand, EndedCommand, HostCommand, NewCommand, NewData, PieceRead, Queries, QueryEnd,
+    ReadTarget, SetupEnd, WriteSource, Zeroes, ZeroesEnd,
 };
 use super::entry::{block, fits, moving};
 use super::send_queue::{Outgoing, SendQueue};
@@ -81,7 +81,7 @@ pub struct Connection {
     pending: VecDeque<Request>,
     pub(super) queries: Queries,
     outgoing: SendQueue,
-    actions: VecDeque<Action>,
+    pub(super) actions: VecDeque<Action>,
     /// When the controller must have answered the very first PDU, or told all of its discovery log page.
     answer_by: Option<Instant>,
     /// When to look for overdue commands; never later than the first of them is.
@@ -154,16 +154,14 @@ impl Connection {
         self.close.get_or_insert(reason);
         (self.answer_by, self.keep_alive, self.look_again) = (None, None, None);
         let checked = self.check.take();
-        for (tag, due) in self.commands.end_all() {
+        for EndedCommand { tag, due, memory } in self.commands.end_all() {
             let overdue =
                 matches!(failure, Failure::TimedOut(_)) && due.is_some_and(|due| Some(due) <= checked);
-            self.answer(
-                tag,
-                Err(if overdue { VolumeErrorKind::TimedOut } else { VolumeErrorKind::Unreachable }),
-            );
+            let kind = if overdue { VolumeErrorKind::TimedOut } else { VolumeErrorKind::Unreachable };
+            self.give_back(tag, kind, memory);
         }
         while let Some(request) = self.pending.pop_front() {
-            self.answer(request.tag, Err(VolumeErrorKind::Unreachable));
+            self.refuse(request, VolumeErrorKind::Unreachable);
         }
         for (tag, _) in self.queries.end() {
             self.answer(tag, Err(VolumeErrorKind::Unreachable));
@@ -180,6 +178,7 @@ impl Connection {
     }
 
     pub(super) fn answer(&mut self, tag: Tag, result: Result<Outcome, VolumeErrorKind>) {
+        let result = result.map_err(volume::Failure::from);
         self.actions.push_back(Action::Complete(Completion { tag, result }));
     }
 
@@ -424,12 +423,14 @@ impl Connection {
     fn complete_read(&mut self, tag: Tag, status: Status, target: ReadTarget) {
         let whole = target.received == target.length;
         match target.buf {
-            _ if status.is_success() && target.damaged => self.complete(tag, Status::TRANSIENT_TRANSPORT),
+            memory if status.is_success() && target.damaged => {
+                self.give_back(tag, Status::TRANSIENT_TRANSPORT.to_volume(), memory);
+            }
             Some(buf) if status.is_success() && whole => {
                 self.answer(tag, Ok(Outcome::Data(buf.freeze().into())));
             }
-            _ if status.is_success() => self.answer(tag, Err(VolumeErrorKind::Media)),
-            _ => self.complete(tag, status),
+            memory if status.is_success() => self.give_back(tag, VolumeErrorKind::Media, memory),
+            memory => self.give_back(tag, status.to_volume(), memory),
         }
     }
 
@@ -586,17 +587,6 @@ impl Connection {
         }
     }
 
-    /// A request without blocks does nothing successfully; one whose memory has another length, or that no
-    /// command can express, is refused.
-    pub(super) fn refuse_length(&mut self, tag: Tag, extent: Extent, into: Option<Buf>) {
-        let result = match into {
-            _ if extent.blocks != 0 => Err(VolumeErrorKind::Misaligned),
-            Some(into) => Ok(Outcome::Data(into.freeze().into())),
-            None => Ok(Outcome::Done),
-        };
-        self.answer(tag, result);
-    }
-
     /// Begins a command whose data must be as long as its extent.
     fn start_data(&mut self, now: Instant, tag: Tag, command: DataCommand) {
         let DataCommand { entry, extent, data } = command;
@@ -636,9 +626,9 @@ impl Connection {
     }
 
     fn cancel(&mut self, tag: Tag) {
-        if let Some(index) = self.pending.iter().position(|request| request.tag == tag) {
-            self.pending.remove(index);
-            self.answer(tag, Err(VolumeErrorKind::Cancelled));
+        let index = self.pending.iter().position(|request| request.tag == tag);
+        if let Some(request) = index.and_then(|index| self.pending.remove(index)) {
+            self.refuse(request, VolumeErrorKind::Cancelled);
         }
     }
 
@@ -730,7 +720,7 @@ impl protocol::Connection for Connection {
     fn handle_input(&mut self, now: Instant, input: Input) {
         match input {
             Input::Submit(request) if self.close.is_some() => {
-                self.answer(request.tag, Err(VolumeErrorKind::Unreachable));
+                self.refuse(request, VolumeErrorKind::Unreachable);
             }
             Input::Submit(request) if self.takes_commands() && self.pending.is_empty() => {
                 self.start(now, request);

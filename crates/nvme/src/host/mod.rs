@@ -24,6 +24,7 @@ mod allocation;
 mod command_table;
 mod connection;
 mod entry;
+mod refusal;
 mod send_queue;
 mod setup;
 mod verify;

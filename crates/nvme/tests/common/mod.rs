@@ -112,11 +112,12 @@ impl Link {
         let mut done = Vec::new();
         for event in self.events.extract_if(.., |event| matches!(event, host::Action::Complete(_))) {
             if let host::Action::Complete(completion) = event {
-                let result = completion.result.map(|outcome| match outcome {
+                let tag = completion.tag.0;
+                let result = completion.outcome().map(|outcome| match outcome {
                     Outcome::Data(data) => data.into_one().to_vec(),
                     _ => Vec::new(),
                 });
-                done.push((completion.tag.0, result));
+                done.push((tag, result));
             }
         }
         done.sort_by_key(|(tag, _)| *tag);
@@ -296,7 +297,7 @@ impl Bench {
                 let mut expected = vec![0; data.len()];
                 data.copy_to(&mut expected);
                 let differs = expected.iter().zip(&disk[range(extent)]).position(|(one, two)| one != two);
-                differs.map_or(Ok(Outcome::Done), |at| Err(VolumeErrorKind::Miscompare { offset: at as u64 }))
+                differs.map_or(Ok(Outcome::Done), |at| Err(VolumeErrorKind::Miscompare { offset: at as u32 }))
             }
             Operation::Discard { extent } | Operation::WriteZeroes { extent, .. } => {
                 disk[range(extent)].fill(0);
@@ -316,7 +317,7 @@ impl Bench {
             }
             _ => Ok(Outcome::Done),
         };
-        let completion = Completion { tag: request.tag, result };
+        let completion = Completion { tag: request.tag, result: result.map_err(VolumeErrorKind::into) };
         self.input(index, controller::Input::Completion(completion));
     }
 

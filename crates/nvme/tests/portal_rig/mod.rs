@@ -203,7 +203,7 @@ impl Rig {
             Operation::Read { into, .. } => Outcome::Data(into.freeze().into()),
             _ => Outcome::Done,
         });
-        let completion = Completion { tag: request.tag, result };
+        let completion = Completion { tag: request.tag, result: result.map_err(VolumeErrorKind::into) };
         self.queues[queue].connection.handle_input(self.now, Input::Completion(completion));
         self.run();
         volume

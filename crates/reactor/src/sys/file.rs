@@ -113,7 +113,7 @@ impl FileOp {
     /// The completion; the operation can then be loaded again.
     pub(crate) fn take_done(&mut self) -> BlockDone {
         self.data = BufList::new();
-        let data = self.into.take().map(Buf::freeze).filter(|_| self.result.is_ok());
+        let data = self.into.take().map(Buf::freeze);
         BlockDone { tag: self.tag, result: self.result, data, run: self.run }
     }
 

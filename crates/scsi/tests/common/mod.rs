@@ -108,7 +108,7 @@ impl Disk {
     fn compare(&self, extent: Extent, data: &[u8]) -> Result<Outcome, VolumeErrorKind> {
         assert_eq!(span(extent).len(), data.len(), "a comparison's data has its extent's length");
         match self.bytes[span(extent)].iter().zip(data).position(|(a, b)| a != b) {
-            Some(at) => Err(VolumeErrorKind::Miscompare { offset: u64::try_from(at).unwrap() }),
+            Some(at) => Err(VolumeErrorKind::Miscompare { offset: u32::try_from(at).unwrap() }),
             None => Ok(Outcome::Done),
         }
     }
@@ -230,7 +230,7 @@ impl Nexus {
                 }
                 Step::Submit { operation, .. } => {
                     let result = shared.disk.answer(operation);
-                    self.server.completed(&mut task, result)
+                    self.server.completed(&mut task, result.map_err(VolumeErrorKind::into))
                 }
                 Step::Reserve { registrant, command, .. } => {
                     let result = shared.reservations.apply(&registrant, &command);

@@ -11,11 +11,11 @@ use protocol::SeededEntropy;
 use super::options::Options;
 use super::world::World;
 use crate::{
-    Completion, CoreId, Durability, Extent, Features, Geometry, Limits, Operation, Outcome, QueueContext,
-    QueueFull, Request, Tag, Volume, VolumeErrorKind, VolumeQueue,
+    Completion, CoreId, Durability, Extent, Failure, Features, Geometry, Limits, Operation, Outcome,
+    QueueContext, QueueFull, Request, Tag, Volume, VolumeErrorKind, VolumeQueue,
 };
 
-pub(super) type Answer = Result<Outcome, VolumeErrorKind>;
+pub(super) type Answer = Result<Outcome, Failure>;
 
 /// Rounds of idling in which a wake-up that goes with a completion may still arrive: it may come from another thread.
 const GRACE: u32 = 100;
@@ -199,7 +199,7 @@ impl<'a> Bench<'a> {
     /// Runs what must succeed.
     pub(super) fn succeed(&mut self, operation: Operation) -> Result<Outcome, String> {
         let told = describe(&operation);
-        self.run(operation)?.map_err(|kind| format!("{told} failed: {kind}"))
+        self.run(operation)?.map_err(|failure| format!("{told} failed: {failure}"))
     }
 
     /// True if compare-and-write is to be checked.
@@ -211,8 +211,8 @@ impl<'a> Bench<'a> {
     pub(super) fn fail(&mut self, operation: Operation, expected: VolumeErrorKind) -> Result<(), String> {
         let told = describe(&operation);
         match self.run(operation)? {
-            Err(kind) if kind == expected => Ok(()),
-            Err(VolumeErrorKind::Miscompare { .. })
+            Err(failure) if failure.kind == expected => Ok(()),
+            Err(Failure { kind: VolumeErrorKind::Miscompare { .. }, .. })
                 if !self.options.names_difference
                     && matches!(expected, VolumeErrorKind::Miscompare { .. }) =>
             {

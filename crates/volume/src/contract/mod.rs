@@ -54,6 +54,7 @@ const CHECKS: &[Check] = &[
     check_of("queue_full_gives_back", Needs::Nothing, traffic::queue_full_gives_back),
     check_of("completes_exactly_once", Needs::Nothing, traffic::completes_exactly_once),
     check_of("cancel_ends_in_a_completion", Needs::Nothing, traffic::cancel_ends_in_a_completion),
+    check_of("failed_reads_return_memory", Needs::Nothing, traffic::failed_reads_return_memory),
     check_of("dropping_a_queue", Needs::Nothing, traffic::dropping_a_queue),
     check_of("flush_and_verify", Needs::Nothing, traffic::flush_and_verify),
     check_of("allocation_covers", Needs::Nothing, space::allocation_covers),

@@ -9,7 +9,7 @@ use protocol::{Entropy, SeededEntropy};
 use super::bench::{Answer, Bench};
 use super::options::Verdict;
 use super::stamp;
-use crate::{Durability, Extent, Operation, Outcome, Tag, VolumeErrorKind};
+use crate::{Durability, Extent, Failure, Operation, Outcome, Tag, VolumeErrorKind};
 
 /// Blocks that all threads write, around a place where a volume's own units are likely to meet.
 const AREA: u64 = 24;
@@ -131,7 +131,9 @@ pub(super) fn compare_and_write_is_atomic(bench: &mut Bench<'_>) -> Verdict {
                 Ok(_) => {
                     (won, count) = (won + 1, count + 1);
                 }
-                Err(VolumeErrorKind::Miscompare { .. }) => count = current(bench, area)?,
+                Err(Failure { kind: VolumeErrorKind::Miscompare { .. }, .. }) => {
+                    count = current(bench, area)?;
+                }
                 Err(other) => return Err(format!("a compare-and-write failed: {other}")),
             }
         }
@@ -192,7 +194,7 @@ fn change_first_while_writing(bench: &mut Bench<'_>, area: Extent, stamp: (u64, 
     let write = bench.start(Operation::Write { extent: own, data, durability })?;
     let changed = increment(bench, area, old, new)?;
     bench.wait(write)?.map_err(|kind| format!("a write failed: {kind}"))?;
-    if let Err(kind) = changed
+    if let Err(Failure { kind, .. }) = changed
         && !matches!(kind, VolumeErrorKind::Miscompare { .. })
     {
         return Err(format!("a compare-and-write failed: {kind}"));

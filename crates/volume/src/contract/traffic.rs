@@ -5,7 +5,7 @@ use protocol::Entropy;
 
 use super::bench::Bench;
 use super::options::Verdict;
-use crate::{Extent, Operation, Outcome, VolumeErrorKind};
+use crate::{Extent, Failure, Operation, Outcome, VolumeErrorKind};
 
 pub(super) fn reads_own_or_lent_memory(bench: &mut Bench<'_>) -> Verdict {
     let extent = Extent::new(0, 1);
@@ -77,8 +77,38 @@ pub(super) fn cancel_ends_in_a_completion(bench: &mut Bench<'_>) -> Verdict {
     }
     for tag in tags {
         match bench.wait(tag)? {
-            Ok(Outcome::Data(_)) | Err(VolumeErrorKind::Cancelled) => {}
+            Ok(Outcome::Data(_)) | Err(Failure { kind: VolumeErrorKind::Cancelled, .. }) => {}
             other => return Err(format!("a cancelled read ended with {other:?}")),
+        }
+    }
+    Ok(())
+}
+
+/// Reads that make no sense, that are cancelled, and, on volumes that fail now and then, others: none keeps its memory.
+pub(super) fn failed_reads_return_memory(bench: &mut Bench<'_>) -> Verdict {
+    let (end, longest) = (bench.geometry.blocks, bench.longest());
+    let block = bench.block_size();
+    let mut asked = Vec::new();
+    for (start, blocks, bytes) in [(end, 1, block), (0, 1, block - 1), (0, longest, block)] {
+        let into = Buf::zeroed(bytes);
+        let place = (into.as_ptr().addr(), bytes);
+        asked.push((bench.start(Operation::Read { extent: Extent::new(start, blocks), into })?, place));
+    }
+    for round in 0..64 {
+        let into = Buf::zeroed(block);
+        let place = (into.as_ptr().addr(), block);
+        let tag = bench.start(Operation::Read { extent: Extent::new(0, 1), into })?;
+        if round % 2 == 0 {
+            bench.cancel(tag);
+        }
+        asked.push((tag, place));
+    }
+    for (tag, place) in asked {
+        let Err(Failure { kind, memory }) = bench.wait(tag)? else { continue };
+        match memory {
+            Some(memory) if (memory.as_ptr().addr(), memory.len()) == place => {}
+            Some(_) => return Err(format!("a read that failed ({kind}) brought another buffer")),
+            None => return Err(format!("a read that failed ({kind}) has kept its buffer")),
         }
     }
     Ok(())

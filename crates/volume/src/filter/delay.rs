@@ -131,12 +131,13 @@ impl VolumeQueue for DelayQueue {
     }
 
     fn cancel(&mut self, tag: Tag) {
-        let before = self.waiting.len();
-        self.waiting.retain(|Reverse(waiting)| waiting.request.tag != tag);
-        if self.waiting.len() < before {
-            self.front.fail(tag, VolumeErrorKind::Cancelled);
-        } else {
-            self.front.cancel(tag);
+        let is_it = |waiting: &Reverse<Waiting>| waiting.0.request.tag == tag;
+        let mut waiting = std::mem::take(&mut self.waiting).into_vec();
+        let found = waiting.iter().position(is_it).map(|index| waiting.swap_remove(index));
+        self.waiting = waiting.into();
+        match found {
+            Some(Reverse(waiting)) => self.front.fail(waiting.request, VolumeErrorKind::Cancelled),
+            None => self.front.cancel(tag),
         }
     }
 

@@ -107,7 +107,7 @@ impl VolumeQueue for FailQueue {
     fn submit(&mut self, now: Instant, request: Request) -> Result<(), QueueFull> {
         let request = self.front.take(request)?;
         if self.fails(&request.operation) {
-            self.front.fail(request.tag, self.rule.kind);
+            self.front.fail(request, self.rule.kind);
         } else {
             self.front.pass_on(now, request);
         }

@@ -50,17 +50,14 @@ impl Front {
     }
 
     /// Ends a request that was taken and not passed on.
-    pub(super) fn fail(&mut self, tag: Tag, kind: VolumeErrorKind) {
-        self.ready.push(Completion { tag, result: Err(kind) });
+    pub(super) fn fail(&mut self, request: Request, kind: VolumeErrorKind) {
+        self.ready.push(request.failed(kind));
     }
 
     /// Cancels a request that was passed on.
     pub(super) fn cancel(&mut self, tag: Tag) {
-        match self.refused.iter().position(|request| request.tag == tag) {
-            Some(index) => {
-                self.refused.remove(index);
-                self.fail(tag, VolumeErrorKind::Cancelled);
-            }
+        match remove(&mut self.refused, tag) {
+            Some(request) => self.fail(request, VolumeErrorKind::Cancelled),
             None => self.inner.cancel(tag),
         }
     }
@@ -89,7 +86,7 @@ pub(super) fn earlier(one: Option<Instant>, two: Option<Instant>) -> Option<Inst
 }
 
 /// Removes the request with `tag` from a queue of waiting ones, if it is there.
-pub(super) fn remove(waiting: &mut VecDeque<Request>, tag: Tag) -> bool {
-    let index = waiting.iter().position(|request| request.tag == tag);
-    index.and_then(|index| waiting.remove(index)).is_some()
+pub(super) fn remove(waiting: &mut VecDeque<Request>, tag: Tag) -> Option<Request> {
+    let index = waiting.iter().position(|request| request.tag == tag)?;
+    waiting.remove(index)
 }

@@ -132,10 +132,9 @@ impl VolumeQueue for LimitQueue {
     }
 
     fn cancel(&mut self, tag: Tag) {
-        if remove(&mut self.waiting, tag) {
-            self.front.fail(tag, VolumeErrorKind::Cancelled);
-        } else {
-            self.front.cancel(tag);
+        match remove(&mut self.waiting, tag) {
+            Some(request) => self.front.fail(request, VolumeErrorKind::Cancelled),
+            None => self.front.cancel(tag),
         }
     }
 

@@ -84,7 +84,7 @@ impl VolumeQueue for ReadOnlyQueue {
         if request.operation.writes() {
             let inside = request.operation.extent().and_then(|extent| self.inner.geometry().check(extent));
             let kind = inside.map_or(VolumeErrorKind::OutOfRange, |_| VolumeErrorKind::ReadOnly);
-            self.front.fail(request.tag, kind);
+            self.front.fail(request, kind);
         } else {
             self.front.pass_on(now, request);
         }

@@ -21,8 +21,8 @@ use protocol::Instant;
 
 use crate::ready::Ready;
 use crate::{
-    Allocation, Completion, Extent, Features, Geometry, Limits, OpenError, Operation, Outcome, QueueContext,
-    QueueFull, Request, Tag, Volume, VolumeErrorKind, VolumeQueue, shape,
+    Allocation, Completion, Extent, Failure, Features, Geometry, Limits, OpenError, Operation, Outcome,
+    QueueContext, QueueFull, Request, Tag, Volume, VolumeErrorKind, VolumeQueue, shape,
 };
 use lender::Lender;
 use page::PAGE;
@@ -151,8 +151,10 @@ impl RamQueue {
         (extent.start * size, extent.blocks * size)
     }
 
-    fn answer(&mut self, operation: Operation) -> Result<Outcome, VolumeErrorKind> {
-        shape::check(&operation, self.geometry, &self.limits, self.features)?;
+    fn answer(&mut self, operation: Operation) -> Result<Outcome, Failure> {
+        if let Err(kind) = shape::check(&operation, self.geometry, &self.limits, self.features) {
+            return Err(Failure::of(operation, kind));
+        }
         self.spent += transfer(&operation);
         if let Operation::Read { extent, into } = operation {
             return Ok(Outcome::Data(self.read(self.place(extent).0, into)));
@@ -171,7 +173,9 @@ impl RamQueue {
             | Operation::WriteZeroes { .. }
             | Operation::Flush
             | Operation::Verify { .. } => {}
-            Operation::Reserve(_) | Operation::ReadReservations => return Err(VolumeErrorKind::Unsupported),
+            Operation::Reserve(_) | Operation::ReadReservations => {
+                return Err(VolumeErrorKind::Unsupported.into());
+            }
         }
         Ok(Outcome::Done)
     }
@@ -210,9 +214,9 @@ impl VolumeQueue for RamQueue {
 
     /// Of a request that waits nothing more is done; of others the completion tells what they came to.
     fn cancel(&mut self, tag: Tag) {
-        if let Some(place) = self.waiting.iter().position(|request| request.tag == tag) {
-            self.waiting.remove(place);
-            self.ready.push(Completion { tag, result: Err(VolumeErrorKind::Cancelled) });
+        let place = self.waiting.iter().position(|request| request.tag == tag);
+        if let Some(request) = place.and_then(|place| self.waiting.remove(place)) {
+            self.ready.push(request.failed(VolumeErrorKind::Cancelled));
         }
     }
 

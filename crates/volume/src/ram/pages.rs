@@ -318,7 +318,9 @@ impl<'a> Source<'a> {
                 None => bytes.iter().position(|byte| *byte != 0),
             };
             if let Some(at) = differs {
-                return Err(VolumeErrorKind::Miscompare { offset: (part.done + done + at) as u64 });
+                return Err(VolumeErrorKind::Miscompare {
+                    offset: u32::try_from(part.done + done + at).unwrap_or(u32::MAX),
+                });
             }
             done += bytes.len();
         }

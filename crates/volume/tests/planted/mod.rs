@@ -7,8 +7,8 @@ use std::time::Duration;
 use buf::{Buf, BufList};
 use protocol::Instant;
 use volume::{
-    Completion, Durability, Extent, Features, Geometry, Limits, OpenError, Operation, Outcome, QueueContext,
-    QueueFull, Request, Tag, Volume, VolumeErrorKind, VolumeQueue,
+    Completion, Durability, Extent, Failure, Features, Geometry, Limits, OpenError, Operation, Outcome,
+    QueueContext, QueueFull, Request, Tag, Volume, VolumeErrorKind, VolumeQueue,
 };
 
 /// What is wrong with the volume.
@@ -42,6 +42,8 @@ pub(crate) enum Bug {
     LosesLastBlock,
     /// Completions come late, and nobody is woken.
     WakesNobody,
+    /// A read that fails keeps its buffer.
+    KeepsReadMemory,
 }
 
 impl Bug {
@@ -61,6 +63,7 @@ impl Bug {
         (Self::NothingAllocated, &["allocation_covers", "allocation_tells_data"]),
         (Self::LosesLastBlock, &["read_after_write"]),
         (Self::WakesNobody, &["out_of_range"]),
+        (Self::KeepsReadMemory, &["failed_reads_return_memory"]),
     ];
 }
 
@@ -156,7 +159,7 @@ impl PlantedQueue {
         let mut done = Vec::new();
         self.inner.poll(Instant::ZERO, &mut done);
         let index = done.iter().position(|one| one.tag == HIDDEN).unwrap();
-        let answer = done.swap_remove(index).result;
+        let answer = done.swap_remove(index).outcome();
         self.seen.append(&mut done);
         answer
     }
@@ -240,9 +243,12 @@ impl PlantedQueue {
 
     fn twist_answer(&self, completion: &mut Completion) {
         match &mut completion.result {
-            Err(VolumeErrorKind::Miscompare { offset }) if self.bug == Bug::WrongMiscompareOffset => {
-                *offset %= u64::from(self.geometry.block_size);
+            Err(Failure { kind: VolumeErrorKind::Miscompare { offset }, .. })
+                if self.bug == Bug::WrongMiscompareOffset =>
+            {
+                *offset %= self.geometry.block_size;
             }
+            Err(failure) if self.bug == Bug::KeepsReadMemory => failure.memory = None,
             Ok(Outcome::Allocation(run)) if self.bug == Bug::NothingAllocated => run.mapped = false,
             _ => {}
         }

@@ -96,7 +96,7 @@ impl Bench {
     fn poll(&mut self) {
         let mut done = Vec::new();
         self.queue.poll(self.now, &mut done);
-        self.done.extend(done.into_iter().map(|completion| (completion.tag.0, completion.result)));
+        self.done.extend(done.into_iter().map(|completion| (completion.tag.0, completion.outcome())));
     }
 
     fn wait(&mut self, time: Duration) {
@@ -123,7 +123,7 @@ impl Bench {
 
     fn answer(&mut self, link: usize, request: &Request, result: Result<Outcome, VolumeErrorKind>) {
         let link = Rc::clone(&self.script.borrow().links[link]);
-        link.complete(Completion { tag: request.tag, result });
+        link.complete(Completion { tag: request.tag, result: result.map_err(VolumeErrorKind::into) });
         self.poll();
     }
 
@@ -283,6 +283,55 @@ fn a_first_connection_that_hangs_keeps_no_request_beyond_its_bound() {
     bench.find(found());
     bench.submit(3, read());
     assert_eq!(starts(&bench.sent(0)), [0], "the connection is of use once it is there");
+}
+
+/// The memory that reads are to be read into.
+fn places(requests: &[Request]) -> Vec<usize> {
+    let into = requests.iter().filter_map(|request| match &request.operation {
+        Operation::Read { into, .. } => Some(into.as_ptr().addr()),
+        _ => None,
+    });
+    into.collect()
+}
+
+#[test]
+fn a_read_keeps_its_memory_from_connection_to_connection_and_to_its_end() {
+    let mut bench = Bench::connected(facts(Some(1), nexus(1, 1)));
+    let mut expected = Vec::new();
+    let mut read = |start| {
+        let into = Buf::zeroed(512);
+        expected.push(into.as_ptr().addr());
+        Operation::Read { extent: Extent::new(start, 1), into }
+    };
+    bench.submit(1, read(1));
+    bench.submit(2, read(2));
+    let [first, second] = <[Request; 2]>::try_from(bench.sent(0)).unwrap();
+    // The connection that ends never takes the third, and the far end was too busy for the second.
+    let link = Rc::clone(&bench.script.borrow().links[0]);
+    link.complete(second.failed(VolumeErrorKind::Busy));
+    bench.poll();
+    bench.submit(3, read(3));
+    link.complete(first.failed(VolumeErrorKind::Unreachable));
+    bench.lose(0, Some(facts(Some(1), nexus(1, 1))));
+    let mut again = bench.sent(1);
+    bench.wait(limits::BUSY_FIRST);
+    again.append(&mut bench.sent(1));
+    again.sort_by_key(|request| request.operation.extent().unwrap().start);
+    assert_eq!(places(&again), expected, "each is read into its own memory");
+    for request in again {
+        Rc::clone(&bench.script.borrow().links[1]).complete(request.failed(VolumeErrorKind::Unreachable));
+    }
+    bench.lose(1, None);
+    bench.now = bench.now + RECONNECT;
+    let mut done = Vec::new();
+    bench.queue.poll(bench.now, &mut done);
+    let ended = done.into_iter().map(|done| done.result.unwrap_err());
+    let memory: Vec<_> = ended.map(|end| (end.kind, end.memory.map(|own| own.as_ptr().addr()))).collect();
+    assert_eq!(memory.len(), 3);
+    assert!(memory.iter().all(|(kind, place)| {
+        *kind == VolumeErrorKind::Unreachable && place.is_some_and(|place| expected.contains(&place))
+    }));
+    assert!(bench.queue.spare.is_empty());
 }
 
 #[test]
