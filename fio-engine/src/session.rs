@@ -256,7 +256,7 @@ impl Session {
             return;
         }
         let Some(done) = self.ended.iter().find(lost) else { return };
-        if let Some(trouble) = self.inline.volume(done.disk).and_then(|volume| volume.trouble()) {
+        if let Some(trouble) = self.inline.volume(done.disk).and_then(|volume| volume.last_error()) {
             self.complaint = Complaint::Due(format!("volume {}: {trouble}", done.disk));
         }
     }

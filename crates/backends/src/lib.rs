@@ -10,8 +10,10 @@ mod convert;
 mod errno;
 mod file;
 mod open;
+mod resolver;
 mod state;
 
 pub use file::FileVolume;
-pub use open::{apply_filters, open};
+pub use open::{LocalOpener, open};
+pub use resolver::{SystemResolver, SystemSecrets};
 pub use state::FolderState;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use host::{IoError, OpenMode, OpenOptions, Storage};
-use names::{BlockSize, ByteSize, Filter, MemorySource, OperationKind, Source, VolumeUrl};
-use volume::filter::{Delay, Fail, FailRate, Limit, OperationSet, ReadOnly, Stats};
-use volume::{Extent, Null, OpenError, Ram, Volume, VolumeErrorKind};
+use names::{BlockSize, ByteSize, MemorySource, Source, VolumeUrl};
+use volume::filter::apply_filters;
+use volume::{Null, OpenError, Opener, Openers, PreparedOpen, Ram, Ready, Volume};
 
 use crate::FileVolume;
 
@@ -24,11 +24,35 @@ const INVALID: i32 = 22;
 /// `EROFS`: the file system or device takes no writes.
 const READ_ONLY: i32 = 30;
 
-/// Opens the volume that `url` names, with its filters. Volumes of other machines are refused: the engine opens them
-/// and puts their filters on with [`apply_filters`].
+/// Opens volumes of this machine.
+pub struct LocalOpener(
+    /// Files and devices.
+    pub Arc<dyn Storage>,
+);
+
+impl std::fmt::Debug for LocalOpener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("LocalOpener")
+    }
+}
+
+impl Opener for LocalOpener {
+    fn schemes(&self) -> &'static [&'static str] {
+        &["null", "ram", "file", "device"]
+    }
+
+    fn prepare(&self, url: &VolumeUrl, _openers: &Openers) -> Result<Box<dyn PreparedOpen>, OpenError> {
+        Ok(Box::new(Ready::new(open_source(&url.source, mode(url), &self.0)?)))
+    }
+}
+
+fn mode(url: &VolumeUrl) -> OpenMode {
+    if url.is_read_only() { OpenMode::ReadOnly } else { OpenMode::ReadWrite }
+}
+
+/// Opens the volume of this machine that `url` names, with its filters, at once.
 pub fn open(url: &VolumeUrl, storage: &Arc<dyn Storage>) -> Result<Arc<dyn Volume>, OpenError> {
-    let mode = if url.is_read_only() { OpenMode::ReadOnly } else { OpenMode::ReadWrite };
-    let source = open_source(&url.source, mode, storage)?;
+    let source = open_source(&url.source, mode(url), storage)?;
     Ok(apply_filters(&url.filters, source))
 }
 
@@ -103,59 +127,5 @@ fn refusal(error: IoError, options: OpenOptions) -> OpenError {
         code if NO_DEVICE.contains(&code) => "no device is behind that node: attach it, or load its driver",
         _ => "check the path and the rights to it",
     };
-    OpenError::new(format!("{error}; {remedy}"))
-}
-
-/// Puts filters, the outermost first, before a volume.
-pub fn apply_filters(filters: &[Filter], volume: Arc<dyn Volume>) -> Arc<dyn Volume> {
-    filters.iter().rev().fold(volume, |inner, filter| apply_filter(filter, inner))
-}
-
-fn apply_filter(filter: &Filter, inner: Arc<dyn Volume>) -> Arc<dyn Volume> {
-    match filter {
-        Filter::Delay(names::Delay { time, jitter, seed, on }) => {
-            Arc::new(Delay::new(inner, time.0).with_jitter(jitter.0, *seed).on(operations(on)))
-        }
-        Filter::Fail(fail) => {
-            let rate = match fail.rate {
-                names::FailRate::PartsPerMillion(parts) => FailRate::PartsPerMillion(parts),
-                names::FailRate::EveryNth(nth) => FailRate::EveryNth(nth),
-            };
-            let extent = fail.blocks.map(|(first, count)| Extent::new(first, count));
-            let filter = Fail::new(inner, rate, kind_of(fail.kind)).on(operations(&fail.on));
-            Arc::new(filter.within(extent).with_seed(fail.seed))
-        }
-        Filter::Limit(names::Limit { iops, bandwidth }) => {
-            Arc::new(Limit::new(inner, *iops, bandwidth.map(|ByteSize(size)| size)))
-        }
-        Filter::Stats => Arc::new(Stats::new(inner)),
-        Filter::ReadOnly => Arc::new(ReadOnly::new(inner)),
-    }
-}
-
-fn kind_of(kind: names::FailKind) -> VolumeErrorKind {
-    match kind {
-        names::FailKind::Busy => VolumeErrorKind::Busy,
-        names::FailKind::Media => VolumeErrorKind::Media,
-        names::FailKind::NoSpace => VolumeErrorKind::NoSpace,
-        names::FailKind::Protection => VolumeErrorKind::Protection,
-        names::FailKind::TimedOut => VolumeErrorKind::TimedOut,
-        names::FailKind::Unreachable => VolumeErrorKind::Unreachable,
-    }
-}
-
-fn operations(on: &[OperationKind]) -> OperationSet {
-    if on.is_empty() {
-        return OperationSet::all();
-    }
-    let named = on.iter().map(|kind| match kind {
-        OperationKind::Read => OperationSet::READ,
-        OperationKind::Write => OperationSet::WRITE,
-        OperationKind::Flush => OperationSet::FLUSH,
-        OperationKind::Discard => OperationSet::DISCARD,
-        OperationKind::Zero => OperationSet::ZERO,
-        OperationKind::Compare => OperationSet::COMPARE,
-        OperationKind::Verify => OperationSet::VERIFY,
-    });
-    named.fold(OperationSet::empty(), OperationSet::union)
+    OpenError::new(format!("{error}; {remedy}")).because(error)
 }

@@ -42,6 +42,7 @@ struct Report {
     block_size: u32,
     physical_block_size: u32,
     features: Vec<&'static str>,
+    path: String,
     limits: LimitsReport,
     identity: Option<IdentityReport>,
     /// Only where it was asked for.
@@ -91,6 +92,7 @@ impl Report {
             block_size: found.geometry.block_size,
             physical_block_size: found.geometry.physical_block_size,
             features: words(found.features),
+            path: found.path.to_string(),
             limits: LimitsReport {
                 max_transfer_bytes: limits.max_transfer,
                 queue_depth: limits.depth,
@@ -124,6 +126,7 @@ impl Report {
             ("size", format!("{} bytes ({})", self.bytes, ByteSize(self.bytes))),
             ("block", format!("{} bytes, physically {}", self.block_size, self.physical_block_size)),
             ("features", if self.features.is_empty() { "none".to_owned() } else { self.features.join(", ") }),
+            ("path", self.path.clone()),
             ("longest transfer", format!("{}", ByteSize(limits.max_transfer_bytes.into()))),
             ("queue depth", limits.queue_depth.to_string()),
             ("discard unit", blocks(limits.discard_granularity_blocks.into())),
@@ -206,6 +209,7 @@ mod tests {
             atomic_blocks: 0,
         };
         let report = Report {
+            path: String::new(),
             url: String::new(),
             kind: "ram".to_owned(),
             bytes: 0,

@@ -24,7 +24,7 @@ use crate::limits::NEWCOMERS;
 use crate::message::{Cause, Fence, Inbound, Member, Message};
 use crate::nvme_controller::NvmeController;
 use crate::queues::{QueueEvent, Queues};
-use crate::volume_watch::VolumeWatch;
+use crate::volume_watch::{VolumeNews, VolumeWatch};
 
 /// What only core 0 has.
 struct Shared {
@@ -258,7 +258,10 @@ impl Core {
     fn run_shared(&mut self) {
         let Some(shared) = &mut self.shared else { return };
         let hub = &self.hub;
-        shared.watch.check(|volume, geometry| hub.post_all(|| Message::Resized(volume, geometry)));
+        shared.watch.check(|news| match news {
+            VolumeNews::Size(volume, geometry) => hub.post_all(|| Message::Resized(volume, geometry)),
+            VolumeNews::Path { volume, state, why } => hub.tell_path(volume, state, why),
+        });
         while let Some(outcome) = shared.coordinator.poll() {
             match outcome {
                 coordinator::Outcome::Begin(round) => hub.post_all(|| round.message()),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use buf::Pool;
 use host::{CoreIndex, EndpointId, Event, Journal, Kind, Level, ListenerId, Postbox};
 use protocol::Instant;
-use volume::{Tag, VolumeErrorKind, VolumeId};
+use volume::{PathState, Tag, VolumeErrorKind, VolumeId};
 
 use crate::catalogue::ListenerRole;
 use crate::message::{Inbound, Member, Message};
@@ -286,6 +286,17 @@ impl Hub {
         let Some((kind, level)) = failure(error) else { return };
         if self.journal.wants(kind, level) {
             let event = Event { peer, volume: volume.cloned(), ..Event::new(kind, error.to_string()) };
+            self.journal.record(event.at(level));
+        }
+    }
+
+    /// Tells that a volume is reached in another way.
+    pub(crate) fn tell_path(&self, volume: Arc<str>, state: PathState, why: Option<String>) {
+        let level = if state == PathState::Optimized { Level::Info } else { Level::Warn };
+        if self.journal.wants(Kind::Path, level) {
+            let last = why.filter(|_| state != PathState::Optimized).map(|why| format!(": {why}"));
+            let reason = format!("the path to the volume is {state}{}", last.unwrap_or_default());
+            let event = Event { volume: Some(volume), ..Event::new(Kind::Path, reason) };
             self.journal.record(event.at(level));
         }
     }

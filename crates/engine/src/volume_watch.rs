@@ -1,4 +1,4 @@
-//! Notices that a volume has another size, so that every core can be told.
+//! Notices that a volume has another size, so that every core can be told, or is reached in another way, so that operators can.
 //!
 //! Core 0 listens to all volumes. A volume may wake it from any thread, and costs nothing while nothing changes.
 
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Wake, Waker};
 
-use volume::{Geometry, Volume, VolumeId};
+use volume::{Changes, Geometry, PathState, Volume, VolumeId};
 
 use crate::catalogue::ServedVolume;
 
@@ -24,11 +24,28 @@ impl Wake for News {
     }
 }
 
-/// A volume, and the number of changes of its size that were seen.
+/// A volume, and the changes that were seen.
 struct Watched {
     id: VolumeId,
+    name: Arc<str>,
     volume: Arc<dyn Volume>,
-    seen: u64,
+    seen: Changes,
+}
+
+/// What is new of a volume.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum VolumeNews {
+    /// It has another size.
+    Size(VolumeId, Geometry),
+    /// It is reached in another way.
+    Path {
+        /// What it is called.
+        volume: Arc<str>,
+        /// How it is reached.
+        state: PathState,
+        /// What was last wrong.
+        why: Option<String>,
+    },
 }
 
 /// The volumes that are served, with the sizes that they were last seen to have.
@@ -46,10 +63,10 @@ impl VolumeWatch {
     /// Listens to these volumes, too, from now on.
     pub(crate) fn add(&mut self, volumes: &[ServedVolume]) {
         let known: HashSet<VolumeId> = self.watched.iter().map(|watched| watched.id).collect();
-        for ServedVolume { id, volume, .. } in volumes.iter().filter(|served| !known.contains(&served.id)) {
+        for ServedVolume { id, name, volume } in volumes.iter().filter(|served| !known.contains(&served.id)) {
             volume.listen(Waker::from(Arc::clone(&self.news)));
-            let seen = volume.changes().resized;
-            self.watched.push(Watched { id: *id, volume: Arc::clone(volume), seen });
+            let (seen, name) = (volume.changes(), Arc::clone(name));
+            self.watched.push(Watched { id: *id, name, volume: Arc::clone(volume), seen });
         }
     }
 
@@ -58,15 +75,20 @@ impl VolumeWatch {
         self.watched.retain(|watched| ids.contains(&watched.id));
     }
 
-    /// Reports every volume that has another size than was last reported.
-    pub(crate) fn check(&mut self, mut report: impl FnMut(VolumeId, Geometry)) {
+    /// Reports every volume that has another size, or another path, than was last reported.
+    pub(crate) fn check(&mut self, mut report: impl FnMut(VolumeNews)) {
         if !self.news.any.load(Ordering::Relaxed) || !self.news.any.swap(false, Ordering::AcqRel) {
             return;
         }
-        for Watched { id, volume, seen } in &mut self.watched {
-            let resized = volume.changes().resized;
-            if std::mem::replace(seen, resized) != resized {
-                report(*id, volume.geometry());
+        for Watched { id, name, volume, seen } in &mut self.watched {
+            let changes = volume.changes();
+            let before = std::mem::replace(seen, changes);
+            if before.resized != changes.resized {
+                report(VolumeNews::Size(*id, volume.geometry()));
+            }
+            if before.path != changes.path {
+                let (state, why) = (volume.path(), volume.last_error());
+                report(VolumeNews::Path { volume: Arc::clone(name), state, why });
             }
         }
     }
@@ -116,6 +138,59 @@ mod tests {
         }
     }
 
+    /// A volume whose path is another each time that it is changed.
+    #[derive(Debug)]
+    struct Distant(Elastic);
+
+    impl Volume for Distant {
+        fn geometry(&self) -> Geometry {
+            self.0.geometry()
+        }
+        fn limits(&self) -> Limits {
+            Limits::default()
+        }
+        fn features(&self) -> Features {
+            Features::empty()
+        }
+        fn changes(&self) -> Changes {
+            Changes { path: self.0.changes().resized, ..Changes::default() }
+        }
+        fn path(&self) -> PathState {
+            PathState::Degraded { missing: u16::try_from(self.0.geometry().blocks).unwrap() }
+        }
+        fn last_error(&self) -> Option<String> {
+            Some("a leg is away".to_owned())
+        }
+        fn listen(&self, waker: Waker) {
+            self.0.listen(waker);
+        }
+        fn open_queue(&self, context: &QueueContext) -> Result<Box<dyn VolumeQueue>, OpenError> {
+            self.0.open_queue(context)
+        }
+    }
+
+    #[test]
+    fn a_path_that_changes_is_told_once_with_what_is_wrong() {
+        let volume = Arc::new(Distant(Elastic::default()));
+        let served = ServedVolume {
+            id: VolumeId::new(0, 0),
+            name: "disk".into(),
+            volume: Arc::clone(&volume) as Arc<dyn Volume>,
+        };
+        let mut watch = VolumeWatch::new(Waker::noop().clone());
+        watch.add(&[served]);
+        let check = |watch: &mut VolumeWatch| {
+            let mut reported = Vec::new();
+            watch.check(|news| reported.push(news));
+            reported
+        };
+        volume.0.set(1);
+        volume.0.set(2);
+        let (state, why) = (PathState::Degraded { missing: 2 }, Some("a leg is away".to_owned()));
+        assert_eq!(check(&mut watch), [VolumeNews::Path { volume: "disk".into(), state, why }]);
+        assert_eq!(check(&mut watch), []);
+    }
+
     #[test]
     fn each_change_is_told_once_and_of_its_volume() {
         let volumes = [Arc::new(Elastic::default()), Arc::new(Elastic::default())];
@@ -129,7 +204,10 @@ mod tests {
         watch.add(&served);
         let check = |watch: &mut VolumeWatch| {
             let mut reported = Vec::new();
-            watch.check(|volume, geometry| reported.push((volume.slot(), geometry.blocks)));
+            watch.check(|news| match news {
+                VolumeNews::Size(volume, geometry) => reported.push((volume.slot(), geometry.blocks)),
+                VolumeNews::Path { .. } => panic!("nothing is wrong with the paths"),
+            });
             reported
         };
         assert_eq!(check(&mut watch), []);

@@ -67,13 +67,15 @@ pub enum Kind {
     Io,
     /// No space is left behind a volume.
     NoSpace,
+    /// The state of the path to a volume has changed.
+    Path,
     /// The configuration, and volumes that are not there.
     Configuration,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Accepted,
         Self::Rejected,
         Self::Login,
@@ -88,6 +90,7 @@ impl Kind {
         Self::Conflict,
         Self::Io,
         Self::NoSpace,
+        Self::Path,
         Self::Configuration,
     ];
 
@@ -108,6 +111,7 @@ impl Kind {
             Self::Conflict => "conflict",
             Self::Io => "io",
             Self::NoSpace => "no-space",
+            Self::Path => "path",
             Self::Configuration => "configuration",
         }
     }
@@ -122,6 +126,7 @@ impl Kind {
             | Self::Reject
             | Self::TimedOut
             | Self::Limit
+            | Self::Path
             | Self::Configuration => Level::Warn,
             Self::Login | Self::Failed | Self::Ended | Self::Management => Level::Info,
             Self::Accepted | Self::Conflict => Level::Debug,

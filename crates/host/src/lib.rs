@@ -9,6 +9,7 @@
 mod block;
 mod folder;
 mod journal;
+mod look_up;
 mod service;
 mod state;
 mod stream;
@@ -19,6 +20,7 @@ pub use block::{
 };
 pub use folder::Folder;
 pub use journal::{Event, Journal, Kind, Level, Recording, Silent};
+pub use look_up::{Resolver, SecretReader};
 pub use service::{CoreIndex, Postbox, Service, World};
 pub use state::{MemoryState, StateError, StateErrorKind, StateStore, VolumeState};
 pub use stream::{Accepted, Dialer, Endpoint, EndpointId, ListenerId, Refusal};

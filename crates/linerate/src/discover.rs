@@ -1,5 +1,6 @@
 //! Asks a portal what it offers.
 
+use backends::{SystemResolver, SystemSecrets};
 use engine::remote::{self, Discovery, Found};
 use names::DiscoveryUrl;
 use protocol::Instant;
@@ -7,9 +8,8 @@ use volume::OpenError;
 
 use crate::error::Error;
 use crate::job::Job;
-use crate::open::{client_environment, resolve};
+use crate::open::client_environment;
 use crate::run::run_job;
-use crate::secret;
 
 /// A discovery under way.
 struct Asking(Discovery);
@@ -26,7 +26,9 @@ impl Job for Asking {
 pub fn discover(url: &DiscoveryUrl) -> Result<Vec<Found>, Error> {
     let told = |error| Error::Open { url: url.to_string(), error };
     let (portal, secrets) = match url {
-        DiscoveryUrl::Iscsi { portal, options } => (portal, secret::of(options).map_err(told)?),
+        DiscoveryUrl::Iscsi { portal, options } => {
+            (portal, remote::read_secrets(options, &SystemSecrets).map_err(told)?)
+        }
         DiscoveryUrl::Nvme { portal, .. } => (portal, None),
         _ => {
             return Err(told(OpenError::new(
@@ -35,7 +37,7 @@ pub fn discover(url: &DiscoveryUrl) -> Result<Vec<Found>, Error> {
         }
     };
     let mut refusals = Vec::new();
-    for address in resolve(portal).map_err(told)? {
+    for address in remote::resolve(portal, &SystemResolver).map_err(told)? {
         let secrets = secrets.clone();
         let ask =
             |environment| Asking(remote::discover(address, url, secrets, &client_environment(&environment)));

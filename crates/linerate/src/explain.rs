@@ -48,6 +48,6 @@ impl Explain for Inspection {
 
 /// Explains a job's end by what its volumes have met.
 pub(crate) fn explained<T: Explain>(mut output: T, volumes: &[Arc<dyn Volume>]) -> T {
-    output.explain(LastError(volumes.iter().find_map(|volume| volume.trouble())));
+    output.explain(LastError(volumes.iter().find_map(|volume| volume.last_error())));
     output
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use protocol::Instant;
-use volume::{Features, Geometry, Identity, Limits, Volume};
+use volume::{Features, Geometry, Identity, Limits, PathState, Volume};
 
 use crate::job::Job;
 
@@ -16,6 +16,8 @@ pub struct Inspection {
     pub limits: Limits,
     /// What it can do.
     pub features: Features,
+    /// How it is reached.
+    pub path: PathState,
     /// What it says of itself; `None` where there is nobody to say it, as for memory and files.
     pub identity: Option<Identity>,
 }
@@ -37,6 +39,7 @@ impl Job for Inspect {
             geometry: self.0.geometry(),
             limits: self.0.limits(),
             features: self.0.features(),
+            path: self.0.path(),
             identity: self.0.identity(),
         })
     }

@@ -11,6 +11,8 @@ use crate::control::Control;
 /// What a job may use of the world it runs in.
 #[derive(Clone)]
 pub(crate) struct Environment {
+    /// Which core it is.
+    pub(crate) core: host::CoreIndex,
     /// Files and devices.
     pub(crate) storage: Arc<dyn Storage>,
     /// Connections to other machines.
@@ -108,6 +110,7 @@ impl<J: Job> Service for JobService<J> {
 impl<M> From<&World<M>> for Environment {
     fn from(world: &World<M>) -> Self {
         Self {
+            core: world.core,
             storage: Arc::clone(&world.storage),
             dialer: Arc::clone(&world.dialer),
             waker: world.waker.clone(),

@@ -29,7 +29,6 @@ mod open;
 mod ordered;
 mod reserve;
 mod run;
-mod secret;
 mod stream;
 mod walk;
 mod zero;
@@ -59,7 +58,7 @@ pub use load::{
     LoadEnd, LoadError, LoadInterval, LoadPlan, LoadResult, MOST_DEPTH, Pattern, Progress, Tally,
 };
 pub use names::VolumeUrl;
-pub use open::{Opening, PreparedOpening, Tried, try_here};
+pub use open::{Opening, PreparedOpening, Tried, openers, try_here};
 pub use ordered::{ChecksumResult, ExportResult};
 pub use reserve::{Changed, Holdings, reservations, reserve};
 pub use run::{check, checksum, compare, copy, export, import, inspect, map, run_load, zero};

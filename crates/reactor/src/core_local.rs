@@ -157,7 +157,7 @@ pub(crate) fn start_file(op: Box<FileOp>) {
 
 /// Connects from whichever core's thread calls it.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct CoreDialer;
+pub struct CoreDialer;
 
 impl Dialer for CoreDialer {
     fn dial(&self, peer: SocketAddr, mut endpoint: Box<dyn Endpoint>) -> EndpointId {

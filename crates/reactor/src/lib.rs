@@ -63,6 +63,7 @@ pub use clock::now;
 pub use cluster::{Cluster, Core, Running, Stopper};
 pub use config::{Config, Driver};
 pub use congestion::{Congestion, NoCongestion};
+pub use core_local::CoreDialer;
 pub use file::Files;
 pub use folder::SystemFolder;
 pub use listener::{Listener, UNNAMED, while_taken};

@@ -133,4 +133,6 @@ pub struct Changes {
     pub reshaped: u64,
     /// Moves when a thin volume crossed its space threshold.
     pub threshold: u64,
+    /// Moves when the state of the path changed: see [`Volume::path`](crate::Volume::path). Not with each request that fails for it.
+    pub path: u64,
 }

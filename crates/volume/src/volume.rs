@@ -8,8 +8,8 @@ use protocol::Instant;
 
 use crate::statistics::StatsSnapshot;
 use crate::{
-    Changes, Completion, Features, Geometry, Identity, Limits, LossRecord, OpenError, QueueContext,
-    QueueFull, Request, Tag,
+    Changes, Completion, Features, Geometry, Identity, Limits, LossRecord, OpenError, PathState,
+    QueueContext, QueueFull, Request, Tag,
 };
 
 /// The control side of a volume. It exists only once its geometry is known.
@@ -39,9 +39,13 @@ pub trait Volume: Send + Sync + fmt::Debug {
     /// Has `record` keep the loss of acknowledged writes, and `known`, what it has kept before, still hold: then everything that writes or
     /// flushes fails, until an operator has cleared it. A volume that loses no writes keeps nothing.
     fn keep_losses(&self, _record: Arc<dyn LossRecord>, _known: Option<String>) {}
+    /// How it is reached now; [`Changes::path`] moves when that changes.
+    fn path(&self) -> PathState {
+        PathState::default()
+    }
     /// What was last wrong with the way to the volume, for people: why requests ended as unreachable, or waited; or which writes are
     /// lost. `None` where nothing could fail, or nothing did.
-    fn trouble(&self) -> Option<String> {
+    fn last_error(&self) -> Option<String> {
         None
     }
     /// What the outermost [`Stats`](crate::filter::Stats) filter before it has counted; `None` if there is none.

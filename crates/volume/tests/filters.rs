@@ -76,7 +76,10 @@ impl Volume for Telling {
     fn changes(&self) -> volume::Changes {
         volume::Changes { resized: 7, ..volume::Changes::default() }
     }
-    fn trouble(&self) -> Option<String> {
+    fn path(&self) -> volume::PathState {
+        volume::PathState::Degraded { missing: 3 }
+    }
+    fn last_error(&self) -> Option<String> {
         Some("it is in trouble".to_owned())
     }
     fn listen(&self, _: Waker) {
@@ -110,7 +113,8 @@ fn what_a_filter_does_not_change_is_its_volumes() {
         assert_eq!(filtered.limits(), telling.limits(), "{name}");
         assert_eq!(filtered.identity(), telling.identity(), "{name}");
         assert_eq!(filtered.changes(), telling.changes(), "{name}");
-        assert_eq!(filtered.trouble(), telling.trouble(), "{name}");
+        assert_eq!(filtered.path(), telling.path(), "{name}");
+        assert_eq!(filtered.last_error(), telling.last_error(), "{name}");
         filtered.listen(Waker::noop().clone());
         filtered.rescan().unwrap();
         assert_eq!(*asked.lock().unwrap(), ["listen", "rescan"], "{name}");

@@ -122,7 +122,7 @@ impl Volume for FileVolume {
         self.losses.keep_in(record, known);
     }
 
-    fn trouble(&self) -> Option<String> {
+    fn last_error(&self) -> Option<String> {
         self.losses.trouble()
     }
 

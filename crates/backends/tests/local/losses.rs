@@ -163,7 +163,7 @@ fn after_a_loss_no_queue_promises_anything_and_otherwise_all_do() {
                     .unwrap_or_else(|kind| panic!("{row}: then {other}: {kind}"));
             }
         }
-        assert_eq!(volume.trouble().is_some(), lost, "{row}: the operator is told");
+        assert_eq!(volume.last_error().is_some(), lost, "{row}: the operator is told");
     }
 }
 
@@ -268,7 +268,7 @@ fn a_loss_that_an_earlier_process_kept_is_known_from_the_beginning() {
     let mut queue = queue_of(&volume);
     assert_eq!(run(&mut *queue, Operation::Flush).unwrap_err(), Media);
     run(&mut *queue, operation("read")).unwrap();
-    assert!(volume.trouble().unwrap().contains("a flush failed"));
+    assert!(volume.last_error().unwrap().contains("a flush failed"));
 }
 
 #[test]
@@ -278,5 +278,5 @@ fn filters_pass_the_record_on() {
     let storage: Arc<dyn host::Storage> = Arc::new(crate::memory::MemoryStorage::default());
     let volume = backends::open(&url, &storage).unwrap();
     volume.keep_losses(record, Some("a flush failed".to_owned()));
-    assert!(volume.trouble().unwrap().contains("a flush failed"));
+    assert!(volume.last_error().unwrap().contains("a flush failed"));
 }

@@ -322,13 +322,14 @@ fn is_remote(source: &Source) -> bool {
 
 /// Begins to open a volume: core 0 goes on once all is done that may block.
 fn begin(context: &Context, ticket: Ticket, url: &VolumeUrl) -> Result<(), Failure> {
-    let portal = match &url.source {
-        Source::Iscsi(remote) => Some(&remote.portal),
-        Source::Nvme(remote) => Some(&remote.portal),
-        _ => None,
+    let may_block = match &url.source {
+        Source::Iscsi(remote) => matches!(remote.portal.host, Host::Name(_)),
+        Source::Nvme(remote) => matches!(remote.portal.host, Host::Name(_)),
+        Source::Composite(_) => true,
+        _ => false,
     };
     let prepare = |url: &VolumeUrl| PreparedOpening::new(url, &(Arc::new(Files) as Arc<dyn Storage>));
-    if !portal.is_some_and(|portal| matches!(portal.host, Host::Name(_))) {
+    if !may_block {
         context.links.cores.openings.begin(ticket, prepare(url));
         return Ok(());
     }

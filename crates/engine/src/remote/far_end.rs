@@ -9,6 +9,7 @@ use ::volume::{Features, Geometry, Identity, Limits, Listeners, Losses};
 
 use super::durability::Durability;
 use super::entries::Nexus;
+use super::paths::{Paths, Way};
 use super::surroundings::Surroundings;
 
 /// What the far end told of itself.
@@ -61,6 +62,7 @@ pub(crate) struct Shared {
     resized: AtomicU64,
     listeners: Listeners,
     trouble: Mutex<Option<String>>,
+    pub(super) paths: Paths,
     pub(crate) durability: Durability,
     /// What the far end has said of acknowledged writes that are lost.
     pub(crate) losses: Arc<Losses>,
@@ -80,6 +82,7 @@ impl Shared {
             resized: AtomicU64::new(0),
             listeners: Listeners::default(),
             trouble: Mutex::default(),
+            paths: Paths::default(),
             durability: Durability::default(),
             losses: Losses::new(),
             timing,
@@ -113,6 +116,13 @@ impl Shared {
 
     pub(crate) fn set_trouble(&self, text: String) {
         *lock(&self.trouble) = Some(text);
+    }
+
+    /// A queue's way is another now; whoever listens is told if that changes the state of the whole.
+    pub(super) fn turn(&self, way: &mut Way, to: Way) {
+        if self.paths.turn(std::mem::replace(way, to), to) {
+            self.listeners.wake();
+        }
     }
 
     /// The volume has another size now.

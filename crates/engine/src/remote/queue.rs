@@ -19,6 +19,7 @@ use crate::limits;
 use super::entries::{Entries, Entry, Nexus, Nexuses, Place};
 use super::far_end::{Facts, Shape, Shared};
 use super::link::{Link, Order};
+use super::paths::Way;
 use super::recovery::{Patience, Recovery, State, Step};
 use super::replay::Replay;
 use super::route::{Attempt, Route};
@@ -30,6 +31,7 @@ pub(crate) struct RemoteQueue {
     route: Box<dyn Route>,
     recovery: Recovery,
     link: Option<Rc<Link>>,
+    way: Way,
     /// The epoch of the far end that the connection leads to ([`Shared::recognise`]).
     epoch: u64,
     /// The nexus of the connection, if that is known.
@@ -75,6 +77,7 @@ impl RemoteQueue {
             route,
             recovery,
             link: None,
+            way: Way::Unknown,
             epoch: 0,
             nexus: None,
             nexuses: Nexuses::default(),
@@ -288,6 +291,7 @@ impl RemoteQueue {
         self.aside = 0;
         self.route.handle_lost(&why);
         self.shared.set_trouble(why);
+        self.shared.turn(&mut self.way, Way::Lost);
         self.recovery.handle_ended(now);
         let quiet = self.route.quiet_time();
         let nexus = self.nexus.take().and_then(|nexus| self.nexuses.number(nexus));
@@ -360,6 +364,7 @@ impl RemoteQueue {
             Some(Err(why)) => {
                 self.attempt = None;
                 self.shared.set_trouble(why);
+                self.shared.turn(&mut self.way, Way::Lost);
                 self.recovery.handle_failed(now);
                 if self.recovery.state() == State::Dead {
                     self.expire();
@@ -376,11 +381,13 @@ impl RemoteQueue {
                 link.order(Order::Leave);
                 self.nudge(&link);
                 self.shared.set_trouble(why);
+                self.shared.turn(&mut self.way, Way::Lost);
                 self.recovery.handle_mismatch();
                 return self.expire();
             }
         }
         self.recovery.handle_opened();
+        self.shared.turn(&mut self.way, Way::Open);
         self.link = Some(link);
         self.nexus = facts.nexus;
         // What the nexus had before is over: its login has ended that.
@@ -518,6 +525,7 @@ impl VolumeQueue for RemoteQueue {
 
 impl Drop for RemoteQueue {
     fn drop(&mut self) {
+        self.shared.turn(&mut self.way, Way::Unknown);
         if let Some(link) = &self.link {
             link.order(Order::Leave);
             self.nudge(link);

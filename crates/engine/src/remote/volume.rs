@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use ::volume::{
-    Changes, Features, Geometry, Identity, Limits, LossRecord, OpenError, QueueContext, Volume, VolumeQueue,
+    Changes, Features, Geometry, Identity, Limits, LossRecord, OpenError, PathState, QueueContext, Volume,
+    VolumeQueue,
 };
 
 use super::far_end::Shared;
@@ -42,7 +43,7 @@ impl Volume for RemoteVolume {
     }
 
     fn changes(&self) -> Changes {
-        Changes { resized: self.shared.resized(), ..Changes::default() }
+        Changes { resized: self.shared.resized(), path: self.shared.paths.changes(), ..Changes::default() }
     }
 
     fn listen(&self, waker: Waker) {
@@ -53,7 +54,11 @@ impl Volume for RemoteVolume {
         self.shared.losses.keep_in(record, known);
     }
 
-    fn trouble(&self) -> Option<String> {
+    fn path(&self) -> PathState {
+        self.shared.paths.state()
+    }
+
+    fn last_error(&self) -> Option<String> {
         self.shared.trouble()
     }
 

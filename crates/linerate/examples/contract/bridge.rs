@@ -104,8 +104,12 @@ impl Volume for Bridge {
         self.inner.changes()
     }
 
-    fn trouble(&self) -> Option<String> {
-        self.inner.trouble()
+    fn path(&self) -> volume::PathState {
+        self.inner.path()
+    }
+
+    fn last_error(&self) -> Option<String> {
+        self.inner.last_error()
     }
 
     fn open_queue(&self, context: &QueueContext) -> Result<Box<dyn VolumeQueue>, OpenError> {

@@ -312,7 +312,7 @@ impl Disk {
     /// What `kind` means here: a lost way has its own story.
     fn reason(&self, kind: VolumeErrorKind) -> String {
         let lost = matches!(kind, VolumeErrorKind::Unreachable | VolumeErrorKind::TimedOut);
-        match self.0.volume.trouble().filter(|_| lost) {
+        match self.0.volume.last_error().filter(|_| lost) {
             Some(trouble) => format!("{kind} (last trouble on the way to the volume: {trouble})"),
             None => kind.to_string(),
         }

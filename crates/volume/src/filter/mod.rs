@@ -5,6 +5,7 @@
 
 mod delay;
 mod fail;
+mod from_url;
 mod front;
 mod limit;
 mod read_only;
@@ -12,6 +13,7 @@ mod stats;
 
 pub use delay::Delay;
 pub use fail::{Fail, FailRate};
+pub use from_url::apply_filters;
 pub use limit::Limit;
 pub use read_only::ReadOnly;
 pub use stats::Stats;
@@ -61,8 +63,12 @@ macro_rules! same_control {
             self.inner.keep_losses(record, known);
         }
 
-        fn trouble(&self) -> Option<String> {
-            self.inner.trouble()
+        fn path(&self) -> crate::PathState {
+            self.inner.path()
+        }
+
+        fn last_error(&self) -> Option<String> {
+            self.inner.last_error()
         }
     };
 }

@@ -8,8 +8,8 @@ use protocol::Instant;
 use super::front::Front;
 use crate::statistics::StatsSnapshot;
 use crate::{
-    Changes, Completion, Features, Geometry, Identity, Limits, LossRecord, OpenError, QueueContext,
-    QueueFull, Request, Tag, Volume, VolumeErrorKind, VolumeQueue,
+    Changes, Completion, Features, Geometry, Identity, Limits, LossRecord, OpenError, PathState,
+    QueueContext, QueueFull, Request, Tag, Volume, VolumeErrorKind, VolumeQueue,
 };
 
 /// Refuses everything that writes.
@@ -59,8 +59,12 @@ impl Volume for ReadOnly {
         self.inner.keep_losses(record, known);
     }
 
-    fn trouble(&self) -> Option<String> {
-        self.inner.trouble()
+    fn path(&self) -> PathState {
+        self.inner.path()
+    }
+
+    fn last_error(&self) -> Option<String> {
+        self.inner.last_error()
     }
 
     fn statistics(&self) -> Option<StatsSnapshot> {

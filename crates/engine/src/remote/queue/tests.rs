@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use ::volume::{Durability, Extent, Features, Geometry, Identity, Limits, Outcome};
+use ::volume::{Durability, Extent, Features, Geometry, Identity, Limits, Outcome, PathState};
 use buf::{Buf, BufList};
 
 use super::*;
@@ -283,6 +283,28 @@ fn a_first_connection_that_hangs_keeps_no_request_beyond_its_bound() {
     bench.find(found());
     bench.submit(3, read());
     assert_eq!(starts(&bench.sent(0)), [0], "the connection is of use once it is there");
+}
+
+#[test]
+fn the_path_changes_with_the_connection_and_not_with_each_message() {
+    let found = || facts(Some(1), nexus(1, 1));
+    let mut one = Bench::connected(found());
+    let shared = Arc::clone(&one.shared);
+    let seen = || (shared.paths.state(), shared.paths.changes());
+    let mut two = Bench::beside(Arc::clone(&shared), found());
+    assert_eq!(seen(), (PathState::Optimized, 0));
+    one.lose(0, None);
+    assert_eq!(seen(), (PathState::Degraded { missing: 1 }, 1));
+    two.lose(0, None);
+    assert_eq!(seen(), (PathState::Inaccessible, 2));
+    (1..5).for_each(|tag| one.submit(tag, read()));
+    one.wait(RECONNECT);
+    one.wait(RECONNECT);
+    assert_eq!((seen(), one.done.len()), ((PathState::Inaccessible, 2), 4), "requests do not move it");
+    one.find(found());
+    assert_eq!(seen(), (PathState::Degraded { missing: 1 }, 3));
+    drop(two);
+    assert_eq!(seen(), (PathState::Optimized, 4), "a queue that is closed misses nothing");
 }
 
 /// The memory that reads are to be read into.
