@@ -2,6 +2,10 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod mirror;
+#[path = "mirror/mortal.rs"]
+mod mortal;
+#[path = "mirror/opener.rs"]
+mod opener;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,18 +13,20 @@ use std::task::Waker;
 use std::time::Duration;
 
 use buf::{Buf, Pool};
-use mirror::{Mirror, MirrorOpener};
+use mirror::Mirror;
+use mortal::Mortal;
 use names::{Source, VolumeUrl};
+use opener::MirrorOpener;
 use protocol::Instant;
 use volume::contract::{self, FakeWorld, Options, World};
 use volume::filter::{Fail, FailRate, OperationSet};
 use volume::{
-    Completion, CoreId, Durability, Extent, Features, Geometry, Limits, OpenError, OpenStage, Opener,
-    Openers, Operation, Outcome, PathState, PreparedOpen, QueueContext, QueueFull, Ram, Ready, Request, Tag,
-    Volume, VolumeErrorKind, VolumeQueue,
+    Completion, CoreId, Durability, Extent, OpenError, OpenStage, Opener, Openers, Operation, Outcome,
+    PathState, PreparedOpen, QueueContext, Ram, Ready, Request, Tag, Volume, VolumeErrorKind, VolumeQueue,
 };
 
 const SIZE: u64 = 1 << 20;
+const POOL: usize = 1 << 20;
 
 fn fake() -> Box<dyn World> {
     Box::new(FakeWorld::new())
@@ -51,12 +57,12 @@ fn context(pool: &Pool) -> QueueContext {
 fn open(url: &str) -> Result<Arc<dyn Volume>, OpenError> {
     let openers = Openers::new().with(Arc::new(RamOpener)).with(Arc::new(MirrorOpener));
     let prepared = openers.prepare(&url.parse().unwrap())?;
-    prepared.begin(&context(&Pool::new(SIZE as usize))).poll(Instant::ZERO).unwrap()
+    prepared.begin(&context(&Pool::new(POOL))).poll(Instant::ZERO).unwrap()
 }
 
 fn assert_keeps(volume: &Arc<dyn Volume>) {
     if let Err(violation) = contract::check(volume, &Options::default(), &fake) {
-        panic!("{volume:?} breaks {violation}");
+        panic!("it breaks {violation}");
     }
 }
 
@@ -76,52 +82,6 @@ fn an_unknown_kind_is_named_with_those_that_are_known() {
     let error = open("mirror=[ram:1M,stripe=[ram:1M]]").unwrap_err();
     assert_eq!(error.stage(), OpenStage::Scheme);
     assert_eq!(error.to_string(), "there is no stripe volume in this program, which knows ram, mirror");
-}
-
-/// A volume that is away while the test says so.
-#[derive(Debug)]
-struct Mortal {
-    inner: Arc<dyn Volume>,
-    away: Arc<AtomicBool>,
-}
-
-impl Volume for Mortal {
-    fn geometry(&self) -> Geometry {
-        self.inner.geometry()
-    }
-    fn limits(&self) -> Limits {
-        self.inner.limits()
-    }
-    fn features(&self) -> Features {
-        self.inner.features()
-    }
-    fn open_queue(&self, context: &QueueContext) -> Result<Box<dyn VolumeQueue>, OpenError> {
-        let (inner, away) = (self.inner.open_queue(context)?, Arc::clone(&self.away));
-        Ok(Box::new(MortalQueue { inner, away, failed: Vec::new() }))
-    }
-}
-
-struct MortalQueue {
-    inner: Box<dyn VolumeQueue>,
-    away: Arc<AtomicBool>,
-    failed: Vec<Completion>,
-}
-
-impl VolumeQueue for MortalQueue {
-    fn submit(&mut self, now: Instant, request: Request) -> Result<(), QueueFull> {
-        if self.away.load(Ordering::Relaxed) {
-            self.failed.push(request.failed(VolumeErrorKind::Unreachable));
-            return Ok(());
-        }
-        self.inner.submit(now, request)
-    }
-    fn cancel(&mut self, tag: Tag) {
-        self.inner.cancel(tag);
-    }
-    fn poll(&mut self, now: Instant, done: &mut Vec<Completion>) {
-        done.append(&mut self.failed);
-        self.inner.poll(now, done);
-    }
 }
 
 struct Driven {

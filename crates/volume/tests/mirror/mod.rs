@@ -9,12 +9,11 @@ use std::task::Waker;
 use std::time::Duration;
 
 use buf::{Account, Buf};
-use names::{Source, VolumeUrl};
 use protocol::Instant;
 use volume::{
     Changes, Completion, Durability, Extent, Failure, Features, Geometry, Limits, Listeners, OpenError,
-    Opened, Opener, Openers, Opening, Operation, Outcome, PathState, PollList, PreparedOpen, QueueContext,
-    QueueFull, Request, Tag, Volume, VolumeErrorKind, VolumeQueue, shape,
+    Operation, Outcome, PathState, PollList, QueueContext, QueueFull, Request, Tag, Volume, VolumeErrorKind,
+    VolumeQueue, shape,
 };
 
 /// Bytes that are copied at a time, and the time before a missing leg is tried again.
@@ -222,6 +221,9 @@ impl MirrorQueue {
         self.asked[leg] += 1;
         self.backlog[leg].push_back(request);
         self.push(now, leg);
+        self.polls.mark(leg);
+        // What a poll gives to a leg is not seen from outside.
+        self.waker.wake_by_ref();
     }
 
     fn push(&mut self, now: Instant, leg: usize) {
@@ -231,7 +233,6 @@ impl MirrorQueue {
                 break;
             }
         }
-        self.polls.mark(leg);
     }
 
     fn first_live(&self, after: Option<usize>) -> Option<usize> {
@@ -255,7 +256,7 @@ impl MirrorQueue {
         };
         self.flights.insert(own, Flight { tag, again, left: 0, writes, end: None });
         if all {
-            self.spread(now, own, &first, None);
+            self.spread(now, own, None);
         } else {
             let leg = self.first_live(None).unwrap();
             self.flights.get_mut(&own).unwrap().left = 1;
@@ -264,11 +265,13 @@ impl MirrorQueue {
     }
 
     /// Sends what changes something to all legs but one, which has it already.
-    fn spread(&mut self, now: Instant, own: Tag, operation: &Operation, but: Option<usize>) {
+    fn spread(&mut self, now: Instant, own: Tag, but: Option<usize>) {
         for (leg, state) in self.shared.legs().into_iter().enumerate() {
             if state != Leg::Missing && Some(leg) != but {
-                self.flights.get_mut(&own).unwrap().left += 1;
-                self.ask(now, leg, Request { tag: own, operation: copy_of(operation, None) });
+                let flight = self.flights.get_mut(&own).unwrap();
+                flight.left += 1;
+                let operation = copy_of(&flight.again, None);
+                self.ask(now, leg, Request { tag: own, operation });
             }
         }
     }
@@ -291,8 +294,7 @@ impl MirrorQueue {
                 let (extent, data, durability) = (*extent, write.clone(), *durability);
                 flight.end = Some(Ok(outcome));
                 flight.again = Operation::Write { extent, data, durability };
-                let write = copy_of(&flight.again, None);
-                self.spread(now, own, &write, Some(leg));
+                self.spread(now, own, Some(leg));
             }
             (Ok(outcome), _) => flight.end = Some(Ok(outcome)),
             (Err(failure), _) if miscompares => flight.end = Some(Err(failure)),
@@ -447,45 +449,5 @@ impl Drop for MirrorQueue {
             others.for_each(|leg| self.shared.set(leg, Leg::Missing));
             self.shared.end_write();
         }
-    }
-}
-
-/// Opens `mirror=[URL,URL]`.
-pub(crate) struct MirrorOpener;
-
-impl Opener for MirrorOpener {
-    fn schemes(&self) -> &'static [&'static str] {
-        &["mirror"]
-    }
-
-    fn prepare(&self, url: &VolumeUrl, openers: &Openers) -> Result<Box<dyn PreparedOpen>, OpenError> {
-        let Source::Composite(composite) = &url.source else { return Err(OpenError::new("no mirror")) };
-        let children = composite.children.iter().map(|child| openers.prepare(child));
-        Ok(Box::new(Prepared(children.collect::<Result<_, _>>()?)))
-    }
-}
-
-struct Prepared(Vec<Box<dyn PreparedOpen>>);
-
-impl PreparedOpen for Prepared {
-    fn begin(self: Box<Self>, context: &QueueContext) -> Box<dyn Opening> {
-        let begin = |child: Box<dyn PreparedOpen>| (child.begin(context), None);
-        Box::new(Children(self.0.into_iter().map(begin).collect()))
-    }
-}
-
-struct Children(Vec<(Box<dyn Opening>, Option<Arc<dyn Volume>>)>);
-
-impl Opening for Children {
-    fn poll(&mut self, now: Instant) -> Option<Opened> {
-        for (opening, volume) in self.0.iter_mut().filter(|(_, volume)| volume.is_none()) {
-            match opening.poll(now) {
-                Some(Ok(opened)) => *volume = Some(opened),
-                Some(Err(error)) => return Some(Err(error)),
-                None => {}
-            }
-        }
-        let legs: Option<Vec<_>> = self.0.iter().map(|(_, volume)| volume.clone()).collect();
-        Some(Ok(Arc::new(Mirror::new(legs?))))
     }
 }
