@@ -1,5 +1,5 @@
 //! A volume that is made of others behind cores that have nothing to do: it makes good what it has missed, with no connection.
-#![expect(clippy::unwrap_used, reason = "tests")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod common;
 #[path = "../../volume/tests/mirror/mod.rs"]
@@ -27,7 +27,9 @@ fn a_leg_that_dies_and_returns_is_copied_with_no_connection() {
     let mortal = Mortal { inner: ram(), away: Arc::clone(&away) };
     let mirror: Arc<dyn Volume> = Arc::new(Mirror::new(vec![ram(), Arc::new(mortal)]));
     let mut server = Server::of(Arc::clone(&mirror), 1 << 20);
-    [1, 0].into_iter().for_each(|stream| server.hang_up(stream));
+    for stream in [1, 0] {
+        server.hang_up(stream);
+    }
     server.run();
     away.store(true, Ordering::Relaxed);
     // Somebody writes who is gone afterwards.
