@@ -217,10 +217,15 @@ impl Connection {
     /// floor, as those with much under way do, looks through nothing.
     fn serve_aside(&mut self, now: Instant) {
         let mut place = 1;
-        while self.account.floor_left() > 0
+        while let left @ 1.. = self.account.floor_left()
             && let Some(&index) = self.waiting.get(place)
         {
-            if self.serve_again(now, index, Account::take_aside) {
+            // What is longer than that need not be decided about again.
+            let fits = self
+                .slots
+                .get(index)
+                .is_none_or(|slot| slot.entry.data_pointer(0).map_or(0, DataPointer::length) <= left);
+            if fits && self.serve_again(now, index, Account::take_aside) {
                 self.waiting.remove(place);
             } else {
                 place = place.saturating_add(1);
