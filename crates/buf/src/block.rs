@@ -7,16 +7,17 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use crate::foreign::Foreign;
 use crate::ledger::{AccountId, NOBODY};
+use crate::loans::Loans;
 use crate::memory::{Memory, size_of};
-use crate::owned::{Foreign, Loans};
-use crate::pool::Shared;
+use crate::store::{Listed, Store};
 use crate::sync::{AtomicPtr, AtomicUsize, Ordering, fence};
 
 /// What becomes of the memory when the last holder lets go.
 pub(crate) enum Home {
     /// Back to the free list of its size class.
-    Pool { pool: Arc<Shared>, memory: Memory },
+    Pool { pool: Arc<Store<Block>>, memory: Memory },
     /// To its owner, which is dropped.
     Foreign { _owner: Box<dyn Foreign> },
     /// To the allocator. It is there once, however many hold it, and is never written.
@@ -31,8 +32,8 @@ pub(crate) struct Block {
     capacity: usize,
     holders: AtomicUsize,
     /// The next block of the free list this one is in, if it is in one.
-    pub(crate) next: AtomicPtr<Block>,
-    pub(crate) home: Home,
+    next: AtomicPtr<Block>,
+    home: Home,
     /// Who answers for the memory while it is out. Changes only while nobody shares the block.
     account: AccountId,
     /// Other memory that this block is given out in place of, and keeps until it is idle. Changes only while nobody shares
@@ -48,7 +49,7 @@ unsafe impl Sync for Block {}
 
 impl Block {
     /// A pool's block over zeroed memory; the caller owns the only handle.
-    pub(crate) fn for_pool(pool: Arc<Shared>, memory: Memory) -> Handle {
+    pub(crate) fn for_pool(pool: Arc<Store<Block>>, memory: Memory) -> Handle {
         Self::handle(memory.start(), size_of(memory.class()), Home::Pool { pool, memory })
     }
 
@@ -83,21 +84,26 @@ impl Block {
         });
         Handle(NonNull::from(Box::leak(block)))
     }
+}
 
-    /// Who answers for the memory.
-    ///
-    /// # Safety
-    /// `block` is alive, and held by nobody but the caller.
-    pub(crate) unsafe fn account(block: NonNull<Self>) -> AccountId {
+impl Listed for Block {
+    fn next(&self) -> &AtomicPtr<Self> {
+        &self.next
+    }
+
+    fn class(&self) -> Option<usize> {
+        match &self.home {
+            Home::Pool { memory, .. } => Some(memory.class()),
+            Home::Foreign { .. } | Home::Common { .. } | Home::Static => None,
+        }
+    }
+
+    unsafe fn account(block: NonNull<Self>) -> AccountId {
         // SAFETY: by the caller's promise.
         unsafe { (*block.as_ptr()).account }
     }
 
-    /// Frees a block that is in nobody's hands, with its memory unless that is static.
-    ///
-    /// # Safety
-    /// `block` is idle: off every list, held by nobody, and used by nobody afterwards.
-    pub(crate) unsafe fn free(block: NonNull<Block>) {
+    unsafe fn free(block: NonNull<Self>) {
         // SAFETY: the caller owns the block, which `handle` leaked from a box.
         drop(unsafe { Box::from_raw(block.as_ptr()) });
     }
@@ -229,7 +235,7 @@ impl Handle {
         let home = unsafe { &(*idle.as_ptr()).home };
         match home {
             // SAFETY: nobody else holds the block.
-            Home::Pool { .. } => unsafe { Shared::put_back(home, idle) },
+            Home::Pool { pool, memory } => unsafe { pool.put_back(memory.class(), idle) },
             // SAFETY: nobody else holds the block; its memory belongs to the owner inside.
             Home::Foreign { .. } | Home::Common { .. } | Home::Static => unsafe { Block::free(idle) },
         }

@@ -13,23 +13,28 @@
 //! An [`Account`] is one connection's part of a pool: what it holds, in buffers and elsewhere, and whether it may have more while others want some.
 //!
 //! This is one of the few crates with `unsafe` code (ARCHITECTURE.md): `block` holds the raw memory and the
-//! counts; everything else builds on its checked interface.
-#![expect(unsafe_code, reason = "counted and foreign memory; confined to this crate's block module")]
+//! counts of holders, `store` the lists of idle blocks; everything else builds on their checked interfaces.
+#![expect(unsafe_code, reason = "counted, pooled and foreign memory: what this crate is for")]
 
 mod account;
 mod block;
+mod foreign;
 mod ledger;
 mod limits;
 mod list;
+mod loans;
 mod memory;
 mod owned;
 mod pool;
 mod shared;
+mod store;
 mod sync;
 
 pub use account::{Account, Outside};
+pub use foreign::Foreign;
 pub use list::BufList;
+pub use loans::Loans;
 pub use memory::LARGEST;
-pub use owned::{Buf, Foreign, Loans};
+pub use owned::Buf;
 pub use pool::{Pool, PoolUse};
 pub use shared::SharedBuf;
