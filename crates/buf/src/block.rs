@@ -4,8 +4,10 @@
 //! and back, but the lines are core-local in the steady state: a buffer that was never shared is released
 //! without any read-modify-write.
 
-use std::ptr::NonNull;
-use std::sync::Arc;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ptr::NonNull;
 
 use crate::foreign::Foreign;
 use crate::ledger::{AccountId, NOBODY};
@@ -77,7 +79,7 @@ impl Block {
             data,
             capacity,
             holders: AtomicUsize::new(1),
-            next: AtomicPtr::new(std::ptr::null_mut()),
+            next: AtomicPtr::new(core::ptr::null_mut()),
             home,
             account: NOBODY,
             lent: None,
@@ -87,10 +89,12 @@ impl Block {
 }
 
 impl Listed for Block {
+    #[inline]
     fn next(&self) -> &AtomicPtr<Self> {
         &self.next
     }
 
+    #[inline]
     fn class(&self) -> Option<usize> {
         match &self.home {
             Home::Pool { memory, .. } => Some(memory.class()),
@@ -98,6 +102,7 @@ impl Listed for Block {
         }
     }
 
+    #[inline]
     unsafe fn account(block: NonNull<Self>) -> AccountId {
         // SAFETY: by the caller's promise.
         unsafe { (*block.as_ptr()).account }
@@ -128,7 +133,7 @@ impl Place {
 
     /// True if that is this address.
     pub(crate) fn is_at(self, start: *const u8) -> bool {
-        std::ptr::eq(self.0.as_ptr(), start)
+        core::ptr::eq(self.0.as_ptr(), start)
     }
 
     /// The `len` bytes from here.
@@ -137,7 +142,7 @@ impl Place {
     /// They lie in one block's memory that is held, and not written, for as long as the answer lives.
     pub(crate) unsafe fn bytes<'a>(self, len: usize) -> &'a [u8] {
         // SAFETY: by the caller's promise; the memory is always initialised (zeroed or foreign).
-        unsafe { std::slice::from_raw_parts(self.0.as_ptr(), len) }
+        unsafe { core::slice::from_raw_parts(self.0.as_ptr(), len) }
     }
 }
 
@@ -184,7 +189,7 @@ impl Handle {
         debug_assert!(start.checked_add(len).is_some_and(|end| end <= self.capacity()));
         // SAFETY: `Buf` and `SharedBuf` keep `start + len` within the capacity, the memory is always
         // initialised (zeroed or foreign), and writers are excluded by `Buf`'s uniqueness.
-        unsafe { std::slice::from_raw_parts(self.block().data.as_ptr().add(start), len) }
+        unsafe { core::slice::from_raw_parts(self.block().data.as_ptr().add(start), len) }
     }
 
     /// The memory from `start` for `len` bytes, writable.
@@ -194,7 +199,7 @@ impl Handle {
     pub(crate) unsafe fn bytes_mut(&mut self, start: usize, len: usize) -> &mut [u8] {
         debug_assert!(start.checked_add(len).is_some_and(|end| end <= self.capacity()));
         // SAFETY: in bounds as in `bytes`; the caller is the only holder, so nobody reads.
-        unsafe { std::slice::from_raw_parts_mut(self.block().data.as_ptr().add(start), len) }
+        unsafe { core::slice::from_raw_parts_mut(self.block().data.as_ptr().add(start), len) }
     }
 
     /// True when no other handle to the block exists.

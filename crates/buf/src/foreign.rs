@@ -1,5 +1,7 @@
 //! Memory that a buffer may wrap and that no pool owns.
 
+use alloc::vec::Vec;
+
 /// Memory that somebody else provides for the time of an I/O.
 ///
 /// Dropping the owner is the sign that the memory is no longer used.

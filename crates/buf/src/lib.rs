@@ -14,7 +14,13 @@
 //!
 //! This is one of the few crates with `unsafe` code (ARCHITECTURE.md): `block` holds the raw memory and the
 //! counts of holders, `store` the lists of idle blocks; everything else builds on their checked interfaces.
+//!
+//! Without its feature `std` the crate needs an allocator and nothing else. Nobody can say then which thread calls, so that a [`Pool`] and its
+//! [`Account`]s stay on the thread that made them; buffers travel as ever.
+#![cfg_attr(not(any(test, feature = "std")), no_std)]
 #![expect(unsafe_code, reason = "counted, pooled and foreign memory: what this crate is for")]
+
+extern crate alloc;
 
 mod account;
 mod block;

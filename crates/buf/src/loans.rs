@@ -2,7 +2,7 @@
 //!
 //! A block keeps its clone of the count until it is idle, so that the count needs neither the block nor the buffers.
 
-use std::sync::Arc;
+use alloc::sync::Arc;
 
 /// How many buffers stand for memory that was lent with this count ([`Buf::lend`](crate::Buf::lend)). Clones share the count.
 #[derive(Debug, Clone, Default)]

@@ -1,7 +1,10 @@
 //! The unique, writable buffer.
 
-use std::fmt;
-use std::ops::{Deref, DerefMut};
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::{Deref, DerefMut};
 
 use crate::block::{Block, Handle};
 use crate::foreign::Foreign;

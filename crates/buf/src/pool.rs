@@ -3,8 +3,10 @@
 //! Memory is bounded by the limit given at construction: idle blocks of other classes are released before a request is refused. What is idle, and what
 //! counts, is in the pool's [`Store`].
 
-use std::fmt;
-use std::sync::Arc;
+use alloc::sync::Arc;
+use core::fmt;
+#[cfg(not(feature = "std"))]
+use core::marker::PhantomData;
 
 use crate::block::{Block, Handle};
 use crate::ledger::{AccountId, Ledger, NOBODY, Unpooled};
@@ -26,7 +28,12 @@ pub struct PoolUse {
 /// Only the thread that called [`Pool::new`] (or last called [`Pool::adopt`]) may take buffers; any
 /// thread may drop them.
 #[derive(Clone)]
-pub struct Pool(Arc<Tie>);
+pub struct Pool {
+    tie: Arc<Tie>,
+    /// Without the standard library nobody can check which thread calls: the compiler keeps the pool on its own.
+    #[cfg(not(feature = "std"))]
+    _on_one_thread: PhantomData<*const ()>,
+}
 
 /// Ends the pool when its last handle goes, while blocks may still be out.
 struct Tie(Arc<Store<Block>>);
@@ -34,7 +41,11 @@ struct Tie(Arc<Store<Block>>);
 impl Pool {
     /// A pool for the calling thread that holds at most `limit` bytes.
     pub fn new(limit: usize) -> Self {
-        Self(Arc::new(Tie(Arc::new(Store::new(limit)))))
+        Self {
+            tie: Arc::new(Tie(Arc::new(Store::new(limit)))),
+            #[cfg(not(feature = "std"))]
+            _on_one_thread: PhantomData,
+        }
     }
 
     /// A buffer of `len` bytes (at most [`LARGEST`]) with unspecified, initialised content, or `None`
@@ -138,7 +149,7 @@ impl Pool {
 
     /// How much memory the pool holds, and how much it may.
     pub fn usage(&self) -> PoolUse {
-        PoolUse { allocated: self.0.0.counted(), limit: self.0.0.limit() }
+        PoolUse { allocated: self.tie.0.counted(), limit: self.tie.0.limit() }
     }
 
     /// Bytes in use: buffers that are out, and what was charged.
@@ -164,7 +175,8 @@ impl Pool {
     }
 
     pub(crate) fn close_account(&self, account: AccountId, held: Unpooled) {
-        let shared = &self.0.0;
+        let shared = &self.tie.0;
+        #[cfg(feature = "std")]
         if !shared.is_owner() {
             shared.close_elsewhere(account, held);
             return;
@@ -276,7 +288,8 @@ impl Pool {
 
     /// The shared part, for the owner only.
     fn owned(&self) -> &Arc<Store<Block>> {
-        let shared = &self.0.0;
+        let shared = &self.tie.0;
+        #[cfg(feature = "std")]
         assert!(shared.is_owner(), "a pool's buffer was asked for outside its thread");
         shared
     }
@@ -284,9 +297,10 @@ impl Pool {
     /// Makes the calling thread the owner, for a pool that was built before its thread started.
     ///
     /// The handle is consumed and given back to say that nobody else uses the pool yet.
+    #[cfg(feature = "std")]
     #[must_use]
     pub fn adopt(self) -> Self {
-        self.0.0.adopt();
+        self.tie.0.adopt();
         self
     }
 }

@@ -1,7 +1,8 @@
 //! The read-only, counted, sliceable buffer.
 
-use std::fmt;
-use std::ops::{Bound, Deref, RangeBounds};
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::{Bound, Deref, RangeBounds};
 
 use crate::block::{Block, Handle, Place};
 use crate::loans::Loans;

@@ -4,10 +4,14 @@
 //! The lists run through the blocks themselves; what they need of a block is [`Listed`], so that a block can name its store, and a store need not know
 //! what a block is.
 
-use std::cell::UnsafeCell;
-use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use alloc::sync::Arc;
+#[cfg(feature = "std")]
+use alloc::vec::Vec;
+use core::cell::UnsafeCell;
+use core::ptr::{self, NonNull};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+#[cfg(feature = "std")]
+use std::sync::{Mutex, PoisonError};
 
 use crate::ledger::{AccountId, Ledger, Unpooled};
 use crate::memory::{CLASSES, Memory, size_of};
@@ -36,11 +40,13 @@ pub(crate) trait Listed: Sized {
 
 /// A pool's blocks and counts.
 pub(crate) struct Store<B> {
+    #[cfg(feature = "std")]
     owner: AtomicUsize,
     lists: UnsafeCell<[*mut B; CLASSES]>,
     /// Who holds what; blocks that other threads returned count until the stack is emptied.
     ledger: UnsafeCell<Ledger>,
     /// Accounts that ended on other threads, with what was charged to them.
+    #[cfg(feature = "std")]
     ended: Mutex<Vec<(AccountId, Unpooled)>>,
     remote: AtomicPtr<B>,
     /// Bytes of blocks, in use or idle.
@@ -67,9 +73,11 @@ impl<B: Listed> Store<B> {
     /// A store for the calling thread, with nothing in it.
     pub(crate) fn new(limit: usize) -> Self {
         Self {
+            #[cfg(feature = "std")]
             owner: AtomicUsize::new(this_thread()),
             lists: UnsafeCell::new([ptr::null_mut(); CLASSES]),
             ledger: UnsafeCell::new(Ledger::new(limit)),
+            #[cfg(feature = "std")]
             ended: Mutex::default(),
             remote: AtomicPtr::new(ptr::null_mut()),
             allocated: AtomicUsize::new(0),
@@ -84,37 +92,53 @@ impl<B: Listed> Store<B> {
     }
 
     /// The most that it may hold, in bytes.
+    #[inline]
     pub(crate) fn limit(&self) -> usize {
         self.limit
     }
 
     /// Makes the calling thread the owner.
+    #[cfg(feature = "std")]
     pub(crate) fn adopt(&self) {
         self.owner.store(this_thread(), Ordering::Release);
     }
 
     /// From here on no thread is the owner, so returns go to the stack and are freed there.
     pub(crate) fn end(&self) {
+        #[cfg(feature = "std")]
         self.owner.store(0, Ordering::SeqCst);
         self.closed.store(true, Ordering::SeqCst);
     }
 
     /// Moves whenever something comes back on the owner's thread.
+    #[inline]
     pub(crate) fn returns(&self) -> u64 {
         self.returns.load(Ordering::Relaxed)
     }
 
     /// Moves whenever something comes back on another thread.
+    #[inline]
     pub(crate) fn remote_returns(&self) -> u64 {
         self.remote_returns.load(Ordering::Relaxed)
     }
 
+    /// Whether the calling thread owns lists and ledger.
+    #[cfg(feature = "std")]
+    #[inline]
     pub(crate) fn is_owner(&self) -> bool {
         self.owner.load(Ordering::Relaxed) == this_thread()
     }
 
+    /// Whether a block that comes back does so on the thread that owns the lists. Nobody can say here, so each takes the way of the other threads.
+    #[cfg(not(feature = "std"))]
+    #[expect(clippy::unused_self, reason = "as with the standard library")]
+    fn is_owner(&self) -> bool {
+        false
+    }
+
     /// # Safety
     /// The calling thread owns the ledger, and uses no other reference to it.
+    #[inline]
     #[expect(
         clippy::mut_from_ref,
         reason = "one thread owns it; no caller keeps the reference across a call"
@@ -171,6 +195,7 @@ impl<B: Listed> Store<B> {
 
     /// # Safety
     /// The calling thread owns the ledger.
+    #[inline]
     pub(crate) unsafe fn take_off(&self, account: AccountId, less: Unpooled) {
         self.set_charged(self.charged.load(Ordering::Relaxed).saturating_sub(less.sum()));
         let forced = self.forced.load(Ordering::Relaxed).saturating_sub(less.forced);
@@ -183,15 +208,20 @@ impl<B: Listed> Store<B> {
     ///
     /// # Safety
     /// The calling thread owns the ledger.
+    #[cfg_attr(
+        not(feature = "std"),
+        expect(clippy::unused_self, reason = "no account ends on another thread")
+    )]
     pub(crate) unsafe fn close_ended(&self) {
-        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
-        for (account, held) in ended.drain(..) {
+        #[cfg(feature = "std")]
+        for (account, held) in self.ended.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
             // SAFETY: by the caller's promise.
             unsafe { self.close(account, held) };
         }
     }
 
     /// Keeps what ended on a thread that does not own the ledger, until the owner looks.
+    #[cfg(feature = "std")]
     pub(crate) fn close_elsewhere(&self, account: AccountId, held: Unpooled) {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner).push((account, held));
         self.remote_returns.fetch_add(1, Ordering::Relaxed);
@@ -208,16 +238,19 @@ impl<B: Listed> Store<B> {
     }
 
     /// Bytes of blocks and of charged memory.
+    #[inline]
     pub(crate) fn counted(&self) -> usize {
         self.allocated.load(Ordering::Relaxed).saturating_add(self.charged.load(Ordering::Relaxed))
     }
 
     /// On the owner's thread alone.
+    #[inline]
     fn set_charged(&self, bytes: usize) {
         self.charged.store(bytes, Ordering::Relaxed);
     }
 
     /// Something came back on the owner's thread.
+    #[inline]
     pub(crate) fn count_return(&self) {
         let returns = self.returns.load(Ordering::Relaxed);
         self.returns.store(returns.wrapping_add(1), Ordering::Relaxed);
@@ -347,7 +380,7 @@ impl<B: Listed> Store<B> {
     pub(crate) unsafe fn trim(&self) {
         for class in 0..CLASSES {
             // SAFETY: by the caller's promise.
-            let head = unsafe { std::mem::replace(&mut (*self.lists.get())[class], ptr::null_mut()) };
+            let head = unsafe { core::mem::replace(&mut (*self.lists.get())[class], ptr::null_mut()) };
             self.free_chain(head);
         }
     }
@@ -367,6 +400,7 @@ impl<B: Listed> Store<B> {
 }
 
 /// A number that differs between threads that are alive at the same time.
+#[cfg(feature = "std")]
 fn this_thread() -> usize {
     thread_local!(static MARK: u8 = const { 0 });
     MARK.with(|mark| std::ptr::from_ref(mark).addr())
