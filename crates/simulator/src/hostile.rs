@@ -159,9 +159,19 @@ pub fn hostile(seed: u64, attacks: &[Attack], scene: &Scene, plant: Plant) -> Re
     trial.leave().map_err(told)
 }
 
+/// Attackers of one kind.
+#[derive(Debug, Clone, Copy)]
+pub struct Crowd {
+    /// What each of them does.
+    pub attack: Attack,
+    /// How many there are.
+    pub size: u8,
+}
+
 /// Runs one trial with a crowd of attackers of one kind, beside clients that ask for a block at a time: some that were there before the crowd, and some that
 /// come after it.
-pub fn crowd(seed: u64, (attack, size): (Attack, u8), scene: &Scene) -> Result<Vec<Duration>, String> {
+pub fn crowd(seed: u64, crowd: Crowd, scene: &Scene) -> Result<Vec<Duration>, String> {
+    let Crowd { attack, size } = crowd;
     let mut trial = Trial::new(seed, scene, (Plant::None, &[&BLOCKS]))?;
     let told = |what| format!("{size} of {attack:?}: {what}");
     trial.pass(Duration::from_millis(200)).map_err(told)?;

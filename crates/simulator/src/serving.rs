@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::task::Waker;
 
-use engine::{Catalogue, ControlObserver, Core, EngineConfig, ListenerRole, Message};
+use engine::{Catalogue, ControlObserver, Core, EngineConfig, ListenerRole, Message, NamedVolume};
 use host::{CoreIndex, Journal, World as HostWorld};
 use volume::Volume;
 
@@ -41,7 +41,7 @@ pub(crate) fn cores(
     serving: Serving,
 ) -> Result<(Vec<Core>, Arc<Mail<Message>>), String> {
     let Serving { listeners, cores, pool, tamper } = serving;
-    let catalogue = Catalogue::first([("disk".into(), disk)], listeners);
+    let catalogue = Catalogue::first([NamedVolume { name: "disk".into(), volume: disk }], listeners);
     let (journal, observer) = (Arc::new(host::Silent), Arc::new(host::Silent));
     make_cores(Makings { catalogue, cores, pool, tamper, journal, observer })
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use backends::FileVolume;
 use engine::incarnation::Mark;
 use engine::remote::{self, Access};
-use engine::{Catalogue, Core, EngineConfig, ListenerRole, Message};
+use engine::{Catalogue, Core, EngineConfig, ListenerRole, Message, NamedVolume};
 use host::{CoreIndex, OpenMode, World as HostWorld};
 use protocol::Instant;
 use volume::{CoreId, OpenError, QueueContext, Volume, VolumeQueue};
@@ -153,7 +153,7 @@ pub(crate) fn start_server(
         observer: Arc::clone(&world.observed) as Arc<dyn engine::ControlObserver>,
     });
     let volume: Arc<dyn Volume> = Arc::new(volume);
-    let catalogue = Catalogue::first([("disk".into(), volume)], vec![listener]);
+    let catalogue = Catalogue::first([NamedVolume { name: "disk".into(), volume }], vec![listener]);
     let mail = Arc::new(Mail::<Message>::new(scene.cores.into()));
     let core = |core| {
         let surroundings = HostWorld {

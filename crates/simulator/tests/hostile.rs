@@ -8,7 +8,7 @@ mod common;
 use common::{iscsi_access, iscsi_listener, nvme_access, nvme_listener};
 use engine::ListenerRole;
 use simulator::attacks::Attack;
-use simulator::hostile::{Plant, Scene, crowd, hostile};
+use simulator::hostile::{Crowd, Plant, Scene, crowd, hostile};
 use simulator::replay;
 use volume::Volume;
 
@@ -18,11 +18,11 @@ const TRIALS: u64 = 10 * Attack::ALL.len() as u64;
 const MIXED: u64 = 20;
 /// Trials of crowds, three of each, and who they are: tables for full windows and queues would take more than is kept for those who hold little.
 const CROWDED: u64 = 3 * CROWDS.len() as u64;
-const CROWDS: [(Attack, u8); 4] = [
-    (Attack::FullWindow, 100),
-    (Attack::HoardQueue, 100),
-    (Attack::FullWindow, 170),
-    (Attack::HoardQueue, 170),
+const CROWDS: [Crowd; 4] = [
+    Crowd { attack: Attack::FullWindow, size: 100 },
+    Crowd { attack: Attack::HoardQueue, size: 100 },
+    Crowd { attack: Attack::FullWindow, size: 170 },
+    Crowd { attack: Attack::HoardQueue, size: 170 },
 ];
 /// Trials of attacks of all kinds in which writes that were answered BUSY found no memory again and again, while others always did, on one core and on two.
 const UNLUCKY: [u64; 2] = [70, 111];

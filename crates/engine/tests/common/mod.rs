@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::task::Waker;
 use std::time::Duration;
 
-use engine::{Catalogue, ControlEvent, ControlObserver, Core, EngineConfig, ListenerRole, Message};
+use engine::{
+    Catalogue, ControlEvent, ControlObserver, Core, EngineConfig, ListenerRole, Message, NamedVolume,
+};
 use host::{
     Accepted, BlockFile, CoreIndex, Dialer, Endpoint, EndpointId, IoError, Journal, ListenerId, OpenOptions,
     Postbox, Recording, Service, Storage, World,
@@ -160,7 +162,7 @@ impl Server {
     /// The same, of that volume.
     pub(crate) fn of(volume: Arc<dyn Volume>, pool_limit: usize) -> Self {
         let roles = vec![ListenerRole::Nvme(Arc::new(portal(&*volume)))];
-        Self::begin(&Catalogue::first([("disk".into(), volume)], roles), pool_limit)
+        Self::begin(&Catalogue::first([NamedVolume { name: "disk".into(), volume }], roles), pool_limit)
     }
 
     /// The same, with this catalogue.

@@ -16,6 +16,7 @@ mod protocol_names;
 mod purity;
 mod references;
 mod tokio;
+mod tuples;
 mod unsafety;
 
 use super::Rule;
@@ -28,6 +29,7 @@ pub(super) const ALL: &[Rule] = &[
     unsafety::RULE,
     protocol_names::RULE,
     engine::RULE,
+    tuples::RULE,
     tokio::RULE,
     manifests::RULE,
     dependencies::RULE,
