@@ -9,26 +9,26 @@ use crate::dice::Dice;
 use crate::lock;
 
 /// Does something to a message that one core posts to another: what it gives is posted instead, to whom it says.
-pub type Tamper<M> = Box<dyn FnMut((CoreIndex, CoreIndex), M) -> Vec<(CoreIndex, M)> + Send>;
+pub type MessageHook<M> = Box<dyn FnMut((CoreIndex, CoreIndex), M) -> Vec<(CoreIndex, M)> + Send>;
 
 /// All mailboxes.
 pub struct Mail<M> {
     /// By receiver, then by sender.
     lanes: Mutex<Vec<Vec<VecDeque<M>>>>,
-    tamper: Option<Mutex<Tamper<M>>>,
+    hook: Option<Mutex<MessageHook<M>>>,
 }
 
 impl<M> Mail<M> {
     /// The mailboxes of so many cores.
     pub fn new(cores: usize) -> Self {
         let lane = || (0..cores).map(|_| VecDeque::new()).collect();
-        Self { lanes: Mutex::new((0..cores).map(|_| lane()).collect()), tamper: None }
+        Self { lanes: Mutex::new((0..cores).map(|_| lane()).collect()), hook: None }
     }
 
     /// The same, with a bug: for the tests of the tests.
     #[must_use]
-    pub fn tampered(self, tamper: Tamper<M>) -> Self {
-        Self { tamper: Some(Mutex::new(tamper)), ..self }
+    pub fn tampered(self, hook: MessageHook<M>) -> Self {
+        Self { hook: Some(Mutex::new(hook)), ..self }
     }
 
     /// The next message for a core: of which sender, the dice say.
@@ -65,8 +65,8 @@ pub struct Sender<M> {
 
 impl<M: Send> Postbox<M> for Sender<M> {
     fn post(&self, core: CoreIndex, message: M) {
-        let posted = match &self.mail.tamper {
-            Some(tamper) => (lock(tamper))((self.from, core), message),
+        let posted = match &self.mail.hook {
+            Some(hook) => (lock(hook))((self.from, core), message),
             None => vec![(core, message)],
         };
         for (to, message) in posted {
