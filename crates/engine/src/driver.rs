@@ -15,7 +15,7 @@ use volume::{Tag, VolumeId};
 use crate::hub::Hub;
 use crate::limits::PARKED_GUESS;
 use crate::message::{Inbound, Member};
-use crate::queues::{NotTaken, Slot, Submission};
+use crate::queues::{Slot, Submission, SubmitError};
 
 /// What tells one protocol's driver from another's: how inbox and actions map to its words.
 pub(crate) trait Role {
@@ -55,8 +55,8 @@ impl DriverContext {
         self.outstanding += 1;
         if !self.parked.is_empty() {
             self.parked.push_back(submission);
-        } else if let Err(not_taken) = self.hub.submit(self.now, self.slot, submission)
-            && let Some(full) = self.given_back(not_taken)
+        } else if let Err(error) = self.hub.submit(self.now, self.slot, submission)
+            && let Some(full) = self.given_back(error)
         {
             self.parked.push_back(full);
         }
@@ -65,10 +65,10 @@ impl DriverContext {
     /// A request that a full queue gave back. One that a fence has overtaken returns to its connection, behind the fence in its
     /// inbox, to be judged again.
     #[cold]
-    fn given_back(&self, not_taken: NotTaken) -> Option<Submission> {
-        match not_taken {
-            NotTaken::Full(submission) => Some(submission),
-            NotTaken::Overtaken(submission) => {
+    fn given_back(&self, error: SubmitError) -> Option<Submission> {
+        match error {
+            SubmitError::Full(submission) => Some(submission),
+            SubmitError::StaleEpoch(submission) => {
                 self.hub.deliver(self.member.endpoint, Inbound::Refused(Box::new(submission.request)));
                 None
             }
@@ -91,8 +91,8 @@ impl DriverContext {
 
     fn retry_parked(&mut self) {
         while let Some(parked) = self.parked.pop_front() {
-            if let Err(not_taken) = self.hub.submit(self.now, self.slot, parked)
-                && let Some(parked) = self.given_back(not_taken)
+            if let Err(error) = self.hub.submit(self.now, self.slot, parked)
+                && let Some(parked) = self.given_back(error)
             {
                 self.parked.push_front(parked);
                 return;

@@ -13,7 +13,7 @@ use volume::{Tag, VolumeErrorKind, VolumeId};
 
 use crate::catalogue::ListenerRole;
 use crate::message::{Inbound, Member, Message};
-use crate::queues::{FLUSH, NotTaken, Queues, Slot, Submission};
+use crate::queues::{FLUSH, Queues, Slot, Submission, SubmitError};
 
 /// What the hub knows of one driver.
 struct ConnectionSlot {
@@ -168,7 +168,7 @@ impl Hub {
     }
 
     /// Makes room among those that have not logged in, or only to discover, if there are `most` of them: the oldest has to go.
-    pub(crate) fn crowd_out(&self, most: usize) {
+    pub(crate) fn evict_oldest_pending(&self, most: usize) {
         let mut table = self.table.borrow_mut();
         if table.newcomers.len() >= most.max(1)
             && let Some(oldest) = table.newcomers.pop_front()
@@ -255,7 +255,7 @@ impl Hub {
 
     /// Submits a connection's request.
     #[inline]
-    pub(crate) fn submit(&self, now: Instant, slot: Slot, submission: Submission) -> Result<(), NotTaken> {
+    pub(crate) fn submit(&self, now: Instant, slot: Slot, submission: Submission) -> Result<(), SubmitError> {
         self.queues.borrow_mut().submit(now, slot, submission)
     }
 

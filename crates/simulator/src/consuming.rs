@@ -14,7 +14,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use buf::{Buf, BufList, SharedBuf};
-use engine::remote::{self, Access, Discovery, RemoteOpening, Surroundings};
+use engine::remote::{self, Access, ClientContext, Discovery, RemoteOpening};
 use engine::{Core, ListenerRole};
 use host::{Accepted, Dialer, ListenerId, Service as _};
 use protocol::Instant;
@@ -82,7 +82,7 @@ pub struct Scenario {
     /// How long a request of a hostile volume may take with these.
     pub bounds: [Duration; 2],
     /// Asks a portal of each protocol what it offers.
-    pub discover: [fn(SocketAddr, &Surroundings) -> Discovery; 2],
+    pub discover: [fn(SocketAddr, &ClientContext) -> Discovery; 2],
     /// Bytes of the heap that this thread has.
     pub heap: fn() -> usize,
 }
@@ -183,7 +183,7 @@ struct Trial<'a> {
     honest: Vec<User>,
     /// What is done with each of the hostile servers.
     victims: Vec<Stage>,
-    surroundings: Surroundings,
+    context: ClientContext,
     serial: u64,
     /// Goes last, with what the others still wished for.
     world: World<Front>,
@@ -213,14 +213,14 @@ impl<'a> Trial<'a> {
         let seeds = AtomicU64::new(seed << 32);
         let dialer: Arc<dyn Dialer> =
             if bug == PlantedBug::Greedy { Arc::new(GreedyDialer) } else { Arc::new(WorldDialer) };
-        let surroundings = Surroundings {
+        let context = ClientContext {
             dialer,
             waker: Waker::noop().clone(),
             entropy: Arc::new(move || Box::new(Dice::new(seeds.fetch_add(1, Ordering::Relaxed)))),
         };
         let victims = vec![Stage::Away(Instant::ZERO), Stage::Away(Instant::ZERO)];
         let honest = Vec::new();
-        let mut trial = Self { scenario, before, world, dice, honest, victims, surroundings, serial: 0 };
+        let mut trial = Self { scenario, before, world, dice, honest, victims, context, serial: 0 };
         for number in 0..scenario.access.len() {
             let user = trial.open(number)?;
             trial.honest.push(user);
@@ -230,7 +230,7 @@ impl<'a> Trial<'a> {
 
     fn open(&mut self, number: usize) -> Result<User, String> {
         let access = self.scenario.access[number].clone();
-        let mut opening = remote::open(address(number), access, &self.surroundings);
+        let mut opening = remote::open(address(number), access, &self.context);
         for _ in 0..PATIENCE {
             self.world.step();
             if let Some(opened) = opening.poll() {
@@ -303,10 +303,10 @@ impl<'a> Trial<'a> {
     fn begin(&mut self, number: usize) -> Stage {
         let (now, address) = (self.world.now(), address(number + KINDS as usize));
         if self.dice.below(4) == 0 {
-            return Stage::Asking((self.scenario.discover[number])(address, &self.surroundings), now);
+            return Stage::Asking((self.scenario.discover[number])(address, &self.context), now);
         }
         let access = self.scenario.access[number].clone();
-        Stage::Opening(remote::open(address, access, &self.surroundings), now)
+        Stage::Opening(remote::open(address, access, &self.context), now)
     }
 }
 

@@ -186,13 +186,13 @@ impl Trial {
 
     fn open(&mut self, port: u16, access: &Access) -> Result<Client, String> {
         let seeds = AtomicU64::new(self.seed ^ u64::from(port) << 32 ^ (self.clients.len() as u64) << 40);
-        let surroundings = remote::Surroundings {
+        let context = remote::ClientContext {
             dialer: Arc::new(WorldDialer),
             waker: Waker::noop().clone(),
             entropy: Arc::new(move || Box::new(Dice::new(seeds.fetch_add(1, Ordering::Relaxed)))),
         };
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let mut opening = remote::open(address, access.clone(), &surroundings);
+        let mut opening = remote::open(address, access.clone(), &context);
         for _ in 0..PATIENCE {
             self.world.step();
             if let Some(opened) = opening.poll() {

@@ -236,13 +236,13 @@ impl<'a> Trial<'a> {
 
     fn open(&mut self, port: u16, access: &Access, asks: &'static Asks) -> Result<Client, String> {
         let seeds = AtomicU64::new(self.seed ^ (self.clients.len() as u64 + 1) << 32);
-        let surroundings = remote::Surroundings {
+        let context = remote::ClientContext {
             dialer: Arc::new(WorldDialer),
             waker: Waker::noop().clone(),
             entropy: Arc::new(move || Box::new(Dice::new(seeds.fetch_add(1, Ordering::Relaxed)))),
         };
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let mut opening = remote::open(address, access.clone(), &surroundings);
+        let mut opening = remote::open(address, access.clone(), &context);
         for _ in 0..PATIENCE {
             self.world.step();
             if let Some(opened) = opening.poll() {

@@ -14,15 +14,15 @@ pub type MessageHook<M> = Box<dyn FnMut((CoreIndex, CoreIndex), M) -> Vec<(CoreI
 /// All mailboxes.
 pub struct Mail<M> {
     /// By receiver, then by sender.
-    lanes: Mutex<Vec<Vec<VecDeque<M>>>>,
+    links: Mutex<Vec<Vec<VecDeque<M>>>>,
     hook: Option<Mutex<MessageHook<M>>>,
 }
 
 impl<M> Mail<M> {
     /// The mailboxes of so many cores.
     pub fn new(cores: usize) -> Self {
-        let lane = || (0..cores).map(|_| VecDeque::new()).collect();
-        Self { lanes: Mutex::new((0..cores).map(|_| lane()).collect()), hook: None }
+        let link = || (0..cores).map(|_| VecDeque::new()).collect();
+        Self { links: Mutex::new((0..cores).map(|_| link()).collect()), hook: None }
     }
 
     /// The same, with a bug: for the tests of the tests.
@@ -33,17 +33,17 @@ impl<M> Mail<M> {
 
     /// The next message for a core: of which sender, the dice say.
     pub(crate) fn take(&self, core: usize, dice: Option<&mut Dice>) -> Option<M> {
-        let mut lanes = lock(&self.lanes);
-        let mut waiting: Vec<_> = lanes.get_mut(core)?.iter_mut().filter(|lane| !lane.is_empty()).collect();
+        let mut links = lock(&self.links);
+        let mut waiting: Vec<_> = links.get_mut(core)?.iter_mut().filter(|link| !link.is_empty()).collect();
         let chosen = dice.map_or(0, |dice| dice.index(waiting.len()));
         waiting.get_mut(chosen)?.pop_front()
     }
 
     fn put(&self, (from, to): (CoreIndex, CoreIndex), message: M) {
-        let mut lanes = lock(&self.lanes);
-        let lane = lanes.get_mut(usize::from(to)).and_then(|senders| senders.get_mut(usize::from(from)));
-        if let Some(lane) = lane {
-            lane.push_back(message);
+        let mut links = lock(&self.links);
+        let link = links.get_mut(usize::from(to)).and_then(|senders| senders.get_mut(usize::from(from)));
+        if let Some(link) = link {
+            link.push_back(message);
         }
     }
 }
@@ -75,6 +75,6 @@ impl<M: Send> Postbox<M> for Sender<M> {
     }
 
     fn cores(&self) -> CoreIndex {
-        CoreIndex::try_from(lock(&self.mail.lanes).len()).unwrap_or(CoreIndex::MAX)
+        CoreIndex::try_from(lock(&self.mail.links).len()).unwrap_or(CoreIndex::MAX)
     }
 }

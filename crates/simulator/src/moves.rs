@@ -275,18 +275,18 @@ impl Trial {
 /// Opens the volume at the first port, as often as it takes.
 fn open(world: &mut World<Front>, access: &Access, seed: u64) -> Result<Arc<dyn Volume>, String> {
     let seeds = AtomicU64::new(seed << 32);
-    let surroundings = remote::Surroundings {
+    let context = remote::ClientContext {
         dialer: Arc::new(WorldDialer),
         waker: Waker::noop().clone(),
         entropy: Arc::new(move || Box::new(Dice::new(seeds.fetch_add(1, Ordering::Relaxed)))),
     };
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
-    let mut opening = remote::open(address, access.clone(), &surroundings);
+    let mut opening = remote::open(address, access.clone(), &context);
     for _ in 0..PATIENCE {
         world.step();
         match opening.poll() {
             Some(Ok(volume)) => return Ok(volume),
-            Some(Err(_)) => opening = remote::open(address, access.clone(), &surroundings),
+            Some(Err(_)) => opening = remote::open(address, access.clone(), &context),
             None => {}
         }
     }

@@ -347,13 +347,13 @@ impl Trial {
         // Each queue is an initiator port of its own.
         let entropy = Mutex::new(self.dice.fork());
         let port = u16::try_from(live.client.protocol + 1).unwrap_or(1);
-        let surroundings = remote::Surroundings {
+        let context = remote::ClientContext {
             dialer: Arc::new(WorldDialer),
             waker: Waker::noop().clone(),
             entropy: Arc::new(move || Box::new(lock(&entropy).fork())),
         };
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        live.client.stage = Stage::Opening(remote::open(address, access, &surroundings));
+        live.client.stage = Stage::Opening(remote::open(address, access, &context));
         live.client.since = now;
         if live.visitor.is_none() && self.dice.coin() {
             let port = if self.has_third() && self.dice.coin() { 3 } else { 1 };

@@ -62,7 +62,7 @@ pub(crate) fn make_cores(makings: Makings) -> Result<(Vec<Core>, Arc<Mail<Messag
     let options = DiskOptions { sectors: 1, errors: Odds::NEVER, bug: PlantedBug::None, write_back: None };
     let storage = CrashDisk::new(options, Dice::new(1));
     let cores = (0..makings.cores).map(|core| {
-        let surroundings = HostWorld {
+        let context = HostWorld {
             core,
             storage: Arc::new(storage.clone()),
             dialer: Arc::new(WorldDialer),
@@ -70,7 +70,7 @@ pub(crate) fn make_cores(makings: Makings) -> Result<(Vec<Core>, Arc<Mail<Messag
             waker: Waker::noop().clone(),
         };
         let catalogue = makings.catalogue.clone();
-        Core::new(Arc::clone(&config), catalogue, surroundings).map_err(|error| error.to_string())
+        Core::new(Arc::clone(&config), catalogue, context).map_err(|error| error.to_string())
     });
     Ok((cores.collect::<Result<_, String>>()?, mail))
 }

@@ -122,8 +122,8 @@ pub fn served(seed: u64, cuts: usize, scenario: &Scenario, bug: PlantedBug) -> R
 
 /// Both ends are this project's own, so neither may find the other in breach of a standard, whatever the network does.
 fn check_journal(world: &World<Core>) -> Result<(), String> {
-    let misdeed = |event: &host::Event| matches!(event.kind, host::Kind::Violation | host::Kind::Reject);
-    match world.journal.take().into_iter().find(misdeed) {
+    let violation = |event: &host::Event| matches!(event.kind, host::Kind::Violation | host::Kind::Reject);
+    match world.journal.take().into_iter().find(violation) {
         Some(event) => {
             Err(format!("the server finds its own project's client in breach of the protocol: {event:?}"))
         }
@@ -156,14 +156,14 @@ pub(crate) fn start_server(
     let catalogue = Catalogue::first([NamedVolume { name: "disk".into(), volume }], vec![listener]);
     let mail = Arc::new(Mail::<Message>::new(scenario.cores.into()));
     let core = |core| {
-        let surroundings = HostWorld {
+        let context = HostWorld {
             core,
             storage: Arc::new(disk.clone()),
             dialer: Arc::new(WorldDialer),
             postbox: Arc::new(Sender { mail: Arc::clone(&mail), from: core }),
             waker: Waker::noop().clone(),
         };
-        Core::new(Arc::clone(&config), catalogue.clone(), surroundings).map_err(|error| error.to_string())
+        Core::new(Arc::clone(&config), catalogue.clone(), context).map_err(|error| error.to_string())
     };
     let cores = (0..scenario.cores).map(core).collect::<Result<_, String>>()?;
     world.start_server(cores, Arc::clone(&mail));
@@ -172,13 +172,13 @@ pub(crate) fn start_server(
 
 /// Opens the volume and its queues, as often as it takes.
 pub(crate) fn connect(world: &mut World<Core>, scenario: &Scenario) -> Result<Box<dyn VolumeQueue>, String> {
-    let surroundings = remote::Surroundings {
+    let context = remote::ClientContext {
         dialer: Arc::new(WorldDialer),
         waker: Waker::noop().clone(),
         entropy: Arc::new(|| Box::new(Dice::new(2))),
     };
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
-    let mut opening = remote::open(address, scenario.access.clone(), &surroundings);
+    let mut opening = remote::open(address, scenario.access.clone(), &context);
     for _ in 0..PATIENCE {
         world.step();
         match opening.poll() {
@@ -190,7 +190,7 @@ pub(crate) fn connect(world: &mut World<Core>, scenario: &Scenario) -> Result<Bo
                 let mut queues = queues.map_err(|error| error.to_string())?;
                 return Ok(if queues.len() > 1 { Box::new(Spread(queues)) } else { queues.remove(0) });
             }
-            Some(Err(_)) => opening = remote::open(address, scenario.access.clone(), &surroundings),
+            Some(Err(_)) => opening = remote::open(address, scenario.access.clone(), &context),
             None => {}
         }
     }

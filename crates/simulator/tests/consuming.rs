@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use common::{iscsi_access, iscsi_listener, nvme_access, nvme_listener};
 use engine::ListenerRole;
-use engine::remote::{Discovery, Surroundings, discover};
+use engine::remote::{ClientContext, Discovery, discover};
 use simulator::consuming::{PlantedBug, Scenario, consuming};
 use simulator::replay;
 use simulator::villains::Evil;
@@ -32,9 +32,9 @@ fn listeners(volume: &dyn Volume) -> Vec<ListenerRole> {
     [iscsi_listener(volume, None), nvme_listener(volume, None)].into_iter().flatten().collect()
 }
 
-fn ask(scheme: &str, address: SocketAddr, surroundings: &Surroundings) -> Discovery {
+fn ask(scheme: &str, address: SocketAddr, context: &ClientContext) -> Discovery {
     let url = format!("{scheme}://127.0.0.1").parse().unwrap();
-    discover(address, &url, None, surroundings)
+    discover(address, &url, None, context)
 }
 
 fn scenario() -> Scenario {

@@ -35,15 +35,15 @@ pub(crate) const READ: u8 = 2;
 
 /// Nothing is opened or dialled here.
 #[derive(Debug)]
-struct Nowhere;
+struct NoNetwork;
 
-impl Storage for Nowhere {
+impl Storage for NoNetwork {
     fn open(&self, _path: &str, _options: OpenOptions) -> Result<Arc<dyn BlockFile>, IoError> {
         panic!("this world has no files")
     }
 }
 
-impl Dialer for Nowhere {
+impl Dialer for NoNetwork {
     fn dial(&self, _peer: SocketAddr, _endpoint: Box<dyn Endpoint>) -> EndpointId {
         panic!("this world has no network")
     }
@@ -182,8 +182,8 @@ impl Server {
         let mail = Arc::new(Mail::default());
         let world = |core| World {
             core,
-            storage: Arc::new(Nowhere),
-            dialer: Arc::new(Nowhere),
+            storage: Arc::new(NoNetwork),
+            dialer: Arc::new(NoNetwork),
             postbox: Arc::clone(&mail) as Arc<dyn Postbox<Message>>,
             waker: Waker::noop().clone(),
         };
