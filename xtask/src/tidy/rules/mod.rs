@@ -15,6 +15,7 @@ mod manifests;
 mod protocol_names;
 mod purity;
 mod references;
+mod retired_words;
 mod tokio;
 mod tuples;
 mod unsafety;
@@ -40,6 +41,7 @@ pub(super) const ALL: &[Rule] = &[
     machine::RULE,
     links::RULE,
     references::RULE,
+    retired_words::RULE,
     limits::RULE,
 ];
 
