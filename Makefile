@@ -21,7 +21,7 @@ serve: ## builds, and serves $VOLUMES on loopback until Ctrl-C
 	cargo build --release -p cli
 	target/release/linerate serve --state target/state $(VOLUMES)
 
-check: ## fmt, clippy, tidy, deny, and whether docs/benchmarks.md is what its history yields
+check: ## fmt, clippy, tidy, purity, deny, and whether docs/benchmarks.md is what its history yields
 	@scripts/setup.sh tools
 	cargo xtask check
 	scripts/benchpage.py check

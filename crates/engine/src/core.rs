@@ -248,7 +248,7 @@ impl Core {
             return Err(Refusal("the server is stopping"));
         }
         let most = self.catalogue.limits.per_core;
-        self.hub.crowd_out(most / NEWCOMERS);
+        self.hub.evict_oldest_pending(most / NEWCOMERS);
         if self.hub.members() >= most {
             return Err(Refusal("the limit of connections is reached"));
         }

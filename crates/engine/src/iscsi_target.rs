@@ -10,7 +10,7 @@ use scsi::NexusEvent;
 use volume::VolumeId;
 
 use crate::catalogue::ListenerRole;
-use crate::driver::{Desk, Role};
+use crate::driver::{DriverContext, Role};
 use crate::message::{Cause, Fence, Inbound, Message, ReserveCall, ResetCall};
 use crate::queues::Submission;
 
@@ -68,23 +68,25 @@ impl Role for IscsiTarget {
         connection.uses(volume)
     }
 
-    fn act(action: Action, desk: &mut Desk) {
+    fn act(action: Action, context: &mut DriverContext) {
         match action {
-            Action::Submit { volume, epoch, request } => desk.submit(Submission { volume, epoch, request }),
-            Action::Cancel { volume, tag } => desk.cancel(volume, tag),
+            Action::Submit { volume, epoch, request } => {
+                context.submit(Submission { volume, epoch, request });
+            }
+            Action::Cancel { volume, tag } => context.cancel(volume, tag),
             Action::Event { volume, event } => {
-                let member = desk.member;
-                desk.hub.post_all(|| Message::Event(member, volume, event.clone()));
+                let member = context.member;
+                context.hub.post_all(|| Message::Event(member, volume, event.clone()));
             }
             Action::Reserve { tag, volume, registrant, command } => {
-                let call = ReserveCall { from: desk.member, tag, volume, registrant, command };
-                desk.hub.post_owner(Message::Reserve(call));
+                let call = ReserveCall { from: context.member, tag, volume, registrant, command };
+                context.hub.post_owner(Message::Reserve(call));
             }
             Action::Reset { tag, volumes, event } => {
-                let call = ResetCall { from: desk.member, tag, volumes, event };
-                desk.hub.post_owner(Message::Reset(call));
+                let call = ResetCall { from: context.member, tag, volumes, event };
+                context.hub.post_owner(Message::Reset(call));
             }
-            Action::Group(request) => desk.hub.post_owner(Message::Session(desk.member, request)),
+            Action::Group(request) => context.hub.post_owner(Message::Session(context.member, request)),
         }
     }
 }

@@ -8,7 +8,7 @@ use protocol::{Instant, Notice};
 use volume::VolumeId;
 
 use crate::catalogue::ListenerRole;
-use crate::driver::{Desk, Role};
+use crate::driver::{DriverContext, Role};
 use crate::message::{Cause, Fence, Inbound, Message, ReserveCall};
 use crate::queues::Submission;
 
@@ -59,15 +59,17 @@ impl Role for NvmeController {
         connection.uses(volume)
     }
 
-    fn act(action: Action, desk: &mut Desk) {
+    fn act(action: Action, context: &mut DriverContext) {
         match action {
-            Action::Submit { volume, epoch, request } => desk.submit(Submission { volume, epoch, request }),
-            Action::Cancel { volume, tag } => desk.cancel(volume, tag),
-            Action::Reserve { tag, volume, registrant, command } => {
-                let call = ReserveCall { from: desk.member, tag, volume, registrant, command };
-                desk.hub.post_owner(Message::Reserve(call));
+            Action::Submit { volume, epoch, request } => {
+                context.submit(Submission { volume, epoch, request });
             }
-            Action::Group(request) => desk.hub.post_owner(Message::Subsystem(desk.member, request)),
+            Action::Cancel { volume, tag } => context.cancel(volume, tag),
+            Action::Reserve { tag, volume, registrant, command } => {
+                let call = ReserveCall { from: context.member, tag, volume, registrant, command };
+                context.hub.post_owner(Message::Reserve(call));
+            }
+            Action::Group(request) => context.hub.post_owner(Message::Subsystem(context.member, request)),
         }
     }
 }

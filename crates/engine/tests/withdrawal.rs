@@ -8,7 +8,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use common::{ControllerQueue, DELAY, LARGE, READ, Server, command, portal, ram, transfer};
-use engine::{Catalogue, ControlEvent, Generation, ListenerRole, Message, ServedVolume};
+use engine::{Catalogue, ControlEvent, Generation, ListenerRole, Message, NamedVolume, ServedVolume};
 use nvme::controller::Portal;
 use nvme::reservation::encode;
 use nvme::sqe::SubmissionQueueEntry;
@@ -29,7 +29,7 @@ fn slow() -> Arc<dyn Volume> {
 /// What the server of a test begins with.
 fn first(volume: Arc<dyn Volume>) -> Catalogue {
     let role = ListenerRole::Nvme(Arc::new(portal(&*volume)));
-    Catalogue::first([("disk".into(), volume)], vec![role])
+    Catalogue::first([NamedVolume { name: "disk".into(), volume }], vec![role])
 }
 
 /// The next catalogue: without the disk, though portals still show it, so that connections hear nothing.

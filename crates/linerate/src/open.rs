@@ -31,14 +31,14 @@ enum State {
 struct Route {
     opening: RemoteOpening,
     access: Access,
-    environment: remote::Surroundings,
+    environment: remote::ClientContext,
     further: VecDeque<SocketAddr>,
     /// Why each address so far did not do.
     refusals: Vec<String>,
 }
 
 impl Route {
-    fn begin(addresses: Vec<SocketAddr>, access: Access, environment: remote::Surroundings) -> Option<Self> {
+    fn begin(addresses: Vec<SocketAddr>, access: Access, environment: remote::ClientContext) -> Option<Self> {
         let mut further = VecDeque::from(addresses);
         let opening = remote::open(further.pop_front()?, access.clone(), &environment);
         Some(Self { opening, access, environment, further, refusals: Vec::new() })
@@ -181,8 +181,8 @@ fn access(source: &Source) -> Result<Option<(Vec<SocketAddr>, Access)>, OpenErro
 }
 
 /// What remote volumes may use of a job's environment.
-pub(crate) fn client_environment(environment: &Environment) -> remote::Surroundings {
-    remote::Surroundings {
+pub(crate) fn client_environment(environment: &Environment) -> remote::ClientContext {
+    remote::ClientContext {
         dialer: Arc::clone(&environment.dialer),
         waker: environment.waker.clone(),
         entropy: Arc::new(|| Box::new(SystemEntropy)),

@@ -11,10 +11,10 @@ use nvme::sgl::SglDescriptor;
 use nvme::sqe::SubmissionQueueEntry;
 use zerocopy::IntoBytes;
 
-/// The target of all scenes, and its subsystem.
+/// The target of all scenarios, and its subsystem.
 pub(crate) const TARGET: &str = "iqn.2026-11.org.linerate:disk";
 pub(crate) const SUBSYSTEM: &str = "nqn.2026-11.org.linerate:disk";
-/// The logical unit of all scenes.
+/// The logical unit of all scenarios.
 pub(crate) const LUN: [u8; 8] = [0; 8];
 
 /// An iSCSI PDU without digests.

@@ -8,7 +8,7 @@
 //! * every change is applied, and a volume that has come can be opened on every core;
 //! * in the end every id is free again.
 //!
-//! [`Plant`] has the bugs that it must find.
+//! [`PlantedBug`] has the bugs that it must find.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -27,12 +27,12 @@ use crate::dice::{Dice, Odds};
 use crate::disk::{self, CrashDisk, DiskOptions, SECTOR};
 use crate::interlude::Interlude;
 use crate::lock;
+use crate::network_conditions::NetworkConditions;
 use crate::retirement::{Ledger, Noted, Requests, Unflushed, retire_before_drain, unknown_fence};
 use crate::serving::{Makings, make_cores};
 use crate::slow::{Effect, SlowDisk, Watch};
 use crate::spread::Spread;
 use crate::visitor::{self, Unit, Visitor};
-use crate::weather::Weather;
 use crate::workload::Workload;
 use crate::world::{World, WorldDialer};
 
@@ -59,7 +59,7 @@ const ANSWER: Duration = Duration::from_secs(3);
 
 /// A bug of whoever composes catalogues, or of the server's cores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Plant {
+pub enum PlantedBug {
     /// None.
     None,
     /// Slots have no generation, and are used again as soon as their volumes are not in the catalogue any more.
@@ -96,7 +96,7 @@ impl std::fmt::Debug for Export<'_> {
 pub type Compose = fn(&[Export<'_>], Option<&ListenerRole>) -> ListenerRole;
 
 /// What a trial is about.
-pub struct Scene {
+pub struct Scenario {
     /// Composes the portals of ports 1 and 3, iSCSI, and of port 2, NVMe/TCP.
     pub portals: [Compose; 2],
     /// How clients open the volume of a name and number, over each of them.
@@ -105,9 +105,9 @@ pub struct Scene {
     pub cores: CoreIndex,
 }
 
-impl std::fmt::Debug for Scene {
+impl std::fmt::Debug for Scenario {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Scene").field("cores", &self.cores).finish_non_exhaustive()
+        f.debug_struct("Scenario").field("cores", &self.cores).finish_non_exhaustive()
     }
 }
 
@@ -181,10 +181,10 @@ impl Ids {
         VolumeId::new(u16::try_from(slot).unwrap_or(u16::MAX), self.0[slot].0)
     }
 
-    fn release(&mut self, id: VolumeId, plant: Plant) {
+    fn release(&mut self, id: VolumeId, bug: PlantedBug) {
         let slot = &mut self.0[id.slot()];
         slot.1 = false;
-        if plant != Plant::SlotWithoutGeneration {
+        if bug != PlantedBug::SlotWithoutGeneration {
             slot.0 += 1;
         }
     }
@@ -193,8 +193,8 @@ impl Ids {
 struct Trial {
     world: World<Core>,
     dice: Dice,
-    scene: Scene,
-    plant: Plant,
+    scenario: Scenario,
+    bug: PlantedBug,
     ids: Ids,
     names: u32,
     generation: u64,
@@ -206,8 +206,8 @@ struct Trial {
 }
 
 /// Runs one trial with so many changes. The error says which promise was broken.
-pub fn reconfigure(seed: u64, changes: usize, scene: Scene, plant: Plant) -> Result<(), String> {
-    let mut trial = Trial::new(seed, scene, plant)?;
+pub fn reconfigure(seed: u64, changes: usize, scenario: Scenario, bug: PlantedBug) -> Result<(), String> {
+    let mut trial = Trial::new(seed, scenario, bug)?;
     for number in 0..changes {
         let told = |what| format!("change {number}: {what}");
         let until = trial.world.now() + trial.dice.span(&PAUSE);
@@ -220,17 +220,17 @@ pub fn reconfigure(seed: u64, changes: usize, scene: Scene, plant: Plant) -> Res
 }
 
 impl Trial {
-    fn new(seed: u64, scene: Scene, plant: Plant) -> Result<Self, String> {
+    fn new(seed: u64, scenario: Scenario, bug: PlantedBug) -> Result<Self, String> {
         let mut dice = Dice::new(seed);
-        let weather = Weather { delay: DELAY, longest: 1 << 16, cuts: Odds::NEVER };
-        let mut world = World::new(weather, dice.fork());
+        let conditions = NetworkConditions { delay: DELAY, longest: 1 << 16, cuts: Odds::NEVER };
+        let mut world = World::new(conditions, dice.fork());
         world.loosen();
         let ledger = Arc::new(Ledger::default());
         let mut trial = Self {
             world,
             dice,
-            scene,
-            plant,
+            scenario,
+            bug,
             ids: Ids::default(),
             names: 0,
             generation: 1,
@@ -246,11 +246,11 @@ impl Trial {
         trial.compose(false);
         let makings = Makings {
             catalogue: trial.catalogue(),
-            cores: trial.scene.cores,
+            cores: trial.scenario.cores,
             pool: POOL,
-            tamper: match plant {
-                Plant::RetireBeforeDrain => Some(retire_before_drain()),
-                Plant::FenceUnknownVolume => Some(unknown_fence()),
+            hook: match bug {
+                PlantedBug::RetireBeforeDrain => Some(retire_before_drain()),
+                PlantedBug::FenceUnknownVolume => Some(unknown_fence()),
                 _ => None,
             },
             journal: Arc::clone(&trial.world.journal) as Arc<dyn Journal>,
@@ -271,8 +271,12 @@ impl Trial {
         let name = format!("disk{}", self.names);
         let id = self.ids.allocate();
         self.ledger.begin(id);
-        let options =
-            DiskOptions { sectors: SECTORS, errors: Odds::NEVER, write_back: None, plant: disk::Plant::None };
+        let options = DiskOptions {
+            sectors: SECTORS,
+            errors: Odds::NEVER,
+            write_back: None,
+            bug: disk::PlantedBug::None,
+        };
         let disk = CrashDisk::new(options, self.dice.fork());
         let file = FileVolume::new(Arc::new(disk.clone()), OpenMode::ReadWrite, None)
             .map_err(|error| error.to_string())?;
@@ -285,8 +289,8 @@ impl Trial {
             watch,
             dice: Mutex::new(self.dice.fork()),
         });
-        let volume = match self.plant {
-            Plant::RetireWithoutFlush => Arc::new(Unflushed(volume)) as Arc<dyn Volume>,
+        let volume = match self.bug {
+            PlantedBug::RetireWithoutFlush => Arc::new(Unflushed(volume)) as Arc<dyn Volume>,
             _ => volume,
         };
         let client = Client {
@@ -308,7 +312,7 @@ impl Trial {
             .map(|(name, live)| Export { name, id: live.id, lun: live.lun, volume: &*live.volume })
             .collect();
         let before = |id| self.listeners.iter().find(|listening| listening.id == id).map(|found| &found.role);
-        let [iscsi, nvme] = self.scene.portals;
+        let [iscsi, nvme] = self.scenario.portals;
         let ports = [(ListenerId(0), iscsi), (ListenerId(1), nvme), (THIRD, iscsi)];
         let listening = |(id, compose): (ListenerId, Compose)| {
             (id != THIRD || third).then(|| Listening { id, role: compose(&exports, before(id)) })
@@ -339,17 +343,17 @@ impl Trial {
     fn open(&mut self, name: &str) {
         let now = self.world.now();
         let Some(live) = self.volumes.get_mut(name) else { return };
-        let access = (self.scene.access[live.client.protocol])(name, live.lun);
+        let access = (self.scenario.access[live.client.protocol])(name, live.lun);
         // Each queue is an initiator port of its own.
         let entropy = Mutex::new(self.dice.fork());
         let port = u16::try_from(live.client.protocol + 1).unwrap_or(1);
-        let surroundings = remote::Surroundings {
+        let context = remote::ClientContext {
             dialer: Arc::new(WorldDialer),
             waker: Waker::noop().clone(),
             entropy: Arc::new(move || Box::new(lock(&entropy).fork())),
         };
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        live.client.stage = Stage::Opening(remote::open(address, access, &surroundings));
+        live.client.stage = Stage::Opening(remote::open(address, access, &context));
         live.client.since = now;
         if live.visitor.is_none() && self.dice.coin() {
             let port = if self.has_third() && self.dice.coin() { 3 } else { 1 };
@@ -413,7 +417,7 @@ impl Trial {
             };
             self.volumes.values_mut().for_each(at_third);
         }
-        let withheld = self.plant == Plant::RefusalBeforeNews && matches!(change, Change::Remove(_));
+        let withheld = self.bug == PlantedBug::RefusalBeforeNews && matches!(change, Change::Remove(_));
         if !withheld {
             self.compose(third);
         }
@@ -487,10 +491,10 @@ impl Trial {
                 match self.proposal.take().map(|proposal| proposal.change) {
                     Some(Change::Add(name)) => self.open(&name),
                     Some(Change::Move(name)) => self.reopen(&name),
-                    Some(Change::Remove(name)) if self.plant == Plant::SlotWithoutGeneration => {
+                    Some(Change::Remove(name)) if self.bug == PlantedBug::SlotWithoutGeneration => {
                         let id = self.volumes.get(&name).map(|live| live.id);
                         if let Some(id) = id {
-                            self.ids.release(id, self.plant);
+                            self.ids.release(id, self.bug);
                         }
                     }
                     _ => {}
@@ -513,8 +517,8 @@ impl Trial {
         if !secured {
             return Err(format!("{name} is retired without a flush"));
         }
-        if self.plant != Plant::SlotWithoutGeneration {
-            self.ids.release(id, self.plant);
+        if self.bug != PlantedBug::SlotWithoutGeneration {
+            self.ids.release(id, self.bug);
         }
         let workload = &mut live.client.workload;
         let began = workload.history.begin();

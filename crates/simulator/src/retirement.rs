@@ -13,7 +13,7 @@ use volume::{
 };
 
 use crate::lock;
-use crate::mail::Tamper;
+use crate::mail::MessageHook;
 use crate::slow::Effect;
 
 /// What core 0 says of catalogues and volumes, and whether it was true.
@@ -183,7 +183,7 @@ struct Round {
 }
 
 /// Each core says that it has no queue of a volume any more as soon as it does not show the volume.
-pub(crate) fn retire_before_drain() -> Tamper<Message> {
+pub(crate) fn retire_before_drain() -> MessageHook<Message> {
     let mut rounds: BTreeMap<CoreIndex, Round> = BTreeMap::new();
     Box::new(move |(from, to), message| match message {
         Message::Prepare(catalogue) => {
@@ -210,7 +210,7 @@ pub(crate) fn retire_before_drain() -> Tamper<Message> {
 }
 
 /// A core that has no queue of a volume any more does not acknowledge a fence for it.
-pub(crate) fn unknown_fence() -> Tamper<Message> {
+pub(crate) fn unknown_fence() -> MessageHook<Message> {
     let mut fences: BTreeMap<u64, VolumeId> = BTreeMap::new();
     let mut gone: BTreeSet<(CoreIndex, VolumeId)> = BTreeSet::new();
     Box::new(move |(from, to), message| {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use common::{iscsi_node, nvme_subsystem, source_access};
 use engine::ListenerRole;
 use engine::remote::Access;
-use simulator::reconfiguration::{Export, Plant, Scene, reconfigure};
+use simulator::reconfiguration::{Export, PlantedBug, Scenario, reconfigure};
 use simulator::replay;
 
 /// Changes in each trial, and trials for each number of cores.
@@ -55,47 +55,49 @@ fn nvme_access(name: &str, lun: u8) -> Access {
     source_access(&format!("nvme+tcp://127.0.0.1/nqn.2026-11.org.linerate:{name}/{}?reconnect=1s", lun + 1))
 }
 
-fn scene(cores: u16) -> Scene {
-    Scene { portals: [iscsi, nvme], access: [iscsi_access, nvme_access], cores }
+fn scenario(cores: u16) -> Scenario {
+    Scenario { portals: [iscsi, nvme], access: [iscsi_access, nvme_access], cores }
 }
 
 #[test]
 fn volumes_and_portals_come_and_go() {
     for cores in [1, 2, 3] {
-        replay::run("come_and_go", TRIALS, |seed| reconfigure(seed, CHANGES, scene(cores), Plant::None));
+        replay::run("come_and_go", TRIALS, |seed| {
+            reconfigure(seed, CHANGES, scenario(cores), PlantedBug::None)
+        });
     }
 }
 
-fn is_found(plant: Plant, by: &str) {
+fn is_found(bug: PlantedBug, by: &str) {
     let mut broken = (0..PATIENCE).filter_map(|seed| {
         let cores = replay::in_turn(&[1, 2, 3], seed);
-        reconfigure(seed, CHANGES, scene(cores), plant).err()
+        reconfigure(seed, CHANGES, scenario(cores), bug).err()
     });
     let found = broken.find(|what| what.contains(by));
-    assert!(found.is_some(), "{plant:?} is not found in {PATIENCE} trials");
+    assert!(found.is_some(), "{bug:?} is not found in {PATIENCE} trials");
 }
 
 #[test]
 fn a_slot_without_generation_is_found() {
-    is_found(Plant::SlotWithoutGeneration, "after the volume was retired");
+    is_found(PlantedBug::SlotWithoutGeneration, "after the volume was retired");
 }
 
 #[test]
 fn a_refusal_before_the_news_is_found() {
-    is_found(Plant::RefusalBeforeNews, "cut off without notice");
+    is_found(PlantedBug::RefusalBeforeNews, "cut off without notice");
 }
 
 #[test]
 fn a_volume_that_is_retired_before_it_is_drained_is_found() {
-    is_found(Plant::RetireBeforeDrain, "after the volume was retired");
+    is_found(PlantedBug::RetireBeforeDrain, "after the volume was retired");
 }
 
 #[test]
 fn a_volume_that_is_retired_without_a_flush_is_found() {
-    is_found(Plant::RetireWithoutFlush, "after it was retired and the power was cut");
+    is_found(PlantedBug::RetireWithoutFlush, "after it was retired and the power was cut");
 }
 
 #[test]
 fn a_fence_that_is_not_acknowledged_is_found() {
-    is_found(Plant::FenceUnknownVolume, "a reset of a unit that is going is not answered");
+    is_found(PlantedBug::FenceUnknownVolume, "a reset of a unit that is going is not answered");
 }

@@ -1,6 +1,7 @@
 //! Why something could not be opened.
 
-use std::fmt;
+use alloc::string::String;
+use core::fmt;
 
 /// Why a volume or a queue could not be opened: what was wrong, where, and what to do, for the user to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,4 +20,4 @@ impl fmt::Display for OpenError {
     }
 }
 
-impl std::error::Error for OpenError {}
+impl core::error::Error for OpenError {}

@@ -124,13 +124,20 @@ pub struct Catalogue {
     pub limits: ConnectionLimits,
 }
 
+/// A volume, and the name by which exports know it.
+#[derive(Debug, Clone)]
+pub struct NamedVolume {
+    /// The name.
+    pub name: Arc<str>,
+    /// The volume.
+    pub volume: Arc<dyn Volume>,
+}
+
 impl Catalogue {
     /// The volumes in their first uses of the slots, and the listeners, each in the order given: what a process begins with.
-    pub fn first(
-        volumes: impl IntoIterator<Item = (Arc<str>, Arc<dyn Volume>)>,
-        roles: Vec<ListenerRole>,
-    ) -> Self {
-        let served = |(slot, (name, volume))| ServedVolume { id: VolumeId::new(slot, 0), name, volume };
+    pub fn first(volumes: impl IntoIterator<Item = NamedVolume>, roles: Vec<ListenerRole>) -> Self {
+        let served =
+            |(slot, NamedVolume { name, volume })| ServedVolume { id: VolumeId::new(slot, 0), name, volume };
         let listening = |(number, role)| Listening { id: ListenerId(number), role };
         Self {
             generation: Generation(1),

@@ -16,10 +16,10 @@ use crate::limits;
 use super::entries::{Entries, Entry, Nexus, Nexuses, Place};
 use super::far_end::{Facts, Shape, Shared};
 use super::link::{Link, Order};
+use super::precheck::precheck;
 use super::recovery::{Patience, Recovery, State, Step};
 use super::replay::Replay;
 use super::route::{Attempt, Route};
-use super::screen::screen;
 
 /// One core's queue.
 pub(crate) struct RemoteQueue {
@@ -60,7 +60,7 @@ impl RemoteQueue {
         let begun = shared.resized();
         let attempt = Some(route.begin());
         let patience = Patience { first: shared.timing.oldest(), later: shared.timing.reconnect };
-        let recovery = Recovery::new(patience, (shared.surroundings.entropy)());
+        let recovery = Recovery::new(patience, (shared.context.entropy)());
         let shape = (shared.resized(), shared.shape());
         let depth = shape.1.limits.depth as usize;
         let told = shared.durability.losses();
@@ -91,7 +91,7 @@ impl RemoteQueue {
 
     fn nudge(&self, link: &Link) {
         if let Some(endpoint) = link.endpoint() {
-            self.shared.surroundings.dialer.nudge(endpoint);
+            self.shared.context.dialer.nudge(endpoint);
         }
     }
 
@@ -396,7 +396,7 @@ impl VolumeQueue for RemoteQueue {
             self.shape = (resized, self.shared.shape());
         }
         let tag = request.tag;
-        if let Some(result) = screen(&request.operation, &self.shape.1) {
+        if let Some(result) = precheck(&request.operation, &self.shape.1) {
             self.done.push(Completion { tag, result });
             self.waker.wake_by_ref();
             return Ok(());

@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::task::Waker;
 use std::time::Duration;
 
-use engine::{Catalogue, ControlEvent, ControlObserver, Core, EngineConfig, ListenerRole, Message};
+use engine::{
+    Catalogue, ControlEvent, ControlObserver, Core, EngineConfig, ListenerRole, Message, NamedVolume,
+};
 use host::{
     Accepted, BlockFile, CoreIndex, Dialer, Endpoint, EndpointId, IoError, Journal, ListenerId, OpenOptions,
     Postbox, Recording, Service, Storage, World,
@@ -33,15 +35,15 @@ pub(crate) const READ: u8 = 2;
 
 /// Nothing is opened or dialled here.
 #[derive(Debug)]
-struct Nowhere;
+struct NoNetwork;
 
-impl Storage for Nowhere {
+impl Storage for NoNetwork {
     fn open(&self, _path: &str, _options: OpenOptions) -> Result<Arc<dyn BlockFile>, IoError> {
         panic!("this world has no files")
     }
 }
 
-impl Dialer for Nowhere {
+impl Dialer for NoNetwork {
     fn dial(&self, _peer: SocketAddr, _endpoint: Box<dyn Endpoint>) -> EndpointId {
         panic!("this world has no network")
     }
@@ -160,7 +162,7 @@ impl Server {
     /// The same, of that volume.
     pub(crate) fn of(volume: Arc<dyn Volume>, pool_limit: usize) -> Self {
         let roles = vec![ListenerRole::Nvme(Arc::new(portal(&*volume)))];
-        Self::begin(&Catalogue::first([("disk".into(), volume)], roles), pool_limit)
+        Self::begin(&Catalogue::first([NamedVolume { name: "disk".into(), volume }], roles), pool_limit)
     }
 
     /// The same, with this catalogue.
@@ -180,8 +182,8 @@ impl Server {
         let mail = Arc::new(Mail::default());
         let world = |core| World {
             core,
-            storage: Arc::new(Nowhere),
-            dialer: Arc::new(Nowhere),
+            storage: Arc::new(NoNetwork),
+            dialer: Arc::new(NoNetwork),
             postbox: Arc::clone(&mail) as Arc<dyn Postbox<Message>>,
             waker: Waker::noop().clone(),
         };

@@ -14,7 +14,7 @@ use engine::remote::Access;
 use scsi::{LogicalUnit, TargetDevice, UnitIdentity};
 use simulator::marks::Marks;
 use simulator::reconfiguration::Export;
-use simulator::trial::Scene;
+use simulator::trial::Scenario;
 use volume::{Volume, VolumeId};
 
 pub(crate) fn iscsi_listener(volume: &dyn Volume, incarnation: Option<[u8; 16]>) -> Option<ListenerRole> {
@@ -22,7 +22,7 @@ pub(crate) fn iscsi_listener(volume: &dyn Volume, incarnation: Option<[u8; 16]>)
     Some(ListenerRole::Iscsi(Arc::new(iscsi::target::Portal::new(vec![node]))))
 }
 
-/// The volume that most scenes have.
+/// The volume that most scenarios have.
 pub(crate) fn first(volume: &dyn Volume) -> Export<'_> {
     Export { name: "disk", id: VolumeId::new(0, 0), lun: 0, volume }
 }
@@ -137,11 +137,11 @@ pub(crate) fn nvme_access(options: &str) -> Access {
 }
 
 /// The volume over iSCSI, with digests and these options more.
-pub(crate) fn iscsi_scene(options: &str) -> Scene {
+pub(crate) fn iscsi_scene(options: &str) -> Scenario {
     let digests = "?header_digest=crc32c&data_digest=crc32c";
     let url = format!("iscsi://127.0.0.1/iqn.2026-11.org.linerate:disk/0{digests}{options}");
     let names::Source::Iscsi(url) = source(&url) else { panic!("not an iSCSI URL") };
-    Scene {
+    Scenario {
         listener: iscsi_listener,
         access: Access::Iscsi { url, secrets: None },
         marks: Marks::Fresh,
@@ -150,9 +150,9 @@ pub(crate) fn iscsi_scene(options: &str) -> Scene {
 }
 
 /// The volume over NVMe/TCP, with digests and these options more.
-pub(crate) fn nvme_scene(options: &str) -> Scene {
+pub(crate) fn nvme_scene(options: &str) -> Scenario {
     let digests = "?header_digest=1&data_digest=1";
     let url = format!("nvme+tcp://127.0.0.1/nqn.2026-11.org.linerate:disk/1{digests}{options}");
     let names::Source::Nvme(url) = source(&url) else { panic!("not an NVMe URL") };
-    Scene { listener: nvme_listener, access: Access::Nvme { url }, marks: Marks::Fresh, cores: 1 }
+    Scenario { listener: nvme_listener, access: Access::Nvme { url }, marks: Marks::Fresh, cores: 1 }
 }

@@ -9,7 +9,7 @@ use crate::config::EntropySource;
 
 /// What opening may use of the world.
 #[derive(Clone)]
-pub struct Surroundings {
+pub struct ClientContext {
     /// Connects.
     pub dialer: Arc<dyn Dialer>,
     /// Woken when something has become known.
@@ -19,15 +19,15 @@ pub struct Surroundings {
 }
 
 #[cfg(test)]
-impl Surroundings {
+impl ClientContext {
     /// A world in which every attempt to connect fails at once.
-    pub(super) fn nowhere() -> Self {
+    pub(super) fn without_network() -> Self {
         use std::net::SocketAddr;
 
         use host::Endpoint;
 
-        struct Nowhere;
-        impl Dialer for Nowhere {
+        struct NoNetwork;
+        impl Dialer for NoNetwork {
             fn dial(&self, _peer: SocketAddr, mut endpoint: Box<dyn Endpoint>) -> host::EndpointId {
                 endpoint.handle_ended(protocol::Instant::ZERO, protocol::Ended::Failed(111));
                 host::EndpointId(0)
@@ -38,12 +38,12 @@ impl Surroundings {
             }
         }
         let entropy: EntropySource = Arc::new(|| Box::new(protocol::SeededEntropy::new(1)));
-        Self { dialer: Arc::new(Nowhere), waker: Waker::noop().clone(), entropy }
+        Self { dialer: Arc::new(NoNetwork), waker: Waker::noop().clone(), entropy }
     }
 }
 
-impl std::fmt::Debug for Surroundings {
+impl std::fmt::Debug for ClientContext {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Surroundings").finish_non_exhaustive()
+        f.debug_struct("ClientContext").finish_non_exhaustive()
     }
 }

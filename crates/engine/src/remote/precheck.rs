@@ -8,7 +8,7 @@ use buf::BufList;
 use super::far_end::Shape;
 
 /// The answer to a request to a volume of this shape; `None` when it is for the far end to say.
-pub(crate) fn screen(operation: &Operation, of: &Shape) -> Option<Result<Outcome, VolumeErrorKind>> {
+pub(crate) fn precheck(operation: &Operation, of: &Shape) -> Option<Result<Outcome, VolumeErrorKind>> {
     // Only the far end knows.
     if operation.is_about_reservations() {
         return None;
@@ -49,7 +49,7 @@ mod tests {
     }
 
     fn answer(operation: &Operation, features: Features) -> Option<Result<Outcome, VolumeErrorKind>> {
-        screen(operation, &shape(features))
+        precheck(operation, &shape(features))
     }
 
     #[test]

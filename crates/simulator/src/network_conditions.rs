@@ -7,7 +7,7 @@ use crate::dice::Odds;
 
 /// What the network is like.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Weather {
+pub struct NetworkConditions {
     /// How long a chunk travels.
     pub delay: RangeInclusive<Duration>,
     /// The longest chunk, in bytes.

@@ -7,11 +7,11 @@ use protocol::Instant;
 
 use crate::damage::{Damage, Framing};
 use crate::dice::Dice;
-use crate::weather::Weather;
+use crate::network_conditions::NetworkConditions;
 
 /// One direction of a stream.
 #[derive(Default)]
-pub(crate) struct Lane {
+pub(crate) struct Link {
     travelling: VecDeque<(Instant, Vec<u8>)>,
     /// Bytes in them.
     bytes: usize,
@@ -19,12 +19,17 @@ pub(crate) struct Lane {
     framing: Option<Framing>,
 }
 
-impl Lane {
+impl Link {
     /// Sends bytes on their way, in chunks.
-    pub(crate) fn send(&mut self, now: Instant, mut bytes: &[u8], (weather, dice): (&Weather, &mut Dice)) {
+    pub(crate) fn send(
+        &mut self,
+        now: Instant,
+        mut bytes: &[u8],
+        (conditions, dice): (&NetworkConditions, &mut Dice),
+    ) {
         while !bytes.is_empty() {
-            let (chunk, rest) = bytes.split_at(dice.within(1..=weather.longest).min(bytes.len()));
-            let due = now + dice.span(&weather.delay);
+            let (chunk, rest) = bytes.split_at(dice.within(1..=conditions.longest).min(bytes.len()));
+            let due = now + dice.span(&conditions.delay);
             let last = self.travelling.back().map_or(due, |(last, _)| *last);
             self.bytes += chunk.len();
             self.travelling.push_back((due.max(last), chunk.to_vec()));
