@@ -14,7 +14,7 @@ use nvme::host;
 use nvme::lifetime::Lifetime;
 use nvme::limits::{CONNECT_TIME, DISCOVERY_IDLE};
 use nvme::pdu::{C2hData, CapsuleCmd, H2cData, IcReq, IcResp, R2t, flags};
-use nvme::sgl::SglDescriptor;
+use nvme::sgl::{Capsule, SglDescriptor, SglSupport};
 use nvme::sqe::SubmissionQueueEntry;
 use nvme::status::Status;
 use nvme::subsystem::Reply;
@@ -323,7 +323,8 @@ proptest! {
         let length = u32::try_from(log.length).unwrap_or(u32::MAX - 3);
         let again = nvme::log::GetLogPage::decode(&nvme::log::GetLogPage::entry(log.lid, log.offset, length));
         prop_assert_eq!((again.lid, again.offset), (log.lid, log.offset));
-        let _ = (entry.data_pointer(512), entry.no_data(0), entry.fctype());
+        let sgls = SglSupport { transport: true, keyed: true, offsets: true };
+        let _ = (entry.data_pointer(Capsule { data: 512, sgls }), entry.no_data(0), entry.fctype());
         let _ = nvme::features::FeatureCommand::decode(&entry);
         let _ = nvme::identify::Identify::decode(&entry);
     }
