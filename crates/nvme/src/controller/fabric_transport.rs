@@ -67,9 +67,9 @@ pub struct GetData<'a> {
 pub enum Withdrawal {
     /// The host was not asked for it, and will not be.
     Unsent,
-    /// The host was asked: what still comes is passed over, and told by [`pass_over`](super::ControllerQueue::pass_over).
+    /// The host was asked, or has sent it with the command: what still comes, if anything, is passed over, and told by [`pass_over`](super::ControllerQueue::pass_over).
     Passing,
-    /// It is arriving in the command's memory, and cannot be held up: the command ends when it has arrived.
+    /// A part of it, or all, is arriving in the command's memory, and cannot be held up: the command ends when that has arrived.
     Arriving,
 }
 
