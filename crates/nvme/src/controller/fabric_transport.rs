@@ -4,6 +4,10 @@
 //! The transport drives: it owns the stream or the messages, calls [`ControllerQueue`](super::ControllerQueue) with what has come, and is asked
 //! by the queue, through this trait, for what is to go. What it is asked for it keeps until it is polled: nothing here sends, and nothing
 //! calls back.
+//!
+//! What has come together is one turn: `begin_turn`; for each command `has_room` and `handle_submission`; for each piece of data `take_buffer`,
+//! `return_buffer` and `handle_data`; `end_turn`. A command that is withheld stays where it is, in a stream or in its receive buffer, until
+//! `takes_submissions` is true: a transport that gives its host credits for receive buffers gives none for that one meanwhile.
 
 use buf::BufList;
 

@@ -303,7 +303,7 @@ impl protocol::Connection for ControllerConnection {
 
     fn poll_timeout(&self) -> Option<Instant> {
         let sending = self.queue.transport.sending.map(|(_, due)| due);
-        self.queue.poll_timeout().into_iter().chain(sending).min()
+        [self.queue.poll_timeout(), sending].into_iter().flatten().min()
     }
 
     fn wants_bytes(&mut self) -> bool {
