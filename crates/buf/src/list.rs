@@ -111,7 +111,11 @@ impl BufList {
     /// When the part does not lie within the list.
     #[must_use]
     pub fn part(&self, mut offset: usize, mut len: usize) -> Self {
-        assert!(offset.checked_add(len).is_some_and(|end| end <= self.len()), "a part beyond the list");
+        let whole = self.len();
+        if (offset, len) == (0, whole) {
+            return self.clone();
+        }
+        assert!(offset.checked_add(len).is_some_and(|end| end <= whole), "a part beyond the list");
         let mut part = Self::new();
         for piece in self.pieces() {
             if len == 0 {

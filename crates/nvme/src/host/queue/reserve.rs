@@ -7,14 +7,15 @@ use protocol::Instant;
 use volume::reservation::Command;
 use volume::{Outcome, Tag, VolumeErrorKind};
 
-use super::Connection;
+use super::HostQueue;
 use crate::host::command_table::{HostCommand, NewCommand, NewData, ReadTarget};
 use crate::host::entry::moving;
+use crate::host::fabric_transport::FabricTransport;
 use crate::limits::REPORT;
 use crate::reservation;
 use crate::status::Status;
 
-impl Connection {
+impl<T: FabricTransport> HostQueue<T> {
     /// Sends a change of the namespace's reservations.
     pub(super) fn start_reserve(&mut self, now: Instant, tag: Tag, change: &Command) {
         let Some(nsid) = self.remote().map(|remote| remote.nsid) else { return };

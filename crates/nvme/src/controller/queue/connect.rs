@@ -1,71 +1,32 @@
 //! Connect at the controller (NVMe Base §6.3): checks, the group's decision, and what the queue becomes.
 
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 
-use protocol::{CloseReason, Instant, Notice, NoticeKind};
+use protocol::{CloseReason, Instant, NoticeKind};
 use zerocopy::FromBytes;
 
-use super::{Connection, Joining, State};
+use super::{ControllerQueue, Joining, State};
 use crate::DISCOVERY_NQN;
 use crate::controller::admin::Admin;
 use crate::controller::command::CommandResult;
+use crate::controller::fabric_transport::FabricTransport;
 use crate::controller::io::Namespaces;
 use crate::controller::service::{DiscoveryService, Service};
 use crate::controller::slots::Step;
 use crate::controller::submission_head::SubmissionHead;
-use crate::controller::transmit::Outgoing;
 use crate::controller::{Action, Subsystem};
 use crate::fabrics::{ANY_CONTROLLER, Connect, ConnectData, HostIdentity, field, host_name, text};
 use crate::limits::{ADMIN_QUEUE, CONNECT_TIME, SLOT_SLACK};
-use crate::pdu::IcReq;
 use crate::status::Status;
 use crate::subsystem::{self, ConnectError, Reply};
-use crate::transport::{Agreement, Framed, MOST_ALIGNMENT};
-use crate::violation::Violation;
 
 /// No subsystem has the name that the host asked for.
 pub(super) const NO_SUBSYSTEM: ConnectError = ConnectError::data(field::SUBNQN);
 /// The host may not use the subsystem.
 pub(super) const HOST_NOT_ALLOWED: ConnectError = ConnectError::plain(Status::CONNECT_HOST);
 
-impl Connection {
-    /// A host asks for a connection.
-    pub(super) fn handle_ic_req(&mut self, framed: &Framed<'_>) -> Result<(), Violation> {
-        let Ok((request, _)) = IcReq::read_from_prefix(framed.header) else {
-            return Err(Violation::HeaderLength);
-        };
-        if request.pfv.get() != 0 {
-            return Err(Violation::FormatVersion);
-        }
-        if request.hpda > MOST_ALIGNMENT {
-            return Err(Violation::Alignment);
-        }
-        if self.portal.require_digests && !(request.header_digest() && request.data_digest()) {
-            return Err(Violation::DigestsRequired);
-        }
-        self.agreed = Agreement {
-            header_digest: request.header_digest(),
-            data_digest: request.data_digest(),
-            alignment: request.hpda,
-        };
-        self.outgoing.push_back(Outgoing::IcResp);
-        self.state = State::ExpectConnect;
-        Ok(())
-    }
-
-    /// What the operator is to be told, the oldest first.
-    pub fn poll_notice(&mut self) -> Option<Notice> {
-        self.notices.pop()
-    }
-
-    /// The host, and the subsystem that it asked for, as far as they are known.
-    pub fn parties(&self) -> (Option<String>, Option<String>) {
-        let host = self.host.as_ref().map(|host| host.nqn.to_string());
-        (host, self.asked.as_ref().map(ToString::to_string))
-    }
-
+impl<T: FabricTransport> ControllerQueue<T> {
     /// A Connect with its data.
     pub(super) fn handle_connect(&mut self, now: Instant, slot: u16, data: &[u8]) {
         let Some(entry) = self.slots.get(slot).map(|slot| slot.entry) else { return };
@@ -135,7 +96,7 @@ impl Connection {
         if data.cntlid.get() != ANY_CONTROLLER {
             return Err(ConnectError::data(field::CNTLID));
         }
-        let admin = Admin::new(service, host.clone(), command.kato.get());
+        let admin = Admin::new(service, host.clone(), command.kato.get(), T::SGLS);
         let max_queues = admin.max_queues();
         let lifetime = self.lifetime.clone();
         Ok((Joining::Admin(admin), subsystem::Request::Admin { subnqn, host, max_queues, lifetime }))

@@ -1,12 +1,13 @@
-//! What changes while a connection lives: the size of a volume.
+//! What changes while a queue lives: the size of a volume.
 
 use alloc::sync::Arc;
 
 use volume::{Geometry, VolumeId};
 
-use super::{Connection, Joining, State};
+use super::{ControllerQueue, Joining, State};
+use crate::controller::fabric_transport::FabricTransport;
 
-impl Connection {
+impl<T: FabricTransport> ControllerQueue<T> {
     /// A volume has another size. Whoever is not connected yet finds it in the portal.
     pub(super) fn handle_resize(&mut self, volume: VolumeId, geometry: Geometry) {
         match &mut self.state {
@@ -25,7 +26,7 @@ impl Connection {
                 }
                 Joining::Io(subsystem) => Arc::make_mut(subsystem).resize(volume, geometry),
             },
-            State::ExpectIcReq | State::ExpectConnect => {
+            State::ExpectConnect => {
                 Arc::make_mut(&mut self.portal).resize(volume, geometry);
             }
         }

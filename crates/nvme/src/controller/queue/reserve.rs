@@ -1,4 +1,4 @@
-//! Reservations on one connection: asking their owner for a change, and hearing of every change.
+//! Reservations on one queue: asking their owner for a change, and hearing of every change.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -7,9 +7,10 @@ use protocol::Instant;
 use volume::reservation::{Notice, Refused, Registrant};
 use volume::{Request, VolumeId};
 
-use super::{Connection, State};
+use super::{ControllerQueue, State};
 use crate::controller::admin::{Admin, Event};
 use crate::controller::command::{CommandResult, VolumeRef};
+use crate::controller::fabric_transport::FabricTransport;
 use crate::controller::slots::Step;
 use crate::controller::{Action, Reservations};
 use crate::fabrics::HostIdentity;
@@ -17,7 +18,7 @@ use crate::reservation;
 use crate::sqe::ALL_NAMESPACES;
 use crate::status::Status;
 
-impl Connection {
+impl<T: FabricTransport> ControllerQueue<T> {
     /// The host in the words of the reservations.
     pub(super) fn registrant(&self) -> Option<Registrant> {
         let host = self.host.as_ref()?;

@@ -4,16 +4,17 @@ use alloc::boxed::Box;
 
 use volume::{Allocation, Epoch, Extent, Operation, VolumeId};
 
-use super::Connection;
+use super::ControllerQueue;
 use crate::allocation::Ranges;
 use crate::controller::allocation::{Asking, Query};
 use crate::controller::command::{CommandResult, VolumeRef};
+use crate::controller::fabric_transport::FabricTransport;
 use crate::controller::slots::Step;
 use crate::limits::ALLOCATION_QUERIES;
 use crate::sqe::SubmissionQueueEntry;
 use crate::status::Status;
 
-impl Connection {
+impl<T: FabricTransport> ControllerQueue<T> {
     /// Takes a command. The answer's memory is the pool's; without any, the host is to try again.
     pub(super) fn begin_query(&mut self, entry: SubmissionQueueEntry, query: &Query) {
         let volume_ref = match self.judge_query(query.volume) {

@@ -1,53 +1,45 @@
-//! One queue's connection at the controller: PDUs in, requests out, completions in, PDUs out
-//! (NVMe TCP Transport §3.4 to §3.6; NVMe Base §3.3 for queues over fabrics).
+//! One queue pair of a controller: submission queue entries in, requests out, completions in, completion queue entries out
+//! (NVMe Base §3.3 for queues over fabrics). How capsules and data travel is its transport's business ([`FabricTransport`]).
 //!
-//! States: `ExpectIcReq` → `ExpectConnect` → `Connecting` (the group of controllers decides) → `Admin` or
-//! `Io`. A violation in any state queues a termination request and closes; so does silence before `Admin` or
-//! `Io`, or an expired keep alive timer.
+//! States: `ExpectConnect` → `Connecting` (the group of controllers decides) → `Admin` or `Io`. Silence before `Admin` or `Io` closes, and so does
+//! an expired keep alive timer.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 
 use buf::{Account, BufList, Outside, Pool};
-use protocol::{CloseReason, Ended, Instant, NoticeKind, Notices, Placement, Transmit, Unsent};
+use protocol::{CloseReason, Instant, Notice, NoticeKind, Notices};
 use volume::{Completion, Operation, Outcome, Request, Tag, VolumeId};
-use zerocopy::FromBytes;
 
 use super::abort_table::AbortTable;
 use super::admin::Admin;
-use super::command::{CommandResult, Plan, Planned, Position, VolumeRef};
+use super::command::{CommandResult, Plan, Position, VolumeRef};
+use super::fabric_transport::{FabricTransport, Response};
 use super::io::Namespaces;
 use super::portal::Portal;
 use super::quiesce::Quiesce;
 use super::slots::{Slots, Step};
 use super::submission_head::SubmissionHead;
 use super::subsystem::Subsystem;
-use super::transmit::Outgoing;
 use super::volume_states::VolumeStates;
 use super::withdrawn::Withdrawn;
 use super::{Action, Input, admin_command, fabrics_command};
 use crate::cqe::CompletionQueueEntry;
 use crate::fabrics::HostIdentity;
 use crate::lifetime::Lifetime;
-use crate::limits::{CONNECT_TIME, MAX_H2C_DATA, MEMORY_RETRY, SCARCE_SEND_TIME, STAGING};
+use crate::limits::{CONNECT_TIME, MEMORY_RETRY};
 use crate::opcode::{CommandGroup, FABRICS, admin::GET_LBA_STATUS, nvm};
-use crate::pdu::{CapsuleCmd, H2cData, H2cTermReq, PduType, flags};
-use crate::receiver::{DataRange, DigestCheck, Receiver};
-use crate::sgl::DataPointer;
+use crate::sgl::Capsule;
 use crate::sqe::SubmissionQueueEntry;
 use crate::status::Status;
 use crate::subsystem::{self, ControllerState};
-use crate::transport::{Agreement, DIGEST, Framed, Role, Termination, data_digest, frame};
-use crate::violation::Violation;
-use crate::width::from_field;
 
 mod abort;
 mod allocation;
 mod connect;
 mod memory;
-#[cfg(test)]
-mod notice_tests;
 mod portal_change;
 mod quiesce;
 mod reserve;
@@ -56,27 +48,26 @@ mod resize;
 /// Why a controller ended whose host was not heard of.
 const KEEP_ALIVE_EXPIRED: &str = "the keep alive timer expired";
 
-/// What the connection is doing.
+/// What the queue is doing.
 #[derive(Debug)]
 enum State {
-    ExpectIcReq,
     ExpectConnect,
     Connecting(u16, Box<Joining>),
     Admin(Box<Admin>),
     Io(Namespaces),
 }
 
-/// What becomes of the connection if its group agrees.
+/// What becomes of the queue if its group agrees.
 #[derive(Debug)]
 enum Joining {
     Admin(Box<Admin>),
     Io(Arc<Subsystem>),
 }
 
-/// What the stream waits for: no further command is taken before.
+/// What the next command waits for: none is taken before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WaitReason {
-    /// Memory for a command's data, since the pool's returns were at this number.
+    /// Memory for its data, since the pool's returns were at this number.
     Memory { returns: u64, cid: u16 },
     /// The end of a command, whose slot this one takes.
     Slot { cid: u16 },
@@ -84,26 +75,60 @@ enum WaitReason {
     Room,
 }
 
-/// The controller's end of one transport connection, which is one queue.
+/// What has become of a command that has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admission {
+    /// It was taken. What data its capsule has is of no use.
+    Taken,
+    /// It was taken, and the capsule's data is to be put into the memory of this slot.
+    Receives {
+        /// The command's slot.
+        slot: u16,
+    },
+    /// It waits where it is: it is to come again when [`ControllerQueue::takes_submissions`] says so.
+    Withheld,
+}
+
+/// A command's data as far as it has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Transfer {
+    /// The command's identifier.
+    pub cid: u16,
+    /// Bytes that have come.
+    pub received: usize,
+    /// Bytes in all.
+    pub length: usize,
+    /// The command has ended: what still comes is passed over.
+    pub abandoned: bool,
+}
+
+/// Whether data came as it was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Integrity {
+    /// As far as the transport can tell.
+    Intact,
+    /// The transport has found it damaged.
+    Damaged,
+}
+
+/// A controller's end of one queue pair, over the transport `T`.
 #[derive(Debug)]
-pub struct Connection {
+pub struct ControllerQueue<T> {
+    pub(crate) transport: T,
     portal: Arc<Portal>,
-    /// What this connection holds of the pool; what of that is counted for answers, and for tables; and what its tables were granted before they grew.
+    /// What this queue holds of the pool; what of that is counted for answers, and for tables; and what its tables were granted before they grew.
     account: Account,
     counted: Outside,
     granted: usize,
     state: State,
-    agreed: Agreement,
-    /// What comes next in the stream; data belongs to a slot.
-    receiver: Receiver<u16>,
-    stream_waits_for: Option<WaitReason>,
+    submission_waits_for: Option<WaitReason>,
     slots: Slots,
     /// Commands that wait for memory, in order.
     waiting: VecDeque<u16>,
     retry: Option<Instant>,
     /// The pool's count of returns when they were last tried.
     tried_at: u64,
-    /// Transfers that an R2T has begun: they hold memory until later bytes of the stream come.
+    /// Transfers that the host was asked for: they hold memory until their data comes.
     transfers: usize,
     aborts: AbortTable,
     quiesce: Quiesce,
@@ -115,39 +140,32 @@ pub struct Connection {
     /// What is not served any more, or no longer to the host.
     withdrawn: Withdrawn,
     notices: Notices,
-    outgoing: VecDeque<Outgoing>,
-    /// Data in memory of no pool among what is to be sent.
-    unsent: Unsent,
-    /// Since when a send has been under way, and when it is looked at.
-    sending: Option<(Instant, Instant)>,
     /// When commands that wait for data are looked at, and when any data came last.
     watch_at: Option<Instant>,
     data_heard: Instant,
     /// The time as it was told last.
     now: Instant,
-    /// Since when the stream has been waiting for memory.
+    /// Since when the next command has been waiting for memory.
     waiting_for_memory_since: Option<Instant>,
     actions: VecDeque<Action>,
     deadline: Option<Instant>,
     /// The controller's, once this belongs to one.
     lifetime: Lifetime,
-    termination: Option<Termination>,
     close: Option<CloseReason>,
 }
 
-impl Connection {
-    /// The end of a connection that was accepted on `portal`'s address.
-    #[expect(clippy::needless_pass_by_value, reason = "the connection keeps the pool, by its account")]
-    pub fn new(portal: Arc<Portal>, pool: Pool, now: Instant) -> Self {
+impl<T: FabricTransport> ControllerQueue<T> {
+    /// A queue that nobody has connected yet, of a host that has reached `portal` over `transport`.
+    #[expect(clippy::needless_pass_by_value, reason = "the queue keeps the pool, by its account")]
+    pub fn new(transport: T, portal: Arc<Portal>, pool: Pool, now: Instant) -> Self {
         Self {
+            transport,
             portal,
             account: Account::new(&pool),
             counted: Outside::default(),
             granted: 0,
-            state: State::ExpectIcReq,
-            agreed: Agreement::default(),
-            receiver: Receiver::Header,
-            stream_waits_for: None,
+            state: State::ExpectConnect,
+            submission_waits_for: None,
             slots: Slots::new(1),
             waiting: VecDeque::new(),
             retry: None,
@@ -161,9 +179,6 @@ impl Connection {
             asked: None,
             withdrawn: Withdrawn::default(),
             notices: Notices::default(),
-            outgoing: VecDeque::new(),
-            unsent: Unsent::default(),
-            sending: None,
             watch_at: None,
             data_heard: now,
             now,
@@ -171,22 +186,36 @@ impl Connection {
             actions: VecDeque::new(),
             deadline: Some(now + CONNECT_TIME),
             lifetime: Lifetime::new(),
-            termination: None,
             close: None,
         }
     }
 
-    fn violate(&mut self, violation: Violation, bytes: &[u8]) {
-        self.termination = Some(Termination::new(violation, bytes));
-        self.drop_outgoing();
-        self.end(CloseReason::Violation(violation.describe()));
+    /// The transport below.
+    pub fn transport(&mut self) -> &mut T {
+        &mut self.transport
+    }
+
+    /// What is served where the host has come in.
+    pub fn portal(&self) -> &Portal {
+        &self.portal
+    }
+
+    /// What the operator is to be told, the oldest first.
+    pub fn poll_notice(&mut self) -> Option<Notice> {
+        self.notices.pop()
+    }
+
+    /// The host, and the subsystem that it asked for, as far as they are known.
+    pub fn parties(&self) -> (Option<String>, Option<String>) {
+        let host = self.host.as_ref().map(|host| host.nqn.to_string());
+        (host, self.asked.as_ref().map(ToString::to_string))
     }
 
     /// Closes once everything is sent. That may take seconds, in which others are to have the memory that commands here wait for.
-    fn end(&mut self, reason: CloseReason) {
+    pub fn end(&mut self, reason: CloseReason) {
         self.close.get_or_insert(reason);
         self.waiting.clear();
-        (self.deadline, self.retry, self.stream_waits_for) = (None, None, None);
+        (self.deadline, self.retry, self.submission_waits_for) = (None, None, None);
     }
 
     /// Ends a connection whose controller was not kept alive; true if so.
@@ -210,69 +239,11 @@ impl Connection {
         }
     }
 
-    /// Takes a PDU's header off the front of `bytes`, if it is there whole and there is room for what it asks.
-    fn handle_header(&mut self, now: Instant, bytes: &[u8]) -> usize {
-        if self.is_congested() {
-            self.stream_waits_for = Some(WaitReason::Room);
-            return 0;
-        }
-        let framed = match frame(Role::Controller, self.agreed, bytes) {
-            Ok(Some(framed)) => framed,
-            Ok(None) => return 0,
-            Err(violation) => {
-                self.violate(violation, bytes);
-                return 0;
-            }
-        };
-        match self.handle_pdu(now, &framed) {
-            Ok(true) => framed.before_data,
-            Ok(false) => 0,
-            Err(violation) => {
-                self.violate(violation, bytes);
-                0
-            }
-        }
-    }
-
-    /// Acts on a PDU; false when it must wait for memory.
-    fn handle_pdu(&mut self, now: Instant, framed: &Framed<'_>) -> Result<bool, Violation> {
-        let kind = framed.common.kind;
-        match (kind, &self.state) {
-            (PduType::H2C_TERM_REQ, _) => {
-                self.handle_termination(framed);
-                Ok(true)
-            }
-            (PduType::IC_REQ, State::ExpectIcReq) => self.handle_ic_req(framed).map(|()| true),
-            (PduType::CAPSULE_CMD, State::ExpectConnect | State::Admin(_) | State::Io(_)) => {
-                let Ok((capsule, _)) = CapsuleCmd::read_from_prefix(framed.header) else { return Ok(false) };
-                Ok(self.handle_command(now, capsule.entry, framed.data))
-            }
-            (PduType::H2C_DATA, State::ExpectConnect | State::Admin(_) | State::Io(_)) => {
-                self.handle_h2c_data(framed).map(|()| true)
-            }
-            _ => Err(Violation::OutOfSequence(kind)),
-        }
-    }
-
-    fn handle_termination(&mut self, framed: &Framed<'_>) {
-        let named =
-            H2cTermReq::read_from_prefix(framed.header).is_ok_and(|(request, _)| request.fes.get() != 0);
-        let text =
-            if named { "the host reported a fatal error" } else { "the host terminated the connection" };
-        self.receiver.discard(framed.data);
-        self.end(CloseReason::Violation(text));
-    }
-
-    /// Passes over the data of a command that was refused.
-    fn discard(&mut self, data: usize) {
-        if data != 0 {
-            let digest = if self.agreed.data_digest { DIGEST } else { 0 };
-            self.receiver.discard(data.saturating_add(digest));
-        }
-    }
-
-    /// Takes a command that came with `data` bytes; false when it must wait for memory.
-    fn handle_command(&mut self, now: Instant, entry: SubmissionQueueEntry, data: usize) -> bool {
+    /// Takes a command that came with `data` bytes in its capsule. None may come while the group decides about the queue
+    /// ([`ControllerQueue::is_connecting`]).
+    #[inline]
+    pub fn handle_submission(&mut self, now: Instant, entry: SubmissionQueueEntry, data: usize) -> Admission {
+        let capsule = Capsule { data, sgls: T::SGLS };
         let cid = entry.cid.get();
         let abort = self.aborts.take_unread(cid);
         let plan = if self.slots.is_outstanding(cid) {
@@ -280,67 +251,61 @@ impl Connection {
         } else if abort.is_some() {
             Plan::fail(Status::ABORT_REQUESTED)
         } else if (self.slots.is_spent() && !self.has_more_slots(cid))
-            || !self.has_room_for_answer(&entry, data)
+            || !self.has_room_for_answer(&entry, capsule)
         {
             if self.may_wait() {
-                return false;
+                return Admission::Withheld;
             }
-            self.stream_waits_for = None;
+            self.submission_waits_for = None;
             Plan::fail(Status::COMMAND_INTERRUPTED)
         } else {
-            self.decide(now, &entry, data)
+            self.decide(now, &entry, capsule)
         };
         // A completion says where the head is once its own command is consumed (NVMe Base §3.3.1.2.1, SQHD).
         let before = self.head;
         self.head.advance();
-        let taken = self.carry_out(now, entry, Planned { plan, data });
+        let admission = self.carry_out(now, entry, plan);
         match self.state {
-            _ if !taken => self.head = before,
+            _ if admission == Admission::Withheld => self.head = before,
             State::Admin(_) => self.after_admin(),
             _ => {}
         }
         if let Some(tag) = abort {
             self.answer_abort(tag, true);
         }
-        taken
+        admission
     }
 
-    fn decide(&mut self, now: Instant, entry: &SubmissionQueueEntry, data: usize) -> Plan {
+    fn decide(&mut self, now: Instant, entry: &SubmissionQueueEntry, capsule: Capsule) -> Plan {
         let planned = match &mut self.state {
             State::Io(_) if self.quiesce.is_under_way() => Err(Status::COMMAND_SEQUENCE.dnr()),
             State::Admin(admin) => {
                 // A Set Features of the Keep Alive Timer applies from this command on.
-                let plan = admin_command::plan(admin, entry, data);
+                let plan = admin_command::plan(admin, entry, capsule);
                 let end = admin.next_deadline(now);
                 self.lifetime.set_end(end);
                 self.deadline = end.into_iter().chain(self.withdrawn.due()).min();
                 plan
             }
-            State::Io(namespaces) if entry.opcode != FABRICS => namespaces.plan(entry, data),
+            State::Io(namespaces) if entry.opcode != FABRICS => namespaces.plan(entry, capsule),
             State::Io(_) => fabrics_command::plan_io(entry),
-            _ => fabrics_command::plan_first(entry, data),
+            _ => fabrics_command::plan_first(entry, capsule),
         };
         planned.unwrap_or_else(Plan::fail)
     }
 
-    /// Does what was decided about a command; false when the stream must wait.
-    fn carry_out(&mut self, now: Instant, entry: SubmissionQueueEntry, planned: Planned) -> bool {
-        let Planned { plan, data } = planned;
+    /// Does what was decided about a command.
+    #[inline]
+    fn carry_out(&mut self, now: Instant, entry: SubmissionQueueEntry, plan: Plan) -> Admission {
         match plan {
-            Plan::Finish(result) => {
-                self.discard(data);
-                self.complete(&entry, result, None);
-            }
-            Plan::Respond(bytes) => {
-                self.discard(data);
-                self.complete(&entry, CommandResult::SUCCESS, Some(bytes.into()));
-            }
-            Plan::Receive { pointer: DataPointer::InCapsule { length }, transfer } => {
+            Plan::Finish(result) => self.complete(&entry, result, None),
+            Plan::Respond(bytes) => self.complete(&entry, CommandResult::SUCCESS, Some(bytes.into())),
+            Plan::Receive { length, in_capsule: true, transfer } => {
                 return self.receive_capsule(entry, length, transfer);
             }
             Plan::Read(read) if self.waiting.is_empty() && self.begin_read(&entry, &read) => {}
             plan @ (Plan::Read(_) | Plan::Receive { .. }) => {
-                let Some(slot) = self.slots.begin(entry, Step::Waiting) else { return true };
+                let Some(slot) = self.slots.begin(entry, Step::Waiting) else { return Admission::Taken };
                 if !self.serve_new(slot, &plan) {
                     self.waiting.push_back(slot);
                     self.retry = Some(now + MEMORY_RETRY);
@@ -366,48 +331,18 @@ impl Connection {
             Plan::Disconnect => self.begin_disconnect(now, entry),
             Plan::Quiesce => self.begin_quiesce(now, entry),
         }
-        true
+        Admission::Taken
     }
 
-    /// A piece of data that an R2T asked for.
-    fn handle_h2c_data(&mut self, framed: &Framed<'_>) -> Result<(), Violation> {
-        let Ok((pdu, _)) = H2cData::read_from_prefix(framed.header) else {
-            return Err(Violation::HeaderLength);
-        };
-        let index = pdu.ttag.get();
-        let slot = self.slots.get(index).ok_or(Violation::TransferTag)?;
-        let (Step::Data { received, length, .. } | Step::Abandoned { received, length }) = &slot.step else {
-            return Err(Violation::UnknownCommand);
-        };
-        if slot.entry.cid.get() != pdu.cccid.get() {
-            return Err(Violation::UnknownCommand);
+    /// A piece of a command's data has come whole. The command goes on when it was the last one.
+    #[inline]
+    pub fn handle_data(&mut self, now: Instant, index: u16, integrity: Integrity) {
+        if integrity == Integrity::Damaged
+            && let Some(slot) = self.slots.get(index)
+            && let Step::Data { damaged, .. } = &mut slot.step
+        {
+            *damaged = true;
         }
-        let offset = from_field(pdu.datao.get());
-        let count = from_field(pdu.datal.get());
-        let end = offset.saturating_add(count);
-        if offset != *received || end > *length {
-            return Err(Violation::DataRange);
-        }
-        if count != framed.data {
-            return Err(Violation::PduLength);
-        }
-        if pdu.datal.get() > MAX_H2C_DATA {
-            return Err(Violation::DataLimit);
-        }
-        if framed.common.has(flags::LAST) != (end == *length) {
-            return Err(Violation::LastFlag);
-        }
-        if matches!(slot.step, Step::Abandoned { .. }) {
-            self.slots.pass_over(index, end);
-            self.discard(count);
-        } else {
-            self.receiver.expect_data(index, DataRange { start: offset, length: count });
-        }
-        Ok(())
-    }
-
-    /// Data has come, and its digest was right or there is none.
-    fn data_arrived(&mut self, now: Instant, index: u16) {
         if self.aborts.is_pending_for(index) {
             self.stop_transfer(index, self.aborts.status(index));
             return;
@@ -425,7 +360,7 @@ impl Connection {
         }
         self.watch_at = self.watch_at.filter(|_| self.transfers > 0);
         if damaged {
-            self.notices.push(NoticeKind::Reject, "a data digest that does not match");
+            self.notices.push(NoticeKind::Reject, T::DAMAGED);
             return self.finish(index, CommandResult::of(Status::TRANSIENT_TRANSPORT), None);
         }
         let next = match (&self.state, transfer) {
@@ -496,18 +431,20 @@ impl Connection {
         }
     }
 
-    fn complete(&mut self, entry: &SubmissionQueueEntry, result: CommandResult, data: Option<BufList>) {
+    fn complete(&mut self, command: &SubmissionQueueEntry, result: CommandResult, data: Option<BufList>) {
         let CommandResult { status, value } = result;
         if status.code() == Status::RESERVATION_CONFLICT.code() {
             self.notices.push(NoticeKind::Conflict, "Reservation Conflict");
         }
-        let entry = CompletionQueueEntry::new(entry.cid.get(), self.head.report(), status).with_result(value);
+        let completion =
+            CompletionQueueEntry::new(command.cid.get(), self.head.report(), status).with_result(value);
         if self.close.is_none() {
-            self.unsent.add(data.as_ref().map_or(0, BufList::unpooled));
-            self.outgoing.push_back(Outgoing::Complete { entry, data, may_omit: self.head.is_flow_off() });
+            let sq_flow_off = self.head.is_flow_off();
+            self.transport.send_response(Response { command, completion, data, sq_flow_off });
         }
     }
 
+    #[inline]
     fn handle_completion(&mut self, completion: Completion) {
         let Ok(index) = u16::try_from(completion.tag.0) else { return };
         let Some(slot) = self.slots.get(index) else { return };
@@ -546,81 +483,47 @@ impl Connection {
         }
     }
 
-    fn handle_staged(&mut self, now: Instant, bytes: &[u8]) -> usize {
-        let mut used = 0_usize;
-        loop {
-            let rest = bytes.get(used..).unwrap_or_default();
-            if self.close.is_some() {
-                return bytes.len();
-            }
-            let step = match self.receiver {
-                Receiver::Header => self.handle_header(now, rest),
-                Receiver::Digest { .. } => self.handle_digest(now, rest),
-                Receiver::Discard { .. } => self.receiver.skip(rest.len()),
-                Receiver::Data { .. } | Receiver::Placing { .. } => 0,
-            };
-            if step == 0 && self.close.is_none() {
-                return used;
-            }
-            used = used.saturating_add(step);
-        }
-    }
-
-    fn handle_digest(&mut self, now: Instant, bytes: &[u8]) -> usize {
-        let Some(DigestCheck { owner: index, matches }) = self.receiver.take_digest(bytes) else { return 0 };
-        if !matches
-            && let Some(slot) = self.slots.get(index)
-            && let Step::Data { damaged, .. } = &mut slot.step
-        {
-            *damaged = true;
-        }
-        self.data_arrived(now, index);
-        DIGEST
-    }
-}
-
-impl protocol::Connection for Connection {
-    type Input = Input;
-    type Action = Action;
-
-    const STAGING: usize = STAGING;
-
-    fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) -> usize {
+    /// The time is this, and something has come of the transport. False when nothing of it is looked at, as the controller was not kept alive.
+    #[inline]
+    pub fn begin_turn(&mut self, now: Instant) -> bool {
         self.now = now;
-        if self.expire(now) {
-            return bytes.len();
-        }
-        self.stream_waits_for = None;
-        let used = self.handle_staged(now, bytes);
-        self.settle_account();
-        used
+        !self.expire(now)
     }
 
-    fn take_placement(&mut self) -> Option<Placement> {
-        let Receiver::Data { owner: index, range } = self.receiver else { return None };
-        let Step::Data { buf, .. } = &mut self.slots.get(index)?.step else { return None };
-        let buf = buf.take()?;
-        self.receiver.lend();
-        Some(Placement { buf, start: range.start, len: range.length, token: u64::from(index) })
-    }
-
-    fn handle_placed(&mut self, now: Instant, placement: Placement) {
-        self.now = now;
-        let Receiver::Placing { owner: index } = self.receiver else { return };
-        if self.expire(now) {
-            return;
-        }
-        let end = placement.start.saturating_add(placement.len);
-        let sum = self.agreed.data_digest.then(|| data_digest(&placement));
-        self.note_placed(index, placement.buf, end);
-        self.receiver.place(sum);
-        if sum.is_none() {
-            self.data_arrived(now, index);
-        }
+    /// What came together was handled, for now.
+    #[inline]
+    pub fn end_turn(&mut self) {
         self.settle_account();
     }
 
-    fn handle_input(&mut self, now: Instant, input: Input) {
+    /// True while the group decides about the queue: no command may come.
+    #[inline]
+    pub fn is_connecting(&self) -> bool {
+        matches!(self.state, State::Connecting(..))
+    }
+
+    /// Whether there is room for what the next command asks. If not, it waits.
+    #[inline]
+    pub fn has_room(&mut self) -> bool {
+        let congested = self.is_congested();
+        self.submission_waits_for = congested.then_some(WaitReason::Room);
+        !congested
+    }
+
+    /// Whether the next command may come, or what waited may come again.
+    #[inline]
+    pub fn takes_submissions(&mut self) -> bool {
+        match self.submission_waits_for {
+            None => true,
+            Some(WaitReason::Memory { returns, .. }) => self.account.returns() != returns,
+            Some(WaitReason::Slot { .. }) => !self.slots.is_spent(),
+            Some(WaitReason::Room) => !self.is_congested(),
+        }
+    }
+
+    /// Something has happened inside.
+    #[inline]
+    pub fn handle_input(&mut self, now: Instant, input: Input) {
         self.now = now;
         match input {
             Input::Completion(completion) => {
@@ -645,17 +548,17 @@ impl protocol::Connection for Connection {
         self.settle_account();
     }
 
-    fn handle_transmitted(&mut self, now: Instant, _bytes: usize) {
+    /// Something that waited was sent, and its memory may have come back.
+    #[inline]
+    pub fn handle_sent(&mut self, now: Instant) {
         self.now = now;
-        self.sending = None;
-        self.unsent.sent();
         self.serve_waiting(now);
         self.settle_account();
     }
 
-    fn handle_timeout(&mut self, now: Instant) {
+    /// The time that [`ControllerQueue::poll_timeout`] named has come.
+    pub fn handle_timeout(&mut self, now: Instant) {
         self.now = now;
-        self.watch_sending(now);
         self.watch_data(now);
         if self.retry.is_some_and(|retry| retry <= now) {
             self.serve_waiting(now);
@@ -663,65 +566,38 @@ impl protocol::Connection for Connection {
         if self.quiesce.due().is_some_and(|due| due <= now) {
             self.answer_quiesce();
         }
-        self.watch_stream(now);
+        self.watch_submission(now);
         if self.deadline.is_some_and(|deadline| deadline <= now) {
             self.deadline_passed(now);
         }
         self.settle_account();
     }
 
-    fn handle_ended(&mut self, now: Instant, _how: Ended) {
+    /// The transport has ended: nothing is sent any more.
+    pub fn handle_ended(&mut self, now: Instant) {
         self.end(CloseReason::Finished);
-        self.drop_outgoing();
-        self.unsent.sent();
-        (self.sending, self.stream_waits_for) = (None, None);
         self.end_all(now);
         self.settle_account();
     }
 
-    fn poll_transmit(&mut self, now: Instant, send: &mut Transmit) {
-        while !send.is_full() {
-            let Some(outgoing) = self.outgoing.pop_front() else { break };
-            self.unsent.leave(outgoing.unpooled());
-            outgoing.put(self.agreed, send);
-        }
-        if self.outgoing.is_empty()
-            && let Some(termination) = self.termination.take()
-        {
-            termination.put(Role::Controller, send);
-        }
-        if !send.is_empty() {
-            self.sending = Some((now, now + SCARCE_SEND_TIME));
-        }
-    }
-
+    /// The next thing that is asked of the inside.
     #[inline]
-    fn poll_action(&mut self) -> Option<Action> {
+    pub fn poll_action(&mut self) -> Option<Action> {
         if self.actions.is_empty() && !self.waiting.is_empty() {
             self.retry_line();
         }
         self.actions.pop_front()
     }
 
-    fn poll_timeout(&self) -> Option<Instant> {
-        let sending = self.sending.map(|(_, due)| due);
-        let stream = self.stream_due();
-        [self.deadline, self.retry, self.quiesce.due(), self.watch_at, sending, stream]
-            .into_iter()
-            .flatten()
-            .min()
+    /// When there is something to do although nothing comes.
+    #[inline]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let submission = self.submission_due();
+        [self.deadline, self.retry, self.quiesce.due(), self.watch_at, submission].into_iter().flatten().min()
     }
 
-    fn wants_bytes(&mut self) -> bool {
-        match self.stream_waits_for {
-            None => true,
-            Some(WaitReason::Memory { returns, .. }) => self.account.returns() != returns,
-            Some(WaitReason::Slot { .. }) => !self.slots.is_spent(),
-            Some(WaitReason::Room) => !self.is_congested(),
-        }
-    }
-
-    fn is_established(&self) -> bool {
+    /// True for a queue of a subsystem's controller.
+    pub fn is_established(&self) -> bool {
         match &self.state {
             State::Io(_) => true,
             State::Admin(admin) => admin.subsystem().is_some(),
@@ -729,11 +605,15 @@ impl protocol::Connection for Connection {
         }
     }
 
-    fn awaits_memory(&self) -> bool {
+    /// True while commands wait for memory.
+    #[inline]
+    pub fn awaits_memory(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    fn poll_close(&self) -> Option<CloseReason> {
+    /// Why the queue is over, once it is: what waits to be sent goes first.
+    #[inline]
+    pub fn poll_close(&self) -> Option<CloseReason> {
         self.close
     }
 }

@@ -1,44 +1,36 @@
-//! One queue's connection at the host: requests in, PDUs out, PDUs in, completions out
-//! (NVMe TCP Transport §3.4 to §3.6).
+//! One queue pair of a host: requests in, submission queue entries out, completion queue entries in, completions out (NVMe Base §3.3 for queues
+//! over fabrics). How capsules and data travel is its transport's business ([`FabricTransport`]).
 //!
-//! States: `ExpectIcResp` → `Connecting` → `Setup` (admin queues: see `setup`) → `Ready`. Whatever ends the
-//! connection completes every request with "unreachable" and reports one failure.
+//! States: `ExpectTransport` → `Connecting` → `Setup` (admin queues: see `setup`) → `Ready`. Whatever ends the queue completes every request with
+//! "unreachable" and reports one failure.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use core::time::Duration;
 
 use buf::{Buf, BufList, SharedBuf};
-use protocol::{CloseReason, Ended, Instant, Placement, Transmit};
+use protocol::{CloseReason, Instant};
 use volume::{Completion, Durability, Extent, Operation, Outcome, Request, Tag, VolumeErrorKind};
 use wire::little_endian::{U32, U64};
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::IntoBytes;
 
 use super::command_table::{
     CommandTable, DataCommand, HostCommand, NewCommand, NewData, PieceRead, Queries, QueryEnd, ReadTarget,
     SetupEnd, WriteSource, Zeroes, ZeroesEnd,
 };
 use super::entry::{block, fits, moving};
-use super::send_queue::{Outgoing, SendQueue};
+use super::fabric_transport::FabricTransport;
 use super::setup::{Next, Setup};
 use super::{Action, Config, Failure, Input, Queue, RemoteNamespace};
 use crate::cqe::CompletionQueueEntry;
 use crate::fabrics::{ANY_CONTROLLER, Connect, ConnectData, Property, disconnect};
-use crate::limits::{
-    ADMIN_TIME, ASKED_TIME, CONNECT_TIME, DISCONNECT_TIME, DISCOVERY_TIME, LEAST_H2C_DATA, READY_POLL,
-    STAGING,
-};
+use crate::limits::{ADMIN_TIME, ASKED_TIME, CONNECT_TIME, DISCONNECT_TIME, DISCOVERY_TIME, READY_POLL};
 use crate::nvm::{Range, deallocate_one};
 use crate::opcode::{admin, nvm};
-use crate::pdu::{C2hData, CapsuleResp, IcResp, PduType, flags};
 use crate::properties::offset;
-use crate::receiver::{DataRange, DigestCheck, Receiver};
 use crate::sgl::SglDescriptor;
 use crate::sqe::SubmissionQueueEntry;
 use crate::status::Status;
-use crate::transport::{Agreement, DIGEST, Framed, MOST_ALIGNMENT, Role, Termination, data_digest, frame};
-use crate::violation::Violation;
-use crate::width::from_field;
 
 mod reserve;
 
@@ -47,27 +39,27 @@ const ADMIN_ENTRIES: u16 = 32;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    ExpectIcResp,
+    ExpectTransport,
     Connecting,
     Setup,
     Ready,
 }
 
-/// The command to which data from the controller belongs.
+/// Why a completion cannot be one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct DataOwner {
-    cid: u16,
-    /// The PDU's flag: the command has succeeded with this data, and no completion follows.
-    success: bool,
+pub enum CompletionError {
+    /// No command of that identifier was sent.
+    UnknownCommand,
+    /// The command has succeeded before the controller had the data that it asked for, or has ended twice.
+    DataOwed,
 }
 
-/// The host's end of one transport connection, which is one queue.
+/// A host's end of one queue pair, over the transport `T`.
 #[derive(Debug)]
-pub struct Connection {
+pub struct HostQueue<T> {
+    pub(crate) transport: T,
     pub(super) config: Config,
     state: State,
-    agreed: Agreement,
-    receiver: Receiver<DataOwner>,
     pub(super) commands: CommandTable,
     setup: Option<Setup>,
     /// The controller has refused to write zeroes.
@@ -80,23 +72,21 @@ pub struct Connection {
     refresh: bool,
     pending: VecDeque<Request>,
     pub(super) queries: Queries,
-    outgoing: SendQueue,
     actions: VecDeque<Action>,
-    /// When the controller must have answered the very first PDU, or told all of its discovery log page.
+    /// When the transport must be there, or the controller must have told all of its discovery log page.
     answer_by: Option<Instant>,
     /// When to look for overdue commands; never later than the first of them is.
     check: Option<Instant>,
     keep_alive: Option<Instant>,
     look_again: Option<Instant>,
     ready_by: Option<Instant>,
-    termination: Option<Termination>,
     close: Option<CloseReason>,
     failed: bool,
 }
 
-impl Connection {
-    /// The end of a connection that has just been made.
-    pub fn new(config: Config, now: Instant) -> Self {
+impl<T: FabricTransport> HostQueue<T> {
+    /// A queue over a transport that has just been made. It waits for [`HostQueue::handle_ready`].
+    pub fn new(transport: T, config: Config, now: Instant) -> Self {
         let entries = match &config.queue {
             Queue::Discovery | Queue::Admin { .. } => ADMIN_ENTRIES,
             Queue::Io { remote, .. } => config.depth.saturating_add(1).min(remote.entries).max(2),
@@ -107,14 +97,11 @@ impl Connection {
             Queue::Io { .. } => None,
         };
         let in_capsule = config.in_capsule();
-        let (header_digest, data_digest, command_time) =
-            (config.header_digest, config.data_digest, config.command_time);
-        let outgoing = SendQueue::new(Outgoing::IcReq { header_digest, data_digest });
+        let command_time = config.command_time;
         Self {
+            transport,
             config,
-            state: State::ExpectIcResp,
-            agreed: Agreement::default(),
-            receiver: Receiver::Header,
+            state: State::ExpectTransport,
             commands: CommandTable::new(entries.saturating_sub(1)),
             setup,
             writes_zeros: false,
@@ -123,14 +110,12 @@ impl Connection {
             refresh: false,
             pending: VecDeque::new(),
             queries: Queries::default(),
-            outgoing,
             actions: VecDeque::new(),
             answer_by: Some(now + CONNECT_TIME.min(command_time)),
             check: None,
             keep_alive: None,
             look_again: None,
             ready_by: None,
-            termination: None,
             close: None,
             failed: false,
         }
@@ -143,14 +128,44 @@ impl Connection {
         }
     }
 
-    fn violate(&mut self, violation: Violation, bytes: &[u8]) {
-        self.termination = Some(Termination::new(violation, bytes));
-        self.outgoing.clear();
-        self.fail(Failure::Violation(violation), CloseReason::Violation(violation.describe()));
+    /// The transport below.
+    #[inline]
+    pub fn transport(&mut self) -> &mut T {
+        &mut self.transport
     }
 
-    /// Ends the connection: every request is answered, and the failure is reported once.
-    fn fail(&mut self, failure: Failure, reason: CloseReason) {
+    /// What the queue was made for.
+    #[inline]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Where data of a command goes that was sent; `None` when it has none for the host.
+    #[inline]
+    pub fn target(&mut self, cid: u16) -> Option<&mut ReadTarget> {
+        self.commands.get(cid)?.target()
+    }
+
+    /// Where data of a command comes from that was sent, unless its capsule has it; `None` when it has none for the controller.
+    #[inline]
+    pub fn source(&mut self, cid: u16) -> Option<&mut WriteSource> {
+        self.commands.get(cid)?.source()
+    }
+
+    /// True for a command that was sent and has not ended.
+    #[inline]
+    pub fn is_known(&mut self, cid: u16) -> bool {
+        self.commands.get(cid).is_some()
+    }
+
+    /// The command is being sent. Before that nothing that comes can be meant for it.
+    #[inline]
+    pub fn mark_sent(&mut self, cid: u16) {
+        self.commands.mark_sent(cid);
+    }
+
+    /// Ends the queue: every request is answered, and the failure is reported once.
+    pub fn fail(&mut self, failure: Failure, reason: CloseReason) {
         self.close.get_or_insert(reason);
         (self.answer_by, self.keep_alive, self.look_again) = (None, None, None);
         let checked = self.check.take();
@@ -194,7 +209,7 @@ impl Connection {
         {
             self.check = Some(due);
         }
-        self.outgoing.push(entry, in_capsule);
+        self.transport.send_command(entry, in_capsule);
     }
 
     /// How long a command may take.
@@ -234,77 +249,11 @@ impl Connection {
         }
     }
 
-    fn handle_header(&mut self, now: Instant, bytes: &[u8]) -> usize {
-        let framed = match frame(Role::Host, self.agreed, bytes) {
-            Ok(Some(framed)) => framed,
-            Ok(None) => return 0,
-            Err(violation) => {
-                self.violate(violation, bytes);
-                return 0;
-            }
-        };
-        match self.handle_pdu(now, &framed) {
-            Ok(()) => framed.before_data,
-            Err(violation) => {
-                self.violate(violation, bytes);
-                0
-            }
-        }
-    }
-
-    fn handle_pdu(&mut self, now: Instant, framed: &Framed<'_>) -> Result<(), Violation> {
-        let kind = framed.common.kind;
-        let initialised = self.state != State::ExpectIcResp;
-        match kind {
-            PduType::C2H_TERM_REQ => {
-                let text = "the controller terminated the connection";
-                self.fail(Failure::Lost(text), CloseReason::Violation(text));
-                Ok(())
-            }
-            PduType::IC_RESP if !initialised => self.handle_ic_resp(now, framed),
-            PduType::CAPSULE_RESP if initialised => {
-                let response =
-                    CapsuleResp::read_from_prefix(framed.header).map_err(|_| Violation::HeaderLength)?;
-                self.handle_response(now, response.0.entry)
-            }
-            PduType::C2H_DATA if initialised => self.handle_data(framed),
-            PduType::R2T if initialised => self.outgoing.handle_r2t(framed, &mut self.commands),
-            _ => Err(Violation::OutOfSequence(kind)),
-        }
-    }
-
-    fn handle_ic_resp(&mut self, now: Instant, framed: &Framed<'_>) -> Result<(), Violation> {
-        let (response, _) = IcResp::read_from_prefix(framed.header).map_err(|_| Violation::HeaderLength)?;
-        if response.pfv.get() != 0 {
-            return Err(Violation::FormatVersion);
-        }
-        if response.cpda > MOST_ALIGNMENT {
-            return Err(Violation::Alignment);
-        }
-        if response.maxh2cdata.get() < LEAST_H2C_DATA {
-            return Err(Violation::Maxh2cdata);
-        }
-        // A digest that was asked for is wanted: a controller may refuse it, and is then of no use. It cannot force one.
-        for (wanted, granted, text) in [
-            (self.config.header_digest, response.header_digest(), NO_HEADER_DIGEST),
-            (self.config.data_digest, response.data_digest(), NO_DATA_DIGEST),
-        ] {
-            if wanted && !granted {
-                self.fail(Failure::Unusable(text), CloseReason::Refused(text));
-                return Ok(());
-            }
-        }
-        self.agreed = Agreement {
-            header_digest: response.header_digest() && self.config.header_digest,
-            data_digest: response.data_digest() && self.config.data_digest,
-            alignment: response.cpda,
-        };
+    /// The transport is there: the queue connects.
+    pub fn handle_ready(&mut self, now: Instant) {
         self.answer_by = matches!(self.config.queue, Queue::Discovery).then(|| now + DISCOVERY_TIME);
-        let max_data = from_field(response.maxh2cdata.get());
-        self.outgoing.agree(self.agreed, max_data);
         self.state = State::Connecting;
         self.connect(now);
-        Ok(())
     }
 
     fn connect(&mut self, now: Instant) {
@@ -325,37 +274,21 @@ impl Connection {
         );
     }
 
-    /// Data from the controller.
-    fn handle_data(&mut self, framed: &Framed<'_>) -> Result<(), Violation> {
-        let (pdu, _) = C2hData::read_from_prefix(framed.header).map_err(|_| Violation::HeaderLength)?;
-        let cid = pdu.cccid.get();
-        let command = self.commands.get(cid).ok_or(Violation::UnknownCommand)?;
-        let target = command.target().ok_or(Violation::UnknownCommand)?;
-        let start = from_field(pdu.datao.get());
-        let length = from_field(pdu.datal.get());
-        if length == 0 || start != target.received || start.saturating_add(length) > target.length {
-            return Err(Violation::DataRange);
-        }
-        if length != framed.data {
-            return Err(Violation::PduLength);
-        }
-        let success = framed.common.has(flags::SUCCESS);
-        if success && !framed.common.has(flags::LAST) {
-            return Err(Violation::LastFlag);
-        }
-        self.receiver.expect_data(DataOwner { cid, success }, DataRange { start, length });
-        Ok(())
-    }
-
-    fn handle_response(&mut self, now: Instant, entry: CompletionQueueEntry) -> Result<(), Violation> {
+    /// A command has ended.
+    #[inline]
+    pub fn handle_completion(
+        &mut self,
+        now: Instant,
+        entry: CompletionQueueEntry,
+    ) -> Result<(), CompletionError> {
         let (cid, status) = (entry.cid.get(), entry.status());
-        let command = self.commands.get(cid).ok_or(Violation::UnknownCommand)?;
+        let command = self.commands.get(cid).ok_or(CompletionError::UnknownCommand)?;
         if command.source().is_some_and(|source| source.is_open()) {
             // Success without the data that was asked for is a lie; any other end waits until the controller has it.
             let kept = !status.is_success() && self.commands.keep_early(cid, status);
-            return if kept { Ok(()) } else { Err(Violation::OutOfSequence(PduType::CAPSULE_RESP)) };
+            return if kept { Ok(()) } else { Err(CompletionError::DataOwed) };
         }
-        let command = self.commands.end(cid).ok_or(Violation::UnknownCommand)?;
+        let command = self.commands.end(cid).ok_or(CompletionError::UnknownCommand)?;
         match command {
             HostCommand::Free => {}
             HostCommand::Setup(target) => {
@@ -399,15 +332,15 @@ impl Connection {
     }
 
     /// A command is to be made again: if it came with data, the controller may have had no memory for that, and cannot let it wait where other data
-    /// comes behind it. For a time commands send their data when an R2T asks for it, so that they wait at the controller, in their order.
+    /// comes behind it. For a time commands send their data when they are asked for it, so that they wait at the controller, in their order.
     fn ask_first(&mut self, now: Instant, status: Status) {
         if !status.is_final() && status.code() == Status::COMMAND_INTERRUPTED.code() {
             (self.in_capsule, self.in_capsule_from) = (0, now + ASKED_TIME);
         }
     }
 
-    /// Ends the commands whose end waited for the data that the controller had asked for.
-    fn end_early(&mut self, now: Instant) {
+    /// Something was sent: ends the commands whose end waited for the data that the controller had asked for.
+    pub fn handle_sent(&mut self, now: Instant) {
         while let Some((command, status)) = self.commands.take_early() {
             if let Some(tag) = command.tag() {
                 self.complete(tag, status);
@@ -607,7 +540,7 @@ impl Connection {
         self.send_with_data(now, entry, NewData { tag, data });
     }
 
-    /// Sends a command that has data for the controller: in the capsule if it fits, else when an R2T asks for it.
+    /// Sends a command that has data for the controller: in the capsule if it fits, else when it is asked for.
     fn send_with_data(&mut self, now: Instant, mut entry: SubmissionQueueEntry, new: NewData) {
         let NewData { tag, data } = new;
         let length = data.len();
@@ -643,7 +576,7 @@ impl Connection {
     }
 
     fn disconnect(&mut self, now: Instant) {
-        if matches!(self.state, State::ExpectIcResp | State::Connecting) || self.commands.is_full() {
+        if matches!(self.state, State::ExpectTransport | State::Connecting) || self.commands.is_full() {
             return self.finish();
         }
         let entry = if matches!(self.config.queue, Queue::Io { .. }) {
@@ -655,79 +588,9 @@ impl Connection {
         self.send(now, entry, NewCommand::new(HostCommand::Disconnect));
     }
 
-    /// Data is in its target, and its digest was checked.
-    fn data_arrived(&mut self, now: Instant, owner: DataOwner) {
-        let DataOwner { cid, success } = owner;
-        if success {
-            let entry = CompletionQueueEntry::new(cid, 0, Status::SUCCESS);
-            // The identifier was found when the data was announced.
-            let _known = self.handle_response(now, entry);
-        }
-    }
-
-    fn handle_digest(&mut self, now: Instant, bytes: &[u8]) -> usize {
-        let Some(DigestCheck { owner, matches }) = self.receiver.take_digest(bytes) else { return 0 };
-        if !matches && let Some(target) = self.commands.get(owner.cid).and_then(HostCommand::target) {
-            target.damaged = true;
-        }
-        self.data_arrived(now, owner);
-        DIGEST
-    }
-}
-
-/// Why a controller without the digests that were asked for is of no use.
-const NO_HEADER_DIGEST: &str = "the controller does not agree to header digests (ICResp, HDGST_ENABLE), which this side requires: \
-                                switch them on there, or leave header_digest= out";
-const NO_DATA_DIGEST: &str = "the controller does not agree to data digests (ICResp, DDGST_ENABLE), which this side requires: \
-                              switch them on there, or leave data_digest= out";
-
-impl protocol::Connection for Connection {
-    type Input = Input;
-    type Action = Action;
-
-    const STAGING: usize = STAGING;
-
-    fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) -> usize {
-        let mut used = 0_usize;
-        loop {
-            if self.close.is_some() {
-                return bytes.len();
-            }
-            let rest = bytes.get(used..).unwrap_or_default();
-            let step = match self.receiver {
-                Receiver::Header => self.handle_header(now, rest),
-                Receiver::Digest { .. } => self.handle_digest(now, rest),
-                Receiver::Data { .. } | Receiver::Placing { .. } | Receiver::Discard { .. } => 0,
-            };
-            if step == 0 && self.close.is_none() {
-                return used;
-            }
-            used = used.saturating_add(step);
-        }
-    }
-
-    fn take_placement(&mut self) -> Option<Placement> {
-        let Receiver::Data { owner, range } = self.receiver else { return None };
-        let buf = self.commands.get(owner.cid)?.target()?.buf.take()?;
-        self.receiver.lend();
-        Some(Placement { buf, start: range.start, len: range.length, token: u64::from(owner.cid) })
-    }
-
-    fn handle_placed(&mut self, now: Instant, placement: Placement) {
-        let Receiver::Placing { owner } = self.receiver else { return };
-        let end = placement.start.saturating_add(placement.len);
-        let sum = self.agreed.data_digest.then(|| data_digest(&placement));
-        if let Some(target) = self.commands.get(owner.cid).and_then(HostCommand::target) {
-            target.buf = Some(placement.buf);
-            target.received = end;
-        }
-        self.receiver.place(sum);
-        if sum.is_none() {
-            self.data_arrived(now, owner);
-        }
-    }
-
-    fn handle_input(&mut self, now: Instant, input: Input) {
+    /// What is asked of the queue from inside.
+    #[inline]
+    pub fn handle_input(&mut self, now: Instant, input: Input) {
         match input {
             Input::Submit(request) if self.close.is_some() => {
                 self.answer(request.tag, Err(VolumeErrorKind::Unreachable));
@@ -739,17 +602,14 @@ impl protocol::Connection for Connection {
             Input::Cancel(tag) => self.cancel(tag),
             Input::Disconnect => self.disconnect(now),
             Input::Abandon => {
-                self.outgoing.clear();
+                self.transport.clear();
                 self.finish();
             }
         }
     }
 
-    fn handle_transmitted(&mut self, now: Instant, _bytes: usize) {
-        self.end_early(now);
-    }
-
-    fn handle_timeout(&mut self, now: Instant) {
+    /// The time that [`HostQueue::poll_timeout`] named has come.
+    pub fn handle_timeout(&mut self, now: Instant) {
         let due = |deadline: Option<Instant>| deadline.is_some_and(|deadline| deadline <= now);
         if due(self.answer_by) {
             let text = "the controller did not answer in time";
@@ -771,29 +631,27 @@ impl protocol::Connection for Connection {
         }
     }
 
-    fn handle_ended(&mut self, _now: Instant, _how: Ended) {
-        self.outgoing.clear();
+    /// The transport has ended: nothing is sent any more.
+    pub fn handle_ended(&mut self) {
+        self.transport.clear();
         self.fail(Failure::Lost("the connection to the controller was lost"), CloseReason::Finished);
     }
 
-    fn poll_transmit(&mut self, _now: Instant, send: &mut Transmit) {
-        while !send.is_full() && self.outgoing.send_one(&mut self.commands, send) {}
-        if self.outgoing.is_empty()
-            && let Some(termination) = self.termination.take()
-        {
-            termination.put(Role::Host, send);
-        }
-    }
-
-    fn poll_action(&mut self) -> Option<Action> {
+    /// The next thing that is reported.
+    #[inline]
+    pub fn poll_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
 
-    fn poll_timeout(&self) -> Option<Instant> {
+    /// When there is something to do although nothing comes.
+    #[inline]
+    pub fn poll_timeout(&self) -> Option<Instant> {
         [self.answer_by, self.check, self.look_again, self.keep_alive].into_iter().flatten().min()
     }
 
-    fn poll_close(&self) -> Option<CloseReason> {
+    /// Why the queue is over, once it is.
+    #[inline]
+    pub fn poll_close(&self) -> Option<CloseReason> {
         self.close
     }
 }

@@ -1,39 +1,39 @@
-//! What a queue's connection holds, and how long.
+//! What a queue holds, and how long.
 //!
-//! Data has a buffer of the pool: a read before it goes to the volume, a write before its R2T. Until then a command waits with nothing, in order,
-//! and the stream goes on; only in-capsule data stays in the stream until there is memory for it. Everything else that a host can make grow is counted in
-//! bytes.
+//! Data has a buffer of the pool: a read before it goes to the volume, a write before its data is asked for. Until then a command waits with nothing, in
+//! order, and further commands come; only one with its data in the capsule is withheld until there is memory for it. Everything else that a host can make
+//! grow is counted in bytes.
 //!
-//! A command whose data makes no progress ends with Data Transfer Error, and a connection whose answers nobody reads, or whose PDU stops half-way, is
-//! closed. Both come sooner while others wait for memory. An admin queue is always read, as keep alive commands come there: what finds no memory is answered
+//! A command whose data makes no progress ends with Data Transfer Error, and a connection whose data stops where nothing can come behind it is closed.
+//! Both come sooner while others wait for memory. An admin queue is always read, as keep alive commands come there: what finds no memory is answered
 //! that it may be tried again.
 
 use buf::{Account, Buf, Outside};
 use protocol::{CloseReason, Instant};
 use volume::Operation;
 
-use super::{Connection, State, WaitReason};
+use super::abort::Stopped;
+use super::{Admission, ControllerQueue, State, Transfer, WaitReason};
 use crate::controller::command::{CommandResult, DataTransfer, Plan, Position, Read};
+use crate::controller::fabric_transport::{FabricTransport, GetData};
 use crate::controller::slots::{Slot, Step};
-use crate::controller::transmit::Outgoing;
 use crate::limits::{
-    ADMIN_DATA, DATA_TIME, MEMORY_RETRY, OVERDRAFT, SCARCE_DATA_TIME, SCARCE_SEND_TIME, SEND_TIME,
-    STARVED_TIME, UNSENT, UNSENT_BYTES, UNSENT_OF_SLOT, WATCH,
+    ADMIN_DATA, DATA_TIME, MEMORY_RETRY, OVERDRAFT, SCARCE_DATA_TIME, STARVED_TIME, UNSENT, UNSENT_BYTES,
+    UNSENT_OF_SLOT, WATCH,
 };
 use crate::opcode::{FABRICS, admin, nvm};
-use crate::receiver::DataRange;
-use crate::sgl::DataPointer;
+use crate::sgl::{Capsule, DataPointer};
 use crate::sqe::SubmissionQueueEntry;
 use crate::status::Status;
-use crate::width::to_field;
 
-impl Connection {
+impl<T: FabricTransport> ControllerQueue<T> {
     /// True while the host had better read first.
     pub(super) fn is_congested(&self) -> bool {
         let most = UNSENT.saturating_add(usize::from(self.slots.granted()).saturating_mul(UNSENT_OF_SLOT));
-        let bytes = self.unsent.bytes();
+        let backlog = self.transport.backlog();
+        let bytes = backlog.unpooled;
         self.slots.is_full()
-            || self.outgoing.len() >= most
+            || backlog.count >= most
             || bytes >= UNSENT_BYTES
             || bytes > 0 && self.account.overdrawn() > OVERDRAFT
     }
@@ -42,7 +42,7 @@ impl Connection {
     #[cold]
     pub(super) fn has_more_slots(&mut self, cid: u16) -> bool {
         let more = self.slots.wants();
-        let each = size_of::<Slot>().saturating_add(size_of::<Outgoing>().saturating_mul(UNSENT_OF_SLOT));
+        let each = size_of::<Slot>().saturating_add(T::UNSENT_SIZE.saturating_mul(UNSENT_OF_SLOT));
         let bytes = usize::from(more).saturating_mul(each);
         let granted = more > 0 && self.account.charge_table(bytes);
         if granted {
@@ -50,14 +50,15 @@ impl Connection {
             self.slots.grant(more);
             self.waiting_for_memory_since = None;
         } else {
-            self.stream_waits_for = Some(WaitReason::Slot { cid });
+            self.submission_waits_for = Some(WaitReason::Slot { cid });
         }
         granted
     }
 
     /// Whether there is room for a command's answer, where that has data which no volume reads. Asked before the command is looked at,
     /// which may change what the answer says.
-    pub(super) fn has_room_for_answer(&mut self, entry: &SubmissionQueueEntry, data: usize) -> bool {
+    #[inline]
+    pub(super) fn has_room_for_answer(&mut self, entry: &SubmissionQueueEntry, capsule: Capsule) -> bool {
         let answers = match self.state {
             State::Admin(_) => {
                 matches!(entry.opcode, admin::IDENTIFY | admin::GET_LOG_PAGE | admin::GET_FEATURES)
@@ -68,7 +69,7 @@ impl Connection {
         if !answers || entry.opcode == FABRICS {
             return true;
         }
-        let length = entry.data_pointer(data).map_or(0, DataPointer::length);
+        let length = entry.data_pointer(capsule).map_or(0, DataPointer::length);
         let returns = self.account.returns();
         if length == 0 || length > ADMIN_DATA {
             return true;
@@ -79,12 +80,12 @@ impl Connection {
             self.counted.data = self.counted.data.saturating_add(length);
             self.waiting_for_memory_since = None;
         } else {
-            self.stream_waits_for = Some(WaitReason::Memory { returns, cid: entry.cid.get() });
+            self.submission_waits_for = Some(WaitReason::Memory { returns, cid: entry.cid.get() });
         }
         room
     }
 
-    /// Whether the stream may wait for memory. It may not while transfers are under way, as what they wait for comes behind it; nor, on an admin
+    /// Whether the next command may wait for memory. It may not while transfers are under way, as what they wait for may come behind it; nor, on an admin
     /// queue, for long, as a Keep Alive may. The host is to try the command again then.
     pub(super) fn may_wait(&mut self) -> bool {
         let since = *self.waiting_for_memory_since.get_or_insert(self.now);
@@ -92,46 +93,43 @@ impl Connection {
         self.transfers == 0 && patient
     }
 
-    /// When an admin queue's stream has waited long enough.
-    pub(super) fn stream_due(&self) -> Option<Instant> {
+    /// When an admin queue's next command has waited long enough.
+    pub(super) fn submission_due(&self) -> Option<Instant> {
         let waits =
-            matches!(self.stream_waits_for, Some(WaitReason::Memory { .. } | WaitReason::Slot { .. }))
+            matches!(self.submission_waits_for, Some(WaitReason::Memory { .. } | WaitReason::Slot { .. }))
                 && matches!(self.state, State::Admin(_));
         self.waiting_for_memory_since.filter(|_| waits).map(|since| since + STARVED_TIME)
     }
 
-    /// Lets an admin queue's stream go on without memory.
-    pub(super) fn watch_stream(&mut self, now: Instant) {
-        if self.stream_due().is_some_and(|due| due <= now) {
-            self.stream_waits_for = None;
+    /// Lets an admin queue go on without memory.
+    pub(super) fn watch_submission(&mut self, now: Instant) {
+        if self.submission_due().is_some_and(|due| due <= now) {
+            self.submission_waits_for = None;
         }
     }
 
-    /// Receives data that is next in the stream; false when it must stay there until there is memory.
+    /// Takes a command with its data; it is withheld until there is memory for that.
     pub(super) fn receive_capsule(
         &mut self,
         entry: SubmissionQueueEntry,
         length: usize,
         transfer: Option<DataTransfer>,
-    ) -> bool {
+    ) -> Admission {
         let returns = self.account.returns();
         let Some(buf) = self.account.take(length) else {
             if self.may_wait() {
-                self.stream_waits_for = Some(WaitReason::Memory { returns, cid: entry.cid.get() });
-                return false;
+                self.submission_waits_for = Some(WaitReason::Memory { returns, cid: entry.cid.get() });
+                return Admission::Withheld;
             }
-            self.discard(length);
             self.complete(&entry, CommandResult::of(Status::COMMAND_INTERRUPTED), None);
-            return true;
+            return Admission::Taken;
         };
         self.waiting_for_memory_since = None;
         let heard = self.now;
         let step = Step::Data { buf: Some(buf), received: 0, length, damaged: false, heard, transfer };
-        if let Some(slot) = self.slots.begin(entry, step) {
-            self.receiver.expect_data(slot, DataRange { start: 0, length });
-            self.watch_at.get_or_insert(self.now + WATCH);
-        }
-        true
+        let Some(slot) = self.slots.begin(entry, step) else { return Admission::Taken };
+        self.watch_at.get_or_insert(self.now + WATCH);
+        Admission::Receives { slot }
     }
 
     /// Begins a read for which nothing waits in line, if there is memory for its data.
@@ -157,7 +155,7 @@ impl Connection {
     fn serve(&mut self, index: u16, plan: &Plan, take: impl Fn(&mut Account, usize) -> Option<Buf>) -> bool {
         let length = match plan {
             Plan::Read(read) => read.length,
-            Plan::Receive { pointer, .. } => pointer.length(),
+            Plan::Receive { length, .. } => *length,
             _ => return true,
         };
         let Some(buf) = take(&mut self.account, length) else { return false };
@@ -169,13 +167,12 @@ impl Connection {
                 self.submit(Some(index), volume_ref, Operation::Read { extent, into: buf });
             }
             Plan::Receive { transfer, .. } => {
-                let (cid, heard) = (slot.entry.cid.get(), self.now);
+                let heard = self.now;
                 slot.step =
                     Step::Data { buf: Some(buf), received: 0, length, damaged: false, heard, transfer };
                 self.transfers = self.transfers.saturating_add(1);
                 self.watch_at.get_or_insert(heard + WATCH);
-                let length = to_field(length);
-                self.outgoing.push_back(Outgoing::R2t { cid, ttag: index, length });
+                self.transport.get_data(GetData { slot: index, command: &slot.entry, length });
             }
             _ => {}
         }
@@ -241,7 +238,7 @@ impl Connection {
         take: impl Fn(&mut Account, usize) -> Option<Buf>,
     ) -> bool {
         let Some(entry) = self.slots.get(index).map(|slot| slot.entry) else { return true };
-        match self.decide(now, &entry, 0) {
+        match self.decide(now, &entry, Capsule { data: 0, sgls: T::SGLS }) {
             Plan::Finish(result) => {
                 self.finish(index, result, None);
                 true
@@ -253,30 +250,17 @@ impl Connection {
     /// Counts what is held outside of buffers; nothing that grows with what a peer does is left out.
     #[inline]
     pub(super) fn settle_account(&mut self) {
+        let backlog = self.transport.backlog();
         // What is allocated cannot overflow.
-        let queue = self.outgoing.capacity().wrapping_mul(size_of::<Outgoing>());
-        let tables = self.slots.size().wrapping_add(queue);
+        let tables = self.slots.size().wrapping_add(backlog.tables);
         let log = if let State::Admin(admin) = &self.state { admin.size() } else { 0 };
-        let data = self.unsent.bytes().saturating_add(log);
+        let data = backlog.unpooled.saturating_add(log);
         let held = Outside { data, tables: tables.saturating_sub(self.granted) };
         if held != self.counted {
             self.account.recount(&mut self.counted, held);
         }
-        if self.waiting.is_empty() && !matches!(self.stream_waits_for, Some(WaitReason::Memory { .. })) {
+        if self.waiting.is_empty() && !matches!(self.submission_waits_for, Some(WaitReason::Memory { .. })) {
             self.account.stop_waiting();
-        }
-    }
-
-    /// Closes the connection when nothing of what is sent to it is read.
-    pub(super) fn watch_sending(&mut self, now: Instant) {
-        let Some((since, due)) = self.sending else { return };
-        let limit = if self.account.is_wanted() { SCARCE_SEND_TIME } else { SEND_TIME };
-        if since + limit <= now {
-            self.drop_outgoing();
-            self.end(CloseReason::TimedOut("the host does not read what is sent to it"));
-            self.sending = None;
-        } else if due <= now {
-            self.sending = Some((since, now + WATCH));
         }
     }
 
@@ -294,29 +278,63 @@ impl Connection {
             let limit = if silent { SCARCE_DATA_TIME } else { DATA_TIME };
             if *heard + limit > now {
                 collecting = true;
-            } else if self.receiver.is_for(index) {
-                self.end(CloseReason::TimedOut("the host stopped in the middle of a PDU"));
-            } else if !self.stop_transfer(index, Status::DATA_TRANSFER_ERROR) {
-                self.end(CloseReason::TimedOut("the host does not send the data of its commands"));
+            } else {
+                match self.stop_transfer(index, Status::DATA_TRANSFER_ERROR) {
+                    Stopped::Ended => {}
+                    Stopped::Arriving => self.end(CloseReason::TimedOut(T::STALLED)),
+                    Stopped::Owed => {
+                        self.end(CloseReason::TimedOut("the host does not send the data of its commands"));
+                    }
+                }
             }
         }
         self.watch_at = (collecting && self.close.is_none()).then_some(now + WATCH);
     }
 
-    /// Takes back a buffer that data was placed into, and notes when.
-    pub(super) fn note_placed(&mut self, index: u16, placed: Buf, end: usize) {
+    /// True while other connections wait for memory that this one may hold.
+    pub fn is_memory_wanted(&self) -> bool {
+        self.account.is_wanted()
+    }
+
+    /// True for a slot that a command has had.
+    #[inline]
+    pub fn has_slot(&mut self, index: u16) -> bool {
+        self.slots.get(index).is_some()
+    }
+
+    /// How far the data of a slot's command is; `None` when no data is expected.
+    #[inline]
+    pub fn transfer(&mut self, index: u16) -> Option<Transfer> {
+        let slot = self.slots.get(index)?;
+        let (received, length, abandoned) = match slot.step {
+            Step::Data { received, length, .. } => (received, length, false),
+            Step::Abandoned { received, length } => (received, length, true),
+            _ => return None,
+        };
+        Some(Transfer { cid: slot.entry.cid.get(), received, length, abandoned })
+    }
+
+    /// Lends the memory for the data of a slot's command to the transport.
+    #[inline]
+    pub fn take_buffer(&mut self, index: u16) -> Option<Buf> {
+        let Step::Data { buf, .. } = &mut self.slots.get(index)?.step else { return None };
+        buf.take()
+    }
+
+    /// Takes that memory back. It has the data up to `end`, of which [`ControllerQueue::handle_data`] is told once it is known whether it is whole.
+    #[inline]
+    pub fn return_buffer(&mut self, index: u16, buffer: Buf, end: usize) {
         self.data_heard = self.now;
         let now = self.now;
         if let Some(slot) = self.slots.get(index)
             && let Step::Data { buf, received, heard, .. } = &mut slot.step
         {
-            (*buf, *received, *heard) = (Some(placed), end, now);
+            (*buf, *received, *heard) = (Some(buffer), end, now);
         }
     }
 
-    /// Nothing of what waits is sent any more.
-    pub(super) fn drop_outgoing(&mut self) {
-        self.outgoing.clear();
-        self.unsent.drop_waiting();
+    /// Data of a command that has ended was passed over, up to `end`. Its slot is free once that is all.
+    pub fn pass_over(&mut self, index: u16, end: usize) {
+        self.slots.pass_over(index, end);
     }
 }

@@ -4,24 +4,35 @@
 //! performed if the command ended in Command Abort Requested. The two answers are queued in that order.
 //!
 //! A command with a volume is cancelled there, and whatever the volume makes of that decides. A command that waits for
-//! memory or for its data ends at once. Data that the host was asked for still comes, since an R2T is to be served
-//! (NVMe TCP Transport §3.3.2.2): its transfer tag stays valid, and the data is passed over.
+//! memory or for its data ends at once. Data that the host was asked for may still come, as the transport has it: then the slot stays taken, and the
+//! data is passed over.
 
 use protocol::{Instant, NoticeKind};
 use volume::Tag;
 
-use super::{Connection, State, WaitReason};
+use super::{ControllerQueue, State, WaitReason};
 use crate::controller::Action;
 use crate::controller::abort_table::Ending;
 use crate::controller::command::CommandResult;
+use crate::controller::fabric_transport::{FabricTransport, Withdrawal};
 use crate::controller::slots::Step;
-use crate::controller::transmit::Outgoing;
 use crate::opcode::admin::ABORT;
 use crate::sqe::SubmissionQueueEntry;
 use crate::status::Status;
 use crate::subsystem::Request;
 
-impl Connection {
+/// What has become of a command whose data is not to be waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stopped {
+    /// It has ended.
+    Ended,
+    /// Its data is just arriving: it ends then.
+    Arriving,
+    /// It goes on: too much is owed for commands that have ended already.
+    Owed,
+}
+
+impl<T: FabricTransport> ControllerQueue<T> {
     /// Takes an Abort on the admin queue. Its slot is the mark by which the outcome is known.
     pub(super) fn begin_abort(&mut self, now: Instant, entry: SubmissionQueueEntry) {
         let Some(tag) = self.slots.begin(entry, Step::Held) else { return };
@@ -77,7 +88,7 @@ impl Connection {
     fn stop(&mut self, now: Instant, index: u16) {
         if self.leave_line(index) {
             self.finish_aborted(index);
-        } else if !self.receiver.is_for(index) {
+        } else {
             self.stop_transfer(index, self.aborts.status(index));
         }
         self.serve_waiting(now);
@@ -94,30 +105,24 @@ impl Connection {
         self.finish(index, CommandResult::of(self.aborts.status(index)), None);
     }
 
-    /// Ends a command whose data was expected, unless a part of it is just coming or too much is owed already: then false.
-    pub(super) fn stop_transfer(&mut self, index: u16, status: Status) -> bool {
-        let Some(slot) = self.slots.get(index) else { return false };
-        let Step::Data { received, length, .. } = slot.step else { return false };
+    /// Ends a command whose data was expected, if that can be.
+    pub(super) fn stop_transfer(&mut self, index: u16, status: Status) -> Stopped {
+        let Some(slot) = self.slots.get(index) else { return Stopped::Owed };
+        let Step::Data { received, length, .. } = slot.step else { return Stopped::Owed };
         let in_capsule = slot.entry.dptr.is_in_capsule();
-        let ended = if received == length || self.withdraw(index) {
-            self.slots.end(index)
-        } else {
-            self.slots.abandon(index)
+        let ended = match self.transport.withdraw(index) {
+            Withdrawal::Arriving => return Stopped::Arriving,
+            Withdrawal::Unsent => self.slots.end(index),
+            Withdrawal::Passing if received == length => self.slots.end(index),
+            Withdrawal::Passing => self.slots.abandon(index),
         };
-        let Some(entry) = ended else { return false };
+        let Some(entry) = ended else { return Stopped::Owed };
         if !in_capsule {
             self.transfers = self.transfers.saturating_sub(1);
         }
         self.complete(&entry, CommandResult::of(status), None);
         self.settle(index, status);
-        true
-    }
-
-    /// Takes back an R2T that was not sent yet; false if there is none.
-    fn withdraw(&mut self, index: u16) -> bool {
-        let unsent = |outgoing: &Outgoing| matches!(outgoing, Outgoing::R2t { ttag, .. } if *ttag == index);
-        let position = self.outgoing.iter().position(unsent);
-        position.and_then(|at| self.outgoing.remove(at)).is_some()
+        Stopped::Ended
     }
 
     /// An Asynchronous Event Request ends at once; nothing else that is held can be aborted.
@@ -132,13 +137,13 @@ impl Connection {
         self.answer_abort(tag, aborted);
     }
 
-    /// The command has no slot: it may be the one that waits in the stream for memory. It is read again then.
+    /// The command has no slot: it may be the one that waits for memory before it is taken. It comes again then.
     fn abort_unread(&mut self, cid: u16, tag: u16) {
         if let Some(WaitReason::Memory { cid: starved, .. } | WaitReason::Slot { cid: starved }) =
-            self.stream_waits_for
+            self.submission_waits_for
             && starved == cid
         {
-            self.stream_waits_for = None;
+            self.submission_waits_for = None;
             self.aborts.add_unread(cid, tag);
         } else {
             self.answer_abort(tag, false);

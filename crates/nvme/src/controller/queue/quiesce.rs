@@ -5,16 +5,17 @@
 
 use protocol::{CloseReason, Instant};
 
-use super::{Connection, State};
+use super::{ControllerQueue, State};
 use crate::controller::Action;
 use crate::controller::command::CommandResult;
+use crate::controller::fabric_transport::FabricTransport;
 use crate::controller::quiesce::Waiter;
 use crate::controller::slots::Step;
 use crate::limits::QUIESCE_TIME;
 use crate::sqe::SubmissionQueueEntry;
 use crate::subsystem::Request;
 
-impl Connection {
+impl<T: FabricTransport> ControllerQueue<T> {
     /// The controller is reset, shut down or gone.
     pub(super) fn handle_close(&mut self, now: Instant) {
         self.end(self.withdrawn.reason().unwrap_or(CloseReason::Finished));

@@ -1,12 +1,13 @@
 //! What the next bytes of the stream are, for both roles (NVMe TCP Transport §3.6): a header, data for a command, or data that is passed
 //! over. `receiver.table` has every transition.
 
-use crate::transport::DIGEST;
+use super::framing::DIGEST;
 
 /// What the next bytes are. `O` names the command to which data belongs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Receiver<O> {
     /// A PDU's header.
+    #[default]
     Header,
     /// Data for a command's buffer.
     Data { owner: O, range: DataRange },

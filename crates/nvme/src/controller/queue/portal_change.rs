@@ -13,10 +13,11 @@ use protocol::Instant;
 use volume::VolumeId;
 
 use super::connect::{HOST_NOT_ALLOWED, NO_SUBSYSTEM};
-use super::{Connection, Joining, State};
+use super::{ControllerQueue, Joining, State};
 use crate::controller::Portal;
 use crate::controller::abort_table::Ending;
 use crate::controller::admin::Event;
+use crate::controller::fabric_transport::FabricTransport;
 use crate::controller::io::Namespaces;
 use crate::controller::service::Service;
 use crate::controller::slots::{Slots, Step};
@@ -95,7 +96,7 @@ fn change(before: Option<&Arc<Subsystem>>, now: Option<&Arc<Subsystem>>, hostnqn
     }
 }
 
-impl Connection {
+impl<T: FabricTransport> ControllerQueue<T> {
     /// True while a namespace that it shows, or a request that it has made, is on the volume. Looks at everything: not to be asked often.
     pub fn uses(&self, volume: VolumeId) -> bool {
         let shows = match &self.state {
@@ -107,7 +108,7 @@ impl Connection {
                 Joining::Admin(admin) => admin.service.subsystem().is_some_and(|shown| shown.uses(volume)),
                 Joining::Io(subsystem) => subsystem.uses(volume),
             },
-            State::ExpectIcReq | State::ExpectConnect => false,
+            State::ExpectConnect => false,
         };
         shows || self.slots.submitted().any(|(submitted, _)| submitted == volume)
     }
@@ -140,7 +141,7 @@ impl Connection {
         };
         match &self.state {
             _ if self.close.is_some() || self.withdrawn.reason().is_some() => Stage::Ending,
-            State::ExpectIcReq | State::ExpectConnect => Stage::Unconnected,
+            State::ExpectConnect => Stage::Unconnected,
             State::Connecting(_, joining) => match &**joining {
                 Joining::Admin(admin) => of(&admin.service, Stage::Connecting),
                 Joining::Io(_) => Stage::Connecting,
@@ -192,7 +193,7 @@ impl Connection {
                 renumber(&mut self.slots, namespaces);
                 self.apply_reservations();
             }
-            State::ExpectIcReq | State::ExpectConnect => {}
+            State::ExpectConnect => {}
         }
         self.end_withdrawn(now, &gone);
         self.after_admin();
