@@ -7,9 +7,8 @@ use protocol::Instant;
 use scsi::builder::Block;
 use volume::{Durability, Extent, Tag, VolumeErrorKind};
 
-use crate::datamover::tcp::data_in::DataInOrder;
-use crate::datamover::tcp::data_out::DataOutProgress;
-use crate::pdu::DataRange;
+use crate::datamover::{CommandData, CommandTransfer};
+use crate::pdu::Residual;
 
 /// Which way a command's data goes, and what becomes of it.
 #[derive(Debug)]
@@ -24,7 +23,7 @@ pub(super) enum Transfer {
     Compare(BufList),
     /// Read data that says what is reserved.
     Reservations,
-    /// Write data.
+    /// Write data; empty while the datamover has it.
     Write(BufList),
 }
 
@@ -42,7 +41,7 @@ pub(super) struct Zeros {
 pub(super) struct Work {
     pub(super) cdb: Block,
     pub(super) transfer: Transfer,
-    /// Where read data goes; away while a piece is being received.
+    /// Where read data goes; away while the datamover has it.
     pub(super) buf: Option<Buf>,
     pub(super) length: u32,
     /// It counts as done only once a flush has followed.
@@ -102,21 +101,15 @@ impl Work {
         }
     }
 
-    pub(super) fn reads(&self) -> bool {
-        matches!(
-            self.transfer,
-            Transfer::Read | Transfer::Status(_) | Transfer::Compare(_) | Transfer::Reservations
-        )
-    }
-
-    /// A part of the write data.
-    pub(super) fn part(&self, range: DataRange) -> Option<BufList> {
-        let (offset, length) = (range.offset as usize, range.length as usize);
-        match &self.transfer {
-            Transfer::Write(data) if offset.checked_add(length)? <= data.len() => {
-                Some(data.part(offset, length))
+    /// Takes the memory out, for the datamover.
+    #[inline]
+    pub(super) fn lend(&mut self) -> CommandData {
+        match &mut self.transfer {
+            Transfer::None => CommandData::None,
+            Transfer::Write(data) => CommandData::Write(core::mem::take(data)),
+            Transfer::Read | Transfer::Status(_) | Transfer::Compare(_) | Transfer::Reservations => {
+                self.buf.take().map_or(CommandData::None, CommandData::Read)
             }
-            _ => None,
         }
     }
 }
@@ -132,13 +125,15 @@ pub(super) enum Owner {
     Size,
 }
 
-/// How far the data of a command is.
+/// How much data a command has moved, in bytes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Progress {
-    /// Read data.
-    pub(super) data_in: DataInOrder,
-    /// Write data.
-    pub(super) data_out: DataOutProgress,
+    /// Of read data.
+    pub(super) received: u32,
+    /// Of write data.
+    pub(super) sent: u32,
+    /// Write data went unasked, or was asked for, up to this offset.
+    pub(super) requested: u32,
 }
 
 /// One command.
@@ -155,6 +150,29 @@ pub(super) struct Task {
     pub(super) retries: u8,
     /// It is being aborted, and ends with this.
     pub(super) aborting: Option<VolumeErrorKind>,
+}
+
+impl Task {
+    /// The datamover gives back what it was lent: the command has ended.
+    #[inline]
+    pub(super) fn take_back(&mut self, transfer: CommandTransfer) {
+        let CommandTransfer { data, received, sent, requested } = transfer;
+        self.progress = Progress { received, sent, requested };
+        self.sent = false;
+        match (data, &mut self.work.transfer) {
+            (CommandData::Read(buf), _) => self.work.buf = Some(buf),
+            (CommandData::Write(data), Transfer::Write(place)) => *place = data,
+            _ => {}
+        }
+    }
+}
+
+/// How the target says that a command ended.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CommandEnd<'a> {
+    pub(super) status: u8,
+    pub(super) residual: Residual,
+    pub(super) sense: &'a [u8],
 }
 
 /// A slab of tasks whose tags tell a slot's successive tasks apart.
