@@ -50,6 +50,7 @@ impl CommandWindow {
     }
 
     /// Judges a request's CmdSN without taking it.
+    #[inline]
     pub fn judge(&self, cmd_sn: u32) -> Verdict {
         if !self.skipped.is_empty() && self.skipped.contains(&cmd_sn) {
             return Verdict::Outside;

@@ -267,6 +267,7 @@ impl<D: InitiatorDatamover> Initiator<D> {
         }
     }
 
+    #[inline]
     fn submit(&mut self, request: Request) {
         let Request { tag, operation } = request;
         let stands = matches!(self.state, State::LoggedIn | State::InLogout);
@@ -466,6 +467,7 @@ impl<D: InitiatorDatamover> UpperLayer for Initiator<D> {
         self.state.is_over()
     }
 
+    #[inline]
     fn handle_input(&mut self, input: Input) {
         let now = self.now;
         match input {
@@ -515,10 +517,12 @@ impl<D: InitiatorDatamover> UpperLayer for Initiator<D> {
         self.enter(Event::Ended);
     }
 
+    #[inline]
     fn poll_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
 
+    #[inline]
     fn poll_timeout(&self) -> Option<Instant> {
         let silence =
             (self.state == State::LoggedIn).then(|| self.pinged.unwrap_or(self.heard + INITIATOR_IDLE_TIME));

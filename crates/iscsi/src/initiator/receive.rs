@@ -126,7 +126,7 @@ impl<D: InitiatorDatamover> Initiator<D> {
         } else {
             Err(VolumeErrorKind::Cancelled)
         };
-        self.end(slot, result);
+        self.conclude(slot, result);
     }
 
     /// A write whose data went unsolicited was answered BUSY: the target may have had no memory for it, and cannot let it wait, as other requests come
@@ -199,6 +199,12 @@ impl<D: InitiatorDatamover> Initiator<D> {
 
     pub(super) fn end(&mut self, slot: u16, result: Result<Outcome, VolumeErrorKind>) {
         self.take_back(slot);
+        self.conclude(slot, result);
+    }
+
+    /// Ends a task whose memory has come back.
+    #[inline]
+    fn conclude(&mut self, slot: u16, result: Result<Outcome, VolumeErrorKind>) {
         let Some((owner, _)) = self.tasks.remove(slot) else { return };
         match owner {
             Owner::Probe => self.probed(&result),

@@ -206,6 +206,7 @@ impl Tasks {
         Self { slots, free: (0..depth).rev().collect() }
     }
 
+    #[inline]
     pub(super) fn insert(&mut self, task: Task) -> Result<u16, Task> {
         let Some(slot) = self.free.pop() else { return Err(task) };
         if let Some((_, place)) = self.slots.get_mut(usize::from(slot)) {
@@ -238,6 +239,7 @@ impl Tasks {
 
     /// Frees a slot; its old tag is not known any more. Says whose task it was, and what it was to end with if it was being
     /// aborted.
+    #[inline]
     pub(super) fn remove(&mut self, slot: u16) -> Option<(Owner, Option<VolumeErrorKind>)> {
         let (generation, place) = self.slots.get_mut(usize::from(slot))?;
         let task = place.as_ref()?;

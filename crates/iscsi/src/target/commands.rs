@@ -42,6 +42,7 @@ impl<D: TargetDatamover> Target<D> {
     }
 
     /// Does what the device server wants first, unless that is data: then the task is to get it.
+    #[inline]
     fn begin_step(&mut self, slot: u16, step: Step) -> Option<u16> {
         match step {
             Step::ReceiveData { length } if length as usize <= LARGEST => {
@@ -58,6 +59,7 @@ impl<D: TargetDatamover> Target<D> {
     }
 
     /// Takes what comes with a write, or waits until it may ask for the data.
+    #[inline]
     fn receive_data(&mut self, slot: u16, pdu: ReceivedPdu<'_>) -> Disposition {
         let command = ScsiCommand::from_bytes(pdu.header);
         let Some(task) = self.tasks.get(slot) else { return Disposition::Taken };
@@ -96,6 +98,7 @@ impl<D: TargetDatamover> Target<D> {
         Disposition::Taken
     }
 
+    #[inline]
     fn begin_command(&mut self, pdu: ReceivedPdu<'_>, delivery: Delivery) -> Option<(u16, Step)> {
         let ReceivedPdu { header, ahs, .. } = pdu;
         let command = ScsiCommand::from_bytes(header);
@@ -116,6 +119,7 @@ impl<D: TargetDatamover> Target<D> {
         Some((slot, self.start(slot, &command, ahs)?))
     }
 
+    #[inline]
     fn check_command(&self, command: &ScsiCommand, delivery: Delivery) -> Result<(), Violation> {
         if self.server.is_none() {
             return Err(Violation::CommandInDiscovery);
@@ -135,6 +139,7 @@ impl<D: TargetDatamover> Target<D> {
         Ok(())
     }
 
+    #[inline]
     fn start(&mut self, slot: u16, command: &ScsiCommand, ahs: &[u8]) -> Option<Step> {
         let (server, task) = (self.server.as_mut()?, self.tasks.get(slot)?);
         let data = match (command.reads(), command.writes()) {
@@ -160,6 +165,7 @@ impl<D: TargetDatamover> Target<D> {
     }
 
     /// Gives other nexuses what the device server has for them.
+    #[inline]
     pub(super) fn spread_events(&mut self) {
         let Some(server) = &mut self.server else { return };
         while let Some((volume, event)) = server.poll_event() {
@@ -168,6 +174,7 @@ impl<D: TargetDatamover> Target<D> {
     }
 
     /// Asks for the data that is missing, or goes on with the command when all is there.
+    #[inline]
     pub(super) fn collect(&mut self, slot: u16) {
         let Some(task) = self.tasks.get(slot) else { return };
         if task.get_data.is_complete() {
@@ -247,6 +254,7 @@ impl<D: TargetDatamover> Target<D> {
     }
 
     /// A volume's request has ended.
+    #[inline]
     pub(super) fn handle_completion(&mut self, completion: Completion) {
         let Ok(slot) = u16::try_from(completion.tag.0) else { return };
         let Some(task) = self.tasks.get(slot) else { return };

@@ -542,14 +542,17 @@ impl<D: TargetDatamover> UpperLayer for Target<D> {
         self.state.is_over()
     }
 
+    #[inline]
     fn send_begun_notify(&mut self) {
         self.sending = Some(SendWatch { since: self.now, due: self.now + SCARCE_SEND_TIME });
     }
 
+    #[inline]
     fn send_done_notify(&mut self) {
         self.sending = None;
     }
 
+    #[inline]
     fn handle_input(&mut self, input: Input) {
         let now = self.now;
         match input {
@@ -565,6 +568,7 @@ impl<D: TargetDatamover> UpperLayer for Target<D> {
         }
     }
 
+    #[inline]
     fn handle_timeout(&mut self) {
         let now = self.now;
         self.watch_sending(now);
@@ -584,6 +588,7 @@ impl<D: TargetDatamover> UpperLayer for Target<D> {
         self.abandon();
     }
 
+    #[inline]
     fn poll_action(&mut self) -> Option<Action> {
         if self.actions.is_empty() && !self.awaiting_buffer.is_empty() {
             self.retry_awaiting_buffer();
@@ -591,6 +596,7 @@ impl<D: TargetDatamover> UpperLayer for Target<D> {
         self.actions.pop_front()
     }
 
+    #[inline]
     fn poll_timeout(&self) -> Option<Instant> {
         let silence = (self.state == State::LoggedIn).then(|| self.pinged.unwrap_or(self.heard + IDLE_TIME));
         let sending = self.sending.map(|watch| watch.due);

@@ -128,6 +128,7 @@ impl<D: TargetDatamover> Target<D> {
     }
 
     /// Removes a task, and what was set aside for it.
+    #[inline]
     pub(super) fn remove_task(&mut self, slot: u16) -> Option<Delivery> {
         if let Some(task) = self.tasks.get(slot)
             && let Some(reserved) = task.reserved.take()

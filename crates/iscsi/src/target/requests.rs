@@ -39,6 +39,7 @@ impl<D: TargetDatamover> Target<D> {
     }
 
     /// Judges a request's CmdSN and takes it: `None` when the request is to be ignored.
+    #[inline]
     pub(super) fn take_number(&mut self, header: &Bhs) -> Option<Delivery> {
         let view = BasicHeaderSegment::from_bytes(header);
         if view.immediate() {

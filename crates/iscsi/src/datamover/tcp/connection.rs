@@ -61,6 +61,7 @@ where
     type Action = U::Action;
     const STAGING: usize = STAGING;
 
+    #[inline]
     fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) -> usize {
         self.upper.begin_turn(now);
         let used = receive(&mut self.upper, bytes);
@@ -83,12 +84,14 @@ where
         self.upper.end_turn();
     }
 
+    #[inline]
     fn handle_input(&mut self, now: Instant, input: Self::Input) {
         self.upper.begin_turn(now);
         self.upper.handle_input(input);
         self.upper.end_turn();
     }
 
+    #[inline]
     fn handle_transmitted(&mut self, now: Instant, _bytes: usize) {
         self.upper.begin_turn(now);
         self.upper.mover().sent();
@@ -109,6 +112,7 @@ where
         self.upper.end_turn();
     }
 
+    #[inline]
     fn poll_transmit(&mut self, now: Instant, send: &mut Transmit) {
         self.upper.begin_turn(now);
         while !send.is_full() && U::Mover::send_one(&mut self.upper, send) {}
@@ -117,14 +121,17 @@ where
         }
     }
 
+    #[inline]
     fn poll_action(&mut self) -> Option<Self::Action> {
         self.upper.poll_action()
     }
 
+    #[inline]
     fn poll_timeout(&self) -> Option<Instant> {
         self.upper.poll_timeout()
     }
 
+    #[inline]
     fn wants_bytes(&mut self) -> bool {
         self.upper.is_over() || !is_blocked(&mut self.upper)
     }
@@ -152,6 +159,7 @@ where
 }
 
 /// Takes what can be taken from the front of the staged bytes.
+#[inline]
 fn receive<U: UpperLayer>(upper: &mut U, bytes: &[u8]) -> usize
 where
     U::Mover: StreamMover<U>,
@@ -162,15 +170,7 @@ where
         used += match upper.mover().receiver().next(rest) {
             Next::Short => break,
             Next::Moved { size } => size,
-            Next::Whole { header, ahs, data, size } => {
-                let pdu = ReceivedPdu { header: &header, ahs, data: Some(data) };
-                if !U::Mover::handle_pdu(upper, pdu) {
-                    break;
-                }
-                size
-            }
-            Next::Large { header, ahs, size } => {
-                let pdu = ReceivedPdu { header: &header, ahs, data: None };
+            Next::Pdu { pdu, size } => {
                 if !U::Mover::handle_pdu(upper, pdu) {
                     break;
                 }

@@ -79,7 +79,7 @@ impl DataInSequence {
     /// Sends the next PDU; true when it had the status. That travels with the last data (phase collapse, RFC 7143 §11.7.5) if there is no
     /// sense data.
     #[inline]
-    pub(crate) fn send_next(&mut self, out: &mut Transmit, sending: Sending<'_>) -> bool {
+    pub(crate) fn send_next(&mut self, out: &mut Transmit, sending: &mut Sending<'_>) -> bool {
         let rest = self.data.len() - self.sent;
         if rest == 0 {
             self.send_response(out, sending);
@@ -125,7 +125,7 @@ impl DataInSequence {
         Leaving { numbering: Numbering::StatSn, answers: self.delivery }
     }
 
-    fn send_response(&self, out: &mut Transmit, sending: Sending<'_>) {
+    fn send_response(&self, out: &mut Transmit, sending: &mut Sending<'_>) {
         let sense = SenseSegment::new(&self.sense);
         let response = ScsiResponse::new(self.task_tag, self.status, self.residual, self.data_sn);
         let mut header = response.to_bytes();

@@ -31,9 +31,8 @@ struct CommandSlot {
     length: u32,
     unsolicited: u32,
     reads: bool,
-    /// Read data goes there; away while a piece is being received.
-    read: Option<Buf>,
-    write: Option<BufList>,
+    /// What was lent; read data's place is away while a piece is being received.
+    data: CommandData,
     data_in: DataInOrder,
     data_out: DataOutProgress,
 }
@@ -42,7 +41,7 @@ impl CommandSlot {
     /// A part of the write data.
     fn part(&self, range: DataRange) -> Option<BufList> {
         let (offset, length) = (range.offset as usize, range.length as usize);
-        let data = self.write.as_ref()?;
+        let CommandData::Write(data) = &self.data else { return None };
         (offset.checked_add(length)? <= data.len()).then(|| data.part(offset, length))
     }
 }
@@ -77,6 +76,14 @@ impl TcpInitiator {
     #[inline]
     fn slot(&mut self, task: TaskHandle, task_tag: u32) -> Option<&mut CommandSlot> {
         self.slots.get_mut(usize::from(task.0)).filter(|slot| slot.live && slot.task_tag == task_tag)
+    }
+
+    /// The command that a Data-In is for, which is as it should be.
+    #[inline]
+    fn check(&mut self, task: Option<TaskHandle>, data: &DataIn) -> Result<&mut CommandSlot, Violation> {
+        let slot = task.and_then(|task| self.slot(task, data.task_tag())).ok_or(Violation::UnknownTask)?;
+        slot.data_in.check(data, slot.reads.then_some(slot.length))?;
+        Ok(slot)
     }
 }
 
@@ -119,11 +126,7 @@ impl InitiatorDatamover for TcpInitiator {
         (slot.live, slot.task_tag, slot.lun, slot.length, slot.unsolicited) =
             (true, task_tag, lun, length, unsolicited);
         slot.reads = matches!(data, CommandData::Read(_));
-        (slot.read, slot.write) = match data {
-            CommandData::None => (None, None),
-            CommandData::Read(buf) => (Some(buf), None),
-            CommandData::Write(data) => (None, Some(data)),
-        };
+        slot.data = data;
         (slot.data_in, slot.data_out) = (DataInOrder::default(), DataOutProgress::default());
     }
 
@@ -133,13 +136,8 @@ impl InitiatorDatamover for TcpInitiator {
             return CommandTransfer::default();
         };
         slot.live = false;
-        let data = match (slot.read.take(), slot.write.take()) {
-            (Some(buf), _) => CommandData::Read(buf),
-            (None, Some(data)) => CommandData::Write(data),
-            (None, None) => CommandData::None,
-        };
         CommandTransfer {
-            data,
+            data: core::mem::take(&mut slot.data),
             received: slot.data_in.received,
             sent: slot.data_out.sent,
             requested: slot.data_out.requested,
@@ -182,7 +180,7 @@ impl<U: InitiatorLayer<Mover = Self>> StreamMover<U> for TcpInitiator {
         numbers.take(header, data.status().is_some());
         let Some(task) = upper.find_task(data.task_tag()) else { return };
         if let Some(slot) = upper.mover().slot(task, data.task_tag()) {
-            slot.read = Some(buf);
+            slot.data = CommandData::Read(buf);
             slot.data_in.take(&data);
             end_with_status(upper, task, &data);
         }
@@ -212,50 +210,43 @@ impl<U: InitiatorLayer<Mover = Self>> StreamMover<U> for TcpInitiator {
     }
 }
 
-/// Checks a Data-In against the command that it is for.
-fn check_data_in<U>(upper: &mut U, data: &DataIn) -> Result<TaskHandle, Violation>
-where
-    U: InitiatorLayer<Mover = TcpInitiator>,
-{
-    let task = upper.find_task(data.task_tag()).ok_or(Violation::UnknownTask)?;
-    let slot = upper.mover().slot(task, data.task_tag()).ok_or(Violation::UnknownTask)?;
-    slot.data_in.check(data, slot.reads.then_some(slot.length))?;
-    Ok(task)
-}
-
 #[inline]
 fn handle_data_in<U: InitiatorLayer<Mover = TcpInitiator>>(upper: &mut U, header: &Bhs, bytes: &[u8]) {
     let data = DataIn::from_bytes(header);
-    let (_, numbers) = upper.mover_and_numbers();
+    let task = upper.find_task(data.task_tag());
+    let (mover, numbers) = upper.mover_and_numbers();
     numbers.take(header, data.status().is_some());
-    let task = match check_data_in(upper, &data) {
-        Ok(task) => task,
+    let slot = match mover.check(task, &data) {
+        Ok(slot) => slot,
         Err(violation) => return upper.violation_notify(violation, Some(header)),
     };
     let start = data.buffer_offset() as usize;
-    if let Some(slot) = upper.mover().slot(task, data.task_tag()) {
-        if let Some(room) = slot.read.as_mut().and_then(|buf| buf.get_mut(start..start + bytes.len())) {
-            room.copy_from_slice(bytes);
-        }
-        slot.data_in.take(&data);
+    if let CommandData::Read(buf) = &mut slot.data
+        && let Some(room) = buf.get_mut(start..start + bytes.len())
+    {
+        room.copy_from_slice(bytes);
     }
-    end_with_status(upper, task, &data);
+    slot.data_in.take(&data);
+    if let Some(task) = task {
+        end_with_status(upper, task, &data);
+    }
 }
 
 /// A Data-In whose data goes straight to the command's buffer. Nothing else is that long: sense data and text fit into what is
 /// staged, and a ping has no data (RFC 7143 §11.19).
 fn begin_large<U: InitiatorLayer<Mover = TcpInitiator>>(upper: &mut U, header: &Bhs) {
     let view = BasicHeaderSegment::from_bytes(header);
-    if !upper.mover().enabled || view.opcode() != Opcode::DATA_IN {
+    let task = upper.find_task(view.task_tag());
+    let mover = upper.mover();
+    if !mover.enabled || view.opcode() != Opcode::DATA_IN {
         return upper.violation_notify(Violation::SegmentTooLong, Some(header));
     }
     let data = DataIn::from_bytes(header);
-    match check_data_in(upper, &data) {
-        Ok(task) => {
-            let mover = upper.mover();
-            let buf = mover.slot(task, data.task_tag()).and_then(|slot| slot.read.take());
-            mover.receiver.begin(*header, buf.map(|buf| (buf, data.buffer_offset() as usize)));
+    match mover.check(task, &data).map(|slot| core::mem::take(&mut slot.data)) {
+        Ok(CommandData::Read(buf)) => {
+            mover.receiver.begin(*header, Some((buf, data.buffer_offset() as usize)));
         }
+        Ok(_) => mover.receiver.begin(*header, None),
         Err(violation) => upper.violation_notify(violation, Some(header)),
     }
 }
@@ -277,7 +268,7 @@ fn handle_r2t<U: InitiatorLayer<Mover = TcpInitiator>>(upper: &mut U, header: &B
     let mover = upper.mover();
     let parameters = mover.parameters;
     let taken = mover.slot(task, r2t.task_tag()).ok_or(Violation::UnknownTask).and_then(|slot| {
-        let length = slot.write.is_some().then_some(slot.length);
+        let length = matches!(slot.data, CommandData::Write(_)).then_some(slot.length);
         slot.data_out.take_r2t(&r2t, length, &parameters)
     });
     match taken {
@@ -315,7 +306,9 @@ fn send_command<U: InitiatorLayer<Mover = TcpInitiator>>(upper: &mut U, out: &mu
     let Some((task, mut header)) = upper.poll_command() else { return false };
     let (mover, numbers) = upper.mover_and_numbers();
     let mut immediate = BufList::new();
-    if let Some(slot) = mover.slots.get_mut(usize::from(task.0)).filter(|slot| slot.write.is_some()) {
+    if let Some(slot) =
+        mover.slots.get_mut(usize::from(task.0)).filter(|slot| matches!(slot.data, CommandData::Write(_)))
+    {
         let first = slot.unsolicited.min(slot.length);
         let most = if mover.parameters.immediate_data { first.min(mover.parameters.peer_segment) } else { 0 };
         immediate = slot.part(DataRange { offset: 0, length: most }).unwrap_or_default();

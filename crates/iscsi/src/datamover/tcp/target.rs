@@ -78,6 +78,7 @@ impl TcpTarget {
     }
 
     /// Puts a command's own data where it belongs, and says whether it is all there.
+    #[inline]
     fn take_immediate(&mut self, task: TaskHandle, pdu: ReceivedPdu<'_>) -> bool {
         let Some(slot) = self.slots.get_mut(usize::from(task.0)).filter(|slot| slot.live) else {
             return false;

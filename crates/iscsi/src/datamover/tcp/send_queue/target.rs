@@ -121,8 +121,8 @@ impl SendQueue {
             }
             Outgoing::Data(sequence) => {
                 let task = sequence.task();
-                let sending = Sending { digests: self.digests, parameters, numbers };
-                if !sequence.send_next(out, sending) {
+                let mut sending = Sending { digests: self.digests, parameters, numbers };
+                if !sequence.send_next(out, &mut sending) {
                     let left = front.unpooled();
                     self.unsent.leave(unpooled.saturating_sub(left));
                     return Sent::Pdu;
