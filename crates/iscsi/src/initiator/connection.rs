@@ -15,11 +15,11 @@ use super::cdb::{self, Abilities};
 use super::config::Config;
 use super::login::{Failure, Login, LoginContext, Moved, Outcome, Received};
 use super::probe::{ANSWER, Probe, RemoteUnit};
-use super::tasks::{CommandEnd, Kind, Owner, Progress, Task, Tasks, Transfer, Work, tag};
+use super::tasks::{CommandEnd, Kind, Owner, Task, Tasks, Work, tag};
 use crate::connection::{Event, State};
 use crate::datamover::{
-    CommandResources, ControlPdu, Disposition, InitiatorDatamover, InitiatorLayer, ReceivedPdu, TaskHandle,
-    UpperLayer,
+    CommandData, CommandResources, ControlPdu, Disposition, InitiatorDatamover, InitiatorLayer, ReceivedPdu,
+    TaskHandle, UpperLayer,
 };
 use crate::keys::Parameters;
 use crate::limits::{
@@ -256,8 +256,7 @@ impl<D: InitiatorDatamover> Initiator<D> {
     /// Makes a command a task that waits for the window.
     fn start(&mut self, owner: Owner, work: Work) {
         let due = self.now + self.config.command_time;
-        let progress = Progress::default();
-        let task = Task { owner, work, progress, cmd_sn: 0, sent: false, due, retries: 0, aborting: None };
+        let task = Task { owner, work, cmd_sn: 0, sent: false, due, retries: 0, aborting: None };
         self.check.get_or_insert(due);
         match self.tasks.insert(task) {
             Ok(slot) if self.state == State::LoggedIn => self.queue.push_back(slot),
@@ -322,7 +321,7 @@ impl<D: InitiatorDatamover> Initiator<D> {
         self.queue.clear();
         self.mover.connection_terminate();
         for slot in self.tasks.slots() {
-            self.take_back(slot);
+            self.mover.deallocate_task_resources(TaskHandle(slot));
             if let Some((owner, aborting)) = self.tasks.remove(slot) {
                 self.complete(owner, Err(aborting.unwrap_or(VolumeErrorKind::Unreachable)));
             }
@@ -383,14 +382,6 @@ impl<D: InitiatorDatamover> Initiator<D> {
         }
     }
 
-    /// The datamover gives back what it was lent for a command that was sent.
-    #[inline]
-    pub(super) fn take_back(&mut self, slot: u16) {
-        if let Some((_, task)) = self.tasks.get(slot).filter(|(_, task)| task.sent) {
-            task.take_back(self.mover.deallocate_task_resources(TaskHandle(slot)));
-        }
-    }
-
     /// Makes the oldest command that waits one that is sent.
     #[inline]
     fn next_command(&mut self) -> Option<(TaskHandle, Bhs)> {
@@ -403,14 +394,12 @@ impl<D: InitiatorDatamover> Initiator<D> {
         (task.sent, task.cmd_sn) = (true, cmd_sn);
         let (task_tag, length) = (tag(Kind::Command, generation, slot), task.work.length);
         let command = ScsiCommand::new(self.lun, task_tag, cmd_sn, task.work.cdb);
-        let command = match task.work.transfer {
-            Transfer::None => command,
-            Transfer::Read | Transfer::Status(_) | Transfer::Compare(_) | Transfer::Reservations => {
-                command.reading(length)
-            }
-            Transfer::Write(_) => command.writing(length, 0),
+        let command = match task.work.data {
+            CommandData::None => command,
+            CommandData::Read(_) => command.reading(length),
+            CommandData::Write(_) => command.writing(length, 0),
         };
-        let (data, unsolicited) = (task.work.lend(), self.unsolicited);
+        let (data, unsolicited) = (core::mem::take(&mut task.work.data), self.unsolicited);
         let resources = CommandResources { task_tag, lun: self.lun, length, data, unsolicited };
         self.mover.allocate_task_resources(TaskHandle(slot), resources);
         Some((TaskHandle(slot), command.to_bytes()))

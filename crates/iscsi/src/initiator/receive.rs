@@ -14,7 +14,7 @@ use super::cdb::{Abilities, allocation, attention, difference, sense, writing_ze
 use super::connection::{Action, Discovered, Initiator};
 use super::tasks::{CommandEnd, Kind, Owner, Transfer, Work, tag};
 use crate::connection::State;
-use crate::datamover::InitiatorDatamover;
+use crate::datamover::{CommandData, CommandTransfer, InitiatorDatamover, TaskHandle};
 use crate::limits::{ASKED_TIME, DISCOVERED_TEXT, MOST_KEYS, MOST_TEXT_PDUS, RETRIES};
 use crate::pdu::{
     AsyncEvent, AsyncMessage, BasicHeaderSegment, Bhs, LoginResponse, NopIn, NopOut, Opcode, RESERVED_TAG,
@@ -85,8 +85,9 @@ impl<D: InitiatorDatamover> Initiator<D> {
 
     pub(super) fn finish(&mut self, slot: u16, end: &CommandEnd<'_>) {
         let CommandEnd { status, residual, sense } = *end;
-        self.take_back(slot);
+        let transfer = self.mover.deallocate_task_resources(TaskHandle(slot));
         let Some((_, task)) = self.tasks.get(slot) else { return };
+        task.sent = false;
         // An abort is under way: the command ended first, which decides.
         let ours = task.aborting.take().is_some();
         let good = status == Status::Good as u8 || status == Status::ConditionMet as u8;
@@ -96,6 +97,7 @@ impl<D: InitiatorDatamover> Initiator<D> {
         let aborted = status == Status::TaskAborted as u8 && !ours;
         if (told.is_some() || aborted) && task.retries < RETRIES {
             task.retries += 1;
+            task.work.data = transfer.data;
             self.tasks.renew(slot);
             self.queue.push_back(slot);
             if told == Some(Additional::CAPACITY_CHANGED) {
@@ -115,13 +117,13 @@ impl<D: InitiatorDatamover> Initiator<D> {
             return self.replace(slot, work);
         }
         let result = if good {
-            self.outcome(slot, residual)
+            self.outcome(slot, residual, transfer)
         } else if status == Status::ReservationConflict as u8 {
             Err(VolumeErrorKind::ReservationConflict)
         } else if status == Status::CheckCondition as u8 {
             Err(request_error(sense))
         } else if busy {
-            self.ask_first(slot, status);
+            self.ask_first(status, transfer.requested);
             Err(VolumeErrorKind::Busy)
         } else {
             Err(VolumeErrorKind::Cancelled)
@@ -130,10 +132,9 @@ impl<D: InitiatorDatamover> Initiator<D> {
     }
 
     /// A write whose data went unsolicited was answered BUSY: the target may have had no memory for it, and cannot let it wait, as other requests come
-    /// behind it in the stream. For a time writes send nothing before an R2T asks for it, so that they wait at the target, in their order.
-    fn ask_first(&mut self, slot: u16, status: u8) {
-        let Some((_, task)) = self.tasks.get(slot) else { return };
-        if status == Status::Busy as u8 && task.progress.requested > 0 {
+    /// behind it. For a time writes send nothing before it is asked for, so that they wait at the target, in their order.
+    fn ask_first(&mut self, status: u8, requested: u32) {
+        if status == Status::Busy as u8 && requested > 0 {
             (self.unsolicited, self.unsolicited_from) = (0, self.now + ASKED_TIME);
         }
     }
@@ -161,44 +162,48 @@ impl<D: InitiatorDatamover> Initiator<D> {
     }
 
     /// What a command that ended well came to.
-    fn outcome(&mut self, slot: u16, residual: Residual) -> Result<Outcome, VolumeErrorKind> {
+    #[inline]
+    fn outcome(
+        &mut self,
+        slot: u16,
+        residual: Residual,
+        transfer: CommandTransfer,
+    ) -> Result<Outcome, VolumeErrorKind> {
         let (_, task) = self.tasks.get(slot).ok_or(VolumeErrorKind::Unreachable)?;
+        let CommandTransfer { data, received, sent, .. } = transfer;
         let none = residual == Residual::None;
-        let whole = task.progress.received == task.work.length && none;
-        let sent = task.progress.sent == task.work.length && none;
+        let whole = received == task.work.length && none;
+        let sent = sent == task.work.length && none;
         let probe = matches!(task.owner, Owner::Probe | Owner::Size);
-        match &task.work.transfer {
-            Transfer::None => Ok(Outcome::Done),
-            Transfer::Write(_) if sent || !task.work.exact => Ok(Outcome::Done),
+        let transfer = match (&task.work.transfer, data) {
+            (Transfer::None, _) => return Ok(Outcome::Done),
+            (Transfer::Write, _) if sent || !task.work.exact => return Ok(Outcome::Done),
+            (transfer, CommandData::Read(buf)) => (transfer, buf),
+            _ => return Err(VolumeErrorKind::Media),
+        };
+        let (transfer, mut buf) = transfer;
+        let told = || buf.get(..received as usize).unwrap_or_default();
+        match transfer {
             Transfer::Read if whole || probe => {
-                let mut buf = task.work.buf.take().ok_or(VolumeErrorKind::Media)?;
-                buf.set_len((task.progress.received as usize).min(buf.len()));
+                buf.set_len((received as usize).min(buf.len()));
                 Ok(Outcome::Data(buf.freeze().into()))
             }
-            Transfer::Status(asked) => {
-                let buf = task.work.buf.take().ok_or(VolumeErrorKind::Media)?;
-                let told = buf.get(..task.progress.received as usize).unwrap_or_default();
-                allocation(told, *asked).ok_or(VolumeErrorKind::Media)
-            }
-            Transfer::Compare(expected) if whole => {
-                let read = task.work.buf.take().ok_or(VolumeErrorKind::Media)?;
-                match difference(&read, expected) {
-                    None => Ok(Outcome::Done),
-                    Some(offset) => Err(VolumeErrorKind::Miscompare { offset }),
-                }
-            }
+            Transfer::Status(asked) => allocation(told(), *asked).ok_or(VolumeErrorKind::Media),
+            Transfer::Compare(expected) if whole => match difference(&buf, expected) {
+                None => Ok(Outcome::Done),
+                Some(offset) => Err(VolumeErrorKind::Miscompare { offset }),
+            },
             Transfer::Reservations => {
-                let buf = task.work.buf.take().ok_or(VolumeErrorKind::Media)?;
-                let view = read_full_status(buf.get(..task.progress.received as usize).unwrap_or_default());
+                let view = read_full_status(told());
                 view.map(|view| Outcome::Reservations(Arc::new(view))).ok_or(VolumeErrorKind::Media)
             }
             // A success that moved less, or more, than was asked for is none.
-            Transfer::Read | Transfer::Compare(_) | Transfer::Write(_) => Err(VolumeErrorKind::Media),
+            _ => Err(VolumeErrorKind::Media),
         }
     }
 
     pub(super) fn end(&mut self, slot: u16, result: Result<Outcome, VolumeErrorKind>) {
-        self.take_back(slot);
+        self.mover.deallocate_task_resources(TaskHandle(slot));
         self.conclude(slot, result);
     }
 

@@ -1,5 +1,6 @@
 //! The commands under way.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use buf::{Buf, BufList};
@@ -7,7 +8,7 @@ use protocol::Instant;
 use scsi::builder::Block;
 use volume::{Durability, Extent, Tag, VolumeErrorKind};
 
-use crate::datamover::{CommandData, CommandTransfer};
+use crate::datamover::CommandData;
 use crate::pdu::Residual;
 
 /// Which way a command's data goes, and what becomes of it.
@@ -19,12 +20,12 @@ pub(super) enum Transfer {
     Read,
     /// Read data that says how blocks are allocated.
     Status(Extent),
-    /// Read data that is to be the same as this.
-    Compare(BufList),
+    /// Read data that is to be the same as this; apart, as it is rare.
+    Compare(Box<BufList>),
     /// Read data that says what is reserved.
     Reservations,
-    /// Write data; empty while the datamover has it.
-    Write(BufList),
+    /// Write data.
+    Write,
 }
 
 /// An extent to be zeroed by writing zeros.
@@ -41,8 +42,8 @@ pub(super) struct Zeros {
 pub(super) struct Work {
     pub(super) cdb: Block,
     pub(super) transfer: Transfer,
-    /// Where read data goes; away while the datamover has it.
-    pub(super) buf: Option<Buf>,
+    /// Where read data goes, or write data is; away while the datamover has it.
+    pub(super) data: CommandData,
     pub(super) length: u32,
     /// It counts as done only once a flush has followed.
     pub(super) flush_after: bool,
@@ -59,7 +60,7 @@ impl Work {
         Self {
             cdb,
             transfer: Transfer::None,
-            buf: None,
+            data: CommandData::None,
             length: 0,
             flush_after: false,
             zeros: None,
@@ -73,7 +74,7 @@ impl Work {
         Self {
             cdb,
             transfer: Transfer::Read,
-            buf: Some(buf),
+            data: CommandData::Read(buf),
             length,
             flush_after: false,
             zeros: None,
@@ -84,7 +85,7 @@ impl Work {
     /// A command that reads what is to be the same as `data`.
     pub(super) fn comparing(cdb: Block, data: BufList) -> Self {
         let buf = Buf::zeroed(data.len());
-        Self { transfer: Transfer::Compare(data), ..Self::reading(cdb, buf) }
+        Self { transfer: Transfer::Compare(Box::new(data)), ..Self::reading(cdb, buf) }
     }
 
     /// A command that writes `data`.
@@ -92,24 +93,12 @@ impl Work {
         let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
         Self {
             cdb,
-            transfer: Transfer::Write(data),
-            buf: None,
+            transfer: Transfer::Write,
+            data: CommandData::Write(data),
             length,
             flush_after: false,
             zeros: None,
             exact: true,
-        }
-    }
-
-    /// Takes the memory out, for the datamover.
-    #[inline]
-    pub(super) fn lend(&mut self) -> CommandData {
-        match &mut self.transfer {
-            Transfer::None => CommandData::None,
-            Transfer::Write(data) => CommandData::Write(core::mem::take(data)),
-            Transfer::Read | Transfer::Status(_) | Transfer::Compare(_) | Transfer::Reservations => {
-                self.buf.take().map_or(CommandData::None, CommandData::Read)
-            }
         }
     }
 }
@@ -125,23 +114,11 @@ pub(super) enum Owner {
     Size,
 }
 
-/// How much data a command has moved, in bytes.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Progress {
-    /// Of read data.
-    pub(super) received: u32,
-    /// Of write data.
-    pub(super) sent: u32,
-    /// Write data went unasked, or was asked for, up to this offset.
-    pub(super) requested: u32,
-}
-
 /// One command.
 #[derive(Debug)]
 pub(super) struct Task {
     pub(super) owner: Owner,
     pub(super) work: Work,
-    pub(super) progress: Progress,
     pub(super) cmd_sn: u32,
     /// It was sent, and its status has not come. Before that no answer can be meant for it.
     pub(super) sent: bool,
@@ -150,21 +127,6 @@ pub(super) struct Task {
     pub(super) retries: u8,
     /// It is being aborted, and ends with this.
     pub(super) aborting: Option<VolumeErrorKind>,
-}
-
-impl Task {
-    /// The datamover gives back what it was lent: the command has ended.
-    #[inline]
-    pub(super) fn take_back(&mut self, transfer: CommandTransfer) {
-        let CommandTransfer { data, received, sent, requested } = transfer;
-        self.progress = Progress { received, sent, requested };
-        self.sent = false;
-        match (data, &mut self.work.transfer) {
-            (CommandData::Read(buf), _) => self.work.buf = Some(buf),
-            (CommandData::Write(data), Transfer::Write(place)) => *place = data,
-            _ => {}
-        }
-    }
 }
 
 /// How the target says that a command ended.
@@ -271,7 +233,6 @@ mod tests {
         Task {
             owner: Owner::Request(Tag(number)),
             work: Work::plain(scsi::builder::test_unit_ready()),
-            progress: Progress::default(),
             cmd_sn: 0,
             sent: true,
             due: Instant::ZERO,

@@ -186,9 +186,9 @@ pub struct Target<D> {
     pub(super) awaiting_buffer: VecDeque<u16>,
     /// The pool's count of returns when they were last tried.
     pub(super) retried_at: u64,
-    /// The pool's count of returns when the data next in the stream found no buffer.
+    /// The pool's count of returns when what came last found no buffer for its data.
     pub(super) waits_for_memory: Option<u64>,
-    /// The task of a command that was carried out, but stays in the stream until there is memory for its data.
+    /// The task of a command that was carried out, but stays where it is until there is memory for its data.
     pub(super) unread: Option<u16>,
     /// What this connection holds of the pool; what of that is counted for text and answers, and for tables; and what its tables were allowed before they grew.
     pub(super) account: Account,
@@ -573,7 +573,7 @@ impl<D: TargetDatamover> UpperLayer for Target<D> {
         let now = self.now;
         self.watch_sending(now);
         self.watch_data(now);
-        self.watch_stream(now);
+        self.watch_receiving(now);
         if self.due.is_some_and(|due| due <= now) {
             self.deadline_passed(now);
         }
@@ -600,8 +600,8 @@ impl<D: TargetDatamover> UpperLayer for Target<D> {
     fn poll_timeout(&self) -> Option<Instant> {
         let silence = (self.state == State::LoggedIn).then(|| self.pinged.unwrap_or(self.heard + IDLE_TIME));
         let sending = self.sending.map(|watch| watch.due);
-        let stream = self.stream_due();
-        [self.due, silence, self.watch_at, sending, stream, self.pending_due()].into_iter().flatten().min()
+        let receiving = self.receiving_due();
+        [self.due, silence, self.watch_at, sending, receiving, self.pending_due()].into_iter().flatten().min()
     }
 
     fn is_established(&self) -> bool {

@@ -15,7 +15,7 @@ pub(super) struct Announced {
     pub(super) expected: u32,
     /// Bytes in the command itself.
     pub(super) immediate: u32,
-    /// Unsolicited Data-Outs follow: the F bit is clear.
+    /// More comes by itself behind the command: the F bit is clear.
     pub(super) more: bool,
 }
 

@@ -213,7 +213,7 @@ impl<D: TargetDatamover> Target<D> {
                 self.end_aborted(slot, by);
             }
             State::Unread => {
-                // The stream goes on: the data behind the command is passed over.
+                // Receiving goes on: the data behind the command is passed over.
                 self.waits_for_memory = None;
                 self.end_aborted(slot, by);
             }

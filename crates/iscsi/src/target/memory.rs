@@ -1,12 +1,12 @@
 //! What a connection holds, and how long: buffers for commands that wait for one, everything else in bytes, and an end for what makes no
 //! progress.
 //!
-//! A command gets its memory when it needs it: a read before it goes to the volume, a write before its first R2T. Until then it waits with nothing, in
-//! order, and the stream goes on. Only data that comes unsolicited stays in the stream until there is memory for it.
+//! A command gets its memory when it needs it: a read before it goes to the volume, a write before its data is asked for. Until then it waits with nothing, in
+//! order, and receiving goes on. Only data that comes unsolicited stays where it is until there is memory for it, and what is behind it too.
 //!
 //! Whoever leaves the target waiting loses what it holds: a command whose data does not come ends with INITIATOR RESPONSE TIMEOUT (the code of other
-//! transports for an R2T that nobody serves), and a connection whose answers nobody reads, or whose PDU stops half-way, is closed. Both come sooner while others
-//! wait for memory. The stream itself waits for memory only for a moment, as what keeps the session alive comes there, too.
+//! transports for a transfer that nobody serves), and a connection whose answers nobody reads, or whose PDU stops half-way, is closed. Both come sooner while others
+//! wait for memory. Receiving itself waits for memory only for a moment, as what keeps the session alive comes there, too.
 
 use buf::{Account, Buf, LARGEST, Outside};
 use protocol::{CloseReason, Instant};
@@ -193,23 +193,23 @@ impl<D: TargetDatamover> Target<D> {
         waits || joining || (self.mover.pending().data > 0 && (overdrawn || self.account.is_over()))
     }
 
-    /// Whether the stream may wait for memory for a command's data. It may not while buffers wait for what comes behind it; nor for long, as pings
+    /// Whether receiving may wait for memory for a command's data. It may not while buffers wait for what comes behind it; nor for long, as pings
     /// and their answers may come behind it.
     pub(super) fn may_wait(&mut self) -> bool {
         let since = *self.waiting_since.get_or_insert(self.now);
         !self.tasks.are_collecting() && self.now < since + MEMORY_WAIT_TIME
     }
 
-    /// When the stream has waited long enough for a command's data.
-    pub(super) fn stream_due(&self) -> Option<Instant> {
+    /// When receiving has waited long enough for a command's data.
+    pub(super) fn receiving_due(&self) -> Option<Instant> {
         self.waiting_since
             .filter(|_| self.waits_for_memory.is_some() && self.unread.is_some())
             .map(|since| since + MEMORY_WAIT_TIME)
     }
 
-    /// Lets the stream go on without memory.
-    pub(super) fn watch_stream(&mut self, now: Instant) {
-        if self.stream_due().is_some_and(|due| due <= now) {
+    /// Lets receiving go on without memory.
+    pub(super) fn watch_receiving(&mut self, now: Instant) {
+        if self.receiving_due().is_some_and(|due| due <= now) {
             self.waits_for_memory = None;
         }
     }

@@ -24,6 +24,8 @@ struct OpenSequence {
 pub(crate) struct DataOutSequences {
     unsolicited: Option<OpenSequence>,
     solicited: [Option<OpenSequence>; MOST_R2T as usize],
+    /// Places of `solicited` are in use, or were when the task ended.
+    used: bool,
 }
 
 impl DataOutSequences {
@@ -36,7 +38,9 @@ impl DataOutSequences {
             next: offset,
             end: offset.saturating_add(length),
         });
-        self.solicited.fill(None);
+        if core::mem::take(&mut self.used) {
+            self.solicited.fill(None);
+        }
     }
 
     /// Opens a sequence under this Target Transfer Tag: the R2T to send. No more are open than [`MOST_R2T`].
@@ -46,6 +50,7 @@ impl DataOutSequences {
         if let Some(place) = self.solicited.iter_mut().find(|place| place.is_none()) {
             let end = range.offset.saturating_add(range.length);
             *place = Some(OpenSequence { transfer_tag, data_sn: 0, next: range.offset, end });
+            self.used = true;
         }
         R2t::new(lun, TaskTags { initiator: task_tag, target: transfer_tag }, number, range)
     }

@@ -63,7 +63,11 @@ impl Receiver {
     }
 
     /// Looks at the front of the staged bytes.
-    #[inline]
+    #[expect(
+        clippy::inline_always,
+        reason = "once in each role's loop: what it finds would go through memory"
+    )]
+    #[inline(always)]
     pub(crate) fn next<'a>(&mut self, bytes: &'a [u8]) -> Next<'a> {
         match &mut self.segment {
             None => self.header(bytes),
