@@ -34,6 +34,9 @@ pub(crate) trait Role {
     /// True while the connection has a unit or namespace on the volume.
     fn uses(connection: &Self::Connection, volume: VolumeId) -> bool;
 
+    /// True when the connection tells its host what has changed behind the portal.
+    fn reports_changes(connection: &Self::Connection) -> bool;
+
     /// Does what the connection asks for.
     fn act(action: <Self::Connection as Connection>::Action, desk: &mut Desk);
 }
@@ -257,6 +260,7 @@ impl<R: Role> Endpoint for Driver<R> {
                 Inbound::Completion(_) | Inbound::Refused(_) => self.desk.outstanding -= 1,
                 Inbound::AskUse(volume) => self.report_use(volume),
                 Inbound::Overdue(volume) => self.leave(volume),
+                Inbound::PortalCommitted(_) if R::reports_changes(&self.connection) => continue,
                 _ => {}
             }
             if let Some(input) = R::input(inbound) {

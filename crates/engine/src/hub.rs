@@ -11,7 +11,6 @@ use host::{CoreIndex, EndpointId, Event, Journal, Kind, Level, ListenerId, Postb
 use protocol::Instant;
 use volume::{Tag, VolumeErrorKind, VolumeId};
 
-use crate::catalogue::ListenerRole;
 use crate::message::{Inbound, Member, Message};
 use crate::queues::{FLUSH, NotTaken, Queues, Slot, Submission};
 
@@ -145,18 +144,18 @@ impl Hub {
         }
     }
 
-    /// Tells the drivers of each listener for which `role` has something else what is behind it from now on, and what `more` gives.
+    /// Tells the drivers of each listener for which `inbound` has something that, and what `more` gives.
     pub(crate) fn deliver_portals<I: Iterator<Item = Inbound>>(
         &self,
-        role: impl Fn(ListenerId) -> Option<ListenerRole>,
+        inbound: impl Fn(ListenerId) -> Option<Inbound>,
         more: impl Fn() -> I,
     ) {
         let mut seats = self.seats.borrow_mut();
         for index in 0..seats.places.len() {
             let Some(Some(seat)) = seats.places.get(index) else { continue };
-            if let Some(role) = role(seat.listener) {
+            if let Some(inbound) = inbound(seat.listener) {
                 let slot = Slot(u32::try_from(index).unwrap_or(u32::MAX));
-                seats.deliver(slot, Inbound::PortalChanged(role));
+                seats.deliver(slot, inbound);
                 more().for_each(|inbound| seats.deliver(slot, inbound));
             }
         }

@@ -196,7 +196,7 @@ pub(crate) fn retire_before_drain() -> Tamper<Message> {
             let mut posted = vec![(to, Message::Answered(generation, Ok(())))];
             let round = rounds.entry(from).or_default();
             round.answers += 1;
-            if round.answers == 2 {
+            if round.answers == 3 {
                 let gone = round.current.difference(&round.next).copied();
                 let early = gone.map(|id| Message::Retired(Retired { id, secured: true, forced: 0 }));
                 posted.extend(early.map(|message| (to, message)));

@@ -66,6 +66,11 @@ fn decide(state: State, change: TargetChange) -> Decision {
 }
 
 impl Connection {
+    /// True when the initiator hears over this connection what has changed, and may ask for it elsewhere at once.
+    pub fn reports_changes(&self) -> bool {
+        self.state == State::LoggedIn
+    }
+
     /// The portal serves this from now on.
     pub(super) fn handle_portal_changed(&mut self, now: Instant, portal: Arc<Portal>) {
         match decide(self.state, self.target_change(&portal)) {

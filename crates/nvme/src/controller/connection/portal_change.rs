@@ -112,6 +112,11 @@ impl Connection {
         shows || self.slots.submitted().any(|(submitted, _)| submitted == volume)
     }
 
+    /// True when the host hears over this connection what has changed, and may ask for it over another at once.
+    pub fn reports_changes(&self) -> bool {
+        matches!(self.state, State::Admin(_))
+    }
+
     /// What is served is this from now on.
     pub(super) fn handle_portal_change(&mut self, now: Instant, portal: Arc<Portal>) {
         let before = core::mem::replace(&mut self.portal, portal);
