@@ -128,9 +128,34 @@ pub fn resources(pool: &Pool) -> Resources {
     }
 }
 
+/// What stands between both ends and the wire.
+pub trait Wire {
+    type Near: Connection<Input = initiator::Input, Action = initiator::Action>;
+    type Far: Connection<Input = target::Input, Action = target::Action>;
+
+    fn near(connection: initiator::Connection) -> Self::Near;
+    fn far(connection: target::Connection) -> Self::Far;
+}
+
+/// Nothing.
+pub struct Bare;
+
+impl Wire for Bare {
+    type Near = initiator::Connection;
+    type Far = target::Connection;
+
+    fn near(connection: initiator::Connection) -> Self::Near {
+        connection
+    }
+
+    fn far(connection: target::Connection) -> Self::Far {
+        connection
+    }
+}
+
 /// Both ends and everything around them.
-pub struct Bench {
-    pub pair: Pair<initiator::Connection, target::Connection>,
+pub struct Bench<W: Wire = Bare> {
+    pub pair: Pair<W::Near, W::Far>,
     pub memory: Memory,
     pub sessions: Sessions<u8>,
     pub unit: Option<RemoteUnit>,
@@ -148,13 +173,29 @@ impl Bench {
     }
 
     pub fn with_pool(config: Config, portal: Portal, pool: &Pool) -> Self {
+        Self::over(config, portal, pool)
+    }
+
+    /// Logged in and probed.
+    pub fn ready(config: Config, portal: Portal) -> Self {
+        let mut bench = Self::new(config, portal);
+        bench.run();
+        assert_eq!(bench.failed, None);
+        assert!(bench.unit.is_some(), "the unit is known");
+        bench
+    }
+}
+
+impl<W: Wire> Bench<W> {
+    /// Both ends with something between them and the wire.
+    pub fn over(config: Config, portal: Portal, pool: &Pool) -> Self {
         let now = protocol::Instant::ZERO;
         let ours = Pool::new(64 << 20);
         let near = initiator::Connection::new(now, config, ours, Box::new(SeededEntropy::new(2)));
         let blocks = portal.nodes.first().map_or(0, |node| node.device.units[0].geometry.blocks);
         let far = target::Connection::new(now, Arc::new(portal), resources(pool));
         Self {
-            pair: Pair::new(near, far),
+            pair: Pair::new(W::near(near), W::far(far)),
             memory: Memory::new(usize::try_from(blocks).unwrap()),
             sessions: Sessions::new(),
             unit: None,
@@ -165,15 +206,6 @@ impl Bench {
             resized: Vec::new(),
             moved: 0,
         }
-    }
-
-    /// Logged in and probed.
-    pub fn ready(config: Config, portal: Portal) -> Self {
-        let mut bench = Self::new(config, portal);
-        bench.run();
-        assert_eq!(bench.failed, None);
-        assert!(bench.unit.is_some(), "the unit is known");
-        bench
     }
 
     pub fn act_far(&mut self) -> bool {

@@ -11,7 +11,7 @@ use nvme::fabrics::HostIdentity;
 use nvme::host::{self, Config, Queue, RemoteNamespace};
 use nvme::subsystem::Subsystems;
 use protocol::pair::{Mishap, Pair};
-use protocol::{Connection as _, Ended, Group as _, Instant};
+use protocol::{Connection, Ended, Group as _, Instant};
 use volume::reservation::{Command, Refused, Registrant, Reservations, View};
 use volume::{
     Allocation, Completion, Durability, Extent, Features, Geometry, Limits, Operation, Outcome, Request, Tag,
@@ -84,12 +84,37 @@ pub fn io(qid: u16, remote: &RemoteNamespace) -> Config {
     config(Queue::Io { qid, remote: remote.clone() })
 }
 
-pub struct Link {
-    pub pair: Pair<host::Connection, controller::Connection>,
+/// What stands between both ends and the wire.
+pub trait Wire {
+    type Near: Connection<Input = host::Input, Action = host::Action>;
+    type Far: Connection<Input = controller::Input, Action = controller::Action>;
+
+    fn near(connection: host::Connection) -> Self::Near;
+    fn far(connection: controller::Connection) -> Self::Far;
+}
+
+/// Nothing.
+pub struct Bare;
+
+impl Wire for Bare {
+    type Near = host::Connection;
+    type Far = controller::Connection;
+
+    fn near(connection: host::Connection) -> Self::Near {
+        connection
+    }
+
+    fn far(connection: controller::Connection) -> Self::Far {
+        connection
+    }
+}
+
+pub struct Link<W: Wire = Bare> {
+    pub pair: Pair<W::Near, W::Far>,
     pub events: Vec<host::Action>,
 }
 
-impl Link {
+impl<W: Wire> Link<W> {
     pub fn submit(&mut self, tag: u64, operation: Operation) {
         let request = Request { tag: Tag(tag), operation };
         let now = self.pair.now;
@@ -124,12 +149,12 @@ impl Link {
     }
 }
 
-pub struct Bench {
+pub struct Bench<W: Wire = Bare> {
     pub group: Subsystems<usize>,
     pub portal: Arc<Portal>,
     pub pool: Pool,
     pub disks: Vec<Vec<u8>>,
-    pub links: Vec<Link>,
+    pub links: Vec<Link<W>>,
     /// Requests are kept here instead of being carried out.
     pub held: Option<Vec<(usize, VolumeId, Request)>>,
     pub flushes: usize,
@@ -148,6 +173,13 @@ impl Bench {
     }
 
     pub fn with(portal: Portal) -> Self {
+        Self::over(portal)
+    }
+}
+
+impl<W: Wire> Bench<W> {
+    /// Connections with something between them and the wire.
+    pub fn over(portal: Portal) -> Self {
         Self {
             group: Subsystems::new(),
             portal: Arc::new(portal),
@@ -166,7 +198,7 @@ impl Bench {
     pub fn connect(&mut self, config: Config) -> usize {
         let near = host::Connection::new(config, Instant::ZERO);
         let far = controller::Connection::new(Arc::clone(&self.portal), self.pool.clone(), Instant::ZERO);
-        let mut pair = Pair::new(near, far);
+        let mut pair = Pair::new(W::near(near), W::far(far));
         pair.chunk = self.chunk;
         [pair.near.mishap, pair.far.mishap] = std::mem::take(&mut self.mishaps);
         self.links.push(Link { pair, events: Vec::new() });
