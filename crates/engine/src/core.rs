@@ -97,8 +97,9 @@ impl Core {
             let coordinator = Coordinator::new(world.postbox.cores(), &catalogue);
             Shared { groups: Groups::new(), owner: Owner::default(), watch, coordinator, closed: 0 }
         });
-        let hub = Hub::new(world.core, (pool, Arc::clone(&config.journal)), world.postbox, queues);
-        let (announced, prepared, fences, stage) = (None, None, HashMap::new(), Stage::Serving);
+        let hub = Hub::new(world.core, (pool, &config), world.postbox, queues);
+        let (fences, stage) = (HashMap::new(), Stage::Serving);
+        let (announced, prepared) = (None, None);
         Ok(Self { config, hub, context, catalogue, portals, announced, prepared, shared, fences, stage })
     }
 

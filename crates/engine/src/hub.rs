@@ -11,6 +11,8 @@ use host::{CoreIndex, EndpointId, Event, Journal, Kind, Level, ListenerId, Postb
 use protocol::Instant;
 use volume::{Tag, VolumeErrorKind, VolumeId};
 
+use crate::catalogue::ControlObserver;
+use crate::config::EngineConfig;
 use crate::message::{Inbound, Member, Message};
 use crate::queues::{FLUSH, NotTaken, Queues, Slot, Submission};
 
@@ -31,6 +33,7 @@ pub(crate) struct Hub {
     pub(crate) core: CoreIndex,
     pub(crate) pool: Pool,
     pub(crate) journal: Arc<dyn Journal>,
+    pub(crate) observer: Arc<dyn ControlObserver>,
     postbox: Arc<dyn Postbox<Message>>,
     queues: RefCell<Queues>,
     seats: RefCell<Seats>,
@@ -104,12 +107,13 @@ impl Seats {
 impl Hub {
     pub(crate) fn new(
         core: CoreIndex,
-        (pool, journal): (Pool, Arc<dyn Journal>),
+        (pool, config): (Pool, &EngineConfig),
         postbox: Arc<dyn Postbox<Message>>,
         queues: Queues,
     ) -> Rc<Self> {
         let (queues, seats) = (RefCell::new(queues), RefCell::default());
-        Rc::new(Self { core, pool, journal, postbox, queues, seats })
+        let (journal, observer) = (Arc::clone(&config.journal), Arc::clone(&config.observer));
+        Rc::new(Self { core, pool, journal, observer, postbox, queues, seats })
     }
 
     /// Makes a place for a driver.

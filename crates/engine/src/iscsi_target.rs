@@ -71,6 +71,10 @@ impl Role for IscsiTarget {
         connection.uses(volume)
     }
 
+    fn is_withdrawn(connection: &Connection) -> bool {
+        connection.is_withdrawn()
+    }
+
     fn reports_changes(connection: &Connection) -> bool {
         connection.reports_changes()
     }

@@ -61,6 +61,10 @@ impl Role for NvmeController {
         connection.uses(volume)
     }
 
+    fn is_withdrawn(connection: &Connection) -> bool {
+        connection.is_withdrawn()
+    }
+
     fn reports_changes(connection: &Connection) -> bool {
         connection.reports_changes()
     }

@@ -66,6 +66,11 @@ fn decide(state: State, change: TargetChange) -> Decision {
 }
 
 impl Connection {
+    /// True when the initiator was asked to log out because of what is served, and has not.
+    pub fn is_withdrawn(&self) -> bool {
+        self.state == State::LogoutRequested && matches!(self.logout_reason, CloseReason::Withdrawn(_))
+    }
+
     /// True when the initiator hears over this connection what has changed, and may ask for it elsewhere at once.
     pub fn reports_changes(&self) -> bool {
         self.state == State::LoggedIn
