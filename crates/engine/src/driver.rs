@@ -12,6 +12,7 @@ use host::{Accepted, Endpoint, Event, Kind, Level};
 use protocol::{CloseReason, Connection, Ended, Instant, Notice, NoticeKind, Placement, Transmit};
 use volume::{Tag, VolumeId};
 
+use crate::catalogue::Departure;
 use crate::hub::Hub;
 use crate::limits::PARKED_GUESS;
 use crate::message::{Inbound, Member};
@@ -33,6 +34,12 @@ pub(crate) trait Role {
 
     /// True while the connection has a unit or namespace on the volume.
     fn uses(connection: &Self::Connection, volume: VolumeId) -> bool;
+
+    /// True when the connection's host is to leave because of what has changed behind the portal.
+    fn is_withdrawn(connection: &Self::Connection) -> bool;
+
+    /// True when the connection tells its host what has changed behind the portal.
+    fn reports_changes(connection: &Self::Connection) -> bool;
 
     /// Does what the connection asks for.
     fn act(action: <Self::Connection as Connection>::Action, context: &mut DriverContext);
@@ -110,6 +117,8 @@ pub(crate) struct Driver<R: Role> {
     active: bool,
     established: bool,
     told: Told,
+    /// That its host was asked to leave, if it was.
+    departure: Option<Departure>,
     /// Why the connection is to end although it does not want to itself.
     forced: Option<CloseReason>,
 }
@@ -140,6 +149,7 @@ impl<R: Role> Driver<R> {
             active: false,
             established: false,
             told: Told::Nothing,
+            departure: None,
             forced: None,
         }
     }
@@ -184,6 +194,29 @@ impl<R: Role> Driver<R> {
     fn leave(&mut self, volume: VolumeId) {
         if self.uses(volume) {
             self.forced = Some(CloseReason::Withdrawn("a volume in use is not served any more"));
+        }
+    }
+
+    /// Lets the connection hear what is behind its portal. Before all cores serve that, one that would tell its host does not.
+    #[cold]
+    fn change_portal(&mut self, now: Instant, inbound: Inbound) {
+        if matches!(inbound, Inbound::PortalCommitted(_)) && R::reports_changes(&self.connection) {
+            return;
+        }
+        let Some(input) = R::input(inbound) else { return };
+        self.connection.handle_input(now, input);
+        if self.departure.is_none() && R::is_withdrawn(&self.connection) {
+            self.departure = Some(Departure::Asked);
+            self.context.hub.observer.observe_departure(Departure::Asked);
+        }
+    }
+
+    /// Counts the end of a connection whose host was asked to leave.
+    fn count_departure(&self) {
+        if self.departure.is_some() {
+            let is_forced = matches!(self.poll_close(), Some(CloseReason::Withdrawn(_)));
+            let departure = if is_forced { Departure::Forced } else { Departure::Ended };
+            self.context.hub.observer.observe_departure(departure);
         }
     }
 
@@ -240,6 +273,7 @@ impl<R: Role> Endpoint for Driver<R> {
 
     fn handle_ended(&mut self, now: Instant, how: Ended) {
         if !std::mem::replace(&mut self.ended, true) {
+            self.count_departure();
             self.tell();
             if self.told != Told::End {
                 self.record(Event::ended(how));
@@ -257,6 +291,10 @@ impl<R: Role> Endpoint for Driver<R> {
                 Inbound::Completion(_) | Inbound::Refused(_) => self.context.outstanding -= 1,
                 Inbound::AskUse(volume) => self.report_use(volume),
                 Inbound::Overdue(volume) => self.leave(volume),
+                Inbound::PortalCommitted(_) | Inbound::PortalChanged(_) => {
+                    self.change_portal(now, inbound);
+                    continue;
+                }
                 _ => {}
             }
             if let Some(input) = R::input(inbound) {

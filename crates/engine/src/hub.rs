@@ -11,7 +11,8 @@ use host::{CoreIndex, EndpointId, Event, Journal, Kind, Level, ListenerId, Postb
 use protocol::Instant;
 use volume::{Tag, VolumeErrorKind, VolumeId};
 
-use crate::catalogue::ListenerRole;
+use crate::catalogue::ControlObserver;
+use crate::config::EngineConfig;
 use crate::message::{Inbound, Member, Message};
 use crate::queues::{FLUSH, Queues, Slot, Submission, SubmitError};
 
@@ -32,6 +33,7 @@ pub(crate) struct Hub {
     pub(crate) core: CoreIndex,
     pub(crate) pool: Pool,
     pub(crate) journal: Arc<dyn Journal>,
+    pub(crate) observer: Arc<dyn ControlObserver>,
     postbox: Arc<dyn Postbox<Message>>,
     queues: RefCell<Queues>,
     table: RefCell<ConnectionTable>,
@@ -105,12 +107,13 @@ impl ConnectionTable {
 impl Hub {
     pub(crate) fn new(
         core: CoreIndex,
-        (pool, journal): (Pool, Arc<dyn Journal>),
+        (pool, config): (Pool, &EngineConfig),
         postbox: Arc<dyn Postbox<Message>>,
         queues: Queues,
     ) -> Rc<Self> {
         let (queues, table) = (RefCell::new(queues), RefCell::default());
-        Rc::new(Self { core, pool, journal, postbox, queues, table })
+        let (journal, observer) = (Arc::clone(&config.journal), Arc::clone(&config.observer));
+        Rc::new(Self { core, pool, journal, observer, postbox, queues, table })
     }
 
     /// Makes a place for a driver.
@@ -145,18 +148,18 @@ impl Hub {
         }
     }
 
-    /// Tells the drivers of each listener for which `role` has something else what is behind it from now on, and what `more` gives.
+    /// Tells the drivers of each listener for which `inbound` has something that, and what `more` gives.
     pub(crate) fn deliver_portals<I: Iterator<Item = Inbound>>(
         &self,
-        role: impl Fn(ListenerId) -> Option<ListenerRole>,
+        inbound: impl Fn(ListenerId) -> Option<Inbound>,
         more: impl Fn() -> I,
     ) {
         let mut table = self.table.borrow_mut();
         for index in 0..table.slots.len() {
             let Some(Some(entry)) = table.slots.get(index) else { continue };
-            if let Some(role) = role(entry.listener) {
+            if let Some(inbound) = inbound(entry.listener) {
                 let slot = Slot(u32::try_from(index).unwrap_or(u32::MAX));
-                table.deliver(slot, Inbound::PortalChanged(role));
+                table.deliver(slot, inbound);
                 more().for_each(|inbound| table.deliver(slot, inbound));
             }
         }

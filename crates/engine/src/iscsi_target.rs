@@ -48,11 +48,14 @@ impl Role for IscsiTarget {
             Inbound::Reserved(tag, result) => Input::Reserved { tag, result },
             Inbound::Reset(tag, done) => Input::Reset { tag, done },
             Inbound::Session(reply) => Input::Group(reply),
-            Inbound::PortalChanged(ListenerRole::Iscsi(portal)) => Input::PortalChanged(portal),
+            Inbound::PortalCommitted(ListenerRole::Iscsi(portal))
+            | Inbound::PortalChanged(ListenerRole::Iscsi(portal)) => Input::PortalChanged(portal),
             Inbound::Shutdown => Input::Shutdown,
-            Inbound::Subsystem(_) | Inbound::PortalChanged(_) | Inbound::AskUse(_) | Inbound::Overdue(_) => {
-                return None;
-            }
+            Inbound::Subsystem(_)
+            | Inbound::PortalCommitted(_)
+            | Inbound::PortalChanged(_)
+            | Inbound::AskUse(_)
+            | Inbound::Overdue(_) => return None,
         })
     }
 
@@ -66,6 +69,14 @@ impl Role for IscsiTarget {
 
     fn uses(connection: &Connection, volume: VolumeId) -> bool {
         connection.uses(volume)
+    }
+
+    fn is_withdrawn(connection: &Connection) -> bool {
+        connection.is_withdrawn()
+    }
+
+    fn reports_changes(connection: &Connection) -> bool {
+        connection.reports_changes()
     }
 
     fn act(action: Action, context: &mut DriverContext) {

@@ -31,7 +31,7 @@ mod volume_watch;
 
 pub use crate::core::Core;
 pub use catalogue::{
-    Catalogue, ControlEvent, ControlObserver, Generation, ListenerRole, Listening, NamedVolume,
+    Catalogue, ControlEvent, ControlObserver, Departure, Generation, ListenerRole, Listening, NamedVolume,
     ProposalError, ServedVolume,
 };
 pub use config::{EngineConfig, EntropySource};

@@ -36,11 +36,13 @@ impl Role for NvmeController {
             Inbound::Reserved(tag, result) => Input::Reserved { tag, result },
             Inbound::Resized(volume, geometry) => Input::NamespaceChanged { volume, geometry },
             Inbound::Subsystem(reply) => Input::Group(reply),
-            Inbound::PortalChanged(ListenerRole::Nvme(portal)) => Input::PortalChanged(portal),
+            Inbound::PortalCommitted(ListenerRole::Nvme(portal))
+            | Inbound::PortalChanged(ListenerRole::Nvme(portal)) => Input::PortalChanged(portal),
             Inbound::Shutdown => Input::Shutdown,
             Inbound::Event(..)
             | Inbound::Reset(..)
             | Inbound::Session(_)
+            | Inbound::PortalCommitted(_)
             | Inbound::PortalChanged(_)
             | Inbound::AskUse(_)
             | Inbound::Overdue(_) => return None,
@@ -57,6 +59,14 @@ impl Role for NvmeController {
 
     fn uses(connection: &Connection, volume: VolumeId) -> bool {
         connection.uses(volume)
+    }
+
+    fn is_withdrawn(connection: &Connection) -> bool {
+        connection.is_withdrawn()
+    }
+
+    fn reports_changes(connection: &Connection) -> bool {
+        connection.reports_changes()
     }
 
     fn act(action: Action, context: &mut DriverContext) {

@@ -95,7 +95,7 @@ fn who_ends_without_saying_whether_it_uses_the_volume_does_not() {
     let catalogue = first(ram());
     let mut server = Server::serving(&catalogue);
     server.post(Message::Propose(Arc::new(without_disk(&catalogue))));
-    for core in [0, 0, 1, 0, 0, 1] {
+    for core in [0, 0, 1, 0, 0, 1, 0, 0, 1] {
         server.step(core);
     }
     // Both cores have asked, and no connection has had its turn.
@@ -223,5 +223,57 @@ fn a_volume_that_grows_between_two_cores_commits_has_its_size_on_both() {
         let host = server.join(core, 6 + u8::try_from(core).unwrap());
         assert_eq!(read_last(&mut server, host + 1, 16), Status::SUCCESS, "on core {core}");
         assert_ne!(read_last(&mut server, host + 1, 17), Status::SUCCESS);
+    }
+}
+
+const ASYNC_EVENT_REQUEST: u8 = 0x0c;
+const SET_FEATURES: u8 = 0x09;
+/// Asynchronous Event Configuration, and its bit for namespaces that come and go (NVMe Base §5.1.25.1.5).
+const ASYNC_EVENTS: u32 = 0x0b;
+const NAMESPACE_NOTICES: u32 = 1 << 8;
+
+/// The next catalogue: with a second disk behind namespace 2.
+fn with_second_disk(catalogue: &Catalogue) -> Catalogue {
+    let (id, volume) = (VolumeId::new(1, 0), ram());
+    let mut portal = portal(&*volume);
+    let subsystem = Arc::make_mut(&mut portal.subsystems[0]);
+    let mut second = subsystem.namespaces[0].clone();
+    (second.nsid, second.volume) = (2, id);
+    subsystem.namespaces.push(second);
+    let mut next = Catalogue { generation: Generation(2), ..catalogue.clone() };
+    next.listeners[0].role = shows(portal);
+    next.volumes.push(ServedVolume { id, name: "second".into(), volume });
+    next
+}
+
+#[test]
+fn a_host_that_hears_of_a_namespace_on_one_core_finds_it_on_every_other() {
+    for [first_core, other] in [[0, 1], [1, 0]] {
+        let catalogue = first(ram());
+        let mut server = Server::serving(&catalogue);
+        // The admin queue is on core 0; of the two I/O queues that were there before, one is on each core.
+        let second = server.join(0, 6) + 1;
+        let configure =
+            SubmissionQueueEntry::new(SET_FEATURES, 0).with(10, ASYNC_EVENTS).with(11, NAMESPACE_NOTICES);
+        server.send(0, command(configure, 3));
+        server.send(0, command(SubmissionQueueEntry::new(ASYNC_EVENT_REQUEST, 0), 4));
+        assert_eq!(server.completions(0).len(), 1);
+        server.post(Message::Propose(Arc::new(with_second_disk(&catalogue))));
+        [0, 1].into_iter().for_each(|core| server.run_core(core));
+        // Both can serve it, and each in its turn does before the other.
+        server.step(0);
+        server.run_core(first_core);
+        assert_eq!(server.completions(0), [], "core {other} does not serve it yet");
+        [other, 0].into_iter().for_each(|core| server.run_core(core));
+        let [(4, Status::SUCCESS, _)] = server.completions(0)[..] else {
+            panic!("the host has not heard of it")
+        };
+        for stream in [1, second] {
+            let mut entry = SubmissionQueueEntry::new(READ, 2);
+            entry.dptr = nvme::sgl::SglDescriptor::transport(512);
+            server.send(stream, command(entry, 9));
+            assert!(server.received(stream).len() > 24, "data, whose end is its completion");
+        }
+        assert_eq!(server.observed(), [APPLIED]);
     }
 }

@@ -54,6 +54,7 @@ mod peers;
 pub mod reconfiguration;
 pub mod records;
 pub mod replay;
+mod reserving;
 pub mod resets;
 mod retirement;
 mod script;

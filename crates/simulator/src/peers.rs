@@ -138,6 +138,16 @@ impl Initiator {
         self.pdu(command.to_bytes(), &[])
     }
 
+    /// A write of a logical unit's first block, with its data.
+    pub(crate) fn write_first(&mut self, lun: [u8; 8], data: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(data.len()).unwrap_or(0);
+        let tag = self.next_tag();
+        let cdb = transfer(0x8a, 0, length);
+        let command = ScsiCommand::new(lun, tag, self.cmd_sn, cdb).writing(length, length);
+        self.cmd_sn += 1;
+        self.pdu(command.to_bytes(), data)
+    }
+
     /// Looks at a response's numbers; the answer to a ping, if it is one.
     pub(crate) fn hear(&mut self, pdu: &Pdu) -> Option<Vec<u8>> {
         let view = pdu.view();

@@ -66,17 +66,24 @@ impl ControlObserver for Ledger {
 /// A client's requests: those under way, and how others failed.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
+    /// Each has its beginning on the clock that stands while a core does.
     under_way: BTreeMap<u64, Instant>,
+    clock: Instant,
     failures: Vec<String>,
 }
 
 impl Requests {
+    /// The time on the clock that stands while a core does.
+    pub(crate) fn tell_time(&mut self, clock: Instant) {
+        self.clock = clock;
+    }
+
     /// None has failed, and none takes longer than this.
-    pub(crate) fn check(&mut self, now: Instant, longest: Duration) -> Result<(), String> {
+    pub(crate) fn check(&mut self, longest: Duration) -> Result<(), String> {
         if let Some(failure) = self.failures.pop() {
             return Err(format!("it stays, and a request of its client fails: {failure}"));
         }
-        if self.under_way.values().any(|begun| now > *begun + longest) {
+        if self.under_way.values().any(|begun| self.clock > *begun + longest) {
             return Err(format!("it stays, and a request of its client does not end within {longest:?}"));
         }
         Ok(())
@@ -93,7 +100,9 @@ impl VolumeQueue for Noted {
     fn submit(&mut self, now: Instant, request: Request) -> Result<(), QueueFull> {
         let Tag(tag) = request.tag;
         self.inner.submit(now, request)?;
-        lock(&self.requests).under_way.insert(tag, now);
+        let mut requests = lock(&self.requests);
+        let begun = requests.clock;
+        requests.under_way.insert(tag, begun);
         Ok(())
     }
 
@@ -196,7 +205,7 @@ pub(crate) fn retire_before_drain() -> MessageHook<Message> {
             let mut posted = vec![(to, Message::Answered(generation, Ok(())))];
             let round = rounds.entry(from).or_default();
             round.answers += 1;
-            if round.answers == 2 {
+            if round.answers == 3 {
                 let gone = round.current.difference(&round.next).copied();
                 let early = gone.map(|id| Message::Retired(Retired { id, secured: true, forced: 0 }));
                 posted.extend(early.map(|message| (to, message)));

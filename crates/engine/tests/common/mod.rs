@@ -245,6 +245,24 @@ impl Server {
         self.cores[core].turn(self.now, &mut Vec::new());
     }
 
+    /// Lets one core and its streams do what they can, while the other stands still.
+    pub(crate) fn run_core(&mut self, core: usize) {
+        let mut ready = Vec::new();
+        loop {
+            while let Some(message) = { self.mail.0[core].lock().unwrap().pop_front() } {
+                self.cores[core].handle_message(self.now, message);
+            }
+            self.cores[core].turn(self.now, &mut ready);
+            if ready.is_empty() && self.mail.0[core].lock().unwrap().is_empty() {
+                return;
+            }
+            let turns =
+                self.streams.iter_mut().filter(|stream| stream.core == core && ready.contains(&stream.name));
+            turns.for_each(|stream| stream.run(self.now));
+            ready.clear();
+        }
+    }
+
     /// Sends core 0 a message.
     pub(crate) fn post(&self, message: Message) {
         self.mail.post(0, message);

@@ -216,7 +216,7 @@ pub struct Target<D> {
     /// When a login, logout or drain is overdue.
     pub(super) due: Option<Instant>,
     /// Why the connection ends if the logout that was asked for does not come.
-    logout_reason: CloseReason,
+    pub(super) logout_reason: CloseReason,
     close: Option<CloseReason>,
 }
 

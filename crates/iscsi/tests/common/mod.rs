@@ -149,11 +149,7 @@ impl Bench {
     }
 
     pub fn with_pool(config: Config, portal: Portal, pool: &Pool) -> Self {
-        let now = protocol::Instant::ZERO;
-        let ours = Pool::new(64 << 20);
-        let near = initiator::Connection::new(now, config, ours, Box::new(SeededEntropy::new(2)));
-        let blocks = blocks(&portal);
-        let far = target::Connection::new(now, Arc::new(portal), resources(pool));
+        let (near, far, blocks) = ends(config, portal, pool);
         Self::of(near, far, blocks)
     }
 
@@ -163,6 +159,16 @@ impl Bench {
         bench.log_in();
         bench
     }
+}
+
+/// Both ends over TCP, and the blocks of the portal's first unit.
+pub fn ends(config: Config, portal: Portal, pool: &Pool) -> (initiator::Connection, target::Connection, u64) {
+    let now = protocol::Instant::ZERO;
+    let ours = Pool::new(64 << 20);
+    let near = initiator::Connection::new(now, config, ours, Box::new(SeededEntropy::new(2)));
+    let blocks = blocks(&portal);
+    let far = target::Connection::new(now, Arc::new(portal), resources(pool));
+    (near, far, blocks)
 }
 
 /// Blocks of a portal's first unit.

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use engine::ListenerRole;
 use engine::remote::Access;
+use nvme::controller::Hosts;
 use scsi::{LogicalUnit, TargetDevice, UnitIdentity};
 use simulator::marks::Marks;
 use simulator::reconfiguration::Export;
@@ -22,14 +23,26 @@ pub(crate) fn iscsi_listener(volume: &dyn Volume, incarnation: Option<[u8; 16]>)
     Some(ListenerRole::Iscsi(Arc::new(iscsi::target::Portal::new(vec![node]))))
 }
 
+/// The name of a volume's own host.
+pub(crate) const HOST: &str = "nqn.2026-11.org.linerate:client";
+
 /// The volume that most scenarios have.
 pub(crate) fn first(volume: &dyn Volume) -> Export<'_> {
-    Export { name: "disk", id: VolumeId::new(0, 0), lun: 0, volume }
+    Export { name: "disk", id: VolumeId::new(0, 0), lun: 0, is_open: true, volume }
 }
 
 /// The target of a disk of that name.
 pub(crate) fn iscsi_node(export: &Export<'_>, incarnation: Option<[u8; 16]>) -> Option<iscsi::target::Node> {
-    let Export { name, id, lun, volume } = *export;
+    let Export { name, id, lun, is_open, volume } = *export;
+    let access = if is_open {
+        iscsi::target::Access::Open
+    } else {
+        let client = iscsi::target::Rule {
+            initiators: Some(vec![engine::remote::INITIATOR.parse().ok()?]),
+            ..iscsi::target::Rule::default()
+        };
+        iscsi::target::Access::Rules(vec![client])
+    };
     let target = format!("iqn.2026-11.org.linerate:{name}");
     let identity = UnitIdentity {
         vendor: "LINERATE".to_owned(),
@@ -60,7 +73,7 @@ pub(crate) fn iscsi_node(export: &Export<'_>, incarnation: Option<[u8; 16]>) -> 
         alias: String::new(),
         device: Arc::new(device),
         portal_group: 1,
-        access: iscsi::target::Access::default(),
+        access,
     })
 }
 
@@ -74,7 +87,8 @@ pub(crate) fn nvme_subsystem(
     export: &Export<'_>,
     incarnation: Option<[u8; 16]>,
 ) -> nvme::controller::Subsystem {
-    let Export { name, id, lun, volume } = *export;
+    let Export { name, id, lun, is_open, volume } = *export;
+    let hosts = if is_open { Hosts::Any } else { Hosts::Listed(vec![HOST.into()]) };
     let namespace = nvme::controller::Namespace {
         incarnation,
         nsid: u32::from(lun) + 1,
@@ -91,7 +105,7 @@ pub(crate) fn nvme_subsystem(
         serial: "1".to_owned(),
         model: "Linerate".to_owned(),
         firmware: "0".to_owned(),
-        hosts: nvme::controller::Hosts::Any,
+        hosts,
         namespaces: vec![namespace],
         limits: nvme::controller::QueueLimits::default(),
     }

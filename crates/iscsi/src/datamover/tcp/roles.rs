@@ -53,6 +53,16 @@ impl TargetConnection {
         self.0.upper().uses(volume)
     }
 
+    /// See [`Target::is_withdrawn`].
+    pub fn is_withdrawn(&self) -> bool {
+        self.0.upper().is_withdrawn()
+    }
+
+    /// See [`Target::reports_changes`].
+    pub fn reports_changes(&self) -> bool {
+        self.0.upper().reports_changes()
+    }
+
     /// See [`Target::outstanding`].
     pub fn outstanding(&self) -> usize {
         self.0.upper().outstanding()

@@ -218,10 +218,11 @@ impl<T: FabricTransport> ControllerQueue<T> {
             && let Some(&index) = self.waiting.get(place)
         {
             // What is longer than that need not be decided about again.
+            let capsule = Capsule { data: 0, sgls: T::SGLS };
             let fits = self
                 .slots
                 .get(index)
-                .is_none_or(|slot| slot.entry.data_pointer(0).map_or(0, DataPointer::length) <= left);
+                .is_none_or(|slot| slot.entry.data_pointer(capsule).map_or(0, DataPointer::length) <= left);
             if fits && self.serve_again(now, index, Account::take_aside) {
                 self.waiting.remove(place);
             } else {

@@ -113,6 +113,16 @@ impl<T: FabricTransport> ControllerQueue<T> {
         shows || self.slots.submitted().any(|(submitted, _)| submitted == volume)
     }
 
+    /// True when its subsystem is withdrawn from the host: the queue ends soon.
+    pub fn is_withdrawn(&self) -> bool {
+        self.withdrawn.reason().is_some()
+    }
+
+    /// True when the host hears over this connection what has changed, and may ask for it over another at once.
+    pub fn reports_changes(&self) -> bool {
+        matches!(self.state, State::Admin(_))
+    }
+
     /// What is served is this from now on.
     pub(super) fn handle_portal_change(&mut self, now: Instant, portal: Arc<Portal>) {
         let before = core::mem::replace(&mut self.portal, portal);

@@ -46,6 +46,16 @@ impl ControllerConnection {
         self.queue.uses(volume)
     }
 
+    /// True when its subsystem is withdrawn from the host: the connection ends soon.
+    pub fn is_withdrawn(&self) -> bool {
+        self.queue.is_withdrawn()
+    }
+
+    /// True when the host hears over this connection what has changed, and may ask for it over another at once.
+    pub fn reports_changes(&self) -> bool {
+        self.queue.reports_changes()
+    }
+
     fn violate(&mut self, violation: Violation, bytes: &[u8]) {
         self.queue.transport.terminate(violation, bytes);
         self.queue.end(CloseReason::Violation(violation.describe()));
