@@ -12,7 +12,7 @@ use volume::{Outcome, VolumeErrorKind};
 
 use super::cdb::{Abilities, allocation, attention, difference, sense, writing_zeros};
 use super::connection::{Action, Discovered, Initiator};
-use super::tasks::{CommandEnd, Kind, Owner, Transfer, Work, tag};
+use super::tasks::{CommandEnd, Kind, Owner, Task, Transfer, Work, tag};
 use crate::connection::State;
 use crate::datamover::{CommandData, CommandTransfer, InitiatorDatamover, TaskHandle};
 use crate::limits::{ASKED_TIME, DISCOVERED_TEXT, MOST_KEYS, MOST_TEXT_PDUS, RETRIES};
@@ -113,11 +113,14 @@ impl<D: InitiatorDatamover> Initiator<D> {
         } else {
             Judgement::Failed
         };
-        if let Some(work) = self.next(slot, judgement) {
-            return self.replace(slot, work);
+        let goes_on = task.work.zeros.is_some() || task.work.flush_after;
+        if goes_on
+            && let Some(next) = next(&task.work, judgement, self.geometry.block_size, &mut self.abilities)
+        {
+            return self.replace(slot, next);
         }
         let result = if good {
-            self.outcome(slot, residual, transfer)
+            outcome(task, residual, transfer)
         } else if status == Status::ReservationConflict as u8 {
             Err(VolumeErrorKind::ReservationConflict)
         } else if status == Status::CheckCondition as u8 {
@@ -139,19 +142,6 @@ impl<D: InitiatorDatamover> Initiator<D> {
         }
     }
 
-    /// The command that follows one that ended well, or that stands in for one that was refused, if there is one.
-    fn next(&mut self, slot: u16, judgement: Judgement) -> Option<Work> {
-        let good = judgement == Judgement::Good;
-        let work = &mut self.tasks.get(slot)?.1.work;
-        if let Some(zeros) = work.zeros
-            && (if zeros.instead { judgement == Judgement::IllegalRequest } else { good })
-        {
-            self.abilities.writes_same = false;
-            return Some(writing_zeros(zeros, self.geometry.block_size, self.abilities));
-        }
-        (good && work.flush_after).then(|| Work::plain(synchronize_cache()))
-    }
-
     /// Goes on with another command for the same request.
     fn replace(&mut self, slot: u16, work: Work) {
         if let Some((_, task)) = self.tasks.get(slot) {
@@ -159,47 +149,6 @@ impl<D: InitiatorDatamover> Initiator<D> {
         }
         self.tasks.renew(slot);
         self.queue.push_back(slot);
-    }
-
-    /// What a command that ended well came to.
-    #[inline]
-    fn outcome(
-        &mut self,
-        slot: u16,
-        residual: Residual,
-        transfer: CommandTransfer,
-    ) -> Result<Outcome, VolumeErrorKind> {
-        let (_, task) = self.tasks.get(slot).ok_or(VolumeErrorKind::Unreachable)?;
-        let CommandTransfer { data, received, sent, .. } = transfer;
-        let none = residual == Residual::None;
-        let whole = received == task.work.length && none;
-        let sent = sent == task.work.length && none;
-        let probe = matches!(task.owner, Owner::Probe | Owner::Size);
-        let transfer = match (&task.work.transfer, data) {
-            (Transfer::None, _) => return Ok(Outcome::Done),
-            (Transfer::Write, _) if sent || !task.work.exact => return Ok(Outcome::Done),
-            (transfer, CommandData::Read(buf)) => (transfer, buf),
-            _ => return Err(VolumeErrorKind::Media),
-        };
-        let (transfer, mut buf) = transfer;
-        let told = || buf.get(..received as usize).unwrap_or_default();
-        match transfer {
-            Transfer::Read if whole || probe => {
-                buf.set_len((received as usize).min(buf.len()));
-                Ok(Outcome::Data(buf.freeze().into()))
-            }
-            Transfer::Status(asked) => allocation(told(), *asked).ok_or(VolumeErrorKind::Media),
-            Transfer::Compare(expected) if whole => match difference(&buf, expected) {
-                None => Ok(Outcome::Done),
-                Some(offset) => Err(VolumeErrorKind::Miscompare { offset }),
-            },
-            Transfer::Reservations => {
-                let view = read_full_status(told());
-                view.map(|view| Outcome::Reservations(Arc::new(view))).ok_or(VolumeErrorKind::Media)
-            }
-            // A success that moved less, or more, than was asked for is none.
-            _ => Err(VolumeErrorKind::Media),
-        }
     }
 
     pub(super) fn end(&mut self, slot: u16, result: Result<Outcome, VolumeErrorKind>) {
@@ -308,6 +257,54 @@ impl<D: InitiatorDatamover> Initiator<D> {
             }
             Err(violation) => self.violate(violation),
         }
+    }
+}
+
+/// The command that follows one that ended well, or that stands in for one that was refused, if there is one.
+#[cold]
+fn next(work: &Work, judgement: Judgement, block_size: u32, abilities: &mut Abilities) -> Option<Work> {
+    let good = judgement == Judgement::Good;
+    if let Some(zeros) = work.zeros
+        && (if zeros.instead { judgement == Judgement::IllegalRequest } else { good })
+    {
+        abilities.writes_same = false;
+        return Some(writing_zeros(zeros, block_size, *abilities));
+    }
+    (good && work.flush_after).then(|| Work::plain(synchronize_cache()))
+}
+
+/// What a command that ended well came to.
+#[inline]
+fn outcome(task: &Task, residual: Residual, transfer: CommandTransfer) -> Result<Outcome, VolumeErrorKind> {
+    let CommandTransfer { data, received, sent, .. } = transfer;
+    let none = residual == Residual::None;
+    let whole = received == task.work.length && none;
+    let sent = sent == task.work.length && none;
+    let probe = matches!(task.owner, Owner::Probe | Owner::Size);
+    let transfer = match (&task.work.transfer, data) {
+        (Transfer::None, _) => return Ok(Outcome::Done),
+        (Transfer::Write, _) if sent || !task.work.exact => return Ok(Outcome::Done),
+        (transfer, CommandData::Read(buf)) => (transfer, buf),
+        _ => return Err(VolumeErrorKind::Media),
+    };
+    let (transfer, mut buf) = transfer;
+    let told = || buf.get(..received as usize).unwrap_or_default();
+    match transfer {
+        Transfer::Read if whole || probe => {
+            buf.set_len((received as usize).min(buf.len()));
+            Ok(Outcome::Data(buf.freeze().into()))
+        }
+        Transfer::Status(asked) => allocation(told(), *asked).ok_or(VolumeErrorKind::Media),
+        Transfer::Compare(expected) if whole => match difference(&buf, expected) {
+            None => Ok(Outcome::Done),
+            Some(offset) => Err(VolumeErrorKind::Miscompare { offset }),
+        },
+        Transfer::Reservations => {
+            let view = read_full_status(told());
+            view.map(|view| Outcome::Reservations(Arc::new(view))).ok_or(VolumeErrorKind::Media)
+        }
+        // A success that moved less, or more, than was asked for is none.
+        _ => Err(VolumeErrorKind::Media),
     }
 }
 

@@ -412,7 +412,8 @@ impl InitiatorDatamover for MemoryInitiator {
 
     fn deallocate_task_resources(&mut self, task: TaskHandle) -> CommandTransfer {
         let slot = self.slots.get_mut(usize::from(task.0)).and_then(Option::take);
-        slot.map(|(resources, moved)| CommandTransfer { data: resources.data, ..moved }).unwrap_or_default()
+        slot.map(|(resources, transfer)| CommandTransfer { data: resources.data, ..transfer })
+            .unwrap_or_default()
     }
 }
 
@@ -424,24 +425,26 @@ impl<U: InitiatorLayer<Mover = Self>> Role<U> for MemoryInitiator {
 
     fn put(upper: &mut U, [task_tag, offset]: [u32; 2], bytes: &[u8]) {
         let Some(task) = upper.find_task(task_tag) else { return };
-        let Some((CommandResources { data: CommandData::Read(buf), .. }, moved)) = upper.mover().slot(task)
+        let Some((CommandResources { data: CommandData::Read(buf), .. }, transfer)) =
+            upper.mover().slot(task)
         else {
             panic!("data for a command that reads none");
         };
         buf[offset as usize..][..bytes.len()].copy_from_slice(bytes);
-        moved.received += u32::try_from(bytes.len()).unwrap();
+        transfer.received += u32::try_from(bytes.len()).unwrap();
     }
 
     fn get(upper: &mut U, task_tag: u32, range: DataRange) {
         let Some(task) = upper.find_task(task_tag) else { return };
         upper.get_data_notify(task);
         let mover = upper.mover();
-        let Some((CommandResources { data: CommandData::Write(data), .. }, moved)) = mover.slot(task) else {
+        let Some((CommandResources { data: CommandData::Write(data), .. }, transfer)) = mover.slot(task)
+        else {
             panic!("data is asked of a command that writes none");
         };
         let part = data.part(range.offset as usize, range.length as usize);
-        moved.sent += range.length;
-        moved.requested = moved.requested.max(range.offset + range.length);
+        transfer.sent += range.length;
+        transfer.requested = transfer.requested.max(range.offset + range.length);
         mover.common.queue.push_back(Item::Put { task_tag, offset: range.offset, data: part });
     }
 
@@ -470,14 +473,14 @@ fn send_command<U: InitiatorLayer<Mover = MemoryInitiator>>(upper: &mut U, out: 
     let Some((task, mut header)) = upper.poll_command() else { return false };
     let (mover, numbers) = upper.mover_and_numbers();
     let agreed = mover.common.agreed;
-    let (resources, moved) = mover.slot(task).unwrap();
+    let (resources, transfer) = mover.slot(task).unwrap();
     let mut immediate = BufList::new();
     if let CommandData::Write(data) = &resources.data
         && agreed.immediate_data
     {
         let most = resources.unsolicited.min(resources.length).min(agreed.peer_segment);
         immediate = data.part(0, most as usize);
-        (moved.sent, moved.requested) = (most, most);
+        (transfer.sent, transfer.requested) = (most, most);
     }
     numbers.stamp(&mut header, false);
     mover.common.send_control(out, header, &immediate.into_one());

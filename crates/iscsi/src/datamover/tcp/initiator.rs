@@ -87,6 +87,29 @@ impl TcpInitiator {
     }
 }
 
+impl TcpInitiator {
+    /// What of a write's data goes in the command itself; what may follow unasked is queued.
+    #[inline]
+    fn begin_write(&mut self, task: TaskHandle, header: &mut Bhs) -> BufList {
+        let Parameters { immediate_data, initial_r2t, peer_segment, .. } = self.parameters;
+        let Some(slot) = self.slots.get_mut(usize::from(task.0)) else { return BufList::new() };
+        let CommandData::Write(data) = &slot.data else { return BufList::new() };
+        let first = slot.unsolicited.min(slot.length);
+        let most = if immediate_data { first.min(peer_segment) } else { 0 };
+        let immediate = data.part(0, most as usize);
+        let more = !initial_r2t && most < first;
+        slot.data_out = DataOutProgress::begin(most, if more { first } else { most });
+        stamp_length(header, most as usize);
+        if more {
+            let tags = TaskTags { initiator: slot.task_tag, target: RESERVED_TAG };
+            let range = DataRange { offset: most, length: first - most };
+            self.out.continue_data(DataOutSequence::new(task, tags, range));
+            *header = ScsiCommand::from_bytes(header).with_unsolicited().to_bytes();
+        }
+        immediate
+    }
+}
+
 impl Default for TcpInitiator {
     fn default() -> Self {
         Self::new()
@@ -305,23 +328,7 @@ fn send_data<U: InitiatorLayer<Mover = TcpInitiator>>(
 fn send_command<U: InitiatorLayer<Mover = TcpInitiator>>(upper: &mut U, out: &mut Transmit) -> bool {
     let Some((task, mut header)) = upper.poll_command() else { return false };
     let (mover, numbers) = upper.mover_and_numbers();
-    let mut immediate = BufList::new();
-    if let Some(slot) =
-        mover.slots.get_mut(usize::from(task.0)).filter(|slot| matches!(slot.data, CommandData::Write(_)))
-    {
-        let first = slot.unsolicited.min(slot.length);
-        let most = if mover.parameters.immediate_data { first.min(mover.parameters.peer_segment) } else { 0 };
-        immediate = slot.part(DataRange { offset: 0, length: most }).unwrap_or_default();
-        let more = !mover.parameters.initial_r2t && most < first;
-        slot.data_out = DataOutProgress::begin(most, if more { first } else { most });
-        stamp_length(&mut header, most as usize);
-        if more {
-            let tags = TaskTags { initiator: slot.task_tag, target: RESERVED_TAG };
-            let range = DataRange { offset: most, length: first - most };
-            mover.out.continue_data(DataOutSequence::new(task, tags, range));
-            header = ScsiCommand::from_bytes(&header).with_unsolicited().to_bytes();
-        }
-    }
+    let immediate = mover.begin_write(task, &mut header);
     numbers.stamp(&mut header, false);
     send(out, mover.digests, &header, Payload::Shared(immediate));
     true
