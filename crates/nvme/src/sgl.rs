@@ -150,24 +150,15 @@ impl SglDescriptor {
 
     /// The memory that it names, if it is a keyed one.
     pub fn keyed_block(&self) -> Option<KeyedBlock> {
-        self.is_keyed().then(|| self.as_keyed())
-    }
-
-    const fn is_keyed(&self) -> bool {
-        matches!(self.identifier, KEYED_DATA_BLOCK | KEYED_DATA_BLOCK_INVALIDATE)
-    }
-
-    /// Its fields, read as those of a keyed one.
-    #[inline]
-    fn as_keyed(&self) -> KeyedBlock {
+        let invalidate = match self.identifier {
+            KEYED_DATA_BLOCK => false,
+            KEYED_DATA_BLOCK_INVALIDATE => true,
+            _ => return None,
+        };
         let keyed: &KeyedDescriptor = transmute_ref!(self);
         let [low, middle, high] = keyed.length;
-        KeyedBlock {
-            address: keyed.address.get(),
-            key: keyed.key.get(),
-            length: from_field(u32::from_le_bytes([low, middle, high, 0])),
-            invalidate: self.identifier == KEYED_DATA_BLOCK_INVALIDATE,
-        }
+        let length = from_field(u32::from_le_bytes([low, middle, high, 0]));
+        Some(KeyedBlock { address: keyed.address.get(), key: keyed.key.get(), length, invalidate })
     }
 
     /// Where the data is, given what the capsule carries, or the status that refuses it.
@@ -175,52 +166,38 @@ impl SglDescriptor {
     pub fn decode(&self, capsule: Capsule) -> Result<DataPointer, Status> {
         let length = from_field(self.length.get());
         match self.identifier {
-            DATA_BLOCK_OFFSET => {
-                self.check_in_capsule(capsule)?;
-                let offset = usize::try_from(self.address.get()).unwrap_or(usize::MAX);
-                Ok(DataPointer::InCapsule { offset, length })
-            }
-            TRANSPORT_DATA_BLOCK => {
-                check_outside(capsule.sgls.transport, capsule)?;
-                Ok(DataPointer::Transport { length })
-            }
-            _ => {
-                check_outside(self.is_keyed() && capsule.sgls.keyed, capsule)?;
-                Ok(DataPointer::Keyed(self.as_keyed()))
-            }
+            DATA_BLOCK_OFFSET if capsule.sgls.offsets => self.decode_offset(capsule.data),
+            DATA_BLOCK_OFFSET if self.address.get() != 0 => Err(Status::SGL_OFFSET_INVALID.dnr()),
+            DATA_BLOCK_OFFSET if length != capsule.data => Err(Status::DATA_SGL_LENGTH_INVALID.dnr()),
+            DATA_BLOCK_OFFSET => Ok(DataPointer::InCapsule { offset: 0, length }),
+            TRANSPORT_DATA_BLOCK if !capsule.sgls.transport => Err(Status::SGL_TYPE_INVALID.dnr()),
+            TRANSPORT_DATA_BLOCK if capsule.data != 0 => Err(Status::INVALID_FIELD.dnr()),
+            TRANSPORT_DATA_BLOCK => Ok(DataPointer::Transport { length }),
+            _ => self.decode_keyed(capsule),
         }
     }
 
-    /// Whether data is where a transport may have it in a capsule.
-    #[inline]
-    fn check_in_capsule(&self, capsule: Capsule) -> Result<(), Status> {
-        let length = from_field(self.length.get());
-        if capsule.sgls.offsets {
-            return self.check_offset(capsule.data);
-        }
-        if self.address.get() != 0 {
-            return Err(Status::SGL_OFFSET_INVALID.dnr());
-        }
-        if length == capsule.data { Ok(()) } else { Err(Status::DATA_SGL_LENGTH_INVALID.dnr()) }
-    }
-
-    /// Whether data lies in the capsule, wherever it begins.
-    #[inline(never)]
-    fn check_offset(&self, in_capsule: usize) -> Result<(), Status> {
+    /// Data anywhere in the capsule.
+    fn decode_offset(&self, in_capsule: usize) -> Result<DataPointer, Status> {
         let length = from_field(self.length.get());
         let offset = usize::try_from(self.address.get()).unwrap_or(usize::MAX);
         let room = in_capsule.checked_sub(offset).ok_or(Status::SGL_OFFSET_INVALID.dnr())?;
-        if length <= room { Ok(()) } else { Err(Status::DATA_SGL_LENGTH_INVALID.dnr()) }
+        if length > room {
+            return Err(Status::DATA_SGL_LENGTH_INVALID.dnr());
+        }
+        Ok(DataPointer::InCapsule { offset, length })
     }
-}
 
-/// Whether data that is in no capsule is where the transport can move it from: only if it has the descriptor, and the capsule has no data beside it.
-#[inline]
-const fn check_outside(is_known: bool, capsule: Capsule) -> Result<(), Status> {
-    if !is_known {
-        return Err(Status::SGL_TYPE_INVALID.dnr());
+    /// Data in the host's memory, where the transport can reach that.
+    #[cold]
+    fn decode_keyed(&self, capsule: Capsule) -> Result<DataPointer, Status> {
+        let block = self.keyed_block().filter(|_| capsule.sgls.keyed);
+        let block = block.ok_or(Status::SGL_TYPE_INVALID.dnr())?;
+        if capsule.data != 0 {
+            return Err(Status::INVALID_FIELD.dnr());
+        }
+        Ok(DataPointer::Keyed(block))
     }
-    if capsule.data == 0 { Ok(()) } else { Err(Status::INVALID_FIELD.dnr()) }
 }
 
 #[cfg(test)]

@@ -85,7 +85,6 @@ impl SubmissionQueueEntry {
 
     /// Checks what every command must obey here, and says where its data is: SGLs only, nothing fused,
     /// no metadata.
-    #[inline]
     pub fn data_pointer(&self, capsule: Capsule) -> Result<DataPointer, Status> {
         if self.flags & FUSE_MASK != 0 || self.flags & PSDT_MASK != PSDT_SGL {
             return Err(Status::INVALID_FIELD.dnr());

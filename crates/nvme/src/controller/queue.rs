@@ -295,6 +295,7 @@ impl<T: FabricTransport> ControllerQueue<T> {
     }
 
     /// Does what was decided about a command.
+    #[inline]
     fn carry_out(&mut self, now: Instant, entry: SubmissionQueueEntry, plan: Plan) -> Admission {
         match plan {
             Plan::Finish(result) => self.complete(&entry, result, None),
@@ -443,6 +444,7 @@ impl<T: FabricTransport> ControllerQueue<T> {
         }
     }
 
+    #[inline]
     fn handle_completion(&mut self, completion: Completion) {
         let Ok(index) = u16::try_from(completion.tag.0) else { return };
         let Some(slot) = self.slots.get(index) else { return };

@@ -57,6 +57,7 @@ impl<T: FabricTransport> ControllerQueue<T> {
 
     /// Whether there is room for a command's answer, where that has data which no volume reads. Asked before the command is looked at,
     /// which may change what the answer says.
+    #[inline]
     pub(super) fn has_room_for_answer(&mut self, entry: &SubmissionQueueEntry, capsule: Capsule) -> bool {
         let answers = match self.state {
             State::Admin(_) => {

@@ -60,7 +60,8 @@ fn without_digests(kind: PduType) -> bool {
 }
 
 /// Looks at the front of the staged bytes; `None` when the header has not arrived whole.
-#[inline]
+#[expect(clippy::inline_always, reason = "once in each role, for every PDU, where half of it is known")]
+#[inline(always)]
 pub(crate) fn frame(role: Role, agreed: Agreement, bytes: &[u8]) -> Result<Option<Framed<'_>>, Violation> {
     let Ok((common, _)) = CommonHeader::read_from_prefix(bytes) else { return Ok(None) };
     let (hlen, may_have_data) = shape(role, common.kind).ok_or(Violation::UnexpectedType(common.kind))?;
@@ -133,7 +134,6 @@ pub(crate) fn put_bare(send: &mut Transmit, agreed: Agreement, common: &mut [u8]
     put_header(send, agreed, common);
 }
 
-#[inline]
 fn put_header(send: &mut Transmit, agreed: Agreement, header: &[u8]) {
     send.put(header);
     if agreed.header_digest {
