@@ -50,7 +50,7 @@ type Wish = (SocketAddr, EndpointId, Box<dyn Endpoint>);
 
 thread_local! {
     static DIALS: RefCell<Vec<Wish>> = const { RefCell::new(Vec::new()) };
-    static NUDGES: RefCell<Vec<EndpointId>> = const { RefCell::new(Vec::new()) };
+    static WAKES: RefCell<Vec<EndpointId>> = const { RefCell::new(Vec::new()) };
     static NEXT: RefCell<u64> = const { RefCell::new(0) };
 }
 
@@ -66,7 +66,7 @@ struct Nudge(EndpointId);
 
 impl Wake for Nudge {
     fn wake(self: Arc<Self>) {
-        WorldDialer.nudge(self.0);
+        WorldDialer.wake(self.0);
     }
 }
 
@@ -81,8 +81,8 @@ impl Dialer for WorldDialer {
         name
     }
 
-    fn nudge(&self, endpoint: EndpointId) {
-        NUDGES.with_borrow_mut(|nudges| nudges.push(endpoint));
+    fn wake(&self, endpoint: EndpointId) {
+        WAKES.with_borrow_mut(|wakes| wakes.push(endpoint));
     }
 
     fn waker(&self, endpoint: EndpointId) -> Waker {
@@ -176,7 +176,7 @@ impl<S: Service> World<S> {
     /// A world in which nothing listens yet.
     pub fn new(conditions: NetworkConditions, dice: Dice) -> Self {
         DIALS.take();
-        NUDGES.take();
+        WAKES.take();
         Self {
             now: Instant::ZERO,
             dice,
@@ -298,7 +298,7 @@ impl<S: Service> World<S> {
         self.open_streams();
         self.cut_something();
         self.run_server();
-        self.nudge();
+        self.wake();
         self.transmit();
         self.deliver();
         self.run_timers();
@@ -385,8 +385,8 @@ impl<S: Service> World<S> {
         }
     }
 
-    fn nudge(&mut self) {
-        for name in NUDGES.take() {
+    fn wake(&mut self) {
+        for name in WAKES.take() {
             if let Some(stream) = self.streams.get_mut(&name) {
                 stream.client.receive(self.now, &[]);
             }
@@ -572,7 +572,7 @@ impl<S: Service> Drop for World<S> {
     /// What was wished for and not begun goes with it.
     fn drop(&mut self) {
         DIALS.take();
-        NUDGES.take();
+        WAKES.take();
     }
 }
 

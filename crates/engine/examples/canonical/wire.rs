@@ -63,7 +63,7 @@ thread_local! {
     static DIALS: RefCell<Vec<Box<dyn Endpoint>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Notes what is dialled; the world connects it. Every endpoint has a turn in every round: none needs a nudge.
+/// Notes what is dialled; the world connects it. Every endpoint has a turn in every round: none needs a wake.
 struct Notes;
 
 impl Dialer for Notes {
@@ -74,7 +74,7 @@ impl Dialer for Notes {
         })
     }
 
-    fn nudge(&self, _endpoint: EndpointId) {}
+    fn wake(&self, _endpoint: EndpointId) {}
 
     fn waker(&self, _endpoint: EndpointId) -> std::task::Waker {
         std::task::Waker::noop().clone()

@@ -32,7 +32,7 @@ impl ClientContext {
                 endpoint.handle_ended(protocol::Instant::ZERO, protocol::Ended::Failed(111));
                 host::EndpointId(0)
             }
-            fn nudge(&self, _endpoint: host::EndpointId) {}
+            fn wake(&self, _endpoint: host::EndpointId) {}
             fn waker(&self, _endpoint: host::EndpointId) -> Waker {
                 Waker::noop().clone()
             }

@@ -342,7 +342,7 @@ impl Attempt for Entering {
         let link = self.login.follower.link();
         link.order(Order::Leave);
         if let Some(endpoint) = link.endpoint() {
-            self.login.plan.context.dialer.nudge(endpoint);
+            self.login.plan.context.dialer.wake(endpoint);
         }
     }
 }

@@ -115,7 +115,7 @@ mod tests {
             endpoint.handle_ended(Instant::ZERO, Ended::Failed(110));
             host::EndpointId(0)
         }
-        fn nudge(&self, _endpoint: host::EndpointId) {}
+        fn wake(&self, _endpoint: host::EndpointId) {}
         fn waker(&self, _endpoint: host::EndpointId) -> Waker {
             Waker::noop().clone()
         }

@@ -199,7 +199,7 @@ impl Attempt for Connecting {
         let Some((link, _)) = &self.queue else { return };
         link.order(Order::Leave);
         if let Some(endpoint) = link.endpoint() {
-            self.way.plan.context.dialer.nudge(endpoint);
+            self.way.plan.context.dialer.wake(endpoint);
         }
     }
 }

@@ -89,9 +89,9 @@ impl RemoteQueue {
         }
     }
 
-    fn nudge(&self, link: &Link) {
+    fn wake(&self, link: &Link) {
         if let Some(endpoint) = link.endpoint() {
-            self.shared.context.dialer.nudge(endpoint);
+            self.shared.context.dialer.wake(endpoint);
         }
     }
 
@@ -126,7 +126,7 @@ impl RemoteQueue {
         }
         (entry.place, entry.was_sent) = (Place::Sent, true);
         if link.submit(request) {
-            self.nudge(link);
+            self.wake(link);
         }
     }
 
@@ -136,7 +136,7 @@ impl RemoteQueue {
             None => self.aside += 1,
             Some(request) => {
                 if link.submit(request) {
-                    self.nudge(link);
+                    self.wake(link);
                 }
             }
         }
@@ -245,7 +245,7 @@ impl RemoteQueue {
         if let Some(why) = link.failure().or_else(|| self.route.breach()) {
             link.order(Order::Abandon);
             let link = Rc::clone(link);
-            self.nudge(&link);
+            self.wake(&link);
             self.lose(now, why);
         }
     }
@@ -341,7 +341,7 @@ impl RemoteQueue {
             Ok(epoch) => self.epoch = epoch,
             Err(why) => {
                 link.order(Order::Leave);
-                self.nudge(&link);
+                self.wake(&link);
                 self.shared.set_trouble(why);
                 self.recovery.handle_mismatch();
                 return self.expire();
@@ -433,7 +433,7 @@ impl VolumeQueue for RemoteQueue {
         match (&self.link, entry.place) {
             (Some(link), Place::Sent) => {
                 link.order(Order::Cancel(own));
-                self.nudge(link);
+                self.wake(link);
             }
             (None, Place::Sent) => {}
             (_, Place::Parked | Place::Held(..)) => {
@@ -479,7 +479,7 @@ impl Drop for RemoteQueue {
     fn drop(&mut self) {
         if let Some(link) = &self.link {
             link.order(Order::Leave);
-            self.nudge(link);
+            self.wake(link);
         }
         if let Some(attempt) = &mut self.attempt {
             attempt.give_up();

@@ -48,7 +48,7 @@ impl Dialer for NoNetwork {
         panic!("this world has no network")
     }
 
-    fn nudge(&self, _endpoint: EndpointId) {}
+    fn wake(&self, _endpoint: EndpointId) {}
 
     fn waker(&self, _endpoint: EndpointId) -> std::task::Waker {
         std::task::Waker::noop().clone()
