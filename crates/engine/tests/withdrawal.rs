@@ -8,7 +8,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use common::{ControllerQueue, DELAY, LARGE, READ, Server, command, portal, ram, transfer};
-use engine::{Catalogue, ControlEvent, Generation, ListenerRole, Message, ServedVolume};
+use engine::{Catalogue, ControlEvent, Departure, Generation, ListenerRole, Message, ServedVolume};
 use nvme::controller::Portal;
 use nvme::reservation::encode;
 use nvme::sqe::SubmissionQueueEntry;
@@ -276,4 +276,23 @@ fn a_host_that_hears_of_a_namespace_on_one_core_finds_it_on_every_other() {
         }
         assert_eq!(server.observed(), [APPLIED]);
     }
+}
+
+#[test]
+fn connections_that_have_to_leave_are_counted_once_and_as_they_end() {
+    let catalogue = first(ram());
+    let mut server = Server::serving(&catalogue);
+    let mut next = without_disk(&catalogue);
+    let portal = Portal { subsystems: Vec::new(), ..portal(&*catalogue.volumes[0].volume) };
+    next.listeners[0].role = shows(portal.clone());
+    server.propose(next.clone());
+    assert_eq!(server.departures(), [Departure::Asked; 2]);
+    next.generation = Generation(3);
+    next.listeners[0].role = shows(portal);
+    server.propose(next);
+    server.wait(Duration::from_secs(6));
+    server.close(1);
+    assert_eq!(server.departures(), [Departure::Forced], "it used the volume to the end");
+    server.close(0);
+    assert_eq!(server.departures(), [Departure::Ended]);
 }
