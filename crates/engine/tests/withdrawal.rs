@@ -259,12 +259,16 @@ fn a_host_that_hears_of_a_namespace_on_one_core_finds_it_on_every_other() {
         server.send(0, command(SubmissionQueueEntry::new(ASYNC_EVENT_REQUEST, 0), 4));
         assert_eq!(server.completions(0).len(), 1);
         server.post(Message::Propose(Arc::new(with_second_disk(&catalogue))));
-        [0, 1].into_iter().for_each(|core| server.run_core(core));
+        for core in [0, 1] {
+            server.run_core(core);
+        }
         // Both can serve it, and each in its turn does before the other.
         server.step(0);
         server.run_core(first_core);
         assert_eq!(server.completions(0), [], "core {other} does not serve it yet");
-        [other, 0].into_iter().for_each(|core| server.run_core(core));
+        for core in [other, 0] {
+            server.run_core(core);
+        }
         let [(4, Status::SUCCESS, _)] = server.completions(0)[..] else {
             panic!("the host has not heard of it")
         };
