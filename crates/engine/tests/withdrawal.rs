@@ -8,7 +8,9 @@ use std::task::Waker;
 use std::time::Duration;
 
 use common::{ControllerQueue, DELAY, LARGE, READ, Server, command, portal, ram, transfer};
-use engine::{Catalogue, ControlEvent, Generation, ListenerRole, Message, NamedVolume, ServedVolume};
+use engine::{
+    Catalogue, ControlEvent, Departure, Generation, ListenerRole, Message, NamedVolume, ServedVolume,
+};
 use nvme::controller::Portal;
 use nvme::reservation::encode;
 use nvme::sqe::SubmissionQueueEntry;
@@ -259,12 +261,16 @@ fn a_host_that_hears_of_a_namespace_on_one_core_finds_it_on_every_other() {
         server.send(0, command(SubmissionQueueEntry::new(ASYNC_EVENT_REQUEST, 0), 4));
         assert_eq!(server.completions(0).len(), 1);
         server.post(Message::Propose(Arc::new(with_second_disk(&catalogue))));
-        [0, 1].into_iter().for_each(|core| server.run_core(core));
+        for core in [0, 1] {
+            server.run_core(core);
+        }
         // Both can serve it, and each in its turn does before the other.
         server.step(0);
         server.run_core(first_core);
         assert_eq!(server.completions(0), [], "core {other} does not serve it yet");
-        [other, 0].into_iter().for_each(|core| server.run_core(core));
+        for core in [other, 0] {
+            server.run_core(core);
+        }
         let [(4, Status::SUCCESS, _)] = server.completions(0)[..] else {
             panic!("the host has not heard of it")
         };
@@ -276,4 +282,23 @@ fn a_host_that_hears_of_a_namespace_on_one_core_finds_it_on_every_other() {
         }
         assert_eq!(server.observed(), [APPLIED]);
     }
+}
+
+#[test]
+fn connections_that_have_to_leave_are_counted_once_and_as_they_end() {
+    let catalogue = first(ram());
+    let mut server = Server::serving(&catalogue);
+    let mut next = without_disk(&catalogue);
+    let portal = Portal { subsystems: Vec::new(), ..portal(&*catalogue.volumes[0].volume) };
+    next.listeners[0].role = shows(portal.clone());
+    server.propose(next.clone());
+    assert_eq!(server.departures(), [Departure::Asked; 2]);
+    next.generation = Generation(3);
+    next.listeners[0].role = shows(portal);
+    server.propose(next);
+    server.wait(Duration::from_secs(6));
+    server.close(1);
+    assert_eq!(server.departures(), [Departure::Forced], "it used the volume to the end");
+    server.close(0);
+    assert_eq!(server.departures(), [Departure::Ended]);
 }

@@ -112,9 +112,13 @@ mod tests {
         let before = departures.counts();
         reloads.handle_applied((Generation(2), now), before);
         assert_eq!(reloads.poll(now + PARTING, before), None, "nobody has to leave");
-        [Departure::Asked, Departure::Asked].into_iter().for_each(|departure| departures.count(departure));
+        for departure in [Departure::Asked, Departure::Asked] {
+            departures.count(departure);
+        }
         reloads.handle_applied((Generation(3), now), before);
-        [Departure::Ended, Departure::Forced].into_iter().for_each(|departure| departures.count(departure));
+        for departure in [Departure::Ended, Departure::Forced] {
+            departures.count(departure);
+        }
         assert_eq!(reloads.poll(now, departures.counts()), None);
         let told = DepartureCounts { asked: 2, ended: 1, forced: 1 };
         assert_eq!(reloads.poll(now + PARTING, departures.counts()), Some((Generation(3), told)));

@@ -9,7 +9,8 @@ use std::task::Waker;
 use std::time::Duration;
 
 use engine::{
-    Catalogue, ControlEvent, ControlObserver, Core, EngineConfig, ListenerRole, Message, NamedVolume,
+    Catalogue, ControlEvent, ControlObserver, Core, Departure, EngineConfig, ListenerRole, Message,
+    NamedVolume,
 };
 use host::{
     Accepted, BlockFile, CoreIndex, Dialer, Endpoint, EndpointId, IoError, Journal, ListenerId, OpenOptions,
@@ -145,11 +146,15 @@ pub(crate) struct Server {
 
 /// What core 0 says of catalogues and volumes.
 #[derive(Default)]
-struct Observed(Mutex<Vec<ControlEvent>>);
+struct Observed(Mutex<Vec<ControlEvent>>, Mutex<Vec<Departure>>);
 
 impl ControlObserver for Observed {
     fn observe(&self, event: ControlEvent) {
         self.0.lock().unwrap().push(event);
+    }
+
+    fn observe_departure(&self, departure: Departure) {
+        self.1.lock().unwrap().push(departure);
     }
 }
 
@@ -212,6 +217,11 @@ impl Server {
     /// What core 0 has said of catalogues and volumes since the last time.
     pub(crate) fn observed(&self) -> Vec<ControlEvent> {
         std::mem::take(&mut *self.observed.0.lock().unwrap())
+    }
+
+    /// What has become of connections that have to leave since the last time.
+    pub(crate) fn departures(&self) -> Vec<Departure> {
+        std::mem::take(&mut *self.observed.1.lock().unwrap())
     }
 
     /// Lets a stream end, as its host has closed it.
