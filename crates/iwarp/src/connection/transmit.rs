@@ -96,14 +96,16 @@ impl Connection {
             send.put(&frame.encode());
             self.setup.frame_sent();
             self.since = now;
-        } else if let Some(terminate) = self.sender.terminate.take() {
+        } else if self.setup.may_send() {
+            self.show_readiness(send);
+            while !send.is_full() && self.is_open() && self.send_segment(send) {}
+        }
+        // What ends the stream may have been found just now.
+        if let Some(terminate) = self.sender.terminate.take() {
             if let Some(writer) = &mut self.sender.writer {
                 writer.write(send, &terminate, None);
             }
             self.sender.writer = None;
-        } else if self.setup.may_send() {
-            self.show_readiness(send);
-            while !send.is_full() && self.is_open() && self.send_segment(send) {}
         }
         self.sender.in_flight = self.sender.in_flight.saturating_add(send.len().saturating_sub(before));
     }
