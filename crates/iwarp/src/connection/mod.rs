@@ -114,6 +114,8 @@ pub struct Connection {
     arrival: Arrival,
     /// The transport has memory.
     lent: bool,
+    /// There is no transport any more: memory that it had does not come back.
+    is_gone: bool,
     send_messages: UntaggedQueue,
     read_requests: UntaggedQueue,
     sender: Sender,
@@ -150,6 +152,7 @@ impl Connection {
             receiver: None,
             arrival: Arrival::Empty,
             lent: false,
+            is_gone: false,
             send_messages: UntaggedQueue::new(),
             read_requests: UntaggedQueue::new(),
             sender: Sender::new(),
@@ -196,12 +199,13 @@ impl Connection {
             self.setup.end();
             self.frame = None;
             self.reads.clear();
-            self.flush(false);
+            self.flush();
         }
     }
 
-    /// Completes what it can of all that was posted; all, if the transport gives back no memory any more.
-    fn flush(&mut self, lost: bool) {
+    /// Completes what was posted, but what waits for memory that the transport has.
+    fn flush(&mut self) {
+        let lost = self.is_gone;
         while let Some(done) = self.receives.flush(lost) {
             self.done.push_back(done);
         }
@@ -289,9 +293,10 @@ impl protocol::Connection for Connection {
             Ended::ByPeer if between => EndReason::ByPeer,
             Ended::ByPeer | Ended::Failed(_) => EndReason::Lost,
         };
+        self.is_gone = true;
         self.end(why, CloseReason::Finished);
         self.sender.stop();
-        self.flush(true);
+        self.flush();
     }
 
     fn poll_transmit(&mut self, now: Instant, send: &mut Transmit) {

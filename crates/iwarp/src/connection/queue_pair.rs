@@ -69,7 +69,7 @@ impl QueuePair for Connection {
         if self.is_open() {
             self.advance();
         } else {
-            self.flush(false);
+            self.flush();
         }
         Ok(())
     }

@@ -226,7 +226,7 @@ impl Connection {
             Arrival::Empty | Arrival::ReadRequest(_) | Arrival::Terminate => {}
         }
         if !self.is_open() {
-            self.flush(false);
+            self.flush();
         }
     }
 

@@ -96,8 +96,8 @@ impl Connection {
     /// FPDUs are received and sent on these terms from now on.
     fn agree(&mut self, terms: Terms) {
         self.terms = terms;
-        self.receiver = Some(Receiver::new(&terms));
-        self.sender.open(&terms, self.config.mss);
+        self.receiver = Some(Receiver::new(terms));
+        self.sender.open(terms, self.config.mss);
     }
 
     /// The consumer lets the connection be.
@@ -105,7 +105,7 @@ impl Connection {
         if !self.setup.accept(self.terms.rtr.is_some()) {
             return;
         }
-        let reply = self.frame.take().map(|request| self.config.offer.reply(&request, &self.terms));
+        let reply = self.frame.take().map(|request| self.config.offer.reply(&request, self.terms));
         self.frame = reply.map(|reply| Frame { private_data, ..reply });
         self.agree(self.terms);
     }
@@ -115,7 +115,7 @@ impl Connection {
         if !self.setup.reject() {
             return;
         }
-        let reply = self.frame.take().map(|request| self.config.offer.reply(&request, &self.terms));
+        let reply = self.frame.take().map(|request| self.config.offer.reply(&request, self.terms));
         let reply = reply.map(|reply| Frame { private_data, reject: true, ..reply });
         self.end(EndReason::ByUs, CloseReason::Refused("the connection is rejected"));
         (self.setup, self.frame) = (Setup::RejectDue, reply);

@@ -58,7 +58,7 @@ impl Sender {
     }
 
     /// The terms are known.
-    pub(super) fn open(&mut self, terms: &Terms, mss: usize) {
+    pub(super) fn open(&mut self, terms: Terms, mss: usize) {
         self.writer = Some(FpduWriter::new(terms));
         self.mulpdu = mulpdu(mss, terms.markers_out);
     }
@@ -131,9 +131,8 @@ impl Connection {
             _ if self.sender.is_within => self.sender.turn,
             (false, false) => return false,
             (true, false) => Turn::Request,
-            (false, true) => Turn::Response,
             (true, true) if self.sender.turn == Turn::Response => Turn::Request,
-            (true, true) => Turn::Response,
+            (_, true) => Turn::Response,
         };
         self.sender.turn = turn;
         match turn {

@@ -106,7 +106,7 @@ impl Offer {
     }
 
     /// The responder's reply to a request, after [`Offer::answer`].
-    pub fn reply(&self, request: &Frame, terms: &Terms) -> Frame {
+    pub fn reply(&self, request: &Frame, terms: Terms) -> Frame {
         let enhanced = request.enhanced.map(|theirs| Enhanced {
             peer_to_peer: theirs.peer_to_peer,
             // Without a common way, ours are named: the initiator says that none matches.
@@ -195,7 +195,7 @@ mod tests {
     fn agree(initiator: &Offer, responder: &Offer) -> Result<[Terms; 2], Refusal> {
         let request = initiator.request(PrivateData::NONE);
         let answered = responder.answer(&request)?;
-        Ok([initiator.conclude(&responder.reply(&request, &answered))?, answered])
+        Ok([initiator.conclude(&responder.reply(&request, answered))?, answered])
     }
 
     #[test]
@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn a_responder_that_wants_more_reads_than_are_served_is_refused() {
         let mut reply =
-            OFFER.reply(&OFFER.request(PrivateData::NONE), &OFFER.terms(&OFFER.request(PrivateData::NONE)));
+            OFFER.reply(&OFFER.request(PrivateData::NONE), OFFER.terms(&OFFER.request(PrivateData::NONE)));
         reply.enhanced = reply.enhanced.map(|said| Enhanced { ord: 129, ..said });
         assert!(matches!(OFFER.conclude(&reply), Err(Refusal::InsufficientIrd(_))));
         reply.enhanced = reply.enhanced.map(|said| Enhanced { ord: Enhanced::UNNEGOTIATED, ..said });
@@ -265,7 +265,7 @@ mod tests {
             request.revision = revision;
             assert_eq!(OFFER.answer(&request).err(), Some(Refusal::Revision));
         }
-        let mut reply = OFFER.reply(&request, &OFFER.terms(&request));
+        let mut reply = OFFER.reply(&request, OFFER.terms(&request));
         reply.revision = 1;
         assert_eq!(OFFER.conclude(&reply).err(), Some(Refusal::Revision));
         (reply.revision, reply.enhanced) = (2, None);

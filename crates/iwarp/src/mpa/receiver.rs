@@ -136,7 +136,7 @@ pub(crate) struct Receiver {
 
 impl Receiver {
     /// For a connection with these terms.
-    pub(crate) fn new(terms: &Terms) -> Self {
+    pub(crate) fn new(terms: Terms) -> Self {
         Self {
             phase: Phase::Length,
             position: Position::new(terms.markers_in),
@@ -337,7 +337,7 @@ mod tests {
     const LENGTHS: [usize; 7] = [14, 18, 15, 484, 506, 1450, 3001];
 
     /// What a writer makes of ULPDUs of these lengths, whose headers have 14 bytes.
-    fn stream(terms: &Terms) -> Vec<u8> {
+    fn stream(terms: Terms) -> Vec<u8> {
         let mut writer = FpduWriter::new(terms);
         let mut send = Transmit::new(usize::MAX, 4096);
         for (seed, length) in (0..).zip(LENGTHS) {
@@ -351,7 +351,7 @@ mod tests {
     }
 
     /// Reads a stream in chunks: the ULPDUs, and how it ended.
-    fn read(terms: &Terms, stream: &[u8], chunk: usize) -> (Vec<Vec<u8>>, Fpdu) {
+    fn read(terms: Terms, stream: &[u8], chunk: usize) -> (Vec<Vec<u8>>, Fpdu) {
         let (mut receiver, mut ulpdus, mut ulpdu) = (Receiver::new(terms), Vec::new(), Vec::new());
         let mut staged: Vec<u8> = Vec::new();
         let mut last = Fpdu::Incomplete;
@@ -404,9 +404,9 @@ mod tests {
     #[test]
     fn what_is_written_is_read_in_any_chunks() {
         for terms in all_terms() {
-            let stream = stream(&terms);
+            let stream = stream(terms);
             for chunk in [1, 2, 3, 5, 511, 512, 513, 1460, usize::MAX] {
-                let (ulpdus, last) = read(&terms, &stream, chunk);
+                let (ulpdus, last) = read(terms, &stream, chunk);
                 assert_eq!(last, Fpdu::Incomplete, "{terms:?} {chunk}");
                 for (seed, (ulpdu, length)) in (0..).zip(ulpdus.chunks(2).zip(LENGTHS)) {
                     assert_eq!(ulpdu[0], pair::aperiodic(length, seed), "{terms:?} {chunk}");
@@ -421,12 +421,12 @@ mod tests {
     #[test]
     fn every_byte_is_covered() {
         for terms in all_terms().into_iter().filter(|terms| terms.crc) {
-            let stream = stream(&terms);
-            let (whole, _) = read(&terms, &stream, usize::MAX);
+            let stream = stream(terms);
+            let (whole, _) = read(terms, &stream, usize::MAX);
             for at in (0..stream.len()).step_by(7) {
                 let mut other = stream.clone();
                 other[at] ^= 0x10;
-                let (ulpdus, last) = read(&terms, &other, usize::MAX);
+                let (ulpdus, last) = read(terms, &other, usize::MAX);
                 assert!(ulpdus.len() < whole.len(), "{terms:?}: byte {at}, {last:?}");
                 assert_eq!(ulpdus, whole[..ulpdus.len()]);
             }
@@ -436,17 +436,17 @@ mod tests {
     #[test]
     fn a_marker_that_points_elsewhere_is_found() {
         let terms = Terms { crc: false, ..all_terms()[3] };
-        let mut stream = stream(&terms);
+        let mut stream = stream(terms);
         stream[515] ^= 4;
-        assert_eq!(read(&terms, &stream, usize::MAX).1, Fpdu::MarkerMismatch);
+        assert_eq!(read(terms, &stream, usize::MAX).1, Fpdu::MarkerMismatch);
         stream[515] ^= 4;
         stream[3] = 4;
-        assert_eq!(read(&terms, &stream, usize::MAX).1, Fpdu::MarkerMismatch);
+        assert_eq!(read(terms, &stream, usize::MAX).1, Fpdu::MarkerMismatch);
     }
 
     #[test]
     fn a_ulpdu_of_one_byte_has_no_header() {
-        assert_eq!(read(&all_terms()[0], &[0, 1, 2], 1).1, Fpdu::Short);
-        assert_eq!(read(&all_terms()[0], &vec![0; 8], 8).0, [vec![]]);
+        assert_eq!(read(all_terms()[0], &[0, 1, 2], 1).1, Fpdu::Short);
+        assert_eq!(read(all_terms()[0], &[0; 8], 8).0, [vec![]]);
     }
 }

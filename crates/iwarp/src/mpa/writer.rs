@@ -26,14 +26,14 @@ pub(crate) struct FpduWriter {
 
 impl FpduWriter {
     /// For a connection with these terms.
-    pub(crate) fn new(terms: &Terms) -> Self {
+    pub(crate) fn new(terms: Terms) -> Self {
         Self { position: Position::new(terms.markers_out), crc: terms.crc.then(Crc32c::new) }
     }
 
     /// Adds an FPDU to a send. Header and payload are at most 65,535 bytes.
     pub(crate) fn write(&mut self, send: &mut Transmit, header: &[u8], payload: Option<Payload<'_>>) {
         let length = header.len().saturating_add(payload.map_or(0, |payload| payload.length));
-        debug_assert!(length <= usize::from(u16::MAX), "a ULPDU's length has 16 bits");
+        debug_assert!(u16::try_from(length).is_ok(), "a ULPDU's length has 16 bits");
         let field = u16::try_from(length).unwrap_or(u16::MAX).to_be_bytes();
         if self.crc.is_some() {
             self.crc = Some(Crc32c::new());
@@ -124,7 +124,7 @@ mod tests {
     const TERMS: Terms =
         Terms { markers_in: false, markers_out: false, crc: false, ird: 0, ord: 0, rtr: None };
 
-    fn written(terms: &Terms, fpdus: &[(&[u8], usize)]) -> Vec<u8> {
+    fn written(terms: Terms, fpdus: &[(&[u8], usize)]) -> Vec<u8> {
         let mut writer = FpduWriter::new(terms);
         let mut send = Transmit::new(usize::MAX, 4096);
         for (header, length) in fpdus {
@@ -139,10 +139,10 @@ mod tests {
     /// With CRCs off the four bytes are there, and zero.
     #[test]
     fn golden_vectors_of_short_fpdus() {
-        assert_eq!(written(&TERMS, &[(b"", 0)]), [0, 0, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(written(&TERMS, &[(b"abc", 0)]), [0, 3, b'a', b'b', b'c', 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(written(TERMS, &[(b"", 0)]), [0, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(written(TERMS, &[(b"abc", 0)]), [0, 3, b'a', b'b', b'c', 0, 0, 0, 0, 0, 0, 0]);
         let crc = Terms { crc: true, ..TERMS };
-        let bytes = written(&crc, &[(&[0x41, 0x43], 3)]);
+        let bytes = written(crc, &[(&[0x41, 0x43], 3)]);
         assert_eq!(bytes.get(..8), Some(&[0, 5, 0x41, 0x43, 5, 5, 5, 0][..]));
         let sum = wire::crc32c(bytes.get(..8).unwrap());
         assert_eq!(bytes.get(8..), Some(&sum.to_le_bytes()[..]));
@@ -152,7 +152,7 @@ mod tests {
     fn markers_come_every_512_bytes_and_crcs_cover_them() {
         let terms = Terms { markers_out: true, crc: true, ..TERMS };
         // 4 of the marker, 2 and 18 and 480 of the FPDU, its CRC: the next marker lies between two FPDUs.
-        let bytes = written(&terms, &[(&[1; 18], 484), (&[2; 14], 600)]);
+        let bytes = written(terms, &[(&[1; 18], 484), (&[2; 14], 600)]);
         assert_eq!(bytes.get(..6), Some(&[0, 0, 0, 0, 0x01, 0xf6][..]));
         assert_eq!(bytes.get(512..518), Some(&[0, 0, 0, 0, 0x02, 0x66][..]), "a marker leads the second");
         assert_eq!(bytes.get(1024..1028), Some(&[0, 0, 0x01, 0xfc][..]), "and lies within it");
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn a_marker_may_stand_between_padding_and_crc() {
         let terms = Terms { markers_out: true, crc: true, ..TERMS };
-        let bytes = written(&terms, &[(&[1; 18], 488)]);
+        let bytes = written(terms, &[(&[1; 18], 488)]);
         assert_eq!(bytes.get(512..516), Some(&[0, 0, 0x01, 0xfc][..]));
         assert_eq!(bytes.len(), 520);
         assert_eq!(wire::crc32c(bytes.get(..516).unwrap()).to_le_bytes()[..], bytes[516..]);
