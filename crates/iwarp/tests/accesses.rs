@@ -280,6 +280,25 @@ fn a_region_ends_only_when_the_transport_has_none_of_it() {
     assert_eq!(victim.tell_bytes(&write(50, &[2; 50]))[20..24], [0x11, 0, 0xc0, 0]);
 }
 
+/// A segment comes in pieces where markers are: a region that ends between two of them takes no byte more.
+#[test]
+fn a_region_that_ends_between_two_pieces_takes_no_more() {
+    let mut joined = Joined::open([OFFER, Offer { markers: true, ..OFFER }], Chunks::Of(usize::MAX));
+    let region = joined.far().register(sink(1000));
+    joined.near().post(1, WorkRequest::Write { data: list(&[1; 1000]), to: region });
+    let bytes = joined.near().transmit(Instant::ZERO);
+    // 24 bytes of the stream have gone before; the marker is next, and has not come.
+    joined.far().receive(Instant::ZERO, &bytes[..512 - 24]);
+    assert!(!joined.far().has_memory_lent());
+    joined.far().post(2, WorkRequest::Invalidate { stag: region.stag });
+    let done = joined.far().done();
+    let WorkMemory::Region(RegionMemory::Sink(buf)) = &done[0].memory else { panic!("{done:?}") };
+    let placed = 512 - 24 - 16;
+    assert_eq!(buf[..], [&vec![1; placed][..], &vec![0; 1000 - placed]].concat());
+    joined.far().receive(Instant::ZERO, &bytes[512 - 24..]);
+    assert_eq!(joined.far().transmit(Instant::ZERO)[20..24], [0x11, 0, 0xc0, 0]);
+}
+
 /// All four kinds of Send, both ways: what they invalidate, and that none is lost.
 #[test]
 fn every_kind_of_send_is_sent_and_received() {

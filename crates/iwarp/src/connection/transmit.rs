@@ -6,7 +6,7 @@ use buf::BufList;
 use protocol::{Instant, Transmit};
 use verbs::RegionError;
 use wire::big_endian::{U32, U64};
-use zerocopy::IntoBytes;
+use zerocopy::{Immutable, IntoBytes};
 
 use super::Connection;
 use crate::ddp::{Control, TAGGED, Tagged, UNTAGGED, Untagged};
@@ -169,7 +169,7 @@ impl Connection {
                 (part.payload.length, part.last)
             }
             Work::Read(read) => {
-                writer.write(send, &read_request(read, sequence), None);
+                writer.write(send, ReadMessage::new(read, sequence).as_bytes(), None);
                 sender.is_within = false;
                 return sends.requested();
             }
@@ -231,20 +231,30 @@ fn part(list: &BufList, sent: usize, most: usize) -> Part<'_> {
     Part { payload: Payload { list, offset: sent, length }, last: length == left }
 }
 
-fn read_request(read: &Read, sequence: u32) -> Vec<u8> {
-    let header = Untagged {
-        control: Control::new(Opcode::READ_REQUEST, true),
-        invalidate: U32::ZERO,
-        queue: U32::new(READ_QUEUE),
-        sequence: U32::new(sequence),
-        offset: U32::ZERO,
-    };
-    let request = ReadRequest {
-        sink_stag: U32::new(sink_of(sequence).0),
-        sink_offset: U64::ZERO,
-        length: U32::new(read.from.length),
-        source_stag: U32::new(read.from.stag.0),
-        source_offset: U64::new(read.from.offset),
-    };
-    [header.as_bytes(), request.as_bytes()].concat()
+/// An RDMA Read Request, whole.
+#[derive(IntoBytes, Immutable)]
+#[repr(C)]
+struct ReadMessage {
+    header: Untagged,
+    request: ReadRequest,
+}
+
+impl ReadMessage {
+    fn new(read: &Read, sequence: u32) -> Self {
+        let header = Untagged {
+            control: Control::new(Opcode::READ_REQUEST, true),
+            invalidate: U32::ZERO,
+            queue: U32::new(READ_QUEUE),
+            sequence: U32::new(sequence),
+            offset: U32::ZERO,
+        };
+        let request = ReadRequest {
+            sink_stag: U32::new(sink_of(sequence).0),
+            sink_offset: U64::ZERO,
+            length: U32::new(read.from.length),
+            source_stag: U32::new(read.from.stag.0),
+            source_offset: U64::new(read.from.offset),
+        };
+        Self { header, request }
+    }
 }

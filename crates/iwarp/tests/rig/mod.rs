@@ -187,9 +187,19 @@ pub fn source(bytes: &[u8]) -> RegionMemory {
     RegionMemory::Source(list(bytes))
 }
 
+/// A bit that changes on its way, once.
+#[derive(Debug, Clone, Copy)]
+pub struct Flip {
+    pub from: usize,
+    /// Bytes that come before its byte, of those that are sent from now on.
+    pub behind: usize,
+    pub bit: u8,
+}
+
 /// Two connections, and the bytes between them.
 pub struct Joined {
     pub ends: [End; 2],
+    pub flip: Option<Flip>,
     wires: [VecDeque<u8>; 2],
     pub chunks: Chunks,
     pub now: Instant,
@@ -200,6 +210,7 @@ impl Joined {
         let wires = [VecDeque::new(), VecDeque::new()];
         Self {
             ends: [End::new(near), End::new(far)],
+            flip: None,
             wires,
             chunks: Chunks::Of(usize::MAX),
             now: Instant::ZERO,
@@ -228,7 +239,18 @@ impl Joined {
 
     /// Moves what one end has to send; true if something moved.
     pub fn carry(&mut self, from: usize) -> bool {
-        let sent = self.ends[from].transmit(self.now);
+        let mut sent = self.ends[from].transmit(self.now);
+        if let Some(flip) = &mut self.flip
+            && flip.from == from
+        {
+            match sent.get_mut(flip.behind) {
+                Some(byte) => {
+                    *byte ^= 1 << flip.bit;
+                    self.flip = None;
+                }
+                None => flip.behind -= sent.len(),
+            }
+        }
         self.wires[from].extend(sent);
         let mut moved = false;
         while !self.wires[from].is_empty() {
