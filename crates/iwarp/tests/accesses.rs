@@ -429,7 +429,7 @@ fn what_a_peer_makes_us_hold_is_counted() {
     );
     end.connection.handle_input(Instant::ZERO, Input::Accept(PrivateData::NONE));
     end.transmit(Instant::ZERO);
-    let region = end.register(source(&[5; 1 << 16]));
+    let region = end.register(source(&vec![5; 1 << 16]));
     let payload = read_request(Wanted { stag: region.stag.0, offset: 0, length: 1 << 16 });
     for sequence in 1..=100 {
         let message = Message { control: [0x41, 0x41], queue: 1, sequence, payload: &payload, ..SEND };
@@ -461,7 +461,7 @@ fn fewer_reads_are_served_where_memory_is_scarce() {
         end.connection.handle_input(Instant::ZERO, Input::Accept(PrivateData::NONE));
         let reply = end.transmit(Instant::ZERO);
         let told = u16::from_be_bytes([reply[20], reply[21]]);
-        assert!(told < 1000 && told >= 1 && told <= most, "{told}");
+        assert!((1..1000).contains(&told) && told <= most, "{told}");
         most = told;
         std::mem::forget(end);
     }

@@ -18,6 +18,7 @@ use verbs::{
 };
 
 /// Layer and type of an error, and its code.
+#[derive(Clone, Copy)]
 struct Error(u8, u8);
 
 /// Headers that go with it.
