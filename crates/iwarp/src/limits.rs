@@ -11,10 +11,10 @@ pub const PRIVATE_DATA: usize = 512;
 /// Bytes of private data that a consumer may send: four less, which the enhanced set-up needs for itself (RFC 6581 §9).
 pub const OWN_PRIVATE_DATA: usize = PRIVATE_DATA - 4;
 
-/// How long a responder waits for the request frame of a new connection: as long as Linux' siw does.
+/// How long a responder waits for the request frame of a new connection: twice as long as Linux' siw does.
 pub const REQUEST_TIME: Duration = Duration::from_secs(10);
 
-/// How long an initiator waits for the reply: twice as long as siw, as the responder's consumer decides first.
+/// How long an initiator waits for the reply: as long as siw does. The responder's consumer decides meanwhile.
 pub const REPLY_TIME: Duration = Duration::from_secs(10);
 
 /// How long a responder waits for the message that shows a peer-to-peer initiator to be ready (RFC 6581 §4.3). It is sent as soon as the reply has come.
@@ -23,8 +23,8 @@ pub const RTR_TIME: Duration = Duration::from_secs(10);
 /// RDMA Reads that may be under way in one direction: the largest number that set-up can name, one less than "not negotiated" (RFC 6581 §9).
 pub const READS: u16 = 0x3ffe;
 
-/// Bytes of the largest ULPDU, whatever the segment size: the largest multiple of 512 below 64 KiB that leaves room for header, markers and CRC
-/// in 16 bits of length (RFC 5044 §4.1 and §5.1).
+/// Bytes of the largest ULPDU, whatever the segment size: its FPDU with all its markers stays below 64 KiB, so that every distance within it has 16 bits
+/// (RFC 5044 §4.3 and §5.1).
 pub const MULPDU: usize = 64_768;
 
 /// Bytes of the least ULPDU, whatever the segment size: a path that carries less is none for storage (RFC 5044 §5.1 asks for 128).

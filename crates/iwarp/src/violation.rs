@@ -1,5 +1,7 @@
 //! Every misdeed of a peer, and the error code of the Terminate that answers it (RFC 5040 §4.8 and §7, RFC 5041 §7.1, RFC 5044 §8, RFC 6581 §11).
 
+use verbs::{RegionError, RemoteRegion};
+
 /// What a peer did that ends the connection, once both ends may send FPDUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Violation {
@@ -120,6 +122,26 @@ impl ErrorCode {
 }
 
 impl Violation {
+    /// A write that a region does not allow.
+    pub(crate) const fn of_write(error: RegionError, to: RemoteRegion) -> Self {
+        match error {
+            RegionError::InvalidStag => Self::WriteStag,
+            RegionError::AccessRights => Self::WriteRights,
+            RegionError::Bounds if wraps(to) => Self::WriteWrap,
+            RegionError::Bounds => Self::WriteBounds,
+        }
+    }
+
+    /// A read that a region does not allow.
+    pub(crate) const fn of_read(error: RegionError, from: RemoteRegion) -> Self {
+        match error {
+            RegionError::InvalidStag => Self::ReadStag,
+            RegionError::AccessRights => Self::ReadRights,
+            RegionError::Bounds if wraps(from) => Self::ReadWrap,
+            RegionError::Bounds => Self::ReadBounds,
+        }
+    }
+
     /// The answer that the standards prescribe. What they leave open: DDP has no code for rights, which is RDMAP's; an RDMA Read beyond those that are served finds no
     /// buffer in DDP's queue of requests; what is too short or too long for its kind is RDMAP's "unspecified".
     pub const fn error_code(self) -> ErrorCode {
@@ -177,6 +199,12 @@ impl Violation {
             Self::Length => "an RDMAP message of the wrong length",
         }
     }
+}
+
+/// The end lies beyond the largest tagged offset (RFC 5041 §7.1).
+const fn wraps(region: RemoteRegion) -> bool {
+    // A length has 32 bits, so that nothing is lost.
+    region.offset.checked_add(region.length as u64).is_none()
 }
 
 #[cfg(test)]

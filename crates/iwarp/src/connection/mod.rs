@@ -11,16 +11,15 @@ use buf::Account;
 use protocol::{CloseReason, Ended, Instant, Placement, Transmit};
 use verbs::{EndReason, QueuePairLimits, QueuePairState, RegionTable, WorkCompletion};
 
+use crate::arrival::Arrival;
 use crate::inbound_reads::InboundReads;
 use crate::limits::{LONGEST, READS, STAGING};
 use crate::mpa::{Frame, Offer, PrivateData, Receiver, Setup, Terms};
 use crate::receive_queue::ReceiveQueue;
 use crate::send_queue::SendQueue;
+use crate::sender::Sender;
 use crate::untagged::UntaggedQueue;
 use crate::violation::Violation;
-
-use receive::Arrival;
-use transmit::Sender;
 
 /// Who begins.
 #[derive(Debug, Clone, PartialEq, Eq)]

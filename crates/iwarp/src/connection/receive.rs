@@ -2,11 +2,11 @@
 
 use buf::Buf;
 use protocol::{CloseReason, Placement};
-use verbs::{EndReason, RegionError, RemoteRegion, STag, WorkDone, WorkError};
+use verbs::{EndReason, RemoteRegion, STag, WorkDone, WorkError};
 use zerocopy::FromBytes;
 
 use super::Connection;
-use super::transmit::read_violation;
+use crate::arrival::Arrival;
 use crate::ddp::{Control, TAGGED, Tagged, UNTAGGED, Untagged};
 use crate::inbound_reads::InboundRead;
 use crate::limits;
@@ -14,23 +14,6 @@ use crate::mpa::Fpdu;
 use crate::rdmap::{Opcode, READ_REQUEST, TERMINATE_QUEUE};
 use crate::terminate;
 use crate::violation::Violation;
-
-/// What the FPDU that is coming is, by its header.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Arrival {
-    /// It carries nothing.
-    Empty,
-    /// Data for a region, of which this much is left.
-    Write(RemoteRegion),
-    /// A part of a message.
-    Send { header: Untagged, length: usize, placed: usize },
-    /// A part of what is read.
-    Response { length: usize, placed: usize, last: bool },
-    /// A read of the peer's.
-    ReadRequest(Untagged),
-    /// The peer's last word.
-    Terminate,
-}
 
 /// Bytes of the header of a ULPDU of `ulpdu` bytes, with the messages that are read whole.
 ///
@@ -117,12 +100,7 @@ impl Connection {
     }
 
     fn lend(&mut self, to: RemoteRegion) -> Result<Buf, Violation> {
-        self.regions.lend(to).map_err(|error| match error {
-            RegionError::InvalidStag => Violation::WriteStag,
-            RegionError::AccessRights => Violation::WriteRights,
-            RegionError::Bounds if wraps(to) => Violation::WriteWrap,
-            RegionError::Bounds => Violation::WriteBounds,
-        })
+        self.regions.lend(to).map_err(|error| Violation::of_write(error, to))
     }
 
     fn judge_response(&mut self, header: &Tagged, length: usize) -> Result<Arrival, Violation> {
@@ -269,10 +247,7 @@ impl Connection {
         let source = read.source();
         // RFC 5040 §5.2: likewise of a read of no bytes.
         if source.length > 0 {
-            self.regions.read(source).map_err(|error| match error {
-                RegionError::Bounds if wraps(source) => Violation::ReadWrap,
-                error => read_violation(error),
-            })?;
+            self.regions.read(source).map_err(|error| Violation::of_read(error, source))?;
         }
         self.reads.push(read);
         Ok(())
@@ -301,9 +276,4 @@ fn check_versions(control: Control, other_ddp: Violation) -> Result<(), Violatio
     } else {
         Err(Violation::RdmapVersion)
     }
-}
-
-/// The end lies beyond the largest tagged offset (RFC 5041 §7.1).
-fn wraps(region: RemoteRegion) -> bool {
-    region.offset.checked_add(u64::from(region.length)).is_none()
 }

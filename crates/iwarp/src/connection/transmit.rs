@@ -1,7 +1,5 @@
 //! What a connection sends: the frame of its set-up, what shows readiness, messages and responses in turn, and a Terminate at last.
 
-use alloc::vec::Vec;
-
 use buf::BufList;
 use protocol::{Instant, Transmit};
 use verbs::RegionError;
@@ -11,82 +9,11 @@ use zerocopy::{Immutable, IntoBytes};
 use super::Connection;
 use crate::ddp::{Control, TAGGED, Tagged, UNTAGGED, Untagged};
 use crate::inbound_reads::ResponseSegment;
-use crate::limits::LEAST_MULPDU;
-use crate::mpa::{FpduWriter, Payload, Rtr, Terms, mulpdu};
+use crate::mpa::{Payload, Rtr};
 use crate::rdmap::{Opcode, READ_QUEUE, ReadRequest, SEND_QUEUE};
 use crate::send_queue::{Outgoing, Read, Work, sink_of};
-use crate::terminate::{self, Offender};
+use crate::sender::{Sender, Turn};
 use crate::violation::Violation;
-
-/// Whose message is going on, or was last.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Turn {
-    /// One of the send queue.
-    Request,
-    /// A response to a read.
-    Response,
-}
-
-/// The sending half.
-#[derive(Debug)]
-pub(super) struct Sender {
-    /// None before the set-up, and after the end.
-    writer: Option<FpduWriter>,
-    mulpdu: usize,
-    /// What shows readiness and is to be sent.
-    rtr: Option<Rtr>,
-    turn: Turn,
-    /// The last message has segments to come, and no other may begin.
-    is_within: bool,
-    /// The ULPDU of the Terminate that is to be sent.
-    terminate: Option<Vec<u8>>,
-    /// Bytes of the send under way.
-    in_flight: usize,
-}
-
-impl Sender {
-    pub(super) const fn new() -> Self {
-        Self {
-            writer: None,
-            mulpdu: LEAST_MULPDU,
-            rtr: None,
-            turn: Turn::Response,
-            is_within: false,
-            terminate: None,
-            in_flight: 0,
-        }
-    }
-
-    /// The terms are known.
-    pub(super) fn open(&mut self, terms: Terms, mss: usize) {
-        self.writer = Some(FpduWriter::new(terms));
-        self.mulpdu = mulpdu(mss, terms.markers_out);
-    }
-
-    /// Readiness is to be shown so.
-    pub(super) fn show_readiness(&mut self, rtr: Option<Rtr>) {
-        self.rtr = rtr;
-    }
-
-    /// The peer is to hear why this is the end; the reason is a segment with this length and header.
-    pub(super) fn terminate(&mut self, violation: Violation, segment: (usize, &[u8])) {
-        if self.writer.is_some() {
-            let offender = Offender::new(segment.0, segment.1);
-            self.terminate = Some(terminate::encode(violation.error_code(), Some(&offender)));
-        }
-    }
-
-    /// Nothing is sent any more.
-    pub(super) fn stop(&mut self) {
-        (self.writer, self.terminate) = (None, None);
-    }
-
-    /// Bytes of the send under way have gone out; true if all have.
-    pub(super) fn transmitted(&mut self, bytes: usize) -> bool {
-        self.in_flight = self.in_flight.saturating_sub(bytes);
-        self.in_flight == 0
-    }
-}
 
 impl Connection {
     /// Fills a send.
@@ -202,19 +129,10 @@ impl Connection {
     fn refuse_read(&mut self, error: RegionError) {
         if let Some(read) = self.reads.front() {
             let headers = read.headers();
-            let violation = read_violation(error);
+            let violation = Violation::of_read(error, read.source());
             self.sender.terminate(violation, (headers.len(), headers));
             self.end_by(violation);
         }
-    }
-}
-
-/// What a read that a region does not allow is.
-pub(super) const fn read_violation(error: RegionError) -> Violation {
-    match error {
-        RegionError::InvalidStag => Violation::ReadStag,
-        RegionError::Bounds => Violation::ReadBounds,
-        RegionError::AccessRights => Violation::ReadRights,
     }
 }
 
