@@ -107,6 +107,7 @@ fn a_crc_that_does_not_match() {
     let answer = victim.tell_bytes(&bytes);
     assert_eq!(answer, fpdu(&terminate(Error(0x20, 2), NONE, &[]), true));
     assert_eq!(victim.end.done()[0].result, Err(WorkError::Flushed), "the message is told to nobody");
+    assert_eq!(victim.end.actions.len(), 1, "nor does it show that the initiator is ready");
 }
 
 #[test]

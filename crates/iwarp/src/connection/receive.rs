@@ -71,7 +71,7 @@ impl Connection {
             let (header, _) = Tagged::read_from_prefix(header).map_err(|_| Violation::Length)?;
             check_versions(control, Violation::TaggedVersion)?;
             match opcode {
-                Opcode::WRITE => self.judge_write(&header, ulpdu.saturating_sub(TAGGED))?,
+                Opcode::WRITE => Arrival::Write(target(&header, ulpdu.saturating_sub(TAGGED))),
                 Opcode::READ_RESPONSE => self.judge_response(&header, ulpdu.saturating_sub(TAGGED))?,
                 _ => return Err(Violation::Opcode),
             }
@@ -86,19 +86,7 @@ impl Connection {
         Ok(())
     }
 
-    fn judge_write(&mut self, header: &Tagged, length: usize) -> Result<Arrival, Violation> {
-        let to = RemoteRegion {
-            stag: STag(header.stag.get()),
-            offset: header.offset.get(),
-            length: u32::try_from(length).unwrap_or(u32::MAX),
-        };
-        // RFC 5040 §5.4: of a write of no bytes neither tag nor offset is looked at.
-        if length > 0 {
-            self.lend(to).map(|buf| self.regions.give_back(to.stag, buf))?;
-        }
-        Ok(Arrival::Write(to))
-    }
-
+    /// Memory for what is left of a write, or of its next piece: a region that has ended in between takes no more.
     fn lend(&mut self, to: RemoteRegion) -> Result<Buf, Violation> {
         self.regions.lend(to).map_err(|error| Violation::of_write(error, to))
     }
@@ -163,7 +151,6 @@ impl Connection {
             Arrival::Write(to) => match self.lend(to) {
                 Ok(buf) => (Some(buf), usize::try_from(to.offset).unwrap_or(usize::MAX)),
                 Err(violation) => {
-                    // It was there when the header came, and has ended since.
                     self.violate(violation);
                     return None;
                 }
@@ -265,6 +252,15 @@ impl Connection {
             self.sends.refuse(read);
         }
         self.end(EndReason::Terminated(words), CloseReason::Violation(words));
+    }
+}
+
+/// Where a write goes. Of one without bytes neither tag nor offset is looked at (RFC 5040 §5.4), as nothing is placed.
+fn target(header: &Tagged, length: usize) -> RemoteRegion {
+    RemoteRegion {
+        stag: STag(header.stag.get()),
+        offset: header.offset.get(),
+        length: u32::try_from(length).unwrap_or(u32::MAX),
     }
 }
 
