@@ -21,7 +21,7 @@ serve: ## builds, and serves $VOLUMES on loopback until Ctrl-C
 	cargo build --release -p cli
 	target/release/linerate serve --state target/state $(VOLUMES)
 
-check: ## fmt, clippy, tidy, deny, and whether docs/benchmarks.md is what its history yields
+check: ## fmt, clippy, tidy, purity, deny, and whether docs/benchmarks.md is what its history yields
 	@scripts/setup.sh tools
 	cargo xtask check
 	scripts/benchpage.py check
@@ -65,12 +65,13 @@ bench: ## the lab's linerate.bench in pairs, then docs/benchmarks.md: against a 
 	cargo build --release -p reactor --example bareloop
 	target/release/linerate lab run linerate.bench --runs target/bench --table $(BENCH); status=$$?; scripts/benchpage.py record target/bench && exit $$status
 
-bench-peers: bench ## the same; all sizes, small packets, spinning, digests, latency at half load, a second target core, NBD servers; then 1 to 1,000 connections, ten minutes for long turns, and a client beside hostile peers
+bench-peers: bench ## the same; all sizes, small packets, spinning, digests, latency at half load, a second target core, NBD servers; then 1 to 1,000 connections, ten minutes for long turns, a client beside hostile peers, and one beside reloads
 	@conformance/fio/build libiscsi
 	set -e; for one in knee wire spin digests tail cores nbd; do target/release/linerate lab run linerate.$$one --runs target/bench --table $(BENCH); scripts/benchpage.py record target/bench; done
 	scripts/scale.py --results target/bench
 	-scripts/stalls.py --results target/bench
 	-scripts/hostile.py
+	-scripts/pauses.py
 	scripts/benchpage.py record target/bench
 
 bench-adapter: ## the lab's linerate.adapter: initiators inside fio and in a software adapter, against libiscsi and qemu-storage-daemon

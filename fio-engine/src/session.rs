@@ -59,6 +59,15 @@ struct Shape {
     most: usize,
 }
 
+/// A request that has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Event {
+    /// fio's handle of it.
+    pub handle: usize,
+    /// The system's error number, 0 for success.
+    pub error: i32,
+}
+
 /// Volumes that are open on the calling thread.
 #[derive(Debug)]
 pub struct Session {
@@ -72,7 +81,7 @@ pub struct Session {
     /// Requests that have not been sent.
     stored: usize,
     ready: VecDeque<(usize, i32)>,
-    fetched: Vec<(usize, i32)>,
+    fetched: Vec<Event>,
     complaint: Complaint,
 }
 
@@ -184,7 +193,8 @@ impl Session {
             self.wait(least, limit)?;
         }
         self.fetched.clear();
-        self.fetched.extend(self.ready.drain(..self.ready.len().min(most)));
+        let ready = self.ready.drain(..self.ready.len().min(most));
+        self.fetched.extend(ready.map(|(handle, error)| Event { handle, error }));
         Ok(self.fetched.len())
     }
 
@@ -272,8 +282,8 @@ impl Session {
         }
     }
 
-    /// The handle and the error number (0 for success) of one of the requests that the last [`Self::fetch`] counted.
-    pub fn event(&self, index: usize) -> Option<(usize, i32)> {
+    /// One of the requests that the last [`Self::fetch`] counted.
+    pub fn event(&self, index: usize) -> Option<Event> {
         self.fetched.get(index).copied()
     }
 }
@@ -331,9 +341,9 @@ mod tests {
             session.queue(ask(Kind::Read, bytes, (disk, 8192, 10 + disk))).unwrap();
         }
         assert_eq!(session.fetch(2, 1, None), Ok(1));
-        assert_eq!(session.event(0), Some((10, 0)));
+        assert_eq!(session.event(0), Some(Event { handle: 10, error: 0 }));
         assert_eq!(session.fetch(0, 8, None), Ok(1));
-        assert_eq!(session.event(0), Some((11, 0)));
+        assert_eq!(session.event(0), Some(Event { handle: 11, error: 0 }));
         assert_eq!(session.event(1), None);
         assert!(back == data);
     }
@@ -347,7 +357,7 @@ mod tests {
         assert!(session.queue(ask(Kind::Read, &mut bytes, (1, 0, 0))).is_err());
         session.queue(ask(Kind::Read, &mut bytes, (0, 0, 7))).unwrap();
         assert_eq!(session.fetch(1, 1, None), Ok(1));
-        assert_eq!(session.event(0), Some((7, FAILED)));
+        assert_eq!(session.event(0), Some(Event { handle: 7, error: FAILED }));
         session.queue(ask(Kind::Sync, &mut bytes[..0], (0, 0, 8))).unwrap();
         session.queue(ask(Kind::Trim, &mut bytes, (0, 1 << 20, 9))).unwrap();
         assert_eq!(session.fetch(2, 2, None), Ok(2));
@@ -364,7 +374,7 @@ mod tests {
         assert_eq!(session.fetch(1, 1, Some(Duration::from_millis(1))), Ok(0));
         drop(held);
         assert_eq!(session.fetch(1, 1, None), Ok(1));
-        assert_eq!(session.event(0), Some((5, 0)));
+        assert_eq!(session.event(0), Some(Event { handle: 5, error: 0 }));
     }
 
     #[test]

@@ -179,8 +179,8 @@ pub unsafe extern "C" fn linerate_fio_event(
 ) -> *mut c_void {
     // SAFETY: by the caller's promise.
     let session = unsafe { &*session };
-    let Some((handle, number)) = session.event(index as usize) else { return ptr::null_mut() };
+    let Some(event) = session.event(index as usize) else { return ptr::null_mut() };
     // SAFETY: by the caller's promise.
-    unsafe { *error = number };
-    ptr::with_exposed_provenance_mut(handle)
+    unsafe { *error = event.error };
+    ptr::with_exposed_provenance_mut(event.handle)
 }

@@ -28,7 +28,7 @@ use ::nvme::subsystem::Subsystems;
 use ::nvme::{controller, features, host, reservation};
 use attach::nbd::wire::{Command, CommandFlags, RequestHeader};
 use buf::{Buf, BufList, Pool};
-use fuzz::targets::{iscsi, nbd, nvme};
+use fuzz::targets::{iscsi, iwarp, nbd, nvme};
 use protocol::pair::Half;
 use protocol::{Connection, Instant, SeededEntropy};
 use volume::reservation::{Command as Change, Registrant, Registration, ReservationType, View};
@@ -426,6 +426,42 @@ fn write_scsi() -> std::io::Result<()> {
     write("scsi_parameter_lists", "ours", &parameter_lists())
 }
 
+/// ULPDUs of every kind that reach something: the first tags are 0x001, to be written to, and 0x101, to be read.
+fn iwarp_ulpdus() -> Vec<u8> {
+    let untagged = |control: [u8; 2], fields: [u32; 4], payload: &[u8]| {
+        let fields = fields.map(u32::to_be_bytes).concat();
+        [&control[..], &fields, payload].concat()
+    };
+    let tagged = |control: [u8; 2], stag: u32, payload: &[u8]| {
+        [&control[..], &stag.to_be_bytes(), &[0; 8], payload].concat()
+    };
+    let mut request = [0; 28];
+    (request[15], request[18], request[19]) = (64, 1, 1);
+    let ulpdus = [
+        tagged([0xc1, 0x40], 0, &[]),
+        untagged([0x01, 0x43], [0, 0, 1, 0], &[7; 32]),
+        untagged([0x41, 0x43], [0, 0, 1, 32], &[7; 32]),
+        tagged([0x81, 0x40], 0x001, &[8; 64]),
+        untagged([0x41, 0x41], [0, 1, 1, 0], &request),
+        tagged([0x81, 0x42], 0x8000_0001, &[9; 100]),
+        untagged([0x41, 0x46], [0x001, 0, 2, 0], &[7; 5]),
+        untagged([0x41, 0x47], [0, 2, 1, 0], &[0x01, 2, 0, 0]),
+    ];
+    let records = ulpdus
+        .iter()
+        .map(|ulpdu| [&u16::try_from(ulpdu.len()).unwrap_or(0).to_le_bytes()[..], ulpdu].concat());
+    [0].into_iter().chain(records.flatten()).collect()
+}
+
+fn write_iwarp() -> std::io::Result<()> {
+    // Both roles, both revisions, markers and CRCs, and no peer-to-peer set-up.
+    for bits in [0, 1, 2, 3, 12, 13, 16] {
+        write("iwarp", &format!("ours-{bits:02}"), &iwarp::said(bits))?;
+    }
+    write("iwarp_ulpdus", "ours", &iwarp_ulpdus())?;
+    write("iwarp_ulpdus", "ours-initiator", &[&[9], iwarp_ulpdus().get(1..).unwrap_or_default()].concat())
+}
+
 /// One NBD request of every kind, the write with its data.
 fn nbd_requests() -> Vec<u8> {
     let none = CommandFlags::empty();
@@ -454,6 +490,7 @@ fn main() -> std::io::Result<()> {
     write_iscsi()?;
     write_nvme()?;
     write_scsi()?;
+    write_iwarp()?;
     write(
         "nbd_negotiation",
         "ours",

@@ -1,11 +1,11 @@
-//! `cargo xtask check`: formatting, lints, tidy and the supply chain, in the order in which they are cheapest to mend.
+//! `cargo xtask check`: formatting, lints, tidy, purity and the supply chain, in the order in which they are cheapest to mend.
 
 use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{tidy, workspace};
+use crate::{purity, tidy, workspace};
 
 /// The release of cargo-deny that `deny.toml` is written for. `scripts/setup.sh` installs it into `target/tools`.
 const CARGO_DENY: &str = "0.20.2";
@@ -15,6 +15,7 @@ pub(crate) fn all() -> Result<()> {
     cargo(&["fmt", "--all", "--check"])?;
     cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])?;
     tidy::run()?;
+    purity::run()?;
     deny()
 }
 

@@ -4,6 +4,7 @@
 
 mod check;
 mod limits;
+mod purity;
 mod tidy;
 mod workspace;
 
@@ -15,8 +16,9 @@ use anyhow::{Result, bail};
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
-  check   fmt, clippy, tidy and deny: all that must hold before a commit
+  check   fmt, clippy, tidy, purity and deny: all that must hold before a commit
   tidy    the rules that no compiler knows: layers, purity, unsafe, headers, lengths, …
+  purity  links the protocols without the standard library
   limits  writes docs/limits.md from every crate's limits.rs
   deny    licences, bans and sources of the dependencies (cargo-deny)
   rules   the rules of tidy, one line each";
@@ -35,6 +37,7 @@ fn run(command: Option<&str>) -> Result<()> {
     match command {
         Some("check") => check::all(),
         Some("tidy") => tidy::run(),
+        Some("purity") => purity::run(),
         Some("limits") => limits::write(),
         Some("deny") => check::deny(),
         Some("rules") => {

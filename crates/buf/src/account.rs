@@ -1,6 +1,6 @@
 //! What one holder has of a pool: its buffers, and bytes that it keeps outside of buffers.
 
-use std::fmt;
+use core::fmt;
 
 use crate::ledger::{AccountId, Unpooled};
 use crate::owned::Buf;

@@ -4,19 +4,22 @@
 //! and back, but the lines are core-local in the steady state: a buffer that was never shared is released
 //! without any read-modify-write.
 
-use std::ptr::NonNull;
-use std::sync::Arc;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ptr::NonNull;
 
+use crate::foreign::Foreign;
 use crate::ledger::{AccountId, NOBODY};
+use crate::loans::Loans;
 use crate::memory::{Memory, size_of};
-use crate::owned::{Foreign, Loans};
-use crate::pool::Shared;
+use crate::store::{Listed, Store};
 use crate::sync::{AtomicPtr, AtomicUsize, Ordering, fence};
 
 /// What becomes of the memory when the last holder lets go.
 pub(crate) enum Home {
     /// Back to the free list of its size class.
-    Pool { pool: Arc<Shared>, memory: Memory },
+    Pool { pool: Arc<Store<Block>>, memory: Memory },
     /// To its owner, which is dropped.
     Foreign { _owner: Box<dyn Foreign> },
     /// To the allocator. It is there once, however many hold it, and is never written.
@@ -31,8 +34,8 @@ pub(crate) struct Block {
     capacity: usize,
     holders: AtomicUsize,
     /// The next block of the free list this one is in, if it is in one.
-    pub(crate) next: AtomicPtr<Block>,
-    pub(crate) home: Home,
+    next: AtomicPtr<Block>,
+    home: Home,
     /// Who answers for the memory while it is out. Changes only while nobody shares the block.
     account: AccountId,
     /// Other memory that this block is given out in place of, and keeps until it is idle. Changes only while nobody shares
@@ -48,7 +51,7 @@ unsafe impl Sync for Block {}
 
 impl Block {
     /// A pool's block over zeroed memory; the caller owns the only handle.
-    pub(crate) fn for_pool(pool: Arc<Shared>, memory: Memory) -> Handle {
+    pub(crate) fn for_pool(pool: Arc<Store<Block>>, memory: Memory) -> Handle {
         Self::handle(memory.start(), size_of(memory.class()), Home::Pool { pool, memory })
     }
 
@@ -76,28 +79,36 @@ impl Block {
             data,
             capacity,
             holders: AtomicUsize::new(1),
-            next: AtomicPtr::new(std::ptr::null_mut()),
+            next: AtomicPtr::new(core::ptr::null_mut()),
             home,
             account: NOBODY,
             lent: None,
         });
         Handle(NonNull::from(Box::leak(block)))
     }
+}
 
-    /// Who answers for the memory.
-    ///
-    /// # Safety
-    /// `block` is alive, and held by nobody but the caller.
-    pub(crate) unsafe fn account(block: NonNull<Self>) -> AccountId {
+impl Listed for Block {
+    #[inline]
+    fn next(&self) -> &AtomicPtr<Self> {
+        &self.next
+    }
+
+    #[inline]
+    fn class(&self) -> Option<usize> {
+        match &self.home {
+            Home::Pool { memory, .. } => Some(memory.class()),
+            Home::Foreign { .. } | Home::Common { .. } | Home::Static => None,
+        }
+    }
+
+    #[inline]
+    unsafe fn account(block: NonNull<Self>) -> AccountId {
         // SAFETY: by the caller's promise.
         unsafe { (*block.as_ptr()).account }
     }
 
-    /// Frees a block that is in nobody's hands, with its memory unless that is static.
-    ///
-    /// # Safety
-    /// `block` is idle: off every list, held by nobody, and used by nobody afterwards.
-    pub(crate) unsafe fn free(block: NonNull<Block>) {
+    unsafe fn free(block: NonNull<Self>) {
         // SAFETY: the caller owns the block, which `handle` leaked from a box.
         drop(unsafe { Box::from_raw(block.as_ptr()) });
     }
@@ -122,7 +133,7 @@ impl Place {
 
     /// True if that is this address.
     pub(crate) fn is_at(self, start: *const u8) -> bool {
-        std::ptr::eq(self.0.as_ptr(), start)
+        core::ptr::eq(self.0.as_ptr(), start)
     }
 
     /// The `len` bytes from here.
@@ -131,7 +142,7 @@ impl Place {
     /// They lie in one block's memory that is held, and not written, for as long as the answer lives.
     pub(crate) unsafe fn bytes<'a>(self, len: usize) -> &'a [u8] {
         // SAFETY: by the caller's promise; the memory is always initialised (zeroed or foreign).
-        unsafe { std::slice::from_raw_parts(self.0.as_ptr(), len) }
+        unsafe { core::slice::from_raw_parts(self.0.as_ptr(), len) }
     }
 }
 
@@ -178,7 +189,7 @@ impl Handle {
         debug_assert!(start.checked_add(len).is_some_and(|end| end <= self.capacity()));
         // SAFETY: `Buf` and `SharedBuf` keep `start + len` within the capacity, the memory is always
         // initialised (zeroed or foreign), and writers are excluded by `Buf`'s uniqueness.
-        unsafe { std::slice::from_raw_parts(self.block().data.as_ptr().add(start), len) }
+        unsafe { core::slice::from_raw_parts(self.block().data.as_ptr().add(start), len) }
     }
 
     /// The memory from `start` for `len` bytes, writable.
@@ -188,7 +199,7 @@ impl Handle {
     pub(crate) unsafe fn bytes_mut(&mut self, start: usize, len: usize) -> &mut [u8] {
         debug_assert!(start.checked_add(len).is_some_and(|end| end <= self.capacity()));
         // SAFETY: in bounds as in `bytes`; the caller is the only holder, so nobody reads.
-        unsafe { std::slice::from_raw_parts_mut(self.block().data.as_ptr().add(start), len) }
+        unsafe { core::slice::from_raw_parts_mut(self.block().data.as_ptr().add(start), len) }
     }
 
     /// True when no other handle to the block exists.
@@ -229,7 +240,7 @@ impl Handle {
         let home = unsafe { &(*idle.as_ptr()).home };
         match home {
             // SAFETY: nobody else holds the block.
-            Home::Pool { .. } => unsafe { Shared::put_back(home, idle) },
+            Home::Pool { pool, memory } => unsafe { pool.put_back(memory.class(), idle) },
             // SAFETY: nobody else holds the block; its memory belongs to the owner inside.
             Home::Foreign { .. } | Home::Common { .. } | Home::Static => unsafe { Block::free(idle) },
         }

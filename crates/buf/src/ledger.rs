@@ -12,7 +12,8 @@
 //!
 //! Whoever was refused need not ask again whenever anything comes back: `chances` moves when so little is in use that one of them could have it.
 
-use std::collections::VecDeque;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use crate::limits::{ACCOUNTS, PASSED_BY, RESERVED, TABLES};
 use crate::memory::LARGEST;

@@ -13,23 +13,34 @@
 //! An [`Account`] is one connection's part of a pool: what it holds, in buffers and elsewhere, and whether it may have more while others want some.
 //!
 //! This is one of the few crates with `unsafe` code (ARCHITECTURE.md): `block` holds the raw memory and the
-//! counts; everything else builds on its checked interface.
-#![expect(unsafe_code, reason = "counted and foreign memory; confined to this crate's block module")]
+//! counts of holders, `store` the lists of idle blocks; everything else builds on their checked interfaces.
+//!
+//! Without its feature `std` the crate needs an allocator and nothing else. Nobody can say then which thread calls, so that a [`Pool`] and its
+//! [`Account`]s stay on the thread that made them; buffers travel as ever.
+#![cfg_attr(not(any(test, feature = "std")), no_std)]
+#![expect(unsafe_code, reason = "counted, pooled and foreign memory: what this crate is for")]
+
+extern crate alloc;
 
 mod account;
 mod block;
+mod foreign;
 mod ledger;
 mod limits;
 mod list;
+mod loans;
 mod memory;
 mod owned;
 mod pool;
 mod shared;
+mod store;
 mod sync;
 
 pub use account::{Account, Outside};
+pub use foreign::Foreign;
 pub use list::BufList;
+pub use loans::Loans;
 pub use memory::LARGEST;
-pub use owned::{Buf, Foreign, Loans};
+pub use owned::Buf;
 pub use pool::{Pool, PoolUse};
 pub use shared::SharedBuf;

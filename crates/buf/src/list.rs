@@ -1,6 +1,8 @@
 //! A sequence of shared pieces that becomes one vectored transfer.
 
 use crate::shared::SharedBuf;
+use alloc::vec;
+use alloc::vec::Vec;
 
 /// Pieces of memory in order. One piece, as the usual read or write has, needs no allocation, and lies here as it is: a list is
 /// moved about with every request.
@@ -43,7 +45,7 @@ impl BufList {
             return;
         }
         let len = self.len() + piece.len();
-        let mut pieces = match std::mem::take(self).0 {
+        let mut pieces = match core::mem::take(self).0 {
             Pieces::One(first) => vec![first],
             Pieces::Many { pieces, .. } => pieces,
         };
@@ -63,7 +65,7 @@ impl BufList {
     /// The pieces in order.
     pub fn pieces(&self) -> &[SharedBuf] {
         match &self.0 {
-            Pieces::One(piece) => std::slice::from_ref(piece),
+            Pieces::One(piece) => core::slice::from_ref(piece),
             Pieces::Many { pieces, .. } => pieces,
         }
     }
@@ -109,7 +111,11 @@ impl BufList {
     /// When the part does not lie within the list.
     #[must_use]
     pub fn part(&self, mut offset: usize, mut len: usize) -> Self {
-        assert!(offset.checked_add(len).is_some_and(|end| end <= self.len()), "a part beyond the list");
+        let whole = self.len();
+        if (offset, len) == (0, whole) {
+            return self.clone();
+        }
+        assert!(offset.checked_add(len).is_some_and(|end| end <= whole), "a part beyond the list");
         let mut part = Self::new();
         for piece in self.pieces() {
             if len == 0 {
@@ -143,7 +149,7 @@ impl BufList {
 /// See [`BufList::into_pieces`].
 enum IntoPieces {
     One(Option<SharedBuf>),
-    Many(std::vec::IntoIter<SharedBuf>),
+    Many(alloc::vec::IntoIter<SharedBuf>),
 }
 
 impl Iterator for IntoPieces {

@@ -4,8 +4,8 @@
 //! buffers of 1 MiB. Without such an alignment large memory comes fresh from the system, whose zeros cost nothing before they are touched; so it is asked for
 //! with some bytes to spare, and aligned here. A read that lends other memory in place of its buffer's never touches that.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
-use std::ptr::NonNull;
+use alloc::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use core::ptr::NonNull;
 
 /// The smallest size class, in bytes.
 const SMALLEST: usize = 512;

@@ -1,36 +1,15 @@
 //! The unique, writable buffer.
 
-use std::fmt;
-use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::{Deref, DerefMut};
 
 use crate::block::{Block, Handle};
+use crate::foreign::Foreign;
+use crate::loans::Loans;
 use crate::shared::SharedBuf;
-
-/// Memory that somebody else provides for the time of an I/O.
-///
-/// Dropping the owner is the sign that the memory is no longer used.
-pub trait Foreign: Send + Sync {
-    /// The memory; called once. It must not move, and nobody else may touch it, until the owner is dropped.
-    fn memory(&mut self) -> &mut [u8];
-}
-
-impl Foreign for Vec<u8> {
-    fn memory(&mut self) -> &mut [u8] {
-        self
-    }
-}
-
-/// How many buffers stand for memory that was lent with this count ([`Buf::lend`]). Clones share the count.
-#[derive(Debug, Clone, Default)]
-pub struct Loans(Arc<()>);
-
-impl Loans {
-    /// Those whose last holder has not let go yet.
-    pub fn out(&self) -> usize {
-        Arc::strong_count(&self.0) - 1
-    }
-}
 
 /// A unique and writable buffer: whoever has it may write it, and nobody else can see it.
 pub struct Buf {
@@ -80,10 +59,21 @@ impl Buf {
     pub fn lend(self, lent: SharedBuf, loans: Option<&Loans>) -> SharedBuf {
         lent.kept_by(self.handle, loans.cloned())
     }
+}
 
-    pub(crate) fn from_unique(handle: Handle, len: usize) -> Self {
-        debug_assert!(handle.is_unique());
-        Self { handle, len }
+/// The way back from a [`SharedBuf`], and the way there in one step. They stand here because a `Buf` knows what a `SharedBuf` is, and not the reverse.
+impl SharedBuf {
+    /// The writable buffer again, if nobody else holds the memory, this is the whole of it from its beginning, and it is
+    /// not lent for reading only.
+    pub fn try_unfreeze(self) -> Result<Buf, Self> {
+        let len = self.len();
+        self.into_unique().map(|handle| Buf { handle, len })
+    }
+}
+
+impl From<Vec<u8>> for SharedBuf {
+    fn from(bytes: Vec<u8>) -> Self {
+        Buf::from(bytes).freeze()
     }
 }
 
@@ -116,6 +106,7 @@ impl fmt::Debug for Buf {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::*;

@@ -1,19 +1,18 @@
 //! A pool of buffers in power-of-two size classes, owned by one core and returned to from any.
 //!
-//! The owning thread takes and returns through plain lists; other threads push onto one lock-free stack,
-//! which the owner empties when a list runs dry. Memory is bounded by the limit given at construction:
-//! idle blocks of other classes are released before a request is refused.
+//! Memory is bounded by the limit given at construction: idle blocks of other classes are released before a request is refused. What is idle, and what
+//! counts, is in the pool's [`Store`].
 
-use std::cell::UnsafeCell;
-use std::fmt;
-use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use alloc::sync::Arc;
+use core::fmt;
+#[cfg(not(feature = "std"))]
+use core::marker::PhantomData;
 
-use crate::block::{Block, Handle, Home};
+use crate::block::{Block, Handle};
 use crate::ledger::{AccountId, Ledger, NOBODY, Unpooled};
-use crate::memory::{CLASSES, LARGEST, Memory, class_of, size_of};
+use crate::memory::{LARGEST, class_of, size_of};
 use crate::owned::Buf;
+use crate::store::Store;
 
 /// How much of a pool is in use, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,57 +28,24 @@ pub struct PoolUse {
 /// Only the thread that called [`Pool::new`] (or last called [`Pool::adopt`]) may take buffers; any
 /// thread may drop them.
 #[derive(Clone)]
-pub struct Pool(Arc<Tie>);
-
-/// Ends the pool when its last handle goes, while blocks may still be out.
-struct Tie(Arc<Shared>);
-
-pub(crate) struct Shared {
-    owner: AtomicUsize,
-    lists: UnsafeCell<[*mut Block; CLASSES]>,
-    /// Who holds what; blocks that other threads returned count until the stack is emptied.
-    ledger: UnsafeCell<Ledger>,
-    /// Accounts that ended on other threads, with what was charged to them.
-    ended: Mutex<Vec<(AccountId, Unpooled)>>,
-    remote: AtomicPtr<Block>,
-    /// Bytes of blocks, in use or idle.
-    allocated: AtomicUsize,
-    /// Bytes of other memory that accounts answer for. Only the owner changes it, so that no lock is needed for it.
-    charged: AtomicUsize,
-    /// Those of them that are there whatever the limit says; likewise.
-    forced: AtomicUsize,
-    limit: usize,
-    returns: AtomicU64,
-    remote_returns: AtomicU64,
-    /// Those of them that the owner has looked at; the owner's alone.
-    seen_returns: AtomicU64,
-    closed: AtomicBool,
+pub struct Pool {
+    tie: Arc<Tie>,
+    /// Without the standard library nobody can check which thread calls: the compiler keeps the pool on its own.
+    #[cfg(not(feature = "std"))]
+    _on_one_thread: PhantomData<*const ()>,
 }
 
-// SAFETY: `lists` and `ledger` are touched only by the owning thread (checked against `owner`), or by the last handle's
-// drop, when no thread can take any more; everything else is atomic.
-unsafe impl Send for Shared {}
-// SAFETY: as above.
-unsafe impl Sync for Shared {}
+/// Ends the pool when its last handle goes, while blocks may still be out.
+struct Tie(Arc<Store<Block>>);
 
 impl Pool {
     /// A pool for the calling thread that holds at most `limit` bytes.
     pub fn new(limit: usize) -> Self {
-        Self(Arc::new(Tie(Arc::new(Shared {
-            owner: AtomicUsize::new(this_thread()),
-            lists: UnsafeCell::new([ptr::null_mut(); CLASSES]),
-            ledger: UnsafeCell::new(Ledger::new(limit)),
-            ended: Mutex::default(),
-            remote: AtomicPtr::new(ptr::null_mut()),
-            allocated: AtomicUsize::new(0),
-            charged: AtomicUsize::new(0),
-            forced: AtomicUsize::new(0),
-            limit,
-            returns: AtomicU64::new(0),
-            remote_returns: AtomicU64::new(0),
-            seen_returns: AtomicU64::new(0),
-            closed: AtomicBool::new(false),
-        }))))
+        Self {
+            tie: Arc::new(Tie(Arc::new(Store::new(limit)))),
+            #[cfg(not(feature = "std"))]
+            _on_one_thread: PhantomData,
+        }
     }
 
     /// A buffer of `len` bytes (at most [`LARGEST`]) with unspecified, initialised content, or `None`
@@ -151,7 +117,8 @@ impl Pool {
         let idle = unsafe { shared.pop(class) };
         // SAFETY: the block was just taken off its list.
         let idle = idle.map(|block| unsafe { Handle::from_idle(block) });
-        let Some(handle) = idle.or_else(|| shared.grow(class)) else {
+        let fresh = || shared.grow(class).map(|memory| Block::for_pool(Arc::clone(shared), memory));
+        let Some(handle) = idle.or_else(fresh) else {
             // SAFETY: as above.
             unsafe { shared.ledger() }.give_back(account, size_of(class));
             return None;
@@ -166,7 +133,7 @@ impl Pool {
     /// # Panics
     /// When the calling thread does not own the pool.
     pub fn returns(&self) -> u64 {
-        self.owned().returns.load(Ordering::Relaxed).wrapping_add(self.chances())
+        self.owned().returns().wrapping_add(self.chances())
     }
 
     /// A number that moves when somebody who was refused could have what it asked for, as far as the pool knows: others need not be woken.
@@ -177,12 +144,12 @@ impl Pool {
         let shared = self.owned();
         // SAFETY: the calling thread owns the ledger.
         let chances = unsafe { shared.ledger() }.chances();
-        chances.wrapping_add(shared.remote_returns.load(Ordering::Relaxed))
+        chances.wrapping_add(shared.remote_returns())
     }
 
     /// How much memory the pool holds, and how much it may.
     pub fn usage(&self) -> PoolUse {
-        PoolUse { allocated: self.0.0.counted(), limit: self.0.0.limit }
+        PoolUse { allocated: self.tie.0.counted(), limit: self.tie.0.limit() }
     }
 
     /// Bytes in use: buffers that are out, and what was charged.
@@ -208,11 +175,10 @@ impl Pool {
     }
 
     pub(crate) fn close_account(&self, account: AccountId, held: Unpooled) {
-        let shared = &self.0.0;
+        let shared = &self.tie.0;
+        #[cfg(feature = "std")]
         if !shared.is_owner() {
-            let mut ended = shared.ended.lock().unwrap_or_else(PoisonError::into_inner);
-            ended.push((account, held));
-            shared.remote_returns.fetch_add(1, Ordering::Relaxed);
+            shared.close_elsewhere(account, held);
             return;
         }
         // SAFETY: the calling thread owns the ledger.
@@ -268,10 +234,9 @@ impl Pool {
 
     pub(crate) fn force(&self, account: AccountId, bytes: usize) {
         let shared = self.owned();
-        shared.forced.store(shared.forced.load(Ordering::Relaxed).saturating_add(bytes), Ordering::Relaxed);
         // SAFETY: the calling thread owns lists and ledger.
         unsafe {
-            shared.ledger().force(account, bytes);
+            shared.force(account, bytes);
             shared.make_room(bytes);
         }
     }
@@ -322,8 +287,9 @@ impl Pool {
     }
 
     /// The shared part, for the owner only.
-    fn owned(&self) -> &Arc<Shared> {
-        let shared = &self.0.0;
+    fn owned(&self) -> &Arc<Store<Block>> {
+        let shared = &self.tie.0;
+        #[cfg(feature = "std")]
         assert!(shared.is_owner(), "a pool's buffer was asked for outside its thread");
         shared
     }
@@ -331,9 +297,10 @@ impl Pool {
     /// Makes the calling thread the owner, for a pool that was built before its thread started.
     ///
     /// The handle is consumed and given back to say that nobody else uses the pool yet.
+    #[cfg(feature = "std")]
     #[must_use]
     pub fn adopt(self) -> Self {
-        self.0.0.owner.store(this_thread(), Ordering::Release);
+        self.tie.0.adopt();
         self
     }
 }
@@ -346,9 +313,7 @@ impl fmt::Debug for Pool {
 
 impl Drop for Tie {
     fn drop(&mut self) {
-        // From here on no thread is the owner, so returns go to the stack and are freed there.
-        self.0.owner.store(0, Ordering::SeqCst);
-        self.0.closed.store(true, Ordering::SeqCst);
+        self.0.end();
         // SAFETY: this was the last handle, dropped by the only thread that could have owned the lists or
         // by one that received the pool from it: nobody can take from them any more.
         unsafe {
@@ -356,255 +321,6 @@ impl Drop for Tie {
             self.0.trim();
         }
     }
-}
-
-impl Shared {
-    fn is_owner(&self) -> bool {
-        self.owner.load(Ordering::Relaxed) == this_thread()
-    }
-
-    /// # Safety
-    /// The calling thread owns the ledger, and uses no other reference to it.
-    #[expect(
-        clippy::mut_from_ref,
-        reason = "one thread owns it; no caller keeps the reference across a call"
-    )]
-    unsafe fn ledger(&self) -> &mut Ledger {
-        // SAFETY: by the caller's promise.
-        unsafe { &mut *self.ledger.get() }
-    }
-
-    /// Counts memory for an account, if it may have it once everything that came back is known.
-    ///
-    /// # Safety
-    /// The calling thread owns lists and ledger.
-    unsafe fn admit(&self, account: AccountId, bytes: usize) -> bool {
-        // SAFETY: by the caller's promise.
-        unsafe {
-            if self.ledger().admit(account, bytes) {
-                return true;
-            }
-            if self.remote_returns.load(Ordering::Relaxed) == self.seen_returns.load(Ordering::Relaxed) {
-                return false;
-            }
-            self.close_ended();
-            self.drain_remote();
-            self.ledger().admit(account, bytes)
-        }
-    }
-
-    /// Counts charged memory beside the blocks', for which idle ones make room.
-    ///
-    /// # Safety
-    /// The calling thread owns the lists.
-    unsafe fn make_room(&self, bytes: usize) {
-        self.set_charged(self.charged.load(Ordering::Relaxed).saturating_add(bytes));
-        if self.counted() > self.limit {
-            // SAFETY: by the caller's promise.
-            unsafe {
-                self.drain_remote();
-                self.trim();
-            }
-        }
-    }
-
-    /// # Safety
-    /// The calling thread owns the ledger.
-    unsafe fn close(&self, account: AccountId, held: Unpooled) {
-        // SAFETY: by the caller's promise.
-        unsafe {
-            self.take_off(account, held);
-            self.ledger().close(account);
-        }
-        self.count_return();
-    }
-
-    /// # Safety
-    /// The calling thread owns the ledger.
-    unsafe fn take_off(&self, account: AccountId, less: Unpooled) {
-        self.set_charged(self.charged.load(Ordering::Relaxed).saturating_sub(less.sum()));
-        let forced = self.forced.load(Ordering::Relaxed).saturating_sub(less.forced);
-        self.forced.store(forced, Ordering::Relaxed);
-        // SAFETY: by the caller's promise.
-        unsafe { self.ledger() }.give_back_unpooled(account, less);
-    }
-
-    /// Closes the accounts that ended on other threads.
-    ///
-    /// # Safety
-    /// The calling thread owns the ledger.
-    unsafe fn close_ended(&self) {
-        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
-        for (account, held) in ended.drain(..) {
-            // SAFETY: by the caller's promise.
-            unsafe { self.close(account, held) };
-        }
-    }
-
-    /// Bytes of blocks and of charged memory.
-    fn counted(&self) -> usize {
-        self.allocated.load(Ordering::Relaxed).saturating_add(self.charged.load(Ordering::Relaxed))
-    }
-
-    /// On the owner's thread alone.
-    fn set_charged(&self, bytes: usize) {
-        self.charged.store(bytes, Ordering::Relaxed);
-    }
-
-    /// Something came back on the owner's thread.
-    fn count_return(&self) {
-        let returns = self.returns.load(Ordering::Relaxed);
-        self.returns.store(returns.wrapping_add(1), Ordering::Relaxed);
-    }
-
-    /// An idle block, those among them that other threads returned.
-    ///
-    /// # Safety
-    /// The calling thread owns the lists.
-    unsafe fn pop(&self, class: usize) -> Option<NonNull<Block>> {
-        // SAFETY: by the caller's promise.
-        unsafe {
-            if let Some(block) = self.pop_listed(class) {
-                return Some(block);
-            }
-            if self.remote.load(Ordering::Relaxed).is_null() {
-                return None;
-            }
-            self.drain_remote();
-            self.pop_listed(class)
-        }
-    }
-
-    /// A block that is on its list.
-    ///
-    /// # Safety
-    /// The calling thread owns the lists.
-    #[inline]
-    unsafe fn pop_listed(&self, class: usize) -> Option<NonNull<Block>> {
-        // SAFETY: by the caller's promise.
-        let head = unsafe { &mut (*self.lists.get())[class] };
-        let block = NonNull::new(*head)?;
-        // SAFETY: blocks on a list are alive.
-        *head = unsafe { block.as_ref() }.next.load(Ordering::Relaxed);
-        Some(block)
-    }
-
-    /// New memory, if the limit allows it after idle blocks were released.
-    fn grow(self: &Arc<Self>, class: usize) -> Option<Handle> {
-        let size = size_of(class);
-        if self.counted().saturating_add(size) > self.limit {
-            // SAFETY: only the owner grows.
-            unsafe {
-                self.drain_remote();
-                self.trim();
-            }
-            // What was forced takes nobody's floor.
-            let limit = self.limit.saturating_add(self.forced.load(Ordering::Relaxed));
-            if self.counted().saturating_add(size) > limit {
-                return None;
-            }
-        }
-        self.allocated.fetch_add(size, Ordering::Relaxed);
-        Some(Block::for_pool(Arc::clone(self), Memory::new(class)))
-    }
-
-    /// Takes back an idle block.
-    ///
-    /// # Safety
-    /// Nobody else holds the block, whose home is this pool.
-    #[inline]
-    pub(crate) unsafe fn put_back(home: &Home, block: NonNull<Block>) {
-        let Home::Pool { pool, memory } = home else { return };
-        if pool.is_owner() && !pool.closed.load(Ordering::Relaxed) {
-            // SAFETY: the calling thread owns the lists.
-            let head = unsafe { &mut (*pool.lists.get())[memory.class()] };
-            // SAFETY: the block is alive and ours.
-            unsafe { block.as_ref() }.next.store(*head, Ordering::Relaxed);
-            *head = block.as_ptr();
-            // SAFETY: the calling thread owns the ledger; the block is alive and ours.
-            unsafe { pool.ledger().give_back(Block::account(block), size_of(memory.class())) };
-            pool.count_return();
-        } else {
-            Self::put_back_elsewhere(pool, block);
-        }
-    }
-
-    /// Takes back an idle block on a thread that does not own the pool, or after its end.
-    #[inline(never)]
-    fn put_back_elsewhere(pool: &Arc<Self>, block: NonNull<Block>) {
-        // Once pushed, the block may be freed by somebody else: keep the pool by a reference of our own.
-        let pool = Arc::clone(pool);
-        pool.push_remote(block);
-        if pool.closed.load(Ordering::SeqCst) {
-            pool.free_chain(pool.remote.swap(ptr::null_mut(), Ordering::SeqCst));
-        }
-    }
-
-    fn push_remote(&self, block: NonNull<Block>) {
-        let mut head = self.remote.load(Ordering::Relaxed);
-        loop {
-            // SAFETY: the block is alive and not yet visible to others.
-            unsafe { block.as_ref() }.next.store(head, Ordering::Relaxed);
-            let new = block.as_ptr();
-            match self.remote.compare_exchange_weak(head, new, Ordering::SeqCst, Ordering::Relaxed) {
-                Ok(_) => break,
-                Err(current) => head = current,
-            }
-        }
-        self.remote_returns.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Moves what other threads returned to the lists.
-    ///
-    /// # Safety
-    /// The calling thread owns the lists.
-    unsafe fn drain_remote(&self) {
-        self.seen_returns.store(self.remote_returns.load(Ordering::Relaxed), Ordering::Relaxed);
-        let mut next = self.remote.swap(ptr::null_mut(), Ordering::SeqCst);
-        while let Some(block) = NonNull::new(next) {
-            // SAFETY: the swap gave us the whole chain.
-            let taken = unsafe { block.as_ref() };
-            next = taken.next.load(Ordering::Relaxed);
-            let Home::Pool { memory, .. } = &taken.home else { continue };
-            // SAFETY: by the caller's promise.
-            let head = unsafe { &mut (*self.lists.get())[memory.class()] };
-            taken.next.store(*head, Ordering::Relaxed);
-            *head = block.as_ptr();
-            // SAFETY: by the caller's promise; the block is alive and ours.
-            unsafe { self.ledger().give_back(Block::account(block), size_of(memory.class())) };
-        }
-    }
-
-    /// Frees every idle block.
-    ///
-    /// # Safety
-    /// The calling thread owns the lists.
-    unsafe fn trim(&self) {
-        for class in 0..CLASSES {
-            // SAFETY: by the caller's promise.
-            let head = unsafe { std::mem::replace(&mut (*self.lists.get())[class], ptr::null_mut()) };
-            self.free_chain(head);
-        }
-    }
-
-    /// Frees a chain of idle blocks that the caller took off a list or the stack.
-    fn free_chain(&self, mut next: *mut Block) {
-        while let Some(block) = NonNull::new(next) {
-            // SAFETY: the chain belongs to the caller.
-            let taken = unsafe { block.as_ref() };
-            next = taken.next.load(Ordering::Relaxed);
-            let Home::Pool { memory, .. } = &taken.home else { continue };
-            self.allocated.fetch_sub(size_of(memory.class()), Ordering::Relaxed);
-            // SAFETY: the block is idle and off every list.
-            unsafe { Block::free(block) };
-        }
-    }
-}
-
-/// A number that differs between threads that are alive at the same time.
-fn this_thread() -> usize {
-    thread_local!(static MARK: u8 = const { 0 });
-    MARK.with(|mark| std::ptr::from_ref(mark).addr())
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! The read-only, counted, sliceable buffer.
 
-use std::fmt;
-use std::ops::{Bound, Deref, RangeBounds};
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::{Bound, Deref, RangeBounds};
 
 use crate::block::{Block, Handle, Place};
-use crate::owned::{Buf, Loans};
+use crate::loans::Loans;
 
 /// A read-only piece of memory. Clones and slices share it; it never changes while one of them lives.
 #[derive(Clone)]
@@ -71,24 +72,17 @@ impl SharedBuf {
     }
 
     /// True if this keeps the buffer that begins at `start`: as its own memory, or because it was lent in its place
-    /// ([`Buf::lend`]).
+    /// ([`Buf::lend`](crate::Buf::lend)).
     pub fn holds(&self, start: *const u8) -> bool {
         self.handle.place().is_at(start)
     }
 
-    /// The writable buffer again, if nobody else holds the memory, this is the whole of it from its beginning, and it is
-    /// not lent for reading only.
-    pub fn try_unfreeze(self) -> Result<Buf, Self> {
+    /// The memory's only handle, if nobody else holds it, this is the whole of it from its beginning, and it may be written.
+    pub(crate) fn into_unique(self) -> Result<Handle, Self> {
         if self.place == self.handle.place() && self.handle.is_unique() && !self.handle.is_read_only() {
-            return Ok(Buf::from_unique(self.handle, self.len));
+            return Ok(self.handle);
         }
         Err(self)
-    }
-}
-
-impl From<Vec<u8>> for SharedBuf {
-    fn from(bytes: Vec<u8>) -> Self {
-        Buf::from(bytes).freeze()
     }
 }
 
@@ -111,6 +105,7 @@ impl fmt::Debug for SharedBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Buf;
 
     #[test]
     fn only_the_sole_holder_gets_to_write_again() {

@@ -1,4 +1,4 @@
-//! The log of `linerate serve`: one line for each refusal, misdeed and failure, with the peer, the names and the reason.
+//! The log of `linerate serve`: one line for each refusal, violation and failure, with the peer, the names and the reason.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod common;

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
-use engine::{ControlEvent, ControlObserver};
+use engine::{ControlEvent, ControlObserver, Departure};
 use linerate::PreparedOpening;
 use volume::{OpenError, Volume};
+
+use crate::departures::Departures;
 
 /// Names an opening that was asked for. An answer to one that was given up fits no later one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,14 +30,21 @@ pub(crate) enum ControlInput {
     CoreEnded,
 }
 
-/// Hears what becomes of catalogues and volumes, and passes it on.
+/// Hears what becomes of catalogues, volumes and connections, and passes it on or counts it.
 #[derive(Debug)]
-pub(crate) struct EngineEvents(pub(crate) Sender<ControlInput>);
+pub(crate) struct EngineEvents {
+    pub(crate) tell: Sender<ControlInput>,
+    pub(crate) departures: Arc<Departures>,
+}
 
 impl ControlObserver for EngineEvents {
     fn observe(&self, event: ControlEvent) {
         // Nobody listens any more only when the server ends.
-        let _unheard = self.0.send(ControlInput::Engine(event));
+        let _unheard = self.tell.send(ControlInput::Engine(event));
+    }
+
+    fn observe_departure(&self, departure: Departure) {
+        self.departures.count(departure);
     }
 }
 

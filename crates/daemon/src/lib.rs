@@ -10,6 +10,7 @@ mod check;
 mod config;
 mod control;
 mod control_input;
+mod departures;
 mod descriptors;
 mod exports;
 mod findings;

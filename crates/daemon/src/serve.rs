@@ -15,6 +15,7 @@ use reactor::Cluster;
 use crate::config::{Config, PortalEntry, Protocol};
 use crate::control::{Asked, Checked, Controller, CoreThread, Process};
 use crate::control_input::{ControlInput, CoreLife, EngineEvents};
+use crate::departures::Departures;
 use crate::log::Log;
 use crate::openings::Openings;
 use crate::prepare::{USUAL_MEMORY, reactor_config};
@@ -67,8 +68,10 @@ pub fn serve(config: &Config, options: ServeOptions<'_>, say: &dyn Fn(&str), log
     let cluster = Cluster::new(config.daemon.cores.unwrap_or(1), reactor_config(config)?);
     let cluster = cluster.context("the event loops cannot be made")?;
     let turns = cluster.turns();
+    let departures = Arc::new(Departures::default());
+    let events = EngineEvents { tell: tell.clone(), departures: Arc::clone(&departures) };
     let cores = Arc::new(Cores {
-        engine: Arc::new(engine_config(config, log, &tell)),
+        engine: Arc::new(engine_config(config, log, events)),
         openings: Arc::new(Openings::default()),
         closing: AtomicUsize::new(0),
     });
@@ -81,6 +84,7 @@ pub fn serve(config: &Config, options: ServeOptions<'_>, say: &dyn Fn(&str), log
         tell,
         cores,
         log: Arc::clone(log),
+        departures,
     };
     let mut controller = Controller::new(process, States::new(config));
     let begun = controller.begin(checked);
@@ -104,7 +108,8 @@ pub fn serve(config: &Config, options: ServeOptions<'_>, say: &dyn Fn(&str), log
     }
     let told = if config.daemon.turns { statistics::turns(&turns) } else { Vec::new() };
     let lost = loss::lines(controller.opened());
-    for line in statistics::lines(controller.opened()).into_iter().chain(told).chain(lost) {
+    let counted = statistics::lines(controller.opened());
+    for line in counted.into_iter().chain(controller.reloads_line()).chain(told).chain(lost) {
         say(&line);
     }
     outcome
@@ -159,14 +164,14 @@ fn with_usual_portals(mut config: Config) -> Config {
     config
 }
 
-fn engine_config(config: &Config, log: &Arc<Log>, tell: &Sender<ControlInput>) -> EngineConfig {
+fn engine_config(config: &Config, log: &Arc<Log>, events: EngineEvents) -> EngineConfig {
     let cores = usize::from(config.daemon.cores.unwrap_or(1).max(1));
     let memory = config.limits.memory.map_or(USUAL_MEMORY, |size| size.0);
     EngineConfig {
         pool_limit: (usize::try_from(memory).unwrap_or(usize::MAX) / cores).max(LEAST_MEMORY),
         entropy: randomness::source(),
         journal: Arc::clone(log) as Arc<dyn Journal>,
-        observer: Arc::new(EngineEvents(tell.clone())) as Arc<dyn ControlObserver>,
+        observer: Arc::new(events) as Arc<dyn ControlObserver>,
     }
 }
 

@@ -58,6 +58,8 @@ pub struct Core {
     catalogue: Catalogue,
     /// The portals in it, as they were proposed.
     portals: Portals,
+    /// Those of before, while connections that tell their hosts have not heard of any other.
+    announced: Option<Portals>,
     /// The catalogue whose queues are open and that nobody knows of yet.
     prepared: Option<Arc<Catalogue>>,
     shared: Option<Shared>,
@@ -95,9 +97,10 @@ impl Core {
             let coordinator = Coordinator::new(world.postbox.cores(), &catalogue);
             Shared { groups: Groups::new(), owner: Owner::default(), watch, coordinator, closed: 0 }
         });
-        let hub = Hub::new(world.core, (pool, Arc::clone(&config.journal)), world.postbox, queues);
-        let (prepared, fences, stage) = (None, HashMap::new(), Stage::Serving);
-        Ok(Self { config, hub, context, catalogue, portals, prepared, shared, fences, stage })
+        let hub = Hub::new(world.core, (pool, &config), world.postbox, queues);
+        let (fences, stage) = (HashMap::new(), Stage::Serving);
+        let (announced, prepared) = (None, None);
+        Ok(Self { config, hub, context, catalogue, portals, announced, prepared, shared, fences, stage })
     }
 
     /// True once it is stopping and has no connection left.
@@ -116,7 +119,8 @@ impl Core {
             self.hub.poll_queues(now);
         }
         self.handle_queue_events(now);
-        if self.prepared.is_none() && self.hub.queues().is_empty() {
+        let is_settled = self.prepared.is_none() && self.announced.is_none();
+        if is_settled && self.hub.queues().is_empty() {
             self.stage = Stage::Closed;
             self.hub.post_owner(Message::Closed);
         }
@@ -173,10 +177,10 @@ impl Core {
         }
     }
 
-    /// Serves what was prepared. Every connection hears of it before a request of it can be refused for it.
-    fn commit(&mut self, now: Instant) {
+    /// Serves what was prepared to whoever asks. Connections that would tell their hosts do not hear of it: a host may ask for what is new on a core that does
+    /// not serve it yet, and would be refused for good.
+    fn commit(&mut self) {
         let Some(prepared) = self.prepared.take() else { return };
-        let ids = prepared.ids();
         let portals = Portals::of(&prepared);
         let before = std::mem::replace(&mut self.catalogue, Arc::unwrap_or_clone(prepared));
         for listening in &mut self.catalogue.listeners {
@@ -188,9 +192,17 @@ impl Core {
         }
         self.catalogue.refresh();
         let before = std::mem::replace(&mut self.portals, portals);
-        self.fences.retain(|id, _| ids.contains(id));
         self.hub.queues().commit();
-        self.show(&before);
+        self.show(&before, Inbound::PortalCommitted);
+        self.announced = Some(before);
+    }
+
+    /// Tells everybody what is served, now that all cores do. Every connection hears of it before a request of it can be refused for it.
+    fn announce(&mut self, now: Instant) {
+        let Some(before) = self.announced.take() else { return };
+        self.show(&before, Inbound::PortalChanged);
+        let ids = self.catalogue.ids();
+        self.fences.retain(|id, _| ids.contains(id));
         self.hub.queues().withdraw(now, |id| ids.contains(&id));
         if let Some(shared) = &mut self.shared {
             shared.watch.retain(&ids);
@@ -198,13 +210,14 @@ impl Core {
     }
 
     /// Tells the connections whose portals have changed, and what holds of the volumes behind them: some may be new to them.
-    fn show(&self, before: &Portals) {
+    fn show(&self, before: &Portals, inbound: fn(ListenerRole) -> Inbound) {
         let gone: Vec<_> = before.gone(&self.portals).collect();
         let changed = |id| match gone.iter().find(|listening| listening.id == id) {
             Some(listening) => Some(listening.role.clone()),
             None if before.keeps(id, &self.portals) => None,
             None => self.catalogue.role(id).cloned(),
         };
+        let changed = |id| changed(id).map(inbound);
         self.hub.deliver_portals(changed, || {
             self.fences.values().map(|fence| Inbound::Fence(Box::new(fence.clone())))
         });
@@ -248,7 +261,7 @@ impl Core {
             return Err(Refusal("the server is stopping"));
         }
         let most = self.catalogue.limits.per_core;
-        self.hub.crowd_out(most / NEWCOMERS);
+        self.hub.evict_oldest_pending(most / NEWCOMERS);
         if self.hub.members() >= most {
             return Err(Refusal("the limit of connections is reached"));
         }
@@ -309,6 +322,7 @@ impl Core {
             | Message::Resized(..)
             | Message::Prepare(_)
             | Message::Commit(_)
+            | Message::Announce(_)
             | Message::Abandon(_)
             | Message::Shutdown
             | Message::Finish => {}
@@ -374,7 +388,11 @@ impl Service for Core {
                 self.answer(generation, result);
             }
             Message::Commit(generation) => {
-                self.commit(now);
+                self.commit();
+                self.answer(generation, Ok(()));
+            }
+            Message::Announce(generation) => {
+                self.announce(now);
                 self.answer(generation, Ok(()));
             }
             Message::Abandon(generation) => {

@@ -12,10 +12,11 @@ use host::{Accepted, Endpoint, Event, Kind, Level};
 use protocol::{CloseReason, Connection, Ended, Instant, Notice, NoticeKind, Placement, Transmit};
 use volume::{Tag, VolumeId};
 
+use crate::catalogue::Departure;
 use crate::hub::Hub;
 use crate::limits::PARKED_GUESS;
 use crate::message::{Inbound, Member};
-use crate::queues::{NotTaken, Slot, Submission};
+use crate::queues::{Slot, Submission, SubmitError};
 
 /// What tells one protocol's driver from another's: how inbox and actions map to its words.
 pub(crate) trait Role {
@@ -34,12 +35,18 @@ pub(crate) trait Role {
     /// True while the connection has a unit or namespace on the volume.
     fn uses(connection: &Self::Connection, volume: VolumeId) -> bool;
 
+    /// True when the connection's host is to leave because of what has changed behind the portal.
+    fn is_withdrawn(connection: &Self::Connection) -> bool;
+
+    /// True when the connection tells its host what has changed behind the portal.
+    fn reports_changes(connection: &Self::Connection) -> bool;
+
     /// Does what the connection asks for.
-    fn act(action: <Self::Connection as Connection>::Action, desk: &mut Desk);
+    fn act(action: <Self::Connection as Connection>::Action, context: &mut DriverContext);
 }
 
 /// The driver's side of the hub, through which actions are carried out.
-pub(crate) struct Desk {
+pub(crate) struct DriverContext {
     pub(crate) hub: Rc<Hub>,
     pub(crate) member: Member,
     pub(crate) now: Instant,
@@ -48,15 +55,15 @@ pub(crate) struct Desk {
     outstanding: usize,
 }
 
-impl Desk {
+impl DriverContext {
     /// Submits a request, or parks it behind those that a full queue gave back.
     #[inline]
     pub(crate) fn submit(&mut self, submission: Submission) {
         self.outstanding += 1;
         if !self.parked.is_empty() {
             self.parked.push_back(submission);
-        } else if let Err(not_taken) = self.hub.submit(self.now, self.slot, submission)
-            && let Some(full) = self.given_back(not_taken)
+        } else if let Err(error) = self.hub.submit(self.now, self.slot, submission)
+            && let Some(full) = self.given_back(error)
         {
             self.parked.push_back(full);
         }
@@ -65,10 +72,10 @@ impl Desk {
     /// A request that a full queue gave back. One that a fence has overtaken returns to its connection, behind the fence in its
     /// inbox, to be judged again.
     #[cold]
-    fn given_back(&self, not_taken: NotTaken) -> Option<Submission> {
-        match not_taken {
-            NotTaken::Full(submission) => Some(submission),
-            NotTaken::Overtaken(submission) => {
+    fn given_back(&self, error: SubmitError) -> Option<Submission> {
+        match error {
+            SubmitError::Full(submission) => Some(submission),
+            SubmitError::StaleEpoch(submission) => {
                 self.hub.deliver(self.member.endpoint, Inbound::Refused(Box::new(submission.request)));
                 None
             }
@@ -90,8 +97,8 @@ impl Desk {
 
     fn retry_parked(&mut self) {
         while let Some(parked) = self.parked.pop_front() {
-            if let Err(not_taken) = self.hub.submit(self.now, self.slot, parked)
-                && let Some(parked) = self.given_back(not_taken)
+            if let Err(error) = self.hub.submit(self.now, self.slot, parked)
+                && let Some(parked) = self.given_back(error)
             {
                 self.parked.push_front(parked);
                 return;
@@ -100,15 +107,17 @@ impl Desk {
     }
 }
 
-/// A connection with its desk.
+/// A connection with its context.
 pub(crate) struct Driver<R: Role> {
     connection: R::Connection,
-    desk: Desk,
+    context: DriverContext,
     peer: SocketAddr,
     ended: bool,
     active: bool,
     established: bool,
     told: Told,
+    /// That its host was asked to leave, if it was.
+    departure: Option<Departure>,
     /// Why the connection is to end although it does not want to itself.
     forced: Option<CloseReason>,
 }
@@ -130,15 +139,16 @@ impl<R: Role> Driver<R> {
         let member = Member { core: hub.core, endpoint };
         let slot = hub.join(endpoint, peer, listener);
         let parked = VecDeque::with_capacity(PARKED_GUESS);
-        let desk = Desk { hub, member, now: Instant::ZERO, slot, parked, outstanding: 0 };
+        let context = DriverContext { hub, member, now: Instant::ZERO, slot, parked, outstanding: 0 };
         Self {
             connection,
-            desk,
+            context,
             peer,
             ended: false,
             active: false,
             established: false,
             told: Told::Nothing,
+            departure: None,
             forced: None,
         }
     }
@@ -164,7 +174,7 @@ impl<R: Role> Driver<R> {
         if self.told == Told::Nothing && matches!(event.kind, Kind::Ended | Kind::Failed) {
             event.level = Level::Debug;
         }
-        let journal = &self.desk.hub.journal;
+        let journal = &self.context.hub.journal;
         if journal.wants(event.kind, event.level) {
             let (initiator, target) = R::parties(&self.connection);
             journal.record(Event { peer: Some(self.peer), initiator, target, ..event });
@@ -175,7 +185,7 @@ impl<R: Role> Driver<R> {
     #[cold]
     fn report_use(&self, volume: VolumeId) {
         let used = self.uses(volume);
-        self.desk.hub.queues().handle_use(self.desk.now, volume, used);
+        self.context.hub.queues().handle_use(self.context.now, volume, used);
     }
 
     /// Ends the connection if it still uses a volume that is not served any more: its requests end with it.
@@ -186,13 +196,36 @@ impl<R: Role> Driver<R> {
         }
     }
 
+    /// Lets the connection hear what is behind its portal. Before all cores serve that, one that would tell its host does not.
+    #[cold]
+    fn change_portal(&mut self, now: Instant, inbound: Inbound) {
+        if matches!(inbound, Inbound::PortalCommitted(_)) && R::reports_changes(&self.connection) {
+            return;
+        }
+        let Some(input) = R::input(inbound) else { return };
+        self.connection.handle_input(now, input);
+        if self.departure.is_none() && R::is_withdrawn(&self.connection) {
+            self.departure = Some(Departure::Asked);
+            self.context.hub.observer.observe_departure(Departure::Asked);
+        }
+    }
+
+    /// Counts the end of a connection whose host was asked to leave.
+    fn count_departure(&self) {
+        if self.departure.is_some() {
+            let is_forced = matches!(self.poll_close(), Some(CloseReason::Withdrawn(_)));
+            let departure = if is_forced { Departure::Forced } else { Departure::Ended };
+            self.context.hub.observer.observe_departure(departure);
+        }
+    }
+
     fn uses(&self, volume: VolumeId) -> bool {
-        R::uses(&self.connection, volume) || self.desk.parked.iter().any(|parked| parked.volume == volume)
+        R::uses(&self.connection, volume) || self.context.parked.iter().any(|parked| parked.volume == volume)
     }
 
     fn act(&mut self) {
         while let Some(action) = self.connection.poll_action() {
-            R::act(action, &mut self.desk);
+            R::act(action, &mut self.context);
         }
     }
 }
@@ -239,6 +272,7 @@ impl<R: Role> Endpoint for Driver<R> {
 
     fn handle_ended(&mut self, now: Instant, how: Ended) {
         if !std::mem::replace(&mut self.ended, true) {
+            self.count_departure();
             self.tell();
             if self.told != Told::End {
                 self.record(Event::ended(how));
@@ -249,31 +283,35 @@ impl<R: Role> Endpoint for Driver<R> {
     }
 
     fn turn(&mut self, now: Instant) {
-        self.desk.now = now;
+        self.context.now = now;
         self.act();
-        while let Some(inbound) = self.desk.hub.take(self.desk.slot) {
+        while let Some(inbound) = self.context.hub.take(self.context.slot) {
             match inbound {
-                Inbound::Completion(_) | Inbound::Refused(_) => self.desk.outstanding -= 1,
+                Inbound::Completion(_) | Inbound::Refused(_) => self.context.outstanding -= 1,
                 Inbound::AskUse(volume) => self.report_use(volume),
                 Inbound::Overdue(volume) => self.leave(volume),
+                Inbound::PortalCommitted(_) | Inbound::PortalChanged(_) => {
+                    self.change_portal(now, inbound);
+                    continue;
+                }
                 _ => {}
             }
             if let Some(input) = R::input(inbound) {
                 self.connection.handle_input(now, input);
             }
         }
-        self.desk.retry_parked();
+        self.context.retry_parked();
         self.act();
         if !self.established && self.connection.is_established() {
             self.established = true;
-            self.desk.hub.establish(self.desk.slot);
+            self.context.hub.establish(self.context.slot);
         }
-        if !self.desk.parked.is_empty() {
-            self.desk.hub.wait_for_room(self.desk.slot);
+        if !self.context.parked.is_empty() {
+            self.context.hub.wait_for_room(self.context.slot);
         }
         self.tell();
         if !self.connection.wants_bytes() || self.connection.awaits_memory() {
-            self.desk.hub.wait_for_memory(self.desk.slot);
+            self.context.hub.wait_for_memory(self.context.slot);
         }
     }
 
@@ -294,7 +332,7 @@ impl<R: Role> Endpoint for Driver<R> {
     }
 
     fn is_idle(&self) -> bool {
-        self.desk.outstanding == 0
+        self.context.outstanding == 0
     }
 
     fn expects_work(&self) -> bool {

@@ -11,12 +11,13 @@ use host::{CoreIndex, EndpointId, Event, Journal, Kind, Level, ListenerId, Postb
 use protocol::Instant;
 use volume::{PathState, Tag, VolumeErrorKind, VolumeId};
 
-use crate::catalogue::ListenerRole;
+use crate::catalogue::ControlObserver;
+use crate::config::EngineConfig;
 use crate::message::{Inbound, Member, Message};
-use crate::queues::{FLUSH, NotTaken, Queues, Slot, Submission};
+use crate::queues::{FLUSH, Queues, Slot, Submission, SubmitError};
 
-/// One driver's place.
-struct Seat {
+/// What the hub knows of one driver.
+struct ConnectionSlot {
     endpoint: EndpointId,
     peer: SocketAddr,
     /// Which it came to.
@@ -32,14 +33,15 @@ pub(crate) struct Hub {
     pub(crate) core: CoreIndex,
     pub(crate) pool: Pool,
     pub(crate) journal: Arc<dyn Journal>,
+    pub(crate) observer: Arc<dyn ControlObserver>,
     postbox: Arc<dyn Postbox<Message>>,
     queues: RefCell<Queues>,
-    seats: RefCell<Seats>,
+    table: RefCell<ConnectionTable>,
 }
 
 #[derive(Default)]
-struct Seats {
-    places: Vec<Option<Seat>>,
+struct ConnectionTable {
+    slots: Vec<Option<ConnectionSlot>>,
     free: Vec<u32>,
     by_endpoint: HashMap<EndpointId, Slot>,
     ready: Vec<EndpointId>,
@@ -74,30 +76,30 @@ fn failure(error: VolumeErrorKind) -> Option<(Kind, Level)> {
     }
 }
 
-impl Seats {
+impl ConnectionTable {
     fn peer(&self, slot: Slot) -> Option<SocketAddr> {
-        self.places.get(slot.0 as usize)?.as_ref().map(|seat| seat.peer)
+        self.slots.get(slot.0 as usize)?.as_ref().map(|entry| entry.peer)
     }
 
     /// Lets a driver take a turn although nothing came for it.
     fn list(&mut self, slot: Slot) {
-        let Some(Some(seat)) = self.places.get_mut(slot.0 as usize) else { return };
-        if !std::mem::replace(&mut seat.listed, true) {
-            self.ready.push(seat.endpoint);
+        let Some(Some(entry)) = self.slots.get_mut(slot.0 as usize) else { return };
+        if !std::mem::replace(&mut entry.listed, true) {
+            self.ready.push(entry.endpoint);
         }
     }
 
     #[inline]
     fn deliver(&mut self, slot: Slot, inbound: Inbound) {
-        let Some(Some(seat)) = self.places.get_mut(slot.0 as usize) else {
+        let Some(Some(entry)) = self.slots.get_mut(slot.0 as usize) else {
             if let (FLUSH, Inbound::Completion(completion)) = (slot, &inbound) {
                 self.flushed.push((completion.tag, completion.result.is_ok()));
             }
             return;
         };
-        seat.inbox.push_back(inbound);
-        if !std::mem::replace(&mut seat.listed, true) {
-            self.ready.push(seat.endpoint);
+        entry.inbox.push_back(inbound);
+        if !std::mem::replace(&mut entry.listed, true) {
+            self.ready.push(entry.endpoint);
         }
     }
 }
@@ -105,39 +107,40 @@ impl Seats {
 impl Hub {
     pub(crate) fn new(
         core: CoreIndex,
-        (pool, journal): (Pool, Arc<dyn Journal>),
+        (pool, config): (Pool, &EngineConfig),
         postbox: Arc<dyn Postbox<Message>>,
         queues: Queues,
     ) -> Rc<Self> {
-        let (queues, seats) = (RefCell::new(queues), RefCell::default());
-        Rc::new(Self { core, pool, journal, postbox, queues, seats })
+        let (queues, table) = (RefCell::new(queues), RefCell::default());
+        let (journal, observer) = (Arc::clone(&config.journal), Arc::clone(&config.observer));
+        Rc::new(Self { core, pool, journal, observer, postbox, queues, table })
     }
 
     /// Makes a place for a driver.
     pub(crate) fn join(&self, endpoint: EndpointId, peer: SocketAddr, listener: ListenerId) -> Slot {
-        let mut seats = self.seats.borrow_mut();
+        let mut table = self.table.borrow_mut();
         let inbox = VecDeque::new();
-        let seat = Seat { endpoint, peer, listener, inbox, listed: false, wants_memory: false };
-        let slot = if let Some(free) = seats.free.pop() {
-            seats.places[free as usize] = Some(seat);
+        let entry = ConnectionSlot { endpoint, peer, listener, inbox, listed: false, wants_memory: false };
+        let slot = if let Some(free) = table.free.pop() {
+            table.slots[free as usize] = Some(entry);
             Slot(free)
         } else {
-            seats.places.push(Some(seat));
-            Slot(u32::try_from(seats.places.len() - 1).unwrap_or(u32::MAX))
+            table.slots.push(Some(entry));
+            Slot(u32::try_from(table.slots.len() - 1).unwrap_or(u32::MAX))
         };
-        seats.by_endpoint.insert(endpoint, slot);
-        seats.newcomers.push_back(slot);
+        table.by_endpoint.insert(endpoint, slot);
+        table.newcomers.push_back(slot);
         slot
     }
 
     /// Takes a driver's place away, once it has no request under way.
     pub(crate) fn leave(&self, now: Instant, endpoint: EndpointId) {
-        let mut seats = self.seats.borrow_mut();
-        if let Some(slot) = seats.by_endpoint.remove(&endpoint) {
-            seats.newcomers.retain(|newcomer| *newcomer != slot);
-            let seat = seats.places[slot.0 as usize].take();
-            seats.free.push(slot.0);
-            for inbound in seat.into_iter().flat_map(|seat| seat.inbox) {
+        let mut table = self.table.borrow_mut();
+        if let Some(slot) = table.by_endpoint.remove(&endpoint) {
+            table.newcomers.retain(|newcomer| *newcomer != slot);
+            let entry = table.slots[slot.0 as usize].take();
+            table.free.push(slot.0);
+            for inbound in entry.into_iter().flat_map(|entry| entry.inbox) {
                 if let Inbound::AskUse(volume) = inbound {
                     self.queues.borrow_mut().handle_use(now, volume, false);
                 }
@@ -145,117 +148,117 @@ impl Hub {
         }
     }
 
-    /// Tells the drivers of each listener for which `role` has something else what is behind it from now on, and what `more` gives.
+    /// Tells the drivers of each listener for which `inbound` has something that, and what `more` gives.
     pub(crate) fn deliver_portals<I: Iterator<Item = Inbound>>(
         &self,
-        role: impl Fn(ListenerId) -> Option<ListenerRole>,
+        inbound: impl Fn(ListenerId) -> Option<Inbound>,
         more: impl Fn() -> I,
     ) {
-        let mut seats = self.seats.borrow_mut();
-        for index in 0..seats.places.len() {
-            let Some(Some(seat)) = seats.places.get(index) else { continue };
-            if let Some(role) = role(seat.listener) {
+        let mut table = self.table.borrow_mut();
+        for index in 0..table.slots.len() {
+            let Some(Some(entry)) = table.slots.get(index) else { continue };
+            if let Some(inbound) = inbound(entry.listener) {
                 let slot = Slot(u32::try_from(index).unwrap_or(u32::MAX));
-                seats.deliver(slot, Inbound::PortalChanged(role));
-                more().for_each(|inbound| seats.deliver(slot, inbound));
+                table.deliver(slot, inbound);
+                more().for_each(|inbound| table.deliver(slot, inbound));
             }
         }
     }
 
     /// A driver's peer may use volumes from now on.
     pub(crate) fn establish(&self, slot: Slot) {
-        self.seats.borrow_mut().newcomers.retain(|newcomer| *newcomer != slot);
+        self.table.borrow_mut().newcomers.retain(|newcomer| *newcomer != slot);
     }
 
     /// Makes room among those that have not logged in, or only to discover, if there are `most` of them: the oldest has to go.
-    pub(crate) fn crowd_out(&self, most: usize) {
-        let mut seats = self.seats.borrow_mut();
-        if seats.newcomers.len() >= most.max(1)
-            && let Some(oldest) = seats.newcomers.pop_front()
+    pub(crate) fn evict_oldest_pending(&self, most: usize) {
+        let mut table = self.table.borrow_mut();
+        if table.newcomers.len() >= most.max(1)
+            && let Some(oldest) = table.newcomers.pop_front()
         {
-            seats.deliver(oldest, Inbound::Shutdown);
+            table.deliver(oldest, Inbound::Shutdown);
         }
     }
 
     /// How many drivers there are.
     pub(crate) fn members(&self) -> usize {
-        self.seats.borrow().by_endpoint.len()
+        self.table.borrow().by_endpoint.len()
     }
 
     /// The next thing in a driver's inbox.
     pub(crate) fn take(&self, slot: Slot) -> Option<Inbound> {
-        let mut seats = self.seats.borrow_mut();
-        let seat = seats.places.get_mut(slot.0 as usize)?.as_mut()?;
-        let inbound = seat.inbox.pop_front();
+        let mut table = self.table.borrow_mut();
+        let entry = table.slots.get_mut(slot.0 as usize)?.as_mut()?;
+        let inbound = entry.inbox.pop_front();
         if inbound.is_none() {
-            seat.listed = false;
+            entry.listed = false;
         }
         inbound
     }
 
     /// Puts something into one driver's inbox.
     pub(crate) fn deliver(&self, endpoint: EndpointId, inbound: Inbound) {
-        let mut seats = self.seats.borrow_mut();
-        if let Some(&slot) = seats.by_endpoint.get(&endpoint) {
-            seats.deliver(slot, inbound);
+        let mut table = self.table.borrow_mut();
+        if let Some(&slot) = table.by_endpoint.get(&endpoint) {
+            table.deliver(slot, inbound);
         }
     }
 
     /// Puts something into every driver's inbox but one's.
     pub(crate) fn deliver_all(&self, except: Option<EndpointId>, make: impl Fn() -> Inbound) {
-        let mut seats = self.seats.borrow_mut();
-        for index in 0..seats.places.len() {
-            let Some(Some(seat)) = seats.places.get(index) else { continue };
-            if Some(seat.endpoint) != except {
-                seats.deliver(Slot(u32::try_from(index).unwrap_or(u32::MAX)), make());
+        let mut table = self.table.borrow_mut();
+        for index in 0..table.slots.len() {
+            let Some(Some(entry)) = table.slots.get(index) else { continue };
+            if Some(entry.endpoint) != except {
+                table.deliver(Slot(u32::try_from(index).unwrap_or(u32::MAX)), make());
             }
         }
     }
 
     /// Lets a driver take a turn once some request of this core has completed.
     pub(crate) fn wait_for_room(&self, slot: Slot) {
-        self.seats.borrow_mut().want_room.push(slot);
+        self.table.borrow_mut().want_room.push(slot);
     }
 
     /// Lets a driver take a turn once a buffer has come back to the pool.
     pub(crate) fn wait_for_memory(&self, slot: Slot) {
-        let mut seats = self.seats.borrow_mut();
-        let Some(Some(seat)) = seats.places.get_mut(slot.0 as usize) else { return };
-        if !std::mem::replace(&mut seat.wants_memory, true) {
-            seats.want_memory.push(slot);
+        let mut table = self.table.borrow_mut();
+        let Some(Some(entry)) = table.slots.get_mut(slot.0 as usize) else { return };
+        if !std::mem::replace(&mut entry.wants_memory, true) {
+            table.want_memory.push(slot);
         }
     }
 
     /// Lists the drivers whose wait is over.
     pub(crate) fn list_waiters(&self, completed: bool) {
-        let mut seats = self.seats.borrow_mut();
+        let mut table = self.table.borrow_mut();
         if completed {
-            let mut waiters = std::mem::take(&mut seats.want_room);
-            waiters.drain(..).for_each(|slot| seats.list(slot));
-            seats.want_room = waiters;
+            let mut waiters = std::mem::take(&mut table.want_room);
+            waiters.drain(..).for_each(|slot| table.list(slot));
+            table.want_room = waiters;
         }
         let chances = self.pool.chances();
-        if std::mem::replace(&mut seats.chances, chances) != chances {
+        if std::mem::replace(&mut table.chances, chances) != chances {
             // The oldest first.
-            let mut waiters = std::mem::take(&mut seats.want_memory);
+            let mut waiters = std::mem::take(&mut table.want_memory);
             for slot in waiters.drain(..) {
-                if let Some(Some(seat)) = seats.places.get_mut(slot.0 as usize) {
-                    seat.wants_memory = false;
+                if let Some(Some(entry)) = table.slots.get_mut(slot.0 as usize) {
+                    entry.wants_memory = false;
                 }
-                seats.list(slot);
+                table.list(slot);
             }
-            seats.want_memory = waiters;
+            table.want_memory = waiters;
         }
     }
 
     /// Moves the names of all drivers that have something to do.
     pub(crate) fn take_ready(&self, ready: &mut Vec<EndpointId>) {
-        ready.append(&mut self.seats.borrow_mut().ready);
+        ready.append(&mut self.table.borrow_mut().ready);
     }
 
     /// Submits a connection's request.
     #[inline]
-    pub(crate) fn submit(&self, now: Instant, slot: Slot, submission: Submission) -> Result<(), NotTaken> {
+    pub(crate) fn submit(&self, now: Instant, slot: Slot, submission: Submission) -> Result<(), SubmitError> {
         self.queues.borrow_mut().submit(now, slot, submission)
     }
 
@@ -266,15 +269,15 @@ impl Hub {
 
     /// Takes all completions and puts them into their askers' inboxes. Answers whether there was any.
     pub(crate) fn poll_queues(&self, now: Instant) -> bool {
-        let mut seats = self.seats.borrow_mut();
+        let mut table = self.table.borrow_mut();
         let mut queues = self.queues.borrow_mut();
         let any = queues.poll(now, |slot, volume, done| {
             if let Some(kind) = done.error() {
-                self.tell_failure(seats.peer(slot), volume, kind);
+                self.tell_failure(table.peer(slot), volume, kind);
             }
-            seats.deliver(slot, Inbound::Completion(done));
+            table.deliver(slot, Inbound::Completion(done));
         });
-        while let Some((slot, secured)) = seats.flushed.pop() {
+        while let Some((slot, secured)) = table.flushed.pop() {
             queues.handle_flushed(slot, secured);
         }
         any

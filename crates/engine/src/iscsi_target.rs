@@ -10,7 +10,7 @@ use scsi::NexusEvent;
 use volume::VolumeId;
 
 use crate::catalogue::ListenerRole;
-use crate::driver::{Desk, Role};
+use crate::driver::{DriverContext, Role};
 use crate::message::{Cause, Fence, Inbound, Message, ReserveCall, ResetCall};
 use crate::queues::Submission;
 
@@ -48,11 +48,14 @@ impl Role for IscsiTarget {
             Inbound::Reserved(tag, result) => Input::Reserved { tag, result },
             Inbound::Reset(tag, done) => Input::Reset { tag, done },
             Inbound::Session(reply) => Input::Group(reply),
-            Inbound::PortalChanged(ListenerRole::Iscsi(portal)) => Input::PortalChanged(portal),
+            Inbound::PortalCommitted(ListenerRole::Iscsi(portal))
+            | Inbound::PortalChanged(ListenerRole::Iscsi(portal)) => Input::PortalChanged(portal),
             Inbound::Shutdown => Input::Shutdown,
-            Inbound::Subsystem(_) | Inbound::PortalChanged(_) | Inbound::AskUse(_) | Inbound::Overdue(_) => {
-                return None;
-            }
+            Inbound::Subsystem(_)
+            | Inbound::PortalCommitted(_)
+            | Inbound::PortalChanged(_)
+            | Inbound::AskUse(_)
+            | Inbound::Overdue(_) => return None,
         })
     }
 
@@ -68,23 +71,33 @@ impl Role for IscsiTarget {
         connection.uses(volume)
     }
 
-    fn act(action: Action, desk: &mut Desk) {
+    fn is_withdrawn(connection: &Connection) -> bool {
+        connection.is_withdrawn()
+    }
+
+    fn reports_changes(connection: &Connection) -> bool {
+        connection.reports_changes()
+    }
+
+    fn act(action: Action, context: &mut DriverContext) {
         match action {
-            Action::Submit { volume, epoch, request } => desk.submit(Submission { volume, epoch, request }),
-            Action::Cancel { volume, tag } => desk.cancel(volume, tag),
+            Action::Submit { volume, epoch, request } => {
+                context.submit(Submission { volume, epoch, request });
+            }
+            Action::Cancel { volume, tag } => context.cancel(volume, tag),
             Action::Event { volume, event } => {
-                let member = desk.member;
-                desk.hub.post_all(|| Message::Event(member, volume, event.clone()));
+                let member = context.member;
+                context.hub.post_all(|| Message::Event(member, volume, event.clone()));
             }
             Action::Reserve { tag, volume, registrant, command } => {
-                let call = ReserveCall { from: desk.member, tag, volume, registrant, command };
-                desk.hub.post_owner(Message::Reserve(call));
+                let call = ReserveCall { from: context.member, tag, volume, registrant, command };
+                context.hub.post_owner(Message::Reserve(call));
             }
             Action::Reset { tag, volumes, event } => {
-                let call = ResetCall { from: desk.member, tag, volumes, event };
-                desk.hub.post_owner(Message::Reset(call));
+                let call = ResetCall { from: context.member, tag, volumes, event };
+                context.hub.post_owner(Message::Reset(call));
             }
-            Action::Group(request) => desk.hub.post_owner(Message::Session(desk.member, request)),
+            Action::Group(request) => context.hub.post_owner(Message::Session(context.member, request)),
         }
     }
 }

@@ -31,8 +31,8 @@ mod volume_watch;
 
 pub use crate::core::Core;
 pub use catalogue::{
-    Catalogue, ControlEvent, ControlObserver, Generation, ListenerRole, Listening, ProposalError,
-    ServedVolume,
+    Catalogue, ControlEvent, ControlObserver, Departure, Generation, ListenerRole, Listening, NamedVolume,
+    ProposalError, ServedVolume,
 };
 pub use config::{EngineConfig, EntropySource};
 pub use limits::ConnectionLimits;

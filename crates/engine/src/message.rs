@@ -46,8 +46,10 @@ pub enum Message {
     Propose(Arc<Catalogue>),
     /// To every core: open queues of the volumes that are new in a catalogue, and show them to nobody yet.
     Prepare(Arc<Catalogue>),
-    /// To every core: serve the catalogue that was prepared.
+    /// To every core: serve the catalogue that was prepared to whoever asks, and tell nobody of it yet.
     Commit(Generation),
+    /// To every core: all cores serve the catalogue. Tell the connections, and withdraw the volumes that are not in it.
+    Announce(Generation),
     /// To every core: drop what was prepared.
     Abandon(Generation),
     /// To core 0: a core has done so, or why it cannot.
@@ -148,7 +150,10 @@ pub enum Inbound {
     Session(iscsi::session::Reply),
     /// The subsystem's group speaks.
     Subsystem(nvme::subsystem::Reply),
-    /// Something else is behind the listener that the connection came to.
+    /// Something else is behind the listener that the connection came to. Other cores may not serve it yet, so that who would tell its host hears of
+    /// it with [`Self::PortalChanged`].
+    PortalCommitted(ListenerRole),
+    /// Something else is behind the listener that the connection came to, on all cores.
     PortalChanged(ListenerRole),
     /// A volume is withdrawn: the driver is to say whether its connection uses it.
     AskUse(VolumeId),

@@ -8,7 +8,7 @@ use protocol::{Instant, Notice};
 use volume::VolumeId;
 
 use crate::catalogue::ListenerRole;
-use crate::driver::{Desk, Role};
+use crate::driver::{DriverContext, Role};
 use crate::message::{Cause, Fence, Inbound, Message, ReserveCall};
 use crate::queues::Submission;
 
@@ -36,11 +36,13 @@ impl Role for NvmeController {
             Inbound::Reserved(tag, result) => Input::Reserved { tag, result },
             Inbound::Resized(volume, geometry) => Input::NamespaceChanged { volume, geometry },
             Inbound::Subsystem(reply) => Input::Group(reply),
-            Inbound::PortalChanged(ListenerRole::Nvme(portal)) => Input::PortalChanged(portal),
+            Inbound::PortalCommitted(ListenerRole::Nvme(portal))
+            | Inbound::PortalChanged(ListenerRole::Nvme(portal)) => Input::PortalChanged(portal),
             Inbound::Shutdown => Input::Shutdown,
             Inbound::Event(..)
             | Inbound::Reset(..)
             | Inbound::Session(_)
+            | Inbound::PortalCommitted(_)
             | Inbound::PortalChanged(_)
             | Inbound::AskUse(_)
             | Inbound::Overdue(_) => return None,
@@ -59,15 +61,25 @@ impl Role for NvmeController {
         connection.uses(volume)
     }
 
-    fn act(action: Action, desk: &mut Desk) {
+    fn is_withdrawn(connection: &Connection) -> bool {
+        connection.is_withdrawn()
+    }
+
+    fn reports_changes(connection: &Connection) -> bool {
+        connection.reports_changes()
+    }
+
+    fn act(action: Action, context: &mut DriverContext) {
         match action {
-            Action::Submit { volume, epoch, request } => desk.submit(Submission { volume, epoch, request }),
-            Action::Cancel { volume, tag } => desk.cancel(volume, tag),
-            Action::Reserve { tag, volume, registrant, command } => {
-                let call = ReserveCall { from: desk.member, tag, volume, registrant, command };
-                desk.hub.post_owner(Message::Reserve(call));
+            Action::Submit { volume, epoch, request } => {
+                context.submit(Submission { volume, epoch, request });
             }
-            Action::Group(request) => desk.hub.post_owner(Message::Subsystem(desk.member, request)),
+            Action::Cancel { volume, tag } => context.cancel(volume, tag),
+            Action::Reserve { tag, volume, registrant, command } => {
+                let call = ReserveCall { from: context.member, tag, volume, registrant, command };
+                context.hub.post_owner(Message::Reserve(call));
+            }
+            Action::Group(request) => context.hub.post_owner(Message::Subsystem(context.member, request)),
         }
     }
 }

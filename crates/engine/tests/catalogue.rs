@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::{Server, portal, ram};
-use engine::{Catalogue, ControlEvent, Generation, ListenerRole, ProposalError, ServedVolume};
+use engine::{Catalogue, ControlEvent, Generation, ListenerRole, NamedVolume, ProposalError, ServedVolume};
 use volume::{
     CoreId, Features, Geometry, Limits, OpenError, QueueContext, QueueFull, Request, Tag, Volume, VolumeId,
     VolumeQueue,
@@ -64,7 +64,7 @@ impl Volume for Picky {
 fn catalogues(cores: u16) -> ([Catalogue; 2], Arc<AtomicUsize>) {
     let disk = ram();
     let role = ListenerRole::Nvme(Arc::new(portal(&*disk)));
-    let first = Catalogue::first([("disk".into(), disk)], vec![role]);
+    let first = Catalogue::first([NamedVolume { name: "disk".into(), volume: disk }], vec![role]);
     let open = Arc::new(AtomicUsize::new(0));
     let volume = Arc::new(Picky { inner: ram(), cores, open: Arc::clone(&open) });
     let mut second = Catalogue { generation: Generation(2), ..first.clone() };

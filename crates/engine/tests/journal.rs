@@ -1,4 +1,4 @@
-//! Every refusal, misdeed and failure of a connection reaches the journal once, with peer, name and reason.
+//! Every refusal, violation and failure of a connection reaches the journal once, with peer, name and reason.
 
 mod common;
 

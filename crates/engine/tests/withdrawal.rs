@@ -8,7 +8,9 @@ use std::task::Waker;
 use std::time::Duration;
 
 use common::{ControllerQueue, DELAY, LARGE, READ, Server, command, portal, ram, transfer};
-use engine::{Catalogue, ControlEvent, Generation, ListenerRole, Message, ServedVolume};
+use engine::{
+    Catalogue, ControlEvent, Departure, Generation, ListenerRole, Message, NamedVolume, ServedVolume,
+};
 use nvme::controller::Portal;
 use nvme::reservation::encode;
 use nvme::sqe::SubmissionQueueEntry;
@@ -29,7 +31,7 @@ fn slow() -> Arc<dyn Volume> {
 /// What the server of a test begins with.
 fn first(volume: Arc<dyn Volume>) -> Catalogue {
     let role = ListenerRole::Nvme(Arc::new(portal(&*volume)));
-    Catalogue::first([("disk".into(), volume)], vec![role])
+    Catalogue::first([NamedVolume { name: "disk".into(), volume }], vec![role])
 }
 
 /// The next catalogue: without the disk, though portals still show it, so that connections hear nothing.
@@ -95,7 +97,7 @@ fn who_ends_without_saying_whether_it_uses_the_volume_does_not() {
     let catalogue = first(ram());
     let mut server = Server::serving(&catalogue);
     server.post(Message::Propose(Arc::new(without_disk(&catalogue))));
-    for core in [0, 0, 1, 0, 0, 1] {
+    for core in [0, 0, 1, 0, 0, 1, 0, 0, 1] {
         server.step(core);
     }
     // Both cores have asked, and no connection has had its turn.
@@ -224,4 +226,79 @@ fn a_volume_that_grows_between_two_cores_commits_has_its_size_on_both() {
         assert_eq!(read_last(&mut server, host + 1, 16), Status::SUCCESS, "on core {core}");
         assert_ne!(read_last(&mut server, host + 1, 17), Status::SUCCESS);
     }
+}
+
+const ASYNC_EVENT_REQUEST: u8 = 0x0c;
+const SET_FEATURES: u8 = 0x09;
+/// Asynchronous Event Configuration, and its bit for namespaces that come and go (NVMe Base §5.1.25.1.5).
+const ASYNC_EVENTS: u32 = 0x0b;
+const NAMESPACE_NOTICES: u32 = 1 << 8;
+
+/// The next catalogue: with a second disk behind namespace 2.
+fn with_second_disk(catalogue: &Catalogue) -> Catalogue {
+    let (id, volume) = (VolumeId::new(1, 0), ram());
+    let mut portal = portal(&*volume);
+    let subsystem = Arc::make_mut(&mut portal.subsystems[0]);
+    let mut second = subsystem.namespaces[0].clone();
+    (second.nsid, second.volume) = (2, id);
+    subsystem.namespaces.push(second);
+    let mut next = Catalogue { generation: Generation(2), ..catalogue.clone() };
+    next.listeners[0].role = shows(portal);
+    next.volumes.push(ServedVolume { id, name: "second".into(), volume });
+    next
+}
+
+#[test]
+fn a_host_that_hears_of_a_namespace_on_one_core_finds_it_on_every_other() {
+    for [first_core, other] in [[0, 1], [1, 0]] {
+        let catalogue = first(ram());
+        let mut server = Server::serving(&catalogue);
+        // The admin queue is on core 0; of the two I/O queues that were there before, one is on each core.
+        let second = server.join(0, 6) + 1;
+        let configure =
+            SubmissionQueueEntry::new(SET_FEATURES, 0).with(10, ASYNC_EVENTS).with(11, NAMESPACE_NOTICES);
+        server.send(0, command(configure, 3));
+        server.send(0, command(SubmissionQueueEntry::new(ASYNC_EVENT_REQUEST, 0), 4));
+        assert_eq!(server.completions(0).len(), 1);
+        server.post(Message::Propose(Arc::new(with_second_disk(&catalogue))));
+        for core in [0, 1] {
+            server.run_core(core);
+        }
+        // Both can serve it, and each in its turn does before the other.
+        server.step(0);
+        server.run_core(first_core);
+        assert_eq!(server.completions(0), [], "core {other} does not serve it yet");
+        for core in [other, 0] {
+            server.run_core(core);
+        }
+        let [(4, Status::SUCCESS, _)] = server.completions(0)[..] else {
+            panic!("the host has not heard of it")
+        };
+        for stream in [1, second] {
+            let mut entry = SubmissionQueueEntry::new(READ, 2);
+            entry.dptr = nvme::sgl::SglDescriptor::transport(512);
+            server.send(stream, command(entry, 9));
+            assert!(server.received(stream).len() > 24, "data, whose end is its completion");
+        }
+        assert_eq!(server.observed(), [APPLIED]);
+    }
+}
+
+#[test]
+fn connections_that_have_to_leave_are_counted_once_and_as_they_end() {
+    let catalogue = first(ram());
+    let mut server = Server::serving(&catalogue);
+    let mut next = without_disk(&catalogue);
+    let portal = Portal { subsystems: Vec::new(), ..portal(&*catalogue.volumes[0].volume) };
+    next.listeners[0].role = shows(portal.clone());
+    server.propose(next.clone());
+    assert_eq!(server.departures(), [Departure::Asked; 2]);
+    next.generation = Generation(3);
+    next.listeners[0].role = shows(portal);
+    server.propose(next);
+    server.wait(Duration::from_secs(6));
+    server.close(1);
+    assert_eq!(server.departures(), [Departure::Forced], "it used the volume to the end");
+    server.close(0);
+    assert_eq!(server.departures(), [Departure::Ended]);
 }

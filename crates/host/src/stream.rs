@@ -79,7 +79,7 @@ pub trait Dialer: Send + Sync {
     fn dial(&self, peer: SocketAddr, endpoint: Box<dyn Endpoint>) -> EndpointId;
 
     /// Lets an endpoint of the calling core take a [`turn`](Endpoint::turn) soon.
-    fn nudge(&self, endpoint: EndpointId);
+    fn wake(&self, endpoint: EndpointId);
 
     /// Does the same for an endpoint of the calling core, from any thread and whenever it is woken. For rare things only: it may wake a core.
     fn waker(&self, endpoint: EndpointId) -> Waker;

@@ -10,7 +10,7 @@
 //! | §8.1 connection states | [`connection`] |
 //! | §4.4, §6.3.5 sessions, reinstatement | [`session`] |
 //! | §11 PDU formats | [`pdu`] |
-//! | §11.2, §11.7, §11.8 framing and data sequences (RFC 5047: the Datamover) | `datamover` |
+//! | §11.2, §11.7, §11.8 framing and data sequences (RFC 5047: the Datamover) | [`datamover`] |
 //! | §12.1.3 CHAP | [`chap`] |
 //!
 //! [`target::Connection`] and [`initiator::Connection`] are siblings that share everything but their half of each
@@ -24,7 +24,7 @@ extern crate alloc;
 
 pub mod chap;
 pub mod connection;
-mod datamover;
+pub mod datamover;
 pub mod initiator;
 pub mod keys;
 pub mod limits;

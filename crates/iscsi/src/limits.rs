@@ -68,7 +68,7 @@ pub const WEAK_SECRET: usize = 12;
 pub const QUEUE_DEPTH: u16 = 128;
 /// The width with which a window begins, in commands. It becomes wider when it is used up and there is memory for more tasks, so that a session that was
 /// promised a command has room for it, whatever others hold; until then this many keep a client busy that must do with a block at a time anyway.
-pub const FIRST_DEPTH: u16 = 16;
+pub const FIRST_DEPTH: u16 = 32;
 /// Immediate commands that may be outstanding beyond the window (RFC 7143 §4.2.2.1 leaves it to the target).
 pub const IMMEDIATE_DEPTH: u16 = 16;
 /// Task management functions that may wait for tasks to end.

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::pdu::ResponseNumbers;
+use crate::pdu::{BasicHeaderSegment, Bhs, ResponseNumbers, stamp_request, stamp_response};
 
 /// True when `a` comes before `b` in serial arithmetic.
 pub fn before(a: u32, b: u32) -> bool {
@@ -50,6 +50,7 @@ impl CommandWindow {
     }
 
     /// Judges a request's CmdSN without taking it.
+    #[inline]
     pub fn judge(&self, cmd_sn: u32) -> Verdict {
         if !self.skipped.is_empty() && self.skipped.contains(&cmd_sn) {
             return Verdict::Outside;
@@ -125,8 +126,54 @@ impl CommandWindow {
 
     /// The numbers of a response that is sent now, with this StatSN.
     #[inline]
-    pub(crate) fn numbers(&self, stat_sn: u32) -> ResponseNumbers {
+    fn numbers(&self, stat_sn: u32) -> ResponseNumbers {
         ResponseNumbers { stat_sn, exp_cmd_sn: self.exp_cmd_sn, max_cmd_sn: self.max_cmd_sn }
+    }
+}
+
+/// Whether a target's PDU takes a StatSN (RFC 7143 §4.2.2.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Numbering {
+    /// It takes the next one.
+    StatSn,
+    /// It carries the next one, and does not take it.
+    Next,
+    /// It carries none: the field is reserved.
+    Unnumbered,
+}
+
+/// What a target's PDU does to the numbers when it leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Leaving {
+    /// Whether it takes a StatSN.
+    pub numbering: Numbering,
+    /// How the request was delivered that it ends; [`Delivery::Immediate`] if it ends none.
+    pub answers: Delivery,
+}
+
+/// All numbers of a target's connection.
+#[derive(Debug, Clone)]
+pub struct TargetNumbers {
+    pub(crate) window: CommandWindow,
+    stat_sn: u32,
+}
+
+impl TargetNumbers {
+    /// A connection that begins with this window.
+    pub(crate) fn new(window: CommandWindow) -> Self {
+        Self { window, stat_sn: 0 }
+    }
+
+    /// Writes the newest numbers into the header of a PDU that leaves now, and counts what it does to them.
+    #[inline]
+    pub fn stamp(&mut self, header: &mut Bhs, leaving: Leaving) {
+        let Leaving { numbering, answers } = leaving;
+        self.window.finish(answers);
+        let stat_sn = if numbering == Numbering::Unnumbered { 0 } else { self.stat_sn };
+        stamp_response(header, self.window.numbers(stat_sn));
+        if numbering == Numbering::StatSn {
+            self.stat_sn = self.stat_sn.wrapping_add(1);
+        }
     }
 }
 
@@ -172,6 +219,37 @@ impl CommandNumbers {
         let number = self.next;
         self.next = number.wrapping_add(1);
         number
+    }
+}
+
+/// All numbers of an initiator's connection.
+#[derive(Debug, Clone)]
+pub struct InitiatorNumbers {
+    pub(crate) commands: CommandNumbers,
+    exp_stat_sn: u32,
+}
+
+impl InitiatorNumbers {
+    /// A session whose first CmdSN this is.
+    pub(crate) fn new(first: u32) -> Self {
+        Self { commands: CommandNumbers::new(first), exp_stat_sn: 0 }
+    }
+
+    /// Writes the newest numbers into the header of a PDU that leaves now. A request that is `immediate` carries the next CmdSN; a command has
+    /// its own already, and a Data-Out none.
+    #[inline]
+    pub fn stamp(&self, header: &mut Bhs, immediate: bool) {
+        stamp_request(header, immediate.then(|| self.commands.next()), self.exp_stat_sn);
+    }
+
+    /// Takes the numbers of a PDU that has come, and acknowledges it if it `takes_stat_sn`.
+    #[inline]
+    pub fn take(&mut self, header: &Bhs, takes_stat_sn: bool) {
+        let view = BasicHeaderSegment::from_bytes(header);
+        self.commands.update(view.exp_cmd_sn(), view.max_cmd_sn());
+        if takes_stat_sn {
+            self.exp_stat_sn = view.stat_sn().wrapping_add(1);
+        }
     }
 }
 

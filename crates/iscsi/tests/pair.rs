@@ -64,14 +64,8 @@ fn check(near: Tuning, far: Tuning, chunk: usize) {
     portal.tuning = far;
     let mut bench = Bench::new(config, portal);
     bench.pair.chunk = chunk;
-    bench.run();
-    assert_eq!(bench.failed, None);
-    for blocks in [1, 3, 16, 17, 128, 500] {
-        let bytes = aperiodic(blocks * BLOCK, 9);
-        bench.write(5, bytes.clone()).unwrap();
-        assert_eq!(bench.read(5, blocks).unwrap(), bytes, "{blocks} blocks, {near:?}");
-        assert_eq!(bench.memory.bytes[5 * BLOCK..][..bytes.len()], bytes);
-    }
+    bench.log_in();
+    bench.check_integrity(&format!("{near:?}"));
     assert_eq!(bench.pair.far.connection.outstanding(), 0);
 }
 

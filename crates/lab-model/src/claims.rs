@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::evidence::Evidence;
 use crate::result::{Coordinate, PointResult, point_name};
 use crate::scenario::{Claim, Scenario, needs};
-use evaluate::{Scope, Truth};
+use evaluate::{Scope, Seen, Truth};
 use grammar::Test;
 
 /// What became of a claim.
@@ -167,7 +167,7 @@ fn test(scenario: &Scenario, claim: &Claim, results: &[PointResult]) -> Result<V
     let mut verdict = if test.depends_on_point() {
         over_points(scope.points().iter().map(|point| check(&scope, &test, point)).collect())
     } else {
-        let (truth, detail) = scope.look(&test, &[]);
+        let Seen { truth, detail } = scope.look(&test, &[]);
         Verdict { outcome: outcome(truth.holds()), why: because(&truth, &detail), checks: Vec::new() }
     };
     for limit in scope.shared_limits(&test) {
@@ -177,7 +177,7 @@ fn test(scenario: &Scenario, claim: &Claim, results: &[PointResult]) -> Result<V
 }
 
 fn check(scope: &Scope<'_>, test: &Test, point: &[Coordinate]) -> (Truth, Check) {
-    let (truth, detail) = scope.look(test, point);
+    let Seen { truth, detail } = scope.look(test, point);
     let check = Check { point: point.to_vec(), holds: truth.holds(), detail: because(&truth, &detail) };
     (truth, check)
 }

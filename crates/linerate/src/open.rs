@@ -123,8 +123,8 @@ pub fn try_here(url: &VolumeUrl, storage: &Arc<dyn Storage>) -> Result<Tried, Op
 }
 
 /// What remote volumes may use of a job's environment.
-pub(crate) fn client_environment(environment: &Environment) -> remote::Surroundings {
-    remote::Surroundings {
+pub(crate) fn client_environment(environment: &Environment) -> remote::ClientContext {
+    remote::ClientContext {
         dialer: Arc::clone(&environment.dialer),
         waker: environment.waker.clone(),
         entropy: Arc::new(|| Box::new(SystemEntropy)),

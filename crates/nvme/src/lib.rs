@@ -4,7 +4,7 @@
 //!
 //! | standard | module |
 //! |---|---|
-//! | NVMe TCP Transport §3.6 (PDUs), §3.5 (errors) | [`pdu`], [`violation`], `transport`, `receiver` |
+//! | NVMe TCP Transport §3.6 (PDUs), §3.5 (errors) | [`pdu`], [`violation`], `transport::tcp` |
 //! | NVMe Base §4.1, §4.2 (queue entries), §4.3 (SGL) | [`sqe`], [`cqe`], [`sgl`] |
 //! | NVMe Base §3.1.4 (properties) | [`properties`] |
 //! | NVMe Base §6 (Fabrics commands) | [`fabrics`] |
@@ -35,7 +35,6 @@ pub mod nvm;
 pub mod opcode;
 pub mod pdu;
 pub mod properties;
-mod receiver;
 pub mod reservation;
 pub mod sgl;
 pub mod sqe;

@@ -80,7 +80,7 @@ pub const UNSENT_OF_SLOT: usize = 2;
 
 /// Commands of a queue for which there is memory whatever other connections hold; for more there is when it is free. This many keep a host busy that must
 /// do with a block at a time anyway.
-pub const FIRST_SLOTS: u16 = 16;
+pub const FIRST_SLOTS: u16 = 32;
 
 /// Bytes of answers that a connection may hold although there is no memory for them: an identify structure. With more, nothing more is received while they wait.
 pub const OVERDRAFT: usize = 4096;

@@ -3,7 +3,7 @@
 use wire::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::sgl::{DataPointer, SglDescriptor};
+use crate::sgl::{Capsule, DataPointer, SglDescriptor};
 use crate::status::Status;
 
 /// A command as it is on the wire: 64 bytes, any bits legal.
@@ -85,11 +85,11 @@ impl SubmissionQueueEntry {
 
     /// Checks what every command must obey here, and says where its data is: SGLs only, nothing fused,
     /// no metadata.
-    pub fn data_pointer(&self, in_capsule: usize) -> Result<DataPointer, Status> {
+    pub fn data_pointer(&self, capsule: Capsule) -> Result<DataPointer, Status> {
         if self.flags & FUSE_MASK != 0 || self.flags & PSDT_MASK != PSDT_SGL {
             return Err(Status::INVALID_FIELD.dnr());
         }
-        self.dptr.decode(in_capsule)
+        self.dptr.decode(capsule)
     }
 
     /// Checks a command that has no data.
@@ -104,6 +104,7 @@ impl SubmissionQueueEntry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sgl::tests::MOVING;
 
     #[test]
     fn golden_vector() {
@@ -125,10 +126,11 @@ mod tests {
     fn prps_and_fused_commands_are_refused() {
         let mut entry = SubmissionQueueEntry::new(0x02, 1);
         entry.dptr = SglDescriptor::transport(512);
-        assert!(entry.data_pointer(0).is_ok());
+        let bare = Capsule { data: 0, sgls: MOVING };
+        assert!(entry.data_pointer(bare).is_ok());
         for flags in [0x00, 0x80, 0xc0, 0x41, 0x42] {
             entry.flags = flags;
-            assert_eq!(entry.data_pointer(0), Err(Status::INVALID_FIELD.dnr()));
+            assert_eq!(entry.data_pointer(bare), Err(Status::INVALID_FIELD.dnr()));
         }
     }
 }

@@ -14,7 +14,7 @@ use nvme::host;
 use nvme::lifetime::Lifetime;
 use nvme::limits::{CONNECT_TIME, DISCOVERY_IDLE};
 use nvme::pdu::{C2hData, CapsuleCmd, H2cData, IcReq, IcResp, R2t, flags};
-use nvme::sgl::SglDescriptor;
+use nvme::sgl::{Capsule, KeyedBlock, SglDescriptor, SglSupport};
 use nvme::sqe::SubmissionQueueEntry;
 use nvme::status::Status;
 use nvme::subsystem::Reply;
@@ -83,6 +83,31 @@ fn io(opcode: u8, length: u32) -> SubmissionQueueEntry {
     let mut entry = SubmissionQueueEntry::new(opcode, 1).with(12, length / 512 - 1);
     entry.dptr = SglDescriptor::transport(length);
     entry
+}
+
+#[test]
+fn memory_that_only_a_key_opens_is_refused() {
+    for invalidate in [false, true] {
+        let block = KeyedBlock { address: 4096, key: 7, length: 512, invalidate };
+        let mut entry = SubmissionQueueEntry::new(0x02, 1);
+        entry.dptr = SglDescriptor::keyed(block).unwrap();
+        let mut half = connected(1);
+        half.receive(NOW, &capsule(entry, &[]));
+        assert_eq!(status(&mut half), Status::SGL_TYPE_INVALID.dnr());
+    }
+}
+
+#[test]
+fn data_of_a_command_that_has_none_is_passed_over() {
+    let mut half = connected(0);
+    half.receive(NOW, &capsule(Property::set(0x14, 0x0046_0001), &[]));
+    assert_eq!(status(&mut half), Status::SUCCESS);
+    // An Asynchronous Event Request stays; what follows its data is understood.
+    half.receive(NOW, &capsule(SubmissionQueueEntry::new(0x0c, 0), &[0xff; 24]));
+    let mut keep_alive = SubmissionQueueEntry::new(0x18, 0);
+    keep_alive.cid.set(1);
+    half.receive(NOW, &capsule(keep_alive, &[]));
+    assert_eq!(status(&mut half), Status::SUCCESS);
 }
 
 #[test]
@@ -323,7 +348,8 @@ proptest! {
         let length = u32::try_from(log.length).unwrap_or(u32::MAX - 3);
         let again = nvme::log::GetLogPage::decode(&nvme::log::GetLogPage::entry(log.lid, log.offset, length));
         prop_assert_eq!((again.lid, again.offset), (log.lid, log.offset));
-        let _ = (entry.data_pointer(512), entry.no_data(0), entry.fctype());
+        let sgls = SglSupport { transport: true, keyed: true, offsets: true };
+        let _ = (entry.data_pointer(Capsule { data: 512, sgls }), entry.no_data(0), entry.fctype());
         let _ = nvme::features::FeatureCommand::decode(&entry);
         let _ = nvme::identify::Identify::decode(&entry);
     }

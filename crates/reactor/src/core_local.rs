@@ -98,7 +98,7 @@ impl Wake for EndpointWaker {
 pub(crate) struct CoreLocal {
     pub(crate) slots: RefCell<Slots>,
     pub(crate) dials: RefCell<Vec<Dial>>,
-    pub(crate) nudged: RefCell<Vec<EndpointId>>,
+    pub(crate) woken: RefCell<Vec<EndpointId>>,
     pub(crate) files: RefCell<Vec<Box<FileOp>>>,
     requests: Arc<TurnRequests>,
 }
@@ -113,12 +113,12 @@ impl CoreLocal {
     /// Takes the turns that other threads have requested; each has notified the core.
     pub(crate) fn take_turn_requests(&self) {
         let mut endpoints = self.requests.endpoints.lock().unwrap_or_else(PoisonError::into_inner);
-        self.nudged.borrow_mut().append(&mut endpoints);
+        self.woken.borrow_mut().append(&mut endpoints);
     }
 
     /// True when the core itself has queued nothing.
     pub(crate) fn is_empty(&self) -> bool {
-        self.dials.borrow().is_empty() && self.nudged.borrow().is_empty()
+        self.dials.borrow().is_empty() && self.woken.borrow().is_empty()
     }
 }
 
@@ -170,9 +170,9 @@ impl Dialer for CoreDialer {
         id
     }
 
-    fn nudge(&self, endpoint: EndpointId) {
+    fn wake(&self, endpoint: EndpointId) {
         if let Some(local) = current() {
-            local.nudged.borrow_mut().push(endpoint);
+            local.woken.borrow_mut().push(endpoint);
         }
     }
 
@@ -201,11 +201,11 @@ mod tests {
         std::thread::scope(|scope| scope.spawn(|| waker.wake_by_ref()).join().unwrap());
         assert!(wakeup.is_notified() && local.is_empty());
         local.take_turn_requests();
-        assert_eq!(local.nudged.take(), [EndpointId(7)]);
+        assert_eq!(local.woken.take(), [EndpointId(7)]);
         waker.wake();
         assert!(wakeup.take(), "from its own thread, too");
         local.take_turn_requests();
-        assert_eq!(local.nudged.take(), [EndpointId(7)]);
+        assert_eq!(local.woken.take(), [EndpointId(7)]);
     }
 
     #[test]

@@ -294,7 +294,7 @@ impl<S: Service> EventLoop<S> {
             self.wakeup.clear_local();
             self.service.turn(now, &mut ready);
             // What it has given to remote volumes goes out with this turn's sends.
-            ready.append(&mut self.local.nudged.borrow_mut());
+            ready.append(&mut self.local.woken.borrow_mut());
             if ready.is_empty() {
                 break;
             }

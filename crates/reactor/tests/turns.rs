@@ -100,7 +100,7 @@ impl Service for Asks {
     fn turn(&mut self, _: Instant, _: &mut Vec<EndpointId>) {
         self.turns += 1;
         if let Some(endpoint) = self.endpoint.filter(|_| std::mem::take(&mut self.ask)) {
-            self.dialer.nudge(endpoint);
+            self.dialer.wake(endpoint);
         }
     }
     fn handle_gone(&mut self, _: Instant, _: EndpointId) {}

@@ -2,7 +2,7 @@
 //!
 //! What is promised (docs/volume-contract.md): every request ends within its bound, whatever the far end does, and so do openings and
 //! discoveries; the requests of the other volumes take no longer for it; the memory of the process stays within its limits, and all of it
-//! comes back. [`Plant`] has the bugs that it must find.
+//! comes back. [`PlantedBug`] has the bugs that it must find.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use buf::{Buf, BufList, SharedBuf};
-use engine::remote::{self, Access, Discovery, RemoteOpening, Surroundings};
+use engine::remote::{self, Access, ClientContext, Discovery, RemoteOpening};
 use engine::{Core, ListenerRole};
 use host::{Accepted, Dialer, ListenerId, Service as _};
 use protocol::Instant;
@@ -24,10 +24,10 @@ use crate::dice::{Dice, Odds};
 use crate::front::{Admit, Admitted, Front};
 use crate::greedy::GreedyDialer;
 use crate::limits::{DISCOVERING, OPENING, SMALL, SMALL_WAIT};
+use crate::network_conditions::NetworkConditions;
 use crate::serving::{self, Serving};
 use crate::trial::PATIENCE;
 use crate::villains::{Evil, Villain};
-use crate::weather::Weather;
 use crate::world::{World, WorldDialer};
 
 /// Bytes of the disk.
@@ -62,7 +62,7 @@ const LEFT: usize = 64 << 10;
 
 /// A bug of the consuming side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Plant {
+pub enum PlantedBug {
     /// None.
     None,
     /// Deadlines pass unnoticed.
@@ -74,7 +74,7 @@ pub enum Plant {
 }
 
 /// What a trial is about.
-pub struct Scene {
+pub struct Scenario {
     /// What is spoken on port 1, iSCSI, and on port 2, NVMe/TCP; ports 3 and 4 are their hostile kind.
     pub listeners: fn(&dyn Volume) -> Vec<ListenerRole>,
     /// How volumes are entered on ports 1 and 3, and on 2 and 4.
@@ -82,14 +82,14 @@ pub struct Scene {
     /// How long a request of a hostile volume may take with these.
     pub bounds: [Duration; 2],
     /// Asks a portal of each protocol what it offers.
-    pub discover: [fn(SocketAddr, &Surroundings) -> Discovery; 2],
+    pub discover: [fn(SocketAddr, &ClientContext) -> Discovery; 2],
     /// Bytes of the heap that this thread has.
     pub heap: fn() -> usize,
 }
 
-impl std::fmt::Debug for Scene {
+impl std::fmt::Debug for Scenario {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Scene").field("access", &self.access).finish_non_exhaustive()
+        f.debug_struct("Scenario").field("access", &self.access).finish_non_exhaustive()
     }
 }
 
@@ -163,27 +163,27 @@ enum Stage {
 }
 
 /// Runs one trial with far ends of these kinds. The error says which promise was broken.
-pub fn consuming(seed: u64, evils: &[Evil], scene: &Scene, plant: Plant) -> Result<(), String> {
-    let before = (scene.heap)();
+pub fn consuming(seed: u64, evils: &[Evil], scenario: &Scenario, bug: PlantedBug) -> Result<(), String> {
+    let before = (scenario.heap)();
     let told = |what| format!("{evils:?}: {what}");
-    let mut trial = Trial::new((seed, before), (evils, scene), plant).map_err(told)?;
+    let mut trial = Trial::new((seed, before), (evils, scenario), bug).map_err(told)?;
     trial.pass(TRIAL).map_err(told)?;
-    if plant == Plant::Leak {
+    if bug == PlantedBug::Leak {
         std::mem::forget(std::mem::take(&mut trial.victims));
     }
     drop(trial);
-    let left = (scene.heap)().saturating_sub(before);
+    let left = (scenario.heap)().saturating_sub(before);
     if left > LEFT { Err(told(format!("everybody is gone, and {left} bytes are in use"))) } else { Ok(()) }
 }
 
 struct Trial<'a> {
-    scene: &'a Scene,
+    scenario: &'a Scenario,
     before: usize,
     dice: Dice,
     honest: Vec<User>,
     /// What is done with each of the hostile servers.
     victims: Vec<Stage>,
-    surroundings: Surroundings,
+    context: ClientContext,
     serial: u64,
     /// Goes last, with what the others still wished for.
     world: World<Front>,
@@ -192,35 +192,36 @@ struct Trial<'a> {
 impl<'a> Trial<'a> {
     fn new(
         (seed, before): (u64, usize),
-        (evils, scene): (&[Evil], &'a Scene),
-        plant: Plant,
+        (evils, scenario): (&[Evil], &'a Scenario),
+        bug: PlantedBug,
     ) -> Result<Self, String> {
         let mut dice = Dice::new(seed);
         let disk: Arc<dyn Volume> = Arc::new(Ram::new(DISK, 512).map_err(|error| error.to_string())?);
         let delay = Duration::from_micros(20)..=Duration::from_micros(500);
-        let mut world = World::new(Weather { delay, longest: 1 << 16, cuts: Odds::NEVER }, dice.fork());
+        let mut world =
+            World::new(NetworkConditions { delay, longest: 1 << 16, cuts: Odds::NEVER }, dice.fork());
         world.set_window(WINDOW);
         world.set_idle(STRIDE);
-        if plant == Plant::NoDeadlines {
+        if bug == PlantedBug::NoDeadlines {
             world.forget_clients_deadlines();
         }
-        let listeners = (scene.listeners)(&*disk);
-        let (cores, mail) = serving::cores(disk, Serving { listeners, cores: 1, pool: POOL, tamper: None })?;
+        let listeners = (scenario.listeners)(&*disk);
+        let (cores, mail) = serving::cores(disk, Serving { listeners, cores: 1, pool: POOL, hook: None })?;
         let admit = admit(evils.to_vec(), dice.fork());
         let fronts = cores.into_iter().map(|core| Front { core, admit: Rc::clone(&admit) });
         world.start_server(fronts.collect(), mail);
         let seeds = AtomicU64::new(seed << 32);
         let dialer: Arc<dyn Dialer> =
-            if plant == Plant::Greedy { Arc::new(GreedyDialer) } else { Arc::new(WorldDialer) };
-        let surroundings = Surroundings {
+            if bug == PlantedBug::Greedy { Arc::new(GreedyDialer) } else { Arc::new(WorldDialer) };
+        let context = ClientContext {
             dialer,
             waker: Waker::noop().clone(),
             entropy: Arc::new(move || Box::new(Dice::new(seeds.fetch_add(1, Ordering::Relaxed)))),
         };
         let victims = vec![Stage::Away(Instant::ZERO), Stage::Away(Instant::ZERO)];
         let honest = Vec::new();
-        let mut trial = Self { scene, before, world, dice, honest, victims, surroundings, serial: 0 };
-        for number in 0..scene.access.len() {
+        let mut trial = Self { scenario, before, world, dice, honest, victims, context, serial: 0 };
+        for number in 0..scenario.access.len() {
             let user = trial.open(number)?;
             trial.honest.push(user);
         }
@@ -228,8 +229,8 @@ impl<'a> Trial<'a> {
     }
 
     fn open(&mut self, number: usize) -> Result<User, String> {
-        let access = self.scene.access[number].clone();
-        let mut opening = remote::open(address(number), access, &self.surroundings);
+        let access = self.scenario.access[number].clone();
+        let mut opening = remote::open(address(number), access, &self.context);
         for _ in 0..PATIENCE {
             self.world.step();
             if let Some(opened) = opening.poll() {
@@ -252,7 +253,7 @@ impl<'a> Trial<'a> {
                 self.victims[number] = self.proceed(number, stage)?;
             }
             self.world.step();
-            let heap = (self.scene.heap)().saturating_sub(self.before);
+            let heap = (self.scenario.heap)().saturating_sub(self.before);
             if heap > HEAP {
                 return Err(format!("{heap} bytes of the heap are in use, where {HEAP} is the limit"));
             }
@@ -293,7 +294,7 @@ impl<'a> Trial<'a> {
                 if now < until {
                     user.ask(now, (&mut self.dice, &mut self.serial));
                 }
-                user.reap(now, (self.scene.bounds[number], false))?;
+                user.reap(now, (self.scenario.bounds[number], false))?;
                 if now >= until && user.under_way.is_empty() { away } else { Stage::Used(user, until) }
             }
         })
@@ -302,10 +303,10 @@ impl<'a> Trial<'a> {
     fn begin(&mut self, number: usize) -> Stage {
         let (now, address) = (self.world.now(), address(number + KINDS as usize));
         if self.dice.below(4) == 0 {
-            return Stage::Asking((self.scene.discover[number])(address, &self.surroundings), now);
+            return Stage::Asking((self.scenario.discover[number])(address, &self.context), now);
         }
-        let access = self.scene.access[number].clone();
-        Stage::Opening(remote::open(address, access, &self.surroundings), now)
+        let access = self.scenario.access[number].clone();
+        Stage::Opening(remote::open(address, access, &self.context), now)
     }
 }
 

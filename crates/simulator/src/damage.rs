@@ -4,7 +4,7 @@
 //! * One bit of a PDU is flipped, by [`Damage::flips`]; of one in two it is a bit of the data segment, if there is one.
 //! * What no digest protects stays whole: login PDUs (RFC 7143 §13.1 begins digests in the full feature phase) and the exchange of ICReq and
 //!   ICResp (NVMe TCP Transport §3.3). TCP's own checksum would find most of such damage; what it misses there, nobody can find.
-//! * A [`Plant`] hides damage from one end as if that end did not check.
+//! * A [`PlantedBug`] hides damage from one end as if that end did not check.
 
 use wire::crc32c;
 
@@ -21,7 +21,7 @@ pub enum Speech {
 
 /// A bug of one end: its network makes the digests of damaged data right, which is the same as an end that does not look at them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Plant {
+pub enum PlantedBug {
     /// None.
     None,
     /// The server does not check the digest of data longer than this, in bytes.
@@ -42,7 +42,7 @@ pub struct Damage {
     /// How often a PDU is damaged.
     pub flips: Odds,
     /// The bug.
-    pub plant: Plant,
+    pub bug: PlantedBug,
     /// The throws.
     pub dice: Dice,
     /// PDUs damaged so far.
@@ -53,16 +53,16 @@ pub struct Damage {
 
 impl Damage {
     /// A network that damages so often.
-    pub fn new(speech: Speech, flips: Odds, plant: Plant, dice: Dice) -> Self {
-        Self { speech, flips, plant, dice, done: 0, to_server: false }
+    pub fn new(speech: Speech, flips: Odds, bug: PlantedBug, dice: Dice) -> Self {
+        Self { speech, flips, bug, dice, done: 0, to_server: false }
     }
 
     /// Whether the receiver of these bytes overlooks damage: of the header, or of data so long.
     fn is_overlooked(&self, data: Option<usize>) -> bool {
-        match (self.plant, self.to_server, data) {
-            (Plant::ServerUnchecked(above), true, Some(length))
-            | (Plant::ClientUnchecked(above), false, Some(length)) => length > above,
-            (Plant::ServerHeaders, true, None) | (Plant::ClientHeaders, false, None) => true,
+        match (self.bug, self.to_server, data) {
+            (PlantedBug::ServerUnchecked(above), true, Some(length))
+            | (PlantedBug::ClientUnchecked(above), false, Some(length)) => length > above,
+            (PlantedBug::ServerHeaders, true, None) | (PlantedBug::ClientHeaders, false, None) => true,
             _ => false,
         }
     }

@@ -35,7 +35,7 @@ pub const SECTOR: usize = 512;
 
 /// A bug that a storage stack must not have; the checker must find it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Plant {
+pub enum PlantedBug {
     /// None: the disk keeps its promises.
     #[default]
     None,
@@ -57,7 +57,7 @@ pub struct DiskOptions {
     /// How often the page cache before it fails to write something back; `None` if there is no page cache.
     pub write_back: Option<Odds>,
     /// What is wrong with it.
-    pub plant: Plant,
+    pub bug: PlantedBug,
 }
 
 /// Bytes of a sector, and when they were written.
@@ -87,7 +87,7 @@ struct State {
     sectors: Vec<Sector>,
     /// Operations of all queues that are under way, by queue.
     pending: Vec<(usize, u64, BlockRequest)>,
-    /// Acknowledged before they were done ([`Plant::EarlyAcknowledgement`]).
+    /// Acknowledged before they were done ([`PlantedBug::EarlyAcknowledgement`]).
     owed: VecDeque<(u64, Vec<u8>)>,
     done: Vec<(usize, BlockDone)>,
     sequence: u64,
@@ -244,7 +244,7 @@ impl State {
     }
 
     fn submit(&mut self, queue: usize, request: BlockRequest) {
-        let early = self.options.plant == Plant::EarlyAcknowledgement;
+        let early = self.options.bug == PlantedBug::EarlyAcknowledgement;
         match &request.operation {
             BlockOperation::Write { offset, data, durable: false } if early => {
                 let mut bytes = vec![0; data.len()];
@@ -285,7 +285,7 @@ impl State {
             }
             return done;
         }
-        let honest_durable = self.options.plant != Plant::DurableIsCached;
+        let honest_durable = self.options.bug != PlantedBug::DurableIsCached;
         if let Some((offset, bytes)) = written(&request.operation) {
             let durable = matches!(request.operation, BlockOperation::Write { durable: true, .. });
             self.write(offset, &bytes, durable && honest_durable);
@@ -296,7 +296,7 @@ impl State {
                 self.read(offset, &mut into);
                 done.data = Some(Buf::freeze(into));
             }
-            BlockOperation::Flush if self.options.plant != Plant::FlushDoesNothing => {
+            BlockOperation::Flush if self.options.bug != PlantedBug::FlushDoesNothing => {
                 self.secure(submitted);
                 if self.is_told(queue) {
                     done.result = Err(IO_ERROR);

@@ -2,7 +2,7 @@
 //!
 //! The checker is told what clients were promised: once a client has heard that its RESERVE or PREEMPT succeeded, no write of those whom
 //! it fences takes effect any more, and what the holder writes stays (SPC-4 §5.13, NVMe Base §8.1.22). The disk tells it when each write
-//! takes effect. [`Plant`] has the bugs that it must find.
+//! takes effect. [`PlantedBug`] has the bugs that it must find.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -24,11 +24,11 @@ use volume::{
 use crate::dice::{Dice, Odds};
 use crate::disk::SECTOR;
 use crate::lock;
-use crate::mail::Tamper;
+use crate::mail::MessageHook;
+use crate::network_conditions::NetworkConditions;
 use crate::serving::{Serving, serve};
 use crate::slow::{Effect, SlowDisk, Watch};
 use crate::trial::PATIENCE;
-use crate::weather::Weather;
 use crate::world::{World, WorldDialer};
 
 /// Blocks of the disk: few, so that writes meet.
@@ -48,7 +48,7 @@ const HOLD: std::ops::RangeInclusive<usize> = 20..=200;
 
 /// A bug of the server's cores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Plant {
+pub enum PlantedBug {
     /// None.
     None,
     /// A core acknowledges a fence before the older requests have ended.
@@ -60,7 +60,7 @@ pub enum Plant {
 }
 
 /// What a trial is about.
-pub struct Scene {
+pub struct Scenario {
     /// What is spoken on each port, from 1.
     pub listeners: fn(&dyn Volume) -> Vec<ListenerRole>,
     /// The clients: which port, and how they enter.
@@ -132,8 +132,8 @@ struct Trial {
 }
 
 /// Runs one trial with so many changes of the holder. The error says which promise was broken.
-pub fn fencing(seed: u64, changes: usize, scene: &Scene, plant: Plant) -> Result<(), String> {
-    let mut trial = Trial::new(seed, scene, plant)?;
+pub fn fencing(seed: u64, changes: usize, scenario: &Scenario, bug: PlantedBug) -> Result<(), String> {
+    let mut trial = Trial::new(seed, scenario, bug)?;
     for change in 0..changes {
         trial.change_holder().map_err(|what| format!("change {change}: {what}"))?;
     }
@@ -141,7 +141,7 @@ pub fn fencing(seed: u64, changes: usize, scene: &Scene, plant: Plant) -> Result
 }
 
 impl Trial {
-    fn new(seed: u64, scene: &Scene, plant: Plant) -> Result<Self, String> {
+    fn new(seed: u64, scenario: &Scenario, bug: PlantedBug) -> Result<Self, String> {
         let mut dice = Dice::new(seed);
         let promises = Arc::new(Mutex::new(Promises::default()));
         let told = Arc::clone(&promises);
@@ -155,18 +155,18 @@ impl Trial {
             dice: Mutex::new(dice.fork()),
         };
         let delay = Duration::ZERO..=Duration::from_micros(500);
-        let weather = Weather { delay, longest: 1 << 16, cuts: Odds::NEVER };
-        let mut world = World::new(weather, dice.fork());
+        let conditions = NetworkConditions { delay, longest: 1 << 16, cuts: Odds::NEVER };
+        let mut world = World::new(conditions, dice.fork());
         world.loosen();
         let disk: Arc<dyn Volume> = Arc::new(disk);
-        let tamper: Option<Tamper<Message>> = match plant {
-            Plant::None => None,
-            Plant::EarlyAcknowledgement => Some(Box::new(acknowledge_early)),
-            Plant::LateView => Some(late_view()),
-            Plant::EpochStands => Some(epoch_stands()),
+        let hook: Option<MessageHook<Message>> = match bug {
+            PlantedBug::None => None,
+            PlantedBug::EarlyAcknowledgement => Some(Box::new(acknowledge_early)),
+            PlantedBug::LateView => Some(late_view()),
+            PlantedBug::EpochStands => Some(epoch_stands()),
         };
-        let listeners = (scene.listeners)(&*disk);
-        serve(&mut world, disk, Serving { listeners, cores: scene.cores, pool: POOL, tamper })?;
+        let listeners = (scenario.listeners)(&*disk);
+        serve(&mut world, disk, Serving { listeners, cores: scenario.cores, pool: POOL, hook })?;
         let mut trial = Self {
             seed,
             world,
@@ -177,7 +177,7 @@ impl Trial {
             holder: None,
             ended: Vec::new(),
         };
-        for (port, access) in &scene.clients {
+        for (port, access) in &scenario.clients {
             let client = trial.open(*port, access)?;
             trial.clients.push(client);
         }
@@ -186,13 +186,13 @@ impl Trial {
 
     fn open(&mut self, port: u16, access: &Access) -> Result<Client, String> {
         let seeds = AtomicU64::new(self.seed ^ u64::from(port) << 32 ^ (self.clients.len() as u64) << 40);
-        let surroundings = remote::Surroundings {
+        let context = remote::ClientContext {
             dialer: Arc::new(WorldDialer),
             waker: Waker::noop().clone(),
             entropy: Arc::new(move || Box::new(Dice::new(seeds.fetch_add(1, Ordering::Relaxed)))),
         };
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let mut opening = remote::open(address, access.clone(), &surroundings);
+        let mut opening = remote::open(address, access.clone(), &context);
         for _ in 0..PATIENCE {
             self.world.step();
             if let Some(opened) = opening.poll() {
@@ -389,7 +389,7 @@ pub(crate) fn acknowledge_early(
 }
 
 /// Each fence brings the reservations of the one before it.
-fn late_view() -> Tamper<Message> {
+fn late_view() -> MessageHook<Message> {
     let mut last = BTreeMap::new();
     Box::new(move |(_, to), message| {
         let message = match message {
@@ -412,7 +412,7 @@ fn late_view() -> Tamper<Message> {
 }
 
 /// All fences have the same number for the cores; their acknowledgements, which come in order, have the true one.
-fn epoch_stands() -> Tamper<Message> {
+fn epoch_stands() -> MessageHook<Message> {
     let mut numbers = BTreeMap::<_, VecDeque<_>>::new();
     Box::new(move |(from, to), message| {
         let message = match message {
@@ -430,9 +430,9 @@ fn epoch_stands() -> Tamper<Message> {
     })
 }
 
-impl std::fmt::Debug for Scene {
+impl std::fmt::Debug for Scenario {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Scene")
+        f.debug_struct("Scenario")
             .field("clients", &self.clients)
             .field("cores", &self.cores)
             .finish_non_exhaustive()

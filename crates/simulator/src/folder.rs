@@ -27,7 +27,7 @@ const LOCKED: IoError = IoError(11);
 
 /// What a store must not forget; the checker must find it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Plant {
+pub enum PlantedBug {
     /// Nothing.
     #[default]
     None,
@@ -45,7 +45,7 @@ pub struct FolderOptions {
     /// How often an operation fails.
     pub errors: Odds,
     /// Which syncs do nothing.
-    pub plant: Plant,
+    pub bug: PlantedBug,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -204,15 +204,15 @@ impl State {
         if self.begin()? {
             return Err(IO_ERROR);
         }
-        let plant = self.options.plant;
+        let bug = self.options.bug;
         if let Ok(number) = self.file(path) {
             let file = self.files.get_mut(number).ok_or(NO_ENTRY)?;
-            if plant != Plant::Files {
+            if bug != PlantedBug::Files {
                 file.synced.clone_from(&file.bytes);
             }
             return Ok(());
         }
-        if plant == Plant::Folders && !path.is_empty() || plant == Plant::Root && path.is_empty() {
+        if bug == PlantedBug::Folders && !path.is_empty() || bug == PlantedBug::Root && path.is_empty() {
             return Ok(());
         }
         let (synced, others) =

@@ -17,8 +17,8 @@ impl Dialer for GreedyDialer {
         WorldDialer.dial(peer, Box::new(Greedy { inner, backlog: Vec::new() }))
     }
 
-    fn nudge(&self, endpoint: EndpointId) {
-        WorldDialer.nudge(endpoint);
+    fn wake(&self, endpoint: EndpointId) {
+        WorldDialer.wake(endpoint);
     }
 
     fn waker(&self, endpoint: EndpointId) -> Waker {

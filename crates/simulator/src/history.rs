@@ -145,17 +145,17 @@ impl History {
         self.pieces.len()
     }
 
-    /// A write of `count` pieces from `first` is about to be submitted.
+    /// A write of these pieces is about to be submitted.
     pub fn begin_write(
         &mut self,
-        (first, count): (usize, usize),
+        pieces: std::ops::Range<usize>,
         content: Content,
         durable: bool,
     ) -> WriteId {
         let id = self.writes.len();
         let began = self.tick();
         self.writes.push(Write { content, durable, began, ended: None, acknowledged: false, secure: false });
-        for piece in first..first + count {
+        for piece in pieces {
             self.forget_impossible(piece);
             if let Some(versions) = self.pieces.get_mut(piece) {
                 versions.push(Version { write: id, found: false });
@@ -412,7 +412,7 @@ mod tests {
     }
 
     fn write(history: &mut History, durable: bool) -> (WriteId, Vec<u8>) {
-        let id = history.begin_write((1, 1), Content::Named, durable);
+        let id = history.begin_write(1..2, Content::Named, durable);
         let bytes = bytes(history, id, 1);
         (id, bytes)
     }
@@ -475,7 +475,7 @@ mod tests {
         let (_, mut torn) = write(&mut history, false);
         torn[300..].fill(0);
         assert!(history.check_after_cut(1, &torn).is_err());
-        let id = history.begin_write((1, 2), Content::Named, false);
+        let id = history.begin_write(1..3, Content::Named, false);
         let misplaced = bytes(&history, id, 2);
         assert!(history.check_after_cut(1, &misplaced).is_err());
     }

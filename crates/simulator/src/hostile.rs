@@ -1,7 +1,7 @@
 //! Trials of a server whose peers are hostile, beside clients of both protocols that behave.
 //!
 //! What is promised (docs/decisions/0013): no request of those who behave fails or takes longer than its bound in `limits`, the
-//! memory of each core stays within its limit all the while, and everything comes back once the attackers are gone. [`Plant`] has the
+//! memory of each core stays within its limit all the while, and everything comes back once the attackers are gone. [`PlantedBug`] has the
 //! bugs that it must find.
 
 use std::cell::Cell;
@@ -23,11 +23,11 @@ use volume::{CoreId, Durability, Extent, Operation, QueueContext, Ram, Request, 
 use crate::attacks::{Attack, Marauder, Raider, Shared};
 use crate::dice::{Dice, Odds};
 use crate::limits::{LARGE_WAIT, SMALL, SMALL_BEHIND_WAIT, SMALL_WAIT, TURNS_WAIT};
+use crate::network_conditions::NetworkConditions;
 use crate::script::{Peer, dial_for};
 use crate::serving::{Serving, serve};
 use crate::slow::{Effect, SlowDisk, Watch};
 use crate::trial::PATIENCE;
-use crate::weather::Weather;
 use crate::world::{World, WorldDialer};
 
 /// Bytes of the disk: more than the longest write.
@@ -66,7 +66,7 @@ const ITSELF: usize = 4 << 20;
 
 /// A bug of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Plant {
+pub enum PlantedBug {
     /// None.
     None,
     /// Its cores take twice the memory that they may.
@@ -78,7 +78,7 @@ pub enum Plant {
 }
 
 /// What a trial is about.
-pub struct Scene {
+pub struct Scenario {
     /// What is spoken on port 1, iSCSI, and on port 2, NVMe/TCP.
     pub listeners: fn(&dyn Volume) -> Vec<ListenerRole>,
     /// Those who behave: which port, and how they enter.
@@ -89,9 +89,9 @@ pub struct Scene {
     pub heap: fn() -> usize,
 }
 
-impl std::fmt::Debug for Scene {
+impl std::fmt::Debug for Scenario {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Scene")
+        f.debug_struct("Scenario")
             .field("clients", &self.clients)
             .field("cores", &self.cores)
             .finish_non_exhaustive()
@@ -133,7 +133,7 @@ struct Attacker {
 
 struct Trial<'a> {
     seed: u64,
-    scene: &'a Scene,
+    scenario: &'a Scenario,
     world: World<Core>,
     dice: Dice,
     clients: Vec<Client>,
@@ -143,9 +143,14 @@ struct Trial<'a> {
 }
 
 /// Runs one trial with attackers of these kinds. The error says which promise was broken; without one, how long a request took at
-/// most, by client: two for each of the scene's, of which the first asks for little.
-pub fn hostile(seed: u64, attacks: &[Attack], scene: &Scene, plant: Plant) -> Result<Vec<Duration>, String> {
-    let mut trial = Trial::new(seed, scene, (plant, &[&LITTLE, &ANYTHING]))?;
+/// most, by client: two for each of the scenario's, of which the first asks for little.
+pub fn hostile(
+    seed: u64,
+    attacks: &[Attack],
+    scenario: &Scenario,
+    bug: PlantedBug,
+) -> Result<Vec<Duration>, String> {
+    let mut trial = Trial::new(seed, scenario, (bug, &[&LITTLE, &ANYTHING]))?;
     trial.pass(Duration::from_millis(200))?;
     for number in 0..trial.dice.within(ATTACKERS) {
         let attack = attacks[trial.dice.index(attacks.len())];
@@ -159,10 +164,20 @@ pub fn hostile(seed: u64, attacks: &[Attack], scene: &Scene, plant: Plant) -> Re
     trial.leave().map_err(told)
 }
 
+/// Attackers of one kind.
+#[derive(Debug, Clone, Copy)]
+pub struct Crowd {
+    /// What each of them does.
+    pub attack: Attack,
+    /// How many there are.
+    pub size: u8,
+}
+
 /// Runs one trial with a crowd of attackers of one kind, beside clients that ask for a block at a time: some that were there before the crowd, and some that
 /// come after it.
-pub fn crowd(seed: u64, (attack, size): (Attack, u8), scene: &Scene) -> Result<Vec<Duration>, String> {
-    let mut trial = Trial::new(seed, scene, (Plant::None, &[&BLOCKS]))?;
+pub fn crowd(seed: u64, crowd: Crowd, scenario: &Scenario) -> Result<Vec<Duration>, String> {
+    let Crowd { attack, size } = crowd;
+    let mut trial = Trial::new(seed, scenario, (PlantedBug::None, &[&BLOCKS]))?;
     let told = |what| format!("{size} of {attack:?}: {what}");
     trial.pass(Duration::from_millis(200)).map_err(told)?;
     let again = Some(Instant::ZERO);
@@ -176,37 +191,41 @@ pub fn crowd(seed: u64, (attack, size): (Attack, u8), scene: &Scene) -> Result<V
 }
 
 impl<'a> Trial<'a> {
-    fn new(seed: u64, scene: &'a Scene, (plant, asks): (Plant, &[&'static Asks])) -> Result<Self, String> {
-        let heap = (scene.heap)();
+    fn new(
+        seed: u64,
+        scenario: &'a Scenario,
+        (bug, asks): (PlantedBug, &[&'static Asks]),
+    ) -> Result<Self, String> {
+        let heap = (scenario.heap)();
         let mut dice = Dice::new(seed);
         let inner = Ram::new(DISK, 512).map_err(|error| error.to_string())?;
         let disk: Arc<dyn Volume> = Arc::new(SlowDisk {
             inner: Arc::new(inner),
             slowest: SLOWEST,
             stubborn: false,
-            watch: watch(plant),
+            watch: watch(bug),
             dice: Mutex::new(dice.fork()),
         });
         let delay = Duration::from_micros(20)..=Duration::from_micros(500);
-        let weather = Weather { delay, longest: 1 << 16, cuts: Odds::NEVER };
-        let mut world = World::new(weather, dice.fork());
+        let conditions = NetworkConditions { delay, longest: 1 << 16, cuts: Odds::NEVER };
+        let mut world = World::new(conditions, dice.fork());
         world.set_window(WINDOW);
         world.set_idle(STRIDE);
-        if plant == Plant::NoDeadlines {
+        if bug == PlantedBug::NoDeadlines {
             world.forget_deadlines();
         }
-        let pool = if plant == Plant::NoLimit { 2 * LIMIT } else { LIMIT };
-        let listeners = (scene.listeners)(&*disk);
-        serve(&mut world, disk, Serving { listeners, cores: scene.cores, pool, tamper: None })?;
+        let pool = if bug == PlantedBug::NoLimit { 2 * LIMIT } else { LIMIT };
+        let listeners = (scenario.listeners)(&*disk);
+        serve(&mut world, disk, Serving { listeners, cores: scenario.cores, pool, hook: None })?;
         let (clients, attackers) = (Vec::new(), Vec::new());
-        let mut trial = Self { seed, scene, world, dice, clients, attackers, serial: 0, heap };
+        let mut trial = Self { seed, scenario, world, dice, clients, attackers, serial: 0, heap };
         trial.admit(asks)?;
         Ok(trial)
     }
 
     /// Lets clients come, over each protocol one that asks for each of these.
     fn admit(&mut self, asks: &[&'static Asks]) -> Result<(), String> {
-        for (port, access) in &self.scene.clients {
+        for (port, access) in &self.scenario.clients {
             for asks in asks {
                 let client = self.open(*port, access, asks)?;
                 self.clients.push(client);
@@ -217,13 +236,13 @@ impl<'a> Trial<'a> {
 
     fn open(&mut self, port: u16, access: &Access, asks: &'static Asks) -> Result<Client, String> {
         let seeds = AtomicU64::new(self.seed ^ (self.clients.len() as u64 + 1) << 32);
-        let surroundings = remote::Surroundings {
+        let context = remote::ClientContext {
             dialer: Arc::new(WorldDialer),
             waker: Waker::noop().clone(),
             entropy: Arc::new(move || Box::new(Dice::new(seeds.fetch_add(1, Ordering::Relaxed)))),
         };
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let mut opening = remote::open(address, access.clone(), &surroundings);
+        let mut opening = remote::open(address, access.clone(), &context);
         for _ in 0..PATIENCE {
             self.world.step();
             if let Some(opened) = opening.poll() {
@@ -301,7 +320,7 @@ impl<'a> Trial<'a> {
     }
 
     fn reap(&mut self, index: usize) -> Result<(), String> {
-        let cores = self.scene.cores;
+        let cores = self.scenario.cores;
         let (now, client) = (self.world.now(), &mut self.clients[index]);
         let mut done = Vec::new();
         client.queue.poll(now, &mut done);
@@ -336,7 +355,7 @@ impl<'a> Trial<'a> {
                 ));
             }
         }
-        let heap = (self.scene.heap)().saturating_sub(self.heap);
+        let heap = (self.scenario.heap)().saturating_sub(self.heap);
         let ends: usize = self.attackers.iter().map(|attacker| attacker.ends.len()).sum();
         let disk = usize::try_from(DISK).unwrap_or(usize::MAX);
         let own = self.clients.len() * (DEPTH << 21);
@@ -387,11 +406,11 @@ impl Attacker {
 }
 
 /// Sees every write; with a leak it keeps the memory of some.
-fn watch(plant: Plant) -> Watch {
+fn watch(bug: PlantedBug) -> Watch {
     let (mut kept, mut count) = (Vec::new(), 0_u32);
     Arc::new(Mutex::new(Box::new(move |effect: &Effect<'_>| {
         count += 1;
-        if plant == Plant::Leak && count.is_multiple_of(64) {
+        if bug == PlantedBug::Leak && count.is_multiple_of(64) {
             kept.push(effect.data.clone());
         }
     })))

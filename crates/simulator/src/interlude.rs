@@ -1,4 +1,4 @@
-//! A core of the server that stands still for a while, now and then.
+//! A core of the server that stands still for a while, now and then; and the time without that.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -13,22 +13,36 @@ use crate::world::{Frozen, World};
 const STANDSTILLS: Odds = Odds(3);
 const STANDSTILL: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_millis(200);
 
-/// When the core that stands still goes on, if one does.
+/// A core that stands still, if one does.
 #[derive(Debug, Default)]
-pub(crate) struct Interlude(Option<Instant>);
+pub(crate) struct Interlude {
+    /// Since when, and when it goes on.
+    now: Option<(Instant, Instant)>,
+    /// How long cores have stood still before.
+    before: Duration,
+}
 
 impl Interlude {
     /// Lets a core stand still, sometimes, or go on.
     pub(crate) fn step(&mut self, dice: &mut Dice, world: &mut World<Core>) {
         let now = world.now();
-        if self.0.is_none() && dice.happens(STANDSTILLS) {
-            self.0 = Some(now + dice.span(&STANDSTILL));
+        if self.now.is_none() && dice.happens(STANDSTILLS) {
+            self.now = Some((now, now + dice.span(&STANDSTILL)));
             let core = dice.index(world.cores().len());
             world.freeze(Frozen::Core(core));
         }
-        if self.0.is_some_and(|due| due <= now) {
-            self.0 = None;
+        if let Some((since, due)) = self.now
+            && due <= now
+        {
+            self.now = None;
+            self.before += now.since(since);
             world.freeze(Frozen::Nothing);
         }
+    }
+
+    /// The time on a clock that stands while a core does.
+    pub(crate) fn working(&self, now: Instant) -> Instant {
+        let stands = self.now.map_or(Duration::ZERO, |(since, _)| now.since(since));
+        Instant::ZERO + now.since(Instant::ZERO).saturating_sub(self.before + stands)
     }
 }

@@ -7,7 +7,7 @@ use engine::incarnation::{self, Mark};
 use host::VolumeState;
 
 use crate::dice::{Dice, Odds};
-use crate::folder::{CrashFolder, FolderOptions, Plant};
+use crate::folder::{CrashFolder, FolderOptions, PlantedBug};
 use crate::marks::Marks;
 
 /// The volume's name in the store.
@@ -24,8 +24,8 @@ pub(crate) struct Keeper {
 
 impl Keeper {
     pub(crate) fn new(marks: Marks, mut dice: Dice) -> Self {
-        let plant = if marks == Marks::Unsynced { Plant::Folders } else { Plant::None };
-        let folder = CrashFolder::new(FolderOptions { errors: Odds::NEVER, plant }, dice.fork());
+        let bug = if marks == Marks::Unsynced { PlantedBug::Folders } else { PlantedBug::None };
+        let folder = CrashFolder::new(FolderOptions { errors: Odds::NEVER, bug }, dice.fork());
         Self { marks, folder, current: None, dice }
     }
 

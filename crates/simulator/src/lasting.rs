@@ -16,12 +16,12 @@ use volume::VolumeQueue;
 use crate::careless::{Bug, Careless};
 use crate::damage::{self, Damage, Speech};
 use crate::dice::{Dice, Odds};
-use crate::disk::{CrashDisk, DiskOptions, Plant, SECTOR};
+use crate::disk::{CrashDisk, DiskOptions, PlantedBug, SECTOR};
 use crate::keeper::Keeper;
 use crate::ladder::Ladder;
 use crate::marks::Marks;
-use crate::trial::{Scene, WORLD_STEPS, connect, start_server, step};
-use crate::weather::Weather;
+use crate::network_conditions::NetworkConditions;
+use crate::trial::{Scenario, WORLD_STEPS, connect, start_server, step};
 use crate::workload::Workload;
 use crate::world::{Frozen, World};
 
@@ -40,7 +40,7 @@ const CALM_CUTS: Odds = Odds(5);
 const STRIDE: Duration = Duration::from_millis(20);
 /// How long a server may take to stop: longer than it waits for logouts.
 const STOP: Duration = Duration::from_secs(10);
-/// How long requests may take at most, with the scenes' options: 2 × 30 s + 2 × 30 s + 15 s.
+/// How long requests may take at most, with the scenarios' options: 2 × 30 s + 2 × 30 s + 15 s.
 const BOUND: Duration = Duration::from_secs(135);
 
 /// Sectors of a trial whose network damages what it carries, and the longest request: requests of all sizes at which an end takes another
@@ -87,8 +87,8 @@ enum Fault {
 
 /// Runs one trial in which nothing happens to the server: only streams are reset, more often than ever. Its mark says that
 /// it is the same, so not even a flush may fail; the error says what did.
-pub fn calm(seed: u64, steps: usize, scene: &Scene) -> Result<(), String> {
-    let mut trial = Trial::varied(seed, scene, &Variant { cuts: CALM_CUTS, ..Variant::usual(Bug::None) })?;
+pub fn calm(seed: u64, steps: usize, scenario: &Scenario) -> Result<(), String> {
+    let mut trial = Trial::varied(seed, scenario, &Variant { cuts: CALM_CUTS, ..Variant::usual(Bug::None) })?;
     trial.strict = true;
     for _ in 0..steps {
         trial.work(true)?;
@@ -97,8 +97,8 @@ pub fn calm(seed: u64, steps: usize, scene: &Scene) -> Result<(), String> {
 }
 
 /// Runs one trial in which the server is stopped in good order, so many times. Nothing is lost, so not even a flush may fail; the error says what did.
-pub fn stopped(seed: u64, stops: usize, scene: &Scene) -> Result<(), String> {
-    let mut trial = Trial::new(seed, scene, Bug::None)?;
+pub fn stopped(seed: u64, stops: usize, scenario: &Scenario) -> Result<(), String> {
+    let mut trial = Trial::new(seed, scenario, Bug::None)?;
     trial.warm_up()?;
     trial.strict = true;
     for number in 0..stops {
@@ -114,19 +114,19 @@ pub fn stopped(seed: u64, stops: usize, scene: &Scene) -> Result<(), String> {
 
 /// Runs one trial over a network that flips bits. Digests find each of them: what is read and stored stays right, and every request ends. The
 /// error says what was wrong; without one, how often a PDU was damaged.
-pub fn damaged(seed: u64, steps: usize, scene: &Scene, plant: damage::Plant) -> Result<u64, String> {
+pub fn damaged(seed: u64, steps: usize, scenario: &Scenario, bug: damage::PlantedBug) -> Result<u64, String> {
     let variant = Variant {
         sectors: DAMAGED_SECTORS,
         longest: Some(LONGEST_DAMAGED),
         chunk: 1 << 16,
         ..Variant::usual(Bug::None)
     };
-    let mut trial = Trial::varied(seed, scene, &variant)?;
-    let speech = if scene.compares() { Speech::Iscsi } else { Speech::Nvme };
+    let mut trial = Trial::varied(seed, scenario, &variant)?;
+    let speech = if scenario.compares() { Speech::Iscsi } else { Speech::Nvme };
     let dice = trial.dice.fork();
     trial.warm_up()?;
     trial.strict = true;
-    trial.world.damage = Some(Damage::new(speech, FLIPS, plant, dice));
+    trial.world.damage = Some(Damage::new(speech, FLIPS, bug, dice));
     trial.world.set_idle(STRIDE);
     for _ in 0..steps {
         trial.work(true)?;
@@ -140,7 +140,7 @@ pub fn damaged(seed: u64, steps: usize, scene: &Scene, plant: damage::Plant) -> 
 
 /// A trial under way.
 struct Trial<'a> {
-    scene: &'a Scene,
+    scenario: &'a Scenario,
     world: World<Core>,
     disk: CrashDisk,
     keeper: Keeper,
@@ -153,8 +153,8 @@ struct Trial<'a> {
 }
 
 /// Runs one trial with so many faults. The error says what was wrong.
-pub fn lasting(seed: u64, faults: usize, scene: &Scene, bug: Bug) -> Result<(), String> {
-    let mut trial = Trial::new(seed, scene, bug)?;
+pub fn lasting(seed: u64, faults: usize, scenario: &Scenario, bug: Bug) -> Result<(), String> {
+    let mut trial = Trial::new(seed, scenario, bug)?;
     for number in 0..faults {
         let faults = [Fault::Death, Fault::PowerCut, Fault::Freeze, Fault::Stop, Fault::Reboot];
         let fault = faults[trial.dice.index(faults.len())];
@@ -168,31 +168,36 @@ pub fn lasting(seed: u64, faults: usize, scene: &Scene, bug: Bug) -> Result<(), 
 }
 
 impl<'a> Trial<'a> {
-    fn new(seed: u64, scene: &'a Scene, bug: Bug) -> Result<Self, String> {
-        Self::varied(seed, scene, &Variant::usual(bug))
+    fn new(seed: u64, scenario: &'a Scenario, bug: Bug) -> Result<Self, String> {
+        Self::varied(seed, scenario, &Variant::usual(bug))
     }
 
-    fn varied(seed: u64, scene: &'a Scene, variant: &Variant) -> Result<Self, String> {
+    fn varied(seed: u64, scenario: &'a Scenario, variant: &Variant) -> Result<Self, String> {
         let mut dice = Dice::new(seed);
         let sectors = variant.sectors;
-        let options =
-            DiskOptions { sectors: sectors + 1, errors: Odds::NEVER, write_back: None, plant: Plant::None };
+        let options = DiskOptions {
+            sectors: sectors + 1,
+            errors: Odds::NEVER,
+            write_back: None,
+            bug: PlantedBug::None,
+        };
         let disk = CrashDisk::new(options, dice.fork());
-        let weather = Weather {
+        let conditions = NetworkConditions {
             delay: Duration::ZERO..=Duration::from_micros(500),
             longest: dice.within(1..=variant.chunk),
             cuts: variant.cuts,
         };
-        let mut world = World::new(weather, dice.fork());
-        let mut keeper = Keeper::new(scene.marks, dice.fork());
-        start_server(&mut world, &disk, (scene, keeper.begin()?))?;
+        let mut world = World::new(conditions, dice.fork());
+        let mut keeper = Keeper::new(scenario.marks, dice.fork());
+        start_server(&mut world, &disk, (scenario, keeper.begin()?))?;
         let mut workload = Workload::new(sectors, SECTOR, dice.fork());
         if let Some(longest) = variant.longest {
             workload = workload.with_longest(longest);
         }
-        let queue: Box<dyn VolumeQueue> = Box::new(Careless::new(connect(&mut world, scene)?, variant.bug));
-        let ladder = scene.compares().then(|| Ladder::new(sectors, SECTOR));
-        Ok(Self { scene, world, disk, keeper, dice, workload, ladder, queue, strict: false })
+        let queue: Box<dyn VolumeQueue> =
+            Box::new(Careless::new(connect(&mut world, scenario)?, variant.bug));
+        let ladder = scenario.compares().then(|| Ladder::new(sectors, SECTOR));
+        Ok(Self { scenario, world, disk, keeper, dice, workload, ladder, queue, strict: false })
     }
 
     fn warm_up(&mut self) -> Result<(), String> {
@@ -282,18 +287,18 @@ impl<'a> Trial<'a> {
             }
         }
         self.pass(absence)?;
-        start_server(&mut self.world, &self.disk, (self.scene, self.keeper.begin()?))
+        start_server(&mut self.world, &self.disk, (self.scenario, self.keeper.begin()?))
     }
 
     /// One of several cores, or all of one.
     fn some_core(&mut self) -> Frozen {
-        let several = self.scene.cores > 1;
-        if several { Frozen::Core(self.dice.index(self.scene.cores.into())) } else { Frozen::All }
+        let several = self.scenario.cores > 1;
+        if several { Frozen::Core(self.dice.index(self.scenario.cores.into())) } else { Frozen::All }
     }
 
     /// One of several cores may stand still while the others stop; not all of them have finished when this ends.
     fn begin_to_stop(&mut self) -> Result<(), String> {
-        if self.scene.cores == 1 || self.dice.coin() {
+        if self.scenario.cores == 1 || self.dice.coin() {
             return Ok(());
         }
         let (frozen, span) = (self.some_core(), self.dice.span(&TORN));
@@ -314,7 +319,7 @@ impl<'a> Trial<'a> {
     /// Asks the server to stop, as SIGTERM does, and keeps the mark once it has secured what it had.
     fn stop(&mut self) -> Result<(), String> {
         self.world.tell_server(|| Message::Shutdown);
-        if self.scene.cores > 1 {
+        if self.scenario.cores > 1 {
             let (frozen, span) = (self.some_core(), self.dice.span(&STANDSTILL));
             self.world.freeze(frozen);
             self.stand_still(span)?;
@@ -331,14 +336,14 @@ impl<'a> Trial<'a> {
         self.world.set_idle(Duration::from_millis(1));
         let observed = self.world.observed.take();
         let secured = matches!(observed[..], [ControlEvent::Retired { secured: true, .. }]);
-        if self.scene.marks != Marks::Hasty && !secured {
+        if self.scenario.marks != Marks::Hasty && !secured {
             return Err(format!("a server that stops in good order says {observed:?}"));
         }
         self.keeper.stopped()
     }
 
     fn counts_as_stopped(&self) -> bool {
-        self.scene.marks == Marks::Hasty || self.world.cores().iter().all(Core::is_finished)
+        self.scenario.marks == Marks::Hasty || self.world.cores().iter().all(Core::is_finished)
     }
 
     /// Lets time pass while a core stands still, at most until the server counts as stopped.

@@ -13,7 +13,7 @@ use protocol::Instant;
 use volume::{CoreId, LossRecord, QueueContext, Volume, VolumeQueue};
 
 use crate::dice::{Dice, Odds};
-use crate::disk::{CrashDisk, DiskOptions, Plant, SECTOR};
+use crate::disk::{CrashDisk, DiskOptions, PlantedBug, SECTOR};
 use crate::lock;
 use crate::workload::Workload;
 
@@ -90,8 +90,12 @@ fn open(
 /// power. True if writes were lost on the way, and told.
 pub fn write_back(seed: u64, lives: usize, forgets: Forgets) -> Result<bool, String> {
     let mut dice = Dice::new(seed);
-    let options =
-        DiskOptions { sectors: SECTORS, errors: Odds::NEVER, write_back: Some(FAILURES), plant: Plant::None };
+    let options = DiskOptions {
+        sectors: SECTORS,
+        errors: Odds::NEVER,
+        write_back: Some(FAILURES),
+        bug: PlantedBug::None,
+    };
     let disk = CrashDisk::new(options, dice.fork());
     let mut workload = Workload::new(SECTORS, SECTOR, dice.fork()).strict();
     let (record, mut lost, mut cut) = (Arc::new(Record::default()), false, false);

@@ -4,7 +4,7 @@
 //! What a lost connection has left behind (a *ghost*: bytes on their way, requests at a slow disk) takes effect long after the next
 //! connection has been made, beside it, as nothing there ends the old session or controller (RFC 7143 §6.3.5, §11.13.5, NVMe Base §3.9).
 //! No ghost may bring back what was written over since, and no request may fail: the server is there all the while.
-//! docs/decisions/0003 and 0014 say how that is kept. [`Plant`] has the bug that it must find.
+//! docs/decisions/0003 and 0014 say how that is kept. [`PlantedBug`] has the bug that it must find.
 
 use std::cell::RefCell;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -26,12 +26,12 @@ use crate::dice::{Dice, Odds};
 use crate::disk::SECTOR;
 use crate::front::{Admit, Admitted, Front};
 use crate::hasty::Hasty;
+use crate::network_conditions::NetworkConditions;
 use crate::peers::{Initiator, Pdu};
 use crate::script::{Line, Peer, Script, Scripted};
 use crate::serving::{self, Serving};
 use crate::slow::{SlowDisk, Watch};
 use crate::trial::{PATIENCE, WORLD_STEPS};
-use crate::weather::Weather;
 use crate::workload::Workload;
 use crate::world::{World, WorldDialer};
 
@@ -67,7 +67,7 @@ const BOUND: Duration = Duration::from_secs(200);
 
 /// A bug of the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Plant {
+pub enum PlantedBug {
     /// None.
     None,
     /// Writes that a lost connection had are sent again at once, wherever the next one leads.
@@ -75,7 +75,7 @@ pub enum Plant {
 }
 
 /// What a trial is about.
-pub struct Scene {
+pub struct Scenario {
     /// The portals or paths, on each port from 1.
     pub listeners: fn(&dyn Volume) -> Vec<ListenerRole>,
     /// How the client enters.
@@ -84,9 +84,9 @@ pub struct Scene {
     pub cores: CoreIndex,
 }
 
-impl std::fmt::Debug for Scene {
+impl std::fmt::Debug for Scenario {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Scene")
+        f.debug_struct("Scenario")
             .field("access", &self.access)
             .field("cores", &self.cores)
             .finish_non_exhaustive()
@@ -145,8 +145,8 @@ struct Trial {
 }
 
 /// Runs one trial with so many cuts. The error says what was wrong.
-pub fn moves(seed: u64, cuts: usize, scene: &Scene, plant: Plant) -> Result<(), String> {
-    let mut trial = Trial::new(seed, scene, plant)?;
+pub fn moves(seed: u64, cuts: usize, scenario: &Scenario, bug: PlantedBug) -> Result<(), String> {
+    let mut trial = Trial::new(seed, scenario, bug)?;
     (0..CLEAR_STEPS).try_for_each(|_| trial.work(true))?;
     for cut in 0..cuts {
         let told = |what| format!("cut {cut}: {what}");
@@ -161,7 +161,7 @@ pub fn moves(seed: u64, cuts: usize, scene: &Scene, plant: Plant) -> Result<(), 
 }
 
 impl Trial {
-    fn new(seed: u64, scene: &Scene, plant: Plant) -> Result<Self, String> {
+    fn new(seed: u64, scenario: &Scenario, bug: PlantedBug) -> Result<Self, String> {
         let mut dice = Dice::new(seed);
         let inner = Ram::new((SECTORS * SECTOR) as u64, 512).map_err(|error| error.to_string())?;
         let watch: Watch = Arc::new(Mutex::new(Box::new(|_| ())));
@@ -173,22 +173,22 @@ impl Trial {
             dice: Mutex::new(dice.fork()),
         });
         let delay = Duration::ZERO..=Duration::from_millis(2);
-        let weather = Weather { delay, longest: dice.within(1..=4096), cuts: Odds::NEVER };
-        let mut world = World::new(weather, dice.fork());
-        let listeners = (scene.listeners)(&*disk);
+        let conditions = NetworkConditions { delay, longest: dice.within(1..=4096), cuts: Odds::NEVER };
+        let mut world = World::new(conditions, dice.fork());
+        let listeners = (scenario.listeners)(&*disk);
         let ports = u16::try_from(listeners.len()).unwrap_or(1);
-        let is_iscsi = matches!(scene.access, Access::Iscsi { .. });
+        let is_iscsi = matches!(scenario.access, Access::Iscsi { .. });
         let latest = if is_iscsi { LATE_SESSION } else { LATE_CONTROLLER };
         let admit = mislead(dice.fork(), ports, is_iscsi);
-        let serving = Serving { listeners, cores: scene.cores, pool: POOL, tamper: None };
+        let serving = Serving { listeners, cores: scenario.cores, pool: POOL, hook: None };
         let (cores, mail) = serving::cores(disk, serving)?;
         let fronts = cores.into_iter().map(|core| Front { core, admit: Rc::clone(&admit) });
         world.start_server(fronts.collect(), mail);
         let workload = Workload::new(SECTORS, SECTOR, dice.fork());
-        let volume = open(&mut world, &scene.access, seed)?;
+        let volume = open(&mut world, &scenario.access, seed)?;
         let queue = |core| {
             let queue = volume.open_queue(&QueueContext::without_pool(CoreId(core), Waker::noop().clone()));
-            queue.map(|queue| Hasty::new(queue, plant == Plant::NoQuietTime))
+            queue.map(|queue| Hasty::new(queue, bug == PlantedBug::NoQuietTime))
         };
         let queues: Result<Vec<_>, _> = (0..QUEUES).map(queue).collect();
         let queues = queues.map_err(|error| error.to_string())?;
@@ -275,18 +275,18 @@ impl Trial {
 /// Opens the volume at the first port, as often as it takes.
 fn open(world: &mut World<Front>, access: &Access, seed: u64) -> Result<Arc<dyn Volume>, String> {
     let seeds = AtomicU64::new(seed << 32);
-    let surroundings = remote::Surroundings {
+    let context = remote::ClientContext {
         dialer: Arc::new(WorldDialer),
         waker: Waker::noop().clone(),
         entropy: Arc::new(move || Box::new(Dice::new(seeds.fetch_add(1, Ordering::Relaxed)))),
     };
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
-    let mut opening = remote::open(address, access.clone(), &surroundings);
+    let mut opening = remote::open(address, access.clone(), &context);
     for _ in 0..PATIENCE {
         world.step();
         match opening.poll() {
             Some(Ok(volume)) => return Ok(volume),
-            Some(Err(_)) => opening = remote::open(address, access.clone(), &surroundings),
+            Some(Err(_)) => opening = remote::open(address, access.clone(), &context),
             None => {}
         }
     }

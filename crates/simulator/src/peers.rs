@@ -11,10 +11,10 @@ use nvme::sgl::SglDescriptor;
 use nvme::sqe::SubmissionQueueEntry;
 use zerocopy::IntoBytes;
 
-/// The target of all scenes, and its subsystem.
+/// The target of all scenarios, and its subsystem.
 pub(crate) const TARGET: &str = "iqn.2026-11.org.linerate:disk";
 pub(crate) const SUBSYSTEM: &str = "nqn.2026-11.org.linerate:disk";
-/// The logical unit of all scenes.
+/// The logical unit of all scenarios.
 pub(crate) const LUN: [u8; 8] = [0; 8];
 
 /// An iSCSI PDU without digests.
@@ -136,6 +136,16 @@ impl Initiator {
         let command = ScsiCommand::new(lun, tag, self.cmd_sn, transfer(0x88, 0, 512)).reading(512);
         self.cmd_sn += 1;
         self.pdu(command.to_bytes(), &[])
+    }
+
+    /// A write of a logical unit's first block, with its data.
+    pub(crate) fn write_first(&mut self, lun: [u8; 8], data: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(data.len()).unwrap_or(0);
+        let tag = self.next_tag();
+        let cdb = transfer(0x8a, 0, length);
+        let command = ScsiCommand::new(lun, tag, self.cmd_sn, cdb).writing(length, length);
+        self.cmd_sn += 1;
+        self.pdu(command.to_bytes(), data)
     }
 
     /// Looks at a response's numbers; the answer to a ping, if it is one.

@@ -1,14 +1,16 @@
 //! Trials of a server whose volumes and portals come and go while clients of both protocols use them.
 //!
-//! A controller puts one catalogue after another in place, each with a volume more or less, or another portal, while every volume's client reads and writes and
-//! single cores stand still. What is promised:
-//! * who uses a volume that stays sees no error and logs in once, whatever else changes;
+//! A controller puts one catalogue after another in place, each with a volume more or less, or other access to one, or another portal, while every volume's client
+//! reads and writes and single cores stand still. What is promised:
+//! * who uses a volume that stays sees no error, waits no longer than without any change, and logs in once, whatever else changes;
+//! * a reservation holds for as long as its volume is served, wherever that is shown;
+//! * who has access no more is asked to leave, and nothing is served to it soon after; who gets access is let in;
 //! * a volume that goes has no effect any more once it is retired; it is retired in good time, and once; what was acknowledged survives a loss of power after that;
 //!   who used it was told before, and what it asks meanwhile is answered;
 //! * every change is applied, and a volume that has come can be opened on every core;
 //! * in the end every id is free again.
 //!
-//! [`Plant`] has the bugs that it must find.
+//! [`PlantedBug`] has the bugs that it must find.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -27,14 +29,15 @@ use crate::dice::{Dice, Odds};
 use crate::disk::{self, CrashDisk, DiskOptions, SECTOR};
 use crate::interlude::Interlude;
 use crate::lock;
+use crate::network_conditions::NetworkConditions;
+use crate::reserving::Reserving;
 use crate::retirement::{Ledger, Noted, Requests, Unflushed, retire_before_drain, unknown_fence};
 use crate::serving::{Makings, make_cores};
 use crate::slow::{Effect, SlowDisk, Watch};
 use crate::spread::Spread;
-use crate::visitor::{self, Unit, Visitor};
-use crate::weather::Weather;
+use crate::visitor::{self, Admission, Unit, Visitor};
 use crate::workload::Workload;
-use crate::world::{World, WorldDialer};
+use crate::world::{Frozen, World, WorldDialer};
 
 /// Sectors of a disk, and the longest that it takes for a request.
 const SECTORS: usize = 24;
@@ -54,12 +57,18 @@ const OPENING: Duration = Duration::from_secs(5);
 const SETTLING: Duration = Duration::from_secs(2);
 /// How long a volume may take from its removal to its retirement: the engine's `WITHDRAWAL`, its last requests and flush, and cores that stand still.
 const RETIRING: Duration = Duration::from_secs(8);
-/// How long a request of a volume that stays may take.
-const ANSWER: Duration = Duration::from_secs(3);
+/// How long a request of a volume that stays may take: what the disk and the network take without any change, several times over when visitors reset the unit. Time
+/// in which a core stands still does not count.
+const ANSWER: Duration = Duration::from_millis(600);
+/// How long a server with [`PlantedBug::StandStill`] does nothing at each change.
+const PLANTED_STANDSTILL: Duration = Duration::from_millis(700);
+/// How often a client takes its volume for itself, and how often, for each step, somebody comes again who has left.
+const RESERVED: Odds = Odds(400);
+const RETURNS: Odds = Odds(3);
 
 /// A bug of whoever composes catalogues, or of the server's cores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Plant {
+pub enum PlantedBug {
     /// None.
     None,
     /// Slots have no generation, and are used again as soon as their volumes are not in the catalogue any more.
@@ -72,6 +81,14 @@ pub enum Plant {
     RetireWithoutFlush,
     /// A core does not acknowledge a fence for a volume that it has no more.
     FenceUnknownVolume,
+    /// A volume that is shown under another number gets another id.
+    MoveAsAnother,
+    /// A portal of which only the access rules have changed is taken for unchanged.
+    AccessKept,
+    /// Whoever was asked to leave is not closed when its time is over.
+    DeadlinesForgotten,
+    /// The server does nothing while a change is made.
+    StandStill,
 }
 
 /// A volume as portals show it: under its name, in both protocols.
@@ -82,6 +99,8 @@ pub struct Export<'a> {
     pub id: VolumeId,
     /// Its logical unit number; its namespace has the next one.
     pub lun: u8,
+    /// Everybody may use it; or else its client alone.
+    pub is_open: bool,
     /// The volume.
     pub volume: &'a dyn Volume,
 }
@@ -96,7 +115,7 @@ impl std::fmt::Debug for Export<'_> {
 pub type Compose = fn(&[Export<'_>], Option<&ListenerRole>) -> ListenerRole;
 
 /// What a trial is about.
-pub struct Scene {
+pub struct Scenario {
     /// Composes the portals of ports 1 and 3, iSCSI, and of port 2, NVMe/TCP.
     pub portals: [Compose; 2],
     /// How clients open the volume of a name and number, over each of them.
@@ -105,9 +124,9 @@ pub struct Scene {
     pub cores: CoreIndex,
 }
 
-impl std::fmt::Debug for Scene {
+impl std::fmt::Debug for Scenario {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Scene").field("cores", &self.cores).finish_non_exhaustive()
+        f.debug_struct("Scenario").field("cores", &self.cores).finish_non_exhaustive()
     }
 }
 
@@ -127,7 +146,17 @@ enum Stage {
     /// Its volume is not served yet.
     Waiting,
     Opening(RemoteOpening),
+    Reserving(Reserving),
     Open(Box<dyn VolumeQueue>),
+}
+
+/// Whether a client takes its volume for itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Claim {
+    Never,
+    Wanted,
+    /// It has reserved the volume.
+    Held,
 }
 
 /// A volume of the trial.
@@ -140,6 +169,11 @@ struct Live {
     lun: u8,
     /// It is about to have another number.
     moving: bool,
+    /// Everybody may use it; or else its client alone.
+    is_open: bool,
+    /// Since when that has been so on all cores; `None` while it changes.
+    admitted: Option<Instant>,
+    claim: Claim,
     /// Since when it has been on its way out.
     leaving: Option<Instant>,
 }
@@ -148,6 +182,23 @@ impl Live {
     /// True when nobody may see a change.
     fn stays(&self) -> bool {
         self.leaving.is_none() && !self.moving
+    }
+
+    /// What its visitor finds.
+    fn unit(&self) -> Unit {
+        let is_shut = self.leaving.is_some() || !self.is_open;
+        let admission = match self.admitted {
+            None => Admission::Changing,
+            Some(since) if is_shut => Admission::Closed(since),
+            Some(since) => Admission::Open(since),
+        };
+        Unit {
+            lun: self.lun,
+            leaves: self.leaving.is_some(),
+            moves: self.moving,
+            is_reserved: self.claim == Claim::Held,
+            admission,
+        }
     }
 }
 
@@ -162,6 +213,7 @@ enum Change {
     Add(String),
     Remove(String),
     Move(String),
+    Access(String),
     Portal,
 }
 
@@ -181,10 +233,10 @@ impl Ids {
         VolumeId::new(u16::try_from(slot).unwrap_or(u16::MAX), self.0[slot].0)
     }
 
-    fn release(&mut self, id: VolumeId, plant: Plant) {
+    fn release(&mut self, id: VolumeId, bug: PlantedBug) {
         let slot = &mut self.0[id.slot()];
         slot.1 = false;
-        if plant != Plant::SlotWithoutGeneration {
+        if bug != PlantedBug::SlotWithoutGeneration {
             slot.0 += 1;
         }
     }
@@ -193,8 +245,8 @@ impl Ids {
 struct Trial {
     world: World<Core>,
     dice: Dice,
-    scene: Scene,
-    plant: Plant,
+    scenario: Scenario,
+    bug: PlantedBug,
     ids: Ids,
     names: u32,
     generation: u64,
@@ -203,11 +255,13 @@ struct Trial {
     proposal: Option<Proposal>,
     ledger: Arc<Ledger>,
     interlude: Interlude,
+    /// Ids that their volumes have no more, by [`PlantedBug::MoveAsAnother`].
+    abandoned: Vec<VolumeId>,
 }
 
 /// Runs one trial with so many changes. The error says which promise was broken.
-pub fn reconfigure(seed: u64, changes: usize, scene: Scene, plant: Plant) -> Result<(), String> {
-    let mut trial = Trial::new(seed, scene, plant)?;
+pub fn reconfigure(seed: u64, changes: usize, scenario: Scenario, bug: PlantedBug) -> Result<(), String> {
+    let mut trial = Trial::new(seed, scenario, bug)?;
     for number in 0..changes {
         let told = |what| format!("change {number}: {what}");
         let until = trial.world.now() + trial.dice.span(&PAUSE);
@@ -220,17 +274,17 @@ pub fn reconfigure(seed: u64, changes: usize, scene: Scene, plant: Plant) -> Res
 }
 
 impl Trial {
-    fn new(seed: u64, scene: Scene, plant: Plant) -> Result<Self, String> {
+    fn new(seed: u64, scenario: Scenario, bug: PlantedBug) -> Result<Self, String> {
         let mut dice = Dice::new(seed);
-        let weather = Weather { delay: DELAY, longest: 1 << 16, cuts: Odds::NEVER };
-        let mut world = World::new(weather, dice.fork());
+        let conditions = NetworkConditions { delay: DELAY, longest: 1 << 16, cuts: Odds::NEVER };
+        let mut world = World::new(conditions, dice.fork());
         world.loosen();
         let ledger = Arc::new(Ledger::default());
         let mut trial = Self {
             world,
             dice,
-            scene,
-            plant,
+            scenario,
+            bug,
             ids: Ids::default(),
             names: 0,
             generation: 1,
@@ -239,18 +293,22 @@ impl Trial {
             proposal: None,
             ledger,
             interlude: Interlude::default(),
+            abandoned: Vec::new(),
         };
+        if bug == PlantedBug::DeadlinesForgotten {
+            trial.world.forget_deadlines();
+        }
         for _ in 0..=*VOLUMES.start() {
             trial.make_volume()?;
         }
         trial.compose(false);
         let makings = Makings {
             catalogue: trial.catalogue(),
-            cores: trial.scene.cores,
+            cores: trial.scenario.cores,
             pool: POOL,
-            tamper: match plant {
-                Plant::RetireBeforeDrain => Some(retire_before_drain()),
-                Plant::FenceUnknownVolume => Some(unknown_fence()),
+            hook: match bug {
+                PlantedBug::RetireBeforeDrain => Some(retire_before_drain()),
+                PlantedBug::FenceUnknownVolume => Some(unknown_fence()),
                 _ => None,
             },
             journal: Arc::clone(&trial.world.journal) as Arc<dyn Journal>,
@@ -271,8 +329,12 @@ impl Trial {
         let name = format!("disk{}", self.names);
         let id = self.ids.allocate();
         self.ledger.begin(id);
-        let options =
-            DiskOptions { sectors: SECTORS, errors: Odds::NEVER, write_back: None, plant: disk::Plant::None };
+        let options = DiskOptions {
+            sectors: SECTORS,
+            errors: Odds::NEVER,
+            write_back: None,
+            bug: disk::PlantedBug::None,
+        };
         let disk = CrashDisk::new(options, self.dice.fork());
         let file = FileVolume::new(Arc::new(disk.clone()), OpenMode::ReadWrite, None)
             .map_err(|error| error.to_string())?;
@@ -285,8 +347,8 @@ impl Trial {
             watch,
             dice: Mutex::new(self.dice.fork()),
         });
-        let volume = match self.plant {
-            Plant::RetireWithoutFlush => Arc::new(Unflushed(volume)) as Arc<dyn Volume>,
+        let volume = match self.bug {
+            PlantedBug::RetireWithoutFlush => Arc::new(Unflushed(volume)) as Arc<dyn Volume>,
             _ => volume,
         };
         let client = Client {
@@ -296,7 +358,19 @@ impl Trial {
             since: Instant::ZERO,
             requests: Arc::default(),
         };
-        let live = Live { id, disk, volume, client, visitor: None, lun: 0, moving: false, leaving: None };
+        let live = Live {
+            id,
+            disk,
+            volume,
+            client,
+            visitor: None,
+            lun: 0,
+            moving: false,
+            is_open: true,
+            admitted: Some(self.world.now()),
+            claim: if self.dice.happens(RESERVED) { Claim::Wanted } else { Claim::Never },
+            leaving: None,
+        };
         self.volumes.insert(name.clone(), live);
         Ok(name)
     }
@@ -305,10 +379,16 @@ impl Trial {
     fn compose(&mut self, third: bool) {
         let served = self.volumes.iter().filter(|(_, live)| live.leaving.is_none());
         let exports: Vec<_> = served
-            .map(|(name, live)| Export { name, id: live.id, lun: live.lun, volume: &*live.volume })
+            .map(|(name, live)| Export {
+                name,
+                id: live.id,
+                lun: live.lun,
+                is_open: live.is_open,
+                volume: &*live.volume,
+            })
             .collect();
         let before = |id| self.listeners.iter().find(|listening| listening.id == id).map(|found| &found.role);
-        let [iscsi, nvme] = self.scene.portals;
+        let [iscsi, nvme] = self.scenario.portals;
         let ports = [(ListenerId(0), iscsi), (ListenerId(1), nvme), (THIRD, iscsi)];
         let listening = |(id, compose): (ListenerId, Compose)| {
             (id != THIRD || third).then(|| Listening { id, role: compose(&exports, before(id)) })
@@ -339,25 +419,29 @@ impl Trial {
     fn open(&mut self, name: &str) {
         let now = self.world.now();
         let Some(live) = self.volumes.get_mut(name) else { return };
-        let access = (self.scene.access[live.client.protocol])(name, live.lun);
+        let access = (self.scenario.access[live.client.protocol])(name, live.lun);
         // Each queue is an initiator port of its own.
         let entropy = Mutex::new(self.dice.fork());
         let port = u16::try_from(live.client.protocol + 1).unwrap_or(1);
-        let surroundings = remote::Surroundings {
+        let context = remote::ClientContext {
             dialer: Arc::new(WorldDialer),
             waker: Waker::noop().clone(),
             entropy: Arc::new(move || Box::new(lock(&entropy).fork())),
         };
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        live.client.stage = Stage::Opening(remote::open(address, access, &surroundings));
+        live.client.stage = Stage::Opening(remote::open(address, access, &context));
         live.client.since = now;
-        if live.visitor.is_none() && self.dice.coin() {
-            let port = if self.has_third() && self.dice.coin() { 3 } else { 1 };
-            let live = self.volumes.get_mut(name);
-            let number = u8::try_from(self.names % 250).unwrap_or(0);
-            if let Some(live) = live {
-                live.visitor = Some(Visitor::dial(port, name, number));
-            }
+        if live.visitor.is_none() && (live.claim != Claim::Never || self.dice.coin()) {
+            self.visit(name);
+        }
+    }
+
+    /// Somebody comes to look at a volume.
+    fn visit(&mut self, name: &str) {
+        let port = if self.has_third() && self.dice.coin() { 3 } else { 1 };
+        let number = u8::try_from(self.names % 250).unwrap_or(0);
+        if let Some(live) = self.volumes.get_mut(name) {
+            live.visitor = Some(Visitor::dial(port, name, number));
         }
     }
 
@@ -374,8 +458,9 @@ impl Trial {
     /// Proposes some change.
     fn change(&mut self) {
         let staying: Vec<String> = self.staying();
-        let change = match self.dice.below(6) {
+        let change = match self.dice.below(8) {
             0 => Change::Portal,
+            6 | 7 if !staying.is_empty() => Change::Access(staying[self.dice.index(staying.len())].clone()),
             5 if !staying.is_empty() => Change::Move(staying[self.dice.index(staying.len())].clone()),
             1 | 2 if staying.len() < *VOLUMES.end() => match self.make_volume() {
                 Ok(name) => Change::Add(name),
@@ -385,6 +470,14 @@ impl Trial {
                 Change::Remove(staying[self.dice.index(staying.len())].clone())
             }
             _ => Change::Portal,
+        };
+        // Who has asked for a reservation and does not know whether it has it could not tell what it finds under the other number.
+        let reserves = |name: &String| {
+            self.volumes.get(name).is_some_and(|live| matches!(live.client.stage, Stage::Reserving(_)))
+        };
+        let change = match change {
+            Change::Move(name) if reserves(&name) => Change::Access(name),
+            other => other,
         };
         self.propose(change);
     }
@@ -397,15 +490,19 @@ impl Trial {
     fn propose(&mut self, change: Change) {
         let now = self.world.now();
         let third = self.has_third() != matches!(change, Change::Portal);
-        if let Change::Remove(name) = &change
-            && let Some(live) = self.volumes.get_mut(name)
-        {
-            live.leaving = Some(now);
-        }
-        if let Change::Move(name) = &change
-            && let Some(live) = self.volumes.get_mut(name)
-        {
-            (live.moving, live.lun) = (true, 1 - live.lun);
+        match &change {
+            Change::Remove(name) => {
+                if let Some(live) = self.volumes.get_mut(name) {
+                    (live.leaving, live.admitted) = (Some(now), None);
+                }
+            }
+            Change::Access(name) => {
+                if let Some(live) = self.volumes.get_mut(name) {
+                    (live.is_open, live.admitted) = (!live.is_open, None);
+                }
+            }
+            Change::Move(name) => self.begin_move(name),
+            Change::Add(_) | Change::Portal => {}
         }
         if matches!(change, Change::Portal) {
             let at_third = |live: &mut Live| {
@@ -413,7 +510,11 @@ impl Trial {
             };
             self.volumes.values_mut().for_each(at_third);
         }
-        let withheld = self.plant == Plant::RefusalBeforeNews && matches!(change, Change::Remove(_));
+        let withheld = match change {
+            Change::Remove(_) => self.bug == PlantedBug::RefusalBeforeNews,
+            Change::Access(_) => self.bug == PlantedBug::AccessKept,
+            _ => false,
+        };
         if !withheld {
             self.compose(third);
         }
@@ -423,13 +524,33 @@ impl Trial {
         self.proposal = Some(Proposal { since: now, change });
     }
 
+    /// A volume is about to have another number.
+    fn begin_move(&mut self, name: &str) {
+        let is_another = self.bug == PlantedBug::MoveAsAnother;
+        let next = is_another.then(|| self.ids.allocate());
+        let Some(live) = self.volumes.get_mut(name) else { return };
+        (live.moving, live.lun) = (true, 1 - live.lun);
+        if let Some(next) = next {
+            self.abandoned.push(std::mem::replace(&mut live.id, next));
+        }
+    }
+
     /// All work, the world goes on, and the controller hears what has become of its changes.
     fn step(&mut self) -> Result<(), String> {
         let names: Vec<String> = self.volumes.keys().cloned().collect();
         for name in &names {
             self.play(name).map_err(|what| format!("{name}: {what}"))?;
+            let has_left = |live: &Live| live.visitor.as_ref().is_some_and(Visitor::has_left);
+            let may_return =
+                |live: &Live| has_left(live) && live.leaving.is_none() && live.admitted.is_some();
+            if self.volumes.get(name).is_some_and(may_return) && self.dice.happens(RETURNS) {
+                self.visit(name);
+            }
         }
         self.interlude.step(&mut self.dice, &mut self.world);
+        if self.bug == PlantedBug::StandStill {
+            self.stand_still();
+        }
         self.world.step();
         for event in self.ledger.take()? {
             self.handle(event)?;
@@ -441,10 +562,11 @@ impl Trial {
     /// A volume's client and visitor do something.
     fn play(&mut self, name: &str) -> Result<(), String> {
         let now = self.world.now();
+        let clock = self.interlude.working(now);
         let Some(live) = self.volumes.get_mut(name) else { return Ok(()) };
-        let stays = live.stays();
+        lock(&live.client.requests).tell_time(clock);
+        let (stays, unit) = (live.stays(), live.unit());
         if let Some(visitor) = &mut live.visitor {
-            let unit = Unit { lun: live.lun, leaves: live.leaving.is_some(), moves: live.moving };
             visitor.play(unit, &mut self.dice, &mut self.world)?;
         }
         let client = &mut live.client;
@@ -466,15 +588,30 @@ impl Trial {
                     };
                     let queues: Result<Vec<_>, volume::OpenError> = (0..2).map(open).collect();
                     let queues = queues.map_err(|error| error.to_string())?;
+                    client.stage = if live.claim == Claim::Never {
+                        Stage::Open(Box::new(Spread(queues)))
+                    } else {
+                        Stage::Reserving(Reserving::new(queues, live.claim == Claim::Held))
+                    };
+                    client.since = now;
+                }
+            },
+            Stage::Reserving(reserving) => match reserving.poll(now) {
+                Ok(None) => {}
+                Ok(Some(queues)) => {
+                    live.claim = Claim::Held;
                     client.stage = Stage::Open(Box::new(Spread(queues)));
                     client.since = now;
                 }
+                Err(what) if stays => return Err(what),
+                Err(_) => client.stage = Stage::Waiting,
             },
             Stage::Open(queue) => {
                 client.workload.now = now;
                 client.workload.step(&mut **queue).map_err(|violation| violation.to_string())?;
                 if stays {
-                    lock(&client.requests).check(now, ANSWER)?;
+                    let is_settled = now > client.since + SETTLING;
+                    lock(&client.requests).check(if is_settled { ANSWER } else { SETTLING })?;
                 }
             }
         }
@@ -487,10 +624,14 @@ impl Trial {
                 match self.proposal.take().map(|proposal| proposal.change) {
                     Some(Change::Add(name)) => self.open(&name),
                     Some(Change::Move(name)) => self.reopen(&name),
-                    Some(Change::Remove(name)) if self.plant == Plant::SlotWithoutGeneration => {
+                    Some(Change::Access(name)) => self.admit(&name),
+                    Some(Change::Remove(name)) if self.bug != PlantedBug::SlotWithoutGeneration => {
+                        self.admit(&name);
+                    }
+                    Some(Change::Remove(name)) if self.bug == PlantedBug::SlotWithoutGeneration => {
                         let id = self.volumes.get(&name).map(|live| live.id);
                         if let Some(id) = id {
-                            self.ids.release(id, self.plant);
+                            self.ids.release(id, self.bug);
                         }
                     }
                     _ => {}
@@ -503,8 +644,30 @@ impl Trial {
         }
     }
 
+    /// All cores let in whom they are to let in, and nobody else.
+    fn admit(&mut self, name: &str) {
+        let now = self.world.now();
+        if let Some(live) = self.volumes.get_mut(name) {
+            live.admitted = Some(now);
+        }
+    }
+
+    /// Does what [`PlantedBug::StandStill`] is.
+    fn stand_still(&mut self) {
+        let now = self.world.now();
+        if let Some(proposal) = &self.proposal {
+            let stands = now < proposal.since + PLANTED_STANDSTILL;
+            self.world.freeze(if stands { Frozen::All } else { Frozen::Nothing });
+        }
+    }
+
     /// A volume is retired: the power may be cut.
     fn retire(&mut self, id: VolumeId, secured: bool) -> Result<(), String> {
+        if self.abandoned.contains(&id) {
+            self.ledger.begin(id);
+            self.ids.release(id, self.bug);
+            return Ok(());
+        }
         let leaves = |(_, live): &(&String, &Live)| live.id == id && live.leaving.is_some();
         let Some(name) = self.volumes.iter().find(leaves).map(|(name, _)| name.clone()) else {
             return Err(format!("{id:?} is retired, and nobody has taken it out"));
@@ -513,8 +676,8 @@ impl Trial {
         if !secured {
             return Err(format!("{name} is retired without a flush"));
         }
-        if self.plant != Plant::SlotWithoutGeneration {
-            self.ids.release(id, self.plant);
+        if self.bug != PlantedBug::SlotWithoutGeneration {
+            self.ids.release(id, self.bug);
         }
         let workload = &mut live.client.workload;
         let began = workload.history.begin();

@@ -4,7 +4,7 @@
 //! (RFC 7143 §4.2.3.3, §11.5): of the session that asked all that it had sent before, of others all that was at the disk before. Once
 //! CSTS.RDY is 0 or CSTS.SHST says that the shutdown is complete, no command of the controller does (NVMe Base §3.5, §3.6). The other
 //! sessions hear of a reset by a unit attention (SAM-5 §6.3), and nobody is left without an answer. ABORT TASK is answered once its
-//! task has ended at the disk. [`Plant`] has the bugs that it must find.
+//! task has ended at the disk. [`PlantedBug`] has the bugs that it must find.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -23,11 +23,11 @@ use crate::fencing::{acknowledge_early, marks};
 use crate::forsaken::Forsaken;
 use crate::interlude::Interlude;
 use crate::lock;
-use crate::mail::Tamper;
+use crate::mail::MessageHook;
+use crate::network_conditions::NetworkConditions;
 use crate::nexus::{BLOCKS, Controller, Session};
 use crate::serving::{Serving, serve};
 use crate::slow::{Effect, SlowDisk, Watch};
-use crate::weather::Weather;
 use crate::world::World;
 /// The longest that the disk takes for a request: longer than everything else, so that resets find requests there.
 const SLOWEST: Duration = Duration::from_millis(80);
@@ -40,7 +40,7 @@ const ANSWER: Duration = Duration::from_secs(5);
 
 /// A bug of the server's cores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Plant {
+pub enum PlantedBug {
     /// None.
     None,
     /// A reset of task sets is answered before the tasks of other sessions have ended.
@@ -52,7 +52,7 @@ pub enum Plant {
 }
 
 /// What a trial is about.
-pub struct Scene {
+pub struct Scenario {
     /// What is spoken on port 1, iSCSI, and on port 2, NVMe/TCP.
     pub listeners: fn(&dyn Volume) -> Vec<ListenerRole>,
     /// Sessions, and controllers.
@@ -61,9 +61,9 @@ pub struct Scene {
     pub cores: CoreIndex,
 }
 
-impl std::fmt::Debug for Scene {
+impl std::fmt::Debug for Scenario {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Scene")
+        f.debug_struct("Scenario")
             .field("nexuses", &self.nexuses)
             .field("cores", &self.cores)
             .finish_non_exhaustive()
@@ -120,8 +120,8 @@ struct Trial {
 }
 
 /// Runs one trial with so many resets. The error says which promise was broken.
-pub fn resets(seed: u64, count: usize, scene: &Scene, plant: Plant) -> Result<(), String> {
-    let mut trial = Trial::new(seed, scene, plant)?;
+pub fn resets(seed: u64, count: usize, scenario: &Scenario, bug: PlantedBug) -> Result<(), String> {
+    let mut trial = Trial::new(seed, scenario, bug)?;
     for number in 0..count {
         let told = |what| format!("reset {number}: {what}");
         for _ in 0..trial.dice.within(STEPS) {
@@ -133,7 +133,7 @@ pub fn resets(seed: u64, count: usize, scene: &Scene, plant: Plant) -> Result<()
 }
 
 impl Trial {
-    fn new(seed: u64, scene: &Scene, plant: Plant) -> Result<Self, String> {
+    fn new(seed: u64, scenario: &Scenario, bug: PlantedBug) -> Result<Self, String> {
         let mut dice = Dice::new(seed);
         let promises = Arc::new(Mutex::new(Promises::default()));
         let told = Arc::clone(&promises);
@@ -146,17 +146,19 @@ impl Trial {
             watch,
             dice: Mutex::new(dice.fork()),
         });
-        let disk = if plant == Plant::EarlyEnd { Arc::new(Forsaken(disk)) as Arc<dyn Volume> } else { disk };
+        let disk =
+            if bug == PlantedBug::EarlyEnd { Arc::new(Forsaken(disk)) as Arc<dyn Volume> } else { disk };
         let delay = Duration::ZERO..=Duration::from_micros(500);
-        let mut world = World::new(Weather { delay, longest: 1 << 16, cuts: Odds::NEVER }, dice.fork());
+        let mut world =
+            World::new(NetworkConditions { delay, longest: 1 << 16, cuts: Odds::NEVER }, dice.fork());
         world.loosen();
-        let tamper: Option<Tamper<Message>> = match plant {
-            Plant::None | Plant::EarlyEnd => None,
-            Plant::EarlyAnswer => Some(Box::new(acknowledge_early)),
-            Plant::EarlyQuiet => Some(Box::new(quiet_early)),
+        let hook: Option<MessageHook<Message>> = match bug {
+            PlantedBug::None | PlantedBug::EarlyEnd => None,
+            PlantedBug::EarlyAnswer => Some(Box::new(acknowledge_early)),
+            PlantedBug::EarlyQuiet => Some(Box::new(quiet_early)),
         };
-        let listeners = (scene.listeners)(&*disk);
-        serve(&mut world, disk, Serving { listeners, cores: scene.cores, pool: POOL, tamper })?;
+        let listeners = (scenario.listeners)(&*disk);
+        serve(&mut world, disk, Serving { listeners, cores: scenario.cores, pool: POOL, hook })?;
         let (sessions, controllers) = (Vec::new(), Vec::new());
         let mut trial = Self {
             seed,
@@ -168,11 +170,11 @@ impl Trial {
             marks: 0,
             interlude: Interlude::default(),
         };
-        for number in 0..scene.nexuses.0 {
+        for number in 0..scenario.nexuses.0 {
             let mark = trial.mark();
             trial.sessions.push(Session::dial((trial.seed, mark), number + 1));
         }
-        for number in 0..scene.nexuses.1 {
+        for number in 0..scenario.nexuses.1 {
             let mark = trial.mark() + CONTROLLERS;
             trial.controllers.push(Controller::dial((trial.seed, mark), number + 101));
         }

@@ -13,7 +13,7 @@ use volume::{
 };
 
 use crate::lock;
-use crate::mail::Tamper;
+use crate::mail::MessageHook;
 use crate::slow::Effect;
 
 /// What core 0 says of catalogues and volumes, and whether it was true.
@@ -66,17 +66,24 @@ impl ControlObserver for Ledger {
 /// A client's requests: those under way, and how others failed.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
+    /// Each has its beginning on the clock that stands while a core does.
     under_way: BTreeMap<u64, Instant>,
+    clock: Instant,
     failures: Vec<String>,
 }
 
 impl Requests {
+    /// The time on the clock that stands while a core does.
+    pub(crate) fn tell_time(&mut self, clock: Instant) {
+        self.clock = clock;
+    }
+
     /// None has failed, and none takes longer than this.
-    pub(crate) fn check(&mut self, now: Instant, longest: Duration) -> Result<(), String> {
+    pub(crate) fn check(&mut self, longest: Duration) -> Result<(), String> {
         if let Some(failure) = self.failures.pop() {
             return Err(format!("it stays, and a request of its client fails: {failure}"));
         }
-        if self.under_way.values().any(|begun| now > *begun + longest) {
+        if self.under_way.values().any(|begun| self.clock > *begun + longest) {
             return Err(format!("it stays, and a request of its client does not end within {longest:?}"));
         }
         Ok(())
@@ -93,7 +100,9 @@ impl VolumeQueue for Noted {
     fn submit(&mut self, now: Instant, request: Request) -> Result<(), QueueFull> {
         let Tag(tag) = request.tag;
         self.inner.submit(now, request)?;
-        lock(&self.requests).under_way.insert(tag, now);
+        let mut requests = lock(&self.requests);
+        let begun = requests.clock;
+        requests.under_way.insert(tag, begun);
         Ok(())
     }
 
@@ -183,7 +192,7 @@ struct Round {
 }
 
 /// Each core says that it has no queue of a volume any more as soon as it does not show the volume.
-pub(crate) fn retire_before_drain() -> Tamper<Message> {
+pub(crate) fn retire_before_drain() -> MessageHook<Message> {
     let mut rounds: BTreeMap<CoreIndex, Round> = BTreeMap::new();
     Box::new(move |(from, to), message| match message {
         Message::Prepare(catalogue) => {
@@ -196,7 +205,7 @@ pub(crate) fn retire_before_drain() -> Tamper<Message> {
             let mut posted = vec![(to, Message::Answered(generation, Ok(())))];
             let round = rounds.entry(from).or_default();
             round.answers += 1;
-            if round.answers == 2 {
+            if round.answers == 3 {
                 let gone = round.current.difference(&round.next).copied();
                 let early = gone.map(|id| Message::Retired(Retired { id, secured: true, forced: 0 }));
                 posted.extend(early.map(|message| (to, message)));
@@ -210,7 +219,7 @@ pub(crate) fn retire_before_drain() -> Tamper<Message> {
 }
 
 /// A core that has no queue of a volume any more does not acknowledge a fence for it.
-pub(crate) fn unknown_fence() -> Tamper<Message> {
+pub(crate) fn unknown_fence() -> MessageHook<Message> {
     let mut fences: BTreeMap<u64, VolumeId> = BTreeMap::new();
     let mut gone: BTreeSet<(CoreIndex, VolumeId)> = BTreeSet::new();
     Box::new(move |(from, to), message| {

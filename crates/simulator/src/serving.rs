@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::task::Waker;
 
-use engine::{Catalogue, ControlObserver, Core, EngineConfig, ListenerRole, Message};
+use engine::{Catalogue, ControlObserver, Core, EngineConfig, ListenerRole, Message, NamedVolume};
 use host::{CoreIndex, Journal, World as HostWorld};
 use volume::Volume;
 
 use crate::dice::{Dice, Odds};
-use crate::disk::{CrashDisk, DiskOptions, Plant};
-use crate::mail::{Mail, Sender, Tamper};
+use crate::disk::{CrashDisk, DiskOptions, PlantedBug};
+use crate::mail::{Mail, MessageHook, Sender};
 use crate::world::{World, WorldDialer};
 
 /// What a server is like.
@@ -20,7 +20,7 @@ pub(crate) struct Serving {
     /// Buffers of each core, in bytes.
     pub(crate) pool: usize,
     /// What is done to the messages between its cores.
-    pub(crate) tamper: Option<Tamper<Message>>,
+    pub(crate) hook: Option<MessageHook<Message>>,
 }
 
 /// What the cores of a server are made of.
@@ -30,7 +30,7 @@ pub(crate) struct Makings {
     /// Buffers of each core, in bytes.
     pub(crate) pool: usize,
     /// What is done to the messages between its cores.
-    pub(crate) tamper: Option<Tamper<Message>>,
+    pub(crate) hook: Option<MessageHook<Message>>,
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) observer: Arc<dyn ControlObserver>,
 }
@@ -40,10 +40,10 @@ pub(crate) fn cores(
     disk: Arc<dyn Volume>,
     serving: Serving,
 ) -> Result<(Vec<Core>, Arc<Mail<Message>>), String> {
-    let Serving { listeners, cores, pool, tamper } = serving;
-    let catalogue = Catalogue::first([("disk".into(), disk)], listeners);
+    let Serving { listeners, cores, pool, hook } = serving;
+    let catalogue = Catalogue::first([NamedVolume { name: "disk".into(), volume: disk }], listeners);
     let (journal, observer) = (Arc::new(host::Silent), Arc::new(host::Silent));
-    make_cores(Makings { catalogue, cores, pool, tamper, journal, observer })
+    make_cores(Makings { catalogue, cores, pool, hook, journal, observer })
 }
 
 /// The cores of a server, and their mailboxes.
@@ -55,14 +55,14 @@ pub(crate) fn make_cores(makings: Makings) -> Result<(Vec<Core>, Arc<Mail<Messag
         observer: makings.observer,
     });
     let mail = Mail::new(makings.cores.into());
-    let mail = Arc::new(match makings.tamper {
+    let mail = Arc::new(match makings.hook {
         None => mail,
-        Some(tamper) => mail.tampered(tamper),
+        Some(hook) => mail.tampered(hook),
     });
-    let options = DiskOptions { sectors: 1, errors: Odds::NEVER, plant: Plant::None, write_back: None };
+    let options = DiskOptions { sectors: 1, errors: Odds::NEVER, bug: PlantedBug::None, write_back: None };
     let storage = CrashDisk::new(options, Dice::new(1));
     let cores = (0..makings.cores).map(|core| {
-        let surroundings = HostWorld {
+        let context = HostWorld {
             core,
             storage: Arc::new(storage.clone()),
             dialer: Arc::new(WorldDialer),
@@ -70,7 +70,7 @@ pub(crate) fn make_cores(makings: Makings) -> Result<(Vec<Core>, Arc<Mail<Messag
             waker: Waker::noop().clone(),
         };
         let catalogue = makings.catalogue.clone();
-        Core::new(Arc::clone(&config), catalogue, surroundings).map_err(|error| error.to_string())
+        Core::new(Arc::clone(&config), catalogue, context).map_err(|error| error.to_string())
     });
     Ok((cores.collect::<Result<_, String>>()?, mail))
 }

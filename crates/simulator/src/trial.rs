@@ -8,18 +8,18 @@ use std::time::Duration;
 use backends::FileVolume;
 use engine::incarnation::Mark;
 use engine::remote::{self, Access};
-use engine::{Catalogue, Core, EngineConfig, ListenerRole, Message};
+use engine::{Catalogue, Core, EngineConfig, ListenerRole, Message, NamedVolume};
 use host::{CoreIndex, OpenMode, World as HostWorld};
 use protocol::Instant;
 use volume::{CoreId, OpenError, QueueContext, Volume, VolumeQueue};
 
 use crate::dice::{Dice, Odds};
-use crate::disk::{CrashDisk, DiskOptions, Plant, SECTOR};
+use crate::disk::{CrashDisk, DiskOptions, PlantedBug, SECTOR};
 use crate::keeper::Keeper;
 use crate::mail::{Mail, Sender};
 use crate::marks::Marks;
+use crate::network_conditions::NetworkConditions;
 use crate::spread::Spread;
-use crate::weather::Weather;
 use crate::workload::Workload;
 use crate::world::{World, WorldDialer};
 
@@ -29,9 +29,9 @@ const SECTORS: usize = 24;
 const STEPS: std::ops::RangeInclusive<usize> = 5..=60;
 
 /// Cuts the power of a busy volume `cuts` times. The error says what was lost.
-pub fn crash(seed: u64, cuts: usize, plant: Plant, errors: Odds) -> Result<(), String> {
+pub fn crash(seed: u64, cuts: usize, bug: PlantedBug, errors: Odds) -> Result<(), String> {
     let mut dice = Dice::new(seed);
-    let options = DiskOptions { sectors: SECTORS, errors, write_back: None, plant };
+    let options = DiskOptions { sectors: SECTORS, errors, write_back: None, bug };
     let disk = CrashDisk::new(options, dice.fork());
     let mut workload = Workload::new(SECTORS, SECTOR, dice.fork());
     for cut in 0..cuts {
@@ -61,7 +61,7 @@ pub(crate) const WORLD_STEPS: usize = 4;
 
 /// What the server of a trial serves, and how a client reaches it.
 #[derive(Clone)]
-pub struct Scene {
+pub struct Scenario {
     /// What is spoken, given the volume that is served and the server's incarnation mark.
     pub listener: fn(&dyn Volume, Option<[u8; 16]>) -> Option<ListenerRole>,
     /// How a client opens it.
@@ -72,39 +72,39 @@ pub struct Scene {
     pub cores: CoreIndex,
 }
 
-impl Scene {
+impl Scenario {
     /// True if the protocol has compare-and-write at this end.
     pub fn compares(&self) -> bool {
         matches!(self.access, Access::Iscsi { .. })
     }
 }
 
-impl std::fmt::Debug for Scene {
+impl std::fmt::Debug for Scenario {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Scene").field("access", &self.access).finish_non_exhaustive()
+        f.debug_struct("Scenario").field("access", &self.access).finish_non_exhaustive()
     }
 }
 
 /// A whole server with its disk, behind a network that delays, cuts into chunks and resets; the client reconnects, and the
 /// server loses power `cuts` times.
-pub fn served(seed: u64, cuts: usize, scene: &Scene, plant: Plant) -> Result<(), String> {
+pub fn served(seed: u64, cuts: usize, scenario: &Scenario, bug: PlantedBug) -> Result<(), String> {
     let mut dice = Dice::new(seed);
-    let options = DiskOptions { sectors: SECTORS, errors: Odds::NEVER, write_back: None, plant };
+    let options = DiskOptions { sectors: SECTORS, errors: Odds::NEVER, write_back: None, bug };
     let disk = CrashDisk::new(options, dice.fork());
-    let mut keeper = Keeper::new(scene.marks, dice.fork());
-    let weather = Weather {
+    let mut keeper = Keeper::new(scenario.marks, dice.fork());
+    let conditions = NetworkConditions {
         delay: Duration::ZERO..=Duration::from_micros(500),
         longest: dice.within(1..=4096),
         cuts: Odds(2),
     };
-    let mut world = World::new(weather, dice.fork());
+    let mut world = World::new(conditions, dice.fork());
     let mut workload = Workload::new(SECTORS, SECTOR, dice.fork());
     for cut in 0..cuts {
-        start_server(&mut world, &disk, (scene, keeper.begin()?))?;
+        start_server(&mut world, &disk, (scenario, keeper.begin()?))?;
         let told = |violation| format!("cut {cut}: {violation}");
-        let mut queue = connect(&mut world, scene)?;
+        let mut queue = connect(&mut world, scenario)?;
         while !workload.check_after_cut(&mut *queue, &mut || step(&mut world)).map_err(told)? {
-            queue = connect(&mut world, scene)?;
+            queue = connect(&mut world, scenario)?;
         }
         for _ in 0..dice.within(STEPS) {
             workload.now = world.now();
@@ -122,8 +122,8 @@ pub fn served(seed: u64, cuts: usize, scene: &Scene, plant: Plant) -> Result<(),
 
 /// Both ends are this project's own, so neither may find the other in breach of a standard, whatever the network does.
 fn check_journal(world: &World<Core>) -> Result<(), String> {
-    let misdeed = |event: &host::Event| matches!(event.kind, host::Kind::Violation | host::Kind::Reject);
-    match world.journal.take().into_iter().find(misdeed) {
+    let violation = |event: &host::Event| matches!(event.kind, host::Kind::Violation | host::Kind::Reject);
+    match world.journal.take().into_iter().find(violation) {
         Some(event) => {
             Err(format!("the server finds its own project's client in breach of the protocol: {event:?}"))
         }
@@ -141,11 +141,11 @@ pub(crate) fn step(world: &mut World<Core>) -> Instant {
 pub(crate) fn start_server(
     world: &mut World<Core>,
     disk: &CrashDisk,
-    (scene, mark): (&Scene, Option<Mark>),
+    (scenario, mark): (&Scenario, Option<Mark>),
 ) -> Result<(), String> {
     let volume = FileVolume::new(Arc::new(disk.clone()), OpenMode::ReadWrite, None)
         .map_err(|error| error.to_string())?;
-    let listener = (scene.listener)(&volume, mark).ok_or("the scene has no listener")?;
+    let listener = (scenario.listener)(&volume, mark).ok_or("the scenario has no listener")?;
     let config = Arc::new(EngineConfig {
         pool_limit: SERVER_POOL,
         entropy: Arc::new(|| Box::new(Dice::new(1))),
@@ -153,32 +153,32 @@ pub(crate) fn start_server(
         observer: Arc::clone(&world.observed) as Arc<dyn engine::ControlObserver>,
     });
     let volume: Arc<dyn Volume> = Arc::new(volume);
-    let catalogue = Catalogue::first([("disk".into(), volume)], vec![listener]);
-    let mail = Arc::new(Mail::<Message>::new(scene.cores.into()));
+    let catalogue = Catalogue::first([NamedVolume { name: "disk".into(), volume }], vec![listener]);
+    let mail = Arc::new(Mail::<Message>::new(scenario.cores.into()));
     let core = |core| {
-        let surroundings = HostWorld {
+        let context = HostWorld {
             core,
             storage: Arc::new(disk.clone()),
             dialer: Arc::new(WorldDialer),
             postbox: Arc::new(Sender { mail: Arc::clone(&mail), from: core }),
             waker: Waker::noop().clone(),
         };
-        Core::new(Arc::clone(&config), catalogue.clone(), surroundings).map_err(|error| error.to_string())
+        Core::new(Arc::clone(&config), catalogue.clone(), context).map_err(|error| error.to_string())
     };
-    let cores = (0..scene.cores).map(core).collect::<Result<_, String>>()?;
+    let cores = (0..scenario.cores).map(core).collect::<Result<_, String>>()?;
     world.start_server(cores, Arc::clone(&mail));
     Ok(())
 }
 
 /// Opens the volume and its queues, as often as it takes.
-pub(crate) fn connect(world: &mut World<Core>, scene: &Scene) -> Result<Box<dyn VolumeQueue>, String> {
-    let surroundings = remote::Surroundings {
+pub(crate) fn connect(world: &mut World<Core>, scenario: &Scenario) -> Result<Box<dyn VolumeQueue>, String> {
+    let context = remote::ClientContext {
         dialer: Arc::new(WorldDialer),
         waker: Waker::noop().clone(),
         entropy: Arc::new(|| Box::new(Dice::new(2))),
     };
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
-    let mut opening = remote::open(address, scene.access.clone(), &surroundings);
+    let mut opening = remote::open(address, scenario.access.clone(), &context);
     for _ in 0..PATIENCE {
         world.step();
         match opening.poll() {
@@ -186,11 +186,11 @@ pub(crate) fn connect(world: &mut World<Core>, scene: &Scene) -> Result<Box<dyn 
                 let open = |core| {
                     volume.open_queue(&QueueContext::without_pool(CoreId(core), Waker::noop().clone()))
                 };
-                let queues: Result<Vec<_>, _> = (0..scene.cores).map(open).collect();
+                let queues: Result<Vec<_>, _> = (0..scenario.cores).map(open).collect();
                 let mut queues = queues.map_err(|error| error.to_string())?;
                 return Ok(if queues.len() > 1 { Box::new(Spread(queues)) } else { queues.remove(0) });
             }
-            Some(Err(_)) => opening = remote::open(address, scene.access.clone(), &surroundings),
+            Some(Err(_)) => opening = remote::open(address, scenario.access.clone(), &context),
             None => {}
         }
     }

@@ -2,8 +2,8 @@
 //!
 //! # Fault model
 //! * Bytes of one stream stay in order. They are cut into chunks of any size, each of which travels for any time within
-//!   [`Weather::delay`]; so chunks of different streams, and the two directions of one, overtake each other.
-//! * By [`Weather::cuts`] a stream is reset: what travels is lost, and both ends are told.
+//!   [`NetworkConditions::delay`]; so chunks of different streams, and the two directions of one, overtake each other.
+//! * By [`NetworkConditions::cuts`] a stream is reset: what travels is lost, and both ends are told.
 //! * The server may die at any moment ([`World::end_server`]): all streams are reset, and nothing it had begun goes on.
 //! * The server has one core or several. With several, messages between two cores stay in order, and take as long as the dice want, so
 //!   that they overtake those between others; cores take their turns in any order; and a core may see bytes of a stream long before
@@ -30,10 +30,10 @@ use protocol::{Ended, Instant};
 use crate::damage::Damage;
 use crate::dice::Dice;
 use crate::end::End;
-use crate::lane::Lane;
+use crate::link::Link;
 use crate::mail::{Mail, Sender};
+use crate::network_conditions::NetworkConditions;
 use crate::observed::Observed;
-use crate::weather::Weather;
 
 /// `ECONNRESET` and `ECONNREFUSED`.
 const RESET: Ended = Ended::Failed(104);
@@ -50,7 +50,7 @@ type Wish = (SocketAddr, EndpointId, Box<dyn Endpoint>);
 
 thread_local! {
     static DIALS: RefCell<Vec<Wish>> = const { RefCell::new(Vec::new()) };
-    static NUDGES: RefCell<Vec<EndpointId>> = const { RefCell::new(Vec::new()) };
+    static WAKES: RefCell<Vec<EndpointId>> = const { RefCell::new(Vec::new()) };
     static NEXT: RefCell<u64> = const { RefCell::new(0) };
 }
 
@@ -66,7 +66,7 @@ struct Nudge(EndpointId);
 
 impl Wake for Nudge {
     fn wake(self: Arc<Self>) {
-        WorldDialer.nudge(self.0);
+        WorldDialer.wake(self.0);
     }
 }
 
@@ -81,8 +81,8 @@ impl Dialer for WorldDialer {
         name
     }
 
-    fn nudge(&self, endpoint: EndpointId) {
-        NUDGES.with_borrow_mut(|nudges| nudges.push(endpoint));
+    fn wake(&self, endpoint: EndpointId) {
+        WAKES.with_borrow_mut(|wakes| wakes.push(endpoint));
     }
 
     fn waker(&self, endpoint: EndpointId) -> Waker {
@@ -98,8 +98,8 @@ struct Stream {
     server: Option<Served>,
     /// The server has not yet been told of it.
     waits: bool,
-    to_server: Lane,
-    to_client: Lane,
+    to_server: Link,
+    to_client: Link,
     /// The client is told that it is over; the server is told at this time.
     severed: Option<Instant>,
     /// Since when one of the ends wants it closed.
@@ -150,7 +150,7 @@ struct Running<S: Service> {
 pub struct World<S: Service> {
     now: Instant,
     dice: Dice,
-    weather: Weather,
+    conditions: NetworkConditions,
     server: Option<Running<S>>,
     streams: BTreeMap<EndpointId, Stream>,
     frozen: Frozen,
@@ -174,13 +174,13 @@ pub struct World<S: Service> {
 
 impl<S: Service> World<S> {
     /// A world in which nothing listens yet.
-    pub fn new(weather: Weather, dice: Dice) -> Self {
+    pub fn new(conditions: NetworkConditions, dice: Dice) -> Self {
         DIALS.take();
-        NUDGES.take();
+        WAKES.take();
         Self {
             now: Instant::ZERO,
             dice,
-            weather,
+            conditions,
             server: None,
             streams: BTreeMap::new(),
             frozen: Frozen::Nothing,
@@ -298,7 +298,7 @@ impl<S: Service> World<S> {
         self.open_streams();
         self.cut_something();
         self.run_server();
-        self.nudge();
+        self.wake();
         self.transmit();
         self.deliver();
         self.run_timers();
@@ -315,9 +315,9 @@ impl<S: Service> World<S> {
             } else {
                 client.end(self.now, REFUSED);
             }
-            let lanes = (Lane::default(), Lane::default());
+            let links = (Link::default(), Link::default());
             let listener = ListenerId(u32::from(address.port().saturating_sub(1)));
-            let (to_server, to_client) = lanes;
+            let (to_server, to_client) = links;
             let stream = Stream {
                 client,
                 listener,
@@ -356,7 +356,7 @@ impl<S: Service> World<S> {
     }
 
     fn cut_something(&mut self) {
-        if !self.dice.happens(self.weather.cuts) || self.streams.is_empty() {
+        if !self.dice.happens(self.conditions.cuts) || self.streams.is_empty() {
             return;
         }
         let chosen = self.dice.index(self.streams.len());
@@ -385,8 +385,8 @@ impl<S: Service> World<S> {
         }
     }
 
-    fn nudge(&mut self) {
-        for name in NUDGES.take() {
+    fn wake(&mut self) {
+        for name in WAKES.take() {
             if let Some(stream) = self.streams.get_mut(&name) {
                 stream.client.receive(self.now, &[]);
             }
@@ -394,7 +394,7 @@ impl<S: Service> World<S> {
     }
 
     fn transmit(&mut self) {
-        let Self { now, dice, weather, streams, frozen, window, damage, .. } = self;
+        let Self { now, dice, conditions, streams, frozen, window, damage, .. } = self;
         for stream in streams.values_mut() {
             let behind = stream.server.as_ref().map_or(0, |server| server.end.staged());
             let room = window.saturating_sub(stream.to_server.bytes() + behind);
@@ -409,7 +409,7 @@ impl<S: Service> World<S> {
             };
             damage_to(damage, true);
             let out = stream.to_server.pass(out, damage.as_mut());
-            stream.to_server.send(*now, &out, (weather, dice));
+            stream.to_server.send(*now, &out, (conditions, dice));
             let room = window.saturating_sub(stream.to_client.bytes() + stream.client.staged());
             if let Some(server) = frozen.server(stream) {
                 let back = server.end.transmit(*now, room);
@@ -417,7 +417,7 @@ impl<S: Service> World<S> {
                 damage_to(damage, false);
                 let back = stream.to_client.pass(back, damage.as_mut());
                 if !stream.client.has_ended() {
-                    stream.to_client.send(*now, &back, (weather, dice));
+                    stream.to_client.send(*now, &back, (conditions, dice));
                 }
             }
         }
@@ -433,8 +433,8 @@ impl<S: Service> World<S> {
         };
         let to_server =
             self.streams.values().filter(|stream| awaited(stream)).map(|stream| &stream.to_server);
-        let lanes = to_server.chain(self.streams.values().map(|stream| &stream.to_client));
-        let next = lanes.filter_map(Lane::due).min();
+        let links = to_server.chain(self.streams.values().map(|stream| &stream.to_client));
+        let next = links.filter_map(Link::due).min();
         let idle = self.now + self.idle;
         self.now = next.unwrap_or(idle).min(idle).max(self.now);
         for stream in self.streams.values_mut() {
@@ -572,7 +572,7 @@ impl<S: Service> Drop for World<S> {
     /// What was wished for and not begun goes with it.
     fn drop(&mut self) {
         DIALS.take();
-        NUDGES.take();
+        WAKES.take();
     }
 }
 

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use common::{iscsi_access, iscsi_listener, nvme_access, nvme_listener};
 use engine::ListenerRole;
-use engine::remote::{Discovery, Surroundings, discover};
-use simulator::consuming::{Plant, Scene, consuming};
+use engine::remote::{ClientContext, Discovery, discover};
+use simulator::consuming::{PlantedBug, Scenario, consuming};
 use simulator::replay;
 use simulator::villains::Evil;
 use volume::Volume;
@@ -32,13 +32,13 @@ fn listeners(volume: &dyn Volume) -> Vec<ListenerRole> {
     [iscsi_listener(volume, None), nvme_listener(volume, None)].into_iter().flatten().collect()
 }
 
-fn ask(scheme: &str, address: SocketAddr, surroundings: &Surroundings) -> Discovery {
+fn ask(scheme: &str, address: SocketAddr, context: &ClientContext) -> Discovery {
     let url = format!("{scheme}://127.0.0.1").parse().unwrap();
-    discover(address, &url, None, surroundings)
+    discover(address, &url, None, context)
 }
 
-fn scene() -> Scene {
-    Scene {
+fn scenario() -> Scenario {
+    Scenario {
         listeners,
         access: [iscsi_access(OPTIONS), nvme_access(OPTIONS)],
         bounds: BOUNDS,
@@ -52,37 +52,39 @@ fn scene() -> Scene {
 
 #[test]
 fn no_kind_of_far_end_harms_who_uses_it() {
-    let scene = scene();
+    let scenario = scenario();
     replay::run("no_kind_of_far_end", TRIALS, |seed| {
-        consuming(seed, &[replay::in_turn(&Evil::ALL, seed)], &scene, Plant::None)
+        consuming(seed, &[replay::in_turn(&Evil::ALL, seed)], &scenario, PlantedBug::None)
     });
 }
 
 #[test]
 fn far_ends_of_all_kinds_together_harm_nobody() {
-    let scene = scene();
-    replay::run("far_ends_of_all_kinds", MIXED, |seed| consuming(seed, &Evil::ALL, &scene, Plant::None));
+    let scenario = scenario();
+    replay::run("far_ends_of_all_kinds", MIXED, |seed| {
+        consuming(seed, &Evil::ALL, &scenario, PlantedBug::None)
+    });
 }
 
-fn is_found(evil: Evil, plant: Plant, words: &str) {
-    let scene = scene();
-    let found = (0..PATIENCE).filter_map(|seed| consuming(seed, &[evil], &scene, plant).err());
+fn is_found(evil: Evil, bug: PlantedBug, words: &str) {
+    let scenario = scenario();
+    let found = (0..PATIENCE).filter_map(|seed| consuming(seed, &[evil], &scenario, bug).err());
     let found = found.inspect(|what| eprintln!("{what}")).any(|what| what.contains(words));
-    assert!(found, "{plant:?} is not found in {PATIENCE} trials of {evil:?}");
+    assert!(found, "{bug:?} is not found in {PATIENCE} trials of {evil:?}");
 }
 
 #[test]
 fn a_deadline_that_is_missing_is_found() {
-    is_found(Evil::Silence, Plant::NoDeadlines, "a hostile server takes longer");
-    is_found(Evil::Withheld, Plant::NoDeadlines, "a hostile server takes longer");
+    is_found(Evil::Silence, PlantedBug::NoDeadlines, "a hostile server takes longer");
+    is_found(Evil::Withheld, PlantedBug::NoDeadlines, "a hostile server takes longer");
 }
 
 #[test]
 fn what_is_taken_in_unwanted_is_found() {
-    is_found(Evil::UnreadPings, Plant::Greedy, "is the limit");
+    is_found(Evil::UnreadPings, PlantedBug::Greedy, "is the limit");
 }
 
 #[test]
 fn memory_that_does_not_come_back_is_found() {
-    is_found(Evil::Withheld, Plant::Leak, "are in use");
+    is_found(Evil::Withheld, PlantedBug::Leak, "are in use");
 }

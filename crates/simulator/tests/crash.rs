@@ -1,7 +1,7 @@
 //! Nothing that was flushed or written durably is lost, whatever a power cut does; and the checker that says so finds the
 //! bugs that it is there for.
 
-use simulator::disk::Plant;
+use simulator::disk::PlantedBug;
 use simulator::losses::{self, Forgets};
 use simulator::{Odds, replay, trial};
 
@@ -14,37 +14,39 @@ const PATIENCE: u64 = 50;
 
 #[test]
 fn nothing_secured_is_lost_in_ten_thousand_cuts() {
-    replay::run("nothing_secured", TRIALS, |seed| trial::crash(seed, CUTS, Plant::None, Odds::NEVER));
+    replay::run("nothing_secured", TRIALS, |seed| trial::crash(seed, CUTS, PlantedBug::None, Odds::NEVER));
 }
 
 #[test]
 fn nothing_secured_is_lost_on_a_disk_that_fails_now_and_then() {
-    replay::run("on_a_disk_that_fails", TRIALS / 5, |seed| trial::crash(seed, CUTS, Plant::None, Odds(30)));
+    replay::run("on_a_disk_that_fails", TRIALS / 5, |seed| {
+        trial::crash(seed, CUTS, PlantedBug::None, Odds(30))
+    });
 }
 
-fn is_found(plant: Plant) {
-    let found = (0..PATIENCE).any(|seed| trial::crash(seed, CUTS, plant, Odds::NEVER).is_err());
-    assert!(found, "{plant:?} was not found in {PATIENCE} trials of {CUTS} cuts");
+fn is_found(bug: PlantedBug) {
+    let found = (0..PATIENCE).any(|seed| trial::crash(seed, CUTS, bug, Odds::NEVER).is_err());
+    assert!(found, "{bug:?} was not found in {PATIENCE} trials of {CUTS} cuts");
 }
 
 #[test]
 fn a_flush_that_does_nothing_is_found() {
-    is_found(Plant::FlushDoesNothing);
+    is_found(PlantedBug::FlushDoesNothing);
 }
 
 #[test]
 fn an_early_acknowledgement_is_found() {
-    is_found(Plant::EarlyAcknowledgement);
+    is_found(PlantedBug::EarlyAcknowledgement);
 }
 
 #[test]
 fn a_durable_write_that_stays_in_the_cache_is_found() {
-    is_found(Plant::DurableIsCached);
+    is_found(PlantedBug::DurableIsCached);
 }
 
 #[test]
 fn the_same_seed_gives_the_same_history() {
-    let lost = |seed| trial::crash(seed, CUTS, Plant::FlushDoesNothing, Odds(30));
+    let lost = |seed| trial::crash(seed, CUTS, PlantedBug::FlushDoesNothing, Odds(30));
     for seed in 0..10 {
         assert_eq!(lost(seed), lost(seed), "seed {seed}");
     }

@@ -4,10 +4,10 @@
 mod common;
 
 use common::{iscsi_scene, nvme_scene};
-use simulator::damage::Plant;
+use simulator::damage::PlantedBug;
 use simulator::lasting::damaged;
 use simulator::replay;
-use simulator::trial::Scene;
+use simulator::trial::Scenario;
 
 /// Steps of the client in each trial, and trials for each protocol.
 const STEPS: usize = 300;
@@ -19,42 +19,42 @@ const LONG_PATIENCE: u64 = 600;
 /// Above this many bytes data goes where it belongs at once instead of being copied there.
 const PLACED: usize = 8192;
 
-fn scenes() -> [Scene; 2] {
+fn scenarios() -> [Scenario; 2] {
     [iscsi_scene("&reconnect=20m"), nvme_scene("&reconnect=20m")]
 }
 
 #[test]
 fn no_damage_is_read_or_stored() {
-    for scene in scenes() {
+    for scenario in scenarios() {
         let mut done = 0;
         replay::run("no_damage_is_read_or_stored", TRIALS, |seed| {
-            done += damaged(seed, STEPS, &scene, Plant::None)?;
+            done += damaged(seed, STEPS, &scenario, PlantedBug::None)?;
             Ok::<(), String>(())
         });
-        assert!(done > 0, "nothing was damaged in {scene:?}");
+        assert!(done > 0, "nothing was damaged in {scenario:?}");
     }
 }
 
-fn is_found(plant: Plant, patience: u64) {
-    for scene in scenes() {
-        let found = (0..patience).find_map(|seed| damaged(seed, STEPS, &scene, plant).err());
+fn is_found(bug: PlantedBug, patience: u64) {
+    for scenario in scenarios() {
+        let found = (0..patience).find_map(|seed| damaged(seed, STEPS, &scenario, bug).err());
         eprintln!("{found:?}");
-        assert!(found.is_some(), "{plant:?} is not found in {patience} trials of {scene:?}");
+        assert!(found.is_some(), "{bug:?} is not found in {patience} trials of {scenario:?}");
     }
 }
 
 #[test]
 fn a_server_that_does_not_check_long_data_is_found() {
-    is_found(Plant::ServerUnchecked(PLACED), PATIENCE);
+    is_found(PlantedBug::ServerUnchecked(PLACED), PATIENCE);
 }
 
 #[test]
 fn a_client_that_does_not_check_long_data_is_found() {
-    is_found(Plant::ClientUnchecked(PLACED), PATIENCE);
+    is_found(PlantedBug::ClientUnchecked(PLACED), PATIENCE);
 }
 
 #[test]
 fn an_end_that_does_not_check_headers_is_found() {
-    is_found(Plant::ServerHeaders, LONG_PATIENCE);
-    is_found(Plant::ClientHeaders, LONG_PATIENCE);
+    is_found(PlantedBug::ServerHeaders, LONG_PATIENCE);
+    is_found(PlantedBug::ClientHeaders, LONG_PATIENCE);
 }

@@ -5,7 +5,7 @@ mod common;
 
 use common::{iscsi_access, iscsi_listener, nvme_access, nvme_listener};
 use engine::ListenerRole;
-use simulator::fencing::{Plant, Scene, fencing};
+use simulator::fencing::{PlantedBug, Scenario, fencing};
 use simulator::replay;
 use volume::Volume;
 
@@ -23,7 +23,7 @@ fn listeners(volume: &dyn Volume) -> Vec<ListenerRole> {
 }
 
 /// Four clients: of iSCSI, of NVMe, or two of each.
-fn scene(iscsi: u8, cores: u16) -> Scene {
+fn scenario(iscsi: u8, cores: u16) -> Scenario {
     let client = |number| match number {
         number if number < iscsi => {
             (1, iscsi_access(&format!("?initiator=iqn.2026-11.org.example:{number}&timeout=1s")))
@@ -35,50 +35,50 @@ fn scene(iscsi: u8, cores: u16) -> Scene {
             (2, nvme_access(&host))
         }
     };
-    Scene { listeners, clients: (0..4).map(client).collect(), cores }
+    Scenario { listeners, clients: (0..4).map(client).collect(), cores }
 }
 
 #[test]
 fn no_fenced_write_takes_effect() {
     replay::run("no_fenced_write", TRIALS, |seed| {
         let (iscsi, cores) = replay::in_turn(&KINDS, seed);
-        fencing(seed, CHANGES, &scene(iscsi, cores), Plant::None)
+        fencing(seed, CHANGES, &scenario(iscsi, cores), PlantedBug::None)
             .map_err(|what| format!("{iscsi} iSCSI clients, {cores} cores: {what}"))
     });
 }
 
-fn is_found(plant: Plant) {
+fn is_found(bug: PlantedBug) {
     for (iscsi, cores) in [(4, 1), (4, 2), (0, 2), (2, 3)] {
-        let scene = scene(iscsi, cores);
-        let found = (0..PATIENCE).find_map(|seed| fencing(seed, CHANGES, &scene, plant).err());
+        let scenario = scenario(iscsi, cores);
+        let found = (0..PATIENCE).find_map(|seed| fencing(seed, CHANGES, &scenario, bug).err());
         let found = found.is_some_and(|what| what.contains("takes effect"));
         assert!(
             found,
-            "{plant:?} is not found in {PATIENCE} trials with {iscsi} iSCSI clients and {cores} cores"
+            "{bug:?} is not found in {PATIENCE} trials with {iscsi} iSCSI clients and {cores} cores"
         );
     }
 }
 
 #[test]
 fn an_acknowledgement_before_older_requests_have_ended_is_found() {
-    is_found(Plant::EarlyAcknowledgement);
+    is_found(PlantedBug::EarlyAcknowledgement);
 }
 
 #[test]
 fn a_view_that_comes_late_is_found() {
-    is_found(Plant::LateView);
+    is_found(PlantedBug::LateView);
 }
 
 #[test]
 fn a_request_that_is_taken_behind_the_fence_that_overtook_it_is_found() {
-    is_found(Plant::EpochStands);
+    is_found(PlantedBug::EpochStands);
 }
 
 #[test]
 fn the_same_seed_gives_the_same_end() {
-    let scene = scene(2, 3);
+    let scenario = scenario(2, 3);
     for seed in 0..5 {
-        let end = || fencing(seed, CHANGES, &scene, Plant::EarlyAcknowledgement);
+        let end = || fencing(seed, CHANGES, &scenario, PlantedBug::EarlyAcknowledgement);
         assert_eq!(end(), end(), "seed {seed}");
     }
 }

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use common::{first, iscsi_access, iscsi_node, nvme_access, nvme_listener};
 use engine::ListenerRole;
-use simulator::moves::{Plant, Scene, moves};
+use simulator::moves::{PlantedBug, Scenario, moves};
 use simulator::replay;
 use volume::Volume;
 
-/// Cuts in each trial, and trials for each scene.
+/// Cuts in each trial, and trials for each scenario.
 const CUTS: usize = 4;
 const TRIALS: u64 = 120;
 /// A planted bug must be found within so many trials: over another path and on three cores one in a hundred finds it.
@@ -32,36 +32,37 @@ fn paths(volume: &dyn Volume) -> Vec<ListenerRole> {
     [path(), path()].into_iter().flatten().collect()
 }
 
-fn redirected(cores: u16) -> Scene {
-    Scene { listeners: portals, access: iscsi_access("?reconnect=20m"), cores }
+fn redirected(cores: u16) -> Scenario {
+    Scenario { listeners: portals, access: iscsi_access("?reconnect=20m"), cores }
 }
 
-fn multipath(cores: u16) -> Scene {
-    Scene { listeners: paths, access: nvme_access("?reconnect=20m"), cores }
+fn multipath(cores: u16) -> Scenario {
+    Scenario { listeners: paths, access: nvme_access("?reconnect=20m"), cores }
 }
 
 #[test]
 fn no_ghost_brings_old_data_back_after_a_redirection() {
     for cores in [1, 3] {
-        let scene = redirected(cores);
-        replay::run("after_a_redirection", TRIALS, |seed| moves(seed, CUTS, &scene, Plant::None));
+        let scenario = redirected(cores);
+        replay::run("after_a_redirection", TRIALS, |seed| moves(seed, CUTS, &scenario, PlantedBug::None));
     }
 }
 
 #[test]
 fn no_ghost_brings_old_data_back_over_another_path() {
     for cores in [1, 3] {
-        let scene = multipath(cores);
-        replay::run("over_another_path", TRIALS, |seed| moves(seed, CUTS, &scene, Plant::None));
+        let scenario = multipath(cores);
+        replay::run("over_another_path", TRIALS, |seed| moves(seed, CUTS, &scenario, PlantedBug::None));
     }
 }
 
 #[test]
 fn a_hurry_is_found() {
-    for scene in [redirected(1), redirected(3), multipath(1), multipath(3)] {
-        let mut broken = (0..PATIENCE).filter_map(|seed| moves(seed, CUTS, &scene, Plant::NoQuietTime).err());
+    for scenario in [redirected(1), redirected(3), multipath(1), multipath(3)] {
+        let mut broken =
+            (0..PATIENCE).filter_map(|seed| moves(seed, CUTS, &scenario, PlantedBug::NoQuietTime).err());
         let found = broken.find(|what| what.contains("allowed"));
         eprintln!("{found:?}");
-        assert!(found.is_some(), "a hurry is not found in {PATIENCE} trials of {scene:?}");
+        assert!(found.is_some(), "a hurry is not found in {PATIENCE} trials of {scenario:?}");
     }
 }

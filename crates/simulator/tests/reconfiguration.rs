@@ -4,10 +4,10 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{iscsi_node, nvme_subsystem, source_access};
+use common::{HOST, iscsi_node, nvme_subsystem, source_access};
 use engine::ListenerRole;
 use engine::remote::Access;
-use simulator::reconfiguration::{Export, Plant, Scene, reconfigure};
+use simulator::reconfiguration::{Export, PlantedBug, Scenario, reconfigure};
 use simulator::replay;
 
 /// Changes in each trial, and trials for each number of cores.
@@ -24,6 +24,7 @@ fn iscsi(exports: &[Export<'_>], before: Option<&ListenerRole>) -> ListenerRole 
         let Some(ListenerRole::Iscsi(before)) = before else { return Some(made) };
         let same = |node: &&Arc<iscsi::target::Node>| {
             node.name == made.name
+                && node.access == made.access
                 && (node.device.units[0].volume, node.device.units[0].lun) == (export.id, export.lun.into())
         };
         Some(before.nodes.iter().find(same).map_or(made, Arc::clone))
@@ -38,6 +39,7 @@ fn nvme(exports: &[Export<'_>], before: Option<&ListenerRole>) -> ListenerRole {
         let Some(ListenerRole::Nvme(before)) = before else { return made };
         let same = |subsystem: &&Arc<nvme::controller::Subsystem>| {
             subsystem.nqn == made.nqn
+                && subsystem.hosts == made.hosts
                 && (subsystem.namespaces[0].volume, subsystem.namespaces[0].nsid)
                     == (export.id, u32::from(export.lun) + 1)
         };
@@ -52,50 +54,80 @@ fn iscsi_access(name: &str, lun: u8) -> Access {
 }
 
 fn nvme_access(name: &str, lun: u8) -> Access {
-    source_access(&format!("nvme+tcp://127.0.0.1/nqn.2026-11.org.linerate:{name}/{}?reconnect=1s", lun + 1))
+    source_access(&format!(
+        "nvme+tcp://127.0.0.1/nqn.2026-11.org.linerate:{name}/{}?reconnect=1s&hostnqn={HOST}",
+        lun + 1
+    ))
 }
 
-fn scene(cores: u16) -> Scene {
-    Scene { portals: [iscsi, nvme], access: [iscsi_access, nvme_access], cores }
+fn scenario(cores: u16) -> Scenario {
+    Scenario { portals: [iscsi, nvme], access: [iscsi_access, nvme_access], cores }
 }
 
 #[test]
 fn volumes_and_portals_come_and_go() {
     for cores in [1, 2, 3] {
-        replay::run("come_and_go", TRIALS, |seed| reconfigure(seed, CHANGES, scene(cores), Plant::None));
+        replay::run("come_and_go", TRIALS, |seed| {
+            reconfigure(seed, CHANGES, scenario(cores), PlantedBug::None)
+        });
     }
 }
 
-fn is_found(plant: Plant, by: &str) {
+fn is_found(bug: PlantedBug, by: &str) {
+    is_found_by_any(bug, &[by]);
+}
+
+fn is_found_by_any(bug: PlantedBug, by: &[&str]) {
     let mut broken = (0..PATIENCE).filter_map(|seed| {
         let cores = replay::in_turn(&[1, 2, 3], seed);
-        reconfigure(seed, CHANGES, scene(cores), plant).err()
+        reconfigure(seed, CHANGES, scenario(cores), bug).err()
     });
-    let found = broken.find(|what| what.contains(by));
-    assert!(found.is_some(), "{plant:?} is not found in {PATIENCE} trials");
+    let found = broken.find(|what| by.iter().any(|by| what.contains(by)));
+    assert!(found.is_some(), "{bug:?} is not found in {PATIENCE} trials");
 }
 
 #[test]
 fn a_slot_without_generation_is_found() {
-    is_found(Plant::SlotWithoutGeneration, "after the volume was retired");
+    let reserved = "a reservation of another host forbids it";
+    is_found_by_any(PlantedBug::SlotWithoutGeneration, &["after the volume was retired", reserved]);
 }
 
 #[test]
 fn a_refusal_before_the_news_is_found() {
-    is_found(Plant::RefusalBeforeNews, "cut off without notice");
+    is_found(PlantedBug::RefusalBeforeNews, "cut off without notice");
 }
 
 #[test]
 fn a_volume_that_is_retired_before_it_is_drained_is_found() {
-    is_found(Plant::RetireBeforeDrain, "after the volume was retired");
+    is_found(PlantedBug::RetireBeforeDrain, "after the volume was retired");
 }
 
 #[test]
 fn a_volume_that_is_retired_without_a_flush_is_found() {
-    is_found(Plant::RetireWithoutFlush, "after it was retired and the power was cut");
+    is_found(PlantedBug::RetireWithoutFlush, "after it was retired and the power was cut");
 }
 
 #[test]
 fn a_fence_that_is_not_acknowledged_is_found() {
-    is_found(Plant::FenceUnknownVolume, "a reset of a unit that is going is not answered");
+    is_found(PlantedBug::FenceUnknownVolume, "a reset of a unit that is going is not answered");
+}
+
+#[test]
+fn a_reservation_that_is_lost_with_a_new_number_is_found() {
+    is_found(PlantedBug::MoveAsAnother, "its reservation is lost");
+}
+
+#[test]
+fn access_that_was_taken_away_and_still_serves_is_found() {
+    is_found(PlantedBug::AccessKept, "I/O is served");
+}
+
+#[test]
+fn a_connection_that_is_left_open_is_found() {
+    is_found(PlantedBug::DeadlinesForgotten, "is left open");
+}
+
+#[test]
+fn a_pause_of_what_stays_is_found() {
+    is_found(PlantedBug::StandStill, "does not end within");
 }

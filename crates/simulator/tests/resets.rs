@@ -6,10 +6,10 @@ mod common;
 use common::{iscsi_listener, nvme_listener};
 use engine::ListenerRole;
 use simulator::replay;
-use simulator::resets::{Plant, Scene, resets};
+use simulator::resets::{PlantedBug, Scenario, resets};
 use volume::Volume;
 
-/// Resets in each trial, and trials for each scene.
+/// Resets in each trial, and trials for each scenario.
 const RESETS: usize = 8;
 const TRIALS: u64 = 60;
 /// A planted bug must be found within so many trials.
@@ -19,55 +19,57 @@ fn listeners(volume: &dyn Volume) -> Vec<ListenerRole> {
     [iscsi_listener(volume, None), nvme_listener(volume, None)].into_iter().flatten().collect()
 }
 
-fn scene(sessions: u8, controllers: u8, cores: u16) -> Scene {
-    Scene { listeners, nexuses: (sessions, controllers), cores }
+fn scenario(sessions: u8, controllers: u8, cores: u16) -> Scenario {
+    Scenario { listeners, nexuses: (sessions, controllers), cores }
 }
 
 #[test]
 fn nothing_of_an_ended_task_takes_effect_over_iscsi() {
     for cores in [1, 2, 3] {
-        let scene = scene(3, 0, cores);
-        replay::run("ended_task", TRIALS, |seed| resets(seed, RESETS, &scene, Plant::None));
+        let scenario = scenario(3, 0, cores);
+        replay::run("ended_task", TRIALS, |seed| resets(seed, RESETS, &scenario, PlantedBug::None));
     }
 }
 
 #[test]
 fn nothing_of_a_controller_that_was_reset_takes_effect() {
     for cores in [1, 2, 3] {
-        let scene = scene(0, 3, cores);
-        replay::run("controller_that_was_reset", TRIALS, |seed| resets(seed, RESETS, &scene, Plant::None));
+        let scenario = scenario(0, 3, cores);
+        replay::run("controller_that_was_reset", TRIALS, |seed| {
+            resets(seed, RESETS, &scenario, PlantedBug::None)
+        });
     }
 }
 
 #[test]
 fn nothing_of_an_ended_task_takes_effect_over_both_protocols() {
-    let scene = scene(2, 2, 2);
-    replay::run("over_both_protocols", TRIALS, |seed| resets(seed, RESETS, &scene, Plant::None));
+    let scenario = scenario(2, 2, 2);
+    replay::run("over_both_protocols", TRIALS, |seed| resets(seed, RESETS, &scenario, PlantedBug::None));
 }
 
-fn is_found(plant: Plant, scene: &Scene, by: &str) {
-    let mut broken = (0..PATIENCE).filter_map(|seed| resets(seed, RESETS, scene, plant).err());
+fn is_found(bug: PlantedBug, scenario: &Scenario, by: &str) {
+    let mut broken = (0..PATIENCE).filter_map(|seed| resets(seed, RESETS, scenario, bug).err());
     let found = broken.find(|what| what.contains("takes effect") && what.contains(by));
-    assert!(found.is_some(), "{plant:?} is not found in {PATIENCE} trials of {scene:?}");
+    assert!(found.is_some(), "{bug:?} is not found in {PATIENCE} trials of {scenario:?}");
 }
 
 #[test]
 fn a_reset_that_is_answered_early_is_found() {
     for cores in [1, 2, 3] {
-        is_found(Plant::EarlyAnswer, &scene(3, 0, cores), "");
+        is_found(PlantedBug::EarlyAnswer, &scenario(3, 0, cores), "");
     }
 }
 
 #[test]
 fn a_task_that_counts_as_ended_early_is_found() {
     for cores in [1, 2, 3] {
-        is_found(Plant::EarlyEnd, &scene(3, 0, cores), "ABORT TASK of");
+        is_found(PlantedBug::EarlyEnd, &scenario(3, 0, cores), "ABORT TASK of");
     }
 }
 
 #[test]
 fn a_controller_that_is_said_to_be_quiet_early_is_found() {
     for cores in [2, 3] {
-        is_found(Plant::EarlyQuiet, &scene(0, 3, cores), "");
+        is_found(PlantedBug::EarlyQuiet, &scenario(0, 3, cores), "");
     }
 }

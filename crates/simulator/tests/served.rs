@@ -3,7 +3,7 @@
 mod common;
 
 use common::{iscsi_scene, nvme_scene};
-use simulator::disk::Plant;
+use simulator::disk::PlantedBug;
 use simulator::replay;
 use simulator::trial::served;
 
@@ -15,28 +15,29 @@ const PATIENCE: u64 = 60;
 
 #[test]
 fn nothing_secured_is_lost_behind_iscsi() {
-    let scene = iscsi_scene("");
-    replay::run("behind_iscsi", TRIALS, |seed| served(seed, CUTS, &scene, Plant::None));
+    let scenario = iscsi_scene("");
+    replay::run("behind_iscsi", TRIALS, |seed| served(seed, CUTS, &scenario, PlantedBug::None));
 }
 
 #[test]
 fn nothing_secured_is_lost_behind_nvme() {
-    let scene = nvme_scene("");
-    replay::run("behind_nvme", TRIALS, |seed| served(seed, CUTS, &scene, Plant::None));
+    let scenario = nvme_scene("");
+    replay::run("behind_nvme", TRIALS, |seed| served(seed, CUTS, &scenario, PlantedBug::None));
 }
 
 #[test]
 fn a_flush_that_does_nothing_is_found_from_the_other_end() {
-    for scene in [iscsi_scene(""), nvme_scene("")] {
-        let found = (0..PATIENCE).any(|seed| served(seed, CUTS, &scene, Plant::FlushDoesNothing).is_err());
-        assert!(found, "not found by {scene:?}");
+    for scenario in [iscsi_scene(""), nvme_scene("")] {
+        let found =
+            (0..PATIENCE).any(|seed| served(seed, CUTS, &scenario, PlantedBug::FlushDoesNothing).is_err());
+        assert!(found, "not found by {scenario:?}");
     }
 }
 
 #[test]
 fn the_same_seed_gives_the_same_history() {
-    for scene in [iscsi_scene(""), nvme_scene("")] {
-        let lost = |seed| served(seed, CUTS, &scene, Plant::FlushDoesNothing);
+    for scenario in [iscsi_scene(""), nvme_scene("")] {
+        let lost = |seed| served(seed, CUTS, &scenario, PlantedBug::FlushDoesNothing);
         for seed in 0..PATIENCE / 2 {
             assert_eq!(lost(seed), lost(seed), "seed {seed}");
         }

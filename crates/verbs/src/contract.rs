@@ -430,8 +430,10 @@ fn refuse(bench: &mut Bench<'_>, request: WorkRequest, what: &str) -> Verdict {
 fn no_access_outside_of_a_region(bench: &mut Bench<'_>) -> Verdict {
     let sink = bench.buf(4096)?;
     let region = bench.register(Side::Far, RegionMemory::Sink(sink))?;
-    let beyond = RemoteRegion { offset: region.offset.saturating_add(1), ..region };
-    let data = bench.data(4096, 1)?;
+    // Short enough for one segment of any transport: one that cannot know a message's length when it begins places what lies inside.
+    let offset = region.offset.saturating_add(4096 - 255);
+    let beyond = RemoteRegion { offset, length: 256, ..region };
+    let data = bench.data(256, 1)?;
     refuse(bench, WorkRequest::Write { data, to: beyond }, "a write beyond a region is carried out")?;
     untouched(bench, region)
 }

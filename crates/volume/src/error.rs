@@ -1,6 +1,6 @@
 //! What can go wrong with a request, independent of any protocol.
 
-use std::fmt;
+use core::fmt;
 
 /// The closed list of failures. Each protocol maps it to its own statuses in one `match`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -63,7 +63,7 @@ impl fmt::Display for VolumeErrorKind {
     }
 }
 
-impl std::error::Error for VolumeErrorKind {}
+impl core::error::Error for VolumeErrorKind {}
 
 impl VolumeErrorKind {
     /// All of them; a comparison that fails does so at the first byte.

@@ -1,5 +1,6 @@
 //! A volume's shape, what it can do, and how that may change while it is open.
 
+use alloc::format;
 use bitflags::bitflags;
 
 use crate::OpenError;

@@ -1,6 +1,8 @@
 //! What a volume says of itself: who made it, and the names by which it is known everywhere.
 
-use std::fmt;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
 
 /// A volume's self-description, as its maker gave it. What it does not say is empty.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

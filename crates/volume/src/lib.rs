@@ -5,24 +5,36 @@
 //! holds a volume. `docs/volume-contract.md` says what is promised; [`contract`] checks it on any volume.
 //!
 //! Architecture invariant: nothing here knows a protocol, a file or a socket.
+//!
+//! Without its feature `std` the contract is left, and what only computes: what protocols need.
+#![cfg_attr(not(any(test, feature = "std")), no_std)]
 #![forbid(unsafe_code)]
 
+extern crate alloc;
+
+#[cfg(feature = "std")]
 pub mod contract;
 mod error;
 mod failure;
+#[cfg(feature = "std")]
 pub mod filter;
 mod geometry;
 mod identity;
+#[cfg(feature = "std")]
 mod listeners;
+#[cfg(feature = "std")]
 mod loss;
 mod loss_record;
 mod null;
+#[cfg(feature = "std")]
 mod open;
 mod open_error;
 mod operation_set;
 mod path_state;
+#[cfg(feature = "std")]
 mod poll_list;
 mod queue_context;
+#[cfg(feature = "std")]
 mod ram;
 mod ready;
 mod request;
@@ -36,15 +48,20 @@ pub use error::VolumeErrorKind;
 pub use failure::Failure;
 pub use geometry::{Changes, Extent, Features, Geometry, Limits};
 pub use identity::{Designator, Identity};
+#[cfg(feature = "std")]
 pub use listeners::Listeners;
+#[cfg(feature = "std")]
 pub use loss::{Losses, promises};
 pub use loss_record::LossRecord;
 pub use null::Null;
+#[cfg(feature = "std")]
 pub use open::{Opened, Opener, Openers, Opening, PreparedOpen, Ready};
 pub use open_error::{OpenError, OpenStage};
 pub use path_state::PathState;
+#[cfg(feature = "std")]
 pub use poll_list::PollList;
 pub use queue_context::{CoreId, QueueContext};
+#[cfg(feature = "std")]
 pub use ram::Ram;
 pub use request::{Allocation, Completion, Durability, Epoch, Operation, Outcome, QueueFull, Request, Tag};
 pub use volume::{Volume, VolumeQueue};

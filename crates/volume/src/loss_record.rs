@@ -1,7 +1,8 @@
 //! Where a volume keeps that acknowledged writes are lost, so that whoever opens it next knows. It is apart from [`crate::Losses`], as every
 //! volume names it.
 
-use std::fmt;
+use alloc::boxed::Box;
+use core::fmt;
 
 /// Keeps what a volume says of lost writes for whoever opens it next.
 pub trait LossRecord: Send + Sync + fmt::Debug {

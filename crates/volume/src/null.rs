@@ -1,5 +1,8 @@
 //! A volume that keeps nothing: reads lend zeros, writes are dropped. It measures everything but the medium.
 
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
 use buf::SharedBuf;
 use protocol::Instant;
 

@@ -1,8 +1,9 @@
 //! Why something could not be opened.
 
-use std::error::Error;
-use std::fmt;
-use std::sync::Arc;
+use alloc::string::String;
+use alloc::sync::Arc;
+use core::error::Error;
+use core::fmt;
 
 /// What was being done when opening failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

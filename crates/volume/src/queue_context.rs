@@ -1,6 +1,6 @@
 //! What a queue is opened with: everything that the core which polls it offers.
 
-use std::task::Waker;
+use core::task::Waker;
 
 use buf::Pool;
 

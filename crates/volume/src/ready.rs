@@ -1,6 +1,7 @@
 //! Completions of a volume that answers at once: kept in the queue until the next poll.
 
 use crate::Completion;
+use alloc::vec::Vec;
 
 /// Completions that wait for a poll, at most as many as the queue is deep.
 #[derive(Debug)]
@@ -21,6 +22,7 @@ impl Ready {
     }
 
     /// Completions that wait.
+    #[cfg(feature = "std")]
     pub(crate) fn len(&self) -> usize {
         self.list.len()
     }

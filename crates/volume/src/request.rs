@@ -1,6 +1,6 @@
 //! Requests to a volume, and their completions.
 
-use std::sync::Arc;
+use alloc::sync::Arc;
 
 use buf::{Buf, BufList};
 

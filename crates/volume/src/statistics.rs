@@ -1,6 +1,6 @@
 //! What a volume has counted of the requests that passed it.
 
-use std::time::Duration;
+use core::time::Duration;
 
 use crate::operation_set::OperationSet;
 

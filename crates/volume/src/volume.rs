@@ -1,8 +1,11 @@
 //! The two sides of a volume: control, shared by all; data, one queue per core.
 
-use std::fmt;
-use std::sync::Arc;
-use std::task::Waker;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use core::task::Waker;
 
 use protocol::Instant;
 

@@ -1,20 +1,23 @@
 //! CRC32C, as a one-shot function and as a running sum over scattered memory.
 
-use crc_fast::{CrcAlgorithm, Digest};
+#[cfg(feature = "std")]
+use crate::processor::{Sum, sum_of};
+#[cfg(not(feature = "std"))]
+use crate::table::{Sum, sum_of};
 
 /// The CRC32C of `bytes`, as the number whose little-endian bytes go on the wire (RFC 7143 §13.1).
 pub fn crc32c(bytes: &[u8]) -> u32 {
-    low_half(crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, bytes))
+    sum_of(bytes)
 }
 
 /// A running CRC32C over several pieces of memory.
 #[derive(Debug, Clone)]
-pub struct Crc32c(Digest);
+pub struct Crc32c(Sum);
 
 impl Crc32c {
     /// The sum of nothing.
     pub fn new() -> Self {
-        Self(Digest::new(CrcAlgorithm::Crc32Iscsi))
+        Self(Sum::new())
     }
 
     /// Adds the next piece.
@@ -24,7 +27,7 @@ impl Crc32c {
 
     /// The CRC32C of all pieces so far.
     pub fn finish(&self) -> u32 {
-        low_half(self.0.finalize())
+        self.0.finish()
     }
 }
 
@@ -32,11 +35,6 @@ impl Default for Crc32c {
     fn default() -> Self {
         Self::new()
     }
-}
-
-/// The library answers every width in 64 bits; a 32-bit sum fills the low half only.
-fn low_half(sum: u64) -> u32 {
-    u32::try_from(sum & u64::from(u32::MAX)).unwrap_or(0)
 }
 
 #[cfg(test)]

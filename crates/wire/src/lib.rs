@@ -6,9 +6,14 @@
 //!
 //! CRC32C (Castagnoli) is the digest of iSCSI (RFC 7143 §13.1), NVMe/TCP (NVMe TCP Transport §3.6.1.1)
 //! and MPA (RFC 5044 §4.4).
+#![cfg_attr(not(any(test, feature = "std")), no_std)]
 
 mod crc;
+#[cfg(feature = "std")]
+mod processor;
 mod reader;
+#[cfg(any(test, not(feature = "std")))]
+mod table;
 mod writer;
 
 pub use crc::{Crc32c, crc32c};

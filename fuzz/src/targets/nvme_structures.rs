@@ -11,7 +11,7 @@ use nvme::log::{DiscoveryHeader, ErrorEntry, GetLogPage, RawEntry};
 use nvme::nvm::{BlockCommand, DatasetManagement, Range};
 use nvme::properties::{Capabilities, Configuration, ControllerStatus};
 use nvme::reservation;
-use nvme::sgl::DataPointer;
+use nvme::sgl::{Capsule, DataPointer, SglDescriptor, SglSupport};
 use nvme::sqe::SubmissionQueueEntry;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -35,17 +35,32 @@ pub fn commands(bytes: &[u8]) {
     {
         std::hint::black_box(volume::Extent::new(range.start.get(), range.blocks.get().into()).end());
     }
-    match entry.data_pointer(rest.len()) {
-        Ok(DataPointer::InCapsule { length }) => assert_eq!(length, rest.len()),
-        Ok(DataPointer::Transport { length }) => {
-            assert!(rest.is_empty(), "data in the capsule beside data to be moved");
-            assert_eq!(length, usize::try_from(entry.dptr.length.get()).unwrap_or(usize::MAX));
-        }
-        Err(status) => assert!(!status.is_success()),
-    }
+    data_pointer(&entry, rest.len());
     assert!(entry.no_data(rest.len()).is_err() || rest.is_empty());
     connect_data(rest);
     reservations(&entry, rest);
+}
+
+/// A data pointer under every set of descriptors that a transport may have.
+fn data_pointer(entry: &SubmissionQueueEntry, data: usize) {
+    for bits in 0..8_u8 {
+        let [transport, keyed, offsets] = [1, 2, 4].map(|bit| bits & bit != 0);
+        match entry.data_pointer(Capsule { data, sgls: SglSupport { transport, keyed, offsets } }) {
+            Ok(DataPointer::InCapsule { offset, length }) => {
+                assert!(offset.saturating_add(length) <= data, "data beyond the capsule");
+                assert!(offsets || (offset, length) == (0, data));
+            }
+            Ok(DataPointer::Transport { length }) => {
+                assert!(transport && data == 0, "data in the capsule beside data to be moved");
+                assert_eq!(length, usize::try_from(entry.dptr.length.get()).unwrap_or(usize::MAX));
+            }
+            Ok(DataPointer::Keyed(block)) => {
+                assert!(keyed && data == 0, "data in the capsule beside data to be moved");
+                assert_eq!(SglDescriptor::keyed(block), Some(entry.dptr));
+            }
+            Err(status) => assert!(!status.is_success()),
+        }
+    }
 }
 
 fn reservations(entry: &SubmissionQueueEntry, data: &[u8]) {

@@ -7,9 +7,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::block::{Memory, open};
+use crate::command_line::{Words, say};
 use crate::dice::Dice;
 use crate::judge::{Kind, Moment, Operation};
-use crate::{Words, say};
 
 /// Blocks of the disk that are used: few, so that clients meet.
 const BLOCKS: u64 = 24;

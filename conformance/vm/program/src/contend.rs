@@ -9,9 +9,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::clients::{Client, Reservation, Stage, WRITERS};
+use crate::command_line::{USAGE, Words, number, say};
 use crate::dice::Dice;
 use crate::judge::{Fence, Kind, Moment, Operation, judge};
-use crate::{Words, number, say};
 
 /// The guest's serial line, on which the harness answers.
 const LINE: &str = "/dev/ttyS1";
@@ -22,7 +22,7 @@ const LONGEST_CUT: u64 = 14;
 
 /// `contend KIND:DEVICE KIND:DEVICE ROUNDS SEED HISTORY`.
 pub(crate) fn run(words: &[&str]) -> Words<()> {
-    let [one, two, rounds, seed, path] = words else { return Err(crate::USAGE.to_owned()) };
+    let [one, two, rounds, seed, path] = words else { return Err(USAGE.to_owned()) };
     let clients = [Client::new(0, one)?, Client::new(1, two)?];
     let disks = [clients[0].open()?, clients[1].open()?];
     let stage = Stage::new();

@@ -9,8 +9,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 
+use crate::command_line::{Words, number, say};
 use crate::dice::Dice;
-use crate::{Words, number, say};
 
 /// What the log's marks begin with.
 pub(crate) const MARK: &str = "done-";

@@ -5,7 +5,7 @@
 
 use std::os::unix::fs::FileExt;
 
-use crate::Words;
+use crate::command_line::Words;
 
 const MAGIC: u64 = 0x006a_7366_7773_6872;
 const VERSION: u64 = 1;

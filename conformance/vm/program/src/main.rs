@@ -6,6 +6,7 @@
 
 mod block;
 mod clients;
+mod command_line;
 mod contend;
 mod dice;
 mod files;
@@ -15,11 +16,7 @@ mod replay;
 
 use std::process::ExitCode;
 
-/// What went wrong, in words.
-type Words<T> = Result<T, String>;
-
-const USAGE: &str = "usage: vm-guest load FOLDER SEED OPERATIONS DEVICE | verify FOLDER SEED DONE | \
-    replay LOG TARGET POINTS SEED [--drop MAGIC] -- CHECK… | contend KIND:DEVICE KIND:DEVICE ROUNDS SEED HISTORY";
+use crate::command_line::{USAGE, say};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -38,16 +35,4 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// A number on the command line.
-fn number(word: &str) -> Words<u64> {
-    word.parse().map_err(|_| format!("{word:?} is not a number"))
-}
-
-/// A line for whoever reads the script's output.
-fn say(line: &str) {
-    use std::io::Write;
-    // Nobody is left to be told of a line that cannot be written.
-    let _ = writeln!(std::io::stdout().lock(), "{line}");
 }

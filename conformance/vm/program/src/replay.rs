@@ -5,10 +5,10 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::process::Command;
 
+use crate::command_line::{USAGE, Words, number, say};
 use crate::dice::Dice;
 use crate::files::MARK;
 use crate::log::{self, Entry, Kind};
-use crate::{Words, number, say};
 
 /// What is asked for.
 struct Order<'a> {
@@ -26,7 +26,7 @@ pub(crate) fn run(words: &[&str]) -> Words<()> {
             ([log, target], (points, seed, check), Some(number(magic)?))
         }
         [log, target, points, seed, "--", check @ ..] => ([log, target], (points, seed, check), None),
-        _ => return Err(crate::USAGE.to_owned()),
+        _ => return Err(USAGE.to_owned()),
     };
     let (points, seed, check) = rest;
     let points = usize::try_from(number(points)?).map_err(|error| error.to_string())?;

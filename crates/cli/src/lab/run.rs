@@ -13,7 +13,7 @@ use lab_runner::run::plan::Plan;
 use lab_runner::run::preflight::{self, NotTestable};
 use lab_runner::run::progress::{Event, Observer};
 use lab_runner::run::session::{self, Ended, Options};
-use lab_runner::run::store::Store;
+use lab_runner::run::store::{Opened, Store};
 use lab_runner::site::Site;
 use names::Span;
 
@@ -139,7 +139,7 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
 pub(crate) fn resume(args: &ResumeArgs) -> Result<u8> {
     let mut display = Display::new(args.json_progress);
     let ended = session::resume(&args.folder, own_program()?, &mut display, &*stop_by_signal()?)?;
-    let (_, record, scenario) = Store::open(&args.folder)?;
+    let Opened { record, scenario, .. } = Store::open(&args.folder)?;
     finish(&scenario.scenario, &record.site.has, &ended, &mut display)
 }
 

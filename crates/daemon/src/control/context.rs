@@ -12,10 +12,12 @@ use volume::VolumeId;
 
 use super::ids::Ids;
 use super::plan::{ClosingVolume, OpenVolume, Situation};
+use super::reloads::Reloads;
 use super::report;
 use crate::accounts::Accounts;
 use crate::config::Config;
 use crate::control_input::{ControlInput, Ticket};
+use crate::departures::Departures;
 use crate::exports::{Exported, OpenPortal, Opened};
 use crate::fresh::Fresh;
 use crate::log::Log;
@@ -61,6 +63,7 @@ pub(super) struct Links {
     pub(super) postbox: Arc<dyn Postbox<Message>>,
     pub(super) listeners: ListenerControl,
     pub(super) log: Arc<Log>,
+    pub(super) departures: Arc<Departures>,
 }
 
 /// What the controller has in hand.
@@ -69,6 +72,7 @@ pub(super) struct Context {
     pub(super) states: States,
     pub(super) ids: Ids,
     pub(super) current: Current,
+    pub(super) reloads: Reloads,
     pub(super) retiring: BTreeMap<VolumeId, Retiring>,
     /// Volumes that were served until the end, and are flushed.
     pub(super) secured: BTreeSet<VolumeId>,
@@ -91,6 +95,7 @@ impl Context {
             states,
             ids: Ids::default(),
             current: Current::default(),
+            reloads: Reloads::default(),
             retiring: BTreeMap::new(),
             secured: BTreeSet::new(),
             fresh: Vec::new(),
@@ -226,6 +231,14 @@ impl Context {
         drop(volume);
         kept.state.release();
         self.ids.release(id);
+    }
+
+    /// Tells what has become of hosts that were asked to leave; when to look again.
+    pub(super) fn tell_parting(&mut self, now: Instant) -> Option<Instant> {
+        if let Some((generation, counts)) = self.reloads.poll(now, self.links.departures.counts()) {
+            self.record(report::departed(generation, counts));
+        }
+        self.reloads.due()
     }
 
     /// Tells of volumes that take their time to be closed; when to look again.

@@ -8,6 +8,7 @@ mod apply;
 mod context;
 mod ids;
 mod plan;
+mod reloads;
 mod report;
 
 use std::sync::Arc;
@@ -26,6 +27,7 @@ use self::apply::{Failure, Outcome, apply};
 use self::context::{Context, Current, Links, keep_mark};
 use crate::config::{Config, Protocol};
 use crate::control_input::ControlInput;
+use crate::departures::Departures;
 use crate::exports::{OpenPortal, Opened};
 use crate::log::Log;
 use crate::serving_core::Cores;
@@ -49,6 +51,7 @@ pub(crate) struct Process {
     pub(crate) listeners: ListenerControl,
     pub(crate) stopper: Stopper,
     pub(crate) log: Arc<Log>,
+    pub(crate) departures: Arc<Departures>,
 }
 
 /// What a stop waits for.
@@ -71,8 +74,8 @@ pub(crate) struct Controller {
 impl Controller {
     /// Controls a process that serves nothing yet.
     pub(crate) fn new(process: Process, states: States) -> Self {
-        let Process { inbox, tell, cores, threads, postbox, listeners, stopper, log } = process;
-        let links = Links { inbox, tell, cores, postbox, listeners, log };
+        let Process { inbox, tell, cores, threads, postbox, listeners, stopper, log, departures } = process;
+        let links = Links { inbox, tell, cores, postbox, listeners, log, departures };
         Self { context: Context::new(links, states), threads, stopper, stopping: None }
     }
 
@@ -94,8 +97,18 @@ impl Controller {
     /// Serves another configuration in place of the present one, or says in the log why not. True if it is served.
     pub(crate) fn reload(&mut self, load: impl FnOnce() -> Result<Config>) -> bool {
         let checked = load().map_err(|error| vec![format!("{error:#}")]).and_then(Checked::new);
+        let before = self.context.links.departures.counts();
         let outcome = checked.map_err(Failure::Refused).and_then(|next| apply(&mut self.context, next));
         let generation = self.context.current.generation;
+        let reloads = &mut self.context.reloads;
+        match &outcome {
+            Ok(Outcome::Applied(_)) => {
+                reloads.handle_applied((generation, Instant::now()), before);
+            }
+            Ok(Outcome::Unchanged) => reloads.unchanged += 1,
+            Err(Failure::Refused(_)) => reloads.refused += 1,
+            Err(Failure::Interrupted) => {}
+        }
         match outcome {
             Ok(Outcome::Applied(event)) => {
                 self.context.record(event);
@@ -110,6 +123,11 @@ impl Controller {
             Err(Failure::Interrupted) => {}
         }
         false
+    }
+
+    /// What has become of reloads, if there were any.
+    pub(crate) fn reloads_line(&self) -> Option<String> {
+        self.context.reloads.line(self.context.links.departures.counts())
     }
 
     /// The volumes that are served.
@@ -142,8 +160,9 @@ impl Controller {
                 None => {}
             }
             let closing = self.context.tell_closing(now);
+            let parting = self.context.tell_parting(now);
             let due = self.stopping.map(|stopping| stopping.due);
-            self.context.receive([closing, due].into_iter().flatten().min());
+            self.context.receive([closing, parting, due].into_iter().flatten().min());
         }
         None
     }

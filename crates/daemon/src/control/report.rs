@@ -6,6 +6,8 @@ use std::time::Duration;
 use engine::Generation;
 use host::{Event, Kind, Level};
 
+use crate::departures::DepartureCounts;
+
 /// What has changed.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Change {
@@ -36,6 +38,13 @@ pub(super) fn applied(generation: Generation, took: Duration, change: &Change) -
         // Writing to a string does not fail.
         let _ = write!(text, "; portals: {} opened, {} closed", change.opened, change.closed);
     }
+    Event::new(Kind::Configuration, text).at(Level::Info)
+}
+
+/// What has become of connections whose hosts were asked to leave.
+pub(super) fn departed(generation: Generation, counts: DepartureCounts) -> Event {
+    let DepartureCounts { asked, ended, forced } = counts;
+    let text = format!("{generation}: connections: {asked} asked to leave, {ended} ended, {forced} forced");
     Event::new(Kind::Configuration, text).at(Level::Info)
 }
 

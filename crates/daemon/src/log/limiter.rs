@@ -1,5 +1,6 @@
 //! How many lines a peer may cause: a few of each kind, level and volume in a window, and so many of each level in all. A flood of what
-//! matters little, or about one volume, leaves the room of what matters more, and of another.
+//! matters little, or about one volume, leaves the room of what matters more, and of another. What the server says of its configuration no peer causes, and it is
+//! always written: who asks for a reload waits for its outcome.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -67,6 +68,9 @@ impl Limiter {
     }
 
     pub(super) fn judge(&mut self, event: &Event) -> Verdict {
+        if is_unlimited(event) {
+            return Verdict::Write;
+        }
         let key = Source::of(event);
         if self.counts.len() >= PEERS && !self.counts.contains_key(&key) {
             self.others = self.others.saturating_add(1);
@@ -109,6 +113,11 @@ impl Limiter {
         }
         events
     }
+}
+
+/// True for what is written however much else is.
+pub(super) fn is_unlimited(event: &Event) -> bool {
+    event.kind == Kind::Configuration
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The log: events of all cores, written by a thread of its own, so that no core ever waits for whoever reads it.
 //!
 //! A core puts an event into a bounded queue, or drops and counts it. The writer lets each peer have a few lines of a kind in a second and
-//! tells how many more there were; so a hostile peer neither floods the log nor hides what others do.
+//! tells how many more there were; so a hostile peer neither floods the log nor hides what others do. What the server says of its configuration is never left out.
 
 mod filter;
 mod limiter;
@@ -10,7 +10,7 @@ mod line;
 
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use host::{Event, Journal, Kind, Level};
 
 pub use filter::{Filter, FilterError};
 use limiter::{Limiter, Verdict};
-use limits::{FAREWELL, QUEUED, WINDOW};
+use limits::{FAREWELL, KEPT, QUEUED, WINDOW};
 pub use line::Format;
 
 /// What the cores and the writer share.
@@ -26,6 +26,25 @@ pub use line::Format;
 struct Shared {
     /// Events that found the queue full.
     dropped: AtomicU64,
+    /// Those of them that are written all the same, before what is in the queue.
+    kept: Mutex<Vec<Event>>,
+}
+
+impl Shared {
+    /// An event has found the queue full.
+    fn handle_full(&self, event: Event) {
+        if limiter::is_unlimited(&event) {
+            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            if kept.len() < KEPT {
+                return kept.push(event);
+            }
+        }
+        self.dropped.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn take_kept(&self) -> Vec<Event> {
+        std::mem::take(&mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 /// A journal that writes lines.
@@ -91,8 +110,8 @@ impl Journal for Log {
         }
         // Held for the time of a push; only events contend for it.
         let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
-        if sender.as_ref().is_some_and(|sender| sender.try_send(event).is_err()) {
-            self.shared.dropped.fetch_add(1, Ordering::Relaxed);
+        if let Some(Err(TrySendError::Full(event))) = sender.as_ref().map(|sender| sender.try_send(event)) {
+            self.shared.handle_full(event);
         }
     }
 
@@ -138,8 +157,11 @@ impl Writer {
         }
     }
 
-    /// Tells what was left out, once its second is over.
+    /// Tells what was kept, and what was left out once its second is over.
     fn settle(&mut self, now: Instant) {
+        for event in self.shared.take_kept() {
+            self.write(&event);
+        }
         for event in self.limiter.settle(now) {
             self.write(&event);
         }
@@ -236,6 +258,55 @@ mod tests {
         assert!(lines.len() < 60, "{} lines", lines.len());
         assert!(lines.iter().any(|line| line.contains("another peer's")), "{lines:?}");
         assert!(lines.iter().any(|line| line.contains("more like this")), "{lines:?}");
+    }
+
+    /// Who asks for a reload hears what became of it, however much else is told.
+    #[test]
+    fn a_flood_hides_no_outcome_of_a_reload() {
+        let flood = |kind: Kind, count| std::iter::repeat_n(Event::new(kind, "noise"), count);
+        let outcome =
+            |number: usize| Event::new(Kind::Configuration, format!("outcome {number}!")).at(Level::Info);
+        let mut events: Vec<Event> = flood(Kind::Ended, 400).collect();
+        events.extend((0..50).map(outcome));
+        let lines = written("info", Format::Text, &events);
+        for number in 0..50 {
+            assert!(
+                lines.iter().any(|line| line.contains(&format!("outcome {number}!"))),
+                "{number}: {lines:?}"
+            );
+        }
+    }
+
+    /// A stream whose first write waits until it is let go.
+    struct Held {
+        paper: Paper,
+        go: Receiver<()>,
+    }
+
+    impl Write for Held {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            let _let_go = self.go.recv();
+            self.paper.write(bytes)
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn an_outcome_of_a_reload_that_finds_the_queue_full_is_written() {
+        let (release, go) = mpsc::channel();
+        let paper = Paper::default();
+        let stream = Box::new(Held { paper: paper.clone(), go });
+        let log = Log::start("info".parse().unwrap(), Output { stream, format: Format::Text });
+        for _ in 0..QUEUED * 2 {
+            log.record(Event::new(Kind::Io, "noise"));
+        }
+        log.record(Event::new(Kind::Configuration, "the outcome"));
+        drop(release);
+        log.finish();
+        let text = String::from_utf8(paper.0.lock().unwrap().clone()).unwrap();
+        assert!(text.contains("the outcome"), "{text}");
     }
 
     /// A reader that never reads: cores go on, and what was lost is counted.

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
 
 use buf::{BufList, Pool, SharedBuf};
-use engine::remote::{self, Surroundings};
+use engine::remote::{self, ClientContext};
 use protocol::{Instant, SeededEntropy};
 use volume::{
     Completion, CoreId, Durability, Extent, OpenError, Operation, QueueContext, Request, Tag, Volume,
@@ -75,12 +75,12 @@ fn main() -> Result<(), OpenError> {
 fn open(world: &mut World, protocol: Protocol) -> Result<Arc<dyn Volume>, OpenError> {
     // Each connection its own: two sessions of one initiator differ in what they throw.
     let seed = AtomicU64::new(7);
-    let surroundings = Surroundings {
+    let context = ClientContext {
         dialer: World::dialer(),
         waker: Waker::noop().clone(),
         entropy: Arc::new(move || Box::new(SeededEntropy::new(seed.fetch_add(1, Ordering::Relaxed)))),
     };
-    let mut opening = remote::open(exports::address(), protocol.access()?, &surroundings);
+    let mut opening = remote::open(exports::address(), protocol.access()?, &context);
     while world.run()? {
         if let Some(result) = opening.poll() {
             return result;

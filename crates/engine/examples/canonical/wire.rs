@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 
-use engine::{Catalogue, Core, EngineConfig, Message};
+use engine::{Catalogue, Core, EngineConfig, Message, NamedVolume};
 use host::{
     Accepted, BlockFile, CoreIndex, Dialer, Endpoint, EndpointId, IoError, ListenerId, OpenOptions, Postbox,
     Service, Storage,
@@ -63,7 +63,7 @@ thread_local! {
     static DIALS: RefCell<Vec<Box<dyn Endpoint>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Notes what is dialled; the world connects it. Every endpoint has a turn in every round: none needs a nudge.
+/// Notes what is dialled; the world connects it. Every endpoint has a turn in every round: none needs a wake.
 struct Notes;
 
 impl Dialer for Notes {
@@ -74,7 +74,7 @@ impl Dialer for Notes {
         })
     }
 
-    fn nudge(&self, _endpoint: EndpointId) {}
+    fn wake(&self, _endpoint: EndpointId) {}
 
     fn waker(&self, _endpoint: EndpointId) -> std::task::Waker {
         std::task::Waker::noop().clone()
@@ -182,7 +182,7 @@ impl World {
             postbox: Arc::clone(&mail) as Arc<dyn Postbox<Message>>,
             waker: Waker::noop().clone(),
         };
-        let catalogue = Catalogue::first([("disk".into(), volume)], roles);
+        let catalogue = Catalogue::first([NamedVolume { name: "disk".into(), volume }], roles);
         let core = Core::new(Arc::new(config), catalogue, outside);
         let core = core.map_err(|error| OpenError::new(error.to_string()))?;
         Ok(Self { core, mail, streams: Vec::new(), wire: Vec::new(), ready: Vec::new() })

@@ -1,8 +1,9 @@
 //! Putting a catalogue in place of the one before, on all cores or on none: the part of core 0.
 //!
-//! Two rounds over all cores. In the first each opens the queues of new volumes and shows them to nobody; in the second each shows the catalogue to its
-//! connections and ends what is not in it any more. A core that cannot open a queue makes all cores drop what they have opened. `coordinator.table` has every
-//! transition.
+//! Three rounds over all cores. In the first each opens the queues of new volumes and shows them to nobody; in the second each serves the catalogue to whoever asks,
+//! and tells nobody of it; in the third each tells its connections, and ends what is not in it any more. A host that hears of a volume on one core may ask for it on
+//! another at once, so none may hear before all cores serve it. A core that cannot open a queue makes all cores drop what they have opened. `coordinator.table` has
+//! every transition.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -21,8 +22,10 @@ enum State {
     Idle,
     /// The cores open the queues of new volumes.
     Preparing,
-    /// The cores show the catalogue.
+    /// The cores begin to serve the catalogue.
     Committing,
+    /// The cores tell their connections of it.
+    Announcing,
     /// The cores drop what they have opened.
     Abandoning,
 }
@@ -44,7 +47,8 @@ impl State {
             (Self::Idle, Event::Proposed) => Some(Self::Preparing),
             (Self::Preparing, Event::AllAnswered) => Some(Self::Committing),
             (Self::Preparing, Event::SomeRefused) => Some(Self::Abandoning),
-            (Self::Committing | Self::Abandoning, Event::AllAnswered) => Some(Self::Idle),
+            (Self::Committing, Event::AllAnswered) => Some(Self::Announcing),
+            (Self::Announcing | Self::Abandoning, Event::AllAnswered) => Some(Self::Idle),
             _ => None,
         }
     }
@@ -55,6 +59,7 @@ impl State {
 pub(crate) enum Round {
     Prepare(Arc<Catalogue>),
     Commit(Generation),
+    Announce(Generation),
     Abandon(Generation),
 }
 
@@ -63,6 +68,7 @@ impl Round {
         match self {
             Self::Prepare(catalogue) => Message::Prepare(Arc::clone(catalogue)),
             Self::Commit(generation) => Message::Commit(*generation),
+            Self::Announce(generation) => Message::Announce(*generation),
             Self::Abandon(generation) => Message::Abandon(*generation),
         }
     }
@@ -90,7 +96,7 @@ struct Retirement {
 pub(crate) struct Coordinator {
     cores: CoreIndex,
     state: State,
-    /// What is served, or will be once the second round is over.
+    /// What is served, or will be once the third round is over.
     served: Generation,
     proposal: Option<Arc<Catalogue>>,
     /// Cores that have not answered in this round, and the first reason why one could not.
@@ -154,7 +160,8 @@ impl Coordinator {
                 self.served = generation;
                 self.begin(Event::AllAnswered, Round::Commit(generation));
             }
-            State::Committing | State::Abandoning => self.end(&proposal),
+            State::Committing => self.begin(Event::AllAnswered, Round::Announce(generation)),
+            State::Announcing | State::Abandoning => self.end(&proposal),
             State::Idle => {}
         }
     }
@@ -220,9 +227,9 @@ mod tests {
     #[test]
     fn table_of_all_transitions() {
         use Event::{AllAnswered, Proposed, SomeRefused};
-        use State::{Abandoning, Committing, Idle, Preparing};
+        use State::{Abandoning, Announcing, Committing, Idle, Preparing};
         let mut table = String::new();
-        for state in [Idle, Preparing, Committing, Abandoning] {
+        for state in [Idle, Preparing, Committing, Announcing, Abandoning] {
             for event in [Proposed, AllAnswered, SomeRefused] {
                 if let Some(next) = state.after(event) {
                     writeln!(table, "{state:?} --{event:?}--> {next:?}").unwrap();
@@ -249,6 +256,7 @@ mod tests {
         let short = |outcome| match outcome {
             Outcome::Begin(Round::Prepare(catalogue)) => format!("prepare {}", catalogue.generation.0),
             Outcome::Begin(Round::Commit(generation)) => format!("commit {}", generation.0),
+            Outcome::Begin(Round::Announce(generation)) => format!("announce {}", generation.0),
             Outcome::Begin(Round::Abandon(generation)) => format!("abandon {}", generation.0),
             Outcome::Observe(event) => format!("{event:?}"),
         };
@@ -260,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_catalogue_is_shown_when_every_core_could_prepare_it() {
+    fn a_catalogue_is_served_when_every_core_could_prepare_it_and_announced_when_every_core_serves_it() {
         let mut coordinator = coordinator();
         coordinator.propose(catalogue(NEXT));
         assert_eq!(outcomes(&mut coordinator), ["prepare 2"]);
@@ -272,6 +280,10 @@ mod tests {
         assert_eq!(outcomes(&mut coordinator), ["commit 2"]);
         coordinator.propose(catalogue(Generation(3)));
         assert_eq!(outcomes(&mut coordinator), ["Refused(Generation(3), Busy)"]);
+        coordinator.handle_answer(NEXT, Ok(()));
+        assert_eq!(outcomes(&mut coordinator), [""; 0], "a core does not serve it yet");
+        coordinator.handle_answer(NEXT, Ok(()));
+        assert_eq!(outcomes(&mut coordinator), ["announce 2"]);
         coordinator.handle_answer(NEXT, Ok(()));
         coordinator.handle_answer(NEXT, Ok(()));
         assert_eq!(outcomes(&mut coordinator), ["Applied(Generation(2))"]);

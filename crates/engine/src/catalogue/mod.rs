@@ -124,13 +124,20 @@ pub struct Catalogue {
     pub limits: ConnectionLimits,
 }
 
+/// A volume, and the name by which exports know it.
+#[derive(Debug, Clone)]
+pub struct NamedVolume {
+    /// The name.
+    pub name: Arc<str>,
+    /// The volume.
+    pub volume: Arc<dyn Volume>,
+}
+
 impl Catalogue {
     /// The volumes in their first uses of the slots, and the listeners, each in the order given: what a process begins with.
-    pub fn first(
-        volumes: impl IntoIterator<Item = (Arc<str>, Arc<dyn Volume>)>,
-        roles: Vec<ListenerRole>,
-    ) -> Self {
-        let served = |(slot, (name, volume))| ServedVolume { id: VolumeId::new(slot, 0), name, volume };
+    pub fn first(volumes: impl IntoIterator<Item = NamedVolume>, roles: Vec<ListenerRole>) -> Self {
+        let served =
+            |(slot, NamedVolume { name, volume })| ServedVolume { id: VolumeId::new(slot, 0), name, volume };
         let listening = |(number, role)| Listening { id: ListenerId(number), role };
         Self {
             generation: Generation(1),
@@ -208,10 +215,24 @@ pub enum ControlEvent {
     },
 }
 
-/// Hears what becomes of catalogues and volumes, on core 0. It must not block.
+/// What becomes of a connection that a change of what is served concerns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Departure {
+    /// Its host is asked to leave, or can only be told that nothing is left for it.
+    Asked,
+    /// Its host has left in time.
+    Ended,
+    /// The server has closed it, as the time for that was over.
+    Forced,
+}
+
+/// Hears what becomes of catalogues and volumes. It must not block.
 pub trait ControlObserver: Send + Sync {
-    /// Something has come to its end.
+    /// Something has come to its end. On core 0.
     fn observe(&self, event: ControlEvent);
+
+    /// A connection has to leave, or has left. On its core, soon after the catalogue is announced that is the reason.
+    fn observe_departure(&self, _departure: Departure) {}
 }
 
 impl ControlObserver for host::Silent {

@@ -33,11 +33,11 @@ pub(crate) struct Submission {
 
 /// A request that did not become one of the volume's: nothing has happened to it, and nothing counts it.
 #[derive(Debug)]
-pub(crate) enum NotTaken {
+pub(crate) enum SubmitError {
     /// The volume's queue is full.
     Full(Submission),
     /// It was judged by an older state of the volume than holds now, or is for another volume than the one that has the place now.
-    Overtaken(Submission),
+    StaleEpoch(Submission),
 }
 
 /// What others are to know of queues on their way to their end.
@@ -228,20 +228,20 @@ impl Queues {
         now: Instant,
         slot: Slot,
         submission: Submission,
-    ) -> Result<(), NotTaken> {
+    ) -> Result<(), SubmitError> {
         let Submission { volume, epoch, mut request } = submission;
         let Some(entry) = self.entries.get_mut(volume.slot()) else {
-            return Err(NotTaken::Full(Submission { volume, epoch, request }));
+            return Err(SubmitError::Full(Submission { volume, epoch, request }));
         };
         if epoch != entry.epoch || volume != entry.id {
-            return Err(NotTaken::Overtaken(Submission { volume, epoch, request }));
+            return Err(SubmitError::StaleEpoch(Submission { volume, epoch, request }));
         }
         let own = request.tag;
         request.tag = join(slot, entry.side, own);
         self.polls.mark(volume.slot());
         entry.queue.submit(now, request).map_err(|QueueFull(mut request)| {
             request.tag = own;
-            NotTaken::Full(Submission { volume, epoch, request })
+            SubmitError::Full(Submission { volume, epoch, request })
         })?;
         entry.outstanding[entry.side] += 1;
         Ok(())
@@ -430,16 +430,16 @@ mod tests {
         Submission { volume: VolumeId::new(0, 0), epoch: Epoch(epoch), request }
     }
 
-    fn full_of(taken: Result<(), NotTaken>) -> Submission {
+    fn full_of(taken: Result<(), SubmitError>) -> Submission {
         match taken {
-            Err(NotTaken::Full(submission)) => submission,
+            Err(SubmitError::Full(submission)) => submission,
             other => panic!("{other:?}"),
         }
     }
 
-    fn overtaken(taken: Result<(), NotTaken>) -> Submission {
+    fn overtaken(taken: Result<(), SubmitError>) -> Submission {
         match taken {
-            Err(NotTaken::Overtaken(submission)) => submission,
+            Err(SubmitError::StaleEpoch(submission)) => submission,
             other => panic!("{other:?}"),
         }
     }

@@ -29,7 +29,7 @@ enum Stage {
 }
 
 /// What an I/O queue that wants to connect finds.
-pub(super) enum Standing {
+pub(super) enum AssociationState {
     /// This association; the queue is connected with what it tells, for as long as the purpose is held.
     Up(u64, Box<RemoteNamespace>, Arc<()>),
     /// One is being made.
@@ -132,13 +132,13 @@ impl Association {
     }
 
     /// How it stands.
-    pub(super) fn standing(&self) -> Standing {
+    pub(super) fn state(&self) -> AssociationState {
         let inner = self.lock();
         match &inner.stage {
-            Stage::Opening => Standing::Opening,
-            Stage::Down(why) => Standing::Down(why.clone()),
+            Stage::Opening => AssociationState::Opening,
+            Stage::Down(why) => AssociationState::Down(why.clone()),
             Stage::Up(remote) => {
-                Standing::Up(inner.number, Box::new(remote.clone()), Arc::clone(&inner.purpose))
+                AssociationState::Up(inner.number, Box::new(remote.clone()), Arc::clone(&inner.purpose))
             }
         }
     }
@@ -232,13 +232,16 @@ mod tests {
     use names::NvmeOptions;
 
     use super::*;
-    use crate::remote::surroundings::Surroundings;
+    use crate::remote::client_context::ClientContext;
 
     #[test]
     fn why_an_association_ended_is_known_while_the_next_one_is_being_made() {
         let options = NvmeOptions::default();
-        let plan =
-            Plan::new("127.0.0.1:1".parse().unwrap(), ("nqn.test", &options), &Surroundings::nowhere());
+        let plan = Plan::new(
+            "127.0.0.1:1".parse().unwrap(),
+            ("nqn.test", &options),
+            &ClientContext::without_network(),
+        );
         let association = Association::new(plan, (1, 1));
         association.lock().stage = Stage::Opening;
         let why = "the controller broke the protocol: a PDU out of sequence";

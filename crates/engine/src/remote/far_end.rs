@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use ::volume::{Features, Geometry, Identity, Limits, Listeners, Losses};
 
+use super::client_context::ClientContext;
 use super::durability::Durability;
 use super::entries::Nexus;
 use super::paths::{Paths, Way};
-use super::surroundings::Surroundings;
 
 /// What the far end told of itself.
 #[derive(Debug, Clone, Copy)]
@@ -67,7 +67,7 @@ pub(crate) struct Shared {
     /// What the far end has said of acknowledged writes that are lost.
     pub(crate) losses: Arc<Losses>,
     pub(crate) timing: Timing,
-    pub(crate) surroundings: Surroundings,
+    pub(crate) context: ClientContext,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -75,7 +75,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    pub(crate) fn new(facts: Facts, timing: Timing, surroundings: Surroundings) -> Arc<Self> {
+    pub(crate) fn new(facts: Facts, timing: Timing, context: ClientContext) -> Arc<Self> {
         Arc::new(Self {
             facts: Mutex::new(facts),
             epoch: AtomicU64::new(0),
@@ -86,7 +86,7 @@ impl Shared {
             durability: Durability::default(),
             losses: Losses::new(),
             timing,
-            surroundings,
+            context,
         })
     }
 
@@ -219,7 +219,7 @@ mod tests {
 
     fn shared(facts: Facts) -> Arc<Shared> {
         let timing = Timing { command: Duration::from_secs(1), reconnect: Duration::from_secs(1) };
-        Shared::new(facts, timing, Surroundings::nowhere())
+        Shared::new(facts, timing, ClientContext::without_network())
     }
 
     #[test]

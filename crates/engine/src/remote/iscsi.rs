@@ -21,12 +21,12 @@ use names::{Iqn, IscsiOptions, IscsiUrl};
 
 use super::access::Secrets;
 use super::client::{Aim, Client, ClientRole, Report, Tell};
+use super::client_context::ClientContext;
 use super::entries::Nexus;
 use super::far_end::{Facts, Shape, Shared, Timing};
 use super::link::{Link, Order, Stage};
-use super::redirect::{Moved, Pursuit, Told};
+use super::redirect::{Redirect, RedirectFollower, RedirectSlot};
 use super::route::{Attempt, Route};
-use super::surroundings::Surroundings;
 use super::volume::RemoteVolume;
 use super::waiting::{Found, Place, Waiting, dial};
 use crate::limits::{CLIENT_POOL, COMMAND_TIME, RECONNECT_TIME, SESSION_GONE};
@@ -39,7 +39,7 @@ enum Info {
     Unit(Box<RemoteUnit>),
     Size(Geometry),
     Targets(Vec<Discovered>),
-    Moved(Moved),
+    Moved(Redirect),
 }
 
 /// An initiator's side of an iSCSI connection.
@@ -64,7 +64,7 @@ impl ClientRole for Initiator {
             Action::Resized(geometry) => Report::Changed(Info::Size(geometry)),
             Action::Discovered(targets) => Report::Ready(Info::Targets(targets)),
             Action::Moved { address, permanently } => {
-                Report::Changed(Info::Moved(Moved { address, permanently }))
+                Report::Changed(Info::Moved(Redirect { address, permanently }))
             }
             Action::Complete(completion) => Report::Complete(completion),
             Action::Failed { reason } => Report::Failed(reason),
@@ -85,7 +85,7 @@ struct Plan {
     /// The sessions' own name, if the user gave one: then there is only one session at a time.
     named: Option<[u8; 6]>,
     timing: Timing,
-    surroundings: Surroundings,
+    context: ClientContext,
 }
 
 impl Plan {
@@ -93,7 +93,7 @@ impl Plan {
         address: SocketAddr,
         (options, secrets): (&IscsiOptions, Option<Secrets>),
         (target, lun): (Option<Iqn>, u16),
-        surroundings: &Surroundings,
+        context: &ClientContext,
     ) -> Result<Self, OpenError> {
         let initiator = match &options.initiator {
             Some(name) => name.clone(),
@@ -111,9 +111,9 @@ impl Plan {
             command: options.timeout.map_or(COMMAND_TIME, |span| span.0),
             reconnect: options.reconnect.map_or(RECONNECT_TIME, |span| span.0),
         };
-        let (named, surroundings) = (options.isid.map(|isid| isid.0), surroundings.clone());
+        let (named, context) = (options.isid.map(|isid| isid.0), context.clone());
         let home = Mutex::new(address);
-        Ok(Self { home, initiator, target, lun, chap, mutual, digests, named, timing, surroundings })
+        Ok(Self { home, initiator, target, lun, chap, mutual, digests, named, timing, context })
     }
 
     /// A session's name: the one that the user gave, or one of its own.
@@ -122,7 +122,7 @@ impl Plan {
             return isid;
         }
         let mut isid = [0; 6];
-        (self.surroundings.entropy)().fill(&mut isid);
+        (self.context.entropy)().fill(&mut isid);
         // Type 10b: a random session name (RFC 7143 §11.12.5).
         isid[0] = 0x80;
         isid
@@ -151,11 +151,11 @@ impl Plan {
         tell: Tell<Info>,
     ) -> Rc<Link> {
         let link = Link::new(waker);
-        let (config, entropy) = (self.config(isid), (self.surroundings.entropy)());
+        let (config, entropy) = (self.config(isid), (self.context.entropy)());
         let make = Box::new(move |now| Connection::new(now, config, Pool::new(CLIENT_POOL), entropy));
         let aim = Aim::new(address, self.timing.command);
         let client = Client::<Initiator>::new(make, (Rc::clone(&link), aim), tell, purpose);
-        dial(&self.surroundings.dialer, address, &link, Box::new(client));
+        dial(&self.context.dialer, address, &link, Box::new(client));
         link
     }
 }
@@ -172,24 +172,24 @@ struct Login {
     waker: Waker,
     purpose: Arc<()>,
     hear: Hear,
-    told: Told,
-    pursuit: Pursuit,
+    told: RedirectSlot,
+    follower: RedirectFollower,
 }
 
 impl Login {
     fn begin(plan: &Arc<Plan>, isid: [u8; 6], (waker, purpose): (Waker, Arc<()>), hear: Hear) -> Self {
-        let told = Told::default();
+        let told = RedirectSlot::default();
         let home = *plan.home();
         let tell = listener(Rc::clone(&hear), Rc::clone(&told));
         let link = plan.connect((isid, home), (waker.clone(), &purpose), tell);
-        let pursuit = Pursuit::new(link, Rc::clone(&told));
-        Self { plan: Arc::clone(plan), isid, portal: home, waker, purpose, hear, told, pursuit }
+        let follower = RedirectFollower::new(link, Rc::clone(&told));
+        Self { plan: Arc::clone(plan), isid, portal: home, waker, purpose, hear, told, follower }
     }
 
     /// How far it is.
     fn stage(&mut self) -> Stage {
-        let Self { plan, isid, portal, waker, purpose, hear, told, pursuit } = self;
-        pursuit.stage(|address, permanently| {
+        let Self { plan, isid, portal, waker, purpose, hear, told, follower } = self;
+        follower.stage(|address, permanently| {
             if permanently {
                 *plan.home() = address;
             }
@@ -200,7 +200,7 @@ impl Login {
     }
 }
 
-fn listener(hear: Hear, told: Told) -> Tell<Info> {
+fn listener(hear: Hear, told: RedirectSlot) -> Tell<Info> {
     Box::new(move |info, link| match info {
         Info::Moved(moved) => *told.borrow_mut() = Some(moved),
         info => hear(info, link),
@@ -237,10 +237,10 @@ fn facts(unit: &RemoteUnit) -> Facts {
 pub(super) fn open(
     address: SocketAddr,
     (url, secrets): (IscsiUrl, Option<Secrets>),
-    surroundings: &Surroundings,
+    context: &ClientContext,
 ) -> Waiting<Arc<dyn Volume>> {
     let aim = (Some(url.target.clone()), url.lun);
-    let plan = match Plan::new(address, (&url.options, secrets), aim, surroundings) {
+    let plan = match Plan::new(address, (&url.options, secrets), aim, context) {
         Ok(plan) => Arc::new(plan),
         Err(error) => return Waiting::failed(&error.to_string()),
     };
@@ -253,12 +253,12 @@ pub(super) fn open(
             *place.borrow_mut() = Some(remote_volume(&unit, Arc::clone(&later), url.target.to_string()));
         }
     });
-    let around = (surroundings.waker.clone(), Arc::new(()));
+    let around = (context.waker.clone(), Arc::new(()));
     await_answer(Login::begin(&plan, plan.isid(), around, hear), answer)
 }
 
 fn remote_volume(unit: &RemoteUnit, plan: Arc<Plan>, name: String) -> Arc<dyn Volume> {
-    let shared = Shared::new(facts(unit), plan.timing, plan.surroundings.clone());
+    let shared = Shared::new(facts(unit), plan.timing, plan.context.clone());
     let given = Arc::clone(&shared);
     let taken: Mutex<Weak<()>> = Mutex::default();
     let open = Box::new(move |_: CoreId, waker| -> Result<Box<dyn Route>, OpenError> {
@@ -333,16 +333,16 @@ impl Attempt for Entering {
             Stage::Ready => self.found.take().map(|(facts, group)| {
                 let portal = self.login.portal;
                 let nexus = group.map(|group| Nexus { portal, group });
-                Ok((Rc::clone(self.login.pursuit.link()), Facts { nexus, ..facts }))
+                Ok((Rc::clone(self.login.follower.link()), Facts { nexus, ..facts }))
             }),
         }
     }
 
     fn give_up(&mut self) {
-        let link = self.login.pursuit.link();
+        let link = self.login.follower.link();
         link.order(Order::Leave);
         if let Some(endpoint) = link.endpoint() {
-            self.login.plan.surroundings.dialer.nudge(endpoint);
+            self.login.plan.context.dialer.wake(endpoint);
         }
     }
 }
@@ -351,9 +351,9 @@ impl Attempt for Entering {
 pub(super) fn discover(
     address: SocketAddr,
     access: (&IscsiOptions, Option<Secrets>),
-    surroundings: &Surroundings,
+    context: &ClientContext,
 ) -> Waiting<Vec<Found>> {
-    let plan = match Plan::new(address, access, (None, 0), surroundings) {
+    let plan = match Plan::new(address, access, (None, 0), context) {
         Ok(plan) => Arc::new(plan),
         Err(error) => return Waiting::failed(&error.to_string()),
     };
@@ -368,6 +368,6 @@ pub(super) fn discover(
             *place.borrow_mut() = Some(rows.collect());
         }
     });
-    let around = (surroundings.waker.clone(), Arc::new(()));
+    let around = (context.waker.clone(), Arc::new(()));
     await_answer(Login::begin(&plan, plan.isid(), around, hear), answer)
 }

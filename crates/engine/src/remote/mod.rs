@@ -9,6 +9,7 @@
 mod access;
 mod association;
 mod client;
+mod client_context;
 mod durability;
 mod entries;
 mod errands;
@@ -19,15 +20,14 @@ mod nvme;
 mod nvme_plan;
 mod opener;
 mod paths;
+mod precheck;
 mod queue;
 mod recovery;
 mod redirect;
 mod referrals;
 mod replay;
 mod route;
-mod screen;
 mod secret;
-mod surroundings;
 mod volume;
 mod waiting;
 
@@ -38,10 +38,10 @@ use ::volume::{OpenError, Volume};
 use names::DiscoveryUrl;
 
 pub use self::access::{Access, Secrets};
+pub use self::client_context::ClientContext;
 pub use self::iscsi::INITIATOR;
 pub use self::opener::{RemoteOpener, resolve};
 pub use self::secret::read_secrets;
-pub use self::surroundings::Surroundings;
 pub use self::waiting::Found;
 use self::waiting::Waiting;
 
@@ -62,10 +62,10 @@ impl std::fmt::Debug for RemoteOpening {
 }
 
 /// Begins to open a volume at `address`, on the calling core.
-pub fn open(address: SocketAddr, access: Access, surroundings: &Surroundings) -> RemoteOpening {
+pub fn open(address: SocketAddr, access: Access, context: &ClientContext) -> RemoteOpening {
     RemoteOpening(match access {
-        Access::Iscsi { url, secrets } => iscsi::open(address, (url, secrets), surroundings),
-        Access::Nvme { url } => nvme::open(address, &url, surroundings),
+        Access::Iscsi { url, secrets } => iscsi::open(address, (url, secrets), context),
+        Access::Nvme { url } => nvme::open(address, &url, context),
     })
 }
 
@@ -90,11 +90,11 @@ pub fn discover(
     address: SocketAddr,
     url: &DiscoveryUrl,
     secrets: Option<Secrets>,
-    surroundings: &Surroundings,
+    context: &ClientContext,
 ) -> Discovery {
     Discovery(match url {
-        DiscoveryUrl::Iscsi { options, .. } => iscsi::discover(address, (options, secrets), surroundings),
-        DiscoveryUrl::Nvme { options, .. } => nvme::discover(address, options, surroundings),
+        DiscoveryUrl::Iscsi { options, .. } => iscsi::discover(address, (options, secrets), context),
+        DiscoveryUrl::Nvme { options, .. } => nvme::discover(address, options, context),
         _ => Waiting::failed("this kind of portal has no discovery service that is known here"),
     })
 }
@@ -120,7 +120,7 @@ mod tests {
             endpoint.handle_ended(Instant::ZERO, Ended::Failed(110));
             host::EndpointId(0)
         }
-        fn nudge(&self, _endpoint: host::EndpointId) {}
+        fn wake(&self, _endpoint: host::EndpointId) {}
         fn waker(&self, _endpoint: host::EndpointId) -> Waker {
             Waker::noop().clone()
         }
@@ -144,9 +144,9 @@ mod tests {
             for url in urls {
                 let hole = Arc::new(BlackHole::default());
                 let dialer: Arc<dyn Dialer> = Arc::clone(&hole) as Arc<dyn Dialer>;
-                let surroundings = Surroundings { dialer, ..Surroundings::nowhere() };
+                let context = ClientContext { dialer, ..ClientContext::without_network() };
                 let address: SocketAddr = "192.0.2.1:3260".parse().unwrap();
-                let refusal = open(address, access(&format!("{url}{option}")), &surroundings).poll();
+                let refusal = open(address, access(&format!("{url}{option}")), &context).poll();
                 let refusal = refusal.unwrap().err().unwrap().to_string();
                 let patience = Duration::from_millis(patience);
                 assert_eq!(*hole.0.lock().unwrap(), [Some(patience)], "{url}{option}");

@@ -15,13 +15,13 @@ use ::nvme::host::{Queue, REFUSED, RemoteNamespace};
 use ::volume::{Completion, CoreId, OpenError, Request, Volume};
 use names::{NvmeOptions, NvmeUrl};
 
-use super::association::{Association, Standing};
+use super::association::{Association, AssociationState};
+use super::client_context::ClientContext;
 use super::far_end::{Facts, Shape, Shared};
 use super::link::{Link, Order, Stage};
 use super::nvme_plan::{DEPTH, Plan};
-use super::referrals::Tour;
+use super::referrals::ReferralWalk;
 use super::route::{Attempt, Route};
-use super::surroundings::Surroundings;
 use super::volume::RemoteVolume;
 use super::waiting::{Found, Waiting};
 use crate::limits::{KEEP_ALIVE, QUIESCE};
@@ -51,23 +51,19 @@ fn facts(remote: &RemoteNamespace) -> Facts {
 }
 
 /// Opens a namespace: the admin queue stays for as long as the volume is used.
-pub(super) fn open(
-    address: SocketAddr,
-    url: &NvmeUrl,
-    surroundings: &Surroundings,
-) -> Waiting<Arc<dyn Volume>> {
+pub(super) fn open(address: SocketAddr, url: &NvmeUrl, context: &ClientContext) -> Waiting<Arc<dyn Volume>> {
     let name = url.subsystem.to_string();
-    let plan = Plan::new(address, (&name, &url.options), surroundings);
+    let plan = Plan::new(address, (&name, &url.options), context);
     let queues = url.options.queues.unwrap_or(QUEUES).max(1);
     let association = Association::new(plan.clone(), (url.nsid, queues));
-    association.begin(surroundings.waker.clone());
-    Waiting::new(move || match association.standing() {
-        Standing::Opening => None,
-        Standing::Down(why) if why.starts_with(REFUSED) => {
+    association.begin(context.waker.clone());
+    Waiting::new(move || match association.state() {
+        AssociationState::Opening => None,
+        AssociationState::Down(why) if why.starts_with(REFUSED) => {
             Some(Err(OpenError::new(format!("{why} (the host is {})", plan.host.nqn))))
         }
-        Standing::Down(why) => Some(Err(OpenError::new(why))),
-        Standing::Up(_, remote, _) => {
+        AssociationState::Down(why) => Some(Err(OpenError::new(why))),
+        AssociationState::Up(_, remote, _) => {
             Some(Ok(remote_volume(&remote, (name.clone(), plan.clone()), &association)))
         }
     })
@@ -78,7 +74,7 @@ fn remote_volume(
     (name, plan): (String, Plan),
     association: &Arc<Association>,
 ) -> Arc<dyn Volume> {
-    let shared = Shared::new(facts(remote), plan.timing, plan.surroundings.clone());
+    let shared = Shared::new(facts(remote), plan.timing, plan.context.clone());
     let told = Arc::clone(&shared);
     association.set_changed(Box::new(move |remote| told.resize(remote.geometry)));
     let association = Arc::clone(association);
@@ -158,17 +154,17 @@ impl Connecting {
     /// Connects the queue once there is an association.
     fn connect(&mut self) -> Option<String> {
         let Way { association, plan, qid, number, waker } = &*self.way;
-        if matches!(association.standing(), Standing::Down(_)) && !self.asked {
+        if matches!(association.state(), AssociationState::Down(_)) && !self.asked {
             association.begin(waker.clone());
         }
         self.asked = true;
-        match association.standing() {
-            Standing::Opening => None,
-            Standing::Down(why) => Some(why),
-            Standing::Up(_, remote, _) if *qid > remote.queues => {
+        match association.state() {
+            AssociationState::Opening => None,
+            AssociationState::Down(why) => Some(why),
+            AssociationState::Up(_, remote, _) if *qid > remote.queues => {
                 Some(format!("the controller grants only {} I/O queues now", remote.queues))
             }
-            Standing::Up(current, remote, purpose) => {
+            AssociationState::Up(current, remote, purpose) => {
                 number.set(current);
                 let facts = facts(&remote);
                 let queue = Queue::Io { qid: *qid, remote: *remote };
@@ -203,7 +199,7 @@ impl Attempt for Connecting {
         let Some((link, _)) = &self.queue else { return };
         link.order(Order::Leave);
         if let Some(endpoint) = link.endpoint() {
-            self.way.plan.surroundings.dialer.nudge(endpoint);
+            self.way.plan.context.dialer.wake(endpoint);
         }
     }
 }
@@ -212,11 +208,11 @@ impl Attempt for Connecting {
 pub(super) fn discover(
     address: SocketAddr,
     options: &NvmeOptions,
-    surroundings: &Surroundings,
+    context: &ClientContext,
 ) -> Waiting<Vec<Found>> {
-    let plan = Plan::new(address, (::nvme::DISCOVERY_NQN, options), surroundings);
-    let mut tour = Tour::new(plan);
-    Waiting::new(move || tour.poll())
+    let plan = Plan::new(address, (::nvme::DISCOVERY_NQN, options), context);
+    let mut walk = ReferralWalk::new(plan);
+    Waiting::new(move || walk.poll())
 }
 
 #[cfg(test)]
@@ -249,7 +245,7 @@ mod tests {
     fn a_queue_that_is_closed_makes_room_for_another() {
         const QUEUES: u16 = 2;
         let (address, name) = ("127.0.0.1:4420".parse().unwrap(), "nqn.2026-11.org.linerate:disk");
-        let plan = Plan::new(address, (name, &NvmeOptions::default()), &Surroundings::nowhere());
+        let plan = Plan::new(address, (name, &NvmeOptions::default()), &ClientContext::without_network());
         let association = Association::new(plan.clone(), (1, QUEUES));
         let volume = remote_volume(&remote(QUEUES), (name.to_owned(), plan), &association);
         let open = |core| volume.open_queue(&QueueContext::without_pool(CoreId(core), Waker::noop().clone()));

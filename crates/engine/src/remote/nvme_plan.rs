@@ -12,9 +12,9 @@ use host::EndpointId;
 use names::NvmeOptions;
 
 use super::client::{Aim, Client, ClientRole, Errand, Report, Tell};
+use super::client_context::ClientContext;
 use super::far_end::Timing;
 use super::link::{Link, Order};
-use super::surroundings::Surroundings;
 use super::waiting::dial;
 use crate::limits::{COMMAND_TIME, KEEP_ALIVE, RECONNECT_TIME};
 
@@ -63,19 +63,19 @@ pub(super) struct Plan {
     digests: (bool, bool),
     address: SocketAddr,
     pub(super) timing: Timing,
-    pub(super) surroundings: Surroundings,
+    pub(super) context: ClientContext,
 }
 
 impl Plan {
     pub(super) fn new(
         address: SocketAddr,
         (subnqn, options): (&str, &NvmeOptions),
-        surroundings: &Surroundings,
+        context: &ClientContext,
     ) -> Self {
         let mut identifier = [0; 16];
         match options.hostid {
             Some(given) => identifier = given.0,
-            None => (surroundings.entropy)().fill(&mut identifier),
+            None => (context.entropy)().fill(&mut identifier),
         }
         let nqn = match &options.hostnqn {
             Some(name) => name.to_string(),
@@ -90,7 +90,7 @@ impl Plan {
                 command: options.timeout.map_or(COMMAND_TIME, |span| span.0),
                 reconnect: options.reconnect.map_or(RECONNECT_TIME, |span| span.0),
             },
-            surroundings: surroundings.clone(),
+            context: context.clone(),
         }
     }
 
@@ -106,12 +106,12 @@ impl Plan {
 
     /// Whom to wake when something has become known.
     pub(super) fn waker(&self) -> Waker {
-        self.surroundings.waker.clone()
+        self.context.waker.clone()
     }
 
     /// What lets that connection of the calling core take a turn.
     pub(super) fn waker_of(&self, endpoint: EndpointId) -> Waker {
-        self.surroundings.dialer.waker(endpoint)
+        self.context.dialer.waker(endpoint)
     }
 
     /// The keep alive timeout, in milliseconds.
@@ -139,7 +139,7 @@ impl Plan {
         let make = Box::new(move |now| Connection::new(config, now));
         let aim = Aim::new(self.address, self.timing.command);
         let client = Client::<Host>::new(make, (Rc::clone(&link), aim), tell, purpose).with_errand(errand);
-        dial(&self.surroundings.dialer, self.address, &link, Box::new(client));
+        dial(&self.context.dialer, self.address, &link, Box::new(client));
         link
     }
 }

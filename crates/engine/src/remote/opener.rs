@@ -10,8 +10,8 @@ use names::{Host, Portal, Source, VolumeUrl};
 use protocol::Instant;
 
 use super::access::Access;
+use super::client_context::ClientContext;
 use super::secret::read_secrets;
-use super::surroundings::Surroundings;
 use super::{RemoteOpening, open};
 use crate::config::EntropySource;
 
@@ -83,16 +83,16 @@ struct Prepared {
 }
 
 impl PreparedOpen for Prepared {
-    fn begin(self: Box<Self>, context: &QueueContext) -> Box<dyn Opening> {
+    fn begin(self: Box<Self>, queue: &QueueContext) -> Box<dyn Opening> {
         let Self { addresses, access, opener: RemoteOpener { dialer, entropy, .. } } = *self;
-        let surroundings = Surroundings { dialer, waker: context.waker.clone(), entropy };
+        let context = ClientContext { dialer, waker: queue.waker.clone(), entropy };
         let mut further = VecDeque::from(addresses);
         let Some(first) = further.pop_front() else {
             let error = OpenError::new("its host name has no address; write an address");
             return Box::new(Ready::failed(error.at(OpenStage::Name)));
         };
-        let opening = open(first, access.clone(), &surroundings);
-        Box::new(Attempts { opening, access, surroundings, further, refusals: Vec::new() })
+        let opening = open(first, access.clone(), &context);
+        Box::new(Attempts { opening, access, context, further, refusals: Vec::new() })
     }
 }
 
@@ -100,7 +100,7 @@ impl PreparedOpen for Prepared {
 struct Attempts {
     opening: RemoteOpening,
     access: Access,
-    surroundings: Surroundings,
+    context: ClientContext,
     further: VecDeque<SocketAddr>,
     /// Why each address so far did not do.
     refusals: Vec<String>,
@@ -119,7 +119,7 @@ impl Opening for Attempts {
             let Some(next) = self.further.pop_front() else {
                 return Some(Err(OpenError::new(self.refusals.join("; ")).at(OpenStage::Connection)));
             };
-            self.opening = open(next, self.access.clone(), &self.surroundings);
+            self.opening = open(next, self.access.clone(), &self.context);
         }
     }
 }

@@ -20,10 +20,10 @@ use super::entries::{Entries, Entry, Nexus, Nexuses, Place};
 use super::far_end::{Facts, Shape, Shared};
 use super::link::{Link, Order};
 use super::paths::Way;
+use super::precheck::precheck;
 use super::recovery::{Patience, Recovery, State, Step};
 use super::replay::Replay;
 use super::route::{Attempt, Route};
-use super::screen::screen;
 
 /// One core's queue.
 pub(crate) struct RemoteQueue {
@@ -67,7 +67,7 @@ impl RemoteQueue {
         let begun = shared.resized();
         let attempt = Some(route.begin());
         let patience = Patience { first: shared.timing.oldest(), later: shared.timing.reconnect };
-        let recovery = Recovery::new(patience, (shared.surroundings.entropy)());
+        let recovery = Recovery::new(patience, (shared.context.entropy)());
         let shape = (shared.resized(), shared.shape());
         let depth = shape.1.limits.depth as usize;
         let told = shared.durability.losses();
@@ -98,9 +98,9 @@ impl RemoteQueue {
         }
     }
 
-    fn nudge(&self, link: &Link) {
+    fn wake(&self, link: &Link) {
         if let Some(endpoint) = link.endpoint() {
-            self.shared.surroundings.dialer.nudge(endpoint);
+            self.shared.context.dialer.wake(endpoint);
         }
     }
 
@@ -150,7 +150,7 @@ impl RemoteQueue {
         }
         (entry.place, entry.was_sent) = (Place::Sent, true);
         if link.submit(request) {
-            self.nudge(link);
+            self.wake(link);
         }
     }
 
@@ -160,7 +160,7 @@ impl RemoteQueue {
             None => self.aside += 1,
             Some(request) => {
                 if link.submit(request) {
-                    self.nudge(link);
+                    self.wake(link);
                 }
             }
         }
@@ -276,7 +276,7 @@ impl RemoteQueue {
         if let Some(why) = link.failure().or_else(|| self.route.breach()) {
             link.order(Order::Abandon);
             let link = Rc::clone(link);
-            self.nudge(&link);
+            self.wake(&link);
             self.lose(now, why);
         }
     }
@@ -379,7 +379,7 @@ impl RemoteQueue {
             Ok(epoch) => self.epoch = epoch,
             Err(why) => {
                 link.order(Order::Leave);
-                self.nudge(&link);
+                self.wake(&link);
                 self.shared.set_trouble(why);
                 self.shared.turn(&mut self.way, Way::Lost);
                 self.recovery.handle_mismatch();
@@ -436,7 +436,7 @@ impl VolumeQueue for RemoteQueue {
             self.shape = (resized, self.shared.shape());
         }
         let tag = request.tag;
-        if let Some(answer) = screen(&request.operation, &self.shape.1) {
+        if let Some(answer) = precheck(&request.operation, &self.shape.1) {
             self.done.push(match answer {
                 Ok(outcome) => Completion { tag, result: Ok(outcome) },
                 Err(kind) => request.failed(kind),
@@ -478,7 +478,7 @@ impl VolumeQueue for RemoteQueue {
         match (&self.link, entry.place) {
             (Some(link), Place::Sent) => {
                 link.order(Order::Cancel(own));
-                self.nudge(link);
+                self.wake(link);
             }
             (None, Place::Sent) => {}
             (_, Place::Parked | Place::Held(..)) => {
@@ -528,7 +528,7 @@ impl Drop for RemoteQueue {
         self.shared.turn(&mut self.way, Way::Unknown);
         if let Some(link) = &self.link {
             link.order(Order::Leave);
-            self.nudge(link);
+            self.wake(link);
         }
         if let Some(attempt) = &mut self.attempt {
             attempt.give_up();

@@ -16,27 +16,27 @@ use names::ISCSI_PORT;
 
 /// Where a target says that it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Moved {
+pub(super) struct Redirect {
     /// As the target wrote it.
     pub(super) address: String,
     pub(super) permanently: bool,
 }
 
 /// Where a connection puts what it was told.
-pub(super) type Told = Rc<RefCell<Option<Moved>>>;
+pub(super) type RedirectSlot = Rc<RefCell<Option<Redirect>>>;
 
 /// One login, over as many connections as it takes.
-pub(super) struct Pursuit {
+pub(super) struct RedirectFollower {
     link: Rc<Link>,
-    told: Told,
+    told: RedirectSlot,
     moves: u32,
     /// Why it cannot be followed, if so.
     lost: Option<String>,
 }
 
-impl Pursuit {
+impl RedirectFollower {
     /// A login whose first connection is `link`, which puts into `told` where the target is instead.
-    pub(super) fn new(link: Rc<Link>, told: Told) -> Self {
+    pub(super) fn new(link: Rc<Link>, told: RedirectSlot) -> Self {
         Self { link, told, moves: 0, lost: None }
     }
 
@@ -103,40 +103,40 @@ mod tests {
         }
     }
 
-    /// A pursuit that was refused, and told of that place if there is one.
-    fn refused(pursuit: &mut Pursuit, address: Option<&str>) {
-        pursuit.link.fail("login refused: the target has moved".to_owned());
-        let moved = |address: &str| Moved { address: address.to_owned(), permanently: false };
-        *pursuit.told.borrow_mut() = address.map(moved);
+    /// A follower that was refused, and told of that place if there is one.
+    fn refused(follower: &mut RedirectFollower, address: Option<&str>) {
+        follower.link.fail("login refused: the target has moved".to_owned());
+        let moved = |address: &str| Redirect { address: address.to_owned(), permanently: false };
+        *follower.told.borrow_mut() = address.map(moved);
     }
 
-    fn pursuit() -> Pursuit {
-        Pursuit::new(Link::new(Waker::noop().clone()), Told::default())
+    fn follower() -> RedirectFollower {
+        RedirectFollower::new(Link::new(Waker::noop().clone()), RedirectSlot::default())
     }
 
     #[test]
     fn a_login_goes_where_it_is_sent_but_not_for_ever() {
-        let mut pursuit = pursuit();
+        let mut follower = follower();
         for number in 0..REDIRECTS {
-            refused(&mut pursuit, Some("192.0.2.7:3261,1"));
-            let stage = pursuit.stage(|address, _| {
+            refused(&mut follower, Some("192.0.2.7:3261,1"));
+            let stage = follower.stage(|address, _| {
                 assert_eq!(address.to_string(), "192.0.2.7:3261");
                 Link::new(Waker::noop().clone())
             });
             assert_eq!(stage, Stage::Opening, "move {number}");
         }
-        refused(&mut pursuit, Some("192.0.2.8"));
-        let stage = pursuit.stage(|_, _| panic!("it is to end"));
+        refused(&mut follower, Some("192.0.2.8"));
+        let stage = follower.stage(|_, _| panic!("it is to end"));
         assert!(matches!(&stage, Stage::Failed(why) if why.contains("elsewhere")), "{stage:?}");
-        assert_eq!(pursuit.stage(|_, _| panic!("it has ended")), stage);
+        assert_eq!(follower.stage(|_, _| panic!("it has ended")), stage);
     }
 
     #[test]
     fn a_refusal_without_another_place_is_one() {
-        let mut one = pursuit();
+        let mut one = follower();
         refused(&mut one, None);
         assert!(matches!(one.stage(|_, _| panic!("where to?")), Stage::Failed(_)));
-        let mut other = pursuit();
+        let mut other = follower();
         refused(&mut other, Some("storage.example:3260"));
         let stage = other.stage(|_, _| panic!("where to?"));
         assert!(matches!(&stage, Stage::Failed(why) if why.contains("is a name")), "{stage:?}");

@@ -35,8 +35,8 @@ struct Asked {
     _purpose: Arc<()>,
 }
 
-/// A tour of discovery services, one after the other.
-pub(super) struct Tour {
+/// A walk of discovery services, one after the other.
+pub(super) struct ReferralWalk {
     plan: Plan,
     ahead: VecDeque<Service>,
     asked: Option<Asked>,
@@ -45,8 +45,8 @@ pub(super) struct Tour {
     found: Vec<Found>,
 }
 
-impl Tour {
-    /// A tour that begins at the plan's address.
+impl ReferralWalk {
+    /// A walk that begins at the plan's address.
     pub(super) fn new(plan: Plan) -> Self {
         let first = Service { address: plan.address(), depth: 0, name: ::nvme::DISCOVERY_NQN.to_owned() };
         let known = HashSet::from([first.address]);
@@ -132,7 +132,7 @@ impl Tour {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::remote::surroundings::Surroundings;
+    use crate::remote::client_context::ClientContext;
 
     fn address(port: u16) -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], port))
@@ -147,44 +147,48 @@ mod tests {
         }
     }
 
-    fn tour() -> Tour {
+    fn walk() -> ReferralWalk {
         let options = names::NvmeOptions::default();
-        Tour::new(Plan::new(address(1), (::nvme::DISCOVERY_NQN, &options), &Surroundings::nowhere()))
+        ReferralWalk::new(Plan::new(
+            address(1),
+            (::nvme::DISCOVERY_NQN, &options),
+            &ClientContext::without_network(),
+        ))
     }
 
     #[test]
     fn the_first_service_must_answer_and_the_others_need_not() {
-        let refused = tour().poll().unwrap().unwrap_err().to_string();
+        let refused = walk().poll().unwrap().unwrap_err().to_string();
         assert!(refused.contains("cannot connect to 127.0.0.1:1"), "{refused}");
-        let mut tour = tour();
-        tour.ahead.clear();
-        tour.take(entry(SubsystemType::Nvm, 5), 0);
-        tour.take(entry(SubsystemType::Referral, 2), 0);
-        let found = tour.poll().unwrap().unwrap();
+        let mut walk = walk();
+        walk.ahead.clear();
+        walk.take(entry(SubsystemType::Nvm, 5), 0);
+        walk.take(entry(SubsystemType::Referral, 2), 0);
+        let found = walk.poll().unwrap().unwrap();
         assert_eq!((found[0].name.as_str(), &found[0].trouble), ("nqn.2026-11.org.example:5", &None));
         assert!(found[1].trouble.as_ref().unwrap().contains("cannot connect"), "{found:?}");
     }
 
     #[test]
     fn a_circle_ends_and_so_does_a_chain() {
-        let mut tour = tour();
-        tour.take(entry(SubsystemType::Referral, 1), 0);
-        assert_eq!(tour.ahead.len(), 1, "only the first service, which was known");
+        let mut walk = walk();
+        walk.take(entry(SubsystemType::Referral, 1), 0);
+        assert_eq!(walk.ahead.len(), 1, "only the first service, which was known");
         for depth in 0..=REFERRAL_DEPTH {
-            tour.take(entry(SubsystemType::Referral, 100 + u16::try_from(depth).unwrap()), depth);
+            walk.take(entry(SubsystemType::Referral, 100 + u16::try_from(depth).unwrap()), depth);
         }
-        assert_eq!(tour.ahead.len(), 1 + REFERRAL_DEPTH);
-        assert!(tour.found[0].trouble.as_ref().unwrap().contains("referrals away"));
+        assert_eq!(walk.ahead.len(), 1 + REFERRAL_DEPTH);
+        assert!(walk.found[0].trouble.as_ref().unwrap().contains("referrals away"));
     }
 
     #[test]
     fn a_crowd_is_bounded() {
-        let mut tour = tour();
+        let mut walk = walk();
         for port in 0..u16::try_from(2 * REFERRALS).unwrap() {
-            tour.take(entry(SubsystemType::Referral, 1000 + port), 0);
+            walk.take(entry(SubsystemType::Referral, 1000 + port), 0);
         }
-        assert_eq!(tour.ahead.len(), 1 + REFERRALS);
-        assert_eq!(tour.found.len(), REFERRALS);
-        assert!(tour.found[0].trouble.as_ref().unwrap().contains("more than"));
+        assert_eq!(walk.ahead.len(), 1 + REFERRALS);
+        assert_eq!(walk.found.len(), REFERRALS);
+        assert!(walk.found[0].trouble.as_ref().unwrap().contains("more than"));
     }
 }

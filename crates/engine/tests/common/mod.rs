@@ -8,7 +8,10 @@ use std::sync::{Arc, Mutex};
 use std::task::Waker;
 use std::time::Duration;
 
-use engine::{Catalogue, ControlEvent, ControlObserver, Core, EngineConfig, ListenerRole, Message};
+use engine::{
+    Catalogue, ControlEvent, ControlObserver, Core, Departure, EngineConfig, ListenerRole, Message,
+    NamedVolume,
+};
 use host::{
     Accepted, BlockFile, CoreIndex, Dialer, Endpoint, EndpointId, IoError, Journal, ListenerId, OpenOptions,
     Postbox, Recording, Service, Storage, World,
@@ -33,20 +36,20 @@ pub(crate) const READ: u8 = 2;
 
 /// Nothing is opened or dialled here.
 #[derive(Debug)]
-struct Nowhere;
+struct NoNetwork;
 
-impl Storage for Nowhere {
+impl Storage for NoNetwork {
     fn open(&self, _path: &str, _options: OpenOptions) -> Result<Arc<dyn BlockFile>, IoError> {
         panic!("this world has no files")
     }
 }
 
-impl Dialer for Nowhere {
+impl Dialer for NoNetwork {
     fn dial(&self, _peer: SocketAddr, _endpoint: Box<dyn Endpoint>) -> EndpointId {
         panic!("this world has no network")
     }
 
-    fn nudge(&self, _endpoint: EndpointId) {}
+    fn wake(&self, _endpoint: EndpointId) {}
 
     fn waker(&self, _endpoint: EndpointId) -> std::task::Waker {
         std::task::Waker::noop().clone()
@@ -143,11 +146,15 @@ pub(crate) struct Server {
 
 /// What core 0 says of catalogues and volumes.
 #[derive(Default)]
-struct Observed(Mutex<Vec<ControlEvent>>);
+struct Observed(Mutex<Vec<ControlEvent>>, Mutex<Vec<Departure>>);
 
 impl ControlObserver for Observed {
     fn observe(&self, event: ControlEvent) {
         self.0.lock().unwrap().push(event);
+    }
+
+    fn observe_departure(&self, departure: Departure) {
+        self.1.lock().unwrap().push(departure);
     }
 }
 
@@ -160,7 +167,7 @@ impl Server {
     /// The same, of that volume.
     pub(crate) fn of(volume: Arc<dyn Volume>, pool_limit: usize) -> Self {
         let roles = vec![ListenerRole::Nvme(Arc::new(portal(&*volume)))];
-        Self::begin(&Catalogue::first([("disk".into(), volume)], roles), pool_limit)
+        Self::begin(&Catalogue::first([NamedVolume { name: "disk".into(), volume }], roles), pool_limit)
     }
 
     /// The same, with this catalogue.
@@ -180,8 +187,8 @@ impl Server {
         let mail = Arc::new(Mail::default());
         let world = |core| World {
             core,
-            storage: Arc::new(Nowhere),
-            dialer: Arc::new(Nowhere),
+            storage: Arc::new(NoNetwork),
+            dialer: Arc::new(NoNetwork),
             postbox: Arc::clone(&mail) as Arc<dyn Postbox<Message>>,
             waker: Waker::noop().clone(),
         };
@@ -210,6 +217,11 @@ impl Server {
     /// What core 0 has said of catalogues and volumes since the last time.
     pub(crate) fn observed(&self) -> Vec<ControlEvent> {
         std::mem::take(&mut *self.observed.0.lock().unwrap())
+    }
+
+    /// What has become of connections that have to leave since the last time.
+    pub(crate) fn departures(&self) -> Vec<Departure> {
+        std::mem::take(&mut *self.observed.1.lock().unwrap())
     }
 
     /// Lets a stream end, as its host has closed it.
@@ -241,6 +253,24 @@ impl Server {
             self.cores[core].handle_message(self.now, message);
         }
         self.cores[core].turn(self.now, &mut Vec::new());
+    }
+
+    /// Lets one core and its streams do what they can, while the other stands still.
+    pub(crate) fn run_core(&mut self, core: usize) {
+        let mut ready = Vec::new();
+        loop {
+            while let Some(message) = { self.mail.0[core].lock().unwrap().pop_front() } {
+                self.cores[core].handle_message(self.now, message);
+            }
+            self.cores[core].turn(self.now, &mut ready);
+            if ready.is_empty() && self.mail.0[core].lock().unwrap().is_empty() {
+                return;
+            }
+            let turns =
+                self.streams.iter_mut().filter(|stream| stream.core == core && ready.contains(&stream.name));
+            turns.for_each(|stream| stream.run(self.now));
+            ready.clear();
+        }
     }
 
     /// Sends core 0 a message.

@@ -62,6 +62,7 @@ impl Abilities {
 }
 
 /// The command that carries out an operation on a unit with blocks of `block_size` bytes and these abilities.
+#[inline]
 pub(super) fn command(operation: Operation, block_size: u32, abilities: Abilities) -> Result<Work, Failure> {
     if operation.extent().is_some_and(|extent| u32::try_from(extent.blocks).is_err()) {
         return Err(Failure::of(operation, VolumeErrorKind::Misaligned));

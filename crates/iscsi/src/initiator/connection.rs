@@ -1,4 +1,4 @@
-//! The life of an initiator's connection, and what it sends.
+//! The life of an initiator's connection, the commands that it sends, and what its datamover and its driver see of it.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -6,8 +6,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use buf::{Buf, BufList, Pool};
-use protocol::{CloseReason, Ended, Entropy, Instant, Placement, Transmit};
+use buf::{Buf, Pool};
+use protocol::{CloseReason, Ended, Entropy, Instant};
 use scsi::builder::read_capacity;
 use volume::{Completion, Geometry, Request, Tag, VolumeErrorKind};
 
@@ -15,22 +15,22 @@ use super::cdb::{self, Abilities};
 use super::config::Config;
 use super::login::{Failure, Login, LoginContext, Moved, Outcome, Received};
 use super::probe::{ANSWER, Probe, RemoteUnit};
-use super::tasks::{Kind, Owner, Progress, Task, Tasks, Transfer, Work, tag};
+use super::tasks::{CommandEnd, Kind, Owner, Task, Tasks, Work, tag};
 use crate::connection::{Event, State};
-use crate::datamover::TaskHandle;
-use crate::datamover::tcp::data_out::{DataOutProgress, DataOutSequence};
-use crate::datamover::tcp::framing::{Digests, Payload, Receiver, send};
-use crate::datamover::tcp::send_queue::initiator::{Outgoing, SendQueue};
+use crate::datamover::{
+    CommandData, CommandResources, ControlPdu, Disposition, InitiatorDatamover, InitiatorLayer, ReceivedPdu,
+    TaskHandle, UpperLayer,
+};
 use crate::keys::Parameters;
 use crate::limits::{
     ABORT_TIME, DISCOVERY_TIME, INITIATOR_DEPTH, INITIATOR_IDLE_TIME, INITIATOR_PING_TIME, LOGIN_TIME,
-    LOGOUT_TIME, STAGING,
+    LOGOUT_TIME,
 };
 use crate::pdu::{
-    BasicHeaderSegment, Bhs, DataRange, Function, LoginResponse, LogoutReason, LogoutRequest, NopOut, Opcode,
-    RESERVED_TAG, ScsiCommand, TaskManagementRequest, TaskTags, TextRequest, stamp_length, stamp_request,
+    Bhs, Function, LoginResponse, LogoutReason, LogoutRequest, NopOut, RESERVED_TAG, Residual, ScsiCommand,
+    TaskManagementRequest, TextRequest,
 };
-use crate::sequence::CommandNumbers;
+use crate::sequence::InitiatorNumbers;
 use crate::text::Text;
 use crate::violation::Violation;
 
@@ -81,14 +81,13 @@ pub enum Input {
     Abandon,
 }
 
-/// A connection to one target's logical unit, or to a discovery service.
-pub struct Connection {
+/// A connection to one target's logical unit, or to a discovery service, over whatever carries it.
+pub struct Initiator<D> {
+    pub(super) mover: D,
     pub(super) config: Config,
     pub(super) lun: [u8; 8],
     pub(super) pool: Pool,
     pub(super) entropy: Box<dyn Entropy>,
-    pub(super) receiver: Receiver,
-    pub(super) digests: Digests,
     pub(super) state: State,
     pub(super) login: Login,
     pub(super) parameters: Parameters,
@@ -96,12 +95,10 @@ pub struct Connection {
     pub(super) unsolicited: u32,
     /// When data may go unsolicited again.
     pub(super) unsolicited_from: Instant,
-    pub(super) numbers: CommandNumbers,
-    pub(super) exp_stat_sn: u32,
+    pub(super) numbers: InitiatorNumbers,
     pub(super) tasks: Tasks,
     /// Commands that wait for the window, in order.
     pub(super) queue: VecDeque<u16>,
-    pub(super) out: SendQueue,
     pub(super) actions: VecDeque<Action>,
     pub(super) probe: Option<Probe>,
     pub(super) geometry: Geometry,
@@ -126,38 +123,37 @@ pub struct Connection {
     failed: bool,
 }
 
-impl fmt::Debug for Connection {
+impl<D> fmt::Debug for Initiator<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connection")
+        f.debug_struct("Initiator")
             .field("state", &self.state)
             .field("config", &self.config)
             .finish_non_exhaustive()
     }
 }
 
-impl Connection {
-    /// A connection whose transport was just established; it begins to log in.
-    pub fn new(now: Instant, config: Config, pool: Pool, entropy: Box<dyn Entropy>) -> Self {
-        let numbers = CommandNumbers::new(1);
+impl<D: InitiatorDatamover> Initiator<D> {
+    /// A connection whose transport was just established, and that this datamover carries; it begins to log in.
+    #[expect(clippy::too_many_arguments, reason = "what a connection is made of")]
+    pub fn new(now: Instant, config: Config, pool: Pool, entropy: Box<dyn Entropy>, mover: D) -> Self {
+        let numbers = InitiatorNumbers::new(1);
         let due = Some(now + LOGIN_TIME.min(config.command_time));
-        let (login, request, text) = Login::begin(LoginContext { config: &config, cmd_sn: numbers.next() });
+        let (login, request, text) =
+            Login::begin(LoginContext { config: &config, cmd_sn: numbers.commands.next() });
         let mut connection = Self {
+            mover,
             lun: scsi::encode_lun(config.lun),
             config,
             pool,
             entropy,
-            receiver: Receiver::new(),
-            digests: Digests::default(),
             state: State::InLogin,
             login,
             parameters: Parameters::default(),
             unsolicited: 0,
             unsolicited_from: now,
             numbers,
-            exp_stat_sn: 0,
             tasks: Tasks::new(INITIATOR_DEPTH),
             queue: VecDeque::new(),
-            out: SendQueue::new(),
             actions: VecDeque::new(),
             probe: None,
             geometry: Geometry { blocks: 0, block_size: 512, physical_block_size: 512 },
@@ -175,13 +171,17 @@ impl Connection {
             close: None,
             failed: false,
         };
-        connection.out.send(request.to_bytes(), text.into_bytes());
+        connection.send(request.to_bytes(), text.into_bytes());
         connection
     }
 
     /// Where the connection is in its life.
     pub fn state(&self) -> State {
         self.state
+    }
+
+    pub(super) fn send(&mut self, header: Bhs, data: Vec<u8>) {
+        self.mover.send_control(ControlPdu::unnumbered(header, data));
     }
 
     pub(super) fn enter(&mut self, event: Event) {
@@ -191,9 +191,9 @@ impl Connection {
     }
 
     pub(super) fn handle_login(&mut self, now: Instant, response: &LoginResponse, data: &[u8]) {
-        let context = LoginContext { config: &self.config, cmd_sn: self.numbers.next() };
+        let context = LoginContext { config: &self.config, cmd_sn: self.numbers.commands.next() };
         match self.login.handle(context, Received { response, data }, &mut *self.entropy) {
-            Ok(Outcome::Request(request, text)) => self.out.send(request.to_bytes(), text.into_bytes()),
+            Ok(Outcome::Request(request, text)) => self.send(request.to_bytes(), text.into_bytes()),
             Ok(Outcome::Done) => self.begin_full_feature(now),
             Err(Failure(reason)) => {
                 let moved = self.login.moved.take();
@@ -208,11 +208,11 @@ impl Connection {
     fn begin_full_feature(&mut self, now: Instant) {
         self.parameters = self.login.parameters;
         self.unsolicited = self.parameters.unsolicited();
-        self.digests = Digests { header: self.parameters.header_digest, data: self.parameters.data_digest };
-        self.receiver.digests = self.digests;
         let discovery = self.config.target.is_none();
         let tuning = &self.config.tuning;
-        self.receiver.longest = if discovery { tuning.for_discovery().segment } else { tuning.segment };
+        let longest_segment = if discovery { tuning.for_discovery().segment } else { tuning.segment };
+        self.mover.notice_key_values(&self.parameters);
+        self.mover.enable_datamover(longest_segment);
         self.enter(Event::LoginDone);
         self.due = discovery.then(|| now + DISCOVERY_TIME);
         self.heard = now;
@@ -221,7 +221,7 @@ impl Connection {
             let mut text = Text::new();
             text.put("SendTargets", "All");
             let request = TextRequest::new(tag(Kind::Other, 0, 0), RESERVED_TAG);
-            self.out.send(request.to_bytes(), text.into_bytes());
+            self.send(request.to_bytes(), text.into_bytes());
         } else {
             self.probe = Some(Probe::new());
             self.ask();
@@ -256,20 +256,20 @@ impl Connection {
     /// Makes a command a task that waits for the window.
     fn start(&mut self, owner: Owner, work: Work) {
         let due = self.now + self.config.command_time;
-        let progress = Progress::default();
-        let task = Task { owner, work, progress, cmd_sn: 0, sent: false, due, retries: 0, aborting: None };
+        let task = Task { owner, work, cmd_sn: 0, sent: false, due, retries: 0, aborting: None };
         self.check.get_or_insert(due);
         match self.tasks.insert(task) {
             Ok(slot) if self.state == State::LoggedIn => self.queue.push_back(slot),
             // Behind a logout nothing is sent (RFC 7143 §11.14): it ends as what was lost with the connection.
             Ok(_) => {}
             Err(mut task) => {
-                let memory = task.unfilled();
+                let memory = task.unfilled(CommandData::None);
                 self.complete(task.owner, Err(volume::Failure { kind: VolumeErrorKind::TimedOut, memory }));
             }
         }
     }
 
+    #[inline]
     fn submit(&mut self, request: Request) {
         let Request { tag, operation } = request;
         let stands = matches!(self.state, State::LoggedIn | State::InLogout);
@@ -299,7 +299,7 @@ impl Connection {
         let Some((generation, task)) = self.tasks.get(slot) else { return };
         if !task.sent {
             self.queue.retain(|queued| *queued != slot);
-            return self.end(slot, Err(kind));
+            return self.end(slot, kind);
         }
         if task.aborting.replace(kind).is_none() {
             task.due = now + ABORT_TIME;
@@ -309,7 +309,7 @@ impl Connection {
                 tag(Kind::Abort, generation, slot),
             )
             .referring(tag(Kind::Command, generation, slot), task.cmd_sn);
-            self.out.send(request.to_bytes(), Vec::new());
+            self.send(request.to_bytes(), Vec::new());
             let soon = now + ABORT_TIME;
             self.check = Some(self.check.map_or(soon, |check| check.min(soon)));
         }
@@ -322,8 +322,9 @@ impl Connection {
         self.due = None;
         self.check = None;
         self.queue.clear();
+        self.mover.connection_terminate();
         for slot in self.tasks.slots() {
-            let memory = self.tasks.unfilled(slot);
+            let memory = self.take_memory(slot);
             if let Some((owner, aborting)) = self.tasks.remove(slot) {
                 let kind = aborting.unwrap_or(VolumeErrorKind::Unreachable);
                 self.complete(owner, Err(volume::Failure { kind, memory }));
@@ -343,7 +344,7 @@ impl Connection {
         match self.state {
             State::LoggedIn => {
                 let request = LogoutRequest::new(LogoutReason::CLOSE_SESSION, 0, tag(Kind::Other, 1, 0));
-                self.out.send(request.to_bytes(), Vec::new());
+                self.send(request.to_bytes(), Vec::new());
                 self.enter(Event::Logout);
                 self.due = Some(now + LOGOUT_TIME);
             }
@@ -380,127 +381,88 @@ impl Connection {
         } else if self.pinged.is_none() && self.heard + INITIATOR_IDLE_TIME <= now {
             self.pings = self.pings.wrapping_add(1);
             let [.., low] = self.pings.to_be_bytes();
-            self.out.send(NopOut::ping(tag(Kind::Other, low, 2)).to_bytes(), Vec::new());
+            self.send(NopOut::ping(tag(Kind::Other, low, 2)).to_bytes(), Vec::new());
             self.pinged = Some(now + INITIATOR_PING_TIME);
         }
     }
 
-    fn hear(&mut self, now: Instant) {
-        self.heard = now;
-        self.pinged = None;
-    }
-
-    fn put(&self, out: &mut Transmit, mut header: Bhs, payload: Payload<'_>) {
-        let view = BasicHeaderSegment::from_bytes(&header);
-        let numbered = view.opcode() != Opcode::DATA_OUT && view.opcode() != Opcode::SCSI_COMMAND;
-        stamp_request(&mut header, numbered.then(|| self.numbers.next()), self.exp_stat_sn);
-        send(out, self.digests, &header, payload);
-    }
-
-    /// Sends the oldest thing that waits, or the next command that the window lets through.
-    fn send_one(&mut self, out: &mut Transmit) -> bool {
-        match self.out.pop() {
-            Some(Outgoing::Pdu { mut header, data }) => {
-                stamp_length(&mut header, data.len());
-                self.put(out, header, Payload::Bytes(&data));
-                true
-            }
-            Some(Outgoing::Answer(header)) => {
-                self.put(out, header, Payload::Bytes(&[]));
-                true
-            }
-            Some(Outgoing::Data(sequence)) => {
-                self.send_data(sequence, out);
-                true
-            }
-            None => self.send_command(out),
+    /// Makes the oldest command that waits one that is sent.
+    #[inline]
+    fn next_command(&mut self) -> Option<(TaskHandle, Bhs)> {
+        if self.state != State::LoggedIn || !self.numbers.commands.open() {
+            return None;
         }
-    }
-
-    fn send_data(&mut self, sequence: DataOutSequence, out: &mut Transmit) {
-        let TaskHandle(slot) = sequence.task;
-        if self.tasks.find(Kind::Command, sequence.tags.initiator) != Some(slot) {
-            return;
-        }
-        let range = sequence.next_range(self.parameters.peer_segment);
-        let Some((_, task)) = self.tasks.get(slot) else { return };
-        let Some(part) = task.work.part(range) else { return };
-        let (header, rest) = sequence.next(self.lun, range);
-        task.progress.data_out.count(range.length);
-        if rest.is_none() && sequence.is_solicited() {
-            task.progress.data_out.close_r2t();
-        }
-        self.put(out, header.to_bytes(), Payload::Shared(part));
-        if let Some(rest) = rest {
-            self.out.continue_data(rest);
-        }
-    }
-
-    fn send_command(&mut self, out: &mut Transmit) -> bool {
-        if self.state != State::LoggedIn || !self.numbers.open() {
-            return false;
-        }
-        let Some(slot) = self.queue.pop_front() else { return false };
-        let cmd_sn = self.numbers.take();
-        let Some((generation, task)) = self.tasks.get(slot) else { return true };
-        (task.sent, task.cmd_sn, task.progress) = (true, cmd_sn, Progress::default());
-        let task_tag = tag(Kind::Command, generation, slot);
-        let length = task.work.length;
+        let slot = self.queue.pop_front()?;
+        let cmd_sn = self.numbers.commands.take();
+        let (generation, task) = self.tasks.get(slot)?;
+        (task.sent, task.cmd_sn) = (true, cmd_sn);
+        let (task_tag, length) = (tag(Kind::Command, generation, slot), task.work.length);
         let command = ScsiCommand::new(self.lun, task_tag, cmd_sn, task.work.cdb);
-        let mut immediate = BufList::new();
-        let command = match task.work.transfer {
-            Transfer::None => command,
-            Transfer::Read | Transfer::Status(_) | Transfer::Compare(_) | Transfer::Reservations => {
-                command.reading(length)
-            }
-            Transfer::Write(_) => {
-                let first = self.unsolicited.min(length);
-                let most =
-                    if self.parameters.immediate_data { first.min(self.parameters.peer_segment) } else { 0 };
-                immediate = task.work.part(DataRange { offset: 0, length: most }).unwrap_or_default();
-                let more = !self.parameters.initial_r2t && most < first;
-                task.progress.data_out = DataOutProgress::begin(most, if more { first } else { most });
-                if more {
-                    let tags = TaskTags { initiator: task_tag, target: RESERVED_TAG };
-                    let range = DataRange { offset: most, length: first - most };
-                    self.out.continue_data(DataOutSequence::new(TaskHandle(slot), tags, range));
-                }
-                let command = command.writing(length, most);
-                if more { command.with_unsolicited() } else { command }
-            }
+        let command = match task.work.data {
+            CommandData::None => command,
+            CommandData::Read(_) => command.reading(length),
+            CommandData::Write(_) => command.writing(length, 0),
         };
-        self.put(out, command.to_bytes(), Payload::Shared(immediate));
-        true
+        let (data, unsolicited) = (core::mem::take(&mut task.work.data), self.unsolicited);
+        let resources = CommandResources { task_tag, lun: self.lun, length, data, unsolicited };
+        self.mover.allocate_task_resources(TaskHandle(slot), resources);
+        Some((TaskHandle(slot), command.to_bytes()))
     }
 }
 
-impl protocol::Connection for Connection {
+impl<D: InitiatorDatamover> UpperLayer for Initiator<D> {
+    type Mover = D;
+    type Numbers = InitiatorNumbers;
     type Input = Input;
     type Action = Action;
-    const STAGING: usize = STAGING;
 
-    fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) -> usize {
+    #[inline]
+    fn mover(&mut self) -> &mut D {
+        &mut self.mover
+    }
+
+    #[inline]
+    fn mover_and_numbers(&mut self) -> (&mut D, &mut InitiatorNumbers) {
+        (&mut self.mover, &mut self.numbers)
+    }
+
+    #[inline]
+    fn begin_turn(&mut self, now: Instant) {
         self.now = now;
-        let used = self.receive(now, bytes);
-        if used > 0 {
-            self.hear(now);
+    }
+
+    #[inline]
+    fn hear(&mut self) {
+        self.heard = self.now;
+        self.pinged = None;
+    }
+
+    #[inline]
+    fn control_notify(&mut self, pdu: ReceivedPdu<'_>) -> Disposition {
+        match pdu.data {
+            Some(data) => self.handle_pdu(pdu.header, data),
+            None => self.violate(Violation::SegmentTooLong),
         }
-        used
+        Disposition::Taken
     }
 
-    fn take_placement(&mut self) -> Option<Placement> {
-        self.receiver.take_placement()
+    fn violation_notify(&mut self, violation: Violation, _header: Option<&Bhs>) {
+        self.violate(violation);
     }
 
-    fn handle_placed(&mut self, now: Instant, placement: Placement) {
-        self.now = now;
-        self.hear(now);
-        self.receiver.placed(placement);
-        self.receive(now, &[]);
+    #[inline]
+    fn find_task(&self, task_tag: u32) -> Option<TaskHandle> {
+        self.tasks.find(Kind::Command, task_tag).map(TaskHandle)
     }
 
-    fn handle_input(&mut self, now: Instant, input: Input) {
-        self.now = now;
+    #[inline]
+    fn is_over(&self) -> bool {
+        self.state.is_over()
+    }
+
+    #[inline]
+    fn handle_input(&mut self, input: Input) {
+        let now = self.now;
         match input {
             Input::Submit(request) => self.submit(request),
             Input::Cancel(wanted) => {
@@ -513,10 +475,8 @@ impl protocol::Connection for Connection {
         }
     }
 
-    fn handle_transmitted(&mut self, _now: Instant, _bytes: usize) {}
-
-    fn handle_timeout(&mut self, now: Instant) {
-        self.now = now;
+    fn handle_timeout(&mut self) {
+        let now = self.now;
         if self.due.is_some_and(|due| due <= now) {
             match self.state {
                 State::InLogin => {
@@ -538,7 +498,7 @@ impl protocol::Connection for Connection {
         self.check_silence(now);
     }
 
-    fn handle_ended(&mut self, _now: Instant, how: Ended) {
+    fn handle_ended(&mut self, how: Ended) {
         let reason = match how {
             Ended::ByPeer => "the target closed the connection".into(),
             Ended::Failed(code) => {
@@ -548,31 +508,39 @@ impl protocol::Connection for Connection {
         };
         self.fail(CloseReason::Finished, reason);
         self.enter(Event::Ended);
-        self.out.clear();
     }
 
-    fn poll_transmit(&mut self, _now: Instant, send: &mut Transmit) {
-        if self.state == State::Closing {
-            self.out.clear();
-        }
-        while !send.is_full() && self.send_one(send) {}
-    }
-
+    #[inline]
     fn poll_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
 
+    #[inline]
     fn poll_timeout(&self) -> Option<Instant> {
         let silence =
             (self.state == State::LoggedIn).then(|| self.pinged.unwrap_or(self.heard + INITIATOR_IDLE_TIME));
         [self.due, self.check, silence].into_iter().flatten().min()
     }
 
-    fn wants_bytes(&mut self) -> bool {
-        self.state.is_over() || !self.out.is_full()
-    }
-
     fn poll_close(&self) -> Option<CloseReason> {
         self.close
+    }
+}
+
+impl<D: InitiatorDatamover> InitiatorLayer for Initiator<D> {
+    #[inline]
+    fn poll_command(&mut self) -> Option<(TaskHandle, Bhs)> {
+        self.next_command()
+    }
+
+    #[inline]
+    fn status_notify(&mut self, task: TaskHandle, status: u8, residual: Residual) {
+        self.finish(task.0, &CommandEnd { status, residual, sense: &[] });
+    }
+
+    fn get_data_notify(&mut self, _task: TaskHandle) {
+        if self.unsolicited == 0 && self.unsolicited_from <= self.now {
+            self.unsolicited = self.parameters.unsolicited();
+        }
     }
 }

@@ -5,33 +5,23 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use buf::Buf;
 use protocol::{CloseReason, Instant};
 use scsi::builder::{capacity, read_full_status, request_error, synchronize_cache};
 use scsi::{Additional, SenseKey, Status};
 use volume::{Failure, Outcome, VolumeErrorKind};
 
 use super::cdb::{Abilities, allocation, attention, difference, sense, writing_zeros};
-use super::connection::{Action, Connection, Discovered};
-use super::tasks::{Kind, Owner, Transfer, Work, tag};
+use super::connection::{Action, Discovered, Initiator};
+use super::tasks::{CommandEnd, Kind, Owner, Task, Transfer, Work, tag};
 use crate::connection::State;
-use crate::datamover::TaskHandle;
-use crate::datamover::tcp::data_out::DataOutSequence;
-use crate::datamover::tcp::framing::Next;
+use crate::datamover::{CommandData, CommandTransfer, InitiatorDatamover, TaskHandle};
 use crate::limits::{ASKED_TIME, DISCOVERED_TEXT, MOST_KEYS, MOST_TEXT_PDUS, RETRIES};
 use crate::pdu::{
-    AsyncEvent, AsyncMessage, BasicHeaderSegment, Bhs, DataIn, DataRange, LoginResponse, NopIn, NopOut,
-    Opcode, R2t, RESERVED_TAG, Reject, Residual, ScsiResponse, TaskManagementResponse, TextRequest,
-    TextResponse,
+    AsyncEvent, AsyncMessage, BasicHeaderSegment, Bhs, LoginResponse, NopIn, NopOut, Opcode, RESERVED_TAG,
+    Reject, Residual, ScsiResponse, TaskManagementResponse, TextRequest, TextResponse,
 };
 use crate::violation::Violation;
-
-/// How the target says that a command ended.
-#[derive(Debug, Clone, Copy)]
-struct CommandEnd<'a> {
-    status: u8,
-    residual: Residual,
-    sense: &'a [u8],
-}
 
 /// What that means for a command that others may follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,53 +34,20 @@ enum Judgement {
     Failed,
 }
 
-impl Connection {
-    pub(super) fn receive(&mut self, now: Instant, bytes: &[u8]) -> usize {
-        let mut used = 0;
-        while !self.state.is_over() && !self.out.is_full() {
-            let rest = bytes.get(used..).unwrap_or_default();
-            used += match self.receiver.next(rest) {
-                Next::Short => break,
-                Next::Moved { size } => size,
-                Next::Whole { header, data, size, .. } => {
-                    self.handle_pdu(now, &header, data);
-                    size
-                }
-                Next::Large { header, size, .. } => {
-                    self.begin_large(&header);
-                    size
-                }
-                Next::Ended { header, buf, size } => {
-                    if let Some(buf) = buf {
-                        self.end_large(&header, buf);
-                    }
-                    size
-                }
-                Next::Fault { violation, .. } => {
-                    self.violate(violation);
-                    break;
-                }
-            };
-        }
-        if self.state.is_over() { bytes.len() } else { used }
-    }
-
-    fn handle_pdu(&mut self, now: Instant, header: &Bhs, data: &[u8]) {
-        let view = BasicHeaderSegment::from_bytes(header);
+impl<D: InitiatorDatamover> Initiator<D> {
+    pub(super) fn handle_pdu(&mut self, header: &Bhs, data: &[u8]) {
+        let (view, now) = (BasicHeaderSegment::from_bytes(header), self.now);
         if self.state == State::InLogin {
             if view.opcode() != Opcode::LOGIN_RESPONSE {
                 return self.violate(Violation::NotLogin);
             }
-            self.exp_stat_sn = view.stat_sn().wrapping_add(1);
-            self.numbers.update(view.exp_cmd_sn(), view.max_cmd_sn());
+            self.numbers.take(header, true);
             return self.handle_login(now, &LoginResponse::from_bytes(header), data);
         }
-        self.numbers.update(view.exp_cmd_sn(), view.max_cmd_sn());
-        self.count_status(header);
+        let takes_stat_sn = view.opcode() != Opcode::NOP_IN || view.task_tag() != RESERVED_TAG;
+        self.numbers.take(header, takes_stat_sn);
         match view.opcode() {
-            Opcode::DATA_IN => self.handle_data_in(header, data),
             Opcode::SCSI_RESPONSE => self.handle_response(&ScsiResponse::from_bytes(header), data),
-            Opcode::R2T => self.handle_r2t(&R2t::from_bytes(header)),
             Opcode::NOP_IN => self.handle_nop(&NopIn::from_bytes(header)),
             Opcode::TASK_MANAGEMENT_RESPONSE => {
                 self.handle_abort(&TaskManagementResponse::from_bytes(header));
@@ -107,86 +64,11 @@ impl Connection {
         }
     }
 
-    /// Acknowledges a PDU that took a StatSN.
-    fn count_status(&mut self, header: &Bhs) {
-        let view = BasicHeaderSegment::from_bytes(header);
-        let takes = match view.opcode() {
-            Opcode::DATA_IN => DataIn::from_bytes(header).status().is_some(),
-            Opcode::NOP_IN => view.task_tag() != RESERVED_TAG,
-            Opcode::R2T => false,
-            _ => true,
-        };
-        if takes {
-            self.exp_stat_sn = view.stat_sn().wrapping_add(1);
-        }
-    }
-
     /// The task that an answer is for: one whose command was sent.
     fn answered(&mut self, wanted: u32) -> Result<u16, Violation> {
         let slot = self.tasks.find(Kind::Command, wanted).ok_or(Violation::UnknownTask)?;
         let sent = self.tasks.get(slot).is_some_and(|(_, task)| task.sent);
         if sent { Ok(slot) } else { Err(Violation::UnknownTask) }
-    }
-
-    /// Checks a Data-In against its task.
-    fn check_data_in(&mut self, data: &DataIn) -> Result<u16, Violation> {
-        let slot = self.answered(data.task_tag())?;
-        let (_, task) = self.tasks.get(slot).ok_or(Violation::UnknownTask)?;
-        task.progress.data_in.check(data, task.work.reads().then_some(task.work.length))?;
-        Ok(slot)
-    }
-
-    fn handle_data_in(&mut self, header: &Bhs, bytes: &[u8]) {
-        let data = DataIn::from_bytes(header);
-        let slot = match self.check_data_in(&data) {
-            Ok(slot) => slot,
-            Err(violation) => return self.violate(violation),
-        };
-        let start = data.buffer_offset() as usize;
-        if let Some((_, task)) = self.tasks.get(slot)
-            && let Some(room) = task.work.buf.as_mut().and_then(|buf| buf.get_mut(start..start + bytes.len()))
-        {
-            room.copy_from_slice(bytes);
-        }
-        self.data_arrived(slot, &data);
-    }
-
-    /// A Data-In whose data goes straight to the request's buffer. Nothing else is that long: sense data and text fit into what is
-    /// staged, and a ping has no data (RFC 7143 §11.19).
-    fn begin_large(&mut self, header: &Bhs) {
-        let view = BasicHeaderSegment::from_bytes(header);
-        if self.state == State::InLogin || view.opcode() != Opcode::DATA_IN {
-            return self.violate(Violation::SegmentTooLong);
-        }
-        let data = DataIn::from_bytes(header);
-        match self.check_data_in(&data) {
-            Ok(slot) => {
-                let buf = self.tasks.get(slot).and_then(|(_, task)| task.work.buf.take());
-                self.receiver.begin(*header, buf.map(|buf| (buf, data.buffer_offset() as usize)));
-            }
-            Err(violation) => self.violate(violation),
-        }
-    }
-
-    fn end_large(&mut self, header: &Bhs, buf: buf::Buf) {
-        let view = BasicHeaderSegment::from_bytes(header);
-        self.numbers.update(view.exp_cmd_sn(), view.max_cmd_sn());
-        self.count_status(header);
-        let data = DataIn::from_bytes(header);
-        let Some(slot) = self.tasks.find(Kind::Command, data.task_tag()) else { return };
-        if let Some((_, task)) = self.tasks.get(slot) {
-            task.work.buf = Some(buf);
-        }
-        self.data_arrived(slot, &data);
-    }
-
-    fn data_arrived(&mut self, slot: u16, data: &DataIn) {
-        if let Some((_, task)) = self.tasks.get(slot) {
-            task.progress.data_in.take(data);
-        }
-        if let Some((status, residual)) = data.status() {
-            self.finish(slot, &CommandEnd { status, residual, sense: &[] });
-        }
     }
 
     fn handle_response(&mut self, response: &ScsiResponse, data: &[u8]) {
@@ -198,13 +80,15 @@ impl Connection {
             Some(status) => {
                 self.finish(slot, &CommandEnd { status, residual: response.residual(), sense: sense(data) });
             }
-            None => self.end(slot, Err(VolumeErrorKind::Unreachable)),
+            None => self.end(slot, VolumeErrorKind::Unreachable),
         }
     }
 
-    fn finish(&mut self, slot: u16, end: &CommandEnd<'_>) {
+    pub(super) fn finish(&mut self, slot: u16, end: &CommandEnd<'_>) {
         let CommandEnd { status, residual, sense } = *end;
+        let transfer = self.mover.deallocate_task_resources(TaskHandle(slot));
         let Some((_, task)) = self.tasks.get(slot) else { return };
+        task.sent = false;
         // An abort is under way: the command ended first, which decides.
         let ours = task.aborting.take().is_some();
         let good = status == Status::Good as u8 || status == Status::ConditionMet as u8;
@@ -214,7 +98,7 @@ impl Connection {
         let aborted = status == Status::TaskAborted as u8 && !ours;
         if (told.is_some() || aborted) && task.retries < RETRIES {
             task.retries += 1;
-            task.sent = false;
+            task.work.data = transfer.data;
             self.tasks.renew(slot);
             self.queue.push_back(slot);
             if told == Some(Additional::CAPACITY_CHANGED) {
@@ -230,95 +114,63 @@ impl Connection {
         } else {
             Judgement::Failed
         };
-        if let Some(work) = self.next(slot, judgement) {
-            return self.replace(slot, work);
+        let goes_on = task.work.zeros.is_some() || task.work.flush_after;
+        if goes_on
+            && let Some(next) = next(&task.work, judgement, self.geometry.block_size, &mut self.abilities)
+        {
+            return self.replace(slot, next);
         }
         let result = if good {
-            self.outcome(slot, residual)
-        } else if status == Status::ReservationConflict as u8 {
-            Err(VolumeErrorKind::ReservationConflict)
-        } else if status == Status::CheckCondition as u8 {
-            Err(request_error(sense))
-        } else if busy {
-            self.ask_first(slot, status);
-            Err(VolumeErrorKind::Busy)
+            outcome(task, residual, transfer)
         } else {
-            Err(VolumeErrorKind::Cancelled)
+            let (requested, memory) = (transfer.requested, task.unfilled(transfer.data));
+            let kind = if status == Status::ReservationConflict as u8 {
+                VolumeErrorKind::ReservationConflict
+            } else if status == Status::CheckCondition as u8 {
+                request_error(sense)
+            } else if busy {
+                self.ask_first(status, requested);
+                VolumeErrorKind::Busy
+            } else {
+                VolumeErrorKind::Cancelled
+            };
+            Err(Failure { kind, memory })
         };
-        self.end(slot, result);
+        self.conclude(slot, result);
     }
 
     /// A write whose data went unsolicited was answered BUSY: the target may have had no memory for it, and cannot let it wait, as other requests come
-    /// behind it in the stream. For a time writes send nothing before an R2T asks for it, so that they wait at the target, in their order.
-    fn ask_first(&mut self, slot: u16, status: u8) {
-        let Some((_, task)) = self.tasks.get(slot) else { return };
-        if status == Status::Busy as u8 && task.progress.data_out.requested > 0 {
+    /// behind it. For a time writes send nothing before it is asked for, so that they wait at the target, in their order.
+    fn ask_first(&mut self, status: u8, requested: u32) {
+        if status == Status::Busy as u8 && requested > 0 {
             (self.unsolicited, self.unsolicited_from) = (0, self.now + ASKED_TIME);
         }
-    }
-
-    /// The command that follows one that ended well, or that stands in for one that was refused, if there is one.
-    fn next(&mut self, slot: u16, judgement: Judgement) -> Option<Work> {
-        let good = judgement == Judgement::Good;
-        let work = &mut self.tasks.get(slot)?.1.work;
-        if let Some(zeros) = work.zeros
-            && (if zeros.instead { judgement == Judgement::IllegalRequest } else { good })
-        {
-            self.abilities.writes_same = false;
-            return Some(writing_zeros(zeros, self.geometry.block_size, self.abilities));
-        }
-        (good && work.flush_after).then(|| Work::plain(synchronize_cache()))
     }
 
     /// Goes on with another command for the same request.
     fn replace(&mut self, slot: u16, work: Work) {
         if let Some((_, task)) = self.tasks.get(slot) {
-            (task.work, task.sent, task.due) = (work, false, self.now + self.config.command_time);
+            (task.work, task.due) = (work, self.now + self.config.command_time);
         }
         self.tasks.renew(slot);
         self.queue.push_back(slot);
     }
 
-    /// What a command that ended well came to.
-    fn outcome(&mut self, slot: u16, residual: Residual) -> Result<Outcome, VolumeErrorKind> {
-        let (_, task) = self.tasks.get(slot).ok_or(VolumeErrorKind::Unreachable)?;
-        let none = residual == Residual::None;
-        let whole = task.progress.data_in.received == task.work.length && none;
-        let sent = task.progress.data_out.sent == task.work.length && none;
-        let probe = matches!(task.owner, Owner::Probe | Owner::Size);
-        match &task.work.transfer {
-            Transfer::None => Ok(Outcome::Done),
-            Transfer::Write(_) if sent || !task.work.exact => Ok(Outcome::Done),
-            Transfer::Read if whole || probe => {
-                let mut buf = task.work.buf.take().ok_or(VolumeErrorKind::Media)?;
-                buf.set_len((task.progress.data_in.received as usize).min(buf.len()));
-                Ok(Outcome::Data(buf.freeze().into()))
-            }
-            Transfer::Status(asked) => {
-                let buf = task.work.buf.take().ok_or(VolumeErrorKind::Media)?;
-                let told = buf.get(..task.progress.data_in.received as usize).unwrap_or_default();
-                allocation(told, *asked).ok_or(VolumeErrorKind::Media)
-            }
-            Transfer::Compare(expected) if whole => {
-                let read = task.work.buf.take().ok_or(VolumeErrorKind::Media)?;
-                match difference(&read, expected) {
-                    None => Ok(Outcome::Done),
-                    Some(offset) => Err(VolumeErrorKind::Miscompare { offset }),
-                }
-            }
-            Transfer::Reservations => {
-                let buf = task.work.buf.take().ok_or(VolumeErrorKind::Media)?;
-                let view =
-                    read_full_status(buf.get(..task.progress.data_in.received as usize).unwrap_or_default());
-                view.map(|view| Outcome::Reservations(Arc::new(view))).ok_or(VolumeErrorKind::Media)
-            }
-            // A success that moved less, or more, than was asked for is none.
-            Transfer::Read | Transfer::Compare(_) | Transfer::Write(_) => Err(VolumeErrorKind::Media),
-        }
+    /// Takes a task's memory back from the datamover; answers the buffer that a read was to fill.
+    pub(super) fn take_memory(&mut self, slot: u16) -> Option<Buf> {
+        let CommandTransfer { data, .. } = self.mover.deallocate_task_resources(TaskHandle(slot));
+        self.tasks.get(slot)?.1.unfilled(data)
     }
 
-    pub(super) fn end(&mut self, slot: u16, result: Result<Outcome, VolumeErrorKind>) {
-        let result = result.map_err(|kind| Failure { kind, memory: self.tasks.unfilled(slot) });
+    /// Ends a task that failed.
+    pub(super) fn end(&mut self, slot: u16, kind: VolumeErrorKind) {
+        let memory = self.take_memory(slot);
+        self.conclude(slot, Err(Failure { kind, memory }));
+    }
+
+    /// Ends a task whose memory has come back.
+    #[inline]
+    fn conclude(&mut self, slot: u16, result: Result<Outcome, Failure>) {
         let Some((owner, _)) = self.tasks.remove(slot) else { return };
         match owner {
             Owner::Probe => self.probed(&result),
@@ -374,33 +226,9 @@ impl Connection {
         self.measure_if_outdated();
     }
 
-    fn handle_r2t(&mut self, r2t: &R2t) {
-        let Some(slot) = self.tasks.find(Kind::Command, r2t.task_tag()) else {
-            // The task was aborted in the meantime.
-            return;
-        };
-        if self.unsolicited == 0 && self.unsolicited_from <= self.now {
-            self.unsolicited = self.parameters.unsolicited();
-        }
-        match self.take_r2t(slot, r2t) {
-            Ok(range) => {
-                self.out.send_data(DataOutSequence::new(TaskHandle(slot), r2t.tags(), range));
-            }
-            Err(violation) => self.violate(violation),
-        }
-    }
-
-    /// Checks an R2T against its task and what was negotiated, and takes it.
-    fn take_r2t(&mut self, slot: u16, r2t: &R2t) -> Result<DataRange, Violation> {
-        let (_, task) = self.tasks.get(slot).filter(|(_, task)| task.sent).ok_or(Violation::UnknownTask)?;
-        let writes = matches!(task.work.transfer, Transfer::Write(_));
-        let length = writes.then_some(task.work.length);
-        task.progress.data_out.take_r2t(r2t, length, &self.parameters)
-    }
-
     fn handle_nop(&mut self, nop: &NopIn) {
         if nop.transfer_tag() != RESERVED_TAG {
-            self.out.answer_ping(NopOut::answer(nop).to_bytes());
+            self.send(NopOut::answer(nop).to_bytes(), Vec::new());
         }
     }
 
@@ -410,7 +238,7 @@ impl Connection {
             && let Some((_, task)) = self.tasks.get(slot)
             && let Some(kind) = task.aborting
         {
-            self.end(slot, Err(kind));
+            self.end(slot, kind);
         }
     }
 
@@ -435,7 +263,7 @@ impl Connection {
             }
             self.texts = Some(texts + 1);
             let request = TextRequest::new(tag(Kind::Other, 0, 0), response.transfer_tag());
-            return self.out.send(request.to_bytes(), Vec::new());
+            return self.send(request.to_bytes(), Vec::new());
         }
         match targets(self.found.bytes()) {
             Ok(found) => {
@@ -444,6 +272,56 @@ impl Connection {
             }
             Err(violation) => self.violate(violation),
         }
+    }
+}
+
+/// The command that follows one that ended well, or that stands in for one that was refused, if there is one.
+#[cold]
+fn next(work: &Work, judgement: Judgement, block_size: u32, abilities: &mut Abilities) -> Option<Work> {
+    let good = judgement == Judgement::Good;
+    if let Some(zeros) = work.zeros
+        && (if zeros.instead { judgement == Judgement::IllegalRequest } else { good })
+    {
+        abilities.writes_same = false;
+        return Some(writing_zeros(zeros, block_size, *abilities));
+    }
+    (good && work.flush_after).then(|| Work::plain(synchronize_cache()))
+}
+
+/// What a command that ended well came to.
+#[inline]
+fn outcome(task: &Task, residual: Residual, transfer: CommandTransfer) -> Result<Outcome, Failure> {
+    let CommandTransfer { data, received, sent, .. } = transfer;
+    let none = residual == Residual::None;
+    let whole = received == task.work.length && none;
+    let sent = sent == task.work.length && none;
+    let probe = matches!(task.owner, Owner::Probe | Owner::Size);
+    let transfer = match (&task.work.transfer, data) {
+        (Transfer::None, _) => return Ok(Outcome::Done),
+        (Transfer::Write, _) if sent || !task.work.exact => return Ok(Outcome::Done),
+        (transfer, CommandData::Read(buf)) => (transfer, buf),
+        _ => return Err(VolumeErrorKind::Media.into()),
+    };
+    let (transfer, mut buf) = transfer;
+    let told = || buf.get(..received as usize).unwrap_or_default();
+    match transfer {
+        Transfer::Read if whole || probe => {
+            buf.set_len((received as usize).min(buf.len()));
+            Ok(Outcome::Data(buf.freeze().into()))
+        }
+        Transfer::Status(asked) => allocation(told(), *asked).ok_or_else(|| VolumeErrorKind::Media.into()),
+        Transfer::Compare(expected) if whole => match difference(&buf, expected) {
+            None => Ok(Outcome::Done),
+            Some(offset) => Err(VolumeErrorKind::Miscompare { offset }.into()),
+        },
+        Transfer::Reservations => {
+            let view = read_full_status(told());
+            view.map(|view| Outcome::Reservations(Arc::new(view)))
+                .ok_or_else(|| VolumeErrorKind::Media.into())
+        }
+        // A success that moved less, or more, than was asked for is none.
+        Transfer::Read => Err(Failure { kind: VolumeErrorKind::Media, memory: Some(buf) }),
+        _ => Err(VolumeErrorKind::Media.into()),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The commands under way.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use buf::{Buf, BufList};
@@ -7,9 +8,8 @@ use protocol::Instant;
 use scsi::builder::Block;
 use volume::{Durability, Extent, Tag, VolumeErrorKind};
 
-use crate::datamover::tcp::data_in::DataInOrder;
-use crate::datamover::tcp::data_out::DataOutProgress;
-use crate::pdu::DataRange;
+use crate::datamover::CommandData;
+use crate::pdu::Residual;
 
 /// Which way a command's data goes, and what becomes of it.
 #[derive(Debug)]
@@ -20,12 +20,12 @@ pub(super) enum Transfer {
     Read,
     /// Read data that says how blocks are allocated.
     Status(Extent),
-    /// Read data that is to be the same as this.
-    Compare(BufList),
+    /// Read data that is to be the same as this; apart, as it is rare.
+    Compare(Box<BufList>),
     /// Read data that says what is reserved.
     Reservations,
     /// Write data.
-    Write(BufList),
+    Write,
 }
 
 /// An extent to be zeroed by writing zeros.
@@ -42,8 +42,8 @@ pub(super) struct Zeros {
 pub(super) struct Work {
     pub(super) cdb: Block,
     pub(super) transfer: Transfer,
-    /// Where read data goes; away while a piece is being received.
-    pub(super) buf: Option<Buf>,
+    /// Where read data goes, or write data is; away while the datamover has it.
+    pub(super) data: CommandData,
     pub(super) length: u32,
     /// It counts as done only once a flush has followed.
     pub(super) flush_after: bool,
@@ -60,7 +60,7 @@ impl Work {
         Self {
             cdb,
             transfer: Transfer::None,
-            buf: None,
+            data: CommandData::None,
             length: 0,
             flush_after: false,
             zeros: None,
@@ -74,7 +74,7 @@ impl Work {
         Self {
             cdb,
             transfer: Transfer::Read,
-            buf: Some(buf),
+            data: CommandData::Read(buf),
             length,
             flush_after: false,
             zeros: None,
@@ -85,7 +85,7 @@ impl Work {
     /// A command that reads what is to be the same as `data`.
     pub(super) fn comparing(cdb: Block, data: BufList) -> Self {
         let buf = Buf::zeroed(data.len());
-        Self { transfer: Transfer::Compare(data), ..Self::reading(cdb, buf) }
+        Self { transfer: Transfer::Compare(Box::new(data)), ..Self::reading(cdb, buf) }
     }
 
     /// A command that writes `data`.
@@ -93,30 +93,12 @@ impl Work {
         let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
         Self {
             cdb,
-            transfer: Transfer::Write(data),
-            buf: None,
+            transfer: Transfer::Write,
+            data: CommandData::Write(data),
             length,
             flush_after: false,
             zeros: None,
             exact: true,
-        }
-    }
-
-    pub(super) fn reads(&self) -> bool {
-        matches!(
-            self.transfer,
-            Transfer::Read | Transfer::Status(_) | Transfer::Compare(_) | Transfer::Reservations
-        )
-    }
-
-    /// A part of the write data.
-    pub(super) fn part(&self, range: DataRange) -> Option<BufList> {
-        let (offset, length) = (range.offset as usize, range.length as usize);
-        match &self.transfer {
-            Transfer::Write(data) if offset.checked_add(length)? <= data.len() => {
-                Some(data.part(offset, length))
-            }
-            _ => None,
         }
     }
 }
@@ -132,21 +114,11 @@ pub(super) enum Owner {
     Size,
 }
 
-/// How far the data of a command is.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Progress {
-    /// Read data.
-    pub(super) data_in: DataInOrder,
-    /// Write data.
-    pub(super) data_out: DataOutProgress,
-}
-
 /// One command.
 #[derive(Debug)]
 pub(super) struct Task {
     pub(super) owner: Owner,
     pub(super) work: Work,
-    pub(super) progress: Progress,
     pub(super) cmd_sn: u32,
     /// It was sent, and its status has not come. Before that no answer can be meant for it.
     pub(super) sent: bool,
@@ -158,11 +130,23 @@ pub(super) struct Task {
 }
 
 impl Task {
-    /// The buffer that a read was to fill; `None` while data is being received into it.
-    pub(super) fn unfilled(&mut self) -> Option<Buf> {
+    /// The buffer that a read was to fill, for whoever asked for it: among what the datamover has given back, or still here if it never had it. `None`
+    /// while data is being received into it.
+    pub(super) fn unfilled(&mut self, given_back: CommandData) -> Option<Buf> {
         let reads = matches!(self.work.transfer, Transfer::Read) && matches!(self.owner, Owner::Request(_));
-        if reads { self.work.buf.take() } else { None }
+        match (given_back, core::mem::take(&mut self.work.data)) {
+            (CommandData::Read(buf), _) | (_, CommandData::Read(buf)) if reads => Some(buf),
+            _ => None,
+        }
     }
+}
+
+/// How the target says that a command ended.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CommandEnd<'a> {
+    pub(super) status: u8,
+    pub(super) residual: Residual,
+    pub(super) sense: &'a [u8],
 }
 
 /// A slab of tasks whose tags tell a slot's successive tasks apart.
@@ -196,6 +180,7 @@ impl Tasks {
         Self { slots, free: (0..depth).rev().collect() }
     }
 
+    #[inline]
     pub(super) fn insert(&mut self, task: Task) -> Result<u16, Task> {
         let Some(slot) = self.free.pop() else { return Err(task) };
         if let Some((_, place)) = self.slots.get_mut(usize::from(slot)) {
@@ -208,11 +193,6 @@ impl Tasks {
     pub(super) fn get(&mut self, slot: u16) -> Option<(u8, &mut Task)> {
         let (generation, task) = self.slots.get_mut(usize::from(slot))?;
         Some((*generation, task.as_mut()?))
-    }
-
-    /// The buffer that the read in a slot was to fill, for whoever asked for it.
-    pub(super) fn unfilled(&mut self, slot: u16) -> Option<Buf> {
-        self.get(slot)?.1.unfilled()
     }
 
     /// The slot that a tag of this kind names, if it is in use by that task.
@@ -233,6 +213,7 @@ impl Tasks {
 
     /// Frees a slot; its old tag is not known any more. Says whose task it was, and what it was to end with if it was being
     /// aborted.
+    #[inline]
     pub(super) fn remove(&mut self, slot: u16) -> Option<(Owner, Option<VolumeErrorKind>)> {
         let (generation, place) = self.slots.get_mut(usize::from(slot))?;
         let task = place.as_ref()?;
@@ -264,7 +245,6 @@ mod tests {
         Task {
             owner: Owner::Request(Tag(number)),
             work: Work::plain(scsi::builder::test_unit_ready()),
-            progress: Progress::default(),
             cmd_sn: 0,
             sent: true,
             due: Instant::ZERO,

@@ -2,30 +2,32 @@
 //!
 //! A command's write data goes to one buffer, taken once the device server has found nothing wrong with the command (`memory` says when).
 
-use buf::{Buf, BufList, LARGEST};
+use buf::{BufList, LARGEST};
 use protocol::NoticeKind;
 use scsi::{DataDirection, Reply, Sense, Status, Step};
 use volume::reservation::Refused;
 use volume::{Completion, Request, Tag};
 
-use super::connection::{Action, Connection};
+use super::connection::{Action, Target};
+use super::get_data::{Announced, GetDataProgress};
 use super::tasks::{State, Task, Wanted};
-use crate::datamover::tcp::data_out::Announced;
-use crate::datamover::{FinalStatus, GetData, PutData, ReceivedPdu, TaskHandle};
+use crate::datamover::{
+    DataArrival, Disposition, FinalStatus, GetData, PutData, ReceivedPdu, TargetDatamover, TaskHandle,
+    WriteResources,
+};
 use crate::keys::Parameters;
 use crate::limits::{IMMEDIATE_DEPTH, LONGEST_CDB};
-use crate::pdu::{BasicHeaderSegment, Bhs, DataOut, Residual, ScsiCommand, extended_cdb};
+use crate::pdu::{Residual, ScsiCommand, extended_cdb};
 use crate::sequence::Delivery;
 use crate::violation::Violation;
 
-impl Connection {
-    /// Handles a SCSI command. False when there is no memory for its immediate data: the command was carried out as far as that, but its
-    /// PDU stays where it is.
-    pub(super) fn handle_command(&mut self, pdu: ReceivedPdu<'_>) -> bool {
-        let ReceivedPdu { header, data: staged, .. } = pdu;
+impl<D: TargetDatamover> Target<D> {
+    /// Handles a SCSI command. If it is withheld, for want of memory for its data, it was carried out as far as that.
+    #[inline]
+    pub(super) fn handle_command(&mut self, pdu: ReceivedPdu<'_>) -> Disposition {
         let slot = match self.unread.take() {
             Some(slot) => self.tasks.peek(slot).is_some_and(Task::is_unread).then_some(slot),
-            None => match self.take_number(header) {
+            None => match self.take_number(pdu.header) {
                 Some(delivery) if self.state.takes_commands() => {
                     let begun = self.begin_command(pdu, delivery);
                     begun.and_then(|(slot, step)| self.begin_step(slot, step))
@@ -33,16 +35,14 @@ impl Connection {
                 _ => None,
             },
         };
-        if let Some(slot) = slot {
-            return self.receive_data(slot, header, staged);
+        match slot {
+            Some(slot) => self.receive_data(slot, pdu),
+            None => Disposition::Taken,
         }
-        if staged.is_none() {
-            self.receiver.begin(*header, None);
-        }
-        true
     }
 
     /// Does what the device server wants first, unless that is data: then the task is to get it.
+    #[inline]
     fn begin_step(&mut self, slot: u16, step: Step) -> Option<u16> {
         match step {
             Step::ReceiveData { length } if length as usize <= LARGEST => {
@@ -58,58 +58,52 @@ impl Connection {
         }
     }
 
-    /// Takes what comes with a write, or waits until it may ask for the data. False when what comes must stay in the stream.
-    fn receive_data(&mut self, slot: u16, header: &Bhs, staged: Option<&[u8]>) -> bool {
-        let command = ScsiCommand::from_bytes(header);
-        let large = staged.is_none();
-        let Some(task) = self.tasks.get(slot) else { return true };
+    /// Takes what comes with a write, or waits until it may ask for the data.
+    #[inline]
+    fn receive_data(&mut self, slot: u16, pdu: ReceivedPdu<'_>) -> Disposition {
+        let command = ScsiCommand::from_bytes(pdu.header);
+        let Some(task) = self.tasks.get(slot) else { return Disposition::Taken };
         if command.data_length() == 0 && command.is_final() {
             task.state = State::AwaitBuffer(Wanted::Data);
             self.request_buffer(slot);
-            return true;
+            return Disposition::Taken;
         }
         let unsolicited = self.parameters.unsolicited().min(task.expected);
         let length = task.needed.max(unsolicited) as usize;
-        let Some(mut buf) = self.account.take(length.min(LARGEST)) else {
+        let Some(buf) = self.account.take(length.min(LARGEST)) else {
             task.state = State::Unread;
-            return self.wait_for_memory(slot, header, large);
+            return self.wait_for_memory(slot);
         };
         self.waiting_since = None;
-        if let Some((data, room)) = staged.and_then(|data| Some((data, buf.get_mut(..data.len())?))) {
-            room.copy_from_slice(data);
-        }
-        if large {
-            self.receiver.begin(*header, Some((buf, 0)));
-            task.state = State::Collecting(None);
+        task.state = State::Collecting;
+        let unsolicited = task.get_data.unsolicited();
+        let resources = WriteResources { task_tag: task.tag, buf, unsolicited };
+        self.mover.allocate_task_resources(TaskHandle(slot), resources);
+        if pdu.data.is_none() {
             self.begin_watch();
-        } else {
-            task.state = State::Collecting(Some(buf));
-            self.collect(slot);
         }
-        true
+        Disposition::Immediate(TaskHandle(slot))
     }
 
-    /// No buffer for data that comes unsolicited. It stays in the stream for a while, unless buffers wait for what comes behind it: then the command
+    /// No buffer for data that comes unsolicited. It stays where it is for a while, unless buffers wait for what comes behind it: then the command
     /// is answered BUSY, and its data is thrown away.
-    fn wait_for_memory(&mut self, slot: u16, header: &Bhs, large: bool) -> bool {
+    fn wait_for_memory(&mut self, slot: u16) -> Disposition {
         if self.may_wait() {
             self.waits_for_memory = Some(self.account.returns());
             self.unread = Some(slot);
-            return false;
+            return Disposition::Withheld;
         }
         let nothing = (Sense::NONE, BufList::new());
         self.answer(slot, Reply { status: Status::Busy, sense: nothing.0, data: nothing.1, full_length: 0 });
-        if large {
-            self.receiver.begin(*header, None);
-        }
-        true
+        Disposition::Taken
     }
 
+    #[inline]
     fn begin_command(&mut self, pdu: ReceivedPdu<'_>, delivery: Delivery) -> Option<(u16, Step)> {
         let ReceivedPdu { header, ahs, .. } = pdu;
         let command = ScsiCommand::from_bytes(header);
         if let Err(violation) = self.check_command(&command, delivery) {
-            self.window.finish(delivery);
+            self.numbers.window.finish(delivery);
             self.violate(violation, Some(header));
             return None;
         }
@@ -125,6 +119,7 @@ impl Connection {
         Some((slot, self.start(slot, &command, ahs)?))
     }
 
+    #[inline]
     fn check_command(&self, command: &ScsiCommand, delivery: Delivery) -> Result<(), Violation> {
         if self.server.is_none() {
             return Err(Violation::CommandInDiscovery);
@@ -144,6 +139,7 @@ impl Connection {
         Ok(())
     }
 
+    #[inline]
     fn start(&mut self, slot: u16, command: &ScsiCommand, ahs: &[u8]) -> Option<Step> {
         let (server, task) = (self.server.as_mut()?, self.tasks.get(slot)?);
         let data = match (command.reads(), command.writes()) {
@@ -169,6 +165,7 @@ impl Connection {
     }
 
     /// Gives other nexuses what the device server has for them.
+    #[inline]
     pub(super) fn spread_events(&mut self) {
         let Some(server) = &mut self.server else { return };
         while let Some((volume, event)) = server.poll_event() {
@@ -177,13 +174,13 @@ impl Connection {
     }
 
     /// Asks for the data that is missing, or goes on with the command when all is there.
+    #[inline]
     pub(super) fn collect(&mut self, slot: u16) {
         let Some(task) = self.tasks.get(slot) else { return };
-        if task.get_data.is_complete(&task.data_out) {
+        if task.get_data.is_complete() {
             let needed = task.needed as usize;
-            let State::Collecting(Some(buf)) = core::mem::replace(&mut task.state, State::Answering) else {
-                return;
-            };
+            task.state = State::Answering;
+            let Some(buf) = self.mover.deallocate_task_resources(TaskHandle(slot)) else { return };
             let data = buf.freeze();
             let data = if needed == data.len() { data } else { data.slice(..needed.min(data.len())) };
             let Some(server) = &mut self.server else { return };
@@ -191,85 +188,30 @@ impl Connection {
             self.spread_events();
             return self.run(slot, step);
         }
-        loop {
-            let transfer_tag = self.transfer_tag();
-            self.begin_watch();
-            let Some(task) = self.tasks.get(slot) else { return };
-            let Some(range) = task.get_data.next(&task.data_out, &self.parameters) else { return };
-            let get = GetData { task_tag: task.tag, lun: task.lun, range };
-            let r2t = task.data_out.get_data(&get, transfer_tag);
-            self.out.send_unnumbered(r2t.to_bytes());
+        self.begin_watch();
+        let Some(task) = self.tasks.get(slot) else { return };
+        while let Some((range, number)) = task.get_data.next(&self.parameters) {
+            let (task_tag, lun) = (task.tag, task.lun);
+            self.mover.get_data(GetData { task: TaskHandle(slot), task_tag, lun, range, number });
         }
     }
 
-    /// Handles a Data-Out; what belongs to no task any more is thrown away.
-    pub(super) fn handle_data_out(&mut self, header: &Bhs, staged: Option<&[u8]>) {
-        let data = DataOut::from_bytes(header);
-        let task = self.tasks.find(data.task_tag()).and_then(|slot| self.tasks.get(slot));
-        let collecting = task.and_then(|task| match &mut task.state {
-            State::Collecting(buf) => Some((buf, &task.data_out)),
-            _ => None,
-        });
-        let Some((buf, sequences)) = collecting else {
-            if staged.is_none() {
-                self.receiver.begin(*header, None);
-            }
+    /// Write data has arrived for a task.
+    #[inline]
+    pub(super) fn handle_data(&mut self, slot: u16, arrival: DataArrival) {
+        let Some(task) = self.tasks.get(slot).filter(|task| matches!(task.state, State::Collecting)) else {
             return;
         };
-        if let Err(violation) = sequences.check(&data) {
-            return self.violate(violation, Some(header));
-        }
-        let start = data.buffer_offset() as usize;
-        match staged {
-            None => {
-                let target = buf.take().map(|buf| (buf, start));
-                self.receiver.begin(*header, target);
-            }
-            Some(bytes) => {
-                if let Some(room) = buf.as_mut().and_then(|buf| buf.get_mut(start..start + bytes.len())) {
-                    room.copy_from_slice(bytes);
-                }
-                self.data_arrived(&data);
-            }
-        }
-    }
-
-    /// A large Data-Out is complete: the buffer goes back to its task, if that still wants it.
-    pub(super) fn data_out_arrived(&mut self, header: &Bhs, buf: Buf) {
-        if self.give_back(header, buf) {
-            self.data_arrived(&DataOut::from_bytes(header));
-        }
-    }
-
-    /// Large immediate data is complete.
-    pub(super) fn immediate_arrived(&mut self, header: &Bhs, buf: Buf) {
-        let tag = BasicHeaderSegment::from_bytes(header).task_tag();
-        if self.give_back(header, buf)
-            && let Some(slot) = self.tasks.find(tag)
-        {
-            self.collect(slot);
-        }
-    }
-
-    fn give_back(&mut self, header: &Bhs, buf: Buf) -> bool {
-        let tag = BasicHeaderSegment::from_bytes(header).task_tag();
-        let task = self.tasks.find(tag).and_then(|slot| self.tasks.get(slot));
-        let Some(State::Collecting(place)) = task.map(|task| &mut task.state) else { return false };
-        *place = Some(buf);
-        true
-    }
-
-    fn data_arrived(&mut self, data: &DataOut) {
-        let Some(slot) = self.tasks.find(data.task_tag()) else { return };
-        if let Some(task) = self.tasks.get(slot) {
-            if let Some(end) = task.data_out.take(data) {
-                task.get_data.unsolicited_ended(end);
-            }
+        if arrival != DataArrival::Immediate {
             (task.heard, self.data_heard) = (self.now, self.now);
-            if data.is_final() {
-                self.collect(slot);
-            }
         }
+        match arrival {
+            DataArrival::Part => return,
+            DataArrival::Immediate => {}
+            DataArrival::Unsolicited { end } => task.get_data.unsolicited_ended(end),
+            DataArrival::GetData => task.get_data.completed(),
+        }
+        self.collect(slot);
     }
 
     /// Does what the device server wants next for a task.
@@ -307,11 +249,12 @@ impl Connection {
         let data = if reply.data.len() > room { reply.data.part(0, room) } else { reply.data };
         let residual = Residual::between(task.expected, reply.full_length);
         let status = FinalStatus { status: reply.status as u8, sense: reply.sense, residual };
-        let put = PutData { task: TaskHandle(slot), task_tag: task.tag, data, status };
-        self.out.put_data(put, task.data_out.r2ts());
+        let (task_tag, delivery, get_data) = (task.tag, task.delivery, task.get_data.asked());
+        self.mover.put_data(PutData { task: TaskHandle(slot), task_tag, data, status, delivery, get_data });
     }
 
     /// A volume's request has ended.
+    #[inline]
     pub(super) fn handle_completion(&mut self, completion: Completion) {
         let Ok(slot) = u16::try_from(completion.tag.0) else { return };
         let Some(task) = self.tasks.get(slot) else { return };
@@ -358,10 +301,8 @@ fn begin_collection(
 ) -> Result<(), Violation> {
     if command.writes() {
         let (immediate, more) = (command.data_length(), !command.is_final());
-        task.get_data.begin(immediate);
-        return task.data_out.begin(Announced { expected: task.expected, immediate, more }, parameters);
+        return task.get_data.begin(Announced { expected: task.expected, immediate, more }, parameters);
     }
-    task.get_data.begin(0);
-    task.data_out.clear();
+    task.get_data = GetDataProgress::default();
     if command.data_length() > 0 { Err(Violation::UnexpectedData) } else { Ok(()) }
 }

@@ -1,4 +1,4 @@
-//! The life of a target's connection, and the contract that its driver sees.
+//! The life of a target's connection, and what its datamover and its driver see of it.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -10,7 +10,7 @@ use core::fmt;
 use core::net::SocketAddr;
 
 use buf::{Account, Outside, Pool};
-use protocol::{CloseReason, Ended, Entropy, Instant, Notice, NoticeKind, Notices, Placement, Transmit};
+use protocol::{CloseReason, Ended, Entropy, Instant, Notice, NoticeKind, Notices};
 use scsi::{DeviceServer, NexusEvent};
 use volume::reservation::{Command, Refused, Registrant};
 use volume::{Completion, Epoch, Request, Tag, VolumeId};
@@ -23,18 +23,18 @@ use super::tasks::{State as TaskState, Task, Tasks};
 use super::text_exchange::TextExchange;
 use crate::chap;
 use crate::connection::{Event, State};
-use crate::datamover::tcp::framing::{Digests, Next, Receiver};
-use crate::datamover::tcp::send_queue::target::{SendContext, SendQueue, Sent, unsent};
-use crate::datamover::{ReceivedPdu, TaskHandle};
+use crate::datamover::{
+    ControlPdu, DataArrival, Disposition, ReceivedPdu, TargetDatamover, TargetLayer, TaskHandle, UpperLayer,
+};
 use crate::keys::Parameters;
 use crate::limits::{
     DISCOVERY_SESSION_TIME, FIRST_DEPTH, IDLE_TIME, IMMEDIATE_DEPTH, LOGIN_TIME, LOGOUT_TIME, PING_TIME,
-    SCARCE_SEND_TIME, STAGING,
+    SCARCE_SEND_TIME,
 };
 use crate::pdu::{
     AsyncMessage, BasicHeaderSegment, Bhs, LoginRequest, LoginResponse, NopIn, Opcode, Reject, Status,
 };
-use crate::sequence::{CommandWindow, Delivery};
+use crate::sequence::{CommandWindow, Delivery, TargetNumbers};
 use crate::session;
 use crate::violation::{Answer, Violation};
 
@@ -163,18 +163,17 @@ pub(super) struct SendWatch {
     pub(super) due: Instant,
 }
 
-/// One connection of an initiator to a portal.
+/// One connection of an initiator to a portal, over whatever carries it.
 #[derive(Debug)]
-pub struct Connection {
+pub struct Target<D> {
+    pub(super) mover: D,
     pub(super) portal: Arc<Portal>,
     pub(super) resources: Resources,
-    pub(super) receiver: Receiver,
-    pub(super) out: SendQueue,
     pub(super) state: State,
     pub(super) login: Option<Box<Login>>,
     pub(super) parameters: Parameters,
-    pub(super) window: CommandWindow,
-    /// How wide that is.
+    pub(super) numbers: TargetNumbers,
+    /// How wide the command window is.
     pub(super) width: u16,
     /// The I_T nexus's view of its target; `None` in a discovery session.
     pub(super) server: Option<Box<DeviceServer>>,
@@ -187,9 +186,9 @@ pub struct Connection {
     pub(super) awaiting_buffer: VecDeque<u16>,
     /// The pool's count of returns when they were last tried.
     pub(super) retried_at: u64,
-    /// The pool's count of returns when the data next in the stream found no buffer.
+    /// The pool's count of returns when what came last found no buffer for its data.
     pub(super) waits_for_memory: Option<u64>,
-    /// The task of a command that was carried out, but stays in the stream until there is memory for its data.
+    /// The task of a command that was carried out, but stays where it is until there is memory for its data.
     pub(super) unread: Option<u16>,
     /// What this connection holds of the pool; what of that is counted for text and answers, and for tables; and what its tables were allowed before they grew.
     pub(super) account: Account,
@@ -217,23 +216,23 @@ pub struct Connection {
     /// When a login, logout or drain is overdue.
     pub(super) due: Option<Instant>,
     /// Why the connection ends if the logout that was asked for does not come.
-    logout_reason: CloseReason,
+    pub(super) logout_reason: CloseReason,
     close: Option<CloseReason>,
 }
 
-impl Connection {
-    /// A connection that was just accepted.
-    pub fn new(now: Instant, portal: Arc<Portal>, resources: Resources) -> Self {
+impl<D: TargetDatamover> Target<D> {
+    /// A connection that was just accepted, and that this datamover carries.
+    pub fn new(now: Instant, portal: Arc<Portal>, resources: Resources, mut mover: D) -> Self {
         let login = Box::new(Login::new(Arc::clone(&portal)));
         let account = Account::new(&resources.pool);
         let width = portal.queue_depth.min(FIRST_DEPTH);
+        mover.allocate_connection_resources(width.saturating_add(IMMEDIATE_DEPTH));
         Self {
-            window: CommandWindow::new(0, width),
+            mover,
+            numbers: TargetNumbers::new(CommandWindow::new(0, width)),
             width,
             portal,
             resources,
-            receiver: Receiver::new(),
-            out: SendQueue::new(unsent(width)),
             state: State::InLogin,
             login: Some(login),
             parameters: Parameters::default(),
@@ -300,64 +299,32 @@ impl Connection {
         self.login.as_ref()?.node.as_deref()
     }
 
-    /// True while nothing more can be taken from the stream.
-    fn is_blocked(&self) -> bool {
-        self.out.is_full() || self.is_withheld()
+    /// Sends a response to a request that was delivered so.
+    pub(super) fn respond(&mut self, header: Bhs, data: Vec<u8>, delivery: Delivery) {
+        self.mover.send_control(ControlPdu::response(header, data, delivery));
     }
 
-    fn receive(&mut self, now: Instant, bytes: &[u8]) -> usize {
-        let mut used = 0;
-        while !self.state.is_over() && !self.is_blocked() {
-            let rest = bytes.get(used..).unwrap_or_default();
-            used += match self.receiver.next(rest) {
-                Next::Short => break,
-                Next::Moved { size } => size,
-                Next::Whole { header, ahs, data, size } => {
-                    if !self.handle_pdu(now, ReceivedPdu { header: &header, ahs, data: Some(data) }) {
-                        break;
-                    }
-                    size
-                }
-                Next::Large { header, ahs, size } => {
-                    if !self.handle_pdu(now, ReceivedPdu { header: &header, ahs, data: None }) {
-                        break;
-                    }
-                    size
-                }
-                Next::Ended { header, buf, size } => {
-                    self.handle_ended_data(now, &header, buf);
-                    size
-                }
-                Next::Fault { violation, header } => {
-                    self.violate(violation, header.as_ref());
-                    break;
-                }
-            };
-        }
-        if self.state.is_over() { bytes.len() } else { used }
+    /// Sends a PDU that takes a StatSN and ends no numbered request: a Login Response, as Login Requests are immediate, a Reject or an
+    /// Asynchronous Message.
+    pub(super) fn notify(&mut self, header: Bhs, data: Vec<u8>) {
+        self.respond(header, data, Delivery::Immediate);
     }
 
-    /// Handles a PDU. False when a buffer is missing: nothing was done, and the PDU stays where it is.
-    fn handle_pdu(&mut self, now: Instant, pdu: ReceivedPdu<'_>) -> bool {
-        self.waits_for_memory = None;
-        if self.state != State::InLogin {
-            return self.handle_request(now, pdu);
-        }
+    fn handle_login_pdu(&mut self, pdu: ReceivedPdu<'_>) {
         match pdu.data {
             Some(data) if BasicHeaderSegment::from_bytes(pdu.header).opcode() == Opcode::LOGIN_REQUEST => {
                 self.handle_login(&LoginRequest::from_bytes(pdu.header), data);
             }
             _ => self.violate(Violation::NotLogin, None),
         }
-        true
     }
 
     fn handle_login(&mut self, request: &LoginRequest, data: &[u8]) {
         let Some(login) = &mut self.login else { return };
-        self.window = CommandWindow::new(request.cmd_sn(), self.width);
+        self.numbers.window = CommandWindow::new(request.cmd_sn(), self.width);
         match login.handle(request, data, &mut *self.resources.entropy) {
             Ok(Outcome::Respond(response, text)) => {
-                self.out.notify(response.to_bytes(), text.into_bytes());
+                self.notify(response.to_bytes(), text.into_bytes());
             }
             Ok(Outcome::Join(join)) => self.actions.push_back(Action::Group(join)),
             Err(failure) => self.fail_login(request, failure),
@@ -366,7 +333,7 @@ impl Connection {
 
     pub(super) fn fail_login(&mut self, request: &LoginRequest, failure: Failure) {
         let response = LoginResponse::new(request, failure.status);
-        self.out.notify(response.to_bytes(), Vec::new());
+        self.notify(response.to_bytes(), Vec::new());
         let reason = match failure.status {
             Status::AUTHENTICATION_FAILURE | Status::AUTHORIZATION_FAILURE | Status::NOT_FOUND => {
                 CloseReason::Refused(failure.text)
@@ -386,7 +353,7 @@ impl Connection {
                 }
             }
             session::Reply::Displaced => {
-                self.out.clear();
+                self.mover.connection_terminate();
                 self.close(CloseReason::Finished);
             }
         }
@@ -398,11 +365,10 @@ impl Connection {
         let Some((response, text, request)) = login.finish(tsih) else { return };
         let told = if login.discovery { "logged in for discovery" } else { "logged in" };
         self.parameters = login.parameters;
-        self.out.notify(response.to_bytes(), text.into_bytes());
-        let digests = Digests { header: self.parameters.header_digest, data: self.parameters.data_digest };
-        self.receiver.digests = digests;
-        self.receiver.longest = login.tuning.segment;
-        self.out.digests = digests;
+        let longest_segment = login.tuning.segment;
+        self.notify(response.to_bytes(), text.into_bytes());
+        self.mover.notice_key_values(&self.parameters);
+        self.mover.enable_datamover(longest_segment);
         self.enter(Event::LoginDone);
         self.due = None;
         self.heard = now;
@@ -462,7 +428,7 @@ impl Connection {
             self.notices.push(NoticeKind::Reject, violation.text());
         }
         if let Some((reason, header)) = reason.zip(header) {
-            self.out.notify(Reject::new(reason).to_bytes(), header.to_vec());
+            self.notify(Reject::new(reason).to_bytes(), header.to_vec());
         }
         if !matches!(answer, Answer::Reject(_)) {
             self.close(CloseReason::Violation(violation.text()));
@@ -473,7 +439,7 @@ impl Connection {
     pub(super) fn request_logout(&mut self, now: Instant, reason: CloseReason) {
         if self.state == State::LoggedIn {
             let seconds = u16::try_from(LOGOUT_TIME.as_secs()).unwrap_or(u16::MAX);
-            self.out.notify(AsyncMessage::logout_requested(seconds).to_bytes(), Vec::new());
+            self.notify(AsyncMessage::logout_requested(seconds).to_bytes(), Vec::new());
             self.enter(Event::LogoutAsked);
             (self.due, self.logout_reason) = (Some(now + LOGOUT_TIME), reason);
         } else if self.state == State::InLogin {
@@ -502,7 +468,8 @@ impl Connection {
             self.close(CloseReason::TimedOut("the initiator does not answer pings"));
         } else if self.pinged.is_none() && self.heard + IDLE_TIME <= now {
             let transfer_tag = self.transfer_tag();
-            self.out.send_unnumbered(NopIn::ping(transfer_tag).to_bytes());
+            let ping = NopIn::ping(transfer_tag).to_bytes();
+            self.mover.send_control(ControlPdu::unnumbered(ping, Vec::new()));
             self.pinged = Some(now + PING_TIME);
         }
     }
@@ -512,42 +479,82 @@ impl Connection {
         self.serial = self.serial.wrapping_add(1) & 0x7fff_ffff;
         self.serial
     }
-
-    fn hear(&mut self, now: Instant) {
-        self.heard = now;
-        self.pinged = None;
-    }
 }
 
-impl protocol::Connection for Connection {
+impl<D: TargetDatamover> UpperLayer for Target<D> {
+    type Mover = D;
+    type Numbers = TargetNumbers;
     type Input = Input;
     type Action = Action;
-    const STAGING: usize = STAGING;
 
-    fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) -> usize {
+    #[inline]
+    fn mover(&mut self) -> &mut D {
+        &mut self.mover
+    }
+
+    #[inline]
+    fn mover_and_numbers(&mut self) -> (&mut D, &mut TargetNumbers) {
+        (&mut self.mover, &mut self.numbers)
+    }
+
+    #[inline]
+    fn begin_turn(&mut self, now: Instant) {
         self.now = now;
-        let used = self.receive(now, bytes);
-        if used > 0 {
-            self.hear(now);
+    }
+
+    #[inline]
+    fn end_turn(&mut self) {
+        self.settle_account();
+    }
+
+    #[inline]
+    fn hear(&mut self) {
+        self.heard = self.now;
+        self.pinged = None;
+    }
+
+    #[inline]
+    fn control_notify(&mut self, pdu: ReceivedPdu<'_>) -> Disposition {
+        self.waits_for_memory = None;
+        if self.state != State::InLogin {
+            return self.handle_request(pdu);
         }
-        self.settle_account();
-        used
+        self.handle_login_pdu(pdu);
+        Disposition::Taken
     }
 
-    fn take_placement(&mut self) -> Option<Placement> {
-        self.receiver.take_placement()
+    fn violation_notify(&mut self, violation: Violation, header: Option<&Bhs>) {
+        self.violate(violation, header);
     }
 
-    fn handle_placed(&mut self, now: Instant, placement: Placement) {
-        self.now = now;
-        self.hear(now);
-        self.receiver.placed(placement);
-        self.receive(now, &[]);
-        self.settle_account();
+    #[inline]
+    fn find_task(&self, task_tag: u32) -> Option<TaskHandle> {
+        self.tasks.find(task_tag).map(TaskHandle)
     }
 
-    fn handle_input(&mut self, now: Instant, input: Input) {
-        self.now = now;
+    #[inline]
+    fn is_withheld(&self) -> bool {
+        self.is_receiving_withheld()
+    }
+
+    #[inline]
+    fn is_over(&self) -> bool {
+        self.state.is_over()
+    }
+
+    #[inline]
+    fn send_begun_notify(&mut self) {
+        self.sending = Some(SendWatch { since: self.now, due: self.now + SCARCE_SEND_TIME });
+    }
+
+    #[inline]
+    fn send_done_notify(&mut self) {
+        self.sending = None;
+    }
+
+    #[inline]
+    fn handle_input(&mut self, input: Input) {
+        let now = self.now;
         match input {
             Input::Completion(completion) => self.handle_completion(completion),
             Input::Refused(request) => self.handle_refused(*request),
@@ -559,58 +566,29 @@ impl protocol::Connection for Connection {
             Input::PortalChanged(portal) => self.handle_portal_changed(now, portal),
             Input::Shutdown => self.request_logout(now, CloseReason::ShuttingDown),
         }
-        self.settle_account();
     }
 
-    fn handle_transmitted(&mut self, _now: Instant, _bytes: usize) {
-        self.sending = None;
-        self.out.sent();
-        self.settle_account();
-    }
-
-    fn handle_timeout(&mut self, now: Instant) {
-        self.now = now;
+    #[inline]
+    fn handle_timeout(&mut self) {
+        let now = self.now;
         self.watch_sending(now);
         self.watch_data(now);
-        self.watch_stream(now);
+        self.watch_receiving(now);
         if self.due.is_some_and(|due| due <= now) {
             self.deadline_passed(now);
         }
         self.give_up_pending(now);
         self.check_silence(now);
-        self.settle_account();
     }
 
-    fn handle_ended(&mut self, _now: Instant, _how: Ended) {
+    fn handle_ended(&mut self, _how: Ended) {
         self.enter(Event::Ended);
-        self.out.clear();
-        self.out.sent();
         (self.due, self.watch_at, self.sending, self.waits_for_memory) = (None, None, None, None);
         (self.exchange, self.unread) = (None, None);
         self.abandon();
-        self.settle_account();
     }
 
-    fn poll_transmit(&mut self, now: Instant, send: &mut Transmit) {
-        self.now = now;
-        while !send.is_full() {
-            let tasks = &self.tasks;
-            let delivery =
-                |TaskHandle(slot)| tasks.peek(slot).map_or(Delivery::Numbered, |task| task.delivery);
-            let context = SendContext { window: &mut self.window, parameters: &self.parameters };
-            match self.out.send_one(send, context, delivery) {
-                Sent::Nothing => break,
-                Sent::Pdu => {}
-                Sent::Command(TaskHandle(slot)) => {
-                    self.remove_task(slot);
-                }
-            }
-        }
-        if !send.is_empty() {
-            self.sending = Some(SendWatch { since: now, due: now + SCARCE_SEND_TIME });
-        }
-    }
-
+    #[inline]
     fn poll_action(&mut self) -> Option<Action> {
         if self.actions.is_empty() && !self.awaiting_buffer.is_empty() {
             self.retry_awaiting_buffer();
@@ -618,15 +596,12 @@ impl protocol::Connection for Connection {
         self.actions.pop_front()
     }
 
+    #[inline]
     fn poll_timeout(&self) -> Option<Instant> {
         let silence = (self.state == State::LoggedIn).then(|| self.pinged.unwrap_or(self.heard + IDLE_TIME));
         let sending = self.sending.map(|watch| watch.due);
-        let stream = self.stream_due();
-        [self.due, silence, self.watch_at, sending, stream, self.pending_due()].into_iter().flatten().min()
-    }
-
-    fn wants_bytes(&mut self) -> bool {
-        self.state.is_over() || !self.is_blocked()
+        let receiving = self.receiving_due();
+        [self.due, silence, self.watch_at, sending, receiving, self.pending_due()].into_iter().flatten().min()
     }
 
     fn is_established(&self) -> bool {
@@ -642,13 +617,26 @@ impl protocol::Connection for Connection {
     }
 }
 
+impl<D: TargetDatamover> TargetLayer for Target<D> {
+    #[inline]
+    fn data_completion_notify(&mut self, task: TaskHandle, arrival: DataArrival) {
+        self.handle_data(task.0, arrival);
+    }
+
+    #[inline]
+    fn status_sent_notify(&mut self, task: TaskHandle) {
+        self.remove_task(task.0);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use core::net::Ipv4Addr;
 
-    use protocol::{Connection as _, SeededEntropy};
+    use protocol::SeededEntropy;
 
     use super::*;
+    use crate::datamover::tcp::TcpTarget;
     use crate::violation::tests::ALL;
 
     /// Every violation, before and after the login, is reported: as the reason of the end, or as a notice.
@@ -660,8 +648,8 @@ mod tests {
                 let entropy = Box::new(SeededEntropy::new(1));
                 let resources =
                     Resources { pool: Pool::new(1 << 20), entropy, local: address, peer: address };
-                let mut connection =
-                    Connection::new(Instant::ZERO, Arc::new(Portal::new(Vec::<Node>::new())), resources);
+                let portal = Arc::new(Portal::new(Vec::<Node>::new()));
+                let mut connection = Target::new(Instant::ZERO, portal, resources, TcpTarget::new());
                 connection.state = state;
                 connection.violate(violation, Some(&[0; 48]));
                 let notice = connection.poll_notice().map(|notice| notice.text);

@@ -6,22 +6,23 @@
 use alloc::format;
 use alloc::vec::Vec;
 
-use super::connection::Connection;
+use super::connection::Target;
 use super::portal::Node;
 use super::text_exchange::TextExchange;
+use crate::datamover::TargetDatamover;
 use crate::keys;
 use crate::pdu::{Bhs, RESERVED_TAG, TextRequest, TextResponse};
 use crate::sequence::Delivery;
 use crate::text::Text;
 use crate::violation::Violation;
 
-impl Connection {
+impl<D: TargetDatamover> Target<D> {
     pub(super) fn handle_text(&mut self, header: &Bhs, data: &[u8], delivery: Delivery) {
         match self.negotiate(&TextRequest::from_bytes(header), data) {
-            Ok((response, text)) => self.out.respond(response.to_bytes(), text, delivery),
+            Ok((response, text)) => self.respond(response.to_bytes(), text, delivery),
             Err(violation) => {
                 self.exchange = None;
-                self.window.finish(delivery);
+                self.numbers.window.finish(delivery);
                 self.violate(violation, Some(header));
             }
         }
@@ -79,6 +80,7 @@ impl Connection {
                     if let Some(result) = self.parameters.respond(key, value, &self.portal.tuning) {
                         answer.put(name, &result);
                     }
+                    self.mover.notice_key_values(&self.parameters);
                 }
                 (_, Some(_)) => answer.put(name, "Reject"),
                 (_, None) => answer.put(name, "NotUnderstood"),

@@ -3,10 +3,21 @@
 //! Unsolicited data comes first. Then the rest is asked for in order, in parts of MaxBurstLength, as many at a time as MaxOutstandingR2T
 //! allows (RFC 7143 §13.13, §13.17).
 
-use crate::datamover::tcp::data_out::DataOutSequences;
 use crate::keys::Parameters;
 use crate::limits::MOST_R2T;
 use crate::pdu::DataRange;
+use crate::violation::Violation;
+
+/// What a command says about the write data that comes by itself.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Announced {
+    /// Expected Data Transfer Length, in bytes.
+    pub(super) expected: u32,
+    /// Bytes in the command itself.
+    pub(super) immediate: u32,
+    /// More comes by itself behind the command: the F bit is clear.
+    pub(super) more: bool,
+}
 
 /// How much of a command's write data has come by itself or was asked for.
 #[derive(Debug, Clone, Copy, Default)]
@@ -15,12 +26,28 @@ pub(super) struct GetDataProgress {
     needed: u32,
     /// Everything before this has come unsolicited, or was asked for.
     requested: u32,
+    /// Where the data ends at most that still comes by itself; `None` once it is all there.
+    unsolicited_end: Option<u32>,
+    /// Parts that were asked for and have not come.
+    open: u16,
+    /// Parts that were asked for.
+    asked: u32,
 }
 
 impl GetDataProgress {
-    /// Begins with a command that brings `immediate` bytes.
-    pub(super) fn begin(&mut self, immediate: u32) {
-        (self.needed, self.requested) = (0, immediate);
+    /// Begins with a command that writes; the data that it announces must be what was negotiated.
+    #[inline]
+    pub(super) fn begin(&mut self, announced: Announced, parameters: &Parameters) -> Result<(), Violation> {
+        let Announced { expected, immediate, more } = announced;
+        let limit = parameters.unsolicited().min(expected);
+        if immediate > 0 && !parameters.immediate_data || more && parameters.initial_r2t {
+            return Err(Violation::UnexpectedData);
+        }
+        if immediate > limit {
+            return Err(Violation::DataOverrun);
+        }
+        *self = Self { requested: immediate, unsolicited_end: more.then_some(limit), ..Self::default() };
+        Ok(())
     }
 
     /// The command turns out to need `needed` bytes; what does not come by itself is asked for.
@@ -28,69 +55,62 @@ impl GetDataProgress {
         self.needed = needed;
     }
 
-    /// The unsolicited data ends here.
-    pub(super) fn unsolicited_ended(&mut self, end: u32) {
-        self.requested = end;
+    /// What is still to come by itself.
+    pub(super) fn unsolicited(&self) -> Option<DataRange> {
+        let range =
+            |end: u32| DataRange { offset: self.requested, length: end.saturating_sub(self.requested) };
+        self.unsolicited_end.map(range)
     }
 
-    /// What to ask for next, if something is missing and another R2T may be open.
+    /// The unsolicited data is there, and ends here.
+    pub(super) fn unsolicited_ended(&mut self, end: u32) {
+        (self.requested, self.unsolicited_end) = (end, None);
+    }
+
+    /// A part that was asked for is there.
+    pub(super) fn completed(&mut self) {
+        self.open = self.open.saturating_sub(1);
+    }
+
+    /// What to ask for next, if something is missing and another part may be open; and how many were asked for before.
     #[inline]
-    pub(super) fn next(
-        &mut self,
-        sequences: &DataOutSequences,
-        parameters: &Parameters,
-    ) -> Option<DataRange> {
-        if sequences.awaits_unsolicited() || self.requested >= self.needed {
+    pub(super) fn next(&mut self, parameters: &Parameters) -> Option<(DataRange, u32)> {
+        if self.unsolicited_end.is_some() || self.requested >= self.needed {
             return None;
         }
-        if !sequences.has_room(parameters.outstanding_r2t.clamp(1, MOST_R2T)) {
+        if self.open >= parameters.outstanding_r2t.clamp(1, MOST_R2T) {
             return None;
         }
-        let offset = self.requested;
+        let (offset, number) = (self.requested, self.asked);
         let length = (self.needed - offset).min(parameters.max_burst);
         self.requested += length;
-        Some(DataRange { offset, length })
+        (self.open, self.asked) = (self.open + 1, number.wrapping_add(1));
+        Some((DataRange { offset, length }, number))
+    }
+
+    /// Parts that were asked for.
+    pub(super) fn asked(&self) -> u32 {
+        self.asked
     }
 
     /// True once everything that is needed, and everything that comes unsolicited, is there.
-    pub(super) fn is_complete(self, sequences: &DataOutSequences) -> bool {
-        sequences.are_complete() && self.requested >= self.needed
+    pub(super) fn is_complete(&self) -> bool {
+        self.unsolicited_end.is_none() && self.open == 0 && self.requested >= self.needed
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::datamover::GetData;
-    use crate::datamover::tcp::data_out::Announced;
-    use crate::pdu::{DataOut, RESERVED_TAG, TaskTags};
 
-    /// A command's write data, as a connection moves it.
-    #[derive(Default)]
-    struct Write {
-        sequences: DataOutSequences,
-        progress: GetDataProgress,
-    }
-
-    impl Write {
-        fn ask(&mut self, transfer_tag: u32, parameters: &Parameters) -> Option<(u32, DataRange)> {
-            let range = self.progress.next(&self.sequences, parameters)?;
-            let get = GetData { task_tag: 1, lun: [0; 8], range };
-            let r2t = self.sequences.get_data(&get, transfer_tag);
-            assert_eq!((r2t.transfer_tag(), r2t.range()), (transfer_tag, range));
-            Some((r2t.r2t_sn(), range))
+    fn parameters() -> Parameters {
+        Parameters {
+            max_burst: 1024,
+            first_burst: 1024,
+            initial_r2t: false,
+            outstanding_r2t: 2,
+            ..Parameters::default()
         }
-
-        fn take(&mut self, pdu: &DataOut) {
-            self.sequences.check(pdu).unwrap();
-            if let Some(end) = self.sequences.take(pdu) {
-                self.progress.unsolicited_ended(end);
-            }
-        }
-    }
-
-    fn out(transfer_tag: u32, data_sn: u32, range: DataRange) -> DataOut {
-        DataOut::new([0; 8], TaskTags { initiator: 1, target: transfer_tag }, data_sn, range)
     }
 
     fn range(offset: u32, length: u32) -> DataRange {
@@ -98,30 +118,46 @@ mod tests {
     }
 
     #[test]
-    fn immediate_then_unsolicited_then_asked_for() {
-        let parameters = Parameters {
-            max_burst: 1024,
-            first_burst: 1024,
-            initial_r2t: false,
-            outstanding_r2t: 2,
-            ..Parameters::default()
+    fn a_command_announces_no_more_than_was_negotiated() {
+        let parameters = parameters();
+        let begin = |expected, immediate, more, parameters: &Parameters| {
+            GetDataProgress::default().begin(Announced { expected, immediate, more }, parameters)
         };
-        let mut write = Write::default();
-        let announced = Announced { expected: 4096, immediate: 512, more: true };
-        write.sequences.begin(announced, &parameters).unwrap();
-        write.progress.begin(512);
-        write.progress.need(4096);
-        assert_eq!(write.ask(7, &parameters), None, "unsolicited data comes first");
-        write.take(&out(RESERVED_TAG, 0, range(512, 512)).ending());
-        assert_eq!(write.ask(7, &parameters), Some((0, range(1024, 1024))));
-        assert_eq!(write.ask(8, &parameters), Some((1, range(2048, 1024))));
-        assert_eq!(write.ask(9, &parameters), None, "two may be open");
-        write.take(&out(8, 0, range(2048, 1024)).ending());
-        write.take(&out(7, 0, range(1024, 512)));
-        write.take(&out(7, 1, range(1536, 512)).ending());
-        let (_, third) = write.ask(9, &parameters).unwrap();
-        assert!(!write.progress.is_complete(&write.sequences));
-        write.take(&out(9, 0, third).ending());
-        assert!(write.progress.is_complete(&write.sequences));
+        assert_eq!(begin(4096, 1025, false, &parameters), Err(Violation::DataOverrun));
+        assert_eq!(begin(512, 513, false, &parameters), Err(Violation::DataOverrun));
+        let strict = Parameters { immediate_data: false, initial_r2t: true, ..parameters };
+        assert_eq!(begin(512, 512, false, &strict), Err(Violation::UnexpectedData));
+        assert_eq!(begin(512, 0, true, &strict), Err(Violation::UnexpectedData));
+    }
+
+    #[test]
+    fn immediate_then_unsolicited_then_asked_for() {
+        let parameters = parameters();
+        let mut progress = GetDataProgress::default();
+        progress.begin(Announced { expected: 4096, immediate: 512, more: true }, &parameters).unwrap();
+        progress.need(4096);
+        assert_eq!(progress.unsolicited(), Some(range(512, 512)));
+        assert_eq!(progress.next(&parameters), None, "unsolicited data comes first");
+        progress.unsolicited_ended(1024);
+        assert_eq!(progress.next(&parameters), Some((range(1024, 1024), 0)));
+        assert_eq!(progress.next(&parameters), Some((range(2048, 1024), 1)));
+        assert_eq!(progress.next(&parameters), None, "two may be open");
+        progress.completed();
+        assert_eq!(progress.next(&parameters), Some((range(3072, 1024), 2)));
+        progress.completed();
+        assert!(!progress.is_complete(), "one part is missing");
+        progress.completed();
+        assert!(progress.is_complete());
+        assert_eq!(progress.asked(), 3);
+    }
+
+    #[test]
+    fn unsolicited_data_that_ends_early_is_asked_for_from_there() {
+        let parameters = parameters();
+        let mut progress = GetDataProgress::default();
+        progress.begin(Announced { expected: 2048, immediate: 0, more: true }, &parameters).unwrap();
+        progress.need(1024);
+        progress.unsolicited_ended(512);
+        assert_eq!(progress.next(&parameters), Some((range(512, 512), 0)));
     }
 }

@@ -13,10 +13,11 @@ use protocol::{CloseReason, Instant, NoticeKind};
 use scsi::{NexusEvent, Reply, Sense, Status};
 use volume::{Epoch, Tag, VolumeId};
 
-use super::connection::{Action, Connection};
+use super::connection::{Action, Target};
 use super::pending_response::{PendingResponse, Then};
 use super::tasks::{AbortedBy, State, Task};
 use crate::connection::State as Connected;
+use crate::datamover::{TargetDatamover, TaskHandle};
 use crate::limits::{MANAGEMENT_DEPTH, MANAGEMENT_TIME};
 use crate::pdu::{Function, FunctionResponse, TaskManagementRequest, TaskManagementResponse};
 use crate::sequence::{Delivery, before};
@@ -35,7 +36,7 @@ impl From<FunctionResponse> for Performed {
     }
 }
 
-impl Connection {
+impl<D: TargetDatamover> Target<D> {
     pub(super) fn handle_management(
         &mut self,
         now: Instant,
@@ -84,7 +85,7 @@ impl Connection {
         let sent = before(request.ref_cmd_sn(), request.cmd_sn());
         match (slot, waits) {
             (Some(slot), Some(true)) => self.abort(slot, AbortedBy::Itself),
-            (None, _) if sent && self.window.skip(request.ref_cmd_sn()) => {}
+            (None, _) if sent && self.numbers.window.skip(request.ref_cmd_sn()) => {}
             _ => return FunctionResponse::NO_TASK,
         }
         FunctionResponse::COMPLETE
@@ -207,9 +208,12 @@ impl Connection {
         let Some(task) = self.tasks.get(slot) else { return };
         match task.state {
             State::Free | State::Answering => {}
-            State::Collecting(_) => self.end_aborted(slot, by),
+            State::Collecting => {
+                self.mover.deallocate_task_resources(TaskHandle(slot));
+                self.end_aborted(slot, by);
+            }
             State::Unread => {
-                // The stream goes on: the data behind the command is passed over.
+                // Receiving goes on: the data behind the command is passed over.
                 self.waits_for_memory = None;
                 self.end_aborted(slot, by);
             }
@@ -250,7 +254,7 @@ impl Connection {
     /// A task has ended without an answer.
     pub(super) fn retire(&mut self, slot: u16) {
         if let Some(delivery) = self.remove_task(slot) {
-            self.window.finish(delivery);
+            self.numbers.window.finish(delivery);
         }
         self.finish_pending();
     }
@@ -278,7 +282,7 @@ impl Connection {
         let Some(PendingResponse { header, delivery, then, .. }) = self.pending.pop_front() else {
             return false;
         };
-        self.out.respond(header, Vec::new(), delivery);
+        self.respond(header, Vec::new(), delivery);
         if then == Then::Close {
             self.close(CloseReason::Finished);
         }
@@ -298,7 +302,7 @@ impl Connection {
             else {
                 return;
             };
-            self.out.respond(rejected, Vec::new(), delivery);
+            self.respond(rejected, Vec::new(), delivery);
         }
         self.finish_pending();
     }

@@ -1,30 +1,30 @@
 //! What a connection holds, and how long: buffers for commands that wait for one, everything else in bytes, and an end for what makes no
 //! progress.
 //!
-//! A command gets its memory when it needs it: a read before it goes to the volume, a write before its first R2T. Until then it waits with nothing, in
-//! order, and the stream goes on. Only data that comes unsolicited stays in the stream until there is memory for it.
+//! A command gets its memory when it needs it: a read before it goes to the volume, a write before its data is asked for. Until then it waits with nothing, in
+//! order, and receiving goes on. Only data that comes unsolicited stays where it is until there is memory for it, and what is behind it too.
 //!
 //! Whoever leaves the target waiting loses what it holds: a command whose data does not come ends with INITIATOR RESPONSE TIMEOUT (the code of other
-//! transports for an R2T that nobody serves), and a connection whose answers nobody reads, or whose PDU stops half-way, is closed. Both come sooner while others
-//! wait for memory. The stream itself waits for memory only for a moment, as what keeps the session alive comes there, too.
+//! transports for a transfer that nobody serves), and a connection whose answers nobody reads, or whose PDU stops half-way, is closed. Both come sooner while others
+//! wait for memory. Receiving itself waits for memory only for a moment, as what keeps the session alive comes there, too.
 
 use buf::{Account, Buf, LARGEST, Outside};
 use protocol::{CloseReason, Instant};
 use volume::{Operation, Request, Tag};
 
-use super::connection::{Action, Connection, SendWatch};
+use super::connection::{Action, SendWatch, Target};
 use super::login::Login;
 use super::tasks::{State, Task, Wanted};
 use super::text_exchange::TextExchange;
 use crate::connection::State as Life;
-use crate::datamover::tcp::send_queue::target::{Outgoing, unsent};
+use crate::datamover::{Pending, TargetDatamover, TaskHandle, WriteResources};
 use crate::limits::{
-    DATA_TIME, IMMEDIATE_DEPTH, MEMORY_WAIT_TIME, OUTBOUND, OVERDRAFT, SCARCE_DATA_TIME, SCARCE_SEND_TIME,
-    SEND_TIME, WATCH,
+    DATA_TIME, IMMEDIATE_DEPTH, MEMORY_WAIT_TIME, OVERDRAFT, SCARCE_DATA_TIME, SCARCE_SEND_TIME, SEND_TIME,
+    WATCH,
 };
 use crate::sequence::Delivery;
 
-impl Connection {
+impl<D: TargetDatamover> Target<D> {
     /// Gets a task the buffer that it waits for, or a place behind those that wait already. What is little need not wait behind what is long.
     pub(super) fn request_buffer(&mut self, slot: u16) {
         let assigned = if self.awaiting_buffer.is_empty() {
@@ -117,8 +117,10 @@ impl Connection {
                 self.actions.push_back(Action::Submit { volume, epoch, request });
             }
             Wanted::Data => {
-                task.state = State::Collecting(Some(buf));
+                task.state = State::Collecting;
                 task.heard = self.now;
+                let resources = WriteResources { task_tag: task.tag, buf, unsolicited: None };
+                self.mover.allocate_task_resources(TaskHandle(slot), resources);
                 self.collect(slot);
             }
         }
@@ -126,6 +128,7 @@ impl Connection {
     }
 
     /// Removes a task, and what was set aside for it.
+    #[inline]
     pub(super) fn remove_task(&mut self, slot: u16) -> Option<Delivery> {
         if let Some(task) = self.tasks.get(slot)
             && let Some(reserved) = task.reserved.take()
@@ -141,8 +144,10 @@ impl Connection {
         let talk = self.exchange.as_ref().map_or(0, TextExchange::size);
         let login =
             if self.state == Life::InLogin { self.login.as_deref().map_or(0, Login::size) } else { 0 };
-        let tables = self.out.size().saturating_add(self.tasks.size()).saturating_sub(self.table_allowance);
-        let data = self.out.bytes().saturating_add(talk).saturating_add(login);
+        let Pending { data, queue } = self.mover.pending();
+        let tasks = self.tasks.used().saturating_mul(size_of::<Task>().saturating_add(D::TASK_SIZE));
+        let tables = queue.saturating_add(tasks).saturating_sub(self.table_allowance);
+        let data = data.saturating_add(talk).saturating_add(login);
         let held = Outside { data, tables };
         if held != self.counted {
             self.recount(held);
@@ -156,7 +161,7 @@ impl Connection {
     #[cold]
     fn recount(&mut self, held: Outside) {
         self.account.recount(&mut self.counted, held);
-        let text = held.data > self.out.bytes();
+        let text = held.data > self.mover.pending().data;
         if text && self.account.overdrawn() > OVERDRAFT && !self.state.is_over() {
             self.close(CloseReason::Limit("there is no memory for the text of a login or discovery"));
         }
@@ -166,7 +171,7 @@ impl Connection {
     #[cold]
     pub(super) fn widen(&mut self) {
         let more = self.portal.queue_depth.saturating_sub(self.width).min(self.width);
-        let each = size_of::<Task>().saturating_add(size_of::<Outgoing>().saturating_mul(OUTBOUND));
+        let each = size_of::<Task>().saturating_add(D::TASK_SIZE).saturating_add(D::QUEUE_SIZE);
         let bytes = usize::from(more).saturating_mul(each);
         if self.server.is_none() || more == 0 || !self.account.charge_table(bytes) {
             return;
@@ -174,36 +179,37 @@ impl Connection {
         self.table_allowance = self.table_allowance.saturating_add(bytes);
         self.width = self.width.saturating_add(more);
         self.tasks.grow(self.width.saturating_add(IMMEDIATE_DEPTH));
-        self.out.room = unsent(self.width);
-        self.window.widen(more);
+        self.mover.allocate_connection_resources(self.width.saturating_add(IMMEDIATE_DEPTH));
+        self.numbers.window.widen(more);
     }
 
-    /// True while this side has reasons of its own to take nothing more from the stream.
-    pub(super) fn is_withheld(&self) -> bool {
+    /// True while this side has reasons of its own to receive nothing more.
+    #[inline]
+    pub(super) fn is_receiving_withheld(&self) -> bool {
         let waits = self.waits_for_memory.is_some_and(|returns| returns == self.account.returns());
         let joining =
             self.state == Life::InLogin && self.login.as_ref().is_some_and(|login| login.waiting().is_some());
         let overdrawn = self.account.overdrawn() > OVERDRAFT;
-        waits || joining || (self.out.bytes() > 0 && (overdrawn || self.account.is_over()))
+        waits || joining || (self.mover.pending().data > 0 && (overdrawn || self.account.is_over()))
     }
 
-    /// Whether the stream may wait for memory for a command's data. It may not while buffers wait for what comes behind it; nor for long, as pings
+    /// Whether receiving may wait for memory for a command's data. It may not while buffers wait for what comes behind it; nor for long, as pings
     /// and their answers may come behind it.
     pub(super) fn may_wait(&mut self) -> bool {
         let since = *self.waiting_since.get_or_insert(self.now);
         !self.tasks.are_collecting() && self.now < since + MEMORY_WAIT_TIME
     }
 
-    /// When the stream has waited long enough for a command's data.
-    pub(super) fn stream_due(&self) -> Option<Instant> {
+    /// When receiving has waited long enough for a command's data.
+    pub(super) fn receiving_due(&self) -> Option<Instant> {
         self.waiting_since
             .filter(|_| self.waits_for_memory.is_some() && self.unread.is_some())
             .map(|since| since + MEMORY_WAIT_TIME)
     }
 
-    /// Lets the stream go on without memory.
-    pub(super) fn watch_stream(&mut self, now: Instant) {
-        if self.stream_due().is_some_and(|due| due <= now) {
+    /// Lets receiving go on without memory.
+    pub(super) fn watch_receiving(&mut self, now: Instant) {
+        if self.receiving_due().is_some_and(|due| due <= now) {
             self.waits_for_memory = None;
         }
     }
@@ -213,7 +219,7 @@ impl Connection {
         let Some(SendWatch { since, due }) = self.sending else { return };
         let limit = if self.account.is_wanted() { SCARCE_SEND_TIME } else { SEND_TIME };
         if since + limit <= now {
-            self.out.clear();
+            self.mover.connection_terminate();
             self.close(CloseReason::TimedOut("the initiator does not read what is sent to it"));
             self.sending = None;
         } else if due <= now {
@@ -231,10 +237,12 @@ impl Connection {
         let mut collecting = false;
         for slot in self.tasks.slots() {
             let Some(task) = self.tasks.peek(slot) else { continue };
-            let State::Collecting(buf) = &task.state else { continue };
+            if !matches!(task.state, State::Collecting) {
+                continue;
+            }
             if task.heard + limit > now {
                 collecting = true;
-            } else if buf.is_some() {
+            } else if self.mover.deallocate_task_resources(TaskHandle(slot)).is_some() {
                 self.end_collection(slot);
             } else {
                 self.close(CloseReason::TimedOut("the initiator stopped in the middle of a PDU"));

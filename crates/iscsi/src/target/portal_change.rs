@@ -10,10 +10,11 @@ use alloc::sync::Arc;
 use protocol::{CloseReason, Instant};
 
 use super::access::ProvenInitiator;
-use super::connection::Connection;
+use super::connection::Target;
 use super::portal::{Node, Portal};
 use super::tasks::AbortedBy;
 use crate::connection::State;
+use crate::datamover::TargetDatamover;
 use crate::pdu::Status;
 
 /// What has become of the target that a connection uses.
@@ -65,7 +66,17 @@ fn decide(state: State, change: TargetChange) -> Decision {
     }
 }
 
-impl Connection {
+impl<D: TargetDatamover> Target<D> {
+    /// True when the initiator was asked to log out because of what is served, and has not.
+    pub fn is_withdrawn(&self) -> bool {
+        self.state == State::LogoutRequested && matches!(self.logout_reason, CloseReason::Withdrawn(_))
+    }
+
+    /// True when the initiator hears over this connection what has changed, and may ask for it elsewhere at once.
+    pub fn reports_changes(&self) -> bool {
+        self.state == State::LoggedIn
+    }
+
     /// The portal serves this from now on.
     pub(super) fn handle_portal_changed(&mut self, now: Instant, portal: Arc<Portal>) {
         match decide(self.state, self.target_change(&portal)) {

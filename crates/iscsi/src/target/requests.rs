@@ -2,14 +2,13 @@
 
 use alloc::vec::Vec;
 
-use buf::Buf;
 use protocol::Instant;
 
-use super::connection::Connection;
+use super::connection::Target;
 use super::pending_response::{PendingResponse, Then};
 use super::tasks::AbortedBy;
 use crate::connection::{Event, State};
-use crate::datamover::ReceivedPdu;
+use crate::datamover::{Disposition, ReceivedPdu, TargetDatamover};
 use crate::limits::{DRAIN_TIME, ECHO};
 use crate::pdu::{
     BasicHeaderSegment, Bhs, LogoutReason, LogoutRequest, LogoutResponse, LogoutTimes, NopIn, NopOut, Opcode,
@@ -18,40 +17,38 @@ use crate::pdu::{
 use crate::sequence::{Delivery, Verdict};
 use crate::violation::Violation;
 
-impl Connection {
-    /// Handles a request; false when a buffer is missing and nothing was done.
-    pub(super) fn handle_request(&mut self, now: Instant, pdu: ReceivedPdu<'_>) -> bool {
+impl<D: TargetDatamover> Target<D> {
+    /// Handles a request.
+    #[inline]
+    pub(super) fn handle_request(&mut self, pdu: ReceivedPdu<'_>) -> Disposition {
         let ReceivedPdu { header, data, .. } = pdu;
-        let view = BasicHeaderSegment::from_bytes(header);
-        match view.opcode() {
+        match BasicHeaderSegment::from_bytes(header).opcode() {
             Opcode::SCSI_COMMAND => return self.handle_command(pdu),
-            Opcode::DATA_OUT => self.handle_data_out(header, data),
             Opcode::NOP_OUT
             | Opcode::TASK_MANAGEMENT_REQUEST
             | Opcode::TEXT_REQUEST
-            | Opcode::LOGOUT_REQUEST => {
-                return self.handle_numbered(now, header, data);
-            }
+            | Opcode::LOGOUT_REQUEST => match data {
+                Some(data) => self.handle_numbered(header, data),
+                None => return self.collect_request(header),
+            },
             Opcode::LOGIN_REQUEST => self.violate(Violation::LoginAfterLogin, Some(header)),
             Opcode::SNACK => self.violate(Violation::Snack, Some(header)),
             _ => self.violate(Violation::UnknownOpcode, Some(header)),
         }
-        if data.is_none() && view.opcode() != Opcode::DATA_OUT {
-            self.receiver.begin(*header, None);
-        }
-        true
+        Disposition::Taken
     }
 
     /// Judges a request's CmdSN and takes it: `None` when the request is to be ignored.
+    #[inline]
     pub(super) fn take_number(&mut self, header: &Bhs) -> Option<Delivery> {
         let view = BasicHeaderSegment::from_bytes(header);
         if view.immediate() {
             return Some(Delivery::Immediate);
         }
-        match self.window.judge(view.cmd_sn()) {
+        match self.numbers.window.judge(view.cmd_sn()) {
             Verdict::Next => {
-                self.window.take();
-                if self.window.is_used_up() {
+                self.numbers.window.take();
+                if self.numbers.window.is_used_up() {
                     self.widen();
                 }
                 Some(Delivery::Numbered)
@@ -64,64 +61,47 @@ impl Connection {
         }
     }
 
-    fn handle_numbered(&mut self, now: Instant, header: &Bhs, data: Option<&[u8]>) -> bool {
-        let Some(data) = data else { return self.collect_request(header) };
-        let Some(delivery) = self.take_number(header) else { return true };
+    fn handle_numbered(&mut self, header: &Bhs, data: &[u8]) {
+        let Some(delivery) = self.take_number(header) else { return };
+        let now = self.now;
         match BasicHeaderSegment::from_bytes(header).opcode() {
             Opcode::NOP_OUT => self.handle_nop(&NopOut::from_bytes(header), data, delivery),
-            Opcode::TEXT_REQUEST => {
-                self.handle_text(header, data, delivery);
-            }
+            Opcode::TEXT_REQUEST => self.handle_text(header, data, delivery),
             Opcode::LOGOUT_REQUEST => self.handle_logout(now, &LogoutRequest::from_bytes(header), delivery),
             _ => self.handle_management(now, &TaskManagementRequest::from_bytes(header), delivery),
         }
-        true
     }
 
-    /// A request with more data than is staged: collect it first. Its number is taken afterwards; order holds, because
-    /// nothing else of the stream is looked at before.
-    fn collect_request(&mut self, header: &Bhs) -> bool {
-        let length = BasicHeaderSegment::from_bytes(header).data_length();
-        let Some(buf) = self.account.take((length as usize).min(buf::LARGEST)) else {
+    /// A request whose data is not here yet: collect it first. Its number is taken afterwards; order holds, because
+    /// nothing else is looked at before.
+    fn collect_request(&mut self, header: &Bhs) -> Disposition {
+        let length = BasicHeaderSegment::from_bytes(header).data_length() as usize;
+        let Some(buf) = self.account.take(length.min(buf::LARGEST)) else {
             if self.tasks.are_collecting() {
-                // The stream must go on: what waits for buffers comes behind this.
+                // Receiving must go on: what waits for buffers comes behind this.
                 if let Some(delivery) = self.take_number(header) {
-                    self.window.finish(delivery);
+                    self.numbers.window.finish(delivery);
                 }
                 self.violate(Violation::TooMuchText, Some(header));
-                self.receiver.begin(*header, None);
-                return true;
+                return Disposition::Taken;
             }
             self.waits_for_memory = Some(self.account.returns());
-            return false;
+            return Disposition::Withheld;
         };
-        self.receiver.begin(*header, (buf.len() >= length as usize).then_some((buf, 0)));
-        true
-    }
-
-    /// The data of a large PDU has arrived, or was thrown away (`buf` is `None`).
-    pub(super) fn handle_ended_data(&mut self, now: Instant, header: &Bhs, buf: Option<Buf>) {
-        let Some(buf) = buf else { return };
-        match BasicHeaderSegment::from_bytes(header).opcode() {
-            Opcode::DATA_OUT => self.data_out_arrived(header, buf),
-            Opcode::SCSI_COMMAND => self.immediate_arrived(header, buf),
-            _ => {
-                self.handle_numbered(now, header, Some(&buf));
-            }
-        }
+        if buf.len() >= length { Disposition::Collect(buf) } else { Disposition::Taken }
     }
 
     fn handle_nop(&mut self, nop: &NopOut, data: &[u8], delivery: Delivery) {
         if nop.task_tag() == RESERVED_TAG {
             // The answer to this side's ping; having heard it is enough.
-            return self.window.finish(delivery);
+            return self.numbers.window.finish(delivery);
         }
         // Of a ping's data less may come back (RFC 7143 §11.19), if there is no memory for it.
         let most = if self.account.overdrawn() > 0 { 0 } else { ECHO };
         let most = most.min(self.parameters.peer_segment as usize).min(data.len());
         let echo: Vec<u8> = data.get(..most).unwrap_or_default().to_vec();
         let answer = NopIn::answer(nop.task_tag(), u32::try_from(most).unwrap_or(0));
-        self.out.respond(answer.to_bytes(), echo, delivery);
+        self.respond(answer.to_bytes(), echo, delivery);
     }
 
     fn handle_logout(&mut self, now: Instant, request: &LogoutRequest, delivery: Delivery) {
@@ -136,7 +116,7 @@ impl Connection {
             LogoutTimes { time2wait: self.parameters.time2wait, time2retain: self.parameters.time2retain };
         let header = LogoutResponse::new(request.task_tag(), response, times).to_bytes();
         if response != LogoutResponse::CLOSED {
-            return self.out.respond(header, Vec::new(), delivery);
+            return self.respond(header, Vec::new(), delivery);
         }
         self.enter(Event::Logout);
         debug_assert_eq!(self.state, State::InLogout);

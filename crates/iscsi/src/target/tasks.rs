@@ -5,12 +5,10 @@
 
 use alloc::vec::Vec;
 
-use buf::Buf;
 use protocol::Instant;
 use volume::{Epoch, Extent, VolumeId};
 
 use super::get_data::GetDataProgress;
-use crate::datamover::tcp::data_out::DataOutSequences;
 use crate::sequence::Delivery;
 
 /// What a buffer is for.
@@ -18,7 +16,7 @@ use crate::sequence::Delivery;
 pub(super) enum Wanted {
     /// To read into.
     Read { volume: VolumeId, epoch: Epoch, extent: Extent },
-    /// For the write data that an R2T will ask for.
+    /// For write data that is asked for then.
     Data,
 }
 
@@ -27,11 +25,11 @@ pub(super) enum Wanted {
 pub(super) enum State {
     /// There is no task.
     Free,
-    /// Its write data; the buffer is away while a piece is being received.
-    Collecting(Option<Buf>),
+    /// Its write data, for which the datamover has the buffer.
+    Collecting,
     /// A buffer from the pool.
     AwaitBuffer(Wanted),
-    /// A buffer for data that stands in the stream behind the command.
+    /// A buffer for data that came with the command, and has not been received.
     Unread,
     /// A volume.
     AtVolume(VolumeId),
@@ -59,7 +57,6 @@ pub(super) struct Task {
     pub(super) reads: bool,
     pub(super) delivery: Delivery,
     pub(super) command: scsi::Task,
-    pub(super) data_out: DataOutSequences,
     pub(super) get_data: GetDataProgress,
     /// When data last came, or was last asked for.
     pub(super) heard: Instant,
@@ -84,7 +81,7 @@ impl Task {
         }
     }
 
-    /// True while its data stands in the stream.
+    /// True while its data has not been received.
     pub(super) fn is_unread(&self) -> bool {
         matches!(self.state, State::Unread)
     }
@@ -97,7 +94,6 @@ impl Task {
             reads: false,
             delivery: Delivery::Immediate,
             command: scsi::Task::default(),
-            data_out: DataOutSequences::default(),
             get_data: GetDataProgress::default(),
             heard: Instant::ZERO,
             needed: 0,
@@ -244,9 +240,9 @@ impl Tasks {
         }
     }
 
-    /// Bytes of the slots that were ever used.
-    pub(super) fn size(&self) -> usize {
-        size_of_val(self.slots.as_slice())
+    /// Slots that were ever used.
+    pub(super) fn used(&self) -> usize {
+        self.slots.len()
     }
 
     /// All slots that have a task.
@@ -259,10 +255,10 @@ impl Tasks {
         self.slots.iter().filter(|task| task.is_live())
     }
 
-    /// True while a task holds a buffer for data that is still in the stream. The stream must then go on, or the buffer
+    /// True while a task holds a buffer for data that is still to be received. Receiving must then go on, or the buffer
     /// would never come back.
     pub(super) fn are_collecting(&self) -> bool {
-        self.iter().any(|task| matches!(task.state, State::Collecting(_)))
+        self.iter().any(|task| matches!(task.state, State::Collecting))
     }
 
     /// True when another task fits.

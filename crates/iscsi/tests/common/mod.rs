@@ -11,6 +11,7 @@
 )]
 
 pub mod evil;
+pub mod memory_datamover;
 pub mod raw;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -20,7 +21,7 @@ use buf::{Buf, BufList, Pool, SharedBuf};
 use iscsi::initiator::{self, Config, Discovered, RemoteUnit};
 use iscsi::session::{Reply, Sessions};
 use iscsi::target::{self, Access, Node, Portal, Resources};
-use protocol::pair::Pair;
+use protocol::pair::{Pair, aperiodic};
 use protocol::{Connection, Group, SeededEntropy};
 use scsi::{LogicalUnit, NexusEvent, TargetDevice, UnitIdentity};
 use volume::{
@@ -129,8 +130,8 @@ pub fn resources(pool: &Pool) -> Resources {
 }
 
 /// Both ends and everything around them.
-pub struct Bench {
-    pub pair: Pair<initiator::Connection, target::Connection>,
+pub struct Bench<I = initiator::Connection, T = target::Connection> {
+    pub pair: Pair<I, T>,
     pub memory: Memory,
     pub sessions: Sessions<u8>,
     pub unit: Option<RemoteUnit>,
@@ -148,11 +149,40 @@ impl Bench {
     }
 
     pub fn with_pool(config: Config, portal: Portal, pool: &Pool) -> Self {
-        let now = protocol::Instant::ZERO;
-        let ours = Pool::new(64 << 20);
-        let near = initiator::Connection::new(now, config, ours, Box::new(SeededEntropy::new(2)));
-        let blocks = portal.nodes.first().map_or(0, |node| node.device.units[0].geometry.blocks);
-        let far = target::Connection::new(now, Arc::new(portal), resources(pool));
+        let (near, far, blocks) = ends(config, portal, pool);
+        Self::of(near, far, blocks)
+    }
+
+    /// Logged in and probed.
+    pub fn ready(config: Config, portal: Portal) -> Self {
+        let mut bench = Self::new(config, portal);
+        bench.log_in();
+        bench
+    }
+}
+
+/// Both ends over TCP, and the blocks of the portal's first unit.
+pub fn ends(config: Config, portal: Portal, pool: &Pool) -> (initiator::Connection, target::Connection, u64) {
+    let now = protocol::Instant::ZERO;
+    let ours = Pool::new(64 << 20);
+    let near = initiator::Connection::new(now, config, ours, Box::new(SeededEntropy::new(2)));
+    let blocks = blocks(&portal);
+    let far = target::Connection::new(now, Arc::new(portal), resources(pool));
+    (near, far, blocks)
+}
+
+/// Blocks of a portal's first unit.
+pub fn blocks(portal: &Portal) -> u64 {
+    portal.nodes.first().map_or(0, |node| node.device.units[0].geometry.blocks)
+}
+
+impl<I, T> Bench<I, T>
+where
+    I: Connection<Input = initiator::Input, Action = initiator::Action>,
+    T: Connection<Input = target::Input, Action = target::Action>,
+{
+    /// Two ends, and a volume of so many blocks.
+    pub fn of(near: I, far: T, blocks: u64) -> Self {
         Self {
             pair: Pair::new(near, far),
             memory: Memory::new(usize::try_from(blocks).unwrap()),
@@ -167,13 +197,21 @@ impl Bench {
         }
     }
 
-    /// Logged in and probed.
-    pub fn ready(config: Config, portal: Portal) -> Self {
-        let mut bench = Self::new(config, portal);
-        bench.run();
-        assert_eq!(bench.failed, None);
-        assert!(bench.unit.is_some(), "the unit is known");
-        bench
+    /// Until the unit is probed.
+    pub fn log_in(&mut self) {
+        self.run();
+        assert_eq!(self.failed, None);
+        assert!(self.unit.is_some(), "the unit is known");
+    }
+
+    /// Writes and reads data of all sizes, from one block to more than a burst.
+    pub fn check_integrity(&mut self, case: &str) {
+        for blocks in [1, 3, 16, 17, 128, 500] {
+            let bytes = aperiodic(blocks * BLOCK, 9);
+            self.write(5, bytes.clone()).unwrap();
+            assert_eq!(self.read(5, blocks).unwrap(), bytes, "{blocks} blocks, {case}");
+            assert_eq!(self.memory.bytes[5 * BLOCK..][..bytes.len()], bytes);
+        }
     }
 
     pub fn act_far(&mut self) -> bool {

@@ -11,7 +11,7 @@ use crate::result::{Coordinate, PointResult, point_name};
 use crate::scenario::{Metric, Scenario};
 use crate::statistics::bootstrap::{Bootstrap, median};
 use crate::statistics::context::Contexts;
-use crate::statistics::metric::value_of;
+use crate::statistics::metric::{Scale, value_of};
 use crate::statistics::number::real_length;
 use crate::statistics::pairing::{ArmPair, pairs_with};
 use crate::statistics::{MIN_PAIRS, SEED, little, verdict};
@@ -84,6 +84,15 @@ pub struct Scope<'a> {
 /// A number, or why there is none.
 type Evaluated = Result<Number, String>;
 
+/// What a test came to at a point.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Seen {
+    /// Whether it holds.
+    pub truth: Truth,
+    /// Its numbers, in words.
+    pub detail: String,
+}
+
 impl<'a> Scope<'a> {
     /// The measured points that lie where `at` says. An error says that there are none.
     pub fn new(
@@ -120,11 +129,11 @@ impl<'a> Scope<'a> {
     }
 
     /// Whether a test holds at a point, and its numbers in words.
-    pub fn look(&self, test: &Test, point: &[Coordinate]) -> (Truth, String) {
+    pub fn look(&self, test: &Test, point: &[Coordinate]) -> Seen {
         let truth = self.truth(&test.0, point);
         let mut details = Vec::new();
         self.describe(&test.0, point, &mut details);
-        (truth, details.join(", "))
+        Seen { truth, detail: details.join(", ") }
     }
 
     /// The limits that arms of the test share at the points, in words: there, their equality says nothing about them.
@@ -190,7 +199,8 @@ impl<'a> Scope<'a> {
             return Err(too_few(metric, arm, point, values.len()));
         }
         let ends = self.bootstrap.borrow_mut().interval(&values);
-        let number = ends.zip(median(&values)).map(|((low, high), value)| Number { value, low, high });
+        let number =
+            ends.zip(median(&values)).map(|(ends, value)| Number { value, low: ends.low, high: ends.high });
         number.ok_or_else(|| too_few(metric, arm, point, 0))
     }
 
@@ -358,7 +368,7 @@ impl Number {
 
     /// In the unit of the metric that the node is about.
     fn words(self, node: &Node) -> String {
-        let (divisor, unit) = scale(node);
+        let Scale { divisor, unit } = scale(node);
         let [value, low, high] =
             [self.value, self.low, self.high].map(|number| significant(number / divisor));
         let space = if unit.is_empty() { "" } else { " " };
@@ -371,8 +381,8 @@ impl Number {
 }
 
 /// What divides a node's numbers for the unit that they are told in: the unit of its metric, which factors, sums and means keep.
-fn scale(node: &Node) -> (f64, &'static str) {
-    let without = (1.0, "");
+fn scale(node: &Node) -> Scale {
+    let without = Scale { divisor: 1.0, unit: "" };
     match node {
         Node::Value(metric, ..) => metric.scale(),
         Node::Negative(one) | Node::Over(Aggregate::Mean | Aggregate::Max | Aggregate::Min, one) => {
@@ -382,7 +392,7 @@ fn scale(node: &Node) -> (f64, &'static str) {
         Node::Arithmetic(Operator::Times | Operator::Over, one, factor) if is_plain(factor) => scale(one),
         Node::Arithmetic(Operator::Plus | Operator::Minus, one, other) => {
             let (own, others) = (scale(one), scale(other));
-            if own.1 == others.1 { own } else { without }
+            if own.unit == others.unit { own } else { without }
         }
         _ => without,
     }

@@ -66,17 +66,26 @@ pub fn loaded(mut settings: BTreeMap<String, String>, iops: f64) -> BTreeMap<Str
     settings
 }
 
+/// An arm that is to be calibrated.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Wanted<'s> {
+    /// The arm.
+    pub arm: &'s Arm,
+    /// Where.
+    pub place: Point,
+}
+
 /// The arms to be calibrated and where, each once: those whose loads are shares, or the one of which all get a share.
-pub fn wanted<'s>(scenario: &'s Scenario, points: &[Point]) -> Vec<(&'s Arm, Point)> {
-    let mut all: Vec<(&Arm, Point)> = Vec::new();
+pub fn wanted<'s>(scenario: &'s Scenario, points: &[Point]) -> Vec<Wanted<'s>> {
+    let mut all: Vec<Wanted<'_>> = Vec::new();
     for point in points {
         for arm in &scenario.arms {
             let source = source(scenario, arm);
             let (Some(source), Some(_)) = (source, share(&sweep::settings(scenario, arm, point))) else {
                 continue;
             };
-            let one = (source, place(point));
-            if !all.iter().any(|(arm, place)| arm.key == one.0.key && *place == one.1) {
+            let one = Wanted { arm: source, place: place(point) };
+            if !all.iter().any(|known| known.arm.key == one.arm.key && known.place == one.place) {
                 all.push(one);
             }
         }
@@ -121,7 +130,7 @@ mod tests {
         let wanted = wanted(scenario, &sweep::points(scenario, Extent::Full));
         wanted
             .iter()
-            .map(|(arm, place)| format!("{} {}", arm.key, crate::result::point_name(place)))
+            .map(|Wanted { arm, place }| format!("{} {}", arm.key, crate::result::point_name(place)))
             .collect()
     }
 

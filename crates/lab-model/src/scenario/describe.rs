@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 use anyhow::Result;
 use serde::Serialize;
 
+use super::calibration::Wanted;
 use super::catalogue::Loaded;
-use super::duration;
+use super::duration::{self, Seconds};
 use super::needs::{self, Present};
 use super::sweep::{self, Extent};
 use super::{Arm, LinkKind, Published, PublishedStatus, Scenario, Topology, calibration, topology};
@@ -56,8 +57,8 @@ pub fn entry(loaded: &Loaded, present: &Present) -> Entry {
         points: sweep::points(scenario, Extent::Full).len(),
         quick_points: sweep::points(scenario, Extent::Quick).len(),
         claims: scenario.claims.len(),
-        quick_seconds: duration::seconds(scenario, Extent::Quick).0,
-        seconds: duration::seconds(scenario, Extent::Full).0,
+        quick_seconds: duration::seconds(scenario, Extent::Quick).least,
+        seconds: duration::seconds(scenario, Extent::Full).least,
         runnable: needs::runnable(scenario, Extent::Full, present),
         missing: needs::of_scenario(scenario, present),
     }
@@ -141,7 +142,7 @@ pub fn plan(loaded: &Loaded, extent: Extent, present: &Present) -> Result<String
         out.section("Missing", needs::of_scenario(scenario, present));
         return Ok(out.0);
     }
-    let (least, most) = duration::seconds(scenario, extent);
+    let Seconds { least, most } = duration::seconds(scenario, extent);
     let design = &scenario.design;
     let mut counts = vec![
         format!(
@@ -184,7 +185,7 @@ fn calibrated(scenario: &Scenario, points: &[sweep::Point]) -> Option<String> {
     let plan = scenario.calibration.as_ref()?;
     let wanted = calibration::wanted(scenario, points);
     let with: Vec<String> = plan.with.iter().map(|(name, value)| format!("{name} = {value}")).collect();
-    let each = wanted.iter().map(|(arm, place)| {
+    let each = wanted.iter().map(|Wanted { arm, place }| {
         if place.is_empty() { arm.key.clone() } else { format!("{} at {}", arm.key, point_name(place)) }
     });
     Some(format!(
@@ -324,7 +325,7 @@ mod tests {
     #[test]
     fn the_quick_lab_stays_under_three_minutes() {
         let quick = of("quick");
-        assert!(duration::seconds(&quick.scenario, Extent::Full).1 < 180.0);
+        assert!(duration::seconds(&quick.scenario, Extent::Full).most < 180.0);
         let mut root = Present::default();
         assert!(needs::runnable(&quick.scenario, Extent::Full, &root), "two arms need nothing");
         root.add("root");

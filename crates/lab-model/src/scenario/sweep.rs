@@ -100,7 +100,10 @@ mod tests {
     fn a_sweep_without_axes_is_one_point() {
         let scenario = scenario("[workload]\ntool='fio'\n");
         assert_eq!(points(&scenario, Extent::Full), [Point::new()]);
-        assert_eq!(super::super::duration::seconds(&scenario, Extent::Full), (15.0 * 4.0, 22.0 * 4.0));
+        assert_eq!(
+            super::super::duration::seconds(&scenario, Extent::Full),
+            super::super::duration::Seconds { least: 15.0 * 4.0, most: 22.0 * 4.0 }
+        );
     }
 
     #[test]

@@ -10,6 +10,7 @@
 //! normal sample of this size would need (Hesterberg's expanded percentile interval, 2015), and the interval is never
 //! narrower than Student's around the mean. `trials.rs` shows what it holds then.
 
+use super::interval::Interval;
 use std::collections::BTreeMap;
 
 use super::MIN_PAIRS;
@@ -48,14 +49,14 @@ impl Bootstrap {
 
     /// The 95 % interval of the median of `sorted` (ascending). `None` without values; for fewer than
     /// [`MIN_PAIRS`] values, which have no honest interval, their range.
-    pub fn interval(&mut self, sorted: &[f64]) -> Option<(f64, f64)> {
+    pub fn interval(&mut self, sorted: &[f64]) -> Option<Interval> {
         let table = self.table(sorted.len());
         let (low, high) = percentiles(&table.medians, sorted, table.tail)?;
         if sorted.len() < MIN_PAIRS {
-            return Some((low, high));
+            return Some(Interval { low, high });
         }
-        let (around_low, around_high) = student::interval_within(sorted, table.reach)?;
-        Some((low.min(around_low), high.max(around_high)))
+        let around = student::interval_within(sorted, table.reach)?;
+        Some(Interval { low: low.min(around.low), high: high.max(around.high) })
     }
 
     fn table(&mut self, count: usize) -> &Table {
@@ -170,15 +171,15 @@ mod tests {
     #[test]
     fn an_interval_holds_the_median_and_students_interval() {
         let values = [0.90, 1.00, 1.02, 1.03, 1.05];
-        let (low, high) = Bootstrap::new(3).interval(&values).unwrap();
-        let (mean_low, mean_high) = student::interval(&values).unwrap();
+        let Interval { low, high } = Bootstrap::new(3).interval(&values).unwrap();
+        let Interval { low: mean_low, high: mean_high } = student::interval(&values).unwrap();
         assert!(low <= 0.90 && high >= 1.05 && low <= mean_low && high >= mean_high, "{low} to {high}");
         assert_eq!(
             Bootstrap::new(3).interval(&values[..3]),
-            Some((0.90, 1.02)),
+            Some(Interval { low: 0.90, high: 1.02 }),
             "three values have only a range"
         );
-        assert_eq!(Bootstrap::new(3).interval(&[2.0; 7]), Some((2.0, 2.0)));
+        assert_eq!(Bootstrap::new(3).interval(&[2.0; 7]), Some(Interval { low: 2.0, high: 2.0 }));
     }
 
     #[test]

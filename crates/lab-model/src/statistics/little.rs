@@ -86,10 +86,19 @@ pub struct SharedLimit {
     pub ceilings: (f64, f64),
 }
 
+/// What an arm did at each load.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ArmLevels<'a> {
+    /// The arm.
+    pub arm: &'a str,
+    /// Its rates, by ascending load.
+    pub levels: &'a [Level],
+}
+
 /// Whether arms end at the same ceiling: all that are saturated within 5 % of the highest ceiling. `None` unless two are.
-pub fn shared_limit(arms: &[(&str, &[Level])]) -> Option<SharedLimit> {
+pub fn shared_limit(arms: &[ArmLevels<'_>]) -> Option<SharedLimit> {
     let saturated: Vec<(&str, Saturation)> =
-        arms.iter().filter_map(|(arm, levels)| Some((*arm, saturation(levels)?))).collect();
+        arms.iter().filter_map(|one| Some((one.arm, saturation(one.levels)?))).collect();
     let top = saturated.iter().map(|(_, one)| one.ceiling).fold(0.0, f64::max);
     let together: Vec<&(&str, Saturation)> =
         saturated.iter().filter(|(_, one)| one.ceiling >= top * (1.0 - SAME)).collect();
@@ -137,7 +146,7 @@ fn at_place(arms: BTreeMap<&str, Vec<Rates>>) -> Option<SharedLimit> {
     };
     let arms: Vec<(&str, Vec<Level>)> =
         arms.into_iter().map(|(arm, levels)| (arm, levels.into_iter().filter_map(level).collect())).collect();
-    let arms: Vec<(&str, &[Level])> = arms.iter().map(|(arm, levels)| (*arm, levels.as_slice())).collect();
+    let arms: Vec<ArmLevels<'_>> = arms.iter().map(|(arm, levels)| ArmLevels { arm, levels }).collect();
     shared_limit(&arms)
 }
 
@@ -186,10 +195,15 @@ mod tests {
         rows.map(|(depth, latencies)| Level::from_latency(*depth, latencies[arm] * 1e3)).collect()
     }
 
+    fn of<'a>(arm: &'a str, levels: &'a [Level]) -> ArmLevels<'a> {
+        ArmLevels { arm, levels }
+    }
+
     #[test]
     fn the_published_equality_at_high_concurrency_is_a_shared_limit() {
         let arms = [0, 1, 2].map(|arm| published(arm, 9));
-        let shared = shared_limit(&[("local", &arms[0]), ("TCP", &arms[1]), ("RDMA", &arms[2])]).unwrap();
+        let shared =
+            shared_limit(&[of("local", &arms[0]), of("TCP", &arms[1]), of("RDMA", &arms[2])]).unwrap();
         assert_eq!((shared.arms.len(), shared.from), (3, 128.0));
         assert!(
             (600e3..625e3).contains(&shared.ceilings.0) && (600e3..625e3).contains(&shared.ceilings.1),
@@ -246,8 +260,8 @@ mod tests {
         let fast = [level(1.0, 10e3), level(32.0, 100e3), level(64.0, 101e3)];
         let slow = [level(64.0, 61e3), level(32.0, 60e3), level(1.0, 8e3)];
         assert_eq!(saturation(&slow).unwrap(), Saturation { from: 32.0, ceiling: 61e3 });
-        assert_eq!(shared_limit(&[("A", &fast), ("B", &slow)]), None);
-        assert_eq!(shared_limit(&[("A", &fast)]), None, "one arm shares with nobody");
+        assert_eq!(shared_limit(&[of("A", &fast), of("B", &slow)]), None);
+        assert_eq!(shared_limit(&[of("A", &fast)]), None, "one arm shares with nobody");
         assert!(
             saturation(&fast)
                 .unwrap()

@@ -146,6 +146,15 @@ fn busier_direction(point: &PointResult) -> Option<f64> {
     point.directions().map(|direction| direction.bytes_per_second).reduce(f64::max)
 }
 
+/// How values of a metric are shown.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Scale {
+    /// What a value of [`value_of`] is divided by.
+    pub divisor: f64,
+    /// The unit that it is then in.
+    pub unit: &'static str,
+}
+
 impl Metric {
     /// Every metric, in the order of the enum.
     pub const ALL: [Self; 27] = [
@@ -250,10 +259,10 @@ impl Metric {
     }
 
     /// The unit of figures and tables, and by how much a value of [`value_of`] is divided to be in it.
-    pub const fn scale(self) -> (f64, &'static str) {
+    pub const fn scale(self) -> Scale {
         match self {
-            Self::Iops => (1.0, "IOPS"),
-            Self::Bandwidth | Self::NeighbourBandwidth => (MEGABYTE, "MB/s"),
+            Self::Iops => Scale { divisor: 1.0, unit: "IOPS" },
+            Self::Bandwidth | Self::NeighbourBandwidth => Scale { divisor: MEGABYTE, unit: "MB/s" },
             Self::LatencyMean
             | Self::LatencyMin
             | Self::LatencyP50
@@ -266,14 +275,18 @@ impl Metric {
             | Self::LatencyWrite
             | Self::VolumeRead
             | Self::VolumeWrite
-            | Self::AddedLatency => (1e3, "µs"),
-            Self::CpuHost | Self::CpuAdapter | Self::CpuTarget => (1.0, "% of the machine"),
-            Self::EffectivenessIops | Self::EffectivenessWithAdapter => (1.0, "IOPS per 1 % CPU"),
-            Self::EffectivenessBandwidth => (1.0, "MB/s per 1 % CPU"),
-            Self::CpuPerIo | Self::CpuTargetPerIo => (1.0, "µs CPU per I/O"),
-            Self::CpuPerGib => (1.0, "s CPU per GiB"),
-            Self::Transactions => (1.0, "transactions/s"),
-            Self::LineRate => (1.0, "% of line rate"),
+            | Self::AddedLatency => Scale { divisor: 1e3, unit: "µs" },
+            Self::CpuHost | Self::CpuAdapter | Self::CpuTarget => {
+                Scale { divisor: 1.0, unit: "% of the machine" }
+            }
+            Self::EffectivenessIops | Self::EffectivenessWithAdapter => {
+                Scale { divisor: 1.0, unit: "IOPS per 1 % CPU" }
+            }
+            Self::EffectivenessBandwidth => Scale { divisor: 1.0, unit: "MB/s per 1 % CPU" },
+            Self::CpuPerIo | Self::CpuTargetPerIo => Scale { divisor: 1.0, unit: "µs CPU per I/O" },
+            Self::CpuPerGib => Scale { divisor: 1.0, unit: "s CPU per GiB" },
+            Self::Transactions => Scale { divisor: 1.0, unit: "transactions/s" },
+            Self::LineRate => Scale { divisor: 1.0, unit: "% of line rate" },
         }
     }
 
@@ -311,7 +324,7 @@ impl Metric {
 
     /// A value of [`value_of`] as a reader wants it: `41.2k IOPS`, `954.6 MB/s`, `19.6 µs`.
     pub fn format(self, value: f64) -> String {
-        let (divisor, unit) = self.scale();
+        let Scale { divisor, unit } = self.scale();
         format!("{} {unit}", short(value / divisor))
     }
 }

@@ -8,6 +8,7 @@ pub mod context;
 pub mod control;
 pub mod histogram;
 pub mod holm;
+pub mod interval;
 pub mod knee;
 pub mod little;
 pub mod metric;

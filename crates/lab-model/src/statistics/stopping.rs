@@ -49,7 +49,9 @@ pub fn step_with(bootstrap: &mut Bootstrap, design: &Design, measured: u32, log_
 fn is_narrow(bootstrap: &mut Bootstrap, design: &Design, log_ratios: &[f64]) -> bool {
     let mut sorted = log_ratios.to_vec();
     sorted.sort_by(f64::total_cmp);
-    bootstrap.interval(&sorted).is_some_and(|(low, high)| (high - low) / 2.0 <= design.half_width.ln_1p())
+    bootstrap
+        .interval(&sorted)
+        .is_some_and(|interval| (interval.high - interval.low) / 2.0 <= design.half_width.ln_1p())
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! five pairs could ever pass Holm's correction over a sweep. Under "no difference" the two runs of a pair can change
 //! places, so log ratios are symmetric around zero, which is where t is at its best; heavy tails make it say less, not more.
 
+use super::interval::Interval;
 use super::number::real_length;
 
 /// Two-sided p-value of the mean of `values` against zero; 1 for fewer than two values.
@@ -20,15 +21,15 @@ pub fn two_sided(t: f64, freedom: usize) -> f64 {
 }
 
 /// The 95 % interval of the mean of `values`. `None` for fewer than two.
-pub fn interval(values: &[f64]) -> Option<(f64, f64)> {
+pub fn interval(values: &[f64]) -> Option<Interval> {
     interval_within(values, quantile(values.len().checked_sub(1).filter(|&freedom| freedom > 0)?))
 }
 
 /// So many standard errors to each side of the mean of `values`. `None` for fewer than two.
-pub fn interval_within(values: &[f64], reach: f64) -> Option<(f64, f64)> {
+pub fn interval_within(values: &[f64], reach: f64) -> Option<Interval> {
     let mean = Mean::of(values)?;
     let reach = reach * mean.error;
-    Some((mean.value - reach, mean.value + reach))
+    Some(Interval { low: mean.value - reach, high: mean.value + reach })
 }
 
 /// The t that |t| stays below with a probability of 95 %, for 1 degree of freedom or more.
@@ -114,7 +115,7 @@ mod tests {
         assert!((above_normal(1.959_964) - 0.025).abs() < 1e-7);
         assert!((above_normal(3.090_232) - 0.001).abs() < 1e-7);
         // Mean 2, standard error 1 / sqrt(3), t(2) = 4.3027.
-        let (low, high) = interval(&[1.0, 2.0, 3.0]).unwrap();
+        let Interval { low, high } = interval(&[1.0, 2.0, 3.0]).unwrap();
         assert!((low + 0.4841).abs() < 1e-4 && (high - 4.4841).abs() < 1e-4, "{low} to {high}");
         assert_eq!(interval(&[1.0]), None);
     }

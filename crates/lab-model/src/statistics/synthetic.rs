@@ -70,12 +70,21 @@ pub struct Bench {
 /// differ by 20 %, as they did where the lab was built.
 pub const REALISTIC: Bench = Bench { noise: 0.04, drift: 0.10 };
 
+/// The rates of one block, I/Os per second.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Block {
+    /// Of arm A.
+    pub a: f64,
+    /// Of arm B.
+    pub b: f64,
+}
+
 impl Bench {
     /// A and B of one block, when A is really `effect` times as fast.
-    pub fn block(self, random: &mut Random, effect: f64) -> (f64, f64) {
+    pub fn block(self, random: &mut Random, effect: f64) -> Block {
         let shared = self.drift * normal(random);
         let mut run = |speed: f64| 40_000.0 * speed * (shared + self.noise * normal(random)).exp();
-        (run(effect), run(1.0))
+        Block { a: run(effect), b: run(1.0) }
     }
 }
 

@@ -8,6 +8,7 @@ use super::bootstrap::Bootstrap;
 use super::pairing::{ArmPair, Pairs, pairs};
 use super::random::Random;
 use super::stopping::step_with;
+use super::synthetic::Block;
 use super::synthetic::{Bench, REALISTIC, result};
 use super::verdict::{LEVEL, analyse_pairs, ratio};
 use super::{Finding, PointVerdict, SEED, student};
@@ -26,7 +27,7 @@ const TEN_PERCENT: f64 = 1.1;
 fn measure(bootstrap: &mut Bootstrap, bench: Bench, random: &mut Random, effect: f64) -> Vec<f64> {
     let mut log_ratios = Vec::new();
     for measured in 1.. {
-        let (a, b) = bench.block(random, effect);
+        let Block { a, b } = bench.block(random, effect);
         log_ratios.push((a / b).ln());
         if step_with(bootstrap, &Design::default(), measured, &log_ratios).stops() {
             break;
@@ -65,7 +66,7 @@ fn whole_results_hold_six_and_ninety_per_cent() {
         percent(|bootstrap, random| {
             let mut results: Vec<PointResult> = Vec::new();
             for repetition in 1.. {
-                let (a, b) = REALISTIC.block(random, effect);
+                let Block { a, b } = REALISTIC.block(random, effect);
                 results.extend([result("A", repetition, a), result("B", repetition, b)]);
                 let point = pairs(&results, ARMS, Metric::Iops).remove(0);
                 if step_with(bootstrap, &Design::default(), repetition, &point.log_ratios).stops() {
@@ -133,8 +134,8 @@ fn intervals_hold_the_truth_after_stopping() {
 fn broken_pairs_lose_the_power() {
     // Each A with the B of another block: what an analysis of two averages amounts to.
     let power = percent(|bootstrap, random| {
-        let blocks: Vec<(f64, f64)> = (0..13).map(|_| REALISTIC.block(random, TEN_PERCENT)).collect();
-        let unpaired = blocks.windows(2).map(|two| (two[0].0 / two[1].1).ln()).collect();
+        let blocks: Vec<Block> = (0..13).map(|_| REALISTIC.block(random, TEN_PERCENT)).collect();
+        let unpaired = blocks.windows(2).map(|two| (two[0].a / two[1].b).ln()).collect();
         found(&verdicts(bootstrap, vec![unpaired])[0])
     });
     assert!(power < 90.0, "a power of {power} % without pairs");
@@ -145,7 +146,7 @@ fn stopping_at_a_difference_finds_too_many() {
     let false_positives = percent(|_, random| {
         let mut log_ratios = Vec::new();
         (1..=Design::default().max_pairs).any(|measured| {
-            let (a, b) = REALISTIC.block(random, NONE);
+            let Block { a, b } = REALISTIC.block(random, NONE);
             log_ratios.push((a / b).ln());
             measured >= Design::default().min_pairs && student::p_value(&log_ratios) <= LEVEL
         })

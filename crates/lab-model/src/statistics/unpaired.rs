@@ -15,10 +15,10 @@ use crate::statistics::verdict::{Ratio, STOPPING};
 pub fn ratio(bootstrap: &mut Bootstrap, a: &[f64], b: &[f64]) -> Option<Ratio> {
     let (a, b) = (sorted(a)?, sorted(b)?);
     let (middle_a, middle_b) = (median(&a)?, median(&b)?);
-    let ((low_a, high_a), (low_b, high_b)) = (bootstrap.interval(&a)?, bootstrap.interval(&b)?);
+    let (around_a, around_b) = (bootstrap.interval(&a)?, bootstrap.interval(&b)?);
     let difference = middle_a - middle_b;
-    let below = (middle_a - low_a).hypot(high_b - middle_b);
-    let above = (high_a - middle_a).hypot(middle_b - low_b);
+    let below = (middle_a - around_a.low).hypot(around_b.high - middle_b);
+    let above = (around_a.high - middle_a).hypot(middle_b - around_b.low);
     let p_value = (welch(&a, &b) * STOPPING).min(1.0);
     Some(Ratio {
         median: difference.exp(),
@@ -67,7 +67,7 @@ mod tests {
     use crate::statistics::synthetic::Bench;
 
     fn logs(random: &mut Random, bench: Bench, effect: f64, count: usize) -> Vec<f64> {
-        (0..count).map(|_| bench.block(random, effect).0.ln()).collect()
+        (0..count).map(|_| bench.block(random, effect).a.ln()).collect()
     }
 
     #[test]

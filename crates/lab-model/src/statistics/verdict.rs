@@ -4,6 +4,7 @@
 //! difference", and the p-value stays below 5 % after Holm's correction over all points of the sweep. Each p-value counts
 //! twice ([`STOPPING`]), because measuring stopped when the interval happened to be narrow.
 
+use crate::statistics::interval::Interval;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -111,7 +112,7 @@ pub fn analyse_pairs(
 pub fn ratio(bootstrap: &mut Bootstrap, log_ratios: &[f64]) -> Option<Ratio> {
     let mut sorted = log_ratios.to_vec();
     sorted.sort_by(f64::total_cmp);
-    let (low, high) = bootstrap.interval(&sorted).filter(|_| sorted.len() >= MIN_PAIRS)?;
+    let Interval { low, high } = bootstrap.interval(&sorted).filter(|_| sorted.len() >= MIN_PAIRS)?;
     let p_value = (student::p_value(&sorted) * STOPPING).min(1.0);
     Some(Ratio {
         median: median(&sorted)?.exp(),

@@ -9,7 +9,7 @@ use super::*;
 use lab_model::evidence::Evidence;
 use lab_model::result::Flag;
 use lab_model::statistics::random::Random;
-use lab_model::statistics::synthetic::{Bench, REALISTIC, point, result};
+use lab_model::statistics::synthetic::{Bench, Block, REALISTIC, point, result};
 
 /// A bench quieter than the acceptance's, on which unpaired runs can show 10 % at all.
 const QUIET: Bench = Bench { noise: 0.01, drift: 0.01 };
@@ -72,7 +72,7 @@ fn arm(random: &mut Random, bench: Bench, name: &str, effect: f64) -> Vec<PointR
     (1..=10)
         .flat_map(|repetition| {
             [("bs=4k", 1.0), ("bs=8k", effect)].map(|(place, effect)| {
-                let (iops, _) = bench.block(random, effect);
+                let iops = bench.block(random, effect).a;
                 PointResult { point: point(place), ..result(name, repetition, iops) }
             })
         })
@@ -125,7 +125,7 @@ fn pairs_of_one_run_see_through_drift() {
     let (bed, mut random) = (Bed::new(), Random::new(9));
     let (mut slow, mut fast) = (Vec::new(), Vec::new());
     for repetition in 1..=12 {
-        let (a, b) = REALISTIC.block(&mut random, 0.9);
+        let Block { a, b } = REALISTIC.block(&mut random, 0.9);
         slow.push(result("A", repetition, a));
         fast.push(result("A", repetition, b));
     }
@@ -149,7 +149,7 @@ fn arms_of_one_folder_are_pairs() {
     let (bed, mut random) = (Bed::new(), Random::new(3));
     let results: Vec<PointResult> = (1..=10)
         .flat_map(|repetition| {
-            let (a, b) = QUIET.block(&mut random, 1.2);
+            let Block { a, b } = QUIET.block(&mut random, 1.2);
             [result("A", repetition, a), result("B", repetition, b)]
         })
         .collect();

@@ -65,7 +65,7 @@ fn row(
         sorted(own.iter().filter(|result| result.valid()).filter_map(|result| value(result)))
     };
     let plain = |metric| move |result: &PointResult| value_of(metric, result, &Context::default());
-    let (divisor, _) = metric.scale();
+    let divisor = metric.scale().divisor;
     let rates = middle(&plain(metric));
     let spread = match (rates.first(), median(&rates), rates.last()) {
         (Some(least), Some(middle), Some(most)) => {
@@ -85,9 +85,9 @@ fn row(
     };
     Some(format!(
         "{spread} | {} | {} | {} | {} | {} | {} | {}",
-        shown(&middle(&plain(Metric::Bandwidth)), Metric::Bandwidth.scale().0),
+        shown(&middle(&plain(Metric::Bandwidth)), Metric::Bandwidth.scale().divisor),
         ratio(here, ArmPair { a: &arm.key, b: first }, metric, bootstrap),
-        shown(&middle(&plain(Metric::LatencyP50)), Metric::LatencyP50.scale().0),
+        shown(&middle(&plain(Metric::LatencyP50)), Metric::LatencyP50.scale().divisor),
         shown(&middle(&plain(Metric::CpuPerIo)), 1.0),
         shown(&middle(&|result| per_io(result.cpu.adapter, result)), 1.0),
         shown(&middle(&|result| per_io(result.cpu.target, result)), 1.0),

@@ -1,5 +1,6 @@
 //! A number with its interval: the median of repetitions and what a bootstrap says of it.
 
+use lab_model::statistics::interval::Interval;
 use std::cell::RefCell;
 
 use lab_model::statistics::SEED;
@@ -33,7 +34,7 @@ impl Summary {
     pub(crate) fn of(numbers: impl IntoIterator<Item = f64>, draws: &Draws) -> Option<Self> {
         let mut sorted: Vec<f64> = numbers.into_iter().filter(|number| number.is_finite()).collect();
         sorted.sort_by(f64::total_cmp);
-        let (low, high) = draws.0.borrow_mut().interval(&sorted)?;
+        let Interval { low, high } = draws.0.borrow_mut().interval(&sorted)?;
         // What is never negative (a rate, a share, a time) is not so at the end of its interval either.
         let low = if *sorted.first()? >= 0.0 { low.max(0.0) } else { low };
         Some(Self { value: median(&sorted)?, low, high, count: sorted.len() })

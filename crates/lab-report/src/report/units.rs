@@ -24,8 +24,8 @@ impl Unit {
         if metric == Metric::Bandwidth && in_bits(scenario) {
             return Self { name: "Gbit/s", size: GIGABIT };
         }
-        let (size, name) = metric.scale();
-        Self { name, size }
+        let scale = metric.scale();
+        Self { name: scale.unit, size: scale.divisor }
     }
 
     /// A value of base units in this one.

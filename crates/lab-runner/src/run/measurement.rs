@@ -5,6 +5,7 @@ use std::process::ExitStatus;
 use anyhow::{Context, Result, bail};
 
 use super::merge::merge;
+use super::progress::Busy;
 use super::stage::Stage;
 use super::task::{Taken, Task};
 use crate::machine::clock::{Period, now};
@@ -122,10 +123,10 @@ fn short_cut(measured: &Measured, network: Network) -> Option<Flag> {
     })
 }
 
-/// Busy per cent of the machine, and the half of the range over the window's seconds.
-pub fn busy(cpu: &Cpu) -> (f64, f64) {
+/// How busy the machine was over the window.
+pub fn busy(cpu: &Cpu) -> Busy {
     let (least, mean, most) = cpu.machine_percent;
-    (mean, (most - least) / 2.0)
+    Busy { mean, half_range: (most - least) / 2.0 }
 }
 
 #[cfg(test)]

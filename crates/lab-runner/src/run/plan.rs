@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use lab_model::result::point_name;
+use lab_model::scenario::duration::Seconds;
 use lab_model::scenario::sweep::{self, Extent, Point};
 use lab_model::scenario::{Design, Scenario, calibration};
 use lab_model::statistics::number::real_length;
@@ -58,10 +59,10 @@ impl Plan {
     }
 
     /// Least and most seconds of all.
-    pub fn seconds(&self) -> (f64, f64) {
+    pub fn seconds(&self) -> Seconds {
         let before = self.control_seconds() + self.calibration_seconds();
         let all = |pairs| real_length(self.points.len()) * self.point_seconds(pairs) + before;
-        (all(self.design.min_pairs), all(self.design.max_pairs))
+        Seconds { least: all(self.design.min_pairs), most: all(self.design.max_pairs) }
     }
 
     /// Measurements at least, those of the control and the calibration among them.
@@ -100,7 +101,7 @@ mod tests {
         let scenario = toml::from_str(SCENARIO).unwrap();
         let whole = Plan::new(&scenario, Extent::Full, None);
         assert_eq!((whole.points.len(), whole.dropped.len()), (4, 0));
-        assert_eq!(whole.seconds(), (4.0 * 40.0 + 40.0, 4.0 * 80.0 + 40.0));
+        assert_eq!(whole.seconds(), Seconds { least: 4.0 * 40.0 + 40.0, most: 4.0 * 80.0 + 40.0 });
         assert_eq!(whole.measurements(), 50);
         let short = Plan::new(&scenario, Extent::Full, Some(Duration::from_secs(135)));
         assert_eq!(short.points.len(), 2);

@@ -44,8 +44,8 @@ pub enum Event {
         transactions: f64,
         /// Bytes per second.
         bytes_per_second: f64,
-        /// Busy per cent of the machine, and the half of the range over its seconds.
-        cpu: (f64, f64),
+        /// How busy the machine was.
+        cpu: Busy,
     },
     /// Something is doubtful or failed, and the run goes on.
     Warning {
@@ -64,6 +64,23 @@ pub enum Event {
         /// Every measurement that failed or is invalid; empty when the run is worth what it says.
         invalid: Vec<String>,
     },
+}
+
+/// How busy a machine was, in per cent of it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(into = "(f64, f64)")]
+pub struct Busy {
+    /// On average.
+    pub mean: f64,
+    /// Half of the range over the seconds of the window.
+    pub half_range: f64,
+}
+
+/// As it stands in events: a list of two.
+impl From<Busy> for (f64, f64) {
+    fn from(busy: Busy) -> Self {
+        (busy.mean, busy.half_range)
+    }
 }
 
 /// Hears of events.
@@ -105,8 +122,8 @@ impl Event {
         format!(
             "[{done}/{of} {percent} %, {} left] {point} {arm} rep {repetition}/{repetitions}: {rate}, CPU {:.0} % (±{:.0} %)",
             clock(*left),
-            cpu.0,
-            cpu.1
+            cpu.mean,
+            cpu.half_range
         )
     }
 }
@@ -160,7 +177,7 @@ mod tests {
             iops: 41_234.0,
             transactions: 0.0,
             bytes_per_second: 3e8,
-            cpu: (93.1, 4.2),
+            cpu: Busy { mean: 93.1, half_range: 4.2 },
         };
         let line = "[17/84 20 %, 06:12 left] bs=8k rw=randread B rep 3/5: 41.2k IOPS, CPU 93 % (±4 %)";
         assert_eq!(event.line(), line);

@@ -15,7 +15,7 @@ use super::measurement;
 use super::plan::Plan;
 use super::progress::{Event, Observer, clock};
 use super::stage::{Furnishing, Ground, Stage};
-use super::store::{Block, RunRecord, Store};
+use super::store::{Block, Opened, RunRecord, Store};
 use super::task::{Taken, Task};
 use super::{integrity, preflight};
 use crate::machine::clock::now;
@@ -25,7 +25,7 @@ use crate::site::{Processors, Site};
 use crate::tool::integrity::Integrity;
 use lab_model::jetstress;
 use lab_model::result::{Coordinate, Flag, PointResult, SCHEMA, point_name};
-use lab_model::scenario::calibration::{self, Calibrated};
+use lab_model::scenario::calibration::{self, Calibrated, Wanted};
 use lab_model::scenario::catalogue::Loaded;
 use lab_model::scenario::needs::Present;
 use lab_model::scenario::sweep::{self, Extent, Point};
@@ -106,7 +106,7 @@ pub fn resume(
     observer: &mut dyn Observer,
     stop: &AtomicBool,
 ) -> Result<Ended> {
-    let (store, record, scenario) = Store::open(folder)?;
+    let Opened { store, record, scenario } = Store::open(folder)?;
     if record.finished.is_some() {
         bail!("{} is finished: nothing is left to measure", folder.display());
     }
@@ -242,7 +242,7 @@ impl<'a> Session<'a> {
     }
 
     fn run(mut self) -> Result<Ended> {
-        let (least, _) = self.plan.seconds();
+        let least = self.plan.seconds().least;
         if self.record.budget.is_some_and(|budget| least > budget) {
             let words = format!(
                 "the budget is too short for one point, which is measured all the same: {}",
@@ -314,10 +314,10 @@ impl<'a> Session<'a> {
         let scenario = self.scenario.scenario.clone();
         let runs = scenario.calibration.as_ref().map_or(0, |calibration| calibration.runs);
         let mut wanted = calibration::wanted(&scenario, points);
-        wanted.retain(|(arm, place)| self.arms(place).iter().any(|there| there.key == arm.key));
+        wanted.retain(|Wanted { arm, place }| self.arms(place).iter().any(|there| there.key == arm.key));
         let mut found: Vec<Vec<f64>> = vec![Vec::new(); wanted.len()];
         for repetition in 1..=runs {
-            for (order, ((arm, place), found)) in (1..).zip(wanted.iter().zip(&mut found)) {
+            for (order, (Wanted { arm, place }, found)) in (1..).zip(wanted.iter().zip(&mut found)) {
                 let block = Block::Calibration(place);
                 let turn = Turn { block, point: place, label: &arm.key, repetition, order };
                 match self.one(arm, turn)? {
@@ -332,7 +332,7 @@ impl<'a> Session<'a> {
         }
         let all = wanted.iter().zip(found);
         self.record.calibrated =
-            all.filter_map(|((arm, place), runs)| Calibrated::of(&arm.key, place, runs)).collect();
+            all.filter_map(|(Wanted { arm, place }, runs)| Calibrated::of(&arm.key, place, runs)).collect();
         self.store.write_record(&self.record)?;
         Ok(Ok(()))
     }

@@ -97,6 +97,17 @@ pub enum Block<'a> {
     Calibration(&'a [Coordinate]),
 }
 
+/// An earlier run, opened again.
+#[derive(Debug)]
+pub struct Opened {
+    /// Its folder.
+    pub store: Store,
+    /// Its `run.json`.
+    pub record: RunRecord,
+    /// Its scenario, which has not changed since.
+    pub scenario: Loaded,
+}
+
 impl Store {
     /// Makes `RUNS/ID` with the scenario and `run.json`.
     pub fn create(runs: &Path, record: &RunRecord, scenario: &Loaded) -> Result<Self> {
@@ -112,7 +123,7 @@ impl Store {
     }
 
     /// Opens the folder of an earlier run.
-    pub fn open(folder: &Path) -> Result<(Self, RunRecord, Loaded)> {
+    pub fn open(folder: &Path) -> Result<Opened> {
         let path = folder.join("run.json");
         let text = fs::read_to_string(&path).with_context(|| {
             format!("{} is no run of the lab: cannot read {}", folder.display(), path.display())
@@ -133,7 +144,7 @@ impl Store {
             );
         }
         let folder = folder.canonicalize().with_context(|| format!("cannot find {}", folder.display()))?;
-        Ok((Self { folder }, record, scenario))
+        Ok(Opened { store: Self { folder }, record, scenario })
     }
 
     /// Where everything of the run is.

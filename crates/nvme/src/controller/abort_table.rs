@@ -8,7 +8,7 @@ use crate::status::Status;
 #[derive(Debug, Default)]
 pub(super) struct AbortTable {
     pending: Vec<PendingAbort>,
-    /// The command is still in the stream, where it waits for memory.
+    /// The command was not taken yet: it waits for memory at the transport.
     unread: Option<UnreadAbort>,
 }
 
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_in_the_stream_is_known_by_its_identifier_until_it_is_read() {
+    fn a_command_that_was_not_taken_is_known_by_its_identifier_until_it_is() {
         let mut table = AbortTable::default();
         table.add_unread(7, 10);
         assert!(table.is_empty(), "it has no slot");

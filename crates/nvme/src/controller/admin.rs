@@ -19,6 +19,7 @@ use crate::features::round_keep_alive;
 use crate::limits::{ADMIN_QUEUE, DISCOVERY_IDLE, KEEP_ALIVE_GRANULARITY, PENDING_EVENTS, READY_TIME};
 use crate::log::{ChangedNamespaces, Notifications, lid};
 use crate::properties::{Capabilities, Configuration, ControllerStatus, ReadyTimeouts, offset};
+use crate::sgl::SglSupport;
 use crate::status::Status;
 use crate::subsystem::{ControllerState, Request};
 
@@ -67,6 +68,8 @@ pub(super) struct Admin {
     pub(super) cntlid: u16,
     /// The keep alive timeout in milliseconds, rounded; 0 for none.
     pub(super) kato: u32,
+    /// Which data pointers its commands may have.
+    pub(super) sgls: SglSupport,
     pub(super) values: Values,
     pub(super) changed: ChangedNamespaces,
     pub(super) notifications: Notifications,
@@ -88,12 +91,13 @@ pub(super) struct Admin {
 
 impl Admin {
     /// A disabled controller.
-    pub(super) fn new(service: Service, host: HostIdentity, kato: u32) -> Box<Self> {
+    pub(super) fn new(service: Service, host: HostIdentity, kato: u32, sgls: SglSupport) -> Box<Self> {
         Box::new(Self {
             service,
             host,
             cntlid: 0,
             kato: round_keep_alive(kato, KEEP_ALIVE_GRANULARITY),
+            sgls,
             values: Values::default(),
             changed: ChangedNamespaces::default(),
             notifications: Notifications::default(),

@@ -12,6 +12,7 @@ use crate::identify::Identify;
 use crate::limits::{ABORTS, ASYNC_EVENTS};
 use crate::log::GetLogPage;
 use crate::opcode::{FABRICS, admin as opcodes, fctype};
+use crate::sgl::Capsule;
 use crate::sqe::SubmissionQueueEntry;
 use crate::status::Status;
 use crate::subsystem::Request;
@@ -20,34 +21,34 @@ use crate::subsystem::Request;
 pub(super) fn plan(
     admin: &mut Admin,
     entry: &SubmissionQueueEntry,
-    in_capsule: usize,
+    capsule: Capsule,
 ) -> Result<Plan, Status> {
     match entry.opcode {
         FABRICS => plan_fabrics(admin, entry),
-        opcodes::KEEP_ALIVE => entry.no_data(in_capsule).map(|()| Plan::success(0)),
+        opcodes::KEEP_ALIVE => entry.no_data(capsule.data).map(|()| Plan::success(0)),
         _ if !admin.is_ready() => Err(Status::COMMAND_SEQUENCE.dnr()),
         opcodes::IDENTIFY => {
             let data = identify::data(admin, Identify::decode(entry), entry.nsid.get())?;
-            respond(entry, in_capsule, data.into())
+            respond(entry, capsule, data.into())
         }
         opcodes::GET_LOG_PAGE => {
             let data = logs::data(admin, GetLogPage::decode(entry))?;
-            respond(entry, in_capsule, data)
+            respond(entry, capsule, data)
         }
         opcodes::GET_FEATURES => {
             match features::get(admin, FeatureCommand::decode(entry), entry.nsid.get())? {
-                Plan::Respond(data) => respond(entry, in_capsule, data),
+                Plan::Respond(data) => respond(entry, capsule, data),
                 plan => Ok(plan),
             }
         }
-        opcodes::SET_FEATURES => plan_set_features(admin, entry, in_capsule),
+        opcodes::SET_FEATURES => plan_set_features(admin, entry, capsule),
         opcodes::ASYNC_EVENT_REQUEST if admin.event_requests.len() < ASYNC_EVENTS => Ok(Plan::Hold),
         opcodes::ASYNC_EVENT_REQUEST => Err(Status::ASYNC_EVENT_LIMIT.dnr()),
         opcodes::ABORT if admin.subsystem().is_some() => {
-            entry.no_data(in_capsule)?;
+            entry.no_data(capsule.data)?;
             if admin.aborts < ABORTS { Ok(Plan::Abort) } else { Err(Status::ABORT_LIMIT) }
         }
-        opcodes::GET_LBA_STATUS => Query::plan(admin.subsystem(), entry, in_capsule).map(Plan::Query),
+        opcodes::GET_LBA_STATUS => Query::plan(admin.subsystem(), entry, capsule).map(Plan::Query),
         _ => Err(Status::INVALID_OPCODE.dnr()),
     }
 }
@@ -55,12 +56,12 @@ pub(super) fn plan(
 fn plan_set_features(
     admin: &mut Admin,
     entry: &SubmissionQueueEntry,
-    in_capsule: usize,
+    capsule: Capsule,
 ) -> Result<Plan, Status> {
     let command = FeatureCommand::decode(entry);
     let length = features::data_length(command);
     if length != 0 && admin.subsystem().is_some() {
-        let pointer = entry.data_pointer(in_capsule)?;
+        let pointer = entry.data_pointer(capsule)?;
         let fits = pointer.length() == length;
         return if fits { Ok(Plan::receive(pointer)) } else { Err(Status::DATA_SGL_LENGTH_INVALID.dnr()) };
     }
@@ -87,8 +88,8 @@ fn plan_fabrics(admin: &mut Admin, entry: &SubmissionQueueEntry) -> Result<Plan,
 }
 
 /// Data toward the host, if the host has room for exactly that much.
-fn respond(entry: &SubmissionQueueEntry, in_capsule: usize, data: SharedBuf) -> Result<Plan, Status> {
-    if entry.data_pointer(in_capsule)?.length() != data.len() {
+fn respond(entry: &SubmissionQueueEntry, capsule: Capsule, data: SharedBuf) -> Result<Plan, Status> {
+    if entry.data_pointer(capsule)?.length() != data.len() {
         return Err(Status::DATA_SGL_LENGTH_INVALID.dnr());
     }
     Ok(Plan::Respond(data))

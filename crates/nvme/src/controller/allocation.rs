@@ -6,6 +6,7 @@ use volume::{Extent, Features, VolumeId};
 use super::subsystem::Subsystem;
 use crate::allocation::{GetLbaStatus, Ranges, TRACKED_ALLOCATED};
 use crate::limits::ADMIN_DATA;
+use crate::sgl::Capsule;
 use crate::sqe::SubmissionQueueEntry;
 use crate::status::Status;
 use crate::width::from_wide;
@@ -24,17 +25,17 @@ impl Query {
     pub(super) fn plan(
         subsystem: Option<&Subsystem>,
         entry: &SubmissionQueueEntry,
-        in_capsule: usize,
+        capsule: Capsule,
     ) -> Result<Self, Status> {
         let subsystem = subsystem.filter(|subsystem| subsystem.tells_allocation());
         let subsystem = subsystem.ok_or(Status::INVALID_OPCODE.dnr())?;
         let found = subsystem.namespaces.iter().find(|namespace| namespace.nsid == entry.nsid.get());
         let namespace = found.ok_or(Status::INVALID_NAMESPACE.dnr())?;
         let command = GetLbaStatus::decode(entry);
-        let pointer = entry.data_pointer(in_capsule)?;
+        let pointer = entry.data_pointer(capsule)?;
         let length = from_wide(command.length);
         let tracked = namespace.features.contains(Features::ALLOCATION);
-        if command.action != TRACKED_ALLOCATED || !tracked || length > ADMIN_DATA || in_capsule != 0 {
+        if command.action != TRACKED_ALLOCATED || !tracked || length > ADMIN_DATA || capsule.data != 0 {
             return Err(Status::INVALID_FIELD.dnr());
         }
         if pointer.length() != length {

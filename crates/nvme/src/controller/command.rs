@@ -87,13 +87,6 @@ impl Position {
     pub(crate) const AFTER_FIRST: Self = Self { next: 1, done: 0 };
 }
 
-/// A decision about a command that came with `data` bytes.
-#[derive(Debug)]
-pub(crate) struct Planned {
-    pub(crate) plan: Plan,
-    pub(crate) data: usize,
-}
-
 /// A decision.
 #[derive(Debug)]
 pub(crate) enum Plan {
@@ -102,7 +95,7 @@ pub(crate) enum Plan {
     /// Complete it now with data to the host, of exactly the length that its data pointer says.
     Respond(SharedBuf),
     /// Get its data first: for a transfer, or for a command whose queue entry says what the data means.
-    Receive { pointer: DataPointer, transfer: Option<DataTransfer> },
+    Receive { length: usize, in_capsule: bool, transfer: Option<DataTransfer> },
     /// Read blocks for the host.
     Read(Read),
     /// Submit a request without data; further steps follow from the queue entry.
@@ -126,7 +119,7 @@ impl Plan {
 
     /// Gets the data of a command that is no transfer.
     pub(crate) const fn receive(pointer: DataPointer) -> Self {
-        Self::Receive { pointer, transfer: None }
+        Self::Receive { length: pointer.length(), in_capsule: pointer.is_in_capsule(), transfer: None }
     }
 
     pub(crate) const fn success(value: u64) -> Self {

@@ -3,15 +3,16 @@
 use super::command::Plan;
 use crate::fabrics::ConnectData;
 use crate::opcode::{FABRICS, fctype};
+use crate::sgl::Capsule;
 use crate::sqe::SubmissionQueueEntry;
 use crate::status::Status;
 
 /// Decides about the first command of a connection, which must be a Connect.
-pub(super) fn plan_first(entry: &SubmissionQueueEntry, data: usize) -> Result<Plan, Status> {
+pub(super) fn plan_first(entry: &SubmissionQueueEntry, capsule: Capsule) -> Result<Plan, Status> {
     if entry.opcode != FABRICS || entry.fctype() != fctype::CONNECT {
         return Err(Status::COMMAND_SEQUENCE.dnr());
     }
-    let pointer = entry.data_pointer(data)?;
+    let pointer = entry.data_pointer(capsule)?;
     if pointer.length() != size_of::<ConnectData>() {
         return Err(Status::DATA_SGL_LENGTH_INVALID.dnr());
     }

@@ -70,7 +70,7 @@ fn common(admin: &Admin) -> IdentifyController {
     data.kas.set(KEEP_ALIVE_GRANULARITY);
     data.frmw = identify::FRMW_ONE_FIXED;
     data.maxcmd.set(admin.depth());
-    data.sgls.set(identify::SGLS);
+    data.sgls.set(identify::sgls(admin.sgls));
     data
 }
 

@@ -16,6 +16,7 @@ use crate::limits::{LEAST_TRANSFER, RANGES};
 use crate::nvm::{BlockCommand, DatasetManagement, Range};
 use crate::opcode::{CommandGroup, nvm};
 use crate::reservation;
+use crate::sgl::Capsule;
 use crate::sqe::{ALL_NAMESPACES, SubmissionQueueEntry};
 use crate::status::Status;
 use crate::width::{from_field, from_wide};
@@ -148,15 +149,15 @@ impl Namespaces {
         self.attached.iter().find(|namespace| namespace.nsid == nsid).ok_or(Status::INVALID_NAMESPACE.dnr())
     }
 
-    /// Decides about a command that came with `in_capsule` bytes of data.
-    pub(crate) fn plan(&self, entry: &SubmissionQueueEntry, in_capsule: usize) -> Result<Plan, Status> {
+    /// Decides about a command from its queue entry and its capsule.
+    pub(crate) fn plan(&self, entry: &SubmissionQueueEntry, capsule: Capsule) -> Result<Plan, Status> {
         match entry.opcode {
-            nvm::FLUSH => self.plan_flush(entry, in_capsule),
-            nvm::READ | nvm::WRITE | nvm::COMPARE => self.plan_transfer(entry, in_capsule),
-            nvm::WRITE_ZEROES | nvm::VERIFY => self.plan_without_data(entry, in_capsule),
+            nvm::FLUSH => self.plan_flush(entry, capsule),
+            nvm::READ | nvm::WRITE | nvm::COMPARE => self.plan_transfer(entry, capsule),
+            nvm::WRITE_ZEROES | nvm::VERIFY => self.plan_without_data(entry, capsule),
             nvm::DATASET_MANAGEMENT => {
                 let namespace = self.find(entry.nsid.get())?;
-                let pointer = entry.data_pointer(in_capsule)?;
+                let pointer = entry.data_pointer(capsule)?;
                 let DatasetManagement { ranges, deallocate } = DatasetManagement::decode(entry);
                 // Linux sends a page for any number of ranges: what follows the last one is not looked at.
                 let needed = ranges.saturating_mul(size_of::<Range>());
@@ -169,17 +170,17 @@ impl Namespaces {
                 }
                 Ok(Plan::receive(pointer))
             }
-            nvm::RESERVATION_REPORT => plan_report(&self.find(entry.nsid.get())?.view, entry, in_capsule),
+            nvm::RESERVATION_REPORT => plan_report(&self.find(entry.nsid.get())?.view, entry, capsule),
             opcode if reservation::changes(opcode) => {
                 self.find(entry.nsid.get())?;
-                plan_change(entry, in_capsule)
+                plan_change(entry, capsule)
             }
             _ => Err(Status::INVALID_OPCODE.dnr()),
         }
     }
 
-    fn plan_flush(&self, entry: &SubmissionQueueEntry, in_capsule: usize) -> Result<Plan, Status> {
-        entry.no_data(in_capsule)?;
+    fn plan_flush(&self, entry: &SubmissionQueueEntry, capsule: Capsule) -> Result<Plan, Status> {
+        entry.no_data(capsule.data)?;
         let namespace = match entry.nsid.get() {
             ALL_NAMESPACES => self.attached.first().ok_or(Status::INVALID_NAMESPACE.dnr())?,
             nsid => self.find(nsid)?,
@@ -202,8 +203,8 @@ impl Namespaces {
         Ok(Blocks { namespace, position, command, length })
     }
 
-    fn plan_transfer(&self, entry: &SubmissionQueueEntry, in_capsule: usize) -> Result<Plan, Status> {
-        let pointer = entry.data_pointer(in_capsule)?;
+    fn plan_transfer(&self, entry: &SubmissionQueueEntry, capsule: Capsule) -> Result<Plan, Status> {
+        let pointer = entry.data_pointer(capsule)?;
         let group = match entry.opcode {
             nvm::WRITE => CommandGroup::Write,
             _ => CommandGroup::Read,
@@ -212,7 +213,7 @@ impl Namespaces {
         if length > namespace.max_transfer {
             return Err(Status::INVALID_FIELD.dnr());
         }
-        if pointer.length() != length || in_capsule > self.in_capsule {
+        if pointer.length() != length || capsule.data > self.in_capsule {
             return Err(Status::DATA_SGL_LENGTH_INVALID.dnr());
         }
         if entry.opcode != nvm::READ {
@@ -221,16 +222,17 @@ impl Namespaces {
                 _ => TransferKind::Compare,
             };
             let transfer = DataTransfer { extent: command.extent, namespace: position, kind };
-            return Ok(Plan::Receive { pointer, transfer: Some(transfer) });
+            let (length, in_capsule) = (pointer.length(), pointer.is_in_capsule());
+            return Ok(Plan::Receive { length, in_capsule, transfer: Some(transfer) });
         }
-        if in_capsule != 0 {
+        if capsule.data != 0 {
             return Err(Status::INVALID_FIELD.dnr());
         }
         Ok(Plan::Read(Read { volume_ref: namespace.volume_ref(), extent: command.extent, length }))
     }
 
-    fn plan_without_data(&self, entry: &SubmissionQueueEntry, in_capsule: usize) -> Result<Plan, Status> {
-        entry.no_data(in_capsule)?;
+    fn plan_without_data(&self, entry: &SubmissionQueueEntry, capsule: Capsule) -> Result<Plan, Status> {
+        entry.no_data(capsule.data)?;
         let zeroes = entry.opcode == nvm::WRITE_ZEROES;
         let group = if zeroes { CommandGroup::Write } else { CommandGroup::Read };
         let Blocks { namespace, command, .. } = self.blocks(entry, group)?;

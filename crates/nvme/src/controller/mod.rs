@@ -1,4 +1,4 @@
-//! The controller's side: what is served, and the connection of one queue.
+//! The controller's side: what is served, and one queue of it over whatever transport ([`ControllerQueue`]).
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -11,8 +11,8 @@ mod admin;
 mod admin_command;
 mod allocation;
 mod command;
-mod connection;
 mod discovery_log;
+mod fabric_transport;
 mod fabrics_command;
 mod feature_values;
 mod features;
@@ -20,21 +20,24 @@ mod identify;
 mod io;
 mod logs;
 mod portal;
+mod queue;
 mod quiesce;
 mod reservation;
 mod service;
 mod slots;
 mod submission_head;
 mod subsystem;
-mod transmit;
 mod volume_states;
 mod withdrawn;
 
-pub use connection::Connection;
 pub use discovery_log::DiscoveryLog;
+pub use fabric_transport::{Backlog, FabricTransport, GetData, Response, Withdrawal};
 pub use portal::Portal;
+pub use queue::{Admission, ControllerQueue, Integrity, Transfer};
 pub use reservation::Reservations;
 pub use subsystem::{AllowedHost, Hosts, Namespace, QueueLimits, Subsystem};
+
+pub use crate::transport::tcp::ControllerConnection as Connection;
 
 /// What a controller's connection asks of the inside.
 #[derive(Debug)]

@@ -11,6 +11,7 @@ use volume::reservation::{Notice, Registrant, View};
 use super::command::Plan;
 use crate::limits::ADMIN_DATA;
 use crate::reservation;
+use crate::sgl::Capsule;
 use crate::sqe::SubmissionQueueEntry;
 use crate::status::Status;
 use crate::width::from_wide;
@@ -27,8 +28,8 @@ pub struct Reservations {
 }
 
 /// Decides about a command that changes reservations: its data is needed.
-pub(super) fn plan_change(entry: &SubmissionQueueEntry, in_capsule: usize) -> Result<Plan, Status> {
-    let pointer = entry.data_pointer(in_capsule)?;
+pub(super) fn plan_change(entry: &SubmissionQueueEntry, capsule: Capsule) -> Result<Plan, Status> {
+    let pointer = entry.data_pointer(capsule)?;
     reservation::check(entry)?;
     if pointer.length() != reservation::data_length(entry.opcode) {
         return Err(Status::DATA_SGL_LENGTH_INVALID.dnr());
@@ -40,11 +41,11 @@ pub(super) fn plan_change(entry: &SubmissionQueueEntry, in_capsule: usize) -> Re
 pub(super) fn plan_report(
     view: &View,
     entry: &SubmissionQueueEntry,
-    in_capsule: usize,
+    capsule: Capsule,
 ) -> Result<Plan, Status> {
-    let pointer = entry.data_pointer(in_capsule)?;
+    let pointer = entry.data_pointer(capsule)?;
     let length = from_wide(reservation::report_length(entry)?);
-    if length > ADMIN_DATA || in_capsule != 0 {
+    if length > ADMIN_DATA || capsule.data != 0 {
         return Err(Status::INVALID_FIELD.dnr());
     }
     if pointer.length() != length {

@@ -8,13 +8,14 @@ use volume::{Allocation, Operation, Outcome, Request, Tag, VolumeErrorKind};
 
 use super::Queue;
 use super::command_table::{HostCommand, NewCommand, QueryEnd, ReadTarget};
-use super::connection::Connection;
 use super::entry::moving;
+use super::fabric_transport::FabricTransport;
+use super::queue::HostQueue;
 use crate::allocation::{GetLbaStatus, ONE_RANGE, first_run};
 use crate::limits::ALLOCATION_COMMANDS;
 use crate::status::Status;
 
-impl Connection {
+impl<T: FabricTransport> HostQueue<T> {
     /// Takes a request on a queue that is no I/O queue.
     pub(super) fn start_query(&mut self, now: Instant, request: Request) {
         match request.operation {

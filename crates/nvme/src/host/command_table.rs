@@ -12,41 +12,49 @@ use crate::status::Status;
 
 /// Data on its way to the host.
 #[derive(Debug)]
-pub(crate) struct ReadTarget {
-    /// `None` while the memory is lent for a placement.
-    pub(crate) buf: Option<Buf>,
-    pub(crate) received: usize,
-    pub(crate) length: usize,
-    /// A digest did not match.
-    pub(crate) damaged: bool,
+pub struct ReadTarget {
+    /// Where it goes; `None` while the memory is lent to the transport.
+    pub buf: Option<Buf>,
+    /// Bytes that have come.
+    pub received: usize,
+    /// Bytes that were asked for.
+    pub length: usize,
+    /// The transport has found that it is not as it was sent.
+    pub damaged: bool,
 }
 
 impl ReadTarget {
-    pub(crate) const fn new(buf: Buf, length: usize) -> Self {
+    pub(super) const fn new(buf: Buf, length: usize) -> Self {
         Self { buf: Some(buf), received: 0, length, damaged: false }
     }
 }
 
-/// Data on its way to the controller, as R2Ts ask for it.
+/// Data on its way to the controller, as that asks for it.
 #[derive(Debug)]
-pub(crate) struct WriteSource {
-    pub(crate) data: BufList,
-    /// Bytes that were asked for: the next R2T begins there (NVMe TCP Transport §3.6.2.9).
-    pub(crate) asked: usize,
-    /// Bytes that were sent; as long as they are fewer, an R2T is open.
-    pub(crate) sent: usize,
+pub struct WriteSource {
+    /// All of it.
+    pub data: BufList,
+    /// Bytes that were asked for, from the first one.
+    pub asked: usize,
+    /// Bytes that were sent; as long as they are fewer, the controller waits for the rest.
+    pub sent: usize,
     /// The controller has ended the command before it had all that it asked for. The command keeps its place until that is sent.
     pub(crate) early: Option<Status>,
 }
 
 impl WriteSource {
-    pub(crate) const fn new(data: BufList) -> Self {
+    pub(super) const fn new(data: BufList) -> Self {
         Self { data, asked: 0, sent: 0, early: None }
     }
 
-    /// An R2T has asked for data that is not sent yet.
-    pub(crate) const fn is_open(&self) -> bool {
+    /// Data was asked for that is not sent yet.
+    pub const fn is_open(&self) -> bool {
         self.sent < self.asked
+    }
+
+    /// The controller has ended the command, although it does not have what it asked for.
+    pub const fn has_ended(&self) -> bool {
+        self.early.is_some()
     }
 
     pub(crate) fn is_whole(&self) -> bool {
@@ -64,7 +72,7 @@ pub(crate) enum HostCommand {
     KeepAlive,
     Disconnect,
     Read(Tag, ReadTarget),
-    /// A write or compare: its data, for R2Ts.
+    /// A write or compare, with its data.
     Write(Tag, WriteSource),
     Plain(Tag),
     /// A verification by reading, with what is left after this command.

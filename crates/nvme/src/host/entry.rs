@@ -13,7 +13,7 @@ pub(super) const fn block(extent: Extent, fua: bool) -> BlockCommand {
     BlockCommand { extent, fua, deallocate: false, protection: false }
 }
 
-/// The command with `length` bytes of data that data PDUs move.
+/// The command with `length` bytes of data that the transport moves.
 pub(super) fn moving(mut entry: SubmissionQueueEntry, length: usize) -> SubmissionQueueEntry {
     entry.dptr = SglDescriptor::transport(to_field(length));
     entry

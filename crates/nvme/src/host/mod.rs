@@ -1,4 +1,4 @@
-//! The host's side: a connection for discovery, for an admin queue, or for an I/O queue.
+//! The host's side: one queue for discovery, for administration or for I/O, over whatever transport ([`HostQueue`]).
 //!
 //! An admin connection connects, enables the controller, identifies it and one namespace, and reports a
 //! [`RemoteNamespace`]; I/O connections are then made with that, one for each queue, on any core.
@@ -22,15 +22,19 @@ use crate::width::from_field;
 
 mod allocation;
 mod command_table;
-mod connection;
 mod entry;
+mod fabric_transport;
+mod queue;
 mod refusal;
-mod send_queue;
 mod setup;
 mod verify;
 mod zeroes;
 
-pub use connection::Connection;
+pub use command_table::{ReadTarget, WriteSource};
+pub use fabric_transport::FabricTransport;
+pub use queue::{CompletionError, HostQueue};
+
+pub use crate::transport::tcp::HostConnection as Connection;
 
 /// What a connection is for.
 #[derive(Debug, Clone)]

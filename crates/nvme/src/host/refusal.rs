@@ -4,9 +4,10 @@ use buf::Buf;
 use volume::{Completion, Extent, Failure, Outcome, Request, Tag, VolumeErrorKind};
 
 use super::Action;
-use super::connection::Connection;
+use super::fabric_transport::FabricTransport;
+use super::queue::HostQueue;
 
-impl Connection {
+impl<T: FabricTransport> HostQueue<T> {
     /// Ends a read that failed, with the buffer that it was to fill.
     pub(super) fn give_back(&mut self, tag: Tag, kind: VolumeErrorKind, memory: Option<Buf>) {
         let result = Err(Failure { kind, memory });

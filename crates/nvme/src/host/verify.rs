@@ -6,12 +6,13 @@ use protocol::Instant;
 use volume::{Extent, Outcome, Tag, VolumeErrorKind};
 
 use super::command_table::{HostCommand, NewCommand, PieceRead, ReadTarget};
-use super::connection::Connection;
 use super::entry::{block, moving};
+use super::fabric_transport::FabricTransport;
+use super::queue::HostQueue;
 use crate::limits::BLOCKS_PER_COMMAND;
 use crate::opcode::nvm;
 
-impl Connection {
+impl<T: FabricTransport> HostQueue<T> {
     /// Begins to verify an extent.
     pub(super) fn start_verify(&mut self, now: Instant, tag: Tag, extent: Extent) {
         if !(1..=BLOCKS_PER_COMMAND).contains(&extent.blocks) {

@@ -8,8 +8,9 @@ use protocol::Instant;
 use volume::{Extent, Outcome, Tag, VolumeErrorKind};
 
 use super::command_table::{HostCommand, NewCommand, WriteSource, Zeroes, ZeroesEnd};
-use super::connection::Connection;
 use super::entry::{block, moving};
+use super::fabric_transport::FabricTransport;
+use super::queue::HostQueue;
 use crate::limits::BLOCKS_PER_COMMAND;
 use crate::opcode::nvm;
 use crate::sgl::SglDescriptor;
@@ -23,7 +24,7 @@ impl Zeroes {
     }
 }
 
-impl Connection {
+impl<T: FabricTransport> HostQueue<T> {
     /// The next command of a write zeroes, or its end.
     pub(super) fn send_zeroes(&mut self, now: Instant, tag: Tag, zeroes: Zeroes) {
         if zeroes.left.blocks == 0 {

@@ -3,6 +3,8 @@
 use wire::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use crate::sgl::SglSupport;
+
 /// The structure, with the fields that fabrics use named in the standard's order.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -144,8 +146,17 @@ pub(crate) const ONCS_VERIFY: u16 = 1 << 7;
 /// VWC: present; Flush of all namespaces works.
 pub(crate) const VWC_PRESENT: u8 = 1 << 0;
 pub(crate) const VWC_FLUSH_ALL: u8 = 3 << 1;
-/// SGLS: supported without alignment; offsets in capsules; transport data blocks.
-pub(crate) const SGLS: u32 = 1 | 1 << 20 | 1 << 21;
+/// SGLS: supported without alignment; keyed data blocks; offsets in capsules; transport data blocks.
+const SGLS: u32 = 1 | 1 << 20;
+const SGLS_KEYED: u32 = 1 << 2;
+const SGLS_TRANSPORT: u32 = 1 << 21;
+
+/// SGLS of a transport with these descriptors.
+pub(crate) const fn sgls(support: SglSupport) -> u32 {
+    let keyed = if support.keyed { SGLS_KEYED } else { 0 };
+    let transport = if support.transport { SGLS_TRANSPORT } else { 0 };
+    SGLS | keyed | transport
+}
 
 impl IdentifyController {
     /// Bytes of in-capsule data that I/O queues accept.

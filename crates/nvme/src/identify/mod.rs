@@ -12,8 +12,8 @@ mod nvm_namespace;
 
 pub(crate) use controller::{
     CMIC_SHARED, CQES, CTRATT_HOSTID, FRMW_ONE_FIXED, LPA, OACS_LBA_STATUS, OAES_DISCOVERY, OAES_NAMESPACE,
-    ONCS_COMPARE, ONCS_DATASET, ONCS_RESERVATIONS, ONCS_VERIFY, ONCS_WRITE_ZEROES, SGLS, SQES, VWC_FLUSH_ALL,
-    VWC_PRESENT,
+    ONCS_COMPARE, ONCS_DATASET, ONCS_RESERVATIONS, ONCS_VERIFY, ONCS_WRITE_ZEROES, SQES, VWC_FLUSH_ALL,
+    VWC_PRESENT, sgls,
 };
 pub use controller::{IdentifyController, put_padded};
 pub use descriptors::{NamespaceIds, read_descriptors, write_descriptors};

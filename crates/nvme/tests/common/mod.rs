@@ -84,12 +84,37 @@ pub fn io(qid: u16, remote: &RemoteNamespace) -> Config {
     config(Queue::Io { qid, remote: remote.clone() })
 }
 
-pub struct Link {
-    pub pair: Pair<host::Connection, controller::Connection>,
+/// A transport, for both roles.
+pub trait Fabric {
+    type Host: protocol::Connection<Input = host::Input, Action = host::Action>;
+    type Controller: protocol::Connection<Input = controller::Input, Action = controller::Action>;
+
+    fn host(&self, config: Config, now: Instant) -> Self::Host;
+    fn controller(&self, portal: Arc<Portal>, pool: Pool, now: Instant) -> Self::Controller;
+}
+
+#[derive(Default)]
+pub struct Tcp;
+
+impl Fabric for Tcp {
+    type Host = host::Connection;
+    type Controller = controller::Connection;
+
+    fn host(&self, config: Config, now: Instant) -> host::Connection {
+        host::Connection::new(config, now)
+    }
+
+    fn controller(&self, portal: Arc<Portal>, pool: Pool, now: Instant) -> controller::Connection {
+        controller::Connection::new(portal, pool, now)
+    }
+}
+
+pub struct Link<F: Fabric = Tcp> {
+    pub pair: Pair<F::Host, F::Controller>,
     pub events: Vec<host::Action>,
 }
 
-impl Link {
+impl<F: Fabric> Link<F> {
     pub fn submit(&mut self, tag: u64, operation: Operation) {
         let request = Request { tag: Tag(tag), operation };
         let now = self.pair.now;
@@ -125,12 +150,13 @@ impl Link {
     }
 }
 
-pub struct Bench {
+pub struct Bench<F: Fabric = Tcp> {
+    pub fabric: F,
     pub group: Subsystems<usize>,
     pub portal: Arc<Portal>,
     pub pool: Pool,
     pub disks: Vec<Vec<u8>>,
-    pub links: Vec<Link>,
+    pub links: Vec<Link<F>>,
     /// Requests are kept here instead of being carried out.
     pub held: Option<Vec<(usize, VolumeId, Request)>>,
     pub flushes: usize,
@@ -149,7 +175,15 @@ impl Bench {
     }
 
     pub fn with(portal: Portal) -> Self {
+        Self::over(Tcp, portal)
+    }
+}
+
+impl<F: Fabric> Bench<F> {
+    /// A bench whose connections are over this fabric.
+    pub fn over(fabric: F, portal: Portal) -> Self {
         Self {
+            fabric,
             group: Subsystems::new(),
             portal: Arc::new(portal),
             pool: Pool::new(256 << 20),
@@ -165,8 +199,8 @@ impl Bench {
     }
 
     pub fn connect(&mut self, config: Config) -> usize {
-        let near = host::Connection::new(config, Instant::ZERO);
-        let far = controller::Connection::new(Arc::clone(&self.portal), self.pool.clone(), Instant::ZERO);
+        let near = self.fabric.host(config, Instant::ZERO);
+        let far = self.fabric.controller(Arc::clone(&self.portal), self.pool.clone(), Instant::ZERO);
         let mut pair = Pair::new(near, far);
         pair.chunk = self.chunk;
         [pair.near.mishap, pair.far.mishap] = std::mem::take(&mut self.mishaps);

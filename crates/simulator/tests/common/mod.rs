@@ -11,10 +11,11 @@ use std::sync::Arc;
 
 use engine::ListenerRole;
 use engine::remote::Access;
+use nvme::controller::Hosts;
 use scsi::{LogicalUnit, TargetDevice, UnitIdentity};
 use simulator::marks::Marks;
 use simulator::reconfiguration::Export;
-use simulator::trial::Scene;
+use simulator::trial::Scenario;
 use volume::{Volume, VolumeId};
 
 pub(crate) fn iscsi_listener(volume: &dyn Volume, incarnation: Option<[u8; 16]>) -> Option<ListenerRole> {
@@ -22,14 +23,26 @@ pub(crate) fn iscsi_listener(volume: &dyn Volume, incarnation: Option<[u8; 16]>)
     Some(ListenerRole::Iscsi(Arc::new(iscsi::target::Portal::new(vec![node]))))
 }
 
-/// The volume that most scenes have.
+/// The name of a volume's own host.
+pub(crate) const HOST: &str = "nqn.2026-11.org.linerate:client";
+
+/// The volume that most scenarios have.
 pub(crate) fn first(volume: &dyn Volume) -> Export<'_> {
-    Export { name: "disk", id: VolumeId::new(0, 0), lun: 0, volume }
+    Export { name: "disk", id: VolumeId::new(0, 0), lun: 0, is_open: true, volume }
 }
 
 /// The target of a disk of that name.
 pub(crate) fn iscsi_node(export: &Export<'_>, incarnation: Option<[u8; 16]>) -> Option<iscsi::target::Node> {
-    let Export { name, id, lun, volume } = *export;
+    let Export { name, id, lun, is_open, volume } = *export;
+    let access = if is_open {
+        iscsi::target::Access::Open
+    } else {
+        let client = iscsi::target::Rule {
+            initiators: Some(vec![engine::remote::INITIATOR.parse().ok()?]),
+            ..iscsi::target::Rule::default()
+        };
+        iscsi::target::Access::Rules(vec![client])
+    };
     let target = format!("iqn.2026-11.org.linerate:{name}");
     let identity = UnitIdentity {
         vendor: "LINERATE".to_owned(),
@@ -60,7 +73,7 @@ pub(crate) fn iscsi_node(export: &Export<'_>, incarnation: Option<[u8; 16]>) -> 
         alias: String::new(),
         device: Arc::new(device),
         portal_group: 1,
-        access: iscsi::target::Access::default(),
+        access,
     })
 }
 
@@ -74,7 +87,8 @@ pub(crate) fn nvme_subsystem(
     export: &Export<'_>,
     incarnation: Option<[u8; 16]>,
 ) -> nvme::controller::Subsystem {
-    let Export { name, id, lun, volume } = *export;
+    let Export { name, id, lun, is_open, volume } = *export;
+    let hosts = if is_open { Hosts::Any } else { Hosts::Listed(vec![HOST.into()]) };
     let namespace = nvme::controller::Namespace {
         incarnation,
         nsid: u32::from(lun) + 1,
@@ -91,7 +105,7 @@ pub(crate) fn nvme_subsystem(
         serial: "1".to_owned(),
         model: "Linerate".to_owned(),
         firmware: "0".to_owned(),
-        hosts: nvme::controller::Hosts::Any,
+        hosts,
         namespaces: vec![namespace],
         limits: nvme::controller::QueueLimits::default(),
     }
@@ -137,11 +151,11 @@ pub(crate) fn nvme_access(options: &str) -> Access {
 }
 
 /// The volume over iSCSI, with digests and these options more.
-pub(crate) fn iscsi_scene(options: &str) -> Scene {
+pub(crate) fn iscsi_scene(options: &str) -> Scenario {
     let digests = "?header_digest=crc32c&data_digest=crc32c";
     let url = format!("iscsi://127.0.0.1/iqn.2026-11.org.linerate:disk/0{digests}{options}");
     let names::Source::Iscsi(url) = source(&url) else { panic!("not an iSCSI URL") };
-    Scene {
+    Scenario {
         listener: iscsi_listener,
         access: Access::Iscsi { url, secrets: None },
         marks: Marks::Fresh,
@@ -150,9 +164,9 @@ pub(crate) fn iscsi_scene(options: &str) -> Scene {
 }
 
 /// The volume over NVMe/TCP, with digests and these options more.
-pub(crate) fn nvme_scene(options: &str) -> Scene {
+pub(crate) fn nvme_scene(options: &str) -> Scenario {
     let digests = "?header_digest=1&data_digest=1";
     let url = format!("nvme+tcp://127.0.0.1/nqn.2026-11.org.linerate:disk/1{digests}{options}");
     let names::Source::Nvme(url) = source(&url) else { panic!("not an NVMe URL") };
-    Scene { listener: nvme_listener, access: Access::Nvme { url }, marks: Marks::Fresh, cores: 1 }
+    Scenario { listener: nvme_listener, access: Access::Nvme { url }, marks: Marks::Fresh, cores: 1 }
 }

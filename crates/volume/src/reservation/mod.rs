@@ -8,8 +8,9 @@
 mod limits;
 mod state;
 
-use std::fmt;
-use std::sync::Arc;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
 
 pub use limits::MAX_REGISTRATIONS;
 pub use state::{Change, Reservations};

@@ -4,7 +4,8 @@
 //! whoever holds the old one goes on seeing a consistent picture. Changes are rare; checking access is not, and needs
 //! no lock.
 
-use std::sync::Arc;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use super::{Command, MAX_REGISTRATIONS, Notice, Refused, Registrant, Registration, ReservationType, View};
 
@@ -147,7 +148,7 @@ impl Reservations {
         self.check_key(registrant, key)?;
         let mut draft = self.draft();
         draft.view.reservation = None;
-        for gone in std::mem::take(&mut draft.view.registrations) {
+        for gone in core::mem::take(&mut draft.view.registrations) {
             if gone.registrant != *registrant {
                 draft.notices.push((gone.registrant, Notice::Cleared));
             }
@@ -228,7 +229,7 @@ impl Draft {
 
     /// Removes the registrations under `victim`, or all others if it is zero.
     fn remove_victims(&mut self, by: &Registrant, victim: u64, spare: bool) {
-        let registrations = std::mem::take(&mut self.view.registrations);
+        let registrations = core::mem::take(&mut self.view.registrations);
         for entry in registrations {
             let named = victim == 0 || entry.key == victim;
             let own = entry.registrant == *by;

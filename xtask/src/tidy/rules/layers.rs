@@ -32,6 +32,7 @@ const LAYERS: &[(u8, &[&str])] = &[
             "cli",
             "fio-engine",
             "fuzz",
+            "purity",
             "vm-guest",
             "xtask",
         ],

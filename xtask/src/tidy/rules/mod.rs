@@ -15,7 +15,9 @@ mod manifests;
 mod protocol_names;
 mod purity;
 mod references;
+mod retired_words;
 mod tokio;
+mod tuples;
 mod unsafety;
 
 use super::Rule;
@@ -28,6 +30,7 @@ pub(super) const ALL: &[Rule] = &[
     unsafety::RULE,
     protocol_names::RULE,
     engine::RULE,
+    tuples::RULE,
     tokio::RULE,
     manifests::RULE,
     dependencies::RULE,
@@ -38,6 +41,7 @@ pub(super) const ALL: &[Rule] = &[
     machine::RULE,
     links::RULE,
     references::RULE,
+    retired_words::RULE,
     limits::RULE,
 ];
 

@@ -8,7 +8,7 @@ use ::volume::{Durability, Extent, Features, Geometry, Identity, Limits, Outcome
 use buf::{Buf, BufList};
 
 use super::*;
-use crate::remote::Surroundings;
+use crate::remote::ClientContext;
 use crate::remote::far_end::Timing;
 
 const COMMAND: Duration = Duration::from_secs(30);
@@ -74,7 +74,7 @@ impl Bench {
     /// A queue that is connected as `found` says.
     fn connected(found: Facts) -> Self {
         let timing = Timing { command: COMMAND, reconnect: RECONNECT };
-        let shared = Shared::new(found.clone(), timing, Surroundings::nowhere());
+        let shared = Shared::new(found.clone(), timing, ClientContext::without_network());
         Self::beside(shared, found)
     }
 

@@ -10,9 +10,8 @@ use scsi::Sense;
 use super::framing::{Digests, Payload, send};
 use crate::datamover::{PutData, TaskHandle};
 use crate::keys::Parameters;
-use crate::pdu::{
-    DataIn, DataRange, Residual, ResponseNumbers, ScsiResponse, SenseSegment, stamp_length, stamp_response,
-};
+use crate::pdu::{DataIn, DataRange, Residual, ScsiResponse, SenseSegment, stamp_length};
+use crate::sequence::{Delivery, Leaving, Numbering, TargetNumbers};
 use crate::violation::Violation;
 
 /// The end of a command on its way out: Data-Ins, then a SCSI Response, unless the status travels with the last Data-In.
@@ -21,6 +20,7 @@ pub(crate) struct DataInSequence {
     task: TaskHandle,
     task_tag: u32,
     status: u8,
+    delivery: Delivery,
     sense: Sense,
     residual: Residual,
     data: BufList,
@@ -36,21 +36,22 @@ pub(crate) struct DataInSequence {
 pub(crate) struct Sending<'a> {
     pub(crate) digests: Digests,
     pub(crate) parameters: &'a Parameters,
-    pub(crate) numbers: ResponseNumbers,
+    pub(crate) numbers: &'a mut TargetNumbers,
 }
 
 impl DataInSequence {
-    /// Begins with the first byte of the data; `r2ts` is how many R2Ts the command has had.
+    /// Begins with the first byte of the data.
     #[inline]
-    pub(crate) fn new(put: PutData, r2ts: u32) -> Self {
-        let PutData { task, task_tag, data, status } = put;
+    pub(crate) fn new(put: PutData) -> Self {
+        let PutData { task, task_tag, data, status, delivery, get_data } = put;
         Self {
             task,
             task_tag,
             status: status.status,
+            delivery,
             sense: status.sense,
             residual: status.residual,
-            data_sn: if data.is_empty() { r2ts } else { 0 },
+            data_sn: if data.is_empty() { get_data } else { 0 },
             data,
             sent: 0,
         }
@@ -75,24 +76,14 @@ impl DataInSequence {
         (self.data.len() - self.sent).min(parameters.peer_segment as usize).min(left)
     }
 
-    /// True when the status travels with the last data (phase collapse, RFC 7143 §11.7.5): only without sense data.
-    fn collapses(&self) -> bool {
-        !self.data.is_empty() && self.sense.bytes().is_empty()
-    }
-
-    /// True when the next PDU carries the status.
+    /// Sends the next PDU; true when it had the status. That travels with the last data (phase collapse, RFC 7143 §11.7.5) if there is no
+    /// sense data.
     #[inline]
-    pub(crate) fn is_last(&self, parameters: &Parameters) -> bool {
-        let rest = self.data.len() - self.sent;
-        rest == 0 || (self.collapses() && self.next_length(parameters) == rest)
-    }
-
-    /// Sends the next PDU.
-    #[inline]
-    pub(crate) fn send_next(&mut self, out: &mut Transmit, sending: &Sending<'_>) {
+    pub(crate) fn send_next(&mut self, out: &mut Transmit, sending: &mut Sending<'_>) -> bool {
         let rest = self.data.len() - self.sent;
         if rest == 0 {
-            return self.send_response(out, sending);
+            self.send_response(out, sending);
+            return true;
         }
         let length = self.next_length(sending.parameters);
         let short = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
@@ -116,21 +107,30 @@ impl DataInSequence {
         }
         let mut header = data_in.to_bytes();
         // StatSN counts only with a status; elsewhere it is reserved (RFC 7143 §11.7.3).
-        let stat_sn = if collapse { sending.numbers.stat_sn } else { 0 };
-        stamp_response(&mut header, ResponseNumbers { stat_sn, ..sending.numbers });
+        let leaving = if collapse {
+            self.ending()
+        } else {
+            Leaving { numbering: Numbering::Unnumbered, answers: Delivery::Immediate }
+        };
+        sending.numbers.stamp(&mut header, leaving);
         send(out, sending.digests, &header, Payload::Shared(list));
         if !collapse && self.data.is_empty() {
             // The data went in one piece and the status follows by itself.
             self.sent = 0;
         }
+        collapse
     }
 
-    fn send_response(&self, out: &mut Transmit, sending: &Sending<'_>) {
+    fn ending(&self) -> Leaving {
+        Leaving { numbering: Numbering::StatSn, answers: self.delivery }
+    }
+
+    fn send_response(&self, out: &mut Transmit, sending: &mut Sending<'_>) {
         let sense = SenseSegment::new(&self.sense);
         let response = ScsiResponse::new(self.task_tag, self.status, self.residual, self.data_sn);
         let mut header = response.to_bytes();
         stamp_length(&mut header, sense.bytes().len());
-        stamp_response(&mut header, sending.numbers);
+        sending.numbers.stamp(&mut header, self.ending());
         send(out, sending.digests, &header, Payload::Bytes(sense.bytes()));
     }
 }

@@ -4,7 +4,7 @@
 //! of each come in order. An initiator checks the R2Ts, and cuts what they ask for. DataPDUInOrder and DataSequenceInOrder are always Yes
 //! here.
 
-use crate::datamover::{GetData, TaskHandle};
+use crate::datamover::{DataArrival, GetData, TaskHandle};
 use crate::keys::Parameters;
 use crate::limits::MOST_R2T;
 use crate::pdu::{DataOut, DataRange, R2t, RESERVED_TAG, TaskTags};
@@ -19,85 +19,40 @@ struct OpenSequence {
     end: u32,
 }
 
-/// What a command says about the write data that comes by itself.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Announced {
-    /// Expected Data Transfer Length, in bytes.
-    pub(crate) expected: u32,
-    /// Bytes in the command itself.
-    pub(crate) immediate: u32,
-    /// Unsolicited Data-Outs follow: the F bit is clear.
-    pub(crate) more: bool,
-}
-
 /// The sequences of one command that a target receives.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct DataOutSequences {
     unsolicited: Option<OpenSequence>,
     solicited: [Option<OpenSequence>; MOST_R2T as usize],
-    /// R2TSN of the next R2T.
-    r2t_sn: u32,
+    /// Places of `solicited` are in use, or were when the task ended.
+    used: bool,
 }
 
 impl DataOutSequences {
-    /// Begins with a command that writes; the data that it announces must be what was negotiated.
+    /// Begins with what comes by itself.
     #[inline]
-    pub(crate) fn begin(&mut self, announced: Announced, parameters: &Parameters) -> Result<(), Violation> {
-        let Announced { expected, immediate, more } = announced;
-        self.clear();
-        let limit = parameters.unsolicited().min(expected);
-        if immediate > 0 && !parameters.immediate_data || more && parameters.initial_r2t {
-            return Err(Violation::UnexpectedData);
+    pub(crate) fn begin(&mut self, unsolicited: Option<DataRange>) {
+        self.unsolicited = unsolicited.map(|DataRange { offset, length }| OpenSequence {
+            transfer_tag: RESERVED_TAG,
+            data_sn: 0,
+            next: offset,
+            end: offset.saturating_add(length),
+        });
+        if core::mem::take(&mut self.used) {
+            self.solicited.fill(None);
         }
-        if immediate > limit {
-            return Err(Violation::DataOverrun);
-        }
-        let sequence = OpenSequence { transfer_tag: RESERVED_TAG, data_sn: 0, next: immediate, end: limit };
-        self.unsolicited = more.then_some(sequence);
-        Ok(())
     }
 
-    /// Begins with a command without write data.
-    pub(crate) fn clear(&mut self) {
-        self.r2t_sn = 0;
-        self.unsolicited = None;
-        self.solicited.fill(None);
-    }
-
-    /// R2Ts sent.
-    pub(crate) fn r2ts(&self) -> u32 {
-        self.r2t_sn
-    }
-
-    /// True while unsolicited Data-Outs are still to come.
-    #[inline]
-    pub(crate) fn awaits_unsolicited(&self) -> bool {
-        self.unsolicited.is_some()
-    }
-
-    /// True when fewer than `most` R2Ts are open.
-    #[inline]
-    pub(crate) fn has_room(&self, most: u16) -> bool {
-        self.solicited.iter().take(most.into()).any(Option::is_none)
-    }
-
-    /// True while no data is to come.
-    #[inline]
-    pub(crate) fn are_complete(&self) -> bool {
-        self.unsolicited.is_none() && self.solicited.iter().all(Option::is_none)
-    }
-
-    /// Opens a sequence under this Target Transfer Tag: the R2T to send. Before that [`Self::has_room`] was true.
+    /// Opens a sequence under this Target Transfer Tag: the R2T to send. No more are open than [`MOST_R2T`].
     #[inline]
     pub(crate) fn get_data(&mut self, get: &GetData, transfer_tag: u32) -> R2t {
-        let GetData { task_tag, lun, range } = *get;
+        let GetData { task_tag, lun, range, number, .. } = *get;
         if let Some(place) = self.solicited.iter_mut().find(|place| place.is_none()) {
             let end = range.offset.saturating_add(range.length);
             *place = Some(OpenSequence { transfer_tag, data_sn: 0, next: range.offset, end });
+            self.used = true;
         }
-        let r2t_sn = self.r2t_sn;
-        self.r2t_sn = r2t_sn.wrapping_add(1);
-        R2t::new(lun, TaskTags { initiator: task_tag, target: transfer_tag }, r2t_sn, range)
+        R2t::new(lun, TaskTags { initiator: task_tag, target: transfer_tag }, number, range)
     }
 
     /// Checks a Data-Out against its sequence, before its data is taken.
@@ -123,21 +78,22 @@ impl DataOutSequences {
         self.unsolicited.iter().chain(solicited).find(|sequence| sequence.transfer_tag == transfer_tag)
     }
 
-    /// Counts a checked Data-Out whose data has arrived. Says where the unsolicited data ends, if this was its last.
+    /// Counts a checked Data-Out whose data has arrived. Says what that completes.
     #[inline]
-    pub(crate) fn take(&mut self, data: &DataOut) -> Option<u32> {
+    pub(crate) fn take(&mut self, data: &DataOut) -> DataArrival {
         let mut places = core::iter::once(&mut self.unsolicited).chain(&mut self.solicited);
         let tag = data.transfer_tag();
-        let place = places.find(|place| place.is_some_and(|sequence| sequence.transfer_tag == tag))?;
-        let sequence = place.as_mut()?;
+        let place = places.find(|place| place.is_some_and(|sequence| sequence.transfer_tag == tag));
+        let Some(place) = place else { return DataArrival::Part };
+        let Some(sequence) = place.as_mut() else { return DataArrival::Part };
         sequence.data_sn = sequence.data_sn.wrapping_add(1);
         sequence.next = sequence.next.saturating_add(data.length());
-        let next = sequence.next;
+        let end = sequence.next;
         if !data.is_final() {
-            return None;
+            return DataArrival::Part;
         }
         *place = None;
-        (tag == RESERVED_TAG).then_some(next)
+        if tag == RESERVED_TAG { DataArrival::Unsolicited { end } } else { DataArrival::GetData }
     }
 }
 
@@ -259,19 +215,11 @@ mod tests {
 
     #[test]
     fn a_target_names_each_violation() {
-        let parameters = parameters();
-        let begin = |expected, immediate, more, parameters: &Parameters| {
-            DataOutSequences::default().begin(Announced { expected, immediate, more }, parameters)
-        };
-        assert_eq!(begin(4096, 1025, false, &parameters), Err(Violation::DataOverrun));
-        assert_eq!(begin(512, 513, false, &parameters), Err(Violation::DataOverrun));
-        let strict = Parameters { immediate_data: false, initial_r2t: true, ..parameters };
-        assert_eq!(begin(512, 512, false, &strict), Err(Violation::UnexpectedData));
-        assert_eq!(begin(512, 0, true, &strict), Err(Violation::UnexpectedData));
         let mut sequences = DataOutSequences::default();
-        sequences.begin(Announced { expected: 4096, immediate: 0, more: false }, &parameters).unwrap();
+        sequences.begin(None);
         let range = DataRange { offset: 0, length: 1024 };
-        sequences.get_data(&GetData { task_tag: TASK, lun: [0; 8], range }, 7);
+        let get = GetData { task: TaskHandle(3), task_tag: TASK, lun: [0; 8], range, number: 0 };
+        sequences.get_data(&get, 7);
         for (pdu, violation) in [
             (out(6, 0, 0, 512), Violation::UnknownTransferTag),
             (out(RESERVED_TAG, 0, 0, 512), Violation::UnknownTransferTag),

@@ -8,6 +8,7 @@ use buf::{Buf, BufList};
 use protocol::{Placement, Transmit};
 use wire::{Crc32c, crc32c};
 
+use crate::datamover::ReceivedPdu;
 use crate::limits::{BHS, DEFAULT_SEGMENT, DIGEST, STAGED};
 use crate::pdu::{BasicHeaderSegment, Bhs, padding};
 use crate::violation::Violation;
@@ -24,10 +25,9 @@ pub(crate) struct Digests {
 pub(crate) enum Next<'a> {
     /// More bytes are needed.
     Short,
-    /// A whole PDU of `size` bytes; nothing is consumed until the caller says so.
-    Whole { header: Bhs, ahs: &'a [u8], data: &'a [u8], size: usize },
-    /// A header of `size` bytes whose data is too long to stage: call [`Receiver::begin`].
-    Large { header: Bhs, ahs: &'a [u8], size: usize },
+    /// A PDU of `size` bytes, or without data the header of one whose data is too long to stage: then call [`Receiver::begin`]. Nothing is consumed
+    /// until the caller says so.
+    Pdu { pdu: ReceivedPdu<'a>, size: usize },
     /// `size` bytes of a large PDU's data went where they belong.
     Moved { size: usize },
     /// A large PDU's data is complete; its last `size` bytes were padding and digest.
@@ -63,7 +63,11 @@ impl Receiver {
     }
 
     /// Looks at the front of the staged bytes.
-    #[inline]
+    #[expect(
+        clippy::inline_always,
+        reason = "once in each role's loop: what it finds would go through memory"
+    )]
+    #[inline(always)]
     pub(crate) fn next<'a>(&mut self, bytes: &'a [u8]) -> Next<'a> {
         match &mut self.segment {
             None => self.header(bytes),
@@ -90,7 +94,7 @@ impl Receiver {
         let ahs = covered.get(BHS..).unwrap_or_default();
         let length = view.data_length() as usize;
         if length > STAGED {
-            return Next::Large { header: *header, ahs, size };
+            return Next::Pdu { pdu: ReceivedPdu { header, ahs, data: None }, size };
         }
         let padded = length + padding(length);
         let whole = size + padded + self.data_digest(length);
@@ -99,7 +103,8 @@ impl Receiver {
         if !digest.is_empty() && digest != crc32c(covered).to_le_bytes() {
             return Next::Fault { violation: Violation::DataDigest, header: Some(*header) };
         }
-        Next::Whole { header: *header, ahs, data: covered.get(..length).unwrap_or_default(), size: whole }
+        let data = covered.get(..length).unwrap_or_default();
+        Next::Pdu { pdu: ReceivedPdu { header, ahs, data: Some(data) }, size: whole }
     }
 
     fn data_digest(&self, length: usize) -> usize {
@@ -107,6 +112,7 @@ impl Receiver {
     }
 
     /// Says where the data of a large PDU goes: to `buf` from `start`, or nowhere.
+    #[inline]
     pub(crate) fn begin(&mut self, header: Bhs, target: Option<(Buf, usize)>) {
         let length = BasicHeaderSegment::from_bytes(&header).data_length() as usize;
         let discard = target.is_none();
@@ -114,6 +120,7 @@ impl Receiver {
         self.segment = Some(Segment { header, buf, discard, start, length, done: 0 });
     }
 
+    #[inline]
     fn trailer<'a>(&mut self, bytes: &'a [u8]) -> Next<'a> {
         let Some(segment) = &self.segment else { return Next::Short };
         let pad = padding(segment.length);

@@ -1,9 +1,19 @@
 //! iSCSI over a byte stream: the Datamover that RFC 7143 itself describes.
 //!
-//! `framing` finds PDUs in the stream and puts them there, `send_queue` holds what each role is to send, in order, `data_in` and `data_out`
-//! cut data into PDUs and check their order, each for both roles.
+//! `connection` drives an upper layer over a stream, with `framing`, which finds PDUs there and puts them there; `target` and `initiator` are the
+//! roles' datamovers, with a `send_queue` each, which holds what is to be sent, in order; `data_in` and `data_out` cut data into PDUs and check their
+//! order, each for both roles. `roles` is where both halves meet.
 
-pub(crate) mod data_in;
-pub(crate) mod data_out;
-pub(crate) mod framing;
-pub(crate) mod send_queue;
+mod connection;
+mod data_in;
+mod data_out;
+mod framing;
+mod initiator;
+mod roles;
+mod send_queue;
+mod target;
+
+pub use connection::TcpConnection;
+pub use initiator::TcpInitiator;
+pub use roles::{InitiatorConnection, TargetConnection};
+pub use target::TcpTarget;

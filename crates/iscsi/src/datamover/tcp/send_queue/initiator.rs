@@ -5,14 +5,14 @@ use alloc::vec::Vec;
 
 use crate::datamover::tcp::data_out::DataOutSequence;
 use crate::limits::ANSWERS;
-use crate::pdu::Bhs;
+use crate::pdu::{BasicHeaderSegment, Bhs, NopOut, Opcode, RESERVED_TAG};
 
 /// One thing to send.
 #[derive(Debug)]
 pub(crate) enum Outgoing {
     /// A PDU that is not numbered.
     Pdu { header: Bhs, data: Vec<u8> },
-    /// The answer to a ping.
+    /// The answer to a ping, which has the tag of the ping.
     Answer(Bhs),
     /// A sequence of write data.
     Data(DataOutSequence),
@@ -33,13 +33,12 @@ impl SendQueue {
 
     /// A PDU that is not numbered.
     pub(crate) fn send(&mut self, header: Bhs, data: Vec<u8>) {
+        let is_nop = BasicHeaderSegment::from_bytes(&header).opcode() == Opcode::NOP_OUT;
+        if is_nop && NopOut::from_bytes(&header).transfer_tag() != RESERVED_TAG {
+            self.answers = self.answers.saturating_add(size_of::<Outgoing>());
+            return self.queue.push_back(Outgoing::Answer(header));
+        }
         self.queue.push_back(Outgoing::Pdu { header, data });
-    }
-
-    /// The answer to a ping.
-    pub(crate) fn answer_ping(&mut self, header: Bhs) {
-        self.answers = self.answers.saturating_add(size_of::<Outgoing>());
-        self.queue.push_back(Outgoing::Answer(header));
     }
 
     /// A sequence of write data, behind everything else.

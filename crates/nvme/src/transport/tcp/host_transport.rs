@@ -1,0 +1,132 @@
+//! TCP under a host's queue: what it has to send, in order, and its way into PDUs; and the data that is just coming.
+
+use alloc::collections::VecDeque;
+use core::ops::Range;
+
+use buf::BufList;
+use protocol::Transmit;
+use zerocopy::IntoBytes;
+
+use super::framing::{Agreement, PduData, Role, Termination, put_bare, put_with_data};
+use super::receiver::Receiver;
+use crate::host::FabricTransport;
+use crate::pdu::{CapsuleCmd, IcReq};
+use crate::sqe::SubmissionQueueEntry;
+use crate::violation::Violation;
+
+/// One thing to send.
+#[derive(Debug)]
+pub(super) enum Outgoing {
+    IcReq {
+        header_digest: bool,
+        data_digest: bool,
+    },
+    /// A command with its in-capsule data, which may be none.
+    Command {
+        entry: SubmissionQueueEntry,
+        data: BufList,
+    },
+    /// What an R2T asked for.
+    Burst(Burst),
+}
+
+impl Outgoing {
+    #[inline]
+    pub(super) fn put(self, agreed: Agreement, send: &mut Transmit) {
+        match self {
+            Self::IcReq { header_digest, data_digest } => {
+                send.put(IcReq::new(header_digest, data_digest, 0).as_bytes());
+            }
+            Self::Command { entry, data } if data.is_empty() => {
+                put_bare(send, agreed, CapsuleCmd::new(entry).as_mut_bytes());
+            }
+            Self::Command { entry, data } => {
+                let length = data.len();
+                let pieces = data.into_pieces();
+                put_with_data(
+                    send,
+                    agreed,
+                    CapsuleCmd::new(entry).as_mut_bytes(),
+                    PduData { length, pieces },
+                );
+            }
+            // Cut into PDUs by the connection, which knows the data.
+            Self::Burst(_) => {}
+        }
+    }
+}
+
+/// What is left of the data that an R2T asked for.
+#[derive(Debug)]
+pub(super) struct Burst {
+    pub(super) cid: u16,
+    pub(super) ttag: u16,
+    pub(super) range: Range<usize>,
+}
+
+/// The command to which data from the controller belongs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct DataOwner {
+    pub(super) cid: u16,
+    /// The PDU's flag: the command has succeeded with this data, and no completion follows.
+    pub(super) success: bool,
+}
+
+/// The stream of one connection at the host.
+#[derive(Debug)]
+pub(super) struct HostTransport {
+    /// What ICReq and ICResp have agreed on, once they have.
+    pub(super) initialised: bool,
+    pub(super) agreed: Agreement,
+    pub(super) receiver: Receiver<DataOwner>,
+    pub(super) waiting: VecDeque<Outgoing>,
+    /// The most bytes of data in one PDU, as the controller says in ICResp (MAXH2CDATA).
+    pub(super) max_data: usize,
+    termination: Option<Termination>,
+}
+
+impl FabricTransport for HostTransport {
+    #[inline]
+    fn send_command(&mut self, entry: SubmissionQueueEntry, in_capsule: BufList) {
+        self.waiting.push_back(Outgoing::Command { entry, data: in_capsule });
+    }
+
+    fn clear(&mut self) {
+        self.waiting.clear();
+    }
+}
+
+impl HostTransport {
+    /// A stream that begins with an ICReq which asks for these digests.
+    pub(super) fn new(header_digest: bool, data_digest: bool) -> Self {
+        Self {
+            initialised: false,
+            agreed: Agreement::default(),
+            receiver: Receiver::Header,
+            waiting: VecDeque::from([Outgoing::IcReq { header_digest, data_digest }]),
+            max_data: 0,
+            termination: None,
+        }
+    }
+
+    /// Both sides have agreed how PDUs look from now on, and the controller takes `max_data` bytes of data in one.
+    pub(super) fn agree(&mut self, agreed: Agreement, max_data: usize) {
+        (self.agreed, self.max_data, self.initialised) = (agreed, max_data, true);
+    }
+
+    /// Nothing but the answer to a violation, whose PDU begins with `bytes`, is sent any more.
+    pub(super) fn terminate(&mut self, violation: Violation, bytes: &[u8]) {
+        self.termination = Some(Termination::new(violation, bytes));
+        self.clear();
+    }
+
+    /// Puts the answer to a violation, once nothing waits before it.
+    #[inline]
+    pub(super) fn put_termination(&mut self, send: &mut Transmit) {
+        if self.waiting.is_empty()
+            && let Some(termination) = self.termination.take()
+        {
+            termination.put(Role::Host, send);
+        }
+    }
+}
