@@ -20,6 +20,14 @@ LOSS = re.compile(r"I/O error|detected conn error|timeout, reset controller|ping
 """What the initiators complain of when they lose a session: a failure where nobody cuts one."""
 
 
+WARNING_ENDS = "---[ end trace"
+"""The last line of a warning of the kernel's, which its calls come before."""
+
+KNOWN_WARNING = ("check_flush_dependency", "pm_runtime_remove", "__iscsi_unbind_session")
+"""Calls that, all in one warning, are a fault of Linux' own and none of a target's: at a logout the initiator takes a SCSI target apart
+on a queue that must not wait for memory, and waits there for power management's, if its work happens to be due, which may."""
+
+
 @dataclass(frozen=True)
 class Result:
     """One test result; it failed if it has a reason."""
@@ -81,7 +89,8 @@ class Report:
 
     def kernel(self, console: str, *, losses: bool = False) -> Result:
         """Judges the kernel's log; `losses` says that sessions were to be lost."""
-        self._log = [line for line in console.splitlines() if KERNEL_FAULT.search(line) or (not losses and LOSS.search(line))]
+        lines = without_known_warnings(console.splitlines())
+        self._log = [line for line in lines if KERNEL_FAULT.search(line) or (not losses and LOSS.search(line))]
         return self.add("kernel/log", self._log[0].strip() if self._log else None)
 
     @property
@@ -114,3 +123,18 @@ class Report:
             ended = None
         self.running = None
         return ended
+
+
+def without_known_warnings(lines: list[str]) -> list[str]:
+    """Leaves each warning out, from its first line to the end of its trace, if its calls are `KNOWN_WARNING`'s."""
+    kept: list[str] = []
+    begun: int | None = None
+    for line in lines:
+        kept.append(line)
+        if "WARNING: CPU" in line:
+            begun = len(kept) - 1
+        elif WARNING_ENDS in line and begun is not None:
+            if all(any(call in told for told in kept[begun:]) for call in KNOWN_WARNING):
+                del kept[begun:]
+            begun = None
+    return kept

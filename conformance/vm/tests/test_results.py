@@ -69,6 +69,18 @@ class ReportTest(unittest.TestCase):
         self.assertIsNone(Report(()).kernel(" connection1:0: detected conn error (1020)", losses=True).reason)
         self.assertIsNotNone(Report(()).kernel("EXT4-fs error (device dm-1): htree", losses=True).reason)
 
+    def test_the_warning_that_is_linux_own_is_known_by_its_calls(self) -> None:
+        calls = ("check_flush_dependency.part.0+0x106/0x130", "pm_runtime_remove+0x20/0x30", "__iscsi_unbind_session+0xd4/0x220")
+        first = f"[  5.1] WARNING: CPU: 0 PID: 896 at kernel/workqueue.c:3767 {calls[0]}"
+        whole = [first, *(f"[  5.2]  {call}" for call in calls[1:]), "[  5.3] ---[ end trace 0000000000000000 ]---"]
+        self.assertIsNone(Report(()).kernel("\n".join(whole)).reason)
+        for missing in range(len(whole)):
+            with self.subTest(missing=missing):
+                told = [line for at, line in enumerate(whole) if at != missing]
+                other = told if missing else ["[  5.1] WARNING: CPU: 0 PID: 896 at mm/slub.c:1 somewhere", *told]
+                self.assertIsNotNone(Report(()).kernel("\n".join(other)).reason)
+        self.assertIsNotNone(Report(()).kernel("\n".join([*whole, "[  6.0] Oops: 0002"])).reason)
+
     def test_a_quiet_kernel_passes(self) -> None:
         self.assertIsNone(Report(()).kernel("[  1.0] sd 0:0:0:0: Power-on or device reset occurred\n").reason)
 
