@@ -36,4 +36,4 @@ pub mod terminate;
 mod untagged;
 pub mod violation;
 
-pub use connection::{Action, Config, Connection, Input, QueueLimits, Role};
+pub use connection::{Config, Connection, QueueLimits, Role};

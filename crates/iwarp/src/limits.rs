@@ -8,9 +8,6 @@ pub const STAGING: usize = 1024;
 /// Bytes of private data in a set-up frame, at most (RFC 5044 §7.1.1).
 pub const PRIVATE_DATA: usize = 512;
 
-/// Bytes of private data that a consumer may send: four less, which the enhanced set-up needs for itself (RFC 6581 §9).
-pub const OWN_PRIVATE_DATA: usize = PRIVATE_DATA - 4;
-
 /// How long a responder waits for the request frame of a new connection: twice as long as Linux' siw does.
 pub const REQUEST_TIME: Duration = Duration::from_secs(10);
 

@@ -6,8 +6,8 @@ mod rig;
 use std::collections::HashMap;
 
 use buf::{Account, Pool};
-use iwarp::mpa::{Offer, PrivateData};
-use iwarp::{Input, Role};
+use iwarp::Role;
+use iwarp::mpa::Offer;
 use proptest::prelude::*;
 use protocol::{Connection as _, Ended, Instant};
 use rig::{
@@ -15,8 +15,8 @@ use rig::{
     read_request, sink, source,
 };
 use verbs::{
-    EndReason, QueuePair as _, QueuePairState, RegionMemory, RemoteRegion, STag, WorkDone, WorkId,
-    WorkMemory, WorkRequest,
+    EndReason, PrivateData, QueuePair as _, QueuePairState, RegionMemory, RemoteRegion, STag, SetupAnswer,
+    WorkDone, WorkId, WorkMemory, WorkRequest,
 };
 
 /// A tag that was given out, on this connection or on another, or a number that was not.
@@ -307,7 +307,7 @@ fn every_kind_of_send_is_sent_and_received() {
         let near = rig::connection(iwarp::Config { solicited, ..near });
         let mut joined = Joined::new(near, rig::responder(OFFER));
         joined.run();
-        joined.far().connection.handle_input(Instant::ZERO, Input::Accept(PrivateData::NONE));
+        joined.far().connection.handle_input(Instant::ZERO, SetupAnswer::Accept(PrivateData::NONE));
         joined.run();
         let region = joined.far().register(sink(10));
         for (id, invalidate, opcode) in [(1, None, 3), (2, Some(region.stag), 4)] {
@@ -427,7 +427,7 @@ fn what_a_peer_makes_us_hold_is_counted() {
         (100 * 46..100 * 200).contains(&reads),
         "{reads} bytes for a hundred reads, as the actions were taken"
     );
-    end.connection.handle_input(Instant::ZERO, Input::Accept(PrivateData::NONE));
+    end.connection.handle_input(Instant::ZERO, SetupAnswer::Accept(PrivateData::NONE));
     end.transmit(Instant::ZERO);
     let region = end.register(source(&vec![5; 1 << 16]));
     let payload = read_request(Wanted { stag: region.stag.0, offset: 0, length: 1 << 16 });
@@ -458,7 +458,7 @@ fn fewer_reads_are_served_where_memory_is_scarce() {
         let mut end = end_with(&pool, config(Role::Responder, Offer { ird: 1000, ..OFFER }));
         let request = [b"MPA ID Req Frame".as_slice(), &[0x10, 2, 0, 4, 0, 4, 0x03, 0xe8]].concat();
         end.receive(Instant::ZERO, &request);
-        end.connection.handle_input(Instant::ZERO, Input::Accept(PrivateData::NONE));
+        end.connection.handle_input(Instant::ZERO, SetupAnswer::Accept(PrivateData::NONE));
         let reply = end.transmit(Instant::ZERO);
         let told = u16::from_be_bytes([reply[20], reply[21]]);
         assert!((1..1000).contains(&told) && told <= most, "{told}");

@@ -5,12 +5,15 @@ mod rig;
 
 use std::time::Duration;
 
+use iwarp::Role;
 use iwarp::limits::{REPLY_TIME, REQUEST_TIME, RTR_TIME};
-use iwarp::mpa::{Offer, PrivateData, Revision, Rtr, RtrKinds};
-use iwarp::{Action, Input, Role};
+use iwarp::mpa::{Offer, Revision, Rtr, RtrKinds};
 use protocol::{CloseReason, Connection as _, Ended, Instant};
 use rig::{Chunks, End, Joined, OFFER, SEND, Victim, config, connection, initiator, list, responder};
-use verbs::{EndReason, QueuePair as _, QueuePairState, WorkDone, WorkError, WorkRequest};
+use verbs::{
+    EndReason, PrivateData, QueuePair as _, QueuePairState, SetupAnswer, SetupEvent, WorkDone, WorkError,
+    WorkRequest,
+};
 
 const KEY_REQUEST: &[u8] = b"MPA ID Req Frame";
 const KEY_REPLY: &[u8] = b"MPA ID Rep Frame";
@@ -29,7 +32,7 @@ fn reply_to(offer: Offer, request: &[u8]) -> (End, Vec<u8>) {
     for byte in request {
         end.receive(Instant::ZERO, &[*byte]);
     }
-    end.connection.handle_input(Instant::ZERO, Input::Accept(PrivateData::NONE));
+    end.connection.handle_input(Instant::ZERO, SetupAnswer::Accept(PrivateData::NONE));
     let reply = end.transmit(Instant::ZERO);
     (end, reply)
 }
@@ -42,7 +45,7 @@ fn the_answer_to_siw_is_that_of_siw() {
     let (mut end, reply) = reply_to(offer, &frame(KEY_REQUEST, &admin));
     assert_eq!(reply, frame(KEY_REPLY, &[0x10, 2, 0, 4, 0, 0, 0, 0x80]));
     let heard = private(&admin[8..]);
-    assert_eq!(end.actions, [Action::Requested(heard)]);
+    assert_eq!(end.actions, [SetupEvent::Requested(heard)]);
     assert!(!end.connection.is_established(), "before the first FPDU has come");
     end.receive(Instant::ZERO, &rig::fpdu(&[], false));
     assert!(end.connection.is_established());
@@ -75,10 +78,10 @@ fn private_data_goes_both_ways() {
         let mut joined = Joined::new(near, responder(OFFER));
         joined.chunks = Chunks::Of(3);
         joined.run();
-        assert_eq!(joined.far().actions, [Action::Requested(private(b"may I"))]);
-        joined.far().connection.handle_input(Instant::ZERO, Input::Accept(private(b"you may")));
+        assert_eq!(joined.far().actions, [SetupEvent::Requested(private(b"may I"))]);
+        joined.far().connection.handle_input(Instant::ZERO, SetupAnswer::Accept(private(b"you may")));
         joined.run();
-        assert_eq!(joined.near().actions, [Action::Established(private(b"you may"))]);
+        assert_eq!(joined.near().actions, [SetupEvent::Established(private(b"you may"))]);
     }
 }
 
@@ -88,16 +91,16 @@ fn a_rejection_is_told_with_its_reason() {
     joined.near().post_receive(1, 10);
     joined.near().post(2, WorkRequest::Send { data: list(b"x"), invalidate: None });
     joined.run();
-    joined.far().connection.handle_input(Instant::ZERO, Input::Reject(private(b"full")));
+    joined.far().connection.handle_input(Instant::ZERO, SetupAnswer::Reject(private(b"full")));
     joined.run();
-    assert_eq!(joined.near().actions, [Action::Rejected(private(b"full"))]);
+    assert_eq!(joined.near().actions, [SetupEvent::Rejected(private(b"full"))]);
     let ended = [EndReason::ByPeer, EndReason::ByUs].map(QueuePairState::Ended);
     assert_eq!([joined.near().connection.state(), joined.far().connection.state()], ended);
     assert!(matches!(joined.near().connection.poll_close(), Some(CloseReason::Refused(_))));
     let flushed = joined.near().done();
     assert!(flushed.len() == 2 && flushed.iter().all(|done| done.result == Err(WorkError::Flushed)));
     // Too late to think again.
-    joined.far().connection.handle_input(Instant::ZERO, Input::Accept(PrivateData::NONE));
+    joined.far().connection.handle_input(Instant::ZERO, SetupAnswer::Accept(PrivateData::NONE));
     assert!(joined.far().transmit(Instant::ZERO).is_empty());
 }
 
@@ -124,7 +127,7 @@ fn each_way_to_show_readiness_opens_the_other_end() {
         joined.far().post(4, WorkRequest::Send { data: list(b"y"), invalidate: None });
         let request = joined.near().transmit(Instant::ZERO);
         joined.far().receive(Instant::ZERO, &request);
-        joined.far().connection.handle_input(Instant::ZERO, Input::Accept(PrivateData::NONE));
+        joined.far().connection.handle_input(Instant::ZERO, SetupAnswer::Accept(PrivateData::NONE));
         let reply = joined.far().transmit(Instant::ZERO);
         joined.near().receive(Instant::ZERO, &reply);
         let sent = joined.near().transmit(Instant::ZERO);
@@ -259,7 +262,7 @@ fn while_a_consumer_decides_nothing_is_taken() {
     end.post_receive(1, 32);
     end.receive(Instant::ZERO, &rig::fpdu(&SEND.ulpdu(), false));
     assert!(end.done().is_empty());
-    end.connection.handle_input(Instant::ZERO, Input::Accept(PrivateData::NONE));
+    end.connection.handle_input(Instant::ZERO, SetupAnswer::Accept(PrivateData::NONE));
     end.transmit(Instant::ZERO);
     end.receive(Instant::ZERO, &[]);
     assert_eq!(end.done().len(), 1, "what came early was kept by the transport");

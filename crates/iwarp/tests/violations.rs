@@ -4,17 +4,17 @@
 mod rig;
 
 use buf::Buf;
+use iwarp::Role;
 use iwarp::limits;
-use iwarp::mpa::{Offer, PrivateData};
-use iwarp::{Input, Role};
+use iwarp::mpa::Offer;
 use protocol::{CloseReason, Connection as _, Ended, Instant};
 use rig::{
     Access, Chunks, End, Joined, Message, OFFER, SEND, Victim, WRITE, Wanted, fpdu, list, read_request, sink,
     source,
 };
 use verbs::{
-    EndReason, QueuePair as _, QueuePairState, RegionMemory, RemoteRegion, STag, WorkDone, WorkError,
-    WorkMemory, WorkRequest,
+    EndReason, PrivateData, QueuePair as _, QueuePairState, RegionMemory, RemoteRegion, STag, SetupAnswer,
+    WorkDone, WorkError, WorkMemory, WorkRequest,
 };
 
 /// Layer and type of an error, and its code.
@@ -425,7 +425,7 @@ fn a_read_of_a_peer_that_serves_none_fails() {
     );
     let mut joined = Joined::new(near, rig::responder(Offer { ird: 0, ..OFFER }));
     joined.run();
-    joined.far().connection.handle_input(Instant::ZERO, Input::Accept(PrivateData::NONE));
+    joined.far().connection.handle_input(Instant::ZERO, SetupAnswer::Accept(PrivateData::NONE));
     joined.run();
     let from = RemoteRegion { stag: STag(7), offset: 0, length: 100 };
     joined.near().post(1, WorkRequest::Read { into: Buf::zeroed(100), from });

@@ -19,8 +19,10 @@ extern crate alloc;
 pub mod contract;
 mod queue_pair;
 mod region;
+mod setup;
 mod work;
 
 pub use queue_pair::{EndReason, QueuePair, QueuePairLimits, QueuePairState};
 pub use region::{RegionError, RegionMemory, RegionTable, RemoteRegion, STag, TableFull};
+pub use setup::{ConnectedQueuePair, PrivateData, SetupAnswer, SetupEvent};
 pub use work::{Refusal, Refused, WorkCompletion, WorkDone, WorkError, WorkId, WorkMemory, WorkRequest};

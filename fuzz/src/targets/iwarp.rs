@@ -1,12 +1,13 @@
 //! iWARP connections: what a peer says from its first byte on, and ULPDUs that are framed for it, so that the fuzzer gets past lengths and CRCs.
 
 use buf::{Account, Buf, BufList, Pool, SharedBuf};
-use iwarp::mpa::{Offer, PrivateData, Revision, RtrKinds};
-use iwarp::{Action, Config, Connection, Input, QueueLimits, Role};
+use iwarp::mpa::{Offer, Revision, RtrKinds};
+use iwarp::{Config, Connection, QueueLimits, Role};
 use protocol::pair::Half;
 use protocol::{Connection as _, Ended, Instant};
 use verbs::{
-    QueuePair, RegionMemory, RemoteRegion, STag, WorkCompletion, WorkDone, WorkId, WorkMemory, WorkRequest,
+    PrivateData, QueuePair, RegionMemory, RemoteRegion, STag, SetupAnswer, SetupEvent, WorkCompletion,
+    WorkDone, WorkId, WorkMemory, WorkRequest,
 };
 use wire::{Reader, crc32c};
 
@@ -59,8 +60,8 @@ impl Consumer {
     /// Answers whatever is asked, and posts again what a message took.
     fn serve(&mut self, half: &mut Half<Connection>) {
         while let Some(action) = half.connection.poll_action() {
-            if matches!(action, Action::Requested(_)) {
-                half.connection.handle_input(Instant::ZERO, Input::Accept(PrivateData::NONE));
+            if matches!(action, SetupEvent::Requested(_)) {
+                half.connection.handle_input(Instant::ZERO, SetupAnswer::Accept(PrivateData::NONE));
             }
         }
         let mut done = Vec::new();

@@ -9,12 +9,15 @@ use alloc::collections::VecDeque;
 
 use buf::Account;
 use protocol::{CloseReason, Ended, Instant, Placement, Transmit};
-use verbs::{EndReason, QueuePairLimits, QueuePairState, RegionTable, WorkCompletion};
+use verbs::{
+    EndReason, PrivateData, QueuePairLimits, QueuePairState, RegionTable, SetupAnswer, SetupEvent,
+    WorkCompletion,
+};
 
 use crate::arrival::Arrival;
 use crate::inbound_reads::InboundReads;
 use crate::limits::{LONGEST, READS, STAGING};
-use crate::mpa::{Frame, Offer, PrivateData, Receiver, Setup, Terms};
+use crate::mpa::{Frame, Offer, Receiver, Setup, Terms};
 use crate::receive_queue::ReceiveQueue;
 use crate::send_queue::SendQueue;
 use crate::sender::Sender;
@@ -58,34 +61,6 @@ pub struct Config {
     pub solicited: bool,
 }
 
-/// What a consumer answers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Input {
-    /// Answers [`Action::Requested`]: the connection may be.
-    Accept(PrivateData),
-    /// Answers it: the connection may not be.
-    Reject(PrivateData),
-}
-
-/// What a consumer hears of the set-up. All else it hears from the queue pair.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Action {
-    /// A responder's: somebody wants a connection, and says this.
-    Requested(PrivateData),
-    /// Messages may go both ways. An initiator hears what the responder says; it may post from the beginning, as a responder may: what is posted waits.
-    Established(PrivateData),
-    /// An initiator's: the responder refuses, and says this.
-    Rejected(PrivateData),
-}
-
-impl Action {
-    /// Bytes that the peer has sent with it.
-    fn bytes(&self) -> usize {
-        let (Self::Requested(data) | Self::Established(data) | Self::Rejected(data)) = self;
-        data.bytes().len()
-    }
-}
-
 /// One connection, either role. See the crate's documentation.
 ///
 /// What its peer can make it hold is counted by its account: the table of the peer's RDMA Reads, which is all there is of them, and private data until the consumer has
@@ -106,7 +81,7 @@ pub struct Connection {
     /// The frame that is to be sent, or the request that is to be answered.
     frame: Option<Frame>,
     terms: Terms,
-    actions: VecDeque<Action>,
+    actions: VecDeque<SetupEvent>,
     /// What is received; none before the set-up.
     receiver: Option<Receiver>,
     /// What the FPDU that is coming is.
@@ -229,15 +204,15 @@ impl Connection {
         }
     }
 
-    fn act(&mut self, action: Action) {
-        self.account.count(action.bytes());
+    fn act(&mut self, action: SetupEvent) {
+        self.account.count(action.private_data().len());
         self.actions.push_back(action);
     }
 }
 
 impl protocol::Connection for Connection {
-    type Input = Input;
-    type Action = Action;
+    type Input = SetupAnswer;
+    type Action = SetupEvent;
 
     const STAGING: usize = STAGING;
 
@@ -264,10 +239,10 @@ impl protocol::Connection for Connection {
         self.advance();
     }
 
-    fn handle_input(&mut self, _now: Instant, input: Input) {
+    fn handle_input(&mut self, _now: Instant, input: SetupAnswer) {
         match input {
-            Input::Accept(private_data) => self.accept(private_data),
-            Input::Reject(private_data) => self.reject(private_data),
+            SetupAnswer::Accept(private_data) => self.accept(private_data),
+            SetupAnswer::Reject(private_data) => self.reject(private_data),
         }
     }
 
@@ -303,9 +278,9 @@ impl protocol::Connection for Connection {
         self.advance();
     }
 
-    fn poll_action(&mut self) -> Option<Action> {
+    fn poll_action(&mut self) -> Option<SetupEvent> {
         let action = self.actions.pop_front()?;
-        self.account.uncount(action.bytes());
+        self.account.uncount(action.private_data().len());
         Some(action)
     }
 

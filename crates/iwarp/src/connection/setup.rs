@@ -1,11 +1,11 @@
 //! What a connection does while it is set up: frames, the consumer's decision, and what follows from what was agreed (RFC 5044 §7.1, RFC 6581).
 
 use protocol::{CloseReason, Instant};
-use verbs::EndReason;
+use verbs::{EndReason, PrivateData, SetupEvent};
 
-use super::{Action, Connection, Role};
+use super::{Connection, Role};
 use crate::inbound_reads::InboundReads;
-use crate::mpa::{Frame, FrameError, FrameKind, PrivateData, Receiver, Refusal, Rtr, Setup, Terms};
+use crate::mpa::{Frame, FrameError, FrameKind, Receiver, Refusal, Rtr, Setup, Terms};
 use crate::violation::Violation;
 
 impl Connection {
@@ -58,7 +58,7 @@ impl Connection {
                 self.setup.requested();
                 let private_data = request.private_data.clone();
                 self.frame = Some(request);
-                self.act(Action::Requested(private_data));
+                self.act(SetupEvent::Requested(private_data));
             }
             Err(_) => self.fail("an MPA request of another revision"),
         }
@@ -66,7 +66,7 @@ impl Connection {
 
     fn replied(&mut self, reply: Frame) {
         if reply.reject {
-            self.act(Action::Rejected(reply.private_data));
+            self.act(SetupEvent::Rejected(reply.private_data));
             let refused = CloseReason::Refused("the responder rejects the connection");
             return self.end(EndReason::ByPeer, refused);
         }
@@ -78,7 +78,7 @@ impl Connection {
                     Some(Rtr::Read) => self.sends.post_rtr_read(),
                     rtr => self.sender.show_readiness(rtr),
                 }
-                self.act(Action::Established(reply.private_data));
+                self.act(SetupEvent::Established(reply.private_data));
             }
             Err(Refusal::InsufficientIrd(terms)) => {
                 self.agree(terms);
@@ -124,7 +124,7 @@ impl Connection {
     /// The first FPDU has come: this side may send.
     pub(super) fn first_fpdu(&mut self) {
         if self.setup.fpdu_received() {
-            self.act(Action::Established(PrivateData::NONE));
+            self.act(SetupEvent::Established(PrivateData::NONE));
         }
     }
 

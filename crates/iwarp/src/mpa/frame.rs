@@ -6,7 +6,9 @@ use alloc::vec::Vec;
 use wire::big_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::limits::{OWN_PRIVATE_DATA, PRIVATE_DATA};
+use verbs::PrivateData;
+
+use crate::limits::PRIVATE_DATA;
 
 /// Which of the two frames it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -155,25 +157,6 @@ impl Enhanced {
     }
 }
 
-/// What consumers tell each other while a connection is set up.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct PrivateData(Vec<u8>);
-
-impl PrivateData {
-    /// Nothing.
-    pub const NONE: Self = Self(Vec::new());
-
-    /// At most [`OWN_PRIVATE_DATA`] bytes, or nothing.
-    pub fn new(bytes: &[u8]) -> Option<Self> {
-        (bytes.len() <= OWN_PRIVATE_DATA).then(|| Self(bytes.to_vec()))
-    }
-
-    /// The bytes.
-    pub fn bytes(&self) -> &[u8] {
-        &self.0
-    }
-}
-
 /// A frame that is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FrameError {
@@ -244,7 +227,7 @@ impl Frame {
             reject: header.flags & REJECT != 0,
             revision: header.revision,
             enhanced,
-            private_data: PrivateData(private.to_vec()),
+            private_data: PrivateData::received(private),
         };
         Ok(Some(Received { frame, length: size_of::<Header>().saturating_add(length) }))
     }
@@ -258,12 +241,12 @@ impl Frame {
             | flag(self.enhanced.is_some(), ENHANCED);
         let enhanced = self.enhanced.map(Enhanced::encode);
         let enhanced = enhanced.as_ref().map_or(&[][..], IntoBytes::as_bytes);
-        let length = enhanced.len().saturating_add(self.private_data.0.len());
+        let length = enhanced.len().saturating_add(self.private_data.bytes().len());
         let length = U16::new(u16::try_from(length).unwrap_or(u16::MAX));
         let header = Header { key: self.kind.key(), flags, revision: self.revision, length };
         let mut bytes = header.as_bytes().to_vec();
         bytes.extend_from_slice(enhanced);
-        bytes.extend_from_slice(&self.private_data.0);
+        bytes.extend_from_slice(self.private_data.bytes());
         bytes
     }
 }

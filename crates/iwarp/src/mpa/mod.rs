@@ -8,7 +8,7 @@ mod receiver;
 mod setup;
 mod writer;
 
-pub use frame::{Enhanced, Frame, FrameError, FrameKind, PrivateData, Rtr, RtrKinds};
+pub use frame::{Enhanced, Frame, FrameError, FrameKind, Rtr, RtrKinds};
 pub use mulpdu::mulpdu;
 pub use negotiation::{Offer, Refusal, Revision, Terms};
 pub(crate) use receiver::{Fpdu, Receiver};

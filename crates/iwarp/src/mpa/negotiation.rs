@@ -1,6 +1,8 @@
 //! What two ends agree on while a connection is set up: markers, CRCs, how many RDMA Reads, and how readiness is shown (RFC 5044 §7.1, RFC 6581 §9).
 
-use super::frame::{Enhanced, Frame, FrameKind, PrivateData, Rtr, RtrKinds};
+use verbs::PrivateData;
+
+use super::frame::{Enhanced, Frame, FrameKind, Rtr, RtrKinds};
 
 /// The revision of MPA that this side speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

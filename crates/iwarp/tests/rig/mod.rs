@@ -6,11 +6,14 @@
 use std::collections::VecDeque;
 
 use buf::{Account, Buf, BufList, Pool, SharedBuf};
-use iwarp::mpa::{Offer, PrivateData, Revision, RtrKinds};
-use iwarp::{Action, Config, Connection, Input, QueueLimits, Role};
+use iwarp::mpa::{Offer, Revision, RtrKinds};
+use iwarp::{Config, Connection, QueueLimits, Role};
 use protocol::{Connection as _, Ended, Entropy, Instant, Placement, SeededEntropy, Transmit};
 use verbs::contract::Side;
-use verbs::{QueuePair, RegionMemory, RemoteRegion, WorkCompletion, WorkDone, WorkId, WorkRequest};
+use verbs::{
+    PrivateData, QueuePair, RegionMemory, RemoteRegion, SetupAnswer, SetupEvent, WorkCompletion, WorkDone,
+    WorkId, WorkRequest,
+};
 
 pub const OFFER: Offer =
     Offer { revision: Revision::Two, markers: false, crc: false, rtr: RtrKinds::ALL, ird: 4, ord: 4 };
@@ -64,7 +67,7 @@ pub struct End {
     pub connection: Connection,
     staged: Vec<u8>,
     placement: Option<(Placement, usize)>,
-    pub actions: Vec<Action>,
+    pub actions: Vec<SetupEvent>,
     ended: bool,
 }
 
@@ -223,8 +226,8 @@ impl Joined {
         let mut joined = Self::new(initiator(near), responder(far));
         joined.chunks = chunks;
         joined.run();
-        assert_eq!(joined.ends[1].actions, [Action::Requested(PrivateData::NONE)]);
-        joined.ends[1].connection.handle_input(Instant::ZERO, Input::Accept(PrivateData::NONE));
+        assert_eq!(joined.ends[1].actions, [SetupEvent::Requested(PrivateData::NONE)]);
+        joined.ends[1].connection.handle_input(Instant::ZERO, SetupAnswer::Accept(PrivateData::NONE));
         joined.run();
         joined
     }
@@ -377,7 +380,7 @@ impl Victim {
     pub fn new(crc: bool, prepare: impl FnOnce(&mut End)) -> Self {
         let mut end = End::new(responder(Offer { crc, ..OFFER }));
         end.receive(Instant::ZERO, &siw_request());
-        end.connection.handle_input(Instant::ZERO, Input::Accept(PrivateData::NONE));
+        end.connection.handle_input(Instant::ZERO, SetupAnswer::Accept(PrivateData::NONE));
         let reply = end.transmit(Instant::ZERO);
         assert_eq!(reply[..16], *b"MPA ID Rep Frame");
         prepare(&mut end);

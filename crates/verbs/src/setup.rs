@@ -1,0 +1,70 @@
+//! How two consumers come to have a connection: what one asks, what the other answers (the connection management of RFC 5044 §7 and of
+//! InfiniBand's volume 1, chapter 12).
+
+use alloc::vec::Vec;
+
+use crate::QueuePair;
+
+/// What consumers tell each other while a connection is set up.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PrivateData(Vec<u8>);
+
+impl PrivateData {
+    /// Nothing.
+    pub const NONE: Self = Self(Vec::new());
+
+    /// The most that every provider can carry from an application's consumer, in bytes: what MPA leaves of its 512 beside the words of the enhanced
+    /// set-up (RFC 6581 §4), less than which none of ours needs.
+    pub const LONGEST: usize = 508;
+
+    /// At most [`LONGEST`](Self::LONGEST) bytes, or nothing.
+    pub fn new(bytes: &[u8]) -> Option<Self> {
+        (bytes.len() <= Self::LONGEST).then(|| Self(bytes.to_vec()))
+    }
+
+    /// What a provider has received, and has bounded.
+    pub fn received(bytes: &[u8]) -> Self {
+        Self(bytes.to_vec())
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// What a consumer answers to [`SetupEvent::Requested`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SetupAnswer {
+    /// The connection may be.
+    Accept(PrivateData),
+    /// The connection may not be.
+    Reject(PrivateData),
+}
+
+/// What a consumer hears of the set-up. All else it hears from the queue pair.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SetupEvent {
+    /// A responder's: somebody wants a connection, and says this.
+    Requested(PrivateData),
+    /// Messages may go both ways. An initiator hears what the responder says; it may post from the beginning, as a responder may: what is posted waits.
+    Established(PrivateData),
+    /// An initiator's: the responder refuses, and says this.
+    Rejected(PrivateData),
+}
+
+impl SetupEvent {
+    /// What the peer has sent with it.
+    pub fn private_data(&self) -> &[u8] {
+        let (Self::Requested(data) | Self::Established(data) | Self::Rejected(data)) = self;
+        data.bytes()
+    }
+}
+
+/// A queue pair that is a connection of its own over a transport of the event loop's: what iSER and NVMe/RDMA stand on.
+pub trait ConnectedQueuePair:
+    QueuePair + protocol::Connection<Input = SetupAnswer, Action = SetupEvent>
+{
+}
+
+impl<Q: QueuePair + protocol::Connection<Input = SetupAnswer, Action = SetupEvent>> ConnectedQueuePair for Q {}
