@@ -6,7 +6,7 @@ use std::{fmt, io};
 use volume::{OpenError, VolumeErrorKind};
 
 use crate::check::CheckError;
-use crate::client::DiskError;
+use crate::client::error::DiskError;
 use crate::last_error::LastError;
 
 /// Why a job that walks over volumes did not come to its end. Its text is whole: it has the cause, the cause's own sources, and the last

@@ -13,7 +13,7 @@ use buf::SharedBuf;
 
 use crate::error::StreamError;
 use crate::limits::STREAM_AHEAD;
-use crate::walk::{Content, Fed, Piece, Span};
+use crate::walk::piece::{Content, Fed, Piece, Span};
 
 /// Bytes on their way between a stream's thread and the event loop.
 struct Queue<T> {

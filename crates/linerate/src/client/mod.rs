@@ -33,7 +33,7 @@ mod blocking;
 mod bytes;
 mod core;
 mod disk;
-mod error;
+pub(crate) mod error;
 mod inline;
 mod lane;
 mod permits;

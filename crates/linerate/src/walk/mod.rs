@@ -7,7 +7,7 @@
 mod copy_end;
 mod feed;
 mod map;
-mod piece;
+pub(crate) mod piece;
 
 use buf::{Pool, SharedBuf};
 use protocol::Instant;

@@ -1,7 +1,7 @@
 //! The seam between the event loop and the kernel: what a driver does, and the two that do it.
 
 mod epoll;
-mod interface;
+pub(crate) mod interface;
 
 use std::io;
 

@@ -11,7 +11,7 @@ use io_uring::{IoUring, opcode, squeue, types};
 use super::{FileOp, Receive, Send};
 use crate::clock;
 use crate::convert::{bits, call_length, position};
-use crate::driver::{Driver, Event, Interest, Received, SendRoom, Wait, Woken};
+use crate::driver::interface::{Driver, Event, Interest, Received, SendRoom, Wait, Woken};
 use crate::limits::{FILES_AT_ONCE, RING_COMPLETIONS, SPIN_STRIDE};
 use crate::wakeup::Wakeup;
 
