@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Runs suites one after another and sums them up: `suites.py unit conformance interop lab vm`.
 
-A suite is a list of steps, a step is a command. Whatever a step prints goes to the terminal and to `target/suites/SUITE.log`; its results are
-read from the closing lines of cargo's test harness or of our runners. A command that has no such line is one test. What failed, and why, is told
+A suite is a list of steps, a step is a command. Steps that mostly wait run beside the others of their suite. Whatever a step prints goes to the
+terminal and to `target/suites/SUITE.log`, of one that runs beside others when it has ended; its results are read from the closing lines of cargo's test harness or of our runners. A command that has no such line is one test. What failed, and why, is told
 again at the end, where it is looked for first. The last line of all is the sum, alone: `N passed, N failed`.
 """
 import os
@@ -10,7 +10,9 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -40,6 +42,8 @@ class Suite:
 
     steps: tuple
     skips: tuple = field(default=())
+    # Steps that wait for timeouts and paced copies rather than compute: they run one after another beside `steps`, once there is a build.
+    beside: tuple = ()
 
 
 # The release build stands before the suites that need it: it is their step, so that each suite can run alone.
@@ -72,10 +76,9 @@ SUITES = {
         Step("kill", "conformance/kill/run.py", 300),
         Step("attach", "conformance/attach/run.py", 900),
         Step("contract", "cargo build --quiet -p linerate --example contract && conformance/contract/run.py", 1800),
-        Step("failures", "conformance/failures/run.py", 1800),
         Step("attach as a file", "conformance/attach/fuse.py", 900),
         Step("device", "conformance/device/run.py", 1500),
-    )),
+    ), beside=(Step("failures", "conformance/failures/run.py", 1800),)),
     "lab": Suite((
         BUILD,
         Step("arms", "conformance/lab/arms.py", 2400),
@@ -150,22 +153,32 @@ def failures(lines):
     return tuple((told or lines)[-TOLD_LINES:])
 
 
-def run_step(suite, step, log):
-    """Runs a command in a process group of its own, so that its time limit reaches all that it started."""
-    print(f"\n== {suite}: {step.name}: {step.command}", flush=True)
-    started = time.monotonic()
-    output = []
-    process = subprocess.Popen(step.command, shell=True, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                               errors="replace", start_new_session=True, env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"})
-    signal.signal(signal.SIGALRM, lambda *_: os.killpg(process.pid, signal.SIGKILL))
-    signal.alarm(step.limit)
-    for line in process.stdout:
+class Teller:
+    """Says each line on the terminal and in a suite's log."""
+
+    def __init__(self, log):
+        self.log = log
+
+    def __call__(self, line):
         sys.stdout.write(line)
         sys.stdout.flush()
-        log.write(line)
-        output.append(line)
-    status = process.wait()
-    signal.alarm(0)
+        self.log.write(line)
+
+
+def run_step(suite, step, tell):
+    """Runs a command in a process group of its own, so that its time limit reaches all that it started; `tell` takes its lines."""
+    tell(f"\n== {suite}: {step.name}: {step.command}\n")
+    started = time.monotonic()
+    output = []
+    with subprocess.Popen(step.command, shell=True, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          errors="replace", start_new_session=True, env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}) as process:
+        limit = threading.Timer(step.limit, os.killpg, (process.pid, signal.SIGKILL))
+        limit.start()
+        for line in process.stdout:
+            tell(line)
+            output.append(line)
+        status = process.wait()
+        limit.cancel()
     seconds = time.monotonic() - started
     words = f"stopped after {step.limit} s" if seconds >= step.limit else "" if status == 0 else f"exit status {status}"
     passed, failed, skipped = count("".join(output), status)
@@ -173,26 +186,36 @@ def run_step(suite, step, log):
     return Outcome(suite, step.name, passed, failed, skipped, seconds, words, told)
 
 
-def run_suite(name, log):
+def run_beside(name):
+    """Runs the steps that mostly wait, and keeps what they print until all have ended."""
+    lines = []
+    return [run_step(name, step, lines.append) for step in SUITES[name].beside], lines
+
+
+def run_suite(name, tell):
     """Runs the steps of a suite. A step that cannot be built makes the rest of its suite fail, not vanish."""
-    outcomes = []
-    for step in SUITES[name].steps:
-        outcome = run_step(name, step, log)
-        if step is BUILD and outcome.failed:
-            rest = [Outcome(name, other.name, 0, 1, 0, 0.0, "did not run: no build") for other in SUITES[name].steps[1:]]
-            return [*outcomes, outcome, *rest]
-        if step is not BUILD:
-            outcomes.append(outcome)
-    return outcomes
+    suite, outcomes = SUITES[name], []
+    steps = list(suite.steps)
+    if steps[0] is BUILD:
+        built = run_step(name, steps.pop(0), tell)
+        if built.failed:
+            rest = [Outcome(name, other.name, 0, 1, 0, 0.0, "did not run: no build") for other in (*steps, *suite.beside)]
+            return [built, *rest]
+    with ThreadPoolExecutor(1) as lane:
+        waiting = lane.submit(run_beside, name)
+        outcomes += [run_step(name, step, tell) for step in steps]
+        others, lines = waiting.result()
+    for line in lines:
+        tell(line)
+    return outcomes + others
 
 
-def summary(names, outcomes, seconds):
-    """The table, what was left out and why, and the sum."""
+def summary(took, outcomes, seconds):
+    """The table, what was left out and why, and the sum; `took` has each suite's seconds."""
     print("\n== summary")
     for one in outcomes:
         print(f"{one.suite + ': ' + one.step:32}{one.passed:6} passed {one.failed:4} failed {one.skipped:4} skipped {one.seconds:6.0f} s  {one.words}".rstrip())
-    for name in names:
-        total = sum(one.seconds for one in outcomes if one.suite == name)
+    for name, total in took.items():
         print(f"suite {name}: {'FAILED' if any(one.failed for one in outcomes if one.suite == name) else 'passed'} in {total:.0f} s")
         for words in SUITES[name].skips:
             print(f"skipped in {name}: {words}")
@@ -210,13 +233,15 @@ def main(names):
     if unknown or not names:
         sys.exit(f"usage: suites.py SUITE …, of {', '.join(SUITES)}")
     started = time.monotonic()
-    outcomes = []
+    outcomes, took = [], {}
     folder = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "suites"
     folder.mkdir(parents=True, exist_ok=True)
     for name in names:
+        begun = time.monotonic()
         with (folder / f"{name}.log").open("w") as log:
-            outcomes += run_suite(name, log)
-    summary(names, outcomes, time.monotonic() - started)
+            outcomes += run_suite(name, Teller(log))
+        took[name] = time.monotonic() - begun
+    summary(took, outcomes, time.monotonic() - started)
     passed, failed = sum(one.passed for one in outcomes), sum(one.failed for one in outcomes)
     print(f"{passed} passed, {failed} failed", flush=True)
     return 1 if failed or not passed else 0
