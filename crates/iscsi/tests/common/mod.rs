@@ -11,6 +11,7 @@
 )]
 
 pub mod evil;
+pub mod iser;
 pub mod memory_datamover;
 pub mod raw;
 
