@@ -49,7 +49,8 @@ struct Transport {
 }
 
 impl FabricTransport for Transport {
-    const SGLS: SglSupport = SglSupport { transport: false, keyed: true, offsets: true };
+    const SGLS: SglSupport =
+        SglSupport { transport: false, keyed: true, offsets: true, in_capsule: u32::MAX };
     const UNSENT_SIZE: usize = size_of::<Waiting>();
     const DAMAGED: &'static str = "memory that cannot be read";
     const STALLED: &'static str = STALLED;

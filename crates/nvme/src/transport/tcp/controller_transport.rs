@@ -44,7 +44,8 @@ pub(super) struct ControllerTransport {
 }
 
 impl FabricTransport for ControllerTransport {
-    const SGLS: SglSupport = SglSupport { transport: true, keyed: false, offsets: false };
+    const SGLS: SglSupport =
+        SglSupport { transport: true, keyed: false, offsets: false, in_capsule: u32::MAX };
     const UNSENT_SIZE: usize = size_of::<Outgoing>();
     const DAMAGED: &'static str = "a data digest that does not match";
     const STALLED: &'static str = "the host stopped in the middle of a PDU";
