@@ -34,8 +34,8 @@ pub const LOGIN_RECEIVES: usize = 2;
 pub const SHORT_MESSAGE: usize = 260;
 /// Commands over RDMA that may wait for their memory to be registered, beyond which none leaves the window's queue.
 pub const COMMANDS_AHEAD: usize = 64;
-/// Buffers for short messages that a connection keeps for their next use, at most: those of as many answers as may be under way.
-pub const KEPT_MESSAGES: usize = 512;
+/// Buffers of a size that a connection over RDMA keeps for its next messages, at most: those of as many commands or answers as may be under way.
+pub const KEPT_MESSAGES: usize = 256;
 
 /// MaxRecvDataSegmentLength until it is declared, in bytes (RFC 7143 §13.12).
 pub const DEFAULT_SEGMENT: u32 = 8192;

@@ -1,11 +1,40 @@
-//! iSER, both roles, over queue pairs of software iWARP.
+//! iSER, both roles, over queue pairs of software iWARP: they do everything that they do over TCP.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 mod common;
 
-use common::iser::ready;
-use common::{BLOCK, config, portal};
+use std::sync::Arc;
+
+use buf::{Buf, BufList, Pool, SharedBuf};
+use common::iser::{IserBench, OFFER, bench, far, near, ready};
+use common::{BLOCK, Bench, blocks, config, portal};
+use iscsi::chap::{Algorithm, Credentials, Secret};
+use iscsi::connection::State;
+use iscsi::datamover::iser::{Invalidation, initiator_needs, private_data};
+use iscsi::initiator;
+use iscsi::keys::{DigestPolicy, Tuning};
+use iscsi::target::{Access, Chap, Input, Node, Portal, Rule};
 use protocol::pair::aperiodic;
+use protocol::{Connection as _, Ended};
+use scsi::NexusEvent;
+use volume::{Durability, Epoch, Extent, Operation, Tag, VolumeErrorKind, VolumeId};
+
+fn write_of(blocks: usize, seed: u64) -> Operation {
+    let data = BufList::from(SharedBuf::from(aperiodic(blocks * BLOCK, seed)));
+    Operation::Write { extent: Extent::new(0, blocks as u64), data, durability: Durability::Cached }
+}
+
+fn read_of(blocks: usize) -> Operation {
+    Operation::Read { extent: Extent::new(0, blocks as u64), into: Buf::zeroed(blocks * BLOCK) }
+}
+
+fn ready_with(near: Tuning, far: Tuning) -> IserBench {
+    let mut config = config();
+    config.tuning = near;
+    let mut portal = portal(4096);
+    portal.tuning = far;
+    ready(config, portal)
+}
 
 #[test]
 fn login_probe_write_read() {
@@ -19,8 +48,213 @@ fn login_probe_write_read() {
 }
 
 #[test]
-fn data_of_all_sizes_arrives() {
+fn data_of_all_sizes_arrives_with_every_burst_setting() {
+    for immediate_data in [false, true] {
+        for initial_r2t in [false, true] {
+            for (first_burst, max_burst) in [(512, 512), (8192, 65_536), (262_144, 1 << 20)] {
+                let near =
+                    Tuning { immediate_data, initial_r2t, first_burst, max_burst, ..Tuning::default() };
+                let mut bench = ready_with(near, Tuning::default());
+                bench.check_integrity(&format!("{near:?}"));
+                assert_eq!(bench.pair.far.connection.outstanding(), 0);
+            }
+        }
+    }
+}
+
+/// Whatever digests the ends would have over TCP: iSER has none.
+#[test]
+fn digests_are_left_to_the_transport() {
+    for policy in [DigestPolicy::Off, DigestPolicy::Allow, DigestPolicy::Require] {
+        let tuning = Tuning { header_digest: policy, data_digest: policy, ..Tuning::default() };
+        ready_with(tuning, Tuning::default()).check_integrity("digests");
+        ready_with(Tuning::default(), tuning).check_integrity("digests");
+    }
+}
+
+#[test]
+fn every_chunk_size() {
+    for chunk in [1, 2, 3, 7, 13, 60, 127, 512, 1000, 1448, 4096, 65_536] {
+        let mut bench = bench(config(), portal(256), &Pool::new(64 << 20));
+        bench.pair.chunk = chunk;
+        bench.log_in();
+        let bytes = aperiodic(48 * BLOCK, 3);
+        bench.write(0, bytes.clone()).unwrap();
+        assert_eq!(bench.read(0, 48).unwrap(), bytes, "chunks of {chunk}");
+    }
+}
+
+#[test]
+fn it_works_without_send_with_invalidate() {
+    let portal = portal(4096);
+    let blocks = blocks(&portal);
+    let far = far(portal, &Pool::new(64 << 20));
+    let mut bench = Bench::of(near(config(), Invalidation::NotUsed), far, blocks);
+    bench.log_in();
+    bench.check_integrity("without invalidation");
+}
+
+/// A queue pair that holds next to nothing makes it slower, and no more than that.
+#[test]
+fn a_short_send_queue_and_few_regions_are_enough() {
+    let portal = portal(4096);
+    let blocks = blocks(&portal);
+    let needs = iscsi::datamover::iser::QueueNeeds { sends: 3, regions: 1, ..initiator_needs() };
+    let role = iwarp::Role::Initiator(private_data(Invalidation::Used));
+    let queue_pair = common::iser::queue_pair(role, needs, OFFER);
+    let entropy = Box::new(protocol::SeededEntropy::new(2));
+    let near = initiator::IserConnection::new(
+        protocol::Instant::ZERO,
+        config(),
+        Pool::new(64 << 20),
+        entropy,
+        queue_pair,
+    );
+    let mut bench = Bench::of(near, far(portal, &Pool::new(64 << 20)), blocks);
+    bench.log_in();
+    for tag in 0..32 {
+        bench.submit(tag, if tag % 2 == 0 { read_of(40) } else { write_of(40, 5) });
+    }
+    bench.run();
+    assert_eq!(bench.done.len(), 32);
+    assert!(bench.done.iter().all(|done| done.result.is_ok()), "{:?}", bench.done);
+}
+
+#[test]
+fn hundreds_of_requests_at_once_widen_the_window() {
     let mut bench = ready(config(), portal(4096));
-    bench.check_integrity("iSER");
+    for round in 0..4 {
+        for tag in 0..200 {
+            bench.submit(tag, if tag % 3 == 0 { write_of(64, round) } else { read_of(24) });
+        }
+        bench.run();
+        assert_eq!(bench.done.len(), 200);
+        assert!(bench.done.drain(..).all(|done| done.result.is_ok()));
+    }
+}
+
+fn credentials(user: &str, secret: &str) -> Credentials {
+    Credentials { user: user.into(), secret: Secret::new(secret) }
+}
+
+#[test]
+fn both_sides_prove_themselves() {
+    for secret in ["a secret of sixteen", "another one"] {
+        let chap = Chap {
+            initiator: credentials("alice", "a secret of sixteen"),
+            target: Some(credentials("bob", "the target's own one")),
+            algorithms: vec![Algorithm::Sha256],
+        };
+        let mut portal = portal(64);
+        let mut node = Node::clone(&portal.nodes[0]);
+        node.access = Access::Rules(vec![Rule { chap: Some(chap), ..Rule::default() }]);
+        portal.nodes = vec![Arc::new(node)];
+        let mut config = config();
+        config.chap = Some(credentials("alice", secret));
+        config.mutual = Some(credentials("bob", "the target's own one"));
+        let mut bench = bench(config, portal, &Pool::new(64 << 20));
+        bench.run();
+        assert_eq!(bench.unit.is_some(), secret == "a secret of sixteen", "{:?}", bench.failed);
+    }
+}
+
+#[test]
+fn discovery_finds_more_targets_than_fit_into_a_pdu() {
+    let mut portal = portal(64);
+    let node = Node::clone(&portal.nodes[0]);
+    let named = |number: usize| {
+        let mut node = node.clone();
+        node.name = format!("iqn.2026-11.org.linerate:volume-{number:05}").parse().unwrap();
+        Arc::new(node)
+    };
+    portal.nodes = (0..300).map(named).collect();
+    let mut config = config();
+    config.target = None;
+    let mut bench = bench(config, portal, &Pool::new(64 << 20));
+    bench.run();
+    assert_eq!(bench.discovered.map(|found| found.len()), Some(300));
+}
+
+#[test]
+fn a_logout_ends_it_and_a_new_connection_comes_in_its_place() {
+    for round in 0..3 {
+        let mut bench = ready(config(), portal(256));
+        bench.write(0, vec![round; BLOCK]).unwrap();
+        bench.pair.near.connection.handle_input(bench.pair.now, initiator::Input::Logout);
+        bench.run();
+        assert_eq!(bench.failed.as_deref(), Some("logged out"));
+        assert_eq!(bench.pair.near.connection.state(), State::Closing);
+        assert!(bench.pair.far.connection.poll_close().is_some());
+    }
+}
+
+#[test]
+fn a_read_that_the_connection_or_the_target_ends_gives_its_memory_back() {
+    for fails in [false, true] {
+        let mut bench = ready(config(), portal(256));
+        bench.memory.hold = !fails;
+        bench.memory.fail = fails.then_some(VolumeErrorKind::Media);
+        let into = Buf::zeroed(BLOCK);
+        let place = into.as_ptr();
+        bench.submit(1, Operation::Read { extent: Extent::new(0, 1), into });
+        bench.run();
+        bench.pair.near.end(bench.pair.now, Ended::ByPeer);
+        bench.run();
+        let memory = bench.done.pop().unwrap().result.unwrap_err().memory.expect("the memory");
+        assert_eq!((memory.as_ptr(), memory.len()), (place, BLOCK));
+    }
+}
+
+/// A request at the volume is cancelled: its memory is back, untouched by the data that comes too late, and both ends go on.
+#[test]
+fn a_cancelled_read_gives_its_memory_back_and_nobody_touches_it() {
+    let pool = Pool::new(64 << 20);
+    let mut bench = bench(config(), portal(4096), &pool);
+    bench.log_in();
+    bench.write(0, vec![7; 8 * BLOCK]).unwrap();
+    let before = pool.used();
+    bench.memory.hold = true;
+    let into = Buf::zeroed(8 * BLOCK);
+    let place = into.as_ptr();
+    bench.submit(1, Operation::Read { extent: Extent::new(0, 8), into });
+    bench.run();
+    bench.pair.near.connection.handle_input(bench.pair.now, initiator::Input::Cancel(Tag(1)));
+    bench.run();
+    assert_eq!(bench.memory.cancelled.len(), 1, "the volume is told");
+    bench.release();
+    let failure = bench.done.pop().unwrap().result.unwrap_err();
+    assert_eq!(failure.kind, VolumeErrorKind::Cancelled);
+    let memory = failure.memory.expect("the memory");
+    assert_eq!((memory.as_ptr(), &memory[..]), (place, &[0; 8 * BLOCK][..]));
+    assert_eq!(bench.read(0, 8).unwrap(), vec![7; 8 * BLOCK]);
+    assert_eq!(pool.used(), before, "the target holds nothing");
+}
+
+/// Another nexus resets the unit while a write's data is being read. It ends with TASK ABORTED there, and is sent again.
+#[test]
+fn a_write_that_another_nexus_aborted_is_sent_again() {
+    let mut bench = ready(config(), portal(64));
+    bench.write(0, vec![1; BLOCK]).unwrap();
+    bench.submit(2, write_of(40, 2));
+    for _ in 0..6 {
+        // The command, the region's read request, and the data cross one by one.
+        bench.step();
+        let event = Some(NexusEvent::LogicalUnitReset);
+        let fence = Input::Fence { volume: VolumeId::new(0, 0), epoch: Epoch(1), event };
+        bench.pair.far.connection.handle_input(bench.pair.now, fence);
+    }
+    bench.run();
+    assert!(bench.done.pop().unwrap().result.is_ok());
+    assert_eq!(bench.memory.bytes[..40 * BLOCK], aperiodic(40 * BLOCK, 2));
     assert_eq!(bench.pair.far.connection.outstanding(), 0);
+}
+
+#[test]
+fn a_target_that_is_gone_is_left() {
+    let mut bench = ready(config(), portal(64));
+    let gone = Input::PortalChanged(Arc::new(Portal::new(Vec::<Arc<Node>>::new())));
+    bench.pair.far.connection.handle_input(bench.pair.now, gone);
+    bench.run();
+    assert!(bench.pair.far.connection.poll_close().is_some());
+    assert!(bench.failed.is_some(), "it cannot go on");
 }

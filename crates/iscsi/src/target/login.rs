@@ -430,9 +430,11 @@ impl Login {
         if core::mem::replace(&mut self.declared, true) {
             return;
         }
-        let rdma = self.tuning.rdma.filter(|_| !self.discovery);
-        if let Some(rdma) = rdma {
-            answer.put("MaxOutstandingUnexpectedPDUs", &rdma.unexpected_pdus.to_string());
+        if let Some(rdma) = self.tuning.rdma.filter(|_| !self.discovery) {
+            // open-iscsi gives up a login that has a key which it does not know: only who says the key hears it.
+            if self.seen.contains("MaxOutstandingUnexpectedPDUs") {
+                answer.put("MaxOutstandingUnexpectedPDUs", &rdma.unexpected_pdus.to_string());
+            }
         } else {
             answer.put("MaxRecvDataSegmentLength", &self.tuning.segment.to_string());
         }

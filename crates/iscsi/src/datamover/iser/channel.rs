@@ -120,11 +120,51 @@ pub(super) struct Channel<Q> {
     size: usize,
     /// Bytes in receives.
     receive_bytes: usize,
-    /// Buffers for short messages that are free, and how many there are.
-    short: Vec<Buf>,
-    shorts: usize,
+    /// Buffers for messages: short ones, and those with data.
+    kept: [Kept; 2],
     /// Bytes in buffers of messages that are longer.
-    long_bytes: usize,
+    odd_bytes: usize,
+}
+
+/// Buffers of one size for messages, which are used again.
+#[derive(Debug)]
+struct Kept {
+    size: usize,
+    /// Those whose messages are sent. The transport may still hold the newest of them.
+    sent: VecDeque<SharedBuf>,
+    /// How many there are.
+    count: usize,
+}
+
+impl Kept {
+    const fn new(size: usize) -> Self {
+        Self { size, sent: VecDeque::new(), count: 0 }
+    }
+
+    fn take(&mut self, length: usize) -> Buf {
+        let mut buf = match self.sent.pop_front().map(SharedBuf::try_unfreeze) {
+            Some(Ok(buf)) => buf,
+            Some(Err(held)) => {
+                self.sent.push_front(held);
+                self.make()
+            }
+            None => self.make(),
+        };
+        buf.set_len(length);
+        buf
+    }
+
+    fn make(&mut self) -> Buf {
+        self.count = self.count.saturating_add(1);
+        Buf::zeroed(self.size)
+    }
+
+    fn give_back(&mut self, list: BufList) {
+        match list.into_pieces().next() {
+            Some(piece) if self.sent.len() < KEPT_MESSAGES => self.sent.push_back(piece),
+            _ => self.count = self.count.saturating_sub(1),
+        }
+    }
 }
 
 impl<Q: ConnectedQueuePair> Channel<Q> {
@@ -141,9 +181,8 @@ impl<Q: ConnectedQueuePair> Channel<Q> {
             wanted: LOGIN_RECEIVES,
             size: LONG,
             receive_bytes: 0,
-            short: Vec::new(),
-            shorts: 0,
-            long_bytes: 0,
+            kept: [Kept::new(SHORT), Kept::new(LONG)],
+            odd_bytes: 0,
         };
         channel.post_receives();
         channel
@@ -203,14 +242,15 @@ impl<Q: ConnectedQueuePair> Channel<Q> {
         !self.is_open() || self.has_room()
     }
 
-    /// Bytes in buffers, but those of long messages, which are few.
+    /// Bytes in receives, and in buffers that are used again.
     pub(super) fn table_bytes(&self) -> usize {
-        self.receive_bytes.saturating_add(self.shorts.saturating_mul(SHORT))
+        let kept = self.kept.iter().map(|kept| kept.count.saturating_mul(kept.size));
+        kept.fold(self.receive_bytes, usize::saturating_add)
     }
 
-    /// Bytes in long messages that are under way.
-    pub(super) fn long_bytes(&self) -> usize {
-        self.long_bytes
+    /// Bytes in buffers of unusual messages that are under way.
+    pub(super) fn odd_bytes(&self) -> usize {
+        self.odd_bytes
     }
 
     /// Posts a request other than a receive; gives it back if it is not taken.
@@ -251,30 +291,20 @@ impl<Q: ConnectedQueuePair> Channel<Q> {
     }
 
     fn take_buf(&mut self, length: usize) -> Buf {
-        if length > SHORT {
-            self.long_bytes = self.long_bytes.saturating_add(length);
-            return Buf::zeroed(length);
+        if let Some(kept) = self.kept.iter_mut().find(|kept| length <= kept.size) {
+            return kept.take(length);
         }
-        let mut buf = self.short.pop().unwrap_or_else(|| {
-            self.shorts = self.shorts.saturating_add(1);
-            Buf::zeroed(SHORT)
-        });
-        buf.set_len(length);
-        buf
+        self.odd_bytes = self.odd_bytes.saturating_add(length);
+        Buf::zeroed(length)
     }
 
     /// Takes the buffer of a message back.
     fn keep(&mut self, memory: WorkMemory) {
         let WorkMemory::List(list) = memory else { return };
         let length = list.len();
-        if length > SHORT {
-            self.long_bytes = self.long_bytes.saturating_sub(length);
-            return;
-        }
-        let piece = list.into_pieces().next().and_then(|piece| piece.try_unfreeze().ok());
-        match piece {
-            Some(buf) if self.short.len() < KEPT_MESSAGES => self.short.push(buf),
-            _ => self.shorts = self.shorts.saturating_sub(1),
+        match self.kept.iter_mut().find(|kept| length <= kept.size) {
+            Some(kept) => kept.give_back(list),
+            None => self.odd_bytes = self.odd_bytes.saturating_sub(length),
         }
     }
 

@@ -21,7 +21,7 @@ use crate::datamover::{
     InitiatorLayer, ReceivedPdu, TaskHandle,
 };
 use crate::keys::Parameters;
-use crate::limits::{ANSWERS, COMMANDS_AHEAD, INITIATOR_DEPTH, UNEXPECTED_PDUS};
+use crate::limits::{ANSWERS, COMMANDS_AHEAD, INITIATOR_DEPTH, LOGIN_RECEIVES, UNEXPECTED_PDUS};
 use crate::pdu::{
     BasicHeaderSegment, Bhs, NopOut, Opcode, RESERVED_TAG, Residual, ScsiResponse, TaskManagementRequest,
     stamp_length,
@@ -377,7 +377,9 @@ impl<Q: ConnectedQueuePair> Datamover for IserInitiator<Q> {
     fn enable_datamover(&mut self, longest_segment: u32) {
         self.enabled = true;
         let size = LONG.min(HEADERS.saturating_add(longest_segment as usize));
-        let responses = usize::from(INITIATOR_DEPTH);
+        // A discovery has one request at a time.
+        let is_discovery = !self.parameters.rdma.extensions;
+        let responses = if is_discovery { LOGIN_RECEIVES } else { INITIATOR_DEPTH.into() };
         let unexpected = usize::try_from(UNEXPECTED_PDUS).unwrap_or_default();
         self.channel.want_receives(responses.saturating_add(unexpected), size);
     }

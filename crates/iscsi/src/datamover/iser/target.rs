@@ -15,7 +15,7 @@ use crate::datamover::{
     TargetDatamover, TargetLayer, TaskHandle, WriteResources,
 };
 use crate::keys::{Parameters, WriteBase};
-use crate::limits::{OUTBOUND, OUTBOUND_BYTES, UNEXPECTED_PDUS};
+use crate::limits::{LOGIN_RECEIVES, OUTBOUND, OUTBOUND_BYTES, UNEXPECTED_PDUS};
 use crate::pdu::{
     BasicHeaderSegment, DataRange, Opcode, ScsiCommand, ScsiResponse, SenseSegment, stamp_length,
 };
@@ -123,7 +123,9 @@ impl<Q: ConnectedQueuePair> IserTarget<Q> {
     fn post_receives(&mut self) {
         let unexpected = usize::try_from(UNEXPECTED_PDUS).unwrap_or_default();
         if self.enabled {
-            self.channel.want_receives(self.room.saturating_add(unexpected), LONG);
+            // A discovery has one request at a time.
+            let tasks = if self.parameters.rdma.extensions { self.room } else { LOGIN_RECEIVES };
+            self.channel.want_receives(tasks.saturating_add(unexpected), LONG);
         }
     }
 
@@ -336,7 +338,7 @@ impl<Q: ConnectedQueuePair> TargetDatamover for IserTarget<Q> {
     fn pending(&self) -> Pending {
         let waiting = self.queue.capacity().wrapping_mul(size_of::<Outgoing>());
         let reads = self.reads.capacity().wrapping_mul(size_of::<TaskHandle>());
-        let data = self.data.saturating_add(self.channel.long_bytes());
+        let data = self.data.saturating_add(self.channel.odd_bytes());
         Pending { data, queue: waiting.saturating_add(reads).saturating_add(self.channel.table_bytes()) }
     }
 }
