@@ -63,7 +63,7 @@ impl Rig {
         let (mut rig, _) = Self::asking(io(1, &remote()));
         rig.answer(SetupAnswer::Accept(AcceptReply::new(receives).encode()));
         let (connect, _) = rig.commands().remove(0);
-        rig.respond(connect.cid.get(), Status::SUCCESS, rig.key(&connect));
+        rig.respond(connect.cid.get(), Status::SUCCESS, Rig::key(&connect));
         assert!(matches!(rig.events().as_slice(), [Action::QueueReady]));
         rig
     }
@@ -86,7 +86,7 @@ impl Rig {
         commands
     }
 
-    fn key(&self, entry: &SubmissionQueueEntry) -> Option<STag> {
+    fn key(entry: &SubmissionQueueEntry) -> Option<STag> {
         entry.dptr.keyed_block().filter(|block| block.length != 0).map(|block| STag(block.key))
     }
 
@@ -243,7 +243,7 @@ fn data_goes_in_the_capsule_up_to_its_size_and_by_key_beyond() {
             });
             assert_eq!(read, Some(bytes));
         }
-        rig.respond(entry.cid.get(), Status::SUCCESS, rig.key(&entry));
+        rig.respond(entry.cid.get(), Status::SUCCESS, Rig::key(&entry));
         let events = rig.events();
         assert!(matches!(events.as_slice(), [Action::Complete(done)] if done.result.is_ok()), "{events:?}");
     }
@@ -293,7 +293,7 @@ fn a_second_response_is_a_violation() {
         rig.read(2);
         let (entry, _) = rig.commands().remove(0);
         let response = CompletionQueueEntry::new(entry.cid.get(), 0, Status::SUCCESS);
-        let key = rig.key(&entry).filter(|_| invalidate);
+        let key = Rig::key(&entry).filter(|_| invalidate);
         // Both come together: the memory is on its way back when the second one is looked at.
         let far = &mut rig.pair.far.connection;
         for invalidate in [key, None] {
@@ -316,7 +316,7 @@ fn the_key_of_another_command_is_not_to_be_invalidated() {
     rig.read(1);
     rig.read(2);
     let commands = rig.commands();
-    let foreign = rig.key(&commands[1].0);
+    let foreign = Rig::key(&commands[1].0);
     rig.respond(commands[0].0.cid.get(), Status::SUCCESS, foreign);
     rig.ended(Some("a response that invalidates a key which is not its command's"), &[1, 2]);
     // Nor one by a command without memory.
@@ -324,7 +324,7 @@ fn the_key_of_another_command_is_not_to_be_invalidated() {
     rig.read(1);
     rig.submit(2, Operation::Flush);
     let commands = rig.commands();
-    let foreign = rig.key(&commands[0].0);
+    let foreign = Rig::key(&commands[0].0);
     rig.respond(commands[1].0.cid.get(), Status::SUCCESS, foreign);
     let text = "a response that invalidates a key which is not its command's";
     assert_eq!(rig.pair.near.connection.poll_close(), Some(CloseReason::Violation(text)));
@@ -384,7 +384,7 @@ fn a_failed_command_has_no_data_whatever_was_written() {
     rig.read(1);
     let (entry, _) = rig.commands().remove(0);
     rig.post(WorkRequest::Write { data: list(&vec![0x77; LARGE]), to: Rig::region(&entry) });
-    rig.respond(entry.cid.get(), Status::LBA_OUT_OF_RANGE, rig.key(&entry));
+    rig.respond(entry.cid.get(), Status::LBA_OUT_OF_RANGE, Rig::key(&entry));
     let events = rig.events();
     let [Action::Complete(completion)] = events.as_slice() else { panic!("{events:?}") };
     let failure = completion.result.as_ref().unwrap_err();
