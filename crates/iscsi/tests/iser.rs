@@ -258,3 +258,26 @@ fn a_target_that_is_gone_is_left() {
     assert!(bench.pair.far.connection.poll_close().is_some());
     assert!(bench.failed.is_some(), "it cannot go on");
 }
+
+/// Aborts are PDUs that a target does not expect: no more are under way than it has receives for.
+#[test]
+fn aborts_wait_until_the_target_has_receives_for_them() {
+    let mut bench = ready(config(), portal(256));
+    bench.memory.hold = true;
+    for tag in 0..30 {
+        bench.submit(tag, read_of(8));
+    }
+    bench.run();
+    for tag in 0..30 {
+        bench.pair.near.connection.handle_input(bench.pair.now, initiator::Input::Cancel(Tag(tag)));
+    }
+    let aborts = bench.pair.near.transmit(bench.pair.now);
+    bench.pair.far.receive(bench.pair.now, &aborts);
+    bench.act_far();
+    assert_eq!(bench.memory.cancelled.len(), iscsi::limits::UNEXPECTED_PDUS as usize);
+    bench.release();
+    while !bench.memory.cancelled.is_empty() && bench.done.len() < 30 {
+        bench.release();
+    }
+    assert_eq!(bench.done.len(), 30);
+}

@@ -12,6 +12,7 @@
 
 pub mod evil;
 pub mod iser;
+pub mod iser_raw;
 pub mod memory_datamover;
 pub mod raw;
 
