@@ -134,7 +134,8 @@ fn data_comes_in_no_pdu_of_its_own() {
     let answers = peer.send(&message(IserHeader::new(), data.to_bytes(), &[0; 512]));
     assert_eq!(AgainstTarget::rejected(&answers), Some(Reason::PROTOCOL_ERROR.0));
     assert_eq!(peer.close(), Some(reason(Violation::UnexpectedData)));
-    let mut peer = ready();
+    let keys: Vec<(&str, &str)> = RDMA.into_iter().chain([("InitialR2T", "No")]).collect();
+    let mut peer = AgainstTarget::ready(&keys, &Pool::new(64 << 20));
     let region = peer.near().register(source(8));
     let iser = IserHeader::new().writing(region.into());
     let unsolicited = |command: ScsiCommand| command.writing(length(8), 0).with_unsolicited();
@@ -308,7 +309,7 @@ fn a_target_that_does_not_agree_to_rdma_is_left() {
 }
 
 fn fails(peer: &mut AgainstInitiator, violation: Violation) {
-    let failed = peer.failed().expect("it gives up");
+    let failed = peer.failed().unwrap();
     assert!(failed.contains(violation.text()), "{failed}");
     assert_eq!(peer.bench.pair.near.connection.poll_close(), Some(CloseReason::Violation(violation.text())));
 }
