@@ -11,9 +11,10 @@ use buf::{BufList, Pool, SharedBuf};
 use common::{BLOCKS, Bench, Fabric, Tcp, admin, config, portal, subsystem};
 use nvme::controller;
 use nvme::host::{Action, Failure, Input, Queue};
+use nvme::log::TransportType;
 use protocol::pair::aperiodic;
 use protocol::{CloseReason, Connection as _, Ended, Instant};
-use rdma_fabric::Iwarp;
+use rdma_fabric::{Iwarp, Narrow};
 use volume::reservation::{Command, ReservationType};
 use volume::{Durability, Extent, Geometry, Operation, VolumeErrorKind, VolumeId};
 
@@ -127,14 +128,20 @@ fn every_command_does_what_it_does_over_tcp() {
     assert_eq!(tcp.0.len(), 17);
     assert_eq!(everything(Iwarp::default()), tcp);
     assert_eq!(everything(Iwarp { crc: true, reads: 1 }), tcp);
+    assert_eq!(everything(Narrow), tcp);
 }
 
 /// Discovery, a namespace that grows, a queue that is withdrawn and one that ends: what the host reports.
-fn changes<F: Fabric>(fabric: F) -> Vec<String> {
+fn changes<F: Fabric>(fabric: F, transport: TransportType) -> Vec<String> {
     let mut bench = Bench::over(fabric, portal().with_log());
     let link = bench.connect(config(Queue::Discovery));
-    let mut told: Vec<String> =
-        bench.links[link].events.drain(..).map(|event| format!("{event:?}")).collect();
+    let mut told = Vec::new();
+    for event in bench.links[link].events.drain(..) {
+        if let Action::Discovered(entries) = &event {
+            assert!(!entries.is_empty() && entries.iter().all(|entry| entry.transport == transport));
+        }
+        told.push(format!("{event:?}").replace("transport: Rdma", "transport: Tcp"));
+    }
     bench.end(link);
     let mut bench = Bench::over(bench.fabric, portal());
     bench.session(1, 1, (false, false));
@@ -171,9 +178,10 @@ fn changes<F: Fabric>(fabric: F) -> Vec<String> {
 
 #[test]
 fn changes_are_told_as_over_tcp() {
-    let tcp = changes(Tcp);
+    let tcp = changes(Tcp, TransportType::Tcp);
     assert!(tcp.len() > 3, "{tcp:?}");
-    assert_eq!(changes(Iwarp::default()), tcp);
+    assert_eq!(changes(Iwarp::default(), TransportType::Rdma), tcp);
+    assert_eq!(changes(Narrow, TransportType::Rdma), tcp);
 }
 
 #[test]

@@ -495,3 +495,48 @@ fn an_admin_command_gives_its_data_by_a_key() {
     assert_eq!((dword(1792), dword(1796)), (8192 / 16, 1), "IOCCSZ and IORCSZ in units of 16 bytes");
     assert_eq!((identify[1800], identify[1801], identify[1803]), (0, 0, 1), "ICDOFF and MSDBD");
 }
+
+/// Sends an Abort of a command of the I/O queue, and says whether it was performed, once that is answered.
+fn abort(bench: &mut Bench<Hostile>, cid: u16) -> Option<bool> {
+    let mut entry = SubmissionQueueEntry::new(0x08, 0).with(10, u32::from(cid) << 16 | 1);
+    entry.cid.set(500 + cid);
+    near(bench, 0).command(entry, &[]);
+    bench.links[0].pair.exchange();
+    bench.act(0);
+    bench.act(1);
+    bench.act(0);
+    bench.links[0].pair.exchange();
+    near(bench, 0).responses().pop().map(|(end, _)| end.result() == 0)
+}
+
+#[test]
+fn an_abort_ends_a_write_before_its_read_at_once_and_during_it_when_that_ends() {
+    let mut bench = Bench::over(
+        Hostile { iwarp: Iwarp { reads: 1, ..Iwarp::default() }, ..Hostile::default() },
+        portal(),
+    );
+    let link = io_queue(&mut bench);
+    assert_eq!(link, 1);
+    let host = near(&mut bench, link);
+    let sources: Vec<_> =
+        (0..2).map(|seed| host.register(RegionMemory::Source(list(&aperiodic(65_536, seed))))).collect();
+    for (cid, source) in (0_u16..).zip(sources) {
+        let command = entry(WRITE, cid, keyed(source, true)).with(10, 128 * u32::from(cid));
+        host.command(blocks(command, 128), &[]);
+    }
+    // Both commands arrive; the answers to RDMA Reads are on their way for long.
+    let pair = &mut bench.links[link].pair;
+    let sent = pair.near.transmit(Instant::ZERO);
+    pair.far.receive(Instant::ZERO, &sent);
+    let asked = pair.far.transmit(Instant::ZERO);
+    assert_eq!(abort(&mut bench, 0), None, "its memory is being written to");
+    assert_eq!(abort(&mut bench, 1), Some(true), "nothing has begun");
+    let pair = &mut bench.links[link].pair;
+    pair.near.receive(Instant::ZERO, &asked);
+    bench.run();
+    let ends = near(&mut bench, link).responses();
+    assert_eq!(ends.len(), 2);
+    assert!(ends.iter().all(|(end, _)| end.status().code() == Status::ABORT_REQUESTED.code()));
+    assert_eq!(near(&mut bench, 0).responses().pop().map(|(end, _)| end.result()), Some(0), "performed");
+    assert!(bench.disks[0].iter().all(|byte| *byte == 0));
+}

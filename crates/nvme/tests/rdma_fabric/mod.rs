@@ -14,8 +14,8 @@ use nvme::rdma::{ControllerConnection, HostConnection, QueuePairNeeds};
 use nvme::sqe::SubmissionQueueEntry;
 use protocol::{CloseReason, Ended, Instant, Placement, Transmit};
 use verbs::{
-    PrivateData, QueuePair as _, RegionMemory, RemoteRegion, STag, SetupEvent, WorkCompletion, WorkDone,
-    WorkId, WorkMemory, WorkRequest,
+    PrivateData, QueuePair, QueuePairLimits, QueuePairState, Refused, RegionMemory, RemoteRegion, STag,
+    SetupAnswer, SetupEvent, WorkCompletion, WorkDone, WorkId, WorkMemory, WorkRequest,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -201,5 +201,109 @@ impl protocol::Connection for RawHost {
 
     fn poll_close(&self) -> Option<CloseReason> {
         self.pair.poll_close()
+    }
+}
+
+/// Software iWARP as a provider that has little: no remote invalidation, and room for few requests and regions.
+pub struct Narrow;
+
+/// A queue pair that has little.
+#[derive(Debug)]
+pub struct NarrowPair(Connection);
+
+impl Fabric for Narrow {
+    type Host = HostConnection<NarrowPair>;
+    type Controller = ControllerConnection<NarrowPair>;
+
+    fn host(&self, config: Config, now: Instant) -> Self::Host {
+        let role = Role::Initiator(Host::private_data(&config));
+        let needs = QueuePairNeeds { sends: 5, regions: 2, ..Host::needs(&config) };
+        HostConnection::new(NarrowPair(Iwarp::default().pair(role, needs, &Pool::new(1 << 20))), config, now)
+    }
+
+    fn controller(&self, portal: Arc<Portal>, pool: Pool, now: Instant) -> Self::Controller {
+        let needs = QueuePairNeeds { sends: 2, ..Controller::needs(&portal) };
+        let pair = NarrowPair(Iwarp::default().pair(Role::Responder, needs, &pool));
+        ControllerConnection::new(pair, portal, pool, now)
+    }
+}
+
+impl QueuePair for NarrowPair {
+    fn limits(&self) -> QueuePairLimits {
+        QueuePairLimits { remote_invalidation: false, ..self.0.limits() }
+    }
+
+    fn post(&mut self, id: WorkId, request: WorkRequest) -> Result<(), Refused> {
+        if let WorkRequest::Send { invalidate, .. } = &request {
+            assert_eq!(*invalidate, None, "nobody asks for what is not there");
+        }
+        self.0.post(id, request)
+    }
+
+    fn poll(&mut self, now: Instant, done: &mut Vec<WorkCompletion>) {
+        self.0.poll(now, done);
+    }
+
+    fn disconnect(&mut self) {
+        self.0.disconnect();
+    }
+
+    fn state(&self) -> QueuePairState {
+        self.0.state()
+    }
+}
+
+impl protocol::Connection for NarrowPair {
+    type Input = SetupAnswer;
+    type Action = SetupEvent;
+
+    const STAGING: usize = Connection::STAGING;
+
+    fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) -> usize {
+        self.0.handle_bytes(now, bytes)
+    }
+
+    fn take_placement(&mut self) -> Option<Placement> {
+        self.0.take_placement()
+    }
+
+    fn handle_placed(&mut self, now: Instant, placement: Placement) {
+        self.0.handle_placed(now, placement);
+    }
+
+    fn handle_input(&mut self, now: Instant, input: SetupAnswer) {
+        self.0.handle_input(now, input);
+    }
+
+    fn handle_transmitted(&mut self, now: Instant, bytes: usize) {
+        self.0.handle_transmitted(now, bytes);
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.0.handle_timeout(now);
+    }
+
+    fn handle_ended(&mut self, now: Instant, how: Ended) {
+        self.0.handle_ended(now, how);
+    }
+
+    fn poll_transmit(&mut self, now: Instant, send: &mut Transmit) {
+        self.0.poll_transmit(now, send);
+    }
+
+    fn poll_action(&mut self) -> Option<SetupEvent> {
+        self.0.poll_action()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.0.poll_timeout()
+    }
+
+    fn wants_bytes(&mut self) -> bool {
+        self.0.wants_bytes()
+    }
+
+    fn poll_close(&self) -> Option<CloseReason> {
+        self.0.poll_close()
     }
 }
