@@ -223,7 +223,13 @@ fn nvme_pages() -> Vec<Vec<u8>> {
     let _ = write_descriptors(&ids, &mut descriptors);
     let subnqn = nvme::NQN.to_owned();
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 4420));
-    let entry = DiscoveryEntry { kind: SubsystemType::Nvm, subnqn, address, portid: 1 };
+    let entry = DiscoveryEntry {
+        transport: ::nvme::log::TransportType::Tcp,
+        kind: SubsystemType::Nvm,
+        subnqn,
+        address,
+        portid: 1,
+    };
     let (controller, namespace) = identify_pages();
     vec![
         [&[0][..], &descriptors].concat(),

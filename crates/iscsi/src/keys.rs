@@ -444,7 +444,7 @@ impl Parameters {
     pub(crate) fn over_rdma(self, segment: u32) -> Self {
         let agreed = self.rdma.extensions;
         let peer_segment = if agreed { segment } else { self.peer_segment.min(limits::RDMA_SEGMENT) };
-        Self { peer_segment, first_burst: self.unsolicited(), max_burst: u32::MAX, initial_r2t: true, ..self }
+        Self { peer_segment, first_burst: self.unsolicited(), max_burst: u32::MAX, ..self }
     }
 
     fn set(&mut self, name: &str, value: u32) {

@@ -5,7 +5,7 @@ mod common;
 
 use std::sync::Arc;
 
-use buf::{Buf, BufList, Pool, SharedBuf};
+use buf::{Account, Buf, BufList, Pool, SharedBuf};
 use common::iser::{IserBench, OFFER, bench, far, near, ready};
 use common::{BLOCK, Bench, blocks, config, portal};
 use iscsi::chap::{Algorithm, Credentials, Secret};
@@ -257,4 +257,101 @@ fn a_target_that_is_gone_is_left() {
     bench.run();
     assert!(bench.pair.far.connection.poll_close().is_some());
     assert!(bench.failed.is_some(), "it cannot go on");
+}
+
+/// Aborts are PDUs that a target does not expect: no more are under way than it has receives for.
+#[test]
+fn aborts_wait_until_the_target_has_receives_for_them() {
+    let mut bench = ready(config(), portal(256));
+    bench.memory.hold = true;
+    for tag in 0..30 {
+        bench.submit(tag, read_of(8));
+    }
+    bench.run();
+    for tag in 0..30 {
+        bench.pair.near.connection.handle_input(bench.pair.now, initiator::Input::Cancel(Tag(tag)));
+    }
+    let aborts = bench.pair.near.transmit(bench.pair.now);
+    bench.pair.far.receive(bench.pair.now, &aborts);
+    bench.act_far();
+    assert_eq!(bench.memory.cancelled.len(), iscsi::limits::UNEXPECTED_PDUS as usize);
+    bench.release();
+    while !bench.memory.cancelled.is_empty() && bench.done.len() < 30 {
+        bench.release();
+    }
+    assert_eq!(bench.done.len(), 30);
+}
+
+/// What the target has for everybody, where memory is scarce.
+const LIMIT: usize = 4 << 20;
+
+/// Receives are counted for their connection, and grow with the window.
+#[test]
+fn receives_count_against_the_account() {
+    let pool = Pool::new(64 << 20);
+    let mut bench = bench(config(), portal(4096), &pool);
+    assert_eq!(pool.used(), 0);
+    bench.log_in();
+    let receives = |commands: usize| (commands + 16 + iscsi::limits::UNEXPECTED_PDUS as usize) * (76 + 8192);
+    let first = pool.used();
+    assert!((receives(32)..receives(32) + 64_000).contains(&first), "{first}");
+    for tag in 0..200 {
+        bench.submit(tag, read_of(8));
+    }
+    bench.run();
+    let most = pool.used();
+    assert!((receives(128)..receives(128) + 200_000).contains(&most), "{most}");
+    drop(bench);
+    assert_eq!(pool.used(), 0);
+}
+
+/// Reads, and writes whose data is read, wait for memory and hold nobody up. Data that comes with its command waits in its receive, and after a while its command is
+/// answered BUSY; from then on the initiator waits until it is asked.
+#[test]
+fn what_finds_no_memory_waits() {
+    let pool = Pool::new(LIMIT);
+    let mut bench = bench(config(), portal(4096), &pool);
+    bench.log_in();
+    let mut other = Account::new(&pool);
+    other.count(LIMIT - pool.used());
+    let mut waiting = Account::new(&pool);
+    assert!(waiting.take(LIMIT / 2).is_none(), "nothing is left, and others wait");
+    let floor: Vec<_> = std::iter::from_fn(|| pool.take(4096)).collect();
+    bench.submit(1, write_of(16, 1));
+    bench.run();
+    assert!(bench.done.is_empty() && bench.pair.far.connection.awaits_memory(), "it stays where it is");
+    bench.pair.now = bench.pair.now + iscsi::limits::MEMORY_WAIT_TIME;
+    bench.pair.far.connection.handle_timeout(bench.pair.now);
+    bench.run();
+    assert_eq!(bench.done.pop().unwrap().error(), Some(VolumeErrorKind::Busy));
+
+    bench.submit(2, write_of(16, 2));
+    bench.submit(3, read_of(256));
+    bench.run();
+    assert!(bench.done.is_empty() && bench.pair.far.connection.awaits_memory(), "they wait");
+    drop((floor, other, waiting));
+    bench.run();
+    assert_eq!(bench.done.len(), 2);
+    assert!(bench.done.iter().all(|done| done.result.is_ok()), "{:?}", bench.done);
+    assert_eq!(bench.memory.bytes[..16 * BLOCK], aperiodic(16 * BLOCK, 2));
+}
+
+/// Memory comes back before the time is over: what waited in its receive goes on.
+#[test]
+fn what_waits_in_its_receive_goes_on_when_memory_comes_back() {
+    let pool = Pool::new(LIMIT);
+    let mut bench = bench(config(), portal(4096), &pool);
+    bench.log_in();
+    let mut other = Account::new(&pool);
+    other.count(LIMIT - pool.used());
+    let floor: Vec<_> = std::iter::from_fn(|| pool.take(4096)).collect();
+    bench.submit(1, write_of(16, 1));
+    bench.submit(2, write_of(16, 3));
+    bench.run();
+    assert!(bench.done.is_empty());
+    drop((floor, other));
+    bench.run();
+    assert_eq!(bench.done.len(), 2);
+    assert!(bench.done.iter().all(|done| done.result.is_ok()), "{:?}", bench.done);
+    assert_eq!(bench.memory.bytes[..16 * BLOCK], aperiodic(16 * BLOCK, 3));
 }

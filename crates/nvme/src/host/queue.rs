@@ -86,7 +86,7 @@ impl<T: FabricTransport> HostQueue<T> {
     pub fn new(transport: T, config: Config, now: Instant) -> Self {
         let entries = config.entries();
         let setup = match &config.queue {
-            Queue::Discovery => Some(Setup::new(None)),
+            Queue::Discovery => Some(Setup::new(None).over(T::TRANSPORT)),
             Queue::Admin { nsid, queues, .. } => Some(Setup::new(Some((*nsid, *queues)))),
             Queue::Io { .. } => None,
         };

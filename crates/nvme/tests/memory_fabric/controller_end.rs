@@ -9,6 +9,7 @@ use nvme::controller::{
     Response, Withdrawal,
 };
 use nvme::cqe::CompletionQueueEntry;
+use nvme::log::TransportType;
 use nvme::sgl::{KeyedBlock, SglSupport};
 use nvme::sqe::SubmissionQueueEntry;
 use protocol::{CloseReason, Ended, Instant, Placement, Transmit, Unsent};
@@ -49,6 +50,7 @@ struct Transport {
 }
 
 impl FabricTransport for Transport {
+    const TRANSPORT: TransportType = TransportType::Tcp;
     const SGLS: SglSupport =
         SglSupport { transport: false, keyed: true, offsets: true, in_capsule: u32::MAX };
     const UNSENT_SIZE: usize = size_of::<Waiting>();

@@ -72,19 +72,21 @@ where
     }
 }
 
-/// Carries on what can go on.
-fn advance<U: UpperLayer>(upper: &mut U, now: Instant)
+/// Carries on what can go on; false if there was nothing.
+fn advance<U: UpperLayer>(upper: &mut U, now: Instant) -> bool
 where
     U::Mover: RdmaMover<U>,
 {
+    let mut any = false;
     loop {
         while let Some(event) = upper.mover().channel().queue_pair.poll_action() {
             U::Mover::handle_setup(upper, now, event);
         }
         let moved = U::Mover::handle_completions(upper, now) | receive(upper) | U::Mover::send(upper);
         if !moved {
-            return;
+            return any;
         }
+        any = true;
     }
 }
 
@@ -164,6 +166,11 @@ where
     fn poll_transmit(&mut self, now: Instant, send: &mut Transmit) {
         self.turn(now, |_| ());
         self.upper.mover().channel().queue_pair.poll_transmit(now, send);
+        // What needs no sending may have completed: without a send nobody would come back for it.
+        while send.is_empty() && advance(&mut self.upper, now) {
+            self.upper.end_turn();
+            self.upper.mover().channel().queue_pair.poll_transmit(now, send);
+        }
         if !send.is_empty() {
             self.upper.send_begun_notify();
         }

@@ -12,6 +12,7 @@ use super::work::Work;
 use crate::controller::{Backlog, FabricTransport, GetData, Response, Withdrawal};
 use crate::cqe::CompletionQueueEntry;
 use crate::limits::RDMA_IN_CAPSULE;
+use crate::log::TransportType;
 use crate::sgl::{KeyedBlock, SglSupport};
 use crate::width::to_field;
 
@@ -46,6 +47,7 @@ pub(super) struct ControllerTransport {
 }
 
 impl FabricTransport for ControllerTransport {
+    const TRANSPORT: TransportType = TransportType::Rdma;
     const SGLS: SglSupport =
         SglSupport { transport: false, keyed: true, offsets: true, in_capsule: RDMA_IN_CAPSULE };
     const UNSENT_SIZE: usize = size_of::<Waiting>();

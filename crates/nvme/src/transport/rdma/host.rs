@@ -140,11 +140,18 @@ impl<Q: ConnectedQueuePair> HostConnection<Q> {
         }
         let mut done = core::mem::take(&mut self.done);
         self.pair.poll(now, &mut done);
+        let mut handled = Ok(());
         for completion in done.drain(..) {
             moved = true;
-            self.handle_work(now, completion);
+            // Behind a violation memory still comes back, but no response is looked at.
+            if handled.is_ok() || Work::of(completion.id) != Work::Receive {
+                handled = handled.and(self.handle_work(now, completion));
+            }
         }
         self.done = done;
+        if let Err(violation) = handled {
+            self.violate(violation);
+        }
         self.start() || moved
     }
 
@@ -190,17 +197,14 @@ impl<Q: ConnectedQueuePair> HostConnection<Q> {
 
     /// A work request has ended.
     #[inline]
-    fn handle_work(&mut self, now: Instant, completion: WorkCompletion) {
+    fn handle_work(&mut self, now: Instant, completion: WorkCompletion) -> Result<(), &'static str> {
         let WorkCompletion { id, result, memory } = completion;
         match (Work::of(id), memory) {
             (Work::Receive, WorkMemory::Buf(buf)) => {
                 if let Ok(WorkDone::Received { length, invalidated }) = result {
                     let response = buf.get(..length).unwrap_or_default();
-                    let handled = self.handle_response(now, response, invalidated);
-                    match handled {
-                        Ok(()) => self.post_receive(buf),
-                        Err(violation) => self.violate(violation),
-                    }
+                    self.handle_response(now, response, invalidated)?;
+                    self.post_receive(buf);
                 }
             }
             (Work::Send, WorkMemory::List(capsule)) => self.queue.transport.sent(capsule),
@@ -220,11 +224,12 @@ impl<Q: ConnectedQueuePair> HostConnection<Q> {
                     self.give_back(cid, memory);
                 }
                 if let Place::Ending(completion) = self.queue.transport.place(cid) {
-                    self.complete(now, completion);
+                    return self.complete(now, completion);
                 }
             }
             _ => {}
         }
+        Ok(())
     }
 
     /// The memory of a command is its queue's again.
@@ -254,10 +259,7 @@ impl<Q: ConnectedQueuePair> HostConnection<Q> {
         let cid = completion.cid.get();
         match self.queue.transport.place(cid) {
             Place::Sent(key) if invalidated.is_some() && invalidated != key => Err(FOREIGN_KEY),
-            Place::Sent(None) => {
-                self.complete(now, completion);
-                Ok(())
-            }
+            Place::Sent(None) => self.complete(now, completion),
             Place::Sent(Some(stag)) => {
                 self.queue.transport.begin_ending(&mut self.pair, Key { cid, stag }, completion);
                 Ok(())
@@ -268,7 +270,7 @@ impl<Q: ConnectedQueuePair> HostConnection<Q> {
 
     /// A command has ended, and its memory is back.
     #[inline]
-    fn complete(&mut self, now: Instant, completion: CompletionQueueEntry) {
+    fn complete(&mut self, now: Instant, completion: CompletionQueueEntry) -> Result<(), &'static str> {
         let cid = completion.cid.get();
         self.queue.transport.end(cid);
         if completion.status().is_success() {
@@ -279,9 +281,7 @@ impl<Q: ConnectedQueuePair> HostConnection<Q> {
                 (source.asked, source.sent) = (source.data.len(), source.data.len());
             }
         }
-        if self.queue.handle_completion(now, completion).is_err() {
-            self.violate(UNKNOWN_COMMAND);
-        }
+        self.queue.handle_completion(now, completion).map_err(|_| UNKNOWN_COMMAND)
     }
 
     /// Sends the commands that wait, as far as there is room; true if there was one.

@@ -11,6 +11,7 @@ use super::capsules::Capsules;
 use super::work::Work;
 use crate::cqe::CompletionQueueEntry;
 use crate::host::FabricTransport;
+use crate::log::TransportType;
 use crate::opcode::FABRICS;
 use crate::sgl::{KeyedBlock, SglDescriptor};
 use crate::sqe::SubmissionQueueEntry;
@@ -57,6 +58,8 @@ pub(super) struct HostTransport {
 }
 
 impl FabricTransport for HostTransport {
+    const TRANSPORT: TransportType = TransportType::Rdma;
+
     #[inline]
     fn send_command(&mut self, entry: SubmissionQueueEntry, in_capsule: BufList) {
         self.waiting.push_back(Outgoing { entry, data: in_capsule });
