@@ -62,7 +62,11 @@ impl Rig {
     fn ready(receives: u16) -> Self {
         let (mut rig, _) = Self::asking(io(1, &remote()));
         rig.answer(SetupAnswer::Accept(AcceptReply::new(receives).encode()));
-        let (connect, _) = rig.commands().remove(0);
+        let (connect, data) = rig.commands().remove(0);
+        assert!(
+            Rig::key(&connect).is_some() && data.is_empty(),
+            "a Fabrics command has no data in its capsule"
+        );
         rig.respond(connect.cid.get(), Status::SUCCESS, Rig::key(&connect));
         assert!(matches!(rig.events().as_slice(), [Action::QueueReady]));
         rig

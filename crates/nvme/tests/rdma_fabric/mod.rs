@@ -228,6 +228,38 @@ impl Fabric for Narrow {
     }
 }
 
+/// A controller that has little, of a host that has more.
+pub struct NarrowController;
+
+impl Fabric for NarrowController {
+    type Host = Host;
+    type Controller = ControllerConnection<NarrowPair>;
+
+    fn host(&self, config: Config, now: Instant) -> Host {
+        Iwarp::default().host(config, now)
+    }
+
+    fn controller(&self, portal: Arc<Portal>, pool: Pool, now: Instant) -> Self::Controller {
+        Narrow.controller(portal, pool, now)
+    }
+}
+
+/// A host that has little, of a controller that has more.
+pub struct NarrowHost;
+
+impl Fabric for NarrowHost {
+    type Host = HostConnection<NarrowPair>;
+    type Controller = Controller;
+
+    fn host(&self, config: Config, now: Instant) -> Self::Host {
+        Narrow.host(config, now)
+    }
+
+    fn controller(&self, portal: Arc<Portal>, pool: Pool, now: Instant) -> Controller {
+        Iwarp::default().controller(portal, pool, now)
+    }
+}
+
 impl QueuePair for NarrowPair {
     fn limits(&self) -> QueuePairLimits {
         QueuePairLimits { remote_invalidation: false, ..self.0.limits() }
@@ -242,6 +274,10 @@ impl QueuePair for NarrowPair {
 
     fn poll(&mut self, now: Instant, done: &mut Vec<WorkCompletion>) {
         self.0.poll(now, done);
+        for completion in done {
+            let told = matches!(completion.result, Ok(WorkDone::Received { invalidated: Some(_), .. }));
+            assert!(!told, "nobody was asked to invalidate");
+        }
     }
 
     fn disconnect(&mut self) {
