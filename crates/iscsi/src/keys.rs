@@ -117,9 +117,11 @@ pub struct RdmaParameters {
     pub unexpected_pdus: u32,
     /// What an initiator's Write Base Offset names the beginning of.
     pub write_base: WriteBase,
+    /// iSERHelloRequired=Yes: the initiator wants Hello messages, which nothing here speaks.
+    pub hello_required: bool,
 }
 
-/// What the Write Base Offset of an iSER header names the beginning of (RFC 7145 §6.7, TaggedBufferForSolicitedDataOnly).
+/// What the Write Base Offset of an iSER header names the beginning of (RFC 7145 §6, TaggedBufferForSolicitedDataOnly).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteBase {
     /// The data that does not come with the command: what initiators mean that say nothing of it, whatever the key's default says.
@@ -136,6 +138,7 @@ impl Default for RdmaParameters {
             target_segment: limits::DEFAULT_SEGMENT,
             unexpected_pdus: 0,
             write_base: WriteBase::Solicited,
+            hello_required: false,
         }
     }
 }
@@ -236,7 +239,7 @@ pub const RDMA_KEYS: [Key; 7] = [
     key("MaxOutstandingUnexpectedPDUs", Rule::Declared(0, u32::MAX), false),
     key("TaggedBufferForSolicitedDataOnly", Rule::DeclaredBoolean, false),
     key("MaxAHSLength", Rule::Declared(0, u32::MAX), false),
-    key("iSERHelloRequired", Rule::And, false),
+    key("iSERHelloRequired", Rule::DeclaredBoolean, false),
 ];
 
 /// The key of that name.
@@ -434,9 +437,9 @@ impl Parameters {
         met(ours.header_digest, self.header_digest) && met(ours.data_digest, self.data_digest)
     }
 
-    /// True unless RDMA carries the session and the peer has not agreed to that.
+    /// True unless RDMA carries the session, and the peer has not agreed to that, or wants to begin with Hello messages.
     pub fn agree_on_rdma(&self, ours: &Tuning) -> bool {
-        ours.rdma.is_none() || self.rdma.extensions
+        ours.rdma.is_none() || self.rdma.extensions && !self.rdma.hello_required
     }
 
     /// The same as a role takes them whose peer receives at most `segment` bytes in a PDU, as far as RDMA carries the session. All of a command's data that does not come
@@ -477,6 +480,7 @@ impl RdmaParameters {
             "InitiatorRecvDataSegmentLength" => self.initiator_segment = value,
             "TargetRecvDataSegmentLength" => self.target_segment = value,
             "MaxOutstandingUnexpectedPDUs" => self.unexpected_pdus = value,
+            "iSERHelloRequired" => self.hello_required = value != 0,
             "TaggedBufferForSolicitedDataOnly" => {
                 self.write_base = if value != 0 { WriteBase::Solicited } else { WriteBase::Whole };
             }
@@ -591,8 +595,30 @@ mod tests {
         }
 
         #[test]
+        fn both_sides_agree_over_rdma(near in tuning(), far in tuning(), segment in 512_u32..8192) {
+            let (near, far) = (near.over_rdma(segment), far.over_rdma(limits::RDMA_SEGMENT));
+            let mut offers = Text::new();
+            near.offer(SessionType::Normal, &mut offers);
+            let (mut initiator, mut target) = (Parameters::default(), Parameters::default());
+            for pair in offers.pairs() {
+                let (name, value) = pair.unwrap();
+                let key = far.find(name).unwrap();
+                prop_assert!(name != "MaxRecvDataSegmentLength");
+                if let Some(answer) = target.respond(key, value, &far) {
+                    prop_assert_eq!(initiator.accept(key, &answer, &near), Ok(()), "{}={}", name, answer);
+                }
+            }
+            prop_assert!(initiator.agree_on_rdma(&near) && target.agree_on_rdma(&far));
+            prop_assert!(!target.header_digest && !target.data_digest && target.initial_r2t);
+            prop_assert_eq!(target.rdma.initiator_segment, segment);
+            prop_assert_eq!(target.rdma.unexpected_pdus, limits::UNEXPECTED_PDUS);
+            initiator.rdma.unexpected_pdus = target.rdma.unexpected_pdus;
+            prop_assert_eq!(initiator, target);
+        }
+
+        #[test]
         fn any_value_is_answered(value in "\\PC{0,40}") {
-            for key in &KEYS {
+            for key in KEYS.iter().chain(&RDMA_KEYS) {
                 let mut parameters = Parameters::default();
                 let _ = parameters.respond(key, &value, &Tuning::default());
                 let _ = parameters.accept(key, &value, &Tuning::default());

@@ -22,11 +22,11 @@ pub const ZEROS_AT_ONCE: u32 = 1 << 20;
 
 /// Bytes of the header that stands before each PDU over RDMA (RFC 7145 §9.2).
 pub const ISER_HEADER: usize = 28;
-/// TargetRecvDataSegmentLength, in bytes: the default of RFC 7145 §6.5, and what Linux' initiator asks for. Data in a command's own PDU saves an RDMA Read up to this.
+/// TargetRecvDataSegmentLength, in bytes: the default of RFC 7145 §6, and what Linux' initiator asks for. Data in a command's own PDU saves an RDMA Read up to this.
 pub const RDMA_SEGMENT: u32 = 8192;
 /// InitiatorRecvDataSegmentLength of an initiator, in bytes: sense data and little else comes to it in PDUs, and each command needs a receive of this size.
 pub const RDMA_RESPONSE_SEGMENT: u32 = 1024;
-/// MaxOutstandingUnexpectedPDUs of this side (RFC 7145 §6.6): pings, their answers, task management, rejects and asynchronous messages for which it has receives.
+/// MaxOutstandingUnexpectedPDUs of this side (RFC 7145 §6): pings, their answers, task management, rejects and asynchronous messages for which it has receives.
 pub const UNEXPECTED_PDUS: u32 = 8;
 /// Receives that each side has for a login's PDUs, of which one comes at a time; and one to spare.
 pub const LOGIN_RECEIVES: usize = 2;

@@ -86,9 +86,9 @@ pub enum Violation {
     IserHeader,
     /// A command names no memory for the data that it reads or writes (RFC 7145 §9.2).
     MissingStag,
-    /// A response invalidates memory of another task than its own (RFC 7145 §7.3.2).
+    /// A response invalidates memory of another task than its own (RFC 7145 §7.3).
     WrongInvalidation,
-    /// RDMA carries the session, and RDMAExtensions=Yes was not negotiated.
+    /// RDMA carries the session, and RDMAExtensions=Yes was not negotiated, or is to begin with Hello messages.
     RdmaRequired,
 }
 
@@ -181,7 +181,7 @@ impl Violation {
             Self::IserHeader => "a message without a valid iSER header",
             Self::MissingStag => "a command without a tag for its data",
             Self::WrongInvalidation => "an invalidated tag of another task",
-            Self::RdmaRequired => "RDMA was not agreed on",
+            Self::RdmaRequired => "RDMA as it is here was not agreed on",
         }
     }
 }

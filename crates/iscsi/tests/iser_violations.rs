@@ -145,7 +145,8 @@ fn data_comes_in_no_pdu_of_its_own() {
 
 #[test]
 fn a_login_without_rdma_is_none() {
-    for keys in [&[][..], &[("RDMAExtensions", "No")]] {
+    let hello = [("RDMAExtensions", "Yes"), ("iSERHelloRequired", "Yes")];
+    for keys in [&[][..], &[("RDMAExtensions", "No")], &hello] {
         let portal = common::portal(64);
         let mut peer = AgainstTarget::new(common::iser::far(portal, &Pool::new(64 << 20)), 64);
         assert_eq!(peer.log_in(keys), 0x0207, "{keys:?}");
@@ -157,7 +158,8 @@ fn a_login_without_rdma_is_none() {
 fn a_target_says_only_what_open_iscsi_knows() {
     let portal = common::portal(64);
     let mut peer = AgainstTarget::new(common::iser::far(portal, &Pool::new(64 << 20)), 64);
-    let offered: Vec<(&str, &str)> = RDMA.into_iter().chain([("HeaderDigest", "CRC32C,None")]).collect();
+    let more = [("HeaderDigest", "CRC32C,None"), ("iSERHelloRequired", "No"), ("MaxAHSLength", "0")];
+    let offered: Vec<(&str, &str)> = RDMA.into_iter().chain(more).collect();
     let bytes = peer.login_message(&offered);
     let answers = peer.send(&bytes);
     let text = String::from_utf8(answers[0].data.clone()).unwrap();

@@ -1,4 +1,4 @@
-//! The iSER header before each PDU (RFC 7145 §9.2), and the words that both ends say while a connection is set up (RFC 7145 Annex A, as Linux has it).
+//! The iSER header before each PDU (RFC 7145 §9.2), and the words that both ends say while a connection is set up (InfiniBand's Annex A12, as Linux has it).
 
 use verbs::{PrivateData, RemoteRegion, STag};
 use wire::big_endian::{U32, U64};
