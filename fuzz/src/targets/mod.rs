@@ -12,6 +12,7 @@ pub mod nbd;
 pub mod nvme;
 pub mod nvme_pdu;
 pub mod nvme_peer;
+pub mod nvme_rdma;
 pub mod nvme_structures;
 pub mod scsi;
 
