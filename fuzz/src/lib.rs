@@ -21,6 +21,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("iscsi_target", targets::iscsi::target),
     ("iscsi_target_digests", targets::iscsi_peer::target_with_digests),
     ("iscsi_unit", targets::iscsi_peer::unit),
+    ("iser_initiator", targets::iser::initiator),
+    ("iser_target", targets::iser::target),
     ("iwarp", targets::iwarp::conversation),
     ("iwarp_ulpdus", targets::iwarp::ulpdus),
     ("names", targets::names::urls),

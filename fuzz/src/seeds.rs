@@ -29,7 +29,7 @@ use ::nvme::subsystem::Subsystems;
 use ::nvme::{controller, features, host, reservation};
 use attach::nbd::wire::{Command, CommandFlags, RequestHeader};
 use buf::{Buf, BufList, Pool};
-use fuzz::targets::{iscsi, iwarp, nbd, nvme};
+use fuzz::targets::{iscsi, iser, iwarp, nbd, nvme};
 use protocol::pair::Half;
 use protocol::{Connection, Instant, SeededEntropy};
 use volume::reservation::{Command as Change, Registrant, Registration, ReservationType, View};
@@ -525,6 +525,8 @@ fn main() -> std::io::Result<()> {
     write_iscsi()?;
     write_nvme()?;
     write_scsi()?;
+    write("iser_target", "ours", &iser::steps(&iscsi_headers()))?;
+    write("iser_initiator", "ours", &iser::steps(&iscsi_headers()))?;
     write_iwarp()?;
     write_nvme_rdma()?;
     write(

@@ -5,6 +5,7 @@ pub mod iscsi;
 pub mod iscsi_pdu;
 pub mod iscsi_peer;
 pub mod iscsi_text;
+pub mod iser;
 pub mod iwarp;
 pub mod names;
 pub mod nbd;
