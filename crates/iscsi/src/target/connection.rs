@@ -16,6 +16,7 @@ use volume::reservation::{Command, Refused, Registrant};
 use volume::{Completion, Epoch, Request, Tag, VolumeId};
 
 use super::access::ProvenInitiator;
+use super::keep_alive::{KeepAlive, Silence};
 use super::login::{Failure, Login, Outcome};
 use super::pending_response::PendingResponse;
 use super::portal::{Node, Portal};
@@ -29,8 +30,7 @@ use crate::datamover::{
 };
 use crate::keys::Parameters;
 use crate::limits::{
-    DISCOVERY_SESSION_TIME, FIRST_DEPTH, IDLE_TIME, IMMEDIATE_DEPTH, LOGIN_TIME, LOGOUT_TIME, PING_TIME,
-    SCARCE_SEND_TIME,
+    DISCOVERY_SESSION_TIME, FIRST_DEPTH, IMMEDIATE_DEPTH, LOGIN_TIME, LOGOUT_TIME, SCARCE_SEND_TIME,
 };
 use crate::pdu::{
     AsyncMessage, BasicHeaderSegment, Bhs, LoginRequest, LoginResponse, NopIn, Opcode, Reject, Status,
@@ -209,9 +209,7 @@ pub struct Target<D> {
     pub(super) exchange: Option<TextExchange>,
     pub(super) serial: u32,
     pub(super) actions: VecDeque<Action>,
-    heard: Instant,
-    /// When the answer to this side's ping is overdue.
-    pinged: Option<Instant>,
+    keep_alive: KeepAlive,
     /// What the operator is to know.
     pub(super) notices: Notices,
     /// When a login, logout or drain is overdue.
@@ -257,8 +255,7 @@ impl<D: TargetDatamover> Target<D> {
             exchange: None,
             serial: 0,
             actions: VecDeque::new(),
-            heard: now,
-            pinged: None,
+            keep_alive: KeepAlive::Heard { at: now },
             notices: Notices::default(),
             due: Some(now + LOGIN_TIME),
             logout_reason: CloseReason::ShuttingDown,
@@ -375,7 +372,7 @@ impl<D: TargetDatamover> Target<D> {
         self.mover.enable_datamover(longest_segment);
         self.enter(Event::LoginDone);
         self.due = None;
-        self.heard = now;
+        self.keep_alive = KeepAlive::Heard { at: now };
         if self.login.as_ref().is_some_and(|login| login.discovery) {
             self.due = Some(now + DISCOVERY_SESSION_TIME);
         }
@@ -468,13 +465,16 @@ impl<D: TargetDatamover> Target<D> {
         if self.state != State::LoggedIn {
             return;
         }
-        if self.pinged.is_some_and(|due| due <= now) {
-            self.close(CloseReason::TimedOut("the initiator does not answer pings"));
-        } else if self.pinged.is_none() && self.heard + IDLE_TIME <= now {
-            let transfer_tag = self.transfer_tag();
-            let ping = NopIn::ping(transfer_tag).to_bytes();
-            self.mover.send_control(ControlPdu::unnumbered(ping, Vec::new()));
-            self.pinged = Some(now + PING_TIME);
+        match self.keep_alive.handle_timeout(now) {
+            Silence::Bearable => {}
+            Silence::Ping => {
+                let transfer_tag = self.transfer_tag();
+                let ping = NopIn::ping(transfer_tag).to_bytes();
+                self.mover.send_control(ControlPdu::unnumbered(ping, Vec::new()));
+            }
+            Silence::Unanswered => {
+                self.close(CloseReason::TimedOut("the initiator does not answer pings"));
+            }
         }
     }
 
@@ -518,8 +518,7 @@ impl<D: TargetDatamover> UpperLayer for Target<D> {
 
     #[inline]
     fn hear(&mut self) {
-        self.heard = self.now;
-        self.pinged = None;
+        self.keep_alive = KeepAlive::Heard { at: self.now };
     }
 
     #[inline]
@@ -607,7 +606,7 @@ impl<D: TargetDatamover> UpperLayer for Target<D> {
 
     #[inline]
     fn poll_timeout(&self) -> Option<Instant> {
-        let silence = (self.state == State::LoggedIn).then(|| self.pinged.unwrap_or(self.heard + IDLE_TIME));
+        let silence = (self.state == State::LoggedIn).then(|| self.keep_alive.due());
         let sending = self.sending.map(|watch| watch.due);
         let receiving = self.receiving_due();
         [self.due, silence, self.watch_at, sending, receiving, self.pending_due()].into_iter().flatten().min()

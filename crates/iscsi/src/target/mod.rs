@@ -13,6 +13,7 @@ mod commands;
 mod connection;
 mod discovery;
 mod get_data;
+mod keep_alive;
 mod login;
 mod management;
 mod memory;
