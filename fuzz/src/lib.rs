@@ -35,6 +35,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("nvme_namespace", targets::nvme_peer::namespace),
     ("nvme_pages", targets::nvme_structures::pages),
     ("nvme_pdu", targets::nvme_pdu::headers),
+    ("roce_packet", targets::roce::packet),
     ("scsi_command", targets::scsi::command),
     ("scsi_initiator", targets::scsi::answers),
     ("scsi_parameter_lists", targets::scsi::parameter_lists),

@@ -12,6 +12,7 @@ pub mod nvme;
 pub mod nvme_pdu;
 pub mod nvme_peer;
 pub mod nvme_structures;
+pub mod roce;
 pub mod scsi;
 
 use ::volume::{Completion, Operation, Outcome, Request};
