@@ -10,6 +10,7 @@ use common::{Bench, Fabric as _, admin, io};
 use iwarp::{Connection, Role};
 use nvme::cqe::CompletionQueueEntry;
 use nvme::host::{Action, Failure, Input, RemoteNamespace};
+use nvme::limits::COMMAND_TIME;
 use nvme::rdma::{AcceptReply, ConnectRequest, QueuePairNeeds, RejectReply, RejectStatus};
 use nvme::sqe::SubmissionQueueEntry;
 use nvme::status::Status;
@@ -472,4 +473,38 @@ fn commands_wait_for_regions() {
         }
     }
     assert_eq!(rig.events().len(), 5);
+}
+
+#[test]
+fn a_host_that_gives_up_has_its_memory_back() {
+    for abandons in [true, false] {
+        let mut rig = Rig::ready(64);
+        rig.read(1);
+        rig.read(2);
+        let (entry, _) = rig.commands().remove(0);
+        let host = &mut rig.pair.near.connection;
+        let kind = if abandons {
+            host.handle_input(Instant::ZERO, Input::Abandon);
+            VolumeErrorKind::Unreachable
+        } else {
+            host.handle_timeout(Instant::ZERO + COMMAND_TIME / 2);
+            assert_eq!(host.poll_close(), None);
+            host.handle_timeout(Instant::ZERO + COMMAND_TIME);
+            VolumeErrorKind::TimedOut
+        };
+        assert!(rig.pair.near.connection.poll_close().is_some());
+        let mut reads = 0;
+        for event in rig.events() {
+            if let Action::Complete(completion) = event {
+                let failure = completion.result.unwrap_err();
+                assert_eq!((failure.kind, failure.memory.map(|memory| memory.len())), (kind, Some(LARGE)));
+                reads += 1;
+            }
+        }
+        assert_eq!(reads, 2);
+        // What the controller still does reaches nothing.
+        rig.post(WorkRequest::Write { data: list(&[1; 512]), to: Rig::region(&entry) });
+        rig.pair.near.end(Instant::ZERO, Ended::ByUs);
+        assert!(rig.events().is_empty());
+    }
 }

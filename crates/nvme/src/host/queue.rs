@@ -590,6 +590,12 @@ impl<T: FabricTransport> HostQueue<T> {
         }
     }
 
+    /// True when [`HostQueue::handle_timeout`] ends the queue, as the controller has not answered in time: whoever has memory of reads may give it back before.
+    pub fn is_overdue(&self, now: Instant) -> bool {
+        let due = |deadline: Option<Instant>| deadline.is_some_and(|deadline| deadline <= now);
+        due(self.answer_by) || due(self.check) && due(self.commands.first_due())
+    }
+
     /// The time that [`HostQueue::poll_timeout`] named has come.
     pub fn handle_timeout(&mut self, now: Instant) {
         let due = |deadline: Option<Instant>| deadline.is_some_and(|deadline| deadline <= now);

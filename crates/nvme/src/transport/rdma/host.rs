@@ -93,21 +93,23 @@ impl<Q: ConnectedQueuePair> HostConnection<Q> {
     /// The controller broke a rule: the connection ends (§3.5.1).
     fn violate(&mut self, text: &'static str) {
         self.queue.transport.waiting.clear();
-        // Its memory comes back before its requests are answered.
-        self.pair.disconnect();
         self.end(Failure::Lost(text), CloseReason::Violation(text));
     }
 
     /// Takes all memory back, and answers every request.
     fn end(&mut self, failure: Failure, reason: CloseReason) {
-        if !core::mem::replace(&mut self.is_over, true) {
+        if !self.is_over {
             self.recover();
             self.queue.fail(failure, reason);
         }
     }
 
-    /// Takes back the memory of commands that have not ended; the queue pair has.
+    /// Ends the queue pair, and takes back the memory of commands that have not ended.
     fn recover(&mut self) {
+        if core::mem::replace(&mut self.is_over, true) {
+            return;
+        }
+        self.pair.disconnect();
         let keys: Vec<Key> = self.queue.transport.keys().collect();
         for key in keys {
             self.queue.transport.take_memory(&mut self.pair, key);
@@ -351,6 +353,9 @@ impl<Q: ConnectedQueuePair> protocol::Connection for HostConnection<Q> {
     }
 
     fn handle_input(&mut self, now: Instant, input: Input) {
+        if matches!(input, Input::Abandon) {
+            self.recover();
+        }
         self.queue.handle_input(now, input);
         self.advance(now);
     }
@@ -363,6 +368,9 @@ impl<Q: ConnectedQueuePair> protocol::Connection for HostConnection<Q> {
 
     fn handle_timeout(&mut self, now: Instant) {
         self.pair.handle_timeout(now);
+        if self.queue.is_overdue(now) {
+            self.recover();
+        }
         self.queue.handle_timeout(now);
         self.advance(now);
     }
