@@ -113,7 +113,7 @@ pub fn check<'a>(path: &Path, datagram: &'a [u8]) -> Result<&'a [u8], Damaged> {
     let fits = match path.addresses {
         Addresses::V4 { .. } => {
             let behind = FROM_IDENTIFICATION + UDP_HEADER + packet.len();
-            take_back(difference, behind) <= u32::from(u16::MAX)
+            u16::try_from(take_back(difference, behind)).is_ok()
         }
         Addresses::V6 { .. } => difference == 0,
     };

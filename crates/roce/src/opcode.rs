@@ -51,17 +51,22 @@ impl Opcode {
     /// The headers that follow, or none for an operation that this crate does not speak (atomic ones, other services, congestion notices).
     pub const fn extension(self) -> Option<Extension> {
         Some(match self {
-            Self::SEND_FIRST | Self::SEND_MIDDLE | Self::SEND_LAST | Self::SEND_ONLY => Extension::None,
-            Self::WRITE_MIDDLE | Self::WRITE_LAST | Self::READ_RESPONSE_MIDDLE => Extension::None,
+            Self::SEND_FIRST
+            | Self::SEND_MIDDLE
+            | Self::SEND_LAST
+            | Self::SEND_ONLY
+            | Self::WRITE_MIDDLE
+            | Self::WRITE_LAST
+            | Self::READ_RESPONSE_MIDDLE => Extension::None,
             Self::SEND_LAST_IMMEDIATE | Self::SEND_ONLY_IMMEDIATE | Self::WRITE_LAST_IMMEDIATE => {
                 Extension::Immediate
             }
             Self::WRITE_FIRST | Self::WRITE_ONLY | Self::READ_REQUEST => Extension::Memory,
             Self::WRITE_ONLY_IMMEDIATE => Extension::MemoryImmediate,
-            Self::READ_RESPONSE_FIRST | Self::READ_RESPONSE_LAST | Self::READ_RESPONSE_ONLY => {
-                Extension::Acknowledge
-            }
-            Self::ACKNOWLEDGE => Extension::Acknowledge,
+            Self::READ_RESPONSE_FIRST
+            | Self::READ_RESPONSE_LAST
+            | Self::READ_RESPONSE_ONLY
+            | Self::ACKNOWLEDGE => Extension::Acknowledge,
             Self::SEND_LAST_INVALIDATE | Self::SEND_ONLY_INVALIDATE => Extension::Invalidate,
             Self::DATAGRAM => Extension::Datagram,
             _ => return None,
