@@ -26,6 +26,8 @@ pub const ISER_HEADER: usize = 28;
 pub const RDMA_SEGMENT: u32 = 8192;
 /// InitiatorRecvDataSegmentLength of an initiator, in bytes: sense data and little else comes to it in PDUs, and each command needs a receive of this size.
 pub const RDMA_RESPONSE_SEGMENT: u32 = 1024;
+/// Bytes of a data segment for which the receives of Linux' initiator and of libiscsi have room after the login, whatever they declare: no response may be longer.
+pub const LINUX_RECEIVE: usize = 128;
 /// MaxOutstandingUnexpectedPDUs of this side (RFC 7145 §6): pings, their answers, task management, rejects and asynchronous messages for which it has receives.
 pub const UNEXPECTED_PDUS: u32 = 8;
 /// Receives that each side has for a login's PDUs, of which one comes at a time; and one to spare.

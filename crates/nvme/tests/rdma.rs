@@ -6,6 +6,7 @@ mod common;
 mod rdma_fabric;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use buf::{BufList, Pool, SharedBuf};
 use common::{BLOCKS, Bench, Fabric, Tcp, admin, config, portal, subsystem};
@@ -15,6 +16,7 @@ use nvme::log::TransportType;
 use protocol::pair::aperiodic;
 use protocol::{CloseReason, Connection as _, Ended, Instant};
 use rdma_fabric::{Iwarp, Narrow, NarrowController, NarrowHost};
+use verbs::{EndReason, QueuePair as _, QueuePairState};
 use volume::reservation::{Command, ReservationType};
 use volume::{Durability, Extent, Geometry, Operation, VolumeErrorKind, VolumeId};
 
@@ -252,4 +254,20 @@ fn everything_comes_back_when_a_connection_is_lost() {
     }
     bench.links.clear();
     assert_eq!(pool.used(), 0);
+}
+
+#[test]
+fn nothing_of_an_expired_controller_is_carried_out() {
+    let mut bench = session(Iwarp::default());
+    bench.held = Some(Vec::new());
+    for link in &mut bench.links {
+        link.pair.now = Instant::ZERO + Duration::from_mins(1);
+    }
+    bench.links[IO].write(1, 0, aperiodic(4096, 1));
+    bench.links[IO].write(2, 0, aperiodic(65_536, 1));
+    bench.run();
+    assert!(bench.held.as_ref().unwrap().is_empty());
+    let far = &mut bench.links[IO].pair.far.connection;
+    assert!(matches!(far.poll_close(), Some(CloseReason::TimedOut(_))), "{:?}", far.poll_close());
+    assert_eq!(far.pair().state(), QueuePairState::Ended(EndReason::ByUs));
 }

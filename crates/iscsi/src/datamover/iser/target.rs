@@ -15,12 +15,15 @@ use crate::datamover::{
     TargetDatamover, TargetLayer, TaskHandle, WriteResources,
 };
 use crate::keys::{Parameters, WriteBase};
-use crate::limits::{LOGIN_RECEIVES, OUTBOUND, OUTBOUND_BYTES, UNEXPECTED_PDUS};
+use crate::limits::{LINUX_RECEIVE, LOGIN_RECEIVES, OUTBOUND, OUTBOUND_BYTES, UNEXPECTED_PDUS};
 use crate::pdu::{
     BasicHeaderSegment, DataRange, Opcode, ScsiCommand, ScsiResponse, SenseSegment, stamp_length,
 };
 use crate::sequence::{Leaving, Numbering, TargetNumbers};
 use crate::violation::Violation;
+
+// Whatever InitiatorRecvDataSegmentLength open-iscsi says, the receives of Linux and libiscsi take this much after the login.
+const _: () = assert!(2 + scsi::Sense::MAX <= LINUX_RECEIVE);
 
 /// The initiator's memory of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -318,6 +318,7 @@ impl<Q: ConnectedQueuePair> protocol::Connection for ControllerConnection<Q> {
 
     fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) -> usize {
         if !self.queue.begin_turn(now) {
+            self.settle();
             return bytes.len();
         }
         let used = self.pair.handle_bytes(now, bytes);
@@ -333,6 +334,8 @@ impl<Q: ConnectedQueuePair> protocol::Connection for ControllerConnection<Q> {
         self.pair.handle_placed(now, placement);
         if self.queue.begin_turn(now) {
             self.advance(now);
+        } else {
+            self.settle();
         }
     }
 
