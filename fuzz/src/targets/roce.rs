@@ -5,6 +5,9 @@ use roce::packet::{PORT, Packet};
 use wire::Writer;
 
 /// A packet without its invariant CRC.
+///
+/// # Panics
+/// A packet changes or grows when it is encoded again, or its right sum is refused.
 pub fn packet(bytes: &[u8]) {
     let addresses = Addresses::V4 { source: [10, 0, 0, 1], destination: [10, 0, 0, 2] };
     let path = Path { addresses, source_port: 49_152, destination_port: PORT };
