@@ -97,6 +97,7 @@ SUITES = {
     ), ("Linux 6.1, file systems on a server that is killed, two initiators that contend for a disk: `make test-full` runs them (time)",)),
     "vm-long": Suite((
         BUILD,
+        *(Step(f"the guests' judge, Linux {kernel}", f"conformance/vm/run selftest --kernel {kernel}", 1500) for kernel in ("6.12", "6.1")),
         *(Step(f"{command}, Linux {kernel}", f"cargo build --quiet -p vm-guest && conformance/vm/run {command} --kernel {kernel}", 3600)
           for kernel in ("6.12", "6.1") for command in ("crash", "contend")),
     )),

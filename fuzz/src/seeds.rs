@@ -22,13 +22,14 @@ use ::nvme::identify::{Identify, IdentifyController, IdentifyNamespace, Namespac
 use ::nvme::log::{DiscoveryEntry, DiscoveryHeader, GetLogPage, SubsystemType};
 use ::nvme::nvm::{BlockCommand, deallocate_one};
 use ::nvme::pdu::{C2hData, C2hTermReq, CapsuleCmd, CapsuleResp, H2cData, H2cTermReq, IcReq, IcResp};
+use ::nvme::rdma::{AcceptReply, ConnectRequest};
 use ::nvme::sqe::SubmissionQueueEntry;
 use ::nvme::status::Status as NvmeStatus;
 use ::nvme::subsystem::Subsystems;
 use ::nvme::{controller, features, host, reservation};
 use attach::nbd::wire::{Command, CommandFlags, RequestHeader};
 use buf::{Buf, BufList, Pool};
-use fuzz::targets::{iscsi, iwarp, nbd, nvme};
+use fuzz::targets::{iscsi, iser, iwarp, nbd, nvme};
 use protocol::pair::Half;
 use protocol::{Connection, Instant, SeededEntropy};
 use volume::reservation::{Command as Change, Registrant, Registration, ReservationType, View};
@@ -223,7 +224,13 @@ fn nvme_pages() -> Vec<Vec<u8>> {
     let _ = write_descriptors(&ids, &mut descriptors);
     let subnqn = nvme::NQN.to_owned();
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 4420));
-    let entry = DiscoveryEntry { kind: SubsystemType::Nvm, subnqn, address, portid: 1 };
+    let entry = DiscoveryEntry {
+        transport: ::nvme::log::TransportType::Tcp,
+        kind: SubsystemType::Nvm,
+        subnqn,
+        address,
+        portid: 1,
+    };
     let (controller, namespace) = identify_pages();
     vec![
         [&[0][..], &descriptors].concat(),
@@ -462,6 +469,34 @@ fn write_iwarp() -> std::io::Result<()> {
     write("iwarp_ulpdus", "ours-initiator", &[&[9], iwarp_ulpdus().get(1..).unwrap_or_default()].concat())
 }
 
+/// What an NVMe/RDMA peer does: a step each, behind its kind and its length.
+fn rdma_steps(steps: &[(u8, &[u8])]) -> Vec<u8> {
+    let record = |(kind, bytes): &(u8, &[u8])| {
+        let length = u16::try_from(bytes.len()).unwrap_or(0).to_le_bytes();
+        [&[*kind], &length[..], bytes].concat()
+    };
+    steps.iter().flat_map(record).collect()
+}
+
+fn write_nvme_rdma() -> std::io::Result<()> {
+    let command = |opcode: u8| {
+        let mut entry = SubmissionQueueEntry::new(opcode, 1);
+        entry.cid.set(opcode.into());
+        entry.as_bytes().to_vec()
+    };
+    // A write that is read, a read that is written, one with a wrong key, and a message that is no capsule.
+    let host = rdma_steps(&[(0, &[]), (8, &command(1)), (9, &command(2)), (12, &command(1)), (0, &[7; 40])]);
+    write("nvme_rdma_controller", "ours", &host)?;
+    let request = ConnectRequest::new(0, 0, 32).encode();
+    write("nvme_rdma_controller", "ours-admin", &rdma_steps(&[(0, request.bytes()), (9, &command(6))]))?;
+    // Connect's data is read, all is well; then the properties, and a second answer.
+    let controller =
+        [(0, &[][..]), (3, &[]), (5, &1_u64.to_le_bytes()), (1, &[1; 8]), (17, &[1; 8]), (1, &[])];
+    write("nvme_rdma_host", "ours", &rdma_steps(&controller))?;
+    let reply = AcceptReply::new(1).encode();
+    write("nvme_rdma_host", "ours-short", &rdma_steps(&[(0, reply.bytes()), (2, &[9; 64]), (0, &[0; 15])]))
+}
+
 /// One NBD request of every kind, the write with its data.
 fn nbd_requests() -> Vec<u8> {
     let none = CommandFlags::empty();
@@ -490,7 +525,10 @@ fn main() -> std::io::Result<()> {
     write_iscsi()?;
     write_nvme()?;
     write_scsi()?;
+    write("iser_target", "ours", &iser::steps(&iscsi_headers()))?;
+    write("iser_initiator", "ours", &iser::steps(&iscsi_headers()))?;
     write_iwarp()?;
+    write_nvme_rdma()?;
     write(
         "nbd_negotiation",
         "ours",

@@ -4,6 +4,7 @@ The machines that run the tests usually have a kernel without these initiators, 
 rude anyway. So the harness boots Debian's kernels under software emulation and lets *them* judge. The map:
 
     packages   which Debian packages, from which mirror; fetched, never installed
+    siw        a source package -> Linux' software iWARP as modules, cached likewise
     image      packages -> a bare kernel and an initramfs, cached by version
     network    a network namespace with a bridge and a tap, for one run
     server     what the guest talks to: `linerate serve`, or tgt to test the harness itself

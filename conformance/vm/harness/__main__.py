@@ -24,7 +24,7 @@ KERNELS = ("6.1", "6.12")
 SCRIPTS = ("iscsi", "iscsi_chap", "nvme", "cross", "reserve", "multipath", "reload", "vhost", "ublk")
 WITHOUT_UBLK = "6.1"
 """A kernel of Debian's whose driver is not there, or too old."""
-SELFTEST_SCRIPTS = ("iscsi", "iscsi_chap", "nvme")
+SELFTEST_SCRIPTS = ("iscsi", "iscsi_chap", "nvme", "siw", "rxe")
 PEERS_SCRIPTS = ("peers",)
 HARDSHIPS = {"crash": Crash, "contend": Contend}
 """Commands with one script of the same name each."""
@@ -97,7 +97,7 @@ def arguments() -> argparse.Namespace:
         command.add_argument("--kernel", choices=KERNELS, default="6.12", help="Debian's kernel series (default: %(default)s)")
         command.add_argument("--refresh", action="store_true", help="look for newer packages")
         if name in ("run", "selftest"):
-            command.add_argument("--script", action="append", choices=SCRIPTS, help="only this script; may be repeated")
+            command.add_argument("--script", action="append", choices=tuple(dict.fromkeys((*SCRIPTS, *SELFTEST_SCRIPTS))), help="only this script; may be repeated")
         if name in ("run", "peers", "shell", *HARDSHIPS):
             command.add_argument("--server", type=Path, default=built_binary(), help="the linerate binary (default: %(default)s)")
     return parser.parse_args()

@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from . import siw
 from .packages import Package, PackageIndex
 from .process import HarnessError, command, output
 
@@ -44,19 +45,22 @@ class Selection:
 
     kernel: Package
     tools: tuple[Package, ...]
+    siw: tuple[Package, ...]
+    """What siw is built from."""
 
     @classmethod
     def choose(cls, index: PackageIndex, series: str, packages: list[str]) -> Selection:
         """Chooses the newest packages there are."""
         index.update()
         kernel = index.newest_kernel(series)
-        return cls(kernel, tuple(index.candidates(index.with_libraries(packages))))
+        return cls(kernel, tuple(index.candidates(index.with_libraries(packages))), tuple(siw.packages(index, kernel, series)))
 
     @classmethod
     def load(cls, path: Path) -> Selection:
         """Reads what `save` wrote."""
         record = json.loads(path.read_text())
-        return cls(Package(**record["kernel"]), tuple(Package(**tool) for tool in record["tools"]))
+        tools, sources = (tuple(Package(**package) for package in record[name]) for name in ("tools", "siw"))
+        return cls(Package(**record["kernel"]), tools, sources)
 
     def save(self, path: Path) -> None:
         """Remembers the choice."""
@@ -76,12 +80,17 @@ def prepare(cache: Path, series: str, *, refresh: bool = False) -> Image:
             Selection.choose(index, series, contents["packages"]).save(choice)
         selection = Selection.load(choice)
         release = selection.kernel.name.removeprefix("linux-image-")
-        key = digest(recipe, choice.read_bytes(), Path(__file__).read_bytes())
+        modules = cache / f"siw-{release}-{digest(repr(selection.siw).encode(), Path(siw.__file__).read_bytes())}"
+        if not modules.exists():
+            print(f"# building siw for {release}", flush=True)
+            siw.build(index, selection.siw, modules)
+        key = digest(recipe, choice.read_bytes(), Path(__file__).read_bytes(), modules.name.encode())
         folder = cache / f"image-{release}-{key}"
         if not folder.exists():
             print(f"# building the image of {release}", flush=True)
             with tempfile.TemporaryDirectory(dir=cache, prefix="building-") as scratch:
-                Builder(index, Path(scratch), release, contents).build(selection).rename(folder)
+                builder = Builder(index, Path(scratch), release, contents)
+                builder.build(selection, modules).rename(folder)
     return Image(release, folder / "vmlinux", folder / "initramfs")
 
 
@@ -117,9 +126,10 @@ class Builder:
         self._tree = scratch / "tree"
         self._image = scratch / "image"
 
-    def build(self, selection: Selection) -> Path:
-        """Returns the folder with the finished image."""
+    def build(self, selection: Selection, more_modules: Path) -> Path:
+        """Returns the folder with the finished image. `more_modules` are kernel modules that are in no package."""
         self._index.unpack([selection.kernel], self._kernel)
+        shutil.copytree(more_modules, self._kernel / "lib/modules" / self._release / "updates")
         self._index.unpack(selection.tools, self._tools)
         self._skeleton()
         self._programs()

@@ -89,6 +89,11 @@ class PackageIndex:
             fresh = set(re.findall(r"^ [ |](?:Pre)?Depends: (z?lib\S+|gcc-\S+-base)$", depends, re.MULTILINE)) - closure
         return closure
 
+    def needs(self, name: str, pattern: str) -> list[str]:
+        """What a package depends on directly and the pattern describes."""
+        depends = command(["apt-cache", *self._options, "depends", "--important", name])
+        return re.findall(rf"^ [ |](?:Pre)?Depends: ({pattern})$", depends, re.MULTILINE)
+
     def unpack(self, packages: Iterable[Package], root: Path) -> None:
         """Downloads packages and unpacks their files below `root`."""
         with TemporaryDirectory(dir=self._folder) as downloads:

@@ -22,6 +22,22 @@ impl BufList {
         Self(Pieces::Many { pieces: Vec::new(), len: 0 })
     }
 
+    /// No pieces, and room for as many as this.
+    pub fn with_room(pieces: usize) -> Self {
+        Self(Pieces::Many { pieces: Vec::with_capacity(pieces), len: 0 })
+    }
+
+    /// Lets go of all pieces. The room for several stays, so that a list that is filled again and again needs no allocation.
+    pub fn clear(&mut self) {
+        match &mut self.0 {
+            Pieces::One(_) => *self = Self::new(),
+            Pieces::Many { pieces, len } => {
+                pieces.clear();
+                *len = 0;
+            }
+        }
+    }
+
     /// Bytes in all pieces.
     pub fn len(&self) -> usize {
         match &self.0 {
@@ -40,7 +56,8 @@ impl BufList {
         if piece.is_empty() {
             return;
         }
-        if self.is_empty() {
+        let has_room = matches!(&self.0, Pieces::Many { pieces, .. } if pieces.capacity() > 0);
+        if self.is_empty() && !has_room {
             self.0 = Pieces::One(piece);
             return;
         }
@@ -95,6 +112,7 @@ impl BufList {
     pub fn into_one(self) -> SharedBuf {
         match self.0 {
             Pieces::One(piece) => piece,
+            Pieces::Many { mut pieces, .. } if pieces.len() == 1 => pieces.swap_remove(0),
             Pieces::Many { pieces, len } => {
                 let mut whole = Vec::with_capacity(len);
                 for piece in &pieces {
@@ -215,6 +233,27 @@ mod tests {
     #[test]
     fn a_list_is_no_larger_than_a_vector_and_its_length() {
         assert_eq!(size_of::<BufList>(), size_of::<(Vec<SharedBuf>, usize)>());
+    }
+
+    #[test]
+    fn a_list_that_was_let_go_of_keeps_its_room() {
+        let mut reused = BufList::with_room(2);
+        for (first, second) in [(b"ab", b"cd"), (b"ef", b"gh")] {
+            reused.push(SharedBuf::from(first.to_vec()));
+            let Pieces::Many { pieces, .. } = &reused.0 else { panic!("a table") };
+            let table = pieces.as_ptr();
+            reused.push(SharedBuf::from(second.to_vec()));
+            assert_eq!(reused.len(), 4);
+            assert_eq!(reused.pieces().as_ptr(), table, "no other table");
+            reused.clear();
+            assert!(reused.is_empty() && reused.pieces().is_empty());
+        }
+        reused.push(SharedBuf::from(b"one".to_vec()));
+        let own = reused.pieces()[0].as_ptr();
+        assert_eq!(reused.into_one().as_ptr(), own, "one piece is not copied");
+        let mut single = BufList::from(SharedBuf::from(b"x".to_vec()));
+        single.clear();
+        assert!(single.is_empty());
     }
 
     #[test]

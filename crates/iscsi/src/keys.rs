@@ -43,6 +43,19 @@ pub struct Tuning {
     pub time2wait: u16,
     /// DefaultTime2Retain, in seconds.
     pub time2retain: u16,
+    /// What a session over RDMA negotiates besides; `None` over a byte stream.
+    pub rdma: Option<RdmaTuning>,
+}
+
+/// What this side wants of a session over RDMA (RFC 7145 §6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RdmaTuning {
+    /// InitiatorRecvDataSegmentLength, in bytes.
+    pub initiator_segment: u32,
+    /// TargetRecvDataSegmentLength, in bytes.
+    pub target_segment: u32,
+    /// MaxOutstandingUnexpectedPDUs of this side: PDUs beside commands and their responses for which it has receives.
+    pub unexpected_pdus: u32,
 }
 
 impl Default for Tuning {
@@ -58,6 +71,7 @@ impl Default for Tuning {
             outstanding_r2t: limits::OUTSTANDING_R2T,
             time2wait: limits::TIME2WAIT,
             time2retain: limits::TIME2RETAIN,
+            rdma: None,
         }
     }
 }
@@ -86,6 +100,47 @@ pub struct Parameters {
     pub time2wait: u16,
     /// DefaultTime2Retain, in seconds.
     pub time2retain: u16,
+    /// What was agreed on for RDMA.
+    pub rdma: RdmaParameters,
+}
+
+/// What was agreed on of RFC 7145 §6's keys, beginning with the standard's defaults.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RdmaParameters {
+    /// RDMAExtensions=Yes.
+    pub extensions: bool,
+    /// InitiatorRecvDataSegmentLength, in bytes.
+    pub initiator_segment: u32,
+    /// TargetRecvDataSegmentLength, in bytes.
+    pub target_segment: u32,
+    /// MaxOutstandingUnexpectedPDUs of the peer; zero where it has not said how many.
+    pub unexpected_pdus: u32,
+    /// What an initiator's Write Base Offset names the beginning of.
+    pub write_base: WriteBase,
+    /// iSERHelloRequired=Yes: the initiator wants Hello messages, which nothing here speaks.
+    pub hello_required: bool,
+}
+
+/// What the Write Base Offset of an iSER header names the beginning of (RFC 7145 §6, TaggedBufferForSolicitedDataOnly).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriteBase {
+    /// The data that does not come with the command: what initiators mean that say nothing of it, whatever the key's default says.
+    Solicited,
+    /// All of the command's data.
+    Whole,
+}
+
+impl Default for RdmaParameters {
+    fn default() -> Self {
+        Self {
+            extensions: false,
+            initiator_segment: limits::DEFAULT_SEGMENT,
+            target_segment: limits::DEFAULT_SEGMENT,
+            unexpected_pdus: 0,
+            write_base: WriteBase::Solicited,
+            hello_required: false,
+        }
+    }
 }
 
 impl Default for Parameters {
@@ -101,6 +156,7 @@ impl Default for Parameters {
             outstanding_r2t: 1,
             time2wait: 2,
             time2retain: 20,
+            rdma: RdmaParameters::default(),
         }
     }
 }
@@ -129,6 +185,8 @@ pub enum Rule {
     Most(u32, u32),
     /// No negotiation: a number of this range, declared.
     Declared(u32, u32),
+    /// No negotiation: Yes or No, declared.
+    DeclaredBoolean,
     /// No longer in use; answered as RFC 7143 §13.25 says.
     Obsolete,
 }
@@ -173,12 +231,46 @@ pub const KEYS: [Key; 19] = [
     key("OFMarkInt", Rule::Obsolete, true),
 ];
 
+/// The keys of a session over RDMA (RFC 7145 §6). Over a byte stream they are not understood.
+pub const RDMA_KEYS: [Key; 7] = [
+    key("RDMAExtensions", Rule::And, false),
+    key("InitiatorRecvDataSegmentLength", Rule::Least(LENGTH.0, LENGTH.1), false),
+    key("TargetRecvDataSegmentLength", Rule::Least(LENGTH.0, LENGTH.1), false),
+    key("MaxOutstandingUnexpectedPDUs", Rule::Declared(0, u32::MAX), false),
+    key("TaggedBufferForSolicitedDataOnly", Rule::DeclaredBoolean, false),
+    key("MaxAHSLength", Rule::Declared(0, u32::MAX), false),
+    key("iSERHelloRequired", Rule::DeclaredBoolean, false),
+];
+
 /// The key of that name.
 pub fn find(name: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.name == name)
 }
 
 impl Tuning {
+    /// The same for a session over RDMA, in which this side takes data segments of at most `segment` bytes: without digests, as the transport has its own
+    /// (RFC 7145 §6.1), and without data that comes by itself but in its command's own PDU.
+    pub(crate) fn over_rdma(self, segment: u32) -> Self {
+        Self {
+            header_digest: DigestPolicy::Off,
+            data_digest: DigestPolicy::Off,
+            initial_r2t: true,
+            segment,
+            rdma: Some(RdmaTuning {
+                initiator_segment: segment,
+                target_segment: limits::RDMA_SEGMENT,
+                unexpected_pdus: limits::UNEXPECTED_PDUS,
+            }),
+            ..self
+        }
+    }
+
+    /// The key of that name, if it has a meaning in this session.
+    pub fn find(&self, name: &str) -> Option<&'static Key> {
+        let rdma = || RDMA_KEYS.iter().find(|key| key.name == name);
+        find(name).or_else(|| self.rdma.and_then(|_| rdma()))
+    }
+
     /// This side's value of a numeric or Boolean key (1 for Yes).
     fn number(&self, name: &str) -> u32 {
         match name {
@@ -190,8 +282,12 @@ impl Tuning {
             "MaxBurstLength" => self.max_burst,
             "FirstBurstLength" => self.first_burst,
             "MaxOutstandingR2T" => self.outstanding_r2t.clamp(1, limits::MOST_R2T).into(),
-            "MaxConnections" | "DataPDUInOrder" | "DataSequenceInOrder" => 1,
-            _ => 0,
+            "MaxConnections"
+            | "DataPDUInOrder"
+            | "DataSequenceInOrder"
+            | "RDMAExtensions"
+            | "TaggedBufferForSolicitedDataOnly" => 1,
+            _ => self.rdma.map_or(0, |rdma| rdma.number(name)),
         }
     }
 
@@ -218,16 +314,36 @@ impl Tuning {
     pub fn offer(&self, session: SessionType, text: &mut Text) {
         let discovery = session == SessionType::Discovery;
         let ours = if discovery { self.for_discovery() } else { *self };
-        for key in KEYS.iter().filter(|key| key.discovery || !discovery) {
+        let rdma = ours.rdma.is_some() && !discovery;
+        let more: &[Key] = if rdma { RDMA_KEYS.get(..OFFERED_RDMA_KEYS).unwrap_or_default() } else { &[] };
+        for key in KEYS.iter().filter(|key| key.discovery || !discovery).chain(more) {
             match key.rule {
                 Rule::Obsolete => {}
+                // Two keys stand in for it, one for each direction.
+                Rule::Declared(..) if rdma && key.name == "MaxRecvDataSegmentLength" => {}
                 Rule::Digest if key.name == "TaskReporting" => {}
                 Rule::Digest => text.put(key.name, &ours.list(key.name).join(",")),
-                Rule::And | Rule::Or => text.put(key.name, yes_no(ours.number(key.name) != 0)),
+                Rule::And | Rule::Or | Rule::DeclaredBoolean => {
+                    text.put(key.name, yes_no(ours.number(key.name) != 0));
+                }
                 Rule::Least(..) | Rule::Most(..) | Rule::Declared(..) => {
                     text.put(key.name, &ours.number(key.name).to_string());
                 }
             }
+        }
+    }
+}
+
+/// So many of [`RDMA_KEYS`], from the first, are offered; the others are for initiators that say them.
+const OFFERED_RDMA_KEYS: usize = 5;
+
+impl RdmaTuning {
+    fn number(&self, name: &str) -> u32 {
+        match name {
+            "InitiatorRecvDataSegmentLength" => self.initiator_segment,
+            "TargetRecvDataSegmentLength" => self.target_segment,
+            "MaxOutstandingUnexpectedPDUs" => self.unexpected_pdus,
+            _ => 0,
         }
     }
 }
@@ -270,6 +386,11 @@ impl Parameters {
                 self.set(key.name, theirs);
                 return None;
             }
+            Rule::DeclaredBoolean => {
+                let Some(theirs) = boolean(value) else { return Some("Reject".into()) };
+                self.set(key.name, theirs.into());
+                return None;
+            }
         };
         let Some(result) = result else { return Some("Reject".into()) };
         self.set(key.name, result);
@@ -293,6 +414,7 @@ impl Parameters {
             Rule::Least(least, most) => ranged(value, least, most).filter(|result| *result <= mine),
             Rule::Most(least, most) => ranged(value, least, most).filter(|result| *result >= mine),
             Rule::Declared(least, most) => ranged(value, least, most),
+            Rule::DeclaredBoolean => boolean(value).map(u32::from),
         };
         self.set(key.name, result.ok_or(Violation::BadAnswer)?);
         Ok(())
@@ -303,6 +425,7 @@ impl Parameters {
         let needed = match key.name {
             "HeaderDigest" => ours.header_digest == DigestPolicy::Require,
             "DataDigest" => ours.data_digest == DigestPolicy::Require,
+            "RDMAExtensions" => true,
             _ => false,
         };
         if needed { Err(Violation::BadAnswer) } else { Ok(()) }
@@ -312,6 +435,19 @@ impl Parameters {
     pub fn meet(&self, ours: &Tuning) -> bool {
         let met = |policy, used| policy != DigestPolicy::Require || used;
         met(ours.header_digest, self.header_digest) && met(ours.data_digest, self.data_digest)
+    }
+
+    /// True unless RDMA carries the session, and the peer has not agreed to that, or wants to begin with Hello messages.
+    pub fn agree_on_rdma(&self, ours: &Tuning) -> bool {
+        ours.rdma.is_none() || self.rdma.extensions && !self.rdma.hello_required
+    }
+
+    /// The same as a role takes them whose peer receives at most `segment` bytes in a PDU, as far as RDMA carries the session. All of a command's data that does not come
+    /// with it is read at once, which an initiator cannot tell from several reads.
+    pub(crate) fn over_rdma(self, segment: u32) -> Self {
+        let agreed = self.rdma.extensions;
+        let peer_segment = if agreed { segment } else { self.peer_segment.min(limits::RDMA_SEGMENT) };
+        Self { peer_segment, first_burst: self.unsolicited(), max_burst: u32::MAX, ..self }
     }
 
     fn set(&mut self, name: &str, value: u32) {
@@ -327,13 +463,29 @@ impl Parameters {
             "MaxBurstLength" => self.max_burst = value,
             "FirstBurstLength" => self.first_burst = value,
             "MaxOutstandingR2T" => self.outstanding_r2t = short,
-            _ => {}
+            _ => self.rdma.set(name, value),
         }
     }
 
     /// Unsolicited data per command, in bytes; FirstBurstLength may not exceed MaxBurstLength (RFC 7143 §13.14).
     pub fn unsolicited(&self) -> u32 {
         self.first_burst.min(self.max_burst)
+    }
+}
+
+impl RdmaParameters {
+    fn set(&mut self, name: &str, value: u32) {
+        match name {
+            "RDMAExtensions" => self.extensions = value != 0,
+            "InitiatorRecvDataSegmentLength" => self.initiator_segment = value,
+            "TargetRecvDataSegmentLength" => self.target_segment = value,
+            "MaxOutstandingUnexpectedPDUs" => self.unexpected_pdus = value,
+            "iSERHelloRequired" => self.hello_required = value != 0,
+            "TaggedBufferForSolicitedDataOnly" => {
+                self.write_base = if value != 0 { WriteBase::Solicited } else { WriteBase::Whole };
+            }
+            _ => {}
+        }
     }
 }
 
@@ -417,7 +569,7 @@ mod tests {
             time2wait in 0_u16..3600, time2retain in 0_u16..3600,
         ) -> Tuning {
             Tuning { header_digest, data_digest, segment, max_burst, first_burst, initial_r2t, immediate_data,
-                     outstanding_r2t, time2wait, time2retain }
+                     outstanding_r2t, time2wait, time2retain, rdma: None }
         }
     }
 
@@ -443,8 +595,30 @@ mod tests {
         }
 
         #[test]
+        fn both_sides_agree_over_rdma(near in tuning(), far in tuning(), segment in 512_u32..8192) {
+            let (near, far) = (near.over_rdma(segment), far.over_rdma(limits::RDMA_SEGMENT));
+            let mut offers = Text::new();
+            near.offer(SessionType::Normal, &mut offers);
+            let (mut initiator, mut target) = (Parameters::default(), Parameters::default());
+            for pair in offers.pairs() {
+                let (name, value) = pair.unwrap();
+                let key = far.find(name).unwrap();
+                prop_assert!(name != "MaxRecvDataSegmentLength");
+                if let Some(answer) = target.respond(key, value, &far) {
+                    prop_assert_eq!(initiator.accept(key, &answer, &near), Ok(()), "{}={}", name, answer);
+                }
+            }
+            prop_assert!(initiator.agree_on_rdma(&near) && target.agree_on_rdma(&far));
+            prop_assert!(!target.header_digest && !target.data_digest && target.initial_r2t);
+            prop_assert_eq!(target.rdma.initiator_segment, segment);
+            prop_assert_eq!(target.rdma.unexpected_pdus, limits::UNEXPECTED_PDUS);
+            initiator.rdma.unexpected_pdus = target.rdma.unexpected_pdus;
+            prop_assert_eq!(initiator, target);
+        }
+
+        #[test]
         fn any_value_is_answered(value in "\\PC{0,40}") {
-            for key in &KEYS {
+            for key in KEYS.iter().chain(&RDMA_KEYS) {
                 let mut parameters = Parameters::default();
                 let _ = parameters.respond(key, &value, &Tuning::default());
                 let _ = parameters.accept(key, &value, &Tuning::default());

@@ -11,6 +11,7 @@
 //! | §4.4, §6.3.5 sessions, reinstatement | [`session`] |
 //! | §11 PDU formats | [`pdu`] |
 //! | §11.2, §11.7, §11.8 framing and data sequences (RFC 5047: the Datamover) | [`datamover`] |
+//! | RFC 7145: iSER | [`datamover::iser`] |
 //! | §12.1.3 CHAP | [`chap`] |
 //!
 //! [`target::Connection`] and [`initiator::Connection`] are siblings that share everything but their half of each

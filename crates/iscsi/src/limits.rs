@@ -20,6 +20,25 @@ pub const STAGING: usize = BHS + MOST_AHS + DIGEST + STAGED + 3 + DIGEST;
 /// Bytes of zeros that an initiator writes at a time where a unit refuses WRITE SAME: a usual size.
 pub const ZEROS_AT_ONCE: u32 = 1 << 20;
 
+/// Bytes of the header that stands before each PDU over RDMA (RFC 7145 §9.2).
+pub const ISER_HEADER: usize = 28;
+/// TargetRecvDataSegmentLength, in bytes: the default of RFC 7145 §6, and what Linux' initiator asks for. Data in a command's own PDU saves an RDMA Read up to this.
+pub const RDMA_SEGMENT: u32 = 8192;
+/// InitiatorRecvDataSegmentLength of an initiator, in bytes: sense data and little else comes to it in PDUs, and each command needs a receive of this size.
+pub const RDMA_RESPONSE_SEGMENT: u32 = 1024;
+/// Bytes of a data segment for which the receives of Linux' initiator and of libiscsi have room after the login, whatever they declare: no response may be longer.
+pub const LINUX_RECEIVE: usize = 128;
+/// MaxOutstandingUnexpectedPDUs of this side (RFC 7145 §6): pings, their answers, task management, rejects and asynchronous messages for which it has receives.
+pub const UNEXPECTED_PDUS: u32 = 8;
+/// Receives that each side has for a login's PDUs, of which one comes at a time; and one to spare.
+pub const LOGIN_RECEIVES: usize = 2;
+/// Bytes behind the headers of a message for which a buffer is kept and used again: sense data of any length, with its own length.
+pub const SHORT_MESSAGE: usize = 260;
+/// Commands over RDMA that may wait for their memory to be registered, beyond which none leaves the window's queue.
+pub const COMMANDS_AHEAD: usize = 64;
+/// Buffers of a size that a connection over RDMA keeps for its next messages, at most: those of as many commands or answers as may be under way.
+pub const KEPT_MESSAGES: usize = 256;
+
 /// MaxRecvDataSegmentLength until it is declared, in bytes (RFC 7143 §13.12).
 pub const DEFAULT_SEGMENT: u32 = 8192;
 /// The smallest value of the length keys, in bytes (RFC 7143 §13.12 to §13.14).

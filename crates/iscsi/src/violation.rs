@@ -82,6 +82,14 @@ pub enum Violation {
     UnknownTask,
     /// More open R2Ts for a task than MaxOutstandingR2T.
     TooManyR2ts,
+    /// A message is too short or too long for its headers, or its iSER header is not that of an iSCSI PDU (RFC 7145 §9.2).
+    IserHeader,
+    /// A command names no memory for the data that it reads or writes (RFC 7145 §9.2).
+    MissingStag,
+    /// A response invalidates memory of another task than its own (RFC 7145 §7.3).
+    WrongInvalidation,
+    /// RDMA carries the session, and RDMAExtensions=Yes was not negotiated, or is to begin with Hello messages.
+    RdmaRequired,
 }
 
 /// How a violation after the login is answered.
@@ -99,7 +107,7 @@ impl Violation {
     /// What the target does about it in the full feature phase.
     pub fn answer(self) -> Answer {
         match self {
-            Self::HeaderDigest => Answer::Close,
+            Self::HeaderDigest | Self::IserHeader => Answer::Close,
             Self::DataDigest => Answer::RejectAndClose(Reason::DATA_DIGEST),
             Self::UnknownOpcode | Self::CommandInDiscovery | Self::Bidirectional => {
                 Answer::Reject(Reason::COMMAND_NOT_SUPPORTED)
@@ -120,7 +128,7 @@ impl Violation {
     pub fn status(self) -> Status {
         match self {
             Self::BadVersion => Status::UNSUPPORTED_VERSION,
-            Self::MissingName | Self::DigestRequired => Status::MISSING_PARAMETER,
+            Self::MissingName | Self::DigestRequired | Self::RdmaRequired => Status::MISSING_PARAMETER,
             Self::BadSessionType => Status::SESSION_TYPE,
             Self::NoCommonMethod | Self::BadChap | Self::WrongResponse | Self::Reflection => {
                 Status::AUTHENTICATION_FAILURE
@@ -170,6 +178,10 @@ impl Violation {
             Self::TooManyImmediate => "too many immediate commands",
             Self::UnknownTask => "a response to no request",
             Self::TooManyR2ts => "more open R2Ts than negotiated",
+            Self::IserHeader => "a message without a valid iSER header",
+            Self::MissingStag => "a command without a tag for its data",
+            Self::WrongInvalidation => "an invalidated tag of another task",
+            Self::RdmaRequired => "RDMA as it is here was not agreed on",
         }
     }
 }
@@ -224,6 +236,10 @@ pub(crate) mod tests {
         Violation::TooManyImmediate,
         Violation::UnknownTask,
         Violation::TooManyR2ts,
+        Violation::IserHeader,
+        Violation::MissingStag,
+        Violation::WrongInvalidation,
+        Violation::RdmaRequired,
     ];
 
     /// A violation that is missing above would be in no test.

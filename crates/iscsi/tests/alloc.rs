@@ -1,4 +1,4 @@
-//! No heap allocation per I/O in the steady state, counted, over both roles with 4 KiB reads and writes.
+//! No heap allocation per I/O in the steady state, counted, over both roles with 4 KiB and 128 KiB reads and writes, over TCP and over iSER.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod common;
@@ -8,8 +8,10 @@ mod counting_allocator;
 use std::sync::Arc;
 
 use buf::{BufList, Pool};
+use common::iser::{far, near};
 use common::{BLOCK, config, portal, resources};
 use counting_allocator::allocations;
+use iscsi::datamover::iser::Invalidation;
 use iscsi::{initiator, session, target};
 use protocol::{Connection, Group, Instant, SeededEntropy, Transmit};
 use volume::{Completion, Durability, Extent, Operation, Outcome, Request, Tag};
@@ -32,6 +34,9 @@ impl<C: Connection> End<C> {
         self.connection.poll_transmit(Instant::ZERO, &mut self.send);
         for segment in self.send.segments() {
             peer.staged.extend_from_slice(self.send.bytes(segment));
+        }
+        if !self.send.is_empty() {
+            self.connection.handle_transmitted(Instant::ZERO, self.send.len());
         }
         peer.receive();
         !self.send.is_empty()
@@ -58,9 +63,9 @@ impl<C: Connection> End<C> {
     }
 }
 
-struct World {
-    near: End<initiator::Connection>,
-    far: End<target::Connection>,
+struct World<I = initiator::Connection, T = target::Connection> {
+    near: End<I>,
+    far: End<T>,
     sessions: session::Sessions<u8>,
     ready: bool,
     done: usize,
@@ -71,6 +76,16 @@ impl World {
         let entropy = Box::new(SeededEntropy::new(4));
         let near = initiator::Connection::new(Instant::ZERO, config(), pool.clone(), entropy);
         let far = target::Connection::new(Instant::ZERO, Arc::new(portal(1024)), resources(pool));
+        Self::of(near, far)
+    }
+}
+
+impl<I, T> World<I, T>
+where
+    I: Connection<Input = initiator::Input, Action = initiator::Action>,
+    T: Connection<Input = target::Input, Action = target::Action>,
+{
+    fn of(near: I, far: T) -> Self {
         let sessions = session::Sessions::new();
         Self { near: End::new(near), far: End::new(far), sessions, ready: false, done: 0 }
     }
@@ -140,13 +155,26 @@ impl World {
 #[test]
 fn reads_and_writes_allocate_nothing() {
     let pool = Pool::new(64 << 20);
-    let mut world = World::new(&pool);
+    check(World::new(&pool), &pool);
+}
+
+#[test]
+fn reads_and_writes_allocate_nothing_over_iser() {
+    let pool = Pool::new(64 << 20);
+    check(World::of(near(config(), Invalidation::Used), far(portal(1024), &pool)), &pool);
+}
+
+fn check<I, T>(mut world: World<I, T>, pool: &Pool)
+where
+    I: Connection<Input = initiator::Input, Action = initiator::Action>,
+    T: Connection<Input = target::Input, Action = target::Action>,
+{
     world.run();
     assert!(world.ready);
     for (blocks, write) in [(8, false), (8, true), (256, false), (256, true)] {
-        world.rounds(&pool, (20, 32, blocks), write);
+        world.rounds(pool, (20, 32, blocks), write);
         let (before, done) = (allocations(), world.done);
-        world.rounds(&pool, (100, 32, blocks), write);
+        world.rounds(pool, (100, 32, blocks), write);
         assert_eq!(world.done - done, 3200);
         assert_eq!(allocations() - before, 0, "{blocks} blocks, write: {write}");
     }

@@ -114,13 +114,16 @@ fn judge_one(scenario: &Scenario, claim: &Claim, results: &[PointResult], site_h
         claim.needs.iter().filter(|need| !site_has.contains(need)).map(String::as_str).collect();
     let tested = || test(scenario, claim, results).unwrap_or_else(Verdict::not_testable);
     let needs = || Verdict::not_testable(format!("it needs {}", missing.join(", ")));
-    let (own, in_place) = match &claim.here {
-        _ if missing.is_empty() => (tested(), None),
-        Some(here) => (needs(), Some((here, tested()))),
-        None => (needs(), None),
+    let (own, in_place) = match (&claim.here, substitute(claim, results)) {
+        (_, None) if missing.is_empty() => (tested(), None),
+        (here, Some(why)) if missing.is_empty() => {
+            (Verdict::not_testable(why.clone()), Some((here.clone().unwrap_or(why), tested())))
+        }
+        (Some(here), _) => (needs(), Some((here.clone(), tested()))),
+        (None, _) => (needs(), None),
     };
     let stand_in = in_place.as_ref().map(|(what, verdict)| StandIn {
-        what: (*what).clone(),
+        what: what.clone(),
         outcome: verdict.outcome,
         why: verdict.why.clone(),
     });
@@ -135,6 +138,21 @@ fn judge_one(scenario: &Scenario, claim: &Claim, results: &[PointResult], site_h
         stand_in,
         checks: in_place.map_or(own.checks, |(_, verdict)| verdict.checks),
     }
+}
+
+/// A claim that needs something speaks of the thing itself: whatever a site declares, arms that are not labelled real only stand
+/// in for it. `None` when all arms of the test are, or the claim needs nothing.
+fn substitute(claim: &Claim, results: &[PointResult]) -> Option<String> {
+    if claim.needs.is_empty() {
+        return None;
+    }
+    let test = Test::parse(claim.test.as_deref()?).ok()?;
+    let named = test.arms();
+    let stands_in = |result: &&PointResult| {
+        named.contains(result.arm.as_str()) && !matches!(result.evidence, Evidence::Real)
+    };
+    let result = results.iter().find(stands_in)?;
+    Some(format!("arm {} is {}, not the thing itself", result.arm, result.evidence.label()))
 }
 
 /// What a missing need is, and what would mend it.

@@ -180,6 +180,23 @@ fn a_stand_in_is_never_the_claim_itself() {
 }
 
 #[test]
+fn what_a_site_declares_makes_no_stand_in_the_thing_itself() {
+    let text = "test='ratio(iops) > 1.9'\nneeds=['offload adapter']\nhere='two programs'";
+    let mut results = blocks("bs=4k", 2.0);
+    for result in results.iter_mut().filter(|result| result.arm == "B") {
+        result.evidence = Evidence::Emulated { stands_for: "a program in place of an adapter".to_owned() };
+    }
+    for result in results.iter_mut().filter(|result| result.arm == "A") {
+        result.evidence = Evidence::Scaled { factor: "link 25 to 2.5 Gbit/s".to_owned() };
+    }
+    let site = ["offload adapter".to_owned()];
+    let judgement = judge(&claim(text), &results, &site).remove(0);
+    assert_eq!(judgement.outcome, Outcome::NotTestable);
+    assert_eq!(judgement.why, "arm A is scaled, not the thing itself");
+    assert_eq!(judgement.stand_in.unwrap().what, "two programs");
+}
+
+#[test]
 fn too_few_or_invalid_runs_decide_nothing() {
     let mut results = blocks("bs=4k", 2.0);
     for result in results.iter_mut().filter(|result| result.repetition <= 2) {

@@ -11,4 +11,5 @@ pub mod evidence;
 pub mod jetstress;
 pub mod result;
 pub mod scenario;
+pub mod seal;
 pub mod statistics;

@@ -4,10 +4,11 @@
 #[path = "../examples/synthetic_run/fixture.rs"]
 mod fixture;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use lab_model::scenario::sweep::Extent;
 use lab_model::scenario::{FigureKind, Scenario, catalogue};
+use lab_model::seal::Seal;
 use serde_json::Value;
 
 /// A report taken apart.
@@ -263,4 +264,62 @@ fn what_is_no_run_is_refused_in_words() {
     std::fs::write(folder.path().join("run.json"), "{\"schema\": 99}").unwrap();
     let error = format!("{:#}", lab_report::write(folder.path()).unwrap_err());
     assert!(error.contains("newer lab"), "{error}");
+}
+
+/// A synthetic run, sealed as the runner seals one.
+fn sealed() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fixture::write_scenario(folder.path(), fixture::SCENARIO, Extent::Full).unwrap();
+    let mut lines = String::new();
+    let mut previous = String::new();
+    let mut names = vec!["scenario.toml".to_owned(), "run.json".to_owned()];
+    for result in ["points", "control"].iter().flat_map(|block| measurements(&folder.path().join(block))) {
+        names.push(result.strip_prefix(folder.path()).unwrap().display().to_string());
+    }
+    for name in names {
+        let seal = Seal::of(folder.path(), &name, &previous).unwrap();
+        previous = seal.digest();
+        lines.push_str(&(serde_json::to_string(&seal).unwrap() + "\n"));
+    }
+    std::fs::write(folder.path().join(lab_model::seal::LEDGER), lines).unwrap();
+    folder
+}
+
+/// The folders that hold a result.
+fn measurements(folder: &Path) -> Vec<PathBuf> {
+    if folder.join("result.json").is_file() {
+        return vec![folder.to_path_buf()];
+    }
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.filter(|path| path.is_dir()).flat_map(|path| measurements(&path)).collect()
+}
+
+#[test]
+fn a_sealed_run_is_vouched_for() {
+    let report = Report::of(sealed().path());
+    assert!(report.html.contains("files are as the run sealed them; digest of the seals: "));
+    assert!(!report.html.contains("does not count"));
+}
+
+#[test]
+fn a_result_that_was_changed_since_does_not_count_and_is_named() {
+    let folder = sealed();
+    let changed = measurements(&folder.path().join("points")).into_iter().min().unwrap().join("result.json");
+    let text = std::fs::read_to_string(&changed).unwrap();
+    std::fs::write(&changed, text.replacen("\"iops\"", "\"iops\" ", 1)).unwrap();
+    let name = changed.strip_prefix(folder.path()).unwrap().display().to_string();
+    let html = Report::of(folder.path()).html;
+    assert!(html.contains(&format!("{name} does not count: {name} was changed")));
+}
+
+#[test]
+fn a_run_whose_claims_were_changed_gets_no_report() {
+    for file in ["scenario.toml", "run.json"] {
+        let folder = sealed();
+        let path = folder.path().join(file);
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, text + "\n").unwrap();
+        let said = format!("{:#}", lab_report::write(folder.path()).unwrap_err());
+        assert!(said.ends_with("no verdict can be given on a run whose evidence was changed"), "{said}");
+    }
 }

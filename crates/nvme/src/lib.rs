@@ -1,10 +1,11 @@
-//! NVMe over Fabrics with the TCP transport: controller and host as pure state machines.
+//! NVMe over Fabrics with the TCP and RDMA transports: controller and host as pure state machines.
 //!
 //! Which part of which standard is where:
 //!
 //! | standard | module |
 //! |---|---|
 //! | NVMe TCP Transport §3.6 (PDUs), §3.5 (errors) | [`pdu`], [`violation`], `transport::tcp` |
+//! | NVMe RDMA Transport §3.1 (set-up), §3.3 (data), §3.5 (errors), §3.6 (keys) | [`rdma`] |
 //! | NVMe Base §4.1, §4.2 (queue entries), §4.3 (SGL) | [`sqe`], [`cqe`], [`sgl`] |
 //! | NVMe Base §3.1.4 (properties) | [`properties`] |
 //! | NVMe Base §6 (Fabrics commands) | [`fabrics`] |
@@ -43,6 +44,8 @@ pub mod subsystem;
 mod transport;
 pub mod violation;
 mod width;
+
+pub use transport::rdma;
 
 /// The well-known name of every discovery controller (NVMe Base §4.7).
 pub const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";

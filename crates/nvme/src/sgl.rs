@@ -55,6 +55,8 @@ pub struct SglSupport {
     pub keyed: bool,
     /// Data in the capsule may begin behind its front, and be less than all of it.
     pub offsets: bool,
+    /// Bytes of data that a capsule can carry at most, a multiple of 16; a subsystem may offer less.
+    pub in_capsule: u32,
 }
 
 /// What came with a queue entry in its capsule, and which descriptors its transport has.
@@ -116,6 +118,9 @@ impl DataPointer {
 }
 
 impl SglDescriptor {
+    /// The keyed descriptor of no memory: of a command without data, where a transport wants a keyed one of every command.
+    pub(crate) const NO_KEYED_DATA: Self = Self::of(KEYED_DATA_BLOCK, 0);
+
     /// The descriptor of `length` bytes right behind the queue entry.
     pub const fn in_capsule(length: u32) -> Self {
         Self::of(DATA_BLOCK_OFFSET, length)
@@ -205,9 +210,11 @@ pub(crate) mod tests {
     use super::*;
 
     /// A transport that moves data itself.
-    pub(crate) const MOVING: SglSupport = SglSupport { transport: true, keyed: false, offsets: false };
+    pub(crate) const MOVING: SglSupport =
+        SglSupport { transport: true, keyed: false, offsets: false, in_capsule: u32::MAX };
     /// A transport with remote memory.
-    const REMOTE: SglSupport = SglSupport { transport: false, keyed: true, offsets: true };
+    const REMOTE: SglSupport =
+        SglSupport { transport: false, keyed: true, offsets: true, in_capsule: u32::MAX };
 
     fn moving(data: usize) -> Capsule {
         Capsule { data, sgls: MOVING }

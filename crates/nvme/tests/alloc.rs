@@ -6,14 +6,16 @@
 mod common;
 #[path = "common/counting_allocator.rs"]
 mod counting_allocator;
+mod rdma_fabric;
 
 use std::cell::Cell;
 
 use buf::{BufList, Pool};
-use common::Bench;
+use common::{Bench, Fabric, Tcp, portal};
 use nvme::controller::{Action, Input};
 use nvme::host;
 use protocol::{Connection as _, Instant, Transmit};
+use rdma_fabric::Iwarp;
 use volume::{Completion, Durability, Extent, Operation, Outcome, Request, Tag};
 
 /// Moves what one end sends into the other without allocating; answers PDU bytes.
@@ -42,15 +44,15 @@ fn carry<A: protocol::Connection, B: protocol::Connection>(
     send.len()
 }
 
-struct Loop {
-    bench: Bench,
+struct Loop<F: Fabric = Tcp> {
+    bench: Bench<F>,
     send: Transmit,
     wire: Vec<u8>,
 }
 
-impl Loop {
-    fn new(digests: bool) -> Self {
-        let mut bench = Bench::new();
+impl<F: Fabric> Loop<F> {
+    fn new(fabric: F, digests: bool) -> Self {
+        let mut bench = Bench::over(fabric, portal());
         bench.session(1, 1, (digests, digests));
         Self { bench, send: Transmit::new(1 << 21, 256), wire: Vec::with_capacity(1 << 21) }
     }
@@ -97,22 +99,35 @@ fn write(pool: &Pool, length: usize) -> Operation {
 
 #[test]
 fn no_allocation_for_small_and_large_io() {
-    let pool = Pool::new(64 << 20);
     for digests in [false, true] {
-        let mut bench = Loop::new(digests);
-        for length in [4096, 128 << 10] {
-            let mut all = |rounds: usize| {
-                for _ in 0..rounds {
-                    bench.turn(read(&pool, length));
-                    bench.turn(write(&pool, length));
-                }
-            };
-            all(20);
-            let before = counting_allocator::count();
-            all(100);
-            assert_eq!(counting_allocator::count() - before, 0, "{length} bytes, digests {digests}");
-        }
+        assert_eq!(allocations(Tcp, digests), [0, 0], "digests {digests}");
     }
+}
+
+#[test]
+fn no_allocation_over_rdma() {
+    for crc in [false, true] {
+        assert_eq!(allocations(Iwarp { crc, ..Iwarp::default() }, false), [0, 0], "CRC {crc}");
+    }
+}
+
+/// Allocations of a hundred reads and writes in the steady state, of 4 KiB and of 128 KiB.
+fn allocations<F: Fabric>(fabric: F, digests: bool) -> [u64; 2] {
+    let pool = Pool::new(64 << 20);
+    let mut bench = Loop::new(fabric, digests);
+    [4096, 128 << 10].map(|length| {
+        let mut all = |rounds: usize| {
+            for _ in 0..rounds {
+                bench.turn(read(&pool, length));
+                bench.turn(write(&pool, length));
+            }
+        };
+        // Long enough for every slot of every table to have been used.
+        all(100);
+        let before = counting_allocator::count();
+        all(100);
+        counting_allocator::count() - before
+    })
 }
 
 /// The cost of an I/O in bytes of each turn: commands 72, in-capsule data behind it, R2T, data and response 24
@@ -121,14 +136,14 @@ fn no_allocation_for_small_and_large_io() {
 fn cost_of_an_io() {
     COUNTING_COSTS.set(true);
     let pool = Pool::new(64 << 20);
-    let mut bench = Loop::new(false);
+    let mut bench = Loop::new(Tcp, false);
     let small = 4096;
     let large = 128 << 10;
     assert_eq!(bench.turn(read(&pool, small)), (vec![72], vec![24 + small]));
     assert_eq!(bench.turn(write(&pool, small)), (vec![72 + small], vec![24]));
     assert_eq!(bench.turn(read(&pool, large)), (vec![72], vec![24 + large]));
     assert_eq!(bench.turn(write(&pool, large)), (vec![72, 24 + large], vec![24, 24]));
-    let mut bench = Loop::new(true);
+    let mut bench = Loop::new(Tcp, true);
     assert_eq!(bench.turn(read(&pool, small)), (vec![76], vec![32 + small]));
     assert_eq!(bench.turn(write(&pool, large)), (vec![76, 32 + large], vec![28, 28]));
 }

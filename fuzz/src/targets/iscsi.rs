@@ -42,7 +42,10 @@ pub fn config() -> Option<Config> {
 }
 
 /// Gives a target's connection what it asks for.
-pub fn serve(half: &mut Half<target::Connection>, sessions: &mut Sessions<u8>) {
+pub fn serve<C>(half: &mut Half<C>, sessions: &mut Sessions<u8>)
+where
+    C: Connection<Input = target::Input, Action = target::Action>,
+{
     while let Some(action) = half.connection.poll_action() {
         let input = match action {
             target::Action::Submit { request, .. } => target::Input::Completion(answer(request)),

@@ -74,6 +74,7 @@ fn tuning([digests, flags, segment, burst, first, r2t, wait, retain]: [u8; 8]) -
         outstanding_r2t: r2t.into(),
         time2wait: wait.into(),
         time2retain: retain.into(),
+        rdma: None,
     }
 }
 

@@ -5,12 +5,14 @@ pub mod iscsi;
 pub mod iscsi_pdu;
 pub mod iscsi_peer;
 pub mod iscsi_text;
+pub mod iser;
 pub mod iwarp;
 pub mod names;
 pub mod nbd;
 pub mod nvme;
 pub mod nvme_pdu;
 pub mod nvme_peer;
+pub mod nvme_rdma;
 pub mod nvme_structures;
 pub mod scsi;
 

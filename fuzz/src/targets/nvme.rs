@@ -94,7 +94,10 @@ pub fn controller(bytes: &[u8]) {
 }
 
 /// Gives an I/O queue's connection what it asks for, as the group of a controller that wants it.
-pub fn serve_queue(half: &mut Half<controller::Connection>) {
+pub fn serve_queue<C>(half: &mut Half<C>)
+where
+    C: Connection<Input = controller::Input, Action = controller::Action>,
+{
     let mut reservations = Reservations::default();
     while let Some(action) = half.connection.poll_action() {
         let input = match action {

@@ -140,6 +140,7 @@ mod tests {
 
     fn entry(kind: SubsystemType, port: u16) -> DiscoveryEntry {
         DiscoveryEntry {
+            transport: ::nvme::log::TransportType::Tcp,
             kind,
             subnqn: format!("nqn.2026-11.org.example:{port}"),
             address: address(port),

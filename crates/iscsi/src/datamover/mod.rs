@@ -1,6 +1,6 @@
 //! The seam between a role and its transport, as RFC 5047 draws it: above it the iSCSI layer ([`crate::target::Target`],
 //! [`crate::initiator::Initiator`]) with its logins, tasks and numbers, below it a Datamover, which alone knows how PDUs and data cross. [`tcp`] is iSCSI
-//! over a byte stream.
+//! over a byte stream, [`iser`] over RDMA.
 //!
 //! The iSCSI layer owns its datamover and calls its primitives (RFC 5047 §6): Send_Control, Put_Data, Get_Data and the rest. The datamover's
 //! events come back as upcalls, the `…_notify` of [`UpperLayer`], made by whoever moves the bytes, so that what is received need not be copied
@@ -9,6 +9,7 @@
 //! Put_Data has both a command's data and its status, as only a transport knows whether one PDU can carry both: a Data-In can, RDMA
 //! cannot. What a transport does not need does not exist above it either: Data-In, Data-Out and R2T PDUs, their numbers, digests.
 
+pub mod iser;
 pub mod tcp;
 
 use alloc::vec::Vec;
@@ -176,8 +177,20 @@ pub struct Pending {
     pub queue: usize,
 }
 
+/// What a transport is made of, as far as a login negotiates it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Carrier {
+    /// A byte stream: RFC 7143.
+    Stream,
+    /// RDMA: RFC 7145.
+    Rdma,
+}
+
 /// What both roles ask of a transport.
 pub trait Datamover {
+    /// What it is made of.
+    const CARRIER: Carrier = Carrier::Stream;
+
     /// Send_Control: sends a PDU that moves no data of a command, behind those before it. Numbers are stamped when it leaves.
     fn send_control(&mut self, pdu: ControlPdu);
 
@@ -243,6 +256,9 @@ pub trait UpperLayer {
 
     /// The datamover.
     fn mover(&mut self) -> &mut Self::Mover;
+
+    /// The datamover, to be asked.
+    fn mover_ref(&self) -> &Self::Mover;
 
     /// The datamover, and what it stamps PDUs with that leave.
     fn mover_and_numbers(&mut self) -> (&mut Self::Mover, &mut Self::Numbers);

@@ -18,8 +18,8 @@ use super::probe::{ANSWER, Probe, RemoteUnit};
 use super::tasks::{CommandEnd, Kind, Owner, Task, Tasks, Work, tag};
 use crate::connection::{Event, State};
 use crate::datamover::{
-    CommandData, CommandResources, ControlPdu, Disposition, InitiatorDatamover, InitiatorLayer, ReceivedPdu,
-    TaskHandle, UpperLayer,
+    Carrier, CommandData, CommandResources, ControlPdu, Disposition, InitiatorDatamover, InitiatorLayer,
+    ReceivedPdu, TaskHandle, UpperLayer,
 };
 use crate::keys::Parameters;
 use crate::limits::{
@@ -136,6 +136,7 @@ impl<D: InitiatorDatamover> Initiator<D> {
     /// A connection whose transport was just established, and that this datamover carries; it begins to log in.
     #[expect(clippy::too_many_arguments, reason = "what a connection is made of")]
     pub fn new(now: Instant, config: Config, pool: Pool, entropy: Box<dyn Entropy>, mover: D) -> Self {
+        let config = config.over(D::CARRIER);
         let numbers = InitiatorNumbers::new(1);
         let due = Some(now + LOGIN_TIME.min(config.command_time));
         let (login, request, text) =
@@ -206,7 +207,10 @@ impl<D: InitiatorDatamover> Initiator<D> {
     }
 
     fn begin_full_feature(&mut self, now: Instant) {
-        self.parameters = self.login.parameters;
+        self.parameters = match D::CARRIER {
+            Carrier::Stream => self.login.parameters,
+            Carrier::Rdma => self.login.parameters.over_rdma(self.login.parameters.rdma.target_segment),
+        };
         self.unsolicited = self.parameters.unsolicited();
         let discovery = self.config.target.is_none();
         let tuning = &self.config.tuning;
@@ -419,6 +423,11 @@ impl<D: InitiatorDatamover> UpperLayer for Initiator<D> {
     #[inline]
     fn mover(&mut self) -> &mut D {
         &mut self.mover
+    }
+
+    #[inline]
+    fn mover_ref(&self) -> &D {
+        &self.mover
     }
 
     #[inline]

@@ -9,7 +9,7 @@ use protocol::Entropy;
 
 use super::config::Config;
 use crate::chap::{self, Algorithm, Challenge, Credentials};
-use crate::keys::{self, DigestPolicy, Parameters};
+use crate::keys::{DigestPolicy, Parameters};
 use crate::limits::MOST_LOGIN_PDUS;
 use crate::pdu::{LoginIdentity, LoginRequest, LoginResponse, Stage, Status};
 use crate::text::{Text, number};
@@ -248,7 +248,8 @@ impl Login {
         let config = context.config;
         let to = next.unwrap_or(stage);
         if to == Stage::FullFeature {
-            return self.require_digests(config).map(|()| Outcome::Done);
+            self.require_digests(config)?;
+            return self.require_rdma(config).map(|()| Outcome::Done);
         }
         let mut text = Text::new();
         self.expect = Some(if to == Stage::Operational { Expect::Answers } else { Expect::Proof(None) });
@@ -258,6 +259,17 @@ impl Login {
         let wanted = if to == Stage::Security { Stage::Operational } else { Stage::FullFeature };
         self.asked = Asked { stage: to, transition: Some(wanted) };
         Ok(Outcome::Request(context.request(to).transit(wanted), text))
+    }
+
+    /// The target has agreed to RDMA, if that carries the session; a discovery session does not ask for it.
+    fn require_rdma(&self, config: &Config) -> Result<(), Failure> {
+        if config.target.is_none() || self.parameters.agree_on_rdma(&config.tuning) {
+            return Ok(());
+        }
+        let peer = peer(config);
+        Err(Failure(alloc::format!(
+            "{peer} does not agree to RDMAExtensions=Yes, which iSER is: use a portal for iSER"
+        )))
     }
 
     /// A digest that this side requires is in use, however the target left it out: by a refusal, by another answer, or by none
@@ -281,7 +293,7 @@ impl Login {
     fn take_answers(&mut self, config: &Config, text: &Text) -> Result<(), Failure> {
         for pair in text.pairs() {
             let (name, value) = pair?;
-            if let Some(key) = keys::find(name) {
+            if let Some(key) = config.tuning.find(name) {
                 self.parameters.accept(key, value, &config.tuning).map_err(|violation| {
                     Failure(alloc::format!("the target answers {name}={value}: {violation}"))
                 })?;

@@ -7,7 +7,7 @@
 //! `connection` has its life, `login` the login phase, `tasks` the commands under way, `receive` the target's PDUs, `cdb`
 //! what a request means in SCSI, `probe` how a logical unit becomes a [`RemoteUnit`].
 //!
-//! How data becomes PDUs and a stream stands in [`crate::datamover`]; [`Connection`] is an initiator over a byte stream.
+//! How data becomes PDUs and a stream stands in [`crate::datamover`]; [`Connection`] is an initiator over a byte stream, [`IserConnection`] over a queue pair.
 
 mod cdb;
 mod config;
@@ -21,4 +21,5 @@ pub use config::Config;
 pub use connection::{Action, Discovered, Initiator, Input};
 pub use probe::RemoteUnit;
 
+pub use crate::datamover::iser::InitiatorConnection as IserConnection;
 pub use crate::datamover::tcp::InitiatorConnection as Connection;

@@ -24,7 +24,8 @@ use super::text_exchange::TextExchange;
 use crate::chap;
 use crate::connection::{Event, State};
 use crate::datamover::{
-    ControlPdu, DataArrival, Disposition, ReceivedPdu, TargetDatamover, TargetLayer, TaskHandle, UpperLayer,
+    Carrier, ControlPdu, DataArrival, Disposition, ReceivedPdu, TargetDatamover, TargetLayer, TaskHandle,
+    UpperLayer,
 };
 use crate::keys::Parameters;
 use crate::limits::{
@@ -223,7 +224,7 @@ pub struct Target<D> {
 impl<D: TargetDatamover> Target<D> {
     /// A connection that was just accepted, and that this datamover carries.
     pub fn new(now: Instant, portal: Arc<Portal>, resources: Resources, mut mover: D) -> Self {
-        let login = Box::new(Login::new(Arc::clone(&portal)));
+        let login = Box::new(Login::new(Arc::clone(&portal), D::CARRIER));
         let account = Account::new(&resources.pool);
         let width = portal.queue_depth.min(FIRST_DEPTH);
         mover.allocate_connection_resources(width.saturating_add(IMMEDIATE_DEPTH));
@@ -364,7 +365,10 @@ impl<D: TargetDatamover> Target<D> {
         let Some(login) = self.login.as_mut().filter(|_| self.state == State::InLogin) else { return };
         let Some((response, text, request)) = login.finish(tsih) else { return };
         let told = if login.discovery { "logged in for discovery" } else { "logged in" };
-        self.parameters = login.parameters;
+        self.parameters = match D::CARRIER {
+            Carrier::Stream => login.parameters,
+            Carrier::Rdma => login.parameters.over_rdma(login.parameters.rdma.initiator_segment),
+        };
         let longest_segment = login.tuning.segment;
         self.notify(response.to_bytes(), text.into_bytes());
         self.mover.notice_key_values(&self.parameters);
@@ -490,6 +494,11 @@ impl<D: TargetDatamover> UpperLayer for Target<D> {
     #[inline]
     fn mover(&mut self) -> &mut D {
         &mut self.mover
+    }
+
+    #[inline]
+    fn mover_ref(&self) -> &D {
+        &self.mover
     }
 
     #[inline]

@@ -11,8 +11,9 @@ use protocol::Entropy;
 use super::access::{Answered, Chap, ProvenInitiator};
 use super::portal::{Node, Portal};
 use crate::chap::{self, Algorithm, Challenge, Credentials};
-use crate::keys::{self, Parameters, Tuning};
-use crate::limits::{LONGEST_VALUE, MOST_LOGIN_PDUS};
+use crate::datamover::Carrier;
+use crate::keys::{Parameters, Tuning};
+use crate::limits::{LONGEST_VALUE, MOST_LOGIN_PDUS, RDMA_SEGMENT};
 use crate::login::{Move, judge};
 use crate::pdu::{LoginIdentity, LoginRequest, LoginResponse, Stage, Status};
 use crate::session::{Nexus, Request};
@@ -104,9 +105,13 @@ impl Login {
         self.text.bytes().len()
     }
 
-    pub(super) fn new(portal: Arc<Portal>) -> Self {
+    pub(super) fn new(portal: Arc<Portal>, carrier: Carrier) -> Self {
+        let tuning = match carrier {
+            Carrier::Stream => portal.tuning,
+            Carrier::Rdma => portal.tuning.over_rdma(RDMA_SEGMENT),
+        };
         Self {
-            tuning: portal.tuning,
+            tuning,
             portal,
             stage: Stage::Security,
             requests: 0,
@@ -252,7 +257,7 @@ impl Login {
             },
             "InitiatorAlias" => {}
             "TargetAlias" | "TargetAddress" | "TargetPortalGroupTag" => answer.put(name, "Reject"),
-            _ => match keys::find(name) {
+            _ => match self.tuning.find(name) {
                 Some(key) if self.discovery && !key.discovery => answer.put(name, "Irrelevant"),
                 Some(key) => {
                     if let Some(result) = self.parameters.respond(key, value, &self.tuning) {
@@ -406,6 +411,9 @@ impl Login {
         if !self.discovery && !self.parameters.meet(&self.tuning) {
             return Err(Violation::DigestRequired.into());
         }
+        if !self.discovery && !self.parameters.agree_on_rdma(&self.tuning) {
+            return Err(Violation::RdmaRequired.into());
+        }
         self.declare_now(&mut answer);
         self.last = Some((*request, answer));
         Ok(Outcome::Join(self.join(request)))
@@ -419,7 +427,15 @@ impl Login {
     }
 
     fn declare_now(&mut self, answer: &mut Text) {
-        if !core::mem::replace(&mut self.declared, true) {
+        if core::mem::replace(&mut self.declared, true) {
+            return;
+        }
+        if let Some(rdma) = self.tuning.rdma.filter(|_| !self.discovery) {
+            // open-iscsi gives up a login that has a key which it does not know: only who says the key hears it.
+            if self.seen.contains("MaxOutstandingUnexpectedPDUs") {
+                answer.put("MaxOutstandingUnexpectedPDUs", &rdma.unexpected_pdus.to_string());
+            }
+        } else {
             answer.put("MaxRecvDataSegmentLength", &self.tuning.segment.to_string());
         }
     }

@@ -11,7 +11,10 @@
 )]
 
 pub mod evil;
+pub mod iser;
+pub mod iser_raw;
 pub mod memory_datamover;
+pub mod plain_queue_pair;
 pub mod raw;
 
 use std::net::{Ipv4Addr, SocketAddr};

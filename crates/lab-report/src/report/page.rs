@@ -337,13 +337,14 @@ fn concerns(run: &Run, measured: &Measured<'_>) -> Vec<Concern> {
     let excluded: Vec<String> = measured.excluded.iter().map(ToString::to_string).collect();
     let source = &scenario.source;
     let all = [
+        ("What vouches for the evidence", vec![evidence(run)]),
         ("What is smaller here", scaled.collect()),
         ("What the arms do at most, of which rates in per cent are shares", calibrated(run)),
         ("Traps of the publication", scenario.traps.clone()),
         ("What went wrong on the way", run.info.warnings.clone()),
         ("Results that count for nothing here", excluded),
         ("Results with a flag", environment::flagged(run)),
-        ("Files that could not be read", run.unreadable.clone()),
+        ("Results that were changed since, or could not be read", run.unreadable.clone()),
         ("Points that the time budget left out", run.info.budget_dropped.clone()),
         ("What is missing to run the rest", scenario.missing.clone()),
         ("What the publication does not say, or what did not survive", source.lost.clone()),
@@ -352,6 +353,25 @@ fn concerns(run: &Run, measured: &Measured<'_>) -> Vec<Concern> {
     ];
     let all = all.into_iter().map(|(title, lines)| Concern { title, lines });
     all.filter(|concern| !concern.lines.is_empty()).collect()
+}
+
+/// Whether the run's files are those that were measured.
+fn evidence(run: &Run) -> String {
+    match &run.sealed.digest {
+        Some(digest) if run.sealed.broken.is_empty() => {
+            format!(
+                "all {} files are as the run sealed them; digest of the seals: {digest}",
+                run.sealed.intact
+            )
+        }
+        Some(digest) => format!(
+            "{} files are as the run sealed them, others are not and do not count; digest of the seals: {digest}",
+            run.sealed.intact
+        ),
+        None => {
+            "this run has no seals: nothing shows whether its files are those that were measured".to_owned()
+        }
+    }
 }
 
 /// The calibration, an arm and a place each.

@@ -5,13 +5,14 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use serde::Deserialize;
 use serde_json::Value;
 
 use lab_model::result::{PointResult, SCHEMA};
 use lab_model::scenario::Scenario;
 use lab_model::scenario::calibration::Calibrated;
+use lab_model::seal::{self, Checked};
 
 /// `run.json`, as far as a report speaks of it. Fields that a report does not know are the runner's own.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -75,6 +76,8 @@ pub(crate) struct Run {
     pub(crate) control: Vec<PointResult>,
     /// Files that could not be read, and why.
     pub(crate) unreadable: Vec<String>,
+    /// What of the run is as it was sealed.
+    pub(crate) sealed: Checked,
 }
 
 impl Run {
@@ -89,11 +92,33 @@ impl Run {
                 info.schema
             );
         }
+        let sealed = seal::check(folder)?;
+        for file in ["run.json", "scenario.toml", seal::LEDGER] {
+            if let Some(broken) = sealed.against(file) {
+                bail!(
+                    "{}: {}: no verdict can be given on a run whose evidence was changed",
+                    folder.display(),
+                    broken.why
+                );
+            }
+        }
         let scenario = scenario(&folder.join("scenario.toml"))?;
         let mut unreadable = Vec::new();
-        let points = results(&folder.join("points"), folder, &mut unreadable)?;
-        let control = results(&folder.join("control"), folder, &mut unreadable)?;
-        Ok(Self { info, scenario, points, control, unreadable })
+        let mut keep = |found: Vec<Found>| -> Vec<PointResult> {
+            let mut kept = Vec::new();
+            for Found { name, result } in found {
+                match (sealed.against(&name), result) {
+                    (Some(broken), _) => unreadable.push(format!("{name} does not count: {}", broken.why)),
+                    (None, Ok(result)) => kept.push(result),
+                    (None, Err(why)) => unreadable.push(format!("{name}: {why}")),
+                }
+            }
+            kept
+        };
+        let points = keep(results(&folder.join("points"), folder)?);
+        let control = keep(results(&folder.join("control"), folder)?);
+        unreadable.extend(gone(&sealed));
+        Ok(Self { info, scenario, points, control, unreadable, sealed })
     }
 }
 
@@ -107,20 +132,33 @@ fn scenario(path: &Path) -> Result<Scenario> {
     toml::from_str(&text).with_context(|| format!("{} is no scenario of this lab", path.display()))
 }
 
+/// A `result.json`, by its path from the run's folder on; an error says why it cannot be read.
+struct Found {
+    name: String,
+    result: Result<PointResult>,
+}
+
 /// Every `result.json` below a folder, by name; none when there is no folder.
-fn results(folder: &Path, run: &Path, unreadable: &mut Vec<String>) -> Result<Vec<PointResult>> {
-    let mut found = Vec::new();
-    for path in result_files(folder)? {
-        let shown = path.strip_prefix(run).unwrap_or(&path).display().to_string();
-        match json::<PointResult>(&path) {
-            Ok(result) if result.schema > SCHEMA => {
-                unreadable.push(format!("{shown}: layout {} is newer than {SCHEMA}", result.schema));
-            }
-            Ok(result) => found.push(result),
-            Err(error) => unreadable.push(format!("{shown}: {:#}", error.root_cause())),
-        }
+fn results(folder: &Path, run: &Path) -> Result<Vec<Found>> {
+    let found = result_files(folder)?.into_iter().map(|path| {
+        let name = path.strip_prefix(run).unwrap_or(&path).display().to_string();
+        let result = json::<PointResult>(&path).map_err(|error| anyhow!("{:#}", error.root_cause()));
+        Found { name, result: result.and_then(readable) }
+    });
+    Ok(found.collect())
+}
+
+fn readable(result: PointResult) -> Result<PointResult> {
+    if result.schema > SCHEMA {
+        bail!("layout {} is newer than {SCHEMA}", result.schema);
     }
-    Ok(found)
+    Ok(result)
+}
+
+/// Results that were sealed and are no longer there.
+fn gone(sealed: &Checked) -> impl Iterator<Item = String> {
+    let gone = sealed.broken.iter().filter(|broken| broken.why.ends_with("result.json is gone"));
+    gone.map(|broken| format!("{} does not count: {}", broken.sealed, broken.why))
 }
 
 fn result_files(folder: &Path) -> Result<Vec<PathBuf>> {

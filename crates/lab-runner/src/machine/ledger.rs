@@ -3,6 +3,8 @@
 //! One JSON object per line, each synchronised to the disk before the thing is made. A cut in the middle of a line leaves
 //! a last line that cannot be read: what it would have named was not made yet. Tearing down goes backwards, takes what is
 //! gone already as done, and can be repeated.
+//!
+//! It also holds the hashes of what was measured ([`Ledger::seal`]), so that nobody rewrites a result unnoticed.
 
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
@@ -17,6 +19,7 @@ use super::attachment::Attachment;
 use super::identity::Identity;
 use super::program;
 use crate::measure::cgroup;
+use lab_model::seal::Seal;
 
 /// How long removing one thing may take.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -91,6 +94,7 @@ enum Line {
     Gone {
         gone: Id,
     },
+    Sealed(Seal),
 }
 
 /// The ledger of a run.
@@ -100,6 +104,8 @@ pub struct Ledger {
     file: File,
     things: Vec<(Id, Thing)>,
     next: u64,
+    /// Digest of the last seal; empty before the first.
+    digest: String,
 }
 
 impl Ledger {
@@ -107,7 +113,7 @@ impl Ledger {
     pub fn create(path: &Path) -> Result<Self> {
         let file = OpenOptions::new().create_new(true).append(true).open(path);
         let file = file.with_context(|| format!("cannot make the ledger {}", path.display()))?;
-        Ok(Self { path: path.to_path_buf(), file, things: Vec::new(), next: 0 })
+        Ok(Self { path: path.to_path_buf(), file, things: Vec::new(), next: 0, digest: String::new() })
     }
 
     /// Opens the ledger that an earlier process kept.
@@ -115,6 +121,7 @@ impl Ledger {
         let text =
             std::fs::read(path).with_context(|| format!("cannot read the ledger {}", path.display()))?;
         let (mut things, mut next) = (Vec::new(), 0);
+        let mut digest = String::new();
         for line in String::from_utf8_lossy(&text).lines() {
             match serde_json::from_str(line) {
                 Ok(Line::Made { id, thing }) => {
@@ -122,6 +129,7 @@ impl Ledger {
                     next = next.max(id.0 + 1);
                 }
                 Ok(Line::Gone { gone }) => things.retain(|(id, _)| *id != gone),
+                Ok(Line::Sealed(seal)) => digest = seal.digest(),
                 // The line that a cut left unfinished.
                 Err(_) => {}
             }
@@ -133,7 +141,7 @@ impl Ledger {
         if text.last().is_some_and(|last| *last != b'\n') {
             file.write_all(b"\n").with_context(|| format!("cannot write the ledger {}", path.display()))?;
         }
-        Ok(Self { path: path.to_path_buf(), file, things, next })
+        Ok(Self { path: path.to_path_buf(), file, things, next, digest })
     }
 
     /// Notes a thing that is about to be made (a process: that was just made).
@@ -149,6 +157,14 @@ impl Ledger {
     pub fn gone(&mut self, id: Id) -> Result<()> {
         self.things.retain(|(known, _)| *known != id);
         self.write(&Line::Gone { gone: id })
+    }
+
+    /// Notes the hashes of a file of the run's folder, or of all files of a folder in it.
+    pub fn seal(&mut self, run: &Path, what: &Path) -> Result<()> {
+        let name = what.strip_prefix(run).unwrap_or(what).to_string_lossy();
+        let seal = Seal::of(run, &name, &self.digest)?;
+        self.digest = seal.digest();
+        self.write(&Line::Sealed(seal))
     }
 
     fn write(&mut self, line: &Line) -> Result<()> {

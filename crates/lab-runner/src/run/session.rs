@@ -93,7 +93,10 @@ pub fn run(options: Options, observer: &mut dyn Observer, stop: &AtomicBool) -> 
         warnings: Vec::new(),
     };
     let store = Store::create(&options.runs, &record, &options.scenario)?;
-    let ledger = Ledger::create(&store.folder().join("ledger.jsonl"))?;
+    let mut ledger = Ledger::create(&store.folder().join("ledger.jsonl"))?;
+    for file in ["scenario.toml", "run.json"] {
+        ledger.seal(store.folder(), &store.folder().join(file))?;
+    }
     let whom = Whom { observer, stop };
     let ready = Prepared { plan, present, store, record, ledger };
     Session::new(options.scenario, options.linerate, ready, whom).run()
@@ -110,6 +113,7 @@ pub fn resume(
     if record.finished.is_some() {
         bail!("{} is finished: nothing is left to measure", folder.display());
     }
+    store.verify()?;
     let mut ledger = Ledger::open(&store.folder().join("ledger.jsonl"))?;
     let torn = ledger.tear_down();
     for what in torn.removed {
@@ -273,7 +277,7 @@ impl<'a> Session<'a> {
             }
             self.record.finished = Some(timestamp(now()));
         }
-        self.store.write_record(&self.record)?;
+        self.keep_record()?;
         self.judge();
         let control = control::control(&self.control, main_metric(self.scenario.scenario.workload.tool));
         Ok(Ended {
@@ -333,7 +337,7 @@ impl<'a> Session<'a> {
         let all = wanted.iter().zip(found);
         self.record.calibrated =
             all.filter_map(|(Wanted { arm, place }, runs)| Calibrated::of(&arm.key, place, runs)).collect();
-        self.store.write_record(&self.record)?;
+        self.keep_record()?;
         Ok(Ok(()))
     }
 
@@ -485,12 +489,19 @@ impl<'a> Session<'a> {
             }
         };
         self.store.finish(&folder, &result)?;
+        self.ledger.seal(self.store.folder(), &folder)?;
         self.done.0 += 1;
         self.tell(&result);
         if let Some(why) = result.invalidity() {
             self.whom.observer.tell(&Event::Invalid { what: turn.sentence(why) });
         }
         Ok(Ok(result))
+    }
+
+    /// Writes `run.json` anew and seals it.
+    fn keep_record(&mut self) -> Result<()> {
+        self.store.write_record(&self.record)?;
+        self.ledger.seal(self.store.folder(), &self.store.folder().join("run.json"))
     }
 
     /// A measurement that did not come about: it is told of, kept in the run's record, and makes the run end with a failure.

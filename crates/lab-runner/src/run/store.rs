@@ -26,6 +26,7 @@ use lab_model::scenario::Design;
 use lab_model::scenario::calibration::Calibrated;
 use lab_model::scenario::catalogue::{self, Loaded};
 use lab_model::scenario::sweep::Extent;
+use lab_model::seal;
 
 /// `run.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -147,6 +148,24 @@ impl Store {
         Ok(Opened { store: Self { folder }, record, scenario })
     }
 
+    /// Holds the run's files against its seals: a run that was changed since does not go on. A measurement whose result was
+    /// written and not sealed any more, as the run was cut off there, is cleared and taken again.
+    pub fn verify(&self) -> Result<()> {
+        for broken in seal::check(&self.folder)?.broken {
+            if broken.why != seal::NEVER_SEALED {
+                bail!(
+                    "{} was changed since it was measured, so this run does not go on: {}: {}",
+                    self.folder.display(),
+                    broken.sealed,
+                    broken.why
+                );
+            }
+            let unsealed = self.folder.join(&broken.sealed);
+            fs::remove_dir_all(&unsealed).with_context(|| format!("cannot clear {}", unsealed.display()))?;
+        }
+        Ok(())
+    }
+
     /// Where everything of the run is.
     pub fn folder(&self) -> &Path {
         &self.folder
@@ -227,6 +246,7 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::ledger::Ledger;
 
     fn at(axis: &str, value: &str) -> Coordinate {
         Coordinate { axis: axis.to_owned(), value: value.to_owned() }
@@ -251,5 +271,32 @@ mod tests {
         assert!(store.finished(Block::Control, "A", 1).is_none());
         store.begin(Block::Control, "A", 1).unwrap();
         assert_eq!(fs::read_dir(&made).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_run_that_was_changed_does_not_go_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store { folder: folder.path().to_path_buf() };
+        let mut ledger = Ledger::create(&folder.path().join(seal::LEDGER)).unwrap();
+        let made = store.begin(Block::Control, "A", 1).unwrap();
+        fs::write(made.join("result.json"), "{}").unwrap();
+        ledger.seal(folder.path(), &made).unwrap();
+        store.verify().unwrap();
+        fs::write(made.join("result.json"), "{ }").unwrap();
+        let said = format!("{:#}", store.verify().unwrap_err());
+        assert!(said.ends_with("control/A-1: control/A-1/result.json was changed"), "{said}");
+    }
+
+    #[test]
+    fn a_measurement_that_a_cut_left_unsealed_is_taken_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store { folder: folder.path().to_path_buf() };
+        let mut ledger = Ledger::create(&folder.path().join(seal::LEDGER)).unwrap();
+        fs::write(folder.path().join("run.json"), "{}").unwrap();
+        ledger.seal(folder.path(), &folder.path().join("run.json")).unwrap();
+        let made = store.begin(Block::Control, "A", 1).unwrap();
+        fs::write(made.join("result.json"), "{}").unwrap();
+        store.verify().unwrap();
+        assert!(!made.exists());
     }
 }

@@ -11,7 +11,7 @@ use zerocopy::IntoBytes;
 use super::subsystem::Subsystem;
 use crate::DISCOVERY_NQN;
 use crate::limits::ADMIN_QUEUE;
-use crate::log::{DiscoveryEntry, DiscoveryHeader, SubsystemType};
+use crate::log::{DiscoveryEntry, DiscoveryHeader, SubsystemType, TransportType};
 
 /// One image of a discovery log page, for all connections; empty until it is made.
 #[derive(Debug, Clone, Default)]
@@ -32,6 +32,7 @@ impl DiscoveryLog {
 /// What the log page says of a portal.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Discovery<'a> {
+    pub(super) transport: TransportType,
     pub(super) subsystems: &'a [Arc<Subsystem>],
     pub(super) advertised: &'a [SocketAddr],
     pub(super) referrals: &'a [SocketAddr],
@@ -54,13 +55,16 @@ impl Discovery<'_> {
         let mut records = Vec::new();
         for (kind, subnqn) in itself.chain(names) {
             for (portid, &address) in (1_u16..).zip(self.advertised) {
-                let entry = DiscoveryEntry { kind, subnqn: subnqn.to_string(), address, portid };
+                let (transport, subnqn) = (self.transport, subnqn.to_string());
+                let entry = DiscoveryEntry { transport, kind, subnqn, address, portid };
                 records.push(entry.encode(ADMIN_QUEUE));
             }
         }
         for &address in self.referrals {
             let (kind, subnqn) = (SubsystemType::Referral, DISCOVERY_NQN.to_string());
-            records.push(DiscoveryEntry { kind, subnqn, address, portid: 0 }.encode(ADMIN_QUEUE));
+            let transport = self.transport;
+            let entry = DiscoveryEntry { transport, kind, subnqn, address, portid: 0 };
+            records.push(entry.encode(ADMIN_QUEUE));
         }
         let count = u64::try_from(records.len()).unwrap_or(0);
         let mut page = DiscoveryHeader::new(self.generation, count).as_bytes().to_vec();

@@ -12,11 +12,15 @@
 use buf::BufList;
 
 use crate::cqe::CompletionQueueEntry;
+use crate::log::TransportType;
 use crate::sgl::SglSupport;
 use crate::sqe::SubmissionQueueEntry;
 
 /// The transport of one queue, as the controller's queue sees it.
 pub trait FabricTransport {
+    /// What the discovery log page calls it.
+    const TRANSPORT: TransportType;
+
     /// Which data pointers commands may have; the host reads it in Identify Controller (SGLS).
     const SGLS: SglSupport;
 

@@ -108,7 +108,7 @@ fn io_controller(admin: &Admin, subsystem: &Subsystem) -> IdentifyController {
     let present = subsystem.namespaces.iter().any(cached);
     data.vwc = identify::VWC_FLUSH_ALL | (u8::from(present) * identify::VWC_PRESENT);
     put_text(&mut data.subnqn, &subsystem.nqn);
-    data.set_in_capsule(subsystem.limits.in_capsule);
+    data.set_in_capsule(subsystem.limits.in_capsule.min(admin.sgls.in_capsule));
     data.iorcsz.set(1);
     data.msdbd = 1;
     data

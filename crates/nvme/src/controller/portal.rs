@@ -8,6 +8,7 @@ use volume::{Geometry, VolumeId};
 
 use super::discovery_log::{Discovery, DiscoveryLog};
 use super::subsystem::Subsystem;
+use crate::log::TransportType;
 
 /// Everything that is served on one listener.
 #[derive(Debug, Clone)]
@@ -20,7 +21,7 @@ pub struct Portal {
     pub referrals: Vec<SocketAddr>,
     /// Moves whenever the discovery log page changes (GENCTR): whoever makes the portal counts.
     pub generation: u64,
-    /// The discovery log page of who may see everything; [`Portal::with_log`] makes it.
+    /// The discovery log page of who may see everything over TCP; [`Portal::with_log`] makes it.
     pub log: DiscoveryLog,
     /// Header and data digests are required: a host that does not ask for both is sent away.
     pub require_digests: bool,
@@ -30,13 +31,14 @@ impl Portal {
     /// The same, with the image of its discovery log page, for all that the portal names now.
     #[must_use]
     pub fn with_log(mut self) -> Self {
-        self.log = DiscoveryLog::of(self.discovery());
+        self.log = DiscoveryLog::of(self.discovery(TransportType::Tcp));
         self
     }
 
-    /// What the discovery log page says of the portal.
-    pub(super) fn discovery(&self) -> Discovery<'_> {
+    /// What the discovery log page says of the portal to a host that has come over this transport.
+    pub(super) fn discovery(&self, transport: TransportType) -> Discovery<'_> {
         Discovery {
+            transport,
             subsystems: &self.subsystems,
             advertised: &self.advertised,
             referrals: &self.referrals,

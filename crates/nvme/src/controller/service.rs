@@ -7,6 +7,7 @@ use volume::{Geometry, VolumeId};
 
 use super::portal::Portal;
 use super::subsystem::Subsystem;
+use crate::log::TransportType;
 
 /// What a controller is for.
 #[derive(Debug)]
@@ -42,21 +43,24 @@ impl Service {
 pub(super) struct DiscoveryService {
     /// The portal without the subsystems that the host may not use.
     portal: Arc<Portal>,
+    /// How the host has come.
+    transport: TransportType,
     /// The discovery log page, where this host sees another one than everybody, and has asked for it.
     own_log: Option<SharedBuf>,
 }
 
 impl DiscoveryService {
-    /// What a host finds on a portal.
-    pub(super) fn new(portal: &Arc<Portal>, hostnqn: &str) -> Self {
-        Self { portal: portal.masked(hostnqn), own_log: None }
+    /// What a host finds on a portal that has come over this transport.
+    pub(super) fn new(portal: &Arc<Portal>, hostnqn: &str, transport: TransportType) -> Self {
+        Self { portal: portal.masked(hostnqn), transport, own_log: None }
     }
 
     /// The discovery log page: the portal's image, or one of its own, which is made once.
     pub(super) fn log(&mut self) -> SharedBuf {
-        let portal = &self.portal;
-        let shared = portal.log.page();
-        shared.unwrap_or_else(|| self.own_log.get_or_insert_with(|| portal.discovery().page()).clone())
+        let (portal, transport) = (&self.portal, self.transport);
+        let shared = portal.log.page().filter(|_| transport == TransportType::Tcp);
+        shared
+            .unwrap_or_else(|| self.own_log.get_or_insert_with(|| portal.discovery(transport).page()).clone())
     }
 
     /// Bytes that it keeps.
@@ -66,7 +70,8 @@ impl DiscoveryService {
 
     /// Another portal is in the place of this one. True if the page has other entries from now on.
     pub(super) fn replace(&mut self, portal: &Arc<Portal>, hostnqn: &str) -> bool {
-        let before = core::mem::replace(self, Self::new(portal, hostnqn));
-        !before.portal.discovery().has_entries_of(self.portal.discovery())
+        let transport = self.transport;
+        let before = core::mem::replace(self, Self::new(portal, hostnqn, transport));
+        !before.portal.discovery(transport).has_entries_of(self.portal.discovery(transport))
     }
 }

@@ -6,10 +6,14 @@
 
 use buf::BufList;
 
+use crate::log::TransportType;
 use crate::sqe::SubmissionQueueEntry;
 
 /// The transport of one queue, as the host's queue sees it.
 pub trait FabricTransport {
+    /// What the discovery log page calls it: a host looks at the entries of its own transport alone.
+    const TRANSPORT: TransportType;
+
     /// Sends a command with the data that its capsule carries, once all that waits was sent. A data pointer of the kind
     /// [`transport`](crate::sgl::SglDescriptor::transport) says only how long the data is: a transport with remote memory puts a keyed one in its place.
     fn send_command(&mut self, entry: SubmissionQueueEntry, in_capsule: BufList);

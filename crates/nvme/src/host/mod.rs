@@ -36,6 +36,9 @@ pub use queue::{CompletionError, HostQueue};
 
 pub use crate::transport::tcp::HostConnection as Connection;
 
+/// Entries of the admin queue, as Linux has it.
+const ADMIN_ENTRIES: u16 = 32;
+
 /// What a connection is for.
 #[derive(Debug, Clone)]
 pub enum Queue {
@@ -80,8 +83,16 @@ pub struct Config {
 }
 
 impl Config {
+    /// Entries of the queue.
+    pub(crate) fn entries(&self) -> u16 {
+        match &self.queue {
+            Queue::Discovery | Queue::Admin { .. } => ADMIN_ENTRIES,
+            Queue::Io { remote, .. } => self.depth.saturating_add(1).min(remote.entries).max(2),
+        }
+    }
+
     /// Bytes of in-capsule data that the queue's controller offers.
-    fn in_capsule(&self) -> usize {
+    pub(crate) fn in_capsule(&self) -> usize {
         match &self.queue {
             Queue::Io { remote, .. } => from_field(remote.in_capsule),
             _ => 0,

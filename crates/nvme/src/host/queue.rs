@@ -34,9 +34,6 @@ use crate::status::Status;
 
 mod reserve;
 
-/// Entries of the admin queue, as Linux has it.
-const ADMIN_ENTRIES: u16 = 32;
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     ExpectTransport,
@@ -87,12 +84,9 @@ pub struct HostQueue<T> {
 impl<T: FabricTransport> HostQueue<T> {
     /// A queue over a transport that has just been made. It waits for [`HostQueue::handle_ready`].
     pub fn new(transport: T, config: Config, now: Instant) -> Self {
-        let entries = match &config.queue {
-            Queue::Discovery | Queue::Admin { .. } => ADMIN_ENTRIES,
-            Queue::Io { remote, .. } => config.depth.saturating_add(1).min(remote.entries).max(2),
-        };
+        let entries = config.entries();
         let setup = match &config.queue {
-            Queue::Discovery => Some(Setup::new(None)),
+            Queue::Discovery => Some(Setup::new(None).over(T::TRANSPORT)),
             Queue::Admin { nsid, queues, .. } => Some(Setup::new(Some((*nsid, *queues)))),
             Queue::Io { .. } => None,
         };
@@ -256,13 +250,11 @@ impl<T: FabricTransport> HostQueue<T> {
     }
 
     fn connect(&mut self, now: Instant) {
-        let (qid, entries, kato, cntlid) = match &self.config.queue {
-            Queue::Discovery => (0, ADMIN_ENTRIES, 0, ANY_CONTROLLER),
-            Queue::Admin { kato, .. } => (0, ADMIN_ENTRIES, *kato, ANY_CONTROLLER),
-            Queue::Io { qid, remote } => {
-                let entries = self.config.depth.saturating_add(1).min(remote.entries).max(2);
-                (*qid, entries, 0, remote.cntlid)
-            }
+        let entries = self.config.entries();
+        let (qid, kato, cntlid) = match &self.config.queue {
+            Queue::Discovery => (0, 0, ANY_CONTROLLER),
+            Queue::Admin { kato, .. } => (0, *kato, ANY_CONTROLLER),
+            Queue::Io { qid, remote } => (*qid, 0, remote.cntlid),
         };
         let data = ConnectData::new(&self.config.host, cntlid, &self.config.subnqn);
         let data = BufList::from(SharedBuf::from(data.as_bytes().to_vec()));
@@ -596,6 +588,12 @@ impl<T: FabricTransport> HostQueue<T> {
                 self.finish();
             }
         }
+    }
+
+    /// True when [`HostQueue::handle_timeout`] ends the queue, as the controller has not answered in time: whoever has memory of reads may give it back before.
+    pub fn is_overdue(&self, now: Instant) -> bool {
+        let due = |deadline: Option<Instant>| deadline.is_some_and(|deadline| deadline <= now);
+        due(self.answer_by) || due(self.check) && due(self.commands.first_due())
     }
 
     /// The time that [`HostQueue::poll_timeout`] named has come.

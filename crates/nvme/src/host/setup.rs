@@ -16,7 +16,9 @@ use crate::identify::{
     read_descriptors,
 };
 use crate::limits::{DISCOVERY_CHUNK, DISCOVERY_ENTRIES, DISCOVERY_RETRIES, MAX_H2C_DATA};
-use crate::log::{ChangedNamespaces, DiscoveryEntry, DiscoveryHeader, GetLogPage, RawEntry, lid};
+use crate::log::{
+    ChangedNamespaces, DiscoveryEntry, DiscoveryHeader, GetLogPage, RawEntry, TransportType, lid,
+};
 use crate::properties::{Capabilities, Configuration, ControllerStatus, ReadyTimeouts, offset};
 use crate::sqe::SubmissionQueueEntry;
 use crate::status::Status;
@@ -61,6 +63,8 @@ pub(crate) struct Setup {
     stage: Stage,
     /// `None` for discovery.
     wanted: Option<(u32, u16)>,
+    /// The transport whose entries of a discovery log page are looked at.
+    transport: TransportType,
     cntlid: u16,
     capabilities: Capabilities,
     /// In units of 500 ms.
@@ -94,6 +98,7 @@ impl Setup {
         Self {
             stage: Stage::Capabilities,
             wanted,
+            transport: TransportType::Tcp,
             cntlid: 0,
             capabilities: Capabilities(0),
             ready_time: 1,
@@ -108,6 +113,11 @@ impl Setup {
             namespace: None,
             log: Log::default(),
         }
+    }
+
+    /// The same over this transport.
+    pub(crate) fn over(self, transport: TransportType) -> Self {
+        Self { transport, ..self }
     }
 
     pub(crate) const fn is_done(&self) -> bool {
@@ -368,7 +378,8 @@ impl Setup {
         for bytes in data.chunks_exact(size_of::<RawEntry>()) {
             self.log.read = self.log.read.saturating_add(1);
             if let Ok(raw) = RawEntry::ref_from_bytes(bytes) {
-                self.log.entries.extend(raw.decode());
+                let own = raw.decode().filter(|entry| entry.transport == self.transport);
+                self.log.entries.extend(own);
             }
         }
         self.read_log_entries()
@@ -397,8 +408,11 @@ fn text(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use zerocopy::IntoBytes;
+
     use super::*;
     use crate::fabrics::Property as View;
+    use crate::log::SubsystemType;
 
     /// The property that the chain asks for or sets next.
     fn next(next: &Next) -> u32 {
@@ -425,6 +439,26 @@ mod tests {
             }
             assert_eq!(next(&then), offset::CC, "{time} {timeouts:?}");
             assert_eq!(setup.ready_time(), Duration::from_millis(500 * expected), "{time} {timeouts:?}");
+        }
+    }
+
+    #[test]
+    fn entries_of_another_transport_are_passed_over() {
+        let entry = |transport, portid| DiscoveryEntry {
+            transport,
+            kind: SubsystemType::Nvm,
+            subnqn: "nqn.disk".into(),
+            address: "127.0.0.1:4420".parse().unwrap(),
+            portid,
+        };
+        let transports = [TransportType::Tcp, TransportType::Rdma];
+        let page = [entry(transports[0], 1).encode(32), entry(transports[1], 2).encode(32)];
+        for own in transports {
+            let mut setup = Setup::new(None).over(own);
+            (setup.stage, setup.log.count) = (Stage::LogEntries, 2);
+            setup.advance(Status::SUCCESS, 0, page.as_bytes());
+            let found: Vec<_> = setup.log.entries.iter().map(|entry| entry.transport).collect();
+            assert_eq!((found.as_slice(), setup.log.read), (&[own][..], 2));
         }
     }
 

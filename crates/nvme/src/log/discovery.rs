@@ -20,6 +20,15 @@ pub enum SubsystemType {
     CurrentDiscovery,
 }
 
+/// How hosts reach what an entry describes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TransportType {
+    /// NVMe/RDMA.
+    Rdma,
+    /// NVMe/TCP.
+    Tcp,
+}
+
 /// The page's header.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -81,15 +90,21 @@ impl core::fmt::Debug for RawEntry {
 
 /// The longest qualified name in bytes (NVMe Base §4.7).
 const LONGEST_NAME: usize = 223;
+const TRTYPE_RDMA: u8 = 1;
 const TRTYPE_TCP: u8 = 3;
+/// How RDMA entries begin their transport specific address subtype (NVMe RDMA Transport §3.1, figure 3): reliable connected queue pairs, of a provider that
+/// is not specified, by the connection manager of IP addresses.
+const TSAS_RDMA: [u8; 3] = [1, 1, 1];
 const ADRFAM_IPV4: u8 = 1;
 const ADRFAM_IPV6: u8 = 2;
 /// TREQ: a secure channel is not required (10b), and queue flow control may be disabled (bit 2).
 const TREQ: u8 = 0b110;
 
-/// One entry of an NVMe/TCP subsystem.
+/// One entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiscoveryEntry {
+    /// How it is reached.
+    pub transport: TransportType,
     /// What it describes.
     pub kind: SubsystemType,
     /// Name of the subsystem.
@@ -104,7 +119,13 @@ impl DiscoveryEntry {
     /// The entry on the wire, for controllers with admin queues of up to `asqsz` entries.
     pub fn encode(&self, asqsz: u16) -> RawEntry {
         let mut raw = RawEntry::new_zeroed();
-        raw.trtype = TRTYPE_TCP;
+        raw.trtype = match self.transport {
+            TransportType::Rdma => TRTYPE_RDMA,
+            TransportType::Tcp => TRTYPE_TCP,
+        };
+        if self.transport == TransportType::Rdma {
+            raw.tsas.iter_mut().zip(TSAS_RDMA).for_each(|(field, value)| *field = value);
+        }
         raw.adrfam = if self.address.is_ipv4() { ADRFAM_IPV4 } else { ADRFAM_IPV6 };
         raw.subtype = match self.kind {
             SubsystemType::Referral => 1,
@@ -123,7 +144,7 @@ impl DiscoveryEntry {
 }
 
 impl RawEntry {
-    /// The entry, if it speaks of NVMe/TCP and is well formed.
+    /// The entry, if it speaks of NVMe/RDMA or NVMe/TCP and is well formed.
     pub fn decode(&self) -> Option<DiscoveryEntry> {
         let kind = match self.subtype {
             1 => SubsystemType::Referral,
@@ -131,14 +152,17 @@ impl RawEntry {
             3 => SubsystemType::CurrentDiscovery,
             _ => return None,
         };
-        if self.trtype != TRTYPE_TCP {
-            return None;
-        }
+        let transport = match self.trtype {
+            TRTYPE_RDMA => TransportType::Rdma,
+            TRTYPE_TCP => TransportType::Tcp,
+            _ => return None,
+        };
         let ip: IpAddr = fixed_text(&self.traddr)?.parse().ok()?;
         let port: u16 = fixed_text(&self.trsvcid)?.parse().ok()?;
         let subnqn =
             fixed_text(&self.subnqn).filter(|name| (1..=LONGEST_NAME).contains(&name.len()))?.to_string();
-        Some(DiscoveryEntry { kind, subnqn, address: SocketAddr::new(ip, port), portid: self.portid.get() })
+        let address = SocketAddr::new(ip, port);
+        Some(DiscoveryEntry { transport, kind, subnqn, address, portid: self.portid.get() })
     }
 }
 
@@ -155,6 +179,7 @@ mod tests {
     #[test]
     fn golden_vector() {
         let entry = DiscoveryEntry {
+            transport: TransportType::Tcp,
             kind: SubsystemType::Nvm,
             subnqn: "nqn.disk".into(),
             address: "127.0.0.1:4420".parse().unwrap(),
@@ -166,6 +191,13 @@ mod tests {
         assert_eq!(&bytes[32..37], b"4420\0");
         assert_eq!(&bytes[256..265], b"nqn.disk\0");
         assert_eq!(&bytes[512..522], b"127.0.0.1\0");
+        assert_eq!(&bytes[768..], [0; 256]);
+        assert_eq!(raw.decode().as_ref(), Some(&entry));
+        let entry = DiscoveryEntry { transport: TransportType::Rdma, ..entry };
+        let raw = entry.encode(128);
+        let bytes = raw.as_bytes();
+        assert_eq!((&bytes[..4], &bytes[32..37]), (&[1, 1, 2, 6][..], &b"4420\0"[..]));
+        assert_eq!(&bytes[768..772], [1, 1, 1, 0]);
         assert_eq!(raw.decode(), Some(entry));
         assert_eq!(RawEntry::new_zeroed().decode(), None);
         let header = DiscoveryHeader::new(7, 2);
@@ -177,7 +209,8 @@ mod tests {
         let kind = SubsystemType::Nvm;
         let address = "127.0.0.1:4420".parse().unwrap();
         let named = |length| {
-            let entry = DiscoveryEntry { kind, subnqn: "n".repeat(length), address, portid: 1 };
+            let transport = TransportType::Tcp;
+            let entry = DiscoveryEntry { transport, kind, subnqn: "n".repeat(length), address, portid: 1 };
             entry.encode(128).decode().is_some()
         };
         assert_eq!([0, 1, 223, 224, 255].map(named), [false, true, true, false, false]);

@@ -13,7 +13,7 @@ mod smart;
 mod supported;
 
 pub use changed_namespaces::ChangedNamespaces;
-pub use discovery::{DiscoveryEntry, DiscoveryHeader, RawEntry, SubsystemType};
+pub use discovery::{DiscoveryEntry, DiscoveryHeader, RawEntry, SubsystemType, TransportType};
 pub use effects::{IoCommand, effects};
 pub use error::ErrorEntry;
 pub use firmware::FirmwareSlots;

@@ -9,6 +9,7 @@ use nvme::controller::{
     Response, Withdrawal,
 };
 use nvme::cqe::CompletionQueueEntry;
+use nvme::log::TransportType;
 use nvme::sgl::{KeyedBlock, SglSupport};
 use nvme::sqe::SubmissionQueueEntry;
 use protocol::{CloseReason, Ended, Instant, Placement, Transmit, Unsent};
@@ -49,7 +50,9 @@ struct Transport {
 }
 
 impl FabricTransport for Transport {
-    const SGLS: SglSupport = SglSupport { transport: false, keyed: true, offsets: true };
+    const TRANSPORT: TransportType = TransportType::Tcp;
+    const SGLS: SglSupport =
+        SglSupport { transport: false, keyed: true, offsets: true, in_capsule: u32::MAX };
     const UNSENT_SIZE: usize = size_of::<Waiting>();
     const DAMAGED: &'static str = "memory that cannot be read";
     const STALLED: &'static str = STALLED;

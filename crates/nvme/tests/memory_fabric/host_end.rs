@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use buf::BufList;
 use nvme::cqe::CompletionQueueEntry;
 use nvme::host::{Action, Config, FabricTransport, Failure, HostQueue, Input};
+use nvme::log::TransportType;
 use nvme::sgl::SglDescriptor;
 use nvme::sqe::SubmissionQueueEntry;
 use protocol::{CloseReason, Ended, Instant, Placement, Transmit};
@@ -24,6 +25,8 @@ struct Transport {
 }
 
 impl FabricTransport for Transport {
+    const TRANSPORT: TransportType = TransportType::Tcp;
+
     fn send_command(&mut self, entry: SubmissionQueueEntry, in_capsule: BufList) {
         self.waiting.push_back((entry, in_capsule));
     }

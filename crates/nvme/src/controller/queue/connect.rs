@@ -91,7 +91,7 @@ impl<T: FabricTransport> ControllerQueue<T> {
                 return Ok((Joining::Io(subsystem), subsystem::Request::Io { subnqn, host, cntlid, qid }));
             }
             Some(subsystem) => Service::Subsystem(subsystem),
-            None => Service::Discovery(DiscoveryService::new(&self.portal, hostnqn)),
+            None => Service::Discovery(DiscoveryService::new(&self.portal, hostnqn, T::TRANSPORT)),
         };
         if data.cntlid.get() != ANY_CONTROLLER {
             return Err(ConnectError::data(field::CNTLID));

@@ -292,6 +292,11 @@ impl<T: FabricTransport> ControllerQueue<T> {
         self.watch_at = (collecting && self.close.is_none()).then_some(now + WATCH);
     }
 
+    /// Memory of the connection's own share for its transport, `len` bytes, or `None` when there is none.
+    pub fn take_memory(&mut self, len: usize) -> Option<Buf> {
+        self.account.take(len)
+    }
+
     /// True while other connections wait for memory that this one may hold.
     pub fn is_memory_wanted(&self) -> bool {
         self.account.is_wanted()

@@ -11,6 +11,7 @@ use super::receiver::Receiver;
 use crate::controller::{Backlog, FabricTransport, GetData, Response, Withdrawal};
 use crate::cqe::CompletionQueueEntry;
 use crate::limits::MAX_H2C_DATA;
+use crate::log::TransportType;
 use crate::pdu::{C2hData, CapsuleResp, IcResp, R2t, flags};
 use crate::sgl::SglSupport;
 use crate::violation::Violation;
@@ -44,7 +45,9 @@ pub(super) struct ControllerTransport {
 }
 
 impl FabricTransport for ControllerTransport {
-    const SGLS: SglSupport = SglSupport { transport: true, keyed: false, offsets: false };
+    const TRANSPORT: TransportType = TransportType::Tcp;
+    const SGLS: SglSupport =
+        SglSupport { transport: true, keyed: false, offsets: false, in_capsule: u32::MAX };
     const UNSENT_SIZE: usize = size_of::<Outgoing>();
     const DAMAGED: &'static str = "a data digest that does not match";
     const STALLED: &'static str = "the host stopped in the middle of a PDU";

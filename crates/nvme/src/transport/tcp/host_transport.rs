@@ -10,6 +10,7 @@ use zerocopy::IntoBytes;
 use super::framing::{Agreement, PduData, Role, Termination, put_bare, put_with_data};
 use super::receiver::Receiver;
 use crate::host::FabricTransport;
+use crate::log::TransportType;
 use crate::pdu::{CapsuleCmd, IcReq};
 use crate::sqe::SubmissionQueueEntry;
 use crate::violation::Violation;
@@ -86,6 +87,8 @@ pub(super) struct HostTransport {
 }
 
 impl FabricTransport for HostTransport {
+    const TRANSPORT: TransportType = TransportType::Tcp;
+
     #[inline]
     fn send_command(&mut self, entry: SubmissionQueueEntry, in_capsule: BufList) {
         self.waiting.push_back(Outgoing::Command { entry, data: in_capsule });
