@@ -50,7 +50,8 @@ impl PreparedOpening {
         self.begin_in(&Environment::from(world))
     }
 
-    fn begin_in(self, environment: &Environment) -> Opening {
+    /// The same in what a core's own service has of that world.
+    pub(crate) fn begin_in(self, environment: &Environment) -> Opening {
         let context = QueueContext::without_pool(CoreId(environment.core), environment.waker.clone());
         Opening { url: self.url, inner: self.prepared.begin(&context), deadline: None }
     }

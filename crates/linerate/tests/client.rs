@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::sync::mpsc;
+use std::time::Duration;
 
 use linerate::{
     Buf, Client, ClientConfig, Disk, Driver, Extent, Inline, Operation, Outcome, VolumeErrorKind, Wait,
@@ -212,4 +213,26 @@ fn an_inline_loop_drives_many_requests_on_several_disks() {
     assert!(done.iter().all(|one| one.disk == usize::from(one.token % 2 == 1) && one.result.is_ok()));
     let text = Inline::start(&ClientConfig::default()).unwrap_err().to_string();
     assert!(text.contains("the event loop cannot run"), "{text}");
+}
+
+/// A secret that nobody writes blocks whoever reads it: a disk of the same core goes on. The limit only turns a hang into a failure.
+#[test]
+fn an_opening_that_blocks_holds_up_no_other_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let fifo = folder.path().join("secret");
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    let client = start(&ClientConfig::default());
+    let disk = client.open(&"ram:1M".parse().unwrap()).unwrap();
+    let target = "iscsi://127.0.0.1:1/iqn.2026-11.org.linerate:a/0?chap_user=u&chap_secret_file=";
+    let url = format!("{target}{}", fifo.display()).parse().unwrap();
+    let opening = std::thread::spawn(move || client.open(&url).map(drop));
+    // This waits until the opening has begun to read.
+    let secret = std::fs::OpenOptions::new().write(true).open(&fifo).unwrap();
+    let (tell, told) = mpsc::channel();
+    disk.submit_read(Extent::new(0, 1), move |result| tell.send(result.is_ok()).unwrap());
+    assert!(told.recv_timeout(Duration::from_mins(1)).unwrap());
+    assert!(!opening.is_finished());
+    drop(secret);
+    opening.join().unwrap().unwrap_err();
 }

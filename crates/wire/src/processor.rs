@@ -1,4 +1,4 @@
-//! CRC32C by the processor's own instructions, which are looked for at run time.
+//! CRC32C and CRC-32 by the processor's own instructions, which are looked for at run time.
 
 use crc_fast::{CrcAlgorithm, Digest};
 
@@ -8,14 +8,19 @@ pub(crate) fn sum_of(bytes: &[u8]) -> u32 {
     low_half(crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, bytes))
 }
 
-/// A running CRC32C.
+/// A running sum.
 #[derive(Debug, Clone)]
 pub(crate) struct Sum(Digest);
 
 impl Sum {
     #[inline]
-    pub(crate) fn new() -> Self {
+    pub(crate) fn castagnoli() -> Self {
         Self(Digest::new(CrcAlgorithm::Crc32Iscsi))
+    }
+
+    #[inline]
+    pub(crate) fn ieee() -> Self {
+        Self(Digest::new(CrcAlgorithm::Crc32IsoHdlc))
     }
 
     #[inline]

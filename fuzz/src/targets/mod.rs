@@ -14,6 +14,7 @@ pub mod nvme_pdu;
 pub mod nvme_peer;
 pub mod nvme_rdma;
 pub mod nvme_structures;
+pub mod roce;
 pub mod scsi;
 
 use ::volume::{Completion, Operation, Outcome, Request};

@@ -8,24 +8,23 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use ::volume::{CoreId, OpenError, QueueContext, Volume, VolumeErrorKind};
 use buf::Pool;
 use host::{Accepted, CoreIndex, Endpoint, EndpointId, Refusal, Service, World};
-use names::VolumeUrl;
 use protocol::Instant;
 
 use super::answer::Reply;
 use super::lane::{Ended, Lane, Work};
 use super::permits::Permit;
 use crate::job::Environment;
-use crate::open::Opening;
+use crate::open::{Opening, PreparedOpening};
 
 /// For a volume, or why it cannot be opened.
 pub(crate) type OpenReply = Reply<Result<Arc<dyn Volume>, OpenError>>;
 
 /// What a core is asked to do.
 pub(crate) enum Message {
-    /// Open a volume.
+    /// Open a volume of which everything that may block is done.
     Open {
-        /// Which.
-        url: VolumeUrl,
+        /// What is left to do.
+        prepared: PreparedOpening,
         /// For the volume.
         reply: OpenReply,
     },
@@ -181,8 +180,8 @@ impl Service for CoreService {
 
     fn handle_message(&mut self, _now: Instant, message: Message) {
         match message {
-            Message::Open { url, reply } => {
-                self.openings.push((Opening::new(&url, &self.environment), reply));
+            Message::Open { prepared, reply } => {
+                self.openings.push((prepared.begin_in(&self.environment), reply));
             }
             Message::Attach { disk, volume, reply } => {
                 let attached = self.attach(disk, volume);

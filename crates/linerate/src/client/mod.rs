@@ -46,9 +46,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use ::volume::OpenError;
-use host::CoreIndex;
+use host::{CoreIndex, Storage};
 use names::VolumeUrl;
-use reactor::{Cluster, Config};
+use reactor::{Cluster, Config, Files};
 use rustix::thread::CpuSet;
 
 pub use answer::block_on;
@@ -61,10 +61,11 @@ pub use reactor::driver::Wait;
 pub use reactor::{Congestion, Driver};
 
 use self::answer::answer;
-use self::core::{CoreService, Message};
+use self::core::{CoreService, Message, OpenReply};
 use self::shared::Shared;
 use crate::error::Error;
 use crate::limits::{CLIENT_DEPTH, CLIENT_MEMORY};
+use crate::open::PreparedOpening;
 
 /// How a client works. The default is right for most programs.
 #[derive(Debug, Clone)]
@@ -145,7 +146,7 @@ impl Client {
         let failed = |error| Error::Open { url: url.to_string(), error };
         let gone = || OpenError::new("the client has ended");
         let (reply, opened) = answer();
-        self.0.postbox.post(0, Message::Open { url: url.clone(), reply });
+        self.prepare(url, reply)?;
         let volume = opened.await.unwrap_or_else(|| Err(gone())).map_err(failed)?;
         let id = self.0.next_disk.fetch_add(1, Ordering::Relaxed);
         let disk = Disk::new(Arc::clone(&self.0), id, url.to_string(), Arc::clone(&volume));
@@ -155,6 +156,18 @@ impl Client {
             attached.await.unwrap_or_else(|| Err(gone())).map_err(failed)?;
         }
         Ok(disk)
+    }
+
+    /// Looks names up, reads secrets and opens files on a thread of its own, and leaves the rest to core 0: the disks that a core
+    /// has already do not wait for it.
+    fn prepare(&self, url: &VolumeUrl, reply: OpenReply) -> io::Result<()> {
+        let (postbox, url) = (Arc::clone(&self.0.postbox), url.clone());
+        let thread = std::thread::Builder::new().name("linerate opening".to_owned());
+        let prepare = move || {
+            let storage: Arc<dyn Storage> = Arc::new(Files);
+            postbox.post(0, Message::Open { prepared: PreparedOpening::new(&url, &storage), reply });
+        };
+        thread.spawn(prepare).map(drop)
     }
 }
 

@@ -17,7 +17,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 /// The crates of layer 2 but `tls`, whose library is OpenSSL.
-const PROTOCOLS: &[&str] = &["scsi", "iscsi", "nvme", "rpc", "nfs", "iwarp"];
+const PROTOCOLS: &[&str] = &["scsi", "iscsi", "nvme", "rpc", "nfs", "iwarp", "roce"];
 
 /// The crate that links them without the standard library.
 const PROOF: &str = "purity";

@@ -134,6 +134,7 @@ impl Outgoing {
         }
     }
 
+    #[inline]
     fn put(self, agreed: Agreement, send: &mut Transmit) {
         match self {
             Self::IcResp => {

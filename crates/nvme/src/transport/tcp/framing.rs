@@ -134,6 +134,7 @@ pub(crate) fn put_bare(send: &mut Transmit, agreed: Agreement, common: &mut [u8]
     put_header(send, agreed, common);
 }
 
+#[inline]
 fn put_header(send: &mut Transmit, agreed: Agreement, header: &[u8]) {
     send.put(header);
     if agreed.header_digest {
