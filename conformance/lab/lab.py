@@ -68,13 +68,13 @@ def results(run, block="*"):
 
 
 def ledger(run):
-    """What a run made outside its folder and has not removed, in order."""
+    """What a run made outside its folder and has not removed, in order. The seals of its evidence, in the same file, are passed over."""
     things = {}
     for line in (Path(run) / "ledger.jsonl").read_text().splitlines():
         entry = json.loads(line)
         if "gone" in entry:
             things.pop(entry["gone"], None)
-        else:
+        elif "sealed" not in entry:
             things[entry["id"]] = entry
     return list(things.values())
 

@@ -328,17 +328,20 @@ def unlabelled(folder):
     demand(not (folder / "runs").exists(), "a run was begun")
 
 
-def label_removed(folder):
-    """A result whose evidence was removed afterwards is in no report, and named there."""
+def changed_since(folder):
+    """Results that were changed afterwards, one without its evidence and one ten times as good, are in no report, and named there."""
     with Run(folder, "run", scenario(folder, ISCSI)) as run:
-        run.measured(1).stop()
-        (at, result), *_ = results(run.path)
+        run.measured(2).stop()
+        (without, result), (better, another), *_ = results(run.path)
         del result["evidence"]
-        (at / "result.json").write_text(json.dumps(result))
+        another["load"]["read"]["iops"] *= 10
+        for at, changed in ((without, result), (better, another)):
+            (at / "result.json").write_text(json.dumps(changed))
         lab(folder, "report", run.path)
         page = (run.path / "report.html").read_text()
-        name = str((at / "result.json").relative_to(run.path))
-        demand(name in page and "missing field `evidence`" in page, "the report does not name the result that it leaves out")
+        for at in (without, better):
+            name = str((at / "result.json").relative_to(run.path))
+            demand(f"{name} does not count: {name} was changed" in page, f"the report does not say that it leaves {name} out, and why")
 
 
 @disturbed_by_load
@@ -562,7 +565,7 @@ TESTS = (
     ("two commits are compared, and a regression has its exit code", regression, anywhere),
     ("an arm that loses data is not measured", corrupting, anywhere),
     ("an arm without evidence is refused", unlabelled, anywhere),
-    ("a result without evidence is in no report", label_removed, anywhere),
+    ("a result that was changed since is in no report", changed_since, anywhere),
     ("foreign load is flagged", contended, anywhere),
     ("kill -9, clean, resume: loopback, to the end", resumed_to_the_end, anywhere),
     ("kill -9, clean, resume: network namespaces", resumed_in_namespaces, no_root),
