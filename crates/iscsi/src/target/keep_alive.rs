@@ -69,11 +69,12 @@ mod tests {
         let start = Instant::ZERO;
         let mut peer = KeepAlive::Heard { at: start };
         let idle = start + IDLE_TIME;
+        let before = |time: Duration| time.saturating_sub(TICK);
         assert_eq!(peer.due(), idle);
-        assert_eq!(peer.handle_timeout(start + (IDLE_TIME - TICK)), Silence::Bearable);
+        assert_eq!(peer.handle_timeout(start + before(IDLE_TIME)), Silence::Bearable);
         assert_eq!(peer.handle_timeout(idle), Silence::Ping);
         assert_eq!(peer, KeepAlive::Pinged { due: idle + PING_TIME });
-        assert_eq!(peer.handle_timeout(idle + (PING_TIME - TICK)), Silence::Bearable);
+        assert_eq!(peer.handle_timeout(idle + before(PING_TIME)), Silence::Bearable);
         assert_eq!(peer.handle_timeout(idle + PING_TIME), Silence::Unanswered);
     }
 }
