@@ -151,3 +151,6 @@ impl<K: ServedKind> KindCore<K> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
