@@ -9,7 +9,7 @@ use std::sync::Arc;
 use buf::Pool;
 use host::{Accepted, Endpoint, EndpointId, Event, Kind, Refusal, Service, World};
 use protocol::Instant;
-use volume::VolumeId;
+use volume::{CoreId, QueueContext, VolumeId};
 
 use crate::catalogue::coordinator::{self, Coordinator};
 use crate::catalogue::{Catalogue, Generation, ListenerRole, Portals, ProposalError};
@@ -80,14 +80,16 @@ impl Core {
         world: World<Message>,
     ) -> Result<Self, ProposalError> {
         let pool = Pool::new(config.pool_limit);
-        let volumes = KindCore::new(&config, &world, pool, &catalogue.volumes)?;
+        let World { core, postbox, waker, .. } = world;
+        let context = QueueContext::new(CoreId(core), waker.clone(), pool);
+        let volumes = KindCore::new(&config, context, Arc::clone(&postbox), &catalogue.volumes)?;
         let portals = Portals::of(&catalogue);
         // What changed before this core began was told to others.
         catalogue.refresh();
-        let shared = (world.core == Groups::CORE).then(|| {
-            let mut watch = VolumeWatch::new(world.waker.clone());
+        let shared = (core == Groups::CORE).then(|| {
+            let mut watch = VolumeWatch::new(waker);
             watch.add(&catalogue.volumes);
-            let coordinator = Coordinator::new(world.postbox.cores(), &catalogue);
+            let coordinator = Coordinator::new(postbox.cores(), &catalogue);
             Shared { groups: Groups::new(), owner: Owner::default(), watch, coordinator, closed: 0 }
         });
         let (announced, prepared, stage) = (None, None, Stage::Serving);
@@ -208,7 +210,7 @@ impl Core {
         shared.watch.check(|news| match news {
             VolumeNews::Size(volume, geometry) => hub.post_all(|| Message::Resized(volume, geometry)),
             VolumeNews::Path { volume, state, why } => {
-                volume_watch::tell_path(&*hub.journal, volume, state, why)
+                volume_watch::tell_path(&*hub.journal, volume, state, why);
             }
         });
         while let Some(outcome) = shared.coordinator.poll() {

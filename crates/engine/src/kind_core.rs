@@ -5,11 +5,11 @@
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
+use std::sync::Arc;
 
-use buf::Pool;
-use host::{EndpointId, ListenerId, World};
+use host::{EndpointId, ListenerId, Postbox};
 use protocol::Instant;
-use volume::{CoreId, QueueContext};
+use volume::QueueContext;
 
 use crate::catalogue::ProposalError;
 use crate::config::EngineConfig;
@@ -33,15 +33,14 @@ impl<K: ServedKind> KindCore<K> {
     /// A part that serves all of `served` from the beginning.
     pub(crate) fn new(
         config: &EngineConfig,
-        world: &World<Message>,
-        pool: Pool,
+        context: QueueContext,
+        postbox: Arc<dyn Postbox<Message>>,
         served: &[K::Served],
     ) -> Result<Self, ProposalError> {
-        let context = QueueContext::new(CoreId(world.core), world.waker.clone(), pool.clone());
-        let mut queues = Queues::new(world.waker.clone());
+        let mut queues = Queues::new(context.waker.clone());
         queues.prepare(served, &context)?;
         queues.commit();
-        let hub = Hub::new(world.core, (pool, config), world.postbox.clone(), queues);
+        let hub = Hub::new(context.core.0, (context.pool.clone(), config), postbox, queues);
         Ok(Self { hub, context, fences: HashMap::new() })
     }
 

@@ -10,11 +10,9 @@ use std::task::Waker;
 use std::time::Duration;
 
 use buf::Pool;
-use host::{
-    Accepted, BlockFile, CoreIndex, Dialer, Endpoint, EndpointId, IoError, Journal, ListenerId, OpenOptions,
-    Postbox, Recording, Storage, World,
-};
+use host::{Accepted, CoreIndex, Endpoint, EndpointId, Journal, ListenerId, Postbox, Recording};
 use protocol::{CloseReason, Ended, Instant, SeededEntropy, Transmit};
+use volume::{CoreId, QueueContext};
 
 use super::super::KindCore;
 use super::connection::{FileConnection, FileServer};
@@ -27,28 +25,6 @@ use crate::fence::{self, Owner};
 use crate::kind::ServedId;
 use crate::message::{Inbound, Message};
 use crate::volume_kind::VolumeKind;
-
-/// Nothing is opened or dialled here.
-#[derive(Debug)]
-struct NoWorld;
-
-impl Storage for NoWorld {
-    fn open(&self, _: &str, _: OpenOptions) -> Result<Arc<dyn BlockFile>, IoError> {
-        panic!("this world has no files of its own")
-    }
-}
-
-impl Dialer for NoWorld {
-    fn dial(&self, _: SocketAddr, _: Box<dyn Endpoint>) -> EndpointId {
-        panic!("this world has no network")
-    }
-
-    fn wake(&self, _: EndpointId) {}
-
-    fn waker(&self, _: EndpointId) -> Waker {
-        Waker::noop().clone()
-    }
-}
 
 /// The mailboxes of both cores.
 #[derive(Default)]
@@ -263,14 +239,13 @@ impl Server {
         let (mail, listings) = (Arc::new(Mail::default()), Arc::<Listings>::default());
         let core = |core| {
             let postbox = Arc::clone(&mail) as Arc<dyn Postbox<Message>>;
-            let (storage, dialer) = (Arc::new(NoWorld), Arc::new(NoWorld));
-            let world = World { core, storage, dialer, postbox, waker: Waker::noop().clone() };
             let pool = Pool::new(config.pool_limit);
+            let context = QueueContext::new(CoreId(core), Waker::noop().clone(), pool);
             let first = Catalogue { generation: Generation(1), ..Catalogue::default() };
             let shared = (core == 0).then(|| (Owner::default(), Coordinator::new(2, &first)));
             TwoKinds {
-                files: KindCore::new(&config, &world, pool.clone(), &listing.files).unwrap(),
-                volumes: KindCore::new(&config, &world, pool, &listing.volumes).unwrap(),
+                files: KindCore::new(&config, context.clone(), Arc::clone(&postbox), &listing.files).unwrap(),
+                volumes: KindCore::new(&config, context, postbox, &listing.volumes).unwrap(),
                 listings: Arc::clone(&listings),
                 served: listing.clone(),
                 other: Listing::default(),
