@@ -1,9 +1,8 @@
 //! What runs on each core of a serving process.
 //!
-//! Every core owns its volume queues and connections. Core 0 also owns what all share: groups and
-//! reservations.
+//! Every core owns its queues and connections: for each kind of what is served a [`KindCore`], of which there is one today, for volumes. Core 0 also
+//! owns what all share: groups and reservations.
 
-use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -16,15 +15,15 @@ use crate::catalogue::coordinator::{self, Coordinator};
 use crate::catalogue::{Catalogue, Generation, ListenerRole, Portals, ProposalError};
 use crate::config::EngineConfig;
 use crate::driver::Driver;
-use crate::fence::{self, Outcome, Owner};
+use crate::fence::{Outcome, Owner};
 use crate::groups::Groups;
-use crate::hub::Hub;
 use crate::iscsi_target::IscsiTarget;
+use crate::kind_core::KindCore;
 use crate::limits::NEWCOMERS;
-use crate::message::{Cause, Fence, Inbound, Member, Message};
+use crate::message::{Inbound, Member, Message};
 use crate::nvme_controller::NvmeController;
-use crate::queues::{QueueEvent, Queues};
-use crate::volume_watch::{VolumeNews, VolumeWatch};
+use crate::volume_kind::VolumeKind;
+use crate::volume_watch::{self, VolumeNews, VolumeWatch};
 
 /// What only core 0 has.
 struct Shared {
@@ -51,9 +50,8 @@ enum Stage {
 /// One core's service.
 pub struct Core {
     config: Arc<EngineConfig>,
-    hub: Rc<Hub>,
-    /// What its queues are opened with.
-    context: QueueContext,
+    /// What it does for volumes.
+    volumes: KindCore<VolumeKind>,
     /// What new connections find; sizes change.
     catalogue: Catalogue,
     /// The portals in it, as they were proposed.
@@ -63,15 +61,13 @@ pub struct Core {
     /// The catalogue whose queues are open and that nobody knows of yet.
     prepared: Option<Arc<Catalogue>>,
     shared: Option<Shared>,
-    /// The newest state of every volume that ever had a fence, for connections that come later.
-    fences: HashMap<VolumeId, Fence>,
     stage: Stage,
 }
 
 impl Core {
     /// The memory of this core's connections.
     pub fn pool(&self) -> &Pool {
-        &self.hub.pool
+        &self.volumes.hub.pool
     }
 
     /// A core that serves `catalogue` from the beginning, as all others do.
@@ -84,73 +80,38 @@ impl Core {
         world: World<Message>,
     ) -> Result<Self, ProposalError> {
         let pool = Pool::new(config.pool_limit);
-        let context = QueueContext::new(CoreId(world.core), world.waker.clone(), pool.clone());
-        let mut queues = Queues::new(world.waker.clone());
-        queues.prepare(&catalogue.volumes, &context)?;
-        queues.commit();
+        let World { core, postbox, waker, .. } = world;
+        let context = QueueContext::new(CoreId(core), waker.clone(), pool);
+        let volumes = KindCore::new(&config, context, Arc::clone(&postbox), &catalogue.volumes)?;
         let portals = Portals::of(&catalogue);
         // What changed before this core began was told to others.
         catalogue.refresh();
-        let shared = (world.core == Groups::CORE).then(|| {
-            let mut watch = VolumeWatch::new(world.waker.clone());
+        let shared = (core == Groups::CORE).then(|| {
+            let mut watch = VolumeWatch::new(waker);
             watch.add(&catalogue.volumes);
-            let coordinator = Coordinator::new(world.postbox.cores(), &catalogue);
+            let coordinator = Coordinator::new(postbox.cores(), &catalogue);
             Shared { groups: Groups::new(), owner: Owner::default(), watch, coordinator, closed: 0 }
         });
-        let hub = Hub::new(world.core, (pool, &config), world.postbox, queues);
-        let (fences, stage) = (HashMap::new(), Stage::Serving);
-        let (announced, prepared) = (None, None);
-        Ok(Self { config, hub, context, catalogue, portals, announced, prepared, shared, fences, stage })
+        let (announced, prepared, stage) = (None, None, Stage::Serving);
+        Ok(Self { config, volumes, catalogue, portals, announced, prepared, shared, stage })
     }
 
     /// True once it is stopping and has no connection left.
     pub fn is_closing(&self) -> bool {
-        self.stage != Stage::Serving && self.hub.members() == 0
+        self.stage != Stage::Serving && self.volumes.hub.members() == 0
     }
 
     /// Ends the queues once nobody is left who could ask for anything, and the core after them. Core 0 has what queues of other cores may need, so all
     /// end together.
     fn close(&mut self, now: Instant) {
-        if self.stage != Stage::Stopping || self.hub.members() > 0 {
+        if self.stage != Stage::Stopping || self.volumes.hub.members() > 0 {
             return;
         }
-        if self.hub.queues().retire(now) {
-            // What ends at once wakes nobody.
-            self.hub.poll_queues(now);
-        }
-        self.handle_queue_events(now);
+        let is_empty = self.volumes.retire(now);
         let is_settled = self.prepared.is_none() && self.announced.is_none();
-        if is_settled && self.hub.queues().is_empty() {
+        if is_settled && is_empty {
             self.stage = Stage::Closed;
-            self.hub.post_owner(Message::Closed);
-        }
-    }
-
-    /// Lets queues on their way to their end go on as far as they can now. Answers whether any request has completed.
-    #[cold]
-    fn end_queues(&self, now: Instant) -> bool {
-        let mut completed = false;
-        while self.handle_queue_events(now) {
-            completed |= self.hub.poll_queues(now);
-        }
-        completed
-    }
-
-    /// Does what queues on their way to their end need. True when one may go on at once, which wakes nobody: they are to be polled again.
-    fn handle_queue_events(&self, now: Instant) -> bool {
-        let mut goes_on = false;
-        loop {
-            let event = self.hub.queues().poll_event();
-            match event {
-                None => return goes_on,
-                Some(QueueEvent::AskUsers(volume)) => {
-                    self.hub.deliver_all(None, || Inbound::AskUse(volume));
-                    goes_on |= self.hub.queues().await_users(now, volume, self.hub.members());
-                }
-                Some(QueueEvent::Flushing) => goes_on = true,
-                Some(QueueEvent::Overdue(volume)) => self.hub.deliver_all(None, || Inbound::Overdue(volume)),
-                Some(QueueEvent::Retired(retired)) => self.hub.post_owner(Message::Retired(retired)),
-            }
+            self.volumes.hub.post_owner(Message::Closed);
         }
     }
 
@@ -159,7 +120,7 @@ impl Core {
         if self.stage != Stage::Serving {
             return Err(ProposalError::Stopping);
         }
-        self.hub.queues().prepare(&catalogue.volumes, &self.context)?;
+        self.volumes.prepare(&catalogue.volumes)?;
         if let Some(shared) = &mut self.shared {
             // A core that shows the volumes before the others do finds their sizes of then.
             shared.watch.add(&catalogue.volumes);
@@ -171,7 +132,7 @@ impl Core {
     /// Drops what was prepared.
     fn abandon(&mut self) {
         self.prepared = None;
-        self.hub.queues().abandon();
+        self.volumes.abandon();
         if let Some(shared) = &mut self.shared {
             shared.watch.retain(&self.catalogue.ids());
         }
@@ -192,7 +153,7 @@ impl Core {
         }
         self.catalogue.refresh();
         let before = std::mem::replace(&mut self.portals, portals);
-        self.hub.queues().commit();
+        self.volumes.commit();
         self.show(&before, Inbound::PortalCommitted);
         self.announced = Some(before);
     }
@@ -202,8 +163,7 @@ impl Core {
         let Some(before) = self.announced.take() else { return };
         self.show(&before, Inbound::PortalChanged);
         let ids = self.catalogue.ids();
-        self.fences.retain(|id, _| ids.contains(id));
-        self.hub.queues().withdraw(now, |id| ids.contains(&id));
+        self.volumes.withdraw(now, &ids);
         if let Some(shared) = &mut self.shared {
             shared.watch.retain(&ids);
         }
@@ -217,10 +177,7 @@ impl Core {
             None if before.keeps(id, &self.portals) => None,
             None => self.catalogue.role(id).cloned(),
         };
-        let changed = |id| changed(id).map(inbound);
-        self.hub.deliver_portals(changed, || {
-            self.fences.values().map(|fence| Inbound::Fence(Box::new(fence.clone())))
-        });
+        self.volumes.show(|id| changed(id).map(inbound));
     }
 
     /// True for a volume that is served, or is about to be: other cores may serve it already.
@@ -231,28 +188,7 @@ impl Core {
 
     /// Tells core 0 that a round of putting a catalogue in place is over here.
     fn answer(&self, generation: Generation, result: Result<(), ProposalError>) {
-        self.hub.post_owner(Message::Answered(generation, result));
-    }
-
-    /// Tells all connections, and moves the queue's epoch. What a connection has judged before it looks into its inbox is refused from
-    /// here on, and comes back into that inbox behind the fence.
-    fn handle_fence(&mut self, fence: &Fence) {
-        let asker = match &fence.cause {
-            Cause::Reset(by, _) if by.core == self.hub.core => Some(by.endpoint),
-            _ => None,
-        };
-        self.hub.deliver_all(asker, || Inbound::Fence(Box::new(fence.clone())));
-        if let Some(asker) = asker {
-            self.hub.deliver(
-                asker,
-                Inbound::Fence(Box::new(Fence { cause: Cause::Unconcerned, ..fence.clone() })),
-            );
-        }
-        self.hub.queues().fence(fence.volume, fence.number);
-        if self.shows(fence.volume) {
-            let lasting = fence::for_newcomers(self.fences.get(&fence.volume), fence);
-            self.fences.insert(fence.volume, lasting);
-        }
+        self.volumes.hub.post_owner(Message::Answered(generation, result));
     }
 
     /// What is behind the listener of a stream, unless it cannot be served.
@@ -261,8 +197,8 @@ impl Core {
             return Err(Refusal("the server is stopping"));
         }
         let most = self.catalogue.limits.per_core;
-        self.hub.evict_oldest_pending(most / NEWCOMERS);
-        if self.hub.members() >= most {
+        self.volumes.hub.evict_oldest_pending(most / NEWCOMERS);
+        if self.volumes.hub.members() >= most {
             return Err(Refusal("the limit of connections is reached"));
         }
         self.catalogue.role(accepted.listener).ok_or(Refusal("nothing is served at this port any more"))
@@ -270,10 +206,12 @@ impl Core {
 
     fn run_shared(&mut self) {
         let Some(shared) = &mut self.shared else { return };
-        let hub = &self.hub;
+        let hub = &self.volumes.hub;
         shared.watch.check(|news| match news {
             VolumeNews::Size(volume, geometry) => hub.post_all(|| Message::Resized(volume, geometry)),
-            VolumeNews::Path { volume, state, why } => hub.tell_path(volume, state, why),
+            VolumeNews::Path { volume, state, why } => {
+                volume_watch::tell_path(&*hub.journal, volume, state, why);
+            }
         });
         while let Some(outcome) = shared.coordinator.poll() {
             match outcome {
@@ -281,13 +219,13 @@ impl Core {
                 coordinator::Outcome::Observe(event) => self.config.observer.observe(event),
             }
         }
-        while let Some((to, inbound)) = shared.groups.poll() {
-            self.hub.post_member(to, inbound);
+        while let Some((to, answer)) = shared.groups.poll() {
+            self.volumes.hub.post_member(to, answer);
         }
         while let Some(outcome) = shared.owner.poll() {
             match outcome {
-                Outcome::Broadcast(fence) => self.hub.post_all(|| Message::Fence(fence.clone())),
-                Outcome::Answer(to, inbound) => self.hub.post_member(to, inbound),
+                Outcome::Broadcast(fence) => self.volumes.hub.post_all(|| Message::Fence(fence.clone())),
+                Outcome::Answer(to, answer) => self.volumes.hub.post_member(to, answer),
             }
         }
     }
@@ -300,8 +238,8 @@ impl Core {
             Message::Subsystem(from, request) => shared.groups.handle_subsystem(now, from, request),
             Message::Left(member) => shared.groups.handle_leave(now, member),
             Message::Reserve(call) if is_gone => shared.owner.refuse(&call),
-            Message::Reserve(call) => shared.owner.apply(&call, self.hub.cores()),
-            Message::Reset(call) => shared.owner.reset(call, self.hub.cores()),
+            Message::Reserve(call) => shared.owner.apply(&call, self.volumes.hub.cores()),
+            Message::Reset(call) => shared.owner.reset(call, self.volumes.hub.cores()),
             Message::Fenced(number) => shared.owner.acknowledge(number),
             Message::Propose(catalogue) => shared.coordinator.propose(catalogue),
             Message::Answered(generation, result) => shared.coordinator.handle_answer(generation, result),
@@ -312,8 +250,8 @@ impl Core {
             }
             Message::Closed => {
                 shared.closed += 1;
-                if shared.closed == self.hub.cores() {
-                    self.hub.post_all(|| Message::Finish);
+                if shared.closed == self.volumes.hub.cores() {
+                    self.volumes.hub.post_all(|| Message::Finish);
                 }
             }
             Message::Deliver(..)
@@ -346,7 +284,7 @@ impl Service for Core {
             let event = Event::new(Kind::Accepted, "a connection begins");
             self.config.journal.record(event.from_peer(accepted.peer));
         }
-        let hub = Rc::clone(&self.hub);
+        let hub = Rc::clone(&self.volumes.hub);
         let endpoint: Box<dyn Endpoint> = match role {
             ListenerRole::Iscsi(portal) => {
                 let entropy = (self.config.entropy)();
@@ -358,9 +296,7 @@ impl Service for Core {
                 Box::new(Driver::<NvmeController>::new(hub, accepted, connection))
             }
         };
-        for fence in self.fences.values() {
-            self.hub.deliver(accepted.endpoint, Inbound::Fence(Box::new(fence.clone())));
-        }
+        self.volumes.welcome(accepted.endpoint);
         Ok(endpoint)
     }
 
@@ -372,15 +308,18 @@ impl Service for Core {
 
     fn handle_message(&mut self, now: Instant, message: Message) {
         match message {
-            Message::Deliver(endpoint, inbound) => self.hub.deliver(endpoint, inbound),
+            Message::Deliver(endpoint, answer) => self.volumes.hub.deliver(endpoint, answer.into()),
             Message::Event(from, volume, event) => {
-                let except = (from.core == self.hub.core).then_some(from.endpoint);
-                self.hub.deliver_all(except, || Inbound::Event(volume, event.clone()));
+                let except = (from.core == self.volumes.hub.core).then_some(from.endpoint);
+                self.volumes.hub.deliver_all(except, || Inbound::Event(volume, event.clone()));
             }
-            Message::Fence(fence) => self.handle_fence(&fence),
+            Message::Fence(fence) => {
+                let lasts = self.shows(fence.served);
+                self.volumes.handle_fence(&fence, lasts);
+            }
             Message::Resized(volume, geometry) => {
                 self.catalogue.resize(volume, geometry);
-                self.hub.deliver_all(None, || Inbound::Resized(volume, geometry));
+                self.volumes.hub.deliver_all(None, || Inbound::Resized(volume, geometry));
             }
             Message::Prepare(catalogue) => {
                 let generation = catalogue.generation;
@@ -406,7 +345,7 @@ impl Service for Core {
                 if let Some(shared) = &mut self.shared {
                     shared.coordinator.stop();
                 }
-                self.hub.deliver_all(None, || Inbound::Shutdown);
+                self.volumes.hub.deliver_all(None, || Inbound::Shutdown);
                 self.close(now);
             }
             Message::Finish => self.stage = Stage::Finished,
@@ -421,27 +360,20 @@ impl Service for Core {
             shared.groups.handle_timeout(now);
         }
         self.run_shared();
-        let hub = &self.hub;
-        let mut completed = hub.poll_queues(now);
-        if hub.queues().has_events() {
-            completed |= self.end_queues(now);
-        }
-        hub.queues().take_drained(|number| hub.post_owner(Message::Fenced(number)));
-        hub.list_waiters(completed);
-        hub.take_ready(ready);
+        self.volumes.turn(now, ready);
         self.close(now);
     }
 
     fn handle_gone(&mut self, now: Instant, endpoint: EndpointId) {
-        self.hub.leave(now, endpoint);
-        let member = Member { core: self.hub.core, endpoint };
-        self.hub.post_owner(Message::Left(member));
+        self.volumes.hub.leave(now, endpoint);
+        let member = Member { core: self.volumes.hub.core, endpoint };
+        self.volumes.hub.post_owner(Message::Left(member));
         self.close(now);
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
         let shared = self.shared.as_ref().and_then(|shared| shared.groups.poll_timeout());
-        [shared, self.hub.queues().poll_timeout()].into_iter().flatten().min()
+        [shared, self.volumes.hub.queues().poll_timeout()].into_iter().flatten().min()
     }
 
     fn is_finished(&self) -> bool {
@@ -451,6 +383,9 @@ impl Service for Core {
 
 impl std::fmt::Debug for Core {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Core").field("hub", &self.hub).field("stage", &self.stage).finish_non_exhaustive()
+        f.debug_struct("Core")
+            .field("hub", &self.volumes.hub)
+            .field("stage", &self.stage)
+            .finish_non_exhaustive()
     }
 }

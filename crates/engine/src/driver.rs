@@ -10,21 +10,26 @@ use std::rc::Rc;
 
 use host::{Accepted, Endpoint, Event, Kind, Level};
 use protocol::{CloseReason, Connection, Ended, Instant, Notice, NoticeKind, Placement, Transmit};
-use volume::{Tag, VolumeId};
+use volume::Tag;
 
 use crate::catalogue::Departure;
 use crate::hub::Hub;
+use crate::kind::{ServedId, ServedKind, Tagged};
 use crate::limits::PARKED_GUESS;
 use crate::message::{Inbound, Member};
 use crate::queues::{Slot, Submission, SubmitError};
+use crate::volume_kind::VolumeKind;
 
 /// What tells one protocol's driver from another's: how inbox and actions map to its words.
 pub(crate) trait Role {
+    /// What the protocol serves, whose queues its requests go to.
+    type Kind: ServedKind;
+
     /// The protocol's state machine.
     type Connection: Connection;
 
     /// What the inbox says, in the connection's words; `None` when it does not concern this connection.
-    fn input(inbound: Inbound) -> Option<<Self::Connection as Connection>::Input>;
+    fn input(inbound: Inbound<Self::Kind>) -> Option<<Self::Connection as Connection>::Input>;
 
     /// What people are to be told.
     fn notice(connection: &mut Self::Connection) -> Option<Notice>;
@@ -32,8 +37,8 @@ pub(crate) trait Role {
     /// Who is at the other end, and what it asked for.
     fn parties(connection: &Self::Connection) -> (Option<String>, Option<String>);
 
-    /// True while the connection has a unit or namespace on the volume.
-    fn uses(connection: &Self::Connection, volume: VolumeId) -> bool;
+    /// True while the connection has a use of this: a unit or namespace on the volume.
+    fn uses(connection: &Self::Connection, served: ServedId) -> bool;
 
     /// True when the connection's host is to leave because of what has changed behind the portal.
     fn is_withdrawn(connection: &Self::Connection) -> bool;
@@ -42,23 +47,23 @@ pub(crate) trait Role {
     fn reports_changes(connection: &Self::Connection) -> bool;
 
     /// Does what the connection asks for.
-    fn act(action: <Self::Connection as Connection>::Action, context: &mut DriverContext);
+    fn act(action: <Self::Connection as Connection>::Action, context: &mut DriverContext<Self::Kind>);
 }
 
 /// The driver's side of the hub, through which actions are carried out.
-pub(crate) struct DriverContext {
-    pub(crate) hub: Rc<Hub>,
+pub(crate) struct DriverContext<K: ServedKind = VolumeKind> {
+    pub(crate) hub: Rc<Hub<K>>,
     pub(crate) member: Member,
     pub(crate) now: Instant,
     slot: Slot,
-    parked: VecDeque<Submission>,
+    parked: VecDeque<Submission<K>>,
     outstanding: usize,
 }
 
-impl DriverContext {
+impl<K: ServedKind> DriverContext<K> {
     /// Submits a request, or parks it behind those that a full queue gave back.
     #[inline]
-    pub(crate) fn submit(&mut self, submission: Submission) {
+    pub(crate) fn submit(&mut self, submission: Submission<K>) {
         self.outstanding += 1;
         if !self.parked.is_empty() {
             self.parked.push_back(submission);
@@ -72,7 +77,7 @@ impl DriverContext {
     /// A request that a full queue gave back. One that a fence has overtaken returns to its connection, behind the fence in its
     /// inbox, to be judged again.
     #[cold]
-    fn given_back(&self, error: SubmitError) -> Option<Submission> {
+    fn given_back(&self, error: SubmitError<K>) -> Option<Submission<K>> {
         match error {
             SubmitError::Full(submission) => Some(submission),
             SubmitError::StaleEpoch(submission) => {
@@ -83,15 +88,15 @@ impl DriverContext {
     }
 
     /// Asks that a request end soon; a parked one ends here.
-    pub(crate) fn cancel(&mut self, volume: VolumeId, tag: Tag) {
+    pub(crate) fn cancel(&mut self, served: ServedId, tag: Tag) {
         let parked =
-            self.parked.iter().position(|parked| (parked.volume, parked.request.tag) == (volume, tag));
+            self.parked.iter().position(|parked| (parked.served, parked.request.tag()) == (served, tag));
         match parked.and_then(|index| self.parked.remove(index)) {
             Some(parked) => {
-                let completion = parked.request.failed(volume::VolumeErrorKind::Cancelled);
+                let completion = K::cancelled(parked.request);
                 self.hub.deliver(self.member.endpoint, Inbound::Completion(completion));
             }
-            None => self.hub.cancel(self.slot, volume, tag),
+            None => self.hub.cancel(self.slot, served, tag),
         }
     }
 
@@ -110,7 +115,7 @@ impl DriverContext {
 /// A connection with its context.
 pub(crate) struct Driver<R: Role> {
     connection: R::Connection,
-    context: DriverContext,
+    context: DriverContext<R::Kind>,
     peer: SocketAddr,
     ended: bool,
     active: bool,
@@ -134,7 +139,7 @@ enum Told {
 
 impl<R: Role> Driver<R> {
     /// Takes a place at the hub for a new connection.
-    pub(crate) fn new(hub: Rc<Hub>, accepted: Accepted, connection: R::Connection) -> Self {
+    pub(crate) fn new(hub: Rc<Hub<R::Kind>>, accepted: Accepted, connection: R::Connection) -> Self {
         let Accepted { listener, endpoint, peer, .. } = accepted;
         let member = Member { core: hub.core, endpoint };
         let slot = hub.join(endpoint, peer, listener);
@@ -181,24 +186,24 @@ impl<R: Role> Driver<R> {
         }
     }
 
-    /// Says whether the connection uses a volume that is withdrawn.
+    /// Says whether the connection uses what is withdrawn.
     #[cold]
-    fn report_use(&self, volume: VolumeId) {
-        let used = self.uses(volume);
-        self.context.hub.queues().handle_use(self.context.now, volume, used);
+    fn report_use(&self, served: ServedId) {
+        let used = self.uses(served);
+        self.context.hub.queues().handle_use(self.context.now, served, used);
     }
 
-    /// Ends the connection if it still uses a volume that is not served any more: its requests end with it.
+    /// Ends the connection if it still uses what is not served any more: its requests end with it.
     #[cold]
-    fn leave(&mut self, volume: VolumeId) {
-        if self.uses(volume) {
-            self.forced = Some(CloseReason::Withdrawn("a volume in use is not served any more"));
+    fn leave(&mut self, served: ServedId) {
+        if self.uses(served) {
+            self.forced = Some(CloseReason::Withdrawn(R::Kind::WITHDRAWN));
         }
     }
 
     /// Lets the connection hear what is behind its portal. Before all cores serve that, one that would tell its host does not.
     #[cold]
-    fn change_portal(&mut self, now: Instant, inbound: Inbound) {
+    fn change_portal(&mut self, now: Instant, inbound: Inbound<R::Kind>) {
         if matches!(inbound, Inbound::PortalCommitted(_)) && R::reports_changes(&self.connection) {
             return;
         }
@@ -219,8 +224,8 @@ impl<R: Role> Driver<R> {
         }
     }
 
-    fn uses(&self, volume: VolumeId) -> bool {
-        R::uses(&self.connection, volume) || self.context.parked.iter().any(|parked| parked.volume == volume)
+    fn uses(&self, served: ServedId) -> bool {
+        R::uses(&self.connection, served) || self.context.parked.iter().any(|parked| parked.served == served)
     }
 
     fn act(&mut self) {
@@ -288,8 +293,8 @@ impl<R: Role> Endpoint for Driver<R> {
         while let Some(inbound) = self.context.hub.take(self.context.slot) {
             match inbound {
                 Inbound::Completion(_) | Inbound::Refused(_) => self.context.outstanding -= 1,
-                Inbound::AskUse(volume) => self.report_use(volume),
-                Inbound::Overdue(volume) => self.leave(volume),
+                Inbound::AskUse(served) => self.report_use(served),
+                Inbound::Overdue(served) => self.leave(served),
                 Inbound::PortalCommitted(_) | Inbound::PortalChanged(_) => {
                     self.change_portal(now, inbound);
                     continue;

@@ -1,6 +1,6 @@
 //! The owner of all fences: reservations and resets, decided on core 0, acknowledged by every core.
 //!
-//! A fence moves a volume's [`Epoch`](volume::Epoch). From then on a core's queue takes no request that was judged by an older one, and
+//! A fence moves the [`Epoch`](volume::Epoch) of what is served. From then on a core's queue takes no request that was judged by an older one, and
 //! the core acknowledges when the requests that it had taken before have ended. The fence is over when every core has acknowledged it:
 //! then nothing older can take effect any more, wherever it waited. Only then does core 0 answer: a change of reservations (SPC-4 §5.13,
 //! NVMe Base §8.1.22), and a reset of task sets (RFC 7143 §4.2.3.3).
@@ -12,13 +12,14 @@ use host::CoreIndex;
 use volume::VolumeId;
 use volume::reservation::{Refused, Reservations};
 
+use crate::kind::ServedId;
 use crate::limits::RESETS;
-use crate::message::{Cause, Fence, Inbound, Member, ReserveCall, ResetCall};
+use crate::message::{Answer, Cause, Fence, Member, ReserveCall, ResetCall};
 
-/// What the asker is answered once a fence is over.
+/// What the asker of a fence waits for.
 #[derive(Debug)]
-enum Answer {
-    Reserved,
+enum Awaited {
+    Reservation,
     Reset,
 }
 
@@ -26,8 +27,8 @@ enum Answer {
 struct Pending {
     from: Member,
     tag: u32,
-    answer: Answer,
-    /// Acknowledgements that are missing: of each core for each volume.
+    awaited: Awaited,
+    /// Acknowledgements that are missing: of each core for everything concerned.
     missing: usize,
 }
 
@@ -37,7 +38,7 @@ pub(crate) enum Outcome {
     /// Tell every core.
     Broadcast(Fence),
     /// Answer the asker.
-    Answer(Member, Inbound),
+    Answer(Member, Answer),
 }
 
 /// The reservations of all volumes, and the fences under way.
@@ -55,43 +56,42 @@ impl Owner {
     pub(crate) fn apply(&mut self, call: &ReserveCall, cores: CoreIndex) {
         let state = self.volumes.entry(call.volume).or_default();
         match state.apply(&call.registrant, &call.command) {
-            Err(refused) => self.answer(call.from, Inbound::Reserved(call.tag, Err(refused))),
+            Err(refused) => self.answer(call.from, Answer::Reserved(call.tag, Err(refused))),
             Ok(change) => {
                 let (view, notices, aborted) = (change.view, change.notices.into(), change.aborted.into());
-                let number = self.begin(call.from, (call.tag, Answer::Reserved), cores.into());
+                let number = self.begin(call.from, (call.tag, Awaited::Reservation), cores.into());
                 let cause = Cause::Reservations { view, notices, aborted };
-                self.outcomes.push_back(Outcome::Broadcast(Fence { number, volume: call.volume, cause }));
+                self.outcomes.push_back(Outcome::Broadcast(Fence { number, served: call.volume, cause }));
             }
         }
     }
 
     /// Refuses a command for a volume that is not served any more.
     pub(crate) fn refuse(&mut self, call: &ReserveCall) {
-        self.answer(call.from, Inbound::Reserved(call.tag, Err(Refused::Invalid)));
+        self.answer(call.from, Answer::Reserved(call.tag, Err(Refused::Invalid)));
     }
 
-    /// A volume is gone: so are its reservations.
-    pub(crate) fn forget(&mut self, volume: VolumeId) {
-        self.volumes.remove(&volume);
+    /// Something is not served any more: if it was a volume, its reservations are gone.
+    pub(crate) fn forget(&mut self, served: ServedId) {
+        self.volumes.remove(&served);
     }
 
-    /// Resets volumes' task sets; the answer comes once every one of `cores` has acknowledged.
+    /// Begins a fence that somebody asks for, such as a reset of volumes' task sets; the answer comes once every one of `cores` has acknowledged.
     pub(crate) fn reset(&mut self, call: ResetCall, cores: CoreIndex) {
-        let ResetCall { from, tag, volumes, event } = call;
-        if self.resets >= RESETS || volumes.is_empty() {
-            return self.answer(from, Inbound::Reset(tag, volumes.is_empty()));
+        let ResetCall { from, tag, served, cause } = call;
+        if self.resets >= RESETS || served.is_empty() {
+            return self.answer(from, Answer::Reset(tag, served.is_empty()));
         }
         self.resets += 1;
-        let number = self.begin(from, (tag, Answer::Reset), usize::from(cores) * volumes.len());
-        for volume in volumes {
-            let cause = Cause::Reset(from, event.clone());
-            self.outcomes.push_back(Outcome::Broadcast(Fence { number, volume, cause }));
+        let number = self.begin(from, (tag, Awaited::Reset), usize::from(cores) * served.len());
+        for served in served {
+            self.outcomes.push_back(Outcome::Broadcast(Fence { number, served, cause: cause.clone() }));
         }
     }
 
-    fn begin(&mut self, from: Member, (tag, answer): (u32, Answer), missing: usize) -> u64 {
+    fn begin(&mut self, from: Member, (tag, awaited): (u32, Awaited), missing: usize) -> u64 {
         self.last += 1;
-        self.pending.insert(self.last, Pending { from, tag, answer, missing });
+        self.pending.insert(self.last, Pending { from, tag, awaited, missing });
         self.last
     }
 
@@ -102,14 +102,14 @@ impl Owner {
         if pending.missing == 0
             && let Some(done) = self.pending.remove(&number)
         {
-            let inbound = match done.answer {
-                Answer::Reserved => Inbound::Reserved(done.tag, Ok(())),
-                Answer::Reset => {
+            let answer = match done.awaited {
+                Awaited::Reservation => Answer::Reserved(done.tag, Ok(())),
+                Awaited::Reset => {
                     self.resets -= 1;
-                    Inbound::Reset(done.tag, true)
+                    Answer::Reset(done.tag, true)
                 }
             };
-            self.answer(done.from, inbound);
+            self.answer(done.from, answer);
         }
     }
 
@@ -118,8 +118,8 @@ impl Owner {
         self.outcomes.pop_front()
     }
 
-    fn answer(&mut self, to: Member, inbound: Inbound) {
-        self.outcomes.push_back(Outcome::Answer(to, inbound));
+    fn answer(&mut self, to: Member, answer: Answer) {
+        self.outcomes.push_back(Outcome::Answer(to, answer));
     }
 }
 
@@ -129,7 +129,7 @@ impl std::fmt::Debug for Owner {
     }
 }
 
-/// What a connection that begins later is told of a volume: its epoch and its reservations, and nothing of what they were before.
+/// What a connection that begins later is told of what is served: its epoch and its reservations, and nothing of what they were before.
 pub(crate) fn for_newcomers(known: Option<&Fence>, newest: &Fence) -> Fence {
     let view = match (&newest.cause, known.map(|known| &known.cause)) {
         (Cause::Reservations { view, .. }, _) | (_, Some(Cause::Reservations { view, .. })) => {
@@ -138,7 +138,7 @@ pub(crate) fn for_newcomers(known: Option<&Fence>, newest: &Fence) -> Fence {
         _ => Arc::default(),
     };
     let cause = Cause::Reservations { view, notices: Arc::new([]), aborted: Arc::new([]) };
-    Fence { number: newest.number, volume: newest.volume, cause }
+    Fence { number: newest.number, served: newest.served, cause }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use host::CoreIndex;
 use protocol::{Group, Instant};
 
-use crate::message::{Inbound, Member};
+use crate::message::{Answer, Member};
 
 /// All groups of the process.
 #[derive(Debug)]
@@ -34,11 +34,11 @@ impl Groups {
     }
 
     /// What groups have to say to their members.
-    pub(crate) fn poll(&mut self) -> Option<(Member, Inbound)> {
+    pub(crate) fn poll(&mut self) -> Option<(Member, Answer)> {
         if let Some((to, reply)) = self.sessions.poll_message() {
-            return Some((to, Inbound::Session(reply)));
+            return Some((to, Answer::Session(reply)));
         }
-        self.subsystems.poll_message().map(|(to, reply)| (to, Inbound::Subsystem(reply)))
+        self.subsystems.poll_message().map(|(to, reply)| (to, Answer::Subsystem(reply)))
     }
 
     /// Lets groups do what is due.

@@ -1,4 +1,6 @@
-//! What the drivers of one core share: its queues, their inboxes, and the way to other cores.
+//! What the drivers of one core and kind share: its queues, their inboxes, and the way to other cores.
+//!
+//! A connection speaks one protocol, and a protocol serves one kind: a core that serves several has a hub for each, and none knows of another.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -7,76 +9,71 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use buf::Pool;
-use host::{CoreIndex, EndpointId, Event, Journal, Kind, Level, ListenerId, Postbox};
+use host::{CoreIndex, EndpointId, Event, Journal, ListenerId, Postbox};
 use protocol::Instant;
-use volume::{PathState, Tag, VolumeErrorKind, VolumeId};
+use volume::Tag;
 
 use crate::catalogue::ControlObserver;
 use crate::config::EngineConfig;
-use crate::message::{Inbound, Member, Message};
-use crate::queues::{FLUSH, Queues, Slot, Submission, SubmitError};
+use crate::kind::{ServedId, ServedKind, Tagged, Telling};
+use crate::message::{Answer, Inbound, Member, Message};
+use crate::queues::{LAST, Queues, Slot, Submission, SubmitError};
 
 /// What the hub knows of one driver.
-struct ConnectionSlot {
+struct ConnectionSlot<K: ServedKind> {
     endpoint: EndpointId,
     peer: SocketAddr,
     /// Which it came to.
     listener: ListenerId,
-    inbox: VecDeque<Inbound>,
+    inbox: VecDeque<Inbound<K>>,
     listed: bool,
     /// It is among those that wait for a buffer.
     wants_memory: bool,
 }
 
 /// Shared by all drivers of a core; nothing in it ever waits.
-pub(crate) struct Hub {
+pub(crate) struct Hub<K: ServedKind> {
     pub(crate) core: CoreIndex,
     pub(crate) pool: Pool,
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) observer: Arc<dyn ControlObserver>,
     postbox: Arc<dyn Postbox<Message>>,
-    queues: RefCell<Queues>,
-    table: RefCell<ConnectionTable>,
+    queues: RefCell<Queues<K>>,
+    table: RefCell<ConnectionTable<K>>,
 }
 
-#[derive(Default)]
-struct ConnectionTable {
-    slots: Vec<Option<ConnectionSlot>>,
+struct ConnectionTable<K: ServedKind> {
+    slots: Vec<Option<ConnectionSlot<K>>>,
     free: Vec<u32>,
     by_endpoint: HashMap<EndpointId, Slot>,
     ready: Vec<EndpointId>,
-    /// Drivers whose peers may not use volumes, or not yet: the oldest first.
+    /// Drivers whose peers may not use what is served, or not yet: the oldest first.
     newcomers: VecDeque<Slot>,
     /// Drivers whose requests a full queue gave back.
     want_room: Vec<Slot>,
     /// Drivers whose connections wait for a buffer.
     want_memory: Vec<Slot>,
-    /// Last flushes that have ended: the slot of the queue, and whether it is secured.
-    flushed: Vec<(Tag, bool)>,
+    /// Queues' last requests that have ended: the slot of the queue, and whether it is secured.
+    last_ended: Vec<(Tag, bool)>,
     /// The pool's count of chances when it was last looked at.
     chances: u64,
 }
 
-/// What a volume's error is to people; nothing where the asker expects it.
-fn failure(error: VolumeErrorKind) -> Option<(Kind, Level)> {
-    match error {
-        VolumeErrorKind::NoSpace => Some((Kind::NoSpace, Level::Error)),
-        // Of a conflict the connection tells, whoever has found it: it knows the names.
-        VolumeErrorKind::Miscompare { .. }
-        | VolumeErrorKind::Cancelled
-        | VolumeErrorKind::ReservationConflict => None,
-        // The initiator asked for what the volume cannot do, or too much at once.
-        VolumeErrorKind::OutOfRange
-        | VolumeErrorKind::ReadOnly
-        | VolumeErrorKind::Misaligned
-        | VolumeErrorKind::Unsupported
-        | VolumeErrorKind::Busy
-        | VolumeErrorKind::ShuttingDown => Some((Kind::Io, Level::Debug)),
-        _ => Some((Kind::Io, Level::Error)),
+impl<K: ServedKind> ConnectionTable<K> {
+    fn new() -> Self {
+        Self {
+            slots: Vec::new(),
+            free: Vec::new(),
+            by_endpoint: HashMap::new(),
+            ready: Vec::new(),
+            newcomers: VecDeque::new(),
+            want_room: Vec::new(),
+            want_memory: Vec::new(),
+            last_ended: Vec::new(),
+            chances: 0,
+        }
     }
-}
 
-impl ConnectionTable {
     fn peer(&self, slot: Slot) -> Option<SocketAddr> {
         self.slots.get(slot.0 as usize)?.as_ref().map(|entry| entry.peer)
     }
@@ -90,10 +87,10 @@ impl ConnectionTable {
     }
 
     #[inline]
-    fn deliver(&mut self, slot: Slot, inbound: Inbound) {
+    fn deliver(&mut self, slot: Slot, inbound: Inbound<K>) {
         let Some(Some(entry)) = self.slots.get_mut(slot.0 as usize) else {
-            if let (FLUSH, Inbound::Completion(completion)) = (slot, &inbound) {
-                self.flushed.push((completion.tag, completion.result.is_ok()));
+            if let (LAST, Inbound::Completion(completion)) = (slot, &inbound) {
+                self.last_ended.push((completion.tag(), K::error(completion).is_none()));
             }
             return;
         };
@@ -104,14 +101,14 @@ impl ConnectionTable {
     }
 }
 
-impl Hub {
+impl<K: ServedKind> Hub<K> {
     pub(crate) fn new(
         core: CoreIndex,
         (pool, config): (Pool, &EngineConfig),
         postbox: Arc<dyn Postbox<Message>>,
-        queues: Queues,
+        queues: Queues<K>,
     ) -> Rc<Self> {
-        let (queues, table) = (RefCell::new(queues), RefCell::default());
+        let (queues, table) = (RefCell::new(queues), RefCell::new(ConnectionTable::new()));
         let (journal, observer) = (Arc::clone(&config.journal), Arc::clone(&config.observer));
         Rc::new(Self { core, pool, journal, observer, postbox, queues, table })
     }
@@ -141,17 +138,17 @@ impl Hub {
             let entry = table.slots[slot.0 as usize].take();
             table.free.push(slot.0);
             for inbound in entry.into_iter().flat_map(|entry| entry.inbox) {
-                if let Inbound::AskUse(volume) = inbound {
-                    self.queues.borrow_mut().handle_use(now, volume, false);
+                if let Inbound::AskUse(served) = inbound {
+                    self.queues.borrow_mut().handle_use(now, served, false);
                 }
             }
         }
     }
 
     /// Tells the drivers of each listener for which `inbound` has something that, and what `more` gives.
-    pub(crate) fn deliver_portals<I: Iterator<Item = Inbound>>(
+    pub(crate) fn deliver_portals<I: Iterator<Item = Inbound<K>>>(
         &self,
-        inbound: impl Fn(ListenerId) -> Option<Inbound>,
+        inbound: impl Fn(ListenerId) -> Option<Inbound<K>>,
         more: impl Fn() -> I,
     ) {
         let mut table = self.table.borrow_mut();
@@ -165,7 +162,7 @@ impl Hub {
         }
     }
 
-    /// A driver's peer may use volumes from now on.
+    /// A driver's peer may use what is served from now on.
     pub(crate) fn establish(&self, slot: Slot) {
         self.table.borrow_mut().newcomers.retain(|newcomer| *newcomer != slot);
     }
@@ -186,7 +183,7 @@ impl Hub {
     }
 
     /// The next thing in a driver's inbox.
-    pub(crate) fn take(&self, slot: Slot) -> Option<Inbound> {
+    pub(crate) fn take(&self, slot: Slot) -> Option<Inbound<K>> {
         let mut table = self.table.borrow_mut();
         let entry = table.slots.get_mut(slot.0 as usize)?.as_mut()?;
         let inbound = entry.inbox.pop_front();
@@ -197,7 +194,7 @@ impl Hub {
     }
 
     /// Puts something into one driver's inbox.
-    pub(crate) fn deliver(&self, endpoint: EndpointId, inbound: Inbound) {
+    pub(crate) fn deliver(&self, endpoint: EndpointId, inbound: Inbound<K>) {
         let mut table = self.table.borrow_mut();
         if let Some(&slot) = table.by_endpoint.get(&endpoint) {
             table.deliver(slot, inbound);
@@ -205,7 +202,7 @@ impl Hub {
     }
 
     /// Puts something into every driver's inbox but one's.
-    pub(crate) fn deliver_all(&self, except: Option<EndpointId>, make: impl Fn() -> Inbound) {
+    pub(crate) fn deliver_all(&self, except: Option<EndpointId>, make: impl Fn() -> Inbound<K>) {
         let mut table = self.table.borrow_mut();
         for index in 0..table.slots.len() {
             let Some(Some(entry)) = table.slots.get(index) else { continue };
@@ -258,54 +255,48 @@ impl Hub {
 
     /// Submits a connection's request.
     #[inline]
-    pub(crate) fn submit(&self, now: Instant, slot: Slot, submission: Submission) -> Result<(), SubmitError> {
+    pub(crate) fn submit(
+        &self,
+        now: Instant,
+        slot: Slot,
+        submission: Submission<K>,
+    ) -> Result<(), SubmitError<K>> {
         self.queues.borrow_mut().submit(now, slot, submission)
     }
 
     /// Asks that a connection's request end soon.
-    pub(crate) fn cancel(&self, slot: Slot, volume: VolumeId, own: Tag) {
-        self.queues.borrow_mut().cancel(slot, volume, own);
+    pub(crate) fn cancel(&self, slot: Slot, served: ServedId, own: Tag) {
+        self.queues.borrow_mut().cancel(slot, served, own);
     }
 
     /// Takes all completions and puts them into their askers' inboxes. Answers whether there was any.
     pub(crate) fn poll_queues(&self, now: Instant) -> bool {
         let mut table = self.table.borrow_mut();
         let mut queues = self.queues.borrow_mut();
-        let any = queues.poll(now, |slot, volume, done| {
-            if let Some(kind) = done.error() {
-                self.tell_failure(table.peer(slot), volume, kind);
+        let any = queues.poll(now, |slot, name, done| {
+            if let Some(error) = K::error(&done) {
+                self.tell_failure(table.peer(slot), name, error);
             }
             table.deliver(slot, Inbound::Completion(done));
         });
-        while let Some((slot, secured)) = table.flushed.pop() {
-            queues.handle_flushed(slot, secured);
+        while let Some((slot, secured)) = table.last_ended.pop() {
+            queues.handle_last_ended(slot, secured);
         }
         any
     }
 
-    /// Tells that a volume could not do what a connection asked of it.
+    /// Tells that what is served could not do what a connection asked of it.
     #[cold]
-    fn tell_failure(&self, peer: Option<SocketAddr>, volume: Option<&Arc<str>>, error: VolumeErrorKind) {
-        let Some((kind, level)) = failure(error) else { return };
+    fn tell_failure(&self, peer: Option<SocketAddr>, name: Option<&Arc<str>>, error: K::Error) {
+        let Some(Telling { kind, level }) = K::telling(error) else { return };
         if self.journal.wants(kind, level) {
-            let event = Event { peer, volume: volume.cloned(), ..Event::new(kind, error.to_string()) };
-            self.journal.record(event.at(level));
-        }
-    }
-
-    /// Tells that a volume is reached in another way.
-    pub(crate) fn tell_path(&self, volume: Arc<str>, state: PathState, why: Option<String>) {
-        let level = if state == PathState::Optimized { Level::Info } else { Level::Warn };
-        if self.journal.wants(Kind::Path, level) {
-            let last = why.filter(|_| state != PathState::Optimized).map(|why| format!(": {why}"));
-            let reason = format!("the path to the volume is {state}{}", last.unwrap_or_default());
-            let event = Event { volume: Some(volume), ..Event::new(Kind::Path, reason) };
+            let event = Event { peer, volume: name.cloned(), ..Event::new(kind, error.to_string()) };
             self.journal.record(event.at(level));
         }
     }
 
     /// The queues themselves, for fences and deadlines.
-    pub(crate) fn queues(&self) -> std::cell::RefMut<'_, Queues> {
+    pub(crate) fn queues(&self) -> std::cell::RefMut<'_, Queues<K>> {
         self.queues.borrow_mut()
     }
 
@@ -322,11 +313,11 @@ impl Hub {
     }
 
     /// Sends to one connection, wherever it lives.
-    pub(crate) fn post_member(&self, to: Member, inbound: Inbound) {
+    pub(crate) fn post_member(&self, to: Member, answer: Answer) {
         if to.core == self.core {
-            self.deliver(to.endpoint, inbound);
+            self.deliver(to.endpoint, answer.into());
         } else {
-            self.postbox.post(to.core, Message::Deliver(to.endpoint, inbound));
+            self.postbox.post(to.core, Message::Deliver(to.endpoint, answer));
         }
     }
 
@@ -336,7 +327,7 @@ impl Hub {
     }
 }
 
-impl std::fmt::Debug for Hub {
+impl<K: ServedKind> std::fmt::Debug for Hub<K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Hub")
             .field("core", &self.core)

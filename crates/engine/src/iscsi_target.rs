@@ -13,6 +13,7 @@ use crate::catalogue::ListenerRole;
 use crate::driver::{DriverContext, Role};
 use crate::message::{Cause, Fence, Inbound, Message, ReserveCall, ResetCall};
 use crate::queues::Submission;
+use crate::volume_kind::VolumeKind;
 
 /// A target's side of an iSCSI connection.
 pub(crate) struct IscsiTarget;
@@ -31,6 +32,7 @@ impl IscsiTarget {
 }
 
 impl Role for IscsiTarget {
+    type Kind = VolumeKind;
     type Connection = Connection;
 
     fn input(inbound: Inbound) -> Option<Input> {
@@ -39,7 +41,7 @@ impl Role for IscsiTarget {
             Inbound::Event(volume, event) => Input::Event { volume, event },
             Inbound::Refused(request) => Input::Refused(request),
             Inbound::Fence(fence) => {
-                let (volume, epoch) = (fence.volume, fence.epoch());
+                let (volume, epoch) = (fence.served, fence.epoch());
                 Input::Fence { volume, epoch, event: event(*fence) }
             }
             Inbound::Resized(volume, geometry) => {
@@ -82,7 +84,7 @@ impl Role for IscsiTarget {
     fn act(action: Action, context: &mut DriverContext) {
         match action {
             Action::Submit { volume, epoch, request } => {
-                context.submit(Submission { volume, epoch, request });
+                context.submit(Submission { served: volume, epoch, request });
             }
             Action::Cancel { volume, tag } => context.cancel(volume, tag),
             Action::Event { volume, event } => {
@@ -94,7 +96,12 @@ impl Role for IscsiTarget {
                 context.hub.post_owner(Message::Reserve(call));
             }
             Action::Reset { tag, volumes, event } => {
-                let call = ResetCall { from: context.member, tag, volumes, event };
+                let call = ResetCall {
+                    from: context.member,
+                    tag,
+                    served: volumes,
+                    cause: Cause::Reset(context.member, event),
+                };
                 context.hub.post_owner(Message::Reset(call));
             }
             Action::Group(request) => context.hub.post_owner(Message::Session(context.member, request)),

@@ -2,6 +2,7 @@
 //!
 //! * [`Core`] is what runs on each core: it implements [`host::Service`], owns that core's volume queues,
 //!   accepts connections and answers other cores.
+//! * `kind` says what queues can carry; `kind_core` is what a core does for each kind alike, `volume_kind` the kind that there is.
 //! * `driver` wraps one protocol connection as a [`host::Endpoint`].
 //! * `groups` and `fence` are the shared truths (sessions, controllers, reservations), which live on core 0.
 //!
@@ -22,11 +23,14 @@ mod groups;
 mod hub;
 pub mod incarnation;
 mod iscsi_target;
+mod kind;
+mod kind_core;
 mod limits;
 mod message;
 mod nvme_controller;
 mod queues;
 pub mod remote;
+mod volume_kind;
 mod volume_watch;
 
 pub use crate::core::Core;
@@ -35,6 +39,7 @@ pub use catalogue::{
     ProposalError, ServedVolume,
 };
 pub use config::{EngineConfig, EntropySource};
+pub use kind::ServedId;
 pub use limits::ConnectionLimits;
-pub use message::{Cause, Fence, Inbound, Member, Message, ReserveCall, ResetCall};
+pub use message::{Answer, Cause, Fence, Member, Message, ReserveCall, ResetCall};
 pub use queues::Retired;

@@ -1,13 +1,18 @@
-//! What cores tell each other. Rare operations only: a read or a write never becomes a message.
+//! What cores tell each other, and what a connection finds in its inbox.
+//!
+//! Messages are rare operations only: a read or a write never becomes one. What they say of fences and ends holds for whatever is served, by its [`ServedId`]; only
+//! [`Inbound`], which stays on its core, has requests and completions, and is of one kind.
 
 use std::sync::Arc;
 
 use host::{CoreIndex, EndpointId};
 use volume::reservation::{Command, Notice, Refused, Registrant, View};
-use volume::{Completion, Epoch, Geometry, Request, VolumeId};
+use volume::{Epoch, Geometry, VolumeId};
 
 use crate::catalogue::{Catalogue, Generation, ListenerRole, ProposalError};
+use crate::kind::{ServedId, ServedKind};
 use crate::queues::Retired;
+use crate::volume_kind::VolumeKind;
 
 /// Names a connection in the whole process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -28,15 +33,15 @@ pub enum Message {
     /// To core 0: a connection that may be in a group is gone.
     Left(Member),
     /// To a connection.
-    Deliver(EndpointId, Inbound),
+    Deliver(EndpointId, Answer),
     /// To every core: something happened on a logical unit that other nexuses must hear of.
     Event(Member, VolumeId, scsi::NexusEvent),
     /// To core 0: a registrant asks for a change of a volume's reservation.
     Reserve(ReserveCall),
-    /// To core 0: a connection resets volumes' task sets.
+    /// To core 0: a connection wants that nothing older goes on: it resets volumes' task sets.
     Reset(ResetCall),
-    /// To every core: requests on a volume that were judged before this are not to begin any more; acknowledge when those that have
-    /// begun have ended.
+    /// To every core: requests that were judged before this are not to begin any more; acknowledge when those that have begun have
+    /// ended.
     Fence(Fence),
     /// To core 0: a core acknowledges a fence.
     Fenced(u64),
@@ -44,17 +49,17 @@ pub enum Message {
     Resized(VolumeId, Geometry),
     /// To core 0: another catalogue is to be served.
     Propose(Arc<Catalogue>),
-    /// To every core: open queues of the volumes that are new in a catalogue, and show them to nobody yet.
+    /// To every core: open queues of what is new in a catalogue, and show it to nobody yet.
     Prepare(Arc<Catalogue>),
     /// To every core: serve the catalogue that was prepared to whoever asks, and tell nobody of it yet.
     Commit(Generation),
-    /// To every core: all cores serve the catalogue. Tell the connections, and withdraw the volumes that are not in it.
+    /// To every core: all cores serve the catalogue. Tell the connections, and withdraw what is not in it.
     Announce(Generation),
     /// To every core: drop what was prepared.
     Abandon(Generation),
     /// To core 0: a core has done so, or why it cannot.
     Answered(Generation, Result<(), ProposalError>),
-    /// To core 0: a core has no queue of a volume any more.
+    /// To core 0: a core has no queue any more of what it served.
     Retired(Retired),
     /// To every core: end all connections, then finish.
     Shutdown,
@@ -79,26 +84,26 @@ pub struct ReserveCall {
     pub command: Command,
 }
 
-/// A reset for the owner of the fences.
+/// A fence for its owner to begin, such as a reset.
 #[derive(Debug)]
 pub struct ResetCall {
-    /// Who waits for the answer. It has ended its own tasks.
+    /// Who waits for the answer. It has ended its own requests.
     pub from: Member,
     /// The asker's own mark.
     pub tag: u32,
-    /// Which volumes.
-    pub volumes: Vec<VolumeId>,
-    /// What other nexuses are told; it ends their tasks on the volumes.
-    pub event: scsi::NexusEvent,
+    /// On what.
+    pub served: Vec<ServedId>,
+    /// What other connections are told.
+    pub cause: Cause,
 }
 
-/// A volume's new epoch, on its way to every connection.
+/// The new epoch of what is served, on its way to every connection.
 #[derive(Debug, Clone)]
 pub struct Fence {
-    /// Which change; the volume's epoch from now on.
+    /// Which change; the epoch from now on.
     pub number: u64,
-    /// Which volume.
-    pub volume: VolumeId,
+    /// Of what.
+    pub served: ServedId,
     /// Why.
     pub cause: Cause,
 }
@@ -115,36 +120,49 @@ pub enum Cause {
         /// Whose requests on the volume are to be aborted.
         aborted: Arc<[Registrant]>,
     },
-    /// A nexus has reset the volume's task set: the others' tasks end.
+    /// A nexus has reset a volume's task set: the others' tasks end.
     Reset(Member, scsi::NexusEvent),
-    /// Nothing that this connection must know.
+    /// Nothing that this connection must know beside the epoch.
     Unconcerned,
 }
 
 impl Fence {
-    /// The volume's epoch from now on.
+    /// The epoch from now on.
     pub fn epoch(&self) -> Epoch {
         Epoch(self.number)
     }
 }
 
-/// What a driver finds in its inbox.
+/// What core 0 answers a connection, wherever it lives.
 #[derive(Debug)]
-pub enum Inbound {
-    /// A request of its connection has ended.
-    Completion(Completion),
-    /// Something happened on a logical unit.
-    Event(VolumeId, scsi::NexusEvent),
-    /// A request of its connection was judged by an older state of the volume than holds now: it comes back as it was. Boxed, as fences
-    /// are, so that what comes all the time stays small.
-    Refused(Box<Request>),
-    /// A volume's epoch has moved.
-    Fence(Box<Fence>),
-    /// A volume has this size from now on.
-    Resized(VolumeId, Geometry),
+pub enum Answer {
     /// The owner of the reservations answers. The new state has come before, in a fence.
     Reserved(u32, Result<(), Refused>),
     /// A reset is over: what was older has ended on all cores. Or it is refused (false), as too many are under way.
+    Reset(u32, bool),
+    /// The session's group speaks.
+    Session(iscsi::session::Reply),
+    /// The subsystem's group speaks.
+    Subsystem(nvme::subsystem::Reply),
+}
+
+/// What a driver finds in its inbox.
+#[derive(Debug)]
+pub(crate) enum Inbound<K: ServedKind = VolumeKind> {
+    /// A request of its connection has ended.
+    Completion(K::Completion),
+    /// Something happened on a logical unit.
+    Event(VolumeId, scsi::NexusEvent),
+    /// A request of its connection was judged by an older state of what is served than holds now: it comes back as it was. Boxed, as
+    /// fences are, so that what comes all the time stays small.
+    Refused(Box<K::Request>),
+    /// The epoch of what is served has moved.
+    Fence(Box<Fence>),
+    /// A volume has this size from now on.
+    Resized(VolumeId, Geometry),
+    /// The owner of the reservations answers.
+    Reserved(u32, Result<(), Refused>),
+    /// A reset is over, or refused (false).
     Reset(u32, bool),
     /// The session's group speaks.
     Session(iscsi::session::Reply),
@@ -155,12 +173,23 @@ pub enum Inbound {
     PortalCommitted(ListenerRole),
     /// Something else is behind the listener that the connection came to, on all cores.
     PortalChanged(ListenerRole),
-    /// A volume is withdrawn: the driver is to say whether its connection uses it.
-    AskUse(VolumeId),
-    /// Who uses a volume that is withdrawn has had the time to leave.
-    Overdue(VolumeId),
+    /// This is withdrawn: the driver is to say whether its connection uses it.
+    AskUse(ServedId),
+    /// Who uses what is withdrawn has had the time to leave.
+    Overdue(ServedId),
     /// The process is about to stop.
     Shutdown,
+}
+
+impl<K: ServedKind> From<Answer> for Inbound<K> {
+    fn from(answer: Answer) -> Self {
+        match answer {
+            Answer::Reserved(tag, result) => Self::Reserved(tag, result),
+            Answer::Reset(tag, done) => Self::Reset(tag, done),
+            Answer::Session(reply) => Self::Session(reply),
+            Answer::Subsystem(reply) => Self::Subsystem(reply),
+        }
+    }
 }
 
 /// Completions come for every request and are moved as often: what is rare is boxed or shared, so that nothing is larger than an event of a logical unit.

@@ -11,6 +11,7 @@ use crate::catalogue::ListenerRole;
 use crate::driver::{DriverContext, Role};
 use crate::message::{Cause, Fence, Inbound, Message, ReserveCall};
 use crate::queues::Submission;
+use crate::volume_kind::VolumeKind;
 
 /// A controller's side of an NVMe/TCP connection: one queue.
 pub(crate) struct NvmeController;
@@ -23,6 +24,7 @@ impl NvmeController {
 }
 
 impl Role for NvmeController {
+    type Kind = VolumeKind;
     type Connection = Connection;
 
     fn input(inbound: Inbound) -> Option<Input> {
@@ -30,7 +32,7 @@ impl Role for NvmeController {
             Inbound::Completion(completion) => Input::Completion(completion),
             Inbound::Refused(request) => Input::Refused(request),
             Inbound::Fence(fence) => {
-                let (volume, epoch) = (fence.volume, fence.epoch());
+                let (volume, epoch) = (fence.served, fence.epoch());
                 Input::Fence { volume, epoch, reservations: reservations(*fence) }
             }
             Inbound::Reserved(tag, result) => Input::Reserved { tag, result },
@@ -72,7 +74,7 @@ impl Role for NvmeController {
     fn act(action: Action, context: &mut DriverContext) {
         match action {
             Action::Submit { volume, epoch, request } => {
-                context.submit(Submission { volume, epoch, request });
+                context.submit(Submission { served: volume, epoch, request });
             }
             Action::Cancel { volume, tag } => context.cancel(volume, tag),
             Action::Reserve { tag, volume, registrant, command } => {

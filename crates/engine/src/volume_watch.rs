@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Wake, Waker};
 
+use host::{Event, Journal, Kind, Level};
 use volume::{Changes, Geometry, PathState, Volume, VolumeId};
 
 use crate::catalogue::ServedVolume;
@@ -91,6 +92,17 @@ impl VolumeWatch {
                 report(VolumeNews::Path { volume: Arc::clone(name), state, why });
             }
         }
+    }
+}
+
+/// Tells that a volume is reached in another way.
+pub(crate) fn tell_path(journal: &dyn Journal, volume: Arc<str>, state: PathState, why: Option<String>) {
+    let level = if state == PathState::Optimized { Level::Info } else { Level::Warn };
+    if journal.wants(Kind::Path, level) {
+        let last = why.filter(|_| state != PathState::Optimized).map(|why| format!(": {why}"));
+        let reason = format!("the path to the volume is {state}{}", last.unwrap_or_default());
+        let event = Event { volume: Some(volume), ..Event::new(Kind::Path, reason) };
+        journal.record(event.at(level));
     }
 }
 

@@ -395,13 +395,13 @@ fn late_view() -> MessageHook<Message> {
         let message = match message {
             Message::Fence(Fence {
                 number,
-                volume,
+                served,
                 cause: Cause::Reservations { view, notices, aborted },
             }) => {
                 let view = last.insert(to, view).unwrap_or_default();
                 Message::Fence(Fence {
                     number,
-                    volume,
+                    served,
                     cause: Cause::Reservations { view, notices, aborted },
                 })
             }

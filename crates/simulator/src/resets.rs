@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use engine::{Core, Inbound, ListenerRole, Member, Message};
+use engine::{Answer, Core, ListenerRole, Member, Message};
 use host::CoreIndex;
 use iscsi::pdu::{Function, FunctionResponse};
 use nvme::subsystem::{Reply, Request};
@@ -349,10 +349,10 @@ impl Trial {
 /// Each I/O queue that is told to close is said to be quiet at once.
 fn quiet_early((from, to): (CoreIndex, CoreIndex), message: Message) -> Vec<(CoreIndex, Message)> {
     match message {
-        Message::Deliver(endpoint, Inbound::Subsystem(Reply::Close)) => {
+        Message::Deliver(endpoint, Answer::Subsystem(Reply::Close)) => {
             let member = Member { core: to, endpoint };
             let quiet = Message::Subsystem(member, Request::Quiesced);
-            vec![(to, Message::Deliver(endpoint, Inbound::Subsystem(Reply::Close))), (from, quiet)]
+            vec![(to, Message::Deliver(endpoint, Answer::Subsystem(Reply::Close))), (from, quiet)]
         }
         message => vec![(to, message)],
     }

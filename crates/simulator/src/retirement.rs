@@ -225,7 +225,7 @@ pub(crate) fn unknown_fence() -> MessageHook<Message> {
     Box::new(move |(from, to), message| {
         match &message {
             Message::Fence(fence) => {
-                fences.insert(fence.number, fence.volume);
+                fences.insert(fence.number, fence.served);
             }
             Message::Retired(retired) => {
                 gone.insert((from, retired.id));

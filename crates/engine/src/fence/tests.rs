@@ -12,8 +12,8 @@ fn member(core: CoreIndex) -> Member {
 }
 
 fn call(tag: u32, volumes: &[u16]) -> ResetCall {
-    let volumes = volumes.iter().copied().map(|slot| VolumeId::new(slot, 0)).collect();
-    ResetCall { from: member(1), tag, volumes, event: NexusEvent::LogicalUnitReset }
+    let served = volumes.iter().copied().map(|slot| VolumeId::new(slot, 0)).collect();
+    ResetCall { from: member(1), tag, served, cause: Cause::Reset(member(1), NexusEvent::LogicalUnitReset) }
 }
 
 /// What the owner wants done now: volumes that all cores are told of, with the fence's number, and answers.
@@ -27,11 +27,11 @@ fn wanted(owner: &mut Owner) -> Wanted {
     let mut wanted = Wanted::default();
     while let Some(outcome) = owner.poll() {
         match outcome {
-            Outcome::Broadcast(Fence { number, volume, cause: Cause::Reset(from, _) }) => {
+            Outcome::Broadcast(Fence { number, served, cause: Cause::Reset(from, _) }) => {
                 assert_eq!(from, member(1));
-                wanted.told.push((number, volume));
+                wanted.told.push((number, served));
             }
-            Outcome::Answer(to, Inbound::Reset(tag, done)) => {
+            Outcome::Answer(to, Answer::Reset(tag, done)) => {
                 assert_eq!(to, member(1));
                 wanted.answers.push((tag, done));
             }
@@ -51,7 +51,7 @@ fn a_reset_is_answered_when_every_core_has_acknowledged_it_for_every_volume() {
         let mut owner = Owner::default();
         owner.reset(call(20, volumes), CORES);
         let Wanted { told, answers: early } = wanted(&mut owner);
-        assert_eq!(told.iter().map(|(_, volume)| *volume).collect::<Vec<_>>(), call(20, volumes).volumes);
+        assert_eq!(told.iter().map(|(_, volume)| *volume).collect::<Vec<_>>(), call(20, volumes).served);
         assert_eq!(early, [], "RFC 7143 §4.2.3.3: not before what is older has ended");
         for missing in (0..usize::from(CORES) * volumes.len()).rev() {
             owner.acknowledge(told[0].0);

@@ -1,22 +1,23 @@
-//! One volume's queue on one core, from its opening to its end.
+//! The queue of one thing that is served, on one core, from its opening to its end.
 //!
-//! A volume that is not to be served any more is withdrawn first: its connections know, and may still flush what they wrote. Then its queue drains: it
-//! takes nothing more, lets what is under way complete, and flushes once after that, so that nothing that the process has
-//! acknowledged depends on a cache that ends with it, or on what happens to the machine before the next one begins. A flush covers what was completed over the
-//! same queue: each core flushes its own, and a volume is secured when all cores have. `entry.table` has every transition.
+//! What is not to be served any more is withdrawn first: its connections know, and may still secure what they changed. Then its queue drains: it
+//! takes nothing more, lets what is under way complete, and submits a last request after that ([`ServedKind::last`]: a flush, where volumes are served), so that
+//! nothing that the process has acknowledged depends on a cache that ends with it, or on what happens to the machine before the next one begins. That
+//! request covers what was completed over the same queue: each core submits its own, and all is secured when all cores' have succeeded. `entry.table` has
+//! every transition.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use protocol::Instant;
-use volume::{Completion, Epoch, Features, Operation, QueueFull, Request, Tag, VolumeId, VolumeQueue};
+use volume::{Epoch, Tag};
 
 use super::tag::{Slot, join};
-use crate::catalogue::ServedVolume;
+use crate::kind::{ServedId, ServedKind};
 use crate::limits::{USE_INTERVAL, WITHDRAWAL};
 
-/// The slot that asks for the last flush: no driver's.
-pub(crate) const FLUSH: Slot = Slot(0x7fff_ffff);
+/// The slot that asks for the last request: no driver's.
+pub(crate) const LAST: Slot = Slot(0x7fff_ffff);
 
 /// No request carries this epoch.
 const NEVER: Epoch = Epoch(u64::MAX);
@@ -32,8 +33,8 @@ pub(super) enum State {
     Withdrawn,
     /// It takes none, and waits for those under way.
     Draining,
-    /// Its last flush is under way.
-    Flushing,
+    /// Its last request is under way.
+    Securing,
     /// It has ended: there is no queue.
     Vacant,
 }
@@ -53,12 +54,12 @@ pub(super) enum Event {
     Overdue,
     /// The process is about to end.
     Retire,
-    /// Its last request has completed, and it may have been written to.
+    /// Its connections' last request has completed, and something may have changed.
     Drained,
-    /// The same, of one that cannot have been written to.
-    DrainedUnwritten,
-    /// Its last flush has ended, or could not begin.
-    Flushed,
+    /// The same, where nothing can have changed.
+    DrainedUnchanged,
+    /// Its last request has ended, or could not begin.
+    LastEnded,
 }
 
 impl State {
@@ -68,16 +69,16 @@ impl State {
             (Self::Serving, Event::Withdraw) => Some(Self::Withdrawn),
             (Self::Serving, Event::Retire)
             | (Self::Withdrawn, Event::Unused | Event::Overdue | Event::Retire) => Some(Self::Draining),
-            (Self::Draining, Event::Drained) => Some(Self::Flushing),
+            (Self::Draining, Event::Drained) => Some(Self::Securing),
             (Self::Opened, Event::Abandon)
-            | (Self::Draining, Event::DrainedUnwritten)
-            | (Self::Flushing, Event::Flushed) => Some(Self::Vacant),
+            | (Self::Draining, Event::DrainedUnchanged)
+            | (Self::Securing, Event::LastEnded) => Some(Self::Vacant),
             _ => None,
         }
     }
 }
 
-/// What is known of a withdrawn volume's users.
+/// What is known of the users of what is withdrawn.
 #[derive(Debug, Clone, Copy, Default)]
 struct Withdrawal {
     /// When its connections have had their time.
@@ -90,10 +91,10 @@ struct Withdrawal {
     used: bool,
 }
 
-/// A place in the table of queues: a volume's queue, or nothing.
-pub(super) struct QueueEntry {
-    pub(super) id: VolumeId,
-    pub(super) queue: Box<dyn VolumeQueue>,
+/// A place in the table of queues: a queue of what is served, or nothing.
+pub(super) struct QueueEntry<K: ServedKind> {
+    pub(super) id: ServedId,
+    pub(super) queue: K::Queue,
     pub(super) epoch: Epoch,
     pub(super) outstanding: [usize; 2],
     pub(super) side: usize,
@@ -103,15 +104,15 @@ pub(super) struct QueueEntry {
     withdrawal: Withdrawal,
     /// Requests that were under way when the connections had had their time.
     forced: u32,
-    served: Option<ServedVolume>,
+    served: Option<K::Served>,
 }
 
-impl QueueEntry {
+impl<K: ServedKind> QueueEntry<K> {
     /// A place without a queue: no request is for it.
     pub(super) fn vacant() -> Self {
         Self {
-            id: VolumeId::NONE,
-            queue: Box::new(NoQueue),
+            id: ServedId::NONE,
+            queue: K::no_queue(),
             epoch: NEVER,
             outstanding: [0; 2],
             side: 0,
@@ -124,8 +125,8 @@ impl QueueEntry {
     }
 
     /// A queue that was opened.
-    pub(super) fn new(served: ServedVolume, queue: Box<dyn VolumeQueue>) -> Self {
-        let (id, epoch, state) = (served.id, Epoch::default(), State::Opened);
+    pub(super) fn new(served: K::Served, queue: K::Queue) -> Self {
+        let (id, epoch, state) = (K::id(&served), Epoch::default(), State::Opened);
         Self { id, queue, epoch, state, served: Some(served), ..Self::vacant() }
     }
 
@@ -149,26 +150,26 @@ impl QueueEntry {
         self.forced
     }
 
-    /// What the volume is called.
+    /// What its operator calls what it serves.
     pub(super) fn name(&self) -> Option<&Arc<str>> {
-        self.served.as_ref().map(|served| &served.name)
+        self.served.as_ref().map(K::name)
     }
 
-    /// The catalogue with this volume is served.
+    /// The catalogue that it is in is served.
     pub(super) fn commit(&mut self) {
         self.handle(Event::Commit);
     }
 
-    /// The catalogue with this volume is not served after all.
+    /// The catalogue that it is in is not served after all.
     pub(super) fn abandon(&mut self) {
         if self.handle(Event::Abandon) {
             self.vacate();
         }
     }
 
-    /// Begins a fence: `number` is the volume's epoch from now on, and requests submitted from now on do not count for it.
+    /// Begins a fence: `number` is the epoch from now on, and requests submitted from now on do not count for it.
     pub(super) fn fence(&mut self, number: u64) {
-        // A core may hear of a fence before it hears that the volume is served.
+        // A core may hear of a fence before it hears that this is served.
         if self.epoch != NEVER {
             self.epoch = Epoch(number);
         }
@@ -178,19 +179,19 @@ impl QueueEntry {
         self.draining.push_back(number);
     }
 
-    /// The volume is not in the catalogue any more: it is served until nobody uses it, for a limited time. False if it ends already, or nobody has seen it yet.
+    /// It is not in the catalogue any more: it is served until nobody uses it, for a limited time. False if it ends already, or nobody has seen it yet.
     pub(super) fn withdraw(&mut self, now: Instant) -> bool {
         self.withdrawal = Withdrawal { until: now + WITHDRAWAL, ask_at: now, awaited: None, used: false };
         self.handle(Event::Withdraw)
     }
 
-    /// So many connections were asked whether they use the volume.
+    /// So many connections were asked whether they use it.
     pub(super) fn await_users(&mut self, now: Instant, asked: usize) {
         self.withdrawal = Withdrawal { awaited: Some(asked), used: false, ..self.withdrawal };
         self.conclude(now);
     }
 
-    /// A connection says whether it uses the volume, or is gone. True when it was the last one of those that were asked.
+    /// A connection says whether it uses it, or is gone. True when it was the last one of those that were asked.
     pub(super) fn handle_use(&mut self, now: Instant, used: bool) -> bool {
         let Some(awaited) = &mut self.withdrawal.awaited else { return false };
         *awaited = awaited.saturating_sub(1);
@@ -239,7 +240,7 @@ impl QueueEntry {
                 self.withdrawal.ask_at = self.withdrawal.until;
                 Some(Progress::Ask)
             }
-            State::Draining if self.under_way() == 0 => Some(self.begin_flush(now)),
+            State::Draining if self.under_way() == 0 => Some(self.begin_last(now)),
             _ => None,
         }
     }
@@ -249,28 +250,27 @@ impl QueueEntry {
         (self.state == State::Withdrawn).then(|| self.withdrawal.until.min(self.withdrawal.ask_at))
     }
 
-    fn begin_flush(&mut self, now: Instant) -> Progress {
-        let features = self.served.as_ref().map(|served| served.volume.features());
-        if features.is_none_or(|features| features.contains(Features::READ_ONLY)) {
-            self.handle(Event::DrainedUnwritten);
+    fn begin_last(&mut self, now: Instant) -> Progress {
+        let tag = join(LAST, self.side, Tag(self.id.slot() as u64));
+        let Some(last) = self.served.as_ref().and_then(|served| K::last(served, tag)) else {
+            self.handle(Event::DrainedUnchanged);
             return Progress::Retired { secured: true };
-        }
+        };
         self.handle(Event::Drained);
-        let tag = join(FLUSH, self.side, Tag(self.id.slot() as u64));
-        if self.queue.submit(now, Request { tag, operation: Operation::Flush }).is_err() {
-            self.handle(Event::Flushed);
+        if K::submit(&mut self.queue, now, last).is_err() {
+            self.handle(Event::LastEnded);
             return Progress::Retired { secured: false };
         }
         self.outstanding[self.side] += 1;
-        Progress::Flushing
+        Progress::Securing
     }
 
-    /// The last flush has ended.
-    pub(super) fn handle_flushed(&mut self) -> bool {
-        self.handle(Event::Flushed)
+    /// The last request has ended.
+    pub(super) fn handle_last_ended(&mut self) -> bool {
+        self.handle(Event::LastEnded)
     }
 
-    /// Drops the queue, on its own core. Whoever still asks for the volume is refused.
+    /// Drops the queue, on its own core. Whoever still asks for what it served is refused.
     pub(super) fn vacate(&mut self) {
         *self = Self::vacant();
     }
@@ -285,30 +285,17 @@ impl QueueEntry {
 /// What came of going on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// The connections are to say whether they use the volume.
+    /// The connections are to say whether they use what it serves.
     Ask,
     /// They have had their time: those that still use it are to end, and with them their requests.
     Overdue,
-    /// The last flush is under way.
-    Flushing,
+    /// The last request is under way.
+    Securing,
     /// The queue has ended.
     Retired {
-        /// It was flushed after its last request, or could not be written to.
+        /// Its last request has secured everything, or nothing can have changed.
         secured: bool,
     },
-}
-
-/// What stands where no queue is.
-struct NoQueue;
-
-impl VolumeQueue for NoQueue {
-    fn submit(&mut self, _: Instant, request: Request) -> Result<(), QueueFull> {
-        Err(QueueFull(request))
-    }
-
-    fn cancel(&mut self, _: Tag) {}
-
-    fn poll(&mut self, _: Instant, _: &mut Vec<Completion>) {}
 }
 
 #[cfg(test)]
@@ -319,11 +306,14 @@ mod tests {
 
     #[test]
     fn table_of_all_transitions() {
-        use Event::{Abandon, Commit, Drained, DrainedUnwritten, Flushed, Overdue, Retire, Unused, Withdraw};
-        use State::{Draining, Flushing, Opened, Serving, Vacant, Withdrawn};
-        let events = [Commit, Abandon, Withdraw, Unused, Overdue, Retire, Drained, DrainedUnwritten, Flushed];
+        use Event::{
+            Abandon, Commit, Drained, DrainedUnchanged, LastEnded, Overdue, Retire, Unused, Withdraw,
+        };
+        use State::{Draining, Opened, Securing, Serving, Vacant, Withdrawn};
+        let events =
+            [Commit, Abandon, Withdraw, Unused, Overdue, Retire, Drained, DrainedUnchanged, LastEnded];
         let mut table = String::new();
-        for state in [Opened, Serving, Withdrawn, Draining, Flushing, Vacant] {
+        for state in [Opened, Serving, Withdrawn, Draining, Securing, Vacant] {
             for event in events {
                 if let Some(next) = state.after(event) {
                     writeln!(table, "{state:?} --{event:?}--> {next:?}").unwrap();

@@ -1,7 +1,7 @@
-//! One core's volume queues: where requests go, and whose completions come back.
+//! One core's queues of one kind: where requests go, and whose completions come back.
 //!
-//! A request's tag in a queue is made of the asker's slot, the fence side it was submitted on, and the
-//! connection's own number. The side makes draining exact: a fence moves the volume's epoch, requests that were judged by an
+//! What is served, blocks or files, is the kind's matter ([`ServedKind`]). A request's tag in a queue is made of the asker's slot, the fence side it was submitted on, and the
+//! connection's own number. The side makes draining exact: a fence moves the epoch of what is served, requests that were judged by an
 //! older one are refused, new ones go to the other side, and the fence is acknowledged when the old side's count reaches zero,
 //! however many new requests keep coming.
 
@@ -13,64 +13,66 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use protocol::Instant;
-use volume::{Completion, Epoch, OpenError, PollList, QueueContext, QueueFull, Request, Tag, VolumeId};
+use volume::{Epoch, OpenError, PollList, QueueContext, Tag};
 
-pub(crate) use self::entry::FLUSH;
+pub(crate) use self::entry::LAST;
 use self::entry::{Progress, QueueEntry};
 pub(crate) use self::tag::Slot;
 use self::tag::{join, split};
-use crate::catalogue::{ProposalError, ServedVolume};
+use crate::catalogue::ProposalError;
+use crate::kind::{ServedId, ServedKind, Tagged};
 use crate::limits::COMPLETIONS_GUESS;
 
-/// A request on its way to a volume's queue.
+/// A request on its way to a queue.
 #[derive(Debug)]
-pub(crate) struct Submission {
-    pub(crate) volume: VolumeId,
+pub(crate) struct Submission<K: ServedKind> {
+    /// Of what.
+    pub(crate) served: ServedId,
     /// What it was judged by.
     pub(crate) epoch: Epoch,
-    pub(crate) request: Request,
+    pub(crate) request: K::Request,
 }
 
-/// A request that did not become one of the volume's: nothing has happened to it, and nothing counts it.
+/// A request that no queue has taken: nothing has happened to it, and nothing counts it.
 #[derive(Debug)]
-pub(crate) enum SubmitError {
-    /// The volume's queue is full.
-    Full(Submission),
-    /// It was judged by an older state of the volume than holds now, or is for another volume than the one that has the place now.
-    StaleEpoch(Submission),
+pub(crate) enum SubmitError<K: ServedKind> {
+    /// The queue is full.
+    Full(Submission<K>),
+    /// It was judged by an older state than holds now, or is for something else than what has the place now.
+    StaleEpoch(Submission<K>),
 }
 
 /// What others are to know of queues on their way to their end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum QueueEvent {
-    /// The core's connections are to say whether they use a withdrawn volume; [`Queues::await_users`] is to be told how many were asked.
-    AskUsers(VolumeId),
-    /// Connections that still use a withdrawn volume have had their time.
-    Overdue(VolumeId),
-    /// A queue's last flush has begun. It may be over already: the queues are to be polled again.
-    Flushing,
+    /// The core's connections are to say whether they use what is withdrawn; [`Queues::await_users`] is to be told how many were asked.
+    AskUsers(ServedId),
+    /// Connections that still use what is withdrawn have had their time.
+    Overdue(ServedId),
+    /// A queue's last request has begun. It may be over already: the queues are to be polled again.
+    Securing,
     /// A queue has ended.
     Retired(Retired),
 }
 
-/// A volume's queue that has ended.
+/// A core's queue that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retired {
-    /// Of which volume.
-    pub id: VolumeId,
-    /// It was flushed after its last request, or needed no flush.
+    /// Of what.
+    pub id: ServedId,
+    /// All that was done over it is secured: its last request has succeeded, or none was needed.
     pub secured: bool,
     /// Requests that were under way when its connections had had their time to leave, and were cancelled.
     pub forced: u32,
 }
 
-/// The queues of one core, each in its volume's slot.
-pub(crate) struct Queues {
-    entries: Vec<QueueEntry>,
+/// The queues of one core, each in the slot of what it serves.
+pub(crate) struct Queues<K: ServedKind> {
+    entries: Vec<QueueEntry<K>>,
     /// Which of them have something to say: there may be many.
     polls: PollList,
     wanted: Vec<usize>,
-    done: Vec<Completion>,
+    done: Vec<K::Completion>,
     /// Fences that wait, on all queues; and those that no queue has anything older for.
     fences: usize,
     acknowledged: Vec<u64>,
@@ -80,7 +82,7 @@ pub(crate) struct Queues {
     events: VecDeque<QueueEvent>,
 }
 
-impl Queues {
+impl<K: ServedKind> Queues<K> {
     /// No queues, on the calling thread's core.
     pub(crate) fn new(core: Waker) -> Self {
         Self {
@@ -95,37 +97,36 @@ impl Queues {
         }
     }
 
-    /// Opens queues of the volumes that have none yet, all or none of them. Nobody can use them before [`Queues::commit`].
-    pub(crate) fn prepare(
-        &mut self,
-        volumes: &[ServedVolume],
-        context: &QueueContext,
-    ) -> Result<(), ProposalError> {
-        let opened = volumes.iter().try_for_each(|served| self.open(served, context));
+    /// Opens the queues that are missing, all or none of them. Nobody can use them before [`Queues::commit`].
+    pub(crate) fn prepare(&mut self, all: &[K::Served], context: &QueueContext) -> Result<(), ProposalError> {
+        let opened = all.iter().try_for_each(|served| self.open(served, context));
         if opened.is_err() {
             self.abandon();
         }
         opened
     }
 
-    fn open(&mut self, served: &ServedVolume, context: &QueueContext) -> Result<(), ProposalError> {
-        let slot = served.id.slot();
+    fn open(&mut self, served: &K::Served, context: &QueueContext) -> Result<(), ProposalError> {
+        let id = K::id(served);
+        let slot = id.slot();
         while self.entries.len() <= slot {
             self.entries.push(QueueEntry::vacant());
         }
         self.polls.grow(self.entries.len());
         self.wanted.reserve(self.entries.len());
-        let refuse = |error| ProposalError::Volume { volume: Arc::clone(&served.name), error };
+        let refuse = |error| K::refusal(served, error);
         match self.entries.get_mut(slot) {
-            Some(entry) if entry.id == served.id => Ok(()),
+            Some(entry) if entry.id == id => Ok(()),
             Some(entry) if entry.is_vacant() => {
                 let context = context.with_waker(self.polls.waker(slot));
-                let queue = served.volume.open_queue(&context).map_err(refuse)?;
+                let queue = K::open(served, &context).map_err(refuse)?;
                 *entry = QueueEntry::new(served.clone(), queue);
                 self.polls.mark(slot);
                 Ok(())
             }
-            _ => Err(refuse(OpenError::new("another volume has its place; try again when that has ended"))),
+            _ => {
+                Err(refuse(OpenError::new("its place is not free yet; try again when what has it has ended")))
+            }
         }
     }
 
@@ -139,8 +140,8 @@ impl Queues {
         self.entries.iter_mut().for_each(QueueEntry::abandon);
     }
 
-    /// Withdraws all volumes that `stays` does not want: [`QueueEvent`] has what follows.
-    pub(crate) fn withdraw(&mut self, now: Instant, stays: impl Fn(VolumeId) -> bool) {
+    /// Withdraws everything that `stays` does not want: [`QueueEvent`] has what follows.
+    pub(crate) fn withdraw(&mut self, now: Instant, stays: impl Fn(ServedId) -> bool) {
         for (slot, entry) in self.entries.iter_mut().enumerate() {
             if !stays(entry.id) && entry.withdraw(now) {
                 self.polls.mark(slot);
@@ -148,26 +149,26 @@ impl Queues {
         }
     }
 
-    /// So many connections were asked whether they use a withdrawn volume. True when the end of its queue begins, as there are none.
-    pub(crate) fn await_users(&mut self, now: Instant, volume: VolumeId, asked: usize) -> bool {
-        let Some(entry) = self.entries.get_mut(volume.slot()).filter(|entry| entry.id == volume) else {
+    /// So many connections were asked whether they use what is withdrawn. True when the end of its queue begins, as there are none.
+    pub(crate) fn await_users(&mut self, now: Instant, served: ServedId, asked: usize) -> bool {
+        let Some(entry) = self.entries.get_mut(served.slot()).filter(|entry| entry.id == served) else {
             return false;
         };
         entry.await_users(now, asked);
-        self.polls.mark(volume.slot());
+        self.polls.mark(served.slot());
         asked == 0
     }
 
     /// One of them says whether it does, or is gone.
-    pub(crate) fn handle_use(&mut self, now: Instant, volume: VolumeId, used: bool) {
-        let entry = self.entries.get_mut(volume.slot()).filter(|entry| entry.id == volume);
+    pub(crate) fn handle_use(&mut self, now: Instant, served: ServedId, used: bool) {
+        let entry = self.entries.get_mut(served.slot()).filter(|entry| entry.id == served);
         if entry.is_some_and(|entry| entry.handle_use(now, used)) {
-            self.polls.mark(volume.slot());
+            self.polls.mark(served.slot());
         }
     }
 
-    /// Ends all queues: each once nothing is under way in it any more, with a flush where the volume can be
-    /// written to. Those flushes complete for [`FLUSH`], and [`Queues::handle_flushed`] is to be told. True if the end of any queue has begun.
+    /// Ends all queues: each once nothing is under way in it any more, with a last request where something may have
+    /// changed. Those complete for [`LAST`], and [`Queues::handle_last_ended`] is to be told. True if the end of any queue has begun.
     pub(crate) fn retire(&mut self, now: Instant) -> bool {
         let mut begun = false;
         for (slot, entry) in self.entries.iter_mut().enumerate() {
@@ -183,10 +184,10 @@ impl Queues {
         begun
     }
 
-    /// The last flush of the queue in a slot has ended.
-    pub(crate) fn handle_flushed(&mut self, Tag(slot): Tag, secured: bool) {
+    /// The last request of the queue in a slot has ended.
+    pub(crate) fn handle_last_ended(&mut self, Tag(slot): Tag, secured: bool) {
         let Ok(slot) = usize::try_from(slot) else { return };
-        if self.entries.get_mut(slot).is_some_and(QueueEntry::handle_flushed) {
+        if self.entries.get_mut(slot).is_some_and(QueueEntry::handle_last_ended) {
             self.ended.push((slot, secured));
             self.clear_ended();
         }
@@ -227,65 +228,65 @@ impl Queues {
         &mut self,
         now: Instant,
         slot: Slot,
-        submission: Submission,
-    ) -> Result<(), SubmitError> {
-        let Submission { volume, epoch, mut request } = submission;
-        let Some(entry) = self.entries.get_mut(volume.slot()) else {
-            return Err(SubmitError::Full(Submission { volume, epoch, request }));
+        submission: Submission<K>,
+    ) -> Result<(), SubmitError<K>> {
+        let Submission { served, epoch, mut request } = submission;
+        let Some(entry) = self.entries.get_mut(served.slot()) else {
+            return Err(SubmitError::Full(Submission { served, epoch, request }));
         };
-        if epoch != entry.epoch || volume != entry.id {
-            return Err(SubmitError::StaleEpoch(Submission { volume, epoch, request }));
+        if epoch != entry.epoch || served != entry.id {
+            return Err(SubmitError::StaleEpoch(Submission { served, epoch, request }));
         }
-        let own = request.tag;
-        request.tag = join(slot, entry.side, own);
-        self.polls.mark(volume.slot());
-        entry.queue.submit(now, request).map_err(|QueueFull(mut request)| {
-            request.tag = own;
-            SubmitError::Full(Submission { volume, epoch, request })
+        let own = request.tag();
+        request.set_tag(join(slot, entry.side, own));
+        self.polls.mark(served.slot());
+        K::submit(&mut entry.queue, now, request).map_err(|mut request| {
+            request.set_tag(own);
+            SubmitError::Full(Submission { served, epoch, request })
         })?;
         entry.outstanding[entry.side] += 1;
         Ok(())
     }
 
     /// Asks that a connection's request end soon.
-    pub(crate) fn cancel(&mut self, slot: Slot, volume: VolumeId, own: Tag) {
-        if let Some(entry) = self.entries.get_mut(volume.slot()).filter(|entry| entry.id == volume) {
-            entry.queue.cancel(join(slot, 0, own));
-            entry.queue.cancel(join(slot, 1, own));
-            self.polls.mark(volume.slot());
+    pub(crate) fn cancel(&mut self, slot: Slot, served: ServedId, own: Tag) {
+        if let Some(entry) = self.entries.get_mut(served.slot()).filter(|entry| entry.id == served) {
+            K::cancel(&mut entry.queue, join(slot, 0, own));
+            K::cancel(&mut entry.queue, join(slot, 1, own));
+            self.polls.mark(served.slot());
         }
     }
 
-    /// Takes all completions and gives each to `deliver` with the slot that asked, the volume's name, and its own tag restored.
+    /// Takes all completions and gives each to `deliver` with the slot that asked, the name of what was asked, and its own tag restored.
     /// Answers whether there was any.
     pub(crate) fn poll(
         &mut self,
         now: Instant,
-        mut deliver: impl FnMut(Slot, Option<&Arc<str>>, Completion),
+        mut deliver: impl FnMut(Slot, Option<&Arc<str>>, K::Completion),
     ) -> bool {
         let mut any = false;
         self.polls.take(now, &mut self.wanted);
         for index in self.wanted.drain(..) {
             let Some(entry) = self.entries.get_mut(index) else { continue };
-            entry.queue.poll(now, &mut self.done);
+            K::poll(&mut entry.queue, now, &mut self.done);
             let gave = !self.done.is_empty();
             any |= gave;
             for mut completion in self.done.drain(..) {
-                let (slot, side, own) = split(completion.tag);
+                let (slot, side, own) = split(completion.tag());
                 entry.outstanding[side] = entry.outstanding[side].saturating_sub(1);
-                completion.tag = own;
+                completion.set_tag(own);
                 deliver(slot, entry.name(), completion);
             }
             // A queue with nothing under way has nothing to give; what else it wants comes by its waker or its deadline.
             let mut more = gave && entry.outstanding != [0, 0];
-            let mut timeout = entry.queue.poll_timeout();
+            let mut timeout = K::poll_timeout(&entry.queue);
             if !entry.is_serving() {
                 while let Some(progress) = entry.advance(now) {
                     match progress {
                         Progress::Ask => self.events.push_back(QueueEvent::AskUsers(entry.id)),
                         Progress::Overdue => self.events.push_back(QueueEvent::Overdue(entry.id)),
-                        Progress::Flushing => {
-                            self.events.push_back(QueueEvent::Flushing);
+                        Progress::Securing => {
+                            self.events.push_back(QueueEvent::Securing);
                             more = true;
                         }
                         Progress::Retired { secured } => self.ended.push((index, secured)),
@@ -299,10 +300,10 @@ impl Queues {
         any
     }
 
-    /// Begins a fence on a volume: `number` is its epoch from now on, and requests submitted from now on do not count for it.
-    pub(crate) fn fence(&mut self, volume: VolumeId, number: u64) {
-        let Some(entry) = self.entries.get_mut(volume.slot()).filter(|entry| entry.id == volume) else {
-            // Nothing of a volume that is not served here can be under way.
+    /// Begins a fence: `number` is the epoch of what is served from now on, and requests submitted from now on do not count for it.
+    pub(crate) fn fence(&mut self, served: ServedId, number: u64) {
+        let Some(entry) = self.entries.get_mut(served.slot()).filter(|entry| entry.id == served) else {
+            // Nothing can be under way of what is not served here.
             return self.acknowledged.push(number);
         };
         entry.fence(number);
@@ -340,9 +341,9 @@ impl Queues {
     }
 }
 
-impl std::fmt::Debug for Queues {
+impl<K: ServedKind> std::fmt::Debug for Queues<K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Queues").field("volumes", &self.entries.len()).finish_non_exhaustive()
+        f.debug_struct("Queues").field("entries", &self.entries.len()).finish_non_exhaustive()
     }
 }
 
@@ -352,9 +353,15 @@ mod tests {
     use std::rc::Rc;
     use std::time::Duration;
 
-    use volume::{Operation, Outcome, Volume, VolumeQueue};
+    use volume::{Completion, Operation, Outcome, QueueFull, Request, Volume, VolumeId, VolumeQueue};
 
     use super::*;
+    use crate::catalogue::ServedVolume;
+    use crate::volume_kind::VolumeKind;
+
+    type Queues = super::Queues<VolumeKind>;
+    type Submission = super::Submission<VolumeKind>;
+    type SubmitError = super::SubmitError<VolumeKind>;
 
     const DISK: VolumeId = VolumeId::new(0, 0);
 
@@ -427,7 +434,7 @@ mod tests {
 
     fn flush(own: u64, epoch: u64) -> Submission {
         let request = Request { tag: Tag(own), operation: Operation::Flush };
-        Submission { volume: VolumeId::new(0, 0), epoch: Epoch(epoch), request }
+        Submission { served: VolumeId::new(0, 0), epoch: Epoch(epoch), request }
     }
 
     fn full_of(taken: Result<(), SubmitError>) -> Submission {
@@ -456,9 +463,9 @@ mod tests {
         let mut queues = queues(Box::new(held.clone()));
         queues.entries[0].id = VolumeId::new(0, 1);
         let late = overtaken(queues.submit(Instant::ZERO, Slot(3), flush(1, 0)));
-        assert_eq!((late.request.tag, late.volume), (Tag(1), VolumeId::new(0, 0)), "as it was");
+        assert_eq!((late.request.tag, late.served), (Tag(1), VolumeId::new(0, 0)), "as it was");
         assert_eq!(held.0.borrow().0, [], "no volume has seen it");
-        let now = Submission { volume: VolumeId::new(0, 1), ..late };
+        let now = Submission { served: VolumeId::new(0, 1), ..late };
         queues.submit(Instant::ZERO, Slot(3), now).unwrap();
     }
 
@@ -480,12 +487,12 @@ mod tests {
                 queues.polls.mark(0);
                 queues.poll(Instant::ZERO, |slot, _, done| ended.push((slot, done.tag)));
             }
-            assert_eq!(ended, [(Slot(3), Tag(1)), (FLUSH, Tag(0))]);
+            assert_eq!(ended, [(Slot(3), Tag(1)), (LAST, Tag(0))]);
             assert!(!queues.is_empty());
-            queues.handle_flushed(Tag(0), secured);
+            queues.handle_last_ended(Tag(0), secured);
             assert_eq!(drained(&mut queues), [10]);
             let retired = Retired { id: DISK, secured, forced: 0 };
-            assert_eq!(events(&mut queues), [QueueEvent::Flushing, QueueEvent::Retired(retired)]);
+            assert_eq!(events(&mut queues), [QueueEvent::Securing, QueueEvent::Retired(retired)]);
             assert!(queues.is_empty());
             overtaken(queues.submit(Instant::ZERO, Slot(3), flush(2, u64::MAX)));
         }
@@ -531,7 +538,7 @@ mod tests {
         queues.await_users(at(201), DISK, 1);
         queues.handle_use(at(201), DISK, false);
         overtaken(queues.submit(at(201), Slot(3), flush(3, 0)));
-        assert_eq!(poll_at(&mut queues, 201), [QueueEvent::Flushing]);
+        assert_eq!(poll_at(&mut queues, 201), [QueueEvent::Securing]);
     }
 
     #[test]
@@ -556,7 +563,7 @@ mod tests {
         queues.withdraw(Instant::ZERO, |_| false);
         assert_eq!(poll_at(&mut queues, 0), [QueueEvent::AskUsers(DISK)]);
         assert!(queues.await_users(at(0), DISK, 0));
-        assert_eq!(poll_at(&mut queues, 0), [QueueEvent::Flushing]);
+        assert_eq!(poll_at(&mut queues, 0), [QueueEvent::Securing]);
     }
 
     #[test]
