@@ -1,4 +1,4 @@
-//! An arena: one region of memory, from which a pool cuts blocks; and a piece of it, which keeps it.
+//! An arena: one stretch of memory, from which a pool cuts blocks; and a piece of it, which keeps it.
 //!
 //! Whoever has a piece has the arena too, so that its memory goes back to its source only when no block of it is left.
 
@@ -42,7 +42,7 @@ pub struct ArenaOffset {
     pub offset: usize,
 }
 
-/// One region of a source's memory.
+/// One stretch of a source's memory.
 pub(crate) struct Arena {
     id: ArenaId,
     base: NonNull<u8>,

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::mem;
 
 use crate::arena::{Arena, ArenaSpan, Piece};
-use crate::extents::Extents;
+use crate::gaps::Gaps;
 use crate::limits::{ARENA, FIRST_ARENA, SMALL_BLOCK};
 use crate::memory::{LARGEST, class_of, size_of};
 use crate::observer::ArenaObserver;
@@ -25,7 +25,7 @@ pub(crate) struct Arenas {
 
 struct Entry {
     arena: Arc<Arena>,
-    extents: Extents,
+    gaps: Gaps,
     kind: Kind,
 }
 
@@ -66,9 +66,9 @@ impl Arenas {
     /// A piece where it breaks up least, and of several such places the oldest, so that newer arenas become empty.
     fn place_where(&mut self, class: usize, suits: impl Fn(&Entry) -> bool) -> Option<Piece> {
         let suitable = self.table.iter_mut().filter(|entry| suits(entry));
-        let fitting = suitable.filter_map(|entry| entry.extents.fit(class).map(|fit| (fit, entry)));
+        let fitting = suitable.filter_map(|entry| entry.gaps.fit(class).map(|fit| (fit, entry)));
         let (_, entry) = fitting.min_by_key(|(fit, _)| *fit)?;
-        let offset = entry.extents.take(class)?;
+        let offset = entry.gaps.take(class)?;
         Some(Piece::new(&entry.arena, offset, class))
     }
 
@@ -86,7 +86,7 @@ impl Arenas {
         let whole = class_of(len);
         let arena = Arena::new(self.source.obtain(len)?, whole)?;
         let span = arena.span();
-        let entry = Entry { arena: Arc::new(arena), extents: Extents::new(whole), kind: Kind::of(class) };
+        let entry = Entry { arena: Arc::new(arena), gaps: Gaps::new(whole), kind: Kind::of(class) };
         self.table.push(entry);
         Some(span)
     }
@@ -94,13 +94,13 @@ impl Arenas {
     /// Takes back a piece whose block is no more.
     pub(crate) fn give_back(&mut self, piece: &Piece) {
         if let Ok(at) = self.table.binary_search_by_key(&piece.arena(), |entry| entry.arena.id()) {
-            self.table[at].extents.give_back(piece.class(), piece.offset());
+            self.table[at].gaps.give_back(piece.class(), piece.offset());
         }
     }
 
     /// Takes out the newest arena without blocks.
     pub(crate) fn take_empty(&mut self) -> Option<Arc<Arena>> {
-        let at = self.table.iter().rposition(|entry| entry.extents.is_whole())?;
+        let at = self.table.iter().rposition(|entry| entry.gaps.is_whole())?;
         Some(self.table.remove(at).arena)
     }
 

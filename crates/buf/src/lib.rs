@@ -12,7 +12,7 @@
 //!
 //! An [`Account`] is one connection's part of a pool: what it holds, in buffers and elsewhere, and whether it may have more while others want some.
 //!
-//! A pool's buffers lie in *arenas*, large regions of its [`MemorySource`]. A device registers each of them once ([`Pool::watch_arenas`]), and finds a
+//! A pool's buffers lie in *arenas*, large stretches of the memory of its [`MemorySource`]. A device registers each of them once ([`Pool::watch_arenas`]), and finds a
 //! buffer in them by [`Buf::location`] and [`SharedBuf::location`].
 //!
 //! This is one of the few crates with `unsafe` code (ARCHITECTURE.md): `block` holds the raw memory and the
@@ -29,8 +29,8 @@ mod account;
 mod arena;
 mod arenas;
 mod block;
-mod extents;
 mod foreign;
+mod gaps;
 mod ledger;
 mod limits;
 mod list;

@@ -1,7 +1,7 @@
 //! A pool of buffers in power-of-two size classes, owned by one core and returned to from any.
 //!
 //! Memory is bounded by the limit given at construction: idle blocks of other classes are released before a request is refused. What is idle, and what
-//! counts, is in the pool's [`Store`]. Blocks lie in arenas, large regions of a [`MemorySource`], which a device can register once each.
+//! counts, is in the pool's [`Store`]. Blocks lie in arenas, large stretches of a [`MemorySource`]'s memory, which a device can register once each.
 
 use alloc::rc::Rc;
 use alloc::sync::Arc;
