@@ -9,17 +9,18 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ptr::NonNull;
 
+use crate::arena::{ArenaOffset, Piece};
 use crate::foreign::Foreign;
 use crate::ledger::{AccountId, NOBODY};
 use crate::loans::Loans;
-use crate::memory::{Memory, size_of};
+use crate::memory::size_of;
 use crate::store::{Listed, Store};
 use crate::sync::{AtomicPtr, AtomicUsize, Ordering, fence};
 
 /// What becomes of the memory when the last holder lets go.
 pub(crate) enum Home {
     /// Back to the free list of its size class.
-    Pool { pool: Arc<Store<Block>>, memory: Memory },
+    Pool { pool: Arc<Store<Block>>, piece: Piece },
     /// To its owner, which is dropped.
     Foreign { _owner: Box<dyn Foreign> },
     /// To the allocator. It is there once, however many hold it, and is never written.
@@ -50,9 +51,9 @@ unsafe impl Send for Block {}
 unsafe impl Sync for Block {}
 
 impl Block {
-    /// A pool's block over zeroed memory; the caller owns the only handle.
-    pub(crate) fn for_pool(pool: Arc<Store<Block>>, memory: Memory) -> Handle {
-        Self::handle(memory.start(), size_of(memory.class()), Home::Pool { pool, memory })
+    /// A pool's block over a piece of an arena; the caller owns the only handle.
+    pub(crate) fn for_pool(pool: Arc<Store<Block>>, piece: Piece) -> Handle {
+        Self::handle(piece.start(), size_of(piece.class()), Home::Pool { pool, piece })
     }
 
     /// A block over foreign memory.
@@ -97,7 +98,7 @@ impl Listed for Block {
     #[inline]
     fn class(&self) -> Option<usize> {
         match &self.home {
-            Home::Pool { memory, .. } => Some(memory.class()),
+            Home::Pool { piece, .. } => Some(piece.class()),
             Home::Foreign { .. } | Home::Common { .. } | Home::Static => None,
         }
     }
@@ -108,9 +109,13 @@ impl Listed for Block {
         unsafe { (*block.as_ptr()).account }
     }
 
-    unsafe fn free(block: NonNull<Self>) {
+    unsafe fn free(block: NonNull<Self>) -> Option<Piece> {
         // SAFETY: the caller owns the block, which `handle` leaked from a box.
-        drop(unsafe { Box::from_raw(block.as_ptr()) });
+        let block = unsafe { Box::from_raw(block.as_ptr()) };
+        match block.home {
+            Home::Pool { piece, .. } => Some(piece),
+            Home::Foreign { .. } | Home::Common { .. } | Home::Static => None,
+        }
     }
 }
 
@@ -129,6 +134,11 @@ impl Place {
         // An address beyond the memory is never read, so it need not exist; it is not null, because `count` lies within
         // a buffer.
         Self(NonNull::new(self.0.as_ptr().wrapping_add(count)).unwrap_or(self.0))
+    }
+
+    /// Bytes from `start`, which is in the same memory, to here.
+    fn distance_from(self, start: NonNull<u8>) -> usize {
+        self.0.as_ptr().addr().saturating_sub(start.as_ptr().addr())
     }
 
     /// True if that is this address.
@@ -207,6 +217,18 @@ impl Handle {
         self.block().holders.load(Ordering::Acquire) == 1
     }
 
+    /// In which arena, and where in it, a place of this block's memory is, or of the memory that it stands for.
+    pub(crate) fn location(&self, place: Place) -> Option<ArenaOffset> {
+        let mut block = self.block();
+        while let Some((lent, _)) = &block.lent {
+            block = lent.block();
+        }
+        match &block.home {
+            Home::Pool { piece, .. } => Some(piece.location(place.distance_from(block.data))),
+            Home::Foreign { .. } | Home::Common { .. } | Home::Static => None,
+        }
+    }
+
     /// True for memory of a pool, whose limit counts it.
     pub(crate) fn is_pooled(&self) -> bool {
         matches!(self.block().home, Home::Pool { .. })
@@ -240,9 +262,9 @@ impl Handle {
         let home = unsafe { &(*idle.as_ptr()).home };
         match home {
             // SAFETY: nobody else holds the block.
-            Home::Pool { pool, memory } => unsafe { pool.put_back(memory.class(), idle) },
+            Home::Pool { pool, piece } => unsafe { pool.put_back(piece.class(), idle) },
             // SAFETY: nobody else holds the block; its memory belongs to the owner inside.
-            Home::Foreign { .. } | Home::Common { .. } | Home::Static => unsafe { Block::free(idle) },
+            Home::Foreign { .. } | Home::Common { .. } | Home::Static => drop(unsafe { Block::free(idle) }),
         }
     }
 

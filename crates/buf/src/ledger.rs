@@ -245,6 +245,22 @@ impl Ledger {
         }
     }
 
+    /// An account was admitted, but blocks that are out leave no room in one piece: it is first in line from now on, until as much has come back, and whoever
+    /// is above its floor waits meanwhile.
+    pub(crate) fn line_up_first(&mut self, id: AccountId, bytes: usize) {
+        self.line_up(id, bytes);
+        let Some(place) = self.entries.get(id as usize).and_then(|entry| entry.ticket) else { return };
+        self.waiting.retain(|waiting| *waiting != (id, place));
+        self.waiting.push_front((id, place));
+        self.passed = PASSED_BY;
+    }
+
+    /// Counts `bytes` less that were admitted, and for which there was no memory: whatever comes back next may make room for them.
+    pub(crate) fn give_back_unplaced(&mut self, id: AccountId, bytes: usize) {
+        self.give_back(id, bytes);
+        self.rouse_below = usize::MAX;
+    }
+
     /// Takes an account that has got `bytes` out of the line, unless its place is that of something larger.
     fn leave_line(&mut self, id: AccountId, bytes: usize) {
         if self.entries.get(id as usize).is_some_and(|entry| entry.wants <= bytes) {

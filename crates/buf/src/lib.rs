@@ -12,8 +12,11 @@
 //!
 //! An [`Account`] is one connection's part of a pool: what it holds, in buffers and elsewhere, and whether it may have more while others want some.
 //!
+//! A pool's buffers lie in *arenas*, large stretches of the memory of its [`MemorySource`]. A device registers each of them once ([`Pool::watch_arenas`]), and finds a
+//! buffer in them by [`Buf::location`] and [`SharedBuf::location`].
+//!
 //! This is one of the few crates with `unsafe` code (ARCHITECTURE.md): `block` holds the raw memory and the
-//! counts of holders, `store` the lists of idle blocks; everything else builds on their checked interfaces.
+//! counts of holders, `store` the lists of idle blocks, `arena` and `source` the memory that they lie in; everything else builds on their checked interfaces.
 //!
 //! Without its feature `std` the crate needs an allocator and nothing else. Nobody can say then which thread calls, so that a [`Pool`] and its
 //! [`Account`]s stay on the thread that made them; buffers travel as ever.
@@ -23,24 +26,33 @@
 extern crate alloc;
 
 mod account;
+mod arena;
+mod arenas;
 mod block;
 mod foreign;
+mod gaps;
 mod ledger;
 mod limits;
 mod list;
 mod loans;
 mod memory;
+mod observer;
 mod owned;
 mod pool;
 mod shared;
+mod source;
 mod store;
 mod sync;
 
 pub use account::{Account, Outside};
+pub use arena::{ArenaId, ArenaOffset, ArenaSpan};
 pub use foreign::Foreign;
+pub use limits::ARENA_SLACK;
 pub use list::BufList;
 pub use loans::Loans;
 pub use memory::LARGEST;
+pub use observer::ArenaObserver;
 pub use owned::Buf;
-pub use pool::{Pool, PoolUse};
+pub use pool::{ArenaWatch, Pool, PoolUse};
 pub use shared::SharedBuf;
+pub use source::{Heap, MemorySource};

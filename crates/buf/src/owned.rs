@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::ops::{Deref, DerefMut};
 
+use crate::arena::ArenaOffset;
 use crate::block::{Block, Handle};
 use crate::foreign::Foreign;
 use crate::loans::Loans;
@@ -47,6 +48,11 @@ impl Buf {
     pub fn set_len(&mut self, len: usize) {
         assert!(len <= self.capacity(), "a buffer of {} bytes cannot hold {len}", self.capacity());
         self.len = len;
+    }
+
+    /// In which of its pool's arenas it begins, and where; `None` for foreign memory.
+    pub fn location(&self) -> Option<ArenaOffset> {
+        self.handle.location(self.handle.place())
     }
 
     /// Gives up writing: from now on the memory may be shared, sliced and sent, and never changes.

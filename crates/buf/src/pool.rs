@@ -1,23 +1,27 @@
 //! A pool of buffers in power-of-two size classes, owned by one core and returned to from any.
 //!
 //! Memory is bounded by the limit given at construction: idle blocks of other classes are released before a request is refused. What is idle, and what
-//! counts, is in the pool's [`Store`].
+//! counts, is in the pool's [`Store`]. Blocks lie in arenas, large stretches of a [`MemorySource`]'s memory, which a device can register once each.
 
+use alloc::rc::Rc;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::fmt;
-#[cfg(not(feature = "std"))]
 use core::marker::PhantomData;
 
+use crate::arena::ArenaSpan;
 use crate::block::{Block, Handle};
 use crate::ledger::{AccountId, Ledger, NOBODY, Unpooled};
 use crate::memory::{LARGEST, class_of, size_of};
+use crate::observer::ArenaObserver;
 use crate::owned::Buf;
-use crate::store::Store;
+use crate::source::{Heap, MemorySource};
+use crate::store::{NoMemory, Store};
 
 /// How much of a pool is in use, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolUse {
-    /// Memory that the pool holds, in use or idle, and what was charged to it.
+    /// Buffers, in use or idle, and what was charged. What is free in arenas does not count: it is at most [`ARENA_SLACK`](crate::ARENA_SLACK) beyond the limit.
     pub allocated: usize,
     /// The most that it may hold.
     pub limit: usize,
@@ -39,10 +43,15 @@ pub struct Pool {
 struct Tie(Arc<Store<Block>>);
 
 impl Pool {
-    /// A pool for the calling thread that holds at most `limit` bytes.
+    /// A pool for the calling thread that holds at most `limit` bytes, of the heap.
     pub fn new(limit: usize) -> Self {
+        Self::with_source(limit, Arc::new(Heap))
+    }
+
+    /// A pool for the calling thread that holds at most `limit` bytes, whose arenas come from `source`.
+    pub fn with_source(limit: usize, source: Arc<dyn MemorySource>) -> Self {
         Self {
-            tie: Arc::new(Tie(Arc::new(Store::new(limit)))),
+            tie: Arc::new(Tie(Arc::new(Store::new(limit, source)))),
             #[cfg(not(feature = "std"))]
             _on_one_thread: PhantomData,
         }
@@ -79,7 +88,7 @@ impl Pool {
         }
         // SAFETY: the calling thread owns the lists.
         let Some(block) = (unsafe { shared.pop_listed(class) }) else {
-            return self.take_admitted(account, class, len);
+            return self.take_in_line(account, class, len);
         };
         // SAFETY: the block was just taken off its list.
         let handle = unsafe { Handle::from_idle(block) };
@@ -92,7 +101,18 @@ impl Pool {
     fn take_asked(&self, account: AccountId, class: usize, len: usize) -> Option<Buf> {
         // SAFETY: the calling thread owns lists and ledger.
         let admitted = unsafe { self.owned().admit(account, size_of(class)) };
-        if admitted { self.take_admitted(account, class, len) } else { None }
+        if admitted { self.take_in_line(account, class, len) } else { None }
+    }
+
+    /// A buffer for an account that was admitted. If there is no room for it in one piece, it is first in line.
+    #[inline(never)]
+    fn take_in_line(&self, account: AccountId, class: usize, len: usize) -> Option<Buf> {
+        let taken = self.take_admitted(account, class, len);
+        if let Err(NoMemory::Full) = taken {
+            // SAFETY: the calling thread owns the ledger.
+            unsafe { self.owned().ledger() }.line_up_first(account, size_of(class));
+        }
+        taken.ok()
     }
 
     /// A buffer for an account within its floor.
@@ -100,31 +120,34 @@ impl Pool {
         let class = class_of(len);
         // SAFETY: the calling thread owns the ledger.
         let admitted = unsafe { self.owned().ledger() }.admit_aside(account, size_of(class));
-        if admitted { self.take_admitted(account, class, len) } else { None }
+        if admitted { self.take_admitted(account, class, len).ok() } else { None }
     }
 
     /// The same, although others may be before it.
     pub(crate) fn take_at_once(&self, account: AccountId, len: usize) -> Option<Buf> {
         // SAFETY: the calling thread owns the ledger.
         unsafe { self.owned().ledger() }.count(account, size_of(class_of(len)));
-        self.take_admitted(account, class_of(len), len)
+        self.take_admitted(account, class_of(len), len).ok()
     }
 
-    #[inline(never)]
-    fn take_admitted(&self, account: AccountId, class: usize, len: usize) -> Option<Buf> {
+    fn take_admitted(&self, account: AccountId, class: usize, len: usize) -> Result<Buf, NoMemory> {
         let shared = self.owned();
         // SAFETY: the calling thread owns the lists.
         let idle = unsafe { shared.pop(class) };
-        // SAFETY: the block was just taken off its list.
-        let idle = idle.map(|block| unsafe { Handle::from_idle(block) });
-        let fresh = || shared.grow(class).map(|memory| Block::for_pool(Arc::clone(shared), memory));
-        let Some(handle) = idle.or_else(fresh) else {
-            // SAFETY: as above.
-            unsafe { shared.ledger() }.give_back(account, size_of(class));
-            return None;
+        let handle = if let Some(block) = idle {
+            // SAFETY: the block was just taken off its list.
+            unsafe { Handle::from_idle(block) }
+        } else {
+            // SAFETY: the calling thread owns lists and ledger.
+            let piece = unsafe {
+                shared.grow(class).inspect_err(|_| {
+                    shared.ledger().give_back_unplaced(account, size_of(class));
+                })?
+            };
+            Block::for_pool(Arc::clone(shared), piece)
         };
         handle.charge_to(account);
-        Some(Buf::whole(handle, len))
+        Ok(Buf::whole(handle, len))
     }
 
     /// A number that moves whenever a buffer comes back, and with [`Pool::chances`], as a turn in line may come without a return: a starved taker tries again
@@ -189,11 +212,8 @@ impl Pool {
         let shared = self.owned();
         // SAFETY: the calling thread owns lists and ledger.
         unsafe {
-            let admitted = shared.admit(account, bytes);
-            if admitted {
-                shared.make_room(bytes);
-            }
-            admitted
+            shared.admit(account, bytes)
+                && shared.charge(account, Unpooled { data: bytes, ..Unpooled::default() })
         }
     }
 
@@ -204,10 +224,7 @@ impl Pool {
         unsafe {
             let ledger = shared.ledger();
             let admitted = ledger.admit_unasked(account, bytes) || ledger.admit_aside(account, bytes);
-            if admitted {
-                shared.make_room(bytes);
-            }
-            admitted
+            admitted && shared.charge(account, Unpooled { data: bytes, ..Unpooled::default() })
         }
     }
 
@@ -216,10 +233,7 @@ impl Pool {
         // SAFETY: the calling thread owns lists and ledger.
         unsafe {
             let admitted = shared.ledger().admit_table(account, bytes);
-            if admitted {
-                shared.make_room(bytes);
-            }
-            admitted
+            admitted && shared.charge(account, Unpooled { tables: bytes, ..Unpooled::default() })
         }
     }
 
@@ -286,6 +300,29 @@ impl Pool {
         unsafe { self.owned().ledger() }.is_wanted()
     }
 
+    /// Where its arenas are now. They come and go as the pool grows and shrinks: see [`Pool::watch_arenas`].
+    ///
+    /// # Panics
+    /// When the calling thread does not own the pool.
+    pub fn arenas(&self) -> Vec<ArenaSpan> {
+        // SAFETY: the calling thread owns the lists.
+        unsafe { self.owned().spans() }
+    }
+
+    /// Has `observer` hear of the arenas until the answer is dropped: first of those that there are, then of each that comes, before a buffer of it is given
+    /// out, and of each that goes, once all of its buffers are back.
+    ///
+    /// The watch holds the pool, so that the observer must not own the watch.
+    ///
+    /// # Panics
+    /// When the calling thread does not own the pool.
+    #[must_use = "the observer hears of arenas for as long as this is kept"]
+    pub fn watch_arenas(&self, observer: &Rc<dyn ArenaObserver>) -> ArenaWatch {
+        // SAFETY: the calling thread owns the lists. The watch stays on it, and ends before another thread owns them: `Store::adopt` refuses that.
+        let watch = unsafe { self.owned().watch(observer) };
+        ArenaWatch { pool: self.clone(), watch, _on_one_thread: PhantomData }
+    }
+
     /// The shared part, for the owner only.
     fn owned(&self) -> &Arc<Store<Block>> {
         let shared = &self.tie.0;
@@ -315,11 +352,29 @@ impl Drop for Tie {
     fn drop(&mut self) {
         self.0.end();
         // SAFETY: this was the last handle, dropped by the only thread that could have owned the lists or
-        // by one that received the pool from it: nobody can take from them any more.
-        unsafe {
-            self.0.drain_remote();
-            self.0.trim();
-        }
+        // by one that received the pool from it: nobody can take from them any more. Nobody watches the arenas, as a watch has a handle.
+        unsafe { self.0.clear() };
+    }
+}
+
+/// An observer hears of a pool's arenas for as long as this is kept, on the thread that it was made on.
+pub struct ArenaWatch {
+    pool: Pool,
+    watch: u64,
+    /// The observer may be of this thread alone.
+    _on_one_thread: PhantomData<*const ()>,
+}
+
+impl Drop for ArenaWatch {
+    fn drop(&mut self) {
+        // SAFETY: the pool's owner made the watch, which has not left its thread, and as long as there is one no other thread owns the pool.
+        drop(unsafe { self.pool.tie.0.arenas().unwatch(self.watch) });
+    }
+}
+
+impl fmt::Debug for ArenaWatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ArenaWatch").field("pool", &self.pool).finish_non_exhaustive()
     }
 }
 

@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::ops::{Bound, Deref, RangeBounds};
 
+use crate::arena::ArenaOffset;
 use crate::block::{Block, Handle, Place};
 use crate::loans::Loans;
 
@@ -59,6 +60,11 @@ impl SharedBuf {
         };
         assert!(from <= to && to <= self.len, "a slice {from}..{to} of {} bytes", self.len);
         Self { handle: self.handle.clone(), place: self.place.after(from), len: to - from }
+    }
+
+    /// In which of a pool's arenas these bytes begin, and where; `None` for memory of no pool, also where it is lent in place of a pool's buffer.
+    pub fn location(&self) -> Option<ArenaOffset> {
+        self.handle.location(self.place)
     }
 
     /// True when a pool's limit counts the memory.

@@ -3,9 +3,12 @@
 //! The owning thread takes and returns through plain lists; other threads push onto one lock-free stack, which the owner empties when a list runs dry.
 //! The lists run through the blocks themselves; what they need of a block is [`Listed`], so that a block can name its store, and a store need not know
 //! what a block is.
+//!
+//! Blocks lie in arenas ([`Arenas`]). What is counted is blocks, in use or idle; arenas have free room besides. Together with what was charged they stay
+//! within the limit as long as what is idle can make room, and never exceed it by more than [`ARENA_SLACK`].
 
+use alloc::rc::Rc;
 use alloc::sync::Arc;
-#[cfg(feature = "std")]
 use alloc::vec::Vec;
 use core::cell::UnsafeCell;
 use core::ptr::{self, NonNull};
@@ -13,8 +16,13 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering
 #[cfg(feature = "std")]
 use std::sync::{Mutex, PoisonError};
 
+use crate::arena::{ArenaSpan, Piece};
+use crate::arenas::Arenas;
 use crate::ledger::{AccountId, Ledger, Unpooled};
-use crate::memory::{CLASSES, Memory, size_of};
+use crate::limits::ARENA_SLACK;
+use crate::memory::{CLASSES, size_of};
+use crate::observer::ArenaObserver;
+use crate::source::MemorySource;
 use crate::sync::AtomicPtr as Link;
 
 /// What a store needs of the blocks on its lists.
@@ -31,11 +39,20 @@ pub(crate) trait Listed: Sized {
     /// `block` is alive, and held by nobody but the caller.
     unsafe fn account(block: NonNull<Self>) -> AccountId;
 
-    /// Frees a block with its memory.
+    /// Frees a block, and gives back the memory that the store gave for it.
     ///
     /// # Safety
     /// `block` is idle: off every list, held by nobody, and used by nobody afterwards.
-    unsafe fn free(block: NonNull<Self>);
+    unsafe fn free(block: NonNull<Self>) -> Option<Piece>;
+}
+
+/// Why there is no memory for a block that the ledger has admitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoMemory {
+    /// Blocks that are out leave no room for it in as many arenas as there may be.
+    Full,
+    /// The source has none.
+    Source,
 }
 
 /// A pool's blocks and counts.
@@ -45,6 +62,9 @@ pub(crate) struct Store<B> {
     lists: UnsafeCell<[*mut B; CLASSES]>,
     /// Who holds what; blocks that other threads returned count until the stack is emptied.
     ledger: UnsafeCell<Ledger>,
+    arenas: UnsafeCell<Arenas>,
+    /// Bytes of arenas. Only the owner changes it.
+    spanned: AtomicUsize,
     /// Accounts that ended on other threads, with what was charged to them.
     #[cfg(feature = "std")]
     ended: Mutex<Vec<(AccountId, Unpooled)>>,
@@ -63,20 +83,23 @@ pub(crate) struct Store<B> {
     closed: AtomicBool,
 }
 
-// SAFETY: `lists` and `ledger` are touched only by the owning thread (checked against `owner`), or by the last handle's
-// drop, when no thread can take any more; everything else is atomic.
+// SAFETY: `lists`, `ledger` and `arenas` are touched only by the owning thread (checked against `owner`), or by the last handle's
+// drop, when no thread can take any more; everything else is atomic. The observers in `arenas` may be of their thread alone: each is there only as long
+// as its watch, which stays on the thread that owned the store, and keeps any other from owning it (see `adopt`).
 unsafe impl<B: Send> Send for Store<B> {}
 // SAFETY: as above.
 unsafe impl<B: Send> Sync for Store<B> {}
 
 impl<B: Listed> Store<B> {
     /// A store for the calling thread, with nothing in it.
-    pub(crate) fn new(limit: usize) -> Self {
+    pub(crate) fn new(limit: usize, source: Arc<dyn MemorySource>) -> Self {
         Self {
             #[cfg(feature = "std")]
             owner: AtomicUsize::new(this_thread()),
             lists: UnsafeCell::new([ptr::null_mut(); CLASSES]),
             ledger: UnsafeCell::new(Ledger::new(limit)),
+            arenas: UnsafeCell::new(Arenas::new(source)),
+            spanned: AtomicUsize::new(0),
             #[cfg(feature = "std")]
             ended: Mutex::default(),
             remote: AtomicPtr::new(ptr::null_mut()),
@@ -100,6 +123,9 @@ impl<B: Listed> Store<B> {
     /// Makes the calling thread the owner.
     #[cfg(feature = "std")]
     pub(crate) fn adopt(&self) {
+        // SAFETY: nobody else uses the store yet, as whoever calls says.
+        let is_watched = unsafe { self.arenas() }.is_watched();
+        assert!(!is_watched, "a pool changed its thread while somebody there watched its arenas");
         self.owner.store(this_thread(), Ordering::Release);
     }
 
@@ -167,19 +193,83 @@ impl<B: Listed> Store<B> {
         }
     }
 
-    /// Counts charged memory beside the blocks', for which idle ones make room.
+    /// # Safety
+    /// The calling thread owns the lists, and uses no other reference to the arenas.
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "one thread owns them; no caller keeps the reference across a call"
+    )]
+    pub(crate) unsafe fn arenas(&self) -> &mut Arenas {
+        // SAFETY: by the caller's promise.
+        unsafe { &mut *self.arenas.get() }
+    }
+
+    /// Counts charged memory beside the blocks', for which idle ones make room. False if it is there, but not within the limit and the slack.
     ///
     /// # Safety
     /// The calling thread owns the lists.
-    pub(crate) unsafe fn make_room(&self, bytes: usize) {
-        self.set_charged(self.charged.load(Ordering::Relaxed).saturating_add(bytes));
-        if self.counted() > self.limit {
-            // SAFETY: by the caller's promise.
-            unsafe {
+    #[inline]
+    pub(crate) unsafe fn make_room(&self, bytes: usize) -> bool {
+        let charged = self.charged.load(Ordering::Relaxed).saturating_add(bytes);
+        self.set_charged(charged);
+        // Blocks are no more than the arenas that they lie in.
+        if self.spanned.load(Ordering::Relaxed).saturating_add(charged) <= self.limit {
+            return true;
+        }
+        // SAFETY: by the caller's promise.
+        unsafe { self.make_room_of_idle() }
+    }
+
+    /// Counts memory that the ledger has admitted to an account, unless arenas leave it no room.
+    ///
+    /// # Safety
+    /// The calling thread owns lists and ledger.
+    #[inline]
+    pub(crate) unsafe fn charge(&self, account: AccountId, more: Unpooled) -> bool {
+        // SAFETY: by the caller's promise.
+        unsafe { self.make_room(more.sum()) || self.uncharge(account, more) }
+    }
+
+    /// Takes back what an account was charged and there is no room for: false.
+    ///
+    /// # Safety
+    /// The calling thread owns lists and ledger.
+    #[cold]
+    unsafe fn uncharge(&self, account: AccountId, more: Unpooled) -> bool {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            self.take_off(account, more);
+            self.ledger().give_back_unplaced(account, 0);
+        }
+        false
+    }
+
+    /// # Safety
+    /// The calling thread owns the lists.
+    #[inline(never)]
+    unsafe fn make_room_of_idle(&self) -> bool {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            if self.counted() > self.limit || !self.has_slack(0) {
                 self.drain_remote();
                 self.trim();
+                self.release_empty(0);
             }
         }
+        self.has_slack(0)
+    }
+
+    /// Whether arenas with `more` bytes are within the limit beside what was charged.
+    fn fits(&self, more: usize) -> bool {
+        let charged = self.charged.load(Ordering::Relaxed);
+        self.spanned.load(Ordering::Relaxed).saturating_add(charged).saturating_add(more) <= self.limit
+    }
+
+    /// Whether they are within it with what arenas may take beyond it. What was forced is beyond it anyway.
+    fn has_slack(&self, more: usize) -> bool {
+        let beyond = self.forced.load(Ordering::Relaxed).saturating_add(ARENA_SLACK);
+        let (spanned, charged) = (self.spanned.load(Ordering::Relaxed), self.charged.load(Ordering::Relaxed));
+        spanned.saturating_add(charged).saturating_add(more) <= self.limit.saturating_add(beyond)
     }
 
     /// # Safety
@@ -289,22 +379,115 @@ impl<B: Listed> Store<B> {
     }
 
     /// New memory, if the limit allows it after idle blocks were released.
-    pub(crate) fn grow(&self, class: usize) -> Option<Memory> {
+    ///
+    /// # Safety
+    /// The calling thread owns the lists.
+    pub(crate) unsafe fn grow(&self, class: usize) -> Result<Piece, NoMemory> {
         let size = size_of(class);
-        if self.counted().saturating_add(size) > self.limit {
-            // SAFETY: only the owner grows.
-            unsafe {
+        // SAFETY: by the caller's promise.
+        let piece = unsafe {
+            if self.counted().saturating_add(size) > self.limit {
                 self.drain_remote();
                 self.trim();
+                // What was forced takes nobody's floor.
+                let limit = self.limit.saturating_add(self.forced.load(Ordering::Relaxed));
+                if self.counted().saturating_add(size) > limit {
+                    return Err(NoMemory::Full);
+                }
             }
-            // What was forced takes nobody's floor.
-            let limit = self.limit.saturating_add(self.forced.load(Ordering::Relaxed));
-            if self.counted().saturating_add(size) > limit {
-                return None;
+            self.place(class)?
+        };
+        self.allocated.fetch_add(size, Ordering::Relaxed);
+        Ok(piece)
+    }
+
+    /// A piece of an arena: of one that is there, of a new one within the limit, of what idle blocks leave, of a new one within the slack, of one for
+    /// blocks of another kind.
+    ///
+    /// # Safety
+    /// The calling thread owns the lists.
+    unsafe fn place(&self, class: usize) -> Result<Piece, NoMemory> {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            if let Some(piece) = self.arenas().place(class) {
+                return Ok(piece);
+            }
+            let len = self.arenas().next_len(class, self.limit);
+            let has_room = self.fits(len);
+            if has_room && let Some(piece) = self.obtain(class, len) {
+                return Ok(piece);
+            }
+            self.drain_remote();
+            self.trim();
+            if let Some(piece) = self.arenas().place(class) {
+                return Ok(piece);
+            }
+            // A source that had none has one perhaps when it has got all the others back.
+            self.release_empty(if has_room { usize::MAX } else { len });
+            let refusal = if self.has_slack(len) {
+                if let Some(piece) = self.obtain(class, len) {
+                    return Ok(piece);
+                }
+                NoMemory::Source
+            } else {
+                NoMemory::Full
+            };
+            self.arenas().place_anywhere(class).ok_or(refusal)
+        }
+    }
+
+    /// A piece of a new arena, if the source has one. Whoever watches hears of it before a buffer of it is given out.
+    ///
+    /// # Safety
+    /// The calling thread owns the lists.
+    unsafe fn obtain(&self, class: usize, len: usize) -> Option<Piece> {
+        // SAFETY: by the caller's promise.
+        let (span, piece) = unsafe { (self.arenas().obtain(class, len)?, self.arenas().place(class)) };
+        self.spanned.fetch_add(span.len, Ordering::Relaxed);
+        // SAFETY: as above. The observers are clones, so that no reference to the arenas lives while they are told.
+        for observer in unsafe { self.arenas().observers() } {
+            observer.added(span);
+        }
+        piece
+    }
+
+    /// Gives arenas without blocks back, until the others are within the limit with `more` bytes.
+    ///
+    /// # Safety
+    /// The calling thread owns the lists.
+    unsafe fn release_empty(&self, more: usize) {
+        while !self.fits(more) {
+            // SAFETY: by the caller's promise.
+            let Some(arena) = (unsafe { self.arenas().take_empty() }) else { return };
+            let span = arena.span();
+            self.spanned.fetch_sub(span.len, Ordering::Relaxed);
+            // SAFETY: as in `obtain`.
+            for observer in unsafe { self.arenas().observers() } {
+                observer.removed(span);
             }
         }
-        self.allocated.fetch_add(size, Ordering::Relaxed);
-        Some(Memory::new(class))
+    }
+
+    /// Lets an observer hear of the arenas, beginning with those that there are; the answer names the watch.
+    ///
+    /// # Safety
+    /// The calling thread owns the lists, and ends the watch before another does.
+    pub(crate) unsafe fn watch(&self, observer: &Rc<dyn ArenaObserver>) -> u64 {
+        // SAFETY: by the caller's promise.
+        let (spans, watch) = unsafe { (self.arenas().spans(), self.arenas().watch(Rc::clone(observer))) };
+        for span in spans {
+            observer.added(span);
+        }
+        watch
+    }
+
+    /// Where the arenas are.
+    ///
+    /// # Safety
+    /// The calling thread owns the lists.
+    pub(crate) unsafe fn spans(&self) -> Vec<ArenaSpan> {
+        // SAFETY: by the caller's promise.
+        unsafe { self.arenas() }.spans()
     }
 
     /// Takes back an idle block.
@@ -334,7 +517,8 @@ impl<B: Listed> Store<B> {
         let pool = Arc::clone(self);
         pool.push_remote(block);
         if pool.closed.load(Ordering::SeqCst) {
-            pool.free_chain(pool.remote.swap(ptr::null_mut(), Ordering::SeqCst));
+            // The arenas' table is nobody's any more: what is left of an arena keeps it.
+            pool.free_chain(pool.remote.swap(ptr::null_mut(), Ordering::SeqCst), drop);
         }
     }
 
@@ -373,7 +557,7 @@ impl<B: Listed> Store<B> {
         }
     }
 
-    /// Frees every idle block.
+    /// Frees every idle block. The arenas stay.
     ///
     /// # Safety
     /// The calling thread owns the lists.
@@ -381,12 +565,26 @@ impl<B: Listed> Store<B> {
         for class in 0..CLASSES {
             // SAFETY: by the caller's promise.
             let head = unsafe { core::mem::replace(&mut (*self.lists.get())[class], ptr::null_mut()) };
-            self.free_chain(head);
+            // SAFETY: as above.
+            self.free_chain(head, |piece| unsafe { self.arenas() }.give_back(&piece));
         }
     }
 
-    /// Frees a chain of idle blocks that the caller took off a list or the stack.
-    fn free_chain(&self, mut next: *mut B) {
+    /// Frees what is idle, and lets go of the arenas, after [`Store::end`]: those of whose blocks some are out go with the last of them.
+    ///
+    /// # Safety
+    /// Nobody owns the lists any more but the caller.
+    pub(crate) unsafe fn clear(&self) {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            self.drain_remote();
+            self.trim();
+            self.arenas().end();
+        }
+    }
+
+    /// Frees a chain of idle blocks that the caller took off a list or the stack, and has `back` take their memory.
+    fn free_chain(&self, mut next: *mut B, back: impl Fn(Piece)) {
         while let Some(block) = NonNull::new(next) {
             // SAFETY: the chain belongs to the caller.
             let taken = unsafe { block.as_ref() };
@@ -394,7 +592,9 @@ impl<B: Listed> Store<B> {
             let Some(class) = taken.class() else { continue };
             self.allocated.fetch_sub(size_of(class), Ordering::Relaxed);
             // SAFETY: the block is idle and off every list.
-            unsafe { B::free(block) };
+            if let Some(piece) = unsafe { B::free(block) } {
+                back(piece);
+            }
         }
     }
 }

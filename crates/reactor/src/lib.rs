@@ -17,7 +17,7 @@
 //! | `streams` | what a turn does for one connection |
 //! | `connection` | one connection's state, and how its endpoint is fed |
 //! | [`driver`] | the seam to the kernel; `driver::epoll` is one implementation |
-//! | `sys` | the other one, io_uring, and all `unsafe` code |
+//! | `sys` | the other one, io_uring, memory that other processes can map, and all `unsafe` code |
 //! | `file`, `locked_file`, `completion_list`, `threads` | files and devices |
 //! | `folder` | a folder for state |
 //! | `look` | what opening a file or device would come to |
@@ -69,5 +69,6 @@ pub use folder::SystemFolder;
 pub use listener::{Listener, UNNAMED, while_taken};
 pub use listener_control::{ListenerControl, ListenerIdInUse};
 pub use look::Look;
+pub use sys::SharedMemory;
 pub use turns::Turns;
 pub use wakeup::Wakeup;

@@ -2,6 +2,8 @@
 //!
 //! An operation ([`Receive`], [`Send`], [`FileOp`]) *owns* every byte it names. The [`ring`] owns an operation while the
 //! kernel may touch it, and gives it back with its completion; so nothing outside can free or move memory too early.
+//!
+//! [`SharedMemory`] maps files whose memory a pool's buffers lie in.
 #![expect(unsafe_code, reason = "addresses given to the kernel; see the module's documentation")]
 
 mod file;
@@ -9,11 +11,13 @@ pub(crate) mod lock;
 mod receive;
 pub(crate) mod ring;
 mod send;
+mod shared_memory;
 
 pub use file::FileOp;
 pub(crate) use file::Verb;
 pub use receive::Receive;
 pub use send::Send;
+pub use shared_memory::SharedMemory;
 
 /// A `msghdr` without address and control data, over nothing yet.
 fn empty_message() -> libc::msghdr {
