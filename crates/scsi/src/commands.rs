@@ -1,10 +1,11 @@
 //! What each command begins with: its checks, and the work or data that follows (SPC-4 §6, SBC-4 §5).
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use buf::{BufList, SharedBuf};
 use volume::reservation::{Command, View};
-use volume::{Durability, Extent, Operation};
+use volume::{ComparedWrite, Durability, Extent, Operation};
 
 use crate::capacity;
 use crate::cdb::{BlockCommand, Cdb};
@@ -439,8 +440,10 @@ pub(crate) fn with_data(
             let half = received.len() / 2;
             let operation = Operation::CompareAndWrite {
                 extent: Extent::new(lba, blocks),
-                compare: BufList::from(received.slice(..half)),
-                write: BufList::from(received.slice(half..)),
+                data: Box::new(ComparedWrite {
+                    compare: BufList::from(received.slice(..half)),
+                    write: BufList::from(received.slice(half..)),
+                }),
                 durability: durability(fua),
             };
             Ok(Begun::Io(Work::Single(Some(operation))))

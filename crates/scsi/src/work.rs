@@ -3,10 +3,11 @@
 //! Commands that are longer than the volume's largest transfer become several requests; UNMAP, WRITE SAME and
 //! VERIFY become as many as their parameters need.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use buf::BufList;
-use volume::{Allocation, Durability, Extent, Operation, Outcome};
+use volume::{Allocation, ComparedWrite, Durability, Extent, Operation, Outcome};
 
 use crate::limits;
 use crate::page::Page;
@@ -115,7 +116,8 @@ impl Tail {
         kept.into_pieces().for_each(|piece| write.push(piece));
         self.written = true;
         let (extent, durability) = (self.extent, self.durability);
-        Some(Io::Other(Operation::CompareAndWrite { extent, compare, write, durability }))
+        let data = Box::new(ComparedWrite { compare, write });
+        Some(Io::Other(Operation::CompareAndWrite { extent, data, durability }))
     }
 }
 

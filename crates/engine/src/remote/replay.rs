@@ -127,6 +127,8 @@ impl Replay {
 
 #[cfg(test)]
 mod tests {
+    use ::volume::ComparedWrite;
+
     use super::*;
 
     #[test]
@@ -156,7 +158,11 @@ mod tests {
             panic!("a read can be made again")
         };
         assert_eq!((into.as_ptr(), into.len()), (place, 1024));
-        let once = Operation::CompareAndWrite { extent, compare: data(), write: data(), durability };
+        let once = Operation::CompareAndWrite {
+            extent,
+            data: Box::new(ComparedWrite { compare: data(), write: data() }),
+            durability,
+        };
         assert!(Replay::of(&once).operation(None).is_none() && Replay::of(&once).writes());
     }
 }
