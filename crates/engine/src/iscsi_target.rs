@@ -33,6 +33,7 @@ impl IscsiTarget {
 impl Role for IscsiTarget {
     type Connection = Connection;
 
+    #[inline]
     fn input(inbound: Inbound) -> Option<Input> {
         Some(match inbound {
             Inbound::Completion(completion) => Input::Completion(completion),
@@ -79,6 +80,7 @@ impl Role for IscsiTarget {
         connection.reports_changes()
     }
 
+    #[inline]
     fn act(action: Action, context: &mut DriverContext) {
         match action {
             Action::Submit { volume, epoch, request } => {

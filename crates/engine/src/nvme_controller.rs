@@ -25,6 +25,7 @@ impl NvmeController {
 impl Role for NvmeController {
     type Connection = Connection;
 
+    #[inline]
     fn input(inbound: Inbound) -> Option<Input> {
         Some(match inbound {
             Inbound::Completion(completion) => Input::Completion(completion),
@@ -69,6 +70,7 @@ impl Role for NvmeController {
         connection.reports_changes()
     }
 
+    #[inline]
     fn act(action: Action, context: &mut DriverContext) {
         match action {
             Action::Submit { volume, epoch, request } => {

@@ -217,10 +217,9 @@ fn write(run: Run, cdb: Cdb<'_>, (unit, data): (&LogicalUnit, DataDirection)) ->
     // whole blocks can be verified.
     let block = u64::from(unit.geometry.block_size);
     let blocks = extent.blocks.min(u64::from(data.announced()).checked_div(block).unwrap_or(0));
-    let whole = range(Extent::new(extent.start, blocks), unit);
+    let (range, start) = (range(Extent::new(extent.start, blocks), unit), extent.start);
     let fua = command.fua && run == Run::Write || run == Run::WriteAndVerify;
-    let work =
-        Work::Write { range: whole, whole, data: BufList::new(), at: 0, durability: durability(fua), then };
+    let work = Work::Write { range, start, data: BufList::new(), at: 0, durability: durability(fua), then };
     let taken =
         if run == Run::Write { full.min(u64::from(data.announced())) } else { blocks.saturating_mul(block) };
     let length = u32::try_from(taken).unwrap_or(u32::MAX);

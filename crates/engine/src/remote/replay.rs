@@ -48,6 +48,7 @@ pub(crate) enum Replay {
 
 impl Replay {
     /// The copy of an operation; its data is shared.
+    #[inline]
     pub(crate) fn of(operation: &Operation) -> Self {
         match operation {
             Operation::Read { extent, into } => Self::Read { extent: *extent, length: into.len() },
