@@ -35,6 +35,7 @@ impl Role for IscsiTarget {
     type Kind = VolumeKind;
     type Connection = Connection;
 
+    #[inline]
     fn input(inbound: Inbound) -> Option<Input> {
         Some(match inbound {
             Inbound::Completion(completion) => Input::Completion(completion),
@@ -81,6 +82,7 @@ impl Role for IscsiTarget {
         connection.reports_changes()
     }
 
+    #[inline]
     fn act(action: Action, context: &mut DriverContext) {
         match action {
             Action::Submit { volume, epoch, request } => {

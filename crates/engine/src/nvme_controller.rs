@@ -27,6 +27,7 @@ impl Role for NvmeController {
     type Kind = VolumeKind;
     type Connection = Connection;
 
+    #[inline]
     fn input(inbound: Inbound) -> Option<Input> {
         Some(match inbound {
             Inbound::Completion(completion) => Input::Completion(completion),
@@ -71,6 +72,7 @@ impl Role for NvmeController {
         connection.reports_changes()
     }
 
+    #[inline]
     fn act(action: Action, context: &mut DriverContext) {
         match action {
             Action::Submit { volume, epoch, request } => {

@@ -14,7 +14,10 @@ impl Cdb<'_> {
     }
 
     fn array<const N: usize>(self, at: usize) -> [u8; N] {
-        core::array::from_fn(|index| self.u8(at.saturating_add(index)))
+        match self.0.get(at..).and_then(|rest| rest.first_chunk()) {
+            Some(bytes) => *bytes,
+            None => core::array::from_fn(|index| self.u8(at.saturating_add(index))),
+        }
     }
 
     /// Two bytes from `at`.

@@ -1,10 +1,11 @@
 //! What each command begins with: its checks, and the work or data that follows (SPC-4 §6, SBC-4 §5).
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use buf::{BufList, SharedBuf};
 use volume::reservation::{Command, View};
-use volume::{Durability, Extent, Operation};
+use volume::{ComparedWrite, Durability, Extent, Operation};
 
 use crate::capacity;
 use crate::cdb::{BlockCommand, Cdb};
@@ -216,10 +217,9 @@ fn write(run: Run, cdb: Cdb<'_>, (unit, data): (&LogicalUnit, DataDirection)) ->
     // whole blocks can be verified.
     let block = u64::from(unit.geometry.block_size);
     let blocks = extent.blocks.min(u64::from(data.announced()).checked_div(block).unwrap_or(0));
-    let whole = range(Extent::new(extent.start, blocks), unit);
+    let (range, start) = (range(Extent::new(extent.start, blocks), unit), extent.start);
     let fua = command.fua && run == Run::Write || run == Run::WriteAndVerify;
-    let work =
-        Work::Write { range: whole, whole, data: BufList::new(), at: 0, durability: durability(fua), then };
+    let work = Work::Write { range, start, data: BufList::new(), at: 0, durability: durability(fua), then };
     let taken =
         if run == Run::Write { full.min(u64::from(data.announced())) } else { blocks.saturating_mul(block) };
     let length = u32::try_from(taken).unwrap_or(u32::MAX);
@@ -439,8 +439,10 @@ pub(crate) fn with_data(
             let half = received.len() / 2;
             let operation = Operation::CompareAndWrite {
                 extent: Extent::new(lba, blocks),
-                compare: BufList::from(received.slice(..half)),
-                write: BufList::from(received.slice(half..)),
+                data: Box::new(ComparedWrite {
+                    compare: BufList::from(received.slice(..half)),
+                    write: BufList::from(received.slice(half..)),
+                }),
                 durability: durability(fua),
             };
             Ok(Begun::Io(Work::Single(Some(operation))))

@@ -193,11 +193,28 @@ fn offered(unit: &LogicalUnit) -> impl Iterator<Item = &'static Entry> + '_ {
     TABLE.iter().filter(|entry| unit.features.contains(entry.with))
 }
 
+/// The entries of each operation code: every command is looked up, and most would be found far behind the beginning of the table.
+static BY_OPCODE: [&[Entry]; 256] = by_opcode();
+
+const fn by_opcode() -> [&'static [Entry]; 256] {
+    let mut found: [&[Entry]; 256] = [&[]; 256];
+    let mut rest = TABLE;
+    while let [first, ..] = rest {
+        let mut count = 1;
+        while count < rest.len() && rest[count].opcode == first.opcode {
+            count += 1;
+        }
+        (found[first.opcode as usize], rest) = rest.split_at(count);
+    }
+    found
+}
+
 /// Looks a command up.
 pub(crate) fn find(cdb: Cdb<'_>, unit: &LogicalUnit) -> Lookup {
     let (opcode, service) = (cdb.u8(0), cdb.bits(1, 4, 0));
+    let entries = BY_OPCODE.get(usize::from(opcode)).copied().unwrap_or_default();
     let mut answer = Lookup::NoOpcode;
-    for entry in offered(unit).filter(|entry| entry.opcode == opcode) {
+    for entry in entries.iter().filter(|entry| unit.features.contains(entry.with)) {
         if entry.action.is_none_or(|action| action == service) {
             return Lookup::Found(entry);
         }

@@ -170,20 +170,16 @@ impl DeviceServer {
         if !allowed(task.needs, state.access) {
             return self.fail(task, Failure::Conflict);
         }
-        let begun = commands::with_data(purpose, data, (unit, state.mode));
-        let begun = match begun {
-            Ok(Begun::Mode(mode)) => {
-                if core::mem::replace(&mut state.mode, mode) != mode {
-                    self.events.push_back((unit.volume, NexusEvent::ModeParametersChanged(mode)));
-                }
-                Ok(Begun::Nothing)
-            }
-            other => other,
+        let begun = match commands::with_data(purpose, data, (unit, state.mode)) {
+            Ok(begun) => begun,
+            Err(check) => return self.fail(task, Failure::Check(check)),
         };
-        match begun {
-            Ok(begun) => self.take_up(task, begun),
-            Err(check) => self.fail(task, Failure::Check(check)),
+        if let Begun::Mode(mode) = begun
+            && core::mem::replace(&mut state.mode, mode) != mode
+        {
+            self.events.push_back((unit.volume, NexusEvent::ModeParametersChanged(mode)));
         }
+        self.take_up(task, begun)
     }
 
     /// Data that a [`Step::ReceiveData`] asked for did not arrive in time.
@@ -336,12 +332,13 @@ impl DeviceServer {
             return Self::finish(task, (Status::Good, BufList::new()));
         };
         if let Some(next) = work.next() {
-            return match (next, self.judge(task)) {
-                (_, Err(failure)) => self.fail(task, failure),
-                (Io::Read(extent, length), Ok((volume, epoch))) => {
-                    Step::Read { volume, epoch, extent, length }
-                }
-                (Io::Other(operation), Ok((volume, epoch))) => Step::Submit { volume, epoch, operation },
+            let (volume, epoch) = match self.judge(task) {
+                Ok(judged) => judged,
+                Err(failure) => return self.fail(task, failure),
+            };
+            return match next {
+                Io::Read(extent, length) => Step::Read { volume, epoch, extent, length },
+                Io::Other(operation) => Step::Submit { volume, epoch, operation },
             };
         }
         let data = work.take_data();

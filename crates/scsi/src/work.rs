@@ -3,10 +3,11 @@
 //! Commands that are longer than the volume's largest transfer become several requests; UNMAP, WRITE SAME and
 //! VERIFY become as many as their parameters need.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use buf::BufList;
-use volume::{Allocation, Durability, Extent, Operation, Outcome};
+use volume::{Allocation, ComparedWrite, Durability, Extent, Operation, Outcome};
 
 use crate::limits;
 use crate::page::Page;
@@ -55,10 +56,10 @@ pub(crate) enum ThenVerify {
 pub(crate) enum Work {
     /// READ.
     Read { range: Range, gathered: BufList },
-    /// WRITE, with what follows it over the whole range.
-    Write { range: Range, whole: Range, data: BufList, at: usize, durability: Durability, then: ThenVerify },
-    /// The end of a WRITE whose data ends within a block.
-    Tail(Tail),
+    /// WRITE from `start` on, with what follows it over the whole range.
+    Write { range: Range, start: u64, data: BufList, at: usize, durability: Durability, then: ThenVerify },
+    /// The end of a WRITE whose data ends within a block; apart, as it is rare, and work is moved about.
+    Tail(Box<Tail>),
     /// VERIFY without data, PRE-FETCH.
     Verify { range: Range },
     /// VERIFY with data: `data` is walked through, or repeated for each piece.
@@ -115,7 +116,8 @@ impl Tail {
         kept.into_pieces().for_each(|piece| write.push(piece));
         self.written = true;
         let (extent, durability) = (self.extent, self.durability);
-        Some(Io::Other(Operation::CompareAndWrite { extent, compare, write, durability }))
+        let data = Box::new(ComparedWrite { compare, write });
+        Some(Io::Other(Operation::CompareAndWrite { extent, data, durability }))
     }
 }
 
@@ -170,7 +172,7 @@ impl Work {
     }
 
     fn next_write(&mut self) -> Option<Io> {
-        let Self::Write { range, whole, data, at, durability, then } = self else { return None };
+        let Self::Write { range, start, data, at, durability, then } = self else { return None };
         if let Some(extent) = range.take() {
             let bytes = range.bytes(extent);
             let last = range.left == 0 && *then != ThenVerify::Bytes;
@@ -186,10 +188,10 @@ impl Work {
         let rest = data.len().saturating_sub(*at);
         let rest = if rest == 0 { BufList::new() } else { data.part(*at, rest) };
         let (durability, extent, block) = (*durability, Extent::new(range.next, 1), range.block);
-        let range = *whole;
+        let range = Range { next: *start, left: range.next.saturating_sub(*start), ..*range };
         *self = match then {
             ThenVerify::No if rest.is_empty() => return None,
-            ThenVerify::No => Self::Tail(Tail::new((extent, block), rest, durability)),
+            ThenVerify::No => Self::Tail(Box::new(Tail::new((extent, block), rest, durability))),
             ThenVerify::Medium => Self::Verify { range },
             ThenVerify::Bytes => Self::Compare { range, data: core::mem::take(data), at: 0, repeat: false },
         };

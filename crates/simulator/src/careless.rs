@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use buf::BufList;
 use protocol::Instant;
 use volume::{
-    Completion, Durability, Extent, Operation, QueueFull, Request, Tag, VolumeErrorKind, VolumeQueue,
+    ComparedWrite, Completion, Durability, Extent, Operation, QueueFull, Request, Tag, VolumeErrorKind,
+    VolumeQueue,
 };
 
 /// What is done wrong.
@@ -22,7 +22,7 @@ pub enum Bug {
 }
 
 /// What is kept of a compare-and-write.
-type Kept = (Extent, BufList, BufList, Durability);
+type Kept = (Extent, Box<ComparedWrite>, Durability);
 
 /// A queue with a bug.
 pub(crate) struct Careless {
@@ -43,8 +43,8 @@ impl Careless {
         match self.bug {
             Bug::None | Bug::Forgets => None,
             Bug::RepeatsCompareAndWrite => {
-                let (extent, compare, write, durability) = self.compares.get(&tag)?.clone();
-                Some(Operation::CompareAndWrite { extent, compare, write, durability })
+                let (extent, data, durability) = self.compares.get(&tag)?.clone();
+                Some(Operation::CompareAndWrite { extent, data, durability })
             }
             Bug::HidesLosses => self.flushes.contains(&tag).then_some(Operation::Flush),
         }
@@ -55,8 +55,8 @@ impl VolumeQueue for Careless {
     fn submit(&mut self, now: Instant, request: Request) -> Result<(), QueueFull> {
         let tag = request.tag;
         match &request.operation {
-            Operation::CompareAndWrite { extent, compare, write, durability } => {
-                self.compares.insert(tag, (*extent, compare.clone(), write.clone(), *durability));
+            Operation::CompareAndWrite { extent, data, durability } => {
+                self.compares.insert(tag, (*extent, data.clone(), *durability));
             }
             Operation::Flush => self.flushes.push(tag),
             _ => {}

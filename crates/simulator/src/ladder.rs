@@ -3,7 +3,8 @@
 use buf::{Buf, BufList};
 use protocol::Instant;
 use volume::{
-    Completion, Durability, Extent, Operation, Outcome, Request, Tag, VolumeErrorKind, VolumeQueue,
+    ComparedWrite, Completion, Durability, Extent, Operation, Outcome, Request, Tag, VolumeErrorKind,
+    VolumeQueue,
 };
 
 /// Marks the ladder's requests among others of the queue.
@@ -48,8 +49,7 @@ impl Ladder {
         let to = self.last + 1;
         let operation = Operation::CompareAndWrite {
             extent: Extent::new(self.block, 1),
-            compare: self.content(from),
-            write: self.content(to),
+            data: Box::new(ComparedWrite { compare: self.content(from), write: self.content(to) }),
             durability: Durability::Durable,
         };
         if queue.submit(now, Request { tag: Tag(MARK | to), operation }).is_ok() {

@@ -63,6 +63,8 @@ pub use poll_list::PollList;
 pub use queue_context::{CoreId, QueueContext};
 #[cfg(feature = "std")]
 pub use ram::Ram;
-pub use request::{Allocation, Completion, Durability, Epoch, Operation, Outcome, QueueFull, Request, Tag};
+pub use request::{
+    Allocation, ComparedWrite, Completion, Durability, Epoch, Operation, Outcome, QueueFull, Request, Tag,
+};
 pub use volume::{Volume, VolumeQueue};
 pub use volume_id::VolumeId;

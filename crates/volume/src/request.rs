@@ -1,5 +1,6 @@
 //! Requests to a volume, and their completions.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use buf::{Buf, BufList};
@@ -69,15 +70,13 @@ pub enum Operation {
         /// With what; its length is exactly the extent's.
         data: BufList,
     },
-    /// Compare the blocks with `compare`, and only if they are equal write `write`; atomic against every
+    /// Compare the blocks with `data.compare`, and only if they are equal write `data.write`; atomic against every
     /// other request of the volume on any core.
     CompareAndWrite {
         /// Which blocks.
         extent: Extent,
-        /// What they must hold.
-        compare: BufList,
-        /// What they are to hold.
-        write: BufList,
+        /// What they must hold, and are to hold; apart, as it is rare, and requests are moved about.
+        data: Box<ComparedWrite>,
         /// When it counts as done.
         durability: Durability,
     },
@@ -97,6 +96,18 @@ pub enum Operation {
     /// Tell the reservations, on the same volumes: see [`Outcome::Reservations`].
     ReadReservations,
 }
+
+/// The data of an [`Operation::CompareAndWrite`], each list exactly as long as the extent.
+#[derive(Debug, Clone)]
+pub struct ComparedWrite {
+    /// What the blocks must hold.
+    pub compare: BufList,
+    /// What they are to hold.
+    pub write: BufList,
+}
+
+// A request is moved from list to list, too: what is rare must not make it larger than a write.
+const _: () = assert!(size_of::<Operation>() <= size_of::<(Extent, BufList, u64)>());
 
 impl Operation {
     /// The blocks that the operation touches; `None` for a flush and for what concerns reservations.

@@ -22,7 +22,7 @@ pub fn check(
     let whole = match operation {
         Operation::Read { into, .. } => fits(into.len()),
         Operation::Write { data, .. } | Operation::Compare { data, .. } => fits(data.len()),
-        Operation::CompareAndWrite { compare, write, .. } => fits(compare.len()) && fits(write.len()),
+        Operation::CompareAndWrite { data, .. } => fits(data.compare.len()) && fits(data.write.len()),
         _ => true,
     };
     let compares = matches!(operation, Operation::Compare { .. } | Operation::CompareAndWrite { .. });

@@ -135,9 +135,9 @@ fn check_operation(operation: &Operation) {
     let Some(extent) = operation.extent() else { return };
     let length = match operation {
         Operation::Write { data, .. } | Operation::Compare { data, .. } => Some(data.len()),
-        Operation::CompareAndWrite { compare, write, .. } => {
-            assert_eq!(compare.len(), write.len());
-            Some(write.len())
+        Operation::CompareAndWrite { data, .. } => {
+            assert_eq!(data.compare.len(), data.write.len());
+            Some(data.write.len())
         }
         _ => None,
     };

@@ -10,8 +10,8 @@ use buf::{Buf, BufList, Pool, SharedBuf};
 use host::{BlockDone, BlockOperation, BlockQueue, BlockRequest, IoError};
 use protocol::Instant;
 use volume::{
-    Allocation, Completion, Durability, Extent, Failure, Geometry, Losses, Operation, Outcome, QueueFull,
-    Request, Tag, VolumeErrorKind, VolumeQueue, promises, shape,
+    Allocation, ComparedWrite, Completion, Durability, Extent, Failure, Geometry, Losses, Operation, Outcome,
+    QueueFull, Request, Tag, VolumeErrorKind, VolumeQueue, promises, shape,
 };
 
 use super::limits::{LOCK_UNIT, SCRATCH, ZERO_CHUNK};
@@ -430,7 +430,8 @@ fn first_step(
         (Operation::Compare { data, .. }, Some(into)) => {
             (Stage::Compare(data), BlockOperation::Read { offset, into })
         }
-        (Operation::CompareAndWrite { compare, write, durability, .. }, Some(into)) => {
+        (Operation::CompareAndWrite { data, durability, .. }, Some(into)) => {
+            let ComparedWrite { compare, write } = *data;
             (Stage::CompareFirst { compare, write, durability }, BlockOperation::Read { offset, into })
         }
         (Operation::Verify { .. }, Some(into)) => (Stage::Verify, BlockOperation::Read { offset, into }),

@@ -12,8 +12,8 @@ use protocol::Instant;
 use volume::contract::{self, FakeWorld, Options};
 use volume::filter::ReadOnly;
 use volume::{
-    Completion, CoreId, Durability, Extent, Features, Operation, Outcome, QueueContext, Request, Tag, Volume,
-    VolumeErrorKind, VolumeQueue,
+    ComparedWrite, Completion, CoreId, Durability, Extent, Features, Operation, Outcome, QueueContext,
+    Request, Tag, Volume, VolumeErrorKind, VolumeQueue,
 };
 
 const SIZE: u64 = 24 << 20;
@@ -136,7 +136,13 @@ fn durable_requests_are_durable(nature: Nature) {
     }
     let data = || Buf::zeroed(1024).freeze().into();
     let extent = Extent::new(0, 2);
-    queue.run(Operation::CompareAndWrite { extent, compare: data(), write: data(), durability }).unwrap();
+    queue
+        .run(Operation::CompareAndWrite {
+            extent,
+            data: Box::new(ComparedWrite { compare: data(), write: data() }),
+            durability,
+        })
+        .unwrap();
     queue.run(write(Durability::Durable)).unwrap();
     assert_eq!(
         file.content().volatile,
@@ -211,7 +217,14 @@ fn a_failed_compare_and_write_lets_the_others_go_on() {
     let data = || Buf::zeroed(512).freeze().into();
     let extent = Extent::new(0, 1);
     let durability = Durability::Cached;
-    one.submit(1, Operation::CompareAndWrite { extent, compare: data(), write: data(), durability });
+    one.submit(
+        1,
+        Operation::CompareAndWrite {
+            extent,
+            data: Box::new(ComparedWrite { compare: data(), write: data() }),
+            durability,
+        },
+    );
     two.submit(2, write(Durability::Cached));
     assert!(two.poll().is_empty(), "the write waits for the compare-and-write");
     file.content().broken = Some(IoError(5));
@@ -249,7 +262,14 @@ fn a_held_request_can_be_cancelled_and_a_dropped_queue_holds_nobody_up() {
     let (mut one, mut two) = (Driven::new(&volume), Driven::new(&volume));
     let data = || Buf::zeroed(512).freeze().into();
     let (extent, durability) = (Extent::new(0, 1), Durability::Cached);
-    one.submit(1, Operation::CompareAndWrite { extent, compare: data(), write: data(), durability });
+    one.submit(
+        1,
+        Operation::CompareAndWrite {
+            extent,
+            data: Box::new(ComparedWrite { compare: data(), write: data() }),
+            durability,
+        },
+    );
     two.submit(2, write(Durability::Cached));
     two.0.cancel(Tag(2));
     let done = two.poll();

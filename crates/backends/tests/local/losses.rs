@@ -9,8 +9,8 @@ use buf::Buf;
 use host::{IoError, OpenMode};
 use protocol::Instant;
 use volume::{
-    Completion, CoreId, Durability, Extent, LossRecord, Operation, Outcome, QueueContext, Request, Tag,
-    Volume, VolumeErrorKind, VolumeQueue,
+    ComparedWrite, Completion, CoreId, Durability, Extent, LossRecord, Operation, Outcome, QueueContext,
+    Request, Tag, Volume, VolumeErrorKind, VolumeQueue,
 };
 
 use crate::memory::{FILE, Kind, MemoryFile, Nature};
@@ -80,9 +80,11 @@ fn operation(name: &str) -> Operation {
             Operation::WriteZeroes { extent, durability, may_unmap: false }
         }
         "unmapping zeroes" => Operation::WriteZeroes { extent, durability, may_unmap: true },
-        "compare-and-write" | "durable compare-and-write" => {
-            Operation::CompareAndWrite { extent, compare: data(), write: data(), durability }
-        }
+        "compare-and-write" | "durable compare-and-write" => Operation::CompareAndWrite {
+            extent,
+            data: Box::new(ComparedWrite { compare: data(), write: data() }),
+            durability,
+        },
         "read" => Operation::Read { extent, into: Buf::zeroed(1024) },
         "verify" => Operation::Verify { extent },
         "compare" => Operation::Compare { extent, data: data() },

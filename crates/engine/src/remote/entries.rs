@@ -90,13 +90,24 @@ impl Entries {
     }
 
     /// Adds one; the tag that it has toward the connection.
+    #[inline]
     pub(super) fn insert(&mut self, entry: Entry) -> Tag {
-        if let Some(slot) = self.free.pop() {
-            self.slots[slot as usize] = Some(entry);
-            return Tag(slot.into());
-        }
-        self.slots.push(Some(entry));
-        Tag(self.slots.len() as u64 - 1)
+        let slot = self.free.pop().unwrap_or_else(|| self.grow());
+        self.slots[slot as usize] = Some(entry);
+        Tag(slot.into())
+    }
+
+    /// A slot that was never used.
+    #[cold]
+    fn grow(&mut self) -> u32 {
+        self.slots.push(None);
+        u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
+    }
+
+    /// The one with this tag toward the connection.
+    #[inline]
+    pub(super) fn get(&self, own: Tag) -> Option<&Entry> {
+        self.slots.get(slot_of(own))?.as_ref()
     }
 
     /// The one with this tag toward the connection.
@@ -104,11 +115,14 @@ impl Entries {
         self.slots.get_mut(slot_of(own))?.as_mut()
     }
 
-    /// Takes one out.
-    pub(super) fn remove(&mut self, own: Tag) -> Option<Entry> {
-        let entry = self.slots.get_mut(slot_of(own))?.take()?;
+    /// Ends one where it stands: it is too big to be moved out. Says what its asker calls it.
+    #[inline]
+    pub(super) fn remove(&mut self, own: Tag) -> Option<Tag> {
+        let slot = self.slots.get_mut(slot_of(own))?;
+        let tag = slot.as_ref()?.tag;
+        *slot = None;
         self.free.push(u32::try_from(own.0).unwrap_or(u32::MAX));
-        Some(entry)
+        Some(tag)
     }
 
     /// The tag toward the connection of the one that its asker calls `tag`.
@@ -157,7 +171,7 @@ mod tests {
         let (first, second) = (entries.insert(entry(u64::MAX)), entries.insert(entry(7)));
         assert_ne!(first, second);
         assert_eq!((entries.find(Tag(7)), entries.find(first)), (Some(second), None));
-        assert_eq!(entries.remove(first).map(|entry| entry.tag), Some(Tag(u64::MAX)));
+        assert_eq!(entries.remove(first), Some(Tag(u64::MAX)));
         assert!(entries.remove(first).is_none() && entries.get_mut(first).is_none());
         assert_eq!((entries.len(), entries.insert(entry(9))), (1, first));
         assert!(entries.get_mut(Tag(u64::MAX)).is_none());

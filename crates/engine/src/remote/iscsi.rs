@@ -49,6 +49,7 @@ impl ClientRole for Initiator {
     type Connection = Connection;
     type Info = Info;
 
+    #[inline]
     fn input(order: Order) -> Input {
         match order {
             Order::Submit(request) => Input::Submit(request),
@@ -58,6 +59,7 @@ impl ClientRole for Initiator {
         }
     }
 
+    #[inline]
     fn report(action: Action) -> Report<Info> {
         match action {
             Action::Ready(unit) => Report::Ready(Info::Unit(unit)),

@@ -127,6 +127,7 @@ impl Link {
     }
 
     /// Gives the connection a request. True when it must be told to look, and not if it has been because of another.
+    #[inline]
     pub(crate) fn submit(&self, request: Request) -> bool {
         self.under_way.set(self.under_way.get() + 1);
         let mut orders = self.orders.borrow_mut();

@@ -34,6 +34,7 @@ impl ClientRole for Host {
     type Connection = Connection;
     type Info = Info;
 
+    #[inline]
     fn input(order: Order) -> Input {
         match order {
             Order::Submit(request) => Input::Submit(request),
@@ -43,6 +44,7 @@ impl ClientRole for Host {
         }
     }
 
+    #[inline]
     fn report(action: Action) -> Report<Info> {
         match action {
             Action::Ready(namespace) => Report::Ready(Info::Namespace(*namespace)),

@@ -18,21 +18,28 @@ pub(crate) fn precheck(operation: &Operation, of: &Shape) -> Option<Result<Outco
     }
     let extent = operation.extent()?;
     match operation {
-        Operation::Read { .. } if extent.blocks == 0 => Some(Ok(Outcome::Data(BufList::new()))),
+        Operation::QueryAllocation { .. } | Operation::Discard { .. } => {}
+        _ if extent.blocks != 0 => return None,
+        _ => {}
+    }
+    nothing_to_ask(operation, extent, of).map(Ok)
+}
+
+/// The answer to what does nothing, or is done here as far as that is nothing.
+#[cold]
+fn nothing_to_ask(operation: &Operation, extent: Extent, of: &Shape) -> Option<Outcome> {
+    match operation {
+        Operation::Read { .. } if extent.blocks == 0 => Some(Outcome::Data(BufList::new())),
         Operation::QueryAllocation { .. }
             if extent.blocks == 0 || !of.features.contains(Features::ALLOCATION) =>
         {
             // Where holes cannot be told from data, all is data.
-            Some(Ok(mapped(extent)))
+            Some(Outcome::Allocation(Allocation { extent, mapped: true }))
         }
         // A discard is only advice.
-        Operation::Discard { .. } if !of.discards => Some(Ok(Outcome::Done)),
-        _ => (extent.blocks == 0).then_some(Ok(Outcome::Done)),
+        Operation::Discard { .. } if !of.discards => Some(Outcome::Done),
+        _ => (extent.blocks == 0).then_some(Outcome::Done),
     }
-}
-
-fn mapped(extent: Extent) -> Outcome {
-    Outcome::Allocation(Allocation { extent, mapped: true })
 }
 
 #[cfg(test)]

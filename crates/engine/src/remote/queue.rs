@@ -106,9 +106,9 @@ impl RemoteQueue {
 
     /// Ends a request; `own` is its tag toward the connection.
     fn end(&mut self, own: Tag, kind: VolumeErrorKind) {
-        if let Some(entry) = self.entries.remove(own) {
+        if let Some(tag) = self.entries.remove(own) {
             let memory = self.spare.remove(&own);
-            self.done.push(Completion { tag: entry.tag, result: Err(Failure { kind, memory }) });
+            self.done.push(Completion { tag, result: Err(Failure { kind, memory }) });
             self.waker.wake_by_ref();
         }
     }
@@ -193,14 +193,17 @@ impl RemoteQueue {
                     continue;
                 }
             }
-            let Some(entry) = self.entries.remove(completion.tag) else { continue };
-            if self.tells_of_loss(&entry, &completion) {
-                self.refuse(entry.tag);
+            let own = completion.tag;
+            let Some(entry) = self.entries.get(own) else { continue };
+            let tag = entry.tag;
+            if self.tells_of_loss(entry, &completion) {
+                self.entries.remove(own);
+                self.refuse(tag);
                 continue;
             }
             if completion.result.is_ok() {
                 self.recovery.handle_progress();
-                match entry.replay {
+                match &entry.replay {
                     Replay::Flush => self.shared.durability.flushed(entry.flush),
                     replay if replay.is_cached_write() => {
                         self.shared.durability.wrote();
@@ -209,11 +212,12 @@ impl RemoteQueue {
                     _ => {}
                 }
             }
-            let mut result = completion.result;
-            if let (Err(failure), true) = (&mut result, busy && entry.busy > 0) {
+            if let (Err(failure), true) = (&mut completion.result, busy && entry.busy > 0) {
                 failure.kind = VolumeErrorKind::TimedOut;
             }
-            self.done.push(Completion { tag: entry.tag, result });
+            self.entries.remove(own);
+            completion.tag = tag;
+            self.done.push(completion);
         }
         if wrote {
             self.shared.acknowledged(self.epoch);

@@ -48,6 +48,7 @@ pub(crate) enum Replay {
 
 impl Replay {
     /// The copy of an operation; its data is shared.
+    #[inline]
     pub(crate) fn of(operation: &Operation) -> Self {
         match operation {
             Operation::Read { extent, into } => Self::Read { extent: *extent, length: into.len() },
@@ -127,6 +128,8 @@ impl Replay {
 
 #[cfg(test)]
 mod tests {
+    use ::volume::ComparedWrite;
+
     use super::*;
 
     #[test]
@@ -156,7 +159,11 @@ mod tests {
             panic!("a read can be made again")
         };
         assert_eq!((into.as_ptr(), into.len()), (place, 1024));
-        let once = Operation::CompareAndWrite { extent, compare: data(), write: data(), durability };
+        let once = Operation::CompareAndWrite {
+            extent,
+            data: Box::new(ComparedWrite { compare: data(), write: data() }),
+            durability,
+        };
         assert!(Replay::of(&once).operation(None).is_none() && Replay::of(&once).writes());
     }
 }

@@ -6,7 +6,9 @@ use alloc::vec;
 use buf::{Buf, BufList, SharedBuf};
 use scsi::builder::{self, UNMAP_LIST};
 use scsi::{Additional, SenseKey};
-use volume::{Allocation, Durability, Extent, Failure, Features, Operation, Outcome, VolumeErrorKind};
+use volume::{
+    Allocation, ComparedWrite, Durability, Extent, Failure, Features, Operation, Outcome, VolumeErrorKind,
+};
 use wire::Reader;
 
 use super::probe::RemoteUnit;
@@ -95,13 +97,13 @@ pub(super) fn command(operation: Operation, block_size: u32, abilities: Abilitie
         }
         // Not by VERIFY with BYTCHK: LIO then says that all is the same without having looked, and tgt does not tell where a difference is.
         Operation::Compare { extent, data } => Work::comparing(builder::read(extent), data),
-        Operation::CompareAndWrite { extent, compare, write, durability } => {
+        Operation::CompareAndWrite { extent, data, durability } => {
             if extent.blocks > u64::from(abilities.longest_compare) {
                 return Err(VolumeErrorKind::Misaligned.into());
             }
             let (fua, flush_after) = abilities.durable(durability);
-            let mut data = compare;
-            write.pieces().iter().for_each(|piece| data.push(piece.clone()));
+            let ComparedWrite { compare: mut data, write } = *data;
+            data.append(write);
             Work { flush_after, ..Work::writing(builder::compare_and_write(extent, fua), data) }
         }
         Operation::Verify { extent } => Work::plain(builder::verify(extent, false)),

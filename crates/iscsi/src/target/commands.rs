@@ -147,14 +147,11 @@ impl<D: TargetDatamover> Target<D> {
             (_, true) => DataDirection::Out(command.expected_length()),
             _ => DataDirection::None,
         };
-        let mut long = [0; LONGEST_CDB];
+        let long;
         let cdb = match extended_cdb(ahs) {
             Some(rest) => {
-                let mut writer = wire::Writer::new(&mut long);
-                let rest = rest.get(..LONGEST_CDB.saturating_sub(command.cdb.len()).min(rest.len()));
-                let written = writer.put(&command.cdb).and_then(|()| writer.put(rest.unwrap_or_default()));
-                let length = if written.is_ok() { writer.written() } else { 0 };
-                long.get(..length).unwrap_or_default()
+                long = LongCdb::new(&command.cdb, rest);
+                long.bytes()
             }
             None => command.cdb.as_slice(),
         };
@@ -290,6 +287,28 @@ impl<D: TargetDatamover> Target<D> {
         let step = server.reserved(&mut task.command, result);
         self.spread_events();
         self.run(slot, step);
+    }
+}
+
+/// A CDB that goes on in an additional header segment (RFC 7143 §11.2.2.3).
+struct LongCdb {
+    bytes: [u8; LONGEST_CDB],
+    length: usize,
+}
+
+impl LongCdb {
+    #[cold]
+    fn new(first: &[u8], rest: &[u8]) -> Self {
+        let mut bytes = [0; LONGEST_CDB];
+        let mut writer = wire::Writer::new(&mut bytes);
+        let rest = rest.get(..LONGEST_CDB.saturating_sub(first.len()).min(rest.len()));
+        let written = writer.put(first).and_then(|()| writer.put(rest.unwrap_or_default()));
+        let length = if written.is_ok() { writer.written() } else { 0 };
+        Self { bytes, length }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.bytes.get(..self.length).unwrap_or_default()
     }
 }
 

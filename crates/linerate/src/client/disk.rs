@@ -3,7 +3,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use ::volume::{Durability, Extent, Features, Geometry, Limits, Operation, Outcome, Volume, VolumeErrorKind};
+use ::volume::{
+    ComparedWrite, Durability, Extent, Features, Geometry, Limits, Operation, Outcome, Volume,
+    VolumeErrorKind,
+};
 use buf::{BufList, SharedBuf};
 
 use super::answer::{Answer, answer, block_on};
@@ -264,8 +267,7 @@ impl Disk {
             let (compare, write) = (owned(compare), owned(write));
             Work::Operation(Operation::CompareAndWrite {
                 extent,
-                compare,
-                write,
+                data: Box::new(ComparedWrite { compare, write }),
                 durability: Durability::Cached,
             })
         };

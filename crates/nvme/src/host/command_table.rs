@@ -1,5 +1,6 @@
 //! Commands that a host has under way, indexed by command identifier.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
@@ -79,8 +80,8 @@ pub(crate) enum HostCommand {
     Verify(Tag, ReadTarget, Extent),
     /// Write zeroes of so many of the blocks that are left.
     Zeroes(Tag, Zeroes, u64),
-    /// A write of zeros, with what is left after it.
-    Zeros(Tag, WriteSource, Zeroes),
+    /// A write of zeros, with what is left after it; apart, as it is rare, and commands are moved about.
+    Zeros(Tag, WriteSource, Box<Zeroes>),
     /// A Reservation Report.
     Report(Tag, ReadTarget),
     /// A Get LBA Status about these blocks.

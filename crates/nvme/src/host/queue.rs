@@ -313,7 +313,7 @@ impl<T: FabricTransport> HostQueue<T> {
                 self.ask_first(now, status);
                 self.complete(tag, status);
             }
-            HostCommand::Zeros(tag, _, zeroes) if status.is_success() => self.send_zeroes(now, tag, zeroes),
+            HostCommand::Zeros(tag, _, zeroes) if status.is_success() => self.send_zeroes(now, tag, *zeroes),
             HostCommand::Write(tag, _) | HostCommand::Plain(tag) | HostCommand::Zeros(tag, ..) => {
                 self.complete(tag, status);
             }

@@ -1,6 +1,7 @@
 //! Zeroing blocks: by Write Zeroes commands, or, where the controller refuses them, by writing zeros. Linux' nvmet offers the command
 //! for any namespace and refuses it for a file whose file system cannot zero a range (NVM Command Set §3.2.8).
 
+use alloc::boxed::Box;
 use alloc::vec;
 
 use buf::{BufList, SharedBuf};
@@ -65,7 +66,7 @@ impl<T: FabricTransport> HostQueue<T> {
         let data = BufList::from(SharedBuf::from(vec![0; length]));
         let entry = block(Extent::new(zeroes.left.start, blocks), zeroes.fua).encode(nvm::WRITE, nsid);
         let mut entry = moving(entry, length);
-        let rest = zeroes.after(blocks);
+        let rest = Box::new(zeroes.after(blocks));
         match u32::try_from(length) {
             Ok(bytes) if length <= self.in_capsule => {
                 entry.dptr = SglDescriptor::in_capsule(bytes);

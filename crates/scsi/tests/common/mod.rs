@@ -143,10 +143,10 @@ impl Disk {
                 self.log.push(format!("verify {}+{}", extent.start, extent.blocks));
             }
             Operation::Compare { extent, data } => return self.compare(extent, &flat(&data)),
-            Operation::CompareAndWrite { extent, compare, write, durability } => {
+            Operation::CompareAndWrite { extent, data, durability } => {
                 self.log.push(format!("compare and write {}+{} {durability:?}", extent.start, extent.blocks));
-                self.compare(extent, &flat(&compare))?;
-                self.write(extent, &flat(&write));
+                self.compare(extent, &flat(&data.compare))?;
+                self.write(extent, &flat(&data.write));
             }
             Operation::QueryAllocation { extent } => {
                 let first = usize::try_from(extent.start).unwrap();

@@ -9,7 +9,7 @@ use protocol::{Entropy, SeededEntropy};
 use super::bench::{Answer, Bench};
 use super::options::Verdict;
 use super::stamp;
-use crate::{Durability, Extent, Failure, Operation, Outcome, Tag, VolumeErrorKind};
+use crate::{ComparedWrite, Durability, Extent, Failure, Operation, Outcome, Tag, VolumeErrorKind};
 
 /// Blocks that all threads write, around a place where a volume's own units are likely to meet.
 const AREA: u64 = 24;
@@ -148,7 +148,8 @@ pub(super) fn compare_and_write_is_atomic(bench: &mut Bench<'_>) -> Verdict {
 
 fn increment(bench: &mut Bench<'_>, extent: Extent, old: Vec<u8>, new: Vec<u8>) -> Result<Answer, String> {
     let (compare, write) = (Buf::from(old).freeze().into(), Buf::from(new).freeze().into());
-    bench.run(Operation::CompareAndWrite { extent, compare, write, durability: Durability::Cached })
+    let data = Box::new(ComparedWrite { compare, write });
+    bench.run(Operation::CompareAndWrite { extent, data, durability: Durability::Cached })
 }
 
 /// The number that all blocks hold now; they must agree, as compare-and-write is atomic against reads.

@@ -4,7 +4,7 @@ use buf::{Buf, BufList};
 
 use super::bench::Bench;
 use super::options::Verdict;
-use crate::{Durability, Extent, Features, Operation, Outcome, VolumeErrorKind};
+use crate::{ComparedWrite, Durability, Extent, Features, Operation, Outcome, VolumeErrorKind};
 
 pub(super) fn geometry_makes_sense(bench: &mut Bench<'_>) -> Verdict {
     let (geometry, limits) = (bench.geometry, bench.limits);
@@ -51,7 +51,8 @@ fn one_of_each(bench: &Bench<'_>, extent: Extent, writes: bool) -> Vec<Operation
         list.push(Operation::WriteZeroes { extent, durability, may_unmap: true });
     }
     if writes && bench.features.contains(Features::COMPARE) {
-        list.push(Operation::CompareAndWrite { extent, compare: zeros(len), write: zeros(len), durability });
+        let data = Box::new(ComparedWrite { compare: zeros(len), write: zeros(len) });
+        list.push(Operation::CompareAndWrite { extent, data, durability });
     }
     list
 }

@@ -5,7 +5,7 @@ use buf::{Buf, BufList};
 use super::bench::Bench;
 use super::options::Verdict;
 use super::stamp;
-use crate::{Allocation, Durability, Extent, Features, Operation, Outcome, VolumeErrorKind};
+use crate::{Allocation, ComparedWrite, Durability, Extent, Features, Operation, Outcome, VolumeErrorKind};
 
 /// Most runs that a walk over a volume looks at.
 const MOST_RUNS: usize = 2_000;
@@ -163,12 +163,12 @@ pub(super) fn compare_and_write(bench: &mut Bench<'_>) -> Verdict {
     for at in places(bench, bytes.len()) {
         let mut other = bytes.clone();
         other[at] ^= 1;
-        let (compare, write) = (in_pieces(&other), in_pieces(&new));
+        let data = Box::new(ComparedWrite { compare: in_pieces(&other), write: in_pieces(&new) });
         let expected = VolumeErrorKind::Miscompare { offset: u32::try_from(at).unwrap_or(u32::MAX) };
-        bench.fail(Operation::CompareAndWrite { extent: area, compare, write, durability }, expected)?;
+        bench.fail(Operation::CompareAndWrite { extent: area, data, durability }, expected)?;
         bench.expect(area, &bytes)?;
     }
-    let (compare, write) = (in_pieces(&bytes), in_pieces(&new));
-    bench.succeed(Operation::CompareAndWrite { extent: area, compare, write, durability })?;
+    let data = Box::new(ComparedWrite { compare: in_pieces(&bytes), write: in_pieces(&new) });
+    bench.succeed(Operation::CompareAndWrite { extent: area, data, durability })?;
     bench.expect(area, &new)
 }

@@ -164,8 +164,8 @@ impl RamQueue {
             Operation::QueryAllocation { extent } => return Ok(self.allocation(extent)),
             Operation::Write { extent, data, .. } => self.spent += self.pages.write(place(extent).0, &data),
             Operation::Compare { extent, data } => self.pages.compare(place(extent).0, &data)?,
-            Operation::CompareAndWrite { extent, compare, write, .. } => {
-                self.spent += self.pages.compare_and_write(place(extent).0, &compare, &write)?;
+            Operation::CompareAndWrite { extent, data, .. } => {
+                self.spent += self.pages.compare_and_write(place(extent).0, &data.compare, &data.write)?;
             }
             // What was to be zeroed is.
             Operation::Read { .. }
@@ -235,7 +235,7 @@ impl VolumeQueue for RamQueue {
 fn transfer(operation: &Operation) -> usize {
     match operation {
         Operation::Write { data, .. } | Operation::Compare { data, .. } => data.len(),
-        Operation::CompareAndWrite { compare, write, .. } => compare.len() + write.len(),
+        Operation::CompareAndWrite { data, .. } => data.compare.len() + data.write.len(),
         _ => 0,
     }
 }
@@ -325,7 +325,8 @@ mod tests {
         // Two pages' worth is looked at each time.
         let compared = turns(2 * pages, |extent| {
             let (compare, write) = (Buf::zeroed(PAGE).freeze().into(), Buf::zeroed(PAGE).freeze().into());
-            Operation::CompareAndWrite { extent, compare, write, durability: crate::Durability::Cached }
+            let data = Box::new(crate::ComparedWrite { compare, write });
+            Operation::CompareAndWrite { extent, data, durability: crate::Durability::Cached }
         });
         let known = pages / 2 + 1;
         assert!(

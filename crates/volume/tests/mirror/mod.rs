@@ -204,12 +204,9 @@ fn copy_of(operation: &Operation, memory: Option<Buf>) -> Operation {
             Operation::WriteZeroes { extent: *extent, durability: *durability, may_unmap: *may_unmap }
         }
         Operation::Compare { extent, data } => Operation::Compare { extent: *extent, data: data.clone() },
-        Operation::CompareAndWrite { extent, compare, write, durability } => Operation::CompareAndWrite {
-            extent: *extent,
-            compare: compare.clone(),
-            write: write.clone(),
-            durability: *durability,
-        },
+        Operation::CompareAndWrite { extent, data, durability } => {
+            Operation::CompareAndWrite { extent: *extent, data: data.clone(), durability: *durability }
+        }
         Operation::Verify { extent } => Operation::Verify { extent: *extent },
         Operation::QueryAllocation { extent } => Operation::QueryAllocation { extent: *extent },
         other => panic!("{other:?}"),
@@ -287,11 +284,11 @@ impl MirrorQueue {
         let miscompares =
             matches!(&result, Err(failure) if matches!(failure.kind, VolumeErrorKind::Miscompare { .. }));
         match (result, &flight.again) {
-            (Ok(outcome), Operation::CompareAndWrite { extent, write, durability, .. })
+            (Ok(outcome), Operation::CompareAndWrite { extent, data, durability })
                 if flight.end.is_none() =>
             {
                 // The first leg has decided.
-                let (extent, data, durability) = (*extent, write.clone(), *durability);
+                let (extent, data, durability) = (*extent, data.write.clone(), *durability);
                 flight.end = Some(Ok(outcome));
                 flight.again = Operation::Write { extent, data, durability };
                 self.spread(now, own, Some(leg));

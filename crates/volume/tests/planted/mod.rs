@@ -7,8 +7,8 @@ use std::time::Duration;
 use buf::{Buf, BufList};
 use protocol::Instant;
 use volume::{
-    Completion, Durability, Extent, Failure, Features, Geometry, Limits, OpenError, Operation, Outcome,
-    QueueContext, QueueFull, Request, Tag, Volume, VolumeErrorKind, VolumeQueue,
+    ComparedWrite, Completion, Durability, Extent, Failure, Features, Geometry, Limits, OpenError, Operation,
+    Outcome, QueueContext, QueueFull, Request, Tag, Volume, VolumeErrorKind, VolumeQueue,
 };
 
 /// What is wrong with the volume.
@@ -215,9 +215,10 @@ impl PlantedQueue {
             (Bug::IgnoresWriteZeroes, Operation::WriteZeroes { extent, .. }) if self.is_inside(extent) => {
                 Operation::Flush
             }
-            (Bug::ComparesThenWrites, Operation::CompareAndWrite { extent, compare, write, durability })
+            (Bug::ComparesThenWrites, Operation::CompareAndWrite { extent, data, durability })
                 if self.is_inside(extent) && extent.blocks <= 24 =>
             {
+                let ComparedWrite { compare, write } = *data;
                 if self.aside(Operation::Compare { extent, data: compare.clone() }).is_err() {
                     return Operation::Compare { extent, data: compare };
                 }

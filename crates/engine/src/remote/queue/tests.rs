@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use ::volume::{Durability, Extent, Features, Geometry, Identity, Limits, Outcome, PathState};
+use ::volume::{ComparedWrite, Durability, Extent, Features, Geometry, Identity, Limits, Outcome, PathState};
 use buf::{Buf, BufList};
 
 use super::*;
@@ -14,6 +14,11 @@ use crate::remote::far_end::Timing;
 const COMMAND: Duration = Duration::from_secs(30);
 const RECONNECT: Duration = Duration::from_secs(30);
 const QUIET: Duration = Duration::from_mins(1);
+
+fn compare_and_write(extent: Extent, data: BufList, durability: Durability) -> Operation {
+    let data = Box::new(ComparedWrite { compare: data.clone(), write: data });
+    Operation::CompareAndWrite { extent, data, durability }
+}
 
 /// What connections a script has made, and what the next one finds.
 #[derive(Default)]
@@ -238,7 +243,7 @@ fn everything_that_changes_blocks_is_held_and_what_may_not_be_repeated_ends() {
     bench.submit(1, Operation::Discard { extent });
     bench.submit(2, Operation::WriteZeroes { extent, durability, may_unmap: true });
     bench.submit(3, Operation::Write { extent, data: data(), durability });
-    bench.submit(4, Operation::CompareAndWrite { extent, compare: data(), write: data(), durability });
+    bench.submit(4, compare_and_write(extent, data(), durability));
     assert_eq!(bench.sent(0).len(), 4);
     bench.lose(0, Some(facts(Some(1), nexus(2, 1))));
     assert!(bench.sent(1).is_empty());
@@ -392,26 +397,8 @@ fn every_cached_change_needs_a_flush_and_a_loss_fails_one() {
             false,
         ),
         (|extent, _, _| Operation::Discard { extent }, cached, true),
-        (
-            |extent, compare, durability| Operation::CompareAndWrite {
-                extent,
-                write: compare.clone(),
-                compare,
-                durability,
-            },
-            cached,
-            true,
-        ),
-        (
-            |extent, compare, durability| Operation::CompareAndWrite {
-                extent,
-                write: compare.clone(),
-                compare,
-                durability,
-            },
-            durable,
-            false,
-        ),
+        (compare_and_write, cached, true),
+        (compare_and_write, durable, false),
         (|extent, _, _| Operation::Verify { extent }, cached, false),
     ];
     for (index, (operation, durability, counts)) in cases.into_iter().enumerate() {

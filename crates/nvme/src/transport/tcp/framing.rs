@@ -150,6 +150,7 @@ pub(crate) struct PduData<I> {
 }
 
 /// Puts a PDU with data: header, digest, padding, data, digest.
+#[inline]
 pub(crate) fn put_with_data(
     send: &mut Transmit,
     agreed: Agreement,
