@@ -10,6 +10,15 @@ impl Connection {
     /// Fills a train, which must be empty.
     pub fn poll_transmit(&mut self, now: Instant, train: &mut Train) {
         debug_assert!(train.is_empty(), "a train is filled once");
+        self.fill(now, train);
+        if train.is_empty() {
+            // An end that was found just now is to be said.
+            self.fill(now, train);
+        }
+        self.advance();
+    }
+
+    fn fill(&mut self, now: Instant, train: &mut Train) {
         // A refusal goes before the message that ends the connection, which says less.
         while self.is_refusing() && self.send_response(train) {}
         if train.is_empty() {
@@ -18,7 +27,6 @@ impl Connection {
         if train.is_empty() {
             self.send_packets(now, train);
         }
-        self.advance();
     }
 
     fn is_refusing(&self) -> bool {

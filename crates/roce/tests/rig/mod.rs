@@ -3,6 +3,8 @@
 #![allow(clippy::indexing_slicing, reason = "likewise")]
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of the bench")]
 
+pub mod victim;
+
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
