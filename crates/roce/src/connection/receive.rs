@@ -94,7 +94,7 @@ impl Connection {
                 self.manager.requested_again();
                 Change::None
             }
-            Content::Reply(terms, private_data) => return self.replied(names.sender, terms, private_data),
+            Content::Reply(reply) => return self.replied(names.sender, reply),
             Content::Ready => self.manager.ready(),
             Content::Reject(_, _, private_data) => return self.rejected(private_data),
             Content::Receipt(exponent) => {

@@ -5,13 +5,14 @@ use verbs::{EndReason, PrivateData, SetupEvent};
 
 use super::Connection;
 use crate::limits::{REJECT_PRIVATE_DATA, REPLY_PRIVATE_DATA};
-use crate::management::{Change, Terms};
+use crate::management::{Change, Reply, Terms};
 use crate::requester::Peer;
 use crate::responder::Responder;
 
 impl Connection {
     /// The peer grants the connection.
-    pub(super) fn replied(&mut self, name: u32, terms: Terms, private_data: PrivateData) {
+    pub(super) fn replied(&mut self, name: u32, reply: Reply) {
+        let Reply { terms, private_data, .. } = reply;
         if !self.is_open() || self.manager.replied(name, terms) != Change::Established {
             return;
         }

@@ -58,6 +58,17 @@ pub struct Request {
     pub private_data: PrivateData,
 }
 
+/// Grants a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply {
+    /// The sender's queue pair.
+    pub terms: Terms,
+    /// The sender's adapter: with its name for the connection it must be unique.
+    pub adapter: u64,
+    /// The consumer's words, filled up with zeros.
+    pub private_data: PrivateData,
+}
+
 /// Why a connection is refused (IBTA §12.6.7.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reason(pub u16);
@@ -94,7 +105,7 @@ pub enum Content {
     /// A connection is wanted (REQ).
     Request(Request),
     /// It is granted (REP).
-    Reply(Terms, PrivateData),
+    Reply(Reply),
     /// The reply has come (RTU).
     Ready,
     /// It is refused (REJ).
@@ -150,9 +161,7 @@ impl Message {
         let Names { sender, receiver } = self.names;
         match &self.content {
             Content::Request(request) => body.copy_from_slice(request.encode(sender).as_bytes()),
-            Content::Reply(terms, private_data) => {
-                body.copy_from_slice(encode_reply(self.names, terms, private_data).as_bytes());
-            }
+            Content::Reply(reply) => body.copy_from_slice(reply.encode(self.names).as_bytes()),
             Content::Reject(rejected, reason, private_data) => {
                 let mut rej = Rej::new(rejected.code());
                 (rej.local_id, rej.remote_id) = (U32::new(sender), U32::new(receiver));
@@ -249,7 +258,8 @@ fn decode_reply(rep: &Rep) -> Body {
         reads_sent: rep.initiator_depth,
         not_ready_retries: rep.not_ready_retries(),
     };
-    let content = Content::Reply(terms, PrivateData::received(&rep.private_data));
+    let private_data = PrivateData::received(&rep.private_data);
+    let content = Content::Reply(Reply { terms, adapter: rep.guid.get(), private_data });
     Body { names: names(rep.local_id, rep.remote_id), content }
 }
 
@@ -257,7 +267,7 @@ impl Content {
     const fn attribute(&self) -> u16 {
         match self {
             Self::Request(_) => attribute::REQUEST,
-            Self::Reply(..) => attribute::REPLY,
+            Self::Reply(_) => attribute::REPLY,
             Self::Ready => attribute::READY,
             Self::Reject(..) => attribute::REJECT,
             Self::Receipt(_) => attribute::RECEIPT,
@@ -297,7 +307,7 @@ impl Request {
         });
         req.local_id = U32::new(name);
         req.service = U64::new(TCP_SERVICES | u64::from(self.port));
-        req.guid = guid(self.source);
+        req.guid = U64::new(adapter(self.source));
         req.queue_pair = self.terms.queue_pair;
         req.sequence = self.terms.sequence.into();
         req.responder_resources = self.terms.reads_served;
@@ -341,15 +351,18 @@ impl Request {
     }
 }
 
-fn encode_reply(names: Names, terms: &Terms, private_data: &PrivateData) -> Rep {
-    let mut rep = Rep::new(terms.not_ready_retries.min(7), ACKNOWLEDGE_DELAY);
-    (rep.local_id, rep.remote_id) = (U32::new(names.sender), U32::new(names.receiver));
-    rep.queue_pair = terms.queue_pair;
-    rep.sequence = terms.sequence.into();
-    rep.responder_resources = terms.reads_served;
-    rep.initiator_depth = terms.reads_sent;
-    put(&mut rep.private_data, private_data);
-    rep
+impl Reply {
+    fn encode(&self, names: Names) -> Rep {
+        let mut rep = Rep::new(self.terms.not_ready_retries.min(7), ACKNOWLEDGE_DELAY);
+        (rep.local_id, rep.remote_id) = (U32::new(names.sender), U32::new(names.receiver));
+        rep.queue_pair = self.terms.queue_pair;
+        rep.sequence = self.terms.sequence.into();
+        rep.responder_resources = self.terms.reads_served;
+        rep.initiator_depth = self.terms.reads_sent;
+        rep.guid = U64::new(self.adapter);
+        put(&mut rep.private_data, &self.private_data);
+        rep
+    }
 }
 
 /// A GID: an address of IPv6, or one of IPv4 mapped into it (IBTA annex A17.4).
@@ -360,11 +373,11 @@ fn gid(address: IpAddr) -> [u8; 16] {
     }
 }
 
-/// A name of the adapter that we are not: the end of its GID.
-fn guid(address: IpAddr) -> U64 {
+/// The name of the adapter that software is not: the end of its GID.
+pub(super) fn adapter(address: IpAddr) -> u64 {
     let gid = gid(address);
     let end = gid.last_chunk::<8>().copied().unwrap_or_default();
-    U64::new(u64::from_be_bytes(end))
+    u64::from_be_bytes(end)
 }
 
 /// An address in 16 bytes, one of IPv4 behind zeros.
@@ -393,5 +406,142 @@ fn unpadded(version: u8, bytes: [u8; 16]) -> Option<IpAddr> {
 fn put(place: &mut [u8], private_data: &PrivateData) {
     for (byte, value) in place.iter_mut().zip(private_data.bytes()) {
         *byte = *value;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    /// A message that holds these bytes, each at its place behind the common header, and zeros.
+    fn by_hand(attribute: u8, parts: &[(usize, &[u8])]) -> [u8; MESSAGE] {
+        let mut bytes = [0; MESSAGE];
+        bytes[..4].copy_from_slice(&[1, 7, 2, 3]);
+        bytes[8..16].copy_from_slice(&[0, 0, 0, 0, 0x11, 0x22, 0x33, 0x44]);
+        bytes[17] = attribute;
+        for (at, part) in parts {
+            bytes[24 + at..24 + at + part.len()].copy_from_slice(part);
+        }
+        bytes
+    }
+
+    fn message(sender: u32, receiver: u32, content: Content) -> Message {
+        Message { transaction: 0x1122_3344, names: Names { sender, receiver }, content }
+    }
+
+    fn terms() -> Terms {
+        Terms {
+            queue_pair: U24::new(0x0012_3456),
+            sequence: Psn::new(0x00ab_cdef),
+            reads_served: 128,
+            reads_sent: 3,
+            not_ready_retries: 7,
+        }
+    }
+
+    fn words(bytes: &[u8], length: usize) -> PrivateData {
+        let mut padded: Vec<u8> = bytes.to_vec();
+        padded.resize(length, 0);
+        PrivateData::received(&padded)
+    }
+
+    const GID: [u8; 16] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1];
+    const OTHER_GID: [u8; 16] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 2];
+
+    fn both_ways(message: &Message, bytes: [u8; MESSAGE]) {
+        assert_eq!(message.encode(), bytes);
+        assert_eq!(Message::decode(&bytes).as_ref(), Ok(message));
+    }
+
+    /// Field by field from the tables of IBTA §12.6.5 and annex A11; Wireshark's dissector reads the same.
+    #[test]
+    fn golden_vector_of_a_request() {
+        let request = Request {
+            port: 4420,
+            terms: terms(),
+            mtu: Mtu::Bytes1024,
+            source: IpAddr::from([10, 0, 0, 1]),
+            destination: IpAddr::from([10, 0, 0, 2]),
+            source_port: 0xc001,
+            private_data: words(b"hello", 56),
+        };
+        let parts: [(usize, &[u8]); 17] = [
+            (0, &[0, 0, 0, 5]),
+            (8, &[0, 0, 0, 0, 1, 6, 0x11, 0x44]),
+            (16, &GID[8..]),
+            (32, &[0x12, 0x34, 0x56, 128]),
+            (39, &[3]),
+            (43, &[18 << 3]),
+            (44, &[0xab, 0xcd, 0xef, (18 << 3) | 7]),
+            (48, &[0xff, 0xff, (3 << 4) | 7, 10 << 4]),
+            (52, &[0xff, 0xff, 0xff, 0xff]),
+            (56, &GID),
+            (72, &OTHER_GID),
+            (91, &[3, 0, 64, 0, 15 << 3]),
+            (140, &[0, 0x40, 0xc0, 0x01]),
+            (156, &[10, 0, 0, 1]),
+            (172, &[10, 0, 0, 2]),
+            (176, b"hello"),
+            (231, &[0]),
+        ];
+        both_ways(&message(5, 0, Content::Request(request)), by_hand(0x10, &parts));
+    }
+
+    #[test]
+    fn golden_vector_of_a_reply() {
+        let adapter = adapter(IpAddr::from([10, 0, 0, 1]));
+        let reply = Reply { terms: terms(), adapter, private_data: words(b"welcome", 196) };
+        let parts: [(usize, &[u8]); 7] = [
+            (0, &[0, 0, 0, 6, 0, 0, 0, 5]),
+            (12, &[0x12, 0x34, 0x56]),
+            (20, &[0xab, 0xcd, 0xef]),
+            (24, &[128, 3, 10 << 3, 7 << 5]),
+            (28, &GID[8..]),
+            (36, b"welcome"),
+            (231, &[0]),
+        ];
+        both_ways(&message(6, 5, Content::Reply(reply)), by_hand(0x13, &parts));
+    }
+
+    #[test]
+    fn golden_vectors_of_the_other_messages() {
+        let named: (usize, &[u8]) = (0, &[0, 0, 0, 6, 0, 0, 0, 5]);
+        both_ways(&message(6, 5, Content::Ready), by_hand(0x14, &[named]));
+        both_ways(&message(6, 5, Content::Disconnected), by_hand(0x16, &[named]));
+        let wish = Content::Disconnect(U24::new(0x0012_3456));
+        both_ways(&message(6, 5, wish), by_hand(0x15, &[named, (8, &[0x12, 0x34, 0x56])]));
+        for (code, rejected) in [(0, Rejected::Request), (0x40, Rejected::Reply), (0x80, Rejected::Other)] {
+            let refusal = Content::Reject(rejected, Reason::CONSUMER, words(b"no", 148));
+            let parts: [(usize, &[u8]); 3] = [named, (8, &[code, 0, 0, 28]), (84, b"no")];
+            both_ways(&message(6, 5, refusal), by_hand(0x12, &parts));
+        }
+        let receipt = by_hand(0x11, &[named, (8, &[0, 24 << 3])]);
+        assert_eq!(Message::decode(&receipt), Ok(message(6, 5, Content::Receipt(24))));
+    }
+
+    #[test]
+    fn what_is_not_spoken_is_told_or_dropped() {
+        let good = by_hand(0x10, &[(8, &[0, 0, 0, 0, 1, 6, 0x11, 0x44]), (50, &[3 << 4]), (141, &[0x40])]);
+        assert!(Message::decode(&good).is_ok());
+        let with = |at: usize, value: u8| {
+            let mut bytes = good;
+            bytes[at] = value;
+            Message::decode(&bytes).map(|_| ())
+        };
+        let names = Names { sender: 0, receiver: 0 };
+        let unsupported = Err(Unreadable::Unsupported { transaction: 0x1122_3344, names });
+        // Another service, another transport, no path MTU, another version of IP or of its header.
+        for (at, value) in
+            [(13, 0x11), (12, 2), (43, 2), (50, 0), (50, 6 << 4), (51, 1), (141, 0x50), (140, 0x10)]
+        {
+            assert_eq!(with(24 + at, value), unsupported, "{value:#x} at {at}");
+        }
+        // Another version, class, class version, method or message.
+        for (at, value) in [(0, 2), (1, 4), (2, 1), (3, 1), (17, 0x17), (16, 1)] {
+            assert_eq!(with(at, value), Err(Unreadable::Foreign), "{value:#x} at {at}");
+        }
+        assert_eq!(Message::decode(&good[..255]), Err(Unreadable::Foreign));
     }
 }

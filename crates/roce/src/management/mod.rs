@@ -11,7 +11,9 @@ use core::time::Duration;
 use protocol::Instant;
 use verbs::PrivateData;
 
-pub use self::message::{Content, MESSAGE, Message, Names, Reason, Rejected, Request, Terms, Unreadable};
+pub use self::message::{
+    Content, MESSAGE, Message, Names, Reason, Rejected, Reply, Request, Terms, Unreadable,
+};
 pub(crate) use self::state::{Change, State};
 use crate::limits::{DECISION_TIME, DISCONNECT_ATTEMPTS, MANAGEMENT_ATTEMPTS, MANAGEMENT_TIME, SERVICE_TIME};
 
@@ -105,7 +107,11 @@ impl Manager {
     pub(crate) fn due(&self) -> Option<Message> {
         let content = match self.state {
             State::RequestDue => Content::Request(self.request.clone()),
-            State::ReplyDue => Content::Reply(self.own, self.words.clone()),
+            State::ReplyDue => Content::Reply(Reply {
+                terms: self.own,
+                adapter: message::adapter(self.request.destination),
+                private_data: self.words.clone(),
+            }),
             State::ReadyDue => Content::Ready,
             State::RejectDue => {
                 let rejected = if self.peer.is_some() { Rejected::Request } else { Rejected::Other };

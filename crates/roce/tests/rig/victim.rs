@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use protocol::Instant;
 use roce::header::{Acknowledge, BaseTransportHeader, Datagram, Memory, U24};
 use roce::icrc::{Addresses, ICRC, Path, check};
-use roce::management::{Content, Message, Names, QUEUE_KEY, Request, Terms};
+use roce::management::{Content, Message, Names, QUEUE_KEY, Reply, Request, Terms};
 use roce::mtu::Mtu;
 use roce::opcode::Opcode;
 use roce::packet::{Extended, Packet};
@@ -115,6 +115,10 @@ pub fn terms(reads: u8) -> Terms {
     }
 }
 
+pub fn granted(reads: u8) -> Content {
+    Content::Reply(Reply { terms: terms(reads), adapter: 1, private_data: PrivateData::NONE })
+}
+
 pub fn request(mtu: Mtu) -> Message {
     let content = Content::Request(Request {
         port: SERVICE,
@@ -138,7 +142,7 @@ impl Victim {
     pub fn responder() -> Self {
         let mut victim = Self::host(CONFIG);
         let [reply] = &victim.tell_manager(&request(Mtu::Bytes256))[..] else { panic!("a reply") };
-        let Content::Reply(terms, _) = &reply.content else { panic!("{reply:?}") };
+        let Content::Reply(Reply { terms, .. }) = &reply.content else { panic!("{reply:?}") };
         (victim.queue_pair, victim.host.events) = (terms.queue_pair.get(), Vec::new());
         let names = Names { sender: NAME, receiver: reply.names.sender };
         let ready = Message { transaction: 9, names, content: Content::Ready };
@@ -154,15 +158,19 @@ impl Victim {
         let Content::Request(wanted) = &request.content else { panic!("{request:?}") };
         victim.queue_pair = wanted.terms.queue_pair.get();
         let names = Names { sender: NAME, receiver: request.names.sender };
-        let content = Content::Reply(terms(reads), PrivateData::NONE);
-        let ready = victim.tell_manager(&Message { transaction: request.transaction, names, content });
-        assert_eq!(ready.len(), 1);
-        assert_eq!(ready[0].content, Content::Ready);
+        let content = granted(reads);
+        let answer = victim.tell_manager(&Message { transaction: request.transaction, names, content });
+        assert_eq!(answer.len(), 1);
+        assert_eq!(answer[0].content, Content::Ready);
         victim
     }
 
     pub fn connection(&mut self) -> &mut Connection {
         self.host.one()
+    }
+
+    pub fn set_queue_pair(&mut self, queue_pair: u32) {
+        self.queue_pair = queue_pair;
     }
 
     /// What it says to this packet.
