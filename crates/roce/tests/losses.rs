@@ -159,7 +159,7 @@ fn converse(world: &mut World, seed: u64) {
                 else {
                     panic!("a receive comes to {:?}", done.result);
                 };
-                let expected = models[1 - side].messages.pop_front().expect("nothing was sent");
+                let expected = models[1 - side].messages.pop_front().unwrap();
                 assert!(into[..length] == expected, "a message arrives with other bytes");
                 post(world.end(side), RECEIVE, WorkRequest::Receive { into });
             }
@@ -207,9 +207,13 @@ fn world(seed: u64, faults: Faults, numbers: Vec<u32>) -> World {
 }
 
 fn seeds(faults: Faults) {
+    let mut struck = 0;
     for seed in 0..60 {
-        converse(&mut world(seed, faults, Vec::new()), seed);
+        let mut world = world(seed, faults, Vec::new());
+        converse(&mut world, seed);
+        struck += world.struck;
     }
+    assert!(struck > 500, "the network is too good: {struck} faults");
 }
 
 #[test]

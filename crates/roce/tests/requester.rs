@@ -275,7 +275,7 @@ fn refusals_end_the_connection() {
 #[test]
 fn no_more_packets_are_under_way_than_the_window_says() {
     let mut victim = Victim::initiator(4);
-    send(victim.connection(), 1, &[1; 100 * MTU]);
+    send(victim.connection(), 1, &vec![1; 100 * MTU]);
     let window = WINDOW as usize;
     let said = victim.hear();
     assert_eq!(said.len(), window);

@@ -22,8 +22,8 @@ fn asking(said: Said) -> Said {
     Said { asks: true, ..said }
 }
 
-fn with(said: Said, payload: &[u8]) -> Said {
-    Said { payload: payload.to_vec(), ..said }
+fn writing(opcode: Opcode, memory: [u32; 3], payload: &[u8]) -> Said {
+    Said { payload: payload.to_vec(), ..access(opcode, FIRST, memory) }
 }
 
 /// The only answer.
@@ -79,7 +79,7 @@ fn what_comes_again_is_acknowledged_again_and_changes_nothing() {
 fn an_old_write_does_not_touch_a_region_that_has_its_key() {
     let mut victim = Victim::responder();
     let region = register(victim.connection(), sink(8));
-    let write = with(access(Opcode::WRITE_ONLY, FIRST, [region.stag.0, 0, 8]), &[7; 8]);
+    let write = writing(Opcode::WRITE_ONLY, [region.stag.0, 0, 8], &[7; 8]);
     assert_eq!(victim.tell(&asking(write.clone())).len(), 1);
     let take = |victim: &mut Victim, stag: STag| {
         post(victim.connection(), 5, WorkRequest::Invalidate { stag });
@@ -203,81 +203,64 @@ struct Case {
     nak: Nak,
 }
 
-fn cases(sink: u32, source: u32) -> Vec<Case> {
-    let case = |name, packets, nak| Case { name, packets, nak };
+fn case(name: &'static str, packets: Vec<Said>, nak: Nak) -> Case {
+    Case { name, packets, nak }
+}
+
+/// Packets that are not where they belong, or not as long as they should be.
+fn disorders() -> Vec<Case> {
+    let first = || message(Opcode::SEND_FIRST, FIRST, &[1; MTU]);
+    let cases = vec![
+        ("a middle without a first", vec![message(Opcode::SEND_MIDDLE, FIRST, &[1; MTU])]),
+        ("a last without a first", vec![message(Opcode::SEND_LAST, FIRST, &[1; 5])]),
+        ("a write's middle", vec![message(Opcode::WRITE_MIDDLE, FIRST, &[1; MTU])]),
+        ("a message inside of a message", vec![first(), message(Opcode::SEND_ONLY, FIRST + 1, &[1; 5])]),
+        ("a first that is not full", vec![message(Opcode::SEND_FIRST, FIRST, &[1; MTU - 4])]),
+        ("an only that is too full", vec![message(Opcode::SEND_ONLY, FIRST, &[1; MTU + 4])]),
+        ("a last without bytes", vec![first(), packet(Opcode::SEND_LAST, FIRST + 1)]),
+        (TOO_LONG, vec![first(), message(Opcode::SEND_LAST, FIRST + 1, &[1; 45])]),
+        ("immediate data", vec![immediate()]),
+    ];
+    cases.into_iter().map(|(name, packets)| case(name, packets, Nak::InvalidRequest)).collect()
+}
+
+/// Accesses that say something else than they do, or too much.
+fn lengths(sink: u32, source: u32) -> Vec<Case> {
     let too_long = u32::try_from(LONGEST).unwrap() + 1;
-    let write = |memory| with(access(Opcode::WRITE_ONLY, FIRST, memory), &[9; 16]);
-    let invalid = Nak::InvalidRequest;
-    vec![
-        case("a middle without a first", vec![message(Opcode::SEND_MIDDLE, FIRST, &[1; MTU])], invalid),
-        case("a last without a first", vec![message(Opcode::SEND_LAST, FIRST, &[1; 5])], invalid),
-        case("a write's middle", vec![message(Opcode::WRITE_MIDDLE, FIRST, &[1; MTU])], invalid),
-        case(
-            "a message inside of a message",
-            vec![
-                message(Opcode::SEND_FIRST, FIRST, &[1; MTU]),
-                message(Opcode::SEND_ONLY, FIRST + 1, &[1; 5]),
-            ],
-            invalid,
-        ),
-        case("a first that is not full", vec![message(Opcode::SEND_FIRST, FIRST, &[1; MTU - 4])], invalid),
-        case("an only that is too full", vec![message(Opcode::SEND_ONLY, FIRST, &[1; MTU + 4])], invalid),
-        case(
-            "a last without bytes",
-            vec![message(Opcode::SEND_FIRST, FIRST, &[1; MTU]), packet(Opcode::SEND_LAST, FIRST + 1)],
-            invalid,
-        ),
-        case(
-            "a message that is longer than its receive",
-            vec![
-                message(Opcode::SEND_FIRST, FIRST, &[1; MTU]),
-                message(Opcode::SEND_LAST, FIRST + 1, &[1; 45]),
-            ],
-            invalid,
-        ),
-        case("immediate data", vec![immediate()], invalid),
-        case("more bytes than it says", vec![write([sink, 0, 8])], invalid),
-        case("less bytes than it says", vec![write([sink, 0, 24])], invalid),
-        case(
-            "a write that is over before its last packet",
-            vec![with(access(Opcode::WRITE_FIRST, FIRST, [sink, 0, 256]), &[9; MTU])],
-            invalid,
-        ),
-        case(
-            "a write that is longer than any",
-            vec![with(access(Opcode::WRITE_FIRST, FIRST, [sink, 0, too_long]), &[9; MTU])],
-            invalid,
-        ),
-        case(
-            "a read that is too long",
-            vec![access(Opcode::READ_REQUEST, FIRST, [source, 0, too_long])],
-            invalid,
-        ),
-        case("a write to no region", vec![write([0x00ff_ff00, 0, 16])], Nak::RemoteAccess),
-        case("a write outside of its region", vec![write([sink, 290, 16])], Nak::RemoteAccess),
-        case(
-            "a write that ends outside of its region",
-            vec![with(access(Opcode::WRITE_FIRST, FIRST, [sink, 0, 400]), &[9; MTU])],
-            Nak::RemoteAccess,
-        ),
-        case("a write to what is for reading", vec![write([source, 0, 16])], Nak::RemoteAccess),
-        case(
-            "a read of no region",
-            vec![access(Opcode::READ_REQUEST, FIRST, [0x00ff_ff00, 0, 1])],
-            Nak::RemoteAccess,
-        ),
-        case(
-            "a read outside",
-            vec![access(Opcode::READ_REQUEST, FIRST, [source, 299, 2])],
-            Nak::RemoteAccess,
-        ),
-        case(
-            "a read of what is for writing",
-            vec![access(Opcode::READ_REQUEST, FIRST, [sink, 0, 1])],
-            Nak::RemoteAccess,
-        ),
-        case("a key that ends nothing", vec![invalidating(0x00ff_ff00)], Nak::RemoteAccess),
-    ]
+    let write = |length| writing(Opcode::WRITE_ONLY, [sink, 0, length], &[9; 16]);
+    let first = |length| writing(Opcode::WRITE_FIRST, [sink, 0, length], &[9; MTU]);
+    let cases = [
+        ("more bytes than it says", write(8)),
+        ("less bytes than it says", write(24)),
+        ("a write that is over before its last packet", first(256)),
+        ("a write that is longer than any", first(too_long)),
+        ("a read that is too long", access(Opcode::READ_REQUEST, FIRST, [source, 0, too_long])),
+    ];
+    cases.map(|(name, packet)| case(name, vec![packet], Nak::InvalidRequest)).into()
+}
+
+/// Accesses to what is not open to them.
+fn accesses(sink: u32, source: u32) -> Vec<Case> {
+    let write = |memory| writing(Opcode::WRITE_ONLY, memory, &[9; 16]);
+    let read = |memory| access(Opcode::READ_REQUEST, FIRST, memory);
+    let none = 0x00ff_ff00;
+    let cases = [
+        ("a write to no region", write([none, 0, 16])),
+        ("a write outside of its region", write([sink, 290, 16])),
+        ("a write that ends outside", writing(Opcode::WRITE_FIRST, [sink, 0, 400], &[9; MTU])),
+        ("a write to what is for reading", write([source, 0, 16])),
+        ("a read of no region", read([none, 0, 1])),
+        ("a read outside", read([source, 299, 2])),
+        ("a read of what is for writing", read([sink, 0, 1])),
+        ("a key that ends nothing", invalidating(none)),
+    ];
+    cases.map(|(name, packet)| case(name, vec![packet], Nak::RemoteAccess)).into()
+}
+
+const TOO_LONG: &str = "a message that is longer than its receive";
+
+fn cases(sink: u32, source: u32) -> Vec<Case> {
+    [disorders(), lengths(sink, source), accesses(sink, source)].into_iter().flatten().collect()
 }
 
 fn immediate() -> Said {
@@ -312,8 +295,7 @@ fn every_violation_has_its_refusal_and_touches_nothing() {
         // The refusal may be lost: it is said again.
         assert_eq!(answer(&victim.tell(last)), refusal, "{name}, again");
         let results: Vec<_> = done(victim.connection()).into_iter().map(|done| done.result).collect();
-        let too_long = name == "a message that is longer than its receive";
-        let expected = if too_long { WorkError::MessageTooLong } else { WorkError::Flushed };
+        let expected = if name == TOO_LONG { WorkError::MessageTooLong } else { WorkError::Flushed };
         assert_eq!(results, [Err(expected)], "{name}");
         post(victim.connection(), 2, WorkRequest::Invalidate { stag: sink_region.stag });
         let WorkMemory::Region(RegionMemory::Sink(buf)) = done(victim.connection()).remove(0).memory else {

@@ -5,6 +5,7 @@
 
 mod entry;
 mod packets;
+mod peer;
 mod progress;
 mod retry;
 
@@ -15,29 +16,16 @@ use verbs::{RegionTable, WorkCompletion, WorkError, WorkId};
 
 use self::entry::Entry;
 pub(crate) use self::entry::Work;
+pub(crate) use self::peer::Peer;
 use self::progress::Progress;
 use self::retry::Retry;
 pub(crate) use self::retry::{Attempts, Verdict};
-use crate::header::U24;
 use crate::limits::{ENDLESS_RETRIES, RETRIES, SEQUENCE_NUMBERS, WINDOW};
-use crate::mtu::Mtu;
 use crate::opcode::Opcode;
 use crate::outgoing::Outgoing;
 use crate::psn::Psn;
 use crate::syndrome::{Nak, Syndrome};
 use crate::violation::Violation;
-
-/// Where a requester sends to, and what was agreed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Peer {
-    /// Its queue pair.
-    pub(crate) queue_pair: U24,
-    pub(crate) mtu: Mtu,
-    /// RDMA Reads that it serves at a time.
-    pub(crate) reads: u8,
-    /// Attempts while it has no receive.
-    pub(crate) not_ready: u8,
-}
 
 /// A packet of a response to a read.
 #[derive(Debug, Clone, Copy)]

@@ -3,8 +3,8 @@
 use verbs::{RemoteRegion, STag};
 use wire::big_endian::{U32, U64};
 
-use super::Peer;
 use super::entry::Work;
+use super::peer::Peer;
 use crate::header::{BaseTransportHeader, Memory};
 use crate::limits::ACKNOWLEDGED_PACKETS;
 use crate::mtu::Part;

@@ -198,8 +198,9 @@ pub struct World {
     pub hosts: [Host; 2],
     pub now: Instant,
     pub faults: Faults,
-    /// Datagrams that were sent.
+    /// Datagrams that were sent, and what the network did to them.
     pub sent: u64,
+    pub struck: u64,
     entropy: SeededEntropy,
     flying: Vec<Flying>,
     ids: [Option<ConnectionId>; 2],
@@ -220,6 +221,7 @@ impl World {
             now: Instant::ZERO,
             faults: Faults::default(),
             sent: 0,
+            struck: 0,
             entropy: SeededEntropy::new(seed),
             flying: Vec::new(),
             ids: [None, None],
@@ -255,7 +257,9 @@ impl World {
     }
 
     fn chance(&mut self, thousandths: u64) -> bool {
-        thousandths > 0 && self.entropy.number() % 1000 < thousandths
+        let strikes = thousandths > 0 && self.entropy.number() % 1000 < thousandths;
+        self.struck += u64::from(strikes);
+        strikes
     }
 
     fn launch(&mut self, from: SocketAddr, to: IpAddr, mut bytes: Vec<u8>) {
