@@ -111,7 +111,19 @@ impl Extended {
         })
     }
 
-    fn encode(&self, into: &mut Writer<'_>) -> Result<(), Full> {
+    /// Bytes on the wire.
+    pub(crate) const fn len(&self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Datagram(_) => size_of::<Datagram>(),
+            Self::Memory(_) => size_of::<Memory>(),
+            Self::MemoryImmediate(..) => size_of::<Memory>() + size_of::<U32>(),
+            Self::Acknowledge(_) => size_of::<Acknowledge>(),
+            Self::Immediate(_) | Self::Invalidate(_) => size_of::<U32>(),
+        }
+    }
+
+    pub(crate) fn encode(&self, into: &mut Writer<'_>) -> Result<(), Full> {
         match self {
             Self::None => Ok(()),
             Self::Datagram(datagram) => into.put(datagram.as_bytes()),

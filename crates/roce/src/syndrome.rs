@@ -56,6 +56,8 @@ impl Credits {
 impl Timer {
     /// The shortest of the times, 10 µs.
     pub const SHORTEST: Self = Self(1);
+    /// The time that we ask a peer to wait for a receive, 640 µs: a consumer posts the next one in its next turn.
+    pub const TURN: Self = Self(12);
 
     /// The time.
     pub const fn duration(self) -> Duration {
@@ -134,6 +136,7 @@ mod tests {
         assert_eq!(credits[..11], counts);
         assert_eq!(credits[11], None, "not counted");
         assert_eq!(Timer::SHORTEST.duration(), Duration::from_micros(10));
+        assert_eq!(Timer::TURN.duration(), Duration::from_micros(640));
         assert_eq!(Timer(0).duration(), Duration::from_micros(655_360));
         assert_eq!(Timer(31).duration(), Duration::from_micros(491_520));
     }

@@ -24,5 +24,5 @@ mod work;
 
 pub use queue_pair::{EndReason, QueuePair, QueuePairLimits, QueuePairState};
 pub use region::{RegionError, RegionMemory, RegionTable, RemoteRegion, STag, TableFull};
-pub use setup::{ConnectedQueuePair, PrivateData, SetupAnswer, SetupEvent};
+pub use setup::{ConnectedQueuePair, ManagedQueuePair, PrivateData, SetupAnswer, SetupEvent};
 pub use work::{Refusal, Refused, WorkCompletion, WorkDone, WorkError, WorkId, WorkMemory, WorkRequest};

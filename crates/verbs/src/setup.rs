@@ -3,6 +3,8 @@
 
 use alloc::vec::Vec;
 
+use protocol::{CloseReason, Instant};
+
 use crate::QueuePair;
 
 /// What consumers tell each other while a connection is set up.
@@ -61,9 +63,59 @@ impl SetupEvent {
     }
 }
 
+/// A queue pair with the set-up of its connection: all that a consumer asks of it, whatever brings its bytes.
+///
+/// A stream's provider is also a [`ConnectedQueuePair`]; a provider over datagrams is given packets by its own endpoint instead. Its owner calls
+/// [`handle_deadline`](Self::handle_deadline) when [`next_deadline`](Self::next_deadline) has passed, and lets it send after each call.
+pub trait ManagedQueuePair: QueuePair {
+    /// Takes the answer to [`SetupEvent::Requested`]. Private data that is longer than the provider can carry makes it a rejection.
+    fn handle_answer(&mut self, now: Instant, answer: SetupAnswer);
+
+    /// The next event of the set-up.
+    fn poll_event(&mut self) -> Option<SetupEvent>;
+
+    /// The deadline has passed (or the caller was merely early, which must do no harm).
+    fn handle_deadline(&mut self, now: Instant);
+
+    /// When [`handle_deadline`](Self::handle_deadline) wants to be called.
+    fn next_deadline(&self) -> Option<Instant>;
+
+    /// Messages may go both ways.
+    fn is_connected(&self) -> bool;
+
+    /// Why it is to be closed, once everything is sent.
+    fn close_reason(&self) -> Option<CloseReason>;
+}
+
+impl<Q: QueuePair + protocol::Connection<Input = SetupAnswer, Action = SetupEvent>> ManagedQueuePair for Q {
+    fn handle_answer(&mut self, now: Instant, answer: SetupAnswer) {
+        self.handle_input(now, answer);
+    }
+
+    fn poll_event(&mut self) -> Option<SetupEvent> {
+        self.poll_action()
+    }
+
+    fn handle_deadline(&mut self, now: Instant) {
+        self.handle_timeout(now);
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.poll_timeout()
+    }
+
+    fn is_connected(&self) -> bool {
+        self.is_established()
+    }
+
+    fn close_reason(&self) -> Option<CloseReason> {
+        self.poll_close()
+    }
+}
+
 /// A queue pair that is a connection of its own over a transport of the event loop's: what iSER and NVMe/RDMA stand on.
 pub trait ConnectedQueuePair:
-    QueuePair + protocol::Connection<Input = SetupAnswer, Action = SetupEvent>
+    ManagedQueuePair + protocol::Connection<Input = SetupAnswer, Action = SetupEvent>
 {
 }
 
