@@ -22,6 +22,7 @@ mod groups;
 mod hub;
 pub mod incarnation;
 mod iscsi_target;
+mod iwarp_link;
 mod limits;
 mod message;
 mod nvme_controller;
@@ -32,7 +33,7 @@ mod volume_watch;
 pub use crate::core::Core;
 pub use catalogue::{
     Catalogue, ControlEvent, ControlObserver, Departure, Generation, ListenerRole, Listening, NamedVolume,
-    ProposalError, ServedVolume,
+    ProposalError, ServedVolume, Transport,
 };
 pub use config::{EngineConfig, EntropySource};
 pub use limits::ConnectionLimits;
