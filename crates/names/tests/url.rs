@@ -69,7 +69,7 @@ const WRONG: &[(&str, usize, &str)] = &[
     ("NVMe-RDMA://127.0.0.1/nqn.2026-11.org.linerate:disk/1", 0, "did you mean nvme+rdma://?"),
     ("isers://127.0.0.1/iqn.2026-11.org.linerate:disk/0", 0, "did you mean iser://?"),
     ("iser://h/iqn.2026-11.org.linerate:d/0?data_digest=crc32c", 38, "crc=1"),
-    ("nvme+rdma://h/nqn.2026-11.org.linerate:d/1?timeout=1s&header_digest=1", 53, "has no digests"),
+    ("nvme+rdma://h/nqn.2026-11.org.linerate:d/1?timeout=1s&header_digest=1", 54, "has no digests"),
     ("nvme+rdma://h/nqn.2026-11.org.linerate:d/1?crc=yes", 47, "1 for yes"),
     ("nvme+tcp://h/nqn.2026-11.org.linerate:d/1?crc=1", 42, "no option"),
     ("iscs://127.0.0.1/iqn.2026-11.org.linerate:disk/0", 0, "did you mean iscsi://?"),
