@@ -2,7 +2,7 @@
 """The demonstration behind `make run`: one process, two protocols, clients that nobody here wrote, data verified.
 
 Serves null, RAM and file volumes on free ports of loopback; lets libiscsi find them; writes a real disk image by QEMU over iSCSI; reads it
-back with Linerate's host over NVMe/TCP; compares checksums; attaches a volume, so that QEMU reads it where it speaks neither protocol; and measures
+back with Linerate's host over NVMe/TCP, and over RDMA; compares checksums; attaches a volume, so that QEMU reads it where it speaks neither protocol; and measures
 each protocol for a few seconds. Leaves nothing behind.
 """
 import hashlib
@@ -67,6 +67,16 @@ def write_and_read(server, folder):
         print(f"  written {written[:16]}…  read {read[:16]}…  {'equal' if read == written else 'DIFFERENT'}")
         if read != written:
             sys.exit(f"the {volume} volume gave back something else")
+
+
+def over_rdma(server, folder):
+    """The same volume over RDMA: copied out by NVMe/RDMA, and compared by iSER."""
+    say("The same volume over RDMA, on software iWARP: no adapter, no kernel module, no privilege")
+    back = f"file:{folder}/rdma.back"
+    command(linerate_binary(), "copy", server.nvme_rdma("ram"), f"{back}?size={SIZE}", "--overwrite")
+    print("  " + command(linerate_binary(), "compare", back, server.iser("ram")).strip())
+    if checksum(folder / "rdma.back") != checksum(folder / "image.raw"):
+        sys.exit("NVMe/RDMA gave something else than the image")
 
 
 def attach(server, folder):
@@ -134,6 +144,7 @@ def main():
             if any(f":{name}" not in found for name in ("null", "ram", "file")):
                 sys.exit("iscsi-ls did not find all three")
             write_and_read(server, folder)
+            over_rdma(server, folder)
             attach(server, folder)
             measure(server)
     quick_lab()

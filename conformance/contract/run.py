@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The volume contract's suite over the wire: Linerate's own clients as volumes, on Linerate's servers and on Debian's tgt.
 
-What a local volume promises a remote one promises too (docs/volume-contract.md). Against Linerate both protocols are judged on RAM and on
+What a local volume promises a remote one promises too (docs/volume-contract.md). Against Linerate both protocols, over TCP and over RDMA, are judged on RAM and on
 file volumes. tgt is a peer that nobody here wrote, as a thin and as a thick disk, and as a portal that sends logins elsewhere; what it is known to do
 otherwise is named below, with what was seen.
 """
@@ -75,7 +75,7 @@ def tests(folder):
             if found.returncode != 0 or not found.stdout.startswith(f"equal: {SIZE} bytes"):
                 raise RuntimeError(found.stdout + found.stderr)
 
-    for protocol in ("iscsi", "nvme"):
+    for protocol in ("iscsi", "nvme", "iser", "nvme_rdma"):
         for volume in ("ram", "file", "wide"):
             yield f"{protocol}, {volume}", lambda protocol=protocol, volume=volume: served(protocol, volume, "auto")
         yield f"{protocol}, ram, on epoll", lambda protocol=protocol: served(protocol, "ram", "epoll")

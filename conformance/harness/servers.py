@@ -51,7 +51,7 @@ class Linerate:
         ready.unlink(missing_ok=True)
         command = [linerate_binary(), "serve", *volumes, "--ready-file", ready, "--driver", driver, "--state", self.folder / "state"]
         if config is None:
-            command += ["--iscsi", "127.0.0.1:0", "--nvme", "127.0.0.1:0"]
+            command += [word for kind in ("iscsi", "nvme", "iser", "nvme-rdma") for word in (f"--{kind}", "127.0.0.1:0")]
         else:
             (self.folder / "linerate.toml").write_text(config)
             command += ["--config", self.folder / "linerate.toml"]
@@ -72,6 +72,14 @@ class Linerate:
     def nvme(self, name):
         """The volume's URL for Linerate's own host."""
         return f"nvme+tcp://{self.portals['nvme'].strip()}/{SUBSYSTEM}:{name}/1"
+
+    def iser(self, name):
+        """The volume's URL for Linerate's own initiator over RDMA."""
+        return f"iser://{self.portals['iser'].strip()}/{TARGET}:{name}/0"
+
+    def nvme_rdma(self, name):
+        """The volume's URL for Linerate's own host over RDMA."""
+        return f"nvme+rdma://{self.portals['nvme-rdma'].strip()}/{SUBSYSTEM}:{name}/1"
 
     def __enter__(self):
         return self

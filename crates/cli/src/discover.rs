@@ -9,7 +9,7 @@ use crate::output;
 /// Arguments of `discover`.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
-    /// The portal, such as iscsi://127.0.0.1 or nvme+tcp://127.0.0.1
+    /// The portal, such as iscsi://127.0.0.1, nvme+tcp://127.0.0.1 or, over RDMA, nvme+rdma://127.0.0.1
     url: DiscoveryUrl,
     /// Print one JSON array
     #[arg(long)]

@@ -1,11 +1,12 @@
-//! `linerate serve`: volumes over iSCSI and NVMe/TCP, until it is told to stop.
+//! `linerate serve`: volumes over iSCSI, NVMe/TCP and RDMA, until it is told to stop.
 
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
 use daemon::{
-    Config, ConfigSource, Filter, Format, Log, Output, PortalEntry, Protocol, ServeOptions, VolumeEntry,
+    Config, ConfigSource, Filter, Format, Log, Output, PortalEntry, PortalKind, Protocol, ServeOptions,
+    Transport, VolumeEntry,
 };
 use names::{Portal, Span, VolumeUrl};
 
@@ -30,6 +31,12 @@ pub(crate) struct Args {
     /// Listen for NVMe/TCP here; port 0 takes a free one
     #[arg(long, value_name = "ADDR:PORT")]
     nvme: Option<Portal>,
+    /// Listen for iSER, iSCSI over RDMA, here, on software iWARP; port 0 takes a free one
+    #[arg(long, value_name = "ADDR:PORT")]
+    iser: Option<Portal>,
+    /// Listen for NVMe/RDMA here, on software iWARP; port 0 takes a free one
+    #[arg(long, value_name = "ADDR:PORT")]
+    nvme_rdma: Option<Portal>,
     /// Event loops, each on a core of its own
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     cores: Option<u16>,
@@ -82,8 +89,14 @@ impl Args {
             None => Config::default(),
         };
         config.volumes.extend(volumes);
-        replace_portal(&mut config, Protocol::Iscsi, self.iscsi.clone());
-        replace_portal(&mut config, Protocol::Nvme, self.nvme.clone());
+        for (protocol, transport, listen) in [
+            (Protocol::Iscsi, Transport::Tcp, &self.iscsi),
+            (Protocol::Nvme, Transport::Tcp, &self.nvme),
+            (Protocol::Iscsi, Transport::Iwarp, &self.iser),
+            (Protocol::Nvme, Transport::Iwarp, &self.nvme_rdma),
+        ] {
+            replace_portal(&mut config, PortalKind { protocol, transport }, listen.clone());
+        }
         let daemon = &mut config.daemon;
         daemon.cores = self.cores.or(daemon.cores);
         daemon.driver = self.driver.clone().or(daemon.driver.take());
@@ -192,11 +205,11 @@ fn check(args: &Args, wrong_filter: Option<anyhow::Error>) -> Result<()> {
     }
 }
 
-/// An address on the command line takes the place of the file's portals of that protocol.
-fn replace_portal(config: &mut Config, protocol: Protocol, listen: Option<Portal>) {
+/// An address on the command line takes the place of the file's portals of that kind.
+fn replace_portal(config: &mut Config, kind: PortalKind, listen: Option<Portal>) {
     let Some(listen) = listen else { return };
-    config.portals.retain(|portal| portal.protocol != protocol);
-    config.portals.push(PortalEntry::at(protocol, listen));
+    config.portals.retain(|portal| portal.kind() != kind);
+    config.portals.push(PortalEntry::at(kind, listen));
 }
 
 pub(crate) fn named_volume(text: &str) -> Result<VolumeEntry> {

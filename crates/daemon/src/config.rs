@@ -139,17 +139,46 @@ pub struct Limits {
 pub enum Protocol {
     /// iSCSI.
     Iscsi,
-    /// NVMe/TCP.
+    /// NVMe over Fabrics.
     Nvme,
 }
 
-impl Protocol {
-    /// The word in configuration and ready files.
+/// What carries the protocol of a portal.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    /// A TCP stream.
+    #[default]
+    Tcp,
+    /// RDMA, by software iWARP on a TCP stream.
+    Iwarp,
+}
+
+/// A protocol and what carries it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PortalKind {
+    /// What is spoken.
+    pub protocol: Protocol,
+    /// What carries it.
+    pub transport: Transport,
+}
+
+impl PortalKind {
+    /// The word in ready files.
     pub(crate) fn word(self) -> &'static str {
-        match self {
-            Self::Iscsi => "iscsi",
-            Self::Nvme => "nvme",
+        match (self.protocol, self.transport) {
+            (Protocol::Iscsi, Transport::Tcp) => "iscsi",
+            (Protocol::Iscsi, Transport::Iwarp) => "iser",
+            (Protocol::Nvme, Transport::Tcp) => "nvme",
+            (Protocol::Nvme, Transport::Iwarp) => "nvme-rdma",
         }
+    }
+}
+
+impl From<Protocol> for PortalKind {
+    /// The protocol over TCP.
+    fn from(protocol: Protocol) -> Self {
+        Self { protocol, transport: Transport::Tcp }
     }
 }
 
@@ -159,6 +188,12 @@ impl Protocol {
 pub struct PortalEntry {
     /// Which protocol.
     pub protocol: Protocol,
+    /// `tcp` or `iwarp`.
+    #[serde(default)]
+    pub transport: Transport,
+    /// Checksums of all that iWARP carries, whatever the peer asks for.
+    #[serde(default)]
+    pub crc: bool,
     /// `ADDRESS:PORT`; port 0 takes a free one.
     #[serde(deserialize_with = "text")]
     pub listen: Portal,
@@ -175,8 +210,15 @@ pub struct PortalEntry {
 
 impl PortalEntry {
     /// A portal at this address, without anything else.
-    pub fn at(protocol: Protocol, listen: Portal) -> Self {
-        Self { protocol, listen, advertise: None, referrals: Vec::new(), digests: Digests::default() }
+    pub fn at(kind: impl Into<PortalKind>, listen: Portal) -> Self {
+        let PortalKind { protocol, transport } = kind.into();
+        let (crc, advertise, referrals, digests) = (false, None, Vec::new(), Digests::default());
+        Self { protocol, transport, crc, listen, advertise, referrals, digests }
+    }
+
+    /// What it speaks, and over what.
+    pub fn kind(&self) -> PortalKind {
+        PortalKind { protocol: self.protocol, transport: self.transport }
     }
 }
 
@@ -350,7 +392,10 @@ impl Config {
     /// All that is wrong, in the order of the file.
     pub(crate) fn problems(&self) -> Vec<String> {
         let numbers = [self.check_cores(), self.check_connections()];
-        let portals = self.portals.iter().flat_map(|portal| [check_address(portal), check_referrals(portal)]);
+        let portals = self
+            .portals
+            .iter()
+            .flat_map(|portal| [check_address(portal), check_referrals(portal), check_transport(portal)]);
         let volumes = self.volumes.iter().enumerate();
         let volumes = volumes.flat_map(|(index, volume)| {
             let earlier = self.volumes.get(..index).unwrap_or_default();
@@ -430,6 +475,21 @@ fn check_referrals(portal: &PortalEntry) -> Result<()> {
         );
     }
     Ok(())
+}
+
+fn check_transport(portal: &PortalEntry) -> Result<()> {
+    match portal.transport {
+        Transport::Tcp if portal.crc => bail!(
+            "crc at {}: only an iWARP portal has such checksums; leave it out, or write transport = \"iwarp\", or digests = \"required\" for \
+             the protocol's own",
+            portal.listen
+        ),
+        Transport::Iwarp if portal.digests == Digests::Required => bail!(
+            "digests at {}: digests are of the protocols over TCP, and iWARP has its own; write crc = true instead",
+            portal.listen
+        ),
+        _ => Ok(()),
+    }
 }
 
 fn check_volume(volume: &VolumeEntry) -> Result<()> {
@@ -522,6 +582,11 @@ mod tests {
             protocol = "iscsi"
             listen = "[::1]:0"
             advertise = "10.0.0.1:3260"
+            [[portal]]
+            protocol = "nvme"
+            transport = "iwarp"
+            crc = true
+            listen = "[::1]:0"
             [[volume]]
             name = "disk"
             url = "delay=5ms+ram:1G?block=4096"
@@ -534,7 +599,8 @@ mod tests {
         )
         .unwrap();
         assert_eq!(config.daemon.cores, Some(2));
-        assert_eq!(config.portals[0].protocol, Protocol::Iscsi);
+        let words: Vec<_> = config.portals.iter().map(|portal| (portal.kind().word(), portal.crc)).collect();
+        assert_eq!(words, [("iscsi", false), ("nvme-rdma", true)]);
         assert_eq!(config.volumes[0].url.to_string(), "delay=5ms+ram:1G?block=4096");
     }
 
@@ -607,6 +673,15 @@ mod tests {
             (
                 "[[portal]]\nprotocol=\"iscsi\"\nlisten=\"[::1]:0\"\nreferrals=[\"[::1]:1\"]",
                 "only an NVMe portal",
+            ),
+            (
+                "[[portal]]\nprotocol=\"nvme\"\nlisten=\"[::1]:0\"\ntransport=\"rdma\"",
+                "expected `tcp` or `iwarp`",
+            ),
+            ("[[portal]]\nprotocol=\"nvme\"\nlisten=\"[::1]:0\"\ncrc=true", "only an iWARP portal"),
+            (
+                "[[portal]]\nprotocol=\"iscsi\"\nlisten=\"[::1]:0\"\ntransport=\"iwarp\"\ndigests=\"required\"",
+                "write crc = true instead",
             ),
             (
                 "[[portal]]\nprotocol=\"nvme\"\nlisten=\"[::1]:0\"\nreferrals=[\"host:1\"]",

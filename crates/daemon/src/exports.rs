@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use engine::{Catalogue, ConnectionLimits, Generation, ListenerRole, Listening, ServedVolume};
+use engine::{Catalogue, ConnectionLimits, Generation, ListenerRole, Listening, ServedVolume, Transport};
 use host::ListenerId;
 use iscsi::keys::DigestPolicy;
 use iscsi::target::{self, Chap};
@@ -14,7 +14,7 @@ use volume::{Volume, VolumeId};
 
 use crate::access;
 use crate::accounts::Accounts;
-use crate::config::{Config, Digests, PortalEntry, Protocol, VolumeEntry};
+use crate::config::{self, Config, Digests, PortalEntry, Protocol, VolumeEntry};
 use crate::kept::Kept;
 
 /// How the volumes describe themselves.
@@ -96,6 +96,8 @@ pub(crate) struct OpenPortal {
 #[derive(Debug, Clone)]
 pub(crate) struct Exported {
     id: ListenerId,
+    /// What carries it. It does not decide what is behind the portal.
+    transport: Transport,
     description: Description,
     role: ListenerRole,
 }
@@ -216,7 +218,7 @@ pub(crate) fn export(
         let description = Description::of(wanted, portal);
         let same = |old: &&Exported| old.id == portal.id && old.description == description;
         if let Some(old) = before.iter().find(same) {
-            return Ok(old.clone());
+            return Ok(Exported { transport: transport(&portal.entry), ..old.clone() });
         }
         let old = before.iter().find(|old| old.id == portal.id);
         let role = match portal.entry.protocol {
@@ -225,9 +227,17 @@ pub(crate) fn export(
                 ListenerRole::Nvme(Arc::new(nvme_portal(wanted, &description, old, generation)?))
             }
         };
-        Ok(Exported { id: portal.id, description, role })
+        Ok(Exported { id: portal.id, transport: transport(&portal.entry), description, role })
     };
     portals.iter().map(export).collect()
+}
+
+/// What carries a portal's protocol, in the engine's words.
+fn transport(entry: &PortalEntry) -> Transport {
+    match entry.transport {
+        config::Transport::Tcp => Transport::Tcp,
+        config::Transport::Iwarp => Transport::Iwarp { crc: entry.crc },
+    }
 }
 
 /// What the engine is to serve.
@@ -242,7 +252,11 @@ pub(crate) fn catalogue(
         name: entry.name.as_str().into(),
         volume: Arc::clone(&entry.volume),
     };
-    let listening = |portal: &Exported| Listening { id: portal.id, role: portal.role.clone() };
+    let listening = |portal: &Exported| Listening {
+        id: portal.id,
+        transport: portal.transport,
+        role: portal.role.clone(),
+    };
     Catalogue {
         generation,
         volumes: opened.iter().map(served).collect(),

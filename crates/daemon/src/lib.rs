@@ -35,8 +35,8 @@ mod statistics;
 
 pub use check::check;
 pub use config::{
-    AccessEntry, ChapEntry, Config, Daemon, Digests, Discovery, Limits, PortalEntry, Protocol, VolumeEntry,
-    check_name,
+    AccessEntry, ChapEntry, Config, Daemon, Digests, Discovery, Limits, PortalEntry, PortalKind, Protocol,
+    Transport, VolumeEntry, check_name,
 };
 pub use findings::Findings;
 pub use identity::{IQN_PREFIX, Identity, NQN_PREFIX};

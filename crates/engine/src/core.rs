@@ -12,16 +12,17 @@ use protocol::Instant;
 use volume::{CoreId, QueueContext, VolumeId};
 
 use crate::catalogue::coordinator::{self, Coordinator};
-use crate::catalogue::{Catalogue, Generation, ListenerRole, Portals, ProposalError};
+use crate::catalogue::{Catalogue, Generation, ListenerRole, Listening, Portals, ProposalError, Transport};
 use crate::config::EngineConfig;
 use crate::driver::Driver;
 use crate::fence::{Outcome, Owner};
 use crate::groups::Groups;
-use crate::iscsi_target::IscsiTarget;
+use crate::iscsi_target::{IscsiTarget, IserTarget, Newcomer};
+use crate::iwarp_link::IwarpLink;
 use crate::kind_core::KindCore;
 use crate::limits::NEWCOMERS;
 use crate::message::{Inbound, Member, Message};
-use crate::nvme_controller::NvmeController;
+use crate::nvme_controller::{NvmeController, RdmaController};
 use crate::volume_kind::VolumeKind;
 use crate::volume_watch::{self, VolumeNews, VolumeWatch};
 
@@ -191,8 +192,8 @@ impl Core {
         self.volumes.hub.post_owner(Message::Answered(generation, result));
     }
 
-    /// What is behind the listener of a stream, unless it cannot be served.
-    fn role(&self, accepted: Accepted) -> Result<&ListenerRole, Refusal> {
+    /// The listener of a stream, unless that cannot be served.
+    fn listening(&self, accepted: Accepted) -> Result<&Listening, Refusal> {
         if self.stage != Stage::Serving {
             return Err(Refusal("the server is stopping"));
         }
@@ -201,7 +202,33 @@ impl Core {
         if self.volumes.hub.members() >= most {
             return Err(Refusal("the limit of connections is reached"));
         }
-        self.catalogue.role(accepted.listener).ok_or(Refusal("nothing is served at this port any more"))
+        self.catalogue.listening(accepted.listener).ok_or(Refusal("nothing is served at this port any more"))
+    }
+
+    /// The driver of a stream that came to a listener.
+    fn endpoint(&self, listening: &Listening, now: Instant, accepted: Accepted) -> Box<dyn Endpoint> {
+        let hub = Rc::clone(&self.volumes.hub);
+        let pool = &self.volumes.hub.pool;
+        let newcomer = || Newcomer { pool, entropy: (self.config.entropy)(), now, accepted };
+        let link = |crc| IwarpLink::new(crc, accepted.peer, Some(accepted.local));
+        match (&listening.role, listening.transport) {
+            (ListenerRole::Iscsi(portal), Transport::Tcp) => {
+                let connection = <IscsiTarget>::connect(portal, newcomer());
+                Box::new(Driver::<IscsiTarget>::new(hub, accepted, connection))
+            }
+            (ListenerRole::Iscsi(portal), Transport::Iwarp { crc }) => {
+                let connection = IscsiTarget::<IserTarget>::connect(portal, link(crc), newcomer());
+                Box::new(Driver::<IscsiTarget<IserTarget>>::new(hub, accepted, connection))
+            }
+            (ListenerRole::Nvme(portal), Transport::Tcp) => {
+                let connection = <NvmeController>::connect(portal, pool, now);
+                Box::new(Driver::<NvmeController>::new(hub, accepted, connection))
+            }
+            (ListenerRole::Nvme(portal), Transport::Iwarp { crc }) => {
+                let connection = NvmeController::<RdmaController>::connect(portal, link(crc), pool, now);
+                Box::new(Driver::<NvmeController<RdmaController>>::new(hub, accepted, connection))
+            }
+        }
     }
 
     fn run_shared(&mut self) {
@@ -272,8 +299,8 @@ impl Service for Core {
     type Message = Message;
 
     fn accept(&mut self, now: Instant, accepted: Accepted) -> Result<Box<dyn Endpoint>, Refusal> {
-        let role = match self.role(accepted) {
-            Ok(role) => role,
+        let listening = match self.listening(accepted) {
+            Ok(listening) => listening,
             Err(refusal) => {
                 let event = Event::new(Kind::Rejected, refusal.0);
                 self.config.journal.record(event.from_peer(accepted.peer));
@@ -281,21 +308,14 @@ impl Service for Core {
             }
         };
         if self.config.journal.wants(Kind::Accepted, Kind::Accepted.level()) {
-            let event = Event::new(Kind::Accepted, "a connection begins");
+            let text = match listening.transport {
+                Transport::Tcp => "a connection begins",
+                Transport::Iwarp { .. } => "a connection begins, over iWARP",
+            };
+            let event = Event::new(Kind::Accepted, text);
             self.config.journal.record(event.from_peer(accepted.peer));
         }
-        let hub = Rc::clone(&self.volumes.hub);
-        let endpoint: Box<dyn Endpoint> = match role {
-            ListenerRole::Iscsi(portal) => {
-                let entropy = (self.config.entropy)();
-                let connection = IscsiTarget::connect(portal, &hub.pool, entropy, (now, accepted));
-                Box::new(Driver::<IscsiTarget>::new(hub, accepted, connection))
-            }
-            ListenerRole::Nvme(portal) => {
-                let connection = NvmeController::connect(portal, &hub.pool, now);
-                Box::new(Driver::<NvmeController>::new(hub, accepted, connection))
-            }
-        };
+        let endpoint = self.endpoint(listening, now, accepted);
         self.volumes.welcome(accepted.endpoint);
         Ok(endpoint)
     }

@@ -4,6 +4,7 @@
 //! inputs, parks requests that a full queue gave back, returns those that a fence has overtaken, and counts what is under
 //! way, so that a connection whose stream has ended stays until its last request has completed.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -27,6 +28,9 @@ pub(crate) trait Role {
 
     /// The protocol's state machine.
     type Connection: Connection;
+
+    /// What carries it, for people, unless it is TCP.
+    const CARRIER: Option<&'static str>;
 
     /// What the inbox says, in the connection's words; `None` when it does not concern this connection.
     fn input(inbound: Inbound<Self::Kind>) -> Option<<Self::Connection as Connection>::Input>;
@@ -164,7 +168,7 @@ impl<R: Role> Driver<R> {
             if notice.kind == NoticeKind::Login {
                 self.told = Told::Login;
             }
-            self.record(noticed(notice));
+            self.record(noticed(notice, R::CARRIER));
         }
         if self.told != Told::End
             && let Some(reason) = self.poll_close()
@@ -235,14 +239,20 @@ impl<R: Role> Driver<R> {
     }
 }
 
-fn noticed(notice: Notice) -> Event {
+/// A notice as an event. That somebody is in says what carries the connection.
+fn noticed(notice: Notice, carrier: Option<&str>) -> Event {
+    let is_in = matches!(notice.kind, NoticeKind::Login | NoticeKind::Queue);
+    let text: Cow<'static, str> = match carrier.filter(|_| is_in) {
+        Some(carrier) => format!("{}, over {carrier}", notice.text).into(),
+        None => notice.text.into(),
+    };
     let kind = match notice.kind {
         NoticeKind::Login | NoticeKind::Queue => Kind::Login,
         NoticeKind::Reject => Kind::Reject,
         NoticeKind::Management => Kind::Management,
         NoticeKind::Conflict => Kind::Conflict,
     };
-    let event = Event::new(kind, notice.text);
+    let event = Event::new(kind, text);
     if notice.kind == NoticeKind::Queue { event.at(Level::Debug) } else { event }
 }
 

@@ -1,39 +1,109 @@
 //! The driver's words for an iSCSI target's connection.
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use buf::Pool;
 use host::Accepted;
-use iscsi::target::{Action, Connection, Input, Portal, Resources};
+use iscsi::datamover::iser::target_needs;
+use iscsi::target::{Action, Connection, Input, IserConnection, Portal, Resources};
 use protocol::{Entropy, Instant, Notice};
 use scsi::NexusEvent;
 use volume::VolumeId;
 
 use crate::catalogue::ListenerRole;
 use crate::driver::{DriverContext, Role};
+use crate::iwarp_link::{IwarpLink, for_iser};
 use crate::message::{Cause, Fence, Inbound, Message, ReserveCall, ResetCall};
 use crate::queues::Submission;
 use crate::volume_kind::VolumeKind;
 
-/// A target's side of an iSCSI connection.
-pub(crate) struct IscsiTarget;
+/// A target's side of a connection, whatever carries it.
+pub(crate) trait TargetEnd: protocol::Connection<Input = Input, Action = Action> {
+    /// What carries it, for people, unless it is TCP.
+    const CARRIER: Option<&'static str>;
 
-impl IscsiTarget {
-    /// A connection for a stream that was just accepted.
-    pub(crate) fn connect(
-        portal: &Arc<Portal>,
-        pool: &Pool,
-        entropy: Box<dyn Entropy>,
-        (now, accepted): (Instant, Accepted),
-    ) -> Connection {
-        let Accepted { local, peer, .. } = accepted;
-        Connection::new(now, Arc::clone(portal), Resources { pool: pool.clone(), entropy, local, peer })
+    fn poll_notice(&mut self) -> Option<Notice>;
+    fn parties(&self) -> (Option<String>, Option<String>);
+    fn uses(&self, volume: VolumeId) -> bool;
+    fn is_withdrawn(&self) -> bool;
+    fn reports_changes(&self) -> bool;
+}
+
+/// Passes each call on.
+macro_rules! target_end {
+    ($connection:ty, $carrier:expr) => {
+        impl TargetEnd for $connection {
+            const CARRIER: Option<&'static str> = $carrier;
+
+            fn poll_notice(&mut self) -> Option<Notice> {
+                self.poll_notice()
+            }
+
+            fn parties(&self) -> (Option<String>, Option<String>) {
+                self.parties()
+            }
+
+            fn uses(&self, volume: VolumeId) -> bool {
+                self.uses(volume)
+            }
+
+            fn is_withdrawn(&self) -> bool {
+                self.is_withdrawn()
+            }
+
+            fn reports_changes(&self) -> bool {
+                self.reports_changes()
+            }
+        }
+    };
+}
+
+/// iSER over software iWARP, at a target.
+pub(crate) type IserTarget = IserConnection<iwarp::Connection>;
+
+target_end!(Connection, None);
+target_end!(IserTarget, Some("iSER"));
+
+/// What a connection is made of, beside its portal.
+pub(crate) struct Newcomer<'a> {
+    pub(crate) pool: &'a Pool,
+    pub(crate) entropy: Box<dyn Entropy>,
+    pub(crate) now: Instant,
+    pub(crate) accepted: Accepted,
+}
+
+impl Newcomer<'_> {
+    fn resources(self) -> Resources {
+        let Accepted { local, peer, .. } = self.accepted;
+        Resources { pool: self.pool.clone(), entropy: self.entropy, local, peer }
     }
 }
 
-impl Role for IscsiTarget {
+/// A target's side of an iSCSI connection.
+pub(crate) struct IscsiTarget<C = Connection>(PhantomData<C>);
+
+impl IscsiTarget {
+    /// A connection for a stream that was just accepted.
+    pub(crate) fn connect(portal: &Arc<Portal>, newcomer: Newcomer<'_>) -> Connection {
+        Connection::new(newcomer.now, Arc::clone(portal), newcomer.resources())
+    }
+}
+
+impl IscsiTarget<IserTarget> {
+    /// A connection for a stream that was just accepted, on which software iWARP is spoken.
+    pub(crate) fn connect(portal: &Arc<Portal>, link: IwarpLink, newcomer: Newcomer<'_>) -> IserTarget {
+        let queues = for_iser(target_needs(portal.queue_depth));
+        let pair = link.responder(newcomer.now, queues, newcomer.pool);
+        IserTarget::new(newcomer.now, Arc::clone(portal), newcomer.resources(), pair)
+    }
+}
+
+impl<C: TargetEnd> Role for IscsiTarget<C> {
     type Kind = VolumeKind;
-    type Connection = Connection;
+    type Connection = C;
+
+    const CARRIER: Option<&'static str> = C::CARRIER;
 
     #[inline]
     fn input(inbound: Inbound) -> Option<Input> {
@@ -62,23 +132,23 @@ impl Role for IscsiTarget {
         })
     }
 
-    fn notice(connection: &mut Connection) -> Option<Notice> {
+    fn notice(connection: &mut C) -> Option<Notice> {
         connection.poll_notice()
     }
 
-    fn parties(connection: &Connection) -> (Option<String>, Option<String>) {
+    fn parties(connection: &C) -> (Option<String>, Option<String>) {
         connection.parties()
     }
 
-    fn uses(connection: &Connection, volume: VolumeId) -> bool {
+    fn uses(connection: &C, volume: VolumeId) -> bool {
         connection.uses(volume)
     }
 
-    fn is_withdrawn(connection: &Connection) -> bool {
+    fn is_withdrawn(connection: &C) -> bool {
         connection.is_withdrawn()
     }
 
-    fn reports_changes(connection: &Connection) -> bool {
+    fn reports_changes(connection: &C) -> bool {
         connection.reports_changes()
     }
 

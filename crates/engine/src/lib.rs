@@ -23,6 +23,7 @@ mod groups;
 mod hub;
 pub mod incarnation;
 mod iscsi_target;
+mod iwarp_link;
 mod kind;
 mod kind_core;
 mod limits;
@@ -36,7 +37,7 @@ mod volume_watch;
 pub use crate::core::Core;
 pub use catalogue::{
     Catalogue, ControlEvent, ControlObserver, Departure, Generation, ListenerRole, Listening, NamedVolume,
-    ProposalError, ServedVolume,
+    ProposalError, ServedVolume, Transport,
 };
 pub use config::{EngineConfig, EntropySource};
 pub use kind::ServedId;

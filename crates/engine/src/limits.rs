@@ -91,3 +91,16 @@ pub(crate) const REFERRALS: usize = 32;
 /// How often one login is sent elsewhere before it fails: a portal of a cluster sends to the node that has the volume, which may
 /// just have changed.
 pub(crate) const REDIRECTS: u32 = 4;
+
+/// RDMA Reads that a target or controller has under way on a connection at a time: as many as Linux' siw serves.
+pub(crate) const TARGET_READS: u16 = 128;
+
+/// RDMA Reads that an initiator or host serves at a time: as many as ours wants, and Linux' targets ask for.
+pub(crate) const INITIATOR_READS: u16 = 128;
+
+/// Bytes of a TCP segment between two machines, into which iWARP's FPDUs are made to fit: Ethernet's 1,500 less the headers of IPv6 and of TCP with timestamps.
+/// Where segments are longer, several FPDUs share one.
+pub(crate) const MSS: usize = 1428;
+
+/// The same within one machine: loopback's 65,536 less those headers.
+pub(crate) const MSS_LOCAL: usize = 65_464;

@@ -1,20 +1,70 @@
 //! The driver's words for an NVMe controller's connection.
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use buf::Pool;
 use nvme::controller::{Action, Connection, Input, Portal, Reservations};
+use nvme::rdma::ControllerConnection;
 use protocol::{Instant, Notice};
 use volume::VolumeId;
 
 use crate::catalogue::ListenerRole;
 use crate::driver::{DriverContext, Role};
+use crate::iwarp_link::{IwarpLink, for_nvme};
 use crate::message::{Cause, Fence, Inbound, Message, ReserveCall};
 use crate::queues::Submission;
 use crate::volume_kind::VolumeKind;
 
-/// A controller's side of an NVMe/TCP connection: one queue.
-pub(crate) struct NvmeController;
+/// A controller's side of a connection, whatever carries it.
+pub(crate) trait ControllerEnd: protocol::Connection<Input = Input, Action = Action> {
+    /// What carries it, for people, unless it is TCP.
+    const CARRIER: Option<&'static str>;
+
+    fn poll_notice(&mut self) -> Option<Notice>;
+    fn parties(&self) -> (Option<String>, Option<String>);
+    fn uses(&self, volume: VolumeId) -> bool;
+    fn is_withdrawn(&self) -> bool;
+    fn reports_changes(&self) -> bool;
+}
+
+/// Passes each call on.
+macro_rules! controller_end {
+    ($connection:ty, $carrier:expr) => {
+        impl ControllerEnd for $connection {
+            const CARRIER: Option<&'static str> = $carrier;
+
+            fn poll_notice(&mut self) -> Option<Notice> {
+                self.poll_notice()
+            }
+
+            fn parties(&self) -> (Option<String>, Option<String>) {
+                self.parties()
+            }
+
+            fn uses(&self, volume: VolumeId) -> bool {
+                self.uses(volume)
+            }
+
+            fn is_withdrawn(&self) -> bool {
+                self.is_withdrawn()
+            }
+
+            fn reports_changes(&self) -> bool {
+                self.reports_changes()
+            }
+        }
+    };
+}
+
+/// NVMe/RDMA over software iWARP, at a controller.
+pub(crate) type RdmaController = ControllerConnection<iwarp::Connection>;
+
+controller_end!(Connection, None);
+controller_end!(RdmaController, Some("NVMe/RDMA"));
+
+/// A controller's side of a connection: one queue.
+pub(crate) struct NvmeController<C = Connection>(PhantomData<C>);
 
 impl NvmeController {
     /// A connection for a stream that was just accepted.
@@ -23,9 +73,24 @@ impl NvmeController {
     }
 }
 
-impl Role for NvmeController {
+impl NvmeController<RdmaController> {
+    /// A connection for a stream that was just accepted, on which software iWARP is spoken.
+    pub(crate) fn connect(
+        portal: &Arc<Portal>,
+        link: IwarpLink,
+        pool: &Pool,
+        now: Instant,
+    ) -> RdmaController {
+        let pair = link.responder(now, for_nvme(RdmaController::needs(portal)), pool);
+        RdmaController::new(pair, Arc::clone(portal), pool.clone(), now)
+    }
+}
+
+impl<C: ControllerEnd> Role for NvmeController<C> {
     type Kind = VolumeKind;
-    type Connection = Connection;
+    type Connection = C;
+
+    const CARRIER: Option<&'static str> = C::CARRIER;
 
     #[inline]
     fn input(inbound: Inbound) -> Option<Input> {
@@ -52,23 +117,23 @@ impl Role for NvmeController {
         })
     }
 
-    fn notice(connection: &mut Connection) -> Option<Notice> {
+    fn notice(connection: &mut C) -> Option<Notice> {
         connection.poll_notice()
     }
 
-    fn parties(connection: &Connection) -> (Option<String>, Option<String>) {
+    fn parties(connection: &C) -> (Option<String>, Option<String>) {
         connection.parties()
     }
 
-    fn uses(connection: &Connection, volume: VolumeId) -> bool {
+    fn uses(connection: &C, volume: VolumeId) -> bool {
         connection.uses(volume)
     }
 
-    fn is_withdrawn(connection: &Connection) -> bool {
+    fn is_withdrawn(connection: &C) -> bool {
         connection.is_withdrawn()
     }
 
-    fn reports_changes(connection: &Connection) -> bool {
+    fn reports_changes(connection: &C) -> bool {
         connection.reports_changes()
     }
 

@@ -118,7 +118,7 @@ fn identify(url: &mut VolumeUrl) -> Result<Own, OpenError> {
         }
         Source::Nvme(nvme) => Ok(Own::Host(nvme.options.hostid.get_or_insert_with(|| HostId(machine())).0)),
         _ => Err(OpenError::new(
-            "a volume of this machine has no reservations of its own: name it as others see it, by iscsi:// or nvme+tcp://",
+            "a volume of this machine has no reservations of its own: name it as others see it, by iscsi://, iser://, nvme+tcp:// or nvme+rdma://",
         )),
     }
 }

@@ -1,4 +1,4 @@
-//! `iscsi://host[:3260]/target/lun?options`.
+//! `iscsi://host[:3260]/target/lun?options`, and the same over RDMA as `iser://`.
 
 use alloc::format;
 use alloc::string::String;
@@ -10,6 +10,7 @@ use crate::options::{Options, Writer, positive, split_query, text};
 use crate::percent;
 use crate::piece::{Fault, Piece};
 use crate::portal::{ISCSI_PORT, Portal};
+use crate::rdma::{Carrier, RdmaOptions, refuse_digests};
 
 pub(crate) const OPTIONS: &[&str] = &[
     "header_digest",
@@ -25,7 +26,20 @@ pub(crate) const OPTIONS: &[&str] = &[
     "chap_mutual_secret_file",
     "chap_mutual_secret_env",
 ];
-const SHAPE: &str = "write iscsi://HOST[:PORT]/TARGET/LUN";
+pub(crate) const ISER_OPTIONS: &[&str] = &[
+    "crc",
+    "initiator",
+    "isid",
+    "timeout",
+    "reconnect",
+    "chap_user",
+    "chap_secret_file",
+    "chap_secret_env",
+    "chap_mutual_user",
+    "chap_mutual_secret_file",
+    "chap_mutual_secret_env",
+];
+const SHAPE: &str = "write iscsi://HOST[:PORT]/TARGET/LUN, or iser:// for RDMA";
 /// The largest LUN that the flat addressing of SAM-5 §4.7.7.3 holds.
 const LAST_LUN: u16 = 16_383;
 
@@ -45,9 +59,11 @@ pub struct IscsiUrl {
 /// How an initiator is to log in.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct IscsiOptions {
-    /// Offer CRC32C for headers.
+    /// RDMA carries it, as iSER; without it TCP does.
+    pub rdma: Option<RdmaOptions>,
+    /// Offer CRC32C for headers; over TCP alone.
     pub header_digest: bool,
-    /// Offer CRC32C for data.
+    /// Offer CRC32C for data; likewise.
     pub data_digest: bool,
     /// The initiator's name; a default if not given.
     pub initiator: Option<Iqn>,
@@ -118,7 +134,7 @@ pub struct MutualChap {
 }
 
 impl IscsiUrl {
-    pub(crate) fn read(piece: Piece<'_>) -> Result<Self, Fault> {
+    pub(crate) fn read(piece: Piece<'_>, carrier: Carrier) -> Result<Self, Fault> {
         let (place, query) = split_query(piece);
         let (portal, path) = Portal::read_authority(place, ISCSI_PORT, SHAPE)?;
         let parts = path.and_then(|path| path.split_once('/'));
@@ -133,7 +149,7 @@ impl IscsiUrl {
         })?;
         let name = percent::decode(target)?;
         let target = Iqn::read(Piece { text: &name, at: target.at })?;
-        Ok(Self { portal, target, lun: number, options: IscsiOptions::read(query)? })
+        Ok(Self { portal, target, lun: number, options: IscsiOptions::read(query, carrier)? })
     }
 
     pub(crate) fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -143,9 +159,24 @@ impl IscsiUrl {
 }
 
 impl IscsiOptions {
-    pub(crate) fn read(query: Option<Piece<'_>>) -> Result<Self, Fault> {
-        let options = Options::read(query, "iscsi:", OPTIONS)?;
+    /// The scheme of a URL with these.
+    pub(crate) fn scheme(&self) -> &'static str {
+        match Carrier::of(self.rdma) {
+            Carrier::Tcp => "iscsi",
+            Carrier::Rdma => "iser",
+        }
+    }
+
+    pub(crate) fn read(query: Option<Piece<'_>>, carrier: Carrier) -> Result<Self, Fault> {
+        let options = match carrier {
+            Carrier::Tcp => Options::read(query, "iscsi:", OPTIONS)?,
+            Carrier::Rdma => {
+                refuse_digests(query, "iser:")?;
+                Options::read(query, "iser:", ISER_OPTIONS)?
+            }
+        };
         Ok(Self {
+            rdma: carrier.read(&options)?,
             header_digest: options.get("header_digest", digest)?.unwrap_or(false),
             data_digest: options.get("data_digest", digest)?.unwrap_or(false),
             initiator: options.get("initiator", Iqn::read)?,
@@ -158,6 +189,9 @@ impl IscsiOptions {
 
     pub(crate) fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut options = Writer::new(f);
+        if let Some(rdma) = self.rdma {
+            rdma.write(&mut options)?;
+        }
         options.put("header_digest", self.header_digest.then_some("crc32c"))?;
         options.put("data_digest", self.data_digest.then_some("crc32c"))?;
         options.put("initiator", self.initiator.as_ref())?;

@@ -1,4 +1,4 @@
-//! `nvme+tcp://host[:4420]/subsystem/nsid?options`.
+//! `nvme+tcp://host[:4420]/subsystem/nsid?options`, and the same over RDMA as `nvme+rdma://`.
 
 use alloc::format;
 use core::fmt;
@@ -10,15 +10,17 @@ use crate::parse::parse_by_read;
 use crate::percent;
 use crate::piece::{Fault, Piece};
 use crate::portal::{NVME_PORT, Portal};
+use crate::rdma::{Carrier, RdmaOptions, refuse_digests};
 use crate::uuid;
 
 pub(crate) const OPTIONS: &[&str] =
     &["header_digest", "data_digest", "queues", "timeout", "reconnect", "hostnqn", "hostid"];
-const SHAPE: &str = "write nvme+tcp://HOST[:PORT]/SUBSYSTEM/NSID";
+pub(crate) const RDMA_OPTIONS: &[&str] = &["crc", "queues", "timeout", "reconnect", "hostnqn", "hostid"];
+const SHAPE: &str = "write nvme+tcp://HOST[:PORT]/SUBSYSTEM/NSID, or nvme+rdma:// for RDMA";
 /// The largest namespace identifier: the next one means all namespaces (NVMe Base §3.2.1).
 const LAST_NSID: u32 = 0xffff_fffe;
 
-/// A namespace of an NVMe/TCP subsystem.
+/// A namespace of an NVMe subsystem.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NvmeUrl {
     /// Where the subsystem is reached.
@@ -34,9 +36,11 @@ pub struct NvmeUrl {
 /// How a host is to connect.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NvmeOptions {
-    /// Ask for CRC32C of headers.
+    /// RDMA carries it; without it TCP does.
+    pub rdma: Option<RdmaOptions>,
+    /// Ask for CRC32C of headers; over TCP alone.
     pub header_digest: bool,
-    /// Ask for CRC32C of data.
+    /// Ask for CRC32C of data; likewise.
     pub data_digest: bool,
     /// I/O queues, at least 1; as many as cores if not given.
     pub queues: Option<u16>,
@@ -73,7 +77,7 @@ impl fmt::Display for HostId {
 parse_by_read!(HostId, "host identifier");
 
 impl NvmeUrl {
-    pub(crate) fn read(piece: Piece<'_>) -> Result<Self, Fault> {
+    pub(crate) fn read(piece: Piece<'_>, carrier: Carrier) -> Result<Self, Fault> {
         let (place, query) = split_query(piece);
         let (portal, path) = Portal::read_authority(place, NVME_PORT, SHAPE)?;
         let parts = path.and_then(|path| path.split_once('/'));
@@ -87,7 +91,7 @@ impl NvmeUrl {
         })?;
         let name = percent::decode(subsystem)?;
         let subsystem = Nqn::read(Piece { text: &name, at: subsystem.at })?;
-        Ok(Self { portal, subsystem, nsid: number, options: NvmeOptions::read(query)? })
+        Ok(Self { portal, subsystem, nsid: number, options: NvmeOptions::read(query, carrier)? })
     }
 
     pub(crate) fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -99,9 +103,24 @@ impl NvmeUrl {
 }
 
 impl NvmeOptions {
-    pub(crate) fn read(query: Option<Piece<'_>>) -> Result<Self, Fault> {
-        let options = Options::read(query, "nvme+tcp:", OPTIONS)?;
+    /// The scheme of a URL with these.
+    pub(crate) fn scheme(&self) -> &'static str {
+        match Carrier::of(self.rdma) {
+            Carrier::Tcp => "nvme+tcp",
+            Carrier::Rdma => "nvme+rdma",
+        }
+    }
+
+    pub(crate) fn read(query: Option<Piece<'_>>, carrier: Carrier) -> Result<Self, Fault> {
+        let options = match carrier {
+            Carrier::Tcp => Options::read(query, "nvme+tcp:", OPTIONS)?,
+            Carrier::Rdma => {
+                refuse_digests(query, "nvme+rdma:")?;
+                Options::read(query, "nvme+rdma:", RDMA_OPTIONS)?
+            }
+        };
         Ok(Self {
+            rdma: carrier.read(&options)?,
             header_digest: options.get("header_digest", flag)?.unwrap_or(false),
             data_digest: options.get("data_digest", flag)?.unwrap_or(false),
             queues: options.get("queues", |value| number(value, &1))?,
@@ -114,6 +133,9 @@ impl NvmeOptions {
 
     pub(crate) fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut options = Writer::new(f);
+        if let Some(rdma) = self.rdma {
+            rdma.write(&mut options)?;
+        }
         options.put_flag("header_digest", self.header_digest)?;
         options.put_flag("data_digest", self.data_digest)?;
         options.put("queues", self.queues)?;

@@ -29,13 +29,15 @@ fn headings(above: &str) -> Vec<&'static str> {
 fn every_scheme_has_its_options() {
     assert_eq!(headings("Schemes"), url::SCHEMES);
     let memory: &[&str] = &source::MEMORY_OPTIONS;
-    let options: [(&str, &[&str]); 6] = [
+    let options: [(&str, &[&str]); 8] = [
         ("null", memory),
         ("ram", memory),
         ("file", &source::FILE_OPTIONS),
         ("device", &source::DEVICE_OPTIONS),
         ("iscsi", iscsi::OPTIONS),
+        ("iser", iscsi::ISER_OPTIONS),
         ("nvme+tcp", nvme::OPTIONS),
+        ("nvme+rdma", nvme::RDMA_OPTIONS),
     ];
     for (scheme, options) in options {
         assert_eq!(cells(&alloc::format!("### `{scheme}:`")), options, "the options of {scheme}");

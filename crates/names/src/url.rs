@@ -14,21 +14,29 @@ use crate::iscsi::IscsiUrl;
 use crate::nvme::NvmeUrl;
 use crate::parse::parse_by_read;
 use crate::piece::{Fault, Piece};
+use crate::rdma::Carrier;
 use crate::source::{DeviceSource, FileSource, MemorySource};
 
-const REMEDY: &str = "begin with null:, ram:, file:, device:, iscsi:// or nvme+tcp://, or with a filter such as \
-                      delay=5ms+ before one of them";
+const REMEDY: &str = "begin with null:, ram:, file:, device:, iscsi://, iser://, nvme+tcp:// or nvme+rdma://, or with a filter \
+                      such as delay=5ms+ before one of them";
 
 /// Every scheme.
-pub(crate) const SCHEMES: [&str; 6] = ["null", "ram", "file", "device", "iscsi", "nvme+tcp"];
+pub(crate) const SCHEMES: [&str; 8] =
+    ["null", "ram", "file", "device", "iscsi", "iser", "nvme+tcp", "nvme+rdma"];
+
+/// Those of other machines.
+const REMOTE_SCHEMES: [&str; 4] = ["iscsi", "iser", "nvme+tcp", "nvme+rdma"];
 
 /// What other tools call our schemes.
-const ELSEWHERE: [(&str, &str); 9] = [
+const ELSEWHERE: [(&str, &str); 12] = [
     ("nvme", "nvme+tcp"),
     ("nvme-tcp", "nvme+tcp"),
     ("nvme_tcp", "nvme+tcp"),
     ("nvmf", "nvme+tcp"),
+    ("nvme-rdma", "nvme+rdma"),
+    ("nvme_rdma", "nvme+rdma"),
     ("iscsi+tcp", "iscsi"),
+    ("iscsi+rdma", "iser"),
     ("mem", "ram"),
     ("memory", "ram"),
     ("dev", "device"),
@@ -103,7 +111,7 @@ pub enum Source {
     Device(DeviceSource),
     /// A logical unit of an iSCSI target.
     Iscsi(IscsiUrl),
-    /// A namespace of an NVMe/TCP subsystem.
+    /// A namespace of an NVMe subsystem.
     Nvme(NvmeUrl),
     /// Other volumes, which make one together.
     Composite(CompositeSource),
@@ -126,8 +134,8 @@ impl Source {
             Self::Ram(_) => "ram",
             Self::File(_) => "file",
             Self::Device(_) => "device",
-            Self::Iscsi(_) => "iscsi",
-            Self::Nvme(_) => "nvme+tcp",
+            Self::Iscsi(remote) => remote.options.scheme(),
+            Self::Nvme(remote) => remote.options.scheme(),
             Self::Composite(composite) => &composite.kind,
         }
     }
@@ -144,8 +152,10 @@ impl Source {
             "ram" => MemorySource::read(rest, "ram:").map(Self::Ram),
             "file" => FileSource::read(rest).map(Self::File),
             "device" => DeviceSource::read(rest).map(Self::Device),
-            "iscsi" => IscsiUrl::read(rest).map(Self::Iscsi),
-            "nvme+tcp" => NvmeUrl::read(rest).map(Self::Nvme),
+            "iscsi" => IscsiUrl::read(rest, Carrier::Tcp).map(Self::Iscsi),
+            "iser" => IscsiUrl::read(rest, Carrier::Rdma).map(Self::Iscsi),
+            "nvme+tcp" => NvmeUrl::read(rest, Carrier::Tcp).map(Self::Nvme),
+            "nvme+rdma" => NvmeUrl::read(rest, Carrier::Rdma).map(Self::Nvme),
             other if other.starts_with(['/', '.']) => Err(without_scheme(piece)),
             other => {
                 let problem = format!("\"{other}\" is neither a scheme nor a filter");
@@ -241,7 +251,7 @@ fn meant(scheme: &str) -> Option<String> {
     let lower = scheme.to_ascii_lowercase();
     let known = ELSEWHERE.iter().find(|(theirs, _)| *theirs == lower).map(|(_, ours)| *ours);
     let found = known.or_else(|| closest(&lower, &SCHEMES));
-    let slashes = |scheme| if matches!(scheme, "iscsi" | "nvme+tcp") { "//" } else { "" };
+    let slashes = |scheme| if REMOTE_SCHEMES.contains(&scheme) { "//" } else { "" };
     if let Some(scheme) = found {
         return Some(format!("{scheme}:{}", slashes(scheme)));
     }

@@ -87,7 +87,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_makes_a_parser_panic(text in "(stats\\+|iscsi://|file:|delay=|nvme\\+tcp://|mirror=\\[(ram:1M,)?)?\\PC{0,40}") {
+    fn no_text_makes_a_parser_panic(text in "(stats\\+|iscsi://|iser://|file:|delay=|nvme\\+(tcp|rdma)://|mirror=\\[(ram:1M,)?)?\\PC{0,40}") {
         let _ = text.parse::<VolumeUrl>().map_err(|error| error.to_string());
         let _ = text.parse::<DiscoveryUrl>().map_err(|error| error.to_string());
         let _ = text.parse::<Iqn>().map_err(|error| error.to_string());

@@ -1,6 +1,6 @@
 //! Volume URLs from the outside: every scheme, every filter, every way to get one wrong, and the round trip.
 
-use names::{BlockSize, ByteSize, Filter, Source, VolumeUrl};
+use names::{BlockSize, ByteSize, Filter, RdmaOptions, Source, VolumeUrl};
 
 /// What is written equals what was read.
 const CANONICAL: &[&str] = &[
@@ -19,12 +19,18 @@ const CANONICAL: &[&str] = &[
     "nvme+tcp://storage.example:4420/nqn.2026-11.org.linerate:a%2Fb/4294967294?header_digest=1&data_digest=1\
      &queues=2&timeout=1m&reconnect=250ms&hostnqn=nqn.2014-08.org.nvmexpress:uuid:f81d4fae-7dec-11d0-a765-00a0c91e6bf6\
      &hostid=f81d4fae-7dec-11d0-a765-00a0c91e6bf6",
+    "iser://127.0.0.1:3260/iqn.2026-11.org.linerate:disk/0",
+    "iser://[::1]:7/eui.02004567a425678d/16383?crc=1&initiator=iqn.1993-08.org.debian:01:x&isid=800102abcdef&timeout=5s\
+     &reconnect=0&chap_user=a%26b&chap_secret_file=/etc/s&chap_mutual_user=t&chap_mutual_secret_env=SECRET",
+    "nvme+rdma://storage.example:4420/nqn.2026-11.org.linerate:a%2Fb/4294967294?crc=1&queues=2&timeout=1m\
+     &reconnect=250ms&hostnqn=nqn.2014-08.org.example:h&hostid=f81d4fae-7dec-11d0-a765-00a0c91e6bf6",
     "delay=5ms,jitter=1ms,seed=7,on=read,on=flush+ram:1G",
     "fail=0.5000%,kind=nospace,on=write,blocks=8-15,seed=3+fail=1/100+null:1M",
     "limit=5000iops,200M/s+limit=7iops+limit=1k/s+stats+readonly+device:/dev/x",
     "mirror=[ram:1M]",
     "stats+mirror=[delay=5ms,on=read+ram:1M,mirror=[fail=1/50,on=write+file:a%2Cb%5Bc%5D?size=1M,null:1M]]",
     "mirror=[iscsi://[::1]:7/iqn.2026-11.org.linerate:disk/0,nvme+tcp://[::1]:4420/nqn.2026-11.org.linerate:disk/1?queues=2]",
+    "mirror=[iser://[::1]:7/iqn.2026-11.org.linerate:disk/0?crc=1,nvme+rdma://[::1]:4420/nqn.2026-11.org.linerate:disk/1]",
 ];
 
 #[test]
@@ -45,6 +51,11 @@ fn parts_are_what_they_say() {
     let remote: VolumeUrl = "nvme+tcp://[fe80::1]/nqn.2026-11.org.linerate:disk/1".parse().unwrap();
     let Source::Nvme(remote) = remote.source else { panic!("not NVMe") };
     assert_eq!(remote.portal.address().unwrap().to_string(), "[fe80::1]:4420");
+    assert_eq!(remote.options.rdma, None);
+    let remote: VolumeUrl = "iser://[fe80::1]/iqn.2026-11.org.linerate:disk/1?crc=1".parse().unwrap();
+    let Source::Iscsi(remote) = remote.source else { panic!("not iSCSI") };
+    assert_eq!(remote.portal.address().unwrap().to_string(), "[fe80::1]:3260");
+    assert_eq!(remote.options.rdma, Some(RdmaOptions { crc: true }));
 }
 
 /// Text, where the error must point (in characters from zero), and a word that its text must have.
@@ -55,6 +66,12 @@ const WRONG: &[(&str, usize, &str)] = &[
     ("/dev/sdb", 0, "did you mean device:/dev/sdb?"),
     ("nvme://127.0.0.1/nqn.2026-11.org.linerate:disk/1", 0, "did you mean nvme+tcp://?"),
     ("NVME-TCP://127.0.0.1/nqn.2026-11.org.linerate:disk/1", 0, "did you mean nvme+tcp://?"),
+    ("NVMe-RDMA://127.0.0.1/nqn.2026-11.org.linerate:disk/1", 0, "did you mean nvme+rdma://?"),
+    ("isers://127.0.0.1/iqn.2026-11.org.linerate:disk/0", 0, "did you mean iser://?"),
+    ("iser://h/iqn.2026-11.org.linerate:d/0?data_digest=crc32c", 38, "crc=1"),
+    ("nvme+rdma://h/nqn.2026-11.org.linerate:d/1?timeout=1s&header_digest=1", 54, "has no digests"),
+    ("nvme+rdma://h/nqn.2026-11.org.linerate:d/1?crc=yes", 47, "1 for yes"),
+    ("nvme+tcp://h/nqn.2026-11.org.linerate:d/1?crc=1", 42, "no option"),
     ("iscs://127.0.0.1/iqn.2026-11.org.linerate:disk/0", 0, "did you mean iscsi://?"),
     ("rom:1G", 0, "did you mean ram:?"),
     ("dealy=5ms+ram:1G", 0, "did you mean the filter delay?"),

@@ -20,7 +20,9 @@ use std::time::Duration;
 
 use backends::FileVolume;
 use engine::remote::{self, Access, RemoteOpening};
-use engine::{Catalogue, ControlEvent, Core, Generation, ListenerRole, Listening, Message, ServedVolume};
+use engine::{
+    Catalogue, ControlEvent, Core, Generation, ListenerRole, Listening, Message, ServedVolume, Transport,
+};
 use host::{CoreIndex, Journal, Kind, ListenerId, OpenMode};
 use protocol::Instant;
 use volume::{CoreId, QueueContext, Volume, VolumeId, VolumeQueue};
@@ -391,7 +393,11 @@ impl Trial {
         let [iscsi, nvme] = self.scenario.portals;
         let ports = [(ListenerId(0), iscsi), (ListenerId(1), nvme), (THIRD, iscsi)];
         let listening = |(id, compose): (ListenerId, Compose)| {
-            (id != THIRD || third).then(|| Listening { id, role: compose(&exports, before(id)) })
+            (id != THIRD || third).then(|| Listening {
+                id,
+                transport: Transport::Tcp,
+                role: compose(&exports, before(id)),
+            })
         };
         self.listeners = ports.into_iter().filter_map(listening).collect();
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use backends::FileVolume;
 use engine::incarnation::Mark;
 use engine::remote::{self, Access};
-use engine::{Catalogue, Core, EngineConfig, ListenerRole, Message, NamedVolume};
+use engine::{Catalogue, Core, EngineConfig, ListenerRole, Message, NamedVolume, Transport};
 use host::{CoreIndex, OpenMode, World as HostWorld};
 use protocol::Instant;
 use volume::{CoreId, OpenError, QueueContext, Volume, VolumeQueue};
@@ -76,6 +76,15 @@ impl Scenario {
     /// True if the protocol has compare-and-write at this end.
     pub fn compares(&self) -> bool {
         matches!(self.access, Access::Iscsi { .. })
+    }
+
+    /// What carries the protocol: what the client means to use.
+    fn transport(&self) -> Transport {
+        let rdma = match &self.access {
+            Access::Iscsi { url, .. } => url.options.rdma,
+            Access::Nvme { url } => url.options.rdma,
+        };
+        if rdma.is_some() { Transport::Iwarp { crc: false } } else { Transport::Tcp }
     }
 }
 
@@ -153,7 +162,8 @@ pub(crate) fn start_server(
         observer: Arc::clone(&world.observed) as Arc<dyn engine::ControlObserver>,
     });
     let volume: Arc<dyn Volume> = Arc::new(volume);
-    let catalogue = Catalogue::first([NamedVolume { name: "disk".into(), volume }], vec![listener]);
+    let mut catalogue = Catalogue::first([NamedVolume { name: "disk".into(), volume }], vec![listener]);
+    catalogue.listeners.iter_mut().for_each(|listening| listening.transport = scenario.transport());
     let mail = Arc::new(Mail::<Message>::new(scenario.cores.into()));
     let core = |core| {
         let context = HostWorld {

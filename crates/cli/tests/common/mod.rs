@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -27,6 +27,7 @@ pub(crate) struct Server {
     child: Child,
     pub(crate) iscsi: SocketAddr,
     pub(crate) nvme: SocketAddr,
+    ready: PathBuf,
 }
 
 impl Server {
@@ -70,7 +71,14 @@ impl Server {
             let line = listening.lines().find_map(|line| line.strip_prefix(protocol)).unwrap();
             line.trim().parse().unwrap()
         };
-        Self { iscsi: portal("iscsi "), nvme: portal("nvme "), child }
+        Self { iscsi: portal("iscsi "), nvme: portal("nvme "), child, ready }
+    }
+
+    /// Where it listens for that kind of portal now, by the words of the ready file.
+    pub(crate) fn portal(&self, kind: &str) -> Option<SocketAddr> {
+        let listening = std::fs::read_to_string(&self.ready).unwrap();
+        let mut lines = listening.lines().filter_map(|line| line.split_once(' '));
+        lines.find(|(word, _)| *word == kind).map(|(_, address)| address.parse().unwrap())
     }
 
     pub(crate) fn iscsi_url(&self, volume: &str) -> String {
@@ -79,6 +87,18 @@ impl Server {
 
     pub(crate) fn nvme_url(&self, volume: &str) -> String {
         format!("nvme+tcp://{}/nqn.2026-11.org.linerate:{volume}/1", self.nvme)
+    }
+
+    /// The volume over iSER.
+    pub(crate) fn iser_url(&self, volume: &str) -> String {
+        let portal = self.portal("iser").unwrap();
+        format!("iser://{portal}/iqn.2026-11.org.linerate:{volume}/0")
+    }
+
+    /// The volume over NVMe/RDMA.
+    pub(crate) fn nvme_rdma_url(&self, volume: &str) -> String {
+        let portal = self.portal("nvme-rdma").unwrap();
+        format!("nvme+rdma://{portal}/nqn.2026-11.org.linerate:{volume}/1")
     }
 
     pub(crate) fn pid(&self) -> Pid {

@@ -25,7 +25,7 @@ use reactor::{ListenerControl, Stopper};
 pub(crate) use self::apply::Checked;
 use self::apply::{Failure, Outcome, apply};
 use self::context::{Context, Current, Links, keep_mark};
-use crate::config::{Config, Protocol};
+use crate::config::{Config, PortalKind};
 use crate::control_input::ControlInput;
 use crate::departures::Departures;
 use crate::exports::{OpenPortal, Opened};
@@ -136,9 +136,9 @@ impl Controller {
     }
 
     /// Where it listens.
-    pub(crate) fn portals(&self) -> Vec<(Protocol, std::net::SocketAddr)> {
+    pub(crate) fn portals(&self) -> Vec<(PortalKind, std::net::SocketAddr)> {
         let portals = self.context.current.portals.iter();
-        portals.map(|OpenPortal { entry, address, .. }| (entry.protocol, *address)).collect()
+        portals.map(|OpenPortal { entry, address, .. }| (entry.kind(), *address)).collect()
     }
 
     /// A line for each volume that is not served.

@@ -170,7 +170,7 @@ fn portals(now: &[PortalEntry], next: &[PortalEntry]) -> Result<Vec<Option<usize
         Some(left.remove(place))
     };
     let listens = |entry: &PortalEntry| {
-        take(&|old: &PortalEntry| old.listen == entry.listen && old.protocol == entry.protocol)
+        take(&|old: &PortalEntry| old.listen == entry.listen && old.kind() == entry.kind())
     };
     let found: Vec<Option<usize>> = next.iter().map(listens).collect();
     let mut problems = Vec::new();
@@ -182,8 +182,8 @@ fn portals(now: &[PortalEntry], next: &[PortalEntry]) -> Result<Vec<Option<usize
             problems.push(format!(
                 "the portal {} cannot change from {} to {}: its connections speak the old protocol; take it out, reload, and put it back",
                 entry.listen,
-                old.protocol.word(),
-                entry.protocol.word()
+                old.kind().word(),
+                entry.kind().word()
             ));
         }
     }
@@ -318,6 +318,10 @@ mod tests {
                 "cannot get another uuid while it is served: its hosts would take it for another disk",
             ),
             (with("'iscsi'", "'nvme'"), "the portal 127.0.0.1:3260 cannot change from iscsi to nvme"),
+            (
+                with("'iscsi'", "'iscsi'\ntransport='iwarp'"),
+                "the portal 127.0.0.1:3260 cannot change from iscsi to iser",
+            ),
             (format!("{NOW}[daemon]\ncores=2"), "[daemon] cores cannot change while the server runs"),
             (format!("{NOW}[daemon]\nstate='/s'"), "[daemon] state cannot change"),
             (format!("{NOW}[limits]\nmemory='1G'"), "[limits] memory cannot change"),

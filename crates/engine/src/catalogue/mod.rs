@@ -24,7 +24,7 @@ type Sizes = HashMap<VolumeId, Geometry>;
 pub enum ListenerRole {
     /// iSCSI, as a target.
     Iscsi(Arc<iscsi::target::Portal>),
-    /// NVMe/TCP, as a controller.
+    /// NVMe over Fabrics, as a controller.
     Nvme(Arc<nvme::controller::Portal>),
 }
 
@@ -102,11 +102,26 @@ pub struct ServedVolume {
     pub volume: Arc<dyn Volume>,
 }
 
+/// What carries the protocol of a listening socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Transport {
+    /// The TCP stream itself.
+    #[default]
+    Tcp,
+    /// RDMA, by software iWARP on the TCP stream: the protocol is iSER or NVMe/RDMA.
+    Iwarp {
+        /// Checksums of everything, whatever the peer asks for.
+        crc: bool,
+    },
+}
+
 /// A listening socket, and what is behind it.
 #[derive(Debug, Clone)]
 pub struct Listening {
     /// Its name in the reactor.
     pub id: ListenerId,
+    /// What carries the protocol. It stays for the listener's life, but for checksums, which count for new connections.
+    pub transport: Transport,
     /// What is spoken there, and what is found.
     pub role: ListenerRole,
 }
@@ -138,7 +153,8 @@ impl Catalogue {
     pub fn first(volumes: impl IntoIterator<Item = NamedVolume>, roles: Vec<ListenerRole>) -> Self {
         let served =
             |(slot, NamedVolume { name, volume })| ServedVolume { id: VolumeId::new(slot, 0), name, volume };
-        let listening = |(number, role)| Listening { id: ListenerId(number), role };
+        let listening =
+            |(number, role)| Listening { id: ListenerId(number), transport: Transport::Tcp, role };
         Self {
             generation: Generation(1),
             volumes: (0..).zip(volumes).map(served).collect(),
@@ -152,9 +168,14 @@ impl Catalogue {
         self.volumes.iter().find(|served| served.id == id)
     }
 
+    /// A listener.
+    pub(crate) fn listening(&self, id: ListenerId) -> Option<&Listening> {
+        self.listeners.iter().find(|listening| listening.id == id)
+    }
+
     /// What is behind a listener.
     pub(crate) fn role(&self, id: ListenerId) -> Option<&ListenerRole> {
-        self.listeners.iter().find(|listening| listening.id == id).map(|listening| &listening.role)
+        self.listening(id).map(|listening| &listening.role)
     }
 
     /// A volume has this size from now on, for connections that come later.

@@ -28,7 +28,7 @@ impl Portals {
     /// The listeners that another catalogue does not have, with nothing behind them.
     pub(crate) fn gone<'a>(&'a self, next: &'a Self) -> impl Iterator<Item = Listening> + 'a {
         let gone = self.0.iter().filter(|listening| next.role(listening.id).is_none());
-        gone.map(|Listening { id, role }| Listening { id: *id, role: role.emptied() })
+        gone.map(|listening| Listening { role: listening.role.emptied(), ..listening.clone() })
     }
 }
 
@@ -36,11 +36,19 @@ impl Portals {
 mod tests {
     use std::sync::Arc;
 
+    use super::super::Transport;
     use super::*;
 
     fn portals(roles: &[(u32, &ListenerRole)]) -> Portals {
         Portals(
-            roles.iter().map(|(id, role)| Listening { id: ListenerId(*id), role: (*role).clone() }).collect(),
+            roles
+                .iter()
+                .map(|(id, role)| Listening {
+                    id: ListenerId(*id),
+                    transport: Transport::Tcp,
+                    role: (*role).clone(),
+                })
+                .collect(),
         )
     }
 

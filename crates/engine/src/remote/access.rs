@@ -15,7 +15,7 @@ pub enum Access {
         /// The secrets that its options name.
         secrets: Option<Secrets>,
     },
-    /// A namespace of an NVMe/TCP subsystem.
+    /// A namespace of an NVMe subsystem.
     Nvme {
         /// Which.
         url: NvmeUrl,

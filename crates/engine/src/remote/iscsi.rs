@@ -1,4 +1,4 @@
-//! iSCSI logical units as remote volumes: one session per core.
+//! iSCSI logical units as remote volumes: one session per core, over TCP or, as iSER, over software iWARP.
 //!
 //! A queue's sessions bear the same name (ISID) one after the other. A login under the name of a session that the target still
 //! has *reinstates* it: the target ends the old session and its tasks before it answers (RFC 7143 §6.3.5). So once a login has
@@ -6,6 +6,7 @@
 //! portal group: a login that was sent elsewhere, or found another group, begins a session *beside* the old one, and proves nothing.
 
 use std::cell::RefCell;
+use std::marker::PhantomData;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -13,14 +14,15 @@ use std::task::Waker;
 use std::time::Duration;
 
 use ::iscsi::chap::{Credentials, Secret};
-use ::iscsi::initiator::{Action, Config, Connection, Discovered, Input, RemoteUnit};
+use ::iscsi::datamover::iser::{Invalidation, initiator_needs, private_data};
+use ::iscsi::initiator::{Action, Config, Connection, Discovered, Input, IserConnection, RemoteUnit};
 use ::iscsi::keys::DigestPolicy;
 use ::volume::{CoreId, Geometry, OpenError, Volume};
 use buf::Pool;
-use names::{Iqn, IscsiOptions, IscsiUrl};
+use names::{Iqn, IscsiOptions, IscsiUrl, RdmaOptions};
 
 use super::access::Secrets;
-use super::client::{Aim, Client, ClientRole, Report, Tell};
+use super::client::{Aim, Client, ClientRole, Make, Report, Tell};
 use super::client_context::ClientContext;
 use super::entries::Nexus;
 use super::far_end::{Facts, Shape, Shared, Timing};
@@ -29,6 +31,7 @@ use super::redirect::{Redirect, RedirectFollower, RedirectSlot};
 use super::route::{Attempt, Route};
 use super::volume::RemoteVolume;
 use super::waiting::{Found, Place, Waiting, dial};
+use crate::iwarp_link::{IwarpLink, for_iser};
 use crate::limits::{CLIENT_POOL, COMMAND_TIME, RECONNECT_TIME, SESSION_GONE};
 
 /// The name that initiators log in under unless the URL says otherwise.
@@ -42,11 +45,11 @@ enum Info {
     Moved(Redirect),
 }
 
-/// An initiator's side of an iSCSI connection.
-struct Initiator;
+/// An initiator's side of an iSCSI connection, whatever carries it.
+struct Initiator<C>(PhantomData<C>);
 
-impl ClientRole for Initiator {
-    type Connection = Connection;
+impl<C: protocol::Connection<Input = Input, Action = Action>> ClientRole for Initiator<C> {
+    type Connection = C;
     type Info = Info;
 
     #[inline]
@@ -84,6 +87,8 @@ struct Plan {
     chap: Option<Credentials>,
     mutual: Option<Credentials>,
     digests: (bool, bool),
+    /// RDMA carries them; without it TCP does.
+    rdma: Option<RdmaOptions>,
     /// The sessions' own name, if the user gave one: then there is only one session at a time.
     named: Option<[u8; 6]>,
     timing: Timing,
@@ -114,8 +119,8 @@ impl Plan {
             reconnect: options.reconnect.map_or(RECONNECT_TIME, |span| span.0),
         };
         let (named, context) = (options.isid.map(|isid| isid.0), context.clone());
-        let home = Mutex::new(address);
-        Ok(Self { home, initiator, target, lun, chap, mutual, digests, named, timing, context })
+        let (home, rdma) = (Mutex::new(address), options.rdma);
+        Ok(Self { home, initiator, target, lun, chap, mutual, digests, rdma, named, timing, context })
     }
 
     /// A session's name: the one that the user gave, or one of its own.
@@ -152,11 +157,33 @@ impl Plan {
         (waker, purpose): (Waker, &Arc<()>),
         tell: Tell<Info>,
     ) -> Rc<Link> {
-        let link = Link::new(waker);
         let (config, entropy) = (self.config(isid), (self.context.entropy)());
-        let make = Box::new(move |now| Connection::new(now, config, Pool::new(CLIENT_POOL), entropy));
-        let aim = Aim::new(address, self.timing.command);
-        let client = Client::<Initiator>::new(make, (Rc::clone(&link), aim), tell, purpose);
+        let Some(rdma) = self.rdma else {
+            let make = move |now| Connection::new(now, config, Pool::new(CLIENT_POOL), entropy);
+            return self.dial(Box::new(make), address, (waker, purpose), tell);
+        };
+        let iwarp = IwarpLink::new(rdma.crc, address, None);
+        let make = move |now| {
+            let (pool, words) = (Pool::new(CLIENT_POOL), private_data(Invalidation::Used));
+            let pair = iwarp.initiator(now, (words, for_iser(initiator_needs())), &pool);
+            IserConnection::new(now, config, pool, entropy, pair)
+        };
+        self.dial(Box::new(make), address, (waker, purpose), tell)
+    }
+
+    /// Dials a connection.
+    fn dial<C>(
+        &self,
+        make: Make<C>,
+        address: SocketAddr,
+        (waker, purpose): (Waker, &Arc<()>),
+        tell: Tell<Info>,
+    ) -> Rc<Link>
+    where
+        C: protocol::Connection<Input = Input, Action = Action> + 'static,
+    {
+        let (link, aim) = (Link::new(waker), Aim::new(address, self.timing.command));
+        let client = Client::<Initiator<C>>::new(make, (Rc::clone(&link), aim), tell, purpose);
         dial(&self.context.dialer, address, &link, Box::new(client));
         link
     }

@@ -1,4 +1,4 @@
-//! NVMe/TCP namespaces as remote volumes: one controller, and an I/O queue of it per core.
+//! NVMe namespaces as remote volumes: one controller, and an I/O queue of it per core.
 //!
 //! A new association says nothing of the one before: its controller may still be busy with what it was sent. It ends at the
 //! latest when it has not been kept alive for as long as was agreed (KATO, NVMe Base §3.9.4), and only after that is a

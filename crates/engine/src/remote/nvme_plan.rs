@@ -1,5 +1,6 @@
-//! How connections to an NVMe/TCP subsystem are made: what all of them have in common.
+//! How connections to an NVMe subsystem are made, over TCP or over software iWARP: what all of them have in common.
 
+use std::marker::PhantomData;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -8,15 +9,18 @@ use std::task::Waker;
 use ::nvme::fabrics::HostIdentity;
 use ::nvme::host::{Action, Config, Connection, Input, Queue, RemoteNamespace};
 use ::nvme::log::DiscoveryEntry;
+use ::nvme::rdma::HostConnection;
+use buf::Pool;
 use host::EndpointId;
-use names::NvmeOptions;
+use names::{NvmeOptions, RdmaOptions};
 
-use super::client::{Aim, Client, ClientRole, Errand, Report, Tell};
+use super::client::{Aim, Client, ClientRole, Errand, Make, Report, Tell};
 use super::client_context::ClientContext;
 use super::far_end::Timing;
 use super::link::{Link, Order};
 use super::waiting::dial;
-use crate::limits::{COMMAND_TIME, KEEP_ALIVE, RECONNECT_TIME};
+use crate::iwarp_link::{IwarpLink, for_nvme};
+use crate::limits::{CLIENT_POOL, COMMAND_TIME, KEEP_ALIVE, RECONNECT_TIME};
 
 /// Commands that a queue may have under way.
 pub(super) const DEPTH: u16 = 128;
@@ -27,11 +31,14 @@ pub(super) enum Info {
     Subsystems(Vec<DiscoveryEntry>),
 }
 
-/// A host's side of an NVMe/TCP connection.
-struct Host;
+/// NVMe/RDMA over software iWARP, at a host.
+type RdmaHost = HostConnection<iwarp::Connection>;
 
-impl ClientRole for Host {
-    type Connection = Connection;
+/// A host's side of an NVMe connection, whatever carries it.
+struct Host<C>(PhantomData<C>);
+
+impl<C: protocol::Connection<Input = Input, Action = Action>> ClientRole for Host<C> {
+    type Connection = C;
     type Info = Info;
 
     #[inline]
@@ -63,6 +70,8 @@ pub(super) struct Plan {
     pub(super) host: HostIdentity,
     subnqn: Arc<str>,
     digests: (bool, bool),
+    /// RDMA carries them; without it TCP does.
+    rdma: Option<RdmaOptions>,
     address: SocketAddr,
     pub(super) timing: Timing,
     pub(super) context: ClientContext,
@@ -87,6 +96,7 @@ impl Plan {
             host: HostIdentity { identifier, nqn: nqn.into() },
             subnqn: subnqn.into(),
             digests: (options.header_digest, options.data_digest),
+            rdma: options.rdma,
             address,
             timing: Timing {
                 command: options.timeout.map_or(COMMAND_TIME, |span| span.0),
@@ -128,7 +138,6 @@ impl Plan {
         (waker, purpose): (Waker, &Arc<()>),
         (tell, errand): (Tell<Info>, Option<Errand>),
     ) -> Rc<Link> {
-        let link = Link::new(waker);
         let config = Config {
             host: self.host.clone(),
             subnqn: Arc::clone(&self.subnqn),
@@ -138,10 +147,34 @@ impl Plan {
             command_time: self.timing.command,
             queue,
         };
-        let make = Box::new(move |now| Connection::new(config, now));
-        let aim = Aim::new(self.address, self.timing.command);
-        let client = Client::<Host>::new(make, (Rc::clone(&link), aim), tell, purpose).with_errand(errand);
-        dial(&self.context.dialer, self.address, &link, Box::new(client));
+        let Some(rdma) = self.rdma else {
+            let make = move |now| Connection::new(config, now);
+            return self.dial(Box::new(make), (waker, purpose), (tell, errand));
+        };
+        let iwarp = IwarpLink::new(rdma.crc, self.address, None);
+        let make = move |now| {
+            let words = RdmaHost::private_data(&config);
+            let queues = for_nvme(RdmaHost::needs(&config));
+            let pair = iwarp.initiator(now, (words, queues), &Pool::new(CLIENT_POOL));
+            RdmaHost::new(pair, config, now)
+        };
+        self.dial(Box::new(make), (waker, purpose), (tell, errand))
+    }
+
+    /// Dials a connection.
+    fn dial<C>(
+        &self,
+        make: Make<C>,
+        (waker, purpose): (Waker, &Arc<()>),
+        (tell, errand): (Tell<Info>, Option<Errand>),
+    ) -> Rc<Link>
+    where
+        C: protocol::Connection<Input = Input, Action = Action> + 'static,
+    {
+        let (link, aim) = (Link::new(waker), Aim::new(self.address, self.timing.command));
+        let client = Client::<Host<C>>::new(make, (Rc::clone(&link), aim), tell, purpose);
+        let client = Box::new(client.with_errand(errand));
+        dial(&self.context.dialer, self.address, &link, client);
         link
     }
 }

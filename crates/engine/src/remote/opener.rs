@@ -36,7 +36,7 @@ impl std::fmt::Debug for RemoteOpener {
 
 impl Opener for RemoteOpener {
     fn schemes(&self) -> &'static [&'static str] {
-        &["iscsi", "nvme+tcp"]
+        &["iscsi", "iser", "nvme+tcp", "nvme+rdma"]
     }
 
     fn prepare(&self, url: &VolumeUrl, _openers: &Openers) -> Result<Box<dyn PreparedOpen>, OpenError> {

@@ -170,3 +170,15 @@ pub(crate) fn nvme_scene(options: &str) -> Scenario {
     let names::Source::Nvme(url) = source(&url) else { panic!("not an NVMe URL") };
     Scenario { listener: nvme_listener, access: Access::Nvme { url }, marks: Marks::Fresh, cores: 1 }
 }
+
+/// The volume over iSER, with these options.
+pub(crate) fn iser_scene(options: &str) -> Scenario {
+    let access = source_access(&format!("iser://127.0.0.1/iqn.2026-11.org.linerate:disk/0{options}"));
+    Scenario { listener: iscsi_listener, access, marks: Marks::Fresh, cores: 1 }
+}
+
+/// The volume over NVMe/RDMA, with these options.
+pub(crate) fn nvme_rdma_scene(options: &str) -> Scenario {
+    let access = source_access(&format!("nvme+rdma://127.0.0.1/nqn.2026-11.org.linerate:disk/1{options}"));
+    Scenario { listener: nvme_listener, access, marks: Marks::Fresh, cores: 1 }
+}

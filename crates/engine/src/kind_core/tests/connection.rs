@@ -145,6 +145,8 @@ impl Role for FileServer {
     type Kind = FileKind;
     type Connection = FileConnection;
 
+    const CARRIER: Option<&'static str> = None;
+
     fn input(inbound: Inbound<FileKind>) -> Option<Input> {
         Some(match inbound {
             Inbound::Completion(completion) => Input::Completion(completion),

@@ -1,0 +1,97 @@
+//! Queue pairs of software iWARP for the connections of this process: what they offer, what they hold, and how long their FPDUs are.
+
+use std::net::SocketAddr;
+
+use buf::{Account, Pool};
+use iscsi::datamover::iser;
+use iwarp::mpa::{Offer, Revision, RtrKinds};
+use iwarp::{Config, QueueLimits, Role};
+use nvme::rdma;
+use protocol::Instant;
+use verbs::PrivateData;
+
+use crate::limits::{INITIATOR_READS, MSS, MSS_LOCAL, TARGET_READS};
+
+/// How a TCP stream is to carry RDMA.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct IwarpLink {
+    /// FPDUs are to have CRCs. They have them too if the peer says so.
+    pub(crate) crc: bool,
+    /// Bytes of a TCP segment.
+    pub(crate) mss: usize,
+}
+
+impl IwarpLink {
+    /// To a peer there, perhaps on this machine: FPDUs are to fit into the segments of that way (RFC 5044 §5.1).
+    pub(crate) fn new(crc: bool, peer: SocketAddr, local: Option<SocketAddr>) -> Self {
+        let is_here =
+            peer.ip().to_canonical().is_loopback() || local.map(|local| local.ip()) == Some(peer.ip());
+        Self { crc, mss: if is_here { MSS_LOCAL } else { MSS } }
+    }
+
+    /// The queue pair of a connection that was accepted, and counts its tables in `pool`.
+    pub(crate) fn responder(self, now: Instant, queues: QueueLimits, pool: &Pool) -> iwarp::Connection {
+        // Targets and controllers read their peers' memory, and have none to be read.
+        let offer = Offer { rtr: RtrKinds::ALL, ird: 1, ord: TARGET_READS, ..self.offer() };
+        self.queue_pair(now, (Role::Responder, offer, queues), pool)
+    }
+
+    /// The queue pair of a connection that was made, with these words for its peer.
+    pub(crate) fn initiator(
+        self,
+        now: Instant,
+        (words, queues): (PrivateData, QueueLimits),
+        pool: &Pool,
+    ) -> iwarp::Connection {
+        // Initiators and hosts send first in any case: nothing else has to show that they are ready.
+        let offer = Offer { ird: INITIATOR_READS, ord: 1, ..self.offer() };
+        self.queue_pair(now, (Role::Initiator(words), offer, queues), pool)
+    }
+
+    fn offer(self) -> Offer {
+        let rtr = RtrKinds::default();
+        Offer { revision: Revision::Two, markers: false, crc: self.crc, rtr, ird: 0, ord: 0 }
+    }
+
+    fn queue_pair(
+        self,
+        now: Instant,
+        (role, offer, queues): (Role, Offer, QueueLimits),
+        pool: &Pool,
+    ) -> iwarp::Connection {
+        let config = Config { role, offer, queues, mss: self.mss, solicited: false };
+        iwarp::Connection::new(now, config, Account::new(pool))
+    }
+}
+
+/// What a queue pair holds for iSER.
+pub(crate) fn for_iser(needs: iser::QueueNeeds) -> QueueLimits {
+    let iser::QueueNeeds { sends, receives, regions, longest } = needs;
+    QueueLimits { sends, receives, regions, longest }
+}
+
+/// What a queue pair holds for NVMe/RDMA.
+pub(crate) fn for_nvme(needs: rdma::QueuePairNeeds) -> QueueLimits {
+    let rdma::QueuePairNeeds { sends, receives, regions, longest } = needs;
+    QueueLimits { sends, receives, regions, longest }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fpdus_are_as_long_as_the_way_allows() {
+        let at = |text: &str| text.parse::<SocketAddr>().unwrap();
+        for (peer, local, expected) in [
+            ("127.0.0.1:7", None, MSS_LOCAL),
+            ("[::ffff:127.0.0.1]:7", None, MSS_LOCAL),
+            ("[::1]:7", Some("[::1]:3260"), MSS_LOCAL),
+            ("192.0.2.1:7", Some("192.0.2.1:3260"), MSS_LOCAL),
+            ("192.0.2.1:7", Some("192.0.2.2:3260"), MSS),
+            ("192.0.2.1:7", None, MSS),
+        ] {
+            assert_eq!(IwarpLink::new(false, at(peer), local.map(at)).mss, expected, "{peer} {local:?}");
+        }
+    }
+}
