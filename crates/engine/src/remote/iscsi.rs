@@ -160,7 +160,7 @@ impl Plan {
         let (config, entropy) = (self.config(isid), (self.context.entropy)());
         let Some(rdma) = self.rdma else {
             let make = move |now| Connection::new(now, config, Pool::new(CLIENT_POOL), entropy);
-            return self.dial(Box::new(make), address, (waker, purpose), tell);
+            return self.dial((Box::new(make), address), (waker, purpose), tell);
         };
         let iwarp = IwarpLink::new(rdma.crc, address, None);
         let make = move |now| {
@@ -168,14 +168,13 @@ impl Plan {
             let pair = iwarp.initiator(now, (words, for_iser(initiator_needs())), &pool);
             IserConnection::new(now, config, pool, entropy, pair)
         };
-        self.dial(Box::new(make), address, (waker, purpose), tell)
+        self.dial((Box::new(make), address), (waker, purpose), tell)
     }
 
     /// Dials a connection.
     fn dial<C>(
         &self,
-        make: Make<C>,
-        address: SocketAddr,
+        (make, address): (Make<C>, SocketAddr),
         (waker, purpose): (Waker, &Arc<()>),
         tell: Tell<Info>,
     ) -> Rc<Link>
