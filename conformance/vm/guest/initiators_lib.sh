@@ -10,6 +10,9 @@ CUT_SECONDS=14
 # over_transport TRANSPORT: the initiators' transport, by the words of the session there is.
 over_transport() { iscsiadm -m session -P 1 | tee /dev/stderr | grep -q "Iface Transport: $1"; }
 
+# kernel_said WORDS: the kernel's log has them.
+kernel_said() { dmesg | grep -F "$1"; }
+
 # through_a_cut DEVICE: the link is down for a while under verified writes, which go on afterwards and see no error.
 through_a_cut() {
     fio_verify "$1" --bs=16k --size=8m --rate_iops=40 &
@@ -33,6 +36,7 @@ nvme_over_rdma() {
     need nvme/again connect ram --keep-alive-tmo=5 --reconnect-delay=2 --ctrl-loss-tmo=120
     check nvme/reset reset_under_io
     check nvme/cut through_a_cut "$disk"
+    check nvme/reconnected kernel_said "Successfully reconnected"
     check nvme/after-the-cut fio_verify "$disk" --bs=4k --size=2m
     check nvme/disconnect disconnect ram
 }
@@ -62,6 +66,7 @@ iser() {
     done
     need iser/again login ram
     check iser/cut through_a_cut "$disk"
+    check iser/noticed kernel_said "detected conn error"
     check iser/after-the-cut fio_verify "$disk" --bs=4k --size=2m
     check iser/logout logout ram
 }
