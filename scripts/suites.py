@@ -93,6 +93,7 @@ SUITES = {
     "vm": Suite((
         BUILD,
         Step("Linux 6.12", "conformance/vm/run run --kernel 6.12", 1500),
+        Step("Linux 6.12 over RDMA", "conformance/vm/run rdma --kernel 6.12", 1500),
         Step("Linux 6.12's targets", "cargo build --quiet -p linerate --example contract && conformance/vm/run peers --kernel 6.12", 1500),
     ), ("Linux 6.1, file systems on a server that is killed, two initiators that contend for a disk: `make test-full` runs them (time)",)),
     "vm-long": Suite((
@@ -107,6 +108,8 @@ SUITES = {
     "vm-6.1": Suite((
         BUILD,
         Step("Linux 6.1", "conformance/vm/run run --kernel 6.1", 1500),
+        Step("Linux 6.1 over RDMA", "conformance/vm/run rdma --kernel 6.1 --script iwarp --script iwarp_strict", 1500),
+        Step("Linux 6.12 over RDMA with CRC", "conformance/vm/run rdma --kernel 6.12 --script iwarp_strict", 1500),
         Step("Linux 6.1's targets", "cargo build --quiet -p linerate --example contract && conformance/vm/run peers --kernel 6.1", 1500),
     )),
 }

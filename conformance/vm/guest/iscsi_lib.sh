@@ -1,4 +1,6 @@
-# open-iscsi without a distribution around it.
+# open-iscsi without a distribution around it. ISCSI_INTERFACE names the transport: default is TCP, iser is RDMA.
+
+ISCSI_INTERFACE=default
 
 node() { iscsiadm -m node -T "$TARGET_PREFIX:$1" -p "$ISCSI_PORTAL" "${@:2}"; }
 
@@ -19,7 +21,7 @@ start_iscsid() {
     eventually iscsiadm -m iface -o show
 }
 
-discover() { iscsiadm -m discovery -t sendtargets -p "$ISCSI_PORTAL"; }
+discover() { iscsiadm -m discovery -t sendtargets -p "$ISCSI_PORTAL" -I "$ISCSI_INTERFACE"; }
 
 # disk_of VOLUME: the device of the session with that target.
 disk_of() {

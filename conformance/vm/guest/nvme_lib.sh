@@ -1,4 +1,6 @@
-# nvme-cli without a distribution around it.
+# nvme-cli without a distribution around it. NVME_TRANSPORT is tcp unless a script says otherwise.
+
+NVME_TRANSPORT=tcp
 
 start_nvme() {
     modprobe -a nvme_tcp ext4 crc32c_generic
@@ -7,7 +9,7 @@ start_nvme() {
     echo "nqn.2014-08.org.nvmexpress:uuid:$(cat /etc/nvme/hostid)" > /etc/nvme/hostnqn
 }
 
-nvme_discover() { nvme discover --transport=tcp --traddr="$NVME_ADDRESS" --trsvcid="$NVME_PORT"; }
+nvme_discover() { nvme discover --transport="$NVME_TRANSPORT" --traddr="$NVME_ADDRESS" --trsvcid="$NVME_PORT"; }
 
 # controller_of VOLUME: the device of the controller, such as nvme0.
 controller_of() {
@@ -29,7 +31,7 @@ namespace_of() {
 
 # connect VOLUME [OPTION…]: connects and waits for the disk, whose name is then in $disk, and the controller's in $controller.
 connect() {
-    nvme connect --transport=tcp --traddr="$NVME_ADDRESS" --trsvcid="$NVME_PORT" --nqn="$SUBSYSTEM_PREFIX:$1" --nr-io-queues=2 "${@:2}" &&
+    nvme connect --transport="$NVME_TRANSPORT" --traddr="$NVME_ADDRESS" --trsvcid="$NVME_PORT" --nqn="$SUBSYSTEM_PREFIX:$1" --nr-io-queues=2 "${@:2}" &&
         eventually namespace_of "$1" && disk=/dev/$(namespace_of "$1") && controller=$(controller_of "$1")
 }
 

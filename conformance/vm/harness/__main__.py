@@ -16,6 +16,7 @@ from .hardship import Contend, Crash
 from .network import Network, require_root
 from .peers import SERVING, Peers
 from .process import Child, HarnessError
+from .rdma import Rdma
 from .results import Report, Result
 from .server import Judged, Linerate, Server, Tgt
 
@@ -26,8 +27,13 @@ WITHOUT_UBLK = "6.1"
 """A kernel of Debian's whose driver is not there, or too old."""
 SELFTEST_SCRIPTS = ("iscsi", "iscsi_chap", "nvme", "siw", "rxe")
 PEERS_SCRIPTS = ("peers",)
+RDMA_SCRIPTS = ("iwarp",)
+RDMA_MORE = ("iwarp_strict",)
+"""Scripts that run only by name."""
 HARDSHIPS = {"crash": Crash, "contend": Contend}
 """Commands with one script of the same name each."""
+SCRIPTS_OF = {"run": SCRIPTS, "selftest": SELFTEST_SCRIPTS, "rdma": (*RDMA_SCRIPTS, *RDMA_MORE)}
+"""Commands whose scripts can be chosen."""
 LINKS = {"contend": 2}
 """Links of the guest's, where one is not enough."""
 BOOT_SECONDS = 180.0
@@ -87,6 +93,7 @@ def arguments() -> argparse.Namespace:
     for name, purpose in {
         "run": "boot one guest, run scripts in it against `linerate serve`, print their results",
         "peers": "boot one guest with LIO and nvmet, run the volume contract's suite and `linerate copy` against them, print the results",
+        "rdma": "boot one guest whose initiators come over RDMA, with its software adapters, and cut its link",
         "crash": "file systems over dm-log-writes on a server that is killed; every settled state of the log is checked",
         "contend": "two initiators take a disk from each other while links are cut and the server is killed; their history is judged",
         "selftest": "the same scripts against tgt and the kernel's own NVMe target",
@@ -96,9 +103,9 @@ def arguments() -> argparse.Namespace:
         command = commands.add_parser(name, help=purpose, description=purpose)
         command.add_argument("--kernel", choices=KERNELS, default="6.12", help="Debian's kernel series (default: %(default)s)")
         command.add_argument("--refresh", action="store_true", help="look for newer packages")
-        if name in ("run", "selftest"):
-            command.add_argument("--script", action="append", choices=tuple(dict.fromkeys((*SCRIPTS, *SELFTEST_SCRIPTS))), help="only this script; may be repeated")
-        if name in ("run", "peers", "shell", *HARDSHIPS):
+        if name in SCRIPTS_OF:
+            command.add_argument("--script", action="append", choices=SCRIPTS_OF[name], help="only this script; may be repeated")
+        if name in ("run", "peers", "rdma", "shell", *HARDSHIPS):
             command.add_argument("--server", type=Path, default=built_binary(), help="the linerate binary (default: %(default)s)")
     return parser.parse_args()
 
@@ -111,7 +118,7 @@ def built_binary() -> Path:
 def scripts(options: argparse.Namespace) -> tuple[str, ...]:
     """The guest scripts to run, in order."""
     own = {name: (name,) for name in HARDSHIPS}
-    default = {"selftest": SELFTEST_SCRIPTS, "peers": PEERS_SCRIPTS, **own}.get(options.command, SCRIPTS)
+    default = {"selftest": SELFTEST_SCRIPTS, "peers": PEERS_SCRIPTS, "rdma": RDMA_SCRIPTS, **own}.get(options.command, SCRIPTS)
     if options.kernel == WITHOUT_UBLK:
         default = tuple(script for script in default if script != "ublk")
     return tuple(getattr(options, "script", None) or default)
@@ -123,7 +130,7 @@ def server(options: argparse.Namespace, network: Network, folder: Path) -> Serve
         return Tgt(network, folder)
     if options.command == "peers":
         return Peers(network, folder, options.server)
-    return HARDSHIPS.get(options.command, Linerate)(network, folder, options.server)
+    return {**HARDSHIPS, "rdma": Rdma}.get(options.command, Linerate)(network, folder, options.server)
 
 
 def judge(guest: Guest, serving: Server, *, last: bool) -> int | None:

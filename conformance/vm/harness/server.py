@@ -291,11 +291,11 @@ class Daemon:
         return panics[0] if panics else None
 
 
-def portals(offset: int, address: str = SERVER_ADDRESS) -> list[str]:
+def portals(offset: int, address: str = SERVER_ADDRESS, transport: str = "tcp") -> list[str]:
     """Both protocols' portals, so many ports beyond the usual ones."""
     lines = []
     for protocol, port in (("iscsi", ISCSI_PORT), ("nvme", NVME_PORT)):
-        lines += ["[[portal]]", f'protocol = "{protocol}"', f'listen = "{address}:{port + offset}"']
+        lines += ["[[portal]]", f'protocol = "{protocol}"', f'transport = "{transport}"', f'listen = "{address}:{port + offset}"']
     return lines
 
 
