@@ -37,6 +37,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("nvme_namespace", targets::nvme_peer::namespace),
     ("nvme_pages", targets::nvme_structures::pages),
     ("nvme_pdu", targets::nvme_pdu::headers),
+    ("roce_endpoint", targets::roce_endpoint::conversation),
     ("roce_packet", targets::roce::packet),
     ("nvme_rdma_controller", targets::nvme_rdma::controller),
     ("nvme_rdma_host", targets::nvme_rdma::host),

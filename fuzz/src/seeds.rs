@@ -29,7 +29,7 @@ use ::nvme::subsystem::Subsystems;
 use ::nvme::{controller, features, host, reservation};
 use attach::nbd::wire::{Command, CommandFlags, RequestHeader};
 use buf::{Buf, BufList, Pool};
-use fuzz::targets::{iscsi, iser, iwarp, nbd, nvme};
+use fuzz::targets::{iscsi, iser, iwarp, nbd, nvme, roce_endpoint};
 use protocol::pair::Half;
 use protocol::{Connection, Instant, SeededEntropy};
 use volume::reservation::{Command as Change, Registrant, Registration, ReservationType, View};
@@ -469,6 +469,16 @@ fn write_iwarp() -> std::io::Result<()> {
     write("iwarp_ulpdus", "ours-initiator", &[&[9], iwarp_ulpdus().get(1..).unwrap_or_default()].concat())
 }
 
+fn write_roce() -> std::io::Result<()> {
+    // Both roles, once established and from the beginning; and a peer that says nothing for long.
+    for bits in 0..4 {
+        write("roce_endpoint", &format!("ours-{bits}"), &roce_endpoint::said(bits))?;
+    }
+    let silence = |bits: u8| [vec![bits], [2, 0xff, 0xff].repeat(12)].concat();
+    write("roce_endpoint", "ours-silence", &silence(1))?;
+    write("roce_endpoint", "ours-silence-at-once", &silence(3))
+}
+
 /// What an NVMe/RDMA peer does: a step each, behind its kind and its length.
 fn rdma_steps(steps: &[(u8, &[u8])]) -> Vec<u8> {
     let record = |(kind, bytes): &(u8, &[u8])| {
@@ -528,6 +538,7 @@ fn main() -> std::io::Result<()> {
     write("iser_target", "ours", &iser::steps(&iscsi_headers()))?;
     write("iser_initiator", "ours", &iser::steps(&iscsi_headers()))?;
     write_iwarp()?;
+    write_roce()?;
     write_nvme_rdma()?;
     write(
         "nbd_negotiation",

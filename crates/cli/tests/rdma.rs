@@ -119,9 +119,12 @@ fn may_write(url: &str) -> bool {
 fn what_is_reserved_over_one_transport_is_kept_from_all_others() {
     let folder = tempdir().unwrap();
     let server = serve(folder.path(), &["disk=ram:16M", "--cores", "2"]);
-    let own = |url: String, number: u8| match url.starts_with('i') {
-        true => format!("{url}?isid=80000000000{number}"),
-        false => format!("{url}?hostid=11111111-2222-3333-4444-55555555555{number}"),
+    let own = |url: String, number: u8| {
+        if url.starts_with('i') {
+            format!("{url}?isid=80000000000{number}")
+        } else {
+            format!("{url}?hostid=11111111-2222-3333-4444-55555555555{number}")
+        }
     };
     let urls = [
         own(server.iser_url("disk"), 1),
@@ -255,7 +258,9 @@ impl Cutter {
     /// Cuts all streams; how many there were.
     fn cut(&self) -> usize {
         let streams = std::mem::take(&mut *self.streams.lock().unwrap());
-        streams.iter().for_each(|stream| drop(stream.shutdown(Shutdown::Both)));
+        for stream in &streams {
+            drop(stream.shutdown(Shutdown::Both));
+        }
         streams.len()
     }
 }
@@ -306,7 +311,7 @@ fn the_examples_work() {
     const HOWTO: &str = include_str!("../../../docs/howto/rdma.md");
     let (_, block) = HOWTO.split_once("## Use a volume\n").unwrap().1.split_once("```sh\n").unwrap();
     let folder = tempdir().unwrap();
-    fs::write(folder.path().join("image.raw"), [0xa5; 1 << 20]).unwrap();
+    fs::write(folder.path().join("image.raw"), vec![0xa5; 1 << 20]).unwrap();
     let server = serve(folder.path(), &["disk=ram:32M"]);
     let script = block.split_once("```").unwrap().0;
     let script = script

@@ -267,10 +267,16 @@ fn others_can_neither_end_nor_feed_a_connection() {
     let other_name = Message { names: Names { sender: NAME + 1, receiver: own }, ..wish };
     assert_eq!(victim.tell_manager(&other_name), []);
     assert_eq!(victim.connection().state(), QueuePairState::Open);
+    let acknowledgement = acknowledge(rig::victim::OWN_FIRST, Syndrome::Ack(Credits::UNLIMITED));
+    victim.tell_from(stranger, &acknowledgement);
+    assert!(rig::done(victim.connection()).is_empty(), "a stranger acknowledges");
     // A packet for a queue pair that there is none of.
     victim.set_queue_pair(own + 1);
-    victim.tell(&acknowledge(rig::victim::OWN_FIRST, Syndrome::Ack(Credits::UNLIMITED)));
+    victim.tell(&acknowledgement);
     assert!(rig::done(victim.connection()).is_empty());
+    victim.set_queue_pair(own);
+    victim.tell(&acknowledgement);
+    assert_eq!(rig::done(victim.connection()).len(), 1, "the peer does");
 }
 
 #[test]

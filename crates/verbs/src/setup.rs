@@ -15,8 +15,8 @@ impl PrivateData {
     /// Nothing.
     pub const NONE: Self = Self(Vec::new());
 
-    /// The most that every provider can carry from an application's consumer, in bytes: what MPA leaves of its 512 beside the words of the enhanced
-    /// set-up (RFC 6581 §4), less than which none of ours needs.
+    /// The most that any provider can carry from an application's consumer, in bytes: what MPA leaves of its 512 beside the words of the enhanced
+    /// set-up (RFC 6581 §4). Connection management over datagrams carries less (IBTA §12.6), and fills up with zeros; a provider refuses what is too long for it.
     pub const LONGEST: usize = 508;
 
     /// At most [`LONGEST`](Self::LONGEST) bytes, or nothing.

@@ -15,6 +15,7 @@ pub mod nvme_peer;
 pub mod nvme_rdma;
 pub mod nvme_structures;
 pub mod roce;
+pub mod roce_endpoint;
 pub mod scsi;
 
 use ::volume::{Completion, Operation, Outcome, Request};

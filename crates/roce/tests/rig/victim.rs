@@ -180,12 +180,16 @@ impl Victim {
     }
 
     pub fn tell_silently(&mut self, said: &Said) {
+        self.tell_from(far_address(false), said);
+    }
+
+    pub fn tell_from(&mut self, from: SocketAddr, said: &Said) {
         let header =
             BaseTransportHeader::new(said.opcode, U24::new(self.queue_pair), U24::new(said.sequence));
         let header = if said.asks { header.asking() } else { header };
         let packet = Packet { header, extended: said.extended, payload: &said.payload };
-        let bytes = datagram(far_address(false), near_address(false), &packet);
-        self.host.receive(self.now, far_address(false), &bytes);
+        let bytes = datagram(from, near_address(false), &packet);
+        self.host.receive(self.now, from, &bytes);
     }
 
     pub fn tell_manager(&mut self, message: &Message) -> Vec<Message> {
