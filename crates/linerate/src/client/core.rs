@@ -23,8 +23,8 @@ pub(crate) type OpenReply = Reply<Result<Arc<dyn Volume>, OpenError>>;
 pub(crate) enum Message {
     /// Open a volume of which everything that may block is done.
     Open {
-        /// What is left to do.
-        prepared: PreparedOpening,
+        /// What is left to do; apart, as requests come by the same way, far more often.
+        prepared: Box<PreparedOpening>,
         /// For the volume.
         reply: OpenReply,
     },

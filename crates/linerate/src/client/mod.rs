@@ -165,7 +165,8 @@ impl Client {
         let thread = std::thread::Builder::new().name("linerate opening".to_owned());
         let prepare = move || {
             let storage: Arc<dyn Storage> = Arc::new(Files);
-            postbox.post(0, Message::Open { prepared: PreparedOpening::new(&url, &storage), reply });
+            let prepared = Box::new(PreparedOpening::new(&url, &storage));
+            postbox.post(0, Message::Open { prepared, reply });
         };
         thread.spawn(prepare).map(drop)
     }
