@@ -88,7 +88,7 @@ fn each_protocol_keeps_the_other_out() {
 #[test]
 fn what_makes_no_sense_is_said() {
     let (code, text) = reserve("ram:1M", &[]);
-    assert!(code == 2 && text.contains("iscsi:// or nvme+tcp://"), "{code}: {text}");
+    assert!(code == 2 && text.contains("iscsi://, iser://, nvme+tcp:// or nvme+rdma://"), "{code}: {text}");
     let nowhere = "nvme+tcp://127.0.0.1:1/nqn.2026-11.org.linerate:disk/1";
     for (arguments, expected) in [
         (&["register"][..], "--new-key"),

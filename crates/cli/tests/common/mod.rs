@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// How long anything may take that has to happen; far more than it needs on a busy machine.
-pub(crate) const TIMEOUT: Duration = Duration::from_mins(1);
+pub(crate) const TIMEOUT: Duration = Duration::from_mins(3);
 /// Between two looks at something that is awaited.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
