@@ -207,7 +207,8 @@ fn portals_come_and_go_while_others_work() {
     };
     let is_over = Arc::new(AtomicBool::new(false));
     let once = |url: String| format!("{url}?reconnect=0");
-    let tcp = toil(once(server.iscsi_url("disk")), 0, Arc::clone(&is_over));
+    // The first MiB is what `check` below overwrites.
+    let tcp = toil(once(server.iscsi_url("disk")), 3, Arc::clone(&is_over));
 
     reload(&[TCP, ISER, NVME, DISK], "portals: 2 opened, 0 closed");
     until(|| server.portal("nvme-rdma"));
