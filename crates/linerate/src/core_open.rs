@@ -14,7 +14,8 @@ use crate::open::Opening;
 pub struct CoreOpening(Opening);
 
 impl CoreOpening {
-    /// Begins to open what `url` names. The world's waker is woken when there is news.
+    /// Begins to open what `url` names. A thread of its own does what may block, so that the core goes on with what it has. The world's waker is
+    /// woken when there is news.
     pub fn begin<M>(url: &VolumeUrl, world: &World<M>) -> Self {
         Self(Opening::new(url, &Environment::from(world)))
     }

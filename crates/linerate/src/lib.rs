@@ -27,6 +27,7 @@ mod limits;
 mod load;
 mod open;
 mod ordered;
+mod preparing;
 mod reserve;
 mod run;
 mod stream;

@@ -1,4 +1,4 @@
-//! Opening a volume by its URL: local ones at once, remote ones over a few round trips.
+//! Opening a volume by its URL: what may block on a thread of its own, the rest on a core, for a remote volume over a few round trips.
 
 use std::sync::Arc;
 
@@ -12,6 +12,7 @@ use volume::{CoreId, OpenError, OpenStage, Opened, Openers, PreparedOpen, QueueC
 
 use crate::job::Environment;
 use crate::limits::OPEN_TIMEOUT;
+use crate::preparing::{Preparing, PreparingEnded, on_thread};
 
 /// The openers of this library: volumes of this machine, with files and devices from `storage`, and of others, reached through `dialer`. A program
 /// that has volumes of its own kinds adds an opener for them.
@@ -45,6 +46,16 @@ impl PreparedOpening {
         Self { url: url.clone(), prepared }
     }
 
+    /// Does what may block on a thread of its own, which then calls `then`: a name, a secret or a file that is slow holds up nobody else.
+    pub(crate) fn on_thread(
+        url: &VolumeUrl,
+        openers: Openers,
+        then: impl FnOnce(Self) + Send + 'static,
+    ) -> std::io::Result<()> {
+        let url = url.clone();
+        on_thread(move || then(Self::with(&url, &openers)))
+    }
+
     /// Does the rest, on the calling core, whose world is given.
     pub fn begin<M>(self, world: &World<M>) -> Opening {
         self.begin_in(&Environment::from(world))
@@ -52,30 +63,65 @@ impl PreparedOpening {
 
     /// The same in what a core's own service has of that world.
     pub(crate) fn begin_in(self, environment: &Environment) -> Opening {
-        let context = QueueContext::without_pool(CoreId(environment.core), environment.waker.clone());
-        Opening { url: self.url, inner: self.prepared.begin(&context), deadline: None }
+        Opening {
+            stage: Stage::Begun(self.prepared.begin(&queue_context(environment))),
+            url: self.url,
+            deadline: None,
+        }
     }
+}
+
+fn queue_context(environment: &Environment) -> QueueContext {
+    QueueContext::without_pool(CoreId(environment.core), environment.waker.clone())
 }
 
 /// A volume that is being opened, on an event loop of the caller's own: whoever serves or attaches volumes. It is polled on the core's
 /// thread that began it, whenever the core's waker is woken or its deadline comes.
 pub struct Opening {
     url: VolumeUrl,
-    inner: Box<dyn volume::Opening>,
+    stage: Stage,
+    /// Counts from the first turn in which nothing is left that may block.
     deadline: Option<Instant>,
 }
 
+/// How far an opening is.
+enum Stage {
+    /// Another thread does what may block.
+    Preparing { news: Preparing<PreparedOpening>, context: QueueContext },
+    /// The rest is done here.
+    Begun(Box<dyn volume::Opening>),
+}
+
 impl Opening {
-    /// Begins to open what `url` names.
+    /// Begins to open what `url` names. A thread of its own does what may block; the core's waker is woken when that is done.
     pub(crate) fn new(url: &VolumeUrl, environment: &Environment) -> Self {
-        let openers = openers(&environment.storage, &environment.dialer);
-        PreparedOpening::with(url, &openers).begin_in(environment)
+        Self::by(url, openers(&environment.storage, &environment.dialer), queue_context(environment))
+    }
+
+    /// The same by these openers, in this place.
+    fn by(url: &VolumeUrl, openers: Openers, context: QueueContext) -> Self {
+        let (mut preparer, news) = Preparing::begin(&context.waker);
+        let stage = match PreparedOpening::on_thread(url, openers, move |prepared| preparer.tell(prepared)) {
+            Ok(()) => Stage::Preparing { news, context },
+            Err(error) => Stage::Begun(Box::new(Ready::failed(no_thread(&error)))),
+        };
+        Self { url: url.clone(), stage, deadline: None }
     }
 
     /// The volume or why it could not be opened, once that is known.
     pub fn poll(&mut self, now: Instant) -> Option<Opened> {
+        if let Stage::Preparing { news, context } = &self.stage {
+            let begun = match news.poll()? {
+                Ok(PreparedOpening { prepared, .. }) => prepared.begin(context),
+                Err(PreparingEnded) => {
+                    Box::new(Ready::failed(OpenError::new("the thread that prepares it has failed")))
+                }
+            };
+            self.stage = Stage::Begun(begun);
+        }
+        let Stage::Begun(inner) = &mut self.stage else { return None };
         let deadline = *self.deadline.get_or_insert(now + OPEN_TIMEOUT);
-        let opened = self.inner.poll(now);
+        let opened = inner.poll(now);
         if opened.is_none() && now >= deadline {
             return Some(Err(OpenError::new(format!(
                 "no answer within {} s; check the address, and that the server is well",
@@ -88,8 +134,17 @@ impl Opening {
 
     /// When to poll again even if nothing wakes the core.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        [self.deadline, self.inner.poll_timeout()].into_iter().flatten().min()
+        let inner = match &self.stage {
+            Stage::Preparing { .. } => None,
+            Stage::Begun(inner) => inner.poll_timeout(),
+        };
+        [self.deadline, inner].into_iter().flatten().min()
     }
+}
+
+/// Why an opening cannot be prepared.
+fn no_thread(error: &std::io::Error) -> OpenError {
+    OpenError::new(format!("no thread can be started that prepares it: {error}"))
 }
 
 impl std::fmt::Debug for PreparedOpening {

@@ -2,12 +2,14 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::HashSet;
+use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use linerate::{
-    Buf, Client, ClientConfig, Disk, Driver, Extent, Inline, Operation, Outcome, VolumeErrorKind, Wait,
+    Buf, BufList, Client, ClientConfig, Control, Disk, Driver, Durability, Effort, Error, Extent, Inline,
+    Operation, Outcome, SharedBuf, Stop, VolumeErrorKind, VolumeUrl, Wait,
 };
 use protocol::pair::aperiodic;
 
@@ -215,24 +217,92 @@ fn an_inline_loop_drives_many_requests_on_several_disks() {
     assert!(text.contains("the event loop cannot run"), "{text}");
 }
 
-/// A secret that nobody writes blocks whoever reads it: a disk of the same core goes on. The limit only turns a hang into a failure.
+/// A secret that nobody has written yet: whoever reads it is blocked until it is.
+struct SlowSecret {
+    folder: tempfile::TempDir,
+}
+
+impl SlowSecret {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        let fifo = folder.path().join("secret");
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        Self { folder }
+    }
+
+    /// A volume that needs it.
+    fn url(&self) -> VolumeUrl {
+        let target = "iscsi://127.0.0.1:1/iqn.2026-11.org.linerate:a/0?chap_user=u&chap_secret_file=";
+        format!("{target}{}", self.folder.path().join("secret").display()).parse().unwrap()
+    }
+
+    /// Waits until somebody has begun to read it, who is blocked until what this gives is dropped.
+    fn wait_for_reader(&self) -> File {
+        File::options().write(true).open(self.folder.path().join("secret")).unwrap()
+    }
+}
+
+/// A disk of the same core goes on. The limit only turns a hang into a failure.
 #[test]
 fn an_opening_that_blocks_holds_up_no_other_disk() {
-    let folder = tempfile::tempdir().unwrap();
-    let fifo = folder.path().join("secret");
-    let mode = rustix::fs::Mode::from_raw_mode(0o600);
-    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    let slow = SlowSecret::new();
     let client = start(&ClientConfig::default());
     let disk = client.open(&"ram:1M".parse().unwrap()).unwrap();
-    let target = "iscsi://127.0.0.1:1/iqn.2026-11.org.linerate:a/0?chap_user=u&chap_secret_file=";
-    let url = format!("{target}{}", fifo.display()).parse().unwrap();
+    let url = slow.url();
     let opening = std::thread::spawn(move || client.open(&url).map(drop));
-    // This waits until the opening has begun to read.
-    let secret = std::fs::OpenOptions::new().write(true).open(&fifo).unwrap();
+    let secret = slow.wait_for_reader();
     let (tell, told) = mpsc::channel();
     disk.submit_read(Extent::new(0, 1), move |result| tell.send(result.is_ok()).unwrap());
     assert!(told.recv_timeout(Duration::from_mins(1)).unwrap());
     assert!(!opening.is_finished());
     drop(secret);
     opening.join().unwrap().unwrap_err();
+}
+
+/// What a disk of the same loop was asked for reaches its file while the opening is blocked. The limit only turns a hang into a failure.
+#[test]
+fn an_opening_that_blocks_holds_up_no_other_disk_of_an_inline_loop() {
+    let slow = SlowSecret::new();
+    let file = slow.folder.path().join("disk");
+    std::fs::write(&file, [0; 4096]).unwrap();
+    let mut inline = Inline::start(&ClientConfig::default()).unwrap();
+    let disk = inline.open(&format!("file:{}", file.display()).parse().unwrap()).unwrap();
+    let data = BufList::from(SharedBuf::from_static(&[7; 4096]));
+    let write = Operation::Write { extent: Extent::new(0, 8), data, durability: Durability::Cached };
+    assert!(inline.submit(disk, 1, write));
+    let url = slow.url();
+    let watcher = std::thread::spawn(move || {
+        let _secret = slow.wait_for_reader();
+        let begun = Instant::now();
+        while std::fs::read(&file).unwrap()[0] != 7 {
+            if begun.elapsed() > Duration::from_mins(1) {
+                return false;
+            }
+            std::thread::yield_now();
+        }
+        true
+    });
+    inline.open(&url).unwrap_err();
+    assert!(watcher.join().unwrap(), "the write waited for the opening");
+}
+
+/// The loop of a job turns while its second volume's opening is blocked: it hears of the wish to stop, as it would of the first volume's
+/// connections. The limit only turns a hang into a failure.
+#[test]
+fn an_opening_that_blocks_holds_up_no_job() {
+    let slow = SlowSecret::new();
+    let (url, stop) = (slow.url(), Stop::new());
+    let control = Control { stop: stop.clone(), ..Control::default() };
+    let (tell, told) = mpsc::channel();
+    let job = move || {
+        let result = linerate::compare(&"null:1M".parse().unwrap(), &url, Effort::default(), control);
+        tell.send(result.unwrap_err()).unwrap();
+    };
+    let job = std::thread::spawn(job);
+    let secret = slow.wait_for_reader();
+    stop.set();
+    assert!(matches!(told.recv_timeout(Duration::from_mins(1)), Ok(Error::Stopped)));
+    job.join().unwrap();
+    drop(secret);
 }

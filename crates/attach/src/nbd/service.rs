@@ -224,3 +224,38 @@ impl std::fmt::Debug for CoreService {
         f.debug_struct("CoreService").field("end", &self.end).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::sync::mpsc::{RecvTimeoutError, channel};
+    use std::time::Duration;
+
+    use reactor::{Cluster, Config};
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+    use super::*;
+
+    /// A secret that nobody has written yet blocks whoever reads it. The limit only turns a hang into a failure.
+    #[test]
+    fn an_opening_that_blocks_does_not_hold_up_the_core() {
+        let folder = tempfile::tempdir().unwrap();
+        let secret = folder.path().join("secret");
+        mknodat(CWD, &secret, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+        let target = "iscsi://127.0.0.1:1/iqn.2026-11.org.linerate:a/0?chap_user=u&chap_secret_file=";
+        let url = format!("{target}{}", secret.display()).parse().unwrap();
+        let plan = Plan { url, read_only: false, memory: 1 << 20 };
+        let cluster = Cluster::new(1, Config::default()).unwrap();
+        let postbox = cluster.postbox();
+        let (tell, news) = channel();
+        let core = cluster.into_cores().pop().unwrap();
+        let thread = core.spawn(move |world| CoreService::new(plan, world, tell)).unwrap();
+        // This waits until the opening has begun to read.
+        let blocked = File::options().write(true).open(&secret).unwrap();
+        postbox.post(0, Message::Shutdown);
+        let heard = news.recv_timeout(Duration::from_mins(1)).map(drop);
+        drop(blocked);
+        assert_eq!(heard, Err(RecvTimeoutError::Disconnected), "the core ends, and says nothing");
+        thread.join().unwrap().unwrap();
+    }
+}

@@ -1,4 +1,5 @@
-//! Disks on the calling thread: for programs that have a loop of their own and want no other thread in it.
+//! Disks on the calling thread: for programs that have a loop of their own and want no other thread in it. Only what may block while a
+//! volume is opened has one, which ends with that.
 //!
 //! Load generators drive a core in this way: the thread that asks for completions is the one that fetches them.
 

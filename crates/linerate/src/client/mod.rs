@@ -46,9 +46,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use ::volume::OpenError;
-use host::{CoreIndex, Storage};
+use host::CoreIndex;
 use names::VolumeUrl;
-use reactor::{Cluster, Config, Files};
+use reactor::{Cluster, Config, CoreDialer, Files};
 use rustix::thread::CpuSet;
 
 pub use answer::block_on;
@@ -65,7 +65,7 @@ use self::core::{CoreService, Message, OpenReply};
 use self::shared::Shared;
 use crate::error::Error;
 use crate::limits::{CLIENT_DEPTH, CLIENT_MEMORY};
-use crate::open::PreparedOpening;
+use crate::open::{PreparedOpening, openers};
 
 /// How a client works. The default is right for most programs.
 #[derive(Debug, Clone)]
@@ -161,14 +161,10 @@ impl Client {
     /// Looks names up, reads secrets and opens files on a thread of its own, and leaves the rest to core 0: the disks that a core
     /// has already do not wait for it.
     fn prepare(&self, url: &VolumeUrl, reply: OpenReply) -> io::Result<()> {
-        let (postbox, url) = (Arc::clone(&self.0.postbox), url.clone());
-        let thread = std::thread::Builder::new().name("linerate opening".to_owned());
-        let prepare = move || {
-            let storage: Arc<dyn Storage> = Arc::new(Files);
-            let prepared = Box::new(PreparedOpening::new(&url, &storage));
-            postbox.post(0, Message::Open { prepared, reply });
-        };
-        thread.spawn(prepare).map(drop)
+        let postbox = Arc::clone(&self.0.postbox);
+        let openers = openers(&(Arc::new(Files) as _), &(Arc::new(CoreDialer) as _));
+        let then = move |prepared| postbox.post(0, Message::Open { prepared, reply });
+        PreparedOpening::on_thread(url, openers, then)
     }
 }
 
