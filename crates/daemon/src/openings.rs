@@ -7,10 +7,9 @@ use std::sync::mpsc::Sender;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-use engine::Message;
-use host::World;
 use linerate::{Opening, PreparedOpening};
 use protocol::Instant;
+use volume::QueueContext;
 
 use crate::control_input::{ControlInput, Ticket};
 
@@ -61,23 +60,23 @@ impl Openings {
 /// Core 0's side.
 pub(crate) struct Opener {
     openings: std::sync::Arc<Openings>,
-    world: World<Message>,
+    context: QueueContext,
     tell: Sender<ControlInput>,
     under_way: Vec<(Ticket, Opening)>,
 }
 
 impl Opener {
-    /// Opens what is ordered in the given world, which is core 0's.
+    /// Opens what is ordered in the given place, which is core 0.
     pub(crate) fn new(
         openings: std::sync::Arc<Openings>,
-        world: World<Message>,
+        context: QueueContext,
         tell: Sender<ControlInput>,
     ) -> Self {
         openings.order(|orders| {
-            world.waker.wake_by_ref();
-            orders.waker = Some(world.waker.clone());
+            context.waker.wake_by_ref();
+            orders.waker = Some(context.waker.clone());
         });
-        Self { openings, world, tell, under_way: Vec::new() }
+        Self { openings, context, tell, under_way: Vec::new() }
     }
 
     /// Begins what is ordered, and goes on with what was begun.
@@ -100,8 +99,8 @@ impl Opener {
         if gives_up {
             self.under_way.clear();
         }
-        let world = &self.world;
-        self.under_way.extend(begin.into_iter().map(|(ticket, prepared)| (ticket, prepared.begin(world))));
+        let context = &self.context;
+        self.under_way.extend(begin.into_iter().map(|(ticket, prepared)| (ticket, prepared.begin(context))));
     }
 
     #[cold]

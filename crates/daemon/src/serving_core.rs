@@ -7,6 +7,7 @@ use std::sync::mpsc::Sender;
 use engine::{Catalogue, Core, EngineConfig, Message};
 use host::{Accepted, Endpoint, EndpointId, Refusal, Service, World};
 use protocol::Instant;
+use volume::{CoreId, QueueContext};
 
 use crate::control_input::{ControlInput, CoreLife};
 use crate::openings::{Opener, Openings};
@@ -41,10 +42,16 @@ impl ServingCore {
         world: World<Message>,
         (tell, life): (Sender<ControlInput>, CoreLife),
     ) -> Self {
-        let opener =
-            (world.core == OPENER).then(|| Opener::new(Arc::clone(&cores.openings), world.clone(), tell));
+        let (number, waker) = (world.core, world.waker.clone());
         // It has no volume whose queue it could fail to open.
         let core = Core::new(Arc::clone(&cores.engine), Catalogue::default(), world).ok().map(Box::new);
+        let opener = (number == OPENER).then(|| {
+            let context = match &core {
+                Some(core) => QueueContext::new(CoreId(number), waker, core.pool().clone()),
+                None => QueueContext::without_pool(CoreId(number), waker),
+            };
+            Opener::new(Arc::clone(&cores.openings), context, tell)
+        });
         Self { core, opener, cores, is_counted: false, _life: life }
     }
 

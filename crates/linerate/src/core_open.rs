@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use buf::Pool;
 use host::World;
 use names::VolumeUrl;
 use protocol::Instant;
-use volume::{OpenError, Volume};
+use volume::{CoreId, OpenError, QueueContext, Volume};
 
 use crate::job::Environment;
 use crate::open::Opening;
@@ -16,8 +17,10 @@ pub struct CoreOpening(Opening);
 impl CoreOpening {
     /// Begins to open what `url` names. A thread of its own does what may block, so that the core goes on with what it has. The world's waker is
     /// woken when there is news.
-    pub fn begin<M>(url: &VolumeUrl, world: &World<M>) -> Self {
-        Self(Opening::new(url, &Environment::from(world)))
+    /// The volume may use memory of `pool`, which is the core's.
+    pub fn begin<M>(url: &VolumeUrl, world: &World<M>, pool: &Pool) -> Self {
+        let context = QueueContext::new(CoreId(world.core), world.waker.clone(), pool.clone());
+        Self(Opening::new(url, &Environment::from(world), context))
     }
 
     /// The volume or why it could not be opened, once that is known; asked again it answers nothing.

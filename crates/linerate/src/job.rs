@@ -5,6 +5,7 @@ use std::task::Waker;
 
 use host::{Accepted, Dialer, Endpoint, EndpointId, Refusal, Service, Storage, World};
 use protocol::Instant;
+use volume::{CoreId, QueueContext};
 
 use crate::control::Control;
 
@@ -24,6 +25,13 @@ pub(crate) struct Environment {
 impl std::fmt::Debug for Environment {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Environment").finish_non_exhaustive()
+    }
+}
+
+impl Environment {
+    /// The place of a job's volumes. A job shares no pool with them: each gets one of its own.
+    pub(crate) fn without_pool(&self) -> QueueContext {
+        QueueContext::without_pool(CoreId(self.core), self.waker.clone())
     }
 }
 

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use backends::{LocalOpener, SystemResolver, SystemSecrets};
 use engine::remote::{self, RemoteOpener};
-use host::{Dialer, Storage, World};
+use host::{Dialer, Storage};
 use names::{Source, VolumeUrl};
 use protocol::Instant;
 use reactor::CoreDialer;
-use volume::{CoreId, OpenError, OpenStage, Opened, Openers, PreparedOpen, QueueContext, Ready};
+use volume::{OpenError, OpenStage, Opened, Openers, PreparedOpen, QueueContext, Ready};
 
 use crate::job::Environment;
 use crate::limits::OPEN_TIMEOUT;
@@ -56,23 +56,11 @@ impl PreparedOpening {
         on_thread(move || then(Self::with(&url, &openers)))
     }
 
-    /// Does the rest, on the calling core, whose world is given.
-    pub fn begin<M>(self, world: &World<M>) -> Opening {
-        self.begin_in(&Environment::from(world))
+    /// Does the rest, on the calling core, which is described by `context`: its waker is woken when there is news, and the volume may use
+    /// memory of its pool.
+    pub fn begin(self, context: &QueueContext) -> Opening {
+        Opening { url: self.url, stage: Stage::Begun(self.prepared.begin(context)), deadline: None }
     }
-
-    /// The same in what a core's own service has of that world.
-    pub(crate) fn begin_in(self, environment: &Environment) -> Opening {
-        Opening {
-            stage: Stage::Begun(self.prepared.begin(&queue_context(environment))),
-            url: self.url,
-            deadline: None,
-        }
-    }
-}
-
-fn queue_context(environment: &Environment) -> QueueContext {
-    QueueContext::without_pool(CoreId(environment.core), environment.waker.clone())
 }
 
 /// A volume that is being opened, on an event loop of the caller's own: whoever serves or attaches volumes. It is polled on the core's
@@ -93,12 +81,13 @@ enum Stage {
 }
 
 impl Opening {
-    /// Begins to open what `url` names. A thread of its own does what may block; the core's waker is woken when that is done.
-    pub(crate) fn new(url: &VolumeUrl, environment: &Environment) -> Self {
-        Self::by(url, openers(&environment.storage, &environment.dialer), queue_context(environment))
+    /// Begins to open what `url` names, on the calling core, which is described by `context`. A thread of its own does what may block; the
+    /// core's waker is woken when that is done.
+    pub(crate) fn new(url: &VolumeUrl, environment: &Environment, context: QueueContext) -> Self {
+        Self::by(url, openers(&environment.storage, &environment.dialer), context)
     }
 
-    /// The same by these openers, in this place.
+    /// The same by these openers.
     fn by(url: &VolumeUrl, openers: Openers, context: QueueContext) -> Self {
         let (mut preparer, news) = Preparing::begin(&context.waker);
         let stage = match PreparedOpening::on_thread(url, openers, move |prepared| preparer.tell(prepared)) {
@@ -197,5 +186,51 @@ impl protocol::Entropy for SystemEntropy {
         if getrandom::fill(bytes).is_err() {
             std::process::abort();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use buf::Pool;
+    use volume::{CoreId, Opener};
+
+    use super::*;
+
+    /// Opens nothing, and tells how many bytes the pool has that it is given.
+    #[derive(Clone, Default)]
+    struct Curious(Arc<Mutex<Vec<usize>>>);
+
+    impl Opener for Curious {
+        fn schemes(&self) -> &'static [&'static str] {
+            &["null"]
+        }
+
+        fn prepare(&self, _url: &VolumeUrl, _openers: &Openers) -> Result<Box<dyn PreparedOpen>, OpenError> {
+            Ok(Box::new(self.clone()))
+        }
+    }
+
+    impl PreparedOpen for Curious {
+        fn begin(self: Box<Self>, context: &QueueContext) -> Box<dyn volume::Opening> {
+            self.0.lock().unwrap().push(context.pool.usage().limit);
+            Box::new(Ready::failed(OpenError::new("opens nothing")))
+        }
+    }
+
+    #[test]
+    fn a_volume_is_opened_with_the_pool_of_its_core() {
+        let curious = Curious::default();
+        let openers = Openers::new().with(Arc::new(curious.clone()));
+        let url: VolumeUrl = "null:1M".parse().unwrap();
+        let context = || QueueContext::new(CoreId(0), std::task::Waker::noop().clone(), Pool::new(12 << 10));
+        let mut here = PreparedOpening::with(&url, &openers).begin(&context());
+        assert!(here.poll(Instant::ZERO).is_some());
+        let mut elsewhere = Opening::by(&url, openers, context());
+        while elsewhere.poll(Instant::ZERO).is_none() {
+            std::thread::yield_now();
+        }
+        assert_eq!(*curious.0.lock().unwrap(), [12 << 10; 2]);
     }
 }

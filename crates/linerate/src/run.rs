@@ -92,7 +92,7 @@ impl<J: Job> Opened<J> {
         let url = self.urls.get_mut(self.volumes.len())?;
         if self.opening.is_none() {
             (self.prepare)(url, &self.volumes);
-            self.opening = Some(Opening::new(url, &self.environment));
+            self.opening = Some(Opening::new(url, &self.environment, self.environment.without_pool()));
         }
         let Some(result) = self.opening.as_mut()?.poll(now) else {
             return self.stop.is_set().then_some(Err(Error::Stopped));

@@ -64,6 +64,8 @@ enum End {
 pub(crate) struct CoreService {
     plan: Plan,
     world: World<Message>,
+    /// Memory for the connections, and for what the volume can do without.
+    pool: Pool,
     tell: Sender<News>,
     opening: Option<CoreOpening>,
     serving: Option<(Rc<Hub>, Arc<Export>)>,
@@ -75,8 +77,9 @@ pub(crate) struct CoreService {
 impl CoreService {
     /// A core that opens the volume, if it is the first, or waits for it.
     pub(crate) fn new(plan: Plan, world: World<Message>, tell: Sender<News>) -> Self {
-        let opening = (world.core == 0).then(|| CoreOpening::begin(&plan.url, &world));
-        Self { plan, world, tell, opening, serving: None, volume: None, end: End::Open }
+        let pool = Pool::new(plan.memory);
+        let opening = (world.core == 0).then(|| CoreOpening::begin(&plan.url, &world, &pool));
+        Self { plan, world, pool, tell, opening, serving: None, volume: None, end: End::Open }
     }
 
     fn tell(&self, news: News) {
@@ -91,7 +94,7 @@ impl CoreService {
 
     /// Begins to serve the open volume.
     fn serve(&mut self, volume: Arc<dyn Volume>) {
-        let pool = Pool::new(self.plan.memory);
+        let pool = self.pool.clone();
         let context = QueueContext::new(CoreId(self.world.core), self.world.waker.clone(), pool.clone());
         let queue = match volume.open_queue(&context) {
             Ok(queue) => queue,

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::thread::JoinHandle;
 
+use buf::Pool;
 use host::{Accepted, Endpoint, EndpointId, Postbox, Refusal, Service, World};
 use linerate::{CoreOpening, VolumeUrl};
 use protocol::Instant;
@@ -18,6 +19,8 @@ use volume::{
 
 /// Event loops, each with connections of its own.
 const CORES: u16 = 2;
+/// Bytes that opening may use.
+const POOL: usize = 16 << 20;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -178,7 +181,7 @@ struct Lanes {
 
 impl Lanes {
     fn new(world: World<Message>, url: &VolumeUrl, answer: Answer) -> Self {
-        let opening = (world.core == 0).then(|| (CoreOpening::begin(url, &world), answer));
+        let opening = (world.core == 0).then(|| (CoreOpening::begin(url, &world, &Pool::new(POOL)), answer));
         Self { world, opening, open: HashMap::new() }
     }
 }

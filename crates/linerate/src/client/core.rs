@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Waker;
 
 use ::volume::{CoreId, OpenError, QueueContext, Volume, VolumeErrorKind};
 use buf::Pool;
@@ -13,7 +14,6 @@ use protocol::Instant;
 use super::answer::Reply;
 use super::lane::{Ended, Lane, Work};
 use super::permits::Permit;
-use crate::job::Environment;
 use crate::open::{Opening, PreparedOpening};
 
 /// For a volume, or why it cannot be opened.
@@ -114,7 +114,7 @@ pub(crate) fn core_for(client: u64, cores: CoreIndex) -> CoreIndex {
 /// A core of a client.
 pub(crate) struct CoreService {
     core: CoreIndex,
-    environment: Environment,
+    waker: Waker,
     pool: Pool,
     openings: Vec<(Opening, OpenReply)>,
     disks: HashMap<u64, Attached>,
@@ -135,7 +135,7 @@ impl CoreService {
         HERE.set(Some((client, world.core)));
         Self {
             core: world.core,
-            environment: Environment::from(world),
+            waker: world.waker.clone(),
             pool: Pool::new(memory),
             openings: Vec::new(),
             disks: HashMap::new(),
@@ -144,9 +144,12 @@ impl CoreService {
         }
     }
 
+    fn queue_context(&self) -> QueueContext {
+        QueueContext::new(CoreId(self.core), self.waker.clone(), self.pool.clone())
+    }
+
     fn attach(&mut self, disk: u64, volume: Arc<dyn Volume>) -> Result<(), OpenError> {
-        let waker = self.environment.waker.clone();
-        let lane = Lane::open(volume, &QueueContext::new(CoreId(self.core), waker, self.pool.clone()))?;
+        let lane = Lane::open(volume, &self.queue_context())?;
         self.disks.insert(disk, Attached { lane, closing: false });
         Ok(())
     }
@@ -181,7 +184,7 @@ impl Service for CoreService {
     fn handle_message(&mut self, _now: Instant, message: Message) {
         match message {
             Message::Open { prepared, reply } => {
-                self.openings.push((prepared.begin_in(&self.environment), reply));
+                self.openings.push((prepared.begin(&self.queue_context()), reply));
             }
             Message::Attach { disk, volume, reply } => {
                 let attached = self.attach(disk, volume);

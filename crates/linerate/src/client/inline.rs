@@ -72,7 +72,7 @@ impl Inline {
     pub fn open(&mut self, url: &VolumeUrl) -> Result<usize, Error> {
         let failed = |error| Error::Open { url: url.to_string(), error };
         let service = self.running.service();
-        service.opening = Some(Opening::new(url, &service.environment));
+        service.opening = Some(Opening::new(url, &service.environment, service.queue_context()));
         loop {
             self.running.turn();
             if let Some(result) = self.running.service().opened.take() {
@@ -146,9 +146,12 @@ impl InlineService {
         }
     }
 
+    fn queue_context(&self) -> QueueContext {
+        QueueContext::new(CoreId(0), self.environment.waker.clone(), self.pool.clone())
+    }
+
     fn attach(&mut self, volume: Arc<dyn Volume>) -> Result<usize, OpenError> {
-        let context = QueueContext::new(CoreId(0), self.environment.waker.clone(), self.pool.clone());
-        self.lanes.push(Lane::open(volume, &context)?);
+        self.lanes.push(Lane::open(volume, &self.queue_context())?);
         Ok(self.lanes.len() - 1)
     }
 }
