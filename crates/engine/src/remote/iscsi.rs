@@ -26,7 +26,7 @@ use super::entries::Nexus;
 use super::far_end::{Facts, Shape, Shared, Timing};
 use super::link::{Link, Order, Stage};
 use super::redirect::{Redirect, RedirectFollower, RedirectSlot};
-use super::route::{Attempt, Route};
+use super::route::{Attempt, NotConnected, Route};
 use super::volume::RemoteVolume;
 use super::waiting::{Found, Place, Waiting, dial};
 use crate::limits::{CLIENT_POOL, COMMAND_TIME, RECONNECT_TIME, SESSION_GONE};
@@ -326,10 +326,10 @@ struct Entering {
 }
 
 impl Attempt for Entering {
-    fn poll(&mut self) -> Option<Result<(Rc<Link>, Facts), String>> {
+    fn poll(&mut self) -> Option<Result<(Rc<Link>, Facts), NotConnected>> {
         match self.login.stage() {
             Stage::Opening => None,
-            Stage::Failed(why) => Some(Err(why)),
+            Stage::Failed(why) => Some(Err(NotConnected(why))),
             Stage::Ready => self.found.take().map(|(facts, group)| {
                 let portal = self.login.portal;
                 let nexus = group.map(|group| Nexus { portal, group });

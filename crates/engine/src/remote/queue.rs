@@ -361,9 +361,9 @@ impl RemoteQueue {
                 self.attempt = None;
                 self.open(link, &facts);
             }
-            Some(Err(why)) => {
+            Some(Err(error)) => {
                 self.attempt = None;
-                self.shared.set_trouble(why);
+                self.shared.set_trouble(error.to_string());
                 self.shared.turn(&mut self.way, Way::Lost);
                 self.recovery.handle_failed(now);
                 if self.recovery.state() == State::Dead {
@@ -377,10 +377,10 @@ impl RemoteQueue {
     fn open(&mut self, link: Rc<Link>, facts: &Facts) {
         match self.shared.recognise(facts, self.begun) {
             Ok(epoch) => self.epoch = epoch,
-            Err(why) => {
+            Err(mismatch) => {
                 link.order(Order::Leave);
                 self.wake(&link);
-                self.shared.set_trouble(why);
+                self.shared.set_trouble(mismatch.to_string());
                 self.shared.turn(&mut self.way, Way::Lost);
                 self.recovery.handle_mismatch();
                 return self.expire();

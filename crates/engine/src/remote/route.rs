@@ -35,10 +35,15 @@ pub(crate) trait Route {
     fn quiet_time(&self) -> Duration;
 }
 
+/// Why a connection was not made, in the words that users read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct NotConnected(pub(crate) String);
+
 /// A connection that is being made.
 pub(crate) trait Attempt {
     /// The open connection with what it found, or why it failed, once that is known.
-    fn poll(&mut self) -> Option<Result<(Rc<Link>, Facts), String>>;
+    fn poll(&mut self) -> Option<Result<(Rc<Link>, Facts), NotConnected>>;
 
     /// It is not wanted any more.
     fn give_up(&mut self);

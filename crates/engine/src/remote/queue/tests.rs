@@ -10,6 +10,7 @@ use buf::{Buf, BufList};
 use super::*;
 use crate::remote::ClientContext;
 use crate::remote::far_end::Timing;
+use crate::remote::route::NotConnected;
 
 const COMMAND: Duration = Duration::from_secs(30);
 const RECONNECT: Duration = Duration::from_secs(30);
@@ -36,7 +37,7 @@ impl Route for Scripted {
 }
 
 impl Attempt for Scripted {
-    fn poll(&mut self) -> Option<Result<(Rc<Link>, Facts), String>> {
+    fn poll(&mut self) -> Option<Result<(Rc<Link>, Facts), NotConnected>> {
         let mut script = self.0.borrow_mut();
         let facts = script.next.take()?;
         let link = Link::new(Waker::noop().clone());
