@@ -53,7 +53,7 @@ impl Cores {
     /// How many event loops.
     pub fn count(&self) -> u16 {
         let bound = self.cpus.as_ref().map_or(1, |cpus| cpus.0.len());
-        self.count.unwrap_or_else(|| u16::try_from(bound).unwrap_or(u16::MAX)).max(1)
+        self.count.unwrap_or_else(|| wire::saturate::<u16>(bound)).max(1)
     }
 
     /// Binds the calling thread, and so every thread that it starts from now on.

@@ -168,7 +168,7 @@ fn engine_config(config: &Config, log: &Arc<Log>, events: EngineEvents) -> Engin
     let cores = usize::from(config.daemon.cores.unwrap_or(1).max(1));
     let memory = config.limits.memory.map_or(USUAL_MEMORY, |size| size.0);
     EngineConfig {
-        pool_limit: (usize::try_from(memory).unwrap_or(usize::MAX) / cores).max(LEAST_MEMORY),
+        pool_limit: (wire::index(memory) / cores).max(LEAST_MEMORY),
         entropy: randomness::source(),
         journal: Arc::clone(log) as Arc<dyn Journal>,
         observer: Arc::new(events) as Arc<dyn ControlObserver>,

@@ -52,7 +52,7 @@ pub fn volume_error(key: SenseKey, code: Additional, information: Option<u64>) -
         (SenseKey::DataProtect, Additional::NO_SPACE) => VolumeErrorKind::NoSpace,
         (SenseKey::DataProtect, _) => VolumeErrorKind::ReadOnly,
         (SenseKey::Miscompare, _) => {
-            let offset = information.map_or(0, |told| u32::try_from(told).unwrap_or(u32::MAX));
+            let offset = information.map_or(0, wire::saturate::<u32>);
             VolumeErrorKind::Miscompare { offset }
         }
         (SenseKey::AbortedCommand, Additional::GUARD_CHECK) => VolumeErrorKind::Protection,

@@ -209,7 +209,7 @@ impl DeviceServer {
                     Some(true) => self.go_on(task),
                     Some(false) => self.fail(task, Failure::Busy),
                     None => {
-                        let before = u32::try_from(work.compared_before()).unwrap_or(u32::MAX);
+                        let before = wire::saturate::<u32>(work.compared_before());
                         let offset = offset.saturating_add(before);
                         self.fail(task, failure(VolumeErrorKind::Miscompare { offset }, false))
                     }

@@ -328,7 +328,7 @@ impl<'a> Trial<'a> {
 }
 
 fn address(number: usize) -> SocketAddr {
-    SocketAddr::from((Ipv4Addr::LOCALHOST, u16::try_from(number + 1).unwrap_or(u16::MAX)))
+    SocketAddr::from((Ipv4Addr::LOCALHOST, wire::bounded::<u16>(number + 1)))
 }
 
 /// Has each stream to a hostile port turn hostile after a while.

@@ -363,7 +363,7 @@ impl History {
             Seen::Zeros => "zeros".to_owned(),
             Seen::Mixed => "parts of several writes, or none of ours".to_owned(),
             Seen::Named(id, piece) => {
-                format!("{} of piece {piece}", self.describe(usize::try_from(id).unwrap_or(usize::MAX)))
+                format!("{} of piece {piece}", self.describe(wire::index(id)))
             }
         }
     }

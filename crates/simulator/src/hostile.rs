@@ -155,7 +155,7 @@ pub fn hostile(
     trial.pass(Duration::from_millis(200))?;
     for number in 0..trial.dice.within(ATTACKERS) {
         let attack = attacks[trial.dice.index(attacks.len())];
-        let number = u8::try_from(number + 1).unwrap_or(u8::MAX);
+        let number = wire::bounded::<u8>(number + 1);
         trial.attackers.push(Attacker { attack, number, ends: Vec::new(), again: Some(Instant::ZERO) });
     }
     let told = |failure: TrialFailure| failure.at(format_args!("{attacks:?}"));
@@ -358,7 +358,7 @@ impl<'a> Trial<'a> {
         }
         let heap = (self.scenario.heap)().saturating_sub(self.heap);
         let ends: usize = self.attackers.iter().map(|attacker| attacker.ends.len()).sum();
-        let disk = usize::try_from(DISK).unwrap_or(usize::MAX);
+        let disk = wire::index(DISK);
         let own = self.clients.len() * (DEPTH << 21);
         let most = self.world.cores().len() * LIMIT + (ends + 4) * BESIDE + ITSELF + disk + own;
         if heap > most {

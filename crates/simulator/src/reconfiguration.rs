@@ -231,7 +231,7 @@ impl Ids {
             self.0.push((0, false));
         }
         self.0[slot].1 = true;
-        VolumeId::new(u16::try_from(slot).unwrap_or(u16::MAX), self.0[slot].0)
+        VolumeId::new(wire::bounded::<u16>(slot), self.0[slot].0)
     }
 
     fn release(&mut self, id: VolumeId, bug: PlantedBug) {

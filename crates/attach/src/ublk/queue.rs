@@ -99,7 +99,7 @@ impl Queue {
         let Some((ask, request)) = request else {
             return answers.leave(tag, failure(VolumeErrorKind::Unsupported));
         };
-        let bytes = i32::try_from(request.sectors << 9).unwrap_or(i32::MAX);
+        let bytes = wire::bounded::<i32>(request.sectors << 9);
         let extent = extent(&request, self.place.disk.geometry().block_size);
         let done = leaving(answers, (tag, bytes));
         let operation = match ask {
@@ -134,7 +134,7 @@ impl Queue {
         self.place.disk.submit_read(extent, move |result| {
             let outcome = match result {
                 Ok(Outcome::Data(data)) => match put(&device, &data, offset) {
-                    Ok(()) => i32::try_from(data.len()).unwrap_or(i32::MAX),
+                    Ok(()) => wire::bounded::<i32>(data.len()),
                     Err(_) => failure(VolumeErrorKind::Media),
                 },
                 Ok(_) => failure(VolumeErrorKind::Media),

@@ -80,7 +80,7 @@ pub(super) struct Entries {
 }
 
 fn slot_of(own: Tag) -> usize {
-    usize::try_from(own.0).unwrap_or(usize::MAX)
+    wire::index(own.0)
 }
 
 impl Entries {
@@ -107,7 +107,7 @@ impl Entries {
     /// Takes one out.
     pub(super) fn remove(&mut self, own: Tag) -> Option<Entry> {
         let entry = self.slots.get_mut(slot_of(own))?.take()?;
-        self.free.push(u32::try_from(own.0).unwrap_or(u32::MAX));
+        self.free.push(wire::bounded::<u32>(own.0));
         Some(entry)
     }
 

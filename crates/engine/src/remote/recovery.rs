@@ -183,7 +183,7 @@ impl Recovery {
         let Some(doublings) = self.failures.checked_sub(1) else { return Duration::ZERO };
         let whole = BACKOFF_FIRST.saturating_mul(1 << doublings.min(16)).min(BACKOFF_MOST);
         let half = whole / 2;
-        let nanos = u64::try_from(half.as_nanos()).unwrap_or(u64::MAX).max(1);
+        let nanos = protocol::nanos(half).max(1);
         half + Duration::from_nanos(self.entropy.number() % nanos)
     }
 

@@ -82,14 +82,14 @@ impl Connection {
                     invalidate: U32::new(invalidate.map_or(0, |stag| stag.0)),
                     queue: U32::new(SEND_QUEUE),
                     sequence: U32::new(sequence),
-                    offset: U32::new(u32::try_from(sent).unwrap_or(u32::MAX)),
+                    offset: U32::new(wire::bounded::<u32>(sent)),
                 };
                 writer.write(send, header.as_bytes(), Some(part.payload));
                 (part.payload.length, part.last)
             }
             Work::Write { data, to } => {
                 let part = part(data, sent, mulpdu.saturating_sub(TAGGED));
-                let offset = to.offset.wrapping_add(u64::try_from(sent).unwrap_or(u64::MAX));
+                let offset = to.offset.wrapping_add(wire::widen(sent));
                 let control = Control::new(Opcode::WRITE, part.last);
                 let header = Tagged { control, stag: U32::new(to.stag.0), offset: U64::new(offset) };
                 writer.write(send, header.as_bytes(), Some(part.payload));

@@ -309,7 +309,7 @@ fn target_processors(processors: &Processors, topology: &Topology) -> Vec<usize>
         Core::Other => (&processors.target, &processors.host),
         Core::Same => (&processors.host, &processors.target),
     };
-    let loops = usize::try_from(topology.cores).unwrap_or(usize::MAX);
+    let loops = topology.cores as usize;
     let more = others.iter().filter(|number| !own.contains(number)).take(loops.saturating_sub(own.len()));
     own.iter().chain(more).copied().collect()
 }

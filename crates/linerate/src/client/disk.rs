@@ -289,7 +289,7 @@ impl Disk {
     ) -> Result<(), DiskError> {
         let whole = asked.extent(self)?;
         let block = self.geometry().block_size as usize;
-        let place = |start: u64| usize::try_from(start - whole.start).unwrap_or(usize::MAX) * block;
+        let place = |start: u64| wire::index(start - whole.start) * block;
         let (mut next, end) = (whole.start, whole.start + whole.blocks);
         let mut flying: VecDeque<(u64, Answer<Ended>)> = VecDeque::with_capacity(TRANSFER_WINDOW);
         let mut failure = None;

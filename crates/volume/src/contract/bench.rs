@@ -92,7 +92,7 @@ impl<'a> Bench<'a> {
     }
 
     pub(super) fn bytes(&self, blocks: u64) -> usize {
-        usize::try_from(blocks).unwrap_or(usize::MAX).saturating_mul(self.block_size())
+        wire::index(blocks).saturating_mul(self.block_size())
     }
 
     /// The most blocks in one transfer.

@@ -85,8 +85,8 @@ struct Model {
 
 impl Model {
     fn range(&self, extent: Extent) -> std::ops::Range<usize> {
-        let first = usize::try_from(extent.start - self.start).unwrap_or(usize::MAX);
-        let blocks = usize::try_from(extent.blocks).unwrap_or(usize::MAX);
+        let first = wire::index(extent.start - self.start);
+        let blocks = wire::index(extent.blocks);
         first * self.block_size..(first + blocks) * self.block_size
     }
 
@@ -137,7 +137,7 @@ pub(super) fn random_against_model(bench: &mut Bench<'_>) -> Verdict {
     let mut steps = 0;
     while steps < bench.options.steps {
         let batch = batch(bench, Extent::new(start, blocks))?;
-        steps += u32::try_from(batch.len()).unwrap_or(u32::MAX).max(1);
+        steps += wire::bounded::<u32>(batch.len()).max(1);
         for (tag, step) in batch {
             settle_step(bench, &mut model, tag, step)?;
         }

@@ -144,7 +144,7 @@ pub(super) fn compare(bench: &mut Bench<'_>) -> Verdict {
     for at in places(bench, bytes.len()) {
         let mut other = bytes.clone();
         other[at] ^= 1;
-        let expected = VolumeErrorKind::Miscompare { offset: u32::try_from(at).unwrap_or(u32::MAX) };
+        let expected = VolumeErrorKind::Miscompare { offset: wire::bounded::<u32>(at) };
         bench.fail(Operation::Compare { extent: area, data: in_pieces(&other) }, expected)?;
     }
     Ok(())
@@ -164,7 +164,7 @@ pub(super) fn compare_and_write(bench: &mut Bench<'_>) -> Verdict {
         let mut other = bytes.clone();
         other[at] ^= 1;
         let (compare, write) = (in_pieces(&other), in_pieces(&new));
-        let expected = VolumeErrorKind::Miscompare { offset: u32::try_from(at).unwrap_or(u32::MAX) };
+        let expected = VolumeErrorKind::Miscompare { offset: wire::bounded::<u32>(at) };
         bench.fail(Operation::CompareAndWrite { extent: area, compare, write, durability }, expected)?;
         bench.expect(area, &bytes)?;
     }

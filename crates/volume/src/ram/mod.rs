@@ -65,7 +65,7 @@ impl Volume for Ram {
     }
 
     fn limits(&self) -> Limits {
-        let page = u32::try_from(PAGE).unwrap_or(u32::MAX);
+        let page = wire::bounded::<u32>(PAGE);
         Limits { discard_granularity: page / self.geometry.block_size, ..Limits::default() }
     }
 
