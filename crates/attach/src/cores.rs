@@ -17,7 +17,7 @@ impl FromStr for CpuList {
 
     fn from_str(text: &str) -> Result<Self> {
         let wrong =
-            || format!("{text:?} is no list of processors: write numbers and ranges, such as 1,2 or 4-7");
+            || format!("{text:?} is not a list of processors: write numbers and ranges, such as 1,2 or 4-7");
         let mut cpus = Vec::new();
         for range in text.split(',') {
             let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -34,7 +34,7 @@ impl FromStr for CpuList {
     }
 }
 
-/// On how many cores the adapter works, and how.
+/// How many cores the adapter uses, and how it uses them.
 #[derive(Debug, Clone, Default)]
 pub struct Cores {
     /// Event loops; one for each processor of `cpus` unless this says otherwise, or one.

@@ -17,10 +17,10 @@ use crate::opcode::{self, Run};
 use crate::page::Page;
 use crate::reply::Status;
 use crate::reserve;
-use crate::sense::{Additional, Check, SenseKey};
+use crate::sense::{Additional, Check, SenseFormat, SenseKey};
 use crate::task::Purpose;
+use crate::volume_requests::{Range, ThenVerify, Work};
 use crate::vpd;
-use crate::work::{Range, ThenVerify, Work};
 
 /// How a command goes on after its checks.
 #[derive(Debug)]
@@ -112,7 +112,7 @@ fn request_sense(cdb: Cdb<'_>, around: &Around<'_>) -> Begun {
         Some(code) => Check::attention(code),
         None => Check::new(SenseKey::NoSense, Additional::NONE),
     };
-    Begun::data(check.sense(cdb.bit(1, 0)).bytes().to_vec(), usize::from(cdb.u8(4)))
+    Begun::data(check.sense(SenseFormat::selected(cdb.bit(1, 0))).bytes().to_vec(), usize::from(cdb.u8(4)))
 }
 
 fn inquire(cdb: Cdb<'_>, around: &Around<'_>) -> Result<Begun, Check> {

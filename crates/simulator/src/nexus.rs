@@ -179,7 +179,7 @@ impl Session {
         world: &mut World<Core>,
     ) -> Result<(), TrialFailure> {
         if !std::mem::replace(&mut self.greeted, true) {
-            let login = self.initiator.login(false);
+            let login = self.initiator.login();
             self.say(&login, world);
         }
         loop {

@@ -20,7 +20,7 @@ pub(super) enum Place {
     /// The connection has it.
     Sent,
     /// A lost connection had it, or the far end was too busy for it: it may be sent again at that time, or as soon as it is
-    /// known that nothing of that nexus can take effect any more.
+    /// known that nothing of that nexus can still take effect.
     Held(Instant, Option<NexusNumber>),
 }
 

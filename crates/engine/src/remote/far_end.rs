@@ -75,7 +75,7 @@ pub(crate) struct Shared {
     epoch: AtomicU64,
     resized: AtomicU64,
     listeners: Listeners,
-    trouble: Mutex<Option<String>>,
+    last_error: Mutex<Option<String>>,
     pub(super) paths: Paths,
     pub(crate) durability: Durability,
     /// What the far end has said of acknowledged writes that are lost.
@@ -95,7 +95,7 @@ impl Shared {
             epoch: AtomicU64::new(0),
             resized: AtomicU64::new(0),
             listeners: Listeners::default(),
-            trouble: Mutex::default(),
+            last_error: Mutex::default(),
             paths: Paths::default(),
             durability: Durability::default(),
             losses: Losses::new(),
@@ -124,12 +124,12 @@ impl Shared {
     }
 
     /// Which writes are lost, or what was last wrong with the way to the volume.
-    pub(crate) fn trouble(&self) -> Option<String> {
-        self.losses.trouble().or_else(|| lock(&self.trouble).clone())
+    pub(crate) fn last_error(&self) -> Option<String> {
+        self.losses.last_error().or_else(|| lock(&self.last_error).clone())
     }
 
-    pub(crate) fn set_trouble(&self, text: String) {
-        *lock(&self.trouble) = Some(text);
+    pub(crate) fn set_last_error(&self, text: String) {
+        *lock(&self.last_error) = Some(text);
     }
 
     /// A queue's way is another now; whoever listens is told if that changes the state of the whole.

@@ -2,7 +2,7 @@
 //!
 //! A queue's sessions bear the same name (ISID) one after the other. A login under the name of a session that the target still
 //! has *reinstates* it: the target ends the old session and its tasks before it answers (RFC 7143 §6.3.5). So once a login has
-//! succeeded, no command of the session before can take effect any more, and writes may be sent again. That holds within one
+//! succeeded, no command of the previous session can still take effect, and writes may be sent again. That holds within one
 //! portal group: a login that was sent elsewhere, or found another group, begins a session *beside* the old one, and proves nothing.
 
 use std::cell::RefCell;

@@ -135,7 +135,7 @@ impl Route for Queues {
         self.0.association.lose(self.0.number.get(), why);
     }
 
-    /// The admin queue may keep the controller alive until it notices that it is not wanted any more, which it does when
+    /// The admin queue may keep the controller alive until it notices that nobody uses it, which it does when
     /// it would send the next keep alive.
     fn quiet_time(&self) -> Duration {
         KEEP_ALIVE / 2 + KEEP_ALIVE + QUIESCE

@@ -13,7 +13,7 @@
 //!
 //! In `Opening`, `Waiting` and `Dialling` requests wait for the connection. Beyond the bound, in `Resting` and `Probing`, they fail
 //! at once, but the volume is still looked for; an attempt that `Opening` has begun goes on in `Probing`, too. `Dead` is final:
-//! reconnecting was not wanted, or another volume was found in its place. `recovery.table` has every transition; docs/decisions/0003-reconnect.md says why they are so.
+//! the user does not want to reconnect, or another volume was found in its place. `recovery.table` has every transition; docs/decisions/0003-reconnect.md says why they are so.
 
 use std::time::Duration;
 

@@ -10,7 +10,7 @@ use super::Connection;
 use crate::ddp::{Control, TAGGED, Tagged, UNTAGGED, Untagged};
 use crate::inbound_reads::ResponseSegment;
 use crate::mpa::{Payload, Rtr};
-use crate::rdmap::{Opcode, READ_QUEUE, ReadRequest, SEND_QUEUE};
+use crate::rdmap::{Opcode, READ_QUEUE, ReadRequest, SEND_QUEUE, SendKind};
 use crate::send_queue::{Outgoing, Read, Work, sink_of};
 use crate::sender::{Sender, Turn};
 use crate::violation::Violation;
@@ -78,7 +78,13 @@ impl Connection {
             Work::Send { data, invalidate } => {
                 let part = part(data, sent, mulpdu.saturating_sub(UNTAGGED));
                 let header = Untagged {
-                    control: Control::new(Opcode::send(invalidate.is_some(), config.solicited), part.last),
+                    control: Control::new(
+                        Opcode::send(SendKind {
+                            invalidates: invalidate.is_some(),
+                            solicited: config.solicited,
+                        }),
+                        part.last,
+                    ),
                     invalidate: U32::new(invalidate.map_or(0, |stag| stag.0)),
                     queue: U32::new(SEND_QUEUE),
                     sequence: U32::new(sequence),

@@ -313,7 +313,7 @@ impl Disk {
     fn reason(&self, kind: VolumeErrorKind) -> String {
         let lost = matches!(kind, VolumeErrorKind::Unreachable | VolumeErrorKind::TimedOut);
         match self.0.volume.last_error().filter(|_| lost) {
-            Some(trouble) => format!("{kind} (last trouble on the way to the volume: {trouble})"),
+            Some(error) => format!("{kind} (last trouble on the way to the volume: {error})"),
             None => kind.to_string(),
         }
     }

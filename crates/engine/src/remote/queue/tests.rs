@@ -559,7 +559,7 @@ fn a_flush_that_the_far_end_fails_once_fails_on_every_queue_from_then_on() {
             }
             assert!(bench.carry_out(0, read()).is_ok(), "reads go on");
         }
-        assert_eq!(one.shared.trouble().is_some(), lost, "{kind:?}");
+        assert_eq!(one.shared.last_error().is_some(), lost, "{kind:?}");
     }
 }
 
