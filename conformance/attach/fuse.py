@@ -301,7 +301,7 @@ def misuse(folder):
         try:
             Attach(folder, "ram:1M", "fuse", place)
         except RuntimeError as error:
-            if "is no empty file" not in str(error):
+            if "is not an empty file" not in str(error):
                 raise
         else:
             raise RuntimeError(f"{place} was covered")

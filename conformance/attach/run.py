@@ -156,10 +156,10 @@ def misuse(folder):
     taken.write_text("not a socket")
     for words, wanted in (
         (["ram:1M", "0.0.0.0:0", "--as", "nbd"], "--allow-any"),
-        (["ram:1M", f"unix:{taken}", "--as", "nbd"], "is no socket"),
+        (["ram:1M", f"unix:{taken}", "--as", "nbd"], "is not a socket"),
         (["ram:1M", "nowhere", "--as", "nbd"], "unix:PATH"),
         (["ram:1M", "unix:x", "--as", "floppy"], "nbd"),
-        (["ram:1M", "unix:x", "--as", "nbd", "--cpus", "x"], "no list of processors"),
+        (["ram:1M", "unix:x", "--as", "nbd", "--cpus", "x"], "not a list of processors"),
         ([f"file:{folder}/absent.img", f"unix:{folder}/x.sock", "--as", "nbd"], "absent.img"),
     ):
         result = run(linerate_binary(), "attach", *words, check=False)

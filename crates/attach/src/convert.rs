@@ -1,14 +1,8 @@
 //! Conversions between integer widths that lose nothing, in one place.
 
-/// An index or a length in memory. Nothing is lost: addresses have 64 bits.
-#[expect(clippy::cast_possible_truncation, reason = "usize has 64 bits, as the assertion says")]
-pub(crate) const fn index(number: u64) -> usize {
-    const { assert!(usize::BITS == u64::BITS, "memory is addressed with 64 bits") };
-    number as usize
-}
+pub(crate) use wire::index;
 
 /// A length that a protocol's limits keep below 4 GiB, as 32 bits.
 pub(crate) fn short(length: usize) -> u32 {
-    debug_assert!(u32::try_from(length).is_ok(), "{length} bytes, where a limit allows less than 4 GiB");
-    u32::try_from(length).unwrap_or(u32::MAX)
+    wire::bounded(length)
 }

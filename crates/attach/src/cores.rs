@@ -17,7 +17,7 @@ impl FromStr for CpuList {
 
     fn from_str(text: &str) -> Result<Self> {
         let wrong =
-            || format!("{text:?} is no list of processors: write numbers and ranges, such as 1,2 or 4-7");
+            || format!("{text:?} is not a list of processors: write numbers and ranges, such as 1,2 or 4-7");
         let mut cpus = Vec::new();
         for range in text.split(',') {
             let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -34,7 +34,7 @@ impl FromStr for CpuList {
     }
 }
 
-/// On how many cores the adapter works, and how.
+/// How many cores the adapter uses, and how it uses them.
 #[derive(Debug, Clone, Default)]
 pub struct Cores {
     /// Event loops; one for each processor of `cpus` unless this says otherwise, or one.
@@ -53,7 +53,7 @@ impl Cores {
     /// How many event loops.
     pub fn count(&self) -> u16 {
         let bound = self.cpus.as_ref().map_or(1, |cpus| cpus.0.len());
-        self.count.unwrap_or_else(|| u16::try_from(bound).unwrap_or(u16::MAX)).max(1)
+        self.count.unwrap_or_else(|| wire::saturate::<u16>(bound)).max(1)
     }
 
     /// Binds the calling thread, and so every thread that it starts from now on.
@@ -102,7 +102,7 @@ mod tests {
         }
         for text in ["", "a", "3-1", "1,", "99999"] {
             let error = text.parse::<CpuList>().unwrap_err().to_string();
-            assert!(error.contains("no list of processors"), "{error}");
+            assert!(error.contains("not a list of processors"), "{error}");
         }
     }
 

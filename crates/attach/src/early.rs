@@ -22,7 +22,7 @@ impl Early {
         let handle = signals.handle();
         let thread = std::thread::spawn(move || {
             if signals.forever().next().is_some() {
-                // Nothing receives any more once the volume is open.
+                // Nobody listens once the volume is open.
                 let _unheard = tell.send(word);
             }
         });

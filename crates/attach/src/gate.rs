@@ -56,13 +56,13 @@ impl Gate {
         (!state.closed).then_some(state)
     }
 
-    /// Lets no request in any more.
+    /// Closes the gate: no request enters.
     pub(crate) fn shut(&self) {
         self.lock().closed = true;
         self.left.notify_all();
     }
 
-    /// Lets no request in any more, and waits for those inside, but no longer than `timeout`. True when all are out.
+    /// Closes the gate, and waits at most `timeout` for the requests inside. True when all are out.
     pub(crate) fn close(&self, timeout: Duration) -> bool {
         self.shut();
         let deadline = Instant::now() + timeout;

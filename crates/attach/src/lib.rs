@@ -9,14 +9,14 @@ mod early;
 pub mod fuse;
 mod gate;
 mod limits;
+mod listen_address;
 mod memory;
 pub mod nbd;
-mod place;
-mod ready;
+mod ready_file;
 mod sys;
 pub mod ublk;
 pub mod vhost;
 
 pub use cores::{Cores, CpuList};
-pub use place::{Place, SocketFile};
+pub use listen_address::{ListenAddress, SocketFile};
 pub use reactor::{Congestion, Driver};

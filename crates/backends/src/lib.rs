@@ -6,7 +6,6 @@
 //! Architecture invariant: no protocol name, no system call, no socket.
 #![forbid(unsafe_code)]
 
-mod convert;
 mod errno;
 mod file;
 mod open;

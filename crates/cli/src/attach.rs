@@ -6,7 +6,7 @@ use ::attach::fuse::{self, FuseConfig};
 use ::attach::nbd::{self, NbdConfig};
 use ::attach::ublk::{self, UblkConfig};
 use ::attach::vhost::{self, VhostConfig};
-use ::attach::{Congestion, Cores, CpuList, Driver, Place};
+use ::attach::{Congestion, Cores, CpuList, Driver, ListenAddress};
 use anyhow::{Result, bail};
 use clap::{Parser, ValueEnum};
 use names::{Span, VolumeUrl};
@@ -80,7 +80,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         Kind::Nbd => {
             let config = NbdConfig {
                 url: args.url.clone(),
-                place: args.place.parse::<Place>()?,
+                place: args.place.parse::<ListenAddress>()?,
                 read_only: args.read_only,
                 allow_any: args.allow_any,
                 cores,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::Parser;
-use daemon::Config;
+use daemon::{Config, LossAction};
 
 use crate::output;
 
@@ -43,7 +43,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if config.volumes.is_empty() {
         bail!("there is no volume: name it as for serve, such as disk=file:disk.img, or give --config FILE");
     }
-    daemon::losses(&config, args.accept, &|line| {
+    let action = if args.accept { LossAction::Accept } else { LossAction::Tell };
+    daemon::losses(&config, action, &|line| {
         // Whoever closed standard output does not want to know.
         let _unheard = output::line(line);
     })

@@ -26,7 +26,7 @@ pub(crate) fn connections(wanted: Option<usize>, volumes: usize, log: &dyn Journ
         );
         log.record(Event::new(Kind::Configuration, text));
     }
-    usize::try_from(room.min(wanted)).unwrap_or(usize::MAX)
+    wire::index(room.min(wanted))
 }
 
 fn room(descriptors: Option<u64>, volumes: u64) -> u64 {

@@ -23,7 +23,7 @@ mod loss;
 mod openings;
 mod prepare;
 mod randomness;
-mod ready;
+mod ready_file;
 mod rescan;
 mod safety;
 mod secrets;
@@ -41,5 +41,5 @@ pub use config::{
 pub use findings::Findings;
 pub use identity::{IQN_PREFIX, Identity, NQN_PREFIX};
 pub use log::{Filter, FilterError, Format, LONGEST_FAREWELL, Log, Output};
-pub use loss::losses;
+pub use loss::{LossAction, losses};
 pub use serve::{ConfigSource, ServeOptions, serve};

@@ -86,9 +86,17 @@ pub(crate) fn lines(opened: &[Opened]) -> Vec<String> {
     opened.iter().filter_map(lost).collect()
 }
 
-/// Tells which of the volumes have lost writes, and with `accept` clears that: the next server serves them as if nothing were lost.
-/// Refused while a server has them.
-pub fn losses(config: &Config, accept: bool, say: &dyn Fn(&str)) -> Result<()> {
+/// What becomes of the losses that are found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LossAction {
+    /// They are told, and stay.
+    Tell,
+    /// They are told and cleared: the next server serves the volumes as if nothing were lost.
+    Accept,
+}
+
+/// Tells which of the volumes have lost writes, and does with that what `action` says. Refused while a server has the volumes.
+pub fn losses(config: &Config, action: LossAction, say: &dyn Fn(&str)) -> Result<()> {
     config.check()?;
     let states = States::new(config);
     for entry in &config.volumes {
@@ -97,7 +105,7 @@ pub fn losses(config: &Config, accept: bool, say: &dyn Fn(&str)) -> Result<()> {
         let about = || format!("the losses of the volume {name:?} cannot be told");
         match known(state).with_context(about)? {
             None => say(&format!("the volume {name:?} has lost no acknowledged writes")),
-            Some(what) if accept => {
+            Some(what) if action == LossAction::Accept => {
                 state.remove(RECORD).with_context(about)?;
                 say(&format!("the volume {name:?} had lost acknowledged writes ({what}): cleared"));
             }
@@ -225,19 +233,25 @@ mod tests {
         let mut config = Config::default();
         config.volumes.push(VolumeEntry::alone("disk".to_owned(), url.parse().unwrap()));
         config.daemon.state = Some(folder.path().join("state"));
-        let told = |accept| {
+        let told = |action| {
             let lines = Mutex::new(Vec::new());
-            losses(&config, accept, &|line| lines.lock().unwrap().push(line.to_owned())).unwrap();
+            losses(&config, action, &|line| lines.lock().unwrap().push(line.to_owned())).unwrap();
             lines.into_inner().unwrap().concat()
         };
-        assert!(told(true).contains("has lost no"));
+        assert!(told(LossAction::Accept).contains("has lost no"));
         let states = States::new(&config);
         let before = states.look(&config.volumes[0]).unwrap();
         before.state().write(RECORD, b"a flush failed: EIO").unwrap();
-        assert!(losses(&config, true, &|_| ()).is_err(), "refused while a server has the volume");
+        assert!(
+            losses(&config, LossAction::Accept, &|_| ()).is_err(),
+            "refused while a server has the volume"
+        );
         drop((before, states));
-        assert!(told(false).contains("a flush failed: EIO") && told(false).contains("--accept"));
-        assert!(told(true).contains("cleared"));
-        assert!(told(false).contains("has lost no"));
+        assert!(
+            told(LossAction::Tell).contains("a flush failed: EIO")
+                && told(LossAction::Tell).contains("--accept")
+        );
+        assert!(told(LossAction::Accept).contains("cleared"));
+        assert!(told(LossAction::Tell).contains("has lost no"));
     }
 }

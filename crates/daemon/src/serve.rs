@@ -22,7 +22,7 @@ use crate::prepare::{USUAL_MEMORY, reactor_config};
 use crate::serving_core::{Cores, ServingCore};
 use crate::signals::SignalWatch;
 use crate::state::States;
-use crate::{help, loss, randomness, ready, rescan, statistics};
+use crate::{help, loss, randomness, ready_file, rescan, statistics};
 
 /// The least memory for data buffers on each core: one largest transfer in, one out.
 const LEAST_MEMORY: usize = 16 << 20;
@@ -60,7 +60,7 @@ pub fn serve(config: &Config, options: ServeOptions<'_>, say: &dyn Fn(&str), log
     let checked = Checked::new(with_usual_portals(config.clone()));
     let checked = checked.map_err(|problems| anyhow!(problems.into_iter().next().unwrap_or_default()))?;
     if let Some(path) = options.ready_file {
-        ready::remove(path)?;
+        ready_file::remove(path)?;
     }
     let (tell, inbox) = mpsc::channel();
     // Signals are caught before anything begins, so that none is missed.
@@ -127,7 +127,7 @@ fn welcome(
     for line in told.into_iter().chain(controller.missing()).chain(loss::lines(opened)) {
         say(&line);
     }
-    options.ready_file.map_or(Ok(()), |path| ready::write(path, &portals)).map(|()| true)
+    options.ready_file.map_or(Ok(()), |path| ready_file::write(path, &portals)).map(|()| true)
 }
 
 /// Does what signals ask for, until all event loops have ended.
@@ -145,7 +145,7 @@ fn control(controller: &mut Controller, options: ServeOptions<'_>, say: &dyn Fn(
                 let Some(source) = options.source else { continue };
                 let applied = controller.reload(|| source.load().map(with_usual_portals));
                 let Some(path) = options.ready_file.filter(|_| applied) else { continue };
-                if let Err(error) = ready::write(path, &controller.portals()) {
+                if let Err(error) = ready_file::write(path, &controller.portals()) {
                     let event = Event::new(Kind::Configuration, format!("{error:#}"));
                     log.record(event.at(Level::Error));
                 }
@@ -168,7 +168,7 @@ fn engine_config(config: &Config, log: &Arc<Log>, events: EngineEvents) -> Engin
     let cores = usize::from(config.daemon.cores.unwrap_or(1).max(1));
     let memory = config.limits.memory.map_or(USUAL_MEMORY, |size| size.0);
     EngineConfig {
-        pool_limit: (usize::try_from(memory).unwrap_or(usize::MAX) / cores).max(LEAST_MEMORY),
+        pool_limit: (wire::index(memory) / cores).max(LEAST_MEMORY),
         entropy: randomness::source(),
         journal: Arc::clone(log) as Arc<dyn Journal>,
         observer: Arc::new(events) as Arc<dyn ControlObserver>,

@@ -451,7 +451,7 @@ impl Parameters {
     }
 
     fn set(&mut self, name: &str, value: u32) {
-        let short = u16::try_from(value).unwrap_or(u16::MAX);
+        let short = wire::saturate::<u16>(value);
         match name {
             "HeaderDigest" => self.header_digest = value != 0,
             "DataDigest" => self.data_digest = value != 0,

@@ -56,7 +56,7 @@ impl InboundRead {
     /// Its next segment, of at most `most` bytes.
     pub(crate) fn segment(&self, most: usize) -> ResponseSegment {
         let left = self.request.length.get().saturating_sub(self.sent);
-        let length = left.min(u32::try_from(most).unwrap_or(u32::MAX));
+        let length = left.min(wire::saturate::<u32>(most));
         let sent = u64::from(self.sent);
         let source =
             RemoteRegion { offset: self.source().offset.saturating_add(sent), length, ..self.source() };

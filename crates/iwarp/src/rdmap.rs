@@ -14,6 +14,15 @@ pub const TERMINATE_QUEUE: u32 = 2;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Opcode(pub u8);
 
+/// What a Send does beside carrying a message (RFC 5040 §5.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SendKind {
+    /// It invalidates a region of the receiver's.
+    pub invalidates: bool,
+    /// It raises an event at the receiver.
+    pub solicited: bool,
+}
+
 impl Opcode {
     /// RDMA Write.
     pub const WRITE: Self = Self(0x0);
@@ -33,8 +42,8 @@ impl Opcode {
     pub const TERMINATE: Self = Self(0x7);
 
     /// The Send of a kind.
-    pub const fn send(invalidate: bool, solicited: bool) -> Self {
-        match (invalidate, solicited) {
+    pub const fn send(kind: SendKind) -> Self {
+        match (kind.invalidates, kind.solicited) {
             (false, false) => Self::SEND,
             (true, false) => Self::SEND_INVALIDATE,
             (false, true) => Self::SEND_SOLICITED,
@@ -120,9 +129,9 @@ mod tests {
         assert_eq!(rest[4], (false, Some(2)));
         assert!(rest[5..].iter().all(|place| *place == (false, None)), "RFC 7306's are not served");
         for bits in 0..4 {
-            let (invalidate, solicited) = (bits & 1 != 0, bits & 2 != 0);
-            let kind = Opcode::send(invalidate, solicited);
-            assert!(kind.is_send() && kind.invalidates() == invalidate);
+            let kind = SendKind { invalidates: bits & 1 != 0, solicited: bits & 2 != 0 };
+            let opcode = Opcode::send(kind);
+            assert!(opcode.is_send() && opcode.invalidates() == kind.invalidates);
         }
     }
 }

@@ -27,7 +27,7 @@ impl Offender {
         let (ddp, rest) = header.split_at_checked(ddp).unwrap_or((&[], &[]));
         let is_request = control.is_some_and(|control| control.opcode() == Opcode::READ_REQUEST);
         let rdmap = rest.get(..READ_REQUEST).filter(|_| is_request && ddp.len() == UNTAGGED);
-        let length = u16::try_from(length).unwrap_or(u16::MAX);
+        let length = wire::bounded::<u16>(length);
         Self { length, ddp: ddp.to_vec(), rdmap: rdmap.unwrap_or_default().to_vec() }
     }
 }

@@ -53,7 +53,7 @@ impl UntaggedQueue {
     /// A segment of `length` bytes that was checked has come whole: the message's length, if it was its last.
     pub(crate) fn receive(&mut self, header: &Untagged, length: usize) -> Option<usize> {
         let begins = self.partial.map_or(0, |partial| partial.length);
-        let length = begins.saturating_add(u32::try_from(length).unwrap_or(u32::MAX));
+        let length = begins.saturating_add(wire::bounded::<u32>(length));
         if header.control.is_last() {
             *self = Self { sequence: self.sequence.wrapping_add(1), partial: None };
             return usize::try_from(length).ok();

@@ -10,6 +10,7 @@
 
 pub mod evaluate;
 pub mod grammar;
+mod reasons;
 
 use std::fmt;
 
@@ -20,6 +21,8 @@ use crate::result::{Coordinate, PointResult, point_name};
 use crate::scenario::{Claim, Scenario, needs};
 use evaluate::{Scope, Seen, Truth};
 use grammar::Test;
+pub use reasons::NotMeasured;
+use reasons::{Incomparable, NotTestable};
 
 /// What became of a claim.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -112,7 +115,8 @@ pub fn judge(scenario: &Scenario, results: &[PointResult], site_has: &[String]) 
 fn judge_one(scenario: &Scenario, claim: &Claim, results: &[PointResult], site_has: &[String]) -> Judgement {
     let missing: Vec<&str> =
         claim.needs.iter().filter(|need| !site_has.contains(need)).map(String::as_str).collect();
-    let tested = || test(scenario, claim, results).unwrap_or_else(Verdict::not_testable);
+    let tested =
+        || test(scenario, claim, results).unwrap_or_else(|reason| Verdict::not_testable(reason.to_string()));
     let needs = || Verdict::not_testable(format!("it needs {}", missing.join(", ")));
     let (own, in_place) = match (&claim.here, substitute(claim, results)) {
         (_, None) if missing.is_empty() => (tested(), None),
@@ -173,12 +177,11 @@ impl Verdict {
     }
 }
 
-/// An error says why the claim is not testable.
-fn test(scenario: &Scenario, claim: &Claim, results: &[PointResult]) -> Result<Verdict, String> {
-    let written = claim.test.as_deref().ok_or("the scenario has no test in numbers for it")?;
-    let test = Test::parse(written).map_err(|error| format!("{error:#}"))?;
+fn test(scenario: &Scenario, claim: &Claim, results: &[PointResult]) -> Result<Verdict, NotTestable> {
+    let written = claim.test.as_deref().ok_or(NotTestable::NoTest)?;
+    let test = Test::parse(written).map_err(NotTestable::Grammar)?;
     if scenario.arms.is_empty() {
-        return Err(format!("nothing of this scenario can be run here: {}", scenario.missing.join("; ")));
+        return Err(NotTestable::NothingRuns(scenario.missing.clone()));
     }
     comparable(&test, results)?;
     let scope = Scope::new(scenario, results, &claim.at)?;
@@ -242,7 +245,7 @@ fn because(truth: &Truth, detail: &str) -> String {
 }
 
 /// What was measured on the thing itself is not compared with what stood in for it.
-fn comparable(test: &Test, results: &[PointResult]) -> Result<(), String> {
+fn comparable(test: &Test, results: &[PointResult]) -> Result<(), Incomparable> {
     let named = test.arms();
     let mut seen: Vec<(&str, &Evidence)> = Vec::new();
     for result in results.iter().filter(|result| named.contains(result.arm.as_str())) {
@@ -251,9 +254,7 @@ fn comparable(test: &Test, results: &[PointResult]) -> Result<(), String> {
         }
     }
     let clash = seen.iter().zip(seen.iter().skip(1)).find(|((_, one), (_, other))| !one.comparable(other));
-    clash.map_or(Ok(()), |((a, one), (b, other))| {
-        Err(format!("{a} is {} and {b} is {}: they are not compared", one.label(), other.label()))
-    })
+    clash.map_or(Ok(()), |(one, other)| Err(Incomparable::new(*one, *other)))
 }
 
 #[cfg(test)]

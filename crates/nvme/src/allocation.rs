@@ -59,7 +59,7 @@ impl GetLbaStatus {
         let [low, high] = self.blocks.unwrap_or(0).to_le_bytes();
         SubmissionQueueEntry::new(admin::GET_LBA_STATUS, nsid)
             .with_quad(10, self.start)
-            .with(12, u32::try_from(dwords).unwrap_or(u32::MAX))
+            .with(12, wire::bounded::<u32>(dwords))
             .with(13, u32::from_le_bytes([low, high, 0, self.action]))
     }
 
@@ -130,7 +130,7 @@ impl Ranges {
             let Some(place) = memory.get_mut(at..at.saturating_add(DESCRIPTOR)) else { return false };
             let descriptor = Descriptor {
                 dslba: U64::new(left.start),
-                nlb: U32::new(u32::try_from(blocks.saturating_sub(1)).unwrap_or(u32::MAX)),
+                nlb: U32::new(wire::saturate::<u32>(blocks.saturating_sub(1))),
                 reserved12: 0,
                 status: ALLOCATED,
                 reserved14: [0; 2],

@@ -246,7 +246,7 @@ pub fn report(view: &View) -> Vec<u8> {
     let mut header = StatusHeader::new_zeroed();
     header.generation.set(view.generation);
     header.kind = view.reservation.as_ref().map_or(0, |(kind, _)| type_to_wire(*kind));
-    header.registrants.set(u16::try_from(view.registrations.len()).unwrap_or(u16::MAX));
+    header.registrants.set(wire::bounded::<u16>(view.registrations.len()));
     header.persist = u8::from(view.persist);
     let mut data = header.as_bytes().to_vec();
     for registration in &view.registrations {

@@ -185,7 +185,7 @@ impl SglDescriptor {
     /// Data anywhere in the capsule.
     fn decode_offset(&self, in_capsule: usize) -> Result<DataPointer, Status> {
         let length = from_field(self.length.get());
-        let offset = usize::try_from(self.address.get()).unwrap_or(usize::MAX);
+        let offset = wire::index(self.address.get());
         let room = in_capsule.checked_sub(offset).ok_or(Status::SGL_OFFSET_INVALID.dnr())?;
         if length > room {
             return Err(Status::DATA_SGL_LENGTH_INVALID.dnr());

@@ -12,11 +12,11 @@ pub(crate) const fn from_field(field: u32) -> usize {
 /// A length or position of a 64-bit field, in memory.
 #[inline]
 pub(crate) fn from_wide(field: u64) -> usize {
-    usize::try_from(field).unwrap_or(usize::MAX)
+    wire::index(field)
 }
 
 /// A length or position in memory, for a 32-bit field.
 #[inline]
 pub(crate) fn to_field(length: usize) -> u32 {
-    u32::try_from(length).unwrap_or(u32::MAX)
+    wire::saturate::<u32>(length)
 }

@@ -32,8 +32,14 @@ impl Add<Duration> for Instant {
     type Output = Self;
 
     fn add(self, span: Duration) -> Self {
-        Self(self.0.saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)))
+        Self(self.0.saturating_add(nanos(span)))
     }
+}
+
+/// A span in nanoseconds, at most what 64 bits hold: 584 years.
+#[inline]
+pub fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl fmt::Debug for Instant {

@@ -23,7 +23,7 @@ mod unsent;
 
 pub use connection::{CloseReason, Connection, Ended, Group, Placement};
 pub use entropy::{Entropy, SeededEntropy};
-pub use instant::Instant;
+pub use instant::{Instant, nanos};
 pub use layer::{Layer, Layered};
 pub use notice::{Notice, NoticeKind, Notices};
 pub use transmit::{Segment, Transmit};

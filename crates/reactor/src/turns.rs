@@ -43,7 +43,7 @@ impl Turns {
     }
 
     fn record(&self, took: Duration) {
-        self.longest.fetch_max(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.longest.fetch_max(protocol::nanos(took), Ordering::Relaxed);
         self.stalls.fetch_add(u64::from(took > STALL), Ordering::Relaxed);
     }
 }

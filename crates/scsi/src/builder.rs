@@ -19,7 +19,7 @@ fn sixteen(opcode: u8, flags: u8, extent: Extent) -> Block {
     cdb[0] = opcode;
     cdb[1] = flags;
     cdb[2..10].copy_from_slice(&extent.start.to_be_bytes());
-    cdb[10..14].copy_from_slice(&u32::try_from(extent.blocks).unwrap_or(u32::MAX).to_be_bytes());
+    cdb[10..14].copy_from_slice(&wire::bounded::<u32>(extent.blocks).to_be_bytes());
     cdb
 }
 
@@ -88,7 +88,7 @@ pub fn verify(extent: Extent, compare: bool) -> Block {
 /// COMPARE AND WRITE.
 pub fn compare_and_write(extent: Extent, fua: bool) -> Block {
     let mut cdb = sixteen(0x89, if fua { 0x08 } else { 0 }, Extent::new(extent.start, 0));
-    cdb[13] = u8::try_from(extent.blocks).unwrap_or(u8::MAX);
+    cdb[13] = wire::bounded::<u8>(extent.blocks);
     cdb
 }
 
@@ -111,7 +111,7 @@ pub fn unmap_list(extent: Extent) -> [u8; UNMAP_LIST] {
     list[1] = 22;
     list[3] = 16;
     list[8..16].copy_from_slice(&extent.start.to_be_bytes());
-    list[16..20].copy_from_slice(&u32::try_from(extent.blocks).unwrap_or(u32::MAX).to_be_bytes());
+    list[16..20].copy_from_slice(&wire::bounded::<u32>(extent.blocks).to_be_bytes());
     list
 }
 

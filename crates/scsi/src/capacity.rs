@@ -13,7 +13,7 @@ const THIN_READS_ZEROS: u8 = 0xc0;
 /// READ CAPACITY (10) data: the last block, or all ones when it does not fit, and the block length.
 pub(crate) fn short(unit: &LogicalUnit) -> Vec<u8> {
     let last = unit.geometry.blocks.saturating_sub(1);
-    Page::new().u32(u32::try_from(last).unwrap_or(u32::MAX)).u32(unit.geometry.block_size).take()
+    Page::new().u32(wire::saturate::<u32>(last)).u32(unit.geometry.block_size).take()
 }
 
 /// READ CAPACITY (16) data.

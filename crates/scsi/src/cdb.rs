@@ -43,7 +43,7 @@ impl Cdb<'_> {
     /// Bits `high` down to `low` of the byte at `at`.
     pub(crate) fn bits(self, at: usize, high: u32, low: u32) -> u8 {
         let width = high.saturating_sub(low).saturating_add(1).min(8);
-        let mask = u8::try_from((1_u32 << width) - 1).unwrap_or(u8::MAX);
+        let mask = wire::bounded::<u8>((1_u32 << width) - 1);
         (self.u8(at) >> low) & mask
     }
 

@@ -18,10 +18,10 @@ use crate::opcode::{self, Run};
 use crate::page::Page;
 use crate::reply::Status;
 use crate::reserve;
-use crate::sense::{Additional, Check, SenseKey};
+use crate::sense::{Additional, Check, SenseFormat, SenseKey};
 use crate::task::Purpose;
+use crate::volume_requests::{Range, ThenVerify, Work};
 use crate::vpd;
-use crate::work::{Range, ThenVerify, Work};
 
 /// How a command goes on after its checks.
 #[derive(Debug)]
@@ -96,7 +96,7 @@ pub(crate) fn begin(
 }
 
 fn allocation_u32(cdb: Cdb<'_>, at: usize) -> usize {
-    usize::try_from(cdb.u32(at)).unwrap_or(usize::MAX)
+    cdb.u32(at) as usize
 }
 
 fn mode_allocation(cdb: Cdb<'_>) -> usize {
@@ -113,7 +113,7 @@ fn request_sense(cdb: Cdb<'_>, around: &Around<'_>) -> Begun {
         Some(code) => Check::attention(code),
         None => Check::new(SenseKey::NoSense, Additional::NONE),
     };
-    Begun::data(check.sense(cdb.bit(1, 0)).bytes().to_vec(), usize::from(cdb.u8(4)))
+    Begun::data(check.sense(SenseFormat::selected(cdb.bit(1, 0))).bytes().to_vec(), usize::from(cdb.u8(4)))
 }
 
 fn inquire(cdb: Cdb<'_>, around: &Around<'_>) -> Result<Begun, Check> {
@@ -222,7 +222,7 @@ fn write(run: Run, cdb: Cdb<'_>, (unit, data): (&LogicalUnit, DataDirection)) ->
     let work = Work::Write { range, start, data: BufList::new(), at: 0, durability: durability(fua), then };
     let taken =
         if run == Run::Write { full.min(u64::from(data.announced())) } else { blocks.saturating_mul(block) };
-    let length = u32::try_from(taken).unwrap_or(u32::MAX);
+    let length = wire::bounded::<u32>(taken);
     Ok(Begun::Receive { purpose: Purpose::Write(work), length, full })
 }
 
@@ -242,7 +242,7 @@ fn verify(cdb: Cdb<'_>, unit: &LogicalUnit, data: DataDirection) -> Result<Begun
         return Err(Check::illegal(Additional::INVALID_INFORMATION_UNIT));
     }
     let work = Work::Compare { range, data: BufList::new(), at: 0, repeat: single };
-    let length = u32::try_from(needed).unwrap_or(u32::MAX);
+    let length = wire::bounded::<u32>(needed);
     Ok(Begun::Receive { purpose: Purpose::Verify { work, single }, length, full: needed })
 }
 
@@ -343,7 +343,7 @@ fn compare_and_write(cdb: Cdb<'_>, unit: &LogicalUnit, data: DataDirection) -> R
         return Ok(Begun::Nothing);
     }
     let purpose = Purpose::CompareAndWrite { lba, blocks, fua: cdb.bit(1, 3) };
-    Ok(Begun::Receive { purpose, length: u32::try_from(needed).unwrap_or(u32::MAX), full: needed })
+    Ok(Begun::Receive { purpose, length: wire::bounded::<u32>(needed), full: needed })
 }
 
 fn lba_status(cdb: Cdb<'_>, unit: &LogicalUnit) -> Result<Begun, Check> {
@@ -393,7 +393,7 @@ pub(crate) fn report_luns(cdb: Cdb<'_>, device: &TargetDevice) -> Result<Begun, 
     let listed = page.len().saturating_sub(8);
     let mut data = page.take();
     if let Some(place) = data.get_mut(..4) {
-        place.copy_from_slice(&u32::try_from(listed).unwrap_or(u32::MAX).to_be_bytes());
+        place.copy_from_slice(&wire::bounded::<u32>(listed).to_be_bytes());
     }
     Ok(Begun::data(data, allocation))
 }
@@ -466,7 +466,7 @@ pub(crate) fn with_data(
 
 /// One block, as often as a piece needs it; the range's piece is made as long as that.
 fn repeated(block: &SharedBuf, range: &mut Range) -> BufList {
-    let size = u64::try_from(block.len()).unwrap_or(u64::MAX).max(1);
+    let size = wire::widen(block.len()).max(1);
     let most = limits::REPEATED_BYTES.checked_div(size).unwrap_or(1).max(1);
     range.piece = range.piece.min(most).min(range.left.max(1));
     let mut list = BufList::new();

@@ -17,12 +17,21 @@ pub(crate) enum Failure {
     Busy,
 }
 
-/// The end of a command whose request failed; `writing` tells medium errors apart.
-pub(crate) fn failure(kind: VolumeErrorKind, writing: bool) -> Failure {
+/// What a command does to the medium: its errors have sense data of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MediumAccess {
+    Reading,
+    Writing,
+}
+
+/// The end of a command whose request failed.
+pub(crate) fn failure(kind: VolumeErrorKind, access: MediumAccess) -> Failure {
     use SenseKey::{AbortedCommand, DataProtect, HardwareError, MediumError, Miscompare};
     let check = match kind {
         VolumeErrorKind::OutOfRange => Check::illegal(Additional::OUT_OF_RANGE),
-        VolumeErrorKind::Media if writing => Check::new(MediumError, Additional::WRITE_ERROR),
+        VolumeErrorKind::Media if access == MediumAccess::Writing => {
+            Check::new(MediumError, Additional::WRITE_ERROR)
+        }
         VolumeErrorKind::Media => Check::new(MediumError, Additional::READ_ERROR),
         VolumeErrorKind::Protection => Check::new(AbortedCommand, Additional::GUARD_CHECK),
         VolumeErrorKind::NoSpace => Check::new(DataProtect, Additional::NO_SPACE),
@@ -52,7 +61,7 @@ pub fn volume_error(key: SenseKey, code: Additional, information: Option<u64>) -
         (SenseKey::DataProtect, Additional::NO_SPACE) => VolumeErrorKind::NoSpace,
         (SenseKey::DataProtect, _) => VolumeErrorKind::ReadOnly,
         (SenseKey::Miscompare, _) => {
-            let offset = information.map_or(0, |told| u32::try_from(told).unwrap_or(u32::MAX));
+            let offset = information.map_or(0, wire::saturate::<u32>);
             VolumeErrorKind::Miscompare { offset }
         }
         (SenseKey::AbortedCommand, Additional::GUARD_CHECK) => VolumeErrorKind::Protection,

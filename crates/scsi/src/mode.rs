@@ -89,7 +89,7 @@ fn block_descriptor(unit: &LogicalUnit, long: bool) -> Vec<u8> {
     if long {
         return Page::new().u64(geometry.blocks).u32(0).u32(geometry.block_size).take();
     }
-    Page::new().u32(u32::try_from(geometry.blocks).unwrap_or(u32::MAX)).u32(geometry.block_size).take()
+    Page::new().u32(wire::saturate::<u32>(geometry.blocks)).u32(geometry.block_size).take()
 }
 
 type Fill = fn(&mut Page, &LogicalUnit, (Which, ModeState));

@@ -56,19 +56,19 @@ impl Page {
     /// Writes two bytes at `at`: the number of bytes after `at` + 2.
     pub(crate) fn length_u16(&mut self, at: usize) -> &mut Self {
         let after = self.0.len().saturating_sub(at.saturating_add(2));
-        self.patch(at, &u16::try_from(after).unwrap_or(u16::MAX).to_be_bytes())
+        self.patch(at, &wire::bounded::<u16>(after).to_be_bytes())
     }
 
     /// Writes four bytes at `at`: the number of bytes after `at` + 4.
     pub(crate) fn length_u32(&mut self, at: usize) -> &mut Self {
         let after = self.0.len().saturating_sub(at.saturating_add(4));
-        self.patch(at, &u32::try_from(after).unwrap_or(u32::MAX).to_be_bytes())
+        self.patch(at, &wire::bounded::<u32>(after).to_be_bytes())
     }
 
     /// Writes one byte at `at`: the number of bytes after `at` + 1.
     pub(crate) fn length_u8(&mut self, at: usize) -> &mut Self {
         let after = self.0.len().saturating_sub(at.saturating_add(1));
-        self.patch(at, &[u8::try_from(after).unwrap_or(u8::MAX)])
+        self.patch(at, &[wire::bounded::<u8>(after)])
     }
 
     fn patch(&mut self, at: usize, bytes: &[u8]) -> &mut Self {

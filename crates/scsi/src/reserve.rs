@@ -78,7 +78,7 @@ pub(crate) fn out_parameters(cdb: Cdb<'_>) -> Result<OutParameters, Check> {
 /// The command that CDB and parameter list ask for together.
 pub(crate) fn out_command(parameters: OutParameters, list: &[u8]) -> Result<Command, Check> {
     let reader = Cdb(list);
-    if list.len() < usize::try_from(OUT_LENGTH).unwrap_or(usize::MAX) {
+    if list.len() < OUT_LENGTH as usize {
         return Err(Check::illegal(Additional::PARAMETER_LIST_LENGTH));
     }
     // SPEC_I_PT, ALL_TG_PT and APTPL are not among the reported capabilities.

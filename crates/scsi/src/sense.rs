@@ -127,6 +127,22 @@ pub(crate) struct Check {
     pub(crate) field: Option<FieldPointer>,
 }
 
+/// The two formats of sense data (SPC-4 §4.5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SenseFormat {
+    /// Fixed format.
+    Fixed,
+    /// Descriptor format.
+    Descriptor,
+}
+
+impl SenseFormat {
+    /// The format that a bit selects: D_SENSE of the control mode page, DESC of REQUEST SENSE.
+    pub(crate) const fn selected(bit: bool) -> Self {
+        if bit { Self::Descriptor } else { Self::Fixed }
+    }
+}
+
 impl Check {
     pub(crate) const fn new(key: SenseKey, code: Additional) -> Self {
         Self { key, code, information: None, field: None }
@@ -154,14 +170,17 @@ impl Check {
         Self::new(SenseKey::UnitAttention, code)
     }
 
-    /// The sense data in the format that the control mode page's D_SENSE bit selects.
-    pub(crate) fn sense(&self, descriptor: bool) -> Sense {
-        if descriptor { self.descriptor_format() } else { self.fixed_format() }
+    /// The sense data in a format.
+    pub(crate) fn sense(&self, format: SenseFormat) -> Sense {
+        match format {
+            SenseFormat::Descriptor => self.descriptor_format(),
+            SenseFormat::Fixed => self.fixed_format(),
+        }
     }
 
     /// The reply that ends a command with this.
-    pub(crate) fn reply(&self, descriptor: bool) -> Reply {
-        let sense = self.sense(descriptor);
+    pub(crate) fn reply(&self, format: SenseFormat) -> Reply {
+        let sense = self.sense(format);
         Reply { status: Status::CheckCondition, sense, data: BufList::new(), full_length: 0 }
     }
 
@@ -218,18 +237,21 @@ mod tests {
     fn golden_vectors() {
         let check = Check::cdb_field(2);
         assert_eq!(
-            check.sense(false).bytes(),
+            check.sense(SenseFormat::Fixed).bytes(),
             [0x70, 0, 5, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0x24, 0, 0, 0xc0, 0, 2]
         );
-        assert_eq!(check.sense(true).bytes(), [0x72, 5, 0x24, 0, 0, 0, 0, 8, 2, 6, 0, 0, 0xc0, 0, 2, 0]);
+        assert_eq!(
+            check.sense(SenseFormat::Descriptor).bytes(),
+            [0x72, 5, 0x24, 0, 0, 0, 0, 8, 2, 6, 0, 0, 0xc0, 0, 2, 0]
+        );
         let miscompare =
             Check { information: Some(513), ..Check::new(SenseKey::Miscompare, Additional::MISCOMPARE) };
         assert_eq!(
-            miscompare.sense(false).bytes(),
+            miscompare.sense(SenseFormat::Fixed).bytes(),
             [0xf0, 0, 0xe, 0, 0, 2, 1, 10, 0, 0, 0, 0, 0x1d, 0, 0, 0, 0, 0]
         );
         assert_eq!(
-            miscompare.sense(true).bytes(),
+            miscompare.sense(SenseFormat::Descriptor).bytes(),
             [0x72, 0xe, 0x1d, 0, 0, 0, 0, 12, 0, 10, 0x80, 0, 0, 0, 0, 0, 0, 0, 2, 1]
         );
     }

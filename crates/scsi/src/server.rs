@@ -15,18 +15,18 @@ use crate::cdb::Cdb;
 use crate::command::Command;
 use crate::commands::{self, Begun};
 use crate::device::{LogicalUnit, TargetDevice};
-use crate::error::{Failure, failure};
+use crate::error::{Failure, MediumAccess, failure};
 use crate::inquiry;
 use crate::mode::ModeState;
 use crate::nexus_event::NexusEvent;
 use crate::opcode::{self, Lookup, Needs, Run};
 use crate::reply::{Reply, Sense, Status};
 use crate::reserve;
-use crate::sense::{Additional, Check, SenseKey};
-use crate::step::Step;
+use crate::sense::{Additional, Check, SenseFormat, SenseKey};
 use crate::task::{State, Task};
+use crate::transport_step::Step;
 use crate::unit_inventory::{Shown, UnitInventory, UnitPlace, UnitState};
-use crate::work::Io;
+use crate::volume_requests::Io;
 
 /// One I_T nexus's view of a target device.
 #[derive(Debug)]
@@ -148,7 +148,7 @@ impl DeviceServer {
             INQUIRY if !cdb.bit(1, 0) => Ok(Begun::data(inquiry::standard(None), usize::from(cdb.u16(3)))),
             REPORT_LUNS => self.report_luns(cdb),
             REQUEST_SENSE => {
-                let sense = missing.sense(cdb.bit(1, 0));
+                let sense = missing.sense(SenseFormat::selected(cdb.bit(1, 0)));
                 Ok(Begun::data(sense.bytes().to_vec(), usize::from(cdb.u8(4))))
             }
             _ => Err(missing),
@@ -205,15 +205,18 @@ impl DeviceServer {
                     Some(true) => self.go_on(task),
                     Some(false) => self.fail(task, Failure::Busy),
                     None => {
-                        let before = u32::try_from(work.compared_before()).unwrap_or(u32::MAX);
+                        let before = wire::saturate::<u32>(work.compared_before());
                         let offset = offset.saturating_add(before);
-                        self.fail(task, failure(VolumeErrorKind::Miscompare { offset }, false))
+                        self.fail(
+                            task,
+                            failure(VolumeErrorKind::Miscompare { offset }, MediumAccess::Reading),
+                        )
                     }
                 }
             }
             Err(failed) => {
-                let writes = work.writes();
-                self.fail(task, failure(failed.kind, writes))
+                let access = if work.writes() { MediumAccess::Writing } else { MediumAccess::Reading };
+                self.fail(task, failure(failed.kind, access))
             }
         }
     }
@@ -359,9 +362,10 @@ impl DeviceServer {
     fn fail(&self, task: &mut Task, failure: Failure) -> Step {
         let status = match failure {
             Failure::Check(check) => {
-                let descriptor = self.units.state(task.unit).is_some_and(|state| state.mode.descriptor_sense);
+                let state = self.units.state(task.unit);
+                let format = SenseFormat::selected(state.is_some_and(|state| state.mode.descriptor_sense));
                 task.state = State::Finished;
-                return Step::Complete(Reply { full_length: 0, ..check.reply(descriptor) });
+                return Step::Complete(Reply { full_length: 0, ..check.reply(format) });
             }
             Failure::Conflict => Status::ReservationConflict,
             Failure::Aborted => Status::TaskAborted,

@@ -3,7 +3,7 @@
 use crate::opcode::Needs;
 use crate::reserve::OutParameters;
 use crate::unit_inventory::UnitPlace;
-use crate::work::Work;
+use crate::volume_requests::Work;
 
 /// A command under way. The transport keeps it and gives it back with each event.
 #[derive(Debug)]
@@ -83,7 +83,7 @@ pub(crate) enum Purpose {
     /// WRITE SAME with one block of data.
     WriteSame {
         /// The rest of the work, its data still missing.
-        range: crate::work::Range,
+        range: crate::volume_requests::Range,
         /// The UNMAP bit.
         unmap: bool,
     },

@@ -153,10 +153,10 @@ impl Raider {
     fn greet(&mut self, line: &mut Line) {
         match self.attack {
             Attack::Mute if self.dice.coin() => {}
-            Attack::Mute => line.out.extend(&self.initiator.login(true)[..20]),
+            Attack::Mute => line.out.extend(&self.initiator.login_to_discover()[..20]),
             Attack::EndlessLogin => self.go_on_with_login(line),
-            Attack::Echoes | Attack::EndlessText => line.out.extend(self.initiator.login(true)),
-            _ => line.out.extend(self.initiator.login(false)),
+            Attack::Echoes | Attack::EndlessText => line.out.extend(self.initiator.login_to_discover()),
+            _ => line.out.extend(self.initiator.login()),
         }
     }
 

@@ -21,6 +21,7 @@ use protocol::Instant;
 use volume::{CoreId, Durability, Extent, Operation, QueueContext, Ram, Request, Tag, Volume, VolumeQueue};
 
 use crate::dice::{Dice, Odds};
+use crate::failure::TrialFailure;
 use crate::front::{Admit, Admitted, Front};
 use crate::greedy::GreedyDialer;
 use crate::limits::{DISCOVERING, OPENING, SMALL, SMALL_WAIT};
@@ -103,10 +104,8 @@ struct User {
 }
 
 impl User {
-    fn new(volume: Arc<dyn Volume>, lengths: &'static [usize]) -> Result<Self, String> {
-        let queue = volume
-            .open_queue(&QueueContext::without_pool(CoreId(0), Waker::noop().clone()))
-            .map_err(|error| error.to_string())?;
+    fn new(volume: Arc<dyn Volume>, lengths: &'static [usize]) -> Result<Self, TrialFailure> {
+        let queue = volume.open_queue(&QueueContext::without_pool(CoreId(0), Waker::noop().clone()))?;
         let under_way = BTreeMap::new();
         Ok(Self { _volume: volume, queue, under_way, lengths, next: Instant::ZERO })
     }
@@ -132,19 +131,23 @@ impl User {
     }
 
     /// Takes what has ended; `strict` lets nothing fail, and nothing may take longer than `bound`.
-    fn reap(&mut self, now: Instant, (bound, strict): (Duration, bool)) -> Result<(), String> {
+    fn reap(&mut self, now: Instant, (bound, strict): (Duration, bool)) -> Result<(), TrialFailure> {
         let mut done = Vec::new();
         self.queue.poll(now, &mut done);
         for completion in done {
             self.under_way.remove(&completion.tag.0);
             if let (true, Err(kind)) = (strict, completion.outcome()) {
-                return Err(format!("a request of a volume on an honest server fails: {kind:?}"));
+                return Err(TrialFailure::Broken(format!(
+                    "a request of a volume on an honest server fails: {kind:?}"
+                )));
             }
         }
         let late = self.under_way.values().any(|began| now.since(*began) > bound);
         let whose = if strict { "an honest" } else { "a hostile" };
         if late {
-            Err(format!("a request of a volume on {whose} server takes longer than {bound:?}"))
+            Err(TrialFailure::Late(format!(
+                "a request of a volume on {whose} server takes longer than {bound:?}"
+            )))
         } else {
             Ok(())
         }
@@ -163,9 +166,14 @@ enum Stage {
 }
 
 /// Runs one trial with far ends of these kinds. The error says which promise was broken.
-pub fn consuming(seed: u64, evils: &[Evil], scenario: &Scenario, bug: PlantedBug) -> Result<(), String> {
+pub fn consuming(
+    seed: u64,
+    evils: &[Evil],
+    scenario: &Scenario,
+    bug: PlantedBug,
+) -> Result<(), TrialFailure> {
     let before = (scenario.heap)();
-    let told = |what| format!("{evils:?}: {what}");
+    let told = |failure: TrialFailure| failure.at(format_args!("{evils:?}"));
     let mut trial = Trial::new((seed, before), (evils, scenario), bug).map_err(told)?;
     trial.pass(TRIAL).map_err(told)?;
     if bug == PlantedBug::Leak {
@@ -173,7 +181,10 @@ pub fn consuming(seed: u64, evils: &[Evil], scenario: &Scenario, bug: PlantedBug
     }
     drop(trial);
     let left = (scenario.heap)().saturating_sub(before);
-    if left > LEFT { Err(told(format!("everybody is gone, and {left} bytes are in use"))) } else { Ok(()) }
+    if left <= LEFT {
+        return Ok(());
+    }
+    Err(told(TrialFailure::Memory(format!("everybody is gone, and {left} bytes are in use"))))
 }
 
 struct Trial<'a> {
@@ -194,9 +205,9 @@ impl<'a> Trial<'a> {
         (seed, before): (u64, usize),
         (evils, scenario): (&[Evil], &'a Scenario),
         bug: PlantedBug,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, TrialFailure> {
         let mut dice = Dice::new(seed);
-        let disk: Arc<dyn Volume> = Arc::new(Ram::new(DISK, 512).map_err(|error| error.to_string())?);
+        let disk: Arc<dyn Volume> = Arc::new(Ram::new(DISK, 512)?);
         let delay = Duration::from_micros(20)..=Duration::from_micros(500);
         let mut world =
             World::new(NetworkConditions { delay, longest: 1 << 16, cuts: Odds::NEVER }, dice.fork());
@@ -228,19 +239,19 @@ impl<'a> Trial<'a> {
         Ok(trial)
     }
 
-    fn open(&mut self, number: usize) -> Result<User, String> {
+    fn open(&mut self, number: usize) -> Result<User, TrialFailure> {
         let access = self.scenario.access[number].clone();
         let mut opening = remote::open(address(number), access, &self.context);
         for _ in 0..PATIENCE {
             self.world.step();
             if let Some(opened) = opening.poll() {
-                return User::new(opened.map_err(|error| error.to_string())?, LITTLE);
+                return User::new(opened?, LITTLE);
             }
         }
-        Err(format!("an honest volume could not be opened in {PATIENCE} steps"))
+        Err(TrialFailure::Late(format!("an honest volume could not be opened in {PATIENCE} steps")))
     }
 
-    fn pass(&mut self, span: Duration) -> Result<(), String> {
+    fn pass(&mut self, span: Duration) -> Result<(), TrialFailure> {
         let end = self.world.now() + span;
         while self.world.now() < end {
             let now = self.world.now();
@@ -255,18 +266,24 @@ impl<'a> Trial<'a> {
             self.world.step();
             let heap = (self.scenario.heap)().saturating_sub(self.before);
             if heap > HEAP {
-                return Err(format!("{heap} bytes of the heap are in use, where {HEAP} is the limit"));
+                return Err(TrialFailure::Memory(format!(
+                    "{heap} bytes of the heap are in use, where {HEAP} is the limit"
+                )));
             }
         }
         Ok(())
     }
 
     /// Goes on with a hostile server.
-    fn proceed(&mut self, number: usize, stage: Stage) -> Result<Stage, String> {
+    fn proceed(&mut self, number: usize, stage: Stage) -> Result<Stage, TrialFailure> {
         let now = self.world.now();
         let late = |what, since: Instant, bound| {
             let is_late = now.since(since) > bound;
-            if is_late { Err(format!("{what} takes longer than {bound:?}")) } else { Ok(()) }
+            if is_late {
+                Err(TrialFailure::Late(format!("{what} takes longer than {bound:?}")))
+            } else {
+                Ok(())
+            }
         };
         let away = Stage::Away(now + self.dice.span(&AWAY));
         Ok(match stage {
@@ -311,7 +328,7 @@ impl<'a> Trial<'a> {
 }
 
 fn address(number: usize) -> SocketAddr {
-    SocketAddr::from((Ipv4Addr::LOCALHOST, u16::try_from(number + 1).unwrap_or(u16::MAX)))
+    SocketAddr::from((Ipv4Addr::LOCALHOST, wire::bounded::<u16>(number + 1)))
 }
 
 /// Has each stream to a hostile port turn hostile after a while.

@@ -62,7 +62,7 @@ impl Dice {
     /// A span of time within the range.
     pub fn span(&mut self, range: &RangeInclusive<Duration>) -> Duration {
         let width = range.end().saturating_sub(*range.start());
-        let nanos = u64::try_from(width.as_nanos()).unwrap_or(u64::MAX);
+        let nanos = protocol::nanos(width);
         *range.start() + Duration::from_nanos(self.below(nanos.saturating_add(1)))
     }
 }

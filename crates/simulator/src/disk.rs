@@ -173,7 +173,7 @@ impl State {
     /// Puts bytes into the cache, or onto the medium.
     fn write(&mut self, offset: u64, bytes: &[u8], secured: bool) {
         self.sequence += 1;
-        let first = usize::try_from(offset).unwrap_or(usize::MAX) / SECTOR;
+        let first = wire::index(offset) / SECTOR;
         for (sector, bytes) in self.sectors.iter_mut().skip(first).zip(bytes.chunks(SECTOR)) {
             let version = Version { sequence: self.sequence, bytes: bytes.into(), lost: false };
             if secured {
@@ -186,7 +186,7 @@ impl State {
     }
 
     fn read(&self, offset: u64, into: &mut [u8]) {
-        let first = usize::try_from(offset).unwrap_or(usize::MAX) / SECTOR;
+        let first = wire::index(offset) / SECTOR;
         for (sector, place) in self.sectors.iter().skip(first).zip(into.chunks_mut(SECTOR)) {
             place.copy_from_slice(&sector.newest().bytes[..place.len()]);
         }
@@ -326,7 +326,7 @@ fn written(operation: &BlockOperation) -> Option<(u64, Vec<u8>)> {
 
 impl BlockFile for CrashDisk {
     fn info(&self) -> BlockInfo {
-        let sector = u32::try_from(SECTOR).unwrap_or(u32::MAX);
+        let sector = wire::bounded::<u32>(SECTOR);
         let state = lock(&self.0);
         BlockInfo {
             kind: BlockKind::File,

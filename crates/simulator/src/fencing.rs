@@ -17,12 +17,13 @@ use engine::{Cause, Core, Fence, ListenerRole, Message};
 use host::CoreIndex;
 use volume::reservation::{Command, ReservationType};
 use volume::{
-    CoreId, Durability, Extent, Operation, Outcome, QueueContext, Ram, Request, Tag, Volume, VolumeErrorKind,
-    VolumeQueue,
+    CoreId, Durability, Extent, OpenError, Operation, Outcome, QueueContext, Ram, Request, Tag, Volume,
+    VolumeErrorKind, VolumeQueue,
 };
 
 use crate::dice::{Dice, Odds};
 use crate::disk::SECTOR;
+use crate::failure::TrialFailure;
 use crate::lock;
 use crate::mail::MessageHook;
 use crate::network_conditions::NetworkConditions;
@@ -132,21 +133,21 @@ struct Trial {
 }
 
 /// Runs one trial with so many changes of the holder. The error says which promise was broken.
-pub fn fencing(seed: u64, changes: usize, scenario: &Scenario, bug: PlantedBug) -> Result<(), String> {
+pub fn fencing(seed: u64, changes: usize, scenario: &Scenario, bug: PlantedBug) -> Result<(), TrialFailure> {
     let mut trial = Trial::new(seed, scenario, bug)?;
     for change in 0..changes {
-        trial.change_holder().map_err(|what| format!("change {change}: {what}"))?;
+        trial.change_holder().map_err(|failure| failure.at(format_args!("change {change}")))?;
     }
     trial.settle()
 }
 
 impl Trial {
-    fn new(seed: u64, scenario: &Scenario, bug: PlantedBug) -> Result<Self, String> {
+    fn new(seed: u64, scenario: &Scenario, bug: PlantedBug) -> Result<Self, TrialFailure> {
         let mut dice = Dice::new(seed);
         let promises = Arc::new(Mutex::new(Promises::default()));
         let told = Arc::clone(&promises);
         let watch: Watch = Arc::new(Mutex::new(Box::new(move |effect: &Effect<'_>| lock(&told).see(effect))));
-        let inner = Ram::new((BLOCKS + 8) * SECTOR as u64, 512).map_err(|error| error.to_string())?;
+        let inner = Ram::new((BLOCKS + 8) * SECTOR as u64, 512)?;
         let disk = SlowDisk {
             inner: Arc::new(inner),
             slowest: SLOWEST,
@@ -184,7 +185,7 @@ impl Trial {
         Ok(trial)
     }
 
-    fn open(&mut self, port: u16, access: &Access) -> Result<Client, String> {
+    fn open(&mut self, port: u16, access: &Access) -> Result<Client, TrialFailure> {
         let seeds = AtomicU64::new(self.seed ^ u64::from(port) << 32 ^ (self.clients.len() as u64) << 40);
         let context = remote::ClientContext {
             dialer: Arc::new(WorldDialer),
@@ -196,16 +197,16 @@ impl Trial {
         for _ in 0..PATIENCE {
             self.world.step();
             if let Some(opened) = opening.poll() {
-                let volume = opened.map_err(|error| error.to_string())?;
+                let volume = opened?;
                 let queue = open_queue(&volume)?;
                 return Ok(Client { volume, queue, writing: BTreeSet::new(), registered: false });
             }
         }
-        Err(format!("port {port} could not be opened in {PATIENCE} steps"))
+        Err(TrialFailure::Late(format!("port {port} could not be opened in {PATIENCE} steps")))
     }
 
     /// The clients write, the world goes on, and what has ended is taken.
-    fn step(&mut self) -> Result<(), String> {
+    fn step(&mut self) -> Result<(), TrialFailure> {
         for index in 0..self.clients.len() {
             if self.clients[index].writing.len() < DEPTH && self.dice.coin() {
                 self.write(index);
@@ -230,7 +231,7 @@ impl Trial {
         self.clients[index].queue.submit(self.world.now(), Request { tag: Tag(tag), operation }).is_ok()
     }
 
-    fn reap(&mut self) -> Result<(), String> {
+    fn reap(&mut self) -> Result<(), TrialFailure> {
         self.world.step();
         let mut done = Vec::new();
         for client in &mut self.clients {
@@ -242,30 +243,32 @@ impl Trial {
             }
         }
         match lock(&self.promises).broken.take() {
-            Some(broken) => Err(broken),
+            Some(broken) => Err(TrialFailure::Broken(broken)),
             None => Ok(()),
         }
     }
 
     /// Carries a request of a client out while all others go on.
-    fn run(&mut self, index: usize, operation: Operation) -> Result<Outcome, String> {
+    fn run(&mut self, index: usize, operation: Operation) -> Result<Outcome, TrialFailure> {
         self.serial += 1;
         let (tag, what) = (self.serial, format!("{operation:?}"));
         if !self.submit(index, tag, operation) {
-            return Err(format!("client {index} cannot submit {what}"));
+            return Err(TrialFailure::Broken(format!("client {index} cannot submit {what}")));
         }
         for _ in 0..PATIENCE {
             self.step()?;
             if let Some(at) = self.ended.iter().position(|(ended, _)| *ended == tag) {
                 let (_, result) = self.ended.swap_remove(at);
-                return result.map_err(|kind| format!("{what} of client {index} ends in {kind:?}"));
+                return result.map_err(|kind| {
+                    TrialFailure::Broken(format!("{what} of client {index} ends in {kind:?}"))
+                });
             }
         }
-        Err(format!("{what} of client {index} has not ended in {PATIENCE} steps"))
+        Err(TrialFailure::Late(format!("{what} of client {index} has not ended in {PATIENCE} steps")))
     }
 
     /// Somebody else becomes the holder, and finds its data unharmed for as long as it holds.
-    fn change_holder(&mut self) -> Result<(), String> {
+    fn change_holder(&mut self) -> Result<(), TrialFailure> {
         for index in 0..self.clients.len() {
             if !self.clients[index].registered {
                 let new_key = index as u64 + 1;
@@ -298,7 +301,7 @@ impl Trial {
     }
 
     /// The holder writes a block again and again, and reads what it wrote.
-    fn hold(&mut self, holder: usize) -> Result<(), String> {
+    fn hold(&mut self, holder: usize) -> Result<(), TrialFailure> {
         for _ in 0..self.dice.within(1..=3) {
             let extent = Extent::new(BLOCKS + self.dice.below(8), 1);
             self.serial += 1;
@@ -311,20 +314,20 @@ impl Trial {
             }
             let read = Operation::Read { extent, into: Buf::zeroed(SECTOR) };
             let Outcome::Data(found) = self.run(holder, read)? else {
-                return Err("a read without data".into());
+                return Err(TrialFailure::Broken("a read without data".to_owned()));
             };
             let mut bytes = vec![0; SECTOR];
             found.copy_to(&mut bytes);
             if bytes != data {
-                return Err(format!(
+                return Err(TrialFailure::Broken(format!(
                     "the holder, client {holder}, does not find in {extent:?} what it wrote"
-                ));
+                )));
             }
         }
         Ok(())
     }
 
-    fn release(&mut self) -> Result<(), String> {
+    fn release(&mut self) -> Result<(), TrialFailure> {
         let Some((holder, kind)) = self.holder.take() else { return Ok(()) };
         lock(&self.promises).fenced.clear();
         let key = holder as u64 + 1;
@@ -356,7 +359,7 @@ impl Trial {
     }
 
     /// Everything that is under way ends.
-    fn settle(&mut self) -> Result<(), String> {
+    fn settle(&mut self) -> Result<(), TrialFailure> {
         for _ in 0..PATIENCE {
             self.reap()?;
             if self.clients.iter().all(|client| client.writing.is_empty()) {
@@ -364,14 +367,12 @@ impl Trial {
             }
         }
         let left: Vec<_> = self.clients.iter().map(|client| client.writing.len()).collect();
-        Err(format!("of the clients' writes {left:?} have not ended in {PATIENCE} steps"))
+        Err(TrialFailure::Late(format!("of the clients' writes {left:?} have not ended in {PATIENCE} steps")))
     }
 }
 
-fn open_queue(volume: &Arc<dyn Volume>) -> Result<Box<dyn VolumeQueue>, String> {
-    volume
-        .open_queue(&QueueContext::without_pool(CoreId(0), Waker::noop().clone()))
-        .map_err(|error| error.to_string())
+fn open_queue(volume: &Arc<dyn Volume>) -> Result<Box<dyn VolumeQueue>, OpenError> {
+    volume.open_queue(&QueueContext::without_pool(CoreId(0), Waker::noop().clone()))
 }
 
 /// Each core is said to have acknowledged a fence before it has seen it.

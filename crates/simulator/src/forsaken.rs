@@ -40,7 +40,7 @@ impl std::fmt::Debug for Forsaken {
 struct Queue {
     inner: Box<dyn VolumeQueue>,
     next: u64,
-    /// What the asker calls those requests that it still waits for.
+    /// Tags of the requests whose submitter still waits, as the submitter knows them.
     asked: BTreeMap<Tag, Tag>,
     cancelled: Vec<Tag>,
 }

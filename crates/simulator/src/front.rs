@@ -1,4 +1,4 @@
-//! A server of which a trial sees every stream first: it may lead the stream elsewhere, or answer it itself.
+//! A server whose streams a trial sees first: the trial may lead a stream elsewhere, or answer it itself.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -26,7 +26,7 @@ impl Dialer for GreedyDialer {
     }
 }
 
-/// An endpoint, and what it has not wanted yet.
+/// An endpoint, and the bytes that it has not asked for yet.
 struct Greedy {
     inner: Box<dyn Endpoint>,
     backlog: Vec<u8>,

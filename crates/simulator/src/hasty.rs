@@ -1,5 +1,5 @@
-//! A queue that may be in a hurry, for the tests of the tests: what a lost connection had it sends again over the next one, as if
-//! nothing of it could take effect any more.
+//! A queue that may resend too early, for the tests of the tests: it sends over the next connection whatever a lost one carried, as if
+//! nothing of that could still take effect.
 
 use std::collections::BTreeMap;
 

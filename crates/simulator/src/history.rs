@@ -17,6 +17,8 @@
 
 use std::fmt;
 
+use volume::Durability;
+
 use crate::limits::VERSIONS;
 
 /// Numbers a write within a history.
@@ -49,7 +51,7 @@ pub enum WriteEnd {
 
 struct Write {
     content: Content,
-    durable: bool,
+    durability: Durability,
     began: u64,
     ended: Option<u64>,
     acknowledged: bool,
@@ -115,7 +117,7 @@ impl History {
     pub fn new(pieces: usize, piece: usize) -> Self {
         let zeros = Write {
             content: Content::Zeros,
-            durable: true,
+            durability: Durability::Durable,
             began: 0,
             ended: Some(0),
             acknowledged: true,
@@ -150,11 +152,18 @@ impl History {
         &mut self,
         pieces: std::ops::Range<usize>,
         content: Content,
-        durable: bool,
+        durability: Durability,
     ) -> WriteId {
         let id = self.writes.len();
         let began = self.tick();
-        self.writes.push(Write { content, durable, began, ended: None, acknowledged: false, secure: false });
+        self.writes.push(Write {
+            content,
+            durability,
+            began,
+            ended: None,
+            acknowledged: false,
+            secure: false,
+        });
         for piece in pieces {
             self.forget_impossible(piece);
             if let Some(versions) = self.pieces.get_mut(piece) {
@@ -183,7 +192,7 @@ impl History {
         }
         write.ended = Some(now);
         write.acknowledged = how == WriteEnd::Done;
-        write.secure = write.acknowledged && write.durable;
+        write.secure = write.acknowledged && write.durability == Durability::Durable;
         if write.acknowledged && !write.secure {
             self.exposed.push(id.0);
         }
@@ -363,7 +372,7 @@ impl History {
             Seen::Zeros => "zeros".to_owned(),
             Seen::Mixed => "parts of several writes, or none of ours".to_owned(),
             Seen::Named(id, piece) => {
-                format!("{} of piece {piece}", self.describe(usize::try_from(id).unwrap_or(usize::MAX)))
+                format!("{} of piece {piece}", self.describe(wire::index(id)))
             }
         }
     }
@@ -411,8 +420,8 @@ mod tests {
         bytes
     }
 
-    fn write(history: &mut History, durable: bool) -> (WriteId, Vec<u8>) {
-        let id = history.begin_write(1..2, Content::Named, durable);
+    fn write(history: &mut History, durability: Durability) -> (WriteId, Vec<u8>) {
+        let id = history.begin_write(1..2, Content::Named, durability);
         let bytes = bytes(history, id, 1);
         (id, bytes)
     }
@@ -422,12 +431,12 @@ mod tests {
         let mut history = History::new(2, 32);
         let began = history.begin_read();
         for _ in 0..2 * VERSIONS {
-            let (id, _) = write(&mut history, true);
+            let (id, _) = write(&mut history, Durability::Durable);
             history.end_write(id, WriteEnd::Done);
         }
         assert!(history.check_read(began, 1, &[0; 32]).is_ok(), "none had replaced the zeros when it began");
         history.end_read(began);
-        let (_, newest) = write(&mut history, true);
+        let (_, newest) = write(&mut history, Durability::Durable);
         assert!(history.check_read(began, 1, &[0; 32]).is_err(), "they are forgotten since");
         assert!(history.check_read(began, 1, &newest).is_ok());
     }
@@ -435,7 +444,7 @@ mod tests {
     #[test]
     fn an_acknowledged_write_may_be_lost_until_it_is_flushed() {
         let mut history = History::new(4, 512);
-        let (id, new) = write(&mut history, false);
+        let (id, new) = write(&mut history, Durability::Cached);
         history.end_write(id, WriteEnd::Done);
         let zeros = vec![0; 512];
         assert!(history.check(1, &zeros, |v, w| v.found || w.secure).is_ok());
@@ -449,7 +458,7 @@ mod tests {
     #[test]
     fn a_flush_covers_only_what_was_acknowledged_before_it_began() {
         let mut history = History::new(4, 512);
-        let (id, _) = write(&mut history, false);
+        let (id, _) = write(&mut history, Durability::Cached);
         let flush = history.begin();
         history.end_write(id, WriteEnd::Done);
         history.flushed(flush);
@@ -459,10 +468,10 @@ mod tests {
     #[test]
     fn a_durable_write_replaces_only_what_had_ended_before_it_began() {
         let mut history = History::new(4, 512);
-        let (old, old_bytes) = write(&mut history, false);
+        let (old, old_bytes) = write(&mut history, Durability::Cached);
         history.end_write(old, WriteEnd::Done);
-        let (beside, beside_bytes) = write(&mut history, false);
-        let (durable, _) = write(&mut history, true);
+        let (beside, beside_bytes) = write(&mut history, Durability::Cached);
+        let (durable, _) = write(&mut history, Durability::Durable);
         history.end_write(durable, WriteEnd::Done);
         history.end_write(beside, WriteEnd::Failed);
         assert!(history.check_after_cut(1, &old_bytes).is_err());
@@ -472,10 +481,10 @@ mod tests {
     #[test]
     fn torn_and_misplaced_pieces_are_seen() {
         let mut history = History::new(4, 512);
-        let (_, mut torn) = write(&mut history, false);
+        let (_, mut torn) = write(&mut history, Durability::Cached);
         torn[300..].fill(0);
         assert!(history.check_after_cut(1, &torn).is_err());
-        let id = history.begin_write(1..3, Content::Named, false);
+        let id = history.begin_write(1..3, Content::Named, Durability::Cached);
         let misplaced = bytes(&history, id, 2);
         assert!(history.check_after_cut(1, &misplaced).is_err());
     }
@@ -483,7 +492,7 @@ mod tests {
     #[test]
     fn a_read_sees_what_was_acknowledged_before_it_began_or_anything_younger() {
         let mut history = History::new(4, 512);
-        let (id, new) = write(&mut history, false);
+        let (id, new) = write(&mut history, Durability::Cached);
         let early = history.begin();
         history.end_write(id, WriteEnd::Done);
         let late = history.begin();
@@ -495,7 +504,7 @@ mod tests {
     #[test]
     fn what_was_found_after_a_cut_stays() {
         let mut history = History::new(4, 512);
-        let (id, new) = write(&mut history, false);
+        let (id, new) = write(&mut history, Durability::Cached);
         history.end_write(id, WriteEnd::Done);
         history.died();
         assert!(history.check_after_cut(1, &[0; 512]).is_ok());
@@ -505,14 +514,14 @@ mod tests {
     #[test]
     fn a_write_of_unknown_end_stays_possible_until_the_other_side_died() {
         let mut history = History::new(4, 512);
-        let (lost, late) = write(&mut history, false);
+        let (lost, late) = write(&mut history, Durability::Cached);
         history.end_write(lost, WriteEnd::Unknown);
-        let (id, _) = write(&mut history, true);
+        let (id, _) = write(&mut history, Durability::Durable);
         history.end_write(id, WriteEnd::Done);
         let began = history.begin();
         assert!(history.check_read(began, 1, &late).is_ok());
         history.died();
-        let (id, _) = write(&mut history, true);
+        let (id, _) = write(&mut history, Durability::Durable);
         history.end_write(id, WriteEnd::Done);
         assert!(history.check_after_cut(1, &late).is_err());
     }

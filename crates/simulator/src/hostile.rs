@@ -22,6 +22,7 @@ use volume::{CoreId, Durability, Extent, Operation, QueueContext, Ram, Request, 
 
 use crate::attacks::{Attack, Marauder, Raider, Shared};
 use crate::dice::{Dice, Odds};
+use crate::failure::TrialFailure;
 use crate::limits::{LARGE_WAIT, SMALL, SMALL_BEHIND_WAIT, SMALL_WAIT, TURNS_WAIT};
 use crate::network_conditions::NetworkConditions;
 use crate::script::{Peer, dial_for};
@@ -149,15 +150,15 @@ pub fn hostile(
     attacks: &[Attack],
     scenario: &Scenario,
     bug: PlantedBug,
-) -> Result<Vec<Duration>, String> {
+) -> Result<Vec<Duration>, TrialFailure> {
     let mut trial = Trial::new(seed, scenario, (bug, &[&LITTLE, &ANYTHING]))?;
     trial.pass(Duration::from_millis(200))?;
     for number in 0..trial.dice.within(ATTACKERS) {
         let attack = attacks[trial.dice.index(attacks.len())];
-        let number = u8::try_from(number + 1).unwrap_or(u8::MAX);
+        let number = wire::bounded::<u8>(number + 1);
         trial.attackers.push(Attacker { attack, number, ends: Vec::new(), again: Some(Instant::ZERO) });
     }
-    let told = |what| format!("{attacks:?}: {what}");
+    let told = |failure: TrialFailure| failure.at(format_args!("{attacks:?}"));
     trial.pass(ATTACK).map_err(told)?;
     trial.retreat();
     trial.pass(AFTERMATH).map_err(told)?;
@@ -175,10 +176,10 @@ pub struct Crowd {
 
 /// Runs one trial with a crowd of attackers of one kind, beside clients that ask for a block at a time: some that were there before the crowd, and some that
 /// come after it.
-pub fn crowd(seed: u64, crowd: Crowd, scenario: &Scenario) -> Result<Vec<Duration>, String> {
+pub fn crowd(seed: u64, crowd: Crowd, scenario: &Scenario) -> Result<Vec<Duration>, TrialFailure> {
     let Crowd { attack, size } = crowd;
     let mut trial = Trial::new(seed, scenario, (PlantedBug::None, &[&BLOCKS]))?;
-    let told = |what| format!("{size} of {attack:?}: {what}");
+    let told = |failure: TrialFailure| failure.at(format_args!("{size} of {attack:?}"));
     trial.pass(Duration::from_millis(200)).map_err(told)?;
     let again = Some(Instant::ZERO);
     trial.attackers.extend((1..=size).map(|number| Attacker { attack, number, ends: Vec::new(), again }));
@@ -195,10 +196,10 @@ impl<'a> Trial<'a> {
         seed: u64,
         scenario: &'a Scenario,
         (bug, asks): (PlantedBug, &[&'static Asks]),
-    ) -> Result<Self, String> {
+    ) -> Result<Self, TrialFailure> {
         let heap = (scenario.heap)();
         let mut dice = Dice::new(seed);
-        let inner = Ram::new(DISK, 512).map_err(|error| error.to_string())?;
+        let inner = Ram::new(DISK, 512)?;
         let disk: Arc<dyn Volume> = Arc::new(SlowDisk {
             inner: Arc::new(inner),
             slowest: SLOWEST,
@@ -224,7 +225,7 @@ impl<'a> Trial<'a> {
     }
 
     /// Lets clients come, over each protocol one that asks for each of these.
-    fn admit(&mut self, asks: &[&'static Asks]) -> Result<(), String> {
+    fn admit(&mut self, asks: &[&'static Asks]) -> Result<(), TrialFailure> {
         for (port, access) in &self.scenario.clients {
             for asks in asks {
                 let client = self.open(*port, access, asks)?;
@@ -234,7 +235,7 @@ impl<'a> Trial<'a> {
         Ok(())
     }
 
-    fn open(&mut self, port: u16, access: &Access, asks: &'static Asks) -> Result<Client, String> {
+    fn open(&mut self, port: u16, access: &Access, asks: &'static Asks) -> Result<Client, TrialFailure> {
         let seeds = AtomicU64::new(self.seed ^ (self.clients.len() as u64 + 1) << 32);
         let context = remote::ClientContext {
             dialer: Arc::new(WorldDialer),
@@ -246,9 +247,9 @@ impl<'a> Trial<'a> {
         for _ in 0..PATIENCE {
             self.world.step();
             if let Some(opened) = opening.poll() {
-                let volume = opened.map_err(|error| error.to_string())?;
+                let volume = opened?;
                 let queue = volume.open_queue(&QueueContext::without_pool(CoreId(0), Waker::noop().clone()));
-                let queue = queue.map_err(|error| error.to_string())?;
+                let queue = queue?;
                 return Ok(Client {
                     _volume: volume,
                     queue,
@@ -259,10 +260,10 @@ impl<'a> Trial<'a> {
                 });
             }
         }
-        Err(format!("port {port} could not be opened in {PATIENCE} steps"))
+        Err(TrialFailure::Late(format!("port {port} could not be opened in {PATIENCE} steps")))
     }
 
-    fn pass(&mut self, span: Duration) -> Result<(), String> {
+    fn pass(&mut self, span: Duration) -> Result<(), TrialFailure> {
         let end = self.world.now() + span;
         while self.world.now() < end {
             self.attack();
@@ -319,7 +320,7 @@ impl<'a> Trial<'a> {
         }
     }
 
-    fn reap(&mut self, index: usize) -> Result<(), String> {
+    fn reap(&mut self, index: usize) -> Result<(), TrialFailure> {
         let cores = self.scenario.cores;
         let (now, client) = (self.world.now(), &mut self.clients[index]);
         let mut done = Vec::new();
@@ -328,9 +329,9 @@ impl<'a> Trial<'a> {
             let Some((began, length)) = client.under_way.remove(&completion.tag.0) else { continue };
             let took = now.since(began);
             if let Some(kind) = completion.error() {
-                return Err(format!(
+                return Err(TrialFailure::Broken(format!(
                     "a request of {length} bytes of client {index}, which behaves, fails: {kind:?}"
-                ));
+                )));
             }
             client.longest = took.max(client.longest);
         }
@@ -338,36 +339,38 @@ impl<'a> Trial<'a> {
             let wait = if *length > SMALL { LARGE_WAIT } else { client.asks.small_wait };
             let bound = if cores > 1 { wait.max(TURNS_WAIT) } else { wait };
             if now.since(*began) > bound {
-                return Err(format!(
+                return Err(TrialFailure::Late(format!(
                     "a request of {length} bytes of client {index}, which behaves, takes longer than {bound:?}"
-                ));
+                )));
             }
         }
         Ok(())
     }
 
-    fn check_memory(&self) -> Result<(), String> {
+    fn check_memory(&self) -> Result<(), TrialFailure> {
         for (number, core) in self.world.cores().iter().enumerate() {
             let (used, allocated) = (core.pool().used(), core.pool().usage().allocated);
             if used > LIMIT || allocated > LIMIT {
-                return Err(format!(
+                return Err(TrialFailure::Memory(format!(
                     "core {number} has {used} bytes in use and {allocated} in its pool, where {LIMIT} is the limit"
-                ));
+                )));
             }
         }
         let heap = (self.scenario.heap)().saturating_sub(self.heap);
         let ends: usize = self.attackers.iter().map(|attacker| attacker.ends.len()).sum();
-        let disk = usize::try_from(DISK).unwrap_or(usize::MAX);
+        let disk = wire::index(DISK);
         let own = self.clients.len() * (DEPTH << 21);
         let most = self.world.cores().len() * LIMIT + (ends + 4) * BESIDE + ITSELF + disk + own;
         if heap > most {
-            return Err(format!("{heap} bytes of the heap are in use, where the limit leaves {most}"));
+            return Err(TrialFailure::Memory(format!(
+                "{heap} bytes of the heap are in use, where the limit leaves {most}"
+            )));
         }
         Ok(())
     }
 
     /// Those who behave leave too; then nothing is in use. How long their requests took at most.
-    fn leave(&mut self) -> Result<Vec<Duration>, String> {
+    fn leave(&mut self) -> Result<Vec<Duration>, TrialFailure> {
         let end = self.world.now() + LARGE_WAIT;
         while self.clients.iter().any(|client| !client.under_way.is_empty()) && self.world.now() < end {
             self.world.step();
@@ -380,7 +383,9 @@ impl<'a> Trial<'a> {
         for (number, core) in self.world.cores().iter().enumerate() {
             let used = core.pool().used();
             if used > 0 {
-                return Err(format!("everybody is gone, and core {number} has {used} bytes in use"));
+                return Err(TrialFailure::Memory(format!(
+                    "everybody is gone, and core {number} has {used} bytes in use"
+                )));
             }
         }
         Ok(longest)

@@ -1,4 +1,4 @@
-//! A core of the server that stands still for a while, now and then; and the time without that.
+//! Cores of the server that freeze for a while, and a clock that stops while one does.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;

@@ -7,6 +7,7 @@ use engine::incarnation::{self, Mark};
 use host::VolumeState;
 
 use crate::dice::{Dice, Odds};
+use crate::failure::TrialFailure;
 use crate::folder::{CrashFolder, FolderOptions, PlantedBug};
 use crate::marks::Marks;
 
@@ -30,9 +31,9 @@ impl Keeper {
     }
 
     /// The mark of a server that begins.
-    pub(crate) fn begin(&mut self) -> Result<Option<Mark>, String> {
+    pub(crate) fn begin(&mut self) -> Result<Option<Mark>, TrialFailure> {
         let state = VolumeState::new(Arc::new(FolderState::new(Arc::new(self.folder.clone()))), VOLUME);
-        let mark = incarnation::begin(&state, &[], &mut self.dice).map_err(|error| error.to_string())?;
+        let mark = incarnation::begin(&state, &[], &mut self.dice)?;
         self.current = Some((state, mark));
         Ok(match self.marks {
             Marks::Absent => None,
@@ -42,9 +43,9 @@ impl Keeper {
     }
 
     /// The server has stopped in good order.
-    pub(crate) fn stopped(&self) -> Result<(), String> {
+    pub(crate) fn stopped(&self) -> Result<(), TrialFailure> {
         let Some((state, mark)) = &self.current else { return Ok(()) };
-        incarnation::end(state, mark, &[]).map_err(|error| error.to_string())
+        Ok(incarnation::end(state, mark, &[])?)
     }
 
     /// The process has ended.

@@ -7,6 +7,8 @@ use volume::{
     VolumeQueue,
 };
 
+use crate::failure::TrialFailure;
+
 /// Marks the ladder's requests among others of the queue.
 const MARK: u64 = 1 << 63;
 
@@ -58,23 +60,28 @@ impl Ladder {
     }
 
     /// Takes the completion if it is the ladder's, else gives it back.
-    pub(crate) fn take(&mut self, completion: Completion) -> Result<Option<Completion>, String> {
+    pub(crate) fn take(&mut self, completion: Completion) -> Result<Option<Completion>, TrialFailure> {
         if completion.tag.0 & MARK == 0 {
             return Ok(Some(completion));
         }
         let Some((from, to)) = self.climbing.take_if(|(_, to)| completion.tag.0 == MARK | *to) else {
-            return Err(format!("the compare-and-write {:?} has ended twice", completion.tag));
+            return Err(TrialFailure::Broken(format!(
+                "the compare-and-write {:?} has ended twice",
+                completion.tag
+            )));
         };
         match completion.outcome() {
             Ok(Outcome::Done) => self.possible = vec![to],
-            Ok(other) => return Err(format!("a compare-and-write was answered with {other:?}")),
+            Ok(other) => {
+                return Err(TrialFailure::Broken(format!("a compare-and-write was answered with {other:?}")));
+            }
             Err(VolumeErrorKind::Miscompare { .. }) if self.possible.len() > 1 => {
                 self.possible.retain(|step| *step != from);
             }
             Err(VolumeErrorKind::Miscompare { .. }) => {
-                return Err(format!(
+                return Err(TrialFailure::Broken(format!(
                     "step {from} is there, and yet the compare-and-write to {to} does not find it"
-                ));
+                )));
             }
             Err(_) => self.possible.push(to),
         }

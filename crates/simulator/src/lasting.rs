@@ -17,6 +17,7 @@ use crate::careless::{Bug, Careless};
 use crate::damage::{self, Damage, Speech};
 use crate::dice::{Dice, Odds};
 use crate::disk::{CrashDisk, DiskOptions, PlantedBug, SECTOR};
+use crate::failure::TrialFailure;
 use crate::keeper::Keeper;
 use crate::ladder::Ladder;
 use crate::marks::Marks;
@@ -87,7 +88,7 @@ enum Fault {
 
 /// Runs one trial in which nothing happens to the server: only streams are reset, more often than ever. Its mark says that
 /// it is the same, so not even a flush may fail; the error says what did.
-pub fn calm(seed: u64, steps: usize, scenario: &Scenario) -> Result<(), String> {
+pub fn calm(seed: u64, steps: usize, scenario: &Scenario) -> Result<(), TrialFailure> {
     let mut trial = Trial::varied(seed, scenario, &Variant { cuts: CALM_CUTS, ..Variant::usual(Bug::None) })?;
     trial.strict = true;
     for _ in 0..steps {
@@ -97,13 +98,13 @@ pub fn calm(seed: u64, steps: usize, scenario: &Scenario) -> Result<(), String> 
 }
 
 /// Runs one trial in which the server is stopped in good order, so many times. Nothing is lost, so not even a flush may fail; the error says what did.
-pub fn stopped(seed: u64, stops: usize, scenario: &Scenario) -> Result<(), String> {
+pub fn stopped(seed: u64, stops: usize, scenario: &Scenario) -> Result<(), TrialFailure> {
     let mut trial = Trial::new(seed, scenario, Bug::None)?;
     trial.warm_up()?;
     trial.strict = true;
     for number in 0..stops {
         let fault = if trial.dice.coin() { Fault::Stop } else { Fault::Reboot };
-        let told = |what| format!("stop {number}, {fault:?}: {what}");
+        let told = |failure: TrialFailure| failure.at(format_args!("stop {number}, {fault:?}"));
         for _ in 0..trial.dice.within(STEPS) {
             trial.work(true).map_err(told)?;
         }
@@ -114,7 +115,12 @@ pub fn stopped(seed: u64, stops: usize, scenario: &Scenario) -> Result<(), Strin
 
 /// Runs one trial over a network that flips bits. Digests find each of them: what is read and stored stays right, and every request ends. The
 /// error says what was wrong; without one, how often a PDU was damaged.
-pub fn damaged(seed: u64, steps: usize, scenario: &Scenario, bug: damage::PlantedBug) -> Result<u64, String> {
+pub fn damaged(
+    seed: u64,
+    steps: usize,
+    scenario: &Scenario,
+    bug: damage::PlantedBug,
+) -> Result<u64, TrialFailure> {
     let variant = Variant {
         sectors: DAMAGED_SECTORS,
         longest: Some(LONGEST_DAMAGED),
@@ -153,12 +159,12 @@ struct Trial<'a> {
 }
 
 /// Runs one trial with so many faults. The error says what was wrong.
-pub fn lasting(seed: u64, faults: usize, scenario: &Scenario, bug: Bug) -> Result<(), String> {
+pub fn lasting(seed: u64, faults: usize, scenario: &Scenario, bug: Bug) -> Result<(), TrialFailure> {
     let mut trial = Trial::new(seed, scenario, bug)?;
     for number in 0..faults {
         let faults = [Fault::Death, Fault::PowerCut, Fault::Freeze, Fault::Stop, Fault::Reboot];
         let fault = faults[trial.dice.index(faults.len())];
-        let told = |what| format!("fault {number}, {fault:?}: {what}");
+        let told = |failure: TrialFailure| failure.at(format_args!("fault {number}, {fault:?}"));
         for _ in 0..trial.dice.within(STEPS) {
             trial.work(true).map_err(told)?;
         }
@@ -168,11 +174,11 @@ pub fn lasting(seed: u64, faults: usize, scenario: &Scenario, bug: Bug) -> Resul
 }
 
 impl<'a> Trial<'a> {
-    fn new(seed: u64, scenario: &'a Scenario, bug: Bug) -> Result<Self, String> {
+    fn new(seed: u64, scenario: &'a Scenario, bug: Bug) -> Result<Self, TrialFailure> {
         Self::varied(seed, scenario, &Variant::usual(bug))
     }
 
-    fn varied(seed: u64, scenario: &'a Scenario, variant: &Variant) -> Result<Self, String> {
+    fn varied(seed: u64, scenario: &'a Scenario, variant: &Variant) -> Result<Self, TrialFailure> {
         let mut dice = Dice::new(seed);
         let sectors = variant.sectors;
         let options = DiskOptions {
@@ -200,7 +206,7 @@ impl<'a> Trial<'a> {
         Ok(Self { scenario, world, disk, keeper, dice, workload, ladder, queue, strict: false })
     }
 
-    fn warm_up(&mut self) -> Result<(), String> {
+    fn warm_up(&mut self) -> Result<(), TrialFailure> {
         (0..CLEAR_STEPS).try_for_each(|_| self.work(true))?;
         // Streams may be reset again and again, and several cores take their turns by the dice: each queue is to have had its first connection.
         while self.workload.under_way() > 0 {
@@ -210,7 +216,7 @@ impl<'a> Trial<'a> {
     }
 
     /// A step of the client and a few of the world; `more` lets it ask for something new.
-    fn work(&mut self, more: bool) -> Result<(), String> {
+    fn work(&mut self, more: bool) -> Result<(), TrialFailure> {
         self.reap()?;
         if more {
             self.workload.ask(&mut *self.queue);
@@ -223,7 +229,7 @@ impl<'a> Trial<'a> {
     }
 
     /// Takes what has ended.
-    fn reap(&mut self) -> Result<(), String> {
+    fn reap(&mut self) -> Result<(), TrialFailure> {
         let now = self.world.now();
         self.workload.now = now;
         let mut done = Vec::new();
@@ -235,16 +241,18 @@ impl<'a> Trial<'a> {
             };
             if let Some(completion) = others {
                 if self.strict && completion.result.is_err() {
-                    return Err(format!("{completion:?} though the server lived all the while"));
+                    return Err(TrialFailure::Broken(format!(
+                        "{completion:?} though the server lived all the while"
+                    )));
                 }
-                self.workload.take(completion).map_err(|violation| violation.to_string())?;
+                self.workload.take(completion)?;
             }
         }
         Ok(())
     }
 
     /// Lets time pass; the client goes on meanwhile.
-    fn pass(&mut self, span: Duration) -> Result<(), String> {
+    fn pass(&mut self, span: Duration) -> Result<(), TrialFailure> {
         let end = self.world.now() + span;
         self.world.set_idle(STRIDE);
         while self.world.now() < end {
@@ -255,7 +263,7 @@ impl<'a> Trial<'a> {
         Ok(())
     }
 
-    fn suffer(&mut self, fault: Fault) -> Result<(), String> {
+    fn suffer(&mut self, fault: Fault) -> Result<(), TrialFailure> {
         let absence = self.dice.span(&ABSENCE);
         match fault {
             Fault::Freeze => {
@@ -297,7 +305,7 @@ impl<'a> Trial<'a> {
     }
 
     /// One of several cores may stand still while the others stop; not all of them have finished when this ends.
-    fn begin_to_stop(&mut self) -> Result<(), String> {
+    fn begin_to_stop(&mut self) -> Result<(), TrialFailure> {
         if self.scenario.cores == 1 || self.dice.coin() {
             return Ok(());
         }
@@ -307,7 +315,7 @@ impl<'a> Trial<'a> {
         self.pass(span)
     }
 
-    fn cut_power(&mut self) -> Result<(), String> {
+    fn cut_power(&mut self) -> Result<(), TrialFailure> {
         // What was acknowledged before is told before.
         self.reap()?;
         self.disk.cut();
@@ -317,7 +325,7 @@ impl<'a> Trial<'a> {
     }
 
     /// Asks the server to stop, as SIGTERM does, and keeps the mark once it has secured what it had.
-    fn stop(&mut self) -> Result<(), String> {
+    fn stop(&mut self) -> Result<(), TrialFailure> {
         self.world.tell_server(|| Message::Shutdown);
         if self.scenario.cores > 1 {
             let (frozen, span) = (self.some_core(), self.dice.span(&STANDSTILL));
@@ -329,7 +337,7 @@ impl<'a> Trial<'a> {
         let end = self.world.now() + STOP;
         while !self.counts_as_stopped() {
             if self.world.now() > end {
-                return Err(format!("the server has not stopped within {STOP:?}"));
+                return Err(TrialFailure::Late(format!("the server has not stopped within {STOP:?}")));
             }
             self.work(true)?;
         }
@@ -337,7 +345,7 @@ impl<'a> Trial<'a> {
         let observed = self.world.observed.take();
         let secured = matches!(observed[..], [ControlEvent::Retired { secured: true, .. }]);
         if self.scenario.marks != Marks::Hasty && !secured {
-            return Err(format!("a server that stops in good order says {observed:?}"));
+            return Err(TrialFailure::Broken(format!("a server that stops in good order says {observed:?}")));
         }
         self.keeper.stopped()
     }
@@ -347,7 +355,7 @@ impl<'a> Trial<'a> {
     }
 
     /// Lets time pass while a core stands still, at most until the server counts as stopped.
-    fn stand_still(&mut self, span: Duration) -> Result<(), String> {
+    fn stand_still(&mut self, span: Duration) -> Result<(), TrialFailure> {
         let end = self.world.now() + span;
         self.world.set_idle(STRIDE);
         while self.world.now() < end && !self.counts_as_stopped() {
@@ -358,26 +366,23 @@ impl<'a> Trial<'a> {
     }
 
     /// Waits until every request has ended, and looks at everything once more.
-    fn settle(&mut self) -> Result<(), String> {
+    fn settle(&mut self) -> Result<(), TrialFailure> {
         let end = self.world.now() + BOUND;
         self.world.set_idle(STRIDE);
         while self.workload.under_way() > 0 || self.ladder.as_ref().is_some_and(Ladder::is_climbing) {
             if self.world.now() > end {
-                return Err(format!(
+                return Err(TrialFailure::Late(format!(
                     "{} requests have not ended within {BOUND:?}",
                     self.workload.under_way()
-                ));
+                )));
             }
             self.work(false)?;
         }
         let end = self.world.now() + BOUND;
         let Self { world, workload, queue, .. } = self;
-        while !workload
-            .check_now(&mut **queue, &mut || step(world))
-            .map_err(|violation| violation.to_string())?
-        {
+        while !workload.check_now(&mut **queue, &mut || step(world))? {
             if world.now() > end {
-                return Err(format!("the volume cannot be read within {BOUND:?}"));
+                return Err(TrialFailure::Late(format!("the volume cannot be read within {BOUND:?}")));
             }
         }
         Ok(())

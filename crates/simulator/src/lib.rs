@@ -10,6 +10,7 @@
 //! * [`world`]: a server and its clients, joined by streams that delay, cut and reset. Its header states the fault model.
 //! * [`history`]: the checker for lost writes, which knows what every block may hold; [`workload`] keeps a volume busy and tells
 //!   the checker what it was promised; [`trial`] puts them together.
+//! * [`failure`]: why a trial fails.
 //! * [`losses`]: trials of a page cache that fails to write back.
 //! * [`lasting`]: trials of a volume that stays open while its server dies, freezes and comes back; [`careless`] has the bugs that
 //!   they must find.
@@ -29,6 +30,7 @@ pub mod damage;
 pub mod dice;
 pub mod disk;
 mod end;
+pub mod failure;
 pub mod fencing;
 pub mod folder;
 mod forsaken;
@@ -69,6 +71,7 @@ pub mod world;
 
 pub use dice::{Dice, Odds};
 pub use disk::{CrashDisk, DiskOptions};
+pub use failure::TrialFailure;
 pub use folder::CrashFolder;
 pub use history::{History, Violation};
 pub use workload::Workload;

@@ -10,10 +10,11 @@ use std::task::Waker;
 use backends::FileVolume;
 use host::OpenMode;
 use protocol::Instant;
-use volume::{CoreId, LossRecord, QueueContext, Volume, VolumeQueue};
+use volume::{CoreId, LossRecord, OpenError, QueueContext, Volume, VolumeQueue};
 
 use crate::dice::{Dice, Odds};
 use crate::disk::{CrashDisk, DiskOptions, PlantedBug, SECTOR};
+use crate::failure::TrialFailure;
 use crate::lock;
 use crate::workload::Workload;
 
@@ -73,22 +74,17 @@ fn open(
     disk: &CrashDisk,
     record: &Arc<Record>,
     known: Option<String>,
-) -> Result<Vec<Box<dyn VolumeQueue>>, String> {
+) -> Result<Vec<Box<dyn VolumeQueue>>, OpenError> {
     let record: Arc<dyn LossRecord> = Arc::<Record>::clone(record);
-    let volume = FileVolume::new(Arc::new(disk.clone()), OpenMode::ReadWrite, None);
-    let volume = volume.map_err(|error| error.to_string())?;
+    let volume = FileVolume::new(Arc::new(disk.clone()), OpenMode::ReadWrite, None)?;
     volume.keep_losses(record, known);
-    let queue = |_| {
-        volume
-            .open_queue(&QueueContext::without_pool(CoreId(0), Waker::noop().clone()))
-            .map_err(|error| error.to_string())
-    };
+    let queue = |_| volume.open_queue(&QueueContext::without_pool(CoreId(0), Waker::noop().clone()));
     (0..USERS).map(queue).collect()
 }
 
 /// Lets `lives` processes, one after the other, serve a disk behind a page cache; each ends by being killed or by a loss of
 /// power. True if writes were lost on the way, and told.
-pub fn write_back(seed: u64, lives: usize, forgets: Forgets) -> Result<bool, String> {
+pub fn write_back(seed: u64, lives: usize, forgets: Forgets) -> Result<bool, TrialFailure> {
     let mut dice = Dice::new(seed);
     let options = DiskOptions {
         sectors: SECTORS,
@@ -100,12 +96,8 @@ pub fn write_back(seed: u64, lives: usize, forgets: Forgets) -> Result<bool, Str
     let mut workload = Workload::new(SECTORS, SECTOR, dice.fork()).strict();
     let (record, mut lost, mut cut) = (Arc::new(Record::default()), false, false);
     for life in 0..lives {
-        let broken = |violation| {
-            format!(
-                "seed {seed}, life {life}: {violation}: a flush succeeded for a write that is lost (docs/volume-contract.md, \
-                 Durability)"
-            )
-        };
+        let broken =
+            |violation| TrialFailure::Forgotten(violation).at(format_args!("seed {seed}, life {life}"));
         let known = lock(&record.what).clone().filter(|_| forgets == Forgets::Never);
         lost |= known.is_some();
         let mut queues = open(&disk, &record, known)?;

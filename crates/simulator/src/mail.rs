@@ -8,7 +8,7 @@ use host::{CoreIndex, Postbox};
 use crate::dice::Dice;
 use crate::lock;
 
-/// Does something to a message that one core posts to another: what it gives is posted instead, to whom it says.
+/// Replaces a message that one core posts to another: the mail takes what the hook returns, and to whom.
 pub type MessageHook<M> = Box<dyn FnMut((CoreIndex, CoreIndex), M) -> Vec<(CoreIndex, M)> + Send>;
 
 /// All mailboxes.
@@ -31,7 +31,7 @@ impl<M> Mail<M> {
         Self { hook: Some(Mutex::new(hook)), ..self }
     }
 
-    /// The next message for a core: of which sender, the dice say.
+    /// The next message for a core. The dice choose the sender.
     pub(crate) fn take(&self, core: usize, dice: Option<&mut Dice>) -> Option<M> {
         let mut links = lock(&self.links);
         let mut waiting: Vec<_> = links.get_mut(core)?.iter_mut().filter(|link| !link.is_empty()).collect();
@@ -54,12 +54,12 @@ impl<M> std::fmt::Debug for Mail<M> {
     }
 }
 
-/// One core's way to all mailboxes.
+/// Posts one core's messages to all mailboxes.
 #[derive(Debug)]
 pub struct Sender<M> {
     /// The mailboxes.
     pub mail: Arc<Mail<M>>,
-    /// Whose way.
+    /// The core.
     pub from: CoreIndex,
 }
 

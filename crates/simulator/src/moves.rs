@@ -24,6 +24,7 @@ use volume::{CoreId, QueueContext, Ram, Volume, VolumeQueue};
 
 use crate::dice::{Dice, Odds};
 use crate::disk::SECTOR;
+use crate::failure::TrialFailure;
 use crate::front::{Admit, Admitted, Front};
 use crate::hasty::Hasty;
 use crate::network_conditions::NetworkConditions;
@@ -145,11 +146,11 @@ struct Trial {
 }
 
 /// Runs one trial with so many cuts. The error says what was wrong.
-pub fn moves(seed: u64, cuts: usize, scenario: &Scenario, bug: PlantedBug) -> Result<(), String> {
+pub fn moves(seed: u64, cuts: usize, scenario: &Scenario, bug: PlantedBug) -> Result<(), TrialFailure> {
     let mut trial = Trial::new(seed, scenario, bug)?;
     (0..CLEAR_STEPS).try_for_each(|_| trial.work(true))?;
     for cut in 0..cuts {
-        let told = |what| format!("cut {cut}: {what}");
+        let told = |failure: TrialFailure| failure.at(format_args!("cut {cut}"));
         for _ in 0..trial.dice.within(STEPS) {
             trial.work(true).map_err(told)?;
         }
@@ -161,9 +162,9 @@ pub fn moves(seed: u64, cuts: usize, scenario: &Scenario, bug: PlantedBug) -> Re
 }
 
 impl Trial {
-    fn new(seed: u64, scenario: &Scenario, bug: PlantedBug) -> Result<Self, String> {
+    fn new(seed: u64, scenario: &Scenario, bug: PlantedBug) -> Result<Self, TrialFailure> {
         let mut dice = Dice::new(seed);
-        let inner = Ram::new((SECTORS * SECTOR) as u64, 512).map_err(|error| error.to_string())?;
+        let inner = Ram::new((SECTORS * SECTOR) as u64, 512)?;
         let watch: Watch = Arc::new(Mutex::new(Box::new(|_| ())));
         let disk: Arc<dyn Volume> = Arc::new(SlowDisk {
             inner: Arc::new(inner),
@@ -191,21 +192,23 @@ impl Trial {
             queue.map(|queue| Hasty::new(queue, bug == PlantedBug::NoQuietTime))
         };
         let queues: Result<Vec<_>, _> = (0..QUEUES).map(queue).collect();
-        let queues = queues.map_err(|error| error.to_string())?;
+        let queues = queues?;
         Ok(Self { world, dice, workload, queues, latest })
     }
 
     /// A step of the client and a few of the world; `more` lets it ask for something new.
-    fn work(&mut self, more: bool) -> Result<(), String> {
+    fn work(&mut self, more: bool) -> Result<(), TrialFailure> {
         let now = self.world.now();
         self.workload.now = now;
         let mut done = Vec::new();
         self.queues.iter_mut().for_each(|queue| queue.poll(now, &mut done));
         for completion in done {
             if completion.result.is_err() {
-                return Err(format!("{completion:?} though the server lived all the while"));
+                return Err(TrialFailure::Broken(format!(
+                    "{completion:?} though the server lived all the while"
+                )));
             }
-            self.workload.take(completion).map_err(|violation| violation.to_string())?;
+            self.workload.take(completion)?;
         }
         if more {
             let chosen = self.dice.index(self.queues.len());
@@ -233,7 +236,7 @@ impl Trial {
     }
 
     /// Lets time pass; the client goes on meanwhile.
-    fn pass(&mut self, span: Duration) -> Result<(), String> {
+    fn pass(&mut self, span: Duration) -> Result<(), TrialFailure> {
         let end = self.world.now() + span;
         self.world.set_idle(STRIDE);
         while self.world.now() < end {
@@ -245,13 +248,13 @@ impl Trial {
     }
 
     /// Waits until every request has ended, and looks at everything once no ghost is left.
-    fn settle(&mut self) -> Result<(), String> {
+    fn settle(&mut self) -> Result<(), TrialFailure> {
         let end = self.world.now() + BOUND;
         self.world.set_idle(STRIDE);
         while self.workload.under_way() > 0 {
             if self.world.now() > end {
                 let left = self.workload.under_way();
-                return Err(format!("{left} requests have not ended within {BOUND:?}"));
+                return Err(TrialFailure::Late(format!("{left} requests have not ended within {BOUND:?}")));
             }
             self.work(false)?;
         }
@@ -266,14 +269,14 @@ impl Trial {
         };
         match workload.check_now(&mut queues[0], &mut pump) {
             Ok(true) => Ok(()),
-            Ok(false) => Err("the volume cannot be read".to_owned()),
-            Err(violation) => Err(violation.to_string()),
+            Ok(false) => Err(TrialFailure::Broken("the volume cannot be read".to_owned())),
+            Err(violation) => Err(violation.into()),
         }
     }
 }
 
 /// Opens the volume at the first port, as often as it takes.
-fn open(world: &mut World<Front>, access: &Access, seed: u64) -> Result<Arc<dyn Volume>, String> {
+fn open(world: &mut World<Front>, access: &Access, seed: u64) -> Result<Arc<dyn Volume>, TrialFailure> {
     let seeds = AtomicU64::new(seed << 32);
     let context = remote::ClientContext {
         dialer: Arc::new(WorldDialer),
@@ -290,5 +293,5 @@ fn open(world: &mut World<Front>, access: &Access, seed: u64) -> Result<Arc<dyn 
             None => {}
         }
     }
-    Err(format!("the volume could not be opened in {PATIENCE} steps"))
+    Err(TrialFailure::Late(format!("the volume could not be opened in {PATIENCE} steps")))
 }

@@ -19,6 +19,7 @@ use volume::Extent;
 use zerocopy::FromBytes;
 
 use crate::dice::{Dice, Odds};
+use crate::failure::TrialFailure;
 use crate::fencing::{content, marks};
 use crate::peers::{Initiator, LUN, Pdu, SUBSYSTEM, capsule, connect, h2c, host, io, take_pdu};
 use crate::script::{Peer, dial};
@@ -176,9 +177,9 @@ impl Session {
         &mut self,
         (now, dice): (Instant, &mut Dice),
         world: &mut World<Core>,
-    ) -> Result<(), String> {
+    ) -> Result<(), TrialFailure> {
         if !std::mem::replace(&mut self.greeted, true) {
-            let login = self.initiator.login(false);
+            let login = self.initiator.login();
             self.say(&login, world);
         }
         loop {
@@ -202,7 +203,7 @@ impl Session {
         Ok(())
     }
 
-    fn hear(&mut self, pdu: &Pdu, world: &mut World<Core>) -> Result<(), String> {
+    fn hear(&mut self, pdu: &Pdu, world: &mut World<Core>) -> Result<(), TrialFailure> {
         if let Some(answer) = self.initiator.hear(pdu) {
             self.say(&answer, world);
         }
@@ -211,7 +212,11 @@ impl Session {
             Opcode::LOGIN_RESPONSE => {
                 let status = LoginResponse::from_bytes(&pdu.header).status();
                 if status.0 != 0 {
-                    return Err(format!("session {} may not log in: {}", self.number(), status.text()));
+                    return Err(TrialFailure::Broken(format!(
+                        "session {} may not log in: {}",
+                        self.number(),
+                        status.text()
+                    )));
                 }
                 self.up = true;
             }
@@ -226,7 +231,9 @@ impl Session {
                 let response = iscsi::pdu::TaskManagementResponse::from_bytes(&pdu.header);
                 self.managed = Some(response.response());
             }
-            Opcode::REJECT => return Err(format!("a PDU of session {} is rejected", self.number())),
+            Opcode::REJECT => {
+                return Err(TrialFailure::Broken(format!("a PDU of session {} is rejected", self.number())));
+            }
             _ => {}
         }
         Ok(())
@@ -344,7 +351,7 @@ impl Controller {
         &mut self,
         (now, dice): (Instant, &mut Dice),
         world: &mut World<Core>,
-    ) -> Result<(), String> {
+    ) -> Result<(), TrialFailure> {
         if self.queues.is_empty() && self.stage == Stage::Connecting {
             self.queues.push(Queue::dial());
             self.queues[0].say(&connect(&host(self.number), (0, 0xffff), SUBSYSTEM, 0), world);
@@ -373,8 +380,8 @@ impl Controller {
         index: usize,
         (kind, pdu): (PduType, &[u8]),
         world: &mut World<Core>,
-    ) -> Result<(), String> {
-        let odd = |what: &str| Err(format!("controller {}: {what}", self.number));
+    ) -> Result<(), TrialFailure> {
+        let odd = |what: &str| Err(TrialFailure::Broken(format!("controller {}: {what}", self.number)));
         match kind {
             PduType::CAPSULE_RESP => {
                 let Ok(response) = CapsuleResp::read_from_bytes(pdu) else { return odd("a torn response") };
@@ -389,12 +396,12 @@ impl Controller {
                     return Ok(());
                 }
                 if !entry.status().is_success() {
-                    return Err(format!(
+                    return Err(TrialFailure::Broken(format!(
                         "controller {}: a command of queue {index} fails at {:?}: {:?}",
                         self.number,
                         self.stage,
                         entry.status()
-                    ));
+                    )));
                 }
                 self.proceed(index, entry.result(), world);
             }

@@ -83,9 +83,14 @@ impl Initiator {
         self.tag
     }
 
-    /// A login in one step, to the target or to discover.
-    pub(crate) fn login(&mut self, discovery: bool) -> Vec<u8> {
-        self.login_to((!discovery).then_some(TARGET))
+    /// A login in one step, to the target.
+    pub(crate) fn login(&mut self) -> Vec<u8> {
+        self.login_to(Some(TARGET))
+    }
+
+    /// A login in one step, to discover.
+    pub(crate) fn login_to_discover(&mut self) -> Vec<u8> {
+        self.login_to(None)
     }
 
     /// A login in one step, to a target or to discover.

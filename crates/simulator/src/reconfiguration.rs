@@ -29,6 +29,7 @@ use volume::{CoreId, QueueContext, Volume, VolumeId, VolumeQueue};
 
 use crate::dice::{Dice, Odds};
 use crate::disk::{self, CrashDisk, DiskOptions, SECTOR};
+use crate::failure::TrialFailure;
 use crate::interlude::Interlude;
 use crate::lock;
 use crate::network_conditions::NetworkConditions;
@@ -232,7 +233,7 @@ impl Ids {
             self.0.push((0, false));
         }
         self.0[slot].1 = true;
-        VolumeId::new(u16::try_from(slot).unwrap_or(u16::MAX), self.0[slot].0)
+        VolumeId::new(wire::bounded::<u16>(slot), self.0[slot].0)
     }
 
     fn release(&mut self, id: VolumeId, bug: PlantedBug) {
@@ -262,10 +263,15 @@ struct Trial {
 }
 
 /// Runs one trial with so many changes. The error says which promise was broken.
-pub fn reconfigure(seed: u64, changes: usize, scenario: Scenario, bug: PlantedBug) -> Result<(), String> {
+pub fn reconfigure(
+    seed: u64,
+    changes: usize,
+    scenario: Scenario,
+    bug: PlantedBug,
+) -> Result<(), TrialFailure> {
     let mut trial = Trial::new(seed, scenario, bug)?;
     for number in 0..changes {
-        let told = |what| format!("change {number}: {what}");
+        let told = |failure: TrialFailure| failure.at(format_args!("change {number}"));
         let until = trial.world.now() + trial.dice.span(&PAUSE);
         while trial.world.now() < until || trial.proposal.is_some() {
             trial.step().map_err(told)?;
@@ -276,7 +282,7 @@ pub fn reconfigure(seed: u64, changes: usize, scenario: Scenario, bug: PlantedBu
 }
 
 impl Trial {
-    fn new(seed: u64, scenario: Scenario, bug: PlantedBug) -> Result<Self, String> {
+    fn new(seed: u64, scenario: Scenario, bug: PlantedBug) -> Result<Self, TrialFailure> {
         let mut dice = Dice::new(seed);
         let conditions = NetworkConditions { delay: DELAY, longest: 1 << 16, cuts: Odds::NEVER };
         let mut world = World::new(conditions, dice.fork());
@@ -326,7 +332,7 @@ impl Trial {
     }
 
     /// Makes a volume with its client; its name.
-    fn make_volume(&mut self) -> Result<String, String> {
+    fn make_volume(&mut self) -> Result<String, TrialFailure> {
         self.names += 1;
         let name = format!("disk{}", self.names);
         let id = self.ids.allocate();
@@ -338,8 +344,7 @@ impl Trial {
             bug: disk::PlantedBug::None,
         };
         let disk = CrashDisk::new(options, self.dice.fork());
-        let file = FileVolume::new(Arc::new(disk.clone()), OpenMode::ReadWrite, None)
-            .map_err(|error| error.to_string())?;
+        let file = FileVolume::new(Arc::new(disk.clone()), OpenMode::ReadWrite, None)?;
         let ledger = Arc::clone(&self.ledger);
         let watch: Watch = Arc::new(Mutex::new(Box::new(move |effect: &Effect<'_>| ledger.see(id, effect))));
         let volume: Arc<dyn Volume> = Arc::new(SlowDisk {
@@ -542,10 +547,10 @@ impl Trial {
     }
 
     /// All work, the world goes on, and the controller hears what has become of its changes.
-    fn step(&mut self) -> Result<(), String> {
+    fn step(&mut self) -> Result<(), TrialFailure> {
         let names: Vec<String> = self.volumes.keys().cloned().collect();
         for name in &names {
-            self.play(name).map_err(|what| format!("{name}: {what}"))?;
+            self.play(name).map_err(|failure| failure.at(name))?;
             let has_left = |live: &Live| live.visitor.as_ref().is_some_and(Visitor::has_left);
             let may_return =
                 |live: &Live| has_left(live) && live.leaving.is_none() && live.admitted.is_some();
@@ -566,7 +571,7 @@ impl Trial {
     }
 
     /// A volume's client and visitor do something.
-    fn play(&mut self, name: &str) -> Result<(), String> {
+    fn play(&mut self, name: &str) -> Result<(), TrialFailure> {
         let now = self.world.now();
         let clock = self.interlude.working(now);
         let Some(live) = self.volumes.get_mut(name) else { return Ok(()) };
@@ -580,10 +585,10 @@ impl Trial {
             Stage::Waiting => {}
             Stage::Opening(opening) => match opening.poll() {
                 None if now > client.since + OPENING && stays => {
-                    return Err(format!("it cannot be opened within {OPENING:?}"));
+                    return Err(TrialFailure::Late(format!("it cannot be opened within {OPENING:?}")));
                 }
                 None => {}
-                Some(Err(error)) if stays => return Err(format!("it cannot be opened: {error}")),
+                Some(Err(error)) if stays => return Err(TrialFailure::Open(error).at("it cannot be opened")),
                 Some(Err(_)) => client.stage = Stage::Waiting,
                 Some(Ok(volume)) => {
                     let open = |core| {
@@ -593,7 +598,7 @@ impl Trial {
                             as Box<dyn VolumeQueue>)
                     };
                     let queues: Result<Vec<_>, volume::OpenError> = (0..2).map(open).collect();
-                    let queues = queues.map_err(|error| error.to_string())?;
+                    let queues = queues?;
                     client.stage = if live.claim == Claim::Never {
                         Stage::Open(Box::new(Spread(queues)))
                     } else {
@@ -614,7 +619,7 @@ impl Trial {
             },
             Stage::Open(queue) => {
                 client.workload.now = now;
-                client.workload.step(&mut **queue).map_err(|violation| violation.to_string())?;
+                client.workload.step(&mut **queue)?;
                 if stays {
                     let is_settled = now > client.since + SETTLING;
                     lock(&client.requests).check(if is_settled { ANSWER } else { SETTLING })?;
@@ -624,7 +629,7 @@ impl Trial {
         Ok(())
     }
 
-    fn handle(&mut self, event: ControlEvent) -> Result<(), String> {
+    fn handle(&mut self, event: ControlEvent) -> Result<(), TrialFailure> {
         match event {
             ControlEvent::Applied(generation) if generation == Generation(self.generation) => {
                 match self.proposal.take().map(|proposal| proposal.change) {
@@ -644,8 +649,10 @@ impl Trial {
                 }
                 Ok(())
             }
-            ControlEvent::Applied(generation) => Err(format!("{generation} is applied, unasked")),
-            ControlEvent::Refused(_, error) => Err(format!("a change is refused: {error}")),
+            ControlEvent::Applied(generation) => {
+                Err(TrialFailure::Broken(format!("{generation} is applied, unasked")))
+            }
+            ControlEvent::Refused(_, error) => Err(TrialFailure::Proposal(error).at("a change is refused")),
             ControlEvent::Retired { id, secured, .. } => self.retire(id, secured),
         }
     }
@@ -668,7 +675,7 @@ impl Trial {
     }
 
     /// A volume is retired: the power may be cut.
-    fn retire(&mut self, id: VolumeId, secured: bool) -> Result<(), String> {
+    fn retire(&mut self, id: VolumeId, secured: bool) -> Result<(), TrialFailure> {
         if self.abandoned.contains(&id) {
             self.ledger.begin(id);
             self.ids.release(id, self.bug);
@@ -676,11 +683,11 @@ impl Trial {
         }
         let leaves = |(_, live): &(&String, &Live)| live.id == id && live.leaving.is_some();
         let Some(name) = self.volumes.iter().find(leaves).map(|(name, _)| name.clone()) else {
-            return Err(format!("{id:?} is retired, and nobody has taken it out"));
+            return Err(TrialFailure::Broken(format!("{id:?} is retired, and nobody has taken it out")));
         };
         let Some(mut live) = self.volumes.remove(&name) else { return Ok(()) };
         if !secured {
-            return Err(format!("{name} is retired without a flush"));
+            return Err(TrialFailure::Broken(format!("{name} is retired without a flush")));
         }
         if self.bug != PlantedBug::SlotWithoutGeneration {
             self.ids.release(id, self.bug);
@@ -693,14 +700,17 @@ impl Trial {
         let file = FileVolume::new(Arc::new(live.disk.clone()), OpenMode::ReadWrite, None);
         let context = QueueContext::without_pool(CoreId(0), Waker::noop().clone());
         let queue = file.and_then(|file| file.open_queue(&context));
-        let mut queue = queue.map_err(|error| error.to_string())?;
-        let told = |violation| format!("{name} after it was retired and the power was cut: {violation}");
+        let mut queue = queue?;
+        let told = |violation| {
+            TrialFailure::Content(violation)
+                .at(format_args!("{name} after it was retired and the power was cut"))
+        };
         while !workload.check_after_cut(&mut *queue, &mut || Instant::ZERO).map_err(told)? {}
         Ok(())
     }
 
     /// Nobody was put out of a volume that stays, and nobody was put out unasked of one that goes.
-    fn check_journal(&mut self) -> Result<(), String> {
+    fn check_journal(&mut self) -> Result<(), TrialFailure> {
         let now = self.world.now();
         for event in self.world.journal.take() {
             let target = event.target.as_deref().unwrap_or_default();
@@ -709,48 +719,54 @@ impl Trial {
             let Some(live) = self.volumes.get(name).filter(|_| !visitor) else { continue };
             let settled = matches!(live.client.stage, Stage::Open(_)) && now > live.client.since + SETTLING;
             if event.kind == Kind::Login && settled && live.stays() {
-                return Err(format!("{name} stays, and its client has to log in again: {event:?}"));
+                return Err(TrialFailure::Broken(format!(
+                    "{name} stays, and its client has to log in again: {event:?}"
+                )));
             }
             // A core may not know yet that a controller is enabled: its queues connect again.
             let ends = matches!(event.kind, Kind::Failed | Kind::TimedOut | Kind::Violation | Kind::Limit)
                 || event.kind == Kind::Refused && settled;
             let withdrawn = event.kind == Kind::Ended && event.reason.starts_with("withdrawn");
             if live.stays() && (ends || withdrawn) {
-                return Err(format!("{name} stays, and a connection of it is ended: {event:?}"));
+                return Err(TrialFailure::Broken(format!(
+                    "{name} stays, and a connection of it is ended: {event:?}"
+                )));
             }
             if event.reason.contains("a volume in use is not served any more") {
-                return Err(format!("a connection of {name} is cut off without notice: {event:?}"));
+                return Err(TrialFailure::Broken(format!(
+                    "a connection of {name} is cut off without notice: {event:?}"
+                )));
             }
         }
         Ok(())
     }
 
-    fn check_times(&self) -> Result<(), String> {
+    fn check_times(&self) -> Result<(), TrialFailure> {
         let now = self.world.now();
         if self.proposal.as_ref().is_some_and(|proposal| now > proposal.since + APPLYING) {
-            return Err(format!("a change is not applied within {APPLYING:?}"));
+            return Err(TrialFailure::Late(format!("a change is not applied within {APPLYING:?}")));
         }
         let late = |live: &Live| live.leaving.is_some_and(|since| now > since + RETIRING);
         if let Some((name, _)) = self.volumes.iter().find(|(_, live)| late(live)) {
-            return Err(format!("{name} is not retired within {RETIRING:?}"));
+            return Err(TrialFailure::Late(format!("{name} is not retired within {RETIRING:?}")));
         }
         Ok(())
     }
 
     /// Takes everything out, and looks whether anything is left.
-    fn finish(mut self) -> Result<(), String> {
+    fn finish(mut self) -> Result<(), TrialFailure> {
         while let Some(name) = self.staying().pop() {
             self.settle(|trial| trial.proposal.is_none())?;
             self.propose(Change::Remove(name));
         }
         self.settle(|trial| trial.proposal.is_none() && trial.volumes.is_empty())?;
         match self.ids.0.iter().position(|(_, used)| *used) {
-            Some(slot) => Err(format!("slot {slot} is not free in the end")),
+            Some(slot) => Err(TrialFailure::Broken(format!("slot {slot} is not free in the end"))),
             None => Ok(()),
         }
     }
 
-    fn settle(&mut self, done: impl Fn(&Self) -> bool) -> Result<(), String> {
+    fn settle(&mut self, done: impl Fn(&Self) -> bool) -> Result<(), TrialFailure> {
         while !done(self) {
             self.step()?;
         }

@@ -9,6 +9,7 @@ use host::{StateError, StateErrorKind, StateStore};
 use protocol::Entropy as _;
 
 use crate::dice::{Dice, Odds};
+use crate::failure::TrialFailure;
 use crate::folder::{CrashFolder, FolderOptions};
 
 /// Volumes and records that a trial uses: few, so that they are replaced often.
@@ -25,12 +26,12 @@ type Value = Option<Vec<u8>>;
 type Allowed = BTreeMap<(&'static str, &'static str), Vec<Value>>;
 
 /// Lets so many processes use one folder, one after the other; each is ended somewhere, mostly by a power cut. The error says what broke.
-pub fn records(seed: u64, processes: usize, options: FolderOptions) -> Result<(), String> {
+pub fn records(seed: u64, processes: usize, options: FolderOptions) -> Result<(), TrialFailure> {
     let mut dice = Dice::new(seed);
     let folder = CrashFolder::new(options, dice.fork());
     let mut allowed = Allowed::new();
     for process in 0..processes {
-        let told = |what: String| format!("process {process}: {what}");
+        let told = |failure: TrialFailure| failure.at(format_args!("process {process}"));
         let store = FolderState::new(Arc::new(folder.clone()));
         look(&store, &mut allowed).map_err(told)?;
         folder.end_after(dice.within(LIFE) as u64);
@@ -73,24 +74,28 @@ fn change(
 }
 
 /// Reads every record, and compares.
-fn look(store: &FolderState, allowed: &mut Allowed) -> Result<(), String> {
+fn look(store: &FolderState, allowed: &mut Allowed) -> Result<(), TrialFailure> {
     for volume in VOLUMES {
         for record in RECORDS {
             let found = loop {
                 match store.read(volume, record) {
                     Ok(found) => break found,
                     Err(error) if matches!(error.kind, StateErrorKind::Io(_)) => {}
-                    Err(error) => return Err(format!("{error}: a record is whole after every crash")),
+                    Err(error) => {
+                        return Err(TrialFailure::Broken(format!(
+                            "{error}: a record is whole after every crash"
+                        )));
+                    }
                 }
             };
             let values = allowed.entry((volume, record)).or_insert_with(|| vec![None]);
             if !values.contains(&found) {
-                return Err(format!(
+                return Err(TrialFailure::Broken(format!(
                     "the record {record} of {volume} reads {found:?}, and was promised {:?} (or, since then, one of {:?}): \
                      StateStore::write and remove are durable when they return",
                     values.first(),
                     values.get(1..)
-                ));
+                )));
             }
         }
     }

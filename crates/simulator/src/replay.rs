@@ -34,7 +34,7 @@ pub fn run<E: Display>(test: &str, usual: u64, mut trial: impl FnMut(u64) -> Res
 /// # Panics
 /// When there is none.
 pub fn in_turn<T: Copy>(all: &[T], seed: u64) -> T {
-    let count = u64::try_from(all.len()).unwrap_or(u64::MAX);
+    let count = wire::widen(all.len());
     all[usize::try_from(seed % count).unwrap_or(0)]
 }
 

@@ -7,6 +7,8 @@ use protocol::Instant;
 use volume::reservation::{Command, ReservationType};
 use volume::{Completion, Operation, Outcome, Request, Tag, VolumeQueue};
 
+use crate::failure::TrialFailure;
+
 /// The key of every registration.
 const KEY: u64 = 7;
 /// Only those who are registered write; whoever is there reads.
@@ -38,7 +40,7 @@ impl Reserving {
     }
 
     /// Goes on; the queues once the volume is taken. The error says what is not as it should be.
-    pub(crate) fn poll(&mut self, now: Instant) -> Result<Option<Vec<Box<dyn VolumeQueue>>>, String> {
+    pub(crate) fn poll(&mut self, now: Instant) -> Result<Option<Vec<Box<dyn VolumeQueue>>>, TrialFailure> {
         let Some((queue, step)) = self.left.front().copied() else {
             return Ok(Some(std::mem::take(&mut self.queues)));
         };
@@ -56,11 +58,13 @@ impl Reserving {
         let mut done = Vec::new();
         queue.poll(now, &mut done);
         if let Some(Completion { result, .. }) = done.pop() {
-            let outcome = result.map_err(|error| format!("{step:?} of a reservation fails: {error}"))?;
+            let outcome = result.map_err(|failure| {
+                TrialFailure::Broken(format!("{step:?} of a reservation fails: {failure}"))
+            })?;
             if let Outcome::Reservations(view) = outcome
                 && view.reservation.as_ref().map(|(kind, _)| *kind) != Some(KIND)
             {
-                return Err(format!("its reservation is lost: {view:?}"));
+                return Err(TrialFailure::Broken(format!("its reservation is lost: {view:?}")));
             }
             self.left.pop_front();
             self.is_asked = false;

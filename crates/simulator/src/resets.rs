@@ -19,6 +19,7 @@ use volume::{Ram, Volume};
 
 use crate::dice::{Dice, Odds};
 use crate::disk::SECTOR;
+use crate::failure::TrialFailure;
 use crate::fencing::{acknowledge_early, marks};
 use crate::forsaken::Forsaken;
 use crate::interlude::Interlude;
@@ -120,10 +121,10 @@ struct Trial {
 }
 
 /// Runs one trial with so many resets. The error says which promise was broken.
-pub fn resets(seed: u64, count: usize, scenario: &Scenario, bug: PlantedBug) -> Result<(), String> {
+pub fn resets(seed: u64, count: usize, scenario: &Scenario, bug: PlantedBug) -> Result<(), TrialFailure> {
     let mut trial = Trial::new(seed, scenario, bug)?;
     for number in 0..count {
-        let told = |what| format!("reset {number}: {what}");
+        let told = |failure: TrialFailure| failure.at(format_args!("reset {number}"));
         for _ in 0..trial.dice.within(STEPS) {
             trial.step().map_err(told)?;
         }
@@ -133,12 +134,12 @@ pub fn resets(seed: u64, count: usize, scenario: &Scenario, bug: PlantedBug) -> 
 }
 
 impl Trial {
-    fn new(seed: u64, scenario: &Scenario, bug: PlantedBug) -> Result<Self, String> {
+    fn new(seed: u64, scenario: &Scenario, bug: PlantedBug) -> Result<Self, TrialFailure> {
         let mut dice = Dice::new(seed);
         let promises = Arc::new(Mutex::new(Promises::default()));
         let told = Arc::clone(&promises);
         let watch: Watch = Arc::new(Mutex::new(Box::new(move |effect: &Effect<'_>| lock(&told).see(effect))));
-        let inner = Ram::new(BLOCKS * SECTOR as u64, 512).map_err(|error| error.to_string())?;
+        let inner = Ram::new(BLOCKS * SECTOR as u64, 512)?;
         let disk: Arc<dyn Volume> = Arc::new(SlowDisk {
             inner: Arc::new(inner),
             slowest: SLOWEST,
@@ -192,7 +193,7 @@ impl Trial {
     }
 
     /// All write, the world goes on, and whoever was put out comes back.
-    fn step(&mut self) -> Result<(), String> {
+    fn step(&mut self) -> Result<(), TrialFailure> {
         let now = self.world.now();
         for index in 0..self.sessions.len() {
             let session = &mut self.sessions[index];
@@ -208,10 +209,10 @@ impl Trial {
         }
         self.interlude.step(&mut self.dice, &mut self.world);
         self.world.step();
-        lock(&self.promises).broken.take().map_or(Ok(()), Err)
+        lock(&self.promises).broken.take().map_or(Ok(()), |what| Err(TrialFailure::Broken(what)))
     }
 
-    fn pass(&mut self, span: Duration) -> Result<(), String> {
+    fn pass(&mut self, span: Duration) -> Result<(), TrialFailure> {
         let end = self.world.now() + span;
         while self.world.now() < end {
             self.step()?;
@@ -219,18 +220,18 @@ impl Trial {
         Ok(())
     }
 
-    fn wait(&mut self, what: &str, mut done: impl FnMut(&Self) -> bool) -> Result<(), String> {
+    fn wait(&mut self, what: &str, mut done: impl FnMut(&Self) -> bool) -> Result<(), TrialFailure> {
         let end = self.world.now() + ANSWER;
         while !done(self) {
             if self.world.now() > end {
-                return Err(format!("{what} did not come within {ANSWER:?}"));
+                return Err(TrialFailure::Late(format!("{what} did not come within {ANSWER:?}")));
             }
             self.step()?;
         }
         Ok(())
     }
 
-    fn reset(&mut self) -> Result<(), String> {
+    fn reset(&mut self) -> Result<(), TrialFailure> {
         let count = self.sessions.len() + self.controllers.len();
         let chosen = self.dice.index(count);
         match chosen.checked_sub(self.sessions.len()) {
@@ -241,7 +242,7 @@ impl Trial {
     }
 
     /// A session asks for a task management function.
-    fn manage(&mut self, index: usize) -> Result<(), String> {
+    fn manage(&mut self, index: usize) -> Result<(), TrialFailure> {
         let functions = [
             Function::ABORT_TASK_SET,
             Function::CLEAR_TASK_SET,
@@ -264,7 +265,9 @@ impl Trial {
         })?;
         let answer = self.sessions[index].managed();
         if answer != Some(FunctionResponse::COMPLETE) && !cold {
-            return Err(format!("{what} is answered {answer:?}, not that it is complete (RFC 7143 §11.6.1)"));
+            return Err(TrialFailure::Broken(format!(
+                "{what} is answered {answer:?}, not that it is complete (RFC 7143 §11.6.1)"
+            )));
         }
         {
             let mut promises = lock(&self.promises);
@@ -280,7 +283,7 @@ impl Trial {
     }
 
     /// A session asks for the end of one of its writes.
-    fn abort(&mut self, index: usize) -> Result<(), String> {
+    fn abort(&mut self, index: usize) -> Result<(), TrialFailure> {
         let session = &mut self.sessions[index];
         let Some(serial) = session.abort(&mut self.dice, &mut self.world) else { return Ok(()) };
         let what = format!("{} of session {index}", Function::ABORT_TASK.text());
@@ -290,7 +293,9 @@ impl Trial {
         let session = &self.sessions[index];
         match session.managed() {
             Some(answer) if answers.contains(&answer) => {}
-            other => return Err(format!("{what} is answered {other:?} (RFC 7143 §11.6.1)")),
+            other => {
+                return Err(TrialFailure::Broken(format!("{what} is answered {other:?} (RFC 7143 §11.6.1)")));
+            }
         }
         let mut promises = lock(&self.promises);
         promises.aborted.insert((session.mark(), serial));
@@ -299,7 +304,7 @@ impl Trial {
     }
 
     /// Every session has an answer to a command; those that are there still have heard of a reset.
-    fn probe(&mut self, what: &str, told: Option<(usize, &[u64])>) -> Result<(), String> {
+    fn probe(&mut self, what: &str, told: Option<(usize, &[u64])>) -> Result<(), TrialFailure> {
         for index in 0..self.sessions.len() {
             let mark = self.sessions[index].mark();
             let tag = self.sessions[index].ask(&mut self.world);
@@ -314,16 +319,16 @@ impl Trial {
                 && session.mark() == was[index]
                 && !session.has_attention()
             {
-                return Err(format!(
+                return Err(TrialFailure::Broken(format!(
                     "{what} has told session {index} nothing: SAM-5 §6.3 wants a unit attention"
-                ));
+                )));
             }
         }
         Ok(())
     }
 
     /// A host resets its controller, or shuts it down, and connects again.
-    fn disable(&mut self, index: usize) -> Result<(), String> {
+    fn disable(&mut self, index: usize) -> Result<(), TrialFailure> {
         let shutdown = self.dice.coin();
         let register = if shutdown { "CC.SHN" } else { "CC.EN = 0" };
         let what = format!("{register} of controller {index}");

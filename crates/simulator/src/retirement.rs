@@ -12,6 +12,7 @@ use volume::{
     Tag, Volume, VolumeId, VolumeQueue,
 };
 
+use crate::failure::TrialFailure;
 use crate::lock;
 use crate::mail::MessageHook;
 use crate::slow::Effect;
@@ -46,9 +47,9 @@ impl Ledger {
     }
 
     /// What was said since the last time. The error is what was not true.
-    pub(crate) fn take(&self) -> Result<Vec<ControlEvent>, String> {
+    pub(crate) fn take(&self) -> Result<Vec<ControlEvent>, TrialFailure> {
         let mut entries = lock(&self.0);
-        entries.broken.take().map_or(Ok(()), Err)?;
+        entries.broken.take().map_or(Ok(()), |what| Err(TrialFailure::Broken(what)))?;
         Ok(std::mem::take(&mut entries.events))
     }
 }
@@ -79,12 +80,16 @@ impl Requests {
     }
 
     /// None has failed, and none takes longer than this.
-    pub(crate) fn check(&mut self, longest: Duration) -> Result<(), String> {
+    pub(crate) fn check(&mut self, longest: Duration) -> Result<(), TrialFailure> {
         if let Some(failure) = self.failures.pop() {
-            return Err(format!("it stays, and a request of its client fails: {failure}"));
+            return Err(TrialFailure::Broken(format!(
+                "it stays, and a request of its client fails: {failure}"
+            )));
         }
         if self.under_way.values().any(|begun| self.clock > *begun + longest) {
-            return Err(format!("it stays, and a request of its client does not end within {longest:?}"));
+            return Err(TrialFailure::Late(format!(
+                "it stays, and a request of its client does not end within {longest:?}"
+            )));
         }
         Ok(())
     }

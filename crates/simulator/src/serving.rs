@@ -9,6 +9,7 @@ use volume::Volume;
 
 use crate::dice::{Dice, Odds};
 use crate::disk::{CrashDisk, DiskOptions, PlantedBug};
+use crate::failure::TrialFailure;
 use crate::mail::{Mail, MessageHook, Sender};
 use crate::world::{World, WorldDialer};
 
@@ -39,7 +40,7 @@ pub(crate) struct Makings {
 pub(crate) fn cores(
     disk: Arc<dyn Volume>,
     serving: Serving,
-) -> Result<(Vec<Core>, Arc<Mail<Message>>), String> {
+) -> Result<(Vec<Core>, Arc<Mail<Message>>), TrialFailure> {
     let Serving { listeners, cores, pool, hook } = serving;
     let catalogue = Catalogue::first([NamedVolume { name: "disk".into(), volume: disk }], listeners);
     let (journal, observer) = (Arc::new(host::Silent), Arc::new(host::Silent));
@@ -47,7 +48,7 @@ pub(crate) fn cores(
 }
 
 /// The cores of a server, and their mailboxes.
-pub(crate) fn make_cores(makings: Makings) -> Result<(Vec<Core>, Arc<Mail<Message>>), String> {
+pub(crate) fn make_cores(makings: Makings) -> Result<(Vec<Core>, Arc<Mail<Message>>), TrialFailure> {
     let config = Arc::new(EngineConfig {
         pool_limit: makings.pool,
         entropy: Arc::new(|| Box::new(Dice::new(1))),
@@ -70,13 +71,17 @@ pub(crate) fn make_cores(makings: Makings) -> Result<(Vec<Core>, Arc<Mail<Messag
             waker: Waker::noop().clone(),
         };
         let catalogue = makings.catalogue.clone();
-        Core::new(Arc::clone(&config), catalogue, context).map_err(|error| error.to_string())
+        Core::new(Arc::clone(&config), catalogue, context)
     });
-    Ok((cores.collect::<Result<_, String>>()?, mail))
+    Ok((cores.collect::<Result<_, _>>()?, mail))
 }
 
 /// Starts a server for the disk.
-pub(crate) fn serve(world: &mut World<Core>, disk: Arc<dyn Volume>, serving: Serving) -> Result<(), String> {
+pub(crate) fn serve(
+    world: &mut World<Core>,
+    disk: Arc<dyn Volume>,
+    serving: Serving,
+) -> Result<(), TrialFailure> {
     let (cores, mail) = cores(disk, serving)?;
     world.start_server(cores, mail);
     Ok(())

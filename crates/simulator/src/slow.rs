@@ -30,20 +30,20 @@ pub struct Effect<'a> {
     pub data: &'a BufList,
 }
 
-/// Is told of every write when it takes effect.
+/// Hears of each write as it takes effect.
 pub type Watch = Arc<Mutex<Box<dyn FnMut(&Effect<'_>) + Send>>>;
 
 /// The disk.
 pub struct SlowDisk {
-    /// What it does in the end.
+    /// The volume that carries requests out.
     pub inner: Arc<dyn Volume>,
     /// The longest that a request takes.
     pub slowest: Duration,
     /// Nothing can be cancelled.
     pub stubborn: bool,
-    /// Who is told.
+    /// Hears of each write.
     pub watch: Watch,
-    /// Its throws.
+    /// What chooses its times.
     pub dice: Mutex<Dice>,
 }
 

@@ -15,6 +15,7 @@ use volume::{CoreId, OpenError, QueueContext, Volume, VolumeQueue};
 
 use crate::dice::{Dice, Odds};
 use crate::disk::{CrashDisk, DiskOptions, PlantedBug, SECTOR};
+use crate::failure::TrialFailure;
 use crate::keeper::Keeper;
 use crate::mail::{Mail, Sender};
 use crate::marks::Marks;
@@ -29,14 +30,14 @@ const SECTORS: usize = 24;
 const STEPS: std::ops::RangeInclusive<usize> = 5..=60;
 
 /// Cuts the power of a busy volume `cuts` times. The error says what was lost.
-pub fn crash(seed: u64, cuts: usize, bug: PlantedBug, errors: Odds) -> Result<(), String> {
+pub fn crash(seed: u64, cuts: usize, bug: PlantedBug, errors: Odds) -> Result<(), TrialFailure> {
     let mut dice = Dice::new(seed);
     let options = DiskOptions { sectors: SECTORS, errors, write_back: None, bug };
     let disk = CrashDisk::new(options, dice.fork());
     let mut workload = Workload::new(SECTORS, SECTOR, dice.fork());
     for cut in 0..cuts {
-        let mut queue = open(&disk).map_err(|error| error.to_string())?;
-        let told = |violation| format!("cut {cut}: {violation}");
+        let mut queue = open(&disk)?;
+        let told = |violation| TrialFailure::Content(violation).at(format_args!("cut {cut}"));
         while !workload.check_after_cut(&mut *queue, &mut || Instant::ZERO).map_err(told)? {}
         for _ in 0..dice.within(STEPS) {
             workload.step(&mut *queue).map_err(told)?;
@@ -96,7 +97,7 @@ impl std::fmt::Debug for Scenario {
 
 /// A whole server with its disk, behind a network that delays, cuts into chunks and resets; the client reconnects, and the
 /// server loses power `cuts` times.
-pub fn served(seed: u64, cuts: usize, scenario: &Scenario, bug: PlantedBug) -> Result<(), String> {
+pub fn served(seed: u64, cuts: usize, scenario: &Scenario, bug: PlantedBug) -> Result<(), TrialFailure> {
     let mut dice = Dice::new(seed);
     let options = DiskOptions { sectors: SECTORS, errors: Odds::NEVER, write_back: None, bug };
     let disk = CrashDisk::new(options, dice.fork());
@@ -110,7 +111,7 @@ pub fn served(seed: u64, cuts: usize, scenario: &Scenario, bug: PlantedBug) -> R
     let mut workload = Workload::new(SECTORS, SECTOR, dice.fork());
     for cut in 0..cuts {
         start_server(&mut world, &disk, (scenario, keeper.begin()?))?;
-        let told = |violation| format!("cut {cut}: {violation}");
+        let told = |violation| TrialFailure::Content(violation).at(format_args!("cut {cut}"));
         let mut queue = connect(&mut world, scenario)?;
         while !workload.check_after_cut(&mut *queue, &mut || step(&mut world)).map_err(told)? {
             queue = connect(&mut world, scenario)?;
@@ -124,18 +125,18 @@ pub fn served(seed: u64, cuts: usize, scenario: &Scenario, bug: PlantedBug) -> R
         disk.cut();
         keeper.cut();
         workload.cut();
-        check_journal(&world).map_err(|found| format!("cut {cut}: {found}"))?;
+        check_journal(&world).map_err(|failure| failure.at(format_args!("cut {cut}")))?;
     }
     Ok(())
 }
 
 /// Both ends are this project's own, so neither may find the other in breach of a standard, whatever the network does.
-fn check_journal(world: &World<Core>) -> Result<(), String> {
+fn check_journal(world: &World<Core>) -> Result<(), TrialFailure> {
     let violation = |event: &host::Event| matches!(event.kind, host::Kind::Violation | host::Kind::Reject);
     match world.journal.take().into_iter().find(violation) {
-        Some(event) => {
-            Err(format!("the server finds its own project's client in breach of the protocol: {event:?}"))
-        }
+        Some(event) => Err(TrialFailure::Broken(format!(
+            "the server finds its own project's client in breach of the protocol: {event:?}"
+        ))),
         None => Ok(()),
     }
 }
@@ -151,10 +152,10 @@ pub(crate) fn start_server(
     world: &mut World<Core>,
     disk: &CrashDisk,
     (scenario, mark): (&Scenario, Option<Mark>),
-) -> Result<(), String> {
-    let volume = FileVolume::new(Arc::new(disk.clone()), OpenMode::ReadWrite, None)
-        .map_err(|error| error.to_string())?;
-    let listener = (scenario.listener)(&volume, mark).ok_or("the scenario has no listener")?;
+) -> Result<(), TrialFailure> {
+    let volume = FileVolume::new(Arc::new(disk.clone()), OpenMode::ReadWrite, None)?;
+    let listener = (scenario.listener)(&volume, mark)
+        .ok_or_else(|| TrialFailure::Broken("the scenario has no listener".to_owned()))?;
     let config = Arc::new(EngineConfig {
         pool_limit: SERVER_POOL,
         entropy: Arc::new(|| Box::new(Dice::new(1))),
@@ -173,15 +174,18 @@ pub(crate) fn start_server(
             postbox: Arc::new(Sender { mail: Arc::clone(&mail), from: core }),
             waker: Waker::noop().clone(),
         };
-        Core::new(Arc::clone(&config), catalogue.clone(), context).map_err(|error| error.to_string())
+        Core::new(Arc::clone(&config), catalogue.clone(), context)
     };
-    let cores = (0..scenario.cores).map(core).collect::<Result<_, String>>()?;
+    let cores = (0..scenario.cores).map(core).collect::<Result<_, _>>()?;
     world.start_server(cores, Arc::clone(&mail));
     Ok(())
 }
 
 /// Opens the volume and its queues, as often as it takes.
-pub(crate) fn connect(world: &mut World<Core>, scenario: &Scenario) -> Result<Box<dyn VolumeQueue>, String> {
+pub(crate) fn connect(
+    world: &mut World<Core>,
+    scenario: &Scenario,
+) -> Result<Box<dyn VolumeQueue>, TrialFailure> {
     let context = remote::ClientContext {
         dialer: Arc::new(WorldDialer),
         waker: Waker::noop().clone(),
@@ -197,12 +201,12 @@ pub(crate) fn connect(world: &mut World<Core>, scenario: &Scenario) -> Result<Bo
                     volume.open_queue(&QueueContext::without_pool(CoreId(core), Waker::noop().clone()))
                 };
                 let queues: Result<Vec<_>, _> = (0..scenario.cores).map(open).collect();
-                let mut queues = queues.map_err(|error| error.to_string())?;
+                let mut queues = queues?;
                 return Ok(if queues.len() > 1 { Box::new(Spread(queues)) } else { queues.remove(0) });
             }
             Some(Err(_)) => opening = remote::open(address, scenario.access.clone(), &context),
             None => {}
         }
     }
-    Err(format!("the volume could not be opened in {PATIENCE} steps"))
+    Err(TrialFailure::Late(format!("the volume could not be opened in {PATIENCE} steps")))
 }

@@ -10,6 +10,7 @@ use iscsi::pdu::{Function, LoginResponse, Opcode, TaskManagementRequest};
 use protocol::Instant;
 
 use crate::dice::{Dice, Odds};
+use crate::failure::TrialFailure;
 use crate::peers::{Initiator, Pdu};
 use crate::script::{Peer, dial};
 use crate::world::World;
@@ -130,7 +131,7 @@ impl Visitor {
         unit: Unit,
         dice: &mut Dice,
         world: &mut World<Core>,
-    ) -> Result<(), String> {
+    ) -> Result<(), TrialFailure> {
         let now = world.now();
         if self.came.is_none() {
             self.came = Some(now);
@@ -144,19 +145,27 @@ impl Visitor {
         }
         if self.has_left() {
             let stays = self.stays(unit);
-            return if stays { Err("it stays, and a session is put out".to_owned()) } else { Ok(()) };
+            return if stays {
+                Err(TrialFailure::Broken("it stays, and a session is put out".to_owned()))
+            } else {
+                Ok(())
+            };
         }
         if let Admission::Closed(since) = unit.admission
             && self.up
             && now > since + CONNECTED
         {
-            return Err(format!("a session that had to leave is left open for {CONNECTED:?}"));
+            return Err(TrialFailure::Late(format!(
+                "a session that had to leave is left open for {CONNECTED:?}"
+            )));
         }
         if self.up {
             self.ask(unit, dice, world);
         }
         let late = self.asked.values().find(|asked| now > asked.since + ANSWER);
-        late.map_or(Ok(()), |asked| Err(format!("{} is not answered within {ANSWER:?}", asked.what.text())))
+        late.map_or(Ok(()), |asked| {
+            Err(TrialFailure::Late(format!("{} is not answered within {ANSWER:?}", asked.what.text())))
+        })
     }
 
     /// True when nobody may put it out.
@@ -193,7 +202,7 @@ impl Visitor {
         world.nudge_client(self.endpoint);
     }
 
-    fn hear(&mut self, pdu: &Pdu, unit: Unit, world: &mut World<Core>) -> Result<(), String> {
+    fn hear(&mut self, pdu: &Pdu, unit: Unit, world: &mut World<Core>) -> Result<(), TrialFailure> {
         if let Some(answer) = self.initiator.hear(pdu) {
             self.say(&answer, world);
         }
@@ -203,11 +212,14 @@ impl Visitor {
                 let status = LoginResponse::from_bytes(&pdu.header).status();
                 self.up = status.0 == 0;
                 if stays && !self.up {
-                    return Err(format!("it stays, and a login to it fails: {}", status.text()));
+                    return Err(TrialFailure::Broken(format!(
+                        "it stays, and a login to it fails: {}",
+                        status.text()
+                    )));
                 }
                 let shut = matches!(unit.admission, Admission::Closed(since) if self.came > Some(since));
                 if shut && self.up {
-                    return Err("an initiator without access logs in".to_owned());
+                    return Err(TrialFailure::Broken("an initiator without access logs in".to_owned()));
                 }
             }
             Opcode::TASK_MANAGEMENT_RESPONSE => {
@@ -217,23 +229,27 @@ impl Visitor {
             Opcode::SCSI_RESPONSE => return self.hear_status(pdu, unit),
             Opcode::DATA_IN if pdu.header[1] & 1 != 0 => return self.hear_status(pdu, unit),
             Opcode::ASYNC_MESSAGE if stays => {
-                return Err("it stays, and an idle session hears that it is to leave".to_owned());
+                return Err(TrialFailure::Broken(
+                    "it stays, and an idle session hears that it is to leave".to_owned(),
+                ));
             }
-            Opcode::REJECT => return Err("a PDU of an idle session is rejected".to_owned()),
+            Opcode::REJECT => {
+                return Err(TrialFailure::Broken("a PDU of an idle session is rejected".to_owned()));
+            }
             _ => {}
         }
         Ok(())
     }
 
-    fn hear_status(&mut self, pdu: &Pdu, unit: Unit) -> Result<(), String> {
+    fn hear_status(&mut self, pdu: &Pdu, unit: Unit) -> Result<(), TrialFailure> {
         let is_good = pdu.header[3] == 0;
         match self.asked.remove(&pdu.view().task_tag()) {
-            Some(Asked { what: What::Write, .. }) if is_good => {
-                Err("its reservation is lost: somebody who is not registered writes".to_owned())
-            }
+            Some(Asked { what: What::Write, .. }) if is_good => Err(TrialFailure::Broken(
+                "its reservation is lost: somebody who is not registered writes".to_owned(),
+            )),
             Some(Asked { since, .. }) if is_good => match unit.admission {
                 Admission::Closed(closed) if since > closed + SERVED => {
-                    Err(format!("I/O is served {SERVED:?} after access was taken away"))
+                    Err(TrialFailure::Broken(format!("I/O is served {SERVED:?} after access was taken away")))
                 }
                 _ => Ok(()),
             },

@@ -165,7 +165,7 @@ impl Workload {
                 (Operation::Read { extent, into }, Errand::Read(self.history.begin_read(), first))
             }
             2 => {
-                let id = self.history.begin_write(first..first + count, Content::Zeros, false);
+                let id = self.history.begin_write(first..first + count, Content::Zeros, Durability::Cached);
                 (Operation::Discard { extent }, Errand::Write(id))
             }
             _ => self.write(extent, (first, count)),
@@ -185,10 +185,10 @@ impl Workload {
 
     fn write(&mut self, extent: Extent, (first, count): (usize, usize)) -> (Operation, Errand) {
         let durable = self.dice.happens(DURABLE);
-        let id = self.history.begin_write(first..first + count, Content::Named, durable);
+        let durability = if durable { Durability::Durable } else { Durability::Cached };
+        let id = self.history.begin_write(first..first + count, Content::Named, durability);
         let mut data = Buf::zeroed(count * self.history.piece());
         self.history.fill(id, first, &mut data);
-        let durability = if durable { Durability::Durable } else { Durability::Cached };
         (Operation::Write { extent, data: BufList::from(data.freeze()), durability }, Errand::Write(id))
     }
 

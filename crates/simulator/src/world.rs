@@ -302,7 +302,7 @@ impl<S: Service> World<S> {
         self.transmit();
         self.deliver();
         self.run_timers();
-        self.bury();
+        self.remove_ended_streams();
     }
 
     fn open_streams(&mut self) {
@@ -468,7 +468,7 @@ impl<S: Service> World<S> {
         }
     }
 
-    fn bury(&mut self) {
+    fn remove_ended_streams(&mut self) {
         let now = self.now;
         let Self { streams, server, .. } = self;
         streams.retain(|_, stream| {

@@ -69,7 +69,7 @@ fn far_ends_of_all_kinds_together_harm_nobody() {
 fn is_found(evil: Evil, bug: PlantedBug, words: &str) {
     let scenario = scenario();
     let found = (0..PATIENCE).filter_map(|seed| consuming(seed, &[evil], &scenario, bug).err());
-    let found = found.inspect(|what| eprintln!("{what}")).any(|what| what.contains(words));
+    let found = found.inspect(|what| eprintln!("{what}")).any(|what| what.to_string().contains(words));
     assert!(found, "{bug:?} is not found in {PATIENCE} trials of {evil:?}");
 }
 

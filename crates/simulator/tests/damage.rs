@@ -5,6 +5,7 @@ mod common;
 
 use common::{iscsi_scene, nvme_scene};
 use simulator::damage::PlantedBug;
+use simulator::failure::TrialFailure;
 use simulator::lasting::damaged;
 use simulator::replay;
 use simulator::trial::Scenario;
@@ -29,7 +30,7 @@ fn no_damage_is_read_or_stored() {
         let mut done = 0;
         replay::run("no_damage_is_read_or_stored", TRIALS, |seed| {
             done += damaged(seed, STEPS, &scenario, PlantedBug::None)?;
-            Ok::<(), String>(())
+            Ok::<(), TrialFailure>(())
         });
         assert!(done > 0, "nothing was damaged in {scenario:?}");
     }

@@ -51,7 +51,7 @@ fn is_found(bug: PlantedBug) {
     for (iscsi, cores) in [(4, 1), (4, 2), (0, 2), (2, 3)] {
         let scenario = scenario(iscsi, cores);
         let found = (0..PATIENCE).find_map(|seed| fencing(seed, CHANGES, &scenario, bug).err());
-        let found = found.is_some_and(|what| what.contains("takes effect"));
+        let found = found.is_some_and(|what| what.to_string().contains("takes effect"));
         assert!(
             found,
             "{bug:?} is not found in {PATIENCE} trials with {iscsi} iSCSI clients and {cores} cores"

@@ -82,7 +82,7 @@ fn is_found_by_any(bug: PlantedBug, by: &[&str]) {
         let cores = replay::in_turn(&[1, 2, 3], seed);
         reconfigure(seed, CHANGES, scenario(cores), bug).err()
     });
-    let found = broken.find(|what| by.iter().any(|by| what.contains(by)));
+    let found = broken.find(|failure| by.iter().any(|by| failure.to_string().contains(by)));
     assert!(found.is_some(), "{bug:?} is not found in {PATIENCE} trials");
 }
 

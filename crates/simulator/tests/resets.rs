@@ -49,7 +49,10 @@ fn nothing_of_an_ended_task_takes_effect_over_both_protocols() {
 
 fn is_found(bug: PlantedBug, scenario: &Scenario, by: &str) {
     let mut broken = (0..PATIENCE).filter_map(|seed| resets(seed, RESETS, scenario, bug).err());
-    let found = broken.find(|what| what.contains("takes effect") && what.contains(by));
+    let found = broken.find(|failure| {
+        let text = failure.to_string();
+        text.contains("takes effect") && text.contains(by)
+    });
     assert!(found.is_some(), "{bug:?} is not found in {PATIENCE} trials of {scenario:?}");
 }
 

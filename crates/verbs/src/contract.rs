@@ -36,15 +36,45 @@ pub enum Side {
 
 /// A promise that a provider does not keep.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{check}: {what}")]
+#[error("{check}: {finding}")]
 pub struct Breach {
     /// The check that found it.
     pub check: &'static str,
-    /// What was seen.
-    pub what: String,
+    /// What the check saw.
+    #[source]
+    pub finding: Finding,
 }
 
-type Verdict = Result<(), String>;
+/// What a check saw that breaks a promise.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Finding {
+    /// A request is refused that must be taken.
+    #[error("a request is refused: {0}")]
+    Refused(#[source] Refusal),
+    /// A request does not complete, or a queue pair does not end.
+    #[error("{0}")]
+    Unanswered(
+        /// Which.
+        String,
+    ),
+    /// A provider keeps memory after the end.
+    #[error("{bytes} bytes of memory are held by nobody")]
+    Leak {
+        /// How much.
+        bytes: usize,
+    },
+    /// The check's own pool is empty: a provider has kept what it was lent.
+    #[error("the check has no memory")]
+    NoMemory,
+    /// The provider does something else than it promises.
+    #[error("{0}")]
+    Broken(
+        /// What it does.
+        String,
+    ),
+}
+
+type Verdict = Result<(), Finding>;
 
 /// A check: its name, and what it does.
 struct Check(&'static str, fn(&mut Bench<'_>) -> Verdict);
@@ -87,9 +117,9 @@ pub fn check(make: &mut dyn FnMut() -> Box<dyn Link>) -> Result<(), Breach> {
         drop(link);
         let leak = match pool.used() {
             0 => Ok(()),
-            bytes => Err(format!("{bytes} bytes of memory are held by nobody")),
+            bytes => Err(Finding::Leak { bytes }),
         };
-        verdict.and(leak).map_err(|what| Breach { check: name, what })?;
+        verdict.and(leak).map_err(|finding| Breach { check: name, finding })?;
     }
     Ok(())
 }
@@ -111,19 +141,19 @@ struct Bench<'a> {
     under_way: [Vec<WorkId>; 2],
     done: [Vec<WorkCompletion>; 2],
     /// What completed though it was not under way.
-    breach: Option<String>,
+    breach: Option<Finding>,
 }
 
 impl Bench<'_> {
-    fn buf(&self, len: usize) -> Result<Buf, String> {
-        let mut buf = self.pool.take(len.max(1)).ok_or("the check has no memory")?;
+    fn buf(&self, len: usize) -> Result<Buf, Finding> {
+        let mut buf = self.pool.take(len.max(1)).ok_or(Finding::NoMemory)?;
         buf.set_len(len);
         buf.fill(0);
         Ok(buf)
     }
 
     /// Data that repeats nowhere.
-    fn data(&self, len: usize, seed: u64) -> Result<BufList, String> {
+    fn data(&self, len: usize, seed: u64) -> Result<BufList, Finding> {
         let mut buf = self.buf(len)?;
         buf.copy_from_slice(&pair::aperiodic(len, seed));
         Ok(BufList::from(buf.freeze()))
@@ -137,16 +167,16 @@ impl Bench<'_> {
         Ok(id)
     }
 
-    fn post(&mut self, side: Side, request: WorkRequest) -> Result<WorkId, String> {
-        self.offer(side, request).map_err(|reason| format!("a request is refused: {reason}"))
+    fn post(&mut self, side: Side, request: WorkRequest) -> Result<WorkId, Finding> {
+        self.offer(side, request).map_err(Finding::Refused)
     }
 
-    fn receive(&mut self, side: Side, len: usize) -> Result<WorkId, String> {
+    fn receive(&mut self, side: Side, len: usize) -> Result<WorkId, Finding> {
         let into = self.buf(len)?;
         self.post(side, WorkRequest::Receive { into })
     }
 
-    fn send(&mut self, side: Side, data: BufList) -> Result<WorkId, String> {
+    fn send(&mut self, side: Side, data: BufList) -> Result<WorkId, Finding> {
         self.post(side, WorkRequest::Send { data, invalidate: None })
     }
 
@@ -160,7 +190,10 @@ impl Bench<'_> {
                 let under_way = &mut self.under_way[side as usize];
                 match under_way.iter().position(|own| *own == id) {
                     Some(at) => drop(under_way.swap_remove(at)),
-                    None => self.breach = Some(format!("{id:?} completes, and is not under way")),
+                    None => {
+                        self.breach =
+                            Some(Finding::Broken(format!("{id:?} completes, and is not under way")));
+                    }
                 }
                 self.done[side as usize].push(completion);
             }
@@ -168,49 +201,49 @@ impl Bench<'_> {
     }
 
     /// The next completion on a side.
-    fn next(&mut self, side: Side) -> Result<WorkCompletion, String> {
+    fn next(&mut self, side: Side) -> Result<WorkCompletion, Finding> {
         for _ in 0..PATIENCE {
             if !self.done[side as usize].is_empty() {
                 return Ok(self.done[side as usize].remove(0));
             }
             self.step();
         }
-        Err(format!("nothing completes on the {side:?} side"))
+        Err(Finding::Unanswered(format!("nothing completes on the {side:?} side")))
     }
 
     /// The completion of one request; others stay.
-    fn of(&mut self, side: Side, id: WorkId) -> Result<WorkCompletion, String> {
+    fn of(&mut self, side: Side, id: WorkId) -> Result<WorkCompletion, Finding> {
         for _ in 0..PATIENCE {
             if let Some(at) = self.done[side as usize].iter().position(|done| done.id == id) {
                 return Ok(self.done[side as usize].remove(at));
             }
             self.step();
         }
-        Err(format!("{id:?} does not complete on the {side:?} side"))
+        Err(Finding::Unanswered(format!("{id:?} does not complete on the {side:?} side")))
     }
 
     /// Registers memory, and gives what the peer is to be told.
-    fn register(&mut self, side: Side, memory: RegionMemory) -> Result<RemoteRegion, String> {
+    fn register(&mut self, side: Side, memory: RegionMemory) -> Result<RemoteRegion, Finding> {
         let id = self.post(side, WorkRequest::Register { memory })?;
         match self.of(side, id)?.result {
             Ok(WorkDone::Registered(region)) => Ok(region),
-            other => Err(format!("memory is not registered: {other:?}")),
+            other => Err(Finding::Broken(format!("memory is not registered: {other:?}"))),
         }
     }
 
     /// Ends a region, and gives its memory.
-    fn release(&mut self, side: Side, region: RemoteRegion) -> Result<RegionMemory, String> {
+    fn release(&mut self, side: Side, region: RemoteRegion) -> Result<RegionMemory, Finding> {
         let id = self.post(side, WorkRequest::Invalidate { stag: region.stag })?;
         match self.of(side, id)? {
             WorkCompletion {
                 result: Ok(WorkDone::Invalidated), memory: WorkMemory::Region(memory), ..
             } => Ok(memory),
-            other => Err(format!("a region does not come back: {other:?}")),
+            other => Err(Finding::Broken(format!("a region does not come back: {other:?}"))),
         }
     }
 
     /// Waits until both have ended.
-    fn both_end(&mut self) -> Result<[EndReason; 2], String> {
+    fn both_end(&mut self) -> Result<[EndReason; 2], Finding> {
         for _ in 0..PATIENCE {
             self.step();
             let states = [Side::Near, Side::Far].map(|side| self.link.end(side).state());
@@ -218,7 +251,7 @@ impl Bench<'_> {
                 return Ok([near, far]);
             }
         }
-        Err(String::from("the queue pairs do not end"))
+        Err(Finding::Unanswered(String::from("the queue pairs do not end")))
     }
 
     /// Ends both, after which everything must have completed.
@@ -236,12 +269,12 @@ impl Bench<'_> {
                 return Ok(());
             }
         }
-        Err(format!("{:?} do not complete", self.under_way))
+        Err(Finding::Unanswered(format!("{:?} do not complete", self.under_way)))
     }
 }
 
 fn expect(what: bool, words: &str) -> Verdict {
-    if what { Ok(()) } else { Err(String::from(words)) }
+    if what { Ok(()) } else { Err(Finding::Broken(String::from(words))) }
 }
 
 fn same(bytes: &[u8], seed: u64, words: &str) -> Verdict {
@@ -261,7 +294,10 @@ fn messages_arrive_whole_and_in_order(bench: &mut Bench<'_>) -> Verdict {
             let done = bench.next(to)?;
             let (Ok(WorkDone::Received { length, .. }), WorkMemory::Buf(buf)) = (done.result, done.memory)
             else {
-                return Err(format!("a message of {len} bytes does not arrive: {:?}", done.result));
+                return Err(Finding::Broken(format!(
+                    "a message of {len} bytes does not arrive: {:?}",
+                    done.result
+                )));
             };
             expect(length == len, "a message arrives with another length")?;
             same(buf.get(..length).unwrap_or_default(), seed, "a message arrives with other bytes")?;
@@ -290,7 +326,9 @@ fn what_is_written_is_there_before_a_message(bench: &mut Bench<'_>) -> Verdict {
                 expect(buf.len() == len, "a region comes back with another length")?;
                 same(&buf, seed, "a message has overtaken the data that was written before it")?;
             }
-            RegionMemory::Source(_) => return Err(String::from("a region comes back as another kind")),
+            RegionMemory::Source(_) => {
+                return Err(Finding::Broken(String::from("a region comes back as another kind")));
+            }
         }
     }
     Ok(())
@@ -304,7 +342,7 @@ fn reads_give_the_memory_of_the_peer(bench: &mut Bench<'_>) -> Verdict {
         let id = bench.post(Side::Near, WorkRequest::Read { into, from: region })?;
         let done = bench.of(Side::Near, id)?;
         let (Ok(WorkDone::Read), WorkMemory::Buf(buf)) = (done.result, done.memory) else {
-            return Err(format!("{len} bytes cannot be read: {:?}", done.result));
+            return Err(Finding::Broken(format!("{len} bytes cannot be read: {:?}", done.result)));
         };
         same(&buf, seed, "other bytes are read than the peer registered")?;
         bench.release(Side::Far, region)?;
@@ -344,7 +382,7 @@ fn parts_of_regions_are_named_by_offset(bench: &mut Bench<'_>) -> Verdict {
         let from = RemoteRegion { offset: source.offset.saturating_add(at), length: len, ..source };
         let id = bench.post(Side::Near, WorkRequest::Read { into, from })?;
         let WorkMemory::Buf(buf) = bench.of(Side::Near, id)?.memory else {
-            return Err(String::from("a part cannot be read"));
+            return Err(Finding::Broken(String::from("a part cannot be read")));
         };
         let to = RemoteRegion { offset: sink.offset.saturating_add(at), length: len, ..sink };
         bench.post(Side::Near, WorkRequest::Write { data: BufList::from(buf.freeze()), to })?;
@@ -356,7 +394,7 @@ fn parts_of_regions_are_named_by_offset(bench: &mut Bench<'_>) -> Verdict {
         (Ok(WorkDone::Received { .. }), RegionMemory::Sink(buf)) => {
             same(&buf, 7, "parts are at other places")
         }
-        other => Err(format!("the message does not arrive: {other:?}")),
+        other => Err(Finding::Broken(format!("the message does not arrive: {other:?}"))),
     }
 }
 
@@ -464,7 +502,7 @@ fn no_access_to_an_invalidated_region(bench: &mut Bench<'_>) -> Verdict {
 fn untouched(bench: &mut Bench<'_>, region: RemoteRegion) -> Verdict {
     match bench.release(Side::Far, region)? {
         RegionMemory::Sink(buf) => expect(buf.iter().all(|byte| *byte == 0), "memory was changed"),
-        RegionMemory::Source(_) => Err(String::from("a region comes back as another kind")),
+        RegionMemory::Source(_) => Err(Finding::Broken(String::from("a region comes back as another kind"))),
     }
 }
 
@@ -479,7 +517,7 @@ fn a_message_invalidates_a_region(bench: &mut Bench<'_>) -> Verdict {
     bench.post(Side::Near, WorkRequest::Send { data, invalidate: Some(region.stag) })?;
     let told = bench.next(Side::Far)?.result;
     let Ok(WorkDone::Received { invalidated, .. }) = told else {
-        return Err(format!("the message does not arrive: {told:?}"));
+        return Err(Finding::Broken(format!("the message does not arrive: {told:?}")));
     };
     expect(invalidated == Some(region.stag), "who receives does not hear what was invalidated")?;
     let memory = bench.release(Side::Far, region)?;

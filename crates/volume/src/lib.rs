@@ -36,13 +36,13 @@ mod poll_list;
 mod queue_context;
 #[cfg(feature = "std")]
 mod ram;
-mod ready;
 mod request;
 pub mod reservation;
 pub mod shape;
 mod statistics;
 mod volume;
 mod volume_id;
+mod waiting_completions;
 
 pub use error::VolumeErrorKind;
 pub use failure::Failure;

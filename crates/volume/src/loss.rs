@@ -78,7 +78,7 @@ impl Losses {
     }
 
     /// What is lost, in words that say what follows.
-    pub fn trouble(&self) -> Option<String> {
+    pub fn last_error(&self) -> Option<String> {
         self.describe().map(|what| {
             format!(
                 "acknowledged writes were lost ({what}): everything that writes or flushes fails until an operator clears the loss; \

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use buf::SharedBuf;
 use protocol::Instant;
 
-use crate::ready::Ready;
+use crate::waiting_completions::WaitingCompletions;
 use crate::{
     Allocation, Completion, Failure, Features, Geometry, Limits, OpenError, Operation, Outcome, QueueContext,
     QueueFull, Request, Tag, Volume, VolumeQueue, shape,
@@ -45,7 +45,7 @@ impl Volume for Null {
             limits,
             features: self.features(),
             zeros: SharedBuf::common(vec![0; limits.max_transfer as usize]),
-            ready: Ready::new(limits.depth as usize),
+            ready: WaitingCompletions::new(limits.depth as usize),
         }))
     }
 }
@@ -57,7 +57,7 @@ struct NullQueue {
     /// What reads lend. Memory that was never written is one page of the system's, however long it is; a queue has
     /// its own, as the count of holders is then never shared with another core.
     zeros: SharedBuf,
-    ready: Ready,
+    ready: WaitingCompletions,
 }
 
 impl NullQueue {

@@ -44,7 +44,7 @@ impl OperationStats {
     /// The mean time from submission to completion; zero if nothing has completed.
     pub fn mean(&self) -> Duration {
         let nanos = self.total.as_nanos() / u128::from(self.count.max(1));
-        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+        Duration::from_nanos(wire::saturate::<u64>(nanos))
     }
 
     pub(crate) fn add(&mut self, other: &Self) {

@@ -1,4 +1,4 @@
-//! Bytes on the wire: a bounded [`Reader`] and [`Writer`], endian integers, CRC32C and CRC-32.
+//! Bytes on the wire: a bounded [`Reader`] and [`Writer`], endian integers and their widths, CRC32C and CRC-32.
 //!
 //! Protocol crates describe fixed headers with zerocopy's endian integers (re-exported here) and walk
 //! variable-length parts (text keys, VPD pages, parameter lists) with [`Reader`]. Nothing here panics on
@@ -9,6 +9,7 @@
 #![cfg_attr(not(any(test, feature = "std")), no_std)]
 
 mod crc;
+mod integer;
 #[cfg(feature = "std")]
 mod processor;
 mod reader;
@@ -17,6 +18,7 @@ mod table;
 mod writer;
 
 pub use crc::{Crc32, Crc32c, crc32c};
+pub use integer::{Integer, bounded, index, saturate, widen};
 pub use reader::{Reader, Truncated};
 pub use writer::{Full, Writer};
 /// Big-endian integers without alignment, for headers of iSCSI and SCSI.

@@ -30,7 +30,7 @@ use crate::cores::Cores;
 use crate::early::{self, WhileOpening};
 use crate::gate::{Gate, Room};
 use crate::limits::{GRACE, MEMORY};
-use crate::ready;
+use crate::ready_file;
 use file::{Access, VolumeFile};
 
 /// What is to appear as a file, and how.
@@ -73,7 +73,7 @@ pub fn serve(config: &FuseConfig, say: &dyn Fn(&str)) -> Result<()> {
     });
     announce(config, &disk, say);
     let line = format!("fuse {}", config.path.display());
-    config.ready_file.as_deref().map_or(Ok(()), |path| ready::write(path, &line))?;
+    config.ready_file.as_deref().map_or(Ok(()), |path| ready_file::write(path, &line))?;
     let asked = signals.forever().next().is_some();
     if asked {
         say("detaching: requests under way are finished");

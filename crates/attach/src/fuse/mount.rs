@@ -35,7 +35,7 @@ impl MountPoint {
         match found {
             Ok(data) if data.is_file() && data.len() == 0 => Ok(Self { path: path.to_owned(), made: false }),
             Ok(_) => bail!(
-                "{} is there and is no empty file: the volume would hide it, so choose another path",
+                "{} exists and is not an empty file: the volume would hide it, so choose another path",
                 path.display()
             ),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -98,7 +98,7 @@ mod tests {
         std::fs::write(&path, "text").unwrap();
         for path in [path.as_path(), folder.path()] {
             let error = MountPoint::prepare(path).unwrap_err().to_string();
-            assert!(error.contains("is no empty file"), "{error}");
+            assert!(error.contains("is not an empty file"), "{error}");
         }
     }
 }

@@ -33,7 +33,7 @@ impl Outbound {
         self.unsent.sent();
     }
 
-    /// Nothing of what waits is sent any more.
+    /// Drops whatever waits to be sent.
     pub(crate) fn clear(&mut self) {
         self.queue.clear();
         self.unsent.drop_waiting();

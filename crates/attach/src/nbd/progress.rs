@@ -52,7 +52,7 @@ impl Progress {
         self.received_at = now;
     }
 
-    /// No data is expected any more.
+    /// Expects no further data.
     pub(super) fn stop_expecting(&mut self) {
         self.check_at = None;
     }

@@ -17,8 +17,8 @@ use super::service::{CoreService, Message, News, Plan};
 use crate::cores::Cores;
 use crate::early::{self, Early};
 use crate::limits::{GRACE, LEAST_MEMORY, MEMORY};
-use crate::place::{Place, check_reach, listen};
-use crate::ready;
+use crate::listen_address::{ListenAddress, check_reach, listen};
+use crate::ready_file;
 
 /// What is to be served, and how.
 #[derive(Debug, Clone)]
@@ -26,7 +26,7 @@ pub struct NbdConfig {
     /// The volume.
     pub url: VolumeUrl,
     /// Where clients connect.
-    pub place: Place,
+    pub place: ListenAddress,
     /// Refuse writes.
     pub read_only: bool,
     /// Serve every client, also beyond loopback.
@@ -68,7 +68,10 @@ pub fn serve(config: &NbdConfig, say: &dyn Fn(&str)) -> Result<()> {
     };
     if let Ok(geometry) = &served {
         announce(&place, *geometry, say);
-        config.ready_file.as_deref().map_or(Ok(()), |path| ready::write(path, &format!("nbd {place}")))?;
+        config
+            .ready_file
+            .as_deref()
+            .map_or(Ok(()), |path| ready_file::write(path, &format!("nbd {place}")))?;
         // Nothing else closes the handle: the iterator ends with the first signal only.
         if signals.forever().next().is_some() {
             say("detaching: requests under way are finished");
@@ -141,15 +144,17 @@ fn flushes(news: &Receiver<News>) -> Result<()> {
     Ok(())
 }
 
-fn announce(place: &Place, geometry: Geometry, say: &dyn Fn(&str)) {
+fn announce(place: &ListenAddress, geometry: Geometry, say: &dyn Fn(&str)) {
     let uri = place.uri();
     say(&format!("{} bytes in blocks of {} at {uri}", geometry.bytes(), geometry.block_size));
     say(&format!("    QEMU:   qemu-img info '{uri}'"));
     say(&format!("            -drive 'file={uri},format=raw,if=virtio'"));
     say(&format!("    libnbd: nbdcopy '{uri}' disk.img"));
     match place {
-        Place::Unix(path) => say(&format!("    Linux:  nbd-client -unix {} /dev/nbd0", path.display())),
-        Place::Tcp(address) => {
+        ListenAddress::Unix(path) => {
+            say(&format!("    Linux:  nbd-client -unix {} /dev/nbd0", path.display()));
+        }
+        ListenAddress::Tcp(address) => {
             say(&format!("    Linux:  nbd-client {} {} /dev/nbd0", address.ip(), address.port()));
         }
     }

@@ -69,7 +69,7 @@ pub(crate) struct CoreService {
     tell: Sender<News>,
     opening: Option<CoreOpening>,
     serving: Option<(Rc<Hub>, Arc<Export>)>,
-    /// A volume of another machine is logged out there when nothing holds it any more.
+    /// Dropping the last handle of a remote volume logs out of its target.
     volume: Option<Arc<dyn Volume>>,
     end: End,
 }
@@ -83,7 +83,7 @@ impl CoreService {
     }
 
     fn tell(&self, news: News) {
-        // Nothing receives any more only when the process is on its way out.
+        // Nobody listens only while the process ends.
         let _unheard = self.tell.send(news);
     }
 

@@ -17,6 +17,8 @@ use super::limits::{DEPTH, LOOK, QUIESCE, RANGE, REQUESTS, TRANSFER};
 use super::wire::{self, Attributes, ControlCommand, DeviceInfo, Flags, NEEDED, Parameters, QUIESCED};
 use crate::sys::Control;
 
+/// In place of a device's number: the kernel chooses one, or the command is about no device.
+const NO_NUMBER: u32 = u32::MAX;
 /// Where the driver takes its commands.
 const CONTROL: &str = "/dev/ublk-control";
 
@@ -45,7 +47,7 @@ impl Driver {
         })?;
         let mut driver = Self { control };
         let mut features = [0; 8];
-        driver.run(wire::GET_FEATURES, ControlCommand::new(u32::MAX, 0), &mut features).map_err(|error| {
+        driver.run(wire::GET_FEATURES, ControlCommand::new(NO_NUMBER, 0), &mut features).map_err(|error| {
             anyhow!("the kernel's ublk driver does not tell what it can do ({error}): Linux 6.5 or later is needed")
         })?;
         let missing = NEEDED - Flags::from_bits_truncate(u64::from_ne_bytes(features));
@@ -65,7 +67,7 @@ impl Driver {
             queues: wanted.queues,
             depth: depth(wanted.queues),
             longest: wanted.parameters.max_sectors << 9,
-            device: number.unwrap_or(u32::MAX),
+            device: number.unwrap_or(NO_NUMBER),
             flags: NEEDED.bits(),
             mark: wanted.mark,
             ..DeviceInfo::default()
@@ -229,7 +231,7 @@ fn parameters(disk: &Disk, read_only: bool) -> Parameters {
     let shift = |bytes: u32| u8::try_from(bytes.trailing_zeros()).unwrap_or(0);
     let page = u32::try_from(rustix::param::page_size()).unwrap_or(4096);
     let physical = geometry.physical_block_size.min(page).max(block);
-    let range = u32::try_from(limits.max_discard.saturating_mul(u64::from(block / 512))).unwrap_or(u32::MAX);
+    let range = ::wire::saturate::<u32>(limits.max_discard.saturating_mul(u64::from(block / 512)));
     let range = range.min(RANGE);
     Parameters {
         len: u32::try_from(size_of::<Parameters>()).unwrap_or(0),

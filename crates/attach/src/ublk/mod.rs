@@ -31,10 +31,10 @@ use volume::Features;
 
 use self::device::{Device, Driver, Wanted};
 use self::limits::QUEUES;
-use self::queue::{Place, Queue};
+use self::queue::{Queue, QueueSource};
 use crate::cores::Cores;
 use crate::early::{self, WhileOpening};
-use crate::ready;
+use crate::ready_file;
 
 /// Which device a volume is to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +54,7 @@ impl FromStr for BlockDevice {
             ("auto", _) => Ok(Self::Any),
             (_, Some(number)) => Ok(Self::Number(number)),
             _ => bail!(
-                "{text:?} is no ublk device: write /dev/ublkb0, with any number, or auto for one that is free"
+                "{text:?} is not a ublk device: write /dev/ublkb0, with any number, or auto for one that is free"
             ),
         }
     }
@@ -115,7 +115,7 @@ pub fn serve(config: &UblkConfig, say: &dyn Fn(&str)) -> Result<()> {
     let line = format!("ublk {}", device.path().display());
     let started = driver.start(&device).and_then(|()| {
         announce(&device, &disk, say);
-        config.ready_file.as_deref().map_or(Ok(()), |path| ready::write(path, &line))
+        config.ready_file.as_deref().map_or(Ok(()), |path| ready_file::write(path, &line))
     });
     if let Err(error) = started {
         if !device.taken {
@@ -159,10 +159,11 @@ fn begin(device: &Device, disk: &Disk, handle: &signal_hook::iterator::Handle) -
     let (tell, told) = channel();
     let mut threads = Vec::new();
     for number in 0..device.info.queues {
-        let place = Place { device: Arc::clone(&file), number, depth: device.info.depth, disk: disk.clone() };
+        let source =
+            QueueSource { device: Arc::clone(&file), number, depth: device.info.depth, disk: disk.clone() };
         let (tell, handle) = (tell.clone(), handle.clone());
         let thread = std::thread::Builder::new().name(format!("ublk-{number}"));
-        threads.push(thread.spawn(move || run(place, &tell, &handle)).context("no thread can be started")?);
+        threads.push(thread.spawn(move || run(source, &tell, &handle)).context("no thread can be started")?);
     }
     drop(tell);
     for _ in 0..device.info.queues {
@@ -174,11 +175,11 @@ fn begin(device: &Device, disk: &Disk, handle: &signal_hook::iterator::Handle) -
 
 /// A queue's thread: reports that the queue has begun, and runs it. A failure ends the whole adapter.
 fn run(
-    place: Place,
+    source: QueueSource,
     tell: &Sender<std::io::Result<()>>,
     handle: &signal_hook::iterator::Handle,
 ) -> std::io::Result<()> {
-    let queue = match Queue::begin(place) {
+    let queue = match Queue::begin(source) {
         Ok(queue) => queue,
         Err(error) => {
             // The thread that waits for it gets the failure, and ends.

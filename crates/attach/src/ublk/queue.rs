@@ -38,9 +38,9 @@ impl Answers {
     }
 }
 
-/// Where a queue is in its device, and what it serves.
+/// Which queue of which device it is, and the disk that it serves.
 #[derive(Clone)]
-pub(crate) struct Place {
+pub(crate) struct QueueSource {
     pub(crate) device: Arc<File>,
     pub(crate) number: u16,
     pub(crate) depth: u16,
@@ -49,7 +49,7 @@ pub(crate) struct Place {
 
 /// A queue.
 pub(crate) struct Queue {
-    place: Place,
+    source: QueueSource,
     commands: Commands,
     descriptors: Descriptors,
     answers: Arc<Answers>,
@@ -59,16 +59,16 @@ pub(crate) struct Queue {
 
 impl Queue {
     /// A queue that asks for requests; to be made on the thread that runs it.
-    pub(crate) fn begin(place: Place) -> io::Result<Self> {
+    pub(crate) fn begin(source: QueueSource) -> io::Result<Self> {
         let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        let size = QueueSize { queue: place.number, depth: place.depth };
-        let descriptors = Descriptors::map(&place.device, size)?;
-        let mut commands = Commands::new(Arc::clone(&place.device), size, Arc::clone(&bell))?;
-        (0..place.depth).try_for_each(|tag| commands.fetch(tag))?;
+        let size = QueueSize { queue: source.number, depth: source.depth };
+        let descriptors = Descriptors::map(&source.device, size)?;
+        let mut commands = Commands::new(Arc::clone(&source.device), size, Arc::clone(&bell))?;
+        (0..source.depth).try_for_each(|tag| commands.fetch(tag))?;
         commands.submit()?;
         let answers = Arc::new(Answers { list: Mutex::default(), bell });
-        let open = place.depth;
-        Ok(Self { place, commands, descriptors, answers, open })
+        let open = source.depth;
+        Ok(Self { source, commands, descriptors, answers, open })
     }
 
     /// Carries requests out until the device is stopped.
@@ -99,8 +99,8 @@ impl Queue {
         let Some((ask, request)) = request else {
             return answers.leave(tag, failure(VolumeErrorKind::Unsupported));
         };
-        let bytes = i32::try_from(request.sectors << 9).unwrap_or(i32::MAX);
-        let extent = extent(&request, self.place.disk.geometry().block_size);
+        let bytes = wire::bounded::<i32>(request.sectors << 9);
+        let extent = extent(&request, self.source.disk.geometry().block_size);
         let done = leaving(answers, (tag, bytes));
         let operation = match ask {
             Ask::Read => return self.read(tag, extent),
@@ -117,24 +117,24 @@ impl Queue {
                 Operation::WriteZeroes { extent, durability: Durability::Cached, may_unmap: unmap }
             }
         };
-        self.place.disk.submit(operation, done);
+        self.source.disk.submit(operation, done);
     }
 
     /// The data of a write, out of the kernel's memory.
     fn fetch_data(&self, tag: u16, bytes: i32) -> io::Result<BufList> {
         let mut data = memory(usize::try_from(bytes).unwrap_or(0));
-        self.place.device.read_exact_at(&mut data, data_offset(self.place.number, tag))?;
+        self.source.device.read_exact_at(&mut data, data_offset(self.source.number, tag))?;
         Ok(data.freeze().into())
     }
 
     /// A read, whose data goes into the kernel's memory from where it arrives.
     fn read(&self, tag: u16, extent: Extent) {
-        let (device, answers) = (Arc::clone(&self.place.device), Arc::clone(&self.answers));
-        let offset = data_offset(self.place.number, tag);
-        self.place.disk.submit_read(extent, move |result| {
+        let (device, answers) = (Arc::clone(&self.source.device), Arc::clone(&self.answers));
+        let offset = data_offset(self.source.number, tag);
+        self.source.disk.submit_read(extent, move |result| {
             let outcome = match result {
                 Ok(Outcome::Data(data)) => match put(&device, &data, offset) {
-                    Ok(()) => i32::try_from(data.len()).unwrap_or(i32::MAX),
+                    Ok(()) => wire::bounded::<i32>(data.len()),
                     Err(_) => failure(VolumeErrorKind::Media),
                 },
                 Ok(_) => failure(VolumeErrorKind::Media),

@@ -30,8 +30,8 @@ use volume::Features;
 use self::device::Device;
 use crate::cores::Cores;
 use crate::early::{self, WhileOpening};
-use crate::place::bind_private;
-use crate::ready;
+use crate::listen_address::bind_private;
+use crate::ready_file;
 
 /// What is to be served to virtual machines, and how.
 #[derive(Debug, Clone)]
@@ -65,7 +65,7 @@ pub fn serve(config: &VhostConfig, say: &dyn Fn(&str)) -> Result<()> {
     let (listener, _socket_file) = bind_private(&config.path)?;
     announce(&config.path, &disk, say);
     let line = format!("vhost-user {}", config.path.display());
-    config.ready_file.as_deref().map_or(Ok(()), |path| ready::write(path, &line))?;
+    config.ready_file.as_deref().map_or(Ok(()), |path| ready_file::write(path, &line))?;
 
     let (stopping, connected) = (Arc::new(AtomicBool::new(false)), Connected::default());
     let (ending, waking) =

@@ -129,7 +129,7 @@ impl DeviceConfig {
     /// The configuration of a volume with this many queues.
     pub(crate) fn of(geometry: Geometry, features: Features, queues: u16) -> Self {
         let block_sectors = u64::from(geometry.block_size) / SECTOR;
-        let most = u32::try_from(u64::from(LARGEST) * 64 / SECTOR).unwrap_or(u32::MAX);
+        let most = wire::bounded::<u32>(u64::from(LARGEST) * 64 / SECTOR);
         Self {
             capacity: (geometry.blocks * block_sectors).into(),
             size_max: 0.into(),

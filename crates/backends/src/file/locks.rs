@@ -13,7 +13,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use super::limits::{LOCK_ATTEMPTS, LOCK_SLOTS};
-use crate::convert::index;
 
 /// A slot that is locked exclusively; other values count shared locks.
 const EXCLUSIVE: u32 = u32::MAX;
@@ -82,8 +81,8 @@ impl RangeLocks {
     /// The slots of a run, each once.
     fn slots(&self, range: BlockRange) -> impl Iterator<Item = &AtomicU32> {
         let all = self.slots.len();
-        let start = index(range.first % all as u64);
-        let count = index(range.count).min(all);
+        let start = wire::index(range.first % all as u64);
+        let count = wire::index(range.count).min(all);
         let (before, from) = self.slots.split_at(start);
         from.iter().chain(before).take(count)
     }

@@ -123,7 +123,7 @@ impl Volume for FileVolume {
     }
 
     fn last_error(&self) -> Option<String> {
-        self.losses.trouble()
+        self.losses.last_error()
     }
 
     fn open_queue(&self, context: &QueueContext) -> Result<Box<dyn VolumeQueue>, OpenError> {

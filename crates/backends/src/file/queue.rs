@@ -20,7 +20,6 @@ use super::loss::{durable_write_failed, flush_failed};
 use super::shape::Shape;
 use super::size::Size;
 use super::stage::{Active, Flushes, Stage};
-use crate::convert::index;
 use crate::errno::{NOT_SUPPORTED, kind_of};
 
 type Answer = Result<Outcome, Failure>;
@@ -200,7 +199,7 @@ impl FileQueue {
             _ => false,
         };
         let bytes = operation.extent().map_or(0, |extent| self.bytes(extent));
-        needed.then(|| index(bytes))
+        needed.then(|| wire::index(bytes))
     }
 
     /// Aligned memory. The pool is made at the first need, on the thread that the queue belongs to.
@@ -276,14 +275,14 @@ impl FileQueue {
             matches!(active.stage, Stage::Zero { durable: true } | Stage::WriteZeros { durable: true, .. });
         let end = self.offset(active.extent) + self.bytes(active.extent);
         let len = ZERO_CHUNK.min(end - next);
-        let data = self.zeros().slice(..index(len));
+        let data = self.zeros().slice(..wire::index(len));
         active.stage = Stage::WriteZeros { next: next + len, durable };
         self.start(active, BlockOperation::Write { offset: next, data: data.into(), durable: false });
     }
 
     fn zeros(&mut self) -> SharedBuf {
         let fresh = || {
-            let len = index(ZERO_CHUNK);
+            let len = wire::index(ZERO_CHUNK);
             let mut buf = Pool::new(len).take(len).unwrap_or_else(|| Buf::zeroed(len));
             buf.fill(0);
             buf.freeze()
@@ -296,7 +295,7 @@ impl FileQueue {
         if done.tag == Flushes::TAG {
             return self.end_flush(done.result);
         }
-        let index = index(done.tag);
+        let index = wire::index(done.tag);
         let Some(active) = self.active.get_mut(index).and_then(Option::take) else { return };
         self.free.push(index);
         let (range, mode) = (self.range(active.extent), active.lock);
@@ -479,10 +478,10 @@ fn compared(wanted: &BufList, data: Option<&[u8]>) -> Result<(), VolumeErrorKind
         if now != &piece[..] {
             let at = now.iter().zip(piece.iter()).take_while(|(one, two)| one == two).count();
             return Err(VolumeErrorKind::Miscompare {
-                offset: offset.saturating_add(u32::try_from(at).unwrap_or(u32::MAX)),
+                offset: offset.saturating_add(wire::bounded::<u32>(at)),
             });
         }
-        offset = offset.saturating_add(u32::try_from(piece.len()).unwrap_or(u32::MAX));
+        offset = offset.saturating_add(wire::bounded::<u32>(piece.len()));
         rest = later;
     }
     Ok(())

@@ -150,8 +150,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 
 /// Says what went wrong, and what the exit code is.
 fn verdict(args: &Args, result: &LoadResult, report: &Report) -> ExitCode {
-    if let Some(trouble) = report.trouble() {
-        output::remark(&trouble);
+    if let Some(failures) = report.describe_failures() {
+        output::remark(&failures);
         return ExitCode::FAILURE;
     }
     if result.end == LoadEnd::Stopped {

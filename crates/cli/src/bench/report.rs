@@ -137,7 +137,7 @@ impl Report {
     }
 
     /// How many requests failed, of which kinds, and how the first did.
-    pub(crate) fn trouble(&self) -> Option<String> {
+    pub(crate) fn describe_failures(&self) -> Option<String> {
         let first = self.first_error.as_ref()?;
         let kinds: Vec<String> =
             self.errors_by_kind.iter().map(|(kind, count)| format!("{count} {kind}")).collect();

@@ -2,10 +2,10 @@
 //! it is what is gone closed. Whatever fails on the way is undone, and what was served stays as it is.
 
 use std::collections::BTreeMap;
-use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Instant;
 
+use anyhow::{Context as _, Result};
 use engine::{Catalogue, ConnectionLimits, ControlEvent, Generation, Message};
 use host::{Event, Kind, Level, ListenerId, Storage};
 use linerate::PreparedOpening;
@@ -13,12 +13,13 @@ use names::{Host, Source, VolumeUrl};
 use reactor::{Files, Listener};
 use volume::Volume;
 
+use super::bind::bind;
 use super::context::{Context, Current, Interrupted};
 use super::ids::VOLUMES;
 use super::plan::ApplyPlan;
 use super::report::{self, Change};
 use crate::accounts::Accounts;
-use crate::config::{Config, PortalEntry, VolumeEntry};
+use crate::config::{Config, VolumeEntry};
 use crate::control_input::{ControlInput, Ticket};
 use crate::exports::{self, Exported, OpenPortal, Opened, Wanted};
 use crate::fresh::Fresh;
@@ -164,7 +165,8 @@ impl Draft {
             let portal = if let Some(old) = kept {
                 OpenPortal { entry: entry.clone(), ..old.clone() }
             } else {
-                let listener = bind(entry, &context.current.portals).map_err(Failure::because)?;
+                let listener = bind(entry, &context.current.portals)
+                    .map_err(|error| Failure::because(error.to_string()))?;
                 let (id, address) = (context.ids.listener(), listener.local());
                 self.bound.push((id, listener));
                 OpenPortal { id, entry: entry.clone(), address }
@@ -237,9 +239,9 @@ impl Draft {
             };
             match keep(context, found) {
                 Ok(opened) => self.added.push(Opened { id, ..opened }),
-                Err(why) => {
+                Err(error) => {
                     context.ids.release(id);
-                    self.leave_out(context, &entry, why)?;
+                    self.leave_out(context, &entry, format!("{error:#}"))?;
                 }
             }
         }
@@ -344,47 +346,20 @@ fn begin(context: &Context, ticket: Ticket, url: &VolumeUrl) -> Result<(), Failu
     thread.map(drop).map_err(|error| Failure::because(format!("no thread can look up a name: {error}")))
 }
 
-/// Listens at a portal's address.
-fn bind(entry: &PortalEntry, present: &[OpenPortal]) -> Result<Listener, String> {
-    let Some(address) = entry.listen.address() else {
-        return Err(format!(
-            "{} is not an address to listen at: write an IP address and a port",
-            entry.listen
-        ));
-    };
-    Listener::bind(address).map_err(|error| {
-        let ours = present.iter().find(|portal| portal.address.port() == address.port());
-        let remedy = match (error.kind(), ours) {
-            (ErrorKind::AddrInUse, Some(portal)) => {
-                format!("; this server listens at {}: take that portal out and reload first", portal.address)
-            }
-            (ErrorKind::AddrInUse, None) => {
-                "; choose another port, or end the program that has it".to_owned()
-            }
-            _ => String::new(),
-        };
-        format!("cannot listen at {address}: {error}{remedy}")
-    })
-}
-
 /// What is kept of a volume that is open: it is this process's from now on.
-fn keep(context: &Context, found: Found) -> Result<Opened, String> {
+fn keep(context: &Context, found: Found) -> Result<Opened> {
     let Found { entry, before, volume } = found;
     let (name, state, mut entropy) = (&entry.name, before.state().clone(), randomness::source()());
-    let kept = States::keep(&entry, before, &mut *entropy).map_err(|error| format!("{error:#}"));
-    let kept = kept.and_then(|mut kept| {
+    let kept = States::keep(&entry, before, &mut *entropy).and_then(|mut kept| {
         loss::watch(name, &*volume, &kept.state, &context.links.cores.engine.journal)
             .and_then(|()| kept.begin(&mut *entropy))
-            .map_err(|error| format!("the volume {name:?} cannot be served: {error:#}"))?;
+            .with_context(|| format!("the volume {name:?} cannot be served"))?;
         Ok(kept)
     });
-    match kept {
-        Ok(kept) => Ok(Opened::new(&entry, volume, kept)),
-        Err(why) => {
-            state.release();
-            Err(why)
-        }
+    if kept.is_err() {
+        state.release();
     }
+    kept.map(|kept| Opened::new(&entry, volume, kept))
 }
 
 fn limits(context: &Context, config: &Config) -> ConnectionLimits {

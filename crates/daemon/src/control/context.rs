@@ -1,12 +1,13 @@
 //! What the controller has in hand: what is served now, what is being closed, and the ways to the cores.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
 
 use engine::{ControlEvent, Generation, Message};
-use host::{Event, Journal, Kind, Postbox};
+use host::{Event, Journal, Kind, Postbox, StateError};
 use reactor::ListenerControl;
 use volume::VolumeId;
 
@@ -216,7 +217,7 @@ impl Context {
         };
         match keep_mark(&opened, is_secured) {
             Ok(()) => self.record(report::closed(&opened.name, since.elapsed(), forced)),
-            Err(why) => self.record(Event::new(Kind::Configuration, why)),
+            Err(error) => self.record(Event::new(Kind::Configuration, error.to_string())),
         }
         self.close(opened);
     }
@@ -255,13 +256,37 @@ impl Context {
     }
 }
 
-/// Keeps the mark of a volume that nobody uses any more, for the next server, if it is flushed; or says why not.
-pub(super) fn keep_mark(opened: &Opened, is_secured: bool) -> Result<(), String> {
+/// A volume that the next server will not find marked as stopped in good order.
+#[derive(Debug)]
+pub(super) struct NotSecured {
+    volume: String,
+    /// Why its mark is not kept; `None` if the volume could not be flushed.
+    cause: Option<StateError>,
+}
+
+impl fmt::Display for NotSecured {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let why = match &self.cause {
+            None => "it could not be flushed".to_owned(),
+            Some(error) => error.to_string(),
+        };
+        f.write_str(&report::not_secured(&self.volume, &why))
+    }
+}
+
+impl std::error::Error for NotSecured {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.cause.as_ref().map(|cause| cause as &(dyn std::error::Error + 'static))
+    }
+}
+
+/// Keeps the mark of a volume that nobody uses any more, for the next server, if it is flushed.
+pub(super) fn keep_mark(opened: &Opened, is_secured: bool) -> Result<(), NotSecured> {
     let kept = if is_secured { opened.kept.end() } else { Ok(false) };
-    let why = match kept {
+    let cause = match kept {
         Ok(true) => return Ok(()),
-        Ok(false) => "it could not be flushed".to_owned(),
-        Err(error) => error.to_string(),
+        Ok(false) => None,
+        Err(error) => Some(error),
     };
-    Err(report::not_secured(&opened.name, &why))
+    Err(NotSecured { volume: opened.name.clone(), cause })
 }

@@ -5,6 +5,7 @@
 //! here, volumes opened by core 0, sockets bound, and all of it shown by all cores or by none (docs/decisions/0021-a-catalogue-that-is-replaced.md).
 
 mod apply;
+mod bind;
 mod context;
 mod ids;
 mod plan;
@@ -212,8 +213,8 @@ impl Controller {
     pub(crate) fn keep_marks(&self, say: &dyn Fn(&str)) {
         let Context { current: Current { opened, .. }, retiring, secured, .. } = &self.context;
         for entry in opened.iter().chain(retiring.values().map(|retiring| &retiring.opened)) {
-            if let Err(why) = keep_mark(entry, secured.contains(&entry.id)) {
-                say(&why);
+            if let Err(error) = keep_mark(entry, secured.contains(&entry.id)) {
+                say(&error.to_string());
             }
         }
     }

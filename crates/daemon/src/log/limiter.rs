@@ -96,8 +96,7 @@ impl Limiter {
         self.lines.clear();
         let mut left_out: Vec<_> = self.counts.drain().filter(|(_, (_, left_out))| *left_out > 0).collect();
         left_out.sort_unstable();
-        let rest =
-            left_out.split_off(left_out.len().min(usize::try_from(LINES_OF_A_PEER).unwrap_or(usize::MAX)));
+        let rest = left_out.split_off(left_out.len().min(LINES_OF_A_PEER as usize));
         let others = rest
             .iter()
             .map(|(_, (_, count))| count)

@@ -119,7 +119,7 @@ impl Association {
         Some(qid)
     }
 
-    /// The queue is not used any more.
+    /// A queue gives its identifier back.
     pub(super) fn give_back(&self, qid: u16) {
         let mut inner = self.lock();
         inner.wakers.remove(&qid);

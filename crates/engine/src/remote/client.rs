@@ -75,7 +75,7 @@ pub(crate) struct Client<R: ClientRole> {
     address: SocketAddr,
     /// How long connecting may take.
     patience: Duration,
-    /// Gone once nobody uses the volume any more: the connection then takes its leave.
+    /// Dropped by the last user of the volume: the connection then logs out or disconnects.
     purpose: Weak<()>,
     ended: bool,
     /// Empty between turns; its memory changes places with the link's.

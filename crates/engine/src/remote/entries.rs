@@ -20,7 +20,7 @@ pub(super) enum Place {
     /// The connection has it.
     Sent,
     /// A lost connection had it, or the far end was too busy for it: it may be sent again at that time, or as soon as it is
-    /// known that nothing of that nexus can take effect any more.
+    /// known that nothing of that nexus can still take effect.
     Held(Instant, Option<NexusNumber>),
 }
 
@@ -80,7 +80,7 @@ pub(super) struct Entries {
 }
 
 fn slot_of(own: Tag) -> usize {
-    usize::try_from(own.0).unwrap_or(usize::MAX)
+    wire::index(own.0)
 }
 
 impl Entries {
@@ -121,7 +121,7 @@ impl Entries {
         let slot = self.slots.get_mut(slot_of(own))?;
         let tag = slot.as_ref()?.tag;
         *slot = None;
-        self.free.push(u32::try_from(own.0).unwrap_or(u32::MAX));
+        self.free.push(wire::bounded::<u32>(own.0));
         Some(tag)
     }
 

@@ -36,6 +36,20 @@ pub(crate) struct Facts {
     pub(crate) nexus: Option<Nexus>,
 }
 
+/// Why what a new connection found is not the volume that was there before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Mismatch {
+    /// It has another identity.
+    #[error("another volume answers under its name: open it anew if that is meant")]
+    Identity,
+    /// Its blocks have another size, in bytes.
+    #[error("the volume came back with blocks of {is} bytes, it had {was}: open it anew")]
+    BlockSize { was: u32, is: u32 },
+    /// It is smaller, in bytes.
+    #[error("the volume came back with {is} bytes, it had {was}: open it anew")]
+    Size { was: u64, is: u64 },
+}
+
 /// How patient a volume is.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Timing {
@@ -61,7 +75,7 @@ pub(crate) struct Shared {
     epoch: AtomicU64,
     resized: AtomicU64,
     listeners: Listeners,
-    trouble: Mutex<Option<String>>,
+    last_error: Mutex<Option<String>>,
     pub(super) paths: Paths,
     pub(crate) durability: Durability,
     /// What the far end has said of acknowledged writes that are lost.
@@ -81,7 +95,7 @@ impl Shared {
             epoch: AtomicU64::new(0),
             resized: AtomicU64::new(0),
             listeners: Listeners::default(),
-            trouble: Mutex::default(),
+            last_error: Mutex::default(),
             paths: Paths::default(),
             durability: Durability::default(),
             losses: Losses::new(),
@@ -110,12 +124,12 @@ impl Shared {
     }
 
     /// Which writes are lost, or what was last wrong with the way to the volume.
-    pub(crate) fn trouble(&self) -> Option<String> {
-        self.losses.trouble().or_else(|| lock(&self.trouble).clone())
+    pub(crate) fn last_error(&self) -> Option<String> {
+        self.losses.last_error().or_else(|| lock(&self.last_error).clone())
     }
 
-    pub(crate) fn set_trouble(&self, text: String) {
-        *lock(&self.trouble) = Some(text);
+    pub(crate) fn set_last_error(&self, text: String) {
+        *lock(&self.last_error) = Some(text);
     }
 
     /// A queue's way is another now; whoever listens is told if that changes the state of the whole.
@@ -147,22 +161,20 @@ impl Shared {
     ///
     /// `resized` is how often the size had changed when the connection was begun. If another connection has heard of a new
     /// size since, the one that was found here may be that of before; this connection then hears of the change, too.
-    pub(crate) fn recognise(&self, found: &Facts, resized: u64) -> Result<u64, String> {
+    pub(crate) fn recognise(&self, found: &Facts, resized: u64) -> Result<u64, Mismatch> {
         let mut facts = lock(&self.facts);
         let dated = self.resized() != resized;
         let (was, is) = (facts.shape.geometry, found.shape.geometry);
         if facts.identity != found.identity {
-            return Err("another volume answers under its name: open it anew if that is meant".to_owned());
+            return Err(Mismatch::Identity);
         }
         if was.block_size != is.block_size {
             let (was, is) = (was.block_size, is.block_size);
-            return Err(format!(
-                "the volume came back with blocks of {is} bytes, it had {was}: open it anew"
-            ));
+            return Err(Mismatch::BlockSize { was, is });
         }
         if is.blocks < was.blocks && !dated {
             let (was, is) = (was.bytes(), is.bytes());
-            return Err(format!("the volume came back with {is} bytes, it had {was}: open it anew"));
+            return Err(Mismatch::Size { was, is });
         }
         let known = facts.incarnation.zip(found.incarnation);
         if known.is_some_and(|(was, is)| was != is) {
@@ -229,12 +241,15 @@ mod tests {
             shared
                 .recognise(&facts(100, b"two", None), shared.resized())
                 .unwrap_err()
+                .to_string()
                 .contains("another volume")
         );
-        assert!(shared.recognise(&facts(99, b"one", None), shared.resized()).unwrap_err().contains("51200"));
+        let smaller = shared.recognise(&facts(99, b"one", None), shared.resized()).unwrap_err();
+        assert!(smaller.to_string().contains("51200"));
         let mut other = facts(100, b"one", None);
         other.shape.geometry.block_size = 4096;
-        assert!(shared.recognise(&other, shared.resized()).unwrap_err().contains("blocks of 4096 bytes"));
+        let other = shared.recognise(&other, shared.resized()).unwrap_err();
+        assert!(other.to_string().contains("blocks of 4096 bytes"));
         assert_eq!(shared.shape().geometry.blocks, 100);
         assert_eq!(shared.recognise(&facts(120, b"one", None), shared.resized()), Ok(0), "it may have grown");
         assert_eq!((shared.shape().geometry.blocks, shared.resized.load(Ordering::Relaxed)), (120, 1));

@@ -2,7 +2,7 @@
 //!
 //! A queue's sessions bear the same name (ISID) one after the other. A login under the name of a session that the target still
 //! has *reinstates* it: the target ends the old session and its tasks before it answers (RFC 7143 §6.3.5). So once a login has
-//! succeeded, no command of the session before can take effect any more, and writes may be sent again. That holds within one
+//! succeeded, no command of the previous session can still take effect, and writes may be sent again. That holds within one
 //! portal group: a login that was sent elsewhere, or found another group, begins a session *beside* the old one, and proves nothing.
 
 use std::cell::RefCell;
@@ -28,7 +28,7 @@ use super::entries::Nexus;
 use super::far_end::{Facts, Shape, Shared, Timing};
 use super::link::{Link, Order, Stage};
 use super::redirect::{Redirect, RedirectFollower, RedirectSlot};
-use super::route::{Attempt, Route};
+use super::route::{Attempt, NotConnected, Route};
 use super::volume::RemoteVolume;
 use super::waiting::{Found, Place, Waiting, dial};
 use crate::iwarp_link::{IwarpLink, for_iser};
@@ -354,10 +354,10 @@ struct Entering {
 }
 
 impl Attempt for Entering {
-    fn poll(&mut self) -> Option<Result<(Rc<Link>, Facts), String>> {
+    fn poll(&mut self) -> Option<Result<(Rc<Link>, Facts), NotConnected>> {
         match self.login.stage() {
             Stage::Opening => None,
-            Stage::Failed(why) => Some(Err(why)),
+            Stage::Failed(why) => Some(Err(NotConnected(why))),
             Stage::Ready => self.found.take().map(|(facts, group)| {
                 let portal = self.login.portal;
                 let nexus = group.map(|group| Nexus { portal, group });

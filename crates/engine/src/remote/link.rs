@@ -75,12 +75,12 @@ impl Link {
         })
     }
 
-    /// Says which endpoint serves the link.
+    /// Records which endpoint serves the link.
     pub(crate) fn set_endpoint(&self, endpoint: EndpointId) {
         self.endpoint.set(Some(endpoint));
     }
 
-    /// Says what else is to be told of the end.
+    /// Sets what else hears of the end.
     pub(crate) fn set_when_failed(&self, tell: WhenFailed) {
         *self.when_failed.borrow_mut() = Some(tell);
     }
@@ -113,7 +113,7 @@ impl Link {
         self.under_way.get()
     }
 
-    /// Requests that the connection has not taken, and now will not.
+    /// Takes back the requests that the connection has not taken.
     pub(crate) fn take_back(&self) -> VecDeque<Order> {
         self.orders.take()
     }
@@ -126,7 +126,7 @@ impl Link {
         }
     }
 
-    /// Gives the connection a request. True when it must be told to look, and not if it has been because of another.
+    /// Gives the connection a request. True if the caller has to wake the connection: nothing that was given before has.
     #[inline]
     pub(crate) fn submit(&self, request: Request) -> bool {
         self.under_way.set(self.under_way.get() + 1);
@@ -142,7 +142,7 @@ impl Link {
         }
     }
 
-    /// Whether the connection is to end, told once.
+    /// The order to end, once. [`Order::Leave`] waits until the other orders are taken.
     pub(crate) fn take_farewell(&self) -> Option<Order> {
         // Farewells wait for orders, unless there is to be no more sending at all.
         let mut farewell = self.farewell.borrow_mut();

@@ -21,7 +21,7 @@ use super::far_end::{Facts, Shape, Shared};
 use super::link::{Link, Order, Stage};
 use super::nvme_plan::{DEPTH, Plan};
 use super::referrals::ReferralWalk;
-use super::route::{Attempt, Route};
+use super::route::{Attempt, NotConnected, Route};
 use super::volume::RemoteVolume;
 use super::waiting::{Found, Waiting};
 use crate::limits::{KEEP_ALIVE, QUIESCE};
@@ -135,7 +135,7 @@ impl Route for Queues {
         self.0.association.lose(self.0.number.get(), why);
     }
 
-    /// The admin queue may keep the controller alive until it notices that it is not wanted any more, which it does when
+    /// The admin queue may keep the controller alive until it notices that nobody uses it, which it does when
     /// it would send the next keep alive.
     fn quiet_time(&self) -> Duration {
         KEEP_ALIVE / 2 + KEEP_ALIVE + QUIESCE
@@ -177,20 +177,20 @@ impl Connecting {
 }
 
 impl Attempt for Connecting {
-    fn poll(&mut self) -> Option<Result<(Rc<Link>, Facts), String>> {
+    fn poll(&mut self) -> Option<Result<(Rc<Link>, Facts), NotConnected>> {
         if self.queue.is_none()
             && let Some(why) = self.connect()
         {
-            return Some(Err(why));
+            return Some(Err(NotConnected(why)));
         }
         let (link, facts) = self.queue.as_ref()?;
         match link.stage() {
-            Stage::Failed(why) => Some(Err(why)),
+            Stage::Failed(why) => Some(Err(NotConnected(why))),
             Stage::Ready => Some(Ok((Rc::clone(link), facts.clone()))),
             Stage::Opening if self.way.association.is_up(self.way.number.get()) => None,
             Stage::Opening => {
                 self.give_up();
-                Some(Err(self.way.association.ended()))
+                Some(Err(NotConnected(self.way.association.ended())))
             }
         }
     }

@@ -128,7 +128,7 @@ impl Plan {
 
     /// The keep alive timeout, in milliseconds.
     pub(super) fn keep_alive() -> u32 {
-        u32::try_from(KEEP_ALIVE.as_millis()).unwrap_or(u32::MAX)
+        wire::bounded::<u32>(KEEP_ALIVE.as_millis())
     }
 
     /// Dials a queue; `tell` is given what becomes known, and `errand` looks after what other cores ask of it.

@@ -96,13 +96,13 @@ impl PreparedOpen for Prepared {
     }
 }
 
-/// The way to a volume that may have several addresses: they are tried in the resolver's order.
+/// Opens a volume whose host has several addresses: it tries them in the resolver's order.
 struct Attempts {
     opening: RemoteOpening,
     access: Access,
     context: ClientContext,
     further: VecDeque<SocketAddr>,
-    /// Why each address so far did not do.
+    /// Why each address tried so far failed.
     refusals: Vec<String>,
 }
 

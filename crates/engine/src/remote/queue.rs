@@ -136,7 +136,7 @@ impl RemoteQueue {
             Operation::Flush => {
                 let losses = self.shared.durability.losses();
                 if std::mem::replace(&mut self.told, losses) != losses {
-                    self.shared.set_trouble(LOSS.to_owned());
+                    self.shared.set_last_error(LOSS.to_owned());
                     return self.end(own, VolumeErrorKind::Unreachable);
                 }
                 entry.flush = self.shared.durability.begin_flush();
@@ -294,7 +294,7 @@ impl RemoteQueue {
         }
         self.aside = 0;
         self.route.handle_lost(&why);
-        self.shared.set_trouble(why);
+        self.shared.set_last_error(why);
         self.shared.turn(&mut self.way, Way::Lost);
         self.recovery.handle_ended(now);
         let quiet = self.route.quiet_time();
@@ -365,9 +365,9 @@ impl RemoteQueue {
                 self.attempt = None;
                 self.open(link, &facts);
             }
-            Some(Err(why)) => {
+            Some(Err(error)) => {
                 self.attempt = None;
-                self.shared.set_trouble(why);
+                self.shared.set_last_error(error.to_string());
                 self.shared.turn(&mut self.way, Way::Lost);
                 self.recovery.handle_failed(now);
                 if self.recovery.state() == State::Dead {
@@ -381,10 +381,10 @@ impl RemoteQueue {
     fn open(&mut self, link: Rc<Link>, facts: &Facts) {
         match self.shared.recognise(facts, self.begun) {
             Ok(epoch) => self.epoch = epoch,
-            Err(why) => {
+            Err(mismatch) => {
                 link.order(Order::Leave);
                 self.wake(&link);
-                self.shared.set_trouble(why);
+                self.shared.set_last_error(mismatch.to_string());
                 self.shared.turn(&mut self.way, Way::Lost);
                 self.recovery.handle_mismatch();
                 return self.expire();

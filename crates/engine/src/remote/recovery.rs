@@ -13,7 +13,7 @@
 //!
 //! In `Opening`, `Waiting` and `Dialling` requests wait for the connection. Beyond the bound, in `Resting` and `Probing`, they fail
 //! at once, but the volume is still looked for; an attempt that `Opening` has begun goes on in `Probing`, too. `Dead` is final:
-//! reconnecting was not wanted, or another volume was found in its place. `recovery.table` has every transition; docs/decisions/0003-reconnect.md says why they are so.
+//! the user does not want to reconnect, or another volume was found in its place. `recovery.table` has every transition; docs/decisions/0003-reconnect.md says why they are so.
 
 use std::time::Duration;
 
@@ -183,7 +183,7 @@ impl Recovery {
         let Some(doublings) = self.failures.checked_sub(1) else { return Duration::ZERO };
         let whole = BACKOFF_FIRST.saturating_mul(1 << doublings.min(16)).min(BACKOFF_MOST);
         let half = whole / 2;
-        let nanos = u64::try_from(half.as_nanos()).unwrap_or(u64::MAX).max(1);
+        let nanos = protocol::nanos(half).max(1);
         half + Duration::from_nanos(self.entropy.number() % nanos)
     }
 

@@ -14,20 +14,20 @@ pub(crate) trait Route {
     /// Begins to make a connection.
     fn begin(&mut self) -> Box<dyn Attempt>;
 
-    /// Has an allocation query done by something else than the queue's connection; gives it back where that is for the connection.
+    /// Offers an allocation query to something other than the queue's connection. Returns the query if the connection has to answer it.
     fn aside(&mut self, request: Request) -> Option<Request> {
         Some(request)
     }
 
-    /// Moves the answers to those.
+    /// Moves the completions of such queries to `done`.
     fn take_aside(&mut self, _done: &mut Vec<Completion>) {}
 
-    /// Why the open connection is of no use though it has not ended itself, if so: what it depends on has ended.
+    /// Why the open connection is useless although it has not ended: something that it depends on has.
     fn breach(&self) -> Option<String> {
         None
     }
 
-    /// The queue's connection has ended, or is not wanted any more.
+    /// The queue's connection has ended, or the queue abandons it.
     fn handle_lost(&mut self, _why: &str) {}
 
     /// How long after a connection was lost a command that it carried may still take effect, unless another connection has
@@ -35,14 +35,19 @@ pub(crate) trait Route {
     fn quiet_time(&self) -> Duration;
 }
 
+/// Why a connection was not made, in the words that users read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct NotConnected(pub(crate) String);
+
 /// A connection that is being made.
 pub(crate) trait Attempt {
     /// The open connection with what it found, or why it failed, once that is known.
-    fn poll(&mut self) -> Option<Result<(Rc<Link>, Facts), String>>;
+    fn poll(&mut self) -> Option<Result<(Rc<Link>, Facts), NotConnected>>;
 
-    /// It is not wanted any more.
+    /// The queue abandons the attempt.
     fn give_up(&mut self);
 }
 
-/// Gives one more queue its way to the volume, on the calling core.
+/// Makes the route of one more queue, on the calling core.
 pub(crate) type OpenRoute = dyn Fn(CoreId, Waker) -> Result<Box<dyn Route>, OpenError> + Send + Sync;

@@ -59,7 +59,7 @@ impl Volume for RemoteVolume {
     }
 
     fn last_error(&self) -> Option<String> {
-        self.shared.trouble()
+        self.shared.last_error()
     }
 
     fn open_queue(&self, context: &QueueContext) -> Result<Box<dyn VolumeQueue>, OpenError> {

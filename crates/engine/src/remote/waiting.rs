@@ -1,4 +1,4 @@
-//! Answers that connections find out, and whoever waits for them.
+//! Answers that connections fetch, and how a caller waits for them.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use host::{Dialer, Endpoint};
 
 use super::link::Link;
 
-/// A place that an answer will be put into.
+/// Where a connection puts its answer.
 pub(super) type Place<T> = Rc<RefCell<Option<T>>>;
 
 /// A target or subsystem that a portal offers.
@@ -20,14 +20,14 @@ pub struct Found {
     pub name: String,
     /// Where it is reached.
     pub address: String,
-    /// Why what is behind it is not known, for a discovery service that was referred to and not heard.
+    /// Why nobody knows what it offers: a referral named this discovery service, and it did not answer.
     pub trouble: Option<String>,
 }
 
-/// Looks whether there is an answer.
+/// Returns the answer once there is one.
 type Look<T> = dyn FnMut() -> Option<Result<T, OpenError>>;
 
-/// Waits for an answer that connections find out.
+/// An answer that connections are fetching.
 pub(super) struct Waiting<T>(Box<Look<T>>);
 
 impl<T: 'static> Waiting<T> {

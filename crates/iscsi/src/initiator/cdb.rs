@@ -131,7 +131,7 @@ pub(super) fn command(operation: Operation, block_size: u32, abilities: Abilitie
 /// Writes zeros to the first blocks of what is left.
 pub(super) fn writing_zeros(zeros: Zeros, block_size: u32, abilities: Abilities) -> Work {
     let most = (ZEROS_AT_ONCE.min(abilities.longest_write) / block_size.max(1)).max(1);
-    let blocks = u32::try_from(zeros.left.blocks).unwrap_or(u32::MAX).min(most);
+    let blocks = wire::saturate::<u32>(zeros.left.blocks).min(most);
     let length = blocks.saturating_mul(block_size) as usize;
     let piece = Extent::new(zeros.left.start, blocks.into());
     let left = Extent::new(piece.start + piece.blocks, zeros.left.blocks - piece.blocks);

@@ -200,7 +200,7 @@ impl Probe {
     /// What was found.
     pub(super) fn finish(mut self) -> RemoteUnit {
         let block = self.unit.geometry.block_size.max(1);
-        let largest = u32::try_from(LARGEST).unwrap_or(u32::MAX).min(self.unit.limits.max_transfer);
+        let largest = wire::bounded::<u32>(LARGEST).min(self.unit.limits.max_transfer);
         self.unit.limits.max_transfer = (largest / block).max(1).saturating_mul(block);
         self.unit.discards &= self.unmaps;
         // What was discarded reads as zeros only where the unit says so (SBC-4 §6.6.7, LBPRZ); LIO does not by default.

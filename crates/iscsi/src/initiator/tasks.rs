@@ -70,7 +70,7 @@ impl Work {
 
     /// A command that fills `buf`.
     pub(super) fn reading(cdb: Block, buf: Buf) -> Self {
-        let length = u32::try_from(buf.len()).unwrap_or(u32::MAX);
+        let length = wire::bounded::<u32>(buf.len());
         Self {
             cdb,
             transfer: Transfer::Read,
@@ -90,7 +90,7 @@ impl Work {
 
     /// A command that writes `data`.
     pub(super) fn writing(cdb: Block, data: BufList) -> Self {
-        let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
+        let length = wire::bounded::<u32>(data.len());
         Self {
             cdb,
             transfer: Transfer::Write,
@@ -233,7 +233,7 @@ impl Tasks {
     }
 
     pub(super) fn slots(&self) -> core::ops::Range<u16> {
-        0..u16::try_from(self.slots.len()).unwrap_or(u16::MAX)
+        0..wire::bounded::<u16>(self.slots.len())
     }
 }
 

@@ -171,7 +171,7 @@ pub(crate) fn stamp_request(header: &mut Bhs, cmd_sn: Option<u32>, exp_stat_sn: 
 
 /// Writes the length of the data segment into a header.
 pub(crate) fn stamp_length(header: &mut Bhs, length: usize) {
-    let [_, high, middle, low] = u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes();
+    let [_, high, middle, low] = wire::bounded::<u32>(length).to_be_bytes();
     if let Some(field) = header.get_mut(5..8) {
         field.copy_from_slice(&[high, middle, low]);
     }

@@ -24,7 +24,7 @@ impl Residual {
     /// What follows when `expected` bytes were announced and the command has `full` bytes.
     pub fn between(expected: u32, full: u64) -> Self {
         let expected = u64::from(expected);
-        let count = u32::try_from(full.abs_diff(expected)).unwrap_or(u32::MAX);
+        let count = wire::saturate::<u32>(full.abs_diff(expected));
         match full.cmp(&expected) {
             core::cmp::Ordering::Equal => Self::None,
             core::cmp::Ordering::Greater => Self::Overflow(count),

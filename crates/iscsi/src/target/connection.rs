@@ -439,7 +439,7 @@ impl<D: TargetDatamover> Target<D> {
     /// Asks the initiator to log out. The connection ends for this reason if it does not do so in time, or has not logged in.
     pub(super) fn request_logout(&mut self, now: Instant, reason: CloseReason) {
         if self.state == State::LoggedIn {
-            let seconds = u16::try_from(LOGOUT_TIME.as_secs()).unwrap_or(u16::MAX);
+            let seconds = wire::bounded::<u16>(LOGOUT_TIME.as_secs());
             self.notify(AsyncMessage::logout_requested(seconds).to_bytes(), Vec::new());
             self.enter(Event::LogoutAsked);
             (self.due, self.logout_reason) = (Some(now + LOGOUT_TIME), reason);

@@ -94,7 +94,7 @@ impl<D: TargetDatamover> Target<D> {
             Some(_) => self.account.take(length),
             None => {
                 // A read in several pieces begins only when all of them have room, or many could wait for each other's.
-                let whole = usize::try_from(task.command.full_length()).unwrap_or(usize::MAX);
+                let whole = wire::index(task.command.full_length());
                 let rest = if task.reads { whole.saturating_sub(length) } else { 0 };
                 if rest > 0 && !self.account.charge(rest) {
                     return false;

@@ -247,7 +247,7 @@ impl Tasks {
 
     /// All slots that have a task.
     pub(super) fn slots(&self) -> impl Iterator<Item = u16> + use<> {
-        0..u16::try_from(self.slots.len()).unwrap_or(u16::MAX)
+        0..wire::bounded::<u16>(self.slots.len())
     }
 
     /// All tasks.

@@ -27,7 +27,7 @@ impl Connection {
             WorkRequest::Send { data, .. } => is_too_long(data.len(), u32::MAX).then_some(Refusal::TooLong),
             WorkRequest::Write { data, to } => is_too_long(data.len(), to.length).then_some(Refusal::TooLong),
             WorkRequest::Read { into, from } => {
-                let length = usize::try_from(from.length).unwrap_or(usize::MAX);
+                let length = from.length as usize;
                 (length > into.len() || length > limits.longest).then_some(Refusal::TooLong)
             }
             WorkRequest::Register { memory } if memory.len() > limits.longest => Some(Refusal::TooLong),

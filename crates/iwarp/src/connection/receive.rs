@@ -149,7 +149,7 @@ impl Connection {
         let len = self.receiver.as_mut()?.lend()?;
         let (buf, start) = match self.arrival {
             Arrival::Write(to) => match self.lend(to) {
-                Ok(buf) => (Some(buf), usize::try_from(to.offset).unwrap_or(usize::MAX)),
+                Ok(buf) => (Some(buf), wire::index(to.offset)),
                 Err(violation) => {
                     self.violate(violation);
                     return None;
@@ -175,7 +175,7 @@ impl Connection {
         match &mut self.arrival {
             Arrival::Write(to) => {
                 let stag = to.stag;
-                let bytes = u32::try_from(len).unwrap_or(u32::MAX);
+                let bytes = wire::bounded::<u32>(len);
                 to.offset = to.offset.saturating_add(u64::from(bytes));
                 to.length = to.length.saturating_sub(bytes);
                 self.regions.give_back(stag, buf);
@@ -260,7 +260,7 @@ fn target(header: &Tagged, length: usize) -> RemoteRegion {
     RemoteRegion {
         stag: STag(header.stag.get()),
         offset: header.offset.get(),
-        length: u32::try_from(length).unwrap_or(u32::MAX),
+        length: wire::bounded::<u32>(length),
     }
 }
 

@@ -10,7 +10,7 @@ use super::Connection;
 use crate::ddp::{Control, TAGGED, Tagged, UNTAGGED, Untagged};
 use crate::inbound_reads::ResponseSegment;
 use crate::mpa::{Payload, Rtr};
-use crate::rdmap::{Opcode, READ_QUEUE, ReadRequest, SEND_QUEUE};
+use crate::rdmap::{Opcode, READ_QUEUE, ReadRequest, SEND_QUEUE, SendKind};
 use crate::send_queue::{Outgoing, Read, Work, sink_of};
 use crate::sender::{Sender, Turn};
 use crate::violation::Violation;
@@ -78,18 +78,24 @@ impl Connection {
             Work::Send { data, invalidate } => {
                 let part = part(data, sent, mulpdu.saturating_sub(UNTAGGED));
                 let header = Untagged {
-                    control: Control::new(Opcode::send(invalidate.is_some(), config.solicited), part.last),
+                    control: Control::new(
+                        Opcode::send(SendKind {
+                            invalidates: invalidate.is_some(),
+                            solicited: config.solicited,
+                        }),
+                        part.last,
+                    ),
                     invalidate: U32::new(invalidate.map_or(0, |stag| stag.0)),
                     queue: U32::new(SEND_QUEUE),
                     sequence: U32::new(sequence),
-                    offset: U32::new(u32::try_from(sent).unwrap_or(u32::MAX)),
+                    offset: U32::new(wire::bounded::<u32>(sent)),
                 };
                 writer.write(send, header.as_bytes(), Some(part.payload));
                 (part.payload.length, part.last)
             }
             Work::Write { data, to } => {
                 let part = part(data, sent, mulpdu.saturating_sub(TAGGED));
-                let offset = to.offset.wrapping_add(u64::try_from(sent).unwrap_or(u64::MAX));
+                let offset = to.offset.wrapping_add(wire::widen(sent));
                 let control = Control::new(Opcode::WRITE, part.last);
                 let header = Tagged { control, stag: U32::new(to.stag.0), offset: U64::new(offset) };
                 writer.write(send, header.as_bytes(), Some(part.payload));

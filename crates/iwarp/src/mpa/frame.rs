@@ -242,7 +242,7 @@ impl Frame {
         let enhanced = self.enhanced.map(Enhanced::encode);
         let enhanced = enhanced.as_ref().map_or(&[][..], IntoBytes::as_bytes);
         let length = enhanced.len().saturating_add(self.private_data.bytes().len());
-        let length = U16::new(u16::try_from(length).unwrap_or(u16::MAX));
+        let length = U16::new(wire::bounded::<u16>(length));
         let header = Header { key: self.kind.key(), flags, revision: self.revision, length };
         let mut bytes = header.as_bytes().to_vec();
         bytes.extend_from_slice(enhanced);

@@ -45,7 +45,7 @@ impl Position {
 
     /// The marker that is due here.
     pub(super) fn marker(self) -> Marker {
-        let pointer = u16::try_from(self.in_fpdu.unwrap_or(0)).unwrap_or(u16::MAX);
+        let pointer = wire::saturate::<u16>(self.in_fpdu.unwrap_or(0));
         Marker { reserved: U16::ZERO, pointer: U16::new(pointer) }
     }
 

@@ -33,8 +33,7 @@ impl FpduWriter {
     /// Adds an FPDU to a send. Header and payload are at most 65,535 bytes.
     pub(crate) fn write(&mut self, send: &mut Transmit, header: &[u8], payload: Option<Payload<'_>>) {
         let length = header.len().saturating_add(payload.map_or(0, |payload| payload.length));
-        debug_assert!(u16::try_from(length).is_ok(), "a ULPDU's length has 16 bits");
-        let field = u16::try_from(length).unwrap_or(u16::MAX).to_be_bytes();
+        let field = wire::bounded::<u16>(length).to_be_bytes();
         if self.crc.is_some() {
             self.crc = Some(Crc32c::new());
         }

@@ -7,7 +7,8 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use super::grammar::{Aggregate, Comparison, Node, Operator, Test};
-use crate::result::{Coordinate, PointResult, point_name};
+use super::reasons::{NoNumber, NotMeasured};
+use crate::result::{Coordinate, PointResult};
 use crate::scenario::{Metric, Scenario};
 use crate::statistics::bootstrap::{Bootstrap, median};
 use crate::statistics::context::Contexts;
@@ -82,7 +83,7 @@ pub struct Scope<'a> {
 }
 
 /// A number, or why there is none.
-type Evaluated = Result<Number, String>;
+type Evaluated = Result<Number, NoNumber>;
 
 /// What a test came to at a point.
 #[derive(Debug, Clone, PartialEq)]
@@ -94,12 +95,15 @@ pub struct Seen {
 }
 
 impl<'a> Scope<'a> {
-    /// The measured points that lie where `at` says. An error says that there are none.
+    /// The measured points that lie where `at` says.
+    ///
+    /// # Errors
+    /// There are none.
     pub fn new(
         scenario: &'a Scenario,
         results: &'a [PointResult],
         at: &BTreeMap<String, String>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, NotMeasured> {
         let mut scope = Self {
             results,
             contexts: Contexts::new(scenario, results),
@@ -113,12 +117,7 @@ impl<'a> Scope<'a> {
             }
         }
         if scope.points.is_empty() {
-            let place: Vec<String> = at.iter().map(|(axis, value)| format!("{axis}={value}")).collect();
-            return Err(format!(
-                "nothing was measured{}{}",
-                if at.is_empty() { "" } else { " at " },
-                place.join(" ")
-            ));
+            return Err(NotMeasured(at.clone()));
         }
         Ok(scope)
     }
@@ -156,7 +155,7 @@ impl<'a> Scope<'a> {
             Node::Compare(comparison, one, other) => {
                 match (self.number(one, point), self.number(other, point)) {
                     (Ok(one), Ok(other)) => compare(*comparison, one, other),
-                    (Err(reason), _) | (_, Err(reason)) => Truth::Open(reason),
+                    (Err(reason), _) | (_, Err(reason)) => Truth::Open(reason.to_string()),
                 }
             }
             Node::And(one, other) => Truth::all([self.truth(one, point), self.truth(other, point)]),
@@ -186,7 +185,7 @@ impl<'a> Scope<'a> {
             Node::Over(Aggregate::Share, one) => Ok(self.share(one)),
             Node::Over(aggregate, one) => self.over(*aggregate, one),
             Node::First(axis, one) => self.first(axis, one),
-            _ => Err(format!("`{node}` is no number")),
+            _ => Err(NoNumber::Truth(node.clone())),
         }
     }
 
@@ -244,10 +243,9 @@ impl<'a> Scope<'a> {
         let mut points: Vec<(f64, &[Coordinate])> = Vec::new();
         for point in &self.points {
             let value = point.iter().find(|here| here.axis == axis).and_then(|here| size(&here.value));
-            points.push((
-                value.ok_or_else(|| format!("{axis} has no numbers at {}", point_name(point)))?,
-                point,
-            ));
+            let value =
+                value.ok_or_else(|| NoNumber::NoValue { axis: axis.to_owned(), point: point.clone() })?;
+            points.push((value, point));
         }
         points.sort_by(|one, other| one.0.total_cmp(&other.0));
         let mut low = None;
@@ -258,7 +256,7 @@ impl<'a> Scope<'a> {
                 Truth::No => {}
             }
         }
-        Err(format!("`{node}` surely holds at no {axis}"))
+        Err(NoNumber::Nowhere { condition: node.clone(), axis: axis.to_owned() })
     }
 
     /// Both sides of every comparison, as far as they were measured.
@@ -280,22 +278,14 @@ impl<'a> Scope<'a> {
     }
 }
 
-fn too_few(metric: Metric, arms: &str, point: &[Coordinate], pairs: usize) -> String {
-    let point = point_name(point);
-    format!(
-        "{} of {arms} at {point} was measured {pairs} times, and an interval takes {MIN_PAIRS}",
-        metric.name()
-    )
+fn too_few(metric: Metric, arms: &str, point: &[Coordinate], pairs: usize) -> NoNumber {
+    NoNumber::TooFew { metric, arms: arms.to_owned(), point: point.to_vec(), pairs }
 }
 
 /// A point with some coordinates replaced. An error names an axis that the point does not have.
-fn elsewhere(point: &[Coordinate], at: &[Coordinate]) -> Result<Vec<Coordinate>, String> {
+fn elsewhere(point: &[Coordinate], at: &[Coordinate]) -> Result<Vec<Coordinate>, NoNumber> {
     if let Some(lost) = at.iter().find(|there| !point.iter().any(|here| here.axis == there.axis)) {
-        return Err(format!(
-            "{} has no axis {}, of which the test names a value",
-            point_name(point),
-            lost.axis
-        ));
+        return Err(NoNumber::NoAxis { axis: lost.axis.clone(), point: point.to_vec() });
     }
     let replaced =
         |here: &Coordinate| at.iter().find(|there| there.axis == here.axis).unwrap_or(here).clone();
@@ -345,7 +335,7 @@ fn arithmetic(operator: Operator, one: Number, other: Number) -> Evaluated {
         Operator::Over => |a, b| a / b,
     };
     if operator == Operator::Over && other.low <= 0.0 && other.high >= 0.0 {
-        return Err("a divisor may be zero".to_owned());
+        return Err(NoNumber::Divisor);
     }
     let corners =
         [(one.low, other.low), (one.low, other.high), (one.high, other.low), (one.high, other.high)];

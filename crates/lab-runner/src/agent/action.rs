@@ -205,7 +205,7 @@ impl Filesystem {
 fn iscsi_name(name: &str) -> Result<()> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-.:".contains(&byte);
     let typed = ["iqn.", "eui.", "naa."].iter().any(|start| name.starts_with(start));
-    ensure!(typed && name.len() <= 223 && name.bytes().all(fits), "{name:?} is no iSCSI name (iqn.…)");
+    ensure!(typed && name.len() <= 223 && name.bytes().all(fits), "{name:?} is not an iSCSI name (iqn.…)");
     Ok(())
 }
 
@@ -213,7 +213,7 @@ fn iscsi_name(name: &str) -> Result<()> {
 fn nvme_name(name: &str) -> Result<()> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-.:_".contains(&byte);
     let good = name.starts_with("nqn.") && name.len() <= 223 && name.bytes().all(fits);
-    ensure!(good, "{name:?} is no NVMe qualified name (nqn.…)");
+    ensure!(good, "{name:?} is not an NVMe qualified name (nqn.…)");
     Ok(())
 }
 

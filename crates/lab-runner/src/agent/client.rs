@@ -108,7 +108,7 @@ impl Client {
         }
     }
 
-    /// Asks; what the agent refuses is an error. After a failure of the connection there is none any more.
+    /// Sends a request and returns the answer. The agent's refusal is an error. A connection that fails is gone.
     pub(crate) fn ask(&self, request: &Request) -> Result<Reply> {
         let mut place = self.channel.lock().unwrap_or_else(PoisonError::into_inner);
         let channel = place.as_mut().with_context(|| {
@@ -144,7 +144,7 @@ fn keep_alive(client: &Weak<Client>, ended: &mpsc::Receiver<()>) {
 fn reach(agent: &str) -> Result<TcpStream> {
     let addresses: Vec<SocketAddr> = agent
         .to_socket_addrs()
-        .with_context(|| format!("{agent:?} is no address: write it as 10.0.0.2:7311"))?
+        .with_context(|| format!("{agent:?} is not an address: write it as 10.0.0.2:7311"))?
         .collect();
     let mut last = anyhow!("{agent:?} has no address");
     for address in addresses {
@@ -158,7 +158,7 @@ fn reach(agent: &str) -> Result<TcpStream> {
 
 /// Proves the token and has the agent prove it.
 fn greet(mut channel: Channel, token: &Token) -> Result<Channel> {
-    let hello: Hello = channel.receive(GREETING).context("what answers is no agent of the lab")?;
+    let hello: Hello = channel.receive(GREETING).context("what answers is not an agent of the lab")?;
     if (hello.protocol.as_str(), hello.version) != (PROTOCOL, VERSION) {
         bail!(
             "what answers speaks {} {}, and this lab {PROTOCOL} {VERSION}: run the same linerate on both",

@@ -40,7 +40,7 @@ pub(super) fn list(folder: &Path) -> Result<Vec<RawFile>> {
 /// A part of a file: [`CHUNK`] bytes, fewer at its end.
 pub(super) fn read(path: &Path, offset: u64) -> Result<Vec<u8>> {
     let mut file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-    ensure!(file.metadata()?.is_file(), "{} is no file", path.display());
+    ensure!(file.metadata()?.is_file(), "{} is not a file", path.display());
     file.seek(SeekFrom::Start(offset))?;
     let mut bytes = Vec::new();
     file.take(u64::try_from(CHUNK)?).read_to_end(&mut bytes)?;

@@ -31,12 +31,12 @@ pub(crate) fn name(name: &str) -> Result<()> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     ensure!(
         (1..=64).contains(&name.len()) && !name.starts_with(['.', '-']) && name.bytes().all(fits),
-        "{name:?} is no name: 1 to 64 letters, digits, '-', '_' and '.', the first a letter, a digit or '_'"
+        "{name:?} is not a name: 1 to 64 letters, digits, '-', '_' and '.', the first a letter, a digit or '_'"
     );
     Ok(())
 }
 
-/// A word without white space, control characters and quotes that is no option.
+/// A word without white space, control characters and quotes that is not an option.
 pub(crate) fn word(word: &str) -> Result<()> {
     let fits = |byte: u8| byte.is_ascii_graphic() && !b"\"'`$\\;|<>(){}*!#".contains(&byte);
     ensure!(
@@ -49,9 +49,9 @@ pub(crate) fn word(word: &str) -> Result<()> {
 /// A block device whose content may be lost.
 pub(crate) fn block_device(path: &str, destroy: &BTreeSet<String>) -> Result<()> {
     word(path)?;
-    ensure!(path.starts_with("/dev/") && !climbs(path), "{path:?} is no device under /dev");
+    ensure!(path.starts_with("/dev/") && !climbs(path), "{path:?} is not a device under /dev");
     let kind = std::fs::metadata(path).with_context(|| format!("cannot look at {path}"))?.file_type();
-    ensure!(std::os::unix::fs::FileTypeExt::is_block_device(&kind), "{path} is no block device");
+    ensure!(std::os::unix::fs::FileTypeExt::is_block_device(&kind), "{path} is not a block device");
     device::may_overwrite(Path::new(path), destroy)
 }
 

@@ -140,10 +140,10 @@ impl Agent {
                 channel.seal(End::Agent, key);
                 welcome.inspect_err(|_| *self.lab() = None).map(|()| channel)
             }
-            Err(reason) => {
+            Err(rejection) => {
                 // The reason that counts is this one, whether or not the peer still hears it.
-                let _ = channel.send(&Answer::Refused { reason: reason.clone() }, GREETING);
-                bail!("{reason}")
+                let _ = channel.send(&Answer::Refused { reason: rejection.to_string() }, GREETING);
+                Err(rejection.into())
             }
         }
     }
@@ -154,25 +154,23 @@ impl Agent {
         proof: &Introduction,
         own: Block,
         handle: TcpStream,
-    ) -> Result<Result<(Answer, Block), String>> {
+    ) -> Result<Result<(Answer, Block), Rejection>> {
         if proof.version != VERSION {
             let theirs = proof.version;
-            return Ok(Err(format!(
-                "the lab speaks version {theirs} of the protocol and this agent version {VERSION}: run the same linerate on both"
-            )));
+            return Ok(Err(Rejection::Version(theirs)));
         }
         let theirs = hex::decode(&proof.nonce).and_then(|nonce| Block::try_from(nonce).ok());
         let (Some(lab), Some(given)) = (theirs, hex::decode(&proof.proof)) else {
-            return Ok(Err("the proof is not as the protocol says".to_owned()));
+            return Ok(Err(Rejection::Malformed));
         };
         let nonces = Nonces { agent: own, lab };
         let token = &self.settings.token;
         if !token.verifies(Purpose::Lab, &nonces, &given)? {
-            return Ok(Err("the token is wrong: give the lab the agent's token file".to_owned()));
+            return Ok(Err(Rejection::Token));
         }
         let mut place = self.lab();
         if place.is_some() {
-            return Ok(Err("another lab is being served: wait until its run has ended".to_owned()));
+            return Ok(Err(Rejection::Busy));
         }
         *place = Some(handle);
         let proof = hex::encode(&token.proof(Purpose::Agent, &nonces)?);
@@ -200,6 +198,22 @@ impl Agent {
         torn.left.iter().for_each(|what| tell(what));
         Err(error)
     }
+}
+
+/// Why an agent does not serve a lab.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+enum Rejection {
+    /// The lab speaks that version of the protocol.
+    #[error(
+        "the lab speaks version {0} of the protocol and this agent version {VERSION}: run the same linerate on both"
+    )]
+    Version(u32),
+    #[error("the proof is not as the protocol says")]
+    Malformed,
+    #[error("the token is wrong: give the lab the agent's token file")]
+    Token,
+    #[error("another lab is being served: wait until its run has ended")]
+    Busy,
 }
 
 /// Removes what the sessions of an agent that was cut off left.

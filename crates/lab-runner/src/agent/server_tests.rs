@@ -168,7 +168,7 @@ fn a_false_agent_is_found_out() {
     };
     assert!(error([hello(VERSION), welcome].concat()).contains("does not know the token"));
     assert!(error(hello(VERSION + 1)).contains("run the same linerate"));
-    assert!(error(b"HTTP/1.1 400\r\n".to_vec()).contains("no agent"));
+    assert!(error(b"HTTP/1.1 400\r\n".to_vec()).contains("not an agent"));
 }
 
 fn place() -> Place {
@@ -209,7 +209,7 @@ fn requests_out_of_turn_and_out_of_bounds_are_refused_and_the_session_goes_on() 
         refused(&Request::Poll {}, "no load is planned");
         refused(&Request::Outcome {}, "no load is planned");
         refused(&Request::Start { step: Step::Load {} }, "no load is planned");
-        refused(&Request::Read { name: "../x".to_owned(), offset: 0 }, "no name");
+        refused(&Request::Read { name: "../x".to_owned(), offset: 0 }, "not a name");
         refused(&serve(Target::LinerateIscsi, "file:/etc/passwd"), "refused");
         refused(&serve(Target::Site, "null:1M"), "site");
         refused(&adapt("/etc/passwd"), "/dev");

@@ -34,7 +34,7 @@ pub(super) fn volume_size(url: &str) -> u64 {
 /// The file of a `file:` volume, made and grown to `size` where it is smaller.
 pub(super) fn file(url: &str, size: u64) -> Result<PathBuf> {
     let path = url.strip_prefix("file:").and_then(|rest| rest.split('?').next());
-    sized(path.with_context(|| format!("{url} is no file: volume"))?.into(), size)
+    sized(path.with_context(|| format!("{url} is not a file: volume"))?.into(), size)
 }
 
 /// Makes a file of at least `size` bytes.

@@ -97,7 +97,7 @@ fn volume(number: usize, endpoint: &Endpoint) -> Result<Value> {
         !portal.contains('@'),
         "a CHAP secret would stand in the command line of {PROGRAM}: leave it out of {url}"
     );
-    let lun: u16 = lun.parse().with_context(|| format!("{url}: {lun:?} is no logical unit number"))?;
+    let lun: u16 = lun.parse().with_context(|| format!("{url}: {lun:?} is not a logical unit number"))?;
     Ok(json!({
         "driver": "iscsi",
         "node-name": format!("volume{number}"),

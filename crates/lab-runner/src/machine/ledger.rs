@@ -276,7 +276,7 @@ fn detach(backing: &Path) -> Result<bool> {
     let devices: BTreeSet<&str> = said.lines().map(str::trim).filter(|name| !name.is_empty()).collect();
     for device in &devices {
         if !device.starts_with("/dev/loop") {
-            bail!("losetup names {device:?}, which is no loop device");
+            bail!("losetup names {device:?}, which is not a loop device");
         }
         program::output(&["losetup", "--detach", device], LIMIT)?;
     }

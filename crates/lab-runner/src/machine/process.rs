@@ -74,7 +74,7 @@ impl Placement {
         if let Some(folder) = &self.cgroup {
             let entrance = folder.join("cgroup.procs");
             if !entrance.is_file() {
-                bail!("{} is no control group: it has no file cgroup.procs", folder.display());
+                bail!("{} is not a control group: it has no file cgroup.procs", folder.display());
             }
             let entrance = text(&entrance)?;
             chain.extend([

@@ -129,7 +129,7 @@ fn a_program_that_is_not_there_is_named() {
     assert!(error.contains("linerate-no-such-program"), "{error}");
     let placement = Placement { cgroup: Some(folder.path().to_owned()), ..Placement::default() };
     let error = Running::start(&shell(folder.path(), "true"), &placement).unwrap_err().to_string();
-    assert!(error.contains("no control group"), "{error}");
+    assert!(error.contains("not a control group"), "{error}");
 }
 
 #[test]

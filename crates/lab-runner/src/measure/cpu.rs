@@ -132,11 +132,23 @@ impl Machine {
     }
 }
 
-/// Puts the sides and the machine's times in a window together; `apart` says that no process is charged for interrupts.
-pub(crate) fn account(machine: &Machine, spent: &Spent, apart: bool) -> Cpu {
+/// Whom the kernel charges for the time that it serves interrupts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InterruptTime {
+    /// The process that was interrupted.
+    Process,
+    /// Nobody: it is counted apart from processes.
+    Apart,
+}
+
+/// Puts the sides and the machine's times in a window together.
+pub(crate) fn account(machine: &Machine, spent: &Spent, interrupts: InterruptTime) -> Cpu {
     let accounted: f64 = spent.values().copied().map(CpuShare::seconds).sum();
     let all = machine.all;
-    let busy = if apart { all.user + all.system } else { all.busy() };
+    let busy = match interrupts {
+        InterruptTime::Apart => all.user + all.system,
+        InterruptTime::Process => all.busy(),
+    };
     Cpu {
         processors: count(machine.each.len()),
         host: spent.get("host").copied().unwrap_or_default(),
@@ -151,10 +163,13 @@ pub(crate) fn account(machine: &Machine, spent: &Spent, apart: bool) -> Cpu {
     }
 }
 
-/// Whether the kernel keeps interrupt time apart from processes, as far as its configuration can be read.
-pub fn interrupts_apart() -> bool {
-    static APART: OnceLock<bool> = OnceLock::new();
-    *APART.get_or_init(|| configuration().lines().any(|line| line == "CONFIG_IRQ_TIME_ACCOUNTING=y"))
+/// Whom this kernel charges for interrupts, as far as its configuration can be read.
+pub fn interrupt_time() -> InterruptTime {
+    static CHARGED: OnceLock<InterruptTime> = OnceLock::new();
+    *CHARGED.get_or_init(|| {
+        let is_apart = configuration().lines().any(|line| line == "CONFIG_IRQ_TIME_ACCOUNTING=y");
+        if is_apart { InterruptTime::Apart } else { InterruptTime::Process }
+    })
 }
 
 /// The kernel's configuration, from the place of distributions or the kernel's own; empty where there is none.
@@ -244,11 +259,11 @@ mod tests {
 
     #[test]
     fn what_no_side_accounts_for_is_foreign_and_flagged() {
-        let quiet = account(&second(), &spent(1.2), false);
+        let quiet = account(&second(), &spent(1.2), InterruptTime::Process);
         assert!(near(quiet.foreign, 0.05), "{quiet:?}");
         assert_eq!((quiet.processors, quiet.adapter, quiet.target), (2, None, Some(CpuShare::default())));
         assert!(contended(&quiet, &second()).is_empty());
-        let loud = account(&second(), &spent(1.1), false);
+        let loud = account(&second(), &spent(1.1), InterruptTime::Process);
         let flags = contended(&loud, &second());
         assert!(
             matches!(&flags[..], [Flag::Contended { detail }] if detail.starts_with("7.5 %")),
@@ -260,7 +275,7 @@ mod tests {
     fn what_the_hypervisor_takes_is_flagged_too() {
         let mut machine = second();
         machine.all.steal = 1.0;
-        let flags = contended(&account(&machine, &spent(1.25), false), &machine);
+        let flags = contended(&account(&machine, &spent(1.25), InterruptTime::Process), &machine);
         assert!(
             matches!(&flags[..], [Flag::Contended { detail }] if detail.contains("hypervisor")),
             "{flags:?}"
@@ -269,7 +284,7 @@ mod tests {
 
     #[test]
     fn interrupts_that_are_accounted_apart_are_not_foreign() {
-        assert!(near(account(&second(), &spent(1.2), true).foreign, 0.0));
-        assert!(near(account(&second(), &spent(1.3), true).foreign, 0.0));
+        assert!(near(account(&second(), &spent(1.2), InterruptTime::Apart).foreign, 0.0));
+        assert!(near(account(&second(), &spent(1.3), InterruptTime::Apart).foreign, 0.0));
     }
 }

@@ -136,7 +136,7 @@ impl Side {
     }
 
     /// Takes in a child that was just started with [`Side::folder`] as its control group: the process tree needs to be told.
-    /// A child that has ended and was waited for is nothing to count any more.
+    /// Does nothing for a child that has ended and was waited for.
     pub fn started(&self, pid: u32) {
         if self.group.is_none()
             && let Ok(process) = Stat::of(pid)

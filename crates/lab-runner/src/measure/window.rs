@@ -147,7 +147,7 @@ impl Window {
         self.count(record, from.max(0.0), to.min(end))
     }
 
-    /// Takes the last samples, by the caller's own hand: the thread may wake up late on a busy machine.
+    /// Takes the last samples on the caller's thread: the sampling thread may wake up late on a busy machine.
     fn end(&self) -> Result<Record> {
         let mut sampler = lock(&self.sampler);
         sampler.sample()?;
@@ -281,7 +281,7 @@ impl Record {
             (name.clone(), percent(now.busy - before.busy, to - from))
         };
         let intervals = self.intervals(from, to)?;
-        let mut cpu = account(&machine, &spent, cpu::interrupts_apart());
+        let mut cpu = account(&machine, &spent, cpu::interrupt_time());
         cpu.machine_percent = range(&intervals, machine.all.percent());
         let mut flags = contended(&cpu, &machine);
         let (busiest, throttled) = self.looked(from, to, &machine).unwrap_or_default();
@@ -339,7 +339,7 @@ impl Record {
     }
 }
 
-/// Lets every second one go.
+/// Drops every second sample.
 fn thin<T>(list: &mut Vec<T>) {
     let mut keep = false;
     list.retain(|_| {

@@ -1,4 +1,4 @@
-//! An arm of which a side, or both, stand on hosts with an agent.
+//! An arm with one side, or both, on hosts that run an agent.
 //!
 //! The target is served by one host's agent; the load comes from another's, or from this machine. Each agent counts what
 //! its side costs in the load's own window, by its own clock. In the result the processors are those of the initiating machine,
@@ -46,7 +46,7 @@ impl Fleet {
         Ok(client)
     }
 
-    /// Adds what the machines are that were reached and are not described yet.
+    /// Adds the description of each machine that the run has reached and not described yet.
     pub fn describe(&self, known: &mut BTreeMap<String, Environment>) -> Result<()> {
         let clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         for (name, client) in
@@ -155,7 +155,7 @@ impl Afar {
         self.target.as_ref().map_or(Ok(()), Post::open)
     }
 
-    /// Ends that, and puts what the target cost beside what the initiating machine counted between two moments of this machine's clock.
+    /// Ends the count, and adds the target's cost to what the initiating machine counted between two moments of this machine's clock.
     pub fn close(&self, counted: &mut Counted, period: Period) -> Result<BTreeMap<String, Machine>> {
         let Some(post) = &self.target else { return Ok(BTreeMap::new()) };
         let (theirs, machine) = post.close(period.from, period.to)?;
@@ -320,7 +320,7 @@ impl Post {
     fn read(&self, name: &str, offset: u64) -> Result<Vec<u8>> {
         match self.client.ask(&Request::Read { name: name.to_owned(), offset })? {
             Reply::Bytes { digits } => {
-                hex::decode(&digits).context("a part of a file is no hexadecimal digits")
+                hex::decode(&digits).context("a part of a file is not in hexadecimal digits")
             }
             other => Err(self.client.unexpected(&other)),
         }

@@ -31,17 +31,17 @@ const VOLUME: &str = "null:1G";
 const BLOCK: &str = "64k";
 const DEPTH: &str = "16";
 
-/// One that stands ready.
+/// A neighbour whose servers run.
 #[derive(Debug)]
-struct Standing {
+struct RunningNeighbour {
     kind: Neighbour,
     served: Served,
 }
 
-/// All that an arm has.
+/// The neighbours of an arm.
 #[derive(Debug, Default)]
 pub struct Neighbours {
-    standing: Vec<Standing>,
+    running: Vec<RunningNeighbour>,
 }
 
 /// What neighbours are built on.
@@ -81,20 +81,20 @@ impl Neighbours {
             let served = arm::serve(parts(*kind).0, &spec, ledger)
                 .with_context(|| format!("neighbour {} does not start", kind.name()))?;
             enrol(site.sides, Role::Neighbour, &served);
-            neighbours.standing.push(Standing { kind: *kind, served });
+            neighbours.running.push(RunningNeighbour { kind: *kind, served });
         }
         Ok(neighbours)
     }
 
-    /// What runs for them.
+    /// Their servers.
     pub fn served(&mut self) -> impl Iterator<Item = &mut Served> {
-        self.standing.iter_mut().map(|one| &mut one.served)
+        self.running.iter_mut().map(|one| &mut one.served)
     }
 
     /// Starts their loads, each for longer than the measured one can last.
     pub fn load(&self, task: &Task<'_>, place: &Placement, sides: &Sides) -> Result<Loads> {
         let mut loads = Loads::default();
-        for one in &self.standing {
+        for one in &self.running {
             let load = Load {
                 kind: one.kind,
                 endpoints: one.served.endpoints.clone(),
@@ -190,7 +190,7 @@ impl Load {
 pub struct Loads(Vec<(Load, Running)>);
 
 impl Loads {
-    /// Fails when one of them ended already: to be asked when the measured load has ended.
+    /// Fails if a load has ended already. Call it when the measured load ends.
     pub fn still_run(&mut self) -> Result<()> {
         for (load, running) in &mut self.0 {
             ensure!(
@@ -203,7 +203,7 @@ impl Loads {
         Ok(())
     }
 
-    /// Waits for their ends, and says what each carried in a period.
+    /// Waits until they end, and returns what each carried in a period.
     pub fn finish(self, period: Period) -> Result<Vec<Figures>> {
         let mut figures = Vec::new();
         for (load, mut running) in self.0 {

@@ -243,8 +243,8 @@ impl Stage {
         Ok(())
     }
 
-    /// Whether the tool has yet to lay out what it works on, which it now does. It does so once for each size: what a
-    /// database gathers in one measurement is there in the next, as in any database.
+    /// True if the tool has to lay out its data before it measures: once for each size. What a database gathers in one measurement is there in
+    /// the next, as in any database.
     pub fn wants_preparing(&mut self, settings: &BTreeMap<String, String>) -> bool {
         let size = settings.get("scale").cloned().unwrap_or_default();
         self.prepared.replace(size.clone()) != Some(size)
@@ -309,7 +309,7 @@ fn target_processors(processors: &Processors, topology: &Topology) -> Vec<usize>
         Core::Other => (&processors.target, &processors.host),
         Core::Same => (&processors.host, &processors.target),
     };
-    let loops = usize::try_from(topology.cores).unwrap_or(usize::MAX);
+    let loops = topology.cores as usize;
     let more = others.iter().filter(|number| !own.contains(number)).take(loops.saturating_sub(own.len()));
     own.iter().chain(more).copied().collect()
 }

@@ -127,7 +127,7 @@ impl Store {
     pub fn open(folder: &Path) -> Result<Opened> {
         let path = folder.join("run.json");
         let text = fs::read_to_string(&path).with_context(|| {
-            format!("{} is no run of the lab: cannot read {}", folder.display(), path.display())
+            format!("{} is not a run of the lab: cannot read {}", folder.display(), path.display())
         })?;
         let record: RunRecord = serde_json::from_str(&text)
             .with_context(|| format!("{} is not what the lab writes", path.display()))?;

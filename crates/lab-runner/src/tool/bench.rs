@@ -15,6 +15,7 @@ use super::settings::{LOG, Settings};
 use super::spread;
 use crate::machine::process::CommandLine;
 use lab_model::result::{Direction, Interval, Latency, Load};
+use lab_model::statistics::number::real;
 
 const OUTPUT: &str = "bench.json";
 /// Options of fio that would change what is measured and that `linerate bench` does not have.
@@ -104,7 +105,7 @@ pub(super) fn read(assignment: &Assignment<'_>) -> Result<Measured> {
     let mut extra = BTreeMap::from([("tool_cpu_us_per_io".to_owned(), output.cpu_us_per_io)]);
     if let Some(rate) = Settings(assignment.settings).get("rate_iops").and_then(|rate| rate.parse().ok()) {
         extra.insert("rate_iops".to_owned(), rate);
-        extra.insert("missed".to_owned(), f64::from(u32::try_from(output.missed).unwrap_or(u32::MAX)));
+        extra.insert("missed".to_owned(), real(output.missed));
     }
     Ok(Measured {
         tool: tool("linerate bench", &output.version, &command(assignment)?),

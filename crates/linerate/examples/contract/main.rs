@@ -43,8 +43,8 @@ fn run(url: &str, faults: &[String]) -> Result<String, String> {
     }
     let volume: Arc<dyn Volume> = Arc::new(Bridge::open(&url)?);
     let verdict = contract::check(&volume, &options, &|| Box::new(RealWorld::new()));
-    let trouble = volume.last_error().map(|text| format!(" (last trouble: {text})")).unwrap_or_default();
-    verdict.map_err(|violation| format!("{url} breaks the contract: {violation}{trouble}"))?;
+    let last_error = volume.last_error().map(|text| format!(" (last trouble: {text})")).unwrap_or_default();
+    verdict.map_err(|violation| format!("{url} breaks the contract: {violation}{last_error}"))?;
     Ok(format!("{url} keeps the contract, with {:?}", volume.features()))
 }
 

@@ -291,7 +291,7 @@ impl Disk {
     ) -> Result<(), DiskError> {
         let whole = asked.extent(self)?;
         let block = self.geometry().block_size as usize;
-        let place = |start: u64| usize::try_from(start - whole.start).unwrap_or(usize::MAX) * block;
+        let place = |start: u64| wire::index(start - whole.start) * block;
         let (mut next, end) = (whole.start, whole.start + whole.blocks);
         let mut flying: VecDeque<(u64, Answer<Ended>)> = VecDeque::with_capacity(TRANSFER_WINDOW);
         let mut failure = None;
@@ -315,7 +315,7 @@ impl Disk {
     fn reason(&self, kind: VolumeErrorKind) -> String {
         let lost = matches!(kind, VolumeErrorKind::Unreachable | VolumeErrorKind::TimedOut);
         match self.0.volume.last_error().filter(|_| lost) {
-            Some(trouble) => format!("{kind} (last trouble on the way to the volume: {trouble})"),
+            Some(error) => format!("{kind} (last trouble on the way to the volume: {error})"),
             None => kind.to_string(),
         }
     }

@@ -58,7 +58,7 @@ impl Pace {
         match self {
             Self::Closed => 0,
             Self::Open { period, begun, started } => {
-                let span = u64::try_from(end.since(*begun).as_nanos()).unwrap_or(u64::MAX);
+                let span = protocol::nanos(end.since(*begun));
                 span.div_ceil((*period).max(1)).saturating_sub(*started)
             }
         }

@@ -201,7 +201,7 @@ impl Counter {
 
 /// The requests of an interval as a factor of durations: 2³² are more than a second can have.
 fn factor(requests: u64) -> u32 {
-    u32::try_from(requests).unwrap_or(u32::MAX)
+    wire::saturate::<u32>(requests)
 }
 
 /// Processor time of this process so far.

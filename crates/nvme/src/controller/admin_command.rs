@@ -70,7 +70,7 @@ fn plan_set_features(
         && let Plan::Finish(CommandResult { value, .. }) = plan
     {
         let granted = queue_count(u32::try_from(value).unwrap_or(0)).unwrap_or(1);
-        admin.news.push_back(Request::Queues(u16::try_from(granted).unwrap_or(u16::MAX)));
+        admin.news.push_back(Request::Queues(wire::saturate::<u16>(granted)));
     }
     Ok(plan)
 }

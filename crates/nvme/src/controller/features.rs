@@ -117,7 +117,7 @@ pub(super) fn set(admin: &mut Admin, command: FeatureCommand, nsid: u32) -> Resu
 
 fn set_queues(admin: &mut Admin, value: u32) -> Result<Plan, Status> {
     let wanted = queue_count(value).ok_or(Status::INVALID_FIELD.dnr())?;
-    let granted = u16::try_from(wanted).unwrap_or(u16::MAX).min(admin.max_queues());
+    let granted = wire::saturate::<u16>(wanted).min(admin.max_queues());
     admin.values.queues = Some(granted);
     Ok(Plan::success(u64::from(queues(granted))))
 }

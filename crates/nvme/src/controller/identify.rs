@@ -167,7 +167,7 @@ fn fill(data: &mut IdentifyNamespace, namespace: &Namespace) {
     }
     data.eui64 = namespace.eui64.unwrap_or_default();
     data.nsfeat = identify::NSFEAT_PREFERRED;
-    let from_zero = |blocks: u32| u16::try_from(blocks.saturating_sub(1)).unwrap_or(u16::MAX);
+    let from_zero = |blocks: u32| wire::saturate::<u16>(blocks.saturating_sub(1));
     let physical = from_zero(geometry.physical_block_size.checked_div(geometry.block_size).unwrap_or(1));
     data.npwg.set(physical);
     data.npwa.set(physical);
@@ -211,7 +211,8 @@ fn descriptors(namespace: &Namespace) -> Result<Vec<u8>, Status> {
 
 fn nvm_controller() -> NvmController {
     let mut data = NvmController::new_zeroed();
-    data.dmrl = u8::try_from(RANGES).unwrap_or(u8::MAX);
+    // A range more than the field can say.
+    data.dmrl = wire::saturate::<u8>(RANGES);
     data
 }
 

@@ -136,7 +136,7 @@ impl RemoteNamespace {
     fn piece(&self, blocks: u64) -> (u64, usize) {
         let block_size = self.geometry.block_size.max(1);
         let most = (AT_ONCE.min(self.limits.max_transfer) / block_size).max(1);
-        let blocks = u32::try_from(blocks).unwrap_or(u32::MAX).min(most);
+        let blocks = wire::saturate::<u32>(blocks).min(most);
         (blocks.into(), usize::try_from(blocks.saturating_mul(block_size)).unwrap_or(0))
     }
 

@@ -249,7 +249,7 @@ impl Setup {
     fn after_queues(&mut self, result: u64) -> Next {
         let granted = queue_count(u32::try_from(result).unwrap_or(0)).unwrap_or(1);
         let wanted = self.wanted.map_or(1, |(_, queues)| queues.max(1));
-        self.queues = u16::try_from(granted).unwrap_or(u16::MAX).min(wanted);
+        self.queues = wire::saturate::<u16>(granted).min(wanted);
         self.to(Stage::Events, features::set(fid::ASYNC_EVENTS, identify::OAES_NAMESPACE), 0)
     }
 
@@ -368,7 +368,7 @@ impl Setup {
         if left == 0 {
             return self.read_log_header(Stage::LogCheck);
         }
-        let bytes = u32::try_from(left).unwrap_or(u32::MAX).min(DISCOVERY_CHUNK);
+        let bytes = wire::saturate::<u32>(left).min(DISCOVERY_CHUNK);
         let offset = self.log.read.saturating_add(1).saturating_mul(size);
         let length = usize::try_from(bytes).unwrap_or(0);
         self.to(Stage::LogEntries, GetLogPage::entry(lid::DISCOVERY, offset, bytes), length)

@@ -59,7 +59,7 @@ impl Notifications {
     pub fn page(&self) -> ReservationNotification {
         let Some(first) = self.waiting.front() else { return ReservationNotification::new_zeroed() };
         let further = self.waiting.len().saturating_sub(1);
-        ReservationNotification { available: u8::try_from(further).unwrap_or(u8::MAX), ..*first }
+        ReservationNotification { available: wire::saturate::<u8>(further), ..*first }
     }
 
     /// The host has read the page; answers whether there is another.

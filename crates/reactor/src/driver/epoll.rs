@@ -138,10 +138,7 @@ impl std::fmt::Debug for Epoll {
 
 /// A span as the kernel takes it.
 fn timespec(span: Duration) -> Timespec {
-    Timespec {
-        tv_sec: i64::try_from(span.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: i64::from(span.subsec_nanos()),
-    }
+    Timespec { tv_sec: wire::saturate::<i64>(span.as_secs()), tv_nsec: i64::from(span.subsec_nanos()) }
 }
 
 impl Driver for Epoll {

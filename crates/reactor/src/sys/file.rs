@@ -209,7 +209,7 @@ impl FileOp {
     pub(crate) fn run(&mut self) {
         loop {
             let result = match self.step() {
-                Ok(count) => i32::try_from(count).unwrap_or(i32::MAX),
+                Ok(count) => wire::bounded::<i32>(count),
                 Err(error) => -error.raw_os_error(),
             };
             if self.advance(result) {

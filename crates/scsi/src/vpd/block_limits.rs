@@ -9,7 +9,7 @@ const LENGTH: usize = 64;
 
 pub(super) fn fill(page: &mut Page, _device: &TargetDevice, unit: &LogicalUnit) {
     let block = u64::from(unit.geometry.block_size.max(1));
-    let blocks = |bytes: u64| u32::try_from(bytes.checked_div(block).unwrap_or(0)).unwrap_or(u32::MAX);
+    let blocks = |bytes: u64| wire::saturate::<u32>(bytes.checked_div(block).unwrap_or(0));
     let physical = u64::from(unit.geometry.physical_block_size);
     // WSNZ zero: a WRITE SAME without a length reaches to the end.
     page.u8(0).u8(limits::compare_and_write_blocks(unit));

@@ -8,6 +8,7 @@ use std::task::{Wake, Waker};
 use buf::{Buf, BufList, SharedBuf};
 use protocol::SeededEntropy;
 
+use super::finding::Finding;
 use super::options::Options;
 use super::world::World;
 use crate::{
@@ -58,13 +59,11 @@ impl<'a> Bench<'a> {
         volume: &'a Arc<dyn Volume>,
         options: &'a Options,
         worlds: &'a (dyn Fn() -> Box<dyn World> + Sync),
-    ) -> Result<Self, String> {
+    ) -> Result<Self, Finding> {
         let world = worlds();
         let bell = Arc::new(Bell { rung: AtomicBool::new(false), world: world.waker() });
         let waker = Waker::from(Arc::clone(&bell));
-        let queue = volume
-            .open_queue(&QueueContext::without_pool(CoreId(0), waker))
-            .map_err(|error| error.to_string())?;
+        let queue = volume.open_queue(&QueueContext::without_pool(CoreId(0), waker))?;
         Ok(Self {
             volume,
             options,
@@ -84,7 +83,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Another queue of the same volume.
-    pub(super) fn another(&self) -> Result<Self, String> {
+    pub(super) fn another(&self) -> Result<Self, Finding> {
         Self::open(self.volume, self.options, self.worlds)
     }
 
@@ -93,7 +92,7 @@ impl<'a> Bench<'a> {
     }
 
     pub(super) fn bytes(&self, blocks: u64) -> usize {
-        usize::try_from(blocks).unwrap_or(usize::MAX).saturating_mul(self.block_size())
+        wire::index(blocks).saturating_mul(self.block_size())
     }
 
     /// The most blocks in one transfer.
@@ -102,7 +101,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Submits without waiting; a full queue is waited for.
-    pub(super) fn start(&mut self, operation: Operation) -> Result<Tag, String> {
+    pub(super) fn start(&mut self, operation: Operation) -> Result<Tag, Finding> {
         let mut request = operation;
         for _ in 0..=self.options.patience {
             match self.offer(request)? {
@@ -111,11 +110,11 @@ impl<'a> Bench<'a> {
             }
             self.turn()?;
         }
-        Err("the queue stays full though everything had time to end".to_owned())
+        Err(Finding::Unanswered("the queue stays full though everything had time to end".to_owned()))
     }
 
     /// Submits, or gives the operation back when the queue is full.
-    pub(super) fn offer(&mut self, operation: Operation) -> Result<Result<Tag, Operation>, String> {
+    pub(super) fn offer(&mut self, operation: Operation) -> Result<Result<Tag, Operation>, Finding> {
         self.last += 1;
         let tag = Tag(self.last);
         let now = self.world.now();
@@ -129,7 +128,9 @@ impl<'a> Bench<'a> {
             Err(QueueFull(request)) if request.tag == tag && describe(&request.operation) == told => {
                 Ok(Err(request.operation))
             }
-            Err(QueueFull(request)) => Err(format!("a full queue gave back {request:?} in place of {told}")),
+            Err(QueueFull(request)) => {
+                Err(Finding::Queue(format!("a full queue gave back {request:?} in place of {told}")))
+            }
         }
     }
 
@@ -139,7 +140,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Polls once, and waits a moment if nothing came. True if something came.
-    pub(super) fn turn(&mut self) -> Result<bool, String> {
+    pub(super) fn turn(&mut self) -> Result<bool, Finding> {
         let now = self.world.now();
         self.queue.poll(now, &mut self.done);
         let some = !self.done.is_empty();
@@ -149,8 +150,13 @@ impl<'a> Bench<'a> {
         for completion in std::mem::take(&mut self.done) {
             match self.under_way.get_mut(&completion.tag) {
                 Some(slot @ None) => *slot = Some(completion.result),
-                Some(Some(_)) => return Err(format!("{:?} completed twice", completion.tag)),
-                None => return Err(format!("{:?} completed, but was not under way", completion.tag)),
+                Some(Some(_)) => return Err(Finding::Queue(format!("{:?} completed twice", completion.tag))),
+                None => {
+                    return Err(Finding::Queue(format!(
+                        "{:?} completed, but was not under way",
+                        completion.tag
+                    )));
+                }
             }
         }
         let deadline = self.queue.poll_timeout();
@@ -163,12 +169,14 @@ impl<'a> Bench<'a> {
 
     /// Sees that a completion that nobody could expect was announced: the queue named no deadline when it was polled in
     /// vain, so it must have woken its waker since.
-    fn check_bell(&mut self) -> Result<(), String> {
+    fn check_bell(&mut self) -> Result<(), Finding> {
         let mut rounds = 0;
         while self.waits_for_bell && !self.bell.rung.load(Ordering::SeqCst) {
             rounds += 1;
             if rounds > GRACE {
-                return Err("a completion came without a wake-up or a deadline".to_owned());
+                return Err(Finding::Unanswered(
+                    "a completion came without a wake-up or a deadline".to_owned(),
+                ));
             }
             self.world.idle(None);
         }
@@ -177,29 +185,29 @@ impl<'a> Bench<'a> {
     }
 
     /// Waits for the end of a request.
-    pub(super) fn wait(&mut self, tag: Tag) -> Result<Answer, String> {
+    pub(super) fn wait(&mut self, tag: Tag) -> Result<Answer, Finding> {
         let mut fruitless = 0;
         loop {
             if let Some(Some(_)) = self.under_way.get(&tag) {
                 let answer = self.under_way.remove(&tag).flatten();
-                return answer.ok_or_else(|| "a completion got lost".to_owned());
+                return answer.ok_or_else(|| Finding::Unanswered("a completion got lost".to_owned()));
             }
             fruitless = if self.turn()? { 0 } else { fruitless + 1 };
             if fruitless > self.options.patience {
-                return Err(format!("{tag:?} never completed"));
+                return Err(Finding::Unanswered(format!("{tag:?} never completed")));
             }
         }
     }
 
-    pub(super) fn run(&mut self, operation: Operation) -> Result<Answer, String> {
+    pub(super) fn run(&mut self, operation: Operation) -> Result<Answer, Finding> {
         let tag = self.start(operation)?;
         self.wait(tag)
     }
 
     /// Runs what must succeed.
-    pub(super) fn succeed(&mut self, operation: Operation) -> Result<Outcome, String> {
+    pub(super) fn succeed(&mut self, operation: Operation) -> Result<Outcome, Finding> {
         let told = describe(&operation);
-        self.run(operation)?.map_err(|failure| format!("{told} failed: {failure}"))
+        self.run(operation)?.map_err(|failure| Finding::failed(told, failure))
     }
 
     /// True if compare-and-write is to be checked.
@@ -208,7 +216,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Runs what must fail with `expected`.
-    pub(super) fn fail(&mut self, operation: Operation, expected: VolumeErrorKind) -> Result<(), String> {
+    pub(super) fn fail(&mut self, operation: Operation, expected: VolumeErrorKind) -> Result<(), Finding> {
         let told = describe(&operation);
         match self.run(operation)? {
             Err(failure) if failure.kind == expected => Ok(()),
@@ -218,41 +226,43 @@ impl<'a> Bench<'a> {
             {
                 Ok(())
             }
-            other => Err(format!("{told} ended with {other:?} in place of {expected:?}")),
+            other => Err(Finding::Answer(format!("{told} ended with {other:?} in place of {expected:?}"))),
         }
     }
 
-    pub(super) fn read(&mut self, extent: Extent) -> Result<SharedBuf, String> {
+    pub(super) fn read(&mut self, extent: Extent) -> Result<SharedBuf, Finding> {
         self.read_held(extent).map(BufList::into_one)
     }
 
     /// Reads, and answers with what the volume lent, if it did.
-    pub(super) fn read_held(&mut self, extent: Extent) -> Result<BufList, String> {
+    pub(super) fn read_held(&mut self, extent: Extent) -> Result<BufList, Finding> {
         let into = Buf::zeroed(self.bytes(extent.blocks));
         match self.succeed(Operation::Read { extent, into })? {
             Outcome::Data(data) if data.len() == self.bytes(extent.blocks) => Ok(data),
-            other => Err(format!("a read of {extent:?} answered {other:?}")),
+            other => Err(Finding::Answer(format!("a read of {extent:?} answered {other:?}"))),
         }
     }
 
-    pub(super) fn write(&mut self, extent: Extent, data: BufList) -> Result<(), String> {
+    pub(super) fn write(&mut self, extent: Extent, data: BufList) -> Result<(), Finding> {
         self.succeed(Operation::Write { extent, data, durability: Durability::Cached }).map(drop)
     }
 
     /// Reads and compares.
-    pub(super) fn expect(&mut self, extent: Extent, expected: &[u8]) -> Result<(), String> {
+    pub(super) fn expect(&mut self, extent: Extent, expected: &[u8]) -> Result<(), Finding> {
         let data = self.read(extent)?;
         match data.iter().zip(expected).position(|(one, two)| one != two) {
             None => Ok(()),
             Some(at) => {
                 let block = extent.start + (at / self.block_size()) as u64;
-                Err(format!("block {block} of {extent:?} does not hold what was written (byte {at})"))
+                Err(Finding::Data(format!(
+                    "block {block} of {extent:?} does not hold what was written (byte {at})"
+                )))
             }
         }
     }
 
     /// Waits for everything that is under way, and forgets how it ended.
-    pub(super) fn settle(&mut self) -> Result<(), String> {
+    pub(super) fn settle(&mut self) -> Result<(), Finding> {
         while let Some(tag) = self.under_way.keys().next().copied() {
             self.wait(tag)?.ok();
         }
@@ -260,7 +270,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Sees that nothing comes after the end.
-    pub(super) fn end(&mut self) -> Result<(), String> {
+    pub(super) fn end(&mut self) -> Result<(), Finding> {
         self.settle()?;
         for _ in 0..3 {
             self.turn()?;

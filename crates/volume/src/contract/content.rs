@@ -4,7 +4,7 @@ use buf::{Buf, BufList};
 use protocol::Entropy;
 
 use super::bench::Bench;
-use super::options::Verdict;
+use super::finding::{Finding, Verdict};
 use super::stamp;
 use crate::{Durability, Extent, Features, Operation, Outcome, Tag};
 
@@ -52,7 +52,9 @@ pub(super) fn held_reads_never_change(bench: &mut Bench<'_>) -> Verdict {
             bench.succeed(Operation::WriteZeroes { extent, durability, may_unmap: true })?;
         }
         if held.into_one()[..] != before {
-            return Err(format!("what a read of {extent:?} answered changed while it was held"));
+            return Err(Finding::Data(format!(
+                "what a read of {extent:?} answered changed while it was held"
+            )));
         }
     }
     // Where nobody can say whether the far end was away, a later connection would have to suspect that these writes are lost.
@@ -83,8 +85,8 @@ struct Model {
 
 impl Model {
     fn range(&self, extent: Extent) -> std::ops::Range<usize> {
-        let first = usize::try_from(extent.start - self.start).unwrap_or(usize::MAX);
-        let blocks = usize::try_from(extent.blocks).unwrap_or(usize::MAX);
+        let first = wire::index(extent.start - self.start);
+        let blocks = wire::index(extent.blocks);
         first * self.block_size..(first + blocks) * self.block_size
     }
 
@@ -106,7 +108,10 @@ impl Model {
         let pairs = data.chunks(self.block_size).zip(expected.chunks(self.block_size));
         for ((index, defined), (have, want)) in blocks.clone().zip(&self.defined[blocks]).zip(pairs) {
             if *defined && have != want {
-                return Err(format!("block {} differs from the model", self.start + index as u64));
+                return Err(Finding::Data(format!(
+                    "block {} differs from the model",
+                    self.start + index as u64
+                )));
             }
         }
         Ok(())
@@ -132,7 +137,7 @@ pub(super) fn random_against_model(bench: &mut Bench<'_>) -> Verdict {
     let mut steps = 0;
     while steps < bench.options.steps {
         let batch = batch(bench, Extent::new(start, blocks))?;
-        steps += u32::try_from(batch.len()).unwrap_or(u32::MAX).max(1);
+        steps += wire::bounded::<u32>(batch.len()).max(1);
         for (tag, step) in batch {
             settle_step(bench, &mut model, tag, step)?;
         }
@@ -146,7 +151,7 @@ pub(super) fn random_against_model(bench: &mut Bench<'_>) -> Verdict {
 }
 
 /// Starts some requests whose extents do not overlap.
-fn batch(bench: &mut Bench<'_>, area: Extent) -> Result<Vec<(Tag, Step)>, String> {
+fn batch(bench: &mut Bench<'_>, area: Extent) -> Result<Vec<(Tag, Step)>, Finding> {
     let mut started: Vec<(Tag, Step)> = Vec::new();
     let mut used: Vec<Extent> = Vec::new();
     for _ in 0..BATCH {
@@ -187,7 +192,9 @@ fn random_step(bench: &mut Bench<'_>, extent: Extent) -> (Operation, Step) {
 }
 
 fn settle_step(bench: &mut Bench<'_>, model: &mut Model, tag: Tag, step: Step) -> Verdict {
-    let outcome = bench.wait(tag)?.map_err(|kind| format!("{tag:?} of the random traffic failed: {kind}"))?;
+    let outcome = bench
+        .wait(tag)?
+        .map_err(|failure| Finding::failed(format!("{tag:?} of the random traffic"), failure))?;
     match (step, outcome) {
         (Step::Read(extent), Outcome::Data(data)) => model.check(extent, &data.into_one()),
         (Step::Write(extent, bytes), Outcome::Done) => {
@@ -199,6 +206,6 @@ fn settle_step(bench: &mut Bench<'_>, model: &mut Model, tag: Tag, step: Step) -
             model.defined[blocks].fill(false);
             Ok(())
         }
-        (_, outcome) => Err(format!("{tag:?} of the random traffic answered {outcome:?}")),
+        (_, outcome) => Err(Finding::Answer(format!("{tag:?} of the random traffic answered {outcome:?}"))),
     }
 }

@@ -5,6 +5,7 @@
 
 mod bench;
 mod content;
+mod finding;
 mod options;
 mod overlap;
 mod shape;
@@ -17,8 +18,9 @@ use std::sync::Arc;
 
 use crate::Volume;
 use bench::Bench;
-use options::Verdict;
-pub use options::{Options, Violation};
+use finding::Verdict;
+pub use finding::{Finding, Violation};
+pub use options::Options;
 pub use world::{FakeWorld, RealWorld, World};
 
 /// One check: its name, what it needs of the volume, and what it does.
@@ -85,7 +87,7 @@ pub fn check(
             (check.run)(&mut bench)?;
             bench.end()
         });
-        verdict.map_err(|what| Violation { check: check.name, what })?;
+        verdict.map_err(|finding| Violation { check: check.name, finding })?;
     }
     Ok(())
 }

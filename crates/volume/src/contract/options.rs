@@ -1,6 +1,4 @@
-//! What a check is given, and what it ends with.
-
-use std::fmt;
+//! What a check is given.
 
 /// What a volume is expected to be, and how hard to look.
 #[derive(Debug, Clone, Copy)]
@@ -35,23 +33,3 @@ impl Default for Options {
         }
     }
 }
-
-/// A promise that was not kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Violation {
-    /// The check that found it, as `docs/volume-contract.md` names it.
-    pub check: &'static str,
-    /// What was expected and what happened.
-    pub what: String,
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.check, self.what)
-    }
-}
-
-impl std::error::Error for Violation {}
-
-/// What a check ends with: nothing, or what went wrong.
-pub(super) type Verdict = Result<(), String>;

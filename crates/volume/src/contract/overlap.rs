@@ -7,7 +7,7 @@ use buf::Buf;
 use protocol::{Entropy, SeededEntropy};
 
 use super::bench::{Answer, Bench};
-use super::options::Verdict;
+use super::finding::{Finding, Verdict};
 use super::stamp;
 use crate::{ComparedWrite, Durability, Extent, Failure, Operation, Outcome, Tag, VolumeErrorKind};
 
@@ -51,7 +51,7 @@ fn on_threads(bench: &Bench<'_>, work: impl Fn(&mut Bench<'_>, u64) -> Verdict +
             })
             .collect();
         for thread in threads {
-            thread.join().map_err(|_| "a thread panicked".to_owned())??;
+            thread.join().map_err(|_| Finding::Panicked)??;
         }
         Ok(())
     })
@@ -74,7 +74,7 @@ fn check_blocks(bench: &Bench<'_>, extent: Extent, data: &[u8]) -> Verdict {
     for (place, block) in (extent.start..).zip(data.chunks(bench.block_size())) {
         let (writer, number) = stamp::read(block, place)?;
         if writer > u64::from(bench.options.threads) || number > ROUNDS * BATCH {
-            return Err(format!("block {place} is stamped by nobody: {writer}, {number}"));
+            return Err(Finding::Data(format!("block {place} is stamped by nobody: {writer}, {number}")));
         }
     }
     Ok(())
@@ -102,7 +102,7 @@ fn write_and_read(bench: &mut Bench<'_>, area: Extent, writer: u64) -> Verdict {
         for (tag, extent) in reads {
             match bench.wait(tag)? {
                 Ok(Outcome::Data(data)) => check_blocks(bench, extent, &data.into_one())?,
-                other => return Err(format!("a read ended with {other:?}")),
+                other => return Err(Finding::Answer(format!("a read ended with {other:?}"))),
             }
         }
         bench.settle()?;
@@ -134,33 +134,33 @@ pub(super) fn compare_and_write_is_atomic(bench: &mut Bench<'_>) -> Verdict {
                 Err(Failure { kind: VolumeErrorKind::Miscompare { .. }, .. }) => {
                     count = current(bench, area)?;
                 }
-                Err(other) => return Err(format!("a compare-and-write failed: {other}")),
+                Err(other) => return Err(Finding::failed("a compare-and-write", other)),
             }
         }
         Ok(())
     })?;
     let (count, expected) = (current(bench, area)?, INCREMENTS * u64::from(bench.options.threads));
     if count != expected {
-        return Err(format!("{expected} increments left the number at {count}"));
+        return Err(Finding::Data(format!("{expected} increments left the number at {count}")));
     }
     Ok(())
 }
 
-fn increment(bench: &mut Bench<'_>, extent: Extent, old: Vec<u8>, new: Vec<u8>) -> Result<Answer, String> {
+fn increment(bench: &mut Bench<'_>, extent: Extent, old: Vec<u8>, new: Vec<u8>) -> Result<Answer, Finding> {
     let (compare, write) = (Buf::from(old).freeze().into(), Buf::from(new).freeze().into());
     let data = Box::new(ComparedWrite { compare, write });
     bench.run(Operation::CompareAndWrite { extent, data, durability: Durability::Cached })
 }
 
 /// The number that all blocks hold now; they must agree, as compare-and-write is atomic against reads.
-fn current(bench: &mut Bench<'_>, extent: Extent) -> Result<u64, String> {
+fn current(bench: &mut Bench<'_>, extent: Extent) -> Result<u64, Finding> {
     let data = bench.read(extent)?;
     let mut counts = Vec::new();
     for (place, block) in (extent.start..).zip(data.chunks(bench.block_size())) {
         counts.push(stamp::read(block, place)?.0);
     }
     if counts.iter().any(|count| Some(count) != counts.first()) {
-        return Err(format!("a read saw half a compare-and-write: {counts:?}"));
+        return Err(Finding::Data(format!("a read saw half a compare-and-write: {counts:?}")));
     }
     Ok(counts.first().copied().unwrap_or(0))
 }
@@ -194,15 +194,17 @@ fn change_first_while_writing(bench: &mut Bench<'_>, area: Extent, stamp: (u64, 
     let (data, durability) = (Buf::from(bytes).freeze().into(), Durability::Cached);
     let write = bench.start(Operation::Write { extent: own, data, durability })?;
     let changed = increment(bench, area, old, new)?;
-    bench.wait(write)?.map_err(|kind| format!("a write failed: {kind}"))?;
+    bench.wait(write)?.map_err(|failure| Finding::failed("a write", failure))?;
     if let Err(Failure { kind, .. }) = changed
         && !matches!(kind, VolumeErrorKind::Miscompare { .. })
     {
-        return Err(format!("a compare-and-write failed: {kind}"));
+        return Err(Finding::failed("a compare-and-write", kind));
     }
     let found = stamp::read(&bench.read(own)?, own.start)?;
     if found != stamp {
-        return Err(format!("write {stamp:?} of a block was followed by {found:?}, which is older"));
+        return Err(Finding::Data(format!(
+            "write {stamp:?} of a block was followed by {found:?}, which is older"
+        )));
     }
     Ok(())
 }

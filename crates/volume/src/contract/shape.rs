@@ -3,7 +3,7 @@
 use buf::{Buf, BufList};
 
 use super::bench::Bench;
-use super::options::Verdict;
+use super::finding::{Finding, Verdict};
 use crate::{ComparedWrite, Durability, Extent, Features, Operation, Outcome, VolumeErrorKind};
 
 pub(super) fn geometry_makes_sense(bench: &mut Bench<'_>) -> Verdict {
@@ -25,7 +25,9 @@ pub(super) fn geometry_makes_sense(bench: &mut Bench<'_>) -> Verdict {
     ];
     match sound.iter().find(|(holds, _)| !holds) {
         None => Ok(()),
-        Some((_, what)) => Err(format!("it does not hold that {what}: {geometry:?} {limits:?}")),
+        Some((_, what)) => {
+            Err(Finding::Shape(format!("it does not hold that {what}: {geometry:?} {limits:?}")))
+        }
     }
 }
 
@@ -86,9 +88,11 @@ pub(super) fn empty_extents(bench: &mut Bench<'_>) -> Verdict {
     for start in [0, bench.geometry.blocks] {
         for operation in one_of_each(bench, Extent::new(start, 0), writable) {
             match bench.succeed(operation)? {
-                Outcome::Data(data) if !data.is_empty() => return Err("an empty read has data".to_owned()),
+                Outcome::Data(data) if !data.is_empty() => {
+                    return Err(Finding::Answer("an empty read has data".to_owned()));
+                }
                 Outcome::Allocation(run) if run.extent != Extent::new(start, 0) => {
-                    return Err(format!("an empty query answered {run:?}"));
+                    return Err(Finding::Answer(format!("an empty query answered {run:?}")));
                 }
                 _ => {}
             }

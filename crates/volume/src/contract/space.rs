@@ -3,7 +3,7 @@
 use buf::{Buf, BufList};
 
 use super::bench::Bench;
-use super::options::Verdict;
+use super::finding::{Finding, Verdict};
 use super::stamp;
 use crate::{Allocation, ComparedWrite, Durability, Extent, Features, Operation, Outcome, VolumeErrorKind};
 
@@ -16,7 +16,7 @@ fn area(bench: &Bench<'_>) -> Extent {
 }
 
 /// Writes the area full and gives back what it holds.
-fn filled(bench: &mut Bench<'_>, area: Extent) -> Result<Vec<u8>, String> {
+fn filled(bench: &mut Bench<'_>, area: Extent) -> Result<Vec<u8>, Finding> {
     let mut bytes = vec![0; bench.bytes(area.blocks)];
     stamp::fill_all(&mut bytes, bench.block_size(), area.start, (7, bench.options.seed));
     bench.write(area, Buf::from(bytes.clone()).freeze().into())?;
@@ -67,14 +67,14 @@ pub(super) fn write_zeroes(bench: &mut Bench<'_>) -> Verdict {
 }
 
 /// The first run of an extent, seen to begin there and to lie within.
-fn query(bench: &mut Bench<'_>, extent: Extent) -> Result<Allocation, String> {
+fn query(bench: &mut Bench<'_>, extent: Extent) -> Result<Allocation, Finding> {
     match bench.succeed(Operation::QueryAllocation { extent })? {
         Outcome::Allocation(run)
             if run.extent.start == extent.start && (1..=extent.blocks).contains(&run.extent.blocks) =>
         {
             Ok(run)
         }
-        other => Err(format!("a query of {extent:?} answered {other:?}")),
+        other => Err(Finding::Answer(format!("a query of {extent:?} answered {other:?}"))),
     }
 }
 
@@ -89,7 +89,7 @@ pub(super) fn allocation_covers(bench: &mut Bench<'_>) -> Verdict {
             let blocks = run.extent.blocks.min(bench.longest()).min(64);
             let data = bench.read(Extent::new(at, blocks))?;
             if data.iter().any(|byte| *byte != 0) {
-                return Err(format!("{run:?} has nothing behind it, but holds data"));
+                return Err(Finding::Data(format!("{run:?} has nothing behind it, but holds data")));
             }
         }
         at += run.extent.blocks;
@@ -104,7 +104,7 @@ pub(super) fn allocation_tells_data(bench: &mut Bench<'_>) -> Verdict {
     while at < area.start + area.blocks {
         let run = query(bench, Extent::new(at, area.start + area.blocks - at))?;
         if !run.mapped {
-            return Err(format!("{run:?} was written just now"));
+            return Err(Finding::Answer(format!("{run:?} was written just now")));
         }
         at += run.extent.blocks;
     }
@@ -144,7 +144,7 @@ pub(super) fn compare(bench: &mut Bench<'_>) -> Verdict {
     for at in places(bench, bytes.len()) {
         let mut other = bytes.clone();
         other[at] ^= 1;
-        let expected = VolumeErrorKind::Miscompare { offset: u32::try_from(at).unwrap_or(u32::MAX) };
+        let expected = VolumeErrorKind::Miscompare { offset: wire::bounded::<u32>(at) };
         bench.fail(Operation::Compare { extent: area, data: in_pieces(&other) }, expected)?;
     }
     Ok(())
@@ -164,7 +164,7 @@ pub(super) fn compare_and_write(bench: &mut Bench<'_>) -> Verdict {
         let mut other = bytes.clone();
         other[at] ^= 1;
         let data = Box::new(ComparedWrite { compare: in_pieces(&other), write: in_pieces(&new) });
-        let expected = VolumeErrorKind::Miscompare { offset: u32::try_from(at).unwrap_or(u32::MAX) };
+        let expected = VolumeErrorKind::Miscompare { offset: wire::bounded::<u32>(at) };
         bench.fail(Operation::CompareAndWrite { extent: area, data, durability }, expected)?;
         bench.expect(area, &bytes)?;
     }

@@ -1,5 +1,7 @@
 //! Blocks that say who wrote them: a block that is part one write and part another cannot pass.
 
+use super::finding::Finding;
+
 /// Bytes of a stamp: writer and number, eight each.
 const HEADER: usize = 16;
 
@@ -31,7 +33,7 @@ pub(super) fn fill_all(bytes: &mut [u8], block_size: usize, place: u64, stamp: (
 }
 
 /// The stamp of a block that is whole, or why it is not.
-pub(super) fn read(block: &[u8], place: u64) -> Result<(u64, u64), String> {
+pub(super) fn read(block: &[u8], place: u64) -> Result<(u64, u64), Finding> {
     let word = |from: usize| {
         let bytes = block.get(from..from + 8).and_then(|bytes| bytes.try_into().ok());
         bytes.map_or(0, u64::from_le_bytes)
@@ -41,10 +43,10 @@ pub(super) fn read(block: &[u8], place: u64) -> Result<(u64, u64), String> {
     fill(&mut expected, place, stamp);
     match block.iter().zip(&expected).position(|(one, two)| one != two) {
         None => Ok(stamp),
-        Some(at) => Err(format!(
+        Some(at) => Err(Finding::Data(format!(
             "block {place} carries the stamp {stamp:?}, but from byte {} on it is not that write's",
             at.max(HEADER)
-        )),
+        ))),
     }
 }
 

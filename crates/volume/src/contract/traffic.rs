@@ -4,7 +4,7 @@ use buf::Buf;
 use protocol::Entropy;
 
 use super::bench::Bench;
-use super::options::Verdict;
+use super::finding::{Finding, Verdict};
 use crate::{Extent, Failure, Operation, Outcome, VolumeErrorKind};
 
 pub(super) fn reads_own_or_lent_memory(bench: &mut Bench<'_>) -> Verdict {
@@ -13,14 +13,16 @@ pub(super) fn reads_own_or_lent_memory(bench: &mut Bench<'_>) -> Verdict {
     let place = into.as_ptr();
     let data = match bench.succeed(Operation::Read { extent, into })? {
         Outcome::Data(data) => data,
-        other => return Err(format!("a read answered {other:?}")),
+        other => return Err(Finding::Answer(format!("a read answered {other:?}"))),
     };
     if data.len() != bench.block_size() {
-        return Err(format!("a read of a block gave {} bytes", data.len()));
+        return Err(Finding::Answer(format!("a read of a block gave {} bytes", data.len())));
     }
     let data = data.into_one();
     if data.as_ptr() == place && data.try_unfreeze().is_err() {
-        return Err("the request's own buffer came back, but somebody still holds it".to_owned());
+        return Err(Finding::Queue(
+            "the request's own buffer came back, but somebody still holds it".to_owned(),
+        ));
     }
     Ok(())
 }
@@ -36,10 +38,10 @@ pub(super) fn queue_full_gives_back(bench: &mut Bench<'_>) -> Verdict {
         }
     }
     if taken > depth {
-        return Err(format!("{taken} requests were taken at a depth of {depth}"));
+        return Err(Finding::Queue(format!("{taken} requests were taken at a depth of {depth}")));
     }
     if taken == 0 {
-        return Err("an idle queue takes no request".to_owned());
+        return Err(Finding::Unanswered("an idle queue takes no request".to_owned()));
     }
     bench.settle()?;
     bench.read(Extent::new(0, 1)).map(drop)
@@ -78,7 +80,7 @@ pub(super) fn cancel_ends_in_a_completion(bench: &mut Bench<'_>) -> Verdict {
     for tag in tags {
         match bench.wait(tag)? {
             Ok(Outcome::Data(_)) | Err(Failure { kind: VolumeErrorKind::Cancelled, .. }) => {}
-            other => return Err(format!("a cancelled read ended with {other:?}")),
+            other => return Err(Finding::Answer(format!("a cancelled read ended with {other:?}"))),
         }
     }
     Ok(())
@@ -107,8 +109,10 @@ pub(super) fn failed_reads_return_memory(bench: &mut Bench<'_>) -> Verdict {
         let Err(Failure { kind, memory }) = bench.wait(tag)? else { continue };
         match memory {
             Some(memory) if (memory.as_ptr().addr(), memory.len()) == place => {}
-            Some(_) => return Err(format!("a read that failed ({kind}) brought another buffer")),
-            None => return Err(format!("a read that failed ({kind}) has kept its buffer")),
+            Some(_) => {
+                return Err(Finding::Queue(format!("a read that failed ({kind}) brought another buffer")));
+            }
+            None => return Err(Finding::Queue(format!("a read that failed ({kind}) has kept its buffer"))),
         }
     }
     Ok(())

@@ -58,7 +58,7 @@ impl Volume for Delay {
             waiting: BinaryHeap::new(),
             taken: 0,
             time: self.time,
-            jitter: u64::try_from(self.jitter.as_nanos()).unwrap_or(u64::MAX),
+            jitter: protocol::nanos(self.jitter),
             on: self.on,
             entropy: SeededEntropy::new(self.seed.wrapping_add(number)),
         }))

@@ -78,7 +78,7 @@ struct LimitQueue {
 fn cost(amount: u64, rate: Option<u64>) -> u64 {
     let Some(rate) = rate else { return 0 };
     let nanos = u128::from(amount) * u128::from(SECOND) / u128::from(rate.max(1));
-    u64::try_from(nanos).unwrap_or(u64::MAX)
+    wire::saturate::<u64>(nanos)
 }
 
 /// The point moved on by `nanos` from now, or from itself if that is later.

@@ -161,7 +161,7 @@ impl VolumeQueue for StatsQueue {
         self.front.poll(now, done);
         for completion in done.iter().skip(before) {
             let Some(started) = self.started.remove(&completion.tag) else { continue };
-            let nanos = u64::try_from(now.since(started.at).as_nanos()).unwrap_or(u64::MAX);
+            let nanos = protocol::nanos(now.since(started.at));
             let bytes = completion.result.as_ref().ok().map(|_| started.bytes);
             if let Some(counters) = self.cell.operations.get(started.kind) {
                 counters.record(nanos, bytes);

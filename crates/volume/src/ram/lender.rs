@@ -42,8 +42,7 @@ impl Lender {
             return false;
         }
         let more = copied.wrapping_sub(std::mem::replace(&mut self.seen, copied));
-        self.wary =
-            self.wary.saturating_add(usize::try_from(more).unwrap_or(usize::MAX).saturating_mul(WARY));
+        self.wary = self.wary.saturating_add(wire::index(more).saturating_mul(WARY));
         let lends = self.wary == 0 && (len >= PAGE || self.loans.out() < SHORT);
         self.wary = self.wary.saturating_sub(len);
         lends

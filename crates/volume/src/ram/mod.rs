@@ -19,7 +19,7 @@ use std::task::Waker;
 use buf::{Buf, BufList};
 use protocol::Instant;
 
-use crate::ready::Ready;
+use crate::waiting_completions::WaitingCompletions;
 use crate::{
     Allocation, Completion, Extent, Failure, Features, Geometry, Limits, OpenError, Operation, Outcome,
     QueueContext, QueueFull, Request, Tag, Volume, VolumeErrorKind, VolumeQueue, shape,
@@ -65,7 +65,7 @@ impl Volume for Ram {
     }
 
     fn limits(&self) -> Limits {
-        let page = u32::try_from(PAGE).unwrap_or(u32::MAX);
+        let page = wire::bounded::<u32>(PAGE);
         Limits { discard_granularity: page / self.geometry.block_size, ..Limits::default() }
     }
 
@@ -80,7 +80,7 @@ impl Volume for Ram {
             limits,
             features: self.features(),
             pages: Arc::clone(&self.pages),
-            ready: Ready::new(limits.depth as usize),
+            ready: WaitingCompletions::new(limits.depth as usize),
             waiting: VecDeque::new(),
             lender: Lender::new(),
             spent: 0,
@@ -95,7 +95,7 @@ struct RamQueue {
     limits: Limits,
     features: Features,
     pages: Arc<Pages>,
-    ready: Ready,
+    ready: WaitingCompletions,
     /// Requests that nothing, or only a part, was done of.
     waiting: VecDeque<Request>,
     lender: Lender,

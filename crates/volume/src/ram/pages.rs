@@ -65,7 +65,7 @@ fn parts(offset: u64, len: usize) -> impl Iterator<Item = Part> {
         }
         let at = offset + done as u64;
         let start = usize::try_from(at % PAGE as u64).unwrap_or_default();
-        let page = usize::try_from(at / PAGE as u64).unwrap_or(usize::MAX);
+        let page = wire::index(at / PAGE as u64);
         let part = Part { page, start, len: (PAGE - start).min(len - done), done };
         done += part.len;
         Some(part)
@@ -251,7 +251,7 @@ impl Pages {
     /// How many bytes from `offset`, of `len` at most, are alike, and whether there are pages behind them.
     pub(super) fn run(&self, offset: u64, len: u64) -> (u64, bool) {
         let mapped = |at: u64| {
-            let page = usize::try_from(at / PAGE as u64).unwrap_or(usize::MAX);
+            let page = wire::index(at / PAGE as u64);
             self.existing(page).is_some_and(|page| !shared(page).is_hole())
         };
         let first = mapped(offset);
@@ -265,7 +265,7 @@ impl Pages {
 
     /// How far from `at` the next page is that can differ.
     fn stride(&self, at: u64) -> u64 {
-        let directory = usize::try_from(at / (PAGE * DIRECTORY) as u64).unwrap_or(usize::MAX);
+        let directory = wire::index(at / (PAGE * DIRECTORY) as u64);
         let untouched = self.directories.get(directory).is_none_or(|directory| directory.get().is_none());
         let alike = if untouched { PAGE * DIRECTORY } else { PAGE } as u64;
         alike - at % alike
@@ -319,7 +319,7 @@ impl<'a> Source<'a> {
             };
             if let Some(at) = differs {
                 return Err(VolumeErrorKind::Miscompare {
-                    offset: u32::try_from(part.done + done + at).unwrap_or(u32::MAX),
+                    offset: wire::bounded::<u32>(part.done + done + at),
                 });
             }
             done += bytes.len();

@@ -16,6 +16,7 @@ mod protocol_names;
 mod purity;
 mod references;
 mod retired_words;
+mod string_errors;
 mod tokio;
 mod tuples;
 mod unsafety;
@@ -31,6 +32,7 @@ pub(super) const ALL: &[Rule] = &[
     protocol_names::RULE,
     engine::RULE,
     tuples::RULE,
+    string_errors::RULE,
     tokio::RULE,
     manifests::RULE,
     dependencies::RULE,

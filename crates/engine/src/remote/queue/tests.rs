@@ -10,6 +10,7 @@ use buf::{Buf, BufList};
 use super::*;
 use crate::remote::ClientContext;
 use crate::remote::far_end::Timing;
+use crate::remote::route::NotConnected;
 
 const COMMAND: Duration = Duration::from_secs(30);
 const RECONNECT: Duration = Duration::from_secs(30);
@@ -41,7 +42,7 @@ impl Route for Scripted {
 }
 
 impl Attempt for Scripted {
-    fn poll(&mut self) -> Option<Result<(Rc<Link>, Facts), String>> {
+    fn poll(&mut self) -> Option<Result<(Rc<Link>, Facts), NotConnected>> {
         let mut script = self.0.borrow_mut();
         let facts = script.next.take()?;
         let link = Link::new(Waker::noop().clone());
@@ -545,7 +546,7 @@ fn a_flush_that_the_far_end_fails_once_fails_on_every_queue_from_then_on() {
             }
             assert!(bench.carry_out(0, read()).is_ok(), "reads go on");
         }
-        assert_eq!(one.shared.trouble().is_some(), lost, "{kind:?}");
+        assert_eq!(one.shared.last_error().is_some(), lost, "{kind:?}");
     }
 }
 

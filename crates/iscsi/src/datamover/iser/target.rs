@@ -205,7 +205,7 @@ impl<Q: ConnectedQueuePair> IserTarget<Q> {
     fn write_data(&mut self, mut put: PutData, remote: Option<RemoteMemory>) {
         let data = core::mem::take(&mut put.data);
         let unpooled = data.unpooled();
-        let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
+        let length = wire::bounded::<u32>(data.len());
         // A command without such memory was not taken.
         let to = remote.and_then(|remote| remote.read).and_then(|base| base.region(0, length));
         let posted = to.map(|to| self.channel.post(Purpose::Write, WorkRequest::Write { data, to }));

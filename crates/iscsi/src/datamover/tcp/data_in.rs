@@ -86,7 +86,7 @@ impl DataInSequence {
             return true;
         }
         let length = self.next_length(sending.parameters);
-        let short = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        let short = |number: usize| wire::bounded::<u32>(number);
         let mut data_in = DataIn::new(
             self.task_tag,
             self.data_sn,

@@ -12,6 +12,7 @@ use anyhow::{Context, Result};
 use super::super::raw;
 use super::{LOG_MILLIS, LOGS};
 use lab_model::result::Interval;
+use lab_model::statistics::number::real;
 
 const KIB: f64 = 1024.0;
 
@@ -66,7 +67,7 @@ impl Sum {
     fn interval(self, second: u64) -> Interval {
         let (product, ios) = self.weighed;
         Interval {
-            at: f64::from(u32::try_from(second).unwrap_or(u32::MAX)),
+            at: real(second),
             iops: self.iops,
             bytes_per_second: self.bytes_per_second,
             latency: (ios > 0.0).then(|| product / ios),

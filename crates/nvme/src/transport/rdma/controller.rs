@@ -262,7 +262,7 @@ impl<Q: ConnectedQueuePair> ControllerConnection<Q> {
             Admission::Withheld => return Ok(false),
             Admission::Taken => {}
             Admission::Receives { slot } => {
-                let offset = usize::try_from(entry.dptr.address.get()).unwrap_or(usize::MAX);
+                let offset = wire::index(entry.dptr.address.get());
                 self.place(now, slot, data.get(offset..).unwrap_or_default());
             }
         }

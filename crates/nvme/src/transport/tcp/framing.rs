@@ -166,7 +166,7 @@ pub(crate) fn put_with_data(
     if let Ok((common, _)) = CommonHeader::mut_from_prefix(header) {
         common.flags |= u8::from(agreed.header_digest) * flags::HDGST;
         common.flags |= u8::from(agreed.data_digest) * flags::DDGST;
-        common.pdo = u8::try_from(offset).unwrap_or(u8::MAX);
+        common.pdo = wire::bounded::<u8>(offset);
         common.plen.set(to_field(whole));
     }
     put_header(send, agreed, header);

@@ -5,12 +5,12 @@ use alloc::vec::Vec;
 
 /// Completions that wait for a poll, at most as many as the queue is deep.
 #[derive(Debug)]
-pub(crate) struct Ready {
+pub(crate) struct WaitingCompletions {
     list: Vec<Completion>,
     depth: usize,
 }
 
-impl Ready {
+impl WaitingCompletions {
     /// Room for `depth` completions, allocated as it is first used.
     pub(crate) const fn new(depth: usize) -> Self {
         Self { list: Vec::new(), depth }

@@ -14,14 +14,14 @@ use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 /// Where clients connect.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum ListenAddress {
     /// A Unix-domain socket, at this path.
     Unix(PathBuf),
     /// TCP.
     Tcp(SocketAddr),
 }
 
-impl FromStr for Place {
+impl FromStr for ListenAddress {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> Result<Self> {
@@ -31,14 +31,14 @@ impl FromStr for Place {
         match text.parse() {
             Ok(address) => Ok(Self::Tcp(address)),
             Err(_) => bail!(
-                "{text:?} is no place to listen at: write unix:PATH, such as unix:disk.sock, or an IP address and a port, \
+                "{text:?} is not an address to listen at: write unix:PATH, such as unix:disk.sock, or an IP address and a port, \
                  such as 127.0.0.1:10809"
             ),
         }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ListenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
@@ -47,7 +47,7 @@ impl fmt::Display for Place {
     }
 }
 
-impl Place {
+impl ListenAddress {
     /// The URI by which NBD clients name the default export here.
     pub fn uri(&self) -> String {
         match self {
@@ -89,20 +89,21 @@ fn inode(path: &Path) -> std::io::Result<(u64, u64)> {
     std::fs::symlink_metadata(path).map(|data| (data.dev(), data.ino()))
 }
 
-/// Listens at `place`, where no other process does. The file of a Unix-domain socket is the owner's alone.
-pub(crate) fn listen(place: &Place) -> Result<(Listener, Place, Option<SocketFile>)> {
-    match place {
-        Place::Tcp(address) => {
+/// Listens at `address`, where no other process does. The file of a Unix-domain socket is the owner's alone.
+pub(crate) fn listen(address: &ListenAddress) -> Result<(Listener, ListenAddress, Option<SocketFile>)> {
+    match address {
+        ListenAddress::Tcp(address) => {
             let listener = Listener::bind(*address).with_context(|| format!("cannot listen at {address}"))?;
-            let local = Place::Tcp(listener.local());
+            let local = ListenAddress::Tcp(listener.local());
             Ok((listener, local, None))
         }
-        Place::Unix(path) => {
+        ListenAddress::Unix(path) => {
             clear(path)?;
-            let listener = Listener::bind_unix(path).with_context(|| format!("cannot listen at {place}"))?;
+            let listener =
+                Listener::bind_unix(path).with_context(|| format!("cannot listen at {address}"))?;
             let inode =
                 inode(path).with_context(|| format!("the socket {} cannot be seen", path.display()))?;
-            Ok((listener, place.clone(), Some(SocketFile { path: path.clone(), inode })))
+            Ok((listener, address.clone(), Some(SocketFile { path: path.clone(), inode })))
         }
     }
 }
@@ -130,7 +131,7 @@ fn clear(path: &Path) -> Result<()> {
         Err(error) => return Err(error).with_context(|| format!("{} cannot be looked at", path.display())),
     };
     if !data.file_type().is_socket() {
-        bail!("{} is there and is no socket: choose another path, or move it away", path.display());
+        bail!("{} exists and is not a socket: choose another path, or move it away", path.display());
     }
     match reactor::while_taken(ErrorKind::AddrInUse, || check_free(path)) {
         Ok(()) => std::fs::remove_file(path).with_context(|| {
@@ -153,10 +154,10 @@ fn check_free(path: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Refuses a place that other machines can reach, unless the user has said that this is meant.
-pub(crate) fn check_reach(place: &Place, allow_any: bool) -> Result<()> {
-    match place {
-        Place::Tcp(address) if !address.ip().to_canonical().is_loopback() && !allow_any => bail!(
+/// Refuses an address that other machines can reach, unless the user has said that this is meant.
+pub(crate) fn check_reach(address: &ListenAddress, allow_any: bool) -> Result<()> {
+    match address {
+        ListenAddress::Tcp(address) if !address.ip().to_canonical().is_loopback() && !allow_any => bail!(
             "{address} can be reached from other machines, and NBD has no access rules here: listen at loopback or at a \
              Unix-domain socket, or say --allow-any to serve anybody who can reach it"
         ),
@@ -169,15 +170,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_read_and_written() {
+    fn addresses_are_read_and_written() {
         for text in ["unix:/run/disk.sock", "127.0.0.1:10809", "[::1]:10809"] {
-            assert_eq!(text.parse::<Place>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<ListenAddress>().unwrap().to_string(), text);
         }
         for text in ["", "unix:", "/run/disk.sock", "localhost:10809", "127.0.0.1"] {
-            let error = text.parse::<Place>().unwrap_err().to_string();
+            let error = text.parse::<ListenAddress>().unwrap_err().to_string();
             assert!(error.contains("unix:PATH"), "{error}");
         }
-        assert_eq!(Place::Unix("/a b/c&d".into()).uri(), "nbd+unix:///?socket=/a%20b/c%26d");
+        assert_eq!(ListenAddress::Unix("/a b/c&d".into()).uri(), "nbd+unix:///?socket=/a%20b/c%26d");
     }
 
     #[test]
@@ -185,16 +186,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("sock");
         drop(UnixListener::bind(&path).unwrap());
-        let place = Place::Unix(path.clone());
-        let (listener, _, file) = listen(&place).unwrap();
+        let address = ListenAddress::Unix(path.clone());
+        let (listener, _, file) = listen(&address).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        let error = listen(&place).unwrap_err().to_string();
+        let error = listen(&address).unwrap_err().to_string();
         assert!(error.contains("somebody listens"), "{error}");
         drop((listener, file));
         assert!(!path.exists());
         std::fs::write(&path, "text").unwrap();
-        let error = listen(&place).unwrap_err().to_string();
-        assert!(error.contains("is no socket"), "{error}");
+        let error = listen(&address).unwrap_err().to_string();
+        assert!(error.contains("is not a socket"), "{error}");
         assert_eq!(std::fs::read(&path).unwrap(), b"text");
     }
 
@@ -202,7 +203,7 @@ mod tests {
     fn a_socket_of_another_process_is_left_alone() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("sock");
-        let (_listener, _, file) = listen(&Place::Unix(path.clone())).unwrap();
+        let (_listener, _, file) = listen(&ListenAddress::Unix(path.clone())).unwrap();
         std::fs::rename(&path, folder.path().join("moved")).unwrap();
         let _other = UnixListener::bind(&path).unwrap();
         drop(file);

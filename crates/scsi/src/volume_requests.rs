@@ -36,7 +36,7 @@ impl Range {
     }
 
     fn bytes(&self, extent: Extent) -> usize {
-        usize::try_from(extent.blocks.saturating_mul(u64::from(self.block))).unwrap_or(usize::MAX)
+        wire::index(extent.blocks.saturating_mul(u64::from(self.block)))
     }
 }
 
@@ -136,7 +136,7 @@ impl Work {
         match self {
             Self::Read { range, .. } => {
                 let extent = range.take()?;
-                Some(Io::Read(extent, u32::try_from(range.bytes(extent)).unwrap_or(u32::MAX)))
+                Some(Io::Read(extent, wire::bounded::<u32>(range.bytes(extent))))
             }
             Self::Write { .. } => self.next_write(),
             Self::Tail(tail) => tail.next(),
@@ -245,7 +245,7 @@ impl Work {
             Self::Compare { range, at, .. } => {
                 // Every piece but the last is whole, so the last one begins at a multiple of a piece.
                 let piece = range.piece.max(1).saturating_mul(u64::from(range.block));
-                let last_byte = u64::try_from(*at).unwrap_or(u64::MAX).saturating_sub(1);
+                let last_byte = wire::widen(*at).saturating_sub(1);
                 last_byte.checked_div(piece).unwrap_or(0).saturating_mul(piece)
             }
             _ => 0,
@@ -275,7 +275,7 @@ fn lba_status(found: &[Allocation], most: usize) -> BufList {
     let mut page = Page::new();
     page.u32(0).u32(0);
     for run in found.iter().take(most.min(limits::LBA_STATUS_DESCRIPTORS)) {
-        page.u64(run.extent.start).u32(u32::try_from(run.extent.blocks).unwrap_or(u32::MAX));
+        page.u64(run.extent.start).u32(wire::saturate::<u32>(run.extent.blocks));
         page.u8(u8::from(!run.mapped)).zeros(3);
     }
     page.length_u32(0);
