@@ -163,7 +163,7 @@ impl Client {
     fn prepare(&self, url: &VolumeUrl, reply: OpenReply) -> io::Result<()> {
         let postbox = Arc::clone(&self.0.postbox);
         let openers = openers(&(Arc::new(Files) as _), &(Arc::new(CoreDialer) as _));
-        let then = move |prepared| postbox.post(0, Message::Open { prepared, reply });
+        let then = move |prepared| postbox.post(0, Message::Open { prepared: Box::new(prepared), reply });
         PreparedOpening::on_thread(url, openers, then)
     }
 }
