@@ -134,7 +134,6 @@ impl<D> fmt::Debug for Initiator<D> {
 
 impl<D: InitiatorDatamover> Initiator<D> {
     /// A connection whose transport was just established, and that this datamover carries; it begins to log in.
-    #[expect(clippy::too_many_arguments, reason = "what a connection is made of")]
     pub fn new(now: Instant, config: Config, pool: Pool, entropy: Box<dyn Entropy>, mover: D) -> Self {
         let config = config.over(D::CARRIER);
         let numbers = InitiatorNumbers::new(1);

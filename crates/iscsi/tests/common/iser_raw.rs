@@ -2,7 +2,6 @@
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
-    clippy::too_many_arguments,
     dead_code,
     unreachable_pub,
     missing_debug_implementations,

@@ -2,6 +2,7 @@
 
 mod circles;
 mod dependencies;
+mod document_names;
 mod engine;
 mod headers;
 mod ignored;
@@ -37,15 +38,18 @@ pub(super) const ALL: &[Rule] = &[
     manifests::RULE,
     dependencies::RULE,
     headers::RULE,
-    length::RULE,
     leftovers::RULE,
     ignored::RULE,
     machine::RULE,
     links::RULE,
     references::RULE,
+    document_names::RULE,
     retired_words::RULE,
     limits::RULE,
 ];
+
+/// What is worth a question and breaks nothing.
+pub(super) const HINTS: &[Rule] = &[length::RULE];
 
 /// Workspaces to plant breaches in.
 #[cfg(test)]

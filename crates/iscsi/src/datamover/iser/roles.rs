@@ -68,7 +68,6 @@ impl<Q: ConnectedQueuePair> TargetConnection<Q> {
 
 impl<Q: ConnectedQueuePair> InitiatorConnection<Q> {
     /// A connection whose queue pair is being set up, with [`super::private_data`] for its target; [`super::initiator_needs`] says what it must hold. It begins to log in.
-    #[expect(clippy::too_many_arguments, reason = "what a connection is made of")]
     pub fn new(now: Instant, config: Config, pool: Pool, entropy: Box<dyn Entropy>, queue_pair: Q) -> Self {
         let mover = IserInitiator::new(queue_pair);
         Self(RdmaConnection::over(now, Initiator::new(now, config, pool, entropy, mover)))
