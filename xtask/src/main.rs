@@ -17,7 +17,7 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   check   fmt, clippy, tidy, purity and deny: all that must hold before a commit
-  tidy    the rules that no compiler knows: layers, purity, unsafe, headers, lengths, …
+  tidy    the rules that no compiler knows: layers, purity, unsafe, headers, names, …
   purity  links the protocols without the standard library
   limits  writes docs/limits.md from every crate's limits.rs
   deny    licences, bans and sources of the dependencies (cargo-deny)

@@ -118,7 +118,7 @@ fn paths(line: &str) -> impl Iterator<Item = &str> {
 /// Whether a part of a path is in capitals, and so stands for any name.
 fn is_placeholder(path: &str) -> bool {
     path.split(['/', '.'])
-        .any(|part| part.len() > 1 && part.chars().all(|letter| letter.is_uppercase()) && part != "README")
+        .any(|part| part.len() > 1 && part.chars().all(char::is_uppercase) && part != "README")
 }
 
 /// The identifiers in a line's backticks that only code has: of several words, or in a path of identifiers.
