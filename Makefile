@@ -71,7 +71,7 @@ bench-peers: bench ## the same; all sizes, small packets, spinning, digests, lat
 	scripts/scale.py --results target/bench
 	-scripts/stalls.py --results target/bench
 	-scripts/hostile.py
-	-scripts/pauses.py
+	-scripts/pauses.py --results target/bench
 	scripts/benchpage.py record target/bench
 
 bench-adapter: ## the lab's linerate.adapter: initiators inside fio and in a software adapter, against libiscsi and qemu-storage-daemon

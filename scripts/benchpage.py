@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""`docs/benchmarks.md`: the current figures of every machine, made from `docs/benchmarks/history.csv`.
+"""`docs/benchmarks.md`: one page of the current figures of every machine, made from `docs/benchmarks/history.csv`.
 
-`benchpage.py record PATH…` appends finished runs of the lab (a run's folder, or a folder of runs) and results files of `scale.py` and `stalls.py`, and
-writes the page; a run that the history has already is passed over. `benchpage.py write` writes the page alone, `benchpage.py check` fails if the
-page is not what the history yields. Each machine has a column or rows of its own. The newest figure counts; one that was measured while others used
-the machine never takes the place of a quiet one, and is marked where there is no other.
+`benchpage.py record PATH…` appends finished runs of the lab (a run's folder, or a folder of runs) and results files of `scale.py`, `stalls.py` and
+`pauses.py`, and writes the page; a run that the history has already is passed over. `benchpage.py write` writes the page alone, `benchpage.py check` fails
+if the page is not what the history yields, `benchpage.py details` prints what the page leaves out too. Each machine has a column or rows of its own. The
+newest figure counts; one that was measured while others used the machine never takes the place of a quiet one, and is marked where there is no other.
 """
 import argparse
 import re
@@ -19,25 +19,21 @@ import benchrun
 OPENING = """\
 # Benchmarks
 
-`scripts/benchpage.py` writes this page from [history.csv](benchmarks/history.csv); do not edit it. The history has every figure, with its least
-and most, processor time by side and repetitions, and what later runs replaced.
+The current figures, one page. `make bench` measures and writes it; do not edit it. [history.csv](benchmarks/history.csv) has every figure with its spread, processor
+time and repetitions, and `scripts/benchpage.py details` prints all that is current: more loads, depths, numbers of connections, tails, long turns.
 
-## How the figures are made
+## Method
 
-* `make bench` runs [`linerate.bench`](../scenarios/linerate/bench.toml) and adds its results to the history and to this page. `make bench-peers` adds block
-  sizes, packets of 1500 and 9000 bytes, spinning, digests, tails, a second core of the target, NBD servers, numbers of connections and long turns;
-  `make bench-adapter` adds initiators inside fio and the software adapter. `BENCH=--quick` takes a few points, `BENCH='--budget 10m'` what fits.
-* The *bare loop* (`crates/reactor/examples/bareloop`) sends requests and answers of the same sizes without any protocol.
-* All arms of a point run one after another in random order, pair by pair. A ratio is the median over the pairs, with its 95 % interval in
-  brackets: what drifts over minutes cancels within a pair. [The lab](howto/lab.md) has the details.
-* Each end has one processor. Loads are random 4K at depth 32 over one connection of loopback, on a null volume, unless the row says otherwise, with
-  io_uring and cubic. Linerate and the bare loop look for work for 50 µs before they sleep, which counts as processor time. `iscsi-perf` only reads; tgt's volume is its own `null`.
-* A figure is the newest of its machine. *Loaded* means that others used the machine meanwhile; such a figure stands here only where there is no quiet one.
-* A goal is *met* when the whole interval lies on its side, *missed* when the whole interval lies on the other, and *undecided* in between. Where there is no
-  interval, the least and the most in parentheses or in the history take its place; else the median decides, and the verdict says so.
+* All arms of a point run one after another in random order, pair by pair. A ratio is the median over the pairs, with its 95 % interval in brackets: drift cancels
+  within a pair ([the lab](howto/lab.md)).
+* Each end has one processor. Loads are random, on a null volume, over one connection of loopback, with io_uring and cubic, unless the row says otherwise. Linerate
+  and the bare loop look for work for 50 µs before they sleep, and that counts as processor time.
+* The *bare loop* (`crates/reactor/examples/bareloop`) sends requests and answers of the same sizes without a protocol.
+* A goal is *met* when the whole interval lies on its side, *missed* when the whole interval lies on the other side, and *undecided* in between. Without an interval the
+  least and the most, in parentheses, take its place, or the median decides and the verdict says so.
+* A figure is the newest of its machine. *Loaded* marks a figure of a busy machine, where there is no quiet one.
 
-What profiles say of these figures, and what was tried without effect, is in the [rules of the data path](data-path.md#what-profiles-say) and in the
-[decisions](decisions).
+[CONTRIBUTING.md](../CONTRIBUTING.md) says how to measure; the [rules of the data path](data-path.md#what-profiles-say) say what profiles show.
 """
 
 
@@ -124,15 +120,20 @@ def verdict(goal, value, low, high):
 
 
 class Page:
-    """The page, from what it shows (`page.toml`), the machines and the records."""
+    """The page, from what it shows (`page.toml`), the machines and the records; in detail with what the page leaves out."""
 
-    def __init__(self, layout, machines, records):
-        self.layout, self.machines, self.newest = layout, machines, Newest(records)
+    def __init__(self, layout, machines, records, detailed=False):
+        self.layout, self.machines, self.newest, self.detailed = layout, machines, Newest(records), detailed
         self.names, self.remarks = layout["names"], {}
 
     def text(self):
-        parts = [OPENING, self.machine_table(), self.targets(), *(self.table(one) for one in self.layout["table"]), self.footnotes()]
+        opening = () if self.detailed else (OPENING,)
+        parts = [*opening, self.machine_table(), self.targets(), *(self.table(one) for one in self.shown(self.layout["table"])), self.footnotes()]
         return "\n".join(part for part in parts if part)
+
+    def shown(self, parts):
+        """Those of a layout's parts that belong here."""
+        return [part for part in parts if self.detailed or not part.get("detail")]
 
     def machine_table(self):
         lines = ["## Machines\n", "| machine | processors | memory | kernel | |", "|---|---|---|---|---|"]
@@ -141,23 +142,27 @@ class Page:
         return "\n".join(lines) + "\n"
 
     def targets(self):
-        """The goals, with a column for each machine."""
-        titles = " | ".join(machine["title"] for machine in self.machines.values())
-        lines = ["## Goals\n", f"| what | goal | figure | {titles} |", "|---" * (3 + len(self.machines)) + "|"]
-        for target in self.layout["target"]:
-            rows = [row for figures in target.get("figures", ()) for row in self.figures(target, figures)]
-            rows = rows or [("not measured yet", ["–"] * len(self.machines))]
-            for number, (label, cells) in enumerate(rows):
+        """The goals: a row for each load, a column for each arm on each machine."""
+        shown = [(target, self.shown(target.get("figures", ()))) for target in self.shown(self.layout["target"])]
+        arms = dict.fromkeys(arm for _, figures in shown for one in figures for arm in one["arms"])
+        columns = [(machine, arm) for machine in self.machines for arm in arms]
+        titles = " | ".join(f"{self.machines[machine]['title']}: {arm}" for machine, arm in columns)
+        lines = ["## Goals\n", f"| what | goal | figure | {titles} |", "|---" * (3 + len(columns)) + "|"]
+        for target, figures in shown:
+            rows = self.figures(target, figures) or {"not measured yet": {}}
+            for number, (label, cells) in enumerate(rows.items()):
                 what, goal = (target["what"], target["goal"]) if number == 0 else ("", "")
-                lines.append(f"| {what} | {goal} | {label} | {' | '.join(cells)} |")
+                lines.append(f"| {what} | {goal} | {label} | {' | '.join(cells.get(column, '') for column in columns)} |")
         return "\n".join(lines) + "\n"
 
     def figures(self, target, figures):
-        """A row for each arm under each load."""
-        for load_label, load in figures["loads"].items():
-            for arm_label, arm in figures["arms"].items():
-                cells = [self.figure(target | figures, machine, load, self.arm(arm)) for machine in self.machines]
-                yield f"{arm_label}, {load_label}", cells
+        """The cells of a goal, by load and then by machine and arm."""
+        rows = {}
+        for wanted in (target | one for one in figures):
+            for label, load in wanted["loads"].items():
+                cells = {(machine, arm): self.figure(wanted, machine, load, self.arm(name)) for machine in self.machines for arm, name in wanted["arms"].items()}
+                rows.setdefault(label, {}).update(cells)
+        return rows
 
     def figure(self, wanted, machine, load, arm):
         """A figure with its verdict, and when it was measured."""
@@ -254,9 +259,9 @@ def read_layout(folder):
     return benchhistory.read_toml(folder / "page.toml")
 
 
-def page(folder=benchhistory.FOLDER):
-    """The text of the page."""
-    return Page(read_layout(folder), benchhistory.read_machines(folder), benchhistory.read(folder)).text()
+def page(folder=benchhistory.FOLDER, detailed=False):
+    """The text of the page, or all that is current."""
+    return Page(read_layout(folder), benchhistory.read_machines(folder), benchhistory.read(folder), detailed).text()
 
 
 def place(folder=benchhistory.FOLDER):
@@ -312,7 +317,7 @@ def check(folder=benchhistory.FOLDER):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=("record", "write", "check"))
+    parser.add_argument("command", choices=("record", "write", "check", "details"))
     parser.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="with record: runs, results files, or folders of them")
     arguments = parser.parse_args()
     if bool(arguments.paths) != (arguments.command == "record"):
@@ -320,6 +325,9 @@ def main():
     try:
         if arguments.command == "check":
             return 0 if check() else 1
+        if arguments.command == "details":
+            print(page(detailed=True), end="")
+            return 0
         record(arguments.paths)
         return 0
     except benchhistory.Malformed as error:

@@ -3,7 +3,8 @@
 
 `pauses.py [--program target/release/linerate] [--seconds 2] [--rounds 5] [--pause 0.05]` serves two volumes in memory on two event loops (`--cores`), and prints a table: the longest latency of 4K reads of the first one,
 one at a time, alone and while the second one comes and goes with each reload, and how many reloads there were; medians of so many rounds, each of them alone and beside in turn, with the least and the most. Each reload
-is waited for in the log, and the next one begins `--pause` seconds later. A request that fails, or a reload that is refused, ends it with 1.
+is waited for in the log, and the next one begins `--pause` seconds later. A request that fails, or a reload that is refused, ends it with 1. `--results FOLDER` also leaves the figures in a file there, which `benchpage.py record`
+takes into the history.
 
 Server and client share the machine's processors, so that the longest latency alone says what the machine adds: only the difference is the server's. With the usual values it takes less than a minute.
 """
@@ -18,10 +19,13 @@ import time
 from pathlib import Path
 
 import scale
+from benchrun import Results
 
 PORTALS = '[[portal]]\nprotocol = "iscsi"\nlisten = "127.0.0.1:0"\n[[portal]]\nprotocol = "nvme"\nlisten = "127.0.0.1:0"\n'
 STAYS, COMES = ('[[volume]]\nname = "{}"\nurl = "ram:64M"\n'.format(name) for name in ("disk", "other"))
 RAMP, MARGIN = 0.5, 30.0
+# What the results call the reads of the export that stays.
+LOAD = "4K reads one at a time"
 
 
 class Server:
@@ -112,7 +116,9 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--pause", type=float, default=0.05)
     parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--results", metavar="FOLDER", help="leaves a results file in this folder")
     options = parser.parse_args()
+    results = Results(__file__, options.program) if options.results else None
     print("| protocol | reloads | longest latency alone, µs (least to most) | beside reloads, µs | difference of the pairs, µs |\n|---|---|---|---|---|")
     for protocol in scale.NAMES:
         with tempfile.TemporaryDirectory() as folder:
@@ -122,12 +128,23 @@ def main():
             finally:
                 server.child.send_signal(signal.SIGTERM)
                 server.child.wait(scale.PATIENCE)
-        alone, beside = [pair[0][0] for pair in pairs], [pair[1][0] for pair in pairs]
-        count = sum(pair[1][1] for pair in pairs)
+        figures = {"alone": [alone for (alone, _), _ in pairs], "beside reloads": [beside for _, (beside, _) in pairs],
+                   "added by reloads": [beside - alone for (alone, _), (beside, _) in pairs]}
+        count = sum(reloads for _, (_, reloads) in pairs)
         if not count:
             sys.exit("pauses: no reload was over in time")
-        told = (f"{statistics.median(values):,.0f} ({min(values):,.0f} to {max(values):,.0f})" for values in (alone, beside, [two - one for one, two in zip(alone, beside)]))
-        print(f"| {scale.SERVERS[protocol]} | {count} | " + " | ".join(told) + " |", flush=True)
+        cells = (f"{statistics.median(values):,.0f} ({min(values):,.0f} to {max(values):,.0f})" for values in figures.values())
+        print(f"| {scale.SERVERS[protocol]} | {count} | " + " | ".join(cells) + " |", flush=True)
+        if results:
+            note(results, scale.SERVERS[protocol], figures)
+    if results:
+        results.write(options.results)
+
+
+def note(results, server, figures):
+    """Adds what was measured of a server to the results."""
+    for load, values in figures.items():
+        results.add(f"{LOAD}, {load}", server, "longest_latency", unit="us", median=statistics.median(values), least=min(values), most=max(values), repetitions=len(values))
 
 
 if __name__ == "__main__":

@@ -268,14 +268,14 @@ class Runs(Scene):
         self.record()
         ratios = {(record.arm, record.peer): (record.ratio, record.low, record.high) for record in benchhistory.read(self.folder) if record.ratio}
         self.assertEqual(ratios, {("ours", "the bare loop"): ("0.222", "0.123", "0.641"), ("the bare loop", "ours"): ("4.514", "1.559", "8.128")})
-        self.assertIn("| Loop, 4K reads | 4.51 [1.56–8.13], **met**, 2026-11-23 |", self.page())
+        self.assertIn("| 4K reads | 4.51 [1.56–8.13], **met**, 2026-11-23 |", self.page())
 
     def test_a_loaded_ratio_takes_no_quiet_quotient_s_place(self):
         """Of medians that were never recorded by pairs."""
         self.write(GOOD | {"arm": "the bare loop", "median": "1000"}, GOOD)
         self.run_folder("s.n-1", {"A": ONE, "B": ONE}, flags=(1, 2, 3))
         self.record()
-        self.assertIn("| Ours, 4K reads | 0.50, **missed** by the median, 2026-11-22 |", self.page())
+        self.assertIn("| 4K reads | 0.50, **missed** by the median, 2026-11-22 |", self.page())
 
     def test_another_machine_has_a_column_and_rows_of_its_own(self):
         """Another kernel is another machine."""
@@ -284,7 +284,7 @@ class Runs(Scene):
         self.record()
         self.assertEqual(list(benchhistory.read_machines(self.folder)), ["old-2", "maker-old-2"])
         page = self.page()
-        self.assertIn("| Rate | ≥ 0.90 | Ours, 4K reads | 1.00 [1.00–1.00], **met**, 2026-11-23 | 1.00 [1.00–1.00], **met**, 2026-11-23 |", page)
+        self.assertIn("| Rate | ≥ 0.90 | 4K reads | 1.00 [1.00–1.00], **met**, 2026-11-23 | 1.00 [1.00–1.00], **met**, 2026-11-23 |", page)
         self.assertIn("| bs=4k | Old | 147 k |", page)
         self.assertIn("| bs=4k | Maker Old | 52.9 k |", page)
 
@@ -338,7 +338,27 @@ class Page(Scene):
         layout.write_text(layout.read_text().replace('at_least = 0.90', 'at_least = 600').replace('peer = "bare"', 'per = { arm = "bare", of = 1000 }'))
         for own, said in (("1000", "missed"), ("5000", "missed"), ("800", "met")):
             self.write(GOOD, GOOD | {"arm": "the bare loop", "median": own})
-            self.assertIn(f"| Ours, 4K reads | 500, **{said}** by the median, 2026-11-22 |", self.page())
+            self.assertIn(f"| 4K reads | 500, **{said}** by the median, 2026-11-22 |", self.page())
+
+    def test_a_detail_is_not_on_the_page_and_is_printed_in_detail(self):
+        """Goals and tables alike."""
+        layout = self.folder / "page.toml"
+        detail = LAYOUT[LAYOUT.index("[[target.figures]]"):LAYOUT.index("[[table]]")].replace("4K reads", "more reads").replace("[[target.figures]]", "[[target.figures]]\ndetail = true")
+        layout.write_text(LAYOUT.replace("[[table]]", f"{detail}\n[[table]]\ndetail = true"))
+        self.write(GOOD)
+        self.assertIn("| 4K reads |", self.page())
+        for absent in ("| more reads |", "## Rates"):
+            self.assertNotIn(absent, self.page())
+            self.assertIn(absent, benchpage.page(self.folder, detailed=True))
+
+    def test_arms_have_columns_and_loads_rows(self):
+        """Of all figures of a goal."""
+        layout = self.folder / "page.toml"
+        other = LAYOUT[LAYOUT.index("[[target.figures]]"):LAYOUT.index("[[table]]")].replace('"Ours" = "ours"', '"Loop" = "bare"').replace('peer = "bare"', "")
+        layout.write_text(LAYOUT.replace("[[table]]", f"{other}\n[[table]]", 1))
+        self.write(GOOD, GOOD | {"arm": "the bare loop", "median": "1000"})
+        self.assertIn("| what | goal | figure | Old: Ours | Old: Loop |", self.page())
+        self.assertRegex(self.page(), r"\| Rate \| ≥ 0.90 \| 4K reads \| 0.50, [^|]* \| 1 k, [^|]* \|")
 
     def test_loads_are_in_the_order_of_their_numbers(self):
         """4k before 16k before 1m."""
