@@ -266,8 +266,8 @@ impl Session {
             return;
         }
         let Some(done) = self.ended.iter().find(lost) else { return };
-        if let Some(trouble) = self.inline.volume(done.disk).and_then(|volume| volume.last_error()) {
-            self.complaint = Complaint::Due(format!("volume {}: {trouble}", done.disk));
+        if let Some(error) = self.inline.volume(done.disk).and_then(|volume| volume.last_error()) {
+            self.complaint = Complaint::Due(format!("volume {}: {error}", done.disk));
         }
     }
 

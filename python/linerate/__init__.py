@@ -38,11 +38,11 @@ class Extent(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What a portal offers. `trouble` says why it is not known what is behind the address, or is None."""
+    """What a portal offers. `error` says why it is not known what is behind the address, or is None."""
 
     name: str
     address: str
-    trouble: Optional[str]
+    error: Optional[str]
 
 
 def version() -> str:
@@ -54,8 +54,8 @@ def discover(url: str) -> list[Found]:
     """What the portal at `iscsi://HOST[:PORT]` or `nvme+tcp://HOST[:PORT]` offers."""
     entries: list[Found] = []
 
-    def take(_context: Any, name: bytes, address: bytes, trouble: Optional[bytes]) -> None:
-        entries.append(Found(name.decode(), address.decode(), None if trouble is None else trouble.decode()))
+    def take(_context: Any, name: bytes, address: bytes, error: Optional[bytes]) -> None:
+        entries.append(Found(name.decode(), address.decode(), None if error is None else error.decode()))
 
     check(library().linerate_discover(url.encode(), FoundCallback(take), None))
     return entries

@@ -141,7 +141,7 @@ class Looks(unittest.TestCase):
     def test_portals_say_what_they_offer(self):
         for url in os.environ.get("LINERATE_PORTALS", "").split():
             with self.subTest(url):
-                names = [found.name for found in linerate.discover(url) if found.trouble is None]
+                names = [found.name for found in linerate.discover(url) if found.error is None]
                 self.assertTrue(any(name.endswith(":disk") for name in names), names)
         with self.assertRaisesRegex(linerate.Error, "cannot connect to 127.0.0.1:1"):
             linerate.discover("iscsi://127.0.0.1:1")

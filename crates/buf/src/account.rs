@@ -50,11 +50,11 @@ impl Account {
 
     /// A buffer for what is behind something of this account that waits in line, and fits beside it: within the floor, which an account
     /// may hold whatever others do. The place in line stays.
-    pub fn take_aside(&mut self, len: usize) -> Option<Buf> {
-        self.pool.take_aside(self.id, len)
+    pub fn take_within_floor(&mut self, len: usize) -> Option<Buf> {
+        self.pool.take_within_floor(self.id, len)
     }
 
-    /// Bytes that are left of the floor: [`Account::take_aside`] gives no more, and none while this is zero.
+    /// Bytes that are left of the floor: [`Account::take_within_floor`] gives no more, and none while this is zero.
     pub fn floor_left(&self) -> usize {
         self.pool.floor_left(self.id)
     }

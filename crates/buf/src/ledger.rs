@@ -46,7 +46,7 @@ struct Entry {
     /// What of that is not in buffers.
     charged: usize,
     /// What of that is in tables or was forced, and leaves the floor alone.
-    aside: usize,
+    unreserved: usize,
     open: bool,
     /// Its place in line, and the most that it was refused since it has it.
     ticket: Option<u64>,
@@ -73,7 +73,7 @@ pub(crate) struct Ledger {
     lined: usize,
     tickets: u64,
     /// Bytes of tables and forced ones, and the latter alone.
-    aside: usize,
+    unreserved: usize,
     forced: usize,
     /// Whoever was refused could have what it asked for once less than this is in use; zero if nobody is to be roused.
     rouse_below: usize,
@@ -102,7 +102,7 @@ impl Ledger {
             waiting: VecDeque::new(),
             lined: 0,
             tickets: 0,
-            aside: 0,
+            unreserved: 0,
             forced: 0,
             rouse_below: 0,
             turned_away: false,
@@ -126,7 +126,7 @@ impl Ledger {
 
     /// Opens an account.
     pub(crate) fn open(&mut self) -> AccountId {
-        let entry = Entry { held: 0, charged: 0, aside: 0, open: true, ticket: None, wants: 0 };
+        let entry = Entry { held: 0, charged: 0, unreserved: 0, open: true, ticket: None, wants: 0 };
         let id = if let Some(id) = self.free.pop() {
             self.entries[id as usize] = entry;
             id
@@ -174,7 +174,7 @@ impl Ledger {
 
     /// Bytes that an account holds besides its tables and what was forced.
     fn data(&self, id: AccountId) -> usize {
-        self.entries.get(id as usize).map_or(0, |entry| entry.held.saturating_sub(entry.aside))
+        self.entries.get(id as usize).map_or(0, |entry| entry.held.saturating_sub(entry.unreserved))
     }
 
     /// True while an account waits in line.
@@ -309,7 +309,7 @@ impl Ledger {
     }
 
     /// Counts `bytes` more for an account if they are within its floor, and leaves its place in line to what waits there.
-    pub(crate) fn admit_aside(&mut self, id: AccountId, bytes: usize) -> bool {
+    pub(crate) fn admit_within_floor(&mut self, id: AccountId, bytes: usize) -> bool {
         let modest = self.is_modest(id, bytes);
         if modest {
             self.add(id, bytes);
@@ -322,10 +322,10 @@ impl Ledger {
     /// Counts `bytes` more of what is held for as long as the account is there, if that much is free above the reserve, and tables are not too many.
     pub(crate) fn admit_table(&mut self, id: AccountId, bytes: usize) -> bool {
         let fits = self.used.saturating_add(bytes) <= self.common
-            && self.aside.saturating_add(bytes) <= self.limit / TABLES;
+            && self.unreserved.saturating_add(bytes) <= self.limit / TABLES;
         if fits {
             self.add(id, bytes);
-            self.set_aside(id, bytes);
+            self.count_unreserved(id, bytes);
         }
         fits
     }
@@ -408,10 +408,10 @@ impl Ledger {
     }
 
     /// So much of what an account holds leaves its floor alone.
-    fn set_aside(&mut self, id: AccountId, bytes: usize) {
-        self.aside = self.aside.saturating_add(bytes);
+    fn count_unreserved(&mut self, id: AccountId, bytes: usize) {
+        self.unreserved = self.unreserved.saturating_add(bytes);
         if let Some(entry) = self.entries.get_mut(id as usize) {
-            entry.aside = entry.aside.saturating_add(bytes);
+            entry.unreserved = entry.unreserved.saturating_add(bytes);
         }
     }
 
@@ -423,17 +423,17 @@ impl Ledger {
     /// Counts `bytes` more that are there anyway.
     pub(crate) fn force(&mut self, id: AccountId, bytes: usize) {
         self.add(id, bytes);
-        self.set_aside(id, bytes);
+        self.count_unreserved(id, bytes);
         self.forced = self.forced.saturating_add(bytes);
     }
 
     /// Counts `less` of what is in no buffer as no longer there.
     pub(crate) fn give_back_unpooled(&mut self, id: AccountId, less: Unpooled) {
         self.forced = self.forced.saturating_sub(less.forced);
-        let aside = less.tables.saturating_add(less.forced);
-        self.aside = self.aside.saturating_sub(aside);
+        let unreserved = less.tables.saturating_add(less.forced);
+        self.unreserved = self.unreserved.saturating_sub(unreserved);
         if let Some(entry) = self.entries.get_mut(id as usize) {
-            entry.aside = entry.aside.saturating_sub(aside);
+            entry.unreserved = entry.unreserved.saturating_sub(unreserved);
         }
         self.give_back(id, less.sum());
     }
@@ -554,11 +554,11 @@ mod tests {
         ledger.count(hoarder, LIMIT - LIMIT / RESERVED);
         assert!(!ledger.admit(one, LARGEST) && !ledger.admit(two, LARGEST));
         let before = line(&ledger);
-        assert!(ledger.admit_aside(one, 4096));
+        assert!(ledger.admit_within_floor(one, 4096));
         assert_eq!((ledger.held(one), line(&ledger)), (4096, before.clone()), "its place is the large one's");
-        while ledger.admit_aside(one, 4096) {}
+        while ledger.admit_within_floor(one, 4096) {}
         assert!(ledger.held(one) <= ledger.floor && ledger.used() <= LIMIT);
-        assert_eq!(line(&ledger), before, "who is refused aside does not line up twice");
+        assert_eq!(line(&ledger), before, "who is refused within the floor does not line up twice");
     }
 
     #[test]
@@ -674,7 +674,10 @@ mod tests {
                     0..3 => drop(ledger.admit(id, bytes)),
                     3 => {
                         let left = ledger.floor_left(id);
-                        assert!(!ledger.admit_aside(id, bytes) || bytes <= left, "seed {seed}: the floor");
+                        assert!(
+                            !ledger.admit_within_floor(id, bytes) || bytes <= left,
+                            "seed {seed}: the floor"
+                        );
                     }
                     4 | 5 => drop(ledger.admit_table(id, bytes)),
                     6 => {
@@ -684,7 +687,7 @@ mod tests {
                     _ => ledger.give_back(id, bytes.min(ledger.data(id))),
                 }
                 assert!(ledger.used() <= LIMIT + forced, "seed {seed}");
-                assert!(ledger.aside <= LIMIT / TABLES + forced, "seed {seed}: tables");
+                assert!(ledger.unreserved <= LIMIT / TABLES + forced, "seed {seed}: tables");
             }
             assert!(forced > LIMIT / 8, "{forced} bytes were forced: more than the reserve");
             let new = ledger.open();

@@ -116,10 +116,10 @@ impl Pool {
     }
 
     /// A buffer for an account within its floor.
-    pub(crate) fn take_aside(&self, account: AccountId, len: usize) -> Option<Buf> {
+    pub(crate) fn take_within_floor(&self, account: AccountId, len: usize) -> Option<Buf> {
         let class = class_of(len);
         // SAFETY: the calling thread owns the ledger.
-        let admitted = unsafe { self.owned().ledger() }.admit_aside(account, size_of(class));
+        let admitted = unsafe { self.owned().ledger() }.admit_within_floor(account, size_of(class));
         if admitted { self.take_admitted(account, class, len).ok() } else { None }
     }
 
@@ -223,7 +223,7 @@ impl Pool {
         // SAFETY: the calling thread owns lists and ledger.
         unsafe {
             let ledger = shared.ledger();
-            let admitted = ledger.admit_unasked(account, bytes) || ledger.admit_aside(account, bytes);
+            let admitted = ledger.admit_unasked(account, bytes) || ledger.admit_within_floor(account, bytes);
             admitted && shared.charge(account, Unpooled { data: bytes, ..Unpooled::default() })
         }
     }

@@ -89,8 +89,8 @@ fn tell(args: &Args, result: &CopyResult, watch: &Watch) -> Result<()> {
     let totals = Totals::new(args, result, watch.seconds());
     match (args.json, &args.target) {
         (false, _) if args.quiet => {}
-        (false, _) => output::aside(&totals.words()),
-        (true, Endpoint::Stream) => output::aside(&serde_json::to_string(&totals)?),
+        (false, _) => output::print_to_stderr(&totals.words()),
+        (true, Endpoint::Stream) => output::print_to_stderr(&serde_json::to_string(&totals)?),
         (true, Endpoint::Volume(_)) => output::json(&totals)?,
     }
     Ok(())

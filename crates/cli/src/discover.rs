@@ -22,17 +22,17 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if args.json {
         let rows: Vec<_> = found
             .iter()
-            .map(|entry| match &entry.trouble {
+            .map(|entry| match &entry.error {
                 None => serde_json::json!({ "name": entry.name, "address": entry.address }),
                 Some(why) => {
-                    serde_json::json!({ "name": entry.name, "address": entry.address, "trouble": why })
+                    serde_json::json!({ "name": entry.name, "address": entry.address, "error": why })
                 }
             })
             .collect();
         return output::json(&rows);
     }
     found.iter().try_for_each(|entry| {
-        let why = entry.trouble.as_ref().map(|why| format!("\tnot known what is behind it: {why}"));
+        let why = entry.error.as_ref().map(|why| format!("\tnot known what is behind it: {why}"));
         output::line(&format!("{}\t{}{}", entry.address, entry.name, why.unwrap_or_default()))
     })
 }

@@ -69,7 +69,7 @@ pub(crate) fn remark(text: &str) {
 }
 
 /// Prints a line that is no result of its own, such as the totals behind data: where nobody hears it, nothing is lost.
-pub(crate) fn aside(text: &str) {
+pub(crate) fn print_to_stderr(text: &str) {
     // A closed standard error leaves nobody to tell it to.
     let _unheard = writeln!(io::stderr().lock(), "{}", redact(text));
 }

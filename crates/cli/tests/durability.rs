@@ -58,7 +58,7 @@ fn the_disk_is_synchronised_before_a_flush_is_answered() {
     let folder = tempdir().unwrap();
     let trace = folder.path().join("trace");
     let mut launcher = Command::new("strace");
-    // The tracer stands aside (-D), so that the child is the server itself; bytes come in hexadecimal (-xx).
+    // The tracer is a process of its own (-D), so that the child is the server itself; bytes come in hexadecimal (-xx).
     launcher.args(["-D", "-f", "-xx", "-s", "4096", "-e", "trace=fdatasync,pwritev2,recvmsg,sendmsg", "-o"]);
     launcher.arg(&trace).arg(program());
     let server =

@@ -130,8 +130,8 @@ fn a_discovery_follows_referrals_and_ends() {
     assert!(unknown.contains("not known what is behind it: cannot connect"), "{listed}");
     let rows: serde_json::Value =
         serde_json::from_str(&run(&["discover", "--json", &format!("nvme+tcp://{}", near.nvme)])).unwrap();
-    let troubles = rows.as_array().unwrap().iter().filter(|row| row["trouble"].is_string()).count();
-    assert_eq!(troubles, 1, "{rows}");
+    let errors = rows.as_array().unwrap().iter().filter(|row| row["error"].is_string()).count();
+    assert_eq!(errors, 1, "{rows}");
     for server in [near, middle, far] {
         server.stop();
     }

@@ -14,7 +14,7 @@ use volume::QueueContext;
 use crate::control_input::{ControlInput, Ticket};
 
 #[derive(Debug, Default)]
-struct Orders {
+struct OpenRequests {
     begin: Vec<(Ticket, PreparedOpening)>,
     /// What was begun before is to be given up.
     gives_up: bool,
@@ -25,34 +25,34 @@ struct Orders {
 /// The controller's side.
 #[derive(Debug, Default)]
 pub(crate) struct Openings {
-    orders: Mutex<Orders>,
+    requests: Mutex<OpenRequests>,
     is_pending: AtomicBool,
 }
 
 impl Openings {
-    fn orders(&self) -> MutexGuard<'_, Orders> {
-        self.orders.lock().unwrap_or_else(PoisonError::into_inner)
+    fn requests(&self) -> MutexGuard<'_, OpenRequests> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn order(&self, change: impl FnOnce(&mut Orders)) {
-        let mut orders = self.orders();
-        change(&mut orders);
+    fn request(&self, change: impl FnOnce(&mut OpenRequests)) {
+        let mut requests = self.requests();
+        change(&mut requests);
         self.is_pending.store(true, Ordering::Release);
-        if let Some(waker) = &orders.waker {
+        if let Some(waker) = &requests.waker {
             waker.wake_by_ref();
         }
     }
 
     /// Has core 0 open a volume; [`ControlInput::Opened`] says what came of it.
     pub(crate) fn begin(&self, ticket: Ticket, prepared: PreparedOpening) {
-        self.order(|orders| orders.begin.push((ticket, prepared)));
+        self.request(|requests| requests.begin.push((ticket, prepared)));
     }
 
     /// Has core 0 give up what it has begun.
     pub(crate) fn give_up(&self) {
-        self.order(|orders| {
-            orders.begin.clear();
-            orders.gives_up = true;
+        self.request(|requests| {
+            requests.begin.clear();
+            requests.gives_up = true;
         });
     }
 }
@@ -66,23 +66,23 @@ pub(crate) struct Opener {
 }
 
 impl Opener {
-    /// Opens what is ordered in the given place, which is core 0.
+    /// Opens what is requested in the given place, which is core 0.
     pub(crate) fn new(
         openings: std::sync::Arc<Openings>,
         context: QueueContext,
         tell: Sender<ControlInput>,
     ) -> Self {
-        openings.order(|orders| {
+        openings.request(|requests| {
             context.waker.wake_by_ref();
-            orders.waker = Some(context.waker.clone());
+            requests.waker = Some(context.waker.clone());
         });
         Self { openings, context, tell, under_way: Vec::new() }
     }
 
-    /// Begins what is ordered, and goes on with what was begun.
+    /// Begins what is requested, and goes on with what was begun.
     pub(crate) fn turn(&mut self, now: Instant) {
         if self.openings.is_pending.load(Ordering::Acquire) {
-            self.take_orders();
+            self.take_requests();
         }
         if !self.under_way.is_empty() {
             self.go_on(now);
@@ -90,12 +90,12 @@ impl Opener {
     }
 
     #[cold]
-    fn take_orders(&mut self) {
-        let mut orders = self.openings.orders();
+    fn take_requests(&mut self) {
+        let mut requests = self.openings.requests();
         self.openings.is_pending.store(false, Ordering::Relaxed);
-        let gives_up = std::mem::take(&mut orders.gives_up);
-        let begin = std::mem::take(&mut orders.begin);
-        drop(orders);
+        let gives_up = std::mem::take(&mut requests.gives_up);
+        let begin = std::mem::take(&mut requests.begin);
+        drop(requests);
         if gives_up {
             self.under_way.clear();
         }

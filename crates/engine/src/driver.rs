@@ -85,7 +85,7 @@ impl<K: ServedKind> DriverContext<K> {
         match error {
             SubmitError::Full(submission) => Some(submission),
             SubmitError::StaleEpoch(submission) => {
-                self.hub.deliver(self.member.endpoint, Inbound::Refused(Box::new(submission.request)));
+                self.hub.deliver(self.member.endpoint, Inbound::StaleEpoch(Box::new(submission.request)));
                 None
             }
         }
@@ -302,7 +302,7 @@ impl<R: Role> Endpoint for Driver<R> {
         self.act();
         while let Some(inbound) = self.context.hub.take(self.context.slot) {
             match inbound {
-                Inbound::Completion(_) | Inbound::Refused(_) => self.context.outstanding -= 1,
+                Inbound::Completion(_) | Inbound::StaleEpoch(_) => self.context.outstanding -= 1,
                 Inbound::AskUse(served) => self.report_use(served),
                 Inbound::Overdue(served) => self.leave(served),
                 Inbound::PortalCommitted(_) | Inbound::PortalChanged(_) => {

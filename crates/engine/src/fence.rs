@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use host::CoreIndex;
 use volume::VolumeId;
-use volume::reservation::{Refused, Reservations};
+use volume::reservation::{CommandError, Reservations};
 
 use crate::kind::ServedId;
 use crate::limits::RESETS;
@@ -68,7 +68,7 @@ impl Owner {
 
     /// Refuses a command for a volume that is not served any more.
     pub(crate) fn refuse(&mut self, call: &ReserveCall) {
-        self.answer(call.from, Answer::Reserved(call.tag, Err(Refused::Invalid)));
+        self.answer(call.from, Answer::Reserved(call.tag, Err(CommandError::Invalid)));
     }
 
     /// Something is not served any more: if it was a volume, its reservations are gone.

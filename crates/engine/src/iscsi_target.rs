@@ -110,7 +110,7 @@ impl<C: TargetEnd> Role for IscsiTarget<C> {
         Some(match inbound {
             Inbound::Completion(completion) => Input::Completion(completion),
             Inbound::Event(volume, event) => Input::Event { volume, event },
-            Inbound::Refused(request) => Input::Refused(request),
+            Inbound::StaleEpoch(request) => Input::StaleEpoch(request),
             Inbound::Fence(fence) => {
                 let (volume, epoch) = (fence.served, fence.epoch());
                 Input::Fence { volume, epoch, event: event(*fence) }

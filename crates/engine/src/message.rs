@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use host::{CoreIndex, EndpointId};
-use volume::reservation::{Command, Notice, Refused, Registrant, View};
+use volume::reservation::{Command, CommandError, Notice, Registrant, View};
 use volume::{Epoch, Geometry, VolumeId};
 
 use crate::catalogue::{Catalogue, Generation, ListenerRole, ProposalError};
@@ -137,7 +137,7 @@ impl Fence {
 #[derive(Debug)]
 pub enum Answer {
     /// The owner of the reservations answers. The new state has come before, in a fence.
-    Reserved(u32, Result<(), Refused>),
+    Reserved(u32, Result<(), CommandError>),
     /// A reset is over: what was older has ended on all cores. Or it is refused (false), as too many are under way.
     Reset(u32, bool),
     /// The session's group speaks.
@@ -155,13 +155,13 @@ pub(crate) enum Inbound<K: ServedKind = VolumeKind> {
     Event(VolumeId, scsi::NexusEvent),
     /// A request of its connection was judged by an older state of what is served than holds now: it comes back as it was. Boxed, as
     /// fences are, so that what comes all the time stays small.
-    Refused(Box<K::Request>),
+    StaleEpoch(Box<K::Request>),
     /// The epoch of what is served has moved.
     Fence(Box<Fence>),
     /// A volume has this size from now on.
     Resized(VolumeId, Geometry),
     /// The owner of the reservations answers.
-    Reserved(u32, Result<(), Refused>),
+    Reserved(u32, Result<(), CommandError>),
     /// A reset is over, or refused (false).
     Reset(u32, bool),
     /// The session's group speaks.

@@ -96,7 +96,7 @@ impl<C: ControllerEnd> Role for NvmeController<C> {
     fn input(inbound: Inbound) -> Option<Input> {
         Some(match inbound {
             Inbound::Completion(completion) => Input::Completion(completion),
-            Inbound::Refused(request) => Input::Refused(request),
+            Inbound::StaleEpoch(request) => Input::StaleEpoch(request),
             Inbound::Fence(fence) => {
                 let (volume, epoch) = (fence.served, fence.epoch());
                 Input::Fence { volume, epoch, reservations: reservations(*fence) }

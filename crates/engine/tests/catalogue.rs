@@ -80,7 +80,7 @@ fn a_volume_comes_and_goes_on_all_cores() {
     assert_eq!(open.load(Ordering::SeqCst), 2, "a queue on each core");
     assert_eq!(
         server.propose(second),
-        [ControlEvent::Refused(Generation(2), ProposalError::Outdated(Generation(2)))]
+        [ControlEvent::Rejected(Generation(2), ProposalError::Outdated(Generation(2)))]
     );
     let retired = ControlEvent::Retired { id: VolumeId::new(1, 0), secured: true, forced: 0 };
     let third = Catalogue { generation: Generation(3), ..first };
@@ -94,7 +94,7 @@ fn a_volume_that_one_core_cannot_open_comes_to_no_core() {
     let ([_, second], open) = catalogues(1);
     let error = OpenError::new("it has no queue for this core");
     let refused =
-        ControlEvent::Refused(Generation(2), ProposalError::Volume { volume: "other".into(), error });
+        ControlEvent::Rejected(Generation(2), ProposalError::Volume { volume: "other".into(), error });
     assert_eq!(server.propose(second), [refused]);
     assert_eq!(open.load(Ordering::SeqCst), 0, "what the other core had opened is closed");
     let ([_, second], open) = catalogues(2);
@@ -125,7 +125,7 @@ fn a_server_that_stops_retires_its_volumes_once_nobody_is_connected_and_ends_on_
     server.stop();
     assert_eq!(server.observed(), [], "two hosts' queues are connected");
     let late = Catalogue { generation: Generation(3), ..second };
-    assert_eq!(server.propose(late), [ControlEvent::Refused(Generation(3), ProposalError::Stopping)]);
+    assert_eq!(server.propose(late), [ControlEvent::Rejected(Generation(3), ProposalError::Stopping)]);
     server.hang_up(0);
     assert_eq!(server.observed(), []);
     server.hang_up(0);

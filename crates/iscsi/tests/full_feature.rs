@@ -661,7 +661,7 @@ fn a_request_that_a_fence_overtook_is_judged_again() {
     let connection = &mut raw.half.connection;
     connection.handle_input(raw.now, Input::Fence { volume, epoch: Epoch(5), event });
     for request in requests {
-        connection.handle_input(raw.now, Input::Refused(Box::new(request)));
+        connection.handle_input(raw.now, Input::StaleEpoch(Box::new(request)));
     }
     match connection.poll_action() {
         Some(Action::Submit { epoch: Epoch(5), request, .. }) => {

@@ -613,7 +613,7 @@ fn a_request_that_comes_back_after_the_change_is_not_tried_again() {
     raw.submitted.clear();
     let request = raw.memory.held.remove(0);
     assert!(matches!(request.operation, Operation::Write { .. }));
-    raw.half.connection.handle_input(raw.now, Input::Refused(Box::new(request)));
+    raw.half.connection.handle_input(raw.now, Input::StaleEpoch(Box::new(request)));
     assert_eq!((statuses(&raw.settle()), raw.submitted.len()), (vec![TASK_ABORTED], 0));
 }
 

@@ -137,8 +137,8 @@ typedef struct linerate_run {
 /* Says how the bytes of a run are allocated: the first of its runs takes its place. A volume that cannot tell is allocated. */
 linerate_status linerate_allocation(const linerate_disk *disk, linerate_run *run);
 
-/* Told what a portal offers, once for each. trouble is null, or says why it is not known what is behind the address. */
-typedef void (*linerate_found)(void *context, const char *name, const char *address, const char *trouble);
+/* Told what a portal offers, once for each. error is null, or says why it is not known what is behind the address. */
+typedef void (*linerate_found)(void *context, const char *name, const char *address, const char *error);
 
 /* Asks iscsi://host or nvme+tcp://host what it offers, and tells found before it returns. */
 linerate_status linerate_discover(const char *url, linerate_found found, void *context);

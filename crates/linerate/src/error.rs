@@ -53,7 +53,7 @@ impl std::error::Error for DataError {}
 pub enum DataErrorCause {
     /// A volume refused a request.
     #[error("{volume} cannot be {verb}")]
-    Refused {
+    Failed {
         /// The volume's URL.
         volume: String,
         /// What could not be done with it, such as `read`.
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_text_has_the_cause_its_sources_and_the_last_error_in_it() {
-        let refused = DataErrorCause::Refused {
+        let refused = DataErrorCause::Failed {
             volume: "ram:1M".to_owned(),
             verb: "written",
             source: VolumeErrorKind::Unreachable,
@@ -176,7 +176,7 @@ mod tests {
         let text = "the copy failed at byte 4096: ram:1M cannot be written: there is no path to the volume";
         assert_eq!(error.to_string(), text);
         error.last_error = LastError(Some("connection refused".to_owned()));
-        let explained = format!("{text} (last trouble on the way to the volume: connection refused)");
+        let explained = format!("{text} (last error on the path to the volume: connection refused)");
         assert_eq!(error.to_string(), explained);
         // Whoever prints an error with its sources prints nothing twice.
         assert!(std::error::Error::source(&Error::Data(error)).is_none());

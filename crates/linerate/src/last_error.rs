@@ -10,7 +10,7 @@ pub struct LastError(pub Option<String>);
 impl fmt::Display for LastError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Some(text) => write!(f, " (last trouble on the way to the volume: {text})"),
+            Some(text) => write!(f, " (last error on the path to the volume: {text})"),
             None => Ok(()),
         }
     }

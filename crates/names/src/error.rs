@@ -35,7 +35,7 @@ impl NameError {
         Self { what, text, at, problem, remedy }
     }
 
-    /// Where in the text the trouble begins, in characters from zero.
+    /// Where in the text the error begins, in characters from zero.
     pub const fn position(&self) -> usize {
         self.at
     }

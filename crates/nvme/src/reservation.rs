@@ -6,7 +6,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use volume::reservation::{Command, Refused, Registrant, Registration, ReservationType, View};
+use volume::reservation::{Command, CommandError, Registrant, Registration, ReservationType, View};
 use wire::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -160,10 +160,10 @@ fn register_command(
 }
 
 /// The status of a refusal.
-pub const fn refusal(refused: Refused) -> Status {
+pub const fn refusal(refused: CommandError) -> Status {
     match refused {
-        Refused::Conflict | Refused::Full => Status::RESERVATION_CONFLICT.dnr(),
-        Refused::WrongType | Refused::Invalid => Status::INVALID_FIELD.dnr(),
+        CommandError::Conflict | CommandError::Full => Status::RESERVATION_CONFLICT.dnr(),
+        CommandError::WrongType | CommandError::Invalid => Status::INVALID_FIELD.dnr(),
     }
 }
 

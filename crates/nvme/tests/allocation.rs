@@ -122,7 +122,7 @@ fn errors_and_fences_reach_who_asked() {
         if fenced {
             reserve(&mut bench, ReservationType::ExclusiveAccess);
         }
-        bench.input(0, controller::Input::Refused(Box::new(request)));
+        bench.input(0, controller::Input::StaleEpoch(Box::new(request)));
         bench.run();
         assert_eq!(answers(&mut bench, 0), [(1, expected)]);
     }

@@ -260,7 +260,7 @@ fn a_refused_request_of_a_namespace_that_is_gone_is_not_made_again() {
     rig.take_seen();
     for _ in 0..2 {
         let (queue, _, _, request) = rig.held.pop_front().unwrap();
-        rig.queues[queue].connection.handle_input(rig.now, Input::Refused(request.into()));
+        rig.queues[queue].connection.handle_input(rig.now, Input::StaleEpoch(request.into()));
     }
     rig.run();
     assert_eq!(rig.take_seen(), [done(IO, 70, ABORTED.dnr())]);
@@ -474,7 +474,7 @@ fn a_queue_that_has_ended_makes_no_request_again() {
     rig.pass(WITHDRAW_TIME);
     assert_eq!(rig.close(IO), Some(GONE));
     let (queue, _, _, request) = rig.held.pop_front().unwrap();
-    rig.queues[queue].connection.handle_input(rig.now, Input::Refused(request.into()));
+    rig.queues[queue].connection.handle_input(rig.now, Input::StaleEpoch(request.into()));
     rig.run();
     assert_eq!((rig.at_volumes(), rig.uses(IO, 0)), (vec![], false));
 }

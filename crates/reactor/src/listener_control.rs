@@ -29,7 +29,7 @@ struct Book {
     is_stopped: bool,
 }
 
-/// Orders on their way to the accepting core.
+/// Changes of listeners on their way to the accepting core.
 #[derive(Debug)]
 pub(crate) struct ListenerOrders {
     book: Mutex<Book>,

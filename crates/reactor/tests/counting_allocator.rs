@@ -16,7 +16,7 @@ use buf::Pool;
 use host::{BlockDone, BlockOperation, BlockQueue, BlockRequest, OpenOptions, Service, Storage};
 use protocol::Instant;
 use reactor::{Cluster, Config, Driver, Files};
-use toy::{Errand, Server, call};
+use toy::{Server, Workload, call};
 
 struct Counting;
 
@@ -76,12 +76,12 @@ impl Marks {
 /// Allocations of both ends in the quietest stretch of echoes.
 fn echoes(driver: Driver, size: usize, window: usize) -> usize {
     let server = Server::start(driver, 1, 64 << 20);
-    let errand = Errand::new(&[size], TOTAL, window);
+    let workload = Workload::new(&[size], TOTAL, window);
     let marks = Rc::new(RefCell::new(Marks::new()));
     let seen = Rc::clone(&marks);
-    *errand.progress.borrow_mut() = Box::new(move |done| seen.borrow_mut().note(done));
-    call(driver, server.address, std::slice::from_ref(&errand), false);
-    assert_eq!(errand.done.get(), TOTAL);
+    *workload.progress.borrow_mut() = Box::new(move |done| seen.borrow_mut().note(done));
+    call(driver, server.address, std::slice::from_ref(&workload), false);
+    assert_eq!(workload.done.get(), TOTAL);
     server.stop();
     marks.borrow().least()
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use protocol::Ended;
 use protocol::pair::aperiodic;
 use reactor::{Config, Driver, Listener};
-use toy::{Errand, Server, call, in_time};
+use toy::{Server, Workload, call, in_time};
 
 macro_rules! on_both_drivers {
     ($($name:ident),* $(,)?) => {
@@ -41,10 +41,11 @@ on_both_drivers!(
 
 fn frames_of_all_sizes_come_back_whole(driver: Driver) {
     let server = Server::start(driver, 1, 64 << 20);
-    let errand = Errand::new(&[0, 1, 63, 64, 65, 512, 1024, 1025, 4096, 70_000, 262_144, 1 << 20], 240, 7);
-    call(driver, server.address, std::slice::from_ref(&errand), true);
-    assert_eq!(errand.done.get(), 240);
-    assert_eq!(errand.ended.get(), Some(Ended::ByUs));
+    let workload =
+        Workload::new(&[0, 1, 63, 64, 65, 512, 1024, 1025, 4096, 70_000, 262_144, 1 << 20], 240, 7);
+    call(driver, server.address, std::slice::from_ref(&workload), true);
+    assert_eq!(workload.done.get(), 240);
+    assert_eq!(workload.ended.get(), Some(Ended::ByUs));
     assert_eq!(server.stop().gone.load(Ordering::SeqCst), 1);
 }
 
@@ -92,25 +93,25 @@ fn a_unix_socket_carries_streams_too(driver: Driver) {
 
 fn bulk_moves_both_ways_under_back_pressure(driver: Driver) {
     let server = Server::start(driver, 1, 8 << 20);
-    let errand = Errand::new(&[1 << 20, 65_536, 300_001], 150, 64);
-    call(driver, server.address, std::slice::from_ref(&errand), true);
-    assert_eq!(errand.done.get(), 150);
+    let workload = Workload::new(&[1 << 20, 65_536, 300_001], 150, 64);
+    call(driver, server.address, std::slice::from_ref(&workload), true);
+    assert_eq!(workload.done.get(), 150);
     server.stop();
 }
 
 fn a_starved_pool_parks_and_recovers(driver: Driver) {
     let server = Server::start(driver, 1, 256 << 10);
-    let errands: Vec<_> = (0..4).map(|_| Errand::new(&[100_000, 40], 100, 8)).collect();
-    call(driver, server.address, &errands, true);
-    assert!(errands.iter().all(|errand| errand.done.get() == 100));
+    let workloads: Vec<_> = (0..4).map(|_| Workload::new(&[100_000, 40], 100, 8)).collect();
+    call(driver, server.address, &workloads, true);
+    assert!(workloads.iter().all(|workload| workload.done.get() == 100));
     server.stop();
 }
 
 fn two_hundred_connections_spread_over_cores(driver: Driver) {
     let server = Server::start(driver, 2, 64 << 20);
-    let errands: Vec<_> = (0..200).map(|_| Errand::new(&[4096, 8, 0, 1500], 20, 4)).collect();
-    call(driver, server.address, &errands, true);
-    assert!(errands.iter().all(|errand| errand.done.get() == 20));
+    let workloads: Vec<_> = (0..200).map(|_| Workload::new(&[4096, 8, 0, 1500], 20, 4)).collect();
+    call(driver, server.address, &workloads, true);
+    assert!(workloads.iter().all(|workload| workload.done.get() == 20));
     let seen = server.stop();
     assert_eq!(seen.accepted.load(Ordering::SeqCst), 200);
     let (one, two) = (seen.cores[0].load(Ordering::SeqCst), seen.cores[1].load(Ordering::SeqCst));
@@ -120,9 +121,9 @@ fn two_hundred_connections_spread_over_cores(driver: Driver) {
 fn more_connections_than_staging_areas(driver: Driver) {
     let config = Config { driver, staging_areas: 2, staging: 8192, ..Config::default() };
     let server = Server::with(config, 1, 64 << 20);
-    let errands: Vec<_> = (0..20).map(|_| Errand::new(&[4096, 30_000, 5], 60, 8)).collect();
-    call(driver, server.address, &errands, true);
-    assert!(errands.iter().all(|errand| errand.done.get() == 60));
+    let workloads: Vec<_> = (0..20).map(|_| Workload::new(&[4096, 30_000, 5], 60, 8)).collect();
+    call(driver, server.address, &workloads, true);
+    assert!(workloads.iter().all(|workload| workload.done.get() == 60));
     server.stop();
 }
 
@@ -135,19 +136,19 @@ fn messages_left_off_in_the_middle_delay_nobody(driver: Driver) {
         stream
     };
     let silent: Vec<TcpStream> = (0..10).map(half_a_length).collect();
-    let errands: Vec<_> = (0..3).map(|_| Errand::new(&[4096, 30_000, 5], 60, 8)).collect();
-    call(driver, server.address, &errands, true);
-    assert!(errands.iter().all(|errand| errand.done.get() == 60));
+    let workloads: Vec<_> = (0..3).map(|_| Workload::new(&[4096, 30_000, 5], 60, 8)).collect();
+    call(driver, server.address, &workloads, true);
+    assert!(workloads.iter().all(|workload| workload.done.get() == 60));
     drop(silent);
     server.stop();
 }
 
 fn a_refused_dial_is_told(driver: Driver) {
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let errand = Errand::new(&[10], 1, 1);
-    call(driver, nobody, std::slice::from_ref(&errand), true);
-    assert_eq!(errand.ended.get(), Some(Ended::Failed(libc::ECONNREFUSED)));
-    assert!(!errand.connected.get());
+    let workload = Workload::new(&[10], 1, 1);
+    call(driver, nobody, std::slice::from_ref(&workload), true);
+    assert_eq!(workload.ended.get(), Some(Ended::Failed(libc::ECONNREFUSED)));
+    assert!(!workload.connected.get());
 }
 
 fn a_reset_in_mid_send_ends_the_endpoint(driver: Driver) {
@@ -159,13 +160,13 @@ fn a_reset_in_mid_send_ends_the_endpoint(driver: Driver) {
         // Unread bytes make the close a reset.
         drop(stream);
     });
-    let errand = Errand::new(&[1 << 20], 64, 64);
-    call(driver, peer, std::slice::from_ref(&errand), false);
+    let workload = Workload::new(&[1 << 20], 64, 64);
+    call(driver, peer, std::slice::from_ref(&workload), false);
     rude.join().unwrap();
     assert!(
-        matches!(errand.ended.get(), Some(Ended::Failed(libc::ECONNRESET | libc::EPIPE))),
+        matches!(workload.ended.get(), Some(Ended::Failed(libc::ECONNRESET | libc::EPIPE))),
         "{:?}",
-        errand.ended
+        workload.ended
     );
 }
 

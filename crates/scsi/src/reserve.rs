@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt::Write as _;
 
-use volume::reservation::{Command, Refused, Registrant, Registration, ReservationType, View};
+use volume::reservation::{Command, CommandError, Registrant, Registration, ReservationType, View};
 use wire::Reader;
 
 use crate::builder::Block;
@@ -100,12 +100,12 @@ pub(crate) fn out_command(parameters: OutParameters, list: &[u8]) -> Result<Comm
 }
 
 /// The check condition of a refusal; `None` for a reservation conflict.
-pub(crate) fn refusal(refused: Refused) -> Option<Check> {
+pub(crate) fn refusal(refused: CommandError) -> Option<Check> {
     match refused {
-        Refused::Conflict => None,
-        Refused::WrongType => Some(Check::illegal(Additional::INVALID_RELEASE)),
-        Refused::Invalid => Some(Check::parameter(8)),
-        Refused::Full => Some(Check::illegal(Additional::NO_REGISTRATIONS)),
+        CommandError::Conflict => None,
+        CommandError::WrongType => Some(Check::illegal(Additional::INVALID_RELEASE)),
+        CommandError::Invalid => Some(Check::parameter(8)),
+        CommandError::Full => Some(Check::illegal(Additional::NO_REGISTRATIONS)),
     }
 }
 

@@ -8,7 +8,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use buf::{BufList, SharedBuf};
-use volume::reservation::{Access, Notice, Refused, Registrant};
+use volume::reservation::{Access, CommandError, Notice, Registrant};
 use volume::{Epoch, Features, Operation, Outcome, VolumeErrorKind, VolumeId};
 
 use crate::cdb::Cdb;
@@ -244,7 +244,7 @@ impl DeviceServer {
 
     /// The owner of the reservations has answered a [`Step::Reserve`]. What has changed came before, as an event: a newer change may
     /// have come since, so that the answer must not carry the state.
-    pub fn reserved(&self, task: &mut Task, result: Result<(), Refused>) -> Step {
+    pub fn reserved(&self, task: &mut Task, result: Result<(), CommandError>) -> Step {
         task.state = State::Finished;
         match result {
             Ok(()) => Self::finish(task, (Status::Good, BufList::new())),

@@ -652,7 +652,7 @@ impl Trial {
             ControlEvent::Applied(generation) => {
                 Err(TrialFailure::Broken(format!("{generation} is applied, unasked")))
             }
-            ControlEvent::Refused(_, error) => Err(TrialFailure::Proposal(error).at("a change is refused")),
+            ControlEvent::Rejected(_, error) => Err(TrialFailure::Proposal(error).at("a change is refused")),
             ControlEvent::Retired { id, secured, .. } => self.retire(id, secured),
         }
     }

@@ -23,7 +23,7 @@ const DURABLE: Odds = Odds(250);
 const PATIENCE: Duration = Duration::from_mins(5);
 
 /// What a request under way was for.
-enum Errand {
+enum Pending {
     Write(WriteId),
     Read(Began, usize),
     Flush(Began),
@@ -35,7 +35,7 @@ pub struct Workload {
     pub history: History,
     dice: Dice,
     longest: usize,
-    errands: HashMap<Tag, Errand>,
+    pending: HashMap<Tag, Pending>,
     next: u64,
     done: Vec<Completion>,
     /// What requests are told the time is.
@@ -49,7 +49,7 @@ impl Workload {
             history: History::new(blocks, block),
             dice,
             longest: LONGEST,
-            errands: HashMap::new(),
+            pending: HashMap::new(),
             next: 0,
             done: Vec::new(),
             now: Instant::ZERO,
@@ -72,7 +72,7 @@ impl Workload {
 
     /// Requests that have not ended.
     pub fn under_way(&self) -> usize {
-        self.errands.len()
+        self.pending.len()
     }
 
     /// Submits something, or lets something end.
@@ -87,20 +87,20 @@ impl Workload {
 
     /// Submits something, sometimes.
     pub fn ask(&mut self, queue: &mut dyn VolumeQueue) {
-        if self.errands.len() < DEPTH && self.dice.coin() {
+        if self.pending.len() < DEPTH && self.dice.coin() {
             self.submit(queue);
         }
     }
 
     /// The power was cut: nothing that was under way will end.
     pub fn cut(&mut self) {
-        self.errands.clear();
+        self.pending.clear();
         self.history.died();
     }
 
     /// Nobody hears any more how what is under way ends; it may still happen.
     pub fn disconnect(&mut self) {
-        self.errands.clear();
+        self.pending.clear();
     }
 
     /// Reads the whole volume after a cut and checks it; `pump` lets the world go on while the answer is awaited, and tells the time.
@@ -158,58 +158,58 @@ impl Workload {
         let count = self.dice.within(1..=self.longest.min(self.history.pieces()));
         let first = self.dice.index(self.history.pieces() - count + 1);
         let extent = Extent::new(first as u64, count as u64);
-        let (operation, errand) = match self.dice.below(8) {
-            0 => (Operation::Flush, Errand::Flush(self.history.begin())),
+        let (operation, pending) = match self.dice.below(8) {
+            0 => (Operation::Flush, Pending::Flush(self.history.begin())),
             1 => {
                 let into = Buf::zeroed(count * self.history.piece());
-                (Operation::Read { extent, into }, Errand::Read(self.history.begin_read(), first))
+                (Operation::Read { extent, into }, Pending::Read(self.history.begin_read(), first))
             }
             2 => {
                 let id = self.history.begin_write(first..first + count, Content::Zeros, Durability::Cached);
-                (Operation::Discard { extent }, Errand::Write(id))
+                (Operation::Discard { extent }, Pending::Write(id))
             }
             _ => self.write(extent, (first, count)),
         };
         let tag = self.tag();
         match queue.submit(self.now, Request { tag, operation }) {
             Ok(()) => {
-                self.errands.insert(tag, errand);
+                self.pending.insert(tag, pending);
             }
-            Err(_) => match errand {
-                Errand::Write(id) => self.history.end_write(id, WriteEnd::Failed),
-                Errand::Read(began, _) => self.history.end_read(began),
-                Errand::Flush(_) => {}
+            Err(_) => match pending {
+                Pending::Write(id) => self.history.end_write(id, WriteEnd::Failed),
+                Pending::Read(began, _) => self.history.end_read(began),
+                Pending::Flush(_) => {}
             },
         }
     }
 
-    fn write(&mut self, extent: Extent, (first, count): (usize, usize)) -> (Operation, Errand) {
+    fn write(&mut self, extent: Extent, (first, count): (usize, usize)) -> (Operation, Pending) {
         let durable = self.dice.happens(DURABLE);
         let durability = if durable { Durability::Durable } else { Durability::Cached };
         let id = self.history.begin_write(first..first + count, Content::Named, durability);
         let mut data = Buf::zeroed(count * self.history.piece());
         self.history.fill(id, first, &mut data);
-        (Operation::Write { extent, data: BufList::from(data.freeze()), durability }, Errand::Write(id))
+        (Operation::Write { extent, data: BufList::from(data.freeze()), durability }, Pending::Write(id))
     }
 
     /// Something has ended.
     pub fn take(&mut self, completion: Completion) -> Result<(), Violation> {
-        let Some(errand) = self.errands.remove(&completion.tag) else { return Ok(()) };
-        if let Errand::Read(began, _) = errand {
+        let Some(pending) = self.pending.remove(&completion.tag) else { return Ok(()) };
+        if let Pending::Read(began, _) = pending {
             self.history.end_read(began);
         }
-        match (errand, completion.outcome()) {
-            (Errand::Write(id), Ok(_)) => self.history.end_write(id, WriteEnd::Done),
-            (Errand::Write(id), Err(kind)) => {
+        match (pending, completion.outcome()) {
+            (Pending::Write(id), Ok(_)) => self.history.end_write(id, WriteEnd::Done),
+            (Pending::Write(id), Err(kind)) => {
                 let unknown = matches!(kind, VolumeErrorKind::Unreachable | VolumeErrorKind::TimedOut);
                 self.history.end_write(id, if unknown { WriteEnd::Unknown } else { WriteEnd::Failed });
             }
-            (Errand::Flush(began), Ok(_)) => self.history.flushed(began),
-            (Errand::Read(began, first), Ok(Outcome::Data(data))) => {
+            (Pending::Flush(began), Ok(_)) => self.history.flushed(began),
+            (Pending::Read(began, first), Ok(Outcome::Data(data))) => {
                 return self.history.check_read(began, first, &data.into_one());
             }
-            (Errand::Flush(_), Err(_)) => self.history.flush_failed(),
-            (Errand::Read(..), _) => {}
+            (Pending::Flush(_), Err(_)) => self.history.flush_failed(),
+            (Pending::Read(..), _) => {}
         }
         Ok(())
     }

@@ -25,4 +25,4 @@ mod work;
 pub use queue_pair::{EndReason, QueuePair, QueuePairLimits, QueuePairState};
 pub use region::{RegionError, RegionMemory, RegionTable, RemoteRegion, STag, TableFull};
 pub use setup::{ConnectedQueuePair, ManagedQueuePair, PrivateData, SetupAnswer, SetupEvent};
-pub use work::{Refusal, Refused, WorkCompletion, WorkDone, WorkError, WorkId, WorkMemory, WorkRequest};
+pub use work::{PostError, Refusal, WorkCompletion, WorkDone, WorkError, WorkId, WorkMemory, WorkRequest};

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use protocol::Instant;
 
-use crate::{Refused, WorkCompletion, WorkId, WorkRequest};
+use crate::{PostError, WorkCompletion, WorkId, WorkRequest};
 
 /// What a queue pair can hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +63,7 @@ pub trait QueuePair {
     ///
     /// # Errors
     /// The request comes back untouched.
-    fn post(&mut self, id: WorkId, request: WorkRequest) -> Result<(), Refused>;
+    fn post(&mut self, id: WorkId, request: WorkRequest) -> Result<(), PostError>;
 
     /// Adds what has completed to `done`.
     fn poll(&mut self, now: Instant, done: &mut Vec<WorkCompletion>);

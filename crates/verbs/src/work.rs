@@ -51,7 +51,7 @@ pub enum WorkRequest {
 
 /// A work request that was not taken.
 #[derive(Debug)]
-pub struct Refused {
+pub struct PostError {
     /// Why.
     pub reason: Refusal,
     /// The request, with its memory.

@@ -80,7 +80,7 @@ impl Volume for Telling {
         volume::PathState::Degraded { missing: 3 }
     }
     fn last_error(&self) -> Option<String> {
-        Some("it is in trouble".to_owned())
+        Some("a leg is away".to_owned())
     }
     fn listen(&self, _: Waker) {
         self.note("listen");

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use volume::reservation::{
-    Access, Change, Command, MAX_REGISTRATIONS, Notice, Refused, Registrant, ReservationType, Reservations,
+    Access, Change, Command, CommandError, MAX_REGISTRATIONS, Notice, Registrant, ReservationType,
+    Reservations,
 };
 
 fn nexus(number: u16) -> Registrant {
@@ -57,7 +58,7 @@ fn name(registrant: &Registrant) -> String {
     }
 }
 
-fn describe(result: Result<Change, Refused>) -> String {
+fn describe(result: Result<Change, CommandError>) -> String {
     let change = match result {
         Ok(change) => change,
         Err(refused) => return format!("{refused:?}"),
@@ -134,7 +135,7 @@ fn a_wrong_key_is_a_conflict_everywhere() {
         for who in [nexus(1), nexus(4)] {
             let mut state = held(kind);
             let before = state.view();
-            assert_eq!(state.apply(&who, &command), Err(Refused::Conflict), "{command:?}");
+            assert_eq!(state.apply(&who, &command), Err(CommandError::Conflict), "{command:?}");
             assert!(Arc::ptr_eq(&before, &state.view()));
         }
     }
@@ -145,9 +146,9 @@ fn the_two_standards_differ_in_what_removing_nothing_and_registering_again_mean(
     let mut state = registered();
     let again = |key| Command::Register { key: Some(0), new_key: key, persist: None };
     assert!(state.apply(&host(2), &again(2)).is_ok());
-    assert_eq!(state.apply(&host(2), &again(5)), Err(Refused::Conflict));
-    assert_eq!(state.apply(&nexus(1), &again(1)), Err(Refused::Conflict));
-    assert_eq!(state.apply(&host(9), &register(0)), Err(Refused::Conflict));
+    assert_eq!(state.apply(&host(2), &again(5)), Err(CommandError::Conflict));
+    assert_eq!(state.apply(&nexus(1), &again(1)), Err(CommandError::Conflict));
+    assert_eq!(state.apply(&host(9), &register(0)), Err(CommandError::Conflict));
     assert!(state.apply(&nexus(9), &register(0)).is_ok());
 }
 
@@ -194,7 +195,7 @@ fn the_limit_of_registrations_is_a_refusal() {
     for number in 0..MAX_REGISTRATIONS {
         state.apply(&nexus(u16::try_from(number).unwrap()), &register(1)).unwrap();
     }
-    assert_eq!(state.apply(&host(1), &register(1)), Err(Refused::Full));
+    assert_eq!(state.apply(&host(1), &register(1)), Err(CommandError::Full));
     assert!(state.apply(&nexus(0), &register(2)).is_ok());
 }
 

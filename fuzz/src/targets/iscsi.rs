@@ -55,7 +55,7 @@ where
                 target::Input::Group(reply)
             }
             target::Action::Reserve { tag, .. } => {
-                target::Input::Reserved { tag, result: Err(volume::reservation::Refused::Conflict) }
+                target::Input::Reserved { tag, result: Err(volume::reservation::CommandError::Conflict) }
             }
             target::Action::Reset { tag, .. } => target::Input::Reset { tag, done: true },
             target::Action::Cancel { .. } | target::Action::Event { .. } => continue,

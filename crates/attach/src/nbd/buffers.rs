@@ -3,7 +3,7 @@
 use buf::{Account, Buf};
 use smallvec::SmallVec;
 
-/// Buffers of these lengths, or none: room for all of them is set aside before the first is taken, or many clients could wait for each other's.
+/// Buffers of these lengths, or none: room for all of them is reserved before the first is taken, or many clients could wait for each other's.
 pub(super) fn take_all(
     account: &mut Account,
     sizes: impl ExactSizeIterator<Item = usize> + Clone,

@@ -55,18 +55,22 @@ pub(crate) struct Pending {
 
 /// What the next bytes are when a request is refused: its data, if any, is passed over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Refused {
+pub(crate) struct RejectedRequest {
     pub(crate) failure: Failure,
     pub(crate) skip: usize,
 }
 
 impl Pending {
     /// A request from its header, if it makes sense on this export.
-    pub(crate) fn decode(export: &Export, header: &RequestHeader, allocation: bool) -> Result<Self, Refused> {
+    pub(crate) fn decode(
+        export: &Export,
+        header: &RequestHeader,
+        allocation: bool,
+    ) -> Result<Self, RejectedRequest> {
         let command = Command(header.command.get());
         let length = header.length.get();
         let skip = if command == Command::WRITE { index(u64::from(length)) } else { 0 };
-        let refuse = |failure| Refused { failure, skip };
+        let refuse = |failure| RejectedRequest { failure, skip };
         let flags = CommandFlags::from_bits(header.flags.get()).ok_or(refuse(Failure::INVAL))?;
         let work = match command {
             Command::READ => Work::Read(Pieces::new()),

@@ -19,14 +19,14 @@ const CORES: u16 = 2;
 
 /// What a core is told.
 pub(crate) enum Message {
-    Open(u64, Arc<Lane>),
-    /// Look into the lanes.
+    Open(u64, Arc<Channel>),
+    /// Look into the channels.
     Look,
     Close(u64),
 }
 
 /// What goes to and fro between a test thread and a core.
-pub(crate) struct Lane {
+pub(crate) struct Channel {
     requests: Mutex<VecDeque<Request>>,
     cancels: Mutex<Vec<Tag>>,
     done: Mutex<Vec<Completion>>,
@@ -37,7 +37,7 @@ pub(crate) struct Lane {
 pub(crate) struct Bridge {
     inner: Arc<dyn Volume>,
     postbox: Arc<dyn Postbox<Message>>,
-    lanes: AtomicU64,
+    channels: AtomicU64,
     stopper: Stopper,
     threads: Vec<JoinHandle<std::io::Result<()>>>,
 }
@@ -51,7 +51,7 @@ impl Bridge {
             core.spawn(move |world| Lanes { world, volume, open: HashMap::new() }).unwrap()
         });
         let threads = threads.collect();
-        Self { inner, postbox, lanes: AtomicU64::new(0), stopper, threads }
+        Self { inner, postbox, channels: AtomicU64::new(0), stopper, threads }
     }
 }
 
@@ -88,25 +88,25 @@ impl Volume for Bridge {
     }
 
     fn open_queue(&self, context: &QueueContext) -> Result<Box<dyn VolumeQueue>, OpenError> {
-        let number = self.lanes.fetch_add(1, Ordering::Relaxed);
+        let number = self.channels.fetch_add(1, Ordering::Relaxed);
         let core = u16::try_from(number % u64::from(CORES)).unwrap();
-        let lane = Arc::new(Lane {
+        let channel = Arc::new(Channel {
             requests: Mutex::default(),
             cancels: Mutex::default(),
             done: Mutex::default(),
             waker: context.waker.clone(),
         });
-        self.postbox.post(core, Message::Open(number, Arc::clone(&lane)));
+        self.postbox.post(core, Message::Open(number, Arc::clone(&channel)));
         let postbox = Arc::clone(&self.postbox);
         let depth = self.limits().depth as usize;
-        Ok(Box::new(BridgeQueue { number, core, lane, postbox, outstanding: 0, depth }))
+        Ok(Box::new(BridgeQueue { number, core, channel, postbox, outstanding: 0, depth }))
     }
 }
 
 struct BridgeQueue {
     number: u64,
     core: u16,
-    lane: Arc<Lane>,
+    channel: Arc<Channel>,
     postbox: Arc<dyn Postbox<Message>>,
     outstanding: usize,
     depth: usize,
@@ -118,18 +118,18 @@ impl VolumeQueue for BridgeQueue {
             return Err(QueueFull(request));
         }
         self.outstanding += 1;
-        self.lane.requests.lock().unwrap().push_back(request);
+        self.channel.requests.lock().unwrap().push_back(request);
         self.postbox.post(self.core, Message::Look);
         Ok(())
     }
 
     fn cancel(&mut self, tag: Tag) {
-        self.lane.cancels.lock().unwrap().push(tag);
+        self.channel.cancels.lock().unwrap().push(tag);
         self.postbox.post(self.core, Message::Look);
     }
 
     fn poll(&mut self, _now: Instant, done: &mut Vec<Completion>) {
-        let mut ended = self.lane.done.lock().unwrap();
+        let mut ended = self.channel.done.lock().unwrap();
         self.outstanding -= ended.len();
         done.append(&mut ended);
     }
@@ -141,11 +141,11 @@ impl Drop for BridgeQueue {
     }
 }
 
-/// A core's service: the queues of its lanes.
+/// A core's service: the queues of its channels.
 struct Lanes {
     world: World<Message>,
     volume: Arc<dyn Volume>,
-    open: HashMap<u64, (Arc<Lane>, Box<dyn VolumeQueue>)>,
+    open: HashMap<u64, (Arc<Channel>, Box<dyn VolumeQueue>)>,
 }
 
 impl Service for Lanes {
@@ -159,20 +159,20 @@ impl Service for Lanes {
         match message {
             Message::Look => {}
             Message::Close(number) => drop(self.open.remove(&number)),
-            Message::Open(number, lane) => {
+            Message::Open(number, channel) => {
                 let core = CoreId(self.world.core);
                 let queue = self
                     .volume
                     .open_queue(&QueueContext::without_pool(core, self.world.waker.clone()))
                     .unwrap();
-                self.open.insert(number, (lane, queue));
+                self.open.insert(number, (channel, queue));
             }
         }
     }
 
     fn turn(&mut self, now: Instant, _ready: &mut Vec<EndpointId>) {
-        for (lane, queue) in self.open.values_mut() {
-            let mut requests = lane.requests.lock().unwrap();
+        for (channel, queue) in self.open.values_mut() {
+            let mut requests = channel.requests.lock().unwrap();
             while let Some(request) = requests.pop_front() {
                 if let Err(QueueFull(request)) = queue.submit(now, request) {
                     requests.push_front(request);
@@ -180,12 +180,12 @@ impl Service for Lanes {
                 }
             }
             drop(requests);
-            lane.cancels.lock().unwrap().drain(..).for_each(|tag| queue.cancel(tag));
-            let mut done = lane.done.lock().unwrap();
+            channel.cancels.lock().unwrap().drain(..).for_each(|tag| queue.cancel(tag));
+            let mut done = channel.done.lock().unwrap();
             let before = done.len();
             queue.poll(now, &mut done);
             if done.len() > before {
-                lane.waker.wake_by_ref();
+                channel.waker.wake_by_ref();
             }
         }
     }

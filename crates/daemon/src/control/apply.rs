@@ -63,13 +63,13 @@ pub(super) enum Outcome {
 /// Why a configuration is not served.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Failure {
-    Refused(Vec<String>),
+    Invalid(Vec<String>),
     Interrupted,
 }
 
 impl Failure {
     fn because(why: impl Into<String>) -> Self {
-        Self::Refused(vec![why.into()])
+        Self::Invalid(vec![why.into()])
     }
 }
 
@@ -82,7 +82,7 @@ impl From<Interrupted> for Failure {
 /// Serves a configuration.
 pub(super) fn apply(context: &mut Context, next: Checked) -> Result<Outcome, Failure> {
     let begun = Instant::now();
-    let plan = ApplyPlan::between(&context.situation(), &next.config).map_err(Failure::Refused)?;
+    let plan = ApplyPlan::between(&context.situation(), &next.config).map_err(Failure::Invalid)?;
     let mut draft = Draft::default();
     match draft.complete(context, &plan, &next) {
         Ok(Some(generation)) => {
@@ -383,7 +383,7 @@ fn propose(context: &mut Context, catalogue: Catalogue) -> Result<Generation, Fa
             Some(ControlInput::Engine(ControlEvent::Applied(applied))) if applied == generation => {
                 return Ok(generation);
             }
-            Some(ControlInput::Engine(ControlEvent::Refused(refused, error))) if refused == generation => {
+            Some(ControlInput::Engine(ControlEvent::Rejected(refused, error))) if refused == generation => {
                 return Err(Failure::because(error.to_string()));
             }
             _ => {}

@@ -16,7 +16,7 @@ pub(super) enum BindError {
     /// What the configuration names is no address of this machine.
     NotAnAddress(Portal),
     /// The system refuses the address.
-    Refused { address: SocketAddr, error: std::io::Error, remedy: Remedy },
+    Failed { address: SocketAddr, error: std::io::Error, remedy: Remedy },
 }
 
 /// What a user can do about it.
@@ -36,7 +36,7 @@ impl fmt::Display for BindError {
             Self::NotAnAddress(listen) => {
                 write!(f, "{listen} is not an address to listen at: write an IP address and a port")
             }
-            Self::Refused { address, error, remedy } => {
+            Self::Failed { address, error, remedy } => {
                 write!(f, "cannot listen at {address}: {error}{remedy}")
             }
         }
@@ -59,7 +59,7 @@ impl std::error::Error for BindError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::NotAnAddress(_) => None,
-            Self::Refused { error, .. } => Some(error),
+            Self::Failed { error, .. } => Some(error),
         }
     }
 }
@@ -76,6 +76,6 @@ pub(super) fn bind(entry: &PortalEntry, present: &[OpenPortal]) -> Result<Listen
             (ErrorKind::AddrInUse, None) => Remedy::OtherPort,
             _ => Remedy::None,
         };
-        BindError::Refused { address, error, remedy }
+        BindError::Failed { address, error, remedy }
     })
 }

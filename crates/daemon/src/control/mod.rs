@@ -89,7 +89,7 @@ impl Controller {
                 self.give_up()?;
                 bail!("an event loop ended before it began")
             }
-            Err(Failure::Refused(problems)) => {
+            Err(Failure::Invalid(problems)) => {
                 bail!(problems.into_iter().next().unwrap_or_default())
             }
         }
@@ -99,7 +99,7 @@ impl Controller {
     pub(crate) fn reload(&mut self, load: impl FnOnce() -> Result<Config>) -> bool {
         let checked = load().map_err(|error| vec![format!("{error:#}")]).and_then(Checked::new);
         let before = self.context.links.departures.counts();
-        let outcome = checked.map_err(Failure::Refused).and_then(|next| apply(&mut self.context, next));
+        let outcome = checked.map_err(Failure::Invalid).and_then(|next| apply(&mut self.context, next));
         let generation = self.context.current.generation;
         let reloads = &mut self.context.reloads;
         match &outcome {
@@ -107,7 +107,7 @@ impl Controller {
                 reloads.handle_applied((generation, Instant::now()), before);
             }
             Ok(Outcome::Unchanged) => reloads.unchanged += 1,
-            Err(Failure::Refused(_)) => reloads.refused += 1,
+            Err(Failure::Invalid(_)) => reloads.refused += 1,
             Err(Failure::Interrupted) => {}
         }
         match outcome {
@@ -116,7 +116,7 @@ impl Controller {
                 return true;
             }
             Ok(Outcome::Unchanged) => self.context.record(report::unchanged(generation)),
-            Err(Failure::Refused(problems)) => {
+            Err(Failure::Invalid(problems)) => {
                 for problem in &problems {
                     self.context.record(report::refused(generation, problem));
                 }

@@ -134,7 +134,7 @@ impl Coordinator {
             () => None,
         };
         if let Some(error) = refusal {
-            return self.outcomes.push_back(Outcome::Observe(ControlEvent::Refused(generation, error)));
+            return self.outcomes.push_back(Outcome::Observe(ControlEvent::Rejected(generation, error)));
         }
         self.begin(Event::Proposed, Round::Prepare(Arc::clone(&catalogue)));
         self.proposal = Some(catalogue);
@@ -177,7 +177,7 @@ impl Coordinator {
         self.proposal = None;
         let event = match self.refusal.take() {
             None => ControlEvent::Applied(proposal.generation),
-            Some(error) => ControlEvent::Refused(proposal.generation, error),
+            Some(error) => ControlEvent::Rejected(proposal.generation, error),
         };
         self.outcomes.push_back(Outcome::Observe(event));
     }
@@ -279,7 +279,7 @@ mod tests {
         coordinator.handle_answer(NEXT, Ok(()));
         assert_eq!(outcomes(&mut coordinator), ["commit 2"]);
         coordinator.propose(catalogue(Generation(3)));
-        assert_eq!(outcomes(&mut coordinator), ["Refused(Generation(3), Busy)"]);
+        assert_eq!(outcomes(&mut coordinator), ["Rejected(Generation(3), Busy)"]);
         coordinator.handle_answer(NEXT, Ok(()));
         assert_eq!(outcomes(&mut coordinator), [""; 0], "a core does not serve it yet");
         coordinator.handle_answer(NEXT, Ok(()));
@@ -288,7 +288,7 @@ mod tests {
         coordinator.handle_answer(NEXT, Ok(()));
         assert_eq!(outcomes(&mut coordinator), ["Applied(Generation(2))"]);
         coordinator.propose(catalogue(NEXT));
-        assert_eq!(outcomes(&mut coordinator), ["Refused(Generation(2), Outdated(Generation(2)))"]);
+        assert_eq!(outcomes(&mut coordinator), ["Rejected(Generation(2), Outdated(Generation(2)))"]);
     }
 
     #[test]
@@ -302,7 +302,7 @@ mod tests {
             assert_eq!(outcomes(&mut coordinator), ["prepare 2", "abandon 2"]);
             coordinator.handle_answer(NEXT, Ok(()));
             coordinator.handle_answer(NEXT, Ok(()));
-            let refused = format!("{:?}", ControlEvent::Refused(NEXT, refusal()));
+            let refused = format!("{:?}", ControlEvent::Rejected(NEXT, refusal()));
             assert_eq!(outcomes(&mut coordinator), [refused]);
             coordinator.propose(catalogue(NEXT));
             assert_eq!(outcomes(&mut coordinator), ["prepare 2"], "it may be tried again");
@@ -318,7 +318,7 @@ mod tests {
         coordinator.handle_answer(NEXT, Ok(()));
         assert_eq!(outcomes(&mut coordinator), ["prepare 2", "abandon 2"]);
         coordinator.propose(catalogue(Generation(3)));
-        assert_eq!(outcomes(&mut coordinator), ["Refused(Generation(3), Stopping)"]);
+        assert_eq!(outcomes(&mut coordinator), ["Rejected(Generation(3), Stopping)"]);
     }
 
     #[test]

@@ -224,7 +224,7 @@ pub enum ControlEvent {
     /// All cores serve a catalogue.
     Applied(Generation),
     /// A catalogue is not served.
-    Refused(Generation, ProposalError),
+    Rejected(Generation, ProposalError),
     /// No core has a queue of a volume any more: nothing reaches it from here on. Its name may be used again.
     Retired {
         /// Which volume.

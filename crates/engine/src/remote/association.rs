@@ -13,7 +13,7 @@ use std::task::Waker;
 
 use ::nvme::host::{Queue, RemoteNamespace};
 
-use super::errands::Errands;
+use super::admin_requests::AdminRequests;
 use super::link::Link;
 use super::nvme_plan::{Info, Plan};
 
@@ -48,8 +48,8 @@ pub(super) struct Association {
     wanted: (u32, u16),
     /// The number of the association that is up; zero while none is.
     current: AtomicU64,
-    /// What the I/O queues ask of the admin queue.
-    pub(super) errands: Errands,
+    /// What the I/O queues ask the admin queue to do.
+    pub(super) admin_requests: AdminRequests,
     inner: Mutex<Inner>,
 }
 
@@ -85,7 +85,7 @@ impl Association {
             plan,
             wanted,
             current: AtomicU64::new(0),
-            errands: Errands::default(),
+            admin_requests: AdminRequests::default(),
             inner: Mutex::new(inner),
         })
     }
@@ -161,17 +161,17 @@ impl Association {
             }
         });
         let queue = Queue::Admin { nsid: self.wanted.0, queues: self.wanted.1, kato: Plan::keep_alive() };
-        let open = self.errands.open();
-        let errand = Box::new(move |link: &Link| {
+        let open = self.admin_requests.open();
+        let turn_hook = Box::new(move |link: &Link| {
             if open.load(Ordering::Acquire)
                 && let Some(association) = Weak::upgrade(&serves)
             {
-                association.errands.work(number, link, |qid| association.wake(qid));
+                association.admin_requests.work(number, link, |qid| association.wake(qid));
             }
         });
-        let link = self.plan.connect(queue, (waker, &purpose), (tell, Some(errand)));
+        let link = self.plan.connect(queue, (waker, &purpose), (tell, Some(turn_hook)));
         if let Some(admin) = link.endpoint() {
-            self.errands.begin(number, self.plan.waker_of(admin));
+            self.admin_requests.begin(number, self.plan.waker_of(admin));
         }
         let handle_end = move |why: &str| {
             if let Some(association) = Weak::upgrade(&ends) {
@@ -214,7 +214,7 @@ impl Association {
 
     /// A connection of that association has ended, and it with it.
     pub(super) fn lose(&self, number: u64, why: &str) {
-        self.errands.end(number);
+        self.admin_requests.end(number);
         let mut inner = self.lock();
         if inner.number != number || matches!(inner.stage, Stage::Down(_)) {
             return;

@@ -1,4 +1,4 @@
-//! An initiator's or host's connection as an endpoint: orders in, completions out.
+//! An initiator's or host's connection as an endpoint: inputs in, completions out.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use host::Endpoint;
 use names::Span;
 use protocol::{CloseReason, Connection, Ended, Instant, Placement, Transmit};
 
-use super::link::{Link, Order};
+use super::link::{Link, LinkInput};
 use crate::limits::CONNECT_TIME;
 
 /// What a connection reports.
@@ -33,19 +33,19 @@ pub(crate) trait ClientRole {
     /// What is known once it is open.
     type Info;
 
-    /// An order in the connection's words.
-    fn input(order: Order) -> <Self::Connection as Connection>::Input;
+    /// What a link asks for, in the connection's words.
+    fn input(input: LinkInput) -> <Self::Connection as Connection>::Input;
 
     /// An action in common words.
     fn report(action: <Self::Connection as Connection>::Action) -> Report<Self::Info>;
 }
 
 /// Called with what became known of the far end when the connection is ready and whenever it has changed, and with the link, to
-/// which it may give orders.
+/// which it may push inputs.
 pub(crate) type Tell<I> = Box<dyn FnMut(I, &Link)>;
 
-/// Called in each turn of an open connection: gives it orders of other cores, and takes its answers to them.
-pub(crate) type Errand = Box<dyn FnMut(&Link)>;
+/// Called in each turn of an open connection: submits requests of other cores, and takes the answers to them.
+pub(crate) type TurnHook = Box<dyn FnMut(&Link)>;
 
 /// Makes the connection once its transport is there: a protocol's clock starts then.
 pub(crate) type Make<C> = Box<dyn FnOnce(Instant) -> C>;
@@ -70,7 +70,7 @@ pub(crate) struct Client<R: ClientRole> {
     connection: Option<R::Connection>,
     link: Rc<Link>,
     tell: Tell<R::Info>,
-    errand: Option<Errand>,
+    turn_hook: Option<TurnHook>,
     /// Where the far end is, for people.
     address: SocketAddr,
     /// How long connecting may take.
@@ -79,7 +79,7 @@ pub(crate) struct Client<R: ClientRole> {
     purpose: Weak<()>,
     ended: bool,
     /// Empty between turns; its memory changes places with the link's.
-    orders: VecDeque<Order>,
+    inputs: VecDeque<LinkInput>,
 }
 
 impl<R: ClientRole> Client<R> {
@@ -96,29 +96,29 @@ impl<R: ClientRole> Client<R> {
             connection: None,
             link,
             tell,
-            errand: None,
+            turn_hook: None,
             address,
             patience,
             purpose,
             ended: false,
-            orders: VecDeque::new(),
+            inputs: VecDeque::new(),
         }
     }
 
-    /// The same with errands of other cores.
-    pub(crate) fn with_errand(self, errand: Option<Errand>) -> Self {
-        Self { errand, ..self }
+    /// The same with a hook that runs in each turn.
+    pub(crate) fn with_turn_hook(self, turn_hook: Option<TurnHook>) -> Self {
+        Self { turn_hook, ..self }
     }
 
     fn act(&mut self) {
         self.act_with(None);
     }
 
-    fn run_errand(&mut self) {
-        if let Some(errand) = &mut self.errand
+    fn run_turn_hook(&mut self) {
+        if let Some(turn_hook) = &mut self.turn_hook
             && self.link.is_ready()
         {
-            errand(&self.link);
+            turn_hook(&self.link);
         }
     }
 
@@ -175,7 +175,7 @@ fn remedy(code: i32) -> &'static str {
         REFUSED => "nothing listens there: start the server, or check the address and the port",
         NO_ANSWER => "nothing answers there: check the address, and firewalls on the way",
         code if NO_ROUTE.contains(&code) => {
-            "no way leads there: check the address, the routes and the network's links"
+            "no route leads there: check the address, the routes and the network's links"
         }
         code if FORBIDDEN.contains(&code) => "this machine forbids it: check its firewall",
         _ => "check the address, the port and the network",
@@ -209,7 +209,7 @@ impl<R: ClientRole> Endpoint for Client<R> {
 
     fn handle_timeout(&mut self, now: Instant) {
         if self.purpose.strong_count() == 0 {
-            self.link.order(Order::Leave);
+            self.link.push(LinkInput::Disconnect);
         }
         if let Some(connection) = &mut self.connection {
             connection.handle_timeout(now);
@@ -237,19 +237,19 @@ impl<R: ClientRole> Endpoint for Client<R> {
 
     fn turn(&mut self, now: Instant) {
         self.act();
-        self.run_errand();
+        self.run_turn_hook();
         if let Some(connection) = &mut self.connection {
-            // Orders wait until the connection is open.
-            self.link.take_orders(&mut self.orders);
-            for order in self.orders.drain(..) {
-                connection.handle_input(now, R::input(order));
+            // Inputs wait until the connection is open.
+            self.link.take_inputs(&mut self.inputs);
+            for input in self.inputs.drain(..) {
+                connection.handle_input(now, R::input(input));
             }
-            if let Some(order) = self.link.take_farewell() {
-                connection.handle_input(now, R::input(order));
+            if let Some(input) = self.link.take_close() {
+                connection.handle_input(now, R::input(input));
             }
         }
         self.act();
-        self.run_errand();
+        self.run_turn_hook();
     }
 
     fn poll_transmit(&mut self, now: Instant, send: &mut Transmit) {

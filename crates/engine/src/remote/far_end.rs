@@ -10,7 +10,7 @@ use ::volume::{Features, Geometry, Identity, Limits, Listeners, Losses};
 use super::client_context::ClientContext;
 use super::durability::Durability;
 use super::entries::Nexus;
-use super::paths::{Paths, Way};
+use super::paths::{Paths, QueuePath};
 
 /// What the far end told of itself.
 #[derive(Debug, Clone, Copy)]
@@ -123,7 +123,7 @@ impl Shared {
         self.resized.load(Ordering::Acquire)
     }
 
-    /// Which writes are lost, or what was last wrong with the way to the volume.
+    /// Which writes are lost, or what was last wrong with the path to the volume.
     pub(crate) fn last_error(&self) -> Option<String> {
         self.losses.last_error().or_else(|| lock(&self.last_error).clone())
     }
@@ -132,9 +132,9 @@ impl Shared {
         *lock(&self.last_error) = Some(text);
     }
 
-    /// A queue's way is another now; whoever listens is told if that changes the state of the whole.
-    pub(super) fn turn(&self, way: &mut Way, to: Way) {
-        if self.paths.turn(std::mem::replace(way, to), to) {
+    /// A queue's path has changed; whoever listens is told if that changes the state of the whole.
+    pub(super) fn set_path(&self, path: &mut QueuePath, to: QueuePath) {
+        if self.paths.change(std::mem::replace(path, to), to) {
             self.listeners.wake();
         }
     }

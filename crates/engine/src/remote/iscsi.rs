@@ -26,7 +26,7 @@ use super::client::{Aim, Client, ClientRole, Make, Report, Tell};
 use super::client_context::ClientContext;
 use super::entries::Nexus;
 use super::far_end::{Facts, Shape, Shared, Timing};
-use super::link::{Link, Order, Stage};
+use super::link::{Link, LinkInput, Stage};
 use super::redirect::{Redirect, RedirectFollower, RedirectSlot};
 use super::route::{Attempt, NotConnected, Route};
 use super::volume::RemoteVolume;
@@ -53,12 +53,12 @@ impl<C: protocol::Connection<Input = Input, Action = Action>> ClientRole for Ini
     type Info = Info;
 
     #[inline]
-    fn input(order: Order) -> Input {
-        match order {
-            Order::Submit(request) => Input::Submit(request),
-            Order::Cancel(tag) => Input::Cancel(tag),
-            Order::Leave => Input::Logout,
-            Order::Abandon => Input::Abandon,
+    fn input(input: LinkInput) -> Input {
+        match input {
+            LinkInput::Submit(request) => Input::Submit(request),
+            LinkInput::Cancel(tag) => Input::Cancel(tag),
+            LinkInput::Disconnect => Input::Logout,
+            LinkInput::Abandon => Input::Abandon,
         }
     }
 
@@ -276,7 +276,7 @@ pub(super) fn open(
     let place = Rc::clone(&answer);
     let later = Arc::clone(&plan);
     let hear = Rc::new(move |info, link: &Link| {
-        link.order(Order::Leave);
+        link.push(LinkInput::Disconnect);
         if let Info::Unit(unit) = info {
             *place.borrow_mut() = Some(remote_volume(&unit, Arc::clone(&later), url.target.to_string()));
         }
@@ -368,7 +368,7 @@ impl Attempt for Entering {
 
     fn give_up(&mut self) {
         let link = self.login.follower.link();
-        link.order(Order::Leave);
+        link.push(LinkInput::Disconnect);
         if let Some(endpoint) = link.endpoint() {
             self.login.plan.context.dialer.wake(endpoint);
         }
@@ -391,7 +391,7 @@ pub(super) fn discover(
         if let Info::Targets(targets) = info {
             let rows = targets.into_iter().flat_map(|target| {
                 let Discovered { name, addresses } = target;
-                addresses.into_iter().map(move |address| Found { name: name.clone(), address, trouble: None })
+                addresses.into_iter().map(move |address| Found { name: name.clone(), address, error: None })
             });
             *place.borrow_mut() = Some(rows.collect());
         }

@@ -13,13 +13,13 @@ use host::EndpointId;
 
 /// What a connection is asked to do.
 #[derive(Debug)]
-pub(crate) enum Order {
+pub(crate) enum LinkInput {
     /// Do a request.
     Submit(Request),
     /// End a request soon.
     Cancel(Tag),
-    /// Log out, disconnect; at once if it is not even open.
-    Leave,
+    /// Log out, or disconnect; at once if it is not even open.
+    Disconnect,
     /// Send nothing more.
     Abandon,
 }
@@ -40,9 +40,9 @@ type WhenFailed = Box<dyn FnOnce(&str)>;
 
 /// The shared part of one connection.
 pub(crate) struct Link {
-    orders: RefCell<VecDeque<Order>>,
+    inputs: RefCell<VecDeque<LinkInput>>,
     /// The connection is to end.
-    farewell: RefCell<Option<Order>>,
+    close: RefCell<Option<LinkInput>>,
     done: RefCell<Vec<Completion>>,
     under_way: Cell<usize>,
     stage: RefCell<Stage>,
@@ -64,8 +64,8 @@ impl Link {
     /// A link whose connection is being opened; `waker` is woken when completions or a new stage can be seen.
     pub(crate) fn new(waker: Waker) -> Rc<Self> {
         Rc::new(Self {
-            orders: RefCell::default(),
-            farewell: RefCell::default(),
+            inputs: RefCell::default(),
+            close: RefCell::default(),
             done: RefCell::default(),
             under_way: Cell::new(0),
             stage: RefCell::new(Stage::Opening),
@@ -114,15 +114,15 @@ impl Link {
     }
 
     /// Takes back the requests that the connection has not taken.
-    pub(crate) fn take_back(&self) -> VecDeque<Order> {
-        self.orders.take()
+    pub(crate) fn take_back(&self) -> VecDeque<LinkInput> {
+        self.inputs.take()
     }
 
     /// Asks the connection to do something. An ended connection does nothing: whoever gave it requests takes them back.
-    pub(crate) fn order(&self, order: Order) {
-        match order {
-            Order::Leave | Order::Abandon => *self.farewell.borrow_mut() = Some(order),
-            Order::Submit(_) | Order::Cancel(_) => self.orders.borrow_mut().push_back(order),
+    pub(crate) fn push(&self, input: LinkInput) {
+        match input {
+            LinkInput::Disconnect | LinkInput::Abandon => *self.close.borrow_mut() = Some(input),
+            LinkInput::Submit(_) | LinkInput::Cancel(_) => self.inputs.borrow_mut().push_back(input),
         }
     }
 
@@ -130,25 +130,26 @@ impl Link {
     #[inline]
     pub(crate) fn submit(&self, request: Request) -> bool {
         self.under_way.set(self.under_way.get() + 1);
-        let mut orders = self.orders.borrow_mut();
-        orders.push_back(Order::Submit(request));
-        orders.len() == 1
+        let mut inputs = self.inputs.borrow_mut();
+        inputs.push_back(LinkInput::Submit(request));
+        inputs.len() == 1
     }
 
-    /// Moves what the connection, which is open, is to do next to `orders`, which is empty.
-    pub(crate) fn take_orders(&self, orders: &mut VecDeque<Order>) {
+    /// Moves what the connection, which is open, is to do next to `inputs`, which is empty.
+    pub(crate) fn take_inputs(&self, inputs: &mut VecDeque<LinkInput>) {
         if self.is_ready() {
-            std::mem::swap(orders, &mut self.orders.borrow_mut());
+            std::mem::swap(inputs, &mut self.inputs.borrow_mut());
         }
     }
 
-    /// The order to end, once. [`Order::Leave`] waits until the other orders are taken.
-    pub(crate) fn take_farewell(&self) -> Option<Order> {
-        // Farewells wait for orders, unless there is to be no more sending at all.
-        let mut farewell = self.farewell.borrow_mut();
-        let waits =
-            matches!(*farewell, Some(Order::Leave)) && self.is_ready() && !self.orders.borrow().is_empty();
-        if waits { None } else { farewell.take() }
+    /// The request to end, once. [`LinkInput::Disconnect`] waits until the other inputs are taken.
+    pub(crate) fn take_close(&self) -> Option<LinkInput> {
+        // A disconnect waits for inputs, unless there is to be no more sending at all.
+        let mut close = self.close.borrow_mut();
+        let waits = matches!(*close, Some(LinkInput::Disconnect))
+            && self.is_ready()
+            && !self.inputs.borrow().is_empty();
+        if waits { None } else { close.take() }
     }
 
     /// The connection has finished a request.

@@ -7,12 +7,12 @@
 //! may be sent again, and `durability` what a flush may still promise. docs/decisions/0003-reconnect.md has the reasons.
 
 mod access;
+mod admin_requests;
 mod association;
 mod client;
 mod client_context;
 mod durability;
 mod entries;
-mod errands;
 mod far_end;
 mod iscsi;
 mod link;

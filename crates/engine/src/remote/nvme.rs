@@ -18,7 +18,7 @@ use names::{NvmeOptions, NvmeUrl};
 use super::association::{Association, AssociationState};
 use super::client_context::ClientContext;
 use super::far_end::{Facts, Shape, Shared};
-use super::link::{Link, Order, Stage};
+use super::link::{Link, LinkInput, Stage};
 use super::nvme_plan::{DEPTH, Plan};
 use super::referrals::ReferralWalk;
 use super::route::{Attempt, NotConnected, Route};
@@ -85,13 +85,13 @@ fn remote_volume(
             ));
         };
         let (plan, association) = (plan.clone(), Arc::clone(&association));
-        Ok(Box::new(Queues(Rc::new(Way { plan, association, qid, number: Cell::new(0), waker }))))
+        Ok(Box::new(Queues(Rc::new(IoQueue { plan, association, qid, number: Cell::new(0), waker }))))
     });
     Arc::new(RemoteVolume { name, shared, open })
 }
 
-/// One core's way to a controller.
-struct Way {
+/// One core's I/O queue of a controller: its identifier, and where it is connected.
+struct IoQueue {
     plan: Plan,
     association: Arc<Association>,
     qid: u16,
@@ -100,28 +100,28 @@ struct Way {
     waker: Waker,
 }
 
-impl Drop for Way {
+impl Drop for IoQueue {
     fn drop(&mut self) {
         self.association.give_back(self.qid);
     }
 }
 
 /// One core's I/O queues, one after the other.
-struct Queues(Rc<Way>);
+struct Queues(Rc<IoQueue>);
 
 impl Route for Queues {
     fn begin(&mut self) -> Box<dyn Attempt> {
-        Box::new(Connecting { way: Rc::clone(&self.0), asked: false, queue: None })
+        Box::new(Connecting { io_queue: Rc::clone(&self.0), asked: false, queue: None })
     }
 
-    fn aside(&mut self, request: Request) -> Option<Request> {
-        let Way { association, qid, number, .. } = &*self.0;
-        association.errands.ask(number.get(), *qid, request);
+    fn submit_admin(&mut self, request: Request) -> Option<Request> {
+        let IoQueue { association, qid, number, .. } = &*self.0;
+        association.admin_requests.ask(number.get(), *qid, request);
         None
     }
 
-    fn take_aside(&mut self, done: &mut Vec<Completion>) {
-        self.0.association.errands.take(self.0.qid, done);
+    fn take_admin_done(&mut self, done: &mut Vec<Completion>) {
+        self.0.association.admin_requests.take(self.0.qid, done);
     }
 
     fn breach(&self) -> Option<String> {
@@ -144,7 +144,7 @@ impl Route for Queues {
 
 /// An I/O queue that is being connected, and if need be an association before it.
 struct Connecting {
-    way: Rc<Way>,
+    io_queue: Rc<IoQueue>,
     /// An association was waited for.
     asked: bool,
     queue: Option<(Rc<Link>, Facts)>,
@@ -153,7 +153,7 @@ struct Connecting {
 impl Connecting {
     /// Connects the queue once there is an association.
     fn connect(&mut self) -> Option<String> {
-        let Way { association, plan, qid, number, waker } = &*self.way;
+        let IoQueue { association, plan, qid, number, waker } = &*self.io_queue;
         if matches!(association.state(), AssociationState::Down(_)) && !self.asked {
             association.begin(waker.clone());
         }
@@ -187,19 +187,19 @@ impl Attempt for Connecting {
         match link.stage() {
             Stage::Failed(why) => Some(Err(NotConnected(why))),
             Stage::Ready => Some(Ok((Rc::clone(link), facts.clone()))),
-            Stage::Opening if self.way.association.is_up(self.way.number.get()) => None,
+            Stage::Opening if self.io_queue.association.is_up(self.io_queue.number.get()) => None,
             Stage::Opening => {
                 self.give_up();
-                Some(Err(NotConnected(self.way.association.ended())))
+                Some(Err(NotConnected(self.io_queue.association.ended())))
             }
         }
     }
 
     fn give_up(&mut self) {
         let Some((link, _)) = &self.queue else { return };
-        link.order(Order::Leave);
+        link.push(LinkInput::Disconnect);
         if let Some(endpoint) = link.endpoint() {
-            self.way.plan.context.dialer.wake(endpoint);
+            self.io_queue.plan.context.dialer.wake(endpoint);
         }
     }
 }

@@ -14,10 +14,10 @@ use buf::Pool;
 use host::EndpointId;
 use names::{NvmeOptions, RdmaOptions};
 
-use super::client::{Aim, Client, ClientRole, Errand, Make, Report, Tell};
+use super::client::{Aim, Client, ClientRole, Make, Report, Tell, TurnHook};
 use super::client_context::ClientContext;
 use super::far_end::Timing;
-use super::link::{Link, Order};
+use super::link::{Link, LinkInput};
 use super::waiting::dial;
 use crate::iwarp_link::{IwarpLink, for_nvme};
 use crate::limits::{CLIENT_POOL, COMMAND_TIME, KEEP_ALIVE, RECONNECT_TIME};
@@ -42,12 +42,12 @@ impl<C: protocol::Connection<Input = Input, Action = Action>> ClientRole for Hos
     type Info = Info;
 
     #[inline]
-    fn input(order: Order) -> Input {
-        match order {
-            Order::Submit(request) => Input::Submit(request),
-            Order::Cancel(tag) => Input::Cancel(tag),
-            Order::Leave => Input::Disconnect,
-            Order::Abandon => Input::Abandon,
+    fn input(input: LinkInput) -> Input {
+        match input {
+            LinkInput::Submit(request) => Input::Submit(request),
+            LinkInput::Cancel(tag) => Input::Cancel(tag),
+            LinkInput::Disconnect => Input::Disconnect,
+            LinkInput::Abandon => Input::Abandon,
         }
     }
 
@@ -131,12 +131,12 @@ impl Plan {
         wire::bounded::<u32>(KEEP_ALIVE.as_millis())
     }
 
-    /// Dials a queue; `tell` is given what becomes known, and `errand` looks after what other cores ask of it.
+    /// Dials a queue; `tell` is given what becomes known, and `turn_hook` looks after what other cores ask of it.
     pub(super) fn connect(
         &self,
         queue: Queue,
         (waker, purpose): (Waker, &Arc<()>),
-        (tell, errand): (Tell<Info>, Option<Errand>),
+        (tell, turn_hook): (Tell<Info>, Option<TurnHook>),
     ) -> Rc<Link> {
         let config = Config {
             host: self.host.clone(),
@@ -149,7 +149,7 @@ impl Plan {
         };
         let Some(rdma) = self.rdma else {
             let make = move |now| Connection::new(config, now);
-            return self.dial(Box::new(make), (waker, purpose), (tell, errand));
+            return self.dial(Box::new(make), (waker, purpose), (tell, turn_hook));
         };
         let iwarp = IwarpLink::new(rdma.crc, self.address, None);
         let make = move |now| {
@@ -158,7 +158,7 @@ impl Plan {
             let pair = iwarp.initiator(now, (words, queues), &Pool::new(CLIENT_POOL));
             RdmaHost::new(pair, config, now)
         };
-        self.dial(Box::new(make), (waker, purpose), (tell, errand))
+        self.dial(Box::new(make), (waker, purpose), (tell, turn_hook))
     }
 
     /// Dials a connection.
@@ -166,14 +166,14 @@ impl Plan {
         &self,
         make: Make<C>,
         (waker, purpose): (Waker, &Arc<()>),
-        (tell, errand): (Tell<Info>, Option<Errand>),
+        (tell, turn_hook): (Tell<Info>, Option<TurnHook>),
     ) -> Rc<Link>
     where
         C: protocol::Connection<Input = Input, Action = Action> + 'static,
     {
         let (link, aim) = (Link::new(waker), Aim::new(self.address, self.timing.command));
         let client = Client::<Host<C>>::new(make, (Rc::clone(&link), aim), tell, purpose);
-        let client = Box::new(client.with_errand(errand));
+        let client = Box::new(client.with_turn_hook(turn_hook));
         dial(&self.context.dialer, self.address, &link, client);
         link
     }

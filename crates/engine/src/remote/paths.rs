@@ -1,4 +1,4 @@
-//! The state of the way to a remote volume, counted over its queues' connections.
+//! The state of the path to a remote volume, counted over its queues' connections.
 //!
 //! It moves when a connection is lost, made again or given up: never with requests, and not with each message about the same loss.
 
@@ -7,9 +7,9 @@ use std::sync::{Mutex, PoisonError};
 
 use ::volume::PathState;
 
-/// A queue's way to the far end.
+/// A queue's path to the far end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Way {
+pub(super) enum QueuePath {
     /// Its first connection is being made.
     #[default]
     Unknown,
@@ -27,11 +27,11 @@ struct Count {
 }
 
 impl Count {
-    fn of(&mut self, way: Way) -> Option<&mut u16> {
-        match way {
-            Way::Unknown => None,
-            Way::Open => Some(&mut self.open),
-            Way::Lost => Some(&mut self.lost),
+    fn of(&mut self, path: QueuePath) -> Option<&mut u16> {
+        match path {
+            QueuePath::Unknown => None,
+            QueuePath::Open => Some(&mut self.open),
+            QueuePath::Lost => Some(&mut self.lost),
         }
     }
 
@@ -44,7 +44,7 @@ impl Count {
     }
 }
 
-/// The ways of all queues of a volume.
+/// The paths of all queues of a volume.
 #[derive(Debug, Default)]
 pub(super) struct Paths {
     count: Mutex<Count>,
@@ -52,8 +52,8 @@ pub(super) struct Paths {
 }
 
 impl Paths {
-    /// A queue's way has changed from one to the other: true if the state of the whole has.
-    pub(super) fn turn(&self, from: Way, to: Way) -> bool {
+    /// A queue's path has changed from one to the other: true if the state of the whole has.
+    pub(super) fn change(&self, from: QueuePath, to: QueuePath) -> bool {
         let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
         let before = count.state();
         if let Some(number) = count.of(from) {
@@ -89,18 +89,18 @@ mod tests {
         let paths = Paths::default();
         let degraded = |missing| PathState::Degraded { missing };
         for (from, to, expected, moved) in [
-            (Way::Unknown, Way::Open, PathState::Optimized, false),
-            (Way::Unknown, Way::Open, PathState::Optimized, false),
-            (Way::Open, Way::Lost, degraded(1), true),
-            (Way::Lost, Way::Lost, degraded(1), false),
-            (Way::Open, Way::Lost, PathState::Inaccessible, true),
-            (Way::Unknown, Way::Lost, PathState::Inaccessible, false),
-            (Way::Lost, Way::Open, degraded(2), true),
-            (Way::Lost, Way::Unknown, degraded(1), true),
-            (Way::Lost, Way::Open, PathState::Optimized, true),
+            (QueuePath::Unknown, QueuePath::Open, PathState::Optimized, false),
+            (QueuePath::Unknown, QueuePath::Open, PathState::Optimized, false),
+            (QueuePath::Open, QueuePath::Lost, degraded(1), true),
+            (QueuePath::Lost, QueuePath::Lost, degraded(1), false),
+            (QueuePath::Open, QueuePath::Lost, PathState::Inaccessible, true),
+            (QueuePath::Unknown, QueuePath::Lost, PathState::Inaccessible, false),
+            (QueuePath::Lost, QueuePath::Open, degraded(2), true),
+            (QueuePath::Lost, QueuePath::Unknown, degraded(1), true),
+            (QueuePath::Lost, QueuePath::Open, PathState::Optimized, true),
         ] {
             let before = paths.changes();
-            assert_eq!(paths.turn(from, to), moved, "{from:?} to {to:?}");
+            assert_eq!(paths.change(from, to), moved, "{from:?} to {to:?}");
             assert_eq!(
                 (paths.state(), paths.changes() - before),
                 (expected, moved.into()),

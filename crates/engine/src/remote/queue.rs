@@ -18,8 +18,8 @@ use crate::limits;
 
 use super::entries::{Entries, Entry, Nexus, Nexuses, Place};
 use super::far_end::{Facts, Shape, Shared};
-use super::link::{Link, Order};
-use super::paths::Way;
+use super::link::{Link, LinkInput};
+use super::paths::QueuePath;
 use super::precheck::precheck;
 use super::recovery::{Patience, Recovery, State, Step};
 use super::replay::Replay;
@@ -31,7 +31,7 @@ pub(crate) struct RemoteQueue {
     route: Box<dyn Route>,
     recovery: Recovery,
     link: Option<Rc<Link>>,
-    way: Way,
+    path: QueuePath,
     /// The epoch of the far end that the connection leads to ([`Shared::recognise`]).
     epoch: u64,
     /// The nexus of the connection, if that is known.
@@ -53,8 +53,8 @@ pub(crate) struct RemoteQueue {
     /// Answers that tell of a loss whose record is not kept yet.
     owed: Vec<Completion>,
     scratch: Vec<Completion>,
-    /// Requests that something else than the connection has.
-    aside: usize,
+    /// Requests that the admin queue has.
+    admin_outstanding: usize,
     depth: usize,
     /// The volume's shape, and how often its size had changed then.
     shape: (u64, Shape),
@@ -77,7 +77,7 @@ impl RemoteQueue {
             route,
             recovery,
             link: None,
-            way: Way::Unknown,
+            path: QueuePath::Unknown,
             epoch: 0,
             nexus: None,
             nexuses: Nexuses::default(),
@@ -91,7 +91,7 @@ impl RemoteQueue {
             done: Vec::new(),
             owed: Vec::new(),
             scratch: Vec::new(),
-            aside: 0,
+            admin_outstanding: 0,
             depth,
             shape,
             waker,
@@ -154,10 +154,10 @@ impl RemoteQueue {
         }
     }
 
-    /// Gives an allocation query to whatever does those.
+    /// Gives an allocation query to the admin queue, or to the connection.
     fn dispatch_query(&mut self, link: &Link, request: Request) {
-        match self.route.aside(request) {
-            None => self.aside += 1,
+        match self.route.submit_admin(request) {
+            None => self.admin_outstanding += 1,
             Some(request) => {
                 if link.submit(request) {
                     self.wake(link);
@@ -170,10 +170,10 @@ impl RemoteQueue {
     fn collect(&mut self, now: Instant) {
         let Some(link) = &self.link else { return };
         link.take_done(&mut self.scratch);
-        if self.aside > 0 {
+        if self.admin_outstanding > 0 {
             let own = self.scratch.len();
-            self.route.take_aside(&mut self.scratch);
-            self.aside = self.aside.saturating_sub(self.scratch.len() - own);
+            self.route.take_admin_done(&mut self.scratch);
+            self.admin_outstanding = self.admin_outstanding.saturating_sub(self.scratch.len() - own);
         }
         if self.scratch.is_empty() {
             return;
@@ -278,7 +278,7 @@ impl RemoteQueue {
     fn check_link(&mut self, now: Instant) {
         let Some(link) = &self.link else { return };
         if let Some(why) = link.failure().or_else(|| self.route.breach()) {
-            link.order(Order::Abandon);
+            link.push(LinkInput::Abandon);
             let link = Rc::clone(link);
             self.wake(&link);
             self.lose(now, why);
@@ -287,15 +287,15 @@ impl RemoteQueue {
 
     /// The connection is gone: what it had is to be sent again, or ends.
     fn lose(&mut self, now: Instant, why: String) {
-        for order in self.link.take().map(|link| link.take_back()).unwrap_or_default() {
-            if let Order::Submit(request) = order {
+        for input in self.link.take().map(|link| link.take_back()).unwrap_or_default() {
+            if let LinkInput::Submit(request) = input {
                 self.keep(request);
             }
         }
-        self.aside = 0;
+        self.admin_outstanding = 0;
         self.route.handle_lost(&why);
         self.shared.set_last_error(why);
-        self.shared.turn(&mut self.way, Way::Lost);
+        self.shared.set_path(&mut self.path, QueuePath::Lost);
         self.recovery.handle_ended(now);
         let quiet = self.route.quiet_time();
         let nexus = self.nexus.take().and_then(|nexus| self.nexuses.number(nexus));
@@ -368,7 +368,7 @@ impl RemoteQueue {
             Some(Err(error)) => {
                 self.attempt = None;
                 self.shared.set_last_error(error.to_string());
-                self.shared.turn(&mut self.way, Way::Lost);
+                self.shared.set_path(&mut self.path, QueuePath::Lost);
                 self.recovery.handle_failed(now);
                 if self.recovery.state() == State::Dead {
                     self.expire();
@@ -382,16 +382,16 @@ impl RemoteQueue {
         match self.shared.recognise(facts, self.begun) {
             Ok(epoch) => self.epoch = epoch,
             Err(mismatch) => {
-                link.order(Order::Leave);
+                link.push(LinkInput::Disconnect);
                 self.wake(&link);
                 self.shared.set_last_error(mismatch.to_string());
-                self.shared.turn(&mut self.way, Way::Lost);
+                self.shared.set_path(&mut self.path, QueuePath::Lost);
                 self.recovery.handle_mismatch();
                 return self.expire();
             }
         }
         self.recovery.handle_opened();
-        self.shared.turn(&mut self.way, Way::Open);
+        self.shared.set_path(&mut self.path, QueuePath::Open);
         self.link = Some(link);
         self.nexus = facts.nexus;
         // What the nexus had before is over: its login has ended that.
@@ -481,7 +481,7 @@ impl VolumeQueue for RemoteQueue {
         let Some(entry) = self.entries.get_mut(own) else { return };
         match (&self.link, entry.place) {
             (Some(link), Place::Sent) => {
-                link.order(Order::Cancel(own));
+                link.push(LinkInput::Cancel(own));
                 self.wake(link);
             }
             (None, Place::Sent) => {}
@@ -529,9 +529,9 @@ impl VolumeQueue for RemoteQueue {
 
 impl Drop for RemoteQueue {
     fn drop(&mut self) {
-        self.shared.turn(&mut self.way, Way::Unknown);
+        self.shared.set_path(&mut self.path, QueuePath::Unknown);
         if let Some(link) = &self.link {
-            link.order(Order::Leave);
+            link.push(LinkInput::Disconnect);
             self.wake(link);
         }
         if let Some(attempt) = &mut self.attempt {

@@ -100,7 +100,7 @@ impl ReferralWalk {
     fn take(&mut self, entry: DiscoveryEntry, depth: usize) {
         let DiscoveryEntry { kind, subnqn: name, address, .. } = entry;
         if kind != SubsystemType::Referral {
-            let found = Found { name, address: address.to_string(), trouble: None };
+            let found = Found { name, address: address.to_string(), error: None };
             if !self.found.contains(&found) {
                 self.found.push(found);
             }
@@ -122,7 +122,7 @@ impl ReferralWalk {
 
     /// Tells of a service that gave no answer.
     fn skip(&mut self, service: Service, why: String) {
-        let found = Found { name: service.name, address: service.address.to_string(), trouble: Some(why) };
+        let found = Found { name: service.name, address: service.address.to_string(), error: Some(why) };
         if !self.found.contains(&found) {
             self.found.push(found);
         }
@@ -166,8 +166,8 @@ mod tests {
         walk.take(entry(SubsystemType::Nvm, 5), 0);
         walk.take(entry(SubsystemType::Referral, 2), 0);
         let found = walk.poll().unwrap().unwrap();
-        assert_eq!((found[0].name.as_str(), &found[0].trouble), ("nqn.2026-11.org.example:5", &None));
-        assert!(found[1].trouble.as_ref().unwrap().contains("cannot connect"), "{found:?}");
+        assert_eq!((found[0].name.as_str(), &found[0].error), ("nqn.2026-11.org.example:5", &None));
+        assert!(found[1].error.as_ref().unwrap().contains("cannot connect"), "{found:?}");
     }
 
     #[test]
@@ -179,7 +179,7 @@ mod tests {
             walk.take(entry(SubsystemType::Referral, 100 + u16::try_from(depth).unwrap()), depth);
         }
         assert_eq!(walk.ahead.len(), 1 + REFERRAL_DEPTH);
-        assert!(walk.found[0].trouble.as_ref().unwrap().contains("referrals away"));
+        assert!(walk.found[0].error.as_ref().unwrap().contains("referrals away"));
     }
 
     #[test]
@@ -190,6 +190,6 @@ mod tests {
         }
         assert_eq!(walk.ahead.len(), 1 + REFERRALS);
         assert_eq!(walk.found.len(), REFERRALS);
-        assert!(walk.found[0].trouble.as_ref().unwrap().contains("more than"));
+        assert!(walk.found[0].error.as_ref().unwrap().contains("more than"));
     }
 }

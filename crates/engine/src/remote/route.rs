@@ -1,4 +1,4 @@
-//! A protocol's way to a volume: how a queue gets its connections.
+//! A protocol's route to a volume: how a queue gets its connections.
 
 use std::rc::Rc;
 use std::task::Waker;
@@ -9,18 +9,18 @@ use ::volume::{Completion, CoreId, OpenError, Request};
 use super::far_end::Facts;
 use super::link::Link;
 
-/// A protocol's way to a volume, for one queue.
+/// A protocol's route to a volume, for one queue.
 pub(crate) trait Route {
     /// Begins to make a connection.
     fn begin(&mut self) -> Box<dyn Attempt>;
 
-    /// Offers an allocation query to something other than the queue's connection. Returns the query if the connection has to answer it.
-    fn aside(&mut self, request: Request) -> Option<Request> {
+    /// Offers an allocation query to the admin queue, where the protocol has one. Returns the query if the connection has to answer it.
+    fn submit_admin(&mut self, request: Request) -> Option<Request> {
         Some(request)
     }
 
     /// Moves the completions of such queries to `done`.
-    fn take_aside(&mut self, _done: &mut Vec<Completion>) {}
+    fn take_admin_done(&mut self, _done: &mut Vec<Completion>) {}
 
     /// Why the open connection is useless although it has not ended: something that it depends on has.
     fn breach(&self) -> Option<String> {

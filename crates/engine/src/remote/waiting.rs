@@ -21,7 +21,7 @@ pub struct Found {
     /// Where it is reached.
     pub address: String,
     /// Why nobody knows what it offers: a referral named this discovery service, and it did not answer.
-    pub trouble: Option<String>,
+    pub error: Option<String>,
 }
 
 /// Returns the answer once there is one.

@@ -5,7 +5,7 @@
 use buf::{BufList, LARGEST};
 use protocol::NoticeKind;
 use scsi::{DataDirection, Reply, Sense, Status, Step};
-use volume::reservation::Refused;
+use volume::reservation::CommandError;
 use volume::{Completion, Request, Tag};
 
 use super::connection::{Action, Target};
@@ -277,7 +277,7 @@ impl<D: TargetDatamover> Target<D> {
     }
 
     /// The owner of the reservations has answered.
-    pub(super) fn handle_reserved(&mut self, tag: u32, result: Result<(), Refused>) {
+    pub(super) fn handle_reserved(&mut self, tag: u32, result: Result<(), CommandError>) {
         let Ok(slot) = u16::try_from(tag) else { return };
         let Some(task) = self.tasks.get(slot) else { return };
         if let Some(by) = task.aborted {

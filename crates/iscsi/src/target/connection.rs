@@ -12,7 +12,7 @@ use core::net::SocketAddr;
 use buf::{Account, Outside, Pool};
 use protocol::{CloseReason, Ended, Entropy, Instant, Notice, NoticeKind, Notices};
 use scsi::{DeviceServer, NexusEvent};
-use volume::reservation::{Command, Refused, Registrant};
+use volume::reservation::{Command, CommandError, Registrant};
 use volume::{Completion, Epoch, Request, Tag, VolumeId};
 
 use super::access::ProvenInitiator;
@@ -46,7 +46,7 @@ pub enum Action {
     Submit {
         /// Which volume.
         volume: VolumeId,
-        /// What it was judged by: if the volume's epoch is another one by then it comes back as [`Input::Refused`].
+        /// What it was judged by: if the volume's epoch is another one by then it comes back as [`Input::StaleEpoch`].
         epoch: Epoch,
         /// What; its tag is below 2^16 and unique until its completion.
         request: Request,
@@ -95,7 +95,7 @@ pub enum Input {
     /// A request has ended.
     Completion(Completion),
     /// A request was judged by an older state of its volume than holds now. Nothing has happened to it.
-    Refused(Box<Request>),
+    StaleEpoch(Box<Request>),
     /// A volume's epoch has moved.
     Fence {
         /// Which volume.
@@ -117,7 +117,7 @@ pub enum Input {
         /// The action's tag.
         tag: u32,
         /// Done, or why nothing changed. The new state has come before.
-        result: Result<(), Refused>,
+        result: Result<(), CommandError>,
     },
     /// A reset is over.
     Reset {
@@ -565,7 +565,7 @@ impl<D: TargetDatamover> UpperLayer for Target<D> {
         let now = self.now;
         match input {
             Input::Completion(completion) => self.handle_completion(completion),
-            Input::Refused(request) => self.handle_refused(*request),
+            Input::StaleEpoch(request) => self.handle_refused(*request),
             Input::Fence { volume, epoch, event } => self.handle_fence(volume, epoch, event),
             Input::Event { volume, event } => self.handle_event(volume, event),
             Input::Reserved { tag, result } => self.handle_reserved(tag, result),

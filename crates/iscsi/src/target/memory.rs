@@ -44,7 +44,7 @@ impl<D: TargetDatamover> Target<D> {
         if length > LARGEST || task.reserved.is_some() || task.command.full_length() > length as u64 {
             return false;
         }
-        self.assign_buffer_by(slot, Account::take_aside)
+        self.assign_buffer_by(slot, Account::take_within_floor)
     }
 
     /// Tries again to find buffers for the tasks that wait for one, in order.

@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use buf::Buf;
 use protocol::{CloseReason, Connection, Ended, Instant, Placement, Transmit};
 use verbs::{
-    EndReason, PrivateData, QueuePair, QueuePairLimits, QueuePairState, Refusal, Refused, RegionTable,
+    EndReason, PostError, PrivateData, QueuePair, QueuePairLimits, QueuePairState, Refusal, RegionTable,
     RemoteRegion, STag, SetupAnswer, SetupEvent, WorkCompletion, WorkDone, WorkError, WorkId, WorkMemory,
     WorkRequest,
 };
@@ -224,9 +224,9 @@ impl QueuePair for PlainQueuePair {
         self.limits
     }
 
-    fn post(&mut self, id: WorkId, request: WorkRequest) -> Result<(), Refused> {
+    fn post(&mut self, id: WorkId, request: WorkRequest) -> Result<(), PostError> {
         if let Some(reason) = self.refusal(&request) {
-            return Err(Refused { reason, request });
+            return Err(PostError { reason, request });
         }
         match request {
             WorkRequest::Receive { into } => self.receives.push_back((id, into)),

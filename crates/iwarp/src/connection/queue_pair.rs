@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use protocol::{CloseReason, Instant};
 use verbs::{
-    EndReason, QueuePair, QueuePairLimits, QueuePairState, Refusal, Refused, WorkCompletion, WorkId,
+    EndReason, PostError, QueuePair, QueuePairLimits, QueuePairState, Refusal, WorkCompletion, WorkId,
     WorkRequest,
 };
 
@@ -44,9 +44,9 @@ impl QueuePair for Connection {
         self.limits
     }
 
-    fn post(&mut self, id: WorkId, request: WorkRequest) -> Result<(), Refused> {
+    fn post(&mut self, id: WorkId, request: WorkRequest) -> Result<(), PostError> {
         if let Some(reason) = self.refusal(&request) {
-            return Err(Refused { reason, request });
+            return Err(PostError { reason, request });
         }
         let work = match request {
             WorkRequest::Receive { into } => {
@@ -60,7 +60,7 @@ impl QueuePair for Connection {
                 Ok(region) => Work::Register(region),
                 Err(verbs::TableFull(memory)) => {
                     let request = WorkRequest::Register { memory };
-                    return Err(Refused { reason: Refusal::RegionsFull, request });
+                    return Err(PostError { reason: Refusal::RegionsFull, request });
                 }
             },
             WorkRequest::Invalidate { stag } => Work::Invalidate { stag, memory: None },

@@ -107,11 +107,11 @@ fn what_a_leader_leaves_behind_is_killed_when_it_ends() {
 #[test]
 fn a_polite_end_is_waited_for_and_a_deaf_program_is_killed() {
     let folder = tempfile::tempdir().unwrap();
-    let polite = "trap 'echo bye >farewell; exit 0' TERM; echo $$ >pid; while :; do sleep 0.01; done";
+    let polite = "trap 'echo bye >ended; exit 0' TERM; echo $$ >pid; while :; do sleep 0.01; done";
     let mut running = start(folder.path(), polite);
     process_in(&folder.path().join("pid"));
     running.stop(LONG);
-    assert_eq!(std::fs::read_to_string(folder.path().join("farewell")).unwrap(), "bye\n");
+    assert_eq!(std::fs::read_to_string(folder.path().join("ended")).unwrap(), "bye\n");
     std::fs::remove_file(folder.path().join("pid")).unwrap();
     let mut running = start(folder.path(), "trap '' TERM; echo $$ >pid; while :; do sleep 0.01; done");
     let deaf = process_in(&folder.path().join("pid"));

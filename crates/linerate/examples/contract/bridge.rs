@@ -28,14 +28,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// What a core is told.
 enum Message {
-    Open(u64, Arc<dyn Volume>, Arc<Lane>),
-    /// Look into the lanes.
+    Open(u64, Arc<dyn Volume>, Arc<Channel>),
+    /// Look into the channels.
     Look,
     Close(u64),
 }
 
 /// What goes to and fro between a thread and a core.
-struct Lane {
+struct Channel {
     requests: Mutex<VecDeque<Request>>,
     cancels: Mutex<Vec<Tag>>,
     done: Mutex<Vec<Completion>>,
@@ -46,7 +46,7 @@ struct Lane {
 pub(crate) struct Bridge {
     inner: Arc<dyn Volume>,
     postbox: Arc<dyn Postbox<Message>>,
-    lanes: AtomicU64,
+    channels: AtomicU64,
     stopper: Stopper,
     threads: Vec<JoinHandle<std::io::Result<()>>>,
 }
@@ -69,7 +69,7 @@ impl Bridge {
             error.to_string()
         };
         let inner = opened.map_err(end)?;
-        Ok(Self { inner, postbox, lanes: AtomicU64::new(0), stopper, threads })
+        Ok(Self { inner, postbox, channels: AtomicU64::new(0), stopper, threads })
     }
 }
 
@@ -116,22 +116,22 @@ impl Volume for Bridge {
     }
 
     fn open_queue(&self, context: &QueueContext) -> Result<Box<dyn VolumeQueue>, OpenError> {
-        let number = self.lanes.fetch_add(1, Ordering::Relaxed);
+        let number = self.channels.fetch_add(1, Ordering::Relaxed);
         let core = u16::try_from(number % u64::from(CORES)).unwrap_or(0);
         let (requests, cancels, done) = (Mutex::default(), Mutex::default(), Mutex::default());
-        let lane = Arc::new(Lane { requests, cancels, done, waker: context.waker.clone() });
-        self.postbox.post(core, Message::Open(number, Arc::clone(&self.inner), Arc::clone(&lane)));
+        let channel = Arc::new(Channel { requests, cancels, done, waker: context.waker.clone() });
+        self.postbox.post(core, Message::Open(number, Arc::clone(&self.inner), Arc::clone(&channel)));
         let postbox = Arc::clone(&self.postbox);
         let depth = self.limits().depth as usize;
-        Ok(Box::new(BridgeQueue { number, core, lane, postbox, outstanding: 0, depth }))
+        Ok(Box::new(BridgeQueue { number, core, channel, postbox, outstanding: 0, depth }))
     }
 }
 
-/// A thread's end of a lane.
+/// A thread's end of a channel.
 struct BridgeQueue {
     number: u64,
     core: u16,
-    lane: Arc<Lane>,
+    channel: Arc<Channel>,
     postbox: Arc<dyn Postbox<Message>>,
     outstanding: usize,
     depth: usize,
@@ -143,18 +143,18 @@ impl VolumeQueue for BridgeQueue {
             return Err(QueueFull(request));
         }
         self.outstanding += 1;
-        lock(&self.lane.requests).push_back(request);
+        lock(&self.channel.requests).push_back(request);
         self.postbox.post(self.core, Message::Look);
         Ok(())
     }
 
     fn cancel(&mut self, tag: Tag) {
-        lock(&self.lane.cancels).push(tag);
+        lock(&self.channel.cancels).push(tag);
         self.postbox.post(self.core, Message::Look);
     }
 
     fn poll(&mut self, _now: Instant, done: &mut Vec<Completion>) {
-        let mut ended = lock(&self.lane.done);
+        let mut ended = lock(&self.channel.done);
         self.outstanding -= ended.len();
         done.append(&mut ended);
     }
@@ -169,10 +169,10 @@ impl Drop for BridgeQueue {
 /// Tells what came of opening the volume.
 type Answer = Sender<Result<Arc<dyn Volume>, OpenError>>;
 
-/// A lane with its queue; without one where none could be opened.
-type Open = (Arc<Lane>, Option<Box<dyn VolumeQueue>>);
+/// A channel with its queue; without one where none could be opened.
+type Open = (Arc<Channel>, Option<Box<dyn VolumeQueue>>);
 
-/// A core's service: the queues of its lanes, and on the first core the opening.
+/// A core's service: the queues of its channels, and on the first core the opening.
 struct Lanes {
     world: World<Message>,
     opening: Option<(CoreOpening, Answer)>,
@@ -186,10 +186,10 @@ impl Lanes {
     }
 }
 
-/// Carries a lane's requests to its queue and completions back.
-fn carry(now: Instant, lane: &Lane, queue: Option<&mut Box<dyn VolumeQueue>>) {
-    let mut requests = lock(&lane.requests);
-    let mut done = lock(&lane.done);
+/// Carries a channel's requests to its queue and completions back.
+fn carry(now: Instant, channel: &Channel, queue: Option<&mut Box<dyn VolumeQueue>>) {
+    let mut requests = lock(&channel.requests);
+    let mut done = lock(&channel.done);
     let before = done.len();
     if let Some(queue) = queue {
         while let Some(request) = requests.pop_front() {
@@ -198,14 +198,14 @@ fn carry(now: Instant, lane: &Lane, queue: Option<&mut Box<dyn VolumeQueue>>) {
                 break;
             }
         }
-        lock(&lane.cancels).drain(..).for_each(|tag| queue.cancel(tag));
+        lock(&channel.cancels).drain(..).for_each(|tag| queue.cancel(tag));
         queue.poll(now, &mut done);
     } else {
         let failed = |request: Request| request.failed(VolumeErrorKind::Unreachable);
         done.extend(requests.drain(..).map(failed));
     }
     if done.len() > before {
-        lane.waker.wake_by_ref();
+        channel.waker.wake_by_ref();
     }
 }
 
@@ -220,13 +220,13 @@ impl Service for Lanes {
         match message {
             Message::Look => {}
             Message::Close(number) => drop(self.open.remove(&number)),
-            Message::Open(number, volume, lane) => {
+            Message::Open(number, volume, channel) => {
                 let queue = volume.open_queue(&QueueContext::without_pool(
                     CoreId(self.world.core),
                     self.world.waker.clone(),
                 ));
                 let queue = queue.inspect_err(|error| eprintln!("no queue: {error}")).ok();
-                self.open.insert(number, (lane, queue));
+                self.open.insert(number, (channel, queue));
             }
         }
     }
@@ -239,8 +239,8 @@ impl Service for Lanes {
             let _told = answer.send(opened);
             self.opening = None;
         }
-        for (lane, queue) in self.open.values_mut() {
-            carry(now, lane, queue.as_mut());
+        for (channel, queue) in self.open.values_mut() {
+            carry(now, channel, queue.as_mut());
         }
     }
 

@@ -43,7 +43,7 @@ fn run(url: &str, faults: &[String]) -> Result<String, String> {
     }
     let volume: Arc<dyn Volume> = Arc::new(Bridge::open(&url)?);
     let verdict = contract::check(&volume, &options, &|| Box::new(RealWorld::new()));
-    let last_error = volume.last_error().map(|text| format!(" (last trouble: {text})")).unwrap_or_default();
+    let last_error = volume.last_error().map(|text| format!(" (last error: {text})")).unwrap_or_default();
     verdict.map_err(|violation| format!("{url} breaks the contract: {violation}{last_error}"))?;
     Ok(format!("{url} keeps the contract, with {:?}", volume.features()))
 }

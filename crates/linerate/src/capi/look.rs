@@ -44,7 +44,7 @@ pub type FoundCallback = unsafe extern "C" fn(
     context: *mut c_void,
     name: *const c_char,
     address: *const c_char,
-    trouble: *const c_char,
+    error: *const c_char,
 );
 
 /// Asks the portal that `url` names what it offers, and tells `found` before it returns.
@@ -72,8 +72,8 @@ pub unsafe extern "C" fn linerate_discover(
     for entry in entries {
         let text = |text: &str| CString::new(text.replace('\0', " ")).unwrap_or_default();
         let (name, address) = (text(&entry.name), text(&entry.address));
-        let trouble = entry.trouble.as_deref().map(text);
-        let why = trouble.as_ref().map_or(ptr::null(), |why| why.as_ptr());
+        let error = entry.error.as_deref().map(text);
+        let why = error.as_ref().map_or(ptr::null(), |why| why.as_ptr());
         // SAFETY: by the caller's promise; the texts live until it returns.
         unsafe { found(context, name.as_ptr(), address.as_ptr(), why) };
     }

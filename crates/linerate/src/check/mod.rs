@@ -85,7 +85,7 @@ impl std::error::Error for CheckError {}
 pub enum CheckErrorCause {
     /// It refused a request.
     #[error("cannot be {verb}: {kind}")]
-    Refused {
+    Failed {
         /// What could not be done, such as `read`.
         verb: &'static str,
         /// Why.
@@ -227,7 +227,7 @@ impl Check {
             let Some((chunk, act)) = slot.and_then(Option::take) else { continue };
             match completion.outcome() {
                 Ok(outcome) => self.ended(chunk, act, outcome),
-                Err(kind) => self.fail(chunk, CheckErrorCause::Refused { verb: act.done(), kind }),
+                Err(kind) => self.fail(chunk, CheckErrorCause::Failed { verb: act.done(), kind }),
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What runs on a client's core: it opens volumes, and pumps the lanes of the disks.
+//! What runs on a client's core: it opens volumes, and pumps the disks' queues.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use host::{Accepted, CoreIndex, Endpoint, EndpointId, Refusal, Service, World};
 use protocol::Instant;
 
 use super::answer::Reply;
-use super::lane::{Ended, Lane, Work};
+use super::disk_queue::{DiskQueue, Ended, Work};
 use super::permits::Permit;
 use crate::open::{Opening, PreparedOpening};
 
@@ -124,7 +124,7 @@ pub(crate) struct CoreService {
 
 /// A disk on this core.
 struct Attached {
-    lane: Lane<Callback>,
+    queue: DiskQueue<Callback>,
     /// Nobody can submit any more.
     closing: bool,
 }
@@ -149,8 +149,8 @@ impl CoreService {
     }
 
     fn attach(&mut self, disk: u64, volume: Arc<dyn Volume>) -> Result<(), OpenError> {
-        let lane = Lane::open(volume, &self.queue_context())?;
-        self.disks.insert(disk, Attached { lane, closing: false });
+        let queue = DiskQueue::open(volume, &self.queue_context())?;
+        self.disks.insert(disk, Attached { queue, closing: false });
         Ok(())
     }
 
@@ -168,7 +168,7 @@ impl CoreService {
         self.openings.clear();
         for (_, attached) in self.disks.drain() {
             self.ended.extend(
-                attached.lane.abandon().map(|callback| (callback, Err(VolumeErrorKind::ShuttingDown))),
+                attached.queue.abandon().map(|callback| (callback, Err(VolumeErrorKind::ShuttingDown))),
             );
         }
     }
@@ -191,7 +191,7 @@ impl Service for CoreService {
                 reply.send(attached);
             }
             Message::Submit { disk, work, callback } => match self.disks.get_mut(&disk) {
-                Some(attached) => attached.lane.push(work, callback),
+                Some(attached) => attached.queue.push(work, callback),
                 None => callback.finish(Err(VolumeErrorKind::ShuttingDown)),
             },
             Message::Close { disk } => {
@@ -207,8 +207,8 @@ impl Service for CoreService {
         self.poll_openings(now);
         let (pool, ended) = (&self.pool, &mut self.ended);
         self.disks.retain(|_, attached| {
-            attached.lane.pump(now, pool, ended);
-            !(attached.closing && attached.lane.is_idle())
+            attached.queue.pump(now, pool, ended);
+            !(attached.closing && attached.queue.is_idle())
         });
         for (callback, result) in self.ended.drain(..) {
             callback.finish(result);
@@ -218,13 +218,13 @@ impl Service for CoreService {
     fn handle_gone(&mut self, _now: Instant, _endpoint: EndpointId) {}
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let lanes = self.disks.values().filter_map(|attached| attached.lane.poll_timeout());
+        let disks = self.disks.values().filter_map(|attached| attached.queue.poll_timeout());
         let openings = self.openings.iter().filter_map(|(opening, _)| opening.poll_timeout());
-        lanes.chain(openings).min()
+        disks.chain(openings).min()
     }
 
     fn expects_work(&self) -> bool {
-        self.disks.values().any(|attached| attached.lane.is_flying())
+        self.disks.values().any(|attached| attached.queue.is_flying())
     }
 
     fn is_finished(&self) -> bool {

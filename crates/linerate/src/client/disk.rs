@@ -11,8 +11,8 @@ use buf::{BufList, SharedBuf};
 
 use super::answer::{Answer, answer, block_on};
 use super::core::{Callback, Message, core_for, is_core};
+use super::disk_queue::{Ended, Work};
 use super::error::DiskError;
-use super::lane::{Ended, Work};
 use super::permits::{Permit, Permits};
 use super::shared::Shared;
 use crate::limits::{TRANSFER, TRANSFER_WINDOW};
@@ -315,7 +315,7 @@ impl Disk {
     fn reason(&self, kind: VolumeErrorKind) -> String {
         let lost = matches!(kind, VolumeErrorKind::Unreachable | VolumeErrorKind::TimedOut);
         match self.0.volume.last_error().filter(|_| lost) {
-            Some(error) => format!("{kind} (last trouble on the way to the volume: {error})"),
+            Some(error) => format!("{kind} (last error on the path to the volume: {error})"),
             None => kind.to_string(),
         }
     }

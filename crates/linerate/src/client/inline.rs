@@ -15,7 +15,7 @@ use reactor::driver::Wait;
 use reactor::{Cluster, Running};
 
 use super::ClientConfig;
-use super::lane::{Ended, Lane, Work};
+use super::disk_queue::{DiskQueue, Ended, Work};
 use crate::error::Error;
 use crate::job::Environment;
 use crate::open::Opening;
@@ -85,14 +85,14 @@ impl Inline {
 
     /// The volume of a disk, for its geometry, limits and features; `None` if no disk has that number.
     pub fn volume(&mut self, disk: usize) -> Option<Arc<dyn Volume>> {
-        self.running.service().lanes.get(disk).map(|lane| Arc::clone(lane.volume()))
+        self.running.service().disks.get(disk).map(|queue| Arc::clone(queue.volume()))
     }
 
     /// Takes a request, which goes out with the next turn. `token` comes back with its end. False if no disk has that
     /// number: the request is then dropped.
     pub fn submit(&mut self, disk: usize, token: u64, operation: Operation) -> bool {
-        let lane = self.running.service().lanes.get_mut(disk);
-        lane.map(|lane| lane.push(Work::Operation(operation), (disk, token))).is_some()
+        let queue = self.running.service().disks.get_mut(disk);
+        queue.map(|queue| queue.push(Work::Operation(operation), (disk, token))).is_some()
     }
 
     /// Sends what was submitted, waits until something happens but not beyond `limit`, and takes what has ended. Does not
@@ -116,7 +116,7 @@ impl Drop for Inline {
     /// Takes leave of what is remote.
     fn drop(&mut self) {
         let service = self.running.service();
-        service.lanes.clear();
+        service.disks.clear();
         service.finished = true;
         while !self.running.turn() && self.running.wait(Wait::Forever).is_ok() {}
     }
@@ -128,7 +128,7 @@ struct InlineService {
     pool: Pool,
     opening: Option<Opening>,
     opened: Option<Result<Arc<dyn Volume>, OpenError>>,
-    lanes: Vec<Lane<(usize, u64)>>,
+    disks: Vec<DiskQueue<(usize, u64)>>,
     done: Vec<((usize, u64), Ended)>,
     finished: bool,
 }
@@ -140,7 +140,7 @@ impl InlineService {
             pool: Pool::new(memory),
             opening: None,
             opened: None,
-            lanes: Vec::new(),
+            disks: Vec::new(),
             done: Vec::new(),
             finished: false,
         }
@@ -151,8 +151,8 @@ impl InlineService {
     }
 
     fn attach(&mut self, volume: Arc<dyn Volume>) -> Result<usize, OpenError> {
-        self.lanes.push(Lane::open(volume, &self.queue_context())?);
-        Ok(self.lanes.len() - 1)
+        self.disks.push(DiskQueue::open(volume, &self.queue_context())?);
+        Ok(self.disks.len() - 1)
     }
 }
 
@@ -170,20 +170,20 @@ impl Service for InlineService {
             self.opening = None;
             self.opened = Some(result);
         }
-        for lane in &mut self.lanes {
-            lane.pump(now, &self.pool, &mut self.done);
+        for queue in &mut self.disks {
+            queue.pump(now, &self.pool, &mut self.done);
         }
     }
 
     fn handle_gone(&mut self, _now: Instant, _endpoint: EndpointId) {}
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let lanes = self.lanes.iter().filter_map(Lane::poll_timeout);
-        lanes.chain(self.opening.as_ref().and_then(Opening::poll_timeout)).min()
+        let disks = self.disks.iter().filter_map(DiskQueue::poll_timeout);
+        disks.chain(self.opening.as_ref().and_then(Opening::poll_timeout)).min()
     }
 
     fn expects_work(&self) -> bool {
-        self.lanes.iter().any(Lane::is_flying)
+        self.disks.iter().any(DiskQueue::is_flying)
     }
 
     fn is_finished(&self) -> bool {

@@ -22,20 +22,20 @@
 //! | module | what |
 //! |---|---|
 //! | `core` | what runs on a core's thread |
-//! | `lane` | one disk on one core |
+//! | `disk_queue` | one disk on one core |
 //! | `disk`, `blocking`, `bytes` | what programs hold |
 //! | `shared` | what clients and disks hold together |
 //! | `answer`, `permits` | waiting: for a result, for room |
-//! | `inline` | the same lanes on the calling thread |
+//! | `inline` | the same queues on the calling thread |
 
 mod answer;
 mod blocking;
 mod bytes;
 mod core;
 mod disk;
+mod disk_queue;
 pub(crate) mod error;
 mod inline;
-mod lane;
 mod permits;
 mod shared;
 

@@ -49,9 +49,9 @@ pub(crate) struct LoadControl {
 /// A load under way.
 pub(crate) struct Load {
     plan: LoadPlan,
-    lanes: Vec<Lane>,
-    next_lane: usize,
-    /// Which lanes have something to say, so that a thousand quiet ones cost nothing.
+    volumes: Vec<LoadedVolume>,
+    next_volume: usize,
+    /// Which volumes have something to say, so that a thousand quiet ones cost nothing.
     polls: PollList,
     wanted: Vec<usize>,
     pool: Pool,
@@ -74,7 +74,7 @@ pub(crate) struct Load {
 }
 
 /// A volume and where its next request goes.
-struct Lane {
+struct LoadedVolume {
     queue: Box<dyn VolumeQueue>,
     block_size: u64,
     offsets: Offsets,
@@ -86,7 +86,7 @@ struct Slot {
     counts_from: Instant,
     is_read: bool,
     /// Which volume was asked.
-    lane: usize,
+    volume: usize,
     /// Its first block.
     start: u64,
 }
@@ -123,19 +123,19 @@ impl Load {
         let mut bytes = vec![0; plan.block];
         dice.fill(&mut bytes);
         let polls = PollList::new(volumes.len(), waker.clone());
-        let lanes: Result<Vec<Lane>, OpenError> = (volumes.iter().enumerate())
-            .map(|(index, volume)| Lane::open(volume.as_ref(), &plan, polls.waker(index)))
+        let loaded: Result<Vec<LoadedVolume>, OpenError> = (volumes.iter().enumerate())
+            .map(|(index, volume)| LoadedVolume::open(volume.as_ref(), &plan, polls.waker(index)))
             .collect();
         Ok(Self {
             plan,
-            lanes: lanes?,
-            next_lane: 0,
+            volumes: loaded?,
+            next_volume: 0,
             polls,
             wanted: Vec::with_capacity(volumes.len()),
             pool: Pool::new((plan.depth + 1) * plan.block.next_power_of_two().max(4096) * 2),
             data: SharedBuf::from(bytes),
             dice,
-            slots: vec![Slot { counts_from: Instant::ZERO, is_read: true, lane: 0, start: 0 }; plan.depth],
+            slots: vec![Slot { counts_from: Instant::ZERO, is_read: true, volume: 0, start: 0 }; plan.depth],
             free: (0..plan.depth).collect(),
             done: Vec::with_capacity(plan.depth),
             clock: None,
@@ -165,12 +165,12 @@ impl Load {
             let is_read = self.next_is_read();
             let asked = self.start(now, slot, is_read);
             self.blocked = asked.is_none();
-            let Some((lane, start)) = asked else {
+            let Some((volume, start)) = asked else {
                 self.free.push(slot);
                 return false;
             };
             started += self.plan.block;
-            self.slots[slot] = Slot { counts_from, is_read, lane, start };
+            self.slots[slot] = Slot { counts_from, is_read, volume, start };
             if let Some(clock) = &mut self.clock {
                 clock.pace.advance();
             }
@@ -188,23 +188,23 @@ impl Load {
 
     /// The volume that a request is meant for. In a closed loop that is deep enough each volume keeps its share of the depth,
     /// as clients of their own would: requests that ended together are followed together. Else each is asked in turn.
-    fn lane_of(&mut self, slot: usize) -> usize {
-        let lanes = self.lanes.len();
-        if self.plan.rate.is_none() && self.plan.depth >= lanes {
-            return slot % lanes;
+    fn volume_of(&mut self, slot: usize) -> usize {
+        let volumes = self.volumes.len();
+        if self.plan.rate.is_none() && self.plan.depth >= volumes {
+            return slot % volumes;
         }
-        let lane = self.next_lane;
-        self.next_lane = (lane + 1) % lanes;
-        lane
+        let volume = self.next_volume;
+        self.next_volume = (volume + 1) % volumes;
+        volume
     }
 
     /// Submits a request to the volume it is meant for, or to the next that takes it: which one, and at which block. `None` when
     /// no volume takes it.
     fn start(&mut self, now: Instant, slot: usize, is_read: bool) -> Option<(usize, u64)> {
-        let first = self.lane_of(slot);
-        for step in 0..self.lanes.len() {
-            let lane = (first + step) % self.lanes.len();
-            let extent = self.lanes[lane].offsets.peek(self.plan.pattern.random(), &mut self.dice);
+        let first = self.volume_of(slot);
+        for step in 0..self.volumes.len() {
+            let volume = (first + step) % self.volumes.len();
+            let extent = self.volumes[volume].offsets.peek(self.plan.pattern.random(), &mut self.dice);
             let operation = if is_read {
                 let into = self.pool.take(self.plan.block)?;
                 Operation::Read { extent, into }
@@ -213,10 +213,10 @@ impl Load {
                 Operation::Write { extent, data, durability: Durability::Cached }
             };
             let request = Request { tag: Tag(slot as u64), operation };
-            if let Ok(()) = self.lanes[lane].queue.submit(now, request) {
-                self.lanes[lane].offsets.advance();
-                self.polls.mark(lane);
-                return Some((lane, extent.start));
+            if let Ok(()) = self.volumes[volume].queue.submit(now, request) {
+                self.volumes[volume].offsets.advance();
+                self.polls.mark(volume);
+                return Some((volume, extent.start));
             }
         }
         None
@@ -227,10 +227,10 @@ impl Load {
         let counted = self.clock.as_ref().is_some_and(|clock| now >= clock.counted_from)
             && !(over && self.plan.rate.is_none());
         self.polls.take(now, &mut self.wanted);
-        for lane in self.wanted.drain(..) {
-            let (queue, before) = (&mut self.lanes[lane].queue, self.done.len());
+        for volume in self.wanted.drain(..) {
+            let (queue, before) = (&mut self.volumes[volume].queue, self.done.len());
             queue.poll(now, &mut self.done);
-            self.polls.handle_polled(lane, self.done.len() > before, queue.poll_timeout());
+            self.polls.handle_polled(volume, self.done.len() > before, queue.poll_timeout());
         }
         let mut done = std::mem::take(&mut self.done);
         for completion in done.drain(..) {
@@ -261,9 +261,9 @@ impl Load {
     }
 
     fn count_failure(&mut self, slot: Slot, kind: VolumeErrorKind) {
-        let block = self.lanes.get(slot.lane).map_or(0, |lane| lane.block_size);
+        let block = self.volumes.get(slot.volume).map_or(0, |volume| volume.block_size);
         let at = slot.start.saturating_mul(block);
-        let (is_read, volume) = (slot.is_read, slot.lane);
+        let (is_read, volume) = (slot.is_read, slot.volume);
         self.counter.fail(kind, || LoadError { is_read, volume, at, kind, last_error: LastError::default() });
     }
 
@@ -393,7 +393,7 @@ impl std::fmt::Debug for Load {
     }
 }
 
-impl Lane {
+impl LoadedVolume {
     fn open(volume: &dyn Volume, plan: &LoadPlan, waker: Waker) -> Result<Self, OpenError> {
         plan.check_volume(volume)?;
         let geometry = volume.geometry();

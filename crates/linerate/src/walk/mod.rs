@@ -363,7 +363,7 @@ impl<V: Visit> Walk<V> {
     }
 
     fn refused(&self, end: usize, verb: &'static str, source: VolumeErrorKind) -> DataErrorCause {
-        DataErrorCause::Refused { volume: self.ends[end].name.clone(), verb, source }
+        DataErrorCause::Failed { volume: self.ends[end].name.clone(), verb, source }
     }
 
     fn flushed(&mut self, end: usize, failure: Option<VolumeErrorKind>) {

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 
-use volume::reservation::{Command, Refused, Registrant};
+use volume::reservation::{Command, CommandError, Registrant};
 use volume::{Completion, Epoch, Geometry, Request, Tag, VolumeId};
 
 mod abort_table;
@@ -46,7 +46,7 @@ pub enum Action {
     Submit {
         /// To which volume.
         volume: VolumeId,
-        /// What it was judged by: if the volume's epoch is another one by then it comes back as [`Input::Refused`].
+        /// What it was judged by: if the volume's epoch is another one by then it comes back as [`Input::StaleEpoch`].
         epoch: Epoch,
         /// What.
         request: Request,
@@ -79,7 +79,7 @@ pub enum Input {
     /// A request has ended.
     Completion(Completion),
     /// A request was judged by an older state of its volume than holds now. Nothing has happened to it.
-    Refused(Box<Request>),
+    StaleEpoch(Box<Request>),
     /// A volume's epoch has moved.
     Fence {
         /// Which volume.
@@ -94,7 +94,7 @@ pub enum Input {
         /// The asker's mark.
         tag: u32,
         /// Done, or why nothing changed. The new state has come before.
-        result: Result<(), Refused>,
+        result: Result<(), CommandError>,
     },
     /// The group of controllers answers.
     Group(crate::subsystem::Reply),

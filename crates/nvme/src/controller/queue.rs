@@ -531,7 +531,7 @@ impl<T: FabricTransport> ControllerQueue<T> {
                 self.serve_waiting(now);
                 self.check_quiesced();
             }
-            Input::Refused(request) => {
+            Input::StaleEpoch(request) => {
                 self.handle_refused(*request);
                 self.serve_waiting(now);
                 self.check_quiesced();

@@ -12,7 +12,7 @@ use nvme::host::{self, Config, Queue, RemoteNamespace};
 use nvme::subsystem::Subsystems;
 use protocol::pair::{Mishap, Pair};
 use protocol::{Connection as _, Ended, Group as _, Instant};
-use volume::reservation::{Command, Refused, Registrant, Reservations, View};
+use volume::reservation::{Command, CommandError, Registrant, Reservations, View};
 use volume::{
     Allocation, Completion, Durability, Extent, Features, Geometry, Limits, Operation, Outcome, Request, Tag,
     VolumeErrorKind, VolumeId,
@@ -288,7 +288,7 @@ impl<F: Fabric> Bench<F> {
         volume: VolumeId,
         registrant: &Registrant,
         command: &Command,
-    ) -> Result<Arc<View>, Refused> {
+    ) -> Result<Arc<View>, CommandError> {
         let change = self.reservations[volume.slot()].apply(registrant, command)?;
         let told = controller::Reservations {
             view: Arc::clone(&change.view),

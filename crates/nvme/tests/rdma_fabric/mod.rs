@@ -14,7 +14,7 @@ use nvme::rdma::{ControllerConnection, HostConnection, QueuePairNeeds};
 use nvme::sqe::SubmissionQueueEntry;
 use protocol::{CloseReason, Ended, Instant, Placement, Transmit};
 use verbs::{
-    PrivateData, QueuePair, QueuePairLimits, QueuePairState, Refused, RegionMemory, RemoteRegion, STag,
+    PostError, PrivateData, QueuePair, QueuePairLimits, QueuePairState, RegionMemory, RemoteRegion, STag,
     SetupAnswer, SetupEvent, WorkCompletion, WorkDone, WorkId, WorkMemory, WorkRequest,
 };
 use zerocopy::{FromBytes, IntoBytes};
@@ -265,7 +265,7 @@ impl QueuePair for NarrowPair {
         QueuePairLimits { remote_invalidation: false, ..self.0.limits() }
     }
 
-    fn post(&mut self, id: WorkId, request: WorkRequest) -> Result<(), Refused> {
+    fn post(&mut self, id: WorkId, request: WorkRequest) -> Result<(), PostError> {
         if let WorkRequest::Send { invalidate, .. } = &request {
             assert_eq!(*invalidate, None, "nobody asks for what is not there");
         }

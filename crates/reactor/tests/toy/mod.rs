@@ -270,7 +270,7 @@ impl Server {
 }
 
 /// What a caller is to do, and how it went.
-pub struct Errand {
+pub struct Workload {
     /// Lengths of the frames to send, in order, from the beginning again as often as needed.
     pub sizes: Vec<usize>,
     pub count: usize,
@@ -283,7 +283,7 @@ pub struct Errand {
     pub progress: RefCell<Box<dyn FnMut(usize)>>,
 }
 
-impl Errand {
+impl Workload {
     pub fn new(sizes: &[usize], count: usize, window: usize) -> Rc<Self> {
         Rc::new(Self {
             sizes: sizes.to_vec(),
@@ -309,20 +309,20 @@ fn payload(number: usize, len: usize) -> Vec<u8> {
 /// Sends frames and checks their echo.
 pub struct Caller {
     frames: Frames,
-    errand: Rc<Errand>,
+    workload: Rc<Workload>,
     sent: usize,
     check: bool,
 }
 
 impl Caller {
-    pub fn new(pool: Pool, errand: Rc<Errand>, check: bool) -> Box<Self> {
-        Box::new(Self { frames: Frames::new(pool), errand, sent: 0, check })
+    pub fn new(pool: Pool, workload: Rc<Workload>, check: bool) -> Box<Self> {
+        Box::new(Self { frames: Frames::new(pool), workload, sent: 0, check })
     }
 
     fn step(&mut self) {
         while let Some(frame) = self.frames.came.pop_front() {
-            let number = self.errand.done.get();
-            assert_eq!(frame.len(), self.errand.len(number));
+            let number = self.workload.done.get();
+            assert_eq!(frame.len(), self.workload.len(number));
             if self.check {
                 let expected = payload(number, frame.len());
                 let wrong = frame.iter().zip(&expected).position(|(came, sent)| came != sent);
@@ -331,14 +331,14 @@ impl Caller {
                     "the first byte of frame {number} that is not the one that was sent there"
                 );
             }
-            self.errand.done.set(number + 1);
-            (self.errand.progress.borrow_mut())(number + 1);
+            self.workload.done.set(number + 1);
+            (self.workload.progress.borrow_mut())(number + 1);
         }
-        while self.errand.connected.get()
-            && self.sent < self.errand.count
-            && self.sent - self.errand.done.get() < self.errand.window
+        while self.workload.connected.get()
+            && self.sent < self.workload.count
+            && self.sent - self.workload.done.get() < self.workload.window
         {
-            let Some(mut buf) = self.frames.pool.take(self.errand.len(self.sent)) else { return };
+            let Some(mut buf) = self.frames.pool.take(self.workload.len(self.sent)) else { return };
             if self.check {
                 let len = buf.len();
                 buf.copy_from_slice(&payload(self.sent, len));
@@ -365,10 +365,10 @@ impl Endpoint for Caller {
     fn handle_transmitted(&mut self, _: Instant, _: usize) {}
     fn handle_timeout(&mut self, _: Instant) {}
     fn handle_connected(&mut self, _: Instant, _: SocketAddr, _: SocketAddr) {
-        self.errand.connected.set(true);
+        self.workload.connected.set(true);
     }
     fn handle_ended(&mut self, _: Instant, how: Ended) {
-        self.errand.ended.set(Some(how));
+        self.workload.ended.set(Some(how));
     }
     fn turn(&mut self, _: Instant) {
         self.step();
@@ -384,14 +384,14 @@ impl Endpoint for Caller {
         self.frames.wants_bytes()
     }
     fn poll_close(&self) -> Option<CloseReason> {
-        (self.errand.count > 0 && self.errand.done.get() == self.errand.count)
+        (self.workload.count > 0 && self.workload.done.get() == self.workload.count)
             .then_some(CloseReason::Finished)
     }
     fn is_idle(&self) -> bool {
         true
     }
     fn expects_work(&self) -> bool {
-        self.sent > self.errand.done.get()
+        self.sent > self.workload.done.get()
     }
 }
 
@@ -419,16 +419,16 @@ impl Service for Callers {
     }
 }
 
-/// Runs errands against `peer` on the calling thread, each on a connection of its own, until all have ended.
-pub fn call(driver: Driver, peer: SocketAddr, errands: &[Rc<Errand>], check: bool) {
+/// Runs workloads against `peer` on the calling thread, each on a connection of its own, until all have ended.
+pub fn call(driver: Driver, peer: SocketAddr, workloads: &[Rc<Workload>], check: bool) {
     let cluster = Cluster::<u32>::new(1, Config { driver, ..Config::default() }).unwrap();
     let core = cluster.into_cores().pop().unwrap();
     core.run(|world| {
         let pool = Pool::new(256 << 20);
-        for errand in errands {
-            world.dialer.dial(peer, Caller::new(pool.clone(), Rc::clone(errand), check));
+        for workload in workloads {
+            world.dialer.dial(peer, Caller::new(pool.clone(), Rc::clone(workload), check));
         }
-        Callers { left: errands.len() }
+        Callers { left: workloads.len() }
     })
     .unwrap();
 }

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use protocol::{CloseReason, Instant};
 use verbs::{
-    EndReason, ManagedQueuePair, QueuePair, QueuePairLimits, QueuePairState, Refusal, Refused, SetupAnswer,
+    EndReason, ManagedQueuePair, PostError, QueuePair, QueuePairLimits, QueuePairState, Refusal, SetupAnswer,
     SetupEvent, TableFull, WorkCompletion, WorkId, WorkRequest,
 };
 
@@ -45,9 +45,9 @@ impl QueuePair for Connection {
         self.limits
     }
 
-    fn post(&mut self, id: WorkId, request: WorkRequest) -> Result<(), Refused> {
+    fn post(&mut self, id: WorkId, request: WorkRequest) -> Result<(), PostError> {
         if let Some(reason) = self.refusal(&request) {
-            return Err(Refused { reason, request });
+            return Err(PostError { reason, request });
         }
         let work = match request {
             WorkRequest::Receive { into } => {
@@ -61,7 +61,7 @@ impl QueuePair for Connection {
                 Ok(region) => Work::Register(region),
                 Err(TableFull(memory)) => {
                     let request = WorkRequest::Register { memory };
-                    return Err(Refused { reason: Refusal::RegionsFull, request });
+                    return Err(PostError { reason: Refusal::RegionsFull, request });
                 }
             },
             WorkRequest::Invalidate { stag } => Work::Invalidate { stag, memory: None },

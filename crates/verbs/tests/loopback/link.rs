@@ -6,7 +6,7 @@ use buf::BufList;
 use protocol::Instant;
 use verbs::contract::Side;
 use verbs::{
-    EndReason, QueuePair, QueuePairLimits, QueuePairState, Refusal, Refused, RegionError, RegionMemory,
+    EndReason, PostError, QueuePair, QueuePairLimits, QueuePairState, Refusal, RegionError, RegionMemory,
     RegionTable, RemoteRegion, WorkCompletion, WorkDone, WorkError, WorkId, WorkMemory, WorkRequest,
 };
 
@@ -140,7 +140,7 @@ impl QueuePair for End {
         LIMITS
     }
 
-    fn post(&mut self, id: WorkId, request: WorkRequest) -> Result<(), Refused> {
+    fn post(&mut self, id: WorkId, request: WorkRequest) -> Result<(), PostError> {
         let ended = self.state != QueuePairState::Open;
         let reason = match &request {
             WorkRequest::Invalidate { stag } if !self.regions.holds(*stag) => Some(Refusal::UnknownRegion),
@@ -159,7 +159,7 @@ impl QueuePair for End {
             _ => None,
         };
         if let Some(reason) = reason {
-            return Err(Refused { reason, request });
+            return Err(PostError { reason, request });
         }
         match request {
             WorkRequest::Receive { into } => self.receives.push_back((id, into)),

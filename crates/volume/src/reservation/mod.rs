@@ -1,7 +1,7 @@
 //! Persistent reservations: one truth per volume, for SCSI and NVMe alike.
 //!
 //! A registrant is a SCSI I_T nexus or an NVMe host; keys, types and the generation are neutral. `scsi` and
-//! `nvme` map their commands to [`Command`] and their statuses from [`Refused`]; the engine owns the
+//! `nvme` map their commands to [`Command`] and their statuses from [`CommandError`]; the engine owns the
 //! state ([`Reservations`]) on one core, and gives every connection the [`View`] that results from each change.
 //! SPC-4 §5.13 and NVMe Base §8.1.22 describe the same model in two languages.
 
@@ -121,7 +121,7 @@ pub enum Command {
 
 /// Why a command was refused; nothing changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refused {
+pub enum CommandError {
     /// The key is not the registrant's, it is not registered, or somebody else's reservation is in the way.
     Conflict,
     /// The release named another type than the one held.
@@ -213,7 +213,7 @@ impl View {
     }
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for CommandError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Conflict => {

@@ -7,7 +7,9 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::{Command, MAX_REGISTRATIONS, Notice, Refused, Registrant, Registration, ReservationType, View};
+use super::{
+    Command, CommandError, MAX_REGISTRATIONS, Notice, Registrant, Registration, ReservationType, View,
+};
 
 /// One volume's registrations and reservation.
 #[derive(Debug, Clone, Default)]
@@ -45,7 +47,7 @@ impl Reservations {
     }
 
     /// Carries a command of `registrant` out, or refuses it and changes nothing.
-    pub fn apply(&mut self, registrant: &Registrant, command: &Command) -> Result<Change, Refused> {
+    pub fn apply(&mut self, registrant: &Registrant, command: &Command) -> Result<Change, CommandError> {
         let draft = match *command {
             Command::Register { key, new_key, persist } => {
                 self.register(registrant, (key, new_key), persist)?
@@ -69,8 +71,8 @@ impl Reservations {
         Ok(Change { view: self.view(), notices: draft.notices, aborted: draft.aborted })
     }
 
-    fn check_key(&self, registrant: &Registrant, key: u64) -> Result<(), Refused> {
-        if self.view.key_of(registrant) == Some(key) { Ok(()) } else { Err(Refused::Conflict) }
+    fn check_key(&self, registrant: &Registrant, key: u64) -> Result<(), CommandError> {
+        if self.view.key_of(registrant) == Some(key) { Ok(()) } else { Err(CommandError::Conflict) }
     }
 
     /// SPC-4 §5.13.7, §5.13.11.3; NVMe Base §8.1.22.3 and 4.
@@ -79,21 +81,23 @@ impl Reservations {
         registrant: &Registrant,
         (key, new_key): (Option<u64>, u64),
         persist: Option<bool>,
-    ) -> Result<Option<Draft>, Refused> {
+    ) -> Result<Option<Draft>, CommandError> {
         let registered = self.view.key_of(registrant);
         let is_host = matches!(registrant, Registrant::Host { .. });
         // NVMe lets a host register once more with the key that it has; SCSI calls that a conflict.
         let again = is_host && registered == Some(new_key);
         if !again && key.is_some_and(|key| key != registered.unwrap_or(0)) {
-            return Err(Refused::Conflict);
+            return Err(CommandError::Conflict);
         }
         let mut draft = self.draft();
         draft.view.persist = persist.unwrap_or(draft.view.persist);
         match (registered, new_key) {
             // SCSI calls it a success to remove nothing (SPC-4 §5.13.7), NVMe a conflict (NVMe Base §8.1.22.4).
-            (None, 0) if is_host => return Err(Refused::Conflict),
+            (None, 0) if is_host => return Err(CommandError::Conflict),
             (None, 0) => return Ok(None),
-            (None, _) if draft.view.registrations.len() >= MAX_REGISTRATIONS => return Err(Refused::Full),
+            (None, _) if draft.view.registrations.len() >= MAX_REGISTRATIONS => {
+                return Err(CommandError::Full);
+            }
             (None, key) => {
                 draft.view.registrations.push(Registration { registrant: registrant.clone(), key });
             }
@@ -110,7 +114,7 @@ impl Reservations {
         registrant: &Registrant,
         key: u64,
         kind: ReservationType,
-    ) -> Result<Option<Draft>, Refused> {
+    ) -> Result<Option<Draft>, CommandError> {
         self.check_key(registrant, key)?;
         match &self.view.reservation {
             None => {
@@ -119,7 +123,7 @@ impl Reservations {
                 Ok(Some(draft))
             }
             Some((held, _)) if *held == kind && self.view.holds(registrant) => Ok(None),
-            Some(_) => Err(Refused::Conflict),
+            Some(_) => Err(CommandError::Conflict),
         }
     }
 
@@ -129,12 +133,12 @@ impl Reservations {
         registrant: &Registrant,
         key: u64,
         kind: ReservationType,
-    ) -> Result<Option<Draft>, Refused> {
+    ) -> Result<Option<Draft>, CommandError> {
         self.check_key(registrant, key)?;
         let held = self.view.reservation.as_ref().filter(|_| self.view.holds(registrant));
         match held {
             None => Ok(None),
-            Some((held, _)) if *held != kind => Err(Refused::WrongType),
+            Some((held, _)) if *held != kind => Err(CommandError::WrongType),
             Some(_) => {
                 let mut draft = self.draft();
                 draft.release(registrant);
@@ -144,7 +148,7 @@ impl Reservations {
     }
 
     /// SPC-4 §5.13.11.6.
-    fn clear(&self, registrant: &Registrant, key: u64) -> Result<Draft, Refused> {
+    fn clear(&self, registrant: &Registrant, key: u64) -> Result<Draft, CommandError> {
         self.check_key(registrant, key)?;
         let mut draft = self.draft();
         draft.view.reservation = None;
@@ -158,17 +162,22 @@ impl Reservations {
     }
 
     /// SPC-4 §5.13.11.4 and 5.
-    fn preempt(&self, registrant: &Registrant, victim: u64, kind: ReservationType) -> Result<Draft, Refused> {
+    fn preempt(
+        &self,
+        registrant: &Registrant,
+        victim: u64,
+        kind: ReservationType,
+    ) -> Result<Draft, CommandError> {
         let takes = match &self.view.reservation {
             Some((_, None)) => victim == 0,
             Some((_, Some(holder))) => victim != 0 && self.view.key_of(holder) == Some(victim),
             None => false,
         };
         if victim == 0 && !takes {
-            return Err(Refused::Invalid);
+            return Err(CommandError::Invalid);
         }
         if victim != 0 && self.view.registrations.iter().all(|entry| entry.key != victim) {
-            return Err(Refused::Conflict);
+            return Err(CommandError::Conflict);
         }
         let mut draft = self.draft();
         // Whoever takes the reservation stays registered, whatever its key is.

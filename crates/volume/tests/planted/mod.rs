@@ -144,7 +144,7 @@ struct PlantedQueue {
     geometry: Geometry,
     taken: usize,
     told: u64,
-    /// Completions that came while something was done aside.
+    /// Completions that came while a hidden request was carried out.
     seen: Vec<Completion>,
     late: bool,
 }
@@ -154,7 +154,7 @@ const HIDDEN: Tag = Tag(u64::MAX - 1);
 
 impl PlantedQueue {
     /// Does something at once, unseen.
-    fn aside(&mut self, operation: Operation) -> Result<Outcome, VolumeErrorKind> {
+    fn run_hidden(&mut self, operation: Operation) -> Result<Outcome, VolumeErrorKind> {
         self.inner.submit(Instant::ZERO, Request { tag: HIDDEN, operation }).unwrap();
         let mut done = Vec::new();
         self.inner.poll(Instant::ZERO, &mut done);
@@ -166,7 +166,7 @@ impl PlantedQueue {
 
     fn read(&mut self, extent: Extent) -> Vec<u8> {
         let len = usize::try_from(extent.blocks).unwrap() * self.geometry.block_size as usize;
-        match self.aside(Operation::Read { extent, into: Buf::zeroed(len) }) {
+        match self.run_hidden(Operation::Read { extent, into: Buf::zeroed(len) }) {
             Ok(Outcome::Data(data)) => data.into_one().to_vec(),
             other => panic!("{other:?}"),
         }
@@ -174,7 +174,7 @@ impl PlantedQueue {
 
     fn write(&mut self, extent: Extent, bytes: Vec<u8>) {
         let data = Buf::from(bytes).freeze().into();
-        self.aside(Operation::Write { extent, data, durability: Durability::Cached }).unwrap();
+        self.run_hidden(Operation::Write { extent, data, durability: Durability::Cached }).unwrap();
     }
 
     /// Writes the first half of every block, lets others run, and writes the whole.
@@ -219,7 +219,7 @@ impl PlantedQueue {
                 if self.is_inside(extent) && extent.blocks <= 24 =>
             {
                 let ComparedWrite { compare, write } = *data;
-                if self.aside(Operation::Compare { extent, data: compare.clone() }).is_err() {
+                if self.run_hidden(Operation::Compare { extent, data: compare.clone() }).is_err() {
                     return Operation::Compare { extent, data: compare };
                 }
                 self.traffic.let_others_in();

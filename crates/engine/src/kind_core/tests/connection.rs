@@ -16,7 +16,7 @@ use crate::queues::Submission;
 
 pub(super) enum Input {
     Completion(FileCompletion),
-    Refused(Box<FileRequest>),
+    StaleEpoch(Box<FileRequest>),
     Fence(ServedId, Epoch),
     Frozen(u32),
     Shutdown,
@@ -107,7 +107,7 @@ impl Connection for FileConnection {
                     Err(error) => format!("{tag} failed: {error}"),
                 });
             }
-            Input::Refused(request) => self.judge(*request),
+            Input::StaleEpoch(request) => self.judge(*request),
             Input::Fence(served, epoch) if served == self.served.id => self.epoch = epoch,
             Input::Fence(..) => {}
             Input::Frozen(tag) => self.answers.push_back(format!("{tag} done")),
@@ -150,7 +150,7 @@ impl Role for FileServer {
     fn input(inbound: Inbound<FileKind>) -> Option<Input> {
         Some(match inbound {
             Inbound::Completion(completion) => Input::Completion(completion),
-            Inbound::Refused(request) => Input::Refused(request),
+            Inbound::StaleEpoch(request) => Input::StaleEpoch(request),
             Inbound::Fence(fence) => Input::Fence(fence.served, fence.epoch()),
             Inbound::Reset(tag, done) => {
                 assert!(done, "not many are under way");

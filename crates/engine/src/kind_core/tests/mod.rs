@@ -184,7 +184,7 @@ fn a_file_system_that_one_core_cannot_open_comes_to_no_core() {
     let listing = Listing { files: vec![docs.clone()], volumes: Vec::new() };
     let error = OpenError::new("it has no queue for this core");
     let refused = ProposalError::Volume { volume: "docs".into(), error };
-    assert_eq!(server.propose(2, listing), [ControlEvent::Refused(Generation(2), refused)]);
+    assert_eq!(server.propose(2, listing), [ControlEvent::Rejected(Generation(2), refused)]);
     assert_eq!(docs.files.content.lock().unwrap().queues, 0, "what the other core had opened is closed");
 }
 

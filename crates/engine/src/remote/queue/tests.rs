@@ -117,11 +117,11 @@ impl Bench {
 
     /// What the connection of that number has been given since the last look.
     fn sent(&self, link: usize) -> Vec<Request> {
-        let mut orders = VecDeque::new();
+        let mut inputs = VecDeque::new();
         let link = Rc::clone(&self.script.borrow().links[link]);
-        link.take_orders(&mut orders);
-        let requests = orders.into_iter().filter_map(|order| match order {
-            Order::Submit(request) => Some(request),
+        link.take_inputs(&mut inputs);
+        let requests = inputs.into_iter().filter_map(|input| match input {
+            LinkInput::Submit(request) => Some(request),
             _ => None,
         });
         requests.collect()

@@ -192,7 +192,7 @@ impl Host {
 }
 
 impl Sample {
-    /// Takes a figure by sysstat's own name, in whichever of its spellings; others are left aside.
+    /// Takes a figure by sysstat's own name, in whichever of its spellings; others are ignored.
     pub(super) fn take(&mut self, of: Of<'_>, name: &str, value: f64) {
         match of {
             Of::Processors => self.processor(name, value),

@@ -147,7 +147,7 @@ impl<T: FabricTransport> ControllerQueue<T> {
         if self.waiting.is_empty() {
             self.serve(index, plan, Account::take)
         } else {
-            self.serve(index, plan, Account::take_aside)
+            self.serve(index, plan, Account::take_within_floor)
         }
     }
 
@@ -223,7 +223,7 @@ impl<T: FabricTransport> ControllerQueue<T> {
                 .slots
                 .get(index)
                 .is_none_or(|slot| slot.entry.data_pointer(capsule).map_or(0, DataPointer::length) <= left);
-            if fits && self.serve_again(now, index, Account::take_aside) {
+            if fits && self.serve_again(now, index, Account::take_within_floor) {
                 self.waiting.remove(place);
             } else {
                 place = place.saturating_add(1);

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use protocol::Instant;
-use volume::reservation::{Notice, Refused, Registrant};
+use volume::reservation::{CommandError, Notice, Registrant};
 use volume::{Request, VolumeId};
 
 use super::{ControllerQueue, State};
@@ -47,7 +47,7 @@ impl<T: FabricTransport> ControllerQueue<T> {
     }
 
     /// The owner has decided.
-    pub(super) fn handle_reserved(&mut self, tag: u32, result: Result<(), Refused>) {
+    pub(super) fn handle_reserved(&mut self, tag: u32, result: Result<(), CommandError>) {
         let Ok(index) = u16::try_from(tag) else { return };
         let Some(slot) = self.slots.get(index) else { return };
         if matches!(slot.step, Step::Held) && reservation::changes(slot.entry.opcode) {

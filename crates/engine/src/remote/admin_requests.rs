@@ -14,7 +14,7 @@ use super::link::Link;
 
 /// The requests of one volume, and the answers.
 #[derive(Debug, Default)]
-pub(super) struct Errands {
+pub(super) struct AdminRequests {
     /// Somebody waits for an answer: the admin queue's connection looks at this in each of its turns, and at the rest only then.
     open: Arc<AtomicBool>,
     inner: Mutex<Inner>,
@@ -34,7 +34,7 @@ struct Inner {
     answers: HashMap<u16, Vec<Completion>>,
 }
 
-impl Errands {
+impl AdminRequests {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -112,7 +112,7 @@ mod tests {
     use ::volume::{Extent, Operation, VolumeErrorKind};
 
     use super::*;
-    use crate::remote::link::Order;
+    use crate::remote::link::LinkInput;
 
     #[derive(Default)]
     struct Count(AtomicUsize);
@@ -128,11 +128,11 @@ mod tests {
     }
 
     /// The tags toward the controller of what the connection is to do.
-    fn ordered(link: &Link) -> Vec<Tag> {
-        let mut orders = VecDeque::new();
-        link.take_orders(&mut orders);
-        let submitted = orders.into_iter().filter_map(|order| match order {
-            Order::Submit(request) => Some(request.tag),
+    fn submitted(link: &Link) -> Vec<Tag> {
+        let mut inputs = VecDeque::new();
+        link.take_inputs(&mut inputs);
+        let submitted = inputs.into_iter().filter_map(|input| match input {
+            LinkInput::Submit(request) => Some(request.tag),
             _ => None,
         });
         submitted.collect()
@@ -146,43 +146,43 @@ mod tests {
 
     #[test]
     fn each_queue_is_answered_what_it_asked() {
-        let (errands, woken, link) = (Errands::default(), Arc::new(Count::default()), ready());
-        errands.begin(1, Waker::from(Arc::clone(&woken)));
-        errands.ask(1, 4, query(9));
-        errands.ask(1, 5, query(9));
+        let (admin_requests, woken, link) = (AdminRequests::default(), Arc::new(Count::default()), ready());
+        admin_requests.begin(1, Waker::from(Arc::clone(&woken)));
+        admin_requests.ask(1, 4, query(9));
+        admin_requests.ask(1, 5, query(9));
         assert_eq!(woken.0.load(Ordering::Relaxed), 2);
-        errands.work(1, &link, |_| panic!("there is no answer"));
-        let tags = ordered(&link);
+        admin_requests.work(1, &link, |_| panic!("there is no answer"));
+        let tags = submitted(&link);
         assert_eq!(tags.len(), 2);
         // In the other order.
         for (tag, qid) in [(tags[1], 5), (tags[0], 4)] {
             link.complete(Completion::failed(tag, VolumeErrorKind::Media));
-            errands.work(1, &link, |woken| assert_eq!(woken, qid));
+            admin_requests.work(1, &link, |woken| assert_eq!(woken, qid));
             let mut answers = Vec::new();
-            errands.take(9 - qid, &mut answers);
+            admin_requests.take(9 - qid, &mut answers);
             assert!(answers.is_empty(), "it is not for the other queue");
-            errands.take(qid, &mut answers);
+            admin_requests.take(qid, &mut answers);
             assert_eq!(answers.iter().map(|answer| answer.tag).collect::<Vec<_>>(), [Tag(9)]);
         }
     }
 
     #[test]
     fn what_an_association_has_left_ends_with_it() {
-        let (errands, link) = (Errands::default(), ready());
-        errands.begin(1, Waker::noop().clone());
-        errands.ask(1, 4, query(1));
-        errands.work(1, &link, |_| {});
-        let tags = ordered(&link);
-        errands.ask(1, 4, query(2));
-        errands.end(1);
-        errands.begin(2, Waker::noop().clone());
-        errands.ask(1, 4, query(3));
+        let (admin_requests, link) = (AdminRequests::default(), ready());
+        admin_requests.begin(1, Waker::noop().clone());
+        admin_requests.ask(1, 4, query(1));
+        admin_requests.work(1, &link, |_| {});
+        let tags = submitted(&link);
+        admin_requests.ask(1, 4, query(2));
+        admin_requests.end(1);
+        admin_requests.begin(2, Waker::noop().clone());
+        admin_requests.ask(1, 4, query(3));
         link.complete(Completion::failed(tags[0], VolumeErrorKind::Media));
-        errands.work(1, &link, |_| panic!("it has ended"));
-        errands.work(2, &link, |_| panic!("it was asked nothing"));
-        assert!(ordered(&link).is_empty());
+        admin_requests.work(1, &link, |_| panic!("it has ended"));
+        admin_requests.work(2, &link, |_| panic!("it was asked nothing"));
+        assert!(submitted(&link).is_empty());
         let mut answers = Vec::new();
-        errands.take(4, &mut answers);
+        admin_requests.take(4, &mut answers);
         assert!(answers.is_empty());
     }
 }

@@ -22,7 +22,7 @@ pub(crate) enum Work {
 }
 
 /// A disk on a core; `T` is whom a request belongs to.
-pub(crate) struct Lane<T> {
+pub(crate) struct DiskQueue<T> {
     volume: Arc<dyn Volume>,
     queue: Box<dyn VolumeQueue>,
     waiting: VecDeque<(Work, T)>,
@@ -31,7 +31,7 @@ pub(crate) struct Lane<T> {
     completions: Vec<Completion>,
 }
 
-impl<T> Lane<T> {
+impl<T> DiskQueue<T> {
     /// Opens the volume's queue on the calling core.
     pub(crate) fn open(volume: Arc<dyn Volume>, context: &QueueContext) -> Result<Self, OpenError> {
         let queue = volume.open_queue(context)?;
