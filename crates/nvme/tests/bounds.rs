@@ -503,6 +503,22 @@ fn who_is_being_closed_no_longer_stands_in_line() {
     assert!(!others.is_wanted(), "what it waited for goes to nobody else");
 }
 
+/// Asking what a connection wants begins nothing: the one that is told of memory begins what waits for it.
+#[test]
+fn memory_that_comes_back_is_offered_when_the_connection_is_told() {
+    let pool = Pool::new(LIMIT);
+    let mut half = io_queue(&pool);
+    let hostage: Vec<_> = std::iter::from_fn(|| pool.take(512)).collect();
+    half.receive(NOW, &capsule(read(1, LONG), &[]));
+    half.connection.handle_memory(NOW);
+    assert!(half.connection.awaits_memory() && half.connection.poll_action().is_none());
+    drop(hostage);
+    assert!(half.connection.poll_action().is_none(), "it was not told");
+    half.connection.handle_memory(NOW);
+    assert!(matches!(half.connection.poll_action(), Some(Action::Submit { .. })));
+    assert!(!half.connection.awaits_memory());
+}
+
 #[test]
 fn what_is_little_does_not_wait_behind_what_is_long() {
     let pool = Pool::new(LIMIT);

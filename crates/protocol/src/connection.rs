@@ -97,6 +97,9 @@ pub trait Connection {
     /// The deadline has passed (or the caller was merely early, which must do no harm).
     fn handle_timeout(&mut self, now: Instant);
 
+    /// Memory may have come back for what waits for it ([`awaits_memory`](Self::awaits_memory)); to be told in vain does no harm.
+    fn handle_memory(&mut self, _now: Instant) {}
+
     /// The transport has ended; nothing more is received or sent.
     fn handle_ended(&mut self, now: Instant, how: Ended);
 
@@ -120,7 +123,8 @@ pub trait Connection {
         true
     }
 
-    /// True while something inside waits for a buffer, whether or not the connection takes bytes: it has a turn once one came back.
+    /// True while something inside waits for a buffer, whether or not the connection takes bytes: once one came back it is told by
+    /// [`handle_memory`](Self::handle_memory).
     fn awaits_memory(&self) -> bool {
         false
     }

@@ -556,6 +556,16 @@ impl<T: FabricTransport> ControllerQueue<T> {
         self.settle_account();
     }
 
+    /// Memory may have come back to the pool.
+    #[inline]
+    pub fn handle_memory(&mut self, now: Instant) {
+        self.now = now;
+        if !self.waiting.is_empty() {
+            self.retry_line();
+            self.settle_account();
+        }
+    }
+
     /// The time that [`ControllerQueue::poll_timeout`] named has come.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.now = now;
@@ -583,9 +593,6 @@ impl<T: FabricTransport> ControllerQueue<T> {
     /// The next thing that is asked of the inside.
     #[inline]
     pub fn poll_action(&mut self) -> Option<Action> {
-        if self.actions.is_empty() && !self.waiting.is_empty() {
-            self.retry_line();
-        }
         self.actions.pop_front()
     }
 

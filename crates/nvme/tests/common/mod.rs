@@ -259,6 +259,8 @@ impl<F: Fabric> Bench<F> {
 
     pub fn act(&mut self, index: usize) -> usize {
         let mut count = 0;
+        let pair = &mut self.links[index].pair;
+        pair.far.connection.handle_memory(pair.now);
         while let Some(action) = self.links[index].pair.far.connection.poll_action() {
             count += 1;
             match action {

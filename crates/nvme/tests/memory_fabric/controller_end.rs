@@ -221,6 +221,12 @@ impl protocol::Connection for MemoryController {
         self.pump();
     }
 
+    fn handle_memory(&mut self, now: Instant) {
+        self.now = now;
+        self.queue.handle_memory(now);
+        self.pump();
+    }
+
     fn handle_ended(&mut self, now: Instant, _how: Ended) {
         let transport = self.queue.transport();
         transport.responses.clear();
@@ -244,12 +250,7 @@ impl protocol::Connection for MemoryController {
     }
 
     fn poll_action(&mut self) -> Option<Action> {
-        let action = self.queue.poll_action();
-        if action.is_none() {
-            // Memory has come back for a pull.
-            self.pump();
-        }
-        action.or_else(|| self.queue.poll_action())
+        self.queue.poll_action()
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

@@ -358,6 +358,11 @@ impl<Q: ConnectedQueuePair> protocol::Connection for ControllerConnection<Q> {
         self.advance(now);
     }
 
+    fn handle_memory(&mut self, now: Instant) {
+        self.queue.handle_memory(now);
+        self.advance(now);
+    }
+
     fn handle_ended(&mut self, now: Instant, how: Ended) {
         self.sending = None;
         self.pair.handle_ended(now, how);
@@ -376,13 +381,7 @@ impl<Q: ConnectedQueuePair> protocol::Connection for ControllerConnection<Q> {
     }
 
     fn poll_action(&mut self) -> Option<Action> {
-        let action = self.queue.poll_action();
-        if action.is_none() && !self.arrived.is_empty() {
-            // Memory may have come back for what was withheld.
-            self.advance(self.now);
-            return self.queue.poll_action();
-        }
-        action
+        self.queue.poll_action()
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

@@ -291,6 +291,10 @@ impl protocol::Connection for ControllerConnection {
         self.queue.handle_timeout(now);
     }
 
+    fn handle_memory(&mut self, now: Instant) {
+        self.queue.handle_memory(now);
+    }
+
     fn handle_ended(&mut self, now: Instant, _how: Ended) {
         let transport = &mut self.queue.transport;
         transport.clear();
