@@ -4,7 +4,9 @@
 Clients do I/O through a recording proxy (`recorder.py`); `tshark` then decodes the capture. It must find each PDU that the traffic is known to
 contain, so that a capture of nothing cannot pass.
 
-    run.py              both protocols on a Linerate of its own
+Over RDMA it decodes MPA, DDP and RDMAP, and must find every CRC right; of what is above those it has no dissector that knows iWARP.
+
+    run.py              both protocols, over TCP and over RDMA, on a Linerate of its own
     run.py --peer tgt   Debian's tgt instead, iSCSI only: proves the runner
     run.py --keep DIR   keeps the captures
 """
@@ -32,6 +34,10 @@ ISCSI = {"0x03": "Login Request", "0x23": "Login Response", "0x01": "SCSI Comman
 ISCSI_WRITES = {"0x31": "Ready To Transfer", "0x05": "SCSI Data-Out"}
 NVME = {"0": "ICReq", "1": "ICResp", "4": "CapsuleCmd", "5": "CapsuleResp", "7": "C2HData"}
 NVME_WRITES = {"9": "R2T", "6": "H2CData"}
+# RFC 5040 §4.3, by the dissector's number. An initiator or host sends no RDMA Write.
+RDMA = {"0x00": "RDMA Write", "0x01": "RDMA Read Request", "0x02": "RDMA Read Response", "0x03": "Send", "0x04": "Send with Invalidate"}
+# What would take the data of iWARP's messages for something of its own.
+NOT_ABOVE_IWARP = ("rpcordma", "smb_direct")
 # Bytes of the headers in a capture file, and where in an IPv4 header the source stands.
 PCAP_HEADER, PACKET_HEADER, TCP_IP, IP_SOURCE = 24, 16, 40, 12
 # Tests of libiscsi's suite whose PDUs are all well formed, and which between them use most commands.
@@ -52,8 +58,13 @@ class Decoder:
     """tshark on one capture with one protocol on the server's port."""
 
     def __init__(self, path, port, protocol):
-        self.base = ["tshark", "-n", "-r", str(path), "-d", f"tcp.port=={port},{protocol}"]
         self.protocol = protocol
+        if protocol == "iwarp_mpa":
+            # Found by what a stream begins with, whatever the port.
+            how = ["-o", "tcp.try_heuristic_first:TRUE", *[word for other in NOT_ABOVE_IWARP for word in ("--disable-protocol", other)]]
+        else:
+            how = ["-d", f"tcp.port=={port},{protocol}"]
+        self.base = ["tshark", "-n", "-r", str(path), *how]
 
     def lines(self, display, *fields):
         """The fields of the frames that a display filter selects, without the empty ones."""
@@ -69,9 +80,18 @@ class Decoder:
         if self.protocol == "nvme-tcp":
             unknown += " || nvme-tcp.unknown_data"
         unknown = self.lines(unknown, *fields)
+        wrong = self.wrong_crcs() if self.protocol == "iwarp_mpa" else []
         cut = self.cut_short() if self.protocol == "iscsi" else set()
         error = [line for line in error if line.split("\t")[0] not in cut]
-        return [f"error: {line[:200]}" for line in error] + [f"not decoded: {line[:200]}" for line in unknown]
+        return [f"error: {line[:200]}" for line in error] + [f"not decoded: {line[:200]}" for line in unknown] + wrong
+
+    def crcs(self):
+        """What the dissector says of each CRC of iWARP."""
+        return [line.strip() for line in command(*self.base, "-V").splitlines() if line.strip().startswith("CRC check:")]
+
+    def wrong_crcs(self):
+        """CRCs that are not right."""
+        return [line for line in self.crcs() if "Good CRC32" not in line]
 
     def cut_short(self):
         """Frames whose one PDU is a Data-In as long as its command allows: the initiator asked for the first bytes of a longer answer (SPC-4
@@ -129,10 +149,12 @@ class Wire:
     address: str
     opcode: str
     demanded: dict
+    # Where in the client's second segment a byte is changed to see whether that is noticed: where a PDU begins, or within what a CRC covers.
+    planted: int = 0
 
 
-def garble(path):
-    """Plants a PDU of no known kind: the first byte of the client's second segment, where a PDU begins, becomes one that no PDU has."""
+def garble(path, planted):
+    """Changes a byte of the client's second segment to one that no PDU begins with."""
     content = bytearray(path.read_bytes())
     at, places = PCAP_HEADER, []
     while at < len(content):
@@ -141,7 +163,7 @@ def garble(path):
         if bytes(source) == socket.inet_aton(CLIENT) and length > TCP_IP:
             places.append(at + PACKET_HEADER + TCP_IP)
         at += PACKET_HEADER + length
-    content[places[1]] = 0x3B
+    content[places[1] + planted] = 0x3B
     path.write_bytes(content)
 
 
@@ -156,8 +178,8 @@ def capture(account, name, wire, traffic):
             if capture.keep:
                 shutil.copy(path, Path(capture.keep) / f"{name.replace(' ', '-').replace(',', '')}.pcap")
             decoder.check(wire.opcode, wire.demanded)
-        with account.test(f"{name}: a planted PDU of no known kind is noticed"):
-            garble(path)
+        with account.test(f"{name}: a planted {'wrong byte' if wire.planted else 'PDU of no known kind'} is noticed"):
+            garble(path, wire.planted)
             if not decoder.complaints():
                 raise RuntimeError("no complaint")
 
@@ -188,6 +210,13 @@ def own_captures(account, server):
                     lambda portal, folder: own_clients(portal, url, folder, options))
 
 
+def rdma_captures(account, server):
+    """Linerate's own clients over RDMA, with CRCs: there an error of a byte is one."""
+    for words, url in (("iser", server.iser("disk")), ("nvme+rdma", server.nvme_rdma("disk"))):
+        wire = Wire("iwarp_mpa", address_of(url), "iwarp_rdma.opcode", RDMA, planted=24)
+        capture(account, f"own client, {words}, CRCs", wire, lambda portal, folder, url=url: own_clients(portal, url, folder, "?crc=1"))
+
+
 def main():
     """Parses the command line and runs."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -201,6 +230,7 @@ def main():
             iscsi_captures(account, server)
             if not arguments.peer:
                 own_captures(account, server)
+                rdma_captures(account, server)
     return account.close()
 
 

@@ -16,7 +16,7 @@ use std::time::Duration;
 use buf::{Buf, BufList, SharedBuf};
 use engine::remote::{self, Access, ClientContext, Discovery, RemoteOpening};
 use engine::{Core, ListenerRole};
-use host::{Accepted, Dialer, ListenerId, Service as _};
+use host::{Accepted, Dialer, Endpoint, ListenerId, Service as _};
 use protocol::Instant;
 use volume::{CoreId, Durability, Extent, Operation, QueueContext, Ram, Request, Tag, Volume, VolumeQueue};
 
@@ -27,8 +27,7 @@ use crate::greedy::GreedyDialer;
 use crate::limits::{DISCOVERING, OPENING, SMALL, SMALL_WAIT};
 use crate::network_conditions::NetworkConditions;
 use crate::serving::{self, Serving};
-use crate::trial::PATIENCE;
-use crate::villains::{Evil, Villain};
+use crate::trial::{PATIENCE, transport_of};
 use crate::world::{World, WorldDialer};
 
 /// Bytes of the disk.
@@ -56,7 +55,7 @@ const ANYTHING: &[usize] = &[512, 4096, 1 << 16, 1 << 18, 1 << 19];
 /// The clock's longest step.
 const STRIDE: Duration = Duration::from_millis(20);
 /// Heap of the process in bytes, at most: the disk, and what four users' requests, their copies at both ends and the sockets' buffers take.
-/// The far ends of [`Evil::UnreadPings`] alone send more within the time in which they are given up.
+/// The far ends of [`UnreadPings`](crate::villains::Evil::UnreadPings) alone send more within the time in which they are given up.
 const HEAP: usize = 20 << 20;
 /// What may be left when all is over: tables of the thread that keep their size.
 const LEFT: usize = 64 << 10;
@@ -165,10 +164,17 @@ enum Stage {
     Used(User, Instant),
 }
 
+/// A way in which a far end is hostile.
+pub trait Hostility: Copy + std::fmt::Debug {
+    /// Puts it before a server's end of a stream, which is honest for a while.
+    fn before(self, inner: Box<dyn Endpoint>, is_iscsi: bool, honest: usize, dice: Dice)
+    -> Box<dyn Endpoint>;
+}
+
 /// Runs one trial with far ends of these kinds. The error says which promise was broken.
-pub fn consuming(
+pub fn consuming<E: Hostility + 'static>(
     seed: u64,
-    evils: &[Evil],
+    evils: &[E],
     scenario: &Scenario,
     bug: PlantedBug,
 ) -> Result<(), TrialFailure> {
@@ -201,9 +207,9 @@ struct Trial<'a> {
 }
 
 impl<'a> Trial<'a> {
-    fn new(
+    fn new<E: Hostility + 'static>(
         (seed, before): (u64, usize),
-        (evils, scenario): (&[Evil], &'a Scenario),
+        (evils, scenario): (&[E], &'a Scenario),
         bug: PlantedBug,
     ) -> Result<Self, TrialFailure> {
         let mut dice = Dice::new(seed);
@@ -217,7 +223,9 @@ impl<'a> Trial<'a> {
             world.forget_clients_deadlines();
         }
         let listeners = (scenario.listeners)(&*disk);
-        let (cores, mail) = serving::cores(disk, Serving { listeners, cores: 1, pool: POOL, hook: None })?;
+        let transport = transport_of(&scenario.access[0]);
+        let serving = Serving { listeners, transport, cores: 1, pool: POOL, hook: None };
+        let (cores, mail) = serving::cores(disk, serving)?;
         let admit = admit(evils.to_vec(), dice.fork());
         let fronts = cores.into_iter().map(|core| Front { core, admit: Rc::clone(&admit) });
         world.start_server(fronts.collect(), mail);
@@ -332,13 +340,13 @@ fn address(number: usize) -> SocketAddr {
 }
 
 /// Has each stream to a hostile port turn hostile after a while.
-fn admit(evils: Vec<Evil>, mut dice: Dice) -> Admit {
+fn admit<E: Hostility + 'static>(evils: Vec<E>, mut dice: Dice) -> Admit {
     Rc::new(RefCell::new(move |now, accepted: Accepted, core: &mut Core| -> Admitted {
         let ListenerId(number) = accepted.listener;
         let Some(kind) = number.checked_sub(KINDS) else { return core.accept(now, accepted) };
         let inner = core.accept(now, Accepted { listener: ListenerId(kind), ..accepted })?;
         let evil = evils[dice.index(evils.len())];
         let honest = if dice.coin() { dice.within(EARLY) } else { dice.within(LATE) };
-        Ok(Box::new(Villain::new(inner, (evil, kind == 0), honest, dice.fork())))
+        Ok(evil.before(inner, kind == 0, honest, dice.fork()))
     }))
 }

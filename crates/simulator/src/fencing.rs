@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use buf::{Buf, BufList, SharedBuf};
 use engine::remote::{self, Access};
-use engine::{Cause, Core, Fence, ListenerRole, Message};
+use engine::{Cause, Core, Fence, ListenerRole, Message, Transport};
 use host::CoreIndex;
 use volume::reservation::{Command, ReservationType};
 use volume::{
@@ -167,7 +167,11 @@ impl Trial {
             PlantedBug::EpochStands => Some(epoch_stands()),
         };
         let listeners = (scenario.listeners)(&*disk);
-        serve(&mut world, disk, Serving { listeners, cores: scenario.cores, pool: POOL, hook })?;
+        serve(
+            &mut world,
+            disk,
+            Serving { listeners, transport: Transport::Tcp, cores: scenario.cores, pool: POOL, hook },
+        )?;
         let mut trial = Self {
             seed,
             world,

@@ -15,24 +15,30 @@ use std::time::Duration;
 
 use buf::{Buf, BufList, SharedBuf};
 use engine::remote::{self, Access};
-use engine::{Core, ListenerRole};
+use engine::{Core, ListenerRole, Transport};
 use host::{CoreIndex, EndpointId};
 use protocol::Instant;
-use volume::{CoreId, Durability, Extent, Operation, QueueContext, Ram, Request, Tag, Volume, VolumeQueue};
+use volume::{
+    CoreId, Durability, Extent, Operation, Outcome, QueueContext, Ram, Request, Tag, Volume, VolumeQueue,
+};
 
 use crate::attacks::{Attack, Marauder, Raider, Shared};
 use crate::dice::{Dice, Odds};
 use crate::failure::TrialFailure;
 use crate::limits::{LARGE_WAIT, SMALL, SMALL_BEHIND_WAIT, SMALL_WAIT, TURNS_WAIT};
 use crate::network_conditions::NetworkConditions;
+use crate::rdma_attackers::{self, RdmaAttacker};
+use crate::rdma_villains::Misdeed;
 use crate::script::{Peer, dial_for};
 use crate::serving::{Serving, serve};
 use crate::slow::{Effect, SlowDisk, Watch};
-use crate::trial::PATIENCE;
+use crate::trial::{PATIENCE, transport_of};
 use crate::world::{World, WorldDialer};
 
 /// Bytes of the disk: more than the longest write.
 const DISK: u64 = 16 << 20;
+/// What those who behave write.
+const WRITTEN: u8 = 0x5a;
 /// The configured limit of each core's buffers, in bytes.
 const LIMIT: usize = 24 << 20;
 /// The longest that the disk takes for a request.
@@ -80,7 +86,7 @@ pub enum PlantedBug {
 
 /// What a trial is about.
 pub struct Scenario {
-    /// What is spoken on port 1, iSCSI, and on port 2, NVMe/TCP.
+    /// What is spoken on port 1, iSCSI, and on port 2, NVMe.
     pub listeners: fn(&dyn Volume) -> Vec<ListenerRole>,
     /// Those who behave: which port, and how they enter.
     pub clients: Vec<(u16, Access)>,
@@ -139,6 +145,9 @@ struct Trial<'a> {
     dice: Dice,
     clients: Vec<Client>,
     attackers: Vec<Attacker>,
+    rdma_attackers: Vec<RdmaAttacker>,
+    /// Blocks of the disk, from the first on, that those who behave use.
+    blocks: u64,
     serial: u64,
     heap: usize,
 }
@@ -158,11 +167,26 @@ pub fn hostile(
         let number = wire::bounded::<u8>(number + 1);
         trial.attackers.push(Attacker { attack, number, ends: Vec::new(), again: Some(Instant::ZERO) });
     }
-    let told = |failure: TrialFailure| failure.at(format_args!("{attacks:?}"));
-    trial.pass(ATTACK).map_err(told)?;
-    trial.retreat();
-    trial.pass(AFTERMATH).map_err(told)?;
-    trial.leave().map_err(told)
+    trial.endure(ATTACK).map_err(|failure| failure.at(format_args!("{attacks:?}")))
+}
+
+/// Runs one trial over software iWARP with attackers that do these things, and use the second half of the disk, while those who behave use the first.
+pub fn hostile_over_rdma(
+    seed: u64,
+    misdeeds: &[Misdeed],
+    scenario: &Scenario,
+    bug: PlantedBug,
+) -> Result<Vec<Duration>, TrialFailure> {
+    let mut trial = Trial::new(seed, scenario, (bug, &[&LITTLE, &ANYTHING]))?;
+    trial.blocks = DISK / 512 / 2;
+    trial.pass(Duration::from_millis(200))?;
+    let theirs = Extent::new(trial.blocks, trial.blocks);
+    for _ in 0..trial.dice.within(ATTACKERS) {
+        let misdeed = misdeeds[trial.dice.index(misdeeds.len())];
+        let entry = scenario.clients[trial.dice.index(scenario.clients.len())].clone();
+        trial.rdma_attackers.push(RdmaAttacker::new(misdeed, entry, theirs, trial.dice.fork()));
+    }
+    trial.endure(ATTACK).map_err(|failure| failure.at(format_args!("{misdeeds:?}")))
 }
 
 /// Attackers of one kind.
@@ -185,10 +209,7 @@ pub fn crowd(seed: u64, crowd: Crowd, scenario: &Scenario) -> Result<Vec<Duratio
     trial.attackers.extend((1..=size).map(|number| Attacker { attack, number, ends: Vec::new(), again }));
     trial.pass(GATHERING).map_err(told)?;
     trial.admit(&[&BLOCKS]).map_err(told)?;
-    trial.pass(SIEGE).map_err(told)?;
-    trial.retreat();
-    trial.pass(AFTERMATH).map_err(told)?;
-    trial.leave().map_err(told)
+    trial.endure(SIEGE).map_err(told)
 }
 
 impl<'a> Trial<'a> {
@@ -217,9 +238,20 @@ impl<'a> Trial<'a> {
         }
         let pool = if bug == PlantedBug::NoLimit { 2 * LIMIT } else { LIMIT };
         let listeners = (scenario.listeners)(&*disk);
-        serve(&mut world, disk, Serving { listeners, cores: scenario.cores, pool, hook: None })?;
-        let (clients, attackers) = (Vec::new(), Vec::new());
-        let mut trial = Self { seed, scenario, world, dice, clients, attackers, serial: 0, heap };
+        let transport = scenario.clients.first().map_or(Transport::Tcp, |(_, access)| transport_of(access));
+        serve(&mut world, disk, Serving { listeners, transport, cores: scenario.cores, pool, hook: None })?;
+        let mut trial = Self {
+            seed,
+            scenario,
+            world,
+            dice,
+            clients: Vec::new(),
+            attackers: Vec::new(),
+            rdma_attackers: Vec::new(),
+            blocks: DISK / 512,
+            serial: 0,
+            heap,
+        };
         trial.admit(asks)?;
         Ok(trial)
     }
@@ -263,6 +295,14 @@ impl<'a> Trial<'a> {
         Err(TrialFailure::Late(format!("port {port} could not be opened in {PATIENCE} steps")))
     }
 
+    /// The attack goes on for so long; then its end is waited for, and everybody leaves.
+    fn endure(mut self, attack: Duration) -> Result<Vec<Duration>, TrialFailure> {
+        self.pass(attack)?;
+        self.retreat();
+        self.pass(AFTERMATH)?;
+        self.leave()
+    }
+
     fn pass(&mut self, span: Duration) -> Result<(), TrialFailure> {
         let end = self.world.now() + span;
         while self.world.now() < end {
@@ -280,6 +320,7 @@ impl<'a> Trial<'a> {
     /// Lets attackers come, and come again when they were cut off.
     fn attack(&mut self) {
         let now = self.world.now();
+        self.rdma_attackers.iter_mut().for_each(|attacker| attacker.act(now));
         for attacker in &mut self.attackers {
             if attacker.again.is_some_and(|due| due <= now) {
                 attacker.again = None;
@@ -293,6 +334,7 @@ impl<'a> Trial<'a> {
     }
 
     fn retreat(&mut self) {
+        self.rdma_attackers.drain(..).for_each(|attacker| attacker.retreat(&mut self.world));
         for attacker in self.attackers.drain(..) {
             attacker.ends.iter().for_each(|(endpoint, _)| self.world.reset(*endpoint));
         }
@@ -306,11 +348,11 @@ impl<'a> Trial<'a> {
         client.next = now + self.dice.span(&THOUGHT);
         let length = client.asks.lengths[self.dice.index(client.asks.lengths.len())];
         let blocks = length as u64 / 512;
-        let extent = Extent::new(self.dice.below(DISK / 512 - blocks + 1), blocks);
+        let extent = Extent::new(self.dice.below(self.blocks - blocks + 1), blocks);
         let operation = if self.dice.coin() {
             Operation::Read { extent, into: Buf::zeroed(length) }
         } else {
-            let data = BufList::from(SharedBuf::from(vec![0x5a; length]));
+            let data = BufList::from(SharedBuf::from(vec![WRITTEN; length]));
             Operation::Write { extent, data, durability: Durability::Cached }
         };
         self.serial += 1;
@@ -331,6 +373,13 @@ impl<'a> Trial<'a> {
             if let Some(kind) = completion.error() {
                 return Err(TrialFailure::Broken(format!(
                     "a request of {length} bytes of client {index}, which behaves, fails: {kind:?}"
+                )));
+            }
+            if let Ok(Outcome::Data(data)) = completion.result
+                && !is_of_those_who_behave(&data)
+            {
+                return Err(TrialFailure::Broken(format!(
+                    "a read of {length} bytes of client {index} finds what nobody has written there"
                 )));
             }
             client.longest = took.max(client.longest);
@@ -359,7 +408,8 @@ impl<'a> Trial<'a> {
         let heap = (self.scenario.heap)().saturating_sub(self.heap);
         let ends: usize = self.attackers.iter().map(|attacker| attacker.ends.len()).sum();
         let disk = wire::index(DISK);
-        let own = self.clients.len() * (DEPTH << 21);
+        let attackers = self.rdma_attackers.len() * rdma_attackers::OWN;
+        let own = self.clients.len() * (DEPTH << 21) + attackers;
         let most = self.world.cores().len() * LIMIT + (ends + 4) * BESIDE + ITSELF + disk + own;
         if heap > most {
             return Err(TrialFailure::Memory(format!(
@@ -408,6 +458,11 @@ impl Attacker {
         let queue = Marauder::new((Some(attack), number), true, shared, dice.fork());
         vec![dial_for(port, Box::new(admin)), dial_for(port, Box::new(queue))]
     }
+}
+
+/// What is read where only those who behave write.
+fn is_of_those_who_behave(data: &BufList) -> bool {
+    data.pieces().iter().all(|piece| piece.iter().all(|byte| [0, WRITTEN].contains(byte)))
 }
 
 /// Sees every write; with a leak it keeps the memory of some.

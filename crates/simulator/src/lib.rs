@@ -15,7 +15,8 @@
 //! * [`lasting`]: trials of a volume that stays open while its server dies, freezes and comes back; [`careless`] has the bugs that
 //!   they must find.
 //! * [`moves`]: trials of a volume whose connections come to another portal or controller each time.
-//! * [`consuming`]: trials of volumes on hostile servers; [`villains`] are those.
+//! * [`consuming`]: trials of volumes on hostile servers; [`villains`] are those, and [`rdma_villains`] both roles' over software iWARP.
+//! * [`random_connections`]: trials of connections over software iWARP of any shape.
 //! * [`reconfiguration`]: volumes and portals that come and go while clients of both protocols use them.
 //! * [`fencing`]: clients of both protocols that take a disk from each other, through a server of several cores; [`slow`] is that disk,
 //!   [`mail`] what its cores tell each other.
@@ -34,6 +35,7 @@ pub mod failure;
 pub mod fencing;
 pub mod folder;
 mod forsaken;
+mod fpdus;
 mod front;
 mod greedy;
 mod hasty;
@@ -53,6 +55,10 @@ pub mod network_conditions;
 mod nexus;
 pub mod observed;
 mod peers;
+mod random_clients;
+pub mod random_connections;
+mod rdma_attackers;
+pub mod rdma_villains;
 pub mod reconfiguration;
 pub mod records;
 pub mod replay;

@@ -15,7 +15,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use engine::remote::{self, Access};
-use engine::{Core, ListenerRole};
+use engine::{Core, ListenerRole, Transport};
 use host::{Accepted, CoreIndex, ListenerId, Service as _};
 use iscsi::pdu::{Bhs, LoginRequest, LoginResponse, Opcode, Status};
 use iscsi::text::Text;
@@ -181,7 +181,8 @@ impl Trial {
         let is_iscsi = matches!(scenario.access, Access::Iscsi { .. });
         let latest = if is_iscsi { LATE_SESSION } else { LATE_CONTROLLER };
         let admit = mislead(dice.fork(), ports, is_iscsi);
-        let serving = Serving { listeners, cores: scenario.cores, pool: POOL, hook: None };
+        let serving =
+            Serving { listeners, transport: Transport::Tcp, cores: scenario.cores, pool: POOL, hook: None };
         let (cores, mail) = serving::cores(disk, serving)?;
         let fronts = cores.into_iter().map(|core| Front { core, admit: Rc::clone(&admit) });
         world.start_server(fronts.collect(), mail);

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use engine::{Answer, Core, ListenerRole, Member, Message};
+use engine::{Answer, Core, ListenerRole, Member, Message, Transport};
 use host::CoreIndex;
 use iscsi::pdu::{Function, FunctionResponse};
 use nvme::subsystem::{Reply, Request};
@@ -159,7 +159,11 @@ impl Trial {
             PlantedBug::EarlyQuiet => Some(Box::new(quiet_early)),
         };
         let listeners = (scenario.listeners)(&*disk);
-        serve(&mut world, disk, Serving { listeners, cores: scenario.cores, pool: POOL, hook })?;
+        serve(
+            &mut world,
+            disk,
+            Serving { listeners, transport: Transport::Tcp, cores: scenario.cores, pool: POOL, hook },
+        )?;
         let (sessions, controllers) = (Vec::new(), Vec::new());
         let mut trial = Self {
             seed,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::task::Waker;
 
-use engine::{Catalogue, ControlObserver, Core, EngineConfig, ListenerRole, Message, NamedVolume};
+use engine::{Catalogue, ControlObserver, Core, EngineConfig, ListenerRole, Message, NamedVolume, Transport};
 use host::{CoreIndex, Journal, World as HostWorld};
 use volume::Volume;
 
@@ -17,6 +17,8 @@ use crate::world::{World, WorldDialer};
 pub(crate) struct Serving {
     /// What is spoken on each port, from 1.
     pub(crate) listeners: Vec<ListenerRole>,
+    /// What carries it.
+    pub(crate) transport: Transport,
     pub(crate) cores: CoreIndex,
     /// Buffers of each core, in bytes.
     pub(crate) pool: usize,
@@ -41,8 +43,9 @@ pub(crate) fn cores(
     disk: Arc<dyn Volume>,
     serving: Serving,
 ) -> Result<(Vec<Core>, Arc<Mail<Message>>), TrialFailure> {
-    let Serving { listeners, cores, pool, hook } = serving;
-    let catalogue = Catalogue::first([NamedVolume { name: "disk".into(), volume: disk }], listeners);
+    let Serving { listeners, transport, cores, pool, hook } = serving;
+    let mut catalogue = Catalogue::first([NamedVolume { name: "disk".into(), volume: disk }], listeners);
+    catalogue.listeners.iter_mut().for_each(|listening| listening.transport = transport);
     let (journal, observer) = (Arc::new(host::Silent), Arc::new(host::Silent));
     make_cores(Makings { catalogue, cores, pool, hook, journal, observer })
 }

@@ -79,13 +79,9 @@ impl Scenario {
         matches!(self.access, Access::Iscsi { .. })
     }
 
-    /// What carries the protocol: what the client means to use.
+    /// What carries the protocol.
     fn transport(&self) -> Transport {
-        let rdma = match &self.access {
-            Access::Iscsi { url, .. } => url.options.rdma,
-            Access::Nvme { url } => url.options.rdma,
-        };
-        if rdma.is_some() { Transport::Iwarp { crc: false } } else { Transport::Tcp }
+        transport_of(&self.access)
     }
 }
 
@@ -93,6 +89,15 @@ impl std::fmt::Debug for Scenario {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Scenario").field("access", &self.access).finish_non_exhaustive()
     }
+}
+
+/// What carries the protocol: what a client that enters so means to use.
+pub(crate) fn transport_of(access: &Access) -> Transport {
+    let rdma = match access {
+        Access::Iscsi { url, .. } => url.options.rdma,
+        Access::Nvme { url } => url.options.rdma,
+    };
+    if rdma.is_some() { Transport::Iwarp { crc: false } } else { Transport::Tcp }
 }
 
 /// A whole server with its disk, behind a network that delays, cuts into chunks and resets; the client reconnects, and the

@@ -14,6 +14,7 @@ use nvme::status::Status;
 use protocol::{CloseReason, Ended, Instant, Placement, Transmit};
 use zerocopy::IntoBytes;
 
+use crate::consuming::Hostility;
 use crate::dice::Dice;
 
 /// What a far end does once it is hostile.
@@ -61,6 +62,18 @@ impl Evil {
         Self::Half,
         Self::Close,
     ];
+}
+
+impl Hostility for Evil {
+    fn before(
+        self,
+        inner: Box<dyn Endpoint>,
+        is_iscsi: bool,
+        honest: usize,
+        dice: Dice,
+    ) -> Box<dyn Endpoint> {
+        Box::new(Villain::new(inner, (self, is_iscsi), honest, dice))
+    }
 }
 
 /// Bytes that are left unsent before more are made.
