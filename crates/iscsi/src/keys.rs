@@ -305,6 +305,17 @@ impl Tuning {
         }
     }
 
+    /// Declares what a target takes in such a session, in the stage for it (RFC 7143 §13.12, RFC 7145 §6). open-iscsi gives up a login that has a key which it does
+    /// not know: keys of RDMA are told only to who says them.
+    pub(crate) fn declare(&self, session: SessionType, is_said: impl Fn(&str) -> bool, answer: &mut Text) {
+        const UNEXPECTED: &str = "MaxOutstandingUnexpectedPDUs";
+        match self.rdma.filter(|_| session == SessionType::Normal) {
+            Some(rdma) if is_said(UNEXPECTED) => answer.put(UNEXPECTED, &rdma.unexpected_pdus.to_string()),
+            Some(_) => {}
+            None => answer.put("MaxRecvDataSegmentLength", &self.segment.to_string()),
+        }
+    }
+
     /// The same for a discovery session, whose answers are text: a PDU of them is staged whole.
     pub(crate) fn for_discovery(&self) -> Self {
         Self { segment: self.segment.min(limits::DEFAULT_SEGMENT), ..*self }
@@ -429,12 +440,6 @@ impl Parameters {
             _ => false,
         };
         if needed { Err(Violation::BadAnswer) } else { Ok(()) }
-    }
-
-    /// True when the digests are used that this side requires. A peer that leaves a key out has agreed to nothing.
-    pub fn meet(&self, ours: &Tuning) -> bool {
-        let met = |policy, used| policy != DigestPolicy::Require || used;
-        met(ours.header_digest, self.header_digest) && met(ours.data_digest, self.data_digest)
     }
 
     /// True unless RDMA carries the session, and the peer has not agreed to that, or wants to begin with Hello messages.

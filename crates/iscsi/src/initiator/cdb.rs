@@ -13,7 +13,7 @@ use wire::Reader;
 
 use super::probe::RemoteUnit;
 use super::tasks::{Transfer, Work, Zeros};
-use crate::limits::{STAGED, ZEROS_AT_ONCE};
+use crate::limits::{LARGEST_BLOCK, ZEROS_AT_ONCE};
 
 /// Bytes of GET LBA STATUS data with one descriptor.
 const LBA_STATUS: u8 = 24;
@@ -89,7 +89,7 @@ pub(super) fn command(operation: Operation, block_size: u32, abilities: Abilitie
             }
             // A unit that does not unmap so may refuse to be asked (SBC-4 §5.49).
             let unmap = may_unmap && abilities.features.contains(Features::WRITE_ZEROES);
-            let block = SharedBuf::from(vec![0; (block_size as usize).min(STAGED)]);
+            let block = SharedBuf::from(vec![0; (block_size as usize).min(LARGEST_BLOCK)]);
             // WRITE SAME has no FUA bit.
             let flush_after = durability == Durability::Durable;
             let work = Work::writing(builder::write_same(extent, unmap), block.into());

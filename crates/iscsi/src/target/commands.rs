@@ -187,9 +187,9 @@ impl<D: TargetDatamover> Target<D> {
         }
         self.begin_watch();
         let Some(task) = self.tasks.get(slot) else { return };
-        while let Some((range, number)) = task.get_data.next(&self.parameters) {
+        while let Some(range) = task.get_data.next(&self.parameters) {
             let (task_tag, lun) = (task.tag, task.lun);
-            self.mover.get_data(GetData { task: TaskHandle(slot), task_tag, lun, range, number });
+            self.mover.get_data(GetData { task: TaskHandle(slot), task_tag, lun, range });
         }
     }
 
@@ -246,8 +246,8 @@ impl<D: TargetDatamover> Target<D> {
         let data = if reply.data.len() > room { reply.data.part(0, room) } else { reply.data };
         let residual = Residual::between(task.expected, reply.full_length);
         let status = FinalStatus { status: reply.status as u8, sense: reply.sense, residual };
-        let (task_tag, delivery, get_data) = (task.tag, task.delivery, task.get_data.asked());
-        self.mover.put_data(PutData { task: TaskHandle(slot), task_tag, data, status, delivery, get_data });
+        let (task_tag, delivery) = (task.tag, task.delivery);
+        self.mover.put_data(PutData { task: TaskHandle(slot), task_tag, data, status, delivery });
     }
 
     /// A volume's request has ended.

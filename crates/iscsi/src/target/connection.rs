@@ -25,8 +25,7 @@ use super::text_exchange::TextExchange;
 use crate::chap;
 use crate::connection::{Event, State};
 use crate::datamover::{
-    Carrier, ControlPdu, DataArrival, Disposition, ReceivedPdu, TargetDatamover, TargetLayer, TaskHandle,
-    UpperLayer,
+    ControlPdu, DataArrival, Disposition, ReceivedPdu, TargetDatamover, TargetLayer, TaskHandle, UpperLayer,
 };
 use crate::keys::Parameters;
 use crate::limits::{
@@ -222,7 +221,7 @@ pub struct Target<D> {
 impl<D: TargetDatamover> Target<D> {
     /// A connection that was just accepted, and that this datamover carries.
     pub fn new(now: Instant, portal: Arc<Portal>, resources: Resources, mut mover: D) -> Self {
-        let login = Box::new(Login::new(Arc::clone(&portal), D::CARRIER));
+        let login = Box::new(Login::over::<D>(Arc::clone(&portal)));
         let account = Account::new(&resources.pool);
         let width = portal.queue_depth.min(FIRST_DEPTH);
         mover.allocate_connection_resources(width.saturating_add(IMMEDIATE_DEPTH));
@@ -362,10 +361,7 @@ impl<D: TargetDatamover> Target<D> {
         let Some(login) = self.login.as_mut().filter(|_| self.state == State::InLogin) else { return };
         let Some((response, text, request)) = login.finish(tsih) else { return };
         let told = if login.discovery { "logged in for discovery" } else { "logged in" };
-        self.parameters = match D::CARRIER {
-            Carrier::Stream => login.parameters,
-            Carrier::Rdma => login.parameters.over_rdma(login.parameters.rdma.initiator_segment),
-        };
+        self.parameters = D::parameters(login.parameters);
         let longest_segment = login.tuning.segment;
         self.notify(response.to_bytes(), text.into_bytes());
         self.mover.notice_key_values(&self.parameters);

@@ -253,6 +253,7 @@ impl<D: TargetDatamover> Target<D> {
 
     /// A task has ended without an answer.
     pub(super) fn retire(&mut self, slot: u16) {
+        self.mover.deallocate_task_resources(TaskHandle(slot));
         if let Some(delivery) = self.remove_task(slot) {
             self.numbers.window.finish(delivery);
         }

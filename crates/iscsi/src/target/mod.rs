@@ -6,7 +6,8 @@
 //!   asked for, `memory` who waits for it, `management` aborts and resets, `pending_response` the responses that wait for
 //!   them, `discovery` SendTargets, and `text_exchange` its negotiation; `portal_change` what happens when the portal serves something else.
 //!
-//! How data becomes PDUs and a stream stands in [`crate::datamover`]; [`Connection`] is a target over a byte stream, [`IserConnection`] over a queue pair.
+//! How data crosses stands in [`crate::datamover`]: [`crate::datamover::tcp::TargetConnection`] is a target over a byte stream,
+//! [`crate::datamover::iser::TargetConnection`] over a queue pair. Nothing here names either.
 
 mod access;
 mod commands;
@@ -27,6 +28,3 @@ mod text_exchange;
 pub use access::{Access, Chap, ProvenInitiator, Rule};
 pub use connection::{Action, Input, Resources, Target};
 pub use portal::{Node, Portal};
-
-pub use crate::datamover::iser::TargetConnection as IserConnection;
-pub use crate::datamover::tcp::TargetConnection as Connection;

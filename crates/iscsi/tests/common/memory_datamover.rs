@@ -17,11 +17,11 @@ use std::sync::Arc;
 use buf::{Buf, BufList, Pool};
 use iscsi::datamover::{
     CommandData, CommandResources, CommandTransfer, ControlPdu, DataArrival, Datamover, Disposition, GetData,
-    InitiatorDatamover, InitiatorLayer, Pending, PutData, ReceivedPdu, TargetDatamover, TargetLayer,
-    TaskHandle, UpperLayer, WriteResources,
+    InitiatorDatamover, InitiatorLayer, KeyValues, Pending, PutData, ReceivedPdu, TargetDatamover,
+    TargetLayer, TaskHandle, Unacceptable, UpperLayer, WriteResources,
 };
 use iscsi::initiator::{Config, Initiator};
-use iscsi::keys::Parameters;
+use iscsi::keys::{Parameters, SessionType, Tuning};
 use iscsi::pdu::{BasicHeaderSegment, Bhs, DataRange, Opcode, ScsiResponse};
 use iscsi::target::{Portal, Target};
 use protocol::{CloseReason, Connection, Ended, Instant, Placement, SeededEntropy, Transmit};
@@ -235,6 +235,14 @@ where
 macro_rules! datamover {
     ($name:ident) => {
         impl Datamover for $name {
+            fn check_key_values(_values: KeyValues<'_>) -> Result<(), Unacceptable> {
+                Ok(())
+            }
+
+            fn parameters(agreed: Parameters) -> Parameters {
+                agreed
+            }
+
             fn send_control(&mut self, pdu: ControlPdu) {
                 self.common.queue.push_back(Item::Control(pdu));
             }
@@ -282,6 +290,10 @@ impl TargetDatamover for MemoryTarget {
     const TASK_SIZE: usize = size_of::<WriteSlot>();
     const QUEUE_SIZE: usize = 2 * size_of::<Item>();
 
+    fn tuning(wanted: Tuning) -> Tuning {
+        wanted
+    }
+
     fn allocate_connection_resources(&mut self, tasks: u16) {
         let tasks = usize::from(tasks).max(self.slots.len());
         self.slots.resize_with(tasks, || None);
@@ -306,11 +318,11 @@ impl TargetDatamover for MemoryTarget {
     }
 
     fn put_data(&mut self, put: PutData) {
-        let PutData { task, task_tag, data, status, delivery, get_data } = put;
+        let PutData { task, task_tag, data, status, delivery } = put;
         if !data.is_empty() {
             self.common.queue.push_back(Item::Put { task_tag, offset: 0, data });
         }
-        let response = ScsiResponse::new(task_tag, status.status, status.residual, get_data);
+        let response = ScsiResponse::new(task_tag, status.status, status.residual, 0);
         let mut sense = Vec::new();
         if !status.sense.bytes().is_empty() {
             sense.extend(u16::try_from(status.sense.bytes().len()).unwrap().to_be_bytes());
@@ -403,6 +415,10 @@ impl MemoryInitiator {
 }
 
 impl InitiatorDatamover for MemoryInitiator {
+    fn tuning(wanted: Tuning, _session: SessionType) -> Tuning {
+        wanted
+    }
+
     fn allocate_task_resources(&mut self, task: TaskHandle, resources: CommandResources) {
         let index = usize::from(task.0);
         self.slots.resize_with(self.slots.len().max(index + 1), || None);

@@ -21,6 +21,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use buf::{Buf, BufList, Pool, SharedBuf};
+use iscsi::datamover::tcp;
 use iscsi::initiator::{self, Config, Discovered, RemoteUnit};
 use iscsi::session::{Reply, Sessions};
 use iscsi::target::{self, Access, Node, Portal, Resources};
@@ -133,7 +134,7 @@ pub fn resources(pool: &Pool) -> Resources {
 }
 
 /// Both ends and everything around them.
-pub struct Bench<I = initiator::Connection, T = target::Connection> {
+pub struct Bench<I = tcp::InitiatorConnection, T = tcp::TargetConnection> {
     pub pair: Pair<I, T>,
     pub memory: Memory,
     pub sessions: Sessions<u8>,
@@ -165,12 +166,16 @@ impl Bench {
 }
 
 /// Both ends over TCP, and the blocks of the portal's first unit.
-pub fn ends(config: Config, portal: Portal, pool: &Pool) -> (initiator::Connection, target::Connection, u64) {
+pub fn ends(
+    config: Config,
+    portal: Portal,
+    pool: &Pool,
+) -> (tcp::InitiatorConnection, tcp::TargetConnection, u64) {
     let now = protocol::Instant::ZERO;
     let ours = Pool::new(64 << 20);
-    let near = initiator::Connection::new(now, config, ours, Box::new(SeededEntropy::new(2)));
+    let near = tcp::InitiatorConnection::new(now, config, ours, Box::new(SeededEntropy::new(2)));
     let blocks = blocks(&portal);
-    let far = target::Connection::new(now, Arc::new(portal), resources(pool));
+    let far = tcp::TargetConnection::new(now, Arc::new(portal), resources(pool));
     (near, far, blocks)
 }
 

@@ -15,13 +15,17 @@ use verbs::{
 use super::channel::{Channel, Completed, HEADERS, LONG, Outbound, Owner, Purpose};
 use super::connection::RdmaMover;
 use super::header::{Invalidation, IserHeader};
+use super::key_values::check_rdma;
 use super::message::Message;
 use crate::datamover::{
-    Carrier, CommandData, CommandResources, CommandTransfer, ControlPdu, Datamover, InitiatorDatamover,
-    InitiatorLayer, ReceivedPdu, TaskHandle,
+    CommandData, CommandResources, CommandTransfer, ControlPdu, Datamover, InitiatorDatamover,
+    InitiatorLayer, KeyValues, ReceivedPdu, TaskHandle, Unacceptable,
 };
-use crate::keys::Parameters;
-use crate::limits::{ANSWERS, COMMANDS_AHEAD, INITIATOR_DEPTH, LOGIN_RECEIVES, UNEXPECTED_PDUS};
+use crate::keys::{Parameters, SessionType, Tuning};
+use crate::limits::{
+    ANSWERS, COMMANDS_AHEAD, INITIATOR_DEPTH, LOGIN_RECEIVES, RDMA_RESPONSE_SEGMENT, RDMA_SEGMENT,
+    UNEXPECTED_PDUS,
+};
 use crate::pdu::{
     BasicHeaderSegment, Bhs, NopOut, Opcode, RESERVED_TAG, Residual, ScsiResponse, TaskManagementRequest,
     stamp_length,
@@ -355,7 +359,13 @@ fn data_of(memory: WorkMemory) -> CommandData {
 }
 
 impl<Q: ConnectedQueuePair> Datamover for IserInitiator<Q> {
-    const CARRIER: Carrier = Carrier::Rdma;
+    fn check_key_values(values: KeyValues<'_>) -> Result<(), Unacceptable> {
+        check_rdma(values)
+    }
+
+    fn parameters(agreed: Parameters) -> Parameters {
+        agreed.over_rdma(agreed.rdma.target_segment)
+    }
 
     fn send_control(&mut self, pdu: ControlPdu) {
         let ControlPdu { header, data, .. } = pdu;
@@ -398,6 +408,14 @@ impl<Q> IserInitiator<Q> {
 }
 
 impl<Q: ConnectedQueuePair> InitiatorDatamover for IserInitiator<Q> {
+    /// Sense data and little else comes to an initiator in PDUs, but for a discovery's answers.
+    fn tuning(wanted: Tuning, session: SessionType) -> Tuning {
+        wanted.over_rdma(match session {
+            SessionType::Normal => RDMA_RESPONSE_SEGMENT,
+            SessionType::Discovery => RDMA_SEGMENT,
+        })
+    }
+
     fn allocate_task_resources(&mut self, task: TaskHandle, resources: CommandResources) {
         let index = usize::from(task.0);
         if index >= self.slots.len() {

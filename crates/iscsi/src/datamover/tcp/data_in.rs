@@ -40,10 +40,10 @@ pub(crate) struct Sending<'a> {
 }
 
 impl DataInSequence {
-    /// Begins with the first byte of the data.
+    /// Begins with the first byte of the data of a command for which so many R2Ts were sent.
     #[inline]
-    pub(crate) fn new(put: PutData) -> Self {
-        let PutData { task, task_tag, data, status, delivery, get_data } = put;
+    pub(crate) fn new(put: PutData, r2ts: u32) -> Self {
+        let PutData { task, task_tag, data, status, delivery } = put;
         Self {
             task,
             task_tag,
@@ -51,7 +51,7 @@ impl DataInSequence {
             delivery,
             sense: status.sense,
             residual: status.residual,
-            data_sn: if data.is_empty() { get_data } else { 0 },
+            data_sn: if data.is_empty() { r2ts } else { 0 },
             data,
             sent: 0,
         }

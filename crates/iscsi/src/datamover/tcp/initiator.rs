@@ -9,12 +9,13 @@ use super::connection::StreamMover;
 use super::data_in::DataInOrder;
 use super::data_out::{DataOutProgress, DataOutSequence};
 use super::framing::{Digests, Payload, Receiver, send};
+use super::key_values::check_digests;
 use super::send_queue::initiator::{Outgoing, SendQueue};
 use crate::datamover::{
     CommandData, CommandResources, CommandTransfer, ControlPdu, Datamover, InitiatorDatamover,
-    InitiatorLayer, ReceivedPdu, TaskHandle,
+    InitiatorLayer, KeyValues, ReceivedPdu, TaskHandle, Unacceptable,
 };
-use crate::keys::Parameters;
+use crate::keys::{Parameters, SessionType, Tuning};
 use crate::pdu::{
     BasicHeaderSegment, Bhs, DataIn, DataRange, Opcode, R2t, RESERVED_TAG, ScsiCommand, TaskTags,
     stamp_length,
@@ -117,6 +118,14 @@ impl Default for TcpInitiator {
 }
 
 impl Datamover for TcpInitiator {
+    fn check_key_values(values: KeyValues<'_>) -> Result<(), Unacceptable> {
+        check_digests(values)
+    }
+
+    fn parameters(agreed: Parameters) -> Parameters {
+        agreed
+    }
+
     fn send_control(&mut self, pdu: ControlPdu) {
         self.out.send(pdu.header, pdu.data);
     }
@@ -138,6 +147,10 @@ impl Datamover for TcpInitiator {
 }
 
 impl InitiatorDatamover for TcpInitiator {
+    fn tuning(wanted: Tuning, _session: SessionType) -> Tuning {
+        wanted
+    }
+
     #[inline]
     fn allocate_task_resources(&mut self, task: TaskHandle, resources: CommandResources) {
         let index = usize::from(task.0);

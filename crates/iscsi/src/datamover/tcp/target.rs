@@ -8,12 +8,13 @@ use protocol::Transmit;
 use super::connection::StreamMover;
 use super::data_out::DataOutSequences;
 use super::framing::{Digests, Receiver};
+use super::key_values::check_digests;
 use super::send_queue::target::{Outgoing, SendQueue, Sent};
 use crate::datamover::{
-    ControlPdu, DataArrival, Datamover, Disposition, GetData, Pending, PutData, ReceivedPdu, TargetDatamover,
-    TargetLayer, TaskHandle, WriteResources,
+    ControlPdu, DataArrival, Datamover, Disposition, GetData, KeyValues, Pending, PutData, ReceivedPdu,
+    TargetDatamover, TargetLayer, TaskHandle, Unacceptable, WriteResources,
 };
-use crate::keys::Parameters;
+use crate::keys::{Parameters, SessionType, Tuning};
 use crate::limits::OUTBOUND;
 use crate::pdu::{BasicHeaderSegment, Bhs, DataOut, Opcode};
 
@@ -101,6 +102,15 @@ impl Default for TcpTarget {
 }
 
 impl Datamover for TcpTarget {
+    /// A discovery session has no data that digests would be for.
+    fn check_key_values(values: KeyValues<'_>) -> Result<(), Unacceptable> {
+        if values.session == SessionType::Discovery { Ok(()) } else { check_digests(values) }
+    }
+
+    fn parameters(agreed: Parameters) -> Parameters {
+        agreed
+    }
+
     fn send_control(&mut self, pdu: ControlPdu) {
         self.out.send_control(pdu);
     }
@@ -125,6 +135,10 @@ impl TargetDatamover for TcpTarget {
     const TASK_SIZE: usize = size_of::<WriteSlot>();
     const QUEUE_SIZE: usize = size_of::<Outgoing>() * OUTBOUND;
 
+    fn tuning(wanted: Tuning) -> Tuning {
+        wanted
+    }
+
     fn allocate_connection_resources(&mut self, tasks: u16) {
         self.room = self.room.max(tasks.into());
         self.out.room = self.room.saturating_mul(OUTBOUND);
@@ -145,7 +159,11 @@ impl TargetDatamover for TcpTarget {
 
     #[inline]
     fn deallocate_task_resources(&mut self, task: TaskHandle) -> Option<Buf> {
-        let slot = self.slot(task)?;
+        let slot = self.slots.get_mut(usize::from(task.0))?;
+        if !slot.live {
+            slot.sequences.forget_r2ts();
+            return None;
+        }
         slot.live = false;
         slot.buf.take()
     }
@@ -160,7 +178,9 @@ impl TargetDatamover for TcpTarget {
 
     #[inline]
     fn put_data(&mut self, put: PutData) {
-        self.out.put_data(put);
+        let slot = self.slots.get_mut(usize::from(put.task.0));
+        let r2ts = slot.map_or(0, |slot| slot.sequences.forget_r2ts());
+        self.out.put_data(put, r2ts);
     }
 
     #[inline]
