@@ -299,6 +299,9 @@ impl<R: Role> Endpoint for Driver<R> {
 
     fn turn(&mut self, now: Instant) {
         self.context.now = now;
+        if self.connection.awaits_memory() {
+            self.connection.handle_memory(now);
+        }
         self.act();
         while let Some(inbound) = self.context.hub.take(self.context.slot) {
             match inbound {

@@ -24,7 +24,7 @@ pub struct Placement {
 pub enum CloseReason {
     /// Both sides agreed: logout, disconnect, end of discovery.
     Finished,
-    /// The peer broke the protocol; the text names the misdeed.
+    /// The peer broke the protocol; the text names the violation.
     Violation(&'static str),
     /// The peer was silent for longer than a named limit allows.
     TimedOut(&'static str),
@@ -97,13 +97,16 @@ pub trait Connection {
     /// The deadline has passed (or the caller was merely early, which must do no harm).
     fn handle_timeout(&mut self, now: Instant);
 
+    /// Memory may have come back for what waits for it ([`awaits_memory`](Self::awaits_memory)); to be told in vain does no harm.
+    fn handle_memory(&mut self, _now: Instant) {}
+
     /// The transport has ended; nothing more is received or sent.
     fn handle_ended(&mut self, now: Instant, how: Ended);
 
     /// Adds whole PDUs to `send` until it [is full](Transmit::is_full) or nothing is left.
     fn poll_transmit(&mut self, now: Instant, send: &mut Transmit);
 
-    /// The next action, in order.
+    /// The next action, in order. Asking begins nothing: what is to be done was decided in a `handle_*`.
     fn poll_action(&mut self) -> Option<Self::Action>;
 
     /// When [`handle_timeout`](Self::handle_timeout) wants to be called.
@@ -120,7 +123,8 @@ pub trait Connection {
         true
     }
 
-    /// True while something inside waits for a buffer, whether or not the connection takes bytes: it has a turn once one came back.
+    /// True while something inside waits for a buffer, whether or not the connection takes bytes: once one came back it is told by
+    /// [`handle_memory`](Self::handle_memory).
     fn awaits_memory(&self) -> bool {
         false
     }

@@ -191,6 +191,10 @@ impl<L: Layer, C: Connection> Connection for Layered<L, C> {
         self.deliver(now);
     }
 
+    fn handle_memory(&mut self, now: Instant) {
+        self.connection.handle_memory(now);
+    }
+
     fn handle_ended(&mut self, now: Instant, how: Ended) {
         self.connection.handle_ended(now, how);
     }

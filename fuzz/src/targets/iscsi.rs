@@ -47,6 +47,7 @@ pub fn serve<C>(half: &mut Half<C>, sessions: &mut Sessions<u8>)
 where
     C: Connection<Input = target::Input, Action = target::Action>,
 {
+    half.connection.handle_memory(Instant::ZERO);
     while let Some(action) = half.connection.poll_action() {
         let input = match action {
             target::Action::Submit { request, .. } => target::Input::Completion(answer(request)),

@@ -322,6 +322,9 @@ pub trait UpperLayer {
     /// See [`protocol::Connection::handle_timeout`].
     fn handle_timeout(&mut self);
 
+    /// See [`protocol::Connection::handle_memory`].
+    fn handle_memory(&mut self) {}
+
     /// See [`protocol::Connection::handle_ended`]. The datamover sends nothing any more.
     fn handle_ended(&mut self, how: Ended);
 

@@ -585,6 +585,10 @@ impl<D: TargetDatamover> UpperLayer for Target<D> {
         self.check_silence(now);
     }
 
+    fn handle_memory(&mut self) {
+        self.retry_awaiting_buffer();
+    }
+
     fn handle_ended(&mut self, _how: Ended) {
         self.enter(Event::Ended);
         (self.due, self.watch_at, self.sending, self.waits_for_memory) = (None, None, None, None);
@@ -594,9 +598,6 @@ impl<D: TargetDatamover> UpperLayer for Target<D> {
 
     #[inline]
     fn poll_action(&mut self) -> Option<Action> {
-        if self.actions.is_empty() && !self.awaiting_buffer.is_empty() {
-            self.retry_awaiting_buffer();
-        }
         self.actions.pop_front()
     }
 

@@ -223,10 +223,10 @@ where
     }
 
     pub fn act_far(&mut self) -> bool {
-        let mut any = false;
+        let (mut any, now) = (false, self.pair.now);
+        self.pair.far.connection.handle_memory(now);
         while let Some(action) = self.pair.far.connection.poll_action() {
             any = true;
-            let now = self.pair.now;
             match action {
                 target::Action::Submit { request, .. } if self.memory.hold => self.memory.held.push(request),
                 target::Action::Submit { request, .. } => {
@@ -243,7 +243,6 @@ where
                 }
             }
         }
-        let now = self.pair.now;
         while let Some((member, reply)) = self.sessions.poll_message() {
             any = true;
             if member == 1 {

@@ -130,6 +130,7 @@ impl Raw {
     pub fn settle(&mut self) -> Vec<Pdu> {
         loop {
             let mut any = false;
+            self.half.connection.handle_memory(self.now);
             while let Some(action) = self.half.connection.poll_action() {
                 any = true;
                 match action {

@@ -321,7 +321,13 @@ impl<Q: ConnectedQueuePair> IserInitiator<Q> {
         if message.invalidated.is_some_and(|invalidated| Some(invalidated) != stag) {
             return Err(Violation::WrongInvalidation);
         }
-        Ok(task.is_none_or(|task| self.take_back(task)))
+        let Some(task) = task else { return Ok(true) };
+        if self.take_back(task) {
+            return Ok(true);
+        }
+        // Most queue pairs end a region at once.
+        self.collect(self.now);
+        Ok(self.slot(task).is_none_or(|slot| slot.place == Place::Here))
     }
 
     /// What a response says that was moved: RDMA does not tell.
