@@ -2,12 +2,30 @@
 
 use alloc::vec::Vec;
 
-use crate::pdu::{BasicHeaderSegment, Bhs, ResponseNumbers, stamp_request, stamp_response};
+use crate::pdu::{BasicHeaderSegment, Bhs, RESERVED_TAG, ResponseNumbers, stamp_request, stamp_response};
 
 /// True when `a` comes before `b` in serial arithmetic.
 pub fn before(a: u32, b: u32) -> bool {
     let distance = b.wrapping_sub(a);
     distance != 0 && distance < 1 << 31
+}
+
+/// Tags that a target makes: none is used again before all others were, and none is the reserved one.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct TransferTags {
+    last: u32,
+}
+
+impl TransferTags {
+    /// The next one.
+    #[inline]
+    pub(crate) fn next(&mut self) -> u32 {
+        self.last = self.last.wrapping_add(1);
+        if self.last == RESERVED_TAG {
+            self.last = 0;
+        }
+        self.last
+    }
 }
 
 /// How a request is delivered (RFC 7143 §4.2.2.1).
@@ -256,6 +274,14 @@ impl InitiatorNumbers {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_transfer_tag_is_never_the_reserved_one() {
+        let mut tags = TransferTags::default();
+        assert_eq!((tags.next(), tags.next()), (1, 2));
+        let mut tags = TransferTags { last: RESERVED_TAG - 2 };
+        assert_eq!([(); 3].map(|()| tags.next()), [RESERVED_TAG - 1, 0, 1]);
+    }
 
     #[test]
     fn the_window_wraps() {

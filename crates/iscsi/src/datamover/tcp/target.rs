@@ -17,6 +17,7 @@ use crate::datamover::{
 use crate::keys::{Parameters, SessionType, Tuning};
 use crate::limits::OUTBOUND;
 use crate::pdu::{BasicHeaderSegment, Bhs, DataOut, Opcode};
+use crate::sequence::TransferTags;
 
 /// The write data of a task.
 #[derive(Debug, Default)]
@@ -41,8 +42,7 @@ pub struct TcpTarget {
     slots: Vec<WriteSlot>,
     /// How many there may be.
     room: usize,
-    /// The last Target Transfer Tag.
-    transfer_tag: u32,
+    transfer_tags: TransferTags,
 }
 
 impl TcpTarget {
@@ -55,7 +55,7 @@ impl TcpTarget {
             enabled: false,
             slots: Vec::new(),
             room: 0,
-            transfer_tag: 0,
+            transfer_tags: TransferTags::default(),
         }
     }
 
@@ -70,12 +70,6 @@ impl TcpTarget {
     fn grow(&mut self, index: usize) {
         self.slots.reserve_exact(self.room.saturating_sub(self.slots.len()));
         self.slots.resize_with(index.saturating_add(1), WriteSlot::default);
-    }
-
-    /// A Target Transfer Tag that was not used for a long time and is not the reserved one.
-    fn next_transfer_tag(&mut self) -> u32 {
-        self.transfer_tag = self.transfer_tag.wrapping_add(1) & 0x7fff_ffff;
-        self.transfer_tag
     }
 
     /// Puts a command's own data where it belongs, and says whether it is all there.
@@ -170,7 +164,7 @@ impl TargetDatamover for TcpTarget {
 
     #[inline]
     fn get_data(&mut self, get: GetData) {
-        let transfer_tag = self.next_transfer_tag();
+        let transfer_tag = self.transfer_tags.next();
         let Some(slot) = self.slot(get.task) else { return };
         let r2t = slot.sequences.get_data(&get, transfer_tag);
         self.out.send_control(ControlPdu::unnumbered(r2t.to_bytes(), Vec::new()));
