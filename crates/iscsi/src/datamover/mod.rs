@@ -87,21 +87,14 @@ pub struct PutData {
     pub task_tag: u32,
     /// No longer than what the initiator expects.
     pub data: BufList,
-    /// How the command ended.
-    pub status: FinalStatus,
-    /// How the command was delivered.
-    pub delivery: Delivery,
-}
-
-/// How a command ended. The status travels with the last data or behind it, as the transport has it.
-#[derive(Debug)]
-pub struct FinalStatus {
-    /// The SCSI status byte.
+    /// The SCSI status byte. It travels with the last data or behind it, as the transport has it.
     pub status: u8,
     /// Sense data, if any.
     pub sense: Sense,
     /// By how much the data was less or more than the initiator expects.
     pub residual: Residual,
+    /// How the command was delivered.
+    pub delivery: Delivery,
 }
 
 /// A part of a command's write data is wanted (Get_Data).

@@ -13,7 +13,7 @@ use super::connection::{Action, Target};
 use super::get_data::{Announced, GetDataProgress};
 use super::tasks::{State, Task, Wanted};
 use crate::datamover::{
-    DataArrival, Disposition, FinalStatus, GetData, PutData, ReceivedPdu, TargetDatamover, TaskHandle,
+    DataArrival, Disposition, GetData, PutData, ReceivedPdu, TargetDatamover, TaskHandle,
 };
 use crate::keys::Parameters;
 use crate::limits::{IMMEDIATE_DEPTH, LONGEST_CDB};
@@ -240,10 +240,15 @@ impl<D: TargetDatamover> Target<D> {
         }
         let room = if task.reads { task.expected as usize } else { 0 };
         let data = if reply.data.len() > room { reply.data.part(0, room) } else { reply.data };
-        let residual = Residual::between(task.expected, reply.full_length);
-        let status = FinalStatus { status: reply.status as u8, sense: reply.sense, residual };
-        let (task_tag, delivery) = (task.tag, task.delivery);
-        self.mover.put_data(PutData { task: TaskHandle(slot), task_tag, data, status, delivery });
+        self.mover.put_data(PutData {
+            task: TaskHandle(slot),
+            task_tag: task.tag,
+            data,
+            status: reply.status as u8,
+            sense: reply.sense,
+            residual: Residual::between(task.expected, reply.full_length),
+            delivery: task.delivery,
+        });
     }
 
     /// A volume's request has ended.

@@ -324,15 +324,15 @@ impl TargetDatamover for MemoryTarget {
     }
 
     fn put_data(&mut self, put: PutData) {
-        let PutData { task, task_tag, data, status, delivery } = put;
+        let PutData { task, task_tag, data, status, sense: bytes, residual, delivery } = put;
         if !data.is_empty() {
             self.common.queue.push_back(Item::Put { task_tag, offset: 0, data });
         }
-        let response = ScsiResponse::new(task_tag, status.status, status.residual, 0);
+        let response = ScsiResponse::new(task_tag, status, residual, 0);
         let mut sense = Vec::new();
-        if !status.sense.bytes().is_empty() {
-            sense.extend(u16::try_from(status.sense.bytes().len()).unwrap().to_be_bytes());
-            sense.extend(status.sense.bytes());
+        if !bytes.bytes().is_empty() {
+            sense.extend(u16::try_from(bytes.bytes().len()).unwrap().to_be_bytes());
+            sense.extend(bytes.bytes());
         }
         let pdu = ControlPdu::response(response.to_bytes(), sense, delivery);
         self.common.queue.push_back(Item::Status(pdu, task));

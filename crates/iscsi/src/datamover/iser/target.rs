@@ -217,10 +217,9 @@ impl<Q: ConnectedQueuePair> IserTarget<Q> {
     }
 
     fn send_status(&mut self, put: &PutData, remote: Option<RemoteMemory>, numbers: &mut TargetNumbers) {
-        let status = &put.status;
         // There are neither Data-Ins nor R2Ts to be counted.
-        let mut header = ScsiResponse::new(put.task_tag, status.status, status.residual, 0).to_bytes();
-        let sense = SenseSegment::new(&status.sense);
+        let mut header = ScsiResponse::new(put.task_tag, put.status, put.residual, 0).to_bytes();
+        let sense = SenseSegment::new(&put.sense);
         stamp_length(&mut header, sense.bytes().len());
         numbers.stamp(&mut header, Leaving { numbering: Numbering::StatSn, answers: put.delivery });
         let invalidate: Option<STag> =
