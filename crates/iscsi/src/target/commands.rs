@@ -1,4 +1,4 @@
-//! The way of a SCSI command between the wire and the volume.
+//! A SCSI command from the wire to the volume, and back.
 //!
 //! A command's write data goes to one buffer, taken once the device server has found nothing wrong with the command (`memory` says when).
 

@@ -25,7 +25,7 @@ use super::login::{Failure, Login, Outcome};
 use super::outside_memory::OutsideMemory;
 use super::portal::{Node, Portal};
 use super::send_watch::SendWatch;
-use super::task_management::TaskManagement;
+use super::task_management::{ResetResult, TaskManagement};
 use super::tasks::{State as TaskState, Task, Tasks};
 use super::text_exchange::TextExchange;
 use super::withheld_receive::WithheldReceive;
@@ -514,7 +514,8 @@ impl<D: TargetDatamover> UpperLayer for Target<D> {
             Input::Fence { volume, epoch, event } => self.handle_fence(volume, epoch, event),
             Input::Event { volume, event } => self.handle_event(volume, event),
             Input::Reserved { tag, result } => self.handle_reserved(tag, result),
-            Input::Reset { tag, done } => self.handle_reset(tag, done),
+            Input::Reset { tag, done: true } => self.handle_reset(tag, ResetResult::Done),
+            Input::Reset { tag, done: false } => self.handle_reset(tag, ResetResult::Refused),
             Input::Group(reply) => self.handle_group(now, reply),
             Input::PortalChanged(portal) => self.handle_portal_changed(now, portal),
             Input::Shutdown => self.request_logout(now, CloseReason::ShuttingDown),

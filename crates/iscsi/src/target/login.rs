@@ -14,7 +14,7 @@ use crate::chap::{self, Algorithm, Challenge, Credentials};
 use crate::datamover::{KeyValues, TargetDatamover, Unacceptable};
 use crate::keys::{Parameters, SessionType, Tuning};
 use crate::limits::{LONGEST_VALUE, MOST_LOGIN_PDUS};
-use crate::login::{Move, judge};
+use crate::login::{Move, Position, judge};
 use crate::pdu::{LoginIdentity, LoginRequest, LoginResponse, Stage, Status};
 use crate::session::{Nexus, Request};
 use crate::text::Text;
@@ -198,7 +198,8 @@ impl Login {
             return Ok(Outcome::Respond(LoginResponse::new(request, Status::SUCCESS), Text::new()));
         }
         let first = !self.known;
-        let wanted = judge(self.stage, first, request.current(), transit)?;
+        let position = if first { Position::First(self.stage) } else { Position::Later(self.stage) };
+        let wanted = judge(position, request.current(), transit)?;
         self.stage = request.current().unwrap_or(self.stage);
         let text = core::mem::take(&mut self.text);
         let mut answer = Text::new();
@@ -264,7 +265,7 @@ impl Login {
             "InitiatorAlias" => {}
             "TargetAlias" | "TargetAddress" | "TargetPortalGroupTag" => answer.put(name, "Reject"),
             _ => match self.tuning.find(name) {
-                Some(key) if self.discovery && !key.discovery => answer.put(name, "Irrelevant"),
+                Some(key) if !key.is_for(self.session_type()) => answer.put(name, "Irrelevant"),
                 Some(key) => {
                     if let Some(result) = self.parameters.respond(key, value, &self.tuning) {
                         answer.put(name, &result);

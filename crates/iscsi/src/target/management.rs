@@ -124,8 +124,7 @@ impl<D: TargetDatamover> Target<D> {
     }
 
     /// Everything of other nexuses that a reset ends has ended.
-    pub(super) fn handle_reset(&mut self, tag: u32, done: bool) {
-        let result = if done { ResetResult::Done } else { ResetResult::Refused };
+    pub(super) fn handle_reset(&mut self, tag: u32, result: ResetResult) {
         self.management.handle_reset(tag, result);
         self.finish_pending();
     }

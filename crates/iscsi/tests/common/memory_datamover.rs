@@ -23,6 +23,7 @@ use iscsi::datamover::{
 use iscsi::initiator::{Config, Initiator};
 use iscsi::keys::{Parameters, SessionType, Tuning};
 use iscsi::pdu::{BasicHeaderSegment, Bhs, DataRange, Opcode, ScsiResponse};
+use iscsi::sequence::CmdSn;
 use iscsi::target::{Portal, Target};
 use protocol::{CloseReason, Connection, Ended, Instant, Placement, SeededEntropy, Transmit};
 
@@ -474,7 +475,7 @@ impl<U: InitiatorLayer<Mover = Self>> Role<U> for MemoryInitiator {
         let (mover, numbers) = upper.mover_and_numbers();
         match mover.common.queue.pop_front() {
             Some(Item::Control(mut pdu)) => {
-                numbers.stamp(&mut pdu.header, true);
+                numbers.stamp(&mut pdu.header, CmdSn::Next);
                 mover.common.send_control(out, pdu.header, &pdu.data);
             }
             Some(Item::Put { task_tag, offset, data }) => {
@@ -504,7 +505,7 @@ fn send_command<U: InitiatorLayer<Mover = MemoryInitiator>>(upper: &mut U, out: 
         immediate = data.part(0, most as usize);
         (transfer.sent, transfer.requested) = (most, most);
     }
-    numbers.stamp(&mut header, false);
+    numbers.stamp(&mut header, CmdSn::Kept);
     mover.common.send_control(out, header, &immediate.into_one());
     true
 }

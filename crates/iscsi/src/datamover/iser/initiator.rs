@@ -30,7 +30,7 @@ use crate::pdu::{
     BasicHeaderSegment, Bhs, NopOut, Opcode, RESERVED_TAG, Residual, ScsiResponse, TaskManagementRequest,
     stamp_length,
 };
-use crate::sequence::InitiatorNumbers;
+use crate::sequence::{CmdSn, InitiatorNumbers};
 use crate::violation::Violation;
 
 /// Where a command's memory is.
@@ -82,7 +82,15 @@ enum Outgoing {
     /// A PDU that moves no data.
     Pdu { header: Bhs, data: Vec<u8> },
     /// A command, once its memory is registered.
-    Command { task: TaskHandle, task_tag: u32, header: Bhs },
+    Command(QueuedCommand),
+}
+
+/// A command that waits to be sent.
+#[derive(Debug, Clone, Copy)]
+struct QueuedCommand {
+    task: TaskHandle,
+    task_tag: u32,
+    header: Bhs,
 }
 
 /// An abort that was sent: its own tag, and that of the task.
@@ -188,7 +196,7 @@ impl<Q: ConnectedQueuePair> IserInitiator<Q> {
         match self.queue.front() {
             None => false,
             Some(Outgoing::Pdu { header, .. }) => !is_unexpected(header) || self.unexpected < limit,
-            Some(Outgoing::Command { task, task_tag, .. }) => {
+            Some(Outgoing::Command(QueuedCommand { task, task_tag, .. })) => {
                 let (task, task_tag) = (*task, *task_tag);
                 let waits = self.slot(task).filter(|slot| slot.task_tag == task_tag).map(|slot| slot.place);
                 match waits {
@@ -210,9 +218,9 @@ impl<Q: ConnectedQueuePair> IserInitiator<Q> {
         }
         match self.queue.pop_front() {
             Some(Outgoing::Pdu { header, data }) => self.send_pdu(header, &data, numbers),
-            Some(Outgoing::Command { task, task_tag, header }) => {
+            Some(Outgoing::Command(command)) => {
                 self.commands = self.commands.saturating_sub(1);
-                self.send_command(task, task_tag, (header, numbers));
+                self.send_command(command, numbers);
             }
             None => return false,
         }
@@ -226,13 +234,13 @@ impl<Q: ConnectedQueuePair> IserInitiator<Q> {
             self.answers = self.answers.saturating_sub(size_of::<Outgoing>());
         }
         stamp_length(&mut header, data.len());
-        numbers.stamp(&mut header, true);
+        numbers.stamp(&mut header, CmdSn::Next);
         let iser = IserHeader::new();
         self.channel.send(&Outbound { iser, header: &header, data, pieces: &[], invalidate: None });
     }
 
-    fn send_command(&mut self, task: TaskHandle, task_tag: u32, header: (Bhs, &InitiatorNumbers)) {
-        let (mut header, numbers) = header;
+    fn send_command(&mut self, command: QueuedCommand, numbers: &InitiatorNumbers) {
+        let QueuedCommand { task, task_tag, mut header } = command;
         let slot = self.slots.get(usize::from(task.0)).filter(|slot| slot.live && slot.task_tag == task_tag);
         // Otherwise the connection is about to end.
         let Some(slot) = slot else { return };
@@ -241,7 +249,7 @@ impl<Q: ConnectedQueuePair> IserInitiator<Q> {
             iser = if slot.is_read { iser.reading(region.into()) } else { iser.writing(region.into()) };
         }
         stamp_length(&mut header, slot.immediate as usize);
-        numbers.stamp(&mut header, false);
+        numbers.stamp(&mut header, CmdSn::Kept);
         let pieces = match &slot.data {
             CommandData::Write(list) if slot.immediate > 0 => list.pieces(),
             _ => &[],
@@ -516,7 +524,7 @@ impl<Q: ConnectedQueuePair, U: InitiatorLayer<Mover = Self>> RdmaMover<U> for Is
             let task_tag = BasicHeaderSegment::from_bytes(&header).task_tag();
             mover.begin(task);
             mover.register(task);
-            mover.queue.push_back(Outgoing::Command { task, task_tag, header });
+            mover.queue.push_back(Outgoing::Command(QueuedCommand { task, task_tag, header }));
             mover.commands = mover.commands.saturating_add(1);
             any = true;
         }

@@ -117,14 +117,14 @@ impl DataInSequence {
 
 /// How far the Data-Ins of a command have come.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct DataInOrder {
+pub(crate) struct DataInProgress {
     /// Bytes received; the next Data-In begins there.
     pub(crate) received: u32,
     /// DataSN of the next Data-In.
     data_sn: u32,
 }
 
-impl DataInOrder {
+impl DataInProgress {
     /// Checks a Data-In before its data is taken. The command reads `length` bytes, or nothing.
     #[inline]
     pub(crate) fn check(self, data: &DataIn, length: Option<u32>) -> Result<(), Violation> {
@@ -156,20 +156,20 @@ mod tests {
 
     #[test]
     fn data_comes_in_order_and_no_more_than_is_read() {
-        let mut order = DataInOrder::default();
-        assert_eq!(order.check(&data(0, 0, 512), None), Err(Violation::DataOverrun), "it does not read");
-        order.check(&data(0, 0, 512), Some(1024)).unwrap();
-        order.take(&data(0, 0, 512));
+        let mut progress = DataInProgress::default();
+        assert_eq!(progress.check(&data(0, 0, 512), None), Err(Violation::DataOverrun), "it does not read");
+        progress.check(&data(0, 0, 512), Some(1024)).unwrap();
+        progress.take(&data(0, 0, 512));
         for (pdu, violation) in [
             (data(0, 512, 512), Violation::DataOutOfOrder),
             (data(1, 0, 512), Violation::DataOutOfOrder),
             (data(1, 1024, 512), Violation::DataOutOfOrder),
             (data(1, 512, 513), Violation::DataOverrun),
         ] {
-            assert_eq!(order.check(&pdu, Some(1024)), Err(violation), "{pdu:?}");
+            assert_eq!(progress.check(&pdu, Some(1024)), Err(violation), "{pdu:?}");
         }
-        order.check(&data(1, 512, 512), Some(1024)).unwrap();
-        order.take(&data(1, 512, 512));
-        assert_eq!(order.received, 1024);
+        progress.check(&data(1, 512, 512), Some(1024)).unwrap();
+        progress.take(&data(1, 512, 512));
+        assert_eq!(progress.received, 1024);
     }
 }
