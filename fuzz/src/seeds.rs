@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 
+use ::iscsi::datamover::tcp;
 use ::iscsi::keys::{SessionType, Tuning};
 use ::iscsi::pdu::{
     AsyncMessage, Bhs, DataIn, DataOut, DataRange, Function, FunctionResponse, LoginIdentity, LoginRequest,
@@ -15,7 +16,6 @@ use ::iscsi::pdu::{
 };
 use ::iscsi::session::Sessions;
 use ::iscsi::text::Text;
-use ::iscsi::{initiator, target};
 use ::nvme::cqe::CompletionQueueEntry;
 use ::nvme::fabrics::{Connect, ConnectData, HostIdentity, Property, PropertySize};
 use ::nvme::identify::{Identify, IdentifyController, IdentifyNamespace, NamespaceIds, write_descriptors};
@@ -67,8 +67,8 @@ fn listen<A: Connection, B: Connection>(
 fn iscsi_said() -> Option<Said> {
     let pool = Pool::new(8 << 20);
     let entropy = Box::new(SeededEntropy::new(1));
-    let near = initiator::Connection::new(Instant::ZERO, iscsi::config()?, pool.clone(), entropy);
-    let far = target::Connection::new(Instant::ZERO, Arc::new(iscsi::portal()?), iscsi::resources(&pool));
+    let near = tcp::InitiatorConnection::new(Instant::ZERO, iscsi::config()?, pool.clone(), entropy);
+    let far = tcp::TargetConnection::new(Instant::ZERO, Arc::new(iscsi::portal()?), iscsi::resources(&pool));
     let mut sessions = Sessions::new();
     Some(listen(&mut Half::new(near), &mut Half::new(far), |far| iscsi::serve(far, &mut sessions)))
 }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use buf::Pool;
 use host::Accepted;
-use iscsi::datamover::iser::target_needs;
-use iscsi::target::{Action, Connection, Input, IserConnection, Portal, Resources};
+use iscsi::datamover::iser::{self, target_needs};
+use iscsi::datamover::tcp;
+use iscsi::target::{Action, Input, Portal, Resources};
 use protocol::{Entropy, Instant, Notice};
 use scsi::NexusEvent;
 use volume::VolumeId;
@@ -60,9 +61,9 @@ macro_rules! target_end {
 }
 
 /// iSER over software iWARP, at a target.
-pub(crate) type IserTarget = IserConnection<iwarp::Connection>;
+pub(crate) type IserTarget = iser::TargetConnection<iwarp::Connection>;
 
-target_end!(Connection, None);
+target_end!(tcp::TargetConnection, None);
 target_end!(IserTarget, Some("iSER"));
 
 /// What a connection is made of, beside its portal.
@@ -81,12 +82,12 @@ impl Newcomer<'_> {
 }
 
 /// A target's side of an iSCSI connection.
-pub(crate) struct IscsiTarget<C = Connection>(PhantomData<C>);
+pub(crate) struct IscsiTarget<C = tcp::TargetConnection>(PhantomData<C>);
 
 impl IscsiTarget {
     /// A connection for a stream that was just accepted.
-    pub(crate) fn connect(portal: &Arc<Portal>, newcomer: Newcomer<'_>) -> Connection {
-        Connection::new(newcomer.now, Arc::clone(portal), newcomer.resources())
+    pub(crate) fn connect(portal: &Arc<Portal>, newcomer: Newcomer<'_>) -> tcp::TargetConnection {
+        tcp::TargetConnection::new(newcomer.now, Arc::clone(portal), newcomer.resources())
     }
 }
 

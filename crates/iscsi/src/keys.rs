@@ -198,48 +198,66 @@ pub struct Key {
     pub name: &'static str,
     /// Its rule.
     pub rule: Rule,
-    /// It has a meaning in discovery sessions too.
-    pub discovery: bool,
+    /// In which sessions it has a meaning.
+    pub scope: Scope,
 }
 
-const fn key(name: &'static str, rule: Rule, discovery: bool) -> Key {
-    Key { name, rule, discovery }
+/// In which sessions a key has a meaning (RFC 7143 §13, the Use of each).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// In all.
+    All,
+    /// Not in discovery sessions.
+    Normal,
 }
 
-const LENGTH: (u32, u32) = (limits::LEAST_LENGTH, limits::MOST_LENGTH);
+impl Key {
+    /// True when it has a meaning in such a session.
+    pub fn is_for(&self, session: SessionType) -> bool {
+        self.scope == Scope::All || session == SessionType::Normal
+    }
+}
+
+const fn key(name: &'static str, rule: Rule, scope: Scope) -> Key {
+    Key { name, rule, scope }
+}
+
+/// A key that is negotiated, or declared, like a length.
+const LEAST_LENGTH: Rule = Rule::Least(limits::LEAST_LENGTH, limits::MOST_LENGTH);
+const DECLARED_LENGTH: Rule = Rule::Declared(limits::LEAST_LENGTH, limits::MOST_LENGTH);
 
 /// Every operational key, in the order in which an initiator offers them.
 pub const KEYS: [Key; 19] = [
-    key("HeaderDigest", Rule::Digest, true),
-    key("DataDigest", Rule::Digest, true),
-    key("MaxRecvDataSegmentLength", Rule::Declared(LENGTH.0, LENGTH.1), true),
-    key("DefaultTime2Wait", Rule::Most(0, 3600), true),
-    key("DefaultTime2Retain", Rule::Least(0, 3600), true),
-    key("ErrorRecoveryLevel", Rule::Least(0, 2), true),
-    key("InitialR2T", Rule::Or, false),
-    key("ImmediateData", Rule::And, false),
-    key("MaxBurstLength", Rule::Least(LENGTH.0, LENGTH.1), false),
-    key("FirstBurstLength", Rule::Least(LENGTH.0, LENGTH.1), false),
-    key("MaxConnections", Rule::Least(1, 65_535), false),
-    key("MaxOutstandingR2T", Rule::Least(1, 65_535), false),
-    key("DataPDUInOrder", Rule::Or, false),
-    key("DataSequenceInOrder", Rule::Or, false),
-    key("TaskReporting", Rule::Digest, false),
-    key("IFMarker", Rule::Obsolete, true),
-    key("OFMarker", Rule::Obsolete, true),
-    key("IFMarkInt", Rule::Obsolete, true),
-    key("OFMarkInt", Rule::Obsolete, true),
+    key("HeaderDigest", Rule::Digest, Scope::All),
+    key("DataDigest", Rule::Digest, Scope::All),
+    key("MaxRecvDataSegmentLength", DECLARED_LENGTH, Scope::All),
+    key("DefaultTime2Wait", Rule::Most(0, 3600), Scope::All),
+    key("DefaultTime2Retain", Rule::Least(0, 3600), Scope::All),
+    key("ErrorRecoveryLevel", Rule::Least(0, 2), Scope::All),
+    key("InitialR2T", Rule::Or, Scope::Normal),
+    key("ImmediateData", Rule::And, Scope::Normal),
+    key("MaxBurstLength", LEAST_LENGTH, Scope::Normal),
+    key("FirstBurstLength", LEAST_LENGTH, Scope::Normal),
+    key("MaxConnections", Rule::Least(1, 65_535), Scope::Normal),
+    key("MaxOutstandingR2T", Rule::Least(1, 65_535), Scope::Normal),
+    key("DataPDUInOrder", Rule::Or, Scope::Normal),
+    key("DataSequenceInOrder", Rule::Or, Scope::Normal),
+    key("TaskReporting", Rule::Digest, Scope::Normal),
+    key("IFMarker", Rule::Obsolete, Scope::All),
+    key("OFMarker", Rule::Obsolete, Scope::All),
+    key("IFMarkInt", Rule::Obsolete, Scope::All),
+    key("OFMarkInt", Rule::Obsolete, Scope::All),
 ];
 
 /// The keys of a session over RDMA (RFC 7145 §6). Over a byte stream they are not understood.
 pub const RDMA_KEYS: [Key; 7] = [
-    key("RDMAExtensions", Rule::And, false),
-    key("InitiatorRecvDataSegmentLength", Rule::Least(LENGTH.0, LENGTH.1), false),
-    key("TargetRecvDataSegmentLength", Rule::Least(LENGTH.0, LENGTH.1), false),
-    key("MaxOutstandingUnexpectedPDUs", Rule::Declared(0, u32::MAX), false),
-    key("TaggedBufferForSolicitedDataOnly", Rule::DeclaredBoolean, false),
-    key("MaxAHSLength", Rule::Declared(0, u32::MAX), false),
-    key("iSERHelloRequired", Rule::DeclaredBoolean, false),
+    key("RDMAExtensions", Rule::And, Scope::Normal),
+    key("InitiatorRecvDataSegmentLength", LEAST_LENGTH, Scope::Normal),
+    key("TargetRecvDataSegmentLength", LEAST_LENGTH, Scope::Normal),
+    key("MaxOutstandingUnexpectedPDUs", Rule::Declared(0, u32::MAX), Scope::Normal),
+    key("TaggedBufferForSolicitedDataOnly", Rule::DeclaredBoolean, Scope::Normal),
+    key("MaxAHSLength", Rule::Declared(0, u32::MAX), Scope::Normal),
+    key("iSERHelloRequired", Rule::DeclaredBoolean, Scope::Normal),
 ];
 
 /// The key of that name.
@@ -305,6 +323,17 @@ impl Tuning {
         }
     }
 
+    /// Declares what a target takes in such a session, in the stage for it (RFC 7143 §13.12, RFC 7145 §6). open-iscsi gives up a login that has a key which it does
+    /// not know: keys of RDMA are told only to who says them.
+    pub(crate) fn declare(&self, session: SessionType, is_said: impl Fn(&str) -> bool, answer: &mut Text) {
+        const UNEXPECTED: &str = "MaxOutstandingUnexpectedPDUs";
+        match self.rdma.filter(|_| session == SessionType::Normal) {
+            Some(rdma) if is_said(UNEXPECTED) => answer.put(UNEXPECTED, &rdma.unexpected_pdus.to_string()),
+            Some(_) => {}
+            None => answer.put("MaxRecvDataSegmentLength", &self.segment.to_string()),
+        }
+    }
+
     /// The same for a discovery session, whose answers are text: a PDU of them is staged whole.
     pub(crate) fn for_discovery(&self) -> Self {
         Self { segment: self.segment.min(limits::DEFAULT_SEGMENT), ..*self }
@@ -316,7 +345,7 @@ impl Tuning {
         let ours = if discovery { self.for_discovery() } else { *self };
         let rdma = ours.rdma.is_some() && !discovery;
         let more: &[Key] = if rdma { RDMA_KEYS.get(..OFFERED_RDMA_KEYS).unwrap_or_default() } else { &[] };
-        for key in KEYS.iter().filter(|key| key.discovery || !discovery).chain(more) {
+        for key in KEYS.iter().filter(|key| key.is_for(session)).chain(more) {
             match key.rule {
                 Rule::Obsolete => {}
                 // Two keys stand in for it, one for each direction.
@@ -429,12 +458,6 @@ impl Parameters {
             _ => false,
         };
         if needed { Err(Violation::BadAnswer) } else { Ok(()) }
-    }
-
-    /// True when the digests are used that this side requires. A peer that leaves a key out has agreed to nothing.
-    pub fn meet(&self, ours: &Tuning) -> bool {
-        let met = |policy, used| policy != DigestPolicy::Require || used;
-        met(ours.header_digest, self.header_digest) && met(ours.data_digest, self.data_digest)
     }
 
     /// True unless RDMA carries the session, and the peer has not agreed to that, or wants to begin with Hello messages.

@@ -14,8 +14,9 @@
 //! | RFC 7145: iSER | [`datamover::iser`] |
 //! | §12.1.3 CHAP | [`chap`] |
 //!
-//! [`target::Connection`] and [`initiator::Connection`] are siblings that share everything but their half of each
-//! exchange; `tests/pair.rs` runs them against each other, and foreign peers run against both.
+//! [`target::Target`] and [`initiator::Initiator`] are siblings that share everything but their half of each
+//! exchange. Each stands on a datamover and names none; with one they are the connections of [`datamover::tcp`] and [`datamover::iser`]. `tests/pair.rs` runs them
+//! against each other, and foreign peers run against both.
 //!
 //! Architecture invariant: nothing here has a clock, a socket, a thread or a source of randomness, and nothing received
 //! allocates without a bound from [`limits`].

@@ -17,6 +17,8 @@ pub const STAGED: usize = 8192;
 /// What must fit into staging at once: the largest header, a staged data segment with its padding, and both digests.
 pub const STAGING: usize = BHS + MOST_AHS + DIGEST + STAGED + 3 + DIGEST;
 
+/// Bytes of the largest block that a volume may have.
+pub const LARGEST_BLOCK: usize = 4096;
 /// Bytes of zeros that an initiator writes at a time where a unit refuses WRITE SAME: a usual size.
 pub const ZEROS_AT_ONCE: u32 = 1 << 20;
 

@@ -3,7 +3,16 @@
 use crate::pdu::Stage;
 use crate::violation::Violation;
 
-/// What a login request's stages mean to a target that is in stage `at`.
+/// Where a login is when a request comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Position {
+    /// Before its first request, which chooses where to begin, at this stage or behind it.
+    First(Stage),
+    /// In this stage.
+    Later(Stage),
+}
+
+/// What a login request's stages mean to a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Move {
     /// The negotiation goes on where it is.
@@ -12,16 +21,19 @@ pub enum Move {
     Propose(Stage),
 }
 
-/// Judges CSG, T and NSG. `first` is true for the first request of a login, which chooses where to begin.
+/// Judges CSG, and NSG where T says that there is one.
 pub fn judge(
-    at: Stage,
-    first: bool,
+    position: Position,
     current: Option<Stage>,
     next: Option<Option<Stage>>,
 ) -> Result<Move, Violation> {
     let current = current.filter(|stage| *stage != Stage::FullFeature).ok_or(Violation::BadStage)?;
     // An initiator may skip the security stage at the beginning, never go back or ahead by itself.
-    if current != at && !(first && current == Stage::Operational) {
+    let is_here = match position {
+        Position::First(at) => current == at || current == Stage::Operational,
+        Position::Later(at) => current == at,
+    };
+    if !is_here {
         return Err(Violation::BadStage);
     }
     match next {
@@ -51,17 +63,24 @@ mod tests {
             None => "reserved",
         };
         let mut table = String::new();
-        for (at, first) in [(Stage::Security, true), (Stage::Security, false), (Stage::Operational, false)] {
+        for position in [
+            Position::First(Stage::Security),
+            Position::Later(Stage::Security),
+            Position::Later(Stage::Operational),
+        ] {
             for current in STAGES {
                 let nexts = core::iter::once(None).chain(STAGES.map(Some));
                 let row: alloc::vec::Vec<String> = nexts
-                    .map(|next| match judge(at, first, current, next) {
+                    .map(|next| match judge(position, current, next) {
                         Ok(Move::Stay) => "stay".into(),
                         Ok(Move::Propose(stage)) => format!("→{}", short(Some(stage))),
                         Err(_) => "✗".into(),
                     })
                     .collect();
-                let begin = if first { "first" } else { short(Some(at)) };
+                let begin = match position {
+                    Position::First(_) => "first",
+                    Position::Later(at) => short(Some(at)),
+                };
                 writeln!(table, "{begin} {}: {}", short(current), row.join(" ")).unwrap();
             }
         }

@@ -2,12 +2,30 @@
 
 use alloc::vec::Vec;
 
-use crate::pdu::{BasicHeaderSegment, Bhs, ResponseNumbers, stamp_request, stamp_response};
+use crate::pdu::{BasicHeaderSegment, Bhs, RESERVED_TAG, ResponseNumbers, stamp_request, stamp_response};
 
 /// True when `a` comes before `b` in serial arithmetic.
 pub fn before(a: u32, b: u32) -> bool {
     let distance = b.wrapping_sub(a);
     distance != 0 && distance < 1 << 31
+}
+
+/// Tags that a target makes: none is used again before all others were, and none is the reserved one.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct TransferTags {
+    last: u32,
+}
+
+impl TransferTags {
+    /// The next one.
+    #[inline]
+    pub(crate) fn next(&mut self) -> u32 {
+        self.last = self.last.wrapping_add(1);
+        if self.last == RESERVED_TAG {
+            self.last = 0;
+        }
+        self.last
+    }
 }
 
 /// How a request is delivered (RFC 7143 §4.2.2.1).
@@ -222,6 +240,24 @@ impl CommandNumbers {
     }
 }
 
+/// The CmdSN of a request that leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CmdSn {
+    /// The next one, which an immediate request carries and does not take.
+    Next,
+    /// As it stands in the header: a command has its own already, a Data-Out none.
+    Kept,
+}
+
+/// Whether a response has taken a StatSN, which is then to be acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StatSn {
+    /// It has.
+    Taken,
+    /// It carries the next one, or none.
+    NotTaken,
+}
+
 /// All numbers of an initiator's connection.
 #[derive(Debug, Clone)]
 pub struct InitiatorNumbers {
@@ -235,19 +271,19 @@ impl InitiatorNumbers {
         Self { commands: CommandNumbers::new(first), exp_stat_sn: 0 }
     }
 
-    /// Writes the newest numbers into the header of a PDU that leaves now. A request that is `immediate` carries the next CmdSN; a command has
-    /// its own already, and a Data-Out none.
+    /// Writes the newest numbers into the header of a PDU that leaves now.
     #[inline]
-    pub fn stamp(&self, header: &mut Bhs, immediate: bool) {
-        stamp_request(header, immediate.then(|| self.commands.next()), self.exp_stat_sn);
+    pub fn stamp(&self, header: &mut Bhs, cmd_sn: CmdSn) {
+        let next = (cmd_sn == CmdSn::Next).then(|| self.commands.next());
+        stamp_request(header, next, self.exp_stat_sn);
     }
 
-    /// Takes the numbers of a PDU that has come, and acknowledges it if it `takes_stat_sn`.
+    /// Takes the numbers of a PDU that has come.
     #[inline]
-    pub fn take(&mut self, header: &Bhs, takes_stat_sn: bool) {
+    pub fn take(&mut self, header: &Bhs, stat_sn: StatSn) {
         let view = BasicHeaderSegment::from_bytes(header);
         self.commands.update(view.exp_cmd_sn(), view.max_cmd_sn());
-        if takes_stat_sn {
+        if stat_sn == StatSn::Taken {
             self.exp_stat_sn = view.stat_sn().wrapping_add(1);
         }
     }
@@ -256,6 +292,14 @@ impl InitiatorNumbers {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_transfer_tag_is_never_the_reserved_one() {
+        let mut tags = TransferTags::default();
+        assert_eq!((tags.next(), tags.next()), (1, 2));
+        let mut tags = TransferTags { last: RESERVED_TAG - 2 };
+        assert_eq!([(); 3].map(|()| tags.next()), [RESERVED_TAG - 1, 0, 1]);
+    }
 
     #[test]
     fn the_window_wraps() {

@@ -12,6 +12,7 @@ use common::iser::{far, near};
 use common::{BLOCK, config, portal, resources};
 use counting_allocator::allocations;
 use iscsi::datamover::iser::Invalidation;
+use iscsi::datamover::tcp;
 use iscsi::{initiator, session, target};
 use protocol::{Connection, Group, Instant, SeededEntropy, Transmit};
 use volume::{Completion, Durability, Extent, Operation, Outcome, Request, Tag};
@@ -63,7 +64,7 @@ impl<C: Connection> End<C> {
     }
 }
 
-struct World<I = initiator::Connection, T = target::Connection> {
+struct World<I = tcp::InitiatorConnection, T = tcp::TargetConnection> {
     near: End<I>,
     far: End<T>,
     sessions: session::Sessions<u8>,
@@ -74,8 +75,8 @@ struct World<I = initiator::Connection, T = target::Connection> {
 impl World {
     fn new(pool: &Pool) -> Self {
         let entropy = Box::new(SeededEntropy::new(4));
-        let near = initiator::Connection::new(Instant::ZERO, config(), pool.clone(), entropy);
-        let far = target::Connection::new(Instant::ZERO, Arc::new(portal(1024)), resources(pool));
+        let near = tcp::InitiatorConnection::new(Instant::ZERO, config(), pool.clone(), entropy);
+        let far = tcp::TargetConnection::new(Instant::ZERO, Arc::new(portal(1024)), resources(pool));
         Self::of(near, far)
     }
 }

@@ -14,6 +14,7 @@ use iscsi::pdu::{
     BasicHeaderSegment, DataOut, DataRange, LoginIdentity, LoginRequest, NopOut, Opcode, R2t, RESERVED_TAG,
     ScsiCommand, ScsiResponse, Stage, TaskTags,
 };
+use iscsi::target::Action;
 use iscsi::text::Text;
 use protocol::{CloseReason, Connection as _, Transmit};
 use scsi::builder;
@@ -200,6 +201,20 @@ fn a_write_without_a_buffer_waits_before_its_r2t_and_the_stream_goes_on() {
     assert_eq!(answers.len(), 1, "a ping behind a write that waits is answered");
     drop(hostage);
     assert_eq!(raw.settle()[0].opcode(), Opcode::R2T);
+}
+
+#[test]
+fn a_read_begins_when_memory_is_told_of_and_not_when_actions_are_asked_for() {
+    let pool = Pool::new(LIMIT);
+    let mut raw = session(&pool);
+    let hostage: Vec<_> = std::iter::from_fn(|| pool.take(512)).collect();
+    assert_eq!(small_read(&mut raw, 2), None);
+    drop(hostage);
+    let connection = &mut raw.half.connection;
+    assert!(connection.poll_action().is_none() && connection.awaits_memory(), "nobody has told it");
+    connection.handle_memory(raw.now);
+    assert!(!connection.awaits_memory());
+    assert!(matches!(connection.poll_action(), Some(Action::Submit { .. })));
 }
 
 #[test]

@@ -94,6 +94,33 @@ fn residuals() {
     assert_eq!(raw.memory.bytes[..1024], [[7; 512], [0; 512]].concat());
 }
 
+/// ExpDataSN (RFC 7143 §11.4.8) of the only response among these.
+fn exp_data_sn(answers: &[Pdu]) -> u32 {
+    let response = answers.iter().find(|pdu| pdu.opcode() == Opcode::SCSI_RESPONSE).unwrap();
+    u32::from_be_bytes(response.header[36..40].try_into().unwrap())
+}
+
+#[test]
+fn a_response_without_data_counts_the_r2ts_of_its_own_command() {
+    let mut raw = ready();
+    let write_by_r2t = |raw: &mut Raw, tag| {
+        let asked = command(raw, (tag, write(0, 8)), |command| command.writing(4096, 0), &[]);
+        let tags = TaskTags { initiator: tag, target: R2t::from_bytes(&asked[0].header).transfer_tag() };
+        let data = DataOut::new(LUN, tags, 0, DataRange { offset: 0, length: 4096 }).ending();
+        raw.send(data.to_bytes(), &[7; 4096])
+    };
+    let plain = |raw: &mut Raw, tag| command(raw, (tag, builder::test_unit_ready()), |command| command, &[]);
+    assert_eq!(exp_data_sn(&write_by_r2t(&mut raw, 2)), 1);
+    assert_eq!(exp_data_sn(&plain(&mut raw, 2)), 0, "the same tag again");
+    // A write that ends without an answer leaves nothing behind either.
+    raw.memory.hold = true;
+    assert!(write_by_r2t(&mut raw, 3).is_empty());
+    let abort = TaskManagementRequest::new(Function::ABORT_TASK, LUN, 50).referring(3, raw.cmd_sn - 1);
+    raw.send(abort.to_bytes(), &[]);
+    assert_eq!(opcodes(&raw.release()), [Opcode::TASK_MANAGEMENT_RESPONSE]);
+    assert_eq!(exp_data_sn(&plain(&mut raw, 3)), 0, "the tag of the aborted task");
+}
+
 #[test]
 fn an_r2t_asks_for_what_was_not_sent() {
     let mut raw = ready();

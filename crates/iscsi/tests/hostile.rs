@@ -6,7 +6,7 @@ use std::sync::Arc;
 use buf::Pool;
 use common::raw::Raw;
 use common::{BLOCK, Bench, INITIATOR, config, portal};
-use iscsi::initiator;
+use iscsi::datamover::tcp;
 use iscsi::pdu::{NopOut, ScsiCommand};
 use proptest::prelude::*;
 use protocol::pair::{Half, aperiodic};
@@ -14,9 +14,9 @@ use protocol::{CloseReason, Connection, Ended, Instant, SeededEntropy};
 use scsi::builder;
 use volume::Extent;
 
-fn target() -> Half<iscsi::target::Connection> {
+fn target() -> Half<tcp::TargetConnection> {
     let pool = Pool::new(16 << 20);
-    Half::new(iscsi::target::Connection::new(Instant::ZERO, Arc::new(portal(64)), common::resources(&pool)))
+    Half::new(tcp::TargetConnection::new(Instant::ZERO, Arc::new(portal(64)), common::resources(&pool)))
 }
 
 /// Header bytes that are often nearly right.
@@ -91,7 +91,7 @@ proptest! {
     fn random_bytes_to_an_initiator(bytes in proptest::collection::vec(any::<u8>(), 0..4096)) {
         let pool = Pool::new(1 << 20);
         let entropy = Box::new(SeededEntropy::new(3));
-        let mut half = Half::new(initiator::Connection::new(Instant::ZERO, config(), pool, entropy));
+        let mut half = Half::new(tcp::InitiatorConnection::new(Instant::ZERO, config(), pool, entropy));
         half.receive(Instant::ZERO, &bytes);
         half.transmit(Instant::ZERO);
         half.end(Instant::ZERO, Ended::ByPeer);

@@ -10,7 +10,7 @@ use common::iser::{IserBench, OFFER, bench, far, near, ready};
 use common::{BLOCK, Bench, blocks, config, portal};
 use iscsi::chap::{Algorithm, Credentials, Secret};
 use iscsi::connection::State;
-use iscsi::datamover::iser::{Invalidation, initiator_needs, private_data};
+use iscsi::datamover::iser::{self, Invalidation, initiator_needs, private_data};
 use iscsi::initiator;
 use iscsi::keys::{DigestPolicy, Tuning};
 use iscsi::target::{Access, Chap, Input, Node, Portal, Rule};
@@ -103,7 +103,7 @@ fn a_short_send_queue_and_few_regions_are_enough() {
     let role = iwarp::Role::Initiator(private_data(Invalidation::Used));
     let queue_pair = common::iser::queue_pair(role, needs, OFFER);
     let entropy = Box::new(protocol::SeededEntropy::new(2));
-    let near = initiator::IserConnection::new(
+    let near = iser::InitiatorConnection::new(
         protocol::Instant::ZERO,
         config(),
         Pool::new(64 << 20),

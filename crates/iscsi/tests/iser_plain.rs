@@ -8,15 +8,15 @@ use std::sync::Arc;
 use buf::{Buf, Pool};
 use common::plain_queue_pair::{Joined, PlainQueuePair};
 use common::{BLOCK, Bench, blocks, config, portal, resources};
-use iscsi::datamover::iser::{Invalidation, QueueNeeds, initiator_needs, private_data, target_needs};
+use iscsi::datamover::iser::{self, Invalidation, QueueNeeds, initiator_needs, private_data, target_needs};
 use iscsi::initiator::{self, Config};
-use iscsi::target::{self, Portal};
+use iscsi::target::Portal;
 use protocol::pair::aperiodic;
 use protocol::{Connection as _, Ended, Instant, SeededEntropy};
 use verbs::QueuePairLimits;
 use volume::{Extent, Operation, Tag, VolumeErrorKind};
 
-type PlainBench = Bench<initiator::IserConnection<PlainQueuePair>, target::IserConnection<PlainQueuePair>>;
+type PlainBench = Bench<iser::InitiatorConnection<PlainQueuePair>, iser::TargetConnection<PlainQueuePair>>;
 
 fn limits(needs: QueueNeeds, remote_invalidation: bool) -> QueuePairLimits {
     let QueueNeeds { sends, receives, regions, longest } = needs;
@@ -30,9 +30,9 @@ fn bench(config: Config, portal: Portal, invalidation: bool) -> PlainBench {
     let far = PlainQueuePair::responder(limits(target_needs(portal.queue_depth), invalidation));
     let entropy = Box::new(SeededEntropy::new(2));
     let ours = Pool::new(64 << 20);
-    let near = initiator::IserConnection::new(Instant::ZERO, config, ours, entropy, near);
+    let near = iser::InitiatorConnection::new(Instant::ZERO, config, ours, entropy, near);
     let resources = resources(&Pool::new(64 << 20));
-    let far = target::IserConnection::new(Instant::ZERO, Arc::new(portal), resources, far);
+    let far = iser::TargetConnection::new(Instant::ZERO, Arc::new(portal), resources, far);
     Bench::of(near, far, blocks)
 }
 

@@ -8,12 +8,14 @@ mod records;
 
 use buf::Pool;
 use common::{Bench, config, ends, portal};
+use iscsi::datamover::tcp;
 use iscsi::keys::{DigestPolicy, Tuning};
 use iscsi::{initiator, target};
 use protocol::{Entropy as _, Layered, SeededEntropy};
 use records::Scrambler;
 
-type LayeredBench = Bench<Layered<Scrambler, initiator::Connection>, Layered<Scrambler, target::Connection>>;
+type LayeredBench =
+    Bench<Layered<Scrambler, tcp::InitiatorConnection>, Layered<Scrambler, tcp::TargetConnection>>;
 
 /// Both ends behind the layer.
 fn bench(config: initiator::Config, portal: target::Portal) -> LayeredBench {

@@ -9,6 +9,7 @@ use buf::Pool;
 use common::raw::Raw;
 use common::{Bench, INITIATOR, ISID, TARGET, config, portal};
 use iscsi::chap::{Algorithm, Credentials, Secret};
+use iscsi::datamover::tcp;
 use iscsi::initiator;
 use iscsi::pdu::{LoginIdentity, LoginRequest, LoginResponse, NopOut, Opcode, Stage};
 use iscsi::session::Reply;
@@ -313,8 +314,7 @@ fn a_displaced_session_ends_at_once() {
 fn nothing_is_read_while_the_group_decides() {
     let portal = Arc::new(portal(256));
     let pool = buf::Pool::new(1 << 20);
-    let connection =
-        iscsi::target::Connection::new(protocol::Instant::ZERO, portal, common::resources(&pool));
+    let connection = tcp::TargetConnection::new(protocol::Instant::ZERO, portal, common::resources(&pool));
     let mut half = protocol::pair::Half::new(connection);
     let mut text = Text::new();
     text.put("InitiatorName", INITIATOR);
@@ -342,7 +342,7 @@ fn a_login_takes_no_longer_than_a_command_may() {
         let mut config = config();
         config.command_time = Duration::from_secs(patience);
         let (pool, entropy) = (Pool::new(1 << 20), Box::new(SeededEntropy::new(1)));
-        let mut connection = initiator::Connection::new(Instant::ZERO, config, pool, entropy);
+        let mut connection = tcp::InitiatorConnection::new(Instant::ZERO, config, pool, entropy);
         let due = connection.poll_timeout().unwrap();
         assert_eq!(due, Instant::ZERO + Duration::from_secs(seconds));
         connection.handle_timeout(due);

@@ -106,7 +106,7 @@ pub trait Connection {
     /// Adds whole PDUs to `send` until it [is full](Transmit::is_full) or nothing is left.
     fn poll_transmit(&mut self, now: Instant, send: &mut Transmit);
 
-    /// The next action, in order.
+    /// The next action, in order. Asking begins nothing: what is to be done was decided in a `handle_*`.
     fn poll_action(&mut self) -> Option<Self::Action>;
 
     /// When [`handle_timeout`](Self::handle_timeout) wants to be called.

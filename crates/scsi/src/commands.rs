@@ -34,10 +34,6 @@ pub(crate) enum Begun {
     Data { data: Vec<u8>, allocation: usize },
     /// It needs data of the initiator's; it would move `full` bytes.
     Receive { purpose: Purpose, length: u32, full: u64 },
-    /// It moves blocks.
-    Transfer { work: Work, full: u64 },
-    /// It answers with data that requests find out.
-    Allocated { work: Work, allocation: usize },
     /// It needs requests.
     Io(Work),
     /// It changes mode parameters.
@@ -196,8 +192,7 @@ fn transfer(cdb: Cdb<'_>, unit: &LogicalUnit) -> Result<(BlockCommand, Extent), 
 
 fn read(cdb: Cdb<'_>, unit: &LogicalUnit) -> Result<Begun, Check> {
     let (_, extent) = transfer(cdb, unit)?;
-    let work = Work::Read { range: range(extent, unit), gathered: BufList::new() };
-    Ok(Begun::Transfer { work, full: bytes(extent, unit) })
+    Ok(Begun::Io(Work::Read { range: range(extent, unit), gathered: BufList::new() }))
 }
 
 fn durability(fua: bool) -> Durability {
@@ -355,8 +350,7 @@ fn lba_status(cdb: Cdb<'_>, unit: &LogicalUnit) -> Result<Begun, Check> {
     let most =
         allocation.saturating_sub(8).checked_div(16).unwrap_or(0).clamp(1, limits::LBA_STATUS_DESCRIPTORS);
     let (end, queries) = (unit.geometry.blocks, limits::LBA_STATUS_QUERIES);
-    let work = Work::Allocations { next: lba, end, found: Vec::new(), most, queries };
-    Ok(Begun::Allocated { work, allocation })
+    Ok(Begun::Io(Work::Allocations { next: lba, end, found: Vec::new(), most, queries, allocation }))
 }
 
 fn reserve_in(cdb: Cdb<'_>, view: &View) -> Result<Begun, Check> {

@@ -11,7 +11,7 @@
 //! | SAM-5 §4.6.4, SPC-4 §6.33 (inventory) | `unit_inventory` |
 //! | SPC-4 §4.3 (CDBs), §4.5 (sense data) | `cdb`, `sense`, `error` |
 //! | SPC-4 §6 and SBC-4 §5 (commands) | `opcode`, `commands`, `work`, `server` |
-//! | SPC-4 §6.6.2, §7.8, SBC-4 §6.6 (INQUIRY, VPD) | `inquiry`, `vpd` |
+//! | SPC-4 §6.6.2, §7.8, SBC-4 §6.6 (INQUIRY, VPD) | `inquiry`, `vpd`; for an initiator [`unit_description`] |
 //! | SPC-4 §7.5, SBC-4 §6.5 (mode pages) | `mode` |
 //! | SPC-4 §6.15, §6.16 (persistent reservations) | `reserve` |
 //!
@@ -39,6 +39,7 @@ mod sense;
 mod server;
 mod task;
 mod transport_step;
+pub mod unit_description;
 mod unit_inventory;
 mod volume_requests;
 mod vpd;

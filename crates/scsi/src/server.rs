@@ -26,7 +26,7 @@ use crate::sense::{Additional, Check, SenseFormat, SenseKey};
 use crate::task::{State, Task};
 use crate::transport_step::Step;
 use crate::unit_inventory::{Shown, UnitInventory, UnitPlace, UnitState};
-use crate::volume_requests::Io;
+use crate::volume_requests::{Io, Work};
 
 /// One I_T nexus's view of a target device.
 #[derive(Debug)]
@@ -306,17 +306,8 @@ impl DeviceServer {
                 task.state = State::Data(purpose);
                 Step::ReceiveData { length }
             }
-            Begun::Transfer { work, full } => {
-                task.full_length = full;
-                task.state = State::Io(work);
-                self.go_on(task)
-            }
-            Begun::Allocated { work, allocation } => {
-                task.allocation = allocation;
-                task.state = State::Io(work);
-                self.go_on(task)
-            }
             Begun::Io(work) => {
+                task.full_length = work.read_length().unwrap_or(task.full_length);
                 task.state = State::Io(work);
                 self.go_on(task)
             }
@@ -345,11 +336,8 @@ impl DeviceServer {
             };
         }
         let data = work.take_data();
-        if task.allocation != usize::MAX {
-            let whole = data.len().min(task.allocation);
-            task.full_length = whole as u64;
-            let data = data.part(0, whole);
-            return Self::finish(task, (Status::Good, data));
+        if let Work::Allocations { .. } = work {
+            task.full_length = data.len() as u64;
         }
         Self::finish(task, (Status::Good, data))
     }

@@ -14,8 +14,6 @@ pub struct Task {
     pub(crate) state: State,
     /// Bytes that the command would move.
     pub(crate) full_length: u64,
-    /// The most bytes of data for the initiator.
-    pub(crate) allocation: usize,
 }
 
 impl Task {
@@ -31,7 +29,7 @@ impl Task {
 
     /// Ends whatever it was: it is as a new one is.
     pub fn reset(&mut self) {
-        (self.unit, self.full_length, self.allocation) = (UnitPlace::NONE, 0, usize::MAX);
+        (self.unit, self.full_length) = (UnitPlace::NONE, 0);
         self.needs = Needs::Nothing;
         self.state = State::Finished;
     }
@@ -40,7 +38,7 @@ impl Task {
 impl Default for Task {
     fn default() -> Self {
         let needs = Needs::Nothing;
-        Self { unit: UnitPlace::NONE, needs, state: State::Finished, full_length: 0, allocation: usize::MAX }
+        Self { unit: UnitPlace::NONE, needs, state: State::Finished, full_length: 0 }
     }
 }
 

@@ -72,8 +72,15 @@ pub(crate) enum Work {
     Zeroes { range: Range, may_unmap: bool },
     /// WRITE SAME of anything else; `pattern` holds a piece's worth of repetitions.
     Repeat { range: Range, pattern: BufList },
-    /// GET LBA STATUS.
-    Allocations { next: u64, end: u64, found: Vec<Allocation>, most: usize, queries: usize },
+    /// GET LBA STATUS, whose answer is cut to `allocation` bytes.
+    Allocations {
+        next: u64,
+        end: u64,
+        found: Vec<Allocation>,
+        most: usize,
+        queries: usize,
+        allocation: usize,
+    },
 }
 
 /// Part of a block that is written: the block is read, and written back changed if it has not changed meanwhile.
@@ -131,6 +138,13 @@ pub(crate) enum Io {
 }
 
 impl Work {
+    /// Bytes that a READ moves, before its first request; `None` for everything else, of which its command has said so.
+    #[inline]
+    pub(crate) fn read_length(&self) -> Option<u64> {
+        let Self::Read { range, .. } = self else { return None };
+        Some(range.left.saturating_mul(range.block.into()))
+    }
+
     /// The next request; `None` when the work is done.
     pub(crate) fn next(&mut self) -> Option<Io> {
         match self {
@@ -160,7 +174,7 @@ impl Work {
                 let data = pattern.part(0, range.bytes(extent));
                 Some(Io::Other(Operation::Write { extent, data, durability: Durability::Cached }))
             }
-            Self::Allocations { next, end, found, most, queries } => {
+            Self::Allocations { next, end, found, most, queries, .. } => {
                 if *next >= *end || found.len() > *most || *queries == 0 {
                     return None;
                 }
@@ -256,7 +270,10 @@ impl Work {
     pub(crate) fn take_data(&mut self) -> BufList {
         match self {
             Self::Read { gathered, .. } => core::mem::take(gathered),
-            Self::Allocations { found, most, .. } => lba_status(found, *most),
+            Self::Allocations { found, most, allocation, .. } => {
+                let data = lba_status(found, *most);
+                data.part(0, data.len().min(*allocation))
+            }
             _ => BufList::new(),
         }
     }

@@ -4,7 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use buf::Pool;
-use iscsi::initiator::{self, Config};
+use iscsi::datamover::tcp;
+use iscsi::initiator::Config;
 use iscsi::session::Sessions;
 use iscsi::target::{self, Access, Node, Portal, Resources};
 use protocol::pair::Half;
@@ -46,6 +47,7 @@ pub fn serve<C>(half: &mut Half<C>, sessions: &mut Sessions<u8>)
 where
     C: Connection<Input = target::Input, Action = target::Action>,
 {
+    half.connection.handle_memory(Instant::ZERO);
     while let Some(action) = half.connection.poll_action() {
         let input = match action {
             target::Action::Submit { request, .. } => target::Input::Completion(answer(request)),
@@ -68,7 +70,7 @@ where
 pub fn target(bytes: &[u8]) {
     let Some(portal) = portal() else { return };
     let pool = Pool::new(8 << 20);
-    let connection = target::Connection::new(Instant::ZERO, Arc::new(portal), resources(&pool));
+    let connection = tcp::TargetConnection::new(Instant::ZERO, Arc::new(portal), resources(&pool));
     let (mut half, mut sessions) = (Half::new(connection), Sessions::new());
     for chunk in chunks(bytes) {
         half.receive(Instant::ZERO, chunk);
@@ -83,7 +85,7 @@ pub fn target(bytes: &[u8]) {
 pub fn initiator(bytes: &[u8]) {
     let Some(config) = config() else { return };
     let entropy = Box::new(SeededEntropy::new(1));
-    let connection = initiator::Connection::new(Instant::ZERO, config, Pool::new(8 << 20), entropy);
+    let connection = tcp::InitiatorConnection::new(Instant::ZERO, config, Pool::new(8 << 20), entropy);
     let mut half = Half::new(connection);
     half.transmit(Instant::ZERO);
     for chunk in chunks(bytes) {

@@ -6,7 +6,9 @@
 use std::sync::Arc;
 
 use buf::{LARGEST, Pool};
-use iscsi::initiator::{self, Action, Config, RemoteUnit};
+use iscsi::datamover::tcp;
+use iscsi::initiator::{Action, Config, RemoteUnit};
+use iscsi::keys;
 use iscsi::limits::{BHS, MOST_TEXT};
 use iscsi::pdu::{
     BasicHeaderSegment, Bhs, DataIn, DataRange, LoginIdentity, LoginRequest, LoginResponse, Opcode, Residual,
@@ -14,7 +16,6 @@ use iscsi::pdu::{
 };
 use iscsi::session::Sessions;
 use iscsi::text::Text;
-use iscsi::{keys, target};
 use protocol::pair::Half;
 use protocol::{Connection, Ended, Instant, SeededEntropy};
 use volume::Features;
@@ -88,7 +89,7 @@ fn pdu(header: Bhs, data: &[u8]) -> Vec<u8> {
 pub fn target_with_digests(bytes: &[u8]) {
     let Some(portal) = portal() else { return };
     let pool = Pool::new(8 << 20);
-    let connection = target::Connection::new(Instant::ZERO, Arc::new(portal), resources(&pool));
+    let connection = tcp::TargetConnection::new(Instant::ZERO, Arc::new(portal), resources(&pool));
     let (mut half, mut sessions) = (Half::new(connection), Sessions::new());
     let mut reader = Reader::new(bytes);
     let mut begun = false;
@@ -121,7 +122,7 @@ pub fn unit(bytes: &[u8]) {
     let tuning = keys::Tuning::default();
     let entropy = Box::new(SeededEntropy::new(1));
     let config = Config { tuning, ..config };
-    let connection = initiator::Connection::new(Instant::ZERO, config, Pool::new(8 << 20), entropy);
+    let connection = tcp::InitiatorConnection::new(Instant::ZERO, config, Pool::new(8 << 20), entropy);
     let mut half = Half::new(connection);
     let mut script = Reader::new(script);
     for _ in 0..MOST_ANSWERS {

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use ::iscsi::datamover::iser::{
-    Invalidation, IserHeader, QueueNeeds, initiator_needs, private_data, target_needs,
+    self, Invalidation, IserHeader, QueueNeeds, initiator_needs, private_data, target_needs,
 };
 use ::iscsi::pdu::{LoginIdentity, LoginRequest, LoginResponse, Stage, Status};
 use ::iscsi::session::Sessions;
 use ::iscsi::text::Text;
-use ::iscsi::{initiator, target};
 use ::iwarp::mpa::{Offer, Revision, RtrKinds};
 use ::iwarp::{Config, Connection, QueueLimits, Role};
 use buf::{Account, Buf, BufList, Pool, SharedBuf};
@@ -103,7 +102,7 @@ pub fn target(bytes: &[u8]) {
     let (pool, queue_depth) = (Pool::new(8 << 20), portal.queue_depth);
     let responder = queue_pair(Role::Responder, target_needs(queue_depth));
     let connection =
-        target::IserConnection::new(Instant::ZERO, Arc::new(portal), resources(&pool), responder);
+        iser::TargetConnection::new(Instant::ZERO, Arc::new(portal), resources(&pool), responder);
     let (mut half, mut sessions) = (Half::new(connection), Sessions::new());
     let mut peer = peer(Role::Initiator(private_data(Invalidation::Used)));
     let mut text = Text::new();
@@ -134,7 +133,7 @@ pub fn initiator(bytes: &[u8]) {
     let Some(config) = config() else { return };
     let requester = queue_pair(Role::Initiator(private_data(Invalidation::Used)), initiator_needs());
     let (pool, entropy) = (Pool::new(8 << 20), Box::new(SeededEntropy::new(1)));
-    let connection = initiator::IserConnection::new(Instant::ZERO, config, pool, entropy, requester);
+    let connection = iser::InitiatorConnection::new(Instant::ZERO, config, pool, entropy, requester);
     let mut half = Half::new(connection);
     let mut peer = peer(Role::Responder);
     for (stage, next) in [(Stage::Security, Stage::Operational), (Stage::Operational, Stage::FullFeature)] {

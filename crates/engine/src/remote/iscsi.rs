@@ -14,8 +14,9 @@ use std::task::Waker;
 use std::time::Duration;
 
 use ::iscsi::chap::{Credentials, Secret};
-use ::iscsi::datamover::iser::{Invalidation, initiator_needs, private_data};
-use ::iscsi::initiator::{Action, Config, Connection, Discovered, Input, IserConnection, RemoteUnit};
+use ::iscsi::datamover::iser::{self, Invalidation, initiator_needs, private_data};
+use ::iscsi::datamover::tcp;
+use ::iscsi::initiator::{Action, Config, Discovered, Input, RemoteUnit};
 use ::iscsi::keys::DigestPolicy;
 use ::volume::{CoreId, Geometry, OpenError, Volume};
 use buf::Pool;
@@ -159,14 +160,14 @@ impl Plan {
     ) -> Rc<Link> {
         let (config, entropy) = (self.config(isid), (self.context.entropy)());
         let Some(rdma) = self.rdma else {
-            let make = move |now| Connection::new(now, config, Pool::new(CLIENT_POOL), entropy);
+            let make = move |now| tcp::InitiatorConnection::new(now, config, Pool::new(CLIENT_POOL), entropy);
             return self.dial((Box::new(make), address), (waker, purpose), tell);
         };
         let iwarp = IwarpLink::new(rdma.crc, address, None);
         let make = move |now| {
             let (pool, words) = (Pool::new(CLIENT_POOL), private_data(Invalidation::Used));
             let pair = iwarp.initiator(now, (words, for_iser(initiator_needs())), &pool);
-            IserConnection::new(now, config, pool, entropy, pair)
+            iser::InitiatorConnection::new(now, config, pool, entropy, pair)
         };
         self.dial((Box::new(make), address), (waker, purpose), tell)
     }

@@ -7,7 +7,11 @@
 //! to be told of.
 //!
 //! Put_Data has both a command's data and its status, as only a transport knows whether one PDU can carry both: a Data-In can, RDMA
-//! cannot. What a transport does not need does not exist above it either: Data-In, Data-Out and R2T PDUs, their numbers, digests.
+//! cannot. What a transport does not need does not exist above it either: Data-In, Data-Out and R2T PDUs, their numbers, digests. That the layer
+//! above names none of it is checked by `cargo xtask tidy` (the rule `datamover`).
+//!
+//! Keys that belong to a transport are its own business too: it says what this side negotiates over it, whether what was agreed on is enough, and
+//! what that means to the layer above.
 
 pub mod iser;
 pub mod tcp;
@@ -18,7 +22,7 @@ use buf::{Buf, BufList};
 use protocol::{CloseReason, Ended, Instant};
 use scsi::Sense;
 
-use crate::keys::Parameters;
+use crate::keys::{Parameters, SessionType, Tuning};
 use crate::pdu::{Bhs, DataRange, Residual};
 use crate::sequence::{Delivery, InitiatorNumbers, Leaving, Numbering, TargetNumbers};
 use crate::violation::Violation;
@@ -83,23 +87,14 @@ pub struct PutData {
     pub task_tag: u32,
     /// No longer than what the initiator expects.
     pub data: BufList,
-    /// How the command ended.
-    pub status: FinalStatus,
-    /// How the command was delivered.
-    pub delivery: Delivery,
-    /// How many times the task asked for data.
-    pub get_data: u32,
-}
-
-/// How a command ended. The status travels with the last data or behind it, as the transport has it.
-#[derive(Debug)]
-pub struct FinalStatus {
-    /// The SCSI status byte.
+    /// The SCSI status byte. It travels with the last data or behind it, as the transport has it.
     pub status: u8,
     /// Sense data, if any.
     pub sense: Sense,
     /// By how much the data was less or more than the initiator expects.
     pub residual: Residual,
+    /// How the command was delivered.
+    pub delivery: Delivery,
 }
 
 /// A part of a command's write data is wanted (Get_Data).
@@ -113,8 +108,6 @@ pub struct GetData {
     pub lun: [u8; 8],
     /// Which part; at most MaxBurstLength.
     pub range: DataRange,
-    /// The task asked so many times before.
-    pub number: u32,
 }
 
 /// What a target lends for a command's write data.
@@ -177,19 +170,33 @@ pub struct Pending {
     pub queue: usize,
 }
 
-/// What a transport is made of, as far as a login negotiates it.
+/// What a login has negotiated, for its transport to judge.
+#[derive(Debug, Clone, Copy)]
+pub struct KeyValues<'a> {
+    /// What was agreed on.
+    pub agreed: &'a Parameters,
+    /// What this side wants.
+    pub wanted: &'a Tuning,
+    /// What the session is for.
+    pub session: SessionType,
+}
+
+/// What a transport needs of a session and the peer has not agreed to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Carrier {
-    /// A byte stream: RFC 7143.
-    Stream,
-    /// RDMA: RFC 7145.
-    Rdma,
+pub struct Unacceptable {
+    /// What the peer did by that.
+    pub violation: Violation,
+    /// What it does not agree to and what helps, for an operator.
+    pub advice: &'static str,
 }
 
 /// What both roles ask of a transport.
 pub trait Datamover {
-    /// What it is made of.
-    const CARRIER: Carrier = Carrier::Stream;
+    /// Whether a session may begin with what was agreed on.
+    fn check_key_values(values: KeyValues<'_>) -> Result<(), Unacceptable>;
+
+    /// What was agreed on, as the layer above is to reckon with it.
+    fn parameters(agreed: Parameters) -> Parameters;
 
     /// Send_Control: sends a PDU that moves no data of a command, behind those before it. Numbers are stamped when it leaves.
     fn send_control(&mut self, pdu: ControlPdu);
@@ -212,6 +219,9 @@ pub trait TargetDatamover: Datamover {
     /// Bytes that what waits to be sent takes for each task that there may be.
     const QUEUE_SIZE: usize;
 
+    /// What a target negotiates over this transport, of what its portal wants.
+    fn tuning(wanted: Tuning) -> Tuning;
+
     /// Allocate_Connection_Resources: there are at most so many tasks from now on; never fewer than before.
     fn allocate_connection_resources(&mut self, tasks: u16);
 
@@ -219,7 +229,8 @@ pub trait TargetDatamover: Datamover {
     fn allocate_task_resources(&mut self, task: TaskHandle, resources: WriteResources);
 
     /// Deallocate_Task_Resources: gives the memory back; what comes for the task later is thrown away. `None` when the task has none, or a
-    /// PDU is just being received into it.
+    /// PDU is just being received into it. A task that ends without [`TargetDatamover::put_data`] ends with this, so that nothing is known of it when
+    /// another has its slot.
     fn deallocate_task_resources(&mut self, task: TaskHandle) -> Option<Buf>;
 
     /// Get_Data: asks for a part of a command's write data. [`TargetLayer::data_completion_notify`] tells of its end.
@@ -234,6 +245,9 @@ pub trait TargetDatamover: Datamover {
 
 /// What an initiator asks of a transport.
 pub trait InitiatorDatamover: Datamover {
+    /// What an initiator negotiates over this transport for such a session, of what it wants.
+    fn tuning(wanted: Tuning, session: SessionType) -> Tuning;
+
     /// Lends memory for a command that is about to be sent.
     fn allocate_task_resources(&mut self, task: TaskHandle, resources: CommandResources);
 
@@ -300,6 +314,9 @@ pub trait UpperLayer {
 
     /// See [`protocol::Connection::handle_timeout`].
     fn handle_timeout(&mut self);
+
+    /// See [`protocol::Connection::handle_memory`].
+    fn handle_memory(&mut self) {}
 
     /// See [`protocol::Connection::handle_ended`]. The datamover sends nothing any more.
     fn handle_ended(&mut self, how: Ended);

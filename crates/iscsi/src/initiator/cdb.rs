@@ -13,7 +13,7 @@ use wire::Reader;
 
 use super::probe::RemoteUnit;
 use super::tasks::{Transfer, Work, Zeros};
-use crate::limits::{STAGED, ZEROS_AT_ONCE};
+use crate::limits::{LARGEST_BLOCK, ZEROS_AT_ONCE};
 
 /// Bytes of GET LBA STATUS data with one descriptor.
 const LBA_STATUS: u8 = 24;
@@ -57,10 +57,20 @@ impl Abilities {
 
     /// How a durable write is made: with the FUA bit, or with a flush after it. A unit without FUA refuses the bit (LIO without a write
     /// cache does).
-    fn durable(self, durability: Durability) -> (bool, bool) {
-        let durable = durability == Durability::Durable;
-        (durable && self.fua, durable && !self.fua && self.features.contains(Features::VOLATILE_CACHE))
+    fn durable(self, durability: Durability) -> Durable {
+        let is_durable = durability == Durability::Durable;
+        let flush_after = is_durable && !self.fua && self.features.contains(Features::VOLATILE_CACHE);
+        Durable { fua: is_durable && self.fua, flush_after }
     }
+}
+
+/// What makes a write durable, if it is to be.
+#[derive(Debug, Clone, Copy)]
+struct Durable {
+    /// The FUA bit.
+    fua: bool,
+    /// A flush that follows.
+    flush_after: bool,
 }
 
 /// The command that carries out an operation on a unit with blocks of `block_size` bytes and these abilities.
@@ -72,7 +82,7 @@ pub(super) fn command(operation: Operation, block_size: u32, abilities: Abilitie
     Ok(match operation {
         Operation::Read { extent, into } => Work::reading(builder::read(extent), into),
         Operation::Write { extent, data, durability } => {
-            let (fua, flush_after) = abilities.durable(durability);
+            let Durable { fua, flush_after } = abilities.durable(durability);
             Work { flush_after, ..Work::writing(builder::write(extent, fua), data) }
         }
         Operation::Flush => Work::plain(builder::synchronize_cache()),
@@ -89,7 +99,7 @@ pub(super) fn command(operation: Operation, block_size: u32, abilities: Abilitie
             }
             // A unit that does not unmap so may refuse to be asked (SBC-4 §5.49).
             let unmap = may_unmap && abilities.features.contains(Features::WRITE_ZEROES);
-            let block = SharedBuf::from(vec![0; (block_size as usize).min(STAGED)]);
+            let block = SharedBuf::from(vec![0; (block_size as usize).min(LARGEST_BLOCK)]);
             // WRITE SAME has no FUA bit.
             let flush_after = durability == Durability::Durable;
             let work = Work::writing(builder::write_same(extent, unmap), block.into());
@@ -101,7 +111,7 @@ pub(super) fn command(operation: Operation, block_size: u32, abilities: Abilitie
             if extent.blocks > u64::from(abilities.longest_compare) {
                 return Err(VolumeErrorKind::Misaligned.into());
             }
-            let (fua, flush_after) = abilities.durable(durability);
+            let Durable { fua, flush_after } = abilities.durable(durability);
             let ComparedWrite { compare: mut data, write } = *data;
             data.append(write);
             Work { flush_after, ..Work::writing(builder::compare_and_write(extent, fua), data) }
@@ -135,11 +145,11 @@ pub(super) fn writing_zeros(zeros: Zeros, block_size: u32, abilities: Abilities)
     let length = blocks.saturating_mul(block_size) as usize;
     let piece = Extent::new(zeros.left.start, blocks.into());
     let left = Extent::new(piece.start + piece.blocks, zeros.left.blocks - piece.blocks);
-    let (fua, flush) = abilities.durable(zeros.durability);
+    let Durable { fua, flush_after } = abilities.durable(zeros.durability);
     let work = Work::writing(builder::write(piece, fua), SharedBuf::from(vec![0; length]).into());
     let rest = (left.blocks > 0).then_some(Zeros { left, instead: false, ..zeros });
     // One flush covers all pieces.
-    Work { flush_after: flush && rest.is_none(), zeros: rest, ..work }
+    Work { flush_after: flush_after && rest.is_none(), zeros: rest, ..work }
 }
 
 /// Where what was read first differs from what was expected, in bytes.

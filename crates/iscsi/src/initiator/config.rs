@@ -6,9 +6,8 @@ use core::time::Duration;
 use names::Iqn;
 
 use crate::chap::{Algorithm, Credentials};
-use crate::datamover::Carrier;
 use crate::keys::{SessionType, Tuning};
-use crate::limits::{COMMAND_TIME, RDMA_RESPONSE_SEGMENT, RDMA_SEGMENT};
+use crate::limits::COMMAND_TIME;
 
 /// Where to log in, as whom, and how.
 #[derive(Debug, Clone)]
@@ -47,15 +46,6 @@ impl Config {
             tuning: Tuning::default(),
             command_time: COMMAND_TIME,
         }
-    }
-
-    /// The same, with what a transport of this kind negotiates.
-    pub(super) fn over(mut self, carrier: Carrier) -> Self {
-        let segment = if self.target.is_some() { RDMA_RESPONSE_SEGMENT } else { RDMA_SEGMENT };
-        if carrier == Carrier::Rdma {
-            self.tuning = self.tuning.over_rdma(segment);
-        }
-        self
     }
 
     /// What the session is for.

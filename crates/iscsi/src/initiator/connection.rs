@@ -18,8 +18,8 @@ use super::probe::{ANSWER, Probe, RemoteUnit};
 use super::tasks::{CommandEnd, Kind, Owner, Task, Tasks, Work, tag};
 use crate::connection::{Event, State};
 use crate::datamover::{
-    Carrier, CommandData, CommandResources, ControlPdu, Disposition, InitiatorDatamover, InitiatorLayer,
-    ReceivedPdu, TaskHandle, UpperLayer,
+    CommandData, CommandResources, ControlPdu, Disposition, InitiatorDatamover, InitiatorLayer, ReceivedPdu,
+    TaskHandle, UpperLayer,
 };
 use crate::keys::Parameters;
 use crate::limits::{
@@ -134,12 +134,11 @@ impl<D> fmt::Debug for Initiator<D> {
 
 impl<D: InitiatorDatamover> Initiator<D> {
     /// A connection whose transport was just established, and that this datamover carries; it begins to log in.
-    pub fn new(now: Instant, config: Config, pool: Pool, entropy: Box<dyn Entropy>, mover: D) -> Self {
-        let config = config.over(D::CARRIER);
+    pub fn new(now: Instant, mut config: Config, pool: Pool, entropy: Box<dyn Entropy>, mover: D) -> Self {
+        config.tuning = D::tuning(config.tuning, config.session_type());
         let numbers = InitiatorNumbers::new(1);
         let due = Some(now + LOGIN_TIME.min(config.command_time));
-        let (login, request, text) =
-            Login::begin(LoginContext { config: &config, cmd_sn: numbers.commands.next() });
+        let (login, request, text) = Login::begin(LoginContext::over::<D>(&config, numbers.commands.next()));
         let mut connection = Self {
             mover,
             lun: scsi::encode_lun(config.lun),
@@ -191,7 +190,7 @@ impl<D: InitiatorDatamover> Initiator<D> {
     }
 
     pub(super) fn handle_login(&mut self, now: Instant, response: &LoginResponse, data: &[u8]) {
-        let context = LoginContext { config: &self.config, cmd_sn: self.numbers.commands.next() };
+        let context = LoginContext::over::<D>(&self.config, self.numbers.commands.next());
         match self.login.handle(context, Received { response, data }, &mut *self.entropy) {
             Ok(Outcome::Request(request, text)) => self.send(request.to_bytes(), text.into_bytes()),
             Ok(Outcome::Done) => self.begin_full_feature(now),
@@ -206,10 +205,7 @@ impl<D: InitiatorDatamover> Initiator<D> {
     }
 
     fn begin_full_feature(&mut self, now: Instant) {
-        self.parameters = match D::CARRIER {
-            Carrier::Stream => self.login.parameters,
-            Carrier::Rdma => self.login.parameters.over_rdma(self.login.parameters.rdma.target_segment),
-        };
+        self.parameters = D::parameters(self.login.parameters);
         self.unsolicited = self.parameters.unsolicited();
         let discovery = self.config.target.is_none();
         let tuning = &self.config.tuning;

@@ -9,7 +9,8 @@ use protocol::Entropy;
 
 use super::config::Config;
 use crate::chap::{self, Algorithm, Challenge, Credentials};
-use crate::keys::{DigestPolicy, Parameters};
+use crate::datamover::{InitiatorDatamover, KeyValues, Unacceptable};
+use crate::keys::Parameters;
 use crate::limits::MOST_LOGIN_PDUS;
 use crate::pdu::{LoginIdentity, LoginRequest, LoginResponse, Stage, Status};
 use crate::text::{Text, number};
@@ -89,11 +90,18 @@ fn value<'a>(text: &'a Text, name: &str) -> Option<&'a str> {
 /// What every request of a login is made of.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LoginContext<'a> {
-    pub(super) config: &'a Config,
-    pub(super) cmd_sn: u32,
+    config: &'a Config,
+    cmd_sn: u32,
+    /// Whether what was agreed on is enough for the transport.
+    check: fn(KeyValues<'_>) -> Result<(), Unacceptable>,
 }
 
-impl LoginContext<'_> {
+impl<'a> LoginContext<'a> {
+    /// Of a login over this transport, with this CmdSN.
+    pub(super) fn over<D: InitiatorDatamover>(config: &'a Config, cmd_sn: u32) -> Self {
+        Self { config, cmd_sn, check: D::check_key_values }
+    }
+
     fn request(self, stage: Stage) -> LoginRequest {
         LoginRequest::new(stage, LoginIdentity::new_session(self.config.isid), TAG, self.cmd_sn)
     }
@@ -248,8 +256,13 @@ impl Login {
         let config = context.config;
         let to = next.unwrap_or(stage);
         if to == Stage::FullFeature {
-            self.require_digests(config)?;
-            return self.require_rdma(config).map(|()| Outcome::Done);
+            let (agreed, wanted, session) = (&self.parameters, &config.tuning, config.session_type());
+            return match (context.check)(KeyValues { agreed, wanted, session }) {
+                Ok(()) => Ok(Outcome::Done),
+                Err(Unacceptable { advice, .. }) => {
+                    Err(Failure(alloc::format!("{} does not agree to {advice}", peer(config))))
+                }
+            };
         }
         let mut text = Text::new();
         self.expect = Some(if to == Stage::Operational { Expect::Answers } else { Expect::Proof(None) });
@@ -259,35 +272,6 @@ impl Login {
         let wanted = if to == Stage::Security { Stage::Operational } else { Stage::FullFeature };
         self.asked = Asked { stage: to, transition: Some(wanted) };
         Ok(Outcome::Request(context.request(to).transit(wanted), text))
-    }
-
-    /// The target has agreed to RDMA, if that carries the session; a discovery session does not ask for it.
-    fn require_rdma(&self, config: &Config) -> Result<(), Failure> {
-        if config.target.is_none() || self.parameters.agree_on_rdma(&config.tuning) {
-            return Ok(());
-        }
-        let peer = peer(config);
-        Err(Failure(alloc::format!(
-            "{peer} does not agree to RDMAExtensions=Yes, which iSER is: use a portal for iSER"
-        )))
-    }
-
-    /// A digest that this side requires is in use, however the target left it out: by a refusal, by another answer, or by none
-    /// (RFC 7143 §13.1: None is the default).
-    fn require_digests(&self, config: &Config) -> Result<(), Failure> {
-        let Parameters { header_digest, data_digest, .. } = self.parameters;
-        for (policy, agreed, key, option) in [
-            (config.tuning.header_digest, header_digest, "HeaderDigest", "header_digest"),
-            (config.tuning.data_digest, data_digest, "DataDigest", "data_digest"),
-        ] {
-            if policy == DigestPolicy::Require && !agreed {
-                return Err(Failure(alloc::format!(
-                    "{} does not agree to {key}=CRC32C, which this side requires: switch it on there, or leave {option}= out",
-                    peer(config)
-                )));
-            }
-        }
-        Ok(())
     }
 
     fn take_answers(&mut self, config: &Config, text: &Text) -> Result<(), Failure> {

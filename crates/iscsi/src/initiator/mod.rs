@@ -7,7 +7,8 @@
 //! `connection` has its life, `login` the login phase, `tasks` the commands under way, `receive` the target's PDUs, `cdb`
 //! what a request means in SCSI, `probe` how a logical unit becomes a [`RemoteUnit`].
 //!
-//! How data becomes PDUs and a stream stands in [`crate::datamover`]; [`Connection`] is an initiator over a byte stream, [`IserConnection`] over a queue pair.
+//! How data crosses stands in [`crate::datamover`]: [`crate::datamover::tcp::InitiatorConnection`] is an initiator over a byte stream,
+//! [`crate::datamover::iser::InitiatorConnection`] over a queue pair. Nothing here names either.
 
 mod cdb;
 mod config;
@@ -20,6 +21,3 @@ mod tasks;
 pub use config::Config;
 pub use connection::{Action, Discovered, Initiator, Input};
 pub use probe::RemoteUnit;
-
-pub use crate::datamover::iser::InitiatorConnection as IserConnection;
-pub use crate::datamover::tcp::InitiatorConnection as Connection;

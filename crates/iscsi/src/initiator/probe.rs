@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 
 use buf::LARGEST;
 use scsi::builder::{self, Block};
+use scsi::unit_description::{self, Peripheral, Product, Provisioning};
 use volume::{Designator, Features, Geometry, Identity, Limits};
-use wire::Reader;
 
 use crate::limits::INITIATOR_DEPTH;
 
@@ -127,9 +127,8 @@ impl Question {
 pub(super) struct Probe {
     pub(super) question: Question,
     unit: RemoteUnit,
-    disk: bool,
-    /// What the unit said of itself first: peripheral qualifier and device type (SPC-4 §6.6.2).
-    peripheral: Option<u8>,
+    /// What is behind the unit, once it has said so.
+    peripheral: Option<Peripheral>,
     /// False once the unit has said that it takes no UNMAP.
     unmaps: bool,
     /// True once the unit has said that blocks without space read as zeros.
@@ -156,7 +155,7 @@ impl Probe {
             incarnation: None,
             portal_group: None,
         };
-        Self { question: Question::FIRST, unit, disk: false, peripheral: None, unmaps: true, zeros: false }
+        Self { question: Question::FIRST, unit, peripheral: None, unmaps: true, zeros: false }
     }
 
     /// Takes the answer to the current question, or that there is none. False when the unit cannot be used.
@@ -173,7 +172,7 @@ impl Probe {
             Question::Incarnation => self.incarnation(data),
         };
         match self.question {
-            Question::Inquiry => self.disk,
+            Question::Inquiry => self.peripheral == Some(Peripheral::Disk),
             Question::Capacity => known.is_some() && self.unit.geometry.block_size > 0,
             _ => true,
         }
@@ -183,12 +182,10 @@ impl Probe {
     pub(super) const fn refusal(&self) -> &'static str {
         match self.peripheral {
             None => "it does not answer INQUIRY",
-            // Qualifier 011b: no device can be there.
-            Some(0x60..=0x7f) => "the target has no such unit",
-            // Qualifiers from 001b on: none is there now.
-            Some(0x20..) => "no device is behind it now",
-            Some(0) => "it tells no capacity in blocks",
-            Some(_) => "it is a device of another kind than a disk",
+            Some(Peripheral::NoUnit) => "the target has no such unit",
+            Some(Peripheral::NoDevice) => "no device is behind it now",
+            Some(Peripheral::Disk) => "it tells no capacity in blocks",
+            Some(Peripheral::OtherDevice) => "it is a device of another kind than a disk",
         }
     }
 
@@ -209,33 +206,24 @@ impl Probe {
     }
 
     fn inquiry(&mut self, data: &[u8]) -> Option<()> {
-        let mut reader = Reader::new(data);
-        // A disk that is connected: qualifier 0, device type 0.
-        let peripheral = reader.u8().ok()?;
-        self.peripheral = Some(peripheral);
-        self.disk = peripheral == 0;
-        reader.skip(7).ok()?;
-        self.unit.vendor = text(reader.take(8).ok()?);
-        self.unit.product = text(reader.take(16).ok()?);
-        self.unit.revision = text(reader.take(4).ok()?);
+        self.peripheral = Some(unit_description::peripheral(data)?);
+        let Product { vendor, product, revision } = unit_description::product(data)?;
+        (self.unit.vendor, self.unit.product, self.unit.revision) = (vendor, product, revision);
         Some(())
     }
 
     fn serial(&mut self, data: &[u8]) -> Option<()> {
-        self.unit.serial = text(page(data)?.rest());
+        self.unit.serial = unit_description::serial_number(data)?;
         Some(())
     }
 
     fn identification(&mut self, data: &[u8]) -> Option<()> {
-        let mut list = page(data)?;
-        while !list.is_empty() {
-            let [_, kind, _, length] = list.array().ok()?;
-            let found = designator(kind, list.take(length.into()).ok()?);
-            if let Some(Designator::Naa(bytes)) = &found {
-                self.unit.naa.clone_from(bytes);
-            }
-            self.unit.designators.extend(found);
-        }
+        self.unit.designators = unit_description::designators(data);
+        let naa = self.unit.designators.iter().rev().find_map(|designator| match designator {
+            Designator::Naa(bytes) => Some(bytes),
+            _ => None,
+        });
+        self.unit.naa.clone_from(naa?);
         Some(())
     }
 
@@ -263,12 +251,11 @@ impl Probe {
     }
 
     fn provisioning(&mut self, data: &[u8]) -> Option<()> {
-        let flags = *data.get(5)?;
-        // LBPU: UNMAP works. LBPWS: WRITE SAME (16) with its UNMAP bit does.
-        self.unit.discards = flags & 0x80 != 0;
-        self.unit.features.set(Features::WRITE_ZEROES, flags & 0x40 != 0);
+        let Provisioning { unmap, write_same_unmaps, reads_zeros } = unit_description::provisioning(data)?;
+        self.unit.discards = unmap;
+        self.unit.features.set(Features::WRITE_ZEROES, write_same_unmaps);
         // LBPRZ here or in READ CAPACITY (16): only then is a hole as good as zeros (SBC-4 §6.6.7).
-        self.zeros |= flags & 0x04 != 0;
+        self.zeros |= reads_zeros;
         self.unit.features.set(Features::ALLOCATION, self.unit.discards && self.zeros);
         Some(())
     }
@@ -285,33 +272,6 @@ impl Probe {
         self.unit.features.insert(features);
         Some(())
     }
-}
-
-/// What a vital product data page holds behind its head (SPC-4 §7.8.2), as far as it was transferred.
-fn page(data: &[u8]) -> Option<Reader<'_>> {
-    let mut reader = Reader::new(data);
-    reader.skip(2).ok()?;
-    let length = reader.u16_be().ok()?;
-    reader.sub(usize::from(length).min(reader.remaining())).ok()
-}
-
-/// Text that is padded with spaces or ended by zeros.
-fn text(bytes: &[u8]) -> String {
-    let padding = |byte: char| byte == ' ' || byte == '\0';
-    String::from(String::from_utf8_lossy(bytes).trim_matches(padding))
-}
-
-/// The designator of this association and type (SPC-4 §7.8.6.1), if it names the logical unit and is of a known type.
-fn designator(kind: u8, bytes: &[u8]) -> Option<Designator> {
-    // Association in bits 5 and 4, zero for the unit; type in the lower four.
-    Some(match kind & 0x3f {
-        1 => Designator::T10(text(bytes)),
-        2 => Designator::Eui64(bytes.to_vec()),
-        3 => Designator::Naa(bytes.to_vec()),
-        8 => Designator::Name(text(bytes)),
-        10 => Designator::Uuid(bytes.get(2..18)?.try_into().ok()?),
-        _ => return None,
-    })
 }
 
 #[cfg(test)]

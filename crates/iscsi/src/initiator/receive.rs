@@ -21,6 +21,7 @@ use crate::pdu::{
     AsyncEvent, AsyncMessage, BasicHeaderSegment, Bhs, LoginResponse, NopIn, NopOut, Opcode, RESERVED_TAG,
     Reject, Residual, ScsiResponse, TaskManagementResponse, TextRequest, TextResponse,
 };
+use crate::sequence::StatSn;
 use crate::violation::Violation;
 
 /// What that means for a command that others may follow.
@@ -41,11 +42,11 @@ impl<D: InitiatorDatamover> Initiator<D> {
             if view.opcode() != Opcode::LOGIN_RESPONSE {
                 return self.violate(Violation::NotLogin);
             }
-            self.numbers.take(header, true);
+            self.numbers.take(header, StatSn::Taken);
             return self.handle_login(now, &LoginResponse::from_bytes(header), data);
         }
-        let takes_stat_sn = view.opcode() != Opcode::NOP_IN || view.task_tag() != RESERVED_TAG;
-        self.numbers.take(header, takes_stat_sn);
+        let is_ping = view.opcode() == Opcode::NOP_IN && view.task_tag() == RESERVED_TAG;
+        self.numbers.take(header, if is_ping { StatSn::NotTaken } else { StatSn::Taken });
         match view.opcode() {
             Opcode::SCSI_RESPONSE => self.handle_response(&ScsiResponse::from_bytes(header), data),
             Opcode::NOP_IN => self.handle_nop(&NopIn::from_bytes(header)),

@@ -1,4 +1,4 @@
-//! The way of a SCSI command between the wire and the volume.
+//! A SCSI command from the wire to the volume, and back.
 //!
 //! A command's write data goes to one buffer, taken once the device server has found nothing wrong with the command (`memory` says when).
 
@@ -8,12 +8,12 @@ use scsi::{DataDirection, Reply, Sense, Status, Step};
 use volume::reservation::CommandError;
 use volume::{Completion, Request, Tag};
 
+use super::buffer_need::BufferNeed;
 use super::connection::{Action, Target};
 use super::get_data::{Announced, GetDataProgress};
 use super::tasks::{State, Task, Wanted};
 use crate::datamover::{
-    DataArrival, Disposition, FinalStatus, GetData, PutData, ReceivedPdu, TargetDatamover, TaskHandle,
-    WriteResources,
+    DataArrival, Disposition, GetData, PutData, ReceivedPdu, TargetDatamover, TaskHandle,
 };
 use crate::keys::Parameters;
 use crate::limits::{IMMEDIATE_DEPTH, LONGEST_CDB};
@@ -25,10 +25,10 @@ impl<D: TargetDatamover> Target<D> {
     /// Handles a SCSI command. If it is withheld, for want of memory for its data, it was carried out as far as that.
     #[inline]
     pub(super) fn handle_command(&mut self, pdu: ReceivedPdu<'_>) -> Disposition {
-        let slot = match self.unread.take() {
+        let slot = match self.withheld.take_command() {
             Some(slot) => self.tasks.peek(slot).is_some_and(Task::is_unread).then_some(slot),
             None => match self.take_number(pdu.header) {
-                Some(delivery) if self.state.takes_commands() => {
+                Some(delivery) if self.life.state().takes_commands() => {
                     let begun = self.begin_command(pdu, delivery);
                     begun.and_then(|(slot, step)| self.begin_step(slot, step))
                 }
@@ -48,7 +48,7 @@ impl<D: TargetDatamover> Target<D> {
             Step::ReceiveData { length } if length as usize <= LARGEST => {
                 let task = self.tasks.get(slot)?;
                 task.get_data.need(length);
-                (task.needed, task.heard) = (length, self.now);
+                (task.buffer, task.heard) = (BufferNeed::one(length), self.now);
                 Some(slot)
             }
             step => {
@@ -69,18 +69,15 @@ impl<D: TargetDatamover> Target<D> {
             return Disposition::Taken;
         }
         let unsolicited = self.parameters.unsolicited().min(task.expected);
-        let length = task.needed.max(unsolicited) as usize;
+        let length = task.buffer.length.max(unsolicited) as usize;
         let Some(buf) = self.account.take(length.min(LARGEST)) else {
             task.state = State::Unread;
             return self.wait_for_memory(slot);
         };
-        self.waiting_since = None;
-        task.state = State::Collecting;
-        let unsolicited = task.get_data.unsolicited();
-        let resources = WriteResources { task_tag: task.tag, buf, unsolicited };
-        self.mover.allocate_task_resources(TaskHandle(slot), resources);
+        self.withheld.satisfied();
+        self.begin_collecting(slot, buf);
         if pdu.data.is_none() {
-            self.begin_watch();
+            self.data_watch.begin(self.now);
         }
         Disposition::Immediate(TaskHandle(slot))
     }
@@ -89,12 +86,10 @@ impl<D: TargetDatamover> Target<D> {
     /// is answered BUSY, and its data is thrown away.
     fn wait_for_memory(&mut self, slot: u16) -> Disposition {
         if self.may_wait() {
-            self.waits_for_memory = Some(self.account.returns());
-            self.unread = Some(slot);
+            self.withheld.withhold_command(slot, self.account.returns());
             return Disposition::Withheld;
         }
-        let nothing = (Sense::NONE, BufList::new());
-        self.answer(slot, Reply { status: Status::Busy, sense: nothing.0, data: nothing.1, full_length: 0 });
+        self.answer(slot, without_data(Status::Busy));
         Disposition::Taken
     }
 
@@ -175,7 +170,7 @@ impl<D: TargetDatamover> Target<D> {
     pub(super) fn collect(&mut self, slot: u16) {
         let Some(task) = self.tasks.get(slot) else { return };
         if task.get_data.is_complete() {
-            let needed = task.needed as usize;
+            let needed = task.buffer.length as usize;
             task.state = State::Answering;
             let Some(buf) = self.mover.deallocate_task_resources(TaskHandle(slot)) else { return };
             let data = buf.freeze();
@@ -185,11 +180,10 @@ impl<D: TargetDatamover> Target<D> {
             self.spread_events();
             return self.run(slot, step);
         }
-        self.begin_watch();
-        let Some(task) = self.tasks.get(slot) else { return };
-        while let Some((range, number)) = task.get_data.next(&self.parameters) {
+        self.data_watch.begin(self.now);
+        while let Some(range) = task.get_data.next(&self.parameters) {
             let (task_tag, lun) = (task.tag, task.lun);
-            self.mover.get_data(GetData { task: TaskHandle(slot), task_tag, lun, range, number });
+            self.mover.get_data(GetData { task: TaskHandle(slot), task_tag, lun, range });
         }
     }
 
@@ -200,7 +194,8 @@ impl<D: TargetDatamover> Target<D> {
             return;
         };
         if arrival != DataArrival::Immediate {
-            (task.heard, self.data_heard) = (self.now, self.now);
+            task.heard = self.now;
+            self.data_watch.hear(self.now);
         }
         match arrival {
             DataArrival::Part => return,
@@ -217,7 +212,8 @@ impl<D: TargetDatamover> Target<D> {
         let tag = Tag(slot.into());
         match step {
             Step::Read { volume, epoch, extent, length } => {
-                task.needed = length;
+                let whole = if task.reads { task.command.full_length() } else { length.into() };
+                task.buffer.piece(length, whole);
                 task.state = State::AwaitBuffer(Wanted::Read { volume, epoch, extent });
                 self.request_buffer(slot);
             }
@@ -244,10 +240,15 @@ impl<D: TargetDatamover> Target<D> {
         }
         let room = if task.reads { task.expected as usize } else { 0 };
         let data = if reply.data.len() > room { reply.data.part(0, room) } else { reply.data };
-        let residual = Residual::between(task.expected, reply.full_length);
-        let status = FinalStatus { status: reply.status as u8, sense: reply.sense, residual };
-        let (task_tag, delivery, get_data) = (task.tag, task.delivery, task.get_data.asked());
-        self.mover.put_data(PutData { task: TaskHandle(slot), task_tag, data, status, delivery, get_data });
+        self.mover.put_data(PutData {
+            task: TaskHandle(slot),
+            task_tag: task.tag,
+            data,
+            status: reply.status as u8,
+            sense: reply.sense,
+            residual: Residual::between(task.expected, reply.full_length),
+            delivery: task.delivery,
+        });
     }
 
     /// A volume's request has ended.
@@ -288,6 +289,11 @@ impl<D: TargetDatamover> Target<D> {
         self.spread_events();
         self.run(slot, step);
     }
+}
+
+/// The end of a command that has only a status.
+pub(super) fn without_data(status: Status) -> Reply {
+    Reply { status, sense: Sense::NONE, data: BufList::new(), full_length: 0 }
 }
 
 /// A CDB that goes on in an additional header segment (RFC 7143 §11.2.2.3).

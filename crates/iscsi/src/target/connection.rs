@@ -9,33 +9,39 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::net::SocketAddr;
 
-use buf::{Account, Outside, Pool};
+use buf::{Account, Pool};
 use protocol::{CloseReason, Ended, Entropy, Instant, Notice, NoticeKind, Notices};
 use scsi::{DeviceServer, NexusEvent};
 use volume::reservation::{Command, CommandError, Registrant};
 use volume::{Completion, Epoch, Request, Tag, VolumeId};
 
 use super::access::ProvenInitiator;
+use super::buffer_queue::BufferQueue;
+use super::data_watch::DataWatch;
+use super::early_events::EarlyEvents;
 use super::keep_alive::{KeepAlive, Silence};
+use super::life::{Life, Overdue};
 use super::login::{Failure, Login, Outcome};
-use super::pending_response::PendingResponse;
+use super::outside_memory::OutsideMemory;
 use super::portal::{Node, Portal};
+use super::send_watch::SendWatch;
+use super::task_management::{ResetResult, TaskManagement};
 use super::tasks::{State as TaskState, Task, Tasks};
 use super::text_exchange::TextExchange;
+use super::withheld_receive::WithheldReceive;
 use crate::chap;
-use crate::connection::{Event, State};
+use crate::connection::State;
 use crate::datamover::{
-    Carrier, ControlPdu, DataArrival, Disposition, ReceivedPdu, TargetDatamover, TargetLayer, TaskHandle,
-    UpperLayer,
+    ControlPdu, DataArrival, Disposition, ReceivedPdu, TargetDatamover, TargetLayer, TaskHandle, UpperLayer,
 };
 use crate::keys::Parameters;
 use crate::limits::{
-    DISCOVERY_SESSION_TIME, FIRST_DEPTH, IMMEDIATE_DEPTH, LOGIN_TIME, LOGOUT_TIME, SCARCE_SEND_TIME,
+    DISCOVERY_SESSION_TIME, FIRST_DEPTH, IMMEDIATE_DEPTH, LOGIN_TIME, LOGOUT_TIME,
 };
 use crate::pdu::{
     AsyncMessage, BasicHeaderSegment, Bhs, LoginRequest, LoginResponse, NopIn, Opcode, Reject, Status,
 };
-use crate::sequence::{CommandWindow, Delivery, TargetNumbers};
+use crate::sequence::{CommandWindow, Delivery, TargetNumbers, TransferTags};
 use crate::session;
 use crate::violation::{Answer, Violation};
 
@@ -156,21 +162,13 @@ impl fmt::Debug for Resources {
     }
 }
 
-/// A send whose end is awaited.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct SendWatch {
-    pub(super) since: Instant,
-    /// When it is looked at.
-    pub(super) due: Instant,
-}
-
 /// One connection of an initiator to a portal, over whatever carries it.
 #[derive(Debug)]
 pub struct Target<D> {
     pub(super) mover: D,
     pub(super) portal: Arc<Portal>,
     pub(super) resources: Resources,
-    pub(super) state: State,
+    pub(super) life: Life,
     pub(super) login: Option<Box<Login>>,
     pub(super) parameters: Parameters,
     pub(super) numbers: TargetNumbers,
@@ -178,51 +176,33 @@ pub struct Target<D> {
     pub(super) width: u16,
     /// The I_T nexus's view of its target; `None` in a discovery session.
     pub(super) server: Option<Box<DeviceServer>>,
-    /// The newest reservations of each volume, from before there was a nexus.
-    pub(super) early_events: Vec<(VolumeId, NexusEvent)>,
-    /// The epochs that had moved by then.
-    pub(super) early_epochs: Vec<(VolumeId, Epoch)>,
+    /// What has happened before there is a nexus.
+    pub(super) early: EarlyEvents,
     pub(super) tasks: Tasks,
-    /// Tasks that wait for a buffer, the oldest first.
-    pub(super) awaiting_buffer: VecDeque<u16>,
-    /// The pool's count of returns when they were last tried.
-    pub(super) retried_at: u64,
-    /// The pool's count of returns when what came last found no buffer for its data.
-    pub(super) waits_for_memory: Option<u64>,
-    /// The task of a command that was carried out, but stays where it is until there is memory for its data.
-    pub(super) unread: Option<u16>,
-    /// What this connection holds of the pool; what of that is counted for text and answers, and for tables; and what its tables were allowed before they grew.
+    /// Tasks that wait for a buffer.
+    pub(super) buffers: BufferQueue,
+    pub(super) withheld: WithheldReceive,
+    /// What this connection holds of the pool.
     pub(super) account: Account,
-    pub(super) counted: Outside,
-    pub(super) table_allowance: usize,
-    /// When commands that wait for data are looked at.
-    pub(super) watch_at: Option<Instant>,
-    /// When any data came last.
-    pub(super) data_heard: Instant,
-    /// The send that is under way.
-    pub(super) sending: Option<SendWatch>,
-    /// The time as it was told last.
-    pub(super) now: Instant,
-    /// Since when a command whose data came unsolicited has been waiting for memory.
-    pub(super) waiting_since: Option<Instant>,
-    pub(super) pending: VecDeque<PendingResponse>,
+    pub(super) outside: OutsideMemory,
+    pub(super) data_watch: DataWatch,
+    pub(super) send_watch: SendWatch,
+    pub(super) management: TaskManagement,
     pub(super) exchange: Option<TextExchange>,
-    pub(super) serial: u32,
+    /// Target Transfer Tags, and tags of resets.
+    pub(super) tags: TransferTags,
     pub(super) actions: VecDeque<Action>,
     keep_alive: KeepAlive,
     /// What the operator is to know.
     pub(super) notices: Notices,
-    /// When a login, logout or drain is overdue.
-    pub(super) due: Option<Instant>,
-    /// Why the connection ends if the logout that was asked for does not come.
-    pub(super) logout_reason: CloseReason,
-    close: Option<CloseReason>,
+    /// The time as it was told last.
+    pub(super) now: Instant,
 }
 
 impl<D: TargetDatamover> Target<D> {
     /// A connection that was just accepted, and that this datamover carries.
     pub fn new(now: Instant, portal: Arc<Portal>, resources: Resources, mut mover: D) -> Self {
-        let login = Box::new(Login::new(Arc::clone(&portal), D::CARRIER));
+        let login = Box::new(Login::over::<D>(Arc::clone(&portal)));
         let account = Account::new(&resources.pool);
         let width = portal.queue_depth.min(FIRST_DEPTH);
         mover.allocate_connection_resources(width.saturating_add(IMMEDIATE_DEPTH));
@@ -232,40 +212,31 @@ impl<D: TargetDatamover> Target<D> {
             width,
             portal,
             resources,
-            state: State::InLogin,
+            life: Life::new(now + LOGIN_TIME),
             login: Some(login),
             parameters: Parameters::default(),
             server: None,
-            early_events: Vec::new(),
-            early_epochs: Vec::new(),
+            early: EarlyEvents::default(),
             tasks: Tasks::new(0),
-            awaiting_buffer: VecDeque::new(),
-            retried_at: account.returns(),
-            waits_for_memory: None,
-            unread: None,
+            buffers: BufferQueue::new(&account),
+            withheld: WithheldReceive::new(),
             account,
-            counted: Outside::default(),
-            table_allowance: 0,
-            watch_at: None,
-            data_heard: now,
-            sending: None,
-            now,
-            waiting_since: None,
-            pending: VecDeque::new(),
+            outside: OutsideMemory::default(),
+            data_watch: DataWatch::new(now),
+            send_watch: SendWatch::Idle,
+            management: TaskManagement::default(),
             exchange: None,
-            serial: 0,
+            tags: TransferTags::default(),
             actions: VecDeque::new(),
             keep_alive: KeepAlive::Heard { at: now },
             notices: Notices::default(),
-            due: Some(now + LOGIN_TIME),
-            logout_reason: CloseReason::ShuttingDown,
-            close: None,
+            now,
         }
     }
 
     /// Where the connection is in its life.
     pub fn state(&self) -> State {
-        self.state
+        self.life.state()
     }
 
     /// What the operator is to know, the oldest first.
@@ -284,7 +255,7 @@ impl<D: TargetDatamover> Target<D> {
     pub fn uses(&self, volume: VolumeId) -> bool {
         let is_shown = || self.server.as_ref().is_some_and(|server| server.uses(volume));
         let is_at_volume = |task: &Task| matches!(task.state, TaskState::AtVolume(at) if at == volume);
-        self.state.takes_commands() && is_shown() || self.tasks.iter().any(is_at_volume)
+        self.life.state().takes_commands() && is_shown() || self.tasks.iter().any(is_at_volume)
     }
 
     /// Commands that have not been answered yet.
@@ -359,23 +330,17 @@ impl<D: TargetDatamover> Target<D> {
 
     fn finish_login(&mut self, now: Instant, tsih: u16) {
         // The login may have failed while the group was asked.
-        let Some(login) = self.login.as_mut().filter(|_| self.state == State::InLogin) else { return };
+        let Some(login) = self.login.as_mut().filter(|_| self.life.state() == State::InLogin) else { return };
         let Some((response, text, request)) = login.finish(tsih) else { return };
         let told = if login.discovery { "logged in for discovery" } else { "logged in" };
-        self.parameters = match D::CARRIER {
-            Carrier::Stream => login.parameters,
-            Carrier::Rdma => login.parameters.over_rdma(login.parameters.rdma.initiator_segment),
-        };
+        self.parameters = D::parameters(login.parameters);
         let longest_segment = login.tuning.segment;
         self.notify(response.to_bytes(), text.into_bytes());
         self.mover.notice_key_values(&self.parameters);
         self.mover.enable_datamover(longest_segment);
-        self.enter(Event::LoginDone);
-        self.due = None;
+        let is_discovery = self.login.as_ref().is_some_and(|login| login.discovery);
+        self.life.log_in(is_discovery.then(|| now + DISCOVERY_SESSION_TIME));
         self.keep_alive = KeepAlive::Heard { at: now };
-        if self.login.as_ref().is_some_and(|login| login.discovery) {
-            self.due = Some(now + DISCOVERY_SESSION_TIME);
-        }
         self.notices.push(NoticeKind::Login, told);
         self.open_nexus(request.isid);
     }
@@ -394,33 +359,20 @@ impl<D: TargetDatamover> Target<D> {
             relative_port: node.device.relative_port,
         };
         let mut server = DeviceServer::new(device, registrant);
-        for (volume, event) in self.early_events.drain(..) {
-            server.handle_event(volume, event);
-        }
-        for (volume, epoch) in self.early_epochs.drain(..) {
-            server.set_epoch(volume, epoch);
-        }
+        core::mem::take(&mut self.early).tell(&mut server);
         self.server = Some(Box::new(server));
         self.tasks = Tasks::new(self.width.saturating_add(IMMEDIATE_DEPTH));
     }
 
-    pub(super) fn enter(&mut self, event: Event) {
-        if let Some(next) = self.state.after(event) {
-            self.state = next;
-        }
-    }
-
     /// Ends the connection once what is queued has gone out; its tasks are aborted.
     pub(super) fn close(&mut self, reason: CloseReason) {
-        self.enter(Event::Close);
-        self.close.get_or_insert(reason);
-        self.due = None;
+        self.life.close(reason);
         self.abandon();
     }
 
     /// Does what the standard prescribes for a violation.
     pub(super) fn violate(&mut self, violation: Violation, header: Option<&Bhs>) {
-        let answer = if self.state == State::InLogin { Answer::Close } else { violation.answer() };
+        let answer = if self.life.state() == State::InLogin { Answer::Close } else { violation.answer() };
         let reason = match answer {
             Answer::Reject(reason) | Answer::RejectAndClose(reason) => Some(reason),
             Answer::Close => None,
@@ -438,50 +390,43 @@ impl<D: TargetDatamover> Target<D> {
 
     /// Asks the initiator to log out. The connection ends for this reason if it does not do so in time, or has not logged in.
     pub(super) fn request_logout(&mut self, now: Instant, reason: CloseReason) {
-        if self.state == State::LoggedIn {
-            let seconds = wire::bounded::<u16>(LOGOUT_TIME.as_secs());
-            self.notify(AsyncMessage::logout_requested(seconds).to_bytes(), Vec::new());
-            self.enter(Event::LogoutAsked);
-            (self.due, self.logout_reason) = (Some(now + LOGOUT_TIME), reason);
-        } else if self.state == State::InLogin {
-            self.close(reason);
+        match self.life.state() {
+            State::InLogin => self.close(reason),
+            State::LoggedIn => {
+                let seconds = wire::bounded::<u16>(LOGOUT_TIME.as_secs());
+                self.notify(AsyncMessage::logout_requested(seconds).to_bytes(), Vec::new());
+                self.life.request_logout(reason, now + LOGOUT_TIME);
+            }
+            State::LogoutRequested | State::InLogout | State::Closing | State::Free => {}
         }
     }
 
-    fn deadline_passed(&mut self, now: Instant) {
-        match self.state {
-            State::InLogin => self.close(CloseReason::TimedOut("the login took too long")),
-            State::LoggedIn => {
+    fn handle_overdue(&mut self, now: Instant, overdue: Overdue) {
+        match overdue {
+            Overdue::Login => self.close(CloseReason::TimedOut("the login took too long")),
+            Overdue::Discovery => {
                 self.request_logout(now, CloseReason::TimedOut("the discovery session lasted too long"));
             }
-            State::LogoutRequested => self.close(self.logout_reason),
-            State::InLogout => self.finish_all_pending(),
-            _ => {}
+            Overdue::RequestedLogout(reason) => self.close(reason),
+            Overdue::Drain => self.finish_all_pending(),
+            Overdue::Nothing => {}
         }
-        self.due = self.due.filter(|due| *due > now);
     }
 
     fn check_silence(&mut self, now: Instant) {
-        if self.state != State::LoggedIn {
+        if self.life.state() != State::LoggedIn {
             return;
         }
         match self.keep_alive.handle_timeout(now) {
             Silence::Bearable => {}
             Silence::Ping => {
-                let transfer_tag = self.transfer_tag();
-                let ping = NopIn::ping(transfer_tag).to_bytes();
+                let ping = NopIn::ping(self.tags.next()).to_bytes();
                 self.mover.send_control(ControlPdu::unnumbered(ping, Vec::new()));
             }
             Silence::Unanswered => {
                 self.close(CloseReason::TimedOut("the initiator does not answer pings"));
             }
         }
-    }
-
-    /// A Target Transfer Tag that was not used for a long time and is not the reserved one.
-    pub(super) fn transfer_tag(&mut self) -> u32 {
-        self.serial = self.serial.wrapping_add(1) & 0x7fff_ffff;
-        self.serial
     }
 }
 
@@ -523,8 +468,8 @@ impl<D: TargetDatamover> UpperLayer for Target<D> {
 
     #[inline]
     fn control_notify(&mut self, pdu: ReceivedPdu<'_>) -> Disposition {
-        self.waits_for_memory = None;
-        if self.state != State::InLogin {
+        self.withheld.received();
+        if self.life.state() != State::InLogin {
             return self.handle_request(pdu);
         }
         self.handle_login_pdu(pdu);
@@ -547,17 +492,17 @@ impl<D: TargetDatamover> UpperLayer for Target<D> {
 
     #[inline]
     fn is_over(&self) -> bool {
-        self.state.is_over()
+        self.life.state().is_over()
     }
 
     #[inline]
     fn send_begun_notify(&mut self) {
-        self.sending = Some(SendWatch { since: self.now, due: self.now + SCARCE_SEND_TIME });
+        self.send_watch.begin(self.now);
     }
 
     #[inline]
     fn send_done_notify(&mut self) {
-        self.sending = None;
+        self.send_watch.end();
     }
 
     #[inline]
@@ -569,7 +514,8 @@ impl<D: TargetDatamover> UpperLayer for Target<D> {
             Input::Fence { volume, epoch, event } => self.handle_fence(volume, epoch, event),
             Input::Event { volume, event } => self.handle_event(volume, event),
             Input::Reserved { tag, result } => self.handle_reserved(tag, result),
-            Input::Reset { tag, done } => self.handle_reset(tag, done),
+            Input::Reset { tag, done: true } => self.handle_reset(tag, ResetResult::Done),
+            Input::Reset { tag, done: false } => self.handle_reset(tag, ResetResult::Refused),
             Input::Group(reply) => self.handle_group(now, reply),
             Input::PortalChanged(portal) => self.handle_portal_changed(now, portal),
             Input::Shutdown => self.request_logout(now, CloseReason::ShuttingDown),
@@ -581,35 +527,38 @@ impl<D: TargetDatamover> UpperLayer for Target<D> {
         let now = self.now;
         self.watch_sending(now);
         self.watch_data(now);
-        self.watch_receiving(now);
-        if self.due.is_some_and(|due| due <= now) {
-            self.deadline_passed(now);
+        self.withheld.handle_timeout(now);
+        if let Some(overdue) = self.life.handle_timeout(now) {
+            self.handle_overdue(now, overdue);
         }
-        self.give_up_pending(now);
+        self.reject_overdue(now);
         self.check_silence(now);
     }
 
+    fn handle_memory(&mut self) {
+        self.retry_buffers();
+    }
+
     fn handle_ended(&mut self, _how: Ended) {
-        self.enter(Event::Ended);
-        (self.due, self.watch_at, self.sending, self.waits_for_memory) = (None, None, None, None);
-        (self.exchange, self.unread) = (None, None);
+        self.life.end();
+        self.data_watch.end();
+        self.send_watch.end();
+        self.withheld.end();
+        self.exchange = None;
         self.abandon();
     }
 
     #[inline]
     fn poll_action(&mut self) -> Option<Action> {
-        if self.actions.is_empty() && !self.awaiting_buffer.is_empty() {
-            self.retry_awaiting_buffer();
-        }
         self.actions.pop_front()
     }
 
     #[inline]
     fn poll_timeout(&self) -> Option<Instant> {
-        let silence = (self.state == State::LoggedIn).then(|| self.keep_alive.due());
-        let sending = self.sending.map(|watch| watch.due);
-        let receiving = self.receiving_due();
-        [self.due, silence, self.watch_at, sending, receiving, self.pending_due()].into_iter().flatten().min()
+        let silence = (self.life.state() == State::LoggedIn).then(|| self.keep_alive.due());
+        let (data, sending) = (self.data_watch.due(), self.send_watch.due());
+        let (receiving, management) = (self.withheld.due(), self.management.due());
+        [self.life.due(), silence, data, sending, receiving, management].into_iter().flatten().min()
     }
 
     fn is_established(&self) -> bool {
@@ -617,11 +566,11 @@ impl<D: TargetDatamover> UpperLayer for Target<D> {
     }
 
     fn awaits_memory(&self) -> bool {
-        !self.awaiting_buffer.is_empty()
+        !self.buffers.is_empty()
     }
 
     fn poll_close(&self) -> Option<CloseReason> {
-        self.close
+        self.life.close_reason()
     }
 }
 
@@ -658,7 +607,9 @@ mod tests {
                     Resources { pool: Pool::new(1 << 20), entropy, local: address, peer: address };
                 let portal = Arc::new(Portal::new(Vec::<Node>::new()));
                 let mut connection = Target::new(Instant::ZERO, portal, resources, TcpTarget::new());
-                connection.state = state;
+                if state == State::LoggedIn {
+                    connection.life.log_in(None);
+                }
                 connection.violate(violation, Some(&[0; 48]));
                 let notice = connection.poll_notice().map(|notice| notice.text);
                 let closed = connection.poll_close();

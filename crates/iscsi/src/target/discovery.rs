@@ -36,7 +36,7 @@ impl<D: TargetDatamover> Target<D> {
         let fresh = request.transfer_tag() == RESERVED_TAG;
         let mut exchange = match self.exchange.take() {
             // A request without the target's tag starts anew and resets what went on (RFC 7143 §11.10.4).
-            _ if fresh => TextExchange::new(request.task_tag(), self.transfer_tag()),
+            _ if fresh => TextExchange::new(request.task_tag(), self.tags.next()),
             Some(open) if open.is_continued_by(request) => open,
             _ => return Err(Violation::UnknownTransferTag),
         };

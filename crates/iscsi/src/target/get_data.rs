@@ -30,8 +30,6 @@ pub(super) struct GetDataProgress {
     unsolicited_end: Option<u32>,
     /// Parts that were asked for and have not come.
     open: u16,
-    /// Parts that were asked for.
-    asked: u32,
 }
 
 impl GetDataProgress {
@@ -72,25 +70,20 @@ impl GetDataProgress {
         self.open = self.open.saturating_sub(1);
     }
 
-    /// What to ask for next, if something is missing and another part may be open; and how many were asked for before.
+    /// What to ask for next, if something is missing and another part may be open.
     #[inline]
-    pub(super) fn next(&mut self, parameters: &Parameters) -> Option<(DataRange, u32)> {
+    pub(super) fn next(&mut self, parameters: &Parameters) -> Option<DataRange> {
         if self.unsolicited_end.is_some() || self.requested >= self.needed {
             return None;
         }
         if self.open >= parameters.outstanding_r2t.clamp(1, MOST_R2T) {
             return None;
         }
-        let (offset, number) = (self.requested, self.asked);
+        let offset = self.requested;
         let length = (self.needed - offset).min(parameters.max_burst);
         self.requested += length;
-        (self.open, self.asked) = (self.open + 1, number.wrapping_add(1));
-        Some((DataRange { offset, length }, number))
-    }
-
-    /// Parts that were asked for.
-    pub(super) fn asked(&self) -> u32 {
-        self.asked
+        self.open += 1;
+        Some(DataRange { offset, length })
     }
 
     /// True once everything that is needed, and everything that comes unsolicited, is there.
@@ -139,16 +132,15 @@ mod tests {
         assert_eq!(progress.unsolicited(), Some(range(512, 512)));
         assert_eq!(progress.next(&parameters), None, "unsolicited data comes first");
         progress.unsolicited_ended(1024);
-        assert_eq!(progress.next(&parameters), Some((range(1024, 1024), 0)));
-        assert_eq!(progress.next(&parameters), Some((range(2048, 1024), 1)));
+        assert_eq!(progress.next(&parameters), Some(range(1024, 1024)));
+        assert_eq!(progress.next(&parameters), Some(range(2048, 1024)));
         assert_eq!(progress.next(&parameters), None, "two may be open");
         progress.completed();
-        assert_eq!(progress.next(&parameters), Some((range(3072, 1024), 2)));
+        assert_eq!(progress.next(&parameters), Some(range(3072, 1024)));
         progress.completed();
         assert!(!progress.is_complete(), "one part is missing");
         progress.completed();
         assert!(progress.is_complete());
-        assert_eq!(progress.asked(), 3);
     }
 
     #[test]
@@ -158,6 +150,6 @@ mod tests {
         progress.begin(Announced { expected: 2048, immediate: 0, more: true }, &parameters).unwrap();
         progress.need(1024);
         progress.unsolicited_ended(512);
-        assert_eq!(progress.next(&parameters), Some((range(512, 512), 0)));
+        assert_eq!(progress.next(&parameters), Some(range(512, 512)));
     }
 }

@@ -11,10 +11,10 @@ use protocol::Entropy;
 use super::access::{Answered, Chap, ProvenInitiator};
 use super::portal::{Node, Portal};
 use crate::chap::{self, Algorithm, Challenge, Credentials};
-use crate::datamover::Carrier;
-use crate::keys::{Parameters, Tuning};
-use crate::limits::{LONGEST_VALUE, MOST_LOGIN_PDUS, RDMA_SEGMENT};
-use crate::login::{Move, judge};
+use crate::datamover::{KeyValues, TargetDatamover, Unacceptable};
+use crate::keys::{Parameters, SessionType, Tuning};
+use crate::limits::{LONGEST_VALUE, MOST_LOGIN_PDUS};
+use crate::login::{Move, Position, judge};
 use crate::pdu::{LoginIdentity, LoginRequest, LoginResponse, Stage, Status};
 use crate::session::{Nexus, Request};
 use crate::text::Text;
@@ -30,6 +30,12 @@ pub(super) struct Failure {
 impl From<Violation> for Failure {
     fn from(violation: Violation) -> Self {
         Self { status: violation.status(), text: violation.text() }
+    }
+}
+
+impl From<Unacceptable> for Failure {
+    fn from(unacceptable: Unacceptable) -> Self {
+        unacceptable.violation.into()
     }
 }
 
@@ -78,6 +84,8 @@ pub(super) struct Login {
     portal: Arc<Portal>,
     /// What this connection negotiates, to its end.
     pub(super) tuning: Tuning,
+    /// Whether what was agreed on is enough for the transport.
+    check: fn(KeyValues<'_>) -> Result<(), Unacceptable>,
     stage: Stage,
     requests: u32,
     identity: Option<(LoginIdentity, u32)>,
@@ -105,13 +113,11 @@ impl Login {
         self.text.bytes().len()
     }
 
-    pub(super) fn new(portal: Arc<Portal>, carrier: Carrier) -> Self {
-        let tuning = match carrier {
-            Carrier::Stream => portal.tuning,
-            Carrier::Rdma => portal.tuning.over_rdma(RDMA_SEGMENT),
-        };
+    /// A login over this transport that begins.
+    pub(super) fn over<D: TargetDatamover>(portal: Arc<Portal>) -> Self {
         Self {
-            tuning,
+            tuning: D::tuning(portal.tuning),
+            check: D::check_key_values,
             portal,
             stage: Stage::Security,
             requests: 0,
@@ -192,7 +198,8 @@ impl Login {
             return Ok(Outcome::Respond(LoginResponse::new(request, Status::SUCCESS), Text::new()));
         }
         let first = !self.known;
-        let wanted = judge(self.stage, first, request.current(), transit)?;
+        let position = if first { Position::First(self.stage) } else { Position::Later(self.stage) };
+        let wanted = judge(position, request.current(), transit)?;
         self.stage = request.current().unwrap_or(self.stage);
         let text = core::mem::take(&mut self.text);
         let mut answer = Text::new();
@@ -258,7 +265,7 @@ impl Login {
             "InitiatorAlias" => {}
             "TargetAlias" | "TargetAddress" | "TargetPortalGroupTag" => answer.put(name, "Reject"),
             _ => match self.tuning.find(name) {
-                Some(key) if self.discovery && !key.discovery => answer.put(name, "Irrelevant"),
+                Some(key) if !key.is_for(self.session_type()) => answer.put(name, "Irrelevant"),
                 Some(key) => {
                     if let Some(result) = self.parameters.respond(key, value, &self.tuning) {
                         answer.put(name, &result);
@@ -408,12 +415,8 @@ impl Login {
             self.stage = next;
             return Ok(Outcome::Respond(response.transit(next), answer));
         }
-        if !self.discovery && !self.parameters.meet(&self.tuning) {
-            return Err(Violation::DigestRequired.into());
-        }
-        if !self.discovery && !self.parameters.agree_on_rdma(&self.tuning) {
-            return Err(Violation::RdmaRequired.into());
-        }
+        let (agreed, wanted, session) = (&self.parameters, &self.tuning, self.session_type());
+        (self.check)(KeyValues { agreed, wanted, session })?;
         self.declare_now(&mut answer);
         self.last = Some((*request, answer));
         Ok(Outcome::Join(self.join(request)))
@@ -430,14 +433,11 @@ impl Login {
         if core::mem::replace(&mut self.declared, true) {
             return;
         }
-        if let Some(rdma) = self.tuning.rdma.filter(|_| !self.discovery) {
-            // open-iscsi gives up a login that has a key which it does not know: only who says the key hears it.
-            if self.seen.contains("MaxOutstandingUnexpectedPDUs") {
-                answer.put("MaxOutstandingUnexpectedPDUs", &rdma.unexpected_pdus.to_string());
-            }
-        } else {
-            answer.put("MaxRecvDataSegmentLength", &self.tuning.segment.to_string());
-        }
+        self.tuning.declare(self.session_type(), |key| self.seen.contains(key), answer);
+    }
+
+    fn session_type(&self) -> SessionType {
+        if self.discovery { SessionType::Discovery } else { SessionType::Normal }
     }
 
     fn join(&self, request: &LoginRequest) -> Request {

@@ -6,35 +6,20 @@
 
 use alloc::string::ToString;
 use alloc::vec::Vec;
-use core::mem::discriminant;
 
-use buf::BufList;
 use protocol::{CloseReason, Instant, NoticeKind};
-use scsi::{NexusEvent, Reply, Sense, Status};
+use scsi::{NexusEvent, Status};
 use volume::{Epoch, Tag, VolumeId};
 
+use super::commands::without_data;
 use super::connection::{Action, Target};
-use super::pending_response::{PendingResponse, Then};
+use super::task_management::{FunctionRequest, Performed, Ready, ResetResult, Then};
 use super::tasks::{AbortedBy, State, Task};
 use crate::connection::State as Connected;
 use crate::datamover::{TargetDatamover, TaskHandle};
-use crate::limits::{MANAGEMENT_DEPTH, MANAGEMENT_TIME};
-use crate::pdu::{Function, FunctionResponse, TaskManagementRequest, TaskManagementResponse};
+use crate::pdu::{Function, FunctionResponse, TaskManagementRequest};
 use crate::sequence::{Delivery, before};
 use crate::session;
-
-/// What a function came to.
-struct Performed {
-    response: FunctionResponse,
-    then: Then,
-    reset: Option<u32>,
-}
-
-impl From<FunctionResponse> for Performed {
-    fn from(response: FunctionResponse) -> Self {
-        Self { response, then: Then::GoOn, reset: None }
-    }
-}
 
 impl<D: TargetDatamover> Target<D> {
     pub(super) fn handle_management(
@@ -44,14 +29,10 @@ impl<D: TargetDatamover> Target<D> {
         delivery: Delivery,
     ) {
         self.notices.push(NoticeKind::Management, request.function().text());
-        let full = self.pending.len() >= MANAGEMENT_DEPTH;
-        let performed = if full { FunctionResponse::REJECTED.into() } else { self.perform(request) };
-        let answer = |response| TaskManagementResponse::new(request.task_tag(), response).to_bytes();
-        self.pending.push_back(PendingResponse {
-            reset: performed.reset,
-            due: Some((now + MANAGEMENT_TIME, answer(FunctionResponse::REJECTED))),
-            ..PendingResponse::new(answer(performed.response), delivery).then(performed.then)
-        });
+        let is_full = self.management.is_full();
+        let performed = if is_full { FunctionResponse::REJECTED.into() } else { self.perform(request) };
+        let request = FunctionRequest { at: now, task_tag: request.task_tag(), delivery };
+        self.management.performed(request, &performed);
         self.finish_pending();
     }
 
@@ -137,19 +118,14 @@ impl<D: TargetDatamover> Target<D> {
 
     /// Ends the tasks of all other nexuses on these volumes: the function is answered when they have ended on all cores.
     fn reset_others(&mut self, volumes: Vec<VolumeId>, event: NexusEvent) -> Performed {
-        let tag = self.transfer_tag();
+        let tag = self.tags.next();
         self.actions.push_back(Action::Reset { tag, volumes, event });
         Performed { reset: Some(tag), ..FunctionResponse::COMPLETE.into() }
     }
 
     /// Everything of other nexuses that a reset ends has ended.
-    pub(super) fn handle_reset(&mut self, tag: u32, done: bool) {
-        if let Some(pending) = self.pending.iter_mut().find(|pending| pending.reset == Some(tag)) {
-            pending.reset = None;
-            if let Some((_, rejected)) = pending.due.filter(|_| !done) {
-                (pending.header, pending.then) = (rejected, Then::GoOn);
-            }
-        }
+    pub(super) fn handle_reset(&mut self, tag: u32, result: ResetResult) {
+        self.management.handle_reset(tag, result);
         self.finish_pending();
     }
 
@@ -157,10 +133,7 @@ impl<D: TargetDatamover> Target<D> {
     pub(super) fn handle_fence(&mut self, volume: VolumeId, epoch: Epoch, event: Option<NexusEvent>) {
         match &mut self.server {
             Some(server) => server.set_epoch(volume, epoch),
-            None if self.state == Connected::InLogin => {
-                self.early_epochs.retain(|(known, _)| *known != volume);
-                self.early_epochs.push((volume, epoch));
-            }
+            None if self.life.state() == Connected::InLogin => self.early.set_epoch(volume, epoch),
             None => {}
         }
         if let Some(event) = event {
@@ -178,18 +151,8 @@ impl<D: TargetDatamover> Target<D> {
         }
         match &mut self.server {
             Some(server) => server.handle_event(volume, event),
-            None => self.keep_early_event(volume, event),
-        }
-    }
-
-    /// Who holds reservations, and how large the unit is, must be known when the nexus begins; nothing else that happened
-    /// before concerns it.
-    fn keep_early_event(&mut self, volume: VolumeId, event: NexusEvent) {
-        let lasting = matches!(event, NexusEvent::Reservations { .. } | NexusEvent::CapacityChanged(_));
-        if self.state == Connected::InLogin && lasting {
-            let kind = discriminant(&event);
-            self.early_events.retain(|(at, earlier)| (*at, discriminant(earlier)) != (volume, kind));
-            self.early_events.push((volume, event));
+            None if self.life.state() == Connected::InLogin => self.early.keep(volume, event),
+            None => {}
         }
     }
 
@@ -214,11 +177,11 @@ impl<D: TargetDatamover> Target<D> {
             }
             State::Unread => {
                 // Receiving goes on: the data behind the command is passed over.
-                self.waits_for_memory = None;
+                self.withheld.release();
                 self.end_aborted(slot, by);
             }
             State::AwaitBuffer(_) => {
-                self.awaiting_buffer.retain(|waiting| *waiting != slot);
+                self.buffers.remove(slot);
                 self.end_aborted(slot, by);
             }
             State::AtReservations => task.abort(by),
@@ -241,11 +204,7 @@ impl<D: TargetDatamover> Target<D> {
                 if let Some(task) = self.tasks.get(slot) {
                     task.aborted = None;
                 }
-                let data = BufList::new();
-                self.answer(
-                    slot,
-                    Reply { status: Status::TaskAborted, sense: Sense::NONE, data, full_length: 0 },
-                );
+                self.answer(slot, without_data(Status::TaskAborted));
                 self.finish_pending();
             }
         }
@@ -253,6 +212,7 @@ impl<D: TargetDatamover> Target<D> {
 
     /// A task has ended without an answer.
     pub(super) fn retire(&mut self, slot: u16) {
+        self.mover.deallocate_task_resources(TaskHandle(slot));
         if let Some(delivery) = self.remove_task(slot) {
             self.numbers.window.finish(delivery);
         }
@@ -261,12 +221,7 @@ impl<D: TargetDatamover> Target<D> {
 
     /// Answers the functions whose tasks have ended.
     pub(super) fn finish_pending(&mut self) {
-        while let Some(front) = self.pending.front() {
-            let waits = front.reset.is_some() || self.tasks.iter().any(|task| task.aborted.is_some());
-            if waits || !self.answer_oldest() {
-                return;
-            }
-        }
+        while self.management.awaits_only_tasks() && !self.tasks.are_aborting() && self.answer_oldest() {}
     }
 
     /// Answers all functions, whatever they wait for.
@@ -276,33 +231,28 @@ impl<D: TargetDatamover> Target<D> {
 
     /// Answers the oldest function that waits; false when there is none, or nobody to answer.
     fn answer_oldest(&mut self) -> bool {
-        if self.state.is_over() {
+        if self.life.state().is_over() {
             return false;
         }
-        let Some(PendingResponse { header, delivery, then, .. }) = self.pending.pop_front() else {
-            return false;
-        };
+        let Some(ready) = self.management.take_oldest() else { return false };
+        self.send_ready(ready);
+        true
+    }
+
+    fn send_ready(&mut self, ready: Ready) {
+        let Ready { header, delivery, then } = ready;
         self.respond(header, Vec::new(), delivery);
         if then == Then::Close {
             self.close(CloseReason::Finished);
         }
-        true
     }
 
-    /// When the next function that waits is rejected.
-    pub(super) fn pending_due(&self) -> Option<Instant> {
-        self.pending.front().and_then(|front| front.due).map(|(due, _)| due)
-    }
-
-    /// Rejects the functions that have waited for too long: a volume may never answer. The initiator then knows that what it asked for
-    /// has not come about.
-    pub(super) fn give_up_pending(&mut self, now: Instant) {
-        while self.pending_due().is_some_and(|due| due <= now) && !self.state.is_over() {
-            let Some(PendingResponse { due: Some((_, rejected)), delivery, .. }) = self.pending.pop_front()
-            else {
-                return;
-            };
-            self.respond(rejected, Vec::new(), delivery);
+    /// Rejects the functions that have waited for too long.
+    pub(super) fn reject_overdue(&mut self, now: Instant) {
+        while !self.life.state().is_over()
+            && let Some(ready) = self.management.take_overdue(now)
+        {
+            self.send_ready(ready);
         }
         self.finish_pending();
     }
@@ -310,7 +260,7 @@ impl<D: TargetDatamover> Target<D> {
     /// The connection ends: what is at a volume is cancelled, everything else is dropped.
     pub(super) fn abandon(&mut self) {
         self.abort_where(AbortedBy::Itself, |_| true);
-        self.pending.clear();
-        self.awaiting_buffer.clear();
+        self.management.clear();
+        self.buffers.clear();
     }
 }

@@ -1,114 +1,52 @@
 //! What a connection holds, and how long: buffers for commands that wait for one, everything else in bytes, and an end for what makes no
 //! progress.
 //!
-//! A command gets its memory when it needs it: a read before it goes to the volume, a write before its data is asked for. Until then it waits with nothing, in
-//! order, and receiving goes on. Only data that comes unsolicited stays where it is until there is memory for it, and what is behind it too.
+//! Until there is memory for it a command waits with nothing (`buffer_queue`), and receiving goes on. Only data that comes unsolicited stays where it is until
+//! there is memory for it, and what is behind it too (`withheld_receive`).
 //!
 //! Whoever leaves the target waiting loses what it holds: a command whose data does not come ends with INITIATOR RESPONSE TIMEOUT (the code of other
-//! transports for a transfer that nobody serves), and a connection whose answers nobody reads, or whose PDU stops half-way, is closed. Both come sooner while others
-//! wait for memory. Receiving itself waits for memory only for a moment, as what keeps the session alive comes there, too.
+//! transports for a transfer that nobody serves, `data_watch`), and a connection whose answers nobody reads (`send_watch`), or whose PDU stops half-way, is closed.
+//! Both come sooner while others wait for memory.
 
-use buf::{Account, Buf, LARGEST, Outside};
+use buf::{Buf, Outside};
 use protocol::{CloseReason, Instant};
 use volume::{Operation, Request, Tag};
 
-use super::connection::{Action, SendWatch, Target};
+use super::buffer_queue::Granted;
+use super::connection::{Action, Target};
 use super::login::Login;
+use super::send_watch::{Memory, Progress};
 use super::tasks::{State, Task, Wanted};
 use super::text_exchange::TextExchange;
 use crate::connection::State as Life;
 use crate::datamover::{Pending, TargetDatamover, TaskHandle, WriteResources};
-use crate::limits::{
-    DATA_TIME, IMMEDIATE_DEPTH, MEMORY_WAIT_TIME, OVERDRAFT, SCARCE_DATA_TIME, SCARCE_SEND_TIME, SEND_TIME,
-    WATCH,
-};
+use crate::limits::{IMMEDIATE_DEPTH, OVERDRAFT};
 use crate::sequence::Delivery;
 
 impl<D: TargetDatamover> Target<D> {
-    /// Gets a task the buffer that it waits for, or a place behind those that wait already. What is little need not wait behind what is long.
+    /// Gets a task the buffer that it waits for, or a place behind those that wait already.
+    #[inline]
     pub(super) fn request_buffer(&mut self, slot: u16) {
-        let assigned = if self.awaiting_buffer.is_empty() {
-            self.assign_buffer(slot)
-        } else {
-            self.assign_buffer_aside(slot)
-        };
-        if !assigned {
-            self.awaiting_buffer.push_back(slot);
+        let Some(need) = self.tasks.awaited_buffer(slot) else { return };
+        if let Some(buf) = self.buffers.request(slot, need, &mut self.account) {
+            self.give_buffer(Granted { slot, buf });
         }
     }
 
-    /// Goes on with a task of one buffer that this connection may have at any time.
-    fn assign_buffer_aside(&mut self, slot: u16) -> bool {
-        let Some(task) = self.tasks.get(slot) else { return true };
-        let length = task.needed as usize;
-        if length > LARGEST || task.reserved.is_some() || task.command.full_length() > length as u64 {
-            return false;
-        }
-        self.assign_buffer_by(slot, Account::take_within_floor)
-    }
-
-    /// Tries again to find buffers for the tasks that wait for one, in order.
-    pub(super) fn retry_awaiting_buffer(&mut self) {
-        let returns = self.account.returns();
-        if core::mem::replace(&mut self.retried_at, returns) == returns {
-            return;
-        }
-        while let Some(&slot) = self.awaiting_buffer.front() {
-            if !self.assign_buffer(slot) {
-                return self.retry_aside();
-            }
-            self.awaiting_buffer.pop_front();
+    /// Tries again to find buffers for the tasks that wait for one.
+    pub(super) fn retry_buffers(&mut self) {
+        let Some(mut pass) = self.buffers.begin_pass(&self.account) else { return };
+        while let Some(granted) = self.buffers.next_granted(&mut pass, &mut self.tasks, &mut self.account) {
+            self.give_buffer(granted);
         }
     }
 
-    /// What is little may have found no room beside its own connection's data when it came, and does now: the oldest first. A connection
-    /// that holds its floor, as those with much under way do, looks through nothing.
-    fn retry_aside(&mut self) {
-        let mut place = 1;
-        while self.account.floor_left() > 0
-            && let Some(&slot) = self.awaiting_buffer.get(place)
-        {
-            if self.assign_buffer_aside(slot) {
-                self.awaiting_buffer.remove(place);
-            } else {
-                place = place.saturating_add(1);
-            }
-        }
-    }
-
-    /// Goes on with a task if there is a buffer for it; true also when it no longer waits.
-    fn assign_buffer(&mut self, slot: u16) -> bool {
-        self.assign_buffer_by(slot, Account::take)
-    }
-
-    fn assign_buffer_by(&mut self, slot: u16, take: impl Fn(&mut Account, usize) -> Option<Buf>) -> bool {
-        let Some(task) = self.tasks.get(slot) else { return true };
-        let State::AwaitBuffer(wanted) = task.state else { return true };
-        let length = (task.needed as usize).min(LARGEST);
-        let buf = match &mut task.reserved {
-            Some(reserved) if *reserved > 0 => {
-                let buf = self.account.take_charged(length, *reserved);
-                *reserved = if buf.is_some() { reserved.saturating_sub(length) } else { *reserved };
-                buf
-            }
-            Some(_) => self.account.take(length),
-            None => {
-                // A read in several pieces begins only when all of them have room, or many could wait for each other's.
-                let whole = wire::index(task.command.full_length());
-                let rest = if task.reads { whole.saturating_sub(length) } else { 0 };
-                if rest > 0 && !self.account.charge(rest) {
-                    return false;
-                }
-                let buf = take(&mut self.account, length);
-                if buf.is_none() {
-                    self.account.release(rest);
-                } else {
-                    task.reserved = Some(rest);
-                }
-                buf
-            }
-        };
-        let Some(buf) = buf else { return false };
+    /// Goes on with a task that waited for a buffer.
+    #[inline]
+    fn give_buffer(&mut self, granted: Granted) {
+        let Granted { slot, buf } = granted;
+        let Some(task) = self.tasks.get(slot) else { return };
+        let State::AwaitBuffer(wanted) = task.state else { return };
         match wanted {
             Wanted::Read { volume, epoch, extent } => {
                 task.state = State::AtVolume(volume);
@@ -117,23 +55,28 @@ impl<D: TargetDatamover> Target<D> {
                 self.actions.push_back(Action::Submit { volume, epoch, request });
             }
             Wanted::Data => {
-                task.state = State::Collecting;
                 task.heard = self.now;
-                let resources = WriteResources { task_tag: task.tag, buf, unsolicited: None };
-                self.mover.allocate_task_resources(TaskHandle(slot), resources);
+                self.begin_collecting(slot, buf);
                 self.collect(slot);
             }
         }
-        true
     }
 
-    /// Removes a task, and what was set aside for it.
+    /// Lends the datamover the buffer for a task's write data.
+    #[inline]
+    pub(super) fn begin_collecting(&mut self, slot: u16, buf: Buf) {
+        let Some(task) = self.tasks.get(slot) else { return };
+        task.state = State::Collecting;
+        let resources =
+            WriteResources { task_tag: task.tag, buf, unsolicited: task.get_data.unsolicited() };
+        self.mover.allocate_task_resources(TaskHandle(slot), resources);
+    }
+
+    /// Removes a task, and what was kept for it.
     #[inline]
     pub(super) fn remove_task(&mut self, slot: u16) -> Option<Delivery> {
-        if let Some(task) = self.tasks.get(slot)
-            && let Some(reserved) = task.reserved.take()
-        {
-            self.account.release(reserved);
+        if let Some(task) = self.tasks.get(slot) {
+            task.buffer.release(&mut self.account);
         }
         self.tasks.remove(slot)
     }
@@ -142,27 +85,24 @@ impl<D: TargetDatamover> Target<D> {
     #[inline]
     pub(super) fn settle_account(&mut self) {
         let talk = self.exchange.as_ref().map_or(0, TextExchange::size);
-        let login =
-            if self.state == Life::InLogin { self.login.as_deref().map_or(0, Login::size) } else { 0 };
+        let in_login = self.life.state() == Life::InLogin;
+        let login = if in_login { self.login.as_deref().map_or(0, Login::size) } else { 0 };
         let Pending { data, queue } = self.mover.pending();
         let tasks = self.tasks.used().saturating_mul(size_of::<Task>().saturating_add(D::TASK_SIZE));
-        let tables = queue.saturating_add(tasks).saturating_sub(self.table_allowance);
-        let data = data.saturating_add(talk).saturating_add(login);
-        let held = Outside { data, tables };
-        if held != self.counted {
-            self.recount(held);
+        let text = talk.saturating_add(login);
+        let held = Outside { data: data.saturating_add(text), tables: queue.saturating_add(tasks) };
+        if self.outside.settle(&mut self.account, held) {
+            self.check_text(text);
         }
-        if self.awaiting_buffer.is_empty() && self.waits_for_memory.is_none() {
+        if self.buffers.is_empty() && !self.withheld.is_waiting() {
             self.account.stop_waiting();
         }
     }
 
-    /// What is held outside of buffers has changed, which is rare.
+    /// Text for which there is no memory ends the connection.
     #[cold]
-    fn recount(&mut self, held: Outside) {
-        self.account.recount(&mut self.counted, held);
-        let text = held.data > self.mover.pending().data;
-        if text && self.account.overdrawn() > OVERDRAFT && !self.state.is_over() {
+    fn check_text(&mut self, text: usize) {
+        if text > 0 && self.account.overdrawn() > OVERDRAFT && !self.life.state().is_over() {
             self.close(CloseReason::Limit("there is no memory for the text of a login or discovery"));
         }
     }
@@ -173,10 +113,9 @@ impl<D: TargetDatamover> Target<D> {
         let more = self.portal.queue_depth.saturating_sub(self.width).min(self.width);
         let each = size_of::<Task>().saturating_add(D::TASK_SIZE).saturating_add(D::QUEUE_SIZE);
         let bytes = usize::from(more).saturating_mul(each);
-        if self.server.is_none() || more == 0 || !self.account.charge_table(bytes) {
+        if self.server.is_none() || more == 0 || !self.outside.grant(&mut self.account, bytes) {
             return;
         }
-        self.table_allowance = self.table_allowance.saturating_add(bytes);
         self.width = self.width.saturating_add(more);
         self.tasks.grow(self.width.saturating_add(IMMEDIATE_DEPTH));
         self.mover.allocate_connection_resources(self.width.saturating_add(IMMEDIATE_DEPTH));
@@ -186,69 +125,51 @@ impl<D: TargetDatamover> Target<D> {
     /// True while this side has reasons of its own to receive nothing more.
     #[inline]
     pub(super) fn is_receiving_withheld(&self) -> bool {
-        let waits = self.waits_for_memory.is_some_and(|returns| returns == self.account.returns());
-        let joining =
-            self.state == Life::InLogin && self.login.as_ref().is_some_and(|login| login.waiting().is_some());
+        let joining = self.life.state() == Life::InLogin
+            && self.login.as_ref().is_some_and(|login| login.waiting().is_some());
         let overdrawn = self.account.overdrawn() > OVERDRAFT;
-        waits || joining || (self.mover.pending().data > 0 && (overdrawn || self.account.is_over()))
+        self.withheld.is_waiting() && self.withheld.is_withheld(self.account.returns())
+            || joining
+            || (self.mover.pending().data > 0 && (overdrawn || self.account.is_over()))
     }
 
-    /// Whether receiving may wait for memory for a command's data. It may not while buffers wait for what comes behind it; nor for long, as pings
-    /// and their answers may come behind it.
+    /// Whether receiving may wait for memory for a command's data. It may not while buffers wait for what comes behind it.
     pub(super) fn may_wait(&mut self) -> bool {
-        let since = *self.waiting_since.get_or_insert(self.now);
-        !self.tasks.are_collecting() && self.now < since + MEMORY_WAIT_TIME
+        let is_patient = self.withheld.may_wait(self.now);
+        is_patient && !self.tasks.are_collecting()
     }
 
-    /// When receiving has waited long enough for a command's data.
-    pub(super) fn receiving_due(&self) -> Option<Instant> {
-        self.waiting_since
-            .filter(|_| self.waits_for_memory.is_some() && self.unread.is_some())
-            .map(|since| since + MEMORY_WAIT_TIME)
-    }
-
-    /// Lets receiving go on without memory.
-    pub(super) fn watch_receiving(&mut self, now: Instant) {
-        if self.receiving_due().is_some_and(|due| due <= now) {
-            self.waits_for_memory = None;
-        }
+    fn memory(&self) -> Memory {
+        if self.account.is_wanted() { Memory::Wanted } else { Memory::Free }
     }
 
     /// Closes the connection when nothing of what is sent to it is read.
     pub(super) fn watch_sending(&mut self, now: Instant) {
-        let Some(SendWatch { since, due }) = self.sending else { return };
-        let limit = if self.account.is_wanted() { SCARCE_SEND_TIME } else { SEND_TIME };
-        if since + limit <= now {
+        if self.send_watch.handle_timeout(now, self.memory()) == Progress::Stalled {
             self.mover.connection_terminate();
             self.close(CloseReason::TimedOut("the initiator does not read what is sent to it"));
-            self.sending = None;
-        } else if due <= now {
-            self.sending = Some(SendWatch { since, due: now + WATCH });
         }
     }
 
     /// Ends commands whose data makes no progress.
     pub(super) fn watch_data(&mut self, now: Instant) {
-        if self.watch_at.is_none_or(|at| at > now) {
-            return;
-        }
-        let silent = self.account.is_wanted() && self.data_heard + SCARCE_DATA_TIME <= now;
-        let limit = if silent { SCARCE_DATA_TIME } else { DATA_TIME };
-        let mut collecting = false;
+        let Some(limit) = self.data_watch.handle_timeout(now, self.memory()) else { return };
         for slot in self.tasks.slots() {
             let Some(task) = self.tasks.peek(slot) else { continue };
             if !matches!(task.state, State::Collecting) {
                 continue;
             }
             if task.heard + limit > now {
-                collecting = true;
+                self.data_watch.begin(now);
             } else if self.mover.deallocate_task_resources(TaskHandle(slot)).is_some() {
                 self.end_collection(slot);
             } else {
                 self.close(CloseReason::TimedOut("the initiator stopped in the middle of a PDU"));
             }
         }
-        self.watch_at = (collecting && !self.state.is_over()).then_some(now + WATCH);
+        if self.life.state().is_over() {
+            self.data_watch.end();
+        }
     }
 
     /// A write's data did not come in time.
@@ -256,10 +177,5 @@ impl<D: TargetDatamover> Target<D> {
         let (Some(server), Some(task)) = (&mut self.server, self.tasks.get(slot)) else { return };
         let step = server.data_timed_out(&mut task.command);
         self.run(slot, step);
-    }
-
-    /// A command waits for its data from now on.
-    pub(super) fn begin_watch(&mut self) {
-        self.watch_at.get_or_insert(self.now + WATCH);
     }
 }

@@ -1,32 +1,52 @@
 //! The target's side of a connection.
 //!
 //! * [`Portal`] says what is served: nodes; [`Access`] who may use which of their logical units, and how they prove it.
-//! * [`Target`] is one connection, over a datamover that it knows by its contract alone: `connection` has its life, `login` the login phase, `requests` the full
-//!   feature phase, `commands` the way of a SCSI command between the wire and the volume, `get_data` which write data is
-//!   asked for, `memory` who waits for it, `management` aborts and resets, `pending_response` the responses that wait for
-//!   them, `discovery` SendTargets, and `text_exchange` its negotiation; `portal_change` what happens when the portal serves something else.
+//! * [`Target`] is one connection, over a datamover that it knows by its contract alone. Its parts have states of their own:
 //!
-//! How data becomes PDUs and a stream stands in [`crate::datamover`]; [`Connection`] is a target over a byte stream, [`IserConnection`] over a queue pair.
+//!   | what | in |
+//!   |---|---|
+//!   | the connection's state and its deadlines | `life` |
+//!   | the login phase | `login` |
+//!   | a session's tasks; which write data is asked for; the buffers that each needs | `tasks`, `get_data`, `buffer_need` |
+//!   | commands that wait for memory, and who gets it next | `buffer_queue` |
+//!   | receiving that waits for memory | `withheld_receive` |
+//!   | data that does not come, sends that are not read, silence | `data_watch`, `send_watch`, `keep_alive` |
+//!   | what is held outside of buffers | `outside_memory` |
+//!   | responses that wait for tasks to end | `task_management` |
+//!   | what happens before there is a nexus | `early_events` |
+//!   | a text negotiation | `text_exchange` |
+//!
+//!   What goes through several of them is the connection's: `connection` has the calls of its datamover and driver, `requests` those of the initiator, `commands` how a
+//!   SCSI command gets from the wire to the volume and back, `memory` how commands get their buffers, `management` aborts and resets, `discovery` SendTargets,
+//!   and `portal_change` what happens when the portal serves something else.
+//!
+//! How data crosses stands in [`crate::datamover`]: [`crate::datamover::tcp::TargetConnection`] is a target over a byte stream,
+//! [`crate::datamover::iser::TargetConnection`] over a queue pair. Nothing here names either.
 
 mod access;
+mod buffer_need;
+mod buffer_queue;
 mod commands;
 mod connection;
+mod data_watch;
 mod discovery;
+mod early_events;
 mod get_data;
 mod keep_alive;
+mod life;
 mod login;
 mod management;
 mod memory;
-mod pending_response;
+mod outside_memory;
 mod portal;
 mod portal_change;
 mod requests;
+mod send_watch;
+mod task_management;
 mod tasks;
 mod text_exchange;
+mod withheld_receive;
 
 pub use access::{Access, Chap, ProvenInitiator, Rule};
 pub use connection::{Action, Input, Resources, Target};
 pub use portal::{Node, Portal};
-
-pub use crate::datamover::iser::TargetConnection as IserConnection;
-pub use crate::datamover::tcp::TargetConnection as Connection;

@@ -69,17 +69,17 @@ fn decide(state: State, change: TargetChange) -> Decision {
 impl<D: TargetDatamover> Target<D> {
     /// True when the initiator was asked to log out because of what is served, and has not.
     pub fn is_withdrawn(&self) -> bool {
-        self.state == State::LogoutRequested && matches!(self.logout_reason, CloseReason::Withdrawn(_))
+        matches!(self.life.logout_reason(), Some(CloseReason::Withdrawn(_)))
     }
 
     /// True when the initiator hears over this connection what has changed, and may ask for it elsewhere at once.
     pub fn reports_changes(&self) -> bool {
-        self.state == State::LoggedIn
+        self.life.state() == State::LoggedIn
     }
 
     /// The portal serves this from now on.
     pub(super) fn handle_portal_changed(&mut self, now: Instant, portal: Arc<Portal>) {
-        match decide(self.state, self.target_change(&portal)) {
+        match decide(self.life.state(), self.target_change(&portal)) {
             Decision::Nothing => {}
             Decision::TakePortal => self.take_portal(portal),
             Decision::TakeTarget => {

@@ -5,9 +5,8 @@ use alloc::vec::Vec;
 use protocol::Instant;
 
 use super::connection::Target;
-use super::pending_response::{PendingResponse, Then};
 use super::tasks::AbortedBy;
-use crate::connection::{Event, State};
+use crate::connection::State;
 use crate::datamover::{Disposition, ReceivedPdu, TargetDatamover};
 use crate::limits::{DRAIN_TIME, ECHO};
 use crate::pdu::{
@@ -85,7 +84,7 @@ impl<D: TargetDatamover> Target<D> {
                 self.violate(Violation::TooMuchText, Some(header));
                 return Disposition::Taken;
             }
-            self.waits_for_memory = Some(self.account.returns());
+            self.withheld.withhold_request(self.account.returns());
             return Disposition::Withheld;
         };
         if buf.len() >= length { Disposition::Collect(buf) } else { Disposition::Taken }
@@ -118,11 +117,10 @@ impl<D: TargetDatamover> Target<D> {
         if response != LogoutResponse::CLOSED {
             return self.respond(header, Vec::new(), delivery);
         }
-        self.enter(Event::Logout);
-        debug_assert_eq!(self.state, State::InLogout);
-        self.due = Some(now + DRAIN_TIME);
+        self.life.log_out(now + DRAIN_TIME);
+        debug_assert_eq!(self.life.state(), State::InLogout);
         self.abort_where(AbortedBy::Itself, |_| true);
-        self.pending.push_back(PendingResponse::new(header, delivery).then(Then::Close));
+        self.management.logout(header, delivery);
         self.finish_pending();
     }
 }

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use protocol::Instant;
 use volume::{Epoch, Extent, VolumeId};
 
+use super::buffer_need::BufferNeed;
 use super::get_data::GetDataProgress;
 use crate::sequence::Delivery;
 
@@ -60,10 +61,8 @@ pub(super) struct Task {
     pub(super) get_data: GetDataProgress,
     /// When data last came, or was last asked for.
     pub(super) heard: Instant,
-    /// Bytes of the buffer that it has or waits for.
-    pub(super) needed: u32,
-    /// Bytes that are set aside for later pieces of a read; `None` before its first.
-    pub(super) reserved: Option<usize>,
+    /// The buffer that it has or waits for.
+    pub(super) buffer: BufferNeed,
     pub(super) state: State,
     /// Who aborted it while its request was under way, with which it ends.
     pub(super) aborted: Option<AbortedBy>,
@@ -96,8 +95,7 @@ impl Task {
             command: scsi::Task::default(),
             get_data: GetDataProgress::default(),
             heard: Instant::ZERO,
-            needed: 0,
-            reserved: None,
+            buffer: BufferNeed::default(),
             state: State::Free,
             aborted: None,
         }
@@ -188,8 +186,7 @@ impl Tasks {
             self.slots.push(Task::unused());
         }
         if let Some(task) = self.slots.get_mut(usize::from(slot)) {
-            (task.tag, task.needed, task.aborted) = (tag, 0, None);
-            task.reserved = None;
+            (task.tag, task.buffer, task.aborted) = (tag, BufferNeed::default(), None);
             task.state = State::Answering;
         }
         Some(slot)
@@ -198,6 +195,13 @@ impl Tasks {
     /// The task in a slot.
     pub(super) fn get(&mut self, slot: u16) -> Option<&mut Task> {
         self.slots.get_mut(usize::from(slot)).filter(|task| task.is_live())
+    }
+
+    /// The buffer that the task in a slot waits for, if it waits for one.
+    #[inline]
+    pub(super) fn awaited_buffer(&mut self, slot: u16) -> Option<&mut BufferNeed> {
+        let task = self.slots.get_mut(usize::from(slot))?;
+        matches!(task.state, State::AwaitBuffer(_)).then_some(&mut task.buffer)
     }
 
     /// The task in a slot, to look at.
@@ -248,6 +252,11 @@ impl Tasks {
     /// All slots that have a task.
     pub(super) fn slots(&self) -> impl Iterator<Item = u16> + use<> {
         0..wire::bounded::<u16>(self.slots.len())
+    }
+
+    /// True while a task that was aborted is still at a volume, or at the owner of the reservations.
+    pub(super) fn are_aborting(&self) -> bool {
+        self.iter().any(|task| task.aborted.is_some())
     }
 
     /// All tasks.

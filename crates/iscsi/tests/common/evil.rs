@@ -10,7 +10,8 @@
 )]
 
 use buf::Pool;
-use iscsi::initiator::{self, Action, Config};
+use iscsi::datamover::tcp;
+use iscsi::initiator::{Action, Config};
 use iscsi::pdu::{BasicHeaderSegment, Bhs, LoginRequest, LoginResponse, Opcode, Stage, Status, padding};
 use iscsi::text::Text;
 use protocol::pair::Half;
@@ -20,7 +21,7 @@ use super::raw::Pdu;
 
 /// The initiator, and what the script knows.
 pub struct Evil {
-    pub half: Half<initiator::Connection>,
+    pub half: Half<tcp::InitiatorConnection>,
     pub now: Instant,
     /// Bytes of a digest behind each header and each data segment that the initiator sends.
     pub digests: (usize, usize),
@@ -32,7 +33,7 @@ pub struct Evil {
 impl Evil {
     pub fn new(config: Config) -> Self {
         let entropy = Box::new(SeededEntropy::new(5));
-        let connection = initiator::Connection::new(Instant::ZERO, config, Pool::new(16 << 20), entropy);
+        let connection = tcp::InitiatorConnection::new(Instant::ZERO, config, Pool::new(16 << 20), entropy);
         Self {
             half: Half::new(connection),
             now: Instant::ZERO,

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use buf::{Account, Pool};
-use iscsi::datamover::iser::{Invalidation, QueueNeeds, initiator_needs, private_data, target_needs};
-use iscsi::initiator::{self, Config};
-use iscsi::target::{self, Portal};
+use iscsi::datamover::iser::{self, Invalidation, QueueNeeds, initiator_needs, private_data, target_needs};
+use iscsi::initiator::Config;
+use iscsi::target::Portal;
 use iwarp::mpa::{Offer, Revision, RtrKinds};
 use iwarp::{QueueLimits, Role};
 use protocol::{Instant, SeededEntropy};
@@ -24,19 +24,19 @@ pub fn queue_pair(role: Role, needs: QueueNeeds, offer: Offer) -> iwarp::Connect
     iwarp::Connection::new(Instant::ZERO, config, Account::new(&Pool::new(1 << 20)))
 }
 
-pub type Near = initiator::IserConnection<iwarp::Connection>;
-pub type Far = target::IserConnection<iwarp::Connection>;
+pub type Near = iser::InitiatorConnection<iwarp::Connection>;
+pub type Far = iser::TargetConnection<iwarp::Connection>;
 pub type IserBench = Bench<Near, Far>;
 
 pub fn near(config: Config, invalidation: Invalidation) -> Near {
     let queue_pair = queue_pair(Role::Initiator(private_data(invalidation)), initiator_needs(), OFFER);
     let entropy = Box::new(SeededEntropy::new(2));
-    initiator::IserConnection::new(Instant::ZERO, config, Pool::new(64 << 20), entropy, queue_pair)
+    iser::InitiatorConnection::new(Instant::ZERO, config, Pool::new(64 << 20), entropy, queue_pair)
 }
 
 pub fn far(portal: Portal, pool: &Pool) -> Far {
     let queue_pair = queue_pair(Role::Responder, target_needs(portal.queue_depth), OFFER);
-    target::IserConnection::new(Instant::ZERO, Arc::new(portal), resources(pool), queue_pair)
+    iser::TargetConnection::new(Instant::ZERO, Arc::new(portal), resources(pool), queue_pair)
 }
 
 /// Both ends, which have exchanged nothing yet.

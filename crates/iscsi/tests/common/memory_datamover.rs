@@ -17,12 +17,13 @@ use std::sync::Arc;
 use buf::{Buf, BufList, Pool};
 use iscsi::datamover::{
     CommandData, CommandResources, CommandTransfer, ControlPdu, DataArrival, Datamover, Disposition, GetData,
-    InitiatorDatamover, InitiatorLayer, Pending, PutData, ReceivedPdu, TargetDatamover, TargetLayer,
-    TaskHandle, UpperLayer, WriteResources,
+    InitiatorDatamover, InitiatorLayer, KeyValues, Pending, PutData, ReceivedPdu, TargetDatamover,
+    TargetLayer, TaskHandle, Unacceptable, UpperLayer, WriteResources,
 };
 use iscsi::initiator::{Config, Initiator};
-use iscsi::keys::Parameters;
+use iscsi::keys::{Parameters, SessionType, Tuning};
 use iscsi::pdu::{BasicHeaderSegment, Bhs, DataRange, Opcode, ScsiResponse};
+use iscsi::sequence::CmdSn;
 use iscsi::target::{Portal, Target};
 use protocol::{CloseReason, Connection, Ended, Instant, Placement, SeededEntropy, Transmit};
 
@@ -192,6 +193,12 @@ where
         self.upper.end_turn();
     }
 
+    fn handle_memory(&mut self, now: Instant) {
+        self.upper.begin_turn(now);
+        self.upper.handle_memory();
+        self.upper.end_turn();
+    }
+
     fn handle_ended(&mut self, now: Instant, how: Ended) {
         self.upper.begin_turn(now);
         self.upper.mover().common().queue.clear();
@@ -235,6 +242,14 @@ where
 macro_rules! datamover {
     ($name:ident) => {
         impl Datamover for $name {
+            fn check_key_values(_values: KeyValues<'_>) -> Result<(), Unacceptable> {
+                Ok(())
+            }
+
+            fn parameters(agreed: Parameters) -> Parameters {
+                agreed
+            }
+
             fn send_control(&mut self, pdu: ControlPdu) {
                 self.common.queue.push_back(Item::Control(pdu));
             }
@@ -282,6 +297,10 @@ impl TargetDatamover for MemoryTarget {
     const TASK_SIZE: usize = size_of::<WriteSlot>();
     const QUEUE_SIZE: usize = 2 * size_of::<Item>();
 
+    fn tuning(wanted: Tuning) -> Tuning {
+        wanted
+    }
+
     fn allocate_connection_resources(&mut self, tasks: u16) {
         let tasks = usize::from(tasks).max(self.slots.len());
         self.slots.resize_with(tasks, || None);
@@ -306,15 +325,15 @@ impl TargetDatamover for MemoryTarget {
     }
 
     fn put_data(&mut self, put: PutData) {
-        let PutData { task, task_tag, data, status, delivery, get_data } = put;
+        let PutData { task, task_tag, data, status, sense: bytes, residual, delivery } = put;
         if !data.is_empty() {
             self.common.queue.push_back(Item::Put { task_tag, offset: 0, data });
         }
-        let response = ScsiResponse::new(task_tag, status.status, status.residual, get_data);
+        let response = ScsiResponse::new(task_tag, status, residual, 0);
         let mut sense = Vec::new();
-        if !status.sense.bytes().is_empty() {
-            sense.extend(u16::try_from(status.sense.bytes().len()).unwrap().to_be_bytes());
-            sense.extend(status.sense.bytes());
+        if !bytes.bytes().is_empty() {
+            sense.extend(u16::try_from(bytes.bytes().len()).unwrap().to_be_bytes());
+            sense.extend(bytes.bytes());
         }
         let pdu = ControlPdu::response(response.to_bytes(), sense, delivery);
         self.common.queue.push_back(Item::Status(pdu, task));
@@ -403,6 +422,10 @@ impl MemoryInitiator {
 }
 
 impl InitiatorDatamover for MemoryInitiator {
+    fn tuning(wanted: Tuning, _session: SessionType) -> Tuning {
+        wanted
+    }
+
     fn allocate_task_resources(&mut self, task: TaskHandle, resources: CommandResources) {
         let index = usize::from(task.0);
         self.slots.resize_with(self.slots.len().max(index + 1), || None);
@@ -452,7 +475,7 @@ impl<U: InitiatorLayer<Mover = Self>> Role<U> for MemoryInitiator {
         let (mover, numbers) = upper.mover_and_numbers();
         match mover.common.queue.pop_front() {
             Some(Item::Control(mut pdu)) => {
-                numbers.stamp(&mut pdu.header, true);
+                numbers.stamp(&mut pdu.header, CmdSn::Next);
                 mover.common.send_control(out, pdu.header, &pdu.data);
             }
             Some(Item::Put { task_tag, offset, data }) => {
@@ -482,7 +505,7 @@ fn send_command<U: InitiatorLayer<Mover = MemoryInitiator>>(upper: &mut U, out: 
         immediate = data.part(0, most as usize);
         (transfer.sent, transfer.requested) = (most, most);
     }
-    numbers.stamp(&mut header, false);
+    numbers.stamp(&mut header, CmdSn::Kept);
     mover.common.send_control(out, header, &immediate.into_one());
     true
 }

@@ -21,6 +21,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use buf::{Buf, BufList, Pool, SharedBuf};
+use iscsi::datamover::tcp;
 use iscsi::initiator::{self, Config, Discovered, RemoteUnit};
 use iscsi::session::{Reply, Sessions};
 use iscsi::target::{self, Access, Node, Portal, Resources};
@@ -133,7 +134,7 @@ pub fn resources(pool: &Pool) -> Resources {
 }
 
 /// Both ends and everything around them.
-pub struct Bench<I = initiator::Connection, T = target::Connection> {
+pub struct Bench<I = tcp::InitiatorConnection, T = tcp::TargetConnection> {
     pub pair: Pair<I, T>,
     pub memory: Memory,
     pub sessions: Sessions<u8>,
@@ -165,12 +166,16 @@ impl Bench {
 }
 
 /// Both ends over TCP, and the blocks of the portal's first unit.
-pub fn ends(config: Config, portal: Portal, pool: &Pool) -> (initiator::Connection, target::Connection, u64) {
+pub fn ends(
+    config: Config,
+    portal: Portal,
+    pool: &Pool,
+) -> (tcp::InitiatorConnection, tcp::TargetConnection, u64) {
     let now = protocol::Instant::ZERO;
     let ours = Pool::new(64 << 20);
-    let near = initiator::Connection::new(now, config, ours, Box::new(SeededEntropy::new(2)));
+    let near = tcp::InitiatorConnection::new(now, config, ours, Box::new(SeededEntropy::new(2)));
     let blocks = blocks(&portal);
-    let far = target::Connection::new(now, Arc::new(portal), resources(pool));
+    let far = tcp::TargetConnection::new(now, Arc::new(portal), resources(pool));
     (near, far, blocks)
 }
 
@@ -218,10 +223,10 @@ where
     }
 
     pub fn act_far(&mut self) -> bool {
-        let mut any = false;
+        let (mut any, now) = (false, self.pair.now);
+        self.pair.far.connection.handle_memory(now);
         while let Some(action) = self.pair.far.connection.poll_action() {
             any = true;
-            let now = self.pair.now;
             match action {
                 target::Action::Submit { request, .. } if self.memory.hold => self.memory.held.push(request),
                 target::Action::Submit { request, .. } => {
@@ -238,7 +243,6 @@ where
                 }
             }
         }
-        let now = self.pair.now;
         while let Some((member, reply)) = self.sessions.poll_message() {
             any = true;
             if member == 1 {

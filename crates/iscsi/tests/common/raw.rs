@@ -12,11 +12,12 @@
 use std::sync::Arc;
 
 use buf::Pool;
+use iscsi::datamover::tcp;
 use iscsi::pdu::{
     BasicHeaderSegment, Bhs, LoginIdentity, LoginRequest, LoginResponse, Opcode, Stage, padding,
 };
 use iscsi::session::Sessions;
-use iscsi::target::{self, Action, Input, Portal};
+use iscsi::target::{Action, Input, Portal};
 use iscsi::text::Text;
 use protocol::pair::Half;
 use protocol::{CloseReason, Connection, Group, Instant};
@@ -43,7 +44,7 @@ impl Pdu {
 
 /// A target, its volume, and the time.
 pub struct Raw {
-    pub half: Half<target::Connection>,
+    pub half: Half<tcp::TargetConnection>,
     pub memory: Memory,
     pub sessions: Sessions<u8>,
     pub now: Instant,
@@ -67,7 +68,7 @@ impl Raw {
     /// A target with memory that it shares with others.
     pub fn with_pool(portal: Portal, pool: &Pool) -> Self {
         let blocks = portal.nodes.first().map_or(0, |node| node.device.units[0].geometry.blocks);
-        let connection = target::Connection::new(Instant::ZERO, Arc::new(portal), resources(pool));
+        let connection = tcp::TargetConnection::new(Instant::ZERO, Arc::new(portal), resources(pool));
         Self {
             half: Half::new(connection),
             memory: Memory::new(usize::try_from(blocks).unwrap()),
@@ -129,6 +130,7 @@ impl Raw {
     pub fn settle(&mut self) -> Vec<Pdu> {
         loop {
             let mut any = false;
+            self.half.connection.handle_memory(self.now);
             while let Some(action) = self.half.connection.poll_action() {
                 any = true;
                 match action {

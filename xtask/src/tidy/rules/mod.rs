@@ -1,6 +1,7 @@
 //! The rules of tidy, one file each.
 
 mod circles;
+mod datamover;
 mod dependencies;
 mod document_names;
 mod engine;
@@ -32,6 +33,7 @@ pub(super) const ALL: &[Rule] = &[
     unsafety::RULE,
     protocol_names::RULE,
     engine::RULE,
+    datamover::RULE,
     tuples::RULE,
     string_errors::RULE,
     tokio::RULE,

@@ -41,7 +41,6 @@ pub(crate) trait RdmaMover<U> {
 #[derive(Debug)]
 pub(super) struct RdmaConnection<U> {
     upper: U,
-    now: Instant,
 }
 
 impl<U: UpperLayer> RdmaConnection<U>
@@ -49,8 +48,8 @@ where
     U::Mover: RdmaMover<U>,
 {
     /// Drives this upper layer.
-    pub(super) fn over(now: Instant, upper: U) -> Self {
-        Self { upper, now }
+    pub(super) fn over(upper: U) -> Self {
+        Self { upper }
     }
 
     pub(super) fn upper(&self) -> &U {
@@ -63,7 +62,6 @@ where
 
     /// One call of the driver: something happens, and what follows from it is carried on as far as it goes.
     fn turn<T>(&mut self, now: Instant, happen: impl FnOnce(&mut U) -> T) -> T {
-        self.now = now;
         self.upper.begin_turn(now);
         let result = happen(&mut self.upper);
         advance(&mut self.upper, now);
@@ -154,6 +152,10 @@ where
         });
     }
 
+    fn handle_memory(&mut self, now: Instant) {
+        self.turn(now, |upper| upper.handle_memory());
+    }
+
     fn handle_ended(&mut self, now: Instant, how: Ended) {
         self.turn(now, |upper| {
             upper.mover().channel().queue_pair.handle_ended(now, how);
@@ -177,10 +179,6 @@ where
     }
 
     fn poll_action(&mut self) -> Option<Self::Action> {
-        // Memory may have come back for a message that waits.
-        if !self.upper.mover().channel().inbox.is_empty() && !self.upper.is_withheld() {
-            self.turn(self.now, |_| ());
-        }
         self.upper.poll_action()
     }
 

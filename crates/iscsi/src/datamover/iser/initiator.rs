@@ -15,18 +15,22 @@ use verbs::{
 use super::channel::{Channel, Completed, HEADERS, LONG, Outbound, Owner, Purpose};
 use super::connection::RdmaMover;
 use super::header::{Invalidation, IserHeader};
+use super::key_values::check_rdma;
 use super::message::Message;
 use crate::datamover::{
-    Carrier, CommandData, CommandResources, CommandTransfer, ControlPdu, Datamover, InitiatorDatamover,
-    InitiatorLayer, ReceivedPdu, TaskHandle,
+    CommandData, CommandResources, CommandTransfer, ControlPdu, Datamover, InitiatorDatamover,
+    InitiatorLayer, KeyValues, ReceivedPdu, TaskHandle, Unacceptable,
 };
-use crate::keys::Parameters;
-use crate::limits::{ANSWERS, COMMANDS_AHEAD, INITIATOR_DEPTH, LOGIN_RECEIVES, UNEXPECTED_PDUS};
+use crate::keys::{Parameters, SessionType, Tuning};
+use crate::limits::{
+    ANSWERS, COMMANDS_AHEAD, INITIATOR_DEPTH, LOGIN_RECEIVES, RDMA_RESPONSE_SEGMENT, RDMA_SEGMENT,
+    UNEXPECTED_PDUS,
+};
 use crate::pdu::{
     BasicHeaderSegment, Bhs, NopOut, Opcode, RESERVED_TAG, Residual, ScsiResponse, TaskManagementRequest,
     stamp_length,
 };
-use crate::sequence::InitiatorNumbers;
+use crate::sequence::{CmdSn, InitiatorNumbers};
 use crate::violation::Violation;
 
 /// Where a command's memory is.
@@ -78,7 +82,15 @@ enum Outgoing {
     /// A PDU that moves no data.
     Pdu { header: Bhs, data: Vec<u8> },
     /// A command, once its memory is registered.
-    Command { task: TaskHandle, task_tag: u32, header: Bhs },
+    Command(QueuedCommand),
+}
+
+/// A command that waits to be sent.
+#[derive(Debug, Clone, Copy)]
+struct QueuedCommand {
+    task: TaskHandle,
+    task_tag: u32,
+    header: Bhs,
 }
 
 /// An abort that was sent: its own tag, and that of the task.
@@ -184,7 +196,7 @@ impl<Q: ConnectedQueuePair> IserInitiator<Q> {
         match self.queue.front() {
             None => false,
             Some(Outgoing::Pdu { header, .. }) => !is_unexpected(header) || self.unexpected < limit,
-            Some(Outgoing::Command { task, task_tag, .. }) => {
+            Some(Outgoing::Command(QueuedCommand { task, task_tag, .. })) => {
                 let (task, task_tag) = (*task, *task_tag);
                 let waits = self.slot(task).filter(|slot| slot.task_tag == task_tag).map(|slot| slot.place);
                 match waits {
@@ -206,9 +218,9 @@ impl<Q: ConnectedQueuePair> IserInitiator<Q> {
         }
         match self.queue.pop_front() {
             Some(Outgoing::Pdu { header, data }) => self.send_pdu(header, &data, numbers),
-            Some(Outgoing::Command { task, task_tag, header }) => {
+            Some(Outgoing::Command(command)) => {
                 self.commands = self.commands.saturating_sub(1);
-                self.send_command(task, task_tag, (header, numbers));
+                self.send_command(command, numbers);
             }
             None => return false,
         }
@@ -222,13 +234,13 @@ impl<Q: ConnectedQueuePair> IserInitiator<Q> {
             self.answers = self.answers.saturating_sub(size_of::<Outgoing>());
         }
         stamp_length(&mut header, data.len());
-        numbers.stamp(&mut header, true);
+        numbers.stamp(&mut header, CmdSn::Next);
         let iser = IserHeader::new();
         self.channel.send(&Outbound { iser, header: &header, data, pieces: &[], invalidate: None });
     }
 
-    fn send_command(&mut self, task: TaskHandle, task_tag: u32, header: (Bhs, &InitiatorNumbers)) {
-        let (mut header, numbers) = header;
+    fn send_command(&mut self, command: QueuedCommand, numbers: &InitiatorNumbers) {
+        let QueuedCommand { task, task_tag, mut header } = command;
         let slot = self.slots.get(usize::from(task.0)).filter(|slot| slot.live && slot.task_tag == task_tag);
         // Otherwise the connection is about to end.
         let Some(slot) = slot else { return };
@@ -237,7 +249,7 @@ impl<Q: ConnectedQueuePair> IserInitiator<Q> {
             iser = if slot.is_read { iser.reading(region.into()) } else { iser.writing(region.into()) };
         }
         stamp_length(&mut header, slot.immediate as usize);
-        numbers.stamp(&mut header, false);
+        numbers.stamp(&mut header, CmdSn::Kept);
         let pieces = match &slot.data {
             CommandData::Write(list) if slot.immediate > 0 => list.pieces(),
             _ => &[],
@@ -317,7 +329,13 @@ impl<Q: ConnectedQueuePair> IserInitiator<Q> {
         if message.invalidated.is_some_and(|invalidated| Some(invalidated) != stag) {
             return Err(Violation::WrongInvalidation);
         }
-        Ok(task.is_none_or(|task| self.take_back(task)))
+        let Some(task) = task else { return Ok(true) };
+        if self.take_back(task) {
+            return Ok(true);
+        }
+        // Most queue pairs end a region at once.
+        self.collect(self.now);
+        Ok(self.slot(task).is_none_or(|slot| slot.place == Place::Here))
     }
 
     /// What a response says that was moved: RDMA does not tell.
@@ -355,7 +373,13 @@ fn data_of(memory: WorkMemory) -> CommandData {
 }
 
 impl<Q: ConnectedQueuePair> Datamover for IserInitiator<Q> {
-    const CARRIER: Carrier = Carrier::Rdma;
+    fn check_key_values(values: KeyValues<'_>) -> Result<(), Unacceptable> {
+        check_rdma(values)
+    }
+
+    fn parameters(agreed: Parameters) -> Parameters {
+        agreed.over_rdma(agreed.rdma.target_segment)
+    }
 
     fn send_control(&mut self, pdu: ControlPdu) {
         let ControlPdu { header, data, .. } = pdu;
@@ -398,6 +422,14 @@ impl<Q> IserInitiator<Q> {
 }
 
 impl<Q: ConnectedQueuePair> InitiatorDatamover for IserInitiator<Q> {
+    /// Sense data and little else comes to an initiator in PDUs, but for a discovery's answers.
+    fn tuning(wanted: Tuning, session: SessionType) -> Tuning {
+        wanted.over_rdma(match session {
+            SessionType::Normal => RDMA_RESPONSE_SEGMENT,
+            SessionType::Discovery => RDMA_SEGMENT,
+        })
+    }
+
     fn allocate_task_resources(&mut self, task: TaskHandle, resources: CommandResources) {
         let index = usize::from(task.0);
         if index >= self.slots.len() {
@@ -492,7 +524,7 @@ impl<Q: ConnectedQueuePair, U: InitiatorLayer<Mover = Self>> RdmaMover<U> for Is
             let task_tag = BasicHeaderSegment::from_bytes(&header).task_tag();
             mover.begin(task);
             mover.register(task);
-            mover.queue.push_back(Outgoing::Command { task, task_tag, header });
+            mover.queue.push_back(Outgoing::Command(QueuedCommand { task, task_tag, header }));
             mover.commands = mover.commands.saturating_add(1);
             any = true;
         }

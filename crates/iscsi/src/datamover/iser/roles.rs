@@ -27,7 +27,7 @@ pub struct InitiatorConnection<Q: ConnectedQueuePair>(RdmaConnection<Initiator<I
 impl<Q: ConnectedQueuePair> TargetConnection<Q> {
     /// A connection whose queue pair waits for an initiator; [`super::target_needs`] says what it must hold.
     pub fn new(now: Instant, portal: Arc<Portal>, resources: Resources, queue_pair: Q) -> Self {
-        Self(RdmaConnection::over(now, Target::new(now, portal, resources, IserTarget::new(queue_pair))))
+        Self(RdmaConnection::over(Target::new(now, portal, resources, IserTarget::new(queue_pair))))
     }
 
     /// See [`Target::state`].
@@ -70,7 +70,7 @@ impl<Q: ConnectedQueuePair> InitiatorConnection<Q> {
     /// A connection whose queue pair is being set up, with [`super::private_data`] for its target; [`super::initiator_needs`] says what it must hold. It begins to log in.
     pub fn new(now: Instant, config: Config, pool: Pool, entropy: Box<dyn Entropy>, queue_pair: Q) -> Self {
         let mover = IserInitiator::new(queue_pair);
-        Self(RdmaConnection::over(now, Initiator::new(now, config, pool, entropy, mover)))
+        Self(RdmaConnection::over(Initiator::new(now, config, pool, entropy, mover)))
     }
 
     /// See [`Initiator::state`].
@@ -109,6 +109,10 @@ macro_rules! connection {
 
             fn handle_timeout(&mut self, now: Instant) {
                 self.0.handle_timeout(now);
+            }
+
+            fn handle_memory(&mut self, now: Instant) {
+                self.0.handle_memory(now);
             }
 
             fn handle_ended(&mut self, now: Instant, how: Ended) {

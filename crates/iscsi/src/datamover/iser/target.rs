@@ -9,13 +9,14 @@ use verbs::{ConnectedQueuePair, STag, SetupAnswer, SetupEvent, WorkMemory, WorkR
 use super::channel::{Channel, Completed, LONG, Outbound, Owner, Purpose};
 use super::connection::RdmaMover;
 use super::header::{IserHeader, TaggedBase, invalidation_of, private_data};
+use super::key_values::check_rdma;
 use super::message::{Message, Parts};
 use crate::datamover::{
-    Carrier, ControlPdu, DataArrival, Datamover, Disposition, GetData, Pending, PutData, ReceivedPdu,
-    TargetDatamover, TargetLayer, TaskHandle, WriteResources,
+    ControlPdu, DataArrival, Datamover, Disposition, GetData, KeyValues, Pending, PutData, ReceivedPdu,
+    TargetDatamover, TargetLayer, TaskHandle, Unacceptable, WriteResources,
 };
-use crate::keys::{Parameters, WriteBase};
-use crate::limits::{LINUX_RECEIVE, LOGIN_RECEIVES, OUTBOUND, OUTBOUND_BYTES, UNEXPECTED_PDUS};
+use crate::keys::{Parameters, Tuning, WriteBase};
+use crate::limits::{LINUX_RECEIVE, LOGIN_RECEIVES, OUTBOUND, OUTBOUND_BYTES, RDMA_SEGMENT, UNEXPECTED_PDUS};
 use crate::pdu::{
     BasicHeaderSegment, DataRange, Opcode, ScsiCommand, ScsiResponse, SenseSegment, stamp_length,
 };
@@ -216,10 +217,9 @@ impl<Q: ConnectedQueuePair> IserTarget<Q> {
     }
 
     fn send_status(&mut self, put: &PutData, remote: Option<RemoteMemory>, numbers: &mut TargetNumbers) {
-        let status = &put.status;
         // There are neither Data-Ins nor R2Ts to be counted.
-        let mut header = ScsiResponse::new(put.task_tag, status.status, status.residual, 0).to_bytes();
-        let sense = SenseSegment::new(&status.sense);
+        let mut header = ScsiResponse::new(put.task_tag, put.status, put.residual, 0).to_bytes();
+        let sense = SenseSegment::new(&put.sense);
         stamp_length(&mut header, sense.bytes().len());
         numbers.stamp(&mut header, Leaving { numbering: Numbering::StatSn, answers: put.delivery });
         let invalidate: Option<STag> =
@@ -261,7 +261,13 @@ fn ends_tasks(pdu: &ControlPdu) -> bool {
 }
 
 impl<Q: ConnectedQueuePair> Datamover for IserTarget<Q> {
-    const CARRIER: Carrier = Carrier::Rdma;
+    fn check_key_values(values: KeyValues<'_>) -> Result<(), Unacceptable> {
+        check_rdma(values)
+    }
+
+    fn parameters(agreed: Parameters) -> Parameters {
+        agreed.over_rdma(agreed.rdma.initiator_segment)
+    }
 
     fn send_control(&mut self, pdu: ControlPdu) {
         self.data = self.data.saturating_add(pdu.data.len());
@@ -300,6 +306,10 @@ impl<Q> IserTarget<Q> {
 impl<Q: ConnectedQueuePair> TargetDatamover for IserTarget<Q> {
     const TASK_SIZE: usize = size_of::<TaskSlot>();
     const QUEUE_SIZE: usize = size_of::<Outgoing>() * OUTBOUND + LONG;
+
+    fn tuning(wanted: Tuning) -> Tuning {
+        wanted.over_rdma(RDMA_SEGMENT)
+    }
 
     fn allocate_connection_resources(&mut self, tasks: u16) {
         self.room = self.room.max(tasks.into());

@@ -105,6 +105,12 @@ where
         self.upper.end_turn();
     }
 
+    fn handle_memory(&mut self, now: Instant) {
+        self.upper.begin_turn(now);
+        self.upper.handle_memory();
+        self.upper.end_turn();
+    }
+
     fn handle_ended(&mut self, now: Instant, how: Ended) {
         self.upper.begin_turn(now);
         self.upper.mover().end();

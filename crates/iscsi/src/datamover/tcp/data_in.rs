@@ -3,31 +3,23 @@
 //! Both sides number the Data-Ins of a command from zero, and send them in the order of their offsets: DataPDUInOrder and
 //! DataSequenceInOrder are always Yes here.
 
-use buf::BufList;
 use protocol::Transmit;
-use scsi::Sense;
 
 use super::framing::{Digests, Payload, send};
 use crate::datamover::{PutData, TaskHandle};
 use crate::keys::Parameters;
-use crate::pdu::{DataIn, DataRange, Residual, ScsiResponse, SenseSegment, stamp_length};
+use crate::pdu::{DataIn, DataRange, ScsiResponse, SenseSegment, stamp_length};
 use crate::sequence::{Delivery, Leaving, Numbering, TargetNumbers};
 use crate::violation::Violation;
 
 /// The end of a command on its way out: Data-Ins, then a SCSI Response, unless the status travels with the last Data-In.
 #[derive(Debug)]
 pub(crate) struct DataInSequence {
-    task: TaskHandle,
-    task_tag: u32,
-    status: u8,
-    delivery: Delivery,
-    sense: Sense,
-    residual: Residual,
-    data: BufList,
+    put: PutData,
     /// DataSN of the next Data-In; behind the last one it is ExpDataSN, which counts the R2Ts of a command without read data (RFC 7143
     /// §11.4.8).
     data_sn: u32,
-    /// Bytes of `data` that have gone out.
+    /// Bytes of the data that have gone out.
     sent: usize,
 }
 
@@ -40,47 +32,36 @@ pub(crate) struct Sending<'a> {
 }
 
 impl DataInSequence {
-    /// Begins with the first byte of the data.
+    /// Begins with the first byte of the data of a command for which so many R2Ts were sent.
     #[inline]
-    pub(crate) fn new(put: PutData) -> Self {
-        let PutData { task, task_tag, data, status, delivery, get_data } = put;
-        Self {
-            task,
-            task_tag,
-            status: status.status,
-            delivery,
-            sense: status.sense,
-            residual: status.residual,
-            data_sn: if data.is_empty() { get_data } else { 0 },
-            data,
-            sent: 0,
-        }
+    pub(crate) fn new(put: PutData, r2ts: u32) -> Self {
+        Self { data_sn: if put.data.is_empty() { r2ts } else { 0 }, put, sent: 0 }
     }
 
     /// Whose end it is.
     #[inline]
     pub(crate) fn task(&self) -> TaskHandle {
-        self.task
+        self.put.task
     }
 
     /// Bytes of data outside of pools.
     #[inline]
     pub(crate) fn unpooled(&self) -> usize {
-        self.data.unpooled()
+        self.put.data.unpooled()
     }
 
     /// How much data the next PDU carries: bounded by the peer's MaxRecvDataSegmentLength and the end of the burst.
     fn next_length(&self, parameters: &Parameters) -> usize {
         let burst = parameters.max_burst as usize;
         let left = burst - self.sent % burst;
-        (self.data.len() - self.sent).min(parameters.peer_segment as usize).min(left)
+        (self.put.data.len() - self.sent).min(parameters.peer_segment as usize).min(left)
     }
 
     /// Sends the next PDU; true when it had the status. That travels with the last data (phase collapse, RFC 7143 §11.7.5) if there is no
     /// sense data.
     #[inline]
     pub(crate) fn send_next(&mut self, out: &mut Transmit, sending: &mut Sending<'_>) -> bool {
-        let rest = self.data.len() - self.sent;
+        let rest = self.put.data.len() - self.sent;
         if rest == 0 {
             self.send_response(out, sending);
             return true;
@@ -88,20 +69,18 @@ impl DataInSequence {
         let length = self.next_length(sending.parameters);
         let short = |number: usize| wire::bounded::<u32>(number);
         let mut data_in = DataIn::new(
-            self.task_tag,
+            self.put.task_tag,
             self.data_sn,
             DataRange { offset: short(self.sent), length: short(length) },
         );
-        let list = if length == self.data.len() {
-            core::mem::take(&mut self.data)
-        } else {
-            self.data.part(self.sent, length)
-        };
-        let collapse = length == rest && self.sense.bytes().is_empty();
+        let data = &mut self.put.data;
+        let list =
+            if length == data.len() { core::mem::take(data) } else { data.part(self.sent, length) };
+        let collapse = length == rest && self.put.sense.bytes().is_empty();
         self.sent += length;
         self.data_sn = self.data_sn.wrapping_add(1);
         if collapse {
-            data_in = data_in.with_status(self.status, self.residual);
+            data_in = data_in.with_status(self.put.status, self.put.residual);
         } else if length == rest || self.sent.is_multiple_of(sending.parameters.max_burst as usize) {
             data_in = data_in.ending();
         }
@@ -114,7 +93,7 @@ impl DataInSequence {
         };
         sending.numbers.stamp(&mut header, leaving);
         send(out, sending.digests, &header, Payload::Shared(list));
-        if !collapse && self.data.is_empty() {
+        if !collapse && self.put.data.is_empty() {
             // The data went in one piece and the status follows by itself.
             self.sent = 0;
         }
@@ -122,12 +101,13 @@ impl DataInSequence {
     }
 
     fn ending(&self) -> Leaving {
-        Leaving { numbering: Numbering::StatSn, answers: self.delivery }
+        Leaving { numbering: Numbering::StatSn, answers: self.put.delivery }
     }
 
     fn send_response(&self, out: &mut Transmit, sending: &mut Sending<'_>) {
-        let sense = SenseSegment::new(&self.sense);
-        let response = ScsiResponse::new(self.task_tag, self.status, self.residual, self.data_sn);
+        let PutData { task_tag, status, residual, .. } = self.put;
+        let sense = SenseSegment::new(&self.put.sense);
+        let response = ScsiResponse::new(task_tag, status, residual, self.data_sn);
         let mut header = response.to_bytes();
         stamp_length(&mut header, sense.bytes().len());
         sending.numbers.stamp(&mut header, self.ending());
@@ -137,14 +117,14 @@ impl DataInSequence {
 
 /// How far the Data-Ins of a command have come.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct DataInOrder {
+pub(crate) struct DataInProgress {
     /// Bytes received; the next Data-In begins there.
     pub(crate) received: u32,
     /// DataSN of the next Data-In.
     data_sn: u32,
 }
 
-impl DataInOrder {
+impl DataInProgress {
     /// Checks a Data-In before its data is taken. The command reads `length` bytes, or nothing.
     #[inline]
     pub(crate) fn check(self, data: &DataIn, length: Option<u32>) -> Result<(), Violation> {
@@ -176,20 +156,20 @@ mod tests {
 
     #[test]
     fn data_comes_in_order_and_no_more_than_is_read() {
-        let mut order = DataInOrder::default();
-        assert_eq!(order.check(&data(0, 0, 512), None), Err(Violation::DataOverrun), "it does not read");
-        order.check(&data(0, 0, 512), Some(1024)).unwrap();
-        order.take(&data(0, 0, 512));
+        let mut progress = DataInProgress::default();
+        assert_eq!(progress.check(&data(0, 0, 512), None), Err(Violation::DataOverrun), "it does not read");
+        progress.check(&data(0, 0, 512), Some(1024)).unwrap();
+        progress.take(&data(0, 0, 512));
         for (pdu, violation) in [
             (data(0, 512, 512), Violation::DataOutOfOrder),
             (data(1, 0, 512), Violation::DataOutOfOrder),
             (data(1, 1024, 512), Violation::DataOutOfOrder),
             (data(1, 512, 513), Violation::DataOverrun),
         ] {
-            assert_eq!(order.check(&pdu, Some(1024)), Err(violation), "{pdu:?}");
+            assert_eq!(progress.check(&pdu, Some(1024)), Err(violation), "{pdu:?}");
         }
-        order.check(&data(1, 512, 512), Some(1024)).unwrap();
-        order.take(&data(1, 512, 512));
-        assert_eq!(order.received, 1024);
+        progress.check(&data(1, 512, 512), Some(1024)).unwrap();
+        progress.take(&data(1, 512, 512));
+        assert_eq!(progress.received, 1024);
     }
 }

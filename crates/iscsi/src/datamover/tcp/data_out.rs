@@ -26,6 +26,8 @@ pub(crate) struct DataOutSequences {
     solicited: [Option<OpenSequence>; MOST_R2T as usize],
     /// Places of `solicited` are in use, or were when the task ended.
     used: bool,
+    /// R2TSN of the next R2T (RFC 7143 §11.8.4), which is how many there were: zero once the command has been answered.
+    r2t_sn: u32,
 }
 
 impl DataOutSequences {
@@ -41,18 +43,27 @@ impl DataOutSequences {
         if core::mem::take(&mut self.used) {
             self.solicited.fill(None);
         }
+        self.r2t_sn = 0;
+    }
+
+    /// The command has ended: how many R2Ts there were for it. Another command may have its place from now on.
+    #[inline]
+    pub(crate) fn forget_r2ts(&mut self) -> u32 {
+        core::mem::take(&mut self.r2t_sn)
     }
 
     /// Opens a sequence under this Target Transfer Tag: the R2T to send. No more are open than [`MOST_R2T`].
     #[inline]
     pub(crate) fn get_data(&mut self, get: &GetData, transfer_tag: u32) -> R2t {
-        let GetData { task_tag, lun, range, number, .. } = *get;
+        let GetData { task_tag, lun, range, .. } = *get;
         if let Some(place) = self.solicited.iter_mut().find(|place| place.is_none()) {
             let end = range.offset.saturating_add(range.length);
             *place = Some(OpenSequence { transfer_tag, data_sn: 0, next: range.offset, end });
             self.used = true;
         }
-        R2t::new(lun, TaskTags { initiator: task_tag, target: transfer_tag }, number, range)
+        let r2t_sn = self.r2t_sn;
+        self.r2t_sn = r2t_sn.wrapping_add(1);
+        R2t::new(lun, TaskTags { initiator: task_tag, target: transfer_tag }, r2t_sn, range)
     }
 
     /// Checks a Data-Out against its sequence, before its data is taken.
@@ -218,7 +229,7 @@ mod tests {
         let mut sequences = DataOutSequences::default();
         sequences.begin(None);
         let range = DataRange { offset: 0, length: 1024 };
-        let get = GetData { task: TaskHandle(3), task_tag: TASK, lun: [0; 8], range, number: 0 };
+        let get = GetData { task: TaskHandle(3), task_tag: TASK, lun: [0; 8], range };
         sequences.get_data(&get, 7);
         for (pdu, violation) in [
             (out(6, 0, 0, 512), Violation::UnknownTransferTag),
@@ -229,6 +240,20 @@ mod tests {
             (out(7, 0, 0, 512).ending(), Violation::DataUnderrun),
         ] {
             assert_eq!(sequences.check(&pdu), Err(violation), "{pdu:?}");
+        }
+    }
+
+    #[test]
+    fn a_target_numbers_the_r2ts_of_each_command_from_zero() {
+        let mut sequences = DataOutSequences::default();
+        let range = DataRange { offset: 0, length: 512 };
+        let get = GetData { task: TaskHandle(3), task_tag: TASK, lun: [0; 8], range };
+        for r2ts in [2, 3, 0] {
+            sequences.begin(None);
+            let numbers: alloc::vec::Vec<u32> =
+                (0..r2ts).map(|tag| sequences.get_data(&get, tag).r2t_sn()).collect();
+            assert_eq!(numbers, (0..r2ts).collect::<alloc::vec::Vec<u32>>());
+            assert_eq!([sequences.forget_r2ts(), sequences.forget_r2ts()], [r2ts, 0]);
         }
     }
 

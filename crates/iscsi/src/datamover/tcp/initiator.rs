@@ -6,19 +6,21 @@ use buf::{Buf, BufList};
 use protocol::Transmit;
 
 use super::connection::StreamMover;
-use super::data_in::DataInOrder;
+use super::data_in::DataInProgress;
 use super::data_out::{DataOutProgress, DataOutSequence};
 use super::framing::{Digests, Payload, Receiver, send};
+use super::key_values::check_digests;
 use super::send_queue::initiator::{Outgoing, SendQueue};
 use crate::datamover::{
     CommandData, CommandResources, CommandTransfer, ControlPdu, Datamover, InitiatorDatamover,
-    InitiatorLayer, ReceivedPdu, TaskHandle,
+    InitiatorLayer, KeyValues, ReceivedPdu, TaskHandle, Unacceptable,
 };
-use crate::keys::Parameters;
+use crate::keys::{Parameters, SessionType, Tuning};
 use crate::pdu::{
     BasicHeaderSegment, Bhs, DataIn, DataRange, Opcode, R2t, RESERVED_TAG, ScsiCommand, TaskTags,
     stamp_length,
 };
+use crate::sequence::{CmdSn, StatSn};
 use crate::violation::Violation;
 
 /// The data of a command that was sent.
@@ -33,7 +35,7 @@ struct CommandSlot {
     reads: bool,
     /// What was lent; read data's place is away while a piece is being received.
     data: CommandData,
-    data_in: DataInOrder,
+    data_in: DataInProgress,
     data_out: DataOutProgress,
 }
 
@@ -117,6 +119,14 @@ impl Default for TcpInitiator {
 }
 
 impl Datamover for TcpInitiator {
+    fn check_key_values(values: KeyValues<'_>) -> Result<(), Unacceptable> {
+        check_digests(values)
+    }
+
+    fn parameters(agreed: Parameters) -> Parameters {
+        agreed
+    }
+
     fn send_control(&mut self, pdu: ControlPdu) {
         self.out.send(pdu.header, pdu.data);
     }
@@ -138,6 +148,10 @@ impl Datamover for TcpInitiator {
 }
 
 impl InitiatorDatamover for TcpInitiator {
+    fn tuning(wanted: Tuning, _session: SessionType) -> Tuning {
+        wanted
+    }
+
     #[inline]
     fn allocate_task_resources(&mut self, task: TaskHandle, resources: CommandResources) {
         let index = usize::from(task.0);
@@ -150,7 +164,7 @@ impl InitiatorDatamover for TcpInitiator {
             (true, task_tag, lun, length, unsolicited);
         slot.reads = matches!(data, CommandData::Read(_));
         slot.data = data;
-        (slot.data_in, slot.data_out) = (DataInOrder::default(), DataOutProgress::default());
+        (slot.data_in, slot.data_out) = (DataInProgress::default(), DataOutProgress::default());
     }
 
     #[inline]
@@ -200,7 +214,7 @@ impl<U: InitiatorLayer<Mover = Self>> StreamMover<U> for TcpInitiator {
     fn handle_data(upper: &mut U, header: &Bhs, buf: Buf) {
         let data = DataIn::from_bytes(header);
         let (_, numbers) = upper.mover_and_numbers();
-        numbers.take(header, data.status().is_some());
+        numbers.take(header, stat_sn(&data));
         let Some(task) = upper.find_task(data.task_tag()) else { return };
         if let Some(slot) = upper.mover().slot(task, data.task_tag()) {
             slot.data = CommandData::Read(buf);
@@ -215,11 +229,11 @@ impl<U: InitiatorLayer<Mover = Self>> StreamMover<U> for TcpInitiator {
         match mover.out.pop() {
             Some(Outgoing::Pdu { mut header, data }) => {
                 stamp_length(&mut header, data.len());
-                numbers.stamp(&mut header, true);
+                numbers.stamp(&mut header, CmdSn::Next);
                 send(out, mover.digests, &header, Payload::Bytes(&data));
             }
             Some(Outgoing::Answer(mut header)) => {
-                numbers.stamp(&mut header, true);
+                numbers.stamp(&mut header, CmdSn::Next);
                 send(out, mover.digests, &header, Payload::Bytes(&[]));
             }
             Some(Outgoing::Data(sequence)) => send_data(upper, sequence, out),
@@ -233,12 +247,18 @@ impl<U: InitiatorLayer<Mover = Self>> StreamMover<U> for TcpInitiator {
     }
 }
 
+/// A Data-In has a StatSN only with a status (RFC 7143 §11.7.3).
+#[inline]
+fn stat_sn(data: &DataIn) -> StatSn {
+    if data.status().is_some() { StatSn::Taken } else { StatSn::NotTaken }
+}
+
 #[inline]
 fn handle_data_in<U: InitiatorLayer<Mover = TcpInitiator>>(upper: &mut U, header: &Bhs, bytes: &[u8]) {
     let data = DataIn::from_bytes(header);
     let task = upper.find_task(data.task_tag());
     let (mover, numbers) = upper.mover_and_numbers();
-    numbers.take(header, data.status().is_some());
+    numbers.take(header, stat_sn(&data));
     let slot = match mover.check(task, &data) {
         Ok(slot) => slot,
         Err(violation) => return upper.violation_notify(violation, Some(header)),
@@ -283,7 +303,7 @@ fn end_with_status<U: InitiatorLayer<Mover = TcpInitiator>>(upper: &mut U, task:
 
 fn handle_r2t<U: InitiatorLayer<Mover = TcpInitiator>>(upper: &mut U, header: &Bhs) {
     let (_, numbers) = upper.mover_and_numbers();
-    numbers.take(header, false);
+    numbers.take(header, StatSn::NotTaken);
     let r2t = R2t::from_bytes(header);
     // Otherwise the task was aborted in the meantime.
     let Some(task) = upper.find_task(r2t.task_tag()) else { return };
@@ -317,7 +337,7 @@ fn send_data<U: InitiatorLayer<Mover = TcpInitiator>>(
         slot.data_out.close_r2t();
     }
     let mut header = data_out.to_bytes();
-    numbers.stamp(&mut header, false);
+    numbers.stamp(&mut header, CmdSn::Kept);
     send(out, mover.digests, &header, Payload::Shared(part));
     if let Some(rest) = rest {
         mover.out.continue_data(rest);
@@ -329,7 +349,7 @@ fn send_command<U: InitiatorLayer<Mover = TcpInitiator>>(upper: &mut U, out: &mu
     let Some((task, mut header)) = upper.poll_command() else { return false };
     let (mover, numbers) = upper.mover_and_numbers();
     let immediate = mover.begin_write(task, &mut header);
-    numbers.stamp(&mut header, false);
+    numbers.stamp(&mut header, CmdSn::Kept);
     send(out, mover.digests, &header, Payload::Shared(immediate));
     true
 }

@@ -113,6 +113,10 @@ macro_rules! connection {
                 self.0.handle_timeout(now);
             }
 
+            fn handle_memory(&mut self, now: Instant) {
+                self.0.handle_memory(now);
+            }
+
             fn handle_ended(&mut self, now: Instant, how: Ended) {
                 self.0.handle_ended(now, how);
             }

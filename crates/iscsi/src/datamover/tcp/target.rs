@@ -8,14 +8,16 @@ use protocol::Transmit;
 use super::connection::StreamMover;
 use super::data_out::DataOutSequences;
 use super::framing::{Digests, Receiver};
+use super::key_values::check_digests;
 use super::send_queue::target::{Outgoing, SendQueue, Sent};
 use crate::datamover::{
-    ControlPdu, DataArrival, Datamover, Disposition, GetData, Pending, PutData, ReceivedPdu, TargetDatamover,
-    TargetLayer, TaskHandle, WriteResources,
+    ControlPdu, DataArrival, Datamover, Disposition, GetData, KeyValues, Pending, PutData, ReceivedPdu,
+    TargetDatamover, TargetLayer, TaskHandle, Unacceptable, WriteResources,
 };
-use crate::keys::Parameters;
+use crate::keys::{Parameters, SessionType, Tuning};
 use crate::limits::OUTBOUND;
 use crate::pdu::{BasicHeaderSegment, Bhs, DataOut, Opcode};
+use crate::sequence::TransferTags;
 
 /// The write data of a task.
 #[derive(Debug, Default)]
@@ -40,8 +42,7 @@ pub struct TcpTarget {
     slots: Vec<WriteSlot>,
     /// How many there may be.
     room: usize,
-    /// The last Target Transfer Tag.
-    transfer_tag: u32,
+    transfer_tags: TransferTags,
 }
 
 impl TcpTarget {
@@ -54,7 +55,7 @@ impl TcpTarget {
             enabled: false,
             slots: Vec::new(),
             room: 0,
-            transfer_tag: 0,
+            transfer_tags: TransferTags::default(),
         }
     }
 
@@ -69,12 +70,6 @@ impl TcpTarget {
     fn grow(&mut self, index: usize) {
         self.slots.reserve_exact(self.room.saturating_sub(self.slots.len()));
         self.slots.resize_with(index.saturating_add(1), WriteSlot::default);
-    }
-
-    /// A Target Transfer Tag that was not used for a long time and is not the reserved one.
-    fn next_transfer_tag(&mut self) -> u32 {
-        self.transfer_tag = self.transfer_tag.wrapping_add(1) & 0x7fff_ffff;
-        self.transfer_tag
     }
 
     /// Puts a command's own data where it belongs, and says whether it is all there.
@@ -101,6 +96,15 @@ impl Default for TcpTarget {
 }
 
 impl Datamover for TcpTarget {
+    /// A discovery session has no data that digests would be for.
+    fn check_key_values(values: KeyValues<'_>) -> Result<(), Unacceptable> {
+        if values.session == SessionType::Discovery { Ok(()) } else { check_digests(values) }
+    }
+
+    fn parameters(agreed: Parameters) -> Parameters {
+        agreed
+    }
+
     fn send_control(&mut self, pdu: ControlPdu) {
         self.out.send_control(pdu);
     }
@@ -125,6 +129,10 @@ impl TargetDatamover for TcpTarget {
     const TASK_SIZE: usize = size_of::<WriteSlot>();
     const QUEUE_SIZE: usize = size_of::<Outgoing>() * OUTBOUND;
 
+    fn tuning(wanted: Tuning) -> Tuning {
+        wanted
+    }
+
     fn allocate_connection_resources(&mut self, tasks: u16) {
         self.room = self.room.max(tasks.into());
         self.out.room = self.room.saturating_mul(OUTBOUND);
@@ -145,14 +153,18 @@ impl TargetDatamover for TcpTarget {
 
     #[inline]
     fn deallocate_task_resources(&mut self, task: TaskHandle) -> Option<Buf> {
-        let slot = self.slot(task)?;
+        let slot = self.slots.get_mut(usize::from(task.0))?;
+        if !slot.live {
+            slot.sequences.forget_r2ts();
+            return None;
+        }
         slot.live = false;
         slot.buf.take()
     }
 
     #[inline]
     fn get_data(&mut self, get: GetData) {
-        let transfer_tag = self.next_transfer_tag();
+        let transfer_tag = self.transfer_tags.next();
         let Some(slot) = self.slot(get.task) else { return };
         let r2t = slot.sequences.get_data(&get, transfer_tag);
         self.out.send_control(ControlPdu::unnumbered(r2t.to_bytes(), Vec::new()));
@@ -160,7 +172,9 @@ impl TargetDatamover for TcpTarget {
 
     #[inline]
     fn put_data(&mut self, put: PutData) {
-        self.out.put_data(put);
+        let slot = self.slots.get_mut(usize::from(put.task.0));
+        let r2ts = slot.map_or(0, |slot| slot.sequences.forget_r2ts());
+        self.out.put_data(put, r2ts);
     }
 
     #[inline]

@@ -56,10 +56,10 @@ impl SendQueue {
         self.queue.push_back(outgoing);
     }
 
-    /// Sends a command's data and its status.
+    /// Sends a command's data and its status, after so many R2Ts for it.
     #[inline]
-    pub(crate) fn put_data(&mut self, put: PutData) {
-        self.push(Outgoing::Data(DataInSequence::new(put)));
+    pub(crate) fn put_data(&mut self, put: PutData, r2ts: u32) {
+        self.push(Outgoing::Data(DataInSequence::new(put, r2ts)));
     }
 
     /// Sends a single PDU.
