@@ -54,7 +54,7 @@ pub(crate) trait ClientConnection: Connection {
     fn hear(action: Self::Action) -> Heard;
 }
 
-impl ClientConnection for iscsi::initiator::IserConnection<iwarp::Connection> {
+impl ClientConnection for iscsi::datamover::iser::InitiatorConnection<iwarp::Connection> {
     fn submit(request: Request) -> Self::Input {
         iscsi::initiator::Input::Submit(request)
     }

@@ -13,8 +13,7 @@ use std::time::Duration;
 use buf::{Account, Buf, Pool};
 use engine::{Core, ListenerRole, Transport};
 use host::{Dialer as _, Endpoint, EndpointId};
-use iscsi::datamover::iser::{Invalidation, QueueNeeds, initiator_needs, private_data};
-use iscsi::initiator::IserConnection;
+use iscsi::datamover::iser::{InitiatorConnection, Invalidation, QueueNeeds, initiator_needs, private_data};
 use iwarp::mpa::{Offer, Revision, RtrKinds};
 use iwarp::{QueueLimits, Role};
 use nvme::host::Queue;
@@ -224,7 +223,7 @@ impl Trial {
         let needs = QueueLimits { sends, receives, regions, longest };
         let pair = self.queue_pair(at, private_data(invalidation), needs);
         let (now, pool) = (self.world.now(), self.visits[at].pool.clone());
-        let connection = IserConnection::new(now, config, pool, Box::new(self.dice.fork()), pair);
+        let connection = InitiatorConnection::new(now, config, pool, Box::new(self.dice.fork()), pair);
         Box::new(ClientEnd::new(connection, &client, self.mishap()))
     }
 
