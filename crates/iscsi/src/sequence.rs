@@ -255,7 +255,7 @@ pub enum StatSn {
     /// It has.
     Taken,
     /// It carries the next one, or none.
-    NotTaken,
+    Unused,
 }
 
 /// All numbers of an initiator's connection.

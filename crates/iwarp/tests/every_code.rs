@@ -86,7 +86,7 @@ impl Victim {
 }
 
 /// How a code comes to be sent.
-enum Way {
+enum Coverage {
     /// The peer says this.
     Said(fn(&Victim) -> Vec<u8>),
     /// That needs more than one segment: this test of `violations.rs` or `setup.rs` has it.
@@ -95,10 +95,10 @@ enum Way {
     Never(&'static str),
 }
 
-use Way::{Never, Said, Tested};
+use Coverage::{Never, Said, Tested};
 
 /// Layer and type, code, and the standard's words.
-type Code = (u8, u8, &'static str, Way);
+type Code = (u8, u8, &'static str, Coverage);
 
 const RDMAP: &[Code] = &[
     (0x00, 0x00, "local catastrophic error", Never("a peer cannot cause it")),

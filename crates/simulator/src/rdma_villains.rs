@@ -17,7 +17,7 @@ use crate::fpdus::{Carried, Cutter, fpdu};
 
 /// What an end does once it is hostile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Misdeed {
+pub enum Violation {
     /// It writes to and reads from tags that name nothing, or nothing of this connection.
     ForeignTags,
     /// It writes and reads outside of the memory that it was told of.
@@ -62,7 +62,7 @@ pub enum Misdeed {
     Close,
 }
 
-impl Misdeed {
+impl Violation {
     /// All kinds.
     pub const ALL: [Self; 21] = [
         Self::ForeignTags,
@@ -89,7 +89,7 @@ impl Misdeed {
     ];
 }
 
-impl Hostility for Misdeed {
+impl Hostility for Violation {
     fn before(
         self,
         inner: Box<dyn Endpoint>,
@@ -126,7 +126,7 @@ struct Named {
 /// One end of a stream.
 pub(crate) struct RdmaVillain {
     inner: Box<dyn Endpoint>,
-    misdeed: Misdeed,
+    violation: Violation,
     /// What it passes on honestly before.
     honest: usize,
     send: Transmit,
@@ -144,10 +144,10 @@ pub(crate) struct RdmaVillain {
 
 impl RdmaVillain {
     /// In front of `inner`, hostile after so much that is honest.
-    pub(crate) fn new(inner: Box<dyn Endpoint>, misdeed: Misdeed, honest: usize, dice: Dice) -> Self {
+    pub(crate) fn new(inner: Box<dyn Endpoint>, violation: Violation, honest: usize, dice: Dice) -> Self {
         Self {
             inner,
-            misdeed,
+            violation,
             honest,
             send: Transmit::new(BUDGET, PIECES),
             told: Cutter::default(),
@@ -194,13 +194,13 @@ impl RdmaVillain {
             Carried::Frame(frame) => (true, frame),
             Carried::Segment(segment) => (false, segment),
         };
-        match self.misdeed {
+        match self.violation {
             _ if !is_hostile => {}
-            Misdeed::Silence => self.silent = true,
-            Misdeed::Half | Misdeed::Close => {
+            Violation::Silence => self.silent = true,
+            Violation::Half | Violation::Close => {
                 let whole = if is_frame { bytes.clone() } else { fpdu(&bytes) };
                 self.out.extend(&whole[..whole.len() / 2]);
-                (self.silent, self.closes) = (true, self.misdeed == Misdeed::Close);
+                (self.silent, self.closes) = (true, self.violation == Violation::Close);
             }
             _ => {}
         }
@@ -208,7 +208,7 @@ impl RdmaVillain {
             return;
         }
         match is_frame {
-            true if is_hostile && self.misdeed == Misdeed::Noise => {
+            true if is_hostile && self.violation == Violation::Noise => {
                 let flipped = self.flip(bytes);
                 self.out.extend(flipped);
             }
@@ -242,9 +242,9 @@ impl RdmaVillain {
     /// What becomes of a segment for the peer's memory; none of it if it is empty.
     fn mangle_tagged(&mut self, segment: &mut Vec<u8>, opcode: Opcode) {
         let Ok((header, _)) = Tagged::mut_from_prefix(segment) else { return };
-        match self.misdeed {
-            Misdeed::NoData => segment.clear(),
-            Misdeed::Rights if opcode == Opcode::WRITE => {
+        match self.violation {
+            Violation::NoData => segment.clear(),
+            Violation::Rights if opcode == Opcode::WRITE => {
                 let from = Named { stag: header.stag.get(), offset: header.offset.get() };
                 *segment = read_of(from, 64);
             }
@@ -261,7 +261,7 @@ impl RdmaVillain {
         let Some(bytes) = segment.get_mut(UNTAGGED..) else { return };
         let Ok((request, _)) = ReadRequest::mut_from_prefix(bytes) else { return };
         let from = Named { stag: request.source_stag.get(), offset: request.source_offset.get() };
-        if self.misdeed == Misdeed::Rights {
+        if self.violation == Violation::Rights {
             *segment = write_to(from, &[0xee; 64]);
             return;
         }
@@ -271,10 +271,10 @@ impl RdmaVillain {
 
     /// What becomes of a message.
     fn mangle_send(&mut self, segment: &mut Vec<u8>) {
-        match self.misdeed {
-            Misdeed::Omits if self.dice.coin() => segment.clear(),
-            Misdeed::Long => segment.resize(LONG, 0),
-            Misdeed::Ended => {
+        match self.violation {
+            Violation::Omits if self.dice.coin() => segment.clear(),
+            Violation::Long => segment.resize(LONG, 0),
+            Violation::Ended => {
                 let at = self.dice.index(self.remembered.len());
                 if let Some(named) = self.remembered.get(at).copied() {
                     let old =
@@ -282,7 +282,7 @@ impl RdmaVillain {
                     self.pass(old, false);
                 }
             }
-            Misdeed::Invalidations => {
+            Violation::Invalidations => {
                 let at = self.dice.index(self.remembered.len());
                 let stag =
                     self.remembered.get(at).map_or(7, |named| named.stag ^ u32::from(self.dice.coin()));
@@ -297,22 +297,22 @@ impl RdmaVillain {
 
     /// Names other memory, if that is what it does.
     fn misname(&mut self, named: Named) -> Named {
-        match self.misdeed {
-            Misdeed::ForeignTags => {
+        match self.violation {
+            Violation::ForeignTags => {
                 let bit = self.dice.below(32);
                 Named { stag: named.stag ^ (1 << bit), ..named }
             }
-            Misdeed::Beyond => {
+            Violation::Beyond => {
                 Named { offset: named.offset.wrapping_add(1 << self.dice.within(12..=40)), ..named }
             }
-            Misdeed::Wraps => Named { offset: u64::MAX - self.dice.below(16), ..named },
+            Violation::Wraps => Named { offset: u64::MAX - self.dice.below(16), ..named },
             _ => named,
         }
     }
 
     /// Changes what every header has.
     fn mangle_header(&mut self, segment: &mut [u8]) {
-        if self.misdeed != Misdeed::Headers || self.dice.coin() {
+        if self.violation != Violation::Headers || self.dice.coin() {
             return;
         }
         let at = HEADER_BYTES[self.dice.index(HEADER_BYTES.len())];
@@ -324,22 +324,22 @@ impl RdmaVillain {
     /// Sends a segment, as often as it is to be said, and what else comes with it.
     fn pass(&mut self, segment: Vec<u8>, is_hostile: bool) {
         let Ok((control, _)) = Control::read_from_prefix(&segment) else { return };
-        let times = match self.misdeed {
+        let times = match self.violation {
             _ if !is_hostile => 1,
-            Misdeed::Repeats => TIMES,
-            Misdeed::Flood if control.opcode().is_send() => FLOOD,
+            Violation::Repeats => TIMES,
+            Violation::Flood if control.opcode().is_send() => FLOOD,
             _ => 1,
         };
         for _ in 0..times {
             self.pass_once(segment.clone(), is_hostile);
         }
-        if is_hostile && self.misdeed == Misdeed::Reads {
+        if is_hostile && self.violation == Violation::Reads {
             let from = self.remembered.last().copied().unwrap_or(Named { stag: 1, offset: 0 });
             for _ in 0..FLOOD {
                 self.pass_once(read_of(from, 1), false);
             }
         }
-        if is_hostile && self.misdeed == Misdeed::Terminates {
+        if is_hostile && self.violation == Violation::Terminates {
             let error = self.dice.below(1 << 16).to_le_bytes();
             let rest = self.dice.within(0..=60);
             let mut message = untagged(Opcode::TERMINATE, TERMINATE_QUEUE);
@@ -357,18 +357,18 @@ impl RdmaVillain {
         {
             header.sequence = U32::new(*number);
             *number = number.wrapping_add(u32::from(header.control.is_last()));
-            match self.misdeed {
-                Misdeed::Numbers if is_hostile => {
+            match self.violation {
+                Violation::Numbers if is_hostile => {
                     header.sequence = U32::new(number.wrapping_add(wire::bounded(self.dice.below(5))));
                 }
-                Misdeed::Offsets if is_hostile => {
+                Violation::Offsets if is_hostile => {
                     header.offset = U32::new(wire::bounded(self.dice.below(1 << 32)));
                 }
                 _ => {}
             }
         }
         let whole = fpdu(&segment);
-        let whole = if is_hostile && self.misdeed == Misdeed::Noise { self.flip(whole) } else { whole };
+        let whole = if is_hostile && self.violation == Violation::Noise { self.flip(whole) } else { whole };
         self.out.extend(whole);
     }
 
@@ -382,7 +382,7 @@ impl RdmaVillain {
     }
 
     fn is_deaf(&self) -> bool {
-        self.is_hostile() && self.misdeed == Misdeed::Deaf
+        self.is_hostile() && self.violation == Violation::Deaf
     }
 }
 

@@ -15,12 +15,12 @@ use engine::ListenerRole;
 use engine::remote::{ClientContext, Discovery, discover};
 use simulator::consuming::{self, consuming};
 use simulator::hostile::{self, hostile_over_rdma};
-use simulator::rdma_villains::Misdeed;
+use simulator::rdma_villains::Violation;
 use simulator::replay;
 use volume::Volume;
 
 /// Trials of one kind each, two of every kind, and of all kinds together.
-const TRIALS: u64 = 2 * Misdeed::ALL.len() as u64;
+const TRIALS: u64 = 2 * Violation::ALL.len() as u64;
 const MIXED: u64 = 10;
 /// A planted bug must be found within so many trials.
 const PATIENCE: u64 = 5;
@@ -39,18 +39,18 @@ fn server(cores: u16) -> hostile::Scenario {
 }
 
 #[test]
-fn no_misdeed_of_an_initiator_or_host_harms_those_who_behave() {
-    replay::run("no_misdeed_of_an_initiator", TRIALS, |seed| {
-        let misdeed = replay::in_turn(&Misdeed::ALL, seed);
-        hostile_over_rdma(seed, &[misdeed], &server(1), hostile::PlantedBug::None).map(drop)
+fn no_violation_of_an_initiator_or_host_harms_those_who_behave() {
+    replay::run("no_violation_of_an_initiator", TRIALS, |seed| {
+        let violation = replay::in_turn(&Violation::ALL, seed);
+        hostile_over_rdma(seed, &[violation], &server(1), hostile::PlantedBug::None).map(drop)
     });
 }
 
 #[test]
-fn all_misdeeds_of_initiators_and_hosts_together_harm_nobody_who_behaves() {
-    replay::run("all_misdeeds_of_initiators", MIXED, |seed| {
+fn all_violations_of_initiators_and_hosts_together_harm_nobody_who_behaves() {
+    replay::run("all_violations_of_initiators", MIXED, |seed| {
         let server = server(replay::in_turn(&[1, 2], seed));
-        hostile_over_rdma(seed, &Misdeed::ALL, &server, hostile::PlantedBug::None).map(drop)
+        hostile_over_rdma(seed, &Violation::ALL, &server, hostile::PlantedBug::None).map(drop)
     });
 }
 
@@ -74,42 +74,42 @@ fn volumes(seed: u64) -> consuming::Scenario {
 }
 
 #[test]
-fn no_misdeed_of_a_target_or_controller_harms_who_uses_it() {
-    replay::run("no_misdeed_of_a_target", TRIALS, |seed| {
-        let misdeed = replay::in_turn(&Misdeed::ALL, seed / 2);
-        consuming(seed, &[misdeed], &volumes(seed), consuming::PlantedBug::None)
+fn no_violation_of_a_target_or_controller_harms_who_uses_it() {
+    replay::run("no_violation_of_a_target", TRIALS, |seed| {
+        let violation = replay::in_turn(&Violation::ALL, seed / 2);
+        consuming(seed, &[violation], &volumes(seed), consuming::PlantedBug::None)
     });
 }
 
 #[test]
-fn all_misdeeds_of_targets_and_controllers_together_harm_nobody() {
-    replay::run("all_misdeeds_of_targets", MIXED, |seed| {
-        consuming(seed, &Misdeed::ALL, &volumes(seed), consuming::PlantedBug::None)
+fn all_violations_of_targets_and_controllers_together_harm_nobody() {
+    replay::run("all_violations_of_targets", MIXED, |seed| {
+        consuming(seed, &Violation::ALL, &volumes(seed), consuming::PlantedBug::None)
     });
 }
 
-fn is_found_at_a_server(misdeed: Misdeed, bug: hostile::PlantedBug) {
-    let found = (0..PATIENCE).find_map(|seed| hostile_over_rdma(seed, &[misdeed], &server(1), bug).err());
+fn is_found_at_a_server(violation: Violation, bug: hostile::PlantedBug) {
+    let found = (0..PATIENCE).find_map(|seed| hostile_over_rdma(seed, &[violation], &server(1), bug).err());
     eprintln!("{found:?}");
-    assert!(found.is_some(), "{bug:?} is not found in {PATIENCE} trials of {misdeed:?}");
+    assert!(found.is_some(), "{bug:?} is not found in {PATIENCE} trials of {violation:?}");
 }
 
 #[test]
 fn bugs_of_a_server_are_found() {
-    is_found_at_a_server(Misdeed::NoData, hostile::PlantedBug::NoLimit);
-    is_found_at_a_server(Misdeed::NoData, hostile::PlantedBug::NoDeadlines);
-    is_found_at_a_server(Misdeed::Close, hostile::PlantedBug::Leak);
+    is_found_at_a_server(Violation::NoData, hostile::PlantedBug::NoLimit);
+    is_found_at_a_server(Violation::NoData, hostile::PlantedBug::NoDeadlines);
+    is_found_at_a_server(Violation::Close, hostile::PlantedBug::Leak);
 }
 
 #[test]
 fn bugs_of_a_client_are_found() {
-    for (misdeed, bug) in [
-        (Misdeed::Silence, consuming::PlantedBug::NoDeadlines),
-        (Misdeed::Omits, consuming::PlantedBug::NoDeadlines),
-        (Misdeed::Omits, consuming::PlantedBug::Leak),
+    for (violation, bug) in [
+        (Violation::Silence, consuming::PlantedBug::NoDeadlines),
+        (Violation::Omits, consuming::PlantedBug::NoDeadlines),
+        (Violation::Omits, consuming::PlantedBug::Leak),
     ] {
-        let found = (0..PATIENCE).find_map(|seed| consuming(seed, &[misdeed], &volumes(seed), bug).err());
+        let found = (0..PATIENCE).find_map(|seed| consuming(seed, &[violation], &volumes(seed), bug).err());
         eprintln!("{found:?}");
-        assert!(found.is_some(), "{bug:?} is not found in {PATIENCE} trials of {misdeed:?}");
+        assert!(found.is_some(), "{bug:?} is not found in {PATIENCE} trials of {violation:?}");
     }
 }

@@ -46,7 +46,7 @@ impl<D: InitiatorDatamover> Initiator<D> {
             return self.handle_login(now, &LoginResponse::from_bytes(header), data);
         }
         let is_ping = view.opcode() == Opcode::NOP_IN && view.task_tag() == RESERVED_TAG;
-        self.numbers.take(header, if is_ping { StatSn::NotTaken } else { StatSn::Taken });
+        self.numbers.take(header, if is_ping { StatSn::Unused } else { StatSn::Taken });
         match view.opcode() {
             Opcode::SCSI_RESPONSE => self.handle_response(&ScsiResponse::from_bytes(header), data),
             Opcode::NOP_IN => self.handle_nop(&NopIn::from_bytes(header)),

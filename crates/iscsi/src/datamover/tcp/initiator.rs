@@ -250,7 +250,7 @@ impl<U: InitiatorLayer<Mover = Self>> StreamMover<U> for TcpInitiator {
 /// A Data-In has a StatSN only with a status (RFC 7143 §11.7.3).
 #[inline]
 fn stat_sn(data: &DataIn) -> StatSn {
-    if data.status().is_some() { StatSn::Taken } else { StatSn::NotTaken }
+    if data.status().is_some() { StatSn::Taken } else { StatSn::Unused }
 }
 
 #[inline]
@@ -303,7 +303,7 @@ fn end_with_status<U: InitiatorLayer<Mover = TcpInitiator>>(upper: &mut U, task:
 
 fn handle_r2t<U: InitiatorLayer<Mover = TcpInitiator>>(upper: &mut U, header: &Bhs) {
     let (_, numbers) = upper.mover_and_numbers();
-    numbers.take(header, StatSn::NotTaken);
+    numbers.take(header, StatSn::Unused);
     let r2t = R2t::from_bytes(header);
     // Otherwise the task was aborted in the meantime.
     let Some(task) = upper.find_task(r2t.task_tag()) else { return };
