@@ -11,13 +11,13 @@ use std::sync::Arc;
 use buf::Pool;
 use host::{CoreIndex, EndpointId, Event, Journal, ListenerId, Postbox};
 use protocol::Instant;
-use volume::Tag;
+use volume::{Submission, Tag};
 
 use crate::catalogue::ControlObserver;
 use crate::config::EngineConfig;
 use crate::kind::{ServedId, ServedKind, Tagged, Telling};
 use crate::message::{Answer, Inbound, Member, Message};
-use crate::queues::{LAST, Queues, Slot, Submission, SubmitError};
+use crate::queues::{LAST, Queues, Slot, SubmitError};
 
 /// What the hub knows of one driver.
 struct ConnectionSlot<K: ServedKind> {
@@ -259,7 +259,7 @@ impl<K: ServedKind> Hub<K> {
         &self,
         now: Instant,
         slot: Slot,
-        submission: Submission<K>,
+        submission: Submission<K::Request>,
     ) -> Result<(), SubmitError<K>> {
         self.queues.borrow_mut().submit(now, slot, submission)
     }

@@ -19,7 +19,7 @@ use protocol::pair::aperiodic;
 use protocol::{CloseReason, Connection};
 use scsi::{NexusEvent, builder};
 use volume::reservation::{Registrant, Registration, ReservationType, View};
-use volume::{Epoch, Extent, Features, Operation, VolumeErrorKind, VolumeId};
+use volume::{Epoch, Extent, Features, Operation, Submission, VolumeErrorKind, VolumeId};
 
 const LUN: [u8; 8] = [0; 8];
 /// The same unit by flat addressing (SAM-5 §4.7.7.3).
@@ -655,7 +655,9 @@ fn a_request_that_a_fence_overtook_is_judged_again() {
     }
     let mut requests = Vec::new();
     while let Some(action) = raw.half.connection.poll_action() {
-        let Action::Submit { epoch: Epoch(0), request, .. } = action else { panic!("{action:?}") };
+        let Action::Submit(Submission { epoch: Epoch(0), request, .. }) = action else {
+            panic!("{action:?}")
+        };
         requests.push(request);
     }
     let connection = &mut raw.half.connection;
@@ -664,7 +666,7 @@ fn a_request_that_a_fence_overtook_is_judged_again() {
         connection.handle_input(raw.now, Input::StaleEpoch(Box::new(request)));
     }
     match connection.poll_action() {
-        Some(Action::Submit { epoch: Epoch(5), request, .. }) => {
+        Some(Action::Submit(Submission { epoch: Epoch(5), request, .. })) => {
             let completion = raw.memory.carry_out(request);
             connection.handle_input(raw.now, Input::Completion(completion));
         }

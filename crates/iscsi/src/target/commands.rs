@@ -6,7 +6,7 @@ use buf::{BufList, LARGEST};
 use protocol::NoticeKind;
 use scsi::{DataDirection, Reply, Sense, Status, Step};
 use volume::reservation::CommandError;
-use volume::{Completion, Request, Tag};
+use volume::{Completion, Request, Submission, Tag};
 
 use super::connection::{Action, Target};
 use super::get_data::{Announced, GetDataProgress};
@@ -224,7 +224,7 @@ impl<D: TargetDatamover> Target<D> {
             Step::Submit { volume, epoch, operation } => {
                 task.state = State::AtVolume(volume);
                 let request = Request { tag, operation };
-                self.actions.push_back(Action::Submit { volume, epoch, request });
+                self.actions.push_back(Action::Submit(Submission { volume, epoch, request }));
             }
             Step::Reserve { volume, registrant, command } => {
                 task.state = State::AtReservations;

@@ -10,7 +10,7 @@
 
 use buf::{Account, Buf, LARGEST, Outside};
 use protocol::{CloseReason, Instant};
-use volume::{Operation, Request, Tag};
+use volume::{Operation, Request, Submission, Tag};
 
 use super::connection::{Action, SendWatch, Target};
 use super::login::Login;
@@ -114,7 +114,7 @@ impl<D: TargetDatamover> Target<D> {
                 task.state = State::AtVolume(volume);
                 let operation = Operation::Read { extent, into: buf };
                 let request = Request { tag: Tag(slot.into()), operation };
-                self.actions.push_back(Action::Submit { volume, epoch, request });
+                self.actions.push_back(Action::Submit(Submission { volume, epoch, request }));
             }
             Wanted::Data => {
                 task.state = State::Collecting;

@@ -20,7 +20,7 @@ use iscsi::target::{self, Action, Input, Portal};
 use iscsi::text::Text;
 use protocol::pair::Half;
 use protocol::{CloseReason, Connection, Group, Instant};
-use volume::{Epoch, VolumeId};
+use volume::{Epoch, Submission, VolumeId};
 
 use super::{INITIATOR, ISID, Memory, TARGET, resources};
 
@@ -132,7 +132,7 @@ impl Raw {
             while let Some(action) = self.half.connection.poll_action() {
                 any = true;
                 match action {
-                    Action::Submit { volume, epoch, request } => {
+                    Action::Submit(Submission { volume, epoch, request }) => {
                         self.submitted.push((volume, epoch));
                         if self.memory.hold {
                             self.memory.held.push(request);

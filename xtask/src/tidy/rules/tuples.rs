@@ -25,8 +25,6 @@ const LEFT: &[(&str, &str)] = &[
     ("crates/scsi/src/", "poll_event"),
     ("crates/iscsi/src/", "status"),
     ("crates/iscsi/src/", "run"),
-    ("crates/iscsi/src/", "parties"),
-    ("crates/nvme/src/", "parties"),
     ("crates/nvme/src/", "encode"),
     ("crates/lab-model/src/", "merge"),
     ("crates/lab-model/src/", "percentile"),
