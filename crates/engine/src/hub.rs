@@ -11,7 +11,7 @@ use std::sync::Arc;
 use buf::Pool;
 use host::{CoreIndex, EndpointId, Event, Journal, ListenerId, Postbox};
 use protocol::Instant;
-use volume::{Submission, Tag};
+use volume::{QueueContext, Submission, Tag};
 
 use crate::catalogue::ControlObserver;
 use crate::config::EngineConfig;
@@ -103,11 +103,12 @@ impl<K: ServedKind> ConnectionTable<K> {
 
 impl<K: ServedKind> Hub<K> {
     pub(crate) fn new(
-        core: CoreIndex,
-        (pool, config): (Pool, &EngineConfig),
+        config: &EngineConfig,
+        context: &QueueContext,
         postbox: Arc<dyn Postbox<Message>>,
         queues: Queues<K>,
     ) -> Rc<Self> {
+        let (core, pool) = (context.core.0, context.pool.clone());
         let (queues, table) = (RefCell::new(queues), RefCell::new(ConnectionTable::new()));
         let (journal, observer) = (Arc::clone(&config.journal), Arc::clone(&config.observer));
         Rc::new(Self { core, pool, journal, observer, postbox, queues, table })

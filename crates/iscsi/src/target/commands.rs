@@ -4,7 +4,7 @@
 
 use buf::{BufList, LARGEST};
 use protocol::NoticeKind;
-use scsi::{DataDirection, Reply, Sense, Status, Step};
+use scsi::{DataDirection, Reply, Sense, Status, Step, UnitEvent};
 use volume::reservation::CommandError;
 use volume::{Completion, Request, Submission, Tag};
 
@@ -165,7 +165,7 @@ impl<D: TargetDatamover> Target<D> {
     #[inline]
     pub(super) fn spread_events(&mut self) {
         let Some(server) = &mut self.server else { return };
-        while let Some((volume, event)) = server.poll_event() {
+        while let Some(UnitEvent { volume, event }) = server.poll_event() {
             self.actions.push_back(Action::Event { volume, event });
         }
     }
